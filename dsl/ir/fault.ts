@@ -1,0 +1,15 @@
+/**
+ * The shape of every error that Braid reports as data: what kind, where, what was wanted, what was found, what to do.
+ * `dsl/messages.ts` turns one into a sentence; nothing else writes error prose.
+ */
+export interface Fault<Tag extends string = string> {
+  readonly _tag: Tag
+  /** The user's file and line (`examples/x.ts:12:9`), a plan's command (`commands[17]`), an option's name: whatever the user can go to. */
+  readonly at: string
+  /** The node, lane, buffer or option that is at fault, by name. */
+  readonly subject: string
+  readonly wanted: string
+  readonly found: string
+  /** What to do next, as an instruction. */
+  readonly next: string
+}

@@ -1,0 +1,84 @@
+import type { DType, TensorSpec } from './tensor.js'
+import type { Fault } from './fault.js'
+
+export type { DType, Dim, TensorSpec } from './tensor.js'
+
+/** A logical stream, as the user names it. Two lanes of one name are the same lane. */
+export interface LaneSpec {
+  readonly name: string
+  readonly priority: 'low' | 'normal' | 'high'
+}
+
+/** Where a value lies: pinned host memory, or device memory. */
+export type Place = 'host' | 'device'
+
+/** A position in the user's source, captured when a node is made and rendered only when somebody reads it. */
+export interface Where {
+  /** `file:line:column`, the file relative to the working directory where that is known. */
+  toString(): string
+}
+
+/**
+ * One node of a graph: one value a tick. `inputs` are indices into `Graph.nodes` and always smaller than the node's own
+ * index, except that a `delay` node's single input (the value it remembers for the next tick) may be any index.
+ *
+ * Structural operators, which the compiler knows by name (all others go through the operator registry):
+ *
+ * | op | place | inputs | attrs |
+ * |---|---|---|---|
+ * | `input`    | host        | none            | `{}`; `name` is the feed's name |
+ * | `param`    | host/device | none            | `{}`; `name` is the parameter's name. On the host it is pinned and read in place |
+ * | `upload`   | device      | 1 host value    | `{ ahead?: number }` |
+ * | `download` | host        | 1 device value  | `{}` |
+ * | `delay`    | device      | 1 device value  | `{ init: number \| number[] }`: yields init, then the input of the tick before |
+ * | `kernel`   | device      | the reads       | `KernelAttrs` (dsl/kernel.ts); its value is its first write |
+ * | `port`     | device      | 1 kernel        | `{ index }`: write number `index` of a kernel, which is not the first |
+ */
+export interface GraphNode {
+  readonly id: number
+  readonly op: string
+  readonly name: string
+  readonly inputs: readonly number[]
+  readonly attrs: Readonly<Record<string, unknown>>
+  readonly spec: TensorSpec
+  readonly place: Place
+  /** The lane that the user gave by `on`, `upload(lane)` or `download(lane)`; undefined where the compiler chooses. */
+  readonly lane: LaneSpec | undefined
+  readonly at: Where
+}
+
+/** A flow that leaves the graph: a host value under the output's name. */
+export interface GraphOutput {
+  readonly name: string
+  readonly node: number
+}
+
+/** The pure description that `graph(...)` builds. `problems` are the mistakes that types could not stop (JavaScript callers). */
+export interface GraphIR {
+  readonly name: string
+  readonly nodes: readonly GraphNode[]
+  readonly outputs: readonly GraphOutput[]
+  readonly problems: readonly CompileError[]
+}
+
+export type CompileErrorTag =
+  | 'NotAFlow' // something that is not a flow was given where a flow is wanted
+  | 'ForeignFlow' // a flow of another graph
+  | 'ShapeMismatch'
+  | 'DTypeMismatch'
+  | 'PlaceMismatch' // a host value where a device value is wanted, or the reverse
+  | 'BadAttribute' // an option or argument of an operator that cannot be: axis out of range, ahead: -1, NaN …
+  | 'UnboundDelay' // a delay or scan that was never closed
+  | 'Cycle' // a cycle that crosses no delay
+  | 'UseAfterDonate'
+  | 'DuplicateName' // two inputs, params or outputs of one name
+  | 'BadDimension' // a dimension of 0, negative, fractional, or beyond 2^53 bytes in all
+  | 'NoOutputs'
+  | 'BadOption' // an option of compile
+  | 'OverBudget' // memory: BYTES cannot hold the plan
+  | 'Unsupported'
+  | 'Unverified' // the plan that compile made breaks a law: a bug in the compiler, reported instead of run
+
+export type CompileError = Fault<CompileErrorTag>
+
+export type { DType as ElementType }

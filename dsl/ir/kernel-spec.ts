@@ -1,0 +1,91 @@
+import type { DType } from './tensor.js'
+
+/**
+ * What a `run` command does on a device, as data: the instruction set that every device implements. An operator's `lower`
+ * makes one; `native/kernels/` reads it. Reads and writes are those of the command, in its order.
+ */
+export type KernelSpec = CopySpec | MapSpec | MatmulSpec | ReduceSpec | CudaSpec
+
+/** reads [source], writes [target]: `bytes` bytes, in whichever direction their spaces ask for. */
+export interface CopySpec {
+  readonly kind: 'copy'
+  readonly bytes: number
+}
+
+/**
+ * One fused elementwise kernel over `shape`. Operand i is read at the element offset `offset + Σ index[d] · strides[d]`
+ * (stride 0 broadcasts, other strides make slices); every result is written densely, row-major.
+ *
+ * `code` is in single assignment: instruction j yields value j, arguments name earlier values. All values are f32 when
+ * `compute` is `f32`, and i32 when it is `i32`; loads widen, stores narrow (f16/bf16 round to nearest even; f32 → u8/i32
+ * truncates toward zero and saturates, NaN → 0; i32 → u8 saturates; i32 → float is done by a `f32` map: loads of i32/u8 convert).
+ */
+export interface MapSpec {
+  readonly kind: 'map'
+  readonly shape: readonly number[]
+  readonly compute: 'f32' | 'i32'
+  readonly operands: readonly MapOperand[]
+  readonly code: readonly MapInstruction[]
+  /** The value written to each write of the command, and its element type. */
+  readonly results: readonly { readonly value: number; readonly dtype: DType }[]
+}
+
+export interface MapOperand {
+  readonly dtype: DType
+  readonly offset: number
+  readonly strides: readonly number[]
+}
+
+export type MapUnary = 'neg' | 'abs' | 'exp' | 'log' | 'sqrt' | 'rsqrt' | 'tanh' | 'erf' | 'sigmoid' | 'sin' | 'cos' | 'floor' | 'ceil' | 'round'
+export type MapBinary = 'add' | 'sub' | 'mul' | 'div' | 'min' | 'max' | 'pow' | 'lt' | 'le' | 'eq'
+/** `select` takes its second argument where the first is not 0, else its third. Comparisons yield 1 or 0. */
+export type MapInstruction =
+  | readonly ['operand', number]
+  | readonly ['const', number]
+  | readonly [MapUnary, number]
+  | readonly [MapBinary, number, number]
+  | readonly ['select', number, number, number]
+
+/**
+ * reads [a, b], writes [c] or [c, workspace]: c[i] = a[i] · b[i] for i < batch, row-major, accumulated in f32.
+ * a is m × k, b is k × n (n × k when `transposeB`), c is m × n. A batch stride (in elements) of 0 shares the operand.
+ */
+export interface MatmulSpec {
+  readonly kind: 'matmul'
+  readonly m: number
+  readonly n: number
+  readonly k: number
+  readonly batch: number
+  readonly transposeB: boolean
+  readonly a: { readonly dtype: DType; readonly batchStride: number }
+  readonly b: { readonly dtype: DType; readonly batchStride: number }
+  readonly c: { readonly dtype: DType; readonly batchStride: number }
+  /** Bytes of scratch that the second write offers to the library; 0: there is no second write. */
+  readonly workspace: number
+}
+
+/** reads [x] as outer × length × inner, writes [y] as outer × inner. Accumulates in f32 (i32 for i32 and u8). */
+export interface ReduceSpec {
+  readonly kind: 'reduce'
+  readonly how: 'sum' | 'mean' | 'max' | 'min'
+  readonly outer: number
+  readonly length: number
+  readonly inner: number
+  readonly input: DType
+  readonly output: DType
+}
+
+/**
+ * A user's kernel. `source` is CUDA C++ with `extern "C" __global__ void name(...)`; its arguments are a pointer for each
+ * read, a pointer for each write (a donated write's pointer is its read's), then `scalars` in order.
+ * On `host` it is computed by the kernel's TypeScript reference, which travels beside the plan, not in it.
+ */
+export interface CudaSpec {
+  readonly kind: 'cuda'
+  readonly name: string
+  readonly source: string
+  readonly grid: readonly [number, number, number]
+  readonly block: readonly [number, number, number]
+  readonly sharedBytes: number
+  readonly scalars: readonly ({ readonly i32: number } | { readonly f32: number })[]
+}

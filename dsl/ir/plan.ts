@@ -1,0 +1,95 @@
+import type { BoundSpec, DType } from './tensor.js'
+import type { KernelSpec } from './kernel-spec.js'
+
+/**
+ * The compiled program: JSON-able data, the same for every device. Fields and commands as in the public format `plan: 1`
+ * (`spec/plan.schema.json`); the meaning of *before* and the laws L1 to L9 stand in `dsl/ir/verify.ts`.
+ */
+export interface Plan<_I = unknown, _O = unknown> {
+  readonly plan: 1
+  readonly name: string
+  readonly devices: number
+  readonly inFlight: number
+  readonly storage: 'pooled' | 'planned'
+  /** Bytes, per device and of pinned host memory: what the device holds for this plan when it runs is at most this. */
+  readonly bound: { readonly device: readonly number[]; readonly pinned: number }
+  /** Bytes of each device's arena; only with `storage: 'planned'`. */
+  readonly arena?: readonly number[]
+  readonly lanes: readonly PlanLane[]
+  readonly buffers: readonly PlanBuffer[]
+  readonly nodes: readonly PlanNode[]
+  readonly commands: readonly Command[]
+  /** The largest relative error that the arithmetic of this plan may show against `interpret`; 0 means bit for bit. */
+  readonly tolerance?: number
+}
+
+/** A CUDA stream. `id` is its index in `lanes`. Priority: higher runs first, 0 is the default. */
+export interface PlanLane {
+  readonly id: number
+  readonly name: string
+  readonly device: number
+  readonly priority: number
+}
+
+export type Space = 'device' | 'pinned'
+/**
+ * `tick`: allocated and freed inside the tick. `state`, `param`: live on across ticks. `input`, `output`: one of
+ * `inFlight` slots, handed over by the host; `name` is the port's name.
+ */
+export type Life = 'tick' | 'state' | 'param' | 'input' | 'output'
+
+/** `id` is the index in `buffers`. `bytes` is what the buffer itself needs, before any rounding by the allocator. */
+export interface PlanBuffer {
+  readonly id: number
+  readonly name: string
+  readonly bytes: number
+  readonly space: Space
+  readonly device: number
+  readonly home: number
+  readonly life: Life
+  /** This buffer is a view of another (never of a view): `aliasOffset` bytes into it. It is never allocated or freed itself. */
+  readonly alias?: number
+  readonly aliasOffset?: number
+  /** Bytes into the device's arena; only with `storage: 'planned'`. */
+  readonly offset?: number
+  readonly dtype?: DType
+  readonly shape?: readonly number[]
+  /** What a state buffer holds before the first tick: one value for all elements, or each. Absent: not initialised. */
+  readonly init?: number | readonly number[]
+}
+
+/** `id` is the index in `nodes`. A node without a `kernel` can be verified and explained, but not run. */
+export interface PlanNode {
+  readonly id: number
+  readonly op: string
+  readonly name: string
+  readonly at: string
+  readonly kernel?: KernelSpec
+  /** Work of the node: floating-point operations, and bytes moved through device memory. For `explain` and the host's slow-down. */
+  readonly flops?: number
+  readonly movedBytes?: number
+}
+
+export type Command =
+  | readonly ['alloc', buffer: number, lane: number]
+  | readonly ['free', buffer: number]
+  | readonly ['run', node: number, lane: number, reads: readonly number[], writes: readonly number[]]
+  | readonly ['record', event: number, lane: number]
+  | readonly ['wait', event: number, lane: number]
+  | readonly ['wait', event: number, lane: number, tick: -1]
+  | readonly ['use', buffer: number, lane: number, event: number]
+
+export type Law = 'L1' | 'L2' | 'L3' | 'L4' | 'L5' | 'L6' | 'L7' | 'L8' | 'L9'
+
+/** One broken law, with where and what. `command` is an index into `commands`, -1 where no single command is at fault. */
+export interface Violation {
+  readonly law: Law
+  readonly command: number
+  readonly buffer?: number
+  readonly lane?: number
+  readonly event?: number
+  /** The whole sentence: the command, the buffer by name, what was wanted, what was found. */
+  readonly message: string
+}
+
+export type { BoundSpec }

@@ -1,0 +1,43 @@
+#pragma once
+
+namespace braid {
+
+// Error codes of a device. The numbers are the CUDA driver's (CUresult), so that the cuda device passes its own through
+// unchanged and the host device can be made to fail with any of them.
+enum class Status : int {
+  ok = 0,
+  invalidValue = 1,
+  outOfMemory = 2,
+  notInitialized = 3,
+  deinitialized = 4,
+  stubLibrary = 34,
+  noDevice = 100,
+  invalidDevice = 101,
+  invalidImage = 200,
+  invalidContext = 201,
+  noBinaryForGpu = 209,
+  invalidPtx = 218,
+  fileNotFound = 301,
+  sharedObjectInitFailed = 303,
+  operatingSystem = 304,
+  invalidHandle = 400,
+  notFound = 500,
+  notReady = 600,
+  illegalAddress = 700,
+  launchOutOfResources = 701,
+  launchTimeout = 702,
+  contextIsDestroyed = 709,
+  misalignedAddress = 716,
+  launchFailed = 719,
+  systemNotReady = 802,
+  notSupported = 801,
+  unknown = 999,
+};
+
+// The driver's own name of a code ("CUDA_ERROR_OUT_OF_MEMORY"), the same on both devices.
+const char* statusName(Status status);
+
+// After one of these nothing more runs on the device's context: the session ends, the process lives on.
+bool isSticky(Status status);
+
+}  // namespace braid

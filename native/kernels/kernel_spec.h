@@ -1,0 +1,78 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace braid {
+
+// The mirror of dsl/ir/kernel-spec.ts, field by field; the meaning of each field is written there.
+enum class DType : std::uint8_t { u8, i32, f16, bf16, f32 };
+
+inline std::size_t elementBytes(DType type) {
+  switch (type) {
+    case DType::u8: return 1;
+    case DType::f16: case DType::bf16: return 2;
+    case DType::i32: case DType::f32: return 4;
+  }
+  return 0;
+}
+
+enum class MapOp : std::uint8_t {
+  operand, constant, select,
+  neg, abs, exp, log, sqrt, rsqrt, tanh, erf, sigmoid, sin, cos, floor, ceil, round,
+  add, sub, mul, div, min, max, pow, lt, le, eq,
+};
+
+struct MapInstruction {
+  MapOp op = MapOp::constant;
+  std::int32_t a = 0, b = 0, c = 0;  // operand: a is its index; others: earlier values
+  double constant = 0;
+};
+
+struct MapOperand { DType dtype = DType::f32; std::int64_t offset = 0; std::vector<std::int64_t> strides; };
+struct MapResult { std::int32_t value = 0; DType dtype = DType::f32; };
+
+enum class ReduceHow : std::uint8_t { sum, mean, max, min };
+
+struct MatmulOperand { DType dtype = DType::f32; std::int64_t batchStride = 0; };
+
+struct CudaScalar { bool isFloat = false; std::int32_t i32 = 0; float f32 = 0; };
+
+struct KernelSpec {
+  enum class Kind : std::uint8_t { copy, map, matmul, reduce, cuda };
+  Kind kind = Kind::copy;
+
+  // copy. Direction: set by the executor from the buffers' spaces before prepare; 0 hostToDevice, 1 deviceToHost, 2 deviceToDevice, 3 hostToHost.
+  std::uint64_t bytes = 0;
+  int direction = 2;
+
+  // map
+  std::vector<std::int64_t> shape;
+  bool computeInt = false;
+  std::vector<MapOperand> operands;
+  std::vector<MapInstruction> code;
+  std::vector<MapResult> results;
+
+  // matmul
+  std::int64_t m = 0, n = 0, k = 0, batch = 1;
+  bool transposeB = false;
+  MatmulOperand a, b, c;
+  std::uint64_t workspace = 0;
+
+  // reduce
+  ReduceHow how = ReduceHow::sum;
+  std::int64_t outer = 0, length = 0, inner = 0;
+  DType input = DType::f32, output = DType::f32;
+
+  // cuda
+  std::string name, source;
+  std::array<std::uint32_t, 3> grid{1, 1, 1}, block{1, 1, 1};
+  std::uint32_t sharedBytes = 0;
+  std::vector<CudaScalar> scalars;
+
+  std::size_t readCount = 0, writeCount = 0;  // of the run that launches it; filled by the binding
+};
+
+}  // namespace braid

@@ -1,0 +1,20 @@
+import { fileURLToPath } from 'node:url'
+import { defineConfig } from 'vitest/config'
+
+const at = (path: string) => fileURLToPath(new URL(path, import.meta.url))
+
+// The tests run on the sources; only the addon is built before them. `braid-gpu` names the same modules as a relative import does.
+export default defineConfig({
+  resolve: {
+    alias: [
+      { find: /^braid-gpu\/runtime$/, replacement: at('./runtime/index.ts') },
+      { find: /^braid-gpu$/, replacement: at('./dsl/index.ts') },
+    ],
+  },
+  test: {
+    include: ['spec/**/*.test.ts'],
+    typecheck: { enabled: false },
+    pool: 'forks',
+    testTimeout: 60_000,
+  },
+})
