@@ -1,0 +1,107 @@
+// npm run build: the TypeScript into dist/, the addon into native/build/braid.node. Each only when it is stale.
+//   --native: the addon alone.
+import { existsSync, readFileSync, rmSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
+import { join } from 'node:path'
+import { install } from './lib/install.mjs'
+import { withBuildLock } from './lib/lock.mjs'
+import { ask, entry, isMain, root, run, Stop, tool } from './lib/run.mjs'
+import { files, fingerprint, readStamp, writeStamp } from './lib/stamp.mjs'
+import { generator, needCMake, needCompiler, needNode } from './lib/tools.mjs'
+
+export const buildTypeScript = () => {
+  const sources = files(['dsl', 'runtime', 'examples', 'spec/bench'], path => path.endsWith('.ts'))
+  const inputs = files(['tsconfig.json', 'tsconfig.build.json', 'package-lock.json'])
+  const print = `${fingerprint([...sources, ...inputs])}\n${sources.join('\n')}`
+  const stamp = readStamp('dist/.stamp')
+  if (stamp === print) return
+  // A source that went away must not live on in dist.
+  if (
+    stamp
+      .split('\n')
+      .slice(1)
+      .some(path => !sources.includes(path))
+  )
+    rmSync(join(root, 'dist'), { recursive: true, force: true })
+  console.log('Compiling TypeScript …')
+  if (run(process.execPath, [tool.tsc, '-p', 'tsconfig.build.json']) !== 0)
+    throw new Stop('TypeScript found the errors above; nothing was run.')
+  writeStamp('dist/.stamp', print)
+}
+
+const cached = (folder, name) => {
+  const cache = join(root, folder, 'CMakeCache.txt')
+  return existsSync(cache)
+    ? new RegExp(`^${name}(?::\\w+)?=(.*)$`, 'm').exec(readFileSync(cache, 'utf8'))?.[1]
+    : undefined
+}
+
+/** Configures and builds native/ into `folder` with these CMake definitions. Headers of Node-API come from npm: nothing is downloaded. */
+export const buildNative = (folder = 'native/build', definitions = {}, target = []) => {
+  const sources = files(['native'], path => /\.(h|cc|cmake)$|CMakeLists\.txt$/.test(path))
+  const words = [...Object.entries(definitions).flat(), ...target, process.env.CXX ?? '', process.env.CXXFLAGS ?? '']
+  const print = fingerprint(sources, words.map(String))
+  const stampFile = `${folder}/.stamp-${target.join('-') || 'all'}`
+  if (readStamp(stampFile) === print && (target.length || existsSync(join(root, folder, 'braid.node')))) return
+  needCMake()
+  needCompiler()
+  if (cached(folder, 'CMAKE_HOME_DIRECTORY') !== join(root, 'native'))
+    rmSync(join(root, folder), { recursive: true, force: true })
+  const chosen = cached(folder, 'CMAKE_GENERATOR') ?? generator()
+  const defined = { CMAKE_BUILD_TYPE: 'Release', ...definitions }
+  console.log(`Building the native part into ${folder} …`)
+  const configured = run('cmake', [
+    '-S',
+    'native',
+    '-B',
+    folder,
+    '-G',
+    chosen,
+    '-Wno-dev',
+    '--log-level=WARNING',
+    ...Object.entries(defined).map(([name, value]) => `-D${name}=${value}`),
+  ])
+  if (configured !== 0) throw new Stop('CMake could not configure the native part; its own words stand above.')
+  const args = ['--build', folder, '--parallel', String(availableParallelism())]
+  if (run('cmake', target.length ? [...args, '--target', ...target] : args) !== 0)
+    throw new Stop("The native part did not build; the compiler's own words stand above.")
+  writeStamp(stampFile, print)
+}
+
+/** Whether GoogleTest can be compiled against. */
+const haveGoogleTest = () =>
+  ask(needCompiler(), ['-x', 'c++', '-std=c++20', '-fsyntax-only', '-'], '#include <gtest/gtest.h>\n') !== undefined
+
+/** Builds the C++ tests, under a sanitizer where one is named. Returns the program's path, or undefined where GoogleTest is not installed. */
+export const buildTests = (folder, sanitize = '') => {
+  if (!haveGoogleTest()) return undefined
+  const flags = `-fsanitize=${sanitize} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1`
+  // CMAKE_BUILD_TYPE stays Release here too: -O is what keeps the thread sanitizer's run short; the assertions are kept by the flags.
+  const definitions = sanitize
+    ? { CMAKE_CXX_FLAGS: flags, CMAKE_EXE_LINKER_FLAGS: `-fsanitize=${sanitize}`, CMAKE_CXX_FLAGS_RELEASE: '-O1' }
+    : {}
+  buildNative(folder, definitions, ['braid_tests'])
+  return `${folder}/braid_tests`
+}
+
+/** Everything that the examples, the command line and the tests need, from a bare clone on. */
+export const prepare = () => {
+  needNode()
+  withBuildLock(() => {
+    install()
+    buildTypeScript()
+    buildNative()
+  })
+}
+
+if (isMain(import.meta.url))
+  await entry(() => {
+    needNode()
+    withBuildLock(() => {
+      install()
+      if (!process.argv.includes('--native')) buildTypeScript()
+      buildNative()
+    })
+    console.log('Built.')
+    return 0
+  })

@@ -1,0 +1,34 @@
+// npm run check: lint and format of both languages, types, and a build without warnings. Changes nothing.
+import { buildNative, buildTypeScript } from './build.mjs'
+import { install } from './lib/install.mjs'
+import { withBuildLock } from './lib/lock.mjs'
+import { ask, entry, root, run, tool } from './lib/run.mjs'
+import { files } from './lib/stamp.mjs'
+import { check, close, tally } from './lib/tally.mjs'
+import { needNode } from './lib/tools.mjs'
+
+await entry(() => {
+  needNode()
+  withBuildLock(install)
+  const sum = tally()
+  const node = (...args) => run(process.execPath, args) === 0
+  check(sum, 'biome: lint and format', () => node(tool.biome, 'check', '--error-on-warnings', '--max-diagnostics=40'))
+  const cpp = files(['native'], path => /\.(h|cc)$/.test(path))
+  if (ask('clang-format', ['--version']) === undefined) {
+    console.log(
+      '\nThe format of C++ was not checked: clang-format is not installed (Debian, Ubuntu: sudo apt-get install clang-format).',
+    )
+    sum.skipped++
+  } else
+    check(sum, 'clang-format', () => run('clang-format', ['--dry-run', '-Werror', '--ferror-limit=20', ...cpp]) === 0)
+  check(sum, 'types', () => node(tool.tsc, '--noEmit', '-p', '.'))
+  // -Werror: a warning is an error, so a build that stands had none.
+  check(sum, 'build', () =>
+    withBuildLock(() => {
+      buildTypeScript()
+      buildNative()
+      return true
+    }),
+  )
+  return close(sum)
+})

@@ -1,0 +1,44 @@
+// Running other programs, and speaking plainly. Only node: imports: these files run before node_modules exists.
+import { spawnSync } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+
+/** The repository's top folder, with a slash at the end. */
+export const root = fileURLToPath(new URL('../../', import.meta.url))
+
+/** An end that was foreseen: printed as it stands, without a stack. */
+export class Stop extends Error {}
+
+/** Runs a program in the repository, its output straight to the terminal. Returns its exit status; 127 where it could not be started. */
+export const run = (command, args, options = {}) => {
+  const result = spawnSync(command, args, { cwd: root, stdio: ['ignore', 'inherit', 'inherit'], ...options })
+  if (result.signal) return 128
+  return result.error ? 127 : (result.status ?? 1)
+}
+
+/** What a program says on standard output and error, or undefined where it is missing or fails. */
+export const ask = (command, args, input = '') => {
+  const result = spawnSync(command, args, { cwd: root, encoding: 'utf8', input })
+  return result.error || result.status !== 0 ? undefined : `${result.stdout}${result.stderr}`
+}
+
+/** A program of node_modules, by the file that Node runs. */
+export const tool = {
+  tsc: `${root}node_modules/typescript/bin/tsc`,
+  vitest: `${root}node_modules/vitest/vitest.mjs`,
+  biome: `${root}node_modules/@biomejs/biome/bin/biome`,
+}
+
+/** Runs `main`; a Stop ends the process with its sentence and status 1. */
+export const entry = async main => {
+  try {
+    process.exitCode = await main()
+  } catch (error) {
+    if (!(error instanceof Stop)) throw error
+    process.stderr.write(`\nbraid: ${error.message}\n`)
+    process.exitCode = 1
+  }
+}
+
+/** Whether this module is the one that Node was started with. */
+export const isMain = url =>
+  process.argv[1] !== undefined && fileURLToPath(url) === fileURLToPath(new URL(`file://${process.argv[1]}`))
