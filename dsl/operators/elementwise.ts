@@ -1,0 +1,118 @@
+import * as E from 'fp-ts/lib/Either.js'
+import type { MapInstruction, MapSpec } from '../ir/kernel-spec.js'
+import { type BoundSpec, type DType, elements, showSpec, type TensorSpec, tensorBytes } from '../ir/tensor.js'
+import { roundoff } from '../values.js'
+import { runMap, wholeInstructions } from './map-reference.js'
+import type { Attrs, Misfit, Operator } from './operator.js'
+import { broadcast, broadcastStrides, coalesce } from './shapes.js'
+
+/** Attributes of every elementwise node: its expression over its inputs, in the form of `MapSpec.code`; the last value is the result. */
+export interface ElementwiseAttrs {
+  readonly code: readonly MapInstruction[]
+}
+
+export const isFloat = (dtype: DType): boolean => dtype === 'f32' || dtype === 'f16' || dtype === 'bf16'
+
+const codeOf = (attrs: Attrs): readonly MapInstruction[] => (attrs as unknown as ElementwiseAttrs).code
+
+const misfit = (tag: Misfit['_tag'], wanted: string, found: string, next: string): E.Either<Misfit, never> =>
+  E.left({ _tag: tag, wanted, found, next })
+
+const showAll = (specs: readonly TensorSpec[]): string => specs.map(showSpec).join(' and ')
+
+/** Inputs agree on their element type and broadcast; the result has that type. */
+export const inferElementwise = (
+  inputs: readonly TensorSpec[],
+  code: readonly MapInstruction[],
+): E.Either<Misfit, TensorSpec> => {
+  const dtype = inputs[0]?.dtype ?? 'f32'
+  if (inputs.some(input => input.dtype !== dtype))
+    return misfit(
+      'DTypeMismatch',
+      'operands of one element type',
+      showAll(inputs),
+      `cast one of them, as in pipe(cast('${dtype}'))`,
+    )
+  const shape = broadcast(inputs.map(input => input.shape))
+  if (shape === undefined)
+    return misfit(
+      'ShapeMismatch',
+      'shapes that broadcast: trailing dimensions equal, or 1',
+      showAll(inputs),
+      'reshape one of them',
+    )
+  if (!isFloat(dtype)) {
+    const partial = code.find(([op]) => !wholeInstructions.has(op))
+    if (partial)
+      return misfit(
+        'DTypeMismatch',
+        `floats: ${partial[0]} of whole numbers is not one`,
+        showAll(inputs),
+        "cast first: pipe(cast('f32'))",
+      )
+    const fraction = code.find(([op, value]) => op === 'const' && !Number.isInteger(value))
+    if (fraction)
+      return misfit(
+        'BadAttribute',
+        'whole numbers beside whole numbers',
+        String(fraction[1]),
+        "cast first: pipe(cast('f32'))",
+      )
+  }
+  return E.right({ dtype, shape })
+}
+
+/** One fused kernel over the broadcast shape, in as few dimensions as the operands allow. */
+export const mapSpec = (inputs: readonly BoundSpec[], output: BoundSpec, code: readonly MapInstruction[]): MapSpec => {
+  const walk = coalesce(
+    output.shape,
+    [...inputs, output].map(input => broadcastStrides(input.shape, output.shape)),
+  )
+  const floats = [...inputs, output].some(({ dtype }) => isFloat(dtype))
+  return {
+    kind: 'map',
+    shape: walk.shape,
+    compute: floats ? 'f32' : 'i32',
+    operands: inputs.map(({ dtype }, i) => ({ dtype, offset: 0, strides: walk.strides[i] ?? [] })),
+    code,
+    results: [{ value: code.length - 1, dtype: output.dtype }],
+  }
+}
+
+// Roundings of f32 that a device may do otherwise than Math does, in units of its last place.
+const loose: Readonly<Record<string, number>> = {
+  exp: 4,
+  log: 4,
+  rsqrt: 4,
+  tanh: 6,
+  erf: 6,
+  sigmoid: 6,
+  sin: 4,
+  cos: 4,
+  pow: 16,
+}
+
+/** 0 where every step is exactly rounded by IEEE 754; else the looseness of its steps, and of the type it is stored in. */
+export const mapTolerance = (code: readonly MapInstruction[], output: DType): number => {
+  const units = code.reduce((sum, [op]) => sum + (loose[op] ?? 0), 0)
+  return units === 0 ? 0 : 4 * units * roundoff.f32 + (output === 'f32' ? 0 : 2 * roundoff[output])
+}
+
+/** Floating-point operations of a map: one for each instruction that computes. */
+export const mapFlops = (code: readonly MapInstruction[], count: number): number =>
+  count * code.reduce((sum, [op]) => sum + (op === 'operand' || op === 'const' ? 0 : 1), 0)
+
+/** An operator whose every node carries its own expression (`ElementwiseAttrs`), traced when the node was made. */
+export const elementwise = (name: string): Operator => ({
+  name,
+  infer: (inputs, attrs) => inferElementwise(inputs, codeOf(attrs)),
+  lower: (inputs, output, attrs) => ({
+    as: 'run',
+    kernel: mapSpec(inputs, output, codeOf(attrs)),
+    flops: mapFlops(codeOf(attrs), elements(output.shape)),
+    movedBytes: inputs.reduce((sum, input) => sum + tensorBytes(input), tensorBytes(output)),
+    workspace: 0,
+  }),
+  reference: (inputs, specs, output, attrs) => runMap(mapSpec(specs, output, codeOf(attrs)), inputs)[0]!,
+  tolerance: (output, _, attrs) => mapTolerance(codeOf(attrs), output.dtype),
+})

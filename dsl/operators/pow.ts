@@ -1,0 +1,7 @@
+import { arithmetic } from './arithmetic.js'
+import { elementwise } from './elementwise.js'
+
+export const powOperator = elementwise('pow')
+
+/** x to the power of operand, elementwise, of floats: `x.pipe(pow(y))` or `x.pipe(pow(2))`. */
+export const pow = arithmetic(powOperator, 'pow')

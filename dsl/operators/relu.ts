@@ -1,0 +1,11 @@
+import { elementwise } from './elementwise.js'
+import { unary } from './unary.js'
+
+export const reluOperator = elementwise('relu')
+
+/** max(x, 0), elementwise; a NaN becomes 0, as fmaxf has it. */
+export const relu = unary(reluOperator, [
+  ['operand', 0],
+  ['const', 0],
+  ['max', 0, 1],
+])
