@@ -37,12 +37,13 @@ const cached = (folder, name) => {
 }
 
 /** Configures and builds native/ into `folder` with these CMake definitions. Headers of Node-API come from npm: nothing is downloaded. */
-export const buildNative = (folder = 'native/build', definitions = {}, target = []) => {
+export const buildNative = (folder = 'native/build', definitions = {}, target = 'braid') => {
   const sources = files(['native'], path => /\.(h|cc|cmake)$|CMakeLists\.txt$/.test(path))
-  const words = [...Object.entries(definitions).flat(), ...target, process.env.CXX ?? '', process.env.CXXFLAGS ?? '']
+  const words = [...Object.entries(definitions).flat(), target, process.env.CXX ?? '', process.env.CXXFLAGS ?? '']
   const print = fingerprint(sources, words.map(String))
-  const stampFile = `${folder}/.stamp-${target.join('-') || 'all'}`
-  if (readStamp(stampFile) === print && (target.length || existsSync(join(root, folder, 'braid.node')))) return
+  const stampFile = `${folder}/.stamp-${target}`
+  const output = target === 'braid' ? 'braid.node' : target
+  if (readStamp(stampFile) === print && existsSync(join(root, folder, output))) return
   needCMake()
   needCompiler()
   if (cached(folder, 'CMAKE_HOME_DIRECTORY') !== join(root, 'native'))
@@ -62,9 +63,8 @@ export const buildNative = (folder = 'native/build', definitions = {}, target = 
     ...Object.entries(defined).map(([name, value]) => `-D${name}=${value}`),
   ])
   if (configured !== 0) throw new Stop('CMake could not configure the native part; its own words stand above.')
-  const args = ['--build', folder, '--parallel', String(availableParallelism())]
-  if (run('cmake', target.length ? [...args, '--target', ...target] : args) !== 0)
-    throw new Stop("The native part did not build; the compiler's own words stand above.")
+  const args = ['--build', folder, '--parallel', String(availableParallelism()), '--target', target]
+  if (run('cmake', args) !== 0) throw new Stop("The native part did not build; the compiler's own words stand above.")
   writeStamp(stampFile, print)
 }
 
@@ -75,12 +75,7 @@ const haveGoogleTest = () =>
 /** Builds the C++ tests, under a sanitizer where one is named. Returns the program's path, or undefined where GoogleTest is not installed. */
 export const buildTests = (folder, sanitize = '') => {
   if (!haveGoogleTest()) return undefined
-  const flags = `-fsanitize=${sanitize} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1`
-  // CMAKE_BUILD_TYPE stays Release here too: -O is what keeps the thread sanitizer's run short; the assertions are kept by the flags.
-  const definitions = sanitize
-    ? { CMAKE_CXX_FLAGS: flags, CMAKE_EXE_LINKER_FLAGS: `-fsanitize=${sanitize}`, CMAKE_CXX_FLAGS_RELEASE: '-O1' }
-    : {}
-  buildNative(folder, definitions, ['braid_tests'])
+  buildNative(folder, { BRAID_TESTS: 'ON', BRAID_SANITIZE: sanitize }, 'braid_tests')
   return `${folder}/braid_tests`
 }
 

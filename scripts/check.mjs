@@ -2,7 +2,7 @@
 import { buildNative, buildTypeScript } from './build.mjs'
 import { install } from './lib/install.mjs'
 import { withBuildLock } from './lib/lock.mjs'
-import { ask, entry, root, run, tool } from './lib/run.mjs'
+import { ask, entry, run, tool } from './lib/run.mjs'
 import { files } from './lib/stamp.mjs'
 import { check, close, tally } from './lib/tally.mjs'
 import { needNode } from './lib/tools.mjs'

@@ -41,7 +41,7 @@ await entry(() => {
   for (const { name, flags, env } of sanitizers) {
     let binary
     const built = check(sum, `build with -fsanitize=${flags}`, () => {
-      binary = withBuildLock(() => buildTests(`native/build-${name}`, flags))
+      binary = withBuildLock(() => buildTests(`native/build-${name}`, name))
       return binary !== undefined
     })
     if (built) runGoogleTest(sum, join(root, binary), `C++ tests under ${name}`, env)
