@@ -1,0 +1,148 @@
+#include "allocator/allocator.h"
+
+namespace braid {
+
+Allocator::Allocator(Driver& driver, Order& order, std::uint64_t limit, const std::vector<Stream>& streams, const std::vector<Event>& events,
+                     AllocatorPolicy policy)
+    : driver_(driver), order_(order), streams_(streams), events_(events), policy_(policy), pool_(limit, order.lanes()), pending_(order.lanes()) {}
+
+void Allocator::reserve(std::size_t blocks) {
+  blocks_.reserve(blocks);
+  freeIds_.reserve(blocks);
+  uses_.reserve(blocks * order_.lanes());
+  pool_.reserve(2 * blocks + 16);
+}
+
+BlockId Allocator::addBlock() {
+  BlockId id;
+  if (freeIds_.empty()) {
+    id = static_cast<BlockId>(blocks_.size());
+    blocks_.emplace_back();
+    uses_.resize(blocks_.size() * order_.lanes());
+  } else {
+    id = freeIds_.back();
+    freeIds_.pop_back();
+  }
+  std::fill(uses(id).begin(), uses(id).end(), 0);
+  return id;
+}
+
+Status Allocator::malloc(std::uint64_t bytes, LaneId lane, BlockId* block) {
+  std::lock_guard lock(mutex_);
+  const bool representable = bytes <= pool_.limit();
+  const std::uint64_t size = representable ? RangePool::rounded(bytes) : bytes;
+  std::optional<RangePool::Taken> taken;
+  std::uint64_t* rung = &counters_.byOrder;
+  if (representable) {
+    taken = pool_.take(size, lane, order_.frontier(lane));
+    if (taken && taken->grew) rung = &counters_.byGrowth;
+    if (!taken && policy_.waitAtReuse) {
+      bool waited = false;
+      if (const Status status = waitForPending(size, lane, &waited); status != Status::ok) return status;
+      if (waited) taken = pool_.take(size, lane, order_.frontier(lane));
+      rung = &counters_.byWait;
+    }
+    if (!taken && policy_.synchronize && pool_.longestFree() >= size) {
+      if (const Status status = synchronizeAll(); status != Status::ok) return status;
+      taken = pool_.take(size, lane, order_.frontier(lane));
+      rung = &counters_.bySynchronize;
+    }
+  }
+  if (!taken) {
+    ++counters_.failures;
+    shortage_ = {size, pool_.freeBytes(), pool_.longestFree(), pool_.limit()};
+    return Status::outOfMemory;
+  }
+  ++*rung;
+  counters_.allocatedBytes += size;
+  counters_.allocatedPeak = std::max(counters_.allocatedPeak, counters_.allocatedBytes);
+  *block = addBlock();
+  blocks_[*block] = {taken->offset, bytes, size, lane, true};
+  return Status::ok;
+}
+
+void Allocator::free(BlockId id) {
+  std::lock_guard lock(mutex_);
+  Block& block = blocks_[id];
+  if (!block.live) return;
+  block.live = false;
+  // The release frontier: the home lane's point now, joined with the points of the uses. Covering a point covers what its lane
+  // had waited for by then, so nothing more is kept.
+  uses(id)[block.home] = order_.present(block.home).count;
+  pool_.give(block.offset, block.size, uses(id));
+  counters_.allocatedBytes -= block.size;
+  freeIds_.push_back(id);
+}
+
+void Allocator::recordUse(BlockId id, Point point) {
+  std::lock_guard lock(mutex_);
+  if (!blocks_[id].live || blocks_[id].home == point.lane) return;
+  Count& last = uses(id)[point.lane];
+  last = std::max(last, point.count);
+}
+
+Status Allocator::waitForPending(std::uint64_t size, LaneId lane, bool* waited) {
+  if (!pool_.cheapestPending(size, lane, order_.frontier(lane), pending_)) return Status::ok;
+  for (LaneId other = 0; other < order_.lanes(); ++other) {
+    const Point point{other, pending_[other]};
+    // Asked again for each lane: the wait before may have brought this point with it.
+    if (other == lane || covers(order_.frontier(lane), point)) continue;
+    Order::Marker marker = 0;
+    if (!order_.markerAfter(point, &marker)) {
+      if (spare_.empty()) return Status::ok;
+      marker = spare_[other];
+      if (const Status status = driver_.eventRecord(events_[marker], streams_[other]); status != Status::ok) return status;
+      order_.record(marker, other);
+    }
+    if (const Status status = driver_.streamWait(streams_[lane], events_[marker]); status != Status::ok) return status;
+    order_.wait(marker, lane);
+    ++counters_.waitsIssued;
+  }
+  *waited = true;
+  return Status::ok;
+}
+
+Status Allocator::synchronizeAll() {
+  for (const Stream stream : streams_) {
+    if (const Status status = driver_.streamSynchronize(stream); status != Status::ok) return status;
+  }
+  order_.completeAll();
+  return Status::ok;
+}
+
+void Allocator::settle() {
+  std::lock_guard lock(mutex_);
+  pool_.settle(order_.settled());
+}
+
+void Allocator::reset() {
+  std::lock_guard lock(mutex_);
+  for (BlockId id = 0; id < blocks_.size(); ++id) {
+    if (blocks_[id].live) freeIds_.push_back(id);
+    blocks_[id].live = false;
+  }
+  counters_.allocatedBytes = 0;
+  pool_.reset();
+}
+
+AllocatorCounters Allocator::counters() const {
+  std::lock_guard lock(mutex_);
+  return counters_;
+}
+
+AllocatorShortage Allocator::shortage() const {
+  std::lock_guard lock(mutex_);
+  return shortage_;
+}
+
+std::uint64_t Allocator::peak() const {
+  std::lock_guard lock(mutex_);
+  return pool_.peak();
+}
+
+std::string Allocator::describe(const AllocatorShortage& shortage) const {
+  return "wanted " + std::to_string(shortage.wanted) + " bytes; free " + std::to_string(shortage.free) + " of " +
+         std::to_string(shortage.limit) + ", the longest run " + std::to_string(shortage.longestFree);
+}
+
+}  // namespace braid
