@@ -1,0 +1,110 @@
+import { replayPeak } from '../peak.js'
+import { Clock } from './clock.js'
+import { coveredWaits } from './covered.js'
+import { bufferName, laneName, Probe, type Sink } from './report.js'
+import { Safety } from './safety.js'
+import { Op, type Tables } from './tables.js'
+
+/** Plans of at most this many commands have their waits dropped one by one; larger ones get the linear test. */
+export const exactCommands = 4096
+
+/**
+ * L6: drop any one wait or use and some law breaks; no event is recorded that nobody waits for or uses.
+ *
+ * Uses are decided exactly at any size: a use serves L4 of its own buffer and nothing else, so it is needed where it alone
+ * covers some lane's last access at the free. Waits: dropping one leaves L5 and L7 as they were, and L1 to L4 and L9 are
+ * replayed without it. Where a law is broken already the question has no answer; then the linear test alone is made.
+ */
+export const checkMinimal = (tables: Tables, safe: boolean, sink: Sink): void => {
+  checkRecords(tables, sink)
+  checkUses(tables, sink)
+  const redundant = coveredWaits(tables)
+  const exact = safe && tables.commands <= exactCommands
+  const probe = new Probe()
+  const safety = new Safety(tables, probe)
+  for (let c = 0; c < tables.commands && !sink.full; c++) {
+    if (tables.op[c] !== Op.wait && tables.op[c] !== Op.previous) continue
+    if (redundant[c] === 0 && !(exact && holdsWithout(tables, c, probe, safety))) continue
+    const event = tables.eventId[tables.subject[c]!]!
+    const l = tables.lane[c]!
+    sink.add('L6', c, { event, lane: l }, () => {
+      const why = redundant[c] === 1 ? 'what it waits for is already before that lane, or before its other waits' : 'every law holds without it'
+      return `${laneName(tables.plan, l)} need not wait for e${event}: ${why}`
+    })
+  }
+}
+
+const holdsWithout = (tables: Tables, c: number, probe: Probe, safety: Safety): boolean => {
+  probe.full = false
+  safety.replay(c)
+  if (probe.full) return false
+  const { plan } = tables
+  const peak = replayPeak(tables, new Clock(tables, c))
+  return peak.pinned <= plan.bound.pinned && peak.device.every((bytes, d) => bytes <= (plan.bound.device[d] ?? 0))
+}
+
+/** No event is recorded that nobody waits for or uses. */
+const checkRecords = (tables: Tables, sink: Sink): void => {
+  const { op, subject, recordOf, eventId, lane } = tables
+  const wanted = new Uint8Array(tables.events)
+  for (let c = 0; c < tables.commands; c++) {
+    if (op[c] === Op.wait || op[c] === Op.previous) wanted[subject[c]!] = 1
+    else if (op[c] === Op.use) wanted[tables.useEvent[c]!] = 1
+  }
+  for (let event = 0; event < tables.events; event++) {
+    const record = recordOf[event]!
+    if (record < 0 || wanted[event] === 1) continue
+    sink.add('L6', record, { event: eventId[event]!, lane: lane[record]! }, () => `e${eventId[event]} is recorded, and nobody waits for it or uses it`)
+  }
+}
+
+/** Uses without which L4 still holds. One tick decides, as for L4. */
+const checkUses = (tables: Tables, sink: Sink): void => {
+  const { op, subject, lane, lanes, life, root, pairStart, pairLane, useStart, useList, recordOf } = tables
+  const clock = new Clock(tables)
+  const lastPoint = new Int32Array(pairLane.length)
+  const needed = new Uint8Array(tables.commands)
+  const freed = new Uint8Array(tables.buffers)
+  clock.begin()
+  for (let c = 0; c < tables.commands; c++) {
+    const code = op[c]
+    if (code === Op.free && freed[subject[c]!] === 0) {
+      const b = subject[c]!
+      const home = tables.home[b]!
+      freed[b] = 1
+      for (let p = pairStart[b]!; p < pairStart[b + 1]!; p++) {
+        const m = pairLane[p]!
+        const point = lastPoint[p]!
+        if (m === home || point === 0 || clock.covers(home, m, point)) continue
+        let only = -1
+        let cover = 0
+        for (let i = useStart[b]!; i < useStart[b + 1]! && cover < 2; i++) {
+          const u = useList[i]!
+          const event = tables.useEvent[u]!
+          if (u > c || recordOf[event]! > u || lane[recordOf[event]!] !== lane[u]) continue
+          const mark = clock.markOf(event, 0)
+          if (mark === undefined || mark[event * lanes + m]! < point) continue
+          only = u
+          cover++
+        }
+        if (cover === 1) needed[only] = 1
+      }
+    }
+    clock.step(c)
+    if (code !== Op.run) continue
+    const point = clock.known[lane[c]! * lanes + lane[c]!]!
+    for (let a = tables.accessStart[c]!; a < tables.accessStart[c + 1]!; a++) lastPoint[tables.accessPair[a]!] = point
+  }
+  for (let u = 0; u < tables.commands && !sink.full; u++) {
+    if (op[u] !== Op.use || needed[u] === 1) continue
+    const b = subject[u]!
+    const place = { buffer: tables.named[u]!, lane: lane[u]!, event: tables.eventId[tables.useEvent[u]!]! }
+    sink.add('L6', u, place, () => {
+      const name = bufferName(tables.plan, tables.named[u]!)
+      if (life[b] !== 'tick') return `${name} (${life[b]}) is never freed, so no use of it is needed`
+      if (tables.home[root[b]!] === lane[u]) return `${laneName(tables.plan, lane[u]!)} is the home of ${name}, whose order its block follows anyway`
+      return `${name} can be freed without it: its last accesses are already before its home lane, or marked by another use`
+    })
+  }
+}
+

@@ -1,0 +1,158 @@
+import { Intervals } from './intervals.js'
+import { bufferName, commandText, type Sink } from './report.js'
+import type { Clock } from './clock.js'
+import { Op, type Tables } from './tables.js'
+
+/**
+ * L3 and L4 with planned storage: of two buffers that share bytes, every access of one is before the first access of the
+ * other, across ticks too. Reported as L3 where their lifetimes overlap in issue order already, else as L4.
+ *
+ * Only successive owners of a byte are compared: each is wholly before the next one's first access, and that access is one
+ * of the next one's own, so any two owners further apart are ordered through those between. A buffer of the tick before is
+ * an owner like any other, itself included. `state` and `param` hold their bytes across all ticks and share them with nobody.
+ * A pinned buffer has no place in the arena: it has bytes of its own, so its only other owner is itself, a tick earlier.
+ */
+export class Storage {
+  private readonly intervals: Intervals[] = []
+  private readonly from: Int32Array
+  private readonly to: Int32Array
+  /** The tick of the buffer's last first access, and whether other owners have taken its bytes since. */
+  private readonly claimed: Int32Array
+  private readonly taker: Int32Array
+  private readonly lastPoint: Int32Array
+  private readonly lastCommand: Int32Array
+
+  constructor(
+    private readonly tables: Tables,
+    private readonly clock: Clock,
+    private readonly sink: Sink,
+  ) {
+    const { buffers } = tables
+    this.from = new Int32Array(buffers).fill(-1)
+    this.to = new Int32Array(buffers).fill(-1)
+    this.claimed = new Int32Array(buffers).fill(-1)
+    this.taker = new Int32Array(buffers).fill(-1)
+    this.lastPoint = new Int32Array(tables.pairLane.length)
+    this.lastCommand = new Int32Array(tables.pairLane.length)
+    for (let device = 0; device < tables.plan.devices; device++) this.cut(device)
+  }
+
+  restart(): void {
+    for (const intervals of this.intervals) intervals.restart()
+    this.claimed.fill(-1)
+    this.taker.fill(-1)
+    this.lastPoint.fill(0)
+  }
+
+  private cut(device: number): void {
+    const roots = arenaRoots(this.tables, device)
+    const { buffers } = this.tables.plan
+    const cuts = Float64Array.from(roots.flatMap(b => [buffers[b]!.offset!, buffers[b]!.offset! + buffers[b]!.bytes])).sort()
+    let count = 0
+    for (let i = 0; i < cuts.length; i++) if (i === 0 || cuts[i] !== cuts[i - 1]) cuts[count++] = cuts[i]!
+    const index = (value: number) => {
+      let low = 0
+      for (let high = count - 1; low < high; ) {
+        const middle = (low + high) >> 1
+        if (cuts[middle]! < value) low = middle + 1
+        else high = middle
+      }
+      return low
+    }
+    for (const b of roots) {
+      this.from[b] = index(buffers[b]!.offset!)
+      this.to[b] = index(buffers[b]!.offset! + buffers[b]!.bytes)
+    }
+    this.intervals.push(new Intervals(count))
+  }
+
+  /** Judges command c, just before the clock steps over it. */
+  step(c: number): void {
+    const { tables, sink } = this
+    const code = tables.op[c]
+    if (code === Op.run) return this.run(c)
+    if (code !== Op.alloc && code !== Op.free && code !== Op.use) return
+    sink.add(code === Op.use ? 'L4' : 'L3', c, { buffer: tables.named[c]! }, () => `a plan with planned storage has no alloc, use or free: ${bufferName(tables.plan, tables.named[c]!)} has its place in the arena`)
+  }
+
+  private run(c: number): void {
+    const { tables, clock, sink } = this
+    const l = tables.lane[c]!
+    for (let a = tables.accessStart[c]!; a < tables.accessStart[c + 1]!; a++) {
+      const b = tables.accessRoot[a]!
+      if (tables.life[b] !== 'tick') continue
+      if (this.claimed[b] !== clock.tick) {
+        this.claimed[b] = clock.tick
+        this.taker[b] = -1
+        if (this.from[b] === -1) this.follow(c, l, b, b)
+        else {
+          const intervals = this.intervals[tables.plan.buffers[b]!.device]
+          intervals?.claim(this.from[b]!, this.to[b]!, b, previous => {
+            if (previous !== b) this.taker[previous] = b
+            this.follow(c, l, b, previous)
+          })
+        }
+      } else if (this.taker[b] !== -1) {
+        const taker = this.taker[b]!
+        sink.add('L3', c, { buffer: tables.accessNamed[a]!, lane: l }, () => `it accesses ${bufferName(tables.plan, tables.accessNamed[a]!)}, whose bytes ${bufferName(tables.plan, taker)} has taken over: the two share bytes, and their accesses must not overlap`)
+      }
+    }
+    const point = clock.known[l * tables.lanes + l]! + 1
+    for (let a = tables.accessStart[c]!; a < tables.accessStart[c + 1]!; a++) {
+      this.lastPoint[tables.accessPair[a]!] = point
+      this.lastCommand[tables.accessPair[a]!] = c
+    }
+  }
+
+  /** Every access of `previous` is before the first access of b, which run c on lane l makes. */
+  private follow(c: number, l: number, b: number, previous: number): void {
+    const { tables, clock, sink } = this
+    for (let p = tables.pairStart[previous]!; p < tables.pairStart[previous + 1]!; p++) {
+      const m = tables.pairLane[p]!
+      const point = this.lastPoint[p]!
+      if (m === l || point === 0 || clock.covers(l, m, point)) continue
+      const earlier = this.lastCommand[p]!
+      sink.add('L4', c, { buffer: b, lane: l }, () => `its first access of ${bufferName(tables.plan, b)} is not after the last access of ${bufferName(tables.plan, previous)}, which has the same bytes${point <= clock.base[m]! ? ' in the tick before' : ''}: commands[${earlier}] (${commandText(tables.plan, earlier)})`)
+    }
+  }
+}
+
+/** The roots that lie in a device's arena. */
+const arenaRoots = (tables: Tables, device: number): number[] => {
+  const found: number[] = []
+  tables.plan.buffers.forEach((buffer, b) => {
+    if (buffer.space === 'device' && buffer.device === device && tables.root[b] === b && buffer.offset !== undefined && buffer.bytes > 0) found.push(b)
+  })
+  return found
+}
+
+/** `state` and `param` share bytes with nobody, and nothing lies outside its arena: both without any replay. */
+export const checkArena = (tables: Tables, sink: Sink): void => {
+  const { plan } = tables
+  for (let device = 0; device < plan.devices; device++) {
+    const roots = arenaRoots(tables, device).sort((x, y) => plan.buffers[x]!.offset! - plan.buffers[y]!.offset! || x - y)
+    const end = (b: number) => plan.buffers[b]!.offset! + plan.buffers[b]!.bytes
+    const lasting = (b: number) => tables.life[b] !== 'tick'
+    let furthest = -1
+    let furthestLasting = -1
+    for (const b of roots) {
+      const offset = plan.buffers[b]!.offset!
+      const over = lasting(b) ? furthest : furthestLasting
+      if (over !== -1 && end(over) > offset) {
+        const [kept, other] = lasting(b) ? [b, over] : [over, b]
+        sink.add('L3', -1, { buffer: kept }, () => `${bufferName(plan, kept)} (${tables.life[kept]}) keeps its bytes across ticks, and ${bufferName(plan, other)} lies over them`)
+      }
+      if (furthest === -1 || end(b) > end(furthest)) furthest = b
+      if (lasting(b) && (furthestLasting === -1 || end(b) > end(furthestLasting))) furthestLasting = b
+      const arena = plan.arena?.[device] ?? 0
+      if (end(b) > arena) {
+        sink.add('L9', -1, { buffer: b }, () => `${bufferName(plan, b)} ends at byte ${end(b)} of device ${device}'s arena, which has ${arena}`)
+      }
+    }
+  }
+  plan.buffers.forEach((buffer, b) => {
+    if (buffer.space !== 'device' || tables.root[b] !== b || buffer.offset !== undefined) return
+    if (buffer.life === 'input' || buffer.life === 'output') return
+    sink.add('L3', -1, { buffer: b }, () => `${bufferName(plan, b)} has no offset, so no place in its device's arena`)
+  })
+}

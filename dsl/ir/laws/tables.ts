@@ -1,0 +1,238 @@
+import type { Plan, PlanBuffer } from '../plan.js'
+
+/** Opcodes of `Tables.op`. `previous` is a wait with distance -1; `broken` names something that the plan does not have. */
+export const Op = { alloc: 0, free: 1, run: 2, record: 3, wait: 4, use: 5, previous: 6, broken: 7 } as const
+
+/** Modes of an access. A run that reads and writes one buffer has two accesses. */
+export const Mode = { read: 0, write: 1 } as const
+
+/**
+ * A plan made flat, so that a replay touches typed arrays only. Views are resolved: every access, alloc, free and use is
+ * of a root. A *pair* is a root and a lane that accesses it; a replay keeps one point for each pair, never a matrix of
+ * buffers and lanes. Ids that the plan does not have make their command `broken`: it is then left out of every replay.
+ */
+export interface Tables {
+  readonly plan: Plan
+  readonly lanes: number
+  readonly buffers: number
+  readonly events: number
+  readonly commands: number
+  readonly op: Uint8Array
+  /** The command's lane; a free's is the home lane of its buffer. */
+  readonly lane: Int32Array
+  /** A root for alloc, free and use; a node for run; a dense event for record and wait. */
+  readonly subject: Int32Array
+  /** The buffer as the command names it, for alloc, free and use: itself, not its root. */
+  readonly named: Int32Array
+  /** A use's dense event. */
+  readonly useEvent: Int32Array
+  /** The event as the plan numbers it, by dense event. */
+  readonly eventId: Int32Array
+  /** Accesses of command c: accessStart[c] up to accessStart[c + 1]; reads first. */
+  readonly accessStart: Int32Array
+  readonly accessRoot: Int32Array
+  readonly accessNamed: Int32Array
+  readonly accessMode: Uint8Array
+  readonly accessPair: Int32Array
+  readonly root: Int32Array
+  readonly home: Int32Array
+  readonly life: readonly PlanBuffer['life'][]
+  /** Pairs of root b: pairStart[b] up to pairStart[b + 1]. */
+  readonly pairStart: Int32Array
+  readonly pairLane: Int32Array
+  /** Commands that use root b: useList[useStart[b]] up to useStart[b + 1], in issue order. */
+  readonly useStart: Int32Array
+  readonly useList: Int32Array
+  /** Of each dense event, its first record in issue order; -1: none. */
+  readonly recordOf: Int32Array
+  /** How many runs stand before this command on its own lane. */
+  readonly runsBefore: Int32Array
+}
+
+/** Cells of a replay's largest table, lanes × events: beyond it a plan is refused rather than a machine's memory exhausted. */
+export const maxCells = 2 ** 27
+
+const isId = (value: unknown, count: number): value is number =>
+  typeof value === 'number' && Number.isInteger(value) && value >= 0 && value < count
+
+const isEvent = (value: unknown): value is number => isId(value, 2 ** 31 - 1)
+
+export const tablesOf = (plan: Plan): Tables => {
+  const { buffers, commands } = plan
+  const lanes = plan.lanes.length
+  const count = commands.length
+  const root = new Int32Array(buffers.length)
+  const home = new Int32Array(buffers.length)
+  buffers.forEach((buffer, b) => {
+    root[b] = isId(buffer.alias, buffers.length) ? buffer.alias : b
+    home[b] = isId(buffer.home, lanes) ? buffer.home : 0
+  })
+
+  const op = new Uint8Array(count).fill(Op.broken)
+  const lane = new Int32Array(count)
+  const subject = new Int32Array(count).fill(-1)
+  const named = new Int32Array(count).fill(-1)
+  const useEvent = new Int32Array(count).fill(-1)
+  const dense = new Map<number, number>()
+  const event = (id: number): number => {
+    let found = dense.get(id)
+    if (found === undefined) dense.set(id, (found = dense.size))
+    return found
+  }
+
+  let accesses = 0
+  for (const command of commands) if (command[0] === 'run') accesses += command[3].length + command[4].length
+  const accessStart = new Int32Array(count + 1)
+  const accessRoot = new Int32Array(accesses)
+  const accessNamed = new Int32Array(accesses)
+  const accessMode = new Uint8Array(accesses)
+  let next = 0
+  const access = (ids: readonly number[], mode: number) => {
+    for (let i = 0; i < ids.length; i++) {
+      const id = ids[i]!
+      accessNamed[next] = id
+      accessRoot[next] = root[id]!
+      accessMode[next++] = mode
+    }
+  }
+
+  for (let c = 0; c < count; c++) {
+    const command = commands[c]!
+    accessStart[c] = next
+    switch (command[0]) {
+      case 'alloc':
+        if (!isId(command[1], buffers.length) || !isId(command[2], lanes)) break
+        op[c] = Op.alloc
+        named[c] = command[1]
+        subject[c] = root[command[1]]!
+        lane[c] = command[2]
+        break
+      case 'free':
+        if (!isId(command[1], buffers.length)) break
+        op[c] = Op.free
+        named[c] = command[1]
+        subject[c] = root[command[1]]!
+        lane[c] = home[subject[c]!]!
+        break
+      case 'run': {
+        const known = (id: number) => isId(id, buffers.length)
+        if (!isId(command[1], plan.nodes.length) || !isId(command[2], lanes)) break
+        if (!command[3].every(known) || !command[4].every(known)) break
+        op[c] = Op.run
+        subject[c] = command[1]
+        lane[c] = command[2]
+        access(command[3], Mode.read)
+        access(command[4], Mode.write)
+        break
+      }
+      case 'record':
+      case 'wait':
+        if (!isEvent(command[1]) || !isId(command[2], lanes)) break
+        op[c] = command[0] === 'record' ? Op.record : command[3] === -1 ? Op.previous : Op.wait
+        subject[c] = event(command[1])
+        lane[c] = command[2]
+        break
+      case 'use':
+        if (!isId(command[1], buffers.length) || !isId(command[2], lanes) || !isEvent(command[3])) break
+        op[c] = Op.use
+        named[c] = command[1]
+        subject[c] = root[command[1]]!
+        lane[c] = command[2]
+        useEvent[c] = event(command[3])
+        break
+    }
+  }
+  accessStart[count] = next
+
+  const runsBefore = new Int32Array(count)
+  const runs = new Int32Array(lanes)
+  const recordOf = new Int32Array(dense.size).fill(-1)
+  for (let c = 0; c < count; c++) {
+    if (op[c] === Op.broken) continue
+    runsBefore[c] = runs[lane[c]!]!
+    if (op[c] === Op.run) runs[lane[c]!]!++
+    if (op[c] === Op.record && recordOf[subject[c]!] === -1) recordOf[subject[c]!] = c
+  }
+
+  return {
+    plan,
+    lanes,
+    buffers: buffers.length,
+    events: dense.size,
+    commands: count,
+    op,
+    lane,
+    subject,
+    named,
+    useEvent,
+    eventId: Int32Array.from(dense.keys()),
+    accessStart,
+    accessRoot,
+    accessNamed,
+    accessMode,
+    root,
+    home,
+    life: buffers.map(buffer => buffer.life),
+    ...pairsOf(buffers.length, lanes, count, next, op, lane, accessStart, accessRoot),
+    ...usesOf(buffers.length, count, op, subject),
+    recordOf,
+    runsBefore,
+  }
+}
+
+/** The distinct (root, lane) of all accesses: accesses are bucketed by root, then each bucket's lanes are told apart by a stamp. */
+const pairsOf = (
+  buffers: number,
+  lanes: number,
+  commands: number,
+  accesses: number,
+  op: Uint8Array,
+  lane: Int32Array,
+  accessStart: Int32Array,
+  accessRoot: Int32Array,
+) => {
+  const at = new Int32Array(buffers + 1)
+  for (let a = 0; a < accesses; a++) at[accessRoot[a]! + 1]!++
+  for (let b = 0; b < buffers; b++) at[b + 1]! += at[b]!
+  const fill = at.slice()
+  const byRoot = new Int32Array(accesses)
+  const laneOf = new Int32Array(accesses)
+  for (let c = 0; c < commands; c++) {
+    if (op[c] !== Op.run) continue
+    for (let a = accessStart[c]!; a < accessStart[c + 1]!; a++) {
+      laneOf[a] = lane[c]!
+      byRoot[fill[accessRoot[a]!]!++] = a
+    }
+  }
+  const pairStart = new Int32Array(buffers + 1)
+  const pairLane = new Int32Array(accesses)
+  const accessPair = new Int32Array(accesses)
+  const stamp = new Int32Array(lanes).fill(-1)
+  const pairOf = new Int32Array(lanes)
+  let pairs = 0
+  for (let b = 0; b < buffers; b++) {
+    pairStart[b] = pairs
+    for (let i = at[b]!; i < at[b + 1]!; i++) {
+      const a = byRoot[i]!
+      const l = laneOf[a]!
+      if (stamp[l] !== b) {
+        stamp[l] = b
+        pairLane[pairs] = l
+        pairOf[l] = pairs++
+      }
+      accessPair[a] = pairOf[l]!
+    }
+  }
+  pairStart[buffers] = pairs
+  return { pairStart, pairLane: pairLane.slice(0, pairs), accessPair }
+}
+
+const usesOf = (buffers: number, commands: number, op: Uint8Array, subject: Int32Array) => {
+  const useStart = new Int32Array(buffers + 1)
+  for (let c = 0; c < commands; c++) if (op[c] === Op.use) useStart[subject[c]! + 1]!++
+  for (let b = 0; b < buffers; b++) useStart[b + 1]! += useStart[b]!
+  const fill = useStart.slice()
+  const useList = new Int32Array(useStart[buffers]!)
+  for (let c = 0; c < commands; c++) if (op[c] === Op.use) useList[fill[subject[c]!]!++] = c
+  return { useStart, useList }
+}

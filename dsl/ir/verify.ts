@@ -1,0 +1,61 @@
+import { checkBound } from './laws/bound.js'
+import { Clock } from './laws/clock.js'
+import { checkCollectives } from './laws/collectives.js'
+import { checkMinimal } from './laws/minimal.js'
+import { checkPrecise } from './laws/precise.js'
+import { checkIds, Report } from './laws/report.js'
+import { Safety } from './laws/safety.js'
+import { checkArena } from './laws/storage.js'
+import { maxCells, tablesOf } from './laws/tables.js'
+import { checkWaits } from './laws/waits.js'
+import { replayPeak } from './peak.js'
+import type { Law, Plan, Violation } from './plan.js'
+
+/**
+ * Proves the laws of any plan, whoever wrote it: an empty list where every law holds. With `safety`, L5 and L6, which are
+ * about quality, are left out.
+ *
+ * | law | | in |
+ * |---|---|---|
+ * | L1 | every read is after the write it sees | laws/order.ts |
+ * | L2 | every write is after all earlier reads and writes of that buffer, across ticks too | laws/order.ts |
+ * | L3 | a tick buffer is allocated once, before its first access, and freed once, after its last; nothing leaks | laws/lifetimes.ts, laws/storage.ts |
+ * | L4 | at a free, each foreign lane's last access is marked by a use, or before the event of another use of that buffer, or before some command already issued on the home lane | laws/lifetimes.ts, laws/storage.ts |
+ * | L5 | between a lane's last access to a buffer and the record of its use, that lane issues no other run | laws/precise.ts |
+ * | L6 | drop any one wait or use and some law breaks; no event is recorded that nobody waits for or uses | laws/minimal.ts |
+ * | L7 | every wait's event is recorded earlier in issue order | laws/waits.ts |
+ * | L8 | all ranks issue the same collectives in the same order | laws/collectives.ts |
+ * | L9 | the peak, computed from the plan alone, is at most `bound` | laws/bound.ts |
+ *
+ * *Before* is what `laws/clock.ts` says. The work is linear in commands, lanes and ticks, but for the exact test of L6,
+ * which plans of at most `exactCommands` commands get. A `Plan` of the wrong form is the loader's to report (load.ts);
+ * here it breaks some law or other, and nothing throws.
+ */
+export const verify = (plan: Plan, options: { readonly safety?: boolean } = {}): readonly Violation[] => {
+  const report = new Report(plan)
+  if (!hasForm(plan)) return [refused(plan, 'L7', 'it has not the form of a plan; parsePlan says where')]
+  const tables = tablesOf(plan)
+  if (tables.lanes * Math.max(tables.events, tables.lanes) > maxCells) {
+    return [refused(plan, 'L7', `its ${tables.lanes} lanes and ${tables.events} events are more than can be judged`)]
+  }
+  checkIds(tables, report)
+  checkWaits(tables, report)
+  if (plan.storage === 'planned') checkArena(tables, report)
+  new Safety(tables, report).replay()
+  checkCollectives(tables, report)
+  checkBound(tables, replayPeak(tables, new Clock(tables)), report)
+  if (options.safety !== true) {
+    const safe = report.violations.length === 0
+    checkPrecise(tables, report)
+    checkMinimal(tables, safe, report)
+  }
+  return report.violations
+}
+
+const refused = (_plan: Plan, law: Law, why: string): Violation => ({ law, command: -1, message: `${law}: the plan: ${why}` })
+
+const hasForm = (plan: Plan): boolean =>
+  [plan.lanes, plan.buffers, plan.nodes, plan.commands, plan.bound?.device].every(Array.isArray) &&
+  plan.commands.every(command => Array.isArray(command) && (command[0] !== 'run' || (Array.isArray(command[3]) && Array.isArray(command[4])))) &&
+  [plan.lanes, plan.buffers, plan.nodes].every(list => (list as readonly unknown[]).every(item => typeof item === 'object' && item !== null)) &&
+  Number.isInteger(plan.devices) && plan.devices > 0 && plan.devices <= 4096 && Number.isInteger(plan.inFlight) && plan.inFlight > 0
