@@ -4,7 +4,6 @@ import { showSpec, type TensorSpec } from './ir/tensor.js'
 import { isLane } from './lane.js'
 import { show } from './show.js'
 import { soundSpec } from './tensor.js'
-import { here } from './where.js'
 
 /** A mistake, before it is known where it was made. */
 export interface Mistake {
@@ -53,7 +52,7 @@ export class Builder {
     this.nodes.push({
       id,
       op,
-      name: made.name ?? this.count(op),
+      name: made.name ?? this.counted(op),
       inputs,
       attrs: made.attrs ?? none,
       spec,
@@ -155,7 +154,8 @@ export class Builder {
     return spec
   }
 
-  private count(op: string): string {
+  /** A name with its number: `relu[0]`. */
+  counted(op: string): string {
     const n = this.counts.get(op) ?? 0
     this.counts.set(op, n + 1)
     return `${op}[${n}]`
@@ -186,5 +186,3 @@ export const builderOf = (x: unknown): Builder => {
   if (x.builder.open) return x.builder
   return bodies[bodies.length - 1] ?? x.builder
 }
-
-export { here }

@@ -7,7 +7,7 @@ const real = new Float32Array(word.buffer)
 export const toBf16 = (value: number): number => {
   real[0] = value
   const bits = word[0]!
-  if (value !== value) return ((bits >>> 16) & 0x8000) | 0x7fc0
+  if (Number.isNaN(value)) return ((bits >>> 16) & 0x8000) | 0x7fc0
   return ((bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16) & 0xffff
 }
 

@@ -23,7 +23,7 @@ export const reader = (dtype: DType): ((stored: number) => number) =>
 const saturate =
   (low: number, high: number) =>
   (value: number): number =>
-    value !== value ? 0 : value <= low ? low : value >= high ? high : Math.trunc(value)
+    Number.isNaN(value) ? 0 : value <= low ? low : value >= high ? high : Math.trunc(value)
 
 /** How a number is stored: floats round to nearest even, whole types truncate toward zero and saturate, NaN is 0. */
 export const writer = (dtype: DType): ((value: number) => number) => {

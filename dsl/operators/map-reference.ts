@@ -7,7 +7,7 @@ const f = Math.fround
 // Abramowitz and Stegun would be too coarse: the series below 2, the continued fraction above. Error under 1e-15 up to where erf is 1 in f64.
 const erf = (x: number): number => {
   const a = Math.abs(x)
-  if (a !== a) return x
+  if (Number.isNaN(a)) return x
   if (a > 6) return Math.sign(x)
   if (a < 2.5) {
     let term = a
@@ -31,8 +31,8 @@ const round = (x: number): number => {
 }
 
 // A NaN loses against a number, as in fminf and fmaxf.
-const least = (a: number, b: number): number => (a !== a ? b : b !== b ? a : Math.min(a, b))
-const most = (a: number, b: number): number => (a !== a ? b : b !== b ? a : Math.max(a, b))
+const least = (a: number, b: number): number => (Number.isNaN(a) ? b : Number.isNaN(b) ? a : Math.min(a, b))
+const most = (a: number, b: number): number => (Number.isNaN(a) ? b : Number.isNaN(b) ? a : Math.max(a, b))
 
 /** Every step rounds to f32, as a device that computes in f32 does. */
 const floatUnary: Readonly<Record<MapUnary, (a: number) => number>> = {

@@ -1,24 +1,42 @@
 import { absOperator } from './abs.js'
 import { addOperator } from './add.js'
+import { castOperator } from './cast.js'
 import { divOperator } from './div.js'
 import { expOperator } from './exp.js'
 import { geluOperator } from './gelu.js'
 import { logOperator } from './log.js'
+import { mapOperator } from './map.js'
 import { matmulOperator } from './matmul.js'
+import { maximumOperator, maxOperator } from './max.js'
+import { meanOperator } from './mean.js'
+import { minimumOperator, minOperator } from './min.js'
 import { mulOperator } from './mul.js'
 import { negOperator } from './neg.js'
 import type { Operator } from './operator.js'
 import { powOperator } from './pow.js'
 import { reluOperator } from './relu.js'
+import { reshapeOperator } from './reshape.js'
 import { rsqrtOperator } from './rsqrt.js'
 import { sigmoidOperator } from './sigmoid.js'
 import { siluOperator } from './silu.js'
+import { sliceOperator } from './slice.js'
 import { sqrtOperator } from './sqrt.js'
 import { subOperator } from './sub.js'
+import { sumOperator } from './sum.js'
 import { tanhOperator } from './tanh.js'
 
 const all: readonly Operator[] = [
   absOperator,
+  castOperator,
+  mapOperator,
+  maxOperator,
+  maximumOperator,
+  meanOperator,
+  minOperator,
+  minimumOperator,
+  reshapeOperator,
+  sliceOperator,
+  sumOperator,
   addOperator,
   divOperator,
   expOperator,

@@ -1,0 +1,37 @@
+import type { CompileError, GraphIR, GraphNode } from './ir/graph.js'
+import type { BoundSpec, Dim } from './ir/tensor.js'
+import { show } from './show.js'
+
+/** A shape with every symbol bound; one that `dims` does not name is 1. */
+export const bindShape = (shape: readonly Dim[], dims: Readonly<Record<string, number>>): number[] =>
+  shape.map(size => (typeof size === 'number' ? size : Object.hasOwn(dims, size) ? dims[size]! : 1))
+
+/** A node's spec with every symbol bound. */
+export const bindSpec = (node: GraphNode, dims: Readonly<Record<string, number>>): BoundSpec => ({
+  dtype: node.spec.dtype,
+  shape: bindShape(node.spec.shape, dims),
+})
+
+/** What is wrong with the `dims` that somebody gave: a size that cannot be, or a symbol that the graph does not have. */
+export const checkDims = (ir: GraphIR, dims: Readonly<Record<string, unknown>>): readonly CompileError[] => {
+  const symbols = new Set<string>()
+  for (const { spec } of ir.nodes) for (const size of spec.shape) if (typeof size === 'string') symbols.add(size)
+  return Object.entries(dims).flatMap(([symbol, size]): CompileError[] => {
+    const wanted = symbols.has(symbol)
+      ? 'a whole number from 1'
+      : `a symbol of the graph: ${[...symbols].join(', ') || 'it has none'}`
+    const known = symbols.has(symbol) && Number.isSafeInteger(size) && (size as number) > 0
+    return known
+      ? []
+      : [
+          {
+            _tag: 'BadOption',
+            at: `dims.${symbol}`,
+            subject: ir.name,
+            wanted,
+            found: show(size),
+            next: 'correct the option dims',
+          },
+        ]
+  })
+}

@@ -1,0 +1,45 @@
+import type { Fault } from './ir/fault.js'
+
+// The one place of prose: what each kind of error is called in a sentence. A kind that is missing here reads by its tag.
+const titles: Readonly<Record<string, string>> = {
+  NotAFlow: 'This is not a flow',
+  ForeignFlow: 'This flow belongs to another graph',
+  ShapeMismatch: 'The shapes do not fit',
+  DTypeMismatch: 'The element types do not fit',
+  PlaceMismatch: 'The value is in the wrong place',
+  BadAttribute: 'This argument cannot be',
+  UnboundDelay: 'This state has no next value',
+  Cycle: 'A cycle crosses no delay',
+  UseAfterDonate: 'A value is used after its memory was given away',
+  DuplicateName: 'This name is taken',
+  BadDimension: 'This dimension cannot be',
+  NoOutputs: 'The graph has no outputs',
+  BadOption: 'This option cannot be',
+  OverBudget: 'The plan does not fit into the memory it may use',
+  Unsupported: 'This is not supported',
+  Unverified: 'The compiler made a plan that breaks a law, and will not run it: this is a bug in Braid',
+}
+
+const sentence = (text: string): string => {
+  const trimmed = text.trim()
+  if (trimmed === '') return ''
+  const start = trimmed.charAt(0).toUpperCase() + trimmed.slice(1)
+  return /[.!?]$/.test(start) ? start : `${start}.`
+}
+
+/**
+ * Any error as text: its title, place and subject on the first line, then what was wanted, what was found, and what to do.
+ */
+export const render = (fault: Fault): string => {
+  const { _tag, at, subject, wanted, found, next } = fault
+  const title = Object.hasOwn(titles, _tag) ? titles[_tag]! : _tag
+  const place = [at, subject].filter(part => part !== '' && part !== undefined).join(': ')
+  const lines = [`${place ? `${place}: ` : ''}${title}. [${_tag}]`]
+  if (wanted) lines.push(`  wanted  ${wanted}`)
+  if (found) lines.push(`  found   ${found}`)
+  if (next) lines.push(`  next    ${sentence(next)}`)
+  return lines.join('\n')
+}
+
+/** Several errors, one after the other. */
+export const renderAll = (faults: readonly Fault[]): string => faults.map(render).join('\n')

@@ -1,0 +1,58 @@
+import { type Builder, builderOf } from '../builder.js'
+import type { Flow } from '../flow.js'
+import type { Where } from '../ir/graph.js'
+import { showSpec, type TensorSpec } from '../ir/tensor.js'
+import { show } from '../show.js'
+import type { AnyTensor } from '../tensor.js'
+import { here } from '../where.js'
+import { isOperandNumber } from './arithmetic.js'
+import { isFloat } from './elementwise.js'
+
+/** What a state holds before the first tick: one number for all elements, or each element, row-major. */
+export type Init = number | ArrayLike<number>
+
+const wrong = (value: number, spec: TensorSpec): boolean =>
+  !isOperandNumber(value) || (!isFloat(spec.dtype) && !Number.isInteger(value))
+
+/** The init that a delay node carries, whatever was given. */
+export const initOf = (
+  builder: Builder,
+  at: Where,
+  subject: string,
+  spec: TensorSpec,
+  init: unknown,
+): number | number[] => {
+  const report = (found: string): number => {
+    builder.problem(at, subject, {
+      _tag: 'BadAttribute',
+      wanted: `an initial value of ${showSpec(spec)}: a finite number, or an array with one for each element`,
+      found,
+      next: 'give 0, or an array of the right length',
+    })
+    return 0
+  }
+  if (typeof init === 'number') return wrong(init, spec) ? report(show(init)) : init
+  const listed = Array.isArray(init) || (ArrayBuffer.isView(init) && !(init instanceof DataView))
+  if (!listed) return report(show(init))
+  const values = Array.from(init as unknown as ArrayLike<number>)
+  const bound = spec.shape.every(size => typeof size === 'number')
+  const count = spec.shape.reduce<number>((product, size) => product * (typeof size === 'number' ? size : 1), 1)
+  // With symbols, the length is known only at `compile`; it is a multiple of what is known here.
+  if (bound ? values.length !== count : values.length === 0 || values.length % count !== 0)
+    return report(`${values.length} numbers`)
+  const bad = values.findIndex(value => wrong(value, spec))
+  return bad < 0 ? values : report(`${show(values[bad])} as element ${bad}`)
+}
+
+/** The value of the tick before; in the first tick, `init`. Adds one tick of state on the device. */
+export const delay = (init: Init) => {
+  const at = here()
+  const later = (x: unknown): unknown => {
+    const builder = builderOf(x)
+    const source = builder.take(x, 'device', at, 'delay', 'the piped value', { dtype: 'f32', shape: [] })
+    const attrs = { init: initOf(builder, at, 'delay', source.spec, init) }
+    const { spec, hint } = source
+    return builder.flow({ op: 'delay', inputs: [source.id], attrs, spec, place: 'device', lane: hint, at }, hint)
+  }
+  return later as <A extends AnyTensor>(x: Flow<'device', A>) => Flow<'device', A>
+}
