@@ -1,0 +1,46 @@
+#include "cuda/context.h"
+
+namespace braid::cuda {
+
+std::string describe(const DriverFunctions& call, CUresult code) {
+  const char* name = nullptr;
+  const char* text = nullptr;
+  if (call.cuGetErrorName(code, &name) != kSuccess || !name) return "CUDA error " + std::to_string(code);
+  if (call.cuGetErrorString(code, &text) != kSuccess || !text) return name;
+  return std::string(name) + " (" + text + ")";
+}
+
+Status Context::open(std::shared_ptr<const DriverLibrary> library, int ordinal, std::shared_ptr<Context>* context) {
+  const DriverFunctions& call = library->call;
+  CUdevice device = 0;
+  CUcontext handle = nullptr;
+  if (CUresult code = call.cuDeviceGet(&device, ordinal)) {
+    return fail(static_cast<Status>(code), "cuDeviceGet(" + std::to_string(ordinal) + "): " + describe(call, code));
+  }
+  if (CUresult code = call.cuDevicePrimaryCtxRetain(&handle, device)) {
+    return fail(static_cast<Status>(code), "cuDevicePrimaryCtxRetain: " + describe(call, code));
+  }
+  context->reset(new Context(std::move(library), device, handle));
+  return Status::ok;
+}
+
+// After a sticky error the primary context stays unusable as long as anyone in the process retains it, and cuBLASLt's runtime
+// never lets go. Resetting it destroys it for all of them, so that the next one opened works.
+Context::~Context() {
+  if (broken_) call().cuDevicePrimaryCtxReset(device_);
+  call().cuDevicePrimaryCtxRelease(device_);
+}
+
+int Context::attribute(int which) const {
+  int value = 0;
+  return call().cuDeviceGetAttribute(&value, which, device_) == kSuccess ? value : 0;
+}
+
+Status Context::failed(CUresult code, const char* call) const {
+  const Status status = static_cast<Status>(code);
+  if (status == Status::notReady) return status;
+  if (isSticky(status)) broken_ = true;
+  return fail(status, std::string(call) + ": " + describe(library_->call, code));
+}
+
+}  // namespace braid::cuda

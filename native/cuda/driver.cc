@@ -1,0 +1,222 @@
+#include "cuda/driver.h"
+
+#include <algorithm>
+
+#include "cuda/map_source.h"
+#include "cuda/matmul.h"
+#include "cuda/reduce_source.h"
+
+namespace braid::cuda {
+namespace {
+
+CUstream cu(Stream stream) { return reinterpret_cast<CUstream>(stream); }
+CUevent cu(Event event) { return reinterpret_cast<CUevent>(event); }
+CUpages cu(Pages pages) { return reinterpret_cast<CUpages>(pages); }
+
+bool writesNothing(const KernelSpec& spec) {
+  switch (spec.kind) {
+    case KernelSpec::Kind::map: return std::find(spec.shape.begin(), spec.shape.end(), 0) != spec.shape.end();
+    case KernelSpec::Kind::matmul: return spec.m == 0 || spec.n == 0 || spec.batch == 0;
+    case KernelSpec::Kind::reduce: return spec.outer == 0 || spec.inner == 0;
+    case KernelSpec::Kind::copy: case KernelSpec::Kind::cuda: return false;
+  }
+  return false;
+}
+
+}  // namespace
+
+CudaDriver::CudaDriver(std::shared_ptr<Context> context, const LibraryPaths& paths)
+    : context_(std::move(context)),
+      call_(context_->call()),
+      compiler_(std::make_shared<Compiler>(context_, paths.nvrtc)),
+      blas_(std::make_shared<Blas>(context_, compiler_, paths.cublasLt)) {
+  pageProperties_.location.id = context_->device();
+}
+
+CudaDriver::~CudaDriver() = default;
+
+Status CudaDriver::open(int ordinal, const LibraryPaths& paths, std::unique_ptr<Driver>* driver) {
+  std::string problem;
+  std::shared_ptr<const DriverLibrary> library = DriverLibrary::open(paths.driver, &problem);
+  if (!library) return fail(Status::fileNotFound, problem);
+  if (const CUresult code = library->call.cuInit(0)) {
+    return fail(static_cast<Status>(code), "cuInit: " + describe(library->call, code) +
+                                               ". Run nvidia-smi: if it fails too, the driver is not loaded or does not match its library");
+  }
+  int count = 0;
+  if (const CUresult code = library->call.cuDeviceGetCount(&count)) {
+    return fail(static_cast<Status>(code), "cuDeviceGetCount: " + describe(library->call, code));
+  }
+  if (ordinal < 0 || ordinal >= count) {
+    const std::string found = count == 0   ? "no CUDA device is visible (CUDA_VISIBLE_DEVICES may hide them)"
+                              : count == 1 ? "there is one, cuda:0"
+                                           : "there are cuda:0 to cuda:" + std::to_string(count - 1);
+    return fail(count == 0 ? Status::noDevice : Status::invalidDevice, "There is no cuda:" + std::to_string(ordinal) + ": " + found);
+  }
+  std::shared_ptr<Context> context;
+  if (const Status status = Context::open(std::move(library), ordinal, &context); status != Status::ok) return status;
+  std::unique_ptr<CudaDriver> made(new CudaDriver(std::move(context), paths));
+  if (const Status status = readDeviceInfo(*made->context_, ordinal, &made->info_); status != Status::ok) return status;
+  *driver = std::move(made);
+  return Status::ok;
+}
+
+Status CudaDriver::bind() { return context_->check(call_.cuCtxSetCurrent(context_->handle()), "cuCtxSetCurrent"); }
+
+std::string CudaDriver::lastDetail() { return detail(); }
+
+Status CudaDriver::memAllocate(DeviceAddress* address, std::size_t bytes) {
+  const Status status = context_->check(call_.cuMemAlloc(address, bytes), "cuMemAlloc");
+  if (status != Status::ok) detail() += " for " + std::to_string(bytes) + " bytes";
+  return status;
+}
+
+Status CudaDriver::memFree(DeviceAddress address) { return context_->check(call_.cuMemFree(address), "cuMemFree"); }
+
+Status CudaDriver::memInfo(std::size_t* freeBytes, std::size_t* totalBytes) {
+  return context_->check(call_.cuMemGetInfo(freeBytes, totalBytes), "cuMemGetInfo");
+}
+
+Status CudaDriver::pinnedAllocate(void** pointer, std::size_t bytes) {
+  const Status status = context_->check(call_.cuMemHostAlloc(pointer, bytes, kHostAllocPortable), "cuMemHostAlloc");
+  if (status != Status::ok) detail() += " for " + std::to_string(bytes) + " bytes of pinned host memory";
+  return status;
+}
+
+Status CudaDriver::pinnedFree(void* pointer) { return context_->check(call_.cuMemFreeHost(pointer), "cuMemFreeHost"); }
+
+Status CudaDriver::addressReserve(DeviceAddress* address, std::size_t bytes) {
+  if (info_.pageBytes == 0) return fail(Status::notSupported, "this device has no virtual memory management");
+  return context_->check(call_.cuMemAddressReserve(address, bytes, 0, 0, 0), "cuMemAddressReserve");
+}
+
+Status CudaDriver::addressRelease(DeviceAddress address, std::size_t bytes) {
+  return context_->check(call_.cuMemAddressFree(address, bytes), "cuMemAddressFree");
+}
+
+Status CudaDriver::pagesCreate(Pages* pages, std::size_t bytes) {
+  if (info_.pageBytes == 0) return fail(Status::notSupported, "this device has no virtual memory management");
+  CUpages handle = 0;
+  const Status status = context_->check(call_.cuMemCreate(&handle, bytes, &pageProperties_, 0), "cuMemCreate");
+  if (status == Status::ok) {
+    *pages = reinterpret_cast<Pages>(handle);
+  } else {
+    detail() += " for " + std::to_string(bytes) + " bytes";
+  }
+  return status;
+}
+
+Status CudaDriver::pagesRelease(Pages pages) { return context_->check(call_.cuMemRelease(cu(pages)), "cuMemRelease"); }
+
+Status CudaDriver::pagesMap(DeviceAddress address, std::size_t bytes, Pages pages) {
+  if (const CUresult code = call_.cuMemMap(address, bytes, 0, cu(pages), 0)) return context_->check(code, "cuMemMap");
+  CUmemAccessDesc access;
+  access.location.id = context_->device();
+  const Status status = context_->check(call_.cuMemSetAccess(address, bytes, &access, 1), "cuMemSetAccess");
+  if (status != Status::ok) call_.cuMemUnmap(address, bytes);
+  return status;
+}
+
+Status CudaDriver::pagesUnmap(DeviceAddress address, std::size_t bytes) {
+  return context_->check(call_.cuMemUnmap(address, bytes), "cuMemUnmap");
+}
+
+Status CudaDriver::streamCreate(Stream* stream, int priority) {
+  CUstream made = nullptr;
+  const int clamped = std::clamp(priority, info_.greatestPriority, info_.leastPriority);
+  const Status status =
+      context_->check(call_.cuStreamCreateWithPriority(&made, kStreamNonBlocking, clamped), "cuStreamCreateWithPriority");
+  if (status == Status::ok) *stream = reinterpret_cast<Stream>(made);
+  return status;
+}
+
+Status CudaDriver::streamDestroy(Stream stream) { return context_->check(call_.cuStreamDestroy(cu(stream)), "cuStreamDestroy"); }
+
+Status CudaDriver::streamSynchronize(Stream stream) {
+  return context_->check(call_.cuStreamSynchronize(cu(stream)), "cuStreamSynchronize");
+}
+
+Status CudaDriver::streamQuery(Stream stream) { return context_->check(call_.cuStreamQuery(cu(stream)), "cuStreamQuery"); }
+
+Status CudaDriver::streamWait(Stream stream, Event event) {
+  return context_->check(call_.cuStreamWaitEvent(cu(stream), cu(event), 0), "cuStreamWaitEvent");
+}
+
+Status CudaDriver::eventCreate(Event* event, bool timed) {
+  CUevent made = nullptr;
+  const unsigned flags = kEventBlockingSync | (timed ? 0 : kEventDisableTiming);
+  const Status status = context_->check(call_.cuEventCreate(&made, flags), "cuEventCreate");
+  if (status == Status::ok) *event = reinterpret_cast<Event>(made);
+  return status;
+}
+
+Status CudaDriver::eventDestroy(Event event) { return context_->check(call_.cuEventDestroy(cu(event)), "cuEventDestroy"); }
+
+Status CudaDriver::eventRecord(Event event, Stream stream) {
+  return context_->check(call_.cuEventRecord(cu(event), cu(stream)), "cuEventRecord");
+}
+
+Status CudaDriver::eventQuery(Event event) { return context_->check(call_.cuEventQuery(cu(event)), "cuEventQuery"); }
+
+Status CudaDriver::eventSynchronize(Event event) {
+  return context_->check(call_.cuEventSynchronize(cu(event)), "cuEventSynchronize");
+}
+
+Status CudaDriver::eventElapsed(float* milliseconds, Event from, Event to) {
+  return context_->check(call_.cuEventElapsedTime(milliseconds, cu(from), cu(to)), "cuEventElapsedTime");
+}
+
+Status CudaDriver::copy(CopyKind kind, DeviceAddress to, DeviceAddress from, std::size_t bytes, Stream stream) {
+  return copyBytes(*context_, kind, to, from, bytes, cu(stream));
+}
+
+Status CudaDriver::fill32(DeviceAddress to, std::uint32_t value, std::size_t words, Stream stream) {
+  if (words == 0) return Status::ok;
+  return context_->check(call_.cuMemsetD32Async(to, value, words, cu(stream)), "cuMemsetD32Async");
+}
+
+Status CudaDriver::prepareSource(const KernelSource& source, std::size_t readCount, const char* title, std::unique_ptr<Kernel>* kernel) {
+  std::shared_ptr<Module> module;
+  const Status status = compiler_->compile(source.text, std::string(title) + ".cu", Compiler::Flavor::generated, &module);
+  if (status != Status::ok) return status;
+  return GeneratedKernel::make(std::move(module), source, readCount, ("cuLaunchKernel(" + std::string(title) + ")").c_str(), kernel);
+}
+
+Status CudaDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& spec, HostCallback) {
+  Current current(*context_);
+  if (writesNothing(spec)) return *kernel = std::make_unique<EmptyKernel>(), Status::ok;
+  switch (spec.kind) {
+    case KernelSpec::Kind::copy:
+      *kernel = std::make_unique<CopyKernel>(context_, static_cast<CopyKind>(spec.direction), spec.bytes);
+      return Status::ok;
+    case KernelSpec::Kind::map: {
+      KernelSource source;
+      std::string problem;
+      if (!mapSource(spec, &source, &problem)) return fail(Status::invalidValue, "map: " + problem);
+      return prepareSource(source, spec.operands.size(), "map", kernel);
+    }
+    case KernelSpec::Kind::reduce: {
+      KernelSource source;
+      reduceSource(spec, info_.multiprocessors, &source);
+      return prepareSource(source, 1, "reduce", kernel);
+    }
+    case KernelSpec::Kind::matmul: return blas_->prepare(spec, kernel);
+    case KernelSpec::Kind::cuda: {
+      std::shared_ptr<Module> module;
+      const Status status = compiler_->compile(spec.source, spec.name + ".cu", Compiler::Flavor::user, &module);
+      if (status != Status::ok) return status;
+      return UserKernel::make(std::move(module), spec, kernel);
+    }
+  }
+  return fail(Status::invalidValue, "a kernel of an unknown kind");
+}
+
+Status CudaDriver::launch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes, Stream stream) {
+  return static_cast<const CudaKernel&>(kernel).launch(reads, writes, cu(stream));
+}
+
+Status CudaDriver::hostFunction(Stream stream, void (*function)(void*), void* data) {
+  return context_->check(call_.cuLaunchHostFunc(cu(stream), function, data), "cuLaunchHostFunc");
+}
+
+}  // namespace braid::cuda

@@ -1,0 +1,56 @@
+#include <algorithm>
+
+#include "cuda/kernel.h"
+
+namespace braid::cuda {
+
+GeneratedKernel::GeneratedKernel(std::shared_ptr<Module> module, const KernelSource& source, std::size_t readCount,
+                                 const char* call)
+    : module_(std::move(module)),
+      readCount_(readCount),
+      byteOffsets_(source.byteOffsets),
+      call_(call),
+      arguments_(source.byteOffsets.size() + 1) {
+  for (std::size_t alignment : source.alignments) masks_.push_back(alignment - 1);
+  // Right for a 32-bit index too: the low half comes first on every machine that CUDA runs on.
+  arguments_[source.byteOffsets.size()] = static_cast<std::uint64_t>(source.count);
+}
+
+Status GeneratedKernel::prepare(const KernelSource::Variant& variant, Launch* launch) const {
+  if (const Status status = module_->function(variant.entry, &launch->function); status != Status::ok) return status;
+  const Context& context = module_->context();
+  const std::int64_t blocks = (variant.threads + variant.block - 1) / variant.block;
+  // Enough to fill the device many times over; a strided kernel's later turns cost less than more blocks would.
+  const std::int64_t most = variant.strided ? std::int64_t{64} * std::max(1, context.attribute(kMultiprocessors)) : 0x7fffffff;
+  if (!variant.strided && blocks > most) return fail(Status::invalidValue, "the grid of " + call_ + " would be too large");
+  launch->grid = static_cast<unsigned>(std::min(blocks, most));
+  launch->block = variant.block;
+  return Status::ok;
+}
+
+Status GeneratedKernel::make(std::shared_ptr<Module> module, const KernelSource& source, std::size_t readCount,
+                             const char* call, std::unique_ptr<Kernel>* kernel) {
+  std::unique_ptr<GeneratedKernel> made(new GeneratedKernel(std::move(module), source, readCount, call));
+  if (const Status status = made->prepare(source.plain, &made->plain_); status != Status::ok) return status;
+  if (*source.vector.entry) {
+    if (const Status status = made->prepare(source.vector, &made->vector_); status != Status::ok) return status;
+  }
+  *kernel = std::move(made);
+  return Status::ok;
+}
+
+Status GeneratedKernel::launch(const DeviceAddress* reads, const DeviceAddress* writes, CUstream stream) const {
+  std::uint64_t astray = 0;
+  for (std::size_t i = 0; i < byteOffsets_.size(); ++i) {
+    const DeviceAddress base = i < readCount_ ? reads[i] : writes[i - readCount_];
+    arguments_[i] = base + static_cast<std::uint64_t>(byteOffsets_[i]);
+    astray |= arguments_[i] & masks_[i];
+  }
+  const Launch& chosen = vector_.function && astray == 0 ? vector_ : plain_;
+  const Context& context = module_->context();
+  return context.check(context.call().cuLaunchKernel(chosen.function, chosen.grid, 1, 1, chosen.block, 1, 1, 0, stream,
+                                                     arguments_.data(), nullptr),
+                       call_.c_str());
+}
+
+}  // namespace braid::cuda

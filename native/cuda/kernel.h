@@ -1,0 +1,100 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cuda/module.h"
+#include "cuda/source.h"
+#include "driver/driver.h"
+
+namespace braid::cuda {
+
+// What a launch needs beyond the table: done by each kind of kernel in its own way, always on the issuing thread.
+class CudaKernel : public Kernel {
+ public:
+  virtual Status launch(const DeviceAddress* reads, const DeviceAddress* writes, CUstream stream) const = 0;
+};
+
+// The arguments of cuLaunchKernel, laid out once: a launch only writes the pointers. Eight bytes a slot, as 4-byte arguments
+// are read from a slot's first four.
+class Arguments {
+ public:
+  explicit Arguments(std::size_t slots) : values_(slots), pointers_(slots) {
+    for (std::size_t i = 0; i < slots; ++i) pointers_[i] = &values_[i];
+  }
+  Arguments(const Arguments&) = delete;  // the pointers point into the values
+  Arguments& operator=(const Arguments&) = delete;
+  std::uint64_t& operator[](std::size_t slot) { return values_[slot]; }
+  void** data() { return pointers_.data(); }
+
+ private:
+  std::vector<std::uint64_t> values_;
+  std::vector<void*> pointers_;
+};
+
+// A kernel from a KernelSource: a grid over `count`, the vector variant wherever the addresses allow it.
+class GeneratedKernel : public CudaKernel {
+ public:
+  static Status make(std::shared_ptr<Module> module, const KernelSource& source, std::size_t readCount, const char* call,
+                     std::unique_ptr<Kernel>* kernel);
+  Status launch(const DeviceAddress* reads, const DeviceAddress* writes, CUstream stream) const override;
+
+ private:
+  struct Launch {
+    CUfunction function = nullptr;
+    unsigned grid = 0, block = 0;
+  };
+  GeneratedKernel(std::shared_ptr<Module> module, const KernelSource& source, std::size_t readCount, const char* call);
+  Status prepare(const KernelSource::Variant& variant, Launch* launch) const;
+
+  std::shared_ptr<Module> module_;
+  std::size_t readCount_;
+  std::vector<std::size_t> masks_;  // alignment less one, for each pointer
+  std::vector<std::int64_t> byteOffsets_;
+  std::string call_;  // what a failed launch is called in its detail
+  Launch plain_, vector_;
+  mutable Arguments arguments_;  // written and read by the issuing thread alone
+};
+
+// A user's CUDA C++: pointers, then scalars, launched as the spec says.
+class UserKernel : public CudaKernel {
+ public:
+  // Checks the launch against the device's and the function's limits.
+  static Status make(std::shared_ptr<Module> module, const KernelSpec& spec, std::unique_ptr<Kernel>* kernel);
+  Status launch(const DeviceAddress* reads, const DeviceAddress* writes, CUstream stream) const override;
+
+ private:
+  UserKernel(std::shared_ptr<Module> module, const KernelSpec& spec, CUfunction function);
+
+  std::shared_ptr<Module> module_;
+  CUfunction function_;
+  std::size_t readCount_, writeCount_;
+  std::array<std::uint32_t, 3> grid_, block_;
+  std::uint32_t sharedBytes_;
+  std::string call_;
+  mutable Arguments arguments_;
+};
+
+class CopyKernel : public CudaKernel {
+ public:
+  CopyKernel(std::shared_ptr<Context> context, CopyKind kind, std::size_t bytes)
+      : context_(std::move(context)), kind_(kind), bytes_(bytes) {}
+  Status launch(const DeviceAddress* reads, const DeviceAddress* writes, CUstream stream) const override;
+
+ private:
+  std::shared_ptr<Context> context_;
+  CopyKind kind_;
+  std::size_t bytes_;
+};
+
+// Of a spec with nothing to write.
+class EmptyKernel : public CudaKernel {
+ public:
+  Status launch(const DeviceAddress*, const DeviceAddress*, CUstream) const override { return Status::ok; }
+};
+
+// Of `bytes` bytes in the direction named, on a stream; none of 0 bytes.
+Status copyBytes(const Context& context, CopyKind kind, DeviceAddress to, DeviceAddress from, std::size_t bytes, CUstream stream);
+
+}  // namespace braid::cuda

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cuda/api.h"
+#include "cuda/cublaslt_api.h"
+#include "cuda/nvrtc_api.h"
+
+namespace braid::cuda {
+
+// Names or paths to try, in order, for each library; empty: where an installation has them.
+struct LibraryPaths {
+  std::vector<std::string> driver, nvrtc, cublasLt;
+};
+
+// A library opened at run time. Never closed: CUDA's libraries keep threads and exit handlers of their own, so that
+// unloading one leaves them running in unmapped code.
+struct SharedLibrary {
+  void* handle = nullptr;
+  std::string path;  // as the loader found it
+};
+
+// Opens the first candidate that loads. On failure *problem says what was looked for and where.
+bool openLibrary(const std::vector<std::string>& candidates, SharedLibrary* library, std::string* problem);
+
+// `libnvrtc` for a driver of CUDA 13: libnvrtc.so.13, .so.12, .so; each by the loader's own search (LD_LIBRARY_PATH, ldconfig),
+// then in the places where toolkits and Python wheels put it. The driver's own major version comes first: code made by a newer
+// one may not load.
+std::vector<std::string> libraryCandidates(const std::string& base, int driverVersion);
+
+struct DriverLibrary {
+  SharedLibrary library;
+  DriverFunctions call;
+  int version = 0;  // 13000 for CUDA 13.0
+  static std::shared_ptr<const DriverLibrary> open(const std::vector<std::string>& paths, std::string* problem);
+};
+
+struct NvrtcLibrary {
+  SharedLibrary library;
+  NvrtcFunctions call;
+  int major = 0, minor = 0;
+  std::vector<int> archs;  // compute capabilities that it makes machine code for: 75, 80, 90, …
+  static std::shared_ptr<const NvrtcLibrary> open(const std::vector<std::string>& paths, int driverVersion, std::string* problem);
+};
+
+struct CublasLtLibrary {
+  SharedLibrary library;
+  CublasLtFunctions call;
+  std::size_t version = 0;  // 130100 for 13.1.0
+  static std::shared_ptr<const CublasLtLibrary> open(const std::vector<std::string>& paths, int driverVersion,
+                                                     std::string* problem);
+};
+
+// The oldest driver that Braid works with: CUDA 12.0.
+inline constexpr int kOldestDriver = 12000;
+
+// "13.0" of 13000.
+std::string versionText(int version);
+
+}  // namespace braid::cuda

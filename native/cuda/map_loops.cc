@@ -1,0 +1,75 @@
+#include "cuda/map_loops.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace braid::cuda {
+namespace {
+
+// One access is 16 bytes of the smallest type, and never more than 8 elements: wider ones cost registers and gain nothing.
+int lanesOf(const KernelSpec& spec) {
+  std::size_t smallest = 4;
+  for (const MapOperand& operand : spec.operands) smallest = std::min(smallest, elementBytes(operand.dtype));
+  for (const MapResult& result : spec.results) smallest = std::min(smallest, elementBytes(result.dtype));
+  return smallest == 4 ? 4 : 8;
+}
+
+}  // namespace
+
+MapLoops mapLoops(const KernelSpec& spec) {
+  MapLoops loops;
+  loops.strides.resize(spec.operands.size());
+  for (std::size_t d = 0; d < spec.shape.size(); ++d) {
+    const std::int64_t size = spec.shape[d];
+    loops.count *= size;
+    if (size == 1) continue;
+    bool joins = !loops.shape.empty();
+    for (std::size_t o = 0; joins && o < spec.operands.size(); ++o) {
+      joins = loops.strides[o].back() == spec.operands[o].strides[d] * size;
+    }
+    if (joins) {
+      loops.shape.back() *= size;
+      for (std::size_t o = 0; o < spec.operands.size(); ++o) loops.strides[o].back() = spec.operands[o].strides[d];
+    } else {
+      loops.shape.push_back(size);
+      for (std::size_t o = 0; o < spec.operands.size(); ++o) loops.strides[o].push_back(spec.operands[o].strides[d]);
+    }
+  }
+  if (loops.shape.empty()) {
+    loops.shape.push_back(1);
+    for (auto& strides : loops.strides) strides.push_back(0);
+  }
+
+  // Half of the range: a grid's stride is added before the bound is checked.
+  constexpr std::int64_t kNarrow = std::int64_t{1} << 30;
+  std::int64_t furthest = loops.count;
+  for (const auto& strides : loops.strides) {
+    std::int64_t reach = 0;
+    for (std::size_t d = 0; d < strides.size(); ++d) reach += std::abs(strides[d]) * (loops.shape[d] - 1);
+    furthest = std::max(furthest, reach);
+  }
+  loops.wide = furthest >= kNarrow;
+
+  const int lanes = lanesOf(spec);
+  const std::int64_t inner = loops.shape.back();
+  bool vector = loops.count >= lanes && (loops.shape.size() == 1 || inner % lanes == 0);
+  for (const auto& strides : loops.strides) {
+    vector = vector && (strides.back() == 1 || strides.back() == 0);
+    // Each row starts at a multiple of the access, or the alignment of the first says nothing about the others.
+    for (std::size_t d = 0; vector && strides.back() == 1 && d + 1 < strides.size(); ++d) vector = strides[d] % lanes == 0;
+  }
+  loops.lanes = vector ? lanes : 1;
+  return loops;
+}
+
+Walk walkOf(const MapLoops& loops, std::size_t operand) {
+  const auto& strides = loops.strides[operand];
+  if (std::all_of(strides.begin(), strides.end(), [](std::int64_t stride) { return stride == 0; })) return Walk::scalar;
+  std::int64_t expected = 1;
+  for (std::size_t d = strides.size(); d-- > 0; expected *= loops.shape[d]) {
+    if (strides[d] != expected) return Walk::strided;
+  }
+  return Walk::dense;
+}
+
+}  // namespace braid::cuda

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/kernel_spec.h"
+
+namespace braid::cuda {
+
+// The dimensions of a map after those that every operand walks alike have become one, and how each operand walks them.
+// Never empty: a scalar is one dimension of one element.
+struct MapLoops {
+  std::vector<std::int64_t> shape;
+  std::vector<std::vector<std::int64_t>> strides;  // of each operand, as many as `shape`
+  std::int64_t count = 1;
+  bool wide = false;   // an index or an offset may not fit 32 bits
+  int lanes = 1;       // elements of one 16-byte access; 1: no vector kernel is possible
+};
+
+enum class Walk { scalar, dense, strided };
+
+MapLoops mapLoops(const KernelSpec& spec);
+// scalar: one element for all; dense: the offset is the index itself; strided: it is computed from the index's digits.
+Walk walkOf(const MapLoops& loops, std::size_t operand);
+
+}  // namespace braid::cuda

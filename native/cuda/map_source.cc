@@ -1,0 +1,287 @@
+#include "cuda/map_source.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "cuda/map_loops.h"
+#include "cuda/prelude.h"
+
+namespace braid::cuda {
+namespace {
+
+std::string number(std::int64_t value) { return std::to_string(value); }
+
+std::string floatLiteral(double constant) {
+  const float value = static_cast<float>(constant);
+  char text[64];
+  if (std::isfinite(value)) {
+    std::snprintf(text, sizeof(text), value < 0 || std::signbit(value) ? "(%af)" : "%af", static_cast<double>(value));
+  } else {
+    std::uint32_t bits;
+    std::memcpy(&bits, &value, sizeof(bits));
+    std::snprintf(text, sizeof(text), "__uint_as_float(0x%xu)", bits);
+  }
+  return text;
+}
+
+// JavaScript's `constant | 0`.
+std::string intLiteral(double constant) {
+  std::int64_t value = 0;
+  if (std::isfinite(constant)) value = static_cast<std::int64_t>(std::fmod(std::trunc(constant), 4294967296.0));
+  return "(int)" + number(static_cast<std::uint32_t>(value)) + "u";
+}
+
+// What an instruction is in CUDA C++, with $a, $b and $c for its arguments. Null: no such instruction in this type.
+const char* floatPattern(MapOp op) {
+  switch (op) {
+    case MapOp::operand: case MapOp::constant: return nullptr;
+    case MapOp::select: return "$a != 0.0f ? $b : $c";
+    case MapOp::neg: return "-$a";
+    case MapOp::abs: return "fabsf($a)";
+    case MapOp::exp: return "expf($a)";
+    case MapOp::log: return "logf($a)";
+    case MapOp::sqrt: return "sqrtf($a)";
+    case MapOp::rsqrt: return "1.0f / sqrtf($a)";
+    case MapOp::tanh: return "tanhf($a)";
+    case MapOp::erf: return "erff($a)";
+    case MapOp::sigmoid: return "1.0f / (1.0f + expf(-$a))";
+    case MapOp::sin: return "sinf($a)";
+    case MapOp::cos: return "cosf($a)";
+    case MapOp::floor: return "floorf($a)";
+    case MapOp::ceil: return "ceilf($a)";
+    case MapOp::round: return "rintf($a)";
+    case MapOp::add: return "$a + $b";
+    case MapOp::sub: return "$a - $b";
+    case MapOp::mul: return "$a * $b";
+    case MapOp::div: return "$a / $b";
+    case MapOp::min: return "minF($a, $b)";
+    case MapOp::max: return "maxF($a, $b)";
+    case MapOp::pow: return "powF($a, $b)";
+    case MapOp::lt: return "$a < $b ? 1.0f : 0.0f";
+    case MapOp::le: return "$a <= $b ? 1.0f : 0.0f";
+    case MapOp::eq: return "$a == $b ? 1.0f : 0.0f";
+  }
+  return nullptr;
+}
+
+const char* intPattern(MapOp op) {
+  switch (op) {
+    case MapOp::select: return "$a != 0 ? $b : $c";
+    case MapOp::neg: return "subI(0, $a)";
+    case MapOp::abs: return "absI($a)";
+    case MapOp::floor: case MapOp::ceil: case MapOp::round: return "$a";
+    case MapOp::add: return "addI($a, $b)";
+    case MapOp::sub: return "subI($a, $b)";
+    case MapOp::mul: return "mulI($a, $b)";
+    case MapOp::min: return "minI($a, $b)";
+    case MapOp::max: return "maxI($a, $b)";
+    case MapOp::lt: return "(int)($a < $b)";
+    case MapOp::le: return "(int)($a <= $b)";
+    case MapOp::eq: return "(int)($a == $b)";
+    default: return nullptr;
+  }
+}
+
+std::string instantiate(const char* pattern, const MapInstruction& instruction) {
+  std::string text;
+  for (const char* at = pattern; *at; ++at) {
+    if (*at != '$') {
+      text += *at;
+    } else {
+      ++at;
+      text += "v" + number(*at == 'a' ? instruction.a : *at == 'b' ? instruction.b : instruction.c);
+    }
+  }
+  return text;
+}
+
+// Writes the two kernels of one map. `lanes` is 1 in the plain one; in the other each turn of the loop does that many elements.
+class MapWriter {
+ public:
+  MapWriter(const KernelSpec& spec, const MapLoops& loops) : spec_(spec), loops_(loops) {}
+
+  std::string kernel(const char* entry, int lanes) {
+    lanes_ = lanes;
+    std::string text = "extern \"C\" __global__ void __launch_bounds__(256) " + std::string(entry) + "(";
+    for (std::size_t o = 0; o < spec_.operands.size(); ++o) {
+      text += "const " + std::string(cudaTypeName(spec_.operands[o].dtype)) + "* p" + number(o) + ", ";
+    }
+    for (std::size_t r = 0; r < spec_.results.size(); ++r) {
+      text += std::string(cudaTypeName(spec_.results[r].dtype)) + "* q" + number(r) + ", ";
+    }
+    text += "index count) {\n";
+    for (std::size_t o = 0; o < spec_.operands.size(); ++o) {
+      if (walkOf(loops_, o) == Walk::scalar) text += "  const auto s" + number(o) + " = *p" + number(o) + ";\n";
+    }
+    text += "  const index step = (index)gridDim.x * 256;\n";
+    text += "  const index first = (index)blockIdx.x * 256 + threadIdx.x;\n";
+    if (lanes == 1) {
+      text += "  for (index i = first; i < count; i += step) {\n" + turn("i", "    ") + "  }\n";
+    } else {
+      const std::string width = number(lanes);
+      text += "  for (index turn = first; turn < count / " + width + "; turn += step) {\n";
+      text += "    const index i = turn * " + width + ";\n" + turn("i", "    ") + "  }\n";
+      if (loops_.shape.size() == 1 && loops_.count % lanes != 0) {
+        lanes_ = 1;
+        text += "  const index i = count / " + width + " * " + width + " + first;\n";
+        text += "  if (i < count) {\n" + turn("i", "    ") + "  }\n";
+      }
+    }
+    return text + "}\n";
+  }
+
+ private:
+  // Offsets of the strided operands at index i, digit by digit from the last dimension.
+  std::string offsets(const std::string& i, const std::string& indent) const {
+    bool wanted = false;
+    for (std::size_t o = 0; o < spec_.operands.size(); ++o) wanted = wanted || walkOf(loops_, o) == Walk::strided;
+    if (!wanted) return "";
+    std::string text;
+    const std::size_t rank = loops_.shape.size();
+    for (std::size_t d = rank; d-- > 0;) {
+      const std::string rest = d + 1 == rank ? i : "r" + number(d + 1);
+      const std::string size = number(loops_.shape[d]);
+      text += indent + "const index x" + number(d) + " = " + rest + (d == 0 ? "" : " % " + size) + ";\n";
+      if (d > 0) text += indent + "const index r" + number(d) + " = " + rest + " / " + size + ";\n";
+    }
+    for (std::size_t o = 0; o < spec_.operands.size(); ++o) {
+      if (walkOf(loops_, o) != Walk::strided) continue;
+      std::string sum;
+      for (std::size_t d = 0; d < rank; ++d) {
+        const std::int64_t stride = loops_.strides[o][d];
+        if (stride != 0) sum += (sum.empty() ? "" : " + ") + ("x" + number(d)) + " * " + number(stride);
+      }
+      text += indent + "const index o" + number(o) + " = " + sum + ";\n";
+    }
+    return text;
+  }
+
+  // Everything is read before anything is written: a donated result lies where its operand does.
+  std::string turn(const std::string& i, const std::string& indent) const {
+    std::string text = offsets(i, indent);
+    for (std::size_t o = 0; o < spec_.operands.size(); ++o) {
+      const Walk walk = walkOf(loops_, o);
+      if (walk == Walk::scalar) continue;
+      const std::string at = walk == Walk::dense ? i : "o" + number(o);
+      const std::string name = number(o);
+      if (lanes_ > 1 && loops_.strides[o].back() == 1) {
+        text += indent + "const auto l" + name + " = *(const " + pack(spec_.operands[o].dtype) + "*)(p" + name + " + " + at + ");\n";
+      } else {
+        text += indent + "const auto l" + name + " = p" + name + "[" + at + "];\n";
+      }
+    }
+    if (lanes_ == 1) return text + values(indent, "") + stores(indent, i);
+    for (std::size_t r = 0; r < spec_.results.size(); ++r) text += indent + pack(spec_.results[r].dtype) + " m" + number(r) + ";\n";
+    text += indent + "#pragma unroll\n" + indent + "for (int j = 0; j < " + number(lanes_) + "; ++j) {\n";
+    text += values(indent + "  ", ".v[j]");
+    for (std::size_t r = 0; r < spec_.results.size(); ++r) {
+      text += indent + "  store(v" + number(spec_.results[r].value) + ", m" + number(r) + ".v[j]);\n";
+    }
+    text += indent + "}\n";
+    for (std::size_t r = 0; r < spec_.results.size(); ++r) {
+      text += indent + "*(" + pack(spec_.results[r].dtype) + "*)(q" + number(r) + " + " + i + ") = m" + number(r) + ";\n";
+    }
+    return text;
+  }
+
+  std::string values(const std::string& indent, const std::string& lane) const {
+    std::string text;
+    for (std::size_t j = 0; j < spec_.code.size(); ++j) {
+      const MapInstruction& instruction = spec_.code[j];
+      std::string value;
+      if (instruction.op == MapOp::constant) {
+        value = spec_.computeInt ? intLiteral(instruction.constant) : floatLiteral(instruction.constant);
+      } else if (instruction.op == MapOp::operand) {
+        const std::size_t o = static_cast<std::size_t>(instruction.a);
+        const bool scalar = walkOf(loops_, o) == Walk::scalar;
+        const bool packed = lanes_ > 1 && !scalar && loops_.strides[o].back() == 1;
+        value = std::string(spec_.computeInt ? "loadI(" : "loadF(") + (scalar ? "s" : "l") + number(instruction.a) +
+                (packed ? lane : "") + ")";
+      } else {
+        value = instantiate(spec_.computeInt ? intPattern(instruction.op) : floatPattern(instruction.op), instruction);
+      }
+      text += indent + (spec_.computeInt ? "const int v" : "const float v") + number(j) + " = " + value + ";\n";
+    }
+    return text;
+  }
+
+  std::string stores(const std::string& indent, const std::string& i) const {
+    std::string text;
+    for (std::size_t r = 0; r < spec_.results.size(); ++r) {
+      text += indent + "store(v" + number(spec_.results[r].value) + ", q" + number(r) + "[" + i + "]);\n";
+    }
+    return text;
+  }
+
+  std::string pack(DType type) const { return "Pack<" + std::string(cudaTypeName(type)) + ", " + number(lanes_) + ">"; }
+
+  const KernelSpec& spec_;
+  const MapLoops& loops_;
+  int lanes_ = 1;
+};
+
+bool valid(const KernelSpec& spec, std::string* problem) {
+  for (const MapOperand& operand : spec.operands) {
+    if (operand.strides.size() != spec.shape.size()) return *problem = "an operand's strides are not as many as the dimensions", false;
+  }
+  for (std::size_t j = 0; j < spec.code.size(); ++j) {
+    const MapInstruction& at = spec.code[j];
+    if (at.op == MapOp::constant) continue;
+    if (at.op == MapOp::operand) {
+      if (at.a < 0 || static_cast<std::size_t>(at.a) >= spec.operands.size()) return *problem = "an instruction names no operand", false;
+      continue;
+    }
+    const char* pattern = spec.computeInt ? intPattern(at.op) : floatPattern(at.op);
+    if (!pattern) return *problem = "an instruction has no meaning on whole numbers", false;
+    for (const auto& [letter, argument] : {std::pair{"$a", at.a}, std::pair{"$b", at.b}, std::pair{"$c", at.c}}) {
+      const bool used = std::strstr(pattern, letter);
+      if (used && (argument < 0 || static_cast<std::size_t>(argument) >= j)) return *problem = "an instruction names a later value", false;
+    }
+  }
+  for (const MapResult& result : spec.results) {
+    if (result.value < 0 || static_cast<std::size_t>(result.value) >= spec.code.size()) return *problem = "a result names no value", false;
+  }
+  return true;
+}
+
+}  // namespace
+
+const char* cudaTypeName(DType type) {
+  switch (type) {
+    case DType::u8: return "u8";
+    case DType::i32: return "int";
+    case DType::f16: return "f16";
+    case DType::bf16: return "bf16";
+    case DType::f32: return "float";
+  }
+  return "";
+}
+
+bool mapSource(const KernelSpec& spec, KernelSource* source, std::string* problem) {
+  if (!valid(spec, problem)) return false;
+  const MapLoops loops = mapLoops(spec);
+  MapWriter writer(spec, loops);
+  source->text = std::string(kPrelude) + "typedef " + (loops.wide ? "long long" : "int") + " index;\n\n" + writer.kernel("braid_map", 1);
+  source->plain = {"braid_map", loops.count, 256, true};
+  if (loops.lanes > 1) {
+    source->text += "\n" + writer.kernel("braid_map_vector", loops.lanes);
+    source->vector = {"braid_map_vector", loops.count / loops.lanes, 256, true};
+  }
+  for (std::size_t o = 0; o < spec.operands.size(); ++o) {
+    const MapOperand& operand = spec.operands[o];
+    const std::size_t bytes = elementBytes(operand.dtype);
+    source->byteOffsets.push_back(operand.offset * static_cast<std::int64_t>(bytes));
+    const bool packed = loops.lanes > 1 && loops.strides[o].back() == 1;
+    source->alignments.push_back(packed ? std::min<std::size_t>(16, bytes * static_cast<std::size_t>(loops.lanes)) : 1);
+  }
+  for (const MapResult& result : spec.results) {
+    source->byteOffsets.push_back(0);
+    source->alignments.push_back(std::min<std::size_t>(16, elementBytes(result.dtype) * static_cast<std::size_t>(loops.lanes)));
+  }
+  source->count = loops.count;
+  source->wide = loops.wide;
+  return true;
+}
+
+}  // namespace braid::cuda

@@ -1,0 +1,107 @@
+#include "cuda/matmul.h"
+
+#include "cuda/matmul_problem.h"
+#include "cuda/matmul_source.h"
+#include "cuda/matmul_tune.h"
+
+namespace braid::cuda {
+namespace {
+
+// From this much work on, candidates are timed: below it the library's estimate is as good, and opening stays quick.
+constexpr double kTunedFrom = 8589934592.0;  // 2^33 floating-point operations
+constexpr int kCandidates = 8;
+
+class MatmulKernel : public CudaKernel {
+ public:
+  MatmulKernel(std::unique_ptr<MatmulProblem> problem, std::vector<MatmulChoice> choices, bool workspace)
+      : problem_(std::move(problem)), choices_(std::move(choices)), workspace_(workspace) {}
+
+  Status launch(const DeviceAddress* reads, const DeviceAddress* writes, CUstream stream) const override {
+    const std::uint64_t bits = reads[0] | reads[1] | writes[0];
+    for (const MatmulChoice& choice : choices_) {
+      if ((bits & (choice.alignment - 1)) != 0) continue;
+      return problem_->run(choice, reads[0], reads[1], writes[0], workspace_ ? writes[1] : 0, stream);
+    }
+    return fail(Status::misalignedAddress, "a matmul's operand is not aligned to its elements");
+  }
+
+ private:
+  std::unique_ptr<MatmulProblem> problem_;
+  std::vector<MatmulChoice> choices_;  // stricter alignments first
+  bool workspace_;
+};
+
+std::string problemKey(const KernelSpec& spec) {
+  std::string key;
+  for (std::int64_t value : {spec.m, spec.n, spec.k, spec.batch, std::int64_t{spec.transposeB}, std::int64_t(spec.a.dtype), spec.a.batchStride,
+                             std::int64_t(spec.b.dtype), spec.b.batchStride, std::int64_t(spec.c.dtype), spec.c.batchStride,
+                             static_cast<std::int64_t>(spec.workspace)}) {
+    key += std::to_string(value) + " ";
+  }
+  return key;
+}
+
+}  // namespace
+
+BlasSession::~BlasSession() {
+  if (!handle) return;
+  Current current(*context);
+  library->call.cublasLtDestroy(handle);
+}
+
+Blas::Blas(std::shared_ptr<Context> context, std::shared_ptr<Compiler> compiler, std::vector<std::string> paths)
+    : context_(std::move(context)), compiler_(std::move(compiler)), paths_(std::move(paths)) {}
+
+Status Blas::ready() {
+  if (session_) return Status::ok;
+  std::string problem;
+  auto session = std::make_shared<BlasSession>();
+  session->context = context_;
+  session->library = CublasLtLibrary::open(paths_, context_->library().version, &problem);
+  if (!session->library) return fail(Status::fileNotFound, problem);
+  if (const cublasStatus code = session->library->call.cublasLtCreate(&session->handle)) {
+    session->handle = nullptr;
+    return fail(code == kCublasAllocFailed ? Status::outOfMemory : Status::notInitialized,
+                std::string("cublasLtCreate: cuBLASLt says ") + session->library->call.cublasLtGetStatusString(code));
+  }
+  session_ = std::move(session);
+  return Status::ok;
+}
+
+Status Blas::prepare(const KernelSpec& spec, std::unique_ptr<Kernel>* kernel) {
+  const std::lock_guard lock(mutex_);
+  if (MatmulProblem::supported(spec)) {
+    if (const Status status = ready(); status != Status::ok) return status;
+    auto problem = std::make_unique<MatmulProblem>(session_);
+    if (const Status status = problem->describe(spec); status != Status::ok) return status;
+    const auto [entry, fresh] = choices_.try_emplace(problemKey(spec));
+    std::vector<MatmulChoice>& choices = entry->second;
+    if (fresh) {
+      const double work = 2.0 * double(spec.batch) * double(spec.m) * double(spec.n) * double(spec.k);
+      const bool timed = work >= kTunedFrom;
+      // Pool blocks are aligned to 512 bytes; views into them to their elements at least, mostly to 16.
+      for (const std::size_t alignment : {std::size_t{256}, std::size_t{16}, elementBytes(spec.a.dtype)}) {
+        const int most = timed && alignment == 256 ? kCandidates : 1;
+        const Status status = problem->algorithms(alignment, spec.workspace, most, &choices);
+        if (status != Status::ok) {
+          choices_.erase(entry);
+          return status;
+        }
+      }
+      if (!choices.empty()) settle(*problem, spec, *compiler_, timed, &choices);
+    }
+    // The last of them takes any operand; without it some view would find no algorithm.
+    if (!choices.empty() && choices.back().alignment == elementBytes(spec.a.dtype)) {
+      *kernel = std::make_unique<MatmulKernel>(std::move(problem), choices, spec.workspace > 0);
+      return Status::ok;
+    }
+  }
+  KernelSource source;
+  matmulSource(spec, &source);
+  std::shared_ptr<Module> module;
+  const Status status = compiler_->compile(source.text, "matmul.cu", Compiler::Flavor::generated, &module);
+  if (status != Status::ok) return status;
+  return GeneratedKernel::make(std::move(module), source, 2, "cuLaunchKernel(matmul)", kernel);
+}
+
+}  // namespace braid::cuda

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cuda/kernel.h"
+#include "cuda/nvrtc.h"
+
+namespace braid::cuda {
+
+// cuBLASLt's handle on one device. Kernels keep a share.
+struct BlasSession {
+  std::shared_ptr<Context> context;
+  std::shared_ptr<const CublasLtLibrary> library;
+  LtHandle handle = nullptr;
+  ~BlasSession();
+};
+
+// The algorithm for operands aligned to `alignment` bytes at least, and the scratch that it takes.
+struct MatmulChoice {
+  std::size_t alignment = 1;
+  LtAlgorithm algorithm{};
+  std::size_t workspaceBytes = 0;
+};
+
+// Makes matmul kernels of one device. The library is opened at the first one that needs it.
+class Blas {
+ public:
+  Blas(std::shared_ptr<Context> context, std::shared_ptr<Compiler> compiler, std::vector<std::string> paths);
+  Status prepare(const KernelSpec& spec, std::unique_ptr<Kernel>* kernel);
+
+ private:
+  Status ready();
+
+  std::shared_ptr<Context> context_;
+  std::shared_ptr<Compiler> compiler_;
+  std::vector<std::string> paths_;
+  std::shared_ptr<BlasSession> session_;
+  std::mutex mutex_;
+  std::map<std::string, std::vector<MatmulChoice>> choices_;  // by problem: equal problems get equal algorithms, so equal bits
+};
+
+}  // namespace braid::cuda

@@ -1,0 +1,116 @@
+#include "cuda/matmul_problem.h"
+
+namespace braid::cuda {
+namespace {
+
+int realType(DType type) {
+  switch (type) {
+    case DType::f16: return kReal16F;
+    case DType::bf16: return kReal16BF;
+    default: return kReal32F;
+  }
+}
+
+bool isFloat(DType type) { return type == DType::f16 || type == DType::bf16 || type == DType::f32; }
+
+}  // namespace
+
+MatmulProblem::~MatmulProblem() {
+  const CublasLtFunctions& call = session_->library->call;
+  for (LtLayout layout : {a_, b_, c_}) {
+    if (layout) call.cublasLtMatrixLayoutDestroy(layout);
+  }
+  if (desc_) call.cublasLtMatmulDescDestroy(desc_);
+}
+
+bool MatmulProblem::supported(const KernelSpec& spec) {
+  return isFloat(spec.a.dtype) && spec.a.dtype == spec.b.dtype && (spec.c.dtype == spec.a.dtype || spec.c.dtype == DType::f32) &&
+         spec.k > 0;
+}
+
+Status MatmulProblem::check(cublasStatus code, const char* call) const {
+  if (code == kCublasSuccess) return Status::ok;
+  const Status status = code == kCublasAllocFailed     ? Status::outOfMemory
+                        : code == kCublasNotSupported ? Status::notSupported
+                                                      : Status::unknown;
+  return fail(status, std::string(call) + ": cuBLASLt says " + session_->library->call.cublasLtGetStatusString(code));
+}
+
+Status MatmulProblem::layout(LtLayout* layout, DType type, std::int64_t rows, std::int64_t columns, std::int64_t batch,
+                             std::int64_t stride) const {
+  const CublasLtFunctions& call = session_->library->call;
+  const cublasStatus made = call.cublasLtMatrixLayoutCreate(layout, realType(type), static_cast<std::uint64_t>(rows),
+                                                            static_cast<std::uint64_t>(columns), rows);
+  if (made != kCublasSuccess) return check(made, "cublasLtMatrixLayoutCreate");
+  if (batch == 1) return Status::ok;
+  const auto count = static_cast<std::int32_t>(batch);
+  if (const auto code = call.cublasLtMatrixLayoutSetAttribute(*layout, kLayoutBatchCount, &count, sizeof(count))) {
+    return check(code, "cublasLtMatrixLayoutSetAttribute(batch count)");
+  }
+  return check(call.cublasLtMatrixLayoutSetAttribute(*layout, kLayoutBatchStride, &stride, sizeof(stride)),
+               "cublasLtMatrixLayoutSetAttribute(batch stride)");
+}
+
+Status MatmulProblem::describe(const KernelSpec& spec) {
+  const CublasLtFunctions& call = session_->library->call;
+  if (const auto code = call.cublasLtMatmulDescCreate(&desc_, kCompute32F, kReal32F)) return check(code, "cublasLtMatmulDescCreate");
+  // b comes first: a row-major k × n matrix is a column-major n × k one.
+  if (spec.transposeB) {
+    const std::int32_t transpose = kTranspose;
+    if (const auto code = call.cublasLtMatmulDescSetAttribute(desc_, kDescTransA, &transpose, sizeof(transpose))) {
+      return check(code, "cublasLtMatmulDescSetAttribute(transpose)");
+    }
+  }
+  const std::int64_t bRows = spec.transposeB ? spec.k : spec.n, bColumns = spec.transposeB ? spec.n : spec.k;
+  Status status = layout(&b_, spec.b.dtype, bRows, bColumns, spec.batch, spec.b.batchStride);
+  if (status == Status::ok) status = layout(&a_, spec.a.dtype, spec.k, spec.m, spec.batch, spec.a.batchStride);
+  if (status == Status::ok) status = layout(&c_, spec.c.dtype, spec.n, spec.m, spec.batch, spec.c.batchStride);
+  return status;
+}
+
+Status MatmulProblem::algorithms(std::size_t alignment, std::size_t workspaceBytes, int most,
+                                 std::vector<MatmulChoice>* found) const {
+  const CublasLtFunctions& call = session_->library->call;
+  LtPreference preference = nullptr;
+  if (const auto code = call.cublasLtMatmulPreferenceCreate(&preference)) return check(code, "cublasLtMatmulPreferenceCreate");
+  const auto bytes = static_cast<std::uint32_t>(alignment);
+  cublasStatus code = call.cublasLtMatmulPreferenceSetAttribute(preference, kPreferenceWorkspace, &workspaceBytes, sizeof(workspaceBytes));
+  if (code == kCublasSuccess) {
+    code = call.cublasLtMatmulPreferenceSetAttribute(preference, kPreferenceReductions, &kReductionComputeType, sizeof(std::uint32_t));
+  }
+  for (int which : {kPreferenceAlignA, kPreferenceAlignB, kPreferenceAlignC, kPreferenceAlignD}) {
+    if (code == kCublasSuccess) code = call.cublasLtMatmulPreferenceSetAttribute(preference, which, &bytes, sizeof(bytes));
+  }
+  std::vector<LtHeuristic> results(static_cast<std::size_t>(most));
+  int count = 0;
+  const bool asked = code == kCublasSuccess;
+  if (asked) {
+    code = call.cublasLtMatmulAlgoGetHeuristic(session_->handle, desc_, b_, a_, c_, c_, preference, most, results.data(), &count);
+  }
+  call.cublasLtMatmulPreferenceDestroy(preference);
+  if (asked && (code == kCublasNotSupported || (code == kCublasSuccess && count == 0))) return Status::ok;
+  if (code != kCublasSuccess) return check(code, asked ? "cublasLtMatmulAlgoGetHeuristic" : "cublasLtMatmulPreferenceSetAttribute");
+  for (int i = 0; i < count; ++i) {
+    const LtHeuristic& result = results[static_cast<std::size_t>(i)];
+    if (result.state == kCublasSuccess && result.workspaceBytes <= workspaceBytes) {
+      found->push_back({alignment, result.algorithm, result.workspaceBytes});
+    }
+  }
+  return Status::ok;
+}
+
+Status MatmulProblem::run(const MatmulChoice& choice, DeviceAddress a, DeviceAddress b, DeviceAddress c, DeviceAddress workspace,
+                          CUstream stream) const {
+  static constexpr float one = 1, zero = 0;
+  const auto pointer = [](DeviceAddress address) { return reinterpret_cast<void*>(address); };
+  const cublasStatus code = session_->library->call.cublasLtMatmul(
+      session_->handle, desc_, &one, pointer(b), b_, pointer(a), a_, &zero, pointer(c), c_, pointer(c), c_, &choice.algorithm,
+      pointer(choice.workspaceBytes ? workspace : 0), choice.workspaceBytes, stream);
+  if (code == kCublasSuccess) return Status::ok;
+  // "Execution failed" hides the driver's own code: if the context is broken, the stream says how.
+  const CUresult driver = session_->context->call().cuStreamQuery(stream);
+  if (driver != kSuccess && driver != kNotReady) return session_->context->check(driver, "cublasLtMatmul");
+  return check(code, "cublasLtMatmul");
+}
+
+}  // namespace braid::cuda

@@ -1,0 +1,33 @@
+#pragma once
+
+#include "cuda/matmul.h"
+
+namespace braid::cuda {
+
+// A row-major product as cuBLASLt's column-major one: cᵀ = bᵀ aᵀ, for which the same bytes serve. Owns the descriptors.
+class MatmulProblem {
+ public:
+  explicit MatmulProblem(std::shared_ptr<BlasSession> session) : session_(std::move(session)) {}
+  ~MatmulProblem();
+  MatmulProblem(const MatmulProblem&) = delete;
+  MatmulProblem& operator=(const MatmulProblem&) = delete;
+
+  // Whether cuBLASLt computes it at all: equal float operands, and a result of their type or f32.
+  static bool supported(const KernelSpec& spec);
+  Status describe(const KernelSpec& spec);
+  // Up to `most` algorithms, best first by the library's own estimate; none found is not an error.
+  Status algorithms(std::size_t alignment, std::size_t workspaceBytes, int most, std::vector<MatmulChoice>* found) const;
+  Status run(const MatmulChoice& choice, DeviceAddress a, DeviceAddress b, DeviceAddress c, DeviceAddress workspace,
+             CUstream stream) const;
+  const BlasSession& session() const { return *session_; }
+
+ private:
+  Status check(cublasStatus code, const char* call) const;
+  Status layout(LtLayout* layout, DType type, std::int64_t rows, std::int64_t columns, std::int64_t batch, std::int64_t stride) const;
+
+  std::shared_ptr<BlasSession> session_;
+  LtMatmulDesc desc_ = nullptr;
+  LtLayout a_ = nullptr, b_ = nullptr, c_ = nullptr;
+};
+
+}  // namespace braid::cuda

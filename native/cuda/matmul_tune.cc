@@ -1,0 +1,125 @@
+#include "cuda/matmul_tune.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace braid::cuda {
+namespace {
+
+// Random signs and fractions around 1: zeros would let the chip run faster than any real product does.
+constexpr const char* kFill = R"cuda(
+extern "C" __global__ void braid_fill(unsigned* words, long long count, unsigned one, unsigned mask) {
+  for (long long i = (long long)blockIdx.x * 256 + threadIdx.x; i < count; i += (long long)gridDim.x * 256) {
+    unsigned x = (unsigned)i * 0x9e3779b1u;
+    x ^= x >> 16; x *= 0x85ebca6bu; x ^= x >> 13; x *= 0xc2b2ae35u; x ^= x >> 16;
+    words[i] = one | (x & mask);
+  }
+}
+)cuda";
+
+struct Scratch {
+  const DriverFunctions& call;
+  std::vector<CUdeviceptr> blocks;
+  CUstream stream = nullptr;
+  CUevent from = nullptr, to = nullptr;
+
+  explicit Scratch(const DriverFunctions& functions) : call(functions) {}
+  ~Scratch() {
+    if (stream) call.cuStreamSynchronize(stream);
+    for (CUdeviceptr block : blocks) call.cuMemFree(block);
+    if (from) call.cuEventDestroy(from);
+    if (to) call.cuEventDestroy(to);
+    if (stream) call.cuStreamDestroy(stream);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  bool take(std::size_t bytes) {
+    CUdeviceptr block = 0;
+    if (call.cuMemAlloc(&block, std::max<std::size_t>(bytes, 1)) != kSuccess) return false;
+    blocks.push_back(block);
+    return true;
+  }
+};
+
+std::size_t operandBytes(const MatmulOperand& operand, std::int64_t rows, std::int64_t columns, std::int64_t batch) {
+  const std::int64_t elements = rows * columns + operand.batchStride * (batch - 1);
+  return static_cast<std::size_t>(elements) * elementBytes(operand.dtype);
+}
+
+void fill(const Context& context, Compiler& compiler, DType type, CUdeviceptr to, std::size_t bytes, CUstream stream) {
+  unsigned one = type == DType::f32 ? 0x3f800000u : type == DType::bf16 ? 0x3f803f80u : 0x3c003c00u;
+  unsigned mask = type == DType::f32 ? 0x807fffffu : type == DType::bf16 ? 0x807f807fu : 0x83ff83ffu;
+  long long words = static_cast<long long>(bytes / 4);
+  std::shared_ptr<Module> module;
+  CUfunction function = nullptr;
+  if (compiler.compile(kFill, "braid_fill.cu", Compiler::Flavor::generated, &module) != Status::ok ||
+      module->function("braid_fill", &function) != Status::ok) {
+    context.call().cuMemsetD32Async(to, one, static_cast<std::size_t>(words), stream);
+    return;
+  }
+  void* arguments[] = {&to, &words, &one, &mask};
+  context.call().cuLaunchKernel(function, 2048, 1, 1, 256, 1, 1, 0, stream, arguments, nullptr);
+}
+
+constexpr int kRounds = 3, kRunsARound = 2;
+
+}  // namespace
+
+void settle(const MatmulProblem& problem, const KernelSpec& spec, Compiler& compiler, bool timed, std::vector<MatmulChoice>* choices) {
+  const Context& context = *problem.session().context;
+  const DriverFunctions& call = context.call();
+  std::size_t workspace = 0;
+  for (const MatmulChoice& choice : *choices) workspace = std::max(workspace, choice.workspaceBytes);
+  constexpr std::size_t kShift = 256;  // room to move an operand off its alignment
+  const std::size_t aBytes = operandBytes(spec.a, spec.m, spec.k, spec.batch), bBytes = operandBytes(spec.b, spec.k, spec.n, spec.batch);
+
+  Scratch scratch(call);
+  if (!scratch.take(aBytes + kShift) || !scratch.take(bBytes + kShift) ||
+      !scratch.take(operandBytes(spec.c, spec.m, spec.n, spec.batch) + kShift) || !scratch.take(workspace) ||
+      call.cuStreamCreateWithPriority(&scratch.stream, kStreamNonBlocking, 0) != kSuccess ||
+      call.cuEventCreate(&scratch.from, 0) != kSuccess || call.cuEventCreate(&scratch.to, 0) != kSuccess) {
+    return;
+  }
+  if (timed) {
+    fill(context, compiler, spec.a.dtype, scratch.blocks[0], aBytes + kShift, scratch.stream);
+    fill(context, compiler, spec.b.dtype, scratch.blocks[1], bBytes + kShift, scratch.stream);
+  }
+  const auto run = [&](const MatmulChoice& choice) {
+    const std::size_t shift = choice.alignment % kShift;
+    return problem.run(choice, scratch.blocks[0] + shift, scratch.blocks[1] + shift, scratch.blocks[2] + shift, scratch.blocks[3],
+                       scratch.stream) == Status::ok;
+  };
+
+  // An algorithm that the library offers and then refuses is dropped, as long as another of its alignment is left.
+  for (std::size_t i = choices->size(); i-- > 0;) {
+    const std::size_t alignment = (*choices)[i].alignment;
+    const bool works = run((*choices)[i]);
+    const auto alike = std::count_if(choices->begin(), choices->end(), [&](const MatmulChoice& other) { return other.alignment == alignment; });
+    if (!works && alike > 1) choices->erase(choices->begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  const std::size_t full = choices->front().alignment;
+  std::size_t candidates = 0;
+  while (candidates < choices->size() && (*choices)[candidates].alignment == full) ++candidates;
+  if (!timed || candidates < 2 || call.cuStreamSynchronize(scratch.stream) != kSuccess) return;
+
+  std::vector<float> best(candidates, std::numeric_limits<float>::max());
+  for (int round = 0; round < kRounds; ++round) {
+    for (std::size_t i = 0; i < candidates; ++i) {
+      float milliseconds = 0;
+      bool works = call.cuEventRecord(scratch.from, scratch.stream) == kSuccess;
+      for (int each = 0; works && each < kRunsARound; ++each) works = run((*choices)[i]);
+      works = works && call.cuEventRecord(scratch.to, scratch.stream) == kSuccess && call.cuEventSynchronize(scratch.to) == kSuccess &&
+              call.cuEventElapsedTime(&milliseconds, scratch.from, scratch.to) == kSuccess;
+      if (works) best[i] = std::min(best[i], milliseconds);
+    }
+  }
+  // Within the noise of the clock the library's first stays first, so that two processes mostly choose alike.
+  std::size_t chosen = static_cast<std::size_t>(std::min_element(best.begin(), best.end()) - best.begin());
+  if (best[0] <= 1.01f * best[chosen]) chosen = 0;
+  const MatmulChoice fastest = (*choices)[chosen];
+  choices->erase(choices->begin(), choices->begin() + static_cast<std::ptrdiff_t>(candidates));
+  choices->insert(choices->begin(), fastest);
+}
+
+}  // namespace braid::cuda

@@ -1,0 +1,61 @@
+#pragma once
+
+namespace braid::cuda {
+
+// What every generated kernel begins with: storage types, packs of 16 bytes, conversions (kernel-spec.ts says which), and the
+// functions whose corner cases are JavaScript's rather than C's. No header: NVRTC alone must do.
+inline constexpr const char* kPrelude = R"cuda(
+typedef unsigned char u8;
+typedef unsigned short u16;
+struct f16 { u16 bits; };
+struct bf16 { u16 bits; };
+#define FN __device__ __forceinline__
+
+template <class T, int N> struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Pack { T v[N]; };
+
+FN float loadF(float x) { return x; }
+FN float loadF(int x) { return (float)x; }
+FN float loadF(u8 x) { return (float)x; }
+FN float loadF(f16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits)); return y; }
+FN float loadF(bf16 x) { return __uint_as_float((unsigned)x.bits << 16); }
+
+FN int truncate(float x) { return x >= 2147483648.0f ? 2147483647 : x <= -2147483648.0f ? (-2147483647 - 1) : x == x ? (int)x : 0; }
+FN int loadI(int x) { return x; }
+FN int loadI(u8 x) { return (int)x; }
+FN int loadI(float x) { return truncate(x); }
+FN int loadI(f16 x) { return truncate(loadF(x)); }
+FN int loadI(bf16 x) { return truncate(loadF(x)); }
+
+FN void store(float x, float& y) { y = x; }
+FN void store(int x, int& y) { y = x; }
+FN void store(float x, int& y) { y = truncate(x); }
+FN void store(int x, float& y) { y = (float)x; }
+FN void store(int x, u8& y) { y = (u8)(x < 0 ? 0 : x > 255 ? 255 : x); }
+FN void store(float x, u8& y) { store(truncate(x), y); }
+FN void store(float x, f16& y) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); }
+FN void store(float x, bf16& y) {
+  const unsigned bits = __float_as_uint(x);
+  y.bits = (u16)(x == x ? (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16 : bits >> 16 | 0x40u);
+}
+FN void store(int x, f16& y) { store((float)x, y); }
+FN void store(int x, bf16& y) { store((float)x, y); }
+
+FN float minF(float a, float b) {
+  return a < b ? a : b < a ? b : a == b ? __uint_as_float(__float_as_uint(a) | __float_as_uint(b)) : a + b;
+}
+FN float maxF(float a, float b) {
+  return a > b ? a : b > a ? b : a == b ? __uint_as_float(__float_as_uint(a) & __float_as_uint(b)) : a + b;
+}
+FN float powF(float a, float b) {
+  if (b != b || (fabsf(a) == 1.0f && fabsf(b) == __uint_as_float(0x7f800000u))) return __uint_as_float(0x7fc00000u);
+  return powf(a, b);
+}
+FN int minI(int a, int b) { return a < b ? a : b; }
+FN int maxI(int a, int b) { return a > b ? a : b; }
+FN int addI(int a, int b) { return (int)((unsigned)a + (unsigned)b); }
+FN int subI(int a, int b) { return (int)((unsigned)a - (unsigned)b); }
+FN int mulI(int a, int b) { return (int)((unsigned)a * (unsigned)b); }
+FN int absI(int a) { return a < 0 ? subI(0, a) : a; }
+)cuda";
+
+}  // namespace braid::cuda
