@@ -1,0 +1,46 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <string>
+
+#include "driver/driver.h"
+#include "host/clock.h"
+#include "host/ranges.h"
+
+namespace braid::host {
+
+// What all streams of one device share: its engines, its live memory, and the failure that ended it, if one did.
+class Context {
+ public:
+  explicit Context(const HostOptions& options) : options_(options) {}
+
+  const HostOptions& options() const { return options_; }
+  LiveRanges& live() { return live_; }
+  Engine& engine(EngineKind kind) { return engines_[static_cast<std::size_t>(kind)]; }
+  bool slowed() const { return options_.copyBytesPerSecond > 0 || options_.flopsPerSecond > 0 || options_.deviceBytesPerSecond > 0; }
+
+  // The first failure of a piece of work is the device's from then on: what is queued is skipped, every call returns it.
+  void fail(Status status, std::string detail) {
+    std::lock_guard lock(mutex_);
+    if (failure_.load() != Status::ok) return;
+    detail_ = std::move(detail);
+    failure_.store(status);
+  }
+  Status failure() const { return failure_.load(std::memory_order_acquire); }
+  std::string failureDetail() {
+    std::lock_guard lock(mutex_);
+    return detail_;
+  }
+
+ private:
+  const HostOptions options_;
+  LiveRanges live_;
+  std::array<Engine, 4> engines_;
+  std::atomic<Status> failure_{Status::ok};
+  std::mutex mutex_;
+  std::string detail_;
+};
+
+}  // namespace braid::host

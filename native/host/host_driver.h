@@ -1,0 +1,99 @@
+#pragma once
+
+#include "driver/driver.h"
+#include "host/context.h"
+#include "host/faults.h"
+#include "host/handle_table.h"
+#include "host/memory.h"
+#include "host/stream.h"
+#include "host/virtual_memory.h"
+
+namespace braid::host {
+
+// The embedded device. Its calls check their handles, count against the faults asked for, and return the device's failure once it
+// has one, as CUDA's calls do; what they then do is in the parts: memory, virtual memory, queues, kernels.
+class HostDriver final : public Driver {
+ public:
+  HostDriver(const HostOptions& options, std::uint8_t number);
+  ~HostDriver() override;
+  bool loadFaults(std::string* detail) { return faults_.load(context_.options().faults, detail); }
+
+  const DeviceInfo& info() const override { return info_; }
+  Status bind() override;
+  std::string lastDetail() override;
+
+  Status memAllocate(DeviceAddress* address, std::size_t bytes) override;
+  Status memFree(DeviceAddress address) override;
+  Status memInfo(std::size_t* freeBytes, std::size_t* totalBytes) override;
+  Status pinnedAllocate(void** pointer, std::size_t bytes) override;
+  Status pinnedFree(void* pointer) override;
+
+  Status addressReserve(DeviceAddress* address, std::size_t bytes) override;
+  Status addressRelease(DeviceAddress address, std::size_t bytes) override;
+  Status pagesCreate(Pages* pages, std::size_t bytes) override;
+  Status pagesRelease(Pages pages) override;
+  Status pagesMap(DeviceAddress address, std::size_t bytes, Pages pages) override;
+  Status pagesUnmap(DeviceAddress address, std::size_t bytes) override;
+
+  Status streamCreate(Stream* stream, int priority) override;
+  Status streamDestroy(Stream stream) override;
+  Status streamSynchronize(Stream stream) override;
+  Status streamQuery(Stream stream) override;
+  Status streamWait(Stream stream, Event event) override;
+  Status eventCreate(Event* event, bool timed) override;
+  Status eventDestroy(Event event) override;
+  Status eventRecord(Event event, Stream stream) override;
+  Status eventQuery(Event event) override;
+  Status eventSynchronize(Event event) override;
+  Status eventElapsed(float* milliseconds, Event from, Event to) override;
+
+  Status copy(CopyKind kind, DeviceAddress to, DeviceAddress from, std::size_t bytes, Stream stream) override;
+  Status fill32(DeviceAddress to, std::uint32_t value, std::size_t words, Stream stream) override;
+  Status prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& spec, HostCallback callback) override;
+  Status launch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes, Stream stream) override;
+  Status hostFunction(Stream stream, void (*function)(void*), void* data) override;
+
+ private:
+  // Ok when the call may go on: neither made to fail, nor on a device that has failed.
+  Status enter(Call call);
+  // The same for calls that give something back: they do so on a failed device too, and then return its failure.
+  Status enterRelease(Call call);
+  Status leave() { return context_.failure() == Status::ok ? Status::ok : sticky(); }
+  Status sticky();
+  static Status fail(Status status, std::string detail);
+  static Status unknown(const char* what);  // invalidHandle: not a stream, or event, of this device
+
+  StreamQueue* find(Stream stream) const { return streams_.find(reinterpret_cast<std::uint64_t>(stream)); }
+  EventState* find(Event event) const { return events_.find(reinterpret_cast<std::uint64_t>(event)); }
+
+  // Queues a piece; `describe(Piece&)` says what it is.
+  template <class Describe>
+  Mark push(StreamQueue& queue, Piece::Kind kind, Cost cost, Describe describe) {
+    const Time issued = slowed_ ? Clock::now() : Time{};
+    const bool work = kind != Piece::Kind::wait && kind != Piece::Kind::stamp;
+    Status fault = Status::ok;
+    if (work) faults_.strikes(Call::run, &fault);
+    return queue.push([&](Piece& piece) {
+      piece.kind = kind;
+      piece.cost = cost;
+      piece.issued = issued;
+      piece.fault = fault;
+      describe(piece);
+    });
+  }
+  Cost transferCost(CopyKind kind, std::size_t bytes) const;
+  Cost computeCost(double amount, double rate) const;
+
+  Context context_;
+  const bool slowed_;
+  Faults faults_;
+  DeviceInfo info_;
+  Budget budget_;
+  Memory memory_;
+  VirtualMemory virtual_;
+  HandleTable<EventState> events_;
+  HandleTable<StreamQueue> streams_;
+  std::atomic<std::uint64_t> streamsMade_{0};
+};
+
+}  // namespace braid::host

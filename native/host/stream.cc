@@ -1,0 +1,192 @@
+#include "host/stream.h"
+
+#if defined(__linux__)
+#include <sys/prctl.h>
+#endif
+
+#include <algorithm>
+#include <cstring>
+
+#include "host/context.h"
+
+namespace braid::host {
+namespace {
+
+std::uint64_t splitmix(std::uint64_t* state) {
+  std::uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+std::string hex(DeviceAddress address) {
+  char text[20];
+  std::snprintf(text, sizeof(text), "0x%llx", static_cast<unsigned long long>(address));
+  return text;
+}
+
+}  // namespace
+
+StreamQueue::StreamQueue(Context* context) : context_(context) {
+  for (int i = 0; i < 64; ++i) {
+    Piece* piece = grow();
+    piece->next = spare_;
+    spare_ = piece;
+  }
+  thread_ = std::thread([this] { serve(); });
+}
+
+void StreamQueue::open(std::uint64_t jitterState) {
+  std::lock_guard lock(mutex_);
+  jitter_ = jitterState;
+}
+
+bool StreamQueue::idle() const {
+  std::lock_guard lock(mutex_);
+  return issued_.load(std::memory_order_relaxed) == done_.load(std::memory_order_relaxed);
+}
+
+Piece* StreamQueue::grow() {
+  pieces_.push_back(std::make_unique<Piece>());
+  pieces_.back()->addresses.reserve(16);
+  return pieces_.back().get();
+}
+
+Time StreamQueue::await(std::uint64_t pieces) {
+  std::unique_lock lock(mutex_);
+  while (done_.load(std::memory_order_relaxed) < pieces) {
+    awaited_ = std::min(awaited_, pieces);
+    progress_.wait(lock);
+  }
+  const bool remembered = done_.load(std::memory_order_relaxed) - pieces < kHistory;
+  return remembered ? doneAt_[pieces % kHistory] : Time{};
+}
+
+void StreamQueue::stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    sleeping_ = false;
+  }
+  work_.notify_one();
+}
+
+void StreamQueue::join() {
+  if (!thread_.joinable()) return;
+  stop();
+  thread_.join();
+}
+
+void StreamQueue::serve() {
+#if defined(__linux__)
+  // Sleeps end within microseconds of their time, not within the usual 50.
+  prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
+#endif
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    while (!first_ && !stopping_) {
+      sleeping_ = true;
+      work_.wait(lock);
+    }
+    if (!first_) return;
+    Piece* piece = first_;
+    first_ = piece->next;
+    if (!first_) last_ = nullptr;
+
+    lock.unlock();
+    time_ = perform(*piece);
+    piece->kernel.reset();
+    lock.lock();
+
+    piece->next = spare_;
+    spare_ = piece;
+    const std::uint64_t done = done_.load(std::memory_order_relaxed) + 1;
+    doneAt_[done % kHistory] = time_;
+    done_.store(done, std::memory_order_release);
+    if (done >= awaited_) {
+      awaited_ = ~std::uint64_t{0};  // whoever waits for more says so again
+      progress_.notify_all();
+    }
+  }
+}
+
+Time StreamQueue::perform(Piece& piece) {
+  const Time ready = std::max(piece.issued, time_);
+  if (piece.kind == Piece::Kind::wait) return std::max(ready, piece.mark.stream->await(piece.mark.pieces));
+  if (piece.kind == Piece::Kind::stamp) {
+    const Time at = context_->slowed() ? ready : Clock::now();
+    std::lock_guard lock(piece.event->mutex);
+    EventState& event = *piece.event;
+    // Recorded again, or another event by now: this time is nobody's.
+    if (event.mark.stream == this && event.mark.pieces == done_.load(std::memory_order_relaxed) + 1) {
+      event.stamped = true;
+      event.at = at;
+    }
+    return ready;
+  }
+  if (context_->failure() != Status::ok) return ready;
+  return work(piece);
+}
+
+Time StreamQueue::work(Piece& piece) {
+  Time ready = std::max(piece.issued, time_);
+  if (jitter_ != 0) {
+    const std::uint64_t random = splitmix(&jitter_);
+    const double share = static_cast<double>(random >> 11) * 0x1p-53;
+    // Half of the pieces go on at once, so that both neighbours of every race come first at times.
+    if (random & 1) {
+      std::this_thread::sleep_for(std::chrono::duration<double, std::micro>(share * context_->options().jitterMicroseconds));
+      ready = Clock::now();
+    }
+  }
+  if (piece.fault != Status::ok) {
+    context_->fail(piece.fault, "this piece of work was made to fail");
+    return ready;
+  }
+  const bool engine = piece.cost.engine != EngineKind::none && piece.cost.duration.count() > 0;
+  const Time until = engine ? context_->engine(piece.cost.engine).reserve(ready, piece.cost.duration) : ready;
+
+  const LiveRanges& live = context_->live();
+  const auto touches = [&](DeviceAddress address, std::size_t bytes, std::uint32_t alignment) {
+    if (address % alignment != 0) context_->fail(Status::misalignedAddress, hex(address) + " is not aligned to " + std::to_string(alignment) + " bytes");
+    else if (live.covers(address, bytes)) return true;
+    else context_->fail(Status::illegalAddress, hex(address) + ", " + std::to_string(bytes) + " bytes: not memory of this device");
+    return false;
+  };
+  switch (piece.kind) {
+    case Piece::Kind::copy: {
+      const bool toDevice = piece.copyKind == CopyKind::hostToDevice || piece.copyKind == CopyKind::deviceToDevice;
+      const bool fromDevice = piece.copyKind == CopyKind::deviceToHost || piece.copyKind == CopyKind::deviceToDevice;
+      if ((toDevice && !touches(piece.to, piece.bytes, 1)) || (fromDevice && !touches(piece.from, piece.bytes, 1))) return ready;
+      std::memmove(reinterpret_cast<void*>(piece.to), reinterpret_cast<const void*>(piece.from), piece.bytes);
+      break;
+    }
+    case Piece::Kind::fill: {
+      if (!touches(piece.to, piece.bytes, 4)) return ready;
+      std::fill_n(reinterpret_cast<std::uint32_t*>(piece.to), piece.bytes / 4, piece.value);
+      break;
+    }
+    case Piece::Kind::launch: {
+      const CpuKernel& kernel = *piece.kernel;
+      for (std::size_t i = 0; i < kernel.extents.size(); ++i)
+        if (!touches(piece.addresses[i], kernel.extents[i].bytes, kernel.extents[i].alignment)) return ready;
+      try {
+        if (!kernel.run(piece.addresses.data(), scratch_)) context_->fail(Status::launchFailed, "the kernel's reference failed");
+      } catch (const std::bad_alloc&) {
+        context_->fail(Status::launchOutOfResources, "no memory for the kernel's scratch");
+      } catch (...) {
+        context_->fail(Status::launchFailed, "the kernel's reference threw");
+      }
+      break;
+    }
+    case Piece::Kind::function: piece.function(piece.data); break;
+    default: break;
+  }
+  if (!context_->slowed()) return until;
+  const Time now = Clock::now();
+  if (!engine || now > until) return now;
+  std::this_thread::sleep_until(until);
+  return until;
+}
+
+}  // namespace braid::host

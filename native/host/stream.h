@@ -1,0 +1,134 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "host/clock.h"
+#include "kernels/cpu.h"
+
+namespace braid::host {
+
+class Context;
+class StreamQueue;
+struct EventState;
+
+// How far a stream must have come: so many of its pieces done. An event's mark is one of these.
+struct Mark {
+  StreamQueue* stream = nullptr;  // null: nothing to wait for
+  std::uint64_t pieces = 0;
+};
+
+// One thing in a stream's queue.
+struct Piece {
+  enum class Kind : unsigned char { copy, fill, launch, wait, stamp, function };
+  Kind kind = Kind::copy;
+  Status fault = Status::ok;  // what this piece must fail with
+  Cost cost;
+  Time issued{};
+  DeviceAddress to = 0, from = 0;
+  std::size_t bytes = 0;
+  CopyKind copyKind = CopyKind::hostToHost;
+  std::uint32_t value = 0;
+  std::shared_ptr<const CpuKernel> kernel;
+  std::vector<DeviceAddress> addresses;
+  Mark mark;
+  EventState* event = nullptr;
+  void (*function)(void*) = nullptr;
+  void* data = nullptr;
+
+  Piece* next = nullptr;
+};
+
+// A FIFO of work and the thread that does it. Outlives its stream: after streamDestroy it drains, and then serves another stream;
+// its count of pieces goes on, so that marks made before stay true for ever.
+class StreamQueue {
+ public:
+  explicit StreamQueue(Context* context);
+  ~StreamQueue() { join(); }
+
+  // Starts serving a new stream. Only while idle.
+  void open(std::uint64_t jitterState);
+  bool idle() const;
+
+  // `fill(Piece&)` describes the work. Nothing is allocated unless the queue is longer than it ever was.
+  template <class Fill>
+  Mark push(Fill fill) {
+    bool wake = false;
+    Mark mark{this, 0};
+    {
+      std::lock_guard lock(mutex_);
+      Piece* piece = spare_;
+      if (piece) spare_ = piece->next;
+      else piece = grow();
+      piece->next = nullptr;
+      fill(*piece);
+      (last_ ? last_->next : first_) = piece;
+      last_ = piece;
+      mark.pieces = issued_.fetch_add(1, std::memory_order_relaxed) + 1;
+      wake = sleeping_;
+      sleeping_ = false;
+    }
+    if (wake) work_.notify_one();
+    return mark;
+  }
+
+  // The end of the queue as it is now.
+  Mark mark() { return Mark{this, issued_.load(std::memory_order_acquire)}; }
+  bool reached(std::uint64_t pieces) const { return done_.load(std::memory_order_acquire) >= pieces; }
+  // Blocks, without spinning. Returns when that piece was done by the engines' time; long ago, if it is long done.
+  Time await(std::uint64_t pieces);
+
+  // Does what is queued, then ends the thread. Nothing may be pushed after.
+  void stop();
+  void join();
+
+ private:
+  static constexpr std::size_t kHistory = 1024;
+
+  Piece* grow();
+  void serve();
+  // Returns when the piece is done by the engines' time.
+  Time perform(Piece& piece);
+  Time work(Piece& piece);
+
+  Context* const context_;
+  mutable std::mutex mutex_;
+  std::condition_variable work_, progress_;
+  bool stopping_ = false, sleeping_ = false;
+  Piece *first_ = nullptr, *last_ = nullptr, *spare_ = nullptr;
+  std::vector<std::unique_ptr<Piece>> pieces_;
+  std::atomic<std::uint64_t> issued_{0}, done_{0};
+  std::uint64_t awaited_ = ~std::uint64_t{0};  // the nearest piece that somebody waits for
+  Time doneAt_[kHistory]{};                    // of the last pieces, by their number
+
+  std::uint64_t jitter_ = 0;  // state of this stream's delays; 0: none
+  Time time_{};               // when the last piece was done, by the engines' time
+  Scratch scratch_;
+  std::thread thread_;
+};
+
+// An event: the mark of its last record. Used again by later events.
+struct EventState {
+  std::mutex mutex;
+  Mark mark;
+  bool timed = false;
+  bool stamped = false;
+  Time at{};
+
+  void reset(bool withTime) {
+    std::lock_guard lock(mutex);
+    mark = Mark{};
+    timed = withTime;
+    stamped = false;
+  }
+  Mark current() {
+    std::lock_guard lock(mutex);
+    return mark;
+  }
+};
+
+}  // namespace braid::host

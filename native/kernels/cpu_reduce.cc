@@ -1,0 +1,85 @@
+#include <algorithm>
+
+#include "kernels/cpu.h"
+#include "kernels/element.h"
+
+namespace braid {
+namespace {
+
+// Columns reduced side by side. Along the reduced axis the order is always first to last, whatever the shape, so that a sum
+// is the same sum on every run, and the one that a plain loop over f32 would give.
+constexpr std::int64_t kColumns = 512;
+
+template <class Accumulator>
+Accumulator combine(ReduceHow how, Accumulator a, Accumulator b) {
+  switch (how) {
+    case ReduceHow::max: return element::max(a, b);
+    case ReduceHow::min: return element::min(a, b);
+    default: return element::add(a, b);
+  }
+}
+
+class CpuReduce final : public CpuKernel {
+ public:
+  explicit CpuReduce(const KernelSpec& spec)
+      : how_(spec.how), outer_(spec.outer), length_(spec.length), inner_(spec.inner), input_(spec.input), output_(spec.output) {
+    readCount = writeCount = 1;
+    const auto in = static_cast<std::uint32_t>(elementBytes(input_)), out = static_cast<std::uint32_t>(elementBytes(output_));
+    extents = {Extent{static_cast<std::uint64_t>(outer_ * length_ * inner_) * in, in},
+               Extent{static_cast<std::uint64_t>(outer_ * inner_) * out, out}};
+    movedBytes = static_cast<double>(extents[0].bytes) + static_cast<double>(extents[1].bytes);
+  }
+
+  bool run(const DeviceAddress* addresses, Scratch&) const override {
+    if (input_ == DType::i32 || input_ == DType::u8) reduce<std::int32_t>(addresses);
+    else reduce<float>(addresses);
+    return true;
+  }
+
+ private:
+  template <class Accumulator>
+  void reduce(const DeviceAddress* addresses) const {
+    alignas(64) Accumulator total[kColumns], row[kColumns];
+    for (std::int64_t o = 0; o < outer_; ++o) {
+      for (std::int64_t first = 0; first < inner_; first += kColumns) {
+        const std::int64_t count = std::min(kColumns, inner_ - first), start = o * length_ * inner_ + first;
+        if (inner_ == 1) {
+          total[0] = line<Accumulator>(addresses[0], start, row);
+        } else {
+          element::load(total, addresses[0], input_, start, count);
+          for (std::int64_t l = 1; l < length_; ++l) {
+            element::load(row, addresses[0], input_, start + l * inner_, count);
+            for (std::int64_t i = 0; i < count; ++i) total[i] = combine(how_, total[i], row[i]);
+          }
+        }
+        if (how_ == ReduceHow::mean)
+          for (std::int64_t i = 0; i < count; ++i) total[i] = element::mean(total[i], length_);
+        element::store(addresses[1], output_, o * inner_ + first, total, count);
+      }
+    }
+  }
+
+  // Elements that lie side by side, brought in a piece at a time.
+  template <class Accumulator>
+  Accumulator line(DeviceAddress source, std::int64_t start, Accumulator* piece) const {
+    Accumulator total{};
+    for (std::int64_t done = 0; done < length_; done += kColumns) {
+      const std::int64_t count = std::min(kColumns, length_ - done);
+      element::load(piece, source, input_, start + done, count);
+      std::int64_t i = 0;
+      if (done == 0) total = piece[i++];
+      for (; i < count; ++i) total = combine(how_, total, piece[i]);
+    }
+    return total;
+  }
+
+  ReduceHow how_;
+  std::int64_t outer_, length_, inner_;
+  DType input_, output_;
+};
+
+}  // namespace
+
+CpuKernelResult makeCpuReduce(const KernelSpec& spec) { return std::make_unique<CpuReduce>(spec); }
+
+}  // namespace braid
