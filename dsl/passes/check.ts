@@ -1,0 +1,133 @@
+import * as E from 'fp-ts/lib/Either.js'
+import type { CompileError, GraphIR, GraphNode } from '../ir/graph.js'
+import { type BoundSpec, elementBytes, elements, showSpec, type TensorSpec } from '../ir/tensor.js'
+import { donationFaults } from './donations.js'
+import { fault, unless } from './faults.js'
+import type { Checked, Passed } from './ir.js'
+import { settle } from './options.js'
+import { kernelFault, operatorOf, structural } from './vocabulary.js'
+
+const symbolsOf = (nodes: readonly GraphNode[]): ReadonlySet<string> => {
+  const symbols = new Set<string>()
+  for (const { spec } of nodes) for (const dim of spec.shape) if (typeof dim === 'string') symbols.add(dim)
+  return symbols
+}
+
+const bind = (spec: TensorSpec, dims: ReadonlyMap<string, number>): BoundSpec => ({
+  dtype: spec.dtype,
+  shape: spec.shape.map(dim => (typeof dim === 'number' ? dim : (dims.get(dim) ?? 1))),
+})
+
+const sizeFault = (node: GraphNode, spec: BoundSpec): CompileError | undefined => {
+  const wrong = spec.shape.find(dim => !Number.isSafeInteger(dim) || dim < 1)
+  if (wrong !== undefined)
+    return fault('BadDimension', node.at, node.name, 'dimensions that are whole numbers from 1', showSpec(spec), 'correct the shape')
+  const bytes = spec.shape.reduce((product, dim) => product * dim, elementBytes[spec.dtype] ?? Number.NaN)
+  return Number.isSafeInteger(bytes)
+    ? undefined
+    : fault('BadDimension', node.at, node.name, 'fewer than 2^53 bytes', `${showSpec(spec)}, about ${bytes} bytes`, 'make it smaller')
+}
+
+const same = (a: BoundSpec, b: BoundSpec): boolean =>
+  a.dtype === b.dtype && a.shape.length === b.shape.length && a.shape.every((dim, i) => dim === b.shape[i])
+
+/** The type of the node again, now that every dimension is a number: `['batch', 4]` beside `[8, 'n']` may not agree after all. */
+const typeFault = (
+  node: GraphNode,
+  specs: readonly BoundSpec[],
+  dims: ReadonlyMap<string, number>,
+): CompileError | undefined => {
+  const output = specs[node.id]!
+  const init = node.attrs['init']
+  if (node.op === 'delay' && Array.isArray(init) && init.length !== elements(output.shape))
+    return fault('BadAttribute', node.at, node.name, `${elements(output.shape)} initial values, for ${showSpec(output)}`, `${init.length}`, 'give one for each element, or one number')
+  if (node.op === 'upload' || node.op === 'download' || node.op === 'delay') {
+    const input = specs[node.inputs[0]!]!
+    return same(input, output)
+      ? undefined
+      : fault(input.dtype === output.dtype ? 'ShapeMismatch' : 'DTypeMismatch', node.at, node.name, showSpec(output), showSpec(input), 'give a value of the same type')
+  }
+  if (node.op === 'kernel') return kernelFault(node, node.inputs.map(input => specs[input]!), dims)
+  if (structural.has(node.op)) return undefined
+  const operator = operatorOf(node.op)
+  if (operator === undefined)
+    return fault('Unsupported', node.at, node.name, 'an operator of this version', node.op, 'use an operator that braid-gpu exports')
+  const inferred = operator.infer(node.inputs.map(input => specs[input]!), node.attrs)
+  if (E.isLeft(inferred)) {
+    const { _tag, wanted, found, next } = inferred.left
+    return fault(_tag, node.at, node.name, wanted, found, next)
+  }
+  const found = inferred.right as BoundSpec
+  return same(found, output)
+    ? undefined
+    : fault('ShapeMismatch', node.at, node.name, showSpec(output), showSpec(found), 'bind the symbols of its operands so that they agree')
+}
+
+const linkFault = (node: GraphNode, count: number): CompileError | undefined => {
+  if (node.op === 'delay' && node.inputs.length === 0)
+    return fault('UnboundDelay', node.at, node.name, 'the value to remember for the next tick', 'none', 'close the delay with the flow that it remembers')
+  for (const input of node.inputs) {
+    if (!Number.isInteger(input) || input < 0 || input >= count)
+      return fault('ForeignFlow', node.at, node.name, 'inputs of this graph', `node ${String(input)}`, 'use flows of this graph only')
+    if (node.op !== 'delay' && input >= node.id)
+      return fault('Cycle', node.at, node.name, 'a cycle only through delay or scan', 'a value that depends on itself within one tick', 'put a delay into the cycle')
+  }
+  return undefined
+}
+
+const nameFaults = (ir: GraphIR): CompileError[] => {
+  const seen = new Set<string>()
+  const faults: CompileError[] = []
+  const note = (kind: string, name: string, at: { toString(): string }): void => {
+    if (seen.has(`${kind} ${name}`)) faults.push(fault('DuplicateName', at, name, `one ${kind} of this name`, 'two', 'rename one of them'))
+    seen.add(`${kind} ${name}`)
+  }
+  for (const node of ir.nodes) if (node.op === 'input' || node.op === 'param') note(node.op, node.name, node.at)
+  for (const output of ir.outputs) note('output', output.name, ir.nodes[output.node]?.at ?? ir.name)
+  return faults
+}
+
+const outputFaults = (ir: GraphIR): CompileError[] => {
+  if (ir.outputs.length === 0 && !ir.problems.some(({ _tag }) => _tag === 'NoOutputs'))
+    return [fault('NoOutputs', ir.name, ir.name, 'at least one output', 'none', 'return a downloaded flow: { y: y.pipe(download()) }')]
+  return ir.outputs.flatMap(output => {
+    const node = ir.nodes[output.node]
+    if (node === undefined)
+      return [fault('ForeignFlow', ir.name, output.name, 'a flow of this graph', `node ${output.node}`, 'return flows of this graph')]
+    return node.place === 'host'
+      ? []
+      : [fault('PlaceMismatch', node.at, output.name, 'an output on the host', `${showSpec(node.spec)} on the device`, 'download it first: pipe(download(lane))')]
+  })
+}
+
+/**
+ * After this pass names, sizes, types, links and donations agree, every dimension is a number, and the options are sound. Otherwise
+ * every mistake is reported; types are looked at only where links and sizes are sound, so that one mistake is not told twice.
+ */
+export const check =
+  (options: unknown) =>
+  (ir: GraphIR): Passed<Checked> => {
+    const settings = settle(options, ir.name, symbolsOf(ir.nodes))
+    const optionFaults = E.isLeft(settings) ? settings.left : []
+    const dims = E.isRight(settings) ? settings.right.dims : new Map<string, number>()
+    const links = ir.nodes.flatMap(node => linkFault(node, ir.nodes.length) ?? [])
+    const specs = ir.nodes.map(node => bind(node.spec, dims))
+    const sizes = ir.nodes.flatMap(node => sizeFault(node, specs[node.id]!) ?? [])
+    const total = specs.reduce((sum, spec) => sum + spec.shape.reduce((product, dim) => product * dim, elementBytes[spec.dtype]), 0)
+    if (sizes.length === 0 && !(total < Number.MAX_SAFE_INTEGER))
+      sizes.push(fault('BadDimension', ir.name, ir.name, 'fewer than 2^53 bytes in all', `about ${total} bytes`, 'make its tensors smaller'))
+    const sound = links.length + sizes.length + ir.problems.length + optionFaults.length === 0
+    const deep = sound
+      ? [...ir.nodes.flatMap(node => typeFault(node, specs, dims) ?? []), ...donationFaults(ir.nodes, specs)]
+      : []
+    const known = new Set(ir.problems.map(problem => `${problem._tag} ${problem.at} ${problem.subject}`))
+    const fresh = [...links, ...sizes, ...nameFaults(ir), ...outputFaults(ir), ...deep].filter(
+      error => !known.has(`${error._tag} ${error.at} ${error.subject}`),
+    )
+    return unless([...ir.problems, ...optionFaults, ...fresh], () => ({
+      settings: (settings as E.Right<Checked['settings']>).right,
+      nodes: ir.nodes,
+      specs,
+      outputs: ir.outputs,
+    }))
+  }

@@ -1,0 +1,105 @@
+import * as E from 'fp-ts/lib/Either.js'
+import type { Command, Plan, PlanBuffer, PlanNode } from '../ir/plan.js'
+import type { Bounded, Lifetimes, Operation, Passed } from './ir.js'
+import { byOperation } from './lifetimes.js'
+
+/** One event for each operation that a wait or a use names, numbered in the order of their records; -1: none. */
+const eventsOf = ({ operations, waitOn, useStart }: Lifetimes): Int32Array => {
+  const event = new Int32Array(operations.length).fill(-1)
+  for (const on of waitOn) event[on] = 0
+  for (let i = 0; i < operations.length; i++) if (useStart[i + 1]! > useStart[i]!) event[i] = 0
+  let count = 0
+  return event.map(wanted => (wanted === 0 ? count++ : -1))
+}
+
+/**
+ * The commands in issue order. Of each operation: its waits, the allocs of what it is the first to touch, the run, its record, the uses
+ * that it marks, and the frees of what it is the last to touch.
+ */
+export const commandsOf = (ir: Lifetimes): Command[] => {
+  const { operations, laneOf, waitStart, waitOn, waitTick, useStart, useBuffer, home } = ir
+  const event = eventsOf(ir)
+  const allocs = byOperation(ir.first, operations.length)
+  const frees = byOperation(ir.last, operations.length)
+  const commands: Command[] = []
+  operations.forEach(({ reads, writes }, i) => {
+    const lane = laneOf[i]!
+    for (let w = waitStart[i]!; w < waitStart[i + 1]!; w++)
+      commands.push(waitTick[w] === 0 ? ['wait', event[waitOn[w]!]!, lane] : ['wait', event[waitOn[w]!]!, lane, -1])
+    for (let a = allocs.start[i]!; a < allocs.start[i + 1]!; a++) commands.push(['alloc', allocs.items[a]!, home[allocs.items[a]!]!])
+    commands.push(['run', i, lane, reads, writes])
+    if (event[i]! >= 0) commands.push(['record', event[i]!, lane])
+    for (let u = useStart[i]!; u < useStart[i + 1]!; u++) commands.push(['use', useBuffer[u]!, lane, event[i]!])
+    for (let f = frees.start[i]!; f < frees.start[i + 1]!; f++) commands.push(['free', frees.items[f]!])
+  })
+  return commands
+}
+
+const bufferOf = (ir: Lifetimes, id: number): PlanBuffer => {
+  const { name, bytes, space, life, root, offset, dtype, shape, init } = ir.buffers[id]!
+  return {
+    id,
+    name,
+    bytes,
+    space,
+    device: 0,
+    home: ir.home[id]!,
+    life,
+    ...(root === id ? {} : { alias: root, aliasOffset: offset }),
+    ...(dtype === undefined ? {} : { dtype }),
+    ...(shape === undefined ? {} : { shape }),
+    ...(init === undefined ? {} : { init }),
+  }
+}
+
+const nodeOf = ({ op, name, at, kernel, flops, movedBytes }: Operation, id: number): PlanNode => ({
+  id,
+  op,
+  name,
+  at: String(at),
+  ...(kernel === undefined ? {} : { kernel }),
+  flops,
+  movedBytes,
+})
+
+/** The plan without its bound and its nodes: what memory and order say. */
+export const outlineOf = (ir: Lifetimes): Plan => ({
+  plan: 1,
+  name: ir.settings.name,
+  devices: 1,
+  inFlight: ir.settings.inFlight,
+  storage: 'pooled',
+  bound: { device: [Number.MAX_SAFE_INTEGER], pinned: Number.MAX_SAFE_INTEGER },
+  lanes: ir.lanes,
+  buffers: ir.buffers.map((_, id) => bufferOf(ir, id)),
+  nodes: [],
+  commands: commandsOf(ir),
+})
+
+const freeze = <A extends object>(items: readonly A[]): readonly A[] => {
+  for (const item of items) Object.freeze(item)
+  return Object.freeze(items)
+}
+
+/** After this pass there is the plan: data, frozen, so that what was proved of it stays true. */
+export const emit = (ir: Bounded): Passed<Plan> => {
+  const { plan, name, devices, inFlight, storage, lanes, buffers, commands } = outlineOf(ir)
+  const nodes = ir.operations.map(nodeOf)
+  const tolerance = ir.operations.reduce((worst, operation) => Math.max(worst, operation.tolerance), 0)
+  for (const command of commands) if (command[0] === 'run') freeze([command[3], command[4]])
+  return E.right(
+    Object.freeze({
+      plan,
+      name,
+      devices,
+      inFlight,
+      storage,
+      bound: Object.freeze({ device: Object.freeze([...ir.bound.device]), pinned: ir.bound.pinned }),
+      lanes: freeze(lanes),
+      buffers: freeze(buffers),
+      nodes: freeze(nodes),
+      commands: freeze(commands),
+      tolerance,
+    }),
+  )
+}

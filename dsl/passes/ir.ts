@@ -1,0 +1,110 @@
+import type { Either } from 'fp-ts/lib/Either.js'
+import type { ReadonlyNonEmptyArray } from 'fp-ts/lib/ReadonlyNonEmptyArray.js'
+import type { CompileError, GraphNode, GraphOutput, LaneSpec, Where } from '../ir/graph.js'
+import type { KernelSpec } from '../ir/kernel-spec.js'
+import type { PlanLane } from '../ir/plan.js'
+import type { BoundSpec, DType } from '../ir/tensor.js'
+import type { Settings } from './options.js'
+import type { BoundKernel } from './vocabulary.js'
+
+/** What every pass yields: the next form, or every mistake that it found. */
+export type Passed<A> = Either<ReadonlyNonEmptyArray<CompileError>, A>
+
+/** The graph with every dimension bound. `specs[i]` is the type of node i; inputs of a node are smaller than it, but for delays. */
+export interface Checked {
+  readonly settings: Settings
+  readonly nodes: readonly GraphNode[]
+  readonly specs: readonly BoundSpec[]
+  readonly outputs: readonly GraphOutput[]
+}
+
+/** A buffer before its home is known. `root` is the buffer whose bytes it views, itself if it is no view. */
+export interface Buffer {
+  readonly name: string
+  readonly bytes: number
+  readonly space: 'device' | 'pinned'
+  readonly life: 'tick' | 'state' | 'param' | 'input' | 'output'
+  readonly root: number
+  readonly offset: number
+  readonly dtype?: DType
+  readonly shape?: readonly number[]
+  readonly init?: number | readonly number[]
+}
+
+/** One run command to be. `after` names operations that must be issued before it: data, and hazards of memory. */
+export interface Operation {
+  readonly op: string
+  readonly name: string
+  readonly at: Where
+  readonly kernel: KernelSpec | undefined
+  readonly flops: number
+  readonly movedBytes: number
+  readonly reads: readonly number[]
+  readonly writes: readonly number[]
+  readonly after: readonly number[]
+  /** What it is for placing and ordering: a copy in, a copy out, a store of state, or work. */
+  readonly kind: 'upload' | 'download' | 'store' | 'compute'
+  /** The lane that the user gave. */
+  readonly lane: LaneSpec | undefined
+  /** Bytes of scratch wanted from the lane's workspace; 0: none. */
+  readonly workspace: number
+  /** Uploads at most so many ahead of their reader; undefined: no window. */
+  readonly ahead: number | undefined
+  readonly tolerance: number
+  /** A user's kernel, whose meaning travels beside the plan. */
+  readonly user: BoundKernel | undefined
+}
+
+/** Operations and buffers, no lanes, in no particular order. */
+export interface Lowered {
+  readonly settings: Settings
+  readonly operations: readonly Operation[]
+  readonly buffers: readonly Buffer[]
+}
+
+/** Every operation has a lane; `laneOf[i]` is an index into `lanes`, in no particular order. */
+export interface Placed extends Lowered {
+  readonly lanes: readonly PlanLane[]
+  readonly laneOf: Int32Array
+}
+
+/** An order that memory asks for beyond data: `later` waits for `earlier`, of this tick (0) or of the tick before (-1). */
+export interface WindowEdge {
+  readonly later: number
+  readonly earlier: number
+  readonly tick: 0 | -1
+}
+
+/** Operation i is issued i-th; lanes are those that are used, in order of first use. */
+export interface Ordered extends Placed {
+  readonly windows: readonly WindowEdge[]
+}
+
+/**
+ * `clocks[i · lanes + m]`: how many operations of lane m are known to be done when operation i is, itself among them. Waits of operation i are
+ * `waitOn[waitStart[i] .. waitStart[i + 1]]`, operations of this tick (`waitTick` 0) or of the one before (-1).
+ */
+export interface Synchronized extends Ordered {
+  readonly position: Int32Array
+  readonly clocks: Int32Array
+  readonly waitStart: Int32Array
+  readonly waitOn: Int32Array
+  readonly waitTick: Int8Array
+}
+
+/** A use: buffer's last read on a foreign lane, by operation `after`. */
+export interface Lifetimes extends Synchronized {
+  /** The home lane of each root buffer (of a view: its root's). */
+  readonly home: Int32Array
+  /** First and last operation that touches each tick buffer; -1 for the others. */
+  readonly first: Int32Array
+  readonly last: Int32Array
+  /** Uses that are kept, by operation: `useBuffer[useStart[i] .. useStart[i + 1]]`, right after operation i. */
+  readonly useStart: Int32Array
+  readonly useBuffer: Int32Array
+  readonly elidedUses: number
+}
+
+export interface Bounded extends Lifetimes {
+  readonly bound: { readonly device: readonly number[]; readonly pinned: number }
+}

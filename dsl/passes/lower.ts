@@ -1,0 +1,236 @@
+import * as E from 'fp-ts/lib/Either.js'
+import type { GraphNode } from '../ir/graph.js'
+import { type BoundSpec, tensorBytes } from '../ir/tensor.js'
+import type { Buffer, Checked, Lowered, Operation, Passed } from './ir.js'
+import { boundKernel, donatedReads, operatorOf } from './vocabulary.js'
+
+type Draft = Omit<Operation, 'after'> & { readonly after: number[] }
+
+/** A graph on its way to operations and buffers: what each node's value is, who made it, and who has read it. */
+class Lowering {
+  readonly operations: Draft[] = []
+  readonly buffers: Buffer[] = []
+  /** By node: the buffer of its value, the operation that makes it (-1: none), and the version of the memory that it is. */
+  readonly buffer: Int32Array
+  private readonly made: Int32Array
+  private readonly version: Int32Array
+  private readonly readers = new Map<number, number[]>()
+
+  constructor(readonly ir: Checked) {
+    this.buffer = new Int32Array(ir.nodes.length).fill(-1)
+    this.made = new Int32Array(ir.nodes.length).fill(-1)
+    this.version = Int32Array.from(ir.nodes, node => node.id)
+  }
+
+  spec(node: number): BoundSpec {
+    return this.ir.specs[node]!
+  }
+
+  fresh(name: string, spec: BoundSpec, life: Buffer['life'], space: Buffer['space'], init?: Buffer['init']): number {
+    const id = this.buffers.length
+    const { dtype, shape } = spec
+    const made: Buffer = { name, bytes: tensorBytes(spec), space, life, root: id, offset: 0, dtype, shape }
+    this.buffers.push(init === undefined ? made : { ...made, init })
+    return id
+  }
+
+  view(name: string, spec: BoundSpec, of: number, offsetBytes: number): number {
+    const { root, offset, space, life } = this.buffers[of]!
+    const { dtype, shape } = spec
+    this.buffers.push({ name, bytes: tensorBytes(spec), space, life, root, offset: offset + offsetBytes, dtype, shape })
+    return this.buffers.length - 1
+  }
+
+  /** The value of `node` is `buffer`, made by `operation`; of the same version as `like` where it only looks at that one's memory. */
+  yields(node: number, buffer: number, operation: number, like = node): void {
+    this.buffer[node] = buffer
+    this.made[node] = operation
+    this.version[node] = this.version[like]!
+  }
+
+  maker(node: number): number {
+    return this.made[node]!
+  }
+
+  readersOf(node: number): readonly number[] {
+    return this.readers.get(this.version[node]!) ?? []
+  }
+
+  /** An operation that reads the values of `inputs`, after those who made them. */
+  operation(node: GraphNode, inputs: readonly number[], writes: readonly number[], more: Partial<Operation>): number {
+    const id = this.operations.length
+    const { op, name, at, lane } = node
+    const after: number[] = []
+    for (const input of inputs) {
+      if (this.made[input]! >= 0) after.push(this.made[input]!)
+      const version = this.version[input]!
+      const readers = this.readers.get(version)
+      if (readers === undefined) this.readers.set(version, [id])
+      else readers.push(id)
+    }
+    this.operations.push({
+      op, name, at, lane, writes, kernel: undefined, flops: 0, movedBytes: 0, kind: 'compute', workspace: 0,
+      ahead: undefined, tolerance: 0, user: undefined, reads: inputs.map(input => this.buffer[input]!), ...more, after,
+    })
+    return id
+  }
+
+  copy(node: GraphNode, input: number, to: number, kind: Operation['kind'], more: Partial<Operation> = {}): number {
+    const { bytes } = this.buffers[to]!
+    return this.operation(node, [input], [to], { kind, kernel: { kind: 'copy', bytes }, movedBytes: 2 * bytes, ...more })
+  }
+}
+
+const compute = (low: Lowering, node: GraphNode): void => {
+  const operator = operatorOf(node.op)!
+  const inputs = node.inputs.map(input => low.spec(input))
+  const output = low.spec(node.id)
+  const lowered = operator.lower(inputs, output, node.attrs)
+  if (lowered.as === 'view') {
+    const [of] = node.inputs
+    low.yields(node.id, low.view(node.name, output, low.buffer[of!]!, lowered.offsetBytes), low.maker(of!), of!)
+    return
+  }
+  const { kernel, flops, movedBytes, workspace } = lowered
+  const target = low.fresh(node.name, output, 'tick', 'device')
+  const tolerance = operator.tolerance(output, inputs, node.attrs)
+  low.yields(node.id, target, low.operation(node, node.inputs, [target], { kernel, flops, movedBytes, workspace, tolerance }))
+}
+
+/** By kernel node: the buffers of its writes, for its ports. */
+type Writes = Map<number, readonly number[]>
+
+const userKernel = (low: Lowering, node: GraphNode, writes: Writes): void => {
+  const bound = boundKernel(node, node.inputs.map(input => low.spec(input)), low.ir.settings.dims)
+  const { kernel, writes: specs, donates, tolerance } = bound
+  const targets = specs.map((spec, i) => {
+    const name = i === 0 ? node.name : `${node.name}.${i}`
+    const donated = donates[i]
+    return donated === undefined ? low.fresh(name, spec, 'tick', 'device') : low.view(name, spec, low.buffer[node.inputs[donated]!]!, 0)
+  })
+  const movedBytes = [...node.inputs.map(input => tensorBytes(low.spec(input))), ...specs.map(tensorBytes)].reduce((a, b) => a + b, 0)
+  const id = low.operation(node, node.inputs, targets, { kernel, movedBytes, tolerance, user: bound })
+  low.yields(node.id, targets[0]!, id)
+  writes.set(node.id, targets)
+}
+
+/** A kernel that takes a read's memory comes after all its other readers; known only once every node is lowered. */
+const donationHazards = (low: Lowering): void => {
+  for (const node of low.ir.nodes) {
+    if (node.op !== 'kernel') continue
+    const donor = low.maker(node.id)
+    for (const index of donatedReads(node))
+      for (const reader of low.readersOf(node.inputs[index]!)) if (reader !== donor) low.operations[donor]!.after.push(reader)
+  }
+}
+
+const outputs = (low: Lowering): void => {
+  const byNode = new Map<number, string[]>()
+  for (const { name, node } of low.ir.outputs) byNode.set(node, [...(byNode.get(node) ?? []), name])
+  for (const [id, names] of byNode) {
+    const node = low.ir.nodes[id]!
+    const source = node.op === 'download' ? node.inputs[0]! : id
+    for (const name of names) low.copy(node, source, low.fresh(name, low.spec(id), 'output', 'pinned'), 'download', { op: 'download', name })
+  }
+}
+
+/** One store of state: a copy of the next value, or of what it was read into where it is itself a state that this tick stores over. */
+const store = (low: Lowering, delay: GraphNode, temporary: number | undefined, after: readonly number[]): void => {
+  const state = low.buffer[delay.id]!
+  const next = delay.inputs[0]!
+  const { bytes } = low.buffers[state]!
+  const lane = delay.lane ?? low.operations[low.maker(next)]?.lane
+  const from = temporary === undefined ? low.buffer[next]! : low.operations[temporary]!.writes[0]!
+  const id = low.operation({ ...delay, op: 'store', name: `store(${delay.name})`, lane }, temporary === undefined ? [next] : [], [state], {
+    kind: 'store',
+    kernel: { kind: 'copy', bytes },
+    movedBytes: 2 * bytes,
+    reads: [from],
+  })
+  if (temporary !== undefined) low.operations[id]!.after.push(temporary)
+  low.operations[id]!.after.push(...after)
+}
+
+const states = (low: Lowering): void => {
+  const delays = low.ir.nodes.filter(node => node.op === 'delay')
+  const root = (id: number): number => low.buffers[low.buffer[id]!]!.root
+  const pending = delays.filter(delay => {
+    const from = low.buffers[low.buffer[delay.inputs[0]!]!]!
+    return !(from.root === low.buffer[delay.id] && from.offset === 0)
+  })
+  const temporaries = pending.map(delay => {
+    const next = delay.inputs[0]!
+    if (low.buffers[root(next)]!.life !== 'state') return undefined
+    const target = low.fresh(`next(${delay.name})`, low.spec(next), 'tick', 'device')
+    return low.copy(delay, next, target, 'compute', { op: 'copy', name: `next(${delay.name})` })
+  })
+  const touching = new Map<number, number[]>()
+  for (const [id, { reads, writes }] of low.operations.entries())
+    for (const buffer of [...reads, ...writes]) {
+      const { life, root: of } = low.buffers[buffer]!
+      if (life !== 'state') continue
+      const others = touching.get(of)
+      if (others === undefined) touching.set(of, [id])
+      else others.push(id)
+    }
+  pending.forEach((delay, i) => {
+    store(low, delay, temporaries[i], touching.get(low.buffer[delay.id]!) ?? [])
+  })
+}
+
+const source = (low: Lowering, node: GraphNode): void => {
+  const spec = low.spec(node.id)
+  switch (node.op) {
+    case 'input':
+      return low.yields(node.id, low.fresh(node.name, spec, 'input', 'pinned'), -1)
+    case 'param':
+      return low.yields(node.id, low.fresh(node.name, spec, 'param', node.place === 'host' ? 'pinned' : 'device'), -1)
+    default:
+      return low.yields(node.id, low.fresh(node.name, spec, 'state', 'device', node.attrs['init'] as Buffer['init']), -1)
+  }
+}
+
+const upload = (low: Lowering, node: GraphNode): void => {
+  const from = low.ir.nodes[node.inputs[0]!]!
+  // What comes straight back from a download never left the device.
+  const input = from.op === 'download' ? from.inputs[0]! : from.id
+  const ahead = node.attrs['ahead'] as number | undefined
+  const target = low.fresh(node.name, low.spec(node.id), 'tick', 'device')
+  low.yields(node.id, target, low.copy(node, input, target, from.op === 'download' ? 'compute' : 'upload', { ahead }))
+}
+
+/**
+ * After this pass the graph is operations over buffers: each value is a buffer or a view of one, each delay a state buffer that its
+ * readers read in place and one store at the end writes, each output a pinned buffer with one copy of its own.
+ */
+export const lower = (ir: Checked): Passed<Lowered> => {
+    const low = new Lowering(ir)
+    const writes: Writes = new Map()
+    for (const node of ir.nodes)
+      switch (node.op) {
+        case 'input':
+        case 'param':
+        case 'delay':
+          source(low, node)
+          break
+        case 'upload':
+          upload(low, node)
+          break
+        case 'download':
+          break
+        case 'kernel':
+          userKernel(low, node, writes)
+          break
+        case 'port': {
+          const kernel = node.inputs[0]!
+          low.yields(node.id, writes.get(kernel)![node.attrs['index'] as number]!, low.maker(kernel))
+          break
+        }
+        default:
+          compute(low, node)
+      }
+    outputs(low)
+    states(low)
+    donationHazards(low)
+    return E.right({ settings: ir.settings, operations: low.operations, buffers: low.buffers })
+  }

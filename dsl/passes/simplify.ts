@@ -1,0 +1,98 @@
+import * as E from 'fp-ts/lib/Either.js'
+import type { GraphNode } from '../ir/graph.js'
+import type { Checked, Passed } from './ir.js'
+import { donatedReads } from './vocabulary.js'
+
+const identities = new WeakMap<object, number>()
+let nextIdentity = 0
+
+/** A key under which equal attributes are equal: -0 is not 0, and functions are equal only to themselves. */
+const keyOf = (value: unknown): string => {
+  if (typeof value === 'number') return Object.is(value, -0) ? '-0' : String(value)
+  if (typeof value === 'string') return JSON.stringify(value)
+  if (Array.isArray(value)) return `[${value.map(keyOf).join(',')}]`
+  if (typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype)
+    return `{${Object.keys(value)
+      .sort()
+      .map(key => `${key}:${keyOf((value as Record<string, unknown>)[key])}`)
+      .join(',')}}`
+  if ((typeof value === 'object' && value !== null) || typeof value === 'function') {
+    let identity = identities.get(value)
+    if (identity === undefined) {
+      identity = nextIdentity++
+      identities.set(value, identity)
+    }
+    return `#${identity}`
+  }
+  return String(value)
+}
+
+// Sources and state are themselves. A streamed upload keeps its place in its window: merging two would keep the first in memory
+// until the second's reader. A kernel that donates changes memory.
+const isPure = (node: GraphNode, nodes: readonly GraphNode[]): boolean => {
+  switch (node.op) {
+    case 'input':
+    case 'param':
+    case 'delay':
+      return false
+    case 'upload':
+      return node.attrs['ahead'] === undefined && nodes[node.inputs[0]!]!.op !== 'param'
+    case 'kernel':
+      return donatedReads(node).length === 0
+    default:
+      return true
+  }
+}
+
+/** For each node, the node that stands for it: itself, or an earlier one of the same meaning. */
+const merge = (nodes: readonly GraphNode[]): Int32Array => {
+  const stands = Int32Array.from(nodes, node => node.id)
+  const seen = new Map<string, number>()
+  const attrsKeys = new WeakMap<object, string>()
+  for (const node of nodes) {
+    if (!isPure(node, nodes)) continue
+    let attrs = attrsKeys.get(node.attrs)
+    if (attrs === undefined) {
+      attrs = keyOf(node.attrs)
+      attrsKeys.set(node.attrs, attrs)
+    }
+    const key = `${node.op} ${node.inputs.map(input => stands[input]).join(' ')} ${node.lane?.name ?? ''} ${attrs} ${node.spec.dtype}[${node.spec.shape}]`
+    const earlier = seen.get(key)
+    if (earlier === undefined) seen.set(key, node.id)
+    else stands[node.id] = earlier
+  }
+  return stands
+}
+
+/** Which nodes an output or a live delay reads. Inputs stay: they are what the graph may be fed. */
+const live = ({ nodes, outputs }: Checked, stands: Int32Array): Uint8Array => {
+  const alive = new Uint8Array(nodes.length)
+  const stack: number[] = []
+  const need = (id: number): void => {
+    const node = stands[id]!
+    if (alive[node]) return
+    alive[node] = 1
+    stack.push(node)
+  }
+  for (const output of outputs) need(output.node)
+  for (const node of nodes) if (node.op === 'input') need(node.id)
+  while (stack.length > 0) for (const input of nodes[stack.pop()!]!.inputs) need(input)
+  return alive
+}
+
+/** After this pass no node is dead, and no two pure nodes do the same to the same values on the same lane. */
+export const simplify = (ir: Checked): Passed<Checked> => {
+    const stands = merge(ir.nodes)
+    const alive = live(ir, stands)
+    const renumbered = new Int32Array(ir.nodes.length).fill(-1)
+    let count = 0
+    for (const node of ir.nodes) if (alive[node.id]) renumbered[node.id] = count++
+    const renumber = (id: number): number => renumbered[stands[id]!]!
+    const kept = ir.nodes.filter(node => alive[node.id])
+    return E.right({
+      settings: ir.settings,
+      nodes: kept.map(node => ({ ...node, id: renumber(node.id), inputs: node.inputs.map(renumber) })),
+      specs: kept.map(node => ir.specs[node.id]!),
+      outputs: ir.outputs.map(output => ({ name: output.name, node: renumber(output.node) })),
+    })
+  }

@@ -1,0 +1,67 @@
+import * as E from 'fp-ts/lib/Either.js'
+import { type Hazards, hazardsOf } from './hazards.js'
+import type { Ordered, Passed, Synchronized } from './ir.js'
+
+/** Waits in compressed rows, as in `Synchronized`, and the clock of every operation. */
+export type Waits = Pick<Synchronized, 'position' | 'clocks' | 'waitStart' | 'waitOn' | 'waitTick'>
+
+/** How many operations of its lane come before each one, and how many each lane has. */
+const positions = (laneOf: Int32Array, lanes: number): { position: Int32Array; lengths: Int32Array } => {
+  const lengths = new Int32Array(lanes)
+  const position = laneOf.map(lane => lengths[lane]!++)
+  return { position, lengths }
+}
+
+/**
+ * The fewest waits that order every hazard, given lanes and issue order: the transitive reduction, which is unique. A clock holds for
+ * each lane how many of its operations are known to be done; ones of the tick before count from -(length of the lane) to 0. Hazards are
+ * taken latest first: one that the lane's clock covers needs no wait, any other gets one and brings its whole clock along.
+ *
+ * A path from the tick before to this one runs through these two only, so one tick with hazards of its own, then one that
+ * begins where that one ended, find the waits of every tick.
+ */
+export const reduce = (laneOf: Int32Array, lanes: number, { start, on }: Hazards): Waits => {
+  const count = laneOf.length
+  const { position, lengths } = positions(laneOf, lanes)
+  const crosses = on.some(before => before < 0)
+  let frontier = new Int32Array(lanes * lanes)
+  for (let l = 0; l < lanes; l++) for (let m = 0; m < lanes; m++) frontier[l * lanes + m] = -lengths[m]!
+  let before: Int32Array | undefined
+  for (let tick = crosses ? 0 : 1; ; tick++) {
+    const clocks = new Int32Array(count * lanes)
+    const waitStart = new Int32Array(count + 1)
+    const waitOn: number[] = []
+    const waitTick: number[] = []
+    for (let i = 0; i < count; i++) {
+      const lane = laneOf[i]!
+      const own = lane * lanes
+      for (let e = start[i]!; e < start[i + 1]!; e++) {
+        const entry = on[e]!
+        const carried = entry < 0
+        if (carried && before === undefined) continue
+        const earlier = carried ? -1 - entry : entry
+        const other = laneOf[earlier]!
+        if (other === lane) continue
+        const done = position[earlier]! + 1 - (carried ? lengths[other]! : 0)
+        if (frontier[own + other]! >= done) continue
+        waitOn.push(earlier)
+        waitTick.push(carried ? -1 : 0)
+        const clock = carried ? before! : clocks
+        for (let m = 0; m < lanes; m++) {
+          const known = clock[earlier * lanes + m]! - (carried ? lengths[m]! : 0)
+          if (known > frontier[own + m]!) frontier[own + m] = known
+        }
+      }
+      frontier[own + lane] = position[i]! + 1
+      clocks.set(frontier.subarray(own, own + lanes), i * lanes)
+      waitStart[i + 1] = waitOn.length
+    }
+    if (tick === 1) return { position, clocks, waitStart, waitOn: Int32Array.from(waitOn), waitTick: Int8Array.from(waitTick) }
+    before = clocks
+    frontier = frontier.map((done, at) => done - lengths[at % lanes]!)
+  }
+}
+
+/** After this pass every hazard across lanes is ordered by the fewest waits there can be. */
+export const synchronize = (ir: Ordered): Passed<Synchronized> =>
+  E.right({ ...ir, ...reduce(ir.laneOf, ir.lanes.length, hazardsOf(ir)) })

@@ -1,0 +1,88 @@
+import type { Placed, WindowEdge } from './ir.js'
+
+/** An upload that nothing holds back, and where in the order of all the rest its readers stand. */
+interface Streamed {
+  readonly operation: number
+  readonly firstReader: number
+  readonly lastReader: number
+  /** The last reader on each lane that reads it. */
+  readonly readers: readonly number[]
+}
+
+/** Uploads that nothing holds back: they are issued where a reader or a window asks for them, not when they could be. */
+export const isLazy = (ir: Placed, i: number): boolean => ir.operations[i]!.kind === 'upload' && ir.operations[i]!.after.length === 0
+
+const streamed = (ir: Placed, eager: Int32Array): Streamed[] => {
+  const uploads = new Map<number, { operation: number; first: number; last: number; lanes: Map<number, number> }>()
+  ir.operations.forEach(({ writes }, i) => {
+    if (isLazy(ir, i)) uploads.set(ir.buffers[writes[0]!]!.root, { operation: i, first: eager.length, last: -1, lanes: new Map() })
+  })
+  eager.forEach((i, at) => {
+    const { reads, writes } = ir.operations[i]!
+    for (const list of [reads, writes])
+      for (const buffer of list) {
+        const upload = uploads.get(ir.buffers[buffer]!.root)
+        if (upload === undefined) continue
+        upload.first = Math.min(upload.first, at)
+        upload.last = at
+        upload.lanes.set(ir.laneOf[i]!, i)
+      }
+  })
+  return Array.from(uploads.values(), ({ operation, first, last, lanes }) => ({
+    operation,
+    firstReader: first,
+    lastReader: last,
+    readers: [...lanes.values()],
+  }))
+}
+
+/**
+ * Puts uploads into the order of all the rest. One without `ahead` goes right before its first reader. Those of one lane and one
+ * `ahead: k` form a window, in order of their first reader: number j goes as early as it may, right after the last reader of number
+ * j − k − 1, and an edge says so; around the end of the tick too, where fewer ticks than `inFlight` lie between. Where that reader itself
+ * comes after a reader of number j, the window cannot hold so few: there it opens no later than j's first reader needs, without an edge.
+ */
+export const windowed = (
+  ir: Placed,
+  eager: Int32Array,
+  most: number,
+): { readonly order: Int32Array; readonly windows: readonly WindowEdge[] } => {
+  const inserted: number[][] = Array.from({ length: eager.length + 1 }, () => [])
+  const groups = new Map<string, Streamed[]>()
+  const windows: WindowEdge[] = []
+  for (const upload of streamed(ir, eager)) {
+    const { ahead } = ir.operations[upload.operation]!
+    if (ahead === undefined) inserted[upload.firstReader]!.push(upload.operation)
+    else {
+      const key = `${ir.laneOf[upload.operation]} ${Math.min(ahead, most)}`
+      const group = groups.get(key)
+      if (group === undefined) groups.set(key, [upload])
+      else group.push(upload)
+    }
+  }
+  for (const [key, group] of groups) {
+    const ahead = Number(key.split(' ')[1])
+    const count = group.length
+    group.sort((a, b) => a.firstReader - b.firstReader || a.operation - b.operation)
+    let earliest = 0
+    group.forEach(({ operation, firstReader }, j) => {
+      const before = j - ahead - 1
+      const held = group[((before % count) + count) % count]!
+      const ticks = -Math.floor(before / count)
+      if (ticks === 0 && held.lastReader < firstReader) {
+        earliest = Math.max(earliest, held.lastReader + 1)
+        for (const reader of held.readers) windows.push({ later: operation, earlier: reader, tick: 0 })
+      }
+      if (ticks > 0 && ticks < ir.settings.inFlight)
+        for (const reader of held.readers) windows.push({ later: operation, earlier: reader, tick: -1 })
+      inserted[Math.min(earliest, firstReader)]!.push(operation)
+    })
+  }
+  const order = new Int32Array(ir.operations.length)
+  let length = 0
+  for (let at = 0; at <= eager.length; at++) {
+    for (const i of inserted[at]!) order[length++] = i
+    if (at < eager.length) order[length++] = eager[at]!
+  }
+  return { order, windows }
+}
