@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "driver/driver.h"
+
+namespace braid {
+
+// Why a program could not be opened, or a tick did not complete. Data; the bindings make the NativeFailure of it.
+struct Failure {
+  std::string code;  // the driver's name of the status
+  std::string op;    // the driver call or phase
+  std::string lane;  // by name; "" where no lane is at fault
+  int node = -1;     // index of the plan's node
+  int laneId = -1;   // of `lane`
+  std::string detail;
+  bool noticed = false;  // by a call that is not at fault itself: work issued earlier has failed
+  bool memory = false;   // the two figures below mean something
+  std::uint64_t wantedBytes = 0, freeBytes = 0;
+};
+
+using MaybeFailure = std::optional<Failure>;
+
+inline Failure failureOf(Driver& driver, Status status, std::string op) {
+  Failure failure;
+  failure.code = statusName(status);
+  failure.op = std::move(op);
+  failure.detail = driver.lastDetail();
+  return failure;
+}
+
+// A program that says what cannot be: `where` is the field or the command ("commands[17]").
+inline Failure invalidProgram(const std::string& where, const std::string& problem) {
+  Failure failure;
+  failure.code = statusName(Status::invalidValue);
+  failure.op = "program";
+  failure.detail = where + ": " + problem;
+  return failure;
+}
+
+}  // namespace braid

@@ -1,0 +1,135 @@
+#include "executor/issuer.h"
+
+namespace braid {
+namespace {
+
+// Two bf16/f16 NaNs, one f32 NaN: whoever reads a block before writing it sees it in every float type.
+constexpr std::uint32_t garbage = 0xFFC0FFC0u;
+
+}  // namespace
+
+Issuer::Issuer(Program& program, Trace& trace, bool poison)
+    : program_(program),
+      trace_(trace),
+      poison_(poison),
+      addresses_(program.spec().buffers.size()),
+      operands_(program.decoded().mostOperands),
+      blocks_(program.spec().buffers.size()) {
+  const ProgramSpec& spec = program.spec();
+  for (std::uint32_t i = 0; i < spec.buffers.size(); ++i) {
+    const BufferSpec& root = spec.buffers[spec.buffers[i].root];
+    if (root.life == Life::input || root.life == Life::output) handedOver_.push_back(i);
+    if (program.memory.isFixed(spec.buffers[i].root)) addresses_[i] = program.memory.address(spec, i, 0);
+  }
+}
+
+MaybeFailure Issuer::issue(std::uint64_t tick) {
+  const ProgramSpec& spec = program_.spec();
+  const auto slot = static_cast<std::uint32_t>(tick % spec.inFlight);
+  program_.order.beginTick(tick);
+  for (const auto& pool : program_.pools) pool->settle();
+  for (const std::uint32_t buffer : handedOver_) addresses_[buffer] = program_.memory.address(spec, buffer, slot);
+  for (const Step& command : program_.steps()) {
+    if (const Status status = step(command, tick); status != Status::ok) return explain(command, status);
+  }
+  program_.order.endTick(tick);
+  for (const LaneId lane : program_.busyLanes()) {
+    if (const Status status = program_.driver().eventRecord(program_.tickEnd(slot, lane), program_.streams()[lane]); status != Status::ok) {
+      call_ = "eventRecord";
+      return explain(status, lane);
+    }
+  }
+  return std::nullopt;
+}
+
+Status Issuer::step(const Step& step, std::uint64_t tick) {
+  switch (step.kind) {
+    case StepKind::alloc: return alloc(step);
+    case StepKind::free: pool(step.subject).free(blocks_[step.subject]); return Status::ok;
+    case StepKind::run: return run(step, tick);
+    case StepKind::record: {
+      call_ = "eventRecord";
+      const Order::Marker marker = program_.marker(step.subject, tick);
+      program_.order.record(marker, step.lane);
+      return program_.driver().eventRecord(program_.event(marker), program_.streams()[step.lane]);
+    }
+    case StepKind::wait: {
+      call_ = "streamWait";
+      // In the first tick a wait for the tick before is none: its event was never recorded, and the driver says the same.
+      const Order::Marker marker = program_.marker(step.subject, step.previous ? tick - 1 : tick);
+      program_.order.wait(marker, step.lane);
+      return program_.driver().streamWait(program_.streams()[step.lane], program_.event(marker));
+    }
+    case StepKind::use:
+      pool(step.subject).recordUse(blocks_[step.subject], program_.order.marked(program_.marker(step.event, tick)));
+      return Status::ok;
+  }
+  return Status::invalidValue;
+}
+
+Status Issuer::alloc(const Step& step) {
+  const BufferSpec& buffer = program_.spec().buffers[step.subject];
+  Allocator& pool = this->pool(step.subject);
+  call_ = "alloc";
+  if (const Status status = pool.malloc(buffer.bytes, step.lane, &blocks_[step.subject]); status != Status::ok) return status;
+  const Block& block = pool.block(blocks_[step.subject]);
+  const DeviceAddress address = program_.memory.poolBase(buffer.space) + block.offset;
+  place(step.subject, address);
+  if (!poison_ || buffer.space != Space::device) return Status::ok;
+  call_ = "fill32";
+  return program_.driver().fill32(address, garbage, block.size / sizeof(garbage), program_.streams()[step.lane]);
+}
+
+void Issuer::place(std::uint32_t root, DeviceAddress address) {
+  for (const std::uint32_t view : program_.views()[root]) addresses_[view] = address + program_.spec().buffers[view].rootOffset;
+}
+
+Status Issuer::run(const Step& step, std::uint64_t tick) {
+  call_ = "eventRecord";
+  if (trace_.enabled()) {
+    if (const Status status = trace_.begin(program_, tick, step); status != Status::ok) return status;
+  }
+  call_ = "run";
+  const std::uint32_t* buffers = program_.decoded().operands.data() + step.operands;
+  for (std::uint32_t i = 0; i < step.reads + step.writes; ++i) operands_[i] = addresses_[buffers[i]];
+  const Status status = program_.driver().launch(program_.kernel(step.run), operands_.data(), operands_.data() + step.reads, program_.streams()[step.lane]);
+  if (status != Status::ok) return status;
+  program_.order.run(step.lane);
+  call_ = "eventRecord";
+  return trace_.enabled() ? trace_.end(program_, tick, step) : Status::ok;
+}
+
+Failure Issuer::explain(Status status, LaneId lane) {
+  Failure failure = failureOf(program_.driver(), status, call_);
+  failure.lane = program_.spec().lanes[lane].name;
+  failure.laneId = static_cast<int>(lane);
+  // A device that fails even to be asked has failed before this call.
+  const Status device = program_.driver().streamQuery(program_.service());
+  failure.noticed = device != Status::ok && device != Status::notReady;
+  return failure;
+}
+
+Failure Issuer::explain(const Step& step, Status status) {
+  const ProgramSpec& spec = program_.spec();
+  Failure failure = explain(status, step.lane);
+  if (step.kind == StepKind::run) {
+    failure.op = std::string(call_) + " " + spec.nodes[step.subject].name;
+    failure.node = static_cast<int>(step.subject);
+  } else if (step.kind == StepKind::alloc) {
+    failure.op = std::string(call_) + " " + spec.buffers[step.subject].name;
+    if (status == Status::outOfMemory) {
+      const AllocatorShortage shortage = pool(step.subject).shortage();
+      failure.memory = true;
+      failure.wantedBytes = shortage.wanted;
+      failure.freeBytes = shortage.free;
+      failure.detail = pool(step.subject).describe(shortage);
+    }
+  }
+  return failure;
+}
+
+void Issuer::abandon() {
+  for (const auto& pool : program_.pools) pool->reset();
+}
+
+}  // namespace braid

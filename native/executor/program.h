@@ -1,0 +1,69 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "allocator/allocator.h"
+#include "executor/decode.h"
+#include "executor/driver_objects.h"
+#include "executor/session_memory.h"
+
+namespace braid {
+
+// Makes the callback that computes a user's kernel on the host device: by kernel, node, and the bytes of its operands.
+using ReferenceFactory =
+    std::function<HostCallback(std::uint32_t kernel, std::uint32_t node, std::vector<std::size_t> reads, std::vector<std::size_t> writes)>;
+
+// A plan made flat and ready: its steps decoded, its kernels prepared, its memory taken, its streams and events made. After
+// `load` nothing here allocates, compiles or creates a driver object.
+class Program {
+ public:
+  Program(Driver& driver, ProgramSpec spec);
+  Program(const Program&) = delete;
+
+  // May take long (kernels are compiled). On failure the program is only good for destruction.
+  MaybeFailure load(const ReferenceFactory& reference);
+
+  Driver& driver() const { return driver_; }
+  const ProgramSpec& spec() const { return spec_; }
+  const std::vector<Step>& steps() const { return decoded_.steps; }
+  const Decoded& decoded() const { return decoded_; }
+  const Kernel& kernel(std::uint32_t run) const { return *runKernels_[run]; }
+  const std::vector<Stream>& streams() const { return streams_; }
+  Event event(Order::Marker marker) const { return markerEvents_[marker]; }
+  // The marker that a record in this tick sets; a wait for the tick before takes the same with tick - 1.
+  Order::Marker marker(std::uint32_t event, std::uint64_t tick) const { return markers_[event] + (decoded_.alternating[event] ? tick & 1 : 0); }
+  Event tickEnd(std::uint32_t slot, LaneId lane) const { return tickEnds_[slot * streams_.size() + lane]; }
+  // Lanes that run, wait or record anything; the others have no end to wait for.
+  const std::vector<LaneId>& busyLanes() const { return busyLanes_; }
+  Stream service() const { return service_; }
+  // By root: the views of it that a tick touches.
+  const std::vector<std::vector<std::uint32_t>>& views() const { return views_; }
+
+  SessionMemory memory;
+  Order order;
+  std::unique_ptr<Allocator> pools[2];  // device, pinned
+  DriverObjects objects;
+
+ private:
+  MaybeFailure makeStreams();
+  MaybeFailure makeEvents();
+  MaybeFailure prepareKernels(const ReferenceFactory& reference);
+  KernelSpec specOf(const Step& run) const;
+
+  Driver& driver_;
+  ProgramSpec spec_;
+  Decoded decoded_;
+  std::vector<std::unique_ptr<Kernel>> kernels_;
+  std::vector<const Kernel*> runKernels_;
+  std::vector<Stream> streams_;
+  Stream service_ = nullptr;
+  std::vector<Event> markerEvents_;
+  std::vector<Order::Marker> markers_;
+  std::vector<Event> tickEnds_;
+  std::vector<LaneId> busyLanes_;
+  std::vector<std::vector<std::uint32_t>> views_;
+};
+
+}  // namespace braid

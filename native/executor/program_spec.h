@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/kernel_spec.h"
+
+namespace braid {
+
+// The mirror of NativeProgramSpec in runtime/native.ts, field by field. Nothing in it is trusted until `decode` has passed it.
+enum class Life : std::uint8_t { tick, state, param, input, output };
+enum class Space : std::uint8_t { device, pinned };
+
+struct BufferSpec {
+  std::string name;
+  std::uint64_t bytes = 0;
+  Space space = Space::device;
+  std::uint32_t home = 0;
+  Life life = Life::tick;
+  std::uint32_t root = 0;
+  std::uint64_t rootOffset = 0;
+  std::int64_t arenaOffset = -1;
+};
+
+struct LaneSpec {
+  std::string name;
+  int priority = 0;
+};
+
+struct NodeSpec {
+  std::string name;
+  std::uint32_t kernel = 0;
+};
+
+struct ProgramSpec {
+  std::string name;
+  std::uint32_t inFlight = 1;
+  std::vector<LaneSpec> lanes;
+  std::vector<BufferSpec> buffers;
+  std::vector<KernelSpec> kernels;
+  std::vector<NodeSpec> nodes;
+  std::uint32_t events = 0;
+  std::vector<std::int32_t> commands;
+  bool planned = false;
+  std::uint64_t arenaBytes = 0;
+  std::uint64_t boundDevice = 0, boundPinned = 0;
+};
+
+}  // namespace braid

@@ -1,0 +1,247 @@
+#include "executor/session.h"
+
+#include <chrono>
+#include <cstring>
+
+namespace braid {
+
+Session::Session(std::shared_ptr<Driver> driver, ProgramSpec spec, SessionOptions options)
+    : driver_(std::move(driver)), options_(std::move(options)), spec_(spec), program_(std::make_unique<Program>(*driver_, std::move(spec))) {}
+
+std::unique_ptr<Session> Session::open(std::shared_ptr<Driver> driver, ProgramSpec spec, SessionOptions options, MaybeFailure* failure) {
+  std::unique_ptr<Session> session(new Session(std::move(driver), std::move(spec), std::move(options)));
+  if (const Status status = session->driver_->bind(); status != Status::ok) {
+    *failure = failureOf(*session->driver_, status, "bind");
+    return nullptr;
+  }
+  Program& program = *session->program_;
+  if ((*failure = program.load(session->options_.reference))) return nullptr;
+  if (session->options_.trace && (*failure = session->trace_.prepare(program))) return nullptr;
+  session->issuer_ = std::make_unique<Issuer>(program, session->trace_, session->options_.poison);
+  session->eventsAtFirstTick_ = program.objects.eventsCreated();
+  session->issuing_ = std::thread([raw = session.get()] { raw->issueLoop(); });
+  session->completing_ = std::thread([raw = session.get()] { raw->completeLoop(); });
+  return session;
+}
+
+void* Session::pinned(std::uint32_t buffer, std::uint32_t slot) const {
+  return reinterpret_cast<void*>(program_->memory.address(spec_, buffer, slot));
+}
+
+bool Session::submit(std::uint64_t tick) {
+  {
+    std::lock_guard lock(mutex_);
+    if (closing_ || tick != submitted_) return false;
+    ++submitted_;
+  }
+  changed_.notify_all();
+  return true;
+}
+
+void Session::issueLoop() {
+  driver_->bind();
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return (issued_ < submitted_ && completed_ + spec_.inFlight > issued_) || (closing_ && issued_ == submitted_); });
+    if (issued_ == submitted_) return;
+    const std::uint64_t tick = issued_;
+    if (!failure_) {
+      lock.unlock();
+      const auto start = std::chrono::steady_clock::now();
+      MaybeFailure failure = issuer_->issue(tick);
+      const double nanoseconds = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
+      lock.lock();
+      issueNanoseconds_[tick % issueNanoseconds_.size()] = nanoseconds;
+      if (failure) fail(tick, std::move(*failure));
+    }
+    // A tick that was not issued, or not to its end, has no end events: it must not be awaited.
+    if (failure_) failedTick_ = std::min(failedTick_, tick);
+    ++issued_;
+    changed_.notify_all();
+  }
+}
+
+void Session::completeLoop() {
+  driver_->bind();
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return completed_ < issued_ || (closing_ && completed_ == submitted_); });
+    if (completed_ == issued_) return;
+    const std::uint64_t tick = completed_;
+    if (tick < failedTick_) {
+      lock.unlock();
+      MaybeFailure failure = awaitTick(tick);
+      if (!failure && trace_.enabled()) trace_.collect(*program_, tick);
+      lock.lock();
+      if (failure) fail(tick, std::move(*failure));
+    }
+    const bool failed = tick >= failedTick_;
+    lock.unlock();
+    if (failed) settleFailure(tick);
+    // Once settled the failure never changes, so it is shown without the lock.
+    if (options_.onTick) options_.onTick(tick, failed ? &*failure_ : nullptr);
+    lock.lock();
+    succeeded_ += failed ? 0 : 1;
+    ++completed_;
+    changed_.notify_all();
+  }
+}
+
+void Session::fail(std::uint64_t tick, Failure failure) {
+  if (!failure_ || (failure_->noticed && !failure.noticed && !settled_)) failure_ = std::move(failure);
+  failedTick_ = std::min(failedTick_, tick);
+}
+
+void Session::settleFailure(std::uint64_t tick) {
+  drain();
+  std::lock_guard lock(mutex_);
+  if (settled_) return;
+  settled_ = true;
+  if (failure_->noticed) {
+    const auto lane = static_cast<LaneId>(failure_->laneId < 0 ? 0 : failure_->laneId);
+    failure_ = asynchronous(*failure_, tick, lane);
+  }
+  if (options_.amend) options_.amend(&*failure_);
+}
+
+void Session::drain() {
+  for (const Stream stream : program_->streams()) driver_->streamSynchronize(stream);
+}
+
+MaybeFailure Session::awaitTick(std::uint64_t tick) {
+  const auto slot = static_cast<std::uint32_t>(tick % spec_.inFlight);
+  for (const LaneId lane : program_->busyLanes()) {
+    const Status status = driver_->eventSynchronize(program_->tickEnd(slot, lane));
+    if (status != Status::ok) return asynchronous(failureOf(*driver_, status, "run"), tick, lane);
+  }
+  return std::nullopt;
+}
+
+// A failure of work that was issued earlier. Drivers seldom say which piece it was: the runs after the last event that is
+// known to have completed are the suspects, the first of them the likely one.
+Failure Session::asynchronous(Failure noticed, std::uint64_t tick, LaneId lane) {
+  Failure failure = std::move(noticed);
+  failure.noticed = false;
+  failure.op = "run";
+  failure.lane = spec_.lanes[lane].name;
+  failure.node = -1;
+  const auto& steps = program_->steps();
+  std::size_t from = 0;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i].kind != StepKind::record || steps[i].lane != lane) continue;
+    if (driver_->eventQuery(program_->event(program_->marker(steps[i].subject, tick))) == Status::ok) from = i;
+  }
+  std::string suspects;
+  std::size_t count = 0;
+  for (std::size_t i = from; i < steps.size(); ++i) {
+    if (steps[i].kind != StepKind::run || steps[i].lane != lane) continue;
+    if (count++ == 0) failure.node = static_cast<int>(steps[i].subject);
+    if (count <= 4) suspects += (suspects.empty() ? "" : ", ") + spec_.nodes[steps[i].subject].name;
+  }
+  if (failure.node >= 0) failure.op = "run " + spec_.nodes[static_cast<std::size_t>(failure.node)].name;
+  failure.detail += failure.detail.empty() ? "" : "; ";
+  failure.detail += "found at the end of tick " + std::to_string(tick);
+  if (count > 0) failure.detail += "; likely one of " + suspects;
+  if (count > 4) failure.detail += " and " + std::to_string(count - 4) + " more";
+  return failure;
+}
+
+MaybeFailure Session::transfer(std::uint32_t buffer, void* host, bool toDevice) {
+  const BufferSpec& spec = spec_.buffers[buffer];
+  if (spec.bytes == 0) return std::nullopt;
+  driver_->bind();
+  const DeviceAddress device = program_->memory.address(spec_, buffer, 0);
+  if (spec.space == Space::pinned) {
+    void* pinned = reinterpret_cast<void*>(device);
+    std::memcpy(toDevice ? pinned : host, toDevice ? host : pinned, spec.bytes);
+    return std::nullopt;
+  }
+  const auto outside = reinterpret_cast<DeviceAddress>(host);
+  Status status = toDevice ? driver_->copy(CopyKind::hostToDevice, device, outside, spec.bytes, program_->service())
+                           : driver_->copy(CopyKind::deviceToHost, outside, device, spec.bytes, program_->service());
+  // Waited for even after a failed call: the caller's bytes must not be in use when this returns.
+  const Status drained = driver_->streamSynchronize(program_->service());
+  if (status == Status::ok) status = drained;
+  if (status == Status::ok) return std::nullopt;
+  return failureOf(*driver_, status, (toDevice ? "load " : "read ") + spec.name);
+}
+
+MaybeFailure Session::load(std::uint32_t buffer, const void* bytes) {
+  std::lock_guard hold(transferMutex_);
+  {
+    std::lock_guard lock(mutex_);
+    if (closing_) return invalidProgram("load", "the program is closed");
+    if (submitted_ > 0) return invalidProgram("load", "a tick has been submitted already");
+  }
+  return transfer(buffer, const_cast<void*>(bytes), true);
+}
+
+MaybeFailure Session::read(std::uint32_t buffer, void* bytes) {
+  std::lock_guard hold(transferMutex_);
+  if (!program_) return invalidProgram("read", "the program is closed");
+  {
+    std::unique_lock lock(mutex_);
+    const std::uint64_t target = submitted_;
+    changed_.wait(lock, [&] { return completed_ >= target; });
+    if (failure_) return *failure_;
+  }
+  return transfer(buffer, bytes, false);
+}
+
+SessionStats Session::count() const {
+  SessionStats stats;
+  const AllocatorCounters device = program_->pools[0]->counters(), pinned = program_->pools[1]->counters();
+  const SessionMemory& memory = program_->memory;
+  const std::uint64_t fixed = memory.fixedBytes(Space::device);
+  // With planned storage the whole arena is given out for as long as the session lives.
+  const std::uint64_t arena = spec_.planned ? memory.poolBytes(Space::device) : 0;
+  stats.allocated = fixed + arena + device.allocatedBytes;
+  stats.allocatedPeak = fixed + arena + device.allocatedPeak;
+  stats.reserved = stats.reservedPeak = memory.totalBytes(Space::device);
+  stats.poolPeak = fixed + arena + program_->pools[0]->peak();
+  stats.pinned = memory.totalBytes(Space::pinned);
+  stats.byOrder = device.byOrder + pinned.byOrder;
+  stats.byWait = device.byWait + pinned.byWait;
+  stats.byGrowth = device.byGrowth + pinned.byGrowth;
+  stats.bySynchronize = device.bySynchronize + pinned.bySynchronize;
+  stats.eventsCreated = program_->objects.eventsCreated() - eventsAtFirstTick_;
+  return stats;
+}
+
+SessionStats Session::stats() const {
+  std::lock_guard lock(mutex_);
+  SessionStats stats = program_ ? count() : last_;
+  stats.ticks = succeeded_;
+  const std::uint64_t kept = std::min<std::uint64_t>(issued_, issueNanoseconds_.size());
+  for (std::uint64_t i = issued_ - kept; i < issued_; ++i) stats.issueNanoseconds.push_back(issueNanoseconds_[i % issueNanoseconds_.size()]);
+  return stats;
+}
+
+TraceRows Session::trace() const { return trace_.rows(); }
+
+void Session::close() {
+  std::lock_guard hold(transferMutex_);
+  if (!program_) return;
+  {
+    std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  if (issuing_.joinable()) issuing_.join();
+  if (completing_.joinable()) completing_.join();
+  driver_->bind();
+  drain();
+  std::unique_ptr<Program> program;
+  {
+    std::lock_guard lock(mutex_);
+    if (issuer_) {
+      issuer_->abandon();
+      last_ = count();
+      last_.allocated = last_.reserved = last_.pinned = 0;
+    }
+    program = std::move(program_);
+  }
+  issuer_.reset();
+}
+
+}  // namespace braid

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <mutex>
+#include <vector>
+
+#include "executor/program.h"
+
+namespace braid {
+
+// What really ran, one row a run, in order of issue; milliseconds since the first traced run.
+struct TraceRows {
+  std::vector<double> tick, start, end;
+  std::vector<std::int32_t> node, lane;
+};
+
+// Times every run by a pair of events around it. There are inFlight + 1 sets of events, all made by `prepare`: the set of tick
+// t - 1 is still whole when tick t is read, which is what ties one tick's clock to the next. (Device clocks are read as 32-bit
+// floats, so times are summed from tick to tick instead of being measured from one far origin.)
+// Issuing thread: begin, end. Completion thread: collect. Any thread: rows.
+class Trace {
+ public:
+  MaybeFailure prepare(Program& program);
+  bool enabled() const { return sets_ > 0; }
+
+  Status begin(Program& program, std::uint64_t tick, const Step& run);
+  Status end(Program& program, std::uint64_t tick, const Step& run);
+  // The tick has completed.
+  void collect(Program& program, std::uint64_t tick);
+  TraceRows rows() const;
+
+ private:
+  Event at(std::uint64_t tick, std::uint32_t run, int edge) const { return events_[((tick % sets_) * runs_ + run) * 2 + static_cast<std::size_t>(edge)]; }
+
+  std::size_t sets_ = 0, runs_ = 0;
+  std::vector<Event> events_;  // sets × runs × {start, end}
+  double origin_ = 0;          // of the first run of the tick last collected
+  mutable std::mutex mutex_;
+  TraceRows rows_;
+};
+
+}  // namespace braid
