@@ -80,7 +80,8 @@ export const replayPeak = (tables: Tables, clock: Clock): Peak => {
         clock.step(c)
         if (code !== Op.run) continue
         const point = clock.known[lane[c]! * tables.lanes + lane[c]!]!
-        for (let a = tables.accessStart[c]!; a < tables.accessStart[c + 1]!; a++) lastPoint[tables.accessPair[a]!] = point
+        for (let a = tables.accessStart[c]!; a < tables.accessStart[c + 1]!; a++)
+          lastPoint[tables.accessPair[a]!] = point
       }
     }
   }

@@ -9,6 +9,7 @@ import { checkArena } from './laws/storage.js'
 import { maxCells, tablesOf } from './laws/tables.js'
 import { checkWaits } from './laws/waits.js'
 import { replayPeak } from './peak.js'
+import { limits } from './limits.js'
 import type { Law, Plan, Violation } from './plan.js'
 
 /**
@@ -33,10 +34,10 @@ import type { Law, Plan, Violation } from './plan.js'
  */
 export const verify = (plan: Plan, options: { readonly safety?: boolean } = {}): readonly Violation[] => {
   const report = new Report(plan)
-  if (!hasForm(plan)) return [refused(plan, 'L7', 'it has not the form of a plan; parsePlan says where')]
+  if (!hasForm(plan)) return [refused('L7', 'it has not the form of a plan; parsePlan says where')]
   const tables = tablesOf(plan)
   if (tables.lanes * Math.max(tables.events, tables.lanes) > maxCells) {
-    return [refused(plan, 'L7', `its ${tables.lanes} lanes and ${tables.events} events are more than can be judged`)]
+    return [refused('L7', `its ${tables.lanes} lanes and ${tables.events} events are more than can be judged`)]
   }
   checkIds(tables, report)
   checkWaits(tables, report)
@@ -52,10 +53,23 @@ export const verify = (plan: Plan, options: { readonly safety?: boolean } = {}):
   return report.violations
 }
 
-const refused = (_plan: Plan, law: Law, why: string): Violation => ({ law, command: -1, message: `${law}: the plan: ${why}` })
+const refused = (law: Law, why: string): Violation => ({ law, command: -1, message: `${law}: the plan: ${why}` })
 
-const hasForm = (plan: Plan): boolean =>
-  [plan.lanes, plan.buffers, plan.nodes, plan.commands, plan.bound?.device].every(Array.isArray) &&
-  plan.commands.every(command => Array.isArray(command) && (command[0] !== 'run' || (Array.isArray(command[3]) && Array.isArray(command[4])))) &&
-  [plan.lanes, plan.buffers, plan.nodes].every(list => (list as readonly unknown[]).every(item => typeof item === 'object' && item !== null)) &&
-  Number.isInteger(plan.devices) && plan.devices > 0 && plan.devices <= 4096 && Number.isInteger(plan.inFlight) && plan.inFlight > 0
+/** As much of the form as the replays rely on; ids may be out of range. Loops, since `every` skips holes. */
+const hasForm = (plan: Plan): boolean => {
+  if (typeof plan !== 'object' || plan === null) return false
+  for (const list of [plan.lanes, plan.buffers, plan.nodes, plan.commands, plan.bound?.device])
+    if (!Array.isArray(list)) return false
+  for (const list of [plan.lanes, plan.buffers, plan.nodes] as const) {
+    for (const item of list) if (typeof item !== 'object' || item === null) return false
+  }
+  for (const { bytes, device } of plan.buffers)
+    if (!Number.isFinite(bytes) || bytes < 0 || !Number.isInteger(device)) return false
+  for (const command of plan.commands) {
+    if (!Array.isArray(command)) return false
+    if (command[0] === 'run' && !(Array.isArray(command[3]) && Array.isArray(command[4]))) return false
+  }
+  const count = (value: unknown, most: number) =>
+    Number.isInteger(value) && (value as number) > 0 && (value as number) <= most
+  return count(plan.devices, limits.devices) && count(plan.inFlight, limits.inFlight)
+}

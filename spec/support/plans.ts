@@ -27,7 +27,8 @@ export interface PlanSketch {
 
 /** Completes a sketch: a node for each that a run names, and the least bound that holds. */
 export const planOf = (sketch: PlanSketch): Plan => {
-  const nodes = 1 + sketch.commands.reduce((most, command) => (command[0] === 'run' ? Math.max(most, command[1]) : most), -1)
+  const nodes =
+    1 + sketch.commands.reduce((most, command) => (command[0] === 'run' ? Math.max(most, command[1]) : most), -1)
   const plan: Plan = {
     plan: 1,
     name: sketch.name,
@@ -51,7 +52,10 @@ export const planOf = (sketch: PlanSketch): Plan => {
         ...(buffer.init === undefined ? {} : { init: buffer.init }),
       }),
     ),
-    nodes: Array.from({ length: nodes }, (_, id): PlanNode => ({ id, op: 'test', name: `n${id}`, at: `spec/support/plans.ts:${id + 1}:1` })),
+    nodes: Array.from(
+      { length: nodes },
+      (_, id): PlanNode => ({ id, op: 'test', name: `n${id}`, at: `spec/support/plans.ts:${id + 1}:1` }),
+    ),
     commands: sketch.commands,
   }
   return bounded(plan)

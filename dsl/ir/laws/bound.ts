@@ -14,7 +14,10 @@ export const checkBound = (tables: Tables, peak: Peak, sink: Sink): void => {
     const place = command < 0 ? {} : { buffer: tables.named[command]!, lane: tables.lane[command]! }
     sink.add('L9', command, place, () => {
       const what = pinned ? 'pinned memory' : `device ${memory}`
-      const where = command < 0 ? 'what lives on across ticks comes to' : `with ${bufferName(plan, tables.named[command]!)} allocated, the peak is`
+      const where =
+        command < 0
+          ? 'what lives on across ticks comes to'
+          : `with ${bufferName(plan, tables.named[command]!)} allocated, the peak is`
       return `the bound of ${what} is ${bound} bytes, and ${where} ${bytes}: ${bytes - bound} too many`
     })
   })

@@ -66,11 +66,22 @@ export class Lifetimes {
     const place = { buffer: b, lane: tables.lane[c]! }
     if (!this.owns(c, 'allocated')) return
     if (this.state[b] !== closed.never) {
-      sink.add('L3', c, place, () => `${bufferName(plan, b)} is allocated a second time, first at commands[${this.allocCommand[b]}]`)
+      sink.add(
+        'L3',
+        c,
+        place,
+        () => `${bufferName(plan, b)} is allocated a second time, first at commands[${this.allocCommand[b]}]`,
+      )
       return
     }
     if (tables.lane[c] !== home) {
-      sink.add('L3', c, place, () => `${bufferName(plan, b)} is allocated on ${laneName(plan, tables.lane[c]!)}, but its home is ${laneName(plan, home)}`)
+      sink.add(
+        'L3',
+        c,
+        place,
+        () =>
+          `${bufferName(plan, b)} is allocated on ${laneName(plan, tables.lane[c]!)}, but its home is ${laneName(plan, home)}`,
+      )
     }
     this.state[b] = closed.open
     this.allocCommand[b] = c
@@ -83,7 +94,10 @@ export class Lifetimes {
     const b = tables.named[c]!
     const buffer = tables.plan.buffers[b]!
     if (tables.root[b] === b && buffer.life === 'tick') return true
-    const why = tables.root[b] === b ? `its life is ${buffer.life}` : `it is a view of ${bufferName(tables.plan, tables.root[b]!)}`
+    const why =
+      tables.root[b] === b
+        ? `its life is ${buffer.life}`
+        : `it is a view of ${bufferName(tables.plan, tables.root[b]!)}`
     sink.add('L3', c, { buffer: b }, () => `${bufferName(tables.plan, b)} is ${verb}, but ${why}`)
     return false
   }
@@ -106,7 +120,13 @@ export class Lifetimes {
       } else if (this.touched[b] === 0) {
         const home = tables.home[b]!
         if (l !== home && !clock.covers(l, home, this.allocPoint[b]!)) {
-          sink.add('L3', c, place, () => `it is the first access of ${name()}, but is not after the point of its home ${laneName(tables.plan, home)} at commands[${this.allocCommand[b]}] (${commandText(tables.plan, this.allocCommand[b]!)}): what held these bytes before may still use them`)
+          sink.add(
+            'L3',
+            c,
+            place,
+            () =>
+              `it is the first access of ${name()}, but is not after the point of its home ${laneName(tables.plan, home)} at commands[${this.allocCommand[b]}] (${commandText(tables.plan, this.allocCommand[b]!)}): what held these bytes before may still use them`,
+          )
         }
       }
       this.touched[b] = 1
@@ -119,7 +139,10 @@ export class Lifetimes {
     const buffer = tables.plan.buffers[b]!
     const place = { buffer: b, lane: tables.lane[c]! }
     if (buffer.life === 'tick' && this.state[tables.subject[c]!] !== closed.open) {
-      const when = this.state[tables.subject[c]!] === closed.freed ? 'after its free, which it can no longer hold back' : 'before its alloc'
+      const when =
+        this.state[tables.subject[c]!] === closed.freed
+          ? 'after its free, which it can no longer hold back'
+          : 'before its alloc'
       sink.add('L3', c, place, () => `it marks ${bufferName(tables.plan, b)} ${when}`)
     }
     const event = tables.useEvent[c]!
@@ -160,7 +183,13 @@ export class Lifetimes {
       if (m === home || point <= clock.base[m]! || clock.covers(home, m, point)) continue
       if (this.marked(b, c, m, point, -1)) continue
       const last = this.lastCommand[p]!
-      sink.add('L4', c, { buffer: b, lane: m }, () => `${laneName(tables.plan, m)} last accesses ${bufferName(tables.plan, b)} at commands[${last}] (${commandText(tables.plan, last)}), which no use marks and no command already issued on its home ${laneName(tables.plan, home)} is after`)
+      sink.add(
+        'L4',
+        c,
+        { buffer: b, lane: m },
+        () =>
+          `${laneName(tables.plan, m)} last accesses ${bufferName(tables.plan, b)} at commands[${last}] (${commandText(tables.plan, last)}), which no use marks and no command already issued on its home ${laneName(tables.plan, home)} is after`,
+      )
     }
   }
 
@@ -183,7 +212,12 @@ export class Lifetimes {
     const { tables, sink } = this
     for (let b = 0; b < tables.buffers; b++) {
       if (this.state[b] !== closed.open) continue
-      sink.add('L3', this.allocCommand[b]!, { buffer: b }, () => `${bufferName(tables.plan, b)} is never freed: every tick leaks ${tables.plan.buffers[b]!.bytes} bytes`)
+      sink.add(
+        'L3',
+        this.allocCommand[b]!,
+        { buffer: b },
+        () => `${bufferName(tables.plan, b)} is never freed: every tick leaks ${tables.plan.buffers[b]!.bytes} bytes`,
+      )
     }
   }
 }

@@ -28,7 +28,10 @@ export const checkMinimal = (tables: Tables, safe: boolean, sink: Sink): void =>
     const event = tables.eventId[tables.subject[c]!]!
     const l = tables.lane[c]!
     sink.add('L6', c, { event, lane: l }, () => {
-      const why = redundant[c] === 1 ? 'what it waits for is already before that lane, or before its other waits' : 'every law holds without it'
+      const why =
+        redundant[c] === 1
+          ? 'what it waits for is already before that lane, or before its other waits'
+          : 'every law holds without it'
       return `${laneName(tables.plan, l)} need not wait for e${event}: ${why}`
     })
   }
@@ -54,7 +57,12 @@ const checkRecords = (tables: Tables, sink: Sink): void => {
   for (let event = 0; event < tables.events; event++) {
     const record = recordOf[event]!
     if (record < 0 || wanted[event] === 1) continue
-    sink.add('L6', record, { event: eventId[event]!, lane: lane[record]! }, () => `e${eventId[event]} is recorded, and nobody waits for it or uses it`)
+    sink.add(
+      'L6',
+      record,
+      { event: eventId[event]!, lane: lane[record]! },
+      () => `e${eventId[event]} is recorded, and nobody waits for it or uses it`,
+    )
   }
 }
 
@@ -102,9 +110,9 @@ const checkUses = (tables: Tables, sink: Sink): void => {
     sink.add('L6', u, place, () => {
       const name = bufferName(tables.plan, tables.named[u]!)
       if (life[b] !== 'tick') return `${name} (${life[b]}) is never freed, so no use of it is needed`
-      if (tables.home[root[b]!] === lane[u]) return `${laneName(tables.plan, lane[u]!)} is the home of ${name}, whose order its block follows anyway`
+      if (tables.home[root[b]!] === lane[u])
+        return `${laneName(tables.plan, lane[u]!)} is the home of ${name}, whose order its block follows anyway`
       return `${name} can be freed without it: its last accesses are already before its home lane, or marked by another use`
     })
   }
 }
-

@@ -68,11 +68,14 @@ export class Order {
     const written = this.carried(b) ? this.writeTick[b]! >= 0 : this.writeTick[b] === clock.tick
     if (!written) {
       const buffer = tables.plan.buffers[b]!
-      const given = buffer.life === 'param' || buffer.life === 'input' || (buffer.life === 'state' && buffer.init !== undefined)
+      const given =
+        buffer.life === 'param' || buffer.life === 'input' || (buffer.life === 'state' && buffer.init !== undefined)
       if (given) return
       sink.add('L1', c, { buffer: tables.accessNamed[a]!, lane: l }, () => {
         const what = `it reads ${bufferName(tables.plan, tables.accessNamed[a]!)} (${buffer.life})`
-        return buffer.life === 'state' ? `${what}, which has no initial value, before any run has written it` : `${what} before any run of the tick has written it`
+        return buffer.life === 'state'
+          ? `${what}, which has no initial value, before any run has written it`
+          : `${what} before any run of the tick has written it`
       })
       return
     }
@@ -91,7 +94,13 @@ export class Order {
     const name = () => bufferName(tables.plan, tables.accessNamed[a]!)
     const place = { buffer: tables.accessNamed[a]!, lane: l }
     if (tables.life[b] === 'param') {
-      sink.add('L2', c, place, () => `it writes ${name()}, a param: every tick reads the value that was given at opening, so nothing may write it`)
+      sink.add(
+        'L2',
+        c,
+        place,
+        () =>
+          `it writes ${name()}, a param: every tick reads the value that was given at opening, so nothing may write it`,
+      )
     }
     if (this.writer[b] === c && this.writeTick[b] === clock.tick) {
       sink.add('L2', c, place, () => `it writes ${name()} twice: the two writes of one run have no order`)
@@ -130,7 +139,12 @@ export class Order {
     const { tables, sink } = this
     for (let b = 0; b < tables.buffers; b++) {
       if (tables.life[b] !== 'output' || tables.root[b] !== b || this.writeTick[b]! >= 0) continue
-      sink.add('L1', -1, { buffer: b }, () => `the host reads output ${bufferName(tables.plan, b)} at the end of a tick, and no run writes it`)
+      sink.add(
+        'L1',
+        -1,
+        { buffer: b },
+        () => `the host reads output ${bufferName(tables.plan, b)} at the end of a tick, and no run writes it`,
+      )
     }
   }
 

@@ -21,17 +21,30 @@ export const checkPrecise = (tables: Tables, sink: Sink): void => {
     const record = recordOf[event]!
     if (record < 0 || lane[record] !== l) continue // marks no point at all: L4
     let access = -1
-    for (let p = tables.pairStart[b]!; p < tables.pairStart[b + 1]!; p++) if (tables.pairLane[p] === l) access = last[p]!
+    for (let p = tables.pairStart[b]!; p < tables.pairStart[b + 1]!; p++)
+      if (tables.pairLane[p] === l) access = last[p]!
     const place = { buffer: named[u]!, lane: l, event: tables.eventId[event]! }
     const name = () => bufferName(plan, named[u]!)
     if (access < 0) {
       sink.add('L5', u, place, () => `${laneName(plan, l)} never accesses ${name()}, so it has no last access to mark`)
     } else if (record < access) {
-      sink.add('L5', u, place, () => `its event is recorded at commands[${record}], before ${laneName(plan, l)} last accesses ${name()} at commands[${access}] (${commandText(plan, access)})`)
+      sink.add(
+        'L5',
+        u,
+        place,
+        () =>
+          `its event is recorded at commands[${record}], before ${laneName(plan, l)} last accesses ${name()} at commands[${access}] (${commandText(plan, access)})`,
+      )
     } else {
       const between = runsBefore[record]! - runsBefore[access]! - 1
       if (between === 0) continue
-      sink.add('L5', u, place, () => `${laneName(plan, l)} issues ${between === 1 ? 'another run' : `${between} other runs`} between its last access of ${name()} at commands[${access}] (${commandText(plan, access)}) and the record at commands[${record}]`)
+      sink.add(
+        'L5',
+        u,
+        place,
+        () =>
+          `${laneName(plan, l)} issues ${between === 1 ? 'another run' : `${between} other runs`} between its last access of ${name()} at commands[${access}] (${commandText(plan, access)}) and the record at commands[${record}]`,
+      )
     }
   }
 }

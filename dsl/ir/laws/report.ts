@@ -83,6 +83,11 @@ export const checkIds = (tables: Tables, sink: Sink): void => {
     if (tables.op[c] !== Op.broken) continue
     const command = tables.plan.commands[c]!
     const law: Law = command[0] === 'run' ? 'L1' : command[0] === 'record' || command[0] === 'wait' ? 'L7' : 'L3'
-    sink.add(law, c, {}, () => `it names a buffer, lane, node or event that the plan does not have: ${JSON.stringify(command)}`)
+    sink.add(
+      law,
+      c,
+      {},
+      () => `it names a buffer, lane, node or event that the plan does not have: ${JSON.stringify(command)}`,
+    )
   }
 }

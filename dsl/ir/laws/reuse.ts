@@ -83,7 +83,7 @@ export class Reuse {
     let second = 0
     const mix = (value: number) => {
       first = Math.imul(first ^ (value | 0), 0x85ebca6b) ^ (first >>> 13)
-      second = Math.imul(second + (value % 0x7fffffff | 0), 0xc2b2ae35) ^ (second >>> 16)
+      second = Math.imul(second + ((value % 0x7fffffff) | 0), 0xc2b2ae35) ^ (second >>> 16)
     }
     for (let chunk = this.oldest; chunk < this.bytes.length; chunk++) {
       const bytes = this.bytes[chunk]!

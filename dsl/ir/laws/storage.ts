@@ -47,7 +47,9 @@ export class Storage {
   private cut(device: number): void {
     const roots = arenaRoots(this.tables, device)
     const { buffers } = this.tables.plan
-    const cuts = Float64Array.from(roots.flatMap(b => [buffers[b]!.offset!, buffers[b]!.offset! + buffers[b]!.bytes])).sort()
+    const cuts = Float64Array.from(
+      roots.flatMap(b => [buffers[b]!.offset!, buffers[b]!.offset! + buffers[b]!.bytes]),
+    ).sort()
     let count = 0
     for (let i = 0; i < cuts.length; i++) if (i === 0 || cuts[i] !== cuts[i - 1]) cuts[count++] = cuts[i]!
     const index = (value: number) => {
@@ -72,7 +74,13 @@ export class Storage {
     const code = tables.op[c]
     if (code === Op.run) return this.run(c)
     if (code !== Op.alloc && code !== Op.free && code !== Op.use) return
-    sink.add(code === Op.use ? 'L4' : 'L3', c, { buffer: tables.named[c]! }, () => `a plan with planned storage has no alloc, use or free: ${bufferName(tables.plan, tables.named[c]!)} has its place in the arena`)
+    sink.add(
+      code === Op.use ? 'L4' : 'L3',
+      c,
+      { buffer: tables.named[c]! },
+      () =>
+        `a plan with planned storage has no alloc, use or free: ${bufferName(tables.plan, tables.named[c]!)} has its place in the arena`,
+    )
   }
 
   private run(c: number): void {
@@ -94,7 +102,13 @@ export class Storage {
         }
       } else if (this.taker[b] !== -1) {
         const taker = this.taker[b]!
-        sink.add('L3', c, { buffer: tables.accessNamed[a]!, lane: l }, () => `it accesses ${bufferName(tables.plan, tables.accessNamed[a]!)}, whose bytes ${bufferName(tables.plan, taker)} has taken over: the two share bytes, and their accesses must not overlap`)
+        sink.add(
+          'L3',
+          c,
+          { buffer: tables.accessNamed[a]!, lane: l },
+          () =>
+            `it accesses ${bufferName(tables.plan, tables.accessNamed[a]!)}, whose bytes ${bufferName(tables.plan, taker)} has taken over: the two share bytes, and their accesses must not overlap`,
+        )
       }
     }
     const point = clock.known[l * tables.lanes + l]! + 1
@@ -112,7 +126,13 @@ export class Storage {
       const point = this.lastPoint[p]!
       if (m === l || point === 0 || clock.covers(l, m, point)) continue
       const earlier = this.lastCommand[p]!
-      sink.add('L4', c, { buffer: b, lane: l }, () => `its first access of ${bufferName(tables.plan, b)} is not after the last access of ${bufferName(tables.plan, previous)}, which has the same bytes${point <= clock.base[m]! ? ' in the tick before' : ''}: commands[${earlier}] (${commandText(tables.plan, earlier)})`)
+      sink.add(
+        'L4',
+        c,
+        { buffer: b, lane: l },
+        () =>
+          `its first access of ${bufferName(tables.plan, b)} is not after the last access of ${bufferName(tables.plan, previous)}, which has the same bytes${point <= clock.base[m]! ? ' in the tick before' : ''}: commands[${earlier}] (${commandText(tables.plan, earlier)})`,
+      )
     }
   }
 }
@@ -121,7 +141,14 @@ export class Storage {
 const arenaRoots = (tables: Tables, device: number): number[] => {
   const found: number[] = []
   tables.plan.buffers.forEach((buffer, b) => {
-    if (buffer.space === 'device' && buffer.device === device && tables.root[b] === b && buffer.offset !== undefined && buffer.bytes > 0) found.push(b)
+    if (
+      buffer.space === 'device' &&
+      buffer.device === device &&
+      tables.root[b] === b &&
+      buffer.offset !== undefined &&
+      buffer.bytes > 0
+    )
+      found.push(b)
   })
   return found
 }
@@ -130,7 +157,9 @@ const arenaRoots = (tables: Tables, device: number): number[] => {
 export const checkArena = (tables: Tables, sink: Sink): void => {
   const { plan } = tables
   for (let device = 0; device < plan.devices; device++) {
-    const roots = arenaRoots(tables, device).sort((x, y) => plan.buffers[x]!.offset! - plan.buffers[y]!.offset! || x - y)
+    const roots = arenaRoots(tables, device).sort(
+      (x, y) => plan.buffers[x]!.offset! - plan.buffers[y]!.offset! || x - y,
+    )
     const end = (b: number) => plan.buffers[b]!.offset! + plan.buffers[b]!.bytes
     const lasting = (b: number) => tables.life[b] !== 'tick'
     let furthest = -1
@@ -140,13 +169,24 @@ export const checkArena = (tables: Tables, sink: Sink): void => {
       const over = lasting(b) ? furthest : furthestLasting
       if (over !== -1 && end(over) > offset) {
         const [kept, other] = lasting(b) ? [b, over] : [over, b]
-        sink.add('L3', -1, { buffer: kept }, () => `${bufferName(plan, kept)} (${tables.life[kept]}) keeps its bytes across ticks, and ${bufferName(plan, other)} lies over them`)
+        sink.add(
+          'L3',
+          -1,
+          { buffer: kept },
+          () =>
+            `${bufferName(plan, kept)} (${tables.life[kept]}) keeps its bytes across ticks, and ${bufferName(plan, other)} lies over them`,
+        )
       }
       if (furthest === -1 || end(b) > end(furthest)) furthest = b
       if (lasting(b) && (furthestLasting === -1 || end(b) > end(furthestLasting))) furthestLasting = b
       const arena = plan.arena?.[device] ?? 0
       if (end(b) > arena) {
-        sink.add('L9', -1, { buffer: b }, () => `${bufferName(plan, b)} ends at byte ${end(b)} of device ${device}'s arena, which has ${arena}`)
+        sink.add(
+          'L9',
+          -1,
+          { buffer: b },
+          () => `${bufferName(plan, b)} ends at byte ${end(b)} of device ${device}'s arena, which has ${arena}`,
+        )
       }
     }
   }

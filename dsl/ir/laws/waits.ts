@@ -13,13 +13,24 @@ export const checkWaits = (tables: Tables, sink: Sink): void => {
       const event = subject[c]!
       const first = recordOf[event]!
       if (first === c) continue
-      sink.add('L7', c, { event: eventId[event]!, lane: lane[c]! }, () => `e${eventId[event]} is recorded a second time in the tick, first at commands[${first}] on ${laneName(plan, lane[first]!)}; an event has one mark a tick`)
+      sink.add(
+        'L7',
+        c,
+        { event: eventId[event]!, lane: lane[c]! },
+        () =>
+          `e${eventId[event]} is recorded a second time in the tick, first at commands[${first}] on ${laneName(plan, lane[first]!)}; an event has one mark a tick`,
+      )
     } else if (code === Op.wait || code === Op.previous) {
       const event = subject[c]!
       const record = recordOf[event]!
       if (record >= 0 && (record < c || code === Op.previous)) continue
       const found = record < 0 ? 'is never recorded' : `is recorded only later, at commands[${record}]`
-      sink.add('L7', c, { event: eventId[event]!, lane: lane[c]! }, () => `${laneName(plan, lane[c]!)} waits for e${eventId[event]}, which ${found}`)
+      sink.add(
+        'L7',
+        c,
+        { event: eventId[event]!, lane: lane[c]! },
+        () => `${laneName(plan, lane[c]!)} waits for e${eventId[event]}, which ${found}`,
+      )
     }
   }
 }

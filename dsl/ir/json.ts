@@ -1,0 +1,102 @@
+import type { Plan } from './plan.js'
+
+// The order of fields, whatever object they stand in. A field that is not here is not of the format.
+const order = [
+  'kind',
+  'id',
+  'plan',
+  'op',
+  'name',
+  'value',
+  'dtype',
+  'device',
+  'pinned',
+  'priority',
+  'devices',
+  'inFlight',
+  'storage',
+  'bound',
+  'arena',
+  'tolerance',
+  'bytes',
+  'space',
+  'home',
+  'life',
+  'alias',
+  'aliasOffset',
+  'offset',
+  'strides',
+  'at',
+  'kernel',
+  'flops',
+  'movedBytes',
+  'shape',
+  'init',
+  'compute',
+  'operands',
+  'code',
+  'results',
+  'm',
+  'n',
+  'k',
+  'batch',
+  'transposeB',
+  'a',
+  'b',
+  'c',
+  'batchStride',
+  'workspace',
+  'how',
+  'outer',
+  'length',
+  'inner',
+  'input',
+  'output',
+  'source',
+  'grid',
+  'block',
+  'sharedBytes',
+  'scalars',
+  'i32',
+  'f32',
+] as const // prettier-ignore
+
+/** JSON has no names for three numbers, and JSON.stringify loses the sign of zero: both matter to a kernel's constants. */
+const numberText = (value: number): string => {
+  if (Object.is(value, -0)) return '-0'
+  return Number.isFinite(value) ? String(value) : `"${value}"`
+}
+
+const encode = (value: unknown): string => {
+  if (typeof value === 'number') return numberText(value)
+  if (Array.isArray(value)) return `[${value.map(encode).join(', ')}]`
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null'
+  const fields = value as Record<string, unknown>
+  const present = order.filter(key => Object.hasOwn(fields, key) && fields[key] !== undefined)
+  return `{ ${present.map(key => `"${key}": ${encode(fields[key])}`).join(', ')} }`
+}
+
+const lines = (list: readonly unknown[]): string =>
+  list.length === 0 ? '[]' : `[\n${list.map(item => `    ${encode(item)}`).join(',\n')}\n  ]`
+
+/**
+ * A plan as the public format `plan: 1`. Canonical: plans that are equal give equal texts, since fields stand in a fixed order
+ * whatever made the object. One lane, buffer, node or command a line, so that a diff reads.
+ */
+export const toJSON = (plan: Plan): string => {
+  const fields: (readonly [string, string])[] = [
+    ['plan', encode(plan.plan)],
+    ['name', encode(plan.name)],
+    ['devices', encode(plan.devices)],
+    ['inFlight', encode(plan.inFlight)],
+    ['storage', encode(plan.storage)],
+    ['bound', encode(plan.bound)],
+    ...(plan.arena === undefined ? [] : ([['arena', encode(plan.arena)]] as const)),
+    ...(plan.tolerance === undefined ? [] : ([['tolerance', encode(plan.tolerance)]] as const)),
+    ['lanes', lines(plan.lanes)],
+    ['buffers', lines(plan.buffers)],
+    ['nodes', lines(plan.nodes)],
+    ['commands', lines(plan.commands)],
+  ]
+  return `{\n${fields.map(([key, text]) => `  "${key}": ${text}`).join(',\n')}\n}\n`
+}

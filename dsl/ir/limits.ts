@@ -1,0 +1,27 @@
+/** What a plan may have at most, so that a file cannot ask for more than a machine can hold. All are far beyond any plan in use. */
+export const limits = {
+  devices: 64,
+  inFlight: 1024,
+  lanes: 1024,
+  buffers: 2 ** 22,
+  nodes: 2 ** 22,
+  commands: 2 ** 24,
+  /** Events are numbered below this. */
+  events: 2 ** 22,
+  /** Buffers that one run reads, or writes. */
+  accesses: 4096,
+  /** Characters of a name or a place in a file. */
+  name: 4096,
+  /** Characters of a kernel's source. */
+  source: 2 ** 22,
+  /** Dimensions of a shape. */
+  rank: 32,
+  /** Instructions of one fused kernel. */
+  code: 2 ** 16,
+  /** Initial values that one state buffer lists. */
+  init: 2 ** 24,
+  /** Bytes of one buffer, and of all together with their slots: what a number holds exactly. */
+  bytes: Number.MAX_SAFE_INTEGER,
+  /** Faults that are listed; a file with more is not a plan. */
+  faults: 100,
+} as const

@@ -1,0 +1,182 @@
+import type { CudaSpec, KernelSpec, MapInstruction, MapSpec, MatmulSpec } from './kernel-spec.js'
+import { limits } from './limits.js'
+import type { Reader } from './reader.js'
+import type { DType } from './tensor.js'
+
+const dtypes: readonly DType[] = ['u8', 'i32', 'f16', 'bf16', 'f32']
+const unary = [
+  'neg',
+  'abs',
+  'exp',
+  'log',
+  'sqrt',
+  'rsqrt',
+  'tanh',
+  'erf',
+  'sigmoid',
+  'sin',
+  'cos',
+  'floor',
+  'ceil',
+  'round',
+] as const
+const binary = ['add', 'sub', 'mul', 'div', 'min', 'max', 'pow', 'lt', 'le', 'eq'] as const
+const integerMost = Number.MAX_SAFE_INTEGER
+const gridMost = 2 ** 31 - 1
+
+export const readDType = (r: Reader, value: unknown, at: string): DType => r.oneOf(value, at, dtypes)
+
+/** A kernel as data, by its own fields alone; whether it fits the buffers of its runs is laws/extents.ts. */
+export const readKernel = (r: Reader, value: unknown, at: string): KernelSpec => {
+  const spec = r.object(value, at)
+  const get = (key: string) => r.field(spec, key)
+  const kind = r.oneOf(get('kind'), `${at}.kind`, ['copy', 'map', 'matmul', 'reduce', 'cuda'])
+  const size = (key: string) => r.integer(get(key), `${at}.${key}`, 1, integerMost)
+  switch (kind) {
+    case 'copy':
+      return { kind, bytes: size('bytes') }
+    case 'map':
+      return readMap(r, get, at)
+    case 'matmul':
+      return readMatmul(r, get, at)
+    case 'reduce':
+      return {
+        kind,
+        how: r.oneOf(get('how'), `${at}.how`, ['sum', 'mean', 'max', 'min']),
+        outer: size('outer'),
+        length: size('length'),
+        inner: size('inner'),
+        input: readDType(r, get('input'), `${at}.input`),
+        output: readDType(r, get('output'), `${at}.output`),
+      }
+    case 'cuda':
+      return readCuda(r, get, at)
+  }
+}
+
+type Get = (key: string) => unknown
+
+const readMap = (r: Reader, get: Get, at: string): MapSpec => {
+  const shape = r
+    .list(get('shape'), `${at}.shape`, limits.rank)
+    .map((n, i) => r.integer(n, `${at}.shape[${i}]`, 1, integerMost))
+  const operands = r.list(get('operands'), `${at}.operands`, limits.accesses).map((value, i) => {
+    const where = `${at}.operands[${i}]`
+    const operand = r.object(value, where)
+    const strides = r.list(r.field(operand, 'strides'), `${where}.strides`, limits.rank)
+    if (strides.length !== shape.length) {
+      r.fault(
+        'BadKernel',
+        `${where}.strides`,
+        'strides',
+        `${shape.length} strides, one for each dimension`,
+        `${strides.length}`,
+        'give one for each dimension of the shape',
+      )
+    }
+    return {
+      dtype: readDType(r, r.field(operand, 'dtype'), `${where}.dtype`),
+      offset: r.integer(r.field(operand, 'offset'), `${where}.offset`, 0, integerMost),
+      strides: strides.map((n, d) => r.integer(n, `${where}.strides[${d}]`, -integerMost, integerMost)),
+    }
+  })
+  const code = r.list(get('code'), `${at}.code`, limits.code)
+  const results = r.list(get('results'), `${at}.results`, limits.accesses).map((value, i) => {
+    const where = `${at}.results[${i}]`
+    const result = r.object(value, where)
+    return {
+      value: r.id(r.field(result, 'value'), `${where}.value`, code.length, 'value'),
+      dtype: readDType(r, r.field(result, 'dtype'), `${where}.dtype`),
+    }
+  })
+  return {
+    kind: 'map',
+    shape,
+    compute: r.oneOf(get('compute'), `${at}.compute`, ['f32', 'i32']),
+    operands,
+    code: code.map((value, j) => readInstruction(r, value, `${at}.code[${j}]`, j, operands.length)),
+    results,
+  }
+}
+
+/** Instruction j: in single assignment, so its arguments are values below j. */
+const readInstruction = (r: Reader, value: unknown, at: string, j: number, operands: number): MapInstruction => {
+  const words = r.list(value, at, 4)
+  const op = words[0]
+  const argument = (i: number) => r.id(words[i], `${at}[${i}]`, j, 'value')
+  const arity = (count: number) => {
+    if (words.length !== count + 1)
+      r.fault('BadKernel', at, String(op), `${count} arguments`, `${words.length - 1}`, `give '${op}' ${count}`)
+  }
+  if (op === 'operand') {
+    arity(1)
+    return [op, r.id(words[1], `${at}[1]`, operands, 'operand')]
+  }
+  if (op === 'const') {
+    arity(1)
+    return [op, r.number(words[1], `${at}[1]`)]
+  }
+  if (op === 'select') {
+    arity(3)
+    return [op, argument(1), argument(2), argument(3)]
+  }
+  if (unary.includes(op as never)) {
+    arity(1)
+    return [op as (typeof unary)[number], argument(1)]
+  }
+  if (binary.includes(op as never)) {
+    arity(2)
+    return [op as (typeof binary)[number], argument(1), argument(2)]
+  }
+  r.wrong(`${at}[0]`, 'an instruction of a map', op)
+  return ['const', 0]
+}
+
+const readMatmul = (r: Reader, get: Get, at: string): MatmulSpec => {
+  const size = (key: string) => r.integer(get(key), `${at}.${key}`, 1, integerMost)
+  const operand = (key: string) => {
+    const value = r.object(get(key), `${at}.${key}`)
+    return {
+      dtype: readDType(r, r.field(value, 'dtype'), `${at}.${key}.dtype`),
+      batchStride: r.integer(r.field(value, 'batchStride'), `${at}.${key}.batchStride`, 0, integerMost),
+    }
+  }
+  return {
+    kind: 'matmul',
+    m: size('m'),
+    n: size('n'),
+    k: size('k'),
+    batch: size('batch'),
+    transposeB: r.boolean(get('transposeB'), `${at}.transposeB`),
+    a: operand('a'),
+    b: operand('b'),
+    c: operand('c'),
+    workspace: r.integer(get('workspace'), `${at}.workspace`, 0, integerMost),
+  }
+}
+
+const readCuda = (r: Reader, get: Get, at: string): CudaSpec => {
+  const triple = (key: string): [number, number, number] => {
+    const list = r.list(get(key), `${at}.${key}`, 3)
+    if (list.length !== 3)
+      r.fault('BadKernel', `${at}.${key}`, key, 'three numbers', `${list.length}`, 'give x, y and z')
+    const part = (i: number) => r.integer(list[i], `${at}.${key}[${i}]`, 1, gridMost)
+    return [part(0), part(1), part(2)]
+  }
+  const scalars = r.list(get('scalars'), `${at}.scalars`, limits.accesses).map((value, i) => {
+    const where = `${at}.scalars[${i}]`
+    const scalar = r.object(value, where)
+    if (Object.hasOwn(scalar, 'i32'))
+      return { i32: r.integer(r.field(scalar, 'i32'), `${where}.i32`, -(2 ** 31), 2 ** 31 - 1) }
+    return { f32: r.number(r.field(scalar, 'f32'), `${where}.f32`) }
+  })
+  return {
+    kind: 'cuda',
+    name: r.string(get('name'), `${at}.name`, limits.name),
+    source: r.string(get('source'), `${at}.source`, limits.source),
+    grid: triple('grid'),
+    block: triple('block'),
+    sharedBytes: r.integer(get('sharedBytes'), `${at}.sharedBytes`, 0, gridMost),
+    scalars,
+  }
+}

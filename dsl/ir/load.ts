@@ -1,0 +1,360 @@
+import * as E from 'fp-ts/lib/Either.js'
+import type { ReadonlyNonEmptyArray } from 'fp-ts/lib/ReadonlyNonEmptyArray.js'
+import { limits } from './limits.js'
+import { misreaches } from './laws/extents.js'
+import { readDType, readKernel } from './load-kernel.js'
+import type { Command, Plan, PlanBuffer, PlanLane, PlanNode } from './plan.js'
+import { Enough, type PlanFault, Reader, show } from './reader.js'
+import { elementBytes } from './tensor.js'
+
+export type { PlanFault, PlanFaultTag } from './reader.js'
+export { limits } from './limits.js'
+
+/**
+ * A plan from the text of a file, or from any value: all its faults at once (up to `limits.faults`), or a plan that is built
+ * anew, field by field, so that nothing of the input stays in it. Fields that the format does not have are dropped. Checks
+ * form, and that every kernel stays inside its buffers; the laws are `verify`'s. Never throws.
+ */
+export const parsePlan = (input: string | unknown): E.Either<ReadonlyNonEmptyArray<PlanFault>, Plan> => {
+  const r = new Reader()
+  try {
+    const plan = readPlan(r, typeof input === 'string' ? JSON.parse(input) : input)
+    if (r.faults.length === 0) return E.right(plan)
+  } catch (error) {
+    // A text that is no JSON; or a value that throws when it is read (a getter, a revoked proxy).
+    if (!(error instanceof Enough)) {
+      const found = error instanceof Error ? String(error.message).slice(0, 200) : show(error)
+      r.faults.push({
+        _tag: 'BadJson',
+        at: 'plan',
+        subject: 'plan',
+        wanted: 'a plan as JSON',
+        found,
+        next: 'write one with: braid plan PROGRAM --as json',
+      })
+    }
+  }
+  return E.left(r.faults as readonly PlanFault[] as ReadonlyNonEmptyArray<PlanFault>)
+}
+
+const readPlan = (r: Reader, value: unknown): Plan => {
+  const top = r.object(value, 'plan')
+  const get = (key: string) => r.field(top, key)
+  const version = get('plan')
+  if (version !== 1) {
+    r.fault(
+      'BadVersion',
+      'plan.plan',
+      'plan',
+      'format 1',
+      version === undefined ? 'nothing' : show(version),
+      'write the plan again with this version of Braid',
+    )
+  }
+  const devices = r.integer(get('devices'), 'plan.devices', 1, limits.devices)
+  const inFlight = r.integer(get('inFlight'), 'plan.inFlight', 1, limits.inFlight)
+  const storage = r.oneOf(get('storage'), 'plan.storage', ['pooled', 'planned'])
+  const perDevice = (list: unknown, at: string) => {
+    const sizes = r.list(list, at, limits.devices).map((n, d) => r.integer(n, `${at}[${d}]`, 0, limits.bytes))
+    if (sizes.length !== devices)
+      r.fault(
+        'OutOfRange',
+        at,
+        at,
+        `${devices} sizes, one for each device`,
+        `${sizes.length}`,
+        'give one for each device',
+      )
+    return sizes
+  }
+  const bound = r.object(get('bound'), 'plan.bound')
+  const arena = get('arena')
+  if (storage === 'planned' && arena === undefined)
+    r.wrong('plan.arena', 'the bytes of each arena, since storage is planned', arena)
+
+  const lanes = r.list(get('lanes'), 'plan.lanes', limits.lanes)
+  const buffers = r.list(get('buffers'), 'plan.buffers', limits.buffers)
+  const nodes = r.list(get('nodes'), 'plan.nodes', limits.nodes)
+  const commands = r.list(get('commands'), 'plan.commands', limits.commands)
+  const tolerance = get('tolerance')
+  const counts: Counts = {
+    devices,
+    lanes: lanes.length,
+    buffers: buffers.length,
+    nodes: nodes.length,
+    planned: storage === 'planned',
+  }
+  const plan: Plan = {
+    plan: 1,
+    name: r.string(get('name'), 'plan.name', limits.name),
+    devices,
+    inFlight,
+    storage,
+    bound: {
+      device: perDevice(r.field(bound, 'device'), 'plan.bound.device'),
+      pinned: r.integer(r.field(bound, 'pinned'), 'plan.bound.pinned', 0, limits.bytes),
+    },
+    ...(storage === 'planned' ? { arena: perDevice(arena ?? [], 'plan.arena') } : {}),
+    lanes: lanes.map((lane, i) => readLane(r, lane, i, counts)),
+    buffers: buffers.map((buffer, i) => readBuffer(r, buffer, i, counts)),
+    nodes: nodes.map((node, i) => readNode(r, node, i)),
+    commands: commands.map((command, i) => readCommand(r, command, `commands[${i}]`, counts)),
+    ...(tolerance === undefined ? {} : { tolerance: r.finite(tolerance, 'plan.tolerance', 0) }),
+  }
+  checkViews(r, plan)
+  checkTotal(r, plan)
+  // Extents mean something only where every id does.
+  if (r.faults.length === 0) checkExtents(r, plan)
+  return plan
+}
+
+interface Counts {
+  readonly devices: number
+  readonly lanes: number
+  readonly buffers: number
+  readonly nodes: number
+  readonly planned: boolean
+}
+
+const readId = (r: Reader, value: unknown, at: string, index: number): number => {
+  if (value !== index) {
+    r.fault(
+      value === undefined ? 'Missing' : 'UnknownId',
+      `${at}.id`,
+      'id',
+      `${index}, its own index`,
+      value === undefined ? 'nothing' : show(value),
+      'number them from 0 on, in order',
+    )
+  }
+  return index
+}
+
+const readLane = (r: Reader, value: unknown, index: number, counts: Counts): PlanLane => {
+  const at = `lanes[${index}]`
+  const lane = r.object(value, at)
+  return {
+    id: readId(r, r.field(lane, 'id'), at, index),
+    name: r.string(r.field(lane, 'name'), `${at}.name`, limits.name),
+    device: r.id(r.field(lane, 'device'), `${at}.device`, counts.devices, 'device'),
+    priority: r.integer(r.field(lane, 'priority'), `${at}.priority`, -1000, 1000),
+  }
+}
+
+const readBuffer = (r: Reader, value: unknown, index: number, counts: Counts): PlanBuffer => {
+  const at = `buffers[${index}]`
+  const buffer = r.object(value, at)
+  const get = (key: string) => r.field(buffer, key)
+  const bytes = r.integer(get('bytes'), `${at}.bytes`, 1, limits.bytes)
+  const space = r.oneOf(get('space'), `${at}.space`, ['device', 'pinned'])
+  const life = r.oneOf(get('life'), `${at}.life`, ['tick', 'state', 'param', 'input', 'output'])
+  const alias = get('alias')
+  const aliasOffset = get('aliasOffset')
+  const offset = get('offset')
+  const slotted = life === 'input' || life === 'output'
+  if (counts.planned && space === 'device' && alias === undefined && !slotted && offset === undefined) {
+    r.wrong(`${at}.offset`, 'its place in the arena, since storage is planned', undefined)
+  }
+  return {
+    id: readId(r, get('id'), at, index),
+    name: r.string(get('name'), `${at}.name`, limits.name),
+    bytes,
+    space,
+    device: r.id(get('device'), `${at}.device`, counts.devices, 'device'),
+    home: r.id(get('home'), `${at}.home`, counts.lanes, 'lane'),
+    life,
+    ...(alias === undefined ? {} : { alias: r.id(alias, `${at}.alias`, counts.buffers, 'buffer') }),
+    ...(aliasOffset === undefined ? {} : { aliasOffset: r.integer(aliasOffset, `${at}.aliasOffset`, 0, limits.bytes) }),
+    ...(offset === undefined ? {} : { offset: r.integer(offset, `${at}.offset`, 0, limits.bytes) }),
+    ...readContent(r, get, at, bytes),
+  }
+}
+
+/** What a buffer holds: its element type and shape, and the value of a state before the first tick. They agree with its bytes. */
+const readContent = (
+  r: Reader,
+  get: (key: string) => unknown,
+  at: string,
+  bytes: number,
+): Pick<PlanBuffer, 'dtype' | 'shape' | 'init'> => {
+  const content: {
+    dtype?: NonNullable<PlanBuffer['dtype']>
+    shape?: readonly number[]
+    init?: number | readonly number[]
+  } = {}
+  const dtype = get('dtype')
+  if (dtype !== undefined) content.dtype = readDType(r, dtype, `${at}.dtype`)
+  const shape = get('shape')
+  if (shape !== undefined) {
+    content.shape = r
+      .list(shape, `${at}.shape`, limits.rank)
+      .map((n, d) => r.integer(n, `${at}.shape[${d}]`, 1, limits.bytes))
+  }
+  const elements = content.shape?.reduce((product, size) => product * size, 1)
+  if (content.dtype !== undefined && elements !== undefined) {
+    const wanted = elements * elementBytes[content.dtype]
+    if (wanted > bytes)
+      r.fault(
+        'Extent',
+        `${at}.shape`,
+        'shape',
+        `at most ${bytes} bytes`,
+        `${wanted}`,
+        'make the buffer as large as what it holds',
+      )
+  }
+  const init = get('init')
+  if (Array.isArray(init)) {
+    content.init = r.list(init, `${at}.init`, limits.init).map((n, i) => r.number(n, `${at}.init[${i}]`))
+    if (init.length !== elements) {
+      r.fault(
+        'OutOfRange',
+        `${at}.init`,
+        'init',
+        `${elements ?? 'as many values as its shape says'} values`,
+        `${init.length}`,
+        'give one value for all, or each',
+      )
+    }
+  } else if (init !== undefined) content.init = r.number(init, `${at}.init`)
+  if (init !== undefined && content.dtype === undefined)
+    r.wrong(`${at}.dtype`, 'the element type of its initial value', undefined)
+  return content
+}
+
+const readNode = (r: Reader, value: unknown, index: number): PlanNode => {
+  const at = `nodes[${index}]`
+  const node = r.object(value, at)
+  const get = (key: string) => r.field(node, key)
+  const work = (key: string) => (get(key) === undefined ? undefined : r.finite(get(key), `${at}.${key}`, 0))
+  const kernel = get('kernel')
+  const flops = work('flops')
+  const movedBytes = work('movedBytes')
+  return {
+    id: readId(r, get('id'), at, index),
+    op: r.string(get('op'), `${at}.op`, limits.name),
+    name: r.string(get('name'), `${at}.name`, limits.name),
+    at: r.string(get('at'), `${at}.at`, limits.name),
+    ...(kernel === undefined ? {} : { kernel: readKernel(r, kernel, `${at}.kernel`) }),
+    ...(flops === undefined ? {} : { flops }),
+    ...(movedBytes === undefined ? {} : { movedBytes }),
+  }
+}
+
+/** The operands of each command, in order: what each word names. */
+const forms: Readonly<Record<Command[0], readonly ('buffer' | 'lane' | 'event' | 'node' | 'buffers')[]>> = {
+  alloc: ['buffer', 'lane'],
+  free: ['buffer'],
+  run: ['node', 'lane', 'buffers', 'buffers'],
+  record: ['event', 'lane'],
+  wait: ['event', 'lane'],
+  use: ['buffer', 'lane', 'event'],
+}
+
+const readCommand = (r: Reader, value: unknown, at: string, counts: Counts): Command => {
+  const words = r.list(value, at, 5)
+  const op = words[0]
+  if (typeof op !== 'string' || !Object.hasOwn(forms, op)) {
+    r.fault(
+      'BadCommand',
+      at,
+      show(op),
+      `one of ${Object.keys(forms).join(', ')}`,
+      show(op),
+      'write a command of the format',
+    )
+    return ['free', 0]
+  }
+  const form = forms[op as Command[0]]
+  const previous = op === 'wait' && words.length === 4
+  if (words.length !== form.length + 1 && !previous) {
+    r.fault(
+      'BadCommand',
+      at,
+      op,
+      `${form.length} operands: ${form.join(', ')}`,
+      `${words.length - 1}`,
+      `write ["${op}", ${form.join(', ')}]`,
+    )
+    return ['free', 0]
+  }
+  if (previous && words[3] !== -1)
+    r.fault('BadCommand', `${at}[3]`, op, '-1, the tick before', show(words[3]), 'leave it out, or write -1')
+  const command = [
+    op,
+    ...form.map((what, i) => {
+      const word = words[i + 1]
+      const where = `${at}[${i + 1}]`
+      if (what === 'event') return r.integer(word, where, 0, limits.events - 1)
+      if (what !== 'buffers') return r.id(word, where, counts[`${what}s`], what)
+      return r.list(word, where, limits.accesses).map((id, j) => r.id(id, `${where}[${j}]`, counts.buffers, 'buffer'))
+    }),
+    ...(previous ? [-1] : []),
+  ]
+  return command as unknown as Command
+}
+
+/** A view lies inside its root, which is no view itself, and in the same memory. */
+const checkViews = (r: Reader, plan: Plan): void => {
+  plan.buffers.forEach((buffer, b) => {
+    if (buffer.alias === undefined) return
+    const at = `buffers[${b}].alias`
+    const root = plan.buffers[buffer.alias]
+    if (root === undefined) return
+    const subject = `'${buffer.name}'`
+    if (root === buffer) r.fault('BadAlias', at, subject, 'another buffer', 'itself', 'leave alias out')
+    else if (root.alias !== undefined)
+      r.fault('BadAlias', at, subject, 'a buffer that is no view', `'${root.name}', a view`, 'name the root itself')
+    const end = (buffer.aliasOffset ?? 0) + buffer.bytes
+    if (end > root.bytes)
+      r.fault(
+        'BadAlias',
+        at,
+        subject,
+        `an end within the ${root.bytes} bytes of '${root.name}'`,
+        `${end}`,
+        'shorten or move the view',
+      )
+    if (root.space !== buffer.space || root.device !== buffer.device) {
+      r.fault(
+        'BadAlias',
+        at,
+        subject,
+        `the memory of '${root.name}'`,
+        `${buffer.space} ${buffer.device}`,
+        'give a view the space and device of its root',
+      )
+    }
+  })
+}
+
+/** Sums of sizes stay exact. */
+const checkTotal = (r: Reader, plan: Plan): void => {
+  let total = 0
+  for (const buffer of plan.buffers) total += buffer.bytes + (buffer.offset ?? 0)
+  if (total * plan.inFlight > limits.bytes) {
+    r.fault(
+      'TooMany',
+      'plan.buffers',
+      'bytes',
+      `at most ${limits.bytes} in all, with their slots`,
+      String(total * plan.inFlight),
+      'no device has as much',
+    )
+  }
+}
+
+const checkExtents = (r: Reader, plan: Plan): void => {
+  for (const miss of misreaches(plan, limits.faults)) {
+    const node = plan.nodes[miss.node]!
+    const subject = miss.buffer < 0 ? `'${node.name}'` : `'${plan.buffers[miss.buffer]!.name}'`
+    r.fault(
+      'Extent',
+      `commands[${miss.command}]`,
+      subject,
+      miss.wanted,
+      miss.found,
+      `correct the kernel of node ${miss.node} ('${node.name}') or the buffer`,
+    )
+  }
+}

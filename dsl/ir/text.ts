@@ -1,0 +1,106 @@
+import { Op, tablesOf, type Tables } from './laws/tables.js'
+import type { Plan } from './plan.js'
+
+export { toJSON } from './json.js'
+
+/**
+ * A plan as text, for golden files and for reading: a header, then one command a line, with names and with the reason where
+ * a command has one. The first column is the lane: for alloc, use and free the home of the buffer, whose order they concern.
+ *
+ *     math   wait e3           #after upload w[3] on copy
+ *     math   run matmul[3]     x[3], w[3] -> y[3]
+ *     copy   use w[3]          #after matmul[3] on math, its last reader
+ */
+export const textOf = (plan: Plan): string => {
+  const tables = tablesOf(plan)
+  const width = Math.max(4, ...plan.lanes.map(lane => lane.name.length)) + 2
+  const rows = plan.commands.map((_, c) => rowOf(tables, c))
+  const middle =
+    Math.min(
+      40,
+      rows.reduce((most, row) => Math.max(most, row.what.length), 0),
+    ) + 2
+  const body = rows.map(row => `${row.lane.padEnd(width)} ${row.what.padEnd(middle)} ${row.more}`.trimEnd())
+  return `${[...header(plan), '', ...body].join('\n')}\n`
+}
+
+const header = (plan: Plan): string[] => {
+  const sizes = plan.bound.device.map((bytes, device) => `device ${device}: ${bytes}`)
+  const lasting = plan.buffers.filter(
+    buffer => buffer.life !== 'tick' || buffer.alias !== undefined || plan.storage === 'planned',
+  )
+  return [
+    `plan ${plan.name}: ${plan.storage}, ${plan.inFlight} in flight`,
+    `bound, bytes: ${[...sizes, `pinned: ${plan.bound.pinned}`].join(', ')}`,
+    ...(plan.arena === undefined ? [] : [`arena, bytes: ${plan.arena.join(', ')}`]),
+    `lanes: ${plan.lanes.map(lane => (lane.priority === 0 ? lane.name : `${lane.name} (priority ${lane.priority})`)).join(', ')}`,
+    ...lasting.map(buffer => {
+      const view =
+        buffer.alias === undefined ? '' : ` view of ${plan.buffers[buffer.alias]?.name} at ${buffer.aliasOffset ?? 0}`
+      const place = buffer.offset === undefined ? '' : ` at ${buffer.offset}`
+      return `${buffer.life} ${buffer.name}: ${buffer.bytes} bytes, ${buffer.space}${place}${view}`
+    }),
+  ]
+}
+
+interface Row {
+  readonly lane: string
+  readonly what: string
+  readonly more: string
+}
+
+const rowOf = (tables: Tables, c: number): Row => {
+  const { plan } = tables
+  const command = plan.commands[c]!
+  const lane = (id: number) => plan.lanes[id]?.name ?? `lane ${id}`
+  const buffer = (id: number) => plan.buffers[id]?.name ?? `buffer ${id}`
+  const home = (id: number) => lane(plan.buffers[id]?.home ?? -1)
+  const names = (ids: readonly number[]) => ids.map(buffer).join(', ')
+  switch (command[0]) {
+    case 'alloc':
+      return {
+        lane: lane(command[2]),
+        what: `alloc ${buffer(command[1])}`,
+        more: `${plan.buffers[command[1]]?.bytes ?? 0} bytes`,
+      }
+    case 'free':
+      return { lane: home(command[1]), what: `free ${buffer(command[1])}`, more: '' }
+    case 'run':
+      return {
+        lane: lane(command[2]),
+        what: `run ${plan.nodes[command[1]]?.name ?? `node ${command[1]}`}`,
+        more: `${names(command[3])} -> ${names(command[4])}`.trim(),
+      }
+    case 'record':
+      return { lane: lane(command[2]), what: `record e${command[1]}`, more: '' }
+    case 'wait':
+      return { lane: lane(command[2]), what: `wait e${command[1]}`, more: waitReason(tables, c, command[3] === -1) }
+    case 'use':
+      return { lane: home(command[1]), what: `use ${buffer(command[1])}`, more: useReason(tables, c, command[3]) }
+  }
+}
+
+/** The run that a record stands after: the last of its lane before it; -1: none in this tick. */
+const runBefore = (tables: Tables, record: number): number => {
+  for (let c = record - 1; c >= 0; c--) if (tables.op[c] === Op.run && tables.lane[c] === tables.lane[record]) return c
+  return -1
+}
+
+const runName = (tables: Tables, c: number): string => {
+  const node = tables.subject[c]!
+  return `${tables.plan.nodes[node]?.name ?? `node ${node}`} on ${tables.plan.lanes[tables.lane[c]!]!.name}`
+}
+
+const waitReason = (tables: Tables, c: number, previous: boolean): string => {
+  const record = tables.recordOf[tables.subject[c]!] ?? -1
+  if (record < 0) return '#never recorded'
+  const run = runBefore(tables, record)
+  const what = run < 0 ? `the start of ${tables.plan.lanes[tables.lane[record]!]!.name}` : runName(tables, run)
+  return `#after ${what}${previous ? ', of the tick before' : ''}`
+}
+
+const useReason = (tables: Tables, c: number, event: number): string => {
+  const record = tables.recordOf[tables.useEvent[c]!] ?? -1
+  const run = record < 0 ? -1 : runBefore(tables, record)
+  return run < 0 ? `#e${event}` : `#after ${runName(tables, run)}, its last reader`
+}
