@@ -154,6 +154,11 @@ std::shared_ptr<const NvrtcLibrary> NvrtcLibrary::open(const std::vector<std::st
 #undef BRAID_RESOLVE
   int count = 0;
   nvrtc->call.nvrtcVersion(&nvrtc->major, &nvrtc->minor);
+  // NVRTC opens its builtins by bare name, which the loader does not find beside a wheel's library. Once loaded under that
+  // name they are found; where they are elsewhere this does nothing.
+  const std::string directory = nvrtc->library.path.substr(0, nvrtc->library.path.rfind('/') + 1);
+  const std::string version = std::to_string(nvrtc->major) + "." + std::to_string(nvrtc->minor);
+  if (!directory.empty()) dlopen((directory + "libnvrtc-builtins.so." + version).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (nvrtc->call.nvrtcGetNumSupportedArchs(&count) == kNvrtcSuccess && count > 0) {
     nvrtc->archs.resize(static_cast<std::size_t>(count));
     if (nvrtc->call.nvrtcGetSupportedArchs(nvrtc->archs.data()) != kNvrtcSuccess) nvrtc->archs.clear();

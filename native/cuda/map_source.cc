@@ -110,21 +110,21 @@ class MapWriter {
     for (std::size_t r = 0; r < spec_.results.size(); ++r) {
       text += std::string(cudaTypeName(spec_.results[r].dtype)) + "* q" + number(r) + ", ";
     }
-    text += "index count) {\n";
+    text += "Index count) {\n";
     for (std::size_t o = 0; o < spec_.operands.size(); ++o) {
       if (walkOf(loops_, o) == Walk::scalar) text += "  const auto s" + number(o) + " = *p" + number(o) + ";\n";
     }
-    text += "  const index step = (index)gridDim.x * 256;\n";
-    text += "  const index first = (index)blockIdx.x * 256 + threadIdx.x;\n";
+    text += "  const Index step = (Index)gridDim.x * 256;\n";
+    text += "  const Index first = (Index)blockIdx.x * 256 + threadIdx.x;\n";
     if (lanes == 1) {
-      text += "  for (index i = first; i < count; i += step) {\n" + turn("i", "    ") + "  }\n";
+      text += "  for (Index i = first; i < count; i += step) {\n" + turn("i", "    ") + "  }\n";
     } else {
       const std::string width = number(lanes);
-      text += "  for (index turn = first; turn < count / " + width + "; turn += step) {\n";
-      text += "    const index i = turn * " + width + ";\n" + turn("i", "    ") + "  }\n";
+      text += "  for (Index turn = first; turn < count / " + width + "; turn += step) {\n";
+      text += "    const Index i = turn * " + width + ";\n" + turn("i", "    ") + "  }\n";
       if (loops_.shape.size() == 1 && loops_.count % lanes != 0) {
         lanes_ = 1;
-        text += "  const index i = count / " + width + " * " + width + " + first;\n";
+        text += "  const Index i = count / " + width + " * " + width + " + first;\n";
         text += "  if (i < count) {\n" + turn("i", "    ") + "  }\n";
       }
     }
@@ -132,18 +132,23 @@ class MapWriter {
   }
 
  private:
-  // Offsets of the strided operands at index i, digit by digit from the last dimension.
+  // Offsets of the strided operands at Index i, digit by digit from the last dimension.
   std::string offsets(const std::string& i, const std::string& indent) const {
     bool wanted = false;
     for (std::size_t o = 0; o < spec_.operands.size(); ++o) wanted = wanted || walkOf(loops_, o) == Walk::strided;
     if (!wanted) return "";
     std::string text;
     const std::size_t rank = loops_.shape.size();
+    const auto walked = [&](std::size_t d) {
+      bool any = false;
+      for (std::size_t o = 0; o < spec_.operands.size(); ++o) any = any || (walkOf(loops_, o) == Walk::strided && loops_.strides[o][d] != 0);
+      return any;
+    };
     for (std::size_t d = rank; d-- > 0;) {
       const std::string rest = d + 1 == rank ? i : "r" + number(d + 1);
       const std::string size = number(loops_.shape[d]);
-      text += indent + "const index x" + number(d) + " = " + rest + (d == 0 ? "" : " % " + size) + ";\n";
-      if (d > 0) text += indent + "const index r" + number(d) + " = " + rest + " / " + size + ";\n";
+      if (walked(d)) text += indent + "const Index x" + number(d) + " = " + rest + (d == 0 ? "" : " % " + size) + ";\n";
+      if (d > 0) text += indent + "const Index r" + number(d) + " = " + rest + " / " + size + ";\n";
     }
     for (std::size_t o = 0; o < spec_.operands.size(); ++o) {
       if (walkOf(loops_, o) != Walk::strided) continue;
@@ -152,7 +157,7 @@ class MapWriter {
         const std::int64_t stride = loops_.strides[o][d];
         if (stride != 0) sum += (sum.empty() ? "" : " + ") + ("x" + number(d)) + " * " + number(stride);
       }
-      text += indent + "const index o" + number(o) + " = " + sum + ";\n";
+      text += indent + "const Index o" + number(o) + " = " + sum + ";\n";
     }
     return text;
   }
@@ -262,7 +267,7 @@ bool mapSource(const KernelSpec& spec, KernelSource* source, std::string* proble
   if (!valid(spec, problem)) return false;
   const MapLoops loops = mapLoops(spec);
   MapWriter writer(spec, loops);
-  source->text = std::string(kPrelude) + "typedef " + (loops.wide ? "long long" : "int") + " index;\n\n" + writer.kernel("braid_map", 1);
+  source->text = std::string(kPrelude) + "typedef " + (loops.wide ? "long long" : "int") + " Index;\n\n" + writer.kernel("braid_map", 1);
   source->plain = {"braid_map", loops.count, 256, true};
   if (loops.lanes > 1) {
     source->text += "\n" + writer.kernel("braid_map_vector", loops.lanes);

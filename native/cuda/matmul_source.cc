@@ -8,17 +8,17 @@ namespace {
 // A block makes one 16 × 16 tile of c, walking along k in steps of 16. Past the edges the tiles hold zeros. Which of b's
 // indices runs fastest across threads depends on its layout, so that its reads stay side by side.
 constexpr const char* kBody = R"cuda(
-extern "C" __global__ void __launch_bounds__(256) braid_matmul(const A* a, const B* b, C* c, index count) {
+extern "C" __global__ void __launch_bounds__(256) braid_matmul(const A* a, const B* b, C* c, Index count) {
   __shared__ float left[16][17], right[16][17];
-  const index tilesN = (N + 15) / 16, tilesM = (M + 15) / 16;
-  const index tile = blockIdx.x, layer = tile / (tilesM * tilesN);
-  const index row0 = tile / tilesN % tilesM * 16, column0 = tile % tilesN * 16;
+  const Index tilesN = (N + 15) / 16, tilesM = (M + 15) / 16;
+  const Index tile = blockIdx.x, layer = tile / (tilesM * tilesN);
+  const Index row0 = tile / tilesN % tilesM * 16, column0 = tile % tilesN * 16;
   const int x = threadIdx.x % 16, y = threadIdx.x / 16;
   a += layer * STRIDE_A;
   b += layer * STRIDE_B;
   c += layer * STRIDE_C;
   float sum = 0.0f;
-  for (index k0 = 0; k0 < K; k0 += 16) {
+  for (Index k0 = 0; k0 < K; k0 += 16) {
     left[y][x] = row0 + y < M && k0 + x < K ? loadF(a[(row0 + y) * K + k0 + x]) : 0.0f;
     if (TRANSPOSED) right[x][y] = column0 + y < N && k0 + x < K ? loadF(b[(column0 + y) * K + k0 + x]) : 0.0f;
     else right[y][x] = column0 + x < N && k0 + y < K ? loadF(b[(k0 + y) * N + column0 + x]) : 0.0f;
@@ -35,12 +35,12 @@ extern "C" __global__ void __launch_bounds__(256) braid_matmul(const A* a, const
 
 void matmulSource(const KernelSpec& spec, KernelSource* source) {
   std::string text = kPrelude;
-  text += "typedef long long index;\n";
+  text += "typedef long long Index;\n";
   text += "typedef " + std::string(cudaTypeName(spec.a.dtype)) + " A;\n";
   text += "typedef " + std::string(cudaTypeName(spec.b.dtype)) + " B;\n";
   text += "typedef " + std::string(cudaTypeName(spec.c.dtype)) + " C;\n";
   const auto constant = [&](const char* name, std::int64_t value) {
-    text += "constexpr index " + std::string(name) + " = " + std::to_string(value) + ";\n";
+    text += "constexpr Index " + std::string(name) + " = " + std::to_string(value) + ";\n";
   };
   constant("M", spec.m);
   constant("N", spec.n);

@@ -19,8 +19,8 @@ FN void finish(V value, U& y) { store((V)(FINISH), y); }
 constexpr const char* kRows = R"cuda(
 template <int WIDTH> FN V row(const T* x, int lane) {
   V value = FIRST;
-  const index packs = LENGTH / WIDTH;
-  for (index i = lane; i < packs; i += GROUP) {
+  const Index packs = LENGTH / WIDTH;
+  for (Index i = lane; i < packs; i += GROUP) {
     const Pack<T, WIDTH> pack = *(const Pack<T, WIDTH>*)(x + i * WIDTH);
     #pragma unroll
     for (int j = 0; j < WIDTH; ++j) value = wider(value, load(pack.v[j]));
@@ -39,34 +39,34 @@ template <int WIDTH> FN V row(const T* x, int lane) {
   }
   return value;
 }
-template <int WIDTH> FN void rows(const T* x, U* y, index count) {
-  const index mine = ((index)blockIdx.x * BLOCK + threadIdx.x) / GROUP;
+template <int WIDTH> FN void rows(const T* x, U* y, Index count) {
+  const Index mine = ((Index)blockIdx.x * BLOCK + threadIdx.x) / GROUP;
   const int lane = threadIdx.x % GROUP;
   // Past the end a group repeats the last row: a warp must stay whole for its shuffles.
-  const index at = mine < count ? mine : count - 1;
+  const Index at = mine < count ? mine : count - 1;
   const V value = row<WIDTH>(x + at * LENGTH, lane);
   if (mine < count && lane == 0) finish(value, y[mine]);
 }
-extern "C" __global__ void __launch_bounds__(BLOCK) braid_reduce(const T* x, U* y, index count) { rows<1>(x, y, count); }
+extern "C" __global__ void __launch_bounds__(BLOCK) braid_reduce(const T* x, U* y, Index count) { rows<1>(x, y, count); }
 )cuda";
 
 constexpr const char* kRowsVector = R"cuda(
-extern "C" __global__ void __launch_bounds__(BLOCK) braid_reduce_vector(const T* x, U* y, index count) { rows<VECTOR>(x, y, count); }
+extern "C" __global__ void __launch_bounds__(BLOCK) braid_reduce_vector(const T* x, U* y, Index count) { rows<VECTOR>(x, y, count); }
 )cuda";
 
 // inner > 1: a block takes 32 columns of one outer index; its warps read whole rows of them, each its own share, and their
 // results are combined in order of warp.
 constexpr const char* kColumns = R"cuda(
-extern "C" __global__ void __launch_bounds__(BLOCK) braid_reduce(const T* x, U* y, index count) {
+extern "C" __global__ void __launch_bounds__(BLOCK) braid_reduce(const T* x, U* y, Index count) {
   __shared__ V partial[BLOCK / 32][32];
-  const index strips = (INNER + 31) / 32;
-  const index outer = blockIdx.x / strips;
+  const Index strips = (INNER + 31) / 32;
+  const Index outer = blockIdx.x / strips;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const index column = blockIdx.x % strips * 32 + lane;
+  const Index column = blockIdx.x % strips * 32 + lane;
   V value = FIRST;
   if (column < INNER) {
     const T* at = x + outer * LENGTH * INNER + column;
-    for (index l = warp; l < LENGTH; l += BLOCK / 32) value = wider(value, load(at[l * INNER]));
+    for (Index l = warp; l < LENGTH; l += BLOCK / 32) value = wider(value, load(at[l * INNER]));
   }
   partial[warp][lane] = value;
   __syncthreads();
@@ -130,17 +130,20 @@ void reduceSource(const KernelSpec& spec, int multiprocessors, KernelSource* sou
   std::string text = kPrelude;
   const bool wide = spec.outer * spec.length * spec.inner >= (std::int64_t{1} << 30) ||
                     (rows ? spec.outer * group : spec.outer * spec.inner) >= (std::int64_t{1} << 30);
-  text += "typedef " + std::string(wide ? "long long" : "int") + " index;\n";
+  text += "typedef " + std::string(wide ? "long long" : "int") + " Index;\n";
   text += "typedef " + std::string(cudaTypeName(spec.input)) + " T;\n";
   text += "typedef " + std::string(cudaTypeName(spec.output)) + " U;\n";
   text += "typedef " + std::string(whole ? "int" : "float") + " V;\n";
-  text += "constexpr index LENGTH = " + std::to_string(spec.length) + ";\n";
-  text += "constexpr index INNER = " + std::to_string(spec.inner) + ";\n";
-  text += "constexpr int BLOCK = " + std::to_string(block) + ", GROUP = " + std::to_string(group) + ", VECTOR = " + std::to_string(width) + ";\n";
+  text += "constexpr Index LENGTH = " + std::to_string(spec.length) + ";\n";
+  text += "constexpr int BLOCK = " + std::to_string(block) + ";\n";
+  if (rows) text += "constexpr int GROUP = " + std::to_string(group) + ", VECTOR = " + std::to_string(width) + ";\n";
+  else text += "constexpr Index INNER = " + std::to_string(spec.inner) + ";\n";
   text += define("LOAD", whole ? "loadI" : "loadF");
   text += define("FIRST", first(spec.how, whole));
   text += define("COMBINE", combine(spec.how, whole));
-  const char* mean = whole ? "LENGTH ? (int)(value / (long long)LENGTH) : 0" : "(double)value / (double)LENGTH";
+  const std::string length = std::to_string(spec.length);
+  std::string mean = whole ? "value / " + length + "LL" : "(double)value / " + length + ".0";
+  if (spec.length == 0) mean = whole ? "0" : "__uint_as_float(0x7fc00000u)";
   text += define("FINISH", spec.how == ReduceHow::mean ? mean : "value");
   text += kCommon;
   text += rows ? kRows : kColumns;
