@@ -1,0 +1,93 @@
+import type { Fault } from '../dsl/ir/fault.js'
+import type { Violation } from '../dsl/ir/plan.js'
+import { render } from '../dsl/messages.js'
+
+export type DeviceErrorTag =
+  | 'NoAddon' // the native addon is not built
+  | 'NoDriver' // the NVIDIA driver is missing, or does not start
+  | 'NoDevice' // no device of that name
+  | 'MissingLibrary' // NVRTC, cuBLASLt: the plan needs one that is not there
+  | 'OutOfMemory'
+  | 'KernelFailed' // a kernel could not be made ready: NVRTC's log, no image for this GPU …
+  | 'DriverFailed' // any other failure of the driver
+  | 'BadPlan' // a plan from elsewhere that is malformed, breaks a law about safety, or cannot be run
+  | 'MissingParam'
+  | 'WrongParam' // of another type or size, of no such name, or its source threw
+  | 'MissingReference' // a user's kernel on `host`, of a plan that was read from a file
+  | 'BadOption'
+  | 'Cancelled' // the signal was aborted
+
+/** Why a plan could not be opened. Where several things are wrong, `others` holds the rest. */
+export interface DeviceError extends Fault<DeviceErrorTag> {
+  /** The driver's own name of the failure, such as `CUDA_ERROR_OUT_OF_MEMORY`. */
+  readonly code?: string
+  /** OutOfMemory: bytes asked for, bytes there were, the difference, and what the memory is for. */
+  readonly wantedBytes?: number
+  readonly freeBytes?: number
+  readonly missingBytes?: number
+  readonly holds?: string
+  /** BadPlan: the laws that are broken. */
+  readonly violations?: readonly Violation[]
+  readonly others?: readonly DeviceError[]
+  /** What a parameter's source threw, or the signal's reason. */
+  readonly cause?: unknown
+}
+
+export type RunErrorTag =
+  | 'WrongFeeds' // not the graph's inputs by name, or something that is no feed
+  | 'WrongValue' // a value of another type or length than its input
+  | 'FeedFailed' // the feed's source threw or rejected; `cause` holds what it threw
+  | 'FeedFull' // a push on a `fail` feed while every slot was taken
+  | 'TickFailed' // the device failed; the session is over
+  | 'AlreadyRunning'
+  | 'SessionFailed' // an earlier run met a failure of the device
+  | 'BadOption'
+
+/** The Observable's `error`: an Error whose fields are the same data as every other fault of Braid. */
+export class RunError extends Error implements Fault<RunErrorTag> {
+  readonly _tag: RunErrorTag
+  readonly at: string
+  readonly subject: string
+  readonly wanted: string
+  readonly found: string
+  readonly next: string
+  /** The driver's own name of the failure, the lane and the node it met, where a device failed. */
+  readonly code?: string
+  readonly lane?: string
+  readonly node?: string
+
+  constructor(fault: Fault<RunErrorTag>, more: { cause?: unknown; code?: string; lane?: string; node?: string } = {}) {
+    super(render(fault), more.cause === undefined ? undefined : { cause: more.cause })
+    this.name = 'RunError'
+    this._tag = fault._tag
+    this.at = fault.at
+    this.subject = fault.subject
+    this.wanted = fault.wanted
+    this.found = fault.found
+    this.next = fault.next
+    if (more.code !== undefined) this.code = more.code
+    if (more.lane !== undefined) this.lane = more.lane
+    if (more.node !== undefined) this.node = more.node
+  }
+}
+
+/** Misuse of a handle that was closed. Thrown, since no run of a right program meets it. */
+export class DisposedError extends Error {
+  readonly _tag = 'Disposed'
+  constructor(
+    readonly subject: string,
+    readonly next: string,
+  ) {
+    super(`${subject} is closed: ${next}`)
+    this.name = 'DisposedError'
+  }
+}
+
+/** All errors of one opening: the first, and its others. */
+export const errorsOf = (error: DeviceError): readonly DeviceError[] => [error, ...(error.others ?? [])]
+
+/** Several errors as one value. */
+export const together = (errors: readonly [DeviceError, ...DeviceError[]]): DeviceError => {
+  const [first, ...others] = errors
+  return others.length === 0 ? first : { ...first, others }
+}

@@ -1,0 +1,22 @@
+// The public surface of `braid-gpu/runtime`, by hand: what is not listed here is not public.
+export type { Feed, Lease, PulledFeed, PushedFeed, WhenFull } from '../dsl/feed.js'
+export type { Summary } from './clock.js'
+export { type DeviceName, type DeviceSummary, devices } from './devices.js'
+export { type DeviceError, type DeviceErrorTag, DisposedError, errorsOf, RunError, type RunErrorTag } from './errors.js'
+export { pulled, pushed } from './feeds.js'
+export type { HostOptions } from './native.js'
+export { type OpenOptions, open } from './open.js'
+export type { ParamSource, ParamSources, ParamSpec } from './params.js'
+export type { Reference, References } from './references.js'
+export {
+  type Safetensors,
+  SafetensorsError,
+  type SafetensorsFault,
+  type StoredTensor,
+  safetensors,
+  type TensorToWrite,
+  writeSafetensors,
+} from './safetensors.js'
+export type { Leases, RunOptions, Session, ValuesOf } from './session.js'
+export type { SessionStats } from './stats.js'
+export { chromeTrace, perfettoTrace, type TraceRecord, traceFile } from './trace.js'

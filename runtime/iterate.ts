@@ -1,0 +1,51 @@
+import type { Observable } from 'rxjs'
+
+/**
+ * An Observable for `for await`. Values that come before they are asked for are kept, so it is meant for sources that bound
+ * themselves, as a run's leases do. Leaving the loop unsubscribes; a lease that is kept here unseen is given back then.
+ */
+export const iterate = <A extends Disposable>(source: Observable<A>): AsyncIterator<A> => {
+  const kept: A[] = []
+  const asked: { resolve: (result: IteratorResult<A>) => void; reject: (error: unknown) => void }[] = []
+  let end: { error: unknown } | 'complete' | undefined
+  const done = { done: true, value: undefined } as const
+  const subscription = source.subscribe({
+    next: value => {
+      const waiting = asked.shift()
+      if (waiting) waiting.resolve({ done: false, value })
+      else kept.push(value)
+    },
+    error: error => {
+      end = { error }
+      const waiting = asked.shift()
+      if (waiting) {
+        end = 'complete' // told once
+        waiting.reject(error)
+      }
+      for (const other of asked.splice(0)) other.resolve(done)
+    },
+    complete: () => {
+      end = 'complete'
+      for (const waiting of asked.splice(0)) waiting.resolve(done)
+    },
+  })
+  return {
+    next: () => {
+      if (kept.length > 0) return Promise.resolve({ done: false, value: kept.shift()! })
+      if (end === 'complete') return Promise.resolve(done)
+      if (end) {
+        const { error } = end
+        end = 'complete'
+        return Promise.reject(error)
+      }
+      return new Promise((resolve, reject) => asked.push({ resolve, reject }))
+    },
+    return: () => {
+      end = 'complete'
+      subscription.unsubscribe()
+      for (const lease of kept.splice(0)) lease[Symbol.dispose]()
+      for (const waiting of asked.splice(0)) waiting.resolve(done)
+      return Promise.resolve(done)
+    },
+  }
+}

@@ -1,0 +1,190 @@
+import * as E from 'fp-ts/lib/Either.js'
+import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
+import { isProved } from '../dsl/compile.js'
+import { parsePlan } from '../dsl/ir/load.js'
+import type { Plan } from '../dsl/ir/plan.js'
+import { verify } from '../dsl/ir/verify.js'
+import type { Ports } from '../dsl/tensor.js'
+import { type DeviceName, openDevice, summaryOf } from './devices.js'
+import { Engine } from './engine.js'
+import { type DeviceError, together } from './errors.js'
+import { openFailure } from './failures.js'
+import { type HostOptions, native, type NativeDevice, type NativeProgram } from './native.js'
+import { checkOptions } from './options.js'
+import { checkParams, load, type ParamSources } from './params.js'
+import { flatten } from './program.js'
+import { type References, referencesFor } from './references.js'
+import { makeSession, type Session } from './session.js'
+
+export interface OpenOptions {
+  /** `auto`, the default: cuda:0 if it opens, else host. */
+  readonly device?: 'auto' | DeviceName
+  /** Fewer ticks at once than the plan has slots for. */
+  readonly inFlight?: number
+  /** The values of the graph's parameters, by name. */
+  readonly params?: ParamSources
+  /** What the host device is made to do: its memory, rates, jitter, faults. */
+  readonly host?: HostOptions
+  /** Times every run command, for `session.trace()`. */
+  readonly trace?: boolean
+  /** Fills memory with garbage when it is given out, so that a read too early shows. */
+  readonly poison?: boolean
+  /** What a user's kernels mean on `host`, by kernel name: for plans that this process did not compile. */
+  readonly references?: References
+  readonly signal?: AbortSignal
+  /** After how long a run that waits for its leases is warned of; default 5,000. */
+  readonly leaseWarningMs?: number
+}
+
+/**
+ * Opens a plan on a device: checks what was given, makes the kernels ready, takes the memory, fills the parameters. A plan that this
+ * process did not compile is parsed and held to the laws about safety first. Nothing stays open when it ends with an error.
+ */
+export const open =
+  <I extends Ports, O extends Ports>(
+    plan: Plan<I, O>,
+    options: OpenOptions = {},
+  ): TaskEither<DeviceError, Session<I, O>> =>
+  async () => {
+    const wrong = checkOptions(options)
+    const sound = soundPlan(plan)
+    const problems =
+      wrong.length === 0 && E.isRight(sound)
+        ? [
+            ...runnable(sound.right),
+            ...checkInFlight(sound.right, options),
+            ...checkParams(sound.right, options.params ?? {}),
+          ]
+        : [...wrong, ...(E.isLeft(sound) ? sound.left : [])]
+    const [first, ...others] = problems
+    if (first || E.isLeft(sound)) return E.left(together([first!, ...others]))
+    return opened<I, O>(sound.right, options)
+  }
+
+const opened = async <I extends Ports, O extends Ports>(
+  plan: Plan,
+  options: OpenOptions,
+): Promise<E.Either<DeviceError, Session<I, O>>> => {
+  const { device: wanted = 'auto', params = {}, signal } = options
+  let device: NativeDevice | undefined
+  let program: NativeProgram | undefined
+  const fail = async (error: DeviceError): Promise<E.Either<DeviceError, never>> => {
+    // What went wrong first is what is told; freeing what was opened may then fail as well.
+    await program?.close().catch(() => undefined)
+    try {
+      device?.close()
+    } catch {
+      // As above.
+    }
+    return E.left(error)
+  }
+  try {
+    signal?.throwIfAborted()
+    device = openDevice(wanted, options.host ?? {})
+    const flat = flatten(plan)
+    const onHost = device.info.kind === 'host'
+    const references = onHost ? referencesFor(plan, flat, options.references ?? {}) : { byKernel: {} }
+    if ('errors' in references) return await fail(together(references.errors))
+    program = await device.program(flat.spec, {
+      ...(options.trace ? { trace: true } : {}),
+      ...(options.poison ? { poison: true } : {}),
+      ...(onHost ? { references: references.byKernel } : {}),
+    })
+    const failure = await load(plan, program, params, signal)
+    if (failure) return await fail(failure)
+    signal?.throwIfAborted()
+  } catch (error) {
+    if (signal?.aborted && error === signal.reason) return fail(cancelled(error))
+    return fail(openFailure(error, wanted === 'auto' && device ? summaryOf(device.info).device : wanted, plan))
+  }
+  const warn = (message: string): void => process.emitWarning(message, { type: 'BraidWarning' })
+  const engine = new Engine({
+    plan,
+    device,
+    program,
+    inFlight: options.inFlight ?? plan.inFlight,
+    detach: buffer => native().detach(buffer),
+    warn,
+  })
+  const parts = {
+    plan,
+    device: summaryOf(device.info),
+    engine,
+    traced: options.trace === true,
+    leaseWarningMs: options.leaseWarningMs ?? 5000,
+  }
+  return E.right(makeSession<I, O>(parts))
+}
+
+const cancelled = (cause: unknown): DeviceError => ({
+  _tag: 'Cancelled',
+  at: 'signal',
+  subject: 'open',
+  wanted: 'time to open',
+  found: 'an aborted signal',
+  next: 'open again without aborting',
+  cause,
+})
+
+const checkInFlight = (plan: Plan, { inFlight }: OpenOptions): readonly DeviceError[] =>
+  inFlight === undefined || inFlight <= plan.inFlight
+    ? []
+    : [
+        {
+          _tag: 'BadOption',
+          at: 'inFlight',
+          subject: 'inFlight',
+          wanted: `at most ${plan.inFlight}, the slots that the plan was compiled with`,
+          found: String(inFlight),
+          next: `compile(graph, { inFlight: ${inFlight} })`,
+        },
+      ]
+
+// A plan of this process was verified when it was made. Anything else may be anything, so what goes on is what the parser built of it.
+const soundPlan = (plan: Plan): E.Either<readonly DeviceError[], Plan> => {
+  if (isProved(plan)) return E.right(plan)
+  const parsed = parsePlan(plan)
+  if (E.isLeft(parsed)) return E.left(parsed.left.map((fault): DeviceError => ({ ...fault, _tag: 'BadPlan' })))
+  const violations = verify(parsed.right, { safety: true })
+  const [worst] = violations
+  if (!worst) return parsed
+  const sentences = violations.slice(0, 3).map(({ law, message }) => `${law}: ${message}`)
+  if (violations.length > 3) sentences.push(`and ${violations.length - 3} more`)
+  return E.left([
+    {
+      _tag: 'BadPlan',
+      at: worst.command >= 0 ? `commands[${worst.command}]` : 'plan',
+      subject: parsed.right.name,
+      wanted: 'a plan that obeys the laws about safety',
+      found: sentences.join('; '),
+      next: 'run: npx braid verify PLAN.json --safety, which lists all of them',
+      violations,
+    },
+  ])
+}
+
+function* runnable(plan: Plan): Iterable<DeviceError> {
+  if (plan.devices !== 1)
+    yield {
+      _tag: 'BadPlan',
+      at: 'devices',
+      subject: plan.name,
+      wanted: 'a plan for one device',
+      found: `one for ${plan.devices}`,
+      next: 'open a plan that was compiled for one device',
+    }
+  const told = new Set<number>()
+  for (const command of plan.commands) {
+    if (command[0] !== 'run' || plan.nodes[command[1]]?.kernel || told.has(command[1])) continue
+    told.add(command[1])
+    const { name, op, at } = plan.nodes[command[1]]!
+    yield {
+      _tag: 'BadPlan',
+      at,
+      subject: name,
+      wanted: 'a kernel for every node that runs',
+      found: `a node "${op}" without one`,
+      next: 'this plan can be verified and explained, not run: compile the graph again',
+    }
+  }
+}

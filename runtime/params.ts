@@ -1,0 +1,117 @@
+import type { HostArray } from '../dsl/operators/operator.js'
+import type { Plan, PlanBuffer } from '../dsl/ir/plan.js'
+import { elements } from '../dsl/ir/tensor.js'
+import { hostArray, writer } from '../dsl/values.js'
+import type { DeviceError } from './errors.js'
+import type { NativeProgram } from './native.js'
+import { specOf, type Written } from './ports.js'
+import { arrayOver, describe, fill, type ValueSpec } from './values.js'
+
+/** What a parameter's function is told beside the bytes that it fills. */
+export type ParamSpec = Pick<ValueSpec, 'name' | 'dtype' | 'shape' | 'bytes'>
+
+/** A parameter's value: a typed array of its elements, or a function that fills its bytes (little-endian, row-major). */
+export type ParamSource = HostArray | ((into: Uint8Array, spec: ParamSpec) => void | Promise<void>)
+
+export type ParamSources = Readonly<Record<string, ParamSource>>
+
+const paramsOf = (plan: Plan): readonly PlanBuffer[] =>
+  plan.buffers.filter(({ life, alias }) => life === 'param' && alias === undefined)
+
+/** What is wrong with the parameters that were given, before anything is opened: missing, unknown, of another type or length. */
+export const checkParams = (plan: Plan, given: ParamSources, written?: Written): readonly DeviceError[] => {
+  const params = paramsOf(plan)
+  const names = params.map(({ name }) => name)
+  const unknown = Object.keys(given).filter(name => !names.includes(name))
+  return [
+    ...params.flatMap(buffer => problemOf(buffer, given, specOf(buffer, written?.('param', buffer.name)))),
+    ...unknown.map(
+      (name): DeviceError => ({
+        _tag: 'WrongParam',
+        at: `params.${name}`,
+        subject: name,
+        wanted:
+          names.length === 0 ? 'no parameters: the plan has none' : `one of the plan's parameters: ${names.join(', ')}`,
+        found: name,
+        next: 'leave it out, or correct its name',
+      }),
+    ),
+  ]
+}
+
+const problemOf = (buffer: PlanBuffer, given: ParamSources, spec: ValueSpec): readonly DeviceError[] => {
+  const { name } = buffer
+  const value = Object.hasOwn(given, name) ? given[name] : undefined
+  const base = { at: `params.${name}`, subject: name }
+  if (value === undefined)
+    return [
+      {
+        ...base,
+        _tag: 'MissingParam',
+        wanted: `a value of ${spec.dtype}[${spec.shape.join(', ')}]`,
+        found: 'none',
+        next: `open(plan, { params: { ${JSON.stringify(name)}: … } }): a typed array, or a function that fills the bytes`,
+      },
+    ]
+  if (typeof value === 'function') return []
+  const mismatch = fill(undefined, value, spec)
+  return mismatch ? [{ ...base, _tag: 'WrongParam', ...mismatch }] : []
+}
+
+/**
+ * Gives every parameter its value and every state its first one. Pinned parameters are filled where they lie, device ones through one
+ * buffer at a time. The first source that throws ends it.
+ */
+export const load = async (
+  plan: Plan,
+  program: NativeProgram,
+  given: ParamSources,
+  signal?: AbortSignal,
+): Promise<DeviceError | undefined> => {
+  for (const buffer of paramsOf(plan)) {
+    signal?.throwIfAborted()
+    const spec = specOf(buffer)
+    const pinned = buffer.space === 'pinned'
+    const bytes = pinned ? new Uint8Array(program.view(buffer.id, 0), 0, buffer.bytes) : new Uint8Array(buffer.bytes)
+    const failure = await put(bytes, given[buffer.name]!, spec)
+    if (failure) return failure
+    if (!pinned) await program.load(buffer.id, bytes)
+  }
+  for (const buffer of plan.buffers)
+    if (buffer.life === 'state' && buffer.alias === undefined && buffer.init !== undefined) {
+      signal?.throwIfAborted()
+      await program.load(buffer.id, firstState(buffer, buffer.init))
+    }
+  return undefined
+}
+
+const put = async (bytes: Uint8Array, source: ParamSource, spec: ValueSpec): Promise<DeviceError | undefined> => {
+  if (typeof source !== 'function') {
+    const mismatch = fill(arrayOver(bytes.buffer as ArrayBuffer, bytes.byteOffset, spec), source, spec)
+    return mismatch && { _tag: 'WrongParam', at: `params.${spec.name}`, subject: spec.name, ...mismatch }
+  }
+  try {
+    const { name, dtype, shape } = spec
+    await source(bytes, { name, dtype, shape, bytes: spec.bytes })
+    return undefined
+  } catch (cause) {
+    return {
+      _tag: 'WrongParam',
+      at: `params.${spec.name}`,
+      subject: spec.name,
+      wanted: 'a source that fills the bytes',
+      found: `one that threw: ${cause instanceof Error ? cause.message : describe(cause)}`,
+      next: 'correct the source; its error is the cause',
+      cause,
+    }
+  }
+}
+
+const firstState = (buffer: PlanBuffer, init: number | readonly number[]): Uint8Array => {
+  const { dtype, shape } = specOf(buffer)
+  const store = writer(dtype)
+  const values = hostArray(dtype, elements(shape))
+  if (typeof init === 'number') values.fill(store(init))
+  else for (let i = 0; i < values.length; i++) values[i] = store(init[i] ?? 0)
+  return new Uint8Array(values.buffer as ArrayBuffer)
+}

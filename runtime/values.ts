@@ -1,0 +1,102 @@
+import { type DType, elements, showSpec, type TensorSpec } from '../dsl/ir/tensor.js'
+import type { HostArray } from '../dsl/operators/operator.js'
+
+interface HostArrayType {
+  readonly name: string
+  readonly BYTES_PER_ELEMENT: number
+  new (buffer: ArrayBuffer, byteOffset: number, length: number): HostArray
+}
+
+const arrayTypes: Readonly<Record<DType, HostArrayType>> = {
+  u8: Uint8Array,
+  i32: Int32Array,
+  f16: Uint16Array,
+  bf16: Uint16Array,
+  f32: Float32Array,
+}
+
+/** What a port or parameter holds, as messages write it: bytes where a plan from elsewhere names no element type. */
+export interface ValueSpec {
+  readonly name: string
+  readonly dtype: DType
+  readonly shape: readonly number[]
+  readonly bytes: number
+  /** The shape as the user wrote it, where it has symbols. */
+  readonly written?: TensorSpec
+}
+
+/** A typed array over part of a buffer. */
+export const arrayOver = (buffer: ArrayBuffer, offset: number, spec: ValueSpec): HostArray =>
+  new arrayTypes[spec.dtype](buffer, offset, elements(spec.shape))
+
+/** What was wrong with a value, for the caller to say where. */
+export interface Mismatch {
+  readonly wanted: string
+  readonly found: string
+  readonly next: string
+}
+
+const grouped = (value: number): string => value.toLocaleString('en-US')
+
+const boundSymbols = (spec: ValueSpec): string => {
+  const symbols = new Map<string, number>()
+  spec.written?.shape.forEach((dim, axis) => typeof dim === 'string' && symbols.set(dim, spec.shape[axis]!))
+  return [...symbols].map(([name, size]) => `${name} = ${size}`).join(', ')
+}
+
+const wantedOf = (spec: ValueSpec): string => {
+  const symbols = boundSymbols(spec)
+  const shape = showSpec(spec.written ?? spec)
+  return `${arrayTypes[spec.dtype].name} of ${grouped(elements(spec.shape))} elements, ${shape}${symbols === '' ? '' : ` with ${symbols}`}`
+}
+
+const nextOf = (spec: ValueSpec): string =>
+  boundSymbols(spec) === ''
+    ? 'give a value of that type and length'
+    : `give a value of that length, or compile for another size: compile(graph, { dims: { ${[...boundSymbols(spec).split(' = ')][0]}: … } })`
+
+/** A value of the caller's, in the words of a message. */
+export const describe = (value: unknown): string => {
+  if (value === null) return 'null'
+  if (ArrayBuffer.isView(value)) {
+    const length = (value as { length?: number }).length ?? value.byteLength
+    const gone = value.byteLength === 0 ? ' (empty: given back or detached?)' : ''
+    return `${value.constructor.name} of ${grouped(length)} elements${gone}`
+  }
+  if (value instanceof ArrayBuffer || value instanceof SharedArrayBuffer)
+    return `${value.constructor.name} of ${grouped(value.byteLength)} bytes`
+  if (Array.isArray(value)) return `a plain array of ${grouped(value.length)} elements`
+  if (typeof value === 'object') return `an object (${value.constructor?.name ?? 'no prototype'})`
+  return typeof value === 'string'
+    ? `the string ${JSON.stringify(value.slice(0, 40))}`
+    : `${typeof value} ${String(value)}`
+}
+
+// Buffers and ArrayBuffers carry bytes, not elements: the right number of bytes is all they can promise.
+const asBytes = (value: unknown): Uint8Array | undefined => {
+  if (value instanceof ArrayBuffer || value instanceof SharedArrayBuffer) return new Uint8Array(value)
+  if (Buffer.isBuffer(value) || value instanceof DataView)
+    return new Uint8Array(value.buffer, value.byteOffset, value.byteLength)
+  const float16 = (globalThis as { Float16Array?: new () => ArrayBufferView }).Float16Array
+  if (float16 && value instanceof float16) return new Uint8Array(value.buffer, value.byteOffset, value.byteLength)
+  return undefined
+}
+
+/** Copies a caller's value into its place, or says why it cannot be that value. Without a place it only says. */
+export const fill = (target: HostArray | undefined, value: unknown, spec: ValueSpec): Mismatch | undefined => {
+  const type = arrayTypes[spec.dtype]
+  const count = elements(spec.shape)
+  const same =
+    (value instanceof type && (spec.dtype === 'u8' || !Buffer.isBuffer(value))) ||
+    (spec.dtype === 'u8' && value instanceof Uint8ClampedArray)
+  if (same && (value as HostArray).length === count) {
+    target?.set(value as HostArray)
+    return undefined
+  }
+  const bytes = same ? undefined : asBytes(value)
+  if (bytes?.byteLength === count * type.BYTES_PER_ELEMENT) {
+    if (target) new Uint8Array(target.buffer, target.byteOffset, target.byteLength).set(bytes)
+    return undefined
+  }
+  return { wanted: wantedOf(spec), found: describe(value), next: nextOf(spec) }
+}
