@@ -3,6 +3,7 @@ import { type FileHandle, open } from 'node:fs/promises'
 import * as E from 'fp-ts/lib/Either.js'
 import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
 import { type BoundSpec, showSpec } from '../dsl/ir/tensor.js'
+import { render } from '../dsl/messages.js'
 import {
   type Faults,
   type Header,
@@ -29,7 +30,7 @@ export type ParamSource = (
 /** What a `ParamSource` rejects with: the fault as data, and as a sentence. */
 export class SafetensorsError extends Error {
   constructor(readonly fault: SafetensorsFault) {
-    super(`${fault.at}: ${fault.subject}: wanted ${fault.wanted}, found ${fault.found}; ${fault.next}`)
+    super(render(fault))
     this.name = 'SafetensorsError'
   }
 }

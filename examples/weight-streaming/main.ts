@@ -1,0 +1,133 @@
+// The main job: a network larger than its device's memory is streamed through it, layer by layer, and everything that Braid
+// promised about it before is measured afterwards. Ends with status 1 if any promise was not kept.
+import { mkdirSync, statSync, writeFileSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+import { compile, type InputsOf, interpret, type OutputsOf, orThrow, type Plan } from 'braid-gpu'
+import { open, perfettoTrace, pulled } from 'braid-gpu/runtime'
+import { lastValueFrom, map, tap, toArray } from 'rxjs'
+import { layers, network, networkBytes, rows, weightName, width } from './network.js'
+import { readOptions, usage } from './options.js'
+import { slowed } from './program.js'
+import { difference, figures, mebibytes, progress, row, title, verdict } from './report.js'
+import { rowsOf } from './rows.js'
+import { checkout, defaultPath, openWeights } from './weights.js'
+
+type Network = Plan<InputsOf<typeof network>, OutputsOf<typeof network>>
+
+const near = (path: string) => (relative('', path).startsWith('..') ? path : relative('', path))
+const largestRatio = 0.65
+
+const main = async (): Promise<boolean> => {
+  const options = readOptions()
+  if (options.help) {
+    console.log(usage)
+    return true
+  }
+  const { ticks, device } = options
+  const source = options.file ?? join(checkout, 'README.md')
+  if (statSync(source, { throwIfNoEntry: false })?.isFile() !== true) throw new Error(`${source}: no such file`)
+  const tracePath = options.trace ?? join(checkout, '.cache', 'weight-streaming.pftrace')
+  const onHost = device === 'host'
+
+  console.log(`Braid · weight streaming: ${layers} layers of relu(x · w), ${mebibytes(networkBytes)} of weights in all`)
+  const began = performance.now()
+  const weights = await openWeights(options.weights ?? defaultPath, options.weights === undefined)
+  const took = weights.made
+    ? `made just now from a seed, in ${((performance.now() - began) / 1000).toFixed(1)} s`
+    : 'there already'
+  row('weights', `${near(options.weights ?? defaultPath)} (${took})`)
+  row('rows', `the bytes of ${near(source)}, ${ticks} ticks of ${rows} × ${width}`)
+  const params = Object.fromEntries(
+    Array.from({ length: layers }, (_, layer) => [weightName(layer), weights.file.source(weightName(layer))]),
+  )
+
+  const plan = orThrow(compile(network))
+  const oneLane = orThrow(compile(network, { lanes: 1 }))
+  const { run, wait, use, elided } = figures(plan)
+  title('The plan: none of this was written by hand')
+  row(
+    'lanes',
+    `${plan.lanes.length} (${plan.lanes.map(lane => lane.name).join(', ')}), each a stream of its own; ${run} operations a tick`,
+  )
+  row('waits', `${wait} a tick: the places where one lane must not run ahead of another`)
+  row('uses', `${use} a tick: the memory of a buffer is another's right after the last read that stands here`)
+  row('elided', `${elided} more uses were proved needless, because something already orders them`)
+  row('bound', `${mebibytes(plan.bound.device[0]!)} of device memory at most, known before anything runs`)
+
+  const execute = async (label: string, which: Network, trace: boolean) => {
+    const host = onHost ? { host: slowed } : {}
+    await using session = orThrow(await open(which, { device, params, trace, ...host })())
+    if (label === 'overlapped')
+      row(
+        'device',
+        `${session.device.name}${onHost ? `, given ${mebibytes(slowed.memory)}; copies and products slowed so that each takes about 5 ms` : ''}`,
+      )
+    const show = progress(label, ticks)
+    let done = 0
+    const outputs = await lastValueFrom(
+      session.run({ rows: pulled(rowsOf(source, ticks)) }).pipe(
+        map(lease => {
+          using held = lease
+          return held.y.slice()
+        }),
+        tap(() => show(++done)),
+        toArray(),
+      ),
+    )
+    if (trace) {
+      mkdirSync(dirname(tracePath), { recursive: true })
+      writeFileSync(tracePath, perfettoTrace(session.trace(), which))
+    }
+    return { outputs, stats: session.stats() }
+  }
+  title('Running it')
+  const together = await execute('overlapped', plan, true)
+  const apart = await execute('on one lane', oneLane, false)
+  const show = progress('interpreted', ticks)
+  let done = 0
+  const meaning = await lastValueFrom(
+    interpret(network, { params })({ rows: rowsOf(source, ticks) }).pipe(
+      map(({ y }) => y),
+      tap(() => show(++done)),
+      toArray(),
+    ),
+  )
+  await weights.file.close()
+
+  title('Promised, and kept?')
+  const tolerance = Math.max(plan.tolerance ?? 0, 1e-6)
+  const error = Math.max(
+    ...meaning.flatMap((y, tick) => [difference(together.outputs[tick]!, y), difference(apart.outputs[tick]!, y)]),
+  )
+  const complete = meaning.length === ticks && together.outputs.length === ticks && apart.outputs.length === ticks
+  const { peak } = together.stats
+  const bound = plan.bound.device[0]!
+  const [fast, slow] = [together.stats.tickMs.median, apart.stats.tickMs.median]
+  const ratio = fast / slow
+  const checks = [
+    verdict(
+      peak.reserved <= bound,
+      'memory',
+      `promised ${mebibytes(bound)}, held ${mebibytes(peak.reserved)}, of which ${mebibytes(peak.allocated)} in use at the peak`,
+    ),
+    verdict(
+      ratio <= largestRatio || !onHost,
+      'time',
+      `${fast.toFixed(1)} ms a tick overlapped, ${slow.toFixed(1)} ms on one lane: ${ratio.toFixed(2)} of it${onHost ? ` (wanted: ${largestRatio} or less)` : ''}`,
+    ),
+    verdict(
+      complete && error <= tolerance,
+      'answers',
+      `${ticks} outputs against interpret, twice: largest relative difference ${error.toExponential(1)} (allowed: ${tolerance.toExponential(1)})`,
+    ),
+  ]
+  title(`Trace of what ran: ${near(tracePath)}. To see it, open https://ui.perfetto.dev and drop the file on the page.`)
+  return checks.every(holds => holds)
+}
+
+try {
+  process.exitCode = (await main()) ? 0 : 1
+} catch (error) {
+  console.error(`\nweight-streaming: ${error instanceof Error ? error.message : String(error)}`)
+  process.exitCode = 1
+}
