@@ -1,4 +1,6 @@
 // The public surface of `braid-gpu`, by hand: what is not listed here is not public.
+
+export { type CompileOptions, compile, isProved, type Machine } from './compile.js'
 export type { Feed, Lease, PulledFeed, PushedFeed, WhenFull } from './feed.js'
 export type { AnyFlow, DeviceFlow, Flow, HostFlow } from './flow.js'
 export { BraidError, orThrow } from './fp.js'
@@ -6,8 +8,11 @@ export { type FlowsOf, type Graph, graph, type InputsOf, irOf, type Outputs, typ
 export { type HostFeeds, type HostValues, type InterpretOptions, interpret } from './interpret.js'
 export type { Fault } from './ir/fault.js'
 export type { CompileError, CompileErrorTag, GraphIR, GraphNode, GraphOutput, Place } from './ir/graph.js'
+export { type PlanFault, parsePlan } from './ir/load.js'
 export type { Command, Plan, PlanBuffer, PlanLane, PlanNode, Violation } from './ir/plan.js'
 export type { BoundSpec, Dim, DType, TensorSpec } from './ir/tensor.js'
+export { textOf, toJSON } from './ir/text.js'
+export { verify } from './ir/verify.js'
 export { type Dims, type KernelAttrs, type KernelDefinition, type KernelScalar, kernel, type Launch } from './kernel.js'
 export { type Lane, lane } from './lane.js'
 export { render, renderAll } from './messages.js'
