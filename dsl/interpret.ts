@@ -84,7 +84,7 @@ const paramValue = async (node: GraphNode, spec: BoundSpec, params: ParamValues)
   const given = Object.hasOwn(params, node.name) ? params[node.name] : undefined
   if (typeof given !== 'function') return checked(given, spec, node, 'the parameter').slice()
   const bytes = new Uint8Array(tensorBytes(spec))
-  await given(bytes)
+  await given(bytes, { name: node.name, dtype: spec.dtype, shape: spec.shape, bytes: bytes.length })
   const value = hostArray(spec.dtype, elements(spec.shape))
   new Uint8Array(value.buffer).set(bytes)
   return value

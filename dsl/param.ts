@@ -1,6 +1,7 @@
 import { current } from './builder.js'
 import type { Flow } from './flow.js'
 import type { Place } from './ir/graph.js'
+import type { DType } from './ir/tensor.js'
 import { show } from './show.js'
 import type { AnyTensor, HostArrayOf } from './tensor.js'
 import { here } from './where.js'
@@ -10,8 +11,18 @@ export interface ParamOptions<P extends Place = Place> {
   readonly on?: P
 }
 
+/** What a parameter's function is told beside the bytes that it fills. */
+export interface ParamSpec {
+  readonly name: string
+  readonly dtype: DType
+  readonly shape: readonly number[]
+  readonly bytes: number
+}
+
 /** A parameter's value: a typed array of its elements, or a function that fills its bytes (little-endian, row-major). */
-export type ParamValue<A extends AnyTensor = AnyTensor> = HostArrayOf<A> | ((bytes: Uint8Array) => void | Promise<void>)
+export type ParamValue<A extends AnyTensor = AnyTensor> =
+  | HostArrayOf<A>
+  | ((into: Uint8Array, spec: ParamSpec) => void | Promise<void>)
 
 /** Values by parameter name, given when a plan is opened. */
 export type ParamValues = Readonly<Record<string, ParamValue>>

@@ -1,3 +1,4 @@
+import type { CompileOptions } from './compile.js'
 import type { Feed } from './feed.js'
 import type { Graph } from './graph.js'
 import type { ParamValues } from './param.js'
@@ -7,15 +8,13 @@ import type { HostArrayOf, Ports } from './tensor.js'
 export type FeedsOf<I extends Ports> = { readonly [K in keyof I]: Feed<HostArrayOf<I[K]>> }
 
 /** Options of `compile` and of `open`, by the names they have there; the command line's own come before them. */
-export interface ProgramOptions {
-  readonly dims?: Readonly<Record<string, number>>
-  readonly inFlight?: number
-  readonly memory?: number | 'fast' | 'small'
-  readonly storage?: 'pooled' | 'planned'
-  readonly lanes?: number
-  readonly device?: string
+export interface ProgramOptions extends CompileOptions {
+  readonly device?: 'auto' | 'host' | `cuda:${number}`
   readonly mode?: 'eager' | 'graph'
+  /** What the host device is made to do: `memory`, `copyRate`, `flopRate`, `jitter` and so on, as in `open`. */
   readonly host?: Readonly<Record<string, unknown>>
+  readonly poison?: boolean
+  readonly trace?: boolean
 }
 
 export interface ProgramSpec<I extends Ports, O extends Ports> {

@@ -81,7 +81,7 @@ type Removed<S extends Shape, A extends number, Seen extends readonly unknown[] 
   ...infer R extends Shape,
 ]
   ? Seen['length'] extends A
-    ? R
+    ? readonly [...R]
     : readonly [X, ...Removed<R, A, [...Seen, 0]>]
   : readonly []
 

@@ -1,0 +1,230 @@
+// What must compile, and beside it what must not. `tsc --noEmit` is the test: an expected error that does not come is an error.
+import type { Observable } from 'rxjs'
+import {
+  abs,
+  add,
+  cast,
+  delay,
+  download,
+  type Feed,
+  type FeedsOf,
+  type Flow,
+  gelu,
+  graph,
+  type InputsOf,
+  type interpret,
+  kernel,
+  lane,
+  map,
+  matmul,
+  max,
+  mean,
+  mul,
+  type OutputsOf,
+  on,
+  param,
+  program,
+  relu,
+  reshape,
+  scan,
+  slice,
+  sum,
+  type Tensor,
+  tensor,
+  upload,
+} from '../../dsl/index.js'
+
+type Equal<A, B> = (<X>() => X extends A ? 1 : 2) extends <X>() => X extends B ? 1 : 2 ? true : false
+const same = <A, B>(_: Equal<A, B>): void => {}
+type F32<S extends readonly (number | string)[]> = Flow<'device', Tensor<'f32', S>>
+
+const copy = lane('copy')
+const math = lane('math', { priority: 'high' })
+
+// @ts-expect-error there is no such priority
+lane('math', { priority: 'urgent' })
+
+// ---- shapes are carried, symbols and all ----------------------------------------------------------------------------------------
+export const net = graph(
+  { image: tensor('u8', ['batch', 784]), weight: tensor('f32', [784, 64]) },
+  ({ image, weight }) => {
+    const w = weight.pipe(upload(copy))
+    const x = image.pipe(upload(copy), on(math), cast('f32'))
+    const y = x.pipe(matmul(w), relu())
+    same<typeof y, F32<readonly ['batch', 64]>>(true)
+    return { y: y.pipe(download(copy)) }
+  },
+)
+same<InputsOf<typeof net>['weight'], Tensor<'f32', readonly [784, 64]>>(true)
+same<OutputsOf<typeof net>['y'], Tensor<'f32', readonly ['batch', 64]>>(true)
+same<
+  ReturnType<ReturnType<typeof interpret<InputsOf<typeof net>, OutputsOf<typeof net>>>>,
+  Observable<{ readonly y: Float32Array }>
+>(true)
+
+graph({ a: tensor('f32', ['n', 3]), b: tensor('f32', [5, 3]), c: tensor('f16', ['n', 3]) }, ({ a, b, c }) => {
+  const x = a.pipe(upload())
+  const w = b.pipe(upload())
+  const h = c.pipe(upload())
+
+  const z = x.pipe(matmul(w, { transpose: true }))
+  same<typeof z, F32<readonly ['n', 5]>>(true)
+  // @ts-expect-error the inner dimensions 3 and 5 differ
+  x.pipe(matmul(w))
+  // @ts-expect-error the inner dimensions 3 and 5 differ, the other way round
+  w.pipe(matmul(x.pipe(reshape([5, 'n'])), { transpose: true }))
+  // @ts-expect-error a product of f32 and f16: cast one of them
+  x.pipe(matmul(h, { transpose: true }))
+  // @ts-expect-error a vector is not a matrix
+  x.pipe(reshape([3]), matmul(w))
+  // @ts-expect-error the weight is still on the host: upload it first
+  x.pipe(matmul(b, { transpose: true }))
+
+  // @ts-expect-error f32 and f16 do not add up: cast one of them
+  x.pipe(add(h))
+  const cast32 = x.pipe(add(h.pipe(cast('f32'))))
+  same<typeof cast32, F32<readonly ['n', 3]>>(true)
+  // @ts-expect-error [n, 3] and [n, 5] do not broadcast
+  x.pipe(add(z))
+  // @ts-expect-error an operand on the host: upload it first
+  x.pipe(mul(b))
+  // @ts-expect-error a string is no operand
+  x.pipe(add('1'))
+  const row = x.pipe(mul(x.pipe(slice(0, 0, 1))))
+  same<typeof row, F32<readonly ['n', 3]>>(true)
+
+  const mapped = x.pipe(map((p, q) => p.mul(q).add(1), x.pipe(reshape(['n', 3]))))
+  same<typeof mapped, F32<readonly ['n', 3]>>(true)
+  // @ts-expect-error the operands of map have two element types
+  x.pipe(map((p, q) => p.mul(q), h))
+  // @ts-expect-error the function is given one element for each operand, and has no second one here
+  x.pipe(map((p, q) => p.mul(q)))
+  // @ts-expect-error what the function returns is an expression or a number
+  x.pipe(map(p => `${p}`))
+
+  const total = x.pipe(sum(1))
+  same<typeof total, F32<readonly ['n']>>(true)
+  const kept = x.pipe(mean({ axis: 1, keepDims: true }))
+  same<typeof kept, F32<readonly ['n', 1]>>(true)
+  const most = x.pipe(max({ axis: 0 }))
+  same<typeof most, F32<readonly [3]>>(true)
+  const atLeast = x.pipe(max(0))
+  same<typeof atLeast, F32<readonly ['n', 3]>>(true)
+
+  const before = x.pipe(delay(0))
+  same<typeof before, F32<readonly ['n', 3]>>(true)
+  const running = x.pipe(scan((acc, now) => acc.pipe(add(now)), 0))
+  same<typeof running, F32<readonly ['n', 3]>>(true)
+  const sums = x.pipe(scan((acc, now) => acc.pipe(add(now.pipe(sum(0)))), 0, tensor('f32', [3])))
+  same<typeof sums, F32<readonly [3]>>(true)
+  // @ts-expect-error the next acc has another shape than acc
+  x.pipe(scan((acc, now) => acc.pipe(add(now), sum(0)), 0))
+
+  // @ts-expect-error an operator is called: relu(), not relu, which gives no flow to go on with
+  x.pipe(relu, relu())
+  // @ts-expect-error a flow is not an operator
+  x.pipe(w)
+  return { z: z.pipe(download(copy)) }
+})
+
+// ---- places ---------------------------------------------------------------------------------------------------------------------
+// @ts-expect-error a host value has nothing to be downloaded
+graph({ a: tensor('f32', [2, 2]) }, ({ a }) => ({ a: a.pipe(download(copy)) }))
+// @ts-expect-error an output left on the device
+graph({ a: tensor('f32', [2, 2]) }, ({ a }) => ({ a: a.pipe(upload(copy)) }))
+graph({ a: tensor('f32', [2, 2]), u: tensor('u8', [2]) }, ({ a, u }) => {
+  // @ts-expect-error a device value is not uploaded again
+  a.pipe(upload(copy), upload(copy))
+  // @ts-expect-error compute reads device values, this one is on the host
+  a.pipe(relu())
+  // @ts-expect-error a lane hint is for compute, which has no host values
+  a.pipe(on(math))
+  // @ts-expect-error gelu wants floats: cast first
+  u.pipe(upload(), gelu())
+  const whole = u.pipe(upload(), abs(), sum(0))
+  same<typeof whole, Flow<'device', Tensor<'i32', readonly []>>>(true)
+  // @ts-expect-error the mean of whole numbers: cast first
+  u.pipe(upload(), mean(0))
+  // @ts-expect-error a lane is made by lane('copy')
+  a.pipe(upload('copy'))
+  // @ts-expect-error ahead is a number
+  a.pipe(upload(copy, { ahead: '1' }))
+  return { a }
+})
+
+graph({ x: tensor('f32', [1, 8]) }, ({ x }) => {
+  const resident = param('w', tensor('f32', [8, 8]))
+  same<typeof resident, F32<readonly [8, 8]>>(true)
+  const pinned = param('v', tensor('f32', [8, 8]), { on: 'host' })
+  same<typeof pinned, Flow<'host', Tensor<'f32', readonly [8, 8]>>>(true)
+  // @ts-expect-error a parameter on the host is uploaded before it is used
+  x.pipe(upload(), matmul(pinned))
+  // @ts-expect-error a parameter on the device is there already
+  resident.pipe(upload(copy))
+  // @ts-expect-error there is no such place
+  param('u', tensor('f32', [8]), { on: 'disk' })
+  return { y: x.pipe(upload(), matmul(resident), matmul(pinned.pipe(upload(copy, { ahead: 1 }))), download()) }
+})
+
+// @ts-expect-error there is no such element type
+tensor('f64', [2])
+// @ts-expect-error a dimension is a number or a symbol
+tensor('f32', [true])
+
+// ---- kernels --------------------------------------------------------------------------------------------------------------------
+const scale = kernel({
+  name: 'scale',
+  cuda: 'extern "C" __global__ void scale(const float* x, float* y) {}',
+  reads: { x: tensor('f32', ['rows', 64]) },
+  writes: { y: tensor('f32', ['rows']) },
+  launch: ({ rows }) => ({ grid: rows!, block: 64 }),
+  reference: ({ x }, { y }) => {
+    same<typeof x, Float32Array>(true)
+    y[0] = x[0]!
+  },
+})
+graph(
+  { a: tensor('f32', ['batch', 64]), b: tensor('f32', ['batch', 32]), c: tensor('f16', ['batch', 64]) },
+  ({ a, b, c }) => {
+    const { y } = scale({ x: a.pipe(upload()) })
+    same<typeof y, F32<readonly ['batch']>>(true)
+    // @ts-expect-error a read of 64 columns is given 32
+    scale({ x: b.pipe(upload()) })
+    // @ts-expect-error a read of f32 is given f16
+    scale({ x: c.pipe(upload()) })
+    // @ts-expect-error a kernel reads device values
+    scale({ x: a })
+    // @ts-expect-error the read x is missing
+    scale({})
+    return { y: y.pipe(download()) }
+  },
+)
+kernel({
+  name: 'wrong',
+  cuda: '',
+  reads: { x: tensor('f32', ['n']) },
+  writes: { y: tensor('f32', ['n']) },
+  // @ts-expect-error z is no read of this kernel
+  donates: { y: 'z' },
+  launch: { grid: 1, block: 1 },
+  reference: () => {},
+})
+
+// ---- feeds ----------------------------------------------------------------------------------------------------------------------
+declare const images$: Observable<Uint8Array>
+declare const images: Feed<Uint8Array>
+declare const weights: Feed<Float32Array>
+declare const run: (feeds: FeedsOf<InputsOf<typeof net>>) => void
+run({ image: images, weight: weights })
+// @ts-expect-error a bare Observable has not said what to drop when full
+run({ image: images$, weight: weights })
+// @ts-expect-error the weight's feed is missing
+run({ image: images })
+// @ts-expect-error u8 images are fed as Uint8Array
+run({ image: weights, weight: weights })
+
+program({ graph: net, feeds: () => ({ image: images, weight: weights }), options: { dims: { batch: 4 }, inFlight: 3 } })
+// @ts-expect-error there is no input of this name
+program({ graph: net, feeds: { picture: images, weight: weights } })
+// @ts-expect-error a program's feeds are feeds
+program({ graph: net, feeds: { image: images$, weight: weights } })
