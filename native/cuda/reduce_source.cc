@@ -28,7 +28,7 @@ template <int WIDTH> FN V row(const T* x, int lane) {
   #pragma unroll
   for (int step = (GROUP < 32 ? GROUP : 32) / 2; step > 0; step /= 2) value = wider(value, __shfl_xor_sync(0xffffffffu, value, step));
   if constexpr (GROUP > 32) {
-    __shared__ V partial[GROUP / 32];
+    __shared__ V partial[GROUP > 32 ? GROUP / 32 : 1];
     if (lane % 32 == 0) partial[lane / 32] = value;
     __syncthreads();
     value = lane < GROUP / 32 ? partial[lane] : (V)(FIRST);
@@ -136,8 +136,8 @@ void reduceSource(const KernelSpec& spec, int multiprocessors, KernelSource* sou
   text += "typedef " + std::string(whole ? "int" : "float") + " V;\n";
   text += "constexpr Index LENGTH = " + std::to_string(spec.length) + ";\n";
   text += "constexpr int BLOCK = " + std::to_string(block) + ";\n";
-  if (rows) text += "constexpr int GROUP = " + std::to_string(group) + ", VECTOR = " + std::to_string(width) + ";\n";
-  else text += "constexpr Index INNER = " + std::to_string(spec.inner) + ";\n";
+  if (rows) text += "constexpr int GROUP = " + std::to_string(group) + ";\n";
+  if (!rows) text += "constexpr Index INNER = " + std::to_string(spec.inner) + ";\n";
   text += define("LOAD", whole ? "loadI" : "loadF");
   text += define("FIRST", first(spec.how, whole));
   text += define("COMBINE", combine(spec.how, whole));
@@ -147,7 +147,7 @@ void reduceSource(const KernelSpec& spec, int multiprocessors, KernelSource* sou
   text += define("FINISH", spec.how == ReduceHow::mean ? mean : "value");
   text += kCommon;
   text += rows ? kRows : kColumns;
-  if (vector) text += kRowsVector;
+  if (vector) text += "constexpr int VECTOR = " + std::to_string(width) + ";" + kRowsVector;
   source->text = text;
   const std::int64_t threads = rows ? spec.outer * group : spec.outer * ((spec.inner + 31) / 32) * block;
   source->plain = {"braid_reduce", threads, static_cast<unsigned>(block), false};
