@@ -22,8 +22,8 @@ import { synchronize } from './passes/synchronize.js'
 import type { BoundKernel } from './passes/vocabulary.js'
 import type { Ports } from './tensor.js'
 
-export type { CompileOptions, Machine } from './passes/options.js'
 export type { Passed } from './passes/ir.js'
+export type { CompileOptions, Machine } from './passes/options.js'
 
 const proved = new WeakSet<object>()
 const references = new WeakMap<object, ReadonlyMap<number, BoundKernel>>()
@@ -50,11 +50,22 @@ const sourceOf = (graph: unknown): Passed<GraphIR> => {
   const ir: unknown = typeof graph === 'object' && graph !== null && 'ir' in graph ? graph.ir : graph
   if (isIR(ir)) return E.right(ir)
   const found = graph === null ? 'null' : isList(graph) ? 'an array' : typeof graph
-  return fail(fault('NotAFlow', 'compile', 'graph', 'a graph, as graph(...) makes it', found, 'compile(graph({ … }, ({ … }) => ({ … })))'))
+  return fail(
+    fault(
+      'NotAFlow',
+      'compile',
+      'graph',
+      'a graph, as graph(...) makes it',
+      found,
+      'compile(graph({ … }, ({ … }) => ({ … })))',
+    ),
+  )
 }
 
-const schedule = (ordering: Ordering) => (ir: Placed): Passed<Bounded> =>
-  pipe(order(ordering)(ir), E.chain(synchronize), E.chain(lifetimes), E.chain(bound))
+const schedule =
+  (ordering: Ordering) =>
+  (ir: Placed): Passed<Bounded> =>
+    pipe(order(ordering)(ir), E.chain(synchronize), E.chain(lifetimes), E.chain(bound))
 
 /** The orderings to try, best for time first, least for memory last. */
 const orderings = ({ settings, operations }: Placed): readonly Ordering[] => {
@@ -68,7 +79,8 @@ const orderings = ({ settings, operations }: Placed): readonly Ordering[] => {
   return [fast, ...between, small]
 }
 
-const mebibytes = (bytes: number): string => (bytes < 2 ** 20 ? `${bytes} bytes` : `${(bytes / 2 ** 20).toFixed(1)} MiB`)
+const mebibytes = (bytes: number): string =>
+  bytes < 2 ** 20 ? `${bytes} bytes` : `${(bytes / 2 ** 20).toFixed(1)} MiB`
 
 const overBudget = (ir: Bounded, memory: number): Passed<never> => {
   const plan = outlineOf(ir)
@@ -78,7 +90,14 @@ const overBudget = (ir: Bounded, memory: number): Passed<never> => {
   const more = alive.length > largest.length ? ` and ${alive.length - largest.length} more` : ''
   const [least] = ir.bound.device
   return fail(
-    fault('OverBudget', 'options.memory', ir.settings.name, `at most ${memory} bytes of device memory`, `${least} bytes at the least; in memory at the peak: ${names}${more}`, `give at least ${least} bytes, fewer inFlight, or smaller dims`),
+    fault(
+      'OverBudget',
+      'options.memory',
+      ir.settings.name,
+      `at most ${memory} bytes of device memory`,
+      `${least} bytes at the least; in memory at the peak: ${names}${more}`,
+      `give at least ${least} bytes, fewer inFlight, or smaller dims`,
+    ),
   )
 }
 
@@ -90,26 +109,46 @@ const fit = (ir: Placed): Passed<Bounded> => {
     tried = schedule(ordering)(ir)
     if (E.isLeft(tried) || typeof memory !== 'number' || tried.right.bound.device[0]! <= memory) return tried
   }
-  return pipe(tried, E.chain(ir => overBudget(ir, memory as number)))
+  return pipe(
+    tried,
+    E.chain(ir => overBudget(ir, memory as number)),
+  )
 }
 
 const verified = (plan: Plan): Passed<Plan> => {
   const [violation] = verify(plan)
   if (violation === undefined) return E.right(plan)
-  return fail(fault('Unverified', `commands[${violation.command}]`, plan.name, `law ${violation.law}`, violation.message, 'report this graph; nothing was run'))
+  return fail(
+    fault(
+      'Unverified',
+      `commands[${violation.command}]`,
+      plan.name,
+      `law ${violation.law}`,
+      violation.message,
+      'report this graph; nothing was run',
+    ),
+  )
 }
 
-const remember = (ir: Bounded) => (plan: Plan): Plan => {
-  proved.add(plan)
-  references.set(plan, new Map(ir.operations.flatMap(({ user }, i) => (user === undefined ? [] : [[i, user] as const]))))
-  return plan
-}
+const remember =
+  (ir: Bounded) =>
+  (plan: Plan): Plan => {
+    proved.add(plan)
+    references.set(
+      plan,
+      new Map(ir.operations.flatMap(({ user }, i) => (user === undefined ? [] : [[i, user] as const]))),
+    )
+    return plan
+  }
 
 /**
  * The whole compiler: a graph becomes a plan that every law holds for, or every mistake at once. Pure and total: nothing is thrown,
  * whatever is given, and the same graph and options give the same plan to the byte.
  */
-export const compile = <I extends Ports, O extends Ports>(graph: Graph<I, O>, options?: CompileOptions): Passed<Plan<I, O>> =>
+export const compile = <I extends Ports, O extends Ports>(
+  graph: Graph<I, O>,
+  options?: CompileOptions,
+): Passed<Plan<I, O>> =>
   pipe(
     sourceOf(graph),
     E.chain(check(options)),

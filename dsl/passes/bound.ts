@@ -6,7 +6,7 @@ import { outlineOf } from './emit.js'
 import { fail, fault } from './faults.js'
 import type { Bounded, Lifetimes, Passed, WindowEdge } from './ir.js'
 import { lifetimes } from './lifetimes.js'
-import { poolPeakOf, rounded } from './pool.js'
+import { poolPeakOf, rounded } from '../ir/pool.js'
 import { synchronize } from './synchronize.js'
 
 interface Held {

@@ -62,7 +62,7 @@ const nodeOf = ({ op, name, at, kernel, flops, movedBytes }: Operation, id: numb
   movedBytes,
 })
 
-/** The plan without its bound and its nodes: what memory and order say. */
+/** The plan without its bound and without what its nodes do: all that memory and order ask. */
 export const outlineOf = (ir: Lifetimes): Plan => ({
   plan: 1,
   name: ir.settings.name,
@@ -72,7 +72,7 @@ export const outlineOf = (ir: Lifetimes): Plan => ({
   bound: { device: [Number.MAX_SAFE_INTEGER], pinned: Number.MAX_SAFE_INTEGER },
   lanes: ir.lanes,
   buffers: ir.buffers.map((_, id) => bufferOf(ir, id)),
-  nodes: [],
+  nodes: ir.operations.map(({ op, name }, id) => ({ id, op, name, at: '' })),
   commands: commandsOf(ir),
 })
 

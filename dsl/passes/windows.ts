@@ -48,12 +48,16 @@ export const windowed = (
   most: number,
 ): { readonly order: Int32Array; readonly windows: readonly WindowEdge[] } => {
   const inserted: number[][] = Array.from({ length: eager.length + 1 }, () => [])
+  const opening: number[][] = inserted.map(() => [])
+  const single = new Set<number>()
   const groups = new Map<string, Streamed[]>()
   const windows: WindowEdge[] = []
   for (const upload of streamed(ir, eager)) {
     const { ahead } = ir.operations[upload.operation]!
-    if (ahead === undefined) inserted[upload.firstReader]!.push(upload.operation)
-    else {
+    if (ahead === undefined) {
+      inserted[upload.firstReader]!.push(upload.operation)
+      single.add(ir.laneOf[upload.operation]!)
+    } else {
       const key = `${ir.laneOf[upload.operation]} ${Math.min(ahead, most)}`
       const group = groups.get(key)
       if (group === undefined) groups.set(key, [upload])
@@ -65,6 +69,9 @@ export const windowed = (
     const count = group.length
     group.sort((a, b) => a.firstReader - b.firstReader || a.operation - b.operation)
     let earliest = 0
+    // A window on a lane of its own opens first, so that its few large buffers lie together; where single uploads share the lane,
+    // they do not stand in line behind it.
+    const into = single.has(ir.laneOf[group[0]!.operation]!) ? inserted : opening
     group.forEach(({ operation, firstReader }, j) => {
       const before = j - ahead - 1
       const held = group[((before % count) + count) % count]!
@@ -75,13 +82,13 @@ export const windowed = (
       }
       if (ticks > 0 && ticks < ir.settings.inFlight)
         for (const reader of held.readers) windows.push({ later: operation, earlier: reader, tick: -1 })
-      inserted[Math.min(earliest, firstReader)]!.push(operation)
+      into[Math.min(earliest, firstReader)]!.push(operation)
     })
   }
   const order = new Int32Array(ir.operations.length)
   let length = 0
   for (let at = 0; at <= eager.length; at++) {
-    for (const i of inserted[at]!) order[length++] = i
+    for (const list of [opening, inserted]) for (const i of list[at]!) order[length++] = i
     if (at < eager.length) order[length++] = eager[at]!
   }
   return { order, windows }

@@ -32,8 +32,9 @@ std::uint32_t RangePool::addSlot(ConstFrontier release) {
 }
 
 std::optional<RangePool::Taken> RangePool::take(std::uint64_t size, LaneId lane, ConstFrontier frontier) {
-  std::size_t bestFirst = 0, bestLast = 0;
-  std::uint64_t bestLength = 0;  // 0: none
+  // Single ranges before runs of them: blocks of one size then keep to their places, and a small one does not break a large one.
+  std::size_t single = 0, bestFirst = 0, bestLast = 0;
+  std::uint64_t singleLength = 0, bestLength = 0;  // 0: none
   std::size_t tailFirst = ranges_.size(), tailLast = ranges_.size();
   std::uint64_t tailStart = peak_;
   for (std::size_t first = 0; first < ranges_.size();) {
@@ -41,19 +42,32 @@ std::optional<RangePool::Taken> RangePool::take(std::uint64_t size, LaneId lane,
       ++first;
       continue;
     }
-    std::size_t last = first + 1;
-    while (last < ranges_.size() && ranges_[last].offset == ranges_[last - 1].end() && usable(ranges_[last], lane, frontier)) ++last;
+    std::size_t last = first;
+    do {
+      const std::uint64_t whole = ranges_[last].size;
+      if (whole >= size && (singleLength == 0 || whole < singleLength)) {
+        single = last;
+        singleLength = whole;
+      }
+      ++last;
+    } while (last < ranges_.size() && ranges_[last].offset == ranges_[last - 1].end() && usable(ranges_[last], lane, frontier));
     const std::uint64_t length = ranges_[last - 1].end() - ranges_[first].offset;
     if (ranges_[last - 1].end() == peak_) {
       tailFirst = first;
       tailLast = last;
       tailStart = ranges_[first].offset;
-    } else if (length >= size && (bestLength == 0 || length < bestLength)) {
+    }
+    if (length >= size && (bestLength == 0 || length < bestLength)) {
       bestFirst = first;
       bestLast = last;
       bestLength = length;
     }
     first = last;
+  }
+  if (singleLength != 0) {
+    const std::uint64_t offset = ranges_[single].offset;
+    cut(single, single + 1, size);
+    return Taken{offset, false};
   }
   if (bestLength != 0) {
     const std::uint64_t offset = ranges_[bestFirst].offset;

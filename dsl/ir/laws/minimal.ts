@@ -1,4 +1,6 @@
 import { replayPeak } from '../peak.js'
+import type { Plan } from '../plan.js'
+import { poolPeakOf } from '../pool.js'
 import { Clock } from './clock.js'
 import { coveredWaits } from './covered.js'
 import { bufferName, laneName, Probe, type Sink } from './report.js'
@@ -20,11 +22,12 @@ export const checkMinimal = (tables: Tables, safe: boolean, sink: Sink): void =>
   checkUses(tables, sink)
   const redundant = coveredWaits(tables)
   const exact = safe && tables.commands <= exactCommands
+  const pool = exact && poolFits(tables.plan)
   const probe = new Probe()
   const safety = new Safety(tables, probe)
   for (let c = 0; c < tables.commands && !sink.full; c++) {
     if (tables.op[c] !== Op.wait && tables.op[c] !== Op.previous) continue
-    if (redundant[c] === 0 && !(exact && holdsWithout(tables, c, probe, safety))) continue
+    if (redundant[c] === 0 && !(exact && holdsWithout(tables, c, probe, safety, pool))) continue
     const event = tables.eventId[tables.subject[c]!]!
     const l = tables.lane[c]!
     sink.add('L6', c, { event, lane: l }, () => {
@@ -37,11 +40,16 @@ export const checkMinimal = (tables: Tables, safe: boolean, sink: Sink): void =>
   }
 }
 
-const holdsWithout = (tables: Tables, c: number, probe: Probe, safety: Safety): boolean => {
+// The second half of L9: what the session's pool takes, where that is within the bound to begin with.
+const poolFits = (plan: Plan): boolean =>
+  plan.storage === 'pooled' && poolPeakOf(plan).device.every((bytes, d) => bytes <= (plan.bound.device[d] ?? 0))
+
+const holdsWithout = (tables: Tables, c: number, probe: Probe, safety: Safety, pool: boolean): boolean => {
   probe.full = false
   safety.replay(c)
   if (probe.full) return false
   const { plan } = tables
+  if (pool && !poolFits({ ...plan, commands: plan.commands.filter((_, at) => at !== c) })) return false
   const peak = replayPeak(tables, new Clock(tables, c))
   return peak.pinned <= plan.bound.pinned && peak.device.every((bytes, d) => bytes <= (plan.bound.device[d] ?? 0))
 }

@@ -1,4 +1,4 @@
-import type { Plan } from '../ir/plan.js'
+import type { Plan } from './plan.js'
 
 /** What an allocation is rounded up to. */
 export const granule = 512
@@ -12,7 +12,8 @@ interface Range {
 }
 
 /**
- * The pool of a session: one range of addresses, given out by order alone, as `native/allocator/range_pool.cc` does, byte for byte.
+ * The pool of a session: one range of addresses, given out by order alone, as `native/allocator/range_pool.cc` does, byte for byte
+ * (spec/decisions.md, 5 and 10).
  * Free ranges are disjoint, in order of offset, all below `peak`; everything from `peak` on was never taken.
  */
 export class Pool {
@@ -29,23 +30,32 @@ export class Pool {
     let best = -1
     let bestLength = Number.POSITIVE_INFINITY
     let tail = ranges.length
+    let single = -1
+    let singleLength = Number.POSITIVE_INFINITY
     for (let first = 0; first < ranges.length; ) {
       if (!usable(ranges[first]!)) {
         first++
         continue
       }
-      let end = ranges[first]!.offset + ranges[first]!.size
-      let last = first + 1
-      while (last < ranges.length && ranges[last]!.offset === end && usable(ranges[last]!)) end += ranges[last++]!.size
+      let end = ranges[first]!.offset
+      let last = first
+      for (; last < ranges.length && ranges[last]!.offset === end && usable(ranges[last]!); last++) {
+        const { size: whole } = ranges[last]!
+        end += whole
+        if (whole >= size && whole < singleLength) {
+          single = last
+          singleLength = whole
+        }
+      }
       const length = end - ranges[first]!.offset
       if (end === this.peak) tail = first
-      else if (length >= size && length < bestLength) {
+      if (length >= size && length < bestLength) {
         best = first
         bestLength = length
       }
       first = last
     }
-    const from = best >= 0 ? best : tail
+    const from = single >= 0 ? single : best >= 0 ? best : tail
     const offset = from < ranges.length ? ranges[from]!.offset : this.peak
     this.cut(from, size)
     this.peak = Math.max(this.peak, offset + size)
