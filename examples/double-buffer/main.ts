@@ -2,7 +2,7 @@
 // frame that still waits is dropped. Shows the credits as they go, then checks every answer, the drops and the overlap.
 import { parseArgs } from 'node:util'
 import { compile, orThrow } from 'braid-gpu'
-import { open, pushed } from 'braid-gpu/runtime'
+import { type OpenOptions, open, pushed } from 'braid-gpu/runtime'
 import { lastValueFrom, tap } from 'rxjs'
 import { camera, contrast, frame, frameNumber } from './frames.js'
 import { pipeline, slowed } from './program.js'
@@ -16,7 +16,8 @@ const { values } = parseArgs({
 })
 const count = Number(values.frames)
 const every = Number(values.every)
-const onHost = values.device === 'host'
+const device = values.device as NonNullable<OpenOptions['device']>
+const onHost = device === 'host'
 
 /** The largest difference of two frames, in steps of brightness. */
 const difference = (a: Uint8Array, b: Uint8Array) =>
@@ -24,9 +25,7 @@ const difference = (a: Uint8Array, b: Uint8Array) =>
 
 const main = async () => {
   const plan = orThrow(compile(pipeline, { inFlight: 3 }))
-  await using session = orThrow(
-    await open(plan, { device: values.device, trace: true, ...(onHost ? { host: slowed } : {}) })(),
-  )
+  await using session = orThrow(await open(plan, { device, trace: true, ...(onHost ? { host: slowed } : {}) })())
   console.log(`Braid · double buffer: ${count} frames, one every ${every} ms, on ${session.device.name}`)
   console.log(
     `  ${session.inFlight} credits: frames that may be on their way at once. A frame takes one when it is accepted, and gives it back when`,

@@ -1,4 +1,5 @@
 import { parseArgs } from 'node:util'
+import type { OpenOptions } from 'braid-gpu/runtime'
 
 export const usage = `node dist/examples/weight-streaming/main.js [FILE] [options]       (or: npm start -- [FILE] [options])
   FILE             its bytes are the rows that flow through the network; default: README.md
@@ -22,5 +23,7 @@ export const readOptions = () => {
   if (!Number.isSafeInteger(ticks) || ticks < 3)
     throw new Error(`--ticks: wanted a whole number from 3, found ${values.ticks}`)
   if (positionals.length > 1) throw new Error(`wanted one file, found ${positionals.length}: ${positionals.join(' ')}`)
-  return { ...values, ticks, file: positionals[0] }
+  // What is no device is told by `open`, with the devices that there are.
+  const device = values.device as NonNullable<OpenOptions['device']>
+  return { ...values, ticks, device, file: positionals[0] }
 }

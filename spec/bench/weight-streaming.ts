@@ -24,7 +24,7 @@ const mebibytes = (bytes: number) => bytes / 2 ** 20
 /** What the runs are held to: the step beside PyTorch's best, MiB with two weight buffers, relative difference, and µs a tick. */
 const bars = { step: 1.01, reserved: 576, difference: 1e-2, enqueue: 100 } as const
 
-const network = (ahead: number) =>
+export const network = (ahead: number) =>
   graph(`weight-streaming, ahead ${ahead}`, {}, () => {
     const copy = lane('copy')
     const math = lane('math', { priority: 'high' })
