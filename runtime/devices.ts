@@ -46,7 +46,7 @@ const hostSummary = (): DeviceSummary => {
 }
 
 /** Opens a device by name. `auto` is cuda:0 if that opens, else host. Throws what the addon throws. */
-export const openDevice = (name: 'auto' | DeviceName, host: HostOptions): NativeDevice => {
+export const openDevice = (name: string, host: HostOptions): NativeDevice => {
   const addon = native()
   if (name === 'host') return addon.openHost(host)
   if (name !== 'auto') return addon.openCuda(Number(name.slice('cuda:'.length)))

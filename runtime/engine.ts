@@ -34,6 +34,8 @@ export class Engine implements RunHost, LeaseOwner {
   readonly fillUs = new Recent()
   readonly tickMs = new Recent()
   readonly drops: Map<string, number>
+  /** Called with each value that was fed, as it lies in its slot; for those who hold a run against its meaning. */
+  onFed: ((input: string, tick: number, value: HostArray) => void) | undefined
   /** The run that has been started and has not ended. */
   run: Run | undefined
   failure: RunError | undefined
@@ -61,8 +63,10 @@ export class Engine implements RunHost, LeaseOwner {
   fill(input: number, tick: number, value: unknown): Mismatch | undefined {
     const began = performance.now()
     const port = this.inputs[input]!
-    const mismatch = fill(this.#views[tick % this.parts.plan.inFlight]![input]!, value, port.spec)
+    const place = this.#views[tick % this.parts.plan.inFlight]![input]!
+    const mismatch = fill(place, value, port.spec)
     this.#filling += performance.now() - began
+    if (!mismatch) this.onFed?.(port.spec.name, tick, place)
     return mismatch
   }
 

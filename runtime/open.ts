@@ -18,7 +18,7 @@ import { makeSession, type Session } from './session.js'
 
 export interface OpenOptions {
   /** `auto`, the default: cuda:0 if it opens, else host. */
-  readonly device?: 'auto' | DeviceName
+  readonly device?: 'auto' | DeviceName | (string & {})
   /** Fewer ticks at once than the plan has slots for. */
   readonly inFlight?: number
   /** The values of the graph's parameters, by name. */
