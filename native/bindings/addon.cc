@@ -1,0 +1,106 @@
+#include <napi.h>
+
+#include "bindings/convert.h"
+#include "bindings/device.h"
+#include "bindings/failure_object.h"
+#include "bindings/handle.h"
+
+// The addon has no state of its own: everything hangs on the objects it makes, so it may be loaded in any number of
+// environments (worker threads) of one process.
+namespace braid::bindings {
+namespace {
+
+Napi::Value probe(const Napi::CallbackInfo& info) {
+  const Napi::Env env = info.Env();
+  const CudaReport report = probeCuda();
+  Napi::Array devices = Napi::Array::New(env), libraries = Napi::Array::New(env);
+  for (std::size_t i = 0; i < report.devices.size(); ++i) {
+    devices.Set(static_cast<std::uint32_t>(i), deviceInfo(env, report.devices[i], i < report.freeBytes.size() ? report.freeBytes[i] : 0));
+  }
+  for (std::size_t i = 0; i < report.libraries.size(); ++i) {
+    Napi::Object library = Napi::Object::New(env);
+    library.Set("name", report.libraries[i].name);
+    library.Set("found", report.libraries[i].found);
+    library.Set("version", report.libraries[i].version);
+    library.Set("problem", report.libraries[i].problem);
+    libraries.Set(static_cast<std::uint32_t>(i), library);
+  }
+  Napi::Object result = Napi::Object::New(env);
+  result.Set("devices", devices);
+  result.Set("libraries", libraries);
+  return result;
+}
+
+Failure openFailure(Status status, const char* op, std::string detail) {
+  Failure failure;
+  failure.code = statusName(status);
+  failure.op = op;
+  failure.detail = std::move(detail);
+  return failure;
+}
+
+HostOptions hostOptions(Napi::Value value) {
+  HostOptions options;
+  if (absent(value)) return options;
+  const Napi::Object given = objectAt(value, "options");
+  if (const Napi::Value memory = given.Get("memory"); !absent(memory)) options.memoryBytes = sizeAt(memory, "options.memory");
+  options.copyBytesPerSecond = numberOr(given.Get("copyRate"), "options.copyRate", options.copyBytesPerSecond);
+  options.flopsPerSecond = numberOr(given.Get("flopRate"), "options.flopRate", options.flopsPerSecond);
+  options.deviceBytesPerSecond = numberOr(given.Get("deviceRate"), "options.deviceRate", options.deviceBytesPerSecond);
+  if (const Napi::Value jitter = given.Get("jitter"); !absent(jitter)) options.jitterSeed = sizeAt(jitter, "options.jitter");
+  options.jitterMicroseconds = numberOr(given.Get("jitterMicroseconds"), "options.jitterMicroseconds", options.jitterMicroseconds);
+  options.poison = flagOr(given.Get("poison"), "options.poison", false);
+  const Napi::Value faults = given.Get("faults");
+  if (absent(faults)) return options;
+  const Napi::Array list = arrayAt(faults, "options.faults");
+  for (std::uint32_t i = 0; i < list.Length(); ++i) {
+    const std::string where = item("options.faults", i);
+    const Napi::Object fault = objectAt(list.Get(i), where);
+    HostOptions::Fault one;
+    one.call = textAt(fault.Get("call"), where + ".call");
+    one.nth = static_cast<std::uint64_t>(integerAt(fault.Get("nth"), where + ".nth", 1, INT64_C(1) << 53));
+    if (const Napi::Value status = fault.Get("status"); !absent(status)) one.status = static_cast<Status>(integerAt(status, where + ".status", 1, 999));
+    options.faults.push_back(std::move(one));
+  }
+  return options;
+}
+
+Napi::Value openHostDevice(const Napi::CallbackInfo& info) {
+  const HostOptions options = hostOptions(info[0]);
+  std::unique_ptr<Driver> driver;
+  std::string detail;
+  if (const Status status = openHost(&driver, options, &detail); status != Status::ok) throw failureObject(info.Env(), openFailure(status, "openHost", detail));
+  return deviceObject(info.Env(), std::move(driver));
+}
+
+Napi::Value openCudaDevice(const Napi::CallbackInfo& info) {
+  const auto ordinal = static_cast<int>(integerAt(info[0], "ordinal", 0, INT32_MAX));
+  std::unique_ptr<Driver> driver;
+  std::string detail;
+  if (const Status status = openCuda(&driver, ordinal, &detail); status != Status::ok) throw failureObject(info.Env(), openFailure(status, "openCuda", detail));
+  return deviceObject(info.Env(), std::move(driver));
+}
+
+Napi::Value detach(const Napi::CallbackInfo& info) {
+  if (!info[0].IsArrayBuffer()) throw Napi::TypeError::New(info.Env(), "buffer must be an ArrayBuffer");
+  auto buffer = info[0].As<Napi::ArrayBuffer>();
+  if (!buffer.IsDetached()) buffer.Detach();
+  return info.Env().Undefined();
+}
+
+Napi::Object init(Napi::Object exports) {
+  exports.Set("version", BRAID_VERSION);
+  define<probe>(exports, "probe");
+  define<openHostDevice>(exports, "openHost");
+  define<openCudaDevice>(exports, "openCuda");
+  define<detach>(exports, "detach");
+  return exports;
+}
+
+}  // namespace
+
+Napi::Object start(Napi::Env, Napi::Object exports) { return init(exports); }
+
+}  // namespace braid::bindings
+
+NAPI_MODULE_INIT() { return Napi::RegisterModule(env, exports, braid::bindings::start); }

@@ -1,0 +1,193 @@
+#include "bindings/channel.h"
+
+#include <cstring>
+
+#include "bindings/failure_object.h"
+
+namespace braid::bindings {
+namespace {
+
+void onMessage(napi_env env, napi_value, void* context, void*) {
+  // Without an environment the queue is only being emptied.
+  if (env == nullptr) return;
+  const std::shared_ptr<Channel> channel = *static_cast<std::shared_ptr<Channel>*>(context);
+  channel->deliver(Napi::Env(env));
+}
+
+Napi::ArrayBuffer copyOf(Napi::Env env, DeviceAddress address, std::size_t bytes) {
+  Napi::ArrayBuffer buffer = Napi::ArrayBuffer::New(env, bytes);
+  if (bytes > 0) std::memcpy(buffer.Data(), reinterpret_cast<const void*>(address), bytes);
+  return buffer;
+}
+
+}  // namespace
+
+std::shared_ptr<Channel> Channel::create(Napi::Env env, Napi::Object roots) {
+  auto channel = std::make_shared<Channel>();
+  channel->roots_ = Napi::Weak(roots);
+  auto* context = new std::shared_ptr<Channel>(channel);
+  const auto finalize = [](napi_env, void*, void* held) {
+    auto* mine = static_cast<std::shared_ptr<Channel>*>(held);
+    {
+      std::lock_guard lock((*mine)->mutex_);
+      (*mine)->function_ = nullptr;
+    }
+    (*mine)->shut();
+    delete mine;
+  };
+  const napi_value name = Napi::String::New(env, "braid");
+  if (napi_create_threadsafe_function(env, nullptr, nullptr, name, 0, 1, nullptr, finalize, context, onMessage, &channel->function_) != napi_ok) {
+    delete context;
+    throw Napi::Error::New(env);
+  }
+  napi_unref_threadsafe_function(env, channel->function_);
+  return channel;
+}
+
+bool Channel::post(Message message) {
+  std::lock_guard lock(mutex_);
+  if (!open_ || function_ == nullptr) return false;
+  inbox_.push_back(std::move(message));
+  return napi_call_threadsafe_function(function_, nullptr, napi_tsfn_nonblocking) == napi_ok;
+}
+
+void Channel::postTick(std::uint64_t tick, const Failure* failure) {
+  Message message;
+  message.tick = tick;
+  if (failure != nullptr) message.failure = *failure;
+  post(std::move(message));
+}
+
+bool Channel::callReference(std::uint32_t kernel, std::uint32_t node, const DeviceAddress* reads, const std::vector<std::size_t>& readBytes,
+                            const DeviceAddress* writes, const std::vector<std::size_t>& writeBytes) {
+  const auto call = std::make_shared<Call>();
+  call->kernel = kernel;
+  call->node = node;
+  call->reads = reads;
+  call->writes = writes;
+  call->readBytes = &readBytes;
+  call->writeBytes = &writeBytes;
+  Message message;
+  message.call = call;
+  if (!post(std::move(message))) {
+    keepProblem(node, "the program is shutting down");
+    return false;
+  }
+  std::unique_lock lock(mutex_);
+  answered_.wait(lock, [&] { return call->done || !open_; });
+  // What is not done now is never computed: `compute` looks at `open_` under the same lock before it touches the operands.
+  return call->done && call->ok;
+}
+
+void Channel::keepProblem(std::uint32_t node, std::string message) {
+  std::lock_guard lock(mutex_);
+  if (!problem_) problem_.emplace(node, std::move(message));
+}
+
+bool Channel::amend(Failure* failure, const std::vector<std::string>& nodeNames) {
+  std::lock_guard lock(mutex_);
+  if (!problem_) return false;
+  failure->node = static_cast<int>(problem_->first);
+  failure->op = "run " + nodeNames[problem_->first];
+  failure->detail = "its reference failed: " + problem_->second;
+  return true;
+}
+
+void Channel::began() {
+  if (flying_++ > 0) return;
+  roots_.Ref();
+  if (function_ != nullptr) napi_ref_threadsafe_function(roots_.Env(), function_);
+}
+
+void Channel::ended(Napi::Env env) {
+  if (--flying_ > 0) return;
+  roots_.Unref();
+  if (function_ != nullptr) napi_unref_threadsafe_function(env, function_);
+}
+
+void Channel::deliver(Napi::Env env) {
+  for (;;) {
+    Message message;
+    {
+      std::lock_guard lock(mutex_);
+      if (inbox_.empty()) return;
+      message = std::move(inbox_.front());
+      inbox_.pop_front();
+    }
+    const Napi::HandleScope scope(env);
+    try {
+      if (message.call) compute(env, *message.call);
+      else tickEnded(env, message);
+    } catch (const Napi::Error& error) {
+      // The user's own exception, thrown in `onTick`: what Node does with an exception nobody catches.
+      napi_fatal_exception(env, error.Value());
+    }
+  }
+}
+
+void Channel::tickEnded(Napi::Env env, const Message& message) {
+  const Napi::Value callback = roots_.Value().Get("onTick");
+  ended(env);
+  if (!callback.IsFunction()) return;
+  const Napi::Value failure = message.failure ? failureObject(env, *message.failure).Value() : env.Null();
+  callback.As<Napi::Function>().Call(env.Undefined(), {Napi::Number::New(env, static_cast<double>(message.tick)), failure});
+}
+
+// The reference sees copies: JavaScript may keep an ArrayBuffer for ever, device memory goes to its next owner.
+void Channel::compute(Napi::Env env, Call& call) {
+  std::optional<std::string> problem;
+  std::vector<Napi::ArrayBuffer> results;
+  try {
+    const Napi::Array reads = Napi::Array::New(env), writes = Napi::Array::New(env);
+    {
+      // Under the lock the worker cannot leave, so its operands stay.
+      std::lock_guard lock(mutex_);
+      if (!open_) return;
+      for (std::size_t i = 0; i < call.readBytes->size(); ++i) reads.Set(static_cast<std::uint32_t>(i), copyOf(env, call.reads[i], (*call.readBytes)[i]));
+      for (std::size_t i = 0; i < call.writeBytes->size(); ++i) {
+        results.push_back(copyOf(env, call.writes[i], (*call.writeBytes)[i]));
+        writes.Set(static_cast<std::uint32_t>(i), results.back());
+      }
+    }
+    const Napi::Value references = roots_.Value().Get("references");
+    const Napi::Value reference = references.As<Napi::Object>().Get(call.kernel);
+    if (!reference.IsFunction()) throw Napi::TypeError::New(env, "references[" + std::to_string(call.kernel) + "] is not a function");
+    reference.As<Napi::Function>().Call(env.Undefined(), {reads, writes});
+  } catch (const Napi::Error& error) {
+    problem = error.Message();
+  } catch (const std::exception& error) {
+    problem = error.what();
+  }
+  {
+    std::lock_guard lock(mutex_);
+    if (!open_) return;
+    for (std::size_t i = 0; !problem && i < results.size(); ++i) {
+      if (results[i].ByteLength() != (*call.writeBytes)[i]) problem = "it detached or transferred the memory it was given to write";
+      else if (results[i].ByteLength() > 0) std::memcpy(reinterpret_cast<void*>(call.writes[i]), results[i].Data(), results[i].ByteLength());
+    }
+    call.ok = !problem;
+    call.done = true;
+    if (problem && !problem_) problem_.emplace(call.node, *problem);
+  }
+  answered_.notify_all();
+}
+
+void Channel::shut() {
+  {
+    std::lock_guard lock(mutex_);
+    open_ = false;
+  }
+  answered_.notify_all();
+}
+
+void Channel::release() {
+  roots_.Reset();
+  napi_threadsafe_function function = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    std::swap(function, function_);
+  }
+  if (function != nullptr) napi_release_threadsafe_function(function, napi_tsfn_abort);
+}
+
+}  // namespace braid::bindings

@@ -1,0 +1,293 @@
+#include "bindings/native_program.h"
+
+#include <map>
+#include <utility>
+
+#include "bindings/async.h"
+#include "bindings/channel.h"
+#include "bindings/convert.h"
+#include "bindings/failure_object.h"
+#include "bindings/handle.h"
+#include "bindings/program_spec.h"
+#include "executor/session.h"
+
+namespace braid::bindings {
+namespace {
+
+// Behind a NativeProgram. Owned by its object, by every view of its memory (which a forgotten program must outlive), and by the
+// work that closes it. JavaScript thread only, except the session.
+struct OpenProgram {
+  static constexpr napi_type_tag typeTag{0x6272616964707267u, 0x93c64f2a7be1480du};
+  static constexpr const char* typeName = "NativeProgram";
+
+  explicit OpenProgram(Napi::Env environment) : env(environment) {}
+  ~OpenProgram() { abandon(); }
+
+  // Nobody will close it any more: answers whoever waits for JavaScript, drains, frees. Blocks.
+  void abandon() {
+    if (hooked) napi_remove_env_cleanup_hook(env, teardown, this);
+    hooked = false;
+    channel->shut();
+    if (session) session->close();
+    channel->release();
+    views.clear();
+    closing.Reset();
+    if (std::exchange(counted, false)) --device->programs;
+  }
+
+  static void teardown(void* data) {
+    auto* program = static_cast<OpenProgram*>(data);
+    program->hooked = false;
+    program->abandon();
+  }
+
+  void detachViews() {
+    for (auto& [key, reference] : views) detach(reference.Value());
+    views.clear();
+  }
+
+  static void detach(Napi::ArrayBuffer buffer) {
+    if (!buffer.IsEmpty() && !buffer.IsDetached()) buffer.Detach();
+  }
+
+  const Napi::Env env;
+  std::shared_ptr<Device> device;
+  std::shared_ptr<Channel> channel;
+  std::unique_ptr<Session> session;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Napi::Reference<Napi::ArrayBuffer>> views;  // weak
+  Napi::Reference<Napi::Promise> closing;                                                       // strong while it closes
+  bool closed = false;                                                                          // close has been called
+  bool hooked = false, counted = false;
+};
+
+std::shared_ptr<OpenProgram> opened(const Napi::CallbackInfo& info) {
+  auto program = self<OpenProgram>(info);
+  if (program->closed || !program->session) throw Napi::Error::New(info.Env(), "the program is closed");
+  return program;
+}
+
+const BufferSpec& bufferAt(const Napi::CallbackInfo& info, const OpenProgram& program, std::uint32_t* index) {
+  const auto& buffers = program.session->spec().buffers;
+  if (buffers.empty()) throw Napi::RangeError::New(info.Env(), "the program has no buffers");
+  *index = static_cast<std::uint32_t>(integerAt(info[0], "buffer", 0, static_cast<std::int64_t>(buffers.size()) - 1));
+  return buffers[*index];
+}
+
+Napi::Value view(const Napi::CallbackInfo& info) {
+  const auto program = opened(info);
+  const Napi::Env env = info.Env();
+  std::uint32_t index = 0;
+  const BufferSpec& buffer = bufferAt(info, *program, &index);
+  const bool slotted = buffer.life == Life::input || buffer.life == Life::output;
+  if (buffer.space != Space::pinned || buffer.root != index || buffer.life == Life::tick) {
+    throw Napi::TypeError::New(env, buffer.name + " is not an input, output, or pinned param buffer");
+  }
+  const std::int64_t slots = slotted ? program->session->spec().inFlight : 1;
+  const auto slot = static_cast<std::uint32_t>(integerAt(info[1], "slot", 0, slots - 1));
+  Napi::Reference<Napi::ArrayBuffer>& last = program->views[{index, slot}];
+  // V8 may not see two live ArrayBuffers over the same bytes.
+  if (!last.IsEmpty()) OpenProgram::detach(last.Value());
+  if (buffer.bytes == 0) return Napi::ArrayBuffer::New(env, 0);
+  auto* owner = new std::shared_ptr<OpenProgram>(program);
+  const auto release = [](napi_env, void*, void* hint) { delete static_cast<std::shared_ptr<OpenProgram>*>(hint); };
+  napi_value value = nullptr;
+  if (napi_create_external_arraybuffer(env, program->session->pinned(index, slot), buffer.bytes, release, owner, &value) != napi_ok) {
+    delete owner;
+    throw Napi::Error::New(env);
+  }
+  const Napi::ArrayBuffer result(env, value);
+  last = Napi::Weak(result);
+  return result;
+}
+
+Napi::Value load(const Napi::CallbackInfo& info) {
+  const auto program = opened(info);
+  std::uint32_t index = 0;
+  const BufferSpec& buffer = bufferAt(info, *program, &index);
+  const Napi::Env env = info.Env();
+  if (buffer.life != Life::state && buffer.life != Life::param) throw Napi::TypeError::New(env, buffer.name + " is not a state or param buffer");
+  if (!info[1].IsTypedArray() || info[1].As<Napi::TypedArray>().TypedArrayType() != napi_uint8_array) throw Napi::TypeError::New(env, "bytes must be a Uint8Array");
+  const auto bytes = info[1].As<Napi::Uint8Array>();
+  if (bytes.ByteLength() != buffer.bytes) {
+    throw Napi::RangeError::New(env, buffer.name + " has " + std::to_string(buffer.bytes) + " bytes, not " + std::to_string(bytes.ByteLength()));
+  }
+  // Held, so not collected; the caller does not transfer it before the promise settles.
+  auto held = std::make_shared<Napi::Reference<Napi::Uint8Array>>(Napi::Persistent(bytes));
+  const void* data = bytes.Data();
+  auto failure = std::make_shared<MaybeFailure>();
+  return runAsync(
+      env, "braid.load", [program, index, data, failure] { *failure = program->session->load(index, data); },
+      [held, failure](Napi::Env environment) -> Napi::Value {
+        if (*failure) throw failureObject(environment, **failure);
+        return environment.Undefined();
+      });
+}
+
+Napi::Value read(const Napi::CallbackInfo& info) {
+  const auto program = opened(info);
+  std::uint32_t index = 0;
+  const BufferSpec& buffer = bufferAt(info, *program, &index);
+  const Napi::Env env = info.Env();
+  if (buffer.life != Life::state && buffer.life != Life::param) throw Napi::TypeError::New(env, buffer.name + " is not a state or param buffer");
+  // Nobody else knows this ArrayBuffer until the promise settles.
+  Napi::ArrayBuffer result = Napi::ArrayBuffer::New(env, buffer.bytes);
+  auto held = std::make_shared<Napi::Reference<Napi::ArrayBuffer>>(Napi::Persistent(result));
+  void* data = result.Data();
+  auto failure = std::make_shared<MaybeFailure>();
+  return runAsync(
+      env, "braid.read", [program, index, data, failure] { *failure = program->session->read(index, data); },
+      [held, failure](Napi::Env environment) -> Napi::Value {
+        if (*failure) throw failureObject(environment, **failure);
+        return held->Value();
+      });
+}
+
+Napi::Value submit(const Napi::CallbackInfo& info) {
+  const auto program = opened(info);
+  const auto tick = sizeAt(info[0], "tick");
+  if (!program->session->submit(tick)) throw Napi::RangeError::New(info.Env(), "tick " + std::to_string(tick) + " is not the next one");
+  program->channel->began();
+  return info.Env().Undefined();
+}
+
+Napi::Value onTick(const Napi::CallbackInfo& info) {
+  const auto program = opened(info);
+  if (!info[0].IsFunction()) throw Napi::TypeError::New(info.Env(), "callback must be a function");
+  program->channel->roots().Set("onTick", info[0]);
+  return info.Env().Undefined();
+}
+
+Napi::Value stats(const Napi::CallbackInfo& info) {
+  const auto program = self<OpenProgram>(info);
+  const SessionStats stats = program->session->stats();
+  Napi::Object result = Napi::Object::New(info.Env());
+  const auto count = [&](const char* name, std::uint64_t value) { result.Set(name, static_cast<double>(value)); };
+  count("allocated", stats.allocated);
+  count("allocatedPeak", stats.allocatedPeak);
+  count("reserved", stats.reserved);
+  count("reservedPeak", stats.reservedPeak);
+  count("poolPeak", stats.poolPeak);
+  count("pinned", stats.pinned);
+  count("ticks", stats.ticks);
+  count("byOrder", stats.byOrder);
+  count("byWait", stats.byWait);
+  count("byGrowth", stats.byGrowth);
+  count("bySynchronize", stats.bySynchronize);
+  count("eventsCreated", stats.eventsCreated);
+  Napi::Float64Array times = Napi::Float64Array::New(info.Env(), stats.issueNanoseconds.size());
+  std::copy(stats.issueNanoseconds.begin(), stats.issueNanoseconds.end(), times.Data());
+  result.Set("issueNanoseconds", times);
+  return result;
+}
+
+template <class Array, class Element>
+Array arrayOf(Napi::Env env, const std::vector<Element>& values) {
+  Array array = Array::New(env, values.size());
+  std::copy(values.begin(), values.end(), array.Data());
+  return array;
+}
+
+Napi::Value trace(const Napi::CallbackInfo& info) {
+  const auto program = self<OpenProgram>(info);
+  const TraceRows rows = program->session->trace();
+  Napi::Object result = Napi::Object::New(info.Env());
+  result.Set("tick", arrayOf<Napi::Float64Array>(info.Env(), rows.tick));
+  result.Set("node", arrayOf<Napi::Int32Array>(info.Env(), rows.node));
+  result.Set("lane", arrayOf<Napi::Int32Array>(info.Env(), rows.lane));
+  result.Set("start", arrayOf<Napi::Float64Array>(info.Env(), rows.start));
+  result.Set("end", arrayOf<Napi::Float64Array>(info.Env(), rows.end));
+  return result;
+}
+
+Napi::Value close(const Napi::CallbackInfo& info) {
+  const auto program = self<OpenProgram>(info);
+  if (program->closed) {
+    if (!program->closing.IsEmpty()) return program->closing.Value();
+    const auto deferred = Napi::Promise::Deferred::New(info.Env());
+    deferred.Resolve(info.Env().Undefined());
+    return deferred.Promise();
+  }
+  program->closed = true;
+  program->detachViews();
+  const Napi::Promise promise = runAsync(
+      info.Env(), "braid.close", [program] { program->session->close(); },
+      [program](Napi::Env env) -> Napi::Value {
+        // The last ticks' ends may still be on their way; they come before the promise.
+        program->channel->deliver(env);
+        program->abandon();
+        return env.Undefined();
+      });
+  program->closing = Napi::Persistent(promise);
+  return promise;
+}
+
+Napi::Object programObject(Napi::Env env, std::shared_ptr<OpenProgram> program, Napi::Object roots) {
+  Napi::Object object = handle(env, std::move(program));
+  define<view>(object, "view");
+  define<load>(object, "load");
+  define<read>(object, "read");
+  define<submit>(object, "submit");
+  define<onTick>(object, "onTick");
+  define<stats>(object, "stats");
+  define<trace>(object, "trace");
+  define<close>(object, "close");
+  // Each keeps the other: while a tick is in flight the channel holds the roots, and so the program.
+  object.DefineProperty(Napi::PropertyDescriptor::Value(Napi::Symbol::New(env, "roots"), roots, napi_default));
+  roots.Set("program", object);
+  return object;
+}
+
+}  // namespace
+
+Napi::Promise openProgram(Napi::Env env, std::shared_ptr<Device> device, Napi::Value specValue, Napi::Value optionsValue) {
+  auto spec = std::make_shared<ProgramSpec>(programSpec(specValue));
+  const Napi::Object given = absent(optionsValue) ? Napi::Object::New(env) : objectAt(optionsValue, "options");
+  Napi::Object roots = Napi::Object::New(env);
+  const Napi::Value references = given.Get("references");
+  roots.Set("references", absent(references) ? Napi::Object::New(env) : objectAt(references, "options.references"));
+  std::vector<bool> referenced(spec->kernels.size());
+  for (std::size_t i = 0; i < referenced.size(); ++i) {
+    if (spec->kernels[i].kind == KernelSpec::Kind::cuda) referenced[i] = roots.Get("references").As<Napi::Object>().Get(static_cast<std::uint32_t>(i)).IsFunction();
+  }
+
+  auto program = std::make_shared<OpenProgram>(env);
+  program->device = device;
+  program->channel = Channel::create(env, roots);
+  // After the channel: cleanup hooks run in reverse, and the session must have stopped before its way out is gone.
+  if (napi_add_env_cleanup_hook(env, OpenProgram::teardown, program.get()) != napi_ok) throw Napi::Error::New(env);
+  program->hooked = true;
+  ++device->programs;
+  program->counted = true;
+
+  SessionOptions options;
+  options.trace = flagOr(given.Get("trace"), "options.trace", false);
+  options.poison = flagOr(given.Get("poison"), "options.poison", false);
+  std::vector<std::string> names;
+  for (const NodeSpec& node : spec->nodes) names.push_back(node.name);
+  const std::shared_ptr<Channel> channel = program->channel;
+  options.onTick = [channel](std::uint64_t tick, const Failure* failure) { channel->postTick(tick, failure); };
+  options.amend = [channel, names](Failure* failure) { return channel->amend(failure, names); };
+  options.reference = [channel, referenced](std::uint32_t kernel, std::uint32_t node, std::vector<std::size_t> reads, std::vector<std::size_t> writes) -> HostCallback {
+    if (!referenced[kernel]) return {};
+    return [channel, kernel, node, reads = std::move(reads), writes = std::move(writes)](const DeviceAddress* from, std::size_t, const DeviceAddress* to,
+                                                                                         std::size_t) {
+      return channel->callReference(kernel, node, from, reads, to, writes);
+    };
+  };
+
+  auto held = std::make_shared<Napi::ObjectReference>(Napi::Persistent(roots));
+  auto failure = std::make_shared<MaybeFailure>();
+  auto shared = std::make_shared<SessionOptions>(std::move(options));
+  return runAsync(
+      env, "braid.program",
+      [program, spec, shared, failure] { program->session = Session::open(program->device->driver, std::move(*spec), std::move(*shared), &*failure); },
+      [program, failure, held](Napi::Env environment) -> Napi::Value {
+        if (!program->session) {
+          program->abandon();
+          throw failureObject(environment, failure->value_or(invalidProgram("program", "could not be opened")));
+        }
+        return programObject(environment, program, held->Value());
+      });
+}
+
+}  // namespace braid::bindings

@@ -1,0 +1,73 @@
+#include "bindings/program_spec.h"
+
+#include "bindings/convert.h"
+#include "bindings/kernel_spec.h"
+
+namespace braid::bindings {
+namespace {
+
+BufferSpec buffer(Napi::Value value, const std::string& field) {
+  const Napi::Object object = objectAt(value, field);
+  BufferSpec spec;
+  spec.name = textAt(object.Get("name"), field + ".name");
+  spec.bytes = sizeAt(object.Get("bytes"), field + ".bytes");
+  spec.space = static_cast<Space>(integerAt(object.Get("space"), field + ".space", 0, 1));
+  spec.home = static_cast<std::uint32_t>(integerAt(object.Get("home"), field + ".home", 0, INT32_MAX));
+  spec.life = static_cast<Life>(integerAt(object.Get("life"), field + ".life", 0, 4));
+  spec.root = static_cast<std::uint32_t>(integerAt(object.Get("root"), field + ".root", 0, INT32_MAX));
+  spec.rootOffset = sizeAt(object.Get("rootOffset"), field + ".rootOffset");
+  spec.arenaOffset = integerAt(object.Get("arenaOffset"), field + ".arenaOffset", -1, std::int64_t{1} << 53);
+  return spec;
+}
+
+std::vector<std::int32_t> words(Napi::Value value) {
+  if (!value.IsTypedArray() || value.As<Napi::TypedArray>().TypedArrayType() != napi_int32_array) {
+    throw Napi::TypeError::New(value.Env(), "spec.commands must be an Int32Array");
+  }
+  const auto array = value.As<Napi::Int32Array>();
+  return array.ElementLength() == 0 ? std::vector<std::int32_t>{} : std::vector<std::int32_t>(array.Data(), array.Data() + array.ElementLength());
+}
+
+}  // namespace
+
+ProgramSpec programSpec(Napi::Value value) {
+  const Napi::Object object = objectAt(value, "spec");
+  ProgramSpec spec;
+  spec.name = textAt(object.Get("name"), "spec.name");
+  spec.inFlight = static_cast<std::uint32_t>(integerAt(object.Get("inFlight"), "spec.inFlight", 1, INT32_MAX));
+  const Napi::Array lanes = arrayAt(object.Get("lanes"), "spec.lanes");
+  for (std::uint32_t i = 0; i < lanes.Length(); ++i) {
+    const std::string where = item("spec.lanes", i);
+    const Napi::Object lane = objectAt(lanes.Get(i), where);
+    spec.lanes.push_back({textAt(lane.Get("name"), where + ".name"), static_cast<int>(integerAt(lane.Get("priority"), where + ".priority", -1000, 1000))});
+  }
+  const Napi::Array buffers = arrayAt(object.Get("buffers"), "spec.buffers");
+  for (std::uint32_t i = 0; i < buffers.Length(); ++i) {
+    const Napi::HandleScope scope(value.Env());
+    spec.buffers.push_back(buffer(buffers.Get(i), item("spec.buffers", i)));
+  }
+  const Napi::Array kernels = arrayAt(object.Get("kernels"), "spec.kernels");
+  for (std::uint32_t i = 0; i < kernels.Length(); ++i) {
+    const Napi::HandleScope scope(value.Env());
+    spec.kernels.push_back(kernelSpec(kernels.Get(i), item("spec.kernels", i)));
+  }
+  const Napi::Array nodes = arrayAt(object.Get("nodes"), "spec.nodes");
+  for (std::uint32_t i = 0; i < nodes.Length(); ++i) {
+    const Napi::HandleScope scope(value.Env());
+    const std::string where = item("spec.nodes", i);
+    const Napi::Object node = objectAt(nodes.Get(i), where);
+    spec.nodes.push_back({textAt(node.Get("name"), where + ".name"), static_cast<std::uint32_t>(integerAt(node.Get("kernel"), where + ".kernel", 0, INT32_MAX))});
+  }
+  spec.events = static_cast<std::uint32_t>(integerAt(object.Get("events"), "spec.events", 0, INT32_MAX));
+  spec.commands = words(object.Get("commands"));
+  const std::string storage = textAt(object.Get("storage"), "spec.storage");
+  if (storage != "pooled" && storage != "planned") throw Napi::TypeError::New(value.Env(), "spec.storage must be pooled or planned");
+  spec.planned = storage == "planned";
+  spec.arenaBytes = sizeAt(object.Get("arenaBytes"), "spec.arenaBytes");
+  const Napi::Object bound = objectAt(object.Get("bound"), "spec.bound");
+  spec.boundDevice = sizeAt(bound.Get("device"), "spec.bound.device");
+  spec.boundPinned = sizeAt(bound.Get("pinned"), "spec.bound.pinned");
+  return spec;
+}
+
+}  // namespace braid::bindings
