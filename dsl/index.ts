@@ -1,6 +1,7 @@
 // The public surface of `braid-gpu`, by hand: what is not listed here is not public.
 
 export { type CompileOptions, compile, isProved, type Machine } from './compile.js'
+export { explain } from './explain.js'
 export type { Feed, Lease, PulledFeed, PushedFeed, WhenFull } from './feed.js'
 export type { AnyFlow, DeviceFlow, Flow, HostFlow } from './flow.js'
 export { BraidError, orThrow } from './fp.js'
