@@ -92,11 +92,14 @@ export class Run {
     return !this.subscriber.closed && ending?.as !== 'cancel' && !(ending?.as === 'error' && ending.quiet)
   }
 
-  /** A tick of this run is back from the device; its lease, if it is to be given out. */
+  /**
+   * A tick of this run is back from the device; its lease, if it is to be given out. It counts as flying until its lease has been told
+   * of: the subscriber may give the lease back at once, and the end of the run must not overtake the value that it is looking at.
+   */
   completed(failure: RunError | undefined, lease: Lease<unknown> | undefined): void {
-    this.#flying--
     if (failure) this.#fail({ as: 'error', error: failure, fatal: true, quiet: true })
     if (lease) this.subscriber.next(lease)
+    this.#flying--
     this.pump()
   }
 
