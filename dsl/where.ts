@@ -35,9 +35,9 @@ const asPath = (file: string): string => {
   return /^\/[A-Za-z]:/.test(path) ? path.slice(1) : path
 }
 
-// The folder of this very module: `…/dsl/` from the sources, `…/dist/dsl/` when built. Frames under it are Braid's own.
-const own = asPath(new URL('.', import.meta.url).href)
-const ownFile = (file: string): boolean => asPath(file).startsWith(own)
+// The folder of this very module and the runtime's beside it, in the sources or in dist/. Frames under them are Braid's own.
+const own = ['.', '../runtime/'].map(folder => asPath(new URL(folder, import.meta.url).href))
+const ownFile = (file: string): boolean => own.some(folder => asPath(file).startsWith(folder))
 
 const workingDirectory = (): string | undefined => {
   try {

@@ -1,0 +1,60 @@
+import { type ParseArgsConfig, parseArgs } from 'node:util'
+import { Misuse } from './io.js'
+
+type Options = NonNullable<ParseArgsConfig['options']>
+
+/** The flags and words after a verb. Everything that does not belong there is a Misuse that names the usage. */
+export const parse = <const O extends Options>(args: readonly string[], options: O, usage: string) => {
+  try {
+    return parseArgs({
+      args: [...args],
+      options: { ...options, json: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } },
+      allowPositionals: true,
+      strict: true,
+    })
+  } catch (error) {
+    throw new Misuse(`${(error as Error).message.split('\n')[0]}\nusage: ${usage}`)
+  }
+}
+
+/** The one word that a verb wants. */
+export const oneWord = (words: readonly string[], what: string, usage: string): string => {
+  const [word, extra] = words
+  if (word === undefined) throw new Misuse(`${what} is missing\nusage: ${usage}`)
+  if (extra !== undefined) throw new Misuse(`one ${what} is wanted; "${extra}" is one too many\nusage: ${usage}`)
+  return word
+}
+
+const scales: Readonly<Record<string, number>> = { '': 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30 }
+
+/** `1048576`, `512KiB`, `1.5 GiB` → bytes. */
+export const size = (text: string, flag: string): number => {
+  const match = /^(\d+(?:\.\d+)?)\s*(KiB|MiB|GiB)?$/.exec(text.trim())
+  const value = match ? Number(match[1]) * scales[match[2] ?? '']! : Number.NaN
+  if (!Number.isSafeInteger(value))
+    throw new Misuse(`${flag}: wanted bytes as a number, or with KiB, MiB or GiB; found "${text}"`)
+  return value
+}
+
+export const whole = (text: string, flag: string, least: number): number => {
+  const value = /^\d+$/.test(text) ? Number(text) : Number.NaN
+  if (!Number.isSafeInteger(value) || value < least)
+    throw new Misuse(`${flag}: wanted a whole number from ${least}; found "${text}"`)
+  return value
+}
+
+export const oneOf = <const A extends string>(text: string, flag: string, choices: readonly A[]): A => {
+  if (!(choices as readonly string[]).includes(text))
+    throw new Misuse(`${flag}: wanted ${choices.join(', ')}; found "${text}"`)
+  return text as A
+}
+
+/** `--memory`: bytes, or one of the two words. */
+export const memory = (text: string): number | 'fast' | 'small' =>
+  text === 'fast' || text === 'small' ? text : size(text, '--memory')
+
+export const device = (text: string): string => {
+  if (!/^(auto|host|cuda:\d{1,4})$/.test(text))
+    throw new Misuse(`--device: wanted auto, host or cuda:N; found "${text}"`)
+  return text
+}

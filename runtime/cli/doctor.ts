@@ -1,0 +1,122 @@
+import { availableParallelism, freemem, totalmem } from 'node:os'
+import { type DeviceSummary, devices } from '../devices.js'
+import { native } from '../native.js'
+import { parse } from './args.js'
+import type { Output } from './io.js'
+import { bytes, table } from './table.js'
+
+export const usage = 'braid doctor [--json]'
+
+interface Library {
+  readonly name: string
+  readonly found: string
+  readonly version: string
+  readonly problem: string
+}
+
+// What each library is for, and what to do where it is missing. Matched by a part of its name.
+const advice: readonly (readonly [RegExp, string, string])[] = [
+  [
+    /nvrtc/i,
+    "maps, reductions and users' kernels on cuda",
+    'pip install nvidia-cuda-nvrtc-cu12 (or -cu13), or the CUDA toolkit; then put its folder in LD_LIBRARY_PATH',
+  ],
+  [
+    /cublas/i,
+    'matmul on cuda',
+    'pip install nvidia-cublas-cu12 (or -cu13), or the CUDA toolkit; then put its folder in LD_LIBRARY_PATH',
+  ],
+  [
+    /nccl/i,
+    'collectives of many GPUs',
+    'pip install nvidia-nccl-cu12 (or -cu13), or your distribution; then put its folder in LD_LIBRARY_PATH',
+  ],
+  [/cuda/i, 'any cuda device', "install NVIDIA's driver if this machine has a GPU; the host device needs none"],
+]
+
+const adviceOf = (name: string) => advice.find(([pattern]) => pattern.test(name))
+
+interface Look {
+  readonly found: readonly DeviceSummary[]
+  readonly libraries: readonly Library[]
+  readonly problem: string | undefined
+}
+
+const look = (): Look => {
+  try {
+    return { found: devices(), libraries: native().probe().libraries, problem: undefined }
+  } catch (error) {
+    return { found: [], libraries: [], problem: (error as Error).message }
+  }
+}
+
+export const doctor = async (args: readonly string[], out: Output): Promise<number> => {
+  const { positionals } = parse(args, {}, usage)
+  if (positionals.length > 0) parse(['--', ...positionals, '--unexpected'], {}, usage)
+  const { found, libraries, problem } = look()
+  const gpu = found.some(({ kind }) => kind === 'cuda')
+  const todo = libraries
+    .filter(({ found }) => found === '')
+    .map(library => ({
+      library: library.name,
+      for: adviceOf(library.name)?.[1] ?? 'an optional part',
+      do: adviceOf(library.name)?.[2] ?? 'nothing, unless a plan asks for it',
+    }))
+  const system = {
+    node: process.version,
+    platform: `${process.platform}-${process.arch}`,
+    cores: availableParallelism(),
+    memory: { total: totalmem(), free: freemem() },
+  }
+  out.result({
+    ok: problem === undefined,
+    ...(problem === undefined ? {} : { problem }),
+    system,
+    devices: found,
+    libraries,
+    todo,
+    auto: gpu ? 'cuda:0' : 'host',
+  })
+  const { bold, good, bad, dim } = out.styles
+  out.say(
+    `${bold('System')}   Node ${system.node}, ${system.platform}, ${system.cores} cores, ${bytes(system.memory.free)} of ${bytes(system.memory.total)} memory free`,
+  )
+  if (problem !== undefined) {
+    out.say(`${bad('The native addon does not load:')} ${problem}`)
+    return 1
+  }
+  out.say(`\n${bold('Devices')}\n${table(found.map(describe), '  ')}`)
+  if (libraries.length > 0)
+    out.say(
+      `\n${bold('Libraries')}\n${table(
+        libraries.map(({ name, found, version, problem }) => [
+          name,
+          found === '' ? dim('missing') : good('found'),
+          found === '' ? problem : [version, found].filter(Boolean).join('  '),
+        ]),
+        '  ',
+      )}`,
+    )
+  out.say(`\n${bold('What to do')}`)
+  if (!gpu) out.say("  Nothing, to run on the host device: device 'auto' takes it here.")
+  for (const { library, for: purpose, do: action } of todo) out.say(`  ${library}, for ${purpose}: ${action}`)
+  if (gpu && todo.length === 0) out.say("  Nothing: device 'auto' takes cuda:0.")
+  return 0
+}
+
+const describe = ({
+  device,
+  name,
+  totalBytes,
+  freeBytes,
+  computeCapability,
+  multiprocessors,
+  driverVersion,
+}: DeviceSummary): string[] => [
+  device,
+  name,
+  `${bytes(freeBytes)} of ${bytes(totalBytes)} free`,
+  device === 'host'
+    ? 'its limit is an option: open(plan, { host: { memory } })'
+    : `compute ${computeCapability}, ${multiprocessors} multiprocessors, driver for CUDA ${Math.floor(driverVersion / 1000)}.${Math.floor((driverVersion % 1000) / 10)}`,
+]

@@ -1,0 +1,90 @@
+import type { Fault } from '../../dsl/ir/fault.js'
+import { renderAll } from '../../dsl/messages.js'
+
+/** The command line was used wrongly: exit status 2. */
+export class Misuse extends Error {}
+
+/** What a verb ends with when something is wrong that is not a misuse: the errors as data; exit status 1. */
+export class Failed extends Error {
+  constructor(readonly faults: readonly Fault[]) {
+    super(renderAll(faults))
+  }
+}
+
+/** Where a verb writes. With `--json` standard output carries one object and nothing else. */
+export interface Output {
+  readonly json: boolean
+  /** Text for people; nothing with `--json`. */
+  say(text: string): void
+  /** The result for programs; nothing without `--json`. */
+  result(value: object): void
+  readonly styles: Styles
+}
+
+export interface Styles {
+  bold(text: string): string
+  dim(text: string): string
+  good(text: string): string
+  bad(text: string): string
+}
+
+const styled = (on: boolean): Styles => {
+  const code = (open: number, close: number) => (text: string) => (on ? `\u001b[${open}m${text}\u001b[${close}m` : text)
+  return { bold: code(1, 22), dim: code(2, 22), good: code(32, 39), bad: code(31, 39) }
+}
+
+const colours = (): boolean =>
+  process.stdout.isTTY === true && !process.env['NO_COLOR'] && process.env['TERM'] !== 'dumb'
+
+/**
+ * The output of this process. With `--json`, what a user's program prints goes to standard error: standard output is for the one
+ * object.
+ */
+export const makeOutput = (json: boolean): Output => {
+  const write = process.stdout.write.bind(process.stdout) as (text: string) => boolean
+  if (json) process.stdout.write = process.stderr.write.bind(process.stderr)
+  return {
+    json,
+    say: text => void (json || write(`${text}\n`)),
+    result: value => void (json && write(`${JSON.stringify(value)}\n`)),
+    styles: styled(!json && colours()),
+  }
+}
+
+/** A fault as JSON: its data, without what cannot be written. */
+const plain = (fault: Fault): object => {
+  const { cause, ...data } = fault as Fault & { cause?: unknown }
+  return cause === undefined ? data : { ...data, cause: cause instanceof Error ? cause.message : String(cause) }
+}
+
+/** Says on standard error what ended the command, and returns its exit status. */
+export const report = (error: unknown, json: boolean): number => {
+  const say = (text: string): void => void process.stderr.write(`${text}\n`)
+  if (error instanceof Misuse) {
+    if (json) say(JSON.stringify({ errors: [{ _tag: 'Misuse', message: error.message }] }))
+    else say(`braid: ${error.message}`)
+    return 2
+  }
+  if (error instanceof Failed) {
+    if (json) say(JSON.stringify({ errors: error.faults.map(plain) }))
+    else say(error.message)
+    return 1
+  }
+  const { message, stack } = error instanceof Error ? error : { message: String(error), stack: undefined }
+  const fault = error as Partial<Fault>
+  if (json)
+    say(
+      JSON.stringify({
+        errors: [typeof fault?._tag === 'string' ? plainError(fault as Fault) : { _tag: 'Unexpected', message }],
+      }),
+    )
+  else {
+    say(`braid: ${message}`)
+    const frames = stack?.slice(stack.indexOf('\n    at ') + 1)
+    if (typeof fault?._tag !== 'string' && frames) say(frames)
+  }
+  return 1
+}
+
+// The fields of an Error that is a fault as well: `message` and `stack` are not enumerable, the data is.
+const plainError = (fault: Fault): object => plain({ ...fault, _tag: fault._tag })

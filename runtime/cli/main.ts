@@ -1,0 +1,81 @@
+import { bench, usage as benchUsage } from './bench.js'
+import { doctor, usage as doctorUsage } from './doctor.js'
+import { explain, usage as explainUsage } from './explain.js'
+import { makeOutput, Misuse, type Output, report } from './io.js'
+import { plan, usage as planUsage } from './plan.js'
+import { mapPositions } from './positions.js'
+import { run, usage as runUsage } from './run.js'
+import { usage as verifyUsage, verify } from './verify.js'
+
+interface Verb {
+  readonly usage: string
+  readonly does: string
+  run(args: readonly string[], out: Output): Promise<number>
+}
+
+const verbs: Readonly<Record<string, Verb>> = {
+  run: {
+    usage: runUsage,
+    does: 'compiles a program, opens it, runs it on its feeds; --check holds every output against interpret',
+    run,
+  },
+  plan: { usage: planUsage, does: 'prints the plan; as json it is the public format', run: plan },
+  explain: {
+    usage: explainUsage,
+    does: 'why each wait, use, allocation and lane is there, and why others are not',
+    run: explain,
+  },
+  verify: {
+    usage: verifyUsage,
+    does: 'proves the laws of a plan file; a line per violation, exit status 1 if any',
+    run: verify,
+  },
+  doctor: {
+    usage: doctorUsage,
+    does: 'devices, driver, libraries found and missing, and what to do about each',
+    run: doctor,
+  },
+  bench: { usage: benchUsage, does: 'the benchmarks, each with its peer and ratio', run: bench },
+}
+
+const help = (): string =>
+  [
+    'braid: multi-stream GPU pipelines from typed dataflow graphs',
+    '',
+    ...Object.values(verbs).flatMap(({ usage, does }) => [`  ${usage}`, `      ${does}`]),
+    '',
+    'PROGRAM is a .ts, .js or .mjs file whose default export is program({ graph, feeds }). Sizes are bytes, or say KiB, MiB or GiB.',
+    '--json prints one JSON object on standard output; errors go to standard error. Exit status: 0, 1 for a failure, 2 for a misuse.',
+  ].join('\n')
+
+const main = async (argv: readonly string[]): Promise<number> => {
+  const [word, ...args] = argv
+  const before = args.includes('--') ? args.slice(0, args.indexOf('--')) : args
+  const json = before.includes('--json')
+  try {
+    if (word === undefined) throw new Misuse(`which verb?\n\n${help()}`)
+    if (word === '--help' || word === '-h' || word === 'help') {
+      process.stdout.write(`${help()}\n`)
+      return 0
+    }
+    const verb = Object.hasOwn(verbs, word) ? verbs[word] : undefined
+    if (!verb) throw new Misuse(`no verb "${word}"; there are: ${Object.keys(verbs).join(', ')}`)
+    if (before.includes('--help') || before.includes('-h')) {
+      process.stdout.write(`usage: ${verb.usage}\n  ${verb.does}\n`)
+      return 0
+    }
+    return await verb.run(args, makeOutput(json))
+  } catch (error) {
+    return report(error, json)
+  }
+}
+
+// Whatever escapes from a user's program (an Observable's late error, a rejected promise) is a sentence first as well.
+for (const event of ['uncaughtException', 'unhandledRejection'] as const)
+  process.on(event, (error: unknown) => {
+    process.exitCode = report(error, process.argv.includes('--json'))
+    process.exit()
+  })
+
+mapPositions()
+process.exitCode = await main(process.argv.slice(2))

@@ -1,0 +1,15 @@
+import { findSourceMap } from 'node:module'
+import { fileURLToPath } from 'node:url'
+import { setPositionMapper } from '../../dsl/where.js'
+
+const asPath = (source: string): string => (source.startsWith('file://') ? fileURLToPath(source) : source)
+
+/** From here on places in programs are those of the TypeScript that was written, where a source map says so. Before programs load. */
+export const mapPositions = (): void => {
+  ;(process as { setSourceMapsEnabled?: (on: boolean) => void }).setSourceMapsEnabled?.(true)
+  setPositionMapper(({ file, line, column }) => {
+    const entry = findSourceMap(file)?.findEntry(line - 1, column - 1)
+    if (!entry || !('originalSource' in entry)) return undefined
+    return { file: asPath(entry.originalSource), line: entry.originalLine + 1, column: entry.originalColumn + 1 }
+  })
+}

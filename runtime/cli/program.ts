@@ -1,0 +1,81 @@
+import { existsSync, statSync } from 'node:fs'
+import { join, relative, resolve } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { isProgram, type Program } from '../../dsl/program.js'
+import { Failed } from './io.js'
+
+const fail = (at: string, wanted: string, found: string, next: string): never => {
+  throw new Failed([{ _tag: 'BadProgram', at, subject: 'program', wanted, found, next }])
+}
+
+/** The package: from dist/runtime/cli, or from the sources. */
+const home = (): string => {
+  const here = fileURLToPath(new URL('../../', import.meta.url))
+  return existsSync(join(here, 'package.json')) ? here : fileURLToPath(new URL('../../../', import.meta.url))
+}
+
+/** Loads what a file exports with `program({ … })`, as its default or as `program`. TypeScript is loaded through tsx. */
+export const loadProgram = async (path: string): Promise<Program> => {
+  const file = resolve(path)
+  if (!statSync(file, { throwIfNoEntry: false })?.isFile())
+    fail(path, 'a file that exports a program', 'no such file', 'give the path of a .ts, .js or .mjs file')
+  if (!/\.[mc]?[jt]s$/.test(file))
+    fail(path, 'a .ts, .js or .mjs file', path, 'for a plan that was written to a file use: braid verify PLAN.json')
+  const module = await load(file, path)
+  const found = [
+    module['default'],
+    module['program'],
+    (module['default'] as { program?: unknown } | undefined)?.program,
+  ].find(isProgram)
+  return (
+    found ??
+    fail(
+      path,
+      'a default export, or one called program, made by program({ graph, feeds })',
+      Object.keys(module).length === 0 ? 'no exports' : `the exports ${Object.keys(module).join(', ')}`,
+      'export default program({ graph, feeds: () => ({ … }) })',
+    )
+  )
+}
+
+// A file that throws while it loads is the user's own error: told with its message and place.
+const load = async (file: string, path: string): Promise<Record<string, unknown>> => {
+  const built = twin(file)
+  try {
+    if (built === undefined && /\.[mc]?ts$/.test(file)) await startTypeScript(path)
+    return (await import(pathToFileURL(built ?? file).href)) as Record<string, unknown>
+  } catch (error) {
+    if (error instanceof Failed) throw error
+    const { message, stack } = error instanceof Error ? error : { message: String(error), stack: undefined }
+    const place = stack?.split('\n').find(line => line.includes('    at ') && !line.includes('node:'))
+    return fail(
+      path,
+      'a file that loads',
+      `${message}${place ? ` ${place.trim()}` : ''}`,
+      'correct the file; its imports run when it is loaded',
+    )
+  }
+}
+
+// The examples are built with Braid: no need to translate again what stands in dist and is not older.
+const twin = (file: string): string | undefined => {
+  const inside = relative(home(), file)
+  if (!inside.startsWith('examples') || !inside.endsWith('.ts')) return undefined
+  const built = join(home(), 'dist', inside.replace(/\.ts$/, '.js'))
+  const age = statSync(built, { throwIfNoEntry: false })?.mtimeMs
+  return age !== undefined && age >= statSync(file).mtimeMs ? built : undefined
+}
+
+const startTypeScript = async (path: string): Promise<void> => {
+  try {
+    const { register } = await import('tsx/esm/api')
+    register()
+  } catch (error) {
+    fail(
+      path,
+      'tsx, which loads TypeScript',
+      (error as Error).message,
+      'install it (npm install tsx), or compile the file and give the .js',
+    )
+  }
+}

@@ -1,0 +1,190 @@
+import { writeFileSync } from 'node:fs'
+import * as E from 'fp-ts/lib/Either.js'
+import type { Lease } from '../../dsl/feed.js'
+import type { Plan } from '../../dsl/ir/plan.js'
+import type { Program } from '../../dsl/program.js'
+import { errorsOf } from '../errors.js'
+import type { HostOptions } from '../native.js'
+import { open } from '../open.js'
+import { captureFeeds, type Session } from '../session.js'
+import type { SessionStats } from '../stats.js'
+import { traceFile } from '../trace.js'
+import { device, oneOf, oneWord, parse, whole } from './args.js'
+import { type CheckResult, check, type Values } from './check.js'
+import { compiled, compileFlags } from './compiled.js'
+import { figuresOf } from './figures.js'
+import { Failed, type Output } from './io.js'
+import { loadProgram } from './program.js'
+import { bytes, table } from './table.js'
+
+export const usage =
+  'braid run PROGRAM [--device auto|host|cuda:N] [--ticks N] [--mode eager|graph] [--memory BYTES|fast|small] [--storage pooled|planned] [--check] [--trace FILE] [--json]'
+
+const flags = {
+  ...compileFlags,
+  device: { type: 'string' },
+  ticks: { type: 'string' },
+  mode: { type: 'string' },
+  check: { type: 'boolean' },
+  trace: { type: 'string' },
+} as const
+
+export const run = async (args: readonly string[], out: Output): Promise<number> => {
+  const { values, positionals } = parse(args, flags, usage)
+  const path = oneWord(positionals, 'PROGRAM', usage)
+  const ticks = values.ticks === undefined ? undefined : whole(values.ticks, '--ticks', 1)
+  const wanted = values.device === undefined ? undefined : device(values.device)
+  const asked = values.mode === undefined ? undefined : oneOf(values.mode, '--mode', ['eager', 'graph'])
+  const program = await loadProgram(path)
+  const mode = asked ?? program.options?.mode ?? 'eager'
+  if (mode === 'graph')
+    throw new Failed([
+      {
+        _tag: 'Unsupported',
+        at: '--mode',
+        subject: 'mode',
+        wanted: 'eager',
+        found: 'graph',
+        next: 'leave --mode out: this version issues every tick eagerly',
+      },
+    ])
+  const plan = compiled(program, values)
+  const done = await execute(program, plan, {
+    device: wanted,
+    ticks,
+    check: values.check === true,
+    trace: values.trace,
+  })
+  const { stats } = done
+  out.result({
+    program: plan.name,
+    device: done.device,
+    mode,
+    ticks: done.ticks,
+    tickMs: { median: stats.tickMs.median, p90: stats.tickMs.p90 },
+    enqueueUs: { median: stats.enqueueUs.median },
+    peak: stats.peak,
+    bound: plan.bound,
+    commands: figuresOf(plan),
+    ...(done.check ? { check: { outputs: done.check.outputs, maxRelativeError: done.check.maxRelativeError } } : {}),
+    drops: stats.drops,
+  })
+  out.say(describe(plan, done, values.trace, out))
+  const { check: checked } = done
+  if (!checked || checked.ok) return 0
+  const { output = '', tick = 0, relativeError = 0 } = checked.worst ?? {}
+  throw new Failed([
+    {
+      _tag: 'CheckFailed',
+      at: path,
+      subject: output,
+      wanted: `what interpret yields, within a relative error of ${checked.tolerance}`,
+      found: `a relative error of ${relativeError.toExponential(2)} in tick ${tick}`,
+      next: 'run it with --device host and, in code, { poison: true }, to tell a wrong reference from a wrong plan',
+    },
+  ])
+}
+
+interface Done {
+  readonly device: string
+  readonly deviceName: string
+  readonly ticks: number
+  readonly stats: SessionStats
+  readonly check: CheckResult | undefined
+}
+
+const execute = async (
+  program: Program,
+  plan: Plan,
+  wanted: { device: string | undefined; ticks: number | undefined; check: boolean; trace: string | undefined },
+): Promise<Done> => {
+  const options = program.options ?? {}
+  const opened = await open(plan, {
+    device: wanted.device ?? options.device ?? 'auto',
+    trace: wanted.trace !== undefined,
+    ...(program.params ? { params: program.params } : {}),
+    ...(options.host ? { host: options.host as HostOptions } : {}),
+  })()
+  if (E.isLeft(opened)) throw new Failed(errorsOf(opened.left))
+  await using session = opened.right as unknown as Session
+  const fed: Record<string, Values[string]>[] = []
+  const got: Values[] = []
+  if (wanted.check) captureFeeds(session, (input, tick, value) => void ((fed[tick] ??= {})[input] = value.slice()))
+  const feeds = typeof program.feeds === 'function' ? program.feeds() : program.feeds
+  const hasInputs = plan.buffers.some(({ life }) => life === 'input')
+  const ticks = wanted.ticks ?? (hasInputs ? undefined : 10)
+  const leases = session.run(feeds as never, ticks === undefined ? {} : { ticks })
+  let count = 0
+  await leases.forEach(lease => {
+    using held: Lease<Values> = lease
+    count++
+    if (wanted.check) got.push(Object.fromEntries(Object.entries(held).map(([name, value]) => [name, value.slice()])))
+  })
+  const stats = session.stats()
+  if (wanted.trace !== undefined) save(wanted.trace, session, plan)
+  const { device: name, name: deviceName } = session.device
+  return {
+    device: name,
+    deviceName,
+    ticks: count,
+    stats,
+    check: wanted.check ? await check(program, plan, fed, got) : undefined,
+  }
+}
+
+const save = (path: string, session: Session, plan: Plan): void => {
+  try {
+    writeFileSync(path, traceFile(path, session.trace(), plan))
+  } catch (error) {
+    throw new Failed([
+      {
+        _tag: 'BadFile',
+        at: path,
+        subject: 'trace',
+        wanted: 'a file that can be written',
+        found: (error as Error).message,
+        next: 'give another path to --trace',
+      },
+    ])
+  }
+}
+
+const describe = (plan: Plan, done: Done, trace: string | undefined, { styles }: Output): string => {
+  const { run, wait, use, elided } = figuresOf(plan)
+  const { stats } = done
+  const bound = plan.bound.device[0] ?? 0
+  const drops = Object.entries(stats.drops).filter(([, count]) => count > 0)
+  const within = stats.peak.reserved <= bound ? styles.good('within it') : styles.bad('over it')
+  const rows: (readonly string[])[] = [
+    [
+      'plan',
+      `${plan.name}: ${plan.lanes.length} ${plan.lanes.length === 1 ? 'lane' : 'lanes'} (${plan.lanes.map(({ name }) => name).join(', ')}), a tick is ${run} runs, ${wait} waits, ${use} uses, ${elided} elided`,
+    ],
+    ['device', `${done.device}: ${done.deviceName}`],
+    ['ticks', `${done.ticks}, ${plan.inFlight} in flight`],
+    ['tick', `${ms(stats.tickMs.median)} median, ${ms(stats.tickMs.p90)} p90`],
+    [
+      'enqueue',
+      `${stats.enqueueUs.median.toFixed(1)} µs median on the JavaScript thread, ${stats.issueUs.median.toFixed(1)} µs on the issuing thread`,
+    ],
+    ['bound', `${bytes(bound)} of device memory promised`],
+    [
+      'peak',
+      `${bytes(stats.peak.reserved)} held, ${within}; ${bytes(stats.peak.allocated)} in use; ${bytes(stats.peak.pinned)} pinned of ${bytes(plan.bound.pinned)}`,
+    ],
+  ]
+  if (drops.length > 0) rows.push(['drops', drops.map(([name, count]) => `${name} ${count}`).join(', ')])
+  if (done.check)
+    rows.push([
+      'check',
+      `${done.check.outputs} outputs against interpret: relative error ${done.check.maxRelativeError.toExponential(2)}, allowed ${done.check.tolerance.toExponential(2)}: ${done.check.ok ? styles.good('good') : styles.bad('wrong')}`,
+    ])
+  if (trace !== undefined)
+    rows.push([
+      'trace',
+      `${trace}${trace.endsWith('.json') ? '' : ': open https://ui.perfetto.dev and drop it on the page'}`,
+    ])
+  return table(rows.map(([label, text]) => [styles.bold(label!), text!]))
+}
+
+const ms = (value: number): string => `${value.toFixed(value < 10 ? 3 : 1)} ms`

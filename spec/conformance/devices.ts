@@ -1,0 +1,28 @@
+// What the contract suites run on: `host` always, and `cuda:0` where there is one. A new device is one line here.
+import { type Graph, orThrow, type Ports } from '../../dsl/index.js'
+import { compile } from '../../dsl/compile.js'
+import type { CompileOptions } from '../../dsl/compile.js'
+import { devices, type OpenOptions, open, type Session } from '../../runtime/index.js'
+
+export const present: readonly string[] = devices()
+  .map(({ device }) => device)
+  .filter(device => device === 'host' || device === 'cuda:0')
+
+/** Compiles and opens, or throws with every fault. */
+export const opened = async <I extends Ports, O extends Ports>(
+  graph: Graph<I, O>,
+  device: string,
+  { compile: compiling, ...options }: OpenOptions & { readonly compile?: CompileOptions } = {},
+): Promise<Session<I, O>> => orThrow(await open(orThrow(compile(graph, compiling)), { device, ...options })())
+
+export const turn = (): Promise<void> => new Promise(resolve => setImmediate(resolve))
+export const after = (ms: number): Promise<void> => new Promise(resolve => setTimeout(resolve, ms))
+
+/** Waits until it holds, or fails after five seconds. */
+export const until = async (holds: () => boolean): Promise<void> => {
+  for (let i = 0; i < 1000; i++) {
+    if (holds()) return
+    await after(5)
+  }
+  throw new Error(`not within 5 s: ${holds}`)
+}

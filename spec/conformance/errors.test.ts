@@ -1,0 +1,185 @@
+// Opening and running when something is wrong: each ends in an error that says what, where and what to do, and nothing stays behind.
+import * as E from 'fp-ts/lib/Either.js'
+import { lastValueFrom, toArray } from 'rxjs'
+import { describe, expect, it } from 'vitest'
+import {
+  add,
+  compile,
+  download,
+  graph,
+  kernel,
+  lane,
+  orThrow,
+  param,
+  type Plan,
+  tensor,
+  upload,
+} from '../../dsl/index.js'
+import { parsePlan } from '../../dsl/ir/load.js'
+import { toJSON } from '../../dsl/ir/text.js'
+import { type DeviceError, errorsOf, type OpenOptions, open, pulled, RunError } from '../../runtime/index.js'
+
+const row = tensor('f32', [1024])
+const net = graph('biased', { x: row }, ({ x }) => {
+  const bias = param('bias', row)
+  return { y: x.pipe(upload(lane('copy')), add(bias), download(lane('copy'))) }
+})
+const plan = orThrow(compile(net))
+const bias = new Float32Array(1024).fill(1)
+const good: OpenOptions = { device: 'host', params: { bias } }
+
+const refused = async (options: object, which: unknown = plan): Promise<readonly DeviceError[]> => {
+  const result = await open(which as Plan, options)()
+  expect(E.isLeft(result)).toBe(true)
+  return errorsOf((result as E.Left<DeviceError>).left)
+}
+const works = async (): Promise<void> => {
+  await using session = orThrow(await open(plan, good)())
+  const [lease] = await lastValueFrom(session.run({ x: pulled([bias]) }).pipe(toArray()))
+  expect(lease!.y[7]).toBe(2)
+}
+
+describe('what open refuses', () => {
+  it('a device that there is not', async () => {
+    expect((await refused({ ...good, device: 'cuda:99' }))[0]).toMatchObject({
+      subject: 'cuda:99',
+      next: expect.stringContaining('doctor'),
+    })
+    expect((await refused({ ...good, device: 'tpu' }))[0]).toMatchObject({
+      _tag: 'NoDevice',
+      found: 'the string "tpu"',
+    })
+  })
+
+  it('too little memory, with how much is missing and for what', async () => {
+    const [error] = await refused({ ...good, host: { memory: 4096 } })
+    expect(error).toMatchObject({
+      _tag: 'OutOfMemory',
+      code: 'CUDA_ERROR_OUT_OF_MEMORY',
+      wantedBytes: plan.bound.device[0],
+      freeBytes: 4096,
+    })
+    expect(error!.missingBytes).toBe(plan.bound.device[0]! - 4096)
+    expect(error!.holds).toContain('parameters')
+    expect(error!.found).toContain('missing')
+    await works()
+  })
+
+  it('parameters that are missing, unknown, or of another size: all at once', async () => {
+    const errors = await refused({ device: 'host', params: { wieght: bias } })
+    expect(errors.map(({ _tag, subject }) => [_tag, subject])).toEqual([
+      ['MissingParam', 'bias'],
+      ['WrongParam', 'wieght'],
+    ])
+    expect((await refused({ device: 'host', params: { bias: new Float32Array(3) } }))[0]).toMatchObject({
+      _tag: 'WrongParam',
+      found: 'Float32Array of 3 elements',
+    })
+  })
+
+  it('a parameter whose source throws, with its cause', async () => {
+    const boom = new Error('no such file')
+    const [error] = await refused({ device: 'host', params: { bias: () => Promise.reject(boom) } })
+    expect(error).toMatchObject({ _tag: 'WrongParam', subject: 'bias', cause: boom })
+    await works()
+  })
+
+  it('options of wrong names and types: all at once', async () => {
+    const errors = await refused({ ...good, inFlight: 0, trace: 'yes', devise: 'host', host: { memory: -1, speed: 2 } })
+    expect(errors.map(({ subject }) => subject)).toEqual(['inFlight', 'trace', 'devise', 'host.memory', 'host.speed'])
+    expect((await refused({ ...good, inFlight: 3 }))[0]).toMatchObject({
+      _tag: 'BadOption',
+      wanted: expect.stringContaining('at most 2'),
+    })
+  })
+
+  it('an aborted signal', async () => {
+    expect((await refused({ ...good, signal: AbortSignal.abort() }))[0]).toMatchObject({ _tag: 'Cancelled' })
+  })
+
+  it('what is no plan, and a plan that breaks a law about safety', async () => {
+    for (const value of [null, undefined, 7, 'plan', [], {}, { ...plan, commands: 5 }])
+      expect((await refused(good, value))[0]).toMatchObject({ _tag: 'BadPlan' })
+    const waits = plan.commands.findIndex(([kind]) => kind === 'free')
+    const leaky = { ...plan, commands: plan.commands.filter((_, i) => i !== waits) }
+    const [error] = await refused(good, leaky)
+    expect(error).toMatchObject({ _tag: 'BadPlan' })
+    expect(error!.violations!.map(({ law }) => law)).toContain('L3')
+  })
+
+  it('a user kernel without its meaning, of a plan from a file; given it, the plan runs', async () => {
+    const triple = kernel({
+      name: 'triple',
+      cuda: 'extern "C" __global__ void triple(const float* x, float* y) { y[threadIdx.x] = 3 * x[threadIdx.x]; }',
+      reads: { x: tensor('f32', [8]) },
+      writes: { y: tensor('f32', [8]) },
+      launch: { grid: 1, block: 8 },
+      reference: ({ x }, { y }) => y.set(x.map(value => 3 * value)),
+    })
+    const own = orThrow(
+      compile(
+        graph('own', { x: tensor('f32', [8]) }, ({ x }) => ({ y: triple({ x: x.pipe(upload()) }).y.pipe(download()) })),
+      ),
+    )
+    const fromFile = orThrow(parsePlan(toJSON(own)))
+    expect((await refused({ device: 'host' }, fromFile))[0]).toMatchObject({
+      _tag: 'MissingReference',
+      next: expect.stringContaining('triple'),
+    })
+    const references = {
+      triple: ([x]: readonly ArrayLike<number>[], [y]: readonly { set(values: ArrayLike<number>): void }[]) =>
+        y!.set(Array.from(x!, value => 3 * value)),
+    }
+    for (const [which, options] of [
+      [own, {}],
+      [fromFile, { references: references as never }],
+    ] as const) {
+      await using session = orThrow(await open(which as typeof own, { device: 'host', ...options })())
+      const [lease] = await lastValueFrom(session.run({ x: pulled([new Float32Array(8).fill(2)]) }).pipe(toArray()))
+      expect([...lease!.y]).toEqual(new Array(8).fill(6))
+    }
+  })
+})
+
+describe('a device that fails', () => {
+  it.each(['memAllocate', 'pinnedAllocate', 'streamCreate', 'eventCreate', 'prepare'])(
+    'while it opens, in %s: an error, nothing left behind',
+    async call => {
+      const [error] = await refused({ ...good, host: { faults: [{ call, nth: 1, status: 999 }] } })
+      expect(error!.code).toBe('CUDA_ERROR_UNKNOWN')
+      await works()
+    },
+  )
+
+  it.each([
+    ['run', 5, 719],
+    ['launch', 2, 719],
+    ['eventRecord', 9, 999],
+    ['copy', 3, 700],
+    ['streamWait', 6, 400],
+  ])(
+    'in a tick, in %s: the run ends with the error, the session is freed, another opens',
+    async (call, nth, status) => {
+      const session = orThrow(await open(plan, { ...good, host: { faults: [{ call, nth, status }] } })())
+      const running = session
+        .run({ x: pulled(Array.from({ length: 50 }, () => bias)) })
+        .forEach(lease => lease[Symbol.dispose]())
+      const error = await running.then(
+        () => undefined,
+        (thrown: unknown) => thrown,
+      )
+      // The plan may not make that many such calls while it runs: then nothing fails, which is right as well.
+      if (error !== undefined) {
+        expect(error).toBeInstanceOf(RunError)
+        expect(error).toMatchObject({ _tag: 'TickFailed', next: expect.stringContaining('open the plan again') })
+        const again = await session
+          .run({ x: pulled([bias]) })
+          .forEach(() => undefined)
+          .catch((thrown: unknown) => thrown)
+        expect(again).toMatchObject({ _tag: 'SessionFailed' })
+      } else expect(call).not.toBe('run')
+      await session.close()
+      await works()
+    },
+  )
+})
