@@ -75,9 +75,10 @@ export class Clock {
       this.known[l * lanes + l]!++
     } else if (code === Op.record) {
       const event = subject[c]!
-      const parity = this.tick & 1
-      this.marks[parity as 0 | 1].set(this.known.subarray(l * lanes, l * lanes + lanes), event * lanes)
-      this.recorded[parity as 0 | 1][event] = this.tick + 1
+      const parity = (this.tick & 1) as 0 | 1
+      const marks = this.marks[parity]
+      for (let m = 0; m < lanes; m++) marks[event * lanes + m] = this.known[l * lanes + m]!
+      this.recorded[parity][event] = this.tick + 1
     } else if (code === Op.wait || code === Op.previous) {
       const mark = this.markOf(subject[c]!, code === Op.previous ? 1 : 0)
       if (mark !== undefined) join(this.known, l * lanes, mark, subject[c]! * lanes, lanes)

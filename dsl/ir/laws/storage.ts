@@ -83,36 +83,40 @@ export class Storage {
     )
   }
 
+  // All claims of a run come before the question who has been displaced: a run that reads bytes which it writes as another
+  // buffer displaces an owner that it is itself still using.
   private run(c: number): void {
     const { tables, clock, sink } = this
     const l = tables.lane[c]!
-    for (let a = tables.accessStart[c]!; a < tables.accessStart[c + 1]!; a++) {
+    const end = tables.accessStart[c + 1]!
+    for (let a = tables.accessStart[c]!; a < end; a++) {
       const b = tables.accessRoot[a]!
-      if (tables.life[b] !== 'tick') continue
-      if (this.claimed[b] !== clock.tick) {
-        this.claimed[b] = clock.tick
-        this.taker[b] = -1
-        if (this.from[b] === -1) this.follow(c, l, b, b)
-        else {
-          const intervals = this.intervals[tables.plan.buffers[b]!.device]
-          intervals?.claim(this.from[b]!, this.to[b]!, b, previous => {
-            if (previous !== b) this.taker[previous] = b
-            this.follow(c, l, b, previous)
-          })
-        }
-      } else if (this.taker[b] !== -1) {
-        const taker = this.taker[b]!
-        sink.add(
-          'L3',
-          c,
-          { buffer: tables.accessNamed[a]!, lane: l },
-          () =>
-            `it accesses ${bufferName(tables.plan, tables.accessNamed[a]!)}, whose bytes ${bufferName(tables.plan, taker)} has taken over: the two share bytes, and their accesses must not overlap`,
-        )
+      if (tables.life[b] !== 'tick' || this.claimed[b] === clock.tick) continue
+      this.claimed[b] = clock.tick
+      this.taker[b] = -1
+      const intervals = this.from[b] === -1 ? undefined : this.intervals[tables.plan.buffers[b]!.device]
+      if (intervals === undefined) this.follow(c, l, b, b)
+      else {
+        intervals.claim(this.from[b]!, this.to[b]!, b, previous => {
+          if (previous !== b) this.taker[previous] = b
+          this.follow(c, l, b, previous)
+        })
       }
     }
     const point = clock.known[l * tables.lanes + l]! + 1
-    for (let a = tables.accessStart[c]!; a < tables.accessStart[c + 1]!; a++) {
+    for (let a = tables.accessStart[c]!; a < end; a++) {
+      const b = tables.accessRoot[a]!
+      const taker = this.taker[b]!
+      if (taker !== -1 && tables.life[b] === 'tick') {
+        const named = tables.accessNamed[a]!
+        sink.add(
+          'L3',
+          c,
+          { buffer: named, lane: l },
+          () =>
+            `it accesses ${bufferName(tables.plan, named)}, whose bytes ${bufferName(tables.plan, taker)} has taken over: the two share bytes, and their accesses must not overlap`,
+        )
+      }
       this.lastPoint[tables.accessPair[a]!] = point
       this.lastCommand[tables.accessPair[a]!] = c
     }
