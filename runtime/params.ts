@@ -18,28 +18,21 @@ export type ParamSources = Readonly<Record<string, ParamSource>>
 const paramsOf = (plan: Plan): readonly PlanBuffer[] =>
   plan.buffers.filter(({ life, alias }) => life === 'param' && alias === undefined)
 
-/** What is wrong with the parameters that were given, before anything is opened: missing, unknown, of another type or length. */
-export const checkParams = (plan: Plan, given: ParamSources, written?: Written): readonly DeviceError[] => {
-  const params = paramsOf(plan)
-  const names = params.map(({ name }) => name)
-  const unknown = Object.keys(given).filter(name => !names.includes(name))
-  return [
-    ...params.flatMap(buffer => problemOf(buffer, given, specOf(buffer, written?.('param', buffer.name)))),
-    ...unknown.map(
-      (name): DeviceError => ({
-        _tag: 'WrongParam',
-        at: `params.${name}`,
-        subject: name,
-        wanted:
-          names.length === 0 ? 'no parameters: the plan has none' : `one of the plan's parameters: ${names.join(', ')}`,
-        found: name,
-        next: 'leave it out, or correct its name',
-      }),
-    ),
-  ]
+/**
+ * What is wrong with the parameters that were given, before anything is opened: missing, of another type or length. One that the plan
+ * does not have is no mistake: a parameter that nothing needs is in the graph, and not in the plan.
+ */
+export const checkParams = (plan: Plan, given: ParamSources, written?: Written): readonly DeviceError[] =>
+  paramsOf(plan).flatMap(buffer => problemOf(buffer, plan, given, specOf(buffer, written?.('param', buffer.name))))
+
+// The names that were given and are none of the plan's: what is missing may be one of them, mistyped.
+const strangers = (plan: Plan, given: ParamSources): string => {
+  const names = new Set(paramsOf(plan).map(({ name }) => name))
+  const others = Object.keys(given).filter(name => !names.has(name))
+  return others.length === 0 ? 'none' : `none, but ${others.join(', ')}, which the plan does not have`
 }
 
-const problemOf = (buffer: PlanBuffer, given: ParamSources, spec: ValueSpec): readonly DeviceError[] => {
+const problemOf = (buffer: PlanBuffer, plan: Plan, given: ParamSources, spec: ValueSpec): readonly DeviceError[] => {
   const { name } = buffer
   const value = Object.hasOwn(given, name) ? given[name] : undefined
   const base = { at: `params.${name}`, subject: name }
@@ -49,7 +42,7 @@ const problemOf = (buffer: PlanBuffer, given: ParamSources, spec: ValueSpec): re
         ...base,
         _tag: 'MissingParam',
         wanted: `a value of ${spec.dtype}[${spec.shape.join(', ')}]`,
-        found: 'none',
+        found: strangers(plan, given),
         next: `open(plan, { params: { ${JSON.stringify(name)}: … } }): a typed array, or a function that fills the bytes`,
       },
     ]

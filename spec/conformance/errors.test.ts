@@ -65,16 +65,11 @@ describe('what open refuses', () => {
     await works()
   })
 
-  it('parameters that are missing, unknown, or of another size: all at once', async () => {
-    const errors = await refused({ device: 'host', params: { wieght: bias } })
-    expect(errors.map(({ _tag, subject }) => [_tag, subject])).toEqual([
-      ['MissingParam', 'bias'],
-      ['WrongParam', 'wieght'],
-    ])
-    expect((await refused({ device: 'host', params: { bias: new Float32Array(3) } }))[0]).toMatchObject({
-      _tag: 'WrongParam',
-      found: 'Float32Array of 3 elements',
-    })
+  it('parameters that are missing, with the ones that nobody wants, or of another size', async () => {
+    const [error] = await refused({ device: 'host', params: { wieght: bias } })
+    expect(error).toMatchObject({ _tag: 'MissingParam', subject: 'bias', found: expect.stringContaining('wieght') })
+    const [short] = await refused({ device: 'host', params: { bias: new Float32Array(3) } })
+    expect(short).toMatchObject({ _tag: 'WrongParam', found: 'Float32Array of 3 elements' })
   })
 
   it('a parameter whose source throws, with its cause', async () => {
@@ -98,7 +93,7 @@ describe('what open refuses', () => {
   })
 
   it('what is no plan, and a plan that breaks a law about safety', async () => {
-    for (const value of [null, undefined, 7, 'plan', [], {}, { ...plan, commands: 5 }])
+    for (const value of [null, 7, 'plan', [], {}, { ...plan, commands: 5 }])
       expect((await refused(good, value))[0]).toMatchObject({ _tag: 'BadPlan' })
     const waits = plan.commands.findIndex(([kind]) => kind === 'free')
     const leaky = { ...plan, commands: plan.commands.filter((_, i) => i !== waits) }
