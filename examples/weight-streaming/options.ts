@@ -4,7 +4,7 @@ import type { OpenOptions } from 'braid-gpu/runtime'
 export const usage = `node dist/examples/weight-streaming/main.js [FILE] [options]       (or: npm start -- [FILE] [options])
   FILE             its bytes are the rows that flow through the network; default: README.md
   --device NAME    host (default), cuda:0, auto
-  --ticks N        how many blocks of 16 rows; default 12
+  --ticks N        how many blocks of 16 rows; default 8
   --weights FILE   a .safetensors file with layers.0.weight … layers.31.weight, f32[512, 512] each
   --trace FILE     where to write the trace; default .cache/weight-streaming.trace.json`
 
@@ -13,7 +13,7 @@ export const readOptions = () => {
     allowPositionals: true,
     options: {
       device: { type: 'string', default: 'host' },
-      ticks: { type: 'string', default: '12' },
+      ticks: { type: 'string', default: '8' },
       weights: { type: 'string' },
       trace: { type: 'string' },
       help: { type: 'boolean', short: 'h', default: false },

@@ -2,9 +2,14 @@ import { type ParseArgsConfig, parseArgs } from 'node:util'
 import { Misuse } from './io.js'
 
 type Options = NonNullable<ParseArgsConfig['options']>
+type Common = { readonly json: { type: 'boolean' }; readonly help: { type: 'boolean'; short: 'h' } }
+// Named, since a declaration file cannot name what Node's own types keep to themselves.
+type Parsed<O extends Options> = ReturnType<
+  typeof parseArgs<{ args: string[]; options: O & Common; allowPositionals: true; strict: true }>
+>
 
 /** The flags and words after a verb. Everything that does not belong there is a Misuse that names the usage. */
-export const parse = <const O extends Options>(args: readonly string[], options: O, usage: string) => {
+export const parse = <const O extends Options>(args: readonly string[], options: O, usage: string): Parsed<O> => {
   try {
     return parseArgs({
       args: [...args],
