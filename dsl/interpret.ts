@@ -28,9 +28,22 @@ const fault = (error: CompileError): BraidError => new BraidError([error])
 /** A graph whose every spec is bound, with what one tick computes in order and when each value was read for the last time. */
 interface Bound {
   readonly ir: GraphIR
+  /** The nodes that some output depends on, in this tick or a later one; and every input, which its feed gives anyway. */
+  readonly nodes: readonly GraphNode[]
   readonly dims: Readonly<Record<string, number>>
   readonly specs: readonly BoundSpec[]
   readonly dead: readonly (readonly number[])[]
+}
+
+const alive = ({ nodes, outputs }: GraphIR): readonly GraphNode[] => {
+  const seen = new Set<number>()
+  const visit = outputs.map(({ node }) => node)
+  for (let id = visit.pop(); id !== undefined; id = visit.pop())
+    if (!seen.has(id)) {
+      seen.add(id)
+      visit.push(...nodes[id]!.inputs)
+    }
+  return nodes.filter(({ id, op }) => op === 'input' || seen.has(id))
 }
 
 const bound = (ir: GraphIR, dims: Readonly<Record<string, number>>): Bound => {
@@ -56,7 +69,7 @@ const bound = (ir: GraphIR, dims: Readonly<Record<string, number>>): Bound => {
   for (const { node } of ir.outputs) last[node] = Number.POSITIVE_INFINITY
   const dead: number[][] = ir.nodes.map(() => [])
   for (const [id, reader] of last.entries()) dead[reader]?.push(id)
-  return { ir, dims, specs, dead }
+  return { ir, nodes: alive(ir), dims, specs, dead }
 }
 
 const constructorOf = (spec: BoundSpec): string => hostArray(spec.dtype, 0).constructor.name
@@ -123,10 +136,10 @@ const tick = (
   state: Map<number, HostArray>,
   fed: Readonly<Record<string, unknown>>,
 ): Record<string, HostArray> => {
-  const { ir, specs, dead } = graph
+  const { ir, nodes, specs, dead } = graph
   const values: (HostArray | undefined)[] = []
   const writes = new Map<number, HostArray[]>()
-  for (const node of ir.nodes) {
+  for (const node of nodes) {
     const { id, op, inputs } = node
     const spec = specs[id]!
     const read = inputs.map(input => values[input]!)
@@ -149,7 +162,7 @@ const tick = (
     for (const gone of dead[id]!) values[gone] = undefined
   }
   // All at once: a delay that feeds a delay hands on what it had, not what it gets.
-  for (const { id, op, inputs } of ir.nodes) if (op === 'delay') state.set(id, values[inputs[0]!]!)
+  for (const { id, op, inputs } of nodes) if (op === 'delay') state.set(id, values[inputs[0]!]!)
   return Object.fromEntries(ir.outputs.map(({ name, node }) => [name, values[node]!.slice()]))
 }
 
@@ -163,7 +176,7 @@ export const interpret =
   (feeds: HostFeeds<I>): Observable<HostValues<O>> =>
     defer(() => {
       const ready = bound(irOf(graph), options.dims ?? {})
-      const { nodes } = ready.ir
+      const { nodes } = ready
       const inputs = nodes.filter(({ op }) => op === 'input')
       const given: Readonly<Record<string, ObservableInput<unknown> | undefined>> = feeds ?? {}
       const missing = inputs.find(({ name }) => given[name] === undefined || given[name] === null)

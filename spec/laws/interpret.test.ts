@@ -118,6 +118,15 @@ describe('interpret', () => {
     })
   })
 
+  it('asks for nothing that no output depends on, but for every feed', async () => {
+    const net = graph({ x: two, unused: two }, ({ x, unused }) => {
+      unused.pipe(upload(), mul(param('dead', two)))
+      return { y: x.pipe(upload(), download()) }
+    })
+    const rows = interpret(net)({ x: [f32(1, 2), f32(3, 4)], unused: [f32(0, 0)] })
+    expect(await firstValueFrom(rows.pipe(toArray()))).toEqual([{ y: f32(1, 2) }])
+  })
+
   it('does not touch what it is fed, and hands out arrays of the caller’s own', async () => {
     const net = graph({ x: two }, ({ x }) => ({ same: x, copy: x.pipe(upload(), download()) }))
     const fed = f32(1, 2)
