@@ -1,3 +1,4 @@
+// Over 300 lines as one thing: what a graph records, and every kind of mistake that a JavaScript caller can make.
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { afterEach, describe, expect, it } from 'vitest'

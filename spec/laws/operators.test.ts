@@ -1,3 +1,4 @@
+// Over 300 lines as one thing: every operator of the language beside a formula that has nothing in common with its code.
 import fc from 'fast-check'
 import { lastValueFrom } from 'rxjs'
 import { describe, expect, it } from 'vitest'
