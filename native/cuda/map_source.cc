@@ -70,7 +70,18 @@ const char* intPattern(MapOp op) {
     case MapOp::select: return "$a != 0 ? $b : $c";
     case MapOp::neg: return "subI(0, $a)";
     case MapOp::abs: return "absI($a)";
+    case MapOp::exp: return "wrap(exp((double)$a))";
+    case MapOp::log: return "wrap(log((double)$a))";
+    case MapOp::sqrt: return "wrap(sqrt((double)$a))";
+    case MapOp::rsqrt: return "wrap(1.0 / sqrt((double)$a))";
+    case MapOp::tanh: return "wrap(tanh((double)$a))";
+    case MapOp::erf: return "wrap(erf((double)$a))";
+    case MapOp::sigmoid: return "wrap(1.0 / (1.0 + exp(-(double)$a)))";
+    case MapOp::sin: return "wrap(sin((double)$a))";
+    case MapOp::cos: return "wrap(cos((double)$a))";
     case MapOp::floor: case MapOp::ceil: case MapOp::round: return "$a";
+    case MapOp::div: return "divI($a, $b)";
+    case MapOp::pow: return "wrap(powD((double)$a, (double)$b))";
     case MapOp::add: return "addI($a, $b)";
     case MapOp::sub: return "subI($a, $b)";
     case MapOp::mul: return "mulI($a, $b)";
@@ -79,8 +90,9 @@ const char* intPattern(MapOp op) {
     case MapOp::lt: return "(int)($a < $b)";
     case MapOp::le: return "(int)($a <= $b)";
     case MapOp::eq: return "(int)($a == $b)";
-    default: return nullptr;
+    case MapOp::operand: case MapOp::constant: return nullptr;
   }
+  return nullptr;
 }
 
 std::string instantiate(const char* pattern, const MapInstruction& instruction) {
@@ -238,7 +250,7 @@ bool valid(const KernelSpec& spec, std::string* problem) {
       continue;
     }
     const char* pattern = spec.computeInt ? intPattern(at.op) : floatPattern(at.op);
-    if (!pattern) return *problem = "an instruction has no meaning on whole numbers", false;
+    if (!pattern) return *problem = "an unknown instruction", false;
     for (const auto& [letter, argument] : {std::pair{"$a", at.a}, std::pair{"$b", at.b}, std::pair{"$c", at.c}}) {
       const bool used = std::strstr(pattern, letter);
       if (used && (argument < 0 || static_cast<std::size_t>(argument) >= j)) return *problem = "an instruction names a later value", false;

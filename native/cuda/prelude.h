@@ -55,6 +55,12 @@ FN int maxI(int a, int b) { return a > b ? a : b; }
 FN int addI(int a, int b) { return (int)((unsigned)a + (unsigned)b); }
 FN int subI(int a, int b) { return (int)((unsigned)a - (unsigned)b); }
 FN int mulI(int a, int b) { return (int)((unsigned)a * (unsigned)b); }
+FN double powD(double a, double b) {
+  return b != b || (fabs(a) == 1.0 && fabs(b) > 1.7976931348623157e308) ? (double)__uint_as_float(0x7fc00000u) : pow(a, b);
+}
+// JavaScript's ToInt32: modulo 2^32.
+FN int wrap(double x) { return fabs(x) <= 1.7976931348623157e308 ? (int)(unsigned)(long long)fmod(trunc(x), 4294967296.0) : 0; }
+FN int divI(int a, int b) { return b == 0 ? 0 : b == -1 ? subI(0, a) : a / b; }
 FN int absI(int a) { return a < 0 ? subI(0, a) : a; }
 )cuda";
 
