@@ -14,9 +14,13 @@ const values = texts.map(text => JSON.parse(text) as unknown)
 const survives = (input: unknown): void => {
   const parsed = parsePlan(input)
   if (E.isLeft(parsed)) {
-    expect(parsed.left.length).toBeGreaterThan(0)
-    expect(parsed.left.length).toBeLessThanOrEqual(101)
-    for (const fault of parsed.left) for (const words of Object.values(fault)) expect(typeof words).toBe('string')
+    // Plain tests, not expectations: a hundred faults of ten thousand files are many.
+    const { length } = parsed.left
+    if (length < 1 || length > 101) throw new Error(`${length} faults`)
+    for (const fault of parsed.left) {
+      for (const key in fault)
+        if (typeof fault[key as keyof typeof fault] !== 'string') throw new Error(`${key} is no text`)
+    }
   } else {
     verify(parsed.right)
     expect(textOf(parsed.right).length).toBeGreaterThan(0)

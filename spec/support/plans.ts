@@ -49,7 +49,7 @@ export const planOf = (sketch: PlanSketch): Plan => {
         life: buffer.life ?? 'tick',
         ...(buffer.alias === undefined ? {} : { alias: buffer.alias, aliasOffset: buffer.aliasOffset ?? 0 }),
         ...(buffer.offset === undefined ? {} : { offset: buffer.offset }),
-        ...(buffer.init === undefined ? {} : { init: buffer.init }),
+        ...(buffer.init === undefined ? {} : { dtype: 'f32' as const, init: buffer.init }),
       }),
     ),
     nodes: Array.from(
