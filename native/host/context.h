@@ -19,9 +19,12 @@ class Context {
   const HostOptions& options() const { return options_; }
   LiveRanges& live() { return live_; }
   Engine& engine(EngineKind kind) { return engines_[static_cast<std::size_t>(kind)]; }
-  bool slowed() const { return options_.copyBytesPerSecond > 0 || options_.flopsPerSecond > 0 || options_.deviceBytesPerSecond > 0; }
+  bool slowed() const {
+    return options_.copyBytesPerSecond > 0 || options_.flopsPerSecond > 0 || options_.deviceBytesPerSecond > 0;
+  }
 
-  // The first failure of a piece of work is the device's from then on: what is queued is skipped, every call returns it.
+  // The first failure of a piece of work is the device's from then on: what is queued is skipped, every call returns
+  // it.
   void fail(Status status, std::string detail) {
     std::lock_guard lock(mutex_);
     if (failure_.load() != Status::ok) return;

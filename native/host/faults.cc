@@ -3,11 +3,35 @@
 namespace braid::host {
 namespace {
 
-constexpr const char* kNames[] = {
-    "bind",          "memAllocate",  "memFree",      "memInfo",          "pinnedAllocate", "pinnedFree",  "addressReserve", "addressRelease",
-    "pagesCreate",   "pagesRelease", "pagesMap",     "pagesUnmap",       "streamCreate",   "streamDestroy", "streamSynchronize",
-    "streamQuery",   "streamWait",   "eventCreate",  "eventDestroy",     "eventRecord",    "eventQuery",  "eventSynchronize",
-    "eventElapsed",  "copy",         "fill32",       "prepare",          "launch",         "hostFunction", "run"};
+constexpr const char* kNames[] = {"bind",
+                                  "memAllocate",
+                                  "memFree",
+                                  "memInfo",
+                                  "pinnedAllocate",
+                                  "pinnedFree",
+                                  "addressReserve",
+                                  "addressRelease",
+                                  "pagesCreate",
+                                  "pagesRelease",
+                                  "pagesMap",
+                                  "pagesUnmap",
+                                  "streamCreate",
+                                  "streamDestroy",
+                                  "streamSynchronize",
+                                  "streamQuery",
+                                  "streamWait",
+                                  "eventCreate",
+                                  "eventDestroy",
+                                  "eventRecord",
+                                  "eventQuery",
+                                  "eventSynchronize",
+                                  "eventElapsed",
+                                  "copy",
+                                  "fill32",
+                                  "prepare",
+                                  "launch",
+                                  "hostFunction",
+                                  "run"};
 static_assert(std::size(kNames) == static_cast<std::size_t>(Call::count));
 
 }  // namespace
@@ -19,9 +43,10 @@ bool Faults::load(const std::vector<HostOptions::Fault>& faults, std::string* de
     std::size_t index = 0;
     while (index < std::size(kNames) && fault.call != kNames[index]) ++index;
     if (index == std::size(kNames) || fault.nth == 0 || fault.status == Status::ok) {
-      *detail = index == std::size(kNames) ? "faults: no call is named " + fault.call + "; wanted a method of Driver, or run"
-                : fault.nth == 0           ? "faults: uses are counted from 1"
-                                           : "faults: a fault's status cannot be 0, which is success";
+      *detail = index == std::size(kNames)
+                    ? "faults: no call is named " + fault.call + "; wanted a method of Driver, or run"
+                : fault.nth == 0 ? "faults: uses are counted from 1"
+                                 : "faults: a fault's status cannot be 0, which is success";
       return false;
     }
     sites_[index].faults.push_back(fault);

@@ -11,9 +11,36 @@ namespace braid::host {
 
 // The calls that can be made to fail, by their names in Driver; `run` is a piece of work on a stream.
 enum class Call : unsigned char {
-  bind, memAllocate, memFree, memInfo, pinnedAllocate, pinnedFree, addressReserve, addressRelease, pagesCreate, pagesRelease,
-  pagesMap, pagesUnmap, streamCreate, streamDestroy, streamSynchronize, streamQuery, streamWait, eventCreate, eventDestroy,
-  eventRecord, eventQuery, eventSynchronize, eventElapsed, copy, fill32, prepare, launch, hostFunction, run, count
+  bind,
+  memAllocate,
+  memFree,
+  memInfo,
+  pinnedAllocate,
+  pinnedFree,
+  addressReserve,
+  addressRelease,
+  pagesCreate,
+  pagesRelease,
+  pagesMap,
+  pagesUnmap,
+  streamCreate,
+  streamDestroy,
+  streamSynchronize,
+  streamQuery,
+  streamWait,
+  eventCreate,
+  eventDestroy,
+  eventRecord,
+  eventQuery,
+  eventSynchronize,
+  eventElapsed,
+  copy,
+  fill32,
+  prepare,
+  launch,
+  hostFunction,
+  run,
+  count
 };
 const char* callName(Call call);
 

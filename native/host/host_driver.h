@@ -10,8 +10,9 @@
 
 namespace braid::host {
 
-// The embedded device. Its calls check their handles, count against the faults asked for, and return the device's failure once it
-// has one, as CUDA's calls do; what they then do is in the parts: memory, virtual memory, queues, kernels.
+// The embedded device. Its calls check their handles, count against the faults asked for, and return the device's
+// failure once it has one, as CUDA's calls do; what they then do is in the parts: memory, virtual memory, queues,
+// kernels.
 class HostDriver final : public Driver {
  public:
   HostDriver(const HostOptions& options, std::uint8_t number);

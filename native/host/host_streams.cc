@@ -109,7 +109,8 @@ Status HostDriver::eventRecord(Event event, Stream stream) {
   if (!queue) return unknown("stream");
   // The lock is held over the push: the stamp must find the mark that belongs to it.
   std::lock_guard lock(state->mutex);
-  state->mark = state->timed ? push(*queue, Piece::Kind::stamp, Cost{}, [&](Piece& piece) { piece.event = state; }) : queue->mark();
+  state->mark = state->timed ? push(*queue, Piece::Kind::stamp, Cost{}, [&](Piece& piece) { piece.event = state; })
+                             : queue->mark();
   state->stamped = false;
   return Status::ok;
 }
@@ -142,7 +143,8 @@ Status HostDriver::eventElapsed(float* milliseconds, Event from, Event to) {
     EventState* state = find(events[i]);
     if (!state) return unknown("event");
     std::lock_guard lock(state->mutex);
-    if (!state->timed || !state->mark.stream) return fail(Status::invalidHandle, "an event that is not timed, or was never recorded");
+    if (!state->timed || !state->mark.stream)
+      return fail(Status::invalidHandle, "an event that is not timed, or was never recorded");
     ready = ready && state->stamped && state->mark.stream->reached(state->mark.pieces);
     times[i] = state->at;
   }
@@ -158,7 +160,8 @@ Cost HostDriver::computeCost(double amount, double rate) const {
 Cost HostDriver::transferCost(CopyKind kind, std::size_t bytes) const {
   const HostOptions& options = context_.options();
   if (kind == CopyKind::hostToHost) return Cost{};
-  if (kind == CopyKind::deviceToDevice) return computeCost(2.0 * static_cast<double>(bytes), options.deviceBytesPerSecond);
+  if (kind == CopyKind::deviceToDevice)
+    return computeCost(2.0 * static_cast<double>(bytes), options.deviceBytesPerSecond);
   if (options.copyBytesPerSecond == 0) return Cost{};
   const EngineKind engine = kind == CopyKind::hostToDevice ? EngineKind::upload : EngineKind::download;
   return Cost{engine, seconds(static_cast<double>(bytes) / options.copyBytesPerSecond)};
@@ -168,9 +171,11 @@ Status HostDriver::copy(CopyKind kind, DeviceAddress to, DeviceAddress from, std
   if (const Status status = enter(Call::copy); status != Status::ok) return status;
   StreamQueue* queue = find(stream);
   if (!queue) return unknown("stream");
-  if (static_cast<unsigned>(kind) > static_cast<unsigned>(CopyKind::hostToHost)) return fail(Status::invalidValue, "unknown kind of copy");
+  if (static_cast<unsigned>(kind) > static_cast<unsigned>(CopyKind::hostToHost))
+    return fail(Status::invalidValue, "unknown kind of copy");
   if (bytes == 0) return Status::ok;
-  if (to == 0 || from == 0 || to + bytes < to || from + bytes < from) return fail(Status::invalidValue, "a copy to or from no memory");
+  if (to == 0 || from == 0 || to + bytes < to || from + bytes < from)
+    return fail(Status::invalidValue, "a copy to or from no memory");
   push(*queue, Piece::Kind::copy, transferCost(kind, bytes), [&](Piece& piece) {
     piece.to = to;
     piece.from = from;
@@ -185,7 +190,8 @@ Status HostDriver::fill32(DeviceAddress to, std::uint32_t value, std::size_t wor
   StreamQueue* queue = find(stream);
   if (!queue) return unknown("stream");
   if (words == 0) return Status::ok;
-  if (to == 0 || to % 4 != 0 || words > SIZE_MAX / 4) return fail(Status::invalidValue, "a fill of no memory, or not aligned to 4 bytes");
+  if (to == 0 || to % 4 != 0 || words > SIZE_MAX / 4)
+    return fail(Status::invalidValue, "a fill of no memory, or not aligned to 4 bytes");
   const double bytes = 4.0 * static_cast<double>(words);
   push(*queue, Piece::Kind::fill, computeCost(bytes, context_.options().deviceBytesPerSecond), [&](Piece& piece) {
     piece.to = to;
@@ -200,25 +206,31 @@ Status HostDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& sp
   if (!kernel) return fail(Status::invalidValue, "no place for the kernel");
   std::unique_ptr<CpuKernel> cpu;
   std::string detail;
-  if (const Status status = prepareCpu(&cpu, spec, std::move(callback), &detail); status != Status::ok) return fail(status, detail);
+  if (const Status status = prepareCpu(&cpu, spec, std::move(callback), &detail); status != Status::ok)
+    return fail(status, detail);
   auto made = std::make_unique<HostKernel>();
   const HostOptions& options = context_.options();
-  if (spec.kind == KernelSpec::Kind::copy) made->cost = transferCost(static_cast<CopyKind>(spec.direction), spec.bytes);
-  else if (cpu->flops > 0) made->cost = computeCost(cpu->flops, options.flopsPerSecond);
-  else made->cost = computeCost(cpu->movedBytes, options.deviceBytesPerSecond);
+  if (spec.kind == KernelSpec::Kind::copy)
+    made->cost = transferCost(static_cast<CopyKind>(spec.direction), spec.bytes);
+  else if (cpu->flops > 0)
+    made->cost = computeCost(cpu->flops, options.flopsPerSecond);
+  else
+    made->cost = computeCost(cpu->movedBytes, options.deviceBytesPerSecond);
   made->cpu = std::move(cpu);
   *kernel = std::move(made);
   return Status::ok;
 }
 
-Status HostDriver::launch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes, Stream stream) {
+Status HostDriver::launch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes,
+                          Stream stream) {
   if (const Status status = enter(Call::launch); status != Status::ok) return status;
   StreamQueue* queue = find(stream);
   if (!queue) return unknown("stream");
   const auto* host = dynamic_cast<const HostKernel*>(&kernel);
   if (!host) return fail(Status::invalidHandle, "a kernel of another device");
   const CpuKernel& cpu = *host->cpu;
-  if ((cpu.readCount > 0 && !reads) || (cpu.writeCount > 0 && !writes)) return fail(Status::invalidValue, "no addresses");
+  if ((cpu.readCount > 0 && !reads) || (cpu.writeCount > 0 && !writes))
+    return fail(Status::invalidValue, "no addresses");
   push(*queue, Piece::Kind::launch, host->cost, [&](Piece& piece) {
     piece.kernel = host->cpu;
     piece.addresses.assign(reads, reads + cpu.readCount);

@@ -33,10 +33,13 @@ Status Memory::allocate(DeviceAddress* address, std::size_t bytes, bool pinned, 
     return Status::invalidValue;
   }
   if (!pinned && !budget_->take(bytes)) {
-    *detail = std::to_string(bytes) + " bytes wanted, " + std::to_string(budget_->free()) + " of " + std::to_string(budget_->limit()) + " free";
+    *detail = std::to_string(bytes) + " bytes wanted, " + std::to_string(budget_->free()) + " of " +
+              std::to_string(budget_->limit()) + " free";
     return Status::outOfMemory;
   }
-  void* memory = bytes > SIZE_MAX / 2 ? MAP_FAILED : mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory = bytes > SIZE_MAX / 2
+                     ? MAP_FAILED
+                     : mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
     if (!pinned) budget_->give(bytes);
     *detail = "the system has no " + std::to_string(bytes) + " bytes of memory to give";
@@ -68,8 +71,10 @@ Status Memory::release(DeviceAddress address, bool pinned, std::string* detail) 
   live_->remove(address);
   if (poison_) poison(reinterpret_cast<void*>(address), block.bytes);
   munmap(reinterpret_cast<void*>(address), block.bytes);
-  if (pinned) pinned_ -= block.bytes;
-  else budget_->give(block.bytes);
+  if (pinned)
+    pinned_ -= block.bytes;
+  else
+    budget_->give(block.bytes);
   return Status::ok;
 }
 

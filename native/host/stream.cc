@@ -12,6 +12,9 @@
 namespace braid::host {
 namespace {
 
+// How far the engines' time may fall behind the clock before it is brought up to it.
+constexpr Duration kSlack = std::chrono::milliseconds(20);
+
 std::uint64_t splitmix(std::uint64_t* state) {
   std::uint64_t z = (*state += 0x9e3779b97f4a7c15u);
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -124,6 +127,7 @@ Time StreamQueue::perform(Piece& piece) {
     }
     return ready;
   }
+  // As on a GPU, what was queued is dropped: copies, kernels, and host functions too, which are never called.
   if (context_->failure() != Status::ok) return ready;
   return work(piece);
 }
@@ -135,7 +139,8 @@ Time StreamQueue::work(Piece& piece) {
     const double share = static_cast<double>(random >> 11) * 0x1p-53;
     // Half of the pieces go on at once, so that both neighbours of every race come first at times.
     if (random & 1) {
-      std::this_thread::sleep_for(std::chrono::duration<double, std::micro>(share * context_->options().jitterMicroseconds));
+      std::this_thread::sleep_for(
+          std::chrono::duration<double, std::micro>(share * context_->options().jitterMicroseconds));
       ready = Clock::now();
     }
   }
@@ -148,16 +153,22 @@ Time StreamQueue::work(Piece& piece) {
 
   const LiveRanges& live = context_->live();
   const auto touches = [&](DeviceAddress address, std::size_t bytes, std::uint32_t alignment) {
-    if (address % alignment != 0) context_->fail(Status::misalignedAddress, hex(address) + " is not aligned to " + std::to_string(alignment) + " bytes");
-    else if (live.covers(address, bytes)) return true;
-    else context_->fail(Status::illegalAddress, hex(address) + ", " + std::to_string(bytes) + " bytes: not memory of this device");
+    if (address % alignment != 0)
+      context_->fail(Status::misalignedAddress,
+                     hex(address) + " is not aligned to " + std::to_string(alignment) + " bytes");
+    else if (live.covers(address, bytes))
+      return true;
+    else
+      context_->fail(Status::illegalAddress,
+                     hex(address) + ", " + std::to_string(bytes) + " bytes: not memory of this device");
     return false;
   };
   switch (piece.kind) {
     case Piece::Kind::copy: {
       const bool toDevice = piece.copyKind == CopyKind::hostToDevice || piece.copyKind == CopyKind::deviceToDevice;
       const bool fromDevice = piece.copyKind == CopyKind::deviceToHost || piece.copyKind == CopyKind::deviceToDevice;
-      if ((toDevice && !touches(piece.to, piece.bytes, 1)) || (fromDevice && !touches(piece.from, piece.bytes, 1))) return ready;
+      if ((toDevice && !touches(piece.to, piece.bytes, 1)) || (fromDevice && !touches(piece.from, piece.bytes, 1)))
+        return ready;
       std::memmove(reinterpret_cast<void*>(piece.to), reinterpret_cast<const void*>(piece.from), piece.bytes);
       break;
     }
@@ -171,7 +182,8 @@ Time StreamQueue::work(Piece& piece) {
       for (std::size_t i = 0; i < kernel.extents.size(); ++i)
         if (!touches(piece.addresses[i], kernel.extents[i].bytes, kernel.extents[i].alignment)) return ready;
       try {
-        if (!kernel.run(piece.addresses.data(), scratch_)) context_->fail(Status::launchFailed, "the kernel's reference failed");
+        if (!kernel.run(piece.addresses.data(), scratch_))
+          context_->fail(Status::launchFailed, "the kernel's reference failed");
       } catch (const std::bad_alloc&) {
         context_->fail(Status::launchOutOfResources, "no memory for the kernel's scratch");
       } catch (...) {
@@ -184,7 +196,10 @@ Time StreamQueue::work(Piece& piece) {
   }
   if (!context_->slowed()) return until;
   const Time now = Clock::now();
-  if (!engine || now > until) return now;
+  if (!engine) return now;
+  // Behind: the processor was busy elsewhere, or the rate is more than it can do. The next pieces make up for a little
+  // of it.
+  if (now > until) return std::max(until, now - kSlack);
   std::this_thread::sleep_until(until);
   return until;
 }

@@ -43,8 +43,8 @@ struct Piece {
   Piece* next = nullptr;
 };
 
-// A FIFO of work and the thread that does it. Outlives its stream: after streamDestroy it drains, and then serves another stream;
-// its count of pieces goes on, so that marks made before stay true for ever.
+// A FIFO of work and the thread that does it. Outlives its stream: after streamDestroy it drains, and then serves
+// another stream; its count of pieces goes on, so that marks made before stay true for ever.
 class StreamQueue {
  public:
   explicit StreamQueue(Context* context);
@@ -62,8 +62,10 @@ class StreamQueue {
     {
       std::lock_guard lock(mutex_);
       Piece* piece = spare_;
-      if (piece) spare_ = piece->next;
-      else piece = grow();
+      if (piece)
+        spare_ = piece->next;
+      else
+        piece = grow();
       piece->next = nullptr;
       fill(*piece);
       (last_ ? last_->next : first_) = piece;

@@ -13,7 +13,8 @@ bool wholePages(std::size_t value) { return value % kPageBytes == 0; }
 
 // An address range without memory; what it showed before is gone.
 bool hollow(DeviceAddress address, std::size_t bytes) {
-  return mmap(pointer(address), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+  return mmap(pointer(address), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) !=
+         MAP_FAILED;
 }
 
 Status wrong(std::string* detail, const char* words) {
@@ -36,7 +37,8 @@ VirtualMemory::~VirtualMemory() {
 }
 
 Status VirtualMemory::reserve(DeviceAddress* address, std::size_t bytes, std::string* detail) {
-  if (bytes == 0 || !wholePages(bytes) || bytes > SIZE_MAX / 4) return wrong(detail, "a reservation is some whole pages of 2 MiB");
+  if (bytes == 0 || !wholePages(bytes) || bytes > SIZE_MAX / 4)
+    return wrong(detail, "a reservation is some whole pages of 2 MiB");
   // More than is wanted, so that an aligned range lies in it; then the ends are given back.
   const std::size_t wide = bytes + kPageBytes;
   void* memory = mmap(nullptr, wide, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -59,7 +61,8 @@ Status VirtualMemory::unreserve(DeviceAddress address, std::size_t bytes, std::s
   const auto found = reservations_.find(address);
   if (found == reservations_.end() || found->second != bytes) return wrong(detail, "not a reserved range");
   const auto mapping = mappings_.lower_bound(address);
-  if (mapping != mappings_.end() && mapping->first < address + bytes) return wrong(detail, "pages are still mapped in this range");
+  if (mapping != mappings_.end() && mapping->first < address + bytes)
+    return wrong(detail, "pages are still mapped in this range");
   munmap(pointer(address), bytes);
   reservations_.erase(found);
   return Status::ok;
@@ -68,7 +71,8 @@ Status VirtualMemory::unreserve(DeviceAddress address, std::size_t bytes, std::s
 Status VirtualMemory::create(Pages* pages, std::size_t bytes, std::string* detail) {
   if (bytes == 0 || !wholePages(bytes)) return wrong(detail, "memory is made in whole pages of 2 MiB");
   if (!budget_->take(bytes)) {
-    *detail = std::to_string(bytes) + " bytes wanted, " + std::to_string(budget_->free()) + " of " + std::to_string(budget_->limit()) + " free";
+    *detail = std::to_string(bytes) + " bytes wanted, " + std::to_string(budget_->free()) + " of " +
+              std::to_string(budget_->limit()) + " free";
     return Status::outOfMemory;
   }
   std::lock_guard lock(mutex_);
@@ -84,7 +88,8 @@ Status VirtualMemory::create(Pages* pages, std::size_t bytes, std::string* detai
   }
   Physical* physical = nullptr;
   const std::uint64_t handle = handles_.create(
-      &physical, [](const Physical& retired) { return retired.pages.empty(); }, [] { return std::make_unique<Physical>(); });
+      &physical, [](const Physical& retired) { return retired.pages.empty(); },
+      [] { return std::make_unique<Physical>(); });
   if (handle == 0) {
     budget_->give(bytes);
     *detail = "too many allocations";
@@ -114,10 +119,12 @@ Status VirtualMemory::map(DeviceAddress address, std::size_t bytes, Pages pages,
     *detail = "not pages of this device";
     return Status::invalidHandle;
   }
-  if (!wholePages(address) || bytes != physical->pages.size() * kPageBytes) return wrong(detail, "pages are mapped whole, at a multiple of 2 MiB");
+  if (!wholePages(address) || bytes != physical->pages.size() * kPageBytes)
+    return wrong(detail, "pages are mapped whole, at a multiple of 2 MiB");
   if (!reserved(address, bytes)) return wrong(detail, "not inside a reserved range");
   auto next = mappings_.lower_bound(address + bytes);
-  if (next != mappings_.begin() && (--next)->first + next->second.bytes > address) return wrong(detail, "pages are mapped there already");
+  if (next != mappings_.begin() && (--next)->first + next->second.bytes > address)
+    return wrong(detail, "pages are mapped there already");
   if (!place(address, *physical)) {
     hollow(address, bytes);
     *detail = "the system refuses to map " + std::to_string(bytes) + " bytes";
@@ -166,8 +173,8 @@ bool VirtualMemory::place(DeviceAddress address, const Physical& physical) {
   for (std::size_t i = 0; i < pages.size();) {
     std::size_t run = 1;
     while (i + run < pages.size() && pages[i + run] == pages[i] + run) ++run;
-    void* at = mmap(pointer(address + i * kPageBytes), run * kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file_,
-                    static_cast<off_t>(pages[i]) * static_cast<off_t>(kPageBytes));
+    void* at = mmap(pointer(address + i * kPageBytes), run * kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+                    file_, static_cast<off_t>(pages[i]) * static_cast<off_t>(kPageBytes));
     if (at == MAP_FAILED) return false;
     i += run;
   }
@@ -179,7 +186,8 @@ void VirtualMemory::giveBack(Physical& physical) {
   for (const std::uint32_t page : physical.pages) {
 #if defined(__linux__)
     // Best effort: where the system cannot, the page stays in memory until it is used again.
-    (void)fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(page) * static_cast<off_t>(kPageBytes), kPageBytes);
+    (void)fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                    static_cast<off_t>(page) * static_cast<off_t>(kPageBytes), kPageBytes);
 #endif
     freePages_.insert(page);
   }

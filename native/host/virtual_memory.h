@@ -13,8 +13,8 @@ namespace braid::host {
 
 constexpr std::size_t kPageBytes = std::size_t{2} << 20;
 
-// Address ranges apart from the memory beneath them. The memory is one anonymous file, dealt out in pages of 2 MiB, so that the
-// same pages can appear at another address with their content, or at two at once.
+// Address ranges apart from the memory beneath them. The memory is one anonymous file, dealt out in pages of 2 MiB, so
+// that the same pages can appear at another address with their content, or at two at once.
 class VirtualMemory {
  public:
   VirtualMemory(Budget* budget, LiveRanges* live, bool poison, std::uint16_t handleTag);

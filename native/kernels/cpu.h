@@ -11,7 +11,8 @@
 
 namespace braid {
 
-// Memory that a kernel needs while it runs; one for each worker thread, grown only, so that no launch allocates in steady state.
+// Memory that a kernel needs while it runs; one for each worker thread, grown only, so that no launch allocates in
+// steady state.
 class Scratch {
  public:
   // At least `count` floats, aligned to a cache line; their contents are undefined. Earlier pointers become invalid.
@@ -45,7 +46,8 @@ struct Extent {
 class CpuKernel {
  public:
   virtual ~CpuKernel() = default;
-  // `addresses`: the reads, then the writes. False if a user's reference threw. Throws std::bad_alloc where scratch is missing.
+  // `addresses`: the reads, then the writes. False if a user's reference threw. Throws std::bad_alloc where scratch is
+  // missing.
   virtual bool run(const DeviceAddress* addresses, Scratch& scratch) const = 0;
 
   std::vector<Extent> extents;  // reads, then writes

@@ -4,15 +4,16 @@
 #include "kernels/cpu.h"
 #include "kernels/element.h"
 
-// The interpreter of fused elementwise kernels. One instruction runs over a block of elements before the next does, so that
-// its dispatch is paid once a block and every loop below is one that the compiler turns into vector code.
+// The interpreter of fused elementwise kernels. One instruction runs over a block of elements before the next does, so
+// that its dispatch is paid once a block and every loop below is one that the compiler turns into vector code.
 
 namespace braid {
 namespace {
 
 constexpr std::int64_t kBlock = 512;
 
-// One instruction with its values placed: argument and target are blocks in scratch. A target is never also an argument.
+// One instruction with its values placed: argument and target are blocks in scratch. A target is never also an
+// argument.
 struct Step {
   MapOp op = MapOp::constant;
   std::uint32_t to = 0, a = 0, b = 0, c = 0;
@@ -81,31 +82,42 @@ double power(double a, double b) {
 }
 
 template <class Operation, class T>
-inline __attribute__((always_inline)) void each1(T* __restrict to, const T* a, std::int64_t count, Operation operation) {
+inline __attribute__((always_inline)) void each1(T* __restrict to, const T* a, std::int64_t count,
+                                                 Operation operation) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = operation(a[i]);
 }
 template <class Operation, class T>
-inline __attribute__((always_inline)) void each2(T* __restrict to, const T* a, const T* b, std::int64_t count, Operation operation) {
+inline __attribute__((always_inline)) void each2(T* __restrict to, const T* a, const T* b, std::int64_t count,
+                                                 Operation operation) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = operation(a[i], b[i]);
 }
 
-inline __attribute__((always_inline)) void stepFloat(MapOp op, float* to, const float* a, const float* b, const float* c, std::int64_t count) {
+inline __attribute__((always_inline)) void stepFloat(MapOp op, float* to, const float* a, const float* b,
+                                                     const float* c, std::int64_t count) {
   switch (op) {
-    case MapOp::operand: case MapOp::constant: return;
+    case MapOp::operand:
+    case MapOp::constant: return;
     case MapOp::select:
       for (std::int64_t i = 0; i < count; ++i) to[i] = a[i] != 0.0f ? b[i] : c[i];
       return;
     case MapOp::neg: return each1(to, a, count, [](float x) { return -x; });
     case MapOp::abs: return each1(to, a, count, [](float x) { return std::fabs(x); });
-    case MapOp::exp: return each1(to, a, count, [](float x) { return static_cast<float>(std::exp(static_cast<double>(x))); });
-    case MapOp::log: return each1(to, a, count, [](float x) { return static_cast<float>(std::log(static_cast<double>(x))); });
+    case MapOp::exp:
+      return each1(to, a, count, [](float x) { return static_cast<float>(std::exp(static_cast<double>(x))); });
+    case MapOp::log:
+      return each1(to, a, count, [](float x) { return static_cast<float>(std::log(static_cast<double>(x))); });
     case MapOp::sqrt: return each1(to, a, count, [](float x) { return std::sqrt(x); });
-    case MapOp::rsqrt: return each1(to, a, count, [](float x) { return static_cast<float>(1.0 / std::sqrt(static_cast<double>(x))); });
-    case MapOp::tanh: return each1(to, a, count, [](float x) { return static_cast<float>(std::tanh(static_cast<double>(x))); });
-    case MapOp::erf: return each1(to, a, count, [](float x) { return static_cast<float>(std::erf(static_cast<double>(x))); });
+    case MapOp::rsqrt:
+      return each1(to, a, count, [](float x) { return static_cast<float>(1.0 / std::sqrt(static_cast<double>(x))); });
+    case MapOp::tanh:
+      return each1(to, a, count, [](float x) { return static_cast<float>(std::tanh(static_cast<double>(x))); });
+    case MapOp::erf:
+      return each1(to, a, count, [](float x) { return static_cast<float>(std::erf(static_cast<double>(x))); });
     case MapOp::sigmoid: return each1(to, a, count, [](float x) { return static_cast<float>(sigmoid(x)); });
-    case MapOp::sin: return each1(to, a, count, [](float x) { return static_cast<float>(std::sin(static_cast<double>(x))); });
-    case MapOp::cos: return each1(to, a, count, [](float x) { return static_cast<float>(std::cos(static_cast<double>(x))); });
+    case MapOp::sin:
+      return each1(to, a, count, [](float x) { return static_cast<float>(std::sin(static_cast<double>(x))); });
+    case MapOp::cos:
+      return each1(to, a, count, [](float x) { return static_cast<float>(std::cos(static_cast<double>(x))); });
     case MapOp::floor: return each1(to, a, count, [](float x) { return std::floor(x); });
     case MapOp::ceil: return each1(to, a, count, [](float x) { return std::ceil(x); });
     case MapOp::round: return each1(to, a, count, [](float x) { return std::nearbyint(x); });
@@ -123,7 +135,8 @@ inline __attribute__((always_inline)) void stepFloat(MapOp op, float* to, const 
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx2"))) void stepFloatAvx2(MapOp op, float* to, const float* a, const float* b, const float* c, std::int64_t count) {
+__attribute__((target("avx2"))) void stepFloatAvx2(MapOp op, float* to, const float* a, const float* b, const float* c,
+                                                   std::int64_t count) {
   stepFloat(op, to, a, b, c, count);
 }
 #endif
@@ -139,14 +152,16 @@ void runStep(MapOp op, float* to, const float* a, const float* b, const float* c
 }
 
 // Whole numbers wrap, as `| 0` has it; functions go through double precision and back by ToInt32.
-void runStep(MapOp op, std::int32_t* to, const std::int32_t* a, const std::int32_t* b, const std::int32_t* c, std::int64_t count) {
+void runStep(MapOp op, std::int32_t* to, const std::int32_t* a, const std::int32_t* b, const std::int32_t* c,
+             std::int64_t count) {
   using I = std::int32_t;
   using U = std::uint32_t;
   const auto through = [&](double (*function)(double)) {
     for (std::int64_t i = 0; i < count; ++i) to[i] = element::toInt32(function(a[i]));
   };
   switch (op) {
-    case MapOp::operand: case MapOp::constant: return;
+    case MapOp::operand:
+    case MapOp::constant: return;
     case MapOp::select:
       for (std::int64_t i = 0; i < count; ++i) to[i] = a[i] != 0 ? b[i] : c[i];
       return;
@@ -161,12 +176,19 @@ void runStep(MapOp op, std::int32_t* to, const std::int32_t* a, const std::int32
     case MapOp::sigmoid: return through([](double x) { return sigmoid(x); });
     case MapOp::sin: return through([](double x) { return std::sin(x); });
     case MapOp::cos: return through([](double x) { return std::cos(x); });
-    case MapOp::floor: case MapOp::ceil: case MapOp::round: return each1(to, a, count, [](I x) { return x; });
-    case MapOp::add: return each2(to, a, b, count, [](I x, I y) { return element::wrap(static_cast<U>(x) + static_cast<U>(y)); });
-    case MapOp::sub: return each2(to, a, b, count, [](I x, I y) { return element::wrap(static_cast<U>(x) - static_cast<U>(y)); });
-    case MapOp::mul: return each2(to, a, b, count, [](I x, I y) { return element::wrap(static_cast<U>(x) * static_cast<U>(y)); });
+    case MapOp::floor:
+    case MapOp::ceil:
+    case MapOp::round: return each1(to, a, count, [](I x) { return x; });
+    case MapOp::add:
+      return each2(to, a, b, count, [](I x, I y) { return element::wrap(static_cast<U>(x) + static_cast<U>(y)); });
+    case MapOp::sub:
+      return each2(to, a, b, count, [](I x, I y) { return element::wrap(static_cast<U>(x) - static_cast<U>(y)); });
+    case MapOp::mul:
+      return each2(to, a, b, count, [](I x, I y) { return element::wrap(static_cast<U>(x) * static_cast<U>(y)); });
     case MapOp::div:
-      return each2(to, a, b, count, [](I x, I y) { return y == 0 ? 0 : y == -1 ? element::wrap(0u - static_cast<U>(x)) : x / y; });
+      return each2(to, a, b, count, [](I x, I y) {
+        return y == 0 ? 0 : y == -1 ? element::wrap(0u - static_cast<U>(x)) : x / y;
+      });
     case MapOp::min: return each2(to, a, b, count, [](I x, I y) { return x < y ? x : y; });
     case MapOp::max: return each2(to, a, b, count, [](I x, I y) { return x > y ? x : y; });
     case MapOp::pow: return each2(to, a, b, count, [](I x, I y) { return element::toInt32(power(x, y)); });
@@ -185,7 +207,8 @@ class CpuMap final : public CpuKernel {
     for (const MapOperand& operand : spec.operands) {
       const auto bytes = static_cast<std::uint32_t>(elementBytes(operand.dtype));
       std::int64_t last = operand.offset;
-      for (std::size_t d = 0; d < spec.shape.size(); ++d) last += std::max<std::int64_t>(0, operand.strides[d] * (spec.shape[d] - 1));
+      for (std::size_t d = 0; d < spec.shape.size(); ++d)
+        last += std::max<std::int64_t>(0, operand.strides[d] * (spec.shape[d] - 1));
       extents.push_back(Extent{static_cast<std::uint64_t>(last + 1) * bytes, bytes});
       movedBytes += static_cast<double>(std::min(count_, last + 1 - operand.offset)) * bytes;
     }
@@ -200,14 +223,16 @@ class CpuMap final : public CpuKernel {
   bool run(const DeviceAddress* addresses, Scratch& scratch) const override {
     static_assert(sizeof(float) == sizeof(std::int32_t));
     float* values = scratch.floats(static_cast<std::size_t>(blocks_) * kBlock);
-    if (computeInt_) compute(addresses, reinterpret_cast<std::int32_t*>(values));
-    else compute(addresses, values);
+    if (computeInt_)
+      compute(addresses, reinterpret_cast<std::int32_t*>(values));
+    else
+      compute(addresses, values);
     return true;
   }
 
  private:
-  // Gives every value a block: one of its own to a constant or to an operand that is the same everywhere, as it is filled
-  // once; else any block whose value has been read for the last time before.
+  // Gives every value a block: one of its own to a constant or to an operand that is the same everywhere, as it is
+  // filled once; else any block whose value has been read for the last time before.
   void place(const KernelSpec& spec) {
     const std::size_t length = spec.code.size();
     std::vector<std::size_t> lastUse(length, 0);
@@ -237,7 +262,8 @@ class CpuMap final : public CpuKernel {
       } else {
         std::uint32_t* places[] = {&step.a, &step.b, &step.c};
         std::size_t position = 0;
-        forArguments(instruction, [&](std::int32_t argument) { *places[position++] = block[static_cast<std::size_t>(argument)]; });
+        forArguments(instruction,
+                     [&](std::int32_t argument) { *places[position++] = block[static_cast<std::size_t>(argument)]; });
         steps_.push_back(step);
       }
       // Only now: a target must not be one of its own arguments. An argument may be named twice.
@@ -247,7 +273,8 @@ class CpuMap final : public CpuKernel {
       });
       if (lastUse[j] == 0 && !fixed[j]) spare.push_back(block[j]);  // a value that nobody reads
     }
-    for (MapResult& result : results_) result.value = static_cast<std::int32_t>(block[static_cast<std::size_t>(result.value)]);
+    for (MapResult& result : results_)
+      result.value = static_cast<std::int32_t>(block[static_cast<std::size_t>(result.value)]);
   }
 
   template <class Visit>
@@ -264,19 +291,25 @@ class CpuMap final : public CpuKernel {
     const std::int64_t widest = std::min(count_, kBlock);
     for (const auto& [to, value] : constants_) {
       T constant;
-      if constexpr (std::is_same_v<T, float>) constant = static_cast<float>(value);
-      else constant = element::toInt32(value);
+      if constexpr (std::is_same_v<T, float>)
+        constant = static_cast<float>(value);
+      else
+        constant = element::toInt32(value);
       std::fill_n(block(to), widest, constant);
     }
-    for (const Step& step : once_) gather(block(step.to), addresses[sources_[step.a].read], sources_[step.a], 0, widest);
+    for (const Step& step : once_)
+      gather(block(step.to), addresses[sources_[step.a].read], sources_[step.a], 0, widest);
     for (std::int64_t first = 0; first < count_; first += kBlock) {
       const std::int64_t count = std::min(kBlock, count_ - first);
       for (const Step& step : steps_) {
-        if (step.op == MapOp::operand) gather(block(step.to), addresses[sources_[step.a].read], sources_[step.a], first, count);
-        else runStep(step.op, block(step.to), block(step.a), block(step.b), block(step.c), count);
+        if (step.op == MapOp::operand)
+          gather(block(step.to), addresses[sources_[step.a].read], sources_[step.a], first, count);
+        else
+          runStep(step.op, block(step.to), block(step.a), block(step.b), block(step.c), count);
       }
       for (std::size_t i = 0; i < results_.size(); ++i)
-        element::store(addresses[readCount + i], results_[i].dtype, first, block(static_cast<std::uint32_t>(results_[i].value)), count);
+        element::store(addresses[readCount + i], results_[i].dtype, first,
+                       block(static_cast<std::uint32_t>(results_[i].value)), count);
     }
   }
 

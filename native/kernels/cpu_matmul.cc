@@ -4,9 +4,9 @@
 #include "kernels/cpu.h"
 #include "kernels/element.h"
 
-// A blocked matrix product: panels of both operands are widened to f32 and laid side by side, then a register tile runs over
-// them. Each element of c adds its products in order of k with a rounding after each multiply and each add, so the answer is
-// bit for bit that of the three plain loops over Math.fround, whatever the blocks and whatever the processor.
+// A blocked matrix product: panels of both operands are widened to f32 and laid side by side, then a register tile runs
+// over them. Each element of c adds its products in order of k with a rounding after each multiply and each add, so the
+// answer is bit for bit that of the three plain loops over Math.fround, whatever the blocks and whatever the processor.
 
 namespace braid {
 namespace {
@@ -19,7 +19,8 @@ constexpr std::int64_t kLanes = 8, kVectors = kTileColumns / kLanes;
 
 // c[Rows][16] += a[depth][6] · b[depth][16], both packed.
 template <int Rows>
-inline __attribute__((always_inline)) void tile(const float* a, const float* b, float* c, std::int64_t stride, std::int64_t depth) {
+inline __attribute__((always_inline)) void tile(const float* a, const float* b, float* c, std::int64_t stride,
+                                                std::int64_t depth) {
   Vector sum[Rows][kVectors];
   for (int r = 0; r < Rows; ++r)
     for (int v = 0; v < kVectors; ++v) sum[r][v] = *reinterpret_cast<const Vector*>(c + r * stride + v * kLanes);
@@ -36,8 +37,8 @@ inline __attribute__((always_inline)) void tile(const float* a, const float* b, 
     for (int v = 0; v < kVectors; ++v) *reinterpret_cast<Vector*>(c + r * stride + v * kLanes) = sum[r][v];
 }
 
-inline __attribute__((always_inline)) void tileOf(std::int64_t rows, const float* a, const float* b, float* c, std::int64_t stride,
-                                                  std::int64_t depth) {
+inline __attribute__((always_inline)) void tileOf(std::int64_t rows, const float* a, const float* b, float* c,
+                                                  std::int64_t stride, std::int64_t depth) {
   switch (rows) {
     case 1: return tile<1>(a, b, c, stride, depth);
     case 2: return tile<2>(a, b, c, stride, depth);
@@ -53,8 +54,8 @@ void tilePlain(std::int64_t rows, const float* a, const float* b, float* c, std:
 }
 #if defined(__x86_64__)
 // AVX2 without FMA, on purpose.
-__attribute__((target("avx2"))) void tileAvx2(std::int64_t rows, const float* a, const float* b, float* c, std::int64_t stride,
-                                              std::int64_t depth) {
+__attribute__((target("avx2"))) void tileAvx2(std::int64_t rows, const float* a, const float* b, float* c,
+                                              std::int64_t stride, std::int64_t depth) {
   tileOf(rows, a, b, c, stride, depth);
 }
 #endif
@@ -80,7 +81,8 @@ class CpuMatmul final : public CpuKernel {
     };
     extents = {extent(spec.a, spec.m * spec.k), extent(spec.b, spec.k * spec.n), extent(spec.c, spec.m * spec.n)};
     if (writeCount == 2) extents.push_back(Extent{spec.workspace, 1});
-    flops = 2.0 * static_cast<double>(spec.m) * static_cast<double>(spec.n) * static_cast<double>(spec.k) * static_cast<double>(spec.batch);
+    flops = 2.0 * static_cast<double>(spec.m) * static_cast<double>(spec.n) * static_cast<double>(spec.k) *
+            static_cast<double>(spec.batch);
   }
 
   bool run(const DeviceAddress* addresses, Scratch& scratch) const override {
@@ -99,7 +101,8 @@ class CpuMatmul final : public CpuKernel {
     float* c;  // m × (columns of this block), the sums so far
   };
 
-  void multiply(const DeviceAddress* addresses, const Panels& panels, std::int64_t batch, std::int64_t firstColumn) const {
+  void multiply(const DeviceAddress* addresses, const Panels& panels, std::int64_t batch,
+                std::int64_t firstColumn) const {
     const std::int64_t columns = std::min(kColumns, spec_.n - firstColumn), stride = roundUp(columns, kTileColumns);
     std::memset(panels.c, 0, static_cast<std::size_t>(spec_.m * stride) * sizeof(float));
     for (std::int64_t k = 0; k < spec_.k; k += kDepth) {
@@ -110,15 +113,19 @@ class CpuMatmul final : public CpuKernel {
         packA(panels.a, addresses[0], batch * spec_.a.batchStride, row, rows, k, depth);
         for (std::int64_t c = 0; c < columns; c += kTileColumns)
           for (std::int64_t r = 0; r < rows; r += kTileRows)
-            tile_(std::min(kTileRows, rows - r), panels.a + r * depth, panels.b + c * depth, panels.c + (row + r) * stride + c, stride, depth);
+            tile_(std::min(kTileRows, rows - r), panels.a + r * depth, panels.b + c * depth,
+                  panels.c + (row + r) * stride + c, stride, depth);
       }
     }
     for (std::int64_t row = 0; row < spec_.m; ++row)
-      element::store(addresses[2], spec_.c.dtype, batch * spec_.c.batchStride + row * spec_.n + firstColumn, panels.c + row * stride, columns);
+      element::store(addresses[2], spec_.c.dtype, batch * spec_.c.batchStride + row * spec_.n + firstColumn,
+                     panels.c + row * stride, columns);
   }
 
-  // Rows of a in tiles of six: for each k the six rows side by side. Rows beyond the last are left as they are, and not read.
-  void packA(float* to, DeviceAddress base, std::int64_t start, std::int64_t row, std::int64_t rows, std::int64_t k, std::int64_t depth) const {
+  // Rows of a in tiles of six: for each k the six rows side by side. Rows beyond the last are left as they are, and not
+  // read.
+  void packA(float* to, DeviceAddress base, std::int64_t start, std::int64_t row, std::int64_t rows, std::int64_t k,
+             std::int64_t depth) const {
     alignas(64) float line[kDepth];
     for (std::int64_t r = 0; r < rows; ++r) {
       element::load(line, base, spec_.a.dtype, start + (row + r) * spec_.k + k, depth);
@@ -128,14 +135,17 @@ class CpuMatmul final : public CpuKernel {
   }
 
   // Columns of b in tiles of sixteen: for each k sixteen columns side by side, with zeros beyond the last.
-  void packB(float* to, DeviceAddress base, std::int64_t start, std::int64_t k, std::int64_t depth, std::int64_t column, std::int64_t columns) const {
+  void packB(float* to, DeviceAddress base, std::int64_t start, std::int64_t k, std::int64_t depth, std::int64_t column,
+             std::int64_t columns) const {
     alignas(64) float line[std::max(kDepth, kColumns)];
     const std::int64_t padded = roundUp(columns, kTileColumns);
     if (spec_.transposeB) {
       for (std::int64_t c = 0; c < padded; ++c) {
         float* target = to + c / kTileColumns * kTileColumns * depth + c % kTileColumns;
-        if (c < columns) element::load(line, base, spec_.b.dtype, start + (column + c) * spec_.k + k, depth);
-        else std::fill_n(line, depth, 0.0f);
+        if (c < columns)
+          element::load(line, base, spec_.b.dtype, start + (column + c) * spec_.k + k, depth);
+        else
+          std::fill_n(line, depth, 0.0f);
         for (std::int64_t i = 0; i < depth; ++i) target[i * kTileColumns] = line[i];
       }
       return;

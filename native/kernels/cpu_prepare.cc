@@ -38,7 +38,8 @@ std::string checkMap(const KernelSpec& spec) {
     const MapOperand& operand = spec.operands[i];
     const std::string name = "map: operand " + show(static_cast<std::int64_t>(i));
     if (elementBytes(operand.dtype) == 0) return name + " has an unknown element type";
-    if (operand.strides.size() != spec.shape.size()) return name + " has another number of strides than the shape has sizes";
+    if (operand.strides.size() != spec.shape.size())
+      return name + " has another number of strides than the shape has sizes";
     std::int64_t least = operand.offset, most = operand.offset;
     for (std::size_t d = 0; d < spec.shape.size(); ++d) {
       std::int64_t reach = 0;
@@ -79,12 +80,14 @@ std::string checkMatmul(const KernelSpec& spec) {
     const MatmulOperand& operand;
     std::int64_t rows, columns;
   };
-  for (const Side& side : {Side{"a", spec.a, spec.m, spec.k}, Side{"b", spec.b, spec.k, spec.n}, Side{"c", spec.c, spec.m, spec.n}}) {
+  for (const Side& side :
+       {Side{"a", spec.a, spec.m, spec.k}, Side{"b", spec.b, spec.k, spec.n}, Side{"c", spec.c, spec.m, spec.n}}) {
     const std::string name = std::string("matmul: ") + side.name;
     if (!isFloat(side.operand.dtype)) return name + " must be f32, f16 or bf16";
     if (!product({side.rows, side.columns}, &ignored)) return name + " has too many elements";
     if (side.operand.batchStride < 0) return name + " has a negative batch stride";
-    if (side.operand.batchStride > 0 && !product({side.operand.batchStride, spec.batch}, &ignored)) return name + " reaches too far";
+    if (side.operand.batchStride > 0 && !product({side.operand.batchStride, spec.batch}, &ignored))
+      return name + " reaches too far";
   }
   if (spec.batch > 1 && spec.c.batchStride < spec.m * spec.n) return "matmul: the batches of c overlap";
   if (!product({spec.m, spec.n, spec.k}, &ignored) && 2.0 * spec.m * spec.n * spec.k > 9e18) return "matmul: too large";
@@ -166,20 +169,20 @@ Status prepareCpu(CpuKernelResult* kernel, const KernelSpec& spec, HostCallback 
       break;
     case KernelSpec::Kind::cuda:
       if (!callback) {
-        *detail = "kernel " + spec.name + ": the host device computes a user's kernel by its reference, and none was given";
+        *detail =
+            "kernel " + spec.name + ": the host device computes a user's kernel by its reference, and none was given";
         return Status::notSupported;
       }
       *kernel = std::make_unique<CpuUserKernel>(spec, std::move(callback));
       break;
-    default:
-      *detail = "unknown kind of kernel";
+    default: *detail = "unknown kind of kernel";
   }
   if (!detail->empty()) return Status::invalidValue;
   // A spec made by hand may leave the run's counts at 0; where they are given they must be the kernel's own.
   const bool counted = spec.readCount != 0 || spec.writeCount != 0;
   if (counted && (spec.readCount != (*kernel)->readCount || spec.writeCount != (*kernel)->writeCount)) {
-    *detail = "the run has " + show(spec.readCount) + " reads and " + show(spec.writeCount) + " writes, the kernel wants " +
-              show((*kernel)->readCount) + " and " + show((*kernel)->writeCount);
+    *detail = "the run has " + show(spec.readCount) + " reads and " + show(spec.writeCount) +
+              " writes, the kernel wants " + show((*kernel)->readCount) + " and " + show((*kernel)->writeCount);
     kernel->reset();
     return Status::invalidValue;
   }

@@ -6,8 +6,8 @@
 namespace braid {
 namespace {
 
-// Columns reduced side by side. Along the reduced axis the order is always first to last, whatever the shape, so that a sum
-// is the same sum on every run, and the one that a plain loop over f32 would give.
+// Columns reduced side by side. Along the reduced axis the order is always first to last, whatever the shape, so that a
+// sum is the same sum on every run, and the one that a plain loop over f32 would give.
 constexpr std::int64_t kColumns = 512;
 
 template <class Accumulator>
@@ -22,17 +22,25 @@ Accumulator combine(ReduceHow how, Accumulator a, Accumulator b) {
 class CpuReduce final : public CpuKernel {
  public:
   explicit CpuReduce(const KernelSpec& spec)
-      : how_(spec.how), outer_(spec.outer), length_(spec.length), inner_(spec.inner), input_(spec.input), output_(spec.output) {
+      : how_(spec.how),
+        outer_(spec.outer),
+        length_(spec.length),
+        inner_(spec.inner),
+        input_(spec.input),
+        output_(spec.output) {
     readCount = writeCount = 1;
-    const auto in = static_cast<std::uint32_t>(elementBytes(input_)), out = static_cast<std::uint32_t>(elementBytes(output_));
+    const auto in = static_cast<std::uint32_t>(elementBytes(input_)),
+               out = static_cast<std::uint32_t>(elementBytes(output_));
     extents = {Extent{static_cast<std::uint64_t>(outer_ * length_ * inner_) * in, in},
                Extent{static_cast<std::uint64_t>(outer_ * inner_) * out, out}};
     movedBytes = static_cast<double>(extents[0].bytes) + static_cast<double>(extents[1].bytes);
   }
 
   bool run(const DeviceAddress* addresses, Scratch&) const override {
-    if (input_ == DType::i32 || input_ == DType::u8) reduce<std::int32_t>(addresses);
-    else reduce<float>(addresses);
+    if (input_ == DType::i32 || input_ == DType::u8)
+      reduce<std::int32_t>(addresses);
+    else
+      reduce<float>(addresses);
     return true;
   }
 

@@ -7,9 +7,10 @@
 #include "driver/driver.h"
 #include "kernels/half.h"
 
-// The arithmetic of one element, as JavaScript's Math and Math.fround have it: a plan on the host device then yields bit for
-// bit what `interpret` yields. Compiled with -ffp-contract=off, as a fused multiply-add would round once where JavaScript rounds
-// twice. Functions beyond the four operations and the root go through double precision, as JavaScript's do.
+// The arithmetic of one element, as JavaScript's Math and Math.fround have it: a plan on the host device then yields
+// bit for bit what `interpret` yields. Compiled with -ffp-contract=off, as a fused multiply-add would round once where
+// JavaScript rounds twice. Functions beyond the four operations and the root go through double precision, as
+// JavaScript's do.
 namespace braid::element {
 
 inline float add(float a, float b) { return a + b; }
@@ -60,7 +61,8 @@ void convert(const From* from, std::int64_t stride, To* __restrict to, std::int6
     for (std::int64_t i = 0; i < count; ++i) convertOne(from[i * stride], to + i);
 }
 
-// Brings `count` elements in, widened to the type that is computed in (float or i32). The address is aligned to the element.
+// Brings `count` elements in, widened to the type that is computed in (float or i32). The address is aligned to the
+// element.
 template <class To>
 void load(To* to, DeviceAddress base, DType type, std::int64_t start, std::int64_t count, std::int64_t stride = 1) {
   const auto plain = [](auto value, To* target) { narrow(value, target); };

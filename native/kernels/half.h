@@ -7,15 +7,16 @@
 
 namespace braid {
 
-// The 16-bit floats and the narrowing conversions, exact: to nearest even, subnormals kept, NaN stays NaN. All are free of
-// branches that matter, so that loops over them become vector code.
+// The 16-bit floats and the narrowing conversions, exact: to nearest even, subnormals kept, NaN stays NaN. All are free
+// of branches that matter, so that loops over them become vector code.
 
 inline float floatFromBf16(std::uint16_t half) { return std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16); }
 
 inline std::uint16_t bf16FromFloat(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  const std::uint32_t nan = (bits >> 16) | 0x40u;  // quiet, so that a payload in the low bits alone does not become infinity
+  const std::uint32_t nan =
+      (bits >> 16) | 0x40u;  // quiet, so that a payload in the low bits alone does not become infinity
   return static_cast<std::uint16_t>((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
 }
 

@@ -3,7 +3,8 @@
 
 #include "host_support.h"
 
-// Failures: those asked for, and those that a wild address earns. Nothing hangs, nothing crashes, and a failed device says so.
+// Failures: those asked for, and those that a wild address earns. Nothing hangs, nothing crashes, and a failed device
+// says so.
 
 namespace braid::test {
 namespace {
@@ -63,7 +64,11 @@ TEST(HostFaults, EveryCallCanFail) {
       {"copy", [&](Driver& d) { return d.copy(CopyKind::hostToDevice, a, a, 4, s); }},
       {"fill32", [&](Driver& d) { return d.fill32(a, 0, 1, s); }},
       {"prepare", [&](Driver& d) { return d.prepare(&kernel, spec, {}); }},
-      {"hostFunction", [&](Driver& d) { return d.hostFunction(s, [](void*) {}, nullptr); }},
+      {"hostFunction",
+       [&](Driver& d) {
+         return d.hostFunction(
+             s, [](void*) {}, nullptr);
+       }},
   };
   for (const auto& [name, use] : calls) {
     std::unique_ptr<Driver> driver;
@@ -128,10 +133,12 @@ TEST(HostFaults, AFailedPieceOfWorkIsTheDevicesFailureFromThenOn) {
 
 TEST(HostFaults, AWildAddressIsAnIllegalAddress) {
   const std::vector<std::function<Status(Driver&, DeviceAddress, Stream)>> uses = {
-      [](Driver& d, DeviceAddress a, Stream s) { return d.fill32(a, 1, 1025, s); },                                       // beyond the end
-      [](Driver& d, DeviceAddress a, Stream s) { return d.copy(CopyKind::deviceToDevice, a, a + 4000, 100, s); },         // beyond the end
-      [](Driver& d, DeviceAddress, Stream s) { return d.fill32(0x5000, 1, 1, s); },                                       // nowhere
-      [](Driver& d, DeviceAddress a, Stream s) { return d.memFree(a), d.fill32(a, 1, 1, s); },                            // freed
+      [](Driver& d, DeviceAddress a, Stream s) { return d.fill32(a, 1, 1025, s); },  // beyond the end
+      [](Driver& d, DeviceAddress a, Stream s) {
+        return d.copy(CopyKind::deviceToDevice, a, a + 4000, 100, s);
+      },                                                                                        // beyond the end
+      [](Driver& d, DeviceAddress, Stream s) { return d.fill32(0x5000, 1, 1, s); },             // nowhere
+      [](Driver& d, DeviceAddress a, Stream s) { return d.memFree(a), d.fill32(a, 1, 1, s); },  // freed
   };
   for (const auto& use : uses) {
     const auto driver = host();
@@ -163,7 +170,9 @@ TEST(HostFaults, AThrowingReferenceFailsTheDeviceAndDrains) {
   std::unique_ptr<Kernel> kernel;
   EXPECT_EQ(driver->prepare(&kernel, spec, {}), Status::notSupported);
   EXPECT_NE(driver->lastDetail().find("user"), std::string::npos);
-  ASSERT_EQ(driver->prepare(&kernel, spec, [](const DeviceAddress*, std::size_t, const DeviceAddress*, std::size_t) { return false; }), Status::ok);
+  ASSERT_EQ(driver->prepare(&kernel, spec,
+                            [](const DeviceAddress*, std::size_t, const DeviceAddress*, std::size_t) { return false; }),
+            Status::ok);
   ASSERT_EQ(driver->launch(*kernel, &memory, &memory, on), Status::ok);
   kernel.reset();  // before it has run
   EXPECT_EQ(driver->streamSynchronize(on), Status::launchFailed);

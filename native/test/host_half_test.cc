@@ -10,10 +10,12 @@ namespace {
 double value(std::uint32_t bits, int fractionBits, int bias) {
   const std::uint32_t exponentBits = static_cast<std::uint32_t>(15 - fractionBits);
   const double sign = bits & 0x8000u ? -1 : 1;
-  const std::uint32_t exponent = (bits >> fractionBits) & ((1u << exponentBits) - 1), fraction = bits & ((1u << fractionBits) - 1);
+  const std::uint32_t exponent = (bits >> fractionBits) & ((1u << exponentBits) - 1),
+                      fraction = bits & ((1u << fractionBits) - 1);
   if (exponent == (1u << exponentBits) - 1) return fraction ? std::nan("") : sign * INFINITY;
   const double scale = std::ldexp(1.0, -fractionBits);
-  return exponent == 0 ? sign * std::ldexp(fraction * scale, 1 - bias) : sign * std::ldexp(1 + fraction * scale, static_cast<int>(exponent) - bias);
+  return exponent == 0 ? sign * std::ldexp(fraction * scale, 1 - bias)
+                       : sign * std::ldexp(1 + fraction * scale, static_cast<int>(exponent) - bias);
 }
 
 template <class Widen, class Narrow>

@@ -55,8 +55,10 @@ DeviceAddress randomMemory(Driver& driver, DType type, std::int64_t count, Rando
   const DeviceAddress memory = allocate(driver, static_cast<std::size_t>(count) * elementBytes(type));
   for (std::int64_t i = 0; i < count; ++i) {
     const float value = random.real() * 4;
-    const auto bits = type == DType::u8 || type == DType::i32 ? static_cast<std::uint32_t>(random.below(200)) : narrow(value, type);
-    std::memcpy(reinterpret_cast<void*>(memory + static_cast<std::uint64_t>(i) * elementBytes(type)), &bits, elementBytes(type));
+    const auto bits =
+        type == DType::u8 || type == DType::i32 ? static_cast<std::uint32_t>(random.below(200)) : narrow(value, type);
+    std::memcpy(reinterpret_cast<void*>(memory + static_cast<std::uint64_t>(i) * elementBytes(type)), &bits,
+                elementBytes(type));
   }
   return memory;
 }
@@ -83,7 +85,8 @@ float mapped(MapOp op, float a, float b, float c) {
     case MapOp::floor: return std::floor(a);
     case MapOp::ceil: return std::ceil(a);
     case MapOp::round: return static_cast<float>(std::copysign(x - std::remainder(x, 1.0), x));
-    case MapOp::add: return static_cast<float>(x + y);  // one rounding of an exact sum, product or quotient is what f32 does
+    case MapOp::add:
+      return static_cast<float>(x + y);  // one rounding of an exact sum, product or quotient is what f32 does
     case MapOp::sub: return static_cast<float>(x - y);
     case MapOp::mul: return static_cast<float>(x * y);
     case MapOp::div: return static_cast<float>(x / y);
@@ -113,7 +116,8 @@ TEST(HostMap, RandomProgramsComputeWhatAPlainLoopDoes) {
     KernelSpec spec;
     spec.kind = KernelSpec::Kind::map;
     std::int64_t count = 1;
-    for (std::uint64_t rank = random.below(5); rank > 0; --rank) spec.shape.push_back(1 + static_cast<std::int64_t>(random.below(rank == 1 ? 700 : 6)));
+    for (std::uint64_t rank = random.below(5); rank > 0; --rank)
+      spec.shape.push_back(1 + static_cast<std::int64_t>(random.below(rank == 1 ? 700 : 6)));
     for (const std::int64_t size : spec.shape) count *= size;
 
     std::vector<DeviceAddress> reads, writes;
@@ -128,9 +132,11 @@ TEST(HostMap, RandomProgramsComputeWhatAPlainLoopDoes) {
         if (kind == 0) operand.strides[d] = 0;
         if (kind == 1) operand.strides[d] *= 2;
         if (kind == 2) operand.strides[d] *= -1, operand.offset -= operand.strides[d] * (spec.shape[d] - 1);
-        if (kind == 3 && d > 0 && spec.shape[d] == spec.shape[d - 1]) std::swap(operand.strides[d], operand.strides[d - 1]);
+        if (kind == 3 && d > 0 && spec.shape[d] == spec.shape[d - 1])
+          std::swap(operand.strides[d], operand.strides[d - 1]);
       }
-      for (std::size_t d = 0; d < spec.shape.size(); ++d) most += std::max<std::int64_t>(0, operand.strides[d] * (spec.shape[d] - 1));
+      for (std::size_t d = 0; d < spec.shape.size(); ++d)
+        most += std::max<std::int64_t>(0, operand.strides[d] * (spec.shape[d] - 1));
       reads.push_back(randomMemory(*driver, operand.dtype, operand.offset + most + 1, random));
       spec.operands.push_back(std::move(operand));
     }
@@ -139,13 +145,18 @@ TEST(HostMap, RandomProgramsComputeWhatAPlainLoopDoes) {
       const auto earlier = [&] { return static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(j))); };
       MapInstruction instruction;
       const std::uint64_t kind = j == 0 ? 0 : random.below(6);
-      if (kind == 0) instruction.op = MapOp::operand, instruction.a = static_cast<std::int32_t>(random.below(spec.operands.size()));
-      else if (kind == 1) instruction.op = MapOp::constant, instruction.constant = random.real() * 3;
-      else instruction = {static_cast<MapOp>(static_cast<int>(MapOp::select) + random.below(25)), earlier(), earlier(), earlier(), 0};
+      if (kind == 0)
+        instruction.op = MapOp::operand, instruction.a = static_cast<std::int32_t>(random.below(spec.operands.size()));
+      else if (kind == 1)
+        instruction.op = MapOp::constant, instruction.constant = random.real() * 3;
+      else
+        instruction = {static_cast<MapOp>(static_cast<int>(MapOp::select) + random.below(25)), earlier(), earlier(),
+                       earlier(), 0};
       spec.code.push_back(instruction);
     }
     for (std::uint64_t i = 1 + random.below(2); i > 0; --i) {
-      const MapResult result{static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(length))), kTypes[random.below(5)]};
+      const MapResult result{static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(length))),
+                             kTypes[random.below(5)]};
       spec.results.push_back(result);
       writes.push_back(allocate(*driver, static_cast<std::size_t>(count) * elementBytes(result.dtype)));
     }
@@ -162,7 +173,8 @@ TEST(HostMap, RandomProgramsComputeWhatAPlainLoopDoes) {
         } else if (instruction.op == MapOp::operand) {
           const auto which = static_cast<std::size_t>(instruction.a);
           std::int64_t rest = i, at = spec.operands[which].offset;
-          for (std::size_t d = spec.shape.size(); d-- > 0; rest /= spec.shape[d]) at += rest % spec.shape[d] * spec.operands[which].strides[d];
+          for (std::size_t d = spec.shape.size(); d-- > 0; rest /= spec.shape[d])
+            at += rest % spec.shape[d] * spec.operands[which].strides[d];
           values[j] = widen(reads[which], spec.operands[which].dtype, at);
         } else {
           const auto argument = [&](std::int32_t value) { return values[static_cast<std::size_t>(value)]; };
@@ -171,7 +183,8 @@ TEST(HostMap, RandomProgramsComputeWhatAPlainLoopDoes) {
       }
       for (std::size_t r = 0; r < spec.results.size(); ++r) {
         const DType type = spec.results[r].dtype;
-        const std::uint32_t wanted = narrow(values[static_cast<std::size_t>(spec.results[r].value)], type), found = bitsAt(writes[r], type, i);
+        const std::uint32_t wanted = narrow(values[static_cast<std::size_t>(spec.results[r].value)], type),
+                            found = bitsAt(writes[r], type, i);
         ASSERT_TRUE(sameNumber(wanted, found, type)) << "element " << i << ": wanted " << wanted << ", found " << found;
       }
     }
@@ -192,21 +205,30 @@ KernelSpec binary(MapOp op, std::int64_t count, DType type, bool whole) {
 TEST(HostMap, TheEdgesOfF32AreThoseOfJavaScript) {
   const auto driver = host();
   const float inf = INFINITY;
-  const std::vector<float> specials = {0.0f, -0.0f, 1, -1, inf, -inf, NAN, 1e-45f, -1e-45f, 3.4e38f, 0.5f, 1.5f, 2.5f, -2.5f};
+  const std::vector<float> specials = {0.0f,   -0.0f,   1,       -1,   inf,  -inf, NAN,
+                                       1e-45f, -1e-45f, 3.4e38f, 0.5f, 1.5f, 2.5f, -2.5f};
   std::vector<float> a, b;
   for (const float x : specials)
     for (const float y : specials) a.push_back(x), b.push_back(y);
-  for (const MapOp op : {MapOp::add, MapOp::sub, MapOp::mul, MapOp::div, MapOp::min, MapOp::max, MapOp::lt, MapOp::le, MapOp::eq}) {
+  for (const MapOp op :
+       {MapOp::add, MapOp::sub, MapOp::mul, MapOp::div, MapOp::min, MapOp::max, MapOp::lt, MapOp::le, MapOp::eq}) {
     const DeviceAddress c = allocate(*driver, a.size() * 4);
-    ASSERT_EQ(launch(*driver, binary(op, static_cast<std::int64_t>(a.size()), DType::f32, false), {upload(*driver, a), upload(*driver, b)}, {c}), Status::ok);
+    ASSERT_EQ(launch(*driver, binary(op, static_cast<std::int64_t>(a.size()), DType::f32, false),
+                     {upload(*driver, a), upload(*driver, b)}, {c}),
+              Status::ok);
     for (std::size_t i = 0; i < a.size(); ++i) {
       const auto wanted = std::bit_cast<std::uint32_t>(mapped(op, a[i], b[i], 0));
-      EXPECT_TRUE(sameNumber(wanted, bitsAt(c, DType::f32, static_cast<std::int64_t>(i)), DType::f32)) << static_cast<int>(op) << " of " << a[i] << ", " << b[i];
+      EXPECT_TRUE(sameNumber(wanted, bitsAt(c, DType::f32, static_cast<std::int64_t>(i)), DType::f32))
+          << static_cast<int>(op) << " of " << a[i] << ", " << b[i];
     }
   }
   // JavaScript: 1 ** NaN and 1 ** Infinity are NaN.
   const DeviceAddress c = allocate(*driver, 16);
-  ASSERT_EQ(launch(*driver, binary(MapOp::pow, 4, DType::f32, false), {upload(*driver, std::vector<float>{1, 1, -1, 2}), upload(*driver, std::vector<float>{NAN, inf, -inf, 3})}, {c}), Status::ok);
+  ASSERT_EQ(
+      launch(*driver, binary(MapOp::pow, 4, DType::f32, false),
+             {upload(*driver, std::vector<float>{1, 1, -1, 2}), upload(*driver, std::vector<float>{NAN, inf, -inf, 3})},
+             {c}),
+      Status::ok);
   const auto powers = download<float>(c, 4);
   EXPECT_TRUE(std::isnan(powers[0]) && std::isnan(powers[1]) && std::isnan(powers[2]));
   EXPECT_EQ(powers[3], 8.0f);
@@ -218,7 +240,9 @@ TEST(HostMap, WholeNumbersWrapAndNarrowBySaturating) {
   const std::vector<std::int32_t> a = {most, least, least, 65537, -7, 7, 7}, b = {1, -1, 1, 65537, 2, 0, -2};
   const auto run = [&](MapOp op) {
     const DeviceAddress c = allocate(*driver, a.size() * 4);
-    EXPECT_EQ(launch(*driver, binary(op, static_cast<std::int64_t>(a.size()), DType::i32, true), {upload(*driver, a), upload(*driver, b)}, {c}), Status::ok);
+    EXPECT_EQ(launch(*driver, binary(op, static_cast<std::int64_t>(a.size()), DType::i32, true),
+                     {upload(*driver, a), upload(*driver, b)}, {c}),
+              Status::ok);
     return download<std::int32_t>(c, a.size());
   };
   EXPECT_EQ(run(MapOp::add), (std::vector<std::int32_t>{least, most, least + 1, 131074, -5, 7, 5}));
@@ -231,7 +255,11 @@ TEST(HostMap, WholeNumbersWrapAndNarrowBySaturating) {
   KernelSpec spec = binary(MapOp::add, 3, DType::i32, true);
   spec.results[0].dtype = DType::u8;
   const DeviceAddress bytes = allocate(*driver, 3);
-  ASSERT_EQ(launch(*driver, spec, {upload(*driver, std::vector<std::int32_t>{-5, 200, 100}), upload(*driver, std::vector<std::int32_t>{1, 100, 1})}, {bytes}), Status::ok);
+  ASSERT_EQ(launch(*driver, spec,
+                   {upload(*driver, std::vector<std::int32_t>{-5, 200, 100}),
+                    upload(*driver, std::vector<std::int32_t>{1, 100, 1})},
+                   {bytes}),
+            Status::ok);
   EXPECT_EQ(download<std::uint8_t>(bytes, 3), (std::vector<std::uint8_t>{0, 255, 101}));
 }
 
@@ -262,12 +290,14 @@ KernelSpec product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t 
 }
 
 TEST(HostMatmul, IsBitForBitThreePlainLoops) {
-  const std::int64_t sizes[][3] = {{1, 1, 1}, {1, 17, 5}, {6, 16, 8}, {7, 33, 300}, {97, 530, 40}, {13, 1, 513}, {100, 15, 257}, {5, 520, 2}};
+  const std::int64_t sizes[][3] = {{1, 1, 1},     {1, 17, 5},   {6, 16, 8},     {7, 33, 300},
+                                   {97, 530, 40}, {13, 1, 513}, {100, 15, 257}, {5, 520, 2}};
   for (const auto& [m, n, k] : sizes)
     for (const bool transposed : {false, true})
       for (const DType type : {DType::f32, DType::f16, DType::bf16})
         for (const std::int64_t shared : {0, 1, 2}) {
-          SCOPED_TRACE(std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) + " " + std::to_string(static_cast<int>(type)));
+          SCOPED_TRACE(std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) + " " +
+                       std::to_string(static_cast<int>(type)));
           Random random{static_cast<std::uint64_t>(m * 1000 + n + k)};
           const auto driver = host();
           KernelSpec spec = product(m, n, k, 2, transposed, type);
@@ -275,7 +305,8 @@ TEST(HostMatmul, IsBitForBitThreePlainLoops) {
           if (shared == 2) spec.b.batchStride = 0;
           spec.workspace = shared == 0 ? 512 : 0;
           if (type == DType::f16 && transposed) spec.c.dtype = DType::f32;
-          const DeviceAddress a = randomMemory(*driver, type, 2 * m * k, random), b = randomMemory(*driver, type, 2 * k * n, random);
+          const DeviceAddress a = randomMemory(*driver, type, 2 * m * k, random),
+                              b = randomMemory(*driver, type, 2 * k * n, random);
           const DeviceAddress c = allocate(*driver, static_cast<std::size_t>(2 * m * n) * elementBytes(spec.c.dtype));
           std::vector<DeviceAddress> writes = {c};
           if (spec.workspace) writes.push_back(allocate(*driver, 512));
@@ -286,11 +317,13 @@ TEST(HostMatmul, IsBitForBitThreePlainLoops) {
                 float sum = 0;
                 for (std::int64_t q = 0; q < k; ++q) {
                   const float x = widen(a, type, i * spec.a.batchStride + row * k + q);
-                  const float y = widen(b, type, i * spec.b.batchStride + (transposed ? column * k + q : q * n + column));
+                  const float y =
+                      widen(b, type, i * spec.b.batchStride + (transposed ? column * k + q : q * n + column));
                   const float part = x * y;
                   sum = sum + part;
                 }
-                ASSERT_EQ(bitsAt(c, spec.c.dtype, (i * m + row) * n + column), narrow(sum, spec.c.dtype)) << i << " " << row << " " << column;
+                ASSERT_EQ(bitsAt(c, spec.c.dtype, (i * m + row) * n + column), narrow(sum, spec.c.dtype))
+                    << i << " " << row << " " << column;
               }
         }
 }
@@ -300,7 +333,8 @@ TEST(HostMatmul, IsFastEnoughToWorkWith) {
   for (const DType type : {DType::f32, DType::bf16}) {
     const KernelSpec spec = product(384, 512, 512, 1, false, type);
     Random random{1};
-    const DeviceAddress a = randomMemory(*driver, type, spec.m * spec.k, random), b = randomMemory(*driver, type, spec.k * spec.n, random);
+    const DeviceAddress a = randomMemory(*driver, type, spec.m * spec.k, random),
+                        b = randomMemory(*driver, type, spec.k * spec.n, random);
     const DeviceAddress c = allocate(*driver, static_cast<std::size_t>(spec.m * spec.n) * 4);
     double best = 0;
     for (int i = 0; i < 5; ++i) {
@@ -342,10 +376,13 @@ TEST(HostReduce, AgreesWithAPlainLoop) {
               float total = widen(x, input, o * length * inner + i);
               for (std::int64_t l = 1; l < length; ++l) {
                 const float next = widen(x, input, (o * length + l) * inner + i);
-                total = how == ReduceHow::max ? std::max(total, next) : how == ReduceHow::min ? std::min(total, next) : total + next;
+                total = how == ReduceHow::max   ? std::max(total, next)
+                        : how == ReduceHow::min ? std::min(total, next)
+                                                : total + next;
               }
               if (how == ReduceHow::mean) total /= static_cast<float>(length);
-              ASSERT_EQ(bitsAt(y, output, o * inner + i), narrow(total, output)) << static_cast<int>(input) << " " << static_cast<int>(how) << " " << o << " " << i;
+              ASSERT_EQ(bitsAt(y, output, o * inner + i), narrow(total, output))
+                  << static_cast<int>(input) << " " << static_cast<int>(how) << " " << o << " " << i;
             }
         }
 }
@@ -384,11 +421,13 @@ TEST(HostKernels, ACopyAndAUsersKernel) {
   spec.kind = KernelSpec::Kind::cuda;
   spec.readCount = 2;
   spec.writeCount = 1;
-  const auto add = [](const DeviceAddress* reads, std::size_t readCount, const DeviceAddress* writes, std::size_t writeCount) {
+  const auto add = [](const DeviceAddress* reads, std::size_t readCount, const DeviceAddress* writes,
+                      std::size_t writeCount) {
     EXPECT_EQ(readCount, 2u);
     EXPECT_EQ(writeCount, 1u);
     for (int i = 0; i < 3; ++i)
-      reinterpret_cast<std::int32_t*>(writes[0])[i] = reinterpret_cast<std::int32_t*>(reads[0])[i] + reinterpret_cast<std::int32_t*>(reads[1])[i];
+      reinterpret_cast<std::int32_t*>(writes[0])[i] =
+          reinterpret_cast<std::int32_t*>(reads[0])[i] + reinterpret_cast<std::int32_t*>(reads[1])[i];
     return true;
   };
   const DeviceAddress sum = allocate(*driver, 12);

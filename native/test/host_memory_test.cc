@@ -140,7 +140,8 @@ TEST(HostMemory, VirtualMemoryIsStrictAboutRanges) {
   EXPECT_EQ(driver->pagesMap(0, 2 * kPage, pages), Status::invalidValue);
   EXPECT_EQ(driver->pagesMap(~std::uint64_t{0} - kPage + 1, 2 * kPage, pages), Status::invalidValue);
   ASSERT_EQ(driver->pagesMap(range + 2 * kPage, 2 * kPage, pages), Status::ok);
-  for (const std::size_t at : {1, 2, 3}) EXPECT_EQ(driver->pagesMap(range + at * kPage, 2 * kPage, more), Status::invalidValue) << at;
+  for (const std::size_t at : {1, 2, 3})
+    EXPECT_EQ(driver->pagesMap(range + at * kPage, 2 * kPage, more), Status::invalidValue) << at;
   ASSERT_EQ(driver->pagesMap(range + 4 * kPage, 2 * kPage, more), Status::ok);
   EXPECT_EQ(driver->pagesUnmap(range + 2 * kPage, kPage), Status::invalidValue);
   EXPECT_EQ(driver->pagesUnmap(range + 2 * kPage, 3 * kPage), Status::invalidValue);

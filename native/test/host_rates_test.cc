@@ -2,7 +2,8 @@
 
 #include "host_support.h"
 
-// The slowed device. Times are held against the rates: at least what the rate says, and at most 5 % more where the machine lets us.
+// The slowed device. Times are held against the rates: at least what the rate says, and at most 5 % more where the
+// machine lets us.
 
 namespace braid::test {
 namespace {
@@ -13,17 +14,18 @@ double secondsOf(const std::function<void()>& body) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The best of a few tries: another process may hold the processor during any one of them.
-double bestOf(int tries, const std::function<double()>& measure) {
+// The best of up to twenty tries, until one is good enough: another process may hold the processor during any one of
+// them.
+double bestOf(double enough, const std::function<double()>& measure) {
   double best = measure();
-  for (int i = 1; i < tries; ++i) best = std::min(best, measure());
+  for (int i = 1; i < 20 && best > enough; ++i) best = std::min(best, measure());
   return best;
 }
 
 HostOptions slowed() {
   HostOptions options;
   options.copyBytesPerSecond = 100e6;
-  options.flopsPerSecond = 1e9;
+  options.flopsPerSecond = 8e6;
   options.deviceBytesPerSecond = 200e6;
   return options;
 }
@@ -42,7 +44,7 @@ TEST(HostRates, ManySmallCopiesTakeWhatTheRateSays) {
   const Stream on = stream(*driver);
   const DeviceAddress memory = allocate(*driver, kPiece);
   std::vector<char> source(kPiece);
-  const double time = bestOf(5, [&] {
+  const double time = bestOf(0.105, [&] {
     return secondsOf([&] {
       for (int i = 0; i < 100; ++i) driver->copy(CopyKind::hostToDevice, memory, address(source.data()), kPiece, on);
       driver->streamSynchronize(on);
@@ -57,20 +59,23 @@ TEST(HostRates, OneEngineADirectionSharedByAllStreams) {
   const Stream first = stream(*driver), second = stream(*driver);
   const DeviceAddress memory = allocate(*driver, 2 * kPiece);
   std::vector<char> bytes(2 * kPiece);
-  const auto both = [&](CopyKind a, CopyKind b) {
-    return bestOf(5, [&] {
+  const auto both = [&](double enough, CopyKind a, CopyKind b) {
+    return bestOf(enough, [&] {
       return secondsOf([&] {
         for (int i = 0; i < 25; ++i) {
           const DeviceAddress near = address(bytes.data());
-          driver->copy(a, a == CopyKind::hostToDevice ? memory : near, a == CopyKind::hostToDevice ? near : memory, kPiece, first);
-          driver->copy(b, b == CopyKind::hostToDevice ? memory + kPiece : near + kPiece, b == CopyKind::hostToDevice ? near + kPiece : memory + kPiece, kPiece, second);
+          driver->copy(a, a == CopyKind::hostToDevice ? memory : near, a == CopyKind::hostToDevice ? near : memory,
+                       kPiece, first);
+          driver->copy(b, b == CopyKind::hostToDevice ? memory + kPiece : near + kPiece,
+                       b == CopyKind::hostToDevice ? near + kPiece : memory + kPiece, kPiece, second);
         }
         driver->streamSynchronize(first);
         driver->streamSynchronize(second);
       });
     });
   };
-  const double same = both(CopyKind::hostToDevice, CopyKind::hostToDevice), across = both(CopyKind::hostToDevice, CopyKind::deviceToHost);
+  const double same = both(0.0525, CopyKind::hostToDevice, CopyKind::hostToDevice),
+               across = both(0.0275, CopyKind::hostToDevice, CopyKind::deviceToHost);
   EXPECT_GE(same, 0.0499);
   EXPECT_LE(same, 0.0525);
   EXPECT_GE(across, 0.0249);
@@ -80,14 +85,16 @@ TEST(HostRates, OneEngineADirectionSharedByAllStreams) {
 TEST(HostRates, ComputeIsOneEngine) {
   const auto driver = host(slowed());
   const Stream first = stream(*driver), second = stream(*driver);
-  const std::vector<float> zeros(100 * 100);
-  const DeviceAddress a = upload(*driver, zeros), b = upload(*driver, zeros), c = upload(*driver, zeros), d = upload(*driver, zeros);
+  const std::vector<float> zeros(20 * 20);
+  const DeviceAddress a = upload(*driver, zeros), b = upload(*driver, zeros), c = upload(*driver, zeros),
+                      d = upload(*driver, zeros);
   std::unique_ptr<Kernel> kernel;
-  ASSERT_EQ(driver->prepare(&kernel, product(100), {}), Status::ok);  // 2 ms
+  ASSERT_EQ(driver->prepare(&kernel, product(20), {}), Status::ok);  // 2 ms
   const DeviceAddress reads[] = {a, b};
-  const double time = bestOf(5, [&] {
+  const double time = bestOf(0.042, [&] {
     return secondsOf([&] {
-      for (int i = 0; i < 10; ++i) driver->launch(*kernel, reads, &c, first), driver->launch(*kernel, reads, &d, second);
+      for (int i = 0; i < 10; ++i)
+        driver->launch(*kernel, reads, &c, first), driver->launch(*kernel, reads, &d, second);
       driver->streamSynchronize(first);
       driver->streamSynchronize(second);
     });
@@ -96,21 +103,21 @@ TEST(HostRates, ComputeIsOneEngine) {
   EXPECT_LE(time, 0.042);
 }
 
-// The shape of a streamed network: uploads on one lane, products on another, joined by events. What the sleeps overshoot must
-// not add up along the chain.
+// The shape of a streamed network: uploads on one lane, products on another, joined by events. What the sleeps
+// overshoot must not add up along the chain.
 TEST(HostRates, CopyAndComputeOverlapThroughEvents) {
   const auto driver = host(slowed());
   const Stream copies = stream(*driver), math = stream(*driver);
-  const std::vector<float> zeros(100 * 100);
+  const std::vector<float> zeros(20 * 20);
   const DeviceAddress a = upload(*driver, zeros), b = upload(*driver, zeros), c = upload(*driver, zeros);
   std::vector<char> source(2 * kPiece);
   const DeviceAddress weights = allocate(*driver, 2 * kPiece);
   const Event ready = event(*driver);
   std::unique_ptr<Kernel> kernel;
-  ASSERT_EQ(driver->prepare(&kernel, product(100), {}), Status::ok);
+  ASSERT_EQ(driver->prepare(&kernel, product(20), {}), Status::ok);
   const DeviceAddress reads[] = {a, b};
-  const auto run = [&](Stream upload, Stream compute) {
-    return bestOf(5, [&] {
+  const auto run = [&](double enough, Stream upload, Stream compute) {
+    return bestOf(enough, [&] {
       return secondsOf([&] {
         for (int i = 0; i < 30; ++i) {
           driver->copy(CopyKind::hostToDevice, weights, address(source.data()), 2 * kPiece, upload);
@@ -122,7 +129,7 @@ TEST(HostRates, CopyAndComputeOverlapThroughEvents) {
       });
     });
   };
-  const double apart = run(copies, math), together = run(copies, copies);
+  const double apart = run(0.065, copies, math), together = run(0.126, copies, copies);
   EXPECT_GE(apart, 0.0619);  // thirty of 2 ms, and one more to fill the pipe
   EXPECT_LE(apart, 0.062 * 1.05);
   EXPECT_GE(together, 0.1199);
@@ -136,7 +143,8 @@ TEST(HostRates, TimedEventsShowTheRate) {
   const Event from = event(*driver, true), to = event(*driver, true);
   driver->fill32(memory, 0, 1, on);
   driver->eventRecord(from, on);
-  for (int i = 0; i < 8; ++i) driver->copy(CopyKind::deviceToDevice, memory, memory + 2 * kPiece, kPiece, on);  // read and written: 1 ms each
+  for (int i = 0; i < 8; ++i)
+    driver->copy(CopyKind::deviceToDevice, memory, memory + 2 * kPiece, kPiece, on);  // read and written: 1 ms each
   driver->eventRecord(to, on);
   ASSERT_EQ(driver->streamSynchronize(on), Status::ok);
   float elapsed = 0;

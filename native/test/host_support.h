@@ -12,6 +12,9 @@
 
 namespace braid::test {
 
+// How many times this program has asked the heap for memory, on any thread (host_allocations.cc).
+std::uint64_t allocations();
+
 inline std::unique_ptr<Driver> host(const HostOptions& options = {}) {
   std::unique_ptr<Driver> driver;
   std::string detail;
@@ -58,8 +61,8 @@ std::vector<T> download(DeviceAddress from, std::size_t count) {
 }
 
 // Prepares, launches and waits.
-inline Status launch(Driver& driver, const KernelSpec& spec, const std::vector<DeviceAddress>& reads, const std::vector<DeviceAddress>& writes,
-                     HostCallback callback = {}) {
+inline Status launch(Driver& driver, const KernelSpec& spec, const std::vector<DeviceAddress>& reads,
+                     const std::vector<DeviceAddress>& writes, HostCallback callback = {}) {
   std::unique_ptr<Kernel> kernel;
   if (const Status status = driver.prepare(&kernel, spec, std::move(callback)); status != Status::ok) return status;
   const Stream on = stream(driver);
