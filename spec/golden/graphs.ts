@@ -1,0 +1,41 @@
+import { add, delay, download, gelu, graph, kernel, lane, matmul, on, param, relu, tensor, upload } from '../../dsl/index.js'
+
+const copy = lane('copy')
+const math = lane('math', { priority: 'high' })
+const side = lane('side')
+const rows = lane('rows')
+
+const square = tensor('f32', [64, 64])
+
+const inPlace = kernel({
+  name: 'twice',
+  cuda: 'extern "C" __global__ void twice(const float* x, float* y) { y[threadIdx.x] = 2 * x[threadIdx.x]; }',
+  reads: { x: tensor('f32', [64]) },
+  writes: { y: tensor('f32', [64]) },
+  donates: { y: 'x' },
+  launch: { grid: 1, block: 64 },
+  reference: ({ x }, { y }) => void x.forEach((value, i) => { y[i] = 2 * value }),
+})
+
+/** Graphs whose plans are kept as text beside this file. */
+export const goldens = {
+  'weight-streaming': graph('weight-streaming', { x: square }, ({ x }) => {
+    const w = [0, 1, 2, 3].map(i => param(`w${i}`, square, { on: 'host' }).pipe(upload(copy, { ahead: 1 })))
+    const h = x.pipe(upload(rows), on(math), matmul(w[0]!), matmul(w[1]!), matmul(w[2]!), matmul(w[3]!))
+    return { y: h.pipe(download(rows)) }
+  }),
+  'double-buffer': graph('double-buffer', { frame: square }, ({ frame }) => ({
+    y: frame.pipe(upload(copy), on(math), relu(), download(rows)),
+  })),
+  diamond: graph('diamond', { x: square }, ({ x }) => {
+    const a = x.pipe(upload(copy), on(math), relu())
+    return { y: a.pipe(add(a.pipe(on(side), gelu())), download(rows)) }
+  }),
+  state: graph('state', { x: square }, ({ x }) => {
+    const now = x.pipe(upload(copy))
+    return { y: now.pipe(on(math), add(now.pipe(on(math), delay(0))), download(rows)) }
+  }),
+  donated: graph('donated', { x: tensor('f32', [64]) }, ({ x }) => ({
+    y: inPlace({ x: x.pipe(upload(copy), on(math), relu()) }).y.pipe(download(rows)),
+  })),
+} as const
