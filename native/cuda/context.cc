@@ -24,8 +24,8 @@ Status Context::open(std::shared_ptr<const DriverLibrary> library, int ordinal, 
   return Status::ok;
 }
 
-// After a sticky error the primary context stays unusable as long as anyone in the process retains it, and cuBLASLt's runtime
-// never lets go. Resetting it destroys it for all of them, so that the next one opened works.
+// After a sticky error the primary context stays unusable as long as anyone in the process retains it, and cuBLASLt's
+// runtime never lets go. Resetting it destroys it for all of them, so that the next one opened works.
 Context::~Context() {
   if (broken_) call().cuDevicePrimaryCtxReset(device_);
   call().cuDevicePrimaryCtxRelease(device_);

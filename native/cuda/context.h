@@ -9,8 +9,8 @@
 
 namespace braid::cuda {
 
-// A device's primary context, held as long as anything made in it lives: modules and kernels keep a share, so the order in
-// which they and the driver are destroyed does not matter.
+// A device's primary context, held as long as anything made in it lives: modules and kernels keep a share, so the order
+// in which they and the driver are destroyed does not matter.
 class Context {
  public:
   static Status open(std::shared_ptr<const DriverLibrary> library, int ordinal, std::shared_ptr<Context>* context);

@@ -6,8 +6,10 @@ Status readDeviceInfo(const Context& context, int ordinal, DeviceInfo* info) {
   const DriverFunctions& call = context.call();
   Current current(context);
   char name[256] = "";
-  if (const CUresult code = call.cuDeviceGetName(name, sizeof(name), context.device())) return context.check(code, "cuDeviceGetName");
-  if (const CUresult code = call.cuDeviceTotalMem(&info->totalBytes, context.device())) return context.check(code, "cuDeviceTotalMem");
+  if (const CUresult code = call.cuDeviceGetName(name, sizeof(name), context.device()))
+    return context.check(code, "cuDeviceGetName");
+  if (const CUresult code = call.cuDeviceTotalMem(&info->totalBytes, context.device()))
+    return context.check(code, "cuDeviceTotalMem");
   info->kind = "cuda";
   info->name = name;
   info->ordinal = ordinal;
@@ -23,7 +25,8 @@ Status readDeviceInfo(const Context& context, int ordinal, DeviceInfo* info) {
     CUmemAllocationProp properties;
     properties.location.id = context.device();
     std::size_t granularity = 0;
-    if (call.cuMemGetAllocationGranularity(&granularity, &properties, kGranularityRecommended) == kSuccess) info->pageBytes = granularity;
+    if (call.cuMemGetAllocationGranularity(&granularity, &properties, kGranularityRecommended) == kSuccess)
+      info->pageBytes = granularity;
   }
   return Status::ok;
 }

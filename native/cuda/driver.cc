@@ -18,7 +18,8 @@ bool writesNothing(const KernelSpec& spec) {
     case KernelSpec::Kind::map: return std::find(spec.shape.begin(), spec.shape.end(), 0) != spec.shape.end();
     case KernelSpec::Kind::matmul: return spec.m == 0 || spec.n == 0 || spec.batch == 0;
     case KernelSpec::Kind::reduce: return spec.outer == 0 || spec.inner == 0;
-    case KernelSpec::Kind::copy: case KernelSpec::Kind::cuda: return false;
+    case KernelSpec::Kind::copy:
+    case KernelSpec::Kind::cuda: return false;
   }
   return false;
 }
@@ -40,8 +41,9 @@ Status CudaDriver::open(int ordinal, const LibraryPaths& paths, std::unique_ptr<
   std::shared_ptr<const DriverLibrary> library = DriverLibrary::open(paths.driver, &problem);
   if (!library) return fail(Status::fileNotFound, problem);
   if (const CUresult code = library->call.cuInit(0)) {
-    return fail(static_cast<Status>(code), "cuInit: " + describe(library->call, code) +
-                                               ". Run nvidia-smi: if it fails too, the driver is not loaded or does not match its library");
+    return fail(static_cast<Status>(code),
+                "cuInit: " + describe(library->call, code) +
+                    ". Run nvidia-smi: if it fails too, the driver is not loaded or does not match its library");
   }
   int count = 0;
   if (const CUresult code = library->call.cuDeviceGetCount(&count)) {
@@ -51,7 +53,8 @@ Status CudaDriver::open(int ordinal, const LibraryPaths& paths, std::unique_ptr<
     const std::string found = count == 0   ? "no CUDA device is visible (CUDA_VISIBLE_DEVICES may hide them)"
                               : count == 1 ? "there is one, cuda:0"
                                            : "there are cuda:0 to cuda:" + std::to_string(count - 1);
-    return fail(count == 0 ? Status::noDevice : Status::invalidDevice, "There is no cuda:" + std::to_string(ordinal) + ": " + found);
+    return fail(count == 0 ? Status::noDevice : Status::invalidDevice,
+                "There is no cuda:" + std::to_string(ordinal) + ": " + found);
   }
   std::shared_ptr<Context> context;
   if (const Status status = Context::open(std::move(library), ordinal, &context); status != Status::ok) return status;
@@ -124,19 +127,23 @@ Status CudaDriver::pagesUnmap(DeviceAddress address, std::size_t bytes) {
 Status CudaDriver::streamCreate(Stream* stream, int priority) {
   CUstream made = nullptr;
   const int clamped = std::clamp(priority, info_.greatestPriority, info_.leastPriority);
-  const Status status =
-      context_->check(call_.cuStreamCreateWithPriority(&made, kStreamNonBlocking, clamped), "cuStreamCreateWithPriority");
+  const Status status = context_->check(call_.cuStreamCreateWithPriority(&made, kStreamNonBlocking, clamped),
+                                        "cuStreamCreateWithPriority");
   if (status == Status::ok) *stream = reinterpret_cast<Stream>(made);
   return status;
 }
 
-Status CudaDriver::streamDestroy(Stream stream) { return context_->check(call_.cuStreamDestroy(cu(stream)), "cuStreamDestroy"); }
+Status CudaDriver::streamDestroy(Stream stream) {
+  return context_->check(call_.cuStreamDestroy(cu(stream)), "cuStreamDestroy");
+}
 
 Status CudaDriver::streamSynchronize(Stream stream) {
   return context_->check(call_.cuStreamSynchronize(cu(stream)), "cuStreamSynchronize");
 }
 
-Status CudaDriver::streamQuery(Stream stream) { return context_->check(call_.cuStreamQuery(cu(stream)), "cuStreamQuery"); }
+Status CudaDriver::streamQuery(Stream stream) {
+  return context_->check(call_.cuStreamQuery(cu(stream)), "cuStreamQuery");
+}
 
 Status CudaDriver::streamWait(Stream stream, Event event) {
   return context_->check(call_.cuStreamWaitEvent(cu(stream), cu(event), 0), "cuStreamWaitEvent");
@@ -150,7 +157,9 @@ Status CudaDriver::eventCreate(Event* event, bool timed) {
   return status;
 }
 
-Status CudaDriver::eventDestroy(Event event) { return context_->check(call_.cuEventDestroy(cu(event)), "cuEventDestroy"); }
+Status CudaDriver::eventDestroy(Event event) {
+  return context_->check(call_.cuEventDestroy(cu(event)), "cuEventDestroy");
+}
 
 Status CudaDriver::eventRecord(Event event, Stream stream) {
   return context_->check(call_.cuEventRecord(cu(event), cu(stream)), "cuEventRecord");
@@ -175,11 +184,14 @@ Status CudaDriver::fill32(DeviceAddress to, std::uint32_t value, std::size_t wor
   return context_->check(call_.cuMemsetD32Async(to, value, words, cu(stream)), "cuMemsetD32Async");
 }
 
-Status CudaDriver::prepareSource(const KernelSource& source, std::size_t readCount, const char* title, std::unique_ptr<Kernel>* kernel) {
+Status CudaDriver::prepareSource(const KernelSource& source, std::size_t readCount, const char* title,
+                                 std::unique_ptr<Kernel>* kernel) {
   std::shared_ptr<Module> module;
-  const Status status = compiler_->compile(source.text, std::string(title) + ".cu", Compiler::Flavor::generated, &module);
+  const Status status =
+      compiler_->compile(source.text, std::string(title) + ".cu", Compiler::Flavor::generated, &module);
   if (status != Status::ok) return status;
-  return GeneratedKernel::make(std::move(module), source, readCount, ("cuLaunchKernel(" + std::string(title) + ")").c_str(), kernel);
+  return GeneratedKernel::make(std::move(module), source, readCount,
+                               ("cuLaunchKernel(" + std::string(title) + ")").c_str(), kernel);
 }
 
 Status CudaDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& spec, HostCallback) {
@@ -211,7 +223,8 @@ Status CudaDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& sp
   return fail(Status::invalidValue, "a kernel of an unknown kind");
 }
 
-Status CudaDriver::launch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes, Stream stream) {
+Status CudaDriver::launch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes,
+                          Stream stream) {
   return static_cast<const CudaKernel&>(kernel).launch(reads, writes, cu(stream));
 }
 

@@ -8,8 +8,8 @@ namespace braid::cuda {
 
 class Blas;
 
-// The driver table over one CUDA device's primary context. A Stream is a CUstream, an Event a CUevent, Pages the driver's
-// handle, each passed through as it is.
+// The driver table over one CUDA device's primary context. A Stream is a CUstream, an Event a CUevent, Pages the
+// driver's handle, each passed through as it is.
 class CudaDriver : public Driver {
  public:
   static Status open(int ordinal, const LibraryPaths& paths, std::unique_ptr<Driver>* driver);
@@ -52,7 +52,8 @@ class CudaDriver : public Driver {
 
  private:
   CudaDriver(std::shared_ptr<Context> context, const LibraryPaths& paths);
-  Status prepareSource(const KernelSource& source, std::size_t readCount, const char* title, std::unique_ptr<Kernel>* kernel);
+  Status prepareSource(const KernelSource& source, std::size_t readCount, const char* title,
+                       std::unique_ptr<Kernel>* kernel);
 
   std::shared_ptr<Context> context_;
   const DriverFunctions& call_;

@@ -21,8 +21,10 @@ Status GeneratedKernel::prepare(const KernelSource::Variant& variant, Launch* la
   const Context& context = module_->context();
   const std::int64_t blocks = (variant.threads + variant.block - 1) / variant.block;
   // Enough to fill the device many times over; a strided kernel's later turns cost less than more blocks would.
-  const std::int64_t most = variant.strided ? std::int64_t{64} * std::max(1, context.attribute(kMultiprocessors)) : 0x7fffffff;
-  if (!variant.strided && blocks > most) return fail(Status::invalidValue, "the grid of " + call_ + " would be too large");
+  const std::int64_t most =
+      variant.strided ? std::int64_t{64} * std::max(1, context.attribute(kMultiprocessors)) : 0x7fffffff;
+  if (!variant.strided && blocks > most)
+    return fail(Status::invalidValue, "the grid of " + call_ + " would be too large");
   launch->grid = static_cast<unsigned>(std::min(blocks, most));
   launch->block = variant.block;
   return Status::ok;

@@ -16,8 +16,8 @@ class CudaKernel : public Kernel {
   virtual Status launch(const DeviceAddress* reads, const DeviceAddress* writes, CUstream stream) const = 0;
 };
 
-// The arguments of cuLaunchKernel, laid out once: a launch only writes the pointers. Eight bytes a slot, as 4-byte arguments
-// are read from a slot's first four.
+// The arguments of cuLaunchKernel, laid out once: a launch only writes the pointers. Eight bytes a slot, as 4-byte
+// arguments are read from a slot's first four.
 class Arguments {
  public:
   explicit Arguments(std::size_t slots) : values_(slots), pointers_(slots) {
@@ -36,8 +36,8 @@ class Arguments {
 // A kernel from a KernelSource: a grid over `count`, the vector variant wherever the addresses allow it.
 class GeneratedKernel : public CudaKernel {
  public:
-  static Status make(std::shared_ptr<Module> module, const KernelSource& source, std::size_t readCount, const char* call,
-                     std::unique_ptr<Kernel>* kernel);
+  static Status make(std::shared_ptr<Module> module, const KernelSource& source, std::size_t readCount,
+                     const char* call, std::unique_ptr<Kernel>* kernel);
   Status launch(const DeviceAddress* reads, const DeviceAddress* writes, CUstream stream) const override;
 
  private:
@@ -95,6 +95,7 @@ class EmptyKernel : public CudaKernel {
 };
 
 // Of `bytes` bytes in the direction named, on a stream; none of 0 bytes.
-Status copyBytes(const Context& context, CopyKind kind, DeviceAddress to, DeviceAddress from, std::size_t bytes, CUstream stream);
+Status copyBytes(const Context& context, CopyKind kind, DeviceAddress to, DeviceAddress from, std::size_t bytes,
+                 CUstream stream);
 
 }  // namespace braid::cuda

@@ -9,8 +9,8 @@
 namespace braid::cuda {
 namespace {
 
-// Directories that hold libnvrtc and libcublasLt where the loader does not look: toolkits, then wheels of the running Python
-// environment, then those of the system.
+// Directories that hold libnvrtc and libcublasLt where the loader does not look: toolkits, then wheels of the running
+// Python environment, then those of the system.
 std::vector<std::string> libraryDirectories() {
   std::vector<std::string> patterns;
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
@@ -65,7 +65,7 @@ bool resolve(const SharedLibrary& library, DriverFunctions* call, std::string* p
     if (lookup && lookup(name, &function, version, 0, nullptr) == kSuccess && function) return function;
     return dlsym(library.handle, symbol);
   };
-#define BRAID_RESOLVE(name, version, symbol, arguments)                             \
+#define BRAID_RESOLVE(name, version, symbol, arguments)                              \
   call->name = reinterpret_cast<decltype(call->name)>(find(#name, version, symbol)); \
   if (!call->name) return missing(library, #name, problem);
   BRAID_CUDA_DRIVER_FUNCTIONS(BRAID_RESOLVE)
@@ -121,8 +121,9 @@ std::shared_ptr<const DriverLibrary> DriverLibrary::open(const std::vector<std::
   auto driver = std::make_shared<DriverLibrary>();
   const std::vector<std::string> names{"libcuda.so.1", "libcuda.so"};
   if (!openLibrary(paths.empty() ? names : paths, &driver->library, problem)) {
-    *problem = "No NVIDIA driver: " + *problem +
-               ". Install the NVIDIA driver, 525 or later (on a container: run it with --gpus all or the NVIDIA runtime)";
+    *problem =
+        "No NVIDIA driver: " + *problem +
+        ". Install the NVIDIA driver, 525 or later (on a container: run it with --gpus all or the NVIDIA runtime)";
     return nullptr;
   }
   if (!resolve(driver->library, &driver->call, problem)) {
@@ -147,15 +148,15 @@ std::shared_ptr<const NvrtcLibrary> NvrtcLibrary::open(const std::vector<std::st
                ", or the CUDA toolkit; or name its directory in LD_LIBRARY_PATH";
     return nullptr;
   }
-#define BRAID_RESOLVE(name, arguments)                                                                                  \
+#define BRAID_RESOLVE(name, arguments)                                                                  \
   nvrtc->call.name = reinterpret_cast<decltype(nvrtc->call.name)>(dlsym(nvrtc->library.handle, #name)); \
   if (!nvrtc->call.name && !missing(nvrtc->library, #name, problem)) return nullptr;
   BRAID_NVRTC_FUNCTIONS(BRAID_RESOLVE)
 #undef BRAID_RESOLVE
   int count = 0;
   nvrtc->call.nvrtcVersion(&nvrtc->major, &nvrtc->minor);
-  // NVRTC opens its builtins by bare name, which the loader does not find beside a wheel's library. Once loaded under that
-  // name they are found; where they are elsewhere this does nothing.
+  // NVRTC opens its builtins by bare name, which the loader does not find beside a wheel's library. Once loaded under
+  // that name they are found; where they are elsewhere this does nothing.
   const std::string directory = nvrtc->library.path.substr(0, nvrtc->library.path.rfind('/') + 1);
   const std::string version = std::to_string(nvrtc->major) + "." + std::to_string(nvrtc->minor);
   if (!directory.empty()) dlopen((directory + "libnvrtc-builtins.so." + version).c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -170,11 +171,12 @@ std::shared_ptr<const CublasLtLibrary> CublasLtLibrary::open(const std::vector<s
                                                              std::string* problem) {
   auto blas = std::make_shared<CublasLtLibrary>();
   if (!openLibrary(paths.empty() ? libraryCandidates("libcublasLt", driverVersion) : paths, &blas->library, problem)) {
-    *problem = "cuBLASLt, which multiplies matrices, is missing: " + *problem + ". Install it: pip install nvidia-cublas" +
-               (driverVersion >= 13000 ? "" : "-cu12") + ", or the CUDA toolkit; or name its directory in LD_LIBRARY_PATH";
+    *problem = "cuBLASLt, which multiplies matrices, is missing: " + *problem +
+               ". Install it: pip install nvidia-cublas" + (driverVersion >= 13000 ? "" : "-cu12") +
+               ", or the CUDA toolkit; or name its directory in LD_LIBRARY_PATH";
     return nullptr;
   }
-#define BRAID_RESOLVE(result, name, arguments)                                                        \
+#define BRAID_RESOLVE(result, name, arguments)                                                       \
   blas->call.name = reinterpret_cast<decltype(blas->call.name)>(dlsym(blas->library.handle, #name)); \
   if (!blas->call.name && !missing(blas->library, #name, problem)) return nullptr;
   BRAID_CUBLASLT_FUNCTIONS(BRAID_RESOLVE)

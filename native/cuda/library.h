@@ -25,9 +25,9 @@ struct SharedLibrary {
 // Opens the first candidate that loads. On failure *problem says what was looked for and where.
 bool openLibrary(const std::vector<std::string>& candidates, SharedLibrary* library, std::string* problem);
 
-// `libnvrtc` for a driver of CUDA 13: libnvrtc.so.13, .so.12, .so; each by the loader's own search (LD_LIBRARY_PATH, ldconfig),
-// then in the places where toolkits and Python wheels put it. The driver's own major version comes first: code made by a newer
-// one may not load.
+// `libnvrtc` for a driver of CUDA 13: libnvrtc.so.13, .so.12, .so; each by the loader's own search (LD_LIBRARY_PATH,
+// ldconfig), then in the places where toolkits and Python wheels put it. The driver's own major version comes first:
+// code made by a newer one may not load.
 std::vector<std::string> libraryCandidates(const std::string& base, int driverVersion);
 
 struct DriverLibrary {
@@ -42,7 +42,8 @@ struct NvrtcLibrary {
   NvrtcFunctions call;
   int major = 0, minor = 0;
   std::vector<int> archs;  // compute capabilities that it makes machine code for: 75, 80, 90, …
-  static std::shared_ptr<const NvrtcLibrary> open(const std::vector<std::string>& paths, int driverVersion, std::string* problem);
+  static std::shared_ptr<const NvrtcLibrary> open(const std::vector<std::string>& paths, int driverVersion,
+                                                  std::string* problem);
 };
 
 struct CublasLtLibrary {

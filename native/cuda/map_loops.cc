@@ -6,7 +6,8 @@
 namespace braid::cuda {
 namespace {
 
-// One access is 16 bytes of the smallest type, and never more than 8 elements: wider ones cost registers and gain nothing.
+// One access is 16 bytes of the smallest type, and never more than 8 elements: wider ones cost registers and gain
+// nothing.
 int lanesOf(const KernelSpec& spec) {
   std::size_t smallest = 4;
   for (const MapOperand& operand : spec.operands) smallest = std::min(smallest, elementBytes(operand.dtype));
@@ -56,7 +57,8 @@ MapLoops mapLoops(const KernelSpec& spec) {
   for (const auto& strides : loops.strides) {
     vector = vector && (strides.back() == 1 || strides.back() == 0);
     // Each row starts at a multiple of the access, or the alignment of the first says nothing about the others.
-    for (std::size_t d = 0; vector && strides.back() == 1 && d + 1 < strides.size(); ++d) vector = strides[d] % lanes == 0;
+    for (std::size_t d = 0; vector && strides.back() == 1 && d + 1 < strides.size(); ++d)
+      vector = strides[d] % lanes == 0;
   }
   loops.lanes = vector ? lanes : 1;
   return loops;

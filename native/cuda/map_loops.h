@@ -13,8 +13,8 @@ struct MapLoops {
   std::vector<std::int64_t> shape;
   std::vector<std::vector<std::int64_t>> strides;  // of each operand, as many as `shape`
   std::int64_t count = 1;
-  bool wide = false;   // an index or an offset may not fit 32 bits
-  int lanes = 1;       // elements of one 16-byte access; 1: no vector kernel is possible
+  bool wide = false;  // an index or an offset may not fit 32 bits
+  int lanes = 1;      // elements of one 16-byte access; 1: no vector kernel is possible
 };
 
 enum class Walk { scalar, dense, strided };

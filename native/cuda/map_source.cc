@@ -35,7 +35,8 @@ std::string intLiteral(double constant) {
 // What an instruction is in CUDA C++, with $a, $b and $c for its arguments. Null: no such instruction in this type.
 const char* floatPattern(MapOp op) {
   switch (op) {
-    case MapOp::operand: case MapOp::constant: return nullptr;
+    case MapOp::operand:
+    case MapOp::constant: return nullptr;
     case MapOp::select: return "$a != 0.0f ? $b : $c";
     case MapOp::neg: return "-$a";
     case MapOp::abs: return "fabsf($a)";
@@ -79,7 +80,9 @@ const char* intPattern(MapOp op) {
     case MapOp::sigmoid: return "wrap(1.0 / (1.0 + exp(-(double)$a)))";
     case MapOp::sin: return "wrap(sin((double)$a))";
     case MapOp::cos: return "wrap(cos((double)$a))";
-    case MapOp::floor: case MapOp::ceil: case MapOp::round: return "$a";
+    case MapOp::floor:
+    case MapOp::ceil:
+    case MapOp::round: return "$a";
     case MapOp::div: return "divI($a, $b)";
     case MapOp::pow: return "wrap(powD((double)$a, (double)$b))";
     case MapOp::add: return "addI($a, $b)";
@@ -90,7 +93,8 @@ const char* intPattern(MapOp op) {
     case MapOp::lt: return "(int)($a < $b)";
     case MapOp::le: return "(int)($a <= $b)";
     case MapOp::eq: return "(int)($a == $b)";
-    case MapOp::operand: case MapOp::constant: return nullptr;
+    case MapOp::operand:
+    case MapOp::constant: return nullptr;
   }
   return nullptr;
 }
@@ -108,7 +112,8 @@ std::string instantiate(const char* pattern, const MapInstruction& instruction) 
   return text;
 }
 
-// Writes the two kernels of one map. `lanes` is 1 in the plain one; in the other each turn of the loop does that many elements.
+// Writes the two kernels of one map. `lanes` is 1 in the plain one; in the other each turn of the loop does that many
+// elements.
 class MapWriter {
  public:
   MapWriter(const KernelSpec& spec, const MapLoops& loops) : spec_(spec), loops_(loops) {}
@@ -153,7 +158,8 @@ class MapWriter {
     const std::size_t rank = loops_.shape.size();
     const auto walked = [&](std::size_t d) {
       bool any = false;
-      for (std::size_t o = 0; o < spec_.operands.size(); ++o) any = any || (walkOf(loops_, o) == Walk::strided && loops_.strides[o][d] != 0);
+      for (std::size_t o = 0; o < spec_.operands.size(); ++o)
+        any = any || (walkOf(loops_, o) == Walk::strided && loops_.strides[o][d] != 0);
       return any;
     };
     for (std::size_t d = rank; d-- > 0;) {
@@ -183,13 +189,15 @@ class MapWriter {
       const std::string at = walk == Walk::dense ? i : "o" + number(o);
       const std::string name = number(o);
       if (lanes_ > 1 && loops_.strides[o].back() == 1) {
-        text += indent + "const auto l" + name + " = *(const " + pack(spec_.operands[o].dtype) + "*)(p" + name + " + " + at + ");\n";
+        text += indent + "const auto l" + name + " = *(const " + pack(spec_.operands[o].dtype) + "*)(p" + name + " + " +
+                at + ");\n";
       } else {
         text += indent + "const auto l" + name + " = p" + name + "[" + at + "];\n";
       }
     }
     if (lanes_ == 1) return text + values(indent, "") + stores(indent, i);
-    for (std::size_t r = 0; r < spec_.results.size(); ++r) text += indent + pack(spec_.results[r].dtype) + " m" + number(r) + ";\n";
+    for (std::size_t r = 0; r < spec_.results.size(); ++r)
+      text += indent + pack(spec_.results[r].dtype) + " m" + number(r) + ";\n";
     text += indent + "#pragma unroll\n" + indent + "for (int j = 0; j < " + number(lanes_) + "; ++j) {\n";
     text += values(indent + "  ", ".v[j]");
     for (std::size_t r = 0; r < spec_.results.size(); ++r) {
@@ -197,7 +205,8 @@ class MapWriter {
     }
     text += indent + "}\n";
     for (std::size_t r = 0; r < spec_.results.size(); ++r) {
-      text += indent + "*(" + pack(spec_.results[r].dtype) + "*)(q" + number(r) + " + " + i + ") = m" + number(r) + ";\n";
+      text +=
+          indent + "*(" + pack(spec_.results[r].dtype) + "*)(q" + number(r) + " + " + i + ") = m" + number(r) + ";\n";
     }
     return text;
   }
@@ -240,24 +249,28 @@ class MapWriter {
 
 bool valid(const KernelSpec& spec, std::string* problem) {
   for (const MapOperand& operand : spec.operands) {
-    if (operand.strides.size() != spec.shape.size()) return *problem = "an operand's strides are not as many as the dimensions", false;
+    if (operand.strides.size() != spec.shape.size())
+      return *problem = "an operand's strides are not as many as the dimensions", false;
   }
   for (std::size_t j = 0; j < spec.code.size(); ++j) {
     const MapInstruction& at = spec.code[j];
     if (at.op == MapOp::constant) continue;
     if (at.op == MapOp::operand) {
-      if (at.a < 0 || static_cast<std::size_t>(at.a) >= spec.operands.size()) return *problem = "an instruction names no operand", false;
+      if (at.a < 0 || static_cast<std::size_t>(at.a) >= spec.operands.size())
+        return *problem = "an instruction names no operand", false;
       continue;
     }
     const char* pattern = spec.computeInt ? intPattern(at.op) : floatPattern(at.op);
     if (!pattern) return *problem = "an unknown instruction", false;
     for (const auto& [letter, argument] : {std::pair{"$a", at.a}, std::pair{"$b", at.b}, std::pair{"$c", at.c}}) {
       const bool used = std::strstr(pattern, letter);
-      if (used && (argument < 0 || static_cast<std::size_t>(argument) >= j)) return *problem = "an instruction names a later value", false;
+      if (used && (argument < 0 || static_cast<std::size_t>(argument) >= j))
+        return *problem = "an instruction names a later value", false;
     }
   }
   for (const MapResult& result : spec.results) {
-    if (result.value < 0 || static_cast<std::size_t>(result.value) >= spec.code.size()) return *problem = "a result names no value", false;
+    if (result.value < 0 || static_cast<std::size_t>(result.value) >= spec.code.size())
+      return *problem = "a result names no value", false;
   }
   return true;
 }
@@ -279,7 +292,8 @@ bool mapSource(const KernelSpec& spec, KernelSource* source, std::string* proble
   if (!valid(spec, problem)) return false;
   const MapLoops loops = mapLoops(spec);
   MapWriter writer(spec, loops);
-  source->text = std::string(kPrelude) + "typedef " + (loops.wide ? "long long" : "int") + " Index;\n\n" + writer.kernel("braid_map", 1);
+  source->text = std::string(kPrelude) + "typedef " + (loops.wide ? "long long" : "int") + " Index;\n\n" +
+                 writer.kernel("braid_map", 1);
   source->plain = {"braid_map", loops.count, 256, true};
   if (loops.lanes > 1) {
     source->text += "\n" + writer.kernel("braid_map_vector", loops.lanes);
@@ -294,7 +308,8 @@ bool mapSource(const KernelSpec& spec, KernelSource* source, std::string* proble
   }
   for (const MapResult& result : spec.results) {
     source->byteOffsets.push_back(0);
-    source->alignments.push_back(std::min<std::size_t>(16, elementBytes(result.dtype) * static_cast<std::size_t>(loops.lanes)));
+    source->alignments.push_back(
+        std::min<std::size_t>(16, elementBytes(result.dtype) * static_cast<std::size_t>(loops.lanes)));
   }
   source->count = loops.count;
   source->wide = loops.wide;

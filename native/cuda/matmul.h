@@ -40,7 +40,8 @@ class Blas {
   std::vector<std::string> paths_;
   std::shared_ptr<BlasSession> session_;
   std::mutex mutex_;
-  std::map<std::string, std::vector<MatmulChoice>> choices_;  // by problem: equal problems get equal algorithms, so equal bits
+  std::map<std::string, std::vector<MatmulChoice>>
+      choices_;  // by problem: equal problems get equal algorithms, so equal bits
 };
 
 }  // namespace braid::cuda

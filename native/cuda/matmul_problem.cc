@@ -24,13 +24,13 @@ MatmulProblem::~MatmulProblem() {
 }
 
 bool MatmulProblem::supported(const KernelSpec& spec) {
-  return isFloat(spec.a.dtype) && spec.a.dtype == spec.b.dtype && (spec.c.dtype == spec.a.dtype || spec.c.dtype == DType::f32) &&
-         spec.k > 0;
+  return isFloat(spec.a.dtype) && spec.a.dtype == spec.b.dtype &&
+         (spec.c.dtype == spec.a.dtype || spec.c.dtype == DType::f32) && spec.k > 0;
 }
 
 Status MatmulProblem::check(cublasStatus code, const char* call) const {
   if (code == kCublasSuccess) return Status::ok;
-  const Status status = code == kCublasAllocFailed     ? Status::outOfMemory
+  const Status status = code == kCublasAllocFailed    ? Status::outOfMemory
                         : code == kCublasNotSupported ? Status::notSupported
                                                       : Status::unknown;
   return fail(status, std::string(call) + ": cuBLASLt says " + session_->library->call.cublasLtGetStatusString(code));
@@ -53,7 +53,8 @@ Status MatmulProblem::layout(LtLayout* layout, DType type, std::int64_t rows, st
 
 Status MatmulProblem::describe(const KernelSpec& spec) {
   const CublasLtFunctions& call = session_->library->call;
-  if (const auto code = call.cublasLtMatmulDescCreate(&desc_, kCompute32F, kReal32F)) return check(code, "cublasLtMatmulDescCreate");
+  if (const auto code = call.cublasLtMatmulDescCreate(&desc_, kCompute32F, kReal32F))
+    return check(code, "cublasLtMatmulDescCreate");
   // b comes first: a row-major k × n matrix is a column-major n × k one.
   if (spec.transposeB) {
     const std::int32_t transpose = kTranspose;
@@ -72,24 +73,30 @@ Status MatmulProblem::algorithms(std::size_t alignment, std::size_t workspaceByt
                                  std::vector<MatmulChoice>* found) const {
   const CublasLtFunctions& call = session_->library->call;
   LtPreference preference = nullptr;
-  if (const auto code = call.cublasLtMatmulPreferenceCreate(&preference)) return check(code, "cublasLtMatmulPreferenceCreate");
+  if (const auto code = call.cublasLtMatmulPreferenceCreate(&preference))
+    return check(code, "cublasLtMatmulPreferenceCreate");
   const auto bytes = static_cast<std::uint32_t>(alignment);
-  cublasStatus code = call.cublasLtMatmulPreferenceSetAttribute(preference, kPreferenceWorkspace, &workspaceBytes, sizeof(workspaceBytes));
+  cublasStatus code = call.cublasLtMatmulPreferenceSetAttribute(preference, kPreferenceWorkspace, &workspaceBytes,
+                                                                sizeof(workspaceBytes));
   if (code == kCublasSuccess) {
-    code = call.cublasLtMatmulPreferenceSetAttribute(preference, kPreferenceReductions, &kReductionComputeType, sizeof(std::uint32_t));
+    code = call.cublasLtMatmulPreferenceSetAttribute(preference, kPreferenceReductions, &kReductionComputeType,
+                                                     sizeof(std::uint32_t));
   }
   for (int which : {kPreferenceAlignA, kPreferenceAlignB, kPreferenceAlignC, kPreferenceAlignD}) {
-    if (code == kCublasSuccess) code = call.cublasLtMatmulPreferenceSetAttribute(preference, which, &bytes, sizeof(bytes));
+    if (code == kCublasSuccess)
+      code = call.cublasLtMatmulPreferenceSetAttribute(preference, which, &bytes, sizeof(bytes));
   }
   std::vector<LtHeuristic> results(static_cast<std::size_t>(most));
   int count = 0;
   const bool asked = code == kCublasSuccess;
   if (asked) {
-    code = call.cublasLtMatmulAlgoGetHeuristic(session_->handle, desc_, b_, a_, c_, c_, preference, most, results.data(), &count);
+    code = call.cublasLtMatmulAlgoGetHeuristic(session_->handle, desc_, b_, a_, c_, c_, preference, most,
+                                               results.data(), &count);
   }
   call.cublasLtMatmulPreferenceDestroy(preference);
   if (asked && (code == kCublasNotSupported || (code == kCublasSuccess && count == 0))) return Status::ok;
-  if (code != kCublasSuccess) return check(code, asked ? "cublasLtMatmulAlgoGetHeuristic" : "cublasLtMatmulPreferenceSetAttribute");
+  if (code != kCublasSuccess)
+    return check(code, asked ? "cublasLtMatmulAlgoGetHeuristic" : "cublasLtMatmulPreferenceSetAttribute");
   for (int i = 0; i < count; ++i) {
     const LtHeuristic& result = results[static_cast<std::size_t>(i)];
     if (result.state == kCublasSuccess && result.workspaceBytes <= workspaceBytes) {
@@ -99,13 +106,13 @@ Status MatmulProblem::algorithms(std::size_t alignment, std::size_t workspaceByt
   return Status::ok;
 }
 
-Status MatmulProblem::run(const MatmulChoice& choice, DeviceAddress a, DeviceAddress b, DeviceAddress c, DeviceAddress workspace,
-                          CUstream stream) const {
+Status MatmulProblem::run(const MatmulChoice& choice, DeviceAddress a, DeviceAddress b, DeviceAddress c,
+                          DeviceAddress workspace, CUstream stream) const {
   static constexpr float one = 1, zero = 0;
   const auto pointer = [](DeviceAddress address) { return reinterpret_cast<void*>(address); };
   const cublasStatus code = session_->library->call.cublasLtMatmul(
-      session_->handle, desc_, &one, pointer(b), b_, pointer(a), a_, &zero, pointer(c), c_, pointer(c), c_, &choice.algorithm,
-      pointer(choice.workspaceBytes ? workspace : 0), choice.workspaceBytes, stream);
+      session_->handle, desc_, &one, pointer(b), b_, pointer(a), a_, &zero, pointer(c), c_, pointer(c), c_,
+      &choice.algorithm, pointer(choice.workspaceBytes ? workspace : 0), choice.workspaceBytes, stream);
   if (code == kCublasSuccess) return Status::ok;
   // "Execution failed" hides the driver's own code: if the context is broken, the stream says how.
   const CUresult driver = session_->context->call().cuStreamQuery(stream);

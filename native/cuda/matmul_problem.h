@@ -16,14 +16,16 @@ class MatmulProblem {
   static bool supported(const KernelSpec& spec);
   Status describe(const KernelSpec& spec);
   // Up to `most` algorithms, best first by the library's own estimate; none found is not an error.
-  Status algorithms(std::size_t alignment, std::size_t workspaceBytes, int most, std::vector<MatmulChoice>* found) const;
+  Status algorithms(std::size_t alignment, std::size_t workspaceBytes, int most,
+                    std::vector<MatmulChoice>* found) const;
   Status run(const MatmulChoice& choice, DeviceAddress a, DeviceAddress b, DeviceAddress c, DeviceAddress workspace,
              CUstream stream) const;
   const BlasSession& session() const { return *session_; }
 
  private:
   Status check(cublasStatus code, const char* call) const;
-  Status layout(LtLayout* layout, DType type, std::int64_t rows, std::int64_t columns, std::int64_t batch, std::int64_t stride) const;
+  Status layout(LtLayout* layout, DType type, std::int64_t rows, std::int64_t columns, std::int64_t batch,
+                std::int64_t stride) const;
 
   std::shared_ptr<BlasSession> session_;
   LtMatmulDesc desc_ = nullptr;

@@ -66,13 +66,15 @@ constexpr int kRounds = 3, kRunsARound = 2;
 
 }  // namespace
 
-void settle(const MatmulProblem& problem, const KernelSpec& spec, Compiler& compiler, bool timed, std::vector<MatmulChoice>* choices) {
+void settle(const MatmulProblem& problem, const KernelSpec& spec, Compiler& compiler, bool timed,
+            std::vector<MatmulChoice>* choices) {
   const Context& context = *problem.session().context;
   const DriverFunctions& call = context.call();
   std::size_t workspace = 0;
   for (const MatmulChoice& choice : *choices) workspace = std::max(workspace, choice.workspaceBytes);
   constexpr std::size_t kShift = 256;  // room to move an operand off its alignment
-  const std::size_t aBytes = operandBytes(spec.a, spec.m, spec.k, spec.batch), bBytes = operandBytes(spec.b, spec.k, spec.n, spec.batch);
+  const std::size_t aBytes = operandBytes(spec.a, spec.m, spec.k, spec.batch),
+                    bBytes = operandBytes(spec.b, spec.k, spec.n, spec.batch);
 
   Scratch scratch(call);
   if (!scratch.take(aBytes + kShift) || !scratch.take(bBytes + kShift) ||
@@ -87,15 +89,16 @@ void settle(const MatmulProblem& problem, const KernelSpec& spec, Compiler& comp
   }
   const auto run = [&](const MatmulChoice& choice) {
     const std::size_t shift = choice.alignment % kShift;
-    return problem.run(choice, scratch.blocks[0] + shift, scratch.blocks[1] + shift, scratch.blocks[2] + shift, scratch.blocks[3],
-                       scratch.stream) == Status::ok;
+    return problem.run(choice, scratch.blocks[0] + shift, scratch.blocks[1] + shift, scratch.blocks[2] + shift,
+                       scratch.blocks[3], scratch.stream) == Status::ok;
   };
 
   // An algorithm that the library offers and then refuses is dropped, as long as another of its alignment is left.
   for (std::size_t i = choices->size(); i-- > 0;) {
     const std::size_t alignment = (*choices)[i].alignment;
     const bool works = run((*choices)[i]);
-    const auto alike = std::count_if(choices->begin(), choices->end(), [&](const MatmulChoice& other) { return other.alignment == alignment; });
+    const auto alike = std::count_if(choices->begin(), choices->end(),
+                                     [&](const MatmulChoice& other) { return other.alignment == alignment; });
     if (!works && alike > 1) choices->erase(choices->begin() + static_cast<std::ptrdiff_t>(i));
   }
   const std::size_t full = choices->front().alignment;
@@ -109,7 +112,8 @@ void settle(const MatmulProblem& problem, const KernelSpec& spec, Compiler& comp
       float milliseconds = 0;
       bool works = call.cuEventRecord(scratch.from, scratch.stream) == kSuccess;
       for (int each = 0; works && each < kRunsARound; ++each) works = run((*choices)[i]);
-      works = works && call.cuEventRecord(scratch.to, scratch.stream) == kSuccess && call.cuEventSynchronize(scratch.to) == kSuccess &&
+      works = works && call.cuEventRecord(scratch.to, scratch.stream) == kSuccess &&
+              call.cuEventSynchronize(scratch.to) == kSuccess &&
               call.cuEventElapsedTime(&milliseconds, scratch.from, scratch.to) == kSuccess;
       if (works) best[i] = std::min(best[i], milliseconds);
     }

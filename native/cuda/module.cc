@@ -29,7 +29,8 @@ Status Module::function(const char* name, CUfunction* function) const {
   const CUresult code = context_->call().cuModuleGetFunction(function, handle_, name);
   if (code != kSuccess) return context_->check(code, "cuModuleGetFunction");
   int threads = 0;  // asking for an attribute makes a lazily loading driver load it
-  return context_->check(context_->call().cuFuncGetAttribute(&threads, kFunctionMaxThreads, *function), "cuFuncGetAttribute");
+  return context_->check(context_->call().cuFuncGetAttribute(&threads, kFunctionMaxThreads, *function),
+                         "cuFuncGetAttribute");
 }
 
 }  // namespace braid::cuda

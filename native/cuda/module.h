@@ -16,7 +16,8 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  // The function by its `extern "C"` name, loaded onto the device now rather than at its first launch, which may not block.
+  // The function by its `extern "C"` name, loaded onto the device now rather than at its first launch, which may not
+  // block.
   Status function(const char* name, CUfunction* function) const;
   const Context& context() const { return *context_; }
 

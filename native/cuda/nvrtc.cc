@@ -50,7 +50,8 @@ Status Compiler::ready() {
   return library_ ? Status::ok : fail(Status::fileNotFound, problem);
 }
 
-Status Compiler::compile(const std::string& source, const std::string& title, Flavor flavor, std::shared_ptr<Module>* module) {
+Status Compiler::compile(const std::string& source, const std::string& title, Flavor flavor,
+                         std::shared_ptr<Module>* module) {
   const std::lock_guard lock(mutex_);
   const std::pair key{flavor, source};
   if (const auto found = modules_.find(key); found != modules_.end()) {
@@ -71,8 +72,10 @@ std::vector<std::string> Compiler::optionsFor(Flavor flavor, bool* binary) const
   *binary = std::find(known.begin(), known.end(), arch) != known.end();
   std::vector<std::string> options{"--std=c++17"};
   if (*binary) {
-    // From 9.0 on, an architecture's own instructions (wgmma, setmaxnreg) are only in its `a` form, which runs on it alone.
-    options.push_back("--gpu-architecture=sm_" + std::to_string(arch) + (flavor == Flavor::user && arch >= 90 ? "a" : ""));
+    // From 9.0 on, an architecture's own instructions (wgmma, setmaxnreg) are only in its `a` form, which runs on it
+    // alone.
+    options.push_back("--gpu-architecture=sm_" + std::to_string(arch) +
+                      (flavor == Flavor::user && arch >= 90 ? "a" : ""));
   } else {
     int newest = 0;  // older than the device: the driver compiles its PTX for it
     for (int each : known) {
@@ -108,14 +111,17 @@ Status Compiler::build(const std::string& source, const std::string& title, Flav
       log.resize(log.find_last_not_of(std::string("\0\n ", 3)) + 1);
     }
     std::string detail = "NVRTC " + std::to_string(library_->major) + "." + std::to_string(library_->minor) +
-                         (code == kNvrtcCompilation ? " did not compile " : " failed on ") + title + " (" + options[1] + ")";
+                         (code == kNvrtcCompilation ? " did not compile " : " failed on ") + title + " (" + options[1] +
+                         ")";
     return fail(Status::invalidImage, detail + (log.empty() ? ": code " + std::to_string(code) : ":\n" + log));
   }
   std::size_t bytes = 0;
-  const nvrtcResult sized = binary ? call.nvrtcGetCUBINSize(program.handle, &bytes) : call.nvrtcGetPTXSize(program.handle, &bytes);
+  const nvrtcResult sized =
+      binary ? call.nvrtcGetCUBINSize(program.handle, &bytes) : call.nvrtcGetPTXSize(program.handle, &bytes);
   if (sized != kNvrtcSuccess || bytes == 0) return fail(Status::invalidImage, "NVRTC gave no code for " + title);
   image->resize(bytes);
-  const nvrtcResult got = binary ? call.nvrtcGetCUBIN(program.handle, image->data()) : call.nvrtcGetPTX(program.handle, image->data());
+  const nvrtcResult got =
+      binary ? call.nvrtcGetCUBIN(program.handle, image->data()) : call.nvrtcGetPTX(program.handle, image->data());
   return got == kNvrtcSuccess ? Status::ok : fail(Status::invalidImage, "NVRTC gave no code for " + title);
 }
 

@@ -9,8 +9,8 @@
 
 namespace braid::cuda {
 
-// Compiles CUDA C++ for one device, once for each distinct source. The library is opened at the first compilation, so that a
-// plan of copies and matrix products needs no NVRTC.
+// Compiles CUDA C++ for one device, once for each distinct source. The library is opened at the first compilation, so
+// that a plan of copies and matrix products needs no NVRTC.
 class Compiler {
  public:
   Compiler(std::shared_ptr<Context> context, std::vector<std::string> paths);

@@ -10,19 +10,19 @@ using nvrtcProgram = struct _nvrtcProgram*;
 
 inline constexpr nvrtcResult kNvrtcSuccess = 0, kNvrtcCompilation = 6;
 
-#define BRAID_NVRTC_FUNCTIONS(X)                                                                                           \
-  X(nvrtcVersion, (int* major, int* minor))                                                                                \
-  X(nvrtcGetNumSupportedArchs, (int* count))                                                                               \
-  X(nvrtcGetSupportedArchs, (int* archs))                                                                                  \
-  X(nvrtcCreateProgram, (nvrtcProgram * program, const char* source, const char* name, int headerCount,                    \
-                         const char* const* headers, const char* const* includeNames))                                     \
-  X(nvrtcDestroyProgram, (nvrtcProgram * program))                                                                         \
-  X(nvrtcCompileProgram, (nvrtcProgram program, int optionCount, const char* const* options))                              \
-  X(nvrtcGetProgramLogSize, (nvrtcProgram program, std::size_t* bytes))                                                    \
-  X(nvrtcGetProgramLog, (nvrtcProgram program, char* log))                                                                 \
-  X(nvrtcGetCUBINSize, (nvrtcProgram program, std::size_t* bytes))                                                         \
-  X(nvrtcGetCUBIN, (nvrtcProgram program, char* cubin))                                                                    \
-  X(nvrtcGetPTXSize, (nvrtcProgram program, std::size_t* bytes))                                                           \
+#define BRAID_NVRTC_FUNCTIONS(X)                                                                        \
+  X(nvrtcVersion, (int* major, int* minor))                                                             \
+  X(nvrtcGetNumSupportedArchs, (int* count))                                                            \
+  X(nvrtcGetSupportedArchs, (int* archs))                                                               \
+  X(nvrtcCreateProgram, (nvrtcProgram * program, const char* source, const char* name, int headerCount, \
+                         const char* const* headers, const char* const* includeNames))                  \
+  X(nvrtcDestroyProgram, (nvrtcProgram * program))                                                      \
+  X(nvrtcCompileProgram, (nvrtcProgram program, int optionCount, const char* const* options))           \
+  X(nvrtcGetProgramLogSize, (nvrtcProgram program, std::size_t * bytes))                                \
+  X(nvrtcGetProgramLog, (nvrtcProgram program, char* log))                                              \
+  X(nvrtcGetCUBINSize, (nvrtcProgram program, std::size_t * bytes))                                     \
+  X(nvrtcGetCUBIN, (nvrtcProgram program, char* cubin))                                                 \
+  X(nvrtcGetPTXSize, (nvrtcProgram program, std::size_t * bytes))                                       \
   X(nvrtcGetPTX, (nvrtcProgram program, char* ptx))
 
 struct NvrtcFunctions {

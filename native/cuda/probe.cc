@@ -60,7 +60,8 @@ CudaReport probe(const LibraryPaths& paths) {
   const auto blas = CublasLtLibrary::open(paths.cublasLt, version, &problem);
   all.libraries.push_back(blas ? LibraryReport{"cuBLASLt", blas->library.path,
                                                std::to_string(blas->version / 10000) + "." +
-                                                   std::to_string(blas->version / 100 % 100) + "." + std::to_string(blas->version % 100),
+                                                   std::to_string(blas->version / 100 % 100) + "." +
+                                                   std::to_string(blas->version % 100),
                                                ""}
                                : LibraryReport{"cuBLASLt", "", "", problem});
   return all;

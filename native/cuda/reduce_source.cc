@@ -14,8 +14,8 @@ FN V wider(V a, V b) { return COMBINE; }
 FN void finish(V value, U& y) { store((V)(FINISH), y); }
 )cuda";
 
-// inner = 1: GROUP threads share a row, neighbours reading neighbours. A group within a warp combines by shuffles; a block by
-// shuffles, then its warps' results through shared memory.
+// inner = 1: GROUP threads share a row, neighbours reading neighbours. A group within a warp combines by shuffles; a
+// block by shuffles, then its warps' results through shared memory.
 constexpr const char* kRows = R"cuda(
 template <int WIDTH> FN V row(const T* x, int lane) {
   V value = FIRST;
@@ -54,8 +54,8 @@ constexpr const char* kRowsVector = R"cuda(
 extern "C" __global__ void __launch_bounds__(BLOCK) braid_reduce_vector(const T* x, U* y, Index count) { rows<VECTOR>(x, y, count); }
 )cuda";
 
-// inner > 1: a block takes 32 columns of one outer index; its warps read whole rows of them, each its own share, and their
-// results are combined in order of warp.
+// inner > 1: a block takes 32 columns of one outer index; its warps read whole rows of them, each its own share, and
+// their results are combined in order of warp.
 constexpr const char* kColumns = R"cuda(
 extern "C" __global__ void __launch_bounds__(BLOCK) braid_reduce(const T* x, U* y, Index count) {
   __shared__ V partial[BLOCK / 32][32];
@@ -78,12 +78,15 @@ extern "C" __global__ void __launch_bounds__(BLOCK) braid_reduce(const T* x, U* 
 }
 )cuda";
 
-std::string define(const char* name, const std::string& value) { return "#define " + std::string(name) + " " + value + "\n"; }
+std::string define(const char* name, const std::string& value) {
+  return "#define " + std::string(name) + " " + value + "\n";
+}
 
 // The value that changes nothing.
 std::string first(ReduceHow how, bool whole) {
   switch (how) {
-    case ReduceHow::sum: case ReduceHow::mean: return whole ? "0" : "0.0f";
+    case ReduceHow::sum:
+    case ReduceHow::mean: return whole ? "0" : "0.0f";
     case ReduceHow::max: return whole ? "(-2147483647 - 1)" : "__uint_as_float(0xff800000u)";
     case ReduceHow::min: return whole ? "2147483647" : "__uint_as_float(0x7f800000u)";
   }
@@ -92,7 +95,8 @@ std::string first(ReduceHow how, bool whole) {
 
 std::string combine(ReduceHow how, bool whole) {
   switch (how) {
-    case ReduceHow::sum: case ReduceHow::mean: return whole ? "addI(a, b)" : "a + b";
+    case ReduceHow::sum:
+    case ReduceHow::mean: return whole ? "addI(a, b)" : "a + b";
     case ReduceHow::max: return whole ? "maxI(a, b)" : "maxF(a, b)";
     case ReduceHow::min: return whole ? "minI(a, b)" : "minF(a, b)";
   }

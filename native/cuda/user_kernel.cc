@@ -33,16 +33,17 @@ Status UserKernel::make(std::shared_ptr<Module> module, const KernelSpec& spec, 
   CUfunction function = nullptr;
   if (const Status status = module->function(spec.name.c_str(), &function); status != Status::ok) {
     if (status != Status::notFound) return status;
-    return fail(status, "the source has no function named " + spec.name + ": declare it as extern \"C\" __global__ void " +
-                            spec.name + "(...)");
+    return fail(status, "the source has no function named " + spec.name +
+                            ": declare it as extern \"C\" __global__ void " + spec.name + "(...)");
   }
   for (int d = 0; d < 3; ++d) {
     const auto grid = static_cast<std::uint32_t>(context.attribute(kMaxGridX + d));
     const auto block = static_cast<std::uint32_t>(context.attribute(kMaxBlockX + d));
     if (spec.grid[d] == 0 || spec.grid[d] > grid || spec.block[d] == 0 || spec.block[d] > block) {
       return fail(Status::invalidValue, spec.name + " is launched with grid " + triple(spec.grid) + " and block " +
-                                            triple(spec.block) + "; in dimension " + std::to_string(d) + " the device takes 1 to " +
-                                            std::to_string(grid) + " blocks of 1 to " + std::to_string(block) + " threads");
+                                            triple(spec.block) + "; in dimension " + std::to_string(d) +
+                                            " the device takes 1 to " + std::to_string(grid) + " blocks of 1 to " +
+                                            std::to_string(block) + " threads");
     }
   }
   int threads = 0, fixedShared = 0;
@@ -55,16 +56,17 @@ Status UserKernel::make(std::shared_ptr<Module> module, const KernelSpec& spec, 
   }
   const std::uint64_t asked = std::uint64_t{spec.block[0]} * spec.block[1] * spec.block[2];
   if (asked > static_cast<std::uint64_t>(threads)) {
-    return fail(Status::launchOutOfResources, spec.name + " is launched with " + std::to_string(asked) +
-                                                  " threads a block; compiled for this device it may have " +
-                                                  std::to_string(threads) +
-                                                  ". Use smaller blocks, or __launch_bounds__ to make it use fewer registers");
+    return fail(Status::launchOutOfResources,
+                spec.name + " is launched with " + std::to_string(asked) +
+                    " threads a block; compiled for this device it may have " + std::to_string(threads) +
+                    ". Use smaller blocks, or __launch_bounds__ to make it use fewer registers");
   }
   const auto limit = static_cast<std::uint64_t>(context.attribute(kSharedPerBlockOptIn));
   const std::uint64_t shared = std::uint64_t{spec.sharedBytes} + static_cast<std::uint64_t>(fixedShared);
   if (shared > limit) {
     return fail(Status::launchOutOfResources, spec.name + " wants " + std::to_string(shared) +
-                                                  " bytes of shared memory a block; the device has " + std::to_string(limit));
+                                                  " bytes of shared memory a block; the device has " +
+                                                  std::to_string(limit));
   }
   if (shared > static_cast<std::uint64_t>(context.attribute(kSharedPerBlock))) {
     // All that there may be, since another launch of the same function may want more than this one.
@@ -80,8 +82,8 @@ Status UserKernel::launch(const DeviceAddress* reads, const DeviceAddress* write
   for (std::size_t i = 0; i < readCount_; ++i) arguments_[i] = reads[i];
   for (std::size_t i = 0; i < writeCount_; ++i) arguments_[readCount_ + i] = writes[i];
   const Context& context = module_->context();
-  return context.check(context.call().cuLaunchKernel(function_, grid_[0], grid_[1], grid_[2], block_[0], block_[1], block_[2],
-                                                     sharedBytes_, stream, arguments_.data(), nullptr),
+  return context.check(context.call().cuLaunchKernel(function_, grid_[0], grid_[1], grid_[2], block_[0], block_[1],
+                                                     block_[2], sharedBytes_, stream, arguments_.data(), nullptr),
                        call_.c_str());
 }
 

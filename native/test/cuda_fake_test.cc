@@ -6,8 +6,8 @@
 #include "cuda/driver.h"
 #include "cuda/probe.h"
 
-// The cuda device over a driver that is not there (fake/cuda.cc): what is loaded, called, mapped and given back. Answers of
-// real kernels are checked in cuda_device_test.cc, where there is a GPU.
+// The cuda device over a driver that is not there (fake/cuda.cc): what is loaded, called, mapped and given back.
+// Answers of real kernels are checked in cuda_device_test.cc, where there is a GPU.
 
 namespace braid::test {
 namespace {
@@ -19,7 +19,9 @@ Function* fake(const char* name) {
   static void* library = dlopen(BRAID_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
   return reinterpret_cast<Function*>(dlsym(library, name));
 }
-void failNext(const char* call, int code, int nth = 1) { fake<void(const char*, int, int)>("fake_fail")(call, nth, code); }
+void failNext(const char* call, int code, int nth = 1) {
+  fake<void(const char*, int, int)>("fake_fail")(call, nth, code);
+}
 int live(const char* kind = "") { return fake<int(const char*)>("fake_live")(kind); }
 int calls(const char* name) { return fake<int(const char*)>("fake_calls")(name); }
 std::string lastLaunch() { return fake<const char*()>("fake_last_launch")(); }
@@ -167,7 +169,8 @@ TEST_F(CudaFake, CompilesOneSourceOnce) {
   std::unique_ptr<Kernel> first, second, other;
   const int before = calls("nvrtcCompileProgram");
   ASSERT_EQ(driver_->prepare(&first, scale(1000), {}), Status::ok);
-  ASSERT_EQ(driver_->prepare(&second, scale(2000), {}), Status::ok);  // the count is an argument, not part of the source
+  ASSERT_EQ(driver_->prepare(&second, scale(2000), {}),
+            Status::ok);  // the count is an argument, not part of the source
   EXPECT_EQ(calls("nvrtcCompileProgram"), before + 1);
 }
 
@@ -183,13 +186,15 @@ TEST_F(CudaFake, AKernelMayOutliveItsDriver) {
 TEST_F(CudaFake, ShowsTheCompilersLogWithTheUsersLines) {
   std::unique_ptr<Kernel> kernel;
   EXPECT_EQ(driver_->prepare(&kernel, user("twice", "\n\n#error\n"), {}), Status::invalidImage);
-  EXPECT_NE(driver_->lastDetail().find("did not compile twice.cu (--gpu-architecture=sm_90a)"), std::string::npos) << driver_->lastDetail();
+  EXPECT_NE(driver_->lastDetail().find("did not compile twice.cu (--gpu-architecture=sm_90a)"), std::string::npos)
+      << driver_->lastDetail();
   EXPECT_NE(driver_->lastDetail().find("(3): error"), std::string::npos);
 }
 
 TEST_F(CudaFake, SaysHowToNameAKernel) {
   std::unique_ptr<Kernel> kernel;
-  EXPECT_EQ(driver_->prepare(&kernel, user("missing", "extern \"C\" __global__ void other() {}"), {}), Status::notFound);
+  EXPECT_EQ(driver_->prepare(&kernel, user("missing", "extern \"C\" __global__ void other() {}"), {}),
+            Status::notFound);
   EXPECT_NE(driver_->lastDetail().find("extern \"C\" __global__ void missing"), std::string::npos);
 }
 
@@ -218,7 +223,8 @@ struct Shape {
 };
 
 TEST_F(CudaFake, MultipliesRowMajorMatrices) {
-  for (const Shape& shape : {Shape{3, 5, 7, 1, false, false}, Shape{4, 2, 3, 1, true, false}, Shape{2, 3, 4, 3, false, true}, Shape{2, 3, 4, 3, true, false}}) {
+  for (const Shape& shape : {Shape{3, 5, 7, 1, false, false}, Shape{4, 2, 3, 1, true, false},
+                             Shape{2, 3, 4, 3, false, true}, Shape{2, 3, 4, 3, true, false}}) {
     KernelSpec spec;
     spec.kind = KernelSpec::Kind::matmul;
     spec.m = shape.m, spec.n = shape.n, spec.k = shape.k, spec.batch = shape.batch, spec.transposeB = shape.transposeB;
@@ -226,14 +232,16 @@ TEST_F(CudaFake, MultipliesRowMajorMatrices) {
     spec.b.batchStride = shape.sharedB ? 0 : shape.n * shape.k;
     spec.c.batchStride = shape.m * shape.n;
     spec.readCount = 2, spec.writeCount = 1;
-    std::vector<float> a(static_cast<std::size_t>(shape.m * shape.k * shape.batch)), b(static_cast<std::size_t>(shape.n * shape.k * shape.batch)),
+    std::vector<float> a(static_cast<std::size_t>(shape.m * shape.k * shape.batch)),
+        b(static_cast<std::size_t>(shape.n * shape.k * shape.batch)),
         c(static_cast<std::size_t>(shape.m * shape.n * shape.batch), -1);
     for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i % 7) - 2;
     for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i % 5) - 1;
     std::unique_ptr<Kernel> kernel;
     ASSERT_EQ(driver_->prepare(&kernel, spec, {}), Status::ok) << driver_->lastDetail();
     EXPECT_EQ(live("memory"), 0);  // what was tried was tried on scratch, and given back
-    const DeviceAddress reads[] = {reinterpret_cast<DeviceAddress>(a.data()), reinterpret_cast<DeviceAddress>(b.data())};
+    const DeviceAddress reads[] = {reinterpret_cast<DeviceAddress>(a.data()),
+                                   reinterpret_cast<DeviceAddress>(b.data())};
     const DeviceAddress write = reinterpret_cast<DeviceAddress>(c.data());
     ASSERT_EQ(driver_->launch(*kernel, reads, &write, nullptr), Status::ok) << driver_->lastDetail();
     for (std::int64_t l = 0; l < shape.batch; ++l) {
@@ -242,7 +250,8 @@ TEST_F(CudaFake, MultipliesRowMajorMatrices) {
           float sum = 0;
           for (std::int64_t p = 0; p < shape.k; ++p) {
             sum += a[static_cast<std::size_t>(l * spec.a.batchStride + i * shape.k + p)] *
-                   b[static_cast<std::size_t>(l * spec.b.batchStride + (shape.transposeB ? j * shape.k + p : p * shape.n + j))];
+                   b[static_cast<std::size_t>(l * spec.b.batchStride +
+                                              (shape.transposeB ? j * shape.k + p : p * shape.n + j))];
           }
           ASSERT_EQ(c[static_cast<std::size_t>(l * spec.c.batchStride + i * shape.n + j)], sum);
         }
@@ -265,8 +274,9 @@ TEST_F(CudaFake, MultipliesOtherTypesByItsOwnKernel) {
 
 // Every call of a preparation made to fail in turn: a code, never a crash, and nothing left behind.
 TEST_F(CudaFake, SurvivesTheFailureOfAnyCall) {
-  for (const char* call : {"cuModuleLoadDataEx", "cuModuleGetFunction", "cuFuncGetAttribute", "cublasLtCreate", "cublasLtMatrixLayoutCreate",
-                           "cublasLtMatmulAlgoGetHeuristic", "cuMemAlloc_v2", "cuStreamCreateWithPriority", "cuEventCreate", "cublasLtMatmul"}) {
+  for (const char* call : {"cuModuleLoadDataEx", "cuModuleGetFunction", "cuFuncGetAttribute", "cublasLtCreate",
+                           "cublasLtMatrixLayoutCreate", "cublasLtMatmulAlgoGetHeuristic", "cuMemAlloc_v2",
+                           "cuStreamCreateWithPriority", "cuEventCreate", "cublasLtMatmul"}) {
     for (int nth = 1; nth <= 3; ++nth) {
       std::unique_ptr<Driver> driver;
       ASSERT_EQ(cuda::CudaDriver::open(1, kFake, &driver), Status::ok);
@@ -280,8 +290,8 @@ TEST_F(CudaFake, SurvivesTheFailureOfAnyCall) {
       failNext("", 0);
     }
   }
-  for (const char* call : {"cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuDevicePrimaryCtxRetain", "cuDeviceGetName", "cuDeviceTotalMem_v2",
-                           "cuCtxGetStreamPriorityRange"}) {
+  for (const char* call : {"cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuDevicePrimaryCtxRetain", "cuDeviceGetName",
+                           "cuDeviceTotalMem_v2", "cuCtxGetStreamPriorityRange"}) {
     failNext(call, 999);
     std::unique_ptr<Driver> driver;
     EXPECT_EQ(cuda::CudaDriver::open(0, kFake, &driver), Status::unknown) << call;

@@ -14,8 +14,8 @@
 #include "cuda_specs.h"
 #include "kernels/cpu.h"
 
-// The generated kernels as text: read, compiled by NVRTC where it is installed, and run on the processor, one thread of the grid
-// after another, against the host device's own kernels.
+// The generated kernels as text: read, compiled by NVRTC where it is installed, and run on the processor, one thread of
+// the grid after another, against the host device's own kernels.
 
 namespace braid::test {
 namespace {
@@ -45,11 +45,11 @@ TEST(CudaMapLoops, JoinWhatEveryOperandWalksAlike) {
 }
 
 TEST(CudaMapLoops, TakeWideAccessesOnlyWhereEveryRowAllowsThem) {
-  EXPECT_EQ(mapLoops(mapOf({64, 30}, {{DType::bf16, 0, {32, 1}}})).lanes, 1);   // 30 is no multiple of 8
-  EXPECT_EQ(mapLoops(mapOf({64, 32}, {{DType::bf16, 0, {36, 1}}})).lanes, 1);   // nor is 36
+  EXPECT_EQ(mapLoops(mapOf({64, 30}, {{DType::bf16, 0, {32, 1}}})).lanes, 1);  // 30 is no multiple of 8
+  EXPECT_EQ(mapLoops(mapOf({64, 32}, {{DType::bf16, 0, {36, 1}}})).lanes, 1);  // nor is 36
   EXPECT_EQ(mapLoops(mapOf({64, 32}, {{DType::bf16, 0, {40, 1}}})).lanes, 8);
-  EXPECT_EQ(mapLoops(mapOf({32, 64}, {{DType::bf16, 0, {1, 32}}})).lanes, 1);   // transposed
-  EXPECT_EQ(mapLoops(mapOf({1003}, {{DType::bf16, 0, {1}}})).lanes, 8);         // with a tail
+  EXPECT_EQ(mapLoops(mapOf({32, 64}, {{DType::bf16, 0, {1, 32}}})).lanes, 1);  // transposed
+  EXPECT_EQ(mapLoops(mapOf({1003}, {{DType::bf16, 0, {1}}})).lanes, 8);        // with a tail
 }
 
 TEST(CudaMapLoops, CountIn64BitsOnlyWhereSizesDemandIt) {
@@ -72,7 +72,8 @@ TEST(CudaMapSource, RefusesCodeThatNamesWhatIsNotThere) {
 }
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) text.replace(at, from.size(), to);
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
   return text;
 }
 
@@ -90,17 +91,25 @@ static unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(va
 )";
 
 // One kernel in a namespace of its own, and a function that runs its whole grid.
-std::string hosted(const KernelSource& source, const KernelSpec& spec, const char* entry, std::int64_t threads, const std::string& name) {
+std::string hosted(const KernelSource& source, const KernelSpec& spec, const char* entry, std::int64_t threads,
+                   const std::string& name) {
   std::string text = replaced(source.text, "extern \"C\" ", "");
-  text = replaced(text, "asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(y) : \"h\"(x.bits));", "y = braid::floatFromF16(x.bits);");
-  text = replaced(text, "asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(y.bits) : \"f\"(x));", "y.bits = braid::f16FromFloat(x);");
+  text =
+      replaced(text, "asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(y) : \"h\"(x.bits));", "y = braid::floatFromF16(x.bits);");
+  text = replaced(text, "asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(y.bits) : \"f\"(x));",
+                  "y.bits = braid::f16FromFloat(x);");
   std::string call = std::string(entry) + "(";
   std::size_t slot = 0;
-  for (const MapOperand& operand : spec.operands) call += "(const " + std::string(cudaTypeName(operand.dtype)) + "*)p[" + std::to_string(slot++) + "], ";
-  for (const MapResult& result : spec.results) call += "(" + std::string(cudaTypeName(result.dtype)) + "*)p[" + std::to_string(slot++) + "], ";
-  const std::string blocks = std::to_string(std::max<std::int64_t>(1, threads / 256 / 2));  // too few on purpose: the grid strides
-  return "namespace " + name + " {\n" + text + "}\nextern \"C\" void run_" + name + "(char** p) {\n  using namespace " + name + ";\n  gridDim.x = " + blocks +
-         ";\n  for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x)\n    for (threadIdx.x = 0; threadIdx.x < 256; ++threadIdx.x)\n      " +
+  for (const MapOperand& operand : spec.operands)
+    call += "(const " + std::string(cudaTypeName(operand.dtype)) + "*)p[" + std::to_string(slot++) + "], ";
+  for (const MapResult& result : spec.results)
+    call += "(" + std::string(cudaTypeName(result.dtype)) + "*)p[" + std::to_string(slot++) + "], ";
+  const std::string blocks =
+      std::to_string(std::max<std::int64_t>(1, threads / 256 / 2));  // too few on purpose: the grid strides
+  return "namespace " + name + " {\n" + text + "}\nextern \"C\" void run_" + name + "(char** p) {\n  using namespace " +
+         name + ";\n  gridDim.x = " + blocks +
+         ";\n  for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x)\n    for (threadIdx.x = 0; threadIdx.x < "
+         "256; ++threadIdx.x)\n      " +
          replaced(call, entry, name + "::" + entry) + std::to_string(source.count) + ");\n}\n";
 }
 
@@ -127,8 +136,9 @@ TEST(CudaMapSource, MeansWhatTheHostsKernelsMean) {
   EXPECT_GT(names.size(), specs.size() + 10);  // some of them have a vector kernel
   std::ofstream(folder / "maps.cc") << text;
   const std::string library = (folder / "maps.so").string();
-  const std::string command = "c++ -std=c++20 -O1 -w -ffp-contract=off -fno-strict-aliasing -fPIC -shared -I" BRAID_SOURCE_FOLDER " " +
-                              (folder / "maps.cc").string() + " -o " + library;
+  const std::string command =
+      "c++ -std=c++20 -O1 -w -ffp-contract=off -fno-strict-aliasing -fPIC -shared -I" BRAID_SOURCE_FOLDER " " +
+      (folder / "maps.cc").string() + " -o " + library;
   ASSERT_EQ(std::system(command.c_str()), 0) << command;
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(handle, nullptr) << dlerror();
@@ -139,7 +149,8 @@ TEST(CudaMapSource, MeansWhatTheHostsKernelsMean) {
     CpuKernelResult reference;
     ASSERT_EQ(prepareCpu(&reference, spec, {}, &detail), Status::ok) << detail;
     std::vector<std::vector<std::uint8_t>> reads, wanted, found;
-    for (std::size_t o = 0; o < spec.operands.size(); ++o) reads.push_back(randomBytes(random, spec.operands[o].dtype, operandBytes(spec, o)));
+    for (std::size_t o = 0; o < spec.operands.size(); ++o)
+      reads.push_back(randomBytes(random, spec.operands[o].dtype, operandBytes(spec, o)));
     for (const MapResult& result : spec.results) {
       wanted.emplace_back(static_cast<std::size_t>(elementsOf(spec.shape)) * elementBytes(result.dtype), 0xcd);
       found.push_back(wanted.back());
@@ -147,7 +158,9 @@ TEST(CudaMapSource, MeansWhatTheHostsKernelsMean) {
     std::vector<DeviceAddress> addresses;
     for (auto& read : reads) addresses.push_back(reinterpret_cast<DeviceAddress>(read.data()));
     // Where a read begins is aligned, as the device sees to before it takes the vector kernel.
-    struct alignas(64) Line { std::uint8_t bytes[64]; };
+    struct alignas(64) Line {
+      std::uint8_t bytes[64];
+    };
     std::vector<std::vector<Line>> aligned;
     std::vector<char*> pointers;
     for (std::size_t o = 0; o < reads.size(); ++o) {
@@ -164,8 +177,10 @@ TEST(CudaMapSource, MeansWhatTheHostsKernelsMean) {
     for (std::size_t r = 0; r < found.size(); ++r) {
       const std::ptrdiff_t at = firstDifference(found[r], wanted[r], spec.results[r].dtype);
       ASSERT_EQ(at, -1) << "spec " << specOf[i] << " as " << names[i] << ", result " << r << ": "
-                        << elementOf(found[r], spec.results[r].dtype, static_cast<std::size_t>(at)) << " where the host has "
-                        << elementOf(wanted[r], spec.results[r].dtype, static_cast<std::size_t>(at)) << " in " << folder;
+                        << elementOf(found[r], spec.results[r].dtype, static_cast<std::size_t>(at))
+                        << " where the host has "
+                        << elementOf(wanted[r], spec.results[r].dtype, static_cast<std::size_t>(at)) << " in "
+                        << folder;
     }
   }
   dlclose(handle);
@@ -203,7 +218,8 @@ TEST(CudaSources, CompileUnderNvrtc) {
     ASSERT_TRUE(mapSource(spec, &source, &problem)) << problem;
     compiles(source.text, "map");
   }
-  for (const auto& [outer, length, inner] : {std::tuple{6144, 8192, 1}, {1, 100000, 1}, {5, 7, 1}, {3, 0, 1}, {9, 1, 1}, {2, 300, 65}, {1, 3, 40}}) {
+  for (const auto& [outer, length, inner] :
+       {std::tuple{6144, 8192, 1}, {1, 100000, 1}, {5, 7, 1}, {3, 0, 1}, {9, 1, 1}, {2, 300, 65}, {1, 3, 40}}) {
     for (DType type : {DType::u8, DType::f16, DType::f32}) {
       KernelSpec spec;
       spec.kind = KernelSpec::Kind::reduce;

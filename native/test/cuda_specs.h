@@ -10,8 +10,8 @@
 
 namespace braid::test {
 
-// Random maps of every storage type and walk (dense, broadcast, transposed, sliced), of instructions that IEEE 754 rounds exactly,
-// so that any two devices must agree bit for bit.
+// Random maps of every storage type and walk (dense, broadcast, transposed, sliced), of instructions that IEEE 754
+// rounds exactly, so that any two devices must agree bit for bit.
 inline KernelSpec randomMap(Random& random) {
   KernelSpec spec;
   spec.kind = KernelSpec::Kind::map;
@@ -23,7 +23,8 @@ inline KernelSpec randomMap(Random& random) {
   for (std::size_t o = 0; o < operands; ++o) {
     MapOperand operand{static_cast<DType>(random.below(5)), static_cast<std::int64_t>(random.below(3)) * 4, {}};
     operand.strides.assign(rank, 0);
-    const std::uint64_t walk = random.below(5);  // 0, 1: dense; 2: some dimensions broadcast; 3: transposed; 4: every other element
+    const std::uint64_t walk =
+        random.below(5);  // 0, 1: dense; 2: some dimensions broadcast; 3: transposed; 4: every other element
     std::int64_t stride = walk == 4 ? 2 : 1;
     for (std::size_t i = 0; i < rank; ++i) {
       const std::size_t d = walk == 3 ? i : rank - 1 - i;
@@ -36,8 +37,9 @@ inline KernelSpec randomMap(Random& random) {
   }
   static constexpr double kConstants[] = {0, 1, -1, 0.5, 2, 3.25, -100, 1e9, 1e-9};
   spec.code.push_back({MapOp::constant, 0, 0, 0, kConstants[random.below(9)]});
-  static constexpr MapOp kExact[] = {MapOp::neg, MapOp::abs, MapOp::sqrt, MapOp::floor, MapOp::ceil, MapOp::round, MapOp::add, MapOp::sub,
-                                     MapOp::mul, MapOp::div, MapOp::min,  MapOp::max,   MapOp::lt,   MapOp::le,    MapOp::eq,  MapOp::select};
+  static constexpr MapOp kExact[] = {MapOp::neg, MapOp::abs, MapOp::sqrt, MapOp::floor, MapOp::ceil, MapOp::round,
+                                     MapOp::add, MapOp::sub, MapOp::mul,  MapOp::div,   MapOp::min,  MapOp::max,
+                                     MapOp::lt,  MapOp::le,  MapOp::eq,   MapOp::select};
   for (std::uint64_t more = 1 + random.below(8); more > 0; --more) {
     const auto earlier = [&] { return static_cast<std::int32_t>(random.below(spec.code.size())); };
     const MapOp op = kExact[random.below(16)];
@@ -65,10 +67,12 @@ inline std::size_t operandBytes(const KernelSpec& spec, std::size_t operand) {
   return static_cast<std::size_t>(reach + 1) * elementBytes(spec.operands[operand].dtype);
 }
 
-// Values of a type: small numbers, and one in eight from the corners (zeros of both signs, infinities, NaN, the extremes).
+// Values of a type: small numbers, and one in eight from the corners (zeros of both signs, infinities, NaN, the
+// extremes).
 inline std::vector<std::uint8_t> randomBytes(Random& random, DType type, std::size_t bytes, bool corners = true) {
   std::vector<std::uint8_t> memory(bytes);
-  static constexpr float kCorners[] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 3.4e38f, 1e-40f, 0.5f, 2.5f, -1.5f, 65520.0f, 255.5f};
+  static constexpr float kCorners[] = {0.0f,   -0.0f, INFINITY, -INFINITY, NAN,      3.4e38f,
+                                       1e-40f, 0.5f,  2.5f,     -1.5f,     65520.0f, 255.5f};
   static constexpr std::int32_t kWhole[] = {0, -1, INT32_MIN, INT32_MAX, 255, 256};
   for (std::size_t at = 0; at < bytes; at += elementBytes(type)) {
     const bool corner = corners && random.below(8) == 0;
@@ -76,8 +80,10 @@ inline std::vector<std::uint8_t> randomBytes(Random& random, DType type, std::si
     const std::int32_t whole = corner ? kWhole[random.below(6)] : static_cast<std::int32_t>(random.below(2000)) - 1000;
     const std::uint16_t half = type == DType::f16 ? f16FromFloat(value) : bf16FromFloat(value);
     const std::uint8_t byte = static_cast<std::uint8_t>(random.next());
-    const void* from = type == DType::f32 ? static_cast<const void*>(&value) : type == DType::i32 ? static_cast<const void*>(&whole)
-                       : type == DType::u8 ? static_cast<const void*>(&byte) : static_cast<const void*>(&half);
+    const void* from = type == DType::f32   ? static_cast<const void*>(&value)
+                       : type == DType::i32 ? static_cast<const void*>(&whole)
+                       : type == DType::u8  ? static_cast<const void*>(&byte)
+                                            : static_cast<const void*>(&half);
     std::memcpy(&memory[at], from, elementBytes(type));
   }
   return memory;
@@ -97,7 +103,8 @@ inline double elementOf(const std::vector<std::uint8_t>& memory, DType type, std
 }
 
 // Equal bit for bit, but for NaN, of which there are many. The index of the first difference, or -1.
-inline std::ptrdiff_t firstDifference(const std::vector<std::uint8_t>& a, const std::vector<std::uint8_t>& b, DType type) {
+inline std::ptrdiff_t firstDifference(const std::vector<std::uint8_t>& a, const std::vector<std::uint8_t>& b,
+                                      DType type) {
   const std::size_t bytes = elementBytes(type);
   for (std::size_t at = 0; at < a.size(); at += bytes) {
     if (std::memcmp(&a[at], &b[at], bytes) == 0) continue;

@@ -1,9 +1,10 @@
-// A CUDA driver, NVRTC and cuBLASLt in one shared library, for tests on machines without a GPU: memory is the process's,
-// streams complete at once, kernels only count, products are computed. Longer than a file should be because the loader wants
-// every function of three libraries in it. It is part of no product.
+// A CUDA driver, NVRTC and cuBLASLt in one shared library, for tests on machines without a GPU: memory is the
+// process's, streams complete at once, kernels only count, products are computed. Longer than a file should be because
+// the loader wants every function of three libraries in it. It is part of no product.
 //
-// What it is for: the loading itself, what is passed and in which order, failures of every call, and that nothing is left
-// behind. `fake_fail` makes the nth call of a function fail; `fake_live` counts objects made and not yet destroyed.
+// What it is for: the loading itself, what is passed and in which order, failures of every call, and that nothing is
+// left behind. `fake_fail` makes the nth call of a function fail; `fake_live` counts objects made and not yet
+// destroyed.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -99,15 +100,18 @@ float elementAt(const void* base, int type, std::int64_t index) {
 }
 
 void setElement(void* base, int type, std::int64_t index, float value) {
-  if (type == kReal32F) static_cast<float*>(base)[index] = value;
-  else static_cast<std::uint16_t*>(base)[index] = type == kReal16F ? braid::f16FromFloat(value) : braid::bf16FromFloat(value);
+  if (type == kReal32F)
+    static_cast<float*>(base)[index] = value;
+  else
+    static_cast<std::uint16_t*>(base)[index] =
+        type == kReal16F ? braid::f16FromFloat(value) : braid::bf16FromFloat(value);
 }
 
 }  // namespace
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
-#define CALL(name, arguments)              \
-  EXPORT CUresult name arguments {         \
+#define CALL(name, arguments)                      \
+  EXPORT CUresult name arguments {                 \
     if (const int code = gate(#name)) return code; \
     if (state().sticky) return state().sticky;
 #define END \
@@ -143,9 +147,8 @@ EXPORT CUresult cuGetProcAddress_v2(const char* name, void** function, int, std:
   return *function ? 0 : kSymbolMissing;
 }
 
-CALL(cuInit, (unsigned)) END
-CALL(cuDriverGetVersion, (int* version)) *version = 13000; END
-EXPORT CUresult cuGetErrorName(CUresult code, const char** name) {
+CALL(cuInit, (unsigned)) END CALL(cuDriverGetVersion, (int* version)) * version = 13000;
+END EXPORT CUresult cuGetErrorName(CUresult code, const char** name) {
   *name = code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : code == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR_FAKE";
   return 0;
 }
@@ -153,101 +156,154 @@ EXPORT CUresult cuGetErrorString(CUresult code, const char** text) {
   *text = code == 2 ? "out of memory" : "a made failure";
   return 0;
 }
-CALL(cuDeviceGetCount, (int* count)) *count = 2; END
-CALL(cuDeviceGet, (CUdevice * device, int ordinal)) *device = ordinal; END
-CALL(cuDeviceGetName, (char* name, int length, CUdevice)) std::strncpy(name, "Fake GPU", static_cast<std::size_t>(length)); END
-CALL(cuDeviceTotalMem_v2, (std::size_t * bytes, CUdevice)) *bytes = std::size_t{1} << 33; END
-CALL(cuDeviceGetAttribute, (int* value, int attribute, CUdevice))
-  switch (attribute) {
-    case kMaxThreadsPerBlock: case kMaxBlockX: case kMaxBlockY: *value = 1024; break;
-    case kMaxBlockZ: *value = 64; break;
-    case kMaxGridX: *value = 0x7fffffff; break;
-    case kMaxGridY: case kMaxGridZ: *value = 65535; break;
-    case kSharedPerBlock: *value = 49152; break;
-    case kSharedPerBlockOptIn: *value = 232448; break;
-    case kMultiprocessors: *value = 132; break;
-    case kComputeMajor: *value = 9; break;
-    case kComputeMinor: *value = 0; break;
-    case kVirtualMemory: *value = 1; break;
-    default: return 1;
-  }
-END
-CALL(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice)) born("context"); *context = reinterpret_cast<CUcontext>(&contextStorage); END
-EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) { gone("context"); return 0; }
-EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice) { state().sticky = 0; gate("cuDevicePrimaryCtxReset_v2"); return 0; }
-EXPORT CUresult cuCtxSetCurrent(CUcontext context) { if (const int code = gate("cuCtxSetCurrent")) return code; current = context; return 0; }
-EXPORT CUresult cuCtxPushCurrent_v2(CUcontext context) { gate("cuCtxPushCurrent_v2"); current = context; return 0; }
-EXPORT CUresult cuCtxPopCurrent_v2(CUcontext* context) { *context = current; gate("cuCtxPopCurrent_v2"); return 0; }
-CALL(cuCtxGetStreamPriorityRange, (int* least, int* greatest)) *least = 0; *greatest = -5; END
-CALL(cuMemAlloc_v2, (CUdeviceptr * address, std::size_t bytes))
-  if (bytes > std::size_t{1} << 30) return 2;
-  *address = reinterpret_cast<CUdeviceptr>(std::aligned_alloc(512, (bytes + 511) / 512 * 512));
-  born("memory");
-END
-EXPORT CUresult cuMemFree_v2(CUdeviceptr address) { if (const int code = gate("cuMemFree_v2")) return code; std::free(reinterpret_cast<void*>(address)); gone("memory"); return 0; }
-CALL(cuMemGetInfo_v2, (std::size_t * free, std::size_t * total)) *free = std::size_t{1} << 32; *total = std::size_t{1} << 33; END
-CALL(cuMemHostAlloc, (void** pointer, std::size_t bytes, unsigned)) *pointer = std::malloc(bytes); born("pinned"); END
-EXPORT CUresult cuMemFreeHost(void* pointer) { std::free(pointer); gone("pinned"); return 0; }
+CALL(cuDeviceGetCount, (int* count)) * count = 2;
+END CALL(cuDeviceGet, (CUdevice * device, int ordinal)) * device = ordinal;
+END CALL(cuDeviceGetName, (char* name, int length, CUdevice)) std::strncpy(name, "Fake GPU",
+                                                                           static_cast<std::size_t>(length));
+END CALL(cuDeviceTotalMem_v2, (std::size_t * bytes, CUdevice)) * bytes = std::size_t{1} << 33;
+END CALL(cuDeviceGetAttribute, (int* value, int attribute, CUdevice)) switch (attribute) {
+  case kMaxThreadsPerBlock:
+  case kMaxBlockX:
+  case kMaxBlockY: *value = 1024; break;
+  case kMaxBlockZ: *value = 64; break;
+  case kMaxGridX: *value = 0x7fffffff; break;
+  case kMaxGridY:
+  case kMaxGridZ: *value = 65535; break;
+  case kSharedPerBlock: *value = 49152; break;
+  case kSharedPerBlockOptIn: *value = 232448; break;
+  case kMultiprocessors: *value = 132; break;
+  case kComputeMajor: *value = 9; break;
+  case kComputeMinor: *value = 0; break;
+  case kVirtualMemory: *value = 1; break;
+  default: return 1;
+}
+END CALL(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice)) born("context");
+*context = reinterpret_cast<CUcontext>(&contextStorage);
+END EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) {
+  gone("context");
+  return 0;
+}
+EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice) {
+  state().sticky = 0;
+  gate("cuDevicePrimaryCtxReset_v2");
+  return 0;
+}
+EXPORT CUresult cuCtxSetCurrent(CUcontext context) {
+  if (const int code = gate("cuCtxSetCurrent")) return code;
+  current = context;
+  return 0;
+}
+EXPORT CUresult cuCtxPushCurrent_v2(CUcontext context) {
+  gate("cuCtxPushCurrent_v2");
+  current = context;
+  return 0;
+}
+EXPORT CUresult cuCtxPopCurrent_v2(CUcontext* context) {
+  *context = current;
+  gate("cuCtxPopCurrent_v2");
+  return 0;
+}
+CALL(cuCtxGetStreamPriorityRange, (int* least, int* greatest)) * least = 0;
+*greatest = -5;
+END CALL(cuMemAlloc_v2, (CUdeviceptr * address, std::size_t bytes)) if (bytes > std::size_t{1} << 30) return 2;
+*address = reinterpret_cast<CUdeviceptr>(std::aligned_alloc(512, (bytes + 511) / 512 * 512));
+born("memory");
+END EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
+  if (const int code = gate("cuMemFree_v2")) return code;
+  std::free(reinterpret_cast<void*>(address));
+  gone("memory");
+  return 0;
+}
+CALL(cuMemGetInfo_v2, (std::size_t * free, std::size_t* total)) * free = std::size_t{1} << 32;
+*total = std::size_t{1} << 33;
+END CALL(cuMemHostAlloc, (void** pointer, std::size_t bytes, unsigned)) * pointer = std::malloc(bytes);
+born("pinned");
+END EXPORT CUresult cuMemFreeHost(void* pointer) {
+  std::free(pointer);
+  gone("pinned");
+  return 0;
+}
 CALL(cuMemAddressReserve, (CUdeviceptr * address, std::size_t bytes, std::size_t, CUdeviceptr, unsigned long long))
-  *address = reinterpret_cast<CUdeviceptr>(std::aligned_alloc(2 << 20, bytes));
-  born("address");
-END
-EXPORT CUresult cuMemAddressFree(CUdeviceptr address, std::size_t) { std::free(reinterpret_cast<void*>(address)); gone("address"); return 0; }
+*address = reinterpret_cast<CUdeviceptr>(std::aligned_alloc(2 << 20, bytes));
+born("address");
+END EXPORT CUresult cuMemAddressFree(CUdeviceptr address, std::size_t) {
+  std::free(reinterpret_cast<void*>(address));
+  gone("address");
+  return 0;
+}
 CALL(cuMemCreate, (CUpages * pages, std::size_t, const CUmemAllocationProp* prop, unsigned long long))
-  if (prop->type != 1 || prop->location.type != 1) return 1;
-  born("pages");
-  *pages = 0x1234;
-END
-EXPORT CUresult cuMemRelease(CUpages) { gone("pages"); return 0; }
-CALL(cuMemMap, (CUdeviceptr, std::size_t, std::size_t, CUpages, unsigned long long)) born("mapping"); END
-EXPORT CUresult cuMemUnmap(CUdeviceptr, std::size_t) { gone("mapping"); return 0; }
+if (prop->type != 1 || prop->location.type != 1) return 1;
+born("pages");
+*pages = 0x1234;
+END EXPORT CUresult cuMemRelease(CUpages) {
+  gone("pages");
+  return 0;
+}
+CALL(cuMemMap, (CUdeviceptr, std::size_t, std::size_t, CUpages, unsigned long long)) born("mapping");
+END EXPORT CUresult cuMemUnmap(CUdeviceptr, std::size_t) {
+  gone("mapping");
+  return 0;
+}
 CALL(cuMemSetAccess, (CUdeviceptr, std::size_t, const CUmemAccessDesc* access, std::size_t count))
-  if (count != 1 || access->flags != 3) return 1;
+if (count != 1 || access->flags != 3) return 1;
+END CALL(cuMemGetAllocationGranularity,
+         (std::size_t * granularity, const CUmemAllocationProp*, int)) * granularity = 2 << 20;
 END
-CALL(cuMemGetAllocationGranularity, (std::size_t * granularity, const CUmemAllocationProp*, int)) *granularity = 2 << 20; END
 
-static CUresult move(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) {
+    static CUresult
+    move(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) {
   std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
   return 0;
 }
-CALL(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream)) return move(to, from, bytes); }
+CALL(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream)) return move(to, from, bytes);
+}
 CALL(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void* from, std::size_t bytes, CUstream))
-  return move(to, reinterpret_cast<CUdeviceptr>(from), bytes); }
+return move(to, reinterpret_cast<CUdeviceptr>(from), bytes);
+}
 CALL(cuMemcpyDtoHAsync_v2, (void* to, CUdeviceptr from, std::size_t bytes, CUstream))
-  return move(reinterpret_cast<CUdeviceptr>(to), from, bytes); }
-CALL(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream)) return move(to, from, bytes); }
+return move(reinterpret_cast<CUdeviceptr>(to), from, bytes);
+}
+CALL(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream))
+return move(to, from, bytes);
+}
 CALL(cuMemsetD32Async, (CUdeviceptr to, unsigned value, std::size_t words, CUstream))
-  for (std::size_t i = 0; i < words; ++i) reinterpret_cast<unsigned*>(to)[i] = value;
+for (std::size_t i = 0; i < words; ++i) reinterpret_cast<unsigned*>(to)[i] = value;
 END
 
-CALL(cuStreamCreateWithPriority, (CUstream * stream, unsigned flags, int priority))
-  if (flags != kStreamNonBlocking || priority > 0 || priority < -5) return 1;
-  *stream = reinterpret_cast<CUstream>(new int(priority));
-  born("stream");
+    CALL(cuStreamCreateWithPriority,
+         (CUstream * stream, unsigned flags, int priority)) if (flags != kStreamNonBlocking || priority > 0 ||
+                                                                priority < -5) return 1;
+*stream = reinterpret_cast<CUstream>(new int(priority));
+born("stream");
+END EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
+  delete reinterpret_cast<int*>(stream);
+  gone("stream");
+  return 0;
+}
+CALL(cuStreamSynchronize, (CUstream))
+END CALL(cuStreamQuery, (CUstream)) END CALL(cuStreamWaitEvent, (CUstream, CUevent, unsigned)) END
+    CALL(cuEventCreate,
+         (CUevent * event, unsigned flags)) * event = reinterpret_cast<CUevent>(new FakeEvent{flags, false});
+born("event");
+END EXPORT CUresult cuEventDestroy_v2(CUevent event) {
+  delete reinterpret_cast<FakeEvent*>(event);
+  gone("event");
+  return 0;
+}
+CALL(cuEventRecord, (CUevent event, CUstream)) reinterpret_cast<FakeEvent*>(event)->recorded = true;
+END CALL(cuEventQuery, (CUevent)) END CALL(cuEventSynchronize, (CUevent)) END
+    CALL(cuEventElapsedTime, (float* milliseconds, CUevent from, CUevent to)) for (CUevent event : {from, to}) {
+  const auto* each = reinterpret_cast<FakeEvent*>(event);
+  if (!each->recorded || (each->flags & kEventDisableTiming)) return 400;
+}
+*milliseconds = 1;
+END CALL(cuLaunchHostFunc, (CUstream, CUhostFn function, void* data)) function(data);
 END
-EXPORT CUresult cuStreamDestroy_v2(CUstream stream) { delete reinterpret_cast<int*>(stream); gone("stream"); return 0; }
-CALL(cuStreamSynchronize, (CUstream)) END
-CALL(cuStreamQuery, (CUstream)) END
-CALL(cuStreamWaitEvent, (CUstream, CUevent, unsigned)) END
-CALL(cuEventCreate, (CUevent * event, unsigned flags)) *event = reinterpret_cast<CUevent>(new FakeEvent{flags, false}); born("event"); END
-EXPORT CUresult cuEventDestroy_v2(CUevent event) { delete reinterpret_cast<FakeEvent*>(event); gone("event"); return 0; }
-CALL(cuEventRecord, (CUevent event, CUstream)) reinterpret_cast<FakeEvent*>(event)->recorded = true; END
-CALL(cuEventQuery, (CUevent)) END
-CALL(cuEventSynchronize, (CUevent)) END
-CALL(cuEventElapsedTime, (float* milliseconds, CUevent from, CUevent to))
-  for (CUevent event : {from, to}) {
-    const auto* each = reinterpret_cast<FakeEvent*>(event);
-    if (!each->recorded || (each->flags & kEventDisableTiming)) return 400;
-  }
-  *milliseconds = 1;
-END
-CALL(cuLaunchHostFunc, (CUstream, CUhostFn function, void* data)) function(data); END
 
 CALL(cuModuleLoadDataEx, (CUmodule * module, const void* image, unsigned, int*, void**))
   *module = reinterpret_cast<CUmodule>(new FakeModule{static_cast<const char*>(image), {}});
-  born("module");
-END
-EXPORT CUresult cuModuleUnload(CUmodule module) {
+born("module");
+END EXPORT CUresult cuModuleUnload(CUmodule module) {
   auto* made = reinterpret_cast<FakeModule*>(module);
   for (CUfunction function : made->functions) delete reinterpret_cast<FakeFunction*>(function);
   delete made;
@@ -255,30 +311,48 @@ EXPORT CUresult cuModuleUnload(CUmodule module) {
   return 0;
 }
 CALL(cuModuleGetFunction, (CUfunction * function, CUmodule module, const char* name))
-  auto* made = reinterpret_cast<FakeModule*>(module);
-  if (made->image.find(std::string(" ") + name + "(") == std::string::npos) return kSymbolMissing;
-  *function = reinterpret_cast<CUfunction>(new FakeFunction{name});
-  made->functions.push_back(*function);
-END
-CALL(cuFuncGetAttribute, (int* value, int attribute, CUfunction)) *value = attribute == kFunctionMaxThreads ? 1024 : 0; END
-CALL(cuFuncSetAttribute, (CUfunction, int, int)) END
-CALL(cuLaunchKernel, (CUfunction function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX, unsigned blockY, unsigned blockZ,
-                      unsigned, CUstream, void** arguments, void**))
-  if (!arguments || gridX * gridY * gridZ == 0 || blockX * blockY * blockZ == 0) return 1;
-  const std::string& name = reinterpret_cast<FakeFunction*>(function)->name;
-  state().launched.push_back(name);
-  if (name == "trap") state().sticky = 700;
+auto* made = reinterpret_cast<FakeModule*>(module);
+if (made->image.find(std::string(" ") + name + "(") == std::string::npos) return kSymbolMissing;
+*function = reinterpret_cast<CUfunction>(new FakeFunction{name});
+made->functions.push_back(*function);
+END CALL(cuFuncGetAttribute, (int* value, int attribute, CUfunction)) * value = attribute == kFunctionMaxThreads ? 1024
+                                                                                                                 : 0;
+END CALL(cuFuncSetAttribute, (CUfunction, int, int)) END
+    CALL(cuLaunchKernel,
+         (CUfunction function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX, unsigned blockY,
+          unsigned blockZ, unsigned, CUstream, void** arguments,
+          void**)) if (!arguments || gridX * gridY * gridZ == 0 || blockX * blockY * blockZ == 0) return 1;
+const std::string& name = reinterpret_cast<FakeFunction*>(function)->name;
+state().launched.push_back(name);
+if (name == "trap") state().sticky = 700;
 END
 
-EXPORT nvrtcResult nvrtcVersion(int* major, int* minor) { *major = 13; *minor = 0; return 0; }
-EXPORT nvrtcResult nvrtcGetNumSupportedArchs(int* count) { *count = 2; return 0; }
-EXPORT nvrtcResult nvrtcGetSupportedArchs(int* archs) { archs[0] = 80; archs[1] = 90; return 0; }
-EXPORT nvrtcResult nvrtcCreateProgram(nvrtcProgram* program, const char* source, const char*, int, const char* const*, const char* const*) {
+    EXPORT nvrtcResult
+    nvrtcVersion(int* major, int* minor) {
+  *major = 13;
+  *minor = 0;
+  return 0;
+}
+EXPORT nvrtcResult nvrtcGetNumSupportedArchs(int* count) {
+  *count = 2;
+  return 0;
+}
+EXPORT nvrtcResult nvrtcGetSupportedArchs(int* archs) {
+  archs[0] = 80;
+  archs[1] = 90;
+  return 0;
+}
+EXPORT nvrtcResult nvrtcCreateProgram(nvrtcProgram* program, const char* source, const char*, int, const char* const*,
+                                      const char* const*) {
   *program = reinterpret_cast<nvrtcProgram>(new FakeProgram{source, "", ""});
   born("program");
   return 0;
 }
-EXPORT nvrtcResult nvrtcDestroyProgram(nvrtcProgram* program) { delete reinterpret_cast<FakeProgram*>(*program); gone("program"); return 0; }
+EXPORT nvrtcResult nvrtcDestroyProgram(nvrtcProgram* program) {
+  delete reinterpret_cast<FakeProgram*>(*program);
+  gone("program");
+  return 0;
+}
 EXPORT nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int, const char* const*) {
   gate("nvrtcCompileProgram");
   auto* made = reinterpret_cast<FakeProgram*>(program);
@@ -291,15 +365,36 @@ EXPORT nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int, const char* co
   made->image = made->source;
   return 0;
 }
-EXPORT nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram program, std::size_t* bytes) { *bytes = reinterpret_cast<FakeProgram*>(program)->log.size() + 1; return 0; }
-EXPORT nvrtcResult nvrtcGetProgramLog(nvrtcProgram program, char* log) { std::strcpy(log, reinterpret_cast<FakeProgram*>(program)->log.c_str()); return 0; }
-EXPORT nvrtcResult nvrtcGetCUBINSize(nvrtcProgram program, std::size_t* bytes) { *bytes = reinterpret_cast<FakeProgram*>(program)->image.size() + 1; return 0; }
-EXPORT nvrtcResult nvrtcGetCUBIN(nvrtcProgram program, char* image) { std::strcpy(image, reinterpret_cast<FakeProgram*>(program)->image.c_str()); return 0; }
+EXPORT nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram program, std::size_t* bytes) {
+  *bytes = reinterpret_cast<FakeProgram*>(program)->log.size() + 1;
+  return 0;
+}
+EXPORT nvrtcResult nvrtcGetProgramLog(nvrtcProgram program, char* log) {
+  std::strcpy(log, reinterpret_cast<FakeProgram*>(program)->log.c_str());
+  return 0;
+}
+EXPORT nvrtcResult nvrtcGetCUBINSize(nvrtcProgram program, std::size_t* bytes) {
+  *bytes = reinterpret_cast<FakeProgram*>(program)->image.size() + 1;
+  return 0;
+}
+EXPORT nvrtcResult nvrtcGetCUBIN(nvrtcProgram program, char* image) {
+  std::strcpy(image, reinterpret_cast<FakeProgram*>(program)->image.c_str());
+  return 0;
+}
 EXPORT nvrtcResult nvrtcGetPTXSize(nvrtcProgram, std::size_t*) { return 5; }
 EXPORT nvrtcResult nvrtcGetPTX(nvrtcProgram, char*) { return 5; }
 
-EXPORT cublasStatus cublasLtCreate(LtHandle* handle) { if (const int code = gate("cublasLtCreate")) return code; *handle = reinterpret_cast<LtHandle>(new int); born("blas"); return 0; }
-EXPORT cublasStatus cublasLtDestroy(LtHandle handle) { delete reinterpret_cast<int*>(handle); gone("blas"); return 0; }
+EXPORT cublasStatus cublasLtCreate(LtHandle* handle) {
+  if (const int code = gate("cublasLtCreate")) return code;
+  *handle = reinterpret_cast<LtHandle>(new int);
+  born("blas");
+  return 0;
+}
+EXPORT cublasStatus cublasLtDestroy(LtHandle handle) {
+  delete reinterpret_cast<int*>(handle);
+  gone("blas");
+  return 0;
+}
 EXPORT std::size_t cublasLtGetVersion() { return 130101; }
 EXPORT const char* cublasLtGetStatusString(cublasStatus) { return "fake status"; }
 EXPORT cublasStatus cublasLtMatmulDescCreate(LtMatmulDesc* desc, int compute, int scale) {
@@ -308,37 +403,58 @@ EXPORT cublasStatus cublasLtMatmulDescCreate(LtMatmulDesc* desc, int compute, in
   born("desc");
   return 0;
 }
-EXPORT cublasStatus cublasLtMatmulDescDestroy(LtMatmulDesc desc) { delete reinterpret_cast<FakeDesc*>(desc); gone("desc"); return 0; }
-EXPORT cublasStatus cublasLtMatmulDescSetAttribute(LtMatmulDesc desc, int attribute, const void* value, std::size_t bytes) {
+EXPORT cublasStatus cublasLtMatmulDescDestroy(LtMatmulDesc desc) {
+  delete reinterpret_cast<FakeDesc*>(desc);
+  gone("desc");
+  return 0;
+}
+EXPORT cublasStatus cublasLtMatmulDescSetAttribute(LtMatmulDesc desc, int attribute, const void* value,
+                                                   std::size_t bytes) {
   if (bytes != 4 || (attribute != kDescTransA && attribute != kDescTransB)) return 7;
   auto* made = reinterpret_cast<FakeDesc*>(desc);
   std::memcpy(attribute == kDescTransA ? &made->transA : &made->transB, value, 4);
   return 0;
 }
-EXPORT cublasStatus cublasLtMatrixLayoutCreate(LtLayout* layout, int type, std::uint64_t rows, std::uint64_t columns, std::int64_t leading) {
+EXPORT cublasStatus cublasLtMatrixLayoutCreate(LtLayout* layout, int type, std::uint64_t rows, std::uint64_t columns,
+                                               std::int64_t leading) {
   if (const int code = gate("cublasLtMatrixLayoutCreate")) return code;
   *layout = reinterpret_cast<LtLayout>(new FakeLayout{type, rows, columns, leading});
   born("layout");
   return 0;
 }
-EXPORT cublasStatus cublasLtMatrixLayoutDestroy(LtLayout layout) { delete reinterpret_cast<FakeLayout*>(layout); gone("layout"); return 0; }
-EXPORT cublasStatus cublasLtMatrixLayoutSetAttribute(LtLayout layout, int attribute, const void* value, std::size_t bytes) {
+EXPORT cublasStatus cublasLtMatrixLayoutDestroy(LtLayout layout) {
+  delete reinterpret_cast<FakeLayout*>(layout);
+  gone("layout");
+  return 0;
+}
+EXPORT cublasStatus cublasLtMatrixLayoutSetAttribute(LtLayout layout, int attribute, const void* value,
+                                                     std::size_t bytes) {
   auto* made = reinterpret_cast<FakeLayout*>(layout);
   if (attribute == kLayoutBatchCount && bytes == 4) return std::memcpy(&made->batch, value, 4), 0;
   if (attribute == kLayoutBatchStride && bytes == 8) return std::memcpy(&made->stride, value, 8), 0;
   return 7;
 }
-EXPORT cublasStatus cublasLtMatmulPreferenceCreate(LtPreference* preference) { *preference = reinterpret_cast<LtPreference>(new FakePreference); born("preference"); return 0; }
-EXPORT cublasStatus cublasLtMatmulPreferenceDestroy(LtPreference preference) { delete reinterpret_cast<FakePreference*>(preference); gone("preference"); return 0; }
-EXPORT cublasStatus cublasLtMatmulPreferenceSetAttribute(LtPreference preference, int attribute, const void* value, std::size_t bytes) {
+EXPORT cublasStatus cublasLtMatmulPreferenceCreate(LtPreference* preference) {
+  *preference = reinterpret_cast<LtPreference>(new FakePreference);
+  born("preference");
+  return 0;
+}
+EXPORT cublasStatus cublasLtMatmulPreferenceDestroy(LtPreference preference) {
+  delete reinterpret_cast<FakePreference*>(preference);
+  gone("preference");
+  return 0;
+}
+EXPORT cublasStatus cublasLtMatmulPreferenceSetAttribute(LtPreference preference, int attribute, const void* value,
+                                                         std::size_t bytes) {
   auto* made = reinterpret_cast<FakePreference*>(preference);
   if (attribute == kPreferenceWorkspace && bytes == 8) return std::memcpy(&made->workspace, value, 8), 0;
   if (bytes != 4) return 7;
   if (attribute >= kPreferenceAlignA && attribute <= kPreferenceAlignD) std::memcpy(&made->alignment, value, 4);
   return 0;
 }
-EXPORT cublasStatus cublasLtMatmulAlgoGetHeuristic(LtHandle, LtMatmulDesc, LtLayout, LtLayout, LtLayout, LtLayout, LtPreference preference, int wanted,
-                                                   LtHeuristic* results, int* found) {
+EXPORT cublasStatus cublasLtMatmulAlgoGetHeuristic(LtHandle, LtMatmulDesc, LtLayout, LtLayout, LtLayout, LtLayout,
+                                                   LtPreference preference, int wanted, LtHeuristic* results,
+                                                   int* found) {
   if (const int code = gate("cublasLtMatmulAlgoGetHeuristic")) return code;
   const auto* made = reinterpret_cast<FakePreference*>(preference);
   *found = wanted < 3 ? wanted : 3;
@@ -349,9 +465,9 @@ EXPORT cublasStatus cublasLtMatmulAlgoGetHeuristic(LtHandle, LtMatmulDesc, LtLay
   }
   return 0;
 }
-EXPORT cublasStatus cublasLtMatmul(LtHandle, LtMatmulDesc desc, const void* alpha, const void* a, LtLayout aLayout, const void* b, LtLayout bLayout,
-                                   const void* beta, const void*, LtLayout, void* d, LtLayout dLayout, const LtAlgorithm* algorithm, void*, std::size_t,
-                                   CUstream) {
+EXPORT cublasStatus cublasLtMatmul(LtHandle, LtMatmulDesc desc, const void* alpha, const void* a, LtLayout aLayout,
+                                   const void* b, LtLayout bLayout, const void* beta, const void*, LtLayout, void* d,
+                                   LtLayout dLayout, const LtAlgorithm* algorithm, void*, std::size_t, CUstream) {
   if (const int code = gate("cublasLtMatmul")) return code;
   if (state().sticky) return 13;
   const auto& A = *reinterpret_cast<FakeLayout*>(aLayout);
@@ -359,10 +475,12 @@ EXPORT cublasStatus cublasLtMatmul(LtHandle, LtMatmulDesc desc, const void* alph
   const auto& D = *reinterpret_cast<FakeLayout*>(dLayout);
   const auto& op = *reinterpret_cast<FakeDesc*>(desc);
   if (*static_cast<const float*>(alpha) != 1 || *static_cast<const float*>(beta) != 0) return 7;
-  const auto address = reinterpret_cast<std::uintptr_t>(a) | reinterpret_cast<std::uintptr_t>(b) | reinterpret_cast<std::uintptr_t>(d);
+  const auto address =
+      reinterpret_cast<std::uintptr_t>(a) | reinterpret_cast<std::uintptr_t>(b) | reinterpret_cast<std::uintptr_t>(d);
   if (address & (algorithm->data[0] - 1)) return 7;
   const auto k = static_cast<std::int64_t>(op.transA ? A.rows : A.columns);
-  if (static_cast<std::int64_t>(B.rows) != k || D.columns != B.columns || D.rows != (op.transA ? A.columns : A.rows)) return 7;
+  if (static_cast<std::int64_t>(B.rows) != k || D.columns != B.columns || D.rows != (op.transA ? A.columns : A.rows))
+    return 7;
   for (std::int64_t layer = 0; layer < D.batch; ++layer) {
     for (std::int64_t column = 0; column < static_cast<std::int64_t>(D.columns); ++column) {
       for (std::int64_t row = 0; row < static_cast<std::int64_t>(D.rows); ++row) {
