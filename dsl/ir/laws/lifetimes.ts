@@ -48,13 +48,17 @@ export class Lifetimes {
   step(c: number): void {
     switch (this.tables.op[c]) {
       case Op.alloc:
-        return this.alloc(c)
+        this.alloc(c)
+        break
       case Op.free:
-        return this.free(c)
+        this.free(c)
+        break
       case Op.run:
-        return this.run(c)
+        this.run(c)
+        break
       case Op.use:
-        return this.use(c)
+        this.use(c)
+        break
     }
   }
 

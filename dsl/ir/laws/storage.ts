@@ -72,7 +72,7 @@ export class Storage {
   step(c: number): void {
     const { tables, sink } = this
     const code = tables.op[c]
-    if (code === Op.run) return this.run(c)
+    if (code === Op.run) this.run(c)
     if (code !== Op.alloc && code !== Op.free && code !== Op.use) return
     sink.add(
       code === Op.use ? 'L4' : 'L3',
