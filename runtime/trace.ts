@@ -163,17 +163,19 @@ type Entry = { readonly at: number; readonly order: number } & (
   | { readonly bytes: number }
 )
 
-// Timestamps ascend; where two are equal, what ends stands before what begins.
+// Timestamps ascend. Where two are equal the order is that of issue, in which a lane's runs stand one after the other, each with its
+// end behind its begin: so slices of one track never cross, though a clock's steps may be coarser than a run is long.
 const entriesOf = (records: readonly TraceRecord[], plan: Plan): readonly Entry[] => {
   const nanoseconds = (ms: number): number => Math.max(0, Math.round(ms * 1e6))
+  const until = new Map<number, number>()
   const entries: Entry[] = []
-  records.forEach(({ startMs, endMs }, i) => {
-    entries.push(
-      { at: nanoseconds(startMs), order: 2, begin: i },
-      { at: Math.max(nanoseconds(endMs), nanoseconds(startMs)), order: endMs > startMs ? 0 : 3, end: i },
-    )
+  records.forEach(({ laneId, startMs, endMs }, i) => {
+    const start = Math.max(nanoseconds(startMs), until.get(laneId) ?? 0)
+    const end = Math.max(nanoseconds(endMs), start)
+    until.set(laneId, end)
+    entries.push({ at: start, order: 2 * i, begin: i }, { at: end, order: 2 * i + 1, end: i })
   })
-  for (const { ms, bytes } of memoryOf(records, plan)) entries.push({ at: nanoseconds(ms), order: 1, bytes })
+  for (const { ms, bytes } of memoryOf(records, plan)) entries.push({ at: nanoseconds(ms), order: -1, bytes })
   return entries.sort((a, b) => a.at - b.at || a.order - b.order)
 }
 

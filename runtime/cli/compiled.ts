@@ -8,19 +8,21 @@ import { Failed } from './io.js'
 /** The flags that concern the compiler, the same for every verb that takes a program. */
 export const compileFlags = { memory: { type: 'string' }, storage: { type: 'string' } } as const
 
+export interface CompileFlags {
+  readonly memory?: number | 'fast' | 'small'
+  readonly storage?: 'pooled' | 'planned'
+}
+
+/** The flags, checked: before a program is loaded, since loading runs it. */
+export const compilerOf = (values: { memory?: string | undefined; storage?: string | undefined }): CompileFlags => ({
+  ...(values.memory === undefined ? {} : { memory: memory(values.memory) }),
+  ...(values.storage === undefined ? {} : { storage: oneOf(values.storage, '--storage', ['pooled', 'planned']) }),
+})
+
 /** A program's plan: its own options, and before them those of the command line. */
-export const compiled = (
-  program: Program,
-  flags: { memory?: string | undefined; storage?: string | undefined },
-): Plan => {
-  const { dims, inFlight, memory: budget, storage, lanes } = program.options ?? {}
-  const plan = compile(program.graph, {
-    dims,
-    inFlight,
-    lanes,
-    memory: flags.memory === undefined ? budget : memory(flags.memory),
-    storage: flags.storage === undefined ? storage : oneOf(flags.storage, '--storage', ['pooled', 'planned']),
-  })
+export const compiled = (program: Program, flags: CompileFlags): Plan => {
+  const { dims, inFlight, memory, storage, lanes } = program.options ?? {}
+  const plan = compile(program.graph, { dims, inFlight, lanes, memory, storage, ...flags })
   if (E.isLeft(plan)) throw new Failed(plan.left)
   return plan.right
 }

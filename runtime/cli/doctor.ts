@@ -2,7 +2,7 @@ import { availableParallelism, freemem, totalmem } from 'node:os'
 import { type DeviceSummary, devices } from '../devices.js'
 import { native } from '../native.js'
 import { parse } from './args.js'
-import type { Output } from './io.js'
+import { Misuse, type Output } from './io.js'
 import { bytes, table } from './table.js'
 
 export const usage = 'braid doctor [--json]'
@@ -52,7 +52,7 @@ const look = (): Look => {
 
 export const doctor = async (args: readonly string[], out: Output): Promise<number> => {
   const { positionals } = parse(args, {}, usage)
-  if (positionals.length > 0) parse(['--', ...positionals, '--unexpected'], {}, usage)
+  if (positionals.length > 0) throw new Misuse(`"${positionals[0]}" is one word too many\nusage: ${usage}`)
   const { found, libraries, problem } = look()
   const gpu = found.some(({ kind }) => kind === 'cuda')
   const todo = libraries

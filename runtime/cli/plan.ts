@@ -3,7 +3,7 @@ import { explain } from '../../dsl/explain.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import { textOf, toJSON } from '../../dsl/ir/text.js'
 import { oneOf, oneWord, parse } from './args.js'
-import { compiled, compileFlags } from './compiled.js'
+import { compiled, compileFlags, compilerOf } from './compiled.js'
 import { Failed, type Output } from './io.js'
 import { loadProgram } from './program.js'
 
@@ -22,7 +22,8 @@ export const plan = async (args: readonly string[], out: Output): Promise<number
   const { values, positionals } = parse(args, flags, usage)
   const path = oneWord(positionals, 'PROGRAM', usage)
   const as = oneOf(values.as ?? 'text', '--as', ['text', 'json', 'dot', 'perfetto'])
-  const made = compiled(await loadProgram(path), values)
+  const compiler = compilerOf(values)
+  const made = compiled(await loadProgram(path), compiler)
   const text = written(made, as)
   if (values.output !== undefined) {
     save(values.output, text)

@@ -11,7 +11,7 @@ import type { SessionStats } from '../stats.js'
 import { traceFile } from '../trace.js'
 import { device, oneOf, oneWord, parse, whole } from './args.js'
 import { type CheckResult, check, type Values } from './check.js'
-import { compiled, compileFlags } from './compiled.js'
+import { compiled, compileFlags, compilerOf } from './compiled.js'
 import { figuresOf } from './figures.js'
 import { Failed, type Output } from './io.js'
 import { loadProgram } from './program.js'
@@ -35,6 +35,7 @@ export const run = async (args: readonly string[], out: Output): Promise<number>
   const ticks = values.ticks === undefined ? undefined : whole(values.ticks, '--ticks', 1)
   const wanted = values.device === undefined ? undefined : device(values.device)
   const asked = values.mode === undefined ? undefined : oneOf(values.mode, '--mode', ['eager', 'graph'])
+  const compiler = compilerOf(values)
   const program = await loadProgram(path)
   const mode = asked ?? program.options?.mode ?? 'eager'
   if (mode === 'graph')
@@ -48,7 +49,7 @@ export const run = async (args: readonly string[], out: Output): Promise<number>
         next: 'leave --mode out: this version issues every tick eagerly',
       },
     ])
-  const plan = compiled(program, values)
+  const plan = compiled(program, compiler)
   const done = await execute(program, plan, {
     device: wanted,
     ticks,

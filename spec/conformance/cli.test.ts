@@ -1,0 +1,212 @@
+// The command line as a user meets it: one JSON object on standard output, errors on standard error, exit statuses 0, 1 and 2.
+import { spawnSync } from 'node:child_process'
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, it } from 'vitest'
+
+const root = fileURLToPath(new URL('../../', import.meta.url))
+const folder = mkdtempSync(join(tmpdir(), 'braid-cli-'))
+const file = (name: string, text: string): string => {
+  const path = join(folder, name)
+  writeFileSync(path, text)
+  return path
+}
+const language = join(root, 'dsl/index.ts')
+const runtime = join(root, 'runtime/index.ts')
+const source = (
+  body: string,
+): string => `import { add, compile, download, graph, lane, mul, program, tensor, upload } from ${JSON.stringify(language)}
+import { pulled } from ${JSON.stringify(runtime)}
+${body}`
+const doubling = `console.log('loading')
+const net = graph('doubling', { x: tensor('f32', [8]) }, ({ x }) => ({ y: x.pipe(upload(lane('copy')), mul(2), download(lane('copy'))) }))
+const feeds = () => ({ x: pulled(Array.from({ length: 6 }, (_, i) => new Float32Array(8).fill(i))) })
+export default program({ graph: net, feeds })
+`
+const good = file('good.mts', source(doubling))
+
+// The sources run through tsx here, so that the test needs no build; a user runs scripts/braid.mjs, which runs the same main.
+const braid = (...args: string[]) => {
+  const main = join(root, 'runtime/cli/main.ts')
+  const { status, stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', main, ...args], {
+    cwd: root,
+    encoding: 'utf8',
+    env: { ...process.env, NO_COLOR: '1' },
+  })
+  return { status, stdout, stderr }
+}
+const one = (stdout: string): Record<string, unknown> => {
+  expect(stdout.trim().split('\n')).toHaveLength(1)
+  return JSON.parse(stdout) as Record<string, unknown>
+}
+
+describe('braid', () => {
+  it('runs a program of TypeScript, checks it, and writes one object', () => {
+    const trace = join(folder, 'trace.json')
+    const { status, stdout, stderr } = braid(
+      'run',
+      good,
+      '--device',
+      'host',
+      '--ticks',
+      '4',
+      '--check',
+      '--trace',
+      trace,
+      '--json',
+    )
+    expect(stderr).toContain('loading')
+    expect(status).toBe(0)
+    const result = one(stdout)
+    expect(Object.keys(result)).toEqual([
+      'program',
+      'device',
+      'mode',
+      'ticks',
+      'tickMs',
+      'enqueueUs',
+      'peak',
+      'bound',
+      'commands',
+      'check',
+      'drops',
+    ])
+    expect(result).toMatchObject({
+      program: 'doubling',
+      device: 'host',
+      mode: 'eager',
+      ticks: 4,
+      check: { outputs: 4, maxRelativeError: 0 },
+      drops: { x: 0 },
+    })
+    expect(Object.keys(result['commands'] as object)).toEqual(['run', 'wait', 'record', 'use', 'alloc', 'elided'])
+    const { traceEvents } = JSON.parse(readFileSync(trace, 'utf8')) as { traceEvents: { ph: string }[] }
+    expect(traceEvents.filter(({ ph }) => ph === 'X')).toHaveLength(4 * (result['commands'] as { run: number }).run)
+  })
+
+  it('prints for people what it promised beside what it measured', () => {
+    const { status, stdout } = braid('run', good, '--device', 'host')
+    expect(status).toBe(0)
+    expect(stdout).toMatch(/bound +[\d.]+ \w+ of device memory promised/)
+    expect(stdout).toMatch(/peak +[\d.]+ \w+ held, within it/)
+    expect(stdout).not.toContain('\u001b')
+  })
+
+  it('plans, and proves what it planned', () => {
+    const path = join(folder, 'plan.json')
+    expect(braid('plan', good, '--as', 'json', '-o', path).status).toBe(0)
+    expect(JSON.parse(readFileSync(path, 'utf8'))).toMatchObject({ plan: 1, name: 'doubling' })
+    expect(one(braid('plan', good, '--json').stdout)).toMatchObject({ plan: 1 })
+    expect(braid('plan', good, '--as', 'dot').stdout).toContain('digraph')
+    expect(braid('explain', good).stdout).toContain('uses')
+    expect(braid('verify', path)).toMatchObject({ status: 0, stdout: expect.stringContaining('every law holds') })
+  })
+
+  it('names each broken law on a line, and ends with 1', () => {
+    const made = JSON.parse(braid('plan', good, '--as', 'json').stdout.slice('loading\n'.length)) as {
+      commands: unknown[][]
+    }
+    const free = made.commands.findIndex(([kind]) => kind === 'free')
+    const path = file('leaky.json', JSON.stringify({ ...made, commands: made.commands.filter((_, i) => i !== free) }))
+    const people = braid('verify', path, '--safety')
+    expect(people.status).toBe(1)
+    expect(people.stdout).toMatch(/^L3 /m)
+    const result = braid('verify', path, '--json')
+    expect(result.status).toBe(1)
+    expect(one(result.stdout)).toMatchObject({
+      ok: false,
+      violations: expect.arrayContaining([expect.objectContaining({ law: 'L3' })]),
+    })
+  })
+
+  it.each([
+    ['no file', () => join(folder, 'nothing.json')],
+    ['no JSON', () => file('text.json', 'plan: 1')],
+    ['another value', () => file('list.json', '[1, 2]')],
+    ['a field missing', () => file('short.json', '{"plan": 1, "name": "x"}')],
+    ['a huge number', () => file('huge.json', '{"plan": 1e999, "devices": 9007199254740993}')],
+  ])('says what is wrong with a plan file: %s', (_, path) => {
+    const { status, stdout, stderr } = braid('verify', path())
+    expect(status).toBe(1)
+    expect(stdout).toBe('')
+    expect(stderr).toMatch(/wanted/)
+    expect(stderr).not.toMatch(/\n {4}at /)
+  })
+
+  it.each([
+    [[]],
+    [['fly']],
+    [['run']],
+    [['run', good, 'another']],
+    [['run', good, '--ticks', 'many']],
+    [['run', good, '--device', 'tpu']],
+    [['run', good, '--memory', 'lots']],
+    [['plan', good, '--as', 'poem']],
+    [['verify', 'x.json', '--unknown']],
+    [['doctor', 'me']],
+    [['bench', 'no-such-bench']],
+  ])('ends with 2 for a misuse: %j', args => {
+    const { status, stdout, stderr } = braid(...args)
+    expect({ status, stdout }).toEqual({ status: 2, stdout: '' })
+    expect(stderr).toMatch(/^braid: /)
+    expect(stderr).not.toMatch(/\n {4}at /)
+  })
+
+  it('points at the line of TypeScript that is wrong, and gives the same as data', () => {
+    const wrong = file(
+      'wrong.mts',
+      source(`const net = graph({ x: tensor('f32', [8]), z: tensor('f32', [9]) }, ({ x, z }) => ({
+  y: x.pipe(
+    upload(),
+    add(z.pipe(upload()) as never),
+    download(),
+  ),
+}))
+export default program({ graph: net, feeds: () => ({ x: pulled([]), z: pulled([]) }) })
+`),
+    )
+    const people = braid('run', wrong)
+    expect(people.status).toBe(1)
+    expect(people.stderr).toMatch(/wrong\.mts:\d+:\d+/)
+    expect(people.stderr).toContain('f32[9]')
+    const data = braid('run', wrong, '--json')
+    expect(data).toMatchObject({ status: 1, stdout: '' })
+    const { errors } = JSON.parse(data.stderr) as { errors: { _tag: string; at: string }[] }
+    expect(errors[0]).toMatchObject({ _tag: 'ShapeMismatch', at: expect.stringMatching(/wrong\.mts:6/) })
+  })
+
+  it('tells a file that is no program, one that throws, and a feed that throws, in a sentence', () => {
+    for (const [name, text, says] of [
+      ['empty.mjs', 'export const x = 1', 'the exports x'],
+      ['throws.mjs', 'throw new Error("out of ink")', 'out of ink'],
+      [
+        'late.mts',
+        source(
+          `${doubling.replace('export default', 'const p =')}\nexport default program({ ...p, feeds: () => ({ x: pulled((function* () { throw new Error('dry') })()) }) })`,
+        ),
+        'dry',
+      ],
+    ] as const) {
+      const { status, stderr } = braid('run', file(name, text))
+      expect(status).toBe(1)
+      expect(stderr).toContain(says)
+    }
+    expect(braid('run', join(folder, 'none.ts'))).toMatchObject({
+      status: 1,
+      stderr: expect.stringContaining('no such file'),
+    })
+  })
+
+  it('doctor says what there is and what to do', () => {
+    const { status, stdout } = braid('doctor')
+    expect(status).toBe(0)
+    expect(stdout).toContain('What to do')
+    const result = one(braid('doctor', '--json').stdout)
+    expect(result).toMatchObject({
+      ok: true,
+      devices: expect.arrayContaining([expect.objectContaining({ device: 'host' })]),
+    })
+  })
+})
