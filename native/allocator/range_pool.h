@@ -8,7 +8,7 @@
 
 namespace braid {
 
-// The deterministic pool of a session (spec/decisions.md, 5): one range of addresses, given out by order alone, so that a plan
+// The deterministic pool of a session (spec/decisions.md, 5 and 10): one range of addresses, given out by order alone, so that a plan
 // has one peak, the same in every run and the same that the compiler computed. Offsets count from the start of the range.
 //
 // A freed range keeps its *release frontier*. A lane may take a range whose release its own frontier covers; its own lane's
@@ -38,7 +38,8 @@ class RangePool {
   // then the shortest, then the lowest. *pending becomes the join of the releases in it. False where there is none.
   bool cheapestPending(std::uint64_t size, LaneId lane, ConstFrontier frontier, Frontier pending) const;
 
-  // Every lane covers `all`: points at or below it are forgotten, so that neighbours become equal and merge. Changes no answer.
+  // Every lane covers `all`: points at or below it are forgotten, so that neighbours become equal
+  // and merge. Where ranges merge is part of the rule: single ranges are taken before runs of them.
   void settle(ConstFrontier all);
   // Frees everything: the peak stays.
   void reset();

@@ -76,12 +76,12 @@ void Session::completeLoop() {
       if (failure) fail(tick, std::move(*failure));
     }
     const bool failed = tick >= failedTick_;
+    succeeded_ += failed ? 0 : 1;
     lock.unlock();
     if (failed) settleFailure(tick);
     // Once settled the failure never changes, so it is shown without the lock.
     if (options_.onTick) options_.onTick(tick, failed ? &*failure_ : nullptr);
     lock.lock();
-    succeeded_ += failed ? 0 : 1;
     ++completed_;
     changed_.notify_all();
   }
