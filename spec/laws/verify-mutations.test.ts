@@ -1,7 +1,10 @@
 import fc from 'fast-check'
+import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
 import type { Plan } from '../../dsl/ir/plan.js'
 import { verify } from '../../dsl/ir/verify.js'
+import { compile } from '../../dsl/compile.js'
+import { sample } from '../support/generate.js'
 import { mutations } from '../support/mutations.js'
 import { oracle } from '../support/oracle.js'
 import { planFrom, recipes } from '../support/plan-generator.js'
@@ -18,12 +21,26 @@ const sampled: readonly Plan[] = [
   ...fc.sample(recipes(7), { numRuns: 70, seed: 20_240_611 }).map(planFrom),
 ]
 
+// The compiler's own plans too, those that the oracle can judge in time.
+const compiled: readonly Plan[] = fc.sample(sample(), { numRuns: 40, seed: 7 }).flatMap(({ graph }) => {
+  const plan = compile(graph)
+  return E.isRight(plan) && plan.right.commands.length <= 60 ? [plan.right as Plan] : []
+})
+
+test('the compiler makes plans that the oracle accepts', () => {
+  expect(compiled.length).toBeGreaterThan(5)
+  for (const plan of compiled) {
+    expect(verify(plan)).toEqual([])
+    expect([...oracle(plan)]).toEqual([])
+  }
+})
+
 describe('every mutant is rejected by its law, or proved equal by the oracle', () => {
   for (const mutation of mutations) {
     test(mutation.name, () => {
       let rejected = 0
       fc.assert(
-        fc.property(fc.constantFrom(...sampled), fc.infiniteStream(fc.nat()), (plan, choices) => {
+        fc.property(fc.constantFrom(...sampled, ...compiled), fc.infiniteStream(fc.nat()), (plan, choices) => {
           const mutant = mutation.apply(plan, count => choices.next().value! % count)
           if (mutant === undefined) return
           const violations = verify(mutant.plan)
