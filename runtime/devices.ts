@@ -1,5 +1,5 @@
-import { native, type NativeDevice, type NativeDeviceInfo } from './native.js'
 import type { HostOptions } from './native.js'
+import { type NativeDevice, type NativeDeviceInfo, native } from './native.js'
 
 /** How `open` and the command line name a device. */
 export type DeviceName = 'host' | `cuda:${number}`

@@ -1,6 +1,6 @@
 import type { Lease } from '../dsl/feed.js'
-import type { HostArray } from '../dsl/operators/operator.js'
 import type { Plan } from '../dsl/ir/plan.js'
+import type { HostArray } from '../dsl/operators/operator.js'
 import { Recent } from './clock.js'
 import { RunError } from './errors.js'
 import { tickFailure } from './failures.js'

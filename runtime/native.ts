@@ -169,7 +169,12 @@ export interface Addon {
   detach(buffer: ArrayBuffer): void
 }
 
-const candidates = ['../native/build/braid.node', '../../native/build/braid.node', '../native/build/Release/braid.node', '../../native/build/Release/braid.node']
+const candidates = [
+  '../native/build/braid.node',
+  '../../native/build/braid.node',
+  '../native/build/Release/braid.node',
+  '../../native/build/Release/braid.node',
+]
 
 let loaded: Addon | undefined
 

@@ -1,6 +1,6 @@
-import type { HostArray } from '../dsl/operators/operator.js'
 import type { Plan, PlanBuffer } from '../dsl/ir/plan.js'
 import { elements } from '../dsl/ir/tensor.js'
+import type { HostArray } from '../dsl/operators/operator.js'
 import { hostArray, writer } from '../dsl/values.js'
 import type { DeviceError } from './errors.js'
 import type { NativeProgram } from './native.js'

@@ -1,6 +1,6 @@
-import type { HostArray } from '../dsl/operators/operator.js'
 import type { Plan, PlanBuffer } from '../dsl/ir/plan.js'
 import type { TensorSpec } from '../dsl/ir/tensor.js'
+import type { HostArray } from '../dsl/operators/operator.js'
 import type { NativeProgram } from './native.js'
 import { rootOf } from './program.js'
 import { arrayOver, type ValueSpec } from './values.js'

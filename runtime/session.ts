@@ -1,16 +1,16 @@
 import { Observable } from 'rxjs'
-import type { Fault } from '../dsl/ir/fault.js'
 import type { Lease } from '../dsl/feed.js'
+import type { Fault } from '../dsl/ir/fault.js'
 import type { Plan } from '../dsl/ir/plan.js'
+import type { HostArray } from '../dsl/operators/operator.js'
 import type { FeedsOf } from '../dsl/program.js'
 import type { HostArrayOf, Ports } from '../dsl/tensor.js'
 import { here } from '../dsl/where.js'
-import type { HostArray } from '../dsl/operators/operator.js'
-import { iterate } from './iterate.js'
 import type { DeviceSummary } from './devices.js'
 import type { Engine } from './engine.js'
 import { DisposedError, RunError, type RunErrorTag } from './errors.js'
 import { feedOf } from './feeds.js'
+import { iterate } from './iterate.js'
 import { specOf } from './ports.js'
 import { type NamedFeed, Run } from './run.js'
 import { watch } from './stalls.js'
@@ -65,7 +65,10 @@ export const makeSession = <I extends Ports, O extends Ports>(parts: SessionPart
 const engines = new WeakMap<object, Engine>()
 
 /** Shows every value that is fed to a session, as it lies in its slot, which is valid during the call only. Not public. */
-export const captureFeeds = (session: Session<never, never> | Session, seen: (input: string, tick: number, value: HostArray) => void): void => {
+export const captureFeeds = (
+  session: Session<never, never> | Session,
+  seen: (input: string, tick: number, value: HostArray) => void,
+): void => {
   engines.get(session)!.onFed = seen
 }
 

@@ -47,7 +47,7 @@ export interface Arrow {
  */
 export const arrowsOf = (records: readonly TraceRecord[], plan: Plan): readonly Arrow[] => {
   const at = new Map<string, number>()
-  records.forEach(({ tick, node }, i) => at.set(`${tick} ${node}`, i))
+  records.forEach(({ tick, node }, i) => void at.set(`${tick} ${node}`, i))
   const pairs = waitedRuns(plan)
   const seen = new Set<string>()
   const arrows: Arrow[] = []

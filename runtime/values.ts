@@ -40,7 +40,9 @@ const grouped = (value: number): string => value.toLocaleString('en-US')
 
 const boundSymbols = (spec: ValueSpec): string => {
   const symbols = new Map<string, number>()
-  spec.written?.shape.forEach((dim, axis) => typeof dim === 'string' && symbols.set(dim, spec.shape[axis]!))
+  spec.written?.shape.forEach((dim, axis) => {
+    if (typeof dim === 'string') symbols.set(dim, spec.shape[axis]!)
+  })
   return [...symbols].map(([name, size]) => `${name} = ${size}`).join(', ')
 }
 
@@ -52,7 +54,7 @@ const wantedOf = (spec: ValueSpec): string => {
 
 const nextOf = (spec: ValueSpec): string =>
   boundSymbols(spec) === ''
-    ? 'give a value of that type and length'
+    ? 'give a value of that type and length; where the graph names a dimension, its size is the option of compile(graph, { dims })'
     : `give a value of that length, or compile for another size: compile(graph, { dims: { ${[...boundSymbols(spec).split(' = ')][0]}: … } })`
 
 /** A value of the caller's, in the words of a message. */

@@ -1,6 +1,6 @@
 import { readdirSync } from 'node:fs'
-import { fileURLToPath, pathToFileURL } from 'node:url'
 import { join } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { parse } from './args.js'
 import { Failed, Misuse, type Output } from './io.js'
 import { table } from './table.js'

@@ -1,9 +1,9 @@
 import { lastValueFrom, toArray } from 'rxjs'
 import { interpret } from '../../dsl/interpret.js'
 import type { Plan } from '../../dsl/ir/plan.js'
+import type { DType } from '../../dsl/ir/tensor.js'
 import type { HostArray } from '../../dsl/operators/operator.js'
 import type { Program } from '../../dsl/program.js'
-import type { DType } from '../../dsl/ir/tensor.js'
 import { numbers } from '../../dsl/values.js'
 
 export interface CheckResult {

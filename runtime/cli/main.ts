@@ -1,11 +1,11 @@
 import { bench, usage as benchUsage } from './bench.js'
 import { doctor, usage as doctorUsage } from './doctor.js'
 import { explain, usage as explainUsage } from './explain.js'
-import { makeOutput, Misuse, type Output, report } from './io.js'
+import { Misuse, makeOutput, type Output, report } from './io.js'
 import { plan, usage as planUsage } from './plan.js'
 import { mapPositions } from './positions.js'
 import { run, usage as runUsage } from './run.js'
-import { usage as verifyUsage, verify } from './verify.js'
+import { verify, usage as verifyUsage } from './verify.js'
 
 interface Verb {
   readonly usage: string

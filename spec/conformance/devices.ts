@@ -1,7 +1,8 @@
 // What the contract suites run on: `host` always, and `cuda:0` where there is one. A new device is one line here.
-import { type Graph, orThrow, type Ports } from '../../dsl/index.js'
-import { compile } from '../../dsl/compile.js'
+
 import type { CompileOptions } from '../../dsl/compile.js'
+import { compile } from '../../dsl/compile.js'
+import { type Graph, orThrow, type Ports } from '../../dsl/index.js'
 import { devices, type OpenOptions, open, type Session } from '../../runtime/index.js'
 
 export const present: readonly string[] = devices()
@@ -16,13 +17,13 @@ export const opened = async <I extends Ports, O extends Ports>(
 ): Promise<Session<I, O>> => orThrow(await open(orThrow(compile(graph, compiling)), { device, ...options })())
 
 export const turn = (): Promise<void> => new Promise(resolve => setImmediate(resolve))
-export const after = (ms: number): Promise<void> => new Promise(resolve => setTimeout(resolve, ms))
+export const pause = (ms: number): Promise<void> => new Promise(resolve => setTimeout(resolve, ms))
 
 /** Waits until it holds, or fails after five seconds. */
 export const until = async (holds: () => boolean): Promise<void> => {
   for (let i = 0; i < 1000; i++) {
     if (holds()) return
-    await after(5)
+    await pause(5)
   }
   throw new Error(`not within 5 s: ${holds}`)
 }

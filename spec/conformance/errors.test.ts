@@ -10,8 +10,8 @@ import {
   kernel,
   lane,
   orThrow,
-  param,
   type Plan,
+  param,
   tensor,
   upload,
 } from '../../dsl/index.js'
@@ -158,7 +158,7 @@ describe('a device that fails', () => {
       const session = orThrow(await open(plan, { ...good, host: { faults: [{ call, nth, status }] } })())
       const running = session
         .run({ x: pulled(Array.from({ length: 50 }, () => bias)) })
-        .forEach(lease => lease[Symbol.dispose]())
+        .forEach(lease => void lease[Symbol.dispose]())
       const error = await running.then(
         () => undefined,
         (thrown: unknown) => thrown,

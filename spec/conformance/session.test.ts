@@ -1,10 +1,10 @@
 // The contract of a session, on every device: credits, leases, feeds, endings, disposal. Numbered as in a manual.
 import { firstValueFrom, interval, lastValueFrom, map, NEVER, of, Subject, take, toArray } from 'rxjs'
 import { afterEach, describe, expect, it } from 'vitest'
-import { add, download, graph, lane, mul, param, scan, tensor, upload } from '../../dsl/index.js'
 import type { Lease } from '../../dsl/feed.js'
+import { add, download, graph, lane, mul, param, scan, tensor, upload } from '../../dsl/index.js'
 import { DisposedError, pulled, pushed, RunError, type Session } from '../../runtime/index.js'
-import { after, opened, present, turn, until } from './devices.js'
+import { opened, pause, present, turn, until } from './devices.js'
 
 const four = tensor('f32', [4])
 const copy = lane('copy')
@@ -72,17 +72,17 @@ describe.each(present)('a session on %s', device => {
     const leases: Lease<{ readonly y: Float32Array }>[] = []
     const subscription = session.run({ x: pulled(feed) }).subscribe(lease => leases.push(lease))
     await until(() => leases.length === 3)
-    await after(30)
+    await pause(30)
     expect(asked).toBe(3)
     expect(session.stats().credits).toEqual({ inFlight: 3, free: 0, flying: 0, leased: 3 })
     leases[0]![Symbol.dispose]()
     await until(() => leases.length === 4)
-    await after(20)
+    await pause(20)
     expect(asked).toBe(4)
     expect(leases[3]!.y[0]).toBe(6)
     // Slots go round in order: the next tick needs the slot of the second lease, not that of the third.
     leases[2]![Symbol.dispose]()
-    await after(20)
+    await pause(20)
     expect(asked).toBe(4)
     leases[1]![Symbol.dispose]()
     await until(() => leases.length === 6)
@@ -95,7 +95,7 @@ describe.each(present)('a session on %s', device => {
     const leases: Disposable[] = []
     const subscription = session.run({ x: pulled(rows(9)) }).subscribe(lease => leases.push(lease))
     await until(() => leases.length === 1)
-    await after(20)
+    await pause(20)
     expect(leases.length).toBe(1)
     for (let i = 0; i < 9; i++) {
       await until(() => leases.length === i + 1)
@@ -141,7 +141,7 @@ describe.each(present)('a session on %s', device => {
     const session = await adding()
     const slow = (async function* () {
       for (let i = 0; i < 4; i++) {
-        await after(5)
+        await pause(5)
         yield row(i)
       }
     })()
@@ -442,7 +442,7 @@ describe.each(present)('a session on %s', device => {
     const leases: Disposable[] = []
     const running = session.run({ x: pulled(rows(10)) }).subscribe(lease => leases.push(lease))
     await until(() => warnings.length > 0)
-    await after(150)
+    await pause(150)
     process.off('warning', listen)
     expect(warnings).toHaveLength(1)
     expect(warnings[0]!.message).toContain('ticks 0, 1')
@@ -473,7 +473,7 @@ describe.each(present)('a session on %s', device => {
 
   it('29 makes no driver objects and grows no pool once it runs', async () => {
     const session = await doubling()
-    await session.run({ x: pulled(rows(200)) }).forEach(lease => lease[Symbol.dispose]())
+    await session.run({ x: pulled(rows(200)) }).forEach(lease => void lease[Symbol.dispose]())
     const { eventsCreated, peak, bound, enqueueUs } = session.stats()
     expect(eventsCreated).toBe(0)
     expect(peak.reserved).toBeLessThanOrEqual(bound.device)
@@ -483,7 +483,7 @@ describe.each(present)('a session on %s', device => {
 
   it('30 tells what ran, lane by lane, if it was asked to', async () => {
     const session = await doubling({ trace: true })
-    await session.run({ x: pulled(rows(5)) }).forEach(lease => lease[Symbol.dispose]())
+    await session.run({ x: pulled(rows(5)) }).forEach(lease => void lease[Symbol.dispose]())
     const records = session.trace()
     expect(records).toHaveLength(5 * session.plan.commands.filter(([kind]) => kind === 'run').length)
     for (const { tick, startMs, endMs, lane } of records) {

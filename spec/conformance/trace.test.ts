@@ -48,7 +48,7 @@ const net = graph('traced', { x: tensor('f32', [8, 8]), w: tensor('f32', [8, 8])
 const traced = async () => {
   await using session = await opened(net, 'host', { trace: true })
   const values = Array.from({ length: 4 }, () => new Float32Array(64).fill(1))
-  await session.run({ x: pulled(values), w: pulled(values) }).forEach(lease => lease[Symbol.dispose]())
+  await session.run({ x: pulled(values), w: pulled(values) }).forEach(lease => void lease[Symbol.dispose]())
   return { plan: session.plan, records: session.trace() }
 }
 
@@ -80,7 +80,9 @@ describe('a trace', () => {
     )
     // On each track slices open and close in turn: a lane does one thing at a time.
     for (const track of new Set(begins.map(({ track }) => track)))
-      events.filter(event => event.track === track).forEach(({ kind }, i) => expect(kind).toBe(i % 2 === 0 ? 1n : 2n))
+      events
+        .filter(event => event.track === track)
+        .forEach(({ kind }, i) => void expect(kind).toBe(i % 2 === 0 ? 1n : 2n))
     const starts = begins.flatMap(({ flows }) => flows)
     const ends = begins.flatMap(({ ends }) => ends)
     expect(starts.length).toBeGreaterThan(0)
