@@ -9,7 +9,6 @@ namespace braid {
 namespace {
 
 constexpr std::uint64_t mostBytes = std::uint64_t{1} << 53;
-constexpr std::size_t mostLanes = 1024, mostInFlight = 256;
 constexpr std::uint32_t mostEvents = 1u << 24;
 
 std::string item(const char* list, std::size_t index) { return std::string(list) + "[" + std::to_string(index) + "]"; }

@@ -8,6 +8,8 @@
 
 namespace braid {
 
+constexpr std::size_t mostLanes = 1024, mostInFlight = 256;
+
 enum class StepKind : std::uint8_t { alloc, free, run, record, wait, use };
 
 // One command, its meaning by kind:

@@ -7,7 +7,12 @@
 namespace braid {
 
 Program::Program(Driver& driver, ProgramSpec spec)
-    : memory(driver), order(spec.lanes.size(), std::max<std::uint32_t>(spec.inFlight, 1)), objects(driver), driver_(driver), spec_(std::move(spec)) {}
+    : memory(driver),
+      // Not yet checked: sizes that `load` is going to refuse must not be taken for real here.
+      order(std::min(spec.lanes.size(), mostLanes), std::clamp<std::size_t>(spec.inFlight, 1, mostInFlight)),
+      objects(driver),
+      driver_(driver),
+      spec_(std::move(spec)) {}
 
 MaybeFailure Program::load(const ReferenceFactory& reference) {
   if (MaybeFailure failure = decode(spec_, &decoded_)) return failure;
