@@ -11,13 +11,14 @@ import { check } from './passes/check.js'
 import { clocks } from './passes/clocks.js'
 import { emit, outlineOf } from './passes/emit.js'
 import { fail, fault } from './passes/faults.js'
-import type { Bounded, Passed, Placed } from './passes/ir.js'
+import type { Bounded, Lifetimes, Passed, Placed } from './passes/ir.js'
 import { lifetimes } from './passes/lifetimes.js'
 import { lower } from './passes/lower.js'
 import type { CompileOptions } from './passes/options.js'
 import { type Ordering, order } from './passes/order.js'
 import { place } from './passes/place.js'
 import { simplify } from './passes/simplify.js'
+import { squeeze } from './passes/squeeze.js'
 import { synchronize } from './passes/synchronize.js'
 import type { BoundKernel } from './passes/vocabulary.js'
 import type { Ports } from './tensor.js'
@@ -62,19 +63,38 @@ const sourceOf = (graph: unknown): Passed<GraphIR> => {
   )
 }
 
-const schedule =
+const scheduled =
   (ordering: Ordering) =>
   (ir: Placed): Passed<Bounded> =>
-    pipe(order(ordering)(ir), E.chain(synchronize), E.chain(lifetimes), E.chain(bound))
+    pipe(order(ordering)(ir), E.chain(synchronize), E.chain(lifetimes), E.map(within), E.chain(bound))
+
+/** An ordering but for `keep`, which is tried both ways. */
+type Choice = Omit<Ordering, 'keep'>
+
+/** With windows, their memory is their own unless that holds more than sharing it. */
+const schedule =
+  (ordering: Choice) =>
+  (ir: Placed): Passed<Bounded> => {
+    const kept = scheduled({ ...ordering, keep: true })(ir)
+    if (E.isLeft(kept) || kept.right.operations.every(({ ahead }) => ahead === undefined)) return kept
+    const shared = scheduled({ ...ordering, keep: false })(ir)
+    return E.isRight(shared) && shared.right.bound.device[0]! < kept.right.bound.device[0]! ? shared : kept
+  }
+
+/** Under `memory: BYTES` allocations wait for freed bytes rather than grow beyond it. */
+const within = (ir: Lifetimes): Lifetimes => {
+  const { memory } = ir.settings
+  return typeof memory === 'number' ? squeeze(ir, memory) : ir
+}
 
 /** The orderings to try, best for time first, least for memory last. */
-const orderings = ({ settings, operations }: Placed): readonly Ordering[] => {
-  const small: Ordering = { by: 'program', ahead: 0 }
+const orderings = ({ settings, operations }: Placed): readonly Choice[] => {
+  const small: Choice = { by: 'program', ahead: 0 }
   if (settings.memory === 'small') return [small]
-  const fast: Ordering = { by: 'critical path', ahead: Number.POSITIVE_INFINITY }
+  const fast: Choice = { by: 'critical path', ahead: Number.POSITIVE_INFINITY }
   if (settings.memory === 'fast') return [fast]
   const widest = operations.reduce((most, { ahead }) => Math.max(most, ahead ?? 0), 0)
-  const between: Ordering[] = [{ by: 'program', ahead: widest }]
+  const between: Choice[] = [{ by: 'program', ahead: widest }]
   for (let ahead = widest >> 1; ahead > 0; ahead >>= 1) between.push({ by: 'program', ahead })
   return [fast, ...between, small]
 }

@@ -78,6 +78,8 @@ export interface WindowEdge {
 /** Operation i is issued i-th; lanes are those that are used, in order of first use. */
 export interface Ordered extends Placed {
   readonly windows: readonly WindowEdge[]
+  /** Whether a window's memory stays its own: freed where the next upload takes it, not before. */
+  readonly keep: boolean
 }
 
 /**
@@ -96,7 +98,7 @@ export interface Synchronized extends Ordered {
 export interface Lifetimes extends Synchronized {
   /** The home lane of each root buffer (of a view: its root's). */
   readonly home: Int32Array
-  /** First and last operation that touches each tick buffer; -1 for the others. */
+  /** The first operation that touches each tick buffer, and the one after which it is freed; -1 for the others. */
   readonly first: Int32Array
   readonly last: Int32Array
   /** Uses that are kept, by operation: `useBuffer[useStart[i] .. useStart[i + 1]]`, right after operation i. */

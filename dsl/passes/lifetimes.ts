@@ -1,8 +1,29 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { Lifetimes, Passed, Synchronized } from './ir.js'
 
-/** The first and last operation that touches each tick buffer (through its views too), and the lane of the first of all buffers. */
-const spans = ({ operations, buffers, laneOf }: Synchronized): Pick<Lifetimes, 'first' | 'last' | 'home'> => {
+// The memory of a window stays its own: each upload's is freed right before the next upload of its lane takes it, or at the end of the
+// tick, for the next tick's. Freed at its last read, other lanes would take it first, and the next upload would have to grow the pool.
+const keepWindows = ({ operations, laneOf, lanes }: Synchronized, first: Int32Array, last: Int32Array): void => {
+  const next = new Int32Array(lanes.length).fill(operations.length)
+  const following = new Int32Array(operations.length)
+  for (let i = operations.length - 1; i >= 0; i--) {
+    following[i] = next[laneOf[i]!]!
+    if (operations[i]!.ahead !== undefined) next[laneOf[i]!] = i
+  }
+  first.forEach((upload, id) => {
+    if (upload < 0 || operations[upload]!.ahead === undefined) return
+    let taker = following[upload]!
+    while (taker < operations.length && taker <= last[id]!) taker = following[taker]!
+    last[id] = taker - 1
+  })
+}
+
+/**
+ * The first operation that touches each tick buffer (through its views too), the one after which it is freed, and the lane of the first of
+ * all buffers.
+ */
+const spans = (ir: Synchronized): Pick<Lifetimes, 'first' | 'last' | 'home'> => {
+  const { operations, buffers, laneOf } = ir
   const first = new Int32Array(buffers.length).fill(-1)
   const last = new Int32Array(buffers.length).fill(-1)
   const home = new Int32Array(buffers.length)
@@ -21,10 +42,11 @@ const spans = ({ operations, buffers, laneOf }: Synchronized): Pick<Lifetimes, '
     home[id] = home[root]!
     if (life !== 'tick' || root !== id) first[id] = last[id] = -1
   })
+  if (ir.keep) keepWindows(ir, first, last)
   return { first, last, home }
 }
 
-/** Buffers by their last operation: those of operation i are `buffers[start[i] .. start[i + 1]]`, in order of id. */
+/** Buffers by an operation: those of operation i are `buffers[start[i] .. start[i + 1]]`, in order of id. */
 export const byOperation = (at: Int32Array, count: number): { start: Int32Array; items: Int32Array } => {
   const start = new Int32Array(count + 1)
   for (const i of at) if (i >= 0) start[i + 1]!++
@@ -38,7 +60,7 @@ export const byOperation = (at: Int32Array, count: number): { start: Int32Array;
 }
 
 /**
- * After this pass each tick buffer has a home lane, a first and a last operation, and at its last one a use for each foreign lane whose
+ * After this pass each tick buffer has a home lane, a first operation and one after which it is freed, and there a use for each foreign lane whose
  * last access neither the home lane nor another kept use is after. Of those there is one least set: taken latest first, a use is
  * dropped only for a later one, and being after is transitive.
  */

@@ -5,10 +5,14 @@ import type { Ordered, Passed, Placed } from './ir.js'
 import { nanoseconds } from './place.js'
 import { isLazy, windowed } from './windows.js'
 
-/** How the order is chosen: by critical path, or as the user wrote it; and the most that any upload may run ahead. */
+/**
+ * How the order is chosen: by critical path, or as the user wrote it; the most that any upload may run ahead; and whether a window
+ * keeps its memory from one upload to the next.
+ */
 export interface Ordering {
   readonly by: 'critical path' | 'program'
   readonly ahead: number
+  readonly keep: boolean
 }
 
 /** Successors in compressed rows: those of i are `to[start[i] .. start[i + 1]]`. */
@@ -170,5 +174,5 @@ export const order =
       return { ...operation, after: operation.after.map(before => renumbered[before]!) }
     })
     const edges = windows.map(({ later, earlier, tick }) => ({ later: renumbered[later]!, earlier: renumbered[earlier]!, tick }))
-    return E.right({ ...ir, operations, windows: edges, ...used(ir, issue) })
+    return E.right({ ...ir, operations, windows: edges, keep: ordering.keep, ...used(ir, issue) })
   }

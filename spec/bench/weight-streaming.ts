@@ -46,7 +46,9 @@ const ours = async (
   params: Record<string, Uint16Array | ((into: Uint8Array) => void)>,
   log: (line: string) => void,
 ) => {
-  const plan = orThrow(compile(network(ahead)))
+  // x, two activations, the matmul's workspace, and ahead + 1 weights: what a hand would hold. The compiler finds the waits for it.
+  const memory = (576 + (ahead - 1) * 128) * 2 ** 20
+  const plan = orThrow(compile(network(ahead), { memory }))
   let output = new Uint16Array(0)
   const run = async (inFlight: number) => {
     await using session = orThrow(await open(plan, { device: 'cuda:0', params, inFlight })())

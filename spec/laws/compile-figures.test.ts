@@ -33,6 +33,7 @@ const ordered = (graph: TaskGraph, lanes: number): Ordered => {
     lanes: Array.from({ length: lanes }, (_, id) => ({ id, name: `l${id}`, device: 0, priority: 0 })),
     laneOf: greedyLanes(graph, lanes),
     windows: [],
+    keep: false,
   }
 }
 
