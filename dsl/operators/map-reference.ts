@@ -23,16 +23,13 @@ const erf = (x: number): number => {
   return Math.sign(x) * (1 - Math.exp(-a * a) / (Math.sqrt(Math.PI) * (a + fraction)))
 }
 
-// Ties go to even, as CUDA's rintf does.
+// Ties go to even and a zero keeps the sign, as CUDA's rintf has it.
 const round = (x: number): number => {
   const down = Math.floor(x)
   const rest = x - down
-  return rest < 0.5 || (rest === 0.5 && down % 2 === 0) ? down : down + 1
+  const nearest = rest < 0.5 || (rest === 0.5 && down % 2 === 0) ? down : down + 1
+  return nearest === 0 && (x < 0 || Object.is(x, -0)) ? -0 : nearest
 }
-
-// A NaN loses against a number, as in fminf and fmaxf.
-const least = (a: number, b: number): number => (Number.isNaN(a) ? b : Number.isNaN(b) ? a : Math.min(a, b))
-const most = (a: number, b: number): number => (Number.isNaN(a) ? b : Number.isNaN(b) ? a : Math.max(a, b))
 
 /** Every step rounds to f32, as a device that computes in f32 does. */
 const floatUnary: Readonly<Record<MapUnary, (a: number) => number>> = {
@@ -57,8 +54,9 @@ const floatBinary: Readonly<Record<MapBinary, (a: number, b: number) => number>>
   sub: (a, b) => f(a - b),
   mul: (a, b) => f(a * b),
   div: (a, b) => f(a / b),
-  min: least,
-  max: most,
+  // A NaN wins against a number, and -0 is less than +0.
+  min: Math.min,
+  max: Math.max,
   pow: (a, b) => f(a ** b),
   lt: (a, b) => (a < b ? 1 : 0),
   le: (a, b) => (a <= b ? 1 : 0),

@@ -21,7 +21,7 @@ interface Extreme extends Arithmetic {
 const ofTwo = arithmetic(maximumOperator, 'max') as (operand: unknown) => unknown
 
 /**
- * The larger of two values, elementwise: `x.pipe(max(y))` or `x.pipe(max(0))`; a NaN loses against a number, as in fmaxf. Along
+ * The larger of two values, elementwise: `x.pipe(max(y))` or `x.pipe(max(0))`; a NaN of either is the result, as in PyTorch. Along
  * an axis: `x.pipe(max({ axis: 1, keepDims: true }))`.
  */
 export const max: Extreme = ((operand: unknown) => {

@@ -21,7 +21,7 @@ interface Extreme extends Arithmetic {
 const ofTwo = arithmetic(minimumOperator, 'min') as (operand: unknown) => unknown
 
 /**
- * The smaller of two values, elementwise: `x.pipe(min(y))` or `x.pipe(min(0))`; a NaN loses against a number, as in fminf. Along
+ * The smaller of two values, elementwise: `x.pipe(min(y))` or `x.pipe(min(0))`; a NaN of either is the result, as in PyTorch. Along
  * an axis: `x.pipe(min({ axis: 1, keepDims: true }))`.
  */
 export const min: Extreme = ((operand: unknown) => {

@@ -56,8 +56,11 @@ const run = (kernel: ReduceSpec, input: HostArray): HostArray => {
   const whole = !isFloat(kernel.input)
   const picks = how === 'max' || how === 'min'
   // Floats are summed in f64 and rounded once: the value that every order of f32 additions is near to. Whole numbers wrap.
+  // A NaN among the elements is the maximum and the minimum, as in PyTorch; -0 is less than +0.
   const join = picks
-    ? (a: number, b: number) => (Number.isNaN(a) || (how === 'max' ? b > a : b < a) ? b : a)
+    ? how === 'max'
+      ? Math.max
+      : Math.min
     : whole
       ? (a: number, b: number) => (a + b) | 0
       : (a: number, b: number) => a + b

@@ -104,10 +104,11 @@ describe('elementwise operators of one value', () => {
     expect(got).toEqual(Array.from(numbers(Uint16Array.from(wanted), dtype)))
   })
 
-  it('a NaN loses against a number in relu, max and min', async () => {
+  it('a NaN wins against a number in relu, max and min', async () => {
     const x = f32([3], Number.NaN, -1, 2)
-    expect((await compute([x], a => a.pipe(braid.relu()))).values).toEqual([0, 0, 2])
-    expect((await compute([x], a => a.pipe(braid.min(1)))).values).toEqual([1, -1, 1])
+    expect((await compute([x], a => a.pipe(braid.relu()))).values).toEqual([Number.NaN, 0, 2])
+    expect((await compute([x], a => a.pipe(braid.min(1)))).values).toEqual([Number.NaN, -1, 1])
+    expect((await compute([x], a => a.pipe(braid.max({ axis: 0 })))).values).toEqual([Number.NaN])
   })
 })
 
