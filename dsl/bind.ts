@@ -1,5 +1,5 @@
 import type { CompileError, GraphIR, GraphNode } from './ir/graph.js'
-import type { BoundSpec, Dim } from './ir/tensor.js'
+import type { BoundSpec, Dim, TensorSpec } from './ir/tensor.js'
 import { show } from './show.js'
 
 /** A shape with every symbol bound; one that `dims` does not name is 1. */
@@ -34,4 +34,28 @@ export const checkDims = (ir: GraphIR, dims: Readonly<Record<string, unknown>>):
           },
         ]
   })
+}
+
+/** Dims as a caller writes them: `{ batch: 10 }`. */
+export const showDims = (dims: Readonly<Record<string, number | '…'>>): string =>
+  `{ ${Object.entries(dims)
+    .map(([name, size]) => `${name}: ${size}`)
+    .join(', ')} }`
+
+/**
+ * The one symbol of a written shape, with the size of it, that would give a value `count` elements while the others stay as they are
+ * bound. Undefined where none would, or more than one.
+ */
+export const fittingDim = (
+  written: TensorSpec,
+  bound: readonly number[],
+  count: number,
+): Readonly<Record<string, number>> | undefined => {
+  const fitting = [...new Set(written.shape.filter(dim => typeof dim === 'string'))].flatMap(symbol => {
+    const times = written.shape.filter(dim => dim === symbol).length
+    const others = bound.reduce((product, size, axis) => (written.shape[axis] === symbol ? product : product * size), 1)
+    const size = Math.round((count / others) ** (1 / times))
+    return size >= 1 && size ** times * others === count ? [{ [symbol]: size }] : []
+  })
+  return fitting.length === 1 ? fitting[0] : undefined
 }

@@ -4,6 +4,7 @@ import type { Graph } from './graph.js'
 import type { GraphIR } from './ir/graph.js'
 import { peakOf } from './ir/peak.js'
 import type { Plan } from './ir/plan.js'
+import type { TensorSpec } from './ir/tensor.js'
 import { verify } from './ir/verify.js'
 import { aliveAt } from './passes/alive.js'
 import { bound } from './passes/bound.js'
@@ -34,6 +35,12 @@ export const isProved = (plan: Plan): boolean => proved.has(plan)
 
 /** The meaning of each user's kernel in a plan that this process compiled, by the plan's node: its types, and what fills its writes. */
 export const referencesOf = (plan: Plan): ReadonlyMap<number, BoundKernel> => references.get(plan) ?? new Map()
+
+const ports = new WeakMap<object, ReadonlyMap<string, TensorSpec>>()
+
+/** What an input, an output or a parameter of a plan that this process compiled is in the graph: with its symbols, which a plan does not carry. */
+export const writtenOf = (plan: Plan, kind: 'input' | 'output' | 'param', name: string): TensorSpec | undefined =>
+  ports.get(plan)?.get(`${kind} ${name}`)
 
 const isList = (value: unknown): value is readonly unknown[] => Array.isArray(value)
 
@@ -150,10 +157,17 @@ const verified = (plan: Plan): Passed<Plan> => {
   )
 }
 
+const portsOf = ({ nodes, outputs }: GraphIR): ReadonlyMap<string, TensorSpec> =>
+  new Map([
+    ...nodes.filter(({ op }) => op === 'input' || op === 'param').map(({ op, name, spec }) => [`${op} ${name}`, spec] as const),
+    ...outputs.map(({ name, node }) => [`output ${name}`, nodes[node]!.spec] as const),
+  ])
+
 const remember =
-  (ir: Bounded) =>
+  (ir: Bounded, source: Passed<GraphIR>) =>
   (plan: Plan): Plan => {
     proved.add(plan)
+    if (E.isRight(source)) ports.set(plan, portsOf(source.right))
     references.set(
       plan,
       new Map(ir.operations.flatMap(({ user }, i) => (user === undefined ? [] : [[i, user] as const]))),
@@ -168,9 +182,10 @@ const remember =
 export const compile = <I extends Ports, O extends Ports>(
   graph: Graph<I, O>,
   options?: CompileOptions,
-): Passed<Plan<I, O>> =>
-  pipe(
-    sourceOf(graph),
+): Passed<Plan<I, O>> => {
+  const source = sourceOf(graph)
+  return pipe(
+    source,
     E.chain(check(options)),
     E.chain(simplify),
     E.chain(clocks),
@@ -178,5 +193,6 @@ export const compile = <I extends Ports, O extends Ports>(
     E.chain(place),
     // order, synchronize, lifetimes, bound: again with less ahead while the bound is over the memory that was given
     E.chain(fit),
-    E.chain(ir => pipe(emit(ir), E.chain(verified), E.map(remember(ir)))),
+    E.chain(ir => pipe(emit(ir), E.chain(verified), E.map(remember(ir, source)))),
   )
+}

@@ -1,6 +1,6 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
-import { isProved } from '../dsl/compile.js'
+import { isProved, writtenOf } from '../dsl/compile.js'
 import { parsePlan } from '../dsl/ir/load.js'
 import type { Plan } from '../dsl/ir/plan.js'
 import { verify } from '../dsl/ir/verify.js'
@@ -12,6 +12,7 @@ import { openFailure } from './failures.js'
 import { type HostOptions, type NativeDevice, type NativeProgram, native } from './native.js'
 import { checkOptions } from './options.js'
 import { checkParams, load, type ParamSources } from './params.js'
+import type { Written } from './ports.js'
 import { flatten } from './program.js'
 import { type References, referencesFor } from './references.js'
 import { makeSession, type Session } from './session.js'
@@ -53,7 +54,7 @@ export const open =
         ? [
             ...runnable(sound.right),
             ...checkInFlight(sound.right, options),
-            ...checkParams(sound.right, options.params ?? {}),
+            ...checkParams(sound.right, options.params ?? {}, writtenIn(sound.right)),
           ]
         : [...wrong, ...(E.isLeft(sound) ? sound.left : [])]
     const [first, ...others] = problems
@@ -104,6 +105,7 @@ const opened = async <I extends Ports, O extends Ports>(
     program,
     inFlight: options.inFlight ?? plan.inFlight,
     detach: buffer => native().detach(buffer),
+    written: writtenIn(plan),
     warn,
   })
   const parts = {
@@ -115,6 +117,11 @@ const opened = async <I extends Ports, O extends Ports>(
   }
   return E.right(makeSession<I, O>(parts))
 }
+
+const writtenIn =
+  (plan: Plan): Written =>
+  (kind, name) =>
+    writtenOf(plan, kind, name)
 
 const cancelled = (cause: unknown): DeviceError => ({
   _tag: 'Cancelled',

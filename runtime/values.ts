@@ -1,3 +1,4 @@
+import { fittingDim, showDims } from '../dsl/bind.js'
 import { type DType, elements, showSpec, type TensorSpec } from '../dsl/ir/tensor.js'
 import type { HostArray } from '../dsl/operators/operator.js'
 
@@ -52,10 +53,18 @@ const wantedOf = (spec: ValueSpec): string => {
   return `${arrayTypes[spec.dtype].name} of ${grouped(elements(spec.shape))} elements, ${shape}${symbols === '' ? '' : ` with ${symbols}`}`
 }
 
-const nextOf = (spec: ValueSpec): string =>
-  boundSymbols(spec) === ''
-    ? 'give a value of that type and length; where the graph names a dimension, its size is the option of compile(graph, { dims })'
-    : `give a value of that length, or compile for another size: compile(graph, { dims: { ${[...boundSymbols(spec).split(' = ')][0]}: … } })`
+// What to do next: where one symbol explains the length that was given, the size it would have to be bound to.
+const nextOf = (spec: ValueSpec, count: number | undefined): string => {
+  const { written, shape } = spec
+  const symbols = (written?.shape ?? []).filter(dim => typeof dim === 'string')
+  if (count === undefined) return `give a ${arrayTypes[spec.dtype].name}, or the bytes of one`
+  if (written === undefined)
+    return 'give a value of that type and length; where the graph names a dimension, its size is the option of compile(graph, { dims })'
+  if (symbols.length === 0) return 'give a value of that length'
+  const fitting = fittingDim(written, shape, count)
+  const dims = fitting ?? Object.fromEntries(symbols.map(symbol => [symbol, '…' as const]))
+  return `give a value of that length, or compile for ${fitting ? 'this one' : 'another size'}: compile(graph, { dims: ${showDims(dims)} })`
+}
 
 /** A value of the caller's, in the words of a message. */
 export const describe = (value: unknown): string => {
@@ -100,5 +109,6 @@ export const fill = (target: HostArray | undefined, value: unknown, spec: ValueS
     if (target) new Uint8Array(target.buffer, target.byteOffset, target.byteLength).set(bytes)
     return undefined
   }
-  return { wanted: wantedOf(spec), found: describe(value), next: nextOf(spec) }
+  const given = same ? (value as HostArray).length : bytes && bytes.byteLength / type.BYTES_PER_ELEMENT
+  return { wanted: wantedOf(spec), found: describe(value), next: nextOf(spec, given) }
 }

@@ -7,6 +7,7 @@ import {
   compile,
   download,
   graph,
+  interpret,
   kernel,
   lane,
   orThrow,
@@ -70,6 +71,21 @@ describe('what open refuses', () => {
     expect(error).toMatchObject({ _tag: 'MissingParam', subject: 'bias', found: expect.stringContaining('wieght') })
     const [short] = await refused({ device: 'host', params: { bias: new Float32Array(3) } })
     expect(short).toMatchObject({ _tag: 'WrongParam', found: 'Float32Array of 3 elements' })
+  })
+
+  it('a parameter that is missing names what was given; one that nothing needs may be left out, or given', async () => {
+    expect((await refused({ device: 'host' }))[0]).toMatchObject({ _tag: 'MissingParam', found: 'none' })
+    expect((await refused({ device: 'host', params: { bias: undefined, w: bias, v: bias } }))[0]).toMatchObject({
+      found: 'none, but w, v, which the plan does not have',
+    })
+    const spare = graph({ x: row }, ({ x }) => {
+      param('spare', row)
+      return { y: x.pipe(upload(), download()) }
+    })
+    for (const params of [{}, { spare: bias }, { spare: new Float32Array(3), other: bias }]) {
+      await using session = orThrow(await open(orThrow(compile(spare)), { device: 'host', params })())
+      expect(session.plan.buffers.map(({ life }) => life)).not.toContain('param')
+    }
   })
 
   it('a parameter whose source throws, with its cause', async () => {
@@ -136,6 +152,61 @@ describe('what open refuses', () => {
   })
 })
 
+describe('a length that does not fit the size that a symbol is bound to', () => {
+  const shaped = <const S extends readonly (number | string)[]>(...shape: S) =>
+    graph('shaped', { x: tensor('f32', shape) }, ({ x }) => ({ y: x.pipe(upload(), add(1), download()) }))
+  const refusal = async (
+    net: ReturnType<typeof shaped>,
+    dims: Readonly<Record<string, number>>,
+    value: unknown,
+  ): Promise<RunError> => {
+    await using session = orThrow(await open(orThrow(compile(net, { dims })), { device: 'host' })())
+    const run = session.run({ x: pulled([value as Float32Array]) })
+    return run
+      .forEach(lease => void lease[Symbol.dispose]())
+      .then(
+        () => expect.fail('the value was taken'),
+        (error: RunError) => error,
+      )
+  }
+
+  it('a feed: the symbol, its size, and the size that would fit', async () => {
+    const error = await refusal(shaped('batch', 784), { batch: 4 }, new Float32Array(7840))
+    expect(error).toMatchObject({
+      _tag: 'WrongValue',
+      subject: 'x',
+      wanted: 'Float32Array of 3,136 elements, f32[batch, 784] with batch = 4',
+      found: 'Float32Array of 7,840 elements',
+      next: expect.stringContaining('compile(graph, { dims: { batch: 10 } })'),
+    })
+    const bytes = await refusal(shaped('batch', 784), { batch: 4 }, Buffer.alloc(4 * 7840))
+    expect(bytes.next).toContain('{ dims: { batch: 10 } }')
+    expect((await refusal(shaped('n', 'n'), { n: 2 }, new Float32Array(25))).next).toContain('{ dims: { n: 5 } }')
+  })
+
+  it('no size is suggested where none fits, where two symbols could, or where the type is wrong', async () => {
+    expect((await refusal(shaped('batch', 784), { batch: 4 }, new Float32Array(785))).next).toContain('{ batch: … }')
+    expect((await refusal(shaped('a', 'b'), { a: 2, b: 3 }, new Float32Array(12))).next).toContain('{ a: …, b: … }')
+    expect((await refusal(shaped('a', 'b'), { a: 2, b: 3 }, new Float32Array(9))).next).toContain('{ dims: { a: 3 } }')
+    expect((await refusal(shaped('n'), { n: 4 }, new Float64Array(8))).next).not.toContain('dims')
+    expect((await refusal(shaped(4), {}, new Float32Array(8))).next).toBe('give a value of that length')
+  })
+
+  it('a parameter, and a feed of interpret', async () => {
+    const wide = tensor('f32', ['width'])
+    const net = graph('wide', { x: wide }, ({ x }) => ({ y: x.pipe(upload(), add(param('w', wide)), download()) }))
+    const [error] = await refused(
+      { device: 'host', params: { w: new Float32Array(6) } },
+      orThrow(compile(net, { dims: { width: 2 } })),
+    )
+    expect(error).toMatchObject({ _tag: 'WrongParam', next: expect.stringContaining('{ dims: { width: 6 } }') })
+    const told = lastValueFrom(
+      interpret(shaped('batch', 3), { dims: { batch: 2 } })({ x: [new Float32Array(9)] as never }),
+    )
+    await expect(told).rejects.toThrow('interpret(graph, { dims: { batch: 3 } })')
+  })
+})
+
 describe('a device that fails', () => {
   it.each(['memAllocate', 'pinnedAllocate', 'streamCreate', 'eventCreate', 'prepare'])(
     'while it opens, in %s: an error, nothing left behind',
@@ -169,7 +240,7 @@ describe('a device that fails', () => {
         expect(error).toMatchObject({ _tag: 'TickFailed', next: expect.stringContaining('open the plan again') })
         const again = await session
           .run({ x: pulled([bias]) })
-          .forEach(() => undefined)
+          .forEach(() => {})
           .catch((thrown: unknown) => thrown)
         expect(again).toMatchObject({ _tag: 'SessionFailed' })
       } else expect(call).not.toBe('run')
