@@ -81,7 +81,7 @@ class CudaDevice : public ::testing::Test {
 
 TEST_F(CudaDevice, IsDescribed) {
   const DeviceInfo& info = gpu_->info();
-  RecordProperty("name", info.name);
+  RecordProperty("device", info.name);
   EXPECT_GE(info.driverVersion, 12000);
   EXPECT_GT(info.totalBytes, 0u);
   EXPECT_GE(info.computeMajor, 5);

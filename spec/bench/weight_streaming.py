@@ -203,7 +203,9 @@ def main():
     parser.add_argument("--out")
     args = parser.parse_args()
     weights = pinned_weights(args)
-    x = values(args.rows * args.width, 0x40000000, 1.0).view(args.rows, args.width).clone()
+    x = values(args.rows * args.width, 0x40000000, 1.0).view(args.rows, args.width).cpu()
+    torch.cuda.empty_cache()  # what made the values held larger segments, in one of which x would keep the rest of it reserved
+    x = x.cuda()
     torch.cuda.synchronize()
     variants = [
         ("one stream", lambda: OneStream(x, weights, args)),
