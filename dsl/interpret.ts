@@ -1,11 +1,12 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { concatMap, defer, from, map, type Observable, type ObservableInput, range, zip } from 'rxjs'
-import { bindShape, bindSpec, checkDims } from './bind.js'
+import { bindShape, bindSpec, checkDims, fittingDim, showDims } from './bind.js'
 import { BraidError } from './fp.js'
 import { type Graph, irOf } from './graph.js'
 import type { CompileError, GraphIR, GraphNode } from './ir/graph.js'
 import { type BoundSpec, elements, showSpec, tensorBytes } from './ir/tensor.js'
 import { type KernelAttrs, kernelDims, runReference } from './kernel.js'
+import { initLength } from './operators/delay.js'
 import type { HostArray } from './operators/operator.js'
 import { operators } from './operators/registry.js'
 import type { ParamValues } from './param.js'
@@ -53,8 +54,12 @@ const bound = (ir: GraphIR, dims: Readonly<Record<string, number>>): Bound => {
   for (const node of ir.nodes) {
     const operator = operators[node.op]
     const at = node.at.toString()
-    if (operator === undefined) specs.push(bindSpec(node, dims))
-    else {
+    if (operator === undefined) {
+      const spec = bindSpec(node, dims)
+      const init = node.op === 'delay' ? initLength(node.attrs['init'], spec) : undefined
+      if (init) throw fault({ ...init, at, subject: node.name })
+      specs.push(spec)
+    } else {
       const inferred = operator.infer(
         node.inputs.map(input => specs[input]!),
         node.attrs,
@@ -80,6 +85,8 @@ const checked = (value: unknown, spec: BoundSpec, node: GraphNode, role: string)
   const sound = ArrayBuffer.isView(value) && value.constructor.name === constructorOf(spec)
   if (sound && (value as HostArray).length === wanted) return value as HostArray
   const symbols = node.spec.shape.filter(size => typeof size === 'string')
+  const fitting = sound ? fittingDim(node.spec, spec.shape, (value as HostArray).length) : undefined
+  const dims = fitting ?? Object.fromEntries(symbols.map(symbol => [symbol, '…' as const]))
   throw fault({
     _tag: sound ? 'ShapeMismatch' : 'DTypeMismatch',
     at: node.at.toString(),
@@ -88,7 +95,7 @@ const checked = (value: unknown, spec: BoundSpec, node: GraphNode, role: string)
     found: sound ? `${(value as HostArray).length} elements` : show(value),
     next:
       symbols.length > 0
-        ? `bind ${symbols.join(', ')} by the option dims, or give another array`
+        ? `give another array, or bind ${symbols.join(', ')}: interpret(graph, { dims: ${showDims(dims)} })`
         : 'give another array',
   })
 }

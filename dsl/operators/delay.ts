@@ -1,12 +1,13 @@
 import { type Builder, builderOf } from '../builder.js'
 import type { Flow } from '../flow.js'
 import type { Where } from '../ir/graph.js'
-import { showSpec, type TensorSpec } from '../ir/tensor.js'
+import { type BoundSpec, elements, showSpec, type TensorSpec } from '../ir/tensor.js'
 import { show } from '../show.js'
 import type { AnyTensor } from '../tensor.js'
 import { here } from '../where.js'
 import { isOperandNumber } from './arithmetic.js'
 import { isFloat } from './elementwise.js'
+import type { Misfit } from './operator.js'
 
 /** What a state holds before the first tick: one number for all elements, or each element, row-major. */
 export type Init = number | ArrayLike<number>
@@ -42,6 +43,19 @@ export const initOf = (
     return report(`${values.length} numbers`)
   const bad = values.findIndex(value => wrong(value, spec))
   return bad < 0 ? values : report(`${show(values[bad])} as element ${bad}`)
+}
+
+/** What is wrong with the length of a delay's init, once its type has no symbols. */
+export const initLength = (init: unknown, spec: BoundSpec): Misfit | undefined => {
+  const wanted = elements(spec.shape)
+  return !Array.isArray(init) || init.length === wanted
+    ? undefined
+    : {
+        _tag: 'BadAttribute',
+        wanted: `${wanted} initial values, for ${showSpec(spec)}`,
+        found: `${init.length}`,
+        next: 'give one for each element, or one number for all; or bind the symbols of the shape by the option dims',
+      }
 }
 
 /** The value of the tick before; in the first tick, `init`. Adds one tick of state on the device. */

@@ -1,6 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { CompileError, GraphIR, GraphNode } from '../ir/graph.js'
-import { type BoundSpec, elementBytes, elements, showSpec, type TensorSpec } from '../ir/tensor.js'
+import { type BoundSpec, elementBytes, showSpec, type TensorSpec } from '../ir/tensor.js'
+import { initLength } from '../operators/delay.js'
 import { donationFaults } from './donations.js'
 import { fault, unless } from './faults.js'
 import type { Checked, Passed } from './ir.js'
@@ -38,9 +39,8 @@ const typeFault = (
   dims: ReadonlyMap<string, number>,
 ): CompileError | undefined => {
   const output = specs[node.id]!
-  const init = node.attrs['init']
-  if (node.op === 'delay' && Array.isArray(init) && init.length !== elements(output.shape))
-    return fault('BadAttribute', node.at, node.name, `${elements(output.shape)} initial values, for ${showSpec(output)}`, `${init.length}`, 'give one for each element, or one number')
+  const init = node.op === 'delay' ? initLength(node.attrs['init'], output) : undefined
+  if (init) return fault(init._tag, node.at, node.name, init.wanted, init.found, init.next)
   if (node.op === 'upload' || node.op === 'download' || node.op === 'delay') {
     const input = specs[node.inputs[0]!]!
     return same(input, output)

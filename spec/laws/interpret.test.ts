@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import {
   add,
   BraidError,
+  compile,
   delay,
   download,
   graph,
@@ -151,6 +152,37 @@ describe('interpret', () => {
     expect(fault).toMatchObject({ _tag: 'ShapeMismatch', next: expect.stringMatching(/batch.*dims/) })
     const [wrong] = await faultsOf(lastValueFrom(interpret(net)({ x: [new Int32Array(2) as never] })))
     expect(wrong).toMatchObject({ _tag: 'DTypeMismatch' })
+  })
+
+  it('holds the length of a state’s first values against its size once that is known, as compile does', async () => {
+    const rows = tensor('f32', ['rows', 2])
+    const nets = [
+      graph({ x: rows }, ({ x }) => ({ y: x.pipe(upload(), delay([1, 2, 3, 4]), download()) })),
+      graph({ x: rows }, ({ x }) => ({
+        y: x.pipe(
+          upload(),
+          scan((acc, x) => acc.pipe(add(x)), [1, 2, 3, 4]),
+          download(),
+        ),
+      })),
+    ]
+    for (const net of nets) {
+      const fault = {
+        _tag: 'BadAttribute',
+        at: expect.stringMatching(/^spec\/laws\/interpret\.test\.ts:\d+:\d+$/),
+        subject: 'delay[0]',
+        wanted: expect.stringMatching(/^6 initial values, for f32\[3, 2\]$/),
+        found: '4',
+      }
+      const feed = { x: [f32(0, 0, 0, 0, 0, 0)] }
+      expect(await faultsOf(lastValueFrom(interpret(net, { dims: { rows: 3 } })(feed)))).toMatchObject([fault])
+      expect(compile(net, { dims: { rows: 3 } })).toMatchObject({ _tag: 'Left', left: [fault] })
+      const [first] = await firstValueFrom(
+        interpret(net, { dims: { rows: 2 } })({ x: [f32(0, 0, 0, 0)] }).pipe(toArray()),
+      )
+      expect([...first!.y]).toEqual([1, 2, 3, 4])
+      expect(compile(net, { dims: { rows: 2 } })._tag).toBe('Right')
+    }
   })
 
   it('refuses missing feeds, missing parameters, unknown dims, and graphs with mistakes', async () => {
