@@ -90,11 +90,13 @@ const nameFaults = (ir: GraphIR): CompileError[] => {
 const outputFaults = (ir: GraphIR): CompileError[] => {
   if (ir.outputs.length === 0 && !ir.problems.some(({ _tag }) => _tag === 'NoOutputs'))
     return [fault('NoOutputs', ir.name, ir.name, 'at least one output', 'none', 'return a downloaded flow: { y: y.pipe(download()) }')]
+  // An output that the graph itself complained of, where it was returned, is not told again.
+  const told = new Set(ir.problems.filter(({ _tag }) => _tag === 'PlaceMismatch').map(({ subject }) => subject))
   return ir.outputs.flatMap(output => {
     const node = ir.nodes[output.node]
     if (node === undefined)
       return [fault('ForeignFlow', ir.name, output.name, 'a flow of this graph', `node ${output.node}`, 'return flows of this graph')]
-    return node.place === 'host'
+    return node.place === 'host' || told.has(output.name)
       ? []
       : [fault('PlaceMismatch', node.at, output.name, 'an output on the host', `${showSpec(node.spec)} on the device`, 'download it first: pipe(download(lane))')]
   })

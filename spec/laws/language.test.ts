@@ -429,10 +429,51 @@ describe('mistakes are kept, all of them, and the flow goes on', () => {
             for (const input of inputs) expect(op === 'delay' ? input < nodes.length : input < id).toBe(true)
           for (const problem of problems) expect(render(problem)).toContain(`[${problem._tag}]`)
           const compiled = braid.compile(made)
-          if (problems.length > 0) expect(E.isLeft(compiled)).toBe(true)
+          const told = E.isLeft(compiled) ? compiled.left : []
+          for (const problem of problems) expect(told).toContainEqual(problem)
+          // Mistakes in the options hide none of the graph's, and the other way round.
+          const both = braid.compile(made, { inFlight: 0, memory: 'most', lanes: -1 } as Anything)
+          const all = E.isLeft(both) ? both.left : []
+          for (const problem of problems) expect(all).toContainEqual(problem)
+          const options = all.map(({ at }) => at).filter(at => at.startsWith('options.'))
+          expect(options).toEqual(['options.inFlight', 'options.memory', 'options.lanes'])
         },
       ),
       { numRuns: 300 },
+    )
+  })
+})
+
+describe('several mistakes at once', () => {
+  // Each with the tag that it ends in, and the graph well formed after it: whatever the choice, compile tells every one.
+  const mistakes: readonly (readonly [tag: string, make: (a: Anything) => Anything])[] = [
+    ['BadAttribute', a => a.pipe(add(Number.NaN))],
+    ['BadAttribute', a => a.pipe(braid.cast('f64' as Anything))],
+    ['NotAFlow', a => a.pipe(add({} as Anything))],
+    ['NotAFlow', a => a.pipe(relu as Anything, braid.abs())],
+    ['PlaceMismatch', a => a.pipe(upload())],
+    ['BadAttribute', a => a.pipe(delay('zero' as Anything))],
+    ['ShapeMismatch', a => a.pipe(add(param('odd', tensor('f32', [3])) as Anything))],
+    ['DTypeMismatch', a => a.pipe(add(a.pipe(braid.cast('f16'))))],
+    ['BadAttribute', a => a.pipe(braid.on('fast' as Anything))],
+  ]
+
+  it('each is in the Left, once, at its own place', () => {
+    fc.assert(
+      fc.property(fc.uniqueArray(fc.nat(mistakes.length - 1), { minLength: 1 }), chosen => {
+        const net = graph('wrong', x4, ({ x }) => {
+          const a: Anything = x.pipe(upload())
+          return Object.fromEntries(chosen.map(i => [`y${i}`, mistakes[i]![1](a)])) as Anything
+        })
+        const compiled = braid.compile(net)
+        const told = (E.isLeft(compiled) ? compiled.left : []).filter(({ wanted }) => !wanted.includes('output'))
+        expect(told.map(({ _tag }) => _tag).sort()).toEqual(chosen.map(i => mistakes[i]![0]).sort())
+        expect(new Set(told.map(({ at }) => at)).size).toBe(chosen.length)
+        // None of these flows was downloaded, which is told of each output.
+        const outputs = (E.isLeft(compiled) ? compiled.left : []).filter(({ wanted }) => wanted.includes('output'))
+        expect(outputs.map(({ subject }) => subject).sort()).toEqual(chosen.map(i => `y${i}`).sort())
+      }),
+      { numRuns: 200 },
     )
   })
 })
