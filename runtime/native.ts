@@ -98,7 +98,10 @@ export interface NativeProgramOptions {
   readonly trace?: boolean
   /** Fill every block with garbage on the new owner's lane when it is given out (either device). */
   readonly poison?: boolean
-  /** By kernel index: computes a user's kernel on `host`. Views are over device memory, in the order of reads, then writes. */
+  /**
+   * By kernel index: computes a user's kernel on `host`. It sees copies of device memory, which it may keep: one of each read, and
+   * of each write as it was, whose bytes go back into device memory when the function returns: a write must not be detached by then.
+   */
   readonly references?: Readonly<Record<number, (reads: ArrayBuffer[], writes: ArrayBuffer[]) => void>>
 }
 
@@ -122,13 +125,15 @@ export interface NativeStats {
   readonly eventsCreated: number
 }
 
-/** What really ran, in order of issue. Times are milliseconds since the session's first traced run. */
+/** What really ran, in order of issue: the newest 1,048,576 runs. Times are milliseconds since the session's first traced run. */
 export interface NativeTrace {
   readonly tick: Float64Array
   readonly node: Int32Array
   readonly lane: Int32Array
   readonly start: Float64Array
   readonly end: Float64Array
+  /** Older rows that are no longer kept. */
+  readonly dropped: number
 }
 
 export interface NativeProgram {

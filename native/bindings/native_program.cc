@@ -196,6 +196,7 @@ Napi::Value trace(const Napi::CallbackInfo& info) {
   result.Set("lane", arrayOf<Napi::Int32Array>(info.Env(), rows.lane));
   result.Set("start", arrayOf<Napi::Float64Array>(info.Env(), rows.start));
   result.Set("end", arrayOf<Napi::Float64Array>(info.Env(), rows.end));
+  result.Set("dropped", static_cast<double>(rows.dropped));
   return result;
 }
 

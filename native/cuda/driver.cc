@@ -5,6 +5,7 @@
 #include "cuda/map_source.h"
 #include "cuda/matmul.h"
 #include "cuda/reduce_source.h"
+#include "kernels/check.h"
 
 namespace braid::cuda {
 namespace {
@@ -12,17 +13,6 @@ namespace {
 CUstream cu(Stream stream) { return reinterpret_cast<CUstream>(stream); }
 CUevent cu(Event event) { return reinterpret_cast<CUevent>(event); }
 CUpages cu(Pages pages) { return reinterpret_cast<CUpages>(pages); }
-
-bool writesNothing(const KernelSpec& spec) {
-  switch (spec.kind) {
-    case KernelSpec::Kind::map: return std::find(spec.shape.begin(), spec.shape.end(), 0) != spec.shape.end();
-    case KernelSpec::Kind::matmul: return spec.m == 0 || spec.n == 0 || spec.batch == 0;
-    case KernelSpec::Kind::reduce: return spec.outer == 0 || spec.inner == 0;
-    case KernelSpec::Kind::copy:
-    case KernelSpec::Kind::cuda: return false;
-  }
-  return false;
-}
 
 }  // namespace
 
@@ -195,16 +185,15 @@ Status CudaDriver::prepareSource(const KernelSource& source, std::size_t readCou
 }
 
 Status CudaDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& spec, HostCallback) {
+  if (auto problem = checkKernel(spec)) return fail(Status::invalidValue, *problem);
   Current current(*context_);
-  if (writesNothing(spec)) return *kernel = std::make_unique<EmptyKernel>(), Status::ok;
   switch (spec.kind) {
     case KernelSpec::Kind::copy:
       *kernel = std::make_unique<CopyKernel>(context_, static_cast<CopyKind>(spec.direction), spec.bytes);
       return Status::ok;
     case KernelSpec::Kind::map: {
       KernelSource source;
-      std::string problem;
-      if (!mapSource(spec, &source, &problem)) return fail(Status::invalidValue, "map: " + problem);
+      mapSource(spec, &source);
       return prepareSource(source, spec.operands.size(), "map", kernel);
     }
     case KernelSpec::Kind::reduce: {

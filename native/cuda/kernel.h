@@ -88,12 +88,6 @@ class CopyKernel : public CudaKernel {
   std::size_t bytes_;
 };
 
-// Of a spec with nothing to write.
-class EmptyKernel : public CudaKernel {
- public:
-  Status launch(const DeviceAddress*, const DeviceAddress*, CUstream) const override { return Status::ok; }
-};
-
 // Of `bytes` bytes in the direction named, on a stream; none of 0 bytes.
 Status copyBytes(const Context& context, CopyKind kind, DeviceAddress to, DeviceAddress from, std::size_t bytes,
                  CUstream stream);

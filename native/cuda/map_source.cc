@@ -247,34 +247,6 @@ class MapWriter {
   int lanes_ = 1;
 };
 
-bool valid(const KernelSpec& spec, std::string* problem) {
-  for (const MapOperand& operand : spec.operands) {
-    if (operand.strides.size() != spec.shape.size())
-      return *problem = "an operand's strides are not as many as the dimensions", false;
-  }
-  for (std::size_t j = 0; j < spec.code.size(); ++j) {
-    const MapInstruction& at = spec.code[j];
-    if (at.op == MapOp::constant) continue;
-    if (at.op == MapOp::operand) {
-      if (at.a < 0 || static_cast<std::size_t>(at.a) >= spec.operands.size())
-        return *problem = "an instruction names no operand", false;
-      continue;
-    }
-    const char* pattern = spec.computeInt ? intPattern(at.op) : floatPattern(at.op);
-    if (!pattern) return *problem = "an unknown instruction", false;
-    for (const auto& [letter, argument] : {std::pair{"$a", at.a}, std::pair{"$b", at.b}, std::pair{"$c", at.c}}) {
-      const bool used = std::strstr(pattern, letter);
-      if (used && (argument < 0 || static_cast<std::size_t>(argument) >= j))
-        return *problem = "an instruction names a later value", false;
-    }
-  }
-  for (const MapResult& result : spec.results) {
-    if (result.value < 0 || static_cast<std::size_t>(result.value) >= spec.code.size())
-      return *problem = "a result names no value", false;
-  }
-  return true;
-}
-
 }  // namespace
 
 const char* cudaTypeName(DType type) {
@@ -288,8 +260,7 @@ const char* cudaTypeName(DType type) {
   return "";
 }
 
-bool mapSource(const KernelSpec& spec, KernelSource* source, std::string* problem) {
-  if (!valid(spec, problem)) return false;
+void mapSource(const KernelSpec& spec, KernelSource* source) {
   const MapLoops loops = mapLoops(spec);
   MapWriter writer(spec, loops);
   source->text = std::string(kPrelude) + "typedef " + (loops.wide ? "long long" : "int") + " Index;\n\n" +
@@ -313,7 +284,6 @@ bool mapSource(const KernelSpec& spec, KernelSource* source, std::string* proble
   }
   source->count = loops.count;
   source->wide = loops.wide;
-  return true;
 }
 
 }  // namespace braid::cuda

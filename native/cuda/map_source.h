@@ -4,7 +4,7 @@
 
 namespace braid::cuda {
 
-// One fused elementwise kernel. False, with a reason, where the spec has no meaning.
-bool mapSource(const KernelSpec& spec, KernelSource* source, std::string* problem);
+// One fused elementwise kernel, of a spec that has been checked.
+void mapSource(const KernelSpec& spec, KernelSource* source);
 
 }  // namespace braid::cuda

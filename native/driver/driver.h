@@ -32,6 +32,13 @@ struct DeviceInfo {
   std::size_t pageBytes = 0;  // granularity of addressReserve/pagesCreate/pagesMap; 0: not supported
 };
 
+// Who queued a piece of work, and where in its program.
+struct WorkLabel {
+  const void* owner = nullptr;
+  std::uint64_t tick = 0;
+  std::size_t step = 0;
+};
+
 enum class CopyKind { hostToDevice, deviceToHost, deviceToDevice, hostToHost };
 
 // A kernel made ready for one device: compiled, its algorithm chosen, its launch shape known. Immutable; launched from the
@@ -98,6 +105,11 @@ class Driver {
   virtual Status prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& spec, HostCallback callback) = 0;
   // Addresses in the order of the run's reads and writes. No allocation, no blocking.
   virtual Status launch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes, Stream stream) = 0;
+
+  // Labels the work that this thread queues from now on. A device that knows which piece of work has ended it gives that piece's
+  // label; one that does not (cuda) gives one without an owner.
+  virtual void label(const WorkLabel&) {}
+  virtual WorkLabel failedWork() { return {}; }
 
   // Runs `function(data)` on a thread of the driver's after all work queued on the stream: no driver call in it, no lock that a
   // caller of the driver may hold.

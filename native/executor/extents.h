@@ -14,7 +14,7 @@ struct Extents {
 };
 
 // How many operands the kernel takes and how far it reaches into each, so that a plan that lies about a size is refused and
-// never touches memory that is not its own. On failure: what is wrong with the kernel itself, in words.
+// never touches memory that is not its own. On failure: what `checkKernel` says is wrong with the kernel itself.
 std::optional<std::string> extentsOf(const KernelSpec& spec, Extents* extents);
 
 }  // namespace braid

@@ -29,7 +29,10 @@ MaybeFailure Issuer::issue(std::uint64_t tick) {
   program_.order.beginTick(tick);
   for (const auto& pool : program_.pools) pool->settle();
   for (const std::uint32_t buffer : handedOver_) addresses_[buffer] = program_.memory.address(spec, buffer, slot);
-  for (const Step& command : program_.steps()) {
+  const std::vector<Step>& steps = program_.steps();
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const Step& command = steps[i];
+    if (command.kind == StepKind::run || command.kind == StepKind::alloc) program_.driver().label({&program_, tick, i});
     if (const Status status = step(command, tick); status != Status::ok) return explain(command, status);
   }
   program_.order.endTick(tick);

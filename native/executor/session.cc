@@ -6,7 +6,11 @@
 namespace braid {
 
 Session::Session(std::shared_ptr<Driver> driver, ProgramSpec spec, SessionOptions options)
-    : driver_(std::move(driver)), options_(std::move(options)), spec_(spec), program_(std::make_unique<Program>(*driver_, std::move(spec))) {}
+    : driver_(std::move(driver)),
+      options_(std::move(options)),
+      spec_(spec),
+      program_(std::make_unique<Program>(*driver_, std::move(spec))),
+      trace_(std::max<std::size_t>(1, options_.traceRows)) {}
 
 std::unique_ptr<Session> Session::open(std::shared_ptr<Driver> driver, ProgramSpec spec, SessionOptions options, MaybeFailure* failure) {
   std::unique_ptr<Session> session(new Session(std::move(driver), std::move(spec), std::move(options)));
@@ -117,32 +121,44 @@ MaybeFailure Session::awaitTick(std::uint64_t tick) {
   return std::nullopt;
 }
 
-// A failure of work that was issued earlier. Drivers seldom say which piece it was: the runs after the last event that is
-// known to have completed are the suspects, the first of them the likely one.
+// A failure of work that was issued earlier. A device that labels its work says which piece it was. The others do not: the runs
+// of the lane whose end reported it are the suspects, the first of them no more than a guess, and called so.
 Failure Session::asynchronous(Failure noticed, std::uint64_t tick, LaneId lane) {
   Failure failure = std::move(noticed);
   failure.noticed = false;
-  failure.op = "run";
-  failure.lane = spec_.lanes[lane].name;
   failure.node = -1;
   const auto& steps = program_->steps();
-  std::size_t from = 0;
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    if (steps[i].kind != StepKind::record || steps[i].lane != lane) continue;
-    if (driver_->eventQuery(program_->event(program_->marker(steps[i].subject, tick))) == Status::ok) from = i;
+  const WorkLabel culprit = driver_->failedWork();
+  if (culprit.owner == program_.get()) {
+    const Step& step = steps[culprit.step];
+    const bool run = step.kind == StepKind::run;
+    if (run) failure.node = static_cast<int>(step.subject);
+    failure.op = run ? "run " + spec_.nodes[step.subject].name : "fill32 " + spec_.buffers[step.subject].name;
+    failure.laneId = static_cast<int>(step.lane);
+    failure.lane = spec_.lanes[step.lane].name;
+    failure.detail += (failure.detail.empty() ? "in tick " : "; in tick ") + std::to_string(culprit.tick);
+    return failure;
   }
+  if (culprit.owner != nullptr) {
+    failure.op = "run";
+    failure.lane.clear();
+    failure.laneId = -1;
+    failure.detail += "; another program on this device failed";
+    return failure;
+  }
+  failure.op = "run";
+  failure.lane = spec_.lanes[lane].name;
   std::string suspects;
   std::size_t count = 0;
-  for (std::size_t i = from; i < steps.size(); ++i) {
-    if (steps[i].kind != StepKind::run || steps[i].lane != lane) continue;
-    if (count++ == 0) failure.node = static_cast<int>(steps[i].subject);
-    if (count <= 4) suspects += (suspects.empty() ? "" : ", ") + spec_.nodes[steps[i].subject].name;
+  for (const Step& step : steps) {
+    if (step.kind != StepKind::run || step.lane != lane) continue;
+    if (count++ == 0) failure.node = static_cast<int>(step.subject);
+    if (count <= 4) suspects += (suspects.empty() ? "" : ", ") + spec_.nodes[step.subject].name;
   }
-  if (failure.node >= 0) failure.op = "run " + spec_.nodes[static_cast<std::size_t>(failure.node)].name;
-  failure.detail += failure.detail.empty() ? "" : "; ";
-  failure.detail += "found at the end of tick " + std::to_string(tick);
-  if (count > 0) failure.detail += "; likely one of " + suspects;
-  if (count > 4) failure.detail += " and " + std::to_string(count - 4) + " more";
+  if (count == 1) failure.op = "run, likely " + suspects;
+  if (count > 1) failure.op = "run, likely one of " + suspects;
+  if (count > 4) failure.op += " and " + std::to_string(count - 4) + " more";
+  failure.detail += (failure.detail.empty() ? "found at the end of tick " : "; found at the end of tick ") + std::to_string(tick);
   return failure;
 }
 

@@ -13,6 +13,7 @@ namespace braid {
 
 struct SessionOptions {
   bool trace = false;
+  std::size_t traceRows = Trace::mostRows;  // the newest are kept
   bool poison = false;
   ReferenceFactory reference;
   // Called on the completion thread, once for each submitted tick, in order. `failure` is null where the tick completed.

@@ -31,17 +31,30 @@ void Trace::collect(Program& program, std::uint64_t tick) {
     float start = 0, end = 0;
     if (driver.eventElapsed(&start, at(tick, 0, 0), at(tick, step.run, 0)) != Status::ok) continue;
     if (driver.eventElapsed(&end, at(tick, 0, 0), at(tick, step.run, 1)) != Status::ok) continue;
-    rows_.tick.push_back(static_cast<double>(tick));
-    rows_.node.push_back(static_cast<std::int32_t>(step.subject));
-    rows_.lane.push_back(static_cast<std::int32_t>(step.lane));
-    rows_.start.push_back(origin_ + start);
-    rows_.end.push_back(origin_ + end);
+    keep({static_cast<double>(tick), origin_ + start, origin_ + end, static_cast<std::int32_t>(step.subject),
+          static_cast<std::int32_t>(step.lane)});
   }
+}
+
+void Trace::keep(const Row& row) {
+  if (ring_.size() < most_) ring_.push_back(row);
+  else ring_[count_ % most_] = row;
+  ++count_;
 }
 
 TraceRows Trace::rows() const {
   std::lock_guard lock(mutex_);
-  return rows_;
+  TraceRows rows;
+  rows.dropped = count_ - ring_.size();
+  for (std::uint64_t i = rows.dropped; i < count_; ++i) {
+    const Row& row = ring_[i % most_];
+    rows.tick.push_back(row.tick);
+    rows.node.push_back(row.node);
+    rows.lane.push_back(row.lane);
+    rows.start.push_back(row.start);
+    rows.end.push_back(row.end);
+  }
+  return rows;
 }
 
 }  // namespace braid

@@ -7,10 +7,11 @@
 
 namespace braid {
 
-// What really ran, one row a run, in order of issue; milliseconds since the first traced run.
+// What really ran, one row a run, in order of issue; milliseconds since the first traced run. Of a long session the newest.
 struct TraceRows {
   std::vector<double> tick, start, end;
   std::vector<std::int32_t> node, lane;
+  std::uint64_t dropped = 0;  // older rows that are no longer kept
 };
 
 // Times every run by a pair of events around it. There are inFlight + 1 sets of events, all made by `prepare`: the set of tick
@@ -19,6 +20,9 @@ struct TraceRows {
 // Issuing thread: begin, end. Completion thread: collect. Any thread: rows.
 class Trace {
  public:
+  static constexpr std::size_t mostRows = std::size_t{1} << 20;  // 32 bytes each
+  explicit Trace(std::size_t most = mostRows) : most_(most) {}
+
   MaybeFailure prepare(Program& program);
   bool enabled() const { return sets_ > 0; }
 
@@ -34,8 +38,16 @@ class Trace {
   std::size_t sets_ = 0, runs_ = 0;
   std::vector<Event> events_;  // sets × runs × {start, end}
   double origin_ = 0;          // of the first run of the tick last collected
+  struct Row {
+    double tick, start, end;
+    std::int32_t node, lane;
+  };
+  void keep(const Row& row);
+
+  const std::size_t most_;
   mutable std::mutex mutex_;
-  TraceRows rows_;
+  std::vector<Row> ring_;    // at most most_
+  std::uint64_t count_ = 0;  // rows ever; row i stands at i mod most_
 };
 
 }  // namespace braid

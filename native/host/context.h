@@ -25,16 +25,22 @@ class Context {
 
   // The first failure of a piece of work is the device's from then on: what is queued is skipped, every call returns
   // it.
-  void fail(Status status, std::string detail) {
+  void fail(Status status, std::string detail, const WorkLabel& label) {
     std::lock_guard lock(mutex_);
     if (failure_.load() != Status::ok) return;
     detail_ = std::move(detail);
+    label_ = label;
     failure_.store(status);
   }
   Status failure() const { return failure_.load(std::memory_order_acquire); }
   std::string failureDetail() {
     std::lock_guard lock(mutex_);
     return detail_;
+  }
+  // Of the piece of work that failed.
+  WorkLabel failedWork() {
+    std::lock_guard lock(mutex_);
+    return label_;
   }
 
  private:
@@ -44,6 +50,7 @@ class Context {
   std::atomic<Status> failure_{Status::ok};
   std::mutex mutex_;
   std::string detail_;
+  WorkLabel label_;
 };
 
 }  // namespace braid::host

@@ -19,6 +19,8 @@ Status nullResult() { return Status::invalidValue; }
 
 }  // namespace
 
+constinit thread_local WorkLabel HostDriver::label_;
+
 HostDriver::HostDriver(const HostOptions& options, std::uint8_t number)
     : context_(options),
       slowed_(context_.slowed()),

@@ -53,6 +53,8 @@ class HostDriver final : public Driver {
   Status prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& spec, HostCallback callback) override;
   Status launch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes, Stream stream) override;
   Status hostFunction(Stream stream, void (*function)(void*), void* data) override;
+  void label(const WorkLabel& label) override { label_ = label; }
+  WorkLabel failedWork() override { return context_.failedWork(); }
 
  private:
   // Ok when the call may go on: neither made to fail, nor on a device that has failed.
@@ -79,11 +81,15 @@ class HostDriver final : public Driver {
       piece.cost = cost;
       piece.issued = issued;
       piece.fault = fault;
+      piece.label = label_;
       describe(piece);
     });
   }
   Cost transferCost(CopyKind kind, std::size_t bytes) const;
   Cost computeCost(double amount, double rate) const;
+
+  // Of the calling thread, which issues for one device at a time.
+  static constinit thread_local WorkLabel label_;
 
   Context context_;
   const bool slowed_;

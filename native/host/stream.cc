@@ -145,7 +145,7 @@ Time StreamQueue::work(Piece& piece) {
     }
   }
   if (piece.fault != Status::ok) {
-    context_->fail(piece.fault, "this piece of work was made to fail");
+    context_->fail(piece.fault, "this piece of work was made to fail", piece.label);
     return ready;
   }
   const bool engine = piece.cost.engine != EngineKind::none && piece.cost.duration.count() > 0;
@@ -155,12 +155,12 @@ Time StreamQueue::work(Piece& piece) {
   const auto touches = [&](DeviceAddress address, std::size_t bytes, std::uint32_t alignment) {
     if (address % alignment != 0)
       context_->fail(Status::misalignedAddress,
-                     hex(address) + " is not aligned to " + std::to_string(alignment) + " bytes");
+                     hex(address) + " is not aligned to " + std::to_string(alignment) + " bytes", piece.label);
     else if (live.covers(address, bytes))
       return true;
     else
       context_->fail(Status::illegalAddress,
-                     hex(address) + ", " + std::to_string(bytes) + " bytes: not memory of this device");
+                     hex(address) + ", " + std::to_string(bytes) + " bytes: not memory of this device", piece.label);
     return false;
   };
   switch (piece.kind) {
@@ -183,11 +183,11 @@ Time StreamQueue::work(Piece& piece) {
         if (!touches(piece.addresses[i], kernel.extents[i].bytes, kernel.extents[i].alignment)) return ready;
       try {
         if (!kernel.run(piece.addresses.data(), scratch_))
-          context_->fail(Status::launchFailed, "the kernel's reference failed");
+          context_->fail(Status::launchFailed, "the kernel's reference failed", piece.label);
       } catch (const std::bad_alloc&) {
-        context_->fail(Status::launchOutOfResources, "no memory for the kernel's scratch");
+        context_->fail(Status::launchOutOfResources, "no memory for the kernel's scratch", piece.label);
       } catch (...) {
-        context_->fail(Status::launchFailed, "the kernel's reference threw");
+        context_->fail(Status::launchFailed, "the kernel's reference threw", piece.label);
       }
       break;
     }

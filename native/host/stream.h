@@ -27,6 +27,7 @@ struct Piece {
   enum class Kind : unsigned char { copy, fill, launch, wait, stamp, function };
   Kind kind = Kind::copy;
   Status fault = Status::ok;  // what this piece must fail with
+  WorkLabel label;
   Cost cost;
   Time issued{};
   DeviceAddress to = 0, from = 0;

@@ -58,7 +58,7 @@ class CpuKernel {
 
 using CpuKernelResult = std::unique_ptr<CpuKernel>;
 
-// Checks the spec: counts, ranks, sizes, overflow. On failure `*detail` says which field is wrong, and how.
+// Checks the spec (kernels/check.h). On failure `*detail` says which field is wrong, and how.
 Status prepareCpu(CpuKernelResult* kernel, const KernelSpec& spec, HostCallback callback, std::string* detail);
 
 // One for each kind; each trusts its spec, as prepareCpu has checked it.

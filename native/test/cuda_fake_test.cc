@@ -217,6 +217,33 @@ TEST_F(CudaFake, ChecksLaunchesAgainstTheDevicesLimits) {
   EXPECT_EQ(calls("cuFuncSetAttribute"), before + 1);
 }
 
+// The check itself is the one that the host device's tests hold to every reason.
+TEST_F(CudaFake, RefusesWhatEveryDeviceRefuses) {
+  std::unique_ptr<Kernel> kernel;
+  const auto refused = [&](const KernelSpec& spec, const std::string& reason) {
+    EXPECT_EQ(driver_->prepare(&kernel, spec, {}), Status::invalidValue);
+    EXPECT_NE(driver_->lastDetail().find(reason), std::string::npos) << driver_->lastDetail();
+    EXPECT_EQ(kernel, nullptr);
+  };
+  KernelSpec spec;
+  spec.direction = 7;
+  refused(spec, "copy: unknown direction 7");
+  spec = scale(8);
+  spec.code[2].b = 2;
+  refused(spec, "names value 2, which is not an earlier one");
+  spec = scale(8);
+  spec.readCount = 2;
+  refused(spec, "the run has 2 reads and 1 writes, the kernel wants 1 and 1");
+  spec = {};
+  spec.kind = KernelSpec::Kind::reduce;
+  refused(spec, "reduce: outer, length and inner");
+  spec.kind = KernelSpec::Kind::matmul;
+  refused(spec, "matmul: m, n, k and batch");
+  spec.m = spec.n = spec.k = 4;
+  spec.a.dtype = DType::i32;
+  refused(spec, "matmul: a must be f32, f16 or bf16");
+}
+
 struct Shape {
   std::int64_t m, n, k, batch;
   bool transposeB, sharedB;
@@ -264,7 +291,7 @@ TEST_F(CudaFake, MultipliesOtherTypesByItsOwnKernel) {
   KernelSpec spec;
   spec.kind = KernelSpec::Kind::matmul;
   spec.m = spec.n = spec.k = 4;
-  spec.a.dtype = DType::u8;
+  spec.a.dtype = DType::f16;  // with b in f32: cuBLASLt has no such product
   std::unique_ptr<Kernel> kernel;
   ASSERT_EQ(driver_->prepare(&kernel, spec, {}), Status::ok) << driver_->lastDetail();
   const DeviceAddress addresses[] = {512, 512};

@@ -58,19 +58,6 @@ TEST(CudaMapLoops, CountIn64BitsOnlyWhereSizesDemandIt) {
   EXPECT_TRUE(mapLoops(mapOf({2, 8}, {{DType::u8, 0, {std::int64_t{1} << 31, 1}}})).wide);
 }
 
-TEST(CudaMapSource, RefusesCodeThatNamesWhatIsNotThere) {
-  KernelSource source;
-  std::string problem;
-  KernelSpec spec = mapOf({8}, {{DType::f32, 0, {1}}});
-  spec.code.push_back({MapOp::add, 0, 1, 0, 0});
-  EXPECT_FALSE(mapSource(spec, &source, &problem));
-  EXPECT_EQ(problem, "an instruction names a later value");
-  spec.code = {{MapOp::operand, 1}};
-  EXPECT_FALSE(mapSource(spec, &source, &problem));
-  spec = mapOf({8, 8}, {{DType::f32, 0, {1}}});
-  EXPECT_FALSE(mapSource(spec, &source, &problem));
-}
-
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
   for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
     text.replace(at, from.size(), to);
@@ -124,8 +111,7 @@ TEST(CudaMapSource, MeansWhatTheHostsKernelsMean) {
   for (std::size_t s = 0; s < 60; ++s) {
     specs.push_back(randomMap(random));
     KernelSource source;
-    std::string problem;
-    ASSERT_TRUE(mapSource(specs[s], &source, &problem)) << problem;
+    mapSource(specs[s], &source);
     for (const KernelSource::Variant& variant : {source.plain, source.vector}) {
       if (!*variant.entry) continue;
       names.push_back("k" + std::to_string(names.size()));
@@ -215,7 +201,7 @@ TEST(CudaSources, CompileUnderNvrtc) {
     const auto last = static_cast<std::int32_t>(spec.code.size() - 1);
     spec.results = {{last, DType::u8}, {last, DType::i32}, {last, DType::f16}, {last, DType::bf16}, {last, DType::f32}};
     source = {};
-    ASSERT_TRUE(mapSource(spec, &source, &problem)) << problem;
+    mapSource(spec, &source);
     compiles(source.text, "map");
   }
   for (const auto& [outer, length, inner] :

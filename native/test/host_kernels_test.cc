@@ -419,6 +419,7 @@ TEST(HostKernels, ACopyAndAUsersKernel) {
   EXPECT_EQ(download<std::int32_t>(to, 3), (std::vector<std::int32_t>{1, 2, 3}));
   spec = {};
   spec.kind = KernelSpec::Kind::cuda;
+  spec.name = "add";
   spec.readCount = 2;
   spec.writeCount = 1;
   const auto add = [](const DeviceAddress* reads, std::size_t readCount, const DeviceAddress* writes,
@@ -475,6 +476,8 @@ TEST(HostKernels, SpecsThatCannotBeAreRefusedWithTheReason) {
   refused(but(reduce, [&](auto& s) { s.outer = s.length = s.inner = std::int64_t{1} << 40; }), "too many");
   refused(but(reduce, [](auto& s) { s.direction = 7, s.kind = KernelSpec::Kind::copy; }), "direction 7");
   refused(but(reduce, [](auto& s) { s.kind = static_cast<KernelSpec::Kind>(77); }), "unknown kind");
+  refused(but(reduce, [](auto& s) { s.kind = KernelSpec::Kind::cuda; }), "must have a name");
+  refused(but(reduce, [](auto& s) { s.kind = KernelSpec::Kind::cuda, s.name = "f", s.block[2] = 0; }), "kernel f: grid");
 }
 
 }  // namespace

@@ -1,0 +1,156 @@
+#include "kernels/check.h"
+
+#include <initializer_list>
+
+namespace braid {
+namespace {
+
+using Problem = std::optional<std::string>;
+
+constexpr std::size_t mostRank = 8;
+constexpr std::size_t mostInstructions = std::size_t{1} << 16;
+constexpr std::int64_t mostBytes = std::int64_t{1} << 53;
+
+template <class Integer>
+std::string show(Integer value) {
+  return std::to_string(value);
+}
+
+// Multiplies sizes; false when one is not positive or the product is more than memory can ever hold.
+bool product(std::initializer_list<std::int64_t> sizes, std::int64_t* result) {
+  std::int64_t total = 1;
+  for (const std::int64_t size : sizes)
+    if (size <= 0 || __builtin_mul_overflow(total, size, &total) || total > mostBytes) return false;
+  *result = total;
+  return true;
+}
+
+bool isFloat(DType type) { return type == DType::f32 || type == DType::f16 || type == DType::bf16; }
+
+int arity(MapOp op) {
+  if (op == MapOp::operand || op == MapOp::constant) return 0;
+  if (op == MapOp::select) return 3;
+  return op >= MapOp::add ? 2 : 1;
+}
+
+Problem checkCounts(const KernelSpec& spec, std::size_t reads, std::size_t writes) {
+  // A spec made by hand may leave the run's counts at 0.
+  if (spec.readCount == 0 && spec.writeCount == 0) return std::nullopt;
+  if (spec.readCount == reads && spec.writeCount == writes) return std::nullopt;
+  return "the run has " + show(spec.readCount) + " reads and " + show(spec.writeCount) + " writes, the kernel wants " +
+         show(reads) + " and " + show(writes);
+}
+
+Problem checkCopy(const KernelSpec& spec) {
+  if (spec.bytes > static_cast<std::uint64_t>(mostBytes)) return "copy: too many bytes";
+  if (spec.direction < 0 || spec.direction > 3) return "copy: unknown direction " + show(spec.direction);
+  return checkCounts(spec, 1, 1);
+}
+
+Problem checkOperand(const KernelSpec& spec, std::size_t index) {
+  const MapOperand& operand = spec.operands[index];
+  const std::string name = "map: operand " + show(index);
+  if (elementBytes(operand.dtype) == 0) return name + " has an unknown element type";
+  if (operand.strides.size() != spec.shape.size())
+    return name + " has another number of strides than the shape has sizes";
+  std::int64_t least = operand.offset, most = operand.offset;
+  for (std::size_t d = 0; d < spec.shape.size(); ++d) {
+    std::int64_t reach = 0;
+    if (__builtin_mul_overflow(operand.strides[d], spec.shape[d] - 1, &reach)) return name + ": strides overflow";
+    std::int64_t& end = reach < 0 ? least : most;
+    if (__builtin_add_overflow(end, reach, &end)) return name + ": strides overflow";
+  }
+  if (least < 0) return name + " reaches before its start";
+  if (most >= mostBytes) return name + " reaches too far";
+  return std::nullopt;
+}
+
+Problem checkInstruction(const KernelSpec& spec, std::size_t index) {
+  const MapInstruction& instruction = spec.code[index];
+  const std::string name = "map: instruction " + show(index);
+  if (instruction.op > MapOp::eq) return name + " has an unknown operation";
+  if (instruction.op == MapOp::operand &&
+      (instruction.a < 0 || static_cast<std::size_t>(instruction.a) >= spec.operands.size()))
+    return name + " names operand " + show(instruction.a) + " of " + show(spec.operands.size());
+  const std::int32_t arguments[] = {instruction.a, instruction.b, instruction.c};
+  for (int argument = 0; argument < arity(instruction.op); ++argument)
+    if (arguments[argument] < 0 || static_cast<std::size_t>(arguments[argument]) >= index)
+      return name + " names value " + show(arguments[argument]) + ", which is not an earlier one";
+  return std::nullopt;
+}
+
+Problem checkMap(const KernelSpec& spec) {
+  if (spec.shape.size() > mostRank) return "map: rank " + show(spec.shape.size()) + ", at most 8 is possible";
+  std::int64_t count = 1;
+  for (const std::int64_t size : spec.shape)
+    if (!product({count, size}, &count)) return "map: shape has a size that is not positive, or too many elements";
+  for (std::size_t i = 0; i < spec.operands.size(); ++i)
+    if (Problem problem = checkOperand(spec, i)) return problem;
+  if (spec.code.size() > mostInstructions) return "map: more than 65536 instructions";
+  for (std::size_t j = 0; j < spec.code.size(); ++j)
+    if (Problem problem = checkInstruction(spec, j)) return problem;
+  if (spec.results.empty()) return "map: no results";
+  for (const MapResult& result : spec.results) {
+    if (result.value < 0 || static_cast<std::size_t>(result.value) >= spec.code.size())
+      return "map: a result names value " + show(result.value) + " of " + show(spec.code.size());
+    if (elementBytes(result.dtype) == 0) return "map: a result has an unknown element type";
+  }
+  return checkCounts(spec, spec.operands.size(), spec.results.size());
+}
+
+Problem checkMatmul(const KernelSpec& spec) {
+  std::int64_t ignored = 0;
+  if (spec.m <= 0 || spec.n <= 0 || spec.k <= 0 || spec.batch <= 0)
+    return "matmul: m, n, k and batch must be positive";
+  struct Side {
+    const char* name;
+    const MatmulOperand& operand;
+    std::int64_t rows, columns;
+  };
+  for (const Side& side :
+       {Side{"a", spec.a, spec.m, spec.k}, Side{"b", spec.b, spec.k, spec.n}, Side{"c", spec.c, spec.m, spec.n}}) {
+    const std::string name = std::string("matmul: ") + side.name;
+    if (!isFloat(side.operand.dtype)) return name + " must be f32, f16 or bf16";
+    if (!product({side.rows, side.columns}, &ignored)) return name + " has too many elements";
+    if (side.operand.batchStride < 0) return name + " has a negative batch stride";
+    if (side.operand.batchStride > 0 && !product({side.operand.batchStride, spec.batch}, &ignored))
+      return name + " reaches too far";
+  }
+  if (spec.batch > 1 && spec.c.batchStride < spec.m * spec.n) return "matmul: the batches of c overlap";
+  if (2.0 * static_cast<double>(spec.m) * static_cast<double>(spec.n) * static_cast<double>(spec.k) > 9e18)
+    return "matmul: too large";
+  if (spec.workspace > static_cast<std::uint64_t>(mostBytes)) return "matmul: the workspace is too large";
+  return checkCounts(spec, 2, spec.workspace > 0 ? 2 : 1);
+}
+
+Problem checkReduce(const KernelSpec& spec) {
+  std::int64_t ignored = 0;
+  if (!product({spec.outer, spec.length, spec.inner}, &ignored))
+    return "reduce: outer, length and inner must be positive, and not too many elements";
+  if (elementBytes(spec.input) == 0 || elementBytes(spec.output) == 0) return "reduce: unknown element type";
+  if (spec.how > ReduceHow::min) return "reduce: unknown kind";
+  return checkCounts(spec, 1, 1);
+}
+
+Problem checkCuda(const KernelSpec& spec) {
+  if (spec.name.empty()) return "a user's kernel must have a name";
+  for (int axis = 0; axis < 3; ++axis)
+    if (spec.grid[axis] == 0 || spec.block[axis] == 0)
+      return "kernel " + spec.name + ": grid and block sizes must be at least 1";
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> checkKernel(const KernelSpec& spec) {
+  switch (spec.kind) {
+    case KernelSpec::Kind::copy: return checkCopy(spec);
+    case KernelSpec::Kind::map: return checkMap(spec);
+    case KernelSpec::Kind::matmul: return checkMatmul(spec);
+    case KernelSpec::Kind::reduce: return checkReduce(spec);
+    case KernelSpec::Kind::cuda: return checkCuda(spec);
+  }
+  return "unknown kind of kernel";
+}
+
+}  // namespace braid
