@@ -60,6 +60,13 @@ struct OpenProgram {
   bool hooked = false, counted = false;
 };
 
+// What the memory of one view needs for as long as anything reads it. The range outlives `close` where JavaScript has moved the
+// memory (ArrayBuffer.prototype.transfer) into an ArrayBuffer that `close` cannot detach.
+struct ViewOwner {
+  std::shared_ptr<OpenProgram> program;
+  std::shared_ptr<const PinnedRange> range;
+};
+
 std::shared_ptr<OpenProgram> opened(const Napi::CallbackInfo& info) {
   auto program = self<OpenProgram>(info);
   if (program->closed || !program->session) throw Napi::Error::New(info.Env(), "the program is closed");
@@ -88,8 +95,8 @@ Napi::Value view(const Napi::CallbackInfo& info) {
   // V8 may not see two live ArrayBuffers over the same bytes.
   if (!last.IsEmpty()) OpenProgram::detach(last.Value());
   if (buffer.bytes == 0) return Napi::ArrayBuffer::New(env, 0);
-  auto* owner = new std::shared_ptr<OpenProgram>(program);
-  const auto release = [](napi_env, void*, void* hint) { delete static_cast<std::shared_ptr<OpenProgram>*>(hint); };
+  auto* owner = new ViewOwner{program, program->session->pinnedRange()};
+  const auto release = [](napi_env, void*, void* hint) { delete static_cast<ViewOwner*>(hint); };
   napi_value value = nullptr;
   if (napi_create_external_arraybuffer(env, program->session->pinned(index, slot), buffer.bytes, release, owner, &value) != napi_ok) {
     delete owner;

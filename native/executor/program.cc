@@ -6,12 +6,12 @@
 
 namespace braid {
 
-Program::Program(Driver& driver, ProgramSpec spec)
+Program::Program(std::shared_ptr<Driver> driver, ProgramSpec spec)
     : memory(driver),
       // Not yet checked: sizes that `load` is going to refuse must not be taken for real here.
       order(std::min(spec.lanes.size(), mostLanes), std::clamp<std::size_t>(spec.inFlight, 1, mostInFlight)),
-      objects(driver),
-      driver_(driver),
+      objects(*driver),
+      driver_(std::move(driver)),
       spec_(std::move(spec)) {}
 
 MaybeFailure Program::load(const ReferenceFactory& reference) {
@@ -26,19 +26,19 @@ MaybeFailure Program::load(const ReferenceFactory& reference) {
 }
 
 MaybeFailure Program::makeStreams() {
-  const DeviceInfo& info = driver_.info();
+  const DeviceInfo& info = driver_->info();
   for (const LaneSpec& lane : spec_.lanes) {
     // A plan counts priorities upward from 0, a driver downward.
     const int priority = std::clamp(-lane.priority, info.greatestPriority, info.leastPriority);
     Stream stream = nullptr;
     if (const Status status = objects.stream(&stream, priority); status != Status::ok) {
-      Failure failure = failureOf(driver_, status, "streamCreate");
+      Failure failure = failureOf(*driver_, status, "streamCreate");
       failure.lane = lane.name;
       return failure;
     }
     streams_.push_back(stream);
   }
-  if (const Status status = objects.stream(&service_, info.leastPriority); status != Status::ok) return failureOf(driver_, status, "streamCreate");
+  if (const Status status = objects.stream(&service_, info.leastPriority); status != Status::ok) return failureOf(*driver_, status, "streamCreate");
   return std::nullopt;
 }
 
@@ -72,11 +72,11 @@ MaybeFailure Program::makeEvents() {
       if (status == Status::ok) status = objects.event(&tickEnds_[slot * streams_.size() + lane], false);
     }
   }
-  if (status != Status::ok) return failureOf(driver_, status, "eventCreate");
+  if (status != Status::ok) return failureOf(*driver_, status, "eventCreate");
 
   for (const Space space : {Space::device, Space::pinned}) {
     auto& pool = pools[space == Space::device ? 0 : 1];
-    pool = std::make_unique<Allocator>(driver_, order, spec_.planned ? 0 : memory.poolBytes(space), streams_, markerEvents_);
+    pool = std::make_unique<Allocator>(*driver_, order, spec_.planned ? 0 : memory.poolBytes(space), streams_, markerEvents_);
     pool->setSpareMarkers(spare);
     pool->reserve(allocs);
   }
@@ -101,7 +101,7 @@ MaybeFailure Program::prepareKernels(const ReferenceFactory& reference) {
   // so that its failure can name the node.
   using Key = std::tuple<std::uint32_t, int, std::uint32_t, std::uint32_t, std::uint32_t>;
   std::map<Key, const Kernel*> prepared;
-  const bool onHost = driver_.info().kind == "host";
+  const bool onHost = driver_->info().kind == "host";
   runKernels_.reserve(decoded_.runs);
   for (const Step& step : decoded_.steps) {
     if (step.kind != StepKind::run) continue;
@@ -125,8 +125,8 @@ MaybeFailure Program::prepareKernels(const ReferenceFactory& reference) {
       if (referenced && !callback) {
         status = Status::invalidValue;
         failure = invalidProgram("references[" + std::to_string(node.kernel) + "]", "the host device computes kernel " + spec.name + " by its reference, and none was given");
-      } else if (status = driver_.prepare(&made, spec, std::move(callback)); status != Status::ok) {
-        failure = failureOf(driver_, status, "");
+      } else if (status = driver_->prepare(&made, spec, std::move(callback)); status != Status::ok) {
+        failure = failureOf(*driver_, status, "");
       }
       if (status != Status::ok) {
         failure.op = "prepare " + node.name;

@@ -19,13 +19,13 @@ using ReferenceFactory =
 // `load` nothing here allocates, compiles or creates a driver object.
 class Program {
  public:
-  Program(Driver& driver, ProgramSpec spec);
+  Program(std::shared_ptr<Driver> driver, ProgramSpec spec);
   Program(const Program&) = delete;
 
   // May take long (kernels are compiled). On failure the program is only good for destruction.
   MaybeFailure load(const ReferenceFactory& reference);
 
-  Driver& driver() const { return driver_; }
+  Driver& driver() const { return *driver_; }
   const ProgramSpec& spec() const { return spec_; }
   const std::vector<Step>& steps() const { return decoded_.steps; }
   const Decoded& decoded() const { return decoded_; }
@@ -52,7 +52,7 @@ class Program {
   MaybeFailure prepareKernels(const ReferenceFactory& reference);
   KernelSpec specOf(const Step& run) const;
 
-  Driver& driver_;
+  const std::shared_ptr<Driver> driver_;
   ProgramSpec spec_;
   Decoded decoded_;
   std::vector<std::unique_ptr<Kernel>> kernels_;

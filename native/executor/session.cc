@@ -9,7 +9,7 @@ Session::Session(std::shared_ptr<Driver> driver, ProgramSpec spec, SessionOption
     : driver_(std::move(driver)),
       options_(std::move(options)),
       spec_(spec),
-      program_(std::make_unique<Program>(*driver_, std::move(spec))),
+      program_(std::make_unique<Program>(driver_, std::move(spec))),
       trace_(std::max<std::size_t>(1, options_.traceRows)) {}
 
 std::unique_ptr<Session> Session::open(std::shared_ptr<Driver> driver, ProgramSpec spec, SessionOptions options, MaybeFailure* failure) {

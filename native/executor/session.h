@@ -44,6 +44,9 @@ class Session {
   // The memory of a pinned buffer in one slot. Not after close.
   void* pinned(std::uint32_t buffer, std::uint32_t slot) const;
 
+  // What keeps that memory alive beyond the session. Not after close.
+  std::shared_ptr<const PinnedRange> pinnedRange() const { return program_->memory.pinned(); }
+
   // Ticks are 0, 1, 2 …; false where this is not the next, or the session is closed.
   bool submit(std::uint64_t tick);
   MaybeFailure load(std::uint32_t buffer, const void* bytes);

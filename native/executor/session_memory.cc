@@ -48,9 +48,9 @@ MaybeFailure SessionMemory::layOut(const ProgramSpec& spec) {
 MaybeFailure SessionMemory::take(const ProgramSpec& spec) {
   if (MaybeFailure failure = layOut(spec)) return failure;
   const auto failed = [&](Status status, const char* op, std::uint64_t wanted) {
-    Failure failure = failureOf(driver_, status, op);
+    Failure failure = failureOf(*driver_, status, op);
     std::size_t free = 0, total = 0;
-    if (driver_.memInfo(&free, &total) == Status::ok) {
+    if (driver_->memInfo(&free, &total) == Status::ok) {
       failure.memory = true;
       failure.wantedBytes = wanted;
       failure.freeBytes = free;
@@ -58,19 +58,20 @@ MaybeFailure SessionMemory::take(const ProgramSpec& spec) {
     return failure;
   };
   if (total_[0] > 0) {
-    if (const Status status = driver_.memAllocate(&device_, total_[0]); status != Status::ok) return failed(status, "memAllocate", total_[0]);
+    if (const Status status = driver_->memAllocate(&device_, total_[0]); status != Status::ok) return failed(status, "memAllocate", total_[0]);
   }
   if (total_[1] > 0) {
-    if (const Status status = driver_.pinnedAllocate(&pinned_, total_[1]); status != Status::ok) return failed(status, "pinnedAllocate", total_[1]);
+    void* memory = nullptr;
+    if (const Status status = driver_->pinnedAllocate(&memory, total_[1]); status != Status::ok) return failed(status, "pinnedAllocate", total_[1]);
+    pinned_ = std::make_shared<const PinnedRange>(driver_, memory);
   }
   return std::nullopt;
 }
 
 void SessionMemory::release() {
-  if (device_ != 0) driver_.memFree(device_);
-  if (pinned_ != nullptr) driver_.pinnedFree(pinned_);
+  if (device_ != 0) driver_->memFree(device_);
   device_ = 0;
-  pinned_ = nullptr;
+  pinned_.reset();
   total_[0] = total_[1] = fixed_[0] = fixed_[1] = 0;
 }
 
