@@ -10,6 +10,17 @@ import * as handwritten from '../support/plans.js'
 const keys = (plan: Plan, safety: boolean): string[] =>
   [...new Set(verify(plan, { safety }).map(({ law, command, buffer }) => `${law} ${command} ${buffer ?? -1}`))].sort()
 
+/**
+ * What the two must agree on, sorted. L6 is a question about plans in which every other law holds, and where two buffers share
+ * bytes of the arena, one overlap can be told of several of its accesses: then only that there is one.
+ */
+const comparable = (plan: Plan, found: readonly string[]): string[] => {
+  const safe = found.every(key => key.startsWith('L5') || key.startsWith('L6'))
+  const asked = found.filter(key => safe || !key.startsWith('L6'))
+  const told = plan.storage === 'planned' ? asked.map(key => (/^L[34]/.test(key) ? 'an overlap' : key)) : asked
+  return [...new Set(told)].sort()
+}
+
 describe('verify and the oracle', () => {
   for (const plan of Object.values(handwritten).filter((value): value is Plan => typeof value === 'object')) {
     test(`agree on the plan written by hand: ${plan.name}`, () => {
@@ -67,20 +78,11 @@ describe('verify and the oracle', () => {
               ) as never
           }
           const mutant = { ...plan, commands }
-          const unclear = [...oracle(mutant, false)].filter(key => key.startsWith('L7')).sort()
-          if (unclear.length > 0) {
-            // What an event stands for that is recorded twice, or not before it is waited for, is anybody's guess.
-            expect(keys(mutant, true).filter(key => key.startsWith('L7'))).toEqual(unclear)
-            return
-          }
-          if (plan.storage === 'planned') {
-            // The two word an overlap differently; they must agree that there is one.
-            expect(keys(mutant, true).length > 0).toBe(oracle(mutant, false).size > 0)
-          } else expect(keys(mutant, true)).toEqual([...oracle(mutant, false)].sort())
-          if (oracle(mutant, false).size === 0) expect(keys(mutant, false)).toEqual([...oracle(mutant)].sort())
+          expect(comparable(mutant, keys(mutant, false))).toEqual(comparable(mutant, [...oracle(mutant)]))
+          expect(keys(mutant, true).length > 0).toBe(oracle(mutant, false).size > 0)
         },
       ),
-      { numRuns: 250 },
+      { numRuns: 400 },
     )
   })
 })

@@ -4,7 +4,8 @@ import { poolPeakOf } from '../../dsl/ir/pool.js'
 /**
  * The laws once more, decided the slow way and sharing no code with `verify`: the plan is unrolled over several ticks into an
  * explicit graph of command instances, *before* is reachability in it, and each law is asked literally of every pair. For
- * plans of some dozens of commands. A finding is `law command buffer`, with -1 where there is none.
+ * plans of some dozens of commands. An event's mark is its first record in the tick: a second one breaks L7 and is otherwise
+ * as if it were not there. A finding is `law command buffer`, with -1 where there is none.
  */
 export const oracle = (plan: Plan, quality = true): Set<string> => {
   const found = new Set<string>()

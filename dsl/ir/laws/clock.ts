@@ -7,7 +7,8 @@ import { Op, type Tables } from './tables.js'
  *
  *   1. a lane runs its commands in order: known[l][l] counts its own points;
  *   2. a wait joins the frontier that its event's lane had at the record (of this tick, or of the tick before with -1:
- *      then nothing in the first tick);
+ *      then nothing in the first tick). An event's record is its first in the tick: a second one is L7's to report, marks
+ *      nothing and is nobody's mark, so all else is judged as if it were not there;
  *   3. the host issues tick t only when tick t - inFlight has completed: `begin` joins that tick's ends into every lane;
  *   4. nothing else.
  *
@@ -75,6 +76,7 @@ export class Clock {
       this.known[l * lanes + l]!++
     } else if (code === Op.record) {
       const event = subject[c]!
+      if (this.tables.recordOf[event] !== c) return
       const parity = (this.tick & 1) as 0 | 1
       const marks = this.marks[parity]
       for (let m = 0; m < lanes; m++) marks[event * lanes + m] = this.known[l * lanes + m]!

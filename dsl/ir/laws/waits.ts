@@ -3,7 +3,8 @@ import { Op, type Tables } from './tables.js'
 
 /**
  * L7: every wait's event is recorded earlier in issue order (for a wait with -1: in the tick before, so anywhere in the
- * tick), so no plan can deadlock. An event has one mark a tick: recorded twice, what a wait stands for would be unclear.
+ * tick), so no plan can deadlock. An event has one mark a tick: its first record. A second one is reported here alone, and
+ * every law is judged as if it were not there.
  */
 export const checkWaits = (tables: Tables, sink: Sink): void => {
   const { plan, op, subject, recordOf, eventId, lane } = tables
