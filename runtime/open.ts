@@ -2,7 +2,8 @@ import * as E from 'fp-ts/lib/Either.js'
 import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
 import { isProved, writtenOf } from '../dsl/compile.js'
 import { parsePlan } from '../dsl/ir/load.js'
-import type { Plan } from '../dsl/ir/plan.js'
+import type { Plan, PlanBuffer } from '../dsl/ir/plan.js'
+import { rounded } from '../dsl/ir/pool.js'
 import { verify } from '../dsl/ir/verify.js'
 import type { Ports } from '../dsl/tensor.js'
 import { type DeviceName, openDevice, summaryOf } from './devices.js'
@@ -13,7 +14,7 @@ import { type HostOptions, type NativeDevice, type NativeProgram, native } from 
 import { checkOptions } from './options.js'
 import { checkParams, load, type ParamSources } from './params.js'
 import type { Written } from './ports.js'
-import { flatten } from './program.js'
+import { flatten, nodesOfTwoTypes } from './program.js'
 import { type References, referencesFor } from './references.js'
 import { makeSession, type Session } from './session.js'
 
@@ -154,7 +155,7 @@ const soundPlan = (plan: Plan): E.Either<readonly DeviceError[], Plan> => {
   if (E.isLeft(parsed)) return E.left(parsed.left.map((fault): DeviceError => ({ ...fault, _tag: 'BadPlan' })))
   const violations = verify(parsed.right, { safety: true })
   const [worst] = violations
-  if (!worst) return parsed
+  if (!worst) return E.fromPredicate(fitsPool, tooSmall)(parsed.right)
   const sentences = violations.slice(0, 3).map(({ law, message }) => `${law}: ${message}`)
   if (violations.length > 3) sentences.push(`and ${violations.length - 3} more`)
   return E.left([
@@ -169,6 +170,33 @@ const soundPlan = (plan: Plan): E.Either<readonly DeviceError[], Plan> => {
     },
   ])
 }
+
+// The laws count bytes as they are, a session's pool in whole granules: a plan by hand may promise less than the buffers that are in
+// memory side by side take, and would end in an allocation that no wait can help.
+const fitsPool = (plan: Plan): boolean => plan.storage !== 'pooled' || poolBytes(plan) <= (plan.bound.device[0] ?? 0)
+
+const poolBytes = ({ buffers, commands }: Plan): number => {
+  const size = ({ space, bytes, alias }: PlanBuffer): number =>
+    space === 'device' && alias === undefined ? rounded(bytes) : 0
+  let held = 0
+  for (const buffer of buffers) if (buffer.life === 'state' || buffer.life === 'param') held += size(buffer)
+  let most = held
+  for (const command of commands)
+    if (command[0] === 'alloc') most = Math.max(most, (held += size(buffers[command[1]]!)))
+    else if (command[0] === 'free') held -= size(buffers[command[1]]!)
+  return most
+}
+
+const tooSmall = (plan: Plan): readonly DeviceError[] => [
+  {
+    _tag: 'BadPlan',
+    at: 'bound.device[0]',
+    subject: plan.name,
+    wanted: `at least ${poolBytes(plan)} bytes, which the session's pool takes for what is in memory at once`,
+    found: `${plan.bound.device[0] ?? 0} bytes`,
+    next: `write "bound": { "device": [${poolBytes(plan)}], … } into the plan, or compile the graph again`,
+  },
+]
 
 function* runnable(plan: Plan): Iterable<DeviceError> {
   if (plan.devices !== 1)
@@ -192,6 +220,17 @@ function* runnable(plan: Plan): Iterable<DeviceError> {
       wanted: 'a kernel for every node that runs',
       found: `a node "${op}" without one`,
       next: 'this plan can be verified and explained, not run: compile the graph again',
+    }
+  }
+  for (const node of nodesOfTwoTypes(plan)) {
+    const { name, at } = plan.nodes[node]!
+    yield {
+      _tag: 'BadPlan',
+      at,
+      subject: name,
+      wanted: "operands of the same element types and shapes in every run of a user's kernel",
+      found: 'runs of this node on others',
+      next: 'give each kind of operands a node of its own',
     }
   }
 }

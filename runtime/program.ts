@@ -1,5 +1,5 @@
 import type { KernelSpec } from '../dsl/ir/kernel-spec.js'
-import type { Command, Life, Plan, PlanBuffer } from '../dsl/ir/plan.js'
+import type { Command, Life, Plan } from '../dsl/ir/plan.js'
 import type { NativeBuffer, NativeProgramSpec } from './native.js'
 
 const lifeNumber = { tick: 0, state: 1, param: 2, input: 3, output: 4 } as const satisfies Record<Life, number>
@@ -73,8 +73,8 @@ const eventNumbers = (commands: readonly Command[]): ReadonlyMap<number, number>
   return numbers
 }
 
-// A copy's direction comes from where its operands lie, and what a user's kernel means on the host from their types: operands that
-// differ in these make another kernel.
+// What a user's kernel means on the host comes from the types of its operands, so that operands of other types make another kernel. A
+// copy's direction comes from where its operands lie, which the executor looks at run by run: one node may copy both ways.
 const distinctKernels = (plan: Plan) => {
   const kernels: KernelSpec[] = []
   const kernelRuns: KernelRun[] = []
@@ -84,8 +84,7 @@ const distinctKernels = (plan: Plan) => {
     if (command[0] !== 'run') continue
     const [, node, , reads, writes] = command
     const kernel = plan.nodes[node]!.kernel!
-    const operands = [reads, writes].map(ids => ids.map(id => operandKey(plan.buffers[id]!, kernel)))
-    const key = JSON.stringify([operands, kernel], exactNumbers)
+    const key = JSON.stringify([kernel.kind === 'cuda' && operandTypes(plan, reads, writes), kernel], exactNumbers)
     let index = known.get(key)
     if (index === undefined) {
       index = kernels.push(kernel) - 1
@@ -97,8 +96,22 @@ const distinctKernels = (plan: Plan) => {
   return { kernels, kernelOf, kernelRuns }
 }
 
-const operandKey = ({ space, dtype, shape }: PlanBuffer, kernel: KernelSpec): unknown =>
-  kernel.kind === 'cuda' ? [space, dtype, shape] : space
+const operandTypes = (plan: Plan, reads: readonly number[], writes: readonly number[]): unknown =>
+  [reads, writes].map(ids => ids.map(id => plan.buffers[id]!).map(({ bytes, dtype, shape }) => [bytes, dtype, shape]))
+
+/** A node of a user's kernel that runs on operands of other types in one place than in another: it has no one meaning. */
+export const nodesOfTwoTypes = (plan: Plan): readonly number[] => {
+  const types = new Map<number, string>()
+  const mixed = new Set<number>()
+  for (const command of plan.commands) {
+    if (command[0] !== 'run' || plan.nodes[command[1]]?.kernel?.kind !== 'cuda') continue
+    const [, node, , reads, writes] = command
+    const own = JSON.stringify(operandTypes(plan, reads, writes))
+    if ((types.get(node) ?? own) !== own) mixed.add(node)
+    types.set(node, own)
+  }
+  return [...mixed]
+}
 
 // JSON writes NaN and the infinities as null and -0 as 0; kernels that differ in them must not become one.
 const exactNumbers = (_key: string, value: unknown): unknown =>
