@@ -2,8 +2,8 @@ import * as E from 'fp-ts/lib/Either.js'
 import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
 import { isProved, writtenOf } from '../dsl/compile.js'
 import { parsePlan } from '../dsl/ir/load.js'
-import type { Plan, PlanBuffer } from '../dsl/ir/plan.js'
-import { rounded } from '../dsl/ir/pool.js'
+import type { Plan } from '../dsl/ir/plan.js'
+import { granule, poolPeakOf } from '../dsl/ir/pool.js'
 import { verify } from '../dsl/ir/verify.js'
 import type { Ports } from '../dsl/tensor.js'
 import { type DeviceName, openDevice, summaryOf } from './devices.js'
@@ -148,9 +148,22 @@ const checkInFlight = (plan: Plan, { inFlight }: OpenOptions): readonly DeviceEr
         },
       ]
 
+// What JavaScript callers pass most easily in a plan's stead.
+const notYetPlan = (given: unknown): DeviceError | undefined => {
+  if (typeof given !== 'object' || given === null) return undefined
+  const base = { _tag: 'BadPlan', at: 'plan', subject: 'plan', wanted: 'a plan' } as const
+  if ('_tag' in given && (given._tag === 'Right' || given._tag === 'Left'))
+    return { ...base, found: 'an Either, as compile yields it', next: 'unwrap it: open(orThrow(compile(graph)))' }
+  if ('ir' in given || ('nodes' in given && 'problems' in given))
+    return { ...base, found: 'a graph', next: 'compile it first: open(orThrow(compile(graph)))' }
+  return undefined
+}
+
 // A plan of this process was verified when it was made. Anything else may be anything, so what goes on is what the parser built of it.
 const soundPlan = (plan: Plan): E.Either<readonly DeviceError[], Plan> => {
   if (isProved(plan)) return E.right(plan)
+  const mistaken = notYetPlan(plan)
+  if (mistaken) return E.left([mistaken])
   const parsed = parsePlan(plan)
   if (E.isLeft(parsed)) return E.left(parsed.left.map((fault): DeviceError => ({ ...fault, _tag: 'BadPlan' })))
   const violations = verify(parsed.right, { safety: true })
@@ -171,32 +184,25 @@ const soundPlan = (plan: Plan): E.Either<readonly DeviceError[], Plan> => {
   ])
 }
 
-// The laws count bytes as they are, a session's pool in whole granules: a plan by hand may promise less than the buffers that are in
-// memory side by side take, and would end in an allocation that no wait can help.
+// Law L9 counts bytes as they are, taken in part from wherever they lie free; a session's pool gives out whole granules in one piece. So a
+// plan by hand may obey every law and promise less than its pool would take, and end in the middle of a tick.
 const fitsPool = (plan: Plan): boolean => plan.storage !== 'pooled' || poolBytes(plan) <= (plan.bound.device[0] ?? 0)
 
-const poolBytes = ({ buffers, commands }: Plan): number => {
-  const size = ({ space, bytes, alias }: PlanBuffer): number =>
-    space === 'device' && alias === undefined ? rounded(bytes) : 0
-  let held = 0
-  for (const buffer of buffers) if (buffer.life === 'state' || buffer.life === 'param') held += size(buffer)
-  let most = held
-  for (const command of commands)
-    if (command[0] === 'alloc') most = Math.max(most, (held += size(buffers[command[1]]!)))
-    else if (command[0] === 'free') held -= size(buffers[command[1]]!)
-  return most
-}
+const poolBytes = (plan: Plan): number => poolPeakOf(plan).device[0] ?? 0
 
-const tooSmall = (plan: Plan): readonly DeviceError[] => [
-  {
-    _tag: 'BadPlan',
-    at: 'bound.device[0]',
-    subject: plan.name,
-    wanted: `at least ${poolBytes(plan)} bytes, which the session's pool takes for what is in memory at once`,
-    found: `${plan.bound.device[0] ?? 0} bytes`,
-    next: `write "bound": { "device": [${poolBytes(plan)}], … } into the plan, or compile the graph again`,
-  },
-]
+const tooSmall = (plan: Plan): readonly DeviceError[] => {
+  const needed = poolBytes(plan)
+  return [
+    {
+      _tag: 'BadPlan',
+      at: 'bound.device[0]',
+      subject: plan.name,
+      wanted: `at least ${needed} bytes, which the session's pool takes: whole granules of ${granule} bytes, each buffer in one piece`,
+      found: `${plan.bound.device[0] ?? 0} bytes`,
+      next: `raise bound.device to [${needed}] in the plan, or compile the graph again`,
+    },
+  ]
+}
 
 function* runnable(plan: Plan): Iterable<DeviceError> {
   if (plan.devices !== 1)

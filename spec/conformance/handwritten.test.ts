@@ -5,6 +5,7 @@ import { describe, expect, it } from 'vitest'
 import { orThrow, type Plan, parsePlan, toJSON, verify } from '../../dsl/index.js'
 import type { KernelSpec } from '../../dsl/ir/kernel-spec.js'
 import type { Command } from '../../dsl/ir/plan.js'
+import { peakOf } from '../../dsl/ir/peak.js'
 import { poolPeakOf } from '../../dsl/ir/pool.js'
 import { errorsOf, open, pulled, type Session } from '../../runtime/index.js'
 import { type BufferSketch, planOf } from '../support/plans.js'
@@ -144,5 +145,44 @@ describe('a plan by hand', () => {
         wanted: expect.stringContaining('at least 1024 bytes'),
       },
     ])
+  })
+
+  it('6. a bound that every law keeps, but no pool can in one piece, is refused with both figures, and opens when it is raised', async () => {
+    // 0 and 2 are freed around 1, which stays: what is then asked for fits their bytes together, and no piece of them.
+    const pieces = [0, 1, 2].map(i => ({ name: `piece ${i}`, bytes: 512 }))
+    const plan = written(
+      [copy, copy, copy, copy, copy, copy],
+      [x, ...pieces, { name: 'wide', bytes: 1024 }, y],
+      [
+        ['alloc', 1, 0],
+        ['alloc', 2, 0],
+        ['alloc', 3, 0],
+        ['run', 0, 0, [0], [1]],
+        ['run', 1, 0, [1], [2]],
+        ['run', 2, 0, [2], [3]],
+        ['free', 1],
+        ['free', 3],
+        ['alloc', 4, 0],
+        ['run', 3, 0, [2], [4]],
+        ['free', 2],
+        ['run', 4, 0, [4], [5]],
+        ['free', 4],
+      ],
+    )
+    expect(plan.bound.device[0]).toBeGreaterThan(1536)
+    const least = { ...plan, bound: { ...plan.bound, device: peakOf(plan).device } }
+    expect(least.bound.device).toEqual([1536])
+    expect(verify(least)).toEqual([])
+    const result = await open(least, { device: 'host' })()
+    expect(E.isLeft(result) && errorsOf(result.left)).toMatchObject([
+      {
+        _tag: 'BadPlan',
+        at: 'bound.device[0]',
+        found: '1536 bytes',
+        wanted: expect.stringContaining(`at least ${plan.bound.device[0]} bytes`),
+        next: expect.stringContaining(`raise bound.device to [${plan.bound.device[0]}]`),
+      },
+    ])
+    expect(await echo(plan, 'host')).toEqual([1, 2, 3, 4, 5])
   })
 })
