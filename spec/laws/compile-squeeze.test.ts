@@ -3,26 +3,16 @@ import * as E from 'fp-ts/lib/Either.js'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { compile } from '../../dsl/compile.js'
-import { download, graph, lane, matmul, on, orThrow, param, relu, slice, tensor, upload, verify } from '../../dsl/index.js'
+import { orThrow, verify } from '../../dsl/index.js'
 import { poolPeakOf } from '../../dsl/ir/pool.js'
 import { sample } from '../support/generate.js'
+import { streamed, streamedLeast } from '../support/streamed.js'
 
 const KiB = 2 ** 10
 
-/** x, the weights and each activation are 4 KiB, 64 KiB and 4 KiB. */
-const streamed = (layers: number, ahead: number) =>
-  graph('streamed', {}, () => {
-    let y = param('x', tensor('f32', [8, 128])).pipe(on(lane('math')))
-    for (let i = 0; i < layers; i++) {
-      const w = param(`w${i}`, tensor('f32', [128, 128]), { on: 'host' }).pipe(upload(lane('copy'), { ahead }))
-      y = y.pipe(matmul(w), relu())
-    }
-    return { y: y.pipe(slice(0, 0, 4), download(lane('out'))) }
-  })
-
 describe('memory: BYTES', () => {
   it.each([1, 2, 3])('holds what a hand would, with ahead %i', ahead => {
-    const least = (4 + 2 * 4 + (ahead + 1) * 64) * KiB
+    const least = streamedLeast(ahead)
     const plan = orThrow(compile(streamed(12, ahead), { memory: least }))
     expect(plan.bound.device).toEqual([least])
     // The window is whole: before the first matmul, all its uploads are issued.

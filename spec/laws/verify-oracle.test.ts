@@ -3,23 +3,12 @@ import { describe, expect, test } from 'vitest'
 import { peakOf } from '../../dsl/ir/peak.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import { verify } from '../../dsl/ir/verify.js'
-import { oracle, oraclePeak } from '../support/oracle.js'
+import { comparable, oracle, oraclePeak } from '../support/oracle.js'
 import { plans } from '../support/plan-generator.js'
 import * as handwritten from '../support/plans.js'
 
 const keys = (plan: Plan, safety: boolean): string[] =>
   [...new Set(verify(plan, { safety }).map(({ law, command, buffer }) => `${law} ${command} ${buffer ?? -1}`))].sort()
-
-/**
- * What the two must agree on, sorted. L6 is a question about plans in which every other law holds, and where two buffers share
- * bytes of the arena, one overlap can be told of several of its accesses: then only that there is one.
- */
-const comparable = (plan: Plan, found: readonly string[]): string[] => {
-  const safe = found.every(key => key.startsWith('L5') || key.startsWith('L6'))
-  const asked = found.filter(key => safe || !key.startsWith('L6'))
-  const told = plan.storage === 'planned' ? asked.map(key => (/^L[34]/.test(key) ? 'an overlap' : key)) : asked
-  return [...new Set(told)].sort()
-}
 
 describe('verify and the oracle', () => {
   for (const plan of Object.values(handwritten).filter((value): value is Plan => typeof value === 'object')) {

@@ -1,4 +1,5 @@
 import type { Command, Law, Plan } from '../../dsl/ir/plan.js'
+import { oraclePeak } from './oracle.js'
 
 /** One way to break a plan: what it makes of a plan at a given place, and which law that breaks where it breaks any. */
 export interface Mutation {
@@ -13,6 +14,8 @@ export interface Mutant {
   /** The command, of the mutant, that must be blamed; undefined: whichever the law finds first. */
   readonly command?: number
   readonly buffer?: number
+  /** Whoever is blamed, it is for some buffer: one whose accesses or bytes have lost their order. */
+  readonly names?: true
 }
 
 type Test = (command: Command, c: number, plan: Plan) => boolean
@@ -49,10 +52,10 @@ const newEvent = (plan: Plan): number =>
 export const mutations: readonly Mutation[] = [
   {
     name: 'a dropped wait',
-    laws: ['L1', 'L2', 'L3', 'L4', 'L9', 'L6'],
+    laws: ['L1', 'L2', 'L3', 'L4', 'L9'],
     apply: (plan, pick) => {
       const c = at(plan, pick, is('wait'))
-      return c < 0 ? undefined : { plan: edited(plan, c, 1) }
+      return c < 0 ? undefined : { plan: edited(plan, c, 1), names: true }
     },
   },
   {
@@ -146,7 +149,10 @@ export const mutations: readonly Mutation[] = [
     laws: ['L3'],
     apply: (plan, pick) => {
       const c = at(plan, pick, is('alloc'))
-      return c < 0 ? undefined : { plan: edited(plan, c, 1) }
+      if (c < 0) return undefined
+      const buffer = plan.commands[c]![1] as number
+      const first = plan.commands.findIndex(command => touches(command, buffer, plan))
+      return { plan: edited(plan, c, 1), command: first - 1 }
     },
   },
   {
@@ -302,17 +308,20 @@ export const mutations: readonly Mutation[] = [
     name: 'a bound one byte too small',
     laws: ['L9'],
     apply: plan => {
-      if (plan.bound.device[0] === 0) return undefined
-      return { plan: { ...plan, bound: { ...plan.bound, device: [plan.bound.device[0]! - 1] } } }
+      const { bytes, reachedAt } = oraclePeak(plan)
+      if (bytes[0] === 0) return undefined
+      return { plan: { ...plan, bound: { ...plan.bound, device: [bytes[0]! - 1] } }, command: reachedAt[0]! }
     },
   },
   {
     name: 'a bound of pinned memory too small',
     laws: ['L9'],
-    apply: plan =>
-      plan.bound.pinned === 0
-        ? undefined
-        : { plan: { ...plan, bound: { ...plan.bound, pinned: plan.bound.pinned - 1 } } },
+    apply: plan => {
+      const { bytes, reachedAt } = oraclePeak(plan)
+      const pinned = bytes.at(-1)!
+      if (pinned === 0) return undefined
+      return { plan: { ...plan, bound: { ...plan.bound, pinned: pinned - 1 } }, command: reachedAt.at(-1)! }
+    },
   },
   {
     name: 'a redundant wait',
