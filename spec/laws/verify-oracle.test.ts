@@ -33,7 +33,7 @@ describe('verify and the oracle', () => {
       fc.property(plans(), plan => {
         const { device, pinned, settled } = peakOf(plan)
         expect(settled).toBe(true)
-        expect([...device, pinned]).toEqual(oraclePeak(plan, 10).bytes)
+        expect([...device, pinned]).toEqual(oraclePeak(plan).bytes)
       }),
       { numRuns: 60 },
     )

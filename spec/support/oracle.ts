@@ -312,7 +312,10 @@ const minimal = (plan: Plan, safe: boolean, say: Say): void => {
   })
 }
 
-/** L9, as worded, over a fixed number of ticks: a list of freed chunks, searched from its oldest. */
+/**
+ * L9, as worded: a list of freed chunks, searched from its oldest, tick after tick until what lies free at the end of one has lain
+ * so before. What completed `inFlight` ticks ago is known to every lane, so of that only the bytes count.
+ */
 export const oraclePeak = (plan: Plan, ticks = 8): { bytes: number[]; reachedAt: number[] } => {
   const u = unroll(plan, ticks)
   const memory = (b: number) => (plan.buffers[b]!.space === 'pinned' ? plan.devices : plan.buffers[b]!.device)
@@ -332,7 +335,18 @@ export const oraclePeak = (plan: Plan, ticks = 8): { bytes: number[]; reachedAt:
   }
   const chunks: { memory: number; bytes: number; accesses: number[] }[] = []
   const open = new Set<number>() // across ticks: what leaks is counted once, since it is L3's to report
-  let grewIn = 0
+  const seen = new Set<string>()
+  const lying = (t: number): string => {
+    const rows: { memory: number; bytes: number; since: string }[] = []
+    for (const { memory, bytes, accesses } of chunks) {
+      if (bytes === 0) continue
+      const since = accesses.map(i => u.at(t + 1, 0) - i).filter(ago => ago < plan.inFlight * plan.commands.length).join()
+      const last = rows.findLast(row => row.memory === memory)
+      if (last?.since === since && since === '') last.bytes += bytes
+      else rows.push({ memory, bytes, since })
+    }
+    return JSON.stringify(rows)
+  }
   for (let t = 0; t < ticks; t++) {
     plan.commands.forEach((command, c) => {
       if (
@@ -352,7 +366,6 @@ export const oraclePeak = (plan: Plan, ticks = 8): { bytes: number[]; reachedAt:
         if (missing === 0) return
         bytes[memory(command[1])]! += missing
         reachedAt[memory(command[1])] = c
-        grewIn = t
       } else if (command[0] === 'free' && open.delete(command[1])) {
         const accesses = accessesOf(u, command[1])
           .filter(access => access.t === t && access.c < c)
@@ -360,7 +373,10 @@ export const oraclePeak = (plan: Plan, ticks = 8): { bytes: number[]; reachedAt:
         chunks.push({ memory: memory(command[1]), bytes: plan.buffers[command[1]]!.bytes, accesses })
       }
     })
+    const now = lying(t)
+    if (t >= plan.inFlight && seen.has(now)) return { bytes, reachedAt }
+    if (t >= plan.inFlight) seen.add(now)
   }
-  // Late growth: more may follow.
-  return grewIn > 4 && ticks < 20 ? oraclePeak(plan, 20) : { bytes, reachedAt }
+  if (ticks >= 64) throw new Error(`the peak of '${plan.name}' has not settled in ${ticks} ticks`)
+  return oraclePeak(plan, 2 * ticks)
 }
