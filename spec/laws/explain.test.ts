@@ -1,0 +1,54 @@
+import { readFileSync, writeFileSync } from 'node:fs'
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { compile } from '../../dsl/compile.js'
+import { reasonsOf } from '../../dsl/explain/reasons.js'
+import { add, delay, download, explain, graph, lane, on, orThrow, relu, tensor, upload } from '../../dsl/index.js'
+import type { Plan } from '../../dsl/ir/plan.js'
+import { goldens } from '../golden/graphs.js'
+import { sample } from '../support/generate.js'
+import { streamed, streamedLeast } from '../support/streamed.js'
+
+describe('explain', () => {
+  // To write them anew: BRAID_GOLDEN=write npx vitest run spec/laws/explain.test.ts
+  test.each(['weight-streaming', 'diamond'] as const)('says of %s what stands beside its golden plan', name => {
+    const file = new URL(`../golden/${name}.explain.txt`, import.meta.url)
+    const text = explain(orThrow(compile(goldens[name] as never)) as Plan)
+    if (process.env['BRAID_GOLDEN'] === 'write') writeFileSync(file, text)
+    expect(text).toBe(readFileSync(file, 'utf8'))
+  })
+
+  test('tells waits for memory from those for data, and names whose bytes they free for whom', () => {
+    const { waits } = reasonsOf(orThrow(compile(streamed(6, 1), { memory: streamedLeast(1) })) as Plan)
+    for (const wait of waits) {
+      // Uploads read pinned parameters, which nobody writes; math takes what the download of the tick before has read.
+      const memory = wait.lane === 'copy' || wait.before.endsWith('of the tick before')
+      expect(wait.for).toBe(memory ? 'memory' : 'data')
+      expect(wait.because).toMatch(memory ? /^\S+ takes the bytes that \S+ leaves$/ : /^it reads \S+$/)
+    }
+    expect(waits.find(({ after }) => after === 'w4')!.because).toBe('w4 takes the bytes that w2 leaves')
+  })
+
+  test('tells waits for state across ticks', () => {
+    const square = tensor('f32', [64, 64])
+    const net = graph('fed-back', { x: square }, ({ x }) => {
+      const now = x.pipe(upload(lane('copy')), on(lane('math')), relu())
+      const before = now.pipe(on(lane('side')), delay(0))
+      return { y: now.pipe(on(lane('math')), add(before), download(lane('copy'))) }
+    })
+    const { waits } = reasonsOf(orThrow(compile(net)) as Plan)
+    expect(waits.filter(wait => wait.for === 'state')).toEqual([
+      expect.objectContaining({ before: expect.stringContaining('of the tick before'), because: expect.stringContaining('delay[0]') }),
+    ])
+  })
+
+  test('knows what every wait of generated plans is for', () => {
+    fc.assert(
+      fc.property(sample({ steps: 10 }), fc.constantFrom('fast' as const, 'small' as const), ({ graph: net, dims, inFlight }, memory) => {
+        const plan = orThrow(compile(net, { dims, inFlight, memory })) as Plan
+        for (const wait of reasonsOf(plan).waits) expect(wait.for, JSON.stringify(wait)).not.toBe('order')
+      }),
+      { numRuns: 100 },
+    )
+  })
+})
