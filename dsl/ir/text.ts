@@ -14,7 +14,8 @@ export { toJSON } from './json.js'
 export const textOf = (plan: Plan): string => {
   const tables = tablesOf(plan)
   const width = Math.max(4, ...plan.lanes.map(lane => lane.name.length)) + 2
-  const rows = plan.commands.map((_, c) => rowOf(tables, c))
+  const marked = runsMarked(tables)
+  const rows = plan.commands.map((_, c) => rowOf(tables, marked, c))
   const middle =
     Math.min(
       40,
@@ -49,7 +50,7 @@ interface Row {
   readonly more: string
 }
 
-const rowOf = (tables: Tables, c: number): Row => {
+const rowOf = (tables: Tables, marked: Int32Array, c: number): Row => {
   const { plan } = tables
   const command = plan.commands[c]!
   const lane = (id: number) => plan.lanes[id]?.name ?? `lane ${id}`
@@ -74,16 +75,21 @@ const rowOf = (tables: Tables, c: number): Row => {
     case 'record':
       return { lane: lane(command[2]), what: `record e${command[1]}`, more: '' }
     case 'wait':
-      return { lane: lane(command[2]), what: `wait e${command[1]}`, more: waitReason(tables, c, command[3] === -1) }
+      return { lane: lane(command[2]), what: `wait e${command[1]}`, more: waitReason(tables, marked, c, command[3] === -1) }
     case 'use':
-      return { lane: home(command[1]), what: `use ${buffer(command[1])}`, more: useReason(tables, c, command[3]) }
+      return { lane: home(command[1]), what: `use ${buffer(command[1])}`, more: useReason(tables, marked, c, command[3]) }
   }
 }
 
-/** The run that a record stands after: the last of its lane before it; -1: none in this tick. */
-const runBefore = (tables: Tables, record: number): number => {
-  for (let c = record - 1; c >= 0; c--) if (tables.op[c] === Op.run && tables.lane[c] === tables.lane[record]) return c
-  return -1
+/** For each record, the run that it stands after: the last of its lane before it; -1: none in this tick. */
+const runsMarked = ({ commands, lanes, op, lane }: Tables): Int32Array => {
+  const marked = new Int32Array(commands).fill(-1)
+  const last = new Int32Array(lanes).fill(-1)
+  for (let c = 0; c < commands; c++) {
+    if (op[c] === Op.run) last[lane[c]!] = c
+    else if (op[c] === Op.record) marked[c] = last[lane[c]!]!
+  }
+  return marked
 }
 
 const runName = (tables: Tables, c: number): string => {
@@ -91,16 +97,16 @@ const runName = (tables: Tables, c: number): string => {
   return `${tables.plan.nodes[node]?.name ?? `node ${node}`} on ${tables.plan.lanes[tables.lane[c]!]!.name}`
 }
 
-const waitReason = (tables: Tables, c: number, previous: boolean): string => {
+const waitReason = (tables: Tables, marked: Int32Array, c: number, previous: boolean): string => {
   const record = tables.recordOf[tables.subject[c]!] ?? -1
   if (record < 0) return '#never recorded'
-  const run = runBefore(tables, record)
+  const run = marked[record]!
   const what = run < 0 ? `the start of ${tables.plan.lanes[tables.lane[record]!]!.name}` : runName(tables, run)
   return `#after ${what}${previous ? ', of the tick before' : ''}`
 }
 
-const useReason = (tables: Tables, c: number, event: number): string => {
+const useReason = (tables: Tables, marked: Int32Array, c: number, event: number): string => {
   const record = tables.recordOf[tables.useEvent[c]!] ?? -1
-  const run = record < 0 ? -1 : runBefore(tables, record)
+  const run = record < 0 ? -1 : marked[record]!
   return run < 0 ? `#e${event}` : `#after ${runName(tables, run)}, its last reader`
 }
