@@ -20,6 +20,16 @@ Napi::ArrayBuffer copyOf(Napi::Env env, DeviceAddress address, std::size_t bytes
   return buffer;
 }
 
+// What was thrown may have no message, or JavaScript may have ended meanwhile, so that nothing can be asked of it.
+std::string wordsOf(const Napi::Error& error) {
+  try {
+    const std::string& message = error.Message();
+    return message.empty() ? "it threw something without a message" : message;
+  } catch (const std::exception&) {
+    return "it threw something without a message";
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<Channel> Channel::create(Napi::Env env, Napi::Object roots) {
@@ -154,7 +164,7 @@ void Channel::compute(Napi::Env env, Call& call) {
     if (!reference.IsFunction()) throw Napi::TypeError::New(env, "references[" + std::to_string(call.kernel) + "] is not a function");
     reference.As<Napi::Function>().Call(env.Undefined(), {reads, writes});
   } catch (const Napi::Error& error) {
-    problem = error.Message();
+    problem = wordsOf(error);
   } catch (const std::exception& error) {
     problem = error.what();
   }

@@ -253,11 +253,16 @@ Napi::Promise openProgram(Napi::Env env, std::shared_ptr<Device> device, Napi::V
   Napi::Object roots = Napi::Object::New(env);
   const Napi::Value references = given.Get("references");
   roots.Set("references", absent(references) ? Napi::Object::New(env) : objectAt(references, "options.references"));
+  SessionOptions options;
+  options.trace = flagOr(given.Get("trace"), "options.trace", false);
+  options.poison = flagOr(given.Get("poison"), "options.poison", false);
   std::vector<bool> referenced(spec->kernels.size());
   for (std::size_t i = 0; i < referenced.size(); ++i) {
     if (spec->kernels[i].kind == KernelSpec::Kind::cuda) referenced[i] = roots.Get("references").As<Napi::Object>().Get(static_cast<std::uint32_t>(i)).IsFunction();
   }
 
+  // Reading the two above ran the caller's getters, which may have closed the device.
+  if (device->closed) throw Napi::Error::New(env, "the device is closed");
   auto program = std::make_shared<OpenProgram>(env);
   program->device = device;
   program->channel = Channel::create(env, roots);
@@ -267,9 +272,6 @@ Napi::Promise openProgram(Napi::Env env, std::shared_ptr<Device> device, Napi::V
   ++device->programs;
   program->counted = true;
 
-  SessionOptions options;
-  options.trace = flagOr(given.Get("trace"), "options.trace", false);
-  options.poison = flagOr(given.Get("poison"), "options.poison", false);
   std::vector<std::string> names;
   for (const NodeSpec& node : spec->nodes) names.push_back(node.name);
   const std::shared_ptr<Channel> channel = program->channel;
