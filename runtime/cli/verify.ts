@@ -31,11 +31,15 @@ export const verify = async (args: readonly string[], out: Output): Promise<numb
   if (E.isLeft(parsed)) throw new Failed(parsed.left)
   const safety = values.safety === true
   const violations = verifyPlan(parsed.right, { safety })
-  const laws = safety ? 'every law about safety holds' : 'every law holds'
-  for (const { law, command, message } of violations)
-    out.say(`${out.styles.bad(law)}  ${command >= 0 ? `commands[${command}]: ` : ''}${message}`)
-  if (violations.length === 0)
-    out.say(`${path}: ${out.styles.good(laws)} ("${parsed.right.name}", ${parsed.right.commands.length} commands)`)
-  out.result({ file: path, plan: parsed.right.name, safety, ok: violations.length === 0, violations })
+  const laws = safety
+    ? ['L1', 'L2', 'L3', 'L4', 'L7', 'L8', 'L9']
+    : ['L1', 'L2', 'L3', 'L4', 'L5', 'L6', 'L7', 'L8', 'L9']
+  // A message names its law first: `L4: commands[17] (free w): …`.
+  for (const { law, message } of violations) out.say(`${out.styles.bad(law)}  ${message.slice(law.length + 2)}`)
+  if (violations.length === 0) {
+    const holds = out.styles.good(safety ? 'every law about safety holds' : 'every law holds')
+    out.say(`${path}: ${holds}: ${laws.join(', ')} ("${parsed.right.name}", ${parsed.right.commands.length} commands)`)
+  }
+  out.result({ file: path, plan: parsed.right.name, safety, laws, ok: violations.length === 0, violations })
   return violations.length === 0 ? 0 : 1
 }
