@@ -1,5 +1,4 @@
 import { checkBound } from './laws/bound.js'
-import { Clock } from './laws/clock.js'
 import { checkCollectives } from './laws/collectives.js'
 import { checkMinimal } from './laws/minimal.js'
 import { checkPrecise } from './laws/precise.js'
@@ -8,7 +7,6 @@ import { Safety } from './laws/safety.js'
 import { checkArena } from './laws/storage.js'
 import { maxCells, tablesOf } from './laws/tables.js'
 import { checkWaits } from './laws/waits.js'
-import { replayPeak } from './peak.js'
 import { limits } from './limits.js'
 import type { Law, Plan, Violation } from './plan.js'
 
@@ -44,7 +42,7 @@ export const verify = (plan: Plan, options: { readonly safety?: boolean } = {}):
   if (plan.storage === 'planned') checkArena(tables, report)
   new Safety(tables, report).replay()
   checkCollectives(tables, report)
-  checkBound(tables, replayPeak(tables, new Clock(tables)), report)
+  checkBound(tables, report)
   if (options.safety !== true) {
     const safe = report.violations.length === 0
     checkPrecise(tables, report)

@@ -1,11 +1,26 @@
-import type { Peak } from '../peak.js'
+import { type Peak, replayPeak } from '../peak.js'
+import { Clock } from './clock.js'
 import { bufferName, type Sink } from './report.js'
 import type { Tables } from './tables.js'
 
+/** The bounds of all memories: devices, then pinned; 0 where the plan names none. */
+export const boundsOf = ({ plan }: Tables): number[] => [
+  ...Array.from({ length: plan.devices }, (_, d) => plan.bound.device[d] ?? 0),
+  plan.bound.pinned,
+]
+
+/** Whether the peak, computed from the plan but for one command (-1: none), is within the bound. */
+export const peakFits = (tables: Tables, dropped: number, bounds: readonly number[]): boolean =>
+  heldAt(replayPeak(tables, new Clock(tables, dropped), bounds)).every((bytes, memory) => !(bytes > bounds[memory]!))
+
+const heldAt = ({ device, pinned }: Peak): number[] => [...device, pinned]
+
 /** L9: the peak, computed from the plan alone, is at most `bound`, for each device and for pinned memory. */
-export const checkBound = (tables: Tables, peak: Peak, sink: Sink): void => {
+export const checkBound = (tables: Tables, sink: Sink): void => {
   const { plan } = tables
-  const held = [...peak.device, peak.pinned]
+  if (peakFits(tables, -1, boundsOf(tables))) return
+  const peak = replayPeak(tables, new Clock(tables))
+  const held = heldAt(peak)
   held.forEach((bytes, memory) => {
     const pinned = memory === plan.devices
     const bound = pinned ? plan.bound.pinned : (plan.bound.device[memory] ?? 0)

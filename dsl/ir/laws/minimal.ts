@@ -1,6 +1,5 @@
-import { replayPeak } from '../peak.js'
-import type { Plan } from '../plan.js'
-import { poolPeakOf } from '../pool.js'
+import { replayPool } from '../pool.js'
+import { boundsOf, peakFits } from './bound.js'
 import { Clock } from './clock.js'
 import { coveredWaits } from './covered.js'
 import { bufferName, laneName, Probe, type Sink } from './report.js'
@@ -22,12 +21,13 @@ export const checkMinimal = (tables: Tables, safe: boolean, sink: Sink): void =>
   checkUses(tables, sink)
   const redundant = coveredWaits(tables)
   const exact = safe && tables.commands <= exactCommands
-  const pool = exact && poolFits(tables.plan)
+  const bounds = boundsOf(tables)
+  const pool = exact && poolFits(tables, -1, bounds)
   const probe = new Probe()
   const safety = new Safety(tables, probe)
   for (let c = 0; c < tables.commands && !sink.full; c++) {
     if (tables.op[c] !== Op.wait && tables.op[c] !== Op.previous) continue
-    if (redundant[c] === 0 && !(exact && holdsWithout(tables, c, probe, safety, pool))) continue
+    if (redundant[c] === 0 && !(exact && holdsWithout(tables, c, probe, safety, pool, bounds))) continue
     const event = tables.eventId[tables.subject[c]!]!
     const l = tables.lane[c]!
     sink.add('L6', c, { event, lane: l }, () => {
@@ -41,17 +41,15 @@ export const checkMinimal = (tables: Tables, safe: boolean, sink: Sink): void =>
 }
 
 // The second half of L9: what the session's pool takes, where that is within the bound to begin with.
-const poolFits = (plan: Plan): boolean =>
-  plan.storage === 'pooled' && poolPeakOf(plan).device.every((bytes, d) => bytes <= (plan.bound.device[d] ?? 0))
+const poolFits = (tables: Tables, dropped: number, bounds: readonly number[]): boolean =>
+  tables.plan.storage === 'pooled' &&
+  replayPool(tables, new Clock(tables, dropped), bounds).device.every((bytes, d) => bytes <= bounds[d]!)
 
-const holdsWithout = (tables: Tables, c: number, probe: Probe, safety: Safety, pool: boolean): boolean => {
+const holdsWithout = (tables: Tables, c: number, probe: Probe, safety: Safety, pool: boolean, bounds: readonly number[]): boolean => {
   probe.full = false
   safety.replay(c)
   if (probe.full) return false
-  const { plan } = tables
-  if (pool && !poolFits({ ...plan, commands: plan.commands.filter((_, at) => at !== c) })) return false
-  const peak = replayPeak(tables, new Clock(tables, c))
-  return peak.pinned <= plan.bound.pinned && peak.device.every((bytes, d) => bytes <= (plan.bound.device[d] ?? 0))
+  return (!pool || poolFits(tables, c, bounds)) && peakFits(tables, c, bounds)
 }
 
 /** No event is recorded that nobody waits for or uses. */

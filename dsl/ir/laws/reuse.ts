@@ -1,104 +1,138 @@
-import { Heap } from './heap.js'
-import type { Clock } from './clock.js'
+import { Bits } from './bits.js'
+import { Readiness, takers, unavailable } from './ready.js'
+import { Snapshots } from './snapshots.js'
+import { type Turnover, When } from './turnover.js'
+
+export interface Growth {
+  readonly bytes: number
+  readonly ticks: number
+  /** Whether `bytes` is the peak itself, or else one that is proved not to be exceeded, where the limits came first. */
+  readonly exact: boolean
+  /** The alloc's command that first took the memory there, as far as it was replayed; -1: none. */
+  readonly reachedAt: number
+}
+
+export interface Limits {
+  /** Ticks that are replayed at most. */
+  readonly ticks: number
+  /** Chunks and lanes that are looked at, at most. */
+  readonly work: number
+  /** All that is asked is whether the peak is beyond this: the replay stops when that is known. */
+  readonly enough?: number | undefined
+}
+
+/** Slots of chunks times lanes beyond which nothing is replayed. */
+const maxSlots = 2 ** 25
 
 /**
- * Freed bytes of one memory (a device's, or pinned), as L9 reuses them: an allocation on a lane takes those whose every
- * access is before the lane's present point, oldest free first, in part where that is enough.
+ * One memory over many ticks, as L9 says: an allocation takes freed bytes whose every access is before the present point of its lane, oldest free
+ * first, in part where that is enough; what is missing grows the peak.
  *
- * A freed chunk waits, for each allocating lane, at one of its accesses that the lane does not yet follow; when the lane's
- * frontier passes it, the next is looked for, and after the last the chunk is ready for that lane, for good (a frontier
- * never goes back). So each chunk is looked at once for each lane and access, however long it stays.
+ * A chunk is what one free of one tick gave back. It is ready for a lane when `Readiness` says so, which is the same in every tick; `inFlight` ticks later it
+ * is ready for all, and older than what is not: then only the sum of such chunks counts. So there are never more than inFlight · frees of them.
  */
-export class Reuse {
-  /** By chunk, in order of free: bytes left, the tick of the free, and where its accesses stand. */
-  private readonly bytes: number[] = []
-  private readonly freedIn: number[] = []
-  private readonly start: number[] = [0]
-  private readonly accessLane: number[] = []
-  private readonly accessPoint: number[] = []
-  private readonly seen: Int32Array
-  private readonly ready: Heap[] = []
-  private readonly waiting: Heap[][] = []
-  private oldest = 0
-
-  constructor(private readonly lanes: number) {
-    this.seen = new Int32Array(lanes)
+export const growthOf = (turnover: Turnover, fixed: number, limits: Limits): Growth => {
+  const { event, when, command, inFlight, allocs, allocLane, allocBytes, frees, freeBytes, lanes } = turnover
+  if (allocs === 0) return { bytes: fixed, ticks: 1, exact: true, reachedAt: -1 }
+  const { enough } = limits
+  const readiness = new Readiness(turnover)
+  let proved = Number.POSITIVE_INFINITY
+  const prove = (): number => {
+    if (proved !== Number.POSITIVE_INFINITY) return proved
+    let most = 0
+    unavailable(turnover, readiness, bytes => {
+      if (bytes > most) most = bytes
+    })
+    proved = fixed + most
+    return proved
   }
+  if ((enough !== undefined && prove() <= enough) || inFlight * lanes * frees > maxSlots) return { bytes: prove(), ticks: 0, exact: false, reachedAt: -1 }
 
-  /** Adds a freed chunk; its accesses by `access` first. */
-  free(bytes: number, tick: number): void {
-    this.bytes.push(bytes)
-    this.freedIn.push(tick)
-    this.start.push(this.accessLane.length)
-  }
-
-  access(lane: number, point: number): void {
-    this.accessLane.push(lane)
-    this.accessPoint.push(point)
-  }
-
-  /** Takes up to `wanted` bytes for lane l; returns how many are missing. */
-  take(wanted: number, l: number, clock: Clock): number {
-    const ready = (this.ready[l] ??= new Heap())
-    const waiting = (this.waiting[l] ??= Array.from({ length: this.lanes }, () => new Heap()))
-    for (; this.seen[l]! < this.bytes.length; this.seen[l]!++) this.settle(this.seen[l]!, l, clock)
-    for (let m = 0; m < this.lanes; m++) {
-      const heap = waiting[m]!
-      while (heap.size > 0 && clock.covers(l, m, heap.topKey())) {
-        const chunk = heap.top()
-        heap.pop()
-        this.settle(chunk, l, clock)
+  const ready = readyAt(turnover, readiness)
+  const sets = new Bits(inFlight * lanes, frees)
+  const left = new Float64Array(inFlight * frees)
+  const snapshots = new Snapshots()
+  let common = 0
+  let peak = fixed
+  let reachedAt = -1
+  let work = 0
+  let tick = 0
+  for (; tick < limits.ticks && work <= limits.work; tick++) {
+    const present = tick % inFlight
+    if (tick >= inFlight) {
+      // What the tick inFlight ago left is ready for every lane, and the oldest there is.
+      for (let f = 0; f < frees; f++) common += left[present * frees + f]!
+      left.fill(0, present * frees, (present + 1) * frees)
+      for (let l = 0; l < lanes; l++) sets.clear(present * lanes + l)
+      // From here on what lanes know is the same in every tick, so the rest follows from what lies free. Met once more, it repeats for ever.
+      snapshots.begin()
+      snapshots.put(common)
+      for (let age = inFlight - 1; age > 0; age--) {
+        const from = ((tick - age) % inFlight) * frees
+        for (let f = 0; f < frees; f++) {
+          if (left[from + f] === 0) continue
+          snapshots.put(age * frees + f)
+          snapshots.put(left[from + f]!)
+        }
       }
+      if (snapshots.met()) return { bytes: peak, ticks: tick, exact: true, reachedAt }
     }
-    while (wanted > 0 && ready.size > 0) {
-      const chunk = ready.top()
-      const part = Math.min(wanted, this.bytes[chunk]!)
-      wanted -= part
-      this.bytes[chunk]! -= part
-      if (this.bytes[chunk] === 0) ready.pop()
-    }
-    return wanted
-  }
-
-  private settle(chunk: number, l: number, clock: Clock): void {
-    if (this.bytes[chunk] === 0) return
-    for (let i = this.start[chunk]!; i < this.start[chunk + 1]!; i++) {
-      const m = this.accessLane[i]!
-      if (m === l || clock.covers(l, m, this.accessPoint[i]!)) continue
-      this.waiting[l]![m]!.push(this.accessPoint[i]!, chunk)
-      return
-    }
-    this.ready[l]!.push(chunk, chunk)
-  }
-
-  /**
-   * What the coming ticks depend on, as a key: the chunks left, their accesses relative to the lanes' present points.
-   * Those freed `inFlight` ticks ago or earlier are ready for every lane and older than all others: only their sum counts.
-   */
-  key(clock: Clock): string {
-    const settled = clock.tick - clock.tables.plan.inFlight
-    while (this.oldest < this.bytes.length && this.bytes[this.oldest] === 0) this.oldest++
-    let common = 0
-    let first = 0
-    let second = 0
-    const mix = (value: number) => {
-      first = Math.imul(first ^ (value | 0), 0x85ebca6b) ^ (first >>> 13)
-      second = Math.imul(second + ((value % 0x7fffffff) | 0), 0xc2b2ae35) ^ (second >>> 16)
-    }
-    for (let chunk = this.oldest; chunk < this.bytes.length; chunk++) {
-      const bytes = this.bytes[chunk]!
-      if (bytes === 0) continue
-      if (this.freedIn[chunk]! <= settled) {
-        common += bytes
+    for (let e = 0; e < event.length; e++) {
+      const a = event[e]!
+      if (a < 0) {
+        const f = -1 - a
+        if (tick > 0 || when[e] !== When.laterTicks) left[present * frees + f] = freeBytes[f]!
         continue
       }
-      mix(bytes)
-      mix(bytes / 0x100000000)
-      for (let i = this.start[chunk]!; i < this.start[chunk + 1]!; i++) {
-        mix(this.accessLane[i]!)
-        mix(this.accessPoint[i]! - clock.base[this.accessLane[i]!]!)
+      const lane = allocLane[a]!
+      for (let i = ready.start[a]!; i < ready.start[a + 1]!; i++) {
+        const age = ready.later[i]!
+        const slot = (tick - age + inFlight) % inFlight
+        if (age <= tick && left[slot * frees + ready.free[i]!]! > 0) sets.add(slot * lanes + lane, ready.free[i]!)
       }
+      work += 1 + ready.start[a + 1]! - ready.start[a]!
+      if (when[e] === When.firstTick && tick > 0) continue
+      let wanted = allocBytes[a]!
+      const part = Math.min(common, wanted)
+      common -= part
+      wanted -= part
+      for (let age = Math.min(tick, inFlight - 1); age >= 0 && wanted > 0; age--) {
+        const slot = (tick - age) % inFlight
+        for (let f = sets.least(slot * lanes + lane); f >= 0 && wanted > 0; f = sets.least(slot * lanes + lane)) {
+          const part = Math.min(wanted, left[slot * frees + f]!)
+          wanted -= part
+          if ((left[slot * frees + f]! -= part) > 0) continue
+          for (let l = 0; l < lanes; l++) sets.remove(slot * lanes + l, f)
+          work += lanes
+        }
+      }
+      if (wanted === 0) continue
+      peak += wanted
+      reachedAt = command[e]!
+      if (enough !== undefined && peak > enough) return { bytes: peak, ticks: tick, exact: false, reachedAt }
     }
-    return `${common} ${first} ${second}`
   }
+  return { bytes: prove(), ticks: tick, exact: false, reachedAt }
+}
+
+/** By alloc: the frees that become ready for its lane there, and of how many ticks before; none that the host orders. */
+const readyAt = (turnover: Turnover, readiness: Readiness) => {
+  const { allocs, frees, inFlight } = turnover
+  const start = new Int32Array(allocs + 1)
+  const lanes = takers(turnover)
+  const times = lanes.map(lane => readiness.of(lane))
+  const never = inFlight * allocs
+  for (const of of times) for (let f = 0; f < frees; f++) if (of[f]! < never) start[(of[f]! % allocs) + 1]!++
+  for (let a = 0; a < allocs; a++) start[a + 1]! += start[a]!
+  const free = new Int32Array(start[allocs]!)
+  const later = new Int16Array(start[allocs]!)
+  const fill = start.slice()
+  for (const of of times)
+    for (let f = 0; f < frees; f++) {
+      if (of[f]! >= never) continue
+      const at = fill[of[f]! % allocs]!++
+      free[at] = f
+      later[at] = Math.floor(of[f]! / allocs)
+    }
+  return { start, free, later }
 }

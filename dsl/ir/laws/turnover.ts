@@ -1,0 +1,186 @@
+import type { Plan } from '../plan.js'
+import type { Clock } from './clock.js'
+import { Op, type Tables } from './tables.js'
+
+/** In which ticks an event happens: a plan that leaks, or frees first, does otherwise in its first tick. */
+export const When = { always: 0, firstTick: 1, laterTicks: 2 } as const
+
+/**
+ * What one memory (a device's, or pinned) gives out and takes back in a tick, in issue order, made flat for replays of many ticks.
+ *
+ * From tick `inFlight` on, what lanes know of each other is the same in every tick, counted from the tick's first points (see Clock); and in the
+ * ticks before, what they know less of is nothing but ticks that never were. So one tick's frontiers, with points counted from the start of
+ * the tick, are those of all: point p of a tick is point p + n · length[lane] of the run, n ticks later.
+ */
+export interface Turnover {
+  readonly lanes: number
+  readonly inFlight: number
+  /** Points of each lane in one tick. */
+  readonly length: Int32Array
+  /** Events in issue order: a >= 0 is alloc number a, and -1 - f is free number f. */
+  readonly event: Int32Array
+  readonly when: Uint8Array
+  readonly command: Int32Array
+  readonly buffer: Int32Array
+  readonly allocs: number
+  readonly allocLane: Int32Array
+  /** Its lane's frontier at alloc a: `frontier[a · lanes ..]`, from the start of the tick. */
+  readonly frontier: Int32Array
+  readonly frees: number
+  /** What a taker of free f must be after: points `releasePoint` of lanes `releaseLane`, from releaseStart[f] up to releaseStart[f + 1]. */
+  readonly releaseStart: Int32Array
+  readonly releaseLane: Int32Array
+  readonly releasePoint: Int32Array
+  /** Size of each alloc and each free. */
+  readonly allocBytes: Float64Array
+  readonly freeBytes: Float64Array
+  /** What is still held when a tick ends: 0 but for a plan that leaks. */
+  readonly leaked: number
+}
+
+/** After which points freed bytes may be taken: all accesses (law L9), or the home lane's point at the free and those of the uses (the session's pool). */
+export type Releases = 'accesses' | 'uses'
+
+/** A device's index, or `devices` for pinned memory. */
+export const memoryOf = (plan: Plan, b: number): number => {
+  const buffer = plan.buffers[b]!
+  return buffer.space === 'pinned' ? plan.devices : Math.min(Math.max(0, buffer.device), plan.devices - 1)
+}
+
+/** By command: bit 0 where an alloc or free happens in the first tick, bit 1 where it does in later ones, which depends on what a tick leaves open. */
+const eventsOf = ({ commands, op, subject, named, life, buffers }: Tables) => {
+  const open = new Uint8Array(buffers)
+  const ticks = new Uint8Array(commands)
+  const replay = (bit: number): void => {
+    for (let c = 0; c < commands; c++) {
+      const code = op[c]
+      if (code !== Op.alloc && code !== Op.free) continue
+      const b = subject[c]!
+      // A view is never allocated or freed itself: law L3 says so, and its root stays as it was.
+      if (named[c] !== b || life[b] !== 'tick' || open[b] === (code === Op.alloc ? 1 : 0)) continue
+      open[b] = code === Op.alloc ? 1 : 0
+      ticks[c]! |= bit
+    }
+  }
+  replay(1)
+  replay(2)
+  return { ticks, open }
+}
+
+/** The turnover of each memory: devices, then pinned. The clock is as new, and may leave out a command. */
+export const turnoversOf = (tables: Tables, clock: Clock, releases: Releases, size: (bytes: number) => number): Turnover[] => {
+  const { plan, lanes, commands, op, subject, lane, useEvent, pairStart, pairLane, accessStart, accessPair } = tables
+  const { ticks, open } = eventsOf(tables)
+  const memories = plan.devices + 1
+  const memory = new Int32Array(tables.buffers)
+  const bytes = new Float64Array(tables.buffers)
+  for (let b = 0; b < tables.buffers; b++) {
+    memory[b] = memoryOf(plan, b)
+    bytes[b] = size(plan.buffers[b]!.bytes)
+  }
+  const allocs = new Int32Array(memories)
+  const frees = new Int32Array(memories)
+  const rows = new Int32Array(memories)
+  for (let c = 0; c < commands; c++) {
+    if (ticks[c] === 0) continue
+    const b = subject[c]!
+    if (op[c] === Op.alloc) allocs[memory[b]!]!++
+    else {
+      frees[memory[b]!]!++
+      rows[memory[b]!]! += releases === 'accesses' ? pairStart[b + 1]! - pairStart[b]! : lanes
+    }
+  }
+  const made = Array.from(allocs, (count, m) => ({
+    event: new Int32Array(count + frees[m]!),
+    when: new Uint8Array(count + frees[m]!),
+    command: new Int32Array(count + frees[m]!),
+    buffer: new Int32Array(count + frees[m]!),
+    allocLane: new Int32Array(count),
+    frontier: new Int32Array(count * lanes),
+    allocBytes: new Float64Array(count),
+    freeBytes: new Float64Array(frees[m]!),
+    releaseStart: new Int32Array(frees[m]! + 1),
+    releaseLane: new Int32Array(rows[m]!),
+    releasePoint: new Int32Array(rows[m]!),
+    leaked: 0,
+  }))
+  for (let b = 0; b < tables.buffers; b++) if (open[b] === 1) made[memory[b]!]!.leaked += bytes[b]!
+
+  for (let tick = 0; tick < plan.inFlight; tick++) {
+    clock.begin()
+    for (let c = 0; c < commands; c++) if (op[c]! >= Op.run) clock.step(c)
+  }
+  clock.begin()
+  const base = clock.base
+  const known = clock.known
+  const nextAlloc = new Int32Array(memories)
+  const nextFree = new Int32Array(memories)
+  const nextRow = new Int32Array(memories)
+  // By pair, its lane's last access so far; by event, its lane's point at the record; by buffer and lane, its uses: all from 1 on, 0 is none.
+  const lastPoint = new Int32Array(pairLane.length)
+  const recorded = new Int32Array(tables.events)
+  const used = releases === 'uses' ? new Map<number, Int32Array>() : undefined
+  for (let c = 0; c < commands; c++) {
+    const code = op[c]!
+    if (code === Op.alloc || code === Op.free) {
+      if (ticks[c] === 0) continue
+      const b = subject[c]!
+      const m = memory[b]!
+      const to = made[m]!
+      const e = nextAlloc[m]! + nextFree[m]!
+      to.when[e] = ticks[c] === 3 ? When.always : ticks[c] === 1 ? When.firstTick : When.laterTicks
+      to.command[e] = c
+      to.buffer[e] = b
+      if (code === Op.alloc) {
+        const a = nextAlloc[m]!++
+        const l = lane[c]!
+        to.event[e] = a
+        to.allocLane[a] = l
+        to.allocBytes[a] = bytes[b]!
+        for (let o = 0; o < lanes; o++) to.frontier[a * lanes + o] = known[l * lanes + o]! - base[o]!
+        continue
+      }
+      const f = nextFree[m]!++
+      to.event[e] = -1 - f
+      to.freeBytes[f] = bytes[b]!
+      let row = nextRow[m]!
+      if (used === undefined) {
+        for (let p = pairStart[b]!; p < pairStart[b + 1]!; p++) {
+          if (lastPoint[p] === 0) continue
+          to.releaseLane[row] = pairLane[p]!
+          to.releasePoint[row++] = lastPoint[p]!
+        }
+      } else {
+        const uses = used.get(b)
+        const home = lane[c]!
+        for (let o = 0; o < lanes; o++) {
+          if (o !== home && (uses?.[o] ?? 0) === 0) continue
+          to.releaseLane[row] = o
+          to.releasePoint[row++] = o === home ? known[o * lanes + o]! - base[o]! : uses![o]!
+        }
+        used.delete(b)
+      }
+      nextRow[m] = row
+      to.releaseStart[f + 1] = row
+      continue
+    }
+    if (code === Op.broken) continue
+    const l = lane[c]!
+    if (code === Op.use) {
+      if (used === undefined) continue
+      const b = subject[c]!
+      let uses = used.get(b)
+      if (uses === undefined) used.set(b, (uses = new Int32Array(lanes)))
+      uses[l] = Math.max(uses[l]!, recorded[useEvent[c]!]!)
+      continue
+    }
+    clock.step(c)
+    if (code === Op.record && tables.recordOf[subject[c]!] === c) recorded[subject[c]!] = known[l * lanes + l]! - base[l]!
+    if (code !== Op.run || used !== undefined) continue
+    const point = known[l * lanes + l]! - base[l]!
+    for (let a = accessStart[c]!; a < accessStart[c + 1]!; a++) lastPoint[accessPair[a]!] = point
+  }
+  const length = new Int32Array(lanes)
+  for (let l = 0; l < lanes; l++) length[l] = known[l * lanes + l]! - base[l]!
+  return made.map((turnover, m) => ({ ...turnover, lanes, inFlight: plan.inFlight, length, allocs: allocs[m]!, frees: frees[m]! }))
+}
