@@ -57,7 +57,7 @@ const isIR = (value: unknown): value is GraphIR => {
 const sourceOf = (graph: unknown): Passed<GraphIR> => {
   const ir: unknown = typeof graph === 'object' && graph !== null && 'ir' in graph ? graph.ir : graph
   if (isIR(ir)) return E.right(ir)
-  const found = graph === null ? 'null' : isList(graph) ? 'an array' : typeof graph
+  const found = graph === null ? 'null' : isList(graph) ? 'an array' : typeof graph === 'object' ? 'an object' : typeof graph
   return fail(
     fault(
       'NotAFlow',

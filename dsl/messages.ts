@@ -2,7 +2,7 @@ import type { Fault } from './ir/fault.js'
 
 // The one place of prose: what each kind of error is called in a sentence. A kind that is missing here reads by its tag.
 const titles: Readonly<Record<string, string>> = {
-  NotAFlow: 'This is not a flow',
+  NotAFlow: 'Something else belongs here',
   ForeignFlow: 'This flow belongs to another graph',
   ShapeMismatch: 'The shapes do not fit',
   DTypeMismatch: 'The element types do not fit',
@@ -35,6 +35,11 @@ const titles: Readonly<Record<string, string>> = {
   TickFailed: 'The device failed in a tick',
   AlreadyRunning: 'The session is running already',
   SessionFailed: 'The session is over',
+  Cancelled: 'Opening was given up',
+  BadProgram: 'This is not a program that can be run',
+  BadFile: 'This file cannot be used',
+  Unfinished: 'Nothing is left that could go on',
+  NoBenchmarks: 'There are no benchmarks here',
   CheckFailed: 'The plan does not yield what the graph means',
   Unverified: 'The compiler made a plan that breaks a law, and will not run it: this is a bug in Braid',
 }
@@ -42,8 +47,10 @@ const titles: Readonly<Record<string, string>> = {
 const sentence = (text: string): string => {
   const trimmed = text.trim()
   if (trimmed === '') return ''
-  const start = trimmed.charAt(0).toUpperCase() + trimmed.slice(1)
-  return /[.!?]$/.test(start) ? start : `${start}.`
+  // Code is written as it is.
+  const code = /^[a-z]\w*\(|^export /.test(trimmed)
+  const start = code ? trimmed : trimmed.charAt(0).toUpperCase() + trimmed.slice(1)
+  return code || /[.!?]$/.test(start) ? start : `${start}.`
 }
 
 /**
@@ -52,7 +59,9 @@ const sentence = (text: string): string => {
 export const render = (fault: Fault): string => {
   const { _tag, at, subject, wanted, found, next } = fault
   const title = Object.hasOwn(titles, _tag) ? titles[_tag]! : _tag
-  const place = [at, subject].filter(part => part !== '' && part !== undefined).join(': ')
+  // Said once where both are the same, as an option's name; a place that nobody knows is not said.
+  const parts = [at === 'unknown' ? '' : at, subject].filter(part => part !== '' && part !== undefined)
+  const place = [...new Set(parts)].join(': ')
   const lines = [`${place ? `${place}: ` : ''}${title}. [${_tag}]`]
   if (wanted) lines.push(`  wanted  ${wanted}`)
   if (found) lines.push(`  found   ${found}`)

@@ -1,5 +1,6 @@
 import { from, type ObservableInput } from 'rxjs'
 import type { Feed, PulledFeed, PushedFeed, WhenFull } from '../dsl/feed.js'
+import { describe } from './values.js'
 
 /** A feed that can be run, or undefined for anything else: a bare Observable has not said what it drops. */
 export const feedOf = (value: unknown): Feed<unknown> | undefined => {
@@ -15,18 +16,21 @@ const isIterable = (value: unknown): value is Iterable<unknown> =>
 const isAsyncIterable = (value: unknown): value is AsyncIterable<unknown> =>
   value !== null && value !== undefined && typeof (value as AsyncIterable<unknown>)[Symbol.asyncIterator] === 'function'
 
+// Iterable as well, but surely meant as one value.
+const isSingle = (value: unknown): boolean => typeof value === 'string' || ArrayBuffer.isView(value)
+
 /**
  * A source that waits: it is asked for a value only when there is a slot to put it in, and its iterator is returned when the
  * run ends before it. Each run iterates anew. Throws a TypeError for what cannot be iterated.
  */
 export const pulled = <A>(source: Iterable<A> | AsyncIterable<A>): PulledFeed<A> => {
-  if (typeof source === 'string' || ArrayBuffer.isView(source))
+  if (isSingle(source))
     throw new TypeError(
-      'pulled: wanted an iterable of values, one a tick; found a single value. Next: wrap it: pulled([value])',
+      `pulled: wanted an iterable of values, one a tick; found ${describe(source)}. Next: wrap it: pulled([value])`,
     )
   if (!isIterable(source) && !isAsyncIterable(source))
     throw new TypeError(
-      `pulled: wanted an iterable or an async iterable; found ${source === null ? 'null' : typeof source}. Next: for an Observable use pushed(source, whenFull)`,
+      `pulled: wanted an iterable or an async iterable; found ${describe(source)}. Next: for an Observable use pushed(source, whenFull)`,
     )
   return Object.freeze({ feed: 'pulled', source })
 }
@@ -40,8 +44,11 @@ const policies: readonly WhenFull[] = ['dropOldest', 'dropNewest', 'fail']
 export const pushed = <A>(source: ObservableInput<A>, whenFull: WhenFull): PushedFeed<A> => {
   if (!policies.includes(whenFull))
     throw new TypeError(
-      `pushed: wanted 'dropOldest', 'dropNewest' or 'fail' as its second argument; found ${JSON.stringify(whenFull) ?? 'nothing'}. Next: say what is dropped when the session is full`,
+      `pushed: wanted 'dropOldest', 'dropNewest' or 'fail' as its second argument; found ${describe(whenFull)}. Next: say what is dropped when the session is full`,
     )
+  const wrong = (next: string): TypeError =>
+    new TypeError(`pushed: wanted an Observable; found ${describe(source)}. Next: ${next}`)
+  if (isSingle(source)) throw wrong('for values that wait to be asked for use pulled([value])')
   const observable = source as { subscribe?: unknown; then?: unknown } | null | undefined
   const subscribable =
     typeof observable === 'object' &&
@@ -50,6 +57,11 @@ export const pushed = <A>(source: ObservableInput<A>, whenFull: WhenFull): Pushe
       typeof observable.then === 'function' ||
       Symbol.for('observable') in observable)
   if (!subscribable && !isIterable(source) && !isAsyncIterable(source))
-    throw new TypeError('pushed: wanted an Observable. Next: for an iterable use pulled(source)')
-  return Object.freeze({ feed: 'pushed', source: from(source), whenFull })
+    throw wrong('for an iterable use pulled(source)')
+  try {
+    return Object.freeze({ feed: 'pushed', source: from(source), whenFull })
+  } catch {
+    // RxJS knows an Observable by more than its `subscribe`.
+    throw wrong('wrap it: new Observable(subscriber => source.subscribe(subscriber))')
+  }
 }

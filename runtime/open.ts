@@ -17,6 +17,7 @@ import type { Written } from './ports.js'
 import { flatten, nodesOfTwoTypes } from './program.js'
 import { type References, referencesFor } from './references.js'
 import { makeSession, type Session } from './session.js'
+import { thrown } from './values.js'
 
 export interface OpenOptions {
   /** `auto`, the default: cuda:0 if it opens, else host. */
@@ -48,6 +49,12 @@ export const open =
     options: OpenOptions = {},
   ): TaskEither<DeviceError, Session<I, O>> =>
   async () => {
+    const checked = checkAll(plan, options)
+    return E.isLeft(checked) ? checked : opened<I, O>(checked.right, options)
+  }
+
+const checkAll = (plan: Plan, options: OpenOptions): E.Either<DeviceError, Plan> => {
+  try {
     const wrong = checkOptions(options)
     const sound = soundPlan(plan)
     const problems =
@@ -59,9 +66,20 @@ export const open =
           ]
         : [...wrong, ...(E.isLeft(sound) ? sound.left : [])]
     const [first, ...others] = problems
-    if (first || E.isLeft(sound)) return E.left(together([first!, ...others]))
-    return opened<I, O>(sound.right, options)
+    return E.isRight(sound) && !first ? sound : E.left(together([first!, ...others]))
+  } catch (cause) {
+    // A getter of the caller's, or a proxy.
+    return E.left({
+      _tag: 'BadOption',
+      at: 'options',
+      subject: 'options',
+      wanted: 'a plan and options that can be read',
+      found: `what throws when it is read: ${thrown(cause)}`,
+      next: 'pass plain objects; its error is the cause',
+      cause,
+    })
   }
+}
 
 const opened = async <I extends Ports, O extends Ports>(
   plan: Plan,

@@ -5,7 +5,7 @@ import { hostArray, writer } from '../dsl/values.js'
 import type { DeviceError } from './errors.js'
 import type { NativeProgram } from './native.js'
 import { specOf, type Written } from './ports.js'
-import { arrayOver, describe, fill, type ValueSpec } from './values.js'
+import { arrayOver, fill, thrown, type ValueSpec } from './values.js'
 
 /** What a parameter's function is told beside the bytes that it fills. */
 export type ParamSpec = Pick<ValueSpec, 'name' | 'dtype' | 'shape' | 'bytes'>
@@ -93,7 +93,7 @@ const put = async (bytes: Uint8Array, source: ParamSource, spec: ValueSpec): Pro
       at: `params.${spec.name}`,
       subject: spec.name,
       wanted: 'a source that fills the bytes',
-      found: `one that threw: ${cause instanceof Error ? cause.message : describe(cause)}`,
+      found: `one that threw: ${thrown(cause)}`,
       next: 'correct the source; its error is the cause',
       cause,
     }

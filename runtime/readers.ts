@@ -36,8 +36,14 @@ export const makeReader = (feed: Feed<unknown>, first: number, host: ReaderHost)
   feed.feed === 'pulled' ? new PulledReader(feed, first, host) : new PushedReader(feed, first, host)
 
 type AnyIterator = Iterator<unknown> | AsyncIterator<unknown>
-const isThenable = (value: unknown): value is PromiseLike<unknown> =>
-  typeof value === 'object' && value !== null && typeof (value as PromiseLike<unknown>).then === 'function'
+// Looking at a caller's value may run the caller's code; what throws then is no promise, and is told of as the value that it is.
+const isThenable = (value: unknown): value is PromiseLike<unknown> => {
+  try {
+    return typeof value === 'object' && value !== null && typeof (value as PromiseLike<unknown>).then === 'function'
+  } catch {
+    return false
+  }
+}
 
 /** Asks its iterator once a tick, for one tick at a time, so a run that ends early has taken at most one value too many. */
 class PulledReader implements Reader {
@@ -59,7 +65,10 @@ class PulledReader implements Reader {
   start(): void {
     const source = this.feed.source as Partial<Iterable<unknown> & AsyncIterable<unknown>>
     try {
-      this.#iterator = source[Symbol.asyncIterator]?.() ?? source[Symbol.iterator]!()
+      const iterator = source[Symbol.asyncIterator]?.() ?? source[Symbol.iterator]!()
+      if (typeof (iterator as Partial<AnyIterator> | undefined)?.next !== 'function')
+        throw new TypeError('what it gave to iterate with has no next()')
+      this.#iterator = iterator
     } catch (cause) {
       this.#stopped = true
       this.host.failed(cause)

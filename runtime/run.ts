@@ -4,7 +4,7 @@ import type { Fault } from '../dsl/ir/fault.js'
 import { RunError, type RunErrorTag } from './errors.js'
 import { makeReader, type Reader, type ReaderHost } from './readers.js'
 import type { Ticks } from './ticks.js'
-import type { Mismatch } from './values.js'
+import { type Mismatch, thrown } from './values.js'
 
 /** What a run needs of its session. */
 export interface RunHost {
@@ -216,7 +216,7 @@ export class Run {
           'FeedFailed',
           {
             wanted: 'a value for each tick, or the end',
-            found: `an error of the feed's source: ${cause instanceof Error ? cause.message : String(cause)}`,
+            found: `an error of the feed's source: ${thrown(cause)}`,
             next: "look at the error's `cause`; the session can run again",
           },
           cause,

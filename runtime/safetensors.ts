@@ -12,6 +12,7 @@ import {
   type SafetensorsFault,
   type StoredTensor,
 } from './safetensors/header.js'
+import { describe } from './values.js'
 
 export type {
   Faults as SafetensorsFaults,
@@ -153,10 +154,10 @@ export const safetensors =
       return E.left([
         {
           _tag: 'CannotRead',
-          at: path,
-          subject: path,
+          at: typeof path === 'string' ? path : 'path',
+          subject: typeof path === 'string' ? path : 'path',
           wanted: 'a file that can be read',
-          found,
+          found: typeof path === 'string' ? found : describe(path),
           next: 'check the path and its permissions',
         },
       ])

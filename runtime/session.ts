@@ -103,7 +103,7 @@ class OpenSession {
     const error = (_tag: RunErrorTag, subject: string, fault: Omit<Fault, '_tag' | 'at' | 'subject'>): RunError =>
       new RunError({ _tag, at, subject, ...fault })
     const leases = new Observable<Lease<unknown>>(subscriber => {
-      const problem = this.#problem(error) ?? checkOptions(options, error)
+      const problem = this.#problem(error) ?? checkRunOptions(options, error)
       const named = problem ? problem : this.#named(feeds, error)
       if (named instanceof Error) {
         subscriber.error(named)
@@ -246,10 +246,20 @@ class OpenSession {
   }
 }
 
-const checkOptions = (
+const checkRunOptions = (
   options: RunOptions,
   error: (tag: RunErrorTag, subject: string, fault: Omit<Fault, '_tag' | 'at' | 'subject'>) => RunError,
 ): RunError | undefined => {
+  const wrong = (subject: string, found: string): RunError =>
+    error('BadOption', subject, {
+      wanted: 'an object with the options ticks and signal, or nothing',
+      found,
+      next: 'write { ticks: 10 }, or leave it out',
+    })
+  if (typeof options !== 'object' || options === null || Array.isArray(options))
+    return wrong('options', describe(options))
+  const unknown = Object.keys(options).find(name => name !== 'ticks' && name !== 'signal')
+  if (unknown !== undefined) return wrong(unknown, `the option ${unknown}`)
   const { ticks, signal } = options
   if (ticks !== undefined && ticks !== Number.POSITIVE_INFINITY && !(Number.isSafeInteger(ticks) && ticks >= 0))
     return error('BadOption', 'ticks', {

@@ -1,6 +1,7 @@
 import type { Plan } from '../dsl/ir/plan.js'
 import type { NativeTrace } from './native.js'
 import { Message } from './protobuf.js'
+import { describe } from './values.js'
 
 /** One run command as it really ran, in milliseconds since the session's first traced run. */
 export interface TraceRecord {
@@ -34,6 +35,23 @@ export const traceRecords = (trace: NativeTrace, plan: Plan): readonly TraceReco
       endMs: trace.end[i]!,
     }
   })
+
+const numbersOf = ['tick', 'node', 'laneId', 'startMs', 'endMs'] as const
+
+// JavaScript callers can pass anything, also a trace of another plan.
+const expectTrace = (caller: string, records: unknown, plan: Plan): void => {
+  const fail = (wanted: string, found: string): never => {
+    throw new TypeError(`${caller}: wanted ${wanted}; found ${found}. Next: ${caller}(session.trace(), session.plan)`)
+  }
+  if (!Array.isArray(records)) fail('the records of session.trace()', describe(records))
+  if (!Array.isArray(plan?.lanes) || !Array.isArray(plan.buffers) || !Array.isArray(plan.commands))
+    fail('the plan that ran', describe(plan))
+  const given = records as readonly unknown[]
+  given.forEach((record, i) => {
+    if (!numbersOf.every(field => Number.isFinite((record as Partial<TraceRecord> | null | undefined)?.[field])))
+      fail('records with numbers of ticks, nodes, lanes and milliseconds', `record ${i}: ${describe(record)}`)
+  })
+}
 
 /** An arrow of the trace: a run on one lane that a run on another waited for, by index of records. */
 export interface Arrow {
@@ -119,6 +137,7 @@ const firstLane = 16
 
 /** A Perfetto trace (TrackEvent protobuf): a track a lane, a slice a run, an arrow a wait, and the bytes that ticks held. */
 export const perfettoTrace = (records: readonly TraceRecord[], plan: Plan): Uint8Array => {
+  expectTrace('perfettoTrace', records, plan)
   const trace = new Message()
   let first = true
   const put = (fill: (message: Message) => void): void => {
@@ -251,6 +270,7 @@ const writeEntry = (message: Message, entry: Entry, records: readonly TraceRecor
 
 /** The readable twin: Chrome's JSON trace format, a thread a lane, times in microseconds. */
 export const chromeTrace = (records: readonly TraceRecord[], plan: Plan): string => {
+  expectTrace('chromeTrace', records, plan)
   const lanes = plan.lanes.map(({ id, name }) => ({ ph: 'M', name: 'thread_name', pid: 1, tid: id, args: { name } }))
   const runs = records.map(({ name, op, at, tick, laneId, startMs, endMs }) => ({
     ph: 'X',
@@ -280,5 +300,10 @@ export const chromeTrace = (records: readonly TraceRecord[], plan: Plan): string
 }
 
 /** The trace as a file holds it: JSON where its name ends in .json, else Perfetto's protobuf (`.pftrace`). */
-export const traceFile = (path: string, records: readonly TraceRecord[], plan: Plan): Uint8Array =>
-  path.endsWith('.json') ? new TextEncoder().encode(chromeTrace(records, plan)) : perfettoTrace(records, plan)
+export const traceFile = (path: string, records: readonly TraceRecord[], plan: Plan): Uint8Array => {
+  if (typeof path !== 'string')
+    throw new TypeError(
+      `traceFile: wanted the file's path; found ${describe(path)}. Next: traceFile('run.pftrace', session.trace(), session.plan)`,
+    )
+  return path.endsWith('.json') ? new TextEncoder().encode(chromeTrace(records, plan)) : perfettoTrace(records, plan)
+}

@@ -66,9 +66,26 @@ const nextOf = (spec: ValueSpec, count: number | undefined): string => {
   return `give a value of that length, or compile for ${fitting ? 'this one' : 'another size'}: compile(graph, { dims: ${showDims(dims)} })`
 }
 
-/** A value of the caller's, in the words of a message. */
+/** A value of the caller's, in the words of a message. Never throws. */
 export const describe = (value: unknown): string => {
-  if (value === null) return 'null'
+  try {
+    return described(value)
+  } catch {
+    return 'a value that cannot be shown'
+  }
+}
+
+/** What was thrown, in the words of a message: anything can be. */
+export const thrown = (cause: unknown): string => {
+  try {
+    return cause instanceof Error && cause.message !== '' ? String(cause.message) : describe(cause)
+  } catch {
+    return describe(cause)
+  }
+}
+
+const described = (value: unknown): string => {
+  if (value === null || value === undefined) return String(value)
   if (ArrayBuffer.isView(value)) {
     const length = (value as { length?: number }).length ?? value.byteLength
     const gone = value.byteLength === 0 ? ' (empty: given back or detached?)' : ''
@@ -78,6 +95,7 @@ export const describe = (value: unknown): string => {
     return `${value.constructor.name} of ${grouped(value.byteLength)} bytes`
   if (Array.isArray(value)) return `a plain array of ${grouped(value.length)} elements`
   if (typeof value === 'object') return `an object (${value.constructor?.name ?? 'no prototype'})`
+  if (typeof value === 'function') return value.name ? `the function ${value.name}` : 'a function'
   return typeof value === 'string'
     ? `the string ${JSON.stringify(value.slice(0, 40))}`
     : `${typeof value} ${String(value)}`
@@ -95,6 +113,15 @@ const asBytes = (value: unknown): Uint8Array | undefined => {
 
 /** Copies a caller's value into its place, or says why it cannot be that value. Without a place it only says. */
 export const fill = (target: HostArray | undefined, value: unknown, spec: ValueSpec): Mismatch | undefined => {
+  try {
+    return filled(target, value, spec)
+  } catch {
+    // Looking at a caller's value may run the caller's code: a proxy's, a getter's.
+    return { wanted: wantedOf(spec), found: describe(value), next: nextOf(spec, undefined) }
+  }
+}
+
+const filled = (target: HostArray | undefined, value: unknown, spec: ValueSpec): Mismatch | undefined => {
   const type = arrayTypes[spec.dtype]
   const count = elements(spec.shape)
   const same =

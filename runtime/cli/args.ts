@@ -12,7 +12,7 @@ type Parsed<O extends Options> = ReturnType<
 export const parse = <const O extends Options>(args: readonly string[], options: O, usage: string): Parsed<O> => {
   try {
     return parseArgs({
-      args: [...args],
+      args: withValues(args, options),
       options: { ...options, json: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } },
       allowPositionals: true,
       strict: true,
@@ -22,10 +22,24 @@ export const parse = <const O extends Options>(args: readonly string[], options:
   }
 }
 
+// `--ticks -1` is a wrong number, to be told as one; parseArgs takes it for two flags.
+const withValues = (args: readonly string[], options: Options): string[] => {
+  const whole: string[] = []
+  for (let i = 0; i < args.length; i++) {
+    const [flag, next] = [args[i]!, args[i + 1]]
+    const valued = flag.startsWith('--') && options[flag.slice(2)]?.type === 'string'
+    if (valued && next !== undefined && /^-[\d.]/.test(next)) {
+      whole.push(`${flag}=${next}`)
+      i++
+    } else whole.push(flag)
+  }
+  return whole
+}
+
 /** The one word that a verb wants. */
 export const oneWord = (words: readonly string[], what: string, usage: string): string => {
   const [word, extra] = words
-  if (word === undefined) throw new Misuse(`${what} is missing\nusage: ${usage}`)
+  if (word === undefined || word === '') throw new Misuse(`${what} is missing\nusage: ${usage}`)
   if (extra !== undefined) throw new Misuse(`one ${what} is wanted; "${extra}" is one too many\nusage: ${usage}`)
   return word
 }
@@ -36,8 +50,8 @@ const scales: Readonly<Record<string, number>> = { '': 1, KiB: 2 ** 10, MiB: 2 *
 export const size = (text: string, flag: string): number => {
   const match = /^(\d+(?:\.\d+)?)\s*(KiB|MiB|GiB)?$/.exec(text.trim())
   const value = match ? Number(match[1]) * scales[match[2] ?? '']! : Number.NaN
-  if (!Number.isSafeInteger(value))
-    throw new Misuse(`${flag}: wanted bytes as a number, or with KiB, MiB or GiB; found "${text}"`)
+  if (!Number.isSafeInteger(value) || value < 1)
+    throw new Misuse(`${flag}: wanted bytes as a number from 1, or with KiB, MiB or GiB; found "${text}"`)
   return value
 }
 

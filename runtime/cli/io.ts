@@ -1,5 +1,6 @@
 import type { Fault } from '../../dsl/ir/fault.js'
 import { renderAll } from '../../dsl/messages.js'
+import { thrown } from '../values.js'
 
 /** The command line was used wrongly: exit status 2. */
 export class Misuse extends Error {}
@@ -61,8 +62,11 @@ const plain = (fault: Fault): object => {
 export const report = (error: unknown, json: boolean): number => {
   const say = (text: string): void => void process.stderr.write(`${text}\n`)
   if (error instanceof Misuse) {
-    if (json) say(JSON.stringify({ errors: [{ _tag: 'Misuse', message: error.message }] }))
-    else say(`braid: ${error.message}`)
+    if (json) {
+      const [found, ...next] = error.message.split('\n')
+      const fault = { _tag: 'Misuse', at: 'command line', subject: '', wanted: '', found, next: next.join('\n') }
+      say(JSON.stringify({ errors: [{ ...fault, message: error.message }] }))
+    } else say(`braid: ${error.message}`)
     return 2
   }
   if (error instanceof Failed) {
@@ -70,8 +74,9 @@ export const report = (error: unknown, json: boolean): number => {
     else say(error.message)
     return 1
   }
-  const { message, stack } = error instanceof Error ? error : { message: String(error), stack: undefined }
-  const fault = error as Partial<Fault>
+  const message = thrown(error)
+  const stack = error instanceof Error ? error.stack : undefined
+  const fault = (typeof error === 'object' && error !== null ? error : {}) as Partial<Fault>
   if (json)
     say(
       JSON.stringify({

@@ -1,9 +1,12 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { bench, usage as benchUsage } from './bench.js'
 import { doctor, usage as doctorUsage } from './doctor.js'
 import { explain, usage as explainUsage } from './explain.js'
-import { Misuse, makeOutput, type Output, report } from './io.js'
+import { Failed, Misuse, makeOutput, type Output, report } from './io.js'
 import { plan, usage as planUsage } from './plan.js'
 import { mapPositions } from './positions.js'
+import { home } from './program.js'
 import { run, usage as runUsage } from './run.js'
 import { verify, usage as verifyUsage } from './verify.js'
 
@@ -48,12 +51,19 @@ const help = (): string =>
     '--json prints one JSON object on standard output; errors go to standard error. Exit status: 0, 1 for a failure, 2 for a misuse.',
   ].join('\n')
 
+const version = (): string =>
+  (JSON.parse(readFileSync(join(home(), 'package.json'), 'utf8')) as { version: string }).version
+
 const main = async (argv: readonly string[]): Promise<number> => {
   const [word, ...args] = argv
   const before = args.includes('--') ? args.slice(0, args.indexOf('--')) : args
   const json = before.includes('--json')
   try {
     if (word === undefined) throw new Misuse(`which verb?\n\n${help()}`)
+    if (word === '--version') {
+      process.stdout.write(`${version()}\n`)
+      return 0
+    }
     if (word === '--help' || word === '-h' || word === 'help') {
       process.stdout.write(`${help()}\n`)
       return 0
@@ -70,12 +80,44 @@ const main = async (argv: readonly string[]): Promise<number> => {
   }
 }
 
+// Whether the command has said how it ends.
+let ended = false
+
 // Whatever escapes from a user's program (an Observable's late error, a rejected promise) is a sentence first as well.
 for (const event of ['uncaughtException', 'unhandledRejection'] as const)
   process.on(event, (error: unknown) => {
+    ended = true
     process.exitCode = report(error, process.argv.includes('--json'))
     process.exit()
   })
 
+// Who reads the output may have seen enough: `braid plan … | head`.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code === 'EPIPE') {
+    ended = true
+    process.exit(0)
+  }
+  throw error
+})
+
+// Where nothing is left that could wake what is awaited Node ends with 13, silently.
+process.on('exit', () => {
+  if (ended || process.exitCode !== 13) return
+  process.exitCode = report(
+    new Failed([
+      {
+        _tag: 'Unfinished',
+        at: process.argv[3] ?? '',
+        subject: '',
+        wanted: 'a program that loads, and feeds that give values or end',
+        found: 'one that waits for something that can never come',
+        next: 'look for a top-level await that nothing settles, and for a feed that falls silent without completing',
+      },
+    ]),
+    process.argv.includes('--json'),
+  )
+})
+
 mapPositions()
 process.exitCode = await main(process.argv.slice(2))
+ended = true

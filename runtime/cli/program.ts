@@ -2,6 +2,7 @@ import { existsSync, statSync } from 'node:fs'
 import { join, relative, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { isProgram, type Program } from '../../dsl/program.js'
+import { thrown } from '../values.js'
 import { Failed } from './io.js'
 
 const fail = (at: string, wanted: string, found: string, next: string): never => {
@@ -9,7 +10,7 @@ const fail = (at: string, wanted: string, found: string, next: string): never =>
 }
 
 /** The package: from dist/runtime/cli, or from the sources. */
-const home = (): string => {
+export const home = (): string => {
   const here = fileURLToPath(new URL('../../', import.meta.url))
   return existsSync(join(here, 'package.json')) ? here : fileURLToPath(new URL('../../../', import.meta.url))
 }
@@ -17,8 +18,14 @@ const home = (): string => {
 /** Loads what a file exports with `program({ … })`, as its default or as `program`. TypeScript is loaded through tsx. */
 export const loadProgram = async (path: string): Promise<Program> => {
   const file = resolve(path)
-  if (!statSync(file, { throwIfNoEntry: false })?.isFile())
-    fail(path, 'a file that exports a program', 'no such file', 'give the path of a .ts, .js or .mjs file')
+  const stat = statSync(file, { throwIfNoEntry: false })
+  if (!stat?.isFile())
+    fail(
+      path,
+      'a file that exports a program',
+      stat === undefined ? 'no such file' : stat.isDirectory() ? 'a directory' : 'something that is no file',
+      'give the path of a .ts, .js or .mjs file',
+    )
   if (!/\.[mc]?[jt]s$/.test(file))
     fail(path, 'a .ts, .js or .mjs file', path, 'for a plan that was written to a file use: braid verify PLAN.json')
   const module = await load(file, path)
@@ -46,15 +53,25 @@ const load = async (file: string, path: string): Promise<Record<string, unknown>
     return (await import(pathToFileURL(built ?? file).href)) as Record<string, unknown>
   } catch (error) {
     if (error instanceof Failed) throw error
-    const { message, stack } = error instanceof Error ? error : { message: String(error), stack: undefined }
-    const place = stack?.split('\n').find(line => line.includes('    at ') && !line.includes('node:'))
     return fail(
       path,
       'a file that loads',
-      `${message}${place ? ` ${place.trim()}` : ''}`,
+      `${thrown(error).replace(/\s*\n\s*/g, ' ')}${placeOf(error)}`,
       'correct the file; its imports run when it is loaded',
     )
   }
+}
+
+// Where in the user's own files: a syntax error is told of before the stack, others in the first frame that is neither Node's, nor a
+// package's, nor of this command.
+const placeOf = (error: unknown): string => {
+  const stack = error instanceof Error && typeof error.stack === 'string' ? error.stack : ''
+  const [top = ''] = stack.split('\n')
+  if (/^file:.*:\d+$/.test(top)) return ` at ${fileURLToPath(top.replace(/:\d+$/, ''))}${/:\d+$/.exec(top)![0]}`
+  const frame = stack
+    .split('\n')
+    .find(line => line.startsWith('    at ') && !/node:|node_modules|[/\\]runtime[/\\]cli[/\\]/.test(line))
+  return frame ? ` ${frame.trim()}` : ''
 }
 
 // The examples are built with Braid: no need to translate again what stands in dist and is not older.

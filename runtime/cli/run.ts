@@ -1,19 +1,21 @@
-import { writeFileSync } from 'node:fs'
+import { statSync, writeFileSync } from 'node:fs'
+import { dirname, resolve } from 'node:path'
 import * as E from 'fp-ts/lib/Either.js'
 import type { Lease } from '../../dsl/feed.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import type { Program } from '../../dsl/program.js'
-import { errorsOf } from '../errors.js'
+import { errorsOf, RunError } from '../errors.js'
 import type { HostOptions } from '../native.js'
 import { open } from '../open.js'
 import { captureFeeds, type Session } from '../session.js'
 import type { SessionStats } from '../stats.js'
 import { traceFile } from '../trace.js'
+import { describe as describeValue, thrown } from '../values.js'
 import { device, oneOf, oneWord, parse, whole } from './args.js'
 import { type CheckResult, check, type Values } from './check.js'
 import { compiled, compileFlags, compilerOf } from './compiled.js'
 import { figuresOf } from './figures.js'
-import { Failed, type Output } from './io.js'
+import { Failed, Misuse, type Output } from './io.js'
 import { loadProgram } from './program.js'
 import { bytes, table } from './table.js'
 
@@ -34,10 +36,19 @@ export const run = async (args: readonly string[], out: Output): Promise<number>
   const path = oneWord(positionals, 'PROGRAM', usage)
   const ticks = values.ticks === undefined ? undefined : whole(values.ticks, '--ticks', 1)
   const wanted = values.device === undefined ? undefined : device(values.device)
+  if (values.trace !== undefined) writable(values.trace)
   const asked = values.mode === undefined ? undefined : oneOf(values.mode, '--mode', ['eager', 'graph'])
   const compiler = compilerOf(values)
   const program = await loadProgram(path)
   const mode = asked ?? program.options?.mode ?? 'eager'
+  if (mode !== 'eager' && mode !== 'graph')
+    throw badProgram(
+      path,
+      'options.mode',
+      "'eager' or 'graph'",
+      describeValue(mode),
+      'correct the option, or leave it out',
+    )
   if (mode === 'graph')
     throw new Failed([
       {
@@ -50,7 +61,7 @@ export const run = async (args: readonly string[], out: Output): Promise<number>
       },
     ])
   const plan = compiled(program, compiler)
-  const done = await execute(program, plan, {
+  const done = await execute(path, program, plan, {
     device: wanted,
     ticks,
     check: values.check === true,
@@ -95,6 +106,7 @@ interface Done {
 }
 
 const execute = async (
+  path: string,
   program: Program,
   plan: Plan,
   wanted: { device: string | undefined; ticks: number | undefined; check: boolean; trace: string | undefined },
@@ -111,15 +123,31 @@ const execute = async (
   const fed: Record<string, Values[string]>[] = []
   const got: Values[] = []
   if (wanted.check) captureFeeds(session, (input, tick, value) => void ((fed[tick] ??= {})[input] = value.slice()))
-  const feeds = typeof program.feeds === 'function' ? program.feeds() : program.feeds
+  const feeds = feedsOf(path, program)
   const hasInputs = plan.buffers.some(({ life }) => life === 'input')
   const ticks = wanted.ticks ?? (hasInputs ? undefined : 10)
   const leases = session.run(feeds as never, ticks === undefined ? {} : { ticks })
   let count = 0
-  await leases.forEach(lease => {
+  const taken = leases.forEach(lease => {
     using held: Lease<Values> = lease
     count++
     if (wanted.check) got.push(Object.fromEntries(Object.entries(held).map(([name, value]) => [name, value.slice()])))
+  })
+  await taken.catch((error: unknown) => {
+    // The command itself called run: the place to look at is the program.
+    if (!(error instanceof RunError)) throw error
+    const { _tag, at, subject, wanted, found, next, cause } = error
+    throw new Failed([
+      {
+        _tag,
+        at: at === 'unknown' ? path : at,
+        subject,
+        wanted,
+        found,
+        next,
+        ...(cause === undefined ? {} : { cause }),
+      },
+    ])
   })
   const stats = session.stats()
   if (wanted.trace !== undefined) save(wanted.trace, session, plan)
@@ -131,6 +159,39 @@ const execute = async (
     stats,
     check: wanted.check ? await check(program, plan, fed, got) : undefined,
   }
+}
+
+const badProgram = (at: string, subject: string, wanted: string, found: string, next: string): Failed =>
+  new Failed([{ _tag: 'BadProgram', at, subject, wanted, found, next }])
+
+const feedsOf = (path: string, program: Program): unknown => {
+  if (typeof program.feeds !== 'function') return program.feeds
+  try {
+    return program.feeds()
+  } catch (error) {
+    throw badProgram(
+      path,
+      'feeds',
+      'a function that makes the feeds',
+      `one that threw: ${thrown(error)}`,
+      'correct the function',
+    )
+  }
+}
+
+// Before anything runs: a run may take hours.
+const writable = (path: string): void => {
+  const folder = dirname(resolve(path))
+  const problem =
+    path === ''
+      ? 'an empty path'
+      : statSync(path, { throwIfNoEntry: false })?.isDirectory()
+        ? 'a directory'
+        : statSync(folder, { throwIfNoEntry: false })?.isDirectory()
+          ? undefined
+          : `no folder ${folder}`
+  if (problem !== undefined)
+    throw new Misuse(`--trace: wanted a file that can be written; found ${problem} ("${path}")`)
 }
 
 const save = (path: string, session: Session, plan: Plan): void => {

@@ -2,6 +2,7 @@ import { open, rename, rm } from 'node:fs/promises'
 import * as E from 'fp-ts/lib/Either.js'
 import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
 import { type BoundSpec, type DType, tensorBytes } from '../../dsl/ir/tensor.js'
+import { describe } from '../values.js'
 import type { SafetensorsFault } from './header.js'
 
 /** A tensor to write: its bytes whole, or as chunks that are made while the file is written. */
@@ -28,6 +29,24 @@ const headerBytes = (entries: readonly TensorToWrite[], metadata: Readonly<Recor
   return padded
 }
 
+const entryForm = "[{ name: 'w', dtype: 'f32', shape: [2, 2], bytes: new Uint8Array(16) }]"
+
+const isEntry = (value: unknown): boolean => {
+  const { name, dtype, shape, bytes } = (value ?? {}) as Partial<Record<keyof TensorToWrite, unknown>>
+  const sized = Array.isArray(shape) && shape.every(size => Number.isSafeInteger(size) && size >= 0)
+  const typed = typeof dtype === 'string' && Object.hasOwn(typeNames, dtype)
+  return typeof name === 'string' && typed && sized && (bytes instanceof Uint8Array || typeof bytes === 'function')
+}
+
+// Which field is at fault is most of what there is to say.
+const described = (value: unknown): string => {
+  if (typeof value !== 'object' || value === null) return describe(value)
+  const fields = ['name', 'dtype', 'shape', 'bytes'].map(
+    field => `${field}: ${describe((value as Readonly<Record<string, unknown>>)[field])}`,
+  )
+  return `one with ${fields.join(', ')}`
+}
+
 /**
  * Writes a .safetensors file, chunk by chunk. Until the last byte stands it has another name, so a file of this name is whole.
  */
@@ -39,7 +58,20 @@ export const writeSafetensors =
   ): TaskEither<SafetensorsFault, void> =>
   async () => {
     const fault = (subject: string, wanted: string, found: string, next: string) =>
-      E.left<SafetensorsFault>({ _tag: 'CannotWrite', at: path, subject, wanted, found, next })
+      E.left<SafetensorsFault>({
+        _tag: 'CannotWrite',
+        at: typeof path === 'string' && path !== '' ? path : 'path',
+        subject,
+        wanted,
+        found,
+        next,
+      })
+    if (typeof path !== 'string' || path === '')
+      return fault('path', 'the path of a file', describe(path), "give it as a string: 'weights.safetensors'")
+    if (!Array.isArray(entries)) return fault('entries', 'an array of tensors', describe(entries), `give ${entryForm}`)
+    const wrong = entries.findIndex(entry => !isEntry(entry))
+    if (wrong >= 0)
+      return fault(`entries[${wrong}]`, 'a tensor to write', described(entries[wrong]), `give ${entryForm}`)
     const names = new Set(entries.map(entry => entry.name))
     if (names.size !== entries.length)
       return fault('entries', 'one entry of each name', 'a name twice', 'rename one of them')

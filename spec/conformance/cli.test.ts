@@ -143,6 +143,11 @@ describe('braid', () => {
     [['run', good, '--ticks', 'many']],
     [['run', good, '--device', 'tpu']],
     [['run', good, '--memory', 'lots']],
+    [['run', good, '--memory', '0']],
+    [['run', good, '--memory', '1e400']],
+    [['run', good, '--ticks', '-1']],
+    [['run', good, '--trace', join(folder, 'nowhere', 'trace.json')]],
+    [['run', '']],
     [['plan', good, '--as', 'poem']],
     [['verify', 'x.json', '--unknown']],
     [['doctor', 'me']],
@@ -197,6 +202,74 @@ export default program({ graph: net, feeds: () => ({ x: pulled([]), z: pulled([]
       status: 1,
       stderr: expect.stringContaining('no such file'),
     })
+  })
+
+  it.each([
+    ['a directory', () => folder, 'a directory'],
+    ['a syntax error', () => file('syntax.mts', 'const x = = 3'), '1:10'],
+    ['no such import', () => file('import.mjs', "import './nowhere.mjs'"), 'nowhere.mjs'],
+    ['a number thrown', () => file('seven.mjs', 'throw 7'), 'number 7'],
+    ['another default', () => file('other.mjs', 'export default 7'), 'the exports default'],
+    ['a file that waits for ever', () => file('waits.mjs', 'await new Promise(() => {})'), 'never come'],
+    [
+      'a feed that falls silent',
+      () =>
+        file(
+          'silent.mts',
+          source(
+            doubling.replace(
+              /pulled\(.*\)\) }\)/,
+              'pulled({ [Symbol.asyncIterator]: () => ({ next: () => new Promise(() => {}) }) }) })',
+            ),
+          ),
+        ),
+      'never come',
+    ],
+    [
+      'feeds that throw',
+      () =>
+        file(
+          'feeds.mts',
+          source(doubling.replace(/const feeds = .*/, "const feeds = () => { throw new Error('no camera') }")),
+        ),
+      'no camera',
+    ],
+    [
+      'no feeds',
+      () => file('none.mts', source(doubling.replace(/const feeds = .*/, 'const feeds = undefined as never'))),
+      'a feed for each input: x',
+    ],
+    [
+      'an option that cannot be',
+      () =>
+        file(
+          'mode.mts',
+          source(doubling.replace('graph: net, feeds', "graph: net, feeds, options: { mode: 'warp' as never }")),
+        ),
+      'options.mode',
+    ],
+    [
+      'a graph that is none',
+      () => file('graph.mts', source(doubling.replace('graph: net', 'graph: {} as never'))),
+      'a graph, as graph(...) makes it',
+    ],
+  ])('tells of %s in a sentence that says what was wanted and found', (_, path, says) => {
+    const people = braid('run', path(), '--device', 'host')
+    expect({ status: people.status, stdout: people.stdout.replace('loading\n', '') }).toEqual({ status: 1, stdout: '' })
+    expect(people.stderr).toContain(says)
+    expect(people.stderr).toMatch(/\n {2}wanted {2}.*\n {2}found {3}.*\n {2}next {4}/)
+    expect(people.stderr).not.toMatch(/\n {4}at |undefined undefined/)
+  })
+
+  it('tells a bound that no plan can keep, and a device that is not there', () => {
+    expect(braid('run', good, '--memory', '1').stderr).toMatch(/\[OverBudget\]\n {2}wanted {2}at most 1 bytes/)
+    const far = braid('run', good, '--device', 'cuda:99')
+    expect(far.status).toBe(1)
+    expect(far.stderr).toMatch(/cuda:99: .*\n {2}wanted /)
+  })
+
+  it('tells its version', () => {
+    expect(braid('--version').stdout).toMatch(/^\d+\.\d+\.\d+\n$/)
   })
 
   it('doctor says what there is and what to do', () => {
