@@ -166,6 +166,7 @@ const readCuda = (r: Reader, get: Get, at: string): CudaSpec => {
   const scalars = r.list(get('scalars'), `${at}.scalars`, limits.accesses).map((value, i) => {
     const where = `${at}.scalars[${i}]`
     const scalar = r.object(value, where)
+    if (Object.hasOwn(scalar, 'i32') && Object.hasOwn(scalar, 'f32')) r.wrong(where, 'one of i32 and f32', value)
     if (Object.hasOwn(scalar, 'i32'))
       return { i32: r.integer(r.field(scalar, 'i32'), `${where}.i32`, -(2 ** 31), 2 ** 31 - 1) }
     return { f32: r.number(r.field(scalar, 'f32'), `${where}.f32`) }
