@@ -19,7 +19,8 @@ const kindsOf = (waits: Reasons['waits']): string =>
     })
     .join(', ')
 
-const times = (count: number): string => (count === 0 ? 'never waits' : count === 1 ? 'waits once a tick' : `waits ${count} times a tick`)
+const times = (count: number): string =>
+  count === 0 ? 'never waits' : count === 1 ? 'waits once a tick' : `waits ${count} times a tick`
 
 const inUse = (bound: number, bytes: number): string =>
   bytes < bound
@@ -34,12 +35,18 @@ const textOf = (plan: Plan, reasons: Reasons): string => {
     ...section(
       'lanes',
       'each is a CUDA stream, and does its operations in order',
-      lanes.map(({ name, runs, waits: count }) => `${name}: ${runs} ${runs === 1 ? 'operation' : 'operations'}, ${times(count)}`),
+      lanes.map(
+        ({ name, runs, waits: count }) =>
+          `${name}: ${runs} ${runs === 1 ? 'operation' : 'operations'}, ${times(count)}`,
+      ),
     ),
     ...section(
       `waits (${waits.length})`,
       `${kindsOf(waits)}; a lane goes on only when another has come so far`,
-      waits.map(({ lane, for: kind, before, after, because }) => `${kind.padEnd(6)} ${lane}: ${after} waits for ${before}: ${because}`),
+      waits.map(
+        ({ lane, for: kind, before, after, because }) =>
+          `${kind.padEnd(6)} ${lane}: ${after} waits for ${before}: ${because}`,
+      ),
     ),
     ...section(
       `uses (${uses.length})`,
@@ -54,11 +61,16 @@ const textOf = (plan: Plan, reasons: Reasons): string => {
     ...section(
       `uses that are not needed (${elidedUses.length})`,
       'the home lane is after that access anyway',
-      elidedUses.map(({ buffer, home, lane, access, by }) => `${buffer} of ${home}: ${lane} is done with it after ${access}: ${by}`),
+      elidedUses.map(
+        ({ buffer, home, lane, access, by }) => `${buffer} of ${home}: ${lane} is done with it after ${access}: ${by}`,
+      ),
     ),
     ...section(
       `in device memory at the peak (${alive.length})`,
-      inUse(plan.bound.device[0] ?? 0, alive.reduce((sum, { bytes }) => sum + bytes, 0)),
+      inUse(
+        plan.bound.device[0] ?? 0,
+        alive.reduce((sum, { bytes }) => sum + bytes, 0),
+      ),
       alive.map(({ name, bytes, life }) => `${name}: ${size(bytes)}${life === 'tick' ? '' : `, ${life}`}`),
     ),
   ].join('\n')}\n`

@@ -13,10 +13,29 @@ export interface Reasons {
   readonly name: string
   readonly bound: Plan['bound']
   readonly lanes: readonly { readonly name: string; readonly runs: number; readonly waits: number }[]
-  readonly waits: readonly { readonly command: number; readonly lane: string; readonly for: WaitFor; readonly before: string; readonly after: string; readonly because: string }[]
-  readonly uses: readonly { readonly command: number; readonly buffer: string; readonly home: string; readonly lane: string; readonly access: string }[]
+  readonly waits: readonly {
+    readonly command: number
+    readonly lane: string
+    readonly for: WaitFor
+    readonly before: string
+    readonly after: string
+    readonly because: string
+  }[]
+  readonly uses: readonly {
+    readonly command: number
+    readonly buffer: string
+    readonly home: string
+    readonly lane: string
+    readonly access: string
+  }[]
   readonly elidedWaits: readonly { readonly before: string; readonly after: string; readonly by: string }[]
-  readonly elidedUses: readonly { readonly buffer: string; readonly home: string; readonly lane: string; readonly access: string; readonly by: string }[]
+  readonly elidedUses: readonly {
+    readonly buffer: string
+    readonly home: string
+    readonly lane: string
+    readonly access: string
+    readonly by: string
+  }[]
   readonly alive: readonly { readonly name: string; readonly bytes: number; readonly life: string }[]
 }
 
@@ -30,7 +49,10 @@ interface Run {
   readonly writes: readonly number[]
 }
 
-const rootsOf = (plan: Plan) => (buffers: readonly number[]): readonly number[] => buffers.map(b => plan.buffers[b]?.alias ?? b)
+const rootsOf =
+  (plan: Plan) =>
+  (buffers: readonly number[]): readonly number[] =>
+    buffers.map(b => plan.buffers[b]?.alias ?? b)
 
 const runsOf = (plan: Plan): readonly Run[] => {
   const places = plan.lanes.map(() => 0)
@@ -79,7 +101,14 @@ const conflict = (plan: Plan, before: Run, after: Run, ticks: boolean): string |
 const reach = 32
 
 /** What a wait orders by data, where it is not the two operations themselves: earlier ones of the one lane, later ones of the other. */
-const farther = (plan: Plan, byLane: readonly (readonly Run[])[], before: Run, after: Run, from: number, ticks: boolean) => {
+const farther = (
+  plan: Plan,
+  byLane: readonly (readonly Run[])[],
+  before: Run,
+  after: Run,
+  from: number,
+  ticks: boolean,
+) => {
   for (let b = before.place; b > Math.max(from, before.place - reach); b--) {
     for (let a = after.place; a < after.place + reach; a++) {
       const [earlier, later] = [byLane[before.lane]![b - 1], byLane[after.lane]![a - 1]]
@@ -92,18 +121,30 @@ const farther = (plan: Plan, byLane: readonly (readonly Run[])[], before: Run, a
 
 /** The buffers that lane allocates between a wait and the operation that it holds back: what the freed bytes are for. */
 const takersOf = (plan: Plan, wait: number, after: Run | undefined): readonly number[] =>
-  plan.commands.slice(wait, after?.command ?? plan.commands.length).flatMap(command => (command[0] === 'alloc' && command[2] === (after?.lane ?? -1) ? [command[1]] : []))
+  plan.commands
+    .slice(wait, after?.command ?? plan.commands.length)
+    .flatMap(command => (command[0] === 'alloc' && command[2] === (after?.lane ?? -1) ? [command[1]] : []))
 
 /** Of what `before` accesses, what has been freed when the taker is allocated; of the taker's own home and size first. */
-const givers = (plan: Plan, before: Run, wait: number, takers: readonly number[], ticks: boolean): readonly number[] => {
-  const freed = new Set(plan.commands.flatMap((command, at) => (command[0] === 'free' && (ticks || at < wait) ? [command[1]] : [])))
+const givers = (
+  plan: Plan,
+  before: Run,
+  wait: number,
+  takers: readonly number[],
+  ticks: boolean,
+): readonly number[] => {
+  const freed = new Set(
+    plan.commands.flatMap((command, at) => (command[0] === 'free' && (ticks || at < wait) ? [command[1]] : [])),
+  )
   const near = (b: number): number => {
     const { home, bytes } = plan.buffers[b]!
     const alike = takers.map(t => plan.buffers[t]!)
     return (alike.some(t => t.home === home) ? 2 : 0) + (alike.some(t => t.bytes === bytes) ? 1 : 0)
   }
   const memory = (b: number) => `${plan.buffers[b]!.space} ${plan.buffers[b]!.device}`
-  const all = [...new Set([...before.reads, ...before.writes])].filter(b => freed.has(b) && takers.some(t => memory(t) === memory(b)))
+  const all = [...new Set([...before.reads, ...before.writes])].filter(
+    b => freed.has(b) && takers.some(t => memory(t) === memory(b)),
+  )
   const best = all.reduce((most, b) => Math.max(most, near(b)), 0)
   return all.filter(b => near(b) === best)
 }
@@ -111,7 +152,8 @@ const givers = (plan: Plan, before: Run, wait: number, takers: readonly number[]
 export const reasonsOf = (plan: Plan): Reasons => {
   const runs = runsOf(plan)
   const { marks, held } = linksOf(plan, runs)
-  const label = (run: Run | undefined): string => (run === undefined ? 'the end of the tick' : plan.nodes[run.node]!.name)
+  const label = (run: Run | undefined): string =>
+    run === undefined ? 'the end of the tick' : plan.nodes[run.node]!.name
   const laneName = (lane: number): string => plan.lanes[lane]!.name
   const count = plan.lanes.length
   // known[l][m]: how many runs of lane m lane l is after; via[l][m]: the wait that brought that.
@@ -129,13 +171,20 @@ export const reasonsOf = (plan: Plan): Reasons => {
   const direct = new Map<number, Set<Run>>()
   const byLane = plan.lanes.map(({ id }) => runs.filter(run => run.lane === id))
   const names = (buffers: readonly number[]): string => buffers.map(b => plan.buffers[b]!.name).join(', ')
-  const whyWait = (at: number, before: Run | undefined, after: Run | undefined, from: number, ticks: boolean): { for: WaitFor; because: string } => {
+  const whyWait = (
+    at: number,
+    before: Run | undefined,
+    after: Run | undefined,
+    from: number,
+    ticks: boolean,
+  ): { for: WaitFor; because: string } => {
     const data: WaitFor = ticks ? 'state' : 'data'
     const direct = before && after && conflict(plan, before, after, ticks)
     if (direct !== undefined) return { for: data, because: direct }
     const takers = takersOf(plan, at, after)
     const left = before === undefined ? [] : givers(plan, before, at, takers, ticks)
-    if (left.length > 0) return { for: 'memory', because: `${names(takers)} takes the bytes that ${names(left)} leaves` }
+    if (left.length > 0)
+      return { for: 'memory', because: `${names(takers)} takes the bytes that ${names(left)} leaves` }
     const far = before && after && farther(plan, byLane, before, after, from, ticks)
     if (far) return { for: data, because: `${label(far.later)} comes after ${label(far.earlier)}, since ${far.why}` }
     if (takers.length > 0) return { for: 'memory', because: `${names(takers)} takes bytes that were in use until then` }
@@ -143,7 +192,9 @@ export const reasonsOf = (plan: Plan): Reasons => {
   }
   const waitText = (at: number): string => {
     const command = plan.commands[at]
-    return command?.[0] === 'wait' ? `${laneName(command[2])} waited for ${label(marks.get(command[1]))} already` : 'the order of the lane'
+    return command?.[0] === 'wait'
+      ? `${laneName(command[2])} waited for ${label(marks.get(command[1]))} already`
+      : 'the order of the lane'
   }
   let next = 0
   plan.commands.forEach((command, at) => {
@@ -155,7 +206,13 @@ export const reasonsOf = (plan: Plan): Reasons => {
         const ticks = tick === -1
         const when = ticks ? ' of the tick before' : ''
         const known0 = before === undefined || ticks ? 0 : known[lane]![before.lane]!
-        waits.push({ command: at, lane: laneName(lane), ...whyWait(at, before, after, known0, ticks), before: `${label(before)}${when}`, after: label(after) })
+        waits.push({
+          command: at,
+          lane: laneName(lane),
+          ...whyWait(at, before, after, known0, ticks),
+          before: `${label(before)}${when}`,
+          after: label(after),
+        })
         if (tick === -1 || before === undefined) break
         if (after !== undefined) direct.set(after.command, (direct.get(after.command) ?? new Set()).add(before))
         const brought = snapshot.get(event)
@@ -173,7 +230,9 @@ export const reasonsOf = (plan: Plan): Reasons => {
         const run = runs[next++]!
         const earlier = new Set<Run>()
         for (const b of run.reads) if (writer.has(b)) earlier.add(writer.get(b)!)
-        for (const b of run.writes) for (const r of readers.get(b)?.length ? readers.get(b)! : writer.has(b) ? [writer.get(b)!] : []) earlier.add(r)
+        for (const b of run.writes)
+          for (const r of readers.get(b)?.length ? readers.get(b)! : writer.has(b) ? [writer.get(b)!] : [])
+            earlier.add(r)
         for (const before of earlier)
           if (before.lane !== run.lane && !direct.get(run.command)?.has(before))
             elidedWaits.push({ before: label(before), after: label(run), by: waitText(via[run.lane]![before.lane]!) })
@@ -193,7 +252,13 @@ export const reasonsOf = (plan: Plan): Reasons => {
       case 'use': {
         const [, buffer, lane, event] = command
         const access = marks.get(event)
-        uses.push({ command: at, buffer: plan.buffers[buffer]!.name, home: laneName(plan.buffers[buffer]!.home), lane: laneName(lane), access: label(access) })
+        uses.push({
+          command: at,
+          buffer: plan.buffers[buffer]!.name,
+          home: laneName(plan.buffers[buffer]!.home),
+          lane: laneName(lane),
+          access: label(access),
+        })
         kept.set(buffer, [...(kept.get(buffer) ?? []), { lane, event }])
         break
       }

@@ -1,4 +1,4 @@
-import { Op, tablesOf, type Tables } from './laws/tables.js'
+import { Op, type Tables, tablesOf } from './laws/tables.js'
 import type { Plan } from './plan.js'
 
 export { toJSON } from './json.js'
@@ -75,9 +75,17 @@ const rowOf = (tables: Tables, marked: Int32Array, c: number): Row => {
     case 'record':
       return { lane: lane(command[2]), what: `record e${command[1]}`, more: '' }
     case 'wait':
-      return { lane: lane(command[2]), what: `wait e${command[1]}`, more: waitReason(tables, marked, c, command[3] === -1) }
+      return {
+        lane: lane(command[2]),
+        what: `wait e${command[1]}`,
+        more: waitReason(tables, marked, c, command[3] === -1),
+      }
     case 'use':
-      return { lane: home(command[1]), what: `use ${buffer(command[1])}`, more: useReason(tables, marked, c, command[3]) }
+      return {
+        lane: home(command[1]),
+        what: `use ${buffer(command[1])}`,
+        more: useReason(tables, marked, c, command[3]),
+      }
   }
 }
 

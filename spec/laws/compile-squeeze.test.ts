@@ -1,6 +1,7 @@
 // Under `memory: BYTES` the compiler finds the waits that keep the pool inside it, before it gives up any upload ahead.
-import * as E from 'fp-ts/lib/Either.js'
+
 import fc from 'fast-check'
+import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, it } from 'vitest'
 import { compile } from '../../dsl/compile.js'
 import { orThrow, verify } from '../../dsl/index.js'
@@ -37,15 +38,19 @@ describe('memory: BYTES', () => {
 
   it('is within every budget between the least and the most, and every law holds', () => {
     fc.assert(
-      fc.property(sample({ steps: 12 }), fc.double({ min: 0, max: 1, noNaN: true }), ({ graph: net, dims, inFlight }, at) => {
-        const most = orThrow(compile(net, { dims, inFlight })).bound.device[0]!
-        const least = orThrow(compile(net, { dims, inFlight, memory: 'small' })).bound.device[0]!
-        const memory = Math.max(1, Math.floor(Math.min(least, most) + at * Math.abs(most - least)))
-        const plan = orThrow(compile(net, { dims, inFlight, memory }))
-        expect(plan.bound.device[0]).toBeLessThanOrEqual(memory)
-        expect(poolPeakOf(plan).device[0]).toBeLessThanOrEqual(memory)
-        expect(verify(plan)).toEqual([])
-      }),
+      fc.property(
+        sample({ steps: 12 }),
+        fc.double({ min: 0, max: 1, noNaN: true }),
+        ({ graph: net, dims, inFlight }, at) => {
+          const most = orThrow(compile(net, { dims, inFlight })).bound.device[0]!
+          const least = orThrow(compile(net, { dims, inFlight, memory: 'small' })).bound.device[0]!
+          const memory = Math.max(1, Math.floor(Math.min(least, most) + at * Math.abs(most - least)))
+          const plan = orThrow(compile(net, { dims, inFlight, memory }))
+          expect(plan.bound.device[0]).toBeLessThanOrEqual(memory)
+          expect(poolPeakOf(plan).device[0]).toBeLessThanOrEqual(memory)
+          expect(verify(plan)).toEqual([])
+        },
+      ),
       { numRuns: 60 },
     )
   })

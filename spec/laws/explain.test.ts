@@ -38,16 +38,23 @@ describe('explain', () => {
     })
     const { waits } = reasonsOf(orThrow(compile(net)) as Plan)
     expect(waits.filter(wait => wait.for === 'state')).toEqual([
-      expect.objectContaining({ before: expect.stringContaining('of the tick before'), because: expect.stringContaining('delay[0]') }),
+      expect.objectContaining({
+        before: expect.stringContaining('of the tick before'),
+        because: expect.stringContaining('delay[0]'),
+      }),
     ])
   })
 
   test('knows what every wait of generated plans is for', () => {
     fc.assert(
-      fc.property(sample({ steps: 10 }), fc.constantFrom('fast' as const, 'small' as const), ({ graph: net, dims, inFlight }, memory) => {
-        const plan = orThrow(compile(net, { dims, inFlight, memory })) as Plan
-        for (const wait of reasonsOf(plan).waits) expect(wait.for, JSON.stringify(wait)).not.toBe('order')
-      }),
+      fc.property(
+        sample({ steps: 10 }),
+        fc.constantFrom('fast' as const, 'small' as const),
+        ({ graph: net, dims, inFlight }, memory) => {
+          const plan = orThrow(compile(net, { dims, inFlight, memory })) as Plan
+          for (const wait of reasonsOf(plan).waits) expect(wait.for, JSON.stringify(wait)).not.toBe('order')
+        },
+      ),
       { numRuns: 100 },
     )
   })

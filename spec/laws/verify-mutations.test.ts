@@ -1,17 +1,17 @@
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
-import type { Plan } from '../../dsl/ir/plan.js'
-import { verify } from '../../dsl/ir/verify.js'
 import { compile } from '../../dsl/compile.js'
 import { orThrow } from '../../dsl/index.js'
+import type { Plan } from '../../dsl/ir/plan.js'
 import { poolPeakOf } from '../../dsl/ir/pool.js'
+import { verify } from '../../dsl/ir/verify.js'
 import { sample } from '../support/generate.js'
 import { mutations } from '../support/mutations.js'
 import { comparable, oracle } from '../support/oracle.js'
 import { planFrom, recipes } from '../support/plan-generator.js'
-import { streamed, streamedLeast } from '../support/streamed.js'
 import { singleLane, twoLanes, weightStreaming } from '../support/plans.js'
+import { streamed, streamedLeast } from '../support/streamed.js'
 
 /** Fewest rejected mutants of a kind: a kind that the generated plans leave no place for would test nothing. */
 const fewest = 5
@@ -95,24 +95,31 @@ describe('nothing can be left out of a plan that the compiler made', () => {
       const broken = verify(rest, { safety: true })
       if (command[0] === 'use') {
         const free = rest.commands.findIndex(other => other[0] === 'free' && other[1] === command[1])
-        expect(broken).toContainEqual(expect.objectContaining({ law: 'L4', command: free, buffer: command[1], lane: command[2] }))
+        expect(broken).toContainEqual(
+          expect.objectContaining({ law: 'L4', command: free, buffer: command[1], lane: command[2] }),
+        )
       } else if (broken.length > 0) {
-        for (const { law, buffer } of broken) expect([law, typeof buffer]).toEqual([expect.stringMatching(/^L[12349]$/), 'number'])
+        for (const { law, buffer } of broken)
+          expect([law, typeof buffer]).toEqual([expect.stringMatching(/^L[12349]$/), 'number'])
       } else expect(poolPeakOf(rest).device[0], `commands[${c}] of ${plan.name}`).toBeGreaterThan(plan.bound.device[0]!)
     })
   }
 
   test('generated graphs, under any memory', () => {
     fc.assert(
-      fc.property(sample({ steps: 12 }), fc.double({ min: 0, max: 1, noNaN: true }), ({ graph: net, dims, inFlight }, at) => {
-        const roomy = orThrow(compile(net, { dims, inFlight })) as Plan
-        if (roomy.commands.length > 300) return
-        eachIsNeeded(roomy)
-        const most = roomy.bound.device[0]!
-        const least = orThrow(compile(net, { dims, inFlight, memory: 'small' })).bound.device[0]!
-        const memory = Math.max(1, Math.floor(Math.min(least, most) + at * Math.abs(most - least)))
-        eachIsNeeded(orThrow(compile(net, { dims, inFlight, memory })) as Plan)
-      }),
+      fc.property(
+        sample({ steps: 12 }),
+        fc.double({ min: 0, max: 1, noNaN: true }),
+        ({ graph: net, dims, inFlight }, at) => {
+          const roomy = orThrow(compile(net, { dims, inFlight })) as Plan
+          if (roomy.commands.length > 300) return
+          eachIsNeeded(roomy)
+          const most = roomy.bound.device[0]!
+          const least = orThrow(compile(net, { dims, inFlight, memory: 'small' })).bound.device[0]!
+          const memory = Math.max(1, Math.floor(Math.min(least, most) + at * Math.abs(most - least)))
+          eachIsNeeded(orThrow(compile(net, { dims, inFlight, memory })) as Plan)
+        },
+      ),
       { numRuns: 40 },
     )
   })

@@ -340,7 +340,10 @@ export const oraclePeak = (plan: Plan, ticks = 8): { bytes: number[]; reachedAt:
     const rows: { memory: number; bytes: number; since: string }[] = []
     for (const { memory, bytes, accesses } of chunks) {
       if (bytes === 0) continue
-      const since = accesses.map(i => u.at(t + 1, 0) - i).filter(ago => ago < plan.inFlight * plan.commands.length).join()
+      const since = accesses
+        .map(i => u.at(t + 1, 0) - i)
+        .filter(ago => ago <= (plan.inFlight - 1) * plan.commands.length)
+        .join()
       const last = rows.findLast(row => row.memory === memory)
       if (last?.since === since && since === '') last.bytes += bytes
       else rows.push({ memory, bytes, since })
