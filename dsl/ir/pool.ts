@@ -17,6 +17,8 @@ export interface PoolPeak {
   readonly settled: boolean
   /** Whether the pools were seen in a state that they had been in before: no tick ever takes more. Else the limit on work came first. */
   readonly exact: boolean
+  /** Ticks that were replayed: `device` is what the first so many take. */
+  readonly ticks: number
 }
 
 /** Commands that are replayed at most, and ranges that are looked at. */
@@ -48,17 +50,19 @@ export const replayPool = (tables: Tables, clock: Clock, enough?: readonly numbe
     device: grown.map(({ peak }) => peak),
     settled: grown.every(({ peak }, device) => !(peak > (enough?.[device] ?? Number.POSITIVE_INFINITY))),
     exact: grown.every(({ exact }) => exact),
+    ticks: grown.reduce((most, { replayed }) => Math.max(most, replayed), 0),
   }
 }
 
 interface Replayed {
   readonly peak: number
   readonly exact: boolean
+  readonly replayed: number
 }
 
 const replay = (turnover: Turnover, base: number, ticks: number, enough: number): Replayed => {
   const { lanes, length, inFlight, event, when, buffer, allocs, allocLane, allocBytes, frontier, freeBytes } = turnover
-  if (allocs === 0) return { peak: base, exact: true }
+  if (allocs === 0) return { peak: base, exact: true, replayed: 0 }
   const { releaseStart, releaseLane, releasePoint } = turnover
   const pool = new RangePool(lanes, base)
   const snapshots = new Snapshots()
@@ -69,7 +73,8 @@ const replay = (turnover: Turnover, base: number, ticks: number, enough: number)
   const done = new Int32Array(lanes)
   const known = new Int32Array(lanes)
   const release = new Int32Array(lanes)
-  for (let tick = 0; tick < ticks && pool.work <= maxWork; tick++) {
+  let tick = 0
+  for (; tick < ticks && pool.work <= maxWork; tick++) {
     for (let m = 0; m < lanes; m++) start[m] = tick * length[m]!
     if (tick >= inFlight) {
       for (let m = 0; m < lanes; m++) done[m] = (tick - inFlight + 1) * length[m]!
@@ -77,7 +82,7 @@ const replay = (turnover: Turnover, base: number, ticks: number, enough: number)
       // From here on what lanes know of each other is the same in every tick: the rest follows from what lies free.
       snapshots.begin()
       pool.put(snapshots, start)
-      if (snapshots.met()) return { peak: pool.peak, exact: true }
+      if (snapshots.met()) return { peak: pool.peak, exact: true, replayed: tick }
     }
     for (let e = 0; e < event.length; e++) {
       const a = event[e]!
@@ -88,7 +93,7 @@ const replay = (turnover: Turnover, base: number, ticks: number, enough: number)
           known[m] = point > 0 ? point : 0
         }
         offset[buffer[e]!] = pool.take(allocBytes[a]!, allocLane[a]!, known)
-        if (pool.peak > enough) return { peak: pool.peak, exact: false }
+        if (pool.peak > enough) return { peak: pool.peak, exact: false, replayed: tick + 1 }
         continue
       }
       if (tick === 0 && when[e] === When.laterTicks) continue
@@ -99,5 +104,5 @@ const replay = (turnover: Turnover, base: number, ticks: number, enough: number)
     }
     pool.work += event.length
   }
-  return { peak: pool.peak, exact: false }
+  return { peak: pool.peak, exact: false, replayed: tick }
 }

@@ -1,0 +1,74 @@
+// The pool of a session and the compiler's model of it are one rule, written twice (spec/decisions.md, 5 and 10): the furthest byte is the
+// same, tick by tick, whatever the timing. A session is given more than its plan needs, so that nothing but the rule holds it back.
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import type { Graph } from '../../dsl/graph.js'
+import { compile, orThrow } from '../../dsl/index.js'
+import type { Plan } from '../../dsl/ir/plan.js'
+import { poolPeakOf } from '../../dsl/ir/pool.js'
+import { open, pulled } from '../../runtime/index.js'
+import { generated } from '../bench/compile.js'
+import { patternGraph, patternInput, patterns } from '../support/patterns.js'
+import { slowPoolPeaks } from '../support/slow-pool.js'
+
+const roomy = (plan: Plan): Plan => ({ ...plan, bound: { ...plan.bound, device: plan.bound.device.map(bytes => 2 * bytes + 2 ** 20) } })
+
+/** The furthest byte after each tick, of a session of this plan on `host`. */
+const poolPeaks = async (plan: Plan, length: number, ticks: number, jitter: number): Promise<number[]> => {
+  await using session = orThrow(await open(plan, { device: 'host', host: { jitter, jitterMicroseconds: 20 } })())
+  const x = new Float32Array(length).fill(1)
+  const peaks: number[] = []
+  for (let tick = 0; tick < ticks; tick++) {
+    await session.run({ x: pulled([x]) } as never).forEach(lease => lease[Symbol.dispose]())
+    peaks.push(session.stats().poolPeak)
+  }
+  return peaks
+}
+
+/** All ticks of one run, so that as many are in flight as may be. */
+const poolPeak = async (plan: Plan, length: number, ticks: number, jitter: number): Promise<number> => {
+  await using session = orThrow(await open(plan, { device: 'host', host: { jitter, jitterMicroseconds: 20 } })())
+  const x = new Float32Array(length).fill(1)
+  await session.run({ x: pulled(Array.from({ length: ticks }, () => x)) } as never).forEach(lease => lease[Symbol.dispose]())
+  expect(session.stats().ticks).toBe(ticks)
+  return session.stats().poolPeak
+}
+
+describe('the pool on host', () => {
+  it('takes what the compiler says it takes, in the end', async () => {
+    await fc.assert(
+      fc.asyncProperty(patterns(40), fc.integer({ min: 1, max: 3 }), fc.integer({ min: 1, max: 2 ** 16 }), async (pattern, inFlight, jitter) => {
+        const plan = orThrow(compile(patternGraph(pattern), { inFlight }))
+        const { device, ticks, exact } = poolPeakOf(plan)
+        expect(exact).toBe(true)
+        expect(await poolPeak(roomy(plan), patternInput, ticks + 4, jitter)).toBe(device[0])
+        expect(await poolPeak(plan, patternInput, ticks + 4, jitter + 1)).toBe(device[0])
+      }),
+      { numRuns: 80 },
+    )
+  })
+
+  it('takes it tick by tick', async () => {
+    await fc.assert(
+      fc.asyncProperty(patterns(30), fc.integer({ min: 1, max: 3 }), fc.integer({ min: 1, max: 2 ** 16 }), async (pattern, inFlight, jitter) => {
+        const plan = orThrow(compile(patternGraph(pattern), { inFlight }))
+        expect(await poolPeaks(plan, patternInput, 12, jitter)).toEqual(slowPoolPeaks(plan, 12))
+      }),
+      { numRuns: 20 },
+    )
+  })
+
+  it.each([
+    ['layered', 4],
+    ['layered', 8],
+    ['chains', 4],
+    ['chains', 8],
+  ] as const)('takes it in %s graphs of a thousand nodes on %i lanes', async (shape, lanes) => {
+    const plan = orThrow(compile({ ir: generated({ shape, nodes: 1_000, lanes }) } as unknown as Graph))
+    const { device, ticks, exact } = poolPeakOf(plan)
+    const measured = await poolPeak(roomy(plan), 16, exact ? ticks + 2 : 40, lanes)
+    if (exact) expect(measured).toBe(device[0])
+    else expect(measured).toBeLessThanOrEqual(device[0]!)
+    expect(measured).toBe(slowPoolPeaks(plan, exact ? ticks + 2 : 40).at(-1))
+  })
+})

@@ -1,0 +1,63 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import type { Graph } from '../../dsl/graph.js'
+import { compile, orThrow } from '../../dsl/index.js'
+import { peakOf } from '../../dsl/ir/peak.js'
+import type { Plan } from '../../dsl/ir/plan.js'
+import { poolPeakOf } from '../../dsl/ir/pool.js'
+import { generated } from '../bench/compile.js'
+import { sample } from '../support/generate.js'
+import { oraclePeak } from '../support/oracle.js'
+import { patternGraph, patterns } from '../support/patterns.js'
+import { planFrom, recipes } from '../support/plan-generator.js'
+import { slowPoolPeaks } from '../support/slow-pool.js'
+
+/** As many ticks by the rule take what was found; and so do as many again, where that is said to be the end of it. */
+const agrees = (plan: Plan): void => {
+  const { device, exact, ticks } = poolPeakOf(plan)
+  expect(exact).toBe(true)
+  expect(slowPoolPeaks(plan, 2 * ticks + 4).slice(Math.max(0, ticks - 1))).toEqual(new Array(ticks + 4 + Math.min(1, ticks)).fill(device[0]))
+}
+
+describe('the pool of a session', () => {
+  test('takes what the rule says, in plans that the compiler had no part in', () => {
+    fc.assert(
+      fc.property(recipes(8), recipe => agrees(planFrom({ ...recipe, planned: false }))),
+      { numRuns: 60 },
+    )
+  })
+
+  test('takes what the rule says, in plans of generated graphs', () => {
+    fc.assert(
+      fc.property(sample(), ({ graph, dims, inFlight }) => agrees(orThrow(compile(graph, { dims, inFlight })))),
+      { numRuns: 60 },
+    )
+  })
+
+  test('takes what the rule says where lanes hardly meet and sizes are of all kinds', () => {
+    fc.assert(
+      fc.property(patterns(60), fc.integer({ min: 1, max: 3 }), (pattern, inFlight) =>
+        agrees(orThrow(compile(patternGraph(pattern), { inFlight }))),
+      ),
+      { numRuns: 60 },
+    )
+  })
+
+  test('is exact for a graph of thousands of nodes', () => {
+    agrees(orThrow(compile({ ir: generated({ shape: 'layered', nodes: 2_000, lanes: 4 }) } as unknown as Graph)))
+  })
+})
+
+describe('the peak of law L9', () => {
+  test('is not exceeded where lanes hardly meet', () => {
+    fc.assert(
+      fc.property(patterns(24), fc.integer({ min: 1, max: 3 }), (pattern, inFlight) => {
+        const plan = orThrow(compile(patternGraph(pattern), { inFlight }))
+        const { device, exact } = peakOf(plan)
+        expect(exact).toBe(true)
+        expect(oraclePeak(plan, 8).bytes[0]).toBeLessThanOrEqual(device[0]!)
+      }),
+      { numRuns: 20 },
+    )
+  })
+})
