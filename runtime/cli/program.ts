@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process'
 import { existsSync, statSync } from 'node:fs'
 import { join, relative, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -56,22 +57,27 @@ const load = async (file: string, path: string): Promise<Record<string, unknown>
     return fail(
       path,
       'a file that loads',
-      `${thrown(error).replace(/\s*\n\s*/g, ' ')}${placeOf(error)}`,
+      `${thrown(error).replace(/\s*\n\s*/g, ' ')}${placeOf(error, file)}`,
       'correct the file; its imports run when it is loaded',
     )
   }
 }
 
-// Where in the user's own files: a syntax error is told of before the stack, others in the first frame that is neither Node's, nor a
-// package's, nor of this command.
-const placeOf = (error: unknown): string => {
+// Where in the user's own files: the first frame that is neither Node's, nor a package's, nor of this command.
+const placeOf = (error: unknown, file: string): string => {
   const stack = error instanceof Error && typeof error.stack === 'string' ? error.stack : ''
-  const [top = ''] = stack.split('\n')
-  if (/^file:.*:\d+$/.test(top)) return ` at ${fileURLToPath(top.replace(/:\d+$/, ''))}${/:\d+$/.exec(top)![0]}`
   const frame = stack
     .split('\n')
     .find(line => line.startsWith('    at ') && !/node:|node_modules|[/\\]runtime[/\\]cli[/\\]/.test(line))
-  return frame ? ` ${frame.trim()}` : ''
+  if (frame) return ` ${frame.trim()}`
+  return error instanceof SyntaxError && !/\.[mc]?ts$/.test(file) ? syntaxPlace(file) : ''
+}
+
+// An error of syntax that was caught does not say where; Node says it of a file that it checks.
+const syntaxPlace = (file: string): string => {
+  const { stderr } = spawnSync(process.execPath, ['--check', file], { encoding: 'utf8' })
+  const [, line] = /^[^\n]*:(\d+)\n/.exec(stderr) ?? []
+  return line === undefined ? '' : ` at ${file}:${line}`
 }
 
 // The examples are built with Braid: no need to translate again what stands in dist and is not older.
