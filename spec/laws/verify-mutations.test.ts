@@ -27,7 +27,7 @@ const sampled: readonly Plan[] = [
 // The compiler's own plans too: as they come, and with the waits that fit them into the least memory; those that the oracle can judge in time.
 const made: readonly Plan[] = [
   ...fc
-    .sample(sample(), { numRuns: 40, seed: 7 })
+    .sample(sample(), { numRuns: 25, seed: 7 })
     .flatMap(({ graph: net }) => [compile(net), compile(net, { memory: 'small', inFlight: 3 })])
     .flatMap(plan => (E.isRight(plan) ? [plan.right as Plan] : [])),
   ...[1, 2].map((ahead): Plan => orThrow(compile(streamed(4, ahead), { memory: streamedLeast(ahead) })) as Plan),
@@ -78,7 +78,7 @@ describe('every mutant is rejected by its law, at the command and for the buffer
           if (command >= 0) expect(message).toContain(`commands[${command}]`)
           if (buffer !== undefined) expect(message).toContain(`'${mutant.plan.buffers[buffer]!.name}'`)
         }),
-        { numRuns: 120 },
+        { numRuns: 70 },
       )
       expect(rejected).toBeGreaterThanOrEqual(fewest)
     })

@@ -71,7 +71,7 @@ describe('verify and the oracle', () => {
           expect(keys(mutant, true).length > 0).toBe(oracle(mutant, false).size > 0)
         },
       ),
-      { numRuns: 400 },
+      { numRuns: 250 },
     )
   })
 })
