@@ -2,9 +2,15 @@
 
 namespace braid {
 
-Allocator::Allocator(Driver& driver, Order& order, std::uint64_t limit, const std::vector<Stream>& streams, const std::vector<Event>& events,
-                     AllocatorPolicy policy)
-    : driver_(driver), order_(order), streams_(streams), events_(events), policy_(policy), pool_(limit, order.lanes()), pending_(order.lanes()) {}
+Allocator::Allocator(Driver& driver, Order& order, std::uint64_t limit, const std::vector<Stream>& streams,
+                     const std::vector<Event>& events, AllocatorPolicy policy)
+    : driver_(driver),
+      order_(order),
+      streams_(streams),
+      events_(events),
+      policy_(policy),
+      pool_(limit, order.lanes()),
+      pending_(order.lanes()) {}
 
 void Allocator::reserve(std::size_t blocks) {
   blocks_.reserve(blocks);
@@ -66,8 +72,8 @@ void Allocator::free(BlockId id) {
   Block& block = blocks_[id];
   if (!block.live) return;
   block.live = false;
-  // The release frontier: the home lane's point now, joined with the points of the uses. Covering a point covers what its lane
-  // had waited for by then, so nothing more is kept.
+  // The release frontier: the home lane's point now, joined with the points of the uses. Covering a point covers what
+  // its lane had waited for by then, so nothing more is kept.
   uses(id)[block.home] = order_.present(block.home).count;
   pool_.give(block.offset, block.size, uses(id));
   counters_.allocatedBytes -= block.size;
@@ -91,7 +97,8 @@ Status Allocator::waitForPending(std::uint64_t size, LaneId lane, bool* waited) 
     if (!order_.markerAfter(point, &marker)) {
       if (spare_.empty()) return Status::ok;
       marker = spare_[other];
-      if (const Status status = driver_.eventRecord(events_[marker], streams_[other]); status != Status::ok) return status;
+      if (const Status status = driver_.eventRecord(events_[marker], streams_[other]); status != Status::ok)
+        return status;
       order_.record(marker, other);
     }
     if (const Status status = driver_.streamWait(streams_[lane], events_[marker]); status != Status::ok) return status;

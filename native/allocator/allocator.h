@@ -45,17 +45,19 @@ struct AllocatorShortage {
 class Allocator {
  public:
   // `streams` by lane. `events` are those of order's markers, by marker; both outlive the allocator.
-  Allocator(Driver& driver, Order& order, std::uint64_t limit, const std::vector<Stream>& streams, const std::vector<Event>& events,
-            AllocatorPolicy policy = {});
+  Allocator(Driver& driver, Order& order, std::uint64_t limit, const std::vector<Stream>& streams,
+            const std::vector<Event>& events, AllocatorPolicy policy = {});
 
-  // One event per lane, created beforehand, with its marker: recorded where no event of the plan's marks a point that rung 3 needs.
+  // One event per lane, created beforehand, with its marker: recorded where no event of the plan's marks a point that
+  // rung 3 needs.
   void setSpareMarkers(std::vector<Order::Marker> spare) { spare_ = std::move(spare); }
   // Takes the memory for this many blocks, live or free, so that none is taken later.
   void reserve(std::size_t blocks);
 
   Status malloc(std::uint64_t bytes, LaneId lane, BlockId* block);
   void free(BlockId block);
-  // The block's last read on `point.lane` is at or before `point`. A no-op on the home lane; of several points of a lane the last counts.
+  // The block's last read on `point.lane` is at or before `point`. A no-op on the home lane; of several points of a
+  // lane the last counts.
   void recordUse(BlockId block, Point point);
 
   // Called when the order has learnt that everything below `order.settled()` is before all lanes.

@@ -10,14 +10,15 @@ namespace braid {
 using LaneId = std::uint32_t;
 using Count = std::uint64_t;
 
-// A place in a lane's order. Points count the runs and waits issued on the lane; count n means "after the n-th of them".
+// A place in a lane's order. Points count the runs and waits issued on the lane; count n means "after the n-th of
+// them".
 struct Point {
   LaneId lane = 0;
   Count count = 0;
 };
 
-// A frontier is one count per lane: how far something is known to be after everything else. Frontiers live in flat arrays
-// that are sized once, so they are handed about as spans; all frontiers of one session have the same length.
+// A frontier is one count per lane: how far something is known to be after everything else. Frontiers live in flat
+// arrays that are sized once, so they are handed about as spans; all frontiers of one session have the same length.
 using Frontier = std::span<Count>;
 using ConstFrontier = std::span<const Count>;
 

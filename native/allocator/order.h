@@ -7,9 +7,9 @@
 
 namespace braid {
 
-// What is known to be before what, on the issuing side. It is advanced by every run, record and wait that is issued, and by
-// the completion of ticks; it never asks the device. Its relations are exactly those of a plan: a lane's own order, a wait
-// after what preceded its record, and tick t after all of tick t - inFlight.
+// What is known to be before what, on the issuing side. It is advanced by every run, record and wait that is issued,
+// and by the completion of ticks; it never asks the device. Its relations are exactly those of a plan: a lane's own
+// order, a wait after what preceded its record, and tick t after all of tick t - inFlight.
 //
 // A *marker* is one driver event: what it marks is the frontier of its lane when it was last recorded.
 //
@@ -53,9 +53,9 @@ class Order {
   Frontier markerFrontier(Marker marker) { return {markerCounts_.data() + marker * lanes_, lanes_}; }
 
   std::size_t lanes_, inFlight_;
-  std::vector<Count> counts_;        // lanes × lanes: row = a lane's frontier; its diagonal = the lane's present point
-  std::vector<Count> tickEnds_;      // inFlight × lanes: every lane's point at the end of a tick
-  std::vector<Count> settled_;       // lanes
+  std::vector<Count> counts_;    // lanes × lanes: row = a lane's frontier; its diagonal = the lane's present point
+  std::vector<Count> tickEnds_;  // inFlight × lanes: every lane's point at the end of a tick
+  std::vector<Count> settled_;   // lanes
   std::vector<MarkerState> markers_;
   std::vector<Count> markerCounts_;  // markers × lanes
 };

@@ -32,7 +32,8 @@ std::uint32_t RangePool::addSlot(ConstFrontier release) {
 }
 
 std::optional<RangePool::Taken> RangePool::take(std::uint64_t size, LaneId lane, ConstFrontier frontier) {
-  // Single ranges before runs of them: blocks of one size then keep to their places, and a small one does not break a large one.
+  // Single ranges before runs of them: blocks of one size then keep to their places, and a small one does not break a
+  // large one.
   std::size_t single = 0, bestFirst = 0, bestLast = 0;
   std::uint64_t singleLength = 0, bestLength = 0;  // 0: none
   std::size_t tailFirst = ranges_.size(), tailLast = ranges_.size();
@@ -50,7 +51,8 @@ std::optional<RangePool::Taken> RangePool::take(std::uint64_t size, LaneId lane,
         singleLength = whole;
       }
       ++last;
-    } while (last < ranges_.size() && ranges_[last].offset == ranges_[last - 1].end() && usable(ranges_[last], lane, frontier));
+    } while (last < ranges_.size() && ranges_[last].offset == ranges_[last - 1].end() &&
+             usable(ranges_[last], lane, frontier));
     const std::uint64_t length = ranges_[last - 1].end() - ranges_[first].offset;
     if (ranges_[last - 1].end() == peak_) {
       tailFirst = first;
@@ -92,14 +94,18 @@ void RangePool::cut(std::size_t first, std::size_t last, std::uint64_t size) {
     ranges_[whole].offset += size;
     ranges_[whole].size -= size;
   }
-  ranges_.erase(ranges_.begin() + static_cast<std::ptrdiff_t>(first), ranges_.begin() + static_cast<std::ptrdiff_t>(whole));
+  ranges_.erase(ranges_.begin() + static_cast<std::ptrdiff_t>(first),
+                ranges_.begin() + static_cast<std::ptrdiff_t>(whole));
 }
 
 void RangePool::give(std::uint64_t offset, std::uint64_t size, ConstFrontier released) {
-  const auto after = std::lower_bound(ranges_.begin(), ranges_.end(), offset, [](const Range& range, std::uint64_t at) { return range.offset < at; });
+  const auto after = std::lower_bound(ranges_.begin(), ranges_.end(), offset,
+                                      [](const Range& range, std::uint64_t at) { return range.offset < at; });
   const auto index = static_cast<std::size_t>(after - ranges_.begin());
-  const bool joinsNext = index < ranges_.size() && ranges_[index].offset == offset + size && equal(release(ranges_[index].slot), released);
-  const bool joinsPrevious = index > 0 && ranges_[index - 1].end() == offset && equal(release(ranges_[index - 1].slot), released);
+  const bool joinsNext =
+      index < ranges_.size() && ranges_[index].offset == offset + size && equal(release(ranges_[index].slot), released);
+  const bool joinsPrevious =
+      index > 0 && ranges_[index - 1].end() == offset && equal(release(ranges_[index - 1].slot), released);
   if (joinsPrevious) {
     ranges_[index - 1].size += size;
     if (joinsNext) {
@@ -124,7 +130,8 @@ bool RangePool::cheapestPending(std::uint64_t size, LaneId lane, ConstFrontier f
     std::size_t lanesToWait = 0;
     for (LaneId other = 0; other < lanes_; ++other) {
       bool waits = false;
-      for (std::size_t i = first; i < last && !waits; ++i) waits = other != lane && release(ranges_[i].slot)[other] > frontier[other];
+      for (std::size_t i = first; i < last && !waits; ++i)
+        waits = other != lane && release(ranges_[i].slot)[other] > frontier[other];
       lanesToWait += waits ? 1 : 0;
     }
     if (any && (lanesToWait > bestLanes || (lanesToWait == bestLanes && length >= bestLength))) return;
@@ -156,7 +163,8 @@ void RangePool::settle(ConstFrontier all) {
     for (std::size_t lane = 0; lane < lanes_; ++lane) {
       if (released[lane] <= all[lane]) released[lane] = 0;
     }
-    if (kept > 0 && ranges_[kept - 1].end() == ranges_[i].offset && equal(release(ranges_[kept - 1].slot), release(ranges_[i].slot))) {
+    if (kept > 0 && ranges_[kept - 1].end() == ranges_[i].offset &&
+        equal(release(ranges_[kept - 1].slot), release(ranges_[i].slot))) {
       ranges_[kept - 1].size += ranges_[i].size;
       freeSlots_.push_back(ranges_[i].slot);
     } else {

@@ -8,12 +8,14 @@
 
 namespace braid {
 
-// The deterministic pool of a session (spec/decisions.md, 5 and 10): one range of addresses, given out by order alone, so that a plan
-// has one peak, the same in every run and the same that the compiler computed. Offsets count from the start of the range.
+// The deterministic pool of a session (spec/decisions.md, 5 and 10): one range of addresses, given out by order alone,
+// so that a plan has one peak, the same in every run and the same that the compiler computed. Offsets count from the
+// start of the range.
 //
-// A freed range keeps its *release frontier*. A lane may take a range whose release its own frontier covers; its own lane's
-// points are always covered. Invariants:
-//   1. Free ranges are disjoint, in order of offset, and all below `peak`; everything at or above `peak` was never taken.
+// A freed range keeps its *release frontier*. A lane may take a range whose release its own frontier covers; its own
+// lane's points are always covered. Invariants:
+//   1. Free ranges are disjoint, in order of offset, and all below `peak`; everything at or above `peak` was never
+//   taken.
 //   2. `take` never returns bytes whose release frontier the lane does not cover.
 //   3. After `reserve`, nothing here allocates memory while at most that many ranges are free.
 // Not thread-safe.
@@ -34,8 +36,9 @@ class RangePool {
   std::optional<Taken> take(std::uint64_t size, LaneId lane, ConstFrontier frontier);
   void give(std::uint64_t offset, std::uint64_t size, ConstFrontier release);
 
-  // The cheapest run of adjacent free ranges, usable now or not, that would hold `size` bytes: the fewest lanes to wait for,
-  // then the shortest, then the lowest. *pending becomes the join of the releases in it. False where there is none.
+  // The cheapest run of adjacent free ranges, usable now or not, that would hold `size` bytes: the fewest lanes to wait
+  // for, then the shortest, then the lowest. *pending becomes the join of the releases in it. False where there is
+  // none.
   bool cheapestPending(std::uint64_t size, LaneId lane, ConstFrontier frontier, Frontier pending) const;
 
   // Every lane covers `all`: points at or below it are forgotten, so that neighbours become equal
@@ -47,15 +50,17 @@ class RangePool {
 
   std::uint64_t limit() const { return limit_; }
   std::uint64_t peak() const { return peak_; }
-  std::uint64_t freeBytes() const;     // within the limit, usable by somebody or not
-  std::uint64_t longestFree() const;   // adjacent, the untouched end included
+  std::uint64_t freeBytes() const;    // within the limit, usable by somebody or not
+  std::uint64_t longestFree() const;  // adjacent, the untouched end included
   std::size_t ranges() const { return ranges_.size(); }
 
   struct View {
     std::uint64_t offset, size;
     ConstFrontier release;
   };
-  View range(std::size_t index) const { return {ranges_[index].offset, ranges_[index].size, release(ranges_[index].slot)}; }
+  View range(std::size_t index) const {
+    return {ranges_[index].offset, ranges_[index].size, release(ranges_[index].slot)};
+  }
 
  private:
   struct Range {
@@ -72,7 +77,7 @@ class RangePool {
   std::uint64_t limit_, peak_ = 0;
   std::size_t lanes_;
   std::vector<Range> ranges_;
-  std::vector<Count> releases_;            // slots × lanes
+  std::vector<Count> releases_;  // slots × lanes
   std::vector<std::uint32_t> freeSlots_;
 };
 

@@ -15,7 +15,8 @@ Napi::Value probe(const Napi::CallbackInfo& info) {
   const CudaReport report = probeCuda();
   Napi::Array devices = Napi::Array::New(env), libraries = Napi::Array::New(env);
   for (std::size_t i = 0; i < report.devices.size(); ++i) {
-    devices.Set(static_cast<std::uint32_t>(i), deviceInfo(env, report.devices[i], i < report.freeBytes.size() ? report.freeBytes[i] : 0));
+    devices.Set(static_cast<std::uint32_t>(i),
+                deviceInfo(env, report.devices[i], i < report.freeBytes.size() ? report.freeBytes[i] : 0));
   }
   for (std::size_t i = 0; i < report.libraries.size(); ++i) {
     Napi::Object library = Napi::Object::New(env);
@@ -43,12 +44,15 @@ HostOptions hostOptions(Napi::Value value) {
   HostOptions options;
   if (absent(value)) return options;
   const Napi::Object given = objectAt(value, "options");
-  if (const Napi::Value memory = given.Get("memory"); !absent(memory)) options.memoryBytes = sizeAt(memory, "options.memory");
+  if (const Napi::Value memory = given.Get("memory"); !absent(memory))
+    options.memoryBytes = sizeAt(memory, "options.memory");
   options.copyBytesPerSecond = numberOr(given.Get("copyRate"), "options.copyRate", options.copyBytesPerSecond);
   options.flopsPerSecond = numberOr(given.Get("flopRate"), "options.flopRate", options.flopsPerSecond);
   options.deviceBytesPerSecond = numberOr(given.Get("deviceRate"), "options.deviceRate", options.deviceBytesPerSecond);
-  if (const Napi::Value jitter = given.Get("jitter"); !absent(jitter)) options.jitterSeed = sizeAt(jitter, "options.jitter");
-  options.jitterMicroseconds = numberOr(given.Get("jitterMicroseconds"), "options.jitterMicroseconds", options.jitterMicroseconds);
+  if (const Napi::Value jitter = given.Get("jitter"); !absent(jitter))
+    options.jitterSeed = sizeAt(jitter, "options.jitter");
+  options.jitterMicroseconds =
+      numberOr(given.Get("jitterMicroseconds"), "options.jitterMicroseconds", options.jitterMicroseconds);
   options.poison = flagOr(given.Get("poison"), "options.poison", false);
   const Napi::Value faults = given.Get("faults");
   if (absent(faults)) return options;
@@ -59,7 +63,8 @@ HostOptions hostOptions(Napi::Value value) {
     HostOptions::Fault one;
     one.call = textAt(fault.Get("call"), where + ".call");
     one.nth = static_cast<std::uint64_t>(integerAt(fault.Get("nth"), where + ".nth", 1, INT64_C(1) << 53));
-    if (const Napi::Value status = fault.Get("status"); !absent(status)) one.status = static_cast<Status>(integerAt(status, where + ".status", 1, 999));
+    if (const Napi::Value status = fault.Get("status"); !absent(status))
+      one.status = static_cast<Status>(integerAt(status, where + ".status", 1, 999));
     options.faults.push_back(std::move(one));
   }
   return options;
@@ -69,7 +74,8 @@ Napi::Value openHostDevice(const Napi::CallbackInfo& info) {
   const HostOptions options = hostOptions(info[0]);
   std::unique_ptr<Driver> driver;
   std::string detail;
-  if (const Status status = openHost(&driver, options, &detail); status != Status::ok) throw failureObject(info.Env(), openFailure(status, "openHost", detail));
+  if (const Status status = openHost(&driver, options, &detail); status != Status::ok)
+    throw failureObject(info.Env(), openFailure(status, "openHost", detail));
   return deviceObject(info.Env(), std::move(driver));
 }
 
@@ -77,7 +83,8 @@ Napi::Value openCudaDevice(const Napi::CallbackInfo& info) {
   const auto ordinal = static_cast<int>(integerAt(info[0], "ordinal", 0, INT32_MAX));
   std::unique_ptr<Driver> driver;
   std::string detail;
-  if (const Status status = openCuda(&driver, ordinal, &detail); status != Status::ok) throw failureObject(info.Env(), openFailure(status, "openCuda", detail));
+  if (const Status status = openCuda(&driver, ordinal, &detail); status != Status::ok)
+    throw failureObject(info.Env(), openFailure(status, "openCuda", detail));
   return deviceObject(info.Env(), std::move(driver));
 }
 

@@ -35,7 +35,8 @@ void complete(napi_env env, napi_status, void* data) {
     napi_reject_deferred(env, task->deferred, error.Value());
   } catch (const std::exception& error) {
     napi_value text = nullptr, value = nullptr;
-    if (napi_create_string_utf8(env, error.what(), NAPI_AUTO_LENGTH, &text) == napi_ok && napi_create_error(env, nullptr, text, &value) == napi_ok) {
+    if (napi_create_string_utf8(env, error.what(), NAPI_AUTO_LENGTH, &text) == napi_ok &&
+        napi_create_error(env, nullptr, text, &value) == napi_ok) {
       napi_reject_deferred(env, task->deferred, value);
     }
   }
@@ -43,13 +44,15 @@ void complete(napi_env env, napi_status, void* data) {
 
 }  // namespace
 
-Napi::Promise runAsync(Napi::Env env, const char* name, std::function<void()> work, std::function<Napi::Value(Napi::Env)> settle) {
+Napi::Promise runAsync(Napi::Env env, const char* name, std::function<void()> work,
+                       std::function<Napi::Value(Napi::Env)> settle) {
   auto task = std::make_unique<Task>();
   task->run = std::move(work);
   task->settle = std::move(settle);
   napi_value promise = nullptr, resource = Napi::String::New(env, name);
   if (napi_create_promise(env, &task->deferred, &promise) != napi_ok) throw Napi::Error::New(env);
-  if (napi_create_async_work(env, nullptr, resource, execute, complete, task.get(), &task->work) != napi_ok) throw Napi::Error::New(env);
+  if (napi_create_async_work(env, nullptr, resource, execute, complete, task.get(), &task->work) != napi_ok)
+    throw Napi::Error::New(env);
   if (napi_queue_async_work(env, task->work) != napi_ok) {
     napi_delete_async_work(env, task->work);
     throw Napi::Error::New(env);

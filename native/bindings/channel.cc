@@ -46,7 +46,8 @@ std::shared_ptr<Channel> Channel::create(Napi::Env env, Napi::Object roots) {
     delete mine;
   };
   const napi_value name = Napi::String::New(env, "braid");
-  if (napi_create_threadsafe_function(env, nullptr, nullptr, name, 0, 1, nullptr, finalize, context, onMessage, &channel->function_) != napi_ok) {
+  if (napi_create_threadsafe_function(env, nullptr, nullptr, name, 0, 1, nullptr, finalize, context, onMessage,
+                                      &channel->function_) != napi_ok) {
     delete context;
     throw Napi::Error::New(env);
   }
@@ -68,8 +69,9 @@ void Channel::postTick(std::uint64_t tick, const Failure* failure) {
   post(std::move(message));
 }
 
-bool Channel::callReference(std::uint32_t kernel, std::uint32_t node, const DeviceAddress* reads, const std::vector<std::size_t>& readBytes,
-                            const DeviceAddress* writes, const std::vector<std::size_t>& writeBytes) {
+bool Channel::callReference(std::uint32_t kernel, std::uint32_t node, const DeviceAddress* reads,
+                            const std::vector<std::size_t>& readBytes, const DeviceAddress* writes,
+                            const std::vector<std::size_t>& writeBytes) {
   const auto call = std::make_shared<Call>();
   call->kernel = kernel;
   call->node = node;
@@ -85,7 +87,8 @@ bool Channel::callReference(std::uint32_t kernel, std::uint32_t node, const Devi
   }
   std::unique_lock lock(mutex_);
   answered_.wait(lock, [&] { return call->done || !open_; });
-  // What is not done now is never computed: `compute` looks at `open_` under the same lock before it touches the operands.
+  // What is not done now is never computed: `compute` looks at `open_` under the same lock before it touches the
+  // operands.
   return call->done && call->ok;
 }
 
@@ -126,8 +129,10 @@ void Channel::deliver(Napi::Env env) {
     }
     const Napi::HandleScope scope(env);
     try {
-      if (message.call) compute(env, *message.call);
-      else tickEnded(env, message);
+      if (message.call)
+        compute(env, *message.call);
+      else
+        tickEnded(env, message);
     } catch (const Napi::Error& error) {
       // The user's own exception, thrown in `onTick`: what Node does with an exception nobody catches.
       napi_fatal_exception(env, error.Value());
@@ -140,7 +145,8 @@ void Channel::tickEnded(Napi::Env env, const Message& message) {
   ended(env);
   if (!callback.IsFunction()) return;
   const Napi::Value failure = message.failure ? failureObject(env, *message.failure).Value() : env.Null();
-  callback.As<Napi::Function>().Call(env.Undefined(), {Napi::Number::New(env, static_cast<double>(message.tick)), failure});
+  callback.As<Napi::Function>().Call(env.Undefined(),
+                                     {Napi::Number::New(env, static_cast<double>(message.tick)), failure});
 }
 
 // The reference sees copies: JavaScript may keep an ArrayBuffer for ever, device memory goes to its next owner.
@@ -153,7 +159,8 @@ void Channel::compute(Napi::Env env, Call& call) {
       // Under the lock the worker cannot leave, so its operands stay.
       std::lock_guard lock(mutex_);
       if (!open_) return;
-      for (std::size_t i = 0; i < call.readBytes->size(); ++i) reads.Set(static_cast<std::uint32_t>(i), copyOf(env, call.reads[i], (*call.readBytes)[i]));
+      for (std::size_t i = 0; i < call.readBytes->size(); ++i)
+        reads.Set(static_cast<std::uint32_t>(i), copyOf(env, call.reads[i], (*call.readBytes)[i]));
       for (std::size_t i = 0; i < call.writeBytes->size(); ++i) {
         results.push_back(copyOf(env, call.writes[i], (*call.writeBytes)[i]));
         writes.Set(static_cast<std::uint32_t>(i), results.back());
@@ -161,7 +168,8 @@ void Channel::compute(Napi::Env env, Call& call) {
     }
     const Napi::Value references = roots_.Value().Get("references");
     const Napi::Value reference = references.As<Napi::Object>().Get(call.kernel);
-    if (!reference.IsFunction()) throw Napi::TypeError::New(env, "references[" + std::to_string(call.kernel) + "] is not a function");
+    if (!reference.IsFunction())
+      throw Napi::TypeError::New(env, "references[" + std::to_string(call.kernel) + "] is not a function");
     reference.As<Napi::Function>().Call(env.Undefined(), {reads, writes});
   } catch (const Napi::Error& error) {
     problem = wordsOf(error);
@@ -172,8 +180,10 @@ void Channel::compute(Napi::Env env, Call& call) {
     std::lock_guard lock(mutex_);
     if (!open_) return;
     for (std::size_t i = 0; !problem && i < results.size(); ++i) {
-      if (results[i].ByteLength() != (*call.writeBytes)[i]) problem = "it detached or transferred the memory it was given to write";
-      else if (results[i].ByteLength() > 0) std::memcpy(reinterpret_cast<void*>(call.writes[i]), results[i].Data(), results[i].ByteLength());
+      if (results[i].ByteLength() != (*call.writeBytes)[i])
+        problem = "it detached or transferred the memory it was given to write";
+      else if (results[i].ByteLength() > 0)
+        std::memcpy(reinterpret_cast<void*>(call.writes[i]), results[i].Data(), results[i].ByteLength());
     }
     call.ok = !problem;
     call.done = true;

@@ -14,14 +14,15 @@
 
 namespace braid::bindings {
 
-// The way from a session's threads to JavaScript: ends of ticks, and calls of references. Holds the environment open while a
-// tick is in flight and not otherwise.
+// The way from a session's threads to JavaScript: ends of ticks, and calls of references. Holds the environment open
+// while a tick is in flight and not otherwise.
 //
 // Hazards, and their rules:
 //   - A thread-safe function dies with its environment, whoever still holds it. It is only touched under `mutex_` while
 //     `open_`, and `shut` (called by the environment's cleanup hook, which runs before the function's own) ends that.
 //   - A worker that waits for a reference's answer would wait for ever once JavaScript stops: `shut` answers it.
-//   - JavaScript values are held by one object, `roots_`, strongly only while a tick is in flight, so that an idle program
+//   - JavaScript values are held by one object, `roots_`, strongly only while a tick is in flight, so that an idle
+//   program
 //     that nobody holds can be collected.
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
@@ -31,14 +32,15 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // Any thread.
   void postTick(std::uint64_t tick, const Failure* failure);
   // Blocks until JavaScript has computed it, or `shut`. False where it threw; the first message is kept for `amend`.
-  bool callReference(std::uint32_t kernel, std::uint32_t node, const DeviceAddress* reads, const std::vector<std::size_t>& readBytes,
-                     const DeviceAddress* writes, const std::vector<std::size_t>& writeBytes);
+  bool callReference(std::uint32_t kernel, std::uint32_t node, const DeviceAddress* reads,
+                     const std::vector<std::size_t>& readBytes, const DeviceAddress* writes,
+                     const std::vector<std::size_t>& writeBytes);
   // Names the node whose reference threw, if one did.
   bool amend(Failure* failure, const std::vector<std::string>& nodeNames);
 
   // JavaScript thread only.
   Napi::Object roots() const { return roots_.Value(); }
-  void began();    // a tick was submitted
+  void began();  // a tick was submitted
   void deliver(Napi::Env env);
   // Nothing is called any more, and nobody waits. Idempotent.
   void shut();

@@ -33,9 +33,10 @@ double numberAt(Napi::Value value, const std::string& field) {
 
 std::int64_t integerAt(Napi::Value value, const std::string& field, std::int64_t least, std::int64_t most) {
   const double number = numberAt(value, field);
-  if (!(std::fabs(number) <= mostInteger) || number != std::floor(number) || number < static_cast<double>(least) || number > static_cast<double>(most)) {
-    throw Napi::RangeError::New(value.Env(), field + " must be a whole number from " + std::to_string(least) + " to " + std::to_string(most) + ", not " +
-                                                 value.ToString().Utf8Value());
+  if (!(std::fabs(number) <= mostInteger) || number != std::floor(number) || number < static_cast<double>(least) ||
+      number > static_cast<double>(most)) {
+    throw Napi::RangeError::New(value.Env(), field + " must be a whole number from " + std::to_string(least) + " to " +
+                                                 std::to_string(most) + ", not " + value.ToString().Utf8Value());
   }
   return static_cast<std::int64_t>(number);
 }
@@ -47,7 +48,8 @@ std::uint64_t sizeAt(Napi::Value value, const std::string& field) {
 double numberOr(Napi::Value value, const std::string& field, double otherwise) {
   if (absent(value)) return otherwise;
   const double number = numberAt(value, field);
-  if (!std::isfinite(number) || number < 0) throw Napi::RangeError::New(value.Env(), field + " must be finite and not negative");
+  if (!std::isfinite(number) || number < 0)
+    throw Napi::RangeError::New(value.Env(), field + " must be finite and not negative");
   return number;
 }
 

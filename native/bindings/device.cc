@@ -48,7 +48,9 @@ Napi::Object deviceInfo(Napi::Env env, const DeviceInfo& info, std::size_t freeB
   result.Set("ordinal", static_cast<double>(info.ordinal));
   result.Set("totalBytes", static_cast<double>(info.totalBytes));
   result.Set("freeBytes", static_cast<double>(freeBytes));
-  result.Set("computeCapability", info.kind == "cuda" ? std::to_string(info.computeMajor) + "." + std::to_string(info.computeMinor) : std::string());
+  result.Set("computeCapability", info.kind == "cuda"
+                                      ? std::to_string(info.computeMajor) + "." + std::to_string(info.computeMinor)
+                                      : std::string());
   result.Set("multiprocessors", static_cast<double>(info.multiprocessors));
   result.Set("driverVersion", static_cast<double>(info.driverVersion));
   result.Set("pageBytes", static_cast<double>(info.pageBytes));

@@ -7,8 +7,9 @@
 
 namespace braid::bindings {
 
-// A JavaScript object that stands for a native one. It carries a type tag, checked before the pointer is touched, so that a
-// method called on any other object throws instead of reading it as something it is not. (Type tags are read, never forged.)
+// A JavaScript object that stands for a native one. It carries a type tag, checked before the pointer is touched, so
+// that a method called on any other object throws instead of reading it as something it is not. (Type tags are read,
+// never forged.)
 template <class T>
 Napi::Object handle(Napi::Env env, std::shared_ptr<T> native) {
   Napi::Object object = Napi::Object::New(env);
@@ -26,8 +27,8 @@ template <class T>
 std::shared_ptr<T> self(const Napi::CallbackInfo& info) {
   bool tagged = false;
   void* data = nullptr;
-  if (!info.This().IsObject() || napi_check_object_type_tag(info.Env(), info.This(), &T::typeTag, &tagged) != napi_ok || !tagged ||
-      napi_unwrap(info.Env(), info.This(), &data) != napi_ok) {
+  if (!info.This().IsObject() || napi_check_object_type_tag(info.Env(), info.This(), &T::typeTag, &tagged) != napi_ok ||
+      !tagged || napi_unwrap(info.Env(), info.This(), &data) != napi_ok) {
     throw Napi::TypeError::New(info.Env(), std::string("called on something that is not a ") + T::typeName);
   }
   return *static_cast<std::shared_ptr<T>*>(data);
@@ -49,7 +50,8 @@ Napi::Value guarded(const Napi::CallbackInfo& info) {
 
 template <Method method>
 void define(Napi::Object object, const char* name) {
-  object.DefineProperty(Napi::PropertyDescriptor::Value(name, Napi::Function::New<guarded<method>>(object.Env(), name), napi_default));
+  object.DefineProperty(
+      Napi::PropertyDescriptor::Value(name, Napi::Function::New<guarded<method>>(object.Env(), name), napi_default));
 }
 
 }  // namespace braid::bindings

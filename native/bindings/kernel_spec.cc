@@ -13,9 +13,9 @@ constexpr std::int64_t most = std::int64_t{1} << 53;
 // In the order of the enumerations.
 constexpr std::array<std::string_view, 5> dtypes{"u8", "i32", "f16", "bf16", "f32"};
 constexpr std::array<std::string_view, 4> reductions{"sum", "mean", "max", "min"};
-constexpr std::array<std::string_view, 27> mapOps{"operand", "const", "select", "neg", "abs",  "exp",   "log",  "sqrt",  "rsqrt",
-                                                  "tanh",    "erf",   "sigmoid", "sin", "cos", "floor", "ceil", "round", "add",
-                                                  "sub",     "mul",   "div",    "min", "max",  "pow",   "lt",   "le",    "eq"};
+constexpr std::array<std::string_view, 27> mapOps{
+    "operand", "const", "select", "neg", "abs", "exp", "log", "sqrt", "rsqrt", "tanh", "erf", "sigmoid", "sin", "cos",
+    "floor",   "ceil",  "round",  "add", "sub", "mul", "div", "min",  "max",   "pow",  "lt",  "le",      "eq"};
 static_assert(static_cast<std::size_t>(MapOp::eq) + 1 == mapOps.size());
 
 template <class Enum, std::size_t N>
@@ -34,7 +34,8 @@ DType dtype(Napi::Value value, const std::string& field) { return oneOf<DType>(v
 std::vector<std::int64_t> integers(Napi::Value value, const std::string& field, std::int64_t least) {
   const Napi::Array array = arrayAt(value, field);
   std::vector<std::int64_t> result;
-  for (std::uint32_t i = 0; i < array.Length(); ++i) result.push_back(integerAt(array.Get(i), item(field, i), least, most));
+  for (std::uint32_t i = 0; i < array.Length(); ++i)
+    result.push_back(integerAt(array.Get(i), item(field, i), least, most));
   return result;
 }
 
@@ -43,41 +44,48 @@ MapInstruction instruction(Napi::Value value, const std::string& field) {
   MapInstruction result;
   result.op = oneOf<MapOp>(array.Get(0u), item(field, 0), mapOps);
   const std::uint32_t arguments = result.op == MapOp::select ? 3 : result.op >= MapOp::add ? 2 : 1;
-  if (array.Length() != arguments + 1) throw Napi::TypeError::New(value.Env(), field + " must have " + std::to_string(arguments) + " arguments");
+  if (array.Length() != arguments + 1)
+    throw Napi::TypeError::New(value.Env(), field + " must have " + std::to_string(arguments) + " arguments");
   if (result.op == MapOp::constant) {
     result.constant = numberAt(array.Get(1u), item(field, 1));
     return result;
   }
   std::int32_t* const targets[] = {&result.a, &result.b, &result.c};
-  for (std::uint32_t i = 0; i < arguments; ++i) *targets[i] = static_cast<std::int32_t>(integerAt(array.Get(i + 1), item(field, i + 1), 0, INT32_MAX));
+  for (std::uint32_t i = 0; i < arguments; ++i)
+    *targets[i] = static_cast<std::int32_t>(integerAt(array.Get(i + 1), item(field, i + 1), 0, INT32_MAX));
   return result;
 }
 
 void readMap(KernelSpec& spec, const Napi::Object& object, const std::string& field) {
   spec.shape = integers(object.Get("shape"), field + ".shape", 1);
   const std::string compute = textAt(object.Get("compute"), field + ".compute");
-  if (compute != "f32" && compute != "i32") throw Napi::TypeError::New(object.Env(), field + ".compute must be f32 or i32");
+  if (compute != "f32" && compute != "i32")
+    throw Napi::TypeError::New(object.Env(), field + ".compute must be f32 or i32");
   spec.computeInt = compute == "i32";
   const Napi::Array operands = arrayAt(object.Get("operands"), field + ".operands");
   for (std::uint32_t i = 0; i < operands.Length(); ++i) {
     const std::string where = item(field + ".operands", i);
     const Napi::Object operand = objectAt(operands.Get(i), where);
-    spec.operands.push_back({dtype(operand.Get("dtype"), where + ".dtype"), integerAt(operand.Get("offset"), where + ".offset", 0, most),
+    spec.operands.push_back({dtype(operand.Get("dtype"), where + ".dtype"),
+                             integerAt(operand.Get("offset"), where + ".offset", 0, most),
                              integers(operand.Get("strides"), where + ".strides", -most)});
   }
   const Napi::Array code = arrayAt(object.Get("code"), field + ".code");
-  for (std::uint32_t i = 0; i < code.Length(); ++i) spec.code.push_back(instruction(code.Get(i), item(field + ".code", i)));
+  for (std::uint32_t i = 0; i < code.Length(); ++i)
+    spec.code.push_back(instruction(code.Get(i), item(field + ".code", i)));
   const Napi::Array results = arrayAt(object.Get("results"), field + ".results");
   for (std::uint32_t i = 0; i < results.Length(); ++i) {
     const std::string where = item(field + ".results", i);
     const Napi::Object result = objectAt(results.Get(i), where);
-    spec.results.push_back({static_cast<std::int32_t>(integerAt(result.Get("value"), where + ".value", 0, INT32_MAX)), dtype(result.Get("dtype"), where + ".dtype")});
+    spec.results.push_back({static_cast<std::int32_t>(integerAt(result.Get("value"), where + ".value", 0, INT32_MAX)),
+                            dtype(result.Get("dtype"), where + ".dtype")});
   }
 }
 
 MatmulOperand matmulOperand(Napi::Value value, const std::string& field) {
   const Napi::Object object = objectAt(value, field);
-  return {dtype(object.Get("dtype"), field + ".dtype"), integerAt(object.Get("batchStride"), field + ".batchStride", 0, most)};
+  return {dtype(object.Get("dtype"), field + ".dtype"),
+          integerAt(object.Get("batchStride"), field + ".batchStride", 0, most)};
 }
 
 void readMatmul(KernelSpec& spec, const Napi::Object& object, const std::string& field) {
@@ -105,7 +113,8 @@ std::array<std::uint32_t, 3> extent(Napi::Value value, const std::string& field)
   const Napi::Array array = arrayAt(value, field);
   if (array.Length() != 3) throw Napi::TypeError::New(value.Env(), field + " must have three sizes");
   std::array<std::uint32_t, 3> result{};
-  for (std::uint32_t i = 0; i < 3; ++i) result[i] = static_cast<std::uint32_t>(integerAt(array.Get(i), item(field, i), 1, INT32_MAX));
+  for (std::uint32_t i = 0; i < 3; ++i)
+    result[i] = static_cast<std::uint32_t>(integerAt(array.Get(i), item(field, i), 1, INT32_MAX));
   return result;
 }
 
@@ -114,15 +123,18 @@ void readCuda(KernelSpec& spec, const Napi::Object& object, const std::string& f
   spec.source = textAt(object.Get("source"), field + ".source");
   spec.grid = extent(object.Get("grid"), field + ".grid");
   spec.block = extent(object.Get("block"), field + ".block");
-  spec.sharedBytes = static_cast<std::uint32_t>(integerAt(object.Get("sharedBytes"), field + ".sharedBytes", 0, INT32_MAX));
+  spec.sharedBytes =
+      static_cast<std::uint32_t>(integerAt(object.Get("sharedBytes"), field + ".sharedBytes", 0, INT32_MAX));
   const Napi::Array scalars = arrayAt(object.Get("scalars"), field + ".scalars");
   for (std::uint32_t i = 0; i < scalars.Length(); ++i) {
     const std::string where = item(field + ".scalars", i);
     const Napi::Object scalar = objectAt(scalars.Get(i), where);
     CudaScalar result;
     result.isFloat = scalar.Has("f32");
-    if (result.isFloat) result.f32 = static_cast<float>(numberAt(scalar.Get("f32"), where + ".f32"));
-    else result.i32 = static_cast<std::int32_t>(integerAt(scalar.Get("i32"), where + ".i32", INT32_MIN, INT32_MAX));
+    if (result.isFloat)
+      result.f32 = static_cast<float>(numberAt(scalar.Get("f32"), where + ".f32"));
+    else
+      result.i32 = static_cast<std::int32_t>(integerAt(scalar.Get("i32"), where + ".i32", INT32_MIN, INT32_MAX));
     spec.scalars.push_back(result);
   }
 }
@@ -149,7 +161,8 @@ KernelSpec kernelSpec(Napi::Value value, const std::string& field) {
     spec.kind = KernelSpec::Kind::cuda;
     readCuda(spec, object, field);
   } else {
-    throw Napi::TypeError::New(value.Env(), field + ".kind must be copy, map, matmul, reduce or cuda, not " + kind.substr(0, 40));
+    throw Napi::TypeError::New(value.Env(),
+                               field + ".kind must be copy, map, matmul, reduce or cuda, not " + kind.substr(0, 40));
   }
   return spec;
 }

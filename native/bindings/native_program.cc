@@ -14,8 +14,8 @@
 namespace braid::bindings {
 namespace {
 
-// Behind a NativeProgram. Owned by its object, by every view of its memory (which a forgotten program must outlive), and by the
-// work that closes it. JavaScript thread only, except the session.
+// Behind a NativeProgram. Owned by its object, by every view of its memory (which a forgotten program must outlive),
+// and by the work that closes it. JavaScript thread only, except the session.
 struct OpenProgram {
   static constexpr napi_type_tag typeTag{0x6272616964707267u, 0x93c64f2a7be1480du};
   static constexpr const char* typeName = "NativeProgram";
@@ -55,13 +55,13 @@ struct OpenProgram {
   std::shared_ptr<Channel> channel;
   std::unique_ptr<Session> session;
   std::map<std::pair<std::uint32_t, std::uint32_t>, Napi::Reference<Napi::ArrayBuffer>> views;  // weak
-  Napi::Reference<Napi::Promise> closing;                                                       // strong while it closes
-  bool closed = false;                                                                          // close has been called
+  Napi::Reference<Napi::Promise> closing;  // strong while it closes
+  bool closed = false;                     // close has been called
   bool hooked = false, counted = false;
 };
 
-// What the memory of one view needs for as long as anything reads it. The range outlives `close` where JavaScript has moved the
-// memory (ArrayBuffer.prototype.transfer) into an ArrayBuffer that `close` cannot detach.
+// What the memory of one view needs for as long as anything reads it. The range outlives `close` where JavaScript has
+// moved the memory (ArrayBuffer.prototype.transfer) into an ArrayBuffer that `close` cannot detach.
 struct ViewOwner {
   std::shared_ptr<OpenProgram> program;
   std::shared_ptr<const PinnedRange> range;
@@ -98,7 +98,8 @@ Napi::Value view(const Napi::CallbackInfo& info) {
   auto* owner = new ViewOwner{program, program->session->pinnedRange()};
   const auto release = [](napi_env, void*, void* hint) { delete static_cast<ViewOwner*>(hint); };
   napi_value value = nullptr;
-  if (napi_create_external_arraybuffer(env, program->session->pinned(index, slot), buffer.bytes, release, owner, &value) != napi_ok) {
+  if (napi_create_external_arraybuffer(env, program->session->pinned(index, slot), buffer.bytes, release, owner,
+                                       &value) != napi_ok) {
     delete owner;
     throw Napi::Error::New(env);
   }
@@ -112,11 +113,14 @@ Napi::Value load(const Napi::CallbackInfo& info) {
   std::uint32_t index = 0;
   const BufferSpec& buffer = bufferAt(info, *program, &index);
   const Napi::Env env = info.Env();
-  if (buffer.life != Life::state && buffer.life != Life::param) throw Napi::TypeError::New(env, buffer.name + " is not a state or param buffer");
-  if (!info[1].IsTypedArray() || info[1].As<Napi::TypedArray>().TypedArrayType() != napi_uint8_array) throw Napi::TypeError::New(env, "bytes must be a Uint8Array");
+  if (buffer.life != Life::state && buffer.life != Life::param)
+    throw Napi::TypeError::New(env, buffer.name + " is not a state or param buffer");
+  if (!info[1].IsTypedArray() || info[1].As<Napi::TypedArray>().TypedArrayType() != napi_uint8_array)
+    throw Napi::TypeError::New(env, "bytes must be a Uint8Array");
   const auto bytes = info[1].As<Napi::Uint8Array>();
   if (bytes.ByteLength() != buffer.bytes) {
-    throw Napi::RangeError::New(env, buffer.name + " has " + std::to_string(buffer.bytes) + " bytes, not " + std::to_string(bytes.ByteLength()));
+    throw Napi::RangeError::New(env, buffer.name + " has " + std::to_string(buffer.bytes) + " bytes, not " +
+                                         std::to_string(bytes.ByteLength()));
   }
   // Held, so not collected; the caller does not transfer it before the promise settles.
   auto held = std::make_shared<Napi::Reference<Napi::Uint8Array>>(Napi::Persistent(bytes));
@@ -135,7 +139,8 @@ Napi::Value read(const Napi::CallbackInfo& info) {
   std::uint32_t index = 0;
   const BufferSpec& buffer = bufferAt(info, *program, &index);
   const Napi::Env env = info.Env();
-  if (buffer.life != Life::state && buffer.life != Life::param) throw Napi::TypeError::New(env, buffer.name + " is not a state or param buffer");
+  if (buffer.life != Life::state && buffer.life != Life::param)
+    throw Napi::TypeError::New(env, buffer.name + " is not a state or param buffer");
   // Nobody else knows this ArrayBuffer until the promise settles.
   Napi::ArrayBuffer result = Napi::ArrayBuffer::New(env, buffer.bytes);
   auto held = std::make_shared<Napi::Reference<Napi::ArrayBuffer>>(Napi::Persistent(result));
@@ -152,7 +157,8 @@ Napi::Value read(const Napi::CallbackInfo& info) {
 Napi::Value submit(const Napi::CallbackInfo& info) {
   const auto program = opened(info);
   const auto tick = sizeAt(info[0], "tick");
-  if (!program->session->submit(tick)) throw Napi::RangeError::New(info.Env(), "tick " + std::to_string(tick) + " is not the next one");
+  if (!program->session->submit(tick))
+    throw Napi::RangeError::New(info.Env(), "tick " + std::to_string(tick) + " is not the next one");
   program->channel->began();
   return info.Env().Undefined();
 }
@@ -247,7 +253,8 @@ Napi::Object programObject(Napi::Env env, std::shared_ptr<OpenProgram> program, 
 
 }  // namespace
 
-Napi::Promise openProgram(Napi::Env env, std::shared_ptr<Device> device, Napi::Value specValue, Napi::Value optionsValue) {
+Napi::Promise openProgram(Napi::Env env, std::shared_ptr<Device> device, Napi::Value specValue,
+                          Napi::Value optionsValue) {
   auto spec = std::make_shared<ProgramSpec>(programSpec(specValue));
   const Napi::Object given = absent(optionsValue) ? Napi::Object::New(env) : objectAt(optionsValue, "options");
   Napi::Object roots = Napi::Object::New(env);
@@ -258,7 +265,8 @@ Napi::Promise openProgram(Napi::Env env, std::shared_ptr<Device> device, Napi::V
   options.poison = flagOr(given.Get("poison"), "options.poison", false);
   std::vector<bool> referenced(spec->kernels.size());
   for (std::size_t i = 0; i < referenced.size(); ++i) {
-    if (spec->kernels[i].kind == KernelSpec::Kind::cuda) referenced[i] = roots.Get("references").As<Napi::Object>().Get(static_cast<std::uint32_t>(i)).IsFunction();
+    if (spec->kernels[i].kind == KernelSpec::Kind::cuda)
+      referenced[i] = roots.Get("references").As<Napi::Object>().Get(static_cast<std::uint32_t>(i)).IsFunction();
   }
 
   // Reading the two above ran the caller's getters, which may have closed the device.
@@ -277,10 +285,11 @@ Napi::Promise openProgram(Napi::Env env, std::shared_ptr<Device> device, Napi::V
   const std::shared_ptr<Channel> channel = program->channel;
   options.onTick = [channel](std::uint64_t tick, const Failure* failure) { channel->postTick(tick, failure); };
   options.amend = [channel, names](Failure* failure) { return channel->amend(failure, names); };
-  options.reference = [channel, referenced](std::uint32_t kernel, std::uint32_t node, std::vector<std::size_t> reads, std::vector<std::size_t> writes) -> HostCallback {
+  options.reference = [channel, referenced](std::uint32_t kernel, std::uint32_t node, std::vector<std::size_t> reads,
+                                            std::vector<std::size_t> writes) -> HostCallback {
     if (!referenced[kernel]) return {};
-    return [channel, kernel, node, reads = std::move(reads), writes = std::move(writes)](const DeviceAddress* from, std::size_t, const DeviceAddress* to,
-                                                                                         std::size_t) {
+    return [channel, kernel, node, reads = std::move(reads), writes = std::move(writes)](
+               const DeviceAddress* from, std::size_t, const DeviceAddress* to, std::size_t) {
       return channel->callReference(kernel, node, from, reads, to, writes);
     };
   };
@@ -290,7 +299,9 @@ Napi::Promise openProgram(Napi::Env env, std::shared_ptr<Device> device, Napi::V
   auto shared = std::make_shared<SessionOptions>(std::move(options));
   return runAsync(
       env, "braid.program",
-      [program, spec, shared, failure] { program->session = Session::open(program->device->driver, std::move(*spec), std::move(*shared), &*failure); },
+      [program, spec, shared, failure] {
+        program->session = Session::open(program->device->driver, std::move(*spec), std::move(*shared), &*failure);
+      },
       [program, failure, held](Napi::Env environment) -> Napi::Value {
         if (!program->session) {
           program->abandon();

@@ -25,7 +25,8 @@ std::vector<std::int32_t> words(Napi::Value value) {
     throw Napi::TypeError::New(value.Env(), "spec.commands must be an Int32Array");
   }
   const auto array = value.As<Napi::Int32Array>();
-  return array.ElementLength() == 0 ? std::vector<std::int32_t>{} : std::vector<std::int32_t>(array.Data(), array.Data() + array.ElementLength());
+  return array.ElementLength() == 0 ? std::vector<std::int32_t>{}
+                                    : std::vector<std::int32_t>(array.Data(), array.Data() + array.ElementLength());
 }
 
 }  // namespace
@@ -39,7 +40,8 @@ ProgramSpec programSpec(Napi::Value value) {
   for (std::uint32_t i = 0; i < lanes.Length(); ++i) {
     const std::string where = item("spec.lanes", i);
     const Napi::Object lane = objectAt(lanes.Get(i), where);
-    spec.lanes.push_back({textAt(lane.Get("name"), where + ".name"), static_cast<int>(integerAt(lane.Get("priority"), where + ".priority", -1000, 1000))});
+    spec.lanes.push_back({textAt(lane.Get("name"), where + ".name"),
+                          static_cast<int>(integerAt(lane.Get("priority"), where + ".priority", -1000, 1000))});
   }
   const Napi::Array buffers = arrayAt(object.Get("buffers"), "spec.buffers");
   for (std::uint32_t i = 0; i < buffers.Length(); ++i) {
@@ -56,12 +58,14 @@ ProgramSpec programSpec(Napi::Value value) {
     const Napi::HandleScope scope(value.Env());
     const std::string where = item("spec.nodes", i);
     const Napi::Object node = objectAt(nodes.Get(i), where);
-    spec.nodes.push_back({textAt(node.Get("name"), where + ".name"), static_cast<std::uint32_t>(integerAt(node.Get("kernel"), where + ".kernel", 0, INT32_MAX))});
+    spec.nodes.push_back({textAt(node.Get("name"), where + ".name"),
+                          static_cast<std::uint32_t>(integerAt(node.Get("kernel"), where + ".kernel", 0, INT32_MAX))});
   }
   spec.events = static_cast<std::uint32_t>(integerAt(object.Get("events"), "spec.events", 0, INT32_MAX));
   spec.commands = words(object.Get("commands"));
   const std::string storage = textAt(object.Get("storage"), "spec.storage");
-  if (storage != "pooled" && storage != "planned") throw Napi::TypeError::New(value.Env(), "spec.storage must be pooled or planned");
+  if (storage != "pooled" && storage != "planned")
+    throw Napi::TypeError::New(value.Env(), "spec.storage must be pooled or planned");
   spec.planned = storage == "planned";
   spec.arenaBytes = sizeAt(object.Get("arenaBytes"), "spec.arenaBytes");
   const Napi::Object bound = objectAt(object.Get("bound"), "spec.bound");

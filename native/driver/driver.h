@@ -41,23 +41,26 @@ struct WorkLabel {
 
 enum class CopyKind { hostToDevice, deviceToHost, deviceToDevice, hostToHost };
 
-// A kernel made ready for one device: compiled, its algorithm chosen, its launch shape known. Immutable; launched from the
-// issuing thread only.
+// A kernel made ready for one device: compiled, its algorithm chosen, its launch shape known. Immutable; launched from
+// the issuing thread only.
 class Kernel {
  public:
   virtual ~Kernel() = default;
 };
 
-// Computes a user's kernel on the host device by calling its TypeScript reference: called on a lane's worker thread, blocks
-// it until the answer is written. Addresses are those of the reads, then of the writes. Returns false if the reference threw.
+// Computes a user's kernel on the host device by calling its TypeScript reference: called on a lane's worker thread,
+// blocks it until the answer is written. Addresses are those of the reads, then of the writes. Returns false if the
+// reference threw.
 using HostCallback = std::function<bool(const DeviceAddress* reads, std::size_t readCount, const DeviceAddress* writes,
                                         std::size_t writeCount)>;
 
-// One device, as everything above sees it: the allocator, the executor and the graphs are written once against this table.
-// Beneath it stand `cuda` (native/cuda) and `host` (native/host), with the same codes and the same ordering rules:
+// One device, as everything above sees it: the allocator, the executor and the graphs are written once against this
+// table. Beneath it stand `cuda` (native/cuda) and `host` (native/host), with the same codes and the same ordering
+// rules:
 //   1. Work on a stream runs in order, one after the other. Streams run beside each other.
 //   2. eventRecord marks the point that the stream has reached; a second record moves the mark.
-//   3. streamWait orders all that follows on the stream after the mark as it is *at the call*; an event never recorded is no wait.
+//   3. streamWait orders all that follows on the stream after the mark as it is *at the call*; an event never recorded
+//   is no wait.
 //   4. Nothing here blocks the caller except the calls that say so.
 // Every call may be made from any thread once that thread has called bind(). No call throws.
 class Driver {
@@ -83,7 +86,7 @@ class Driver {
   virtual Status pagesCreate(Pages* pages, std::size_t bytes) = 0;  // counts against the device's memory from here on
   virtual Status pagesRelease(Pages pages) = 0;
   virtual Status pagesMap(DeviceAddress address, std::size_t bytes, Pages pages) = 0;  // readable and writable at once
-  virtual Status pagesUnmap(DeviceAddress address, std::size_t bytes) = 0;             // nothing may still use the range
+  virtual Status pagesUnmap(DeviceAddress address, std::size_t bytes) = 0;  // nothing may still use the range
 
   // Streams and events.
   virtual Status streamCreate(Stream* stream, int priority) = 0;  // clamped into [greatestPriority, leastPriority]
@@ -94,39 +97,48 @@ class Driver {
   virtual Status eventCreate(Event* event, bool timed) = 0;
   virtual Status eventDestroy(Event event) = 0;
   virtual Status eventRecord(Event event, Stream stream) = 0;
-  virtual Status eventQuery(Event event) = 0;        // ok, or notReady
-  virtual Status eventSynchronize(Event event) = 0;  // blocks without spinning
+  virtual Status eventQuery(Event event) = 0;                                  // ok, or notReady
+  virtual Status eventSynchronize(Event event) = 0;                            // blocks without spinning
   virtual Status eventElapsed(float* milliseconds, Event from, Event to) = 0;  // both timed and complete
 
   // Work.
   virtual Status copy(CopyKind kind, DeviceAddress to, DeviceAddress from, std::size_t bytes, Stream stream) = 0;
   virtual Status fill32(DeviceAddress to, std::uint32_t value, std::size_t words, Stream stream) = 0;
-  // `callback` (host device, KernelSpec::Kind::cuda only) may be empty. May take long (compilation): call it off the hot path.
+  // `callback` (host device, KernelSpec::Kind::cuda only) may be empty. May take long (compilation): call it off the
+  // hot path.
   virtual Status prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& spec, HostCallback callback) = 0;
   // Addresses in the order of the run's reads and writes. No allocation, no blocking.
-  virtual Status launch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes, Stream stream) = 0;
+  virtual Status launch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes,
+                        Stream stream) = 0;
 
-  // Labels the work that this thread queues from now on. A device that knows which piece of work has ended it gives that piece's
-  // label; one that does not (cuda) gives one without an owner.
+  // Labels the work that this thread queues from now on. A device that knows which piece of work has ended it gives
+  // that piece's label; one that does not (cuda) gives one without an owner.
   virtual void label(const WorkLabel&) {}
   virtual WorkLabel failedWork() { return {}; }
 
-  // Runs `function(data)` on a thread of the driver's after all work queued on the stream: no driver call in it, no lock that a
-  // caller of the driver may hold.
+  // Runs `function(data)` on a thread of the driver's after all work queued on the stream: no driver call in it, no
+  // lock that a caller of the driver may hold.
   virtual Status hostFunction(Stream stream, void (*function)(void*), void* data) = 0;
 };
 
 // What the host device may be made to do. All off by default.
 struct HostOptions {
   std::size_t memoryBytes = std::size_t{4} << 30;
-  double copyBytesPerSecond = 0;     // 0: as fast as it goes. Host-to-device and device-to-host copies take at least bytes / rate
-  double flopsPerSecond = 0;         // 0: as fast as it goes. A matmul takes at least 2·m·n·k·batch / rate
-  double deviceBytesPerSecond = 0;   // the same for map, reduce, and device-to-device copies
-  std::uint64_t jitterSeed = 0;      // 0: none. Else seeded random delays before each piece of work, up to jitterMicroseconds
+  double copyBytesPerSecond =
+      0;  // 0: as fast as it goes. Host-to-device and device-to-host copies take at least bytes / rate
+  double flopsPerSecond = 0;        // 0: as fast as it goes. A matmul takes at least 2·m·n·k·batch / rate
+  double deviceBytesPerSecond = 0;  // the same for map, reduce, and device-to-device copies
+  std::uint64_t jitterSeed =
+      0;  // 0: none. Else seeded random delays before each piece of work, up to jitterMicroseconds
   double jitterMicroseconds = 200;
-  bool poison = false;               // memory is filled with signalling garbage when it is given out and when it is taken back
-  struct Fault { std::string call; std::uint64_t nth = 1; Status status = Status::unknown; };
-  std::vector<Fault> faults;         // the nth use of the named call (a Driver method's name, or "run" for work on a stream) fails
+  bool poison = false;  // memory is filled with signalling garbage when it is given out and when it is taken back
+  struct Fault {
+    std::string call;
+    std::uint64_t nth = 1;
+    Status status = Status::unknown;
+  };
+  std::vector<Fault>
+      faults;  // the nth use of the named call (a Driver method's name, or "run" for work on a stream) fails
 };
 
 // Opening a device. On failure *detail says which library or device is missing and what to do.
@@ -134,8 +146,15 @@ Status openHost(std::unique_ptr<Driver>* driver, const HostOptions& options, std
 Status openCuda(std::unique_ptr<Driver>* driver, int ordinal, std::string* detail);
 
 // What `doctor` shows: each library looked for, found or not, its version or the reason.
-struct LibraryReport { std::string name, found, version, problem; };
-struct CudaReport { int deviceCount = 0; std::vector<LibraryReport> libraries; std::vector<DeviceInfo> devices; std::vector<std::size_t> freeBytes; };
+struct LibraryReport {
+  std::string name, found, version, problem;
+};
+struct CudaReport {
+  int deviceCount = 0;
+  std::vector<LibraryReport> libraries;
+  std::vector<DeviceInfo> devices;
+  std::vector<std::size_t> freeBytes;
+};
 CudaReport probeCuda();
 
 }  // namespace braid

@@ -32,7 +32,8 @@ const char* statusName(Status status) {
     case Status::notSupported: return "CUDA_ERROR_NOT_SUPPORTED";
     case Status::unknown: return "CUDA_ERROR_UNKNOWN";
   }
-  // Codes that this table does not list pass through from the CUDA driver unchanged; each still deserves a name of its own.
+  // Codes that this table does not list pass through from the CUDA driver unchanged; each still deserves a name of its
+  // own.
   switch (static_cast<int>(status)) {
     case 46: return "CUDA_ERROR_DEVICE_UNAVAILABLE";
     case 214: return "CUDA_ERROR_ECC_UNCORRECTABLE";
@@ -57,7 +58,18 @@ const char* statusName(Status status) {
 
 bool isSticky(Status status) {
   switch (static_cast<int>(status)) {
-    case 214: case 220: case 226: case 700: case 702: case 709: case 710: case 714: case 715: case 716: case 717: case 718:
+    case 214:
+    case 220:
+    case 226:
+    case 700:
+    case 702:
+    case 709:
+    case 710:
+    case 714:
+    case 715:
+    case 716:
+    case 717:
+    case 718:
     case 719: return true;
     default: return false;
   }

@@ -22,7 +22,8 @@ MaybeFailure checkBuffer(const ProgramSpec& spec, std::size_t index) {
   const BufferSpec& root = spec.buffers[buffer.root];
   if (root.root != buffer.root) return invalidProgram(where, "root is itself a view");
   if (root.space != buffer.space) return invalidProgram(where, "a view must lie in its root's space");
-  if (buffer.rootOffset > root.bytes || buffer.bytes > root.bytes - buffer.rootOffset) return invalidProgram(where, "reaches beyond its root");
+  if (buffer.rootOffset > root.bytes || buffer.bytes > root.bytes - buffer.rootOffset)
+    return invalidProgram(where, "reaches beyond its root");
   if (buffer.root == index && buffer.rootOffset != 0) return invalidProgram(where, "rootOffset of a root must be 0");
   const bool handedOver = buffer.life == Life::input || buffer.life == Life::output;
   if (handedOver && buffer.space != Space::pinned) return invalidProgram(where, "inputs and outputs must be pinned");
@@ -31,7 +32,8 @@ MaybeFailure checkBuffer(const ProgramSpec& spec, std::size_t index) {
     if (!spec.planned) return invalidProgram(where, "an offset without planned storage");
     if (buffer.space != Space::device) return invalidProgram(where, "only device buffers have a place in the arena");
     const auto offset = static_cast<std::uint64_t>(buffer.arenaOffset);
-    if (offset > spec.arenaBytes || buffer.bytes > spec.arenaBytes - offset) return invalidProgram(where, "reaches beyond the arena");
+    if (offset > spec.arenaBytes || buffer.bytes > spec.arenaBytes - offset)
+      return invalidProgram(where, "reaches beyond the arena");
     if (offset % 16 != 0) return invalidProgram(where, "arenaOffset must be a multiple of 16");
   } else if (spec.planned && buffer.space == Space::device && buffer.life == Life::tick) {
     return invalidProgram(where, "no place in the arena");
@@ -43,7 +45,12 @@ MaybeFailure checkBuffer(const ProgramSpec& spec, std::size_t index) {
 class Decoder {
  public:
   Decoder(const ProgramSpec& spec, Decoded* out)
-      : spec_(spec), out_(*out), words_(spec.commands), kernels_(spec.kernels.size()), recordedOn_(spec.events, -1), state_(spec.buffers.size(), unborn) {
+      : spec_(spec),
+        out_(*out),
+        words_(spec.commands),
+        kernels_(spec.kernels.size()),
+        recordedOn_(spec.events, -1),
+        state_(spec.buffers.size(), unborn) {
     out_.alternating.assign(spec.events, false);
   }
 
@@ -56,11 +63,13 @@ class Decoder {
       if (MaybeFailure failure = command()) return failure;
     }
     for (std::size_t i = 0; i < spec_.buffers.size(); ++i) {
-      if (state_[i] == live) return invalidProgram(item("buffers", i) + " (" + spec_.buffers[i].name + ")", "allocated and never freed");
+      if (state_[i] == live)
+        return invalidProgram(item("buffers", i) + " (" + spec_.buffers[i].name + ")", "allocated and never freed");
     }
     // A wait for the tick before that stands where no record ever comes waits for nothing, which no plan can mean.
     for (const Step& step : out_.steps) {
-      if (step.kind == StepKind::wait && recordedOn_[step.subject] < 0) return invalidProgram(item("events", step.subject), "waited for and never recorded");
+      if (step.kind == StepKind::wait && recordedOn_[step.subject] < 0)
+        return invalidProgram(item("events", step.subject), "waited for and never recorded");
     }
     return std::nullopt;
   }
@@ -74,7 +83,8 @@ class Decoder {
   MaybeFailure id(std::uint32_t* value, std::size_t limit, const char* what) {
     if (at_ >= words_.size()) return bad("the words end inside a command");
     const std::int32_t word = words_[at_++];
-    if (word < 0 || static_cast<std::size_t>(word) >= limit) return bad(std::string(what) + " " + std::to_string(word) + " is not one of the " + std::to_string(limit));
+    if (word < 0 || static_cast<std::size_t>(word) >= limit)
+      return bad(std::string(what) + " " + std::to_string(word) + " is not one of the " + std::to_string(limit));
     *value = static_cast<std::uint32_t>(word);
     return std::nullopt;
   }
@@ -93,7 +103,8 @@ class Decoder {
   MaybeFailure accessible(std::uint32_t index) const {
     const std::uint32_t root = spec_.buffers[index].root;
     if (!spec_.planned && spec_.buffers[root].life == Life::tick && state_[root] != live) {
-      return bad(spec_.buffers[index].name + (state_[root] == dead ? " is touched after it was freed" : " is touched before it is allocated"));
+      return bad(spec_.buffers[index].name +
+                 (state_[root] == dead ? " is touched after it was freed" : " is touched before it is allocated"));
     }
     return std::nullopt;
   }
@@ -131,7 +142,9 @@ class Decoder {
     step.kind = StepKind::free;
     if (MaybeFailure failure = buffer(&step.subject)) return failure;
     if (MaybeFailure failure = pooledRoot(step.subject)) return failure;
-    if (state_[step.subject] != live) return bad(spec_.buffers[step.subject].name + (state_[step.subject] == dead ? " is freed twice" : " is freed before it is allocated"));
+    if (state_[step.subject] != live)
+      return bad(spec_.buffers[step.subject].name +
+                 (state_[step.subject] == dead ? " is freed twice" : " is freed before it is allocated"));
     state_[step.subject] = dead;
     return std::nullopt;
   }
@@ -148,8 +161,9 @@ class Decoder {
     const NodeSpec& node = spec_.nodes[step.subject];
     const Extents& extents = kernels_[node.kernel];
     if (!extents.unknown && (step.reads != extents.reads.size() || step.writes != extents.writes.size())) {
-      return bad(node.name + " takes " + std::to_string(extents.reads.size()) + " reads and " + std::to_string(extents.writes.size()) + " writes, not " +
-                 std::to_string(step.reads) + " and " + std::to_string(step.writes));
+      return bad(node.name + " takes " + std::to_string(extents.reads.size()) + " reads and " +
+                 std::to_string(extents.writes.size()) + " writes, not " + std::to_string(step.reads) + " and " +
+                 std::to_string(step.writes));
     }
     out_.mostOperands = std::max<std::size_t>(out_.mostOperands, std::size_t{step.reads} + step.writes);
     for (std::uint32_t i = 0; i < step.reads + step.writes; ++i) {
@@ -159,7 +173,9 @@ class Decoder {
       if (!extents.unknown) {
         const std::uint64_t reach = i < step.reads ? extents.reads[i] : extents.writes[i - step.reads];
         const BufferSpec& spec = spec_.buffers[operand];
-        if (reach > spec.bytes) return bad(node.name + " reaches " + std::to_string(reach) + " bytes into " + spec.name + ", which has " + std::to_string(spec.bytes));
+        if (reach > spec.bytes)
+          return bad(node.name + " reaches " + std::to_string(reach) + " bytes into " + spec.name + ", which has " +
+                     std::to_string(spec.bytes));
       }
       out_.operands.push_back(operand);
     }
@@ -170,7 +186,8 @@ class Decoder {
     step.kind = StepKind::record;
     if (MaybeFailure failure = event(&step.subject)) return failure;
     if (MaybeFailure failure = lane(&step.lane)) return failure;
-    if (recordedOn_[step.subject] >= 0) return bad("event " + std::to_string(step.subject) + " is recorded twice in a tick");
+    if (recordedOn_[step.subject] >= 0)
+      return bad("event " + std::to_string(step.subject) + " is recorded twice in a tick");
     recordedOn_[step.subject] = static_cast<std::int64_t>(step.lane);
     return std::nullopt;
   }
@@ -184,7 +201,8 @@ class Decoder {
     if (tick != 0 && tick != -1) return bad("a wait's tick is 0 or -1, not " + std::to_string(tick));
     step.previous = tick == -1;
     const bool recorded = recordedOn_[step.subject] >= 0;
-    if (!step.previous && !recorded) return bad("event " + std::to_string(step.subject) + " is waited for before it is recorded");
+    if (!step.previous && !recorded)
+      return bad("event " + std::to_string(step.subject) + " is waited for before it is recorded");
     // Before this tick's record the driver's event still marks the tick before; after it only a second event does.
     if (step.previous && recorded) out_.alternating[step.subject] = true;
     return std::nullopt;
@@ -197,7 +215,8 @@ class Decoder {
     if (MaybeFailure failure = event(&step.event)) return failure;
     if (MaybeFailure failure = pooledRoot(step.subject)) return failure;
     if (MaybeFailure failure = accessible(step.subject)) return failure;
-    if (recordedOn_[step.event] != static_cast<std::int64_t>(step.lane)) return bad("event " + std::to_string(step.event) + " has not been recorded on that lane");
+    if (recordedOn_[step.event] != static_cast<std::int64_t>(step.lane))
+      return bad("event " + std::to_string(step.event) + " has not been recorded on that lane");
     return std::nullopt;
   }
 
@@ -214,15 +233,19 @@ class Decoder {
 }  // namespace
 
 MaybeFailure decode(const ProgramSpec& spec, Decoded* decoded) {
-  if (spec.inFlight < 1 || spec.inFlight > mostInFlight) return invalidProgram("inFlight", "must be 1 to " + std::to_string(mostInFlight));
-  if (spec.lanes.empty() || spec.lanes.size() > mostLanes) return invalidProgram("lanes", "must be 1 to " + std::to_string(mostLanes));
+  if (spec.inFlight < 1 || spec.inFlight > mostInFlight)
+    return invalidProgram("inFlight", "must be 1 to " + std::to_string(mostInFlight));
+  if (spec.lanes.empty() || spec.lanes.size() > mostLanes)
+    return invalidProgram("lanes", "must be 1 to " + std::to_string(mostLanes));
   if (spec.events > mostEvents) return invalidProgram("events", "must be at most " + std::to_string(mostEvents));
-  if (spec.boundDevice > mostBytes || spec.boundPinned > mostBytes || spec.arenaBytes > mostBytes) return invalidProgram("bound", "more than 2^53 bytes");
+  if (spec.boundDevice > mostBytes || spec.boundPinned > mostBytes || spec.arenaBytes > mostBytes)
+    return invalidProgram("bound", "more than 2^53 bytes");
   for (std::size_t i = 0; i < spec.buffers.size(); ++i) {
     if (MaybeFailure failure = checkBuffer(spec, i)) return failure;
   }
   for (std::size_t i = 0; i < spec.nodes.size(); ++i) {
-    if (spec.nodes[i].kernel >= spec.kernels.size()) return invalidProgram(item("nodes", i) + " (" + spec.nodes[i].name + ")", "kernel names none");
+    if (spec.nodes[i].kernel >= spec.kernels.size())
+      return invalidProgram(item("nodes", i) + " (" + spec.nodes[i].name + ")", "kernel names none");
   }
   return Decoder(spec, decoded).decode();
 }

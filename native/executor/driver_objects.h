@@ -8,8 +8,8 @@
 
 namespace braid {
 
-// Owns the streams and events of a session: all are made through it, so that it can say how many were, and all are destroyed
-// with it, on a thread that has bound the driver and after their work is done.
+// Owns the streams and events of a session: all are made through it, so that it can say how many were, and all are
+// destroyed with it, on a thread that has bound the driver and after their work is done.
 class DriverObjects {
  public:
   explicit DriverObjects(Driver& driver) : driver_(driver) {}

@@ -37,7 +37,8 @@ MaybeFailure Issuer::issue(std::uint64_t tick) {
   }
   program_.order.endTick(tick);
   for (const LaneId lane : program_.busyLanes()) {
-    if (const Status status = program_.driver().eventRecord(program_.tickEnd(slot, lane), program_.streams()[lane]); status != Status::ok) {
+    if (const Status status = program_.driver().eventRecord(program_.tickEnd(slot, lane), program_.streams()[lane]);
+        status != Status::ok) {
       call_ = "eventRecord";
       return explain(status, lane);
     }
@@ -58,7 +59,8 @@ Status Issuer::step(const Step& step, std::uint64_t tick) {
     }
     case StepKind::wait: {
       call_ = "streamWait";
-      // In the first tick a wait for the tick before is none: its event was never recorded, and the driver says the same.
+      // In the first tick a wait for the tick before is none: its event was never recorded, and the driver says the
+      // same.
       const Order::Marker marker = program_.marker(step.subject, step.previous ? tick - 1 : tick);
       program_.order.wait(marker, step.lane);
       return program_.driver().streamWait(program_.streams()[step.lane], program_.event(marker));
@@ -74,7 +76,8 @@ Status Issuer::alloc(const Step& step) {
   const BufferSpec& buffer = program_.spec().buffers[step.subject];
   Allocator& pool = this->pool(step.subject);
   call_ = "alloc";
-  if (const Status status = pool.malloc(buffer.bytes, step.lane, &blocks_[step.subject]); status != Status::ok) return status;
+  if (const Status status = pool.malloc(buffer.bytes, step.lane, &blocks_[step.subject]); status != Status::ok)
+    return status;
   const Block& block = pool.block(blocks_[step.subject]);
   const DeviceAddress address = program_.memory.poolBase(buffer.space) + block.offset;
   place(step.subject, address);
@@ -84,7 +87,8 @@ Status Issuer::alloc(const Step& step) {
 }
 
 void Issuer::place(std::uint32_t root, DeviceAddress address) {
-  for (const std::uint32_t view : program_.views()[root]) addresses_[view] = address + program_.spec().buffers[view].rootOffset;
+  for (const std::uint32_t view : program_.views()[root])
+    addresses_[view] = address + program_.spec().buffers[view].rootOffset;
 }
 
 Status Issuer::run(const Step& step, std::uint64_t tick) {
@@ -95,7 +99,8 @@ Status Issuer::run(const Step& step, std::uint64_t tick) {
   call_ = "run";
   const std::uint32_t* buffers = program_.decoded().operands.data() + step.operands;
   for (std::uint32_t i = 0; i < step.reads + step.writes; ++i) operands_[i] = addresses_[buffers[i]];
-  const Status status = program_.driver().launch(program_.kernel(step.run), operands_.data(), operands_.data() + step.reads, program_.streams()[step.lane]);
+  const Status status = program_.driver().launch(program_.kernel(step.run), operands_.data(),
+                                                 operands_.data() + step.reads, program_.streams()[step.lane]);
   if (status != Status::ok) return status;
   program_.order.run(step.lane);
   call_ = "eventRecord";

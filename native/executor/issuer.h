@@ -7,8 +7,8 @@
 
 namespace braid {
 
-// Issues one tick after another on the device's one issuing thread. Nothing here allocates memory, compiles or creates a
-// driver object. The caller has seen tick - inFlight complete.
+// Issues one tick after another on the device's one issuing thread. Nothing here allocates memory, compiles or creates
+// a driver object. The caller has seen tick - inFlight complete.
 class Issuer {
  public:
   Issuer(Program& program, Trace& trace, bool poison);
@@ -23,7 +23,9 @@ class Issuer {
   Status alloc(const Step& step);
   Status run(const Step& step, std::uint64_t tick);
   void place(std::uint32_t root, DeviceAddress address);
-  Allocator& pool(std::uint32_t buffer) { return *program_.pools[program_.spec().buffers[buffer].space == Space::device ? 0 : 1]; }
+  Allocator& pool(std::uint32_t buffer) {
+    return *program_.pools[program_.spec().buffers[buffer].space == Space::device ? 0 : 1];
+  }
   Failure explain(Status status, LaneId lane);
   Failure explain(const Step& step, Status status);
 

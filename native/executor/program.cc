@@ -38,7 +38,8 @@ MaybeFailure Program::makeStreams() {
     }
     streams_.push_back(stream);
   }
-  if (const Status status = objects.stream(&service_, info.leastPriority); status != Status::ok) return failureOf(*driver_, status, "streamCreate");
+  if (const Status status = objects.stream(&service_, info.leastPriority); status != Status::ok)
+    return failureOf(*driver_, status, "streamCreate");
   return std::nullopt;
 }
 
@@ -60,7 +61,9 @@ MaybeFailure Program::makeEvents() {
   std::vector<bool> busy(streams_.size());
   std::size_t allocs = 0;
   for (const Step& step : decoded_.steps) {
-    if (step.kind == StepKind::run || step.kind == StepKind::wait || step.kind == StepKind::record || step.kind == StepKind::alloc) busy[step.lane] = true;
+    if (step.kind == StepKind::run || step.kind == StepKind::wait || step.kind == StepKind::record ||
+        step.kind == StepKind::alloc)
+      busy[step.lane] = true;
     allocs += step.kind == StepKind::alloc ? 1 : 0;
   }
   for (LaneId lane = 0; lane < streams_.size(); ++lane) {
@@ -76,7 +79,8 @@ MaybeFailure Program::makeEvents() {
 
   for (const Space space : {Space::device, Space::pinned}) {
     auto& pool = pools[space == Space::device ? 0 : 1];
-    pool = std::make_unique<Allocator>(*driver_, order, spec_.planned ? 0 : memory.poolBytes(space), streams_, markerEvents_);
+    pool = std::make_unique<Allocator>(*driver_, order, spec_.planned ? 0 : memory.poolBytes(space), streams_,
+                                       markerEvents_);
     pool->setSpareMarkers(spare);
     pool->reserve(allocs);
   }
@@ -90,15 +94,17 @@ KernelSpec Program::specOf(const Step& run) const {
   if (spec.kind == KernelSpec::Kind::copy) {
     const Space from = spec_.buffers[decoded_.operands[run.operands]].space;
     const Space to = spec_.buffers[decoded_.operands[run.operands + run.reads]].space;
-    if (from == Space::pinned) spec.direction = static_cast<int>(to == Space::device ? CopyKind::hostToDevice : CopyKind::hostToHost);
-    else spec.direction = static_cast<int>(to == Space::device ? CopyKind::deviceToDevice : CopyKind::deviceToHost);
+    if (from == Space::pinned)
+      spec.direction = static_cast<int>(to == Space::device ? CopyKind::hostToDevice : CopyKind::hostToHost);
+    else
+      spec.direction = static_cast<int>(to == Space::device ? CopyKind::deviceToDevice : CopyKind::deviceToHost);
   }
   return spec;
 }
 
 MaybeFailure Program::prepareKernels(const ReferenceFactory& reference) {
-  // One prepared kernel for all runs of one kernel in one direction; a user's kernel on the host device has one for each run,
-  // so that its failure can name the node.
+  // One prepared kernel for all runs of one kernel in one direction; a user's kernel on the host device has one for
+  // each run, so that its failure can name the node.
   using Key = std::tuple<std::uint32_t, int, std::uint32_t, std::uint32_t, std::uint32_t>;
   std::map<Key, const Kernel*> prepared;
   const bool onHost = driver_->info().kind == "host";
@@ -124,7 +130,9 @@ MaybeFailure Program::prepareKernels(const ReferenceFactory& reference) {
       Failure failure;
       if (referenced && !callback) {
         status = Status::invalidValue;
-        failure = invalidProgram("references[" + std::to_string(node.kernel) + "]", "the host device computes kernel " + spec.name + " by its reference, and none was given");
+        failure =
+            invalidProgram("references[" + std::to_string(node.kernel) + "]",
+                           "the host device computes kernel " + spec.name + " by its reference, and none was given");
       } else if (status = driver_->prepare(&made, spec, std::move(callback)); status != Status::ok) {
         failure = failureOf(*driver_, status, "");
       }

@@ -12,11 +12,11 @@
 namespace braid {
 
 // Makes the callback that computes a user's kernel on the host device: by kernel, node, and the bytes of its operands.
-using ReferenceFactory =
-    std::function<HostCallback(std::uint32_t kernel, std::uint32_t node, std::vector<std::size_t> reads, std::vector<std::size_t> writes)>;
+using ReferenceFactory = std::function<HostCallback(std::uint32_t kernel, std::uint32_t node,
+                                                    std::vector<std::size_t> reads, std::vector<std::size_t> writes)>;
 
-// A plan made flat and ready: its steps decoded, its kernels prepared, its memory taken, its streams and events made. After
-// `load` nothing here allocates, compiles or creates a driver object.
+// A plan made flat and ready: its steps decoded, its kernels prepared, its memory taken, its streams and events made.
+// After `load` nothing here allocates, compiles or creates a driver object.
 class Program {
  public:
   Program(std::shared_ptr<Driver> driver, ProgramSpec spec);
@@ -33,7 +33,9 @@ class Program {
   const std::vector<Stream>& streams() const { return streams_; }
   Event event(Order::Marker marker) const { return markerEvents_[marker]; }
   // The marker that a record in this tick sets; a wait for the tick before takes the same with tick - 1.
-  Order::Marker marker(std::uint32_t event, std::uint64_t tick) const { return markers_[event] + (decoded_.alternating[event] ? tick & 1 : 0); }
+  Order::Marker marker(std::uint32_t event, std::uint64_t tick) const {
+    return markers_[event] + (decoded_.alternating[event] ? tick & 1 : 0);
+  }
   Event tickEnd(std::uint32_t slot, LaneId lane) const { return tickEnds_[slot * streams_.size() + lane]; }
   // Lanes that run, wait or record anything; the others have no end to wait for.
   const std::vector<LaneId>& busyLanes() const { return busyLanes_; }

@@ -12,7 +12,8 @@ Session::Session(std::shared_ptr<Driver> driver, ProgramSpec spec, SessionOption
       program_(std::make_unique<Program>(driver_, std::move(spec))),
       trace_(std::max<std::size_t>(1, options_.traceRows)) {}
 
-std::unique_ptr<Session> Session::open(std::shared_ptr<Driver> driver, ProgramSpec spec, SessionOptions options, MaybeFailure* failure) {
+std::unique_ptr<Session> Session::open(std::shared_ptr<Driver> driver, ProgramSpec spec, SessionOptions options,
+                                       MaybeFailure* failure) {
   std::unique_ptr<Session> session(new Session(std::move(driver), std::move(spec), std::move(options)));
   if (const Status status = session->driver_->bind(); status != Status::ok) {
     *failure = failureOf(*session->driver_, status, "bind");
@@ -46,14 +47,20 @@ void Session::issueLoop() {
   driver_->bind();
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return (issued_ < submitted_ && completed_ + spec_.inFlight > issued_) || (closing_ && issued_ == submitted_); });
+    changed_.wait(lock, [&] {
+      return (issued_ < submitted_ && completed_ + spec_.inFlight > issued_) || (closing_ && issued_ == submitted_);
+    });
     if (issued_ == submitted_) return;
     const std::uint64_t tick = issued_;
     if (!failure_) {
       lock.unlock();
+      // The issuing alone: the tick inFlight before has completed, and no lock is held. What is in it besides this
+      // code's own time is the driver's: a call that makes its caller wait (its queue is full, or another thread is in
+      // the same context) counts here. CudaDevice.WhatEachCallCostsTheIssuingThread shows which.
       const auto start = std::chrono::steady_clock::now();
       MaybeFailure failure = issuer_->issue(tick);
-      const double nanoseconds = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
+      const double nanoseconds =
+          std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
       lock.lock();
       issueNanoseconds_[tick % issueNanoseconds_.size()] = nanoseconds;
       if (failure) fail(tick, std::move(*failure));
@@ -121,8 +128,8 @@ MaybeFailure Session::awaitTick(std::uint64_t tick) {
   return std::nullopt;
 }
 
-// A failure of work that was issued earlier. A device that labels its work says which piece it was. The others do not: the runs
-// of the lane whose end reported it are the suspects, the first of them no more than a guess, and called so.
+// A failure of work that was issued earlier. A device that labels its work says which piece it was. The others do not:
+// the runs of the lane whose end reported it are the suspects, the first of them no more than a guess, and called so.
 Failure Session::asynchronous(Failure noticed, std::uint64_t tick, LaneId lane) {
   Failure failure = std::move(noticed);
   failure.noticed = false;
@@ -158,7 +165,8 @@ Failure Session::asynchronous(Failure noticed, std::uint64_t tick, LaneId lane) 
   if (count == 1) failure.op = "run, likely " + suspects;
   if (count > 1) failure.op = "run, likely one of " + suspects;
   if (count > 4) failure.op += " and " + std::to_string(count - 4) + " more";
-  failure.detail += (failure.detail.empty() ? "found at the end of tick " : "; found at the end of tick ") + std::to_string(tick);
+  failure.detail +=
+      (failure.detail.empty() ? "found at the end of tick " : "; found at the end of tick ") + std::to_string(tick);
   return failure;
 }
 
@@ -229,7 +237,8 @@ SessionStats Session::stats() const {
   SessionStats stats = program_ ? count() : last_;
   stats.ticks = succeeded_;
   const std::uint64_t kept = std::min<std::uint64_t>(issued_, issueNanoseconds_.size());
-  for (std::uint64_t i = issued_ - kept; i < issued_; ++i) stats.issueNanoseconds.push_back(issueNanoseconds_[i % issueNanoseconds_.size()]);
+  for (std::uint64_t i = issued_ - kept; i < issued_; ++i)
+    stats.issueNanoseconds.push_back(issueNanoseconds_[i % issueNanoseconds_.size()]);
   return stats;
 }
 

@@ -16,9 +16,11 @@ struct SessionOptions {
   std::size_t traceRows = Trace::mostRows;  // the newest are kept
   bool poison = false;
   ReferenceFactory reference;
-  // Called on the completion thread, once for each submitted tick, in order. `failure` is null where the tick completed.
+  // Called on the completion thread, once for each submitted tick, in order. `failure` is null where the tick
+  // completed.
   std::function<void(std::uint64_t tick, const Failure* failure)> onTick;
-  // More about a failed tick than the driver knows: what a reference threw. May be empty. Called on the completion thread.
+  // More about a failed tick than the driver knows: what a reference threw. May be empty. Called on the completion
+  // thread.
   std::function<bool(Failure*)> amend;
 };
 
@@ -28,14 +30,16 @@ struct SessionStats {
   std::vector<double> issueNanoseconds;
 };
 
-// A program open on a device. Two threads of its own: one issues ticks, in order, tick t only when tick t - inFlight has
-// completed; one waits for their ends, in order, and says so. All calls below may come from any thread; none but `load`, `read`
-// and `close` blocks.
+// A program open on a device. Two threads of its own: one issues ticks, in order, tick t only when tick t - inFlight
+// has completed; one waits for their ends, in order, and says so. All calls below may come from any thread; none but
+// `load`, `read` and `close` blocks.
 //
-// After a failure nothing more is issued: what runs is drained, and the failed tick and every later one report that failure.
+// After a failure nothing more is issued: what runs is drained, and the failed tick and every later one report that
+// failure.
 class Session {
  public:
-  static std::unique_ptr<Session> open(std::shared_ptr<Driver> driver, ProgramSpec spec, SessionOptions options, MaybeFailure* failure);
+  static std::unique_ptr<Session> open(std::shared_ptr<Driver> driver, ProgramSpec spec, SessionOptions options,
+                                       MaybeFailure* failure);
   ~Session() { close(); }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -62,8 +66,8 @@ class Session {
   void completeLoop();
   MaybeFailure awaitTick(std::uint64_t tick);
   Failure asynchronous(Failure noticed, std::uint64_t tick, LaneId lane);
-  // What the completion thread found at the end of a tick, or the issuing thread noticed in it. The first is kept, except that
-  // the completion thread names the culprit of what the issuing thread has only noticed.
+  // What the completion thread found at the end of a tick, or the issuing thread noticed in it. The first is kept,
+  // except that the completion thread names the culprit of what the issuing thread has only noticed.
   void fail(std::uint64_t tick, Failure failure);
   void settleFailure(std::uint64_t tick);
   void drain();

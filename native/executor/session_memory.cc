@@ -8,7 +8,8 @@ namespace {
 bool handedOver(Life life) { return life == Life::input || life == Life::output; }
 
 Failure tooSmall(const char* bound, std::uint64_t wanted, std::uint64_t given) {
-  return invalidProgram(bound, "the program needs " + std::to_string(wanted) + " bytes before its first tick, and is promised " + std::to_string(given));
+  return invalidProgram(bound, "the program needs " + std::to_string(wanted) +
+                                   " bytes before its first tick, and is promised " + std::to_string(given));
 }
 
 }  // namespace
@@ -33,14 +34,16 @@ MaybeFailure SessionMemory::layOut(const ProgramSpec& spec) {
   }
   for (std::size_t i = 0; i < spec.buffers.size(); ++i) {
     const BufferSpec& buffer = spec.buffers[i];
-    if (buffer.root == i && buffer.arenaOffset >= 0) places_[i] = fixed_[0] + static_cast<std::uint64_t>(buffer.arenaOffset);
+    if (buffer.root == i && buffer.arenaOffset >= 0)
+      places_[i] = fixed_[0] + static_cast<std::uint64_t>(buffer.arenaOffset);
   }
   total_[0] = spec.planned ? fixed_[0] + RangePool::rounded(spec.arenaBytes) : RangePool::rounded(spec.boundDevice);
   if (spec.planned && spec.arenaBytes == 0) total_[0] = fixed_[0];
   if (!spec.planned && spec.boundDevice == 0) total_[0] = 0;
   const std::uint64_t promised = RangePool::rounded(spec.boundDevice);
   if (fixed_[0] > total_[0]) return tooSmall("bound.device", fixed_[0], spec.boundDevice);
-  if (spec.planned && total_[0] > 0 && total_[0] > promised) return tooSmall("bound.device", total_[0], spec.boundDevice);
+  if (spec.planned && total_[0] > 0 && total_[0] > promised)
+    return tooSmall("bound.device", total_[0], spec.boundDevice);
   total_[1] = pinnedPool ? std::max(fixed_[1], spec.boundPinned) : fixed_[1];
   return std::nullopt;
 }
@@ -58,11 +61,13 @@ MaybeFailure SessionMemory::take(const ProgramSpec& spec) {
     return failure;
   };
   if (total_[0] > 0) {
-    if (const Status status = driver_->memAllocate(&device_, total_[0]); status != Status::ok) return failed(status, "memAllocate", total_[0]);
+    if (const Status status = driver_->memAllocate(&device_, total_[0]); status != Status::ok)
+      return failed(status, "memAllocate", total_[0]);
   }
   if (total_[1] > 0) {
     void* memory = nullptr;
-    if (const Status status = driver_->pinnedAllocate(&memory, total_[1]); status != Status::ok) return failed(status, "pinnedAllocate", total_[1]);
+    if (const Status status = driver_->pinnedAllocate(&memory, total_[1]); status != Status::ok)
+      return failed(status, "pinnedAllocate", total_[1]);
     pinned_ = std::make_shared<const PinnedRange>(driver_, memory);
   }
   return std::nullopt;

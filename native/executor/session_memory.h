@@ -9,8 +9,8 @@
 
 namespace braid {
 
-// Pinned memory, shared with whoever may still read it: JavaScript can move an ArrayBuffer's memory into one that nobody here
-// knows of, and it lives until that one is collected.
+// Pinned memory, shared with whoever may still read it: JavaScript can move an ArrayBuffer's memory into one that
+// nobody here knows of, and it lives until that one is collected.
 class PinnedRange {
  public:
   PinnedRange(std::shared_ptr<Driver> driver, void* memory) : driver_(std::move(driver)), memory_(memory) {}
@@ -57,7 +57,9 @@ class SessionMemory {
  private:
   static constexpr std::uint64_t nowhere = ~std::uint64_t{0};
   static std::size_t index(Space space) { return space == Space::device ? 0 : 1; }
-  DeviceAddress base(Space space) const { return space == Space::device ? device_ : reinterpret_cast<DeviceAddress>(pinned_ ? pinned_->memory() : nullptr); }
+  DeviceAddress base(Space space) const {
+    return space == Space::device ? device_ : reinterpret_cast<DeviceAddress>(pinned_ ? pinned_->memory() : nullptr);
+  }
   MaybeFailure layOut(const ProgramSpec& spec);
 
   const std::shared_ptr<Driver> driver_;

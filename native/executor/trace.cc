@@ -8,7 +8,8 @@ MaybeFailure Trace::prepare(Program& program) {
   sets_ = program.spec().inFlight + 1;
   events_.resize(sets_ * runs_ * 2);
   for (Event& event : events_) {
-    if (const Status status = program.objects.event(&event, true); status != Status::ok) return failureOf(program.driver(), status, "eventCreate");
+    if (const Status status = program.objects.event(&event, true); status != Status::ok)
+      return failureOf(program.driver(), status, "eventCreate");
   }
   return std::nullopt;
 }
@@ -24,7 +25,8 @@ Status Trace::end(Program& program, std::uint64_t tick, const Step& run) {
 void Trace::collect(Program& program, std::uint64_t tick) {
   Driver& driver = program.driver();
   float milliseconds = 0;
-  if (tick > 0 && driver.eventElapsed(&milliseconds, at(tick - 1, 0, 0), at(tick, 0, 0)) == Status::ok) origin_ += milliseconds;
+  if (tick > 0 && driver.eventElapsed(&milliseconds, at(tick - 1, 0, 0), at(tick, 0, 0)) == Status::ok)
+    origin_ += milliseconds;
   std::lock_guard lock(mutex_);
   for (const Step& step : program.steps()) {
     if (step.kind != StepKind::run) continue;
@@ -37,8 +39,10 @@ void Trace::collect(Program& program, std::uint64_t tick) {
 }
 
 void Trace::keep(const Row& row) {
-  if (ring_.size() < most_) ring_.push_back(row);
-  else ring_[count_ % most_] = row;
+  if (ring_.size() < most_)
+    ring_.push_back(row);
+  else
+    ring_[count_ % most_] = row;
   ++count_;
 }
 

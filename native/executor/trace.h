@@ -7,17 +7,18 @@
 
 namespace braid {
 
-// What really ran, one row a run, in order of issue; milliseconds since the first traced run. Of a long session the newest.
+// What really ran, one row a run, in order of issue; milliseconds since the first traced run. Of a long session the
+// newest.
 struct TraceRows {
   std::vector<double> tick, start, end;
   std::vector<std::int32_t> node, lane;
   std::uint64_t dropped = 0;  // older rows that are no longer kept
 };
 
-// Times every run by a pair of events around it. There are inFlight + 1 sets of events, all made by `prepare`: the set of tick
-// t - 1 is still whole when tick t is read, which is what ties one tick's clock to the next. (Device clocks are read as 32-bit
-// floats, so times are summed from tick to tick instead of being measured from one far origin.)
-// Issuing thread: begin, end. Completion thread: collect. Any thread: rows.
+// Times every run by a pair of events around it. There are inFlight + 1 sets of events, all made by `prepare`: the set
+// of tick t - 1 is still whole when tick t is read, which is what ties one tick's clock to the next. (Device clocks are
+// read as 32-bit floats, so times are summed from tick to tick instead of being measured from one far origin.) Issuing
+// thread: begin, end. Completion thread: collect. Any thread: rows.
 class Trace {
  public:
   static constexpr std::size_t mostRows = std::size_t{1} << 20;  // 32 bytes each
@@ -33,7 +34,9 @@ class Trace {
   TraceRows rows() const;
 
  private:
-  Event at(std::uint64_t tick, std::uint32_t run, int edge) const { return events_[((tick % sets_) * runs_ + run) * 2 + static_cast<std::size_t>(edge)]; }
+  Event at(std::uint64_t tick, std::uint32_t run, int edge) const {
+    return events_[((tick % sets_) * runs_ + run) * 2 + static_cast<std::size_t>(edge)];
+  }
 
   std::size_t sets_ = 0, runs_ = 0;
   std::vector<Event> events_;  // sets × runs × {start, end}

@@ -100,8 +100,7 @@ Problem checkMap(const KernelSpec& spec) {
 
 Problem checkMatmul(const KernelSpec& spec) {
   std::int64_t ignored = 0;
-  if (spec.m <= 0 || spec.n <= 0 || spec.k <= 0 || spec.batch <= 0)
-    return "matmul: m, n, k and batch must be positive";
+  if (spec.m <= 0 || spec.n <= 0 || spec.k <= 0 || spec.batch <= 0) return "matmul: m, n, k and batch must be positive";
   struct Side {
     const char* name;
     const MatmulOperand& operand;

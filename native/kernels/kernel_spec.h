@@ -13,16 +13,42 @@ enum class DType : std::uint8_t { u8, i32, f16, bf16, f32 };
 inline std::size_t elementBytes(DType type) {
   switch (type) {
     case DType::u8: return 1;
-    case DType::f16: case DType::bf16: return 2;
-    case DType::i32: case DType::f32: return 4;
+    case DType::f16:
+    case DType::bf16: return 2;
+    case DType::i32:
+    case DType::f32: return 4;
   }
   return 0;
 }
 
 enum class MapOp : std::uint8_t {
-  operand, constant, select,
-  neg, abs, exp, log, sqrt, rsqrt, tanh, erf, sigmoid, sin, cos, floor, ceil, round,
-  add, sub, mul, div, min, max, pow, lt, le, eq,
+  operand,
+  constant,
+  select,
+  neg,
+  abs,
+  exp,
+  log,
+  sqrt,
+  rsqrt,
+  tanh,
+  erf,
+  sigmoid,
+  sin,
+  cos,
+  floor,
+  ceil,
+  round,
+  add,
+  sub,
+  mul,
+  div,
+  min,
+  max,
+  pow,
+  lt,
+  le,
+  eq,
 };
 
 struct MapInstruction {
@@ -31,20 +57,35 @@ struct MapInstruction {
   double constant = 0;
 };
 
-struct MapOperand { DType dtype = DType::f32; std::int64_t offset = 0; std::vector<std::int64_t> strides; };
-struct MapResult { std::int32_t value = 0; DType dtype = DType::f32; };
+struct MapOperand {
+  DType dtype = DType::f32;
+  std::int64_t offset = 0;
+  std::vector<std::int64_t> strides;
+};
+struct MapResult {
+  std::int32_t value = 0;
+  DType dtype = DType::f32;
+};
 
 enum class ReduceHow : std::uint8_t { sum, mean, max, min };
 
-struct MatmulOperand { DType dtype = DType::f32; std::int64_t batchStride = 0; };
+struct MatmulOperand {
+  DType dtype = DType::f32;
+  std::int64_t batchStride = 0;
+};
 
-struct CudaScalar { bool isFloat = false; std::int32_t i32 = 0; float f32 = 0; };
+struct CudaScalar {
+  bool isFloat = false;
+  std::int32_t i32 = 0;
+  float f32 = 0;
+};
 
 struct KernelSpec {
   enum class Kind : std::uint8_t { copy, map, matmul, reduce, cuda };
   Kind kind = Kind::copy;
 
-  // copy. Direction: set by the executor from the buffers' spaces before prepare; 0 hostToDevice, 1 deviceToHost, 2 deviceToDevice, 3 hostToHost.
+  // copy. Direction: set by the executor from the buffers' spaces before prepare; 0 hostToDevice, 1 deviceToHost, 2
+  // deviceToDevice, 3 hostToHost.
   std::uint64_t bytes = 0;
   int direction = 2;
 

@@ -159,8 +159,8 @@ TEST(RangePool, TheCheapestPendingRunNeedsTheFewestLanes) {
   EXPECT_FALSE(pool.pool.cheapestPending(4 * unit, 0, std::vector<Count>{0, 0, 0}, pending));
 }
 
-// Random plans: lanes run, record, wait, take and give. Held against a model that knows of every byte who had it last, and
-// what had been issued on which lane when it was given back.
+// Random plans: lanes run, record, wait, take and give. Held against a model that knows of every byte who had it last,
+// and what had been issued on which lane when it was given back.
 TEST(RangePool, RandomModel) {
   for (std::uint32_t seed = 1; seed <= 60; ++seed) {
     std::mt19937 random(seed);
@@ -194,7 +194,8 @@ TEST(RangePool, RandomModel) {
               ASSERT_FALSE(held[at]) << "seed " << seed << ": two owners of unit " << at;
               for (LaneId other = 0; other < lanes; ++other) {
                 if (other == lane) continue;
-                ASSERT_LE(lastRelease[at][other], order.frontier(lane)[other]) << "seed " << seed << ": handed out before its release";
+                ASSERT_LE(lastRelease[at][other], order.frontier(lane)[other])
+                    << "seed " << seed << ": handed out before its release";
               }
               held[at] = true;
             }
@@ -227,7 +228,8 @@ TEST(RangePool, RandomModel) {
       for (const auto& [offset, block] : live) used += block.first;
       ASSERT_EQ(pool.freeBytes(), (units - used) * unit) << "seed " << seed;
       ASSERT_EQ(pool.peak(), peak * unit) << "seed " << seed;
-      for (std::size_t i = 0; i + 1 < pool.ranges(); ++i) ASSERT_LE(pool.range(i).offset + pool.range(i).size, pool.range(i + 1).offset);
+      for (std::size_t i = 0; i + 1 < pool.ranges(); ++i)
+        ASSERT_LE(pool.range(i).offset + pool.range(i).size, pool.range(i + 1).offset);
     }
   }
 }

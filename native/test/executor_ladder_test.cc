@@ -1,5 +1,5 @@
-// What an allocation does when reuse by order and growth have failed: it makes its lane wait, or the host. And how a failure finds
-// its name, and a trace its end.
+// What an allocation does when reuse by order and growth have failed: it makes its lane wait, or the host. And how a
+// failure finds its name, and a trace its end.
 #include <gtest/gtest.h>
 
 #include <condition_variable>
@@ -29,8 +29,8 @@ BufferSpec buffer(const char* name, Space space, Life life, std::uint32_t home, 
   return {name, bytes, space, home, life, root, 0, -1};
 }
 
-// Each buffer goes up on one lane and down on another; nothing but the allocator orders one tick's buffer after the last one's.
-// Buffers: 0 x, 1 d, 2 y.
+// Each buffer goes up on one lane and down on another; nothing but the allocator orders one tick's buffer after the
+// last one's. Buffers: 0 x, 1 d, 2 y.
 ProgramSpec across(std::uint32_t inFlight) {
   ProgramSpec spec;
   spec.name = "across";
@@ -48,7 +48,8 @@ ProgramSpec across(std::uint32_t inFlight) {
   return spec;
 }
 
-// Two lanes that share one block and not one event: x → a → y on the first, x → b → z on the second. Buffers: 0 x, 1 a, 2 y, 3 b, 4 z.
+// Two lanes that share one block and not one event: x → a → y on the first, x → b → z on the second. Buffers: 0 x, 1 a,
+// 2 y, 3 b, 4 z.
 ProgramSpec apart(std::uint32_t inFlight) {
   ProgramSpec spec = across(inFlight);
   spec.buffers = {buffer("x", Space::pinned, Life::input, 0, 0), buffer("a", Space::device, Life::tick, 0, 1),
@@ -80,7 +81,8 @@ struct Ends {
   }
 };
 
-std::unique_ptr<Session> opened(std::shared_ptr<Driver> driver, ProgramSpec spec, Ends& ends, SessionOptions options = {}) {
+std::unique_ptr<Session> opened(std::shared_ptr<Driver> driver, ProgramSpec spec, Ends& ends,
+                                SessionOptions options = {}) {
   options.onTick = ends.callback();
   options.poison = true;
   MaybeFailure failure;
@@ -97,7 +99,8 @@ void runTicks(Session& session, Ends& ends, std::uint64_t ticks, const std::vect
     ends.await(tick + 1);
     for (const std::uint32_t output : outputs) {
       const float* y = static_cast<const float*>(session.pinned(output, static_cast<std::uint32_t>(tick % inFlight)));
-      for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(y[i], value(tick, i)) << "tick " << tick << " output " << output << " at " << i;
+      for (std::size_t i = 0; i < count; ++i)
+        ASSERT_EQ(y[i], value(tick, i)) << "tick " << tick << " output " << output << " at " << i;
     }
   };
   for (std::uint64_t tick = 0; tick < ticks; ++tick) {
@@ -239,8 +242,9 @@ TEST(Failures, NameThePieceOfWorkThatFailed) {
     const char *op, *lane;
     int node;
   };
-  for (const Case& one : {Case{1, 0, "fill32 d", "up", -1}, Case{2, 0, "run up", "up", 0}, Case{3, 0, "run down", "down", 1},
-                          Case{5, 1, "run up", "up", 0}, Case{9, 2, "run down", "down", 1}}) {
+  for (const Case& one :
+       {Case{1, 0, "fill32 d", "up", -1}, Case{2, 0, "run up", "up", 0}, Case{3, 0, "run down", "down", 1},
+        Case{5, 1, "run up", "up", 0}, Case{9, 2, "run down", "down", 1}}) {
     HostOptions options = shaken(3);
     options.faults = {{"run", one.nth, Status::illegalAddress}};
     Ends ends;

@@ -27,8 +27,9 @@ ProgramSpec pipeline() {
   spec.name = "pipeline";
   spec.inFlight = 2;
   spec.lanes = {{"copy", 0}, {"math", 0}};
-  spec.buffers = {buffer("x", Space::pinned, Life::input, 0, 0), buffer("dx", Space::device, Life::tick, 0, 1), buffer("dy", Space::device, Life::tick, 1, 2),
-                  buffer("y", Space::pinned, Life::output, 0, 3), buffer("w", Space::device, Life::param, 0, 4)};
+  spec.buffers = {buffer("x", Space::pinned, Life::input, 0, 0), buffer("dx", Space::device, Life::tick, 0, 1),
+                  buffer("dy", Space::device, Life::tick, 1, 2), buffer("y", Space::pinned, Life::output, 0, 3),
+                  buffer("w", Space::device, Life::param, 0, 4)};
   KernelSpec copy;
   copy.bytes = bytes;
   KernelSpec add;
@@ -42,8 +43,8 @@ ProgramSpec pipeline() {
   spec.events = 3;
   spec.boundDevice = 4 * 512;
   spec.boundPinned = 4 * 512;
-  spec.commands = {0, 1, 0, 2, 0, 0, 1, 1, 0, 1, 3, 0, 0, 4, 0, 1, 0, 0, 2, 1, 2, 1, 1, 2, 1, 1, 4, 2, 3, 1, 1,
-                   5, 1, 1, 1, 1, 1, 4, 1, 0, 0, 2, 2, 0, 1, 1, 2, 3, 3, 2, 0, 5, 2, 0, 2, 1, 2};
+  spec.commands = {0, 1, 0, 2, 0, 0, 1, 1, 0, 1, 3, 0, 0, 4, 0, 1, 0, 0, 2, 1, 2, 1, 1, 2, 1, 1, 4, 2, 3,
+                   1, 1, 5, 1, 1, 1, 1, 1, 4, 1, 0, 0, 2, 2, 0, 1, 1, 2, 3, 3, 2, 0, 5, 2, 0, 2, 1, 2};
   return spec;
 }
 
@@ -193,7 +194,8 @@ TEST(Session, TooLittleMemorySaysHowMuch) {
   EXPECT_EQ(failure->freeBytes, 1024u);
 }
 
-// A bound that is too tight for reuse by order alone: the copy lane must be made to wait for the reader of the tick before.
+// A bound that is too tight for reuse by order alone: the copy lane must be made to wait for the reader of the tick
+// before.
 TEST(Session, WaitsAtReuseInsideATightBound) {
   ProgramSpec spec = pipeline();
   spec.boundDevice = 3 * 512;

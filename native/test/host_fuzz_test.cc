@@ -39,7 +39,8 @@ TEST(HostFuzz, AnyCallsInAnyOrder) {
     const auto near = [&] {
       return pick(random, addresses) + random.below(3) * 4 * random.below(600) + (random.below(9) == 0 ? 1 : 0);
     };
-    // The caller orders what touches the same memory: its half of the contract. Each piece of work waits for the one before.
+    // The caller orders what touches the same memory: its half of the contract. Each piece of work waits for the one
+    // before.
     const Event chain = event(*driver);
     const auto inOrder = [&](Stream on, auto work) {
       driver->streamWait(on, chain);

@@ -477,7 +477,8 @@ TEST(HostKernels, SpecsThatCannotBeAreRefusedWithTheReason) {
   refused(but(reduce, [](auto& s) { s.direction = 7, s.kind = KernelSpec::Kind::copy; }), "direction 7");
   refused(but(reduce, [](auto& s) { s.kind = static_cast<KernelSpec::Kind>(77); }), "unknown kind");
   refused(but(reduce, [](auto& s) { s.kind = KernelSpec::Kind::cuda; }), "must have a name");
-  refused(but(reduce, [](auto& s) { s.kind = KernelSpec::Kind::cuda, s.name = "f", s.block[2] = 0; }), "kernel f: grid");
+  refused(but(reduce, [](auto& s) { s.kind = KernelSpec::Kind::cuda, s.name = "f", s.block[2] = 0; }),
+          "kernel f: grid");
 }
 
 }  // namespace
