@@ -39,7 +39,7 @@ bool Session::submit(std::uint64_t tick) {
     if (closing_ || tick != submitted_) return false;
     ++submitted_;
   }
-  changed_.notify_all();
+  toIssue_.notify_one();
   return true;
 }
 
@@ -47,7 +47,7 @@ void Session::issueLoop() {
   driver_->bind();
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] {
+    toIssue_.wait(lock, [&] {
       return (issued_ < submitted_ && completed_ + spec_.inFlight > issued_) || (closing_ && issued_ == submitted_);
     });
     if (issued_ == submitted_) return;
@@ -68,7 +68,7 @@ void Session::issueLoop() {
     // A tick that was not issued, or not to its end, has no end events: it must not be awaited.
     if (failure_) failedTick_ = std::min(failedTick_, tick);
     ++issued_;
-    changed_.notify_all();
+    toComplete_.notify_one();
   }
 }
 
@@ -76,7 +76,7 @@ void Session::completeLoop() {
   driver_->bind();
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return completed_ < issued_ || (closing_ && completed_ == submitted_); });
+    toComplete_.wait(lock, [&] { return completed_ < issued_ || (closing_ && completed_ == submitted_); });
     if (completed_ == issued_) return;
     const std::uint64_t tick = completed_;
     if (tick < failedTick_) {
@@ -94,7 +94,8 @@ void Session::completeLoop() {
     if (options_.onTick) options_.onTick(tick, failed ? &*failure_ : nullptr);
     lock.lock();
     ++completed_;
-    changed_.notify_all();
+    toIssue_.notify_one();
+    ended_.notify_all();
   }
 }
 
@@ -206,7 +207,7 @@ MaybeFailure Session::read(std::uint32_t buffer, void* bytes) {
   {
     std::unique_lock lock(mutex_);
     const std::uint64_t target = submitted_;
-    changed_.wait(lock, [&] { return completed_ >= target; });
+    ended_.wait(lock, [&] { return completed_ >= target; });
     if (failure_) return *failure_;
   }
   return transfer(buffer, bytes, false);
@@ -251,7 +252,8 @@ void Session::close() {
     std::lock_guard lock(mutex_);
     closing_ = true;
   }
-  changed_.notify_all();
+  toIssue_.notify_one();
+  toComplete_.notify_one();
   if (issuing_.joinable()) issuing_.join();
   if (completing_.joinable()) completing_.join();
   driver_->bind();

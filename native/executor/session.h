@@ -82,7 +82,8 @@ class Session {
   std::unique_ptr<Issuer> issuer_;
 
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  // One for each who waits: a submit that woke both threads cost its caller twice.
+  std::condition_variable toIssue_, toComplete_, ended_;
   std::uint64_t submitted_ = 0, issued_ = 0, completed_ = 0;  // ticks; completed_ ≤ issued_ ≤ submitted_
   bool closing_ = false;
   MaybeFailure failure_;
