@@ -1,6 +1,6 @@
 import { Clock } from './laws/clock.js'
 import { growthOf } from './laws/reuse.js'
-import { tablesOf, type Tables } from './laws/tables.js'
+import { latestTables, type Tables } from './laws/tables.js'
 import { memoryOf, turnoversOf } from './laws/turnover.js'
 import type { Plan } from './plan.js'
 
@@ -27,7 +27,7 @@ const maxPeakWork = 2 ** 25
  * `output` `inFlight` times; views count in their root. Sizes are the buffers' own, before any rounding by the allocator.
  */
 export const peakOf = (plan: Plan): Peak => {
-  const tables = tablesOf(plan)
+  const tables = latestTables(plan)
   return replayPeak(tables, new Clock(tables))
 }
 

@@ -1,7 +1,7 @@
 import { Clock } from './laws/clock.js'
 import { RangePool, rounded } from './laws/range-pool.js'
 import { Snapshots } from './laws/snapshots.js'
-import { type Tables, tablesOf } from './laws/tables.js'
+import { latestTables, type Tables } from './laws/tables.js'
 import { type Turnover, turnoversOf, When } from './laws/turnover.js'
 import type { Plan } from './plan.js'
 
@@ -30,7 +30,7 @@ const maxWork = 2 ** 24
  * is after all of tick t − inFlight. Ticks are replayed until what lies free repeats itself, or the limit on work is reached.
  */
 export const poolPeakOf = (plan: Plan): PoolPeak => {
-  const tables = tablesOf(plan)
+  const tables = latestTables(plan)
   return replayPool(tables, new Clock(tables))
 }
 

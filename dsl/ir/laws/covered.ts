@@ -27,6 +27,15 @@ export const coveredWaits = (tables: Tables): Uint8Array => {
   const decide = (l: number): void => {
     const waits = groups[l]!
     if (waits.length === 0) return
+    if (waits.length === 1) {
+      // One wait alone adds what its mark is beyond the frontier.
+      const c = waits.pop()!
+      const first = subject[c]! * lanes
+      const table = covered[c] === 1 ? clock.markOf(subject[c]!, op[c] === Op.previous ? 1 : 0) : undefined
+      if (table === undefined) return
+      for (let m = 0; m < lanes; m++) if (table[first + m]! > before[l * lanes + m]!) covered[c] = 0
+      return
+    }
     groups[l] = []
     // after[w] is the join of the waits that follow w; `known` grows to that of the frontier and the waits that precede it.
     const after = new Int32Array((waits.length + 1) * lanes)
@@ -56,7 +65,7 @@ export const coveredWaits = (tables: Tables): Uint8Array => {
       if (code === Op.broken || code === Op.use) continue
       const l = lane[c]!
       if (code === Op.wait || code === Op.previous) {
-        if (groups[l]!.length === 0) before.set(clock.known.subarray(l * lanes, l * lanes + lanes), l * lanes)
+        if (groups[l]!.length === 0) for (let m = 0; m < lanes; m++) before[l * lanes + m] = clock.known[l * lanes + m]!
         groups[l]!.push(c)
       } else decide(l)
       clock.step(c)

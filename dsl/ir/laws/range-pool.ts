@@ -163,7 +163,8 @@ export class RangePool {
     this.offset[at] = offset
     this.size[at] = size
     this.row[at] = row
-    this.points.set(release, row * this.lanes)
+    const { lanes, points } = this
+    for (let m = 0; m < lanes; m++) points[row * lanes + m] = release[m]!
     this.after[row] = 0
     this.missing[row] = 0
   }

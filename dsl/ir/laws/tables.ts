@@ -55,6 +55,11 @@ export const maxCells = 2 ** 27
 const isId = (value: unknown, count: number): value is number =>
   typeof value === 'number' && Number.isInteger(value) && value >= 0 && value < count
 
+const areIds = (values: readonly unknown[], count: number): boolean => {
+  for (let i = 0; i < values.length; i++) if (!isId(values[i], count)) return false
+  return true
+}
+
 const isEvent = (value: unknown): value is number => isId(value, 2 ** 31 - 1)
 
 export const tablesOf = (plan: Plan): Tables => {
@@ -73,11 +78,16 @@ export const tablesOf = (plan: Plan): Tables => {
   const subject = new Int32Array(count).fill(-1)
   const named = new Int32Array(count).fill(-1)
   const useEvent = new Int32Array(count).fill(-1)
-  const dense = new Map<number, number>()
+  // Events of most plans are numbered from 0 on: those are looked up by number, others by a map.
+  const small = new Int32Array(count).fill(-1)
+  const large = new Map<number, number>()
+  const eventIds: number[] = []
   const event = (id: number): number => {
-    let found = dense.get(id)
-    if (found === undefined) dense.set(id, (found = dense.size))
-    return found
+    const known = id < count ? small[id]! : (large.get(id) ?? -1)
+    if (known >= 0) return known
+    if (id < count) small[id] = eventIds.length
+    else large.set(id, eventIds.length)
+    return eventIds.push(id) - 1
   }
 
   let accesses = 0
@@ -115,9 +125,8 @@ export const tablesOf = (plan: Plan): Tables => {
         lane[c] = home[subject[c]!]!
         break
       case 'run': {
-        const known = (id: number) => isId(id, buffers.length)
         if (!isId(command[1], plan.nodes.length) || !isId(command[2], lanes)) break
-        if (!command[3].every(known) || !command[4].every(known)) break
+        if (!areIds(command[3], buffers.length) || !areIds(command[4], buffers.length)) break
         op[c] = Op.run
         subject[c] = command[1]
         lane[c] = command[2]
@@ -146,7 +155,7 @@ export const tablesOf = (plan: Plan): Tables => {
 
   const runsBefore = new Int32Array(count)
   const runs = new Int32Array(lanes)
-  const recordOf = new Int32Array(dense.size).fill(-1)
+  const recordOf = new Int32Array(eventIds.length).fill(-1)
   for (let c = 0; c < count; c++) {
     if (op[c] === Op.broken) continue
     runsBefore[c] = runs[lane[c]!]!
@@ -158,14 +167,14 @@ export const tablesOf = (plan: Plan): Tables => {
     plan,
     lanes,
     buffers: buffers.length,
-    events: dense.size,
+    events: eventIds.length,
     commands: count,
     op,
     lane,
     subject,
     named,
     useEvent,
-    eventId: Int32Array.from(dense.keys()),
+    eventId: Int32Array.from(eventIds),
     accessStart,
     accessRoot,
     accessNamed,
@@ -178,6 +187,17 @@ export const tablesOf = (plan: Plan): Tables => {
     recordOf,
     runsBefore,
   }
+}
+
+let latest: { readonly plan: WeakRef<Plan>; readonly commands: WeakRef<object>; readonly tables: WeakRef<Tables> } | undefined
+
+/** The tables of a plan that nobody changes meanwhile: the pool's peak and that of L9 are asked for one after the other. Not for plans to be proved. */
+export const latestTables = (plan: Plan): Tables => {
+  const known = latest?.plan.deref() === plan && latest.commands.deref() === plan.commands ? latest.tables.deref() : undefined
+  if (known !== undefined) return known
+  const tables = tablesOf(plan)
+  latest = { plan: new WeakRef(plan), commands: new WeakRef(plan.commands), tables: new WeakRef(tables) }
+  return tables
 }
 
 /** The distinct (root, lane) of all accesses: accesses are bucketed by root, then each bucket's lanes are told apart by a stamp. */
