@@ -10,7 +10,7 @@ import { aliveAt } from './passes/alive.js'
 import { bound } from './passes/bound.js'
 import { check } from './passes/check.js'
 import { clocks } from './passes/clocks.js'
-import { emit, outlineOf } from './passes/emit.js'
+import { emit } from './passes/emit.js'
 import { fail, fault } from './passes/faults.js'
 import type { Bounded, Lifetimes, Passed, Placed } from './passes/ir.js'
 import { lifetimes } from './passes/lifetimes.js'
@@ -57,7 +57,8 @@ const isIR = (value: unknown): value is GraphIR => {
 const sourceOf = (graph: unknown): Passed<GraphIR> => {
   const ir: unknown = typeof graph === 'object' && graph !== null && 'ir' in graph ? graph.ir : graph
   if (isIR(ir)) return E.right(ir)
-  const found = graph === null ? 'null' : isList(graph) ? 'an array' : typeof graph === 'object' ? 'an object' : typeof graph
+  const found =
+    graph === null ? 'null' : isList(graph) ? 'an array' : typeof graph === 'object' ? 'an object' : typeof graph
   return fail(
     fault(
       'NotAFlow',
@@ -110,7 +111,7 @@ const mebibytes = (bytes: number): string =>
   bytes < 2 ** 20 ? `${bytes} bytes` : `${(bytes / 2 ** 20).toFixed(1)} MiB`
 
 const overBudget = (ir: Bounded, memory: number): Passed<never> => {
-  const plan = outlineOf(ir)
+  const plan = ir.outline
   const alive = aliveAt(plan, peakOf(plan).reachedAt[0] ?? -1)
   const largest = [...alive].sort((a, b) => b.bytes - a.bytes || a.id - b.id).slice(0, 8)
   const names = largest.map(({ name, bytes }) => `${name} ${mebibytes(bytes)}`).join(', ')
@@ -159,7 +160,9 @@ const verified = (plan: Plan): Passed<Plan> => {
 
 const portsOf = ({ nodes, outputs }: GraphIR): ReadonlyMap<string, TensorSpec> =>
   new Map([
-    ...nodes.filter(({ op }) => op === 'input' || op === 'param').map(({ op, name, spec }) => [`${op} ${name}`, spec] as const),
+    ...nodes
+      .filter(({ op }) => op === 'input' || op === 'param')
+      .map(({ op, name, spec }) => [`${op} ${name}`, spec] as const),
     ...outputs.map(({ name, node }) => [`output ${name}`, nodes[node]!.spec] as const),
   ])
 

@@ -10,7 +10,11 @@ import { needNode } from './lib/tools.mjs'
 // What it takes for errors and are none: a pointer whose owner has moved into the list beside it, and lanes of 32 bits seen as int or float.
 const cppcheck = [
   ...['--std=c++20', '--language=c++', '-j2', '-q', '--error-exitcode=1', '--enable=warning,performance,portability'],
-  ...['--suppress=missingInclude', '--suppress=invalidLifetime:native/executor/program.cc', '--suppress=invalidPointerCast'],
+  ...[
+    '--suppress=missingInclude',
+    '--suppress=invalidLifetime:native/executor/program.cc',
+    '--suppress=invalidPointerCast',
+  ],
   ...['-I', 'native'],
   ...['allocator', 'bindings', 'cuda', 'driver', 'executor', 'host', 'kernels'].map(folder => `native/${folder}`),
 ]

@@ -31,7 +31,10 @@ export const dotOf = (plan: Plan): string => {
   lines.push(...edges)
   for (const { event, to, tick } of waits) {
     const from = mark.get(event)
-    if (from !== undefined) lines.push(`  n${from} -> n${to} [style=dashed, constraint=${!tick}, label=${quoted(tick ? `e${event}, next tick` : `e${event}`)}];`)
+    if (from !== undefined)
+      lines.push(
+        `  n${from} -> n${to} [style=dashed, constraint=${!tick}, label=${quoted(tick ? `e${event}, next tick` : `e${event}`)}];`,
+      )
   }
   return `${[...lines, '}'].join('\n')}\n`
 }

@@ -10,14 +10,29 @@ const microseconds = (plan: Plan, node: number): number => {
 export const perfettoOf = (plan: Plan): string => {
   const clock = plan.lanes.map(() => 0)
   const mark = new Map<number, number>()
-  const events: object[] = plan.lanes.map(({ id, name }) => ({ ph: 'M', pid: 0, tid: id, name: 'thread_name', args: { name } }))
+  const events: object[] = plan.lanes.map(({ id, name }) => ({
+    ph: 'M',
+    pid: 0,
+    tid: id,
+    name: 'thread_name',
+    args: { name },
+  }))
   for (const command of plan.commands) {
-    if (command[0] === 'wait' && command[3] !== -1) clock[command[2]] = Math.max(clock[command[2]]!, mark.get(command[1]) ?? 0)
+    if (command[0] === 'wait' && command[3] !== -1)
+      clock[command[2]] = Math.max(clock[command[2]]!, mark.get(command[1]) ?? 0)
     else if (command[0] === 'record') mark.set(command[1], clock[command[2]]!)
     else if (command[0] === 'run') {
       const [, node, lane] = command
       const dur = microseconds(plan, node)
-      events.push({ ph: 'X', pid: 0, tid: lane, ts: clock[lane], dur, name: plan.nodes[node]!.name, args: { at: plan.nodes[node]!.at } })
+      events.push({
+        ph: 'X',
+        pid: 0,
+        tid: lane,
+        ts: clock[lane],
+        dur,
+        name: plan.nodes[node]!.name,
+        args: { at: plan.nodes[node]!.at },
+      })
       clock[lane]! += dur
     }
   }

@@ -1,7 +1,7 @@
-import type { DType, TensorSpec } from './tensor.js'
 import type { Fault } from './fault.js'
+import type { DType, TensorSpec } from './tensor.js'
 
-export type { DType, Dim, TensorSpec } from './tensor.js'
+export type { Dim, DType, TensorSpec } from './tensor.js'
 
 /** A logical stream, as the user names it. Two lanes of one name are the same lane. */
 export interface LaneSpec {

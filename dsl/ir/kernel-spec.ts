@@ -36,7 +36,21 @@ export interface MapOperand {
   readonly strides: readonly number[]
 }
 
-export type MapUnary = 'neg' | 'abs' | 'exp' | 'log' | 'sqrt' | 'rsqrt' | 'tanh' | 'erf' | 'sigmoid' | 'sin' | 'cos' | 'floor' | 'ceil' | 'round'
+export type MapUnary =
+  | 'neg'
+  | 'abs'
+  | 'exp'
+  | 'log'
+  | 'sqrt'
+  | 'rsqrt'
+  | 'tanh'
+  | 'erf'
+  | 'sigmoid'
+  | 'sin'
+  | 'cos'
+  | 'floor'
+  | 'ceil'
+  | 'round'
 export type MapBinary = 'add' | 'sub' | 'mul' | 'div' | 'min' | 'max' | 'pow' | 'lt' | 'le' | 'eq'
 /** `select` takes its second argument where the first is not 0, else its third. Comparisons yield 1 or 0. */
 export type MapInstruction =

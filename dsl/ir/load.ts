@@ -1,14 +1,14 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { ReadonlyNonEmptyArray } from 'fp-ts/lib/ReadonlyNonEmptyArray.js'
-import { limits } from './limits.js'
 import { misreaches } from './laws/extents.js'
+import { limits } from './limits.js'
 import { readDType, readKernel } from './load-kernel.js'
 import type { Command, Plan, PlanBuffer, PlanLane, PlanNode } from './plan.js'
 import { Enough, type PlanFault, Reader, show } from './reader.js'
 import { elementBytes } from './tensor.js'
 
-export type { PlanFault, PlanFaultTag } from './reader.js'
 export { limits } from './limits.js'
+export type { PlanFault, PlanFaultTag } from './reader.js'
 
 /**
  * A plan from the text of a file, or from any value: all its faults at once (up to `limits.faults`), or a plan that is built

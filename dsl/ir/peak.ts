@@ -18,9 +18,11 @@ export interface Peak {
   readonly reachedAt: readonly number[]
 }
 
-/** Commands that are replayed at most until a peak settles, and chunks of free memory times lanes. */
+/** Commands that are replayed at most until a peak settles. */
 const maxPeakSteps = 2 ** 26
-const maxPeakWork = 2 ** 25
+
+/** Chunks of free memory times lanes that are looked at: a large plan settles within a few ticks, or in more than are worth waiting for. */
+const workFor = (commands: number): number => (commands < 2 ** 17 ? 2 ** 26 : 2 ** 24)
 
 /**
  * The peak of a plan, counted in issue order over as many ticks as it takes to settle: `param` and `state` once, `input` and
@@ -43,7 +45,7 @@ export const replayPeak = (tables: Tables, clock: Clock, enough?: readonly numbe
     plan.storage === 'planned'
       ? fixed.map(bytes => ({ bytes, ticks: 1, exact: true, reachedAt: -1 }))
       : turnoversOf(tables, clock, 'accesses', bytes => bytes).map((turnover, memory) =>
-          growthOf(turnover, fixed[memory]!, { ticks, work: maxPeakWork, enough: enough?.[memory] }),
+          growthOf(turnover, fixed[memory]!, { ticks, work: workFor(tables.commands), enough: enough?.[memory] }),
         )
   return {
     device: grown.slice(0, -1).map(({ bytes }) => bytes),

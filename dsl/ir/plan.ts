@@ -1,5 +1,5 @@
-import type { BoundSpec, DType } from './tensor.js'
 import type { KernelSpec } from './kernel-spec.js'
+import type { BoundSpec, DType } from './tensor.js'
 
 /**
  * The compiled program: JSON-able data, the same for every device. Fields and commands as in the public format `plan: 1`

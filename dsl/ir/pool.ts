@@ -23,7 +23,8 @@ export interface PoolPeak {
 
 /** Commands that are replayed at most, and ranges that are looked at. */
 const maxSteps = 2 ** 26
-const maxWork = 2 ** 24
+const workFor = (commands: number): number => (commands < 2 ** 17 ? 2 ** 24 : 2 ** 23)
+
 /**
  * The furthest byte that the session's pool ever takes for this plan. The rule is that of the native executor: each run and each wait is a
  * point of its lane; a freed range is released at its home lane's point and at the points of its uses; when tick t is issued, every lane
@@ -42,10 +43,13 @@ export const replayPool = (tables: Tables, clock: Clock, enough?: readonly numbe
   const { plan } = tables
   const base = new Float64Array(plan.devices)
   for (const { space, device, life, alias, bytes } of plan.buffers)
-    if (alias === undefined && space === 'device' && (life === 'state' || life === 'param')) base[device]! += rounded(bytes)
+    if (alias === undefined && space === 'device' && (life === 'state' || life === 'param'))
+      base[device]! += rounded(bytes)
   const pools = turnoversOf(tables, clock, 'uses', rounded).slice(0, plan.devices)
   const ticks = Math.max(4, Math.floor(maxSteps / Math.max(1, tables.commands)))
-  const grown = pools.map((turnover, device) => replay(turnover, base[device]!, ticks, enough?.[device] ?? Number.POSITIVE_INFINITY))
+  const grown = pools.map((turnover, device) =>
+    replay(turnover, base[device]!, ticks, workFor(tables.commands), enough?.[device] ?? Number.POSITIVE_INFINITY),
+  )
   return {
     device: grown.map(({ peak }) => peak),
     settled: grown.every(({ peak }, device) => !(peak > (enough?.[device] ?? Number.POSITIVE_INFINITY))),
@@ -60,7 +64,7 @@ interface Replayed {
   readonly replayed: number
 }
 
-const replay = (turnover: Turnover, base: number, ticks: number, enough: number): Replayed => {
+const replay = (turnover: Turnover, base: number, ticks: number, work: number, enough: number): Replayed => {
   const { lanes, length, inFlight, event, when, buffer, allocs, allocLane, allocBytes, frontier, freeBytes } = turnover
   if (allocs === 0) return { peak: base, exact: true, replayed: 0 }
   const { releaseStart, releaseLane, releasePoint } = turnover
@@ -74,7 +78,7 @@ const replay = (turnover: Turnover, base: number, ticks: number, enough: number)
   const known = new Int32Array(lanes)
   const release = new Int32Array(lanes)
   let tick = 0
-  for (; tick < ticks && pool.work <= maxWork; tick++) {
+  for (; tick < ticks && pool.work <= work; tick++) {
     for (let m = 0; m < lanes; m++) start[m] = tick * length[m]!
     if (tick >= inFlight) {
       for (let m = 0; m < lanes; m++) done[m] = (tick - inFlight + 1) * length[m]!
@@ -99,7 +103,8 @@ const replay = (turnover: Turnover, base: number, ticks: number, enough: number)
       if (tick === 0 && when[e] === When.laterTicks) continue
       const f = -1 - a
       release.fill(0)
-      for (let r = releaseStart[f]!; r < releaseStart[f + 1]!; r++) release[releaseLane[r]!] = releasePoint[r]! + start[releaseLane[r]!]!
+      for (let r = releaseStart[f]!; r < releaseStart[f + 1]!; r++)
+        release[releaseLane[r]!] = releasePoint[r]! + start[releaseLane[r]!]!
       pool.give(offset[buffer[e]!]!, freeBytes[f]!, release)
     }
     pool.work += event.length

@@ -62,21 +62,41 @@ export const inferElementwise = (
   return E.right({ dtype, shape })
 }
 
-/** One fused kernel over the broadcast shape, in as few dimensions as the operands allow. */
-export const mapSpec = (inputs: readonly BoundSpec[], output: BoundSpec, code: readonly MapInstruction[]): MapSpec => {
+type Walk = Omit<MapSpec, 'code' | 'kind'>
+
+// Large graphs repeat few shapes: the nodes of one shape share what follows from it. Forgotten as a whole when there are many.
+const walks = new Map<string, Walk>()
+const maxWalks = 1024
+
+const walkOf = (inputs: readonly BoundSpec[], output: BoundSpec, value: number): Walk => {
+  let key = `${value} ${output.dtype} ${output.shape}`
+  for (const { dtype, shape } of inputs) key += `|${dtype} ${shape}`
+  const known = walks.get(key)
+  if (known !== undefined) return known
+  if (walks.size >= maxWalks) walks.clear()
   const walk = coalesce(
     output.shape,
     [...inputs, output].map(input => broadcastStrides(input.shape, output.shape)),
   )
   const floats = [...inputs, output].some(({ dtype }) => isFloat(dtype))
-  return {
-    kind: 'map',
-    shape: walk.shape,
+  const made: Walk = {
+    shape: Object.freeze(walk.shape),
     compute: floats ? 'f32' : 'i32',
-    operands: inputs.map(({ dtype }, i) => ({ dtype, offset: 0, strides: walk.strides[i] ?? [] })),
-    code,
-    results: [{ value: code.length - 1, dtype: output.dtype }],
+    operands: Object.freeze(
+      inputs.map(({ dtype }, i) =>
+        Object.freeze({ dtype, offset: 0, strides: Object.freeze([...(walk.strides[i] ?? [])]) }),
+      ),
+    ),
+    results: Object.freeze([Object.freeze({ value, dtype: output.dtype })]),
   }
+  walks.set(key, made)
+  return made
+}
+
+/** One fused kernel over the broadcast shape, in as few dimensions as the operands allow. */
+export const mapSpec = (inputs: readonly BoundSpec[], output: BoundSpec, code: readonly MapInstruction[]): MapSpec => {
+  const { shape, compute, operands, results } = walkOf(inputs, output, code.length - 1)
+  return { kind: 'map', shape, compute, operands, code, results }
 }
 
 // Roundings of f32 that a device may do otherwise than Math does, in units of its last place.

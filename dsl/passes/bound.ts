@@ -2,11 +2,11 @@ import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
 import { peakOf } from '../ir/peak.js'
 import type { Plan } from '../ir/plan.js'
+import { poolPeakOf, rounded } from '../ir/pool.js'
 import { outlineOf } from './emit.js'
 import { fail, fault } from './faults.js'
 import type { Bounded, Lifetimes, Passed, WindowEdge } from './ir.js'
 import { lifetimes } from './lifetimes.js'
-import { poolPeakOf, rounded } from '../ir/pool.js'
 import { synchronize } from './synchronize.js'
 
 interface Held {
@@ -69,9 +69,23 @@ const needed = (ir: Lifetimes, most: Held): Lifetimes => {
  * without which it would be larger.
  */
 export const bound = (ir: Lifetimes): Passed<Bounded> => {
-  const most = held(outlineOf(ir))
+  const outline = outlineOf(ir)
+  const most = held(outline)
   if (!most.settled)
-    return fail(fault('Unverified', ir.settings.name, ir.settings.name, 'a peak that settles over ticks', 'none within the work allowed', 'use fewer lanes, or inFlight: 1'))
+    return fail(
+      fault(
+        'Unverified',
+        ir.settings.name,
+        ir.settings.name,
+        'a peak that settles over ticks',
+        'none within the work allowed',
+        'use fewer lanes, or inFlight: 1',
+      ),
+    )
   const lean = ir.windows.length === 0 ? ir : needed(ir, most)
-  return E.right({ ...lean, bound: { device: [most.device], pinned: most.pinned } })
+  return E.right({
+    ...lean,
+    outline: lean === ir ? outline : outlineOf(lean),
+    bound: { device: [most.device], pinned: most.pinned },
+  })
 }

@@ -14,19 +14,35 @@ const symbolsOf = (nodes: readonly GraphNode[]): ReadonlySet<string> => {
   return symbols
 }
 
-const bind = (spec: TensorSpec, dims: ReadonlyMap<string, number>): BoundSpec => ({
-  dtype: spec.dtype,
-  shape: spec.shape.map(dim => (typeof dim === 'number' ? dim : (dims.get(dim) ?? 1))),
-})
+const isBound = (spec: TensorSpec): spec is BoundSpec => spec.shape.every(dim => typeof dim === 'number')
+
+const bind = (spec: TensorSpec, dims: ReadonlyMap<string, number>): BoundSpec =>
+  isBound(spec)
+    ? spec
+    : { dtype: spec.dtype, shape: spec.shape.map(dim => (typeof dim === 'number' ? dim : (dims.get(dim) ?? 1))) }
 
 const sizeFault = (node: GraphNode, spec: BoundSpec): CompileError | undefined => {
   const wrong = spec.shape.find(dim => !Number.isSafeInteger(dim) || dim < 1)
   if (wrong !== undefined)
-    return fault('BadDimension', node.at, node.name, 'dimensions that are whole numbers from 1', showSpec(spec), 'correct the shape')
+    return fault(
+      'BadDimension',
+      node.at,
+      node.name,
+      'dimensions that are whole numbers from 1',
+      showSpec(spec),
+      'correct the shape',
+    )
   const bytes = spec.shape.reduce((product, dim) => product * dim, elementBytes[spec.dtype] ?? Number.NaN)
   return Number.isSafeInteger(bytes)
     ? undefined
-    : fault('BadDimension', node.at, node.name, 'fewer than 2^53 bytes', `${showSpec(spec)}, about ${bytes} bytes`, 'make it smaller')
+    : fault(
+        'BadDimension',
+        node.at,
+        node.name,
+        'fewer than 2^53 bytes',
+        `${showSpec(spec)}, about ${bytes} bytes`,
+        'make it smaller',
+      )
 }
 
 const same = (a: BoundSpec, b: BoundSpec): boolean =>
@@ -45,14 +61,36 @@ const typeFault = (
     const input = specs[node.inputs[0]!]!
     return same(input, output)
       ? undefined
-      : fault(input.dtype === output.dtype ? 'ShapeMismatch' : 'DTypeMismatch', node.at, node.name, showSpec(output), showSpec(input), 'give a value of the same type')
+      : fault(
+          input.dtype === output.dtype ? 'ShapeMismatch' : 'DTypeMismatch',
+          node.at,
+          node.name,
+          showSpec(output),
+          showSpec(input),
+          'give a value of the same type',
+        )
   }
-  if (node.op === 'kernel') return kernelFault(node, node.inputs.map(input => specs[input]!), dims)
+  if (node.op === 'kernel')
+    return kernelFault(
+      node,
+      node.inputs.map(input => specs[input]!),
+      dims,
+    )
   if (structural.has(node.op)) return undefined
   const operator = operatorOf(node.op)
   if (operator === undefined)
-    return fault('Unsupported', node.at, node.name, 'an operator of this version', node.op, 'use an operator that braid-gpu exports')
-  const inferred = operator.infer(node.inputs.map(input => specs[input]!), node.attrs)
+    return fault(
+      'Unsupported',
+      node.at,
+      node.name,
+      'an operator of this version',
+      node.op,
+      'use an operator that braid-gpu exports',
+    )
+  const inferred = operator.infer(
+    node.inputs.map(input => specs[input]!),
+    node.attrs,
+  )
   if (E.isLeft(inferred)) {
     const { _tag, wanted, found, next } = inferred.left
     return fault(_tag, node.at, node.name, wanted, found, next)
@@ -60,26 +98,67 @@ const typeFault = (
   const found = inferred.right as BoundSpec
   return same(found, output)
     ? undefined
-    : fault('ShapeMismatch', node.at, node.name, showSpec(output), showSpec(found), 'bind the symbols of its operands so that they agree')
+    : fault(
+        'ShapeMismatch',
+        node.at,
+        node.name,
+        showSpec(output),
+        showSpec(found),
+        'bind the symbols of its operands so that they agree',
+      )
 }
 
 const linkFault = (node: GraphNode, count: number): CompileError | undefined => {
   if (node.op === 'delay' && node.inputs.length === 0)
-    return fault('UnboundDelay', node.at, node.name, 'the value to remember for the next tick', 'none', 'close the delay with the flow that it remembers')
+    return fault(
+      'UnboundDelay',
+      node.at,
+      node.name,
+      'the value to remember for the next tick',
+      'none',
+      'close the delay with the flow that it remembers',
+    )
   for (const input of node.inputs) {
     if (!Number.isInteger(input) || input < 0 || input >= count)
-      return fault('ForeignFlow', node.at, node.name, 'inputs of this graph', `node ${String(input)}`, 'use flows of this graph only')
+      return fault(
+        'ForeignFlow',
+        node.at,
+        node.name,
+        'inputs of this graph',
+        `node ${String(input)}`,
+        'use flows of this graph only',
+      )
     if (node.op !== 'delay' && input >= node.id)
-      return fault('Cycle', node.at, node.name, 'a cycle only through delay or scan', 'a value that depends on itself within one tick', 'put a delay into the cycle')
+      return fault(
+        'Cycle',
+        node.at,
+        node.name,
+        'a cycle only through delay or scan',
+        'a value that depends on itself within one tick',
+        'put a delay into the cycle',
+      )
   }
   return undefined
+}
+
+const faultsOf = (
+  nodes: readonly GraphNode[],
+  faultOf: (node: GraphNode) => CompileError | undefined,
+): CompileError[] => {
+  const faults: CompileError[] = []
+  for (const node of nodes) {
+    const found = faultOf(node)
+    if (found !== undefined) faults.push(found)
+  }
+  return faults
 }
 
 const nameFaults = (ir: GraphIR): CompileError[] => {
   const seen = new Set<string>()
   const faults: CompileError[] = []
   const note = (kind: string, name: string, at: { toString(): string }): void => {
-    if (seen.has(`${kind} ${name}`)) faults.push(fault('DuplicateName', at, name, `one ${kind} of this name`, 'two', 'rename one of them'))
+    if (seen.has(`${kind} ${name}`))
+      faults.push(fault('DuplicateName', at, name, `one ${kind} of this name`, 'two', 'rename one of them'))
     seen.add(`${kind} ${name}`)
   }
   for (const node of ir.nodes) if (node.op === 'input' || node.op === 'param') note(node.op, node.name, node.at)
@@ -89,16 +168,43 @@ const nameFaults = (ir: GraphIR): CompileError[] => {
 
 const outputFaults = (ir: GraphIR): CompileError[] => {
   if (ir.outputs.length === 0 && !ir.problems.some(({ _tag }) => _tag === 'NoOutputs'))
-    return [fault('NoOutputs', ir.name, ir.name, 'at least one output', 'none', 'return a downloaded flow: { y: y.pipe(download()) }')]
+    return [
+      fault(
+        'NoOutputs',
+        ir.name,
+        ir.name,
+        'at least one output',
+        'none',
+        'return a downloaded flow: { y: y.pipe(download()) }',
+      ),
+    ]
   // An output that the graph itself complained of, where it was returned, is not told again.
   const told = new Set(ir.problems.filter(({ _tag }) => _tag === 'PlaceMismatch').map(({ subject }) => subject))
   return ir.outputs.flatMap(output => {
     const node = ir.nodes[output.node]
     if (node === undefined)
-      return [fault('ForeignFlow', ir.name, output.name, 'a flow of this graph', `node ${output.node}`, 'return flows of this graph')]
+      return [
+        fault(
+          'ForeignFlow',
+          ir.name,
+          output.name,
+          'a flow of this graph',
+          `node ${output.node}`,
+          'return flows of this graph',
+        ),
+      ]
     return node.place === 'host' || told.has(output.name)
       ? []
-      : [fault('PlaceMismatch', node.at, output.name, 'an output on the host', `${showSpec(node.spec)} on the device`, 'download it first: pipe(download(lane))')]
+      : [
+          fault(
+            'PlaceMismatch',
+            node.at,
+            output.name,
+            'an output on the host',
+            `${showSpec(node.spec)} on the device`,
+            'download it first: pipe(download(lane))',
+          ),
+        ]
   })
 }
 
@@ -112,15 +218,27 @@ export const check =
     const settings = settle(options, ir.name, symbolsOf(ir.nodes))
     const optionFaults = E.isLeft(settings) ? settings.left : []
     const dims = E.isRight(settings) ? settings.right.dims : new Map<string, number>()
-    const links = ir.nodes.flatMap(node => linkFault(node, ir.nodes.length) ?? [])
+    const links = faultsOf(ir.nodes, node => linkFault(node, ir.nodes.length))
     const specs = ir.nodes.map(node => bind(node.spec, dims))
-    const sizes = ir.nodes.flatMap(node => sizeFault(node, specs[node.id]!) ?? [])
-    const total = specs.reduce((sum, spec) => sum + spec.shape.reduce((product, dim) => product * dim, elementBytes[spec.dtype]), 0)
+    const sizes = faultsOf(ir.nodes, node => sizeFault(node, specs[node.id]!))
+    const total = specs.reduce(
+      (sum, spec) => sum + spec.shape.reduce((product, dim) => product * dim, elementBytes[spec.dtype]),
+      0,
+    )
     if (sizes.length === 0 && !(total < Number.MAX_SAFE_INTEGER))
-      sizes.push(fault('BadDimension', ir.name, ir.name, 'fewer than 2^53 bytes in all', `about ${total} bytes`, 'make its tensors smaller'))
+      sizes.push(
+        fault(
+          'BadDimension',
+          ir.name,
+          ir.name,
+          'fewer than 2^53 bytes in all',
+          `about ${total} bytes`,
+          'make its tensors smaller',
+        ),
+      )
     const sound = links.length + sizes.length + ir.problems.length + optionFaults.length === 0
     const deep = sound
-      ? [...ir.nodes.flatMap(node => typeFault(node, specs, dims) ?? []), ...donationFaults(ir.nodes, specs)]
+      ? [...faultsOf(ir.nodes, node => typeFault(node, specs, dims)), ...donationFaults(ir.nodes, specs)]
       : []
     const known = new Set(ir.problems.map(problem => `${problem._tag} ${problem.at} ${problem.subject}`))
     const fresh = [...links, ...sizes, ...nameFaults(ir), ...outputFaults(ir), ...deep].filter(

@@ -13,6 +13,15 @@ export const repetitions = (ir: Checked): Int32Array => new Int32Array(ir.nodes.
 export const clocks = (ir: Checked): Passed<Checked> => {
   const errors = ir.nodes
     .filter(node => changesRate.has(node.op))
-    .map(node => fault('Unsupported', node.at, node.name, 'an operator of one value a tick', node.op, 'window on the host side, before the feed'))
+    .map(node =>
+      fault(
+        'Unsupported',
+        node.at,
+        node.name,
+        'an operator of one value a tick',
+        node.op,
+        'window on the host side, before the feed',
+      ),
+    )
   return unless(errors, () => ir)
 }

@@ -12,16 +12,14 @@ const owners = (nodes: readonly GraphNode[], specs: readonly BoundSpec[]): Int32
   for (const node of nodes) {
     if (structural.has(node.op)) continue
     const inputs = node.inputs.map(input => specs[input]!)
-    if (operatorOf(node.op)?.lower(inputs, specs[node.id]!, node.attrs).as === 'view') owner[node.id] = owner[node.inputs[0]!]!
+    if (operatorOf(node.op)?.lower(inputs, specs[node.id]!, node.attrs).as === 'view')
+      owner[node.id] = owner[node.inputs[0]!]!
   }
   return owner
 }
 
 /** Runs after types were found sound: it asks operators which of them are views. */
-export const donationFaults = (
-  nodes: readonly GraphNode[],
-  specs: readonly BoundSpec[],
-): readonly CompileError[] => {
+export const donationFaults = (nodes: readonly GraphNode[], specs: readonly BoundSpec[]): readonly CompileError[] => {
   const donors = nodes.filter(node => node.op === 'kernel' && donatedReads(node).length > 0)
   if (donors.length === 0) return []
   const owner = owners(nodes, specs)
@@ -53,16 +51,36 @@ export const donationFaults = (
     for (const index of donatedReads(donor)) {
       const value = nodes[owner[donor.inputs[index]!]!]!
       const give = (node: GraphNode, found: string, next: string): void => {
-        faults.push(fault('UseAfterDonate', node.at, node.name, `no use of '${value.name}' after ${donor.name} took its memory`, found, next))
+        faults.push(
+          fault(
+            'UseAfterDonate',
+            node.at,
+            node.name,
+            `no use of '${value.name}' after ${donor.name} took its memory`,
+            found,
+            next,
+          ),
+        )
       }
-      if (value.op === 'param') give(donor, `'${value.name}' is a parameter, which the next tick reads again`, 'do not donate it, or copy it first')
+      if (value.op === 'param')
+        give(
+          donor,
+          `'${value.name}' is a parameter, which the next tick reads again`,
+          'do not donate it, or copy it first',
+        )
       const others = readers.get(value.id)!.filter(reader => reader !== donor)
       if (donor.inputs.some((input, i) => i !== index && owner[input] === value.id))
         give(donor, `${donor.name} reads '${value.name}' twice`, 'donate a value that the kernel reads once')
       if (others.length > 0 && reached[donor.id] !== donor.id) reach(donor)
       for (const reader of others)
-        if (reached[reader.id] === donor.id) give(reader, `${reader.name} reads it and depends on ${donor.name}`, `read it before ${donor.name}, or do not donate it`)
-        else if (reader.id > donor.id && takes(reader, value.id)) give(reader, `${reader.name} takes it too`, 'donate it to one kernel only')
+        if (reached[reader.id] === donor.id)
+          give(
+            reader,
+            `${reader.name} reads it and depends on ${donor.name}`,
+            `read it before ${donor.name}, or do not donate it`,
+          )
+        else if (reader.id > donor.id && takes(reader, value.id))
+          give(reader, `${reader.name} takes it too`, 'donate it to one kernel only')
     }
   return faults
 }

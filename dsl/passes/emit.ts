@@ -26,7 +26,8 @@ export const commandsOf = (ir: Lifetimes): Command[] => {
     const lane = laneOf[i]!
     for (let w = waitStart[i]!; w < waitStart[i + 1]!; w++)
       commands.push(waitTick[w] === 0 ? ['wait', event[waitOn[w]!]!, lane] : ['wait', event[waitOn[w]!]!, lane, -1])
-    for (let a = allocs.start[i]!; a < allocs.start[i + 1]!; a++) commands.push(['alloc', allocs.items[a]!, home[allocs.items[a]!]!])
+    for (let a = allocs.start[i]!; a < allocs.start[i + 1]!; a++)
+      commands.push(['alloc', allocs.items[a]!, home[allocs.items[a]!]!])
     commands.push(['run', i, lane, reads, writes])
     if (event[i]! >= 0) commands.push(['record', event[i]!, lane])
     for (let u = useStart[i]!; u < useStart[i + 1]!; u++) commands.push(['use', useBuffer[u]!, lane, event[i]!])
@@ -37,13 +38,16 @@ export const commandsOf = (ir: Lifetimes): Command[] => {
 
 const bufferOf = (ir: Lifetimes, id: number): PlanBuffer => {
   const { name, bytes, space, life, root, offset, dtype, shape, init } = ir.buffers[id]!
+  const home = ir.home[id]!
+  if (root === id && dtype !== undefined && shape !== undefined && init === undefined)
+    return { id, name, bytes, space, device: 0, home, life, dtype, shape }
   return {
     id,
     name,
     bytes,
     space,
     device: 0,
-    home: ir.home[id]!,
+    home,
     life,
     ...(root === id ? {} : { alias: root, aliasOffset: offset }),
     ...(dtype === undefined ? {} : { dtype }),
@@ -52,15 +56,10 @@ const bufferOf = (ir: Lifetimes, id: number): PlanBuffer => {
   }
 }
 
-const nodeOf = ({ op, name, at, kernel, flops, movedBytes }: Operation, id: number): PlanNode => ({
-  id,
-  op,
-  name,
-  at: String(at),
-  ...(kernel === undefined ? {} : { kernel }),
-  flops,
-  movedBytes,
-})
+const nodeOf = ({ op, name, at, kernel, flops, movedBytes }: Operation, id: number): PlanNode =>
+  kernel === undefined
+    ? { id, op, name, at: String(at), flops, movedBytes }
+    : { id, op, name, at: String(at), kernel, flops, movedBytes }
 
 /** The plan without its bound and without what its nodes do: all that memory and order ask. */
 export const outlineOf = (ir: Lifetimes): Plan => ({
@@ -83,7 +82,7 @@ const freeze = <A extends object>(items: readonly A[]): readonly A[] => {
 
 /** After this pass there is the plan: data, frozen, so that what was proved of it stays true. */
 export const emit = (ir: Bounded): Passed<Plan> => {
-  const { plan, name, devices, inFlight, storage, lanes, buffers, commands } = outlineOf(ir)
+  const { plan, name, devices, inFlight, storage, lanes, buffers, commands } = ir.outline
   const nodes = ir.operations.map(nodeOf)
   const tolerance = ir.operations.reduce((worst, operation) => Math.max(worst, operation.tolerance), 0)
   for (const command of commands) if (command[0] === 'run') freeze([command[3], command[4]])

@@ -2,7 +2,7 @@ import type { Either } from 'fp-ts/lib/Either.js'
 import type { ReadonlyNonEmptyArray } from 'fp-ts/lib/ReadonlyNonEmptyArray.js'
 import type { CompileError, GraphNode, GraphOutput, LaneSpec, Where } from '../ir/graph.js'
 import type { KernelSpec } from '../ir/kernel-spec.js'
-import type { PlanLane } from '../ir/plan.js'
+import type { Plan, PlanLane } from '../ir/plan.js'
 import type { BoundSpec, DType } from '../ir/tensor.js'
 import type { Settings } from './options.js'
 import type { BoundKernel } from './vocabulary.js'
@@ -31,7 +31,10 @@ export interface Buffer {
   readonly init?: number | readonly number[]
 }
 
-/** One run command to be. `after` names operations that must be issued before it: data, and hazards of memory. */
+/**
+ * One run command to be. `after` names operations that must be issued before it, data and hazards of memory, as they are numbered
+ * until `order`: from then on their place says it.
+ */
 export interface Operation {
   readonly op: string
   readonly name: string
@@ -108,5 +111,7 @@ export interface Lifetimes extends Synchronized {
 }
 
 export interface Bounded extends Lifetimes {
+  /** The plan but for its bound and what its nodes do: what the bound was found from. */
+  readonly outline: Plan
   readonly bound: { readonly device: readonly number[]; readonly pinned: number }
 }

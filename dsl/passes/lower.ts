@@ -14,12 +14,15 @@ class Lowering {
   readonly buffer: Int32Array
   private readonly made: Int32Array
   private readonly version: Int32Array
+  /** Who reads which version: asked for only where a kernel takes a read's memory. */
   private readonly readers = new Map<number, number[]>()
+  private readonly donates: boolean
 
   constructor(readonly ir: Checked) {
     this.buffer = new Int32Array(ir.nodes.length).fill(-1)
     this.made = new Int32Array(ir.nodes.length).fill(-1)
     this.version = Int32Array.from(ir.nodes, node => node.id)
+    this.donates = ir.nodes.some(node => node.op === 'kernel' && donatedReads(node).length > 0)
   }
 
   spec(node: number): BoundSpec {
@@ -56,28 +59,50 @@ class Lowering {
     return this.readers.get(this.version[node]!) ?? []
   }
 
+  private note(reader: number, version: number): void {
+    const readers = this.readers.get(version)
+    if (readers === undefined) this.readers.set(version, [reader])
+    else readers.push(reader)
+  }
+
   /** An operation that reads the values of `inputs`, after those who made them. */
   operation(node: GraphNode, inputs: readonly number[], writes: readonly number[], more: Partial<Operation>): number {
     const id = this.operations.length
-    const { op, name, at, lane } = node
     const after: number[] = []
+    const reads: number[] = []
     for (const input of inputs) {
       if (this.made[input]! >= 0) after.push(this.made[input]!)
-      const version = this.version[input]!
-      const readers = this.readers.get(version)
-      if (readers === undefined) this.readers.set(version, [id])
-      else readers.push(id)
+      reads.push(this.buffer[input]!)
+      if (this.donates) this.note(id, this.version[input]!)
     }
     this.operations.push({
-      op, name, at, lane, writes, kernel: undefined, flops: 0, movedBytes: 0, kind: 'compute', workspace: 0,
-      ahead: undefined, tolerance: 0, user: undefined, reads: inputs.map(input => this.buffer[input]!), ...more, after,
+      op: more.op ?? node.op,
+      name: more.name ?? node.name,
+      at: node.at,
+      kernel: more.kernel,
+      flops: more.flops ?? 0,
+      movedBytes: more.movedBytes ?? 0,
+      reads: more.reads ?? reads,
+      writes,
+      after,
+      kind: more.kind ?? 'compute',
+      lane: node.lane,
+      workspace: more.workspace ?? 0,
+      ahead: more.ahead,
+      tolerance: more.tolerance ?? 0,
+      user: more.user,
     })
     return id
   }
 
   copy(node: GraphNode, input: number, to: number, kind: Operation['kind'], more: Partial<Operation> = {}): number {
     const { bytes } = this.buffers[to]!
-    return this.operation(node, [input], [to], { kind, kernel: { kind: 'copy', bytes }, movedBytes: 2 * bytes, ...more })
+    return this.operation(node, [input], [to], {
+      kind,
+      kernel: { kind: 'copy', bytes },
+      movedBytes: 2 * bytes,
+      ...more,
+    })
   }
 }
 
@@ -94,21 +119,34 @@ const compute = (low: Lowering, node: GraphNode): void => {
   const { kernel, flops, movedBytes, workspace } = lowered
   const target = low.fresh(node.name, output, 'tick', 'device')
   const tolerance = operator.tolerance(output, inputs, node.attrs)
-  low.yields(node.id, target, low.operation(node, node.inputs, [target], { kernel, flops, movedBytes, workspace, tolerance }))
+  low.yields(
+    node.id,
+    target,
+    low.operation(node, node.inputs, [target], { kernel, flops, movedBytes, workspace, tolerance }),
+  )
 }
 
 /** By kernel node: the buffers of its writes, for its ports. */
 type Writes = Map<number, readonly number[]>
 
 const userKernel = (low: Lowering, node: GraphNode, writes: Writes): void => {
-  const bound = boundKernel(node, node.inputs.map(input => low.spec(input)), low.ir.settings.dims)
+  const bound = boundKernel(
+    node,
+    node.inputs.map(input => low.spec(input)),
+    low.ir.settings.dims,
+  )
   const { kernel, writes: specs, donates, tolerance } = bound
   const targets = specs.map((spec, i) => {
     const name = i === 0 ? node.name : `${node.name}.${i}`
     const donated = donates[i]
-    return donated === undefined ? low.fresh(name, spec, 'tick', 'device') : low.view(name, spec, low.buffer[node.inputs[donated]!]!, 0)
+    return donated === undefined
+      ? low.fresh(name, spec, 'tick', 'device')
+      : low.view(name, spec, low.buffer[node.inputs[donated]!]!, 0)
   })
-  const movedBytes = [...node.inputs.map(input => tensorBytes(low.spec(input))), ...specs.map(tensorBytes)].reduce((a, b) => a + b, 0)
+  const movedBytes = [...node.inputs.map(input => tensorBytes(low.spec(input))), ...specs.map(tensorBytes)].reduce(
+    (a, b) => a + b,
+    0,
+  )
   const id = low.operation(node, node.inputs, targets, { kernel, movedBytes, tolerance, user: bound })
   low.yields(node.id, targets[0]!, id)
   writes.set(node.id, targets)
@@ -120,7 +158,8 @@ const donationHazards = (low: Lowering): void => {
     if (node.op !== 'kernel') continue
     const donor = low.maker(node.id)
     for (const index of donatedReads(node))
-      for (const reader of low.readersOf(node.inputs[index]!)) if (reader !== donor) low.operations[donor]!.after.push(reader)
+      for (const reader of low.readersOf(node.inputs[index]!))
+        if (reader !== donor) low.operations[donor]!.after.push(reader)
   }
 }
 
@@ -130,7 +169,8 @@ const outputs = (low: Lowering): void => {
   for (const [id, names] of byNode) {
     const node = low.ir.nodes[id]!
     const source = node.op === 'download' ? node.inputs[0]! : id
-    for (const name of names) low.copy(node, source, low.fresh(name, low.spec(id), 'output', 'pinned'), 'download', { op: 'download', name })
+    for (const name of names)
+      low.copy(node, source, low.fresh(name, low.spec(id), 'output', 'pinned'), 'download', { op: 'download', name })
   }
 }
 
@@ -141,12 +181,17 @@ const store = (low: Lowering, delay: GraphNode, temporary: number | undefined, a
   const { bytes } = low.buffers[state]!
   const lane = delay.lane ?? low.operations[low.maker(next)]?.lane
   const from = temporary === undefined ? low.buffer[next]! : low.operations[temporary]!.writes[0]!
-  const id = low.operation({ ...delay, op: 'store', name: `store(${delay.name})`, lane }, temporary === undefined ? [next] : [], [state], {
-    kind: 'store',
-    kernel: { kind: 'copy', bytes },
-    movedBytes: 2 * bytes,
-    reads: [from],
-  })
+  const id = low.operation(
+    { ...delay, op: 'store', name: `store(${delay.name})`, lane },
+    temporary === undefined ? [next] : [],
+    [state],
+    {
+      kind: 'store',
+      kernel: { kind: 'copy', bytes },
+      movedBytes: 2 * bytes,
+      reads: [from],
+    },
+  )
   if (temporary !== undefined) low.operations[id]!.after.push(temporary)
   low.operations[id]!.after.push(...after)
 }
@@ -180,14 +225,12 @@ const states = (low: Lowering): void => {
 
 const source = (low: Lowering, node: GraphNode): void => {
   const spec = low.spec(node.id)
-  switch (node.op) {
-    case 'input':
-      return low.yields(node.id, low.fresh(node.name, spec, 'input', 'pinned'), -1)
-    case 'param':
-      return low.yields(node.id, low.fresh(node.name, spec, 'param', node.place === 'host' ? 'pinned' : 'device'), -1)
-    default:
-      return low.yields(node.id, low.fresh(node.name, spec, 'state', 'device', node.attrs['init'] as Buffer['init']), -1)
+  const fresh = (): number => {
+    if (node.op === 'input') return low.fresh(node.name, spec, 'input', 'pinned')
+    if (node.op === 'param') return low.fresh(node.name, spec, 'param', node.place === 'host' ? 'pinned' : 'device')
+    return low.fresh(node.name, spec, 'state', 'device', node.attrs['init'] as Buffer['init'])
   }
+  low.yields(node.id, fresh(), -1)
 }
 
 const upload = (low: Lowering, node: GraphNode): void => {
@@ -204,33 +247,33 @@ const upload = (low: Lowering, node: GraphNode): void => {
  * readers read in place and one store at the end writes, each output a pinned buffer with one copy of its own.
  */
 export const lower = (ir: Checked): Passed<Lowered> => {
-    const low = new Lowering(ir)
-    const writes: Writes = new Map()
-    for (const node of ir.nodes)
-      switch (node.op) {
-        case 'input':
-        case 'param':
-        case 'delay':
-          source(low, node)
-          break
-        case 'upload':
-          upload(low, node)
-          break
-        case 'download':
-          break
-        case 'kernel':
-          userKernel(low, node, writes)
-          break
-        case 'port': {
-          const kernel = node.inputs[0]!
-          low.yields(node.id, writes.get(kernel)![node.attrs['index'] as number]!, low.maker(kernel))
-          break
-        }
-        default:
-          compute(low, node)
+  const low = new Lowering(ir)
+  const writes: Writes = new Map()
+  for (const node of ir.nodes)
+    switch (node.op) {
+      case 'input':
+      case 'param':
+      case 'delay':
+        source(low, node)
+        break
+      case 'upload':
+        upload(low, node)
+        break
+      case 'download':
+        break
+      case 'kernel':
+        userKernel(low, node, writes)
+        break
+      case 'port': {
+        const kernel = node.inputs[0]!
+        low.yields(node.id, writes.get(kernel)![node.attrs['index'] as number]!, low.maker(kernel))
+        break
       }
-    outputs(low)
-    states(low)
-    donationHazards(low)
-    return E.right({ settings: ir.settings, operations: low.operations, buffers: low.buffers })
-  }
+      default:
+        compute(low, node)
+    }
+  outputs(low)
+  states(low)
+  donationHazards(low)
+  return E.right({ settings: ir.settings, operations: low.operations, buffers: low.buffers })
+}

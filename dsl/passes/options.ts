@@ -50,27 +50,59 @@ export const settle = (options: unknown, graphName: string, symbols: ReadonlySet
   }
   const isObject = typeof options === 'object' && options !== null && !Array.isArray(options)
   if (options !== undefined && !isObject)
-    errors.push(fault('BadOption', 'options', 'options', 'an object of options, or nothing', show(options), 'write { inFlight: 2 }'))
+    errors.push(
+      fault(
+        'BadOption',
+        'options',
+        'options',
+        'an object of options, or nothing',
+        show(options),
+        'write { inFlight: 2 }',
+      ),
+    )
   const given = (isObject ? options : {}) as Readonly<Record<string, unknown>>
   for (const key of Object.keys(given))
     if (!known.has(key)) bad(key, `one of ${[...known].join(', ')}`, key, 'correct the name, or leave it out')
 
   const dims = new Map<string, number>()
-  const { dims: bindings, inFlight = 2, memory = 'fast', storage = 'pooled', lanes = Number.MAX_SAFE_INTEGER, machine, name = graphName } = given
+  const {
+    dims: bindings,
+    inFlight = 2,
+    memory = 'fast',
+    storage = 'pooled',
+    lanes = Number.MAX_SAFE_INTEGER,
+    machine,
+    name = graphName,
+  } = given
   if (bindings !== undefined && (typeof bindings !== 'object' || bindings === null || Array.isArray(bindings)))
     bad('dims', 'sizes by symbol, such as { batch: 64 }', bindings, 'give an object of whole numbers')
   else
     for (const [symbol, size] of Object.entries(bindings ?? {})) {
       if (!whole(size, 1)) bad(`dims.${symbol}`, 'a whole number from 1', size, `bind ${symbol} to its size`)
       else if (!symbols.has(symbol))
-        bad(`dims.${symbol}`, symbols.size ? `a symbol of the graph: ${[...symbols].join(', ')}` : 'no dims: the graph has no symbol', symbol, 'correct the name, or leave it out')
+        bad(
+          `dims.${symbol}`,
+          symbols.size ? `a symbol of the graph: ${[...symbols].join(', ')}` : 'no dims: the graph has no symbol',
+          symbol,
+          'correct the name, or leave it out',
+        )
       else dims.set(symbol, size)
     }
-  if (!whole(inFlight, 1, 65_536)) bad('inFlight', 'a whole number from 1 to 65536', inFlight, 'give the number of ticks in flight; 2 overlaps two')
+  if (!whole(inFlight, 1, 65_536))
+    bad('inFlight', 'a whole number from 1 to 65536', inFlight, 'give the number of ticks in flight; 2 overlaps two')
   if (memory !== 'fast' && memory !== 'small' && !whole(memory, 1))
     bad('memory', "a number of bytes, 'fast' or 'small'", memory, 'give bytes as a whole number: 8 * 2 ** 30')
   if (storage === 'planned')
-    errors.push(fault('Unsupported', 'options.storage', 'storage', "'pooled'", "'planned'", "use storage: 'pooled', whose bound is proved as well"))
+    errors.push(
+      fault(
+        'Unsupported',
+        'options.storage',
+        'storage',
+        "'pooled'",
+        "'planned'",
+        "use storage: 'pooled', whose bound is proved as well",
+      ),
+    )
   else if (storage !== 'pooled') bad('storage', "'pooled' or 'planned'", storage, "leave it out for 'pooled'")
   if (!whole(lanes, 1)) bad('lanes', 'a whole number from 1', lanes, 'give the most CUDA streams, or leave it out')
   if (machine !== undefined && typeof machine !== 'string' && (typeof machine !== 'object' || machine === null))

@@ -162,17 +162,27 @@ export const order =
     const eager = listed(ir, ordering)
     if (eager === undefined) {
       const donor = ir.operations.find(operation => operation.op === 'kernel') ?? ir.operations[0]!
-      return fail(fault('UseAfterDonate', donor.at, donor.name, 'every other use of a donated value before the kernel', 'a use that cannot come before it', 'do not donate it, or copy it first'))
+      return fail(
+        fault(
+          'UseAfterDonate',
+          donor.at,
+          donor.name,
+          'every other use of a donated value before the kernel',
+          'a use that cannot come before it',
+          'do not donate it, or copy it first',
+        ),
+      )
     }
     const { order: issue, windows } = windowed(ir, eager, ordering.ahead)
     const renumbered = new Int32Array(issue.length)
     issue.forEach((i, at) => {
       renumbered[i] = at
     })
-    const operations = Array.from(issue, i => {
-      const operation = ir.operations[i]!
-      return { ...operation, after: operation.after.map(before => renumbered[before]!) }
-    })
-    const edges = windows.map(({ later, earlier, tick }) => ({ later: renumbered[later]!, earlier: renumbered[earlier]!, tick }))
+    const operations = Array.from(issue, i => ir.operations[i]!)
+    const edges = windows.map(({ later, earlier, tick }) => ({
+      later: renumbered[later]!,
+      earlier: renumbered[earlier]!,
+      tick,
+    }))
     return E.right({ ...ir, operations, windows: edges, keep: ordering.keep, ...used(ir, issue) })
   }

@@ -3,7 +3,12 @@ import type { LaneSpec } from '../ir/graph.js'
 import type { PlanLane } from '../ir/plan.js'
 import type { Buffer, Lowered, Operation, Passed, Placed } from './ir.js'
 
-const defaults: Readonly<Record<Operation['kind'], string>> = { upload: 'h2d', download: 'd2h', store: 'main', compute: 'main' }
+const defaults: Readonly<Record<Operation['kind'], string>> = {
+  upload: 'h2d',
+  download: 'd2h',
+  store: 'main',
+  compute: 'main',
+}
 const priorities: Readonly<Record<LaneSpec['priority'], number>> = { low: -1, normal: 0, high: 1 }
 
 interface Logical {
@@ -36,7 +41,9 @@ const fold = (lanes: readonly Logical[], most: number): Int32Array => {
   const load = Float64Array.from(lanes, lane => lane.work)
   for (const lane of others) {
     const alike = kept.filter(other => isCopy(other) === isCopy(lane))
-    const target = (alike.length > 0 ? alike : kept).reduce((least, other) => (load[other]! < load[least]! ? other : least))
+    const target = (alike.length > 0 ? alike : kept).reduce((least, other) =>
+      load[other]! < load[least]! ? other : least,
+    )
     folded[lane] = target
     load[target]! += load[lane]!
   }
@@ -70,13 +77,22 @@ export const place = (ir: Lowered): Passed<Placed> => {
   const lanes: PlanLane[] = logical.map(({ name }, id) => {
     const members = logical.filter((_, other) => folded[other] === id)
     const names = members.length > 1 ? members.map(member => member.name).join('+') : name
-    return { id, name: names, device: 0, priority: members.reduce((most, { priority }) => Math.max(most, priority), members.length > 0 ? -1 : 0) }
+    return {
+      id,
+      name: names,
+      device: 0,
+      priority: members.reduce((most, { priority }) => Math.max(most, priority), members.length > 0 ? -1 : 0),
+    }
   })
   return E.right({ ...ir, ...workspaces(ir, laneOf, lanes), lanes, laneOf })
 }
 
 /** One state buffer for each lane with a matmul that wants scratch, as large as the largest wish. */
-const workspaces = (ir: Lowered, laneOf: Int32Array, lanes: readonly PlanLane[]): Pick<Placed, 'operations' | 'buffers'> => {
+const workspaces = (
+  ir: Lowered,
+  laneOf: Int32Array,
+  lanes: readonly PlanLane[],
+): Pick<Placed, 'operations' | 'buffers'> => {
   if (ir.operations.every(operation => operation.workspace === 0)) return ir
   const buffers: Buffer[] = [...ir.buffers]
   const wanted = new Map<number, number>()
@@ -86,7 +102,14 @@ const workspaces = (ir: Lowered, laneOf: Int32Array, lanes: readonly PlanLane[])
   const scratch = new Map<number, number>()
   for (const [lane, bytes] of wanted) {
     scratch.set(lane, buffers.length)
-    buffers.push({ name: `workspace(${lanes[lane]!.name})`, bytes, space: 'device', life: 'state', root: buffers.length, offset: 0 })
+    buffers.push({
+      name: `workspace(${lanes[lane]!.name})`,
+      bytes,
+      space: 'device',
+      life: 'state',
+      root: buffers.length,
+      offset: 0,
+    })
   }
   const operations = ir.operations.map((operation, i) =>
     operation.workspace === 0 ? operation : { ...operation, writes: [...operation.writes, scratch.get(laneOf[i]!)!] },
@@ -96,4 +119,6 @@ const workspaces = (ir: Lowered, laneOf: Int32Array, lanes: readonly PlanLane[])
 
 /** A guess at how long an operation takes, for choosing between orders: only ratios matter. */
 export const nanoseconds = ({ kind, flops, movedBytes, workspace }: Operation): number =>
-  2_000 + (kind === 'upload' || kind === 'download' ? movedBytes / 2 / 50 : movedBytes / 3_000) + flops / (workspace > 0 ? 400_000 : 20_000)
+  2_000 +
+  (kind === 'upload' || kind === 'download' ? movedBytes / 2 / 50 : movedBytes / 3_000) +
+  flops / (workspace > 0 ? 400_000 : 20_000)

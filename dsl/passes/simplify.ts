@@ -47,19 +47,28 @@ const isPure = (node: GraphNode, nodes: readonly GraphNode[]): boolean => {
 /** For each node, the node that stands for it: itself, or an earlier one of the same meaning. */
 const merge = (nodes: readonly GraphNode[]): Int32Array => {
   const stands = Int32Array.from(nodes, node => node.id)
-  const seen = new Map<string, number>()
-  const attrsKeys = new WeakMap<object, string>()
+  // A meaning takes long to write, and nodes of other inputs cannot be twins: it is written only where the first two inputs are the same.
+  const alone = new Map<number, number>()
+  const met = new Map<string, number>()
+  const meaningOf = ({ op, inputs, lane, attrs, spec }: GraphNode): string =>
+    `${op} ${inputs.map(input => stands[input]).join(' ')} ${lane?.name ?? ''} ${keyOf(attrs)} ${spec.dtype}[${spec.shape}]`
+  const rank = (input: number | undefined): number => (input === undefined ? 0 : stands[input]! + 1)
   for (const node of nodes) {
     if (!isPure(node, nodes)) continue
-    let attrs = attrsKeys.get(node.attrs)
-    if (attrs === undefined) {
-      attrs = keyOf(node.attrs)
-      attrsKeys.set(node.attrs, attrs)
+    const pair = rank(node.inputs[0]) * (nodes.length + 1) + rank(node.inputs[1])
+    const first = alone.get(pair)
+    if (first === undefined) {
+      alone.set(pair, node.id)
+      continue
     }
-    const key = `${node.op} ${node.inputs.map(input => stands[input]).join(' ')} ${node.lane?.name ?? ''} ${attrs} ${node.spec.dtype}[${node.spec.shape}]`
-    const earlier = seen.get(key)
-    if (earlier === undefined) seen.set(key, node.id)
-    else stands[node.id] = earlier
+    if (first >= 0) {
+      met.set(meaningOf(nodes[first]!), first)
+      alone.set(pair, -1)
+    }
+    const meaning = meaningOf(node)
+    const twin = met.get(meaning)
+    if (twin === undefined) met.set(meaning, node.id)
+    else stands[node.id] = twin
   }
   return stands
 }
@@ -82,17 +91,18 @@ const live = ({ nodes, outputs }: Checked, stands: Int32Array): Uint8Array => {
 
 /** After this pass no node is dead, and no two pure nodes do the same to the same values on the same lane. */
 export const simplify = (ir: Checked): Passed<Checked> => {
-    const stands = merge(ir.nodes)
-    const alive = live(ir, stands)
-    const renumbered = new Int32Array(ir.nodes.length).fill(-1)
-    let count = 0
-    for (const node of ir.nodes) if (alive[node.id]) renumbered[node.id] = count++
-    const renumber = (id: number): number => renumbered[stands[id]!]!
-    const kept = ir.nodes.filter(node => alive[node.id])
-    return E.right({
-      settings: ir.settings,
-      nodes: kept.map(node => ({ ...node, id: renumber(node.id), inputs: node.inputs.map(renumber) })),
-      specs: kept.map(node => ir.specs[node.id]!),
-      outputs: ir.outputs.map(output => ({ name: output.name, node: renumber(output.node) })),
-    })
-  }
+  const stands = merge(ir.nodes)
+  const alive = live(ir, stands)
+  const renumbered = new Int32Array(ir.nodes.length).fill(-1)
+  let count = 0
+  for (const node of ir.nodes) if (alive[node.id]) renumbered[node.id] = count++
+  if (count === ir.nodes.length) return E.right(ir)
+  const renumber = (id: number): number => renumbered[stands[id]!]!
+  const kept = ir.nodes.filter(node => alive[node.id])
+  return E.right({
+    settings: ir.settings,
+    nodes: kept.map(node => ({ ...node, id: renumber(node.id), inputs: node.inputs.map(renumber) })),
+    specs: kept.map(node => ir.specs[node.id]!),
+    outputs: ir.outputs.map(output => ({ name: output.name, node: renumber(output.node) })),
+  })
+}

@@ -56,7 +56,8 @@ export const reduce = (laneOf: Int32Array, lanes: number, { start, on }: Hazards
       clocks.set(frontier.subarray(own, own + lanes), i * lanes)
       waitStart[i + 1] = waitOn.length
     }
-    if (tick === 1) return { position, clocks, waitStart, waitOn: Int32Array.from(waitOn), waitTick: Int8Array.from(waitTick) }
+    if (tick === 1)
+      return { position, clocks, waitStart, waitOn: Int32Array.from(waitOn), waitTick: Int8Array.from(waitTick) }
     before = clocks
     frontier = frontier.map((done, at) => done - lengths[at % lanes]!)
   }

@@ -21,7 +21,15 @@ export interface BoundKernel {
 type Dims = ReadonlyMap<string, number>
 
 /** Operators that the compiler knows by name; all others go through the registry. */
-export const structural: ReadonlySet<string> = new Set(['input', 'param', 'upload', 'download', 'delay', 'kernel', 'port'])
+export const structural: ReadonlySet<string> = new Set([
+  'input',
+  'param',
+  'upload',
+  'download',
+  'delay',
+  'kernel',
+  'port',
+])
 
 export const operatorOf = (name: string): Operator | undefined => operators[name]
 
@@ -62,12 +70,26 @@ export const kernelFault = (node: GraphNode, reads: readonly BoundSpec[], dims: 
   if (misfit >= 0) {
     const { name, spec } = attrs.reads[misfit]!
     const wanted = `${spec.dtype}[${bindPort(spec, own, dims).shape.join(', ')}] as the read ${name}`
-    return fault('ShapeMismatch', node.at, node.name, wanted, `${reads[misfit]!.dtype}[${reads[misfit]!.shape.join(', ')}]`, 'bind the symbols of its reads so that they agree')
+    return fault(
+      'ShapeMismatch',
+      node.at,
+      node.name,
+      wanted,
+      `${reads[misfit]!.dtype}[${reads[misfit]!.shape.join(', ')}]`,
+      'bind the symbols of its reads so that they agree',
+    )
   }
   const writes = attrs.writes.map(({ spec }) => bindPort(spec, own, dims))
   for (const [write, read] of donationsOf(attrs))
     if (!same(writes[write]!, reads[read]!))
-      return fault('ShapeMismatch', node.at, node.name, 'a donated write of the type of its read', attrs.writes[write]!.name, 'do not donate it')
+      return fault(
+        'ShapeMismatch',
+        node.at,
+        node.name,
+        'a donated write of the type of its read',
+        attrs.writes[write]!.name,
+        'do not donate it',
+      )
   const mistake = checkKernel(attrs, Object.fromEntries(dims), reads, writes)
   return mistake && fault(mistake._tag, node.at, node.name, mistake.wanted, mistake.found, mistake.next)
 }

@@ -10,12 +10,14 @@ interface Streamed {
 }
 
 /** Uploads that nothing holds back: they are issued where a reader or a window asks for them, not when they could be. */
-export const isLazy = (ir: Placed, i: number): boolean => ir.operations[i]!.kind === 'upload' && ir.operations[i]!.after.length === 0
+export const isLazy = (ir: Placed, i: number): boolean =>
+  ir.operations[i]!.kind === 'upload' && ir.operations[i]!.after.length === 0
 
 const streamed = (ir: Placed, eager: Int32Array): Streamed[] => {
   const uploads = new Map<number, { operation: number; first: number; last: number; lanes: Map<number, number> }>()
   ir.operations.forEach(({ writes }, i) => {
-    if (isLazy(ir, i)) uploads.set(ir.buffers[writes[0]!]!.root, { operation: i, first: eager.length, last: -1, lanes: new Map() })
+    if (isLazy(ir, i))
+      uploads.set(ir.buffers[writes[0]!]!.root, { operation: i, first: eager.length, last: -1, lanes: new Map() })
   })
   eager.forEach((i, at) => {
     const { reads, writes } = ir.operations[i]!

@@ -11,7 +11,8 @@ export const files = (paths, wanted = () => true) => {
     const whole = join(root, path)
     if (!existsSync(whole)) return
     if (!statSync(whole).isDirectory()) return void (wanted(path) && found.push(path))
-    for (const name of readdirSync(whole)) if (!/^(node_modules|build(-.*)?|dist|\..*)$/.test(name)) walk(join(path, name))
+    for (const name of readdirSync(whole))
+      if (!/^(node_modules|build(-.*)?|dist|\..*)$/.test(name)) walk(join(path, name))
   }
   for (const path of paths) walk(path)
   return found.sort()

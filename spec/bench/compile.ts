@@ -1,13 +1,18 @@
 // How long `compile` takes, verifier included, and how it grows: random layered graphs of small tensors, and many chains that meet now and then.
 import { isLeft } from 'fp-ts/lib/Either.js'
-import { compile, render } from '../../dsl/index.js'
 import type { Graph } from '../../dsl/graph.js'
+import { compile, render } from '../../dsl/index.js'
 import type { GraphIR, GraphNode, LaneSpec } from '../../dsl/ir/graph.js'
 import { xorshift } from '../support/families.js'
 
 const spec = { dtype: 'f32', shape: [16] } as const
-const lanesOf = (count: number): LaneSpec[] => Array.from({ length: count }, (_, i) => ({ name: `lane${i}`, priority: 'normal' }))
-const code = [['operand', 0], ['operand', 1], ['add', 0, 1]] as const
+const lanesOf = (count: number): LaneSpec[] =>
+  Array.from({ length: count }, (_, i) => ({ name: `lane${i}`, priority: 'normal' }))
+const code = [
+  ['operand', 0],
+  ['operand', 1],
+  ['add', 0, 1],
+] as const
 
 interface Shape {
   readonly shape: 'layered' | 'chains'
@@ -22,7 +27,16 @@ export const generated = ({ shape, nodes, lanes }: Shape): GraphIR => {
   const lane = lanesOf(lanes)
   const at = 'spec/bench/compile.ts:1:1'
   const node = (id: number, op: string, inputs: readonly number[], more: Partial<GraphNode> = {}): GraphNode => ({
-    id, op, name: `${op}[${id}]`, inputs, attrs: {}, spec, place: 'device', lane: undefined, at, ...more,
+    id,
+    op,
+    name: `${op}[${id}]`,
+    inputs,
+    attrs: {},
+    spec,
+    place: 'device',
+    lane: undefined,
+    at,
+    ...more,
   })
   const list: GraphNode[] = [node(0, 'input', [], { name: 'x', place: 'host' }), node(1, 'upload', [0])]
   const layerOf = (i: number): number => Math.floor(i / width)
@@ -32,7 +46,14 @@ export const generated = ({ shape, nodes, lanes }: Shape): GraphIR => {
     const own = Math.max(1, id - width)
     const layer = 1 + Math.floor(random() * random() * 4)
     const inputs = shape === 'layered' ? [above(1), above(layer)] : [own, random() < 0.05 ? above(1) : own]
-    list.push(node(id, 'add', inputs.map(input => (input < id ? input : 1)), { attrs: { code, salt: i }, lane: lane[i % lanes] }))
+    list.push(
+      node(
+        id,
+        'add',
+        inputs.map(input => (input < id ? input : 1)),
+        { attrs: { code, salt: i }, lane: lane[i % lanes] },
+      ),
+    )
   }
   // The last few are added up, so that no node is dead for long: every value reaches the output or is dropped by the compiler.
   const first = list.length - width
@@ -81,7 +102,9 @@ export const bench = {
           const perNode = (1000 * ms) / nodes
           rows.push({ shape, lanes, nodes, operations, commands, ms, least, most, perNode })
           ok &&= ms < limitMs
-          log(`  ${shape.padEnd(8)} ${String(nodes).padStart(7)} nodes, ${lanes} lanes: ${ms.toFixed(0).padStart(5)} ms (${least.toFixed(0)} to ${most.toFixed(0)}), ${perNode.toFixed(1)} µs a node, ${commands} commands`)
+          log(
+            `  ${shape.padEnd(8)} ${String(nodes).padStart(7)} nodes, ${lanes} lanes: ${ms.toFixed(0).padStart(5)} ms (${least.toFixed(0)} to ${most.toFixed(0)}), ${perNode.toFixed(1)} µs a node, ${commands} commands`,
+          )
         }
     log(`  100,000 nodes within ${limitMs} ms: ${ok ? 'yes' : 'no'}`)
     return { rows, ok }

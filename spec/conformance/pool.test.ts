@@ -11,7 +11,10 @@ import { generated } from '../bench/compile.js'
 import { patternGraph, patternInput, patterns } from '../support/patterns.js'
 import { slowPoolPeaks } from '../support/slow-pool.js'
 
-const roomy = (plan: Plan): Plan => ({ ...plan, bound: { ...plan.bound, device: plan.bound.device.map(bytes => 2 * bytes + 2 ** 20) } })
+const roomy = (plan: Plan): Plan => ({
+  ...plan,
+  bound: { ...plan.bound, device: plan.bound.device.map(bytes => 2 * bytes + 2 ** 20) },
+})
 
 /** The furthest byte after each tick, of a session of this plan on `host`. */
 const poolPeaks = async (plan: Plan, length: number, ticks: number, jitter: number): Promise<number[]> => {
@@ -19,7 +22,9 @@ const poolPeaks = async (plan: Plan, length: number, ticks: number, jitter: numb
   const x = new Float32Array(length).fill(1)
   const peaks: number[] = []
   for (let tick = 0; tick < ticks; tick++) {
-    await session.run({ x: pulled([x]) } as never).forEach(lease => lease[Symbol.dispose]())
+    await session.run({ x: pulled([x]) } as never).forEach(lease => {
+      lease[Symbol.dispose]()
+    })
     peaks.push(session.stats().poolPeak)
   }
   return peaks
@@ -29,7 +34,9 @@ const poolPeaks = async (plan: Plan, length: number, ticks: number, jitter: numb
 const poolPeak = async (plan: Plan, length: number, ticks: number, jitter: number): Promise<number> => {
   await using session = orThrow(await open(plan, { device: 'host', host: { jitter, jitterMicroseconds: 20 } })())
   const x = new Float32Array(length).fill(1)
-  await session.run({ x: pulled(Array.from({ length: ticks }, () => x)) } as never).forEach(lease => lease[Symbol.dispose]())
+  await session.run({ x: pulled(Array.from({ length: ticks }, () => x)) } as never).forEach(lease => {
+    lease[Symbol.dispose]()
+  })
   expect(session.stats().ticks).toBe(ticks)
   return session.stats().poolPeak
 }
@@ -37,23 +44,33 @@ const poolPeak = async (plan: Plan, length: number, ticks: number, jitter: numbe
 describe('the pool on host', () => {
   it('takes what the compiler says it takes, in the end', async () => {
     await fc.assert(
-      fc.asyncProperty(patterns(40), fc.integer({ min: 1, max: 3 }), fc.integer({ min: 1, max: 2 ** 16 }), async (pattern, inFlight, jitter) => {
-        const plan = orThrow(compile(patternGraph(pattern), { inFlight }))
-        const { device, ticks, exact } = poolPeakOf(plan)
-        expect(exact).toBe(true)
-        expect(await poolPeak(roomy(plan), patternInput, ticks + 4, jitter)).toBe(device[0])
-        expect(await poolPeak(plan, patternInput, ticks + 4, jitter + 1)).toBe(device[0])
-      }),
+      fc.asyncProperty(
+        patterns(40),
+        fc.integer({ min: 1, max: 3 }),
+        fc.integer({ min: 1, max: 2 ** 16 }),
+        async (pattern, inFlight, jitter) => {
+          const plan = orThrow(compile(patternGraph(pattern), { inFlight }))
+          const { device, ticks, exact } = poolPeakOf(plan)
+          expect(exact).toBe(true)
+          expect(await poolPeak(roomy(plan), patternInput, ticks + 4, jitter)).toBe(device[0])
+          expect(await poolPeak(plan, patternInput, ticks + 4, jitter + 1)).toBe(device[0])
+        },
+      ),
       { numRuns: 80 },
     )
   })
 
   it('takes it tick by tick', async () => {
     await fc.assert(
-      fc.asyncProperty(patterns(30), fc.integer({ min: 1, max: 3 }), fc.integer({ min: 1, max: 2 ** 16 }), async (pattern, inFlight, jitter) => {
-        const plan = orThrow(compile(patternGraph(pattern), { inFlight }))
-        expect(await poolPeaks(plan, patternInput, 12, jitter)).toEqual(slowPoolPeaks(plan, 12))
-      }),
+      fc.asyncProperty(
+        patterns(30),
+        fc.integer({ min: 1, max: 3 }),
+        fc.integer({ min: 1, max: 2 ** 16 }),
+        async (pattern, inFlight, jitter) => {
+          const plan = orThrow(compile(patternGraph(pattern), { inFlight }))
+          expect(await poolPeaks(plan, patternInput, 12, jitter)).toEqual(slowPoolPeaks(plan, 12))
+        },
+      ),
       { numRuns: 20 },
     )
   })

@@ -1,4 +1,18 @@
-import { add, delay, download, gelu, graph, kernel, lane, matmul, on, param, relu, tensor, upload } from '../../dsl/index.js'
+import {
+  add,
+  delay,
+  download,
+  gelu,
+  graph,
+  kernel,
+  lane,
+  matmul,
+  on,
+  param,
+  relu,
+  tensor,
+  upload,
+} from '../../dsl/index.js'
 
 const copy = lane('copy')
 const math = lane('math', { priority: 'high' })
@@ -14,7 +28,10 @@ const inPlace = kernel({
   writes: { y: tensor('f32', [64]) },
   donates: { y: 'x' },
   launch: { grid: 1, block: 64 },
-  reference: ({ x }, { y }) => void x.forEach((value, i) => { y[i] = 2 * value }),
+  reference: ({ x }, { y }) =>
+    void x.forEach((value, i) => {
+      y[i] = 2 * value
+    }),
 })
 
 /** Graphs whose plans are kept as text beside this file. */

@@ -21,11 +21,28 @@ const families: Readonly<Record<string, () => TaskGraph>> = {
 
 /** Each task writes one buffer of its own and reads those of the tasks it depends on. */
 const ordered = (graph: TaskGraph, lanes: number): Ordered => {
-  const buffers = graph.deps.map((_, id): Buffer => ({ name: `b${id}`, bytes: 4, space: 'device', life: 'tick', root: id, offset: 0 }))
-  const operations = graph.deps.map((reads, id): Operation => ({
-    op: 'task', name: `t${id}`, at: 'here', kernel: undefined, flops: 0, movedBytes: 0, reads, writes: [id], after: reads,
-    kind: 'compute', lane: undefined, workspace: 0, ahead: undefined, tolerance: 0, user: undefined,
-  }))
+  const buffers = graph.deps.map(
+    (_, id): Buffer => ({ name: `b${id}`, bytes: 4, space: 'device', life: 'tick', root: id, offset: 0 }),
+  )
+  const operations = graph.deps.map(
+    (reads, id): Operation => ({
+      op: 'task',
+      name: `t${id}`,
+      at: 'here',
+      kernel: undefined,
+      flops: 0,
+      movedBytes: 0,
+      reads,
+      writes: [id],
+      after: reads,
+      kind: 'compute',
+      lane: undefined,
+      workspace: 0,
+      ahead: undefined,
+      tolerance: 0,
+      user: undefined,
+    }),
+  )
   return {
     settings: { name: 'tasks', dims: new Map(), inFlight: 2, memory: 'fast', lanes },
     operations,

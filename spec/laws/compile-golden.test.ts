@@ -1,9 +1,9 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { isLeft } from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
+import { compile, type Graph, isProved } from '../../dsl/index.js'
 import { textOf } from '../../dsl/ir/text.js'
 import { verify } from '../../dsl/ir/verify.js'
-import { compile, type Graph, isProved } from '../../dsl/index.js'
 import { goldens } from '../golden/graphs.js'
 
 // To write the plans anew: BRAID_GOLDEN=write npx vitest run spec/laws/compile-golden.test.ts

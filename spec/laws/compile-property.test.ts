@@ -1,21 +1,27 @@
 import fc from 'fast-check'
 import { isLeft } from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
-import { verify } from '../../dsl/ir/verify.js'
 import { compile, type Graph, renderAll } from '../../dsl/index.js'
+import { verify } from '../../dsl/ir/verify.js'
 import { reduce } from '../../dsl/passes/synchronize.js'
 import { sample } from '../support/generate.js'
 
 describe('compile', () => {
   test('makes plans of generated graphs that break no law, the same each time', () => {
     fc.assert(
-      fc.property(sample(), fc.constantFrom(1, 2, 3), fc.constantFrom(1, 2, 99), fc.constantFrom('fast' as const, 'small' as const), (made, inFlight, lanes, memory) => {
-        const options = { dims: made.dims, inFlight, lanes, memory }
-        const plan = compile(made.graph as Graph, options)
-        if (isLeft(plan)) throw new Error(renderAll(plan.left))
-        expect(verify(plan.right)).toEqual([])
-        expect(JSON.stringify(compile(made.graph as Graph, options))).toBe(JSON.stringify(plan))
-      }),
+      fc.property(
+        sample(),
+        fc.constantFrom(1, 2, 3),
+        fc.constantFrom(1, 2, 99),
+        fc.constantFrom('fast' as const, 'small' as const),
+        (made, inFlight, lanes, memory) => {
+          const options = { dims: made.dims, inFlight, lanes, memory }
+          const plan = compile(made.graph as Graph, options)
+          if (isLeft(plan)) throw new Error(renderAll(plan.left))
+          expect(verify(plan.right)).toEqual([])
+          expect(JSON.stringify(compile(made.graph as Graph, options))).toBe(JSON.stringify(plan))
+        },
+      ),
       { numRuns: 100 },
     )
   })
@@ -38,9 +44,13 @@ describe('compile', () => {
           for (const u of list) for (const w of [u, ...reach[u]!]) reach[v]!.add(w)
         })
         const least = edges.flatMap((list, v) =>
-          [...list].filter(u => laneOf[u] !== laneOf[v] && ![...list].some(other => other !== u && reach[other]!.has(u))).map(u => `${u} ${v}`),
+          [...list]
+            .filter(u => laneOf[u] !== laneOf[v] && ![...list].some(other => other !== u && reach[other]!.has(u)))
+            .map(u => `${u} ${v}`),
         )
-        const waits = tasks.flatMap((_, v) => Array.from(found.waitOn.subarray(found.waitStart[v], found.waitStart[v + 1]), u => `${u} ${v}`))
+        const waits = tasks.flatMap((_, v) =>
+          Array.from(found.waitOn.subarray(found.waitStart[v], found.waitStart[v + 1]), u => `${u} ${v}`),
+        )
         expect(waits.sort()).toEqual(least.sort())
       }),
       { numRuns: 500 },

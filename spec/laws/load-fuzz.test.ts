@@ -1,5 +1,5 @@
-import * as E from 'fp-ts/lib/Either.js'
 import fc from 'fast-check'
+import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
 import { parsePlan } from '../../dsl/ir/load.js'
 import { textOf, toJSON } from '../../dsl/ir/text.js'

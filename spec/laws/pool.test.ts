@@ -16,7 +16,9 @@ import { slowPoolPeaks } from '../support/slow-pool.js'
 const agrees = (plan: Plan): void => {
   const { device, exact, ticks } = poolPeakOf(plan)
   expect(exact).toBe(true)
-  expect(slowPoolPeaks(plan, 2 * ticks + 4).slice(Math.max(0, ticks - 1))).toEqual(new Array(ticks + 4 + Math.min(1, ticks)).fill(device[0]))
+  expect(slowPoolPeaks(plan, 2 * ticks + 4).slice(Math.max(0, ticks - 1))).toEqual(
+    new Array(ticks + 4 + Math.min(1, ticks)).fill(device[0]),
+  )
 }
 
 describe('the pool of a session', () => {

@@ -352,7 +352,7 @@ const view = (g: Growth, x: Known, { b, c }: Step) => {
   }
   const [first, ...rest] = shape
   const shapes: readonly (readonly Dim[])[] = [
-    first === undefined ? [1] : [first, -1],
+    first === undefined ? [1] : rest.every(s => typeof s === 'number') ? [first, -1] : shape,
     shape.length < 5 ? [1, ...shape] : shape,
     shape.length < 5 ? [...shape, 1] : shape,
     typeof first === 'number' && rest.every(s => typeof s === 'number') ? [-1] : shape,

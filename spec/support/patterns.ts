@@ -1,6 +1,19 @@
 // Graphs whose lanes and sizes are hard on a pool: few or no waits between lanes, sizes of many kinds, values that live long beside short ones.
 import fc from 'fast-check'
-import { abs, download, type Flow, type Graph, graph, lane, neg, on, slice, type Tensor, tensor, upload } from '../../dsl/index.js'
+import {
+  abs,
+  download,
+  type Flow,
+  type Graph,
+  graph,
+  lane,
+  neg,
+  on,
+  slice,
+  type Tensor,
+  tensor,
+  upload,
+} from '../../dsl/index.js'
 import { xorshift } from './families.js'
 
 export interface Pattern {

@@ -42,7 +42,9 @@ export const slowPoolPeaks = ({ lanes, buffers, commands, inFlight }: Plan, tick
   const offset = new Map<number, number>()
 
   const take = (size: number, lane: number): number => {
-    const usable = ranges.filter(({ release }) => release.every((point, m) => m === lane || point <= frontier[lane]![m]!))
+    const usable = ranges.filter(({ release }) =>
+      release.every((point, m) => m === lane || point <= frontier[lane]![m]!),
+    )
     const runs: Free[][] = []
     for (const range of usable) {
       const run = runs[runs.length - 1]
@@ -72,7 +74,12 @@ export const slowPoolPeaks = ({ lanes, buffers, commands, inFlight }: Plan, tick
       lanes.forEach((_, l) => {
         frontier[l] = join(frontier[l]!, done)
       })
-      ranges = merged(ranges.map(range => ({ ...range, release: range.release.map((point, m) => (point <= settled[m]! ? 0 : point)) })))
+      ranges = merged(
+        ranges.map(range => ({
+          ...range,
+          release: range.release.map((point, m) => (point <= settled[m]! ? 0 : point)),
+        })),
+      )
     }
     const marks = new Map<number, Points>()
     const lane = new Map<number, number>()

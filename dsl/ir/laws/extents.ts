@@ -1,6 +1,6 @@
 import type { KernelSpec } from '../kernel-spec.js'
 import type { Plan } from '../plan.js'
-import { elementBytes, type DType } from '../tensor.js'
+import { type DType, elementBytes } from '../tensor.js'
 
 /** One way in which a run would reach outside its buffers, or into one where the device cannot. */
 export interface Misreach {

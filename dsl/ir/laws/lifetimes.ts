@@ -1,5 +1,5 @@
-import { bufferName, commandText, laneName, type Sink } from './report.js'
 import type { Clock } from './clock.js'
+import { bufferName, commandText, laneName, type Sink } from './report.js'
 import { Op, type Tables } from './tables.js'
 
 const closed = { never: 0, open: 1, freed: 2 } as const

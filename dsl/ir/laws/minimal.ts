@@ -45,7 +45,14 @@ const poolFits = (tables: Tables, dropped: number, bounds: readonly number[]): b
   tables.plan.storage === 'pooled' &&
   replayPool(tables, new Clock(tables, dropped), bounds).device.every((bytes, d) => bytes <= bounds[d]!)
 
-const holdsWithout = (tables: Tables, c: number, probe: Probe, safety: Safety, pool: boolean, bounds: readonly number[]): boolean => {
+const holdsWithout = (
+  tables: Tables,
+  c: number,
+  probe: Probe,
+  safety: Safety,
+  pool: boolean,
+  bounds: readonly number[],
+): boolean => {
   probe.full = false
   safety.replay(c)
   if (probe.full) return false

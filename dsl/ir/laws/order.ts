@@ -1,5 +1,5 @@
-import { bufferName, commandText, laneName, type Sink } from './report.js'
 import type { Clock } from './clock.js'
+import { bufferName, commandText, laneName, type Sink } from './report.js'
 import { Mode, type Tables } from './tables.js'
 
 /**

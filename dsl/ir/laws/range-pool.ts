@@ -142,7 +142,8 @@ export class RangePool {
       snapshot.put(this.offset[i]!)
       snapshot.put(this.size[i]!)
       const first = this.row[i]! * lanes
-      for (let m = 0; m < lanes; m++) snapshot.put(points[first + m] === 0 ? Number.MIN_SAFE_INTEGER : points[first + m]! - base[m]!)
+      for (let m = 0; m < lanes; m++)
+        snapshot.put(points[first + m] === 0 ? Number.MIN_SAFE_INTEGER : points[first + m]! - base[m]!)
     }
   }
 

@@ -26,7 +26,8 @@ export class Readiness {
     const fill = start.slice()
     this.byPoint = new Int32Array(rows)
     for (let f = 0; f < frees; f++)
-      for (let r = releaseStart[f]!; r < releaseStart[f + 1]!; r++) this.byPoint[fill[first[releaseLane[r]!]! + releasePoint[r]!]!++] = f
+      for (let r = releaseStart[f]!; r < releaseStart[f + 1]!; r++)
+        this.byPoint[fill[first[releaseLane[r]!]! + releasePoint[r]!]!++] = f
     this.left = new Int32Array(frees)
     this.reached = new Int32Array(lanes)
   }
@@ -123,8 +124,7 @@ export const unavailable = (turnover: Turnover, readiness: Readiness, visit: (by
       const a = event[e]!
       // What is freed was in use and is not ready yet: that changes nothing.
       if (a < 0) continue
-      if (allocLane[a] === lane)
-        for (let f = becoming[a]!; f >= 0; f = next[f]!) bytes -= freeBytes[f]!
+      if (allocLane[a] === lane) for (let f = becoming[a]!; f >= 0; f = next[f]!) bytes -= freeBytes[f]!
       if (when[e] !== When.firstTick) bytes += allocBytes[a]!
       if (allocLane[a] === lane) visit(bytes)
     }

@@ -46,7 +46,8 @@ export const growthOf = (turnover: Turnover, fixed: number, limits: Limits): Gro
     proved = fixed + most
     return proved
   }
-  if ((enough !== undefined && prove() <= enough) || inFlight * lanes * frees > maxSlots) return { bytes: prove(), ticks: 0, exact: false, reachedAt: -1 }
+  if ((enough !== undefined && prove() <= enough) || inFlight * lanes * frees > maxSlots)
+    return { bytes: prove(), ticks: 0, exact: false, reachedAt: -1 }
 
   const ready = readyAt(turnover, readiness)
   const sets = new Bits(inFlight * lanes, frees)

@@ -21,7 +21,8 @@ export class Snapshots {
   met(): boolean {
     const { values, length } = this
     let hash = length
-    for (let i = 0; i < length; i++) hash = Math.imul(hash ^ (values[i]! | 0), 0x85ebca6b) ^ (hash >>> 13) ^ ((values[i]! / 0x100000000) | 0)
+    for (let i = 0; i < length; i++)
+      hash = Math.imul(hash ^ (values[i]! | 0), 0x85ebca6b) ^ (hash >>> 13) ^ ((values[i]! / 0x100000000) | 0)
     const others = this.seen.get(hash)
     if (others === undefined) {
       this.seen.set(hash, [values.slice(0, length)])

@@ -1,6 +1,6 @@
+import type { Clock } from './clock.js'
 import { Intervals } from './intervals.js'
 import { bufferName, commandText, type Sink } from './report.js'
-import type { Clock } from './clock.js'
 import { Op, type Tables } from './tables.js'
 
 /**

@@ -189,11 +189,14 @@ export const tablesOf = (plan: Plan): Tables => {
   }
 }
 
-let latest: { readonly plan: WeakRef<Plan>; readonly commands: WeakRef<object>; readonly tables: WeakRef<Tables> } | undefined
+let latest:
+  | { readonly plan: WeakRef<Plan>; readonly commands: WeakRef<object>; readonly tables: WeakRef<Tables> }
+  | undefined
 
 /** The tables of a plan that nobody changes meanwhile: the pool's peak and that of L9 are asked for one after the other. Not for plans to be proved. */
 export const latestTables = (plan: Plan): Tables => {
-  const known = latest?.plan.deref() === plan && latest.commands.deref() === plan.commands ? latest.tables.deref() : undefined
+  const known =
+    latest?.plan.deref() === plan && latest.commands.deref() === plan.commands ? latest.tables.deref() : undefined
   if (known !== undefined) return known
   const tables = tablesOf(plan)
   latest = { plan: new WeakRef(plan), commands: new WeakRef(plan.commands), tables: new WeakRef(tables) }

@@ -68,7 +68,12 @@ const eventsOf = ({ commands, op, subject, named, life, buffers }: Tables) => {
 }
 
 /** The turnover of each memory: devices, then pinned. The clock is as new, and may leave out a command. */
-export const turnoversOf = (tables: Tables, clock: Clock, releases: Releases, size: (bytes: number) => number): Turnover[] => {
+export const turnoversOf = (
+  tables: Tables,
+  clock: Clock,
+  releases: Releases,
+  size: (bytes: number) => number,
+): Turnover[] => {
   const { plan, lanes, commands, op, subject, lane, useEvent, pairStart, pairLane, accessStart, accessPair } = tables
   const { ticks, open } = eventsOf(tables)
   const memories = plan.devices + 1
@@ -175,12 +180,20 @@ export const turnoversOf = (tables: Tables, clock: Clock, releases: Releases, si
       continue
     }
     clock.step(c)
-    if (code === Op.record && tables.recordOf[subject[c]!] === c) recorded[subject[c]!] = known[l * lanes + l]! - base[l]!
+    if (code === Op.record && tables.recordOf[subject[c]!] === c)
+      recorded[subject[c]!] = known[l * lanes + l]! - base[l]!
     if (code !== Op.run || used !== undefined) continue
     const point = known[l * lanes + l]! - base[l]!
     for (let a = accessStart[c]!; a < accessStart[c + 1]!; a++) lastPoint[accessPair[a]!] = point
   }
   const length = new Int32Array(lanes)
   for (let l = 0; l < lanes; l++) length[l] = known[l * lanes + l]! - base[l]!
-  return made.map((turnover, m) => ({ ...turnover, lanes, inFlight: plan.inFlight, length, allocs: allocs[m]!, frees: frees[m]! }))
+  return made.map((turnover, m) => ({
+    ...turnover,
+    lanes,
+    inFlight: plan.inFlight,
+    length,
+    allocs: allocs[m]!,
+    frees: frees[m]!,
+  }))
 }
