@@ -1,3 +1,4 @@
+// Over 300 lines as one thing: every field of the plan format is read here, in the order of the format, and nowhere else.
 import * as E from 'fp-ts/lib/Either.js'
 import type { ReadonlyNonEmptyArray } from 'fp-ts/lib/ReadonlyNonEmptyArray.js'
 import { misreaches } from './laws/extents.js'

@@ -1,3 +1,4 @@
+// Over 300 lines as one thing: the NativeProgram of runtime/native.ts, method by method.
 #include "bindings/native_program.h"
 
 #include <map>

@@ -1,3 +1,4 @@
+// Over 300 lines as one thing: the interpreter of a map, an instruction a case, with the loads and stores of its blocks.
 #include <algorithm>
 #include <cmath>
 
