@@ -1,4 +1,5 @@
-// Over 300 lines as one thing: the interpreter of a map, an instruction a case, with the loads and stores of its blocks.
+// Over 300 lines as one thing: the interpreter of a map, an instruction a case, with the loads and stores of its
+// blocks.
 #include <algorithm>
 #include <cmath>
 
