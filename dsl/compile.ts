@@ -5,7 +5,7 @@ import type { GraphIR } from './ir/graph.js'
 import { peakOf } from './ir/peak.js'
 import type { Plan } from './ir/plan.js'
 import type { TensorSpec } from './ir/tensor.js'
-import { verify } from './ir/verify.js'
+import { verifyWithPeak } from './ir/verify.js'
 import { aliveAt } from './passes/alive.js'
 import { bound } from './passes/bound.js'
 import { check } from './passes/check.js'
@@ -143,20 +143,22 @@ const fit = (ir: Placed): Passed<Bounded> => {
   )
 }
 
-const verified = (plan: Plan): Passed<Plan> => {
-  const [violation] = verify(plan)
-  if (violation === undefined) return E.right(plan)
-  return fail(
-    fault(
-      'Unverified',
-      `commands[${violation.command}]`,
-      plan.name,
-      `law ${violation.law}`,
-      violation.message,
-      'report this graph; nothing was run',
-    ),
-  )
-}
+const verified =
+  ({ peak }: Bounded) =>
+  (plan: Plan): Passed<Plan> => {
+    const [violation] = verifyWithPeak(plan, peak)
+    if (violation === undefined) return E.right(plan)
+    return fail(
+      fault(
+        'Unverified',
+        `commands[${violation.command}]`,
+        plan.name,
+        `law ${violation.law}`,
+        violation.message,
+        'report this graph; nothing was run',
+      ),
+    )
+  }
 
 const portsOf = ({ nodes, outputs }: GraphIR): ReadonlyMap<string, TensorSpec> =>
   new Map([
@@ -196,6 +198,6 @@ export const compile = <I extends Ports, O extends Ports>(
     E.chain(place),
     // order, synchronize, lifetimes, bound: again with less ahead while the bound is over the memory that was given
     E.chain(fit),
-    E.chain(ir => pipe(emit(ir), E.chain(verified), E.map(remember(ir, source)))),
+    E.chain(ir => pipe(emit(ir), E.chain(verified(ir)), E.map(remember(ir, source)))),
   )
 }

@@ -8,6 +8,7 @@ import { checkArena } from './laws/storage.js'
 import { maxCells, tablesOf } from './laws/tables.js'
 import { checkWaits } from './laws/waits.js'
 import { limits } from './limits.js'
+import type { Peak } from './peak.js'
 import type { Law, Plan, Violation } from './plan.js'
 
 /**
@@ -30,7 +31,16 @@ import type { Law, Plan, Violation } from './plan.js'
  * which plans of at most `exactCommands` commands get. A `Plan` of the wrong form is the loader's to report (load.ts);
  * here it breaks some law or other, and nothing throws.
  */
-export const verify = (plan: Plan, options: { readonly safety?: boolean } = {}): readonly Violation[] => {
+export const verify = (plan: Plan, options: { readonly safety?: boolean } = {}): readonly Violation[] =>
+  judge(plan, options)
+
+/**
+ * As `verify`, for a plan whose peak is known: `peak` is what `peakOf` says of these very commands and buffers, as the compiler has just asked
+ * it to. All else is proved anew.
+ */
+export const verifyWithPeak = (plan: Plan, peak: Peak): readonly Violation[] => judge(plan, { peak })
+
+const judge = (plan: Plan, options: { readonly safety?: boolean; readonly peak?: Peak }): readonly Violation[] => {
   const report = new Report(plan)
   if (!hasForm(plan)) return [refused('L7', 'it has not the form of a plan; parsePlan says where')]
   const tables = tablesOf(plan)
@@ -42,7 +52,7 @@ export const verify = (plan: Plan, options: { readonly safety?: boolean } = {}):
   if (plan.storage === 'planned') checkArena(tables, report)
   new Safety(tables, report).replay()
   checkCollectives(tables, report)
-  checkBound(tables, report)
+  checkBound(tables, report, options.peak)
   if (options.safety !== true) {
     const safe = report.violations.length === 0
     checkPrecise(tables, report)

@@ -1,6 +1,6 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
-import { peakOf } from '../ir/peak.js'
+import { type Peak, peakOf } from '../ir/peak.js'
 import type { Plan } from '../ir/plan.js'
 import { poolPeakOf, rounded } from '../ir/pool.js'
 import { outlineOf } from './emit.js'
@@ -13,6 +13,7 @@ interface Held {
   readonly device: number
   readonly pinned: number
   readonly settled: boolean
+  readonly peak: Peak
 }
 
 /** What the device holds for a plan: the larger of the session's pool and the peak of L9. */
@@ -27,6 +28,7 @@ const held = (plan: Plan): Held => {
     device: Math.max(pool.device[0]!, peak.device[0]!),
     pinned: Math.max(fixed, peak.pinned),
     settled: pool.settled && peak.settled,
+    peak,
   }
 }
 
@@ -83,9 +85,8 @@ export const bound = (ir: Lifetimes): Passed<Bounded> => {
       ),
     )
   const lean = ir.windows.length === 0 ? ir : needed(ir, most)
-  return E.right({
-    ...lean,
-    outline: lean === ir ? outline : outlineOf(lean),
-    bound: { device: [most.device], pinned: most.pinned },
-  })
+  const bound = { device: [most.device], pinned: most.pinned }
+  if (lean === ir) return E.right({ ...ir, outline, peak: most.peak, bound })
+  const leaner = outlineOf(lean)
+  return E.right({ ...lean, outline: leaner, peak: peakOf(leaner), bound })
 }

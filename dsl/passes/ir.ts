@@ -2,6 +2,7 @@ import type { Either } from 'fp-ts/lib/Either.js'
 import type { ReadonlyNonEmptyArray } from 'fp-ts/lib/ReadonlyNonEmptyArray.js'
 import type { CompileError, GraphNode, GraphOutput, LaneSpec, Where } from '../ir/graph.js'
 import type { KernelSpec } from '../ir/kernel-spec.js'
+import type { Peak } from '../ir/peak.js'
 import type { Plan, PlanLane } from '../ir/plan.js'
 import type { BoundSpec, DType } from '../ir/tensor.js'
 import type { Settings } from './options.js'
@@ -113,5 +114,7 @@ export interface Lifetimes extends Synchronized {
 export interface Bounded extends Lifetimes {
   /** The plan but for its bound and what its nodes do: what the bound was found from. */
   readonly outline: Plan
+  /** What L9 says of the outline. */
+  readonly peak: Peak
   readonly bound: { readonly device: readonly number[]; readonly pinned: number }
 }

@@ -15,10 +15,12 @@ export const peakFits = (tables: Tables, dropped: number, bounds: readonly numbe
 
 const heldAt = ({ device, pinned }: Peak): number[] => [...device, pinned]
 
-/** L9: the peak, computed from the plan alone, is at most `bound`, for each device and for pinned memory. */
-export const checkBound = (tables: Tables, sink: Sink): void => {
+/** L9: the peak, computed from the plan alone (`known`, where it has been), is at most `bound`, for each device and for pinned memory. */
+export const checkBound = (tables: Tables, sink: Sink, known?: Peak): void => {
   const { plan } = tables
-  if (peakFits(tables, -1, boundsOf(tables))) return
+  const bounds = boundsOf(tables)
+  if (known !== undefined && heldAt(known).every((bytes, memory) => !(bytes > bounds[memory]!))) return
+  if (peakFits(tables, -1, bounds)) return
   const peak = replayPeak(tables, new Clock(tables))
   const held = heldAt(peak)
   held.forEach((bytes, memory) => {
