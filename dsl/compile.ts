@@ -5,7 +5,7 @@ import type { GraphIR } from './ir/graph.js'
 import { peakOf } from './ir/peak.js'
 import type { Plan } from './ir/plan.js'
 import type { TensorSpec } from './ir/tensor.js'
-import { verifyWithPeak } from './ir/verify.js'
+import { verifyOutlined } from './ir/verify.js'
 import { aliveAt } from './passes/alive.js'
 import { bound } from './passes/bound.js'
 import { check } from './passes/check.js'
@@ -144,9 +144,9 @@ const fit = (ir: Placed): Passed<Bounded> => {
 }
 
 const verified =
-  ({ peak }: Bounded) =>
+  ({ outline, peak }: Bounded) =>
   (plan: Plan): Passed<Plan> => {
-    const [violation] = verifyWithPeak(plan, peak)
+    const [violation] = verifyOutlined(plan, outline, peak)
     if (violation === undefined) return E.right(plan)
     return fail(
       fault(

@@ -5,7 +5,7 @@ import { checkPrecise } from './laws/precise.js'
 import { checkIds, Report } from './laws/report.js'
 import { Safety } from './laws/safety.js'
 import { checkArena } from './laws/storage.js'
-import { maxCells, tablesOf } from './laws/tables.js'
+import { latestTables, maxCells, type Tables, tablesOf } from './laws/tables.js'
 import { checkWaits } from './laws/waits.js'
 import { limits } from './limits.js'
 import type { Peak } from './peak.js'
@@ -35,15 +35,27 @@ export const verify = (plan: Plan, options: { readonly safety?: boolean } = {}):
   judge(plan, options)
 
 /**
- * As `verify`, for a plan whose peak is known: `peak` is what `peakOf` says of these very commands and buffers, as the compiler has just asked
- * it to. All else is proved anew.
+ * As `verify`, for a plan that the compiler has just made of an outline: the same commands and buffers, whose tables and peak it has asked for
+ * already. All else is proved anew. A plan of other commands is judged as any other.
  */
-export const verifyWithPeak = (plan: Plan, peak: Peak): readonly Violation[] => judge(plan, { peak })
+export const verifyOutlined = (plan: Plan, outline: Plan, peak: Peak): readonly Violation[] => {
+  const isOutline = plan.commands === outline.commands && plan.buffers === outline.buffers
+  return isOutline ? prove({ ...latestTables(outline), plan }, { peak }) : verify(plan)
+}
 
-const judge = (plan: Plan, options: { readonly safety?: boolean; readonly peak?: Peak }): readonly Violation[] => {
+interface Proof {
+  readonly safety?: boolean
+  readonly peak?: Peak
+}
+
+const judge = (plan: Plan, options: Proof): readonly Violation[] =>
+  hasForm(plan)
+    ? prove(tablesOf(plan), options)
+    : [refused('L7', 'it has not the form of a plan; parsePlan says where')]
+
+const prove = (tables: Tables, options: Proof): readonly Violation[] => {
+  const { plan } = tables
   const report = new Report(plan)
-  if (!hasForm(plan)) return [refused('L7', 'it has not the form of a plan; parsePlan says where')]
-  const tables = tablesOf(plan)
   if (tables.lanes * Math.max(tables.events, tables.lanes) > maxCells) {
     return [refused('L7', `its ${tables.lanes} lanes and ${tables.events} events are more than can be judged`)]
   }

@@ -394,7 +394,8 @@ export const mutations: readonly Mutation[] = [
   },
   {
     name: 'bytes shared in the arena',
-    laws: ['L3', 'L4'],
+    // Moved to where all is in order, the buffer leaves behind a wait that nobody needs.
+    laws: ['L3', 'L4', 'L6'],
     apply: (plan, pick) => {
       const placed = plan.buffers.filter(({ offset, life }) => offset !== undefined && life === 'tick')
       if (placed.length < 2) return undefined
