@@ -1,7 +1,6 @@
-import { Clock } from './laws/clock.js'
 import { growthOf } from './laws/reuse.js'
 import { latestTables, type Tables } from './laws/tables.js'
-import { memoryOf, turnoversOf } from './laws/turnover.js'
+import { latestTurnovers, memoryOf, type Turnovers } from './laws/turnover.js'
 import type { Plan } from './plan.js'
 
 /** Bytes that a plan holds at most, by law L9: from the order of its commands alone, so the same in every run. */
@@ -30,21 +29,21 @@ const workFor = (commands: number): number => (commands < 2 ** 17 ? 2 ** 26 : 2 
  */
 export const peakOf = (plan: Plan): Peak => {
   const tables = latestTables(plan)
-  return replayPeak(tables, new Clock(tables))
+  return replayPeak(tables, () => latestTurnovers(tables))
 }
 
 /**
- * As `peakOf`, on a clock that may leave out a command. The clock is as new. Where all that is asked is whether the peak is within a bound, `enough`
+ * As `peakOf`, of turnovers that may leave out a command; planned storage asks for none. Where all that is asked is whether the peak is within a bound, `enough`
  * is that bound, by memory: the replay stops when that is known.
  */
-export const replayPeak = (tables: Tables, clock: Clock, enough?: readonly number[]): Peak => {
+export const replayPeak = (tables: Tables, turnovers: () => Turnovers, enough?: readonly number[]): Peak => {
   const { plan } = tables
   const fixed = lasting(tables)
   const ticks = Math.max(4, Math.floor(maxPeakSteps / Math.max(1, tables.commands)))
   const grown =
     plan.storage === 'planned'
       ? fixed.map(bytes => ({ bytes, ticks: 1, exact: true, reachedAt: -1 }))
-      : turnoversOf(tables, clock, 'accesses', bytes => bytes).map((turnover, memory) =>
+      : turnovers().accesses.map((turnover, memory) =>
           growthOf(turnover, fixed[memory]!, { ticks, work: workFor(tables.commands), enough: enough?.[memory] }),
         )
   return {

@@ -1,8 +1,7 @@
-import { Clock } from './laws/clock.js'
 import { RangePool, rounded } from './laws/range-pool.js'
 import { Snapshots } from './laws/snapshots.js'
 import { latestTables, type Tables } from './laws/tables.js'
-import { type Turnover, turnoversOf, When } from './laws/turnover.js'
+import { latestTurnovers, type Turnover, type Turnovers, When } from './laws/turnover.js'
 import type { Plan } from './plan.js'
 
 export { granule, rounded } from './laws/range-pool.js'
@@ -23,7 +22,7 @@ export interface PoolPeak {
 
 /** Commands that are replayed at most, and ranges that are looked at. */
 const maxSteps = 2 ** 26
-const workFor = (commands: number): number => (commands < 2 ** 17 ? 2 ** 24 : 2 ** 23)
+const workFor = (commands: number): number => (commands < 2 ** 17 ? 2 ** 24 : 2 ** 22)
 
 /**
  * The furthest byte that the session's pool ever takes for this plan. The rule is that of the native executor: each run and each wait is a
@@ -32,20 +31,20 @@ const workFor = (commands: number): number => (commands < 2 ** 17 ? 2 ** 24 : 2 
  */
 export const poolPeakOf = (plan: Plan): PoolPeak => {
   const tables = latestTables(plan)
-  return replayPool(tables, new Clock(tables))
+  return replayPool(tables, latestTurnovers(tables))
 }
 
 /**
- * As `poolPeakOf`, on a clock that may leave out a command. The clock is as new. Where all that is asked is whether the peak is within a bound,
+ * As `poolPeakOf`, of turnovers that may leave out a command. Where all that is asked is whether the peak is within a bound,
  * `enough` is that bound, by device: the replay stops beyond it.
  */
-export const replayPool = (tables: Tables, clock: Clock, enough?: readonly number[]): PoolPeak => {
+export const replayPool = (tables: Tables, turnovers: Turnovers, enough?: readonly number[]): PoolPeak => {
   const { plan } = tables
   const base = new Float64Array(plan.devices)
   for (const { space, device, life, alias, bytes } of plan.buffers)
     if (alias === undefined && space === 'device' && (life === 'state' || life === 'param'))
       base[device]! += rounded(bytes)
-  const pools = turnoversOf(tables, clock, 'uses', rounded).slice(0, plan.devices)
+  const pools = turnovers.uses.slice(0, plan.devices)
   const ticks = Math.max(4, Math.floor(maxSteps / Math.max(1, tables.commands)))
   const grown = pools.map((turnover, device) =>
     replay(turnover, base[device]!, ticks, workFor(tables.commands), enough?.[device] ?? Number.POSITIVE_INFINITY),

@@ -1,9 +1,9 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
 import { type Peak, peakOf } from '../ir/peak.js'
-import type { Plan } from '../ir/plan.js'
+import type { Plan, PlanNode } from '../ir/plan.js'
 import { poolPeakOf, rounded } from '../ir/pool.js'
-import { outlineOf } from './emit.js'
+import { nodesOf, outlineOf } from './emit.js'
 import { fail, fault } from './faults.js'
 import type { Bounded, Lifetimes, Passed, WindowEdge } from './ir.js'
 import { lifetimes } from './lifetimes.js'
@@ -49,7 +49,7 @@ const isWait = (ir: Lifetimes, { later, earlier, tick }: WindowEdge): boolean =>
 }
 
 /** Drops every window wait without which no more memory is held, until each one left is needed. */
-const needed = (ir: Lifetimes, most: Held): Lifetimes => {
+const needed = (ir: Lifetimes, nodes: readonly PlanNode[], most: Held): Lifetimes => {
   let left = maxReplays / Math.max(1, 4 * ir.operations.length)
   for (let dropped = true; dropped; ) {
     dropped = false
@@ -57,7 +57,7 @@ const needed = (ir: Lifetimes, most: Held): Lifetimes => {
       if (!isWait(ir, edge)) continue
       if (left-- < 0) return ir
       const candidate = without(ir, edge)
-      const { device, pinned } = held(outlineOf(candidate))
+      const { device, pinned } = held(outlineOf(candidate, nodes))
       if (device > most.device || pinned > most.pinned) continue
       ir = candidate
       dropped = true
@@ -71,7 +71,8 @@ const needed = (ir: Lifetimes, most: Held): Lifetimes => {
  * without which it would be larger.
  */
 export const bound = (ir: Lifetimes): Passed<Bounded> => {
-  const outline = outlineOf(ir)
+  const nodes = nodesOf(ir)
+  const outline = outlineOf(ir, nodes)
   const most = held(outline)
   if (!most.settled)
     return fail(
@@ -84,9 +85,9 @@ export const bound = (ir: Lifetimes): Passed<Bounded> => {
         'use fewer lanes, or inFlight: 1',
       ),
     )
-  const lean = ir.windows.length === 0 ? ir : needed(ir, most)
+  const lean = ir.windows.length === 0 ? ir : needed(ir, nodes, most)
   const bound = { device: [most.device], pinned: most.pinned }
   if (lean === ir) return E.right({ ...ir, outline, peak: most.peak, bound })
-  const leaner = outlineOf(lean)
+  const leaner = outlineOf(lean, nodes)
   return E.right({ ...lean, outline: leaner, peak: peakOf(leaner), bound })
 }

@@ -1,6 +1,6 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { Command, Plan, PlanBuffer, PlanNode } from '../ir/plan.js'
-import type { Bounded, Lifetimes, Operation, Passed } from './ir.js'
+import type { Bounded, Lifetimes, Operation, Ordered, Passed } from './ir.js'
 import { byOperation } from './lifetimes.js'
 
 /** One event for each operation that a wait or a use names, numbered in the order of their records; -1: none. */
@@ -22,7 +22,8 @@ export const commandsOf = (ir: Lifetimes): Command[] => {
   const allocs = byOperation(ir.first, operations.length)
   const frees = byOperation(ir.last, operations.length)
   const commands: Command[] = []
-  operations.forEach(({ reads, writes }, i) => {
+  for (let i = 0; i < operations.length; i++) {
+    const { reads, writes } = operations[i]!
     const lane = laneOf[i]!
     for (let w = waitStart[i]!; w < waitStart[i + 1]!; w++)
       commands.push(waitTick[w] === 0 ? ['wait', event[waitOn[w]!]!, lane] : ['wait', event[waitOn[w]!]!, lane, -1])
@@ -32,7 +33,7 @@ export const commandsOf = (ir: Lifetimes): Command[] => {
     if (event[i]! >= 0) commands.push(['record', event[i]!, lane])
     for (let u = useStart[i]!; u < useStart[i + 1]!; u++) commands.push(['use', useBuffer[u]!, lane, event[i]!])
     for (let f = frees.start[i]!; f < frees.start[i + 1]!; f++) commands.push(['free', frees.items[f]!])
-  })
+  }
   return commands
 }
 
@@ -61,8 +62,10 @@ const nodeOf = ({ op, name, at, kernel, flops, movedBytes }: Operation, id: numb
     ? { id, op, name, at: String(at), flops, movedBytes }
     : { id, op, name, at: String(at), kernel, flops, movedBytes }
 
-/** The plan without its bound and without what its nodes do: all that memory and order ask. */
-export const outlineOf = (ir: Lifetimes): Plan => ({
+export const nodesOf = ({ operations }: Ordered): PlanNode[] => operations.map(nodeOf)
+
+/** The plan but for its bound: all that memory and order ask. */
+export const outlineOf = (ir: Lifetimes, nodes: readonly PlanNode[]): Plan => ({
   plan: 1,
   name: ir.settings.name,
   devices: 1,
@@ -71,7 +74,7 @@ export const outlineOf = (ir: Lifetimes): Plan => ({
   bound: { device: [Number.MAX_SAFE_INTEGER], pinned: Number.MAX_SAFE_INTEGER },
   lanes: ir.lanes,
   buffers: ir.buffers.map((_, id) => bufferOf(ir, id)),
-  nodes: ir.operations.map(({ op, name }, id) => ({ id, op, name, at: '' })),
+  nodes,
   commands: commandsOf(ir),
 })
 
@@ -82,8 +85,7 @@ const freeze = <A extends object>(items: readonly A[]): readonly A[] => {
 
 /** After this pass there is the plan: data, frozen, so that what was proved of it stays true. */
 export const emit = (ir: Bounded): Passed<Plan> => {
-  const { plan, name, devices, inFlight, storage, lanes, buffers, commands } = ir.outline
-  const nodes = ir.operations.map(nodeOf)
+  const { plan, name, devices, inFlight, storage, lanes, buffers, nodes, commands } = ir.outline
   const tolerance = ir.operations.reduce((worst, operation) => Math.max(worst, operation.tolerance), 0)
   for (const command of commands) if (command[0] === 'run') freeze([command[3], command[4]])
   return E.right(

@@ -27,16 +27,17 @@ const spans = (ir: Synchronized): Pick<Lifetimes, 'first' | 'last' | 'home'> => 
   const first = new Int32Array(buffers.length).fill(-1)
   const last = new Int32Array(buffers.length).fill(-1)
   const home = new Int32Array(buffers.length)
+  const touch = (buffer: number, i: number): void => {
+    const { root } = buffers[buffer]!
+    if (first[root] === -1) {
+      first[root] = i
+      home[root] = laneOf[i]!
+    }
+    last[root] = i
+  }
   operations.forEach(({ reads, writes }, i) => {
-    for (const list of [writes, reads])
-      for (const buffer of list) {
-        const { root } = buffers[buffer]!
-        if (first[root] === -1) {
-          first[root] = i
-          home[root] = laneOf[i]!
-        }
-        last[root] = i
-      }
+    for (const buffer of writes) touch(buffer, i)
+    for (const buffer of reads) touch(buffer, i)
   })
   buffers.forEach(({ root, life }, id) => {
     home[id] = home[root]!
@@ -68,46 +69,68 @@ export const lifetimes = (ir: Synchronized): Passed<Lifetimes> => {
   const { operations, buffers, laneOf, lanes, clocks, position } = ir
   const count = operations.length
   const { first, last, home } = spans(ir)
-  const foreign: (Int32Array | undefined)[] = new Array(buffers.length)
+  // A row of lanes for each buffer that foreign lanes have touched: 1 + the last access of each, 0 for none. Rows of freed buffers serve again.
+  const rowOf = new Int32Array(buffers.length).fill(-1)
+  const rows: number[] = []
+  const spare: number[] = []
   const ends = byOperation(last, count)
   const latest = new Int32Array(lanes.length).fill(-1)
   const useAfter: number[] = []
   const useOf: number[] = []
   let elidedUses = 0
-  const covers = (after: number, access: number): boolean => {
-    const lane = laneOf[access]!
-    return clocks[after * lanes.length + lane]! > position[access]!
+  const touch = (buffer: number, lane: number, i: number): void => {
+    const { root } = buffers[buffer]!
+    if (last[root] === -1 || home[root] === lane) return
+    if (rowOf[root] === -1) {
+      rowOf[root] = spare.pop() ?? rows.length
+      if (rowOf[root] === rows.length) for (let m = 0; m < lanes.length; m++) rows.push(0)
+    }
+    rows[rowOf[root]! + lane] = i + 1
+  }
+  const covers = (after: number, access: number): boolean =>
+    clocks[after * lanes.length + laneOf[access]!]! > position[access]!
+  // The row's accesses, latest first, and the row as it was at the start.
+  const accesses: number[] = []
+  const drain = (row: number): void => {
+    accesses.length = 0
+    for (let m = 0; m < lanes.length; m++) {
+      const access = rows[row + m]! - 1
+      rows[row + m] = 0
+      if (access < 0) continue
+      let at = accesses.push(access) - 1
+      for (; at > 0 && accesses[at - 1]! < access; at--) accesses[at] = accesses[at - 1]!
+      accesses[at] = access
+    }
   }
   for (let i = 0; i < count; i++) {
     const lane = laneOf[i]!
     latest[lane] = i
     const { reads, writes } = operations[i]!
-    for (const list of [reads, writes])
-      for (const buffer of list) {
-        const { root } = buffers[buffer]!
-        if (last[root] === -1 || home[root] === lane) continue
-        foreign[root] ??= new Int32Array(lanes.length).fill(-1)
-        foreign[root][lane] = i
-      }
+    for (const buffer of reads) touch(buffer, lane, i)
+    for (const buffer of writes) touch(buffer, lane, i)
     for (let e = ends.start[i]!; e < ends.start[i + 1]!; e++) {
       const buffer = ends.items[e]!
-      const accesses = foreign[buffer]
-      if (accesses === undefined) continue
-      const kept: number[] = []
+      const row = rowOf[buffer]!
+      if (row === -1) continue
+      drain(row)
+      spare.push(row)
+      const kept = useAfter.length
       const onHome = latest[home[buffer]!]!
-      for (const access of accesses.filter(at => at >= 0).sort((a, b) => b - a)) {
-        if (covers(onHome, access) || kept.some(use => covers(use, access))) elidedUses++
-        else kept.push(access)
-      }
-      for (const access of kept) {
+      for (const access of accesses) {
+        let covered = covers(onHome, access)
+        for (let use = kept; use < useAfter.length && !covered; use++) covered = covers(useAfter[use]!, access)
+        if (covered) {
+          elidedUses++
+          continue
+        }
         useAfter.push(access)
         useOf.push(buffer)
       }
-      foreign[buffer] = undefined
     }
   }
   const uses = byOperation(Int32Array.from(useAfter), count)
   const useBuffer = uses.items.map(use => useOf[use]!)
-  for (let i = 0; i < count; i++) useBuffer.subarray(uses.start[i], uses.start[i + 1]).sort()
+  for (let i = 0; i < count; i++)
+    if (uses.start[i + 1]! - uses.start[i]! > 1) useBuffer.subarray(uses.start[i], uses.start[i + 1]).sort()
   return E.right({ ...ir, first, last, home, useStart: uses.start, useBuffer, elidedUses })
 }

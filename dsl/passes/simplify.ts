@@ -44,27 +44,52 @@ const isPure = (node: GraphNode, nodes: readonly GraphNode[]): boolean => {
   }
 }
 
+/** By two small numbers, the only node of theirs: open addresses, since a Map of so many keys costs more than all else here. */
+class Pairs {
+  static readonly none = -1
+  static readonly several = -2
+  private readonly mask: number
+  private readonly keys: Int32Array
+  private readonly nodes: Int32Array
+
+  constructor(capacity: number) {
+    const size = 2 ** Math.ceil(Math.log2(2 * capacity + 2))
+    this.mask = size - 1
+    this.keys = new Int32Array(2 * size)
+    this.nodes = new Int32Array(size).fill(Pairs.none)
+  }
+
+  /** What was there before: none, then the first node, then `several` for good. */
+  swap(a: number, b: number, node: number): number {
+    const { mask, keys, nodes } = this
+    let at = (Math.imul(a, 0x9e3779b1) ^ Math.imul(b, 0x85ebca6b)) >>> 0
+    for (at = (at ^ (at >>> 15)) & mask; nodes[at] !== Pairs.none; at = (at + 1) & mask) {
+      if (keys[2 * at] !== a || keys[2 * at + 1] !== b) continue
+      const before = nodes[at]!
+      nodes[at] = Pairs.several
+      return before
+    }
+    keys[2 * at] = a
+    keys[2 * at + 1] = b
+    nodes[at] = node
+    return Pairs.none
+  }
+}
+
 /** For each node, the node that stands for it: itself, or an earlier one of the same meaning. */
 const merge = (nodes: readonly GraphNode[]): Int32Array => {
   const stands = Int32Array.from(nodes, node => node.id)
   // A meaning takes long to write, and nodes of other inputs cannot be twins: it is written only where the first two inputs are the same.
-  const alone = new Map<number, number>()
+  const alone = new Pairs(nodes.length)
   const met = new Map<string, number>()
   const meaningOf = ({ op, inputs, lane, attrs, spec }: GraphNode): string =>
     `${op} ${inputs.map(input => stands[input]).join(' ')} ${lane?.name ?? ''} ${keyOf(attrs)} ${spec.dtype}[${spec.shape}]`
   const rank = (input: number | undefined): number => (input === undefined ? 0 : stands[input]! + 1)
   for (const node of nodes) {
     if (!isPure(node, nodes)) continue
-    const pair = rank(node.inputs[0]) * (nodes.length + 1) + rank(node.inputs[1])
-    const first = alone.get(pair)
-    if (first === undefined) {
-      alone.set(pair, node.id)
-      continue
-    }
-    if (first >= 0) {
-      met.set(meaningOf(nodes[first]!), first)
-      alone.set(pair, -1)
-    }
+    const first = alone.swap(rank(node.inputs[0]), rank(node.inputs[1]), node.id)
+    if (first === Pairs.none) continue
+    if (first !== Pairs.several) met.set(meaningOf(nodes[first]!), first)
     const meaning = meaningOf(node)
     const twin = met.get(meaning)
     if (twin === undefined) met.set(meaning, node.id)

@@ -2,7 +2,7 @@ import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
 import type { Plan } from '../ir/plan.js'
 import { rounded } from '../ir/pool.js'
-import { outlineOf } from './emit.js'
+import { nodesOf, outlineOf } from './emit.js'
 import type { Lifetimes, WindowEdge } from './ir.js'
 import { lifetimes } from './lifetimes.js'
 import { synchronize } from './synchronize.js'
@@ -233,7 +233,7 @@ const same = (a: WindowEdge, b: WindowEdge): boolean =>
  */
 export const squeeze = (ir: Lifetimes, most: number): Lifetimes => {
   for (let round = 0; round < maxRounds; round++) {
-    const plan = outlineOf(ir)
+    const plan = outlineOf(ir, nodesOf(ir))
     if (plan.commands.length > maxCommands) return ir
     const edges = shortage(plan, most)?.filter(edge => !ir.windows.some(other => same(edge, other))) ?? []
     if (edges.length === 0) return ir

@@ -1,7 +1,7 @@
 import { type Peak, replayPeak } from '../peak.js'
-import { Clock } from './clock.js'
 import { bufferName, type Sink } from './report.js'
 import type { Tables } from './tables.js'
+import { latestTurnovers, type Turnovers } from './turnover.js'
 
 /** The bounds of all memories: devices, then pinned; 0 where the plan names none. */
 export const boundsOf = ({ plan }: Tables): number[] => [
@@ -9,9 +9,9 @@ export const boundsOf = ({ plan }: Tables): number[] => [
   plan.bound.pinned,
 ]
 
-/** Whether the peak, computed from the plan but for one command (-1: none), is within the bound. */
-export const peakFits = (tables: Tables, dropped: number, bounds: readonly number[]): boolean =>
-  heldAt(replayPeak(tables, new Clock(tables, dropped), bounds)).every((bytes, memory) => !(bytes > bounds[memory]!))
+/** Whether the peak of such turnovers is within the bound. */
+export const peakFits = (tables: Tables, turnovers: () => Turnovers, bounds: readonly number[]): boolean =>
+  heldAt(replayPeak(tables, turnovers, bounds)).every((bytes, memory) => !(bytes > bounds[memory]!))
 
 const heldAt = ({ device, pinned }: Peak): number[] => [...device, pinned]
 
@@ -20,8 +20,9 @@ export const checkBound = (tables: Tables, sink: Sink, known?: Peak): void => {
   const { plan } = tables
   const bounds = boundsOf(tables)
   if (known !== undefined && heldAt(known).every((bytes, memory) => !(bytes > bounds[memory]!))) return
-  if (peakFits(tables, -1, bounds)) return
-  const peak = replayPeak(tables, new Clock(tables))
+  const turnovers = () => latestTurnovers(tables)
+  if (peakFits(tables, turnovers, bounds)) return
+  const peak = replayPeak(tables, turnovers)
   const held = heldAt(peak)
   held.forEach((bytes, memory) => {
     const pinned = memory === plan.devices

@@ -5,6 +5,7 @@ import { coveredWaits } from './covered.js'
 import { bufferName, laneName, Probe, type Sink } from './report.js'
 import { Safety } from './safety.js'
 import { Op, type Tables } from './tables.js'
+import { latestTurnovers, type Turnovers, turnoversOf } from './turnover.js'
 
 /** Plans of at most this many commands have their waits dropped one by one; larger ones get the linear test. */
 export const exactCommands = 4096
@@ -22,7 +23,7 @@ export const checkMinimal = (tables: Tables, safe: boolean, sink: Sink): void =>
   const redundant = coveredWaits(tables)
   const exact = safe && tables.commands <= exactCommands
   const bounds = boundsOf(tables)
-  const pool = exact && poolFits(tables, -1, bounds)
+  const pool = exact && tables.plan.storage === 'pooled' && poolFits(tables, latestTurnovers(tables), bounds)
   const probe = new Probe()
   const safety = new Safety(tables, probe)
   for (let c = 0; c < tables.commands && !sink.full; c++) {
@@ -41,9 +42,8 @@ export const checkMinimal = (tables: Tables, safe: boolean, sink: Sink): void =>
 }
 
 // The second half of L9: what the session's pool takes, where that is within the bound to begin with.
-const poolFits = (tables: Tables, dropped: number, bounds: readonly number[]): boolean =>
-  tables.plan.storage === 'pooled' &&
-  replayPool(tables, new Clock(tables, dropped), bounds).device.every((bytes, d) => bytes <= bounds[d]!)
+const poolFits = (tables: Tables, turnovers: Turnovers, bounds: readonly number[]): boolean =>
+  replayPool(tables, turnovers, bounds).device.every((bytes, d) => bytes <= bounds[d]!)
 
 const holdsWithout = (
   tables: Tables,
@@ -56,7 +56,9 @@ const holdsWithout = (
   probe.full = false
   safety.replay(c)
   if (probe.full) return false
-  return (!pool || poolFits(tables, c, bounds)) && peakFits(tables, c, bounds)
+  let known: Turnovers | undefined
+  const turnovers = () => (known ??= turnoversOf(tables, new Clock(tables, c)))
+  return (!pool || poolFits(tables, turnovers(), bounds)) && peakFits(tables, turnovers, bounds)
 }
 
 /** No event is recorded that nobody waits for or uses. */

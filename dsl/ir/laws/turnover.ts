@@ -1,5 +1,6 @@
 import type { Plan } from '../plan.js'
-import type { Clock } from './clock.js'
+import { Clock } from './clock.js'
+import { rounded } from './range-pool.js'
 import { Op, type Tables } from './tables.js'
 
 /** In which ticks an event happens: a plan that leaks, or frees first, does otherwise in its first tick. */
@@ -67,32 +68,61 @@ const eventsOf = ({ commands, op, subject, named, life, buffers }: Tables) => {
   return { ticks, open }
 }
 
-/** The turnover of each memory: devices, then pinned. The clock is as new, and may leave out a command. */
-export const turnoversOf = (
-  tables: Tables,
-  clock: Clock,
-  releases: Releases,
-  size: (bytes: number) => number,
-): Turnover[] => {
+/** The turnover of each memory, devices, then pinned, by what releases its bytes. With `uses` sizes are rounded as the session's pool rounds them. */
+export type Turnovers = Readonly<Record<Releases, readonly Turnover[]>>
+
+const latest = new WeakMap<Tables, Turnovers>()
+
+/** The turnovers of the whole plan, kept with its tables: the pool's peak and that of L9 are asked for one after the other. */
+export const latestTurnovers = (tables: Tables): Turnovers => {
+  let known = latest.get(tables)
+  if (known === undefined) latest.set(tables, (known = turnoversOf(tables, new Clock(tables))))
+  return known
+}
+
+interface Rows {
+  readonly start: Int32Array
+  readonly lane: Int32Array
+  readonly point: Int32Array
+  next: number
+}
+
+const rowsOf = (frees: number, count: number): Rows => ({
+  start: new Int32Array(frees + 1),
+  lane: new Int32Array(count),
+  point: new Int32Array(count),
+  next: 0,
+})
+
+const put = (rows: Rows, lane: number, point: number): void => {
+  rows.lane[rows.next] = lane
+  rows.point[rows.next++] = point
+}
+
+/** The clock is as new, and may leave out a command. */
+export const turnoversOf = (tables: Tables, clock: Clock): Turnovers => {
   const { plan, lanes, commands, op, subject, lane, useEvent, pairStart, pairLane, accessStart, accessPair } = tables
+  const { useStart } = tables
   const { ticks, open } = eventsOf(tables)
   const memories = plan.devices + 1
   const memory = new Int32Array(tables.buffers)
   const bytes = new Float64Array(tables.buffers)
   for (let b = 0; b < tables.buffers; b++) {
     memory[b] = memoryOf(plan, b)
-    bytes[b] = size(plan.buffers[b]!.bytes)
+    bytes[b] = plan.buffers[b]!.bytes
   }
   const allocs = new Int32Array(memories)
   const frees = new Int32Array(memories)
-  const rows = new Int32Array(memories)
+  const accesses = new Int32Array(memories)
+  const uses = new Int32Array(memories)
   for (let c = 0; c < commands; c++) {
     if (ticks[c] === 0) continue
     const b = subject[c]!
     if (op[c] === Op.alloc) allocs[memory[b]!]!++
     else {
       frees[memory[b]!]!++
-      rows[memory[b]!]! += releases === 'accesses' ? pairStart[b + 1]! - pairStart[b]! : lanes
+      accesses[memory[b]!]! += pairStart[b + 1]! - pairStart[b]!
+      uses[memory[b]!]! += 1 + Math.min(lanes - 1, useStart[b + 1]! - useStart[b]!)
     }
   }
   const made = Array.from(allocs, (count, m) => ({
@@ -104,9 +134,8 @@ export const turnoversOf = (
     frontier: new Int32Array(count * lanes),
     allocBytes: new Float64Array(count),
     freeBytes: new Float64Array(frees[m]!),
-    releaseStart: new Int32Array(frees[m]! + 1),
-    releaseLane: new Int32Array(rows[m]!),
-    releasePoint: new Int32Array(rows[m]!),
+    accesses: rowsOf(frees[m]!, accesses[m]!),
+    uses: rowsOf(frees[m]!, uses[m]!),
     leaked: 0,
   }))
   for (let b = 0; b < tables.buffers; b++) if (open[b] === 1) made[memory[b]!]!.leaked += bytes[b]!
@@ -120,11 +149,12 @@ export const turnoversOf = (
   const known = clock.known
   const nextAlloc = new Int32Array(memories)
   const nextFree = new Int32Array(memories)
-  const nextRow = new Int32Array(memories)
-  // By pair, its lane's last access so far; by event, its lane's point at the record; by buffer and lane, its uses: all from 1 on, 0 is none.
+  // By pair, its lane's last access so far; by event, its lane's point at the record; by buffer, the latest of its uses on each lane: all from 1
+  // on, 0 is none.
   const lastPoint = new Int32Array(pairLane.length)
   const recorded = new Int32Array(tables.events)
-  const used = releases === 'uses' ? new Map<number, Int32Array>() : undefined
+  const used = new Map<number, Int32Array>()
+  const spare: Int32Array[] = []
   for (let c = 0; c < commands; c++) {
     const code = op[c]!
     if (code === Op.alloc || code === Op.free) {
@@ -148,52 +178,58 @@ export const turnoversOf = (
       const f = nextFree[m]!++
       to.event[e] = -1 - f
       to.freeBytes[f] = bytes[b]!
-      let row = nextRow[m]!
-      if (used === undefined) {
-        for (let p = pairStart[b]!; p < pairStart[b + 1]!; p++) {
-          if (lastPoint[p] === 0) continue
-          to.releaseLane[row] = pairLane[p]!
-          to.releasePoint[row++] = lastPoint[p]!
-        }
-      } else {
-        const uses = used.get(b)
-        const home = lane[c]!
-        for (let o = 0; o < lanes; o++) {
-          if (o !== home && (uses?.[o] ?? 0) === 0) continue
-          to.releaseLane[row] = o
-          to.releasePoint[row++] = o === home ? known[o * lanes + o]! - base[o]! : uses![o]!
-        }
+      for (let p = pairStart[b]!; p < pairStart[b + 1]!; p++)
+        if (lastPoint[p] !== 0) put(to.accesses, pairLane[p]!, lastPoint[p]!)
+      to.accesses.start[f + 1] = to.accesses.next
+      const home = lane[c]!
+      const marked = used.get(b)
+      for (let o = 0; o < lanes; o++)
+        if (o === home) put(to.uses, o, known[o * lanes + o]! - base[o]!)
+        else if (marked !== undefined && marked[o]! > 0) put(to.uses, o, marked[o]!)
+      to.uses.start[f + 1] = to.uses.next
+      if (marked !== undefined) {
         used.delete(b)
+        spare.push(marked.fill(0))
       }
-      nextRow[m] = row
-      to.releaseStart[f + 1] = row
       continue
     }
     if (code === Op.broken) continue
     const l = lane[c]!
     if (code === Op.use) {
-      if (used === undefined) continue
       const b = subject[c]!
-      let uses = used.get(b)
-      if (uses === undefined) used.set(b, (uses = new Int32Array(lanes)))
-      uses[l] = Math.max(uses[l]!, recorded[useEvent[c]!]!)
+      let marked = used.get(b)
+      if (marked === undefined) used.set(b, (marked = spare.pop() ?? new Int32Array(lanes)))
+      marked[l] = Math.max(marked[l]!, recorded[useEvent[c]!]!)
       continue
     }
     clock.step(c)
     if (code === Op.record && tables.recordOf[subject[c]!] === c)
       recorded[subject[c]!] = known[l * lanes + l]! - base[l]!
-    if (code !== Op.run || used !== undefined) continue
+    if (code !== Op.run) continue
     const point = known[l * lanes + l]! - base[l]!
     for (let a = accessStart[c]!; a < accessStart[c + 1]!; a++) lastPoint[accessPair[a]!] = point
   }
   const length = new Int32Array(lanes)
   for (let l = 0; l < lanes; l++) length[l] = known[l * lanes + l]! - base[l]!
-  return made.map((turnover, m) => ({
-    ...turnover,
-    lanes,
-    inFlight: plan.inFlight,
-    length,
-    allocs: allocs[m]!,
-    frees: frees[m]!,
-  }))
+  const released = (releases: Releases, size: (bytes: number) => number): Turnover[] =>
+    made.map(({ event, when, command, buffer, allocLane, frontier, allocBytes, freeBytes, leaked, ...rows }, m) => ({
+      lanes,
+      inFlight: plan.inFlight,
+      length,
+      event,
+      when,
+      command,
+      buffer,
+      allocs: allocs[m]!,
+      allocLane,
+      frontier,
+      frees: frees[m]!,
+      releaseStart: rows[releases].start,
+      releaseLane: rows[releases].lane,
+      releasePoint: rows[releases].point,
+      allocBytes: allocBytes.map(size),
+      freeBytes: freeBytes.map(size),
+      leaked,
+    }))
+  return { accesses: released('accesses', bytes => bytes), uses: released('uses', rounded) }
 }
