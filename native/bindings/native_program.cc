@@ -24,12 +24,13 @@ struct OpenProgram {
   explicit OpenProgram(Napi::Env environment) : env(environment) {}
   ~OpenProgram() { abandon(); }
 
-  // Nobody will close it any more: answers whoever waits for JavaScript, drains, frees. Blocks.
+  // Nobody will close it any more: answers whoever waits for JavaScript, drains, frees. Blocks, but for no other
+  // program: one of this thread may be waiting for this very thread to compute a reference.
   void abandon() {
     if (hooked) napi_remove_env_cleanup_hook(env, teardown, this);
     hooked = false;
     channel->shut();
-    if (session) session->close();
+    if (session) session->close(Session::Unbegun::drop);
     channel->release();
     views.clear();
     closing.Reset();

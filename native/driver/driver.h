@@ -68,7 +68,7 @@ class Driver {
   virtual ~Driver() = default;
 
   virtual const DeviceInfo& info() const = 0;
-  // Makes this device current on the calling thread.
+  // Makes this device current on the calling thread. Cheap: done before each tick.
   virtual Status bind() = 0;
   // More words about the last failure on this thread (NVRTC's log, a library's name), or "".
   virtual std::string lastDetail() = 0;

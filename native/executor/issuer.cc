@@ -26,6 +26,8 @@ Issuer::Issuer(Program& program, Trace& trace, bool poison)
 MaybeFailure Issuer::issue(std::uint64_t tick) {
   const ProgramSpec& spec = program_.spec();
   const auto slot = static_cast<std::uint32_t>(tick % spec.inFlight);
+  call_ = "bind";
+  if (const Status status = program_.driver().bind(); status != Status::ok) return explain(status);
   program_.order.beginTick(tick);
   for (const auto& pool : program_.pools) pool->settle();
   for (const std::uint32_t buffer : handedOver_) addresses_[buffer] = program_.memory.address(spec, buffer, slot);
@@ -107,13 +109,18 @@ Status Issuer::run(const Step& step, std::uint64_t tick) {
   return trace_.enabled() ? trace_.end(program_, tick, step) : Status::ok;
 }
 
-Failure Issuer::explain(Status status, LaneId lane) {
+Failure Issuer::explain(Status status) {
   Failure failure = failureOf(program_.driver(), status, call_);
-  failure.lane = program_.spec().lanes[lane].name;
-  failure.laneId = static_cast<int>(lane);
   // A device that fails even to be asked has failed before this call.
   const Status device = program_.driver().streamQuery(program_.service());
   failure.noticed = device != Status::ok && device != Status::notReady;
+  return failure;
+}
+
+Failure Issuer::explain(Status status, LaneId lane) {
+  Failure failure = explain(status);
+  failure.lane = program_.spec().lanes[lane].name;
+  failure.laneId = static_cast<int>(lane);
   return failure;
 }
 

@@ -7,7 +7,8 @@
 
 namespace braid {
 
-// Issues one tick after another on the device's one issuing thread. Nothing here allocates memory, compiles or creates
+// Issues one tick after another on the device's one issuing thread, between which that thread may have issued on
+// other drivers. Nothing here allocates memory, compiles or creates
 // a driver object. The caller has seen tick - inFlight complete.
 class Issuer {
  public:
@@ -26,6 +27,7 @@ class Issuer {
   Allocator& pool(std::uint32_t buffer) {
     return *program_.pools[program_.spec().buffers[buffer].space == Space::device ? 0 : 1];
   }
+  Failure explain(Status status);
   Failure explain(Status status, LaneId lane);
   Failure explain(const Step& step, Status status);
 

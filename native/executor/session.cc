@@ -2,13 +2,16 @@
 
 #include <chrono>
 #include <cstring>
+#include <system_error>
 
 namespace braid {
 
 Session::Session(std::shared_ptr<Driver> driver, ProgramSpec spec, SessionOptions options)
-    : driver_(std::move(driver)),
+    : Queue(spec.inFlight),
+      driver_(std::move(driver)),
       options_(std::move(options)),
       spec_(spec),
+      issueThread_(IssueThread::of(driver_->info())),
       program_(std::make_unique<Program>(driver_, std::move(spec))),
       trace_(std::max<std::size_t>(1, options_.traceRows)) {}
 
@@ -24,8 +27,18 @@ std::unique_ptr<Session> Session::open(std::shared_ptr<Driver> driver, ProgramSp
   if (session->options_.trace && (*failure = session->trace_.prepare(program))) return nullptr;
   session->issuer_ = std::make_unique<Issuer>(program, session->trace_, session->options_.poison);
   session->eventsAtFirstTick_ = program.objects.eventsCreated();
-  session->issuing_ = std::thread([raw = session.get()] { raw->issueLoop(); });
-  session->completing_ = std::thread([raw = session.get()] { raw->completeLoop(); });
+  try {
+    session->issueThread_.enter();
+    session->entered_ = true;
+    session->completing_ = std::thread([raw = session.get()] { raw->completeLoop(); });
+    session->completer_ = session->completing_.get_id();
+  } catch (const std::system_error&) {
+    *failure = Failure{};
+    (*failure)->code = statusName(Status::outOfMemory);
+    (*failure)->op = "program";
+    (*failure)->detail = "the system has no more threads";
+    return nullptr;
+  }
   return session;
 }
 
@@ -33,51 +46,41 @@ void* Session::pinned(std::uint32_t buffer, std::uint32_t slot) const {
   return reinterpret_cast<void*>(program_->memory.address(spec_, buffer, slot));
 }
 
-bool Session::submit(std::uint64_t tick) {
+bool Session::submit(std::uint64_t tick) { return issueThread_.submit(*this, tick); }
+
+void Session::issueTick(std::uint64_t tick) {
+  MaybeFailure failure;
+  double nanoseconds = 0;
+  bool failed = false;
   {
     std::lock_guard lock(mutex_);
-    if (closing_ || tick != submitted_) return false;
-    ++submitted_;
+    failed = failure_.has_value();
   }
-  toIssue_.notify_one();
-  return true;
-}
-
-void Session::issueLoop() {
-  driver_->bind();
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    toIssue_.wait(lock, [&] {
-      return (issued_ < submitted_ && completed_ + spec_.inFlight > issued_) || (closing_ && issued_ == submitted_);
-    });
-    if (issued_ == submitted_) return;
-    const std::uint64_t tick = issued_;
-    if (!failure_) {
-      lock.unlock();
-      // The issuing alone: the tick inFlight before has completed, and no lock is held. What is in it besides this
-      // code's own time is the driver's: a call that makes its caller wait (its queue is full, or another thread is in
-      // the same context) counts here. CudaDevice.WhatEachCallCostsTheIssuingThread shows which.
-      const auto start = std::chrono::steady_clock::now();
-      MaybeFailure failure = issuer_->issue(tick);
-      const double nanoseconds =
-          std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
-      lock.lock();
-      issueNanoseconds_[tick % issueNanoseconds_.size()] = nanoseconds;
-      if (failure) fail(tick, std::move(*failure));
-    }
+  if (!failed) {
+    // The issuing alone: the tick inFlight before has completed, and no lock is held. What is in it besides this
+    // code's own time is the driver's: a call that makes its caller wait (its queue is full, or another thread is in
+    // the same context) counts here. CudaDevice.WhatEachCallCostsTheIssuingThread shows which.
+    const auto start = std::chrono::steady_clock::now();
+    failure = issuer_->issue(tick);
+    nanoseconds = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
+  }
+  {
+    std::lock_guard lock(mutex_);
+    if (!failed) issueNanoseconds_[tick % issueNanoseconds_.size()] = nanoseconds;
+    if (failure) fail(tick, std::move(*failure));
     // A tick that was not issued, or not to its end, has no end events: it must not be awaited.
     if (failure_) failedTick_ = std::min(failedTick_, tick);
     ++issued_;
-    toComplete_.notify_one();
   }
+  toComplete_.notify_one();
 }
 
 void Session::completeLoop() {
   driver_->bind();
   std::unique_lock lock(mutex_);
   for (;;) {
-    toComplete_.wait(lock, [&] { return completed_ < issued_ || (closing_ && completed_ == submitted_); });
-    if (completed_ == issued_) return;
+    toComplete_.wait(lock, [&] { return completed_ < issued_ || completed_ == end_; });
+    if (completed_ == end_) return;
     const std::uint64_t tick = completed_;
     if (tick < failedTick_) {
       lock.unlock();
@@ -92,9 +95,9 @@ void Session::completeLoop() {
     if (failed) settleFailure(tick);
     // Once settled the failure never changes, so it is shown without the lock.
     if (options_.onTick) options_.onTick(tick, failed ? &*failure_ : nullptr);
+    issueThread_.completed(*this);
     lock.lock();
     ++completed_;
-    toIssue_.notify_one();
     ended_.notify_all();
   }
 }
@@ -195,9 +198,9 @@ MaybeFailure Session::load(std::uint32_t buffer, const void* bytes) {
   std::lock_guard hold(transferMutex_);
   {
     std::lock_guard lock(mutex_);
-    if (closing_) return invalidProgram("load", "the program is closed");
-    if (submitted_ > 0) return invalidProgram("load", "a tick has been submitted already");
+    if (end_ != open_) return invalidProgram("load", "the program is closed");
   }
+  if (issueThread_.submitted(*this) > 0) return invalidProgram("load", "a tick has been submitted already");
   return transfer(buffer, const_cast<void*>(bytes), true);
 }
 
@@ -205,9 +208,10 @@ MaybeFailure Session::read(std::uint32_t buffer, void* bytes) {
   std::lock_guard hold(transferMutex_);
   if (!program_) return invalidProgram("read", "the program is closed");
   {
+    const std::uint64_t target = issueThread_.submitted(*this);
     std::unique_lock lock(mutex_);
-    const std::uint64_t target = submitted_;
-    ended_.wait(lock, [&] { return completed_ >= target; });
+    ended_.wait(lock, [&] { return completed_ >= std::min(target, end_); });
+    if (completed_ < target) return invalidProgram("read", "the program is closed");
     if (failure_) return *failure_;
   }
   return transfer(buffer, bytes, false);
@@ -245,17 +249,22 @@ SessionStats Session::stats() const {
 
 TraceRows Session::trace() const { return trace_.rows(); }
 
-void Session::close() {
-  std::lock_guard hold(transferMutex_);
-  if (!program_) return;
+void Session::close(Unbegun unbegun) {
+  // Before anything is waited for: a read that another thread is in may itself wait for a tick that is dropped here.
+  const std::uint64_t end = issueThread_.end(*this, unbegun == Unbegun::drop);
   {
     std::lock_guard lock(mutex_);
-    closing_ = true;
+    end_ = std::min(end_, end);
   }
-  toIssue_.notify_one();
   toComplete_.notify_one();
-  if (issuing_.joinable()) issuing_.join();
+  ended_.notify_all();
+  if (std::this_thread::get_id() == completer_) return;
+
+  std::lock_guard hold(transferMutex_);
+  if (!program_) return;
   if (completing_.joinable()) completing_.join();
+  // Every tick has completed, and so has been issued; the issuing thread may still be on its way out of the last.
+  if (entered_) issueThread_.leave(*this);
   driver_->bind();
   drain();
   std::unique_ptr<Program> program;

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "executor/issue_thread.h"
 #include "executor/issuer.h"
 
 namespace braid {
@@ -30,13 +31,16 @@ struct SessionStats {
   std::vector<double> issueNanoseconds;
 };
 
-// A program open on a device. Two threads of its own: one issues ticks, in order, tick t only when tick t - inFlight
-// has completed; one waits for their ends, in order, and says so. All calls below may come from any thread; none but
-// `load`, `read` and `close` blocks.
+// A program open on a device. The device's one issuing thread, shared with every other session there, issues its ticks,
+// in order, tick t only when tick t - inFlight has completed. A completion thread of its own waits for their ends, in
+// order, and says so. That one is not shared: it blocks in the driver until this session's next tick ends, so a shared
+// one would have to poll the events of all, and one session's `onTick` would hold up another's.
+//
+// All calls below may come from any thread; none but `load`, `read` and `close` blocks.
 //
 // After a failure nothing more is issued: what runs is drained, and the failed tick and every later one report that
-// failure.
-class Session {
+// failure. Other sessions go on, unless the device itself has failed.
+class Session : private IssueThread::Queue {
  public:
   static std::unique_ptr<Session> open(std::shared_ptr<Driver> driver, ProgramSpec spec, SessionOptions options,
                                        MaybeFailure* failure);
@@ -57,12 +61,16 @@ class Session {
   MaybeFailure read(std::uint32_t buffer, void* bytes);
   SessionStats stats() const;
   TraceRows trace() const;
-  // Waits for every submitted tick, then frees everything. Idempotent.
-  void close();
+  // Waits for every submitted tick, then frees everything. Idempotent. Where nobody is left to hear of them, ticks not
+  // yet begun may be dropped: they are never reported, and closing waits for no other session's driver call. From
+  // `onTick` (never the destructor there) it only ends the submits, as the ticks behind wait for that call to return;
+  // the rest is done by the next `close`, or the destructor.
+  enum class Unbegun { issue, drop };
+  void close(Unbegun unbegun = Unbegun::issue);
 
  private:
   Session(std::shared_ptr<Driver> driver, ProgramSpec spec, SessionOptions options);
-  void issueLoop();
+  void issueTick(std::uint64_t tick) override;
   void completeLoop();
   MaybeFailure awaitTick(std::uint64_t tick);
   Failure asynchronous(Failure noticed, std::uint64_t tick, LaneId lane);
@@ -74,18 +82,20 @@ class Session {
   SessionStats count() const;
   MaybeFailure transfer(std::uint32_t buffer, void* host, bool toDevice);
 
+  static constexpr std::uint64_t open_ = ~std::uint64_t{0};
+
   std::shared_ptr<Driver> driver_;
   SessionOptions options_;
   const ProgramSpec spec_;
+  IssueThread& issueThread_;
   std::unique_ptr<Program> program_;  // null once closed
   Trace trace_;
   std::unique_ptr<Issuer> issuer_;
 
   mutable std::mutex mutex_;
-  // One for each who waits: a submit that woke both threads cost its caller twice.
-  std::condition_variable toIssue_, toComplete_, ended_;
-  std::uint64_t submitted_ = 0, issued_ = 0, completed_ = 0;  // ticks; completed_ ≤ issued_ ≤ submitted_
-  bool closing_ = false;
+  std::condition_variable toComplete_, ended_;
+  std::uint64_t issued_ = 0, completed_ = 0;  // ticks; completed_ ≤ issued_
+  std::uint64_t end_ = open_;                 // once closing: how many ticks there will ever have been
   MaybeFailure failure_;
   bool settled_ = false;  // the failure is as every tick will report it
   std::uint64_t failedTick_ = ~std::uint64_t{0};
@@ -95,7 +105,9 @@ class Session {
 
   std::mutex transferMutex_;  // held by load, read and close, each to its end
   SessionStats last_;         // as they were when it closed
-  std::thread issuing_, completing_;
+  bool entered_ = false;      // the issuing thread
+  std::thread completing_;
+  std::thread::id completer_;  // of `completing_`, also while that is joined
 };
 
 }  // namespace braid

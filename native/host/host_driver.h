@@ -88,7 +88,7 @@ class HostDriver final : public Driver {
   Cost transferCost(CopyKind kind, std::size_t bytes) const;
   Cost computeCost(double amount, double rate) const;
 
-  // Of the calling thread, which issues for one device at a time.
+  // Of the calling thread, which may issue on several host devices in turn: each piece that may fail is labelled first.
   static constinit thread_local WorkLabel label_;
 
   Context context_;

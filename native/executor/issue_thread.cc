@@ -1,0 +1,133 @@
+#include "executor/issue_thread.h"
+
+#include <unistd.h>
+
+#include <cassert>
+#include <utility>
+
+namespace braid {
+
+IssueThread& IssueThread::of(const DeviceInfo& device) {
+  // Neither has a destructor that runs: sessions may be closed by static destructors.
+  static constinit std::mutex registry;
+  static constinit IssueThread* devices = nullptr;
+  // A fork takes the registry along but not the threads: the child makes its own.
+  const int process = getpid();
+  std::lock_guard lock(registry);
+  for (IssueThread* known = devices; known != nullptr; known = known->nextDevice_)
+    if (known->process_ == process && known->ordinal_ == device.ordinal && known->kind_ == device.kind) return *known;
+  auto* made = new IssueThread(device, process);
+  made->nextDevice_ = devices;
+  return *(devices = made);
+}
+
+void IssueThread::enter() {
+  std::lock_guard life(life_);
+  if (entered_ == 0) thread_ = std::thread([this] { run(); });
+  ++entered_;
+}
+
+// A queue that is being issued comes back by itself. Says whether it came into the line.
+bool IssueThread::stand(Queue& queue) {
+  if (queue.standing_ || &queue == current_ || !queue.ready()) return false;
+  queue.standing_ = true;
+  queue.next_ = nullptr;
+  (last_ ? last_->next_ : first_) = &queue;
+  last_ = &queue;
+  return true;
+}
+
+void IssueThread::unstand(Queue& queue) {
+  if (!std::exchange(queue.standing_, false)) return;
+  Queue* before = nullptr;
+  for (Queue* at = first_; at != &queue; at = at->next_) before = at;
+  (before ? before->next_ : first_) = queue.next_;
+  if (last_ == &queue) last_ = before;
+}
+
+bool IssueThread::submit(Queue& queue, std::uint64_t tick) {
+  bool wake = false;
+  {
+    std::lock_guard lock(mutex_);
+    if (queue.ended_ || tick != queue.submitted_) return false;
+    ++queue.submitted_;
+    wake = stand(queue) && std::exchange(sleeping_, false);
+  }
+  if (wake) work_.notify_one();
+  return true;
+}
+
+void IssueThread::completed(Queue& queue) {
+  bool wake = false;
+  {
+    std::lock_guard lock(mutex_);
+    ++queue.completed_;
+    stand(queue);
+    // Also where there is nothing to issue: who hears of a tick's end submits the next, and a thread that has just been
+    // awake is woken for a third less (14 µs on the JavaScript thread instead of 21, on a machine of two cores).
+    wake = std::exchange(sleeping_, false);
+  }
+  if (wake) work_.notify_one();
+}
+
+std::uint64_t IssueThread::submitted(const Queue& queue) const {
+  std::lock_guard lock(mutex_);
+  return queue.submitted_;
+}
+
+std::uint64_t IssueThread::end(Queue& queue, bool drop) {
+  std::lock_guard lock(mutex_);
+  queue.ended_ = true;
+  if (drop) {
+    queue.submitted_ = queue.issued_;
+    unstand(queue);
+  }
+  return queue.submitted_;
+}
+
+void IssueThread::leave(Queue& queue) {
+  {
+    std::unique_lock lock(mutex_);
+    assert(queue.ended_ && queue.issued_ == queue.submitted_);
+    turned_.wait(lock, [&] { return current_ != &queue; });
+  }
+  std::lock_guard life(life_);
+  assert(thread_.get_id() != std::this_thread::get_id());
+  if (--entered_ > 0) return;
+  // Every queue has left, so the line is empty and the thread asleep, or about to be: joining it waits for nobody.
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  work_.notify_one();
+  thread_.join();
+  stopping_ = false;
+}
+
+void IssueThread::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    while (first_ == nullptr && !stopping_) {
+      sleeping_ = true;
+      work_.wait(lock);
+    }
+    sleeping_ = false;
+    if (first_ == nullptr) return;
+    Queue& queue = *first_;
+    first_ = queue.next_;
+    if (first_ == nullptr) last_ = nullptr;
+    queue.standing_ = false;
+    const std::uint64_t tick = queue.issued_++;
+    current_ = &queue;
+
+    lock.unlock();
+    queue.issueTick(tick);
+    lock.lock();
+
+    current_ = nullptr;
+    stand(queue);
+    turned_.notify_all();
+  }
+}
+
+}  // namespace braid

@@ -1,0 +1,149 @@
+// Sessions that share a device: one thread issues for all of them, in turns, and each yields what it would yield alone.
+import fc from 'fast-check'
+import { lastValueFrom, map, toArray } from 'rxjs'
+import { describe, expect, it } from 'vitest'
+import type { Lease } from '../../dsl/feed.js'
+import { add, download, graph, interpret, lane, mul, param, scan, tensor, upload } from '../../dsl/index.js'
+import type { HostArray } from '../../dsl/operators/operator.js'
+import { pulled, RunError } from '../../runtime/index.js'
+import { firstDifference, type Sample, sample } from '../support/generate.js'
+import { opened, present, until } from './devices.js'
+
+type Values = Readonly<Record<string, HostArray>>
+
+const four = tensor('f32', [4])
+const copy = lane('copy')
+const math = lane('math')
+/** y = w · (x₀ + … + xₜ): a state, so that a tick lost, doubled or taken from another session shows in every later one. */
+const summing = graph('summing', { x: four }, ({ x }) => {
+  const w = param('w', four)
+  const total = x.pipe(
+    upload(copy),
+    scan((sum, value) => sum.pipe(add(value)), 0),
+  )
+  return { y: total.pipe(mul(w), download(math)) }
+})
+const row = (value: number): Float32Array => new Float32Array(4).fill(value)
+const rows = function* (count: number) {
+  for (let i = 0; i < count; i++) yield row(i % 7)
+}
+const first = (lease: Lease<{ readonly y: Float32Array }>): number => {
+  using held = lease
+  return held.y[0]!
+}
+const sums = (count: number, w: number): number[] => {
+  let total = 0
+  return Array.from({ length: count }, (_, i) => w * (total += i % 7))
+}
+
+describe.each(present)('sessions that share %s', device => {
+  const summed = (w: number, inFlight: number) =>
+    opened(summing, device, { params: { w: row(w) }, compile: { inFlight }, poison: true })
+
+  it('yield what each yields alone', async () => {
+    const alone = await (async () => {
+      await using session = await summed(3, 2)
+      return await lastValueFrom(session.run({ x: pulled(rows(60)) }).pipe(map(first), toArray()))
+    })()
+    expect(alone).toEqual(sums(60, 3))
+    const ended: number[] = []
+    const beside = await Promise.all(
+      [3, 5, 7, 3].map(async (w, i) => {
+        await using session = await summed(w, 1 + (i % 3))
+        const leases = session.run({ x: pulled(rows(60)) })
+        const values: number[] = []
+        await leases.forEach(lease => {
+          ended.push(i)
+          values.push(first(lease))
+        })
+        return values
+      }),
+    )
+    expect(beside).toEqual([alone, sums(60, 5), sums(60, 7), alone])
+    // They ran together: nobody had all its turns before another had its first.
+    const [lastFirst, firstLast] = [
+      Math.max(...[0, 1, 2, 3].map(i => ended.indexOf(i))),
+      Math.min(...[0, 1, 2, 3].map(i => ended.lastIndexOf(i))),
+    ]
+    expect(lastFirst).toBeLessThan(firstLast)
+  })
+
+  it('go on when one of them is disposed, in the middle of its ticks or at rest', async () => {
+    await using stays = await summed(2, 2)
+    const got: number[] = []
+    const staying = stays.run({ x: pulled(rows(400)) }).forEach(lease => {
+      got.push(first(lease))
+    })
+    for (const ticks of [0, 1, 5, 20]) {
+      const goes = await summed(9, 3)
+      let seen = 0
+      const going = goes
+        .run({ x: pulled(rows(1_000_000)) })
+        .forEach(lease => {
+          first(lease)
+          seen++
+        })
+        .catch(() => undefined)
+      await until(() => seen >= ticks)
+      const before = got.length
+      await goes.close()
+      await going
+      const after = seen
+      await until(() => got.length >= Math.min(400, before + 10))
+      expect(seen).toBe(after)
+    }
+    await staying
+    expect(got).toEqual(sums(400, 2))
+    expect(await lastValueFrom(stays.run({ x: pulled([row(0)]) }).pipe(map(first), toArray()))).toEqual(
+      sums(400, 2).slice(-1),
+    )
+  })
+
+  it('yield what interpret yields, for 25 pairs of generated graphs', { timeout: 120_000 }, async () => {
+    const ran = async ({ graph, params, dims, inFlight, feeds, ticks }: Sample, seed: number): Promise<Values[]> => {
+      const host = device === 'host' ? { host: { jitter: seed, jitterMicroseconds: 60, poison: true } } : {}
+      await using session = await opened(graph, device, { compile: { dims, inFlight }, params, poison: true, ...host })
+      const pulls = Object.fromEntries(Object.entries(feeds).map(([name, values]) => [name, pulled(values)]))
+      const outputs: Values[] = []
+      await session.run(pulls as never, { ticks }).forEach(lease => {
+        using held = lease as unknown as Values & Disposable
+        outputs.push(Object.fromEntries(Object.entries(held).map(([name, value]) => [name, value.slice()])))
+      })
+      return outputs
+    }
+    const arbitrary = sample({ kernels: device === 'host' })
+    await fc.assert(
+      fc.asyncProperty(arbitrary, arbitrary, fc.integer({ min: 1, max: 1e6 }), async (one, other, seed) => {
+        const both = await Promise.all([ran(one, seed), ran(other, seed + 1)])
+        for (const [i, { graph, params, dims, feeds, ticks, outputs }] of [one, other].entries()) {
+          const meaning = interpret(graph, { params: params as never, dims, ticks })(feeds as never)
+          const wanted = (await lastValueFrom(meaning.pipe(toArray()))) as unknown as readonly Values[]
+          expect(both[i]).toHaveLength(wanted.length)
+          wanted.forEach((values, tick) => {
+            for (const [name, { dtype, slack }] of Object.entries(outputs)) {
+              const difference = firstDifference(both[i]![tick]![name]!, values[name]!, dtype, slack)
+              expect(difference, `output ${name} of tick ${tick} of graph ${i}`).toBeUndefined()
+            }
+          })
+        }
+      }),
+      { numRuns: 25 },
+    )
+  })
+
+  it.runIf(device === 'host')('go on when a call of one of them fails', async () => {
+    await using stays = await summed(2, 2)
+    const staying = lastValueFrom(stays.run({ x: pulled(rows(200)) }).pipe(map(first), toArray()))
+    for (const call of ['launch', 'run', 'eventRecord', 'bind']) {
+      await using fails = await opened(summing, device, {
+        params: { w: row(1) },
+        host: { faults: [{ call, nth: 30, status: 719 }] },
+      })
+      await expect(
+        fails.run({ x: pulled(rows(1000)) }).forEach(lease => void first(lease)),
+        call,
+      ).rejects.toBeInstanceOf(RunError)
+    }
+    expect(await staying).toEqual(sums(200, 2))
+  })
+})
