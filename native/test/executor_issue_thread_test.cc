@@ -346,7 +346,7 @@ TEST(IssueThread, IssuesForManyWithoutAskingTheHeap) {
     for (int i = 0; i < ticks; ++i)
       for (Plain& each : all) each.session->submit(each.submitted++);
     for (Plain& each : all)
-      while (each.ended < each.submitted) each.ended.wait(each.ended);
+      for (std::uint64_t seen = each.ended; seen < each.submitted; seen = each.ended) each.ended.wait(seen);
   };
   for (int i = 0; i < 100; ++i) turn(4);
   const std::uint64_t before = allocations();
@@ -410,6 +410,51 @@ TEST(IssueThread, AnyOrderOfOpeningSubmittingAndClosing) {
     }
     for (std::thread& caller : callers) caller.join();
   }
+}
+
+// The same on a GPU, where two drivers also share the primary context.
+TEST(IssueThread, TwoDriversOfOneCudaDeviceShareIt) {
+  std::shared_ptr<Driver> inner[3];
+  for (int i = 0; i < 2; ++i) {
+    std::unique_ptr<Driver> driver;
+    std::string detail;
+    if (openCuda(&driver, 0, &detail) != Status::ok) GTEST_SKIP() << detail;
+    inner[i] = std::move(driver);
+  }
+  inner[2] = hostDriver();
+  std::mutex mutex;
+  std::set<std::thread::id> issuing[2];
+  const auto note = [&](int device) {
+    return [&, device](Stream) {
+      std::lock_guard lock(mutex);
+      issuing[device].insert(std::this_thread::get_id());
+      return Status::ok;
+    };
+  };
+  // The thread that opens a session need not have used the device before.
+  Opened a(inner[0], 2, note(0)), b(inner[1], 2, note(0)), c(inner[0], 2, note(0)), host(inner[2], 2, note(1));
+  std::vector<std::thread> callers;
+  for (Opened* each : {&a, &b, &c, &host}) callers.emplace_back([each] { runTicks(*each->session, each->ends, 500); });
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(issuing[0].size(), 1u);
+  EXPECT_EQ(issuing[1].size(), 1u);
+  EXPECT_NE(*issuing[0].begin(), *issuing[1].begin()) << "another device, another thread";
+  a.session->close();
+  inner[0].reset();
+  for (std::uint64_t tick = 500; tick < 600; ++tick) ASSERT_TRUE(b.session->submit(tick) && c.session->submit(tick));
+  b.ends.await(600);
+  c.ends.await(600);
+  for (Opened* each : {&a, &b, &c, &host}) EXPECT_EQ(each->ends.failed(), 0u);
+
+  // What going from one session to another costs the thread.
+  constexpr int kTurns = 10000;
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < kTurns; ++i) ASSERT_EQ((i % 2 == 0 ? b : c).driver->bind(), Status::ok);
+  const std::chrono::duration<double, std::nano> spent = std::chrono::steady_clock::now() - start;
+  std::vector<double> issue = b.session->stats().issueNanoseconds;
+  std::nth_element(issue.begin(), issue.begin() + issue.size() / 2, issue.end());
+  std::printf("  bind %.0f ns, a tick of three runs %.1f us\n", spent.count() / kTurns, issue[issue.size() / 2] / 1000);
+  EXPECT_LT(spent.count() / kTurns, 2000);
 }
 
 // A session that runs as the process ends: kept by a static object, so closed after `main`, or never.
