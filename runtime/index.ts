@@ -1,5 +1,24 @@
 // The public surface of `braid-gpu/runtime`, by hand: what is not listed here is not public.
 export type { Feed, Lease, PulledFeed, PushedFeed, WhenFull } from '../dsl/feed.js'
+export {
+  type AllocConf,
+  type AllocConfFault,
+  type AllocConfNote,
+  allocConfFromEnvironment,
+  allocConfVariables,
+  type EnvironmentAllocConf,
+  parseAllocConf,
+} from './allocator/conf.js'
+export {
+  type AllocatorFault,
+  type AllocatorOptions,
+  type AllocatorPolicy,
+  allocatorOptions,
+  limitOn,
+  type PinnedOptions,
+  type ResolvedAllocatorOptions,
+  type SizeDivision,
+} from './allocator/options.js'
 export type { Summary } from './clock.js'
 export { type DeviceName, type DeviceSummary, devices } from './devices.js'
 export { type DeviceError, type DeviceErrorTag, DisposedError, errorsOf, RunError, type RunErrorTag } from './errors.js'

@@ -1,4 +1,6 @@
 import { availableParallelism, freemem, totalmem } from 'node:os'
+import { renderAll } from '../../dsl/messages.js'
+import { allocConfFromEnvironment, allocConfVariables, readAllocConf } from '../allocator/conf.js'
 import { type DeviceSummary, devices } from '../devices.js'
 import { native } from '../native.js'
 import { parse } from './args.js'
@@ -50,6 +52,38 @@ const look = (): Look => {
   }
 }
 
+/** What the environment says to the allocator, setting by setting. */
+const settings = () => {
+  const found = allocConfFromEnvironment()
+  if (found === undefined) return { variable: null, variables: allocConfVariables, settings: [], faults: [] }
+  const { variable, text, unread } = found
+  const { options, notes, faults } = readAllocConf(text, variable)
+  return { variable, variables: allocConfVariables, text, unread, settings: notes, faults, options }
+}
+
+type Settings = ReturnType<typeof settings>
+
+const saySettings = ({ variable, text, unread, settings, faults }: Settings, { say, styles }: Output): void => {
+  say(`\n${styles.bold('Allocator settings')}`)
+  if (variable === null) {
+    say(`  None: ${allocConfVariables.join(', ')} are not set.`)
+    return
+  }
+  say(`  ${variable}=${text}`)
+  if (unread?.length) say(`  Not read beside it: ${unread.join(', ')}`)
+  const { good, dim, bad } = styles
+  const rows = settings.map(({ key, value, effect, why }) => [
+    key,
+    value,
+    effect === 'honoured' ? good(effect) : dim(effect),
+    why,
+  ])
+  if (rows.length > 0) say(table(rows, '  '))
+  if (faults.length > 0) say(`  ${bad('refused')}, and with it the whole text:\n${indented(renderAll(faults))}`)
+}
+
+const indented = (text: string): string => text.replace(/^/gm, '  ')
+
 export const doctor = async (args: readonly string[], out: Output): Promise<number> => {
   const { positionals } = parse(args, {}, usage)
   if (positionals.length > 0) throw new Misuse(`"${positionals[0]}" is one word too many\nusage: ${usage}`)
@@ -68,6 +102,7 @@ export const doctor = async (args: readonly string[], out: Output): Promise<numb
     cores: availableParallelism(),
     memory: { total: totalmem(), free: freemem() },
   }
+  const allocator = settings()
   out.result({
     ok: problem === undefined,
     ...(problem === undefined ? {} : { problem }),
@@ -76,6 +111,7 @@ export const doctor = async (args: readonly string[], out: Output): Promise<numb
     libraries,
     todo,
     auto: gpu ? 'cuda:0' : 'host',
+    allocator,
   })
   const { bold, good, bad, dim } = out.styles
   out.say(
@@ -97,10 +133,12 @@ export const doctor = async (args: readonly string[], out: Output): Promise<numb
         '  ',
       )}`,
     )
+  saySettings(allocator, out)
   out.say(`\n${bold('What to do')}`)
   if (!gpu) out.say("  Nothing, to run on the host device: device 'auto' takes it here.")
   for (const { library, for: purpose, do: action } of todo) out.say(`  ${library}, for ${purpose}: ${action}`)
-  if (gpu && todo.length === 0) out.say("  Nothing: device 'auto' takes cuda:0.")
+  if (allocator.faults.length > 0) out.say(`  ${allocator.variable}: correct what is refused above, or unset it`)
+  else if (gpu && todo.length === 0) out.say("  Nothing: device 'auto' takes cuda:0.")
   return 0
 }
 
