@@ -110,6 +110,22 @@ Status CudaDriver::pagesMap(DeviceAddress address, std::size_t bytes, Pages page
   return status;
 }
 
+// Setting access is what costs: once for all of them.
+Status CudaDriver::pagesMapEach(DeviceAddress address, std::size_t each, const Pages* pages, std::size_t count) {
+  std::size_t mapped = 0;
+  Status status = Status::ok;
+  for (; mapped < count && status == Status::ok; ++mapped)
+    status = context_->check(call_.cuMemMap(address + mapped * each, each, 0, cu(pages[mapped]), 0), "cuMemMap");
+  if (status != Status::ok) --mapped;
+  if (status == Status::ok && count > 0) {
+    CUmemAccessDesc access;
+    access.location.id = context_->device();
+    status = context_->check(call_.cuMemSetAccess(address, count * each, &access, 1), "cuMemSetAccess");
+  }
+  if (status != Status::ok && mapped > 0) call_.cuMemUnmap(address, mapped * each);
+  return status;
+}
+
 Status CudaDriver::pagesUnmap(DeviceAddress address, std::size_t bytes) {
   return context_->check(call_.cuMemUnmap(address, bytes), "cuMemUnmap");
 }

@@ -30,6 +30,7 @@ class CudaDriver : public Driver {
   Status pagesCreate(Pages* pages, std::size_t bytes) override;
   Status pagesRelease(Pages pages) override;
   Status pagesMap(DeviceAddress address, std::size_t bytes, Pages pages) override;
+  Status pagesMapEach(DeviceAddress address, std::size_t each, const Pages* pages, std::size_t count) override;
   Status pagesUnmap(DeviceAddress address, std::size_t bytes) override;
 
   Status streamCreate(Stream* stream, int priority) override;

@@ -86,6 +86,16 @@ class Driver {
   virtual Status pagesCreate(Pages* pages, std::size_t bytes) = 0;  // counts against the device's memory from here on
   virtual Status pagesRelease(Pages pages) = 0;
   virtual Status pagesMap(DeviceAddress address, std::size_t bytes, Pages pages) = 0;  // readable and writable at once
+  // Maps `count` handles of `each` bytes side by side. Where one fails, none is mapped.
+  virtual Status pagesMapEach(DeviceAddress address, std::size_t each, const Pages* pages, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const Status status = pagesMap(address + i * each, each, pages[i]);
+      if (status == Status::ok) continue;
+      if (i > 0) pagesUnmap(address, i * each);
+      return status;
+    }
+    return Status::ok;
+  }
   virtual Status pagesUnmap(DeviceAddress address, std::size_t bytes) = 0;  // nothing may still use the range
 
   // Streams and events.

@@ -1,0 +1,187 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "allocator/caching/block_store.h"
+#include "allocator/caching/heap.h"
+#include "allocator/caching/history.h"
+#include "allocator/caching/lanes.h"
+#include "allocator/caching/options.h"
+#include "allocator/caching/pages.h"
+#include "allocator/caching/source.h"
+#include "allocator/caching/stats.h"
+
+namespace braid::caching {
+
+class Allocator;
+
+// A pool of its own: what is allocated in it comes from segments that nothing else uses.
+class MemPool {
+ public:
+  const std::uint64_t id;
+  const bool useOnOutOfMemory, noSplit;
+
+ private:
+  friend class Allocator;
+  MemPool(std::uint64_t id, bool useOnOutOfMemory, bool noSplit, std::unique_ptr<Source> source)
+      : id(id), useOnOutOfMemory(useOnOutOfMemory), noSplit(noSplit), source(std::move(source)) {}
+  std::unique_ptr<Source> source;  // null: the allocator's own
+  std::unique_ptr<Heap> small, large;
+  bool closed = false;  // nobody allocates in it any more; it goes when its last block has
+};
+
+// What is known about an allocation that failed.
+struct Shortage {
+  Status status = Status::ok;
+  std::uint64_t wanted = 0, size = 0;  // as asked for, and rounded
+  std::uint64_t reserved = 0, limit = 0, live = 0, pending = 0, free = 0, longestFree = 0;
+  std::uint64_t otherPools = 0;  // reserved by pools that this one may not use
+  std::uint64_t deviceFree = 0, deviceTotal = 0;
+  struct Holder {
+    std::uint64_t bytes = 0, count = 0;
+    std::uint32_t site = 0;
+  };
+  std::vector<Holder> holders;  // the largest, by site
+};
+
+// A caching allocator over one kind of memory of a device (its own, or pinned host memory), for many lanes and threads.
+// An allocation climbs, in this order, the rungs that its policy has:
+//
+//   1. cache    a block of exactly this size that the lane itself freed
+//   2. order    the shortest free block that the lane is known to be after; pending blocks whose uses it is after
+//   3. done     pending blocks whose uses are seen to have completed (policy.poll)
+//   4. wait     the lane is made to wait for the uses of a block that it freed itself (policy.waitFirst)
+//   5. gather   caches are emptied and neighbours merged
+//   6. move     whole free pages that nothing on the device can still touch are mapped where they are needed
+//   7. grow     memory from the source, within the limit
+//   8. last     waits for any lane's blocks (policy.waitLast); memory that other heaps keep; pools lent for this;
+//   waiting
+//               on the calling thread for one outstanding use after the other, oldest first, and looking again after
+//               each; then the observers
+//
+// Thread-safe. A block may be freed from any thread.
+class Allocator {
+ public:
+  Allocator(Lanes& lanes, std::unique_ptr<Source> source, Options options);
+  ~Allocator();  // every block is freed or forgotten; what the source gave goes back
+  Allocator(const Allocator&) = delete;
+
+  Lanes& lanes() { return lanes_; }
+  const Options& options() const { return options_; }
+  // Refused with invalidValue, and nothing changed, where memory is held that the new options would not have made.
+  Status configure(const Options& options);
+
+  // `bytes` is at least 1. Out of memory: *shortage says why.
+  Status malloc(std::uint64_t bytes, Lane& lane, Block** block, Shortage* shortage, MemPool* pool = nullptr,
+                std::uint32_t site = 0);
+  // invalidHandle where the block is not live: nothing is done.
+  Status free(Block* block);
+
+  // The block's last access on `lane` so far is marked, now. A no-op on the home lane.
+  Status recordUse(Block* block, Lane& lane);
+  // Whatever the lane has been given by the time of the free counts as a use.
+  Status recordStream(Block* block, Lane& lane);
+  // The block's memory is kept until the mark has been reached. A mark of the home lane is no use. The mark stays the
+  // caller's.
+  Status keepUntil(Block* block, Mark& mark);
+
+  // A source of its own is never expandable.
+  MemPool* makePool(bool useOnOutOfMemory, bool noSplit, std::unique_ptr<Source> source = nullptr);
+  // Its free memory goes back; what is live stays, and goes back when it is freed. The handle is dead from here on.
+  void closePool(MemPool* pool);
+
+  // Waits for every outstanding use, then gives back all memory that is free. Of one pool, where one is given.
+  Status emptyCache(MemPool* pool = nullptr);
+
+  // Told of an allocation that is about to fail: may free blocks; true where it did, and the allocation is tried again.
+  using Observer = bool (*)(void* data, const Shortage& shortage);
+  void observe(Observer observer, void* data);
+
+  Stats stats() const;
+  void resetPeaks();
+  void resetAccumulated();
+  History& history() { return history_; }
+  std::uint64_t reserved() const { return pages_.reserved() + plain_.load(std::memory_order_relaxed); }
+
+  // Visits every segment in order of creation, under the mutex, with caches left as they are.
+  template <class Visit>
+  void eachSegment(Visit visit) const {
+    std::lock_guard lock(mutex_);
+    for (const Heap* heap : heaps_)
+      for (const auto& segment : heap->segments()) visit(*segment);
+  }
+
+ private:
+  struct Request {
+    std::uint64_t bytes, size;
+    Lane& lane;
+    MemPool* pool;
+    Heap& heap;
+  };
+  enum class Rung : std::uint8_t { cache, order, done, wait, gather, move, grow, last };
+
+  std::uint64_t rounded(std::uint64_t bytes) const;
+  Heap& heapFor(std::uint64_t size, MemPool* pool);
+
+  // allocator.cc
+  Status slow(const Request& request, Block* evicted, Block** block, Shortage* shortage);
+  Block* fromPending(const Request& request, bool mayWait, bool longer, Status* status);
+  Block* fromPendingRun(const Request& request, Status* status);
+  void settlePending(Lane& lane, bool ask);
+  void settle(Block& block);
+  void flushCaches();
+  void flush(Block* list);
+  bool covered(const Block& block, const Lane& lane) const;
+  Status waitForUses(Block& block, Lane& lane);
+  void dropUses(Block& block);
+  Status addUse(Block& block, Mark* held);
+
+  // growth.cc
+  std::uint64_t segmentBytes(std::uint64_t size, const Heap& heap) const;
+  bool mayGrow(std::uint64_t bytes) const;
+  Block* grow(const Request& request, Status* status, Rung* rung);
+  Block* growPlain(const Request& request, Status* status);
+  Block* growRange(const Request& request, Status* status, Rung* rung);
+  void mapped(Heap& heap, Segment& segment, DeviceAddress address, std::uint64_t bytes, const Lane& lane);
+  std::uint64_t unmapPages(Block* block, std::uint64_t most, Status* status);
+  std::uint64_t donate(std::uint64_t wanted);
+
+  // ladder.cc
+  Block* lastResort(const Request& request, Status* status);
+  Block* waitForOthers(const Request& request, Status* status);
+  void adoptPending(Lane& home, Lane& lane);
+  Status settleAll(bool wait);
+  void collectGarbage(std::uint64_t wanted);
+  std::uint64_t releaseWhole(Block* block);
+  std::uint64_t releaseFree(const MemPool* pool);
+  void releaseSegments(Heap& heap);
+  Shortage shortageOf(const Request& request, Status status) const;
+
+  // pools.cc
+  void sweepPools();
+  bool empty(const Heap& heap) const;
+
+  static constexpr std::uint64_t smallSegment = 2 << 20;
+
+  Lanes& lanes_;
+  std::unique_ptr<Source> source_;
+  Options options_;
+  mutable std::mutex mutex_;  // guards the heaps, segments, pages and blocks that are free in them
+  BlockStore blocks_;
+  PagePool pages_;
+  std::unique_ptr<Heap> small_, large_;
+  std::vector<Heap*> heaps_;  // of all pools, in order of creation
+  std::vector<std::unique_ptr<MemPool>> poolStore_;
+  std::vector<MemPool*> pools_;  // those that are not closed
+  std::atomic<std::uint64_t> plain_{0};
+  std::uint64_t segmentCounter_ = 0, poolCounter_ = 0;
+  std::vector<std::pair<Observer, void*>> observers_;
+  mutable StatsCounters counters_;
+  std::atomic<std::uint64_t> ids_{0};
+  History history_;
+};
+
+}  // namespace braid::caching

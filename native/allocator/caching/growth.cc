@@ -1,0 +1,238 @@
+// The rungs `move` and `grow`: memory for an allocation that nothing free can serve.
+#include <algorithm>
+
+#include "allocator/caching/allocator.h"
+
+namespace braid::caching {
+namespace {
+
+constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
+
+std::uint64_t up(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
+std::uint64_t down(std::uint64_t value, std::uint64_t to) { return value / to * to; }
+
+// Adjacent blocks, free or unmapped, from `first` on, that hold a request when `missing` pages have been mapped.
+struct Run {
+  Block* first = nullptr;
+  std::uint64_t missing = ~std::uint64_t{0};
+};
+
+}  // namespace
+
+std::uint64_t Allocator::segmentBytes(std::uint64_t size, const Heap& heap) const {
+  if (options_.roundToPowerOfTwoUpTo != 0 || heap.config.source != source_.get()) return up(size, smallSegment);
+  if (heap.config.sizes == SizeClass::small) return smallSegment;
+  return size < 10 * mebibyte ? std::max(options_.largeSegment, up(size, smallSegment)) : up(size, smallSegment);
+}
+
+bool Allocator::mayGrow(std::uint64_t bytes) const {
+  return bytes <= options_.limit && reserved() <= options_.limit - bytes;
+}
+
+Block* Allocator::grow(const Request& request, Status* status, Rung* rung) {
+  if (options_.collectAbove > 0 && options_.limit != unlimited) collectGarbage(request.size);
+  return request.heap.config.expandable ? growRange(request, status, rung) : growPlain(request, status);
+}
+
+Block* Allocator::growPlain(const Request& request, Status* status) {
+  const std::uint64_t bytes = segmentBytes(request.size, request.heap);
+  if (!mayGrow(bytes)) return nullptr;
+  DeviceAddress address = 0;
+  ++counters_.sourceCalls;
+  *status = request.heap.config.source->allocate(&address, bytes, request.lane.stream);
+  if (*status != Status::ok) return nullptr;
+  Heap& heap = request.heap;
+  Block* block = heap.addSegment(address, bytes, request.lane, ++segmentCounter_);
+  plain_.fetch_add(bytes, std::memory_order_relaxed);
+  heap.addReserved(static_cast<std::int64_t>(bytes));
+  const int sizes = static_cast<int>(heap.config.sizes);
+  counters_.segments(sizes, 1);
+  counters_.reserved(sizes, static_cast<std::int64_t>(bytes));
+  if (request.size >= options_.maxSplit) ++counters_.oversizeSegments;
+  if (history_.on())
+    history_.add(Action::segmentAlloc, address, bytes, request.lane.id, heap.config.pool, 0, segmentCounter_);
+  return heap.carve(block, request.size, request.lane);
+}
+
+// The place for a request: the run with the fewest pages missing, lowest first.
+Block* Allocator::growRange(const Request& request, Status* status, Rung* rung) {
+  Heap& heap = request.heap;
+  const std::uint64_t page = pages_.pageBytes();
+  const auto place = [&] {
+    Run best;
+    std::lock_guard guard(request.lane.mutex);
+    const auto usable = [&](const Block& block) {
+      return block.state == BlockState::unmapped ||
+             (block.state == BlockState::free &&
+              (heap.before(block, request.lane) && (options_.policy->order || block.lane == &request.lane)));
+    };
+    const auto measure = [&](Block* first) {
+      std::uint64_t length = 0, missing = 0;
+      for (Block* block = first; length < request.size; block = block->nextInSegment) {
+        if (block == nullptr || !usable(*block)) return;
+        if (block->state == BlockState::unmapped)
+          missing += std::min(block->size, up(request.size - length, page)) / page;
+        length += block->size;
+      }
+      if (missing < best.missing || (missing == best.missing && first->address < best.first->address))
+        best = {first, missing};
+    };
+    for (Block* block = heap.firstUnmapped(); block != nullptr; block = block->next) {
+      measure(block);
+      Block* low = block->previousInSegment;
+      for (int back = 0; back < 8 && low != nullptr && usable(*low); ++back, low = low->previousInSegment) measure(low);
+    }
+    return best;
+  };
+  Run run = place();
+  if (run.first == nullptr) {
+    // Addresses cost nothing: enough for all of the device's memory, however it is moved about.
+    const std::uint64_t bytes = up(std::max(4 * lanes_.driver().info().totalBytes, 2 * request.size), page);
+    DeviceAddress address = 0;
+    *status = lanes_.driver().addressReserve(&address, bytes);
+    if (*status != Status::ok) return nullptr;
+    heap.addRange(address, bytes, page, request.lane, ++segmentCounter_);
+    counters_.segments(static_cast<int>(heap.config.sizes), 1);
+    run = place();
+  }
+
+  // The parts leave their lists, and are nobody's to merge with while pages come and go around them.
+  std::vector<std::pair<Block*, BlockState>> parts;
+  for (std::uint64_t length = 0; length < request.size; length += parts.back().first->size) {
+    Block* part = parts.empty() ? run.first : parts.back().first->nextInSegment;
+    parts.emplace_back(part, part->state);
+  }
+  for (auto& [part, state] : parts) {
+    state == BlockState::free ? heap.extract(part) : heap.removeUnmapped(part);
+    part->state = BlockState::live;
+  }
+  const auto putBack = [&] {
+    for (auto& [part, state] : parts) part->state = state;
+    for (auto& [part, state] : parts) state == BlockState::free ? heap.give(part) : heap.addUnmapped(part);
+    return nullptr;
+  };
+  if (options_.movePages && pages_.spare() < run.missing && donate(run.missing - pages_.spare()) > 0)
+    *rung = Rung::move;
+  const std::uint64_t more = run.missing > pages_.spare() ? run.missing - pages_.spare() : 0;
+  if (more > 0) {
+    *rung = Rung::grow;
+    if (!mayGrow(more * page)) return putBack();
+    const std::uint64_t before = pages_.reserved();
+    *status = pages_.make(run.missing);
+    counters_.pagesMade += (pages_.reserved() - before) / page;
+    if (*status != Status::ok) return putBack();
+  }
+
+  std::uint64_t length = 0;
+  for (auto& [part, state] : parts) {
+    if (state == BlockState::unmapped) {
+      const std::uint64_t bytes = std::min(part->size, up(request.size - length, page));
+      Segment& segment = *part->segment;
+      *status = pages_.map(part->address, bytes / page, &segment.pages[(part->address - segment.base) / page]);
+      if (*status != Status::ok) return putBack();
+      if (part->size > bytes) {
+        Block* rest = heap.split(part, bytes);
+        rest->settled = false;
+        heap.addUnmapped(rest);
+      }
+      state = BlockState::free;
+      part->lane = &request.lane;
+      part->release = 0;
+      part->settled = options_.policy->order;
+      mapped(heap, segment, part->address, bytes, request.lane);
+    }
+    length += part->size;
+  }
+  Block* whole = parts.front().first;
+  bool settled = true;
+  for (const auto& [part, state] : parts) settled = settled && heap.settled(*part);
+  for (std::size_t i = 1; i < parts.size(); ++i) heap.join(whole, parts[i].first);
+  // The lane is after every part, so whoever is after its present point is too.
+  whole->settled = settled;
+  whole->lane = &request.lane;
+  if (!settled) {
+    std::lock_guard guard(request.lane.mutex);
+    whole->release = request.lane.present();
+  }
+  return heap.carve(whole, request.size, request.lane);
+}
+
+void Allocator::mapped(Heap& heap, Segment& segment, DeviceAddress address, std::uint64_t bytes, const Lane& lane) {
+  segment.mapped += bytes;
+  heap.addReserved(static_cast<std::int64_t>(bytes));
+  counters_.reserved(static_cast<int>(heap.config.sizes), static_cast<std::int64_t>(bytes));
+  if (history_.on()) history_.add(Action::segmentMap, address, bytes, lane.id, heap.config.pool, 0, segment.counter);
+}
+
+// Takes the whole pages of a free block, at most so many, away from it: they are spare then. Nothing on the device can
+// touch it any more. The block itself may be gone afterwards.
+std::uint64_t Allocator::unmapPages(Block* block, std::uint64_t most, Status* status) {
+  Heap& heap = *block->heap;
+  Segment& segment = *block->segment;
+  const std::uint64_t page = pages_.pageBytes();
+  const DeviceAddress end = down(block->address + block->size, page);
+  const DeviceAddress first = up(block->address, page);
+  if (end <= first) return 0;
+  // From the high end: what is left is nearer to its neighbours.
+  const DeviceAddress start = end - std::min(most * page, end - first);
+  heap.extract(block);
+  Block* middle = start > block->address ? heap.split(block, start - block->address) : block;
+  Block* high = middle->address + middle->size > end ? heap.split(middle, end - middle->address) : nullptr;
+  const std::uint64_t count = (end - start) / page;
+  *status = pages_.unmap(start, count, &segment.pages[(start - segment.base) / page]);
+  const bool unmapped = *status == Status::ok;
+  const Lane& lane = *middle->lane;
+  if (unmapped) {
+    middle->state = BlockState::unmapped;
+    segment.mapped -= count * page;
+    heap.addReserved(-static_cast<std::int64_t>(count * page));
+    counters_.reserved(static_cast<int>(heap.config.sizes), -static_cast<std::int64_t>(count * page));
+    if (history_.on())
+      history_.add(Action::segmentUnmap, start, count * page, lane.id, heap.config.pool, 0, segment.counter);
+  }
+  if (high) heap.give(high);
+  if (middle != block) heap.give(block);
+  if (unmapped) {
+    heap.mergeUnmapped(middle);
+  } else {
+    heap.give(middle);
+  }
+  return unmapped ? count : 0;
+}
+
+// Pages that free blocks do not need, spare afterwards: at most `wanted`, from the shortest blocks first. Only of
+// blocks that nothing on the device can still touch, whatever lane they are of: lanes that have free blocks are asked,
+// once.
+std::uint64_t Allocator::donate(std::uint64_t wanted) {
+  const std::uint64_t page = pages_.pageBytes();
+  std::vector<Block*> donors;
+  bool asked[Lanes::most] = {};
+  for (Heap* heap : heaps_) {
+    if (!heap->config.expandable) continue;
+    heap->eachFree([&](Block& block) {
+      if (down(block.address + block.size, page) <= up(block.address, page)) return;
+      if (!Heap::complete(block) && !asked[block.lane->id]) {
+        asked[block.lane->id] = true;
+        lanes_.pollLane(*block.lane);
+      }
+      if (Heap::complete(block)) donors.push_back(&block);
+    });
+  }
+  std::sort(donors.begin(), donors.end(), [](const Block* a, const Block* b) {
+    return a->size != b->size ? a->size < b->size : a->address < b->address;
+  });
+  std::uint64_t moved = 0;
+  Status status = Status::ok;
+  for (Block* donor : donors) {
+    if (moved >= wanted || status != Status::ok) break;
+    moved += unmapPages(donor, wanted - moved, &status);
+  }
+  if (moved > 0) {
+    ++counters_.moves;
+    counters_.pagesMoved += moved;
+    if (history_.on()) history_.add(Action::pagesMoved, 0, moved * page, 0, 0, 0, 0);
+  }
+  return moved;
+}
+
+}  // namespace braid::caching

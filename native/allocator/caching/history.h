@@ -1,0 +1,55 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "driver/driver.h"
+
+namespace braid::caching {
+
+enum class Action : std::uint8_t {
+  alloc,
+  freeRequested,
+  freeCompleted,
+  segmentAlloc,
+  segmentFree,
+  segmentMap,
+  segmentUnmap,
+  snapshot,
+  outOfMemory,
+  useRecorded,
+  waitIssued,
+  pagesMoved,
+};
+
+struct Record {
+  Action action;
+  std::uint32_t lane, site;
+  DeviceAddress address;  // outOfMemory: the device's free bytes
+  std::uint64_t size, pool, id;
+  std::int64_t microseconds;  // since the epoch
+};
+
+// Who allocated, used and freed what: the newest `capacity` records. Off until it is started, and then one test of a
+// flag is all that it costs. Thread-safe.
+class History {
+ public:
+  bool on() const { return on_.load(std::memory_order_relaxed); }
+  void start(std::size_t capacity);
+  void stop();
+  void add(Action action, DeviceAddress address, std::uint64_t size, std::uint32_t lane, std::uint64_t pool,
+           std::uint32_t site, std::uint64_t id);
+  // Oldest first; *dropped: how many older ones are no longer kept.
+  std::vector<Record> read(std::uint64_t* dropped = nullptr) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::atomic<bool> on_{false};
+  std::vector<Record> ring_;
+  std::size_t capacity_ = 0;
+  std::uint64_t count_ = 0;
+};
+
+}  // namespace braid::caching

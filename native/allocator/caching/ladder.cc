@@ -1,0 +1,287 @@
+// The rung `last` and all else that gives memory back.
+#include <algorithm>
+#include <map>
+
+#include "allocator/caching/allocator.h"
+
+namespace braid::caching {
+
+Allocator::~Allocator() {
+  std::lock_guard lock(mutex_);
+  for (LaneId id = 0; id < lanes_.count(); ++id) {
+    Lane& lane = lanes_.at(id);
+    std::lock_guard guard(lane.mutex);
+    lane.cache.forget(heaps_.data(), heaps_.size());
+    for (Block *block = lane.pending.first(), *next; block != nullptr; block = next) {
+      next = block->next;
+      if (std::find(heaps_.begin(), heaps_.end(), block->heap) == heaps_.end()) continue;
+      lane.pending.remove(block);
+      dropUses(*block);
+    }
+  }
+  for (Heap* heap : heaps_) releaseSegments(*heap);
+}
+
+// Whatever its blocks are: nobody may use them any more.
+void Allocator::releaseSegments(Heap& heap) {
+  Driver& driver = lanes_.driver();
+  const std::uint64_t page = pages_.pageBytes();
+  for (const auto& segment : heap.segments()) {
+    if (!segment->expandable) {
+      heap.config.source->release(segment->base, segment->size, segment->lane->stream);
+      plain_.fetch_sub(segment->size, std::memory_order_relaxed);
+      continue;
+    }
+    for (std::size_t i = 0; i < segment->pages.size();) {
+      std::size_t end = i;
+      while (end < segment->pages.size() && segment->pages[end] != nullptr) ++end;
+      if (end > i) pages_.unmap(segment->base + i * page, end - i, &segment->pages[i]);
+      i = end > i ? end : i + 1;
+    }
+    driver.addressRelease(segment->base, segment->size);
+  }
+}
+
+// Frees unsplit segments that have lain unused for longer than the average, until what is reserved is below the
+// threshold. As PyTorch does: expandable heaps are left alone, since their pages go where they are needed anyway.
+void Allocator::collectGarbage(std::uint64_t wanted) {
+  const double threshold = options_.collectAbove * static_cast<double>(options_.limit);
+  if (static_cast<double>(reserved()) <= threshold) return;
+  const double surplus = static_cast<double>(reserved()) - threshold;
+  std::uint64_t target = std::max(static_cast<std::uint64_t>(surplus), wanted), freed = 0;
+  for (bool found = true; found && freed < target;) {
+    found = false;
+    double age = 0;
+    std::vector<Block*> whole;
+    for (Heap* heap : heaps_) {
+      if (heap->config.expandable || heap->config.sizes != SizeClass::large) continue;
+      heap->eachFree([&](Block& block) {
+        if (block.size != block.segment->size || !Heap::complete(block)) return;
+        whole.push_back(&block);
+        age += static_cast<double>(heap->clock - block.age);
+      });
+    }
+    if (whole.empty()) return;
+    age /= static_cast<double>(whole.size());
+    for (Block* block : whole) {
+      if (static_cast<double>(block->heap->clock - block->age) < age || freed >= target) continue;
+      freed += releaseWhole(block);
+      found = true;
+    }
+  }
+}
+
+// A plain segment that is one free block goes back to its source.
+std::uint64_t Allocator::releaseWhole(Block* block) {
+  Heap& heap = *block->heap;
+  const int sizes = static_cast<int>(heap.config.sizes);
+  const std::unique_ptr<Segment> segment = heap.removeSegment(block);
+  const std::uint64_t bytes = segment->size;
+  heap.config.source->release(segment->base, bytes, segment->lane->stream);
+  ++counters_.sourceReleases;
+  plain_.fetch_sub(bytes, std::memory_order_relaxed);
+  heap.addReserved(-static_cast<std::int64_t>(bytes));
+  counters_.segments(sizes, -1);
+  counters_.reserved(sizes, -static_cast<std::int64_t>(bytes));
+  if (history_.on())
+    history_.add(Action::segmentFree, segment->base, bytes, segment->lane->id, heap.config.pool, 0, segment->counter);
+  return bytes;
+}
+
+// Free memory that nothing on the device can still touch goes back: of one pool, or of all. Returns its bytes.
+std::uint64_t Allocator::releaseFree(const MemPool* pool) {
+  std::uint64_t bytes = 0;
+  for (Heap* heap : heaps_) {
+    if (pool != nullptr && heap != pool->small.get() && heap != pool->large.get()) continue;
+    std::vector<Block*> blocks;
+    heap->eachFree([&](Block& block) {
+      if (Heap::complete(block)) blocks.push_back(&block);
+    });
+    for (Block* block : blocks) {
+      if (block->segment->expandable) {
+        Status status = Status::ok;
+        unmapPages(block, ~std::uint64_t{0} / pages_.pageBytes(), &status);
+      } else if (block->size == block->segment->size) {
+        bytes += releaseWhole(block);
+      }
+    }
+  }
+  return bytes + pages_.trim();
+}
+
+Status Allocator::settleAll(bool wait) {
+  flushCaches();
+  Status status = Status::ok;
+  for (LaneId id = 0; id < lanes_.count(); ++id) {
+    Lane& lane = lanes_.at(id);
+    if (wait) {
+      const Status failed = lanes_.synchronizeLane(lane);
+      if (failed != Status::ok && failed != Status::invalidHandle) status = failed;
+    } else {
+      lanes_.pollLane(lane);
+    }
+  }
+  for (LaneId id = 0; id < lanes_.count(); ++id) settlePending(lanes_.at(id), true);
+  return status;
+}
+
+Status Allocator::emptyCache(MemPool* pool) {
+  std::lock_guard lock(mutex_);
+  const Status status = settleAll(true);
+  releaseFree(pool);
+  return status;
+}
+
+// Makes the lane wait for what other lanes and uses still hold back, until something is long enough: its own pending
+// blocks first, then the free blocks of other lanes, then theirs that are pending.
+Block* Allocator::waitForOthers(const Request& request, Status* status) {
+  Heap& heap = request.heap;
+  Lane& lane = request.lane;
+  const auto again = [&] {
+    for (LaneId id = 0; id < lanes_.count(); ++id) settlePending(lanes_.at(id), false);
+    heap.gather(lane);
+    return heap.take(request.size, lane, true);
+  };
+  const auto waitFor = [&](Lane& home) {
+    // Marks are held by the blocks that name them, which stay pending under the allocator's mutex.
+    std::vector<Mark*> marks;
+    {
+      std::lock_guard guard(home.mutex);
+      for (Block* block = home.pending.first(); block != nullptr; block = block->next) {
+        if (block->heap != &heap) continue;
+        for (std::size_t i = 0; i < block->uses.size(); ++i) {
+          block->uses[i]->hold();
+          marks.push_back(block->uses[i]);
+        }
+      }
+    }
+    // The latest of each lane first: the earlier ones are covered then.
+    std::stable_sort(marks.begin(), marks.end(), [](const Mark* a, const Mark* b) { return a->point > b->point; });
+    for (Mark* mark : marks) {
+      if (*status == Status::ok) {
+        std::lock_guard guard(lane.mutex);
+        *status = lanes_.wait(lane, *mark, nullptr);
+      }
+      mark->drop();
+    }
+  };
+  waitFor(lane);
+  if (*status != Status::ok) return nullptr;
+  if (Block* block = again()) return block;
+  for (LaneId id = 0; id < lanes_.count(); ++id) {
+    Lane& other = lanes_.at(id);
+    if (&other == &lane) continue;
+    waitFor(other);
+    Mark* newest = nullptr;
+    if (*status == Status::ok) *status = lanes_.mark(other, &newest);
+    if (*status != Status::ok) return nullptr;
+    {
+      std::lock_guard guard(lane.mutex);
+      *status = lanes_.wait(lane, *newest, nullptr);
+    }
+    newest->drop();
+    if (*status != Status::ok) return nullptr;
+    adoptPending(other, lane);
+    if (Block* block = again()) return block;
+  }
+  return nullptr;
+}
+
+// Pending blocks of `home` whose uses and home `lane` is after by now become its own.
+void Allocator::adoptPending(Lane& home, Lane& lane) {
+  Block* moved = nullptr;
+  std::vector<Block*> pending;
+  {
+    std::lock_guard guard(home.mutex);
+    for (Block* block = home.pending.first(); block != nullptr; block = block->next) pending.push_back(block);
+  }
+  for (Block* block : pending) {
+    bool after = false;
+    {
+      std::lock_guard guard(lane.mutex);
+      after = covered(*block, lane) && lanes_.before(lane, home.id, block->release);
+    }
+    if (!after) continue;
+    {
+      std::lock_guard guard(home.mutex);
+      home.pending.remove(block);
+    }
+    std::lock_guard guard(lane.mutex);
+    block->lane = &lane;
+    block->release = 0;
+    settle(*block);
+    block->release = lane.present();
+    block->next = moved;
+    moved = block;
+  }
+  flush(moved);
+}
+
+Block* Allocator::lastResort(const Request& request, Status* status) {
+  Heap& heap = request.heap;
+  const Policy& policy = *options_.policy;
+  if (options_.refuseEarly && !mayGrow(request.size)) {
+    ++counters_.refusedEarly;
+    return nullptr;
+  }
+  Block* found = nullptr;
+  if (policy.waitLast) {
+    found = waitForOthers(request, status);
+    if (found || *status != Status::ok) return found;
+  }
+  for (MemPool* pool : pools_) {
+    if (!pool->useOnOutOfMemory || pool == request.pool) continue;
+    found = heapFor(request.size, pool).take(request.size, request.lane, policy.order);
+    if (found) return found;
+  }
+  ++counters_.retries;
+  // What this heap needs may lie free in another, or in pieces that the source could give back whole.
+  const auto retry = [&]() -> Block* {
+    if (policy.order) heap.gather(request.lane);
+    if (Block* block = heap.take(request.size, request.lane, policy.order)) return block;
+    releaseFree(nullptr);
+    Rung rung = Rung::last;
+    Status grown = Status::ok;
+    Block* block = grow(request, &grown, &rung);
+    if (grown != Status::ok && grown != Status::outOfMemory) *status = grown;
+    return block;
+  };
+  settleAll(false);
+  if ((found = retry()) || *status != Status::ok) return found;
+  // One outstanding use after the other, and a look after each: no longer a wait than is needed.
+  for (LaneId id = 0; id < lanes_.count(); ++id) {
+    Lane& home = lanes_.at(id);
+    for (;;) {
+      Mark* oldest = nullptr;
+      {
+        std::lock_guard guard(home.mutex);
+        if (Block* block = home.pending.first()) {
+          oldest = block->uses[0];
+          oldest->hold();
+        }
+      }
+      if (oldest == nullptr) break;
+      const Status waited = lanes_.synchronize(*oldest);
+      oldest->drop();
+      if (waited != Status::ok) {
+        *status = waited;
+        return nullptr;
+      }
+      Block* const before = home.pending.first();
+      settlePending(home, true);
+      if ((found = retry()) || *status != Status::ok) return found;
+      // A block with uses on several lanes may still be there, its first use complete.
+      if (home.pending.first() == before && lanes_.synchronizeLane(home) != Status::ok) break;
+      if (home.pending.first() == before) {
+        *status = settleAll(true);
+        if (*status != Status::ok) return nullptr;
+        break;
+      }
+    }
+  }
+  // And what was freed on lanes that still run: its pages cannot go anywhere before they have.
+  *status = settleAll(true);
+  return *status == Status::ok ? retry() : nullptr;
+}
+
+}  // namespace braid::caching

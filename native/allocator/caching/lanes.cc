@@ -1,0 +1,180 @@
+#include "allocator/caching/lanes.h"
+
+#include <algorithm>
+
+namespace braid::caching {
+
+Lane::Lane(LaneId id, Stream stream, bool tracked, std::size_t lanes)
+    : id(id), stream(stream), tracked(tracked), known_(new Count[lanes]()) {}
+
+void Lane::completed(Count point) {
+  Count before = done_.load(std::memory_order_relaxed);
+  while (before < point && !done_.compare_exchange_weak(before, point, std::memory_order_release)) {
+  }
+}
+
+Lanes::Lanes(Driver& driver) : driver_(driver) {}
+
+Lanes::~Lanes() {
+  for (LaneId id = 0; id < count(); ++id) {
+    for (Mark& mark : lanes_[id]->ring_) driver_.eventDestroy(mark.event);
+  }
+}
+
+Status Lanes::add(Stream stream, bool tracked, std::string name, Lane** lane) {
+  std::lock_guard lock(mutex_);
+  const std::size_t known = count();
+  // A retired lane whose work has completed serves again: its points go on where they were, so what its blocks were
+  // released at has passed.
+  for (LaneId id = 0; id < known; ++id) {
+    Lane& old = *lanes_[id];
+    if (!old.retired) continue;
+    if (old.done() < old.marks_.load() && pollLane(old) != Status::ok) continue;
+    std::lock_guard guard(old.mutex);
+    old.stream = stream;
+    old.tracked = tracked;
+    old.retired = false;
+    old.name = std::move(name);
+    old.work_.fetch_add(1);
+    *lane = &old;
+    return Status::ok;
+  }
+  if (known == most) return Status::outOfMemory;
+  lanes_[known] = std::make_unique<Lane>(static_cast<LaneId>(known), stream, tracked, most);
+  lanes_[known]->name = std::move(name);
+  *lane = lanes_[known].get();
+  count_.store(known + 1, std::memory_order_release);
+  return Status::ok;
+}
+
+Status Lanes::retire(Lane& lane) {
+  Mark* last = nullptr;
+  if (const Status status = mark(lane, &last); status != Status::ok) return status;
+  last->drop();
+  std::lock_guard lock(mutex_);
+  std::lock_guard guard(lane.mutex);
+  lane.retired = true;
+  lane.stream = nullptr;
+  return Status::ok;
+}
+
+Status Lanes::mark(Lane& lane, Mark** found, bool* recorded) {
+  std::lock_guard guard(lane.mutex);
+  if (lane.newest_ != nullptr && lane.quiet()) {
+    lane.newest_->hold();
+    *found = lane.newest_;
+    counters_.shared.fetch_add(1, std::memory_order_relaxed);
+    if (recorded) *recorded = false;
+    return Status::ok;
+  }
+  // A retired lane has its newest mark, made when it retired.
+  if (lane.stream == nullptr && lane.retired) return Status::invalidHandle;
+  Mark* spare = nullptr;
+  if (lane.newest_ != nullptr && lane.newest_->holders.load(std::memory_order_acquire) == 0) spare = lane.newest_;
+  for (std::size_t looked = 0; spare == nullptr && looked < std::min<std::size_t>(lane.ring_.size(), 8); ++looked) {
+    Mark& candidate = lane.ring_[lane.next_ = (lane.next_ + 1) % lane.ring_.size()];
+    if (candidate.holders.load(std::memory_order_acquire) == 0) spare = &candidate;
+  }
+  if (spare == nullptr) {
+    Event event = nullptr;
+    if (const Status status = driver_.eventCreate(&event, false); status != Status::ok) return status;
+    counters_.created.fetch_add(1, std::memory_order_relaxed);
+    spare = &lane.ring_.emplace_back();
+    spare->lane = &lane;
+    spare->event = event;
+    spare->frontier.reset(new Count[most]());
+  }
+  const std::uint64_t work = lane.work_.load(std::memory_order_relaxed);
+  if (const Status status = driver_.eventRecord(spare->event, lane.stream); status != Status::ok) return status;
+  const Count point = lane.marks_.load(std::memory_order_relaxed) + 1;
+  lane.known_[lane.id] = point;
+  std::copy_n(lane.known_.get(), count(), spare->frontier.get());
+  spare->point = point;
+  lane.newest_ = spare;
+  lane.marked_.store(work, std::memory_order_relaxed);
+  lane.marks_.store(point, std::memory_order_release);
+  spare->hold();
+  *found = spare;
+  counters_.recorded.fetch_add(1, std::memory_order_relaxed);
+  if (recorded) *recorded = true;
+  return Status::ok;
+}
+
+Mark* Lanes::adopt(Event event) {
+  std::lock_guard lock(adoptedMutex_);
+  for (Mark& mark : adopted_) {
+    if (mark.holders.load(std::memory_order_acquire) != 0) continue;
+    mark.event = event;
+    mark.hold();
+    return &mark;
+  }
+  Mark& mark = adopted_.emplace_back();
+  mark.event = event;
+  mark.hold();
+  return &mark;
+}
+
+Status Lanes::wait(Lane& waiter, Mark& mark, bool* issued) {
+  if (issued) *issued = false;
+  if (mark.lane != nullptr && before(waiter, mark.lane->id, mark.point)) {
+    counters_.waitsElided.fetch_add(1, std::memory_order_relaxed);
+    return Status::ok;
+  }
+  if (const Status status = driver_.streamWait(waiter.stream, mark.event); status != Status::ok) return status;
+  waiter.queued();
+  counters_.waits.fetch_add(1, std::memory_order_relaxed);
+  if (issued) *issued = true;
+  if (mark.lane == nullptr) return Status::ok;
+  const std::size_t lanes = count();
+  for (LaneId other = 0; other < lanes; ++other)
+    waiter.known_[other] = std::max(waiter.known_[other], mark.frontier[other]);
+  return Status::ok;
+}
+
+Status Lanes::poll(Mark& mark) {
+  if (complete(mark)) return Status::ok;
+  counters_.queries.fetch_add(1, std::memory_order_relaxed);
+  const Status status = driver_.eventQuery(mark.event);
+  if (status == Status::ok && mark.lane != nullptr) mark.lane->completed(mark.point);
+  return status;
+}
+
+// An idle stream has reached every point: one more is counted as passed, which needs no event.
+Status Lanes::pollLane(Lane& lane) {
+  std::lock_guard guard(lane.mutex);
+  if (lane.quiet() && lane.done() >= lane.marks_.load(std::memory_order_relaxed)) return Status::ok;
+  counters_.queries.fetch_add(1, std::memory_order_relaxed);
+  if (lane.retired) {
+    const Status status = driver_.eventQuery(lane.newest_->event);
+    if (status == Status::ok) lane.completed(lane.newest_->point);
+    return status;
+  }
+  const std::uint64_t work = lane.work_.load(std::memory_order_relaxed);
+  if (const Status status = driver_.streamQuery(lane.stream); status != Status::ok) return status;
+  if (!lane.quiet()) {
+    lane.known_[lane.id] = lane.marks_.load(std::memory_order_relaxed) + 1;
+    lane.marks_.store(lane.known_[lane.id], std::memory_order_release);
+    lane.marked_.store(work, std::memory_order_relaxed);
+    lane.newest_ = nullptr;
+  }
+  lane.completed(lane.marks_.load(std::memory_order_relaxed));
+  return Status::ok;
+}
+
+Status Lanes::synchronize(Mark& mark) {
+  if (complete(mark)) return Status::ok;
+  counters_.synchronizations.fetch_add(1, std::memory_order_relaxed);
+  const Status status = driver_.eventSynchronize(mark.event);
+  if (status == Status::ok && mark.lane != nullptr) mark.lane->completed(mark.point);
+  return status;
+}
+
+Status Lanes::synchronizeLane(Lane& lane) {
+  Mark* newest = nullptr;
+  if (const Status status = mark(lane, &newest); status != Status::ok) return status;
+  const Status status = synchronize(*newest);
+  newest->drop();
+  return status;
+}
+
+}  // namespace braid::caching

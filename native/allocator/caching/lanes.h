@@ -1,0 +1,136 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "allocator/caching/lane_cache.h"
+#include "allocator/caching/spin_lock.h"
+#include "driver/driver.h"
+
+namespace braid::caching {
+
+using LaneId = std::uint32_t;
+using Count = std::uint64_t;
+
+class Lane;
+
+// A driver event on a lane and the point that it marks: points of a lane are its marks, counted from 1 on. A mark that
+// somebody holds is never recorded again, so its point and frontier stand still.
+struct Mark {
+  Lane* lane = nullptr;  // null: an event of the caller's, about whose lane nothing is known
+  Event event = nullptr;
+  Count point = 0;
+  std::atomic<std::uint32_t> holders{0};
+  std::unique_ptr<Count[]> frontier;  // by lane: what its lane was after when it was recorded
+
+  void hold() { holders.fetch_add(1, std::memory_order_relaxed); }
+  void drop() { holders.fetch_sub(1, std::memory_order_release); }
+};
+
+// A stream, how far it is known to be after every other one, and the free blocks that it alone looks at.
+//
+// *Work* is whatever the stream is given: a copy, a launch, a wait. On a tracked lane all of it passes through Braid,
+// which says so (`queued`); a lane over a stream of the caller's is not tracked, and is taken to have work at any time.
+class Lane {
+ public:
+  Lane(LaneId id, Stream stream, bool tracked, std::size_t lanes);
+
+  const LaneId id;
+  Stream stream;
+  bool tracked;
+  bool retired = false;
+  std::string name;
+
+  void queued() { work_.fetch_add(1, std::memory_order_relaxed); }
+  // The first point that everything queued so far is before: that of the newest mark where nothing was queued since, or
+  // of the next one.
+  Count present() const {
+    const Count newest = marks_.load(std::memory_order_relaxed);
+    return quiet() ? newest : newest + 1;
+  }
+  // Whether the newest mark already marks this point.
+  bool quiet() const {
+    return retired || (tracked && work_.load(std::memory_order_relaxed) == marked_.load(std::memory_order_relaxed));
+  }
+  // All points up to this one are known to have completed.
+  Count done() const { return done_.load(std::memory_order_acquire); }
+  void completed(Count point);
+
+  SpinLock mutex;  // guards all that follows, and the recording of marks
+  Count known(LaneId other) const { return known_[other]; }
+  LaneCache cache;
+  PendingList pending;
+
+ private:
+  friend class Lanes;
+  std::atomic<std::uint64_t> work_{0}, marked_{0};
+  std::atomic<Count> marks_{0}, done_{0};
+  std::unique_ptr<Count[]> known_;
+  Mark* newest_ = nullptr;
+  std::deque<Mark> ring_;  // its addresses stand still
+  std::size_t next_ = 0;   // where the search for a mark that nobody holds goes on
+};
+
+// What is known to be before what on one device, for lanes that come and go. Its causes: a lane runs in order; a wait
+// joins what the mark's lane was after when it was recorded; and what the host has seen complete is before everything.
+class Lanes {
+ public:
+  static constexpr std::size_t most = 256;
+
+  explicit Lanes(Driver& driver);
+  ~Lanes();
+  Lanes(const Lanes&) = delete;
+
+  Driver& driver() const { return driver_; }
+  // Refused with outOfMemory where `most` lanes are alive, or retired and not complete.
+  Status add(Stream stream, bool tracked, std::string name, Lane** lane);
+  // No work will be queued any more; what is queued still completes. The caller may destroy the stream.
+  Status retire(Lane& lane);
+  std::size_t count() const { return count_.load(std::memory_order_acquire); }
+  Lane& at(LaneId id) const { return *lanes_[id]; }
+
+  // A mark at the lane's present point, held once for the caller: the newest one, shared, where nothing was queued
+  // since. Takes the lane's mutex.
+  Status mark(Lane& lane, Mark** mark, bool* recorded = nullptr);
+  // An event of the caller's, recorded already on some stream, as a mark of no lane; held once. `forget` after its last
+  // holder.
+  Mark* adopt(Event event);
+
+  // Makes all that follows on `waiter` wait for the mark, unless it is known to be after it. The caller holds the
+  // waiter's mutex and the mark.
+  Status wait(Lane& waiter, Mark& mark, bool* issued);
+  // Is point of `other` before whatever `lane` queues next? The caller holds the lane's mutex.
+  bool before(const Lane& lane, LaneId other, Count point) const {
+    return lane.id == other || lane.known(other) >= point || at(other).done() >= point;
+  }
+  bool complete(const Mark& mark) const { return mark.lane != nullptr && mark.lane->done() >= mark.point; }
+
+  // One question to the driver: ok, notReady, or its failure. What it learns moves the lane's watermark.
+  Status poll(Mark& mark);
+  Status pollLane(Lane& lane);
+  // These block.
+  Status synchronize(Mark& mark);
+  Status synchronizeLane(Lane& lane);
+
+  struct Counters {
+    std::atomic<std::uint64_t> recorded{0}, shared{0}, waits{0}, waitsElided{0}, queries{0}, synchronizations{0},
+        created{0};
+  };
+  const Counters& counters() const { return counters_; }
+
+ private:
+  Driver& driver_;
+  std::mutex mutex_;  // lanes coming and going
+  std::unique_ptr<Lane> lanes_[most];
+  std::atomic<std::size_t> count_{0};
+  std::mutex adoptedMutex_;
+  std::deque<Mark> adopted_;
+  Counters counters_;
+};
+
+}  // namespace braid::caching

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+namespace braid::caching {
+
+// What is so now, the most it ever was, and all that was added and taken away.
+struct Figure {
+  std::int64_t current = 0, peak = 0;
+  std::uint64_t allocated = 0, freed = 0;
+};
+
+// PyTorch's statistics where the meaning is the same: of all sizes, of small ones, of large ones.
+struct SizeStats {
+  Figure allocation, allocatedBytes;  // blocks that somebody owns
+  Figure active, activeBytes;         // those, and those whose uses are outstanding
+  Figure requestedBytes;              // as asked for, before rounding
+  Figure segment, reservedBytes;      // segments, or mapped ranges; memory held from the source
+  Figure inactiveSplit, inactiveSplitBytes;
+};
+
+struct Stats {
+  SizeStats all, small, large;
+  std::array<std::uint64_t, 8> served{};  // by rung, in the order of `Allocator`
+  std::uint64_t retries = 0;              // allocations that had to give memory back first
+  std::uint64_t outOfMemory = 0, refusedEarly = 0;
+  std::uint64_t sourceCalls = 0, sourceReleases = 0;
+  std::uint64_t synchronizations = 0;  // of the calling thread
+  std::uint64_t moves = 0, pagesMoved = 0, pagesMade = 0;
+  std::uint64_t uses = 0, usesShared = 0, waits = 0, waitsElided = 0, queries = 0, eventsCreated = 0;
+  std::uint64_t oversizeAllocations = 0, oversizeSegments = 0;
+};
+
+// Figures of one thread, added to by it alone: so threads do not wait for each other's cache lines. What a thread frees
+// may be another's, so a single difference can be below 0; their sums never are.
+struct alignas(64) Stripe {
+  struct Sizes {
+    std::atomic<std::uint64_t> blocks{0}, bytes{0}, requested{0};  // allocated
+    std::atomic<std::uint64_t> blocksFreed{0}, bytesFreed{0}, requestedFreed{0};
+    std::atomic<std::int64_t> pendingBlocks{0}, pendingBytes{0};
+  };
+  struct Peaks {
+    std::atomic<std::int64_t> blocks{0}, bytes{0}, requested{0}, active{0}, activeBytes{0};
+  };
+  Sizes sizes[2];  // small, large
+  Peaks peaks[3];  // all, small, large
+  std::atomic<std::uint64_t> cacheHits{0};
+};
+
+// Exact at every moment for one thread; with several, peaks are of the moments at which some thread left its cache or
+// asked, and at least each thread's own.
+class StatsCounters {
+ public:
+  StatsCounters();
+  ~StatsCounters();
+
+  void allocated(int size, std::uint64_t bytes, std::uint64_t requested, bool cached);
+  void freed(int size, std::uint64_t bytes, std::uint64_t requested);
+  void pending(int size, std::int64_t bytes);  // below 0: no longer
+
+  // All stripes together, peaks as they are known. Under the allocator's mutex, as are the next ones.
+  void sample(Stats* stats);
+  void resetPeaks();
+  void resetAccumulated();
+
+  // Of the mutex's holder.
+  std::array<std::uint64_t, 8> served{};
+  std::uint64_t retries = 0, outOfMemory = 0, refusedEarly = 0, sourceCalls = 0, sourceReleases = 0;
+  std::uint64_t moves = 0, pagesMoved = 0, pagesMade = 0, oversizeAllocations = 0, oversizeSegments = 0;
+  struct Held {
+    Figure segment, reservedBytes;
+    void add(Figure& figure, std::int64_t by) {
+      figure.current += by;
+      if (by > 0)
+        figure.allocated += static_cast<std::uint64_t>(by);
+      else
+        figure.freed += static_cast<std::uint64_t>(-by);
+      if (figure.current > figure.peak) figure.peak = figure.current;
+    }
+  };
+  Held held[3];  // all, small, large
+  void segments(int size, std::int64_t by) {
+    held[0].add(held[0].segment, by);
+    held[1 + size].add(held[1 + size].segment, by);
+  }
+  void reserved(int size, std::int64_t bytes) {
+    held[0].add(held[0].reservedBytes, bytes);
+    held[1 + size].add(held[1 + size].reservedBytes, bytes);
+  }
+  // A page that goes from one size class to the other changes no sum.
+  void reservedMoved(int from, int to, std::int64_t bytes) {
+    held[1 + from].add(held[1 + from].reservedBytes, -bytes);
+    held[1 + to].add(held[1 + to].reservedBytes, bytes);
+  }
+
+ private:
+  static constexpr std::size_t own = 63;  // threads beyond these share the last stripe
+  Stripe& mine(bool* shared);
+  std::atomic<Stripe*> stripes_[own + 1];
+  Stats base_;   // what is taken off the accumulated figures
+  Stats peaks_;  // of sums, as they were seen
+};
+
+}  // namespace braid::caching
