@@ -28,12 +28,13 @@ export default program({ graph: net, feeds })
 const good = file('good.mts', source(doubling))
 
 // The sources run through tsx here, so that the test needs no build; a user runs scripts/braid.mjs, which runs the same main.
-const braid = (...args: string[]) => {
+const braid = (...args: string[]) => braidWith({}, ...args)
+const braidWith = (env: NodeJS.ProcessEnv, ...args: string[]) => {
   const main = join(root, 'runtime/cli/main.ts')
   const { status, stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', main, ...args], {
     cwd: root,
     encoding: 'utf8',
-    env: { ...process.env, NO_COLOR: '1' },
+    env: { ...process.env, NO_COLOR: '1', ...env },
   })
   return { status, stdout, stderr }
 }
@@ -281,5 +282,41 @@ export default program({ graph: net, feeds: () => ({ x: pulled([]), z: pulled([]
       ok: true,
       devices: expect.arrayContaining([expect.objectContaining({ device: 'host' })]),
     })
+  })
+
+  it('doctor says what the environment tells the allocator', () => {
+    const unset = {
+      PYTORCH_CUDA_ALLOC_CONF: undefined,
+      PYTORCH_HIP_ALLOC_CONF: undefined,
+      PYTORCH_ALLOC_CONF: undefined,
+    }
+    expect(one(braidWith(unset, 'doctor', '--json').stdout)).toMatchObject({
+      allocator: { variable: null, settings: [] },
+    })
+    const text =
+      'expandable_segments:False, pinned_use_background_threads:True,max_split_size_mb:3,backend:cudaMallocAsync'
+    const env = { ...unset, PYTORCH_CUDA_ALLOC_CONF: text, PYTORCH_ALLOC_CONF: 'svm:False' }
+    expect(one(braidWith(env, 'doctor', '--json').stdout)).toMatchObject({
+      ok: true,
+      allocator: {
+        variable: 'PYTORCH_CUDA_ALLOC_CONF',
+        text,
+        unread: ['PYTORCH_ALLOC_CONF'],
+        settings: [
+          { key: 'expandable_segments', value: 'False', effect: 'honoured' },
+          { key: 'pinned_use_background_threads', value: 'True', effect: 'noted' },
+        ],
+        faults: [
+          { _tag: 'BadOption', key: 'max_split_size_mb', position: text.indexOf('3') },
+          { _tag: 'Unsupported', key: 'backend', position: text.indexOf('backend') },
+        ],
+      },
+    })
+    const { status, stdout } = braidWith(env, 'doctor')
+    expect(status).toBe(0)
+    expect(stdout).toMatch(/expandable_segments +False +honoured +\S/)
+    expect(stdout).toMatch(/pinned_use_background_threads +True +noted +\S/)
+    expect(stdout).toMatch(/PYTORCH_CUDA_ALLOC_CONF, character \d+: max_split_size_mb/)
+    expect(stdout).toMatch(/found {3}cudaMallocAsync: /)
   })
 })
