@@ -185,6 +185,8 @@ describe('what a text of settings means', () => {
         expect(faults[0]!.wanted).toContain('64')
       }
       expect(readAllocConf(`large_segment_size_mb:11,${setting}`).faults).toEqual([])
+      const twice = `large_segment_size_mb:64,large_segment_size_mb:32,${setting}`
+      expect(readAllocConf(twice)).toMatchObject({ faults: [], options: { largeSegment: 32 * MiB } })
     }
   })
 })

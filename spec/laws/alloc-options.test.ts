@@ -80,6 +80,19 @@ describe('the options of an allocator', () => {
     )
   })
 
+  test('a zero below zero is a zero', () => {
+    const { limit, fraction, collectAbove, pinned } = orThrow(
+      allocatorOptions({
+        limit: -0,
+        fraction: -0,
+        collectAbove: -0,
+        pinned: { limit: -0, roundUpTo: -0, reserveFirst: -0 },
+      }),
+    )
+    for (const zero of [limit, fraction, collectAbove, pinned.limit, pinned.roundUpTo, pinned.reserveFirst])
+      expect(zero).toBe(0)
+  })
+
   test('those given stand before those of the environment', () => {
     const under: AllocatorOptions = {
       expandable: false,
