@@ -227,6 +227,16 @@ void Allocator::settlePending(Lane& lane, bool ask) {
   flush(settled);
 }
 
+// One question to each lane that has freed what this one is not after.
+void Allocator::pollHomes(const Heap& heap, const Lane& lane) {
+  bool asked[Lanes::most] = {};
+  heap.eachFree([&](const Block& block) {
+    if (block.lane == &lane || Heap::complete(block) || asked[block.lane->id]) return;
+    asked[block.lane->id] = true;
+    lanes_.pollLane(*block.lane);
+  });
+}
+
 void Allocator::settle(Block& block) {
   dropUses(block);
   counters_.pending(sizeOf(block), -static_cast<std::int64_t>(block.size));
@@ -354,9 +364,11 @@ Status Allocator::slow(const Request& request, Block* evicted, Block** block, Sh
   }
   try_(Rung::gather, [&] {
     flushCaches();
-    if (policy.order)
-      for (LaneId id = 0; id < lanes_.count(); ++id) settlePending(lanes_.at(id), policy.poll);
-    if (policy.order) heap.gather(request.lane);
+    if (policy.order) {
+      for (LaneId id = 0; id < lanes_.count(); ++id) settlePending(lanes_.at(id), true);
+      pollHomes(heap, request.lane);
+      heap.gather(request.lane);
+    }
     return heap.take(request.size, request.lane, policy.order);
   });
   if (policy.waitFirst) {

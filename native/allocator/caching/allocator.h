@@ -131,6 +131,7 @@ class Allocator {
   Block* fromPending(const Request& request, bool mayWait, bool longer, Status* status);
   Block* fromPendingRun(const Request& request, Status* status);
   void settlePending(Lane& lane, bool ask);
+  void pollHomes(const Heap& heap, const Lane& lane);
   void settle(Block& block);
   void flushCaches();
   void flush(Block* list);

@@ -11,10 +11,11 @@ constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
 std::uint64_t up(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
 std::uint64_t down(std::uint64_t value, std::uint64_t to) { return value / to * to; }
 
-// Adjacent blocks, free or unmapped, from `first` on, that hold a request when `missing` pages have been mapped.
+// Adjacent blocks, free or unmapped, that hold a request when `missing` pages have been mapped: from `first` on,
+// without its first `skip` bytes.
 struct Run {
   Block* first = nullptr;
-  std::uint64_t missing = ~std::uint64_t{0};
+  std::uint64_t skip = 0, missing = ~std::uint64_t{0};
 };
 
 }  // namespace
@@ -68,14 +69,21 @@ Block* Allocator::growRange(const Request& request, Status* status, Rung* rung) 
     };
     const auto measure = [&](Block* first) {
       std::uint64_t length = 0, missing = 0;
+      Block* last = first;
       for (Block* block = first; length < request.size; block = block->nextInSegment) {
         if (block == nullptr || !usable(*block)) return;
         if (block->state == BlockState::unmapped)
           missing += std::min(block->size, up(request.size - length, page)) / page;
         length += block->size;
+        last = block;
       }
+      // Addresses without memory that lead up to memory: as few of them as will do.
+      std::uint64_t skip = 0;
+      if (first->state == BlockState::unmapped && last->state == BlockState::free)
+        skip = down(std::min(length - request.size, first->size - page), page);
+      missing -= skip / page;
       if (missing < best.missing || (missing == best.missing && first->address < best.first->address))
-        best = {first, missing};
+        best = {first, skip, missing};
     };
     for (Block* block = heap.firstUnmapped(); block != nullptr; block = block->next) {
       measure(block);
@@ -96,10 +104,22 @@ Block* Allocator::growRange(const Request& request, Status* status, Rung* rung) 
     run = place();
   }
 
+  if (run.skip > 0) {
+    Block* rest = heap.split(run.first, run.skip);
+    heap.addUnmapped(rest);
+    run.first = rest;
+  }
   // The parts leave their lists, and are nobody's to merge with while pages come and go around them.
   std::vector<std::pair<Block*, BlockState>> parts;
   for (std::uint64_t length = 0; length < request.size; length += parts.back().first->size) {
     Block* part = parts.empty() ? run.first : parts.back().first->nextInSegment;
+    // What the request does not need of the last one may still give pages.
+    if (part->state == BlockState::free && length + part->size > request.size) {
+      heap.extract(part);
+      Block* rest = heap.split(part, request.size - length);
+      heap.insert(part);
+      heap.insert(rest);
+    }
     parts.emplace_back(part, part->state);
   }
   for (auto& [part, state] : parts) {
