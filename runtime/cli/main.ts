@@ -8,6 +8,7 @@ import { plan, usage as planUsage } from './plan.js'
 import { mapPositions } from './positions.js'
 import { home } from './program.js'
 import { run, usage as runUsage } from './run.js'
+import { snapshot, usage as snapshotUsage } from './snapshot.js'
 import { verify, usage as verifyUsage } from './verify.js'
 
 interface Verb {
@@ -32,6 +33,11 @@ const verbs: Readonly<Record<string, Verb>> = {
     usage: verifyUsage,
     does: 'proves the laws of a plan file; a line per violation, exit status 1 if any',
     run: verify,
+  },
+  snapshot: {
+    usage: snapshotUsage,
+    does: "draws what an allocator holds, from a file of device.snapshot(); as torch it is a file for PyTorch's viewer",
+    run: snapshot,
   },
   doctor: {
     usage: doctorUsage,

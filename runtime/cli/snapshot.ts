@@ -1,0 +1,71 @@
+import { readFileSync, writeFileSync } from 'node:fs'
+import * as E from 'fp-ts/lib/Either.js'
+import { snapshotSvg, snapshotText } from '../allocator/picture.js'
+import { figuresOf } from '../allocator/picture-figures.js'
+import { torchPickle } from '../allocator/snapshot.js'
+import type { AllocatorSnapshot } from '../allocator/snapshot-data.js'
+import { parseSnapshot } from '../allocator/snapshot-read.js'
+import { oneOf, oneWord, parse } from './args.js'
+import { Failed, Misuse, type Output } from './io.js'
+
+export const usage = 'braid snapshot FILE [--as text|svg|torch|json] [-o FILE] [--json]'
+
+type As = 'text' | 'svg' | 'torch' | 'json'
+const flags = { as: { type: 'string' }, output: { type: 'string', short: 'o' } } as const
+
+const badFile = (at: string, wanted: string, error: unknown, next: string): Failed =>
+  new Failed([{ _tag: 'BadFile', at, subject: 'snapshot', wanted, found: (error as Error).message, next }])
+
+const read = (path: string): AllocatorSnapshot => {
+  let text: string
+  try {
+    text = readFileSync(path, 'utf8')
+  } catch (error) {
+    throw badFile(path, 'a snapshot file that can be read', error, 'write one with: JSON.stringify(device.snapshot())')
+  }
+  const parsed = parseSnapshot(text)
+  if (E.isLeft(parsed)) throw new Failed(parsed.left.map(fault => ({ ...fault, at: `${path}: ${fault.at}` })))
+  return parsed.right
+}
+
+const written = (snapshot: AllocatorSnapshot, as: As): string | Uint8Array => {
+  if (as === 'text') return snapshotText(snapshot)
+  if (as === 'svg') return snapshotSvg(snapshot)
+  return as === 'torch' ? torchPickle(snapshot) : `${JSON.stringify(snapshot)}\n`
+}
+
+const summary = (snapshot: AllocatorSnapshot) => {
+  const of = (pinned: boolean) => {
+    const segments = snapshot.segments.filter(segment => segment.pinned === pinned)
+    const { states, requested, reserved, longest, unusable } = figuresOf(snapshot, segments)
+    const bytes = Object.fromEntries(Object.entries(states).map(([state, { bytes }]) => [state, bytes]))
+    return { segments: segments.length, reserved, requested, ...bytes, longest, unusable }
+  }
+  return { device: snapshot.device, memory: of(false), pinned: of(true), records: snapshot.history.length }
+}
+
+export const snapshot = async (args: readonly string[], out: Output): Promise<number> => {
+  const { values, positionals } = parse(args, flags, usage)
+  const path = oneWord(positionals, 'FILE', usage)
+  const as = oneOf(values.as ?? 'text', '--as', ['text', 'svg', 'torch', 'json'])
+  const { output } = values
+  if (as === 'torch' && output === undefined)
+    throw new Misuse(`--as torch writes a pickle, which is no text: give -o FILE\nusage: ${usage}`)
+  const given = read(path)
+  const made = written(given, as)
+  if (output !== undefined) {
+    try {
+      writeFileSync(output, made)
+    } catch (error) {
+      throw badFile(output, 'a file that can be written', error, 'give another path to -o')
+    }
+    const open = as === 'torch' ? '; open it at https://pytorch.org/memory_viz' : ''
+    out.say(`${output}: the snapshot as ${as}${open}`)
+    out.result({ file: path, as, output, ...summary(given) })
+    return 0
+  }
+  out.say(String(made).trimEnd())
+  // The snapshot itself is the one object; a picture is text inside one.
+  out.result(as === 'json' ? given : { file: path, as, ...summary(given), text: made })
+  return 0
+}
