@@ -12,7 +12,7 @@ inline constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::m
 
 // How an allocator behaves; sizes in bytes. The names on the right are PyTorch's, where it has the same.
 struct Options {
-  const Policy* policy = &orderThenWait;
+  const Policy* policy = &orderThenGrow;
   std::uint64_t limit = unlimited;     // reserved at most; per_process_memory_fraction times the device's bytes
   bool expandable = true;              // expandable_segments
   bool movePages = true;               // whole free pages go where they are needed before new ones are made

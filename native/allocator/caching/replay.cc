@@ -157,6 +157,16 @@ class Replay {
     return Status::invalidValue;
   }
 
+  // Lanes that waited for this use alone go on by themselves: until they have, what the trace calls complete is not yet
+  // so here, and the figures would be those of the machine's mood. Those that wait for more stay as they are.
+  void settle() {
+    const auto until = Clock::now() + std::chrono::microseconds(200);
+    const auto idle = [&](const Lane* lane) {
+      return lane == nullptr || driver_.streamQuery(lane->stream) != Status::notReady;
+    };
+    while (!std::all_of(homes_.begin(), homes_.end(), idle) && Clock::now() < until) std::this_thread::yield();
+  }
+
   static Status wrong(std::string* detail, const char* what) {
     *detail = what;
     return Status::invalidValue;

@@ -4,8 +4,8 @@
 
 namespace braid::caching {
 
-// The default. What a lane holds depends on the order of its calls alone, never on how far the device has come: a freed
-// block is taken again at once, and its new owner waits on the device for the uses of the old one.
+// For memory before speed: a block that the lane itself freed is taken again at once, and its new owner waits on the
+// device for the uses of the old one. However far ahead the host runs, a lane holds no more than its live blocks need.
 inline constexpr Policy orderThenWait{"order-then-wait", true, false, true, true};
 
 }  // namespace braid::caching
