@@ -26,7 +26,7 @@ export interface PinnedOptions {
 
 /** How a device's caching allocator behaves. Sizes in bytes; PyTorch's name of each stands behind it. */
 export interface AllocatorOptions {
-  /** Default `order-then-wait`. */
+  /** Default `order-then-grow`. */
   readonly policy?: AllocatorPolicy
   /** The most that is held of the device's memory. Default: no bound. */
   readonly limit?: number
@@ -105,7 +105,7 @@ export const allocatorOptions = (
   const largeSegment = of('largeSegment', bytes(10 * MiB + 1), under.largeSegment ?? 20 * MiB)
   const cacheUpTo = ofPinned('cacheUpTo', bound(0), under.pinned?.cacheUpTo ?? none)
   const resolved: ResolvedAllocatorOptions = {
-    policy: of('policy', oneOf(policies), under.policy ?? 'order-then-wait'),
+    policy: of('policy', oneOf(policies), under.policy ?? 'order-then-grow'),
     limit: of('limit', bound(0), under.limit ?? none),
     fraction: of('fraction', share, under.fraction ?? 1),
     expandable: of('expandable', flag, under.expandable ?? true),
