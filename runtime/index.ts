@@ -19,6 +19,20 @@ export {
   type ResolvedAllocatorOptions,
   type SizeDivision,
 } from './allocator/options.js'
+export { snapshotSvg, snapshotText } from './allocator/picture.js'
+export { type TorchSnapshot, torchPickle, toTorch } from './allocator/snapshot.js'
+export type {
+  AllocatorSnapshot,
+  BlockState,
+  SnapshotBlock,
+  SnapshotDevice,
+  SnapshotFrame,
+  SnapshotLane,
+  SnapshotRecord,
+  SnapshotSegment,
+  SnapshotUse,
+} from './allocator/snapshot-data.js'
+export { parseSnapshot, type SnapshotFault } from './allocator/snapshot-read.js'
 export type { Summary } from './clock.js'
 export { type DeviceName, type DeviceSummary, devices } from './devices.js'
 export { type DeviceError, type DeviceErrorTag, DisposedError, errorsOf, RunError, type RunErrorTag } from './errors.js'
