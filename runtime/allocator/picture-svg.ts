@@ -1,9 +1,10 @@
 import { figuresOf, mapped } from './picture-figures.js'
-import { Called, nameOf, plural, sizeOf } from './picture-words.js'
+import { Called, deviceOf, nameOf, plural, sizeOf } from './picture-words.js'
 import type { AllocatorSnapshot, BlockState, SnapshotBlock, SnapshotSegment } from './snapshot-data.js'
 
 const page = { width: 1000, margin: 24, label: 230, row: 30, bar: 18, rows: 300 }
 const room = page.width - 2 * page.margin - page.label
+const least = 40 // a bar that would be narrower is drawn this wide, and says how many times it is enlarged
 const states = ['live', 'pending', 'cached', 'free', 'unmapped'] as const
 const meanings: Readonly<Record<BlockState, string>> = {
   live: 'live',
@@ -14,14 +15,14 @@ const meanings: Readonly<Record<BlockState, string>> = {
 }
 
 /**
- * A snapshot as one self-contained SVG: a row for each segment (of the 300 largest), as wide as it has memory, its blocks by
- * state, each with a tooltip. States differ in pattern as well as in colour. Follows the reader's light or dark scheme. The same
+ * A snapshot as one self-contained SVG: a row for each segment (of the 300 largest), as wide as it has memory (very small
+ * ones enlarged, and saying so), its blocks by state, each with a tooltip. States differ in pattern as well as in colour. Follows the reader's light or dark scheme. The same
  * snapshot gives the same text.
  */
 export const snapshotSvg = (snapshot: AllocatorSnapshot): string => {
   const called = new Called(snapshot)
   const { device } = snapshot
-  const title = `${device.kind === 'cuda' ? `cuda:${device.ordinal}` : 'host'} — ${nameOf(device.name)}, ${sizeOf(device.totalBytes)}`
+  const title = deviceOf(device)
   const kinds = [
     { name: 'Device memory', segments: snapshot.segments.filter(({ pinned }) => !pinned) },
     { name: 'Pinned host memory', segments: snapshot.segments.filter(({ pinned }) => pinned) },
@@ -99,16 +100,22 @@ const rowOf = (segment: SnapshotSegment, y: number, largest: number, called: Cal
   const kind = segment.expandable
     ? `expandable, ${sizeOf(segment.mappedSize)} of ${sizeOf(segment.totalSize)} of addresses`
     : sizeOf(segment.totalSize)
+  const wide = largest === 0 ? 0 : (room * 0.75 * segment.mappedSize) / largest
+  const enlarged = wide > 0 && wide < least
+  const pieces = piecesOf(segment, (enlarged ? least : wide) / Math.max(1, segment.mappedSize))
+  const end = pieces.reduce((last, { x, width }) => Math.max(last, x + width), 0)
+  const times = enlarged ? `enlarged ×${Math.round(least / wide)}` : ''
   const about = `Segment ${segment.counter} at 0x${segment.address.toString(16)}: ${kind}, of ${called.lane(segment.lane)}, for ${segment.sizes} blocks${pool}`
   return [
     `<g role="group" aria-label="${escaped(about)}"><title>${escaped(about)}</title>`,
     text(page.margin, y + 13, nameOf(label, 26), 'label'),
     text(page.margin + page.label - 12, y + 13, sizeOf(segment.mappedSize), 'size'),
-    ...piecesOf(segment, largest).map(piece => {
+    ...pieces.map(piece => {
       const x = page.margin + page.label + piece.x
       const inner = `<title>${escaped(tooltip(piece.blocks, called))}</title>`
       return rect(x, y, piece.width, page.bar, piece.state, inner)
     }),
+    ...(times === '' ? [] : [text(page.margin + page.label + end + 8, y + 13, times, 'note')]),
     '</g>',
   ].join('\n')
 }
@@ -122,10 +129,9 @@ interface Piece {
 
 // A stretch without memory may be a thousand times as long as all memory: it is as wide as it takes to see it. Blocks that
 // would be too narrow to see share one piece, in the colour of most of their bytes.
-const piecesOf = (segment: SnapshotSegment, largest: number): readonly Piece[] => {
+const piecesOf = (segment: SnapshotSegment, scale: number): readonly Piece[] => {
   const gaps = segment.blocks.filter(block => !mapped(block)).length
   const gap = gaps === 0 ? 0 : Math.min(14, (room * 0.2) / gaps)
-  const scale = largest === 0 ? 0 : (room * 0.8) / largest
   const pieces: Piece[] = []
   let x = 0
   let few: SnapshotBlock[] = []
@@ -142,14 +148,14 @@ const piecesOf = (segment: SnapshotSegment, largest: number): readonly Piece[] =
   }
   for (const block of segment.blocks) {
     const width = mapped(block) ? block.size * scale : gap
-    if (!mapped(block) || width >= 1) {
+    if (!mapped(block) || width >= 2) {
       flush()
       put([block], width)
       continue
     }
     few.push(block)
     wide += width
-    if (wide >= 1) flush()
+    if (wide >= 2) flush()
   }
   flush()
   return pieces

@@ -1,5 +1,5 @@
 // How sizes and names read in both pictures. Names come from users and files: nothing of them may steer a terminal or a parser.
-import type { AllocatorSnapshot, LaneId } from './snapshot-data.js'
+import type { AllocatorSnapshot, LaneId, SnapshotDevice } from './snapshot-data.js'
 
 const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB']
 
@@ -21,6 +21,12 @@ export const nameOf = (name: string, most = 60): string => {
 }
 
 export const plural = (count: number, one: string): string => `${count} ${one}${count === 1 ? '' : 's'}`
+
+/** `cuda:0, NVIDIA H200, 139.81 GiB`, as far as it is known. */
+export const deviceOf = ({ kind, ordinal, name, totalBytes }: SnapshotDevice): string =>
+  [kind === 'cuda' ? `cuda:${ordinal}` : 'host', nameOf(name), totalBytes > 0 ? sizeOf(totalBytes) : '']
+    .filter(part => part !== '')
+    .join(', ')
 
 /** What lanes and sites are called. */
 export class Called {

@@ -1,5 +1,5 @@
 import { type Figures, figuresOf, mapped } from './picture-figures.js'
-import { Called, nameOf, plural, sizeOf } from './picture-words.js'
+import { Called, deviceOf, plural, sizeOf } from './picture-words.js'
 import type { AllocatorSnapshot, BlockState, SnapshotSegment } from './snapshot-data.js'
 
 export { snapshotSvg } from './picture-svg.js'
@@ -15,10 +15,8 @@ const holders = 10
  * with as many characters as it has memory, who holds the most, and which lanes freed memory waits for.
  */
 export const snapshotText = (snapshot: AllocatorSnapshot): string => {
-  const { device } = snapshot
   const called = new Called(snapshot)
-  const name = device.kind === 'cuda' ? `cuda:${device.ordinal}` : 'host'
-  const lines = [`${name}  ${nameOf(device.name)}, ${sizeOf(device.totalBytes)}`]
+  const lines = [deviceOf(snapshot.device)]
   const own = snapshot.segments.filter(({ pinned }) => !pinned)
   const pinned = snapshot.segments.filter(segment => segment.pinned)
   lines.push('', ...memoryText('device memory', snapshot, own, called))

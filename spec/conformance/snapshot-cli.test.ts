@@ -86,7 +86,7 @@ describe('braid snapshot', () => {
   it('draws a picture in text', () => {
     const { status, stdout, stderr } = braid('snapshot', good)
     expect([status, stderr]).toEqual([0, ''])
-    expect(stdout).toContain('cuda:0  NVIDIA H200, 139.81 GiB')
+    expect(stdout).toContain('cuda:0, NVIDIA H200, 139.81 GiB')
     expect(stdout).toMatch(/live +100\.00 MiB/)
     expect(stdout).toMatch(/math {2}1 use {2}of 20\.00 MiB {2}up to math@4; done up to @3/)
   })

@@ -212,7 +212,7 @@ describe('the picture in text', () => {
   })
 
   it('reads so', () => {
-    expect(snapshotText(small)).toBe(`cuda:0  NVIDIA H200, 139.81 GiB
+    expect(snapshotText(small)).toBe(`cuda:0, NVIDIA H200, 139.81 GiB
 
 device memory: 4.00 KiB reserved in 1 segment
   #  live        512 B  12.5 %  1 block  500 B asked for
