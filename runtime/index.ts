@@ -33,6 +33,7 @@ export type {
   SnapshotUse,
 } from './allocator/snapshot-data.js'
 export { parseSnapshot, type SnapshotFault } from './allocator/snapshot-read.js'
+export { fromTorch } from './allocator/snapshot-torch.js'
 export type { Summary } from './clock.js'
 export { type DeviceName, type DeviceSummary, devices } from './devices.js'
 export { type DeviceError, type DeviceErrorTag, DisposedError, errorsOf, RunError, type RunErrorTag } from './errors.js'

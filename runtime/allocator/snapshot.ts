@@ -220,6 +220,7 @@ const torchSegments = (segment: SnapshotSegment, names: Names, device: number): 
 const torchBlock = (block: SnapshotBlock, segment: SnapshotSegment, names: Names): TorchBlock => {
   const { address, size, requested, state, lane, site } = block
   const taken = state === 'live' || state === 'pending'
+  const home = names.stream(lane)
   return {
     address,
     size,
@@ -227,7 +228,7 @@ const torchBlock = (block: SnapshotBlock, segment: SnapshotSegment, names: Names
     state: state === 'live' ? 'active_allocated' : state === 'pending' ? 'active_pending_free' : 'inactive',
     frames: taken ? names.site(site) : names.site(0),
     ...(block.uses.length > 0 ? { pending_uses: names.uses(block) } : {}),
-    ...(taken && lane !== segment.lane ? { home_stream: names.stream(lane) } : {}),
+    ...(taken && home !== names.stream(segment.lane) ? { home_stream: home } : {}),
   }
 }
 

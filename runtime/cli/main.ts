@@ -36,7 +36,7 @@ const verbs: Readonly<Record<string, Verb>> = {
   },
   snapshot: {
     usage: snapshotUsage,
-    does: "draws what an allocator holds, from a file of device.snapshot(); as torch it is a file for PyTorch's viewer",
+    does: "draws what an allocator holds: a file of device.snapshot(), or PyTorch's; --as torch is for PyTorch's viewer",
     run: snapshot,
   },
   doctor: {

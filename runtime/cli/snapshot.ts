@@ -5,27 +5,40 @@ import { figuresOf } from '../allocator/picture-figures.js'
 import { torchPickle } from '../allocator/snapshot.js'
 import type { AllocatorSnapshot } from '../allocator/snapshot-data.js'
 import { parseSnapshot } from '../allocator/snapshot-read.js'
-import { oneOf, oneWord, parse } from './args.js'
+import { fromTorch } from '../allocator/snapshot-torch.js'
+import { oneOf, oneWord, parse, whole } from './args.js'
 import { Failed, Misuse, type Output } from './io.js'
 
-export const usage = 'braid snapshot FILE [--as text|svg|torch|json] [-o FILE] [--json]'
+export const usage = 'braid snapshot FILE [--as text|svg|torch|json] [--device N] [-o FILE] [--json]'
 
 type As = 'text' | 'svg' | 'torch' | 'json'
-const flags = { as: { type: 'string' }, output: { type: 'string', short: 'o' } } as const
+const flags = { as: { type: 'string' }, device: { type: 'string' }, output: { type: 'string', short: 'o' } } as const
 
 const badFile = (at: string, wanted: string, error: unknown, next: string): Failed =>
   new Failed([{ _tag: 'BadFile', at, subject: 'snapshot', wanted, found: (error as Error).message, next }])
 
-const read = (path: string): AllocatorSnapshot => {
-  let text: string
+const read = (path: string, device: number | undefined): AllocatorSnapshot => {
+  let bytes: Buffer
   try {
-    text = readFileSync(path, 'utf8')
+    bytes = readFileSync(path)
   } catch (error) {
     throw badFile(path, 'a snapshot file that can be read', error, 'write one with: JSON.stringify(device.snapshot())')
   }
-  const parsed = parseSnapshot(text)
+  // As every pickle begins; no JSON does.
+  const pickled = bytes[0] === 0x80
+  if (!pickled && device !== undefined)
+    throw new Misuse(`--device picks one of the devices in PyTorch's snapshots; ${path} is none\nusage: ${usage}`)
+  const parsed = pickled ? fromTorch(bytes, device) : parseJson(path, bytes)
   if (E.isLeft(parsed)) throw new Failed(parsed.left.map(fault => ({ ...fault, at: `${path}: ${fault.at}` })))
   return parsed.right
+}
+
+const parseJson = (path: string, bytes: Buffer): ReturnType<typeof parseSnapshot> => {
+  try {
+    return parseSnapshot(bytes.toString('utf8'))
+  } catch (error) {
+    throw badFile(path, 'a snapshot that fits into one string', error, 'keep less history')
+  }
 }
 
 const written = (snapshot: AllocatorSnapshot, as: As): string | Uint8Array => {
@@ -51,7 +64,8 @@ export const snapshot = async (args: readonly string[], out: Output): Promise<nu
   const { output } = values
   if (as === 'torch' && output === undefined)
     throw new Misuse(`--as torch writes a pickle, which is no text: give -o FILE\nusage: ${usage}`)
-  const given = read(path)
+  const device = values.device === undefined ? undefined : whole(values.device, '--device', 0)
+  const given = read(path, device)
   const made = written(given, as)
   if (output !== undefined) {
     try {

@@ -1,6 +1,6 @@
 // `braid snapshot` as a user meets it.
 import { spawnSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -150,6 +150,24 @@ print(data["braid"]["traces"][0]["action"], data["segments"][0]["blocks"][1]["pe
     },
   )
 
+  it("draws PyTorch's snapshots, and never runs what is in them", () => {
+    const path = join(folder, 'torch.pickle')
+    expect(braid('snapshot', good, '--as', 'torch', '-o', path).status).toBe(0)
+    const { status, stdout } = braid('snapshot', path, '--device', '0')
+    expect(status).toBe(0)
+    expect(stdout).toContain("cuda:0, PyTorch's allocator")
+    expect(stdout).toMatch(/live +100\.00 MiB/)
+    expect(stdout).toContain('load (examples/<weights>.ts:12)')
+    expect(braid('snapshot', path, '--device', '3').stderr).toMatch(/found +devices 0/)
+    const owned = join(folder, 'owned')
+    const code = `\x80\x04cposix\nsystem\n\x8c${String.fromCharCode(6 + owned.length)}touch ${owned}\x85R.`
+    writeFileSync(join(folder, 'attack.pickle'), Buffer.from(code, 'latin1'))
+    const attack = braid('snapshot', join(folder, 'attack.pickle'))
+    expect(attack.status).toBe(1)
+    expect(attack.stderr).toMatch(/byte 2.*\n.*\n +found +GLOBAL, which names a class/)
+    expect(existsSync(owned)).toBe(false)
+  })
+
   it.each<[string, string[], RegExp]>([
     ['no file', ['snapshot'], /FILE is missing/],
     ['two files', ['snapshot', 'a', 'b'], /one FILE is wanted/],
@@ -159,6 +177,8 @@ print(data["braid"]["traces"][0]["action"], data["segments"][0]["blocks"][1]["pe
       /--as: wanted text, svg, torch, json; found "png"/,
     ],
     ['a flag that there is none of', ['snapshot', good, '--colour'], /--colour/],
+    ['a device of a file that has one', ['snapshot', good, '--device', '0'], /PyTorch's snapshots/],
+    ['a device that is no number', ['snapshot', good, '--device', 'cuda'], /--device: wanted a whole number/],
     ['a pickle for a terminal', ['snapshot', good, '--as', 'torch'], /give -o FILE/],
   ])('is misused with %s', (_, args, said) => {
     const { status, stdout, stderr } = braid(...args)
