@@ -1,0 +1,258 @@
+#include "bindings/caching_hot.h"
+
+#include <bit>
+
+#include "bindings/handle.h"
+
+namespace braid::bindings {
+namespace {
+
+using caching::Block;
+using caching::Lane;
+using caching::Mark;
+
+napi_value number(napi_env env, double value) {
+  napi_value result = nullptr;
+  napi_create_double(env, value, &result);
+  return result;
+}
+
+napi_value code(napi_env env, int value) {
+  napi_value result = nullptr;
+  napi_create_int32(env, value, &result);
+  return result;
+}
+
+template <class T>
+T* pointer(double handle) {
+  return handle >= 1 && handle < 9007199254740992.0 ? reinterpret_cast<T*>(static_cast<std::uintptr_t>(handle))
+                                                    : nullptr;
+}
+
+double handleOf(const void* pointer) { return static_cast<double>(reinterpret_cast<std::uintptr_t>(pointer)); }
+
+constexpr int bad = static_cast<int>(Refusal::badHandle);
+
+// What the function was made for, its numbers, and whether the device takes calls at all.
+template <class Owner, std::size_t count>
+struct Call {
+  Call(napi_env env, napi_callback_info info) {
+    napi_value values[count];
+    std::size_t given = count;
+    void* data = nullptr;
+    if (napi_get_cb_info(env, info, &given, values, nullptr, &data) != napi_ok) return;
+    owner = static_cast<Owner*>(data);
+    refusal = deviceOf(*owner).refusal();
+    for (std::size_t i = 0; i < count; ++i)
+      if (napi_get_value_double(env, values[i], &arguments[i]) != napi_ok && refusal == 0) refusal = bad;
+  }
+  static CachingDevice& deviceOf(CachingSpace& space) { return *space.device; }
+  static CachingDevice& deviceOf(CachingDevice& device) { return device; }
+  CachingDevice& device() const { return deviceOf(*owner); }
+
+  Owner* owner = nullptr;
+  int refusal = bad;
+  double arguments[count] = {};
+};
+
+// lane, bytes, pool, site → the block, its address and size in `out`; 0, and the code in `out`.
+napi_value malloc(napi_env env, napi_callback_info info) {
+  const Call<CachingSpace, 4> call(env, info);
+  if (!call.owner) return number(env, 0);
+  CachingDevice& device = call.device();
+  const auto& [laneId, bytes, poolHandle, site] = call.arguments;
+  int status = call.refusal;
+  Block* block = nullptr;
+  if (status == 0) {
+    Lane* lane = device.lane(laneId);
+    caching::MemPool* pool = nullptr;
+    if (!lane || !device.pool(poolHandle, &pool) || !(bytes >= 1 && bytes <= 9007199254740992.0)) {
+      status = bad;
+    } else {
+      CachingSpace& space = *call.owner;
+      status = static_cast<int>(device.driver->bind());
+      if (status == 0)
+        status = static_cast<int>(space.allocator->malloc(static_cast<std::uint64_t>(bytes), *lane, &block,
+                                                          &space.shortage, pool, static_cast<std::uint32_t>(site)));
+    }
+  }
+  if (status != 0) {
+    device.out[0] = status;
+    return number(env, 0);
+  }
+  device.out[0] = static_cast<double>(block->address);
+  device.out[1] = static_cast<double>(block->size);
+  device.weigh(static_cast<std::int64_t>(block->size));
+  return number(env, handleOf(block));
+}
+
+// block
+napi_value free(napi_env env, napi_callback_info info) {
+  const Call<CachingSpace, 1> call(env, info);
+  if (call.refusal != 0) return code(env, call.refusal);
+  Block* block = pointer<Block>(call.arguments[0]);
+  if (!block) return code(env, bad);
+  const auto bytes = static_cast<std::int64_t>(block->size);
+  CachingDevice& device = call.device();
+  Status status = device.driver->bind();
+  if (status == Status::ok) status = call.owner->allocator->free(block);
+  if (status != Status::invalidHandle) device.weigh(-bytes);
+  return code(env, static_cast<int>(status));
+}
+
+// block, lane
+template <Status (caching::Allocator::*method)(Block*, Lane&)>
+napi_value use(napi_env env, napi_callback_info info) {
+  const Call<CachingSpace, 2> call(env, info);
+  if (call.refusal != 0) return code(env, call.refusal);
+  Block* block = pointer<Block>(call.arguments[0]);
+  Lane* lane = call.device().lane(call.arguments[1]);
+  if (!block || !lane) return code(env, bad);
+  Status status = call.device().driver->bind();
+  if (status == Status::ok) status = (call.owner->allocator.get()->*method)(block, *lane);
+  return code(env, static_cast<int>(status));
+}
+
+// block, event
+napi_value keepUntil(napi_env env, napi_callback_info info) {
+  const Call<CachingSpace, 2> call(env, info);
+  if (call.refusal != 0) return code(env, call.refusal);
+  Block* block = pointer<Block>(call.arguments[0]);
+  Mark* mark = pointer<Mark>(call.arguments[1]);
+  if (!block || !mark) return code(env, bad);
+  return code(env, static_cast<int>(call.owner->allocator->keepUntil(block, *mark)));
+}
+
+// lane → an event, its point in `out`; 0, and the code in `out`.
+napi_value record(napi_env env, napi_callback_info info) {
+  const Call<CachingDevice, 1> call(env, info);
+  if (!call.owner) return number(env, 0);
+  CachingDevice& device = call.device();
+  Mark* mark = nullptr;
+  int status = call.refusal;
+  if (status == 0) {
+    Lane* lane = device.lane(call.arguments[0]);
+    status = lane ? static_cast<int>(device.driver->bind()) : bad;
+    if (status == 0) status = static_cast<int>(device.lanes->mark(*lane, &mark));
+  }
+  device.out[0] = status == 0 ? static_cast<double>(mark->point) : status;
+  return number(env, status == 0 ? handleOf(mark) : 0);
+}
+
+// lane, event; out: whether a wait was put on the lane
+napi_value wait(napi_env env, napi_callback_info info) {
+  const Call<CachingDevice, 2> call(env, info);
+  if (call.refusal != 0) return code(env, call.refusal);
+  CachingDevice& device = call.device();
+  Lane* lane = device.lane(call.arguments[0]);
+  Mark* mark = pointer<Mark>(call.arguments[1]);
+  if (!lane || !mark || lane->retired) return code(env, bad);
+  bool issued = false;
+  Status status = device.driver->bind();
+  if (status == Status::ok) {
+    std::lock_guard guard(lane->mutex);
+    status = device.lanes->wait(*lane, *mark, &issued);
+  }
+  device.out[0] = issued ? 1 : 0;
+  return code(env, static_cast<int>(status));
+}
+
+// event: nobody asks for it any more.
+napi_value drop(napi_env env, napi_callback_info info) {
+  const Call<CachingDevice, 1> call(env, info);
+  if (call.refusal == static_cast<int>(Refusal::closed)) return code(env, call.refusal);
+  if (Mark* mark = pointer<Mark>(call.arguments[0])) mark->drop();
+  return code(env, 0);
+}
+
+// event → 0, or notReady
+napi_value done(napi_env env, napi_callback_info info) {
+  const Call<CachingDevice, 1> call(env, info);
+  if (call.refusal != 0) return code(env, call.refusal);
+  Mark* mark = pointer<Mark>(call.arguments[0]);
+  if (!mark) return code(env, bad);
+  Status status = call.device().driver->bind();
+  if (status == Status::ok) status = call.device().lanes->poll(*mark);
+  return code(env, static_cast<int>(status));
+}
+
+// lane, kind, to, from, bytes
+napi_value copy(napi_env env, napi_callback_info info) {
+  const Call<CachingDevice, 5> call(env, info);
+  if (call.refusal != 0) return code(env, call.refusal);
+  CachingDevice& device = call.device();
+  const auto& [laneId, kind, to, from, bytes] = call.arguments;
+  Lane* lane = device.lane(laneId);
+  if (!lane || lane->retired || !(kind >= 0 && kind <= 3)) return code(env, bad);
+  Status status = device.driver->bind();
+  if (status == Status::ok)
+    status = device.driver->copy(static_cast<CopyKind>(kind), static_cast<DeviceAddress>(to),
+                                 static_cast<DeviceAddress>(from), static_cast<std::size_t>(bytes), lane->stream);
+  lane->queued();
+  return code(env, static_cast<int>(status));
+}
+
+// lane, to, value, words
+napi_value fill32(napi_env env, napi_callback_info info) {
+  const Call<CachingDevice, 4> call(env, info);
+  if (call.refusal != 0) return code(env, call.refusal);
+  CachingDevice& device = call.device();
+  const auto& [laneId, to, value, words] = call.arguments;
+  Lane* lane = device.lane(laneId);
+  if (!lane || lane->retired) return code(env, bad);
+  Status status = device.driver->bind();
+  if (status == Status::ok)
+    status = device.driver->fill32(static_cast<DeviceAddress>(to), static_cast<std::uint32_t>(value),
+                                   static_cast<std::size_t>(words), lane->stream);
+  lane->queued();
+  return code(env, static_cast<int>(status));
+}
+
+// lane → 0, or notReady
+napi_value idle(napi_env env, napi_callback_info info) {
+  const Call<CachingDevice, 1> call(env, info);
+  if (call.refusal != 0) return code(env, call.refusal);
+  Lane* lane = call.device().lane(call.arguments[0]);
+  if (!lane) return code(env, bad);
+  Status status = call.device().driver->bind();
+  if (status == Status::ok) status = call.device().lanes->pollLane(*lane);
+  return code(env, static_cast<int>(status));
+}
+
+// The function owns the device, as its data lies in it.
+void function(napi_env env, napi_value object, const char* name, napi_callback callback, void* data,
+              const std::shared_ptr<CachingDevice>& device) {
+  napi_value made = nullptr;
+  if (napi_create_function(env, name, NAPI_AUTO_LENGTH, callback, data, &made) != napi_ok) throw Napi::Error::New(env);
+  auto* held = new std::shared_ptr<CachingDevice>(device);
+  const auto release = [](napi_env, void* owned, void*) { delete static_cast<std::shared_ptr<CachingDevice>*>(owned); };
+  if (napi_add_finalizer(env, made, held, release, nullptr, nullptr) != napi_ok) {
+    delete held;
+    throw Napi::Error::New(env);
+  }
+  if (napi_set_named_property(env, object, name, made) != napi_ok) throw Napi::Error::New(env);
+}
+
+}  // namespace
+
+void defineHotSpace(napi_env env, napi_value object, const std::shared_ptr<CachingDevice>& device, int space) {
+  CachingSpace* data = &device->spaces[space];
+  function(env, object, "malloc", malloc, data, device);
+  function(env, object, "free", free, data, device);
+  function(env, object, "recordUse", use<&caching::Allocator::recordUse>, data, device);
+  function(env, object, "recordStream", use<&caching::Allocator::recordStream>, data, device);
+  function(env, object, "keepUntil", keepUntil, data, device);
+}
+
+void defineHotDevice(napi_env env, napi_value object, const std::shared_ptr<CachingDevice>& device) {
+  CachingDevice* data = device.get();
+  function(env, object, "record", record, data, device);
+  function(env, object, "wait", wait, data, device);
+  function(env, object, "drop", drop, data, device);
+  function(env, object, "done", done, data, device);
+  function(env, object, "copy", copy, data, device);
+  function(env, object, "fill32", fill32, data, device);
+  function(env, object, "idle", idle, data, device);
+}
+
+}  // namespace braid::bindings

@@ -1,0 +1,406 @@
+// The NativeCachingDevice: the calls that are not made all the time. TypeScript has checked what they are given.
+#include "bindings/caching_object.h"
+
+#include "bindings/async.h"
+#include "bindings/caching_device.h"
+#include "bindings/caching_hot.h"
+#include "bindings/caching_options.h"
+#include "bindings/caching_report.h"
+#include "bindings/caching_sources.h"
+#include "bindings/caching_views.h"
+#include "bindings/convert.h"
+#include "bindings/device.h"
+#include "bindings/failure_object.h"
+#include "bindings/handle.h"
+#include "bindings/host_options.h"
+
+namespace braid::bindings {
+namespace {
+
+using Shared = std::shared_ptr<CachingDevice>;
+
+Shared opened(const Napi::CallbackInfo& info) {
+  auto device = self<CachingDevice>(info);
+  if (device->refusal() == static_cast<int>(Refusal::closed))
+    throw Napi::Error::New(info.Env(), "the device is closed");
+  if (device->refusal() != 0)
+    throw Napi::Error::New(info.Env(), "a pool's allocate or release function called the device that called it");
+  return device;
+}
+
+void check(const Napi::CallbackInfo& info, CachingDevice& device, Status status, const char* op) {
+  if (status != Status::ok) throw failureObject(info.Env(), failureOf(*device.driver, status, op));
+}
+
+caching::Lane& laneAt(const Napi::CallbackInfo& info, CachingDevice& device, std::size_t at = 0) {
+  caching::Lane* lane = device.lane(numberAt(info[at], "lane"));
+  if (!lane) throw Napi::RangeError::New(info.Env(), "there is no such lane");
+  return *lane;
+}
+
+caching::Allocator& spaceAt(const Napi::CallbackInfo& info, CachingDevice& device, std::size_t at = 0) {
+  return *device.spaces[integerAt(info[at], "space", 0, 1)].allocator;
+}
+
+caching::Block* blockAt(const Napi::CallbackInfo& info) {
+  const double handle = numberAt(info[0], "block");
+  if (!(handle >= 1 && handle < mostInteger)) throw Napi::RangeError::New(info.Env(), "there is no such block");
+  return reinterpret_cast<caching::Block*>(static_cast<std::uintptr_t>(handle));
+}
+
+Napi::Value nothing(const Napi::CallbackInfo& info) { return info.Env().Undefined(); }
+
+// priority: -1 high, 0 normal, 1 low; or the caller's stream. → { id, stream }
+Napi::Value addLane(const Napi::CallbackInfo& info) {
+  const Shared device = opened(info);
+  const std::string name = textAt(info[0], "name");
+  const bool owned = !info[1].IsUndefined();
+  check(info, *device, device->driver->bind(), "bind");
+  Stream stream = nullptr;
+  if (owned) {
+    const DeviceInfo& about = device->driver->info();
+    const auto given = integerAt(info[1], "priority", -1, 1);
+    const int priority = given < 0 ? about.greatestPriority : given > 0 ? about.leastPriority : 0;
+    check(info, *device, device->driver->streamCreate(&stream, priority), "streamCreate");
+  } else {
+    stream = reinterpret_cast<Stream>(static_cast<std::uintptr_t>(sizeAt(info[2], "stream")));
+    const Status status = device->driver->streamQuery(stream);
+    check(info, *device, status == Status::notReady ? Status::ok : status, "streamQuery");
+  }
+  caching::Lane* lane = nullptr;
+  if (const Status status = device->lanes->add(stream, owned, name, &lane); status != Status::ok) {
+    if (owned) device->driver->streamDestroy(stream);
+    check(info, *device, status, "lane");
+  }
+  if (device->owned.size() <= lane->id) device->owned.resize(lane->id + 1);
+  device->owned[lane->id] = owned;
+  Napi::Object result = Napi::Object::New(info.Env());
+  result.Set("id", static_cast<double>(lane->id));
+  result.Set("stream", static_cast<double>(reinterpret_cast<std::uintptr_t>(stream)));
+  return result;
+}
+
+Napi::Value retireLane(const Napi::CallbackInfo& info) {
+  const Shared device = opened(info);
+  caching::Lane& lane = laneAt(info, *device);
+  if (lane.retired) return nothing(info);
+  Stream stream = lane.stream;
+  check(info, *device, device->driver->bind(), "bind");
+  check(info, *device, device->lanes->retire(lane), "eventRecord");
+  if (device->owned[lane.id]) check(info, *device, device->driver->streamDestroy(stream), "streamDestroy");
+  return nothing(info);
+}
+
+// Waits for a mark off the JavaScript thread; it is held until then.
+Napi::Value waitFor(const Napi::CallbackInfo& info, const Shared& device, caching::Mark* mark, const char* op) {
+  auto status = std::make_shared<Status>(Status::ok);
+  auto detail = std::make_shared<std::string>();
+  const auto work = [device, mark, status, detail] {
+    std::shared_lock lock(device->inUse);
+    if (!device->lanes) return;
+    *status = device->driver->bind();
+    if (*status == Status::ok) *status = device->lanes->synchronize(*mark);
+    if (*status != Status::ok) *detail = device->driver->lastDetail();
+    mark->drop();
+  };
+  return runAsync(info.Env(), "braid.synchronize", work, [status, detail, op](Napi::Env env) -> Napi::Value {
+    if (*status == Status::ok) return env.Undefined();
+    Failure failure;
+    failure.code = statusName(*status);
+    failure.op = op;
+    failure.detail = *detail;
+    throw failureObject(env, failure);
+  });
+}
+
+Napi::Value synchronizeLane(const Napi::CallbackInfo& info) {
+  const Shared device = opened(info);
+  caching::Mark* mark = nullptr;
+  check(info, *device, device->driver->bind(), "bind");
+  check(info, *device, device->lanes->mark(laneAt(info, *device), &mark), "eventRecord");
+  return waitFor(info, device, mark, "synchronize");
+}
+
+Napi::Value synchronizeEvent(const Napi::CallbackInfo& info) {
+  const Shared device = opened(info);
+  const double handle = numberAt(info[0], "event");
+  if (!(handle >= 1 && handle < mostInteger)) throw Napi::RangeError::New(info.Env(), "there is no such event");
+  auto* mark = reinterpret_cast<caching::Mark*>(static_cast<std::uintptr_t>(handle));
+  mark->hold();
+  return waitFor(info, device, mark, "synchronize");
+}
+
+// useOnOutOfMemory, noSplit, then allocate and release: functions, or a library's path and two symbols.
+Napi::Value makePool(const Napi::CallbackInfo& info) {
+  const Shared device = opened(info);
+  std::unique_ptr<caching::Source> source;
+  if (info[2].IsFunction()) {
+    source = callbackSource(*device, info[2].As<Napi::Function>(), info[3].As<Napi::Function>());
+  } else if (info[2].IsString()) {
+    std::string problem;
+    source = librarySource(*device, textAt(info[2], "library"), textAt(info[3], "allocate"), textAt(info[4], "release"),
+                           &problem);
+    if (!source) throw Napi::Error::New(info.Env(), problem);
+  }
+  caching::MemPool* pool = device->spaces[0].allocator->makePool(flagOr(info[0], "useOnOutOfMemory", false),
+                                                                 flagOr(info[1], "noSplit", false), std::move(source));
+  device->pools.push_back(pool);
+  Napi::Object result = Napi::Object::New(info.Env());
+  result.Set("handle", static_cast<double>(device->pools.size()));
+  result.Set("id", static_cast<double>(pool->id));
+  return result;
+}
+
+Napi::Value closePool(const Napi::CallbackInfo& info) {
+  const Shared device = opened(info);
+  caching::MemPool* pool = nullptr;
+  if (!device->pool(numberAt(info[0], "pool"), &pool) || !pool) return nothing(info);
+  check(info, *device, device->driver->bind(), "bind");
+  device->pools[static_cast<std::size_t>(info[0].As<Napi::Number>().DoubleValue()) - 1] = nullptr;
+  device->spaces[0].allocator->closePool(pool);
+  return nothing(info);
+}
+
+Napi::Value view(const Napi::CallbackInfo& info) {
+  const Shared device = opened(info);
+  caching::Block* block = blockAt(info);
+  if (block->state != caching::BlockState::live) throw Napi::Error::New(info.Env(), "the block is freed");
+  return pinnedView(info.Env(), device, block);
+}
+
+Napi::Value freePinnedView(const Napi::CallbackInfo& info) {
+  const Shared device = opened(info);
+  return Napi::Number::New(info.Env(), static_cast<int>(freeViewed(*device, blockAt(info))));
+}
+
+Napi::Value stats(const Napi::CallbackInfo& info) {
+  const Shared device = opened(info);
+  return statsRow(info.Env(), spaceAt(info, *device));
+}
+
+Napi::Value resetPeaks(const Napi::CallbackInfo& info) {
+  const Shared device = opened(info);
+  spaceAt(info, *device).resetPeaks();
+  return nothing(info);
+}
+
+Napi::Value resetAccumulated(const Napi::CallbackInfo& info) {
+  const Shared device = opened(info);
+  spaceAt(info, *device).resetAccumulated();
+  return nothing(info);
+}
+
+// Waits for every lane off the JavaScript thread, so that giving back does not.
+Napi::Value emptyCache(const Napi::CallbackInfo& info) {
+  const Shared device = opened(info);
+  const double pool = numberOr(info[0], "pool", 0);
+  return runAsync(
+      info.Env(), "braid.emptyCache", [device] { device->drain(); },
+      [device, pool](Napi::Env env) -> Napi::Value {
+        caching::MemPool* only = nullptr;
+        if (device->closed() || !device->pool(pool, &only)) return env.Undefined();
+        Status status = device->driver->bind();
+        if (status == Status::ok) status = device->spaces[0].allocator->emptyCache(only);
+        if (status == Status::ok && !only) status = device->spaces[1].allocator->emptyCache();
+        if (status != Status::ok) throw failureObject(env, failureOf(*device->driver, status, "emptyCache"));
+        return env.Undefined();
+      });
+}
+
+Napi::Value memory(const Napi::CallbackInfo& info) {
+  const Shared device = opened(info);
+  std::size_t free = 0, total = 0;
+  check(info, *device, device->driver->bind(), "bind");
+  check(info, *device, device->driver->memInfo(&free, &total), "memInfo");
+  Napi::Object result = Napi::Object::New(info.Env());
+  result.Set("free", static_cast<double>(free));
+  result.Set("total", static_cast<double>(total));
+  return result;
+}
+
+// entries; 0 stops
+Napi::Value keepHistory(const Napi::CallbackInfo& info) {
+  const Shared device = opened(info);
+  const auto entries = static_cast<std::size_t>(integerAt(info[0], "entries", 0, 1 << 26));
+  for (CachingSpace& space : device->spaces) {
+    if (entries > 0)
+      space.allocator->history().start(entries);
+    else
+      space.allocator->history().stop();
+  }
+  return nothing(info);
+}
+
+Napi::Value snapshot(const Napi::CallbackInfo& info) {
+  const Shared device = opened(info);
+  const Napi::Env env = info.Env();
+  Napi::Object result = Napi::Object::New(env);
+  result.Set("lanes", laneRows(env, *device->lanes));
+  const char* const segments[] = {"segments", "pinnedSegments"};
+  const char* const histories[] = {"history", "pinnedHistory"};
+  for (int space = 0; space < 2; ++space) {
+    caching::Allocator& allocator = *device->spaces[space].allocator;
+    result.Set(segments[space], segmentRows(env, allocator));
+    result.Set(histories[space], historyRows(env, allocator.history()));
+  }
+  return result;
+}
+
+Napi::Value shortage(const Napi::CallbackInfo& info) {
+  const Shared device = opened(info);
+  return shortageObject(info.Env(), device->spaces[integerAt(info[0], "space", 0, 1)].shortage);
+}
+
+// The driver's words about a code.
+Napi::Value describe(const Napi::CallbackInfo& info) {
+  const auto device = self<CachingDevice>(info);
+  const auto status = static_cast<Status>(integerAt(info[0], "status", 0, 9999));
+  Napi::Object result = Napi::Object::New(info.Env());
+  result.Set("code", statusName(status));
+  result.Set("detail", device->driver ? device->driver->lastDetail() : std::string());
+  result.Set("sticky", isSticky(status));
+  return result;
+}
+
+// What a source threw since this was asked last, in an array.
+Napi::Value takeThrown(const Napi::CallbackInfo& info) {
+  const auto device = self<CachingDevice>(info);
+  if (!device->thrown) return info.Env().Undefined();
+  napi_value list = nullptr;
+  napi_get_reference_value(info.Env(), device->thrown, &list);
+  napi_delete_reference(info.Env(), device->thrown);
+  device->thrown = nullptr;
+  return Napi::Value(info.Env(), list);
+}
+
+bool askObserver(void* data, const caching::Shortage& shortage) {
+  auto* space = static_cast<CachingSpace*>(data);
+  const Napi::Env env(space->device->env);
+  const Napi::HandleScope scope(env);
+  napi_value observer = nullptr;
+  if (napi_get_reference_value(env, space->observer, &observer) != napi_ok || !observer) return false;
+  const int which = space == &space->device->spaces[1] ? 1 : 0;
+  napi_value arguments[] = {Napi::Number::New(env, which), shortageObject(env, shortage)}, result = nullptr;
+  // TypeScript's own function, which throws nothing.
+  if (napi_call_function(env, env.Undefined(), observer, 2, arguments, &result) != napi_ok) return false;
+  bool again = false;
+  return napi_get_value_bool(env, result, &again) == napi_ok && again;
+}
+
+// (space, shortage) => whether something was freed; once
+Napi::Value observe(const Napi::CallbackInfo& info) {
+  const Shared device = opened(info);
+  if (!info[0].IsFunction()) throw Napi::TypeError::New(info.Env(), "observer must be a function");
+  for (CachingSpace& space : device->spaces) {
+    if (space.observer) continue;
+    if (napi_create_reference(info.Env(), info[0], 1, &space.observer) != napi_ok) throw Napi::Error::New(info.Env());
+    space.allocator->observe(askObserver, &space);
+  }
+  return nothing(info);
+}
+
+void waitAtGate(void* data) {
+  const std::unique_ptr<std::shared_ptr<Gate>> held(static_cast<std::shared_ptr<Gate>*>(data));
+  Gate& gate = **held;
+  std::unique_lock lock(gate.mutex);
+  gate.opened.wait(lock, [&] { return gate.open; });
+}
+
+Napi::Value hold(const Napi::CallbackInfo& info) {
+  const Shared device = opened(info);
+  caching::Lane& lane = laneAt(info, *device);
+  auto gate = std::make_shared<Gate>();
+  auto held = std::make_unique<std::shared_ptr<Gate>>(gate);
+  check(info, *device, device->driver->bind(), "bind");
+  check(info, *device, device->driver->hostFunction(lane.stream, waitAtGate, held.get()), "hostFunction");
+  held.release();
+  lane.queued();
+  device->gates.push_back(gate);
+  return Napi::Number::New(info.Env(), static_cast<double>(device->gates.size() - 1));
+}
+
+Napi::Value openGate(const Napi::CallbackInfo& info) {
+  const auto device = self<CachingDevice>(info);
+  const auto last = static_cast<std::int64_t>(device->gates.size()) - 1;
+  Gate& gate = *device->gates[static_cast<std::size_t>(integerAt(info[0], "gate", 0, last))];
+  std::lock_guard lock(gate.mutex);
+  gate.open = true;
+  gate.opened.notify_all();
+  return nothing(info);
+}
+
+Napi::Value close(const Napi::CallbackInfo& info) {
+  const Shared device = self<CachingDevice>(info);
+  if (device->refusal() == static_cast<int>(Refusal::inSource)) opened(info);
+  detachViews(*device);
+  device->close();
+  return runAsync(
+      info.Env(), "braid.close", [device] { device->drain(); },
+      [device](Napi::Env env) -> Napi::Value {
+        device->destroy();
+        return env.Undefined();
+      });
+}
+
+Napi::Object deviceObject(Napi::Env env, const Shared& device) {
+  Napi::Object object = handle(env, device);
+  std::size_t free = 0, total = 0;
+  device->driver->bind();
+  device->driver->memInfo(&free, &total);
+  object.Set("info", deviceInfo(env, device->driver->info(), free));
+  Napi::Float64Array out = Napi::Float64Array::New(env, 4);
+  device->out = out.Data();
+  if (napi_create_reference(env, out, 1, &device->outBuffer) != napi_ok) throw Napi::Error::New(env);
+  object.Set("out", out);
+  defineHotDevice(env, object, device);
+  const char* const spaces[] = {"device", "pinned"};
+  for (int space = 0; space < 2; ++space) {
+    const Napi::Object functions = Napi::Object::New(env);
+    defineHotSpace(env, functions, device, space);
+    object.Set(spaces[space], functions);
+  }
+  define<addLane>(object, "addLane");
+  define<retireLane>(object, "retireLane");
+  define<synchronizeLane>(object, "synchronizeLane");
+  define<synchronizeEvent>(object, "synchronizeEvent");
+  define<makePool>(object, "makePool");
+  define<closePool>(object, "closePool");
+  define<view>(object, "view");
+  define<freePinnedView>(object, "freeViewed");
+  define<stats>(object, "stats");
+  define<resetPeaks>(object, "resetPeaks");
+  define<resetAccumulated>(object, "resetAccumulated");
+  define<emptyCache>(object, "emptyCache");
+  define<memory>(object, "memory");
+  define<keepHistory>(object, "keepHistory");
+  define<snapshot>(object, "snapshot");
+  define<shortage>(object, "shortage");
+  define<describe>(object, "describe");
+  define<takeThrown>(object, "takeThrown");
+  define<observe>(object, "observe");
+  define<hold>(object, "hold");
+  define<openGate>(object, "openGate");
+  define<close>(object, "close");
+  return object;
+}
+
+}  // namespace
+
+Napi::Value openCaching(const Napi::CallbackInfo& info) {
+  const Napi::Env env = info.Env();
+  const caching::Options options = cachingOptions(info[1], "options");
+  const caching::Options pinned = cachingOptions(info[2], "pinned");
+  std::unique_ptr<Driver> driver;
+  std::string detail;
+  const bool cuda = info[0].IsNumber();
+  const Status status = cuda ? openCuda(&driver, static_cast<int>(integerAt(info[0], "ordinal", 0, INT32_MAX)), &detail)
+                             : openHost(&driver, hostOptions(info[0]), &detail);
+  if (status != Status::ok) throw failureObject(env, openFailure(status, cuda ? "openCuda" : "openHost", detail));
+  if (const Status bound = driver->bind(); bound != Status::ok)
+    throw failureObject(env, failureOf(*driver, bound, "bind"));
+  const auto device = std::make_shared<CachingDevice>(env, std::move(driver));
+  device->open(options, pinned);
+  return deviceObject(env, device);
+}
+
+}  // namespace braid::bindings

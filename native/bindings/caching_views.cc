@@ -1,0 +1,90 @@
+#include "bindings/caching_views.h"
+
+namespace braid::bindings {
+namespace {
+
+// The buffer, where it still lies over the block.
+Napi::ArrayBuffer present(const Napi::Reference<Napi::ArrayBuffer>& reference) {
+  Napi::ArrayBuffer buffer = reference.Value();
+  return buffer.IsEmpty() || buffer.IsDetached() ? Napi::ArrayBuffer() : buffer;
+}
+
+}  // namespace
+
+struct PinnedViewOwner {
+  std::shared_ptr<CachingDevice> device;
+  caching::Block* block;
+  Napi::Reference<Napi::ArrayBuffer> buffer;  // weak
+  bool moved = false;                         // freed by its owner while somebody else may read it
+
+  static void release(napi_env env, void*, void* hint) {
+    const std::unique_ptr<PinnedViewOwner> view(static_cast<PinnedViewOwner*>(hint));
+    CachingDevice& device = *view->device;
+    if (device.tearing) view->buffer.SuppressDestruct();
+    if (const auto found = device.views.find(view->block); found != device.views.end() && found->second == view.get())
+      device.views.erase(found);
+    if (!view->moved) return;
+    --device.movedViews;
+    if (device.closed()) {
+      if (!device.tearing) device.destroy();
+      return;
+    }
+    const Napi::HandleScope scope(env);
+    const auto bytes = static_cast<std::int64_t>(view->block->size);
+    if (device.driver->bind() == Status::ok && device.spaces[1].allocator->free(view->block) == Status::ok)
+      device.weigh(-bytes);
+  }
+};
+
+Napi::ArrayBuffer pinnedView(Napi::Env env, const std::shared_ptr<CachingDevice>& device, caching::Block* block) {
+  if (const auto found = device->views.find(block); found != device->views.end()) {
+    Napi::ArrayBuffer buffer = present(found->second->buffer);
+    if (buffer.IsEmpty()) throw Napi::Error::New(env, "the block's view was moved into another ArrayBuffer");
+    return buffer;
+  }
+  auto view = std::make_unique<PinnedViewOwner>();
+  view->device = device;
+  view->block = block;
+  napi_value made = nullptr;
+  if (napi_create_external_arraybuffer(env, reinterpret_cast<void*>(block->address), block->requested,
+                                       PinnedViewOwner::release, view.get(), &made) != napi_ok)
+    throw Napi::Error::New(env);
+  PinnedViewOwner* owner = view.release();
+  const Napi::ArrayBuffer buffer(env, made);
+  owner->buffer = Napi::Weak(buffer);
+  device->views.emplace(block, owner);
+  return buffer;
+}
+
+Status freeViewed(CachingDevice& device, caching::Block* block) {
+  if (const auto found = device.views.find(block); found != device.views.end()) {
+    PinnedViewOwner* view = found->second;
+    Napi::ArrayBuffer buffer = present(view->buffer);
+    device.views.erase(found);
+    if (buffer.IsEmpty()) {
+      view->moved = true;
+      ++device.movedViews;
+      return Status::ok;
+    }
+    buffer.Detach();
+  }
+  const auto bytes = static_cast<std::int64_t>(block->size);
+  Status status = device.driver->bind();
+  if (status == Status::ok) status = device.spaces[1].allocator->free(block);
+  if (status == Status::ok) device.weigh(-bytes);
+  return status;
+}
+
+void detachViews(CachingDevice& device) {
+  for (auto& [block, view] : std::exchange(device.views, {})) {
+    Napi::ArrayBuffer buffer = present(view->buffer);
+    if (buffer.IsEmpty()) {
+      view->moved = true;
+      ++device.movedViews;
+    } else {
+      buffer.Detach();
+    }
+  }
+}
+
+}  // namespace braid::bindings
