@@ -34,7 +34,7 @@ BlockId Allocator::addBlock() {
 }
 
 Status Allocator::malloc(std::uint64_t bytes, LaneId lane, BlockId* block) {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const bool representable = bytes <= pool_.limit();
   const std::uint64_t size = representable ? RangePool::rounded(bytes) : bytes;
   std::optional<RangePool::Taken> taken;
@@ -49,7 +49,7 @@ Status Allocator::malloc(std::uint64_t bytes, LaneId lane, BlockId* block) {
       rung = &counters_.byWait;
     }
     if (!taken && policy_.synchronize && pool_.longestFree() >= size) {
-      if (const Status status = synchronizeAll(); status != Status::ok) return status;
+      if (const Status status = synchronizeAll(lock); status != Status::ok) return status;
       taken = pool_.take(size, lane, order_.frontier(lane));
       rung = &counters_.bySynchronize;
     }
@@ -109,10 +109,16 @@ Status Allocator::waitForPending(std::uint64_t size, LaneId lane, bool* waited) 
   return Status::ok;
 }
 
-Status Allocator::synchronizeAll() {
+// Not under the mutex: the work that is waited for may need a thread that asks for the counters meanwhile. Only the
+// issuing thread changes anything else here.
+Status Allocator::synchronizeAll(std::unique_lock<std::mutex>& lock) {
+  lock.unlock();
+  Status status = Status::ok;
   for (const Stream stream : streams_) {
-    if (const Status status = driver_.streamSynchronize(stream); status != Status::ok) return status;
+    if (status == Status::ok) status = driver_.streamSynchronize(stream);
   }
+  lock.lock();
+  if (status != Status::ok) return status;
   order_.completeAll();
   return Status::ok;
 }

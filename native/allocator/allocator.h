@@ -41,7 +41,7 @@ struct AllocatorShortage {
 //   3. Wait-at-reuse: the lane is made to wait, on the device, for the uses of the cheapest run of pending ranges.
 //   4. Synchronise and retry.
 // Rungs 1 and 2 are RangePool's rule. The order itself is the issuer's, shared with every pool of the session.
-// Thread-safe: one mutex, which is held across driver calls only on rungs 3 and 4.
+// Thread-safe: one mutex, which is held across driver calls only on rung 3.
 class Allocator {
  public:
   // `streams` by lane. `events` are those of order's markers, by marker; both outlive the allocator.
@@ -73,7 +73,7 @@ class Allocator {
 
  private:
   Status waitForPending(std::uint64_t size, LaneId lane, bool* waited);
-  Status synchronizeAll();
+  Status synchronizeAll(std::unique_lock<std::mutex>& lock);
   Frontier uses(BlockId id) { return {uses_.data() + id * order_.lanes(), order_.lanes()}; }
   BlockId addBlock();
 
