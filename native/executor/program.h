@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "allocator/allocator.h"
+#include "allocator/session/allocator.h"
 #include "executor/decode.h"
 #include "executor/driver_objects.h"
 #include "executor/session_memory.h"

@@ -1,6 +1,6 @@
 #include "executor/session_memory.h"
 
-#include "allocator/range_pool.h"
+#include "allocator/session/range_pool.h"
 
 namespace braid {
 namespace {

@@ -4,8 +4,8 @@
 #include <map>
 #include <random>
 
-#include "allocator/order.h"
-#include "allocator/range_pool.h"
+#include "allocator/session/order.h"
+#include "allocator/session/range_pool.h"
 
 namespace braid {
 namespace {

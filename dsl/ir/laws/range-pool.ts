@@ -5,7 +5,7 @@ export const granule = 512
 export const rounded = (bytes: number): number => Math.max(granule, Math.ceil(bytes / granule) * granule)
 
 /**
- * The pool of a session: one range of addresses, given out by order alone, as `native/allocator/range_pool.cc` does, byte for byte
+ * The pool of a session: one range of addresses, given out by order alone, as `native/allocator/session/range_pool.cc` does, byte for byte
  * (spec/decisions.md, 5 and 10).
  * Free ranges are disjoint, in order of offset, all below `peak`; everything from `peak` on was never taken. Each has a row of points that a taker
  * must be after, one for each lane, 0 for none. What a lane may take once it may take for good, since no lane's frontier goes back: so

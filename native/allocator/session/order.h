@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "allocator/frontier.h"
+#include "allocator/session/frontier.h"
 
 namespace braid {
 

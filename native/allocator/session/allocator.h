@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "allocator/block.h"
-#include "allocator/order.h"
-#include "allocator/range_pool.h"
+#include "allocator/session/block.h"
+#include "allocator/session/order.h"
+#include "allocator/session/range_pool.h"
 #include "driver/driver.h"
 
 namespace braid {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "allocator/frontier.h"
+#include "allocator/session/frontier.h"
 
 namespace braid {
 

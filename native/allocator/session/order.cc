@@ -1,4 +1,4 @@
-#include "allocator/order.h"
+#include "allocator/session/order.h"
 
 namespace braid {
 

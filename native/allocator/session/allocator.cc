@@ -1,4 +1,4 @@
-#include "allocator/allocator.h"
+#include "allocator/session/allocator.h"
 
 namespace braid {
 

@@ -1,4 +1,4 @@
-#include "allocator/range_pool.h"
+#include "allocator/session/range_pool.h"
 
 namespace braid {
 

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "allocator/frontier.h"
+#include "allocator/session/frontier.h"
 
 namespace braid {
 
