@@ -170,6 +170,11 @@ class Reader {
 
   private long(bytes: number): number | bigint {
     const at = this.take(bytes)
+    if (bytes >= 1 && bytes <= 4) return this.buffer.readIntLE(at, bytes)
+    if (bytes <= 8 && bytes > 4) {
+      const wide = this.buffer.readIntLE(at + 4, bytes - 4) * 2 ** 32 + this.buffer.readUInt32LE(at)
+      if (Number.isSafeInteger(wide)) return wide
+    }
     const digits = Buffer.from(this.buffer.subarray(at, at + bytes))
       .reverse()
       .toString('hex')

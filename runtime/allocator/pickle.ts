@@ -82,21 +82,24 @@ const repeated = (root: Picklable): ReadonlySet<unknown> => {
     met.add(value)
     if (typeof value === 'string') return
     open.add(value)
-    for (const [key, item] of entries(value)) {
-      if (key !== undefined && item !== undefined) visit(key)
-      visit(item)
-    }
+    const items = value instanceof Tuple ? value.items : value
+    if (Array.isArray(items)) for (const item of items as readonly Picklable[]) visit(item)
+    else
+      for (const key of keysOf(items)) {
+        const item = (items as Record<string, Picklable | undefined>)[key]
+        if (item === undefined) continue
+        visit(key)
+        visit(item)
+      }
     open.delete(value)
   }
   visit(root)
   return again
 }
 
-const entries = (value: object): Iterable<readonly [string | undefined, Picklable | undefined]> => {
-  if (value instanceof Tuple) return value.items.map(item => [undefined, item] as const)
-  if (Array.isArray(value)) return Array.from(value as Picklable[], item => [undefined, item] as const)
+const keysOf = (value: object): readonly string[] => {
   const prototype: unknown = Object.getPrototypeOf(value)
-  if (prototype === Object.prototype || prototype === null) return Object.entries(value as Record<string, Picklable>)
+  if (prototype === Object.prototype || prototype === null) return Object.keys(value)
   throw new TypeError(`pickle: wanted plain data, found a ${value.constructor?.name ?? 'value of a class'}`)
 }
 
@@ -173,7 +176,21 @@ class Writer {
     else if (value >= 0 && value < 2 ** 8) out.byte(op.int1, value)
     else if (value >= 0 && value < 2 ** 16) out.uint(op.int2, value, 2)
     else if (value >= -(2 ** 31) && value < 2 ** 31) out.uint(op.int4, value, 4)
-    else this.long(BigInt(value))
+    else this.wide(value)
+  }
+
+  // An integer that 32 bits do not hold: the same as `long`, without a bigint.
+  private wide(value: number): void {
+    const low = value >>> 0
+    let high = (value - low) / 2 ** 32
+    let bytes = 5
+    while (high < -(2 ** (8 * (bytes - 4) - 1)) || high >= 2 ** (8 * (bytes - 4) - 1)) bytes++
+    this.out.byte(op.long1, bytes)
+    for (let i = 0; i < 4; i++) this.out.byte((low >>> (8 * i)) & 255)
+    for (let i = 4; i < bytes; i++) {
+      this.out.byte(high & 255)
+      high = Math.floor(high / 256)
+    }
   }
 
   // Little-endian two's complement, as few bytes as hold the sign.

@@ -59,7 +59,7 @@ class Memory {
 
   private takes(address: number, size: number): boolean {
     const range = this.ranges[this.before(address)]
-    if (!range || address + size > range.address + range.size) return false
+    if (size < 1 || !range || address + size > range.address + range.size) return false
     this.taken.set(address, size)
     return true
   }

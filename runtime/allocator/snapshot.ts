@@ -127,6 +127,7 @@ class Names {
   private readonly segments: readonly SnapshotSegment[]
   private readonly frames: readonly (readonly TorchFrame[])[]
   private readonly none: readonly TorchFrame[] = []
+  private readonly pools = new Map<number, Tuple>()
 
   constructor(snapshot: AllocatorSnapshot) {
     this.lanes = new Map(snapshot.lanes.map(lane => [lane.id, lane]))
@@ -141,6 +142,13 @@ class Names {
 
   site(site: number): readonly TorchFrame[] {
     return this.frames[site] ?? this.none
+  }
+
+  // One tuple a pool, wherever it stands.
+  pool(pool: number): Tuple {
+    const known = this.pools.get(pool) ?? new Tuple(0, pool)
+    this.pools.set(pool, known)
+    return known
   }
 
   uses({ uses }: SnapshotBlock): readonly TorchUse[] {
@@ -167,7 +175,7 @@ class Names {
       time_us: timeMicroseconds,
       compile_context: 'N/A',
       user_metadata: text ?? '',
-      pool_id: new Tuple(0, pool),
+      pool_id: this.pool(pool),
       frames: this.site(site),
     }
   }
@@ -208,7 +216,7 @@ const torchSegments = (segment: SnapshotSegment, names: Names, device: number): 
       requested_size: sum(block => (active(block) ? block.requested : 0)),
       stream: names.stream(segment.lane),
       segment_type: segment.sizes,
-      segment_pool_id: new Tuple(0, segment.pool),
+      segment_pool_id: names.pool(segment.pool),
       is_expandable: segment.expandable,
       registration_counter: segment.counter,
       frames: names.site(0),
