@@ -1,0 +1,52 @@
+// One thread, one lane, nothing outstanding: what most allocations of a program are.
+#include "bench/bench.h"
+
+namespace braid::bench {
+
+void allocateFree(const Run& run) {
+  for (const std::uint64_t bytes : {std::uint64_t{4} << 10, std::uint64_t{1} << 20, std::uint64_t{64} << 20}) {
+    Bed bed(run);
+    caching::Lane& lane = bed.lane();
+    Line("allocate-free", sizeName(bytes))
+        .add(perTurn(run,
+                     [&](std::uint64_t turns) {
+                       for (; turns > 0; --turns) bed.free(bed.malloc(bytes, lane));
+                     }),
+             "ns");
+  }
+
+  // 256 live, each turn a random one of which gives way to one of another size.
+  constexpr std::uint32_t live = 256;
+  Bed bed(run);
+  caching::Lane& lane = bed.lane();
+  const Mix drawn = mix(std::size_t{1} << 16, 512, std::uint64_t{16} << 20, live, 1);
+  caching::Block* held[live] = {};
+  std::size_t at = 0;
+  const auto turn = [&] {
+    caching::Block*& place = held[drawn.places[at]];
+    if (place != nullptr) bed.free(place);
+    place = bed.malloc(drawn.sizes[at], lane);
+    at = (at + 1) % drawn.sizes.size();
+  };
+  // Until the pool has met all of it once.
+  for (std::size_t i = 0; i < drawn.sizes.size(); ++i) turn();
+  const caching::Stats before = bed.allocator->stats();
+  std::uint64_t turned = 0;
+  const Spread time = perTurn(run, [&](std::uint64_t turns) {
+    turned += turns;
+    for (; turns > 0; --turns) turn();
+  });
+  const caching::Stats after = bed.allocator->stats();
+  Line line("allocate-free", "512 B to 16 MiB, 256 live");
+  line.add(time, "ns").add("turns", static_cast<double>(turned));
+  line.add("cached", static_cast<double>(after.served[0] - before.served[0]));
+  line.add("moves", static_cast<double>(after.moves - before.moves));
+  line.add("pagesMoved", static_cast<double>(after.pagesMoved - before.pagesMoved));
+  line.add("pagesMade", static_cast<double>(after.pagesMade - before.pagesMade));
+  line.add("reservedOverPeak",
+           static_cast<double>(after.all.reservedBytes.peak) / static_cast<double>(after.all.allocatedBytes.peak));
+  for (caching::Block* block : held)
+    if (block != nullptr) bed.free(block);
+}
+
+}  // namespace braid::bench

@@ -1,0 +1,99 @@
+// Threads that each allocate and free on a lane of their own: allocations a second, of all of them together.
+#include <atomic>
+#include <thread>
+
+#include "bench/bench.h"
+
+#if defined(__linux__)
+#include <pthread.h>
+#include <sched.h>
+#endif
+
+namespace braid::bench {
+namespace {
+
+// To one core each, where there are enough: the scheduler's choices are no part of what is measured.
+void pin(std::thread& thread, unsigned core) {
+#if defined(__linux__)
+  if (core >= std::thread::hardware_concurrency()) return;
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  CPU_SET(core, &cores);
+  pthread_setaffinity_np(thread.native_handle(), sizeof cores, &cores);
+#else
+  (void)thread, (void)core;
+#endif
+}
+
+constexpr std::uint32_t live = 32;
+
+// `body(thread, turns)` on `count` threads at once: millions of turns a second, of all together.
+template <class Body>
+double together(const Run& run, unsigned count, std::uint64_t turns, Body body) {
+  std::atomic<unsigned> ready{0};
+  std::atomic<bool> go{false};
+  std::vector<Clock::time_point> ends(count);
+  std::vector<std::thread> all;
+  for (unsigned i = 0; i < count; ++i) {
+    all.emplace_back([&, i] {
+      run.driver.bind();
+      body(i, turns / 8 + 1);
+      ready.fetch_add(1);
+      while (!go.load(std::memory_order_acquire)) std::this_thread::yield();
+      body(i, turns);
+      ends[i] = Clock::now();
+    });
+    pin(all.back(), i);
+  }
+  while (ready.load() < count) std::this_thread::yield();
+  const auto began = Clock::now();
+  go.store(true, std::memory_order_release);
+  for (std::thread& thread : all) thread.join();
+  Clock::time_point last = began;
+  for (const auto& end : ends) last = std::max(last, end);
+  return static_cast<double>(count) * static_cast<double>(turns) * 1e3 / nanoseconds(last - began);
+}
+
+}  // namespace
+
+void threads(const Run& run) {
+  const auto sweep = [&](const std::string& what, std::uint64_t turns, auto makeBody) {
+    double alone = 0;
+    for (const unsigned count : {1u, 2u, 4u, 8u}) {
+      Bed bed(run);
+      std::vector<caching::Lane*> lanes;
+      for (unsigned i = 0; i < count; ++i) lanes.push_back(&bed.lane());
+      auto body = makeBody(bed, lanes);
+      std::vector<double> each;
+      for (int repeat = 0; repeat < run.repeats; ++repeat) each.push_back(together(run, count, turns, body));
+      const Spread rate = spread(std::move(each));
+      if (count == 1) alone = rate.median;
+      Line("threads", what + ", " + std::to_string(count) + (count == 1 ? " thread" : " threads"))
+          .add(rate, "million/s")
+          .add("threads", count)
+          .add("overOne", rate.median / alone);
+    }
+  };
+  sweep("1 MiB", 400'000, [](Bed& bed, std::vector<caching::Lane*>& lanes) {
+    return [&](unsigned thread, std::uint64_t turns) {
+      for (; turns > 0; --turns) bed.free(bed.malloc(1 << 20, *lanes[thread]));
+    };
+  });
+  // Sixteen sizes, as a program with layers has them.
+  sweep("16 sizes, 32 live", 400'000, [](Bed& bed, std::vector<caching::Lane*>& lanes) {
+    return [&](unsigned thread, std::uint64_t turns) {
+      Random random{thread + 1};
+      caching::Block* held[live] = {};
+      for (; turns > 0; --turns) {
+        const std::uint64_t drawn = random.next();
+        caching::Block*& place = held[drawn % live];
+        if (place != nullptr) bed.free(place);
+        place = bed.malloc(4096 * ((drawn >> 32) % 16 + 1), *lanes[thread]);
+      }
+      for (caching::Block* block : held)
+        if (block != nullptr) bed.free(block);
+    };
+  });
+}
+
+}  // namespace braid::bench

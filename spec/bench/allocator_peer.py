@@ -1,0 +1,54 @@
+"""PyTorch's caching allocator from C++, beside Braid's: the peer of spec/bench/allocator.ts and allocator-streaming.ts.
+
+Builds allocator_peer.cu against the installed PyTorch with nvcc, once for each PyTorch, and runs it with the arguments given here. One
+JSON object a line on standard output, the first about the machine.
+"""
+
+import glob
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import torch
+from torch.utils import cpp_extension
+
+
+def compiler():
+    home = cpp_extension.CUDA_HOME
+    return os.path.join(home, "bin", "nvcc") if home else "nvcc"
+
+
+def build(source):
+    key = hashlib.sha256(source.read_bytes() + torch.__version__.encode()).hexdigest()[:16]
+    folder = pathlib.Path(tempfile.gettempdir()) / f"braid-allocator-peer-{key}"
+    program = folder / "allocator_peer"
+    if program.exists():
+        return program
+    folder.mkdir(exist_ok=True)
+    libraries = [os.path.join(os.path.dirname(torch.__file__), "lib")]
+    # The runtime library that PyTorch itself loads: two of them in one process would be two runtimes.
+    runtimes = [path for part in __import__("nvidia").__path__ for path in glob.glob(f"{part}/*/lib/libcudart.so*")]
+    if runtimes:
+        libraries.append(os.path.dirname(runtimes[0]))
+    command = [compiler(), "-O2", "-std=c++20", "-arch=native", "--cudart=none", "-w", "-o", str(program) + ".new", str(source)]
+    command += [f"-I{path}" for path in cpp_extension.include_paths("cuda")]
+    command += [f"-L{path}" for path in libraries] + [f"-Xlinker=-rpath={path}" for path in libraries]
+    command += ["-lc10", "-lc10_cuda", runtimes[0] if runtimes else "-lcudart"]
+    subprocess.run(command, check=True, stdout=sys.stderr)
+    os.replace(str(program) + ".new", program)
+    return program
+
+
+def main():
+    program = build(pathlib.Path(__file__).with_suffix(".cu"))
+    about = {"bench": "device", "case": torch.cuda.get_device_name(0), "torch": torch.__version__, "from": "C++"}
+    print(json.dumps(about), flush=True)
+    sys.exit(subprocess.run([str(program), *sys.argv[1:]]).returncode)
+
+
+if __name__ == "__main__":
+    main()
