@@ -35,7 +35,8 @@ std::uint64_t Allocator::rounded(std::uint64_t bytes) const {
 
 Heap& Allocator::heapFor(std::uint64_t size, MemPool* pool) {
   if (pool != nullptr) return size <= smallAtMost ? *pool->small : *pool->large;
-  return size <= smallAtMost ? *small_ : *large_;
+  // What was reserved beforehand serves all sizes.
+  return size <= smallAtMost && options_.reserveFirst == 0 ? *small_ : *large_;
 }
 
 Status Allocator::malloc(std::uint64_t bytes, Lane& lane, Block** block, Shortage* shortage, MemPool* pool,

@@ -43,7 +43,8 @@ bool Heap::fits(const Block& block, std::uint64_t size) const {
 
 bool Heap::shouldSplit(std::uint64_t whole, std::uint64_t size) const {
   if (config.noSplit) return false;
-  if (config.expandable || config.sizes == SizeClass::small) return whole - size >= Bins::granule;
+  if (config.expandable || config.sizes == SizeClass::small || options_.reserveFirst > 0)
+    return whole - size >= Bins::granule;
   return size < options_.maxSplit && whole - size > (1 << 20);
 }
 
