@@ -12,7 +12,7 @@ int sizeOf(const Block& block) { return static_cast<int>(block.heap->config.size
 
 }  // namespace
 
-Allocator::Allocator(Lanes& lanes, std::unique_ptr<Source> source, Options options)
+Allocator::Allocator(Lanes& lanes, std::unique_ptr<Source> source, const Options& options)
     : lanes_(lanes), source_(std::move(source)), options_(options), pages_(lanes.driver()) {
   const bool expandable = options_.expandable && source_->expandable();
   small_ = std::make_unique<Heap>(lanes_, blocks_, options_,

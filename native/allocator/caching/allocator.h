@@ -65,7 +65,7 @@ struct Shortage {
 // Thread-safe. A block may be freed from any thread.
 class Allocator {
  public:
-  Allocator(Lanes& lanes, std::unique_ptr<Source> source, Options options);
+  Allocator(Lanes& lanes, std::unique_ptr<Source> source, const Options& options);
   ~Allocator();  // every block is freed or forgotten; what the source gave goes back
   Allocator(const Allocator&) = delete;
 
