@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 
 #include "allocator/caching/block.h"
@@ -74,22 +75,29 @@ class LaneCache {
 // Blocks of one home lane whose uses it is not known to be after, in the order in which they were freed.
 class PendingList {
  public:
-  Block* first() const { return first_; }
-  bool empty() const { return first_ == nullptr; }
+  Block* first() const { return first_.load(std::memory_order_relaxed); }
+  bool empty() const { return first() == nullptr; }  // may be asked without the lane's mutex
   void push(Block* block) {
     block->state = BlockState::pending;
     block->next = nullptr;
     block->previous = last_;
-    (last_ ? last_->next : first_) = block;
+    if (last_)
+      last_->next = block;
+    else
+      first_.store(block, std::memory_order_relaxed);
     last_ = block;
   }
   void remove(Block* block) {
-    (block->previous ? block->previous->next : first_) = block->next;
+    if (block->previous)
+      block->previous->next = block->next;
+    else
+      first_.store(block->next, std::memory_order_relaxed);
     (block->next ? block->next->previous : last_) = block->previous;
   }
 
  private:
-  Block *first_ = nullptr, *last_ = nullptr;
+  std::atomic<Block*> first_{nullptr};
+  Block* last_ = nullptr;
 };
 
 }  // namespace braid::caching
