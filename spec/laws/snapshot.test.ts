@@ -157,6 +157,41 @@ describe("PyTorch's form", () => {
 
   law('can be played back by its viewer, whatever the history says', snapshot => play(toTorch(snapshot)), 400)
 
+  law(
+    'keeps the newest records that it can, says how many older ones it dropped, and adds only completions',
+    snapshot => {
+      const { device_traces, host_traces, braid } = toTorch(snapshot)
+      const standard = snapshot.history.filter(({ action }) => !/^(use_recorded|wait_issued|pages_moved)$/.test(action))
+      const key = (action: string, time: number) => `${action} ${time}`
+      const given = new Set(standard.map(({ action, timeMicroseconds }) => key(action, timeMicroseconds)))
+      const traces = [...device_traces, host_traces]
+      const kept = traces.map(trace => trace.filter(({ action, time_us }) => given.has(key(action, time_us))))
+      expect(kept.flat().length + braid.dropped).toBe(standard.length)
+      for (const [i, trace] of traces.entries()) {
+        const added = trace.filter(record => !kept[i]!.includes(record))
+        for (const { action, time_us } of added) {
+          expect(action).toBe('free_completed')
+          expect(given.has(key('free_requested', time_us))).toBe(true)
+        }
+      }
+      const times = (list: readonly { readonly time_us: number }[]) => list.map(({ time_us }) => time_us)
+      const pinned = [false, true].map(side => standard.filter(record => (record.pinned ?? false) === side))
+      const newest = (side: readonly (typeof standard)[number][], n: number) =>
+        side.slice(side.length - n).map(({ timeMicroseconds }) => timeMicroseconds)
+      expect(times(kept[1]!)).toEqual(newest(pinned[0]!, kept[1]!.length))
+      expect(times(kept[2]!)).toEqual(newest(pinned[1]!, kept[2]!.length))
+    },
+  )
+
+  law("gives ranges that come and go the stream of their segment, whoever's allocation it was", snapshot => {
+    const torch = toTorch(snapshot)
+    for (const { action, addr, stream } of [...torch.device_traces.flat(), ...torch.host_traces]) {
+      const inside = snapshot.segments.find(s => addr! >= s.address && addr! < s.address + s.totalSize)
+      if (!action.startsWith('segment_') || !inside) continue
+      expect(stream).toBe(snapshot.lanes.find(({ id }) => id === inside.lane)?.stream ?? 0)
+    }
+  })
+
   it('keeps the whole of a history that led to its segments, wherever it begins', () => {
     const property = fc.property(modelled, snapshot => {
       const { device_traces, braid } = toTorch(snapshot)
@@ -238,6 +273,12 @@ describe('the figures', () => {
       const { reserved, requested, unusable, longest, holders } = figuresOf(snapshot, segments)
       const reasons = Object.values(unusable)
       expect(Math.min(0, ...reasons)).toBe(0)
+      const free = (own: boolean) =>
+        segments
+          .filter(({ pool }) => (pool === 0) === own)
+          .flatMap(({ blocks }) => blocks.filter(({ state }) => state === 'free').map(({ size }) => size))
+      expect(unusable.otherPools).toBe(free(false).reduce((sum, n) => sum + n, 0))
+      expect(longest).toBe(Math.max(0, ...free(true)))
       expect(requested + reasons.reduce((sum, n) => sum + n, 0) + longest).toBe(reserved)
       expect(reserved).toBe(segments.reduce((sum, { mappedSize }) => sum + mappedSize, 0))
       expect(holders.reduce((sum, holder) => sum + holder.bytes, 0)).toBe(bytes(snapshot, ['live'], pinned))
