@@ -1,5 +1,7 @@
 // The public surface of `braid-gpu/runtime`, by hand: what is not listed here is not public.
 export type { Feed, Lease, PulledFeed, PushedFeed, WhenFull } from '../dsl/feed.js'
+export { Arena } from './allocator/arena.js'
+export { Block } from './allocator/block.js'
 export {
   type AllocConf,
   type AllocConfFault,
@@ -9,6 +11,18 @@ export {
   type EnvironmentAllocConf,
   parseAllocConf,
 } from './allocator/conf.js'
+export { Device, type SiteOptions } from './allocator/device.js'
+export type { DeviceOptions } from './allocator/device-options.js'
+export { Event } from './allocator/event.js'
+export { AllocatorError, type AllocatorErrorTag } from './allocator/failure.js'
+export type { History, HistoryOptions } from './allocator/history.js'
+export { type AllocateOptions, Lane, type LaneOptions } from './allocator/lane.js'
+export {
+  type CallbackAllocator,
+  type LibraryAllocator,
+  MemPool,
+  type MemPoolOptions,
+} from './allocator/mem-pool.js'
 export {
   type AllocatorFault,
   type AllocatorOptions,
@@ -19,6 +33,7 @@ export {
   type ResolvedAllocatorOptions,
   type SizeDivision,
 } from './allocator/options.js'
+export { type Holder, OutOfMemoryError, type Shortage } from './allocator/out-of-memory.js'
 export { snapshotSvg, snapshotText } from './allocator/picture.js'
 export { type TorchSnapshot, torchPickle, toTorch } from './allocator/snapshot.js'
 export type {
@@ -34,6 +49,8 @@ export type {
 } from './allocator/snapshot-data.js'
 export { parseSnapshot, type SnapshotFault } from './allocator/snapshot-read.js'
 export { fromTorch } from './allocator/snapshot-torch.js'
+export type { Span } from './allocator/span.js'
+export type { AllocatorStats } from './allocator/stats.js'
 export type { Summary } from './clock.js'
 export { type DeviceName, type DeviceSummary, devices } from './devices.js'
 export { type DeviceError, type DeviceErrorTag, DisposedError, errorsOf, RunError, type RunErrorTag } from './errors.js'

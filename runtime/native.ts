@@ -165,11 +165,179 @@ export interface NativeDevice {
   close(): void
 }
 
+/** What one allocator of a caching device is told: every option with its value; Infinity is no bound. */
+export interface NativeAllocatorOptions {
+  readonly policy: string
+  readonly limit: number
+  /** The same as a share of the device's bytes; below 1, the lower of both counts. */
+  readonly fraction: number
+  readonly expandable: boolean
+  readonly movePages: boolean
+  readonly maxSplit: number
+  readonly maxNonSplitRounding: number
+  readonly largeSegment: number
+  readonly collectAbove: number
+  readonly refuseEarly: boolean
+  readonly divisions: readonly number[]
+  readonly roundUpTo: number
+  readonly cacheUpTo: number
+  readonly reserveFirst: number
+}
+
+/**
+ * The calls of one allocator that a program makes all the time. Lanes, pools, blocks and events are numbers; a code is 0, the driver's,
+ * or a refusal: -1 the device is closed, -2 a pool's own allocator called the device, -3 no such handle.
+ */
+export interface NativeSpace {
+  /** The block, with its address and size in `out`; or 0, with the code in `out`. Pool 0 is the device's own. */
+  malloc(lane: number, bytes: number, pool: number, site: number): number
+  free(block: number): number
+  recordUse(block: number, lane: number): number
+  recordStream(block: number, lane: number): number
+  keepUntil(block: number, event: number): number
+}
+
+export interface NativeShortage {
+  readonly wanted: number
+  readonly size: number
+  readonly reserved: number
+  readonly limit: number | null
+  readonly live: number
+  readonly pending: number
+  readonly free: number
+  readonly longestFree: number
+  readonly otherPools: number
+  readonly deviceFree: number
+  readonly deviceTotal: number
+  /** The largest, by site. */
+  readonly holders: readonly { readonly bytes: number; readonly count: number; readonly site: number }[]
+}
+
+/** Rows of numbers, as native/bindings/caching_report.h says. */
+export interface NativeSnapshot {
+  readonly lanes: Float64Array
+  readonly segments: Float64Array
+  readonly pinnedSegments: Float64Array
+  readonly history: Float64Array
+  readonly pinnedHistory: Float64Array
+}
+
+/** A driver with lanes, and an allocator each for its own and for pinned host memory (space 0 and 1). Handles are not checked beyond what is cheap. */
+export interface NativeCachingDevice {
+  readonly info: NativeDeviceInfo
+  readonly out: Float64Array
+  readonly device: NativeSpace
+  readonly pinned: NativeSpace
+  /** The event, with its point in `out`; or 0, with the code in `out`. It is held until `drop`. */
+  record(lane: number): number
+  /** In `out`: 1 where a wait was put on the lane. */
+  wait(lane: number, event: number): number
+  drop(event: number): number
+  /** 0, or 600 where it has not completed. */
+  done(event: number): number
+  /** Kind: 0 host to device, 1 device to host, 2 device to device, 3 host to host. */
+  copy(lane: number, kind: number, to: number, from: number, bytes: number): number
+  fill32(lane: number, to: number, value: number, words: number): number
+  idle(lane: number): number
+
+  /** Of this priority (-1 high, 0, 1 low); or, with priority undefined, over the caller's stream. */
+  addLane(name: string, priority: number | undefined, stream?: number): { readonly id: number; readonly stream: number }
+  retireLane(lane: number): void
+  synchronizeLane(lane: number): Promise<void>
+  synchronizeEvent(event: number): Promise<void>
+  /** With a source of its own: two functions, or a library's path and two symbols. */
+  makePool(
+    useOnOutOfMemory: boolean,
+    noSplit: boolean,
+    allocate?: ((bytes: number, stream: number) => unknown) | string,
+    release?: ((address: number, bytes: number, stream: number) => void) | string,
+    symbol?: string,
+  ): { readonly handle: number; readonly id: number }
+  closePool(pool: number): void
+  view(block: number): ArrayBuffer
+  freeViewed(block: number): number
+  stats(space: 0 | 1): Float64Array
+  resetPeaks(space: 0 | 1): void
+  resetAccumulated(space: 0 | 1): void
+  emptyCache(pool: number): Promise<void>
+  memory(): { readonly free: number; readonly total: number }
+  /** 0 stops. */
+  keepHistory(entries: number): void
+  snapshot(): NativeSnapshot
+  shortage(space: 0 | 1): NativeShortage
+  describe(status: number): { readonly code: string; readonly detail: string; readonly sticky: boolean }
+  takeThrown(): readonly [unknown] | undefined
+  /** Must not throw. Its answer: whether it freed something. */
+  observe(observer: (space: 0 | 1, shortage: NativeShortage) => boolean): void
+  /** Holds the lane back until the gate is opened, or the device closed. */
+  hold(lane: number): number
+  openGate(gate: number): void
+  close(): Promise<void>
+}
+
+/** A trace of an allocator, a place for each operation: 0 allocated, 1 free asked for, 2 free complete. */
+export interface NativeTraceOps {
+  readonly kinds: Uint8Array
+  readonly streams: Uint8Array
+  readonly ids: Float64Array
+  /** As asked for. Of allocations. */
+  readonly bytes: Float64Array
+}
+
+/** Sizes in bytes, times in nanoseconds of the calling thread. */
+export interface NativeReplayFigures {
+  /** Its name. */
+  readonly device: string
+  readonly events: number
+  readonly peakLive: number
+  readonly peakReserved: number
+  /** The most at once: of the driver's memory, or ranges of addresses. */
+  readonly segments: number
+  /** In the allocator's calls, by event of the trace; and of one call: the median, all but one in a hundred, the longest. */
+  readonly nsPerEvent: number
+  readonly nsMedian: number
+  readonly ns99: number
+  readonly nsMost: number
+  /** Waits put on lanes. */
+  readonly waits: number
+  /** Allocations that took pages from elsewhere, how many pages, and how long unmapping and mapping them took. */
+  readonly moves: number
+  readonly pagesMoved: number
+  readonly moveNs: number
+  readonly pagesMade: number
+  /** Uses that were outstanding, at most at once. */
+  readonly outstanding: number
+  readonly synchronizations: number
+  readonly retries: number
+  readonly queries: number
+  /** Allocations by the rung that served them: cache, order, done, wait, gather, move, grow, last. */
+  readonly served: readonly number[]
+}
+
+/** What a replay is rejected with, once its driver is open. */
+export interface NativeReplayFailure extends NativeFailure {
+  /** Of the trace. */
+  readonly operation: number
+  /** Where memory ended. */
+  readonly shortage?: NativeShortage
+}
+
 export interface Addon {
   readonly version: string
   probe(): NativeReport
   openHost(options: HostOptions): NativeDevice
   openCuda(ordinal: number): NativeDevice
+  openCaching(
+    where: number | HostOptions,
+    device: NativeAllocatorOptions,
+    pinned: NativeAllocatorOptions,
+  ): NativeCachingDevice
+  /** Replays a trace on a driver of its own, off the JavaScript thread. Rejects with a NativeReplayFailure. */
+  replay(
+    where: number | HostOptions,
+    options: NativeAllocatorOptions,
+    trace: NativeTraceOps,
+  ): Promise<NativeReplayFigures>
   /** Makes an ArrayBuffer's length 0, so that a view kept too long reads nothing. */
   detach(buffer: ArrayBuffer): void
 }

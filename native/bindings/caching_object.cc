@@ -388,8 +388,6 @@ Napi::Object deviceObject(Napi::Env env, const Shared& device) {
 
 Napi::Value openCaching(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
-  const caching::Options options = cachingOptions(info[1], "options");
-  const caching::Options pinned = cachingOptions(info[2], "pinned");
   std::unique_ptr<Driver> driver;
   std::string detail;
   const bool cuda = info[0].IsNumber();
@@ -398,6 +396,9 @@ Napi::Value openCaching(const Napi::CallbackInfo& info) {
   if (status != Status::ok) throw failureObject(env, openFailure(status, cuda ? "openCuda" : "openHost", detail));
   if (const Status bound = driver->bind(); bound != Status::ok)
     throw failureObject(env, failureOf(*driver, bound, "bind"));
+  const std::uint64_t bytes = driver->info().totalBytes;
+  const caching::Options options = cachingOptions(info[1], "options", bytes);
+  const caching::Options pinned = cachingOptions(info[2], "pinned", bytes);
   const auto device = std::make_shared<CachingDevice>(env, std::move(driver));
   device->open(options, pinned);
   return deviceObject(env, device);

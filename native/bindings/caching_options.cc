@@ -1,5 +1,6 @@
 #include "bindings/caching_options.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "bindings/convert.h"
@@ -15,13 +16,16 @@ std::uint64_t boundAt(const Napi::Object& from, const char* name, const std::str
 
 }  // namespace
 
-caching::Options cachingOptions(Napi::Value given, const std::string& field) {
+caching::Options cachingOptions(Napi::Value given, const std::string& field, std::uint64_t deviceBytes) {
   const Napi::Object from = objectAt(given, field);
   caching::Options options;
   const std::string policy = textAt(from.Get("policy"), field + ".policy");
   options.policy = caching::policyNamed(policy);
   if (!options.policy) throw Napi::TypeError::New(given.Env(), field + ".policy: there is no policy " + policy);
   options.limit = boundAt(from, "limit", field);
+  const double fraction = numberOr(from.Get("fraction"), field + ".fraction", 1);
+  if (fraction < 1)
+    options.limit = std::min(options.limit, static_cast<std::uint64_t>(fraction * static_cast<double>(deviceBytes)));
   options.expandable = flagOr(from.Get("expandable"), field + ".expandable", true);
   options.movePages = flagOr(from.Get("movePages"), field + ".movePages", true);
   options.maxSplit = boundAt(from, "maxSplit", field);
