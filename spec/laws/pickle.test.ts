@@ -142,6 +142,11 @@ print(v["a"] is v["b"], v["a"][0] is v["c"]["0"], v["pool"] is v["again"], v["po
     expect(pickle(records).length).toBeLessThan(10_000 * 16 + 2_000)
   })
 
+  it('appends a thousand items at a time: a reader may take them as the arguments of one call', () => {
+    const appends = pickle(Array.from({ length: 2500 }, () => 7)).filter(byte => byte === 0x65)
+    expect(appends).toHaveLength(3)
+  })
+
   it('refuses what is no data', () => {
     const circle: Picklable[] = []
     circle.push(circle)
@@ -216,6 +221,16 @@ print(json.dumps([plain(v) for v in values]))`
     expect(() => unpickle(attack)).toThrow(/byte 17: STACK_GLOBAL, which names a class/)
     const old = Buffer.from('\x80\x02cposix\nsystem\nX\x02\0\0\0ls\x85R.', 'latin1')
     expect(() => unpickle(old)).toThrow(/byte 2: GLOBAL/)
+  })
+
+  it('says what is missing in one that is cut or confused', () => {
+    const read = (code: string) => () => unpickle(Buffer.from(`\x80\x04${code}`, 'latin1'))
+    expect(read('}(K\x01u.')).toThrow(/a key without a value/)
+    expect(read('](K\x01')).toThrow(/byte 6: the end of the file/)
+    expect(read('K\x01K\x02.')).toThrow(/values that nothing holds/)
+    expect(read('e.')).toThrow(/the end of a list that never began/)
+    expect(read('h\x05.')).toThrow(/not in the memo: 5/)
+    expect(() => unpickle(Buffer.from('{}'))).toThrow(/does not begin with 0x80/)
   })
 
   it('gives a value or a PickleError, whatever the bytes', () => {
