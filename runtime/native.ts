@@ -288,6 +288,8 @@ export interface NativeTraceOps {
 export interface NativeReplayFigures {
   /** Its name. */
   readonly device: string
+  /** Times are those of the run in the middle. */
+  readonly runs: number
   readonly events: number
   readonly peakLive: number
   readonly peakReserved: number

@@ -6,6 +6,7 @@
 #include "bindings/failure_object.h"
 #include "bindings/handle.h"
 #include "bindings/host_options.h"
+#include "bindings/replay.h"
 
 // The addon has no state of its own: everything hangs on the objects it makes, so it may be loaded in any number of
 // environments (worker threads) of one process.
@@ -65,6 +66,7 @@ Napi::Object init(Napi::Object exports) {
   define<openHostDevice>(exports, "openHost");
   define<openCudaDevice>(exports, "openCuda");
   define<openCaching>(exports, "openCaching");
+  define<replayTrace>(exports, "replay");
   define<detach>(exports, "detach");
   return exports;
 }

@@ -7,6 +7,7 @@ import { Failed, Misuse, makeOutput, type Output, report } from './io.js'
 import { plan, usage as planUsage } from './plan.js'
 import { mapPositions } from './positions.js'
 import { home } from './program.js'
+import { replay, usage as replayUsage } from './replay.js'
 import { run, usage as runUsage } from './run.js'
 import { snapshot, usage as snapshotUsage } from './snapshot.js'
 import { verify, usage as verifyUsage } from './verify.js'
@@ -33,6 +34,11 @@ const verbs: Readonly<Record<string, Verb>> = {
     usage: verifyUsage,
     does: 'proves the laws of a plan file; a line per violation, exit status 1 if any',
     run: verify,
+  },
+  replay: {
+    usage: replayUsage,
+    does: "replays a trace of another allocator's run on Braid's: peaks, times, rungs, waits and moved pages",
+    run: replay,
   },
   snapshot: {
     usage: snapshotUsage,

@@ -1,5 +1,6 @@
 // The rungs `move` and `grow`: memory for an allocation that nothing free can serve.
 #include <algorithm>
+#include <chrono>
 
 #include "allocator/caching/allocator.h"
 
@@ -131,8 +132,15 @@ Block* Allocator::growRange(const Request& request, Status* status, Rung* rung) 
     for (auto& [part, state] : parts) state == BlockState::free ? heap.give(part) : heap.addUnmapped(part);
     return nullptr;
   };
-  if (options_.movePages && pages_.spare() < run.missing && donate(run.missing - pages_.spare()) > 0)
-    *rung = Rung::move;
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point began{};
+  Clock::duration moving{};
+  if (options_.movePages && pages_.spare() < run.missing) {
+    began = Clock::now();
+    if (donate(run.missing - pages_.spare()) > 0) *rung = Rung::move;
+    moving = Clock::now() - began;
+  }
+  const bool moved = *rung == Rung::move;
   const std::uint64_t more = run.missing > pages_.spare() ? run.missing - pages_.spare() : 0;
   if (more > 0) {
     *rung = Rung::grow;
@@ -143,6 +151,7 @@ Block* Allocator::growRange(const Request& request, Status* status, Rung* rung) 
     if (*status != Status::ok) return putBack();
   }
 
+  if (moved) began = Clock::now();
   std::uint64_t length = 0;
   for (auto& [part, state] : parts) {
     if (state == BlockState::unmapped) {
@@ -162,6 +171,11 @@ Block* Allocator::growRange(const Request& request, Status* status, Rung* rung) 
       mapped(heap, segment, part->address, bytes, request.lane);
     }
     length += part->size;
+  }
+  if (moved) {
+    moving += Clock::now() - began;
+    counters_.moveNanoseconds +=
+        static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(moving).count());
   }
   Block* whole = parts.front().first;
   bool settled = true;

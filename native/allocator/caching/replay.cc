@@ -2,95 +2,120 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
-#include <deque>
 #include <unordered_map>
+
+#include "allocator/caching/replay_driver.h"
 
 namespace braid::caching {
 namespace {
 
-// Holds a stream until it is opened.
-class Gate {
- public:
-  static void wait(void* gate) {
-    auto* self = static_cast<Gate*>(gate);
-    std::unique_lock lock(self->mutex_);
-    self->opened_.wait(lock, [&] { return self->open_; });
-  }
-  void open() {
-    std::lock_guard lock(mutex_);
-    open_ = true;
-    opened_.notify_all();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable opened_;
-  bool open_ = false;
-};
-
-struct Owned {
-  Block* block = nullptr;
-  std::uint64_t bytes = 0;
-  Gate* gate = nullptr;  // of its outstanding use
-  Mark* use = nullptr;
-};
-
 using Clock = std::chrono::steady_clock;
+using Time = ReplayDriver::Time;
+
+double nanoseconds(Clock::duration duration) { return std::chrono::duration<double, std::nano>(duration).count(); }
+
+// What a timed call that does nothing seems to take.
+double clockCost() {
+  std::vector<double> costs(1001);
+  for (double& cost : costs) {
+    const auto began = Clock::now();
+    cost = nanoseconds(Clock::now() - began);
+  }
+  std::nth_element(costs.begin(), costs.begin() + 500, costs.end());
+  return costs[500];
+}
+
+// Until when each free is outstanding, as times of the trace: operation i happens at i, and what it completes is
+// complete at i + 1. 0: its completion is the very next thing that happens. What is never completed outlasts the trace.
+std::vector<Time> outstandingUntil(const std::vector<TraceOp>& ops) {
+  std::vector<Time> until(ops.size());
+  std::unordered_map<std::uint64_t, Time> completed;
+  for (std::size_t i = ops.size(); i-- > 0;) {
+    const TraceOp& op = ops[i];
+    if (op.kind == TraceOp::Kind::freeCompleted) completed[op.id] = i + 1;
+    if (op.kind != TraceOp::Kind::freeRequested) continue;
+    const auto at = completed.find(op.id);
+    until[i] = at == completed.end() ? ops.size() + 1 : at->second == i + 2 ? 0 : at->second;
+    if (at != completed.end()) completed.erase(at);
+  }
+  return until;
+}
 
 class Replay {
  public:
-  Replay(Driver& driver, const Options& options)
-      : driver_(driver), lanes_(driver), allocator_(lanes_, std::make_unique<DeviceSource>(driver), options) {}
-
-  ~Replay() {
-    for (Gate& gate : gates_) gate.open();
-    for (auto& [id, owned] : owned_)
-      if (owned.use) owned.use->drop();
-    for (const Stream stream : streams_) {
-      driver_.streamSynchronize(stream);
-      driver_.streamDestroy(stream);
-    }
-  }
+  Replay(Driver& driver, const Options& options, Shortage* shortage)
+      : driver_(driver),
+        lanes_(driver_),
+        allocator_(lanes_, std::make_unique<DeviceSource>(driver_), options),
+        shortage_(shortage) {}
+  ~Replay() { driver_.drain(); }  // a device may wait for its work before it takes memory back
 
   Status run(const std::vector<TraceOp>& ops, ReplayFigures* figures, std::string* detail) {
-    // Which frees have a use that ends later: those whose completion is not the next thing that happens.
-    std::uint64_t live = 0;
+    const std::vector<Time> until = outstandingUntil(ops);
+    calls_.reserve(ops.size());
+    const double clock = clockCost();
     for (std::size_t i = 0; i < ops.size(); ++i) {
-      const TraceOp& op = ops[i];
-      const bool outstanding =
-          op.kind == TraceOp::Kind::freeRequested &&
-          !(i + 1 < ops.size() && ops[i + 1].id == op.id && ops[i + 1].kind == TraceOp::Kind::freeCompleted);
-      const Status status = step(op, outstanding, &live, detail);
+      const Status status = step(ops[i], until[i], detail);
       if (status != Status::ok) {
         *detail = "ops[" + std::to_string(i) + "]: " + *detail;
         return status;
       }
-      figures->peakLive = std::max(figures->peakLive, live);
+      driver_.advance(i + 1);
+      figures->events = i + 1;
+      figures->peakLive = std::max(figures->peakLive, live_);
+      figures->outstanding = std::max(figures->outstanding, outstanding_);
       figures->peakReserved = std::max(figures->peakReserved, allocator_.reserved());
     }
-    figures->events = ops.size();
-    figures->nsPerEvent =
-        ops.empty() ? 0 : std::chrono::duration<double, std::nano>(inCalls_).count() / static_cast<double>(ops.size());
     figures->stats = allocator_.stats();
     figures->segments = static_cast<std::uint64_t>(figures->stats.all.segment.peak);
     figures->waits = figures->stats.waits;
     figures->moves = figures->stats.moves;
     figures->pagesMoved = figures->stats.pagesMoved;
+    figures->moveNs = static_cast<double>(figures->stats.moveNanoseconds);
+    if (calls_.empty()) return Status::ok;
+    double sum = 0;
+    for (float& call : calls_) sum += call = std::max(0.0F, call - static_cast<float>(clock));
+    figures->nsPerEvent = sum / static_cast<double>(ops.size());
+    std::sort(calls_.begin(), calls_.end());
+    figures->nsMedian = calls_[calls_.size() / 2];
+    figures->ns99 = calls_[calls_.size() * 99 / 100];
+    figures->nsMost = calls_.back();
     return Status::ok;
   }
 
  private:
-  Status lane(std::uint32_t stream, bool consumer, Lane** found) {
-    auto& lanes = consumer ? consumers_ : homes_;
-    if (lanes.size() <= stream) lanes.resize(stream + 1);
-    if (lanes[stream] == nullptr) {
-      Stream made = nullptr;
-      if (const Status status = driver_.streamCreate(&made, 0); status != Status::ok) return status;
-      streams_.push_back(made);
-      if (const Status status = lanes_.add(made, true, "", &lanes[stream]); status != Status::ok) return status;
+  struct Owned {
+    Block* block = nullptr;
+    std::uint64_t bytes = 0;
+    bool freed = false, outstanding = false;
+  };
+  struct Consumer {
+    Lane* lane;
+    Time until;
+  };
+
+  Status add(Lane** lane) {
+    Stream stream = nullptr;
+    if (const Status status = driver_.streamCreate(&stream, 0); status != Status::ok) return status;
+    return lanes_.add(stream, true, "", lane);
+  }
+
+  // Where a use that ends then may stand: ends on one lane come in order. The one that is held longest so far, a new
+  // one, or, where there are too many, the one that holds it too long by least.
+  Status consumer(Time until, Lane** lane) {
+    Consumer *before = nullptr, *after = nullptr;
+    for (Consumer& candidate : consumers_) {
+      Consumer*& best = candidate.until <= until ? before : after;
+      if (best == nullptr || (candidate.until <= until) == (candidate.until > best->until)) best = &candidate;
     }
-    *found = lanes[stream];
+    if (before == nullptr && lanes_.count() < Lanes::most - mostTraceStreams) {
+      Lane* fresh = nullptr;
+      if (const Status status = add(&fresh); status != Status::ok) return status;
+      before = &consumers_.emplace_back(Consumer{fresh, 0});
+    }
+    Consumer& chosen = before ? *before : *after;
+    chosen.until = std::max(chosen.until, until);
+    *lane = chosen.lane;
     return Status::ok;
   }
 
@@ -98,73 +123,68 @@ class Replay {
   Status timed(Call call) {
     const auto began = Clock::now();
     const Status status = call();
-    inCalls_ += Clock::now() - began;
+    calls_.push_back(static_cast<float>(nanoseconds(Clock::now() - began)));
     return status;
   }
 
-  Status step(const TraceOp& op, bool outstanding, std::uint64_t* live, std::string* detail) {
-    Lane* home = nullptr;
-    if (const Status status = lane(op.stream, false, &home); status != Status::ok) return status;
+  Status step(const TraceOp& op, Time until, std::string* detail) {
     switch (op.kind) {
-      case TraceOp::Kind::allocate: {
-        auto [at, fresh] = owned_.try_emplace(op.id);
-        if (!fresh) return wrong(detail, "allocated twice");
-        at->second.bytes = op.bytes;
-        *live += op.bytes;
-        if (op.bytes == 0) return Status::ok;
-        Shortage shortage;
-        const Status status = timed([&] { return allocator_.malloc(op.bytes, *home, &at->second.block, &shortage); });
-        if (status != Status::ok) *detail = std::to_string(op.bytes) + " bytes are not to be had";
-        return status;
-      }
-      case TraceOp::Kind::freeRequested: {
-        const auto at = owned_.find(op.id);
-        if (at == owned_.end()) return wrong(detail, "freed without having been allocated");
-        Owned& owned = at->second;
-        if (owned.block == nullptr) return Status::ok;
-        if (outstanding) {
-          Lane* consumer = nullptr;
-          if (const Status status = lane(op.stream, true, &consumer); status != Status::ok) return status;
-          owned.gate = &gates_.emplace_back();
-          if (const Status status = driver_.hostFunction(consumer->stream, Gate::wait, owned.gate);
-              status != Status::ok)
-            return status;
-          consumer->queued();
-          if (const Status status = timed([&] { return allocator_.recordUse(owned.block, *consumer); });
-              status != Status::ok)
-            return status;
-          if (const Status status = lanes_.mark(*consumer, &owned.use); status != Status::ok) return status;
-        }
-        const Status status = timed([&] { return allocator_.free(owned.block); });
-        owned.block = nullptr;
-        return status;
-      }
-      case TraceOp::Kind::freeCompleted: {
-        const auto at = owned_.find(op.id);
-        if (at == owned_.end() || at->second.block != nullptr) return wrong(detail, "completed before it was freed");
-        *live -= at->second.bytes;
-        if (at->second.gate) {
-          at->second.gate->open();
-          // The driver knows before the next call asks; the allocator has to find out for itself.
-          if (const Status status = driver_.eventSynchronize(at->second.use->event); status != Status::ok)
-            return status;
-          at->second.use->drop();
-        }
-        owned_.erase(at);
-        return Status::ok;
-      }
+      case TraceOp::Kind::allocate: return allocate(op, detail);
+      case TraceOp::Kind::freeRequested: return free(op, until, detail);
+      case TraceOp::Kind::freeCompleted: return completed(op, detail);
     }
     return Status::invalidValue;
   }
 
-  // Lanes that waited for this use alone go on by themselves: until they have, what the trace calls complete is not yet
-  // so here, and the figures would be those of the machine's mood. Those that wait for more stay as they are.
-  void settle() {
-    const auto until = Clock::now() + std::chrono::microseconds(200);
-    const auto idle = [&](const Lane* lane) {
-      return lane == nullptr || driver_.streamQuery(lane->stream) != Status::notReady;
-    };
-    while (!std::all_of(homes_.begin(), homes_.end(), idle) && Clock::now() < until) std::this_thread::yield();
+  Status allocate(const TraceOp& op, std::string* detail) {
+    if (op.stream >= mostTraceStreams) return wrong(detail, "more streams than there can be lanes");
+    if (homes_.size() <= op.stream) homes_.resize(op.stream + 1);
+    Lane*& home = homes_[op.stream];
+    if (home == nullptr)
+      if (const Status status = add(&home); status != Status::ok) return status;
+    auto [at, fresh] = owned_.try_emplace(op.id);
+    if (!fresh) return wrong(detail, "allocated twice");
+    Owned& owned = at->second;
+    owned.bytes = op.bytes;
+    live_ += op.bytes;
+    if (op.bytes == 0) return Status::ok;
+    Shortage shortage;
+    const Status status = timed([&] { return allocator_.malloc(op.bytes, *home, &owned.block, &shortage); });
+    if (status == Status::ok) return status;
+    *detail = std::to_string(op.bytes) + " bytes are not to be had";
+    if (shortage_) *shortage_ = std::move(shortage);
+    return status;
+  }
+
+  Status free(const TraceOp& op, Time until, std::string* detail) {
+    const auto at = owned_.find(op.id);
+    if (at == owned_.end()) return wrong(detail, "freed without having been allocated");
+    Owned& owned = at->second;
+    if (owned.freed) return wrong(detail, "freed twice");
+    owned.freed = true;
+    if (owned.block == nullptr) return Status::ok;
+    if (until != 0) {
+      Lane* user = nullptr;
+      if (const Status status = consumer(until, &user); status != Status::ok) return status;
+      if (const Status status = driver_.hold(user->stream, until); status != Status::ok) return status;
+      user->queued();
+      owned.outstanding = true;
+      ++outstanding_;
+      if (const Status status = timed([&] { return allocator_.recordUse(owned.block, *user); }); status != Status::ok)
+        return status;
+    }
+    // The home lane has worked on it.
+    owned.block->lane->queued();
+    return timed([&] { return allocator_.free(owned.block); });
+  }
+
+  Status completed(const TraceOp& op, std::string* detail) {
+    const auto at = owned_.find(op.id);
+    if (at == owned_.end() || !at->second.freed) return wrong(detail, "completed before it was freed");
+    live_ -= at->second.bytes;
+    if (at->second.outstanding) --outstanding_;
+    owned_.erase(at);
+    return Status::ok;
   }
 
   static Status wrong(std::string* detail, const char* what) {
@@ -172,22 +192,23 @@ class Replay {
     return Status::invalidValue;
   }
 
-  Driver& driver_;
+  ReplayDriver driver_;
   Lanes lanes_;
   Allocator allocator_;
-  std::vector<Lane*> homes_, consumers_;  // by stream
-  std::vector<Stream> streams_;
-  std::deque<Gate> gates_;
+  Shortage* shortage_;
+  std::vector<Lane*> homes_;  // by stream
+  std::vector<Consumer> consumers_;
   std::unordered_map<std::uint64_t, Owned> owned_;
-  Clock::duration inCalls_{};
+  std::uint64_t live_ = 0, outstanding_ = 0;
+  std::vector<float> calls_;  // nanoseconds of each
 };
 
 }  // namespace
 
 Status replay(Driver& driver, const Options& options, const std::vector<TraceOp>& ops, ReplayFigures* figures,
-              std::string* detail) {
+              std::string* detail, Shortage* shortage) {
   if (const Status status = driver.bind(); status != Status::ok) return status;
-  return Replay(driver, options).run(ops, figures, detail);
+  return Replay(driver, options, shortage).run(ops, figures, detail);
 }
 
 }  // namespace braid::caching

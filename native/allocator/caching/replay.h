@@ -18,14 +18,25 @@ struct TraceOp {
 };
 
 struct ReplayFigures {
+  // Peak live: the largest sum of requested bytes from each allocation to its completed free. Peak reserved: the most
+  // memory held from the device at once.
   std::uint64_t events = 0, peakLive = 0, peakReserved = 0, segments = 0, waits = 0, pagesMoved = 0, moves = 0;
-  double nsPerEvent = 0;  // in the allocator's calls
+  // In the allocator's calls, less what asking the clock costs; and of a single call.
+  double nsPerEvent = 0;
+  double nsMedian = 0, ns99 = 0, nsMost = 0;
+  double moveNs = 0;              // of these, unmapping and mapping for moves
+  std::uint64_t outstanding = 0;  // uses, at most at once
   Stats stats;
 };
 
+// Of a trace: what it has more of is refused. The uses get lanes of their own.
+inline constexpr std::uint32_t mostTraceStreams = 128;
+
 // Replays a trace on lanes of its own. Between a free and its completion the block has a use that is really
-// outstanding: work on another lane that does not end before the trace says so. On failure *detail says where.
+// outstanding: a lane that is held at a gate until the trace is there. Whoever blocks on it moves the trace's clock
+// (see ReplayDriver). On failure figures->events is the number of the operation that failed, *detail says why, and
+// *shortage, where memory ended, what held it.
 Status replay(Driver& driver, const Options& options, const std::vector<TraceOp>& ops, ReplayFigures* figures,
-              std::string* detail);
+              std::string* detail, Shortage* shortage = nullptr);
 
 }  // namespace braid::caching

@@ -196,6 +196,7 @@ void StatsCounters::sample(Stats* stats) {
   stats->moves = moves;
   stats->pagesMoved = pagesMoved;
   stats->pagesMade = pagesMade;
+  stats->moveNanoseconds = moveNanoseconds;
   stats->oversizeAllocations = oversizeAllocations;
   stats->oversizeSegments = oversizeSegments;
 }
@@ -230,7 +231,7 @@ void StatsCounters::resetAccumulated() {
   served = {};
   served[0] = std::uint64_t{0} - all.served[0];
   retries = outOfMemory = refusedEarly = sourceCalls = sourceReleases = 0;
-  moves = pagesMoved = pagesMade = oversizeAllocations = oversizeSegments = 0;
+  moves = pagesMoved = pagesMade = moveNanoseconds = oversizeAllocations = oversizeSegments = 0;
 }
 
 }  // namespace braid::caching

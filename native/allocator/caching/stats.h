@@ -30,6 +30,7 @@ struct Stats {
   std::uint64_t sourceCalls = 0, sourceReleases = 0;
   std::uint64_t synchronizations = 0;  // of the calling thread
   std::uint64_t moves = 0, pagesMoved = 0, pagesMade = 0;
+  std::uint64_t moveNanoseconds = 0;  // of the calling thread: pages unmapped and mapped again
   std::uint64_t uses = 0, usesShared = 0, waits = 0, waitsElided = 0, queries = 0, eventsCreated = 0;
   std::uint64_t oversizeAllocations = 0, oversizeSegments = 0;
 };
@@ -69,7 +70,8 @@ class StatsCounters {
   // Of the mutex's holder.
   std::array<std::uint64_t, 8> served{};
   std::uint64_t retries = 0, outOfMemory = 0, refusedEarly = 0, sourceCalls = 0, sourceReleases = 0;
-  std::uint64_t moves = 0, pagesMoved = 0, pagesMade = 0, oversizeAllocations = 0, oversizeSegments = 0;
+  std::uint64_t moves = 0, pagesMoved = 0, pagesMade = 0, moveNanoseconds = 0;
+  std::uint64_t oversizeAllocations = 0, oversizeSegments = 0;
   struct Held {
     Figure segment, reservedBytes;
     void add(Figure& figure, std::int64_t by) {
