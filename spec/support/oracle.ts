@@ -380,6 +380,6 @@ export const oraclePeak = (plan: Plan, ticks = 8): { bytes: number[]; reachedAt:
     if (t >= plan.inFlight && seen.has(now)) return { bytes, reachedAt }
     if (t >= plan.inFlight) seen.add(now)
   }
-  if (ticks >= 64) throw new Error(`the peak of '${plan.name}' has not settled in ${ticks} ticks`)
+  if (ticks >= 2048) throw new Error(`the peak of '${plan.name}' has not settled in ${ticks} ticks`)
   return oraclePeak(plan, 2 * ticks)
 }
