@@ -64,7 +64,7 @@ Status Allocator::malloc(std::uint64_t bytes, Lane& lane, Block** block, Shortag
   found->state = BlockState::live;
   found->requested = bytes;
   found->site = site;
-  counters_.allocated(static_cast<int>(heap.config.sizes), found->size, bytes, cached);
+  found->stripe = counters_.allocated(static_cast<int>(heap.config.sizes), found->size, bytes, cached);
   if (history_.on()) {
     found->id = ids_.fetch_add(1, std::memory_order_relaxed) + 1;
     history_.add(Action::alloc, found->address, found->size, lane.id, heap.config.pool, site, found->id);
@@ -76,24 +76,25 @@ Status Allocator::malloc(std::uint64_t bytes, Lane& lane, Block** block, Shortag
 Status Allocator::free(Block* block) {
   if (block->state != BlockState::live) return Status::invalidHandle;
   Lane& home = *block->lane;
-  Status status = Status::ok;
   if (block->noted) {
+    // A use that cannot be recorded is waited for; where that fails too, the block stays its owner's.
     for (Lane* lane : *block->noted)
-      if (const Status failed = recordUse(block, *lane); failed != Status::ok) status = failed;
+      if (recordUse(block, *lane) != Status::ok)
+        if (const Status failed = lanes_.drain(*lane); failed != Status::ok) return failed;
     block->noted.reset();
   }
   if (history_.on())
     history_.add(Action::freeRequested, block->address, block->size, home.id, block->heap->config.pool, block->site,
                  block->id);
-  counters_.freed(sizeOf(*block), block->size, block->requested);
+  counters_.freed(block->stripe, sizeOf(*block), block->size, block->requested);
   block->release = home.present();
   bool taken = false;
   {
     std::lock_guard guard(home.mutex);
     if (!block->uses.empty() && (options_.policy->order ? !covered(*block, home) : true)) {
-      counters_.pending(sizeOf(*block), static_cast<std::int64_t>(block->size));
+      counters_.pending(block->stripe, sizeOf(*block), static_cast<std::int64_t>(block->size));
       home.pending.push(block);
-      return status;
+      return Status::ok;
     }
     // What the home lane is after by order came to it by a wait, which may be later than the free.
     if (!block->uses.empty()) dropUses(*block);
@@ -106,14 +107,14 @@ Status Allocator::free(Block* block) {
   if (!taken) {
     std::lock_guard lock(mutex_);
     const bool goes = block->size > options_.cacheUpTo;
-    block->heap->give(block);
-    if (goes) {
+    Block* whole = block->heap->give(block);
+    if (goes && !whole->segment->expandable && whole->size == whole->segment->size) {
       lanes_.pollLane(home);
-      releaseFree(nullptr);
+      if (Heap::complete(*whole)) releaseWhole(whole);
     }
     sweepPools();
   }
-  return status;
+  return Status::ok;
 }
 
 Status Allocator::addUse(Block& block, Mark* held) {
@@ -201,8 +202,8 @@ void Allocator::flushCaches() {
 }
 
 // Pending blocks of one home lane that it is after by now, into their heaps. With `ask`, the driver is asked once for
-// each lane whose uses are still outstanding, and not again after it has said no.
-void Allocator::settlePending(Lane& lane, bool ask) {
+// each lane whose uses are still outstanding, and not again after it has said no. Returns whether there were any.
+bool Allocator::settlePending(Lane& lane, bool ask) {
   Block* settled = nullptr;
   {
     std::lock_guard guard(lane.mutex);
@@ -226,6 +227,7 @@ void Allocator::settlePending(Lane& lane, bool ask) {
     for (Block* block = settled; block != nullptr; block = block->next) settle(*block);
   }
   flush(settled);
+  return settled != nullptr;
 }
 
 // One question to each lane that has freed what this one is not after.
@@ -240,7 +242,7 @@ void Allocator::pollHomes(const Heap& heap, const Lane& lane) {
 
 void Allocator::settle(Block& block) {
   dropUses(block);
-  counters_.pending(sizeOf(block), -static_cast<std::int64_t>(block.size));
+  counters_.pending(block.stripe, sizeOf(block), -static_cast<std::int64_t>(block.size));
   if (history_.on())
     history_.add(Action::freeCompleted, block.address, block.size, block.lane->id, block.heap->config.pool, block.site,
                  block.id);

@@ -130,7 +130,7 @@ class Allocator {
   Status slow(const Request& request, Block* evicted, Block** block, Shortage* shortage);
   Block* fromPending(const Request& request, bool mayWait, bool longer, Status* status);
   Block* fromPendingRun(const Request& request, Status* status);
-  void settlePending(Lane& lane, bool ask);
+  bool settlePending(Lane& lane, bool ask);
   void pollHomes(const Heap& heap, const Lane& lane);
   void settle(Block& block);
   void flushCaches();
@@ -147,13 +147,16 @@ class Allocator {
   Block* growPlain(const Request& request, Status* status);
   Block* growRange(const Request& request, Status* status, Rung* rung);
   void mapped(Heap& heap, Segment& segment, DeviceAddress address, std::uint64_t bytes, const Lane& lane);
-  std::uint64_t unmapPages(Block* block, std::uint64_t most, Status* status);
+  bool hasPage(const Block& block) const;
+  std::uint64_t unmapPages(Block* block, std::uint64_t most, Status* status, Block** hole);
   std::uint64_t donate(std::uint64_t wanted);
 
   // ladder.cc
   Block* lastResort(const Request& request, Status* status);
   Block* waitForOthers(const Request& request, Status* status);
+  bool holdsBack(Lane& home, const Heap& heap) const;
   void adoptPending(Lane& home, Lane& lane);
+  std::vector<Mark*> outstanding(Lane& home, const Heap* heap);
   Status settleAll(bool wait);
   void collectGarbage(std::uint64_t wanted);
   std::uint64_t releaseWhole(Block* block);

@@ -82,6 +82,7 @@ struct Block {
   Lane* lane = nullptr;     // home: where it was given out last
   Seen<Count> release = 0;  // the point of its home lane when it was freed
   Seen<BlockState> state = BlockState::unmapped;
+  std::uint8_t stripe = 0;       // of the statistics, that it counts in
   bool settled = false;          // free, and its release has completed: any lane may take it
   Seen<std::uint32_t> site = 0;  // where it was allocated, as the history numbers it; 0: not known
   Uses uses;

@@ -22,6 +22,8 @@ struct Run {
 }  // namespace
 
 std::uint64_t Allocator::segmentBytes(std::uint64_t size, const Heap& heap) const {
+  if (heap.segments().empty() && &heap == large_.get() && options_.reserveFirst >= size)
+    return up(options_.reserveFirst, smallSegment);
   if (options_.roundToPowerOfTwoUpTo != 0 || heap.config.source != source_.get()) return up(size, smallSegment);
   if (heap.config.sizes == SizeClass::small) return smallSegment;
   return size < 10 * mebibyte ? std::max(options_.largeSegment, up(size, smallSegment)) : up(size, smallSegment);
@@ -128,8 +130,13 @@ Block* Allocator::growRange(const Request& request, Status* status, Rung* rung) 
     part->state = BlockState::live;
   }
   const auto putBack = [&] {
-    for (auto& [part, state] : parts) part->state = state;
-    for (auto& [part, state] : parts) state == BlockState::free ? heap.give(part) : heap.addUnmapped(part);
+    // One after the other: none merges with the next before that is in a list.
+    for (auto& [part, state] : parts) {
+      if (state == BlockState::free)
+        heap.give(part);
+      else
+        heap.mergeUnmapped(part);
+    }
     return nullptr;
   };
   using Clock = std::chrono::steady_clock;
@@ -198,39 +205,38 @@ void Allocator::mapped(Heap& heap, Segment& segment, DeviceAddress address, std:
   if (history_.on()) history_.add(Action::segmentMap, address, bytes, lane.id, heap.config.pool, 0, segment.counter);
 }
 
-// Takes the whole pages of a free block, at most so many, away from it: they are spare then. Nothing on the device can
-// touch it any more. The block itself may be gone afterwards.
-std::uint64_t Allocator::unmapPages(Block* block, std::uint64_t most, Status* status) {
+bool Allocator::hasPage(const Block& block) const {
+  return down(block.address + block.size, pages_.pageBytes()) > up(block.address, pages_.pageBytes());
+}
+
+// Takes whole pages, at most so many, away from a block that has some and is in no bin: they are spare then, and the
+// rest of it is free again. Nothing on the device can touch it any more. *hole is what lies unmapped where they were.
+std::uint64_t Allocator::unmapPages(Block* block, std::uint64_t most, Status* status, Block** hole) {
   Heap& heap = *block->heap;
   Segment& segment = *block->segment;
   const std::uint64_t page = pages_.pageBytes();
   const DeviceAddress end = down(block->address + block->size, page);
   const DeviceAddress first = up(block->address, page);
-  if (end <= first) return 0;
   // From the high end: what is left is nearer to its neighbours.
   const DeviceAddress start = end - std::min(most * page, end - first);
-  heap.extract(block);
+  // Nobody merges with a part before it is in a bin.
+  block->state = BlockState::live;
   Block* middle = start > block->address ? heap.split(block, start - block->address) : block;
   Block* high = middle->address + middle->size > end ? heap.split(middle, end - middle->address) : nullptr;
   const std::uint64_t count = (end - start) / page;
   *status = pages_.unmap(start, count, &segment.pages[(start - segment.base) / page]);
   const bool unmapped = *status == Status::ok;
-  const Lane& lane = *middle->lane;
   if (unmapped) {
-    middle->state = BlockState::unmapped;
     segment.mapped -= count * page;
     heap.addReserved(-static_cast<std::int64_t>(count * page));
     counters_.reserved(static_cast<int>(heap.config.sizes), -static_cast<std::int64_t>(count * page));
     if (history_.on())
-      history_.add(Action::segmentUnmap, start, count * page, lane.id, heap.config.pool, 0, segment.counter);
+      history_.add(Action::segmentUnmap, start, count * page, middle->lane->id, heap.config.pool, 0, segment.counter);
+    *hole = heap.mergeUnmapped(middle);
   }
-  if (high) heap.give(high);
   if (middle != block) heap.give(block);
-  if (unmapped) {
-    heap.mergeUnmapped(middle);
-  } else {
-    heap.give(middle);
-  }
+  if (!unmapped) heap.give(middle);
+  if (high) heap.give(high);
   return unmapped ? count : 0;
 }
 
@@ -244,7 +250,7 @@ std::uint64_t Allocator::donate(std::uint64_t wanted) {
   for (Heap* heap : heaps_) {
     if (!heap->config.expandable) continue;
     heap->eachFree([&](Block& block) {
-      if (down(block.address + block.size, page) <= up(block.address, page)) return;
+      if (!hasPage(block)) return;
       if (!Heap::complete(block) && !asked[block.lane->id]) {
         asked[block.lane->id] = true;
         lanes_.pollLane(*block.lane);
@@ -255,11 +261,19 @@ std::uint64_t Allocator::donate(std::uint64_t wanted) {
   std::sort(donors.begin(), donors.end(), [](const Block* a, const Block* b) {
     return a->size != b->size ? a->size < b->size : a->address < b->address;
   });
+  // Out of their bins first: what one of them keeps must not merge with another one.
+  for (Block* donor : donors) {
+    donor->heap->extract(donor);
+    donor->state = BlockState::live;
+  }
   std::uint64_t moved = 0;
   Status status = Status::ok;
+  Block* hole = nullptr;
   for (Block* donor : donors) {
-    if (moved >= wanted || status != Status::ok) break;
-    moved += unmapPages(donor, wanted - moved, &status);
+    if (moved >= wanted || status != Status::ok)
+      donor->heap->give(donor);
+    else
+      moved += unmapPages(donor, wanted - moved, &status, &hole);
   }
   if (moved > 0) {
     ++counters_.moves;

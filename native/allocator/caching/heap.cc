@@ -109,14 +109,17 @@ bool Heap::joins(const Block& a, const Block& b) const {
   return b.state == BlockState::free && (a.lane == b.lane || settled(a) || settled(b));
 }
 
-void Heap::give(Block* block) {
+Block* Heap::give(Block* block) {
   block->settled = settled(*block);
   const auto merge = [&](Block* low, Block* high) {
     const bool lowSettled = settled(*low), highSettled = settled(*high);
     // The part that is not settled decides whose the whole is; of one lane, the later point.
     Lane* lane = lowSettled && !highSettled ? high->lane : low->lane;
     const Count lowest = low->release, highest = high->release;
-    const Count release = lowSettled == highSettled ? std::max(lowest, highest) : lowSettled ? highest : lowest;
+    const Count release = lowSettled && highSettled ? 0
+                          : lowSettled              ? highest
+                          : highSettled             ? lowest
+                                                    : std::max(lowest, highest);
     Block* whole = join(low, high);
     whole->lane = lane;
     whole->release = release;
@@ -132,6 +135,7 @@ void Heap::give(Block* block) {
     block = merge(low, block);
   }
   insert(block);
+  return block;
 }
 
 void Heap::gather(Lane& lane) {
@@ -151,10 +155,28 @@ void Heap::gather(Lane& lane) {
       }
       // The lane is after all of it, so whatever comes after the lane's present point is too.
       block->settled = all;
-      if (!all) {
-        block->lane = &lane;
-        block->release = present;
+      block->lane = &lane;
+      block->release = all ? 0 : present;
+      insert(block);
+    }
+  }
+}
+
+void Heap::mergeComplete() {
+  const auto mergeable = [](const Block* block) {
+    return block != nullptr && block->state == BlockState::free && complete(*block);
+  };
+  for (const auto& segment : segments_) {
+    for (Block* block = segment->first; block != nullptr; block = block->nextInSegment) {
+      if (!mergeable(block) || !mergeable(block->nextInSegment)) continue;
+      extract(block);
+      while (mergeable(block->nextInSegment)) {
+        Block* next = block->nextInSegment;
+        extract(next);
+        join(block, next);
       }
+      block->release = 0;
+      block->settled = options_.policy->order;
       insert(block);
     }
   }

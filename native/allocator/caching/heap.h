@@ -43,12 +43,15 @@ class Heap {
   Block* take(std::uint64_t size, Lane& lane, bool others);
   // The same of a block that another rung has chosen and made free.
   Block* carve(Block* block, std::uint64_t size, Lane& lane);
-  // Takes back a block without uses, released at `release` of its lane.
-  void give(Block* block);
+  // Takes back a block without uses, released at `release` of its lane. Returns it as it is with its neighbours.
+  Block* give(Block* block);
   // Merges all neighbours that the lane is after.
   void gather(Lane& lane);
   // Whether some block might serve without a lock: never wrong where it says no, for the lane alone.
   bool mayServe() const { return freeBytes_.load(std::memory_order_relaxed) != 0; }
+
+  // Merges all neighbours that nothing on the device can still touch.
+  void mergeComplete();
 
   // A plain segment, whole and free, for the lane.
   Block* addSegment(DeviceAddress address, std::uint64_t bytes, Lane& lane, std::uint64_t counter);

@@ -65,19 +65,20 @@ void Allocator::collectGarbage(std::uint64_t wanted) {
     age /= static_cast<double>(whole.size());
     for (Block* block : whole) {
       if (static_cast<double>(block->heap->clock - block->age) < age || freed >= target) continue;
-      freed += releaseWhole(block);
-      found = true;
+      const std::uint64_t bytes = releaseWhole(block);
+      freed += bytes;
+      found = found || bytes > 0;
     }
   }
 }
 
-// A plain segment that is one free block goes back to its source.
+// A plain segment that is one free block goes back to its source, and stays where that does not take it.
 std::uint64_t Allocator::releaseWhole(Block* block) {
   Heap& heap = *block->heap;
   const int sizes = static_cast<int>(heap.config.sizes);
+  const std::uint64_t bytes = block->size;
+  if (heap.config.source->release(block->address, bytes, block->segment->lane->stream) != Status::ok) return 0;
   const std::unique_ptr<Segment> segment = heap.removeSegment(block);
-  const std::uint64_t bytes = segment->size;
-  heap.config.source->release(segment->base, bytes, segment->lane->stream);
   ++counters_.sourceReleases;
   plain_.fetch_sub(bytes, std::memory_order_relaxed);
   heap.addReserved(-static_cast<std::int64_t>(bytes));
@@ -93,20 +94,41 @@ std::uint64_t Allocator::releaseFree(const MemPool* pool) {
   std::uint64_t bytes = 0;
   for (Heap* heap : heaps_) {
     if (pool != nullptr && heap != pool->small.get() && heap != pool->large.get()) continue;
-    std::vector<Block*> blocks;
-    heap->eachFree([&](Block& block) {
-      if (Heap::complete(block)) blocks.push_back(&block);
-    });
-    for (Block* block : blocks) {
-      if (block->segment->expandable) {
-        Status status = Status::ok;
-        unmapPages(block, ~std::uint64_t{0} / pages_.pageBytes(), &status);
-      } else if (block->size == block->segment->size) {
-        bytes += releaseWhole(block);
+    heap->mergeComplete();
+    std::vector<Block*> whole;
+    Status status = Status::ok;
+    for (const auto& segment : heap->segments()) {
+      for (Block *block = segment->first, *next; block != nullptr && status == Status::ok; block = next) {
+        next = block->nextInSegment;
+        if (block->state != BlockState::free || !Heap::complete(*block)) continue;
+        if (!segment->expandable) {
+          if (block->size == segment->size) whole.push_back(block);
+        } else if (hasPage(*block)) {
+          Block* hole = nullptr;
+          heap->extract(block);
+          unmapPages(block, segment->pages.size(), &status, &hole);
+          if (hole) next = hole->nextInSegment;
+        }
       }
     }
+    for (Block* block : whole) bytes += releaseWhole(block);
   }
   return bytes + pages_.trim();
+}
+
+// The marks that a lane's pending blocks wait for, the oldest block's first, each held for the caller. Of one heap,
+// where one is given.
+std::vector<Mark*> Allocator::outstanding(Lane& home, const Heap* heap) {
+  std::vector<Mark*> marks;
+  std::lock_guard guard(home.mutex);
+  for (Block* block = home.pending.first(); block != nullptr; block = block->next) {
+    if (heap != nullptr && block->heap != heap) continue;
+    for (std::size_t i = 0; i < block->uses.size(); ++i) {
+      block->uses[i]->hold();
+      marks.push_back(block->uses[i]);
+    }
+  }
+  return marks;
 }
 
 Status Allocator::settleAll(bool wait) {
@@ -121,7 +143,18 @@ Status Allocator::settleAll(bool wait) {
       lanes_.pollLane(lane);
     }
   }
-  for (LaneId id = 0; id < lanes_.count(); ++id) settlePending(lanes_.at(id), true);
+  for (LaneId id = 0; id < lanes_.count(); ++id) {
+    Lane& lane = lanes_.at(id);
+    settlePending(lane, true);
+    if (!wait || lane.pending.empty()) continue;
+    // What is left waits for events of the caller's, which no lane knows.
+    for (Mark* mark : outstanding(lane, nullptr)) {
+      const Status failed = lanes_.synchronize(*mark);
+      mark->drop();
+      if (failed != Status::ok) status = failed;
+    }
+    settlePending(lane, true);
+  }
   return status;
 }
 
@@ -130,6 +163,17 @@ Status Allocator::emptyCache(MemPool* pool) {
   const Status status = settleAll(true);
   releaseFree(pool);
   return status;
+}
+
+// Whether something of this heap is out of reach because of this lane: freed on it, or pending there.
+bool Allocator::holdsBack(Lane& home, const Heap& heap) const {
+  bool found = false;
+  heap.eachFree([&](const Block& block) { found = found || (block.lane == &home && !Heap::complete(block)); });
+  if (found) return true;
+  std::lock_guard guard(home.mutex);
+  for (const Block* block = home.pending.first(); block != nullptr && !found; block = block->next)
+    found = block->heap == &heap;
+  return found;
 }
 
 // Makes the lane wait for what other lanes and uses still hold back, until something is long enough: its own pending
@@ -143,18 +187,7 @@ Block* Allocator::waitForOthers(const Request& request, Status* status) {
     return heap.take(request.size, lane, true);
   };
   const auto waitFor = [&](Lane& home) {
-    // Marks are held by the blocks that name them, which stay pending under the allocator's mutex.
-    std::vector<Mark*> marks;
-    {
-      std::lock_guard guard(home.mutex);
-      for (Block* block = home.pending.first(); block != nullptr; block = block->next) {
-        if (block->heap != &heap) continue;
-        for (std::size_t i = 0; i < block->uses.size(); ++i) {
-          block->uses[i]->hold();
-          marks.push_back(block->uses[i]);
-        }
-      }
-    }
+    std::vector<Mark*> marks = outstanding(home, &heap);
     // The latest of each lane first: the earlier ones are covered then.
     std::stable_sort(marks.begin(), marks.end(), [](const Mark* a, const Mark* b) { return a->point > b->point; });
     for (Mark* mark : marks) {
@@ -170,7 +203,7 @@ Block* Allocator::waitForOthers(const Request& request, Status* status) {
   if (Block* block = again()) return block;
   for (LaneId id = 0; id < lanes_.count(); ++id) {
     Lane& other = lanes_.at(id);
-    if (&other == &lane) continue;
+    if (&other == &lane || !holdsBack(other, heap)) continue;
     waitFor(other);
     Mark* newest = nullptr;
     if (*status == Status::ok) *status = lanes_.mark(other, &newest);
@@ -251,33 +284,14 @@ Block* Allocator::lastResort(const Request& request, Status* status) {
   // One outstanding use after the other, and a look after each: no longer a wait than is needed.
   for (LaneId id = 0; id < lanes_.count(); ++id) {
     Lane& home = lanes_.at(id);
-    for (;;) {
-      Mark* oldest = nullptr;
-      {
-        std::lock_guard guard(home.mutex);
-        if (Block* block = home.pending.first()) {
-          oldest = block->uses[0];
-          oldest->hold();
-        }
+    for (Mark* mark : outstanding(home, nullptr)) {
+      if (found == nullptr && *status == Status::ok && !lanes_.complete(*mark)) {
+        *status = lanes_.synchronize(*mark);
+        if (*status == Status::ok && settlePending(home, true)) found = retry();
       }
-      if (oldest == nullptr) break;
-      const Status waited = lanes_.synchronize(*oldest);
-      oldest->drop();
-      if (waited != Status::ok) {
-        *status = waited;
-        return nullptr;
-      }
-      Block* const before = home.pending.first();
-      settlePending(home, true);
-      if ((found = retry()) || *status != Status::ok) return found;
-      // A block with uses on several lanes may still be there, its first use complete.
-      if (home.pending.first() == before && lanes_.synchronizeLane(home) != Status::ok) break;
-      if (home.pending.first() == before) {
-        *status = settleAll(true);
-        if (*status != Status::ok) return nullptr;
-        break;
-      }
+      mark->drop();
     }
+    if (found || *status != Status::ok) return found;
   }
   // And what was freed on lanes that still run: its pages cannot go anywhere before they have.
   *status = settleAll(true);

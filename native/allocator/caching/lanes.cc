@@ -91,8 +91,8 @@ Status Lanes::mark(Lane& lane, Mark** found, bool* recorded) {
   std::copy_n(lane.known_.get(), count(), spare->frontier.get());
   spare->point = point;
   lane.newest_ = spare;
-  lane.marked_.store(work, std::memory_order_relaxed);
-  lane.marks_.store(point, std::memory_order_release);
+  lane.marks_.store(point, std::memory_order_relaxed);
+  lane.marked_.store(work, std::memory_order_release);
   spare->hold();
   *found = spare;
   counters_.recorded.fetch_add(1, std::memory_order_relaxed);
@@ -153,8 +153,8 @@ Status Lanes::pollLane(Lane& lane) {
   if (const Status status = driver_.streamQuery(lane.stream); status != Status::ok) return status;
   if (!lane.quiet()) {
     lane.known_[lane.id] = lane.marks_.load(std::memory_order_relaxed) + 1;
-    lane.marks_.store(lane.known_[lane.id], std::memory_order_release);
-    lane.marked_.store(work, std::memory_order_relaxed);
+    lane.marks_.store(lane.known_[lane.id], std::memory_order_relaxed);
+    lane.marked_.store(work, std::memory_order_release);
     lane.newest_ = nullptr;
   }
   lane.completed(lane.marks_.load(std::memory_order_relaxed));
@@ -167,6 +167,11 @@ Status Lanes::synchronize(Mark& mark) {
   const Status status = driver_.eventSynchronize(mark.event);
   if (status == Status::ok && mark.lane != nullptr) mark.lane->completed(mark.point);
   return status;
+}
+
+Status Lanes::drain(Lane& lane) {
+  counters_.synchronizations.fetch_add(1, std::memory_order_relaxed);
+  return driver_.streamSynchronize(lane.stream);
 }
 
 Status Lanes::synchronizeLane(Lane& lane) {

@@ -50,12 +50,13 @@ class Lane {
   // The first point that everything queued so far is before: that of the newest mark where nothing was queued since, or
   // of the next one.
   Count present() const {
-    const Count newest = marks_.load(std::memory_order_relaxed);
-    return quiet() ? newest : newest + 1;
+    // Asked in this order: a mark that is being recorded meanwhile makes the point a later one, never an earlier one.
+    const bool marked = quiet();
+    return marks_.load(std::memory_order_relaxed) + (marked ? 0 : 1);
   }
   // Whether the newest mark already marks this point.
   bool quiet() const {
-    return retired || (tracked && work_.load(std::memory_order_relaxed) == marked_.load(std::memory_order_relaxed));
+    return retired || (tracked && work_.load(std::memory_order_relaxed) == marked_.load(std::memory_order_acquire));
   }
   // All points up to this one are known to have completed.
   Count done() const { return done_.load(std::memory_order_acquire); }
@@ -116,6 +117,7 @@ class Lanes {
   // These block.
   Status synchronize(Mark& mark);
   Status synchronizeLane(Lane& lane);
+  Status drain(Lane& lane);  // the same without an event
 
   struct Counters {
     std::atomic<std::uint64_t> recorded{0}, shared{0}, waits{0}, waitsElided{0}, queries{0}, synchronizations{0},

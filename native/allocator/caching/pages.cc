@@ -32,10 +32,10 @@ Status PagePool::unmap(DeviceAddress address, std::size_t count, Pages* pages) {
 }
 
 std::uint64_t PagePool::trim() {
-  const std::uint64_t bytes = spare_.size() * pageBytes_;
-  for (const Pages page : spare_) driver_.pagesRelease(page);
+  const std::size_t before = spare_.size();
+  std::erase_if(spare_, [this](Pages page) { return driver_.pagesRelease(page) == Status::ok; });
+  const std::uint64_t bytes = (before - spare_.size()) * pageBytes_;
   reserved_.fetch_sub(bytes, std::memory_order_relaxed);
-  spare_.clear();
   return bytes;
 }
 

@@ -26,7 +26,7 @@ class PagePool {
   Status map(DeviceAddress address, std::size_t count, Pages* pages);
   // Unmaps pages side by side; they become spare. Nothing on the device may still touch them.
   Status unmap(DeviceAddress address, std::size_t count, Pages* pages);
-  // Gives the spare ones back. Returns their bytes.
+  // Gives the spare ones back; what the driver does not take stays. Returns their bytes.
   std::uint64_t trim();
 
  private:

@@ -59,6 +59,7 @@ void Allocator::sweepPools() {
     }
     for (Heap* heap : {pool.small.get(), pool.large.get()}) {
       releaseSegments(*heap);
+      counters_.segments(static_cast<int>(heap->config.sizes), -static_cast<std::int64_t>(heap->segments().size()));
       heaps_.erase(std::find(heaps_.begin(), heaps_.end(), heap));
     }
     poolStore_.erase(poolStore_.begin() + static_cast<std::ptrdiff_t>(i));

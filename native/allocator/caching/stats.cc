@@ -75,8 +75,10 @@ struct Now {
 
 Now now(const Stripe::Sizes& s) {
   const auto difference = [](std::uint64_t a, std::uint64_t b) { return static_cast<std::int64_t>(a - b); };
-  return {difference(get(s.blocks), get(s.blocksFreed)), difference(get(s.bytes), get(s.bytesFreed)),
-          difference(get(s.requested), get(s.requestedFreed)), get(s.pendingBlocks), get(s.pendingBytes)};
+  return {difference(get(s.blocks), get(s.blocksFreed) + get(s.blocksFreedByOthers)),
+          difference(get(s.bytes), get(s.bytesFreed) + get(s.bytesFreedByOthers)),
+          difference(get(s.requested), get(s.requestedFreed) + get(s.requestedFreedByOthers)),
+          get(s.pendingBlocks) + get(s.pendingBlocksByOthers), get(s.pendingBytes) + get(s.pendingBytesByOthers)};
 }
 
 void raise(Stripe::Peaks& peaks, const Now& at) {
@@ -108,8 +110,9 @@ Stripe& StatsCounters::mine(bool* shared) {
   return *stripe;
 }
 
-void StatsCounters::allocated(int size, std::uint64_t bytes, std::uint64_t requested, bool cached) {
+std::uint8_t StatsCounters::allocated(int size, std::uint64_t bytes, std::uint64_t requested, bool cached) {
   bool shared = false;
+  const std::size_t index = std::min<std::size_t>(number(), own);
   Stripe& stripe = mine(&shared);
   Stripe::Sizes& mineNow = stripe.sizes[size];
   add(mineNow.blocks, 1, shared);
@@ -121,21 +124,32 @@ void StatsCounters::allocated(int size, std::uint64_t bytes, std::uint64_t reque
   raise(stripe.peaks[1 + size], here);
   raise(stripe.peaks[0], {here.blocks + other.blocks, here.bytes + other.bytes, here.requested + other.requested,
                           here.pendingBlocks + other.pendingBlocks, here.pendingBytes + other.pendingBytes});
+  return static_cast<std::uint8_t>(index);
 }
 
-void StatsCounters::freed(int size, std::uint64_t bytes, std::uint64_t requested) {
-  bool shared = false;
-  Stripe::Sizes& sizes = mine(&shared).sizes[size];
-  add(sizes.blocksFreed, 1, shared);
-  add(sizes.bytesFreed, bytes, shared);
-  add(sizes.requestedFreed, requested, shared);
+void StatsCounters::freed(std::uint8_t stripe, int size, std::uint64_t bytes, std::uint64_t requested) {
+  Stripe::Sizes& sizes = stripes_[stripe].load(std::memory_order_acquire)->sizes[size];
+  if (stripe == number() && stripe != own) {
+    add(sizes.blocksFreed, 1, false);
+    add(sizes.bytesFreed, bytes, false);
+    add(sizes.requestedFreed, requested, false);
+  } else {
+    add(sizes.blocksFreedByOthers, 1, true);
+    add(sizes.bytesFreedByOthers, bytes, true);
+    add(sizes.requestedFreedByOthers, requested, true);
+  }
 }
 
-void StatsCounters::pending(int size, std::int64_t bytes) {
-  bool shared = false;
-  Stripe::Sizes& sizes = mine(&shared).sizes[size];
-  add(sizes.pendingBlocks, bytes > 0 ? 1 : -1, shared);
-  add(sizes.pendingBytes, bytes, shared);
+void StatsCounters::pending(std::uint8_t stripe, int size, std::int64_t bytes) {
+  Stripe::Sizes& sizes = stripes_[stripe].load(std::memory_order_acquire)->sizes[size];
+  const std::int64_t blocks = bytes > 0 ? 1 : -1;
+  if (stripe == number() && stripe != own) {
+    add(sizes.pendingBlocks, blocks, false);
+    add(sizes.pendingBytes, bytes, false);
+  } else {
+    add(sizes.pendingBlocksByOthers, blocks, true);
+    add(sizes.pendingBytesByOthers, bytes, true);
+  }
 }
 
 void StatsCounters::sample(Stats* stats) {
@@ -155,11 +169,14 @@ void StatsCounters::sample(Stats* stats) {
     for (int size = 0; size < 2; ++size) {
       const Stripe::Sizes& s = stripe->sizes[size];
       for (SizeStats* to : {sums[0], sums[1 + size]}) {
-        fill(to->allocation, get(s.blocks), get(s.blocksFreed));
-        fill(to->allocatedBytes, get(s.bytes), get(s.bytesFreed));
-        fill(to->requestedBytes, get(s.requested), get(s.requestedFreed));
-        fill(to->active, get(s.blocks), get(s.blocksFreed), get(s.pendingBlocks));
-        fill(to->activeBytes, get(s.bytes), get(s.bytesFreed), get(s.pendingBytes));
+        const Now at = now(s);
+        const std::uint64_t blocks = get(s.blocks), bytes = get(s.bytes), requested = get(s.requested);
+        const auto freed = [](std::uint64_t all, std::int64_t left) { return all - static_cast<std::uint64_t>(left); };
+        fill(to->allocation, blocks, freed(blocks, at.blocks));
+        fill(to->allocatedBytes, bytes, freed(bytes, at.bytes));
+        fill(to->requestedBytes, requested, freed(requested, at.requested));
+        fill(to->active, blocks, freed(blocks, at.blocks), at.pendingBlocks);
+        fill(to->activeBytes, bytes, freed(bytes, at.bytes), at.pendingBytes);
       }
     }
     for (int which = 0; which < 3; ++which) {
@@ -229,7 +246,7 @@ void StatsCounters::resetAccumulated() {
   for (Held& each : held)
     for (Figure* figure : {&each.segment, &each.reservedBytes}) figure->allocated = figure->freed = 0;
   served = {};
-  served[0] = std::uint64_t{0} - all.served[0];
+  served[0] -= all.served[0];  // those of the stripes stay
   retries = outOfMemory = refusedEarly = sourceCalls = sourceReleases = 0;
   moves = pagesMoved = pagesMade = moveNanoseconds = oversizeAllocations = oversizeSegments = 0;
 }

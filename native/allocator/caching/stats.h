@@ -35,13 +35,15 @@ struct Stats {
   std::uint64_t oversizeAllocations = 0, oversizeSegments = 0;
 };
 
-// Figures of one thread, added to by it alone: so threads do not wait for each other's cache lines. What a thread frees
-// may be another's, so a single difference can be below 0; their sums never are.
+// Figures of the blocks that one thread allocated, added to by it alone: so threads do not wait for each other's cache
+// lines. What another thread does to its blocks is counted beside, with atomic additions.
 struct alignas(64) Stripe {
   struct Sizes {
     std::atomic<std::uint64_t> blocks{0}, bytes{0}, requested{0};  // allocated
     std::atomic<std::uint64_t> blocksFreed{0}, bytesFreed{0}, requestedFreed{0};
     std::atomic<std::int64_t> pendingBlocks{0}, pendingBytes{0};
+    alignas(64) std::atomic<std::uint64_t> blocksFreedByOthers{0}, bytesFreedByOthers{0}, requestedFreedByOthers{0};
+    std::atomic<std::int64_t> pendingBlocksByOthers{0}, pendingBytesByOthers{0};
   };
   struct Peaks {
     std::atomic<std::int64_t> blocks{0}, bytes{0}, requested{0}, active{0}, activeBytes{0};
@@ -58,9 +60,10 @@ class StatsCounters {
   StatsCounters();
   ~StatsCounters();
 
-  void allocated(int size, std::uint64_t bytes, std::uint64_t requested, bool cached);
-  void freed(int size, std::uint64_t bytes, std::uint64_t requested);
-  void pending(int size, std::int64_t bytes);  // below 0: no longer
+  // Returns the stripe that the block counts in from here on.
+  std::uint8_t allocated(int size, std::uint64_t bytes, std::uint64_t requested, bool cached);
+  void freed(std::uint8_t stripe, int size, std::uint64_t bytes, std::uint64_t requested);
+  void pending(std::uint8_t stripe, int size, std::int64_t bytes);  // below 0: no longer
 
   // All stripes together, peaks as they are known. Under the allocator's mutex, as are the next ones.
   void sample(Stats* stats);
