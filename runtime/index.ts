@@ -2,15 +2,6 @@
 export type { Feed, Lease, PulledFeed, PushedFeed, WhenFull } from '../dsl/feed.js'
 export { Arena } from './allocator/arena.js'
 export { Block } from './allocator/block.js'
-export {
-  type AllocConf,
-  type AllocConfFault,
-  type AllocConfNote,
-  allocConfFromEnvironment,
-  allocConfVariables,
-  type EnvironmentAllocConf,
-  parseAllocConf,
-} from './allocator/conf.js'
 export { Device, type SiteOptions } from './allocator/device.js'
 export type { DeviceOptions } from './allocator/device-options.js'
 export { Event } from './allocator/event.js'
@@ -23,6 +14,16 @@ export {
   MemPool,
   type MemPoolOptions,
 } from './allocator/mem-pool.js'
+export { type Holder, OutOfMemoryError, type Shortage } from './allocator/out-of-memory.js'
+export {
+  type AllocConf,
+  type AllocConfFault,
+  type AllocConfNote,
+  allocConfFromEnvironment,
+  allocConfVariables,
+  type EnvironmentAllocConf,
+  parseAllocConf,
+} from './allocator/settings/conf.js'
 export {
   type AllocatorFault,
   type AllocatorOptions,
@@ -32,10 +33,9 @@ export {
   type PinnedOptions,
   type ResolvedAllocatorOptions,
   type SizeDivision,
-} from './allocator/options.js'
-export { type Holder, OutOfMemoryError, type Shortage } from './allocator/out-of-memory.js'
-export { snapshotSvg, snapshotText } from './allocator/picture.js'
-export { type TorchSnapshot, torchPickle, toTorch } from './allocator/snapshot.js'
+} from './allocator/settings/options.js'
+export { snapshotSvg, snapshotText } from './allocator/snapshot/picture.js'
+export { type TorchSnapshot, torchPickle, toTorch } from './allocator/snapshot/snapshot.js'
 export type {
   AllocatorSnapshot,
   BlockState,
@@ -46,9 +46,9 @@ export type {
   SnapshotRecord,
   SnapshotSegment,
   SnapshotUse,
-} from './allocator/snapshot-data.js'
-export { parseSnapshot, type SnapshotFault } from './allocator/snapshot-read.js'
-export { fromTorch } from './allocator/snapshot-torch.js'
+} from './allocator/snapshot/snapshot-data.js'
+export { parseSnapshot, type SnapshotFault } from './allocator/snapshot/snapshot-read.js'
+export { fromTorch } from './allocator/snapshot/snapshot-torch.js'
 export type { Span } from './allocator/span.js'
 export type { AllocatorStats } from './allocator/stats.js'
 export type { Summary } from './clock.js'

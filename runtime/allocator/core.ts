@@ -4,8 +4,8 @@ import type { NativeCachingDevice, NativeFailure, NativeShortage, NativeSpace } 
 import { thrown } from '../values.js'
 import { AllocatorError } from './failure.js'
 import type { Holdings } from './leaks.js'
-import type { ResolvedAllocatorOptions } from './options.js'
 import { OutOfMemoryError, type Setting, type Shortage, shortageOf } from './out-of-memory.js'
+import type { ResolvedAllocatorOptions } from './settings/options.js'
 import { Sites } from './sites.js'
 
 /** One allocator of a device, with its hot calls at hand. */

@@ -3,8 +3,8 @@ import type { DeviceError } from '../errors.js'
 import type { HostOptions, NativeAllocatorOptions } from '../native.js'
 import { checkOptions } from '../options.js'
 import { describe } from '../values.js'
-import { allocConfFromEnvironment } from './conf.js'
-import { type AllocatorOptions, allocatorOptions, type ResolvedAllocatorOptions } from './options.js'
+import { allocConfFromEnvironment } from './settings/conf.js'
+import { type AllocatorOptions, allocatorOptions, type ResolvedAllocatorOptions } from './settings/options.js'
 
 export interface DeviceOptions {
   readonly allocator?: AllocatorOptions

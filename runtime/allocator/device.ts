@@ -15,9 +15,9 @@ import { History } from './history.js'
 import { allocateOn, type Lane, type LaneOptions, laneFor, makeLane } from './lane.js'
 import { Holdings } from './leaks.js'
 import { type MemPool, type MemPoolOptions, makePool } from './mem-pool.js'
-import type { ResolvedAllocatorOptions } from './options.js'
 import type { Shortage } from './out-of-memory.js'
-import type { AllocatorSnapshot } from './snapshot-data.js'
+import type { ResolvedAllocatorOptions } from './settings/options.js'
+import type { AllocatorSnapshot } from './snapshot/snapshot-data.js'
 import { type AllocatorStats, statsFrom } from './stats.js'
 
 export interface SiteOptions {

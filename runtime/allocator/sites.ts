@@ -1,4 +1,4 @@
-import type { SnapshotFrame } from './snapshot-data.js'
+import type { SnapshotFrame } from './snapshot/snapshot-data.js'
 
 interface StackError {
   captureStackTrace(target: object): void

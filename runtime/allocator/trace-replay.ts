@@ -2,7 +2,7 @@ import type { Fault } from '../../dsl/ir/fault.js'
 import { openFailure, size } from '../failures.js'
 import { type HostOptions, type NativeReplayFailure, type NativeReplayFigures, native } from '../native.js'
 import { thrown } from '../values.js'
-import type { ResolvedAllocatorOptions } from './options.js'
+import type { ResolvedAllocatorOptions } from './settings/options.js'
 import type { AllocatorTrace } from './trace.js'
 
 /** The rungs of an allocation, in the order in which it climbs them. */

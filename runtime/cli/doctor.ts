@@ -1,6 +1,6 @@
 import { availableParallelism, freemem, totalmem } from 'node:os'
 import { renderAll } from '../../dsl/messages.js'
-import { allocConfFromEnvironment, allocConfVariables, readAllocConf } from '../allocator/conf.js'
+import { allocConfFromEnvironment, allocConfVariables, readAllocConf } from '../allocator/settings/conf.js'
 import { type DeviceSummary, devices } from '../devices.js'
 import { native } from '../native.js'
 import { parse } from './args.js'

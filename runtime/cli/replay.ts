@@ -1,6 +1,10 @@
 import * as E from 'fp-ts/lib/Either.js'
-import { parseAllocConf } from '../allocator/conf.js'
-import { type AllocatorOptions, allocatorOptions, type ResolvedAllocatorOptions } from '../allocator/options.js'
+import { parseAllocConf } from '../allocator/settings/conf.js'
+import {
+  type AllocatorOptions,
+  allocatorOptions,
+  type ResolvedAllocatorOptions,
+} from '../allocator/settings/options.js'
 import type { AllocatorTrace } from '../allocator/trace.js'
 import { readTrace } from '../allocator/trace-file.js'
 import { ReplayError, type ReplayResult, replayTrace, rungs } from '../allocator/trace-replay.js'

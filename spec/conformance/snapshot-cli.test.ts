@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
-import type { AllocatorSnapshot } from '../../runtime/allocator/snapshot-data.js'
+import type { AllocatorSnapshot } from '../../runtime/allocator/snapshot/snapshot-data.js'
 import { parseXml } from '../support/xml.js'
 
 const root = fileURLToPath(new URL('../../', import.meta.url))

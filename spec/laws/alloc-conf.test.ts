@@ -10,9 +10,9 @@ import {
   allocConfFromEnvironment,
   parseAllocConf,
   readAllocConf,
-} from '../../runtime/allocator/conf.js'
-import { confKeyNames } from '../../runtime/allocator/conf-keys.js'
-import { type AllocatorOptions, allocatorOptions } from '../../runtime/allocator/options.js'
+} from '../../runtime/allocator/settings/conf.js'
+import { confKeyNames } from '../../runtime/allocator/settings/conf-keys.js'
+import { type AllocatorOptions, allocatorOptions } from '../../runtime/allocator/settings/options.js'
 
 const MiB = 2 ** 20
 

@@ -10,7 +10,7 @@ import {
   allocatorOptions,
   limitOn,
   type ResolvedAllocatorOptions,
-} from '../../runtime/allocator/options.js'
+} from '../../runtime/allocator/settings/options.js'
 
 const MiB = 2 ** 20
 const steps = fc.oneof(

@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { type Picklable, pickle, Tuple } from '../../runtime/allocator/pickle.js'
-import { PickleError, type Unpickled, unpickle } from '../../runtime/allocator/pickle-read.js'
+import { type Picklable, pickle, Tuple } from '../../runtime/allocator/snapshot/pickle.js'
+import { PickleError, type Unpickled, unpickle } from '../../runtime/allocator/snapshot/pickle-read.js'
 
 const folder = mkdtempSync(join(tmpdir(), 'braid-pickle-'))
 const hasPython = spawnSync('python3', ['--version']).status === 0

@@ -9,7 +9,7 @@ import {
   type SnapshotBlock,
   type SnapshotRecord,
   type SnapshotSegment,
-} from '../../runtime/allocator/snapshot-data.js'
+} from '../../runtime/allocator/snapshot/snapshot-data.js'
 
 /** Names as users, files and enemies write them. */
 export const names = fc.oneof(

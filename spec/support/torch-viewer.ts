@@ -1,7 +1,7 @@
 // What PyTorch's viewer (torch/utils/viz/MemoryViz.js, "Allocator State History") and torch/cuda/_memory_viz.py read of a
 // snapshot, and where they would stop with an exception. Written from what they read; none of their code.
-import { Tuple } from '../../runtime/allocator/pickle.js'
-import type { TorchSnapshot } from '../../runtime/allocator/snapshot.js'
+import { Tuple } from '../../runtime/allocator/snapshot/pickle.js'
+import type { TorchSnapshot } from '../../runtime/allocator/snapshot/snapshot.js'
 
 type Fields = Readonly<Record<string, unknown>>
 

@@ -1,5 +1,5 @@
 import * as E from 'fp-ts/lib/Either.js'
-import type { Fault } from '../../dsl/ir/fault.js'
+import type { Fault } from '../../../dsl/ir/fault.js'
 import { divisionCount, divisionsFrom } from './options-divisions.js'
 import { between, bound, bytes, type Check, flag, known, MiB, oneOf, wrong } from './options-read.js'
 

@@ -1,6 +1,6 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { ReadonlyNonEmptyArray } from 'fp-ts/lib/ReadonlyNonEmptyArray.js'
-import { Enough, type PlanFault, Reader, show } from '../../dsl/ir/reader.js'
+import { Enough, type PlanFault, Reader, show } from '../../../dsl/ir/reader.js'
 import {
   type AllocatorSnapshot,
   actions,

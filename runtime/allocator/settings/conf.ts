@@ -1,5 +1,5 @@
 import * as E from 'fp-ts/lib/Either.js'
-import type { Fault } from '../../dsl/ir/fault.js'
+import type { Fault } from '../../../dsl/ir/fault.js'
 import { wholeOf } from './conf-divisions.js'
 import { type ConfContext, confKeyNames, confKeyOf } from './conf-keys.js'
 import { type Setting, settingsOf, textOf } from './conf-syntax.js'

@@ -1,4 +1,4 @@
-import { describe } from '../values.js'
+import { describe } from '../../values.js'
 import type { AllocatorFault } from './options.js'
 import { nearest } from './options-nearest.js'
 
