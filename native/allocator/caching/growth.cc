@@ -169,7 +169,7 @@ Block* Allocator::growRange(const Request& request, Status* status, Rung* rung) 
       if (part->size > bytes) {
         Block* rest = heap.split(part, bytes);
         rest->settled = false;
-        heap.addUnmapped(rest);
+        heap.mergeUnmapped(rest);  // what lies above may have given its pages just now
       }
       state = BlockState::free;
       part->lane = &request.lane;
