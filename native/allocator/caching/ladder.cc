@@ -262,16 +262,22 @@ Block* Allocator::lastResort(const Request& request, Status* status) {
     found = waitForOthers(request, status);
     if (found || *status != Status::ok) return found;
   }
-  for (MemPool* pool : pools_) {
-    if (!pool->useOnOutOfMemory || pool == request.pool) continue;
-    found = heapFor(request.size, pool).take(request.size, request.lane, policy.order);
-    if (found) return found;
-  }
+  const auto lent = [&]() -> Block* {
+    for (MemPool* pool : pools_) {
+      if (!pool->useOnOutOfMemory || pool == request.pool) continue;
+      Heap& from = heapFor(request.size, pool);
+      if (policy.order) from.gather(request.lane);
+      if (Block* block = from.take(request.size, request.lane, policy.order)) return block;
+    }
+    return nullptr;
+  };
+  if ((found = lent())) return found;
   ++counters_.retries;
   // What this heap needs may lie free in another, or in pieces that the source could give back whole.
   const auto retry = [&]() -> Block* {
     if (policy.order) heap.gather(request.lane);
     if (Block* block = heap.take(request.size, request.lane, policy.order)) return block;
+    if (Block* block = lent()) return block;
     releaseFree(nullptr);
     Rung rung = Rung::last;
     Status grown = Status::ok;
