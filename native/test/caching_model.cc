@@ -117,6 +117,7 @@ class Worker {
   void read(Owned& owned, const ModelLane& on);
   void order(const ModelLane& from, const ModelLane& to);
   void keep(Owned& owned);
+  void used(Owned& owned, Stream stream);
   void pool();
   void lanesChange();
   void configure();
@@ -228,6 +229,7 @@ void Worker::work(Owned& owned, const ModelLane& on) {
   Status status = m_.driver_->fill32(start, owned.number, words, on.stream);
   if (status == Status::ok && all > words) status = m_.driver_->fill32(tail, owned.number, words, on.stream);
   on.lane->queued();
+  if (m_.watch_ && status == Status::ok) owned.uses.push_back(Watch::last());
   owned.written = status == Status::ok;
   good(status, "fill32");
 }
@@ -243,7 +245,10 @@ void Worker::read(Owned& owned, const ModelLane& on) {
   const Status status = m_.driver_->copy(CopyKind::deviceToHost, reinterpret_cast<DeviceAddress>(reading.found), from,
                                          reading.bytes, on.stream);
   on.lane->queued();
-  if (!good(status, "copy")) readings_.pop_back();
+  if (!good(status, "copy"))
+    readings_.pop_back();
+  else if (m_.watch_)
+    owned.uses.push_back(Watch::last());
 }
 
 // What follows on `to` comes after what was queued on `from`.
@@ -274,7 +279,7 @@ void Worker::keep(Owned& owned) {
       m_.driver_->streamSynchronize(on.stream);
       return;
     }
-    if (m_.watch_) owned.uses.push_back(m_.watch_->reached(on.stream));
+    used(owned, on.stream);
     good(m_.allocator_->keepUntil(owned.block, *mark), "keepUntil");
     mark->drop();
     return;
@@ -288,7 +293,7 @@ void Worker::keep(Owned& owned) {
     return;
   }
   if (m_.driver_->eventRecord(event, on.stream) != Status::ok) m_.driver_->streamSynchronize(on.stream);
-  if (m_.watch_) owned.uses.push_back(m_.watch_->reached(on.stream));
+  used(owned, on.stream);
   Mark* mark = m_.lanes_->adopt(event);
   adopted_.emplace_back(event, mark);
   good(m_.allocator_->keepUntil(owned.block, *mark), "keepUntil");
@@ -311,13 +316,18 @@ bool Worker::alive(const ModelLane& lane) const {
   return false;
 }
 
+// Everything on the stream so far counts as a use; where other threads queue work there too, the owner's own alone.
+void Worker::used(Owned& owned, Stream stream) {
+  if (m_.watch_ && alone_) owned.uses.push_back(m_.watch_->reached(stream));
+}
+
 void Worker::free(std::size_t index) {
   Owned owned = std::move(live_[index]);
   live_[index] = std::move(live_.back());
   live_.pop_back();
   if (m_.watch_) {
-    owned.uses.push_back(m_.watch_->reached(owned.home.stream));
-    for (const Stream stream : owned.noted) owned.uses.push_back(m_.watch_->reached(stream));
+    used(owned, owned.home.stream);
+    for (const Stream stream : owned.noted) used(owned, stream);
     m_.watch_->released(owned.block->address, owned.block->size, owned.uses);
   }
   ++mine.frees;
@@ -400,7 +410,7 @@ void Worker::step() {
         read(*owned, on);
         ++mine.uses;
         if (good(m_.allocator_->recordUse(owned->block, *on.lane), "recordUse")) {
-          if (m_.watch_) owned->uses.push_back(m_.watch_->reached(on.stream));
+          used(*owned, on.stream);
         } else {
           m_.driver_->streamSynchronize(on.stream);
         }

@@ -5,6 +5,8 @@
 namespace braid::test {
 namespace {
 
+thread_local Access lastPiece;
+
 std::string words(DeviceAddress address, std::uint64_t bytes) {
   char text[64];
   std::snprintf(text, sizeof(text), "0x%llx + %llu", static_cast<unsigned long long>(address),
@@ -66,10 +68,7 @@ Access Watch::reached(Stream stream) {
   return index == ~std::uint32_t{0} ? Access{} : Access{index, clocks_[index][index]};
 }
 
-Access Watch::marked(Event event) {
-  std::lock_guard lock(mutex_);
-  return events_[event].first;
-}
+Access Watch::last() { return lastPiece; }
 
 std::size_t Watch::live() {
   std::lock_guard lock(mutex_);
@@ -365,7 +364,7 @@ Status Watch::copy(CopyKind kind, DeviceAddress to, DeviceAddress from, std::siz
   status = inner_.copy(kind, to, from, bytes, stream);
   if (status != Status::ok) return status;
   const std::uint32_t index = indexOf(stream);
-  ++clocks_[index][index];
+  lastPiece = {index, ++clocks_[index][index]};
   return status;
 }
 
@@ -374,7 +373,7 @@ Status Watch::fill32(DeviceAddress to, std::uint32_t value, std::size_t count, S
   status = inner_.fill32(to, value, count, stream);
   if (status != Status::ok) return status;
   const std::uint32_t index = indexOf(stream);
-  ++clocks_[index][index];
+  lastPiece = {index, ++clocks_[index][index]};
   return status;
 }
 

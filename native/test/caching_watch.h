@@ -39,7 +39,8 @@ class Watch final : public Driver {
 
   // Everything queued on the stream, or by the event's record, so far.
   Access reached(Stream stream);
-  Access marked(Event event);
+  // The last piece that this thread has queued.
+  static Access last();
   // A block was handed out for work on this stream: checked against everything that is known.
   void owned(DeviceAddress address, std::uint64_t bytes, Stream stream);
   // Its owner gives it back: a later owner must come after these. Called before the allocator's free.
