@@ -64,7 +64,8 @@ Status Allocator::malloc(std::uint64_t bytes, Lane& lane, Block** block, Shortag
   found->state = BlockState::live;
   found->requested = bytes;
   found->site = site;
-  found->stripe = counters_.allocated(static_cast<int>(heap.config.sizes), found->size, bytes, cached);
+  found->stripe =
+      counters_.allocated(static_cast<int>(heap.config.sizes), found->size, bytes, cached ? 0 : StatsCounters::slow);
   if (history_.on()) {
     found->id = ids_.fetch_add(1, std::memory_order_relaxed) + 1;
     history_.add(Action::alloc, found->address, found->size, lane.id, heap.config.pool, site, found->id);

@@ -44,20 +44,15 @@ struct ThreadNumber {
 // Number + 1, or 0 where the thread has none yet: read without a guard, and a dying thread keeps its own.
 constinit thread_local std::uint32_t threadNumber = 0;
 
-std::uint32_t number() {
-  if (threadNumber == 0) {
-    thread_local ThreadNumber mine;
-    threadNumber = mine.value + 1;
-  }
-  return threadNumber - 1;
+std::uint32_t firstNumber() {
+  thread_local ThreadNumber mine;
+  threadNumber = mine.value + 1;
+  return mine.value;
 }
 
-template <class T, class U>
-void add(std::atomic<T>& to, U by, bool shared) {
-  if (shared)
-    to.fetch_add(static_cast<T>(by), std::memory_order_relaxed);
-  else
-    to.store(to.load(std::memory_order_relaxed) + static_cast<T>(by), std::memory_order_relaxed);
+inline std::uint32_t number() {
+  const std::uint32_t known = threadNumber;
+  return known != 0 ? known - 1 : firstNumber();
 }
 
 template <class T>
@@ -65,28 +60,55 @@ T get(const std::atomic<T>& from) {
   return from.load(std::memory_order_relaxed);
 }
 
-void raise(std::atomic<std::int64_t>& peak, std::int64_t to) {
-  if (to > get(peak)) peak.store(to, std::memory_order_relaxed);
-}
-
-struct Now {
-  std::int64_t blocks, bytes, requested, pendingBlocks, pendingBytes;
+// By the only thread that writes there, or by any.
+struct Alone {
+  template <class T>
+  static T add(std::atomic<T>& to, T by) {
+    const T sum = get(to) + by;
+    to.store(sum, std::memory_order_relaxed);
+    return sum;
+  }
+};
+struct Shared {
+  template <class T>
+  static T add(std::atomic<T>& to, T by) {
+    return to.fetch_add(by, std::memory_order_relaxed) + by;
+  }
 };
 
-Now now(const Stripe::Sizes& s) {
-  const auto difference = [](std::uint64_t a, std::uint64_t b) { return static_cast<std::int64_t>(a - b); };
-  return {difference(get(s.blocks), get(s.blocksFreed) + get(s.blocksFreedByOthers)),
-          difference(get(s.bytes), get(s.bytesFreed) + get(s.bytesFreedByOthers)),
-          difference(get(s.requested), get(s.requestedFreed) + get(s.requestedFreedByOthers)),
-          get(s.pendingBlocks) + get(s.pendingBlocksByOthers), get(s.pendingBytes) + get(s.pendingBytesByOthers)};
+// Something may be higher than it ever was: what other threads have taken away is counted in first.
+template <class How>
+void raise(Stripe& stripe) {
+  for (int size = 0; size < 2; ++size)
+    for (int kind = 0; kind < Stripe::kinds; ++kind) {
+      const std::int64_t taken = stripe.taken[size][kind].exchange(0, std::memory_order_relaxed);
+      How::add(stripe.level[1 + size][kind], -taken);
+      How::add(stripe.level[0][kind], -taken);
+    }
+  for (int which = 0; which < 3; ++which)
+    for (int kind = 0; kind < Stripe::kinds; ++kind)
+      if (const std::int64_t level = get(stripe.level[which][kind]); level > get(stripe.peak[which][kind]))
+        stripe.peak[which][kind].store(level, std::memory_order_relaxed);
 }
 
-void raise(Stripe::Peaks& peaks, const Now& at) {
-  raise(peaks.blocks, at.blocks);
-  raise(peaks.bytes, at.bytes);
-  raise(peaks.requested, at.requested);
-  raise(peaks.active, at.blocks + at.pendingBlocks);
-  raise(peaks.activeBytes, at.bytes + at.pendingBytes);
+template <class How>
+inline void count(Stripe& stripe, int size, std::int64_t bytes, std::int64_t requested, std::uint8_t rung) {
+  How::add(stripe.total[size][0], std::uint64_t{1});
+  How::add(stripe.total[size][1], static_cast<std::uint64_t>(bytes));
+  How::add(stripe.total[size][2], static_cast<std::uint64_t>(requested));
+  if (rung < StatsCounters::slow) How::add(stripe.served[rung], std::uint64_t{1});
+  bool over = false;
+  const auto add = [&](int which, int kind, std::int64_t by) {
+    over |= How::add(stripe.level[which][kind], by) > get(stripe.peak[which][kind]);
+  };
+  for (const int which : {0, 1 + size}) {
+    add(which, Stripe::blocks, 1);
+    add(which, Stripe::bytes, bytes);
+    add(which, Stripe::requested, requested);
+    add(which, Stripe::active, 1);
+    add(which, Stripe::activeBytes, bytes);
+  }
+  if (over) raise<How>(stripe);
 }
 
 }  // namespace
@@ -99,112 +121,89 @@ StatsCounters::~StatsCounters() {
   for (auto& stripe : stripes_) delete stripe.load();
 }
 
-Stripe& StatsCounters::mine(bool* shared) {
-  const std::size_t index = std::min<std::size_t>(number(), own);
-  *shared = index == own;
-  Stripe* stripe = stripes_[index].load(std::memory_order_acquire);
-  if (stripe == nullptr) {
-    auto fresh = std::make_unique<Stripe>();
-    if (stripes_[index].compare_exchange_strong(stripe, fresh.get())) stripe = fresh.release();
-  }
+Stripe& StatsCounters::make(std::size_t index) {
+  auto fresh = std::make_unique<Stripe>();
+  Stripe* stripe = nullptr;
+  if (stripes_[index].compare_exchange_strong(stripe, fresh.get())) stripe = fresh.release();
   return *stripe;
 }
 
-std::uint8_t StatsCounters::allocated(int size, std::uint64_t bytes, std::uint64_t requested, bool cached) {
-  bool shared = false;
+std::uint8_t StatsCounters::allocated(int size, std::uint64_t bytes, std::uint64_t requested, std::uint8_t rung) {
   const std::size_t index = std::min<std::size_t>(number(), own);
-  Stripe& stripe = mine(&shared);
-  Stripe::Sizes& mineNow = stripe.sizes[size];
-  add(mineNow.blocks, 1, shared);
-  add(mineNow.bytes, bytes, shared);
-  add(mineNow.requested, requested, shared);
-  if (cached) add(stripe.cacheHits, 1, shared);
-  const Now here = now(mineNow);
-  const Now other = now(stripe.sizes[1 - size]);
-  raise(stripe.peaks[1 + size], here);
-  raise(stripe.peaks[0], {here.blocks + other.blocks, here.bytes + other.bytes, here.requested + other.requested,
-                          here.pendingBlocks + other.pendingBlocks, here.pendingBytes + other.pendingBytes});
+  Stripe* known = stripes_[index].load(std::memory_order_acquire);
+  Stripe& stripe = known != nullptr ? *known : make(index);
+  const auto signedBytes = static_cast<std::int64_t>(bytes), signedRequested = static_cast<std::int64_t>(requested);
+  if (index != own)
+    count<Alone>(stripe, size, signedBytes, signedRequested, rung);
+  else
+    count<Shared>(stripe, size, signedBytes, signedRequested, rung);
   return static_cast<std::uint8_t>(index);
 }
 
-void StatsCounters::freed(std::uint8_t stripe, int size, std::uint64_t bytes, std::uint64_t requested) {
-  Stripe::Sizes& sizes = stripes_[stripe].load(std::memory_order_acquire)->sizes[size];
-  if (stripe == number() && stripe != own) {
-    add(sizes.blocksFreed, 1, false);
-    add(sizes.bytesFreed, bytes, false);
-    add(sizes.requestedFreed, requested, false);
+void StatsCounters::freed(std::uint8_t index, int size, std::uint64_t bytes, std::uint64_t requested) {
+  Stripe& stripe = *stripes_[index].load(std::memory_order_acquire);
+  const auto signedBytes = static_cast<std::int64_t>(bytes), signedRequested = static_cast<std::int64_t>(requested);
+  const std::int64_t by[Stripe::kinds] = {1, signedBytes, signedRequested, 1, signedBytes};
+  if (index == number() && index != own) {
+    for (const int which : {0, 1 + size})
+      for (int kind = 0; kind < Stripe::kinds; ++kind) Alone::add(stripe.level[which][kind], -by[kind]);
   } else {
-    add(sizes.blocksFreedByOthers, 1, true);
-    add(sizes.bytesFreedByOthers, bytes, true);
-    add(sizes.requestedFreedByOthers, requested, true);
+    for (int kind = 0; kind < Stripe::kinds; ++kind) Shared::add(stripe.taken[size][kind], by[kind]);
   }
 }
 
-void StatsCounters::pending(std::uint8_t stripe, int size, std::int64_t bytes) {
-  Stripe::Sizes& sizes = stripes_[stripe].load(std::memory_order_acquire)->sizes[size];
+void StatsCounters::pending(std::uint8_t index, int size, std::int64_t bytes) {
+  Stripe& stripe = *stripes_[index].load(std::memory_order_acquire);
   const std::int64_t blocks = bytes > 0 ? 1 : -1;
-  if (stripe == number() && stripe != own) {
-    add(sizes.pendingBlocks, blocks, false);
-    add(sizes.pendingBytes, bytes, false);
+  if (index == number() && index != own) {
+    for (const int which : {0, 1 + size}) {
+      Alone::add(stripe.level[which][Stripe::active], blocks);
+      Alone::add(stripe.level[which][Stripe::activeBytes], bytes);
+    }
   } else {
-    add(sizes.pendingBlocksByOthers, blocks, true);
-    add(sizes.pendingBytesByOthers, bytes, true);
+    Shared::add(stripe.taken[size][Stripe::active], -blocks);
+    Shared::add(stripe.taken[size][Stripe::activeBytes], -bytes);
   }
 }
 
 void StatsCounters::sample(Stats* stats) {
-  Stats sum;
-  const auto fill = [](Figure& figure, std::uint64_t allocated, std::uint64_t freed, std::int64_t more = 0) {
-    figure.allocated += allocated;
-    figure.freed += freed;
-    figure.current += static_cast<std::int64_t>(allocated - freed) + more;
-  };
-  const auto atLeast = [](Figure& figure, std::int64_t value) { figure.peak = std::max(figure.peak, value); };
-  SizeStats* const sums[3] = {&sum.all, &sum.small, &sum.large};
+  constexpr Figure SizeStats::*figures[Stripe::kinds] = {&SizeStats::allocation, &SizeStats::allocatedBytes,
+                                                         &SizeStats::requestedBytes, &SizeStats::active,
+                                                         &SizeStats::activeBytes};
+  constexpr int totals[Stripe::kinds] = {0, 1, 2, 0, 1};
+  SizeStats* const out[3] = {&stats->all, &stats->small, &stats->large};
   SizeStats* const peaks[3] = {&peaks_.all, &peaks_.small, &peaks_.large};
+  SizeStats* const bases[3] = {&base_.all, &base_.small, &base_.large};
+  stats->served = served;
   for (const auto& slot : stripes_) {
     const Stripe* stripe = slot.load(std::memory_order_acquire);
     if (stripe == nullptr) continue;
-    sum.served[0] += get(stripe->cacheHits);
-    for (int size = 0; size < 2; ++size) {
-      const Stripe::Sizes& s = stripe->sizes[size];
-      for (SizeStats* to : {sums[0], sums[1 + size]}) {
-        const Now at = now(s);
-        const std::uint64_t blocks = get(s.blocks), bytes = get(s.bytes), requested = get(s.requested);
-        const auto freed = [](std::uint64_t all, std::int64_t left) { return all - static_cast<std::uint64_t>(left); };
-        fill(to->allocation, blocks, freed(blocks, at.blocks));
-        fill(to->allocatedBytes, bytes, freed(bytes, at.bytes));
-        fill(to->requestedBytes, requested, freed(requested, at.requested));
-        fill(to->active, blocks, freed(blocks, at.blocks), at.pendingBlocks);
-        fill(to->activeBytes, bytes, freed(bytes, at.bytes), at.pendingBytes);
+    for (int rung = 0; rung < slow; ++rung) stats->served[rung] += get(stripe->served[rung]);
+    for (int which = 0; which < 3; ++which)
+      for (int kind = 0; kind < Stripe::kinds; ++kind) {
+        Figure& to = out[which]->*figures[kind];
+        to.current += get(stripe->level[which][kind]);
+        for (int size = 0; size < 2; ++size) {
+          if (which != 0 && which != 1 + size) continue;
+          to.current -= get(stripe->taken[size][kind]);
+          to.allocated += get(stripe->total[size][totals[kind]]);
+        }
+        Figure& peak = peaks[which]->*figures[kind];
+        peak.peak = std::max(peak.peak, get(stripe->peak[which][kind]));
       }
-    }
-    for (int which = 0; which < 3; ++which) {
-      const Stripe::Peaks& peak = stripe->peaks[which];
-      atLeast(peaks[which]->allocation, get(peak.blocks));
-      atLeast(peaks[which]->allocatedBytes, get(peak.bytes));
-      atLeast(peaks[which]->requestedBytes, get(peak.requested));
-      atLeast(peaks[which]->active, get(peak.active));
-      atLeast(peaks[which]->activeBytes, get(peak.activeBytes));
-    }
   }
-  SizeStats* const bases[3] = {&base_.all, &base_.small, &base_.large};
-  SizeStats* const out[3] = {&stats->all, &stats->small, &stats->large};
   for (int which = 0; which < 3; ++which) {
-    for (Figure SizeStats::*figure : {&SizeStats::allocation, &SizeStats::allocatedBytes, &SizeStats::requestedBytes,
-                                      &SizeStats::active, &SizeStats::activeBytes}) {
+    for (const auto figure : figures) {
       Figure& to = out[which]->*figure;
-      to = sums[which]->*figure;
-      atLeast(peaks[which]->*figure, to.current);
-      to.peak = (peaks[which]->*figure).peak;
+      Figure& peak = peaks[which]->*figure;
+      to.freed = to.allocated - static_cast<std::uint64_t>(to.current);
+      to.peak = peak.peak = std::max(peak.peak, to.current);
       to.allocated -= (bases[which]->*figure).allocated;
       to.freed -= (bases[which]->*figure).freed;
     }
     out[which]->segment = held[which].segment;
     out[which]->reservedBytes = held[which].reservedBytes;
   }
-  stats->served = served;
-  stats->served[0] += sum.served[0];
   stats->retries = retries;
   stats->outOfMemory = outOfMemory;
   stats->refusedEarly = refusedEarly;
@@ -222,14 +221,13 @@ void StatsCounters::resetPeaks() {
   for (auto& slot : stripes_) {
     Stripe* stripe = slot.load();
     if (stripe == nullptr) continue;
-    const Now small = now(stripe->sizes[0]), large = now(stripe->sizes[1]);
-    for (Stripe::Peaks& peaks : stripe->peaks)
-      for (auto* peak : {&peaks.blocks, &peaks.bytes, &peaks.requested, &peaks.active, &peaks.activeBytes})
-        peak->store(0, std::memory_order_relaxed);
-    raise(stripe->peaks[1], small);
-    raise(stripe->peaks[2], large);
-    raise(stripe->peaks[0], {small.blocks + large.blocks, small.bytes + large.bytes, small.requested + large.requested,
-                             small.pendingBlocks + large.pendingBlocks, small.pendingBytes + large.pendingBytes});
+    for (int which = 0; which < 3; ++which)
+      for (int kind = 0; kind < Stripe::kinds; ++kind) {
+        std::int64_t now = get(stripe->level[which][kind]);
+        for (int size = 0; size < 2; ++size)
+          if (which == 0 || which == 1 + size) now -= get(stripe->taken[size][kind]);
+        stripe->peak[which][kind].store(now, std::memory_order_relaxed);
+      }
   }
   peaks_ = {};
   for (Held& each : held) {
@@ -245,8 +243,8 @@ void StatsCounters::resetAccumulated() {
   base_ = all;
   for (Held& each : held)
     for (Figure* figure : {&each.segment, &each.reservedBytes}) figure->allocated = figure->freed = 0;
-  served = {};
-  served[0] -= all.served[0];  // those of the stripes stay
+  // Those of the stripes stay, and are taken off.
+  for (std::size_t rung = 0; rung < served.size(); ++rung) served[rung] -= all.served[rung];
   retries = outOfMemory = refusedEarly = sourceCalls = sourceReleases = 0;
   moves = pagesMoved = pagesMade = moveNanoseconds = oversizeAllocations = oversizeSegments = 0;
 }

@@ -35,22 +35,14 @@ struct Stats {
   std::uint64_t oversizeAllocations = 0, oversizeSegments = 0;
 };
 
-// Figures of the blocks that one thread allocated, added to by it alone: so threads do not wait for each other's cache
-// lines. What another thread does to its blocks is counted beside, with atomic additions.
+// Figures of the blocks that one thread allocated, written by it alone: so threads do not wait for each other's cache
+// lines. What another thread takes away from them stands beside, until their own thread has it counted in.
 struct alignas(64) Stripe {
-  struct Sizes {
-    std::atomic<std::uint64_t> blocks{0}, bytes{0}, requested{0};  // allocated
-    std::atomic<std::uint64_t> blocksFreed{0}, bytesFreed{0}, requestedFreed{0};
-    std::atomic<std::int64_t> pendingBlocks{0}, pendingBytes{0};
-    alignas(64) std::atomic<std::uint64_t> blocksFreedByOthers{0}, bytesFreedByOthers{0}, requestedFreedByOthers{0};
-    std::atomic<std::int64_t> pendingBlocksByOthers{0}, pendingBytesByOthers{0};
-  };
-  struct Peaks {
-    std::atomic<std::int64_t> blocks{0}, bytes{0}, requested{0}, active{0}, activeBytes{0};
-  };
-  Sizes sizes[2];  // small, large
-  Peaks peaks[3];  // all, small, large
-  std::atomic<std::uint64_t> cacheHits{0};
+  enum Kind { blocks, bytes, requested, active, activeBytes, kinds };
+  std::atomic<std::int64_t> level[3][kinds]{}, peak[3][kinds]{};  // all, small, large
+  std::atomic<std::uint64_t> total[2][3]{};                       // blocks, bytes, requested: ever allocated
+  std::atomic<std::uint64_t> served[4]{};                         // by the rungs that need no mutex
+  alignas(64) std::atomic<std::int64_t> taken[2][kinds]{};        // by other threads
 };
 
 // Exact at every moment for one thread; with several, peaks are of the moments at which some thread left its cache or
@@ -61,7 +53,9 @@ class StatsCounters {
   ~StatsCounters();
 
   // Returns the stripe that the block counts in from here on.
-  std::uint8_t allocated(int size, std::uint64_t bytes, std::uint64_t requested, bool cached);
+  // `rung`: of those that need no mutex, or `slow`.
+  static constexpr std::uint8_t slow = 4;
+  std::uint8_t allocated(int size, std::uint64_t bytes, std::uint64_t requested, std::uint8_t rung);
   void freed(std::uint8_t stripe, int size, std::uint64_t bytes, std::uint64_t requested);
   void pending(std::uint8_t stripe, int size, std::int64_t bytes);  // below 0: no longer
 
@@ -103,7 +97,7 @@ class StatsCounters {
 
  private:
   static constexpr std::size_t own = 63;  // threads beyond these share the last stripe
-  Stripe& mine(bool* shared);
+  Stripe& make(std::size_t index);
   std::atomic<Stripe*> stripes_[own + 1];
   Stats base_;   // what is taken off the accumulated figures
   Stats peaks_;  // of sums, as they were seen
