@@ -275,6 +275,7 @@ Block* Allocator::lastResort(const Request& request, Status* status) {
   ++counters_.retries;
   // What this heap needs may lie free in another, or in pieces that the source could give back whole.
   const auto retry = [&]() -> Block* {
+    heap.mergeComplete();
     if (policy.order) heap.gather(request.lane);
     if (Block* block = heap.take(request.size, request.lane, policy.order)) return block;
     if (Block* block = lent()) return block;
