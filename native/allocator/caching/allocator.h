@@ -167,6 +167,7 @@ class Allocator {
   // pools.cc
   void sweepPools();
   bool empty(const Heap& heap) const;
+  bool releaseRanges(Heap& heap);
 
   static constexpr std::uint64_t smallSegment = 2 << 20;
 

@@ -41,6 +41,19 @@ bool Allocator::empty(const Heap& heap) const {
   });
 }
 
+// The addresses of a heap without memory. False where the driver has not taken all of them.
+bool Allocator::releaseRanges(Heap& heap) {
+  while (!heap.segments().empty()) {
+    Segment* segment = heap.segments().front().get();
+    if (lanes_.driver().addressRelease(segment->base, segment->size) != Status::ok) return false;
+    heap.removeUnmapped(segment->first);
+    blocks_.drop(segment->first);
+    heap.removeRange(segment);
+    counters_.segments(static_cast<int>(heap.config.sizes), -1);
+  }
+  return true;
+}
+
 // Closed pools give back what has become free, and go when nothing is left.
 void Allocator::sweepPools() {
   if (poolStore_.size() == pools_.size()) return;
@@ -53,15 +66,13 @@ void Allocator::sweepPools() {
       }
       releaseFree(&pool);
     }
-    if (!pool.closed || !empty(*pool.small) || !empty(*pool.large)) {
+    if (!pool.closed || !empty(*pool.small) || !empty(*pool.large) || !releaseRanges(*pool.small) ||
+        !releaseRanges(*pool.large)) {
       ++i;
       continue;
     }
-    for (Heap* heap : {pool.small.get(), pool.large.get()}) {
-      releaseSegments(*heap);
-      counters_.segments(static_cast<int>(heap->config.sizes), -static_cast<std::int64_t>(heap->segments().size()));
+    for (const Heap* heap : {pool.small.get(), pool.large.get()})
       heaps_.erase(std::find(heaps_.begin(), heaps_.end(), heap));
-    }
     poolStore_.erase(poolStore_.begin() + static_cast<std::ptrdiff_t>(i));
   }
 }
