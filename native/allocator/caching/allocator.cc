@@ -52,20 +52,27 @@ Status Allocator::malloc(std::uint64_t bytes, Lane& lane, Block** block, Shortag
   Heap& heap = heapFor(size, pool);
   Block* found = nullptr;
   Block* evicted = nullptr;
+  Rung rung = Rung::cache;
+  const Lane* refused = nullptr;
   {
     std::lock_guard guard(lane.mutex);
     found = lane.cache.take(&heap, heap.number(), size, &evicted);
+    // No wait for the mutex while the lane's own is held: they are taken in the other order.
+    if (found == nullptr && evicted == nullptr && !lane.pending.empty() && mutex_.try_lock()) {
+      found = quickPending(lane, heap, size, &rung, &refused);
+      mutex_.unlock();
+    }
   }
-  const bool cached = found != nullptr;
-  if (!cached) {
-    const Status status = slow({bytes, size, lane, pool, heap}, evicted, &found, shortage);
+  std::uint8_t quick = static_cast<std::uint8_t>(rung);
+  if (found == nullptr) {
+    quick = StatsCounters::slow;
+    const Status status = slow({bytes, size, lane, pool, heap, refused}, evicted, &found, shortage);
     if (status != Status::ok) return status;
   }
   found->state = BlockState::live;
   found->requested = bytes;
   found->site = site;
-  found->stripe =
-      counters_.allocated(static_cast<int>(heap.config.sizes), found->size, bytes, cached ? 0 : StatsCounters::slow);
+  found->stripe = counters_.allocated(static_cast<int>(heap.config.sizes), found->size, bytes, quick);
   if (history_.on()) {
     found->id = ids_.fetch_add(1, std::memory_order_relaxed) + 1;
     history_.add(Action::alloc, found->address, found->size, lane.id, heap.config.pool, site, found->id);
@@ -204,11 +211,12 @@ void Allocator::flushCaches() {
 
 // Pending blocks of one home lane that it is after by now, into their heaps. With `ask`, the driver is asked once for
 // each lane whose uses are still outstanding, and not again after it has said no. Returns whether there were any.
-bool Allocator::settlePending(Lane& lane, bool ask) {
+bool Allocator::settlePending(Lane& lane, bool ask, const Lane* refusedAlready) {
   Block* settled = nullptr;
   {
     std::lock_guard guard(lane.mutex);
     bool refused[Lanes::most] = {};
+    if (refusedAlready != nullptr) refused[refusedAlready->id] = true;
     for (Block *block = lane.pending.first(), *next; block != nullptr; block = next) {
       next = block->next;
       bool ready = true;
@@ -247,6 +255,40 @@ void Allocator::settle(Block& block) {
   if (history_.on())
     history_.add(Action::freeCompleted, block.address, block.size, block.lane->id, block.heap->config.pool, block.site,
                  block.id);
+}
+
+// What a lane does over and over: it takes the block of this size that it freed the longest ago. The caller holds both
+// mutexes. Null where the rungs have to be climbed one by one.
+Block* Allocator::quickPending(Lane& lane, const Heap& heap, std::uint64_t size, Rung* rung, const Lane** refused) {
+  constexpr int most = 8;
+  const Policy& policy = *options_.policy;
+  Block* block = lane.pending.first();
+  for (int looked = 0; block != nullptr && (block->size != size || block->heap != &heap); block = block->next)
+    if (++looked == most) return nullptr;
+  if (block == nullptr) return nullptr;
+  if (policy.order && covered(*block, lane)) {
+    *rung = Rung::order;
+  } else if (policy.poll) {
+    *rung = Rung::done;
+    for (std::size_t i = 0; i < block->uses.size(); ++i) {
+      Mark& mark = *block->uses[i];
+      if (policy.order && mark.lane != nullptr && lanes_.before(lane, mark.lane->id, mark.point)) continue;
+      if (lanes_.poll(mark) == Status::ok) continue;
+      *refused = mark.lane;
+      return nullptr;
+    }
+  } else if (policy.waitFirst && heap.freeBytes() < size) {
+    // Nothing free can come before it.
+    *rung = Rung::wait;
+    if (waitForUses(*block, lane) != Status::ok) return nullptr;
+  } else {
+    return nullptr;
+  }
+  lane.pending.remove(block);
+  settle(*block);
+  block->settled = false;
+  block->next = block->previous = nullptr;
+  return block;
 }
 
 Status Allocator::waitForUses(Block& block, Lane& lane) {
@@ -360,7 +402,7 @@ Status Allocator::slow(const Request& request, Block* evicted, Block** block, Sh
     rung = next;
     found = step();
   };
-  if (policy.poll && !request.lane.pending.empty()) settlePending(request.lane, true);
+  if (policy.poll && !request.lane.pending.empty()) settlePending(request.lane, true, request.refused);
   try_(Rung::order, [&] { return heap.take(request.size, request.lane, policy.order); });
   if (!request.lane.pending.empty() && policy.order) {
     try_(Rung::order, [&] { return fromPending(request, false, false, &status); });

@@ -9,6 +9,7 @@
 #include "allocator/caching/heap.h"
 #include "allocator/caching/history.h"
 #include "allocator/caching/lanes.h"
+#include "allocator/caching/mutex.h"
 #include "allocator/caching/options.h"
 #include "allocator/caching/pages.h"
 #include "allocator/caching/source.h"
@@ -120,6 +121,7 @@ class Allocator {
     Lane& lane;
     MemPool* pool;
     Heap& heap;
+    const Lane* refused = nullptr;  // has been asked already, and has not come so far
   };
   enum class Rung : std::uint8_t { cache, order, done, wait, gather, move, grow, last };
 
@@ -130,7 +132,8 @@ class Allocator {
   Status slow(const Request& request, Block* evicted, Block** block, Shortage* shortage);
   Block* fromPending(const Request& request, bool mayWait, bool longer, Status* status);
   Block* fromPendingRun(const Request& request, Status* status);
-  bool settlePending(Lane& lane, bool ask);
+  Block* quickPending(Lane& lane, const Heap& heap, std::uint64_t size, Rung* rung, const Lane** refused);
+  bool settlePending(Lane& lane, bool ask, const Lane* refusedAlready = nullptr);
   void pollHomes(const Heap& heap, const Lane& lane);
   void settle(Block& block);
   void flushCaches();
@@ -174,7 +177,7 @@ class Allocator {
   Lanes& lanes_;
   std::unique_ptr<Source> source_;
   Options options_;
-  mutable std::mutex mutex_;  // guards the heaps, segments, pages and blocks that are free in them
+  mutable Mutex mutex_;  // guards the heaps, segments, pages and blocks that are free in them
   BlockStore blocks_;
   PagePool pages_;
   std::unique_ptr<Heap> small_, large_;

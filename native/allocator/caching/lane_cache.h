@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 
 #include "allocator/caching/block.h"
@@ -9,40 +11,56 @@
 namespace braid::caching {
 
 // Free blocks of the sizes that a lane has asked for lately, which it may take back at once: no search, no neighbours,
-// no shared lock. A heap is known by its number here, so that what a lane finds is the same in every run. A size has
-// one place, and the size that was asked for last owns it.
+// no shared lock. A heap is known by its number here, so that what a lane finds is the same in every run. Sizes of one
+// set have a few places between them; the one that was asked for first gives way.
 class LaneCache {
  public:
-  // A block of exactly this size, or null: then the place is this size's from now on, and *evicted, a list by `next`,
-  // is what another size had left there.
+  // A block of exactly this size, or null: then the size has a place from now on, and *evicted, a list by `next`, is
+  // what another size had left there.
   Block* take(const Heap* heap, std::uint64_t number, std::uint64_t size, Block** evicted) {
-    Place& place = at(number, size);
-    if (place.size == size && place.heap == heap) {
-      Block* block = place.first;
-      if (block != nullptr) place.first = block->next;
+    Place* const set = places_.data() + setOf(number, size) * ways;
+    for (std::size_t way = 0; way < ways; ++way) {
+      if (set[way].size != size || set[way].heap != heap) continue;
+      Block* block = set[way].first;
+      if (block != nullptr) set[way].first = block->next;
       return block;
     }
-    *evicted = place.first;
-    place = {heap, size, nullptr};
+    std::size_t last = ways - 1;
+    for (std::size_t way = ways; way-- > 0;) {
+      if (set[way].first != nullptr) continue;
+      last = way;
+      break;
+    }
+    *evicted = set[last].first;
+    for (; last > 0; --last) set[last] = set[last - 1];
+    set[0] = {heap, size, nullptr};
     return nullptr;
   }
   // False where nobody has asked for this size lately: it belongs into its heap.
   bool give(Block* block, std::uint64_t number) {
-    Place& place = at(number, block->size);
-    if (place.size != block->size || place.heap != block->heap) return false;
-    block->state = BlockState::cached;
-    block->next = place.first;
-    place.first = block;
-    return true;
+    const std::size_t index = setOf(number, block->size);
+    Place* const set = places_.data() + index * ways;
+    for (std::size_t way = 0; way < ways; ++way) {
+      if (set[way].size != block->size || set[way].heap != block->heap) continue;
+      block->state = BlockState::cached;
+      block->next = set[way].first;
+      set[way].first = block;
+      full_ |= std::uint64_t{1} << index;
+      return true;
+    }
+    return false;
   }
   // All that is here, a list by `next`.
   Block* flush() {
     Block* all = nullptr;
-    for (Place& place : places_) {
-      while (Block* block = place.first) {
-        place.first = block->next;
-        block->next = all;
-        all = block;
+    for (; full_ != 0; full_ &= full_ - 1) {
+      Place* const set = places_.data() + static_cast<std::size_t>(std::countr_zero(full_)) * ways;
+      for (std::size_t way = 0; way < ways; ++way) {
+        while (Block* block = set[way].first) {
+          set[way].first = block->next;
+          block->next = all;
+          all = block;
+        }
       }
     }
     return all;
@@ -54,9 +72,7 @@ class LaneCache {
         if (place.heap == heaps[i]) place = {};
   }
   bool empty() const {
-    for (const Place& place : places_)
-      if (place.first != nullptr) return false;
-    return true;
+    return std::all_of(places_.begin(), places_.end(), [](const Place& place) { return place.first == nullptr; });
   }
 
  private:
@@ -65,11 +81,12 @@ class LaneCache {
     std::uint64_t size = 0;
     Block* first = nullptr;
   };
-  static constexpr std::size_t places = 128;
-  Place& at(std::uint64_t number, std::uint64_t size) {
-    return places_[(((size >> 9) ^ (number << 24)) * 0x9e3779b97f4a7c15u) >> 57];
+  static constexpr std::size_t sets = 64, ways = 4;
+  static std::size_t setOf(std::uint64_t number, std::uint64_t size) {
+    return (((size >> 9) ^ (number << 24)) * 0x9e3779b97f4a7c15u) >> 58;
   }
-  std::array<Place, places> places_;
+  std::array<Place, sets * ways> places_{};
+  std::uint64_t full_ = 0;  // by set: whether something may be there
 };
 
 // Blocks of one home lane whose uses it is not known to be after, in the order in which they were freed.

@@ -25,20 +25,46 @@ double clockCost() {
   return costs[500];
 }
 
-// Until when each free is outstanding, as times of the trace: operation i happens at i, and what it completes is
-// complete at i + 1. 0: its completion is the very next thing that happens. What is never completed outlasts the trace.
-std::vector<Time> outstandingUntil(const std::vector<TraceOp>& ops) {
-  std::vector<Time> until(ops.size());
+// A use that is outstanding when its block is freed, and the lane, of those for uses, that it is on.
+struct Use {
+  Time until = 0;  // 0: none; the completion is the very next thing that happens
+  std::uint32_t lane = 0;
+};
+
+// The uses of a trace, by the operation that asks for the free, and how many lanes they need. Operation i happens at i,
+// and what it completes is complete at i + 1; what is never completed outlasts the trace.
+std::vector<Use> usesOf(const std::vector<TraceOp>& ops, std::size_t most, std::size_t* lanes) {
+  std::vector<Use> uses(ops.size());
   std::unordered_map<std::uint64_t, Time> completed;
   for (std::size_t i = ops.size(); i-- > 0;) {
     const TraceOp& op = ops[i];
     if (op.kind == TraceOp::Kind::freeCompleted) completed[op.id] = i + 1;
     if (op.kind != TraceOp::Kind::freeRequested) continue;
     const auto at = completed.find(op.id);
-    until[i] = at == completed.end() ? ops.size() + 1 : at->second == i + 2 ? 0 : at->second;
+    uses[i].until = at == completed.end() ? ops.size() + 1 : at->second == i + 2 ? 0 : at->second;
     if (at != completed.end()) completed.erase(at);
   }
-  return until;
+  // On one lane ends come in order: the lane that is held longest of those that are held no longer; else a new one; or,
+  // where there are too many, the one that holds it too long by least.
+  std::vector<Time> held;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const Time until = uses[i].until;
+    if (until == 0) continue;
+    std::size_t before = most, after = most;
+    for (std::size_t lane = 0; lane < held.size(); ++lane) {
+      std::size_t& best = held[lane] <= until ? before : after;
+      if (best == most || (held[lane] <= until) == (held[lane] > held[best])) best = lane;
+    }
+    if (before == most && held.size() < most) {
+      before = held.size();
+      held.push_back(0);
+    }
+    const std::size_t chosen = before != most ? before : after;
+    uses[i].lane = static_cast<std::uint32_t>(chosen);
+    held[chosen] = std::max(held[chosen], until);
+  }
+  *lanes = held.size();
+  return uses;
 }
 
 class Replay {
@@ -51,11 +77,12 @@ class Replay {
   ~Replay() { driver_.drain(); }  // a device may wait for its work before it takes memory back
 
   Status run(const std::vector<TraceOp>& ops, ReplayFigures* figures, std::string* detail) {
-    const std::vector<Time> until = outstandingUntil(ops);
+    std::vector<Use> uses;
+    if (const Status status = prepare(ops, &uses, detail); status != Status::ok) return status;
     calls_.reserve(ops.size());
     const double clock = clockCost();
     for (std::size_t i = 0; i < ops.size(); ++i) {
-      const Status status = step(ops[i], until[i], detail);
+      const Status status = step(ops[i], uses[i], detail);
       if (status != Status::ok) {
         *detail = "ops[" + std::to_string(i) + "]: " + *detail;
         return status;
@@ -89,33 +116,24 @@ class Replay {
     std::uint64_t bytes = 0;
     bool freed = false, outstanding = false;
   };
-  struct Consumer {
-    Lane* lane;
-    Time until;
-  };
-
   Status add(Lane** lane) {
     Stream stream = nullptr;
     if (const Status status = driver_.streamCreate(&stream, 0); status != Status::ok) return status;
     return lanes_.add(stream, true, "", lane);
   }
 
-  // Where a use that ends then may stand: ends on one lane come in order. The one that is held longest so far, a new
-  // one, or, where there are too many, the one that holds it too long by least.
-  Status consumer(Time until, Lane** lane) {
-    Consumer *before = nullptr, *after = nullptr;
-    for (Consumer& candidate : consumers_) {
-      Consumer*& best = candidate.until <= until ? before : after;
-      if (best == nullptr || (candidate.until <= until) == (candidate.until > best->until)) best = &candidate;
-    }
-    if (before == nullptr && lanes_.count() < Lanes::most - mostTraceStreams) {
-      Lane* fresh = nullptr;
-      if (const Status status = add(&fresh); status != Status::ok) return status;
-      before = &consumers_.emplace_back(Consumer{fresh, 0});
-    }
-    Consumer& chosen = before ? *before : *after;
-    chosen.until = std::max(chosen.until, until);
-    *lane = chosen.lane;
+  // All lanes before the first gate: CUDA waits for some other stream to go on before it makes one more than 32.
+  Status prepare(const std::vector<TraceOp>& ops, std::vector<Use>* uses, std::string* detail) {
+    std::size_t streams = 0, lanes = 0;
+    for (const TraceOp& op : ops)
+      if (op.kind == TraceOp::Kind::allocate) streams = std::max<std::size_t>(streams, op.stream + 1);
+    if (streams > mostTraceStreams) return wrong(detail, "more streams than there can be lanes");
+    *uses = usesOf(ops, Lanes::most - mostTraceStreams, &lanes);
+    homes_.resize(streams);
+    users_.resize(lanes);
+    for (auto* all : {&homes_, &users_})
+      for (Lane*& lane : *all)
+        if (const Status status = add(&lane); status != Status::ok) return status;
     return Status::ok;
   }
 
@@ -127,21 +145,17 @@ class Replay {
     return status;
   }
 
-  Status step(const TraceOp& op, Time until, std::string* detail) {
+  Status step(const TraceOp& op, const Use& use, std::string* detail) {
     switch (op.kind) {
       case TraceOp::Kind::allocate: return allocate(op, detail);
-      case TraceOp::Kind::freeRequested: return free(op, until, detail);
+      case TraceOp::Kind::freeRequested: return free(op, use, detail);
       case TraceOp::Kind::freeCompleted: return completed(op, detail);
     }
     return Status::invalidValue;
   }
 
   Status allocate(const TraceOp& op, std::string* detail) {
-    if (op.stream >= mostTraceStreams) return wrong(detail, "more streams than there can be lanes");
-    if (homes_.size() <= op.stream) homes_.resize(op.stream + 1);
-    Lane*& home = homes_[op.stream];
-    if (home == nullptr)
-      if (const Status status = add(&home); status != Status::ok) return status;
+    Lane* const home = homes_[op.stream];
     auto [at, fresh] = owned_.try_emplace(op.id);
     if (!fresh) return wrong(detail, "allocated twice");
     Owned& owned = at->second;
@@ -156,17 +170,16 @@ class Replay {
     return status;
   }
 
-  Status free(const TraceOp& op, Time until, std::string* detail) {
+  Status free(const TraceOp& op, const Use& use, std::string* detail) {
     const auto at = owned_.find(op.id);
     if (at == owned_.end()) return wrong(detail, "freed without having been allocated");
     Owned& owned = at->second;
     if (owned.freed) return wrong(detail, "freed twice");
     owned.freed = true;
     if (owned.block == nullptr) return Status::ok;
-    if (until != 0) {
-      Lane* user = nullptr;
-      if (const Status status = consumer(until, &user); status != Status::ok) return status;
-      if (const Status status = driver_.hold(user->stream, until); status != Status::ok) return status;
+    if (use.until != 0) {
+      Lane* const user = users_[use.lane];
+      if (const Status status = driver_.hold(user->stream, use.until); status != Status::ok) return status;
       user->queued();
       owned.outstanding = true;
       ++outstanding_;
@@ -196,8 +209,7 @@ class Replay {
   Lanes lanes_;
   Allocator allocator_;
   Shortage* shortage_;
-  std::vector<Lane*> homes_;  // by stream
-  std::vector<Consumer> consumers_;
+  std::vector<Lane*> homes_, users_;  // by stream; those that uses are on
   std::unordered_map<std::uint64_t, Owned> owned_;
   std::uint64_t live_ = 0, outstanding_ = 0;
   std::vector<float> calls_;  // nanoseconds of each

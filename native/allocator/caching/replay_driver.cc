@@ -7,7 +7,7 @@ namespace {
 
 // A device's queues are finite: who queues more than they hold, behind a gate that is closed, blocks for ever (CUDA:
 // about a thousand pieces, for several streams together). What goes beyond this is the clock's alone.
-constexpr std::size_t mostQueued = 512;
+constexpr std::size_t mostQueued = 64;
 
 }  // namespace
 
