@@ -241,7 +241,7 @@ export interface NativeCachingDevice {
   idle(lane: number): number
 
   /** Of this priority (-1 high, 0, 1 low); or, with priority undefined, over the caller's stream. */
-  addLane(name: string, priority: number | undefined, stream?: number): { readonly id: number; readonly stream: number }
+  addLane(name: string, priority: number | undefined, stream?: bigint): { readonly id: number; readonly stream: bigint }
   retireLane(lane: number): void
   synchronizeLane(lane: number): Promise<void>
   synchronizeEvent(event: number): Promise<void>
@@ -249,8 +249,8 @@ export interface NativeCachingDevice {
   makePool(
     useOnOutOfMemory: boolean,
     noSplit: boolean,
-    allocate?: ((bytes: number, stream: number) => unknown) | string,
-    release?: ((address: number, bytes: number, stream: number) => void) | string,
+    allocate?: ((bytes: number, stream: bigint) => unknown) | string,
+    release?: ((address: number, bytes: number, stream: bigint) => void) | string,
     symbol?: string,
   ): { readonly handle: number; readonly id: number }
   closePool(pool: number): void

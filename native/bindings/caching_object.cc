@@ -63,7 +63,9 @@ Napi::Value addLane(const Napi::CallbackInfo& info) {
     const int priority = given < 0 ? about.greatestPriority : given > 0 ? about.leastPriority : 0;
     check(info, *device, device->driver->streamCreate(&stream, priority), "streamCreate");
   } else {
-    stream = reinterpret_cast<Stream>(static_cast<std::uintptr_t>(sizeAt(info[2], "stream")));
+    bool lossless = false;
+    if (!info[2].IsBigInt()) throw Napi::TypeError::New(info.Env(), "stream must be a bigint");
+    stream = reinterpret_cast<Stream>(static_cast<std::uintptr_t>(info[2].As<Napi::BigInt>().Uint64Value(&lossless)));
     const Status status = device->driver->streamQuery(stream);
     check(info, *device, status == Status::notReady ? Status::ok : status, "streamQuery");
   }
@@ -76,7 +78,7 @@ Napi::Value addLane(const Napi::CallbackInfo& info) {
   device->owned[lane->id] = owned;
   Napi::Object result = Napi::Object::New(info.Env());
   result.Set("id", static_cast<double>(lane->id));
-  result.Set("stream", static_cast<double>(reinterpret_cast<std::uintptr_t>(stream)));
+  result.Set("stream", Napi::BigInt::New(info.Env(), std::uint64_t{reinterpret_cast<std::uintptr_t>(stream)}));
   return result;
 }
 

@@ -15,7 +15,7 @@ Napi::Value statsRow(Napi::Env env, const caching::Allocator& allocator);
 Napi::Value segmentRows(Napi::Env env, const caching::Allocator& allocator);
 // Eight numbers a record, oldest first.
 Napi::Value historyRows(Napi::Env env, const caching::History& history);
-// id, stream, retired, done, present: five a lane.
+// id, stream (its low 53 bits), retired, done, present: five a lane.
 Napi::Value laneRows(Napi::Env env, const caching::Lanes& lanes);
 Napi::Object shortageObject(Napi::Env env, const caching::Shortage& shortage);
 

@@ -24,7 +24,7 @@ class CallbackSource final : public caching::Source {
 
   Status allocate(DeviceAddress* address, std::size_t bytes, Stream stream) override {
     const Napi::HandleScope scope(device_.env);
-    napi_value arguments[] = {number(static_cast<double>(bytes)), number(streamNumber(stream))}, result = nullptr;
+    napi_value arguments[] = {number(static_cast<double>(bytes)), handle(stream)}, result = nullptr;
     if (!call(allocate_.Value(), 2, arguments, &result)) return keepThrown();
     napi_valuetype type = napi_undefined;
     napi_typeof(device_.env, result, &type);
@@ -43,8 +43,7 @@ class CallbackSource final : public caching::Source {
   Status release(DeviceAddress address, std::size_t bytes, Stream stream) override {
     if (device_.tearing) return Status::ok;
     const Napi::HandleScope scope(device_.env);
-    napi_value arguments[] = {number(static_cast<double>(address)), number(static_cast<double>(bytes)),
-                              number(streamNumber(stream))},
+    napi_value arguments[] = {number(static_cast<double>(address)), number(static_cast<double>(bytes)), handle(stream)},
                result = nullptr;
     if (call(release_.Value(), 3, arguments, &result)) return Status::ok;
     // Nobody waits for an answer here, so the program hears of it as of any error that nobody catches.
@@ -54,10 +53,14 @@ class CallbackSource final : public caching::Source {
   }
 
  private:
-  static double streamNumber(Stream stream) { return static_cast<double>(reinterpret_cast<std::uintptr_t>(stream)); }
   napi_value number(double value) {
     napi_value made = nullptr;
     napi_create_double(device_.env, value, &made);
+    return made;
+  }
+  napi_value handle(Stream stream) {
+    napi_value made = nullptr;
+    napi_create_bigint_uint64(device_.env, reinterpret_cast<std::uintptr_t>(stream), &made);
     return made;
   }
   bool call(napi_value function, std::size_t count, const napi_value* arguments, napi_value* result) {

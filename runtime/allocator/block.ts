@@ -11,7 +11,15 @@ import { Span } from './span.js'
 const blockOf = new WeakMap<ArrayBuffer, Block>()
 
 /** Made by a lane, with what the allocator gave. */
-export let makeBlock: (core: Core, space: Space, handle: number, bytes: number, lane: Lane, site: number) => Block
+export let makeBlock: (
+  core: Core,
+  space: Space,
+  handle: number,
+  bytes: number,
+  lane: Lane,
+  home: number,
+  site: number,
+) => Block
 /** The address, of a block that is alive and of this device. */
 export let addressFor: (block: Block, at: string) => number
 export let spaceOf: (block: Block) => Space
@@ -20,7 +28,8 @@ export let coreOf: (block: Block) => Core
 /**
  * Memory of a device, or pinned host memory, from `lane.malloc` or `device.pinned`. Its owner frees it, once, on whatever lane is current:
  * `free()`, or `using`. Work that other lanes were given on it is marked with `recordUse`, and its memory is not handed out again before
- * that has run. Everything but its sizes throws a `DisposedError` after that.
+ * that has run; of pinned memory, which the host may write at once, not before that and the home lane's work have completed. Everything but
+ * its sizes throws a `DisposedError` after the free.
  */
 export class Block implements Disposable {
   readonly #core: Core
@@ -29,11 +38,14 @@ export class Block implements Disposable {
   readonly #bytes: number
   readonly #size: number
   readonly #lane: Lane
+  readonly #home: number
   // 0 once it is freed.
   #handle: number
+  // Of pinned memory: whether its last use on the home lane was marked by its owner. Else its free marks it.
+  #marked = false
   #view: ArrayBuffer | undefined
 
-  private constructor(core: Core, space: Space, handle: number, bytes: number, lane: Lane) {
+  private constructor(core: Core, space: Space, handle: number, bytes: number, lane: Lane, home: number) {
     this.#core = core
     this.#space = space
     this.#handle = handle
@@ -41,12 +53,13 @@ export class Block implements Disposable {
     this.#size = core.out[1]!
     this.#bytes = bytes
     this.#lane = lane
+    this.#home = home
   }
 
   static {
-    makeBlock = (core, space, handle, bytes, lane, site) => {
-      const block = new Block(core, space, handle, bytes, lane)
-      core.holdings?.add(block, space, handle, bytes, site)
+    makeBlock = (core, space, handle, bytes, lane, home, site) => {
+      const block = new Block(core, space, handle, bytes, lane, home)
+      core.holdings?.add(block, { space, handle, bytes, home, site })
       return block
     }
     addressFor = (block, at) => {
@@ -87,13 +100,15 @@ export class Block implements Disposable {
 
   /**
    * Marks this point of `lane` as its last use so far, by an event that is recorded now (or shared, where the lane's newest one already
-   * marks this point). Nothing on the home lane. A later one of the same lane takes its place.
+   * marks this point). Nothing on the home lane. A later one of the same lane takes its place. Of pinned memory it means something on the
+   * home lane too: there the point of the free counts unless this says an earlier one.
    */
   recordUse(lane: Lane): void {
     const id = laneFor(lane, this.#core, 'block.recordUse')
     this.#alive('block.recordUse')
     const status = this.#space.recordUse(this.#handle, id)
     if (status !== 0) throw this.#core.failed(status, 'block.recordUse', this.#name())
+    if (id === this.#home) this.#marked = true
   }
 
   /** Whatever `lane` has been given by the time of the free counts as a use: imprecise, as PyTorch's `record_stream`. */
@@ -128,7 +143,10 @@ export class Block implements Disposable {
     return new Span(this, start, length)
   }
 
-  /** Of pinned memory: its bytes. The same buffer at each call; its length is 0 once the block is freed. */
+  /**
+   * Of pinned memory: its bytes. The same buffer at each call; its length is 0 once the block is freed. Where a program moves its memory
+   * into another buffer (`structuredClone` with `transfer`), the block is given out again only once nobody can read that any more.
+   */
   view(): ArrayBuffer {
     this.#alive('block.view')
     if (this.#space.index !== 1)
@@ -143,6 +161,14 @@ export class Block implements Disposable {
       this.#view = this.#core.native.view(this.#handle)
       markAsUntransferable(this.#view)
       blockOf.set(this.#view, this)
+    } else if (this.#view.byteLength === 0) {
+      throw badArgument(
+        'block.view',
+        this.#name(),
+        'a view that lies where it was',
+        'one that was moved into another ArrayBuffer',
+        'keep the view, or free the block',
+      )
     }
     return this.#view
   }
@@ -153,6 +179,13 @@ export class Block implements Disposable {
     if (handle === 0 || this.#core.closed) throw this.#gone('block.free')
     // What is called of the device meanwhile finds it freed; where the device takes no call, it is not.
     this.#handle = 0
+    if (this.#space.index === 1 && !this.#marked) {
+      const marked = this.#space.recordUse(handle, this.#home)
+      if (marked !== 0) {
+        this.#handle = handle
+        throw this.#core.failed(marked, 'block.free', this.#name())
+      }
+    }
     const status = this.#view === undefined ? this.#space.free(handle) : this.#core.native.freeViewed(handle)
     if (status !== 0) {
       if (status < 0) this.#handle = handle

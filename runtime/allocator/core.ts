@@ -27,6 +27,8 @@ export class Core {
   readonly device: Space
   readonly pinned: Space
   readonly out: Float64Array
+  /** The home of pinned memory: it is given no work, as the host itself is its user. */
+  readonly hostLane: number
   readonly sites = new Sites()
   /** Told of each block that is made and freed, in development. */
   holdings: Holdings | undefined
@@ -41,6 +43,7 @@ export class Core {
     this.device = { ...native.device, index: 0, kind: 'device' }
     this.pinned = { ...native.pinned, index: 1, kind: 'pinned' }
     this.out = native.out
+    this.hostLane = native.addLane('host', 0).id
     this.stacks = this.careful = development
   }
 

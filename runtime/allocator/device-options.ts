@@ -66,6 +66,8 @@ export const nativeOptions = (
     {
       ...device,
       ...pinned,
+      // The host reads and writes it with no lane in between, so what is ordered before some lane is not enough: it must have completed.
+      policy: 'poll',
       fraction: 1,
       expandable: false,
       maxSplit: none,

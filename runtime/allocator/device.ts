@@ -117,13 +117,15 @@ export class Device implements AsyncDisposable {
   }
 
   /**
-   * A lane over a stream of the caller's (a CUstream as a number), who keeps it alive until the lane is disposed of. It may be given work
+   * A lane over a stream of the caller's (a CUstream), who keeps it alive until the lane is disposed of. It may be given work
    * that Braid does not see, so no event on it is shared.
    */
-  externalLane(stream: number | bigint, options: { readonly name?: string } = {}): Lane {
+  externalLane(stream: bigint | number, options: { readonly name?: string } = {}): Lane {
     this.#core.open('a device')
     const at = 'device.externalLane'
-    const handle = wholeNumber(at, 'stream', typeof stream === 'bigint' ? Number(stream) : stream, 0)
+    const handle = typeof stream === 'bigint' ? stream : BigInt(wholeNumber(at, 'stream', stream, 0))
+    if (handle < 0n || handle >= 2n ** 64n)
+      throw badArgument(at, 'stream', 'a handle of 64 bits', handle, 'pass what cuStreamCreate gave, or lane.stream')
     const name = options?.name ?? 'external'
     if (typeof name !== 'string')
       throw badArgument(at, 'options.name', 'a name', name, 'correct the option, or leave it out')
@@ -246,7 +248,7 @@ export class Device implements AsyncDisposable {
   #add(
     name: string,
     priority: number | undefined,
-    stream: number | undefined,
+    stream: bigint | undefined,
     kind: 'own' | 'default' | 'external',
   ): Lane {
     const core = this.#core

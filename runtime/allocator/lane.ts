@@ -21,7 +21,7 @@ export interface LaneOptions {
 }
 
 /** Made by a device. */
-export let makeLane: (core: Core, id: number, stream: number, name: string, kind: LaneKind) => Lane
+export let makeLane: (core: Core, id: number, stream: bigint, name: string, kind: LaneKind) => Lane
 /** The id of a lane that is alive and of this device. */
 export let laneFor: (lane: unknown, core: Core, at: string) => number
 export let allocateOn: (
@@ -40,13 +40,13 @@ const notReady = 600
 /** A CUDA stream, or its like on the host device: what it is given runs in order, beside other lanes. */
 export class Lane implements Disposable {
   readonly #core: Core
-  readonly #stream: number
+  readonly #stream: bigint
   readonly #name: string
   readonly #kind: LaneKind
   // Below 0 once it is disposed of.
   #id: number
 
-  private constructor(core: Core, id: number, stream: number, name: string, kind: LaneKind) {
+  private constructor(core: Core, id: number, stream: bigint, name: string, kind: LaneKind) {
     this.#core = core
     this.#id = id
     this.#stream = stream
@@ -79,9 +79,9 @@ export class Lane implements Disposable {
             : poolFor(options.pool, core, at)
         site = core.stacks || options?.site !== undefined ? core.sites.of(options?.site, core.stacks) : 0
       }
-      const handle = space.malloc(lane.#id, bytes, pool, site)
+      const handle = space.malloc(space.index === 1 ? core.hostLane : lane.#id, bytes, pool, site)
       if (handle === 0) throw core.unserved(core.out[0]!, at, `lane ${lane.#name}`, space)
-      return makeBlock(core, space, handle, bytes, lane, site)
+      return makeBlock(core, space, handle, bytes, lane, lane.#id, site)
     }
   }
 
@@ -92,8 +92,8 @@ export class Lane implements Disposable {
   get name(): string {
     return this.#name
   }
-  /** The stream's handle, for libraries that are given one: a CUstream as a number. */
-  get stream(): number {
+  /** The stream's handle, for libraries that are given one: a CUstream. */
+  get stream(): bigint {
     return this.#stream
   }
   /** Over a stream of the caller's: Braid does not see what else it is given. */

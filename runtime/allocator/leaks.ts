@@ -5,6 +5,8 @@ interface Held {
   readonly space: Space
   readonly handle: number
   readonly bytes: number
+  /** The id of its home lane. */
+  readonly home: number
   readonly site: number
 }
 
@@ -22,9 +24,8 @@ export class Holdings {
     this.#registry = new FinalizationRegistry(held => this.#lost(held))
   }
 
-  add(block: object, space: Space, handle: number, bytes: number, site: number): void {
-    const held = { space, handle, bytes, site }
-    this.#held.set(handle, held)
+  add(block: object, held: Held): void {
+    this.#held.set(held.handle, held)
     this.#registry.register(block, held, block)
   }
 
@@ -52,8 +53,12 @@ export class Holdings {
     if (this.#core.closed || this.#held.get(held.handle) !== held) return
     this.#held.delete(held.handle)
     // A view may have been lost together with its block, or moved.
-    if (held.space.index === 1) this.#core.native.freeViewed(held.handle)
-    else held.space.free(held.handle)
+    if (held.space.index === 1) {
+      held.space.recordUse(held.handle, held.home)
+      this.#core.native.freeViewed(held.handle)
+    } else {
+      held.space.free(held.handle)
+    }
     this.#warn(
       `A block of ${size(held.bytes)} on ${this.#core.name} was lost without being freed; it is freed now`,
       held.site,

@@ -3,12 +3,12 @@ import type { Core } from './core.js'
 import { badArgument, wrongDevice } from './failure.js'
 import { inScope } from './scopes.js'
 
-/** Memory from functions of the caller's. They are called on the JavaScript thread, and must not call the device. */
+/** Memory from functions of the caller's. They are called on the JavaScript thread, and must not call the device. `stream` is the lane's, a CUstream. */
 export interface CallbackAllocator {
   /** The address of at least so many bytes, aligned as the device wants it; null or 0 where there are none. */
-  allocate(bytes: number, stream: number): number | null
+  allocate(bytes: number, stream: bigint): number | null
   /** Nothing uses them any more. */
-  release(address: number, bytes: number, stream: number): void
+  release(address: number, bytes: number, stream: bigint): void
 }
 
 /**
