@@ -69,8 +69,8 @@ std::vector<Use> usesOf(const std::vector<TraceOp>& ops, std::size_t most, std::
 
 class Replay {
  public:
-  Replay(Driver& driver, const Options& options, Shortage* shortage)
-      : driver_(driver),
+  Replay(Driver& driver, const Options& options, Shortage* shortage, bool gates)
+      : driver_(driver, gates),
         lanes_(driver_),
         allocator_(lanes_, std::make_unique<DeviceSource>(driver_), options),
         shortage_(shortage) {}
@@ -218,9 +218,9 @@ class Replay {
 }  // namespace
 
 Status replay(Driver& driver, const Options& options, const std::vector<TraceOp>& ops, ReplayFigures* figures,
-              std::string* detail, Shortage* shortage) {
+              std::string* detail, Shortage* shortage, bool gates) {
   if (const Status status = driver.bind(); status != Status::ok) return status;
-  return Replay(driver, options, shortage).run(ops, figures, detail);
+  return Replay(driver, options, shortage, gates).run(ops, figures, detail);
 }
 
 }  // namespace braid::caching

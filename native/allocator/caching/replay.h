@@ -35,8 +35,9 @@ inline constexpr std::uint32_t mostTraceStreams = 128;
 // Replays a trace on lanes of its own. Between a free and its completion the block has a use that is really
 // outstanding: a lane that is held at a gate until the trace is there. Whoever blocks on it moves the trace's clock
 // (see ReplayDriver). On failure figures->events is the number of the operation that failed, *detail says why, and
-// *shortage, where memory ended, what held it.
+// *shortage, where memory ended, what held it. Without gates only the clock holds the lanes back: all figures are the
+// same, and the times are those of a program, which has kernels where a gate is a host function (50 us to CUDA).
 Status replay(Driver& driver, const Options& options, const std::vector<TraceOp>& ops, ReplayFigures* figures,
-              std::string* detail, Shortage* shortage = nullptr);
+              std::string* detail, Shortage* shortage = nullptr, bool gates = true);
 
 }  // namespace braid::caching

@@ -27,7 +27,7 @@ class ReplayDriver final : public Driver {
  public:
   using Time = std::uint64_t;
 
-  explicit ReplayDriver(Driver& inner) : inner_(inner) {}
+  ReplayDriver(Driver& inner, bool gates) : inner_(inner), gates_(gates) {}
   ~ReplayDriver() override;
 
   Time now() const { return now_; }
@@ -108,6 +108,7 @@ class ReplayDriver final : public Driver {
   void block(Line& line, Time until);
 
   Driver& inner_;
+  const bool gates_;
   Time now_ = 0;
   std::vector<std::unique_ptr<Line>> lines_;
   std::vector<Line*> blocked_;  // whose `until` is still to come
