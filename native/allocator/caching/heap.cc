@@ -26,12 +26,12 @@ void Heap::insert(Block* block) {
   block->state = BlockState::free;
   block->age = clock;
   binsOf(*block).add(block);
-  freeBytes_.fetch_add(block->size, std::memory_order_relaxed);
+  addFree(block->size);
 }
 
 void Heap::extract(Block* block) {
   binsOf(*block).remove(block);
-  freeBytes_.fetch_sub(block->size, std::memory_order_relaxed);
+  addFree(std::uint64_t{0} - block->size);
 }
 
 bool Heap::fits(const Block& block, std::uint64_t size) const {

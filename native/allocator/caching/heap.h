@@ -103,6 +103,10 @@ class Heap {
   Bins settled_;                             // any lane may take these
   Block* unmapped_ = nullptr;
   std::list<std::unique_ptr<Segment>> segments_;
+  // Written by the mutex's holder alone.
+  void addFree(std::uint64_t bytes) {
+    freeBytes_.store(freeBytes_.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
+  }
   std::atomic<std::uint64_t> freeBytes_{0};
   std::uint64_t reserved_ = 0;
 };

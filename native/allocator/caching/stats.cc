@@ -91,23 +91,35 @@ void raise(Stripe& stripe) {
         stripe.peak[which][kind].store(level, std::memory_order_relaxed);
 }
 
+// Written out, since every allocation and every free comes by here. Returns whether some level is above its peak.
+template <class How>
+inline bool rise(std::atomic<std::int64_t>* level, const std::atomic<std::int64_t>* peak, std::int64_t bytes,
+                 std::int64_t requested) {
+  bool over = How::add(level[Stripe::blocks], std::int64_t{1}) > get(peak[Stripe::blocks]);
+  over |= How::add(level[Stripe::bytes], bytes) > get(peak[Stripe::bytes]);
+  over |= How::add(level[Stripe::requested], requested) > get(peak[Stripe::requested]);
+  over |= How::add(level[Stripe::active], std::int64_t{1}) > get(peak[Stripe::active]);
+  over |= How::add(level[Stripe::activeBytes], bytes) > get(peak[Stripe::activeBytes]);
+  return over;
+}
+
+template <class How>
+inline void fall(std::atomic<std::int64_t>* level, std::int64_t blocks, std::int64_t bytes, std::int64_t requested) {
+  How::add(level[Stripe::blocks], -blocks);
+  How::add(level[Stripe::bytes], -bytes);
+  How::add(level[Stripe::requested], -requested);
+  How::add(level[Stripe::active], -blocks);
+  How::add(level[Stripe::activeBytes], -bytes);
+}
+
 template <class How>
 inline void count(Stripe& stripe, int size, std::int64_t bytes, std::int64_t requested, std::uint8_t rung) {
   How::add(stripe.total[size][0], std::uint64_t{1});
   How::add(stripe.total[size][1], static_cast<std::uint64_t>(bytes));
   How::add(stripe.total[size][2], static_cast<std::uint64_t>(requested));
   if (rung < StatsCounters::slow) How::add(stripe.served[rung], std::uint64_t{1});
-  bool over = false;
-  const auto add = [&](int which, int kind, std::int64_t by) {
-    over |= How::add(stripe.level[which][kind], by) > get(stripe.peak[which][kind]);
-  };
-  for (const int which : {0, 1 + size}) {
-    add(which, Stripe::blocks, 1);
-    add(which, Stripe::bytes, bytes);
-    add(which, Stripe::requested, requested);
-    add(which, Stripe::active, 1);
-    add(which, Stripe::activeBytes, bytes);
-  }
+  const bool over = rise<How>(stripe.level[0], stripe.peak[0], bytes, requested) |
+                    rise<How>(stripe.level[1 + size], stripe.peak[1 + size], bytes, requested);
   if (over) raise<How>(stripe);
 }
 
@@ -143,12 +155,11 @@ std::uint8_t StatsCounters::allocated(int size, std::uint64_t bytes, std::uint64
 void StatsCounters::freed(std::uint8_t index, int size, std::uint64_t bytes, std::uint64_t requested) {
   Stripe& stripe = *stripes_[index].load(std::memory_order_acquire);
   const auto signedBytes = static_cast<std::int64_t>(bytes), signedRequested = static_cast<std::int64_t>(requested);
-  const std::int64_t by[Stripe::kinds] = {1, signedBytes, signedRequested, 1, signedBytes};
   if (index == number() && index != own) {
-    for (const int which : {0, 1 + size})
-      for (int kind = 0; kind < Stripe::kinds; ++kind) Alone::add(stripe.level[which][kind], -by[kind]);
+    fall<Alone>(stripe.level[0], 1, signedBytes, signedRequested);
+    fall<Alone>(stripe.level[1 + size], 1, signedBytes, signedRequested);
   } else {
-    for (int kind = 0; kind < Stripe::kinds; ++kind) Shared::add(stripe.taken[size][kind], by[kind]);
+    fall<Shared>(stripe.taken[size], -1, -signedBytes, -signedRequested);
   }
 }
 
