@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,7 @@ from torch.utils import cpp_extension
 
 def compiler():
     home = cpp_extension.CUDA_HOME
-    return os.path.join(home, "bin", "nvcc") if home else "nvcc"
+    return shutil.which("nvcc") or os.path.join(home or "/usr/local/cuda", "bin", "nvcc")
 
 
 def build(source):
@@ -37,7 +38,8 @@ def build(source):
     command = [compiler(), "-O2", "-std=c++20", "-arch=native", "--cudart=none", "-w", "-o", str(program) + ".new", str(source)]
     command += [f"-I{path}" for path in cpp_extension.include_paths("cuda")]
     command += [f"-L{path}" for path in libraries] + [f"-Xlinker=-rpath={path}" for path in libraries]
-    command += ["-lc10", "-lc10_cuda", runtimes[0] if runtimes else "-lcudart"]
+    # By its path: a file named for its version is no library to nvcc.
+    command += ["-Xlinker=--no-as-needed", "-lc10", "-lc10_cuda"] + ([f"-Xlinker={runtimes[0]}"] if runtimes else ["-lcudart"])
     subprocess.run(command, check=True, stdout=sys.stderr)
     os.replace(str(program) + ".new", program)
     return program
