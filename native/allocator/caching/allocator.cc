@@ -392,6 +392,7 @@ Status Allocator::slow(const Request& request, Block* evicted, Block** block, Sh
   Heap& heap = request.heap;
   const Policy& policy = *options_.policy;
   ++heap.clock;
+  ++climbs_;
   flush(evicted);
   sweepPools();
   Status status = Status::ok;

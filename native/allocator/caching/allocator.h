@@ -146,6 +146,7 @@ class Allocator {
   // growth.cc
   std::uint64_t segmentBytes(std::uint64_t size, const Heap& heap) const;
   bool mayGrow(std::uint64_t bytes) const;
+  bool mayMove(std::uint64_t pages) const;
   Block* grow(const Request& request, Status* status, Rung* rung);
   Block* growPlain(const Request& request, Status* status);
   Block* growRange(const Request& request, Status* status, Rung* rung);
@@ -173,6 +174,8 @@ class Allocator {
   bool releaseRanges(Heap& heap);
 
   static constexpr std::uint64_t smallSegment = 2 << 20;
+  // Pages that may move whatever is allocated, and how many allocations that leave the caches earn one more.
+  static constexpr std::uint64_t movesAtOnce = 8192, climbsAMove = 1024;
 
   Lanes& lanes_;
   std::unique_ptr<Source> source_;
@@ -186,6 +189,7 @@ class Allocator {
   std::vector<MemPool*> pools_;  // those that are not closed
   std::atomic<std::uint64_t> plain_{0};
   std::uint64_t segmentCounter_ = 0, poolCounter_ = 0;
+  std::uint64_t climbs_ = 0, pagesMoved_ = 0;
   std::vector<std::pair<Observer, void*>> observers_;
   mutable StatsCounters counters_;
   std::atomic<std::uint64_t> ids_{0};

@@ -33,6 +33,12 @@ bool Allocator::mayGrow(std::uint64_t bytes) const {
   return bytes <= options_.limit && reserved() <= options_.limit - bytes;
 }
 
+// Moving a page costs as much as hundreds of allocations. A program whose memory comes and goes at random would move
+// some for ever, to hold less than it needs at its peak: in the long run it pays with memory instead.
+bool Allocator::mayMove(std::uint64_t pages) const {
+  return pagesMoved_ + pages <= movesAtOnce + climbs_ / climbsAMove || !mayGrow(pages * pages_.pageBytes());
+}
+
 Block* Allocator::grow(const Request& request, Status* status, Rung* rung) {
   if (options_.collectAbove > 0 && options_.limit != unlimited) collectGarbage(request.size);
   return request.heap.config.expandable ? growRange(request, status, rung) : growPlain(request, status);
@@ -142,7 +148,7 @@ Block* Allocator::growRange(const Request& request, Status* status, Rung* rung) 
   using Clock = std::chrono::steady_clock;
   Clock::time_point began{};
   Clock::duration moving{};
-  if (options_.movePages && pages_.spare() < run.missing) {
+  if (options_.movePages && pages_.spare() < run.missing && mayMove(run.missing - pages_.spare())) {
     began = Clock::now();
     if (donate(run.missing - pages_.spare()) > 0) *rung = Rung::move;
     moving = Clock::now() - began;
@@ -278,6 +284,7 @@ std::uint64_t Allocator::donate(std::uint64_t wanted) {
   if (moved > 0) {
     ++counters_.moves;
     counters_.pagesMoved += moved;
+    pagesMoved_ += moved;
     if (history_.on()) history_.add(Action::pagesMoved, 0, moved * page, 0, 0, 0, 0);
   }
   return moved;
