@@ -13,7 +13,7 @@ int sizeOf(const Block& block) { return static_cast<int>(block.heap->config.size
 }  // namespace
 
 Allocator::Allocator(Lanes& lanes, std::unique_ptr<Source> source, const Options& options)
-    : lanes_(lanes), source_(std::move(source)), options_(options), pages_(lanes.driver()) {
+    : lanes_(lanes), place_(lanes.join()), source_(std::move(source)), options_(options), pages_(lanes.driver()) {
   const bool expandable = options_.expandable && source_->expandable();
   small_ = std::make_unique<Heap>(lanes_, blocks_, options_,
                                   HeapConfig{0, SizeClass::small, false, expandable, source_.get()});
@@ -56,9 +56,9 @@ Status Allocator::malloc(std::uint64_t bytes, Lane& lane, Block** block, Shortag
   const Lane* refused = nullptr;
   {
     std::lock_guard guard(lane.mutex);
-    found = lane.cache.take(&heap, heap.number(), size, &evicted);
+    found = shelf(lane).cache.take(&heap, heap.number(), size, &evicted);
     // No wait for the mutex while the lane's own is held: they are taken in the other order.
-    if (found == nullptr && evicted == nullptr && !lane.pending.empty() && mutex_.try_lock()) {
+    if (found == nullptr && evicted == nullptr && !shelf(lane).pending.empty() && mutex_.try_lock()) {
       found = quickPending(lane, heap, size, &rung, &refused);
       mutex_.unlock();
     }
@@ -101,25 +101,20 @@ Status Allocator::free(Block* block) {
     std::lock_guard guard(home.mutex);
     if (!block->uses.empty() && (options_.policy->order ? !covered(*block, home) : true)) {
       counters_.pending(block->stripe, sizeOf(*block), static_cast<std::int64_t>(block->size));
-      home.pending.push(block);
+      shelf(home).pending.push(block);
       return Status::ok;
     }
     // What the home lane is after by order came to it by a wait, which may be later than the free.
     if (!block->uses.empty()) dropUses(*block);
     if (block->size <= options_.cacheUpTo && !block->heap->closed.load(std::memory_order_relaxed))
-      taken = home.cache.give(block, block->heap->number());
+      taken = shelf(home).cache.give(block, block->heap->number());
   }
   if (history_.on())
     history_.add(Action::freeCompleted, block->address, block->size, home.id, block->heap->config.pool, block->site,
                  block->id);
   if (!taken) {
     std::lock_guard lock(mutex_);
-    const bool goes = block->size > options_.cacheUpTo;
-    Block* whole = block->heap->give(block);
-    if (goes && !whole->segment->expandable && whole->size == whole->segment->size) {
-      lanes_.pollLane(home);
-      if (Heap::complete(*whole)) releaseWhole(whole);
-    }
+    giveBack(block);
     sweepPools();
   }
   return Status::ok;
@@ -189,11 +184,20 @@ void Allocator::dropUses(Block& block) {
   if (byOrder) block.release = std::max<Count>(block.release, block.lane->present());
 }
 
+// Into its heap; what is too long to keep goes on to its source where nothing can still touch it.
+void Allocator::giveBack(Block* block) {
+  const bool goes = block->size > options_.cacheUpTo;
+  Block* whole = block->heap->give(block);
+  if (!goes || whole->segment->expandable || whole->size != whole->segment->size) return;
+  if (!Heap::complete(*whole)) lanes_.pollLane(*whole->lane);
+  if (Heap::complete(*whole)) releaseWhole(whole);
+}
+
 void Allocator::flush(Block* list) {
   while (list != nullptr) {
     Block* block = list;
     list = block->next;
-    block->heap->give(block);
+    giveBack(block);
   }
 }
 
@@ -203,7 +207,7 @@ void Allocator::flushCaches() {
     Block* all = nullptr;
     {
       std::lock_guard guard(lane.mutex);
-      all = lane.cache.flush();
+      all = shelf(lane).cache.flush();
     }
     flush(all);
   }
@@ -217,7 +221,7 @@ bool Allocator::settlePending(Lane& lane, bool ask, const Lane* refusedAlready) 
     std::lock_guard guard(lane.mutex);
     bool refused[Lanes::most] = {};
     if (refusedAlready != nullptr) refused[refusedAlready->id] = true;
-    for (Block *block = lane.pending.first(), *next; block != nullptr; block = next) {
+    for (Block *block = shelf(lane).pending.first(), *next; block != nullptr; block = next) {
       next = block->next;
       bool ready = true;
       for (std::size_t i = 0; i < block->uses.size() && ready; ++i) {
@@ -229,7 +233,7 @@ bool Allocator::settlePending(Lane& lane, bool ask, const Lane* refusedAlready) 
         if (!ready && mark.lane != nullptr) refused[mark.lane->id] = true;
       }
       if (!ready) continue;
-      lane.pending.remove(block);
+      shelf(lane).pending.remove(block);
       block->next = settled;
       settled = block;
     }
@@ -262,7 +266,7 @@ void Allocator::settle(Block& block) {
 Block* Allocator::quickPending(Lane& lane, const Heap& heap, std::uint64_t size, Rung* rung, const Lane** refused) {
   constexpr int most = 8;
   const Policy& policy = *options_.policy;
-  Block* block = lane.pending.first();
+  Block* block = shelf(lane).pending.first();
   for (int looked = 0; block != nullptr && (block->size != size || block->heap != &heap); block = block->next)
     if (++looked == most) return nullptr;
   if (block == nullptr) return nullptr;
@@ -284,7 +288,7 @@ Block* Allocator::quickPending(Lane& lane, const Heap& heap, std::uint64_t size,
   } else {
     return nullptr;
   }
-  lane.pending.remove(block);
+  shelf(lane).pending.remove(block);
   settle(*block);
   block->settled = false;
   block->next = block->previous = nullptr;
@@ -312,7 +316,7 @@ Block* Allocator::fromPending(const Request& request, bool mayWait, bool longer,
     std::lock_guard guard(lane.mutex);
     bool bestCovered = false;
     int looked = 0;
-    for (Block* block = lane.pending.first(); block != nullptr && looked < most; block = block->next, ++looked) {
+    for (Block* block = shelf(lane).pending.first(); block != nullptr && looked < most; block = block->next, ++looked) {
       if (block->heap != &request.heap || block->size < request.size || (!longer && block->size != request.size))
         continue;
       if (best != nullptr && block->size > best->size) continue;
@@ -327,7 +331,7 @@ Block* Allocator::fromPending(const Request& request, bool mayWait, bool longer,
       *status = waitForUses(*best, lane);
       if (*status != Status::ok) return nullptr;
     }
-    lane.pending.remove(best);
+    shelf(lane).pending.remove(best);
     settle(*best);
   }
   return request.heap.carve(best, request.size, lane);
@@ -337,7 +341,7 @@ Block* Allocator::fromPending(const Request& request, bool mayWait, bool longer,
 Block* Allocator::fromPendingRun(const Request& request, Status* status) {
   Lane& lane = request.lane;
   Heap& heap = request.heap;
-  if (lane.pending.empty()) return nullptr;
+  if (shelf(lane).pending.empty()) return nullptr;
   std::lock_guard guard(lane.mutex);
   const auto usable = [&](const Block& block) {
     return (block.state == BlockState::pending && block.lane == &lane) ||
@@ -373,7 +377,7 @@ Block* Allocator::fromPendingRun(const Request& request, Status* status) {
   }
   for (Block* part : parts) {
     if (part->state == BlockState::pending) {
-      lane.pending.remove(part);
+      shelf(lane).pending.remove(part);
       settle(*part);
     } else {
       heap.extract(part);
@@ -403,9 +407,9 @@ Status Allocator::slow(const Request& request, Block* evicted, Block** block, Sh
     rung = next;
     found = step();
   };
-  if (policy.poll && !request.lane.pending.empty()) settlePending(request.lane, true, request.refused);
+  if (policy.poll && !shelf(request.lane).pending.empty()) settlePending(request.lane, true, request.refused);
   try_(Rung::order, [&] { return heap.take(request.size, request.lane, policy.order); });
-  if (!request.lane.pending.empty() && policy.order) {
+  if (!shelf(request.lane).pending.empty() && policy.order) {
     try_(Rung::order, [&] { return fromPending(request, false, false, &status); });
     if (policy.waitFirst) try_(Rung::wait, [&] { return fromPending(request, true, false, &status); });
   }

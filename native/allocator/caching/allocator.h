@@ -137,6 +137,7 @@ class Allocator {
   void pollHomes(const Heap& heap, const Lane& lane);
   void settle(Block& block);
   void flushCaches();
+  void giveBack(Block* block);
   void flush(Block* list);
   bool covered(const Block& block, const Lane& lane) const;
   Status waitForUses(Block& block, Lane& lane);
@@ -177,7 +178,10 @@ class Allocator {
   // Pages that may move whatever is allocated, and how many allocations that leave the caches earn one more.
   static constexpr std::uint64_t movesAtOnce = 8192, climbsAMove = 1024;
 
+  Lane::Shelf& shelf(Lane& lane) const { return lane.shelves[place_]; }
+
   Lanes& lanes_;
+  const std::size_t place_;  // on every lane's shelves
   std::unique_ptr<Source> source_;
   Options options_;
   mutable Mutex mutex_;  // guards the heaps, segments, pages and blocks that are free in them

@@ -11,15 +11,16 @@ Allocator::~Allocator() {
   for (LaneId id = 0; id < lanes_.count(); ++id) {
     Lane& lane = lanes_.at(id);
     std::lock_guard guard(lane.mutex);
-    lane.cache.forget(heaps_.data(), heaps_.size());
-    for (Block *block = lane.pending.first(), *next; block != nullptr; block = next) {
+    shelf(lane).cache.forget(heaps_.data(), heaps_.size());
+    for (Block *block = shelf(lane).pending.first(), *next; block != nullptr; block = next) {
       next = block->next;
       if (std::find(heaps_.begin(), heaps_.end(), block->heap) == heaps_.end()) continue;
-      lane.pending.remove(block);
+      shelf(lane).pending.remove(block);
       dropUses(*block);
     }
   }
   for (Heap* heap : heaps_) releaseSegments(*heap);
+  lanes_.leave(place_);
 }
 
 // Whatever its blocks are: nobody may use them any more.
@@ -121,7 +122,7 @@ std::uint64_t Allocator::releaseFree(const MemPool* pool) {
 std::vector<Mark*> Allocator::outstanding(Lane& home, const Heap* heap) {
   std::vector<Mark*> marks;
   std::lock_guard guard(home.mutex);
-  for (Block* block = home.pending.first(); block != nullptr; block = block->next) {
+  for (Block* block = shelf(home).pending.first(); block != nullptr; block = block->next) {
     if (heap != nullptr && block->heap != heap) continue;
     for (std::size_t i = 0; i < block->uses.size(); ++i) {
       block->uses[i]->hold();
@@ -146,7 +147,7 @@ Status Allocator::settleAll(bool wait) {
   for (LaneId id = 0; id < lanes_.count(); ++id) {
     Lane& lane = lanes_.at(id);
     settlePending(lane, true);
-    if (!wait || lane.pending.empty()) continue;
+    if (!wait || shelf(lane).pending.empty()) continue;
     // What is left waits for events of the caller's, which no lane knows.
     for (Mark* mark : outstanding(lane, nullptr)) {
       const Status failed = lanes_.synchronize(*mark);
@@ -171,7 +172,7 @@ bool Allocator::holdsBack(Lane& home, const Heap& heap) const {
   heap.eachFree([&](const Block& block) { found = found || (block.lane == &home && !Heap::complete(block)); });
   if (found) return true;
   std::lock_guard guard(home.mutex);
-  for (const Block* block = home.pending.first(); block != nullptr && !found; block = block->next)
+  for (const Block* block = shelf(home).pending.first(); block != nullptr && !found; block = block->next)
     found = block->heap == &heap;
   return found;
 }
@@ -226,7 +227,7 @@ void Allocator::adoptPending(Lane& home, Lane& lane) {
   std::vector<Block*> pending;
   {
     std::lock_guard guard(home.mutex);
-    for (Block* block = home.pending.first(); block != nullptr; block = block->next) pending.push_back(block);
+    for (Block* block = shelf(home).pending.first(); block != nullptr; block = block->next) pending.push_back(block);
   }
   for (Block* block : pending) {
     bool after = false;
@@ -237,7 +238,7 @@ void Allocator::adoptPending(Lane& home, Lane& lane) {
     if (!after) continue;
     {
       std::lock_guard guard(home.mutex);
-      home.pending.remove(block);
+      shelf(home).pending.remove(block);
     }
     std::lock_guard guard(lane.mutex);
     block->lane = &lane;

@@ -1,6 +1,7 @@
 #include "allocator/caching/lanes.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace braid::caching {
 
@@ -19,6 +20,20 @@ Lanes::~Lanes() {
   for (LaneId id = 0; id < count(); ++id) {
     for (Mark& mark : lanes_[id]->ring_) driver_.eventDestroy(mark.event);
   }
+}
+
+std::size_t Lanes::join() {
+  std::lock_guard lock(mutex_);
+  std::size_t place = 0;
+  while (place < Lane::mostAllocators && places_[place]) ++place;
+  if (place == Lane::mostAllocators) std::abort();  // whoever makes allocators makes two
+  places_[place] = true;
+  return place;
+}
+
+void Lanes::leave(std::size_t place) {
+  std::lock_guard lock(mutex_);
+  places_[place] = false;
 }
 
 Status Lanes::add(Stream stream, bool tracked, std::string name, Lane** lane) {

@@ -64,8 +64,13 @@ class Lane {
 
   SpinLock mutex;  // guards all that follows, and the recording of marks
   Count known(LaneId other) const { return known_[other]; }
-  LaneCache cache;
-  PendingList pending;
+  // One for each allocator over these lanes: what it has freed here and not taken back into its heaps.
+  struct Shelf {
+    LaneCache cache;
+    PendingList pending;
+  };
+  static constexpr std::size_t mostAllocators = 4;
+  Shelf shelves[mostAllocators];
 
  private:
   friend class Lanes;
@@ -88,6 +93,9 @@ class Lanes {
   Lanes(const Lanes&) = delete;
 
   Driver& driver() const { return driver_; }
+  // The place of an allocator on every lane's shelves, its own until it leaves. At most `Lane::mostAllocators` at once.
+  std::size_t join();
+  void leave(std::size_t place);
   // Refused with outOfMemory where `most` lanes are alive, or retired and not complete.
   Status add(Stream stream, bool tracked, std::string name, Lane** lane);
   // No work will be queued any more; what is queued still completes. The caller may destroy the stream.
@@ -127,7 +135,8 @@ class Lanes {
 
  private:
   Driver& driver_;
-  std::mutex mutex_;  // lanes coming and going
+  std::mutex mutex_;  // lanes and allocators coming and going
+  bool places_[Lane::mostAllocators] = {};
   std::unique_ptr<Lane> lanes_[most];
   std::atomic<std::size_t> count_{0};
   std::mutex adoptedMutex_;
