@@ -3,6 +3,7 @@
 // owner must come after.
 #include "caching_model.h"
 
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <deque>
@@ -160,7 +161,7 @@ bool Worker::good(Status status, const char* what) {
 
 std::uint64_t Worker::size() {
   constexpr std::uint64_t kibi = 1024, mebi = 1024 * kibi;
-  if (random_.below(3) != 0) return sizes_[random_.below(8)];
+  if (plan_.sizes < 8 ? !random_.chance(20) : !random_.chance(3)) return sizes_[random_.below(plan_.sizes)];
   switch (random_.below(8)) {
     case 0: return 1 + random_.below(4 * kibi);
     case 1: return 1 + random_.below(64 * kibi);
@@ -185,7 +186,7 @@ Owned* Worker::any() { return live_.empty() ? nullptr : &live_[random_.below(liv
 void Worker::go() {
   if (!m_.simulated_) return;
   std::lock_guard lock(m_.mutex_);
-  if (m_.progress_.chance(3)) m_.simulated_->advance(m_.progress_.below(12));
+  if (plan_.behind != 0 && m_.progress_.chance(plan_.behind)) m_.simulated_->advance(m_.progress_.below(12));
 }
 
 void Worker::allocate() {
@@ -378,7 +379,6 @@ void Worker::step() {
   if (random_.chance(50)) sizes_[random_.below(8)] = 0;
   for (std::uint64_t& each : sizes_)
     while (each == 0) each = 1 + random_.below(random_.chance(3) ? 6u << 20 : 40u << 10);
-  const std::size_t wanted = alone_ ? 48 : 24;
   switch (random_.below(32)) {
     case 0:
     case 1:
@@ -398,7 +398,7 @@ void Worker::step() {
     case 15:
     case 16:
     case 17:
-      if (!live_.empty() && random_.below(wanted) < live_.size()) free(random_.below(live_.size()));
+      if (!live_.empty() && random_.below(plan_.live) < live_.size()) free(random_.below(live_.size()));
       break;
     case 18:
     case 19:
@@ -655,10 +655,13 @@ ModelPlan randomPlan(std::uint64_t seed) {
   ModelPlan plan;
   plan.seed = seed;
   plan.progress = below(1000) + 1;
+  plan.behind = std::array{2, 6, 20, 0}[below(4)];
   plan.options.policy = policies[below(std::size(policies))];
   plan.options.expandable = below(3) != 0;
   plan.options.movePages = below(2) == 0;
   plan.lanes = 1 + below(5);
+  plan.sizes = std::array<std::size_t, 3>{8, 8, 2}[below(3)];
+  plan.live = std::array<std::size_t, 3>{48, 48, 4}[below(3)];
   const std::uint64_t mebi = std::uint64_t{1} << 20;
   if (below(2) == 0) plan.options.limit = (32 + below(128)) * mebi;
   if (below(4) == 0) plan.options.maxSplit = (20 + below(10)) * mebi;
