@@ -269,6 +269,8 @@ export interface NativeCachingDevice {
   takeThrown(): readonly [unknown] | undefined
   /** Must not throw. Its answer: whether it freed something. */
   observe(observer: (space: 0 | 1, shortage: NativeShortage) => boolean): void
+  /** Bytes outside its heap that V8 has been told of, by everybody. */
+  externalBytes(): number
   /** Holds the lane back until the gate is opened, or the device closed. */
   hold(lane: number): number
   openGate(gate: number): void

@@ -301,6 +301,14 @@ Napi::Value observe(const Napi::CallbackInfo& info) {
   return nothing(info);
 }
 
+// Bytes outside its heap that V8 has been told of, by everybody.
+Napi::Value externalBytes(const Napi::CallbackInfo& info) {
+  opened(info);
+  std::int64_t total = 0;
+  napi_adjust_external_memory(info.Env(), 0, &total);
+  return Napi::Number::New(info.Env(), static_cast<double>(total));
+}
+
 void waitAtGate(void* data) {
   const std::unique_ptr<std::shared_ptr<Gate>> held(static_cast<std::shared_ptr<Gate>*>(data));
   Gate& gate = **held;
@@ -380,6 +388,7 @@ Napi::Object deviceObject(Napi::Env env, const Shared& device) {
   define<describe>(object, "describe");
   define<takeThrown>(object, "takeThrown");
   define<observe>(object, "observe");
+  define<externalBytes>(object, "externalBytes");
   define<hold>(object, "hold");
   define<openGate>(object, "openGate");
   define<close>(object, "close");

@@ -111,7 +111,7 @@ export class Device implements AsyncDisposable {
       throw badArgument(at, 'options', 'an object of name, priority', options, next)
     const { name = `lane ${this.#laneNames.size}`, priority = 'normal' } = options
     if (typeof name !== 'string' || name === '') throw badArgument(at, 'options.name', 'a name', name, next)
-    if (!Object.hasOwn(priorities, priority))
+    if (typeof priority !== 'string' || !Object.hasOwn(priorities, priority))
       throw badArgument(at, 'options.priority', "'low', 'normal' or 'high'", priority, next)
     return this.#add(name, priorities[priority], undefined, 'own')
   }

@@ -1,6 +1,6 @@
 import { DisposedError } from '../errors.js'
 import type { Core } from './core.js'
-import { badArgument, wrongDevice } from './failure.js'
+import { AllocatorError, badArgument, wrongDevice } from './failure.js'
 import { inScope } from './scopes.js'
 
 /** Memory from functions of the caller's. They are called on the JavaScript thread, and must not call the device. `stream` is the lane's, a CUstream. */
@@ -13,7 +13,8 @@ export interface CallbackAllocator {
 
 /**
  * Memory from two C symbols of a shared library, as PyTorch's `CUDAPluggableAllocator` takes them: `void *allocate(size_t, int device,
- * void *stream)` and `void release(void *, size_t, int device, void *stream)`.
+ * void *stream)` and `void release(void *, size_t, int device, void *stream)`. What they give must be memory that the device can use; the
+ * host device checks that, and takes none but its own.
  */
 export interface LibraryAllocator {
   /** The library's path, as dlopen takes it. */
@@ -135,7 +136,16 @@ const names = ['useOnOutOfMemory', 'noSplit', 'allocator']
 const wantedAllocator = 'an object { allocate, release } of functions, or { library, allocate, release } of texts'
 
 const checked = (given: unknown): MemPoolOptions => {
-  if (given === undefined) return {}
+  try {
+    return given === undefined ? {} : read(given)
+  } catch (error) {
+    if (error instanceof AllocatorError) throw error
+    // A getter of the caller's, or a proxy.
+    throw badArgument('device.pool', 'options', 'options that can be read', given, 'pass a plain object')
+  }
+}
+
+const read = (given: unknown): MemPoolOptions => {
   const next = 'correct the option, or leave it out'
   if (typeof given !== 'object' || given === null)
     throw badArgument('device.pool', 'options', `an object of ${names.join(', ')}`, given, next)

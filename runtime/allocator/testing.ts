@@ -3,6 +3,9 @@ import type { Device } from './device.js'
 import { coreOfDevice } from './device.js'
 import { type Lane, laneFor } from './lane.js'
 
+/** Bytes outside its heap that V8 has been told of, by everybody. */
+export const externalBytes = (device: Device): number => coreOfDevice(device).native.externalBytes()
+
 /** Holds the lane back where it is until the gate is opened, or the device is closed. */
 export const hold = (device: Device, lane: Lane): { open(): void } & Disposable => {
   const core = coreOfDevice(device)

@@ -1,0 +1,253 @@
+// Nonsense from JavaScript callers: every mistake ends in an error that says where, what was wanted, what was found and what to do; none
+// throws something else, and none harms the device.
+import * as E from 'fp-ts/lib/Either.js'
+import { describe, expect, it } from 'vitest'
+import { AllocatorError, Device, DisposedError, errorsOf } from '../../../runtime/index.js'
+import { hold, KiB, openOn, present, thrownBy } from './support.js'
+
+// biome-ignore lint/suspicious/noExplicitAny: what a JavaScript caller sees
+type Anything = any
+
+const proxy = new Proxy(
+  {},
+  {
+    get() {
+      throw new Error('closed')
+    },
+  },
+)
+const nonsense: readonly Anything[] = [
+  undefined,
+  null,
+  'x',
+  Number.NaN,
+  -1,
+  1.5,
+  2 ** 53,
+  Symbol('s'),
+  {},
+  [],
+  proxy,
+  () => 1,
+  5n,
+]
+
+const isFault = (fault: Anything): void => {
+  for (const field of ['_tag', 'at', 'subject', 'wanted', 'found', 'next']) {
+    expect(fault[field], field).toEqual(expect.any(String))
+    expect(fault[field], field).not.toBe('')
+    expect(fault[field], field).not.toMatch(/undefined undefined|Cannot read|is not a function|\[object/)
+  }
+}
+
+describe('Device.open', () => {
+  const wrongNames: readonly Anything[] = ['', 'gpu', 'cuda', 'cuda:-1', 'cuda:x', 5, null, {}]
+  it.each(wrongNames.map((given, i) => [i, given]))('1 takes no name %i', async (_, given) => {
+    const result = await Device.open(given)()
+    expect(E.isLeft(result)).toBe(true)
+    if (E.isLeft(result)) isFault(result.left)
+  })
+
+  const wrongOptions: readonly (readonly [string, Anything])[] = [
+    ['no object', null],
+    ['a number', 5],
+    ['an unknown option', { polite: true }],
+    ['a development that is a text', { development: 'yes' }],
+    ['an allocator that is a list', { allocator: [] }],
+    ['an unknown allocator option', { allocator: { expandabel: true } }],
+    ['a host with nonsense', { host: { memory: -1 } }],
+    ['options that cannot be read', proxy],
+  ]
+  it.each(wrongOptions)('2 takes no %s', async (_, given) => {
+    const result = await Device.open('host', given)()
+    expect(E.isLeft(result)).toBe(true)
+    if (E.isLeft(result)) isFault(result.left)
+  })
+
+  it('3 tells every mistake at once', async () => {
+    const result = await Device.open('host', {
+      allocator: { limit: -1, policy: 'best' },
+      host: { memory: 1.5 },
+      development: 0,
+    } as Anything)()
+    if (E.isRight(result)) throw new Error('opened')
+    expect(errorsOf(result.left).map(({ at }) => at)).toEqual([
+      'host.memory',
+      'development',
+      'allocator.policy',
+      'allocator.limit',
+    ])
+  })
+
+  it('4 says which device there is not', async () => {
+    const result = await Device.open('cuda:973')()
+    if (E.isRight(result)) throw new Error('opened')
+    expect(['NoDevice', 'NoDriver']).toContain(result.left._tag)
+  })
+})
+
+describe.each(present)('nonsense on %s', name => {
+  it('1 for any argument is refused, and the device goes on', async () => {
+    await using device = await openOn(name)
+    await using other = await openOn('host')
+    const lane = device.lane()
+    const block = lane.malloc(KiB)
+    const foreign = [other.defaultLane, other.defaultLane.malloc(KiB), other.defaultLane.record(), other.pool()]
+    const calls: readonly ((given: Anything) => unknown)[] = [
+      given => lane.malloc(given),
+      given => device.pinned(given),
+      given => device.arena(given),
+      given => device.pinned(KiB, given ?? null),
+      given => block.recordUse(given),
+      given => block.recordStream(given),
+      given => block.keepUntil(given),
+      given => lane.wait(given),
+      given => lane.copy(given, block),
+      given => lane.copy(block, given),
+      given => lane.copy(block, block, given ?? null),
+      given => lane.fill32(given, 0),
+      given => lane.fill32(block, given),
+      given => block.at(given, 1),
+      given => block.at(0, given),
+      given => device.externalLane(given),
+      given => device.onOutOfMemory(typeof given === 'function' ? 5 : given),
+      given => device.stats(given ?? null),
+      given => lane.malloc(KiB, { pool: given ?? null }),
+      given => lane.malloc(KiB, { site: typeof given === 'string' ? 5 : (given ?? null) }),
+      given => device.lane({ name: typeof given === 'string' ? '' : (given ?? null) }),
+      given => device.lane({ priority: given ?? null }),
+      given => device.history.start({ entries: given ?? null }),
+      given => device.pool({ noSplit: given ?? null }),
+      given => device.pool({ allocator: given ?? null }),
+    ]
+    for (const [i, call] of calls.entries())
+      for (const given of [...nonsense, ...foreign]) {
+        // A stream's handle may be any whole number of 64 bits, and these are: whether it is a stream is the driver's to say.
+        if (i === 15 && typeof given === 'bigint') continue
+        const error = thrownBy(() => call(given))
+        expect(error, `call ${i} with ${typeof given}: ${error.message}`).toBeInstanceOf(AllocatorError)
+        isFault(error)
+      }
+    block.free()
+    lane.malloc(KiB).free()
+    expect(device.stats()['allocated_bytes.all.current']).toBe(0)
+  })
+
+  it('2 as options is refused', async () => {
+    await using device = await openOn(name)
+    for (const given of [null, 5, 'x'] as Anything[]) {
+      for (const call of [
+        () => device.lane(given),
+        () => device.pool(given),
+        () => device.defaultLane.malloc(1, given),
+        () => device.history.start(given),
+      ])
+        isFault(thrownBy(call))
+    }
+    isFault(thrownBy(() => device.pool({ polite: true } as Anything)))
+  })
+
+  it('3 as `this` is refused by the language itself', async () => {
+    await using device = await openOn(name)
+    const { malloc } = device.defaultLane
+    const { free } = device.defaultLane.malloc(1)
+    for (const call of [() => malloc.call({} as Anything, 1), () => free.call({} as Anything)])
+      expect(call).toThrow(TypeError)
+  })
+
+  it('4 cannot make a handle: constructors are not for callers', async () => {
+    await using device = await openOn(name)
+    const { Block, Event, Lane, MemPool } = (await import('../../../runtime/index.js')) as Anything
+    for (const Handle of [Block, Event, Lane, MemPool, Device as Anything]) {
+      let made: Anything
+      try {
+        made = new Handle({}, {}, 1, 1, {}, 0)
+      } catch {
+        continue
+      }
+      expect(thrownBy(() => device.defaultLane.copy(made, made))).toBeInstanceOf(Error)
+    }
+  })
+
+  it('5 of size: what no device has', async () => {
+    await using device = await openOn(name)
+    for (const bytes of [2 ** 50, Number.MAX_SAFE_INTEGER])
+      expect(thrownBy(() => device.defaultLane.malloc(bytes))._tag).toBe('OutOfMemory')
+    expect(thrownBy(() => device.defaultLane.malloc(0))._tag).toBe('BadArgument')
+  })
+
+  it('6 among devices is told apart', async () => {
+    await using device = await openOn(name)
+    await using other = await openOn('host')
+    using block = device.defaultLane.malloc(KiB)
+    expect(thrownBy(() => block.recordUse(other.defaultLane))._tag).toBe('WrongDevice')
+  })
+})
+
+describe('a host device that fails', () => {
+  const failing = async (call: string, status?: number): Promise<Device> =>
+    openOn('host', { host: { faults: [{ call, nth: 1, ...(status === undefined ? {} : { status }) }] } })
+
+  it('1 to record an event says so, and goes on', async () => {
+    await using device = await failing('eventRecord')
+    const error = thrownBy(() => device.defaultLane.record())
+    expect(error).toMatchObject({ _tag: 'DriverFailed', code: 'CUDA_ERROR_UNKNOWN', at: 'lane.record' })
+    using _event = device.defaultLane.record()
+  })
+
+  it('2 to make pages says so, and goes on', async () => {
+    await using device = await failing('pagesCreate')
+    expect(thrownBy(() => device.defaultLane.malloc(KiB))).toMatchObject({ _tag: 'DriverFailed', at: 'lane.malloc' })
+    device.defaultLane.malloc(KiB).free()
+  })
+
+  it('3 to make a use keeps the block alive, so that nothing is handed out', async () => {
+    await using device = await failing('eventRecord')
+    using block = device.defaultLane.malloc(KiB)
+    expect(thrownBy(() => block.recordUse(device.lane()))._tag).toBe('DriverFailed')
+    expect(block.disposed).toBe(false)
+  })
+
+  it('4 for good: every call says so, nothing crashes, and it can be closed', async () => {
+    const device = await failing('run', 700)
+    const lane = device.lane()
+    const block = lane.malloc(KiB)
+    const pinned = device.pinned(KiB)
+    const event = lane.record()
+    lane.fill32(block, 1)
+    await expect(lane.synchronize()).rejects.toMatchObject({ _tag: 'DriverFailed', code: 'CUDA_ERROR_ILLEGAL_ADDRESS' })
+    for (const call of [
+      () => lane.fill32(block, 1),
+      () => lane.copy(pinned, block),
+      () => lane.idle,
+      () => lane.record(),
+      () => lane.malloc(20 << 20),
+      () => block.recordUse(device.defaultLane),
+    ]) {
+      const error = thrownBy(call)
+      expect(error).toMatchObject({ _tag: 'DriverFailed', code: 'CUDA_ERROR_ILLEGAL_ADDRESS' })
+      expect(error['next']).toMatch(/has broken it/)
+    }
+    expect(device.stats()['allocation.all.current']).toBe(1)
+    device.snapshot()
+    event[Symbol.dispose]()
+    await device.close()
+    expect(thrownBy(() => block.address)).toBeInstanceOf(DisposedError)
+    await using again = await openOn('host')
+    again.defaultLane.malloc(1).free()
+  })
+
+  it('5 while it is opened says so', async () => {
+    const result = await Device.open('host', { host: { faults: [{ call: 'streamCreate', nth: 1 }] } })()
+    expect(E.isLeft(result) && result.left._tag).toBe('DriverFailed')
+  })
+
+  it('6 with work outstanding, held back, is closed all the same', async () => {
+    const device = await openOn('host')
+    const lane = device.lane()
+    hold(device, lane)
+    lane.fill32(lane.malloc(KiB), 1)
+    await device.close()
+    expect(device.closed).toBe(true)
+  })
+})
