@@ -416,8 +416,9 @@ Status Allocator::slow(const Request& request, Block* evicted, Block** block, Sh
   try_(Rung::gather, [&] {
     flushCaches();
     if (policy.order) {
-      for (LaneId id = 0; id < lanes_.count(); ++id) settlePending(lanes_.at(id), true);
-      pollHomes(heap, request.lane);
+      for (LaneId id = 0; id < lanes_.count(); ++id) settlePending(lanes_.at(id), policy.poll);
+      // A policy that asks nothing lets no clock decide which block this is.
+      if (policy.poll) pollHomes(heap, request.lane);
       heap.gather(request.lane);
     }
     return heap.take(request.size, request.lane, policy.order);
