@@ -1,6 +1,7 @@
 // Devices: opening, figures, history, snapshots, shortages.
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, it } from 'vitest'
+import { parseSnapshot } from '../../../runtime/allocator/snapshot/snapshot-read.js'
 import { Device, OutOfMemoryError, type Shortage } from '../../../runtime/index.js'
 import { hold, KiB, MiB, openOn, present, thrownBy } from './support.js'
 
@@ -81,6 +82,7 @@ describe.each(present)('devices on %s', name => {
     expect(mine.map(({ action }) => action)).toEqual(['alloc', 'use_recorded', 'free_requested'])
     expect(new Set(mine.map(({ id }) => id)).size).toBe(1)
     expect(Math.abs(mine[0]!.timeMicroseconds / 1000 - Date.now())).toBeLessThan(60_000)
+    expect(E.isRight(parseSnapshot(JSON.parse(JSON.stringify(snapshot))))).toBe(true)
     device.history.stop()
     lane.malloc(KiB).free()
     expect(device.snapshot().history).toHaveLength(snapshot.history.length)

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
-import type { Block, Device } from '../../../runtime/index.js'
+import type { Block, CallbackAllocator, Device } from '../../../runtime/index.js'
 import { KiB, MiB, openOn, pause, present, thrownBy, wordsOf } from './support.js'
 
 const poolOf = (device: Device, block: Block): number =>
@@ -161,6 +161,23 @@ describe.each(present)("users' allocators on %s", name => {
     expect(calls[1]).toEqual(['release', 0, bytes, lane.stream])
     await device.close()
     expect(calls).toHaveLength(2)
+  })
+
+  it('6 get everything back when the device is closed, whatever is alive', async () => {
+    const device = await openOn(name)
+    const backing = device.defaultLane.malloc(64 * MiB)
+    const { address } = backing
+    const released: number[] = []
+    const pool = device.pool({
+      allocator: {
+        allocate: () => address,
+        release: given => released.push(given - address),
+      } as CallbackAllocator,
+    })
+    device.defaultLane.malloc(KiB, { pool })
+    await device.close()
+    expect(released).toEqual([0])
+    expect(pool.disposed).toBe(true)
   })
 
   it('2 that have none left, throw, or give nonsense, are told apart', async () => {
