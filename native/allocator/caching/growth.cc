@@ -52,7 +52,9 @@ Block* Allocator::growPlain(const Request& request, Status* status) {
   *status = request.heap.config.source->allocate(&address, bytes, request.lane.stream);
   if (*status != Status::ok) return nullptr;
   Heap& heap = request.heap;
+  const bool kept = heap.segments().empty() && &heap == large_.get() && options_.reserveFirst >= request.size;
   Block* block = heap.addSegment(address, bytes, request.lane, ++segmentCounter_);
+  block->segment->kept = kept;
   plain_.fetch_add(bytes, std::memory_order_relaxed);
   heap.addReserved(static_cast<std::int64_t>(bytes));
   const int sizes = static_cast<int>(heap.config.sizes);

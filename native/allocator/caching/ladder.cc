@@ -78,6 +78,7 @@ std::uint64_t Allocator::releaseWhole(Block* block) {
   Heap& heap = *block->heap;
   const int sizes = static_cast<int>(heap.config.sizes);
   const std::uint64_t bytes = block->size;
+  if (block->segment->kept) return 0;
   if (heap.config.source->release(block->address, bytes, block->segment->lane->stream) != Status::ok) return 0;
   const std::unique_ptr<Segment> segment = heap.removeSegment(block);
   ++counters_.sourceReleases;
