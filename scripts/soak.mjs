@@ -1,0 +1,64 @@
+// npm run soak [-- --minutes 10] [--seed N] [--faults] [--sanitize address|thread] [--write]: the allocator's laws under
+// random owners, seed after seed; with --faults each driver call fails on its nth use. --write keeps the figures in
+// spec/bench/results/soak.json.
+import { spawnSync } from 'node:child_process'
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { arch, cpus } from 'node:os'
+import { dirname, join } from 'node:path'
+import { parseArgs } from 'node:util'
+import { buildNative } from './build.mjs'
+import { withBuildLock } from './lib/lock.mjs'
+import { entry, root, Stop } from './lib/run.mjs'
+
+const results = 'spec/bench/results/soak.json'
+
+const options = () => {
+  try {
+    return parseArgs({
+      options: {
+        minutes: { type: 'string', default: '10' },
+        seed: { type: 'string', default: '1' },
+        faults: { type: 'boolean', default: false },
+        sanitize: { type: 'string', default: '' },
+        write: { type: 'boolean', default: false },
+      },
+    }).values
+  } catch (error) {
+    throw new Stop(
+      `${error.message}\nnpm run soak -- [--minutes N] [--seed N] [--faults] [--sanitize address|thread] [--write]`,
+    )
+  }
+}
+
+const keep = (name, command, figures) => {
+  const path = join(root, results)
+  const all = existsSync(path) ? JSON.parse(readFileSync(path, 'utf8')) : {}
+  const machine = `${cpus()[0]?.model ?? arch()}, ${cpus().length} cores`
+  all[name] = { command, date: new Date().toISOString().slice(0, 10), machine, ...figures }
+  mkdirSync(dirname(path), { recursive: true })
+  writeFileSync(path, `${JSON.stringify(all, null, 2)}\n`)
+  console.log(`Written to ${results}.`)
+}
+
+await entry(() => {
+  const { minutes, seed, faults, sanitize, write } = options()
+  if (!['', 'address', 'thread'].includes(sanitize))
+    throw new Stop(`--sanitize: wanted address or thread, found ${sanitize}`)
+  const folder = sanitize ? `native/build-${sanitize}` : 'native/build'
+  withBuildLock(() => buildNative(folder, { BRAID_TESTS: 'ON', BRAID_SANITIZE: sanitize }, 'braid_soak'))
+  const args = ['--minutes', minutes, '--seed', seed, ...(faults ? ['--faults'] : [])]
+  console.log(`${folder}/braid_soak ${args.join(' ')}`)
+  const result = spawnSync(join(root, folder, 'braid_soak'), args, {
+    stdio: ['ignore', 'pipe', 'inherit'],
+    encoding: 'utf8',
+    maxBuffer: 1 << 26,
+  })
+  process.stdout.write(result.stdout ?? '')
+  if (result.status !== 0) return 1
+  if (write) {
+    const name = `${faults ? 'faults' : 'soak'}${sanitize ? ` under the ${sanitize} sanitizer` : ''}`
+    const command = ['npm run soak --', ...args, ...(sanitize ? ['--sanitize', sanitize] : [])].join(' ')
+    keep(name, command, JSON.parse(result.stdout.trim().split('\n').at(-1)))
+  }
+  return 0
+})
