@@ -321,8 +321,12 @@ describe('a device whose work fails', () => {
     const device = await deviceOf('host', {}, { host: { faults: [{ call: 'run', nth: 3 }] } })
     const lane = device.lane()
     const block = lane.malloc(4 * KiB)
-    for (let i = 0; i < 4; i++) lane.fill32(block, i)
-    const error = await lane.synchronize().then(
+    // It may be known before all is given, and is known at the latest when the lane is waited for.
+    const working = async (): Promise<void> => {
+      for (let i = 0; i < 4; i++) lane.fill32(block, i)
+      await lane.synchronize()
+    }
+    const error = await working().then(
       () => undefined,
       (thrown: unknown) => thrown,
     )
