@@ -40,6 +40,15 @@ void SimulatedDevice::advance(std::uint64_t pieces) {
   }
 }
 
+void SimulatedDevice::advance(Stream stream, std::uint64_t pieces) {
+  std::lock_guard lock(mutex_);
+  Queue& queue = *find(stream);
+  for (; pieces > 0 && !queue.pieces.empty() && reached(queue.pieces.front()); --pieces) {
+    queue.pieces.pop_front();
+    ++queue.done;
+  }
+}
+
 void SimulatedDevice::until(const Point& point) {
   while (!reached(point) && (step(false) || step(true))) {
   }

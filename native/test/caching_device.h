@@ -24,6 +24,8 @@ class SimulatedDevice final : public Driver {
   // So many pieces of work complete, fewer where fewer are queued.
   void advance(std::uint64_t pieces);
   void finish() { advance(~std::uint64_t{0}); }
+  // The same of this stream alone.
+  void advance(Stream stream, std::uint64_t pieces);
   // Nothing of this stream completes until it is let go; who blocks on it finds that it goes on all the same.
   void hold(Stream stream, bool held);
   // Has the work queued on a stream by now completed?

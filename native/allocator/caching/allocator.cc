@@ -122,14 +122,12 @@ Status Allocator::free(Block* block) {
 
 Status Allocator::addUse(Block& block, Mark* held) {
   Uses& uses = block.uses;
-  if (held->lane != nullptr) {
-    for (std::size_t i = 0; i < uses.size(); ++i) {
-      if (uses[i]->lane != held->lane) continue;
-      // Of one lane the later point says it all.
-      if (held->point > uses[i]->point) std::swap(uses[i], held);
-      held->drop();
-      return Status::ok;
-    }
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    if (uses[i] != held && (held->lane == nullptr || uses[i]->lane != held->lane)) continue;
+    // Of one lane the later point says it all; an event of the caller's counts once.
+    if (held->point > uses[i]->point) std::swap(uses[i], held);
+    held->drop();
+    return Status::ok;
   }
   uses.push(held);
   return Status::ok;
