@@ -92,9 +92,11 @@ const failed = (
   const most = bounded ? `${size(limit)} that may be reserved` : `${size(deviceTotal)} of ${device}`
   const where = bounded
     ? 'raise --limit'
-    : device === 'host'
-      ? 'raise --memory'
-      : 'replay it on a larger device, or on host'
+    : deviceFree >= shortage.size
+      ? 'give it in pages, with --expandable true: the system has no piece of memory that long'
+      : device === 'host'
+        ? 'raise --memory'
+        : 'replay it on a larger device, or on host'
   const waits = options.allocator.policy.startsWith('order')
   return new ReplayError({
     _tag: 'OutOfMemory',

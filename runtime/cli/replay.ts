@@ -125,7 +125,7 @@ const describe = (
   const rows = [
     [
       'trace',
-      `${trace.name || path}: ${done.events} events on ${trace.streams} streams, at most ${done.outstanding} uses outstanding`,
+      `${trace.name || path}: ${done.events} events on ${trace.streams} ${trace.streams === 1 ? 'stream' : 'streams'}, at most ${done.outstanding} uses outstanding`,
     ],
     ['device', `${done.device}: ${done.deviceName}`],
     ['peak live', bytes(done.peakLive)],
