@@ -1,4 +1,4 @@
-// Cases 27 to 32: what a dataflow that spreads over lanes must mean, in the language: nobody writes an event here. On every device, with
+// Cases 27 to 32, and 5: what a dataflow that spreads over lanes must mean, in the language: nobody writes an event here. On every device, with
 // shaken timing and poisoned memory, so that a step taken too early shows as a wrong number.
 import { describe, expect, test } from 'vitest'
 import {
@@ -66,6 +66,29 @@ const doubled = kernel({
 })
 
 describe.each(present)('dataflow over lanes on %s', device => {
+  test('5: times are asked for at opening: where they were not there are none, and where they were they are in order on every lane', async () => {
+    const graph = net('timed', x => ({ y: x.pipe(on(math), relu(), on(side), neg()) }))
+    for (const trace of [false, true]) {
+      await using session = await opened(graph, device, { trace })
+      const run = session.run({ x: pulled(feed(3).x) } as never)
+      await run.forEach(lease => {
+        using _ = lease as Disposable
+      })
+      if (!trace) {
+        expect(() => session.trace()).toThrow('trace: true')
+        continue
+      }
+      const records = session.trace()
+      expect(records.length).toBe(3 * planOf(graph).commands.filter(([kind]) => kind === 'run').length)
+      const last = new Map<string, number>()
+      for (const { lane, startMs, endMs } of records) {
+        expect(endMs).toBeGreaterThanOrEqual(startMs)
+        expect(startMs).toBeGreaterThanOrEqual(last.get(lane) ?? 0)
+        last.set(lane, endMs)
+      }
+    }
+  })
+
   test('27: a consumer on the producer’s lane needs no wait, one on another lane gets one, and both see what was produced', async () => {
     const within = net('within', x => ({ y: x.pipe(on(math), relu(), neg()) }))
     const beyond = net('beyond', x => ({ y: x.pipe(on(math), relu(), on(side), neg()) }))
