@@ -4,6 +4,14 @@
 #include <cstdlib>
 
 namespace braid::caching {
+namespace {
+
+// Of a number that one thread at a time writes.
+void countOne(std::atomic<std::uint64_t>& number) {
+  number.store(number.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+}  // namespace
 
 Lane::Lane(LaneId id, Stream stream, bool tracked, std::size_t lanes)
     : id(id), stream(stream), tracked(tracked), known_(new Count[lanes]()) {}
@@ -78,7 +86,7 @@ Status Lanes::mark(Lane& lane, Mark** found, bool* recorded) {
   if (lane.newest_ != nullptr && lane.quiet()) {
     lane.newest_->hold();
     *found = lane.newest_;
-    counters_.shared.fetch_add(1, std::memory_order_relaxed);
+    countOne(lane.shared_);
     if (recorded) *recorded = false;
     return Status::ok;
   }
@@ -93,7 +101,7 @@ Status Lanes::mark(Lane& lane, Mark** found, bool* recorded) {
   if (spare == nullptr) {
     Event event = nullptr;
     if (const Status status = driver_.eventCreate(&event, false); status != Status::ok) return status;
-    counters_.created.fetch_add(1, std::memory_order_relaxed);
+    created_.fetch_add(1, std::memory_order_relaxed);
     spare = &lane.ring_.emplace_back();
     spare->lane = &lane;
     spare->event = event;
@@ -107,12 +115,29 @@ Status Lanes::mark(Lane& lane, Mark** found, bool* recorded) {
   spare->point = point;
   lane.newest_ = spare;
   lane.marks_.store(point, std::memory_order_relaxed);
+  lane.markedWaits_.store(lane.waited_.load(std::memory_order_relaxed), std::memory_order_release);
   lane.marked_.store(work, std::memory_order_release);
-  spare->hold();
+  // Nobody else can hold it yet.
+  spare->holders.store(1, std::memory_order_relaxed);
   *found = spare;
-  counters_.recorded.fetch_add(1, std::memory_order_relaxed);
+  countOne(lane.recorded_);
   if (recorded) *recorded = true;
   return Status::ok;
+}
+
+Lanes::Counters Lanes::counters() const {
+  Counters all;
+  for (LaneId id = 0; id < count(); ++id) {
+    const Lane& lane = at(id);
+    all.recorded += lane.recorded_.load(std::memory_order_relaxed);
+    all.shared += lane.shared_.load(std::memory_order_relaxed);
+    all.waits += lane.waits_.load(std::memory_order_relaxed);
+    all.waitsElided += lane.waitsElided_.load(std::memory_order_relaxed);
+  }
+  all.queries = queries_.load(std::memory_order_relaxed);
+  all.synchronizations = synchronizations_.load(std::memory_order_relaxed);
+  all.created = created_.load(std::memory_order_relaxed);
+  return all;
 }
 
 Mark* Lanes::adopt(Event event) {
@@ -132,12 +157,12 @@ Mark* Lanes::adopt(Event event) {
 Status Lanes::wait(Lane& waiter, Mark& mark, bool* issued) {
   if (issued) *issued = false;
   if (mark.lane != nullptr && before(waiter, mark.lane->id, mark.point)) {
-    counters_.waitsElided.fetch_add(1, std::memory_order_relaxed);
+    countOne(waiter.waitsElided_);
     return Status::ok;
   }
   if (const Status status = driver_.streamWait(waiter.stream, mark.event); status != Status::ok) return status;
-  waiter.queued();
-  counters_.waits.fetch_add(1, std::memory_order_relaxed);
+  countOne(waiter.waited_);
+  countOne(waiter.waits_);
   if (issued) *issued = true;
   if (mark.lane == nullptr) return Status::ok;
   const std::size_t lanes = count();
@@ -148,7 +173,7 @@ Status Lanes::wait(Lane& waiter, Mark& mark, bool* issued) {
 
 Status Lanes::poll(Mark& mark) {
   if (complete(mark)) return Status::ok;
-  counters_.queries.fetch_add(1, std::memory_order_relaxed);
+  queries_.fetch_add(1, std::memory_order_relaxed);
   const Status status = driver_.eventQuery(mark.event);
   if (status == Status::ok && mark.lane != nullptr) mark.lane->completed(mark.point);
   return status;
@@ -158,7 +183,7 @@ Status Lanes::poll(Mark& mark) {
 Status Lanes::pollLane(Lane& lane) {
   std::lock_guard guard(lane.mutex);
   if (lane.quiet() && lane.done() >= lane.marks_.load(std::memory_order_relaxed)) return Status::ok;
-  counters_.queries.fetch_add(1, std::memory_order_relaxed);
+  queries_.fetch_add(1, std::memory_order_relaxed);
   if (lane.retired) {
     const Status status = driver_.eventQuery(lane.newest_->event);
     if (status == Status::ok) lane.completed(lane.newest_->point);
@@ -169,6 +194,7 @@ Status Lanes::pollLane(Lane& lane) {
   if (!lane.quiet()) {
     lane.known_[lane.id] = lane.marks_.load(std::memory_order_relaxed) + 1;
     lane.marks_.store(lane.known_[lane.id], std::memory_order_relaxed);
+    lane.markedWaits_.store(lane.waited_.load(std::memory_order_relaxed), std::memory_order_release);
     lane.marked_.store(work, std::memory_order_release);
     lane.newest_ = nullptr;
   }
@@ -178,14 +204,14 @@ Status Lanes::pollLane(Lane& lane) {
 
 Status Lanes::synchronize(Mark& mark) {
   if (complete(mark)) return Status::ok;
-  counters_.synchronizations.fetch_add(1, std::memory_order_relaxed);
+  synchronizations_.fetch_add(1, std::memory_order_relaxed);
   const Status status = driver_.eventSynchronize(mark.event);
   if (status == Status::ok && mark.lane != nullptr) mark.lane->completed(mark.point);
   return status;
 }
 
 Status Lanes::drain(Lane& lane) {
-  counters_.synchronizations.fetch_add(1, std::memory_order_relaxed);
+  synchronizations_.fetch_add(1, std::memory_order_relaxed);
   return driver_.streamSynchronize(lane.stream);
 }
 

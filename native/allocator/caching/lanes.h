@@ -56,7 +56,8 @@ class Lane {
   }
   // Whether the newest mark already marks this point.
   bool quiet() const {
-    return retired || (tracked && work_.load(std::memory_order_relaxed) == marked_.load(std::memory_order_acquire));
+    return retired || (tracked && work_.load(std::memory_order_relaxed) == marked_.load(std::memory_order_acquire) &&
+                       waited_.load(std::memory_order_relaxed) == markedWaits_.load(std::memory_order_acquire));
   }
   // All points up to this one are known to have completed.
   Count done() const { return done_.load(std::memory_order_acquire); }
@@ -74,12 +75,15 @@ class Lane {
 
  private:
   friend class Lanes;
-  std::atomic<std::uint64_t> work_{0}, marked_{0};
+  // Work queued, and how much of it the newest mark is after. Waits, which the mutex's holder alone queues, apart.
+  std::atomic<std::uint64_t> work_{0}, marked_{0}, waited_{0}, markedWaits_{0};
   std::atomic<Count> marks_{0}, done_{0};
   std::unique_ptr<Count[]> known_;
   Mark* newest_ = nullptr;
   std::deque<Mark> ring_;  // its addresses stand still
   std::size_t next_ = 0;   // where the search for a mark that nobody holds goes on
+  // Written by the mutex's holder alone.
+  std::atomic<std::uint64_t> recorded_{0}, shared_{0}, waits_{0}, waitsElided_{0};
 };
 
 // What is known to be before what on one device, for lanes that come and go. Its causes: a lane runs in order; a wait
@@ -128,10 +132,9 @@ class Lanes {
   Status drain(Lane& lane);  // the same without an event
 
   struct Counters {
-    std::atomic<std::uint64_t> recorded{0}, shared{0}, waits{0}, waitsElided{0}, queries{0}, synchronizations{0},
-        created{0};
+    std::uint64_t recorded = 0, shared = 0, waits = 0, waitsElided = 0, queries = 0, synchronizations = 0, created = 0;
   };
-  const Counters& counters() const { return counters_; }
+  Counters counters() const;
 
  private:
   Driver& driver_;
@@ -141,7 +144,7 @@ class Lanes {
   std::atomic<std::size_t> count_{0};
   std::mutex adoptedMutex_;
   std::deque<Mark> adopted_;
-  Counters counters_;
+  std::atomic<std::uint64_t> queries_{0}, synchronizations_{0}, created_{0};
 };
 
 }  // namespace braid::caching

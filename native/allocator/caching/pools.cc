@@ -113,7 +113,7 @@ Stats Allocator::stats() const {
         to->inactiveSplitBytes.current += static_cast<std::int64_t>(block.size);
       }
     });
-  const Lanes::Counters& lanes = lanes_.counters();
+  const Lanes::Counters lanes = lanes_.counters();
   stats.uses = lanes.recorded;
   stats.usesShared = lanes.shared;
   stats.waits = lanes.waits;
