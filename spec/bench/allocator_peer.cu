@@ -19,6 +19,11 @@
 #include <thread>
 #include <vector>
 
+// Exported, and declared in no header: what PyTorch's larger libraries set when they are loaded.
+namespace c10::cuda::_internal {
+void setHasPrimaryContext(bool (*known)(c10::DeviceIndex));
+}
+
 namespace {
 
 namespace torch_allocator = c10::cuda::CUDACachingAllocator;
@@ -317,6 +322,7 @@ int main(int count, char** words) {
   };
   must(cudaSetDevice(0), "cudaSetDevice");
   must(cudaFree(nullptr), "cudaFree");
+  c10::cuda::_internal::setHasPrimaryContext([](c10::DeviceIndex) { return true; });
   torch_allocator::init(1);
   const auto first = c10::cuda::getStreamFromPool(false, 0), second = c10::cuda::getStreamFromPool(false, 0);
   if (wanted("allocate-free")) allocateFree(first.stream());
