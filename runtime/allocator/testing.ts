@@ -6,7 +6,10 @@ import { type Lane, laneFor } from './lane.js'
 /** Bytes outside its heap that V8 has been told of, by everybody. */
 export const externalBytes = (device: Device): number => coreOfDevice(device).native.externalBytes()
 
-/** Holds the lane back where it is until the gate is opened, or the device is closed. */
+/**
+ * Holds the lane back where it is until the gate is opened, or the device is closed. On cuda a held lane holds back what other lanes call on
+ * the host (other gates), and any driver call that waits for the whole context.
+ */
 export const hold = (device: Device, lane: Lane): { open(): void } & Disposable => {
   const core = coreOfDevice(device)
   const gate = core.native.hold(laneFor(lane, core, 'hold'))

@@ -141,7 +141,8 @@ const scenes: Readonly<Record<string, () => unknown>> = {
       list.length < 2
         ? [[...list]]
         : list.flatMap((one, i) => permute(list.filter((_, j) => j !== i)).map(rest => [one, ...rest]))
-    for (const order of permute([0, 1, 2, 3, 4])) {
+    // Opening a GPU takes its time.
+    for (const order of permute([0, 1, 2, 3, 4]).filter((_, i) => name === 'host' || i % 7 === 0)) {
       const device = await open()
       const lane = device.lane()
       const block = lane.malloc(MiB)
@@ -167,7 +168,8 @@ const scenes: Readonly<Record<string, () => unknown>> = {
     const ended = (worker: Worker): Promise<unknown> =>
       new Promise(resolve => worker.once('exit', resolve).on('error', () => {}))
     const own = await open()
-    everything(own)
+    // Held back it would hold back the workers' lanes: CUDA has one thread a process for what is called from its lanes.
+    everything(own, false)
     const [plain, failing, stopped] = ['inWorker', 'inWorkerThrown', 'inWorkerWaiting'].map(start) as [
       Worker,
       Worker,
