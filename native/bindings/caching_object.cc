@@ -1,4 +1,5 @@
-// The NativeCachingDevice: the calls that are not made all the time. TypeScript has checked what they are given.
+// The NativeCachingDevice: the calls that are not made all the time. TypeScript has checked what they are given. Longer
+// than a file should be, since it is one object's list of methods, each a few lines over what another file does.
 #include "bindings/caching_object.h"
 
 #include "bindings/async.h"

@@ -1,3 +1,4 @@
+// One class: a device's calls, each a check and a line over what another file does.
 import * as E from 'fp-ts/lib/Either.js'
 import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
 import { type DeviceName, type DeviceSummary, summaryOf } from '../devices.js'
