@@ -146,6 +146,7 @@ class Allocator {
 
   // growth.cc
   std::uint64_t segmentBytes(std::uint64_t size, const Heap& heap) const;
+  bool possible(const Request& request) const;
   bool mayGrow(std::uint64_t bytes) const;
   bool mayMove(std::uint64_t pages) const;
   Block* grow(const Request& request, Status* status, Rung* rung);

@@ -29,6 +29,12 @@ std::uint64_t Allocator::segmentBytes(std::uint64_t size, const Heap& heap) cons
   return size < 10 * mebibyte ? std::max(options_.largeSegment, up(size, smallSegment)) : up(size, smallSegment);
 }
 
+// More than there can be is refused before anything is given up or waited for.
+bool Allocator::possible(const Request& request) const {
+  if (request.size > options_.limit) return false;
+  return !request.heap.config.source->expandable() || request.size <= lanes_.driver().info().totalBytes;
+}
+
 bool Allocator::mayGrow(std::uint64_t bytes) const {
   return bytes <= options_.limit && reserved() <= options_.limit - bytes;
 }
@@ -40,6 +46,7 @@ bool Allocator::mayMove(std::uint64_t pages) const {
 }
 
 Block* Allocator::grow(const Request& request, Status* status, Rung* rung) {
+  if (!possible(request)) return nullptr;
   if (options_.collectAbove > 0 && options_.limit != unlimited) collectGarbage(request.size);
   return request.heap.config.expandable ? growRange(request, status, rung) : growPlain(request, status);
 }

@@ -255,6 +255,7 @@ void Allocator::adoptPending(Lane& home, Lane& lane) {
 Block* Allocator::lastResort(const Request& request, Status* status) {
   Heap& heap = request.heap;
   const Policy& policy = *options_.policy;
+  if (!possible(request)) return nullptr;
   if (options_.refuseEarly && !mayGrow(request.size)) {
     ++counters_.refusedEarly;
     return nullptr;
