@@ -49,7 +49,8 @@ export const contentOf = async (device: Device, lane: Lane, from: Block | Span):
 
 /**
  * Work that keeps a lane running for a while after the call and ends by itself: copies of a block onto itself, by halves. For calls that
- * block until a lane has come so far, where `hold` would never end. How long it takes is the device's matter; nothing may depend on it.
+ * block until a lane has come so far, where `hold` would never end, and for more work than a GPU takes behind a gate before its calls block.
+ * How long it takes is the device's matter; nothing may depend on it.
  */
 export const busy = (lane: Lane, scratch: Block, turns: number): void => {
   const half = Math.floor(scratch.bytes / 8) * 4

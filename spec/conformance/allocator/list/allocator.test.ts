@@ -482,15 +482,20 @@ describe.each(present)('the allocator on %s', name => {
 
   test('67: the driver’s free memory falls by what is reserved, and comes back with the emptied cache', async () => {
     await using device = await deviceOf(name)
-    const { free, total } = device.memory
-    expect(free).toBeLessThanOrEqual(total)
-    const block = device.defaultLane.malloc(64 * MiB)
-    const during = device.memory
-    expect(during.total).toBe(total)
-    expect(free - during.free).toBeGreaterThanOrEqual(64 * MiB)
-    block.free()
-    await device.emptyCache()
-    expect(device.memory.free - during.free).toBeGreaterThanOrEqual(64 * MiB)
+    const turn = async (): Promise<readonly [number, number]> => {
+      const { free, total } = device.memory
+      expect(free).toBeLessThanOrEqual(total)
+      const block = device.defaultLane.malloc(64 * MiB)
+      const during = device.memory
+      expect(during.total).toBe(total)
+      block.free()
+      await device.emptyCache()
+      return [free - during.free, device.memory.free - during.free]
+    }
+    // Other programs take and give back memory of a GPU as well; not every time.
+    let seen: readonly [number, number] = [0, 0]
+    for (let i = 0; i < 100 && seen.join() !== `${64 * MiB},${64 * MiB}`; i++) seen = await turn()
+    expect(seen).toEqual([64 * MiB, 64 * MiB])
   })
 
   test('68: in development a block that nobody can reach any more is told of by its site, and freed; so is one alive at the end', async () => {
