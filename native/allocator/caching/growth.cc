@@ -9,15 +9,45 @@ namespace {
 
 constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
 
-std::uint64_t up(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
-std::uint64_t down(std::uint64_t value, std::uint64_t to) { return value / to * to; }
-
 // Adjacent blocks, free or unmapped, that hold a request when `missing` pages have been mapped: from `first` on,
 // without its first `skip` bytes.
 struct Run {
   Block* first = nullptr;
   std::uint64_t skip = 0, missing = ~std::uint64_t{0};
 };
+
+// The run with the fewest pages missing, lowest first, of blocks that the lane may take now; none where no addresses
+// are left. The caller holds the lane's mutex. Where lanes `share` nothing, only the lane's own blocks are looked at.
+Run bestRun(const Heap& heap, const Lane& lane, bool share, std::uint64_t size, std::uint64_t page) {
+  Run best;
+  const auto usable = [&](const Block& block) {
+    return block.state == BlockState::unmapped ||
+           (block.state == BlockState::free && heap.before(block, lane) && (share || block.lane == &lane));
+  };
+  const auto measure = [&](Block* first) {
+    std::uint64_t length = 0, missing = 0;
+    Block* last = first;
+    for (Block* block = first; length < size; block = block->nextInSegment) {
+      if (block == nullptr || !usable(*block)) return;
+      if (block->state == BlockState::unmapped) missing += std::min(block->size, up(size - length, page)) / page;
+      length += block->size;
+      last = block;
+    }
+    // Addresses without memory that lead up to memory: as few of them as will do.
+    std::uint64_t skip = 0;
+    if (first->state == BlockState::unmapped && last->state == BlockState::free)
+      skip = down(std::min(length - size, first->size - page), page);
+    missing -= skip / page;
+    if (missing < best.missing || (missing == best.missing && first->address < best.first->address))
+      best = {first, skip, missing};
+  };
+  for (Block* block = heap.firstUnmapped(); block != nullptr; block = block->next) {
+    measure(block);
+    Block* low = block->previousInSegment;
+    for (int back = 0; back < 8 && low != nullptr && usable(*low); ++back, low = low->previousInSegment) measure(low);
+  }
+  return best;
+}
 
 }  // namespace
 
@@ -37,12 +67,6 @@ bool Allocator::possible(const Request& request) const {
 
 bool Allocator::mayGrow(std::uint64_t bytes) const {
   return bytes <= options_.limit && reserved() <= options_.limit - bytes;
-}
-
-// Moving a page costs as much as hundreds of allocations. A program whose memory comes and goes at random would move
-// some for ever, to hold less than it needs at its peak: in the long run it pays with memory instead.
-bool Allocator::mayMove(std::uint64_t pages) const {
-  return pagesMoved_ + pages <= movesAtOnce + climbs_ / climbsAMove || !mayGrow(pages * pages_.pageBytes());
 }
 
 Block* Allocator::grow(const Request& request, Status* status, Rung* rung) {
@@ -73,42 +97,12 @@ Block* Allocator::growPlain(const Request& request, Status* status) {
   return heap.carve(block, request.size, request.lane);
 }
 
-// The place for a request: the run with the fewest pages missing, lowest first.
 Block* Allocator::growRange(const Request& request, Status* status, Rung* rung) {
   Heap& heap = request.heap;
   const std::uint64_t page = pages_.pageBytes();
   const auto place = [&] {
-    Run best;
     std::lock_guard guard(request.lane.mutex);
-    const auto usable = [&](const Block& block) {
-      return block.state == BlockState::unmapped ||
-             (block.state == BlockState::free &&
-              (heap.before(block, request.lane) && (options_.policy->order || block.lane == &request.lane)));
-    };
-    const auto measure = [&](Block* first) {
-      std::uint64_t length = 0, missing = 0;
-      Block* last = first;
-      for (Block* block = first; length < request.size; block = block->nextInSegment) {
-        if (block == nullptr || !usable(*block)) return;
-        if (block->state == BlockState::unmapped)
-          missing += std::min(block->size, up(request.size - length, page)) / page;
-        length += block->size;
-        last = block;
-      }
-      // Addresses without memory that lead up to memory: as few of them as will do.
-      std::uint64_t skip = 0;
-      if (first->state == BlockState::unmapped && last->state == BlockState::free)
-        skip = down(std::min(length - request.size, first->size - page), page);
-      missing -= skip / page;
-      if (missing < best.missing || (missing == best.missing && first->address < best.first->address))
-        best = {first, skip, missing};
-    };
-    for (Block* block = heap.firstUnmapped(); block != nullptr; block = block->next) {
-      measure(block);
-      Block* low = block->previousInSegment;
-      for (int back = 0; back < 8 && low != nullptr && usable(*low); ++back, low = low->previousInSegment) measure(low);
-    }
-    return best;
+    return bestRun(heap, request.lane, options_.policy->order, request.size, page);
   };
   Run run = place();
   if (run.first == nullptr) {
@@ -218,85 +212,6 @@ void Allocator::mapped(Heap& heap, Segment& segment, DeviceAddress address, std:
   heap.addReserved(static_cast<std::int64_t>(bytes));
   counters_.reserved(static_cast<int>(heap.config.sizes), static_cast<std::int64_t>(bytes));
   if (history_.on()) history_.add(Action::segmentMap, address, bytes, lane.id, heap.config.pool, 0, segment.counter);
-}
-
-bool Allocator::hasPage(const Block& block) const {
-  return down(block.address + block.size, pages_.pageBytes()) > up(block.address, pages_.pageBytes());
-}
-
-// Takes whole pages, at most so many, away from a block that has some and is in no bin: they are spare then, and the
-// rest of it is free again. Nothing on the device can touch it any more. *hole is what lies unmapped where they were.
-std::uint64_t Allocator::unmapPages(Block* block, std::uint64_t most, Status* status, Block** hole) {
-  Heap& heap = *block->heap;
-  Segment& segment = *block->segment;
-  const std::uint64_t page = pages_.pageBytes();
-  const DeviceAddress end = down(block->address + block->size, page);
-  const DeviceAddress first = up(block->address, page);
-  // From the high end: what is left is nearer to its neighbours.
-  const DeviceAddress start = end - std::min(most * page, end - first);
-  // Nobody merges with a part before it is in a bin.
-  block->state = BlockState::live;
-  Block* middle = start > block->address ? heap.split(block, start - block->address) : block;
-  Block* high = middle->address + middle->size > end ? heap.split(middle, end - middle->address) : nullptr;
-  const std::uint64_t count = (end - start) / page;
-  *status = pages_.unmap(start, count, &segment.pages[(start - segment.base) / page]);
-  const bool unmapped = *status == Status::ok;
-  if (unmapped) {
-    segment.mapped -= count * page;
-    heap.addReserved(-static_cast<std::int64_t>(count * page));
-    counters_.reserved(static_cast<int>(heap.config.sizes), -static_cast<std::int64_t>(count * page));
-    if (history_.on())
-      history_.add(Action::segmentUnmap, start, count * page, middle->lane->id, heap.config.pool, 0, segment.counter);
-    *hole = heap.mergeUnmapped(middle);
-  }
-  if (middle != block) heap.give(block);
-  if (!unmapped) heap.give(middle);
-  if (high) heap.give(high);
-  return unmapped ? count : 0;
-}
-
-// Pages that free blocks do not need, spare afterwards: at most `wanted`, from the shortest blocks first. Only of
-// blocks that nothing on the device can still touch, whatever lane they are of: lanes that have free blocks are asked,
-// once.
-std::uint64_t Allocator::donate(std::uint64_t wanted) {
-  const std::uint64_t page = pages_.pageBytes();
-  std::vector<Block*> donors;
-  bool asked[Lanes::most] = {};
-  for (Heap* heap : heaps_) {
-    if (!heap->config.expandable) continue;
-    heap->eachFree([&](Block& block) {
-      if (!hasPage(block)) return;
-      if (!Heap::complete(block) && !asked[block.lane->id]) {
-        asked[block.lane->id] = true;
-        lanes_.pollLane(*block.lane);
-      }
-      if (Heap::complete(block)) donors.push_back(&block);
-    });
-  }
-  std::sort(donors.begin(), donors.end(), [](const Block* a, const Block* b) {
-    return a->size != b->size ? a->size < b->size : a->address < b->address;
-  });
-  // Out of their bins first: what one of them keeps must not merge with another one.
-  for (Block* donor : donors) {
-    donor->heap->extract(donor);
-    donor->state = BlockState::live;
-  }
-  std::uint64_t moved = 0;
-  Status status = Status::ok;
-  Block* hole = nullptr;
-  for (Block* donor : donors) {
-    if (moved >= wanted || status != Status::ok)
-      donor->heap->give(donor);
-    else
-      moved += unmapPages(donor, wanted - moved, &status, &hole);
-  }
-  if (moved > 0) {
-    ++counters_.moves;
-    counters_.pagesMoved += moved;
-    pagesMoved_ += moved;
-    if (history_.on()) history_.add(Action::pagesMoved, 0, moved * page, 0, 0, 0, 0);
-  }
-  return moved;
 }
 
 }  // namespace braid::caching
