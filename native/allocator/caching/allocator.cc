@@ -22,7 +22,7 @@ Allocator::Allocator(Lanes& lanes, std::unique_ptr<Source> source, const Options
   heaps_ = {small_.get(), large_.get()};
 }
 
-std::uint64_t Allocator::rounded(std::uint64_t bytes) const {
+inline std::uint64_t Allocator::rounded(std::uint64_t bytes) const {
   if (bytes <= options_.roundToPowerOfTwoUpTo) return std::max(smallest, std::bit_ceil(bytes));
   const int power = static_cast<int>(std::bit_width(bytes)) - 1;
   const std::uint32_t steps = options_.divisions[static_cast<std::size_t>(std::clamp(power - 20, 0, 15))];

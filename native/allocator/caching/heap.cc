@@ -5,21 +5,14 @@ namespace braid::caching {
 Heap::Heap(Lanes& lanes, BlockStore& blocks, const Options& options, HeapConfig config)
     : config(config), lanes_(lanes), blocks_(blocks), options_(options) {}
 
-bool Heap::complete(const Block& block) { return block.settled || block.lane->done() >= block.release; }
-
-// Where lanes share nothing, what has completed is still its own lane's.
-bool Heap::settled(const Block& block) const { return options_.policy->order && complete(block); }
-
 bool Heap::before(const Block& block, const Lane& lane) const {
   return block.settled || lanes_.before(lane, block.lane->id, block.release);
 }
 
-Bins& Heap::binsOf(const Block& block) {
-  if (block.settled) return settled_;
-  if (bins_.size() <= block.lane->id) bins_.resize(block.lane->id + 1);
-  auto& bins = bins_[block.lane->id];
-  if (!bins) bins = std::make_unique<Bins>();
-  return *bins;
+Bins& Heap::addBins(LaneId lane) {
+  if (bins_.size() <= lane) bins_.resize(lane + 1);
+  bins_[lane] = std::make_unique<Bins>();
+  return *bins_[lane];
 }
 
 void Heap::insert(Block* block) {

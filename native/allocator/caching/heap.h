@@ -62,9 +62,9 @@ class Heap {
   std::unique_ptr<Segment> removeRange(Segment* segment);
 
   // Has everything that touched it completed? Asks nothing: `lane.done()` moves as lanes are polled.
-  static bool complete(const Block& block);
-  // May any lane take it?
-  bool settled(const Block& block) const;
+  static bool complete(const Block& block) { return block.settled || block.lane->done() >= block.release; }
+  // May any lane take it? Where lanes share nothing, what has completed is still its own lane's.
+  bool settled(const Block& block) const { return options_.policy->order && complete(block); }
   bool before(const Block& block, const Lane& lane) const;
   bool shouldSplit(std::uint64_t whole, std::uint64_t size) const;
 
@@ -93,7 +93,11 @@ class Heap {
 
  private:
   bool fits(const Block& block, std::uint64_t size) const;
-  Bins& binsOf(const Block& block);
+  Bins& binsOf(const Block& block) {
+    if (block.settled) return settled_;
+    return block.lane->id < bins_.size() && bins_[block.lane->id] ? *bins_[block.lane->id] : addBins(block.lane->id);
+  }
+  Bins& addBins(LaneId lane);
   bool joins(const Block& a, const Block& b) const;
 
   Lanes& lanes_;

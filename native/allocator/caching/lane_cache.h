@@ -12,7 +12,7 @@ namespace braid::caching {
 
 // Free blocks of the sizes that a lane has asked for lately, which it may take back at once: no search, no neighbours,
 // no shared lock. A heap is known by its number here, so that what a lane finds is the same in every run. Sizes of one
-// set have a few places between them; the one that was asked for first gives way.
+// set have a few places between them, which give way in turn.
 class LaneCache {
  public:
   // A block of exactly this size, or null: then the size has a place from now on, and *evicted, a list by `next`, is
@@ -25,15 +25,9 @@ class LaneCache {
       if (block != nullptr) set[way].first = block->next;
       return block;
     }
-    std::size_t last = ways - 1;
-    for (std::size_t way = ways; way-- > 0;) {
-      if (set[way].first != nullptr) continue;
-      last = way;
-      break;
-    }
-    *evicted = set[last].first;
-    for (; last > 0; --last) set[last] = set[last - 1];
-    set[0] = {heap, size, nullptr};
+    Place& next = set[turn_++ % ways];
+    *evicted = next.first;
+    next = {heap, size, nullptr};
     return nullptr;
   }
   // False where nobody has asked for this size lately: it belongs into its heap.
@@ -87,6 +81,7 @@ class LaneCache {
   }
   std::array<Place, sets * ways> places_{};
   std::uint64_t full_ = 0;  // by set: whether something may be there
+  std::size_t turn_ = 0;    // which place of a set is the next to give way
 };
 
 // Blocks of one home lane whose uses it is not known to be after, in the order in which they were freed.
