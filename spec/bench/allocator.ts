@@ -20,7 +20,7 @@ const barOf = (figure: Figure, floor: (call: string) => number): Bar => {
       if (figure.case.startsWith('known')) return { most: 90 }
       // The other policies are shown beside the two that the bar is about.
       if (!/order-then-(grow|wait)$/.test(figure.case)) return undefined
-      return { most: figure.case.startsWith('recorded') ? floor('record') + floor(how) + 80 : floor(how) + 90 }
+      return { most: figure.case.startsWith('recorded') ? floor(`record, ${how}`) + 80 : floor(how) + 90 }
     case 'threads':
       return figure.case === '1 MiB, 8 threads' && availableParallelism() >= 8 ? { least: 5 } : undefined
     default:
