@@ -42,8 +42,9 @@ class Lane {
 
   const LaneId id;
   Stream stream;
-  bool tracked;
-  bool retired = false;
+  // Blocks outlive their home lane, and may be freed while it serves somebody else.
+  Seen<bool> tracked;
+  Seen<bool> retired = false;
   std::string name;
 
   void queued() { work_.fetch_add(1, std::memory_order_relaxed); }
