@@ -58,13 +58,18 @@ export const busy = (lane: Lane, scratch: Block, turns: number): void => {
   for (let turn = 0; turn < turns; turn++) lane.copy(turn % 2 === 0 ? high : low, turn % 2 === 0 ? low : high)
 }
 
-/** Whether a promise has been settled by now. */
-export const settled = async (promise: Promise<unknown>): Promise<boolean> => {
+/**
+ * Whether a promise has been settled within so many milliseconds: a moment, for what must not be so however long one waits; long, for what
+ * will be so soon.
+ */
+export const settled = async (promise: Promise<unknown>, within = 20): Promise<boolean> => {
   const pending = Symbol('pending')
-  const first = await Promise.race([
-    promise.catch(() => undefined),
-    new Promise(resolve => setTimeout(resolve, 20, pending)),
-  ])
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise(resolve => {
+    timer = setTimeout(resolve, within, pending)
+  })
+  const first = await Promise.race([promise.catch(() => undefined), late])
+  clearTimeout(timer)
   return first !== pending
 }
 

@@ -24,7 +24,7 @@ import {
   verify,
 } from '../../../../dsl/index.js'
 import { type Block, type Event, open, pulled } from '../../../../runtime/index.js'
-import { busy, deviceOf, hold, KiB, MiB, mirrorOf } from '../../../support/busy.js'
+import { busy, deviceOf, hold, KiB, MiB, mirrorOf, settled } from '../../../support/busy.js'
 import { present } from '../../devices.js'
 
 const bytes = 4 * MiB
@@ -218,6 +218,8 @@ describe.each(present)('sharded training on %s', name => {
       // The cast that orphans it: the wide buffer is let go here, while reduce has not begun.
       wide.free()
     }
+    // Whoever writes too early has done so by then.
+    await settled(Promise.all([compute.synchronize(), scatter.synchronize()]))
     gate.open()
     for (const each of [compute, scatter, reduce]) await each.synchronize()
     const back = mirrorOf(device, layers * sample, reduce)
