@@ -627,7 +627,12 @@ ModelReport Model::run() {
   }
   driver_->bind();
   lanes_ = std::make_unique<Lanes>(*driver_);
-  allocator_ = std::make_unique<Allocator>(*lanes_, std::make_unique<DeviceSource>(*driver_), plan_.options);
+  std::unique_ptr<Source> source;
+  if (plan_.pinned)
+    source = std::make_unique<PinnedSource>(*driver_);
+  else
+    source = std::make_unique<DeviceSource>(*driver_);
+  allocator_ = std::make_unique<Allocator>(*lanes_, std::move(source), plan_.options);
   const std::size_t shared = plan_.threads == 1 ? 1 : 2;
   for (std::size_t i = 0; i < shared; ++i) addLane(shared_);
   if (watch_ && !plan_.fault.empty()) watch_->fail(plan_.fault, plan_.nth, plan_.failure);
@@ -669,6 +674,9 @@ ModelPlan randomPlan(std::uint64_t seed) {
   if (below(4) == 0) plan.options.divisions.fill(4);
   plan.deviceBytes = (96 + below(160)) * mebi;
   plan.configuring = below(4) == 0;
+  plan.pinned = below(8) == 0;
+  if (plan.pinned && below(2) == 0) plan.options.roundToPowerOfTwoUpTo = mebi << below(5);
+  if (plan.pinned && below(2) == 0) plan.options.cacheUpTo = mebi << below(5);
   return plan;
 }
 
@@ -676,8 +684,8 @@ std::string describe(const ModelPlan& plan) {
   std::ostringstream words;
   words << "seed " << plan.seed << ", progress " << plan.progress << ", " << plan.options.policy->name
         << (plan.options.expandable ? ", expandable" : ", plain") << (plan.options.movePages ? ", moving" : "")
-        << (plan.host ? ", host" : ", simulated") << (plan.watched ? "" : ", unwatched") << ", " << plan.threads
-        << " threads, " << plan.lanes << " lanes";
+        << (plan.pinned ? ", pinned" : "") << (plan.host ? ", host" : ", simulated")
+        << (plan.watched ? "" : ", unwatched") << ", " << plan.threads << " threads, " << plan.lanes << " lanes";
   if (plan.options.limit != unlimited) words << ", limit " << (plan.options.limit >> 20) << " MiB";
   if (plan.options.maxSplit != unlimited) words << ", max split " << (plan.options.maxSplit >> 20) << " MiB";
   if (plan.options.collectAbove > 0) words << ", collects above " << plan.options.collectAbove;

@@ -15,6 +15,7 @@ struct ModelPlan {
   std::size_t threads = 1, lanes = 4;
   caching::Options options;
   std::uint64_t deviceBytes = std::uint64_t{192} << 20;
+  bool pinned = false;   // pinned host memory
   bool host = false;     // the host device, with jitter and poison, and real data; else a simulated one
   bool watched = true;   // false: no lock of the test's orders its threads, and it checks less
   bool changing = true;  // lanes come and go, and so do pools

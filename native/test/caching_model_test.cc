@@ -116,9 +116,10 @@ TEST(CachingModel, OrderThenWaitIsDeterministic) {
 
 // A driver call fails on its nth use: an error or another way, and then all is as before.
 TEST(CachingModel, EveryDriverCallMayFail) {
-  constexpr const char* calls[] = {"memAllocate", "memFree",    "memInfo",          "addressReserve", "addressRelease",
-                                   "pagesCreate", "pagesMap",   "pagesUnmap",       "pagesRelease",   "eventCreate",
-                                   "eventRecord", "eventQuery", "eventSynchronize", "streamWait",     "streamQuery"};
+  constexpr const char* calls[] = {
+      "memAllocate",    "memFree",     "memInfo",          "pinnedAllocate", "pinnedFree",   "addressReserve",
+      "addressRelease", "pagesCreate", "pagesMap",         "pagesUnmap",     "pagesRelease", "eventCreate",
+      "eventRecord",    "eventQuery",  "eventSynchronize", "streamWait",     "streamQuery"};
   std::uint64_t struck = 0;
   for (const char* call : calls) {
     runs(12, [&](ModelPlan plan) {

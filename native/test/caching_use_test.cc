@@ -277,6 +277,48 @@ TEST(CachingUse, PeaksAcrossThreads) {
   EXPECT_EQ(c.stats().all.allocatedBytes.peak, static_cast<std::int64_t>(size));
 }
 
+// One thread queues work and asks for the point that it is before; another one records marks meanwhile. A mark at that
+// point was never recorded before the work was queued.
+TEST(CachingLanes, APresentPointIsNeverTooEarly) {
+  SimulatedDevice device({});
+  Lanes lanes(device);
+  Stream stream = nullptr;
+  Lane* lane = nullptr;
+  ASSERT_EQ(device.streamCreate(&stream, 0), Status::ok);
+  ASSERT_EQ(lanes.add(stream, true, "", &lane), Status::ok);
+  constexpr std::uint64_t count = 400'000;
+  std::atomic<std::uint64_t> queued{0};
+  std::atomic<bool> started{false}, stop{false};
+  std::vector<Count> points(count + 1);
+  std::vector<std::uint64_t> covered;  // by point: work that had been queued at most when it was marked
+  std::thread marking([&] {
+    while (!stop) {
+      Mark* mark = nullptr;
+      bool recorded = false;
+      EXPECT_EQ(lanes.mark(*lane, &mark, &recorded), Status::ok);
+      const std::uint64_t most = queued.load();
+      if (recorded) {
+        covered.resize(mark->point + 1, ~std::uint64_t{0});
+        covered[mark->point] = most;
+      }
+      mark->drop();
+      started = true;
+    }
+  });
+  while (!started) std::this_thread::yield();
+  for (std::uint64_t i = 1; i <= count; ++i) {
+    queued.store(i);
+    lane->queued();
+    points[i] = lane->present();
+  }
+  stop = true;
+  marking.join();
+  for (std::uint64_t i = 1; i <= count; ++i) {
+    if (points[i] >= covered.size()) break;  // no such mark was recorded any more
+    ASSERT_LE(i, covered[points[i]]) << "point " << points[i];
+  }
+}
+
 TEST(CachingLanes, WhatARetiredLaneFreedServesOthers) {
   Caching c;
   Lane &gone = c.lane(), &other = c.lane();

@@ -51,10 +51,10 @@ constexpr Kind kinds[] = {
      }},
 };
 
-constexpr const char* calls[] = {"memAllocate",      "memFree",     "memInfo",     "addressReserve",
-                                 "addressRelease",   "pagesCreate", "pagesMap",    "pagesUnmap",
-                                 "pagesRelease",     "eventCreate", "eventRecord", "eventQuery",
-                                 "eventSynchronize", "streamWait",  "streamQuery", "streamSynchronize"};
+constexpr const char* calls[] = {
+    "memAllocate",    "memFree",     "memInfo",          "pinnedAllocate", "pinnedFree",   "addressReserve",
+    "addressRelease", "pagesCreate", "pagesMap",         "pagesUnmap",     "pagesRelease", "eventCreate",
+    "eventRecord",    "eventQuery",  "eventSynchronize", "streamWait",     "streamQuery",  "streamSynchronize"};
 
 struct Sums {
   std::uint64_t runs = 0, operations = 0, allocations = 0, uses = 0, readings = 0, refused = 0;
