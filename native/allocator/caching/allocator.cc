@@ -199,21 +199,23 @@ void Allocator::flush(Block* list) {
   }
 }
 
-void Allocator::flushCaches() {
-  for (LaneId id = 0; id < lanes_.count(); ++id) {
-    Lane& lane = lanes_.at(id);
-    Block* all = nullptr;
-    {
-      std::lock_guard guard(lane.mutex);
-      all = shelf(lane).cache.flush();
-    }
-    flush(all);
+void Allocator::flushCache(Lane& lane) {
+  Block* all = nullptr;
+  {
+    std::lock_guard guard(lane.mutex);
+    all = shelf(lane).cache.flush();
   }
+  flush(all);
+}
+
+void Allocator::flushCaches() {
+  for (LaneId id = 0; id < lanes_.count(); ++id) flushCache(lanes_.at(id));
 }
 
 // Pending blocks of one home lane that it is after by now, into their heaps. With `ask`, the driver is asked once for
 // each lane whose uses are still outstanding, and not again after it has said no. Returns whether there were any.
 bool Allocator::settlePending(Lane& lane, bool ask, const Lane* refusedAlready) {
+  if (shelf(lane).pending.empty()) return false;
   Block* settled = nullptr;
   {
     std::lock_guard guard(lane.mutex);
@@ -243,6 +245,7 @@ bool Allocator::settlePending(Lane& lane, bool ask, const Lane* refusedAlready) 
 
 // One question to each lane that has freed what this one is not after.
 void Allocator::pollHomes(const Heap& heap, const Lane& lane) {
+  if (heap.ownOnly(lane)) return;
   bool asked[Lanes::most] = {};
   heap.eachFree([&](const Block& block) {
     if (block.lane == &lane || Heap::complete(block) || asked[block.lane->id]) return;
@@ -411,6 +414,11 @@ Status Allocator::slow(const Request& request, Block* evicted, Block** block, Sh
     try_(Rung::order, [&] { return fromPending(request, false, false, &status); });
     if (policy.waitFirst) try_(Rung::wait, [&] { return fromPending(request, true, false, &status); });
   }
+  // What the lane itself keeps is often enough; the others lose theirs only before memory grows.
+  try_(Rung::gather, [&] {
+    flushCache(request.lane);
+    return heap.take(request.size, request.lane, policy.order);
+  });
   try_(Rung::gather, [&] {
     flushCaches();
     if (policy.order) {

@@ -136,6 +136,7 @@ class Allocator {
   bool settlePending(Lane& lane, bool ask, const Lane* refusedAlready = nullptr);
   void pollHomes(const Heap& heap, const Lane& lane);
   void settle(Block& block);
+  void flushCache(Lane& lane);
   void flushCaches();
   void giveBack(Block* block);
   void flush(Block* list);

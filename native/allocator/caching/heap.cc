@@ -131,7 +131,14 @@ Block* Heap::give(Block* block) {
   return block;
 }
 
+bool Heap::ownOnly(const Lane& lane) const {
+  for (LaneId home = 0; home < bins_.size(); ++home)
+    if (home != lane.id && bins_[home] && !bins_[home]->empty()) return false;
+  return true;
+}
+
 void Heap::gather(Lane& lane) {
+  if (ownOnly(lane)) return;
   std::lock_guard guard(lane.mutex);
   const Count present = lane.present();
   for (const auto& segment : segments_) {

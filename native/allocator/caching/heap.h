@@ -47,6 +47,8 @@ class Heap {
   Block* give(Block* block);
   // Merges all neighbours that the lane is after.
   void gather(Lane& lane);
+  // Whether no other lane has freed what is still its own: then all neighbours have merged already.
+  bool ownOnly(const Lane& lane) const;
   // Whether some block might serve without a lock: never wrong where it says no, for the lane alone.
   bool mayServe() const { return freeBytes_.load(std::memory_order_relaxed) != 0; }
 
