@@ -108,13 +108,15 @@ Status Lanes::mark(Lane& lane, Mark** found, bool* recorded) {
     spare->frontier.reset(new Count[most]());
   }
   const std::uint64_t work = lane.work_.load(std::memory_order_relaxed);
-  if (const Status status = driver_.eventRecord(spare->event, lane.stream); status != Status::ok) return status;
+  // The point is taken before the event is recorded: who queues work behind the record sees a mark that is too late for
+  // it, never one that it came too late for. Where the record fails, the point is nobody's.
   const Count point = lane.marks_.load(std::memory_order_relaxed) + 1;
+  lane.marks_.store(point, std::memory_order_release);
+  if (const Status status = driver_.eventRecord(spare->event, lane.stream); status != Status::ok) return status;
   lane.known_[lane.id] = point;
   std::copy_n(lane.known_.get(), count(), spare->frontier.get());
   spare->point = point;
   lane.newest_ = spare;
-  lane.marks_.store(point, std::memory_order_relaxed);
   lane.markedWaits_.store(lane.waited_.load(std::memory_order_relaxed), std::memory_order_release);
   lane.marked_.store(work, std::memory_order_release);
   // Nobody else can hold it yet.
@@ -189,16 +191,20 @@ Status Lanes::pollLane(Lane& lane) {
     if (status == Status::ok) lane.completed(lane.newest_->point);
     return status;
   }
+  // As in `mark`: the point is taken before the question is asked.
+  const bool quiet = lane.quiet();
   const std::uint64_t work = lane.work_.load(std::memory_order_relaxed);
+  const std::uint64_t waited = lane.waited_.load(std::memory_order_relaxed);
+  const Count point = lane.marks_.load(std::memory_order_relaxed) + (quiet ? 0 : 1);
+  lane.marks_.store(point, std::memory_order_release);
   if (const Status status = driver_.streamQuery(lane.stream); status != Status::ok) return status;
-  if (!lane.quiet()) {
-    lane.known_[lane.id] = lane.marks_.load(std::memory_order_relaxed) + 1;
-    lane.marks_.store(lane.known_[lane.id], std::memory_order_relaxed);
-    lane.markedWaits_.store(lane.waited_.load(std::memory_order_relaxed), std::memory_order_release);
+  if (!quiet) {
+    lane.known_[lane.id] = point;
+    lane.markedWaits_.store(waited, std::memory_order_release);
     lane.marked_.store(work, std::memory_order_release);
     lane.newest_ = nullptr;
   }
-  lane.completed(lane.marks_.load(std::memory_order_relaxed));
+  lane.completed(point);
   return Status::ok;
 }
 
