@@ -123,6 +123,7 @@ class Worker {
   void lanesChange();
   void configure();
   void audit();
+  void look();
   bool alive(const ModelLane& lane) const;
   void forget(bool all);
 
@@ -452,6 +453,14 @@ void Worker::step() {
       if (random_.chance(16)) good(m_.allocator_->emptyCache(), "emptyCache");
       if (random_.chance(16)) m_.allocator_->resetPeaks();
       if (random_.chance(16)) (void)m_.allocator_->stats();
+      if (random_.chance(16)) look();
+      if (plan_.changing && random_.chance(32)) {
+        if (random_.chance(2))
+          m_.allocator_->history().start(random_.below(200));
+        else
+          m_.allocator_->history().stop();
+        (void)m_.allocator_->history().read();
+      }
       break;
     case 30:
       if (plan_.changing && random_.chance(3)) pool();
@@ -480,6 +489,19 @@ void Worker::step() {
       }
       break;
   }
+}
+
+// A snapshot's view, while other threads go on.
+void Worker::look() {
+  std::uint64_t bytes = 0, wanted = 0;
+  m_.allocator_->eachSegment([&](const Segment& segment) {
+    bytes += segment.size;
+    for (const Block* block = segment.first; block != nullptr; block = block->nextInSegment) {
+      wanted += block->size;
+      if (block->state == BlockState::live && block->requested > block->size) m_.complain("a block too short");
+    }
+  });
+  if (bytes != wanted) m_.complain("a snapshot whose blocks do not fill their segments");
 }
 
 // Looks at all books: by the only thread there is.

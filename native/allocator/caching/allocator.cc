@@ -91,9 +91,20 @@ Status Allocator::free(Block* block) {
         if (const Status failed = lanes_.drain(*lane); failed != Status::ok) return failed;
     block->noted.reset();
   }
-  if (history_.on())
-    history_.add(Action::freeRequested, block->address, block->size, home.id, block->heap->config.pool, block->site,
-                 block->id);
+  // Once it is in the cache, another thread may merge it away: what is told of it is noted before.
+  const bool told = history_.on();
+  Record record{};
+  if (told) {
+    record = {Action::freeRequested,
+              home.id,
+              block->site,
+              block->address,
+              block->size,
+              block->heap->config.pool,
+              block->id,
+              0};
+    history_.add(record.action, record.address, record.size, home.id, record.pool, record.site, record.id);
+  }
   counters_.freed(block->stripe, sizeOf(*block), block->size, block->requested);
   block->release = home.present();
   bool taken = false;
@@ -109,9 +120,8 @@ Status Allocator::free(Block* block) {
     if (block->size <= options_.cacheUpTo && !block->heap->closed.load(std::memory_order_relaxed))
       taken = shelf(home).cache.give(block, block->heap->number());
   }
-  if (history_.on())
-    history_.add(Action::freeCompleted, block->address, block->size, home.id, block->heap->config.pool, block->site,
-                 block->id);
+  if (told)
+    history_.add(Action::freeCompleted, record.address, record.size, home.id, record.pool, record.site, record.id);
   if (!taken) {
     std::lock_guard lock(mutex_);
     giveBack(block);

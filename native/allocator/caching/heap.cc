@@ -67,6 +67,7 @@ Block* Heap::carve(Block* block, std::uint64_t size, Lane& lane) {
   if (shouldSplit(block->size, size)) insert(split(block, size));
   block->lane = &lane;
   block->settled = false;
+  block->requested = block->size;  // until the caller says what was asked for
   block->state = BlockState::live;
   block->next = block->previous = nullptr;
   return block;
