@@ -146,6 +146,29 @@ TEST(CachingRungs, GatherMergesWhatOrderAllows) {
   EXPECT_EQ(c.allocator->reserved(), 2 * size);
 }
 
+// A run of pending neighbours: the lane waits for their uses, and what is left of them is behind those waits.
+TEST(CachingRungs, TheRestOfAPendingRunIsBehindItsWaits) {
+  Caching c(with(orderThenWait));
+  Lane &home = c.lane(), &reader = c.lane(), &other = c.lane();
+  Block *low = c.malloc(size, home), *high = c.malloc(size, home);
+  ASSERT_EQ(low->address + size, high->address);
+  c.use(low, reader);
+  c.work(reader);
+  c.use(high, reader);
+  c.free(low);
+  c.free(high);
+  Block* both = c.malloc(size + 2 * mebi, home);
+  EXPECT_EQ(both->address, low->address);
+  EXPECT_EQ(c.stats().served[wait], 1u);
+  EXPECT_EQ(c.allocator->reserved(), 2 * size);
+  c.order(reader, other);
+  Block* rest = c.malloc(2 * mebi, other);
+  EXPECT_NE(rest->address, both->address + both->size) << "the home lane freed it, and this one is not after that";
+  Block* own = c.malloc(2 * mebi, home);
+  EXPECT_EQ(own->address, both->address + both->size);
+  EXPECT_EQ(c.driver.problem(), "");
+}
+
 TEST(CachingRungs, MovePutsFreePagesWhereTheyAreNeeded) {
   Caching c;
   Lane& home = c.lane();

@@ -242,6 +242,28 @@ TEST(CachingUse, AfterTheFreeIsRefused) {
   EXPECT_EQ(c.books({}), "");
 }
 
+TEST(CachingUse, WhatCannotBeRecordedIsWaitedFor) {
+  Caching c;
+  Lane &home = c.lane(), &reader = c.lane();
+  for (const char* call : {"eventCreate", "eventRecord"}) {
+    Block* block = c.malloc(size, home);
+    c.work(reader);
+    EXPECT_EQ(c.allocator->recordStream(block, reader), Status::ok);
+    c.driver.fail(call, 1, Status::unknown);
+    c.free(block);
+    EXPECT_TRUE(c.driver.failed() || call == std::string("eventCreate"));
+    EXPECT_TRUE(c.device.idle(reader.stream) || !c.driver.failed());
+    c.driver.fail("", 0, Status::ok);
+    EXPECT_EQ(c.books({}), "");
+  }
+  Block* block = c.malloc(size, home);
+  c.work(reader);
+  c.driver.fail("eventRecord", 1, Status::unknown);
+  EXPECT_EQ(c.allocator->recordUse(block, reader), Status::unknown) << "the caller's to deal with";
+  EXPECT_TRUE(block->uses.empty());
+  c.free(block);
+}
+
 TEST(CachingUse, FreesFromOtherThreads) {
   Caching c;
   Lane &home = c.lane(), &reader = c.lane();
