@@ -67,12 +67,15 @@ struct Shortage {
 class Allocator {
  public:
   Allocator(Lanes& lanes, std::unique_ptr<Source> source, const Options& options);
-  ~Allocator();  // every block is freed or forgotten; what the source gave goes back
+  // Every block is freed or forgotten, and what the source gave goes back: the caller has seen all work on the device
+  // complete.
+  ~Allocator();
   Allocator(const Allocator&) = delete;
 
   Lanes& lanes() { return lanes_; }
   const Options& options() const { return options_; }
-  // Refused with invalidValue, and nothing changed, where memory is held that the new options would not have made.
+  // Not while another thread is in a call. Refused with invalidValue, and nothing changed, where memory is held that
+  // the new options would not have made.
   Status configure(const Options& options);
 
   // `bytes` is at least 1. Out of memory: *shortage says why.
