@@ -269,6 +269,7 @@ Block* Allocator::lastResort(const Request& request, Status* status) {
     for (MemPool* pool : pools_) {
       if (!pool->useOnOutOfMemory || pool == request.pool) continue;
       Heap& from = heapFor(request.size, pool);
+      from.mergeComplete();
       if (policy.order) from.gather(request.lane);
       if (Block* block = from.take(request.size, request.lane, policy.order)) return block;
     }
