@@ -77,7 +77,7 @@ class Replay {
   ~Replay() { driver_.drain(); }  // a device may wait for its work before it takes memory back
 
   Status run(const std::vector<TraceOp>& ops, ReplayFigures* figures, std::string* detail) {
-    std::vector<Use> uses;
+    std::vector<Use> uses(ops.size());
     if (const Status status = prepare(ops, &uses, detail); status != Status::ok) return status;
     calls_.reserve(ops.size());
     const double clock = clockCost();

@@ -17,7 +17,7 @@ struct Segment {
   Lane* lane = nullptr;       // that it was made for
   Block* first = nullptr;
   bool expandable = false;
-  bool kept = false;  // reserved beforehand: it goes with the allocator, not before
+  bool kept = false;         // reserved beforehand: it goes with the allocator, not before
   std::vector<Pages> pages;  // expandable: by page, null where none is mapped
   std::uint64_t mapped = 0;  // bytes with memory beneath them
 };
