@@ -432,7 +432,11 @@ Status Allocator::slow(const Request& request, Block* evicted, Block** block, Sh
   try_(Rung::gather, [&] {
     flushCaches();
     if (policy.order) {
-      for (LaneId id = 0; id < lanes_.count(); ++id) settlePending(lanes_.at(id), policy.poll);
+      for (LaneId id = 0; id < lanes_.count(); ++id) {
+        settlePending(lanes_.at(id), policy.poll);
+        // What another lane freed, and this one is after all uses of, though its home is not.
+        if (id != request.lane.id) adoptPending(lanes_.at(id), request.lane);
+      }
       // A policy that asks nothing lets no clock decide which block this is.
       if (policy.poll) pollHomes(heap, request.lane);
       heap.gather(request.lane);

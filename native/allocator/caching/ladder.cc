@@ -224,6 +224,7 @@ Block* Allocator::waitForOthers(const Request& request, Status* status) {
 
 // Pending blocks of `home` whose uses and home `lane` is after by now become its own.
 void Allocator::adoptPending(Lane& home, Lane& lane) {
+  if (shelf(home).pending.empty()) return;
   Block* moved = nullptr;
   std::vector<Block*> pending;
   {

@@ -199,7 +199,7 @@ describe.each(present)('what recordUse promises on %s', name => {
     await other.synchronize()
   })
 
-  test.fails('5k.5: and after every use of it, were its home never after them', async () => {
+  test('5k.5: and after every use of it, were its home never after them', async () => {
     await using device = await deviceOf(name, { policy: 'order-then-wait' })
     const [home, reader, other] = [device.lane(), device.lane(), device.lane()]
     using _ = hold(device, home)
