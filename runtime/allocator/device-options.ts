@@ -30,6 +30,8 @@ export const checkDevice = (
     return E.left([bad('options', `an object of ${names.join(', ')}`, given)])
   const options = given as DeviceOptions
   const faults: DeviceError[] = [
+    // Left out, it would be `auto`: here the name is not an option.
+    ...(name === undefined ? [bad('name', "'host', 'cuda:N' or 'auto'", name)] : []),
     ...checkOptions({ device: name as string, ...(options.host === undefined ? {} : { host: options.host }) }),
   ]
   for (const key of Object.keys(options))

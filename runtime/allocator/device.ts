@@ -13,7 +13,7 @@ import { checkDevice, type DeviceOptions, nativeOptions } from './device-options
 import { snapshotOf } from './device-snapshot.js'
 import { badArgument, wholeNumber } from './failure.js'
 import { History } from './history.js'
-import { allocateOn, type Lane, type LaneOptions, laneFor, makeLane } from './lane.js'
+import { type AllocateOptions, allocateOn, type Lane, type LaneOptions, laneFor, makeLane } from './lane.js'
 import { Holdings } from './leaks.js'
 import { type MemPool, type MemPoolOptions, makePool } from './mem-pool.js'
 import type { Shortage } from './out-of-memory.js'
@@ -131,6 +131,13 @@ export class Device implements AsyncDisposable {
     if (typeof name !== 'string')
       throw badArgument(at, 'options.name', 'a name', name, 'correct the option, or leave it out')
     return this.#add(name, undefined, handle, 'external')
+  }
+
+  /** Device memory whose home is `lane`: the same as `lane.malloc`. */
+  malloc(bytes: number, lane: Lane = this.#default, options?: AllocateOptions): Block {
+    this.#core.open('a device')
+    laneFor(lane, this.#core, 'device.malloc')
+    return allocateOn(lane, this.#core.device, bytes, options, 'device.malloc')
   }
 
   /** Pinned host memory, which the device copies from and to without a detour. Its home is `lane`, as of any block. */

@@ -15,6 +15,22 @@ describe.each(present)('devices on %s', name => {
     expect(device.options.expandable).toBe(true)
   })
 
+  it('1 allocate on their default lane, or on the one that is given', async () => {
+    await using device = await openOn(name)
+    const lane = device.lane()
+    const [own, other] = [device.malloc(KiB), device.malloc(KiB, lane)]
+    expect([own.lane, other.lane]).toEqual([device.defaultLane, lane])
+    expect(thrownBy(() => device.malloc(KiB, {} as never)).message).toContain('device.malloc')
+    own.free()
+    other.free()
+    expect(device.stats()['allocation.all.current']).toBe(0)
+  })
+
+  it('1 want a name', async () => {
+    const opened = await Device.open(undefined as never)()
+    expect(E.isLeft(opened) && opened.left).toMatchObject({ _tag: 'BadOption', at: 'name' })
+  })
+
   it("2 count under PyTorch's names", async () => {
     await using device = await openOn(name)
     const lane = device.defaultLane
