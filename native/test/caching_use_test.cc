@@ -341,6 +341,35 @@ TEST(CachingLanes, APresentPointIsNeverTooEarly) {
   }
 }
 
+// One thread queues work, another asks meanwhile whether the lane is idle: no point is passed that the work is before.
+TEST(CachingLanes, WhatIsQueuedDuringAQuestionIsNotItsAnswer) {
+  SimulatedDevice device({});
+  Lanes lanes(device);
+  Stream stream = nullptr;
+  Lane* lane = nullptr;
+  ASSERT_EQ(device.streamCreate(&stream, 0), Status::ok);
+  ASSERT_EQ(lanes.add(stream, true, "", &lane), Status::ok);
+  std::atomic<bool> started{false}, stop{false};
+  std::thread asking([&] {
+    while (!stop) {
+      (void)lanes.pollLane(*lane);
+      started = true;
+    }
+  });
+  while (!started) std::this_thread::yield();
+  bool early = false;
+  for (int i = 0; i < 20'000 && !early; ++i) {
+    EXPECT_EQ(device.fill32(0, 0, 1, stream), Status::ok);
+    lane->queued();
+    const Count point = lane->present();
+    for (int k = 0; k < 50; ++k) early = early || lane->done() >= point;
+    device.advance(stream, 1);
+  }
+  stop = true;
+  asking.join();
+  EXPECT_FALSE(early);
+}
+
 TEST(CachingLanes, WhatARetiredLaneFreedServesOthers) {
   Caching c;
   Lane &gone = c.lane(), &other = c.lane();
