@@ -12,7 +12,7 @@ namespace braid::test {
 
 // A device without memory or threads: what is queued completes when it is told to go on, in any order that the waits
 // allow, so that a test reaches every interleaving without a clock. Addresses are the same in every run.
-class SimulatedDevice final : public Driver {
+class SimulatedDevice : public Driver {
  public:
   struct Config {
     std::uint64_t seed = 1;  // of the order in which streams go on
