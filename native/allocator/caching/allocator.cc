@@ -424,11 +424,14 @@ Status Allocator::slow(const Request& request, Block* evicted, Block** block, Sh
     try_(Rung::order, [&] { return fromPending(request, false, false, &status); });
     if (policy.waitFirst) try_(Rung::wait, [&] { return fromPending(request, true, false, &status); });
   }
-  // What the lane itself keeps is often enough; the others lose theirs only before memory grows.
-  try_(Rung::gather, [&] {
-    flushCache(request.lane);
-    return heap.take(request.size, request.lane, policy.order);
-  });
+  // Other threads keep what their lanes have at hand until memory would grow. Where all lanes are one thread's, what
+  // fits best is looked for in all of them at once, which holds less.
+  if (counters_.several()) {
+    try_(Rung::gather, [&] {
+      flushCache(request.lane);
+      return heap.take(request.size, request.lane, policy.order);
+    });
+  }
   try_(Rung::gather, [&] {
     flushCaches();
     if (policy.order) {

@@ -136,7 +136,10 @@ StatsCounters::~StatsCounters() {
 Stripe& StatsCounters::make(std::size_t index) {
   auto fresh = std::make_unique<Stripe>();
   Stripe* stripe = nullptr;
-  if (stripes_[index].compare_exchange_strong(stripe, fresh.get())) stripe = fresh.release();
+  if (stripes_[index].compare_exchange_strong(stripe, fresh.get())) {
+    stripe = fresh.release();
+    made_.fetch_add(1, std::memory_order_relaxed);
+  }
   return *stripe;
 }
 

@@ -59,6 +59,8 @@ class StatsCounters {
   void freed(std::uint8_t stripe, int size, std::uint64_t bytes, std::uint64_t requested);
   void pending(std::uint8_t stripe, int size, std::int64_t bytes);  // below 0: no longer
 
+  // Whether more than one thread has ever allocated.
+  bool several() const { return made_.load(std::memory_order_relaxed) > 1; }
   // All stripes together, peaks as they are known. Under the allocator's mutex, as are the next ones.
   void sample(Stats* stats);
   void resetPeaks();
@@ -99,6 +101,7 @@ class StatsCounters {
   static constexpr std::size_t own = 63;  // threads beyond these share the last stripe
   Stripe& make(std::size_t index);
   std::atomic<Stripe*> stripes_[own + 1];
+  std::atomic<std::size_t> made_{0};
   Stats base_;   // what is taken off the accumulated figures
   Stats peaks_;  // of sums, as they were seen
 };
