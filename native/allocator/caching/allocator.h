@@ -132,31 +132,35 @@ class Allocator {
   Heap& heapFor(std::uint64_t size, MemPool* pool);
 
   // allocator.cc
-  Status slow(const Request& request, Block* evicted, Block** block, Shortage* shortage);
-  Block* fromPending(const Request& request, bool mayWait, bool longer, Status* status);
-  Block* fromPendingRun(const Request& request, Status* status);
   Block* quickPending(Lane& lane, const Heap& heap, std::uint64_t size, Rung* rung, const Lane** refused);
-  bool settlePending(Lane& lane, bool ask, const Lane* refusedAlready = nullptr);
-  void pollHomes(const Heap& heap, const Lane& lane);
   void settle(Block& block);
-  void flushCache(Lane& lane);
-  void flushCaches();
-  void giveBack(Block* block);
-  void flush(Block* list);
   bool covered(const Block& block, const Lane& lane) const;
   Status waitForUses(Block& block, Lane& lane);
   void dropUses(Block& block);
   Status addUse(Block& block, Mark* held);
 
+  // climb.cc
+  Status slow(const Request& request, Block* evicted, Block** block, Shortage* shortage);
+  Block* fromPending(const Request& request, bool mayWait, bool longer, Status* status);
+  Block* fromPendingRun(const Request& request, Status* status);
+  bool settlePending(Lane& lane, bool ask, const Lane* refusedAlready = nullptr);
+  void pollHomes(const Heap& heap, const Lane& lane);
+  void flushCache(Lane& lane);
+  void flushCaches();
+  void giveBack(Block* block);
+  void flush(Block* list);
+
   // growth.cc
   std::uint64_t segmentBytes(std::uint64_t size, const Heap& heap) const;
   bool possible(const Request& request) const;
   bool mayGrow(std::uint64_t bytes) const;
-  bool mayMove(std::uint64_t pages) const;
   Block* grow(const Request& request, Status* status, Rung* rung);
   Block* growPlain(const Request& request, Status* status);
   Block* growRange(const Request& request, Status* status, Rung* rung);
   void mapped(Heap& heap, Segment& segment, DeviceAddress address, std::uint64_t bytes, const Lane& lane);
+
+  // moves.cc
+  bool mayMove(std::uint64_t pages) const;
   bool hasPage(const Block& block) const;
   std::uint64_t unmapPages(Block* block, std::uint64_t most, Status* status, Block** hole);
   std::uint64_t donate(std::uint64_t wanted);

@@ -1,4 +1,4 @@
-// The rung `last` and all else that gives memory back.
+// The rung `last` and all else that gives memory back. Over 300 lines, since each step looks again with all the others.
 #include <algorithm>
 #include <map>
 
