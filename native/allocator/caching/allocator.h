@@ -54,14 +54,14 @@ struct Shortage {
 //   1. cache    a block of exactly this size that the lane itself freed
 //   2. order    the shortest free block that the lane is known to be after; pending blocks whose uses it is after
 //   3. done     pending blocks whose uses are seen to have completed (policy.poll)
-//   4. wait     the lane is made to wait for the uses of a block that it freed itself (policy.waitFirst)
+//   4. wait     the lane is made to wait for the uses of a block of exactly this size that it freed itself
+//               (policy.waitFirst); after rung 5 of a longer one, or of several side by side
 //   5. gather   caches are emptied and neighbours merged
 //   6. move     whole free pages that nothing on the device can still touch are mapped where they are needed
 //   7. grow     memory from the source, within the limit
 //   8. last     waits for any lane's blocks (policy.waitLast); memory that other heaps keep; pools lent for this;
-//   waiting
-//               on the calling thread for one outstanding use after the other, oldest first, and looking again after
-//               each; then the observers
+//               the caller waits for one outstanding use after the other, oldest first, and looks again after each;
+//               the observers
 //
 // Thread-safe. A block may be freed from any thread.
 class Allocator {

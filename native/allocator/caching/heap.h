@@ -49,8 +49,6 @@ class Heap {
   void gather(Lane& lane);
   // Whether no other lane has freed what is still its own: then all neighbours have merged already.
   bool ownOnly(const Lane& lane) const;
-  // Whether some block might serve without a lock: never wrong where it says no, for the lane alone.
-  bool mayServe() const { return freeBytes_.load(std::memory_order_relaxed) != 0; }
 
   // Merges all neighbours that nothing on the device can still touch.
   void mergeComplete();
