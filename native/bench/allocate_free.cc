@@ -1,25 +1,17 @@
 // One thread, one lane, nothing outstanding: what most allocations of a program are.
+#include <bit>
+
 #include "bench/bench.h"
 
 namespace braid::bench {
+namespace {
 
-void allocateFree(const Run& run) {
-  for (const std::uint64_t bytes : {std::uint64_t{4} << 10, std::uint64_t{1} << 20, std::uint64_t{64} << 20}) {
-    Bed bed(run);
-    caching::Lane& lane = bed.lane();
-    Line("allocate-free", sizeName(bytes))
-        .add(perTurn(run,
-                     [&](std::uint64_t turns) {
-                       for (; turns > 0; --turns) bed.free(bed.malloc(bytes, lane));
-                     }),
-             "ns");
-  }
+// 256 live, each turn a random one of which gives way to one of another size.
+constexpr std::uint32_t live = 256;
 
-  // 256 live, each turn a random one of which gives way to one of another size.
-  constexpr std::uint32_t live = 256;
+void mixed(const Run& run, const char* name, const Mix& drawn) {
   Bed bed(run);
   caching::Lane& lane = bed.lane();
-  const Mix drawn = mix(std::size_t{1} << 16, 512, std::uint64_t{16} << 20, live, 1);
   caching::Block* held[live] = {};
   std::size_t at = 0;
   const auto turn = [&] {
@@ -43,7 +35,7 @@ void allocateFree(const Run& run) {
     for (; turns > 0; --turns) turn();
   });
   const caching::Stats after = bed.allocator->stats();
-  Line line("allocate-free", "512 B to 16 MiB, 256 live");
+  Line line("allocate-free", name);
   line.add(time, "ns")
       .add("turns", static_cast<double>(turned))
       .add("warmTurns", static_cast<double>(warm * drawn.sizes.size()));
@@ -55,6 +47,26 @@ void allocateFree(const Run& run) {
            static_cast<double>(after.all.reservedBytes.peak) / static_cast<double>(after.all.allocatedBytes.peak));
   for (caching::Block* block : held)
     if (block != nullptr) bed.free(block);
+}
+
+}  // namespace
+
+void allocateFree(const Run& run) {
+  for (const std::uint64_t bytes : {std::uint64_t{4} << 10, std::uint64_t{1} << 20, std::uint64_t{64} << 20}) {
+    Bed bed(run);
+    caching::Lane& lane = bed.lane();
+    Line("allocate-free", sizeName(bytes))
+        .add(perTurn(run,
+                     [&](std::uint64_t turns) {
+                       for (; turns > 0; --turns) bed.free(bed.malloc(bytes, lane));
+                     }),
+             "ns");
+  }
+  const Mix any = mix(std::size_t{1} << 16, 512, std::uint64_t{16} << 20, live, 1);
+  Mix powers = mix(std::size_t{1} << 16, 512, std::uint64_t{32} << 20, live, 1);
+  for (std::uint64_t& size : powers.sizes) size = std::bit_floor(size);
+  mixed(run, "512 B to 16 MiB, 256 live", powers);
+  mixed(run, "512 B to 16 MiB, 256 live, no size twice", any);
 }
 
 }  // namespace braid::bench

@@ -71,7 +71,7 @@ class Bed {
  public:
   explicit Bed(const Run& run, caching::Options options = {});
   ~Bed();
-  caching::Lane& lane();  // a new one
+  caching::Lane& lane(bool tracked = true);  // a new one
   caching::Block* malloc(std::uint64_t bytes, caching::Lane& lane) {
     caching::Block* block = nullptr;
     caching::Shortage shortage;

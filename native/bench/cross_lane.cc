@@ -5,15 +5,15 @@
 namespace braid::bench {
 namespace {
 
-// Work is queued on the reader between uses, so that no event is shared: each turn records one and waits for it.
+// The reader is a stream of the caller's, which may have been given work at any time: no event is shared, each turn
+// records one and waits for it, or asks.
 void recorded(const Run& run, std::uint64_t bytes, const caching::Policy& policy) {
   caching::Options options;
   options.policy = &policy;
   Bed bed(run, options);
-  caching::Lane &home = bed.lane(), &reader = bed.lane();
+  caching::Lane &home = bed.lane(), &reader = bed.lane(false);
   const auto turn = [&] {
     caching::Block* block = bed.malloc(bytes, home);
-    reader.queued();
     bed.use(block, reader);
     bed.free(block);
   };

@@ -9,7 +9,7 @@ void driverCalls(const Run& run) {
   Event event = nullptr;
   must(driver, driver.streamCreate(&reader, 0), "streamCreate");
   must(driver, driver.streamCreate(&writer, 0), "streamCreate");
-  must(driver, driver.eventCreate(&event, false), "eventCreate");
+  must(driver, driver.eventCreate(&event, EventKind::order), "eventCreate");
   must(driver, driver.eventRecord(event, reader), "eventRecord");
   must(driver, driver.streamSynchronize(reader), "streamSynchronize");
 

@@ -12,16 +12,18 @@
 namespace braid::bench {
 namespace {
 
-// To one core each, where there are enough: the scheduler's choices are no part of what is measured.
-void pin(std::thread& thread, unsigned core) {
+// To one core each, where there are enough, and to every other one where there are twice as many: neighbours may be two
+// halves of one. The scheduler's choices are no part of what is measured.
+void pin(std::thread& thread, unsigned number) {
 #if defined(__linux__)
+  const unsigned core = std::thread::hardware_concurrency() >= 16 ? 2 * number : number;
   if (core >= std::thread::hardware_concurrency()) return;
   cpu_set_t cores;
   CPU_ZERO(&cores);
   CPU_SET(core, &cores);
   pthread_setaffinity_np(thread.native_handle(), sizeof cores, &cores);
 #else
-  (void)thread, (void)core;
+  (void)thread, (void)number;
 #endif
 }
 

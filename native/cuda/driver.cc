@@ -1,6 +1,8 @@
 #include "cuda/driver.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "cuda/map_source.h"
 #include "cuda/matmul.h"
@@ -11,7 +13,10 @@ namespace braid::cuda {
 namespace {
 
 CUstream cu(Stream stream) { return reinterpret_cast<CUstream>(stream); }
-CUevent cu(Event event) { return reinterpret_cast<CUevent>(event); }
+// CUDA's own events are aligned: the lowest bit of a handle says that it was made to be awaited.
+constexpr std::uintptr_t awaitedEvent = 1;
+bool isAwaited(Event event) { return (reinterpret_cast<std::uintptr_t>(event) & awaitedEvent) != 0; }
+CUevent cu(Event event) { return reinterpret_cast<CUevent>(reinterpret_cast<std::uintptr_t>(event) & ~awaitedEvent); }
 CUpages cu(Pages pages) { return reinterpret_cast<CUpages>(pages); }
 
 }  // namespace
@@ -155,11 +160,14 @@ Status CudaDriver::streamWait(Stream stream, Event event) {
   return context_->check(call_.cuStreamWaitEvent(cu(stream), cu(event), 0), "cuStreamWaitEvent");
 }
 
-Status CudaDriver::eventCreate(Event* event, bool timed) {
+Status CudaDriver::eventCreate(Event* event, EventKind kind) {
   CUevent made = nullptr;
-  const unsigned flags = kEventBlockingSync | (timed ? 0 : kEventDisableTiming);
+  const unsigned flags =
+      (kind == EventKind::awaited ? kEventBlockingSync : 0) | (kind == EventKind::timed ? 0 : kEventDisableTiming);
   const Status status = context_->check(call_.cuEventCreate(&made, flags), "cuEventCreate");
-  if (status == Status::ok) *event = reinterpret_cast<Event>(made);
+  if (status == Status::ok)
+    *event = reinterpret_cast<Event>(reinterpret_cast<std::uintptr_t>(made) |
+                                     (kind == EventKind::awaited ? awaitedEvent : 0));
   return status;
 }
 
@@ -173,8 +181,14 @@ Status CudaDriver::eventRecord(Event event, Stream stream) {
 
 Status CudaDriver::eventQuery(Event event) { return context_->check(call_.cuEventQuery(cu(event)), "cuEventQuery"); }
 
+// The driver spins for an event that it has not made for sleeping.
 Status CudaDriver::eventSynchronize(Event event) {
-  return context_->check(call_.cuEventSynchronize(cu(event)), "cuEventSynchronize");
+  if (isAwaited(event)) return context_->check(call_.cuEventSynchronize(cu(event)), "cuEventSynchronize");
+  constexpr std::chrono::microseconds longest{100};
+  for (std::chrono::microseconds pause{5};; pause = std::min(2 * pause, longest)) {
+    if (const Status status = eventQuery(event); status != Status::notReady) return status;
+    std::this_thread::sleep_for(pause);
+  }
 }
 
 Status CudaDriver::eventElapsed(float* milliseconds, Event from, Event to) {

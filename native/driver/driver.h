@@ -39,6 +39,14 @@ struct WorkLabel {
   std::size_t step = 0;
 };
 
+// What an event is for. All kinds may be recorded, waited for on streams, asked for, and synchronised with.
+enum class EventKind : std::uint8_t {
+  order,    // streams wait for it; any number may be outstanding
+  timed,    // the same, and it notes the time
+  awaited,  // threads sleep until it: they wake at once, and few may be outstanding (on cuda 56, the next record
+            // blocks)
+};
+
 enum class CopyKind { hostToDevice, deviceToHost, deviceToDevice, hostToHost };
 
 // A kernel made ready for one device: compiled, its algorithm chosen, its launch shape known. Immutable; launched from
@@ -104,7 +112,7 @@ class Driver {
   virtual Status streamSynchronize(Stream stream) = 0;            // blocks
   virtual Status streamQuery(Stream stream) = 0;                  // ok, or notReady
   virtual Status streamWait(Stream stream, Event event) = 0;
-  virtual Status eventCreate(Event* event, bool timed) = 0;
+  virtual Status eventCreate(Event* event, EventKind kind) = 0;
   virtual Status eventDestroy(Event event) = 0;
   virtual Status eventRecord(Event event, Stream stream) = 0;
   virtual Status eventQuery(Event event) = 0;                                  // ok, or notReady

@@ -25,8 +25,8 @@ class DriverObjects {
     if (status == Status::ok) streams_.push_back(*stream);
     return status;
   }
-  Status event(Event* event, bool timed) {
-    const Status status = driver_.eventCreate(event, timed);
+  Status event(Event* event, EventKind kind) {
+    const Status status = driver_.eventCreate(event, kind);
     if (status == Status::ok) events_.push_back(*event);
     if (status == Status::ok) eventsCreated_.fetch_add(1, std::memory_order_relaxed);
     return status;

@@ -47,7 +47,7 @@ MaybeFailure Program::makeEvents() {
   Status status = Status::ok;
   const auto marker = [&] {
     Event event = nullptr;
-    if (status == Status::ok) status = objects.event(&event, false);
+    if (status == Status::ok) status = objects.event(&event, EventKind::order);
     markerEvents_.push_back(event);
     return order.addMarker();
   };
@@ -72,7 +72,7 @@ MaybeFailure Program::makeEvents() {
   tickEnds_.resize(spec_.inFlight * streams_.size());
   for (std::uint32_t slot = 0; slot < spec_.inFlight; ++slot) {
     for (const LaneId lane : busyLanes_) {
-      if (status == Status::ok) status = objects.event(&tickEnds_[slot * streams_.size() + lane], false);
+      if (status == Status::ok) status = objects.event(&tickEnds_[slot * streams_.size() + lane], EventKind::awaited);
     }
   }
   if (status != Status::ok) return failureOf(*driver_, status, "eventCreate");

@@ -8,7 +8,7 @@ MaybeFailure Trace::prepare(Program& program) {
   sets_ = program.spec().inFlight + 1;
   events_.resize(sets_ * runs_ * 2);
   for (Event& event : events_) {
-    if (const Status status = program.objects.event(&event, true); status != Status::ok)
+    if (const Status status = program.objects.event(&event, EventKind::timed); status != Status::ok)
       return failureOf(program.driver(), status, "eventCreate");
   }
   return std::nullopt;

@@ -82,14 +82,14 @@ Status HostDriver::streamWait(Stream stream, Event event) {
   return Status::ok;
 }
 
-Status HostDriver::eventCreate(Event* event, bool timed) {
+Status HostDriver::eventCreate(Event* event, EventKind kind) {
   if (const Status status = enter(Call::eventCreate); status != Status::ok) return status;
   if (!event) return fail(Status::invalidValue, "no place for the event");
   EventState* state = nullptr;
   const std::uint64_t handle = events_.create(
       &state, [](const EventState&) { return true; }, [] { return std::make_unique<EventState>(); });
   if (handle == 0) return fail(Status::outOfMemory, "too many events");
-  state->reset(timed);
+  state->reset(kind == EventKind::timed);
   *event = reinterpret_cast<Event>(handle);
   return Status::ok;
 }

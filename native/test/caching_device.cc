@@ -226,7 +226,7 @@ Status SimulatedDevice::streamWait(Stream stream, Event event) {
   return Status::ok;
 }
 
-Status SimulatedDevice::eventCreate(Event* event, bool) {
+Status SimulatedDevice::eventCreate(Event* event, EventKind) {
   std::lock_guard lock(mutex_);
   events_.emplace_back();
   *event = handle<Event>(events_.size() - 1);

@@ -290,7 +290,7 @@ void Worker::keep(Owned& owned) {
   order(owned.home, on);
   read(owned, on);
   Event event = nullptr;
-  if (m_.driver_->eventCreate(&event, false) != Status::ok) {
+  if (m_.driver_->eventCreate(&event, EventKind::order) != Status::ok) {
     m_.driver_->streamSynchronize(on.stream);
     return;
   }
@@ -358,7 +358,7 @@ void Worker::lanesChange() {
     const ModelLane gone = own_[index];
     // Blocks that it is home to may live on; work queued on it still completes.
     Event last = nullptr;
-    if (!good(m_.driver_->eventCreate(&last, false), "eventCreate")) return;
+    if (!good(m_.driver_->eventCreate(&last, EventKind::order), "eventCreate")) return;
     leaving_.push_back(last);
     if (!good(m_.driver_->eventRecord(last, gone.stream), "eventRecord")) return;
     if (!good(m_.lanes_->retire(*gone.lane), "retire")) return;

@@ -304,7 +304,7 @@ TEST(CachingLadder, ForeignEventsAreWaitedFor) {
     Block* block = c.malloc(size, home);
     for (int i = 0; i < 2; ++i) {
       ASSERT_EQ(c.driver.streamCreate(&foreign[i], 0), Status::ok);
-      ASSERT_EQ(c.driver.eventCreate(&events[i], false), Status::ok);
+      ASSERT_EQ(c.driver.eventCreate(&events[i], EventKind::order), Status::ok);
       c.driver.fill32(0, 0, 1, foreign[i]);
       c.driver.eventRecord(events[i], foreign[i]);
       Mark* mark = c.lanes.adopt(events[i]);
@@ -324,7 +324,7 @@ TEST(CachingLadder, EmptyCacheWaitsForForeignEvents) {
   Stream foreign = nullptr;
   Event event = nullptr;
   ASSERT_EQ(c.driver.streamCreate(&foreign, 0), Status::ok);
-  ASSERT_EQ(c.driver.eventCreate(&event, false), Status::ok);
+  ASSERT_EQ(c.driver.eventCreate(&event, EventKind::order), Status::ok);
   Block* block = c.malloc(size, home);
   c.driver.fill32(0, 0, 1, foreign);
   c.driver.eventRecord(event, foreign);

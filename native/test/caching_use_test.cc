@@ -94,7 +94,7 @@ TEST(CachingUse, ComposesWithRecordStreamAndKeepUntil) {
   Stream foreign = nullptr;
   Event event = nullptr;
   ASSERT_EQ(c.driver.streamCreate(&foreign, 0), Status::ok);
-  ASSERT_EQ(c.driver.eventCreate(&event, false), Status::ok);
+  ASSERT_EQ(c.driver.eventCreate(&event, EventKind::order), Status::ok);
   Block* block = c.malloc(size, home);
   c.use(block, precise);
   c.work(noted);
@@ -149,7 +149,7 @@ TEST(CachingUse, AForeignEventTwiceIsOneUse) {
   Caching c;
   Lane& home = c.lane();
   Event event = nullptr;
-  ASSERT_EQ(c.driver.eventCreate(&event, false), Status::ok);
+  ASSERT_EQ(c.driver.eventCreate(&event, EventKind::order), Status::ok);
   Block* block = c.malloc(size, home);
   Mark* mark = c.lanes.adopt(event);
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(c.allocator->keepUntil(block, *mark), Status::ok);

@@ -317,9 +317,9 @@ Status Watch::streamWait(Stream stream, Event event) {
   return status;
 }
 
-Status Watch::eventCreate(Event* event, bool timed) {
+Status Watch::eventCreate(Event* event, EventKind kind) {
   BRAID_ENTER("eventCreate")
-  status = inner_.eventCreate(event, timed);
+  status = inner_.eventCreate(event, kind);
   if (status == Status::ok) ++out_.events;
   return status;
 }

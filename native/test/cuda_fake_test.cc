@@ -104,9 +104,9 @@ TEST_F(CudaFake, TimesOnlyTimedEvents) {
   Stream stream = nullptr;
   Event timed = nullptr, other = nullptr, plain = nullptr;
   ASSERT_EQ(driver_->streamCreate(&stream, 0), Status::ok);
-  ASSERT_EQ(driver_->eventCreate(&timed, true), Status::ok);
-  ASSERT_EQ(driver_->eventCreate(&other, true), Status::ok);
-  ASSERT_EQ(driver_->eventCreate(&plain, false), Status::ok);
+  ASSERT_EQ(driver_->eventCreate(&timed, EventKind::timed), Status::ok);
+  ASSERT_EQ(driver_->eventCreate(&other, EventKind::timed), Status::ok);
+  ASSERT_EQ(driver_->eventCreate(&plain, EventKind::order), Status::ok);
   for (Event event : {timed, other, plain}) EXPECT_EQ(driver_->eventRecord(event, stream), Status::ok);
   float milliseconds = 0;
   EXPECT_EQ(driver_->eventElapsed(&milliseconds, timed, other), Status::ok);

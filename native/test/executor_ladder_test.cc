@@ -158,7 +158,7 @@ struct Bare {
   explicit Bare(AllocatorPolicy policy, bool spare = false) : driver(hostDriver(shaken(9))) {
     for (Stream& stream : streams) EXPECT_EQ(driver->streamCreate(&stream, 0), Status::ok);
     for (Event& event : events) {
-      EXPECT_EQ(driver->eventCreate(&event, false), Status::ok);
+      EXPECT_EQ(driver->eventCreate(&event, EventKind::order), Status::ok);
       markers.push_back(order.addMarker());
     }
     allocator = std::make_unique<Allocator>(*driver, order, 4096, streams, events, policy);

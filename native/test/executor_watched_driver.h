@@ -39,7 +39,7 @@ class WatchedDriver final : public Driver {
   Status streamSynchronize(Stream s) override { return after(inner_->streamSynchronize(s)); }
   Status streamQuery(Stream s) override { return after(inner_->streamQuery(s)); }
   Status streamWait(Stream s, Event e) override { return gone_ ? dead : inner_->streamWait(s, e); }
-  Status eventCreate(Event* e, bool timed) override { return gone_ ? dead : inner_->eventCreate(e, timed); }
+  Status eventCreate(Event* e, EventKind kind) override { return gone_ ? dead : inner_->eventCreate(e, kind); }
   Status eventDestroy(Event e) override { return after(inner_->eventDestroy(e)); }
   Status eventRecord(Event e, Stream s) override { return gone_ ? dead : inner_->eventRecord(e, s); }
   Status eventQuery(Event e) override { return after(inner_->eventQuery(e)); }

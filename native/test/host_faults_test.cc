@@ -55,7 +55,7 @@ TEST(HostFaults, EveryCallCanFail) {
       {"streamSynchronize", [&](Driver& d) { return d.streamSynchronize(s); }},
       {"streamQuery", [&](Driver& d) { return d.streamQuery(s); }},
       {"streamWait", [&](Driver& d) { return d.streamWait(s, e); }},
-      {"eventCreate", [&](Driver& d) { return d.eventCreate(&e, false); }},
+      {"eventCreate", [&](Driver& d) { return d.eventCreate(&e, EventKind::order); }},
       {"eventDestroy", [&](Driver& d) { return d.eventDestroy(e); }},
       {"eventRecord", [&](Driver& d) { return d.eventRecord(e, s); }},
       {"eventQuery", [&](Driver& d) { return d.eventQuery(e); }},
@@ -191,7 +191,7 @@ TEST(HostFaults, BadArgumentsAreRefusedAtOnce) {
   EXPECT_EQ(driver->fill32(memory, 0, SIZE_MAX / 2, on), Status::invalidValue);
   EXPECT_EQ(driver->hostFunction(on, nullptr, nullptr), Status::invalidValue);
   EXPECT_EQ(driver->streamCreate(nullptr, 0), Status::invalidValue);
-  EXPECT_EQ(driver->eventCreate(nullptr, false), Status::invalidValue);
+  EXPECT_EQ(driver->eventCreate(nullptr, EventKind::order), Status::invalidValue);
   EXPECT_EQ(driver->streamSynchronize(on), Status::ok);
 }
 

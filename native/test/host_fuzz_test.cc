@@ -67,7 +67,7 @@ TEST(HostFuzz, AnyCallsInAnyOrder) {
         case 2:
         case 3: {
           Event made = nullptr;
-          status = driver->eventCreate(&made, random.below(2) == 0);
+          status = driver->eventCreate(&made, static_cast<EventKind>(random.below(3)));
           if (made) events.push_back(made);
           break;
         }

@@ -354,7 +354,7 @@ TEST(HostStreams, EnqueueingDoesNotAllocateInSteadyState) {
       driver->streamWait(other, mark);
       driver->fill32(memory + 1024, 1, 8, other);
       Event made = nullptr;
-      driver->eventCreate(&made, false);
+      driver->eventCreate(&made, EventKind::order);
       driver->eventDestroy(made);
     }
     gate.open = true;

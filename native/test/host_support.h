@@ -31,7 +31,7 @@ inline Stream stream(Driver& driver) {
 
 inline Event event(Driver& driver, bool timed = false) {
   Event made = nullptr;
-  EXPECT_EQ(driver.eventCreate(&made, timed), Status::ok);
+  EXPECT_EQ(driver.eventCreate(&made, timed ? EventKind::timed : EventKind::order), Status::ok);
   return made;
 }
 

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -93,44 +94,50 @@ struct Random {
   double unit() { return static_cast<double>(next() >> 11) * 0x1p-53; }
 };
 
-void allocateFree(cudaStream_t stream) {
-  const std::pair<const char*, std::size_t> sizes[] = {
-      {"4 KiB", std::size_t{4} << 10}, {"1 MiB", std::size_t{1} << 20}, {"64 MiB", std::size_t{64} << 20}};
-  for (const auto& [name, bytes] : sizes)
-    each("allocate-free", name, [&, bytes = bytes] {
-      torch_allocator::raw_delete(torch_allocator::raw_alloc_with_stream(bytes, stream));
-    });
+constexpr std::uint32_t live = 256;
 
-  constexpr std::uint32_t live = 256;
-  constexpr std::size_t count = std::size_t{1} << 16;
-  Random random{1};
-  std::vector<std::size_t> drawn;
-  std::vector<std::uint32_t> places;
-  for (std::size_t i = 0; i < count; ++i) {
-    drawn.push_back(static_cast<std::size_t>(512.0 * std::exp2(random.unit() * 15)));
-    places.push_back(static_cast<std::uint32_t>(random.next() % live));
-  }
+void mixed(const char* name, const std::vector<std::size_t>& drawn, const std::vector<std::uint32_t>& places,
+           cudaStream_t stream) {
   void* held[live] = {};
   std::size_t at = 0;
   const auto turn = [&] {
     void*& place = held[places[at]];
     if (place != nullptr) torch_allocator::raw_delete(place);
     place = torch_allocator::raw_alloc_with_stream(drawn[at], stream);
-    at = (at + 1) % count;
+    at = (at + 1) % drawn.size();
   };
   torch_allocator::emptyCache();
   torch_allocator::resetPeakStats(0);
-  for (std::size_t i = 0; i < count; ++i) turn();
+  for (std::size_t i = 0; i < drawn.size(); ++i) turn();
   const Spread time = perTurn([&](std::uint64_t turns) {
     for (; turns > 0; --turns) turn();
   });
   const auto stats = torch_allocator::getDeviceStats(0);
-  print("allocate-free", "512 B to 16 MiB, 256 live", time, "ns",
-        ",\"reservedOverPeak\":" +
-            std::to_string(static_cast<double>(stats.reserved_bytes[0].peak) /
-                           static_cast<double>(stats.allocated_bytes[0].peak)));
+  print("allocate-free", name, time, "ns",
+        ",\"reservedOverPeak\":" + std::to_string(static_cast<double>(stats.reserved_bytes[0].peak) /
+                                                  static_cast<double>(stats.allocated_bytes[0].peak)));
   for (void* pointer : held)
     if (pointer != nullptr) torch_allocator::raw_delete(pointer);
+}
+
+void allocateFree(cudaStream_t stream) {
+  const std::pair<const char*, std::size_t> sizes[] = {
+      {"4 KiB", std::size_t{4} << 10}, {"1 MiB", std::size_t{1} << 20}, {"64 MiB", std::size_t{64} << 20}};
+  for (const auto& [name, bytes] : sizes)
+    each("allocate-free", name,
+         [&, bytes = bytes] { torch_allocator::raw_delete(torch_allocator::raw_alloc_with_stream(bytes, stream)); });
+
+  Random random{1};
+  std::vector<std::size_t> any, powers;
+  std::vector<std::uint32_t> places;
+  for (std::size_t i = 0; i < std::size_t{1} << 16; ++i) {
+    const double drawn = random.unit();
+    any.push_back(static_cast<std::size_t>(512.0 * std::exp2(drawn * 15)));
+    powers.push_back(std::bit_floor(static_cast<std::size_t>(512.0 * std::exp2(drawn * 16))));
+    places.push_back(static_cast<std::uint32_t>(random.next() % live));
+  }
+  mixed("512 B to 16 MiB, 256 live", powers, places, stream);
+  mixed("512 B to 16 MiB, 256 live, no size twice", any, places, stream);
 
   cudaMemPool_t pool = nullptr;
   std::uint64_t most = ~std::uint64_t{0};
@@ -192,8 +199,9 @@ void threads() {
         });
         cpu_set_t cores;
         CPU_ZERO(&cores);
-        CPU_SET(i, &cores);
-        if (i < std::thread::hardware_concurrency())
+        const unsigned core = std::thread::hardware_concurrency() >= 16 ? 2 * i : i;
+        CPU_SET(core, &cores);
+        if (core < std::thread::hardware_concurrency())
           pthread_setaffinity_np(all.back().native_handle(), sizeof cores, &cores);
       }
       while (ready.load() < count) std::this_thread::yield();
@@ -219,8 +227,8 @@ __global__ void reader(const uint4* words, unsigned* wrong, int count, unsigned 
   if (bad) atomicAdd(wrong, bad);
 }
 
-// The loop of native/bench/streaming.cc with `record_stream`, and by hand: a block is dropped once the upload stream has
-// been made to wait for its reader.
+// The loop of native/bench/streaming.cc with `record_stream`, and by hand: a block is dropped once the upload stream
+// has been made to wait for its reader.
 void streaming(c10::cuda::CUDAStream upload, c10::cuda::CUDAStream compute, std::size_t bytes) {
   constexpr unsigned sources = 5;
   std::vector<void*> pinned(sources);
@@ -293,8 +301,8 @@ void streaming(c10::cuda::CUDAStream upload, c10::cuda::CUDAStream compute, std:
       const double block = static_cast<double>(bytes) / 1048576;
       const std::string policy = byHand ? "PyTorch, events by hand" : "PyTorch, record_stream";
       print("streaming", policy + ", ahead 2, " + std::to_string(layers) + " layers", spread(times), "ms a layer",
-            ",\"policy\":\"" + policy + "\",\"layers\":" + std::to_string(layers) + ",\"ahead\":2,\"blockMiB\":" +
-                std::to_string(block) + ",\"reservedMiB\":" + std::to_string(mib) +
+            ",\"policy\":\"" + policy + "\",\"layers\":" + std::to_string(layers) +
+                ",\"ahead\":2,\"blockMiB\":" + std::to_string(block) + ",\"reservedMiB\":" + std::to_string(mib) +
                 ",\"blocks\":" + std::to_string(mib / block) +
                 ",\"issueUsALayer\":" + std::to_string(spread(issues).median));
     }

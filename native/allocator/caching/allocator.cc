@@ -58,11 +58,8 @@ Status Allocator::malloc(std::uint64_t bytes, Lane& lane, Block** block, Shortag
   {
     std::lock_guard guard(lane.mutex);
     found = shelf(lane).cache.take(&heap, heap.number(), size, &evicted);
-    // No wait for the mutex while the lane's own is held: they are taken in the other order.
-    if (found == nullptr && evicted == nullptr && !shelf(lane).pending.empty() && mutex_.try_lock()) {
+    if (found == nullptr && evicted == nullptr && !shelf(lane).pending.empty())
       found = quickPending(lane, heap, size, &rung, &refused);
-      mutex_.unlock();
-    }
   }
   std::uint8_t quick = static_cast<std::uint8_t>(rung);
   if (found == nullptr) {
@@ -201,8 +198,8 @@ void Allocator::settle(Block& block) {
                  block.id);
 }
 
-// What a lane does over and over: it takes the block of this size that it freed the longest ago. The caller holds both
-// mutexes. Null where the rungs have to be climbed one by one.
+// What a lane does over and over: it takes the block of this size that it freed the longest ago. The caller holds the
+// lane's mutex. Null where the rungs have to be climbed one by one.
 Block* Allocator::quickPending(Lane& lane, const Heap& heap, std::uint64_t size, Rung* rung, const Lane** refused) {
   constexpr int most = 8;
   const Policy& policy = *options_.policy;
@@ -217,7 +214,7 @@ Block* Allocator::quickPending(Lane& lane, const Heap& heap, std::uint64_t size,
     for (std::size_t i = 0; i < block->uses.size(); ++i) {
       Mark& mark = *block->uses[i];
       if (policy.order && mark.lane != nullptr && lanes_.before(lane, mark.lane->id, mark.point)) continue;
-      if (lanes_.poll(mark) == Status::ok) continue;
+      if (lanes_.poll(mark, &lane) == Status::ok) continue;
       *refused = mark.lane;
       return nullptr;
     }

@@ -145,6 +145,7 @@ class Allocator {
   Block* fromPendingRun(const Request& request, Status* status);
   bool settlePending(Lane& lane, bool ask, const Lane* refusedAlready = nullptr);
   void pollHomes(const Heap& heap, const Lane& lane);
+  bool keepsLittle(Lane& lane) const;
   void flushCache(Lane& lane);
   void flushCaches();
   void giveBack(Block* block);
@@ -184,6 +185,8 @@ class Allocator {
   bool releaseRanges(Heap& heap);
 
   static constexpr std::uint64_t smallSegment = 2 << 20;
+  // What a lane may have at hand, of several threads' lanes, before it is gathered rather than memory grown.
+  static constexpr std::uint64_t keptByThread = std::uint64_t{4} << 20;
   // Pages that may move whatever is allocated, and how many allocations that leave the caches earn one more.
   static constexpr std::uint64_t movesAtOnce = 8192, climbsAMove = 1024;
 

@@ -73,8 +73,9 @@ class Seen {
 };
 
 // A piece of a segment. All blocks of a segment tile it, in order of address. Whoever holds a live block owns its
-// `uses`; all else of a block that is not live belongs to whoever guards its list.
-struct Block {
+// `uses`; all else of a block that is not live belongs to whoever guards its list. Alone on its cache lines, and on
+// those that a processor fetches beside them: blocks that are made one after the other are often different threads'.
+struct alignas(128) Block {
   DeviceAddress address = 0;
   std::uint64_t size = 0;             // as given
   Seen<std::uint64_t> requested = 0;  // as asked for

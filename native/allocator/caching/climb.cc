@@ -29,8 +29,12 @@ Status Allocator::slow(const Request& request, Block* evicted, Block** block, Sh
     if (policy.waitFirst) try_(Rung::wait, [&] { return fromPending(request, true, false, &status); });
   }
   // Other threads keep what their lanes have at hand until memory would grow. Where all lanes are one thread's, what
-  // fits best is looked for in all of them at once, which holds less.
+  // fits best is looked for in all of them at once, which holds less. A lane that has little at hand keeps that too,
+  // and memory grows: what it gives up it asks for again, and every such question holds up all threads.
   if (counters_.several()) {
+    if (request.size <= keptByThread && keepsLittle(request.lane))
+      try_(Rung::grow, [&] { return grow(request, &status, &rung); });
+    if (status == Status::outOfMemory) status = Status::ok;
     try_(Rung::gather, [&] {
       flushCache(request.lane);
       return heap.take(request.size, request.lane, policy.order);
@@ -114,6 +118,11 @@ void Allocator::flushCache(Lane& lane) {
   flush(all);
 }
 
+bool Allocator::keepsLittle(Lane& lane) const {
+  std::lock_guard guard(lane.mutex);
+  return shelf(lane).cache.within(keptByThread);
+}
+
 void Allocator::flushCaches() {
   for (LaneId id = 0; id < lanes_.count(); ++id) flushCache(lanes_.at(id));
 }
@@ -134,7 +143,7 @@ bool Allocator::settlePending(Lane& lane, bool ask, const Lane* refusedAlready) 
         ready = options_.policy->order ? mark.lane != nullptr && lanes_.before(lane, mark.lane->id, mark.point)
                                        : lanes_.complete(mark);
         if (ready || !ask || (mark.lane != nullptr && refused[mark.lane->id])) continue;
-        ready = lanes_.poll(mark) == Status::ok;
+        ready = lanes_.poll(mark, &lane) == Status::ok;
         if (!ready && mark.lane != nullptr) refused[mark.lane->id] = true;
       }
       if (!ready) continue;

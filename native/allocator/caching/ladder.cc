@@ -226,29 +226,21 @@ Block* Allocator::waitForOthers(const Request& request, Status* status) {
 void Allocator::adoptPending(Lane& home, Lane& lane) {
   if (shelf(home).pending.empty()) return;
   Block* moved = nullptr;
-  std::vector<Block*> pending;
   {
-    std::lock_guard guard(home.mutex);
-    for (Block* block = shelf(home).pending.first(); block != nullptr; block = block->next) pending.push_back(block);
-  }
-  for (Block* block : pending) {
-    bool after = false;
-    {
-      std::lock_guard guard(lane.mutex);
-      after = covered(*block, lane) && lanes_.before(lane, home.id, block->release);
-    }
-    if (!after) continue;
-    {
-      std::lock_guard guard(home.mutex);
+    // The only place that holds two lanes: the lower number first.
+    std::lock_guard lower((home.id < lane.id ? home : lane).mutex);
+    std::lock_guard upper((home.id < lane.id ? lane : home).mutex);
+    for (Block *block = shelf(home).pending.first(), *next; block != nullptr; block = next) {
+      next = block->next;
+      if (!covered(*block, lane) || !lanes_.before(lane, home.id, block->release)) continue;
       shelf(home).pending.remove(block);
+      block->lane = &lane;
+      block->release = 0;
+      settle(*block);
+      block->release = lane.present();
+      block->next = moved;
+      moved = block;
     }
-    std::lock_guard guard(lane.mutex);
-    block->lane = &lane;
-    block->release = 0;
-    settle(*block);
-    block->release = lane.present();
-    block->next = moved;
-    moved = block;
   }
   flush(moved);
 }

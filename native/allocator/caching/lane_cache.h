@@ -44,6 +44,17 @@ class LaneCache {
     }
     return false;
   }
+  // Whether all that is here comes to at most so many bytes.
+  bool within(std::uint64_t bytes) const {
+    std::uint64_t found = 0;
+    for (std::uint64_t sets = full_; sets != 0; sets &= sets - 1) {
+      const Place* const set = places_.data() + static_cast<std::size_t>(std::countr_zero(sets)) * ways;
+      for (std::size_t way = 0; way < ways; ++way)
+        for (const Block* block = set[way].first; block != nullptr; block = block->next)
+          if ((found += block->size) > bytes) return false;
+    }
+    return true;
+  }
   // All that is here, a list by `next`.
   Block* flush() {
     Block* all = nullptr;

@@ -100,7 +100,7 @@ Status Lanes::mark(Lane& lane, Mark** found, bool* recorded) {
   }
   if (spare == nullptr) {
     Event event = nullptr;
-    if (const Status status = driver_.eventCreate(&event, false); status != Status::ok) return status;
+    if (const Status status = driver_.eventCreate(&event, EventKind::order); status != Status::ok) return status;
     created_.fetch_add(1, std::memory_order_relaxed);
     spare = &lane.ring_.emplace_back();
     spare->lane = &lane;
@@ -135,8 +135,9 @@ Lanes::Counters Lanes::counters() const {
     all.shared += lane.shared_.load(std::memory_order_relaxed);
     all.waits += lane.waits_.load(std::memory_order_relaxed);
     all.waitsElided += lane.waitsElided_.load(std::memory_order_relaxed);
+    all.queries += lane.queries_.load(std::memory_order_relaxed);
   }
-  all.queries = queries_.load(std::memory_order_relaxed);
+  all.queries += queries_.load(std::memory_order_relaxed);
   all.synchronizations = synchronizations_.load(std::memory_order_relaxed);
   all.created = created_.load(std::memory_order_relaxed);
   return all;
@@ -173,9 +174,12 @@ Status Lanes::wait(Lane& waiter, Mark& mark, bool* issued) {
   return Status::ok;
 }
 
-Status Lanes::poll(Mark& mark) {
+Status Lanes::poll(Mark& mark, Lane* asker) {
   if (complete(mark)) return Status::ok;
-  queries_.fetch_add(1, std::memory_order_relaxed);
+  if (asker != nullptr)
+    countOne(asker->queries_);
+  else
+    queries_.fetch_add(1, std::memory_order_relaxed);
   const Status status = driver_.eventQuery(mark.event);
   if (status == Status::ok && mark.lane != nullptr) mark.lane->completed(mark.point);
   return status;
@@ -185,7 +189,7 @@ Status Lanes::poll(Mark& mark) {
 Status Lanes::pollLane(Lane& lane) {
   std::lock_guard guard(lane.mutex);
   if (lane.quiet() && lane.done() >= lane.marks_.load(std::memory_order_relaxed)) return Status::ok;
-  queries_.fetch_add(1, std::memory_order_relaxed);
+  countOne(lane.queries_);
   if (lane.retired) {
     const Status status = driver_.eventQuery(lane.newest_->event);
     if (status == Status::ok) lane.completed(lane.newest_->point);

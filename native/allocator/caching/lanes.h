@@ -84,7 +84,7 @@ class Lane {
   std::deque<Mark> ring_;  // its addresses stand still
   std::size_t next_ = 0;   // where the search for a mark that nobody holds goes on
   // Written by the mutex's holder alone.
-  std::atomic<std::uint64_t> recorded_{0}, shared_{0}, waits_{0}, waitsElided_{0};
+  std::atomic<std::uint64_t> recorded_{0}, shared_{0}, waits_{0}, waitsElided_{0}, queries_{0};
 };
 
 // What is known to be before what on one device, for lanes that come and go. Its causes: a lane runs in order; a wait
@@ -124,8 +124,9 @@ class Lanes {
   }
   bool complete(const Mark& mark) const { return mark.lane != nullptr && mark.lane->done() >= mark.point; }
 
-  // One question to the driver: ok, notReady, or its failure. What it learns moves the lane's watermark.
-  Status poll(Mark& mark);
+  // One question to the driver: ok, notReady, or its failure. What it learns moves the watermark of the mark's lane.
+  // Asked on behalf of a lane, its mutex is held: the question is counted there, which no other thread waits for.
+  Status poll(Mark& mark, Lane* asker = nullptr);
   Status pollLane(Lane& lane);
   // These block.
   Status synchronize(Mark& mark);

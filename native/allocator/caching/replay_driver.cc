@@ -121,9 +121,9 @@ Status ReplayDriver::streamWait(Stream stream, Event event) {
   return mayQueue(waiter) ? inner_.streamWait(waiter.inner, mark(event).inner) : Status::ok;
 }
 
-Status ReplayDriver::eventCreate(Event* event, bool timed) {
+Status ReplayDriver::eventCreate(Event* event, EventKind kind) {
   auto fresh = std::make_unique<Mark>();
-  if (const Status status = inner_.eventCreate(&fresh->inner, timed); status != Status::ok) return status;
+  if (const Status status = inner_.eventCreate(&fresh->inner, kind); status != Status::ok) return status;
   *event = reinterpret_cast<Event>(fresh.release());
   return Status::ok;
 }

@@ -68,7 +68,7 @@ class ReplayDriver final : public Driver {
   Status streamSynchronize(Stream stream) override;
   Status streamQuery(Stream stream) override;
   Status streamWait(Stream stream, Event event) override;
-  Status eventCreate(Event* event, bool timed) override;
+  Status eventCreate(Event* event, EventKind kind) override;
   Status eventDestroy(Event event) override;
   Status eventRecord(Event event, Stream stream) override;
   Status eventQuery(Event event) override;
