@@ -7,7 +7,12 @@ import { pickle } from '../../runtime/allocator/snapshot/pickle.js'
 import { snapshotSvg, snapshotText } from '../../runtime/allocator/snapshot/picture.js'
 import { figuresOf } from '../../runtime/allocator/snapshot/picture-figures.js'
 import { torchPickle, toTorch } from '../../runtime/allocator/snapshot/snapshot.js'
-import type { AllocatorSnapshot, BlockState } from '../../runtime/allocator/snapshot/snapshot-data.js'
+import type {
+  AllocatorSnapshot,
+  BlockState,
+  SnapshotRecord,
+  SnapshotSegment,
+} from '../../runtime/allocator/snapshot/snapshot-data.js'
 import { parseSnapshot } from '../../runtime/allocator/snapshot/snapshot-read.js'
 import { fromTorch } from '../../runtime/allocator/snapshot/snapshot-torch.js'
 import { modelled, snapshots } from '../support/snapshots.js'
@@ -158,13 +163,16 @@ describe("PyTorch's form", () => {
   law('can be played back by its viewer, whatever the history says', snapshot => play(toTorch(snapshot)), 400)
 
   law(
-    'keeps the newest records that it can, says how many older ones it dropped, and adds only completions',
+    'keeps the newest records that it can, says how many older ones it dropped, and adds only completions and what it must',
     snapshot => {
-      const { device_traces, host_traces, braid } = toTorch(snapshot)
+      const { device_traces, host_traces, braid, segments } = toTorch(snapshot)
       const standard = snapshot.history.filter(({ action }) => !/^(use_recorded|wait_issued|pages_moved)$/.test(action))
-      const key = (action: string, time: number) => `${action} ${time}`
+      // A segment that came beside another may be said to be mapped.
+      const key = (action: string, time: number) => `${action.replace('segment_alloc', 'segment_map')} ${time}`
       const given = new Set(standard.map(({ action, timeMicroseconds }) => key(action, timeMicroseconds)))
-      const traces = [...device_traces, host_traces]
+      const empty = device_traces[1]!.some(({ user_metadata }) => user_metadata.startsWith('no memory of the device'))
+      if (empty) expect([segments.length, device_traces[1]!.length]).toEqual([0, 1])
+      const traces = [...(empty ? [[], []] : device_traces), host_traces]
       const kept = traces.map(trace => trace.filter(({ action, time_us }) => given.has(key(action, time_us))))
       expect(kept.flat().length + braid.dropped).toBe(standard.length)
       for (const [i, trace] of traces.entries()) {
@@ -192,25 +200,98 @@ describe("PyTorch's form", () => {
     }
   })
 
+  law("counts a private pool's blocks where it counts the pool's memory, and keeps whose they were", snapshot => {
+    const { device_traces, host_traces, braid } = toTorch(snapshot)
+    const streamOf = (lane: number | undefined) => snapshot.lanes.find(({ id }) => id === lane)?.stream ?? 0
+    const lanes = new Map(snapshot.history.map(({ timeMicroseconds, lane }) => [timeMicroseconds, lane]))
+    const plain = [...device_traces.flat(), ...host_traces, ...braid.traces].filter(
+      ({ action, time_us }) => !/^(segment_|oom$)/.test(action) && lanes.has(time_us),
+    )
+    for (const { addr, stream, home_stream, time_us } of plain) {
+      const inside = snapshot.segments.find(s => addr! >= s.address && addr! < s.address + s.totalSize)
+      if (inside && inside.pool > 0) expect(stream).toBe(streamOf(inside.lane))
+      expect(home_stream ?? stream).toBe(streamOf(lanes.get(time_us)))
+    }
+  })
+
   it('keeps the whole of a history that led to its segments, wherever it begins', () => {
     const property = fc.property(modelled, snapshot => {
       const { device_traces, braid } = toTorch(snapshot)
       const wanted = snapshot.history.filter(({ action }) => action !== 'use_recorded')
       expect(braid.dropped).toBe(0)
-      expect(device_traces.map(trace => trace.length)).toEqual([0, wanted.length])
+      const empty = snapshot.segments.every(({ mappedSize }) => mappedSize === 0) && wanted.length === 0
+      expect(device_traces.map(trace => trace.length)).toEqual([0, empty ? 1 : wanted.length])
     })
     fc.assert(property, { numRuns: 300 })
+  })
+})
+
+describe('a history that the viewer of PyTorch would lose its way in', () => {
+  const at = 2 ** 40
+  const page = 2 ** 21
+  const record = (
+    id: number,
+    action: SnapshotRecord['action'],
+    address: number,
+    size = page,
+    lane = 0,
+  ): SnapshotRecord => ({
+    ...{ action, address, size, lane, pool: 0, timeMicroseconds: 1_790_000_000_000_000 + id, site: 0, id },
+  })
+  const segment = (address: number, counter: number, blocks: SnapshotSegment['blocks'], pool = 0): SnapshotSegment => ({
+    ...{ address, totalSize: page, mappedSize: blocks[0]!.state === 'unmapped' ? 0 : page, lane: 0, sizes: 'large' },
+    ...{ pool, expandable: counter === 0, counter, pinned: false, blocks },
+  })
+
+  it('keeps what came before a segment that stands beside a range which came earlier and went later', () => {
+    const { device_traces, braid } = toTorch({
+      ...small,
+      segments: [
+        segment(at, 0, [block(at, page, 'unmapped', { lane: -1 })]),
+        segment(at + page, 1, [block(at + page, page, 'free')]),
+      ],
+      history: [
+        record(0, 'segment_map', at),
+        record(1, 'segment_alloc', at + page),
+        record(2, 'segment_unmap', at),
+        record(3, 'alloc', at + page, 512),
+        record(4, 'free_requested', at + page, 512),
+        record(5, 'free_completed', at + page, 512),
+      ],
+    })
+    expect(braid.dropped).toBe(0)
+    const ranges = device_traces[0]!.map(({ action }) => action).filter(action => action.startsWith('segment_'))
+    expect(ranges).toEqual(['segment_map', 'segment_map', 'segment_unmap'])
+  })
+
+  it('calls a segment that stands alone by its own name', () => {
+    const segments = [segment(at, 1, [block(at, page, 'free')])]
+    const { device_traces } = toTorch({ ...small, segments, history: [record(0, 'segment_alloc', at)] })
+    expect(device_traces[0]!.map(({ action }) => action)).toEqual(['segment_alloc'])
+  })
+
+  it('has a record to show of a device that holds nothing, and none of its own beside others', () => {
+    const empty = toTorch({ ...small, segments: [] })
+    expect(empty.device_traces[0]!.map(({ action }) => action)).toEqual(['snapshot'])
+    expect(toTorch(small).device_traces).toEqual([[]])
+  })
+
+  it("says the segment's stream of a block in a private pool, and beside it whose it was", () => {
+    const history = [record(0, 'segment_map', at), record(1, 'alloc', at, 512, 1)]
+    const traceIn = (pool: number) => {
+      const blocks = [block(at, 512, 'live', { lane: 1 }), block(at + 512, page - 512, 'free')]
+      return toTorch({ ...small, segments: [segment(at, 0, blocks, pool)], history }).device_traces[0]!
+    }
+    const told = (pool: number) => traceIn(pool).map(({ stream, home_stream }) => `${stream} ${home_stream}`)
+    expect(told(3)).toEqual(['0 undefined', '0 9472'])
+    expect(told(0)).toEqual(['0 undefined', '9472 undefined'])
   })
 })
 
 describe("PyTorch's own snapshot", () => {
   law('is read back from its pickle: the same memory, by state, site and lane, and the same trace', snapshot => {
     const torch = toTorch(snapshot)
-    const read = fromTorch(
-      torchPickle(snapshot),
-      snapshot.segments.length + snapshot.history.length > 0 ? undefined : 1,
-    )
-    if (torch.segments.length === 0 && torch.device_traces[1]!.length === 0) return
+    const read = fromTorch(torchPickle(snapshot))
     if (E.isLeft(read)) throw new Error(JSON.stringify(read.left))
     const again = toTorch(read.right)
     const told = ({ segments, host_segments }: typeof torch) =>
@@ -225,8 +306,8 @@ describe("PyTorch's own snapshot", () => {
       )
     expect(told(again)).toEqual(told({ ...torch }))
     const records = ({ device_traces, host_traces }: typeof torch) =>
-      [...(device_traces[1] ?? []), ...host_traces].map(({ action, addr, size, stream, frames }) => ({
-        ...{ action, addr, size, stream, frames: frames.map(readable) },
+      [...(device_traces[1] ?? []), ...host_traces].map(({ action, addr, size, stream, home_stream, frames }) => ({
+        ...{ action, addr, size, stream: home_stream ?? stream, frames: frames.map(readable) },
       }))
     expect(records(again)).toEqual(records(torch))
   })

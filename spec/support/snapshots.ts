@@ -137,27 +137,37 @@ const slot = 256
 /** Snapshots whose history led to their segments: what is left of it may begin anywhere. */
 export const modelled: fc.Arbitrary<AllocatorSnapshot> = fc
   .record({
-    kinds: fc.array(fc.record({ expandable: fc.boolean(), lane: fc.nat(2) }), { minLength: 1, maxLength: 4 }),
-    steps: fc.array(fc.record({ segment: fc.nat(3), slot: fc.nat(15), does: fc.nat(5), lane: fc.nat(2) }), {
-      maxLength: 150,
+    kinds: fc.array(fc.record({ expandable: fc.boolean(), lane: fc.nat(2), pool: fc.nat(1) }), {
+      minLength: 1,
+      maxLength: 4,
     }),
-    forgotten: fc.nat(60),
+    // Mostly the first slot of a page, so that pages are often free as a whole and go.
+    steps: fc.array(
+      fc.record({
+        segment: fc.nat(3),
+        slot: fc.oneof(fc.constantFrom(0, 4, 8, 12), fc.constantFrom(0, 4, 8, 12), fc.nat(15)),
+        does: fc.constantFrom(0, 0, 0, 1, 2, 3, 4, 5),
+        lane: fc.nat(2),
+      }),
+      { maxLength: 150, size: 'max' },
+    ),
+    forgotten: fc.oneof(fc.constant(0), fc.nat(60)),
   })
   .map(({ kinds, steps, forgotten }) => {
     const history: SnapshotRecord[] = []
-    const memory = kinds.map(({ expandable, lane }, i) => ({
-      ...{ expandable, lane, address: 2 ** 42 + i * 4 * page },
+    const memory = kinds.map(({ expandable, lane, pool }, i) => ({
+      ...{ expandable, lane, pool, address: 2 ** 42 + i * 4 * page },
       pages: [false, false, false, false],
       slots: Array.from({ length: 16 }, () => ({ state: 'free' as BlockState, lane })),
     }))
     type Segment = (typeof memory)[number]
-    const log = (action: SnapshotRecord['action'], address: number, size: number, lane: number) =>
+    const log = (action: SnapshotRecord['action'], address: number, size: number, lane: number, pool: number) =>
       history.push({
         action,
         address,
         size,
         lane,
-        pool: 0,
+        pool,
         timeMicroseconds: history.length,
         site: 0,
         id: history.length,
@@ -170,7 +180,7 @@ export const modelled: fc.Arbitrary<AllocatorSnapshot> = fc
       if (inUse || pages.every(p => segment.pages[p] === on)) return
       for (const p of pages) segment.pages[p] = on
       const action = `segment_${segment.expandable ? (on ? 'map' : 'unmap') : on ? 'alloc' : 'free'}` as const
-      log(action, segment.address + pages[0]! * page, pages.length * page, lane)
+      log(action, segment.address + pages[0]! * page, pages.length * page, lane, segment.pool)
     }
     for (const { segment: index, slot: s, does, lane } of steps) {
       const segment = memory[index % memory.length]!
@@ -181,20 +191,20 @@ export const modelled: fc.Arbitrary<AllocatorSnapshot> = fc
       else if (!segment.pages[at]) settle(segment, lane, at, true)
       else if (block.state === 'free') {
         segment.slots[s] = { state: 'live', lane }
-        log('alloc', address, slot, lane)
+        log('alloc', address, slot, lane, segment.pool)
       } else if (block.state === 'live') {
-        if (does === 5) log('use_recorded', address, slot, lane)
-        log('free_requested', address, slot, block.lane)
+        if (does === 5) log('use_recorded', address, slot, lane, segment.pool)
+        log('free_requested', address, slot, block.lane, segment.pool)
         segment.slots[s] = { state: does > 2 ? 'pending' : 'free', lane: block.lane }
-        if (does <= 2) log('free_completed', address, slot, block.lane)
+        if (does <= 2) log('free_completed', address, slot, block.lane, segment.pool)
       } else {
         segment.slots[s] = { state: 'free', lane: block.lane }
-        log('free_completed', address, slot, block.lane)
+        log('free_completed', address, slot, block.lane, segment.pool)
       }
     }
     const segments = memory
       .filter(({ expandable, pages }) => expandable || pages[0])
-      .map(({ address, lane, expandable, pages, slots }, counter): SnapshotSegment => {
+      .map(({ address, lane, pool, expandable, pages, slots }, counter): SnapshotSegment => {
         const blocks = slots.map((block, i): SnapshotBlock => {
           const state = pages[i >> 2] ? block.state : 'unmapped'
           const uses = state === 'pending' ? [{ lane: 1, point: 2 }] : []
@@ -205,7 +215,7 @@ export const modelled: fc.Arbitrary<AllocatorSnapshot> = fc
         })
         const mappedSize = pages.filter(Boolean).length * page
         return {
-          ...{ address, totalSize: 4 * page, mappedSize, lane, sizes: 'small', pool: 0, expandable },
+          ...{ address, totalSize: 4 * page, mappedSize, lane, sizes: 'small', pool, expandable },
           ...{ counter, pinned: false, blocks },
         }
       })

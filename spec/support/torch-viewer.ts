@@ -68,6 +68,9 @@ export const unread = (torch: TorchSnapshot): readonly string[] => {
 
 /** Plays the trace of each device back to its beginning, as the viewer does; throws where the viewer would. */
 export const play = (torch: TorchSnapshot): void => {
+  // It offers devices that have records or segments, and takes the first without asking whether there is one.
+  if (!torch.device_traces.some((trace, device) => trace.length > 0 || torch.segments.some(s => s.device === device)))
+    throw new Error('no device to show')
   torch.device_traces.forEach((records, device) => {
     // The viewer takes the free that completes at once for one record.
     const trace: { action: string; addr: number; size: number; stream: number }[] = []
@@ -95,7 +98,8 @@ export const play = (torch: TorchSnapshot): void => {
       else if (action === 'free_requested' && !blocks.has(addr)) throw new Error(`record ${i}: frees what is not there`)
       else if (action === 'segment_alloc') {
         const at = ranges.findIndex(range => range.addr === addr)
-        if (at < 0) throw new Error(`record ${i}: a segment that is not there`)
+        // It takes the last one away where none begins there, and whatever was joined to it where one does.
+        if (at < 0 || ranges[at]!.size !== size) throw new Error(`record ${i}: a segment that is not there`)
         ranges.splice(at, 1)
       } else if (action === 'segment_free') {
         ranges.push({ addr, size, stream })

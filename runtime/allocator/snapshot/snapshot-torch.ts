@@ -139,7 +139,8 @@ class Conversion {
       .filter(({ action }) => (actions as readonly unknown[]).includes(action))
       .map((record, id) => {
         this.count()
-        const { action, addr, device_free, size, stream, time_us, frames, user_metadata, pool_id } = record
+        const { action, addr, device_free, size, time_us, frames, user_metadata, pool_id } = record
+        const stream = record['home_stream'] ?? record['stream']
         return {
           ...{ action, address: action === 'oom' ? device_free : addr, size, lane: this.lane(stream), pinned, id },
           ...{ pool: this.pool(pool_id), timeMicroseconds: time_us ?? 0, site: this.site(frames) },

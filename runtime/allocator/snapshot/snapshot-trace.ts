@@ -11,7 +11,8 @@ interface Range {
 
 /**
  * The newest part of a trace that leads to these segments, with a `free_completed` added after each `free_requested` whose
- * block is free at the end; and how many older records had to go.
+ * block is free at the end; and how many older records had to go. A segment that the viewer would have joined to a
+ * neighbour by then is said to be mapped: only so does the viewer take it out of the two again.
  */
 export const consistent = (
   trace: readonly TorchRecord[],
@@ -21,9 +22,11 @@ export const consistent = (
   const newestFirst: TorchRecord[] = []
   for (let i = trace.length - 1; i >= 0; i--) {
     const record = trace[i]!
-    if (!memory.undo(record, completion => newestFirst.push(completion)))
+    const joined = record.action === 'segment_alloc' && !memory.holds(record)
+    const shown: TorchRecord = joined ? { ...record, action: 'segment_map' } : record
+    if (!memory.undo(shown, completion => newestFirst.push(completion)))
       return { trace: newestFirst.reverse(), dropped: i + 1 }
-    newestFirst.push(record)
+    newestFirst.push(shown)
   }
   return { trace: newestFirst.reverse(), dropped: 0 }
 }
@@ -41,6 +44,12 @@ class Memory {
     this.taken = new Map(blocks.map(({ address, size }) => [address, size]))
   }
 
+  /** Whether one range is just the record's. */
+  holds({ addr = 0, size }: TorchRecord): boolean {
+    const range = this.ranges[this.before(addr)]
+    return range?.address === addr && range.size === size
+  }
+
   /** False where the record cannot have led to what is here. */
   undo(record: TorchRecord, complete: (record: TorchRecord) => void): boolean {
     const { action, addr = 0, size } = record
@@ -50,8 +59,7 @@ class Memory {
       if (this.taken.has(addr)) return true
       if (!this.takes(addr, size)) return false
       complete({ ...record, action: 'free_completed' })
-    } else if (action === 'segment_alloc' || action === 'segment_map')
-      return this.unmap(addr, size, action === 'segment_alloc')
+    } else if (action === 'segment_alloc' || action === 'segment_map') return this.unmap(addr, size)
     else if (action === 'segment_free' || action === 'segment_unmap')
       return this.map({ address: addr, size, stream: record.stream }, action === 'segment_unmap')
     return true
@@ -83,13 +91,13 @@ class Memory {
     return true
   }
 
-  private unmap(address: number, size: number, whole: boolean): boolean {
+  private unmap(address: number, size: number): boolean {
     const { ranges } = this
     const i = this.before(address)
     const range = ranges[i]
     if (size < 1 || !range) return false
     const [end, rangeEnd] = [address + size, range.address + range.size]
-    if (end > rangeEnd || (whole && (range.address !== address || rangeEnd !== end))) return false
+    if (end > rangeEnd) return false
     for (const [at, bytes] of this.taken) if (at < end && at + bytes > address) return false
     const left = { ...range, size: address - range.address }
     const right = { ...range, address: end, size: rangeEnd - end }

@@ -11,6 +11,7 @@ import type {
   SnapshotRecord,
   SnapshotSegment,
 } from './snapshot-data.js'
+import { type TorchSettings, torchSettings } from './snapshot-settings.js'
 import { consistent } from './snapshot-trace.js'
 
 export type TorchFrame = { readonly filename: string; readonly line: number; readonly name: string }
@@ -62,13 +63,15 @@ export type TorchRecord = {
   readonly user_metadata: string
   readonly pool_id: Tuple
   readonly frames: readonly TorchFrame[]
+  /** Braid's own: the stream that it was of, where `stream` is the segment's. */
+  readonly home_stream?: number
 }
 
 export type TorchSnapshot = {
   readonly segments: readonly TorchSegment[]
   /** By ordinal. */
   readonly device_traces: readonly (readonly TorchRecord[])[]
-  readonly allocator_settings: Readonly<Record<string, string | number | boolean | Readonly<Record<string, number>>>>
+  readonly allocator_settings: TorchSettings
   readonly external_annotations: readonly never[]
   /** Pinned memory; its device is -1. */
   readonly host_segments: readonly TorchSegment[]
@@ -100,10 +103,13 @@ export const toTorch = (snapshot: AllocatorSnapshot): TorchSnapshot => {
     records.filter(record => (record.pinned ?? false) === pinned).map(record => names.record(record))
   const device = consistent(traceOf(false), segments)
   const host = consistent(traceOf(true), hostSegments)
+  // The viewer offers devices with segments or records alone, and stops with an exception where there is none to offer.
+  const empty = device.trace.length === 0 && segments.length === 0
+  const trace = empty ? [names.mark('no memory of the device is held, and no record is kept')] : device.trace
   return {
     segments,
-    device_traces: [...Array.from({ length: ordinal }, () => []), device.trace],
-    allocator_settings: settings(snapshot.options),
+    device_traces: [...Array.from({ length: ordinal }, () => []), trace],
+    allocator_settings: torchSettings(snapshot.options),
     external_annotations: [],
     host_segments: hostSegments,
     host_traces: host.trace,
@@ -165,19 +171,30 @@ class Names {
 
   record(record: SnapshotRecord): TorchRecord {
     const { action, address, size, lane, pool, timeMicroseconds, site, text } = record
-    // Two ranges are joined by the viewer where their streams agree: those of one segment always do.
-    const stream = action.startsWith('segment_') ? (this.segmentAt(address)?.lane ?? lane) : lane
+    // The viewer joins ranges where their streams agree, and counts the blocks of a private pool against the memory that the
+    // pool has for their stream: it takes a block's stream for its segment's. Here memory goes from lane to lane.
+    const segment = action === 'oom' ? undefined : this.segmentAt(address)
+    const ofRange = action.startsWith('segment_')
+    const stream = this.stream((ofRange || (segment?.pool ?? 0) > 0 ? segment?.lane : undefined) ?? lane)
+    const home = this.stream(lane)
     return {
       action,
       ...(action === 'oom' ? { device_free: address } : { addr: address }),
       size,
-      stream: this.stream(stream),
+      stream,
+      ...(ofRange || home === stream ? {} : { home_stream: home }),
       time_us: timeMicroseconds,
       compile_context: 'N/A',
       user_metadata: text ?? '',
       pool_id: this.pool(pool),
       frames: this.site(site),
     }
+  }
+
+  /** PyTorch's own mark of the moment of a snapshot. */
+  mark(text: string): TorchRecord {
+    const nowhere = { address: 0, size: 0, lane: -1, pool: 0, timeMicroseconds: 0, site: 0, id: 0 }
+    return this.record({ action: 'snapshot', ...nowhere, text })
   }
 
   private segmentAt(address: number): SnapshotSegment | undefined {
@@ -237,27 +254,5 @@ const torchBlock = (block: SnapshotBlock, segment: SnapshotSegment, names: Names
     frames: taken ? names.site(site) : names.site(0),
     ...(block.uses.length > 0 ? { pending_uses: names.uses(block) } : {}),
     ...(taken && home !== names.stream(segment.lane) ? { home_stream: home } : {}),
-  }
-}
-
-// PyTorch's settings by their names there, each of its type, whatever the snapshot's options are; then all of Braid's.
-const settings = (options: AllocatorSnapshot['options']): TorchSnapshot['allocator_settings'] => {
-  const number = (name: string, otherwise: number) => {
-    const value = options[name]
-    return typeof value === 'number' ? value : otherwise
-  }
-  const flag = (name: string) => options[name] === true
-  const divisions = number('roundup_power2_divisions', 0)
-  return {
-    ...options,
-    PYTORCH_CUDA_ALLOC_CONF: typeof options['conf'] === 'string' ? options['conf'] : '',
-    max_split_size: number('max_split_size', -1),
-    garbage_collection_threshold: number('garbage_collection_threshold', 0),
-    expandable_segments: flag('expandable_segments'),
-    pinned_num_register_threads: number('pinned_num_register_threads', 1),
-    release_lock_on_cudamalloc: flag('release_lock_on_cudamalloc'),
-    pinned_use_cuda_host_register: flag('pinned_use_cuda_host_register'),
-    graph_capture_record_stream_reuse: flag('graph_capture_record_stream_reuse'),
-    roundup_power2_divisions: Object.fromEntries(Array.from({ length: 16 }, (_, i) => [String(2 ** i), divisions])),
   }
 }

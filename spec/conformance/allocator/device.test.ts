@@ -2,7 +2,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, it } from 'vitest'
 import { parseSnapshot } from '../../../runtime/allocator/snapshot/snapshot-read.js'
-import { Device, OutOfMemoryError, type Shortage } from '../../../runtime/index.js'
+import { Device, OutOfMemoryError, type Shortage, toTorch } from '../../../runtime/index.js'
 import { hold, KiB, MiB, openOn, present, thrownBy } from './support.js'
 
 describe.each(present)('devices on %s', name => {
@@ -70,6 +70,26 @@ describe.each(present)('devices on %s', name => {
     const stats = device.stats()
     expect(stats['served.grow']).toBe(1)
     expect(stats['served.cache']).toBeGreaterThanOrEqual(8)
+  })
+
+  it("4 say in PyTorch's form how they are set up, under PyTorch's names", async () => {
+    await using plain = await openOn(name)
+    expect(toTorch(plain.snapshot()).allocator_settings).toMatchObject({
+      ...{ expandable_segments: true, max_split_size: -1, garbage_collection_threshold: 0 },
+      roundup_power2_divisions: { '1': 0, '32768': 0 },
+    })
+    const divisions = [
+      { from: MiB, steps: 2 },
+      { from: 256 * MiB, steps: 8 },
+    ]
+    const allocator = { expandable: false, maxSplit: 64 * MiB, collectAbove: 0.75, divisions }
+    await using other = await openOn(name, { allocator })
+    const settings = toTorch(other.snapshot()).allocator_settings
+    expect(settings).toMatchObject({
+      ...{ expandable_segments: false, max_split_size: 64 * MiB, garbage_collection_threshold: 0.75 },
+    })
+    expect(Object.values(settings['roundup_power2_divisions']!)).toEqual(other.options.divisions)
+    expect(other.options.divisions).toContain(8)
   })
 
   it('4 keep a history when told to, and say in a snapshot what is outstanding', async () => {
