@@ -12,48 +12,59 @@
 namespace braid::bench {
 namespace {
 
-// To one core each, where there are enough, and to every other one where there are twice as many: neighbours may be two
-// halves of one. The scheduler's choices are no part of what is measured.
-void pin(std::thread& thread, unsigned number) {
+// To one core each, where there are enough: the scheduler's choices are no part of what is measured.
+void pin(std::thread& thread, unsigned core) {
 #if defined(__linux__)
-  const unsigned core = std::thread::hardware_concurrency() >= 16 ? 2 * number : number;
   if (core >= std::thread::hardware_concurrency()) return;
   cpu_set_t cores;
   CPU_ZERO(&cores);
   CPU_SET(core, &cores);
   pthread_setaffinity_np(thread.native_handle(), sizeof cores, &cores);
 #else
-  (void)thread, (void)number;
+  (void)thread, (void)core;
 #endif
 }
 
 constexpr std::uint32_t live = 32;
 
-// `body(thread, turns)` on `count` threads at once: millions of turns a second, of all together.
+// `body(thread, turns)` on `count` threads at once, over and over for a while: millions of turns a second, of all
+// together, while all of them ran.
 template <class Body>
 double together(const Run& run, unsigned count, std::uint64_t turns, Body body) {
+  const auto lasting = std::chrono::duration<double, std::milli>(2 * run.repeatMs);
+  struct alignas(128) Counted {
+    std::atomic<std::uint64_t> turns{0};
+  };
+  std::vector<Counted> done(count);
   std::atomic<unsigned> ready{0};
-  std::atomic<bool> go{false};
-  std::vector<Clock::time_point> ends(count);
+  std::atomic<bool> stop{false};
   std::vector<std::thread> all;
   for (unsigned i = 0; i < count; ++i) {
     all.emplace_back([&, i] {
       run.driver.bind();
-      body(i, turns / 8 + 1);
-      ready.fetch_add(1);
-      while (!go.load(std::memory_order_acquire)) std::this_thread::yield();
       body(i, turns);
-      ends[i] = Clock::now();
+      ready.fetch_add(1);
+      while (!stop.load(std::memory_order_relaxed)) {
+        body(i, turns);
+        done[i].turns.store(done[i].turns.load(std::memory_order_relaxed) + turns, std::memory_order_relaxed);
+      }
     });
     pin(all.back(), i);
   }
+  const auto sum = [&] {
+    std::uint64_t all = 0;
+    for (const Counted& each : done) all += each.turns.load(std::memory_order_relaxed);
+    return static_cast<double>(all);
+  };
   while (ready.load() < count) std::this_thread::yield();
+  const double before = sum();
   const auto began = Clock::now();
-  go.store(true, std::memory_order_release);
+  std::this_thread::sleep_for(lasting);
+  const double after = sum();
+  const double took = nanoseconds(Clock::now() - began);
+  stop.store(true, std::memory_order_relaxed);
   for (std::thread& thread : all) thread.join();
-  Clock::time_point last = began;
-  for (const auto& end : ends) last = std::max(last, end);
-  return static_cast<double>(count) * static_cast<double>(turns) * 1e3 / nanoseconds(last - began);
+  return (after - before) * 1e3 / took;
 }
 
 }  // namespace
@@ -76,13 +87,13 @@ void threads(const Run& run) {
           .add("overOne", rate.median / alone);
     }
   };
-  sweep("1 MiB", 400'000, [](Bed& bed, std::vector<caching::Lane*>& lanes) {
+  sweep("1 MiB", 1000, [](Bed& bed, std::vector<caching::Lane*>& lanes) {
     return [&](unsigned thread, std::uint64_t turns) {
       for (; turns > 0; --turns) bed.free(bed.malloc(1 << 20, *lanes[thread]));
     };
   });
   // Sixteen sizes, as a program with layers has them.
-  sweep("16 sizes, 32 live", 400'000, [](Bed& bed, std::vector<caching::Lane*>& lanes) {
+  sweep("16 sizes, 32 live", 20'000, [](Bed& bed, std::vector<caching::Lane*>& lanes) {
     return [&](unsigned thread, std::uint64_t turns) {
       Random random{thread + 1};
       caching::Block* held[live] = {};

@@ -180,35 +180,50 @@ void crossLane(c10::cuda::CUDAStream home, c10::cuda::CUDAStream reader) {
 void threads() {
   double alone = 0;
   for (const unsigned count : {1u, 2u, 4u, 8u}) {
-    constexpr std::uint64_t turns = 100'000;
+    constexpr std::uint64_t turns = 1000;
     std::vector<double> rates;
     for (int repeat = 0; repeat < std::min(repeats, 7); ++repeat) {
+      struct alignas(128) Counted {
+        std::atomic<std::uint64_t> turns{0};
+      };
+      std::vector<Counted> done(count);
       std::atomic<unsigned> ready{0};
-      std::atomic<bool> go{false};
+      std::atomic<bool> stop{false};
       std::vector<std::thread> all;
       for (unsigned i = 0; i < count; ++i) {
-        all.emplace_back([&] {
+        all.emplace_back([&, i] {
           c10::cuda::set_device(0);
           const cudaStream_t stream = c10::cuda::getStreamFromPool(false, 0).stream();
-          for (int turn = 0; turn < 1000; ++turn)
-            torch_allocator::raw_delete(torch_allocator::raw_alloc_with_stream(1 << 20, stream));
+          const auto body = [&] {
+            for (std::uint64_t turn = 0; turn < turns; ++turn)
+              torch_allocator::raw_delete(torch_allocator::raw_alloc_with_stream(1 << 20, stream));
+          };
+          body();
           ready.fetch_add(1);
-          while (!go.load()) std::this_thread::yield();
-          for (std::uint64_t turn = 0; turn < turns; ++turn)
-            torch_allocator::raw_delete(torch_allocator::raw_alloc_with_stream(1 << 20, stream));
+          while (!stop.load(std::memory_order_relaxed)) {
+            body();
+            done[i].turns.fetch_add(turns, std::memory_order_relaxed);
+          }
         });
         cpu_set_t cores;
         CPU_ZERO(&cores);
-        const unsigned core = std::thread::hardware_concurrency() >= 16 ? 2 * i : i;
-        CPU_SET(core, &cores);
-        if (core < std::thread::hardware_concurrency())
+        CPU_SET(i, &cores);
+        if (i < std::thread::hardware_concurrency())
           pthread_setaffinity_np(all.back().native_handle(), sizeof cores, &cores);
       }
+      const auto sum = [&] {
+        std::uint64_t all = 0;
+        for (const Counted& each : done) all += each.turns.load(std::memory_order_relaxed);
+        return static_cast<double>(all);
+      };
       while (ready.load() < count) std::this_thread::yield();
+      const double before = sum();
       const auto began = Clock::now();
-      go.store(true);
+      std::this_thread::sleep_for(std::chrono::milliseconds(40));
+      const double after = sum();
+      rates.push_back((after - before) * 1e3 / nanoseconds(Clock::now() - began));
+      stop.store(true);
       for (std::thread& thread : all) thread.join();
-      rates.push_back(static_cast<double>(count) * turns * 1e3 / nanoseconds(Clock::now() - began));
     }
     const Spread rate = spread(rates);
     if (count == 1) alone = rate.median;

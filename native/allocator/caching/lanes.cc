@@ -16,10 +16,9 @@ void countOne(std::atomic<std::uint64_t>& number) {
 Lane::Lane(LaneId id, Stream stream, bool tracked, std::size_t lanes)
     : id(id), stream(stream), tracked(tracked), known_(new Count[lanes]()) {}
 
+// Of two threads that learn something at once, the lesser point may stand: what is forgotten is asked for again.
 void Lane::completed(Count point) {
-  Count before = done_.load(std::memory_order_relaxed);
-  while (before < point && !done_.compare_exchange_weak(before, point, std::memory_order_release)) {
-  }
+  if (done_.load(std::memory_order_relaxed) < point) done_.store(point, std::memory_order_release);
 }
 
 Lanes::Lanes(Driver& driver) : driver_(driver) {}
@@ -94,9 +93,9 @@ Status Lanes::mark(Lane& lane, Mark** found, bool* recorded) {
   if (lane.stream == nullptr && lane.retired) return Status::invalidHandle;
   Mark* spare = nullptr;
   if (lane.newest_ != nullptr && lane.newest_->holders.load(std::memory_order_acquire) == 0) spare = lane.newest_;
-  for (std::size_t looked = 0; spare == nullptr && looked < std::min<std::size_t>(lane.ring_.size(), 8); ++looked) {
-    Mark& candidate = lane.ring_[lane.next_ = (lane.next_ + 1) % lane.ring_.size()];
-    if (candidate.holders.load(std::memory_order_acquire) == 0) spare = &candidate;
+  for (int looked = 0; spare == nullptr && lane.last_ != nullptr && looked < 8; ++looked) {
+    lane.last_ = lane.last_->next;
+    if (lane.last_->holders.load(std::memory_order_acquire) == 0) spare = lane.last_;
   }
   if (spare == nullptr) {
     Event event = nullptr;
@@ -106,6 +105,9 @@ Status Lanes::mark(Lane& lane, Mark** found, bool* recorded) {
     spare->lane = &lane;
     spare->event = event;
     spare->frontier.reset(new Count[most]());
+    spare->next = lane.last_ != nullptr ? lane.last_->next : spare;
+    if (lane.last_ != nullptr) lane.last_->next = spare;
+    lane.last_ = spare;
   }
   const std::uint64_t work = lane.work_.load(std::memory_order_relaxed);
   // The point is taken before the event is recorded: who queues work behind the record sees a mark that is too late for

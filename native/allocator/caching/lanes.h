@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "allocator/caching/biased_lock.h"
 #include "allocator/caching/lane_cache.h"
-#include "allocator/caching/spin_lock.h"
 #include "driver/driver.h"
 
 namespace braid::caching {
@@ -26,6 +26,7 @@ struct Mark {
   Event event = nullptr;
   Count point = 0;
   std::atomic<std::uint32_t> holders{0};
+  Mark* next = nullptr;               // the lane's marks stand in a ring
   std::unique_ptr<Count[]> frontier;  // by lane: what its lane was after when it was recorded
 
   void hold() { holders.fetch_add(1, std::memory_order_relaxed); }
@@ -36,7 +37,8 @@ struct Mark {
 //
 // *Work* is whatever the stream is given: a copy, a launch, a wait. On a tracked lane all of it passes through Braid,
 // which says so (`queued`); a lane over a stream of the caller's is not tracked, and is taken to have work at any time.
-class Lane {
+// Alone on its cache lines: lanes that are made one after the other are often different threads'.
+class alignas(128) Lane {
  public:
   Lane(LaneId id, Stream stream, bool tracked, std::size_t lanes);
 
@@ -64,7 +66,7 @@ class Lane {
   Count done() const { return done_.load(std::memory_order_acquire); }
   void completed(Count point);
 
-  SpinLock mutex;  // guards all that follows, and the recording of marks
+  BiasedLock mutex;  // guards all that follows, and the recording of marks
   Count known(LaneId other) const { return known_[other]; }
   // One for each allocator over these lanes: what it has freed here and not taken back into its heaps.
   struct Shelf {
@@ -82,7 +84,7 @@ class Lane {
   std::unique_ptr<Count[]> known_;
   Mark* newest_ = nullptr;
   std::deque<Mark> ring_;  // its addresses stand still
-  std::size_t next_ = 0;   // where the search for a mark that nobody holds goes on
+  Mark* last_ = nullptr;   // in the ring: the search for a mark that nobody holds goes on behind it
   // Written by the mutex's holder alone.
   std::atomic<std::uint64_t> recorded_{0}, shared_{0}, waits_{0}, waitsElided_{0}, queries_{0};
 };

@@ -76,30 +76,58 @@ struct Shared {
   }
 };
 
+// Of all sizes (0), small ones or large ones.
+inline std::int64_t pendingOf(const Stripe& stripe, int which, int kind) {
+  return which == 0 ? get(stripe.pending[0][kind]) + get(stripe.pending[1][kind])
+                    : get(stripe.pending[which - 1][kind]);
+}
+
+std::int64_t levelOf(const Stripe& stripe, int which, int kind) {
+  if (kind < Stripe::owned) return get(stripe.level[which][kind]);
+  return get(stripe.level[which][kind - Stripe::owned]) + pendingOf(stripe, which, kind - Stripe::owned);
+}
+
+// What other threads have taken away from a level.
+std::int64_t takenOf(const Stripe& stripe, int which, int kind) {
+  std::int64_t sum = 0;
+  for (int size = 0; size < 2; ++size) {
+    if (which != 0 && which != 1 + size) continue;
+    sum += get(stripe.taken[size][kind]);
+    if (kind >= Stripe::owned) sum += get(stripe.taken[size][kind - Stripe::owned]);
+  }
+  return sum;
+}
+
 // Something may be higher than it ever was: what other threads have taken away is counted in first.
 template <class How>
 void raise(Stripe& stripe) {
   for (int size = 0; size < 2; ++size)
-    for (int kind = 0; kind < Stripe::kinds; ++kind) {
+    for (int kind = 0; kind < Stripe::owned + Stripe::pendingKinds; ++kind) {
       const std::int64_t taken = stripe.taken[size][kind].exchange(0, std::memory_order_relaxed);
-      How::add(stripe.level[1 + size][kind], -taken);
-      How::add(stripe.level[0][kind], -taken);
+      if (kind < Stripe::owned) {
+        How::add(stripe.level[1 + size][kind], -taken);
+        How::add(stripe.level[0][kind], -taken);
+      } else {
+        How::add(stripe.pending[size][kind - Stripe::owned], -taken);
+      }
     }
   for (int which = 0; which < 3; ++which)
     for (int kind = 0; kind < Stripe::kinds; ++kind)
-      if (const std::int64_t level = get(stripe.level[which][kind]); level > get(stripe.peak[which][kind]))
+      if (const std::int64_t level = levelOf(stripe, which, kind); level > get(stripe.peak[which][kind]))
         stripe.peak[which][kind].store(level, std::memory_order_relaxed);
 }
 
 // Written out, since every allocation and every free comes by here. Returns whether some level is above its peak.
 template <class How>
-inline bool rise(std::atomic<std::int64_t>* level, const std::atomic<std::int64_t>* peak, std::int64_t bytes,
-                 std::int64_t requested) {
-  bool over = How::add(level[Stripe::blocks], std::int64_t{1}) > get(peak[Stripe::blocks]);
-  over |= How::add(level[Stripe::bytes], bytes) > get(peak[Stripe::bytes]);
-  over |= How::add(level[Stripe::requested], requested) > get(peak[Stripe::requested]);
-  over |= How::add(level[Stripe::active], std::int64_t{1}) > get(peak[Stripe::active]);
-  over |= How::add(level[Stripe::activeBytes], bytes) > get(peak[Stripe::activeBytes]);
+inline bool rise(Stripe& stripe, int which, std::int64_t bytes, std::int64_t requested) {
+  auto* const level = stripe.level[which];
+  const auto* const peak = stripe.peak[which];
+  const std::int64_t blocks = How::add(level[Stripe::blocks], std::int64_t{1});
+  const std::int64_t all = How::add(level[Stripe::bytes], bytes);
+  bool over = How::add(level[Stripe::requested], requested) > get(peak[Stripe::requested]);
+  over |= blocks > get(peak[Stripe::blocks]) || all > get(peak[Stripe::bytes]);
+  over |= blocks + pendingOf(stripe, which, 0) > get(peak[Stripe::active]);
+  over |= all + pendingOf(stripe, which, 1) > get(peak[Stripe::activeBytes]);
   return over;
 }
 
@@ -108,8 +136,6 @@ inline void fall(std::atomic<std::int64_t>* level, std::int64_t blocks, std::int
   How::add(level[Stripe::blocks], -blocks);
   How::add(level[Stripe::bytes], -bytes);
   How::add(level[Stripe::requested], -requested);
-  How::add(level[Stripe::active], -blocks);
-  How::add(level[Stripe::activeBytes], -bytes);
 }
 
 template <class How>
@@ -118,8 +144,7 @@ inline void count(Stripe& stripe, int size, std::int64_t bytes, std::int64_t req
   How::add(stripe.total[size][1], static_cast<std::uint64_t>(bytes));
   How::add(stripe.total[size][2], static_cast<std::uint64_t>(requested));
   if (rung < StatsCounters::slow) How::add(stripe.served[rung], std::uint64_t{1});
-  const bool over = rise<How>(stripe.level[0], stripe.peak[0], bytes, requested) |
-                    rise<How>(stripe.level[1 + size], stripe.peak[1 + size], bytes, requested);
+  const bool over = rise<How>(stripe, 0, bytes, requested) | rise<How>(stripe, 1 + size, bytes, requested);
   if (over) raise<How>(stripe);
 }
 
@@ -170,13 +195,11 @@ void StatsCounters::pending(std::uint8_t index, int size, std::int64_t bytes) {
   Stripe& stripe = *stripes_[index].load(std::memory_order_acquire);
   const std::int64_t blocks = bytes > 0 ? 1 : -1;
   if (index == number() && index != own) {
-    for (const int which : {0, 1 + size}) {
-      Alone::add(stripe.level[which][Stripe::active], blocks);
-      Alone::add(stripe.level[which][Stripe::activeBytes], bytes);
-    }
+    Alone::add(stripe.pending[size][0], blocks);
+    Alone::add(stripe.pending[size][1], bytes);
   } else {
-    Shared::add(stripe.taken[size][Stripe::active], -blocks);
-    Shared::add(stripe.taken[size][Stripe::activeBytes], -bytes);
+    Shared::add(stripe.taken[size][Stripe::owned], -blocks);
+    Shared::add(stripe.taken[size][Stripe::owned + 1], -bytes);
   }
 }
 
@@ -196,12 +219,9 @@ void StatsCounters::sample(Stats* stats) {
     for (int which = 0; which < 3; ++which)
       for (int kind = 0; kind < Stripe::kinds; ++kind) {
         Figure& to = out[which]->*figures[kind];
-        to.current += get(stripe->level[which][kind]);
-        for (int size = 0; size < 2; ++size) {
-          if (which != 0 && which != 1 + size) continue;
-          to.current -= get(stripe->taken[size][kind]);
-          to.allocated += get(stripe->total[size][totals[kind]]);
-        }
+        to.current += levelOf(*stripe, which, kind) - takenOf(*stripe, which, kind);
+        for (int size = 0; size < 2; ++size)
+          if (which == 0 || which == 1 + size) to.allocated += get(stripe->total[size][totals[kind]]);
         Figure& peak = peaks[which]->*figures[kind];
         peak.peak = std::max(peak.peak, get(stripe->peak[which][kind]));
       }
@@ -237,9 +257,7 @@ void StatsCounters::resetPeaks() {
     if (stripe == nullptr) continue;
     for (int which = 0; which < 3; ++which)
       for (int kind = 0; kind < Stripe::kinds; ++kind) {
-        std::int64_t now = get(stripe->level[which][kind]);
-        for (int size = 0; size < 2; ++size)
-          if (which == 0 || which == 1 + size) now -= get(stripe->taken[size][kind]);
+        const std::int64_t now = levelOf(*stripe, which, kind) - takenOf(*stripe, which, kind);
         stripe->peak[which][kind].store(now, std::memory_order_relaxed);
       }
   }

@@ -37,12 +37,16 @@ struct Stats {
 
 // Figures of the blocks that one thread allocated, written by it alone: so threads do not wait for each other's cache
 // lines. What another thread takes away from them stands beside, until their own thread has it counted in.
-struct alignas(64) Stripe {
+struct alignas(128) Stripe {
+  // What has a peak. The first three are of blocks that somebody owns; active are those and the pending ones.
   enum Kind { blocks, bytes, requested, active, activeBytes, kinds };
-  std::atomic<std::int64_t> level[3][kinds]{}, peak[3][kinds]{};  // all, small, large
-  std::atomic<std::uint64_t> total[2][3]{};                       // blocks, bytes, requested: ever allocated
+  static constexpr int owned = 3, pendingKinds = 2;
+  std::atomic<std::int64_t> level[3][owned]{}, peak[3][kinds]{};  // all, small, large
+  std::atomic<std::int64_t> pending[2][pendingKinds]{};           // blocks, bytes
+  std::atomic<std::uint64_t> total[2][owned]{};                   // ever allocated
   std::atomic<std::uint64_t> served[4]{};                         // by the rungs that need no mutex
-  alignas(64) std::atomic<std::int64_t> taken[2][kinds]{};        // by other threads
+  // By other threads: of what is owned, then of what is pending.
+  alignas(128) std::atomic<std::int64_t> taken[2][owned + pendingKinds]{};
 };
 
 // Exact at every moment for one thread; with several, peaks are of the moments at which some thread left its cache or

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace braid::caching {
+
+// A lock for a few dozen instructions. Whoever holds it calls no driver function but eventRecord, eventQuery and
+// streamWait, and takes no other lock but that of a lane of a higher number.
+//
+// It leans towards the first thread that takes it, which then takes it again without an atomic read-modify-write: it
+// says that it holds the lock, and looks whether the lock still leans its way. The first time that another thread
+// comes, that one takes the leaning away, for good; a barrier on every core that runs a thread of this process
+// (membarrier, Linux) makes sure that either the first thread sees so, or its hold is seen. Where there is no such
+// barrier, the lock leans towards nobody.
+class BiasedLock {
+ public:
+  BiasedLock() : favourite_(barrierEverywhere(true) ? nullptr : nobody()) {}
+
+  void lock() {
+    if (favourite_.load(std::memory_order_relaxed) == self()) {
+      held_.store(true, std::memory_order_relaxed);
+      // The compiler keeps the order of the two; the other thread's barrier makes the processor keep it.
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+      if (favourite_.load(std::memory_order_relaxed) == self()) {
+        leaning_ = true;
+        return;
+      }
+      held_.store(false, std::memory_order_release);
+    }
+    lockShared();
+  }
+
+  void unlock() {
+    if (leaning_) {
+      leaning_ = false;
+      held_.store(false, std::memory_order_release);
+    } else {
+      taken_.store(false, std::memory_order_release);
+    }
+  }
+
+ private:
+  static void* self() { return __builtin_thread_pointer(); }
+  static void* nobody() { return reinterpret_cast<void*>(std::uintptr_t{1}); }
+  // With `ask`, whether there is one, got ready for this process.
+  static bool barrierEverywhere(bool ask);
+  void lockShared();
+
+  std::atomic<void*> favourite_;
+  std::atomic<bool> held_{false};   // by the favourite, as that says
+  std::atomic<bool> taken_{false};  // by whoever is not the favourite, or was not when it came
+  bool leaning_ = false;            // how the holder came by it: the holder's
+};
+
+}  // namespace braid::caching

@@ -1,0 +1,96 @@
+// The lanes' lock: it excludes, whoever comes first, whoever comes later, and at the moment when the first is no longer
+// alone.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "allocator/caching/biased_lock.h"
+
+namespace braid::caching {
+namespace {
+
+struct Guarded {
+  BiasedLock lock;
+  std::uint64_t first = 0, second = 0;  // equal but while the lock is held
+  bool touch() {
+    lock.lock();
+    const bool whole = first == second;
+    ++first;
+    // Room for another to look in between.
+    for (int i = 0; i < 4; ++i) std::atomic_signal_fence(std::memory_order_seq_cst);
+    second = first;
+    lock.unlock();
+    return whole;
+  }
+};
+
+TEST(CachingLock, ExcludesForOneThread) {
+  Guarded guarded;
+  for (int i = 0; i < 100000; ++i) ASSERT_TRUE(guarded.touch());
+  EXPECT_EQ(guarded.first, 100000u);
+}
+
+TEST(CachingLock, ExcludesForManyThreads) {
+  Guarded guarded;
+  constexpr std::uint64_t turns = 200000;
+  std::atomic<bool> whole{true};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      for (std::uint64_t i = 0; i < turns; ++i)
+        if (!guarded.touch()) whole = false;
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(whole);
+  EXPECT_EQ(guarded.second, 4 * turns);
+}
+
+// The moment at which the lock stops leaning, over and over: the first thread is in the middle of taking it.
+TEST(CachingLock, ExcludesWhenASecondThreadComes) {
+  std::uint64_t wrong = 0, total = 0, expected = 0;
+  for (int round = 0; round < 3000; ++round) {
+    auto guarded = std::make_unique<Guarded>();
+    std::atomic<bool> going{false}, stop{false};
+    std::atomic<std::uint64_t> torn{0};
+    std::uint64_t mine = 0;
+    std::thread first([&] {
+      while (!stop.load(std::memory_order_relaxed)) {
+        if (!guarded->touch()) torn.fetch_add(1);
+        ++mine;
+        going.store(true, std::memory_order_relaxed);
+      }
+    });
+    while (!going.load()) std::this_thread::yield();
+    const int delay = round % 7;
+    for (int i = 0; i < delay * 50; ++i) std::atomic_signal_fence(std::memory_order_seq_cst);
+    for (int i = 0; i < 3; ++i)
+      if (!guarded->touch()) torn.fetch_add(1);
+    stop = true;
+    first.join();
+    wrong += torn.load();
+    total += guarded->first;
+    expected += mine + 3;
+  }
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_EQ(total, expected);
+}
+
+TEST(CachingLock, IsTheNextThreadsWhenTheFirstHasEnded) {
+  for (int round = 0; round < 200; ++round) {
+    Guarded guarded;
+    std::thread([&] {
+      for (int i = 0; i < 10; ++i) guarded.touch();
+    }).join();
+    std::thread([&] {
+      for (int i = 0; i < 10; ++i) EXPECT_TRUE(guarded.touch());
+    }).join();
+    EXPECT_TRUE(guarded.touch());
+    EXPECT_EQ(guarded.first, 21u);
+  }
+}
+
+}  // namespace
+}  // namespace braid::caching
