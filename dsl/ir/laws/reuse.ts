@@ -19,6 +19,15 @@ export interface Limits {
   readonly work: number
   /** All that is asked is whether the peak is beyond this: the replay stops when that is known. */
   readonly enough?: number | undefined
+  /** Told where the replay stopped beyond `enough`: what is free then, and of which free of which tick. */
+  readonly stopped?: ((at: Standing) => void) | undefined
+}
+
+/** Where a replay stands: in which tick, at which event, with the free bytes left of free f of tick t in `left[(t % inFlight) · frees + f]`. */
+export interface Standing {
+  readonly tick: number
+  readonly event: number
+  readonly left: Float64Array
 }
 
 /** Slots of chunks times lanes beyond which nothing is replayed. */
@@ -110,7 +119,9 @@ export const growthOf = (turnover: Turnover, fixed: number, limits: Limits): Gro
       if (wanted === 0) continue
       peak += wanted
       reachedAt = command[e]!
-      if (enough !== undefined && peak > enough) return { bytes: peak, ticks: tick, exact: false, reachedAt }
+      if (enough === undefined || peak <= enough) continue
+      limits.stopped?.({ tick, event: e, left })
+      return { bytes: peak, ticks: tick, exact: false, reachedAt }
     }
   }
   return { bytes: prove(), ticks: tick, exact: false, reachedAt }

@@ -1,0 +1,74 @@
+import type { Tables } from '../ir/laws/tables.js'
+import type { Plan } from '../ir/plan.js'
+import { accessesOf, stillToCome } from './accesses.js'
+import type { HeldPart, Why } from './held.js'
+import { bufferName, nodeName } from './names.js'
+
+interface Resident {
+  readonly buffer: number
+  readonly from: number
+  readonly to: number
+  readonly first: number
+  readonly last: number
+}
+
+/** Who each byte of a device's arena belongs to when the buffer that lies highest in it is first touched: every byte has one owner, or none. */
+export const arenaParts = (
+  plan: Plan,
+  tables: Tables,
+  device: number,
+): { readonly command: number; readonly parts: readonly HeldPart[] } => {
+  const size = plan.arena?.[device] ?? 0
+  const accesses = accessesOf(tables)
+  const residents = plan.buffers.flatMap((buffer, b): Resident[] => {
+    const slots = buffer.life === 'input' || buffer.life === 'output'
+    if (tables.root[b] !== b || buffer.space !== 'device' || buffer.device !== device || slots) return []
+    const runs = accesses[b]!
+    const from = Math.min(size, buffer.offset ?? 0)
+    const to = Math.min(size, from + buffer.bytes)
+    const lasts = buffer.life !== 'tick'
+    const first = lasts ? -1 : (runs[0] ?? -1)
+    const last = lasts ? plan.commands.length : (runs[runs.length - 1] ?? -1)
+    return [{ buffer: b, from, to, first, last }]
+  })
+  const top = residents.reduce<Resident | undefined>(
+    (most, r) => (most === undefined || r.to > most.to ? r : most),
+    undefined,
+  )
+  const at = Math.max(-1, top?.first ?? -1)
+  const cuts = [...new Set([0, size, ...residents.flatMap(({ from, to }) => [from, to])])].sort((a, b) => a - b)
+  const owned = new Map<string, { buffer: number; why: Why; bytes: number }>()
+  for (let i = 0; i + 1 < cuts.length; i++) {
+    const over = residents.filter(({ from, to }) => from <= cuts[i]! && cuts[i]! < to)
+    const live = over.find(({ first, last }) => first <= at && at <= last)
+    // Else whoever touched these bytes last: in this tick, or else in the one before.
+    const before = over.filter(({ last }) => last < at)
+    const latest = (before.length > 0 ? before : over).reduce<Resident | undefined>(
+      (most, r) => (most === undefined || r.last > most.last ? r : most),
+      undefined,
+    )
+    const owner = live ?? latest
+    const life = owner === undefined ? 'tick' : plan.buffers[owner.buffer]!.life
+    const why: Why = live === undefined ? 'free' : life === 'tick' ? 'used' : 'lasting'
+    const key = `${why} ${owner?.buffer ?? -1}`
+    const known = owned.get(key) ?? { buffer: owner?.buffer ?? -1, why, bytes: 0 }
+    owned.set(key, { ...known, bytes: known.bytes + cuts[i + 1]! - cuts[i]! })
+  }
+  const because = (buffer: number, why: Why): string => {
+    if (buffer < 0) return 'a gap that keeps what lies after it aligned'
+    if (why === 'lasting') return `a ${plan.buffers[buffer]!.life}, kept from tick to tick`
+    const runs = accesses[buffer]!
+    if (why === 'used') return stillToCome(plan, tables, buffer, runs, at - 1) || 'between its operations'
+    const last = runs[runs.length - 1]
+    const by = last === undefined ? 'nobody' : nodeName(plan, tables.subject[last]!)
+    return `nobody's at that moment: last touched by ${by}`
+  }
+  const parts = [...owned.values()].map(({ buffer, why, bytes }) => ({
+    buffer,
+    name: buffer < 0 ? '' : bufferName(plan, buffer),
+    bytes,
+    why,
+    because: because(buffer, why),
+  }))
+  return { command: at, parts }
+}

@@ -1,0 +1,40 @@
+import type { Plan, PlanNode } from '../ir/plan.js'
+
+/** What a plan by somebody else may leave out, or say twice: every name has a stand-in. */
+export const nodeName = (plan: Plan, node: number): string => plan.nodes[node]?.name || `operation ${node}`
+
+export const bufferName = (plan: Plan, buffer: number): string => plan.buffers[buffer]?.name || `buffer ${buffer}`
+
+export const laneName = (plan: Plan, lane: number): string => plan.lanes[lane]?.name || `lane ${lane}`
+
+/** The user's line, `examples/x.ts:12:9`; nothing where a plan does not say. */
+export const placeOf = (node: PlanNode | undefined): string =>
+  node?.at === undefined || node.at === 'unknown' ? '' : node.at
+
+/** `w0`, `w0 and w1`, `w0, w1 and 3 more`. */
+export const listed = (names: readonly string[], most = 4): string => {
+  const distinct = [...new Set(names)]
+  const shown = distinct.length > most ? distinct.slice(0, most - 1) : distinct
+  const rest = distinct.length - shown.length
+  const all = rest > 0 ? [...shown, `${rest} more`] : shown
+  return all.length < 2 ? (all[0] ?? '') : `${all.slice(0, -1).join(', ')} and ${all[all.length - 1]}`
+}
+
+export const plural = (count: number, one: string, many = `${one}s`): string => `${count} ${count === 1 ? one : many}`
+
+/** Bytes as people say them: exact below a MiB, since there the figures are compared by eye. */
+export const sizeOf = (bytes: number): string =>
+  bytes < 2 ** 20
+    ? `${bytes} bytes`
+    : bytes < 2 ** 30
+      ? `${fixed(bytes / 2 ** 20)} MiB`
+      : `${fixed(bytes / 2 ** 30)} GiB`
+
+const fixed = (value: number): string => (Number.isInteger(value) ? String(value) : value.toFixed(2))
+
+/** Microseconds in the unit that reads best. */
+export const timeOf = (us: number): string => {
+  if (us >= 1e6) return `${(us / 1e6).toFixed(2)} s`
+  if (us >= 1e3) return `${(us / 1e3).toFixed(us >= 1e5 ? 1 : 2)} ms`
+  return `${us.toFixed(us >= 100 ? 0 : 1)} µs`
+}
