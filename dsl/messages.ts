@@ -43,6 +43,7 @@ const titles: Readonly<Record<string, string>> = {
   BadProgram: 'This is not a program that can be run',
   BadFile: 'This file cannot be used',
   Unfinished: 'Nothing is left that could go on',
+  BadMachine: 'This does not describe a machine',
   NoBenchmarks: 'There are no benchmarks here',
   CheckFailed: 'The plan does not yield what the graph means',
   Unverified: 'The compiler made a plan that breaks a law, and will not run it: this is a bug in Braid',

@@ -1,0 +1,162 @@
+import type { KernelSpec, MatmulSpec } from '../ir/kernel-spec.js'
+import type { DType } from '../ir/tensor.js'
+import type { CollectiveModel, CopyModel, Machine } from './machine.js'
+
+/** What bounds a run: arithmetic, device memory, a direction of copying, the link between devices or between ranks, or the host. */
+export type Resource = 'tensor' | 'bandwidth' | 'h2d' | 'd2h' | 'peer' | 'link' | 'host'
+
+/** What is to be done. An `Operation` of either half of the compiler and a plan's node are such. */
+export interface Work {
+  readonly op: string
+  readonly name?: string
+  /** `upload`, `download`, `peer`, `collective`, `host`, or anything else for a kernel. Where it is not said, by `op`. */
+  readonly kind?: string
+  /** Floating-point operations. */
+  readonly flops?: number | undefined
+  /** Bytes of memory read and written: of a copy, twice its bytes. */
+  readonly movedBytes?: number | undefined
+  readonly kernel?: KernelSpec | undefined
+}
+
+export interface Cost {
+  readonly resource: Resource
+  /** From start to end, with nothing beside it. */
+  readonly nanoseconds: number
+}
+
+/** A run by itself, in parts: what of it is latency, what is work, and what share of the device the work takes meanwhile. */
+export interface Demand extends Cost {
+  /** Of `nanoseconds`, what comes first and shares nothing. */
+  readonly latency: number
+  /** Shares of the device's multiprocessors, arithmetic and memory bandwidth that the rest keeps busy, each at most 1. */
+  readonly multiprocessors: number
+  readonly arithmetic: number
+  readonly bandwidth: number
+}
+
+/** Times by name of node, in nanoseconds: what was measured stands before what is modelled. */
+export type MeasuredTimes = ReadonlyMap<string, number>
+
+const collectiveOps: Readonly<Record<string, keyof CollectiveModel>> = {
+  allgather: 'allGather',
+  reducescatter: 'reduceScatter',
+  allreduce: 'allReduce',
+  alltoall: 'allToAll',
+  broadcast: 'broadcast',
+  send: 'sendReceive',
+  recv: 'sendReceive',
+  receive: 'sendReceive',
+  sendreceive: 'sendReceive',
+}
+
+/** The collective that an operator is, whatever way it is spelt: `allGather`, `all-gather`, `all_gather`. */
+export const collectiveOf = (op: string): keyof CollectiveModel | undefined => {
+  const plain = op.toLowerCase().replace(/[-_.\s]/g, '')
+  return Object.hasOwn(collectiveOps, plain) ? collectiveOps[plain] : undefined
+}
+
+/** The least bytes that one rank sends or receives, of `bytes` that the largest side of the collective has. */
+const wireBytes = (how: keyof CollectiveModel, bytes: number, ranks: number): number => {
+  if (ranks === 1) return 0
+  if (how === 'allReduce') return (2 * bytes * (ranks - 1)) / ranks
+  return how === 'broadcast' || how === 'sendReceive' ? bytes : (bytes * (ranks - 1)) / ranks
+}
+
+/** Of all bytes moved, those of the larger side: gathered or to be scattered. */
+const largerSide = (how: keyof CollectiveModel, moved: number, ranks: number): number =>
+  how === 'allGather' || how === 'reduceScatter' ? (moved * ranks) / (ranks + 1) : moved / 2
+
+const alone = (resource: Resource, latency: number, work: number, shares: Partial<Demand> = {}): Demand => ({
+  resource,
+  nanoseconds: latency + work,
+  latency,
+  multiprocessors: 0,
+  arithmetic: 0,
+  bandwidth: 0,
+  ...shares,
+})
+
+const seconds = 1e9
+const share = (part: number, whole: number): number => (whole > 0 ? Math.min(1, part / whole) : 0)
+
+const copy = (resource: 'h2d' | 'd2h' | 'peer', model: CopyModel, bytes: number, machine: Machine): Demand =>
+  alone(resource, model.latency, (bytes / model.rate) * seconds, {
+    bandwidth: share(model.rate, machine.device.bandwidth),
+  })
+
+const collective = (how: keyof CollectiveModel, moved: number, machine: Machine): Demand => {
+  const { collectives, ranks, device } = machine
+  const bytes = wireBytes(how, largerSide(how, moved, ranks), ranks)
+  if (bytes === 0) return kernel({ op: 'copy', movedBytes: moved }, machine)
+  const work = (bytes / collectives[how]) * seconds
+  return alone('link', collectives.latency, work, {
+    multiprocessors: share(collectives.multiprocessors, device.multiprocessors),
+    bandwidth: share((moved / device.bandwidth) * seconds, work),
+  })
+}
+
+/** Thread blocks of a product: a tile of c each. */
+const tiles = ({ batch, m, n }: MatmulSpec, tile: number): number => batch * Math.ceil(m / tile) * Math.ceil(n / tile)
+
+const floats = (dtype: DType): 'bf16' | 'f16' | 'f32' => (dtype === 'bf16' || dtype === 'f16' ? dtype : 'f32')
+
+const kernel = ({ kernel: spec, flops = 0, movedBytes = 0 }: Work, { device }: Machine): Demand => {
+  const { multiprocessors, bytesPerBlock, tile } = device
+  const memory = (movedBytes / device.bandwidth) * seconds
+  if (spec?.kind === 'matmul') {
+    const blocks = tiles(spec, tile)
+    // A multiprocessor does one tile after the other, so the last round of tiles may leave most of them idle.
+    const rounds = Math.ceil(blocks / multiprocessors)
+    const used = Math.min(1, blocks / multiprocessors)
+    const arithmetic = (flops / device.flops[floats(spec.a.dtype)]) * seconds
+    const quantized = blocks > 0 ? (arithmetic * rounds * multiprocessors) / blocks : arithmetic
+    const work = Math.max(quantized, memory)
+    return alone(quantized >= memory ? 'tensor' : 'bandwidth', device.kernelLatency, work, {
+      multiprocessors: used,
+      arithmetic: share(arithmetic, work),
+      bandwidth: share(memory, work),
+    })
+  }
+  const blocks =
+    spec?.kind === 'cuda' ? spec.grid[0] * spec.grid[1] * spec.grid[2] : Math.ceil(movedBytes / bytesPerBlock)
+  const used = share(blocks, multiprocessors)
+  // Fewer blocks than multiprocessors keep so much less of the bandwidth and of the arithmetic busy.
+  const fast = Math.max(used, 1 / multiprocessors)
+  const arithmetic = ((flops / device.flops.vector) * seconds) / fast
+  const work = Math.max(arithmetic, memory / fast)
+  return alone(arithmetic > memory / fast ? 'tensor' : 'bandwidth', device.kernelLatency, work, {
+    multiprocessors: used,
+    bandwidth: share(memory, work),
+  })
+}
+
+const modelled = (work: Work, machine: Machine): Demand => {
+  const { op, kind = op, movedBytes = 0 } = work
+  const bytes = work.kernel?.kind === 'copy' ? work.kernel.bytes : movedBytes / 2
+  switch (kind) {
+    case 'upload':
+      return copy('h2d', machine.device.h2d, bytes, machine)
+    case 'download':
+      return copy('d2h', machine.device.d2h, bytes, machine)
+    case 'peer':
+      return copy('peer', machine.peer, bytes, machine)
+    case 'host':
+      return alone('host', machine.host.callback, (movedBytes / machine.host.bandwidth) * seconds)
+  }
+  const how = collectiveOf(op)
+  return how === undefined ? kernel(work, machine) : collective(how, movedBytes, machine)
+}
+
+/** How long a run takes by itself and what it takes of the device. A measured time stretches or shrinks its work; its latency is kept as far as it fits. */
+export const demandOf = (work: Work, machine: Machine, measured?: MeasuredTimes): Demand => {
+  const model = modelled(work, machine)
+  const time = work.name === undefined ? undefined : measured?.get(work.name)
+  if (time === undefined || !(time >= 0)) return model
+  return { ...model, nanoseconds: time, latency: Math.min(model.latency, time) }
+}
+
+/** What bounds a run, and how long it takes by itself, in nanoseconds. */
+export const costOf = (work: Work, machine: Machine, measured?: MeasuredTimes): Cost => {
+  const { resource, nanoseconds } = demandOf(work, machine, measured)
+  return { resource, nanoseconds }
+}
