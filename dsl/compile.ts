@@ -7,6 +7,7 @@ import type { Plan } from './ir/plan.js'
 import type { TensorSpec } from './ir/tensor.js'
 import { verifyOutlined } from './ir/verify.js'
 import { aliveAt } from './passes/alive.js'
+import { arena } from './passes/arena.js'
 import { bound } from './passes/bound.js'
 import { check } from './passes/check.js'
 import { clocks } from './passes/clocks.js'
@@ -74,15 +75,18 @@ const sourceOf = (graph: unknown): Passed<GraphIR> => {
 const scheduled =
   (ordering: Ordering) =>
   (ir: Placed): Passed<Bounded> =>
-    pipe(order(ordering)(ir), E.chain(synchronize), E.chain(lifetimes), E.map(within), E.chain(bound))
+    ir.settings.storage === 'planned'
+      ? pipe(order(ordering)(ir), E.chain(arena))
+      : pipe(order(ordering)(ir), E.chain(synchronize), E.chain(lifetimes), E.map(within), E.chain(bound))
 
 /** An ordering but for `keep`, which is tried both ways. */
 type Choice = Omit<Ordering, 'keep'>
 
-/** With windows, their memory is their own unless that holds more than sharing it. */
+/** With windows, their memory is their own unless that holds more than sharing it; in an arena it is whoever's may have it. */
 const schedule =
   (ordering: Choice) =>
   (ir: Placed): Passed<Bounded> => {
+    if (ir.settings.storage === 'planned') return scheduled({ ...ordering, keep: false })(ir)
     const kept = scheduled({ ...ordering, keep: true })(ir)
     if (E.isLeft(kept) || kept.right.operations.every(({ ahead }) => ahead === undefined)) return kept
     const shared = scheduled({ ...ordering, keep: false })(ir)

@@ -40,7 +40,8 @@ export const commandsOf = (ir: Lifetimes): Command[] => {
 const bufferOf = (ir: Lifetimes, id: number): PlanBuffer => {
   const { name, bytes, space, life, root, offset, dtype, shape, init } = ir.buffers[id]!
   const home = ir.home[id]!
-  if (root === id && dtype !== undefined && shape !== undefined && init === undefined)
+  const place = ir.arena?.offset[id] ?? -1
+  if (root === id && place < 0 && dtype !== undefined && shape !== undefined && init === undefined)
     return { id, name, bytes, space, device: 0, home, life, dtype, shape }
   return {
     id,
@@ -51,6 +52,7 @@ const bufferOf = (ir: Lifetimes, id: number): PlanBuffer => {
     home,
     life,
     ...(root === id ? {} : { alias: root, aliasOffset: offset }),
+    ...(place < 0 ? {} : { offset: place }),
     ...(dtype === undefined ? {} : { dtype }),
     ...(shape === undefined ? {} : { shape }),
     ...(init === undefined ? {} : { init }),
@@ -70,8 +72,9 @@ export const outlineOf = (ir: Lifetimes, nodes: readonly PlanNode[]): Plan => ({
   name: ir.settings.name,
   devices: 1,
   inFlight: ir.settings.inFlight,
-  storage: 'pooled',
+  storage: ir.arena === undefined ? 'pooled' : 'planned',
   bound: { device: [Number.MAX_SAFE_INTEGER], pinned: Number.MAX_SAFE_INTEGER },
+  ...(ir.arena === undefined ? {} : { arena: ir.arena.bytes }),
   lanes: ir.lanes,
   buffers: ir.buffers.map((_, id) => bufferOf(ir, id)),
   nodes,
@@ -85,7 +88,7 @@ const freeze = <A extends object>(items: readonly A[]): readonly A[] => {
 
 /** After this pass there is the plan: data, frozen, so that what was proved of it stays true. */
 export const emit = (ir: Bounded): Passed<Plan> => {
-  const { plan, name, devices, inFlight, storage, lanes, buffers, nodes, commands } = ir.outline
+  const { plan, name, devices, inFlight, storage, arena, lanes, buffers, nodes, commands } = ir.outline
   const tolerance = ir.operations.reduce((worst, operation) => Math.max(worst, operation.tolerance), 0)
   for (const command of commands) if (command[0] === 'run') freeze([command[3], command[4]])
   return E.right(
@@ -96,6 +99,7 @@ export const emit = (ir: Bounded): Passed<Plan> => {
       inFlight,
       storage,
       bound: Object.freeze({ device: Object.freeze([...ir.bound.device]), pinned: ir.bound.pinned }),
+      ...(arena === undefined ? {} : { arena: Object.freeze([...arena]) }),
       lanes: freeze(lanes),
       buffers: freeze(buffers),
       nodes: freeze(nodes),

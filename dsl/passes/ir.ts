@@ -98,6 +98,12 @@ export interface Synchronized extends Ordered {
   readonly waitTick: Int8Array
 }
 
+/** With planned storage: the place of each root in its device's arena (-1: none, as of views and pinned memory), and the arenas' sizes. */
+export interface Arena {
+  readonly offset: Float64Array
+  readonly bytes: readonly number[]
+}
+
 /** A use: buffer's last read on a foreign lane, by operation `after`. */
 export interface Lifetimes extends Synchronized {
   /** The home lane of each root buffer (of a view: its root's). */
@@ -109,6 +115,8 @@ export interface Lifetimes extends Synchronized {
   readonly useStart: Int32Array
   readonly useBuffer: Int32Array
   readonly elidedUses: number
+  /** With planned storage: nothing is allocated, used or freed then. */
+  readonly arena?: Arena
 }
 
 export interface Bounded extends Lifetimes {

@@ -12,6 +12,7 @@ export interface CompileOptions {
   readonly inFlight?: number | undefined
   /** Bytes of device memory that the plan must fit; `fast` (default) keeps every `ahead`, `small` makes each 0. */
   readonly memory?: number | 'fast' | 'small' | undefined
+  /** `pooled` (default): tick buffers are allocated and freed as the tick goes; `planned`: each has its place in an arena, found here. */
   readonly storage?: 'pooled' | 'planned' | undefined
   /** The most CUDA streams. */
   readonly lanes?: number | undefined
@@ -25,6 +26,7 @@ export interface Settings {
   readonly dims: ReadonlyMap<string, number>
   readonly inFlight: number
   readonly memory: number | 'fast' | 'small'
+  readonly storage: 'pooled' | 'planned'
   readonly lanes: number
 }
 
@@ -92,18 +94,8 @@ export const settle = (options: unknown, graphName: string, symbols: ReadonlySet
     bad('inFlight', 'a whole number from 1 to 65536', inFlight, 'give the number of ticks in flight; 2 overlaps two')
   if (memory !== 'fast' && memory !== 'small' && !whole(memory, 1))
     bad('memory', "a number of bytes, 'fast' or 'small'", memory, 'give bytes as a whole number: 8 * 2 ** 30')
-  if (storage === 'planned')
-    errors.push(
-      fault(
-        'Unsupported',
-        'options.storage',
-        'storage',
-        "'pooled'",
-        "'planned'",
-        "use storage: 'pooled', whose bound is proved as well",
-      ),
-    )
-  else if (storage !== 'pooled') bad('storage', "'pooled' or 'planned'", storage, "leave it out for 'pooled'")
+  if (storage !== 'pooled' && storage !== 'planned')
+    bad('storage', "'pooled' or 'planned'", storage, "leave it out for 'pooled'")
   if (!whole(lanes, 1)) bad('lanes', 'a whole number from 1', lanes, 'give the most CUDA streams, or leave it out')
   if (machine !== undefined && typeof machine !== 'string' && (typeof machine !== 'object' || machine === null))
     bad('machine', 'the name of a machine, or its description', machine, 'leave it out')
@@ -114,6 +106,7 @@ export const settle = (options: unknown, graphName: string, symbols: ReadonlySet
     dims,
     inFlight: inFlight as number,
     memory: memory as Settings['memory'],
+    storage: storage as Settings['storage'],
     lanes: lanes as number,
   }))
 }

@@ -44,7 +44,7 @@ const ordered = (graph: TaskGraph, lanes: number): Ordered => {
     }),
   )
   return {
-    settings: { name: 'tasks', dims: new Map(), inFlight: 2, memory: 'fast', lanes },
+    settings: { name: 'tasks', dims: new Map(), inFlight: 2, memory: 'fast', storage: 'pooled', lanes },
     operations,
     buffers,
     lanes: Array.from({ length: lanes }, (_, id) => ({ id, name: `l${id}`, device: 0, priority: 0 })),

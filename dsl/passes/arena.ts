@@ -1,0 +1,148 @@
+import * as E from 'fp-ts/lib/Either.js'
+import { pipe } from 'fp-ts/lib/function.js'
+import { peakOf } from '../ir/peak.js'
+import { maxPairs, packed } from './arena/by-size.js'
+import { replayed } from './arena/by-time.js'
+import { returnEdges, reuseEdges } from './arena/reuse.js'
+import { aligned, only, Succession, type Tenants, tenantsOf } from './arena/tenants.js'
+import { nodesOf, outlineOf } from './emit.js'
+import type { Arena, Bounded, Lifetimes, Ordered, Passed, Synchronized } from './ir.js'
+import { synchronize } from './synchronize.js'
+
+/** The lane that touches each buffer first: what a plan calls its home, and whose device it is on. */
+const homesOf = ({ operations, buffers, laneOf }: Ordered): Int32Array => {
+  const home = new Int32Array(buffers.length).fill(-1)
+  operations.forEach(({ reads, writes }, i) => {
+    for (const list of [writes, reads])
+      for (const id of list) if (home[buffers[id]!.root] === -1) home[buffers[id]!.root] = laneOf[i]!
+  })
+  return home.map((_, id) => Math.max(0, home[buffers[id]!.root]!))
+}
+
+/** The most bytes in use at once, in issue order: no arena is smaller. */
+const leastOf = ({ first, last }: Tenants, sizes: Float64Array, base: number): number => {
+  const operations = last.reduce((most, at) => Math.max(most, at + 1), 0)
+  const taken = new Float64Array(operations)
+  const left = new Float64Array(operations)
+  sizes.forEach((bytes, k) => {
+    taken[first[k]!]! += bytes
+    left[last[k]!]! += bytes
+  })
+  let now = base
+  let most = base
+  for (let i = 0; i < operations; i++) {
+    now += taken[i]!
+    most = Math.max(most, now)
+    now -= left[i]!
+  }
+  return most
+}
+
+/** The smallest of the arenas tried: as time goes by, and, where there are few enough, the largest tenant first and the earliest first. */
+const smallest = (
+  tenants: Tenants,
+  sizes: Float64Array,
+  ir: Synchronized,
+  base: number,
+  most: number,
+): Float64Array => {
+  const succession = new Succession(ir, tenants)
+  const end = (offset: Float64Array): number => offset.reduce((far, at, k) => Math.max(far, at + sizes[k]!), base)
+  let best = replayed(tenants, sizes, succession, base, most)
+  if ((sizes.length * sizes.length) / 2 > maxPairs) return best
+  const least = leastOf(tenants, sizes, base)
+  const inTime = Int32Array.from(sizes.keys())
+  const bySize = inTime.slice().sort((a, b) => sizes[b]! - sizes[a]! || a - b)
+  for (const order of [bySize, inTime]) {
+    if (end(best) === least) break
+    const offset = packed(tenants, sizes, order, succession, base, most)
+    if (end(offset) < end(best)) best = offset
+  }
+  return best
+}
+
+/** Of one device: what lives on across ticks lies at the bottom, in order of id; above it the tenants share bytes. */
+const placesOf = (ir: Synchronized, tenants: Tenants, home: Int32Array): Arena & { readonly members: Int32Array[] } => {
+  const { buffers, lanes, settings } = ir
+  const most =
+    settings.memory === 'small' ? 0 : typeof settings.memory === 'number' ? settings.memory : Number.POSITIVE_INFINITY
+  const devices = lanes.reduce((most, { device }) => Math.max(most, device + 1), 1)
+  const offset = new Float64Array(buffers.length).fill(-1)
+  const bytes = new Array<number>(devices).fill(0)
+  const members: Int32Array[] = []
+  const inArena = (id: number, device: number): boolean =>
+    buffers[id]!.root === id && buffers[id]!.space === 'device' && (lanes[home[id]!]?.device ?? 0) === device
+  for (let device = 0; device < devices; device++) {
+    let end = 0
+    buffers.forEach(({ life, bytes }, id) => {
+      if ((life !== 'state' && life !== 'param') || !inArena(id, device)) return
+      offset[id] = end
+      end += aligned(bytes)
+    })
+    const own = Int32Array.from(tenants.buffer.keys()).filter(k => inArena(tenants.buffer[k]!, device))
+    const sizes = Float64Array.from(own, k => aligned(buffers[tenants.buffer[k]!]!.bytes))
+    const places = smallest(only(tenants, own), sizes, ir, end, most)
+    places.forEach((at, i) => {
+      offset[tenants.buffer[own[i]!]!] = at
+      end = Math.max(end, at + sizes[i]!)
+    })
+    bytes[device] = end
+    members.push(own)
+  }
+  // What nobody touches has nobody to share with: it may lie anywhere.
+  buffers.forEach(({ life, root, space }, id) => {
+    if (root !== id || space !== 'device' || life === 'input' || life === 'output' || offset[id]! >= 0) return
+    offset[id] = 0
+    bytes[0] = Math.max(bytes[0]!, aligned(buffers[id]!.bytes))
+  })
+  return { offset, bytes, members }
+}
+
+/** Slots of inputs and outputs, and all else that is pinned: each has bytes of its own. */
+const pinnedOf = ({ buffers, settings }: Ordered): number =>
+  buffers.reduce((sum, { root, space, life, bytes }, id) => {
+    if (root !== id || space !== 'pinned') return sum
+    return sum + aligned(bytes) * (life === 'input' || life === 'output' ? settings.inFlight : 1)
+  }, 0)
+
+const boundedBy =
+  (home: Int32Array, { offset, bytes }: Arena) =>
+  (ir: Synchronized): Bounded => {
+    const none = new Int32Array(ir.buffers.length).fill(-1)
+    const lives: Lifetimes = {
+      ...ir,
+      home,
+      first: none,
+      last: none,
+      useStart: new Int32Array(ir.operations.length + 1),
+      useBuffer: new Int32Array(0),
+      elidedUses: 0,
+      arena: { offset, bytes },
+    }
+    const outline = outlineOf(lives, nodesOf(ir))
+    return { ...lives, outline, peak: peakOf(outline), bound: { device: bytes, pinned: pinnedOf(ir) } }
+  }
+
+/**
+ * With planned storage: after this pass every buffer has its place in its device's arena, whose size is the bound, and lanes wait for what data and
+ * those places ask, no more. Two buffers share bytes only where, by the clocks that data, windows and each buffer's own return leave, the one's last
+ * accesses are before the other's first, and the other's before the one comes again in the next tick.
+ *
+ * Under `memory: BYTES`, where an arena would grow beyond them, and with `small` in any case, the issue order alone decides who may share: there
+ * the lanes are made to wait.
+ */
+export const arena = (ordered: Ordered): Passed<Bounded> => {
+  const tenants = tenantsOf(ordered)
+  const home = homesOf(ordered)
+  const isPinned = (k: number): boolean => ordered.buffers[tenants.buffer[k]!]!.space === 'pinned'
+  const windows = [...ordered.windows, ...returnEdges(ordered, tenants, () => true)]
+  return pipe(
+    synchronize({ ...ordered, windows }),
+    E.map(ir => placesOf(ir, tenants, home)),
+    E.chain(places => {
+      const reuse = reuseEdges(ordered, tenants, places)
+      const returns = returnEdges(ordered, tenants, isPinned)
+      return pipe(synchronize({ ...ordered, windows: [...returns, ...reuse] }), E.map(boundedBy(home, places)))
+    }),
+  )
+}
