@@ -1,9 +1,9 @@
-// The law of the project: for every graph and every feed, the compiled plan yields what `interpret` yields. On `host` under jitter and
-// with poisoned memory, so that a missing wait or a lifetime too short shows as a wrong answer.
+// The law of the project: for every graph and every feed, the compiled plan yields what `interpret` yields, with pooled storage and with planned.
+// On `host` under jitter and with poisoned memory, so that a missing wait or a lifetime too short shows as a wrong answer.
 import fc from 'fast-check'
 import { lastValueFrom, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'
-import { interpret } from '../../dsl/index.js'
+import { type CompileOptions, interpret } from '../../dsl/index.js'
 import type { HostArray } from '../../dsl/operators/operator.js'
 import { pulled } from '../../runtime/index.js'
 import { firstDifference, type Sample, sample } from '../support/generate.js'
@@ -14,10 +14,16 @@ type Values = Readonly<Record<string, HostArray>>
 const meant = ({ graph, params, dims, feeds, ticks }: Sample): Promise<readonly Values[]> =>
   lastValueFrom(interpret(graph, { params: params as never, dims, ticks })(feeds as never).pipe(toArray())) as never
 
-const ran = async (made: Sample, device: string, seed: number): Promise<readonly Values[]> => {
+const ran = async (
+  made: Sample,
+  device: string,
+  seed: number,
+  compiling: Pick<CompileOptions, 'storage' | 'memory'>,
+): Promise<readonly Values[]> => {
   const { graph, params, dims, inFlight, feeds, ticks } = made
   const host = device === 'host' ? { host: { jitter: seed, jitterMicroseconds: 60, poison: true } } : {}
-  await using session = await opened(graph, device, { compile: { dims, inFlight }, params, poison: true, ...host })
+  const options = { compile: { dims, inFlight, ...compiling }, params, poison: true, ...host }
+  await using session = await opened(graph, device, options)
   const outputs: Values[] = []
   const pulls = Object.fromEntries(Object.entries(feeds).map(([name, values]) => [name, pulled(values)]))
   await session.run(pulls as never, { ticks }).forEach(lease => {
@@ -25,24 +31,44 @@ const ran = async (made: Sample, device: string, seed: number): Promise<readonly
     outputs.push(Object.fromEntries(Object.entries(held).map(([name, value]) => [name, value.slice()])))
   })
   const { peak, bound } = session.stats()
+  if (compiling.storage === 'planned') expect(peak).toMatchObject({ reserved: bound.device, pinned: bound.pinned })
   expect(peak.reserved).toBeLessThanOrEqual(bound.device)
   expect(peak.pinned).toBeLessThanOrEqual(bound.pinned)
   return outputs
 }
 
+const check = async (
+  made: Sample,
+  device: string,
+  seed: number,
+  compiling: Pick<CompileOptions, 'storage' | 'memory'>,
+) => {
+  const [wanted, got] = [await meant(made), await ran(made, device, seed, compiling)]
+  expect(got).toHaveLength(wanted.length)
+  wanted.forEach((values, tick) => {
+    for (const [name, { dtype, slack }] of Object.entries(made.outputs)) {
+      const difference = firstDifference(got[tick]![name]!, values[name]!, dtype, slack)
+      expect(difference, `output ${name} of tick ${tick}`).toBeUndefined()
+    }
+  })
+}
+
 describe.each(present)('what a plan yields on %s is what interpret yields', device => {
+  const samples = sample({ kernels: device === 'host' })
+  const seeds = fc.integer({ min: 1, max: 1e6 })
+
   it('for 200 generated graphs', { timeout: 120_000 }, async () => {
     await fc.assert(
-      fc.asyncProperty(sample({ kernels: device === 'host' }), fc.integer({ min: 1, max: 1e6 }), async (made, seed) => {
-        const [wanted, got] = [await meant(made), await ran(made, device, seed)]
-        expect(got).toHaveLength(wanted.length)
-        wanted.forEach((values, tick) => {
-          for (const [name, { dtype, slack }] of Object.entries(made.outputs)) {
-            const difference = firstDifference(got[tick]![name]!, values[name]!, dtype, slack)
-            expect(difference, `output ${name} of tick ${tick}`).toBeUndefined()
-          }
-        })
-      }),
+      fc.asyncProperty(samples, seeds, (made, seed) => check(made, device, seed, {})),
+      { numRuns: 200 },
+    )
+  })
+
+  it('for 200 generated graphs whose buffers share the bytes of an arena', { timeout: 120_000 }, async () => {
+    await fc.assert(
+      fc.asyncProperty(samples, seeds, fc.constantFrom('fast' as const, 'small' as const), (made, seed, memory) =>
+        check(made, device, seed, { storage: 'planned', memory }),
+      ),
       { numRuns: 200 },
     )
   })
