@@ -1,5 +1,6 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
+import { rememberChoices } from './explain/choices.js'
 import type { Graph } from './graph.js'
 import type { GraphIR } from './ir/graph.js'
 import { peakOf } from './ir/peak.js'
@@ -176,6 +177,7 @@ const remember =
   (ir: Bounded, source: Passed<GraphIR>) =>
   (plan: Plan): Plan => {
     proved.add(plan)
+    rememberChoices(plan, ir)
     if (E.isRight(source)) ports.set(plan, portsOf(source.right))
     references.set(
       plan,

@@ -1,0 +1,151 @@
+import type { Plan } from '../ir/plan.js'
+import { bufferName, listed, nodeName } from './names.js'
+import { type Access, overlap, type Run } from './runs.js'
+
+/**
+ * What a wait is for. `data`: an operation reads or overwrites what another one wrote or reads in the tick. `state`: the same across
+ * ticks. `memory`: an operation takes bytes that another buffer has left. `order`: none of these; such a wait breaks law L6.
+ */
+export type WaitFor = 'data' | 'state' | 'memory' | 'order'
+
+export interface WhyWait {
+  readonly for: WaitFor
+  readonly because: string
+}
+
+/** How many operations of each lane are looked at for what a wait orders, beyond the two that it stands between. */
+const reach = 32
+
+/** Says of any wait what it is for, in terms of the operations it stands between: as much of a plan as that takes, gathered once. */
+export class Waits {
+  private readonly byLane: readonly (readonly Run[])[]
+  /** By lane: its allocs' commands, in order. */
+  private readonly allocs: readonly number[][]
+  private readonly freedAt = new Map<number, number>()
+
+  constructor(
+    private readonly plan: Plan,
+    runs: readonly Run[],
+  ) {
+    this.byLane = plan.lanes.map(() => [])
+    for (const run of runs) (this.byLane[run.lane] as Run[]).push(run)
+    this.allocs = plan.lanes.map(() => [])
+    plan.commands.forEach((command, at) => {
+      if (command[0] === 'alloc') this.allocs[command[2]]?.push(at)
+      else if (command[0] === 'free') this.freedAt.set(command[1], at)
+    })
+  }
+
+  /** `seen`: how many runs of the other lane this one was after already; `ticks`: the wait is for the tick before. */
+  why(at: number, before: Run | undefined, after: Run | undefined, seen: number, ticks: boolean): WhyWait {
+    const kind: WaitFor = ticks ? 'state' : 'data'
+    const direct = before && after && this.conflict(before, after, ticks)
+    if (direct !== undefined) return { for: kind, because: direct }
+    const takers = this.takers(at, after)
+    const left = before === undefined ? [] : this.givers(before, at, takers, ticks)
+    if (left.length > 0)
+      return { for: 'memory', because: `${this.names(takers)} takes the bytes that ${this.names(left)} leaves` }
+    const bytes = before && after && this.arena(before, after, seen)
+    if (bytes !== undefined) return { for: 'memory', because: bytes }
+    const far = before && after && this.farther(before, after, seen, ticks)
+    if (far !== undefined) return { for: kind, because: far }
+    if (takers.length > 0)
+      return { for: 'memory', because: `${this.names(takers)} takes bytes that were in use until then` }
+    return { for: 'order', because: 'no data and no memory that is known here' }
+  }
+
+  private names(buffers: readonly number[]): string {
+    return listed(buffers.map(b => bufferName(this.plan, b)))
+  }
+
+  /** Why `after` must come after `before`, where they touch the same memory: of this tick, or what lives on across ticks. */
+  private conflict(before: Run, after: Run, ticks: boolean): string | undefined {
+    const { plan } = this
+    const lives = ({ root }: Access): boolean =>
+      !ticks || plan.buffers[root]!.life === 'state' || plan.storage === 'planned'
+    const shared = (mine: readonly Access[], theirs: readonly Access[]) =>
+      mine.find(b => lives(b) && theirs.some(other => overlap(b, other)))
+    const read = shared(after.reads, before.writes)
+    if (read !== undefined) return `it reads ${bufferName(plan, read.buffer)}`
+    const overwritten = shared(after.writes, before.reads)
+    if (overwritten !== undefined) return `it overwrites ${bufferName(plan, overwritten.buffer)}, which the other reads`
+    const again = shared(after.writes, before.writes)
+    return again === undefined ? undefined : `it overwrites ${bufferName(plan, again.buffer)}`
+  }
+
+  /** What a wait orders by data, where it is not the two operations themselves: earlier ones of the one lane, later ones of the other. */
+  private farther(before: Run, after: Run, seen: number, ticks: boolean): string | undefined {
+    for (const [earlier, later] of this.around(before, after, seen)) {
+      const why = this.conflict(earlier, later, ticks)
+      if (why !== undefined)
+        return `${nodeName(this.plan, later.node)} comes after ${nodeName(this.plan, earlier.node)}, since ${why}`
+    }
+    return undefined
+  }
+
+  private *around(before: Run, after: Run, seen: number): Generator<readonly [Run, Run]> {
+    for (let b = before.place; b > Math.max(seen, before.place - reach); b--)
+      for (let a = after.place; a < after.place + reach; a++) {
+        const earlier = this.byLane[before.lane]![b - 1]
+        const later = this.byLane[after.lane]![a - 1]
+        if (earlier !== undefined && later !== undefined) yield [earlier, later]
+      }
+  }
+
+  /** Planned storage: what a later operation touches lies where an earlier one's buffer lay. */
+  private arena(before: Run, after: Run, seen: number): string | undefined {
+    const { plan } = this
+    if (plan.storage !== 'planned') return undefined
+    const lies = ({ root, from, to }: Access) => {
+      const { offset = 0, space, device } = plan.buffers[root]!
+      return { memory: `${space} ${device}`, from: offset + from, to: offset + to }
+    }
+    for (const [earlier, later] of this.around(before, after, seen)) {
+      const theirs = [...earlier.reads, ...earlier.writes]
+      for (const mine of [...later.writes, ...later.reads]) {
+        const place = lies(mine)
+        const left = theirs.find(other => {
+          const its = lies(other)
+          return other.root !== mine.root && its.memory === place.memory && its.from < place.to && place.from < its.to
+        })
+        if (left !== undefined)
+          return `${this.names([mine.root])} takes the bytes that ${this.names([left.root])} leaves`
+      }
+    }
+    return undefined
+  }
+
+  /** The buffers that a lane allocates between a wait and the operation that it holds back: what the freed bytes are for. */
+  private takers(wait: number, after: Run | undefined): readonly number[] {
+    if (after === undefined) return []
+    const own = this.allocs[after.lane]!
+    let low = 0
+    let high = own.length
+    while (low < high) {
+      const middle = (low + high) >> 1
+      if (own[middle]! < wait) low = middle + 1
+      else high = middle
+    }
+    const takers: number[] = []
+    for (; low < own.length && own[low]! < after.command; low++)
+      takers.push((this.plan.commands[own[low]!] as readonly ['alloc', number, number])[1])
+    return takers
+  }
+
+  /** Of what `before` accesses, what has been freed when the taker is allocated; of the taker's own home and size first. */
+  private givers(before: Run, wait: number, takers: readonly number[], ticks: boolean): readonly number[] {
+    const { buffers } = this.plan
+    const alike = takers.map(t => buffers[t]!)
+    const near = (b: number): number => {
+      const { home, bytes } = buffers[b]!
+      return (alike.some(t => t.home === home) ? 2 : 0) + (alike.some(t => t.bytes === bytes) ? 1 : 0)
+    }
+    const memory = (b: number) => `${buffers[b]!.space} ${buffers[b]!.device}`
+    const all = [...new Set([...before.reads, ...before.writes].map(({ root }) => root))].filter(b => {
+      const freed = this.freedAt.get(b)
+      return freed !== undefined && (ticks || freed < wait) && takers.some(t => memory(t) === memory(b))
+    })
+    const best = all.reduce((most, b) => Math.max(most, near(b)), 0)
+    return all.filter(b => near(b) === best)
+  }
+}
