@@ -21,6 +21,19 @@ Issuer::Issuer(Program& program, Trace& trace, bool poison)
     if (root.life == Life::input || root.life == Life::output) handedOver_.push_back(i);
     if (program.memory.isFixed(spec.buffers[i].root)) addresses_[i] = program.memory.address(spec, i, 0);
   }
+  if (!poison || !spec.planned) return;
+  std::vector<bool> touched(spec.buffers.size());
+  for (std::size_t at = 0; at < program.steps().size(); ++at) {
+    const Step& step = program.steps()[at];
+    if (step.kind != StepKind::run) continue;
+    for (std::uint32_t i = 0; i < step.reads + step.writes; ++i) {
+      const std::uint32_t root = spec.buffers[program.decoded().operands[step.operands + i]].root;
+      const BufferSpec& buffer = spec.buffers[root];
+      if (touched[root] || buffer.life != Life::tick || buffer.space != Space::device) continue;
+      touched[root] = true;
+      arrivals_.push_back({at, root});
+    }
+  }
 }
 
 MaybeFailure Issuer::issue(std::uint64_t tick) {
@@ -32,9 +45,11 @@ MaybeFailure Issuer::issue(std::uint64_t tick) {
   for (const auto& pool : program_.pools) pool->settle();
   for (const std::uint32_t buffer : handedOver_) addresses_[buffer] = program_.memory.address(spec, buffer, slot);
   const std::vector<Step>& steps = program_.steps();
+  nextArrival_ = 0;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const Step& command = steps[i];
     if (command.kind == StepKind::run || command.kind == StepKind::alloc) program_.driver().label({&program_, tick, i});
+    if (const Status status = poisonTenants(i); status != Status::ok) return explain(command, status);
     if (const Status status = step(command, tick); status != Status::ok) return explain(command, status);
   }
   program_.order.endTick(tick);
@@ -86,6 +101,20 @@ Status Issuer::alloc(const Step& step) {
   if (!poison_ || buffer.space != Space::device) return Status::ok;
   call_ = "fill32";
   return program_.driver().fill32(address, garbage, block.size / sizeof(garbage), program_.streams()[step.lane]);
+}
+
+// A buffer of the arena has no alloc: what was there before it is nobody's from its first access on, on the lane that
+// makes it. Were its bytes still another's by any mistake of order, that one would read garbage.
+Status Issuer::poisonTenants(std::size_t at) {
+  for (; nextArrival_ < arrivals_.size() && arrivals_[nextArrival_].step == at; ++nextArrival_) {
+    const std::uint32_t root = arrivals_[nextArrival_].root;
+    call_ = "fill32";
+    const Status status =
+        program_.driver().fill32(addresses_[root], garbage, program_.spec().buffers[root].bytes / sizeof(garbage),
+                                 program_.streams()[program_.steps()[at].lane]);
+    if (status != Status::ok) return status;
+  }
+  return Status::ok;
 }
 
 void Issuer::place(std::uint32_t root, DeviceAddress address) {

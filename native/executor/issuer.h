@@ -23,6 +23,7 @@ class Issuer {
   Status step(const Step& step, std::uint64_t tick);
   Status alloc(const Step& step);
   Status run(const Step& step, std::uint64_t tick);
+  Status poisonTenants(std::size_t at);
   void place(std::uint32_t root, DeviceAddress address);
   Allocator& pool(std::uint32_t buffer) {
     return *program_.pools[program_.spec().buffers[buffer].space == Space::device ? 0 : 1];
@@ -39,6 +40,13 @@ class Issuer {
   std::vector<DeviceAddress> operands_;    // scratch of one run
   std::vector<BlockId> blocks_;            // by root buffer
   std::vector<std::uint32_t> handedOver_;  // inputs, outputs and their views
+  // With planned storage and poison: by step, in order, the roots that a tick has not touched before it.
+  struct Arrival {
+    std::size_t step;
+    std::uint32_t root;
+  };
+  std::vector<Arrival> arrivals_;
+  std::size_t nextArrival_ = 0;
 };
 
 }  // namespace braid
