@@ -62,13 +62,14 @@ const prove = (tables: Tables, options: Proof): readonly Violation[] => {
   checkIds(tables, report)
   checkWaits(tables, report)
   if (plan.storage === 'planned') checkArena(tables, report)
-  new Safety(tables, report).replay()
+  const safety = new Safety(tables, report)
+  safety.replay()
   checkCollectives(tables, report)
   checkBound(tables, report, options.peak)
   if (options.safety !== true) {
     const safe = report.violations.length === 0
     checkPrecise(tables, report)
-    checkMinimal(tables, safe, report)
+    checkMinimal(tables, safety.needed, safe, report)
   }
   return report.violations
 }

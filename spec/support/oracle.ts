@@ -112,6 +112,9 @@ interface Access {
   readonly lane: number
   readonly named: number
   readonly write: boolean
+  /** Bytes of the root, from and to. */
+  readonly from: number
+  readonly to: number
 }
 
 const rootOf = (plan: Plan, b: number): number => plan.buffers[b]!.alias ?? b
@@ -126,12 +129,23 @@ const accessesOf = (u: Unrolled, b: number, ticks = u.ticks): Access[] => {
         [command[3], false],
         [command[4], true],
       ] as const) {
-        for (const named of list) if (rootOf(u.plan, named) === b) all.push({ t, c, lane: command[2], named, write })
+        for (const named of list) {
+          if (rootOf(u.plan, named) !== b) continue
+          const { bytes, aliasOffset = 0 } = u.plan.buffers[named]!
+          all.push({ t, c, lane: command[2], named, write, from: aliasOffset, to: aliasOffset + bytes })
+        }
       }
     })
   }
   return all
 }
+
+/** The pieces of [from, to) between which no access begins or ends, each by its first byte. */
+const pieces = (all: readonly Access[], from: number, to: number): number[] => [
+  ...new Set([from, ...all.flatMap(access => [access.from, access.to]).filter(at => at > from && at < to)]),
+]
+const has = (access: Access, byte: number): boolean => access.from <= byte && byte < access.to
+const meet = (x: Access, y: Access): boolean => x.from < y.to && y.from < x.to
 
 const roots = (plan: Plan) => plan.buffers.filter(buffer => buffer.alias === undefined)
 
@@ -147,7 +161,8 @@ const order = (u: Unrolled, say: Say): void => {
   for (const buffer of roots(u.plan)) {
     const carried = buffer.life === 'state' || buffer.life === 'param'
     const all = accessesOf(u, buffer.id)
-    if (buffer.life === 'output' && !all.some(access => access.write)) say('L1', -1, buffer.id)
+    const covered = (byte: number) => all.some(access => access.write && has(access, byte))
+    if (buffer.life === 'output' && !pieces(all, 0, buffer.bytes).every(covered)) say('L1', -1, buffer.id)
     all.forEach((access, i) => {
       const earlier = all
         .slice(0, i)
@@ -155,11 +170,16 @@ const order = (u: Unrolled, say: Say): void => {
       const here = u.at(access.t, access.c)
       if (access.write) {
         if (buffer.life === 'param') say('L2', access.c, access.named)
-        for (const other of earlier) if (!u.before(u.at(other.t, other.c), here)) say('L2', access.c, access.named)
+        for (const other of earlier)
+          if (meet(other, access) && !u.before(u.at(other.t, other.c), here)) say('L2', access.c, access.named)
+        const twin = (other: Access, j: number) => j < i && other.write && other.t === access.t && other.c === access.c
+        if (all.some((other, j) => twin(other, j) && meet(other, access))) say('L2', access.c, access.named)
       } else {
-        const write = earlier.findLast(other => other.write)
         const given = ['param', 'input'].includes(buffer.life) || (buffer.life === 'state' && buffer.init !== undefined)
-        if (write === undefined ? !given : !u.before(u.at(write.t, write.c), here)) say('L1', access.c, access.named)
+        for (const byte of pieces(all, access.from, access.to)) {
+          const write = earlier.findLast(other => other.write && has(other, byte))
+          if (write === undefined ? !given : !u.before(u.at(write.t, write.c), here)) say('L1', access.c, access.named)
+        }
       }
     })
   }
@@ -192,16 +212,22 @@ const lifetimes = (u: Unrolled, say: Say): void => {
     if (allocs.length > 0 && valid.length === 0) say('L3', allocs[0]!, b)
     const inTick = accessesOf(u, b, 1)
     for (const access of inTick) if (!open(access.c)) say('L3', access.c, access.named)
-    const first = inTick[0]
-    if (first === undefined || !open(first.c)) return
-    for (let t = 0; t < u.ticks; t++) {
-      for (let i = 0; i < u.at(t, allocs[0]!); i++) {
-        const command = plan.commands[i % plan.commands.length]!
-        if ((command[0] !== 'run' && command[0] !== 'wait') || command[2] !== buffer.home || first.lane === buffer.home)
-          continue
-        if (!u.before(i, u.at(t, first.c))) say('L3', first.c, first.named)
+    inTick.forEach((first, at) => {
+      const touched = (byte: number) => inTick.slice(0, at).some(access => has(access, byte))
+      if (!open(first.c) || pieces(inTick, first.from, first.to).every(touched)) return
+      for (let t = 0; t < u.ticks; t++) {
+        for (let i = 0; i < u.at(t, allocs[0]!); i++) {
+          const command = plan.commands[i % plan.commands.length]!
+          if (
+            (command[0] !== 'run' && command[0] !== 'wait') ||
+            command[2] !== buffer.home ||
+            first.lane === buffer.home
+          )
+            continue
+          if (!u.before(i, u.at(t, first.c))) say('L3', first.c, first.named)
+        }
       }
-    }
+    })
   })
 }
 

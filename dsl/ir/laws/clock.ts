@@ -19,6 +19,11 @@ export class Clock {
   readonly known: Int32Array
   /** The points of each lane at the start of the present tick. */
   readonly base: Int32Array
+  readonly lanes: number
+  private readonly op: Uint8Array
+  private readonly lane: Int32Array
+  private readonly subject: Int32Array
+  private readonly recordOf: Int32Array
   private readonly marks: readonly [Int32Array, Int32Array]
   /** 1 + the tick of the last record, by parity of the tick and event. */
   private readonly recorded: readonly [Int32Array, Int32Array]
@@ -31,10 +36,19 @@ export class Clock {
     private dropped = -1,
   ) {
     const { lanes, events } = tables
+    this.lanes = lanes
+    this.op = tables.op
+    this.lane = tables.lane
+    this.subject = tables.subject
+    this.recordOf = tables.recordOf
     this.known = new Int32Array(lanes * lanes)
     this.base = new Int32Array(lanes)
-    this.marks = [new Int32Array(events * lanes), new Int32Array(events * lanes)]
-    this.recorded = [new Int32Array(events), new Int32Array(events)]
+    // Nobody asks for the mark of the tick before where no wait does: then both parities share a table.
+    const marks = new Int32Array(events * lanes)
+    const recorded = new Int32Array(events)
+    const both = tables.op.includes(Op.previous)
+    this.marks = [marks, both ? new Int32Array(events * lanes) : marks]
+    this.recorded = [recorded, both ? new Int32Array(events) : recorded]
   }
 
   /** As if new, leaving out `dropped`. */
@@ -49,8 +63,7 @@ export class Clock {
 
   /** Starts the next tick. */
   begin(): void {
-    const { known, base } = this
-    const { lanes } = this.tables
+    const { known, base, lanes } = this
     if (this.tick >= 0) this.ends.push(this.points())
     this.tick++
     for (let l = 0; l < lanes; l++) base[l] = known[l * lanes + l]!
@@ -60,7 +73,7 @@ export class Clock {
   }
 
   private points(): Int32Array {
-    const { lanes } = this.tables
+    const { lanes } = this
     const points = new Int32Array(lanes)
     for (let l = 0; l < lanes; l++) points[l] = this.known[l * lanes + l]!
     return points
@@ -68,24 +81,33 @@ export class Clock {
 
   /** Issues command c: afterwards a run or wait has its point, known[l][l]. */
   step(c: number): void {
-    const { op, lane, subject, lanes } = this.tables
-    const code = op[c]
-    if (c === this.dropped) return
-    const l = lane[c]!
+    const code = this.op[c]!
+    if (c === this.dropped || code < Op.run) return
     if (code === Op.run) {
-      this.known[l * lanes + l]!++
-    } else if (code === Op.record) {
-      const event = subject[c]!
-      if (this.tables.recordOf[event] !== c) return
-      const parity = (this.tick & 1) as 0 | 1
-      const marks = this.marks[parity]
-      for (let m = 0; m < lanes; m++) marks[event * lanes + m] = this.known[l * lanes + m]!
-      this.recorded[parity][event] = this.tick + 1
-    } else if (code === Op.wait || code === Op.previous) {
-      const mark = this.markOf(subject[c]!, code === Op.previous ? 1 : 0)
-      if (mark !== undefined) join(this.known, l * lanes, mark, subject[c]! * lanes, lanes)
-      this.known[l * lanes + l]!++
-    }
+      this.known[this.lane[c]! * (this.lanes + 1)]!++
+    } else if (code === Op.record) this.record(c)
+    else if (code === Op.wait || code === Op.previous) this.wait(c, code)
+  }
+
+  private record(c: number): void {
+    const { lanes, known } = this
+    const event = this.subject[c]!
+    if (this.recordOf[event] !== c) return
+    const parity = (this.tick & 1) as 0 | 1
+    const marks = this.marks[parity]
+    const from = this.lane[c]! * lanes
+    const to = event * lanes
+    for (let m = 0; m < lanes; m++) marks[to + m] = known[from + m]!
+    this.recorded[parity][event] = this.tick + 1
+  }
+
+  private wait(c: number, code: number): void {
+    const { lanes, known } = this
+    const l = this.lane[c]!
+    const event = this.subject[c]!
+    const mark = this.markOf(event, code === Op.previous ? 1 : 0)
+    if (mark !== undefined) join(known, l * lanes, mark, event * lanes, lanes)
+    known[l * lanes + l]!++
   }
 
   /** The table in which the event's frontier stands (at event · lanes), as recorded `distance` ticks ago; undefined where it was not. */
@@ -97,10 +119,13 @@ export class Clock {
 
   /** Is point p of lane m before whatever lane l issues next? */
   covers(l: number, m: number, p: number): boolean {
-    return this.known[l * this.tables.lanes + m]! >= p
+    return this.known[l * this.lanes + m]! >= p
   }
 }
 
 const join = (into: Int32Array, at: number, from: Int32Array, start: number, lanes: number): void => {
-  for (let m = 0; m < lanes; m++) if (from[start + m]! > into[at + m]!) into[at + m] = from[start + m]!
+  for (let m = 0; m < lanes; m++) {
+    const point = from[start + m]!
+    if (point > into[at + m]!) into[at + m] = point
+  }
 }

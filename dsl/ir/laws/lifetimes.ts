@@ -1,6 +1,6 @@
 import type { Clock } from './clock.js'
 import { bufferName, commandText, laneName, type Sink } from './report.js'
-import { Op, type Tables } from './tables.js'
+import { Kind, Op, pointAt, type Tables } from './tables.js'
 
 const closed = { never: 0, open: 1, freed: 2 } as const
 
@@ -20,28 +20,35 @@ export class Lifetimes {
   private readonly state: Uint8Array
   private readonly allocCommand: Int32Array
   private readonly allocPoint: Int32Array
+  /** By cell: whether the tick has touched it. */
   private readonly touched: Uint8Array
-  /** The last access of each pair: its command, and its point; of the tick where it is beyond the clock's base. */
-  private readonly lastCommand: Int32Array
-  private readonly lastPoint: Int32Array
+  /** By command: the uses that alone stand for some access; what L6 asks. */
+  readonly needed: Uint8Array
+  /** Whether some buffer is allocated before its home's first point of the tick and first touched on another lane: only then the tick before matters. */
+  crossing = false
+  private only = -1
 
   constructor(
     private readonly tables: Tables,
     private readonly clock: Clock,
     private readonly sink: Sink,
+    /** The last point that each lane touched each cell at. */
+    private readonly lastPoint: Int32Array,
   ) {
     this.state = new Uint8Array(tables.buffers)
     this.allocCommand = new Int32Array(tables.buffers).fill(-1)
     this.allocPoint = new Int32Array(tables.buffers)
-    this.touched = new Uint8Array(tables.buffers)
-    this.lastCommand = new Int32Array(tables.pairLane.length)
-    this.lastPoint = new Int32Array(tables.pairLane.length)
+    this.touched = new Uint8Array(tables.cells.first[tables.buffers]!)
+    this.needed = new Uint8Array(tables.commands)
+  }
+
+  restart(): void {
+    this.crossing = false
   }
 
   begin(): void {
     this.state.fill(closed.never)
     this.touched.fill(0)
-    if (this.clock.tick === 0) this.lastPoint.fill(0)
   }
 
   /** Judges command c, just before the clock steps over it. */
@@ -67,13 +74,12 @@ export class Lifetimes {
     const b = tables.named[c]!
     const { plan } = tables
     const home = tables.home[b]!
-    const place = { buffer: b, lane: tables.lane[c]! }
     if (!this.owns(c, 'allocated')) return
     if (this.state[b] !== closed.never) {
       sink.add(
         'L3',
         c,
-        place,
+        { buffer: b, lane: tables.lane[c]! },
         () => `${bufferName(plan, b)} is allocated a second time, first at commands[${this.allocCommand[b]}]`,
       )
       return
@@ -82,76 +88,99 @@ export class Lifetimes {
       sink.add(
         'L3',
         c,
-        place,
+        { buffer: b, lane: tables.lane[c]! },
         () =>
           `${bufferName(plan, b)} is allocated on ${laneName(plan, tables.lane[c]!)}, but its home is ${laneName(plan, home)}`,
       )
     }
     this.state[b] = closed.open
     this.allocCommand[b] = c
-    this.allocPoint[b] = clock.known[home * tables.lanes + home]!
+    this.allocPoint[b] = clock.known[home * (clock.lanes + 1)]!
   }
 
   /** Only tick buffers that are no views have a lifetime of their own. */
   private owns(c: number, verb: string): boolean {
-    const { tables, sink } = this
+    const { tables } = this
     const b = tables.named[c]!
-    const buffer = tables.plan.buffers[b]!
-    if (tables.root[b] === b && buffer.life === 'tick') return true
-    const why =
-      tables.root[b] === b
-        ? `its life is ${buffer.life}`
-        : `it is a view of ${bufferName(tables.plan, tables.root[b]!)}`
-    sink.add('L3', c, { buffer: b }, () => `${bufferName(tables.plan, b)} is ${verb}, but ${why}`)
+    if (tables.root[b] === b && tables.kind[b] === Kind.tick) return true
+    this.disowned(c, b, verb)
     return false
   }
 
+  private disowned(c: number, b: number, verb: string): void {
+    const { tables, sink } = this
+    const why =
+      tables.root[b] === b
+        ? `its life is ${tables.life[b]}`
+        : `it is a view of ${bufferName(tables.plan, tables.root[b]!)}`
+    sink.add('L3', c, { buffer: b }, () => `${bufferName(tables.plan, b)} is ${verb}, but ${why}`)
+  }
+
   private run(c: number): void {
-    const { tables, clock, sink } = this
+    const { tables, clock, state, touched } = this
+    const { start, root, cell } = tables.cells
     const l = tables.lane[c]!
-    const point = clock.known[l * tables.lanes + l]! + 1
-    for (let a = tables.accessStart[c]!; a < tables.accessStart[c + 1]!; a++) {
-      const b = tables.accessRoot[a]!
-      this.lastPoint[tables.accessPair[a]!] = point
-      this.lastCommand[tables.accessPair[a]!] = c
-      if (tables.life[b] !== 'tick') continue
-      const place = { buffer: tables.accessNamed[a]!, lane: l }
-      const name = () => bufferName(tables.plan, tables.accessNamed[a]!)
-      if (this.state[b] === closed.never) {
-        sink.add('L3', c, place, () => `it accesses ${name()} before its alloc`)
-      } else if (this.state[b] === closed.freed) {
-        sink.add('L3', c, place, () => `it accesses ${name()} after its free`)
-      } else if (this.touched[b] === 0) {
+    for (let a = start[c]!, end = start[c + 1]!; a < end; a++) {
+      const b = root[a]!
+      if (tables.kind[b] !== Kind.tick) continue
+      const fresh = touched[cell[a]!] === 0
+      touched[cell[a]!] = 1
+      if (state[b] !== closed.open) this.outside(c, a, l)
+      else if (fresh) {
         const home = tables.home[b]!
-        if (l !== home && !clock.covers(l, home, this.allocPoint[b]!)) {
-          sink.add(
-            'L3',
-            c,
-            place,
-            () =>
-              `it is the first access of ${name()}, but is not after the point of its home ${laneName(tables.plan, home)} at commands[${this.allocCommand[b]}] (${commandText(tables.plan, this.allocCommand[b]!)}): what held these bytes before may still use them`,
-          )
-        }
+        if (l === home) continue
+        const point = this.allocPoint[b]!
+        if (point <= clock.base[home]!) this.crossing = true
+        if (clock.known[l * clock.lanes + home]! < point) this.tooEarly(c, a, l)
       }
-      this.touched[b] = 1
     }
   }
 
-  private use(c: number): void {
+  private outside(c: number, a: number, l: number): void {
     const { tables, sink } = this
+    const named = tables.cells.named[a]!
+    const never = this.state[tables.cells.root[a]!] === closed.never
+    sink.add(
+      'L3',
+      c,
+      { buffer: named, lane: l },
+      () => `it accesses ${bufferName(tables.plan, named)} ${never ? 'before its alloc' : 'after its free'}`,
+    )
+  }
+
+  private tooEarly(c: number, a: number, l: number): void {
+    const { tables, sink } = this
+    const { plan } = tables
+    const named = tables.cells.named[a]!
+    const b = tables.cells.root[a]!
+    const alloc = this.allocCommand[b]!
+    sink.add(
+      'L3',
+      c,
+      { buffer: named, lane: l },
+      () =>
+        `it is the first access of ${bufferName(plan, named)}, but is not after the point of its home ${laneName(plan, tables.home[b]!)} at commands[${alloc}] (${commandText(plan, alloc)}): what held these bytes before may still use them`,
+    )
+  }
+
+  private use(c: number): void {
+    const { tables, state } = this
     const b = tables.named[c]!
-    const buffer = tables.plan.buffers[b]!
-    const place = { buffer: b, lane: tables.lane[c]! }
-    if (buffer.life === 'tick' && this.state[tables.subject[c]!] !== closed.open) {
-      const when =
-        this.state[tables.subject[c]!] === closed.freed
-          ? 'after its free, which it can no longer hold back'
-          : 'before its alloc'
-      sink.add('L3', c, place, () => `it marks ${bufferName(tables.plan, b)} ${when}`)
-    }
+    if (tables.kind[b] === Kind.tick && state[tables.subject[c]!] !== closed.open) this.misplaced(c, b)
+    if (!this.marks(c)) this.unmarked(c, b)
+  }
+
+  private misplaced(c: number, b: number): void {
+    const { tables, sink } = this
+    const freed = this.state[tables.subject[c]!] === closed.freed
+    const when = freed ? 'after its free, which it can no longer hold back' : 'before its alloc'
+    sink.add('L3', c, { buffer: b, lane: tables.lane[c]! }, () => `it marks ${bufferName(tables.plan, b)} ${when}`)
+  }
+
+  private unmarked(c: number, b: number): void {
+    const { tables, sink } = this
     const event = tables.useEvent[c]!
-    if (this.marks(c)) return
-    sink.add('L4', c, { ...place, event: tables.eventId[event]! }, () => {
+    sink.add('L4', c, { buffer: b, lane: tables.lane[c]!, event: tables.eventId[event]! }, () => {
       const record = tables.recordOf[event]!
       const found =
         record < 0
@@ -171,57 +200,74 @@ export class Lifetimes {
   }
 
   private free(c: number): void {
-    const { tables, sink, clock } = this
+    const { tables, clock, lastPoint } = this
+    const { first, pairStart, pairLane } = tables.cells
     const b = tables.named[c]!
     if (!this.owns(c, 'freed')) return
     if (this.state[b] !== closed.open) {
-      const why = this.state[b] === closed.freed ? 'a second time' : 'before its alloc'
-      sink.add('L3', c, { buffer: b }, () => `${bufferName(tables.plan, b)} is freed ${why}`)
+      this.freed(c, b)
       return
     }
     this.state[b] = closed.freed
     const home = tables.home[b]!
-    for (let p = tables.pairStart[b]!; p < tables.pairStart[b + 1]!; p++) {
-      const m = tables.pairLane[p]!
-      const point = this.lastPoint[p]!
-      if (m === home || point <= clock.base[m]! || clock.covers(home, m, point)) continue
-      if (this.marked(b, c, m, point, -1)) continue
-      const last = this.lastCommand[p]!
-      sink.add(
-        'L4',
-        c,
-        { buffer: b, lane: m },
-        () =>
-          `${laneName(tables.plan, m)} last accesses ${bufferName(tables.plan, b)} at commands[${last}] (${commandText(tables.plan, last)}), which no use marks and no command already issued on its home ${laneName(tables.plan, home)} is after`,
-      )
+    const { known, base, lanes } = clock
+    for (let p = pairStart[first[b]!]!, end = pairStart[first[b + 1]!]!; p < end; p++) {
+      const m = pairLane[p]!
+      const point = lastPoint[p]!
+      if (m === home || point <= base[m]! || known[home * lanes + m]! >= point) continue
+      const marks = this.marked(b, c, m, point)
+      if (marks === 1) this.needed[this.only] = 1
+      else if (marks === 0) this.unheld(c, b, m, point)
     }
   }
 
-  /** Is point p of lane m before the event of some use of b that stands before command c? `without` is a use to leave out. */
-  marked(b: number, c: number, m: number, p: number, without: number): boolean {
+  private freed(c: number, b: number): void {
+    const { tables, sink } = this
+    const why = this.state[b] === closed.freed ? 'a second time' : 'before its alloc'
+    sink.add('L3', c, { buffer: b }, () => `${bufferName(tables.plan, b)} is freed ${why}`)
+  }
+
+  private unheld(c: number, b: number, m: number, point: number): void {
+    const { tables, clock, sink } = this
+    const { plan } = tables
+    sink.add('L4', c, { buffer: b, lane: m }, () => {
+      const last = pointAt(tables, clock, m, point)
+      return `${laneName(plan, m)} last accesses ${bufferName(plan, b)} at commands[${last}] (${commandText(plan, last)}), which no use marks and no command already issued on its home ${laneName(plan, tables.home[b]!)} is after`
+    })
+  }
+
+  /** How many uses of b before command c have point p of lane m before their event: 0, 1 (then it is `only`) or 2 for more. */
+  private marked(b: number, c: number, m: number, p: number): number {
     const { tables, clock } = this
-    for (let i = tables.useStart[b]!; i < tables.useStart[b + 1]!; i++) {
-      const u = tables.useList[i]!
-      if (u >= c) return false
-      if (u === without || !this.marks(u)) continue
-      const event = tables.useEvent[u]!
+    const { useStart, useList, useEvent, recordOf, lane } = tables
+    let count = 0
+    for (let i = useStart[b]!; i < useStart[b + 1]! && count < 2; i++) {
+      const u = useList[i]!
+      if (u >= c) break
+      const event = useEvent[u]!
+      const record = recordOf[event]!
+      if (record < 0 || record >= u || lane[record] !== lane[u]) continue
       const table = clock.markOf(event, 0)
-      if (table !== undefined && table[event * tables.lanes + m]! >= p) return true
+      if (table === undefined || table[event * clock.lanes + m]! < p) continue
+      this.only = u
+      count++
     }
-    return false
+    return count
   }
 
   /** At the end of a tick: whatever is still open leaks, once a tick. */
   end(): void {
+    const { tables } = this
+    for (let b = 0; b < tables.buffers; b++) if (this.state[b] === closed.open) this.leaks(b)
+  }
+
+  private leaks(b: number): void {
     const { tables, sink } = this
-    for (let b = 0; b < tables.buffers; b++) {
-      if (this.state[b] !== closed.open) continue
-      sink.add(
-        'L3',
-        this.allocCommand[b]!,
-        { buffer: b },
-        () => `${bufferName(tables.plan, b)} is never freed: every tick leaks ${tables.plan.buffers[b]!.bytes} bytes`,
-      )
-    }
+    sink.add(
+      'L3',
+      this.allocCommand[b]!,
+      { buffer: b },
+      () => `${bufferName(tables.plan, b)} is never freed: every tick leaks ${tables.plan.buffers[b]!.bytes} bytes`,
+    )
   }
 }

@@ -17,18 +17,18 @@ export const exactCommands = 4096
  * covers some lane's last access at the free. Waits: dropping one leaves L5 and L7 as they were, and L1 to L4 and L9 are
  * replayed without it. Where a law is broken already the question has no answer; then the linear test alone is made.
  */
-export const checkMinimal = (tables: Tables, safe: boolean, sink: Sink): void => {
+export const checkMinimal = (tables: Tables, needed: Uint8Array | undefined, safe: boolean, sink: Sink): void => {
   checkRecords(tables, sink)
-  checkUses(tables, sink)
+  checkUses(tables, needed ?? new Uint8Array(tables.commands), sink)
   const redundant = coveredWaits(tables)
   const exact = safe && tables.commands <= exactCommands
   const bounds = boundsOf(tables)
   const pool = exact && tables.plan.storage === 'pooled' && poolFits(tables, latestTurnovers(tables), bounds)
   const probe = new Probe()
-  const safety = new Safety(tables, probe)
+  const safety = exact ? new Safety(tables, probe) : undefined
   for (let c = 0; c < tables.commands && !sink.full; c++) {
     if (tables.op[c] !== Op.wait && tables.op[c] !== Op.previous) continue
-    if (redundant[c] === 0 && !(exact && holdsWithout(tables, c, probe, safety, pool, bounds))) continue
+    if (redundant[c] === 0 && !(safety !== undefined && holdsWithout(tables, c, probe, safety, pool, bounds))) continue
     const event = tables.eventId[tables.subject[c]!]!
     const l = tables.lane[c]!
     sink.add('L6', c, { event, lane: l }, () => {
@@ -81,43 +81,9 @@ const checkRecords = (tables: Tables, sink: Sink): void => {
   }
 }
 
-/** Uses without which L4 still holds. One tick decides, as for L4. */
-const checkUses = (tables: Tables, sink: Sink): void => {
-  const { op, subject, lane, lanes, life, root, pairStart, pairLane, useStart, useList, recordOf } = tables
-  const clock = new Clock(tables)
-  const lastPoint = new Int32Array(pairLane.length)
-  const needed = new Uint8Array(tables.commands)
-  const freed = new Uint8Array(tables.buffers)
-  clock.begin()
-  for (let c = 0; c < tables.commands; c++) {
-    const code = op[c]
-    if (code === Op.free && freed[subject[c]!] === 0) {
-      const b = subject[c]!
-      const home = tables.home[b]!
-      freed[b] = 1
-      for (let p = pairStart[b]!; p < pairStart[b + 1]!; p++) {
-        const m = pairLane[p]!
-        const point = lastPoint[p]!
-        if (m === home || point === 0 || clock.covers(home, m, point)) continue
-        let only = -1
-        let cover = 0
-        for (let i = useStart[b]!; i < useStart[b + 1]! && cover < 2; i++) {
-          const u = useList[i]!
-          const event = tables.useEvent[u]!
-          if (u > c || recordOf[event]! > u || lane[recordOf[event]!] !== lane[u]) continue
-          const mark = clock.markOf(event, 0)
-          if (mark === undefined || mark[event * lanes + m]! < point) continue
-          only = u
-          cover++
-        }
-        if (cover === 1) needed[only] = 1
-      }
-    }
-    clock.step(c)
-    if (code !== Op.run) continue
-    const point = clock.known[lane[c]! * lanes + lane[c]!]!
-    for (let a = tables.accessStart[c]!; a < tables.accessStart[c + 1]!; a++) lastPoint[tables.accessPair[a]!] = point
-  }
+/** Uses without which L4 still holds: all but those that alone hold back some free (see Lifetimes). */
+const checkUses = (tables: Tables, needed: Uint8Array, sink: Sink): void => {
+  const { op, subject, lane, life, root } = tables
   for (let u = 0; u < tables.commands && !sink.full; u++) {
     if (op[u] !== Op.use || needed[u] === 1) continue
     const b = subject[u]!

@@ -1,12 +1,13 @@
 import type { Clock } from './clock.js'
 import { bufferName, commandText, laneName, type Sink } from './report.js'
-import { Mode, type Tables } from './tables.js'
+import { Kind, Mode, pointAt, type Tables } from './tables.js'
 
 /**
- * L1: every read is after the write it sees. L2: every write is after all earlier reads and writes of its buffer, across
+ * L1: every read is after the write it sees. L2: every write is after all earlier reads and writes of those bytes, across
  * ticks too. Two ticks decide both: each tick has the same accesses, so the last access of a lane before a given one lies
  * in the same tick or in the one before, and what is before what is the same for every such pair of ticks (see `Clock`).
- * Of one lane only its last access counts: the others are before it.
+ * Of one lane only its last access counts: the others are before it. All of it is asked of cells: two views of one buffer
+ * that share no bytes have nothing to do with each other.
  *
  * A `tick` buffer is a new one each tick, and an `input` or `output` is one of the host's slots, so their order across
  * ticks is not asked here: reuse of their bytes is the allocator's (L4), the arena's (storage.ts) or the host's affair.
@@ -14,141 +15,173 @@ import { Mode, type Tables } from './tables.js'
  * when its tick has completed, so some run must write it.
  */
 export class Order {
-  /** The last write of each root: its command, point, lane and tick. */
-  private readonly writeCommand: Int32Array
-  private readonly writePoint: Int32Array
+  /** The last write of each cell: its lane and its point; a point of 0: none. */
   private readonly writeLane: Int32Array
-  private readonly writeTick: Int32Array
-  /** The last access of each pair: its command and point. */
-  private readonly lastCommand: Int32Array
+  private readonly writePoint: Int32Array
+  /** The last access of each pair. */
   private readonly lastPoint: Int32Array
-  private readonly writer: Int32Array
 
   constructor(
     private readonly tables: Tables,
     private readonly clock: Clock,
     private readonly sink: Sink,
   ) {
-    const { buffers, pairLane } = tables
-    this.writeCommand = new Int32Array(buffers)
-    this.writePoint = new Int32Array(buffers)
-    this.writeLane = new Int32Array(buffers)
-    this.writeTick = new Int32Array(buffers).fill(-1)
-    this.lastCommand = new Int32Array(pairLane.length)
-    this.lastPoint = new Int32Array(pairLane.length)
-    this.writer = new Int32Array(buffers).fill(-1)
+    const { cells } = tables
+    const count = cells.first[tables.buffers]!
+    this.writeLane = new Int32Array(count)
+    this.writePoint = new Int32Array(count)
+    this.lastPoint = new Int32Array(cells.pairLane.length)
   }
 
   restart(): void {
-    this.writeTick.fill(-1)
+    this.writePoint.fill(0)
     this.lastPoint.fill(0)
-    this.writer.fill(-1)
+  }
+
+  /** The last points that lanes had touched each cell at; a point of an earlier tick is at most the clock's base. */
+  get last(): Int32Array {
+    return this.lastPoint
   }
 
   /** Judges run c, just before the clock steps over it. */
   run(c: number): void {
-    const { accessStart, accessMode } = this.tables
-    const end = accessStart[c + 1]!
-    for (let a = accessStart[c]!; a < end; a++) {
-      if (accessMode[a] === Mode.read) this.read(c, a)
-      else this.write(c, a)
-    }
-    this.note(c)
-  }
-
-  private carried(b: number): boolean {
-    const life = this.tables.life[b]
-    return life === 'state' || life === 'param'
-  }
-
-  private read(c: number, a: number): void {
-    const { tables, clock, sink } = this
-    const b = tables.accessRoot[a]!
+    const { tables, clock, lastPoint } = this
+    const { start, mode, accessPair } = tables.cells
+    const end = start[c + 1]!
     const l = tables.lane[c]!
-    const written = this.carried(b) ? this.writeTick[b]! >= 0 : this.writeTick[b] === clock.tick
-    if (!written) {
-      const buffer = tables.plan.buffers[b]!
-      const given =
-        buffer.life === 'param' || buffer.life === 'input' || (buffer.life === 'state' && buffer.init !== undefined)
-      if (given) return
-      sink.add('L1', c, { buffer: tables.accessNamed[a]!, lane: l }, () => {
-        const what = `it reads ${bufferName(tables.plan, tables.accessNamed[a]!)} (${buffer.life})`
-        return buffer.life === 'state'
-          ? `${what}, which has no initial value, before any run has written it`
-          : `${what} before any run of the tick has written it`
-      })
-      return
+    for (let a = start[c]!; a < end; a++) {
+      if (mode[a] === Mode.read) this.read(c, a, l)
+      else this.write(c, a, l)
     }
-    if (clock.covers(l, this.writeLane[b]!, this.writePoint[b]!)) return
-    const write = this.writeCommand[b]!
-    sink.add('L1', c, { buffer: tables.accessNamed[a]!, lane: l }, () => {
-      const name = bufferName(tables.plan, tables.accessNamed[a]!)
-      return `it reads ${name} without being after its write, commands[${write}] (${commandText(tables.plan, write)})${this.ago(this.writeTick[b]!)}; ${laneName(tables.plan, l)} waits for no event that follows it`
+    const point = clock.known[l * (clock.lanes + 1)]! + 1
+    for (let a = start[c]!; a < end; a++) lastPoint[accessPair[a]!] = point
+  }
+
+  /** As `run`, in a later tick: only of what lives on across ticks, since all else is of one tick. */
+  again(c: number): void {
+    const { tables, clock, lastPoint } = this
+    const { start, root, mode, accessPair } = tables.cells
+    const l = tables.lane[c]!
+    const point = clock.known[l * (clock.lanes + 1)]! + 1
+    for (let a = start[c]!; a < start[c + 1]!; a++) {
+      if (tables.kind[root[a]!] !== Kind.state && tables.kind[root[a]!] !== Kind.param) continue
+      if (mode[a] === Mode.read) this.read(c, a, l)
+      else this.write(c, a, l)
+    }
+    for (let a = start[c]!; a < start[c + 1]!; a++) lastPoint[accessPair[a]!] = point
+  }
+
+  private read(c: number, a: number, l: number): void {
+    const { tables, clock } = this
+    const cell = tables.cells.cell[a]!
+    const point = this.writePoint[cell]!
+    const kind = tables.kind[tables.cells.root[a]!]!
+    const carried = kind === Kind.state || kind === Kind.param
+    if (point > (carried ? 0 : clock.base[this.writeLane[cell]!]!)) {
+      if (clock.known[l * clock.lanes + this.writeLane[cell]!]! < point) this.early(c, a, l)
+    } else if (kind !== Kind.param && kind !== Kind.input) this.unwrittenRead(c, a, l)
+  }
+
+  private early(c: number, a: number, l: number): void {
+    const { tables, clock, sink } = this
+    const cell = tables.cells.cell[a]!
+    const b = tables.cells.named[a]!
+    const lane = this.writeLane[cell]!
+    const point = this.writePoint[cell]!
+    sink.add('L1', c, { buffer: b, lane: l }, () => {
+      const { plan } = tables
+      const write = pointAt(tables, clock, lane, point)
+      return `it reads ${bufferName(plan, b)} without being after its write, commands[${write}] (${commandText(plan, write)})${this.ago(lane, point)}; ${laneName(plan, l)} waits for no event that follows it`
     })
   }
 
-  private write(c: number, a: number): void {
+  private unwrittenRead(c: number, a: number, l: number): void {
+    const { tables, sink } = this
+    const b = tables.cells.named[a]!
+    const root = tables.cells.root[a]!
+    const { life, init } = tables.plan.buffers[root]!
+    if (life === 'state' && init !== undefined) return
+    sink.add('L1', c, { buffer: b, lane: l }, () => {
+      const whole = tables.cells.first[root + 1]! - tables.cells.first[root]! > 1 ? ' whole' : ''
+      const what = `it reads ${bufferName(tables.plan, b)} (${life})`
+      return life === 'state'
+        ? `${what}, which has no initial value, before any run has written it${whole}`
+        : `${what} before any run of the tick has written it${whole}`
+    })
+  }
+
+  private write(c: number, a: number, l: number): void {
+    const { tables, clock, lastPoint } = this
+    const { pairStart, pairLane } = tables.cells
+    const { known, base, lanes } = clock
+    const cell = tables.cells.cell[a]!
+    const kind = tables.kind[tables.cells.root[a]!]!
+    const here = known[l * lanes + l]! + 1
+    const carried = kind === Kind.state || kind === Kind.param
+    if (kind === Kind.param) this.changed(c, a, l)
+    if (this.writePoint[cell] === here && this.writeLane[cell] === l) this.twice(c, a, l)
+    for (let p = pairStart[cell]!, end = pairStart[cell + 1]!; p < end; p++) {
+      const m = pairLane[p]!
+      const point = lastPoint[p]!
+      if (m === l || point <= (carried ? 0 : base[m]!) || known[l * lanes + m]! >= point) continue
+      this.clash(c, a, l, m, point)
+    }
+    this.writeLane[cell] = l
+    this.writePoint[cell] = here
+  }
+
+  private changed(c: number, a: number, l: number): void {
+    const { tables, sink } = this
+    const b = tables.cells.named[a]!
+    sink.add(
+      'L2',
+      c,
+      { buffer: b, lane: l },
+      () =>
+        `it writes ${bufferName(tables.plan, b)}, a param: every tick reads the value that was given at opening, so nothing may write it`,
+    )
+  }
+
+  private twice(c: number, a: number, l: number): void {
+    const { tables, sink } = this
+    const b = tables.cells.named[a]!
+    sink.add(
+      'L2',
+      c,
+      { buffer: b, lane: l },
+      () => `it writes ${bufferName(tables.plan, b)} twice: the two writes of one run have no order`,
+    )
+  }
+
+  private clash(c: number, a: number, l: number, m: number, point: number): void {
     const { tables, clock, sink } = this
-    const b = tables.accessRoot[a]!
-    const l = tables.lane[c]!
-    const name = () => bufferName(tables.plan, tables.accessNamed[a]!)
-    const place = { buffer: tables.accessNamed[a]!, lane: l }
-    if (tables.life[b] === 'param') {
-      sink.add(
-        'L2',
-        c,
-        place,
-        () =>
-          `it writes ${name()}, a param: every tick reads the value that was given at opening, so nothing may write it`,
-      )
-    }
-    if (this.writer[b] === c && this.writeTick[b] === clock.tick) {
-      sink.add('L2', c, place, () => `it writes ${name()} twice: the two writes of one run have no order`)
-    }
-    this.writer[b] = c
-    const carried = this.carried(b)
-    for (let p = tables.pairStart[b]!; p < tables.pairStart[b + 1]!; p++) {
-      const m = tables.pairLane[p]!
-      const point = this.lastPoint[p]!
-      if (m === l || point <= (carried ? 0 : clock.base[m]!) || clock.covers(l, m, point)) continue
-      const earlier = this.lastCommand[p]!
-      sink.add('L2', c, place, () => {
-        const tick = point <= clock.base[m]! ? clock.tick - 1 : clock.tick
-        return `it writes ${name()} without being after its earlier access, commands[${earlier}] (${commandText(tables.plan, earlier)})${this.ago(tick)}`
-      })
-    }
-    this.writeTick[b] = clock.tick
-    this.writeCommand[b] = c
-    this.writeLane[b] = l
-    this.writePoint[b] = clock.known[l * tables.lanes + l]! + 1
+    const b = tables.cells.named[a]!
+    sink.add('L2', c, { buffer: b, lane: l }, () => {
+      const earlier = pointAt(tables, clock, m, point)
+      return `it writes ${bufferName(tables.plan, b)} without being after its earlier access, commands[${earlier}] (${commandText(tables.plan, earlier)})${this.ago(m, point)}`
+    })
   }
 
-  private note(c: number): void {
-    const { tables, clock } = this
-    const l = tables.lane[c]!
-    const point = clock.known[l * tables.lanes + l]! + 1
-    for (let a = tables.accessStart[c]!; a < tables.accessStart[c + 1]!; a++) {
-      const p = tables.accessPair[a]!
-      this.lastPoint[p] = point
-      this.lastCommand[p] = c
-    }
-  }
-
-  /** After the first tick: an output that nobody wrote is handed to the host as it was. */
+  /** After the first tick: an output of which some byte was not written is handed to the host as it was. */
   unwritten(): void {
     const { tables, sink } = this
+    const { first } = tables.cells
     for (let b = 0; b < tables.buffers; b++) {
-      if (tables.life[b] !== 'output' || tables.root[b] !== b || this.writeTick[b]! >= 0) continue
+      if (tables.kind[b] !== Kind.output || tables.root[b] !== b) continue
+      let missing = 0
+      for (let cell = first[b]!; cell < first[b + 1]!; cell++) if (this.writePoint[cell] === 0) missing++
+      if (missing === 0) continue
+      const what = missing < first[b + 1]! - first[b]! ? 'no run writes all of it' : 'no run writes it'
       sink.add(
         'L1',
         -1,
         { buffer: b },
-        () => `the host reads output ${bufferName(tables.plan, b)} at the end of a tick, and no run writes it`,
+        () => `the host reads output ${bufferName(tables.plan, b)} at the end of a tick, and ${what}`,
       )
     }
   }
 
-  private ago(tick: number): string {
-    return tick === this.clock.tick ? '' : ', of the tick before'
+  private ago(lane: number, point: number): string {
+    return point > this.clock.base[lane]! ? '' : ', of the tick before'
   }
 }

@@ -3,16 +3,22 @@ import { Lifetimes } from './lifetimes.js'
 import { Order } from './order.js'
 import type { Sink } from './report.js'
 import { Storage } from './storage.js'
-import { Op, type Tables } from './tables.js'
+import { Kind, Op, type Tables } from './tables.js'
 
-/** Ticks that decide L1 to L4: each law compares points of one tick, or of a tick and the one before (see Clock). */
-const ticks = 2
-
-/** L1 to L4 by one replay. Made once and replayed often: the exact test of L6 leaves out one wait after the other. */
+/**
+ * L1 to L4 by one replay. Made once and replayed often: the exact test of L6 leaves out one wait after the other.
+ *
+ * Each law compares points of one tick, or of a tick and the one before, so two ticks decide (see Clock). What is before what inside a tick is the same in
+ * every tick: of a second one only that is judged again which looks back, accesses of what lives on across ticks, bytes of an arena, and
+ * buffers that are allocated before their home lane has issued anything.
+ */
 export class Safety {
   private readonly clock: Clock
   private readonly order: Order
   private readonly lives: Lifetimes | Storage
+  /** By command: whether a run touches what another lane touches in another tick. */
+  private readonly carried: Uint8Array
+  private readonly carries: boolean
 
   constructor(
     private readonly tables: Tables,
@@ -20,29 +26,89 @@ export class Safety {
   ) {
     this.clock = new Clock(tables)
     this.order = new Order(tables, this.clock, sink)
-    const Lives = tables.plan.storage === 'planned' ? Storage : Lifetimes
-    this.lives = new Lives(tables, this.clock, sink)
+    this.lives =
+      tables.plan.storage === 'planned'
+        ? new Storage(tables, this.clock, sink)
+        : new Lifetimes(tables, this.clock, sink, this.order.last)
+    this.carried = carriedRuns(tables)
+    this.carries = this.carried.includes(1)
+  }
+
+  /** By command: the uses that alone hold back some free; undefined where storage is planned. */
+  get needed(): Uint8Array | undefined {
+    return this.lives instanceof Lifetimes ? this.lives.needed : undefined
   }
 
   /** Replays the plan, leaving out command `dropped` (-1: none); stops as soon as the sink is full. */
   replay(dropped = -1): void {
-    const { tables, clock, order, lives, sink } = this
+    const { clock, order, lives, sink } = this
     clock.restart(dropped)
     order.restart()
-    if (lives instanceof Storage) lives.restart()
-    for (let tick = 0; tick < ticks; tick++) {
-      clock.begin()
-      if (lives instanceof Lifetimes) lives.begin()
-      for (let c = 0; c < tables.commands; c++) {
-        const code = tables.op[c]
-        if (code === Op.run) order.run(c)
-        lives.step(c)
-        clock.step(c)
-        if (sink.full) return
+    lives.restart()
+    if (lives instanceof Storage) {
+      if (this.planned(lives)) {
+        order.unwritten()
+        this.planned(lives)
       }
-      if (tick > 0) continue
-      order.unwritten()
-      if (lives instanceof Lifetimes) lives.end()
+      return
+    }
+    if (!this.pooled(lives)) return
+    order.unwritten()
+    lives.end()
+    if (sink.full) return
+    if (lives.crossing) this.pooled(lives)
+    else if (this.carries) this.again()
+  }
+
+  private pooled(lives: Lifetimes): boolean {
+    const { clock, order, sink } = this
+    const { op, commands } = this.tables
+    clock.begin()
+    lives.begin()
+    for (let c = 0; c < commands && !sink.full; c++) {
+      if (op[c] === Op.run) order.run(c)
+      lives.step(c)
+      clock.step(c)
+    }
+    return !sink.full
+  }
+
+  private planned(lives: Storage): boolean {
+    const { clock, order, sink } = this
+    const { op, commands } = this.tables
+    clock.begin()
+    for (let c = 0; c < commands && !sink.full; c++) {
+      if (op[c] === Op.run) order.run(c)
+      lives.step(c)
+      clock.step(c)
+    }
+    return !sink.full
+  }
+
+  private again(): void {
+    const { clock, order, sink, carried } = this
+    clock.begin()
+    for (let c = 0; c < this.tables.commands && !sink.full; c++) {
+      if (carried[c] === 1) order.again(c)
+      clock.step(c)
     }
   }
+}
+
+/** Runs that touch a state or param which is written, and on more than one lane. */
+const carriedRuns = ({ buffers, kind, cells, commands }: Tables): Uint8Array => {
+  const runs = new Uint8Array(commands)
+  if (!kind.includes(Kind.state) && !kind.includes(Kind.param)) return runs
+  const { first, pairStart, start, root } = cells
+  const shared = new Uint8Array(buffers)
+  for (let b = 0; b < buffers; b++) {
+    if (kind[b] !== Kind.state && kind[b] !== Kind.param) continue
+    for (let cell = first[b]!; cell < first[b + 1]!; cell++)
+      if (pairStart[cell + 1]! - pairStart[cell]! > 1) shared[b] = 1
+  }
+  const written = new Uint8Array(buffers)
+  for (let a = 0; a < root.length; a++) if (cells.mode[a] === 1) written[root[a]!] = 1
+  for (let c = 0; c < commands; c++)
+    for (let a = start[c]!; a < start[c + 1]!; a++) if (shared[root[a]!] === 1 && written[root[a]!] === 1) runs[c] = 1
+  return runs
 }

@@ -1,10 +1,16 @@
 import type { Plan, PlanBuffer } from '../plan.js'
+import { type Cells, cellsOf } from './cells.js'
+import { pairsOf } from './pairs.js'
 
 /** Opcodes of `Tables.op`. `previous` is a wait with distance -1; `broken` names something that the plan does not have. */
 export const Op = { alloc: 0, free: 1, run: 2, record: 3, wait: 4, use: 5, previous: 6, broken: 7 } as const
 
 /** Modes of an access. A run that reads and writes one buffer has two accesses. */
 export const Mode = { read: 0, write: 1 } as const
+
+/** Codes of `Tables.kind`: what a buffer's life means to a replay. */
+export const Kind = { tick: 0, state: 1, param: 2, input: 3, output: 4 } as const
+const kinds: Readonly<Record<string, number>> = Kind
 
 /**
  * A plan made flat, so that a replay touches typed arrays only. Views are resolved: every access, alloc, free and use is
@@ -37,6 +43,10 @@ export interface Tables {
   readonly root: Int32Array
   readonly home: Int32Array
   readonly life: readonly PlanBuffer['life'][]
+  /** The life as a number, see `Kind`. */
+  readonly kind: Uint8Array
+  /** Byte ranges of roots, and what each run touches of them; see cells.ts. */
+  readonly cells: Cells
   /** Pairs of root b: pairStart[b] up to pairStart[b + 1]. */
   readonly pairStart: Int32Array
   readonly pairLane: Int32Array
@@ -163,6 +173,9 @@ export const tablesOf = (plan: Plan): Tables => {
     if (op[c] === Op.record && recordOf[subject[c]!] === -1) recordOf[subject[c]!] = c
   }
 
+  const kind = new Uint8Array(buffers.length)
+  for (let b = 0; b < buffers.length; b++) kind[b] = kinds[buffers[b]!.life] ?? Kind.tick
+  const pairs = pairsOf(buffers.length, lanes, lane, accessStart, accessRoot)
   return {
     plan,
     lanes,
@@ -182,7 +195,9 @@ export const tablesOf = (plan: Plan): Tables => {
     root,
     home,
     life: buffers.map(buffer => buffer.life),
-    ...pairsOf(buffers.length, lanes, count, next, op, lane, accessStart, accessRoot),
+    kind,
+    ...pairs,
+    cells: cellsOf(plan, root, lanes, lane, { accessStart, accessRoot, accessNamed, accessMode, ...pairs }),
     ...usesOf(buffers.length, count, op, subject),
     recordOf,
     runsBefore,
@@ -203,53 +218,6 @@ export const latestTables = (plan: Plan): Tables => {
   return tables
 }
 
-/** The distinct (root, lane) of all accesses: accesses are bucketed by root, then each bucket's lanes are told apart by a stamp. */
-const pairsOf = (
-  buffers: number,
-  lanes: number,
-  commands: number,
-  accesses: number,
-  op: Uint8Array,
-  lane: Int32Array,
-  accessStart: Int32Array,
-  accessRoot: Int32Array,
-) => {
-  const at = new Int32Array(buffers + 1)
-  for (let a = 0; a < accesses; a++) at[accessRoot[a]! + 1]!++
-  for (let b = 0; b < buffers; b++) at[b + 1]! += at[b]!
-  const fill = at.slice()
-  const byRoot = new Int32Array(accesses)
-  const laneOf = new Int32Array(accesses)
-  for (let c = 0; c < commands; c++) {
-    if (op[c] !== Op.run) continue
-    for (let a = accessStart[c]!; a < accessStart[c + 1]!; a++) {
-      laneOf[a] = lane[c]!
-      byRoot[fill[accessRoot[a]!]!++] = a
-    }
-  }
-  const pairStart = new Int32Array(buffers + 1)
-  const pairLane = new Int32Array(accesses)
-  const accessPair = new Int32Array(accesses)
-  const stamp = new Int32Array(lanes).fill(-1)
-  const pairOf = new Int32Array(lanes)
-  let pairs = 0
-  for (let b = 0; b < buffers; b++) {
-    pairStart[b] = pairs
-    for (let i = at[b]!; i < at[b + 1]!; i++) {
-      const a = byRoot[i]!
-      const l = laneOf[a]!
-      if (stamp[l] !== b) {
-        stamp[l] = b
-        pairLane[pairs] = l
-        pairOf[l] = pairs++
-      }
-      accessPair[a] = pairOf[l]!
-    }
-  }
-  pairStart[buffers] = pairs
-  return { pairStart, pairLane: pairLane.slice(0, pairs), accessPair }
-}
-
 const usesOf = (buffers: number, commands: number, op: Uint8Array, subject: Int32Array) => {
   const useStart = new Int32Array(buffers + 1)
   for (let c = 0; c < commands; c++) if (op[c] === Op.use) useStart[subject[c]! + 1]!++
@@ -258,4 +226,18 @@ const usesOf = (buffers: number, commands: number, op: Uint8Array, subject: Int3
   const useList = new Int32Array(useStart[buffers]!)
   for (let c = 0; c < commands; c++) if (op[c] === Op.use) useList[fill[subject[c]!]!++] = c
   return { useStart, useList }
+}
+
+/** The run or wait that is a lane's point, of the clock's tick or an earlier one: what sentences name. One walk over the plan. */
+export const pointAt = (
+  { commands, op, lane }: Tables,
+  { known, base, lanes, tick }: { known: Int32Array; base: Int32Array; lanes: number; tick: number },
+  l: number,
+  point: number,
+): number => {
+  const each = tick > 0 ? base[l]! / tick : known[l * lanes + l]!
+  let left = point > base[l]! ? point - base[l]! : point - (Math.ceil(point / each) - 1) * each
+  for (let c = 0; c < commands; c++)
+    if (lane[c] === l && (op[c] === Op.run || op[c] === Op.wait || op[c] === Op.previous) && --left === 0) return c
+  return -1
 }

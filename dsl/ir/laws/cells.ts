@@ -1,0 +1,123 @@
+import type { Plan } from '../plan.js'
+import { type Pairs, pairsOf } from './pairs.js'
+
+/**
+ * Byte ranges. A root whose views are accessed is cut at their first and last bytes into *cells*, in order of their bytes, so that two accesses share bytes
+ * exactly where they touch a cell together; any other root is one cell. A *touch* is one access of one cell. In a plan without views cells are
+ * buffers and touches are accesses: the same arrays.
+ */
+export interface Cells extends Pairs {
+  /** Cells of root b: first[b] up to first[b + 1]. */
+  readonly first: Int32Array
+  /** Touches of command c: start[c] up to start[c + 1]; reads first. */
+  readonly start: Int32Array
+  readonly cell: Int32Array
+  readonly root: Int32Array
+  /** The buffer as the command names it. */
+  readonly named: Int32Array
+  readonly mode: Uint8Array
+}
+
+interface Accesses extends Pairs {
+  readonly accessStart: Int32Array
+  readonly accessRoot: Int32Array
+  readonly accessNamed: Int32Array
+  readonly accessMode: Uint8Array
+}
+
+/** Touches for each access, and beside them, beyond which views are judged as the whole of their roots: that rejects more, never less. */
+const most = { each: 8, beside: 2 ** 22 }
+
+export const cellsOf = (plan: Plan, root: Int32Array, lanes: number, lane: Int32Array, listed: Accesses): Cells => {
+  const { accessStart, accessRoot, accessNamed, accessMode } = listed
+  const buffers = root.length
+  const cuts = cutsOf(plan, root, accessNamed)
+  const first = new Int32Array(buffers + 1)
+  const whole = (): Cells => ({
+    first: first.map((_, b) => b),
+    start: accessStart,
+    cell: accessRoot,
+    root: accessRoot,
+    named: accessNamed,
+    mode: accessMode,
+    pairStart: listed.pairStart,
+    pairLane: listed.pairLane,
+    accessPair: listed.accessPair,
+  })
+  if (cuts === undefined) return whole()
+
+  for (let b = 0; b < buffers; b++) first[b + 1] = first[b]! + (cuts.get(b)?.length ?? 1)
+  /** Cells of each buffer, a view's those of its own bytes. */
+  const from = new Int32Array(buffers)
+  const to = new Int32Array(buffers)
+  for (let b = 0; b < buffers; b++) {
+    const r = root[b]!
+    const own = cuts.get(r)
+    from[b] = first[r]!
+    to[b] = first[r + 1]!
+    if (b === r || own === undefined) continue
+    const { aliasOffset = 0, bytes } = plan.buffers[b]!
+    from[b] = first[r]! + Math.min(below(own, aliasOffset), own.length - 1)
+    to[b] = Math.max(from[b]! + 1, first[r]! + below(own, aliasOffset + bytes))
+  }
+  let touches = 0
+  for (const b of accessNamed) touches += to[b]! - from[b]!
+  if (touches > most.each * accessNamed.length + most.beside) return whole()
+
+  const start = new Int32Array(accessStart.length)
+  const cell = new Int32Array(touches)
+  const touched = new Int32Array(touches)
+  const named = new Int32Array(touches)
+  const mode = new Uint8Array(touches)
+  let next = 0
+  for (let c = 0; c + 1 < accessStart.length; c++) {
+    for (let a = accessStart[c]!; a < accessStart[c + 1]!; a++) {
+      const b = accessNamed[a]!
+      for (let at = from[b]!; at < to[b]!; at++) {
+        cell[next] = at
+        touched[next] = accessRoot[a]!
+        named[next] = b
+        mode[next++] = accessMode[a]!
+      }
+    }
+    start[c + 1] = next
+  }
+  return { first, start, cell, root: touched, named, mode, ...pairsOf(first[buffers]!, lanes, lane, start, cell) }
+}
+
+/** Where the cells of each root with an accessed view begin, 0 first; undefined: no plan of views. A view that leaves its root is cut off at its end. */
+const cutsOf = (plan: Plan, root: Int32Array, accessNamed: Int32Array): Map<number, Float64Array> | undefined => {
+  let views = 0
+  for (let b = 0; b < root.length; b++) if (root[b] !== b) views++
+  if (views === 0) return undefined
+  const accessed = new Uint8Array(root.length)
+  for (const b of accessNamed) accessed[b] = 1
+  const ends = new Map<number, number[]>()
+  for (let b = 0; b < root.length; b++) {
+    const r = root[b]!
+    if (r === b || accessed[b] === 0) continue
+    const { aliasOffset = 0, bytes } = plan.buffers[b]!
+    const list = ends.get(r) ?? []
+    if (list.length === 0) ends.set(r, list)
+    list.push(aliasOffset, aliasOffset + bytes)
+  }
+  if (ends.size === 0) return undefined
+  const cuts = new Map<number, Float64Array>()
+  for (const [r, list] of ends) {
+    const { bytes } = plan.buffers[r]!
+    const inside = new Set(list.filter(at => at > 0 && at < bytes))
+    cuts.set(r, Float64Array.from([0, ...inside]).sort())
+  }
+  return cuts
+}
+
+/** How many of some sorted numbers are less. */
+const below = (sorted: Float64Array, value: number): number => {
+  let low = 0
+  for (let high = sorted.length; low < high; ) {
+    const middle = (low + high) >> 1
+    if (sorted[middle]! < value) low = middle + 1
+    else high = middle
+  }
+  return low
+}
