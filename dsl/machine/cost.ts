@@ -95,6 +95,13 @@ const collective = (how: keyof CollectiveModel, moved: number, machine: Machine)
   })
 }
 
+/** Nanoseconds that bytes take through device memory, or through its cache where they fit. */
+const throughMemory = (bytes: number, { bandwidth, cache, cacheBandwidth }: Machine['device']): number => {
+  const kept = Math.max(0, Math.min(1, 2 - (2 * bytes) / cache))
+  const fast = Math.max(cacheBandwidth, bandwidth)
+  return bytes * ((cache > 0 ? kept : 0) / fast + (1 - (cache > 0 ? kept : 0)) / bandwidth) * seconds
+}
+
 /** Thread blocks of a product: a tile of c each. */
 const tiles = ({ batch, m, n }: MatmulSpec, tile: number): number => batch * Math.ceil(m / tile) * Math.ceil(n / tile)
 
@@ -102,7 +109,7 @@ const floats = (dtype: DType): 'bf16' | 'f16' | 'f32' => (dtype === 'bf16' || dt
 
 const kernel = ({ kernel: spec, flops = 0, movedBytes = 0 }: Work, { device }: Machine): Demand => {
   const { multiprocessors, bytesPerBlock, tile } = device
-  const memory = (movedBytes / device.bandwidth) * seconds
+  const memory = throughMemory(movedBytes, device)
   if (spec?.kind === 'matmul') {
     const blocks = tiles(spec, tile)
     // A multiprocessor does one tile after the other, so the last round of tiles may leave most of them idle.
@@ -117,9 +124,7 @@ const kernel = ({ kernel: spec, flops = 0, movedBytes = 0 }: Work, { device }: M
       bandwidth: share(memory, work),
     })
   }
-  const blocks =
-    spec?.kind === 'cuda' ? spec.grid[0] * spec.grid[1] * spec.grid[2] : Math.ceil(movedBytes / bytesPerBlock)
-  const used = share(blocks, multiprocessors)
+  const used = share(blocksOf(spec, movedBytes, bytesPerBlock), multiprocessors)
   // Fewer blocks than multiprocessors keep so much less of the bandwidth and of the arithmetic busy.
   const fast = Math.max(used, 1 / multiprocessors)
   const arithmetic = ((flops / device.flops.vector) * seconds) / fast
@@ -128,6 +133,12 @@ const kernel = ({ kernel: spec, flops = 0, movedBytes = 0 }: Work, { device }: M
     multiprocessors: used,
     bandwidth: share(memory, work),
   })
+}
+
+/** Thread blocks of all other kernels. One of which nothing is known fills the device. */
+const blocksOf = (spec: KernelSpec | undefined, movedBytes: number, bytesPerBlock: number): number => {
+  if (spec?.kind === 'cuda') return spec.grid[0] * spec.grid[1] * spec.grid[2]
+  return movedBytes > 0 ? Math.ceil(movedBytes / bytesPerBlock) : Number.POSITIVE_INFINITY
 }
 
 const modelled = (work: Work, machine: Machine): Demand => {
@@ -152,7 +163,17 @@ export const demandOf = (work: Work, machine: Machine, measured?: MeasuredTimes)
   const model = modelled(work, machine)
   const time = work.name === undefined ? undefined : measured?.get(work.name)
   if (time === undefined || !(time >= 0)) return model
-  return { ...model, nanoseconds: time, latency: Math.min(model.latency, time) }
+  const latency = Math.min(model.latency, time)
+  // The same bytes and operations in another time keep another part of the device busy.
+  const pace = time > latency ? (model.nanoseconds - model.latency) / (time - latency) : 1
+  const { arithmetic, bandwidth } = model
+  return {
+    ...model,
+    nanoseconds: time,
+    latency,
+    arithmetic: Math.min(1, arithmetic * pace),
+    bandwidth: Math.min(1, bandwidth * pace),
+  }
 }
 
 /** What bounds a run, and how long it takes by itself, in nanoseconds. */

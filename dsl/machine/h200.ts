@@ -11,6 +11,9 @@ export const h200: Machine = {
   device: {
     memory: 143_771 * 2 ** 20,
     bandwidth: 4.247e12,
+    // What the driver says; the rate is that of an H100's cache, published.
+    cache: 50 * 2 ** 20,
+    cacheBandwidth: 5.5e12,
     // Sustained, random values: 6,144 × 8,192 × 8,192 in bf16. The vendor's peak is 989e12; a cool device reaches 845e12 for some milliseconds.
     // f32 is that of products without TF32, vector the vendor's peak.
     flops: { bf16: 700e12, f16: 700e12, f32: 50e12, vector: 60e12 },

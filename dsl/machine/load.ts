@@ -34,6 +34,8 @@ const schema: Schema<Omit<Machine, 'name'>> = {
   device: {
     memory: { is: 'bytes', above: 0 },
     bandwidth: rate,
+    cache: { is: 'bytes', least: 0 },
+    cacheBandwidth: rate,
     flops: { bf16: flops, f16: flops, f32: flops, vector: flops },
     multiprocessors: count(1),
     bytesPerBlock: { is: 'bytes', above: 0 },

@@ -21,6 +21,10 @@ export interface DeviceModel {
   readonly memory: number
   /** Bytes a second, read and written together, of a kernel that does little else. Source: a copy from device to device. */
   readonly bandwidth: number
+  /** Bytes of the cache that all of the device shares. What a kernel moves stays in it where it is half of this or less, and not at all where it is all of it. */
+  readonly cache: number
+  /** Bytes a second of what stays in that cache. Source: chains of kernels over a few MiB. */
+  readonly cacheBandwidth: number
   /** Floating-point operations a second of a matrix product, by the type of its elements. Source: large products, sustained. */
   readonly flops: {
     readonly bf16: number
@@ -31,7 +35,7 @@ export interface DeviceModel {
   }
   /** Count. Multiprocessors: a kernel with fewer thread blocks leaves the others to kernels beside it. Source: the driver's attribute. */
   readonly multiprocessors: number
-  /** Count. Bytes of device memory that one thread block of an elementwise kernel is worth: how many blocks a small kernel has. */
+  /** Bytes that one thread block of an elementwise kernel moves: how many blocks a small kernel has. Source: the kernels that Braid generates. */
   readonly bytesPerBlock: number
   /** Count. Rows and columns of c that one thread block of a matrix product yields: small products leave multiprocessors idle. */
   readonly tile: number

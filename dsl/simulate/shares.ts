@@ -1,0 +1,82 @@
+import { type Program, poolsPerDevice } from './program.js'
+
+/**
+ * Runs at work, each at the speed that its device leaves it. A run by itself goes at speed 1. Where the shares that are asked of a pool (multiprocessors, memory
+ * bandwidth, the link) come to more than all of it, each run that wants some of it goes slower by that factor; the pool that is asked for most decides. So
+ * what is done together takes as long as one after the other where both would fill the device, and no longer alone than it would where they do not.
+ */
+export class Shares {
+  private readonly lanes: Int32Array
+  private readonly left: Float64Array
+  private readonly speed: Float64Array
+  private readonly run: Int32Array
+  private readonly load: Float64Array
+  private count = 0
+  private since = 0
+  /** When the first run ends if nothing changes; infinite where none is at work. */
+  next = Number.POSITIVE_INFINITY
+
+  constructor(private readonly program: Program) {
+    this.lanes = new Int32Array(program.lanes)
+    this.left = new Float64Array(program.lanes)
+    this.speed = new Float64Array(program.lanes)
+    this.run = new Int32Array(program.lanes)
+    this.load = new Float64Array(program.plan.devices * poolsPerDevice)
+  }
+
+  /** A lane's run begins its work. */
+  add(lane: number, run: number, work: number, now: number): void {
+    this.advance(now)
+    this.lanes[this.count++] = lane
+    this.run[lane] = run
+    this.left[lane] = work
+    this.settle(now)
+  }
+
+  /** The lanes whose runs end now, which it calls `ended` for in order of when they began. */
+  take(now: number, ended: (lane: number) => void): void {
+    this.advance(now)
+    const { lanes, left, speed } = this
+    let kept = 0
+    const done: number[] = []
+    for (let i = 0; i < this.count; i++) {
+      const lane = lanes[i]!
+      // What is left of a nanosecond's millionth is the rounding of the sums before.
+      if (left[lane]! <= 1e-6 * speed[lane]!) done.push(lane)
+      else lanes[kept++] = lane
+    }
+    this.count = kept
+    this.settle(now)
+    for (const lane of done) ended(lane)
+  }
+
+  private advance(now: number): void {
+    const past = now - this.since
+    this.since = now
+    if (past <= 0) return
+    for (let i = 0; i < this.count; i++) this.left[this.lanes[i]!]! -= past * this.speed[this.lanes[i]!]!
+  }
+
+  private settle(now: number): void {
+    const { program, lanes, run, load, left, speed } = this
+    const { demand, device } = program
+    load.fill(0)
+    for (let i = 0; i < this.count; i++) {
+      const r = run[lanes[i]!]!
+      const at = device[r]! * poolsPerDevice
+      for (let p = 0; p < poolsPerDevice; p++) load[at + p]! += demand[r * poolsPerDevice + p]!
+    }
+    this.next = Number.POSITIVE_INFINITY
+    for (let i = 0; i < this.count; i++) {
+      const lane = lanes[i]!
+      const r = run[lane]!
+      const at = device[r]! * poolsPerDevice
+      let most = 1
+      for (let p = 0; p < poolsPerDevice; p++)
+        if (demand[r * poolsPerDevice + p]! > 0 && load[at + p]! > most) most = load[at + p]!
+      speed[lane] = 1 / most
+      const end = now + Math.max(0, left[lane]!) * most
+      if (end < this.next) this.next = end
+    }
+  }
+}
