@@ -1,9 +1,8 @@
-import { markAsUntransferable } from 'node:worker_threads'
 import { DisposedError } from '../errors.js'
 import { size as inWords } from '../failures.js'
 import type { Core, Space } from './core.js'
 import { type Event, eventFor } from './event.js'
-import { badArgument, wholeNumber } from './failure.js'
+import { badArgument, badUse, wholeNumber } from './failure.js'
 import { type Lane, laneFor } from './lane.js'
 import { Span } from './span.js'
 
@@ -150,7 +149,7 @@ export class Block implements Disposable {
   view(): ArrayBuffer {
     this.#alive('block.view')
     if (this.#space.index !== 1)
-      throw badArgument(
+      throw badUse(
         'block.view',
         this.#name(),
         'a pinned block',
@@ -158,11 +157,11 @@ export class Block implements Disposable {
         'copy it into a pinned block: lane.copy(device.pinned(bytes), block)',
       )
     if (this.#view === undefined) {
+      // Not marked as untransferable: Node does that itself, and from 24.16 on a second mark keeps `free` from detaching it.
       this.#view = this.#core.native.view(this.#handle)
-      markAsUntransferable(this.#view)
       blockOf.set(this.#view, this)
     } else if (this.#view.byteLength === 0) {
-      throw badArgument(
+      throw badUse(
         'block.view',
         this.#name(),
         'a view that lies where it was',

@@ -5,7 +5,7 @@ import { type DeviceName, type DeviceSummary, summaryOf } from '../devices.js'
 import { type DeviceError, together } from '../errors.js'
 import { openFailure } from '../failures.js'
 import { native } from '../native.js'
-import { describe, thrown } from '../values.js'
+import { thrown } from '../values.js'
 import { Arena } from './arena.js'
 import type { Block } from './block.js'
 import { Core } from './core.js'
@@ -244,13 +244,7 @@ export class Device implements AsyncDisposable {
   #space(memory: unknown, at: string): 0 | 1 {
     if (memory === 'device') return 0
     if (memory === 'pinned') return 1
-    throw badArgument(
-      at,
-      'memory',
-      "'device' or 'pinned'",
-      describe(memory),
-      'correct it, or leave it out for device memory',
-    )
+    throw badArgument(at, 'memory', "'device' or 'pinned'", memory, 'correct it, or leave it out for device memory')
   }
 
   #add(

@@ -44,6 +44,10 @@ export const badArgument = (
   next: string,
 ): AllocatorError => new AllocatorError({ _tag: 'BadArgument', at, subject, wanted, found: describe(value), next })
 
+/** The same of something that is no value but a thing: `found` says in words what it is. */
+export const badUse = (at: string, subject: string, wanted: string, found: string, next: string): AllocatorError =>
+  new AllocatorError({ _tag: 'BadArgument', at, subject, wanted, found, next })
+
 /** A handle that is none of `device`. */
 export const wrongDevice = (at: string, subject: string, device: string): AllocatorError =>
   new AllocatorError({

@@ -1,4 +1,3 @@
-import { describe } from '../values.js'
 import type { Core } from './core.js'
 import { badArgument, wholeNumber } from './failure.js'
 
@@ -36,7 +35,7 @@ export class History {
       )
     const { entries = 100_000, stacks = false } = options
     if (typeof stacks !== 'boolean')
-      throw badArgument(at, 'options.stacks', 'true or false', describe(stacks), 'correct the option, or leave it out')
+      throw badArgument(at, 'options.stacks', 'true or false', stacks, 'correct the option, or leave it out')
     const count = wholeNumber(at, 'options.entries', entries, 1, 2 ** 24)
     this.#core.tried(at, 'a history', () => this.#core.native.keepHistory(count))
     this.#on = true

@@ -1,9 +1,8 @@
 import { DisposedError } from '../errors.js'
-import { describe } from '../values.js'
 import { addressFor, Block, coreOf, makeBlock, spaceOf } from './block.js'
 import type { Core, Space } from './core.js'
 import { type Event, eventFor, makeEvent } from './event.js'
-import { badArgument, wholeNumber, wrongDevice } from './failure.js'
+import { badArgument, badUse, wholeNumber, wrongDevice } from './failure.js'
 import { type MemPool, poolFor } from './mem-pool.js'
 import { poolInScope } from './scopes.js'
 import { Span } from './span.js'
@@ -136,7 +135,7 @@ export class Lane implements Disposable {
     const target = this.#place(to, 'lane.fill32', 'to')
     const value = wholeNumber('lane.fill32', 'word', word, 0, 0xffff_ffff)
     if (target.bytes % 4 !== 0 || target.address % 4 !== 0)
-      throw badArgument(
+      throw badUse(
         'lane.fill32',
         'to',
         'a range of whole words of 4 bytes',
@@ -217,5 +216,5 @@ const checkOptions = (options: unknown, at: string): void => {
     throw badArgument(at, 'options', 'an object of pool, site', options, 'correct the options, or leave them out')
   const { site } = options as AllocateOptions
   if (site !== undefined && typeof site !== 'string')
-    throw badArgument(at, 'options.site', 'a text', describe(site), 'say in words what the memory is for')
+    throw badArgument(at, 'options.site', 'a text', site, 'say in words what the memory is for')
 }
