@@ -1,6 +1,7 @@
 #include "bindings/caching_device.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace braid::bindings {
 
@@ -15,9 +16,7 @@ CachingDevice::~CachingDevice() {
   drain();
   movedViews = 0;
   destroy();
-  if (tearing) return;
-  for (napi_ref reference : {outBuffer, thrown, spaces[0].observer, spaces[1].observer})
-    if (reference) napi_delete_reference(env, reference);
+  if (!tearing) forget();
 }
 
 void CachingDevice::open(const caching::Options& device, const caching::Options& pinned) {
@@ -36,6 +35,12 @@ void CachingDevice::teardown(void* data) {
   device->close();
   device->drain();
   device->destroy();
+  device->forget();
+}
+
+void CachingDevice::forget() {
+  for (napi_ref* reference : {&outBuffer, &thrown, &spaces[0].observer, &spaces[1].observer})
+    if (*reference) napi_delete_reference(env, std::exchange(*reference, nullptr));
 }
 
 void CachingDevice::close() {

@@ -106,6 +106,8 @@ class CachingDevice {
 
  private:
   static void teardown(void* data);
+  // Node-API frees a reference when it is told to, and never by itself: not even with its environment.
+  void forget();
   void tell();
 
   bool closed_ = false, destroyed_ = false, hooked_ = false;

@@ -10,16 +10,7 @@ namespace {
 class CallbackSource final : public caching::Source {
  public:
   CallbackSource(CachingDevice& device, Napi::Function allocate, Napi::Function release)
-      : device_(device), allocate_(Napi::Persistent(allocate)), release_(Napi::Persistent(release)) {
-    // Where the environment is gone they are, too.
-    allocate_.SuppressDestruct();
-    release_.SuppressDestruct();
-  }
-  ~CallbackSource() override {
-    if (device_.tearing) return;
-    allocate_.Reset();
-    release_.Reset();
-  }
+      : device_(device), allocate_(Napi::Persistent(allocate)), release_(Napi::Persistent(release)) {}
   const char* name() const override { return "allocate"; }
 
   Status allocate(DeviceAddress* address, std::size_t bytes, Stream stream) override {
@@ -87,7 +78,7 @@ class CallbackSource final : public caching::Source {
   }
 
   CachingDevice& device_;
-  Napi::FunctionReference allocate_, release_;
+  Napi::FunctionReference allocate_, release_;  // freed with the allocator, for which the environment still waits
 };
 
 class LibrarySource final : public caching::Source {

@@ -65,6 +65,12 @@ const specOf = (user = false) => ({
   bound: { device: 8192, pinned: 8192 },
 })
 
+/** Of an allocator, where nothing is bounded. */
+const caching = {
+  ...{ policy: 'order-then-grow', limit: Infinity, maxSplit: Infinity, maxNonSplitRounding: 2 ** 20 },
+  ...{ largeSegment: 2 ** 20, collectAbove: 0, divisions: [], roundUpTo: 0, cacheUpTo: Infinity, reserveFirst: 0 },
+}
+
 const addOne = ([x], [y]) => {
   const from = new Float32Array(x)
   new Float32Array(y).set(from.map(value => value + 1))
@@ -119,6 +125,22 @@ const said = (from, wanted) =>
 
 // What a worker does before somebody ends it. Each says `ready` when the hazard is there.
 const roles = {
+  /** Views of both kinds, a pool's functions, what one of them threw, and an observer: all that the addon refers to. */
+  async holds() {
+    const program = await openWith(addon.openHost({}))
+    const device = addon.openCaching({}, caching, caching)
+    const lane = device.addLane('lane', 0).id
+    device.observe(() => false)
+    const refuse = () => {
+      throw new Error('no memory from here')
+    }
+    const { handle } = device.makePool(false, false, refuse, () => undefined)
+    assert.equal(device.device.malloc(lane, bytes, handle, 0), 0)
+    const block = device.pinned.malloc(lane, bytes, 0, 0)
+    globalThis.held = [program, program.view(0, 0), device, device.view(block)]
+    parentPort.postMessage('ready')
+    await new Promise(() => undefined)
+  },
   async whole() {
     await whole()
     parentPort.postMessage('done')
@@ -246,7 +268,7 @@ const scenes = {
     await Promise.all(others.map(one => one.terminate()))
   },
   async terminate() {
-    for (const role of ['ticks', 'reference', 'asked', 'opening', 'leaves']) {
+    for (const role of ['ticks', 'reference', 'asked', 'opening', 'leaves', 'holds']) {
       for (let i = 0; i < 6; i++) {
         const one = worker(role)
         await said(one, 'ready')
@@ -304,6 +326,8 @@ const scenes = {
     assert(after - before < 6 << 20, `${(after - before) / 2 ** 20} MiB more after 200 sessions`)
   },
   async forgotten() {
+    // Node's own threads start when they are first needed.
+    await whole(1)
     const before = threads()
     // In a function of its own, so that no frame holds them.
     const forget = async () => {
