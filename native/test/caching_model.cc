@@ -304,7 +304,7 @@ void Worker::keep(Owned& owned) {
 
 void Worker::forget(bool all) {
   std::erase_if(adopted_, [&](const auto& each) {
-    if (!all && each.second->holders.load(std::memory_order_acquire) != 1) return false;
+    if (!all && each.second->holders() != 1) return false;
     each.second->drop();
     m_.driver_->eventDestroy(each.first);
     return true;

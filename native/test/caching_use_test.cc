@@ -154,10 +154,10 @@ TEST(CachingUse, AForeignEventTwiceIsOneUse) {
   Mark* mark = c.lanes.adopt(event);
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(c.allocator->keepUntil(block, *mark), Status::ok);
   EXPECT_EQ(block->uses.size(), 1u);
-  EXPECT_EQ(mark->holders.load(), 2u);
+  EXPECT_EQ(mark->holders(), 2u);
   c.free(block);
   EXPECT_EQ(c.allocator->emptyCache(), Status::ok);
-  EXPECT_EQ(mark->holders.load(), 1u);
+  EXPECT_EQ(mark->holders(), 1u);
   mark->drop();
 }
 
@@ -239,7 +239,7 @@ TEST(CachingUse, AfterTheFreeIsRefused) {
   Mark* mark = nullptr;
   ASSERT_EQ(c.lanes.mark(reader, &mark), Status::ok);
   EXPECT_EQ(c.allocator->keepUntil(block, *mark), Status::invalidHandle);
-  EXPECT_EQ(mark->holders.load(), 1u);
+  EXPECT_EQ(mark->holders(), 1u);
   mark->drop();
   EXPECT_EQ(c.books({}), "");
 }

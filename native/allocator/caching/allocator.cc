@@ -103,21 +103,26 @@ Status Allocator::free(Block* block) {
               0};
     history_.add(record.action, record.address, record.size, home.id, record.pool, record.site, record.id);
   }
-  counters_.freed(block->stripe, sizeOf(*block), block->size, block->requested);
+  // So is what it counted: a block that is nobody's any more may be somebody's at once.
+  const std::uint8_t stripe = block->stripe;
+  const int sizes = sizeOf(*block);
+  const std::uint64_t size = block->size, requested = block->requested;
   block->release = home.present();
-  bool taken = false;
+  bool pending = false, taken = false;
   {
     std::lock_guard guard(home.mutex);
-    if (!block->uses.empty() && (options_.policy->order ? !covered(*block, home) : true)) {
-      counters_.pending(block->stripe, sizeOf(*block), static_cast<std::int64_t>(block->size));
+    pending = !block->uses.empty() && (!options_.policy->order || !covered(*block, home));
+    if (pending) {
       shelf(home).pending.push(block);
-      return Status::ok;
+    } else {
+      // What the home lane is after by order came to it by a wait, which may be later than the free.
+      if (!block->uses.empty()) dropUses(*block);
+      if (size <= options_.cacheUpTo && !block->heap->closed.load(std::memory_order_relaxed))
+        taken = shelf(home).cache.give(block, block->heap->number());
     }
-    // What the home lane is after by order came to it by a wait, which may be later than the free.
-    if (!block->uses.empty()) dropUses(*block);
-    if (block->size <= options_.cacheUpTo && !block->heap->closed.load(std::memory_order_relaxed))
-      taken = shelf(home).cache.give(block, block->heap->number());
   }
+  counters_.freed(stripe, sizes, size, requested, pending);
+  if (pending) return Status::ok;
   if (told)
     history_.add(Action::freeCompleted, record.address, record.size, home.id, record.pool, record.site, record.id);
   if (!taken) {
@@ -192,7 +197,7 @@ void Allocator::dropUses(Block& block) {
 
 void Allocator::settle(Block& block) {
   dropUses(block);
-  counters_.pending(block.stripe, sizeOf(block), -static_cast<std::int64_t>(block.size));
+  counters_.settled(block.stripe, sizeOf(block), block.size);
   if (history_.on())
     history_.add(Action::freeCompleted, block.address, block.size, block.lane->id, block.heap->config.pool, block.site,
                  block.id);

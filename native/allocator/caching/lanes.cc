@@ -83,7 +83,7 @@ Status Lanes::retire(Lane& lane) {
 Status Lanes::mark(Lane& lane, Mark** found, bool* recorded) {
   std::lock_guard guard(lane.mutex);
   if (lane.newest_ != nullptr && lane.quiet()) {
-    lane.newest_->hold();
+    lane.newest_->give();
     *found = lane.newest_;
     countOne(lane.shared_);
     if (recorded) *recorded = false;
@@ -92,10 +92,10 @@ Status Lanes::mark(Lane& lane, Mark** found, bool* recorded) {
   // A retired lane has its newest mark, made when it retired.
   if (lane.stream == nullptr && lane.retired) return Status::invalidHandle;
   Mark* spare = nullptr;
-  if (lane.newest_ != nullptr && lane.newest_->holders.load(std::memory_order_acquire) == 0) spare = lane.newest_;
+  if (lane.newest_ != nullptr && lane.newest_->holders() == 0) spare = lane.newest_;
   for (int looked = 0; spare == nullptr && lane.last_ != nullptr && looked < 8; ++looked) {
     lane.last_ = lane.last_->next;
-    if (lane.last_->holders.load(std::memory_order_acquire) == 0) spare = lane.last_;
+    if (lane.last_->holders() == 0) spare = lane.last_;
   }
   if (spare == nullptr) {
     Event event = nullptr;
@@ -116,13 +116,12 @@ Status Lanes::mark(Lane& lane, Mark** found, bool* recorded) {
   lane.marks_.store(point, std::memory_order_release);
   if (const Status status = driver_.eventRecord(spare->event, lane.stream); status != Status::ok) return status;
   lane.known_[lane.id] = point;
-  std::copy_n(lane.known_.get(), count(), spare->frontier.get());
+  for (std::size_t other = 0, lanes = count(); other < lanes; ++other) spare->frontier[other] = lane.known_[other];
   spare->point = point;
   lane.newest_ = spare;
   lane.markedWaits_.store(lane.waited_.load(std::memory_order_relaxed), std::memory_order_release);
   lane.marked_.store(work, std::memory_order_release);
-  // Nobody else can hold it yet.
-  spare->holders.store(1, std::memory_order_relaxed);
+  spare->give();
   *found = spare;
   countOne(lane.recorded_);
   if (recorded) *recorded = true;
@@ -148,14 +147,14 @@ Lanes::Counters Lanes::counters() const {
 Mark* Lanes::adopt(Event event) {
   std::lock_guard lock(adoptedMutex_);
   for (Mark& mark : adopted_) {
-    if (mark.holders.load(std::memory_order_acquire) != 0) continue;
+    if (mark.holders() != 0) continue;
     mark.event = event;
-    mark.hold();
+    mark.give();
     return &mark;
   }
   Mark& mark = adopted_.emplace_back();
   mark.event = event;
-  mark.hold();
+  mark.give();
   return &mark;
 }
 

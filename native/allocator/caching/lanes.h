@@ -25,12 +25,20 @@ struct Mark {
   Lane* lane = nullptr;  // null: an event of the caller's, about whose lane nothing is known
   Event event = nullptr;
   Count point = 0;
-  std::atomic<std::uint32_t> holders{0};
+  // Given out by its lane, whose mutex's holder alone writes this; and given back, by anybody.
+  std::atomic<std::uint32_t> given{0}, back{0};
   Mark* next = nullptr;               // the lane's marks stand in a ring
   std::unique_ptr<Count[]> frontier;  // by lane: what its lane was after when it was recorded
 
-  void hold() { holders.fetch_add(1, std::memory_order_relaxed); }
-  void drop() { holders.fetch_sub(1, std::memory_order_release); }
+  // Asked in this order: what is given back meanwhile makes it seem held for longer, never for shorter.
+  std::uint32_t holders() const {
+    const std::uint32_t returned = back.load(std::memory_order_acquire);
+    return given.load(std::memory_order_relaxed) - returned;
+  }
+  void give() { given.store(given.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+  // Another one, by somebody who holds it already.
+  void hold() { back.fetch_sub(1, std::memory_order_relaxed); }
+  void drop() { back.fetch_add(1, std::memory_order_release); }
 };
 
 // A stream, how far it is known to be after every other one, and the free blocks that it alone looks at.

@@ -6,7 +6,7 @@ namespace braid::caching {
 namespace {
 
 // A device's queues are finite: who queues more than they hold, behind a gate that is closed, blocks for ever. An H200
-// takes 57 pieces, for several streams together where there are many. What goes beyond this is the clock's alone.
+// takes 1,021 pieces of work a stream, fewer where streams share a queue. What goes beyond this is the clock's alone.
 constexpr std::size_t mostQueued = 48;
 
 }  // namespace

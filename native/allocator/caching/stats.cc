@@ -76,24 +76,19 @@ struct Shared {
   }
 };
 
-// Of all sizes (0), small ones or large ones.
-inline std::int64_t pendingOf(const Stripe& stripe, int which, int kind) {
-  return which == 0 ? get(stripe.pending[0][kind]) + get(stripe.pending[1][kind])
-                    : get(stripe.pending[which - 1][kind]);
+// Of small ones or large ones: what somebody owns, and what is active.
+std::int64_t levelOf(const Stripe& stripe, int size, int kind) {
+  if (kind < Stripe::owned) return get(stripe.level[size][kind]);
+  return get(stripe.level[size][kind - Stripe::owned]) + get(stripe.pending[size][kind - Stripe::owned]);
 }
 
-std::int64_t levelOf(const Stripe& stripe, int which, int kind) {
-  if (kind < Stripe::owned) return get(stripe.level[which][kind]);
-  return get(stripe.level[which][kind - Stripe::owned]) + pendingOf(stripe, which, kind - Stripe::owned);
-}
-
-// What other threads have taken away from a level.
-std::int64_t takenOf(const Stripe& stripe, int which, int kind) {
+// Of all sizes (0), small ones or large ones, with what other threads have taken away.
+std::int64_t presentOf(const Stripe& stripe, int which, int kind) {
   std::int64_t sum = 0;
   for (int size = 0; size < 2; ++size) {
     if (which != 0 && which != 1 + size) continue;
-    sum += get(stripe.taken[size][kind]);
-    if (kind >= Stripe::owned) sum += get(stripe.taken[size][kind - Stripe::owned]);
+    sum += levelOf(stripe, size, kind) - get(stripe.taken[size][kind]);
+    if (kind >= Stripe::owned) sum -= get(stripe.taken[size][kind - Stripe::owned]);
   }
   return sum;
 }
@@ -104,38 +99,37 @@ void raise(Stripe& stripe) {
   for (int size = 0; size < 2; ++size)
     for (int kind = 0; kind < Stripe::owned + Stripe::pendingKinds; ++kind) {
       const std::int64_t taken = stripe.taken[size][kind].exchange(0, std::memory_order_relaxed);
-      if (kind < Stripe::owned) {
-        How::add(stripe.level[1 + size][kind], -taken);
-        How::add(stripe.level[0][kind], -taken);
-      } else {
-        How::add(stripe.pending[size][kind - Stripe::owned], -taken);
-      }
+      How::add(kind < Stripe::owned ? stripe.level[size][kind] : stripe.pending[size][kind - Stripe::owned], -taken);
     }
-  for (int which = 0; which < 3; ++which)
-    for (int kind = 0; kind < Stripe::kinds; ++kind)
-      if (const std::int64_t level = levelOf(stripe, which, kind); level > get(stripe.peak[which][kind]))
-        stripe.peak[which][kind].store(level, std::memory_order_relaxed);
+  for (int kind = 0; kind < Stripe::kinds; ++kind) {
+    const std::int64_t small = levelOf(stripe, 0, kind), large = levelOf(stripe, 1, kind);
+    const std::int64_t levels[3] = {small + large, small, large};
+    for (int which = 0; which < 3; ++which)
+      if (levels[which] > get(stripe.peak[which][kind]))
+        stripe.peak[which][kind].store(levels[which], std::memory_order_relaxed);
+  }
 }
 
-// Written out, since every allocation and every free comes by here. Returns whether some level is above its peak.
+// Written out, since every allocation comes by here. Returns whether some level is above its peak.
 template <class How>
-inline bool rise(Stripe& stripe, int which, std::int64_t bytes, std::int64_t requested) {
-  auto* const level = stripe.level[which];
-  const auto* const peak = stripe.peak[which];
-  const std::int64_t blocks = How::add(level[Stripe::blocks], std::int64_t{1});
-  const std::int64_t all = How::add(level[Stripe::bytes], bytes);
-  bool over = How::add(level[Stripe::requested], requested) > get(peak[Stripe::requested]);
-  over |= blocks > get(peak[Stripe::blocks]) || all > get(peak[Stripe::bytes]);
-  over |= blocks + pendingOf(stripe, which, 0) > get(peak[Stripe::active]);
-  over |= all + pendingOf(stripe, which, 1) > get(peak[Stripe::activeBytes]);
+inline bool rise(Stripe& stripe, int size, std::int64_t bytes, std::int64_t requested) {
+  const auto *const peak = stripe.peak[1 + size], *const peakOfAll = stripe.peak[0];
+  const auto* const other = stripe.level[1 - size];
+  bool over = false;
+  const auto raised = [&](int kind, std::int64_t by) {
+    const std::int64_t level = How::add(stripe.level[size][kind], by);
+    over |= level > get(peak[kind]);
+    over |= level + get(other[kind]) > get(peakOfAll[kind]);
+    return level;
+  };
+  const std::int64_t levels[2] = {raised(Stripe::blocks, 1), raised(Stripe::bytes, bytes)};
+  raised(Stripe::requested, requested);
+  for (int kind = 0; kind < Stripe::pendingKinds; ++kind) {
+    const std::int64_t level = levels[kind] + get(stripe.pending[size][kind]);
+    over |= level > get(peak[Stripe::owned + kind]);
+    over |= level + get(other[kind]) + get(stripe.pending[1 - size][kind]) > get(peakOfAll[Stripe::owned + kind]);
+  }
   return over;
-}
-
-template <class How>
-inline void fall(std::atomic<std::int64_t>* level, std::int64_t blocks, std::int64_t bytes, std::int64_t requested) {
-  How::add(level[Stripe::blocks], -blocks);
-  How::add(level[Stripe::bytes], -bytes);
-  How::add(level[Stripe::requested], -requested);
 }
 
 template <class How>
@@ -144,8 +138,7 @@ inline void count(Stripe& stripe, int size, std::int64_t bytes, std::int64_t req
   How::add(stripe.total[size][1], static_cast<std::uint64_t>(bytes));
   How::add(stripe.total[size][2], static_cast<std::uint64_t>(requested));
   if (rung < StatsCounters::slow) How::add(stripe.served[rung], std::uint64_t{1});
-  const bool over = rise<How>(stripe, 0, bytes, requested) | rise<How>(stripe, 1 + size, bytes, requested);
-  if (over) raise<How>(stripe);
+  if (rise<How>(stripe, size, bytes, requested)) raise<How>(stripe);
 }
 
 }  // namespace
@@ -180,26 +173,35 @@ std::uint8_t StatsCounters::allocated(int size, std::uint64_t bytes, std::uint64
   return static_cast<std::uint8_t>(index);
 }
 
-void StatsCounters::freed(std::uint8_t index, int size, std::uint64_t bytes, std::uint64_t requested) {
+void StatsCounters::freed(std::uint8_t index, int size, std::uint64_t bytes, std::uint64_t requested, bool pending) {
   Stripe& stripe = *stripes_[index].load(std::memory_order_acquire);
   const auto signedBytes = static_cast<std::int64_t>(bytes), signedRequested = static_cast<std::int64_t>(requested);
   if (index == number() && index != own) {
-    fall<Alone>(stripe.level[0], 1, signedBytes, signedRequested);
-    fall<Alone>(stripe.level[1 + size], 1, signedBytes, signedRequested);
+    Alone::add(stripe.level[size][Stripe::blocks], std::int64_t{-1});
+    Alone::add(stripe.level[size][Stripe::bytes], -signedBytes);
+    Alone::add(stripe.level[size][Stripe::requested], -signedRequested);
+    if (!pending) return;
+    Alone::add(stripe.pending[size][0], std::int64_t{1});
+    Alone::add(stripe.pending[size][1], signedBytes);
   } else {
-    fall<Shared>(stripe.taken[size], -1, -signedBytes, -signedRequested);
+    Shared::add(stripe.taken[size][Stripe::blocks], std::int64_t{1});
+    Shared::add(stripe.taken[size][Stripe::bytes], signedBytes);
+    Shared::add(stripe.taken[size][Stripe::requested], signedRequested);
+    if (!pending) return;
+    Shared::add(stripe.taken[size][Stripe::owned], std::int64_t{-1});
+    Shared::add(stripe.taken[size][Stripe::owned + 1], -signedBytes);
   }
 }
 
-void StatsCounters::pending(std::uint8_t index, int size, std::int64_t bytes) {
+void StatsCounters::settled(std::uint8_t index, int size, std::uint64_t bytes) {
   Stripe& stripe = *stripes_[index].load(std::memory_order_acquire);
-  const std::int64_t blocks = bytes > 0 ? 1 : -1;
+  const auto signedBytes = static_cast<std::int64_t>(bytes);
   if (index == number() && index != own) {
-    Alone::add(stripe.pending[size][0], blocks);
-    Alone::add(stripe.pending[size][1], bytes);
+    Alone::add(stripe.pending[size][0], std::int64_t{-1});
+    Alone::add(stripe.pending[size][1], -signedBytes);
   } else {
-    Shared::add(stripe.taken[size][Stripe::owned], -blocks);
-    Shared::add(stripe.taken[size][Stripe::owned + 1], -bytes);
+    Shared::add(stripe.taken[size][Stripe::owned], std::int64_t{1});
+    Shared::add(stripe.taken[size][Stripe::owned + 1], signedBytes);
   }
 }
 
@@ -219,7 +221,7 @@ void StatsCounters::sample(Stats* stats) {
     for (int which = 0; which < 3; ++which)
       for (int kind = 0; kind < Stripe::kinds; ++kind) {
         Figure& to = out[which]->*figures[kind];
-        to.current += levelOf(*stripe, which, kind) - takenOf(*stripe, which, kind);
+        to.current += presentOf(*stripe, which, kind);
         for (int size = 0; size < 2; ++size)
           if (which == 0 || which == 1 + size) to.allocated += get(stripe->total[size][totals[kind]]);
         Figure& peak = peaks[which]->*figures[kind];
@@ -257,7 +259,7 @@ void StatsCounters::resetPeaks() {
     if (stripe == nullptr) continue;
     for (int which = 0; which < 3; ++which)
       for (int kind = 0; kind < Stripe::kinds; ++kind) {
-        const std::int64_t now = levelOf(*stripe, which, kind) - takenOf(*stripe, which, kind);
+        const std::int64_t now = presentOf(*stripe, which, kind);
         stripe->peak[which][kind].store(now, std::memory_order_relaxed);
       }
   }

@@ -41,10 +41,10 @@ struct alignas(128) Stripe {
   // What has a peak. The first three are of blocks that somebody owns; active are those and the pending ones.
   enum Kind { blocks, bytes, requested, active, activeBytes, kinds };
   static constexpr int owned = 3, pendingKinds = 2;
-  std::atomic<std::int64_t> level[3][owned]{}, peak[3][kinds]{};  // all, small, large
-  std::atomic<std::int64_t> pending[2][pendingKinds]{};           // blocks, bytes
-  std::atomic<std::uint64_t> total[2][owned]{};                   // ever allocated
-  std::atomic<std::uint64_t> served[4]{};                         // by the rungs that need no mutex
+  std::atomic<std::int64_t> level[2][owned]{}, pending[2][pendingKinds]{};  // small, large
+  std::atomic<std::int64_t> peak[3][kinds]{};                               // all, small, large
+  std::atomic<std::uint64_t> total[2][owned]{};                             // ever allocated
+  std::atomic<std::uint64_t> served[4]{};                                   // by the rungs that need no mutex
   // By other threads: of what is owned, then of what is pending.
   alignas(128) std::atomic<std::int64_t> taken[2][owned + pendingKinds]{};
 };
@@ -60,8 +60,8 @@ class StatsCounters {
   // `rung`: of those that need no mutex, or `slow`.
   static constexpr std::uint8_t slow = 4;
   std::uint8_t allocated(int size, std::uint64_t bytes, std::uint64_t requested, std::uint8_t rung);
-  void freed(std::uint8_t stripe, int size, std::uint64_t bytes, std::uint64_t requested);
-  void pending(std::uint8_t stripe, int size, std::int64_t bytes);  // below 0: no longer
+  void freed(std::uint8_t stripe, int size, std::uint64_t bytes, std::uint64_t requested, bool pending);
+  void settled(std::uint8_t stripe, int size, std::uint64_t bytes);  // pending no longer
 
   // Whether more than one thread has ever allocated.
   bool several() const { return made_.load(std::memory_order_relaxed) > 1; }
