@@ -1,3 +1,4 @@
+import { accessesOf } from './accesses.js'
 import type { Ordered } from './ir.js'
 
 /**
@@ -12,58 +13,102 @@ export interface Hazards {
 // Operations of this tick, latest first, then those of the tick before, latest first.
 const isLater = (a: number, b: number): boolean => (a < 0 && b < 0 ? a < b : a > b)
 
-/** A list of whole numbers that grows. */
-class Row {
-  on = new Int32Array(1024)
-  length = 0
-
-  push(entry: number): void {
-    if (this.length === this.on.length) {
-      const longer = new Int32Array(2 * this.length)
-      longer.set(this.on)
-      this.on = longer
-    }
-    this.on[this.length++] = entry
-  }
-
-  /** Sorts what was pushed since `from`, latest first: few entries, so each is put in its place among those before it. */
-  sort(from: number): void {
-    const { on, length } = this
-    for (let i = from + 1; i < length; i++) {
-      const entry = on[i]!
-      let at = i
-      for (; at > from && isLater(entry, on[at - 1]!); at--) on[at] = on[at - 1]!
-      on[at] = entry
-    }
+/** Sorts `on[from .. end]`, latest first: few entries, so each is put in its place among those before it. */
+const sort = (on: Int32Array, from: number, end: number): void => {
+  for (let i = from + 1; i < end; i++) {
+    const entry = on[i]!
+    let at = i
+    for (; at > from && isLater(entry, on[at - 1]!); at--) on[at] = on[at - 1]!
+    on[at] = entry
   }
 }
 
-/** The readers of each buffer since its last write, as lists in one array. */
-class Readers {
-  private readonly head: Int32Array
-  private readonly next: number[] = []
-  private readonly operation: number[] = []
+/** An access to state before this tick has written it: what it waits for is known at the end of the tick. */
+interface Early {
+  readonly operation: number
+  readonly buffer: number
+  readonly writes: boolean
+}
 
-  constructor(buffers: number) {
-    this.head = new Int32Array(buffers).fill(-1)
+/** Hazards within a tick, in rows that are not sorted yet; and who was last at each buffer when it ends. */
+class Tick {
+  readonly start: Int32Array
+  /** A read adds its writer, and itself to one later write at most. */
+  readonly on: Int32Array
+  readonly early: Early[] = []
+  /** By root: its last writer, and the first of its readers since; lists of readers are chained by access. -1: none. */
+  readonly writer: Int32Array
+  private readonly reader: Int32Array
+  private readonly next: Int32Array
+  private readonly by: Int32Array
+
+  constructor(ir: Ordered) {
+    const { start, written, root } = accessesOf(ir)
+    const { buffers, operations, settings } = ir
+    const carries = new Uint8Array(buffers.length)
+    if (settings.inFlight > 1)
+      for (let b = 0; b < buffers.length; b++) carries[b] = buffers[b]!.life === 'state' ? 1 : 0
+    const writer = new Int32Array(buffers.length).fill(-1)
+    const reader = new Int32Array(buffers.length).fill(-1)
+    const next = new Int32Array(root.length)
+    const by = new Int32Array(root.length)
+    const on = new Int32Array(2 * root.length)
+    this.start = new Int32Array(operations.length + 1)
+    let length = 0
+    for (let i = 0; i < operations.length; i++) {
+      for (let a = start[i]!; a < written[i]!; a++) {
+        const r = root[a]!
+        if (writer[r]! >= 0) on[length++] = writer[r]!
+        else if (carries[r] === 1) this.early.push({ operation: i, buffer: r, writes: false })
+      }
+      for (let a = written[i]!; a < start[i + 1]!; a++) {
+        const r = root[a]!
+        if (writer[r] === -1 && carries[r] === 1) this.early.push({ operation: i, buffer: r, writes: true })
+        if (reader[r]! >= 0) for (let at = reader[r]!; at >= 0; at = next[at]!) on[length++] = by[at]!
+        else if (writer[r]! >= 0) on[length++] = writer[r]!
+      }
+      for (let a = start[i]!; a < written[i]!; a++) {
+        const r = root[a]!
+        by[a] = i
+        next[a] = reader[r]!
+        reader[r] = a
+      }
+      for (let a = written[i]!; a < start[i + 1]!; a++) {
+        writer[root[a]!] = i
+        reader[root[a]!] = -1
+      }
+      this.start[i + 1] = length
+    }
+    this.on = on.subarray(0, length)
+    this.writer = writer
+    this.reader = reader
+    this.next = next
+    this.by = by
   }
 
-  any(buffer: number): boolean {
-    return this.head[buffer]! >= 0
+  readersOf(buffer: number): number[] {
+    const found: number[] = []
+    for (let at = this.reader[buffer]!; at >= 0; at = this.next[at]!) found.push(this.by[at]!)
+    return found
   }
+}
 
-  add(buffer: number, operation: number): void {
-    this.next.push(this.head[buffer]!)
-    this.head[buffer] = this.operation.push(operation) - 1
+/** What comes on top of the tick's own: state that lives on from the tick before, and the orders that windows ask for. */
+const beyond = ({ windows }: Ordered, before: Tick): Map<number, number[]> => {
+  const more = new Map<number, number[]>()
+  const also = (operation: number, entry: number): void => {
+    const list = more.get(operation)
+    if (list === undefined) more.set(operation, [entry])
+    else list.push(entry)
   }
-
-  clear(buffer: number): void {
-    this.head[buffer] = -1
+  for (const { operation, buffer, writes } of before.early) {
+    const readers = before.readersOf(buffer)
+    const writer = before.writer[buffer]!
+    if (writer >= 0 && (!writes || readers.length === 0)) also(operation, -1 - writer)
+    if (writes) for (const reader of readers) also(operation, -1 - reader)
   }
-
-  each(buffer: number, visit: (operation: number) => void): void {
-    for (let at = this.head[buffer]!; at >= 0; at = this.next[at]!) visit(this.operation[at]!)
-  }
+  for (const { later, earlier, tick } of windows) also(later, tick === 0 ? earlier : -1 - earlier)
+  return more
 }
 
 /**
@@ -71,55 +116,24 @@ class Readers {
  * a read sees the last write before it. State lives on across ticks, so its hazards reach back into the tick before, unless the host
  * issues a tick only when the one before is complete.
  */
-export const hazardsOf = ({ operations, buffers, settings, windows }: Ordered): Hazards => {
-  const root = Int32Array.from(buffers, buffer => buffer.root)
-  const carries = Uint8Array.from(buffers, ({ life }) => (life === 'state' && settings.inFlight > 1 ? 1 : 0))
-  const writer = new Int32Array(buffers.length).fill(-1)
-  const readers = new Readers(buffers.length)
-  const within = new Row()
-  const starts = new Int32Array(operations.length + 1)
-  const push = (operation: number): void => within.push(operation)
-  // Who touches state before this tick has written it: what that waits for is known at the end of the tick.
-  const early: { readonly operation: number; readonly buffer: number; readonly writes: boolean }[] = []
-  operations.forEach(({ reads, writes }, i) => {
-    for (const buffer of reads) {
-      const r = root[buffer]!
-      if (writer[r]! >= 0) push(writer[r]!)
-      else if (carries[r]) early.push({ operation: i, buffer: r, writes: false })
-    }
-    for (const buffer of writes) {
-      const r = root[buffer]!
-      if (writer[r] === -1 && carries[r]) early.push({ operation: i, buffer: r, writes: true })
-      if (readers.any(r)) readers.each(r, push)
-      else if (writer[r]! >= 0) push(writer[r]!)
-    }
-    for (const buffer of reads) readers.add(root[buffer]!, i)
-    for (const buffer of writes) {
-      writer[root[buffer]!] = i
-      readers.clear(root[buffer]!)
-    }
-    starts[i + 1] = within.length
-  })
-
-  const more = new Map<number, number[]>()
-  const also = (operation: number, entry: number): void => {
-    const list = more.get(operation)
-    if (list === undefined) more.set(operation, [entry])
-    else list.push(entry)
+export const hazardsOf = (ir: Ordered): Hazards => {
+  const tick = new Tick(ir)
+  const more = beyond(ir, tick)
+  const count = ir.operations.length
+  if (more.size === 0) {
+    for (let i = 0; i < count; i++) sort(tick.on, tick.start[i]!, tick.start[i + 1]!)
+    return tick
   }
-  for (const { operation, buffer, writes } of early) {
-    if (writer[buffer]! >= 0 && (!writes || !readers.any(buffer))) also(operation, -1 - writer[buffer]!)
-    if (writes) readers.each(buffer, reader => also(operation, -1 - reader))
+  let extra = 0
+  for (const entries of more.values()) extra += entries.length
+  const start = new Int32Array(count + 1)
+  const on = new Int32Array(tick.on.length + extra)
+  let length = 0
+  for (let i = 0; i < count; i++) {
+    for (let e = tick.start[i]!; e < tick.start[i + 1]!; e++) on[length++] = tick.on[e]!
+    for (const entry of more.get(i) ?? []) on[length++] = entry
+    sort(on, start[i]!, length)
+    start[i + 1] = length
   }
-  for (const { later, earlier, tick } of windows) also(later, tick === 0 ? earlier : -1 - earlier)
-
-  const all = new Row()
-  const start = new Int32Array(operations.length + 1)
-  for (let i = 0; i < operations.length; i++) {
-    for (let e = starts[i]!; e < starts[i + 1]!; e++) all.push(within.on[e]!)
-    for (const entry of more.get(i) ?? []) all.push(entry)
-    all.sort(start[i]!)
-    start[i + 1] = all.length
-  }
-  return { start, on: all.on.slice(0, all.length) }
+  return { start, on }
 }

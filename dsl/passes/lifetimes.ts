@@ -1,4 +1,5 @@
 import * as E from 'fp-ts/lib/Either.js'
+import { accessesOf } from './accesses.js'
 import type { Lifetimes, Passed, Synchronized } from './ir.js'
 
 // The memory of a window stays its own: each upload's is freed right before the next upload of its lane takes it, or at the end of the
@@ -24,25 +25,24 @@ const keepWindows = ({ operations, laneOf, lanes }: Synchronized, first: Int32Ar
  */
 const spans = (ir: Synchronized): Pick<Lifetimes, 'first' | 'last' | 'home'> => {
   const { operations, buffers, laneOf } = ir
+  const { start, root } = accessesOf(ir)
   const first = new Int32Array(buffers.length).fill(-1)
   const last = new Int32Array(buffers.length).fill(-1)
   const home = new Int32Array(buffers.length)
-  const touch = (buffer: number, i: number): void => {
-    const { root } = buffers[buffer]!
-    if (first[root] === -1) {
-      first[root] = i
-      home[root] = laneOf[i]!
+  for (let i = 0; i < operations.length; i++)
+    for (let a = start[i]!; a < start[i + 1]!; a++) {
+      const r = root[a]!
+      if (first[r] === -1) {
+        first[r] = i
+        home[r] = laneOf[i]!
+      }
+      last[r] = i
     }
-    last[root] = i
-  }
-  operations.forEach(({ reads, writes }, i) => {
-    for (const buffer of writes) touch(buffer, i)
-    for (const buffer of reads) touch(buffer, i)
-  })
-  buffers.forEach(({ root, life }, id) => {
+  for (let id = 0; id < buffers.length; id++) {
+    const { root, life } = buffers[id]!
     home[id] = home[root]!
     if (life !== 'tick' || root !== id) first[id] = last[id] = -1
-  })
+  }
   if (ir.keep) keepWindows(ir, first, last)
   return { first, last, home }
 }
@@ -54,10 +54,54 @@ export const byOperation = (at: Int32Array, count: number): { start: Int32Array;
   for (let i = 0; i < count; i++) start[i + 1]! += start[i]!
   const items = new Int32Array(start[count]!)
   const fill = start.slice()
-  at.forEach((i, id) => {
-    if (i >= 0) items[fill[i]!++] = id
-  })
+  for (let id = 0; id < at.length; id++) if (at[id]! >= 0) items[fill[at[id]!]!++] = id
   return { start, items }
+}
+
+/** For each of some buffers a row of lanes: 1 + the last access of each, 0 for none. Rows of buffers that are done with serve again. */
+class Rows {
+  private last = new Int32Array(1024)
+  private readonly rowOf: Int32Array
+  private readonly spare: number[] = []
+  private rows = 0
+
+  constructor(
+    buffers: number,
+    private readonly lanes: number,
+  ) {
+    this.rowOf = new Int32Array(buffers).fill(-1)
+  }
+
+  touch(buffer: number, lane: number, i: number): void {
+    let row = this.rowOf[buffer]!
+    if (row === -1) {
+      row = this.spare.pop() ?? this.rows++
+      this.rowOf[buffer] = row
+      if (this.rows * this.lanes > this.last.length) {
+        const longer = new Int32Array(Math.max(2 * this.last.length, this.rows * this.lanes))
+        longer.set(this.last)
+        this.last = longer
+      }
+    }
+    this.last[row * this.lanes + lane] = i + 1
+  }
+
+  /** The buffer's last accesses, latest first, into `accesses`; how many there are. Its row is empty then. */
+  drain(buffer: number, accesses: Int32Array): number {
+    const row = this.rowOf[buffer]!
+    if (row === -1) return 0
+    this.spare.push(row)
+    let length = 0
+    for (let cell = row * this.lanes; cell < (row + 1) * this.lanes; cell++) {
+      const access = this.last[cell]! - 1
+      this.last[cell] = 0
+      if (access < 0) continue
+      let at = length++
+      for (; at > 0 && accesses[at - 1]! < access; at--) accesses[at] = accesses[at - 1]!
+      accesses[at] = access
+    }
+    return length
+  }
 }
 
 /**
@@ -66,71 +110,50 @@ export const byOperation = (at: Int32Array, count: number): { start: Int32Array;
  * dropped only for a later one, and being after is transitive.
  */
 export const lifetimes = (ir: Synchronized): Passed<Lifetimes> => {
-  const { operations, buffers, laneOf, lanes, clocks, position } = ir
+  const { operations, buffers, laneOf, clocks, position } = ir
+  const lanes = ir.lanes.length
   const count = operations.length
+  const { start, root } = accessesOf(ir)
   const { first, last, home } = spans(ir)
-  // A row of lanes for each buffer that foreign lanes have touched: 1 + the last access of each, 0 for none. Rows of freed buffers serve again.
-  const rowOf = new Int32Array(buffers.length).fill(-1)
-  const rows: number[] = []
-  const spare: number[] = []
+  const foreign = new Rows(buffers.length, lanes)
   const ends = byOperation(last, count)
-  const latest = new Int32Array(lanes.length).fill(-1)
-  const useAfter: number[] = []
-  const useOf: number[] = []
+  const latest = new Int32Array(lanes).fill(-1)
+  const accesses = new Int32Array(lanes)
+  // At most one use for each access.
+  const useAfter = new Int32Array(root.length)
+  const useOf = new Int32Array(root.length)
+  let uses = 0
   let elidedUses = 0
-  const touch = (buffer: number, lane: number, i: number): void => {
-    const { root } = buffers[buffer]!
-    if (last[root] === -1 || home[root] === lane) return
-    if (rowOf[root] === -1) {
-      rowOf[root] = spare.pop() ?? rows.length
-      if (rowOf[root] === rows.length) for (let m = 0; m < lanes.length; m++) rows.push(0)
-    }
-    rows[rowOf[root]! + lane] = i + 1
-  }
-  const covers = (after: number, access: number): boolean =>
-    clocks[after * lanes.length + laneOf[access]!]! > position[access]!
-  // The row's accesses, latest first, and the row as it was at the start.
-  const accesses: number[] = []
-  const drain = (row: number): void => {
-    accesses.length = 0
-    for (let m = 0; m < lanes.length; m++) {
-      const access = rows[row + m]! - 1
-      rows[row + m] = 0
-      if (access < 0) continue
-      let at = accesses.push(access) - 1
-      for (; at > 0 && accesses[at - 1]! < access; at--) accesses[at] = accesses[at - 1]!
-      accesses[at] = access
-    }
-  }
   for (let i = 0; i < count; i++) {
     const lane = laneOf[i]!
     latest[lane] = i
-    const { reads, writes } = operations[i]!
-    for (const buffer of reads) touch(buffer, lane, i)
-    for (const buffer of writes) touch(buffer, lane, i)
+    for (let a = start[i]!; a < start[i + 1]!; a++) {
+      const r = root[a]!
+      if (last[r]! >= 0 && home[r] !== lane) foreign.touch(r, lane, i)
+    }
     for (let e = ends.start[i]!; e < ends.start[i + 1]!; e++) {
       const buffer = ends.items[e]!
-      const row = rowOf[buffer]!
-      if (row === -1) continue
-      drain(row)
-      spare.push(row)
-      const kept = useAfter.length
-      const onHome = latest[home[buffer]!]!
-      for (const access of accesses) {
-        let covered = covers(onHome, access)
-        for (let use = kept; use < useAfter.length && !covered; use++) covered = covers(useAfter[use]!, access)
+      const length = foreign.drain(buffer, accesses)
+      const kept = uses
+      const onHome = latest[home[buffer]!]! * lanes
+      for (let at = 0; at < length; at++) {
+        const access = accesses[at]!
+        const on = laneOf[access]!
+        const point = position[access]!
+        let covered = clocks[onHome + on]! > point
+        for (let use = kept; use < uses && !covered; use++) covered = clocks[useAfter[use]! * lanes + on]! > point
         if (covered) {
           elidedUses++
           continue
         }
-        useAfter.push(access)
-        useOf.push(buffer)
+        useAfter[uses] = access
+        useOf[uses++] = buffer
       }
     }
   }
-  const uses = byOperation(Int32Array.from(useAfter), count)
-  const useBuffer = uses.items.map(use => useOf[use]!)
+  const marked = byOperation(useAfter.subarray(0, uses), count)
+  const useBuffer = marked.items.map(use => useOf[use]!)
   for (let i = 0; i < count; i++)
-    if (uses.start[i + 1]! - uses.start[i]! > 1) useBuffer.subarray(uses.start[i], uses.start[i + 1]).sort()
-  return E.right({ ...ir, first, last, home, useStart: uses.start, useBuffer, elidedUses })
+    if (marked.start[i + 1]! - marked.start[i]! > 1) useBuffer.subarray(marked.start[i], marked.start[i + 1]).sort()
+  return E.right({ ...ir, first, last, home, useStart: marked.start, useBuffer, elidedUses })
 }

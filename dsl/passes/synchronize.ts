@@ -23,18 +23,24 @@ const positions = (laneOf: Int32Array, lanes: number): { position: Int32Array; l
 export const reduce = (laneOf: Int32Array, lanes: number, { start, on }: Hazards): Waits => {
   const count = laneOf.length
   const { position, lengths } = positions(laneOf, lanes)
-  const crosses = on.some(before => before < 0)
-  let frontier = new Int32Array(lanes * lanes)
-  for (let l = 0; l < lanes; l++) for (let m = 0; m < lanes; m++) frontier[l * lanes + m] = -lengths[m]!
+  const waitStart = new Int32Array(count + 1)
+  const waitOn = new Int32Array(on.length)
+  const waitTick = new Int8Array(on.length)
+  // A tick's first row of each lane is what it knew when the tick before ended; nothing at first.
+  let entering = new Int32Array(lanes * lanes)
+  for (let l = 0; l < lanes; l++) for (let m = 0; m < lanes; m++) entering[l * lanes + m] = -lengths[m]!
   let before: Int32Array | undefined
-  for (let tick = crosses ? 0 : 1; ; tick++) {
+  for (let tick = on.some(entry => entry < 0) ? 0 : 1; ; tick++) {
     const clocks = new Int32Array(count * lanes)
-    const waitStart = new Int32Array(count + 1)
-    const waitOn: number[] = []
-    const waitTick: number[] = []
+    const latest = new Int32Array(lanes).fill(-1)
+    let waits = 0
     for (let i = 0; i < count; i++) {
       const lane = laneOf[i]!
-      const own = lane * lanes
+      const row = i * lanes
+      const previous = latest[lane]!
+      latest[lane] = i
+      if (previous < 0) for (let m = 0; m < lanes; m++) clocks[row + m] = entering[lane * lanes + m]!
+      else for (let m = 0, from = previous * lanes; m < lanes; m++) clocks[row + m] = clocks[from + m]!
       for (let e = start[i]!; e < start[i + 1]!; e++) {
         const entry = on[e]!
         const carried = entry < 0
@@ -43,23 +49,25 @@ export const reduce = (laneOf: Int32Array, lanes: number, { start, on }: Hazards
         const other = laneOf[earlier]!
         if (other === lane) continue
         const done = position[earlier]! + 1 - (carried ? lengths[other]! : 0)
-        if (frontier[own + other]! >= done) continue
-        waitOn.push(earlier)
-        waitTick.push(carried ? -1 : 0)
+        if (clocks[row + other]! >= done) continue
+        waitOn[waits] = earlier
+        waitTick[waits++] = carried ? -1 : 0
         const clock = carried ? before! : clocks
-        for (let m = 0; m < lanes; m++) {
-          const known = clock[earlier * lanes + m]! - (carried ? lengths[m]! : 0)
-          if (known > frontier[own + m]!) frontier[own + m] = known
+        for (let m = 0, from = earlier * lanes; m < lanes; m++) {
+          const known = clock[from + m]! - (carried ? lengths[m]! : 0)
+          if (known > clocks[row + m]!) clocks[row + m] = known
         }
       }
-      frontier[own + lane] = position[i]! + 1
-      clocks.set(frontier.subarray(own, own + lanes), i * lanes)
-      waitStart[i + 1] = waitOn.length
+      clocks[row + lane] = position[i]! + 1
+      waitStart[i + 1] = waits
     }
     if (tick === 1)
-      return { position, clocks, waitStart, waitOn: Int32Array.from(waitOn), waitTick: Int8Array.from(waitTick) }
+      return { position, clocks, waitStart, waitOn: waitOn.slice(0, waits), waitTick: waitTick.slice(0, waits) }
     before = clocks
-    frontier = frontier.map((done, at) => done - lengths[at % lanes]!)
+    entering = entering.map((known, at) => {
+      const last = latest[Math.floor(at / lanes)]!
+      return (last < 0 ? known : clocks[last * lanes + (at % lanes)]!) - lengths[at % lanes]!
+    })
   }
 }
 
