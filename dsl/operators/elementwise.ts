@@ -62,41 +62,78 @@ export const inferElementwise = (
   return E.right({ dtype, shape })
 }
 
-type Walk = Omit<MapSpec, 'code' | 'kind'>
+interface Walk {
+  readonly inputs: readonly BoundSpec[]
+  readonly output: BoundSpec
+  /** Which value of the expression is the result. */
+  readonly value: number
+  readonly walk: Omit<MapSpec, 'code' | 'kind'>
+  /** One kernel for all nodes that share their expression too. */
+  readonly kernels: WeakMap<readonly MapInstruction[], MapSpec>
+}
 
-// Large graphs repeat few shapes: the nodes of one shape share what follows from it. Forgotten as a whole when there are many.
+// Large graphs repeat few shapes: the nodes of one shape share what follows from it. Those of late are told by looking, others by a key;
+// forgotten as a whole when there are many.
 const walks = new Map<string, Walk>()
 const maxWalks = 1024
+const lately: Walk[] = []
+const maxLately = 8
 
-const walkOf = (inputs: readonly BoundSpec[], output: BoundSpec, value: number): Walk => {
-  let key = `${value} ${output.dtype} ${output.shape}`
-  for (const { dtype, shape } of inputs) key += `|${dtype} ${shape}`
-  const known = walks.get(key)
-  if (known !== undefined) return known
-  if (walks.size >= maxWalks) walks.clear()
-  const walk = coalesce(
+const sameSpec = (a: BoundSpec, b: BoundSpec): boolean => {
+  if (a === b) return true
+  if (a.dtype !== b.dtype || a.shape.length !== b.shape.length) return false
+  for (let i = 0; i < a.shape.length; i++) if (a.shape[i] !== b.shape[i]) return false
+  return true
+}
+
+const isOf = (walk: Walk, inputs: readonly BoundSpec[], output: BoundSpec, value: number): boolean => {
+  if (walk.value !== value || walk.inputs.length !== inputs.length || !sameSpec(walk.output, output)) return false
+  for (let i = 0; i < inputs.length; i++) if (!sameSpec(walk.inputs[i]!, inputs[i]!)) return false
+  return true
+}
+
+const made = (inputs: readonly BoundSpec[], output: BoundSpec, value: number): Walk => {
+  const { shape, strides } = coalesce(
     output.shape,
     [...inputs, output].map(input => broadcastStrides(input.shape, output.shape)),
   )
   const floats = [...inputs, output].some(({ dtype }) => isFloat(dtype))
-  const made: Walk = {
-    shape: Object.freeze(walk.shape),
+  const operands = inputs.map(({ dtype }, i) =>
+    Object.freeze({ dtype, offset: 0, strides: Object.freeze([...(strides[i] ?? [])]) }),
+  )
+  const walk: Walk['walk'] = {
+    shape: Object.freeze(shape),
     compute: floats ? 'f32' : 'i32',
-    operands: Object.freeze(
-      inputs.map(({ dtype }, i) =>
-        Object.freeze({ dtype, offset: 0, strides: Object.freeze([...(walk.strides[i] ?? [])]) }),
-      ),
-    ),
+    operands: Object.freeze(operands),
     results: Object.freeze([Object.freeze({ value, dtype: output.dtype })]),
   }
-  walks.set(key, made)
-  return made
+  return { inputs, output, value, walk, kernels: new WeakMap() }
+}
+
+const walkOf = (inputs: readonly BoundSpec[], output: BoundSpec, value: number): Walk => {
+  for (const walk of lately) if (isOf(walk, inputs, output, value)) return walk
+  let key = `${value} ${output.dtype} ${output.shape}`
+  for (const { dtype, shape } of inputs) key += `|${dtype} ${shape}`
+  let walk = walks.get(key)
+  if (walk === undefined) {
+    if (walks.size >= maxWalks) walks.clear()
+    walk = made(inputs, output, value)
+    walks.set(key, walk)
+  }
+  lately.unshift(walk)
+  if (lately.length > maxLately) lately.pop()
+  return walk
 }
 
 /** One fused kernel over the broadcast shape, in as few dimensions as the operands allow. */
 export const mapSpec = (inputs: readonly BoundSpec[], output: BoundSpec, code: readonly MapInstruction[]): MapSpec => {
-  const { shape, compute, operands, results } = walkOf(inputs, output, code.length - 1)
-  return { kind: 'map', shape, compute, operands, code, results }
+  const { walk, kernels } = walkOf(inputs, output, code.length - 1)
+  const known = kernels.get(code)
+  if (known !== undefined) return known
+  const { shape, compute, operands, results } = walk
+  const kernel: MapSpec = Object.freeze({ kind: 'map', shape, compute, operands, code, results })
+  kernels.set(code, kernel)
+  return kernel
 }
 
 // Roundings of f32 that a device may do otherwise than Math does, in units of its last place.

@@ -6,10 +6,10 @@ import { byOperation } from './lifetimes.js'
 /** One event for each operation that a wait or a use names, numbered in the order of their records; -1: none. */
 const eventsOf = ({ operations, waitOn, useStart }: Lifetimes): Int32Array => {
   const event = new Int32Array(operations.length).fill(-1)
-  for (const on of waitOn) event[on] = 0
-  for (let i = 0; i < operations.length; i++) if (useStart[i + 1]! > useStart[i]!) event[i] = 0
+  for (let w = 0; w < waitOn.length; w++) event[waitOn[w]!] = 0
   let count = 0
-  return event.map(wanted => (wanted === 0 ? count++ : -1))
+  for (let i = 0; i < event.length; i++) if (event[i] === 0 || useStart[i + 1]! > useStart[i]!) event[i] = count++
+  return event
 }
 
 /**
@@ -18,21 +18,30 @@ const eventsOf = ({ operations, waitOn, useStart }: Lifetimes): Int32Array => {
  */
 export const commandsOf = (ir: Lifetimes): Command[] => {
   const { operations, laneOf, waitStart, waitOn, waitTick, useStart, useBuffer, home } = ir
+  const count = operations.length
   const event = eventsOf(ir)
-  const allocs = byOperation(ir.first, operations.length)
-  const frees = byOperation(ir.last, operations.length)
-  const commands: Command[] = []
-  for (let i = 0; i < operations.length; i++) {
+  const allocs = byOperation(ir.first, count)
+  const frees = byOperation(ir.last, count)
+  let records = 0
+  for (let i = 0; i < count; i++) if (event[i]! >= 0) records++
+  // As long as it will be, at once: grown by pushes, a list of millions is copied again and again.
+  const commands = new Array<Command>(
+    count + records + waitOn.length + useBuffer.length + allocs.items.length + frees.items.length,
+  )
+  let next = 0
+  for (let i = 0; i < count; i++) {
     const { reads, writes } = operations[i]!
     const lane = laneOf[i]!
-    for (let w = waitStart[i]!; w < waitStart[i + 1]!; w++)
-      commands.push(waitTick[w] === 0 ? ['wait', event[waitOn[w]!]!, lane] : ['wait', event[waitOn[w]!]!, lane, -1])
+    for (let w = waitStart[i]!; w < waitStart[i + 1]!; w++) {
+      const on = event[waitOn[w]!]!
+      commands[next++] = waitTick[w] === 0 ? ['wait', on, lane] : ['wait', on, lane, -1]
+    }
     for (let a = allocs.start[i]!; a < allocs.start[i + 1]!; a++)
-      commands.push(['alloc', allocs.items[a]!, home[allocs.items[a]!]!])
-    commands.push(['run', i, lane, reads, writes])
-    if (event[i]! >= 0) commands.push(['record', event[i]!, lane])
-    for (let u = useStart[i]!; u < useStart[i + 1]!; u++) commands.push(['use', useBuffer[u]!, lane, event[i]!])
-    for (let f = frees.start[i]!; f < frees.start[i + 1]!; f++) commands.push(['free', frees.items[f]!])
+      commands[next++] = ['alloc', allocs.items[a]!, home[allocs.items[a]!]!]
+    commands[next++] = ['run', i, lane, reads, writes]
+    if (event[i]! >= 0) commands[next++] = ['record', event[i]!, lane]
+    for (let u = useStart[i]!; u < useStart[i + 1]!; u++) commands[next++] = ['use', useBuffer[u]!, lane, event[i]!]
+    for (let f = frees.start[i]!; f < frees.start[i + 1]!; f++) commands[next++] = ['free', frees.items[f]!]
   }
   return commands
 }

@@ -65,16 +65,15 @@ class Lowering {
     else readers.push(reader)
   }
 
-  /** An operation that reads the values of `inputs`, after those who made them. */
+  /** An operation that reads the values of `inputs`, after those who made them. Lists are made as long as they are: there are millions. */
   operation(node: GraphNode, inputs: readonly number[], writes: readonly number[], more: Partial<Operation>): number {
     const id = this.operations.length
-    const after: number[] = []
-    const reads: number[] = []
-    for (const input of inputs) {
-      if (this.made[input]! >= 0) after.push(this.made[input]!)
-      reads.push(this.buffer[input]!)
-      if (this.donates) this.note(id, this.version[input]!)
-    }
+    let makers = 0
+    for (let i = 0; i < inputs.length; i++) if (this.made[inputs[i]!]! >= 0) makers++
+    const after = new Array<number>(makers)
+    for (let i = inputs.length - 1; i >= 0; i--)
+      if (this.made[inputs[i]!]! >= 0) after[--makers] = this.made[inputs[i]!]!
+    if (this.donates) for (const input of inputs) this.note(id, this.version[input]!)
     this.operations.push({
       op: more.op ?? node.op,
       name: more.name ?? node.name,
@@ -82,7 +81,7 @@ class Lowering {
       kernel: more.kernel,
       flops: more.flops ?? 0,
       movedBytes: more.movedBytes ?? 0,
-      reads: more.reads ?? reads,
+      reads: more.reads ?? inputs.map(input => this.buffer[input]!),
       writes,
       after,
       kind: more.kind ?? 'compute',
