@@ -1,6 +1,6 @@
 // The public surface of `braid-gpu`, by hand: what is not listed here is not public.
 
-export { type CompileOptions, compile, isProved, type Machine } from './compile.js'
+export { type CompileOptions, compile, isProved } from './compile.js'
 export { explain } from './explain.js'
 export type { Feed, Lease, PulledFeed, PushedFeed, WhenFull } from './feed.js'
 export type { AnyFlow, DeviceFlow, Flow, HostFlow } from './flow.js'
@@ -16,6 +16,8 @@ export { textOf, toJSON } from './ir/text.js'
 export { verify } from './ir/verify.js'
 export { type Dims, type KernelAttrs, type KernelDefinition, type KernelScalar, kernel, type Launch } from './kernel.js'
 export { type Lane, lane } from './lane.js'
+export { type MachineFault, machineOf, machines, parseMachine } from './machine/load.js'
+export type { Machine } from './machine/machine.js'
 export { render, renderAll } from './messages.js'
 export { abs } from './operators/abs.js'
 export { add } from './operators/add.js'
@@ -51,5 +53,13 @@ export { tanh } from './operators/tanh.js'
 export { type UploadOptions, upload } from './operators/upload.js'
 export { type ParamOptions, type ParamSpec, type ParamValue, type ParamValues, param } from './param.js'
 export { type FeedsOf, isProgram, type Program, type ProgramOptions, type ProgramSpec, program } from './program.js'
+export {
+  runsOf,
+  type SimulateOptions,
+  type Simulation,
+  simulate,
+  type Timeline,
+  type TimelineRun,
+} from './simulate.js'
 export { type AnyTensor, type HostArrayOf, type HostArrays, type Ports, type Tensor, tensor } from './tensor.js'
 export { type Position, type PositionMapper, setPositionMapper } from './where.js'
