@@ -201,7 +201,7 @@ export const compile = <I extends Ports, O extends Ports>(
     E.chain(simplify),
     E.chain(clocks),
     E.chain(lower),
-    E.chain(place),
+    E.chain(place()),
     // order, synchronize, lifetimes, bound: again with less ahead while the bound is over the memory that was given
     E.chain(fit),
     E.chain(ir => pipe(emit(ir), E.chain(verified(ir)), E.map(remember(ir, source)))),

@@ -1,9 +1,11 @@
 import type { CompileError } from '../ir/graph.js'
+import { h200 } from '../machine/h200.js'
+import { machineOf } from '../machine/load.js'
+import type { Machine } from '../machine/machine.js'
 import { fault, unless } from './faults.js'
 import type { Passed } from './ir.js'
 
-/** A machine by name or description, for predictions; `compile` itself does not depend on it. */
-export type Machine = string | Readonly<Record<string, unknown>>
+export type { Machine } from '../machine/machine.js'
 
 export interface CompileOptions {
   /** What the symbols of shapes stand for; one that is not here is 1. */
@@ -14,9 +16,17 @@ export interface CompileOptions {
   readonly memory?: number | 'fast' | 'small' | undefined
   /** `pooled` (default): tick buffers are allocated and freed as the tick goes; `planned`: each has its place in an arena, found here. */
   readonly storage?: 'pooled' | 'planned' | undefined
-  /** The most CUDA streams. */
+  /** The most CUDA streams. Without it the compiler chooses up to 8 for what the user gave no lane. */
   readonly lanes?: number | undefined
-  readonly machine?: Machine | undefined
+  /** How independent work is cut into lanes: greedily (`chains`, the default), or into the fewest paths there can be (`cover`). */
+  readonly placement?: 'chains' | 'cover' | undefined
+  /**
+   * The machine that lanes, order and windows are chosen for, by name or description (one may say `extends`); default `h200`. What a plan means does not depend
+   * on it.
+   */
+  readonly machine?: string | Machine | Readonly<Record<string, unknown>> | undefined
+  /** Measured times by name of operation, in nanoseconds: they stand before what the machine's figures say. */
+  readonly profile?: Readonly<Record<string, number>> | undefined
   /** The plan's name; default: the graph's. */
   readonly name?: string | undefined
 }
@@ -28,6 +38,9 @@ export interface Settings {
   readonly memory: number | 'fast' | 'small'
   readonly storage: 'pooled' | 'planned'
   readonly lanes: number
+  readonly placement: 'chains' | 'cover'
+  readonly machine: Machine
+  readonly profile: ReadonlyMap<string, number>
 }
 
 const whole = (value: unknown, least: number, most = Number.MAX_SAFE_INTEGER): value is number =>
@@ -42,7 +55,7 @@ const show = (value: unknown): string => {
   return String(value)
 }
 
-const known = new Set(['dims', 'inFlight', 'memory', 'storage', 'lanes', 'machine', 'name'])
+const known = new Set(['dims', 'inFlight', 'memory', 'storage', 'lanes', 'placement', 'machine', 'profile', 'name'])
 
 /** Options as anybody may have given them; `symbols` are the dimensions that the graph speaks of. */
 export const settle = (options: unknown, graphName: string, symbols: ReadonlySet<string>): Passed<Settings> => {
@@ -73,7 +86,9 @@ export const settle = (options: unknown, graphName: string, symbols: ReadonlySet
     memory = 'fast',
     storage = 'pooled',
     lanes = Number.MAX_SAFE_INTEGER,
-    machine,
+    placement = 'chains',
+    machine = h200,
+    profile,
     name = graphName,
   } = given
   if (bindings !== undefined && (typeof bindings !== 'object' || bindings === null || Array.isArray(bindings)))
@@ -97,8 +112,21 @@ export const settle = (options: unknown, graphName: string, symbols: ReadonlySet
   if (storage !== 'pooled' && storage !== 'planned')
     bad('storage', "'pooled' or 'planned'", storage, "leave it out for 'pooled'")
   if (!whole(lanes, 1)) bad('lanes', 'a whole number from 1', lanes, 'give the most CUDA streams, or leave it out')
-  if (machine !== undefined && typeof machine !== 'string' && (typeof machine !== 'object' || machine === null))
-    bad('machine', 'the name of a machine, or its description', machine, 'leave it out')
+  if (placement !== 'chains' && placement !== 'cover')
+    bad('placement', "'chains' or 'cover'", placement, "leave it out for 'chains'")
+  const model = machine === h200 ? { right: h200 } : machineOf(machine, 'options.machine')
+  if ('left' in model)
+    for (const { at, subject, wanted, found, next } of model.left)
+      errors.push(fault('BadOption', at, subject, wanted, found, next))
+  const measured = new Map<string, number>()
+  if (profile !== undefined && (typeof profile !== 'object' || profile === null || Array.isArray(profile)))
+    bad('profile', 'nanoseconds by name of operation', profile, "give an object such as { 'matmul[0]': 120_000 }")
+  else
+    for (const [operation, time] of Object.entries(profile ?? {})) {
+      if (typeof time !== 'number' || !Number.isFinite(time) || time < 0)
+        bad(`profile.${operation}`, 'nanoseconds from 0', time, 'leave it out: its time is then predicted')
+      else measured.set(operation, time)
+    }
   if (typeof name !== 'string' || name.length === 0) bad('name', 'a name', name, "leave it out for the graph's")
 
   return unless(errors, () => ({
@@ -108,5 +136,8 @@ export const settle = (options: unknown, graphName: string, symbols: ReadonlySet
     memory: memory as Settings['memory'],
     storage: storage as Settings['storage'],
     lanes: lanes as number,
+    placement: placement as Settings['placement'],
+    machine: 'right' in model ? model.right : h200,
+    profile: measured,
   }))
 }

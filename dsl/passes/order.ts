@@ -1,56 +1,28 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { PlanLane } from '../ir/plan.js'
+import { type Costs, costsOf } from './costs.js'
+import { type Dependencies, dependenciesOf, topological } from './dependencies.js'
 import { fail, fault } from './faults.js'
 import type { Ordered, Passed, Placed } from './ir.js'
-import { nanoseconds } from './place.js'
+import { listed } from './list.js'
+import { Queue } from './queue.js'
 import { isLazy, windowed } from './windows.js'
 
 /**
- * How the order is chosen: by critical path, or as the user wrote it; the most that any upload may run ahead; and whether a window
- * keeps its memory from one upload to the next.
+ * How the order is chosen: by critical path, the same as lanes come to it in time, or as the user wrote it; the most that any upload may run ahead; and whether a
+ * window keeps its memory from one upload to the next.
  */
 export interface Ordering {
-  readonly by: 'critical path' | 'program'
+  readonly by: 'critical path' | 'time' | 'program'
   readonly ahead: number
   readonly keep: boolean
-}
-
-/** Successors in compressed rows: those of i are `to[start[i] .. start[i + 1]]`. */
-const successors = (ir: Placed): { start: Int32Array; to: Int32Array; degree: Int32Array } => {
-  const count = ir.operations.length
-  const start = new Int32Array(count + 1)
-  const degree = new Int32Array(count)
-  ir.operations.forEach(({ after }, i) => {
-    degree[i] = after.length
-    for (const before of after) start[before + 1]!++
-  })
-  for (let i = 0; i < count; i++) start[i + 1]! += start[i]!
-  const to = new Int32Array(start[count]!)
-  const fill = start.slice()
-  ir.operations.forEach(({ after }, i) => {
-    for (const before of after) to[fill[before]!++] = i
-  })
-  return { start, to, degree }
-}
-
-/** Some topological order, or undefined where there is a cycle: `stuck` are the operations on it or behind it. */
-const topological = (start: Int32Array, to: Int32Array, degree: Int32Array): { order: Int32Array; length: number } => {
-  const left = degree.slice()
-  const order = new Int32Array(left.length)
-  let length = 0
-  for (let i = 0; i < left.length; i++) if (left[i] === 0) order[length++] = i
-  for (let next = 0; next < length; next++) {
-    const i = order[next]!
-    for (let e = start[i]!; e < start[i + 1]!; e++) if (--left[to[e]!]! === 0) order[length++] = to[e]!
-  }
-  return { order, length }
 }
 
 /**
  * What other lanes are waiting for behind each operation: the longest path from its first change of lane to the end of the tick. On one
  * lane nothing is gained by order, so there all are 0 and the user's order stands, which is kind to memory.
  */
-const urgency = (ir: Placed, order: Int32Array, start: Int32Array, to: Int32Array): Float64Array => {
+const urgencyOf = (ir: Placed, order: Int32Array, { start, to }: Dependencies, alone: Float64Array): Float64Array => {
   const path = new Float64Array(order.length)
   const urgent = new Float64Array(order.length)
   for (let next = order.length - 1; next >= 0; next--) {
@@ -62,79 +34,64 @@ const urgency = (ir: Placed, order: Int32Array, start: Int32Array, to: Int32Arra
       longest = Math.max(longest, path[s]!)
       handover = Math.max(handover, ir.laneOf[s] === ir.laneOf[i] ? urgent[s]! : path[s]!)
     }
-    path[i] = longest + nanoseconds(ir.operations[i]!)
+    path[i] = longest + alone[i]!
     urgent[i] = handover
   }
   return urgent
 }
 
-/** A heap of small numbers, least first. */
-class Ready {
-  private readonly heap: Int32Array
-  size = 0
-
-  constructor(capacity: number) {
-    this.heap = new Int32Array(capacity)
-  }
-
-  push(value: number): void {
-    const { heap } = this
-    let at = this.size++
-    while (at > 0) {
-      const parent = (at - 1) >> 1
-      if (heap[parent]! <= value) break
-      heap[at] = heap[parent]!
-      at = parent
-    }
-    heap[at] = value
-  }
-
-  pop(): number {
-    const { heap } = this
-    const least = heap[0]!
-    const value = heap[--this.size]!
-    let at = 0
-    for (;;) {
-      let child = 2 * at + 1
-      if (child >= this.size) break
-      if (child + 1 < this.size && heap[child + 1]! < heap[child]!) child++
-      if (heap[child]! >= value) break
-      heap[at] = heap[child]!
-      at = child
-    }
-    heap[at] = value
-    return least
-  }
-}
-
-const listed = (ir: Placed, ordering: Ordering): Int32Array | undefined => {
-  const { start, to, degree } = successors(ir)
-  const { order, length } = topological(start, to, degree)
-  if (length < order.length) return undefined
-  const urgent = ordering.by === 'program' ? new Float64Array(order.length) : urgency(ir, order, start, to)
+/** The most urgent first of all that depends on nothing that is still to come, whatever lanes are doing meanwhile. */
+const byUrgency = (ir: Placed, { start, to, degree }: Dependencies, urgent: Float64Array): Int32Array => {
+  const left = degree.slice()
   // What nobody waits for only gives memory back: it goes first. Then what other lanes wait for; then as the user wrote it.
-  const last = (i: number): number => (start[i] === start[i + 1] ? 0 : 1)
-  const byUrgency = Array.from(order.keys()).sort((a, b) => last(a) - last(b) || urgent[b]! - urgent[a]! || a - b)
-  const rank = new Int32Array(order.length)
-  byUrgency.forEach((i, r) => {
-    rank[i] = r
-  })
-  const ready = new Ready(order.length)
-  const eager: number[] = []
+  const key = urgent.map((value, i) => (start[i] === start[i + 1] ? Number.NEGATIVE_INFINITY : -value))
+  const ready = new Queue(key)
+  const eager = new Int32Array(left.length)
+  let length = 0
   const free = (i: number): void => {
-    for (let e = start[i]!; e < start[i + 1]!; e++) if (--degree[to[e]!]! === 0) ready.push(rank[to[e]!]!)
+    for (let e = start[i]!; e < start[i + 1]!; e++) if (--left[to[e]!]! === 0) ready.push(to[e]!)
   }
-  const sources = order.filter(i => ir.operations[i]!.after.length === 0)
-  for (const i of sources) {
-    if (isLazy(ir, i)) free(i)
-    else ready.push(rank[i]!)
-  }
+  for (let i = 0; i < left.length; i++)
+    if (ir.operations[i]!.after.length === 0) {
+      if (isLazy(ir, i)) free(i)
+      else ready.push(i)
+    }
   while (ready.size > 0) {
-    const i = byUrgency[ready.pop()!]!
-    eager.push(i)
+    const i = ready.pop()
+    eager[length++] = i
     free(i)
   }
-  return Int32Array.from(eager)
+  return eager.subarray(0, length)
+}
+
+/** As lanes come to them: an operation is issued when it would begin, so that no lane's backlog stands before another lane's next. */
+const byTime = (ir: Placed, dependencies: Dependencies, costs: Costs, urgency: Float64Array): Int32Array => {
+  const none = new Int32Array(ir.operations.length).fill(-1)
+  const lanes = ir.lanes.length
+  const { operations, laneOf } = ir
+  const { order } = listed({
+    operations,
+    dependencies,
+    costs,
+    urgency,
+    lanes,
+    fixed: lanes,
+    laneOf,
+    chainOf: none,
+    chains: 0,
+  })
+  return order.filter(i => !isLazy(ir, i))
+}
+
+/** All but the uploads that nothing holds back, in the order in which they are issued; undefined where there is a cycle. */
+const eagerOf = (ir: Placed, by: Ordering['by']): Int32Array | undefined => {
+  const dependencies = dependenciesOf(ir)
+  const order = topological(dependencies)
+  if (order.length < ir.operations.length) return undefined
+  if (by === 'program') return byUrgency(ir, dependencies, new Float64Array(order.length))
+  const costs = costsOf(ir.operations, ir.settings)
+  const urgency = urgencyOf(ir, order, dependencies, costs.alone)
+  return by === 'time' ? byTime(ir, dependencies, costs, urgency) : byUrgency(ir, dependencies, urgency)
 }
 
 /** Lanes that are used, in order of first use. */
@@ -159,7 +116,7 @@ const used = (ir: Placed, order: Int32Array): { lanes: PlanLane[]; laneOf: Int32
 export const order =
   (ordering: Ordering) =>
   (ir: Placed): Passed<Ordered> => {
-    const eager = listed(ir, ordering)
+    const eager = eagerOf(ir, ordering.by)
     if (eager === undefined) {
       const donor = ir.operations.find(operation => operation.op === 'kernel') ?? ir.operations[0]!
       return fail(

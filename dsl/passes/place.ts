@@ -1,7 +1,10 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { LaneSpec } from '../ir/graph.js'
 import type { PlanLane } from '../ir/plan.js'
+import { costsOf } from './costs.js'
+import { fold, type LaneKind, type Logical } from './fold.js'
 import type { Buffer, Lowered, Operation, Passed, Placed } from './ir.js'
+import { isChosen, spread } from './spread.js'
 
 const defaults: Readonly<Record<Operation['kind'], string>> = {
   upload: 'h2d',
@@ -10,82 +13,96 @@ const defaults: Readonly<Record<Operation['kind'], string>> = {
   compute: 'main',
 }
 const priorities: Readonly<Record<LaneSpec['priority'], number>> = { low: -1, normal: 0, high: 1 }
+const kinds: Readonly<Partial<Record<Operation['kind'], LaneKind>>> = { upload: 'in', download: 'out' }
 
-interface Logical {
-  readonly name: string
-  priority: number
-  copies: boolean
-  work: number
+/** Lanes for work that the user gave none, where `lanes` does not say: more than so many streams gain nothing on the machines that are known. */
+const defaultLanes = 8
+
+/** A name that no lane has yet: a lane that the compiler chose is never one that the user named. */
+const unused = (name: string, taken: ReadonlySet<string>): string => {
+  for (let n = 1; ; n++) {
+    const candidate = n === 1 ? name : `${name}.${n}`
+    if (!taken.has(candidate)) return candidate
+  }
+}
+
+interface Draft {
+  readonly names: readonly string[]
+  readonly laneOf: Int32Array
+}
+
+/** Lanes before folding: the user's, one for each direction of copies without one, and last those over which all other work is spread. */
+const drafted = (ir: Lowered, most: number): Draft => {
+  const { operations } = ir
+  const index = new Map<string, number>()
+  const taken = new Set<string>()
+  for (const { lane } of operations) if (lane !== undefined) taken.add(lane.name)
+  const names: string[] = []
+  const named = (key: string, naming: () => string): number => {
+    const known = index.get(key)
+    if (known !== undefined) return known
+    const name = naming()
+    index.set(key, names.length)
+    taken.add(name)
+    return names.push(name) - 1
+  }
+  let chosen = false
+  const laneOf = Int32Array.from(operations, operation => {
+    const { lane, kind } = operation
+    if (lane !== undefined) return named(`user ${lane.name}`, () => lane.name)
+    if (isChosen(operation)) {
+      chosen = true
+      return -1
+    }
+    return named(kind, () => unused(defaults[kind], taken))
+  })
+  if (!chosen) return { names, laneOf }
+  const room = Math.max(1, Math.min(most, ir.settings.lanes - names.length))
+  const spreadOver = spread(ir, names.length, laneOf, room)
+  for (let lane = names.length; lane < spreadOver.lanes; lane++) {
+    const name = unused(defaults.compute, taken)
+    taken.add(name)
+    names.push(name)
+  }
+  return { names, laneOf: spreadOver.laneOf }
+}
+
+const logicalOf = ({ operations }: Lowered, { names, laneOf }: Draft, alone: Float64Array): Logical[] => {
+  const logical = names.map(name => ({ name, kind: undefined as LaneKind | undefined, priority: 0, work: 0 }))
+  operations.forEach(({ kind, lane }, i) => {
+    const known = logical[laneOf[i]!]!
+    const own = kinds[kind] ?? 'work'
+    known.kind = known.kind === undefined || known.kind === own ? own : 'work'
+    if (lane !== undefined) known.priority = priorities[lane.priority] ?? 0
+    known.work += alone[i]!
+  })
+  return logical.map(lane => ({ ...lane, kind: lane.kind ?? 'work' }))
 }
 
 /**
- * Which CUDA stream each logical lane becomes when there may be fewer: the lanes of most work keep their own, copies before compute
- * where there are two; each other lane joins the least busy one of its kind.
+ * After this pass every operation has a lane (a CUDA stream): the user's where given; one for each direction of copies; and for all other work as many as shorten the
+ * predicted tick, `spreadOver` at most. Every matmul that wants one has its lane's workspace.
  */
-const fold = (lanes: readonly Logical[], most: number): Int32Array => {
-  const folded = Int32Array.from(lanes.keys())
-  if (lanes.length <= most) return folded
-  const byWork = (a: number, b: number): number => lanes[b]!.work - lanes[a]!.work || a - b
-  const order = [...lanes.keys()].sort(byWork)
-  const kept = order.slice(0, most)
-  const others = order.slice(most)
-  const isCopy = (lane: number): boolean => lanes[lane]!.copies
-  // With two streams or more, one carries copies and one compute, if the graph has both.
-  for (const kind of [true, false])
-    if (most > 1 && !kept.some(lane => isCopy(lane) === kind) && others.some(lane => isCopy(lane) === kind)) {
-      const taken = others.findIndex(lane => isCopy(lane) === kind)
-      const [lane] = others.splice(taken, 1)
-      others.unshift(kept.pop()!)
-      kept.push(lane!)
-    }
-  const load = Float64Array.from(lanes, lane => lane.work)
-  for (const lane of others) {
-    const alike = kept.filter(other => isCopy(other) === isCopy(lane))
-    const target = (alike.length > 0 ? alike : kept).reduce((least, other) =>
-      load[other]! < load[least]! ? other : least,
-    )
-    folded[lane] = target
-    load[target]! += load[lane]!
+export const place =
+  (spreadOver = Number.POSITIVE_INFINITY) =>
+  (ir: Lowered): Passed<Placed> => {
+    const most = ir.settings.lanes === Number.MAX_SAFE_INTEGER ? defaultLanes : ir.settings.lanes
+    const draft = drafted(ir, Math.min(most, spreadOver))
+    const logical = logicalOf(ir, draft, costsOf(ir.operations, ir.settings).alone)
+    const folded = fold(logical, ir.settings.lanes)
+    const laneOf = draft.laneOf.map(lane => folded[lane]!)
+    const lanes: PlanLane[] = logical.map(({ name }, id) => {
+      const members = logical.filter((_, other) => folded[other] === id)
+      const names = members.length > 1 ? members.map(member => member.name).join('+') : name
+      return {
+        id,
+        name: names,
+        device: 0,
+        priority: members.reduce((most, { priority }) => Math.max(most, priority), members.length > 0 ? -1 : 0),
+      }
+    })
+    return E.right({ ...ir, ...workspaces(ir, laneOf, lanes), lanes, laneOf })
   }
-  return folded
-}
-
-/** After this pass every operation has a lane (a CUDA stream): the user's where given, and every matmul that wants one its lane's workspace. */
-export const place = (ir: Lowered): Passed<Placed> => {
-  const { settings, operations } = ir
-  const index = new Map<string, number>()
-  const logical: Logical[] = []
-  const laneOf = new Int32Array(operations.length)
-  operations.forEach((operation, i) => {
-    const name = operation.lane?.name ?? defaults[operation.kind]
-    let lane = index.get(name)
-    if (lane === undefined) {
-      lane = logical.length
-      index.set(name, lane)
-      logical.push({ name, priority: 0, copies: true, work: 0 })
-    }
-    const known = logical[lane]!
-    if (operation.lane !== undefined) known.priority = priorities[operation.lane.priority] ?? 0
-    if (operation.kind === 'compute' || operation.kind === 'store') known.copies = false
-    known.work += nanoseconds(operation)
-    laneOf[i] = lane
-  })
-  const folded = fold(logical, settings.lanes)
-  laneOf.forEach((lane, i) => {
-    laneOf[i] = folded[lane]!
-  })
-  const lanes: PlanLane[] = logical.map(({ name }, id) => {
-    const members = logical.filter((_, other) => folded[other] === id)
-    const names = members.length > 1 ? members.map(member => member.name).join('+') : name
-    return {
-      id,
-      name: names,
-      device: 0,
-      priority: members.reduce((most, { priority }) => Math.max(most, priority), members.length > 0 ? -1 : 0),
-    }
-  })
-  return E.right({ ...ir, ...workspaces(ir, laneOf, lanes), lanes, laneOf })
-}
 
 /** One state buffer for each lane with a matmul that wants scratch, as large as the largest wish. */
 const workspaces = (
@@ -116,9 +133,3 @@ const workspaces = (
   )
   return { operations, buffers }
 }
-
-/** A guess at how long an operation takes, for choosing between orders: only ratios matter. */
-export const nanoseconds = ({ kind, flops, movedBytes, workspace }: Operation): number =>
-  2_000 +
-  (kind === 'upload' || kind === 'download' ? movedBytes / 2 / 50 : movedBytes / 3_000) +
-  flops / (workspace > 0 ? 400_000 : 20_000)

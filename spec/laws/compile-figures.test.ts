@@ -1,7 +1,9 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { expect, test } from 'vitest'
+import { h200 } from '../../dsl/machine/h200.js'
 import type { Buffer, Operation, Ordered } from '../../dsl/passes/ir.js'
 import { lifetimes } from '../../dsl/passes/lifetimes.js'
+import type { Settings } from '../../dsl/passes/options.js'
 import { synchronize } from '../../dsl/passes/synchronize.js'
 import { cholesky, fsdp, greedyLanes, layered, type TaskGraph, taskBench } from '../support/families.js'
 import { figures } from '../support/figures.js'
@@ -17,6 +19,18 @@ const families: Readonly<Record<string, () => TaskGraph>> = {
   'layered(100000, 16, 4, 7)': () => layered(100_000, 16, 4, 7),
   'fsdp(32)': () => fsdp(32),
   'fsdp(64, 2)': () => fsdp(64, 2),
+}
+
+const settings: Settings = {
+  name: 'tasks',
+  dims: new Map(),
+  inFlight: 2,
+  memory: 'fast',
+  storage: 'pooled',
+  lanes: 1,
+  placement: 'chains',
+  machine: h200,
+  profile: new Map(),
 }
 
 /** Each task writes one buffer of its own and reads those of the tasks it depends on. */
@@ -44,7 +58,7 @@ const ordered = (graph: TaskGraph, lanes: number): Ordered => {
     }),
   )
   return {
-    settings: { name: 'tasks', dims: new Map(), inFlight: 2, memory: 'fast', storage: 'pooled', lanes },
+    settings: { ...settings, lanes },
     operations,
     buffers,
     lanes: Array.from({ length: lanes }, (_, id) => ({ id, name: `l${id}`, device: 0, priority: 0 })),

@@ -1,0 +1,57 @@
+import { demandOf, type Resource } from '../machine/cost.js'
+import type { Operation } from './ir.js'
+import type { Settings } from './options.js'
+
+/** What is shared: processors, memory bandwidth, and the engines of each direction and link. */
+export const resources = 6
+
+/** What operations ask of the machine that a plan is made for, by operation. Times are nanoseconds. */
+export interface Costs {
+  /** From start to end with nothing beside it: `latency`, which shares nothing, then `work`. */
+  readonly alone: Float64Array
+  readonly latency: Float64Array
+  readonly work: Float64Array
+  /** Of each shared thing the part that its work keeps busy: `demand[resources · i + r]`, at most 1. */
+  readonly demand: Float64Array
+  /** On the issuing thread: to start the operation, to record an event, to make a lane wait. */
+  readonly issue: Float64Array
+  readonly record: number
+  readonly wait: number
+  /** From a record's point to the start of what waits for it on another lane. */
+  readonly waitLatency: number
+  /** Operations outstanding on one lane; the thread that issues one more is blocked until the oldest ends. */
+  readonly depth: number
+}
+
+const engines: Readonly<Partial<Record<Resource, number>>> = { h2d: 2, d2h: 3, peer: 4, link: 5 }
+
+/** The machine's figures for each operation, those that were measured first. */
+export const costsOf = (operations: readonly Operation[], { machine, profile }: Settings): Costs => {
+  const { host, device } = machine
+  const count = operations.length
+  const costs = {
+    alone: new Float64Array(count),
+    latency: new Float64Array(count),
+    work: new Float64Array(count),
+    demand: new Float64Array(count * resources),
+    issue: new Float64Array(count),
+    record: host.record,
+    wait: host.wait,
+    waitLatency: device.waitLatency,
+    depth: device.queueDepth,
+  }
+  operations.forEach((operation, i) => {
+    const found = demandOf(operation, machine, profile)
+    const { resource, nanoseconds, latency, multiprocessors, bandwidth } = found
+    costs.alone[i] = nanoseconds
+    costs.latency[i] = latency
+    costs.work[i] = nanoseconds - latency
+    costs.demand[resources * i] = multiprocessors
+    costs.demand[resources * i + 1] = bandwidth
+    const engine = engines[resource]
+    if (engine !== undefined) costs.demand[resources * i + engine] = 1
+    const copies = resource === 'h2d' || resource === 'd2h' || resource === 'peer'
+    costs.issue[i] = copies ? host.copy : resource === 'link' ? host.collective : host.launch
+  })
+  return costs
+}
