@@ -7,70 +7,125 @@ const ticks = 3
 /**
  * The linear test of L6: by command, 1 for each wait that adds nothing in any tick, since the lane's frontier covers it, or
  * would with the other waits before the lane's next run. A record, alloc or free of the lane between two waits sees the
- * first one alone, so they are not counted together.
+ * first one alone, so they are not counted together. A tick after which every wait has been found to add something is the last that is looked at.
  */
 export const coveredWaits = (tables: Tables): Uint8Array => {
-  const { op, lane, lanes, recordOf, subject } = tables
+  const { op, lane, recordOf, subject, commands } = tables
+  const covered = new Uint8Array(commands)
+  let left = 0
+  for (let c = 0; c < commands; c++) {
+    if (op[c] !== Op.wait && op[c] !== Op.previous) continue
+    const record = recordOf[subject[c]!]!
+    if (record < 0 || (op[c] === Op.wait && record > c)) continue
+    covered[c] = 1
+    left++
+  }
   const clock = new Clock(tables)
-  const covered = new Uint8Array(tables.commands)
-  for (let c = 0; c < tables.commands; c++) {
-    const record = recordOf[subject[c]!] ?? -1
-    if (op[c] === Op.previous) covered[c] = record >= 0 ? 1 : 0
-    else if (op[c] === Op.wait) covered[c] = record >= 0 && record < c ? 1 : 0
-  }
-
-  /** Of each lane: its waits since its last other command, and its frontier before them. */
-  const groups: number[][] = Array.from({ length: lanes }, () => [])
-  const before = new Int32Array(lanes * lanes)
-  const nothing = new Int32Array(lanes)
-
-  const decide = (l: number): void => {
-    const waits = groups[l]!
-    if (waits.length === 0) return
-    if (waits.length === 1) {
-      // One wait alone adds what its mark is beyond the frontier.
-      const c = waits.pop()!
-      const first = subject[c]! * lanes
-      const table = covered[c] === 1 ? clock.markOf(subject[c]!, op[c] === Op.previous ? 1 : 0) : undefined
-      if (table === undefined) return
-      for (let m = 0; m < lanes; m++) if (table[first + m]! > before[l * lanes + m]!) covered[c] = 0
-      return
-    }
-    groups[l] = []
-    // after[w] is the join of the waits that follow w; `known` grows to that of the frontier and the waits that precede it.
-    const after = new Int32Array((waits.length + 1) * lanes)
-    const markOf = (w: number) => {
-      const event = subject[waits[w]!]!
-      const table = clock.markOf(event, op[waits[w]!] === Op.previous ? 1 : 0)
-      return table === undefined ? nothing : table.subarray(event * lanes, event * lanes + lanes)
-    }
-    for (let w = waits.length - 1; w >= 0; w--) {
-      const mark = markOf(w)
-      for (let m = 0; m < lanes; m++) after[w * lanes + m] = Math.max(mark[m]!, after[(w + 1) * lanes + m]!)
-    }
-    for (let w = 0; w < waits.length; w++) {
-      const mark = markOf(w)
-      for (let m = 0; m < lanes; m++) {
-        const point = mark[m]!
-        if (point > before[l * lanes + m]! && point > after[(w + 1) * lanes + m]!) covered[waits[w]!] = 0
-      }
-      for (let m = 0; m < lanes; m++) before[l * lanes + m] = Math.max(before[l * lanes + m]!, mark[m]!)
-    }
-  }
-
-  for (let tick = 0; tick < ticks; tick++) {
+  const groups = new Groups(tables, clock, covered)
+  for (let tick = 0; tick < ticks && groups.added < left; tick++) {
     clock.begin()
-    for (let c = 0; c < tables.commands; c++) {
-      const code = op[c]
+    for (let c = 0; c < commands; c++) {
+      const code = op[c]!
       if (code === Op.broken || code === Op.use) continue
-      const l = lane[c]!
-      if (code === Op.wait || code === Op.previous) {
-        if (groups[l]!.length === 0) for (let m = 0; m < lanes; m++) before[l * lanes + m] = clock.known[l * lanes + m]!
-        groups[l]!.push(c)
-      } else decide(l)
+      if (code === Op.wait || code === Op.previous) groups.put(c)
+      else groups.end(lane[c]!)
       clock.step(c)
     }
-    for (let l = 0; l < lanes; l++) decide(l)
+    groups.endAll()
   }
   return covered
+}
+
+/** Of each lane, its waits since its last other command, and its frontier before them. */
+class Groups {
+  private readonly waits: number[][]
+  private readonly size: Int32Array
+  private readonly before: Int32Array
+  private after = new Int32Array(0)
+  /** Waits that have been found to add something. */
+  added = 0
+
+  constructor(
+    private readonly tables: Tables,
+    private readonly clock: Clock,
+    private readonly covered: Uint8Array,
+  ) {
+    const { lanes } = tables
+    this.waits = Array.from({ length: lanes }, () => [])
+    this.size = new Int32Array(lanes)
+    this.before = new Int32Array(lanes * lanes)
+  }
+
+  put(c: number): void {
+    const { lanes, lane } = this.tables
+    const l = lane[c]!
+    if (this.size[l] === 0) for (let at = l * lanes; at < (l + 1) * lanes; at++) this.before[at] = this.clock.known[at]!
+    this.waits[l]![this.size[l]!++] = c
+  }
+
+  end(l: number): void {
+    const size = this.size[l]!
+    if (size === 0) return
+    this.size[l] = 0
+    if (size === 1) this.one(l, this.waits[l]![0]!)
+    else this.many(l, this.waits[l]!, size)
+  }
+
+  endAll(): void {
+    for (let l = 0; l < this.tables.lanes; l++) this.end(l)
+  }
+
+  private mark(c: number): Int32Array | undefined {
+    return this.clock.markOf(this.tables.subject[c]!, this.tables.op[c] === Op.previous ? 1 : 0)
+  }
+
+  private needed(c: number): void {
+    if (this.covered[c] === 0) return
+    this.covered[c] = 0
+    this.added++
+  }
+
+  /** One wait alone adds what its mark is beyond the frontier. */
+  private one(l: number, c: number): void {
+    const { lanes, subject } = this.tables
+    const mark = this.covered[c] === 1 ? this.mark(c) : undefined
+    if (mark === undefined) return
+    const from = subject[c]! * lanes
+    for (let m = 0; m < lanes; m++)
+      if (mark[from + m]! > this.before[l * lanes + m]!) {
+        this.needed(c)
+        return
+      }
+  }
+
+  /** after[w] is the join of the waits that follow w; `before` grows to that of the frontier and the waits that precede it. */
+  private many(l: number, waits: readonly number[], size: number): void {
+    const { before } = this
+    const { lanes, subject } = this.tables
+    if (this.after.length < (size + 1) * lanes) this.after = new Int32Array(2 * (size + 1) * lanes)
+    const { after } = this
+    after.fill(0, size * lanes, (size + 1) * lanes)
+    for (let w = size - 1; w >= 0; w--) {
+      const mark = this.mark(waits[w]!)
+      const from = subject[waits[w]!]! * lanes
+      for (let m = 0; m < lanes; m++) {
+        const later = after[(w + 1) * lanes + m]!
+        const point = mark === undefined ? 0 : mark[from + m]!
+        after[w * lanes + m] = point > later ? point : later
+      }
+    }
+    for (let w = 0; w < size; w++) {
+      const mark = this.mark(waits[w]!)
+      if (mark === undefined) continue
+      const from = subject[waits[w]!]! * lanes
+      let adds = false
+      for (let m = 0; m < lanes; m++) {
+        const point = mark[from + m]!
+        if (point <= before[l * lanes + m]!) continue
+        if (point > after[(w + 1) * lanes + m]!) adds = true
+        before[l * lanes + m] = point
+      }
+      if (adds) this.needed(waits[w]!)
+    }
+  }
 }

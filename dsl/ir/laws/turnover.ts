@@ -102,7 +102,7 @@ const put = (rows: Rows, lane: number, point: number): void => {
 /** The clock is as new, and may leave out a command. */
 export const turnoversOf = (tables: Tables, clock: Clock): Turnovers => {
   const { plan, lanes, commands, op, subject, lane, useEvent, pairStart, pairLane, accessStart, accessPair } = tables
-  const { useStart } = tables
+  const { useStart, useList } = tables
   const { ticks, open } = eventsOf(tables)
   const memories = plan.devices + 1
   const memory = new Int32Array(tables.buffers)
@@ -140,21 +140,24 @@ export const turnoversOf = (tables: Tables, clock: Clock): Turnovers => {
   }))
   for (let b = 0; b < tables.buffers; b++) if (open[b] === 1) made[memory[b]!]!.leaked += bytes[b]!
 
-  for (let tick = 0; tick < plan.inFlight; tick++) {
+  // What a settled tick knows is of the inFlight - 1 ticks before it, and of all that was before those: a replay's start says as much.
+  for (let tick = 1; tick < plan.inFlight; tick++) {
     clock.begin()
-    for (let c = 0; c < commands; c++) if (op[c]! >= Op.run) clock.step(c)
+    for (let c = 0; c < commands; c++) clock.step(c)
   }
   clock.begin()
   const base = clock.base
   const known = clock.known
   const nextAlloc = new Int32Array(memories)
   const nextFree = new Int32Array(memories)
-  // By pair, its lane's last access so far; by event, its lane's point at the record; by buffer, the latest of its uses on each lane: all from 1
-  // on, 0 is none.
+  // By pair, its lane's last access so far; by event, its lane's point at the record: all from 1 on, 0 is none.
   const lastPoint = new Int32Array(pairLane.length)
   const recorded = new Int32Array(tables.events)
-  const used = new Map<number, Int32Array>()
-  const spare: Int32Array[] = []
+  // By use, the point that it marks, as known when it is issued; and of each buffer, the first use since its last free.
+  const markedBy = new Int32Array(useList.length)
+  const useNext = useStart.slice()
+  const useFrom = useStart.slice()
+  const marked = new Int32Array(lanes)
   for (let c = 0; c < commands; c++) {
     const code = op[c]!
     if (code === Op.alloc || code === Op.free) {
@@ -182,24 +185,28 @@ export const turnoversOf = (tables: Tables, clock: Clock): Turnovers => {
         if (lastPoint[p] !== 0) put(to.accesses, pairLane[p]!, lastPoint[p]!)
       to.accesses.start[f + 1] = to.accesses.next
       const home = lane[c]!
-      const marked = used.get(b)
+      const uses = useStart[b + 1]! - useStart[b]!
+      if (uses > 0) {
+        marked.fill(0)
+        for (let i = useFrom[b]!; i < useStart[b + 1]! && useList[i]! < c; i++) {
+          const u = useList[i]!
+          const l = lane[u]!
+          const point = markedBy[i]!
+          if (point > marked[l]!) marked[l] = point
+          useFrom[b] = i + 1
+        }
+      }
       for (let o = 0; o < lanes; o++)
         if (o === home) put(to.uses, o, known[o * lanes + o]! - base[o]!)
-        else if (marked !== undefined && marked[o]! > 0) put(to.uses, o, marked[o]!)
+        else if (uses > 0 && marked[o]! > 0) put(to.uses, o, marked[o]!)
       to.uses.start[f + 1] = to.uses.next
-      if (marked !== undefined) {
-        used.delete(b)
-        spare.push(marked.fill(0))
-      }
       continue
     }
     if (code === Op.broken) continue
     const l = lane[c]!
     if (code === Op.use) {
       const b = subject[c]!
-      let marked = used.get(b)
-      if (marked === undefined) used.set(b, (marked = spare.pop() ?? new Int32Array(lanes)))
-      marked[l] = Math.max(marked[l]!, recorded[useEvent[c]!]!)
+      markedBy[useNext[b]!++] = recorded[useEvent[c]!]!
       continue
     }
     clock.step(c)
