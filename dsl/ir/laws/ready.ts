@@ -2,131 +2,136 @@ import { type Turnover, When } from './turnover.js'
 
 /**
  * When freed bytes become ready for a lane: at the first of its allocs, of the tick of the free or of a later one, that is after all that they were
- * released at. Said as `ticks later · allocs + alloc`; `inFlight · allocs` where it is not before the host orders it. Since every tick knows
- * the same, this is decided once, for all ticks.
+ * released at. Since every tick knows the same, this is decided once, for all ticks.
  */
-export class Readiness {
-  /** Frees by lane and point that they were released at: `frees[start[first[lane] + point] ..]`. */
-  private readonly first: Int32Array
-  private readonly start: Int32Array
-  private readonly byPoint: Int32Array
-  private readonly left: Int32Array
-  private readonly reached: Int32Array
+export interface Readiness {
+  /** The lanes that allocate, in order of id: `row` of a lane is its place here, -1 for any other. */
+  readonly takers: readonly number[]
+  readonly row: Int32Array
+  /** By alloc: the first of a list of frees that become ready for its lane there, chained by `next[row · frees + f]`. -1 ends it. */
+  readonly head: Int32Array
+  readonly next: Int32Array
+  /** How many ticks later; inFlight where it is not before the host orders it: then it is in no list. */
+  readonly later: Uint16Array | Int32Array
+}
 
-  constructor(private readonly turnover: Turnover) {
-    const { lanes, length, frees, releaseStart, releaseLane, releasePoint } = turnover
-    this.first = new Int32Array(lanes + 1)
-    for (let m = 0; m < lanes; m++) this.first[m + 1] = this.first[m]! + length[m]! + 1
-    const { first } = this
-    this.start = new Int32Array(first[lanes]! + 1)
-    const { start } = this
-    const rows = releaseStart[frees]!
-    for (let r = 0; r < rows; r++) start[first[releaseLane[r]!]! + releasePoint[r]! + 1]!++
-    for (let i = 0; i < first[lanes]!; i++) start[i + 1]! += start[i]!
-    const fill = start.slice()
-    this.byPoint = new Int32Array(rows)
-    for (let f = 0; f < frees; f++)
-      for (let r = releaseStart[f]!; r < releaseStart[f + 1]!; r++)
-        this.byPoint[fill[first[releaseLane[r]!]! + releasePoint[r]!]!++] = f
-    this.left = new Int32Array(frees)
-    this.reached = new Int32Array(lanes)
-  }
+const takersOf = ({ lanes, allocLane }: Turnover): number[] => {
+  const takes = new Uint8Array(lanes)
+  for (let a = 0; a < allocLane.length; a++) takes[allocLane[a]!] = 1
+  return Array.from(takes.keys()).filter(lane => takes[lane] === 1)
+}
 
-  /** By free. The same array is filled each time where one is given. */
-  of(lane: number, times = new Float64Array(this.turnover.frees)): Float64Array {
-    const { turnover, left, reached } = this
-    const { lanes, inFlight, length, event, allocs, allocLane, frontier, frees, releaseStart, releaseLane } = turnover
-    times.fill(inFlight * allocs)
+/** Frees by lane and point that they were released at: `frees[start[first[lane] + point] ..]`. */
+const releasesOf = ({ lanes, length, frees, releaseStart, releaseLane, releasePoint }: Turnover) => {
+  const first = new Int32Array(lanes + 1)
+  for (let m = 0; m < lanes; m++) first[m + 1] = first[m]! + length[m]! + 1
+  const start = new Int32Array(first[lanes]! + 1)
+  const rows = releaseStart[frees]!
+  for (let r = 0; r < rows; r++) start[first[releaseLane[r]!]! + releasePoint[r]! + 1]!++
+  for (let i = 0; i < first[lanes]!; i++) start[i + 1]! += start[i]!
+  const fill = start.slice()
+  const byPoint = new Int32Array(rows)
+  for (let f = 0; f < frees; f++)
+    for (let r = releaseStart[f]!; r < releaseStart[f + 1]!; r++)
+      byPoint[fill[first[releaseLane[r]!]! + releasePoint[r]!]!++] = f
+  return { first, start, byPoint }
+}
+
+export const readinessOf = (turnover: Turnover): Readiness => {
+  const { lanes, inFlight, length, event, allocs, allocLane, frontier } = turnover
+  const { frees, releaseStart, releaseLane } = turnover
+  const { first, start, byPoint } = releasesOf(turnover)
+  const takers = takersOf(turnover)
+  const row = new Int32Array(lanes).fill(-1)
+  takers.forEach((lane, at) => {
+    row[lane] = at
+  })
+  const head = new Int32Array(allocs).fill(-1)
+  const next = new Int32Array(takers.length * frees)
+  const later = inFlight < 2 ** 16 ? new Uint16Array(takers.length * frees) : new Int32Array(takers.length * frees)
+  later.fill(inFlight)
+
+  // Of one lane: how many points a free still waits for, how far along each lane it is, and frees that wait for no more than its next alloc.
+  const left = new Int32Array(frees)
+  const reached = new Int32Array(lanes)
+  const covered = new Int32Array(frees)
+  const mine = new Int32Array(allocs)
+  for (const lane of takers) {
+    const base = row[lane]! * frees
+    let missing = frees
+    let freed = 0
+    let waiting = 0
+    let own = 0
+    const become = (f: number, a: number, ticks: number): void => {
+      later[base + f] = ticks
+      next[base + f] = head[a]!
+      head[a] = f
+      missing--
+    }
+    const at = (a: number, ticks: number): void => {
+      for (let i = 0; i < waiting; i++) become(covered[i]!, a, ticks)
+      waiting = 0
+      for (let m = 0; m < lanes; m++) {
+        if (m === lane) continue
+        const until = Math.min(length[m]!, frontier[a * lanes + m]! + ticks * length[m]!)
+        if (reached[m]! >= until) continue
+        const last = start[first[m]! + until + 1]!
+        for (let i = start[first[m]! + reached[m]! + 1]!; i < last; i++) {
+          const f = byPoint[i]!
+          if (--left[f]! === 0 && f < freed) become(f, a, ticks)
+        }
+        reached[m] = until
+      }
+    }
     reached.fill(-1)
     for (let f = 0; f < frees; f++) {
       let others = 0
       for (let r = releaseStart[f]!; r < releaseStart[f + 1]!; r++) if (releaseLane[r] !== lane) others++
       left[f] = others
     }
-    let missing = frees
-    /** Frees whose points are covered, but that come after the lane's last alloc so far. */
-    let covered: number[] = []
-    let freed = 0
-    const mine: number[] = []
-    const at = (a: number, later: number): void => {
-      const now = later * allocs + a
-      for (const f of covered) times[f] = now
-      missing -= covered.length
-      covered = []
-      for (let m = 0; m < lanes; m++) {
-        if (m === lane) continue
-        const until = Math.min(length[m]!, frontier[a * lanes + m]! + later * length[m]!)
-        while (reached[m]! < until) {
-          const cell = this.first[m]! + ++reached[m]!
-          for (let i = this.start[cell]!; i < this.start[cell + 1]!; i++) {
-            const f = this.byPoint[i]!
-            if (--left[f]! > 0 || f >= freed) continue
-            times[f] = now
-            missing--
-          }
-        }
-      }
-    }
     for (let e = 0; e < event.length; e++) {
       const a = event[e]!
       if (a < 0) {
         freed++
-        if (left[-1 - a] === 0) covered.push(-1 - a)
+        if (left[-1 - a] === 0) covered[waiting++] = -1 - a
       } else if (allocLane[a] === lane) {
-        mine.push(a)
+        mine[own++] = a
         at(a, 0)
       }
     }
-    if (mine.length === 0) return times
-    const last = mine[mine.length - 1]!
-    for (let later = 1; later < inFlight && missing > 0; later++) {
-      let more = covered.length > 0
+    const last = mine[own - 1]!
+    for (let ticks = 1; ticks < inFlight && missing > 0; ticks++) {
+      let more = waiting > 0
       for (let m = 0; m < lanes && !more; m++)
-        more = m !== lane && reached[m]! < Math.min(length[m]!, frontier[last * lanes + m]! + later * length[m]!)
-      if (more) for (const a of mine) at(a, later)
+        more = m !== lane && reached[m]! < Math.min(length[m]!, frontier[last * lanes + m]! + ticks * length[m]!)
+      if (more) for (let i = 0; i < own; i++) at(mine[i]!, ticks)
     }
-    return times
   }
-}
-
-/** The lanes that allocate, in order of id. */
-export const takers = ({ lanes, allocLane }: Turnover): number[] => {
-  const takes = new Uint8Array(lanes)
-  for (const lane of allocLane) takes[lane] = 1
-  return Array.from(takes.keys()).filter(lane => takes[lane] === 1)
+  return { takers, row, head, next, later }
 }
 
 /**
  * At each alloc of a settled tick, all that it cannot have: the bytes in use, itself among them, and those that are free but not ready for its
- * lane. An alloc that grows a memory has taken all that was ready, so none leaves it larger than this: the greatest
- * of them is a peak that is proved. In the first ticks there are fewer ticks before, so no more than this.
+ * lane. An alloc that grows a memory has taken all that was ready, so none leaves it larger than the greatest of them: a peak that is
+ * proved. In the first ticks there are fewer ticks before, so no more than this.
  */
-export const unavailable = (turnover: Turnover, readiness: Readiness, visit: (bytes: number) => void): void => {
-  const { event, when, allocs, allocLane, allocBytes, frees, freeBytes, inFlight, leaked } = turnover
-  const times = new Float64Array(frees)
-  const next = new Int32Array(frees)
-  const becoming = new Int32Array(allocs)
-  for (const lane of takers(turnover)) {
-    readiness.of(lane, times)
-    becoming.fill(-1)
+export const unavailable = (turnover: Turnover, { takers, row, head, next, later }: Readiness): number => {
+  const { event, when, allocLane, allocBytes, frees, freeBytes, inFlight, leaked } = turnover
+  let most = 0
+  for (const lane of takers) {
+    const base = row[lane]! * frees
     let bytes = leaked
-    for (let f = 0; f < frees; f++) {
-      const later = Math.min(inFlight, Math.floor(times[f]! / allocs))
-      // Of the ticks before, those that are too near to be ready when a tick starts.
-      const unready = Math.min(later, inFlight - 1)
-      bytes += unready * freeBytes[f]!
-      if (later >= inFlight) continue
-      const a = times[f]! % allocs
-      next[f] = becoming[a]!
-      becoming[a] = f
-    }
+    // Of the ticks before, those that are too near to be ready when a tick starts.
+    for (let f = 0; f < frees; f++) bytes += Math.min(later[base + f]!, inFlight - 1) * freeBytes[f]!
     for (let e = 0; e < event.length; e++) {
       const a = event[e]!
       // What is freed was in use and is not ready yet: that changes nothing.
       if (a < 0) continue
-      if (allocLane[a] === lane) for (let f = becoming[a]!; f >= 0; f = next[f]!) bytes -= freeBytes[f]!
+      const mine = allocLane[a] === lane
+      if (mine) for (let f = head[a]!; f >= 0; f = next[base + f]!) bytes -= freeBytes[f]!
       if (when[e] !== When.firstTick) bytes += allocBytes[a]!
-      if (allocLane[a] === lane) visit(bytes)
+      if (mine && bytes > most) most = bytes
     }
   }
+  return most
 }

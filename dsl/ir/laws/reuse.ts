@@ -1,5 +1,5 @@
 import { Bits } from './bits.js'
-import { Readiness, takers, unavailable } from './ready.js'
+import { readinessOf, unavailable } from './ready.js'
 import { Snapshots } from './snapshots.js'
 import { type Turnover, When } from './turnover.js'
 
@@ -44,21 +44,16 @@ export const growthOf = (turnover: Turnover, fixed: number, limits: Limits): Gro
   const { event, when, command, inFlight, allocs, allocLane, allocBytes, frees, freeBytes, lanes } = turnover
   if (allocs === 0) return { bytes: fixed, ticks: 1, exact: true, reachedAt: -1 }
   const { enough } = limits
-  const readiness = new Readiness(turnover)
+  const readiness = readinessOf(turnover)
   let proved = Number.POSITIVE_INFINITY
   const prove = (): number => {
-    if (proved !== Number.POSITIVE_INFINITY) return proved
-    let most = 0
-    unavailable(turnover, readiness, bytes => {
-      if (bytes > most) most = bytes
-    })
-    proved = fixed + most
+    if (proved === Number.POSITIVE_INFINITY) proved = fixed + unavailable(turnover, readiness)
     return proved
   }
   if ((enough !== undefined && prove() <= enough) || inFlight * lanes * frees > maxSlots)
     return { bytes: prove(), ticks: 0, exact: false, reachedAt: -1 }
 
-  const ready = readyAt(turnover, readiness)
+  const { row, head, next, later } = readiness
   const sets = new Bits(inFlight * lanes, frees)
   const left = new Float64Array(inFlight * frees)
   const snapshots = new Snapshots()
@@ -95,12 +90,14 @@ export const growthOf = (turnover: Turnover, fixed: number, limits: Limits): Gro
         continue
       }
       const lane = allocLane[a]!
-      for (let i = ready.start[a]!; i < ready.start[a + 1]!; i++) {
-        const age = ready.later[i]!
+      const base = row[lane]! * frees
+      for (let f = head[a]!; f >= 0; f = next[base + f]!) {
+        const age = later[base + f]!
         const slot = (tick - age + inFlight) % inFlight
-        if (age <= tick && left[slot * frees + ready.free[i]!]! > 0) sets.add(slot * lanes + lane, ready.free[i]!)
+        if (age <= tick && left[slot * frees + f]! > 0) sets.add(slot * lanes + lane, f)
+        work++
       }
-      work += 1 + ready.start[a + 1]! - ready.start[a]!
+      work++
       if (when[e] === When.firstTick && tick > 0) continue
       let wanted = allocBytes[a]!
       const part = Math.min(common, wanted)
@@ -108,12 +105,13 @@ export const growthOf = (turnover: Turnover, fixed: number, limits: Limits): Gro
       wanted -= part
       for (let age = Math.min(tick, inFlight - 1); age >= 0 && wanted > 0; age--) {
         const slot = (tick - age) % inFlight
-        for (let f = sets.least(slot * lanes + lane); f >= 0 && wanted > 0; f = sets.least(slot * lanes + lane)) {
+        const set = slot * lanes + lane
+        for (let f = sets.least(set); f >= 0 && wanted > 0; f = sets.least(set)) {
+          // Nothing is left of it where another lane has taken it.
           const part = Math.min(wanted, left[slot * frees + f]!)
           wanted -= part
-          if ((left[slot * frees + f]! -= part) > 0) continue
-          for (let l = 0; l < lanes; l++) sets.remove(slot * lanes + l, f)
-          work += lanes
+          if ((left[slot * frees + f]! -= part) === 0) sets.remove(set, f)
+          work++
         }
       }
       if (wanted === 0) continue
@@ -125,26 +123,4 @@ export const growthOf = (turnover: Turnover, fixed: number, limits: Limits): Gro
     }
   }
   return { bytes: prove(), ticks: tick, exact: false, reachedAt }
-}
-
-/** By alloc: the frees that become ready for its lane there, and of how many ticks before; none that the host orders. */
-const readyAt = (turnover: Turnover, readiness: Readiness) => {
-  const { allocs, frees, inFlight } = turnover
-  const start = new Int32Array(allocs + 1)
-  const lanes = takers(turnover)
-  const times = lanes.map(lane => readiness.of(lane))
-  const never = inFlight * allocs
-  for (const of of times) for (let f = 0; f < frees; f++) if (of[f]! < never) start[(of[f]! % allocs) + 1]!++
-  for (let a = 0; a < allocs; a++) start[a + 1]! += start[a]!
-  const free = new Int32Array(start[allocs]!)
-  const later = new Int16Array(start[allocs]!)
-  const fill = start.slice()
-  for (const of of times)
-    for (let f = 0; f < frees; f++) {
-      if (of[f]! >= never) continue
-      const at = fill[of[f]! % allocs]!++
-      free[at] = f
-      later[at] = Math.floor(of[f]! / allocs)
-    }
-  return { start, free, later }
 }
