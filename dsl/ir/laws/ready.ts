@@ -15,12 +15,6 @@ export interface Readiness {
   readonly later: Uint16Array | Int32Array
 }
 
-const takersOf = ({ lanes, allocLane }: Turnover): number[] => {
-  const takes = new Uint8Array(lanes)
-  for (let a = 0; a < allocLane.length; a++) takes[allocLane[a]!] = 1
-  return Array.from(takes.keys()).filter(lane => takes[lane] === 1)
-}
-
 /** Frees by lane and point that they were released at: `frees[start[first[lane] + point] ..]`. */
 const releasesOf = ({ lanes, length, frees, releaseStart, releaseLane, releasePoint }: Turnover) => {
   const first = new Int32Array(lanes + 1)
@@ -37,12 +31,31 @@ const releasesOf = ({ lanes, length, frees, releaseStart, releaseLane, releasePo
   return { first, start, byPoint }
 }
 
+/** Allocs of each lane, and how many frees come before each alloc. */
+const allocsOf = ({ lanes, event, allocs, allocLane }: Turnover) => {
+  const start = new Int32Array(lanes + 1)
+  for (let a = 0; a < allocs; a++) start[allocLane[a]! + 1]!++
+  for (let l = 0; l < lanes; l++) start[l + 1]! += start[l]!
+  const fill = start.slice()
+  const byLane = new Int32Array(allocs)
+  const freed = new Int32Array(allocs)
+  for (let e = 0, frees = 0; e < event.length; e++) {
+    const a = event[e]!
+    if (a < 0) frees++
+    else {
+      byLane[fill[allocLane[a]!]!++] = a
+      freed[a] = frees
+    }
+  }
+  return { start, byLane, freed }
+}
+
 export const readinessOf = (turnover: Turnover): Readiness => {
-  const { lanes, inFlight, length, event, allocs, allocLane, frontier } = turnover
-  const { frees, releaseStart, releaseLane } = turnover
+  const { lanes, inFlight, length, allocs, frontier, frees, releaseStart, releaseLane } = turnover
   const { first, start, byPoint } = releasesOf(turnover)
-  const takers = takersOf(turnover)
+  const mine = allocsOf(turnover)
   const row = new Int32Array(lanes).fill(-1)
+  const takers = Array.from(row.keys()).filter(lane => mine.start[lane]! < mine.start[lane + 1]!)
   takers.forEach((lane, at) => {
     row[lane] = at
   })
@@ -51,60 +64,47 @@ export const readinessOf = (turnover: Turnover): Readiness => {
   const later = inFlight < 2 ** 16 ? new Uint16Array(takers.length * frees) : new Int32Array(takers.length * frees)
   later.fill(inFlight)
 
-  // Of one lane: how many points a free still waits for, how far along each lane it is, and frees that wait for no more than its next alloc.
+  // Of one lane: how many points of others each free still waits for, and how far along each of them its allocs are so far.
   const left = new Int32Array(frees)
   const reached = new Int32Array(lanes)
-  const covered = new Int32Array(frees)
-  const mine = new Int32Array(allocs)
   for (const lane of takers) {
     const base = row[lane]! * frees
-    let missing = frees
-    let freed = 0
-    let waiting = 0
-    let own = 0
-    const become = (f: number, a: number, ticks: number): void => {
-      later[base + f] = ticks
-      next[base + f] = head[a]!
-      head[a] = f
-      missing--
-    }
-    const at = (a: number, ticks: number): void => {
-      for (let i = 0; i < waiting; i++) become(covered[i]!, a, ticks)
-      waiting = 0
-      for (let m = 0; m < lanes; m++) {
-        if (m === lane) continue
-        const until = Math.min(length[m]!, frontier[a * lanes + m]! + ticks * length[m]!)
-        if (reached[m]! >= until) continue
-        const last = start[first[m]! + until + 1]!
-        for (let i = start[first[m]! + reached[m]! + 1]!; i < last; i++) {
-          const f = byPoint[i]!
-          if (--left[f]! === 0 && f < freed) become(f, a, ticks)
-        }
-        reached[m] = until
-      }
-    }
-    reached.fill(-1)
     for (let f = 0; f < frees; f++) {
       let others = 0
       for (let r = releaseStart[f]!; r < releaseStart[f + 1]!; r++) if (releaseLane[r] !== lane) others++
       left[f] = others
     }
-    for (let e = 0; e < event.length; e++) {
-      const a = event[e]!
-      if (a < 0) {
-        freed++
-        if (left[-1 - a] === 0) covered[waiting++] = -1 - a
-      } else if (allocLane[a] === lane) {
-        mine[own++] = a
-        at(a, 0)
+    reached.fill(-1)
+    let freed = 0
+    let missing = frees
+    for (let ticks = 0; ticks < inFlight && missing > 0; ticks++) {
+      for (let i = mine.start[lane]!; i < mine.start[lane + 1]!; i++) {
+        const a = mine.byLane[i]!
+        const before = ticks === 0 ? mine.freed[a]! : frees
+        // Freed since the lane's last alloc, and waiting for nothing else.
+        for (; freed < before; freed++) {
+          if (left[freed]! > 0) continue
+          later[base + freed] = ticks
+          next[base + freed] = head[a]!
+          head[a] = freed
+          missing--
+        }
+        for (let m = 0; m < lanes; m++) {
+          if (m === lane) continue
+          const until = Math.min(length[m]!, frontier[a * lanes + m]! + ticks * length[m]!)
+          if (reached[m]! >= until) continue
+          const end = start[first[m]! + until + 1]!
+          for (let at = start[first[m]! + reached[m]! + 1]!; at < end; at++) {
+            const f = byPoint[at]!
+            if (--left[f]! > 0 || f >= freed) continue
+            later[base + f] = ticks
+            next[base + f] = head[a]!
+            head[a] = f
+            missing--
+          }
+          reached[m] = until
+        }
       }
-    }
-    const last = mine[own - 1]!
-    for (let ticks = 1; ticks < inFlight && missing > 0; ticks++) {
-      let more = waiting > 0
-      for (let m = 0; m < lanes && !more; m++)
-        more = m !== lane && reached[m]! < Math.min(length[m]!, frontier[last * lanes + m]! + ticks * length[m]!)
-      if (more) for (let i = 0; i < own; i++) at(mine[i]!, ticks)
     }
   }
   return { takers, row, head, next, later }
