@@ -2,6 +2,7 @@
 import type { Plan } from '../dsl/ir/plan.js'
 import type { NativeTrace } from './native.js'
 import { Message } from './protobuf.js'
+import { annotation, begin, end, event, firstLane, packet, packetOfTrace, track } from './trace-fields.js'
 import { describe } from './values.js'
 
 /** One run command as it really ran, in milliseconds since the session's first traced run. */
@@ -112,29 +113,11 @@ const waitedRuns = (plan: Plan): ReadonlyMap<number, readonly { before: number; 
   return result
 }
 
-// perfetto/trace/track_event/*.proto: the numbers of the fields used here.
-const packetOfTrace = 1
-const packet = { timestamp: 8, sequence: 10, event: 11, flags: 13, track: 60 } as const
-const track = { uuid: 1, name: 2, process: 3, parent: 5, counter: 8 } as const
-const event = {
-  type: 9,
-  track: 11,
-  annotation: 4,
-  categories: 22,
-  name: 23,
-  flow: 47,
-  endFlow: 48,
-  counter: 30,
-} as const
-const annotation = { name: 10, int: 4, text: 6 } as const
-const begin = 1
-const end = 2
 const counter = 4
 const sequence = 1
 const stateCleared = 1
 const processTrack = 1
 const memoryTrack = 2
-const firstLane = 16
 
 /** A Perfetto trace (TrackEvent protobuf): a track a lane, a slice a run, an arrow a wait, and the bytes that ticks held. */
 export const perfettoTrace = (records: readonly TraceRecord[], plan: Plan): Uint8Array => {

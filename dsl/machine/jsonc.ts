@@ -12,9 +12,50 @@ export const placeIn = (text: string, offset: number): string => {
   return `line ${before.length}, column ${before[before.length - 1]!.length + 1}`
 }
 
-/** Where JSON.parse stopped, if its message says so. */
-export const syntaxPlace = (text: string, message: string): string => {
-  const [, offset] = /at position (\d+)/.exec(message) ?? []
-  if (offset !== undefined) return placeIn(text, Number(offset))
-  return /end of (JSON )?input/i.test(message) ? placeIn(text, text.length) : ''
+/**
+ * The first character at which a text is no JSON any more: its length where it ends too early. What JSON.parse says of the place differs from engine to engine, and
+ * of short texts it says none. Only for texts that JSON.parse refused.
+ */
+export const syntaxError = (text: string): number => {
+  const token =
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON allows none in a string.
+    /\s*(?:([{}[\],:])|("(?:\\(?:["\\/bfnrt]|u[\da-fA-F]{4})|[^"\\\u0000-\u001f])*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?|true|false|null))/y
+  // What may come next: a value, a value or the end of a list, a key, a key or the end of an object, a colon, or what follows a value.
+  let state: 'value' | 'first' | 'key' | 'firstKey' | 'colon' | 'after' = 'value'
+  const open: string[] = []
+  let at = 0
+  for (;;) {
+    const skipped = /\s*/y
+    skipped.lastIndex = at
+    skipped.exec(text)
+    const here = skipped.lastIndex
+    token.lastIndex = at
+    const found = token.exec(text)
+    if (found === null) return here
+    const [, mark, scalar] = found
+    const inside = open[open.length - 1]
+    if (scalar !== undefined) {
+      if (state === 'key' || state === 'firstKey') {
+        if (!scalar.startsWith('"')) return here
+        state = 'colon'
+      } else if (state === 'value' || state === 'first') state = 'after'
+      else return here
+    } else if (mark === '{' || mark === '[') {
+      if (state !== 'value' && state !== 'first') return here
+      open.push(mark)
+      state = mark === '{' ? 'firstKey' : 'first'
+    } else if (mark === '}' || mark === ']') {
+      const closes = state === 'after' || state === (mark === '}' ? 'firstKey' : 'first')
+      if (!closes || inside !== (mark === '}' ? '{' : '[')) return here
+      open.pop()
+      state = 'after'
+    } else if (mark === ':') {
+      if (state !== 'colon') return here
+      state = 'value'
+    } else {
+      if (state !== 'after' || inside === undefined) return here
+      state = inside === '{' ? 'key' : 'value'
+    }
+    at = token.lastIndex
+  }
 }

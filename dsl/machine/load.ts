@@ -4,7 +4,7 @@ import type { ReadonlyNonEmptyArray } from 'fp-ts/lib/ReadonlyNonEmptyArray.js'
 import type { Fault } from '../ir/fault.js'
 import { show } from '../ir/reader.js'
 import { h200, h200x2, h200x8 } from './h200.js'
-import { syntaxPlace, withoutComments } from './jsonc.js'
+import { placeIn, syntaxError, withoutComments } from './jsonc.js'
 import type { Machine } from './machine.js'
 import { type Quantity, quantity, wanted } from './quantity.js'
 
@@ -185,11 +185,10 @@ export const parseMachine = (text: string, at = 'machine'): E.Either<ReadonlyNon
     return machineOf(JSON.parse(json), at)
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error)
-    const place = syntaxPlace(json, message)
     return E.left([
       {
         _tag: 'BadMachine',
-        at: place === '' ? at : `${at}: ${place}`,
+        at: `${at}: ${placeIn(json, syntaxError(json))}`,
         subject: 'machine',
         wanted: 'JSON, with comments if you like',
         found: message.slice(0, 200),

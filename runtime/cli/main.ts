@@ -9,6 +9,7 @@ import { mapPositions } from './positions.js'
 import { home } from './program.js'
 import { replay, usage as replayUsage } from './replay.js'
 import { run, usage as runUsage } from './run.js'
+import { simulate, usage as simulateUsage } from './simulate.js'
 import { snapshot, usage as snapshotUsage } from './snapshot.js'
 import { verify, usage as verifyUsage } from './verify.js'
 
@@ -34,6 +35,11 @@ const verbs: Readonly<Record<string, Verb>> = {
     usage: verifyUsage,
     does: 'proves the laws of a plan file; a line per violation, exit status 1 if any',
     run: verify,
+  },
+  simulate: {
+    usage: simulateUsage,
+    does: 'predicts timeline, peak and exposed time on a described machine; --against holds a measured trace beside it',
+    run: simulate,
   },
   replay: {
     usage: replayUsage,

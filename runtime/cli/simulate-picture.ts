@@ -1,0 +1,51 @@
+import type { Plan } from '../../dsl/ir/plan.js'
+import type { Resource } from '../../dsl/machine/cost.js'
+import { laneNames, type Simulation } from '../../dsl/simulate.js'
+
+const columns = 72
+const marks: Readonly<Record<Resource, string>> = {
+  tensor: '#',
+  bandwidth: '+',
+  h2d: '>',
+  d2h: '<',
+  peer: '~',
+  link: '=',
+  host: 'h',
+}
+
+/** One steady tick, a row a lane: a column shows what its lane does for most of that time, or a dot where that is nothing. */
+export const picture = (plan: Plan, { timeline, tickMs }: Simulation): string => {
+  const to = timeline.ended[Math.max(0, timeline.ticks - 1 - plan.inFlight)] ?? 0
+  const from = to - tickMs * 1e6
+  if (!(to > from)) return ''
+  const width = (to - from) / columns
+  const kinds = Object.keys(marks) as readonly Resource[]
+  const time = plan.lanes.map(() => kinds.map(() => new Float64Array(columns)))
+  for (let i = 0; i < timeline.runs; i++) {
+    const start = Math.max(from, timeline.start[i]!) - from
+    const end = Math.min(to, timeline.end[i]!) - from
+    if (end <= start) continue
+    const cells = time[timeline.lane[i]!]![kinds.indexOf(timeline.resource[i]!)]!
+    const last = Math.min(columns - 1, Math.floor(end / width))
+    for (let c = Math.floor(start / width); c <= last; c++)
+      cells[c]! += Math.max(0, Math.min(end, (c + 1) * width) - Math.max(start, c * width))
+  }
+  const names = laneNames(plan)
+  const room = names.reduce((most, name) => Math.max(most, name.length), 0)
+  const rows = time.map((lane, l) => {
+    const cells = Array.from({ length: columns }, (_, c) => {
+      let best = -1
+      let busy = 0
+      for (const [k, kind] of lane.entries()) {
+        busy += kind[c]!
+        if (kind[c]! > 0 && (best < 0 || kind[c]! > lane[best]![c]!)) best = k
+      }
+      return best >= 0 && busy >= width / 2 ? marks[kinds[best]!] : '.'
+    })
+    return `${names[l]!.padEnd(room)} |${cells.join('')}|`
+  })
+  const end = `${tickMs.toPrecision(4)} ms`
+  const scale = `${' '.repeat(room + 2)}0${end.padStart(columns - 1)}`
+  const legend = kinds.filter((_, k) => time.some(lane => lane[k]!.some(cell => cell > 0)))
+  return [scale, ...rows, legend.map(kind => `${marks[kind]} ${kind}`).join('   ')].join('\n')
+}
