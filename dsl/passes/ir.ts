@@ -68,6 +68,8 @@ export interface Lowered {
 
 /** Every operation has a lane; `laneOf[i]` is an index into `lanes`, in no particular order. */
 export interface Placed extends Lowered {
+  /** By how many lanes for what the user gave none were looked at: nanoseconds a tick and waits. None where there was nothing to choose. */
+  readonly tried?: readonly { readonly lanes: number; readonly tick: number; readonly waits: number }[]
   readonly lanes: readonly PlanLane[]
   readonly laneOf: Int32Array
 }
@@ -119,10 +121,33 @@ export interface Lifetimes extends Synchronized {
   readonly arena?: Arena
 }
 
+/** One way to place and order a graph, and what it comes to. */
+export interface Attempt {
+  readonly by: 'critical path' | 'time' | 'program'
+  /** Lanes that work without a lane of the user's may be spread over, at most. */
+  readonly spread: number
+  /** The most that any upload may run ahead of its reader, whatever the user asked for. */
+  readonly ahead: number
+  /** How far the uploads of a lane that the user gave no window run ahead: one that the compiler found. */
+  readonly windows: readonly { readonly lane: string; readonly ahead: number }[]
+  /** Nanoseconds from tick to tick, by the machine's figures; of these the issuing thread waited so long for a lane's full queue. */
+  readonly tick: number
+  readonly blocked: number
+  /** Bytes of device memory. */
+  readonly bound: number
+}
+
+/** What was chosen, and all that was looked at for it. */
+export interface Choice {
+  readonly chosen: Attempt
+  readonly tried: readonly Attempt[]
+}
+
 export interface Bounded extends Lifetimes {
   /** The plan but for its bound and what its nodes do: what the bound was found from. */
   readonly outline: Plan
   /** What L9 says of the outline. */
   readonly peak: Peak
   readonly bound: { readonly device: readonly number[]; readonly pinned: number }
+  readonly choice?: Choice
 }

@@ -1,4 +1,5 @@
 import * as E from 'fp-ts/lib/Either.js'
+import { pipe } from 'fp-ts/lib/function.js'
 import type { PlanLane } from '../ir/plan.js'
 import { type Costs, costsOf } from './costs.js'
 import { type Dependencies, dependenciesOf, topological } from './dependencies.js'
@@ -109,37 +110,50 @@ const used = (ir: Placed, order: Int32Array): { lanes: PlanLane[]; laneOf: Int32
   return { lanes, laneOf }
 }
 
+const circle = (ir: Placed): Passed<never> => {
+  const donor = ir.operations.find(operation => operation.op === 'kernel') ?? ir.operations[0]!
+  return fail(
+    fault(
+      'UseAfterDonate',
+      donor.at,
+      donor.name,
+      'every other use of a donated value before the kernel',
+      'a use that cannot come before it',
+      'do not donate it, or copy it first',
+    ),
+  )
+}
+
+/** All but the uploads that nothing holds back, in the order in which they are issued: whatever windows there are, the same. */
+export const rest = (by: Ordering['by'], ir: Placed): Passed<Int32Array> => {
+  const eager = eagerOf(ir, by)
+  return eager === undefined ? circle(ir) : E.right(eager)
+}
+
+/** The whole order, of one of all but the uploads that nothing holds back. */
+export const arranged = (ir: Placed, eager: Int32Array, ordering: Omit<Ordering, 'by'>): Ordered => {
+  const { order: issue, windows } = windowed(ir, eager, ordering.ahead)
+  const renumbered = new Int32Array(issue.length)
+  issue.forEach((i, at) => {
+    renumbered[i] = at
+  })
+  const operations = Array.from(issue, i => ir.operations[i]!)
+  const edges = windows.map(({ later, earlier, tick }) => ({
+    later: renumbered[later]!,
+    earlier: renumbered[earlier]!,
+    tick,
+  }))
+  return { ...ir, operations, windows: edges, keep: ordering.keep, ...used(ir, issue) }
+}
+
 /**
  * After this pass operation i is issued i-th: after all that it depends on, uploads where their window opens or right before their
  * reader, and what other lanes wait for the longest first.
  */
 export const order =
   (ordering: Ordering) =>
-  (ir: Placed): Passed<Ordered> => {
-    const eager = eagerOf(ir, ordering.by)
-    if (eager === undefined) {
-      const donor = ir.operations.find(operation => operation.op === 'kernel') ?? ir.operations[0]!
-      return fail(
-        fault(
-          'UseAfterDonate',
-          donor.at,
-          donor.name,
-          'every other use of a donated value before the kernel',
-          'a use that cannot come before it',
-          'do not donate it, or copy it first',
-        ),
-      )
-    }
-    const { order: issue, windows } = windowed(ir, eager, ordering.ahead)
-    const renumbered = new Int32Array(issue.length)
-    issue.forEach((i, at) => {
-      renumbered[i] = at
-    })
-    const operations = Array.from(issue, i => ir.operations[i]!)
-    const edges = windows.map(({ later, earlier, tick }) => ({
-      later: renumbered[later]!,
-      earlier: renumbered[earlier]!,
-      tick,
-    }))
-    return E.right({ ...ir, operations, windows: edges, keep: ordering.keep, ...used(ir, issue) })
-  }
+  (ir: Placed): Passed<Ordered> =>
+    pipe(
+      rest(ordering.by, ir),
+      E.map(eager => arranged(ir, eager, ordering)),
+    )

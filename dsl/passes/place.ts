@@ -29,6 +29,7 @@ const unused = (name: string, taken: ReadonlySet<string>): string => {
 interface Draft {
   readonly names: readonly string[]
   readonly laneOf: Int32Array
+  readonly tried: NonNullable<Placed['tried']>
 }
 
 /** Lanes before folding: the user's, one for each direction of copies without one, and last those over which all other work is spread. */
@@ -56,7 +57,7 @@ const drafted = (ir: Lowered, most: number): Draft => {
     }
     return named(kind, () => unused(defaults[kind], taken))
   })
-  if (!chosen) return { names, laneOf }
+  if (!chosen) return { names, laneOf, tried: [] }
   const room = Math.max(1, Math.min(most, ir.settings.lanes - names.length))
   const spreadOver = spread(ir, names.length, laneOf, room)
   for (let lane = names.length; lane < spreadOver.lanes; lane++) {
@@ -64,7 +65,7 @@ const drafted = (ir: Lowered, most: number): Draft => {
     taken.add(name)
     names.push(name)
   }
-  return { names, laneOf: spreadOver.laneOf }
+  return { names, laneOf: spreadOver.laneOf, tried: spreadOver.tried }
 }
 
 const logicalOf = ({ operations }: Lowered, { names, laneOf }: Draft, alone: Float64Array): Logical[] => {
@@ -101,7 +102,7 @@ export const place =
         priority: members.reduce((most, { priority }) => Math.max(most, priority), members.length > 0 ? -1 : 0),
       }
     })
-    return E.right({ ...ir, ...workspaces(ir, laneOf, lanes), lanes, laneOf })
+    return E.right({ ...ir, ...workspaces(ir, laneOf, lanes), lanes, laneOf, tried: draft.tried })
   }
 
 /** One state buffer for each lane with a matmul that wants scratch, as large as the largest wish. */

@@ -1,0 +1,137 @@
+import * as E from 'fp-ts/lib/Either.js'
+import { pipe } from 'fp-ts/lib/function.js'
+import { arena } from './arena.js'
+import { bound } from './bound.js'
+import { costsOf } from './costs.js'
+import type { Attempt, Bounded, Lifetimes, Ordered, Passed, Placed, Synchronized } from './ir.js'
+import { lifetimes } from './lifetimes.js'
+import { liveOf } from './live.js'
+import { arranged, type Ordering, rest } from './order.js'
+import { predict } from './predict.js'
+import { squeeze } from './squeeze.js'
+import { synchronize } from './synchronize.js'
+import { isLazy } from './windows.js'
+
+/** One way to order a placed graph. `window`: how far uploads without a window of the user's run ahead, by lane. */
+export interface Way {
+  readonly by: Ordering['by']
+  readonly ahead: number
+  readonly window: ReadonlyMap<number, number>
+}
+
+export interface Found {
+  readonly ir: Bounded
+  readonly attempt: Attempt
+}
+
+const none: ReadonlyMap<number, number> = new Map()
+
+/** The plain way, fastest where memory is no matter. */
+export const freely = (by: Ordering['by']): Way => ({ by, ahead: Number.POSITIVE_INFINITY, window: none })
+
+/** The orders of a graph on its lanes, each found once, and what becomes of them under a bound. */
+export class Attempts {
+  private readonly eager = new Map<Ordering['by'], Passed<Int32Array>>()
+  /** By lane: the uploads of parameters to which the user gave no window. */
+  readonly unwindowed: ReadonlyMap<number, number>
+
+  constructor(
+    readonly ir: Placed,
+    private readonly spread: number,
+  ) {
+    const count = new Map<number, number>()
+    ir.operations.forEach((_, i) => {
+      if (this.isUnwindowed(i)) count.set(ir.laneOf[i]!, 1 + (count.get(ir.laneOf[i]!) ?? 0))
+    })
+    this.unwindowed = count
+  }
+
+  private isUnwindowed(i: number): boolean {
+    const { operations, buffers } = this.ir
+    const { ahead, reads } = operations[i]!
+    return ahead === undefined && isLazy(this.ir, i) && buffers[reads[0]!]!.life === 'param'
+  }
+
+  private windowed(window: ReadonlyMap<number, number>): Placed {
+    if (window.size === 0) return this.ir
+    const operations = this.ir.operations.map((operation, i) => {
+      const ahead = this.isUnwindowed(i) ? window.get(this.ir.laneOf[i]!) : undefined
+      return ahead === undefined ? operation : { ...operation, ahead }
+    })
+    return { ...this.ir, operations }
+  }
+
+  ordered({ by, ahead, window }: Way, keep: boolean): Passed<Ordered> {
+    let eager = this.eager.get(by)
+    if (eager === undefined) {
+      eager = rest(by, this.ir)
+      this.eager.set(by, eager)
+    }
+    return pipe(
+      eager,
+      E.map(found => arranged(this.windowed(window), found, { ahead, keep })),
+    )
+  }
+
+  /** Bytes that no plan of this way holds less than. */
+  live(way: Way): number {
+    return pipe(
+      this.ordered(way, false),
+      E.fold(() => Number.POSITIVE_INFINITY, liveOf),
+    )
+  }
+
+  /** Nanoseconds from tick to tick, before memory asks for any wait. */
+  tick(way: Way): number {
+    return pipe(
+      this.ordered(way, false),
+      E.chain(synchronize),
+      E.fold(
+        () => Number.POSITIVE_INFINITY,
+        ir => tickOf(ir).tick,
+      ),
+    )
+  }
+
+  /**
+   * The plan of this way; where there is a bound, with waits that make it fit if there are such. With windows, their memory is their own unless that holds more than
+   * sharing it; in an arena it is whoever's may have it.
+   */
+  found(way: Way, memory?: number): Passed<Found> {
+    const planned = this.ir.settings.storage === 'planned'
+    const kept = this.scheduled(way, !planned, memory)
+    if (E.isLeft(kept) || planned || kept.right.operations.every(({ ahead }) => ahead === undefined))
+      return this.attempted(way, kept)
+    const held = kept.right.bound.device[0]!
+    if (memory !== undefined && held <= memory) return this.attempted(way, kept)
+    const shared = this.scheduled(way, false, memory)
+    return this.attempted(way, E.isRight(shared) && shared.right.bound.device[0]! < held ? shared : kept)
+  }
+
+  private scheduled(way: Way, keep: boolean, memory: number | undefined): Passed<Bounded> {
+    const within = (ir: Lifetimes): Lifetimes => (memory === undefined ? ir : squeeze(ir, memory))
+    const ordered = pipe(
+      this.ordered(way, keep),
+      E.map(ir => (memory === undefined ? ir : { ...ir, settings: { ...ir.settings, memory } })),
+    )
+    return this.ir.settings.storage === 'planned'
+      ? pipe(ordered, E.chain(arena))
+      : pipe(ordered, E.chain(synchronize), E.chain(lifetimes), E.map(within), E.chain(bound))
+  }
+
+  private attempted({ by, ahead, window }: Way, bounded: Passed<Bounded>): Passed<Found> {
+    return pipe(
+      bounded,
+      E.map(ir => {
+        const windows = Array.from(window, ([lane, ahead]) => ({ lane: this.ir.lanes[lane]!.name, ahead }))
+        const attempt = { by, spread: this.spread, ahead, windows, ...tickOf(ir), bound: ir.bound.device[0]! }
+        return { ir: { ...ir, settings: this.ir.settings }, attempt }
+      }),
+    )
+  }
+}
+
+const tickOf = (ir: Synchronized): Pick<Attempt, 'tick' | 'blocked'> => {
+  const { tick, blocked } = predict(ir, costsOf(ir.operations, ir.settings))
+  return { tick, blocked }
+}
