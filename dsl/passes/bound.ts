@@ -8,6 +8,7 @@ import { fail, fault } from './faults.js'
 import type { Bounded, Lifetimes, Passed, WindowEdge } from './ir.js'
 import { lifetimes } from './lifetimes.js'
 import { synchronize } from './synchronize.js'
+import { watched } from './watch.js'
 
 interface Held {
   readonly device: number
@@ -18,8 +19,8 @@ interface Held {
 
 /** What the device holds for a plan: the larger of the session's pool and the peak of L9. */
 const held = (plan: Plan): Held => {
-  const pool = poolPeakOf(plan)
-  const peak = peakOf(plan)
+  const pool = watched('pool', poolPeakOf)(plan)
+  const peak = watched('peak', peakOf)(plan)
   const fixed = plan.buffers.reduce((sum, { alias, space, life, bytes }) => {
     if (alias !== undefined || space !== 'pinned') return sum
     return sum + rounded(bytes) * (life === 'input' || life === 'output' ? plan.inFlight : 1)
@@ -70,7 +71,7 @@ const needed = (ir: Lifetimes, nodes: readonly PlanNode[], most: Held): Lifetime
  * After this pass the bound is known in bytes, for the device and for pinned memory, and only those waits are left of the windows
  * without which it would be larger.
  */
-export const bound = (ir: Lifetimes): Passed<Bounded> => {
+export const bound = watched('bound', (ir: Lifetimes): Passed<Bounded> => {
   const nodes = nodesOf(ir)
   const outline = outlineOf(ir, nodes)
   const most = held(outline)
@@ -90,4 +91,4 @@ export const bound = (ir: Lifetimes): Passed<Bounded> => {
   if (lean === ir) return E.right({ ...ir, outline, peak: most.peak, bound })
   const leaner = outlineOf(lean, nodes)
   return E.right({ ...lean, outline: leaner, peak: peakOf(leaner), bound })
-}
+})

@@ -7,6 +7,7 @@ import { fault, unless } from './faults.js'
 import type { Checked, Passed } from './ir.js'
 import { settle } from './options.js'
 import { kernelFault, operatorOf, structural } from './vocabulary.js'
+import { watched } from './watch.js'
 
 const symbolsOf = (nodes: readonly GraphNode[]): ReadonlySet<string> => {
   const symbols = new Set<string>()
@@ -212,9 +213,8 @@ const outputFaults = (ir: GraphIR): CompileError[] => {
  * After this pass names, sizes, types, links and donations agree, every dimension is a number, and the options are sound. Otherwise
  * every mistake is reported; types are looked at only where links and sizes are sound, so that one mistake is not told twice.
  */
-export const check =
-  (options: unknown) =>
-  (ir: GraphIR): Passed<Checked> => {
+export const check = (options: unknown): ((ir: GraphIR) => Passed<Checked>) =>
+  watched('check', (ir: GraphIR): Passed<Checked> => {
     const settings = settle(options, ir.name, symbolsOf(ir.nodes))
     const optionFaults = E.isLeft(settings) ? settings.left : []
     const dims = E.isRight(settings) ? settings.right.dims : new Map<string, number>()
@@ -250,4 +250,4 @@ export const check =
       specs,
       outputs: ir.outputs,
     }))
-  }
+  })

@@ -2,6 +2,7 @@ import * as E from 'fp-ts/lib/Either.js'
 import type { Command, Plan, PlanBuffer, PlanNode } from '../ir/plan.js'
 import type { Bounded, Lifetimes, Operation, Ordered, Passed } from './ir.js'
 import { byOperation } from './lifetimes.js'
+import { watched } from './watch.js'
 
 /** One event for each operation that a wait or a use names, numbered in the order of their records; -1: none. */
 const eventsOf = ({ operations, waitOn, useStart }: Lifetimes): Int32Array => {
@@ -96,7 +97,7 @@ const freeze = <A extends object>(items: readonly A[]): readonly A[] => {
 }
 
 /** After this pass there is the plan: data, frozen, so that what was proved of it stays true. */
-export const emit = (ir: Bounded): Passed<Plan> => {
+export const emit = watched('emit', (ir: Bounded): Passed<Plan> => {
   const { plan, name, devices, inFlight, storage, arena, lanes, buffers, nodes, commands } = ir.outline
   const tolerance = ir.operations.reduce((worst, operation) => Math.max(worst, operation.tolerance), 0)
   for (const command of commands) if (command[0] === 'run') freeze([command[3], command[4]])
@@ -116,4 +117,4 @@ export const emit = (ir: Bounded): Passed<Plan> => {
       tolerance,
     }),
   )
-}
+})

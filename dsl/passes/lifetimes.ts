@@ -1,6 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { accessesOf } from './accesses.js'
 import type { Lifetimes, Passed, Synchronized } from './ir.js'
+import { watched } from './watch.js'
 
 // The memory of a window stays its own: each upload's is freed right before the next upload of its lane takes it, or at the end of the
 // tick, for the next tick's. Freed at its last read, other lanes would take it first, and the next upload would have to grow the pool.
@@ -109,7 +110,7 @@ class Rows {
  * last access neither the home lane nor another kept use is after. Of those there is one least set: taken latest first, a use is
  * dropped only for a later one, and being after is transitive.
  */
-export const lifetimes = (ir: Synchronized): Passed<Lifetimes> => {
+export const lifetimes = watched('lifetimes', (ir: Synchronized): Passed<Lifetimes> => {
   const { operations, buffers, laneOf, clocks, position } = ir
   const lanes = ir.lanes.length
   const count = operations.length
@@ -156,4 +157,4 @@ export const lifetimes = (ir: Synchronized): Passed<Lifetimes> => {
   for (let i = 0; i < count; i++)
     if (marked.start[i + 1]! - marked.start[i]! > 1) useBuffer.subarray(marked.start[i], marked.start[i + 1]).sort()
   return E.right({ ...ir, first, last, home, useStart: marked.start, useBuffer, elidedUses })
-}
+})

@@ -3,6 +3,7 @@ import type { GraphNode } from '../ir/graph.js'
 import { type BoundSpec, tensorBytes } from '../ir/tensor.js'
 import type { Buffer, Checked, Lowered, Operation, Passed } from './ir.js'
 import { boundKernel, donatedReads, operatorOf } from './vocabulary.js'
+import { watched } from './watch.js'
 
 type Draft = Omit<Operation, 'after'> & { readonly after: number[] }
 
@@ -245,7 +246,7 @@ const upload = (low: Lowering, node: GraphNode): void => {
  * After this pass the graph is operations over buffers: each value is a buffer or a view of one, each delay a state buffer that its
  * readers read in place and one store at the end writes, each output a pinned buffer with one copy of its own.
  */
-export const lower = (ir: Checked): Passed<Lowered> => {
+export const lower = watched('lower', (ir: Checked): Passed<Lowered> => {
   const low = new Lowering(ir)
   const writes: Writes = new Map()
   for (const node of ir.nodes)
@@ -275,4 +276,4 @@ export const lower = (ir: Checked): Passed<Lowered> => {
   states(low)
   donationHazards(low)
   return E.right({ settings: ir.settings, operations: low.operations, buffers: low.buffers })
-}
+})

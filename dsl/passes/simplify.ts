@@ -2,6 +2,7 @@ import * as E from 'fp-ts/lib/Either.js'
 import type { GraphNode } from '../ir/graph.js'
 import type { Checked, Passed } from './ir.js'
 import { donatedReads } from './vocabulary.js'
+import { watched } from './watch.js'
 
 const identities = new WeakMap<object, number>()
 let nextIdentity = 0
@@ -115,7 +116,7 @@ const live = ({ nodes, outputs }: Checked, stands: Int32Array): Uint8Array => {
 }
 
 /** After this pass no node is dead, and no two pure nodes do the same to the same values on the same lane. */
-export const simplify = (ir: Checked): Passed<Checked> => {
+export const simplify = watched('simplify', (ir: Checked): Passed<Checked> => {
   const stands = merge(ir.nodes)
   const alive = live(ir, stands)
   const renumbered = new Int32Array(ir.nodes.length).fill(-1)
@@ -130,4 +131,4 @@ export const simplify = (ir: Checked): Passed<Checked> => {
     specs: kept.map(node => ir.specs[node.id]!),
     outputs: ir.outputs.map(output => ({ name: output.name, node: renumber(output.node) })),
   })
-}
+})

@@ -1,6 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { type Hazards, hazardsOf } from './hazards.js'
 import type { Ordered, Passed, Synchronized } from './ir.js'
+import { watched } from './watch.js'
 
 /** Waits in compressed rows, as in `Synchronized`, and the clock of every operation. */
 export type Waits = Pick<Synchronized, 'position' | 'clocks' | 'waitStart' | 'waitOn' | 'waitTick'>
@@ -72,5 +73,7 @@ export const reduce = (laneOf: Int32Array, lanes: number, { start, on }: Hazards
 }
 
 /** After this pass every hazard across lanes is ordered by the fewest waits there can be. */
-export const synchronize = (ir: Ordered): Passed<Synchronized> =>
-  E.right({ ...ir, ...reduce(ir.laneOf, ir.lanes.length, hazardsOf(ir)) })
+export const synchronize = watched(
+  'synchronize',
+  (ir: Ordered): Passed<Synchronized> => E.right({ ...ir, ...reduce(ir.laneOf, ir.lanes.length, hazardsOf(ir)) }),
+)
