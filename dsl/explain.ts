@@ -1,25 +1,49 @@
+import { boundsOf, boundsText } from './explain/bounds.js'
 import { dotOf } from './explain/dot.js'
 import { perfettoOf } from './explain/perfetto.js'
+import { predicted } from './explain/predicted.js'
 import { reasonsOf } from './explain/reasons.js'
+import { timelineSvg } from './explain/svg.js'
 import { textOf } from './explain/text.js'
 import type { Plan } from './ir/plan.js'
+import type { Machine } from './machine/machine.js'
 
+export type { Bounds, Exposed } from './explain/bounds.js'
+export type { Held, HeldPart, Why } from './explain/held.js'
 export type { Reasons, WaitFor } from './explain/reasons.js'
+
+/** The forms of an explanation, in the order in which they are offered. */
+export const explanations = ['text', 'json', 'dot', 'perfetto', 'svg'] as const
+export type Explanation = (typeof explanations)[number]
+
+export interface ExplainOptions {
+  /** What is predicted to run the plan: a machine by name or description. Default: `h200`. */
+  readonly machine?: Machine | string | undefined
+}
 
 /**
  * Why a plan is as it is, from the plan alone: for each wait the two operations it orders, and whether for data, for state or for memory; for each use the access it stands for,
- * for each of either that is not there what orders it already; lanes, bound, and what is in memory at the peak. As text; as
- * JSON of the same; as a graph in DOT; or as a timeline for Perfetto, in the plan's own order with guessed durations.
+ * for each of either that is not there what orders it already; the lanes and windows; what sets a tick's time on a machine; and whose each byte is at the peak.
+ * As `text`; as `json` of the same; as a graph in DOT; as a timeline for Perfetto (Chrome's trace format) or as an SVG for documents, both as `simulate` predicts it. Of a
+ * plan that this process did not compile it says what can be known. Deterministic. Throws a `BraidError` for what is no machine.
  */
-export const explain = (plan: Plan, as: 'text' | 'json' | 'dot' | 'perfetto' = 'text'): string => {
+export const explain = (plan: Plan, as: Explanation = 'text', options: ExplainOptions = {}): string => {
+  const { machine = 'h200' } = options
   switch (as) {
     case 'dot':
       return dotOf(plan)
     case 'perfetto':
-      return perfettoOf(plan)
-    case 'json':
-      return `${JSON.stringify(reasonsOf(plan), null, 2)}\n`
-    default:
-      return textOf(plan, reasonsOf(plan), [])
+      return perfettoOf(plan, predicted(plan, machine))
+    case 'svg':
+      return timelineSvg(plan, predicted(plan, machine))
+    case 'json': {
+      const timeline = predicted(plan, machine)
+      const timing = timeline && boundsOf(timeline)
+      return `${JSON.stringify({ ...reasonsOf(plan), ...(timing === undefined ? {} : { timing }) }, null, 2)}\n`
+    }
+    case 'text': {
+      const timeline = predicted(plan, machine)
+      return textOf(plan, reasonsOf(plan), timeline === undefined ? [] : boundsText(timeline, boundsOf(timeline)))
+    }
   }
 }

@@ -1,40 +1,50 @@
 import type { Plan } from '../ir/plan.js'
+import { laneName, nodeName, placeOf } from './names.js'
+import { linksOf, runsOf } from './runs.js'
+import { Waits } from './why-wait.js'
 
-const quoted = (text: string): string => `"${text.replace(/["\\]/g, '\\$&')}"`
+// Newlines and the like would end a line of DOT; HTML entities are its own.
+const quoted = (text: string): string =>
+  `"${text.replace(/["\\]/g, '\\$&').replace(/\r?\n/g, '\\n').replace(/&/g, '&amp;')}"`
 
-/** One cluster a lane, its operations in order; a solid edge for the order of a lane, a dashed one for a wait. */
+/**
+ * A cluster for each lane, its operations in order; a solid edge for the order of a lane, a dashed one for a wait, labelled with its event and with what it is for. An
+ * edge from the tick before points back in a tick, so it has no say in where things stand.
+ */
 export const dotOf = (plan: Plan): string => {
-  const lines = [`digraph ${quoted(plan.name)} {`, '  rankdir=LR; node [shape=box, fontname="monospace"];']
-  const byLane: number[][] = plan.lanes.map(() => [])
-  const last = plan.lanes.map(() => -1)
-  const mark = new Map<number, number>()
-  const edges: string[] = []
-  const waits: { readonly event: number; readonly lane: number; readonly to: number; readonly tick: boolean }[] = []
-  let pending: { readonly event: number; readonly lane: number; readonly tick: boolean }[] = []
-  for (const command of plan.commands) {
-    if (command[0] === 'wait') pending.push({ event: command[1], lane: command[2], tick: command[3] === -1 })
-    else if (command[0] === 'record') mark.set(command[1], last[command[2]]!)
-    else if (command[0] === 'run') {
-      const [, node, lane] = command
-      byLane[lane]!.push(node)
-      if (last[lane]! >= 0) edges.push(`  n${last[lane]} -> n${node};`)
-      for (const wait of pending) if (wait.lane === lane) waits.push({ ...wait, to: node })
-      pending = pending.filter(wait => wait.lane !== lane)
-      last[lane] = node
-    }
-  }
-  for (const { id, name } of plan.lanes) {
-    lines.push(`  subgraph cluster_${id} {`, `    label=${quoted(name)};`)
-    for (const node of byLane[id]!) lines.push(`    n${node} [label=${quoted(plan.nodes[node]!.name)}];`)
+  const runs = runsOf(plan)
+  const { marks, held } = linksOf(plan, runs)
+  const waits = new Waits(plan, runs)
+  const number = new Map(runs.map((run, i) => [run, i]))
+  const lines = [
+    `digraph ${quoted(plan.name)} {`,
+    '  rankdir=LR; compound=true; fontname="sans-serif"; node [shape=box, style=rounded, fontname="sans-serif", fontsize=11]; edge [fontname="sans-serif", fontsize=9];',
+  ]
+  for (const { id } of plan.lanes) {
+    lines.push(`  subgraph cluster_${id} {`, `    label=${quoted(laneName(plan, id))}; style=rounded; color=gray;`)
+    runs.forEach(({ node, lane }, i) => {
+      if (lane !== id) return
+      const at = placeOf(plan.nodes[node])
+      const tooltip = at === '' ? '' : `, tooltip=${quoted(at)}`
+      lines.push(`    n${i} [label=${quoted(nodeName(plan, node))}${tooltip}];`)
+    })
     lines.push('  }')
   }
-  lines.push(...edges)
-  for (const { event, to, tick } of waits) {
-    const from = mark.get(event)
-    if (from !== undefined)
-      lines.push(
-        `  n${from} -> n${to} [style=dashed, constraint=${!tick}, label=${quoted(tick ? `e${event}, next tick` : `e${event}`)}];`,
-      )
-  }
+  const last = plan.lanes.map(() => -1)
+  runs.forEach(({ lane }, i) => {
+    if (last[lane]! >= 0) lines.push(`  n${last[lane]} -> n${i};`)
+    last[lane] = i
+  })
+  plan.commands.forEach((command, at) => {
+    if (command[0] !== 'wait') return
+    const [from, to] = [marks.get(command[1]), held.get(at)]
+    if (from === undefined || to === undefined) return
+    const ticks = command[3] === -1
+    const { for: why, because } = waits.why(at, from, to, 0, ticks)
+    const label = quoted(`e${command[1]}: ${why}${ticks ? ', next tick' : ''}`)
+    lines.push(
+      `  n${number.get(from)} -> n${number.get(to)} [style=dashed, constraint=${!ticks}, label=${label}, tooltip=${quoted(because)}];`,
+    )
+  })
   return `${[...lines, '}'].join('\n')}\n`
 }

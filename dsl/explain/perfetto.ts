@@ -1,40 +1,79 @@
 import type { Plan } from '../ir/plan.js'
+import { arrowsOf } from './arrows.js'
+import { because } from './bounds.js'
+import { criticalPath } from './critical.js'
+import { usageOf } from './memory.js'
+import { laneName, nodeName, placeOf } from './names.js'
+import type { Timeline } from './timeline.js'
 
-// Only ratios matter: a copy at 50 GB/s, device memory at 3 TB/s, arithmetic at 100 TFLOP/s, and 2 µs for each start.
-const microseconds = (plan: Plan, node: number): number => {
-  const { op, flops = 0, movedBytes = 0 } = plan.nodes[node]!
-  return 2 + (op === 'upload' || op === 'download' ? movedBytes / 2 / 5e4 : movedBytes / 3e6) + flops / 1e8
-}
-
-/** One tick as a timeline in Chrome's trace format: each operation as early as its lane and its waits let it, with guessed durations. */
-export const perfettoOf = (plan: Plan): string => {
-  const clock = plan.lanes.map(() => 0)
-  const mark = new Map<number, number>()
-  const events: object[] = plan.lanes.map(({ id, name }) => ({
+/**
+ * What a machine is predicted to do, in Chrome's trace format: a process for each device with a row for each lane, an arrow for each wait, and a counter of the memory in
+ * use beside the bound. Every tick that was predicted is there; operations of the chain that sets the pace are in the category `pace`.
+ */
+export const perfettoOf = (plan: Plan, timeline: Timeline | undefined): string => {
+  const named = (name: string, pid: number, tid: number, to: string) => ({
     ph: 'M',
-    pid: 0,
-    tid: id,
-    name: 'thread_name',
-    args: { name },
-  }))
-  for (const command of plan.commands) {
-    if (command[0] === 'wait' && command[3] !== -1)
-      clock[command[2]] = Math.max(clock[command[2]]!, mark.get(command[1]) ?? 0)
-    else if (command[0] === 'record') mark.set(command[1], clock[command[2]]!)
-    else if (command[0] === 'run') {
-      const [, node, lane] = command
-      const dur = microseconds(plan, node)
-      events.push({
-        ph: 'X',
-        pid: 0,
-        tid: lane,
-        ts: clock[lane],
-        dur,
-        name: plan.nodes[node]!.name,
-        args: { at: plan.nodes[node]!.at },
-      })
-      clock[lane]! += dur
-    }
+    pid,
+    tid,
+    name,
+    args: { name: to },
+  })
+  const spans = timeline?.spans ?? []
+  const pace = new Set(timeline === undefined ? [] : criticalPath(timeline).spans)
+  const events: object[] = []
+  for (let device = 0; device < plan.devices; device++) {
+    const on = plan.devices > 1 ? ` on device ${device}` : ''
+    events.push(named('process_name', device, 0, `${plan.name}${on}, predicted for ${timeline?.machine ?? 'nothing'}`))
   }
+  const device = (lane: number): number => plan.lanes[lane]!.device
+  for (const { id } of plan.lanes) {
+    events.push(named('thread_name', device(id), id, laneName(plan, id)))
+    events.push({ ph: 'M', pid: device(id), tid: id, name: 'thread_sort_index', args: { sort_index: id } })
+  }
+  for (const span of spans) {
+    const { tick, node, lane, start, end, resource } = span
+    const at = placeOf(plan.nodes[node])
+    events.push({
+      ph: 'X',
+      pid: device(lane),
+      tid: lane,
+      ts: start,
+      dur: end - start,
+      name: nodeName(plan, node),
+      cat: pace.has(span) ? `${resource},pace` : resource,
+      args: { tick, because: because(span, timeline!), ...(at === '' ? {} : { at }) },
+    })
+  }
+  const perTick = spans.length === 0 ? 0 : spans.length / (spans[spans.length - 1]!.tick + 1)
+  const waits = arrowsOf(plan)
+  for (let first = 0; first < spans.length; first += perTick)
+    waits.forEach(({ from, to, ticks, event }, i) => {
+      const [before, after] = [spans[first - ticks * perTick + from], spans[first + to]]
+      if (before === undefined || after === undefined) return
+      const id = (first / perTick) * waits.length + i
+      const flow = { cat: 'wait', name: `e${event}`, id }
+      // Perfetto binds a flow to what runs at that moment: within both operations, not at their edges.
+      const inside = (span: typeof before) => Math.min(1e-3, (span.end - span.start) / 2)
+      events.push({ ph: 's', pid: device(before.lane), tid: before.lane, ts: before.end - inside(before), ...flow })
+      events.push({
+        ph: 'f',
+        bp: 'e',
+        pid: device(after.lane),
+        tid: after.lane,
+        ts: after.start + inside(after),
+        ...flow,
+      })
+    })
+  if (timeline !== undefined)
+    for (let d = 0; d < plan.devices; d++)
+      for (const { us, bytes } of usageOf(timeline, d))
+        events.push({
+          ph: 'C',
+          pid: d,
+          tid: 0,
+          ts: us,
+          name: 'device memory, bytes',
+          args: { 'in use': bytes, bound: plan.bound.device[d] ?? 0 },
+        })
   return `${JSON.stringify({ traceEvents: events, displayTimeUnit: 'ns' })}\n`
 }

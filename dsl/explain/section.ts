@@ -1,7 +1,7 @@
 /** Lines of one section at most: a plan of a million commands is read as JSON. */
 const most = 400
 /** A sentence longer than this does not push the places of all others to the right. */
-const widest = 96
+const widest = 124
 
 /** A line and where in the user's program it belongs. */
 export interface Line {

@@ -47,10 +47,13 @@ const laneLines = ({ lanes }: Reasons): Line[] => {
 }
 
 const windowLines = ({ choices }: Reasons): Line[] =>
-  choices.windows.map(({ lane, ahead, uploads, at, because }) => ({
-    says: `${lane}: ${listOf(uploads)}: ${ahead === 0 ? 'each right before its reader' : `at most ${ahead} ahead of the one that is read`}, so ${ahead + 1} in memory; ${because}`,
-    at,
-  }))
+  choices.windows.flatMap(({ lane, ahead, uploads, at, because }) => [
+    {
+      says: `${lane}: ${listOf(uploads)}: ${ahead === 0 ? 'each right before its reader' : `at most ${ahead} ahead of the one that is read`}, so ${ahead + 1} in memory`,
+      at,
+    },
+    { says: `${' '.repeat(lane.length)}  ${because}` },
+  ])
 
 const listOf = (names: readonly string[]): string =>
   names.length <= 4
@@ -95,19 +98,34 @@ const meaning: Readonly<Record<Why, string>> = {
   rest: 'not told apart',
 }
 
-const sumOf = (parts: readonly HeldPart[]): number => parts.reduce((sum, { bytes }) => sum + bytes, 0)
+/** Parts that differ in nothing but their names are told together, where they are more than a few. */
+const few = 4
 
 const heldLines = ({ parts }: Held): Line[] => {
-  const width = parts.reduce((longest, { bytes }) => Math.max(longest, sizeOf(bytes).length), 0)
+  const alike = new Map<string, HeldPart[]>()
+  for (const part of parts) {
+    const key = `${part.why} ${part.bytes} ${part.because}`
+    const group = alike.get(key)
+    if (group === undefined) alike.set(key, [part])
+    else group.push(part)
+  }
+  const told = [...alike.values()].flatMap(group => (group.length > few ? [group] : group.map(part => [part])))
+  const sizes = told.map(group => (group.length === 1 ? '' : `${group.length} × `) + sizeOf(group[0]!.bytes))
+  const width = sizes.reduce((longest, size) => Math.max(longest, size.length), 0)
+  const sums = new Map<Why, number>()
+  for (const { why, bytes } of parts) sums.set(why, (sums.get(why) ?? 0) + bytes)
   return grouped(
-    parts,
-    ({ why }) => {
-      const alike = parts.filter(part => part.why === why)
-      return alike.length === 1 ? meaning[why] : `${meaning[why]}, ${sizeOf(sumOf(alike))} in all`
+    told.map((group, i) => ({ group, size: sizes[i]! })),
+    ({ group: [part] }) => {
+      const { why, bytes } = part!
+      return sums.get(why) === bytes ? meaning[why] : `${meaning[why]}, ${sizeOf(sums.get(why)!)} in all`
     },
-    ({ name, bytes, because }) => ({
-      says: `${sizeOf(bytes).padStart(width)}  ${name === '' ? because : `${name}: ${because}`}`,
-    }),
+    ({ group, size }) => {
+      const { name, because } = group[0]!
+      return {
+        says: `${size.padStart(width)}  ${name === '' ? because : `${listOf(group.map(part => part.name))}: ${because}`}`,
+      }
+    },
   )
 }
 
@@ -128,7 +146,7 @@ const heldSections = (plan: Plan, { held }: Reasons): string[] =>
     const bound = space === 'pinned' ? plan.bound.pinned : (plan.bound.device[device] ?? 0)
     const more =
       space === 'device' && bound > bytes
-        ? `; the other ${sizeOf(bound - bytes)} of the bound keep ranges of whole granules in one piece`
+        ? `; the session's pool gives out whole granules in one piece, and needs ${sizeOf(bound - bytes)} more for that`
         : ''
     return section(`in ${where} at the peak (${sizeOf(bytes)})`, `${reachedAt(plan, memory)}${more}`, heldLines(memory))
   })

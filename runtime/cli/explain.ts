@@ -1,19 +1,51 @@
-import { explain as explainPlan } from '../../dsl/explain.js'
-import { oneWord, parse } from './args.js'
-import { compiled, compileFlags, compilerOf } from './compiled.js'
+import { explain as explainPlan, explanations } from '../../dsl/explain.js'
+import { oneOf, oneWord, parse } from './args.js'
+import { compileFlags, compilerOf } from './compiled.js'
 import { figuresOf } from './figures.js'
 import type { Output } from './io.js'
-import { loadProgram } from './program.js'
+import { machineFrom } from './machine.js'
+import { planFrom } from './planned.js'
+import { save } from './written.js'
 
-export const usage = 'braid explain PROGRAM [--memory BYTES|fast|small] [--storage pooled|planned] [--json]'
+export const usage =
+  'braid explain PROGRAM|PLAN.json [--as text|json|dot|perfetto|svg] [--machine NAME|FILE] [--memory BYTES|fast|small] [--storage pooled|planned] [-o FILE] [--json]'
+
+const flags = {
+  ...compileFlags,
+  as: { type: 'string' },
+  machine: { type: 'string' },
+  output: { type: 'string', short: 'o' },
+} as const
+
+const opens = {
+  text: '',
+  json: '',
+  dot: ': dot -Tsvg draws it',
+  perfetto: ': open it in https://ui.perfetto.dev',
+  svg: '',
+}
 
 export const explain = async (args: readonly string[], out: Output): Promise<number> => {
-  const { values, positionals } = parse(args, compileFlags, usage)
-  const path = oneWord(positionals, 'PROGRAM', usage)
-  const compiler = compilerOf(values)
-  const plan = compiled(await loadProgram(path), compiler)
-  const text = explainPlan(plan, 'text')
+  const { values, positionals } = parse(args, flags, usage)
+  const path = oneWord(positionals, 'PROGRAM or PLAN.json', usage)
+  const as = oneOf(values.as ?? 'text', '--as', explanations)
+  const machine = machineFrom(values.machine ?? 'h200')
+  const plan = await planFrom(path, compilerOf(values), usage)
+  const text = explainPlan(plan, as, { machine })
+  const summary = {
+    program: plan.name,
+    as,
+    machine: machine.name,
+    commands: figuresOf(plan),
+    bound: plan.bound,
+  }
+  if (values.output !== undefined) {
+    save(values.output, text, 'explanation')
+    out.say(`${values.output}: the plan "${plan.name}" as ${as}${opens[as]}`)
+    out.result({ ...summary, file: values.output })
+    return 0
+  }
   out.say(text.trimEnd())
-  out.result({ program: plan.name, commands: figuresOf(plan), bound: plan.bound, text })
+  out.result(as === 'json' ? { ...summary, reasons: JSON.parse(text) as object } : { ...summary, text })
   return 0
 }

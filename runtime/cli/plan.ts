@@ -1,32 +1,41 @@
-import { writeFileSync } from 'node:fs'
 import { explain } from '../../dsl/explain.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import { textOf, toJSON } from '../../dsl/ir/text.js'
+import type { Machine } from '../../dsl/machine/machine.js'
 import { oneOf, oneWord, parse } from './args.js'
 import { compiled, compileFlags, compilerOf } from './compiled.js'
-import { Failed, type Output } from './io.js'
+import type { Output } from './io.js'
+import { machineFrom } from './machine.js'
 import { loadProgram } from './program.js'
+import { save } from './written.js'
 
 export const usage =
-  'braid plan PROGRAM [--as text|json|dot|perfetto] [--memory BYTES|fast|small] [--storage pooled|planned] [-o FILE] [--json]'
+  'braid plan PROGRAM [--as text|json|dot|perfetto|svg] [--machine NAME|FILE] [--memory BYTES|fast|small] [--storage pooled|planned] [-o FILE] [--json]'
 
-const flags = { ...compileFlags, as: { type: 'string' }, output: { type: 'string', short: 'o' } } as const
+const flags = {
+  ...compileFlags,
+  as: { type: 'string' },
+  machine: { type: 'string' },
+  output: { type: 'string', short: 'o' },
+} as const
+const forms = ['text', 'json', 'dot', 'perfetto', 'svg'] as const
 
-const written = (plan: Plan, as: 'text' | 'json' | 'dot' | 'perfetto'): string => {
+const written = (plan: Plan, as: (typeof forms)[number], machine: Machine): string => {
   if (as === 'text') return textOf(plan)
   if (as === 'json') return toJSON(plan)
-  return explain(plan, as)
+  return explain(plan, as, { machine })
 }
 
 export const plan = async (args: readonly string[], out: Output): Promise<number> => {
   const { values, positionals } = parse(args, flags, usage)
   const path = oneWord(positionals, 'PROGRAM', usage)
-  const as = oneOf(values.as ?? 'text', '--as', ['text', 'json', 'dot', 'perfetto'])
+  const as = oneOf(values.as ?? 'text', '--as', forms)
+  const machine = machineFrom(values.machine ?? 'h200')
   const compiler = compilerOf(values)
   const made = compiled(await loadProgram(path), compiler)
-  const text = written(made, as)
+  const text = written(made, as, machine)
   if (values.output !== undefined) {
-    save(values.output, text)
+    save(values.output, text, 'plan')
     out.say(`${values.output}: the plan "${made.name}" as ${as}`)
     out.result({ program: made.name, as, file: values.output })
     return 0
@@ -37,21 +46,4 @@ export const plan = async (args: readonly string[], out: Output): Promise<number
     as === 'json' || values.as === undefined ? (JSON.parse(toJSON(made)) as object) : { program: made.name, as, text },
   )
   return 0
-}
-
-const save = (path: string, text: string): void => {
-  try {
-    writeFileSync(path, text)
-  } catch (error) {
-    throw new Failed([
-      {
-        _tag: 'BadFile',
-        at: path,
-        subject: 'plan',
-        wanted: 'a file that can be written',
-        found: (error as Error).message,
-        next: 'give another path to -o',
-      },
-    ])
-  }
 }

@@ -1,0 +1,61 @@
+import { memoryOf } from '../ir/laws/turnover.js'
+import { runsOf } from './runs.js'
+import type { Timeline } from './timeline.js'
+
+/** Bytes of device memory in use from a moment on, in microseconds. */
+export interface Level {
+  readonly us: number
+  readonly bytes: number
+}
+
+/**
+ * Device memory that operations have need of, over time: a tick buffer from the start of its first operation to the end of its last, and all that lives on
+ * across ticks. Never more than the bound: what takes a buffer's bytes starts after all who touched them have ended.
+ */
+export const usageOf = ({ plan, spans }: Timeline, device = 0): readonly Level[] => {
+  const runs = runsOf(plan)
+  const touched = runs.map(({ reads, writes }) => [...new Set([...reads, ...writes].map(({ root }) => root))])
+  let lasting = 0
+  plan.buffers.forEach((buffer, b) => {
+    if (buffer.alias !== undefined || memoryOf(plan, b) !== device || buffer.life === 'tick') return
+    lasting += buffer.life === 'input' || buffer.life === 'output' ? buffer.bytes * plan.inFlight : buffer.bytes
+  })
+  const open = new Map<string, { from: number; to: number; bytes: number }>()
+  for (const { tick, run, start, end } of spans)
+    for (const b of touched[run]!) {
+      const buffer = plan.buffers[b]!
+      if (buffer.life !== 'tick' || memoryOf(plan, b) !== device) continue
+      const key = `${tick} ${b}`
+      const known = open.get(key)
+      if (known === undefined) open.set(key, { from: start, to: end, bytes: buffer.bytes })
+      else {
+        known.from = Math.min(known.from, start)
+        known.to = Math.max(known.to, end)
+      }
+    }
+  // What ends gives its bytes to what starts at the same moment.
+  const steps = [...open.values()]
+    .flatMap(({ from, to, bytes }) => [
+      { us: from, bytes },
+      { us: to, bytes: -bytes },
+    ])
+    .sort((a, b) => a.us - b.us || a.bytes - b.bytes)
+  const levels: Level[] = [{ us: 0, bytes: lasting }]
+  let bytes = lasting
+  for (const step of steps) {
+    bytes += step.bytes
+    const last = levels[levels.length - 1]!
+    if (last.us === step.us) levels[levels.length - 1] = { us: step.us, bytes }
+    else levels.push({ us: step.us, bytes })
+  }
+  return levels
+}
+
+export const highest = (levels: readonly Level[]): number =>
+  levels.reduce((most, { bytes }) => Math.max(most, bytes), 0)
+
+/** The level at a moment, and those until another. */
+export const levelsIn = (levels: readonly Level[], from: number, to: number): readonly Level[] => {
+  const before = levels.findLast(({ us }) => us <= from)
+  return [{ us: from, bytes: before?.bytes ?? 0 }, ...levels.filter(({ us }) => us > from && us < to)]
+}

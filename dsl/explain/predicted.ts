@@ -1,0 +1,30 @@
+import type { Plan } from '../ir/plan.js'
+import type { Machine } from '../machine/machine.js'
+import { paceOf } from '../simulate/steady.js'
+import { runsOf, simulate } from '../simulate.js'
+import type { Span, Timeline } from './timeline.js'
+
+/** What a machine is predicted to do with a plan, in the microseconds that people read; undefined where a plan runs nothing. Throws for what is no machine. */
+export const predicted = (plan: Plan, machine: Machine | string): Timeline | undefined => {
+  const { machine: name, tickMs, timeline } = simulate(plan, machine)
+  const perTick = timeline.ticks === 0 ? 0 : timeline.runs / timeline.ticks
+  if (perTick === 0) return undefined
+  const spans = runsOf(timeline).map(
+    ({ index, node, lane, tick, start, end, resource, cause, after }): Span => ({
+      index,
+      tick,
+      run: index % perTick,
+      node,
+      lane,
+      start: start / 1e3,
+      end: end / 1e3,
+      resource,
+      cause,
+      after,
+    }),
+  )
+  // The last ticks have none behind them; those before are as all that follow.
+  const tick = Math.max(0, timeline.ticks - 1 - plan.inFlight)
+  const { over, settled } = paceOf(timeline.ended.subarray(0, tick + 1))
+  return { plan, machine: name, tick, tickUs: tickMs * 1e3, over: settled ? over : 1, settled, spans }
+}
