@@ -1,0 +1,101 @@
+// `braid explain` and `braid plan --as …` as a user meets them: every form, a program or a plan from a file, a machine by name or from a file.
+import { spawnSync } from 'node:child_process'
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, it } from 'vitest'
+import { toJSON } from '../../dsl/index.js'
+import { weightStreaming } from '../support/plans.js'
+import { slowMachine } from '../support/slow-machine.js'
+import { parseXml } from '../support/xml.js'
+
+const root = fileURLToPath(new URL('../../', import.meta.url))
+const folder = mkdtempSync(join(tmpdir(), 'braid-explain-'))
+const file = (name: string, text: string): string => {
+  const path = join(folder, name)
+  writeFileSync(path, text)
+  return path
+}
+const program = file(
+  'net.mts',
+  `import { add, download, graph, lane, mul, param, program, tensor, upload } from ${JSON.stringify(join(root, 'dsl/index.ts'))}
+const net = graph('net', { x: tensor('f32', [1024]) }, ({ x }) => {
+  const w = param('w', tensor('f32', [1024]), { on: 'host' })
+  return { y: x.pipe(upload(lane('copy')), mul(2), add(w.pipe(upload(lane('copy'), { ahead: 1 }))), download(lane('out'))) }
+})
+export default program({ graph: net, feeds: () => ({}) })
+`,
+)
+const foreign = file('foreign.json', toJSON(weightStreaming))
+const machine = file('slow.jsonc', `// rates of a slow machine\n${JSON.stringify({ ...slowMachine, name: 'attic' })}`)
+
+const braid = (...args: string[]) => {
+  const main = join(root, 'runtime/cli/main.ts')
+  const { status, stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', main, ...args], {
+    cwd: root,
+    encoding: 'utf8',
+    env: { ...process.env, NO_COLOR: '1' },
+  })
+  return { status, stdout, stderr }
+}
+
+describe('braid explain', () => {
+  it('says why, with the lines of the program, and what a machine makes of it', () => {
+    const { status, stdout, stderr } = braid('explain', program, '--machine', machine)
+    expect({ status, stderr }).toEqual({ status: 0, stderr: '' })
+    expect(stdout).toMatch(/^net: \d+ operations on \d lanes/)
+    expect(stdout).toMatch(/what bounds the tick \([\d.]+ \S+ on attic, predicted\)/)
+    expect(stdout).toMatch(/in device memory at the peak \(\d+ bytes\)/)
+    expect(stdout).toMatch(/net\.mts:4:\d+$/m)
+    expect(stdout).toMatch(/windows: .*\n {2}copy: w: at most 1 ahead/)
+  })
+
+  it('writes one object with --json, and the reasons as data with --as json', () => {
+    const { status, stdout } = braid('explain', program, '--as', 'json', '--json')
+    expect(status).toBe(0)
+    expect(stdout.trim().split('\n')).toHaveLength(1)
+    const { machine, reasons } = JSON.parse(stdout) as {
+      machine: string
+      reasons: { waits: { at: string }[]; held: { bytes: number; parts: { bytes: number }[] }[]; timing: object }
+    }
+    expect(machine).toBe('h200')
+    for (const { at } of reasons.waits) expect(at).toMatch(/net\.mts:\d+:\d+$/)
+    for (const { bytes, parts } of reasons.held) expect(parts.reduce((sum, part) => sum + part.bytes, 0)).toBe(bytes)
+    expect(reasons.timing).toMatchObject({ machine: 'h200', tickUs: expect.any(Number) })
+  })
+
+  it('draws a plan that somebody else wrote', () => {
+    const path = join(folder, 'foreign.svg')
+    const { status, stdout } = braid('explain', foreign, '--as', 'svg', '-o', path)
+    expect({ status, stdout }).toMatchObject({ status: 0, stdout: expect.stringContaining(path) })
+    expect(parseXml(readFileSync(path, 'utf8'))[0]).toMatchObject({ name: 'svg' })
+    expect(braid('explain', foreign).stdout).not.toContain('named in the program')
+  })
+
+  it.each(['dot', 'perfetto', 'svg'])('gives the same as %s as braid plan does', as => {
+    const one = braid('explain', program, '--as', as)
+    expect(one.status).toBe(0)
+    expect(one.stdout.length).toBeGreaterThan(100)
+    expect(braid('plan', program, '--as', as).stdout).toBe(one.stdout)
+  })
+
+  it.each([
+    ['a machine that nobody knows', [program, '--machine', 'abacus'], 1, /h200.*found +"?neither/s],
+    ['a machine file without rates', [program, '--machine', file('bad.jsonc', '{ "name": "x" }')], 1, /wanted/],
+    ['a plan that breaks a law', [file('broken.json', toJSON(unsafe()))], 1, /law L1/],
+    ['another form', [program, '--as', 'poem'], 2, /text, json, dot, perfetto, svg/],
+    ['a plan that is compiled already', [foreign, '--memory', 'small'], 2, /compiled already/],
+    ['no place to write', [program, '-o', join(folder, 'nowhere', 'x.txt')], 1, /file that can be written/],
+  ] as const)('tells %s', (_, args, status, says) => {
+    const found = braid('explain', ...args)
+    expect({ status: found.status, stdout: found.stdout }).toEqual({ status, stdout: '' })
+    expect(found.stderr).toMatch(says)
+    expect(found.stderr).not.toMatch(/\n {4}at /)
+  })
+})
+
+/** A plan without its waits: nothing orders what it reads after what it writes. */
+function unsafe() {
+  return { ...weightStreaming, commands: weightStreaming.commands.filter(([kind]) => kind !== 'wait') }
+}
