@@ -124,5 +124,6 @@ void crossLane(const Run& run);
 void threads(const Run& run);
 void streaming(const Run& run);
 void pageMoves(const Run& run);
+void executor(const Run& run);
 
 }  // namespace braid::bench

@@ -20,6 +20,7 @@ struct Named {
 constexpr Named all[] = {
     {"driver-calls", bench::driverCalls}, {"allocate-free", bench::allocateFree}, {"cross-lane", bench::crossLane},
     {"threads", bench::threads},          {"page-moves", bench::pageMoves},       {"streaming", bench::streaming},
+    {"executor", bench::executor},
 };
 
 int misuse(const char* what) {

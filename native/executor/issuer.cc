@@ -8,10 +8,13 @@ constexpr std::uint32_t garbage = 0xFFC0FFC0u;
 
 }  // namespace
 
-Issuer::Issuer(Program& program, Trace& trace, bool poison)
+Issuer::Issuer(Program& program, Trace& trace, bool poison, bool maySettle)
     : program_(program),
       trace_(trace),
       poison_(poison),
+      maySettle_(maySettle),
+      settling_(program),
+      inPlace_(program.spec().planned),
       addresses_(program.spec().buffers.size()),
       operands_(program.decoded().mostOperands),
       blocks_(program.spec().buffers.size()) {
@@ -21,6 +24,8 @@ Issuer::Issuer(Program& program, Trace& trace, bool poison)
     if (root.life == Life::input || root.life == Life::output) handedOver_.push_back(i);
     if (program.memory.isFixed(spec.buffers[i].root)) addresses_[i] = program.memory.address(spec, i, 0);
   }
+  for (const Step& step : program.steps())
+    if (step.kind == StepKind::alloc) ++blocksOf_[spec.buffers[step.subject].space == Space::device ? 0 : 1];
   if (!poison || !spec.planned) return;
   std::vector<bool> touched(spec.buffers.size());
   for (std::size_t at = 0; at < program.steps().size(); ++at) {
@@ -41,18 +46,28 @@ MaybeFailure Issuer::issue(std::uint64_t tick) {
   const auto slot = static_cast<std::uint32_t>(tick % spec.inFlight);
   call_ = "bind";
   if (const Status status = program_.driver().bind(); status != Status::ok) return explain(status);
-  program_.order.beginTick(tick);
-  for (const auto& pool : program_.pools) pool->settle();
+  if (!inPlace_) {
+    program_.order.beginTick(tick);
+    for (const auto& pool : program_.pools) pool->settle();
+    settle(tick);
+  }
   for (const std::uint32_t buffer : handedOver_) addresses_[buffer] = program_.memory.address(spec, buffer, slot);
   const std::vector<Step>& steps = program_.steps();
   nextArrival_ = 0;
+  if (period_ > 0) nextPlace_ = (tick - noted_) % period_ * (blocksOf_[0] + blocksOf_[1]);
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const Step& command = steps[i];
     if (command.kind == StepKind::run || command.kind == StepKind::alloc) program_.driver().label({&program_, tick, i});
     if (const Status status = poisonTenants(i); status != Status::ok) return explain(command, status);
-    if (const Status status = step(command, tick); status != Status::ok) return explain(command, status);
+    const Status status = inPlace_ ? stepInPlace(command, tick) : step(command, tick);
+    if (status != Status::ok) return explain(command, status);
   }
-  program_.order.endTick(tick);
+  if (inPlace_) {
+    for (int which = 0; which < 2; ++which)
+      if (blocksOf_[which] > 0) program_.pools[which]->repeat(blocksOf_[which]);
+  } else {
+    program_.order.endTick(tick);
+  }
   for (const LaneId lane : program_.busyLanes()) {
     if (const Status status = program_.driver().eventRecord(program_.tickEnd(slot, lane), program_.streams()[lane]);
         status != Status::ok) {
@@ -89,18 +104,61 @@ Status Issuer::step(const Step& step, std::uint64_t tick) {
   return Status::invalidValue;
 }
 
+// One round is noted down; from the next on it is repeated.
+void Issuer::settle(std::uint64_t tick) {
+  constexpr std::size_t most = std::size_t{1} << 22;
+  if (period_ > 0) {
+    inPlace_ = tick == noted_ + period_;
+    return;
+  }
+  if (!maySettle_) return;
+  const std::uint64_t period = settling_.period(program_, tick);
+  const std::size_t blocks = blocksOf_[0] + blocksOf_[1];
+  if (period == 0 || period > most / (blocks + 1)) return;
+  period_ = period;
+  noted_ = tick;
+  places_.resize(period * blocks);
+}
+
+Status Issuer::stepInPlace(const Step& step, std::uint64_t tick) {
+  switch (step.kind) {
+    case StepKind::alloc:
+      place(step.subject, places_[nextPlace_++]);
+      return poison_ ? poison(step.subject, step.lane) : Status::ok;
+    case StepKind::free:
+    case StepKind::use: return Status::ok;
+    case StepKind::run: return run(step, tick);
+    case StepKind::record:
+      call_ = "eventRecord";
+      return program_.driver().eventRecord(program_.event(program_.marker(step.subject, tick)),
+                                           program_.streams()[step.lane]);
+    case StepKind::wait:
+      call_ = "streamWait";
+      return program_.driver().streamWait(
+          program_.streams()[step.lane],
+          program_.event(program_.marker(step.subject, step.previous ? tick - 1 : tick)));
+  }
+  return Status::invalidValue;
+}
+
+Status Issuer::poison(std::uint32_t root, LaneId lane) {
+  const BufferSpec& buffer = program_.spec().buffers[root];
+  if (buffer.space != Space::device) return Status::ok;
+  call_ = "fill32";
+  return program_.driver().fill32(addresses_[root], garbage, RangePool::rounded(buffer.bytes) / sizeof(garbage),
+                                  program_.streams()[lane]);
+}
+
 Status Issuer::alloc(const Step& step) {
   const BufferSpec& buffer = program_.spec().buffers[step.subject];
   Allocator& pool = this->pool(step.subject);
   call_ = "alloc";
   if (const Status status = pool.malloc(buffer.bytes, step.lane, &blocks_[step.subject]); status != Status::ok)
     return status;
-  const Block& block = pool.block(blocks_[step.subject]);
-  const DeviceAddress address = program_.memory.poolBase(buffer.space) + block.offset;
+  const DeviceAddress address = program_.memory.poolBase(buffer.space) + pool.block(blocks_[step.subject]).offset;
   place(step.subject, address);
-  if (!poison_ || buffer.space != Space::device) return Status::ok;
-  call_ = "fill32";
-  return program_.driver().fill32(address, garbage, block.size / sizeof(garbage), program_.streams()[step.lane]);
+  if (period_ > 0) places_[nextPlace_++] = address;
+  return poison_ ? poison(step.subject, step.lane) : Status::ok;
 }
 
 // A buffer of the arena has no alloc: what was there before it is nobody's from its first access on, on the lane that
@@ -133,7 +191,7 @@ Status Issuer::run(const Step& step, std::uint64_t tick) {
   const Status status = program_.driver().launch(program_.kernel(step.run), operands_.data(),
                                                  operands_.data() + step.reads, program_.streams()[step.lane]);
   if (status != Status::ok) return status;
-  program_.order.run(step.lane);
+  if (!inPlace_) program_.order.run(step.lane);
   call_ = "eventRecord";
   return trace_.enabled() ? trace_.end(program_, tick, step) : Status::ok;
 }
@@ -173,6 +231,10 @@ Failure Issuer::explain(const Step& step, Status status) {
 }
 
 void Issuer::abandon() {
+  if (inPlace_ && !program_.spec().planned) program_.order.completeAll();
+  inPlace_ = program_.spec().planned;
+  settling_.forget();
+  period_ = 0;
   for (const auto& pool : program_.pools) pool->reset();
 }
 

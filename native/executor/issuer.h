@@ -3,25 +3,35 @@
 #include <vector>
 
 #include "executor/program.h"
+#include "executor/settling.h"
 #include "executor/trace.h"
 
 namespace braid {
 
 // Issues one tick after another on the device's one issuing thread, between which that thread may have issued on
-// other drivers. Nothing here allocates memory, compiles or creates
-// a driver object. The caller has seen tick - inFlight complete.
+// other drivers. Nothing here compiles, creates a driver object, or, once a few ticks have gone by, allocates memory.
+// The caller has seen tick - inFlight complete.
+//
+// Buffers of a planned program have their places; those of a pool have them once it has settled (see Settling). From
+// then on a tick is its driver calls alone.
 class Issuer {
  public:
-  Issuer(Program& program, Trace& trace, bool poison);
+  // Pools that may not settle are asked for every block of every tick: for tests.
+  Issuer(Program& program, Trace& trace, bool poison, bool maySettle = true);
 
   // The first failure stops the tick where it stands; what was issued before it runs on.
   MaybeFailure issue(std::uint64_t tick);
+  // Whether it is known already where every buffer of the next tick lies.
+  bool inPlace() const { return inPlace_; }
   // Everything has completed: blocks that a failed tick left behind go back.
   void abandon();
 
  private:
   Status step(const Step& step, std::uint64_t tick);
+  Status stepInPlace(const Step& step, std::uint64_t tick);
+  void settle(std::uint64_t tick);
   Status alloc(const Step& step);
+  Status poison(std::uint32_t root, LaneId lane);
   Status run(const Step& step, std::uint64_t tick);
   Status poisonTenants(std::size_t at);
   void place(std::uint32_t root, DeviceAddress address);
@@ -35,6 +45,15 @@ class Issuer {
   Program& program_;
   Trace& trace_;
   bool poison_;
+  bool maySettle_;
+  Settling settling_;
+  bool inPlace_;
+  // Of a pool that has settled: places of blocks over one round of ticks, in order of their allocs, as noted from the
+  // tick `noted_` on.
+  std::uint64_t period_ = 0, noted_ = 0;
+  std::vector<DeviceAddress> places_;
+  std::size_t nextPlace_ = 0;
+  std::uint64_t blocksOf_[2] = {0, 0};     // by pool: of a tick
   const char* call_ = "";                  // the driver call in hand
   std::vector<DeviceAddress> addresses_;   // by buffer, as of the command in hand
   std::vector<DeviceAddress> operands_;    // scratch of one run

@@ -1,4 +1,4 @@
-// Runs the allocator's benchmarks (native/bench) and, beside a GPU, the same loops through PyTorch's allocator (allocator_peer.cu).
+// Runs benchmarks of native/bench and, beside a GPU and where PyTorch's allocator has the same loops, those (allocator_peer.cu).
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -57,7 +57,7 @@ const lines = (command: string, args: readonly string[]): { about: Record<string
   return { about, figures }
 }
 
-export const measure = (names: readonly string[], log: (line: string) => void): Figures => {
+export const measure = (names: readonly string[], log: (line: string) => void, { peer = true } = {}): Figures => {
   const device = devices().find(({ kind }) => kind === 'cuda')?.device ?? 'host'
   const ours = lines(built(), ['--device', device, ...names])
   log(`Braid on ${ours.about['case']}, from C++`)
@@ -65,6 +65,7 @@ export const measure = (names: readonly string[], log: (line: string) => void): 
     log('No GPU here: the figures are those of the host device, and there is nothing to compare them with')
     return { device, name: ours.about['case']!, ours: ours.figures, theirs: [], torch: '' }
   }
+  if (!peer) return { device, name: ours.about['case']!, ours: ours.figures, theirs: [], torch: '' }
   try {
     const theirs = lines('python3', [join(root, 'spec/bench/allocator_peer.py'), ...names])
     log(`PyTorch ${theirs.about['torch']} on the same device, from C++`)

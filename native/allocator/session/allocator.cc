@@ -138,6 +138,23 @@ void Allocator::reset() {
   pool_.reset();
 }
 
+void Allocator::appendState(std::vector<Count>* state) const {
+  std::lock_guard lock(mutex_);
+  state->push_back(pool_.peak());
+  state->push_back(pool_.ranges());
+  for (std::size_t i = 0; i < pool_.ranges(); ++i) {
+    const RangePool::View range = pool_.range(i);
+    state->push_back(range.offset);
+    state->push_back(range.size);
+    for (LaneId lane = 0; lane < order_.lanes(); ++lane) state->push_back(order_.back(lane, range.release[lane]));
+  }
+}
+
+void Allocator::repeat(std::uint64_t blocks) {
+  std::lock_guard lock(mutex_);
+  counters_.byOrder += blocks;
+}
+
 AllocatorCounters Allocator::counters() const {
   std::lock_guard lock(mutex_);
   return counters_;

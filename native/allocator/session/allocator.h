@@ -65,6 +65,11 @@ class Allocator {
   // Everything has completed and every owner is gone (a failed tick left blocks behind).
   void reset();
 
+  // What decides about the places of blocks to come, no block being live: see Settling.
+  void appendState(std::vector<Count>* state) const;
+  // A tick went by that placed this many blocks where the tick before did, without a question.
+  void repeat(std::uint64_t blocks);
+
   const Block& block(BlockId id) const { return blocks_[id]; }
   AllocatorCounters counters() const;
   AllocatorShortage shortage() const;  // of the last failure

@@ -50,4 +50,18 @@ bool Order::markerAfter(Point point, Marker* found) const {
   return any;
 }
 
+void Order::appendState(std::uint64_t tick, std::vector<Count>* state) const {
+  for (LaneId lane = 0; lane < lanes_; ++lane)
+    for (LaneId other = 0; other < lanes_; ++other) state->push_back(back(other, counts_[lane * lanes_ + other]));
+  // The ends of the ticks that are not yet known to have completed; of the one before all of them nothing is left.
+  for (std::uint64_t age = 1; age < inFlight_; ++age)
+    for (LaneId lane = 0; lane < lanes_; ++lane)
+      state->push_back(age > tick ? 0 : back(lane, tickEnds_[((tick - age) % inFlight_) * lanes_ + lane]) + 1);
+}
+
+void Order::appendState(Marker marker, std::vector<Count>* state) const {
+  state->push_back(markers_[marker].recorded ? 1 : 0);
+  for (LaneId lane = 0; lane < lanes_; ++lane) state->push_back(back(lane, markerCounts_[marker * lanes_ + lane]));
+}
+
 }  // namespace braid

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -43,6 +44,12 @@ class Order {
   bool markerAfter(Point point, Marker* found) const;
   // What every lane covers: the frontier below which no release is still pending for anybody.
   ConstFrontier settled() const { return settled_; }
+
+  // How far back from its lane's present point; of a point that every lane covers, as far back as the latest of those.
+  Count back(LaneId lane, Count count) const { return present(lane).count - std::max(count, settled_[lane]); }
+  // All that decides about what comes, at the start of a tick, in such distances; and what a marker would bring along.
+  void appendState(std::uint64_t tick, std::vector<Count>* state) const;
+  void appendState(Marker marker, std::vector<Count>* state) const;
 
  private:
   struct MarkerState {

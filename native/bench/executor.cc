@@ -1,0 +1,138 @@
+// What running a plan eagerly costs the thread that issues it: by itself, over a driver that does nothing; and on the
+// device, beside the same driver calls made by a loop.
+#include "executor/issuer.h"
+
+#include "bench/bench.h"
+#include "bench/idle_driver.h"
+#include "bench/task_graphs.h"
+
+namespace braid::bench {
+namespace {
+
+std::shared_ptr<Driver> borrowed(Driver& driver) { return {std::shared_ptr<void>(), &driver}; }
+
+// A program made ready to be issued, tick after tick, with nobody beside.
+struct Ready {
+  Ready(std::shared_ptr<Driver> driver, const TaskGraph& graph, bool planned)
+      : program(driver, programOf(graph, planned)) {
+    if (const MaybeFailure failure = program.load({})) {
+      std::fprintf(stderr, "%s: %s %s\n", graph.name.c_str(), failure->op.c_str(), failure->detail.c_str());
+      std::exit(1);
+    }
+    issuer = std::make_unique<Issuer>(program, trace, false);
+  }
+  void issue() {
+    if (const MaybeFailure failure = issuer->issue(tick++)) {
+      std::fprintf(stderr, "%s: %s\n", failure->op.c_str(), failure->detail.c_str());
+      std::exit(1);
+    }
+  }
+  void synchronize() {
+    for (const Stream stream : program.streams()) program.driver().streamSynchronize(stream);
+  }
+  Program program;
+  Trace trace;
+  std::unique_ptr<Issuer> issuer;
+  std::uint64_t tick = 0;
+};
+
+// The driver calls of one tick, and nothing else.
+struct Loop {
+  explicit Loop(Ready& ready) : ready(ready) {
+    const Decoded& decoded = ready.program.decoded();
+    operands.assign(decoded.mostOperands, 0);
+    DeviceAddress memory = 0;
+    must(ready.program.driver(), ready.program.driver().memAllocate(&memory, 4096), "memAllocate");
+    for (DeviceAddress& operand : operands) operand = memory;
+    held = memory;
+  }
+  ~Loop() { ready.program.driver().memFree(held); }
+  void issue() {
+    Driver& driver = ready.program.driver();
+    for (const Step& step : ready.program.steps()) {
+      const Stream stream = ready.program.streams()[step.lane];
+      if (step.kind == StepKind::run)
+        driver.launch(ready.program.kernel(step.run), operands.data(), operands.data() + step.reads, stream);
+      else if (step.kind == StepKind::record)
+        driver.eventRecord(ready.program.event(ready.program.marker(step.subject, 0)), stream);
+      else if (step.kind == StepKind::wait)
+        driver.streamWait(stream, ready.program.event(ready.program.marker(step.subject, 0)));
+    }
+    for (const LaneId lane : ready.program.busyLanes())
+      driver.eventRecord(ready.program.tickEnd(0, lane), ready.program.streams()[lane]);
+  }
+  Ready& ready;
+  std::vector<DeviceAddress> operands;
+  DeviceAddress held = 0;
+};
+
+// Nanoseconds of one tick's issuing; the device is idle at the beginning of each.
+template <class Tick>
+Spread ticks(const Run& run, Ready& ready, Tick tick) {
+  std::vector<double> each;
+  for (int repeat = 0; repeat < 3 * run.repeats; ++repeat) {
+    ready.synchronize();
+    const auto began = Clock::now();
+    tick();
+    each.push_back(nanoseconds(Clock::now() - began));
+  }
+  ready.synchronize();
+  return spread(std::move(each));
+}
+
+Spread over(Spread spread, double count) { return {spread.median / count, spread.least / count, spread.most / count}; }
+
+void own(const Run& run, const TaskGraph& graph, bool planned) {
+  Ready ready(std::make_shared<IdleDriver>(nullptr), graph, planned);
+  const auto commands = static_cast<double>(ready.program.steps().size());
+  const auto tasks = static_cast<double>(graph.reads.size());
+  const Spread tick = perTurn(run, [&](std::uint64_t turns) {
+    for (; turns > 0; --turns) ready.issue();
+  });
+  Line("executor", "own, " + graph.name + (planned ? ", planned" : ", pooled"))
+      .add(over(tick, commands), "ns a command")
+      .add("commands", commands)
+      .add("nsATask", tick.median / tasks);
+}
+
+// `empty`: tasks that launch nothing.
+void onDevice(const Run& run, const TaskGraph& graph, bool planned, bool empty) {
+  Ready ready(empty ? std::make_shared<IdleDriver>(&run.driver) : borrowed(run.driver), graph, planned);
+  Loop loop(ready);
+  const auto tasks = static_cast<double>(graph.reads.size());
+  for (int warm = 0; warm < 3; ++warm) {
+    ready.issue();
+    loop.issue();
+    ready.synchronize();
+  }
+  // In turn, so that both see the same machine.
+  std::vector<double> plans, loops, ratios;
+  for (int round = 0; round < 5; ++round) {
+    const Spread plan = ticks(run, ready, [&] { ready.issue(); });
+    const Spread raw = ticks(run, ready, [&] { loop.issue(); });
+    plans.push_back(plan.median / tasks);
+    loops.push_back(raw.median / tasks);
+    ratios.push_back(plan.median / raw.median);
+  }
+  Line(empty ? "executor-empty" : "executor-launch", graph.name + (planned ? ", planned" : ", pooled"))
+      .add(spread(std::move(plans)), "ns a task")
+      .add("calls", spread(std::move(loops)).median)
+      .add("overCalls", spread(std::move(ratios)).median);
+}
+
+}  // namespace
+
+void executor(const Run& run) {
+  std::vector<TaskGraph> graphs;
+  for (const Pattern pattern : {Pattern::trivial, Pattern::stencil, Pattern::fft, Pattern::sweep})
+    graphs.push_back(taskBench(pattern, 8, 100));
+  graphs.push_back(pingPong(800));
+  for (const TaskGraph& graph : graphs)
+    for (const bool planned : {false, true}) own(run, graph, planned);
+  for (const TaskGraph& graph : graphs)
+    for (const bool planned : {false, true}) onDevice(run, graph, planned, true);
+  for (const TaskGraph& graph : graphs)
+    for (const bool planned : {false, true}) onDevice(run, graph, planned, false);
+}
+
+}  // namespace braid::bench
