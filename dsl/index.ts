@@ -1,7 +1,7 @@
 // The public surface of `braid-gpu`, by hand: what is not listed here is not public.
 
 export { type CompileOptions, compile, isProved } from './compile.js'
-export { explain } from './explain.js'
+export { type ExplainOptions, type Explanation, explain } from './explain.js'
 export type { Feed, Lease, PulledFeed, PushedFeed, WhenFull } from './feed.js'
 export type { AnyFlow, DeviceFlow, Flow, HostFlow } from './flow.js'
 export { BraidError, orThrow } from './fp.js'
@@ -14,6 +14,7 @@ export type { Command, Plan, PlanBuffer, PlanLane, PlanNode, Violation } from '.
 export type { BoundSpec, Dim, DType, TensorSpec } from './ir/tensor.js'
 export { textOf, toJSON } from './ir/text.js'
 export { verify } from './ir/verify.js'
+export { verifyRanks } from './ir/verify-ranks.js'
 export { type Dims, type KernelAttrs, type KernelDefinition, type KernelScalar, kernel, type Launch } from './kernel.js'
 export { type Lane, lane } from './lane.js'
 export { type MachineFault, machineOf, machines, parseMachine } from './machine/load.js'

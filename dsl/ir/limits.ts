@@ -16,6 +16,9 @@ export const limits = {
   source: 2 ** 22,
   /** Dimensions of a shape. */
   rank: 32,
+  /** Communicators of a plan, and ranks of one. */
+  communicators: 1024,
+  ranks: 2 ** 16,
   /** Instructions of one fused kernel. */
   code: 2 ** 16,
   /** Initial values that one state buffer lists. */

@@ -3,6 +3,7 @@ import * as E from 'fp-ts/lib/Either.js'
 import type { ReadonlyNonEmptyArray } from 'fp-ts/lib/ReadonlyNonEmptyArray.js'
 import { misreaches } from './laws/extents.js'
 import { limits } from './limits.js'
+import { readCollective, readCommunicator } from './load-collective.js'
 import { readDType, readKernel } from './load-kernel.js'
 import type { Command, Plan, PlanBuffer, PlanLane, PlanNode } from './plan.js'
 import { Enough, type PlanFault, Reader, show } from './reader.js'
@@ -77,12 +78,15 @@ const readPlan = (r: Reader, value: unknown): Plan => {
   const buffers = r.list(get('buffers'), 'plan.buffers', limits.buffers)
   const nodes = r.list(get('nodes'), 'plan.nodes', limits.nodes)
   const commands = r.list(get('commands'), 'plan.commands', limits.commands)
+  const given = get('communicators')
+  const communicators = given === undefined ? [] : r.list(given, 'plan.communicators', limits.communicators)
   const tolerance = get('tolerance')
   const counts: Counts = {
     devices,
     lanes: lanes.length,
     buffers: buffers.length,
     nodes: nodes.length,
+    communicators: communicators.length,
     planned: storage === 'planned',
   }
   const plan: Plan = {
@@ -98,8 +102,9 @@ const readPlan = (r: Reader, value: unknown): Plan => {
     ...(storage === 'planned' ? { arena: perDevice(arena ?? [], 'plan.arena') } : {}),
     lanes: lanes.map((lane, i) => readLane(r, lane, i, counts)),
     buffers: buffers.map((buffer, i) => readBuffer(r, buffer, i, counts)),
-    nodes: nodes.map((node, i) => readNode(r, node, i)),
+    nodes: nodes.map((node, i) => readNode(r, node, i, counts)),
     commands: commands.map((command, i) => readCommand(r, command, `commands[${i}]`, counts)),
+    ...(given === undefined ? {} : { communicators: communicators.map((value, i) => readCommunicator(r, value, i)) }),
     ...(tolerance === undefined ? {} : { tolerance: r.finite(tolerance, 'plan.tolerance', 0) }),
   }
   checkViews(r, plan)
@@ -114,6 +119,7 @@ interface Counts {
   readonly lanes: number
   readonly buffers: number
   readonly nodes: number
+  readonly communicators: number
   readonly planned: boolean
 }
 
@@ -223,12 +229,14 @@ const readContent = (
   return content
 }
 
-const readNode = (r: Reader, value: unknown, index: number): PlanNode => {
+const readNode = (r: Reader, value: unknown, index: number, counts: Counts): PlanNode => {
   const at = `nodes[${index}]`
   const node = r.object(value, at)
   const get = (key: string) => r.field(node, key)
   const work = (key: string) => (get(key) === undefined ? undefined : r.finite(get(key), `${at}.${key}`, 0))
   const kernel = get('kernel')
+  const collective = get('collective')
+  const peerAccess = get('peerAccess')
   const flops = work('flops')
   const movedBytes = work('movedBytes')
   return {
@@ -237,6 +245,10 @@ const readNode = (r: Reader, value: unknown, index: number): PlanNode => {
     name: r.string(get('name'), `${at}.name`, limits.name),
     at: r.string(get('at'), `${at}.at`, limits.name),
     ...(kernel === undefined ? {} : { kernel: readKernel(r, kernel, `${at}.kernel`) }),
+    ...(collective === undefined
+      ? {}
+      : { collective: readCollective(r, collective, `${at}.collective`, counts.communicators) }),
+    ...(peerAccess === undefined ? {} : { peerAccess: r.boolean(peerAccess, `${at}.peerAccess`) }),
     ...(flops === undefined ? {} : { flops }),
     ...(movedBytes === undefined ? {} : { movedBytes }),
   }

@@ -19,6 +19,8 @@ export interface Plan<_I = unknown, _O = unknown> {
   readonly buffers: readonly PlanBuffer[]
   readonly nodes: readonly PlanNode[]
   readonly commands: readonly Command[]
+  /** Whom this rank's collectives are with; none where no node is one. */
+  readonly communicators?: readonly PlanCommunicator[]
   /** The largest relative error that the arithmetic of this plan may show against `interpret`; 0 means bit for bit. */
   readonly tolerance?: number
 }
@@ -65,9 +67,53 @@ export interface PlanNode {
   readonly name: string
   readonly at: string
   readonly kernel?: KernelSpec
+  /** The run is a collective, or a send or receive. */
+  readonly collective?: CollectiveSpec
+  /** Its kernel reads or writes memory of other devices in place; a copy always may. */
+  readonly peerAccess?: boolean
   /** Work of the node: floating-point operations, and bytes moved through device memory. For `explain` and the host's slow-down. */
   readonly flops?: number
   readonly movedBytes?: number
+}
+
+/**
+ * `id` is the index in `communicators`; ranks know it by its `name`. Its groups are disjoint lists of ranks, so that one plan may serve all of a mesh: a rank
+ * talks to the group that has it. Absent: one group of all ranks, in order.
+ */
+export interface PlanCommunicator {
+  readonly id: number
+  readonly name: string
+  readonly groups?: readonly (readonly number[])[]
+}
+
+export const collectiveKinds = [
+  'allReduce',
+  'allGather',
+  'reduceScatter',
+  'allToAll',
+  'broadcast',
+  'reduce',
+  'gather',
+  'scatter',
+  'permute',
+  'send',
+  'recv',
+] as const
+
+/**
+ * What a node says to other ranks, in NCCL's terms: `count` elements are what each rank gives (`allGather`, `gather`, `allToAll` to each), or gets
+ * (`reduceScatter`, `scatter`). `root`, `peer` and `pairs` (of a `permute`: from and to) are places in the group. All ranks of the group issue the same; a `send` meets
+ * the `recv` of its peer, and only then do both go on.
+ */
+export interface CollectiveSpec {
+  readonly kind: (typeof collectiveKinds)[number]
+  readonly communicator: number
+  readonly count: number
+  readonly dtype: DType
+  readonly how?: 'sum' | 'product' | 'min' | 'max' | 'mean'
+  readonly root?: number
+  readonly peer?: number
+  readonly pairs?: readonly (readonly [number, number])[]
 }
 
 export type Command =
@@ -88,6 +134,8 @@ export interface Violation {
   readonly buffer?: number
   readonly lane?: number
   readonly event?: number
+  /** Whose plan, where there are several: its place among them. */
+  readonly rank?: number
   /** The whole sentence: the command, the buffer by name, what was wanted, what was found. */
   readonly message: string
 }

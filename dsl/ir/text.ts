@@ -1,3 +1,4 @@
+import { collectiveName } from './laws/report.js'
 import { Op, type Tables, tablesOf } from './laws/tables.js'
 import type { Plan } from './plan.js'
 
@@ -34,6 +35,10 @@ const header = (plan: Plan): string[] => {
     `plan ${plan.name}: ${plan.storage}, ${plan.inFlight} in flight`,
     `bound, bytes: ${[...sizes, `pinned: ${plan.bound.pinned}`].join(', ')}`,
     ...(plan.arena === undefined ? [] : [`arena, bytes: ${plan.arena.join(', ')}`]),
+    ...(plan.communicators ?? []).map(({ name, groups }) => {
+      const whom = groups === undefined ? 'all ranks' : groups.map(group => `[${group.join(', ')}]`).join(' ')
+      return `communicator ${name}: ${whom}`
+    }),
     `lanes: ${plan.lanes.map(lane => (lane.priority === 0 ? lane.name : `${lane.name} (priority ${lane.priority})`)).join(', ')}`,
     ...lasting.map(buffer => {
       const view =
@@ -70,7 +75,7 @@ const rowOf = (tables: Tables, marked: Int32Array, c: number): Row => {
       return {
         lane: lane(command[2]),
         what: `run ${plan.nodes[command[1]]?.name ?? `node ${command[1]}`}`,
-        more: `${names(command[3])} -> ${names(command[4])}`.trim(),
+        more: `${names(command[3])} -> ${names(command[4])}${collectiveText(plan, command[1])}`.trim(),
       }
     case 'record':
       return { lane: lane(command[2]), what: `record e${command[1]}`, more: '' }
@@ -87,6 +92,11 @@ const rowOf = (tables: Tables, marked: Int32Array, c: number): Row => {
         more: useReason(tables, marked, c, command[3]),
       }
   }
+}
+
+const collectiveText = (plan: Plan, node: number): string => {
+  const collective = plan.nodes[node]?.collective
+  return collective === undefined ? '' : ` #${collectiveName(plan, collective)}`
 }
 
 /** For each record, the run that it stands after: the last of its lane before it; -1: none in this tick. */

@@ -24,7 +24,7 @@ import type { Law, Plan, Violation } from './plan.js'
  * | L5 | between a lane's last access to a buffer and the record of its use, that lane issues no other run | laws/precise.ts |
  * | L6 | drop any one wait or use and some law breaks; no event is recorded that nobody waits for or uses | laws/minimal.ts |
  * | L7 | every wait's event is recorded earlier in issue order | laws/waits.ts |
- * | L8 | all ranks issue the same collectives in the same order | laws/collectives.ts |
+ * | L8 | all ranks issue the same collectives in the same order | laws/collectives.ts, and verify-ranks.ts for the plans of several ranks |
  * | L9 | the peak, computed from the plan alone, is at most `bound` | laws/bound.ts |
  *
  * *Before* is what `laws/clock.ts` says. The work is linear in commands, lanes and ticks, but for the exact test of L6,
@@ -77,12 +77,23 @@ const prove = (tables: Tables, options: Proof): readonly Violation[] => {
 const refused = (law: Law, why: string): Violation => ({ law, command: -1, message: `${law}: the plan: ${why}` })
 
 /** As much of the form as the replays rely on; ids may be out of range. Loops, since `every` skips holes. */
-const hasForm = (plan: Plan): boolean => {
+export const hasForm = (plan: Plan): boolean => {
   if (typeof plan !== 'object' || plan === null) return false
   for (const list of [plan.lanes, plan.buffers, plan.nodes, plan.commands, plan.bound?.device])
     if (!Array.isArray(list)) return false
   for (const list of [plan.lanes, plan.buffers, plan.nodes] as const) {
     for (const item of list) if (typeof item !== 'object' || item === null) return false
+  }
+  const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null
+  for (const { collective } of plan.nodes) if (collective !== undefined && !isObject(collective)) return false
+  if (plan.communicators !== undefined) {
+    if (!Array.isArray(plan.communicators)) return false
+    for (const communicator of plan.communicators) {
+      if (!isObject(communicator)) return false
+      if (communicator.groups === undefined) continue
+      if (!Array.isArray(communicator.groups)) return false
+      for (const group of communicator.groups) if (!Array.isArray(group)) return false
+    }
   }
   for (const { bytes, device } of plan.buffers)
     if (!Number.isFinite(bytes) || bytes < 0 || !Number.isInteger(device)) return false

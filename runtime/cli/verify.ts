@@ -2,10 +2,11 @@ import { readFileSync } from 'node:fs'
 import * as E from 'fp-ts/lib/Either.js'
 import { parsePlan } from '../../dsl/ir/load.js'
 import { verify as verifyPlan } from '../../dsl/ir/verify.js'
-import { oneWord, parse } from './args.js'
-import { Failed, type Output } from './io.js'
+import { verifyRanks } from '../../dsl/ir/verify-ranks.js'
+import { parse } from './args.js'
+import { Failed, Misuse, type Output } from './io.js'
 
-export const usage = 'braid verify PLAN.json [--safety] [--json]'
+export const usage = 'braid verify PLAN.json [RANK1.json …] [--safety] [--json]'
 
 const read = (path: string): string => {
   try {
@@ -26,20 +27,34 @@ const read = (path: string): string => {
 
 export const verify = async (args: readonly string[], out: Output): Promise<number> => {
   const { values, positionals } = parse(args, { safety: { type: 'boolean' } }, usage)
-  const path = oneWord(positionals, 'PLAN.json', usage)
-  const parsed = parsePlan(read(path))
-  if (E.isLeft(parsed)) throw new Failed(parsed.left)
+  if (positionals.length === 0) throw new Misuse(`PLAN.json is missing\nusage: ${usage}`)
+  const plans = positionals.map(path => {
+    const parsed = parsePlan(read(path))
+    if (E.isLeft(parsed)) {
+      const whose = positionals.length === 1 ? '' : `${path}: `
+      throw new Failed(parsed.left.map(fault => ({ ...fault, at: `${whose}${fault.at}` })))
+    }
+    return parsed.right
+  })
   const safety = values.safety === true
-  const violations = verifyPlan(parsed.right, { safety })
+  const one = plans.length === 1
+  const violations = one ? verifyPlan(plans[0]!, { safety }) : verifyRanks(plans, { safety })
   const laws = safety
     ? ['L1', 'L2', 'L3', 'L4', 'L7', 'L8', 'L9']
     : ['L1', 'L2', 'L3', 'L4', 'L5', 'L6', 'L7', 'L8', 'L9']
   // A message names its law first: `L4: commands[17] (free w): …`.
   for (const { law, message } of violations) out.say(`${out.styles.bad(law)}  ${message.slice(law.length + 2)}`)
-  if (violations.length === 0) {
+  const ok = violations.length === 0
+  if (ok) {
     const holds = out.styles.good(safety ? 'every law about safety holds' : 'every law holds')
-    out.say(`${path}: ${holds}: ${laws.join(', ')} ("${parsed.right.name}", ${parsed.right.commands.length} commands)`)
+    const commands = plans.reduce((sum, plan) => sum + plan.commands.length, 0)
+    const what = one ? `"${plans[0]!.name}"` : `${plans.length} ranks`
+    out.say(`${positionals.join(', ')}: ${holds}: ${laws.join(', ')} (${what}, ${commands} commands)`)
   }
-  out.result({ file: path, plan: parsed.right.name, safety, laws, ok: violations.length === 0, violations })
-  return violations.length === 0 ? 0 : 1
+  out.result(
+    one
+      ? { file: positionals[0], plan: plans[0]!.name, safety, laws, ok, violations }
+      : { files: positionals, plans: plans.map(({ name }) => name), safety, laws, ok, violations },
+  )
+  return ok ? 0 : 1
 }

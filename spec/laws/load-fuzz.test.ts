@@ -4,10 +4,12 @@ import { describe, expect, test } from 'vitest'
 import { parsePlan } from '../../dsl/ir/load.js'
 import { textOf, toJSON } from '../../dsl/ir/text.js'
 import { verify } from '../../dsl/ir/verify.js'
+import { verifyRanks } from '../../dsl/ir/verify-ranks.js'
+import { withCollectives } from '../support/collective-plan.js'
 import { withKernels } from '../support/kernel-plan.js'
 import { twoLanes, weightStreaming } from '../support/plans.js'
 
-const texts = [twoLanes, weightStreaming, withKernels].map(toJSON)
+const texts = [twoLanes, weightStreaming, withKernels, withCollectives].map(toJSON)
 const values = texts.map(text => JSON.parse(text) as unknown)
 
 /** What any input must come to: a plan that can be judged and printed, or faults that say where. Never a throw. */
@@ -23,6 +25,7 @@ const survives = (input: unknown): void => {
     }
   } else {
     verify(parsed.right)
+    verifyRanks([parsed.right, withCollectives, parsed.right])
     expect(textOf(parsed.right).length).toBeGreaterThan(0)
     expect(E.isRight(parsePlan(toJSON(parsed.right)))).toBe(true)
   }

@@ -7,6 +7,7 @@ import { describe, expect, test } from 'vitest'
 import { parsePlan } from '../../dsl/ir/load.js'
 import type { PlanFault } from '../../dsl/ir/reader.js'
 import { toJSON } from '../../dsl/ir/text.js'
+import { withCollectives } from '../support/collective-plan.js'
 import { withKernels } from '../support/kernel-plan.js'
 import { singleLane, twoLanes, weightStreaming } from '../support/plans.js'
 
@@ -26,7 +27,9 @@ const places = (value: unknown, path: Path = []): Path[] =>
         ),
       ]
 
-const bases = [singleLane, twoLanes, weightStreaming, withKernels].map(plan => JSON.parse(toJSON(plan)) as object)
+const bases = [singleLane, twoLanes, weightStreaming, withKernels, withCollectives].map(
+  plan => JSON.parse(toJSON(plan)) as object,
+)
 const sites = bases.flatMap(base => places(base).flatMap(path => (path.length === 0 ? [] : [{ base, path }])))
 
 /** JSON values that a field may be given: some of the right type and out of range, some beside the limits, some of another type. */

@@ -1,4 +1,4 @@
-import type { Law, Plan, Violation } from '../plan.js'
+import type { CollectiveSpec, Law, Plan, Violation } from '../plan.js'
 import { Op, type Tables } from './tables.js'
 
 /** Violations that one verification lists at most. A plan with more is no better understood by more of them. */
@@ -52,6 +52,21 @@ export const laneName = (plan: Plan, id: number): string => {
 export const nodeName = (plan: Plan, id: number): string => {
   const node = plan.nodes[id]
   return node === undefined ? `node ${id}` : `${node.op} '${node.name}'`
+}
+
+/** `allReduce sum of 1024 f32 over dp`. */
+export const collectiveName = (plan: Plan, spec: CollectiveSpec): string => {
+  const over = plan.communicators?.[spec.communicator]?.name ?? `communicator ${spec.communicator}`
+  const to =
+    spec.kind === 'send'
+      ? `, to ${spec.peer}`
+      : spec.kind === 'recv'
+        ? `, from ${spec.peer}`
+        : spec.root === undefined
+          ? ''
+          : `, root ${spec.root}`
+  const pairs = spec.pairs === undefined ? '' : `, ${spec.pairs.map(pair => pair.join(' to ')).join(', ')}`
+  return `${spec.kind}${spec.how === undefined ? '' : ` ${spec.how}`} of ${spec.count} ${spec.dtype} over ${over}${to}${pairs}`
 }
 
 /** A command in the words of the format, with the names of what it names: `use w[3] by math, e4`. */
