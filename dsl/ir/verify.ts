@@ -1,6 +1,7 @@
 import { checkBound } from './laws/bound.js'
 import { checkCollectives } from './laws/collectives.js'
 import { checkMinimal } from './laws/minimal.js'
+import { checkPlaces } from './laws/places.js'
 import { checkPrecise } from './laws/precise.js'
 import { checkIds, Report } from './laws/report.js'
 import { Safety } from './laws/safety.js'
@@ -26,6 +27,8 @@ import type { Law, Plan, Violation } from './plan.js'
  * | L7 | every wait's event is recorded earlier in issue order | laws/waits.ts |
  * | L8 | all ranks issue the same collectives in the same order | laws/collectives.ts, and verify-ranks.ts for the plans of several ranks |
  * | L9 | the peak, computed from the plan alone, is at most `bound` | laws/bound.ts |
+ *
+ * Devices, ids and views (laws/places.ts) are told of under the law that they would break. Views are judged by their bytes (laws/cells.ts).
  *
  * *Before* is what `laws/clock.ts` says. The work is linear in commands, lanes and ticks, but for the exact test of L6,
  * which plans of at most `exactCommands` commands get. A `Plan` of the wrong form is the loader's to report (load.ts);
@@ -60,6 +63,7 @@ const prove = (tables: Tables, options: Proof): readonly Violation[] => {
     return [refused('L7', `its ${tables.lanes} lanes and ${tables.events} events are more than can be judged`)]
   }
   checkIds(tables, report)
+  checkPlaces(tables, report)
   checkWaits(tables, report)
   if (plan.storage === 'planned') checkArena(tables, report)
   const safety = new Safety(tables, report)

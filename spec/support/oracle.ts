@@ -12,6 +12,7 @@ export const oracle = (plan: Plan, quality = true): Set<string> => {
   const say = (law: Law, command: number, buffer = -1) => found.add(`${law} ${command} ${buffer}`)
   const u = unroll(plan, 4)
   events(plan, say)
+  places(plan, say)
   order(u, say)
   if (plan.storage === 'planned') planned(u, say)
   else {
@@ -157,6 +158,21 @@ const events = (plan: Plan, say: Say): void => {
   })
 }
 
+/** A run reaches device memory of another device, or a buffer's home is of another device. */
+const places = (plan: Plan, say: Say): void => {
+  for (const { id, space, home, device } of plan.buffers)
+    if (space === 'device' && plan.lanes[home]!.device !== device) say('L3', -1, id)
+  plan.commands.forEach((command, c) => {
+    if (command[0] !== 'run') return
+    const { kernel, peerAccess } = plan.nodes[command[1]]!
+    if (kernel?.kind === 'copy' || peerAccess) return
+    const abroad = (b: number) =>
+      plan.buffers[b]!.space === 'device' && plan.buffers[b]!.device !== plan.lanes[command[2]]!.device
+    for (const b of command[3]) if (abroad(b)) say('L1', c, b)
+    for (const b of command[4]) if (abroad(b)) say('L2', c, b)
+  })
+}
+
 const order = (u: Unrolled, say: Say): void => {
   for (const buffer of roots(u.plan)) {
     const carried = buffer.life === 'state' || buffer.life === 'param'
@@ -273,7 +289,7 @@ const planned = (u: Unrolled, say: Say): void => {
   const share = (x: number, y: number): boolean => {
     const [a, b] = [plan.buffers[x]!, plan.buffers[y]!]
     if (x === y) return true
-    if (a.offset === undefined || b.offset === undefined) return false
+    if (a.offset === undefined || b.offset === undefined || a.device !== b.device) return false
     return a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes
   }
   const ticked = roots(plan)

@@ -9,6 +9,8 @@ import { type BufferSketch, planOf } from './plans.js'
  */
 export interface Recipe {
   readonly lanes: number
+  /** Lanes are of one device after the other; what reaches across says so. */
+  readonly devices: number
   readonly inFlight: number
   readonly planned: boolean
   /** Wait before each alloc for the last foreign readers of what was freed before: a smaller peak, more waits. */
@@ -27,6 +29,7 @@ export interface Step {
 export const recipes = (most = 8): fc.Arbitrary<Recipe> =>
   fc.record({
     lanes: fc.integer({ min: 1, max: 4 }),
+    devices: fc.constantFrom(1, 1, 2),
     inFlight: fc.integer({ min: 1, max: 3 }),
     planned: fc.boolean(),
     thrifty: fc.boolean(),
@@ -69,6 +72,7 @@ export const planFrom = (recipe: Recipe): Plan => {
         buffers.push({
           name: `b${buffers.length}`,
           home: lane,
+          device: lane % recipe.devices,
           bytes: step.bytes,
           space: step.into === 'pinned' ? 'pinned' : 'device',
         })
@@ -76,6 +80,7 @@ export const planFrom = (recipe: Recipe): Plan => {
         buffers.push({
           name: `v${buffers.length}`,
           home: lane,
+          device: lane % recipe.devices,
           bytes: step.bytes / 2,
           alias: buffers.length - 1,
           aliasOffset: step.bytes / 2,
@@ -138,7 +143,7 @@ const synchronised = (recipe: Recipe, sketches: readonly BufferSketch[], runs: r
       freed.push(b)
     }
   })
-  let arena = 0
+  const arena = Array.from({ length: recipe.devices }, () => 0)
   const placed = sketches.map(sketch => {
     if (
       pooled ||
@@ -148,31 +153,42 @@ const synchronised = (recipe: Recipe, sketches: readonly BufferSketch[], runs: r
       sketch.life === 'output'
     )
       return sketch
-    arena += sketch.bytes ?? 1024
-    return { ...sketch, offset: arena - (sketch.bytes ?? 1024) }
+    const offset = arena[sketch.device ?? 0]!
+    arena[sketch.device ?? 0]! += sketch.bytes ?? 1024
+    return { ...sketch, offset }
   })
-  const plan = planOf({
+  const plain = planOf({
     name: 'generated',
+    devices: recipe.devices,
     lanes: Array.from({ length: recipe.lanes }, (_, lane) => `l${lane}`),
+    laneDevices: Array.from({ length: recipe.lanes }, (_, lane) => lane % recipe.devices),
     buffers: placed,
     commands,
     inFlight: recipe.inFlight,
     ...(pooled ? {} : { arena }),
   })
+  const reaching = plain.nodes.map((node, i) => {
+    const { lane, reads, writes } = runs[i]!
+    const abroad = [...reads, ...writes].some(
+      b => plain.buffers[b]!.space === 'device' && plain.buffers[b]!.device !== lane % recipe.devices,
+    )
+    return abroad ? { ...node, peerAccess: true } : node
+  })
+  const plan = { ...plain, nodes: reaching }
   return bindPeak(recipe.planned ? shared(plan, arena) : plan)
 }
 
 /** Planned storage: a buffer moves onto the bytes of an earlier one wherever the order of their accesses allows it. */
-const shared = (plan: Plan, arena: number): Plan => {
+const shared = (plan: Plan, arena: readonly number[]): Plan => {
   let best = plan
-  for (const { id, bytes, life, offset } of plan.buffers) {
+  for (const { id, bytes, life, offset, device } of plan.buffers) {
     if (life !== 'tick' || offset === undefined) continue
     for (let to = 0; to < offset; to += 1024) {
       const moved = {
         ...best,
         buffers: best.buffers.map(other => (other.id === id ? { ...other, offset: to } : other)),
       }
-      if (to + bytes > arena || oracle(moved, false).size > 0) continue
+      if (to + bytes > arena[device]! || oracle(moved, false).size > 0) continue
       best = moved
       break
     }

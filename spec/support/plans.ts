@@ -9,6 +9,7 @@ export interface BufferSketch {
   readonly home?: number
   readonly bytes?: number
   readonly space?: 'device' | 'pinned'
+  readonly device?: number
   readonly alias?: number
   readonly aliasOffset?: number
   readonly offset?: number
@@ -18,33 +19,37 @@ export interface BufferSketch {
 export interface PlanSketch {
   readonly name: string
   readonly lanes: readonly string[]
+  /** The device of each lane; of all of them 0 unless given. */
+  readonly laneDevices?: readonly number[]
+  readonly devices?: number
   readonly buffers: readonly BufferSketch[]
   readonly commands: readonly Command[]
   readonly inFlight?: number
   /** With an arena the storage is planned. */
-  readonly arena?: number
+  readonly arena?: number | readonly number[]
 }
 
 /** Completes a sketch: a node for each that a run names, and the least bound that holds. */
 export const planOf = (sketch: PlanSketch): Plan => {
   const nodes =
     1 + sketch.commands.reduce((most, command) => (command[0] === 'run' ? Math.max(most, command[1]) : most), -1)
+  const devices = sketch.devices ?? 1
   const plan: Plan = {
     plan: 1,
     name: sketch.name,
-    devices: 1,
+    devices,
     inFlight: sketch.inFlight ?? 2,
     storage: sketch.arena === undefined ? 'pooled' : 'planned',
-    bound: { device: [0], pinned: 0 },
-    ...(sketch.arena === undefined ? {} : { arena: [sketch.arena] }),
-    lanes: sketch.lanes.map((name, id): PlanLane => ({ id, name, device: 0, priority: 0 })),
+    bound: { device: Array.from({ length: devices }, () => 0), pinned: 0 },
+    ...(sketch.arena === undefined ? {} : { arena: typeof sketch.arena === 'number' ? [sketch.arena] : sketch.arena }),
+    lanes: sketch.lanes.map((name, id): PlanLane => ({ id, name, device: sketch.laneDevices?.[id] ?? 0, priority: 0 })),
     buffers: sketch.buffers.map(
       (buffer, id): PlanBuffer => ({
         id,
         name: buffer.name,
         bytes: buffer.bytes ?? 1024,
         space: buffer.space ?? (buffer.life === 'input' || buffer.life === 'output' ? 'pinned' : 'device'),
-        device: 0,
+        device: buffer.device ?? 0,
         home: buffer.home ?? 0,
         life: buffer.life ?? 'tick',
         ...(buffer.alias === undefined ? {} : { alias: buffer.alias, aliasOffset: buffer.aliasOffset ?? 0 }),

@@ -1,0 +1,86 @@
+import type { Plan } from '../plan.js'
+import { bufferName, laneName, nodeName, type Sink } from './report.js'
+import { Mode, Op, type Tables } from './tables.js'
+
+/**
+ * What stands where. Buffers (L3), lanes (L7) and nodes (L1) have the ids that commands call them by; a buffer and its home are of one device; a view lies inside its root.
+ * A run reads (L1) and writes (L2) memory that its lane's device can address: its own, pinned memory, and that of other devices only where it is a copy
+ * or its node says `peerAccess`. Commands of different devices are ordered by the same events as any others.
+ */
+export const checkPlaces = (tables: Tables, sink: Sink): void => {
+  checkLists(tables.plan, sink)
+  if (tables.plan.devices > 1 || tables.plan.lanes.some(({ device }) => device !== 0)) checkReach(tables, sink)
+}
+
+const isIn = (id: unknown, count: number): boolean =>
+  Number.isInteger(id) && (id as number) >= 0 && (id as number) < count
+
+const checkLists = (plan: Plan, sink: Sink): void => {
+  const { lanes, buffers, nodes, devices } = plan
+  for (let l = 0; l < lanes.length; l++) {
+    const { id, device } = lanes[l]!
+    if (id !== l)
+      sink.add('L7', -1, { lane: l }, () => `${laneName(plan, l)} is number ${l} of its lanes and says id ${id}`)
+    if (!isIn(device, devices))
+      sink.add('L7', -1, { lane: l }, () => `${laneName(plan, l)} is of device ${device}, and the plan has ${devices}`)
+  }
+  for (let n = 0; n < nodes.length; n++)
+    if (nodes[n]!.id !== n)
+      sink.add('L1', -1, {}, () => `${nodeName(plan, n)} is number ${n} of its nodes and says id ${nodes[n]!.id}`)
+  for (let b = 0; b < buffers.length; b++) {
+    const { id, space, device, home, alias } = buffers[b]!
+    const name = () => bufferName(plan, b)
+    if (id !== b) sink.add('L3', -1, { buffer: b }, () => `${name()} is number ${b} of its buffers and says id ${id}`)
+    if (!isIn(device, devices))
+      sink.add('L3', -1, { buffer: b }, () => `${name()} is on device ${device}, and the plan has ${devices}`)
+    if (!isIn(home, lanes.length))
+      sink.add('L3', -1, { buffer: b }, () => `the home of ${name()} is lane ${home}, and the plan has ${lanes.length}`)
+    else if (space === 'device' && lanes[home]!.device !== device)
+      sink.add(
+        'L3',
+        -1,
+        { buffer: b, lane: home },
+        () =>
+          `${name()} is on device ${device}, and its home ${laneName(plan, home)} is of device ${lanes[home]!.device}, whose order its memory cannot follow`,
+      )
+    if (alias !== undefined) checkView(plan, b, sink)
+  }
+}
+
+const checkView = (plan: Plan, b: number, sink: Sink): void => {
+  const { alias, aliasOffset = 0, bytes, space, device } = plan.buffers[b]!
+  const say = (said: () => string) =>
+    sink.add('L3', -1, { buffer: b }, () => `${bufferName(plan, b)} is a view ${said()}`)
+  const root = plan.buffers[alias!]
+  if (root === undefined || alias === b)
+    say(() => `of ${alias === b ? 'itself' : `buffer ${alias}, which the plan does not have`}`)
+  else if (root.alias !== undefined) say(() => `of ${bufferName(plan, alias!)}, which is a view itself`)
+  else if (!(aliasOffset >= 0 && aliasOffset + bytes <= root.bytes))
+    say(
+      () => `of bytes ${aliasOffset} to ${aliasOffset + bytes} of ${bufferName(plan, alias!)}, which has ${root.bytes}`,
+    )
+  else if (root.space !== space || root.device !== device)
+    say(() => `in other memory (${space} ${device}) than ${bufferName(plan, alias!)} (${root.space} ${root.device})`)
+}
+
+const checkReach = (tables: Tables, sink: Sink): void => {
+  const { plan, op, lane, subject, accessStart, accessNamed, accessMode } = tables
+  for (let c = 0; c < tables.commands && !sink.full; c++) {
+    if (op[c] !== Op.run) continue
+    const node = plan.nodes[subject[c]!]!
+    if (node.kernel?.kind === 'copy' || node.peerAccess === true) continue
+    const { device } = plan.lanes[lane[c]!]!
+    for (let a = accessStart[c]!; a < accessStart[c + 1]!; a++) {
+      const buffer = plan.buffers[accessNamed[a]!]!
+      if (buffer.space === 'pinned' || buffer.device === device) continue
+      const reads = accessMode[a] === Mode.read
+      sink.add(
+        reads ? 'L1' : 'L2',
+        c,
+        { buffer: accessNamed[a]!, lane: lane[c]! },
+        () =>
+          `it runs on device ${device} and ${reads ? 'reads' : 'writes'} ${bufferName(plan, accessNamed[a]!)} on device ${buffer.device}: only a copy may, or a node that says peerAccess`,
+      )
+    }
+  }
+}
