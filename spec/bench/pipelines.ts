@@ -1,0 +1,240 @@
+// Pipelines with something to overlap, on a GPU beside the same pipelines written by hand in PyTorch, on one stream and on several with
+// events between them: branches that meet at the end, a chain of diamonds, an ensemble of two models, and weights streamed in while
+// activations are offloaded. Values are the same to the bit, outputs are compared. A step is from one end of a tick to the next, many in turn.
+import { spawnSync } from 'node:child_process'
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { lastValueFrom, map } from 'rxjs'
+import { compile } from '../../dsl/compile.js'
+import { orThrow } from '../../dsl/fp.js'
+import type { Graph } from '../../dsl/graph.js'
+import {
+  add,
+  div,
+  download,
+  exp,
+  graph,
+  lane,
+  matmul,
+  max,
+  mul,
+  param,
+  relu,
+  sub,
+  sum,
+  tensor,
+  upload,
+} from '../../dsl/index.js'
+import { pulled } from '../../runtime/index.js'
+import { open } from '../../runtime/open.js'
+import { bf16ToNumber, bf16Values } from './stream-values.js'
+
+const steps = 200
+const warm = 20
+const bars = { ratio: 1, difference: 3e-2 } as const
+
+// Shapes, named as the script beside this file names them.
+const branches = { width: 512, count: 8, depth: 6 }
+const diamonds = { width: 1024, count: 12 }
+const ensemble = { rows: 16384, features: 256, classes: 16 }
+const offload = { width: 2048, rows: 4096, layers: 12 }
+
+interface Pipeline {
+  readonly name: string
+  readonly graph: Graph<never, never>
+  /** Elements of each parameter, and of the input `x`. */
+  readonly params: Readonly<Record<string, number>>
+  readonly input: number
+  readonly memory?: number
+}
+
+const bf16 = <const S extends readonly number[]>(shape: S) => tensor('bf16', shape)
+const square = (name: string, width: number) => param(name, bf16([width, width]))
+
+export const pipelines = (): Pipeline[] => {
+  const named = (count: number, of: (i: number) => string, size: number) =>
+    Object.fromEntries(Array.from({ length: count }, (_, i) => [of(i), size] as const))
+  const shapes: { name: string; graph: unknown; params: Record<string, number>; input: number }[] = [
+    {
+      name: 'branches',
+      input: branches.width ** 2,
+      params: named(branches.count * branches.depth, i => `w[${i}]`, branches.width ** 2),
+      graph: graph('branches', { x: bf16([branches.width, branches.width]) }, ({ x }) => {
+        const start = x.pipe(upload())
+        const ends = Array.from({ length: branches.count }, (_, b) => {
+          let y = start
+          for (let d = 0; d < branches.depth; d++)
+            y = y.pipe(matmul(square(`w[${b * branches.depth + d}]`, branches.width)), relu())
+          return y
+        })
+        return { y: ends.reduce((all, end) => all.pipe(add(end))).pipe(download()) }
+      }),
+    },
+    {
+      name: 'diamonds',
+      input: diamonds.width ** 2,
+      params: named(2 * diamonds.count, i => `w[${i}]`, diamonds.width ** 2),
+      graph: graph('diamonds', { x: bf16([diamonds.width, diamonds.width]) }, ({ x }) => {
+        let y = x.pipe(upload())
+        for (let d = 0; d < diamonds.count; d++) {
+          const left = y.pipe(matmul(square(`w[${2 * d}]`, diamonds.width)), relu())
+          const right = y.pipe(matmul(square(`w[${2 * d + 1}]`, diamonds.width)), relu())
+          y = left.pipe(add(right))
+        }
+        return { y: y.pipe(download()) }
+      }),
+    },
+    {
+      name: 'ensemble',
+      input: ensemble.rows * ensemble.features,
+      params: named(2, i => `w[${i}]`, ensemble.features * ensemble.classes),
+      graph: graph('ensemble', { x: bf16([ensemble.rows, ensemble.features]) }, ({ x }) => {
+        const rows = x.pipe(upload())
+        const scores = (i: number) => {
+          const raw = rows.pipe(matmul(param(`w[${i}]`, bf16([ensemble.features, ensemble.classes]))))
+          const shifted = raw.pipe(sub(raw.pipe(max({ axis: 1, keepDims: true }))), exp())
+          return shifted.pipe(div(shifted.pipe(sum(1, { keepDims: true }))))
+        }
+        const both = scores(0).pipe(add(scores(1)))
+        return { y: both.pipe(max({ axis: 1 }), download()) }
+      }),
+    },
+    {
+      name: 'offload',
+      input: offload.rows * offload.width,
+      params: named(offload.layers, i => `w[${i}]`, offload.width ** 2),
+      graph: graph('offload', { x: bf16([offload.rows, offload.width]) }, ({ x }) => {
+        const weights = lane('weights')
+        let y = x.pipe(upload())
+        const kept: Record<string, unknown> = {}
+        for (let layer = 0; layer < offload.layers; layer++) {
+          const w = param(`w[${layer}]`, bf16([offload.width, offload.width]), { on: 'host' })
+          y = y.pipe(matmul(w.pipe(upload(weights, { ahead: 2 }))), relu())
+          if (layer % 3 === 2 && layer + 1 < offload.layers) kept[`a${layer}`] = y.pipe(download())
+        }
+        return { ...kept, y: y.pipe(mul(0.5), download()) } as never
+      }),
+    },
+  ]
+  return shapes as unknown as Pipeline[]
+}
+
+// Weights that keep a value's size: variance 2 / width, nearly, by a power of two.
+const scaleOf = (elements: number) => 2 ** -Math.round(Math.log2(Math.sqrt(elements) / 6) / 2)
+
+const valuesOf = ({ params, input }: Pipeline): Record<string, Uint16Array> => {
+  const values: Record<string, Uint16Array> = { x: bf16Values(input, 0x40000000, 1) }
+  Object.entries(params).forEach(([name, elements], i) => {
+    values[name] = bf16Values(elements, i * 7919, scaleOf(elements))
+  })
+  return values
+}
+
+const ours = async (pipeline: Pipeline, values: Record<string, Uint16Array>) => {
+  const plan = orThrow(compile(pipeline.graph))
+  const { x, ...params } = values
+  await using session = orThrow(await open(plan, { device: 'cuda:0', params, inFlight: 3 } as never)())
+  let output = new Uint16Array(0)
+  const forever = function* () {
+    for (;;) yield x!
+  }
+  const drain = (ticks: number) =>
+    lastValueFrom(
+      session.run({ x: pulled(forever()) } as never, { ticks }).pipe(
+        map(lease => {
+          using held = lease as unknown as Disposable & { y: Uint16Array }
+          output = held.y.slice()
+        }),
+      ),
+    )
+  await drain(warm)
+  const began = performance.now()
+  await drain(steps)
+  const wallMs = (performance.now() - began) / steps
+  const stats = session.stats()
+  const count = (kind: string) => plan.commands.filter(([command]) => command === kind).length
+  return {
+    wallMs,
+    tickMs: stats.tickMs.median,
+    issueUs: stats.issueUs.median,
+    lanes: plan.lanes.length,
+    waits: count('wait'),
+    boundMiB: plan.bound.device[0]! / 2 ** 20,
+    output,
+  }
+}
+
+// The script is not compiled, so it stands in the sources, beside this file or beside the dist folder.
+const script = () => {
+  const here = dirname(fileURLToPath(import.meta.url))
+  const candidates = [join(here, 'pipelines.py'), join(here, '../../../spec/bench/pipelines.py')]
+  return candidates.find(path => existsSync(path)) ?? candidates[0]!
+}
+
+interface Theirs {
+  readonly oneMs: number
+  readonly streamsMs: number
+}
+
+const pytorch = (pipeline: Pipeline, values: Record<string, Uint16Array>, folder: string) => {
+  for (const [name, array] of Object.entries(values))
+    writeFileSync(join(folder, `${name.replace(/\W/g, '_')}.bf16`), new Uint8Array(array.buffer))
+  const shape = JSON.stringify({ branches, diamonds, ensemble, offload })
+  const args = [script(), pipeline.name, folder, shape, String(steps), String(warm)]
+  const result = spawnSync('python3', args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] })
+  if (result.status !== 0)
+    throw new Error(
+      `python3 ${args.join(' ')} failed: ${result.error?.message ?? result.stderr.trim().split('\n').slice(-5).join('\n')}`,
+    )
+  const figures = JSON.parse(result.stdout) as Theirs
+  return { ...figures, output: new Uint16Array(new Uint8Array(readFileSync(join(folder, 'y.bf16'))).buffer) }
+}
+
+/** The largest difference relative to the largest value; infinite where lengths differ or something is not finite. */
+const difference = (a: Uint16Array, b: Uint16Array): number => {
+  let most = a.length === b.length && a.length > 0 ? 0 : Number.POSITIVE_INFINITY
+  let scale = 0
+  for (let i = 0; i < a.length; i++) {
+    const gap = Math.abs(bf16ToNumber(a[i]!) - bf16ToNumber(b[i]!))
+    if (!(gap <= most)) most = Number.isNaN(gap) ? Number.POSITIVE_INFINITY : gap
+    scale = Math.max(scale, Math.abs(bf16ToNumber(b[i]!)))
+  }
+  return scale > 0 ? most / scale : Number.POSITIVE_INFINITY
+}
+
+export const bench = {
+  name: 'pipelines',
+  title: 'Pipelines on cuda:0 beside the same by hand in PyTorch, on one stream and on several: milliseconds a step',
+  run: async (log: (line: string) => void) => {
+    const rows: Record<string, string | number>[] = []
+    let ok = true
+    for (const pipeline of pipelines()) {
+      const values = valuesOf(pipeline)
+      const folder = mkdtempSync(join(tmpdir(), 'braid-bench-'))
+      try {
+        const theirs = pytorch(pipeline, values, folder)
+        const mine = await ours(pipeline, values)
+        const ratio = mine.wallMs / Math.min(theirs.oneMs, theirs.streamsMs)
+        const gap = difference(mine.output, theirs.output)
+        ok &&= ratio <= bars.ratio && gap <= bars.difference
+        const { output: _, ...figures } = mine
+        rows.push({
+          pipeline: pipeline.name,
+          ...figures,
+          torchOneMs: theirs.oneMs,
+          torchStreamsMs: theirs.streamsMs,
+          ratio,
+          difference: gap,
+        })
+        log(
+          `  ${pipeline.name.padEnd(10)} ${mine.wallMs.toFixed(3)} ms a step; PyTorch on one stream ${theirs.oneMs.toFixed(3)}, on several ${theirs.streamsMs.toFixed(3)}`,
+        )
+      } finally {
+        rmSync(folder, { recursive: true, force: true })
+      }
+    }
+    return { rows, ok }
+  },
+}
