@@ -133,9 +133,9 @@ const valuesOf = ({ params, input }: Pipeline): Record<string, Uint16Array> => {
 }
 
 const ours = async (pipeline: Pipeline, values: Record<string, Uint16Array>) => {
-  const plan = orThrow(compile(pipeline.graph))
+  const plan = orThrow(compile(pipeline.graph, { inFlight: 3 }))
   const { x, ...params } = values
-  await using session = orThrow(await open(plan, { device: 'cuda:0', params, inFlight: 3 } as never)())
+  await using session = orThrow(await open(plan, { device: 'cuda:0', params } as never)())
   let output = new Uint16Array(0)
   const forever = function* () {
     for (;;) yield x!
