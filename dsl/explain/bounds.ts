@@ -97,6 +97,7 @@ export const because = (span: Span, timeline: Timeline): string => {
     issue: who === '' ? 'starts as soon as the host has issued it' : `issued only after ${who}${late}`,
     queue: `issued only when ${who === '' ? 'a full lane' : who} had left its queue${late}`,
     tick: `the host begins a tick when ${who === '' ? 'an earlier one' : who} has ended${late}`,
+    feed: 'starts when the program has filled its inputs',
   }
   return says[span.cause]
 }

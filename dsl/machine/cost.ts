@@ -1,5 +1,5 @@
 import type { KernelSpec, MatmulSpec } from '../ir/kernel-spec.js'
-import type { DType } from '../ir/tensor.js'
+import { type DType, elementBytes } from '../ir/tensor.js'
 import type { CollectiveModel, CopyModel, Machine } from './machine.js'
 
 /** What bounds a run: arithmetic, device memory, a direction of copying, the link between devices or between ranks, or the host. */
@@ -16,6 +16,10 @@ export interface Work {
   /** Bytes of memory read and written: of a copy, twice its bytes. */
   readonly movedBytes?: number | undefined
   readonly kernel?: KernelSpec | undefined
+  /** Of a collective: what each rank gives, or gets where the ranks share a result out, as a plan's node says it. */
+  readonly collective?: { readonly kind: string; readonly count: number; readonly dtype: DType } | undefined
+  /** Ranks that take part in it, if not all of the machine's. */
+  readonly ranks?: number | undefined
 }
 
 export interface Cost {
@@ -37,34 +41,52 @@ export interface Demand extends Cost {
 /** Times by name of node, in nanoseconds: what was measured stands before what is modelled. */
 export type MeasuredTimes = ReadonlyMap<string, number>
 
-const collectiveOps: Readonly<Record<string, keyof CollectiveModel>> = {
-  allgather: 'allGather',
-  reducescatter: 'reduceScatter',
-  allreduce: 'allReduce',
-  alltoall: 'allToAll',
-  broadcast: 'broadcast',
-  send: 'sendReceive',
-  recv: 'sendReceive',
-  receive: 'sendReceive',
-  sendreceive: 'sendReceive',
+type Rate = Exclude<keyof CollectiveModel, 'latency' | 'multiprocessors'>
+
+/** By kind: whose rate it has, and whether its larger side is as large as what all ranks give together. */
+const collectives: Readonly<Record<string, { readonly rate: Rate; readonly all: boolean }>> = {
+  allgather: { rate: 'allGather', all: true },
+  reducescatter: { rate: 'reduceScatter', all: true },
+  allreduce: { rate: 'allReduce', all: false },
+  alltoall: { rate: 'allToAll', all: true },
+  gather: { rate: 'allToAll', all: true },
+  scatter: { rate: 'allToAll', all: true },
+  broadcast: { rate: 'broadcast', all: false },
+  reduce: { rate: 'broadcast', all: false },
+  permute: { rate: 'sendReceive', all: false },
+  send: { rate: 'sendReceive', all: false },
+  recv: { rate: 'sendReceive', all: false },
+  receive: { rate: 'sendReceive', all: false },
 }
 
-/** The collective that an operator is, whatever way it is spelt: `allGather`, `all-gather`, `all_gather`. */
-export const collectiveOf = (op: string): keyof CollectiveModel | undefined => {
-  const plain = op.toLowerCase().replace(/[-_.\s]/g, '')
-  return Object.hasOwn(collectiveOps, plain) ? collectiveOps[plain] : undefined
+const kindOf = (name: string): (typeof collectives)[string] | undefined => {
+  const plain = name.toLowerCase().replace(/[-_.\s]/g, '')
+  return Object.hasOwn(collectives, plain) ? collectives[plain] : undefined
 }
 
-/** The least bytes that one rank sends or receives, of `bytes` that the largest side of the collective has. */
-const wireBytes = (how: keyof CollectiveModel, bytes: number, ranks: number): number => {
-  if (ranks === 1) return 0
-  if (how === 'allReduce') return (2 * bytes * (ranks - 1)) / ranks
-  return how === 'broadcast' || how === 'sendReceive' ? bytes : (bytes * (ranks - 1)) / ranks
+/** Operators that are collectives by their name alone, whatever way it is spelt: `allGather`, `all-gather`, `all_gather`. `reduce` is not: it is a kernel. */
+const byName = new Set(['allGather', 'reduceScatter', 'allReduce', 'allToAll', 'broadcast', 'sendReceive'])
+
+/** Whether a run talks to other ranks. */
+export const isCollective = ({ op, collective }: Pick<Work, 'op' | 'collective'>): boolean =>
+  collective !== undefined || (!/^(reduce|gather|scatter|permute)$/i.test(op) && byName.has(kindOf(op)?.rate ?? ''))
+
+/** The least bytes that one rank sends or receives, where the larger side of the collective has `bytes`. */
+const wireBytes = (rate: Rate, bytes: number, ranks: number): number => {
+  if (ranks <= 1) return 0
+  if (rate === 'allReduce') return (2 * bytes * (ranks - 1)) / ranks
+  return rate === 'broadcast' || rate === 'sendReceive' ? bytes : (bytes * (ranks - 1)) / ranks
 }
 
-/** Of all bytes moved, those of the larger side: gathered or to be scattered. */
-const largerSide = (how: keyof CollectiveModel, moved: number, ranks: number): number =>
-  how === 'allGather' || how === 'reduceScatter' ? (moved * ranks) / (ranks + 1) : moved / 2
+/** Bytes of the larger side: what it is said to be, or of all bytes that the run reads and writes its part. */
+const largerSide = (
+  { collective, movedBytes = 0 }: Work,
+  { rate, all }: (typeof collectives)[string],
+  ranks: number,
+): number => {
+  if (collective !== undefined) return collective.count * elementBytes[collective.dtype] * (all ? ranks : 1)
+  return rate === 'allGather' || rate === 'reduceScatter' ? (movedBytes * ranks) / (ranks + 1) : movedBytes / 2
+}
 
 const alone = (resource: Resource, latency: number, work: number, shares: Partial<Demand> = {}): Demand => ({
   resource,
@@ -84,14 +106,18 @@ const copy = (resource: 'h2d' | 'd2h' | 'peer', model: CopyModel, bytes: number,
     bandwidth: share(model.rate, machine.device.bandwidth),
   })
 
-const collective = (how: keyof CollectiveModel, moved: number, machine: Machine): Demand => {
-  const { collectives, ranks, device } = machine
-  const bytes = wireBytes(how, largerSide(how, moved, ranks), ranks)
+const collective = (work: Work, machine: Machine): Demand => {
+  const { device, collectives: model } = machine
+  const how = kindOf(work.collective?.kind ?? work.op) ?? { rate: 'sendReceive', all: false }
+  const ranks = work.ranks ?? machine.ranks
+  const larger = largerSide(work, how, ranks)
+  const moved = work.movedBytes ?? 2 * larger
+  const bytes = wireBytes(how.rate, larger, ranks)
   if (bytes === 0) return kernel({ op: 'copy', movedBytes: moved }, machine)
-  const work = (bytes / collectives[how]) * seconds
-  return alone('link', collectives.latency, work, {
-    multiprocessors: share(collectives.multiprocessors, device.multiprocessors),
-    bandwidth: share((moved / device.bandwidth) * seconds, work),
+  const time = (bytes / model[how.rate]) * seconds
+  return alone('link', model.latency, time, {
+    multiprocessors: share(model.multiprocessors, device.multiprocessors),
+    bandwidth: share((moved / device.bandwidth) * seconds, time),
   })
 }
 
@@ -154,8 +180,7 @@ const modelled = (work: Work, machine: Machine): Demand => {
     case 'host':
       return alone('host', machine.host.callback, (movedBytes / machine.host.bandwidth) * seconds)
   }
-  const how = collectiveOf(op)
-  return how === undefined ? kernel(work, machine) : collective(how, movedBytes, machine)
+  return isCollective(work) ? collective(work, machine) : kernel(work, machine)
 }
 
 /** How long a run takes by itself and what it takes of the device. A measured time stretches or shrinks its work; its latency is kept as far as it fits. */

@@ -3,10 +3,10 @@ import { runAt, type Timeline, type TimelineRun } from './timeline.js'
 import type { Window } from './window.js'
 
 /**
- * What a stretch of a tick goes to: a run's resource, or what a run waited for when no run was in its way: the issuing thread, a mark on its way to another lane,
+ * What a stretch of a tick goes to: a run's resource, or what a run waited for when no run was in its way: the issuing thread, the program's own that fills inputs, a mark on its way to another lane,
  * a full queue, the host from a tick's end to the issue of the one that it made room for.
  */
-export type Bound = Resource | 'issue' | 'wait' | 'queue' | 'turnaround'
+export type Bound = Resource | 'issue' | 'feed' | 'wait' | 'queue' | 'turnaround'
 
 export interface Chain {
   /** The runs, in order of time, each of which waited last for the one before it. */
@@ -17,7 +17,7 @@ export interface Chain {
 
 /** What the time between a run and the one that it waited for last is for: marks that travel between lanes, or a thread at work. */
 const gapOf = ({ cause }: TimelineRun): Bound => {
-  if (cause === 'wait' || cause === 'queue') return cause
+  if (cause === 'wait' || cause === 'queue' || cause === 'feed') return cause
   if (cause === 'tick') return 'turnaround'
   return cause === 'lane' || cause === 'engine' ? 'wait' : 'issue'
 }

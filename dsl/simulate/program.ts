@@ -1,6 +1,6 @@
 import { latestTables, Op } from '../ir/laws/tables.js'
 import type { Plan, PlanNode } from '../ir/plan.js'
-import { collectiveOf, type Demand, demandOf, type MeasuredTimes, type Resource, type Work } from '../machine/cost.js'
+import { type Demand, demandOf, isCollective, type MeasuredTimes, type Resource, type Work } from '../machine/cost.js'
 import type { Machine } from '../machine/machine.js'
 
 /** What is shared among the runs that are at work: multiprocessors and memory of each device, and the link to other ranks. */
@@ -62,13 +62,17 @@ const placesOf = (plan: Plan, reads: readonly number[], writes: readonly number[
 
 const copies = new Set(['upload', 'download', 'copy', 'peer', 'store'])
 
+/** Ranks of a communicator, where the plan says which they are; its groups are taken to be of one size. */
+const groupOf = ({ communicators = [] }: Plan, id: number | undefined): number | undefined =>
+  id === undefined ? undefined : communicators[id]?.groups?.[0]?.length
+
 /** A plan's run as the cost model wants it: which way it copies is a matter of where its buffers lie. */
 export const workOf = (plan: Plan, node: PlanNode, reads: readonly number[], writes: readonly number[]): Work => {
   const { pinned, from, to } = placesOf(plan, reads, writes)
   const bytes = [...reads, ...writes].reduce((sum, b) => sum + (plan.buffers[b]?.bytes ?? 0), 0)
-  const { op, name, flops = 0, movedBytes = bytes, kernel } = node
-  const work = { op, name, flops, movedBytes, kernel }
-  if (collectiveOf(op) !== undefined) return { ...work, kind: 'collective' }
+  const { op, name, flops = 0, movedBytes = bytes, kernel, collective } = node
+  const work: Work = { op, name, flops, movedBytes, kernel, collective }
+  if (isCollective(work)) return { ...work, kind: 'collective', ranks: groupOf(plan, collective?.communicator) }
   if (pinned) return { ...work, kind: 'host' }
   if ((kernel === undefined ? copies.has(op) : kernel.kind === 'copy') && from !== undefined && to !== undefined) {
     if (from === -1) return { ...work, kind: 'upload' }

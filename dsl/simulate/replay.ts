@@ -4,7 +4,7 @@ import { type Program, Step } from './program.js'
 import { Shares } from './shares.js'
 import type { Timeline } from './timeline.js'
 
-const Cause = { start: 0, lane: 1, wait: 2, engine: 3, issue: 4, queue: 5, tick: 6 } as const
+const Cause = { start: 0, lane: 1, wait: 2, engine: 3, issue: 4, queue: 5, tick: 6, feed: 7 } as const
 const State = { idle: 0, ready: 1, latency: 2, working: 3, engine: 4, event: 5 } as const
 
 /**
@@ -163,7 +163,7 @@ class Replay {
       if (held) {
         this.thread = this.fed
         this.blockedBy = slotFree > 0 && feedFrom === slotFree ? after : -1
-        this.blockedCause = this.blockedBy >= 0 ? Cause.tick : Cause.issue
+        this.blockedCause = this.blockedBy >= 0 ? Cause.tick : Cause.feed
       }
       line.issued[this.issueTick] = this.thread
       this.issueStep = 0

@@ -9,8 +9,9 @@ export type Cause =
   | 'issue' // the issuing thread, which was not there earlier
   | 'queue' // the issuing thread, which a full lane had blocked
   | 'tick' // the host, which issues a tick only when an earlier one has completed
+  | 'feed' // the program's own thread, which was still filling the tick's inputs
 
-export const causes: readonly Cause[] = ['start', 'lane', 'wait', 'engine', 'issue', 'queue', 'tick']
+export const causes: readonly Cause[] = ['start', 'lane', 'wait', 'engine', 'issue', 'queue', 'tick', 'feed']
 
 /**
  * What ran when, as columns: run i is `node[i]` on `lane[i]` in `tick[i]`, from `start[i]` to `end[i]` nanoseconds after the first tick was fed. Runs stand tick

@@ -176,6 +176,25 @@ describe('what a run costs', () => {
     expect(Math.abs(reduced.nanoseconds / 627e3 - 1)).toBeLessThan(0.01)
   })
 
+  test('of a collective follows from what each rank must send, whatever it is called', () => {
+    const machine = { ...machines['h200x8']!, collectives: { ...h200.collectives, latency: 0 } }
+    const time = (kind: string, count: number, ranks?: number) =>
+      costOf({ op: 'x', collective: { kind, count, dtype: 'f32' }, ranks }, machine)
+    const rate = h200.collectives.allReduce * 1e-9
+    const bytes = 4 * 1e6
+    // Each rank gives a million elements of 4 bytes: eight times as many are gathered, seven of eight come from others.
+    expect(time('allGather', 1e6)).toEqual({ resource: 'link', nanoseconds: expect.closeTo((7 * bytes) / rate) })
+    expect(time('reduceScatter', 1e6).nanoseconds).toBeCloseTo((7 * bytes) / rate)
+    expect(time('allReduce', 1e6).nanoseconds).toBeCloseTo((2 * (7 / 8) * bytes) / rate)
+    expect(time('send', 1e6).nanoseconds).toBeCloseTo(bytes / rate)
+    expect(time('broadcast', 1e6).nanoseconds).toBeCloseTo(bytes / rate)
+    expect(time('allGather', 1e6, 2).nanoseconds).toBeCloseTo(bytes / rate)
+    // By itself a rank has nobody to talk to.
+    expect(time('allReduce', 1e6, 1).resource).toBe('bandwidth')
+    expect(costOf({ op: 'reduce', movedBytes: 2 ** 30 }, machine).resource).toBe('bandwidth')
+    expect(costOf({ op: 'all-to-all', movedBytes: 2 ** 30 }, machine).resource).toBe('link')
+  })
+
   test('is never less for more work, on any machine', () => {
     const dimension = fc.integer({ min: 1, max: 4096 })
     fc.assert(

@@ -338,6 +338,21 @@ describe('simulate, to the nanosecond', () => {
     expect(Object.keys(bounds).sort()).toEqual(['issue', 'tensor'])
   })
 
+  test('the program bounds a plan whose inputs take it longer to fill than the device to work on', () => {
+    const machine: Machine = { ...plain, host: { ...plain.host, tick: 400, turnaround: 50 } }
+    const list = [{ op: 'matmul', lane: 0, ns: 100 }] as const
+    close(nanoseconds(list, 2, machine), 400)
+    close(nanoseconds(list, 1, machine), 550)
+    expect(simulate(pieces(list, 2), machine).bounds).toEqual({
+      feed: expect.closeTo(3e-4, 9),
+      tensor: expect.closeTo(1e-4, 9),
+    })
+    expect(simulate(pieces(list, 1), machine).bounds).toEqual({
+      turnaround: expect.closeTo(4.5e-4, 9),
+      tensor: expect.closeTo(1e-4, 9),
+    })
+  })
+
   test('a lane holds as many runs as its queue is deep, and then holds up the issuing thread', () => {
     const machine: Machine = { ...plain, device: { ...plain.device, queueDepth: 2 } }
     // Lane 1 has nothing in its way but the thread, which is held by lane 0 until its first run has ended.
