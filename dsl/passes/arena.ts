@@ -1,7 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
 import { peakOf } from '../ir/peak.js'
-import { maxPairs, packed } from './arena/by-size.js'
+import { packed } from './arena/by-size.js'
 import { replayed } from './arena/by-time.js'
 import { returnEdges, reuseEdges } from './arena/reuse.js'
 import { aligned, only, Succession, type Tenants, tenantsOf } from './arena/tenants.js'
@@ -38,7 +38,10 @@ const leastOf = ({ first, last }: Tenants, sizes: Float64Array, base: number): n
   return most
 }
 
-/** The smallest of the arenas tried: as time goes by, and, where there are few enough, the largest tenant first and the earliest first. */
+/** Tenants up to which three arenas are tried; of more, one: the largest tenant first, or else as time goes by. */
+const few = 4096
+
+/** The smallest of the arenas tried: as time goes by, the largest tenant first, and the earliest first. */
 const smallest = (
   tenants: Tenants,
   sizes: Float64Array,
@@ -47,16 +50,18 @@ const smallest = (
   most: number,
 ): Float64Array => {
   const succession = new Succession(ir, tenants)
-  const end = (offset: Float64Array): number => offset.reduce((far, at, k) => Math.max(far, at + sizes[k]!), base)
-  let best = replayed(tenants, sizes, succession, base, most)
-  if ((sizes.length * sizes.length) / 2 > maxPairs) return best
-  const least = leastOf(tenants, sizes, base)
   const inTime = Int32Array.from(sizes.keys())
   const bySize = inTime.slice().sort((a, b) => sizes[b]! - sizes[a]! || a - b)
+  const pack = (order: Int32Array) => packed(tenants, sizes, order, succession, base, most)
+  const replay = () => replayed(tenants, sizes, succession, base, most)
+  if (sizes.length > few) return pack(bySize) ?? replay()
+  const end = (offset: Float64Array): number => offset.reduce((far, at, k) => Math.max(far, at + sizes[k]!), base)
+  const least = leastOf(tenants, sizes, base)
+  let best = replay()
   for (const order of [bySize, inTime]) {
     if (end(best) === least) break
-    const offset = packed(tenants, sizes, order, succession, base, most)
-    if (end(offset) < end(best)) best = offset
+    const offset = pack(order)
+    if (offset !== undefined && end(offset) < end(best)) best = offset
   }
   return best
 }

@@ -1,13 +1,17 @@
-import type { Succession, Tenants } from './tenants.js'
+import { Neighbours } from './neighbours.js'
+import { alignment, type Succession, type Tenants } from './tenants.js'
 
-/** Pairs of tenants that are compared at most: more tenants than this allows are placed in order of time alone. */
-export const maxPairs = 2 ** 24
+/** Pairs of tenants that are compared at most: beyond it an arena is given up. Graphs whose lanes meet now and then need some hundred a tenant. */
+const maxPairs = 2 ** 25
+
+/** Neighbours of one tenant are told apart by so many numbers. */
+const most = 2 ** 20
 
 /**
  * Best fit, in the order given (largest first, say): each tenant goes to the low end of the shortest gap that is long enough among those that it
- * may not share bytes with, else above all of them. Every pair is looked at once, so the work is quadratic.
+ * may not share bytes with, else above all of them. Undefined where that would be too much work.
  *
- * Where that would reach beyond `most`, it goes among those only that are in use when it is: what waits then order.
+ * What would reach beyond `limit` goes instead among those only that are in use when it is: waits then order it.
  */
 export const packed = (
   { first, last }: Tenants,
@@ -15,41 +19,43 @@ export const packed = (
   order: Int32Array,
   succession: Succession,
   base: number,
-  most: number,
-): Float64Array => {
+  limit: number,
+): Float64Array | undefined => {
   const offset = new Float64Array(sizes.length)
-  // In order of offset.
-  const placed: number[] = []
-  const shares = (a: number, b: number): boolean => succession.agree(a, b)
-  const apart = (a: number, b: number): boolean => last[a]! < first[b]! || last[b]! < first[a]!
-  const lowest = (k: number, compatible: (a: number, b: number) => boolean): number => {
+  const neighbours = new Neighbours(succession, { first, last })
+  const near = new Int32Array(sizes.length)
+  const keys = new Float64Array(sizes.length)
+  const lowest = (k: number, count: number, shares: (a: number, b: number) => boolean): number => {
+    let length = 0
+    for (let i = 0; i < count; i++) {
+      const other = near[i]!
+      // In order of offset, with who it is below that: both in one number, which sorts the fastest.
+      if (!shares(other, k)) keys[length++] = (offset[other]! / alignment) * most + i
+    }
+    const sorted = keys.subarray(0, length).sort()
     const size = sizes[k]!
     let end = base
     let best = -1
     let bestGap = Number.POSITIVE_INFINITY
-    for (const other of placed) {
-      const from = offset[other]!
-      if (from + sizes[other]! <= end || compatible(other, k)) continue
-      const gap = from - end
+    for (const key of sorted) {
+      const other = near[key % most]!
+      const gap = offset[other]! - end
       if (gap >= size && gap < bestGap) {
         best = end
         bestGap = gap
       }
-      end = Math.max(end, from + sizes[other]!)
+      end = Math.max(end, offset[other]! + sizes[other]!)
     }
     return best >= 0 ? best : end
   }
+  const agree = (a: number, b: number): boolean => succession.agree(a, b)
+  const apart = (a: number, b: number): boolean => last[a]! < first[b]! || last[b]! < first[a]!
   for (const k of order) {
-    let at = lowest(k, shares)
-    if (at + sizes[k]! > most) at = Math.min(at, lowest(k, apart))
-    offset[k] = at
-    let low = 0
-    for (let high = placed.length; low < high; ) {
-      const middle = (low + high) >> 1
-      if (offset[placed[middle]!]! <= at) low = middle + 1
-      else high = middle
-    }
-    placed.splice(low, 0, k)
+    const count = neighbours.of(k, near)
+    if (neighbours.work > maxPairs || count >= most) return undefined
+    offset[k] = lowest(k, count, agree)
+    if (offset[k]! + sizes[k]! > limit) offset[k] = Math.min(offset[k]!, lowest(k, count, apart))
+    neighbours.add(k)
   }
   return offset
 }

@@ -11,7 +11,7 @@ interface Vacant {
 }
 
 /** Vacant ranges that are looked at for one tenant, at most: beyond it neighbours become one, as late as the later of them. */
-const maxVacant = 256
+const maxVacant = 512
 
 /**
  * Best fit in order of first access: as the tick goes by, each tenant takes the shortest vacant range, or else run of them, that it may follow in,

@@ -90,22 +90,55 @@ export const only = (tenants: Tenants, members: Int32Array): Tenants => {
  */
 export class Succession {
   readonly lanes: number
+  readonly operations: number
   private readonly lengths: Int32Array
+  /** Operations of lane m: `onLane[laneStart[m] .. laneStart[m + 1]]`. */
+  private readonly laneStart: Int32Array
+  private readonly onLane: Int32Array
+  private readonly counts: Int32Array
 
   constructor(
     private readonly ir: Synchronized,
     private readonly tenants: Tenants,
   ) {
     this.lanes = ir.lanes.length
+    this.operations = ir.operations.length
     this.lengths = new Int32Array(this.lanes)
     for (const lane of ir.laneOf) this.lengths[lane]!++
+    this.laneStart = new Int32Array(this.lanes + 1)
+    for (let m = 0; m < this.lanes; m++) this.laneStart[m + 1] = this.laneStart[m]! + this.lengths[m]!
+    this.onLane = new Int32Array(this.operations)
+    ir.laneOf.forEach((lane, i) => {
+      this.onLane[this.laneStart[lane]! + ir.position[i]!] = i
+    })
+    this.counts = new Int32Array(this.lanes)
+  }
+
+  /** The earliest operation of the tick that is not known to be done before operation i begins; at the latest i itself. */
+  openSince(i: number): number {
+    this.before(i, this.counts)
+    return this.earliest(i)
+  }
+
+  /** The same of the tick before; the number of operations where all of them are known to be done. */
+  openSinceLast(i: number): number {
+    this.beforeInLast(i, this.counts)
+    return this.earliest(this.operations)
+  }
+
+  private earliest(atMost: number): number {
+    let least = atMost
+    for (let m = 0; m < this.lanes; m++)
+      if (this.counts[m]! < this.lengths[m]!)
+        least = Math.min(least, this.onLane[this.laneStart[m]! + this.counts[m]!]!)
+    return least
   }
 
   /** How many operations of each lane are done before operation i begins, itself not among them. */
   before(i: number, into: Int32Array): void {
     const { clocks, laneOf, position } = this.ir
     const at = i * this.lanes
-    for (let m = 0; m < this.lanes; m++) into[m] = clocks[at + m]!
+    for (let m = 0; m < this.lanes; m++) into[m] = Math.max(0, clocks[at + m]!)
     into[laneOf[i]!] = position[i]!
   }
 
@@ -114,7 +147,7 @@ export class Succession {
     const { clocks, laneOf, settings } = this.ir
     const at = i * this.lanes
     for (let m = 0; m < this.lanes; m++)
-      into[m] = settings.inFlight === 1 ? this.lengths[m]! : clocks[at + m]! + this.lengths[m]!
+      into[m] = settings.inFlight === 1 ? this.lengths[m]! : Math.max(0, clocks[at + m]! + this.lengths[m]!)
     into[laneOf[i]!] = this.lengths[laneOf[i]!]!
   }
 
