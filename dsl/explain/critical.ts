@@ -8,29 +8,38 @@ export interface CriticalPath {
   readonly us: number
 }
 
+/** Times that differ by less than this part of them are the same. */
+const alike = 1e-5
+
 /**
- * Walks back from the end of the tick, each time to what was waited for last, until an operation comes round again at the same place of the pace: then the chain between is what
- * so many ticks take. A plan whose ticks do not lean on each other yields the chain from the tick's begin.
+ * Walks back from the end of the tick, each time to what was waited for last, until an operation comes round again as long ago as so many ticks take: then the chain
+ * between is what they take. A plan whose ticks do not lean on each other yields the chain from the tick's begin.
  */
-export const criticalPath = ({ spans, tick, over }: Timeline): CriticalPath => {
+export const criticalPath = ({ spans, tick, tickUs }: Timeline): CriticalPath => {
   let span = spans.reduce<Span | undefined>(
     (last, each) => (each.tick === tick && (last === undefined || each.end > last.end) ? each : last),
     undefined,
   )
   const end = span?.end ?? 0
   const path: Span[] = []
-  const met = new Map<string, number>()
+  const met = new Map<number, number[]>()
   while (span !== undefined) {
-    const key = `${span.run} ${span.tick % over}`
-    const again = met.get(key)
-    if (again !== undefined) {
-      const first = path[again]!
-      return { spans: path.slice(again).reverse(), ticks: first.tick - span.tick, us: first.start - span.start }
+    const { run, start, tick }: Span = span
+    const again = met.get(run) ?? []
+    // Ticks in flight may come in groups, unlike each other: what lies between two of them is not the pace.
+    const since = again.find(i => {
+      const takes = (path[i]!.tick - tick) * tickUs
+      return takes > 0 && Math.abs(path[i]!.start - start - takes) <= alike * takes
+    })
+    if (since !== undefined) {
+      const first = path[since]!
+      return { spans: path.slice(since).reverse(), ticks: first.tick - tick, us: first.start - start }
     }
-    met.set(key, path.length)
+    met.set(run, [...again, path.length])
     path.push(span)
     span = span.after === undefined ? undefined : spans[span.after]
   }
-  path.reverse()
-  return { spans: path, ticks: 0, us: end - (path[0]?.start ?? 0) }
+  // Of a chain that does not come round only the last tick's part is told.
+  const own = path.filter(each => each.tick === tick).reverse()
+  return { spans: own, ticks: 0, us: end - (own[0]?.start ?? 0) }
 }

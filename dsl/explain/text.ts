@@ -159,7 +159,7 @@ export const textOf = (plan: Plan, reasons: Reasons, timing: readonly string[]):
     `${plan.name}: ${plural(plan.nodes.length, 'operation')} on ${plural(plan.lanes.length, 'lane')}, ${plural(plan.inFlight, 'tick')} in flight`,
     `bound: ${devices} of device memory, ${sizeOf(plan.bound.pinned)} of pinned memory`,
     ...section('lanes', 'each is a CUDA stream, and does its operations in order', laneLines(reasons)),
-    ...(choices.order === '' ? [] : ['', `order: ${choices.order}`]),
+    ...(choices.order === '' ? [] : ['', `order: ${choices.order}`, ...choices.others.map(other => `  not ${other}`)]),
     ...(choices.windows.length === 0 ? [] : section('windows', 'uploads that run ahead', windowLines(reasons))),
     ...timing,
     ...heldSections(plan, reasons),

@@ -3,18 +3,29 @@
 import { mapPositions } from '../../runtime/cli/positions.js'
 
 mapPositions()
-const { compile, explain, orThrow } = await import('../../dsl/index.js')
+const { compile, download, explain, graph, lane, matmul, on, orThrow, param, relu, tensor, upload } = await import(
+  '../../dsl/index.js'
+)
 const { goldens } = await import('./graphs.js')
-const { slowMachine } = await import('../support/slow-machine.js')
-const { streamed, streamedLeast } = await import('../support/streamed.js')
+const { slowMachine: machine } = await import('../support/slow-machine.js')
+
+const square = tensor('f32', [64, 64])
+
+// Six weights, of which three may be in memory: the compiler is told of no window, and finds one.
+const windowed = graph('windowed', { x: square }, ({ x }) => {
+  let y = x.pipe(upload(lane('rows')), on(lane('math')))
+  for (let i = 0; i < 6; i++)
+    y = y.pipe(matmul(param(`w${i}`, square, { on: 'host' }).pipe(upload(lane('copy')))), relu())
+  return { y: y.pipe(download(lane('rows'))) }
+})
 
 const texts = {
   ...Object.fromEntries(
     (['weight-streaming', 'diamond', 'state'] as const).map(name => [
       name,
-      explain(orThrow(compile(goldens[name] as never)), 'text', { machine: slowMachine }),
+      explain(orThrow(compile(goldens[name] as never, { machine })), 'text', { machine }),
     ]),
   ),
-  windowed: explain(orThrow(compile(streamed(6, 1), { memory: streamedLeast(1) })), 'text', { machine: slowMachine }),
+  windowed: explain(orThrow(compile(windowed, { machine, memory: 5 * 16_384 })), 'text', { machine }),
 }
 process.stdout.write(JSON.stringify(texts))
