@@ -1,63 +1,23 @@
-import { readFileSync } from 'node:fs'
-import * as E from 'fp-ts/lib/Either.js'
-import { parsePlan } from '../../dsl/ir/load.js'
 import type { Plan } from '../../dsl/ir/plan.js'
-import { machines, parseMachine } from '../../dsl/machine/load.js'
-import type { Machine } from '../../dsl/machine/machine.js'
+import { machines } from '../../dsl/machine/load.js'
 import { type Comparison, compareWith, ticksOf } from '../../dsl/simulate/compare.js'
 import { type Simulation, simulate as simulatePlan } from '../../dsl/simulate.js'
-import { readTrace } from '../trace-read.js'
 import { oneWord, parse } from './args.js'
-import { compiled, compileFlags, compilerOf } from './compiled.js'
+import { compileFlags, compilerOf } from './compiled.js'
 import { Failed, Misuse, type Output } from './io.js'
-import { loadProgram } from './program.js'
+import { machineFrom } from './machine.js'
+import { planFrom } from './planned.js'
 import { picture } from './simulate-picture.js'
 import { bytes, table } from './table.js'
+import { nextTrace, traceFrom } from './traced.js'
 
 export const usage =
   'braid simulate PROGRAM|PLAN.json --machine NAME|FILE [--against TRACE] [--memory BYTES|fast|small] [--storage pooled|planned] [--json]'
 
 const flags = { ...compileFlags, machine: { type: 'string' }, against: { type: 'string' } } as const
 
-const read = (path: string, subject: string, wanted: string, next: string): Buffer => {
-  try {
-    return readFileSync(path)
-  } catch (error) {
-    throw new Failed([{ _tag: 'BadFile', at: path, subject, wanted, found: (error as Error).message, next }])
-  }
-}
-
-const looksLikeFile = (text: string): boolean => /[./\\]/.test(text)
-
-/** A name that is known, or a file. */
-const machineFrom = (text: string): Machine => {
-  const names = Object.keys(machines).join(', ')
-  if (Object.hasOwn(machines, text)) return machines[text]!
-  if (!looksLikeFile(text)) throw new Misuse(`--machine: wanted ${names}, or a file; found "${text}"\nusage: ${usage}`)
-  const file = read(
-    text,
-    'machine',
-    'a machine file that can be read',
-    `give one of ${names}, or copy examples/machines/h200.jsonc`,
-  )
-  const machine = parseMachine(file.toString('utf8'), text)
-  if (E.isLeft(machine)) throw new Failed(machine.left)
-  return machine.right
-}
-
-const planFrom = async (path: string, compiler: Parameters<typeof compiled>[1]): Promise<Plan> => {
-  if (!path.endsWith('.json')) return compiled(await loadProgram(path), compiler)
-  const next = 'write one with: braid plan PROGRAM --as json -o PLAN.json'
-  const parsed = parsePlan(read(path, 'plan', 'a plan file that can be read', next).toString('utf8'))
-  if (E.isLeft(parsed)) throw new Failed(parsed.left)
-  return parsed.right
-}
-
 const comparison = (plan: Plan, simulation: Simulation, path: string): Comparison => {
-  const next = 'write one with: braid run PROGRAM --ticks 20 --trace FILE'
-  const trace = readTrace(read(path, 'trace', 'a trace that can be read', next), path)
-  if (E.isLeft(trace)) throw new Failed([trace.left])
-  const ticks = ticksOf(plan, trace.right)
+  const ticks = ticksOf(plan, traceFrom(path))
   if (typeof ticks !== 'string') return compareWith(plan, simulation, ticks)
   throw new Failed([
     {
@@ -66,7 +26,7 @@ const comparison = (plan: Plan, simulation: Simulation, path: string): Compariso
       subject: 'trace',
       wanted: `a trace of the plan "${plan.name}", with the same options`,
       found: ticks,
-      next,
+      next: nextTrace,
     },
   ])
 }
@@ -77,7 +37,7 @@ export const simulate = async (args: readonly string[], out: Output): Promise<nu
   if (values.machine === undefined)
     throw new Misuse(`--machine is missing: ${Object.keys(machines).join(', ')}, or a file\nusage: ${usage}`)
   const machine = machineFrom(values.machine)
-  const plan = await planFrom(path, compilerOf(values))
+  const plan = await planFrom(path, compilerOf(values), usage)
   const simulation = simulatePlan(plan, machine)
   const against = values.against === undefined ? undefined : comparison(plan, simulation, values.against)
   const { chain, timeline, ...figures } = simulation

@@ -81,7 +81,7 @@ describe('braid explain', () => {
   })
 
   it.each([
-    ['a machine that nobody knows', [program, '--machine', 'abacus'], 1, /h200.*found +"?neither/s],
+    ['a machine that nobody knows', [program, '--machine', 'abacus'], 2, /h200.*found "abacus"/s],
     ['a machine file without rates', [program, '--machine', file('bad.jsonc', '{ "name": "x" }')], 1, /wanted/],
     ['a plan that breaks a law', [file('broken.json', toJSON(unsafe()))], 1, /law L1/],
     ['another form', [program, '--as', 'poem'], 2, /text, json, dot, perfetto, svg/],
