@@ -8,7 +8,7 @@ import { planFrom } from './planned.js'
 import { save } from './written.js'
 
 export const usage =
-  'braid explain PROGRAM|PLAN.json [--as text|json|dot|perfetto|svg] [--machine NAME|FILE] [--memory BYTES|fast|small] [--storage pooled|planned] [-o FILE] [--json]'
+  'braid explain PROGRAM|PLAN.json [--as text|json|dot|perfetto|svg] [--machine NAME|FILE] [--memory BYTES|fast|small] [--storage pooled|planned] [--profile TRACE] [-o FILE] [--json]'
 
 const flags = {
   ...compileFlags,

@@ -10,7 +10,7 @@ import { loadProgram } from './program.js'
 import { save } from './written.js'
 
 export const usage =
-  'braid plan PROGRAM [--as text|json|dot|perfetto|svg] [--machine NAME|FILE] [--memory BYTES|fast|small] [--storage pooled|planned] [-o FILE] [--json]'
+  'braid plan PROGRAM [--as text|json|dot|perfetto|svg] [--machine NAME|FILE] [--memory BYTES|fast|small] [--storage pooled|planned] [--profile TRACE] [-o FILE] [--json]'
 
 const flags = {
   ...compileFlags,

@@ -20,7 +20,7 @@ import { loadProgram } from './program.js'
 import { bytes, table } from './table.js'
 
 export const usage =
-  'braid run PROGRAM [--device auto|host|cuda:N] [--ticks N] [--mode eager|graph] [--memory BYTES|fast|small] [--storage pooled|planned] [--check] [--trace FILE] [--json]'
+  'braid run PROGRAM [--device auto|host|cuda:N] [--ticks N] [--mode eager|graph] [--memory BYTES|fast|small] [--storage pooled|planned] [--profile TRACE] [--check] [--trace FILE] [--json]'
 
 const flags = {
   ...compileFlags,

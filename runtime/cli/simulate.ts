@@ -12,7 +12,7 @@ import { bytes, table } from './table.js'
 import { nextTrace, traceFrom } from './traced.js'
 
 export const usage =
-  'braid simulate PROGRAM|PLAN.json --machine NAME|FILE [--against TRACE] [--memory BYTES|fast|small] [--storage pooled|planned] [--json]'
+  'braid simulate PROGRAM|PLAN.json --machine NAME|FILE [--against TRACE] [--memory BYTES|fast|small] [--storage pooled|planned] [--profile TRACE] [--json]'
 
 const flags = { ...compileFlags, machine: { type: 'string' }, against: { type: 'string' } } as const
 
@@ -37,8 +37,10 @@ export const simulate = async (args: readonly string[], out: Output): Promise<nu
   if (values.machine === undefined)
     throw new Misuse(`--machine is missing: ${Object.keys(machines).join(', ')}, or a file\nusage: ${usage}`)
   const machine = machineFrom(values.machine)
-  const plan = await planFrom(path, compilerOf(values), usage)
-  const simulation = simulatePlan(plan, machine)
+  const compiler = compilerOf(values)
+  const plan = await planFrom(path, compiler, usage)
+  const measured = compiler.profile && new Map(Object.entries(compiler.profile))
+  const simulation = simulatePlan(plan, machine, measured ? { measured } : {})
   const against = values.against === undefined ? undefined : comparison(plan, simulation, values.against)
   const { chain, timeline, ...figures } = simulation
   out.result({
