@@ -306,8 +306,11 @@ const planned = (u: Unrolled, say: Say): void => {
           if (mine.length === 0 || theirs.length === 0 || (x.id === y.id && s === t)) continue
           // Which of the two comes first is the one whose first access is issued first.
           if (s === t && mine[0]!.c > theirs[0]!.c) continue
-          const first = u.at(s, theirs[0]!.c)
-          if (mine.some(access => !u.before(u.at(t, access.c), first))) say('L4', theirs[0]!.c, theirs[0]!.named)
+          theirs.forEach((first, at) => {
+            const touched = (byte: number) => theirs.slice(0, at).some(access => has(access, byte))
+            if (at > 0 && pieces(theirs, first.from, first.to).every(touched)) return
+            if (mine.some(access => !u.before(u.at(t, access.c), u.at(s, first.c)))) say('L4', first.c, first.named)
+          })
         }
       }
     }

@@ -3,6 +3,14 @@ import { Intervals } from './intervals.js'
 import { bufferName, commandText, type Sink } from './report.js'
 import { Op, type Tables } from './tables.js'
 
+/** The last access that lane `lane` made of an owner before. */
+interface Debt {
+  readonly previous: number
+  readonly lane: number
+  readonly point: number
+  readonly command: number
+}
+
 /**
  * L3 and L4 with planned storage: of two buffers that share bytes, every access of one is before the first access of the
  * other, across ticks too. Reported as L3 where their lifetimes overlap in issue order already, else as L4.
@@ -10,6 +18,7 @@ import { Op, type Tables } from './tables.js'
  * Only successive owners of a byte are compared: each is wholly before the next one's first access, and that access is one
  * of the next one's own, so any two owners further apart are ordered through those between. A buffer of the tick before is
  * an owner like any other, itself included. `state` and `param` hold their bytes across all ticks and share them with nobody.
+ * Of a buffer whose views are accessed, whose bytes need no order among each other, every cell's first access is asked (see Cells).
  * A pinned buffer has no place in the arena: it has bytes of its own, so its only other owner is itself, a tick earlier.
  */
 export class Storage {
@@ -21,6 +30,9 @@ export class Storage {
   private readonly taker: Int32Array
   private readonly lastPoint: Int32Array
   private readonly lastCommand: Int32Array
+  /** Of roots of several cells: what each cell's first access of the tick must be after; by cell, the tick in which it was accessed last. */
+  private readonly debts = new Map<number, { readonly since: number; readonly debts: readonly Debt[] }>()
+  private readonly touched: Int32Array
 
   constructor(
     private readonly tables: Tables,
@@ -34,6 +46,7 @@ export class Storage {
     this.taker = new Int32Array(buffers).fill(-1)
     this.lastPoint = new Int32Array(tables.pairLane.length)
     this.lastCommand = new Int32Array(tables.pairLane.length)
+    this.touched = new Int32Array(tables.cells.first[buffers]!).fill(-1)
     for (let device = 0; device < tables.plan.devices; device++) this.cut(device)
   }
 
@@ -42,6 +55,8 @@ export class Storage {
     this.claimed.fill(-1)
     this.taker.fill(-1)
     this.lastPoint.fill(0)
+    this.debts.clear()
+    this.touched.fill(-1)
   }
 
   private cut(device: number): void {
@@ -94,15 +109,19 @@ export class Storage {
       if (tables.life[b] !== 'tick' || this.claimed[b] === clock.tick) continue
       this.claimed[b] = clock.tick
       this.taker[b] = -1
+      const { first } = tables.cells
+      const debts: Debt[] | undefined = first[b + 1]! - first[b]! > 1 ? [] : undefined
+      if (debts !== undefined) this.debts.set(b, { since: c, debts })
       const intervals = this.from[b] === -1 ? undefined : this.intervals[tables.plan.buffers[b]!.device]
-      if (intervals === undefined) this.follow(c, l, b, b)
+      if (intervals === undefined) this.follow(c, l, b, b, debts)
       else {
         intervals.claim(this.from[b]!, this.to[b]!, b, previous => {
           if (previous !== b) this.taker[previous] = b
-          this.follow(c, l, b, previous)
+          this.follow(c, l, b, previous, debts)
         })
       }
     }
+    if (this.debts.size > 0) this.cells(c, l)
     const point = clock.known[l * tables.lanes + l]! + 1
     for (let a = tables.accessStart[c]!; a < end; a++) {
       const b = tables.accessRoot[a]!
@@ -122,22 +141,42 @@ export class Storage {
     }
   }
 
-  /** Every access of `previous` is before the first access of b, which run c on lane l makes. */
-  private follow(c: number, l: number, b: number, previous: number): void {
-    const { tables, clock, sink } = this
-    for (let p = tables.pairStart[previous]!; p < tables.pairStart[previous + 1]!; p++) {
-      const m = tables.pairLane[p]!
-      const point = this.lastPoint[p]!
-      if (m === l || point === 0 || clock.covers(l, m, point)) continue
-      const earlier = this.lastCommand[p]!
-      sink.add(
-        'L4',
-        c,
-        { buffer: b, lane: l },
-        () =>
-          `its first access of ${bufferName(tables.plan, b)} is not after the last access of ${bufferName(tables.plan, previous)}, which has the same bytes${point <= clock.base[m]! ? ' in the tick before' : ''}: commands[${earlier}] (${commandText(tables.plan, earlier)})`,
-      )
+  /** First accesses of cells whose buffer another run has claimed already in this tick. */
+  private cells(c: number, l: number): void {
+    const { tables, clock, touched } = this
+    const { start, cell, root } = tables.cells
+    for (let a = start[c]!, end = start[c + 1]!; a < end; a++) {
+      const b = root[a]!
+      if (touched[cell[a]!] === clock.tick) continue
+      touched[cell[a]!] = clock.tick
+      const owed = this.debts.get(b)
+      if (owed === undefined || owed.since === c) continue
+      for (const debt of owed.debts) this.after(c, l, b, debt.previous, debt.lane, debt.point, debt.command)
     }
+  }
+
+  /** Every access of `previous` is before the first access of b, which run c on lane l makes; `debts` keeps what they were. */
+  private follow(c: number, l: number, b: number, previous: number, debts: Debt[] | undefined): void {
+    const { tables } = this
+    for (let p = tables.pairStart[previous]!; p < tables.pairStart[previous + 1]!; p++) {
+      const lane = tables.pairLane[p]!
+      const point = this.lastPoint[p]!
+      if (point === 0) continue
+      debts?.push({ previous, lane, point, command: this.lastCommand[p]! })
+      this.after(c, l, b, previous, lane, point, this.lastCommand[p]!)
+    }
+  }
+
+  private after(c: number, l: number, b: number, previous: number, m: number, point: number, earlier: number): void {
+    const { tables, clock, sink } = this
+    if (m === l || clock.covers(l, m, point)) return
+    sink.add(
+      'L4',
+      c,
+      { buffer: b, lane: l },
+      () =>
+        `its first access of ${bufferName(tables.plan, b)} is not after the last access of ${bufferName(tables.plan, previous)}, which has the same bytes${point <= clock.base[m]! ? ' in the tick before' : ''}: commands[${earlier}] (${commandText(tables.plan, earlier)})`,
+    )
   }
 }
 
