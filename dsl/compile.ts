@@ -5,7 +5,7 @@ import type { Graph } from './graph.js'
 import type { GraphIR } from './ir/graph.js'
 import type { Plan } from './ir/plan.js'
 import type { TensorSpec } from './ir/tensor.js'
-import { verifyOutlined } from './ir/verify.js'
+import { verify, verifyOutlined } from './ir/verify.js'
 import { check } from './passes/check.js'
 import { clocks } from './passes/clocks.js'
 import { emit } from './passes/emit.js'
@@ -66,10 +66,13 @@ const sourceOf = (graph: unknown): Passed<GraphIR> => {
   )
 }
 
+/** Commands from which on the peak that `bound` found is not found once more of the plan. All else is proved anew, of a smaller plan the peak too. */
+const largeCommands = 2 ** 17
+
 const verified =
-  ({ outline, peak }: Bounded) =>
+  ({ peak }: Pick<Bounded, 'peak'>) =>
   (plan: Plan): Passed<Plan> => {
-    const [violation] = verifyOutlined(plan, outline, peak)
+    const [violation] = plan.commands.length < largeCommands ? verify(plan) : verifyOutlined(plan, plan, peak)
     if (violation === undefined) return E.right(plan)
     return fail(
       fault(

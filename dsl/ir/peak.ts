@@ -1,4 +1,4 @@
-import { growthOf } from './laws/reuse.js'
+import { type Growth, growthOf } from './laws/reuse.js'
 import { latestTables, type Tables } from './laws/tables.js'
 import { latestTurnovers, memoryOf, type Turnovers } from './laws/turnover.js'
 import type { Plan } from './plan.js'
@@ -37,24 +37,36 @@ export const peakOf = (plan: Plan): Peak => {
  * is that bound, by memory: the replay stops when that is known.
  */
 export const replayPeak = (tables: Tables, turnovers: () => Turnovers, enough?: readonly number[]): Peak => {
-  const { plan } = tables
   const fixed = lasting(tables)
-  const ticks = Math.max(4, Math.floor(maxPeakSteps / Math.max(1, tables.commands)))
-  const grown =
-    plan.storage === 'planned'
-      ? fixed.map(bytes => ({ bytes, ticks: 1, exact: true, reachedAt: -1 }))
-      : turnovers().accesses.map((turnover, memory) =>
-          growthOf(turnover, fixed[memory]!, { ticks, work: workFor(tables.commands), enough: enough?.[memory] }),
-        )
-  return {
-    device: grown.slice(0, -1).map(({ bytes }) => bytes),
-    pinned: grown[plan.devices]!.bytes,
-    ticks: grown.reduce((most, { ticks }) => Math.max(most, ticks), 0),
-    settled: grown.every(({ bytes }, memory) => !(bytes > (enough?.[memory] ?? Number.POSITIVE_INFINITY))),
-    exact: grown.every(({ exact }) => exact),
-    reachedAt: grown.map(({ reachedAt }) => reachedAt),
-  }
+  if (tables.plan.storage === 'pooled') return peakOver(turnovers(), fixed, tables.commands, enough)
+  return peakFrom(
+    fixed.map(bytes => ({ bytes, ticks: 1, exact: true, reachedAt: -1 })),
+    enough,
+  )
 }
+
+/** As `replayPeak`, above what lives on in each memory, of a plan of so many commands with pooled storage. */
+export const peakOver = (
+  { accesses }: Turnovers,
+  fixed: readonly number[],
+  commands: number,
+  enough?: readonly number[],
+): Peak => {
+  const ticks = Math.max(4, Math.floor(maxPeakSteps / Math.max(1, commands)))
+  const grown = accesses.map((turnover, memory) =>
+    growthOf(turnover, fixed[memory]!, { ticks, work: workFor(commands), enough: enough?.[memory] }),
+  )
+  return peakFrom(grown, enough)
+}
+
+const peakFrom = (grown: readonly Growth[], enough: readonly number[] | undefined): Peak => ({
+  device: grown.slice(0, -1).map(({ bytes }) => bytes),
+  pinned: grown[grown.length - 1]!.bytes,
+  ticks: grown.reduce((most, { ticks }) => Math.max(most, ticks), 0),
+  settled: grown.every(({ bytes }, memory) => !(bytes > (enough?.[memory] ?? Number.POSITIVE_INFINITY))),
+  exact: grown.every(({ exact }) => exact),
+  reachedAt: grown.map(({ reachedAt }) => reachedAt),
+})
 
 /** What each memory holds whatever the commands do: with planned storage, all of it. */
 const lasting = (tables: Tables): number[] => {

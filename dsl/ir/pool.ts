@@ -40,14 +40,23 @@ export const poolPeakOf = (plan: Plan): PoolPeak => {
  */
 export const replayPool = (tables: Tables, turnovers: Turnovers, enough?: readonly number[]): PoolPeak => {
   const { plan } = tables
-  const base = new Float64Array(plan.devices)
+  const base = new Array<number>(plan.devices).fill(0)
   for (const { space, device, life, alias, bytes } of plan.buffers)
     if (alias === undefined && space === 'device' && (life === 'state' || life === 'param'))
       base[device]! += rounded(bytes)
-  const pools = turnovers.uses.slice(0, plan.devices)
-  const ticks = Math.max(4, Math.floor(maxSteps / Math.max(1, tables.commands)))
-  const grown = pools.map((turnover, device) =>
-    replay(turnover, base[device]!, ticks, workFor(tables.commands), enough?.[device] ?? Number.POSITIVE_INFINITY),
+  return poolOver(turnovers, base, tables.commands, enough)
+}
+
+/** As `replayPool`, above what lives on in each device, of a plan of so many commands. */
+export const poolOver = (
+  { uses }: Turnovers,
+  base: readonly number[],
+  commands: number,
+  enough?: readonly number[],
+): PoolPeak => {
+  const ticks = Math.max(4, Math.floor(maxSteps / Math.max(1, commands)))
+  const grown = base.map((bytes, device) =>
+    replay(uses[device]!, bytes, ticks, workFor(commands), enough?.[device] ?? Number.POSITIVE_INFINITY),
   )
   return {
     device: grown.map(({ peak }) => peak),

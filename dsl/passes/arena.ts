@@ -125,7 +125,7 @@ const boundedBy =
       arena: { offset, bytes },
     }
     const outline = outlineOf(lives, nodesOf(ir))
-    return { ...lives, outline, peak: peakOf(outline), bound: { device: bytes, pinned: pinnedOf(ir) } }
+    return { ...lives, peak: peakOf(outline), bound: { device: bytes, pinned: pinnedOf(ir) } }
   }
 
 /**

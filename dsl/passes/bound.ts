@@ -1,13 +1,12 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
-import { type Peak, peakOf } from '../ir/peak.js'
-import type { Plan, PlanNode } from '../ir/plan.js'
-import { poolPeakOf, rounded } from '../ir/pool.js'
-import { nodesOf, outlineOf } from './emit.js'
+import { type Peak, peakOver } from '../ir/peak.js'
+import { poolOver, rounded } from '../ir/pool.js'
 import { fail, fault } from './faults.js'
 import type { Bounded, Lifetimes, Passed, WindowEdge } from './ir.js'
 import { lifetimes } from './lifetimes.js'
 import { synchronize } from './synchronize.js'
+import { trafficOf } from './turnover.js'
 import { watched } from './watch.js'
 
 interface Held {
@@ -17,17 +16,32 @@ interface Held {
   readonly peak: Peak
 }
 
+/** Bytes that live on across ticks: of device memory rounded as the pool rounds them and as they are, and of pinned memory likewise. */
+const lasting = ({ buffers, settings }: Lifetimes) => {
+  const held = { pool: 0, device: 0, slots: 0, pinned: 0 }
+  buffers.forEach(({ root, space, life, bytes }, id) => {
+    if (root !== id) return
+    const times = life === 'input' || life === 'output' ? settings.inFlight : 1
+    if (space === 'pinned') held.slots += rounded(bytes) * times
+    if (life === 'tick') return
+    if (space === 'pinned') held.pinned += bytes * times
+    else {
+      held.device += bytes * times
+      if (times === 1) held.pool += rounded(bytes)
+    }
+  })
+  return held
+}
+
 /** What the device holds for a plan: the larger of the session's pool and the peak of L9. */
-const held = (plan: Plan): Held => {
-  const pool = watched('pool', poolPeakOf)(plan)
-  const peak = watched('peak', peakOf)(plan)
-  const fixed = plan.buffers.reduce((sum, { alias, space, life, bytes }) => {
-    if (alias !== undefined || space !== 'pinned') return sum
-    return sum + rounded(bytes) * (life === 'input' || life === 'output' ? plan.inFlight : 1)
-  }, 0)
+const heldBy = (ir: Lifetimes): Held => {
+  const { turnovers, commands } = watched('turnover', trafficOf)(ir)
+  const fixed = lasting(ir)
+  const pool = watched('pool', () => poolOver(turnovers, [fixed.pool], commands))(ir)
+  const peak = watched('peak', () => peakOver(turnovers, [fixed.device, fixed.pinned], commands))(ir)
   return {
     device: Math.max(pool.device[0]!, peak.device[0]!),
-    pinned: Math.max(fixed, peak.pinned),
+    pinned: Math.max(fixed.slots, peak.pinned),
     settled: pool.settled && peak.settled,
     peak,
   }
@@ -50,7 +64,7 @@ const isWait = (ir: Lifetimes, { later, earlier, tick }: WindowEdge): boolean =>
 }
 
 /** Drops every window wait without which no more memory is held, until each one left is needed. */
-const needed = (ir: Lifetimes, nodes: readonly PlanNode[], most: Held): Lifetimes => {
+const needed = (ir: Lifetimes, most: Held): Lifetimes => {
   let left = maxReplays / Math.max(1, 4 * ir.operations.length)
   for (let dropped = true; dropped; ) {
     dropped = false
@@ -58,7 +72,7 @@ const needed = (ir: Lifetimes, nodes: readonly PlanNode[], most: Held): Lifetime
       if (!isWait(ir, edge)) continue
       if (left-- < 0) return ir
       const candidate = without(ir, edge)
-      const { device, pinned } = held(outlineOf(candidate, nodes))
+      const { device, pinned } = heldBy(candidate)
       if (device > most.device || pinned > most.pinned) continue
       ir = candidate
       dropped = true
@@ -72,9 +86,7 @@ const needed = (ir: Lifetimes, nodes: readonly PlanNode[], most: Held): Lifetime
  * without which it would be larger.
  */
 export const bound = watched('bound', (ir: Lifetimes): Passed<Bounded> => {
-  const nodes = nodesOf(ir)
-  const outline = outlineOf(ir, nodes)
-  const most = held(outline)
+  const most = heldBy(ir)
   if (!most.settled)
     return fail(
       fault(
@@ -86,9 +98,7 @@ export const bound = watched('bound', (ir: Lifetimes): Passed<Bounded> => {
         'use fewer lanes, or inFlight: 1',
       ),
     )
-  const lean = ir.windows.length === 0 ? ir : needed(ir, nodes, most)
-  const bound = { device: [most.device], pinned: most.pinned }
-  if (lean === ir) return E.right({ ...ir, outline, peak: most.peak, bound })
-  const leaner = outlineOf(lean, nodes)
-  return E.right({ ...lean, outline: leaner, peak: peakOf(leaner), bound })
+  const lean = ir.windows.length === 0 ? ir : needed(ir, most)
+  const { peak } = lean === ir ? most : heldBy(lean)
+  return E.right({ ...lean, peak, bound: { device: [most.device], pinned: most.pinned } })
 })

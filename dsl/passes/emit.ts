@@ -98,7 +98,8 @@ const freeze = <A extends object>(items: readonly A[]): readonly A[] => {
 
 /** After this pass there is the plan: data, frozen, so that what was proved of it stays true. */
 export const emit = watched('emit', (ir: Bounded): Passed<Plan> => {
-  const { plan, name, devices, inFlight, storage, arena, lanes, buffers, nodes, commands } = ir.outline
+  const outline = outlineOf(ir, nodesOf(ir))
+  const { plan, name, devices, inFlight, storage, arena, lanes, buffers, nodes, commands } = outline
   const tolerance = ir.operations.reduce((worst, operation) => Math.max(worst, operation.tolerance), 0)
   for (const command of commands) if (command[0] === 'run') freeze([command[3], command[4]])
   return E.right(

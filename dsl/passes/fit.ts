@@ -3,6 +3,7 @@ import { pipe } from 'fp-ts/lib/function.js'
 import { peakOf } from '../ir/peak.js'
 import { aliveAt } from './alive.js'
 import { Attempts, type Found, freely, type Way } from './attempts.js'
+import { nodesOf, outlineOf } from './emit.js'
 import { fail, fault } from './faults.js'
 import type { Attempt, Bounded, Lowered, Passed } from './ir.js'
 import type { Ordering } from './order.js'
@@ -168,7 +169,7 @@ const mebibytes = (bytes: number): string =>
   bytes < 2 ** 20 ? `${bytes} bytes` : `${(bytes / 2 ** 20).toFixed(1)} MiB`
 
 const overBudget = (ir: Bounded, memory: number): Passed<never> => {
-  const plan = ir.outline
+  const plan = outlineOf(ir, nodesOf(ir))
   const alive = aliveAt(plan, peakOf(plan).reachedAt[0] ?? -1)
   const largest = [...alive].sort((a, b) => b.bytes - a.bytes || a.id - b.id).slice(0, 8)
   const names = largest.map(({ name, bytes }) => `${name} ${mebibytes(bytes)}`).join(', ')

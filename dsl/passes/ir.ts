@@ -3,7 +3,7 @@ import type { ReadonlyNonEmptyArray } from 'fp-ts/lib/ReadonlyNonEmptyArray.js'
 import type { CompileError, GraphNode, GraphOutput, LaneSpec, Where } from '../ir/graph.js'
 import type { KernelSpec } from '../ir/kernel-spec.js'
 import type { Peak } from '../ir/peak.js'
-import type { Plan, PlanLane } from '../ir/plan.js'
+import type { PlanLane } from '../ir/plan.js'
 import type { BoundSpec, DType } from '../ir/tensor.js'
 import type { Settings } from './options.js'
 import type { BoundKernel } from './vocabulary.js'
@@ -144,9 +144,7 @@ export interface Choice {
 }
 
 export interface Bounded extends Lifetimes {
-  /** The plan but for its bound and what its nodes do: what the bound was found from. */
-  readonly outline: Plan
-  /** What L9 says of the outline. */
+  /** What L9 says of the plan. */
   readonly peak: Peak
   readonly bound: { readonly device: readonly number[]; readonly pinned: number }
   readonly choice?: Choice

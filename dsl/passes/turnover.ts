@@ -1,0 +1,240 @@
+import { rounded } from '../ir/laws/range-pool.js'
+import { type Turnover, type Turnovers, When } from '../ir/laws/turnover.js'
+import { accessesOf } from './accesses.js'
+import type { Lifetimes } from './ir.js'
+import { byOperation } from './lifetimes.js'
+import { Rows } from './rows.js'
+
+/** What the plan's memories will give out and take back, and how many commands it will have. */
+export interface Traffic {
+  readonly turnovers: Turnovers
+  readonly commands: number
+}
+
+/** Operations that a wait names, numbered; -1: none does. */
+const waitedFor = ({ operations, waitOn }: Lifetimes): { mark: Int32Array; marks: number } => {
+  const mark = new Int32Array(operations.length).fill(-1)
+  let marks = 0
+  for (let w = 0; w < waitOn.length; w++) if (mark[waitOn[w]!] === -1) mark[waitOn[w]!] = marks++
+  return { mark, marks }
+}
+
+/**
+ * What each lane knows of the others while ticks are issued, as the plan's commands will say it: each wait and each run is a point of its lane, an event's
+ * mark is its lane's frontier after the run. (The verifier has the same of a plan: dsl/ir/laws/clock.ts.)
+ */
+class Issue {
+  readonly known: Int32Array
+  readonly base: Int32Array
+  private readonly lanes: number
+  private readonly mark: Int32Array
+  private now: Int32Array
+  private before: Int32Array
+  private tick = -1
+
+  constructor(private readonly ir: Lifetimes) {
+    this.lanes = ir.lanes.length
+    this.known = new Int32Array(this.lanes * this.lanes)
+    this.base = new Int32Array(this.lanes)
+    const { mark, marks } = waitedFor(ir)
+    this.mark = mark
+    this.now = new Int32Array(marks * this.lanes)
+    this.before = ir.waitTick.includes(-1) ? this.now.slice() : this.now
+  }
+
+  begin(): void {
+    for (let l = 0; l < this.lanes; l++) this.base[l] = this.known[l * this.lanes + l]!
+    const { now } = this
+    this.now = this.before
+    this.before = now
+    this.tick++
+  }
+
+  /** The waits of operation i. */
+  wait(i: number): void {
+    const { known, lanes, ir } = this
+    const own = ir.laneOf[i]! * lanes
+    for (let w = ir.waitStart[i]!; w < ir.waitStart[i + 1]!; w++) {
+      const carried = ir.waitTick[w] !== 0
+      if (!carried || this.tick > 0) {
+        const marks = carried ? this.before : this.now
+        for (let m = 0, from = this.mark[ir.waitOn[w]!]! * lanes; m < lanes; m++)
+          if (marks[from + m]! > known[own + m]!) known[own + m] = marks[from + m]!
+      }
+      known[own + ir.laneOf[i]!]!++
+    }
+  }
+
+  /** The run of operation i, and the record of its event. */
+  run(i: number): void {
+    const { known, lanes, now } = this
+    const lane = this.ir.laneOf[i]!
+    known[lane * lanes + lane]!++
+    const mark = this.mark[i]!
+    if (mark >= 0) for (let m = 0; m < lanes; m++) now[mark * lanes + m] = known[lane * lanes + m]!
+  }
+}
+
+/** One memory's turnover while it is written. */
+class Ledger {
+  readonly event: Int32Array
+  readonly command: Int32Array
+  readonly buffer: Int32Array
+  readonly allocLane: Int32Array
+  readonly frontier: Int32Array
+  readonly start: readonly [Int32Array, Int32Array]
+  readonly lane: readonly [Int32Array, Int32Array]
+  readonly point: readonly [Int32Array, Int32Array]
+  private readonly rows: [number, number] = [0, 0]
+  private events = 0
+  private allocs = 0
+  private frees = 0
+
+  constructor(count: number, lanes: number, accesses: number, uses: number) {
+    this.event = new Int32Array(2 * count)
+    this.command = new Int32Array(2 * count)
+    this.buffer = new Int32Array(2 * count)
+    this.allocLane = new Int32Array(count)
+    this.frontier = new Int32Array(count * lanes)
+    this.start = [new Int32Array(count + 1), new Int32Array(count + 1)]
+    this.lane = [new Int32Array(accesses), new Int32Array(uses)]
+    this.point = [new Int32Array(accesses), new Int32Array(uses)]
+  }
+
+  alloc(buffer: number, command: number, lane: number, { known, base }: Issue): void {
+    const a = this.allocs++
+    this.note(buffer, command, a)
+    this.allocLane[a] = lane
+    const lanes = base.length
+    for (let m = 0; m < lanes; m++) this.frontier[a * lanes + m] = known[lane * lanes + m]! - base[m]!
+  }
+
+  /** A point that the taker of the coming free must be after: of its accesses, or of its home lane and its uses. */
+  release(of: 0 | 1, lane: number, point: number): void {
+    const row = this.rows[of]++
+    this.lane[of][row] = lane
+    this.point[of][row] = point
+  }
+
+  free(buffer: number, command: number): void {
+    const f = this.frees++
+    this.note(buffer, command, -1 - f)
+    this.start[0][f + 1] = this.rows[0]
+    this.start[1][f + 1] = this.rows[1]
+  }
+
+  private note(buffer: number, command: number, event: number): void {
+    this.event[this.events] = event
+    this.command[this.events] = command
+    this.buffer[this.events++] = buffer
+  }
+
+  turnover(of: 0 | 1, ir: Lifetimes, length: Int32Array): Turnover {
+    const { event, command, buffer, allocs, frees, allocLane, frontier } = this
+    const allocBytes = new Float64Array(allocs)
+    const freeBytes = new Float64Array(frees)
+    for (let e = 0; e < event.length; e++) {
+      const { bytes } = ir.buffers[buffer[e]!]!
+      const size = of === 0 ? bytes : rounded(bytes)
+      if (event[e]! < 0) freeBytes[-1 - event[e]!] = size
+      else allocBytes[event[e]!] = size
+    }
+    return {
+      lanes: length.length,
+      inFlight: ir.settings.inFlight,
+      length,
+      event,
+      when: new Uint8Array(event.length).fill(When.always),
+      command,
+      buffer,
+      allocs,
+      allocLane,
+      frontier,
+      frees,
+      releaseStart: this.start[of],
+      releaseLane: this.lane[of],
+      releasePoint: this.point[of],
+      allocBytes,
+      freeBytes,
+      leaked: 0,
+    }
+  }
+}
+
+/** By memory, the device's and pinned: how many buffers come and go in a tick, on how many lanes each is touched, and how many uses they have. */
+const counted = (ir: Lifetimes): { buffers: number[]; touched: number[]; uses: number[]; memory: Uint8Array } => {
+  const { start, root } = accessesOf(ir)
+  const memory = Uint8Array.from(ir.buffers, ({ space }) => (space === 'pinned' ? 1 : 0))
+  const [buffers, touched, uses] = [
+    [0, 0],
+    [0, 0],
+    [0, 0],
+  ]
+  for (let b = 0; b < ir.buffers.length; b++) if (ir.last[b]! >= 0) buffers[memory[b]!]!++
+  // The accesses are at least as many as the lanes that touch.
+  for (let a = 0; a < start[ir.operations.length]!; a++) if (ir.last[root[a]!]! >= 0) touched[memory[root[a]!]!]!++
+  for (let u = 0; u < ir.useBuffer.length; u++) uses[memory[ir.useBuffer[u]!]!]!++
+  return { buffers, touched, uses, memory }
+}
+
+/** Of an order with its waits and lifetimes: what a settled tick of its plan gives out and takes back. */
+export const trafficOf = (ir: Lifetimes): Traffic => {
+  const { operations, laneOf, home, useStart, useBuffer } = ir
+  const count = operations.length
+  const lanes = ir.lanes.length
+  const { start, root } = accessesOf(ir)
+  const { buffers, touched, uses, memory } = counted(ir)
+  const ledgers = [0, 1].map(m => new Ledger(buffers[m]!, lanes, touched[m]!, buffers[m]! + uses[m]!))
+  const allocs = byOperation(ir.first, count)
+  const frees = byOperation(ir.last, count)
+  const marks = byOperation(useBuffer, ir.buffers.length)
+  const markedBy = new Int32Array(useBuffer.length)
+  for (let i = 0; i < count; i++) for (let u = useStart[i]!; u < useStart[i + 1]!; u++) markedBy[u] = i
+  const waited = new Uint8Array(count)
+  for (let w = 0; w < ir.waitOn.length; w++) waited[ir.waitOn[w]!] = 1
+
+  const issue = new Issue(ir)
+  const { known, base } = issue
+  for (let tick = 1; tick < ir.settings.inFlight; tick++) {
+    issue.begin()
+    for (let i = 0; i < count; i++) {
+      issue.wait(i)
+      issue.run(i)
+    }
+  }
+  issue.begin()
+  const point = new Int32Array(count)
+  const last = new Rows(ir.buffers.length, lanes)
+  const accesses = new Int32Array(lanes)
+  let command = 0
+  for (let i = 0; i < count; i++) {
+    const lane = laneOf[i]!
+    issue.wait(i)
+    command += ir.waitStart[i + 1]! - ir.waitStart[i]!
+    for (let a = allocs.start[i]!; a < allocs.start[i + 1]!; a++) {
+      const buffer = allocs.items[a]!
+      ledgers[memory[buffer]!]!.alloc(buffer, command++, home[buffer]!, issue)
+    }
+    issue.run(i)
+    point[i] = known[lane * lanes + lane]! - base[lane]!
+    for (let a = start[i]!; a < start[i + 1]!; a++) if (ir.last[root[a]!]! >= 0) last.touch(root[a]!, lane, i)
+    const marked = useStart[i + 1]! - useStart[i]!
+    command += 1 + marked + (waited[i]! > 0 || marked > 0 ? 1 : 0)
+    for (let f = frees.start[i]!; f < frees.start[i + 1]!; f++) {
+      const buffer = frees.items[f]!
+      const ledger = ledgers[memory[buffer]!]!
+      const length = last.drain(buffer, accesses)
+      for (let at = 0; at < length; at++) ledger.release(0, laneOf[accesses[at]!]!, point[accesses[at]!]!)
+      const on = home[buffer]!
+      ledger.release(1, on, known[on * lanes + on]! - base[on]!)
+      for (let u = marks.start[buffer]!; u < marks.start[buffer + 1]!; u++) {
+        const by = markedBy[marks.items[u]!]!
+        ledger.release(1, laneOf[by]!, point[by]!)
+      }
+      ledger.free(buffer, command++)
+    }
+  }
+  const length = Int32Array.from(base, (from, l) => known[l * lanes + l]! - from)
+  const of = (releases: 0 | 1): Turnover[] => ledgers.map(ledger => ledger.turnover(releases, ir, length))
+  return { turnovers: { accesses: of(0), uses: of(1) }, commands: command }
+}

@@ -1,0 +1,63 @@
+// The bound is found before there are any commands: from the order, its waits and its lifetimes. It is what the plan's own commands say.
+import fc from 'fast-check'
+import * as E from 'fp-ts/lib/Either.js'
+import { pipe } from 'fp-ts/lib/function.js'
+import { expect, test } from 'vitest'
+import { irOf } from '../../dsl/graph.js'
+import { peakOf } from '../../dsl/ir/peak.js'
+import { poolPeakOf, rounded } from '../../dsl/ir/pool.js'
+import { bound } from '../../dsl/passes/bound.js'
+import { check } from '../../dsl/passes/check.js'
+import { nodesOf, outlineOf } from '../../dsl/passes/emit.js'
+import { lifetimes } from '../../dsl/passes/lifetimes.js'
+import { lower } from '../../dsl/passes/lower.js'
+import { order } from '../../dsl/passes/order.js'
+import { place } from '../../dsl/passes/place.js'
+import { simplify } from '../../dsl/passes/simplify.js'
+import { synchronize } from '../../dsl/passes/synchronize.js'
+import { sample } from '../support/generate.js'
+import { patternGraph, patterns } from '../support/patterns.js'
+
+const law = (graph: Parameters<typeof irOf>[0], options: object, keep: boolean): void => {
+  const lived = pipe(
+    check(options)(irOf(graph)),
+    E.chain(simplify),
+    E.chain(lower),
+    E.chain(place()),
+    E.chain(order({ by: 'critical path', ahead: Number.POSITIVE_INFINITY, keep })),
+    E.chain(synchronize),
+    E.chain(lifetimes),
+  )
+  if (E.isLeft(lived)) throw new Error(JSON.stringify(lived.left))
+  const ir = { ...lived.right, windows: [] }
+  const bounded = bound(ir)
+  if (E.isLeft(bounded)) throw new Error(JSON.stringify(bounded.left))
+  const plan = outlineOf(ir, nodesOf(ir))
+  const peak = peakOf(plan)
+  const slots = plan.buffers
+    .filter(({ space, alias }) => space === 'pinned' && alias === undefined)
+    .reduce((sum, { bytes, life }) => sum + rounded(bytes) * (/put/.test(life) ? plan.inFlight : 1), 0)
+  expect(bounded.right.peak).toEqual(peak)
+  expect(bounded.right.bound).toEqual({
+    device: [Math.max(peak.device[0]!, poolPeakOf(plan).device[0]!)],
+    pinned: Math.max(slots, peak.pinned),
+  })
+}
+
+test('of generated graphs', () => {
+  fc.assert(
+    fc.property(sample(), fc.constantFrom(1, 2, 3), fc.boolean(), ({ graph, dims }, inFlight, keep) =>
+      law(graph as Parameters<typeof irOf>[0], { dims, inFlight }, keep),
+    ),
+    { numRuns: 100 },
+  )
+})
+
+test('of graphs that are hard on a pool', () => {
+  fc.assert(
+    fc.property(patterns(60), fc.constantFrom(1, 2, 3), (pattern, inFlight) =>
+      law(patternGraph(pattern), { inFlight }, true),
+    ),
+    { numRuns: 100 },
+  )
+})
