@@ -2,7 +2,7 @@ import { boundsOf, boundsText } from './explain/bounds.js'
 import { dotOf } from './explain/dot.js'
 import { perfettoOf } from './explain/perfetto.js'
 import { predicted } from './explain/predicted.js'
-import { reasonsOf } from './explain/reasons.js'
+import { type Reasons, reasonsOf } from './explain/reasons.js'
 import { timelineSvg } from './explain/svg.js'
 import { textOf } from './explain/text.js'
 import type { Plan } from './ir/plan.js'
@@ -21,10 +21,24 @@ export interface ExplainOptions {
   readonly machine?: Machine | string | undefined
 }
 
+/** Entries of one list that are written: those of a plan of a million commands are more than one string can hold. */
+const entries = 100_000
+
+const shortened = (reasons: Reasons): object => {
+  const { waits, uses, elidedWaits, elidedUses } = reasons
+  const lists = { waits, uses, elidedWaits, elidedUses }
+  const counts = Object.fromEntries(Object.entries(lists).map(([name, list]) => [name, list.length]))
+  return {
+    ...reasons,
+    counts,
+    ...Object.fromEntries(Object.entries(lists).map(([name, list]) => [name, list.slice(0, entries)])),
+  }
+}
+
 /**
  * Why a plan is as it is, from the plan alone: for each wait the two operations it orders, and whether for data, for state or for memory; for each use the access it stands for,
  * for each of either that is not there what orders it already; the lanes and windows; what sets a tick's time on a machine; and whose each byte is at the peak.
- * As `text`; as `json` of the same; as a graph in DOT; as a timeline for Perfetto (Chrome's trace format) or as an SVG for documents, both as `simulate` predicts it. Of a
+ * As `text`; as `json` of the same (of each list 100,000 entries at most, and how many there are in `counts`); as a graph in DOT; as a timeline for Perfetto (Chrome's trace format) or as an SVG for documents, both as `simulate` predicts it. Of a
  * plan that this process did not compile it says what can be known. Deterministic. Throws a `BraidError` for what is no machine.
  */
 export const explain = (plan: Plan, as: Explanation = 'text', options: ExplainOptions = {}): string => {
@@ -39,7 +53,7 @@ export const explain = (plan: Plan, as: Explanation = 'text', options: ExplainOp
     case 'json': {
       const timeline = predicted(plan, machine)
       const timing = timeline && boundsOf(timeline)
-      return `${JSON.stringify({ ...reasonsOf(plan), ...(timing === undefined ? {} : { timing }) }, null, 2)}\n`
+      return `${JSON.stringify({ ...shortened(reasonsOf(plan)), ...(timing === undefined ? {} : { timing }) }, null, 2)}\n`
     }
     case 'text': {
       const timeline = predicted(plan, machine)

@@ -6,9 +6,12 @@ import { usageOf } from './memory.js'
 import { laneName, nodeName, placeOf } from './names.js'
 import type { Timeline } from './timeline.js'
 
+/** Runs that are written at most: a trace is opened in a browser. */
+const most = 100_000
+
 /**
  * What a machine is predicted to do, in Chrome's trace format: a process for each device with a row for each lane, an arrow for each wait, and a counter of the memory in
- * use beside the bound. Every tick that was predicted is there; operations of the chain that sets the pace are in the category `pace`.
+ * use beside the bound. Every tick that was predicted is there, of a large plan the settled one and its neighbours; operations of the chain that sets the pace are in the category `pace`.
  */
 export const perfettoOf = (plan: Plan, timeline: Timeline | undefined): string => {
   const named = (name: string, pid: number, tid: number, to: string) => ({
@@ -18,7 +21,8 @@ export const perfettoOf = (plan: Plan, timeline: Timeline | undefined): string =
     name,
     args: { name: to },
   })
-  const spans = timeline?.spans ?? []
+  const all = timeline?.spans ?? []
+  const spans = all.length <= most ? all : all.filter(({ tick }) => Math.abs(tick - timeline!.tick) <= 1)
   const pace = new Set(timeline === undefined ? [] : criticalPath(timeline).spans)
   const events: object[] = []
   for (let device = 0; device < plan.devices; device++) {
@@ -44,13 +48,14 @@ export const perfettoOf = (plan: Plan, timeline: Timeline | undefined): string =
       args: { tick, because: because(span, timeline!), ...(at === '' ? {} : { at }) },
     })
   }
-  const perTick = spans.length === 0 ? 0 : spans.length / (spans[spans.length - 1]!.tick + 1)
+  const first = spans[0]?.tick ?? 0
+  const perTick = spans.length === 0 ? 0 : spans.length / (spans[spans.length - 1]!.tick - first + 1)
   const waits = arrowsOf(plan)
-  for (let first = 0; first < spans.length; first += perTick)
+  for (let begin = 0; begin < spans.length; begin += perTick)
     waits.forEach(({ from, to, ticks, event }, i) => {
-      const [before, after] = [spans[first - ticks * perTick + from], spans[first + to]]
+      const [before, after] = [spans[begin - ticks * perTick + from], spans[begin + to]]
       if (before === undefined || after === undefined) return
-      const id = (first / perTick) * waits.length + i
+      const id = (begin / perTick) * waits.length + i
       const flow = { cat: 'wait', name: `e${event}`, id }
       // Perfetto binds a flow to what runs at that moment: within both operations, not at their edges.
       const inside = (span: typeof before) => Math.min(1e-3, (span.end - span.start) / 2)
@@ -66,7 +71,7 @@ export const perfettoOf = (plan: Plan, timeline: Timeline | undefined): string =
     })
   if (timeline !== undefined)
     for (let d = 0; d < plan.devices; d++)
-      for (const { us, bytes } of usageOf(timeline, d))
+      for (const { us, bytes } of usageOf({ ...timeline, spans }, d))
         events.push({
           ph: 'C',
           pid: d,

@@ -22,6 +22,8 @@ const kibibytes = (bytes: number): string => {
 interface Frame {
   readonly timeline: Timeline
   readonly bounds: Bounds
+  /** Where the axis begins: the first start of the tick that is told of. */
+  readonly zero: number
   readonly from: number
   readonly to: number
   readonly left: number
@@ -51,6 +53,7 @@ export const timelineSvg = (plan: Plan, known: Timeline | undefined): string => 
   const frame: Frame = {
     timeline,
     bounds,
+    zero: extent.from,
     from: extent.from - pad,
     // A tick that the host holds back is longer than its operations: the wait for it is part of the picture.
     to: Math.max(extent.to, Math.min(extent.from + tickUs, extent.to + 3 * (extent.to - extent.from))) + pad,
@@ -145,8 +148,7 @@ const stepOf = (us: number): number => {
 }
 
 const axis = (frame: Frame, bottom: number): string => {
-  const { timeline, from, to, top } = frame
-  const zero = extentOf(timeline).from
+  const { zero, from, to, top } = frame
   const step = stepOf(to - from)
   const [unit, scale] = to - from >= 2e6 ? ['s', 1e6] : to - from >= 2e3 ? ['ms', 1e3] : ['µs', 1]
   const digits = Math.max(0, -Math.floor(Math.log10(step / scale) + 1e-9))
@@ -207,9 +209,8 @@ const bars = (frame: Frame, lane: number): string => {
     .join('\n')
 }
 
-const tooltip = ({ timeline }: Frame, spans: readonly Span[]): string => {
+const tooltip = ({ timeline, zero }: Frame, spans: readonly Span[]): string => {
   const { plan } = timeline
-  const zero = extentOf(timeline).from
   const [first] = spans as [Span]
   const last = spans[spans.length - 1]!
   const from = `${first.start < zero ? '−' : ''}${timeOf(Math.abs(first.start - zero))}`
