@@ -40,8 +40,10 @@ const leastOf = ({ first, last }: Tenants, sizes: Float64Array, base: number): n
 
 /** Tenants up to which three arenas are tried; of more, one: the largest tenant first, or else as time goes by. */
 const few = 4096
+/** Further arenas that are tried of the fewest tenants. */
+const rounds = 32
 
-/** The smallest of the arenas tried: as time goes by, the largest tenant first, and the earliest first. */
+/** The smallest of the arenas tried: as time goes by, the largest tenant first, the earliest first, and then those first that lay at the top. */
 const smallest = (
   tenants: Tenants,
   sizes: Float64Array,
@@ -58,10 +60,21 @@ const smallest = (
   const end = (offset: Float64Array): number => offset.reduce((far, at, k) => Math.max(far, at + sizes[k]!), base)
   const least = leastOf(tenants, sizes, base)
   let best = replay()
-  for (const order of [bySize, inTime]) {
-    if (end(best) === least) break
+  const better = (offset: Float64Array | undefined): boolean => {
+    if (offset === undefined || end(offset) >= end(best)) return false
+    best = offset
+    return true
+  }
+  for (const order of [bySize, inTime]) if (end(best) > least) better(pack(order))
+  // Who came to lie at the top comes earlier the next time.
+  let order = bySize
+  for (let left = Math.min(rounds, few / sizes.length); left > 0 && end(best) > least; left--) {
     const offset = pack(order)
-    if (offset !== undefined && end(offset) < end(best)) best = offset
+    if (offset === undefined) break
+    better(offset)
+    const top = end(offset)
+    const isTop = (k: number): boolean => offset[k]! + sizes[k]! === top
+    order = Int32Array.from([...order.filter(isTop), ...order.filter(k => !isTop(k))])
   }
   return best
 }
