@@ -5,7 +5,7 @@ import fc from 'fast-check'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { compile } from '../../dsl/compile.js'
 import { reasonsOf } from '../../dsl/explain/reasons.js'
-import { add, delay, download, graph, lane, on, orThrow, relu, tensor, upload } from '../../dsl/index.js'
+import { add, delay, download, graph, lane, matmul, on, orThrow, param, relu, tensor, upload } from '../../dsl/index.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import { sample } from '../support/generate.js'
 import { streamed, streamedLeast } from '../support/streamed.js'
@@ -68,5 +68,59 @@ describe('explain', () => {
       ),
       { numRuns: 100 },
     )
+  })
+
+  test('says of every lane of generated plans how it came to be, and of every plan which order won', () => {
+    fc.assert(
+      fc.property(sample({ steps: 10 }), ({ graph: net, dims, inFlight }) => {
+        const plan = orThrow(compile(net, { dims, inFlight })) as Plan
+        const { lanes, choices } = reasonsOf(plan)
+        for (const { because } of lanes) expect(because).toMatch(/named in the program|chosen: |share it/)
+        expect(choices.order).toMatch(/bytes|[MG]iB/)
+      }),
+      { numRuns: 60 },
+    )
+  })
+
+  test('tells lanes that share a CUDA stream, and lanes that the compiler chose', () => {
+    const square = tensor('f32', [64, 64])
+    const net = graph('lanes', { x: square }, ({ x }) => {
+      const a = x.pipe(upload(), on(lane('left')), relu())
+      return { y: a.pipe(on(lane('right')), relu(), download()) }
+    })
+    const spread = reasonsOf(orThrow(compile(net)) as Plan).lanes
+    expect(spread.map(({ name, because }) => [name, because.split(':')[0]])).toEqual(
+      expect.arrayContaining([
+        ['left', 'named in the program'],
+        ['right', 'named in the program'],
+        ['h2d', 'chosen'],
+        ['d2h', 'chosen'],
+      ]),
+    )
+    const [folded] = reasonsOf(orThrow(compile(net, { lanes: 1 })) as Plan).lanes
+    expect(folded!.because).toMatch(/lanes left and right of the program share it, since there are to be 1 at most/)
+  })
+
+  test("tells a window that it found from the user's, and says nothing of either in a plan from a file", () => {
+    const square = tensor('f32', [64, 64])
+    const net = (ahead?: number) =>
+      graph('windows', { x: square }, ({ x }) => {
+        let y = x.pipe(upload(lane('rows')), on(lane('math')))
+        const copy = lane('copy')
+        for (let i = 0; i < 6; i++) {
+          const w = param(`w${i}`, square, { on: 'host' })
+          y = y.pipe(matmul(w.pipe(ahead === undefined ? upload(copy) : upload(copy, { ahead }))))
+        }
+        return { y: y.pipe(download(lane('rows'))) }
+      })
+    const users = orThrow(compile(net(2))) as Plan
+    expect(reasonsOf(users).choices.windows).toEqual([
+      expect.objectContaining({ lane: 'copy', ahead: 2, automatic: false }),
+    ])
+    const memory = 5 * 64 * 64 * 4
+    const found = orThrow(compile(net(), { memory })) as Plan
+    expect(found.bound.device[0]).toBeLessThanOrEqual(memory)
+    expect(reasonsOf(found).choices.windows).toEqual([expect.objectContaining({ lane: 'copy', automatic: true })])
+    expect(reasonsOf({ ...found }).choices).toEqual({ lanes: [], order: '', others: [], windows: [] })
   })
 })
