@@ -69,7 +69,7 @@ const prove = (tables: Tables, options: Proof): readonly Violation[] => {
   const safety = new Safety(tables, report)
   safety.replay()
   checkCollectives(tables, report)
-  checkBound(tables, report, options.peak)
+  checkBound(tables, safety.clock, report, options.peak)
   if (options.safety !== true) {
     const safe = report.violations.length === 0
     checkPrecise(tables, report)
@@ -80,7 +80,7 @@ const prove = (tables: Tables, options: Proof): readonly Violation[] => {
 
 const refused = (law: Law, why: string): Violation => ({ law, command: -1, message: `${law}: the plan: ${why}` })
 
-/** As much of the form as the replays rely on; ids may be out of range. Loops, since `every` skips holes. */
+/** As much of the form as the replays rely on; ids may be out of range, and commands be anything (see checkIds). Loops, since `every` skips holes. */
 export const hasForm = (plan: Plan): boolean => {
   if (typeof plan !== 'object' || plan === null) return false
   for (const list of [plan.lanes, plan.buffers, plan.nodes, plan.commands, plan.bound?.device])
@@ -101,10 +101,6 @@ export const hasForm = (plan: Plan): boolean => {
   }
   for (const { bytes, device } of plan.buffers)
     if (!Number.isFinite(bytes) || bytes < 0 || !Number.isInteger(device)) return false
-  for (const command of plan.commands) {
-    if (!Array.isArray(command)) return false
-    if (command[0] === 'run' && !(Array.isArray(command[3]) && Array.isArray(command[4]))) return false
-  }
   const count = (value: unknown, most: number) =>
     Number.isInteger(value) && (value as number) > 0 && (value as number) <= most
   return count(plan.devices, limits.devices) && count(plan.inFlight, limits.inFlight)

@@ -2,96 +2,186 @@ import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
 import { compile } from '../../dsl/compile.js'
+import type { Graph } from '../../dsl/graph.js'
 import { orThrow } from '../../dsl/index.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import { poolPeakOf } from '../../dsl/ir/pool.js'
 import { verify } from '../../dsl/ir/verify.js'
-import { xorshift } from '../support/families.js'
+import { verifyRanks } from '../../dsl/ir/verify-ranks.js'
+import { goldens } from '../golden/graphs.js'
+import { cholesky, fsdp, layered, taskBench, xorshift } from '../support/families.js'
 import { sample } from '../support/generate.js'
+import { largePlan } from '../support/large-plans.js'
 import { mutations } from '../support/mutations.js'
+import { movedMutations } from '../support/mutations-moved.js'
+import { placeMutations } from '../support/mutations-places.js'
+import { rankMutations } from '../support/mutations-ranks.js'
 import { comparable, oracle } from '../support/oracle.js'
 import { planFrom, recipes } from '../support/plan-generator.js'
 import { singleLane, twoLanes, weightStreaming } from '../support/plans.js'
+import { rankOf, type Script, scripts } from '../support/rank-scripts.js'
+import { canStop, execute } from '../support/rendezvous.js'
 import { streamed, streamedLeast } from '../support/streamed.js'
 
-/** Fewest rejected mutants of a kind: a kind that the generated plans leave no place for would test nothing. */
-const fewest = 5
+/** Mutants of each kind: as many as make the table mean something, and no more than a minute's work on one core. */
+const wanted = 34
+const fewest = { mutants: 10, kinds: 60, all: 1_500 }
 
-// One set of plans for all kinds: making one minimal is what takes time, and each kind is applied at several places of each.
+const seeded = (seed: number) => {
+  const next = xorshift(seed)
+  return (count: number): number => Math.floor(next() * count)
+}
+
+// Plans by hand; generated ones that the compiler had no part in; families of task graphs; and the compiler's own, as they come and with the waits that fit them
+// into the least memory, the golden ones among them. All that the oracle can judge in time.
 const sampled: readonly Plan[] = [
   singleLane,
   twoLanes,
   weightStreaming,
   ...fc.sample(recipes(7), { numRuns: 70, seed: 20_240_611 }).map(planFrom),
 ]
-
-// The compiler's own plans too: as they come, and with the waits that fit them into the least memory; those that the oracle can judge in time.
+const families: readonly Plan[] = [
+  largePlan('cholesky', cholesky(3), 3),
+  ...(['stencil', 'fft', 'sweep', 'random'] as const).map(pattern => largePlan(pattern, taskBench(pattern, 3, 3), 3)),
+  largePlan('layered', layered(10, 3, 3), 3),
+  largePlan('sharded', fsdp(2), 3),
+]
 const made: readonly Plan[] = [
   ...fc
     .sample(sample(), { numRuns: 25, seed: 7 })
     .flatMap(({ graph: net }) => [compile(net), compile(net, { memory: 'small', inFlight: 3 })])
     .flatMap(plan => (E.isRight(plan) ? [plan.right as Plan] : [])),
+  ...Object.values(goldens).map((net): Plan => orThrow(compile(net as Graph)) as Plan),
   ...[1, 2].map((ahead): Plan => orThrow(compile(streamed(4, ahead), { memory: streamedLeast(ahead) })) as Plan),
 ]
 const compiled = made.filter(({ commands }) => commands.length <= 64)
 
 const fits = (plan: Plan): boolean => poolPeakOf(plan).device.every((bytes, d) => bytes <= plan.bound.device[d]!)
 
-test('the compiler makes plans that the oracle accepts', () => {
+test('every plan that is to be broken is whole, by verify and by the oracle', () => {
   expect(compiled.length).toBeGreaterThan(20)
   expect(compiled.filter(plan => plan.commands.some(command => command[3] === -1)).length).toBeGreaterThan(2)
-  for (const plan of compiled) {
+  for (const plan of [...families, ...compiled]) {
     expect(verify(plan)).toEqual([])
     expect([...oracle(plan)]).toEqual([])
   }
 })
 
-test('there are 25 ways to break a plan, or more', () => {
-  expect(new Set(mutations.map(({ name }) => name)).size).toBeGreaterThanOrEqual(25)
-})
+/** How the mutants of each kind ended. */
+interface Row {
+  readonly kind: string
+  readonly mutants: number
+  readonly rejected: number
+  readonly equivalent: number
+}
+const table: Row[] = []
 
-/** Whether a few choices find something to change: some kinds need planned storage, or a param, or a -1 wait. */
-const canApply = (mutation: (typeof mutations)[number], plan: Plan): boolean => {
-  const next = xorshift(7)
-  for (let attempt = 0; attempt < 12; attempt++)
-    if (mutation.apply(plan, count => Math.floor(next() * count)) !== undefined) return true
-  return false
+/** Mutants of a kind, each of another plan than the one before, by a fixed seed. */
+const mutantsOf = <P, M>(
+  plans: readonly P[],
+  seed: number,
+  apply: (plan: P, pick: (n: number) => number) => M | undefined,
+) => {
+  const pick = seeded(seed)
+  const found: { readonly of: P; readonly mutant: M }[] = []
+  for (let attempt = 0; found.length < wanted && attempt < 60 * wanted; attempt++) {
+    const of = plans[pick(plans.length)]!
+    const mutant = apply(of, pick)
+    if (mutant !== undefined) found.push({ of, mutant })
+  }
+  return found
 }
 
 describe('every mutant is rejected by its law, at the command and for the buffer that the oracle names, or proved equal by it', () => {
-  for (const mutation of mutations) {
+  const all = [...mutations, ...movedMutations, ...placeMutations]
+  all.forEach((mutation, kind) => {
     test(mutation.name, () => {
       let rejected = 0
-      const open = [...sampled, ...compiled].filter(plan => canApply(mutation, plan))
-      fc.assert(
-        fc.property(fc.constantFrom(...open), fc.infiniteStream(fc.nat()), (plan, choices) => {
-          const mutant = mutation.apply(plan, count => choices.next().value! % count)
-          if (mutant === undefined) return
-          const violations = verify(mutant.plan)
-          const keys = violations.map(({ law, command, buffer }) => `${law} ${command} ${buffer ?? -1}`)
-          // The expectation that shares no code with verify: which laws, at which commands, for which buffers.
+      let equivalent = 0
+      const mutants = mutantsOf([...sampled, ...families, ...compiled], 7 + kind, mutation.apply)
+      for (const { of, mutant } of mutants) {
+        const violations = verify(mutant.plan)
+        const keys = violations.map(({ law, command, buffer }) => `${law} ${command} ${buffer ?? -1}`)
+        // The expectation that shares no code with verify: which laws, at which commands, for which buffers.
+        if (mutation.malformed === undefined)
           expect(comparable(mutant.plan, keys)).toEqual(comparable(mutant.plan, [...oracle(mutant.plan)]))
-          if (violations.length === 0) return
-          const blamed = violations.find(
-            ({ law, command, buffer }) =>
-              mutation.laws.includes(law) &&
-              (mutant.command === undefined || mutant.command === command) &&
-              (mutant.buffer === undefined || mutant.buffer === buffer) &&
-              (mutant.names === undefined || buffer !== undefined),
-          )
-          // The second half of L9, what the session's pool takes, is asked by L6 and open: a wait may serve it alone.
-          if (blamed === undefined && mutant.names && fits(plan) && !fits(mutant.plan)) return
-          rejected++
-          expect(blamed, violations.map(({ message }) => message).join('\n')).toBeDefined()
-          const { law, command, buffer, message } = blamed!
-          expect(message.startsWith(`${law}: `)).toBe(true)
-          if (command >= 0) expect(message).toContain(`commands[${command}]`)
-          if (buffer !== undefined) expect(message).toContain(`'${mutant.plan.buffers[buffer]!.name}'`)
-        }),
-        { numRuns: 70 },
-      )
-      expect(rejected).toBeGreaterThanOrEqual(fewest)
+        if (violations.length === 0) {
+          expect(mutation.malformed).toBeUndefined()
+          equivalent++
+          continue
+        }
+        rejected++
+        const blamed = violations.find(
+          ({ law, command, buffer }) =>
+            mutation.laws.includes(law) &&
+            (mutant.command === undefined || mutant.command === command) &&
+            (mutant.buffer === undefined || mutant.buffer === buffer) &&
+            (mutant.names === undefined || buffer !== undefined),
+        )
+        // The second half of L9, what the session's pool takes, is asked by L6 and open: a wait may serve it alone.
+        if (blamed === undefined && mutant.names && fits(of) && !fits(mutant.plan)) continue
+        expect(blamed, violations.map(({ message }) => message).join('\n')).toBeDefined()
+        const { law, command, buffer, message } = blamed!
+        expect(message.startsWith(`${law}: `)).toBe(true)
+        if (command >= 0) expect(message).toContain(`commands[${command}]`)
+        if (buffer !== undefined) expect(message).toContain(`'${mutant.plan.buffers[buffer]!.name}'`)
+      }
+      table.push({ kind: mutation.name, mutants: mutants.length, rejected, equivalent })
     })
+  })
+})
+
+describe('every mutant of several ranks is rejected by L8, at a command of some rank, or comes to its end whatever begins first', () => {
+  // Every call after the one before it, around the tick too: so both communicators are in one order everywhere.
+  const sets = fc
+    .sample(scripts(2, 2, 5), { numRuns: 80, seed: 11 })
+    .map(ranks =>
+      ranks.map(
+        ({ calls }): Script => ({ calls, waits: calls.slice(1).map((_, i) => [i + 1, i] as const), around: true }),
+      ),
+    )
+  const communicators = [
+    { id: 0, name: 'all' },
+    { id: 1, name: 'other' },
+  ]
+  const plansOf = (ranks: readonly Script[]): Plan[] => ranks.map(script => rankOf(script, communicators))
+
+  test('what is to be broken is whole', () => {
+    for (const set of sets) {
+      expect(verifyRanks(plansOf(set), { safety: true })).toEqual([])
+      expect(canStop(plansOf(set))).toBe(false)
+    }
+  })
+
+  rankMutations.forEach((mutation, kind) => {
+    test(mutation.name, () => {
+      let rejected = 0
+      let equivalent = 0
+      const mutants = mutantsOf(sets, 101 + kind, mutation.apply)
+      for (const { mutant } of mutants) {
+        const plans = plansOf(mutant)
+        const violations = verifyRanks(plans, { safety: true })
+        expect(violations.length === 0).toBe(execute(plans) === 'done' && !canStop(plans))
+        if (violations.length === 0) equivalent++
+        else rejected++
+        for (const { law, rank, command, message } of violations) {
+          expect(law).toBe('L8')
+          expect(message).toContain(`rank ${rank}, commands[${command}]`)
+        }
+      }
+      table.push({ kind: mutation.name, mutants: mutants.length, rejected, equivalent })
+    })
+  })
+})
+
+test('the table: no kind of few mutants, none whose mutants are all as good as what they were made of', () => {
+  if (process.env['BRAID_TABLE'] !== undefined) console.table(table)
+  expect(new Set(table.map(({ kind }) => kind)).size).toBeGreaterThanOrEqual(fewest.kinds)
+  expect(table.reduce((sum, { mutants }) => sum + mutants, 0)).toBeGreaterThanOrEqual(fewest.all)
+  for (const { kind, mutants, rejected, equivalent } of table) {
+    expect(mutants, kind).toBeGreaterThanOrEqual(fewest.mutants)
+    expect(rejected + equivalent, kind).toBe(mutants)
+    expect(rejected, kind).toBeGreaterThan(0)
   }
 })
 

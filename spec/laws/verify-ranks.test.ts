@@ -1,37 +1,9 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import type { CollectiveSpec, Command, Plan, PlanCommunicator, Violation } from '../../dsl/ir/plan.js'
+import type { Plan, PlanCommunicator, Violation } from '../../dsl/ir/plan.js'
 import { verifyRanks } from '../../dsl/ir/verify-ranks.js'
-import { planOf } from '../support/plans.js'
+import { type Call, lanes, rankOf, type Script, scripts } from '../support/rank-scripts.js'
 import { canStop, execute } from '../support/rendezvous.js'
-
-type Call = CollectiveSpec & { readonly lane: number }
-
-/** A rank's calls in issue order, and waits of each for some that were issued before it. */
-interface Script {
-  readonly calls: readonly Call[]
-  readonly waits: readonly (readonly [call: number, earlier: number])[]
-}
-
-const lanes = ['math', 'comm', 'far'] as const
-
-const rankOf = ({ calls, waits }: Script, communicators: readonly PlanCommunicator[]): Plan => {
-  const commands: Command[] = []
-  calls.forEach((call, i) => {
-    for (const [later, earlier] of waits)
-      if (later === i && earlier < i && calls[earlier]!.lane !== call.lane) commands.push(['wait', earlier, call.lane])
-    commands.push(['run', i, call.lane, [], []], ['record', i, call.lane])
-  })
-  const plan = planOf({ name: 'rank', lanes, buffers: [], commands })
-  return {
-    ...plan,
-    communicators,
-    nodes: plan.nodes.map((node, i) => {
-      const { lane, ...collective } = calls[i]!
-      return { ...node, name: `${collective.kind}${i}`, collective }
-    }),
-  }
-}
 
 const judged = (plans: readonly Plan[]): readonly Violation[] => verifyRanks(plans, { safety: true })
 const beside = ({ message }: Violation): boolean => message.includes('may run beside')
@@ -169,43 +141,6 @@ describe('what ranks say to each other', () => {
     ])
   })
 })
-
-/** Meetings in one order for all, each call on some lane; then waits for earlier calls, as given. */
-const scripts = (world: number, communicators: number, most: number): fc.Arbitrary<Script[]> =>
-  fc
-    .array(
-      fc.record({
-        kind: fc.constantFrom<CollectiveSpec['kind']>('allReduce', 'broadcast', 'send'),
-        communicator: fc.nat(communicators - 1),
-        count: fc.integer({ min: 1, max: 2 }),
-        ends: fc.tuple(fc.nat(world - 1), fc.nat(world - 2)),
-        lane: fc.array(fc.nat(lanes.length - 1), { minLength: world, maxLength: world }),
-      }),
-      { minLength: 1, maxLength: most },
-    )
-    .chain(meetings =>
-      fc
-        .array(fc.array(fc.tuple(fc.nat(most - 1), fc.nat(most - 1)), { maxLength: 2 * most }), {
-          minLength: world,
-          maxLength: world,
-        })
-        .map(waits =>
-          waits.map((own, rank): Script => {
-            const calls = meetings.flatMap(({ kind, communicator, count, ends: [a, skip], lane }): Call[] => {
-              const call = { communicator, count, dtype: 'f32' as const, lane: lane[rank]! }
-              if (kind === 'allReduce') return [{ ...call, kind, how: 'sum' }]
-              if (kind === 'broadcast') return [{ ...call, kind, root: a }]
-              const b = skip >= a ? skip + 1 : skip
-              return rank === a
-                ? [{ ...call, kind: 'send', peer: b }]
-                : rank === b
-                  ? [{ ...call, kind: 'recv', peer: a }]
-                  : []
-            })
-            return { calls, waits: own.filter(([later]) => later < calls.length) }
-          }),
-        ),
-    )
 
 type Edit = readonly [kind: number, rank: number, at: number, by: number]
 const edited = (sets: readonly Script[], edits: readonly Edit[]): Script[] => {

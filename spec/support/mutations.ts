@@ -1,3 +1,4 @@
+// Over 300 lines as one thing: every way to break a plan by its commands, each with the law that it breaks.
 import type { Command, Law, Plan } from '../../dsl/ir/plan.js'
 import { oraclePeak } from './oracle.js'
 
@@ -5,6 +6,8 @@ import { oraclePeak } from './oracle.js'
 export interface Mutation {
   readonly name: string
   readonly laws: readonly Law[]
+  /** What it makes is no plan of the format at all: it is rejected, and what else breaks is nobody's to say. */
+  readonly malformed?: true
   /** Undefined where the plan has no such place. `pick` chooses among places. */
   readonly apply: (plan: Plan, pick: (count: number) => number) => Mutant | undefined
 }
@@ -18,31 +21,31 @@ export interface Mutant {
   readonly names?: true
 }
 
-type Test = (command: Command, c: number, plan: Plan) => boolean
+export type Test = (command: Command, c: number, plan: Plan) => boolean
 
-const at = (plan: Plan, pick: (count: number) => number, test: Test): number => {
+export const at = (plan: Plan, pick: (count: number) => number, test: Test): number => {
   const places = plan.commands.flatMap((command, c) => (test(command, c, plan) ? [c] : []))
   return places.length === 0 ? -1 : places[pick(places.length)]!
 }
 
-const edited = (plan: Plan, from: number, remove: number, ...insert: Command[]): Plan => ({
+export const edited = (plan: Plan, from: number, remove: number, ...insert: Command[]): Plan => ({
   ...plan,
   commands: plan.commands.toSpliced(from, remove, ...insert),
 })
 
 /** Moves command `from` so that it stands just before what is now `to`. */
-const moved = (plan: Plan, from: number, to: number): Plan => {
+export const moved = (plan: Plan, from: number, to: number): Plan => {
   const command = plan.commands[from]!
   return to > from ? edited(edited(plan, to, 0, command), from, 1) : edited(edited(plan, from, 1), to, 0, command)
 }
 
-const is =
+export const is =
   (op: Command[0]): Test =>
   command =>
     command[0] === op
-const touches = (command: Command, b: number, plan: Plan): boolean =>
+export const touches = (command: Command, b: number, plan: Plan): boolean =>
   command[0] === 'run' && [...command[3], ...command[4]].some(id => (plan.buffers[id]!.alias ?? id) === b)
-const newEvent = (plan: Plan): number =>
+export const newEvent = (plan: Plan): number =>
   1 +
   plan.commands.reduce(
     (most, command) => Math.max(most, command[0] === 'record' || command[0] === 'wait' ? command[1] : 0),
@@ -309,8 +312,10 @@ export const mutations: readonly Mutation[] = [
     laws: ['L9'],
     apply: plan => {
       const { bytes, reachedAt } = oraclePeak(plan)
-      if (bytes[0] === 0) return undefined
-      return { plan: { ...plan, bound: { ...plan.bound, device: [bytes[0]! - 1] } }, command: reachedAt[0]! }
+      const device = bytes.findIndex((size, d) => d < plan.devices && size > 0)
+      if (device < 0) return undefined
+      const bounds = plan.bound.device.with(device, bytes[device]! - 1)
+      return { plan: { ...plan, bound: { ...plan.bound, device: bounds } }, command: reachedAt[device]! }
     },
   },
   {
@@ -401,7 +406,8 @@ export const mutations: readonly Mutation[] = [
       if (placed.length < 2) return undefined
       const from = placed[pick(placed.length)]!
       const to = placed[pick(placed.length)]!
-      if (from === to || from.offset === to.offset || to.offset! + from.bytes > plan.arena![0]!) return undefined
+      if (from === to || from.offset === to.offset || from.device !== to.device) return undefined
+      if (to.offset! + from.bytes > plan.arena![to.device]!) return undefined
       return {
         plan: {
           ...plan,
@@ -415,7 +421,9 @@ export const mutations: readonly Mutation[] = [
     laws: ['L3'],
     apply: (plan, pick) => {
       const param = plan.buffers.find(({ offset, life }) => offset !== undefined && life === 'param')
-      const placed = plan.buffers.filter(({ offset, life }) => offset !== undefined && life === 'tick')
+      const placed = plan.buffers.filter(
+        ({ offset, life, device }) => offset !== undefined && life === 'tick' && device === param?.device,
+      )
       if (param === undefined || placed.length === 0) return undefined
       const from = placed[pick(placed.length)]!
       return {

@@ -7,12 +7,13 @@ import { poolPeakOf } from '../../dsl/ir/pool.js'
  * plans of some dozens of commands. An event's mark is its first record in the tick: a second one breaks L7 and is otherwise
  * as if it were not there. A finding is `law command buffer`, with -1 where there is none.
  */
-export const oracle = (plan: Plan, quality = true): Set<string> => {
+export const oracle = (given: Plan, quality = true): Set<string> => {
   const found = new Set<string>()
   const say = (law: Law, command: number, buffer = -1) => found.add(`${law} ${command} ${buffer}`)
+  places(given, say)
+  const plan = { ...given, buffers: given.buffers.map((buffer, id) => ({ ...buffer, id })) }
   const u = unroll(plan, 4)
   events(plan, say)
-  places(plan, say)
   order(u, say)
   if (plan.storage === 'planned') planned(u, say)
   else {
@@ -158,10 +159,22 @@ const events = (plan: Plan, say: Say): void => {
   })
 }
 
-/** A run reaches device memory of another device, or a buffer's home is of another device. */
+/** A run reaches device memory of another device, a buffer's home is of another device, a view leaves its root, an id is not its place. */
 const places = (plan: Plan, say: Say): void => {
-  for (const { id, space, home, device } of plan.buffers)
-    if (space === 'device' && plan.lanes[home]!.device !== device) say('L3', -1, id)
+  plan.lanes.forEach(({ id, device }, l) => {
+    if (id !== l || device >= plan.devices) say('L7', -1)
+  })
+  plan.nodes.forEach(({ id }, n) => {
+    if (id !== n) say('L1', -1)
+  })
+  plan.buffers.forEach(({ id, space, home, device, alias, aliasOffset = 0, bytes }, b) => {
+    if (id !== b || device >= plan.devices) say('L3', -1, b)
+    if (space === 'device' && plan.lanes[home]!.device !== device) say('L3', -1, b)
+    if (alias === undefined) return
+    const root = plan.buffers[alias]!
+    const inside = aliasOffset >= 0 && aliasOffset + bytes <= root.bytes
+    if (!inside || root.alias !== undefined || root.device !== device || root.space !== space) say('L3', -1, b)
+  })
   plan.commands.forEach((command, c) => {
     if (command[0] !== 'run') return
     const { kernel, peerAccess } = plan.nodes[command[1]]!
@@ -293,6 +306,8 @@ const planned = (u: Unrolled, say: Say): void => {
     return a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes
   }
   const ticked = roots(plan)
+  for (const { id, offset, bytes, device } of ticked)
+    if (offset !== undefined && offset + bytes > plan.arena![device]!) say('L9', -1, id)
   for (const x of ticked) {
     for (const y of ticked) {
       if (!share(x.id, y.id)) continue

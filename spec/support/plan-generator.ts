@@ -21,8 +21,8 @@ export interface Recipe {
 export interface Step {
   readonly lane: number
   readonly reads: readonly number[]
-  /** What it writes: a new tick buffer, a state, an output, or its own first read in place. */
-  readonly into: 'tick' | 'state' | 'output' | 'inPlace' | 'pinned' | 'view'
+  /** What it writes: a new tick buffer, by its two halves perhaps, a state, an output, or its own first read in place. */
+  readonly into: 'tick' | 'state' | 'output' | 'inPlace' | 'pinned' | 'view' | 'halves'
   readonly bytes: number
 }
 
@@ -37,7 +37,7 @@ export const recipes = (most = 8): fc.Arbitrary<Recipe> =>
       fc.record({
         lane: fc.nat(3),
         reads: fc.array(fc.nat(20), { minLength: 1, maxLength: 3 }),
-        into: fc.constantFrom('tick', 'tick', 'tick', 'tick', 'state', 'output', 'inPlace', 'pinned', 'view'),
+        into: fc.constantFrom('tick', 'tick', 'tick', 'tick', 'state', 'output', 'inPlace', 'pinned', 'view', 'halves'),
         bytes: fc.integer({ min: 1, max: 4 }).map(n => n * 1024),
       }),
       { minLength: 2, maxLength: most },
@@ -76,15 +76,21 @@ export const planFrom = (recipe: Recipe): Plan => {
           bytes: step.bytes,
           space: step.into === 'pinned' ? 'pinned' : 'device',
         })
-      if (step.into === 'view')
-        buffers.push({
-          name: `v${buffers.length}`,
-          home: lane,
-          device: lane % recipe.devices,
-          bytes: step.bytes / 2,
-          alias: buffers.length - 1,
-          aliasOffset: step.bytes / 2,
-        })
+      const whole = buffers.length - 1
+      const half = (at: number): BufferSketch => ({
+        name: `v${buffers.length}`,
+        home: lane,
+        device: lane % recipe.devices,
+        bytes: step.bytes / 2,
+        alias: whole,
+        aliasOffset: at * (step.bytes / 2),
+      })
+      if (step.into === 'view') buffers.push(half(1))
+      else if (step.into === 'halves') {
+        buffers.push(half(0))
+        buffers.push(half(1))
+        writes.splice(0, 1, whole + 1, whole + 2)
+      }
     }
     runs.push({ lane, reads, writes })
   }

@@ -1,7 +1,8 @@
 import { type Peak, replayPeak } from '../peak.js'
+import type { Clock } from './clock.js'
 import { bufferName, type Sink } from './report.js'
 import type { Tables } from './tables.js'
-import { latestTurnovers, type Turnovers } from './turnover.js'
+import { accessTurnovers, type Turnovers } from './turnover.js'
 
 /** The bounds of all memories: devices, then pinned; 0 where the plan names none. */
 export const boundsOf = ({ plan }: Tables): number[] => [
@@ -15,12 +16,13 @@ export const peakFits = (tables: Tables, turnovers: () => Turnovers, bounds: rea
 
 const heldAt = ({ device, pinned }: Peak): number[] => [...device, pinned]
 
-/** L9: the peak, computed from the plan alone (`known`, where it has been), is at most `bound`, for each device and for pinned memory. */
-export const checkBound = (tables: Tables, sink: Sink, known?: Peak): void => {
+/** L9: the peak, computed from the plan alone (`known`, where it has been; else from a clock that has gone through some whole ticks), is at most `bound`, for each device and for pinned memory. */
+export const checkBound = (tables: Tables, clock: Clock, sink: Sink, known?: Peak): void => {
   const { plan } = tables
   const bounds = boundsOf(tables)
   if (known !== undefined && heldAt(known).every((bytes, memory) => !(bytes > bounds[memory]!))) return
-  const turnovers = () => latestTurnovers(tables)
+  let accessed: Turnovers | undefined
+  const turnovers = () => (accessed ??= accessTurnovers(tables, clock))
   if (peakFits(tables, turnovers, bounds)) return
   const peak = replayPeak(tables, turnovers)
   const held = heldAt(peak)

@@ -7,7 +7,7 @@ import { Op, type Tables } from './tables.js'
  * as imprecise as can be. One pass over the accesses finds each pair's last, one over the uses judges them.
  */
 export const checkPrecise = (tables: Tables, sink: Sink): void => {
-  const { plan, op, lane, subject, named, recordOf, runsBefore } = tables
+  const { op, lane, subject, recordOf, runsBefore } = tables
   const last = new Int32Array(tables.pairLane.length).fill(-1)
   for (let c = 0; c < tables.commands; c++) {
     if (op[c] !== Op.run) continue
@@ -23,28 +23,21 @@ export const checkPrecise = (tables: Tables, sink: Sink): void => {
     let access = -1
     for (let p = tables.pairStart[b]!; p < tables.pairStart[b + 1]!; p++)
       if (tables.pairLane[p] === l) access = last[p]!
-    const place = { buffer: named[u]!, lane: l, event: tables.eventId[event]! }
-    const name = () => bufferName(plan, named[u]!)
-    if (access < 0) {
-      sink.add('L5', u, place, () => `${laneName(plan, l)} never accesses ${name()}, so it has no last access to mark`)
-    } else if (record < access) {
-      sink.add(
-        'L5',
-        u,
-        place,
-        () =>
-          `its event is recorded at commands[${record}], before ${laneName(plan, l)} last accesses ${name()} at commands[${access}] (${commandText(plan, access)})`,
-      )
-    } else {
-      const between = runsBefore[record]! - runsBefore[access]! - 1
-      if (between === 0) continue
-      sink.add(
-        'L5',
-        u,
-        place,
-        () =>
-          `${laneName(plan, l)} issues ${between === 1 ? 'another run' : `${between} other runs`} between its last access of ${name()} at commands[${access}] (${commandText(plan, access)}) and the record at commands[${record}]`,
-      )
-    }
+    if (access >= 0 && record >= access && runsBefore[record]! - runsBefore[access]! === 1) continue
+    imprecise(tables, u, access, record, sink)
   }
+}
+
+const imprecise = (tables: Tables, u: number, access: number, record: number, sink: Sink): void => {
+  const { plan, lane, named, runsBefore } = tables
+  const l = lane[u]!
+  sink.add('L5', u, { buffer: named[u]!, lane: l, event: tables.eventId[tables.useEvent[u]!]! }, () => {
+    const name = bufferName(plan, named[u]!)
+    if (access < 0) return `${laneName(plan, l)} never accesses ${name}, so it has no last access to mark`
+    const last = `commands[${access}] (${commandText(plan, access)})`
+    if (record < access)
+      return `its event is recorded at commands[${record}], before ${laneName(plan, l)} last accesses ${name} at ${last}`
+    const between = runsBefore[record]! - runsBefore[access]! - 1
+    return `${laneName(plan, l)} issues ${between === 1 ? 'another run' : `${between} other runs`} between its last access of ${name} at ${last} and the record at commands[${record}]`
+  })
 }

@@ -1,4 +1,5 @@
 import type { CollectiveSpec, Law, Plan, Violation } from '../plan.js'
+import { show } from '../reader.js'
 import { Op, type Tables } from './tables.js'
 
 /** Violations that one verification lists at most. A plan with more is no better understood by more of them. */
@@ -92,17 +93,24 @@ export const commandText = (plan: Plan, c: number): string => {
   }
 }
 
+const forms: ReadonlySet<string> = new Set(['alloc', 'free', 'run', 'record', 'wait', 'use'])
+
+/** Whatever stands in a list of commands, in a line. */
+const listed = (value: unknown): string =>
+  Array.isArray(value)
+    ? `[${Array.from(value.slice(0, 6), show).join(', ')}${value.length > 6 ? ', …' : ''}]`
+    : show(value)
+
 /** Commands that name what the plan does not have. The loader says so in detail; here they break L3 or L7, and the rest is still judged. */
 export const checkIds = (tables: Tables, sink: Sink): void => {
   for (let c = 0; c < tables.commands && !sink.full; c++) {
     if (tables.op[c] !== Op.broken) continue
-    const command = tables.plan.commands[c]!
-    const law: Law = command[0] === 'run' ? 'L1' : command[0] === 'record' || command[0] === 'wait' ? 'L7' : 'L3'
-    sink.add(
-      law,
-      c,
-      {},
-      () => `it names a buffer, lane, node or event that the plan does not have: ${JSON.stringify(command)}`,
+    const command = tables.plan.commands[c]
+    const law: Law = command?.[0] === 'run' ? 'L1' : command?.[0] === 'record' || command?.[0] === 'wait' ? 'L7' : 'L3'
+    sink.add(law, c, {}, () =>
+      forms.has(command?.[0] as string)
+        ? `it names a buffer, lane, node or event that the plan does not have: ${listed(command)}`
+        : `a command of the format is wanted, and this is ${listed(command)}`,
     )
   }
 }

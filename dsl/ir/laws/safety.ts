@@ -13,7 +13,8 @@ import { Kind, Op, type Tables } from './tables.js'
  * buffers that are allocated before their home lane has issued anything.
  */
 export class Safety {
-  private readonly clock: Clock
+  /** Between two ticks, but where a full sink has ended a replay. */
+  readonly clock: Clock
   private readonly order: Order
   private readonly lives: Lifetimes | Storage
   /** By command: whether a run touches what another lane touches in another tick. */

@@ -65,9 +65,15 @@ export const maxCells = 2 ** 27
 const isId = (value: unknown, count: number): value is number =>
   typeof value === 'number' && Number.isInteger(value) && value >= 0 && value < count
 
-const areIds = (values: readonly unknown[], count: number): boolean => {
+const areIds = (values: unknown, count: number): boolean => {
+  if (!Array.isArray(values)) return false
   for (let i = 0; i < values.length; i++) if (!isId(values[i], count)) return false
   return true
+}
+
+const wider = <A extends Int32Array | Uint8Array>(from: A, to: A): A => {
+  to.set(from)
+  return to
 }
 
 const isEvent = (value: unknown): value is number => isId(value, 2 ** 31 - 1)
@@ -100,13 +106,19 @@ export const tablesOf = (plan: Plan): Tables => {
     return eventIds.push(id) - 1
   }
 
-  let accesses = 0
-  for (const command of commands) if (command[0] === 'run') accesses += command[3].length + command[4].length
+  // One walk over the commands: they are small objects all over memory, and reading them is what a large plan's tables cost.
+  let room = 4 * count
   const accessStart = new Int32Array(count + 1)
-  const accessRoot = new Int32Array(accesses)
-  const accessNamed = new Int32Array(accesses)
-  const accessMode = new Uint8Array(accesses)
+  let accessRoot = new Int32Array(room)
+  let accessNamed = new Int32Array(room)
+  let accessMode = new Uint8Array(room)
   let next = 0
+  const makeRoom = (more: number) => {
+    room = 2 * (next + more)
+    accessRoot = wider(accessRoot, new Int32Array(room))
+    accessNamed = wider(accessNamed, new Int32Array(room))
+    accessMode = wider(accessMode, new Uint8Array(room))
+  }
   const access = (ids: readonly number[], mode: number) => {
     for (let i = 0; i < ids.length; i++) {
       const id = ids[i]!
@@ -119,6 +131,7 @@ export const tablesOf = (plan: Plan): Tables => {
   for (let c = 0; c < count; c++) {
     const command = commands[c]!
     accessStart[c] = next
+    if (!Array.isArray(command)) continue
     switch (command[0]) {
       case 'alloc':
         if (!isId(command[1], buffers.length) || !isId(command[2], lanes)) break
@@ -137,6 +150,8 @@ export const tablesOf = (plan: Plan): Tables => {
       case 'run': {
         if (!isId(command[1], plan.nodes.length) || !isId(command[2], lanes)) break
         if (!areIds(command[3], buffers.length) || !areIds(command[4], buffers.length)) break
+        const more = command[3].length + command[4].length
+        if (next + more > room) makeRoom(more)
         op[c] = Op.run
         subject[c] = command[1]
         lane[c] = command[2]
@@ -162,6 +177,9 @@ export const tablesOf = (plan: Plan): Tables => {
     }
   }
   accessStart[count] = next
+  accessRoot = accessRoot.slice(0, next)
+  accessNamed = accessNamed.slice(0, next)
+  accessMode = accessMode.slice(0, next)
 
   const runsBefore = new Int32Array(count)
   const runs = new Int32Array(lanes)

@@ -73,6 +73,10 @@ export type Turnovers = Readonly<Record<Releases, readonly Turnover[]>>
 
 const latest = new WeakMap<Tables, Turnovers>()
 
+/** Those of accesses alone, where nobody has asked for both yet; from a clock that has gone through some ticks. */
+export const accessTurnovers = (tables: Tables, clock: Clock): Turnovers =>
+  latest.get(tables) ?? turnoversOf(tables, clock, ['accesses'])
+
 /** The turnovers of the whole plan, kept with its tables: the pool's peak and that of L9 are asked for one after the other. */
 export const latestTurnovers = (tables: Tables): Turnovers => {
   let known = latest.get(tables)
@@ -99,8 +103,13 @@ const put = (rows: Rows, lane: number, point: number): void => {
   rows.point[rows.next++] = point
 }
 
-/** The clock is as new, and may leave out a command. */
-export const turnoversOf = (tables: Tables, clock: Clock): Turnovers => {
+/** The clock may leave out a command, and may have gone through some ticks. Of releases that are not wanted there are no turnovers. */
+export const turnoversOf = (
+  tables: Tables,
+  clock: Clock,
+  wanted: readonly Releases[] = ['accesses', 'uses'],
+): Turnovers => {
+  const asUses = wanted.includes('uses')
   const { plan, lanes, commands, op, subject, lane, useEvent, pairStart, pairLane, accessStart, accessPair } = tables
   const { useStart, useList } = tables
   const { ticks, open } = eventsOf(tables)
@@ -122,7 +131,7 @@ export const turnoversOf = (tables: Tables, clock: Clock): Turnovers => {
     else {
       frees[memory[b]!]!++
       accesses[memory[b]!]! += pairStart[b + 1]! - pairStart[b]!
-      uses[memory[b]!]! += 1 + Math.min(lanes - 1, useStart[b + 1]! - useStart[b]!)
+      if (asUses) uses[memory[b]!]! += 1 + Math.min(lanes - 1, useStart[b + 1]! - useStart[b]!)
     }
   }
   const made = Array.from(allocs, (count, m) => ({
@@ -141,7 +150,7 @@ export const turnoversOf = (tables: Tables, clock: Clock): Turnovers => {
   for (let b = 0; b < tables.buffers; b++) if (open[b] === 1) made[memory[b]!]!.leaked += bytes[b]!
 
   // What a settled tick knows is of the inFlight - 1 ticks before it, and of all that was before those: a replay's start says as much.
-  for (let tick = 1; tick < plan.inFlight; tick++) {
+  for (let tick = clock.tick + 2; tick < plan.inFlight; tick++) {
     clock.begin()
     for (let c = 0; c < commands; c++) clock.step(c)
   }
@@ -154,9 +163,9 @@ export const turnoversOf = (tables: Tables, clock: Clock): Turnovers => {
   const lastPoint = new Int32Array(pairLane.length)
   const recorded = new Int32Array(tables.events)
   // By use, the point that it marks, as known when it is issued; and of each buffer, the first use since its last free.
-  const markedBy = new Int32Array(useList.length)
-  const useNext = useStart.slice()
-  const useFrom = useStart.slice()
+  const markedBy = new Int32Array(asUses ? useList.length : 0)
+  const useNext = asUses ? useStart.slice() : useStart
+  const useFrom = asUses ? useStart.slice() : useStart
   const marked = new Int32Array(lanes)
   for (let c = 0; c < commands; c++) {
     const code = op[c]!
@@ -184,6 +193,7 @@ export const turnoversOf = (tables: Tables, clock: Clock): Turnovers => {
       for (let p = pairStart[b]!; p < pairStart[b + 1]!; p++)
         if (lastPoint[p] !== 0) put(to.accesses, pairLane[p]!, lastPoint[p]!)
       to.accesses.start[f + 1] = to.accesses.next
+      if (!asUses) continue
       const home = lane[c]!
       const uses = useStart[b + 1]! - useStart[b]!
       if (uses > 0) {
@@ -205,6 +215,7 @@ export const turnoversOf = (tables: Tables, clock: Clock): Turnovers => {
     if (code === Op.broken) continue
     const l = lane[c]!
     if (code === Op.use) {
+      if (!asUses) continue
       const b = subject[c]!
       markedBy[useNext[b]!++] = recorded[useEvent[c]!]!
       continue
@@ -238,5 +249,5 @@ export const turnoversOf = (tables: Tables, clock: Clock): Turnovers => {
       freeBytes: freeBytes.map(size),
       leaked,
     }))
-  return { accesses: released('accesses', bytes => bytes), uses: released('uses', rounded) }
+  return { accesses: released('accesses', bytes => bytes), uses: asUses ? released('uses', rounded) : [] }
 }
