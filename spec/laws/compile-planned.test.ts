@@ -133,7 +133,7 @@ describe('planned storage', () => {
         const least = Number(
           /^(\d+) bytes at the least; in memory at the peak: \w/.exec(isLeft(none) ? none.left[0].found : '')?.[1],
         )
-        expect(planned(graph, { inFlight, memory: least }).bound.device[0]).toBe(least)
+        expect(planned(graph, { inFlight, memory: least }).bound.device[0]).toBeLessThanOrEqual(least)
       }),
       { numRuns: 40 },
     )
