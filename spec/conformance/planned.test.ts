@@ -1,0 +1,143 @@
+// Planned storage on every device: one arena a session, taken when it opens and given back when it ends, and its size is what was promised.
+import fc from 'fast-check'
+import * as E from 'fp-ts/lib/Either.js'
+import { describe, expect, it } from 'vitest'
+import {
+  compile,
+  download,
+  graph,
+  lane,
+  matmul,
+  orThrow,
+  type Plan,
+  param,
+  parsePlan,
+  relu,
+  tensor,
+  toJSON,
+  upload,
+} from '../../dsl/index.js'
+import { errorsOf, open, pulled } from '../../runtime/index.js'
+import { patternGraph, patterns } from '../support/patterns.js'
+import { present } from './devices.js'
+
+const copy = lane('copy')
+const math = lane('math')
+const layers = 6
+const width = 64
+const network = graph('layers', { x: tensor('f32', [16, width]) }, ({ x }) => {
+  let value = x.pipe(upload(math))
+  for (let layer = 0; layer < layers; layer++) {
+    const weight = param(`w[${layer}]`, tensor('f32', [width, width]), { on: 'host' }).pipe(upload(copy, { ahead: 1 }))
+    value = value.pipe(matmul(weight), relu())
+  }
+  return { y: value.pipe(download(math)) }
+})
+const params = Object.fromEntries(
+  Array.from({ length: layers }, (_, i) => [
+    `w[${i}]`,
+    (into: Uint8Array) => void new Float32Array(into.buffer, into.byteOffset, width * width).fill(0.01 * (i + 1)),
+  ]),
+)
+const plan = orThrow(compile(network, { storage: 'planned' }))
+const arena = plan.arena![0]!
+
+const run = async (of: Plan, device: string, options: object): Promise<{ answers: number[][]; stats: unknown }> => {
+  await using session = orThrow(await open(of, { device, poison: true, ...options })())
+  const [x] = of.buffers.filter(({ life }) => life === 'input')
+  const rows = Array.from({ length: 6 }, (_, tick) => new Float32Array(x!.bytes / 4).fill(1 + tick))
+  const answers: number[][] = []
+  await session.run({ x: pulled(rows) } as never).forEach(lease => {
+    using held = lease as unknown as Record<string, Float32Array> & Disposable
+    answers.push(Object.values(held).flatMap(values => Array.from(values)))
+  })
+  return { answers, stats: session.stats() }
+}
+const jittered = (device: string, jitter: number) =>
+  device === 'host' ? { host: { jitter, jitterMicroseconds: 120, poison: true } } : {}
+
+describe.each(present)('planned storage on %s', device => {
+  it('holds its arena and nothing else, whatever the timing, and answers as pooled storage does', async () => {
+    const pooled = await run(orThrow(compile(network)), device, { params })
+    for (let seed = 1; seed <= 8; seed++) {
+      const { answers, stats } = await run(plan, device, { params, ...jittered(device, seed) })
+      expect(answers).toEqual(pooled.answers)
+      expect(stats).toMatchObject({
+        peak: { reserved: arena, allocated: arena, pinned: plan.bound.pinned },
+        bound: { device: arena, pinned: plan.bound.pinned },
+      })
+    }
+  })
+
+  it('answers as pooled storage does where lanes hardly meet, with waits that memory alone asks for too', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        patterns(40),
+        fc.integer({ min: 1, max: 3 }),
+        fc.constantFrom('fast' as const, 'small' as const),
+        fc.integer({ min: 1, max: 2 ** 16 }),
+        async (pattern, inFlight, memory, jitter) => {
+          const made = patternGraph(pattern)
+          const pooled = await run(orThrow(compile(made, { inFlight })), device, {})
+          const planned = orThrow(compile(made, { inFlight, memory, storage: 'planned' }))
+          const { answers } = await run(planned, device, jittered(device, jitter))
+          expect(answers).toEqual(pooled.answers)
+        },
+      ),
+      { numRuns: device === 'host' ? 40 : 20 },
+    )
+  })
+
+  it('runs from a file as it does from the compiler', async () => {
+    const read = orThrow(parsePlan(toJSON(plan)))
+    const [own, others] = [await run(plan, device, { params }), await run(read, device, { params })]
+    expect(others.answers).toEqual(own.answers)
+  })
+
+  const bad = async (mutant: Plan) => {
+    const result = await open(orThrow(parsePlan(toJSON(mutant))), { device, params })()
+    return E.isLeft(result) ? errorsOf(result.left) : []
+  }
+  const moved = (id: number, offset: number): Plan => ({
+    ...plan,
+    buffers: plan.buffers.map(buffer => (buffer.id === id ? { ...buffer, offset } : buffer)),
+  })
+  const uploads = plan.buffers.filter(({ offset, bytes }) => offset !== undefined && bytes === 4 * width * width)
+
+  it('refuses a file whose buffers lie beyond the arena, before anything runs', async () => {
+    expect(await bad(moved(uploads[0]!.id, arena))).toMatchObject([
+      { _tag: 'BadPlan', found: expect.stringContaining(`has ${arena}`), violations: [{ law: 'L9' }] },
+    ])
+  })
+
+  it('refuses a file whose buffers share bytes without an order, or whose waits do not suffice', async () => {
+    const apart = uploads.find(({ offset }) => offset !== uploads[0]!.offset)!
+    for (const mutant of [
+      moved(uploads[0]!.id, apart.offset!),
+      { ...plan, commands: plan.commands.filter(([kind]) => kind !== 'wait') },
+    ])
+      expect(await bad(mutant)).toMatchObject([{ _tag: 'BadPlan', next: expect.stringContaining('--safety') }])
+  })
+
+  it('refuses a file that promises less than its arena', async () => {
+    const short = { ...plan, bound: { ...plan.bound, device: [arena - 512] } }
+    expect(await bad(short)).toMatchObject([{ _tag: 'BadPlan', violations: [{ law: 'L9' }] }])
+  })
+})
+
+describe('planned storage on host', () => {
+  it('fits a device of just its size, and one byte less is out of memory at opening', async () => {
+    const { answers } = await run(plan, 'host', { params, host: { memory: arena } })
+    expect(answers).toHaveLength(6)
+    const result = await open(plan, { device: 'host', params, host: { memory: arena - 1 } })()
+    expect(E.isLeft(result) && errorsOf(result.left)).toMatchObject([
+      { _tag: 'OutOfMemory', code: 'CUDA_ERROR_OUT_OF_MEMORY', wantedBytes: arena, freeBytes: arena - 1 },
+    ])
+  })
+
+  it('allocates nothing in a tick: memory calls that fail from the second on are never met', async () => {
+    const faults = [{ call: 'memAllocate', nth: 2 }] as const
+    const { answers } = await run(plan, 'host', { params, host: { faults } })
+    expect(answers).toHaveLength(6)
+  })
+})
