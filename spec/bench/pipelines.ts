@@ -2,10 +2,9 @@
 // events between them: branches that meet at the end, a chain of diamonds, an ensemble of two models, and weights streamed in while
 // activations are offloaded. Values are the same to the bit, outputs are compared. A step is from one end of a tick to the next, many in turn.
 import { spawnSync } from 'node:child_process'
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { join } from 'node:path'
 import { lastValueFrom, map } from 'rxjs'
 import { compile } from '../../dsl/compile.js'
 import { orThrow } from '../../dsl/fp.js'
@@ -29,8 +28,10 @@ import {
 } from '../../dsl/index.js'
 import { pulled } from '../../runtime/index.js'
 import { open } from '../../runtime/open.js'
-import { bf16ToNumber, bf16Values } from './stream-values.js'
+import { scriptOf } from './python.js'
+import { bf16Values, difference } from './stream-values.js'
 
+const script = scriptOf('pipelines.py')
 const steps = 200
 const warm = 20
 const bars = { ratio: 1, difference: 3e-2, window: 1.03 } as const
@@ -169,13 +170,6 @@ const ours = async (graph: Pipeline['graph'], values: Record<string, Uint16Array
   }
 }
 
-// The script is not compiled, so it stands in the sources, beside this file or beside the dist folder.
-const script = () => {
-  const here = dirname(fileURLToPath(import.meta.url))
-  const candidates = [join(here, 'pipelines.py'), join(here, '../../../spec/bench/pipelines.py')]
-  return candidates.find(path => existsSync(path)) ?? candidates[0]!
-}
-
 interface Theirs {
   readonly oneMs: number
   readonly streamsMs: number
@@ -185,7 +179,7 @@ const pytorch = (pipeline: Pipeline, values: Record<string, Uint16Array>, folder
   for (const [name, array] of Object.entries(values))
     writeFileSync(join(folder, `${name.replace(/\W/g, '_')}.bf16`), new Uint8Array(array.buffer))
   const shape = JSON.stringify({ branches, diamonds, ensemble, offload })
-  const args = [script(), pipeline.name, folder, shape, String(steps), String(warm)]
+  const args = [script, pipeline.name, folder, shape, String(steps), String(warm)]
   const result = spawnSync('python3', args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] })
   if (result.status !== 0)
     throw new Error(
@@ -193,18 +187,6 @@ const pytorch = (pipeline: Pipeline, values: Record<string, Uint16Array>, folder
     )
   const figures = JSON.parse(result.stdout) as Theirs
   return { ...figures, output: new Uint16Array(new Uint8Array(readFileSync(join(folder, 'y.bf16'))).buffer) }
-}
-
-/** The largest difference relative to the largest value; infinite where lengths differ or something is not finite. */
-const difference = (a: Uint16Array, b: Uint16Array): number => {
-  let most = a.length === b.length && a.length > 0 ? 0 : Number.POSITIVE_INFINITY
-  let scale = 0
-  for (let i = 0; i < a.length; i++) {
-    const gap = Math.abs(bf16ToNumber(a[i]!) - bf16ToNumber(b[i]!))
-    if (!(gap <= most)) most = Number.isNaN(gap) ? Number.POSITIVE_INFINITY : gap
-    scale = Math.max(scale, Math.abs(bf16ToNumber(b[i]!)))
-  }
-  return scale > 0 ? most / scale : Number.POSITIVE_INFINITY
 }
 
 // The window that the compiler finds under the memory of each window that was written by hand, beside the best of those that fit there.

@@ -32,3 +32,15 @@ export const bf16ToNumber = (bits: number): number => {
   const word = new Uint32Array([bits << 16])
   return new Float32Array(word.buffer)[0]!
 }
+
+/** The largest difference relative to the largest value; infinite where lengths differ or something is not finite. */
+export const difference = (a: Uint16Array, b: Uint16Array): number => {
+  let most = a.length === b.length && a.length > 0 ? 0 : Number.POSITIVE_INFINITY
+  let scale = 0
+  for (let i = 0; i < a.length; i++) {
+    const gap = Math.abs(bf16ToNumber(a[i]!) - bf16ToNumber(b[i]!))
+    if (!(gap <= most)) most = Number.isNaN(gap) ? Number.POSITIVE_INFINITY : gap
+    scale = Math.max(scale, Math.abs(bf16ToNumber(b[i]!)))
+  }
+  return scale > 0 ? most / scale : Number.POSITIVE_INFINITY
+}

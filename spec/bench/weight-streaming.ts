@@ -2,16 +2,16 @@
 // 8192 × 8192 bf16 (128 MiB) from pinned memory, x 6,144 × 8192 resident, a slice of the last y downloaded each tick on its own lane.
 // Weights have variance 2^-10 / 3, so the mean square grows by 4/3 a layer: outputs stay finite, far inside bf16.
 import { spawnSync } from 'node:child_process'
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { join } from 'node:path'
 import { lastValueFrom, map } from 'rxjs'
 import { compile } from '../../dsl/compile.js'
 import { orThrow } from '../../dsl/fp.js'
 import { download, graph, lane, matmul, on, param, relu, slice, tensor, upload } from '../../dsl/index.js'
 import { open } from '../../runtime/open.js'
-import { bf16ToNumber, bf16Values, turned } from './stream-values.js'
+import { scriptOf } from './python.js'
+import { bf16Values, difference, turned } from './stream-values.js'
 
 const layers = 32
 const width = 8192
@@ -20,6 +20,7 @@ const kept = 4
 const shift = 2_000_003
 const steps = 20
 const warm = 3
+const script = scriptOf('weight_streaming.py')
 const mebibytes = (bytes: number) => bytes / 2 ** 20
 /** What the runs are held to: the step beside PyTorch's best, MiB with two weight buffers, relative difference, and µs a tick. */
 const bars = { step: 1.01, reserved: 576, difference: 1e-2, enqueue: 100 } as const
@@ -87,19 +88,12 @@ const ours = async (
   return { row, output }
 }
 
-// The script is not compiled, so it stands in the sources, beside this file or beside the dist folder.
-const script = () => {
-  const here = dirname(fileURLToPath(import.meta.url))
-  const candidates = [join(here, 'weight_streaming.py'), join(here, '../../../spec/bench/weight_streaming.py')]
-  return candidates.find(path => existsSync(path)) ?? candidates[0]!
-}
-
 const pytorch = (log: (line: string) => void): { rows: Row[]; output: Uint16Array } => {
   const folder = mkdtempSync(join(tmpdir(), 'braid-bench-'))
   try {
     const file = join(folder, 'slice.bf16')
     const args = [
-      script(),
+      script,
       '--json',
       '--layers',
       layers,
@@ -125,7 +119,7 @@ const pytorch = (log: (line: string) => void): { rows: Row[]; output: Uint16Arra
     })
     if (result.status !== 0)
       throw new Error(
-        `python3 ${script()} failed: ${result.error?.message ?? result.stderr.trim().split('\n').slice(-5).join('\n')}`,
+        `python3 ${script} failed: ${result.error?.message ?? result.stderr.trim().split('\n').slice(-5).join('\n')}`,
       )
     const report = JSON.parse(result.stdout) as { torch: string; device: string; rows: Row[] }
     log(`  PyTorch ${report.torch} on ${report.device}`)
@@ -134,18 +128,6 @@ const pytorch = (log: (line: string) => void): { rows: Row[]; output: Uint16Arra
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
-}
-
-/** The largest difference relative to the largest value; infinite where lengths differ or something is not finite. */
-const difference = (a: Uint16Array, b: Uint16Array): number => {
-  let most = a.length === b.length && a.length > 0 ? 0 : Number.POSITIVE_INFINITY
-  let scale = 0
-  for (let i = 0; i < a.length; i++) {
-    const gap = Math.abs(bf16ToNumber(a[i]!) - bf16ToNumber(b[i]!))
-    if (!(gap <= most)) most = Number.isNaN(gap) ? Number.POSITIVE_INFINITY : gap
-    scale = Math.max(scale, Math.abs(bf16ToNumber(b[i]!)))
-  }
-  return scale > 0 ? most / scale : Number.POSITIVE_INFINITY
 }
 
 export const bench = {
