@@ -2,7 +2,9 @@ import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
 import { rememberChoices } from './explain/choices.js'
 import type { Graph } from './graph.js'
+import { fingerprintOf } from './ir/fingerprint.js'
 import type { GraphIR } from './ir/graph.js'
+import type { Peak } from './ir/peak.js'
 import type { Plan } from './ir/plan.js'
 import type { TensorSpec } from './ir/tensor.js'
 import { verify, verifyOutlined } from './ir/verify.js'
@@ -22,11 +24,15 @@ import type { Ports } from './tensor.js'
 export type { Passed } from './passes/ir.js'
 export type { CompileOptions, Machine } from './passes/options.js'
 
-const proved = new WeakSet<object>()
+/** By plan, the fingerprint of the commands that were proved. */
+const proved = new WeakMap<object, number>()
 const references = new WeakMap<object, ReadonlyMap<number, BoundKernel>>()
 
-/** Whether this process compiled the plan, and so proved every law of it. */
-export const isProved = (plan: Plan): boolean => proved.has(plan)
+/** Whether this process compiled the plan, and so proved every law of it, and nobody has changed it since. */
+export const isProved = (plan: Plan): boolean => {
+  const known = proved.get(plan)
+  return known !== undefined && known === fingerprintOf(plan.commands)
+}
 
 /** The meaning of each user's kernel in a plan that this process compiled, by the plan's node: its types, and what fills its writes. */
 export const referencesOf = (plan: Plan): ReadonlyMap<number, BoundKernel> => references.get(plan) ?? new Map()
@@ -69,22 +75,29 @@ const sourceOf = (graph: unknown): Passed<GraphIR> => {
 /** Commands from which on the peak that `bound` found is not found once more of the plan. All else is proved anew, of a smaller plan the peak too. */
 const largeCommands = 2 ** 17
 
-const verified =
-  ({ peak }: Pick<Bounded, 'peak'>) =>
-  (plan: Plan): Passed<Plan> => {
-    const [violation] = plan.commands.length < largeCommands ? verify(plan) : verifyOutlined(plan, plan, peak)
-    if (violation === undefined) return E.right(plan)
-    return fail(
-      fault(
-        'Unverified',
-        `commands[${violation.command}]`,
-        plan.name,
-        `law ${violation.law}`,
-        violation.message,
-        'report this graph; nothing was run',
-      ),
-    )
+/** A plan that is not proved yet, and the peak that its bound was found from. */
+interface Emitted {
+  readonly plan: Plan
+  readonly peak: Peak
+}
+
+const verified = ({ plan, peak }: Emitted): Passed<Plan> => {
+  const [violation] = plan.commands.length < largeCommands ? verify(plan) : verifyOutlined(plan, plan, peak)
+  if (violation === undefined) {
+    proved.set(plan, fingerprintOf(plan.commands))
+    return E.right(plan)
   }
+  return fail(
+    fault(
+      'Unverified',
+      `commands[${violation.command}]`,
+      plan.name,
+      `law ${violation.law}`,
+      violation.message,
+      'report this graph; nothing was run',
+    ),
+  )
+}
 
 const portsOf = ({ nodes, outputs }: GraphIR): ReadonlyMap<string, TensorSpec> =>
   new Map([
@@ -94,18 +107,27 @@ const portsOf = ({ nodes, outputs }: GraphIR): ReadonlyMap<string, TensorSpec> =
     ...outputs.map(({ name, node }) => [`output ${name}`, nodes[node]!.spec] as const),
   ])
 
-const remember =
-  (ir: Bounded, source: Passed<GraphIR>) =>
-  (plan: Plan): Plan => {
-    proved.add(plan)
-    rememberChoices(plan, ir)
-    if (E.isRight(source)) ports.set(plan, portsOf(source.right))
-    references.set(
-      plan,
-      new Map(ir.operations.flatMap(({ user }, i) => (user === undefined ? [] : [[i, user] as const]))),
+const remember = (plan: Plan, ir: Bounded, source: Passed<GraphIR>): void => {
+  rememberChoices(plan, ir)
+  if (E.isRight(source)) ports.set(plan, portsOf(source.right))
+  const users = new Map<number, BoundKernel>()
+  ir.operations.forEach(({ user }, i) => {
+    if (user !== undefined) users.set(i, user)
+  })
+  references.set(plan, users)
+}
+
+// What comes of it holds no more than the plan: a large graph's operations are gone before the plan is judged.
+const emitted =
+  (source: Passed<GraphIR>) =>
+  (ir: Bounded): Passed<Emitted> =>
+    pipe(
+      emit(ir),
+      E.map(plan => {
+        remember(plan, ir, source)
+        return { plan, peak: ir.peak }
+      }),
     )
-    return plan
-  }
 
 /**
  * The whole compiler: a graph becomes a plan that every law holds for, or every mistake at once. Pure and total: nothing is thrown,
@@ -124,6 +146,7 @@ export const compile = <I extends Ports, O extends Ports>(
     E.chain(lower),
     // place, order, synchronize, lifetimes, bound: as often as it takes to find what fits the memory that was given
     E.chain(fit),
-    E.chain(ir => pipe(emit(ir), E.chain(watched('verify', verified(ir))), E.map(remember(ir, source)))),
+    E.chain(emitted(source)),
+    E.chain(watched('verify', verified)),
   )
 }
