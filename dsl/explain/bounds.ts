@@ -109,7 +109,7 @@ const sharesOf = (timeline: Timeline, { spans, us, ticks }: CriticalPath): strin
   for (const span of spans) {
     put(laneName(timeline.plan, span.lane), span.end - span.start)
     if (ticks === 0 && span === spans[0]) continue
-    const host = span.cause === 'issue' || span.cause === 'queue' || span.cause === 'tick'
+    const host = span.cause === 'issue' || span.cause === 'queue' || span.cause === 'tick' || span.cause === 'feed'
     put(host ? 'waiting for the host' : 'between operations', gapOf(span, timeline))
   }
   return [...parts]
@@ -144,6 +144,17 @@ const pathLines = (timeline: Timeline, path: CriticalPath): Line[] => {
     says: `${row.lane.padEnd(lanes)}  ${row.names.padEnd(names)}  ${row.time.padStart(times)}  ${row.why}`,
     at: row.at,
   }))
+}
+
+/** In a line, what sets the pace. */
+export const paceText = (timeline: Timeline, { path }: Bounds): string => {
+  if (path.spans.length === 0) return ''
+  const shares = sharesOf(timeline, path)
+  if (path.ticks > 1) return `what sets the pace, over ${path.ticks} ticks: ${shares}`
+  if (path.ticks > 0) return `what sets the pace: ${shares}`
+  return path.spans[0]!.cause === 'issue'
+    ? 'the host sets the pace: it issues operations no faster than the device does them'
+    : `ticks do not wait for each other; the longest chain of one: ${shares}`
 }
 
 /** The sentences; nothing where no operation says what it does. */

@@ -83,27 +83,26 @@ const lanesOf = (ir: Bounded): string[] => {
 }
 
 const windowsOf = ({ operations, laneOf, lanes, keep, choice, settings }: Bounded): Window[] => {
-  const groups = new Map<string, { lane: number; ahead: number; uploads: string[]; at: string }>()
+  const groups = new Map<string, { lane: number; asked: number; ahead: number; uploads: string[]; at: string }>()
   operations.forEach(({ ahead: asked, name, at }, i) => {
     if (asked === undefined) return
     const ahead = Math.min(asked, choice?.chosen.ahead ?? asked)
-    const key = `${laneOf[i]} ${ahead}`
+    const key = `${laneOf[i]} ${asked} ${ahead}`
     const group = groups.get(key)
-    if (group === undefined) groups.set(key, { lane: laneOf[i]!, ahead, uploads: [name], at: String(at) })
+    if (group === undefined) groups.set(key, { lane: laneOf[i]!, asked, ahead, uploads: [name], at: String(at) })
     else group.uploads.push(name)
   })
   const leaves = keep
     ? 'what each leaves is freed for the next upload of its lane, or at the end of the tick'
     : 'what each leaves is freed at its last read'
-  const asked = typeof settings.memory === 'number' ? `fits ${sizeOf(settings.memory)}` : 'holds least'
-  return [...groups.values()].map(({ lane, ahead, uploads, at }) => {
+  const suits = typeof settings.memory === 'number' ? `fits ${sizeOf(settings.memory)}` : 'holds least'
+  return [...groups.values()].map(({ lane, asked, ahead, uploads, at }) => {
     const { name } = lanes[lane]!
     const automatic = choice?.chosen.windows.some(window => window.lane === name && window.ahead === ahead) === true
-    const narrowed = choice !== undefined && Number.isFinite(choice.chosen.ahead) && ahead === choice.chosen.ahead
     const why = automatic
-      ? `chosen, since it ${asked}; ${leaves}`
-      : narrowed
-        ? `no more than ${ahead}, whatever the program asks for, since that ${asked}; ${leaves}`
+      ? `chosen, since it ${suits}; ${leaves}`
+      : ahead < asked
+        ? `the program asks for ${asked}, of which this ${suits}; ${leaves}`
         : leaves
     return { lane: name, ahead, uploads, at: at === 'unknown' ? '' : at, automatic, because: why }
   })

@@ -105,7 +105,7 @@ export const style = `<style>
 text { font-family: ui-sans-serif, system-ui, sans-serif; font-size: 12px; }
 .title { font-size: 17px; font-weight: 600; } .lane { font-size: 13px; font-weight: 600; } .note, .axis, .name, .over { font-size: 11px; }
 .size { font-size: 11px; text-anchor: end; } .name { pointer-events: none; } .axis { text-anchor: middle; font-variant-numeric: tabular-nums; }
-.bar rect { stroke-width: 0.75; } .bar:hover rect { stroke-width: 2; } .critical rect { stroke-width: 1.75; } .faded { opacity: 0.4; }
+.bar rect { stroke-width: 0.75; } .bar:hover rect { stroke-width: 2; } .critical rect { stroke-width: 1.75; } .faded { opacity: 0.4; } .crowd { opacity: 0.55; }
 .grid { stroke-width: 1; } .wait, .way { fill: none; } .wait { stroke-width: 1; opacity: 0.75; } .way { stroke-width: 1.75; }
 .level { fill: none; stroke-width: 1.25; } .bound { stroke-width: 1.25; stroke-dasharray: 5 4; }
 ${colours(light)}

@@ -1,7 +1,7 @@
 // Over 150 lines as one thing: one picture, from its title down to its axis.
 import type { Plan } from '../ir/plan.js'
 import { type Arrow, arrowsOf } from './arrows.js'
-import { type Bounds, because, boundsOf } from './bounds.js'
+import { type Bounds, because, boundsOf, paceText } from './bounds.js'
 import { highest, type Level, levelsIn, usageOf } from './memory.js'
 import { laneName, nodeName, placeOf, plural, sizeOf, timeOf } from './names.js'
 import { escaped, fitted, type Kind, kinds, markers, meanings, short, style, text, widthOf } from './svg-parts.js'
@@ -11,6 +11,8 @@ const page = { width: 1000, margin: 24, row: 42, bar: 24, strip: 84 }
 /** Bars that would be narrower share one, and more arrows than this would hide what they are between. */
 const narrow = 1.5
 const arrows = 400
+/** Above so many they stand back. */
+const crowd = 48
 
 /** Sizes in a picture are read, not compared: in the unit that is nearest. */
 const kibibytes = (bytes: number): string => {
@@ -59,7 +61,7 @@ export const timelineSvg = (plan: Plan, known: Timeline | undefined): string => 
     to: Math.max(extent.to, Math.min(extent.from + tickUs, extent.to + 3 * (extent.to - extent.from))) + pad,
     left: page.margin + label,
     right: page.width - page.margin,
-    top: page.margin + 74,
+    top: page.margin + 92,
     critical: new Set(bounds.path.spans),
   }
   const lanesEnd = frame.top + plan.lanes.length * page.row
@@ -80,6 +82,7 @@ export const timelineSvg = (plan: Plan, known: Timeline | undefined): string => 
     `<clipPath id="braid-plot"><rect x="${short(frame.left)}" y="0" width="${short(frame.right - frame.left)}" height="${short(height)}"/></clipPath>`,
     `<rect class="page" width="${page.width}" height="${short(height)}"/>`,
     text(page.margin, page.margin + 16, fitted(title, page.width - 2 * page.margin, 17), 'title'),
+    text(page.margin, page.margin + 36, fitted(paceText(timeline, bounds), page.width - 2 * page.margin, 12), 'note'),
     legend(frame),
     ...plan.lanes.map((_, lane) => rowLabel(frame, lane, names[lane]!)),
     axis(frame, bottom),
@@ -110,7 +113,7 @@ const described = ({ timeline, bounds }: Frame): string => {
 }
 
 const legend = ({ timeline: { spans } }: Frame): string => {
-  const y = page.margin + 42
+  const y = page.margin + 62
   let x = page.margin
   const entry = (swatch: (x: number) => string, words: string): string => {
     const made = `${swatch(x)}${text(x + 29, y, words, 'note')}`
@@ -246,7 +249,9 @@ const waits = (frame: Frame): string => {
   const plain = found.filter(each => !binds(each))
   const drawn = plain.length > arrows ? [] : plain
   return [
+    `<g class="${drawn.length > crowd ? 'crowd' : 'waits'}">`,
     ...drawn.map(({ from, to }) => arrow(frame, from, to, 'wait', 'braid-tip')),
+    '</g>',
     ...chain.map(({ from, to }) => arrow(frame, from, to, 'way', 'braid-waytip')),
   ].join('\n')
 }
@@ -282,7 +287,8 @@ const strip = (frame: Frame, y: number, levels: readonly Level[], bound: number,
   const limit = yOf(bound)
   return [
     text(page.margin, y + 32, 'memory', 'lane'),
-    text(page.margin, y + 48, `${kibibytes(most)}${of}`, 'note'),
+    text(page.margin, y + 48, `${kibibytes(most)} at most`, 'note'),
+    ...(of === '' ? [] : [text(page.margin, y + 62, of.trim(), 'note')]),
     `<path class="memory" d="${line}V${short(base)}H${short(left)}Z"><title>${escaped(`device memory in use${of}: at most ${kibibytes(most)}`)}</title></path>`,
     `<path class="level" d="${line}"/>`,
     `<path class="bound" d="M${short(left)} ${short(limit)}H${short(right)}"/>`,
