@@ -39,7 +39,8 @@ const shortened = (reasons: Reasons): object => {
  * Why a plan is as it is, from the plan alone: for each wait the two operations it orders, and whether for data, for state or for memory; for each use the access it stands for,
  * for each of either that is not there what orders it already; the lanes and windows; what sets a tick's time on a machine; and whose each byte is at the peak.
  * As `text`; as `json` of the same (of each list 100,000 entries at most, and how many there are in `counts`); as a graph in DOT; as a timeline for Perfetto (Chrome's trace format) or as an SVG for documents, both as `simulate` predicts it. Of a
- * plan that this process did not compile it says what can be known. Deterministic. Throws a `BraidError` for what is no machine.
+ * plan that this process did not compile it says what can be known; it is to be one for which `verify(plan, { safety: true })` finds nothing. Deterministic. Throws a
+ * `BraidError` for what is no machine.
  */
 export const explain = (plan: Plan, as: Explanation = 'text', options: ExplainOptions = {}): string => {
   const { machine = 'h200' } = options

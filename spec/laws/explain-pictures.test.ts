@@ -10,6 +10,7 @@ import type { Plan } from '../../dsl/ir/plan.js'
 import { goldens } from '../golden/graphs.js'
 import { sample } from '../support/generate.js'
 import { planFrom, recipes } from '../support/plan-generator.js'
+import { bounded, planOf } from '../support/plans.js'
 import { slowMachine } from '../support/slow-machine.js'
 import { streamed, streamedLeast } from '../support/streamed.js'
 import { parseXml } from '../support/xml.js'
@@ -205,5 +206,47 @@ describe('plans that others made', () => {
       }),
       { numRuns: 40 },
     )
+  })
+
+  test('of several devices have a strip of memory and a process for each, and an account for each', () => {
+    const one = planOf({
+      name: 'two devices',
+      lanes: ['left', 'right'],
+      buffers: [
+        { name: 'a', life: 'state', init: 0 },
+        { name: 'b', home: 0, bytes: 2048 },
+        { name: 'c', life: 'state', init: 0, home: 1, bytes: 4096 },
+      ],
+      commands: [
+        ['wait', 1, 0, -1],
+        ['alloc', 1, 0],
+        ['run', 0, 0, [0], [1]],
+        ['record', 0, 0],
+        ['wait', 0, 1],
+        ['run', 1, 1, [1], [2]],
+        ['record', 1, 1],
+        ['use', 1, 1, 1],
+        ['free', 1],
+      ],
+    })
+    const plan = bounded({
+      ...one,
+      devices: 2,
+      bound: { device: [0, 0], pinned: 0 },
+      lanes: one.lanes.map(lane => ({ ...lane, device: lane.id })),
+      buffers: one.buffers.map(buffer => ({ ...buffer, device: buffer.home })),
+      nodes: one.nodes.map(node => ({ ...node, movedBytes: 1 << 16 })),
+    })
+    const two = { ...machine, devices: 2 }
+    const titles = parseXml(explain(plan, 'svg', { machine: two })).filter(({ text }) =>
+      /memory in use of device/.test(text),
+    )
+    expect(titles).toHaveLength(2)
+    const text = explain(plan, 'text', { machine: two })
+    expect(text).toMatch(/in memory of device 0 at the peak \(3072 bytes\)/)
+    expect(text).toMatch(/in memory of device 1 at the peak \(4096 bytes\)/)
+    expect(text).toMatch(/right {2}1 operation, waits once a tick, on device 1/)
+    const { traceEvents } = JSON.parse(explain(plan, 'perfetto', { machine: two })) as { traceEvents: TraceEvent[] }
+    expect(new Set(traceEvents.filter(({ ph }) => ph === 'X').map(({ pid }) => pid))).toEqual(new Set([0, 1]))
   })
 })
