@@ -15,7 +15,10 @@ const mostPredicted = 2 ** 17
 /** What makes a tick shorter by less than this part of it is not worth a stranger order. */
 const worth = 0.01
 
-/** Tries to hold less, and of windows between the widest that could fit and none. */
+/** Operations up to which all ways to hold less are compared. */
+const mostCompared = 256
+
+/** Tries to squeeze into less, and of ways in a larger graph. */
 const maxTries = 4
 
 /** All that is tried for one graph: its lanes are chosen at most twice, and each way is told in the end. */
@@ -88,70 +91,108 @@ class Fitting {
     return best
   }
 
-  /** The shortest predicted tick of those ways that fit, or undefined where none does. */
+  /**
+   * The shortest predicted tick of what fits, or undefined where nothing does. What is tried does not depend on the memory, up to `mostCompared` operations, so
+   * more of it is never slower; in a larger graph the widest windows that fit are looked for, and little beside them.
+   */
   within(memory: number): Found | undefined {
-    for (const spread of [Number.POSITIVE_INFINITY, 1]) {
-      const attempts = this.on(spread)
-      if (E.isLeft(attempts)) return undefined
-      const found = this.search(attempts.right, memory)
-      if (found !== undefined) return found
+    const fast = this.fast()
+    if (E.isLeft(fast)) return undefined
+    const fitting = fits(fast, memory) ? [fast.right] : []
+    const attempts = this.on(Number.POSITIVE_INFINITY)
+    const large = this.ir.operations.length > mostCompared
+    if (E.isLeft(attempts) || (large && fitting.length > 0)) return fitting[0]
+    for (const { way, most } of large ? this.near(attempts.right, memory) : this.all(attempts.right)) {
+      if (most > memory) continue
+      const found = this.found(attempts.right, way, most)
+      if (fits(found, memory)) fitting.push(found.right)
     }
-    return undefined
+    if (fitting.length === 0 || !large) {
+      const small = this.small()
+      if (fits(small, memory)) fitting.push(small.right)
+    }
+    return fitting.length === 0 ? undefined : fitting.reduce(shorter)
   }
 
-  private fits(attempts: Attempts, way: Way, memory: number): Found | undefined {
-    if (attempts.live(way) > memory) return undefined
-    const found = this.found(attempts, way, memory)
-    return E.isRight(found) && boundOf(found.right) <= memory ? found.right : undefined
+  /** Ways to hold less, each with the memory that it is to be squeezed into: what it holds at the least. The same whatever memory there is. */
+  private all(attempts: Attempts): readonly Squeezed[] {
+    const by = fastest(attempts)
+    const count = this.ir.operations.length
+    const widths = widthsOf(attempts, Math.max(4, Math.min(8, Math.floor(2048 / count))))
+    const windowed = widths.map(ahead => windowsOf(attempts, by, ahead))
+    // Uploads right before their readers, held back by waits alone, in as much memory as each window needs.
+    const free = freely(by)
+    const least = attempts.live(free)
+    const squeezed = windowed.map(way => ({ way: free, most: Math.max(least, attempts.live(way)) }))
+    return [
+      ...windowed.map(way => ({ way, most: attempts.live(way) })),
+      ...squeezed,
+      ...this.narrower(attempts),
+    ].filter(({ way, most }, i, list) => list.findIndex(other => other.most === most && same(other.way, way)) === i)
   }
 
-  private search(attempts: Attempts, memory: number): Found | undefined {
-    const fitting: Found[] = []
-    const orders: readonly Ordering['by'][] = [fastest(attempts), 'program']
-    for (const by of orders) {
-      const found = this.widest(attempts, by, memory)
-      if (found !== undefined) fitting.push(found)
-    }
-    if (attempts.unwindowed.size > 0) {
-      const found = this.fits(attempts, freely(orders[0]!), memory)
-      if (found !== undefined) fitting.push(found)
-    }
-    if (fitting.length > 0) return fitting.reduce(shorter)
-    // The user's own windows give way last.
-    const window = new Map([...attempts.unwindowed.keys()].map(lane => [lane, 0]))
-    const asked = attempts.ir.operations.reduce((most, { ahead }) => Math.max(most, ahead ?? 0), 0)
-    for (let ahead = asked; ; ahead >>= 1) {
-      const found = this.fits(attempts, { by: 'program', ahead, window }, memory)
-      if (found !== undefined || ahead === 0) return found
-    }
-  }
-
-  /** The widest windows that fit, for uploads that the user gave none: the same for all lanes, as far as each has uploads. */
-  private widest(attempts: Attempts, by: Ordering['by'], memory: number): Found | undefined {
-    const { unwindowed, ir } = attempts
-    const most = Math.max(0, ...unwindowed.values()) * ir.settings.inFlight - 1
-    const wayOf = (ahead: number): Way => ({
-      by,
-      ahead: Number.POSITIVE_INFINITY,
-      window: new Map(
-        Array.from(unwindowed, ([lane, count]) => [lane, Math.min(ahead, count * ir.settings.inFlight - 1)]),
-      ),
-    })
-    if (unwindowed.size === 0) return this.fits(attempts, wayOf(0), memory)
-    // More ahead holds more: the widest that could fit is found without a plan.
+  /** The widest windows that could fit, a little less, and the user's own windows made narrower: the first few of them. */
+  private near(attempts: Attempts, memory: number): readonly Squeezed[] {
+    const by = fastest(attempts)
+    const most = mostAhead(attempts)
     let low = -1
     for (let high = most + 1; high - low > 1; ) {
       const middle = (low + high) >> 1
-      if (attempts.live(wayOf(middle)) <= memory) low = middle
+      if (attempts.live(windowsOf(attempts, by, middle)) <= memory) low = middle
       else high = middle
     }
-    for (let tries = 0; tries < maxTries && low >= 0; tries++) {
-      const found = this.fits(attempts, wayOf(low), memory)
-      if (found !== undefined) return found
-      low = tries === 0 ? low - 1 : tries === maxTries - 2 ? Math.min(0, low - 1) : low >> 1
-    }
-    return undefined
+    const widths = low < 0 ? [] : [...new Set([low, Math.max(0, low - 1), low >> 1])]
+    const ways = [...widths.map(ahead => windowsOf(attempts, by, ahead)), freely('program')]
+    const narrower = this.narrower(attempts).map(({ way }) => way)
+    return [...ways, ...narrower]
+      .filter(way => attempts.live(way) <= memory)
+      .slice(0, maxTries)
+      .map(way => ({ way, most: memory }))
   }
+
+  /** The user's own windows, half as wide again and again, in the user's order. */
+  private narrower(attempts: Attempts): readonly Squeezed[] {
+    const asked = attempts.ir.operations.reduce((widest, { ahead }) => Math.max(widest, ahead ?? 0), 0)
+    const ways: Way[] = []
+    for (let ahead = asked; ahead > 0; ahead >>= 1) ways.push({ ...windowsOf(attempts, 'program', 0), ahead })
+    if (asked > 0) ways.push({ ...windowsOf(attempts, 'program', 0), ahead: 0 })
+    return ways.map(way => ({ way, most: attempts.live(way) }))
+  }
+}
+
+interface Squeezed {
+  readonly way: Way
+  readonly most: number
+}
+
+const same = (a: Way, b: Way): boolean =>
+  a.by === b.by && a.ahead === b.ahead && JSON.stringify([...a.window]) === JSON.stringify([...b.window])
+
+const fits = (found: Passed<Found>, memory: number): found is E.Right<Found> =>
+  E.isRight(found) && boundOf(found.right) <= memory
+
+/** No window is wider: beyond it no upload waits for another. */
+const mostAhead = ({ unwindowed, ir }: Attempts): number =>
+  Math.max(0, ...unwindowed.values()) * ir.settings.inFlight - 1
+
+/** The same window for all uploads without one, as far as each lane has uploads. */
+const windowsOf = ({ unwindowed, ir }: Attempts, by: Ordering['by'], ahead: number): Way => ({
+  by,
+  ahead: Number.POSITIVE_INFINITY,
+  window: new Map(Array.from(unwindowed, ([lane, count]) => [lane, Math.min(ahead, count * ir.settings.inFlight - 1)])),
+})
+
+/** So many widths of windows at most, widest first: all of the narrow ones, of the others each half as wide again as the one before. */
+const widthsOf = (attempts: Attempts, most: number): readonly number[] => {
+  const widest = mostAhead(attempts)
+  const widths: number[] = []
+  for (
+    let ahead = 0;
+    ahead <= widest && widths.length < most;
+    ahead += Math.max(1, widths.length > most >> 1 ? ahead >> 1 : 1)
+  )
+    widths.push(ahead)
+  return widths.reverse()
 }
 
 const fastest = (attempts: Attempts): Ordering['by'] => {
@@ -163,7 +204,8 @@ const fastest = (attempts: Attempts): Ordering['by'] => {
 
 const boundOf = ({ ir }: Found): number => ir.bound.device[0]!
 
-const shorter = (a: Found, b: Found): Found => (b.attempt.tick < a.attempt.tick * (1 - worth) ? b : a)
+/** Of two alike the first: it is the plainer. */
+const shorter = (a: Found, b: Found): Found => (b.attempt.tick < a.attempt.tick * (1 - 1e-9) ? b : a)
 
 const mebibytes = (bytes: number): string =>
   bytes < 2 ** 20 ? `${bytes} bytes` : `${(bytes / 2 ** 20).toFixed(1)} MiB`
@@ -196,8 +238,7 @@ export const fit = (ir: Lowered): Passed<Bounded> => {
   const fitting = new Fitting(ir)
   const chosen = ({ ir, attempt }: Found): Bounded => ({ ...ir, choice: { chosen: attempt, tried: fitting.tried } })
   if (memory === 'small') return pipe(fitting.small(), E.map(chosen))
-  const fast = fitting.fast()
-  if (memory === 'fast' || E.isLeft(fast) || boundOf(fast.right) <= memory) return pipe(fast, E.map(chosen))
+  if (memory === 'fast') return pipe(fitting.fast(), E.map(chosen))
   const found = fitting.within(memory)
   if (found !== undefined) return E.right(chosen(found))
   return pipe(

@@ -10,6 +10,8 @@ import { synchronize } from './synchronize.js'
 /** An operation in a tick, after which a lane is done with a range; -1: the lane never touched it. */
 interface Mark {
   readonly point: number
+  /** What its lane was after by then: what a wait for it brings along. */
+  readonly known: Float64Array
   readonly node: number
   readonly tick: number
 }
@@ -22,7 +24,7 @@ interface Range {
 }
 
 /** Rounds of adding waits and looking again, and ticks of each look: a plan that needs more is not squeezed. */
-const maxRounds = 512
+const maxRounds = 32
 const maxTicks = 6
 /** Commands beyond which a plan is not squeezed: each round replays all of them. */
 const maxCommands = 20_000
@@ -143,8 +145,12 @@ const nextNodes = ({ commands }: Plan): Int32Array => {
   return next
 }
 
-/** The waits that the first allocation beyond `most` bytes needs to stay below; undefined where there is none, or none that helps. */
-const shortage = (plan: Plan, most: number): readonly WindowEdge[] | undefined => {
+/**
+ * The waits that the allocations of the first tick with any beyond `most` bytes need to stay below, each found with those before it in place; none where nothing is
+ * short, or where the first cannot be helped.
+ */
+const shortage = (plan: Plan, most: number): readonly WindowEdge[] => {
+  const edges: WindowEdge[] = []
   const { commands, buffers, lanes, inFlight } = plan
   const ledger = new Ledger(baseOf(plan), most)
   const next = nextNodes(plan)
@@ -173,13 +179,17 @@ const shortage = (plan: Plan, most: number): readonly WindowEdge[] | undefined =
           const unseen = (mark: Mark | undefined, m: number): boolean =>
             mark !== undefined && m !== lane && mark.point > known[m]!
           const size = rounded(buffers[buffer]!.bytes)
-          const found = ledger.take(size, range => !range.marks.some(unseen))
+          const usable = (range: Range): boolean => !range.marks.some(unseen)
+          let found = ledger.take(size, usable)
           if (found === undefined) {
             const stretch = ledger.oldest(size, mark => mark.tick * commands.length + mark.node)
-            const edges = stretch.flatMap(range =>
-              range.marks.filter(unseen).map(mark => edgeOf(next[at]!, mark!, tick)),
-            )
-            return edges.length > 0 ? edges : undefined
+            for (const range of stretch)
+              for (const mark of range.marks.filter(unseen)) {
+                edges.push(edgeOf(next[at]!, mark!, tick))
+                join(known, mark!.known)
+              }
+            if (stretch.length > 0) found = ledger.take(size, usable)
+            if (found === undefined) return edges
           }
           offset[buffer] = found
           break
@@ -198,7 +208,8 @@ const shortage = (plan: Plan, most: number): readonly WindowEdge[] | undefined =
           break
         case 'run': {
           const [, node, lane] = command
-          ran[lane] = { node, tick, point: ++frontier[lane]![lane]! }
+          const point = ++frontier[lane]![lane]!
+          ran[lane] = { node, tick, point, known: frontier[lane]!.slice() }
           break
         }
         case 'record':
@@ -213,9 +224,11 @@ const shortage = (plan: Plan, most: number): readonly WindowEdge[] | undefined =
         }
       }
     }
+    // Whatever comes later sees another pool once these waits are in the plan.
+    if (edges.length > 0) return edges
     ends.push(Float64Array.from(frontier, (points, lane) => points[lane]!))
   }
-  return undefined
+  return edges
 }
 
 const edgeOf = (later: number, { node, tick }: Mark, now: number): WindowEdge => ({
@@ -224,18 +237,25 @@ const edgeOf = (later: number, { node, tick }: Mark, now: number): WindowEdge =>
   tick: tick === now ? 0 : -1,
 })
 
-const same = (a: WindowEdge, b: WindowEdge): boolean =>
-  a.later === b.later && a.earlier === b.earlier && a.tick === b.tick
+/** Those that are not there already, once each. */
+const fresh = (edges: readonly WindowEdge[], there: readonly WindowEdge[]): WindowEdge[] => {
+  const keyOf = ({ later, earlier, tick }: WindowEdge): string => `${later} ${earlier} ${tick}`
+  const known = new Set(there.map(keyOf))
+  return edges.filter(edge => {
+    const key = keyOf(edge)
+    return known.has(key) ? false : known.add(key)
+  })
+}
 
 /**
  * Makes lanes wait for the last users of freed bytes where an allocation would otherwise grow the pool beyond `most`: order is given
- * up for memory, one wait at a time, first where it is needed first. What comes back may still be too large: `bound` says.
+ * up for memory, a tick's waits at a time, first where they are needed first. What comes back may still be too large: `bound` says.
  */
 export const squeeze = (ir: Lifetimes, most: number): Lifetimes => {
   for (let round = 0; round < maxRounds; round++) {
     const plan = outlineOf(ir, nodesOf(ir))
     if (plan.commands.length > maxCommands) return ir
-    const edges = shortage(plan, most)?.filter(edge => !ir.windows.some(other => same(edge, other))) ?? []
+    const edges = fresh(shortage(plan, most), ir.windows)
     if (edges.length === 0) return ir
     const again = pipe(synchronize({ ...ir, windows: [...ir.windows, ...edges] }), E.chain(lifetimes))
     if (E.isLeft(again)) return ir
