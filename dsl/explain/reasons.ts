@@ -4,6 +4,7 @@ import { type Choices, choicesOf } from './choices.js'
 import { type Held, heldAtPeak } from './held.js'
 import { bufferName, laneName, nodeName, placeOf } from './names.js'
 import { type Access, linksOf, overlap, type Run, runsOf } from './runs.js'
+import { type Takeover, takeoversOf } from './takeovers.js'
 import { type WaitFor, Waits } from './why-wait.js'
 
 export type { WaitFor } from './why-wait.js'
@@ -65,6 +66,8 @@ export interface Reasons {
     readonly at: string
   }[]
   readonly held: readonly Held[]
+  /** Planned storage: whose bytes each buffer of an arena takes over. */
+  readonly takeovers: readonly Takeover[]
 }
 
 /** Earlier accesses of one root that a later one may depend on. */
@@ -250,5 +253,6 @@ export const reasonsOf = (plan: Plan): Reasons => {
     elidedWaits,
     elidedUses,
     held: heldAtPeak(plan),
+    takeovers: takeoversOf(plan),
   }
 }

@@ -152,8 +152,17 @@ const heldSections = (plan: Plan, { held }: Reasons): string[] =>
   })
 
 /** All that is said of a plan; `timing` are the lines of what a machine is predicted to do with it. */
+const takeoverLines = ({ takeovers }: Reasons): Line[] =>
+  grouped(
+    takeovers,
+    ({ buffer, offset, bytes }) => `${buffer}, ${sizeOf(bytes)} from byte ${offset} on, has those of`,
+    ({ from, ticksAgo, after, because }) => ({
+      says: `${from}${ticksAgo === 0 ? '' : ' of the tick before'}, after ${after}: ${because}`,
+    }),
+  )
+
 export const textOf = (plan: Plan, reasons: Reasons, timing: readonly string[]): string => {
-  const { waits, uses, elidedWaits, elidedUses, choices } = reasons
+  const { waits, uses, elidedWaits, elidedUses, choices, takeovers } = reasons
   const devices = plan.bound.device.map(sizeOf).join(', ')
   return `${[
     `${plan.name}: ${plural(plan.nodes.length, 'operation')} on ${plural(plan.lanes.length, 'lane')}, ${plural(plan.inFlight, 'tick')} in flight`,
@@ -163,6 +172,13 @@ export const textOf = (plan: Plan, reasons: Reasons, timing: readonly string[]):
     ...(choices.windows.length === 0 ? [] : section('windows', 'uploads that run ahead', windowLines(reasons))),
     ...timing,
     ...heldSections(plan, reasons),
+    ...(plan.storage === 'planned'
+      ? section(
+          `bytes that are taken over (${takeovers.length})`,
+          'each buffer has its place in the arena, and so have those before it',
+          takeoverLines(reasons),
+        )
+      : []),
     ...section(
       `waits (${waits.length})`,
       `${kindsOf(waits)}; a lane goes on only when another has come so far`,
