@@ -8,14 +8,26 @@ export interface CriticalPath {
   readonly us: number
 }
 
+/** A chain that comes round, told from its first operation in issue order: what stood before that is the same so many ticks later. */
+const turned = (path: readonly Span[], spans: readonly Span[], ticks: number): readonly Span[] => {
+  const perTick = (spans[spans.length - 1]!.index + 1) / (spans[spans.length - 1]!.tick + 1)
+  const pivot = path.reduce((least, span, i) => (span.run < path[least]!.run ? i : least), 0)
+  const round = [
+    ...path.slice(pivot),
+    ...path.slice(0, pivot).flatMap(({ index }) => spans[index + ticks * perTick] ?? []),
+  ]
+  const follows = round.every((span, i) => i === 0 || span.after === round[i - 1]!.index)
+  return follows && round.length === path.length ? round : path
+}
+
 /** Times that differ by less than this part of them are the same. */
 const alike = 1e-5
 
 /**
  * Walks back from the end of the tick, each time to what was waited for last, until an operation comes round again as long ago as so many ticks take: then the chain
- * between is what they take. A plan whose ticks do not lean on each other yields the chain from the tick's begin.
+ * between is what they take; about so, where the pace is not steady. A plan whose ticks do not lean on each other yields the chain from the tick's begin.
  */
-export const criticalPath = ({ spans, tick, tickUs }: Timeline): CriticalPath => {
+export const criticalPath = ({ spans, tick, tickUs, settled }: Timeline): CriticalPath => {
   let span = spans.reduce<Span | undefined>(
     (last, each) => (each.tick === tick && (last === undefined || each.end > last.end) ? each : last),
     undefined,
@@ -29,11 +41,12 @@ export const criticalPath = ({ spans, tick, tickUs }: Timeline): CriticalPath =>
     // Ticks in flight may come in groups, unlike each other: what lies between two of them is not the pace.
     const since = again.find(i => {
       const takes = (path[i]!.tick - tick) * tickUs
-      return takes > 0 && Math.abs(path[i]!.start - start - takes) <= alike * takes
+      return takes > 0 && (!settled || Math.abs(path[i]!.start - start - takes) <= alike * takes)
     })
     if (since !== undefined) {
       const first = path[since]!
-      return { spans: path.slice(since).reverse(), ticks: first.tick - tick, us: first.start - start }
+      const ticks = first.tick - tick
+      return { spans: turned(path.slice(since).reverse(), spans, ticks), ticks, us: first.start - start }
     }
     met.set(run, [...again, path.length])
     path.push(span)
