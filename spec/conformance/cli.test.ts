@@ -105,6 +105,62 @@ describe('braid', () => {
     expect(braid('verify', path)).toMatchObject({ status: 0, stdout: expect.stringContaining('every law holds') })
   })
 
+  it('proves the plans of several ranks together, and shows where they wait for each other for ever', () => {
+    const collective = (kind: string) => ({ kind, communicator: 0, count: 8, dtype: 'f32', peer: 0 })
+    const rank = (peer: number, kinds: readonly string[]) =>
+      file(
+        `rank${1 - peer}.json`,
+        JSON.stringify({
+          plan: 1,
+          name: `rank ${1 - peer}`,
+          devices: 1,
+          inFlight: 1,
+          storage: 'pooled',
+          bound: { device: [0], pinned: 0 },
+          communicators: [{ id: 0, name: 'all' }],
+          lanes: [{ id: 0, name: 'comm', device: 0, priority: 0 }],
+          buffers: [],
+          nodes: kinds.map((kind, id) => ({
+            id,
+            op: kind,
+            name: kind,
+            at: '',
+            collective: { ...collective(kind), peer },
+          })),
+          commands: kinds.map((_, id) => ['run', id, 0, [], []]),
+        }),
+      )
+    const first = rank(1, ['send', 'recv'])
+    expect(braid('verify', first, rank(0, ['recv', 'send']))).toMatchObject({
+      status: 0,
+      stdout: expect.stringContaining('2 ranks'),
+    })
+    const stuck = braid('verify', first, rank(0, ['send', 'recv']), '--json')
+    expect(stuck.status).toBe(1)
+    expect(one(stuck.stdout)).toMatchObject({
+      ok: false,
+      violations: [expect.objectContaining({ law: 'L8', message: expect.stringContaining('deadlock') })],
+    })
+  })
+
+  it('runs, plans, proves and explains a program with planned storage', () => {
+    const ran = braid('run', good, '--device', 'host', '--storage', 'planned', '--check', '--json')
+    expect(ran.status).toBe(0)
+    const { peak, bound, commands } = one(ran.stdout) as Record<string, Record<string, unknown>>
+    expect([peak!['reserved']]).toEqual(bound!['device'])
+    expect(commands).toMatchObject({ alloc: 0, use: 0 })
+    const path = join(folder, 'planned.json')
+    expect(braid('plan', good, '--storage', 'planned', '--as', 'json', '-o', path).status).toBe(0)
+    expect(JSON.parse(readFileSync(path, 'utf8'))).toMatchObject({ storage: 'planned', arena: [1024] })
+    expect(braid('verify', path)).toMatchObject({ status: 0, stdout: expect.stringContaining('every law holds') })
+    expect(braid('plan', good, '--storage', 'planned', '--memory', 'small').stdout).toContain('device at 512')
+    const explained = braid('explain', good, '--storage', 'planned').stdout
+    expect(explained).toContain('bytes that are taken over')
+    const none = braid('run', good, '--device', 'host', '--storage', 'planned', '--memory', '512')
+    expect(none.status).toBe(1)
+    expect(none.stderr).toContain('1024 bytes at the least')
+  })
+
   it('names each broken law on a line, and ends with 1', () => {
     const made = JSON.parse(braid('plan', good, '--as', 'json').stdout.slice('loading\n'.length)) as {
       commands: unknown[][]
