@@ -129,39 +129,6 @@ TEST(CachingRungs, DoneIsFoundByAsking) {
 }
 
 // Two blocks of different lanes, side by side, for one lane that is after both.
-// A reader that has come far: the answer about a later use serves the earlier ones too. One that is only just done
-// costs a question more now and then, and no memory.
-TEST(CachingRungs, OneQuestionServesSeveralAllocations) {
-  for (const int behind : {3, 12}) {
-    Caching c;
-    caching::Lane &home = c.lane(), &reader = c.lane();
-    c.device.hold(reader.stream, true);
-    const auto turn = [&] {
-      caching::Block* block = c.malloc(mebi, home);
-      c.use(block, reader);
-      c.free(block);
-    };
-    constexpr int outstanding = 13;
-    for (int i = 0; i < outstanding; ++i) turn();
-    const std::uint64_t reserved = c.allocator->reserved();
-    c.device.advance(reader.stream, static_cast<std::uint64_t>(outstanding - behind));
-    const std::uint64_t before = c.stats().queries;
-    constexpr int turns = 1000;
-    for (int i = 0; i < turns; ++i) {
-      turn();
-      c.device.advance(reader.stream, 1);
-    }
-    const double each = static_cast<double>(c.stats().queries - before) / turns;
-    if (behind == 3)
-      EXPECT_LT(each, 0.5);
-    else
-      EXPECT_LT(each, 1.15);
-    EXPECT_EQ(c.allocator->reserved(), reserved);
-    EXPECT_EQ(c.stats().waits, 0u);
-    c.device.hold(reader.stream, false);
-  }
-}
-
 TEST(CachingRungs, GatherMergesWhatOrderAllows) {
   Caching c;
   Lane &first = c.lane(), &second = c.lane(), &third = c.lane();

@@ -203,28 +203,6 @@ void Allocator::settle(Block& block) {
                  block.id);
 }
 
-// Asks the driver whether the mark of a pending block has been reached. As long as that goes well, a later mark of the
-// same lane is asked about instead, that of a block freed some blocks later: its answer serves all those in between, so
-// that a loop asks once for several allocations.
-bool Allocator::seenDone(const Block& block, Mark& mark, Lane& lane) {
-  if (lanes_.complete(mark)) return true;
-  PendingList::Asking& asking = shelf(lane).pending.asking;
-  Mark* later = nullptr;
-  const Block* next = block.next;
-  for (unsigned i = 0; i < asking.ahead && next != nullptr && mark.lane != nullptr; ++i, next = next->next) {
-    Mark* candidate = next->uses[0];
-    if (candidate->lane == mark.lane && candidate->point > mark.point) later = candidate;
-  }
-  if (later != nullptr) {
-    const bool done = lanes_.poll(*later, &lane) == Status::ok;
-    asking.went(done);
-    if (done) return true;
-  }
-  if (lanes_.poll(mark, &lane) != Status::ok) return false;
-  if (later == nullptr) asking.went(true);
-  return true;
-}
-
 // What a lane does over and over: it takes the block of this size that it freed the longest ago. The caller holds the
 // lane's mutex. Null where the rungs have to be climbed one by one.
 Block* Allocator::quickPending(Lane& lane, const Heap& heap, std::uint64_t size, Rung* rung, const Lane** refused) {
@@ -241,7 +219,7 @@ Block* Allocator::quickPending(Lane& lane, const Heap& heap, std::uint64_t size,
     for (std::size_t i = 0; i < block->uses.size(); ++i) {
       Mark& mark = *block->uses[i];
       if (policy.order && mark.lane != nullptr && lanes_.before(lane, mark.lane->id, mark.point)) continue;
-      if (seenDone(*block, mark, lane)) continue;
+      if (lanes_.poll(mark, &lane) == Status::ok) continue;
       *refused = mark.lane;
       return nullptr;
     }

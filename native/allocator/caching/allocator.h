@@ -133,7 +133,6 @@ class Allocator {
 
   // allocator.cc
   Block* quickPending(Lane& lane, const Heap& heap, std::uint64_t size, Rung* rung, const Lane** refused);
-  bool seenDone(const Block& block, Mark& mark, Lane& lane);
   void settle(Block& block);
   bool covered(const Block& block, const Lane& lane) const;
   Status waitForUses(Block& block, Lane& lane);

@@ -110,22 +110,6 @@ class PendingList {
       first_.store(block, std::memory_order_relaxed);
     last_ = block;
   }
-  // How many blocks further the next question looks: one more after each that went well, half as many after one that
-  // did not; none for a while where that leaves none.
-  struct Asking {
-    unsigned ahead = 0, rest = 0;
-    void went(bool well) {
-      constexpr unsigned most = 16, resting = 16;
-      if (!well) {
-        ahead /= 2;
-        if (ahead == 0) rest = resting;
-      } else if (rest > 0) {
-        --rest;
-      } else if (ahead < most) {
-        ++ahead;
-      }
-    }
-  } asking;
   void remove(Block* block) {
     if (block->previous)
       block->previous->next = block->next;
