@@ -25,8 +25,8 @@ export interface ExplainOptions {
 const entries = 100_000
 
 const shortened = (reasons: Reasons): object => {
-  const { waits, uses, elidedWaits, elidedUses } = reasons
-  const lists = { waits, uses, elidedWaits, elidedUses }
+  const { waits, uses, elidedWaits, elidedUses, takeovers } = reasons
+  const lists = { waits, uses, elidedWaits, elidedUses, takeovers }
   const counts = Object.fromEntries(Object.entries(lists).map(([name, list]) => [name, list.length]))
   return {
     ...reasons,

@@ -151,7 +151,6 @@ const heldSections = (plan: Plan, { held }: Reasons): string[] =>
     return section(`in ${where} at the peak (${sizeOf(bytes)})`, `${reachedAt(plan, memory)}${more}`, heldLines(memory))
   })
 
-/** All that is said of a plan; `timing` are the lines of what a machine is predicted to do with it. */
 const takeoverLines = ({ takeovers }: Reasons): Line[] =>
   grouped(
     takeovers,
@@ -161,6 +160,7 @@ const takeoverLines = ({ takeovers }: Reasons): Line[] =>
     }),
   )
 
+/** All that is said of a plan; `timing` are the lines of what a machine is predicted to do with it. */
 export const textOf = (plan: Plan, reasons: Reasons, timing: readonly string[]): string => {
   const { waits, uses, elidedWaits, elidedUses, choices, takeovers } = reasons
   const devices = plan.bound.device.map(sizeOf).join(', ')
