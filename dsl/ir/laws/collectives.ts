@@ -6,6 +6,7 @@ import { Op, type Tables } from './tables.js'
  * assumed. It compares the plans of several ranks (verify-ranks.ts); of one plan alone there is only to ask that it has the communicators that it names.
  */
 export const checkCollectives = ({ plan, op, subject, commands }: Tables, sink: Sink): void => {
+  if (!plan.nodes.some(({ collective }) => collective !== undefined)) return
   for (let c = 0; c < commands && !sink.full; c++) {
     if (op[c] !== Op.run) continue
     const collective = plan.nodes[subject[c]!]!.collective

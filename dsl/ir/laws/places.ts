@@ -24,27 +24,32 @@ const checkLists = (plan: Plan, sink: Sink): void => {
     if (!isIn(device, devices))
       sink.add('L7', -1, { lane: l }, () => `${laneName(plan, l)} is of device ${device}, and the plan has ${devices}`)
   }
-  for (let n = 0; n < nodes.length; n++)
-    if (nodes[n]!.id !== n)
-      sink.add('L1', -1, {}, () => `${nodeName(plan, n)} is number ${n} of its nodes and says id ${nodes[n]!.id}`)
+  for (let n = 0; n < nodes.length; n++) if (nodes[n]!.id !== n) misnumbered(plan, n, sink)
   for (let b = 0; b < buffers.length; b++) {
-    const { id, space, device, home, alias } = buffers[b]!
-    const name = () => bufferName(plan, b)
-    if (id !== b) sink.add('L3', -1, { buffer: b }, () => `${name()} is number ${b} of its buffers and says id ${id}`)
-    if (!isIn(device, devices))
-      sink.add('L3', -1, { buffer: b }, () => `${name()} is on device ${device}, and the plan has ${devices}`)
-    if (!isIn(home, lanes.length))
-      sink.add('L3', -1, { buffer: b }, () => `the home of ${name()} is lane ${home}, and the plan has ${lanes.length}`)
-    else if (space === 'device' && lanes[home]!.device !== device)
-      sink.add(
-        'L3',
-        -1,
-        { buffer: b, lane: home },
-        () =>
-          `${name()} is on device ${device}, and its home ${laneName(plan, home)} is of device ${lanes[home]!.device}, whose order its memory cannot follow`,
-      )
-    if (alias !== undefined) checkView(plan, b, sink)
+    const buffer = buffers[b]!
+    const { home, device } = buffer
+    const sound = buffer.id === b && isIn(device, devices) && isIn(home, lanes.length) && buffer.alias === undefined
+    if (!sound || (buffer.space === 'device' && lanes[home]!.device !== device)) checkBuffer(plan, b, sink)
   }
+}
+
+const misnumbered = (plan: Plan, n: number, sink: Sink): void =>
+  sink.add('L1', -1, {}, () => `${nodeName(plan, n)} is number ${n} of its nodes and says id ${plan.nodes[n]!.id}`)
+
+const checkBuffer = (plan: Plan, b: number, sink: Sink): void => {
+  const { lanes, devices } = plan
+  const { id, space, device, home, alias } = plan.buffers[b]!
+  const say = (said: string, place: { lane?: number } = {}) =>
+    sink.add('L3', -1, { buffer: b, ...place }, () => `${bufferName(plan, b)} ${said}`)
+  if (id !== b) say(`is number ${b} of its buffers and says id ${id}`)
+  if (!isIn(device, devices)) say(`is on device ${device}, and the plan has ${devices}`)
+  if (!isIn(home, lanes.length)) say(`has lane ${home} for a home, and the plan has ${lanes.length}`)
+  else if (space === 'device' && lanes[home]!.device !== device)
+    say(
+      `is on device ${device}, and its home ${laneName(plan, home)} is of device ${lanes[home]!.device}, whose order its memory cannot follow`,
+      { lane: home },
+    )
+  if (alias !== undefined) checkView(plan, b, sink)
 }
 
 const checkView = (plan: Plan, b: number, sink: Sink): void => {

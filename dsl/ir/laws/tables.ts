@@ -43,6 +43,9 @@ export interface Tables {
   readonly root: Int32Array
   readonly home: Int32Array
   readonly life: readonly PlanBuffer['life'][]
+  readonly bytes: Float64Array
+  /** A device's index, or `devices` for pinned memory. */
+  readonly memory: Int32Array
   /** The life as a number, see `Kind`. */
   readonly kind: Uint8Array
   /** Byte ranges of roots, and what each run touches of them; see cells.ts. */
@@ -63,7 +66,7 @@ export interface Tables {
 export const maxCells = 2 ** 27
 
 const isId = (value: unknown, count: number): value is number =>
-  typeof value === 'number' && Number.isInteger(value) && value >= 0 && value < count
+  typeof value === 'number' && value >>> 0 === value && value < count
 
 const areIds = (values: unknown, count: number): boolean => {
   if (!Array.isArray(values)) return false
@@ -71,9 +74,40 @@ const areIds = (values: unknown, count: number): boolean => {
   return true
 }
 
-const wider = <A extends Int32Array | Uint8Array>(from: A, to: A): A => {
-  to.set(from)
-  return to
+/** Accesses in order of their commands, as many as there turn out to be. */
+class AccessList {
+  private named: Int32Array
+  private mode: Uint8Array
+  length = 0
+
+  constructor(room: number) {
+    this.named = new Int32Array(room)
+    this.mode = new Uint8Array(room)
+  }
+
+  add(ids: readonly number[], mode: number): void {
+    if (this.length + ids.length > this.named.length) this.grow(ids.length)
+    const { named, mode: modes } = this
+    let at = this.length
+    for (let i = 0; i < ids.length; i++) {
+      named[at] = ids[i]!
+      modes[at++] = mode
+    }
+    this.length = at
+  }
+
+  whole(): { readonly accessNamed: Int32Array; readonly accessMode: Uint8Array } {
+    return { accessNamed: this.named.slice(0, this.length), accessMode: this.mode.slice(0, this.length) }
+  }
+
+  private grow(more: number): void {
+    const named = new Int32Array(2 * (this.length + more))
+    const mode = new Uint8Array(named.length)
+    named.set(this.named)
+    mode.set(this.mode)
+    this.named = named
+    this.mode = mode
+  }
 }
 
 const isEvent = (value: unknown): value is number => isId(value, 2 ** 31 - 1)
@@ -84,10 +118,19 @@ export const tablesOf = (plan: Plan): Tables => {
   const count = commands.length
   const root = new Int32Array(buffers.length)
   const home = new Int32Array(buffers.length)
-  buffers.forEach((buffer, b) => {
+  const kind = new Uint8Array(buffers.length)
+  const life: PlanBuffer['life'][] = []
+  const bytes = new Float64Array(buffers.length)
+  const memory = new Int32Array(buffers.length)
+  for (let b = 0; b < buffers.length; b++) {
+    const buffer = buffers[b]!
     root[b] = isId(buffer.alias, buffers.length) ? buffer.alias : b
     home[b] = isId(buffer.home, lanes) ? buffer.home : 0
-  })
+    kind[b] = kinds[buffer.life] ?? Kind.tick
+    life.push(buffer.life)
+    bytes[b] = buffer.bytes
+    memory[b] = buffer.space === 'pinned' ? plan.devices : Math.min(Math.max(0, buffer.device), plan.devices - 1)
+  }
 
   const op = new Uint8Array(count).fill(Op.broken)
   const lane = new Int32Array(count)
@@ -107,30 +150,12 @@ export const tablesOf = (plan: Plan): Tables => {
   }
 
   // One walk over the commands: they are small objects all over memory, and reading them is what a large plan's tables cost.
-  let room = 4 * count
   const accessStart = new Int32Array(count + 1)
-  let accessRoot = new Int32Array(room)
-  let accessNamed = new Int32Array(room)
-  let accessMode = new Uint8Array(room)
-  let next = 0
-  const makeRoom = (more: number) => {
-    room = 2 * (next + more)
-    accessRoot = wider(accessRoot, new Int32Array(room))
-    accessNamed = wider(accessNamed, new Int32Array(room))
-    accessMode = wider(accessMode, new Uint8Array(room))
-  }
-  const access = (ids: readonly number[], mode: number) => {
-    for (let i = 0; i < ids.length; i++) {
-      const id = ids[i]!
-      accessNamed[next] = id
-      accessRoot[next] = root[id]!
-      accessMode[next++] = mode
-    }
-  }
+  const accesses = new AccessList(count)
 
   for (let c = 0; c < count; c++) {
     const command = commands[c]!
-    accessStart[c] = next
+    accessStart[c] = accesses.length
     if (!Array.isArray(command)) continue
     switch (command[0]) {
       case 'alloc':
@@ -150,13 +175,11 @@ export const tablesOf = (plan: Plan): Tables => {
       case 'run': {
         if (!isId(command[1], plan.nodes.length) || !isId(command[2], lanes)) break
         if (!areIds(command[3], buffers.length) || !areIds(command[4], buffers.length)) break
-        const more = command[3].length + command[4].length
-        if (next + more > room) makeRoom(more)
         op[c] = Op.run
         subject[c] = command[1]
         lane[c] = command[2]
-        access(command[3], Mode.read)
-        access(command[4], Mode.write)
+        accesses.add(command[3], Mode.read)
+        accesses.add(command[4], Mode.write)
         break
       }
       case 'record':
@@ -176,10 +199,10 @@ export const tablesOf = (plan: Plan): Tables => {
         break
     }
   }
-  accessStart[count] = next
-  accessRoot = accessRoot.slice(0, next)
-  accessNamed = accessNamed.slice(0, next)
-  accessMode = accessMode.slice(0, next)
+  accessStart[count] = accesses.length
+  const { accessNamed, accessMode } = accesses.whole()
+  const accessRoot = new Int32Array(accesses.length)
+  for (let a = 0; a < accessRoot.length; a++) accessRoot[a] = root[accessNamed[a]!]!
 
   const runsBefore = new Int32Array(count)
   const runs = new Int32Array(lanes)
@@ -191,8 +214,6 @@ export const tablesOf = (plan: Plan): Tables => {
     if (op[c] === Op.record && recordOf[subject[c]!] === -1) recordOf[subject[c]!] = c
   }
 
-  const kind = new Uint8Array(buffers.length)
-  for (let b = 0; b < buffers.length; b++) kind[b] = kinds[buffers[b]!.life] ?? Kind.tick
   const pairs = pairsOf(buffers.length, lanes, lane, accessStart, accessRoot)
   return {
     plan,
@@ -212,7 +233,9 @@ export const tablesOf = (plan: Plan): Tables => {
     accessMode,
     root,
     home,
-    life: buffers.map(buffer => buffer.life),
+    life,
+    bytes,
+    memory,
     kind,
     ...pairs,
     cells: cellsOf(plan, root, lanes, lane, { accessStart, accessRoot, accessNamed, accessMode, ...pairs }),

@@ -1,7 +1,7 @@
 import type { Plan } from '../plan.js'
 import { Clock } from './clock.js'
 import { rounded } from './range-pool.js'
-import { Op, type Tables } from './tables.js'
+import { Kind, Op, type Tables } from './tables.js'
 
 /** In which ticks an event happens: a plan that leaks, or frees first, does otherwise in its first tick. */
 export const When = { always: 0, firstTick: 1, laterTicks: 2 } as const
@@ -49,22 +49,26 @@ export const memoryOf = (plan: Plan, b: number): number => {
 }
 
 /** By command: bit 0 where an alloc or free happens in the first tick, bit 1 where it does in later ones, which depends on what a tick leaves open. */
-const eventsOf = ({ commands, op, subject, named, life, buffers }: Tables) => {
+const eventsOf = ({ commands, op, subject, named, kind, buffers }: Tables) => {
   const open = new Uint8Array(buffers)
   const ticks = new Uint8Array(commands)
+  let strays = false
   const replay = (bit: number): void => {
     for (let c = 0; c < commands; c++) {
       const code = op[c]
       if (code !== Op.alloc && code !== Op.free) continue
       const b = subject[c]!
       // A view is never allocated or freed itself: law L3 says so, and its root stays as it was.
-      if (named[c] !== b || life[b] !== 'tick' || open[b] === (code === Op.alloc ? 1 : 0)) continue
+      if (code === Op.free && open[b] === 0) strays = true
+      if (named[c] !== b || kind[b] !== Kind.tick || open[b] === (code === Op.alloc ? 1 : 0)) continue
       open[b] = code === Op.alloc ? 1 : 0
       ticks[c]! |= bit
     }
   }
   replay(1)
-  replay(2)
+  // Where nothing stays open and every free had its alloc, each tick is as the first.
+  if (!open.includes(1) && !strays) for (let c = 0; c < commands; c++) ticks[c] = ticks[c]! * 3
+  else replay(2)
   return { ticks, open }
 }
 
@@ -111,15 +115,9 @@ export const turnoversOf = (
 ): Turnovers => {
   const asUses = wanted.includes('uses')
   const { plan, lanes, commands, op, subject, lane, useEvent, pairStart, pairLane, accessStart, accessPair } = tables
-  const { useStart, useList } = tables
+  const { useStart, useList, memory, bytes } = tables
   const { ticks, open } = eventsOf(tables)
   const memories = plan.devices + 1
-  const memory = new Int32Array(tables.buffers)
-  const bytes = new Float64Array(tables.buffers)
-  for (let b = 0; b < tables.buffers; b++) {
-    memory[b] = memoryOf(plan, b)
-    bytes[b] = plan.buffers[b]!.bytes
-  }
   const allocs = new Int32Array(memories)
   const frees = new Int32Array(memories)
   const accesses = new Int32Array(memories)
@@ -229,7 +227,7 @@ export const turnoversOf = (
   }
   const length = new Int32Array(lanes)
   for (let l = 0; l < lanes; l++) length[l] = known[l * lanes + l]! - base[l]!
-  const released = (releases: Releases, size: (bytes: number) => number): Turnover[] =>
+  const released = (releases: Releases, size: (bytes: Float64Array) => Float64Array): Turnover[] =>
     made.map(({ event, when, command, buffer, allocLane, frontier, allocBytes, freeBytes, leaked, ...rows }, m) => ({
       lanes,
       inFlight: plan.inFlight,
@@ -245,9 +243,12 @@ export const turnoversOf = (
       releaseStart: rows[releases].start,
       releaseLane: rows[releases].lane,
       releasePoint: rows[releases].point,
-      allocBytes: allocBytes.map(size),
-      freeBytes: freeBytes.map(size),
+      allocBytes: size(allocBytes),
+      freeBytes: size(freeBytes),
       leaked,
     }))
-  return { accesses: released('accesses', bytes => bytes), uses: asUses ? released('uses', rounded) : [] }
+  return {
+    accesses: released('accesses', bytes => bytes),
+    uses: asUses ? released('uses', sizes => sizes.map(rounded)) : [],
+  }
 }
