@@ -32,10 +32,12 @@ export interface Cost {
 export interface Demand extends Cost {
   /** Of `nanoseconds`, what comes first and shares nothing. */
   readonly latency: number
-  /** Shares of the device's multiprocessors, arithmetic and memory bandwidth that the rest keeps busy, each at most 1. */
+  /** Shares of the device's multiprocessors, arithmetic, memory bandwidth and bus that the rest keeps busy, each at most 1. */
   readonly multiprocessors: number
   readonly arithmetic: number
   readonly bandwidth: number
+  /** Of what both directions of copying have together. */
+  readonly bus: number
 }
 
 /** Times by name of node, in nanoseconds: what was measured stands before what is modelled. */
@@ -95,15 +97,22 @@ const alone = (resource: Resource, latency: number, work: number, shares: Partia
   multiprocessors: 0,
   arithmetic: 0,
   bandwidth: 0,
+  bus: 0,
   ...shares,
 })
 
 const seconds = 1e9
 const share = (part: number, whole: number): number => (whole > 0 ? Math.min(1, part / whole) : 0)
 
-const copy = (resource: 'h2d' | 'd2h' | 'peer', model: CopyModel, bytes: number, machine: Machine): Demand =>
+const copy = (
+  resource: 'h2d' | 'd2h' | 'peer',
+  model: CopyModel,
+  bytes: number,
+  { device }: Pick<Machine, 'device'>,
+): Demand =>
   alone(resource, model.latency, (bytes / model.rate) * seconds, {
-    bandwidth: share(model.rate, machine.device.bandwidth),
+    bandwidth: share(model.rate, device.bandwidth),
+    bus: resource === 'peer' ? 0 : share(model.rate, device.bus),
   })
 
 const collective = (work: Work, machine: Machine): Demand => {
@@ -128,23 +137,43 @@ const throughMemory = (bytes: number, { bandwidth, cache, cacheBandwidth }: Mach
   return bytes * ((cache > 0 ? kept : 0) / fast + (1 - (cache > 0 ? kept : 0)) / bandwidth) * seconds
 }
 
-/** Thread blocks of a product: a tile of c each. */
-const tiles = ({ batch, m, n }: MatmulSpec, tile: number): number => batch * Math.ceil(m / tile) * Math.ceil(n / tile)
+/** Tiles that a library chooses among, in parts of the machine's: rows, columns, and what it reaches of the full rate. */
+const tiles = [
+  [1, 2, 1],
+  [2, 1, 1],
+  [1, 1.5, 1],
+  [1.5, 1, 1],
+  [1, 1, 1],
+  [0.5, 1, 0.8],
+  [1, 0.5, 0.8],
+] as const
+
+/**
+ * How a product is cut: `rounds` of tiles, in the last of which multiprocessors may be idle, and how many operations of all that the device could do meanwhile are
+ * the product's. The cut that takes least.
+ */
+const cutOf = ({ batch, m, n }: MatmulSpec, { tile, multiprocessors }: Machine['device']) => {
+  let best = { used: 1, stretch: Number.POSITIVE_INFINITY }
+  for (const [rows, columns, reach] of tiles) {
+    const [height, width] = [Math.max(1, tile * rows), Math.max(1, tile * columns)]
+    const blocks = batch * Math.ceil(m / height) * Math.ceil(n / width)
+    const rounds = Math.ceil(blocks / multiprocessors)
+    const stretch = (rounds * multiprocessors * height * width) / (batch * m * n * reach)
+    if (stretch < best.stretch) best = { used: blocks / (rounds * multiprocessors), stretch }
+  }
+  return best
+}
 
 const floats = (dtype: DType): 'bf16' | 'f16' | 'f32' => (dtype === 'bf16' || dtype === 'f16' ? dtype : 'f32')
 
 const kernel = ({ kernel: spec, flops = 0, movedBytes = 0 }: Work, { device }: Machine): Demand => {
-  const { multiprocessors, bytesPerBlock, tile } = device
+  const { multiprocessors, bytesPerBlock } = device
   const memory = throughMemory(movedBytes, device)
   if (spec?.kind === 'matmul') {
-    const blocks = tiles(spec, tile)
-    // A multiprocessor does one tile after the other, so the last round of tiles may leave most of them idle.
-    const rounds = Math.ceil(blocks / multiprocessors)
-    const used = Math.min(1, blocks / multiprocessors)
+    const { used, stretch } = cutOf(spec, device)
     const arithmetic = (flops / device.flops[floats(spec.a.dtype)]) * seconds
-    const quantized = blocks > 0 ? (arithmetic * rounds * multiprocessors) / blocks : arithmetic
-    const work = Math.max(quantized, memory)
-    return alone(quantized >= memory ? 'tensor' : 'bandwidth', device.kernelLatency, work, {
+    const work = Math.max(arithmetic * stretch, memory)
+    return alone(arithmetic * stretch >= memory ? 'tensor' : 'bandwidth', device.productLatency, work, {
       multiprocessors: used,
       arithmetic: share(arithmetic, work),
       bandwidth: share(memory, work),
@@ -191,13 +220,14 @@ export const demandOf = (work: Work, machine: Machine, measured?: MeasuredTimes)
   const latency = Math.min(model.latency, time)
   // The same bytes and operations in another time keep another part of the device busy.
   const pace = time > latency ? (model.nanoseconds - model.latency) / (time - latency) : 1
-  const { arithmetic, bandwidth } = model
+  const { arithmetic, bandwidth, bus } = model
   return {
     ...model,
     nanoseconds: time,
     latency,
     arithmetic: Math.min(1, arithmetic * pace),
     bandwidth: Math.min(1, bandwidth * pace),
+    bus: Math.min(1, bus * pace),
   }
 }
 

@@ -22,8 +22,11 @@ export const h200: Machine = {
     tile: 128,
     // Between a graph's 678 ns a node and the 2,589 ns of launches one after the other, which the issuing thread bounds.
     kernelLatency: 1_500,
+    // What products of 512 to 2,048 take beyond their arithmetic.
+    productLatency: 4_500,
     waitLatency: 1_000,
     queueDepth: 1_021,
+    bus: 111e9,
     h2d: { engines: 1, rate: 55.6e9, latency: 1_400 },
     d2h: { engines: 1, rate: 55.4e9, latency: 1_400 },
   },

@@ -37,14 +37,18 @@ export interface DeviceModel {
   readonly multiprocessors: number
   /** Bytes that one thread block of an elementwise kernel moves: how many blocks a small kernel has. Source: the kernels that Braid generates. */
   readonly bytesPerBlock: number
-  /** Count. Rows and columns of c that one thread block of a matrix product yields: small products leave multiprocessors idle. */
+  /** Count. Rows and columns of c that one thread block of a matrix product yields, half or twice of it where that fits better: small products leave multiprocessors idle. */
   readonly tile: number
   /** Nanoseconds from when a kernel may start to when its own work begins, and from its end to whatever follows it on its lane, together. Source: chains of small kernels. */
   readonly kernelLatency: number
+  /** Nanoseconds of a matrix product instead: besides, its blocks fill their pipelines first and write their tiles last. Source: small products. */
+  readonly productLatency: number
   /** Nanoseconds from a record's point to the start of what waits for it on another lane. Source: two lanes that take turns. */
   readonly waitLatency: number
   /** Count. Kernels and copies outstanding on one lane; the thread that issues one more is blocked until the oldest ends. Source: measured. */
   readonly queueDepth: number
+  /** Bytes a second of both directions together, where that is less than each of them alone reaches. Source: large copies both ways at once. */
+  readonly bus: number
   /** Host to device. */
   readonly h2d: CopyModel
   /** Device to host. */

@@ -3,9 +3,9 @@ import type { Plan, PlanNode } from '../ir/plan.js'
 import { type Demand, demandOf, isCollective, type MeasuredTimes, type Resource, type Work } from '../machine/cost.js'
 import type { Machine } from '../machine/machine.js'
 
-/** What is shared among the runs that are at work: multiprocessors and memory of each device, and the link to other ranks. */
-export const pools = { multiprocessors: 0, bandwidth: 1, link: 2 } as const
-export const poolsPerDevice = 3
+/** What is shared among the runs that are at work: multiprocessors, memory and bus of each device, and the link to other ranks. */
+export const pools = { multiprocessors: 0, bandwidth: 1, bus: 2, link: 3 } as const
+export const poolsPerDevice = 4
 
 /** What a lane does for one command: it runs, marks an event, or waits for one of this tick or of the tick before. */
 export const Step = { run: 0, record: 1, wait: 2, previous: 3 } as const
@@ -180,7 +180,7 @@ const fill = (
     resource: Resource[]
   },
   run: number,
-  { resource, nanoseconds, latency, multiprocessors, bandwidth }: Demand,
+  { resource, nanoseconds, latency, multiprocessors, bandwidth, bus }: Demand,
   device: number,
 ): void => {
   to.resource[run] = resource
@@ -188,6 +188,7 @@ const fill = (
   to.work[run] = Math.max(0, nanoseconds - latency)
   to.demand[run * poolsPerDevice + pools.multiprocessors] = multiprocessors
   to.demand[run * poolsPerDevice + pools.bandwidth] = bandwidth
+  to.demand[run * poolsPerDevice + pools.bus] = bus
   to.demand[run * poolsPerDevice + pools.link] = resource === 'link' ? 1 : 0
   to.device[run] = device
   const engine = engines[resource]

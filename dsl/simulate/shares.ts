@@ -37,12 +37,13 @@ export class Shares {
   take(now: number, ended: (lane: number) => void): void {
     this.advance(now)
     const { lanes, left, speed } = this
+    const least = Math.max(1e-6, now * 1e-14)
     let kept = 0
     const done: number[] = []
     for (let i = 0; i < this.count; i++) {
       const lane = lanes[i]!
-      // What is left of a nanosecond's millionth is the rounding of the sums before.
-      if (left[lane]! <= 1e-6 * speed[lane]!) done.push(lane)
+      // What is left of a nanosecond's millionth, or of the last digits that a late moment has, is rounding: a run that waited for it would wait for ever.
+      if (left[lane]! <= least * speed[lane]!) done.push(lane)
       else lanes[kept++] = lane
     }
     this.count = kept

@@ -394,6 +394,14 @@ describe('simulate, to the nanosecond', () => {
     close(1e6 * exposed['l0']!, 200)
   })
 
+  test('a run that ends too soon after a late moment to tell the two apart still ends', () => {
+    const list = [
+      { op: 'matmul', lane: 0, ns: 1e13 },
+      ...Array.from({ length: 9 }, (_, i) => ({ op: 'matmul', lane: i % 3, ns: 0.003 * (i + 1), after: [0] }) as const),
+    ] as const
+    close(nanoseconds(list), 1e13)
+  })
+
   test('measured times stand before the model', () => {
     const plan = pieces([{ op: 'matmul', lane: 0, ns: 100 }])
     close(1e6 * simulate(plan, plain, { measured: new Map([['n0', 250]]) }).tickMs, 250)
