@@ -13,7 +13,12 @@ test('a compiled plan is proved, a copy of it is not', () => {
 })
 
 test('its parts cannot be replaced', () => {
-  const plan = made() as { commands: unknown[]; buffers: { bytes: number }[]; nodes: { op: string }[]; name: string }
+  const plan = made() as unknown as {
+    commands: unknown[]
+    buffers: { bytes: number }[]
+    nodes: { op: string }[]
+    name: string
+  }
   expect(() => plan.commands.push(['free', 0])).toThrow(TypeError)
   expect(() => {
     plan.commands[0] = ['free', 0]

@@ -129,6 +129,83 @@ export const fsdp = (layers: number, prefetch = 1): TaskGraph => {
   return { deps: run.deps, lane }
 }
 
+/** `count` chains of `length` tasks; every `meets`-th task also reads its neighbour's. */
+export const chains = (count: number, length: number, meets = 3): TaskGraph => ({
+  deps: Array.from({ length: count * length }, (_, task) => {
+    const above = task - count
+    if (above < 0) return []
+    return task % meets === 0 && task % count > 0 ? [above, above - 1] : [above]
+  }),
+})
+
+/** A tree of 2^depth leaves, two by two down to one root. */
+export const tree = (depth: number): TaskGraph => {
+  const deps: number[][] = Array.from({ length: 2 ** depth }, () => [])
+  for (let first = 0, width = 2 ** depth; width > 1; first += width, width /= 2)
+    for (let i = 0; i < width; i += 2) deps.push([first + i, first + i + 1])
+  return { deps }
+}
+
+/** `count` diamonds in a row: a task, `width` that read it, one that reads those. */
+export const diamonds = (count: number, width = 2): TaskGraph => {
+  const deps: number[][] = [[]]
+  for (let n = 0; n < count; n++) {
+    const top = deps.length - 1
+    const sides = Array.from({ length: width }, () => deps.push([top]) - 1)
+    deps.push(sides)
+  }
+  return { deps }
+}
+
+/** The benchmark graphs of GrCUDA (Parravicini et al., IPDPS 2021), as they stand in its sources: one task a kernel. */
+export const grcuda = {
+  /** Two vectors squared, and the sum of their difference. */
+  vec: (): TaskGraph => ({ deps: [[], [], [0, 1]] }),
+  /** Independent option prices. */
+  blackScholes: (options = 10): TaskGraph => ({ deps: Array.from({ length: options }, () => []) }),
+  /** A ridge regression beside a naive Bayes, both with a softmax, and the ensemble's choice. */
+  ml: (): TaskGraph => ({ deps: [[], [0], [1], [2], [], [4], [5], [6], [7], [3, 8]] }),
+  /** Hubs and authorities: each from the other's last, then both normalised by their sums. */
+  hits: (rounds = 5): TaskGraph => {
+    const run = new Sequence()
+    const [hubs, authorities, nextHubs, nextAuthorities, hubSum, authoritySum] = Array.from({ length: 6 }, () =>
+      run.datum(),
+    )
+    for (let round = 0; round < rounds; round++) {
+      run.task([hubs!], [nextAuthorities!])
+      run.task([authorities!], [nextHubs!])
+      run.task([nextAuthorities!], [authoritySum!])
+      run.task([nextHubs!], [hubSum!])
+      run.task([nextAuthorities!, authoritySum!], [authorities!])
+      run.task([nextHubs!, hubSum!], [hubs!])
+    }
+    return { deps: run.deps }
+  },
+  /** An image blurred three ways, two of them to edges, one unsharpened, then combined by masks of the edges. */
+  img: (): TaskGraph => ({ deps: [[], [], [], [0], [1], [4], [4], [5, 6], [2], [7, 8], [3, 9]] }),
+  /** Two convolutional branches of two layers each with pooling, joined to a dense layer. */
+  dl: (): TaskGraph => ({ deps: [[], [0], [1], [2], [], [4], [5], [6], [3, 7], [8]] }),
+  /** Conjugate gradients, a matrix of `parts` rows of blocks, `rounds` times. */
+  cg: (parts = 4, rounds = 2): TaskGraph => {
+    const run = new Sequence()
+    const [x, p, r, alpha, beta] = Array.from({ length: 5 }, () => run.datum())
+    const product = Array.from({ length: parts }, () => run.datum())
+    for (let round = 0; round < rounds; round++) {
+      for (const part of product) run.task([p!], [part])
+      run.task([p!, r!, ...product], [alpha!])
+      run.task([x!, p!, alpha!], [x!])
+      run.task([r!, alpha!, ...product], [r!])
+      run.task([r!], [beta!])
+      run.task([r!, p!, beta!], [p!])
+    }
+    return { deps: run.deps }
+  },
+  /** A matrix times a vector by blocks of rows, put together at the end. */
+  mul: (parts = 8): TaskGraph => ({
+    deps: [...Array.from({ length: parts }, () => []), Array.from({ length: parts }, (_, i) => i)],
+  }),
+} as const
+
 /** The plainest placement: the lane of the first dependency that has no other successor yet, else the next lane in turn. */
 export const greedyLanes = ({ deps, lane }: TaskGraph, lanes: number): Int32Array => {
   if (lane !== undefined) return Int32Array.from(lane)
