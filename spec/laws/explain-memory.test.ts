@@ -38,8 +38,12 @@ describe('what keeps each byte of the peak alive', () => {
 
   test('comes to the peak of plans that the compiler made', () => {
     fc.assert(
-      fc.property(sample({ steps: 10 }), fc.constantFrom('fast', 'small'), ({ graph, dims, inFlight }, memory) =>
-        comesToThePeak(orThrow(compile(graph, { dims, inFlight, memory })) as Plan),
+      fc.property(
+        sample({ steps: 10 }),
+        fc.constantFrom('fast' as const, 'small' as const),
+        fc.constantFrom('pooled' as const, 'planned' as const),
+        ({ graph, dims, inFlight }, memory, storage) =>
+          comesToThePeak(orThrow(compile(graph, { dims, inFlight, memory, storage })) as Plan),
       ),
       { numRuns: 100 },
     )

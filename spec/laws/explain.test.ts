@@ -61,8 +61,9 @@ describe('explain', () => {
       fc.property(
         sample({ steps: 10 }),
         fc.constantFrom('fast' as const, 'small' as const),
-        ({ graph: net, dims, inFlight }, memory) => {
-          const plan = orThrow(compile(net, { dims, inFlight, memory })) as Plan
+        fc.constantFrom('pooled' as const, 'planned' as const),
+        ({ graph: net, dims, inFlight }, memory, storage) => {
+          const plan = orThrow(compile(net, { dims, inFlight, memory, storage })) as Plan
           for (const wait of reasonsOf(plan).waits) expect(wait.for, JSON.stringify(wait)).not.toBe('order')
         },
       ),
