@@ -1,0 +1,314 @@
+// Work without a lane of the user's is spread over the lanes that shorten the predicted tick, and no more; lanes of the user's are never mixed with chosen ones.
+
+import fc from 'fast-check'
+import * as E from 'fp-ts/lib/Either.js'
+import { pipe } from 'fp-ts/lib/function.js'
+import { describe, expect, it } from 'vitest'
+import {
+  add,
+  compile,
+  download,
+  gelu,
+  graph,
+  lane,
+  matmul,
+  on,
+  orThrow,
+  relu,
+  simulate,
+  tensor,
+  upload,
+  verify,
+} from '../../dsl/index.js'
+import { h200 } from '../../dsl/machine/h200.js'
+import { fewestChains, greedyChains } from '../../dsl/passes/chains.js'
+import { costsOf } from '../../dsl/passes/costs.js'
+import { dependenciesOf, topological } from '../../dsl/passes/dependencies.js'
+import { nodesOf, outlineOf } from '../../dsl/passes/emit.js'
+import { fold, type LaneKind } from '../../dsl/passes/fold.js'
+import type { Buffer, Lifetimes, Lowered, Operation, Ordered } from '../../dsl/passes/ir.js'
+import { lifetimes } from '../../dsl/passes/lifetimes.js'
+import type { Settings } from '../../dsl/passes/options.js'
+import { order } from '../../dsl/passes/order.js'
+import { place } from '../../dsl/passes/place.js'
+import { predict } from '../../dsl/passes/predict.js'
+import { synchronize } from '../../dsl/passes/synchronize.js'
+import { cholesky, fsdp, greedyLanes, layered, type TaskGraph, taskBench } from '../support/families.js'
+import { figures } from '../support/figures.js'
+
+const families: Readonly<Record<string, () => TaskGraph>> = {
+  'cholesky(16)': () => cholesky(16),
+  'cholesky(40)': () => cholesky(40),
+  "taskBench('stencil', 16, 64)": () => taskBench('stencil', 16, 64),
+  "taskBench('fft', 16, 64)": () => taskBench('fft', 16, 64),
+  "taskBench('sweep', 16, 64)": () => taskBench('sweep', 16, 64),
+  "taskBench('random', 16, 64, 7)": () => taskBench('random', 16, 64, 7),
+  'layered(4000, 12, 4, 7)': () => layered(4000, 12, 4, 7),
+  'layered(100000, 16, 4, 7)': () => layered(100_000, 16, 4, 7),
+  'fsdp(32)': () => fsdp(32),
+  'fsdp(64, 2)': () => fsdp(64, 2),
+}
+
+const settings: Settings = {
+  name: 'tasks',
+  dims: new Map(),
+  inFlight: 2,
+  memory: 'fast',
+  storage: 'pooled',
+  lanes: 8,
+  placement: 'chains',
+  machine: h200,
+  profile: new Map(),
+}
+
+/** Tasks of so many measured nanoseconds, none on a lane yet, each of which leaves most of the device to others. */
+const tasksOf = ({ deps }: TaskGraph, nanoseconds: number, more: Partial<Settings> = {}): Lowered => ({
+  settings: {
+    ...settings,
+    profile: new Map(nanoseconds > 0 ? deps.map((_, id) => [`t${id}`, nanoseconds]) : []),
+    ...more,
+  },
+  buffers: deps.map(
+    (_, id): Buffer => ({ name: `b${id}`, bytes: 4, space: 'device', life: 'tick', root: id, offset: 0 }),
+  ),
+  operations: deps.map(
+    (reads, id): Operation => ({
+      op: 'task',
+      name: `t${id}`,
+      at: 'here',
+      kernel: undefined,
+      flops: 0,
+      movedBytes: 49_152,
+      reads,
+      writes: [id],
+      after: reads,
+      kind: 'compute',
+      lane: undefined,
+      workspace: 0,
+      ahead: undefined,
+      tolerance: 0,
+      user: undefined,
+    }),
+  ),
+})
+
+interface Outcome {
+  readonly lanes: number
+  readonly waits: number
+  readonly uses: number
+  readonly tick: number
+  /** What `simulate` says of the plan, where it is small enough to ask. Milliseconds. */
+  readonly simulated: number
+}
+
+const outcomeOf = (ordered: Ordered): Outcome =>
+  pipe(
+    synchronize(ordered),
+    E.chain(lifetimes),
+    E.match(
+      () => {
+        throw new Error('a pass found a mistake')
+      },
+      ir => ({
+        lanes: ir.lanes.length,
+        waits: ir.waitOn.length,
+        uses: ir.useBuffer.length,
+        tick: predict(ir, costsOf(ir.operations, ir.settings)).tick,
+        simulated: ir.operations.length > mostSimulated ? 0 : simulatedOf(ir),
+      }),
+    ),
+  )
+
+const mostSimulated = 4_000
+
+const simulatedOf = (ir: Lifetimes): number => {
+  const measured = ir.settings.profile
+  const plan = outlineOf(ir, nodesOf(ir))
+  return simulate(plan, ir.settings.machine, measured.size > 0 ? { measured } : {}).tickMs
+}
+
+const right = <A>(found: E.Either<unknown, A>): A => {
+  if (E.isLeft(found)) throw new Error(JSON.stringify(found.left))
+  return found.right
+}
+
+/** The lanes of `greedyLanes`, in the order in which the tasks stand. */
+const given = (graph: TaskGraph, ir: Lowered, lanes: number): Outcome =>
+  outcomeOf({
+    ...ir,
+    lanes: Array.from({ length: lanes }, (_, id) => ({ id, name: `l${id}`, device: 0, priority: 0 })),
+    laneOf: greedyLanes(graph, lanes),
+    windows: [],
+    keep: false,
+  })
+
+/** Lanes of the compiler's choice, in the better of its orders, as `fit` takes it. */
+const chosen = (ir: Lowered): Outcome => {
+  const placed = right(place()(ir))
+  const [plain, timed] = (['critical path', 'time'] as const).map(by =>
+    outcomeOf(right(order({ by, ahead: Number.POSITIVE_INFINITY, keep: false })(placed))),
+  )
+  return timed!.tick < plain!.tick * 0.99 ? timed! : plain!
+}
+
+describe('lanes and order of the compiler’s choice', () => {
+  for (const { graph, lanes, waits, uses } of figures)
+    for (const nanoseconds of [0, 50_000]) {
+      const kernels = nanoseconds > 0 ? 'kernels of 50 µs' : 'small kernels'
+      it(`are no worse than greedy ones for ${graph} on ${lanes} lanes, ${kernels}`, () => {
+        const tasks = families[graph]!()
+        const ir = tasksOf(tasks, nanoseconds, { lanes })
+        const found = chosen(ir)
+        expect(found.lanes).toBeLessThanOrEqual(lanes)
+        expect(found.waits).toBeLessThanOrEqual(waits)
+        expect(found.uses).toBeLessThanOrEqual(uses)
+        const plain = given(tasks, ir, lanes)
+        expect(found.tick).toBeLessThanOrEqual(plain.tick)
+        expect(found.simulated).toBeLessThanOrEqual(plain.simulated)
+        // What the issuing thread bounds gains nothing by lanes.
+        if (nanoseconds === 0) expect(found.lanes).toBe(1)
+      })
+    }
+
+  it('keep a chain on one lane, however long its kernels are', () => {
+    const chain: TaskGraph = { deps: Array.from({ length: 50 }, (_, i) => (i === 0 ? [] : [i - 1])) }
+    expect(chosen(tasksOf(chain, 1_000_000))).toMatchObject({ lanes: 1, waits: 0, uses: 0 })
+  })
+
+  it('do not put kernels beside each other that fill the device', () => {
+    const wide = tasksOf({ deps: Array.from({ length: 16 }, () => []) }, 50_000)
+    const long = tasksOf({ deps: Array.from({ length: 16 }, () => []) }, 1_000_000)
+    const full = { ...long, operations: long.operations.map(task => ({ ...task, movedBytes: 2 ** 28 })) }
+    expect(chosen(wide).lanes).toBeGreaterThan(1)
+    expect(chosen(full).lanes).toBe(1)
+  })
+
+  it('are the same for the same options, and follow what was measured', () => {
+    const tasks = layered(400, 8, 3, 5)
+    expect(right(place()(tasksOf(tasks, 40_000)))).toEqual(right(place()(tasksOf(tasks, 40_000))))
+    expect(chosen(tasksOf(tasks, 40_000)).lanes).toBeGreaterThan(chosen(tasksOf(tasks, 0)).lanes)
+  })
+})
+
+const random = fc.array(fc.array(fc.nat(40), { maxLength: 4 }), { minLength: 1, maxLength: 40 }).map(
+  (raw): TaskGraph => ({
+    deps: raw.map((after, v) => (v === 0 ? [] : [...new Set(after.map(u => u % v))])),
+  }),
+)
+
+describe('chains', () => {
+  it('are paths that hold every operation once; a cover has the fewest there can be', () => {
+    fc.assert(
+      fc.property(random, tasks => {
+        const ir = tasksOf(tasks, 0)
+        const dependencies = dependenciesOf(ir)
+        const sorted = topological(dependencies)
+        const greedy = greedyChains(ir.operations, sorted, () => true)
+        const cover = fewestChains(ir.operations, sorted, dependencies, () => true)
+        for (const { chainOf, chains } of [greedy, cover]) {
+          const last = new Int32Array(chains).fill(-1)
+          chainOf.forEach((chain, i) => {
+            if (last[chain] !== -1) expect(tasks.deps[i]).toContain(last[chain])
+            last[chain] = i
+          })
+          expect(last.every(i => i >= 0)).toBe(true)
+        }
+        // Brute force: the largest matching of operations with those that go on with them (Kuhn).
+        const next = new Map<number, number>()
+        const match = (i: number, seen: Set<number>): boolean =>
+          tasks.deps[i]!.some(before => {
+            if (seen.has(before)) return false
+            seen.add(before)
+            const other = next.get(before)
+            if (other !== undefined && !match(other, seen)) return false
+            next.set(before, i)
+            return true
+          })
+        for (const i of tasks.deps.keys()) match(i, new Set())
+        expect(cover.chains).toBe(tasks.deps.length - next.size)
+        expect(greedy.chains).toBeGreaterThanOrEqual(cover.chains)
+      }),
+      { numRuns: 300 },
+    )
+  })
+})
+
+describe('fold', () => {
+  it('keeps kinds apart while there are streams for them, and uses no more than there are', () => {
+    const logical = fc.record({
+      name: fc.constant('lane'),
+      kind: fc.constantFrom<LaneKind>('in', 'out', 'work'),
+      priority: fc.constant(0),
+      work: fc.integer({ min: 0, max: 1000 }),
+    })
+    fc.assert(
+      fc.property(fc.array(logical, { minLength: 1, maxLength: 12 }), fc.integer({ min: 1, max: 8 }), (lanes, most) => {
+        const folded = fold(lanes, most)
+        expect(new Set(folded).size).toBe(Math.min(lanes.length, most))
+        for (const onto of folded) expect(folded[onto]).toBe(onto)
+        const kinds = new Set(lanes.map(({ kind }) => kind)).size
+        const mixed = (a: number, b: number): boolean => lanes[a]!.kind !== lanes[b]!.kind
+        if (most >= kinds) folded.forEach((onto, lane) => void expect(mixed(onto, lane)).toBe(false))
+        if (most >= 2)
+          folded.forEach((onto, lane) => {
+            const works = [onto, lane].filter(at => lanes[at]!.kind === 'work').length
+            expect(works).not.toBe(1)
+          })
+      }),
+      { numRuns: 300 },
+    )
+  })
+})
+
+const square = tensor('f32', [64, 64])
+const math = lane('math', { priority: 'high' })
+
+describe('lanes in a plan', () => {
+  const net = graph('branches', { x: square }, ({ x }) => {
+    const own = x.pipe(upload(), on(math), relu())
+    const left = own.pipe(matmul(own), relu())
+    const free = x.pipe(upload(), gelu(), matmul(x.pipe(upload())), relu())
+    return { y: free.pipe(add(left.pipe(on(math), relu())), download()) }
+  })
+
+  it('are the user’s where given, with their priority, and chosen ones have names of their own', () => {
+    const plan = orThrow(compile(net))
+    expect(verify(plan)).toEqual([])
+    expect(plan.lanes.find(({ name }) => name === 'math')?.priority).toBe(1)
+    expect(plan.lanes.map(({ name }) => name).sort()).toEqual(['d2h', 'h2d', 'main', 'math'])
+    const taken = graph('taken', { x: square }, ({ x }) => ({
+      y: x.pipe(upload(), relu(), on(lane('main')), gelu(), download()),
+    }))
+    expect(orThrow(compile(taken)).lanes.map(({ name }) => name)).toContain('main.2')
+  })
+
+  it('fold onto as many streams as there may be, copies apart from work as long as they can be', () => {
+    for (const lanes of [1, 2, 3]) {
+      const plan = orThrow(compile(net, { lanes }))
+      expect(plan.lanes.length).toBe(lanes)
+      expect(verify(plan)).toEqual([])
+    }
+    expect(
+      orThrow(compile(net, { lanes: 2 }))
+        .lanes.map(({ name }) => name)
+        .sort(),
+    ).toEqual(['h2d+d2h', 'math+main'])
+  })
+
+  it('spread over more where kernels were measured to be long, and the plan verifies', () => {
+    const wide = graph('wide', { x: square }, ({ x }) => {
+      const on = x.pipe(upload())
+      const branches = [1, 2, 3, 4].map(n => on.pipe(add(n), gelu(), add(n), gelu()))
+      return { y: branches.reduce((a, b) => a.pipe(add(b))).pipe(download()) }
+    })
+    const profile = Object.fromEntries([...Array(8)].map((_, i) => [`gelu[${i}]`, 400_000]))
+    const plain = orThrow(compile(wide))
+    const plan = orThrow(compile(wide, { profile }))
+    expect(plain.lanes.length).toBe(3)
+    expect(plan.lanes.length).toBe(6)
+    expect(verify(plan)).toEqual([])
+    expect(orThrow(compile(wide, { profile, lanes: 3 })).lanes.length).toBe(3)
+    expect(verify(orThrow(compile(wide, { profile, placement: 'cover' })))).toEqual([])
+    expect(orThrow(compile(wide, { profile, memory: 'small' })).lanes.length).toBe(3)
+  })
+})
