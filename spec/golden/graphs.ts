@@ -13,6 +13,7 @@ import {
   tensor,
   upload,
 } from '../../dsl/index.js'
+import { families } from './families.js'
 
 const copy = lane('copy')
 const math = lane('math', { priority: 'high' })
@@ -36,6 +37,7 @@ const inPlace = kernel({
 
 /** Graphs whose plans are kept as text beside this file. */
 export const goldens = {
+  ...families,
   'weight-streaming': graph('weight-streaming', { x: square }, ({ x }) => {
     const w = [0, 1, 2, 3].map(i => param(`w${i}`, square, { on: 'host' }).pipe(upload(copy, { ahead: 1 })))
     const h = x.pipe(upload(rows), on(math), matmul(w[0]!), matmul(w[1]!), matmul(w[2]!), matmul(w[3]!))
