@@ -107,11 +107,11 @@ const placesOf = (ir: Synchronized, tenants: Tenants, home: Int32Array): Arena &
     bytes[device] = end
     members.push(own)
   }
-  // What nobody touches has nobody to share with: it may lie anywhere.
+  // What nobody touches has a place all the same, above the others.
   buffers.forEach(({ life, root, space }, id) => {
     if (root !== id || space !== 'device' || life === 'input' || life === 'output' || offset[id]! >= 0) return
-    offset[id] = 0
-    bytes[0] = Math.max(bytes[0]!, aligned(buffers[id]!.bytes))
+    offset[id] = bytes[0]!
+    bytes[0]! += aligned(buffers[id]!.bytes)
   })
   return { offset, bytes, members }
 }
