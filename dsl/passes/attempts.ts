@@ -131,7 +131,11 @@ export class Attempts {
   }
 }
 
+/** Operations up to which ticks are predicted: of more, orders are not compared. */
+export const mostPredicted = 2 ** 17
+
 const tickOf = (ir: Synchronized): Pick<Attempt, 'tick' | 'blocked'> => {
+  if (ir.operations.length > mostPredicted) return { tick: Number.NaN, blocked: Number.NaN }
   const { tick, blocked } = predict(ir, costsOf(ir.operations, ir.settings))
   return { tick, blocked }
 }

@@ -25,6 +25,15 @@ export interface Costs {
 
 const engines: Readonly<Partial<Record<Resource, number>>> = { h2d: 2, d2h: 3, peer: 4, link: 5 }
 
+/** What each operation takes from start to end with nothing beside it: all that a path's length asks for. Nanoseconds. */
+export const aloneOf = (operations: readonly Operation[], { machine, profile }: Settings): Float64Array => {
+  const alone = new Float64Array(operations.length)
+  operations.forEach((operation, i) => {
+    alone[i] = demandOf(operation, machine, profile).nanoseconds
+  })
+  return alone
+}
+
 /** The machine's figures for each operation, those that were measured first. */
 export const costsOf = (operations: readonly Operation[], { machine, profile }: Settings): Costs => {
   const { host, device } = machine

@@ -2,15 +2,12 @@ import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
 import { peakOf } from '../ir/peak.js'
 import { aliveAt } from './alive.js'
-import { Attempts, type Found, freely, type Way } from './attempts.js'
+import { Attempts, type Found, freely, mostPredicted, type Way } from './attempts.js'
 import { nodesOf, outlineOf } from './emit.js'
 import { fail, fault } from './faults.js'
 import type { Attempt, Bounded, Lowered, Passed } from './ir.js'
 import type { Ordering } from './order.js'
 import { place } from './place.js'
-
-/** Operations up to which an order's tick is predicted before it is chosen; of more, the order by critical path is taken. */
-const mostPredicted = 2 ** 17
 
 /** What makes a tick shorter by less than this part of it is not worth a stranger order. */
 const worth = 0.01

@@ -130,7 +130,7 @@ export interface Attempt {
   readonly ahead: number
   /** How far the uploads of a lane that the user gave no window run ahead: one that the compiler found. */
   readonly windows: readonly { readonly lane: string; readonly ahead: number }[]
-  /** Nanoseconds from tick to tick, by the machine's figures; of these the issuing thread waited so long for a lane's full queue. */
+  /** Nanoseconds from tick to tick, by the machine's figures; of these the issuing thread waited so long for a lane's full queue. NaN in graphs too large to predict. */
   readonly tick: number
   readonly blocked: number
   /** Bytes of device memory. */

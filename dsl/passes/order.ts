@@ -1,7 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
 import type { PlanLane } from '../ir/plan.js'
-import { type Costs, costsOf } from './costs.js'
+import { aloneOf, type Costs, costsOf } from './costs.js'
 import { type Dependencies, dependenciesOf, topological } from './dependencies.js'
 import { fail, fault } from './faults.js'
 import type { Ordered, Passed, Placed } from './ir.js'
@@ -90,9 +90,10 @@ const eagerOf = (ir: Placed, by: Ordering['by']): Int32Array | undefined => {
   const order = topological(dependencies)
   if (order.length < ir.operations.length) return undefined
   if (by === 'program') return byUrgency(ir, dependencies, new Float64Array(order.length))
+  if (by === 'critical path')
+    return byUrgency(ir, dependencies, urgencyOf(ir, order, dependencies, aloneOf(ir.operations, ir.settings)))
   const costs = costsOf(ir.operations, ir.settings)
-  const urgency = urgencyOf(ir, order, dependencies, costs.alone)
-  return by === 'time' ? byTime(ir, dependencies, costs, urgency) : byUrgency(ir, dependencies, urgency)
+  return byTime(ir, dependencies, costs, urgencyOf(ir, order, dependencies, costs.alone))
 }
 
 /** Lanes that are used, in order of first use. */

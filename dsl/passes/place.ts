@@ -68,14 +68,14 @@ const drafted = (ir: Lowered, most: number): Draft => {
   return { names, laneOf: spreadOver.laneOf, tried: spreadOver.tried }
 }
 
-const logicalOf = ({ operations }: Lowered, { names, laneOf }: Draft, alone: Float64Array): Logical[] => {
+const logicalOf = ({ operations }: Lowered, { names, laneOf }: Draft, alone?: Float64Array): Logical[] => {
   const logical = names.map(name => ({ name, kind: undefined as LaneKind | undefined, priority: 0, work: 0 }))
   operations.forEach(({ kind, lane }, i) => {
     const known = logical[laneOf[i]!]!
     const own = kinds[kind] ?? 'work'
     known.kind = known.kind === undefined || known.kind === own ? own : 'work'
     if (lane !== undefined) known.priority = priorities[lane.priority] ?? 0
-    known.work += alone[i]!
+    if (alone !== undefined) known.work += alone[i]!
   })
   return logical.map(lane => ({ ...lane, kind: lane.kind ?? 'work' }))
 }
@@ -89,7 +89,9 @@ export const place =
   (ir: Lowered): Passed<Placed> => {
     const most = ir.settings.lanes === Number.MAX_SAFE_INTEGER ? defaultLanes : ir.settings.lanes
     const draft = drafted(ir, Math.min(most, spreadOver))
-    const logical = logicalOf(ir, draft, costsOf(ir.operations, ir.settings).alone)
+    // How busy a lane is matters only where lanes are folded.
+    const folds = draft.names.length > ir.settings.lanes
+    const logical = logicalOf(ir, draft, folds ? costsOf(ir.operations, ir.settings).alone : undefined)
     const folded = fold(logical, ir.settings.lanes)
     const laneOf = draft.laneOf.map(lane => folded[lane]!)
     const lanes: PlanLane[] = logical.map(({ name }, id) => {
