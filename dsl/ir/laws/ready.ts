@@ -50,43 +50,50 @@ const allocsOf = ({ lanes, event, allocs, allocLane }: Turnover) => {
   return { start, byLane, freed }
 }
 
-export const readinessOf = (turnover: Turnover): Readiness => {
-  const { lanes, inFlight, length, allocs, frontier, frees, releaseStart, releaseLane } = turnover
-  const { first, start, byPoint } = releasesOf(turnover)
-  const mine = allocsOf(turnover)
-  const row = new Int32Array(lanes).fill(-1)
-  const takers = Array.from(row.keys()).filter(lane => mine.start[lane]! < mine.start[lane + 1]!)
-  takers.forEach((lane, at) => {
-    row[lane] = at
-  })
-  const head = new Int32Array(allocs).fill(-1)
-  const next = new Int32Array(takers.length * frees)
-  const later = inFlight < 2 ** 16 ? new Uint16Array(takers.length * frees) : new Int32Array(takers.length * frees)
-  later.fill(inFlight)
+/**
+ * Of one lane after the other: which free becomes ready for it at which of its allocs, of how many ticks later; told to `put`. Lanes and frees that it is never
+ * told of wait until the host orders it.
+ */
+class Sweep {
+  private readonly releases
+  readonly allocs
+  /** How many points of others each free still waits for, and how far along each of them the lane's allocs are so far. */
+  private readonly left: Int32Array
+  private readonly reached: Int32Array
 
-  // Of one lane: how many points of others each free still waits for, and how far along each of them its allocs are so far.
-  const left = new Int32Array(frees)
-  const reached = new Int32Array(lanes)
-  for (const lane of takers) {
-    const base = row[lane]! * frees
-    for (let f = 0; f < frees; f++) {
+  constructor(private readonly turnover: Turnover) {
+    this.releases = releasesOf(turnover)
+    this.allocs = allocsOf(turnover)
+    this.left = new Int32Array(turnover.frees)
+    this.reached = new Int32Array(turnover.lanes)
+  }
+
+  get takers(): number[] {
+    const { start } = this.allocs
+    return Array.from(start.keys()).filter(lane => start[lane]! < (start[lane + 1] ?? 0))
+  }
+
+  of(lane: number, put: (f: number, a: number, ticks: number) => void): void {
+    const { left, reached } = this
+    const { start: own, byLane, freed: freedBefore } = this.allocs
+    const { first, start, byPoint } = this.releases
+    const { lanes, inFlight, length, frontier, frees, releaseStart, releaseLane } = this.turnover
+    for (let f = 0, r = 0; f < frees; f++) {
       let others = 0
-      for (let r = releaseStart[f]!; r < releaseStart[f + 1]!; r++) if (releaseLane[r] !== lane) others++
+      for (const end = releaseStart[f + 1]!; r < end; r++) if (releaseLane[r] !== lane) others++
       left[f] = others
     }
     reached.fill(-1)
     let freed = 0
     let missing = frees
     for (let ticks = 0; ticks < inFlight && missing > 0; ticks++) {
-      for (let i = mine.start[lane]!; i < mine.start[lane + 1]!; i++) {
-        const a = mine.byLane[i]!
-        const before = ticks === 0 ? mine.freed[a]! : frees
+      for (let i = own[lane]!; i < own[lane + 1]!; i++) {
+        const a = byLane[i]!
+        const before = ticks === 0 ? freedBefore[a]! : frees
         // Freed since the lane's last alloc, and waiting for nothing else.
         for (; freed < before; freed++) {
           if (left[freed]! > 0) continue
-          later[base + freed] = ticks
-          next[base + freed] = head[a]!
-          head[a] = freed
+          put(freed, a, ticks)
           missing--
         }
         for (let m = 0; m < lanes; m++) {
@@ -97,9 +104,7 @@ export const readinessOf = (turnover: Turnover): Readiness => {
           for (let at = start[first[m]! + reached[m]! + 1]!; at < end; at++) {
             const f = byPoint[at]!
             if (--left[f]! > 0 || f >= freed) continue
-            later[base + f] = ticks
-            next[base + f] = head[a]!
-            head[a] = f
+            put(f, a, ticks)
             missing--
           }
           reached[m] = until
@@ -107,28 +112,55 @@ export const readinessOf = (turnover: Turnover): Readiness => {
       }
     }
   }
+}
+
+export const readinessOf = (turnover: Turnover): Readiness => {
+  const { lanes, inFlight, allocs, frees } = turnover
+  const sweep = new Sweep(turnover)
+  const { takers } = sweep
+  const row = new Int32Array(lanes).fill(-1)
+  const head = new Int32Array(allocs).fill(-1)
+  const next = new Int32Array(takers.length * frees)
+  const later = inFlight < 2 ** 16 ? new Uint16Array(takers.length * frees) : new Int32Array(takers.length * frees)
+  later.fill(inFlight)
+  takers.forEach((lane, at) => {
+    row[lane] = at
+    const base = at * frees
+    sweep.of(lane, (f, a, ticks) => {
+      later[base + f] = ticks
+      next[base + f] = head[a]!
+      head[a] = f
+    })
+  })
   return { takers, row, head, next, later }
 }
 
 /**
  * At each alloc of a settled tick, all that it cannot have: the bytes in use, itself among them, and those that are free but not ready for its
  * lane. An alloc that grows a memory has taken all that was ready, so none leaves it larger than the greatest of them: a peak that is
- * proved. In the first ticks there are fewer ticks before, so no more than this.
+ * proved. In the first ticks there are fewer ticks before, so no more than this. It keeps no list of frees, only what each alloc gains.
  */
-export const unavailable = (turnover: Turnover, { takers, row, head, next, later }: Readiness): number => {
-  const { event, when, allocLane, allocBytes, frees, freeBytes, inFlight, leaked } = turnover
+export const unavailable = (turnover: Turnover): number => {
+  const { event, when, allocs, allocLane, allocBytes, frees, freeBytes, inFlight, leaked } = turnover
+  const sweep = new Sweep(turnover)
+  const gain = new Float64Array(allocs)
+  let all = leaked
+  // Of the ticks before, those that are too near to be ready when a tick starts.
+  for (let f = 0; f < frees; f++) all += (inFlight - 1) * freeBytes[f]!
   let most = 0
-  for (const lane of takers) {
-    const base = row[lane]! * frees
-    let bytes = leaked
-    // Of the ticks before, those that are too near to be ready when a tick starts.
-    for (let f = 0; f < frees; f++) bytes += Math.min(later[base + f]!, inFlight - 1) * freeBytes[f]!
+  for (const lane of sweep.takers) {
+    let bytes = all
+    gain.fill(0)
+    sweep.of(lane, (f, a, ticks) => {
+      gain[a]! += freeBytes[f]!
+      bytes -= (inFlight - 1 - ticks) * freeBytes[f]!
+    })
     for (let e = 0; e < event.length; e++) {
       const a = event[e]!
       // What is freed was in use and is not ready yet: that changes nothing.
       if (a < 0) continue
       const mine = allocLane[a] === lane
-      if (mine) for (let f = head[a]!; f >= 0; f = next[base + f]!) bytes -= freeBytes[f]!
+      if (mine) bytes -= gain[a]!
       if (when[e] !== When.firstTick) bytes += allocBytes[a]!
       if (mine && bytes > most) most = bytes
     }

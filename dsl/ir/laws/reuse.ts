@@ -44,16 +44,15 @@ export const growthOf = (turnover: Turnover, fixed: number, limits: Limits): Gro
   const { event, when, command, inFlight, allocs, allocLane, allocBytes, frees, freeBytes, lanes } = turnover
   if (allocs === 0) return { bytes: fixed, ticks: 1, exact: true, reachedAt: -1 }
   const { enough } = limits
-  const readiness = readinessOf(turnover)
   let proved = Number.POSITIVE_INFINITY
   const prove = (): number => {
-    if (proved === Number.POSITIVE_INFINITY) proved = fixed + unavailable(turnover, readiness)
+    if (proved === Number.POSITIVE_INFINITY) proved = fixed + unavailable(turnover)
     return proved
   }
   if ((enough !== undefined && prove() <= enough) || inFlight * lanes * frees > maxSlots)
     return { bytes: prove(), ticks: 0, exact: false, reachedAt: -1 }
 
-  const { row, head, next, later } = readiness
+  const { row, head, next, later } = readinessOf(turnover)
   const sets = new Bits(inFlight * lanes, frees)
   const left = new Float64Array(inFlight * frees)
   const snapshots = new Snapshots()

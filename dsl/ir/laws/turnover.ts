@@ -107,14 +107,30 @@ const put = (rows: Rows, lane: number, point: number): void => {
   rows.point[rows.next++] = point
 }
 
-/** The clock may leave out a command, and may have gone through some ticks. Of releases that are not wanted there are no turnovers. */
+/**
+ * The clock may leave out a command, and may have gone through some ticks. Where releases by uses are not wanted there are none, and those by accesses name
+ * only the accesses that no other one is after.
+ */
 export const turnoversOf = (
   tables: Tables,
   clock: Clock,
   wanted: readonly Releases[] = ['accesses', 'uses'],
 ): Turnovers => {
   const asUses = wanted.includes('uses')
-  const { plan, lanes, commands, op, subject, lane, useEvent, pairStart, pairLane, accessStart, accessPair } = tables
+  const {
+    plan,
+    lanes,
+    commands,
+    op,
+    subject,
+    lane,
+    useEvent,
+    pairStart,
+    pairLane,
+    accessStart,
+    accessPair,
+    accessRoot,
+  } = tables
   const { useStart, useList, memory, bytes } = tables
   const { ticks, open } = eventsOf(tables)
   const memories = plan.devices + 1
@@ -223,7 +239,17 @@ export const turnoversOf = (
       recorded[subject[c]!] = known[l * lanes + l]! - base[l]!
     if (code !== Op.run) continue
     const point = known[l * lanes + l]! - base[l]!
-    for (let a = accessStart[c]!; a < accessStart[c + 1]!; a++) lastPoint[accessPair[a]!] = point
+    for (let a = accessStart[c]!; a < accessStart[c + 1]!; a++) {
+      const pair = accessPair[a]!
+      lastPoint[pair] = point
+      if (asUses) continue
+      // What the lane knows of is before whatever is after this point: those other last accesses need not be asked for.
+      const b = accessRoot[a]!
+      for (let p = pairStart[b]!; p < pairStart[b + 1]!; p++) {
+        const m = pairLane[p]!
+        if (m !== l && lastPoint[p]! !== 0 && known[l * lanes + m]! - base[m]! >= lastPoint[p]!) lastPoint[p] = 0
+      }
+    }
   }
   const length = new Int32Array(lanes)
   for (let l = 0; l < lanes; l++) length[l] = known[l * lanes + l]! - base[l]!
