@@ -45,6 +45,20 @@ const isPure = (node: GraphNode, nodes: readonly GraphNode[]): boolean => {
   }
 }
 
+/** Values whose memory a kernel takes, and what they are views of: twins of them have memory of their own to give. */
+const givenAway = (nodes: readonly GraphNode[]): Uint8Array => {
+  const given = new Uint8Array(nodes.length)
+  for (const kernel of nodes) {
+    if (kernel.op !== 'kernel') continue
+    for (const index of donatedReads(kernel))
+      for (let node = nodes[kernel.inputs[index]!]!; ; node = nodes[node.inputs[0]!]!) {
+        given[node.id] = 1
+        if (node.op !== 'reshape' && node.op !== 'slice') break
+      }
+  }
+  return given
+}
+
 /** By two small numbers, the only node of theirs: open addresses, since a Map of so many keys costs more than all else here. */
 class Pairs {
   static readonly none = -1
@@ -83,11 +97,12 @@ const merge = (nodes: readonly GraphNode[]): Int32Array => {
   // A meaning takes long to write, and nodes of other inputs cannot be twins: it is written only where the first two inputs are the same.
   const alone = new Pairs(nodes.length)
   const met = new Map<string, number>()
+  const given = givenAway(nodes)
   const meaningOf = ({ op, inputs, lane, attrs, spec }: GraphNode): string =>
     `${op} ${inputs.map(input => stands[input]).join(' ')} ${lane?.name ?? ''} ${keyOf(attrs)} ${spec.dtype}[${spec.shape}]`
   const rank = (input: number | undefined): number => (input === undefined ? 0 : stands[input]! + 1)
   for (const node of nodes) {
-    if (!isPure(node, nodes)) continue
+    if (given[node.id] === 1 || !isPure(node, nodes)) continue
     const first = alone.swap(rank(node.inputs[0]), rank(node.inputs[1]), node.id)
     if (first === Pairs.none) continue
     if (first !== Pairs.several) met.set(meaningOf(nodes[first]!), first)

@@ -1,7 +1,18 @@
 import fc from 'fast-check'
 import { isLeft } from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
-import { compile, type Graph, renderAll } from '../../dsl/index.js'
+import {
+  add,
+  compile,
+  download,
+  type Graph,
+  graph,
+  kernel,
+  orThrow,
+  renderAll,
+  tensor,
+  upload,
+} from '../../dsl/index.js'
 import { verify } from '../../dsl/ir/verify.js'
 import { reduce } from '../../dsl/passes/synchronize.js'
 import { sample } from '../support/generate.js'
@@ -55,6 +66,27 @@ describe('compile', () => {
       }),
       { numRuns: 500 },
     )
+  })
+
+  test('keeps apart two values of one meaning whose memory two kernels take', () => {
+    const vector = tensor('f32', ['n'])
+    const inPlace = kernel({
+      name: 'in_place',
+      cuda: 'extern "C" __global__ void in_place(const float* x, float* y) {}',
+      reads: { x: vector },
+      writes: { y: vector },
+      donates: { y: 'x' },
+      launch: { grid: 1, block: 8 },
+      reference: () => {},
+    })
+    const twins = graph('twins', { x: tensor('f32', [8]) }, ({ x }) => {
+      const value = x.pipe(upload())
+      const own = () => inPlace({ x: value.pipe(add(1)) }).y.pipe(download())
+      return { y: own(), z: own(), sum: value.pipe(add(1), download()), same: value.pipe(add(1), download()) }
+    })
+    const plan = orThrow(compile(twins))
+    expect(verify(plan)).toEqual([])
+    expect(plan.nodes.filter(({ op }) => op === 'add')).toHaveLength(3)
   })
 
   test('answers with errors, and never throws, whatever it is given', () => {
