@@ -34,13 +34,16 @@ export interface Held {
   readonly parts: readonly HeldPart[]
 }
 
-/** The buffer that takes over what a kept one leaves: the next allocation of its home after its free. */
-const successor = (plan: Plan, free: number, home: number): string | undefined => {
-  for (let c = free + 1; c < plan.commands.length; c++) {
+/** What each free after command `at` leaves its bytes to: the next allocation of its buffer's home, if there is one in the tick. By buffer. */
+const successors = (plan: Plan, at: number): ReadonlyMap<number, string | undefined> => {
+  const next: (string | undefined)[] = plan.lanes.map(() => undefined)
+  const found = new Map<number, string | undefined>()
+  for (let c = plan.commands.length - 1; c > at; c--) {
     const command = plan.commands[c]!
-    if (command[0] === 'alloc' && command[2] === home) return bufferName(plan, command[1])
+    if (command[0] === 'alloc') next[command[2]] = bufferName(plan, command[1])
+    else if (command[0] === 'free') found.set(command[1], next[plan.buffers[command[1]]!.home])
   }
-  return undefined
+  return found
 }
 
 const lastingParts = (plan: Plan, tables: Tables, memory: number): HeldPart[] =>
@@ -85,16 +88,15 @@ const pooledParts = (plan: Plan, tables: Tables, turnover: Turnover, fixed: numb
       const at = turnover.command[event]!
       const a = turnover.event[event]!
       const taker = allocLane[a]!
+      const leaves = successors(plan, at)
       for (const b of openAt(turnover, tick, event)) {
         const coming = stillToCome(plan, tables, b, accesses[b]!, at)
-        const free = plan.commands.findIndex((command, c) => c > at && command[0] === 'free' && command[1] === b)
-        const next = free < 0 ? undefined : successor(plan, free, plan.buffers[b]!.home)
-        const kept =
-          free < 0
-            ? 'never freed'
-            : next === undefined
-              ? 'all who touch it are issued; it is kept to the end of the tick, for the next one'
-              : `all who touch it are issued; it is kept until ${next} takes its place`
+        const next = leaves.get(b)
+        const kept = !leaves.has(b)
+          ? 'never freed'
+          : next === undefined
+            ? 'all who touch it are issued; it is kept to the end of the tick, for the next one'
+            : `all who touch it are issued; it is kept until ${next} takes its place`
         parts.push({
           buffer: b,
           name: bufferName(plan, b),
