@@ -38,26 +38,23 @@ const leastOf = ({ first, last }: Tenants, sizes: Float64Array, base: number): n
   return most
 }
 
+const endOf = (offset: Float64Array, sizes: Float64Array, base: number): number =>
+  offset.reduce((far, at, k) => Math.max(far, at + sizes[k]!), base)
+
 /** Tenants up to which three arenas are tried; of more, one: the largest tenant first, or else as time goes by. */
 const few = 4096
 /** Further arenas that are tried of the fewest tenants. */
 const rounds = 32
 
 /** The smallest of the arenas tried: as time goes by, the largest tenant first, the earliest first, and then those first that lay at the top. */
-const smallest = (
-  tenants: Tenants,
-  sizes: Float64Array,
-  ir: Synchronized,
-  base: number,
-  most: number,
-): Float64Array => {
+const tried = (tenants: Tenants, sizes: Float64Array, ir: Synchronized, base: number, most: number): Float64Array => {
   const succession = new Succession(ir, tenants)
   const inTime = Int32Array.from(sizes.keys())
   const bySize = inTime.slice().sort((a, b) => sizes[b]! - sizes[a]! || a - b)
   const pack = (order: Int32Array) => packed(tenants, sizes, order, succession, base, most)
   const replay = () => replayed(tenants, sizes, succession, base, most)
   if (sizes.length > few) return pack(bySize) ?? replay()
-  const end = (offset: Float64Array): number => offset.reduce((far, at, k) => Math.max(far, at + sizes[k]!), base)
+  const end = (offset: Float64Array): number => endOf(offset, sizes, base)
   const least = leastOf(tenants, sizes, base)
   let best = replay()
   const better = (offset: Float64Array | undefined): boolean => {
@@ -77,6 +74,20 @@ const smallest = (
     order = Int32Array.from([...order.filter(isTop), ...order.filter(k => !isTop(k))])
   }
   return best
+}
+
+/** Where that does not fit the memory that is given, the issue order alone says who may share: with the most waits, and the fewest bytes. */
+const smallest = (
+  tenants: Tenants,
+  sizes: Float64Array,
+  ir: Synchronized,
+  base: number,
+  most: number,
+): Float64Array => {
+  const found = tried(tenants, sizes, ir, base, most)
+  if (most === 0 || endOf(found, sizes, base) <= most) return found
+  const least = tried(tenants, sizes, ir, base, 0)
+  return endOf(least, sizes, base) < endOf(found, sizes, base) ? least : found
 }
 
 /** Of one device: what lives on across ticks lies at the bottom, in order of id; above it the tenants share bytes. */
