@@ -117,7 +117,6 @@ const remember = (plan: Plan, ir: Bounded, source: Passed<GraphIR>): void => {
   references.set(plan, users)
 }
 
-// What comes of it holds no more than the plan: a large graph's operations are gone before the plan is judged.
 const emitted =
   (source: Passed<GraphIR>) =>
   (ir: Bounded): Passed<Emitted> =>
@@ -137,8 +136,13 @@ export const compile = <I extends Ports, O extends Ports>(
   graph: Graph<I, O>,
   options?: CompileOptions,
 ): Passed<Plan<I, O>> => {
-  const source = sourceOf(graph)
-  return pipe(
+  // In two steps: while the plan is proved, nothing holds what it was made from any more.
+  const plan = emittedOf(sourceOf(graph), options)
+  return pipe(plan, E.chain(watched('verify', verified)))
+}
+
+const emittedOf = (source: Passed<GraphIR>, options: unknown): Passed<Emitted> =>
+  pipe(
     source,
     E.chain(check(options)),
     E.chain(simplify),
@@ -147,6 +151,4 @@ export const compile = <I extends Ports, O extends Ports>(
     // place, order, synchronize, lifetimes, bound: as often as it takes to find what fits the memory that was given
     E.chain(fit),
     E.chain(emitted(source)),
-    E.chain(watched('verify', verified)),
   )
-}

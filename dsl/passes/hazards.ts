@@ -23,6 +23,12 @@ const sort = (on: Int32Array, from: number, end: number): void => {
   }
 }
 
+const longer = (on: Int32Array): Int32Array<ArrayBuffer> => {
+  const grown = new Int32Array(2 * on.length)
+  grown.set(on)
+  return grown
+}
+
 /** An access to state before this tick has written it: what it waits for is known at the end of the tick. */
 interface Early {
   readonly operation: number
@@ -33,7 +39,6 @@ interface Early {
 /** Hazards within a tick, in rows that are not sorted yet; and who was last at each buffer when it ends. */
 class Tick {
   readonly start: Int32Array
-  /** A read adds its writer, and itself to one later write at most. */
   readonly on: Int32Array
   readonly early: Early[] = []
   /** By root: its last writer, and the first of its readers since; lists of readers are chained by access. -1: none. */
@@ -52,10 +57,13 @@ class Tick {
     const reader = new Int32Array(buffers.length).fill(-1)
     const next = new Int32Array(root.length)
     const by = new Int32Array(root.length)
-    const on = new Int32Array(2 * root.length)
+    // A read adds its writer, and itself to one later write at most; where each buffer is written once, the first is all.
+    let on = new Int32Array(root.length + 8)
     this.start = new Int32Array(operations.length + 1)
     let length = 0
     for (let i = 0; i < operations.length; i++) {
+      // Room for what it reads and writes; readers that a write comes after are looked at one by one.
+      if (length + start[i + 1]! - start[i]! > on.length) on = longer(on)
       for (let a = start[i]!; a < written[i]!; a++) {
         const r = root[a]!
         if (writer[r]! >= 0) on[length++] = writer[r]!
@@ -64,7 +72,11 @@ class Tick {
       for (let a = written[i]!; a < start[i + 1]!; a++) {
         const r = root[a]!
         if (writer[r] === -1 && carries[r] === 1) this.early.push({ operation: i, buffer: r, writes: true })
-        if (reader[r]! >= 0) for (let at = reader[r]!; at >= 0; at = next[at]!) on[length++] = by[at]!
+        if (reader[r]! >= 0)
+          for (let at = reader[r]!; at >= 0; at = next[at]!) {
+            if (length + start[i + 1]! - a >= on.length) on = longer(on)
+            on[length++] = by[at]!
+          }
         else if (writer[r]! >= 0) on[length++] = writer[r]!
       }
       for (let a = start[i]!; a < written[i]!; a++) {

@@ -60,6 +60,12 @@ export const byOperation = (at: Int32Array, count: number): { start: Int32Array;
   return { start, items }
 }
 
+const longer = (from: Int32Array): Int32Array<ArrayBuffer> => {
+  const grown = new Int32Array(2 * from.length)
+  grown.set(from)
+  return grown
+}
+
 /**
  * After this pass each tick buffer has a home lane, a first operation and one after which it is freed, and there a use for each foreign lane whose
  * last access neither the home lane nor another kept use is after. Of those there is one least set: taken latest first, a use is
@@ -75,9 +81,8 @@ export const lifetimes = watched('lifetimes', (ir: Synchronized): Passed<Lifetim
   const ends = byOperation(last, count)
   const latest = new Int32Array(lanes).fill(-1)
   const accesses = new Int32Array(lanes)
-  // At most one use for each access.
-  const useAfter = new Int32Array(root.length)
-  const useOf = new Int32Array(root.length)
+  let useAfter = new Int32Array(count + lanes)
+  let useOf = new Int32Array(count + lanes)
   let uses = 0
   let elidedUses = 0
   for (let i = 0; i < count; i++) {
@@ -91,6 +96,10 @@ export const lifetimes = watched('lifetimes', (ir: Synchronized): Passed<Lifetim
       const buffer = ends.items[e]!
       const length = foreign.drain(buffer, accesses)
       const kept = uses
+      if (uses + length > useAfter.length) {
+        useAfter = longer(useAfter)
+        useOf = longer(useOf)
+      }
       const onHome = latest[home[buffer]!]! * lanes
       for (let at = 0; at < length; at++) {
         const access = accesses[at]!

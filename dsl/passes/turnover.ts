@@ -78,6 +78,8 @@ class Issue {
 /** One memory's turnover while it is written. */
 class Ledger {
   readonly event: Int32Array
+  /** Nothing leaks and nothing is freed first, so every event is in every tick. */
+  readonly when: Uint8Array
   readonly command: Int32Array
   readonly buffer: Int32Array
   readonly allocLane: Int32Array
@@ -92,6 +94,7 @@ class Ledger {
 
   constructor(count: number, lanes: number, accesses: number, uses: number) {
     this.event = new Int32Array(2 * count)
+    this.when = new Uint8Array(2 * count).fill(When.always)
     this.command = new Int32Array(2 * count)
     this.buffer = new Int32Array(2 * count)
     this.allocLane = new Int32Array(count)
@@ -129,22 +132,27 @@ class Ledger {
     this.buffer[this.events++] = buffer
   }
 
-  turnover(of: 0 | 1, ir: Lifetimes, length: Int32Array): Turnover {
-    const { event, command, buffer, allocs, frees, allocLane, frontier } = this
-    const allocBytes = new Float64Array(allocs)
-    const freeBytes = new Float64Array(frees)
+  /** Bytes of each alloc and each free, by buffer. */
+  sizes(bytesOf: (buffer: number) => number): { allocBytes: Float64Array; freeBytes: Float64Array } {
+    const { event, buffer } = this
+    const allocBytes = new Float64Array(this.allocs)
+    const freeBytes = new Float64Array(this.frees)
     for (let e = 0; e < event.length; e++) {
-      const { bytes } = ir.buffers[buffer[e]!]!
-      const size = of === 0 ? bytes : rounded(bytes)
-      if (event[e]! < 0) freeBytes[-1 - event[e]!] = size
-      else allocBytes[event[e]!] = size
+      const bytes = bytesOf(buffer[e]!)
+      if (event[e]! < 0) freeBytes[-1 - event[e]!] = bytes
+      else allocBytes[event[e]!] = bytes
     }
+    return { allocBytes, freeBytes }
+  }
+
+  turnover(of: 0 | 1, inFlight: number, length: Int32Array, sizes: ReturnType<Ledger['sizes']>): Turnover {
+    const { event, command, buffer, allocs, frees, allocLane, frontier } = this
     return {
       lanes: length.length,
-      inFlight: ir.settings.inFlight,
+      inFlight,
       length,
       event,
-      when: new Uint8Array(event.length).fill(When.always),
+      when: this.when,
       command,
       buffer,
       allocs,
@@ -154,8 +162,7 @@ class Ledger {
       releaseStart: this.start[of],
       releaseLane: this.lane[of],
       releasePoint: this.point[of],
-      allocBytes,
-      freeBytes,
+      ...sizes,
       leaked: 0,
     }
   }
@@ -235,6 +242,14 @@ export const trafficOf = (ir: Lifetimes): Traffic => {
     }
   }
   const length = Int32Array.from(base, (from, l) => known[l * lanes + l]! - from)
-  const of = (releases: 0 | 1): Turnover[] => ledgers.map(ledger => ledger.turnover(releases, ir, length))
-  return { turnovers: { accesses: of(0), uses: of(1) }, commands: command }
+  const { inFlight } = ir.settings
+  const asTheyAre = ledgers.map(ledger => ledger.sizes(buffer => ir.buffers[buffer]!.bytes))
+  // Of large graphs most sizes are whole granules already.
+  const even = ir.buffers.every(({ bytes }) => bytes === rounded(bytes))
+  const pooled = even ? asTheyAre : ledgers.map(ledger => ledger.sizes(buffer => rounded(ir.buffers[buffer]!.bytes)))
+  const turnovers: Turnovers = {
+    accesses: ledgers.map((ledger, m) => ledger.turnover(0, inFlight, length, asTheyAre[m]!)),
+    uses: ledgers.map((ledger, m) => ledger.turnover(1, inFlight, length, pooled[m]!)),
+  }
+  return { turnovers, commands: command }
 }
