@@ -52,7 +52,7 @@ export const orderedTasks = (
       offset: 0,
     }),
   ),
-  lanes: Array.from({ length: 1 + Math.max(0, ...laneOf) }, (_, id) => ({
+  lanes: Array.from({ length: 1 + laneOf.reduce((most, lane) => Math.max(most, lane), 0) }, (_, id) => ({
     id,
     name: `l${id}`,
     device: 0,
