@@ -1,7 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
 import { arena } from './arena.js'
-import { bound } from './bound.js'
+import { bound, roughBound } from './bound.js'
 import { costsOf } from './costs.js'
 import type { Attempt, Bounded, Lifetimes, Ordered, Passed, Placed, Synchronized } from './ir.js'
 import { lifetimes } from './lifetimes.js'
@@ -29,6 +29,9 @@ const none: ReadonlyMap<number, number> = new Map()
 /** The plain way, fastest where memory is no matter. */
 export const freely = (by: Ordering['by']): Way => ({ by, ahead: Number.POSITIVE_INFINITY, window: none })
 
+/** Operations beyond which a plan's needless waits are looked for only when it is chosen: that is more work than all else. */
+export const mostLean = 256
+
 /** The orders of a graph on its lanes, each found once, and what becomes of them under a bound. */
 export class Attempts {
   private readonly eager = new Map<Ordering['by'], Passed<Int32Array>>()
@@ -44,6 +47,10 @@ export class Attempts {
       if (this.isUnwindowed(i)) count.set(ir.laneOf[i]!, 1 + (count.get(ir.laneOf[i]!) ?? 0))
     })
     this.unwindowed = count
+  }
+
+  private get large(): boolean {
+    return this.ir.operations.length > mostLean
   }
 
   private isUnwindowed(i: number): boolean {
@@ -116,7 +123,7 @@ export class Attempts {
     )
     return this.ir.settings.storage === 'planned'
       ? pipe(ordered, E.chain(arena))
-      : pipe(ordered, E.chain(synchronize), E.chain(lifetimes), E.map(within), E.chain(bound))
+      : pipe(ordered, E.chain(synchronize), E.chain(lifetimes), E.map(within), E.chain(this.large ? roughBound : bound))
   }
 
   private attempted({ by, ahead, window }: Way, bounded: Passed<Bounded>): Passed<Found> {
@@ -139,3 +146,12 @@ const tickOf = (ir: Synchronized): Pick<Attempt, 'tick' | 'blocked'> => {
   const { tick, blocked } = predict(ir, costsOf(ir.operations, ir.settings))
   return { tick, blocked }
 }
+
+/** A plan that is chosen, without the waits of its windows that nothing needs. */
+export const lean = (found: Found): Passed<Found> =>
+  found.ir.settings.storage === 'planned' || found.ir.operations.length <= mostLean
+    ? E.right(found)
+    : pipe(
+        bound(found.ir),
+        E.map(ir => ({ ir, attempt: { ...found.attempt, ...tickOf(ir), bound: ir.bound.device[0]! } })),
+      )

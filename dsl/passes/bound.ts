@@ -81,23 +81,31 @@ const needed = (ir: Lifetimes, most: Held): Lifetimes => {
   return ir
 }
 
+/** As `bound`, with all waits of the windows: for plans that are only looked at. */
+export const roughBound = watched('bound', (ir: Lifetimes): Passed<Bounded> => {
+  const { settled, device, pinned, peak } = heldBy(ir)
+  return settled ? E.right({ ...ir, peak, bound: { device: [device], pinned } }) : unsettled(ir)
+})
+
+const unsettled = (ir: Lifetimes): Passed<never> =>
+  fail(
+    fault(
+      'Unverified',
+      ir.settings.name,
+      ir.settings.name,
+      'a peak that settles over ticks',
+      'none within the work allowed',
+      'use fewer lanes, or inFlight: 1',
+    ),
+  )
+
 /**
  * After this pass the bound is known in bytes, for the device and for pinned memory, and only those waits are left of the windows
  * without which it would be larger.
  */
 export const bound = watched('bound', (ir: Lifetimes): Passed<Bounded> => {
   const most = heldBy(ir)
-  if (!most.settled)
-    return fail(
-      fault(
-        'Unverified',
-        ir.settings.name,
-        ir.settings.name,
-        'a peak that settles over ticks',
-        'none within the work allowed',
-        'use fewer lanes, or inFlight: 1',
-      ),
-    )
+  if (!most.settled) return unsettled(ir)
   const lean = ir.windows.length === 0 ? ir : needed(ir, most)
   const { peak } = lean === ir ? most : heldBy(lean)
   return E.right({ ...lean, peak, bound: { device: [most.device], pinned: most.pinned } })

@@ -2,7 +2,7 @@ import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
 import { peakOf } from '../ir/peak.js'
 import { aliveAt } from './alive.js'
-import { Attempts, type Found, freely, mostPredicted, type Way } from './attempts.js'
+import { Attempts, type Found, freely, lean, mostLean, mostPredicted, type Way } from './attempts.js'
 import { nodesOf, outlineOf } from './emit.js'
 import { fail, fault } from './faults.js'
 import type { Attempt, Bounded, Lowered, Passed } from './ir.js'
@@ -12,9 +12,6 @@ import { place } from './place.js'
 /** What makes a tick shorter by less than this part of it is not worth a stranger order. */
 const worth = 0.01
 
-/** Operations up to which all ways to hold less are compared. */
-const mostCompared = 256
-
 /** Tries to squeeze into less, and of ways in a larger graph. */
 const maxTries = 4
 
@@ -22,6 +19,7 @@ const maxTries = 4
 class Fitting {
   private readonly placed = new Map<number, Passed<Attempts>>()
   readonly tried: Attempt[] = []
+  private smallest: Passed<Found> | undefined
 
   constructor(private readonly ir: Lowered) {}
 
@@ -54,6 +52,11 @@ class Fitting {
 
   /** The plan that holds least of those that are tried: nothing spread, nothing ahead, and waits for freed bytes where they help. */
   small(): Passed<Found> {
+    this.smallest ??= this.findSmall()
+    return this.smallest
+  }
+
+  private findSmall(): Passed<Found> {
     return pipe(
       this.on(1),
       E.chain(attempts => {
@@ -78,7 +81,8 @@ class Fitting {
     let best = this.found(attempts, way)
     if (E.isLeft(best)) return best
     let low = attempts.live(way)
-    for (let tries = 0, memory = low; tries < maxTries && boundOf(best.right) > low; tries++) {
+    const most = this.ir.operations.length > mostLean ? 1 : maxTries
+    for (let tries = 0, memory = low; tries < most && boundOf(best.right) > low; tries++) {
       const found = this.found(attempts, way, memory)
       if (E.isRight(found) && boundOf(found.right) < boundOf(best.right)) best = found
       if (E.isRight(found) && boundOf(found.right) <= memory) break
@@ -89,7 +93,7 @@ class Fitting {
   }
 
   /**
-   * The shortest predicted tick of what fits, or undefined where nothing does. What is tried does not depend on the memory, up to `mostCompared` operations, so
+   * The shortest predicted tick of what fits, or undefined where nothing does. What is tried does not depend on the memory, up to `mostLean` operations, so
    * more of it is never slower; in a larger graph the widest windows that fit are looked for, and little beside them.
    */
   within(memory: number): Found | undefined {
@@ -97,7 +101,7 @@ class Fitting {
     if (E.isLeft(fast)) return undefined
     const fitting = fits(fast, memory) ? [fast.right] : []
     const attempts = this.on(Number.POSITIVE_INFINITY)
-    const large = this.ir.operations.length > mostCompared
+    const large = this.ir.operations.length > mostLean
     if (E.isLeft(attempts) || (large && fitting.length > 0)) return fitting[0]
     for (const { way, most } of large ? this.near(attempts.right, memory) : this.all(attempts.right)) {
       if (most > memory) continue
@@ -233,13 +237,17 @@ const overBudget = (ir: Bounded, memory: number): Passed<never> => {
 export const fit = (ir: Lowered): Passed<Bounded> => {
   const { memory } = ir.settings
   const fitting = new Fitting(ir)
-  const chosen = ({ ir, attempt }: Found): Bounded => ({ ...ir, choice: { chosen: attempt, tried: fitting.tried } })
-  if (memory === 'small') return pipe(fitting.small(), E.map(chosen))
-  if (memory === 'fast') return pipe(fitting.fast(), E.map(chosen))
+  const chosen = (found: Found): Passed<Bounded> =>
+    pipe(
+      lean(found),
+      E.map(({ ir, attempt }) => ({ ...ir, choice: { chosen: attempt, tried: fitting.tried } })),
+    )
+  if (memory === 'small') return pipe(fitting.small(), E.chain(chosen))
+  if (memory === 'fast') return pipe(fitting.fast(), E.chain(chosen))
   const found = fitting.within(memory)
-  if (found !== undefined) return E.right(chosen(found))
+  if (found !== undefined) return chosen(found)
   return pipe(
     fitting.small(),
-    E.chain(small => (boundOf(small) <= memory ? E.right(chosen(small)) : overBudget(small.ir, memory))),
+    E.chain(small => (boundOf(small) <= memory ? chosen(small) : overBudget(small.ir, memory))),
   )
 }
