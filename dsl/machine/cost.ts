@@ -1,5 +1,5 @@
-import type { KernelSpec, MatmulSpec } from '../ir/kernel-spec.js'
-import { type DType, elementBytes } from '../ir/tensor.js'
+import type { KernelSpec, MapSpec, MatmulSpec } from '../ir/kernel-spec.js'
+import { type DType, elementBytes, elements } from '../ir/tensor.js'
 import type { CollectiveModel, CopyModel, Machine } from './machine.js'
 
 /** What bounds a run: arithmetic, device memory, a direction of copying, the link between devices or between ranks, or the host. */
@@ -138,15 +138,11 @@ const throughMemory = (bytes: number, { bandwidth, cache, cacheBandwidth }: Mach
 }
 
 /** Tiles that a library chooses among, in parts of the machine's: rows, columns, and what it reaches of the full rate. */
-const tiles = [
-  [1, 2, 1],
-  [2, 1, 1],
-  [1, 1.5, 1],
-  [1.5, 1, 1],
-  [1, 1, 1],
+const tiles: readonly (readonly [rows: number, columns: number, reach: number])[] = [
+  ...[1, 1.125, 1.25, 1.375, 1.5, 1.75, 2].flatMap(long => [[1, long, 1] as const, [long, 1, 1] as const]),
   [0.5, 1, 0.8],
   [1, 0.5, 0.8],
-] as const
+]
 
 /**
  * How a product is cut: `rounds` of tiles, in the last of which multiprocessors may be idle, and how many operations of all that the device could do meanwhile are
@@ -164,6 +160,30 @@ const cutOf = ({ batch, m, n }: MatmulSpec, { tile, multiprocessors }: Machine['
   return best
 }
 
+/**
+ * What an instruction of a fused kernel takes on a GPU, in those that take one cycle: polynomials and both sides of a branch where neighbours differ (erf, tanh,
+ * pow), a division in steps, and functions that a quarter as many units have.
+ */
+const slots: Readonly<Record<string, number>> = {
+  const: 0,
+  operand: 2, // read and widened
+  exp: 6,
+  log: 8,
+  sqrt: 8,
+  rsqrt: 6,
+  tanh: 24,
+  erf: 32,
+  sigmoid: 16,
+  sin: 20,
+  cos: 20,
+  div: 10,
+  pow: 40,
+}
+
+/** Floating-point operations that a fused kernel takes the time of. A cycle could do a multiplication and an addition, which the vendor counts as two. */
+const mapOperations = ({ shape, code }: MapSpec): number =>
+  2 * elements(shape) * code.reduce((sum, [what]) => sum + (slots[what] ?? 1), 0)
+
 const floats = (dtype: DType): 'bf16' | 'f16' | 'f32' => (dtype === 'bf16' || dtype === 'f16' ? dtype : 'f32')
 
 const kernel = ({ kernel: spec, flops = 0, movedBytes = 0 }: Work, { device }: Machine): Demand => {
@@ -172,8 +192,9 @@ const kernel = ({ kernel: spec, flops = 0, movedBytes = 0 }: Work, { device }: M
   if (spec?.kind === 'matmul') {
     const { used, stretch } = cutOf(spec, device)
     const arithmetic = (flops / device.flops[floats(spec.a.dtype)]) * seconds
-    const work = Math.max(arithmetic * stretch, memory)
-    return alone(arithmetic * stretch >= memory ? 'tensor' : 'bandwidth', device.productLatency, work, {
+    const work = Math.max(arithmetic * stretch, memory) + Math.max(0, device.productLatency - device.kernelLatency)
+    const latency = Math.min(device.productLatency, device.kernelLatency)
+    return alone(arithmetic * stretch >= memory ? 'tensor' : 'bandwidth', latency, work, {
       multiprocessors: used,
       arithmetic: share(arithmetic, work),
       bandwidth: share(memory, work),
@@ -182,7 +203,8 @@ const kernel = ({ kernel: spec, flops = 0, movedBytes = 0 }: Work, { device }: M
   const used = share(blocksOf(spec, movedBytes, bytesPerBlock), multiprocessors)
   // Fewer blocks than multiprocessors keep so much less of the bandwidth and of the arithmetic busy.
   const fast = Math.max(used, 1 / multiprocessors)
-  const arithmetic = ((flops / device.flops.vector) * seconds) / fast
+  const operations = spec?.kind === 'map' ? mapOperations(spec) : flops
+  const arithmetic = ((operations / device.flops.vector) * seconds) / fast
   const work = Math.max(arithmetic, memory / fast)
   return alone(arithmetic > memory / fast ? 'tensor' : 'bandwidth', device.kernelLatency, work, {
     multiprocessors: used,

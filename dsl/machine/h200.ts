@@ -1,50 +1,68 @@
 import type { Machine } from './machine.js'
 
 /**
- * One NVIDIA H200 (141 GB, PCIe 5 x16, driver 580, CUDA 13), from pinned memory. Where a comment names no other source the figure was measured on one by a loop of
- * that call alone.
+ * One NVIDIA H200 (141 GB, PCIe 5 x16, driver 580, CUDA 13), from pinned memory. *Traced*, *ticks*: from the runs and ticks of spec/bench/results/simulate.md, where
+ * a trace's own events take some 1.5 µs of each run. *Calls*: a loop of that call alone.
  */
 export const h200: Machine = {
   name: 'h200',
   devices: 1,
   ranks: 1,
   device: {
+    // The driver.
     memory: 143_771 * 2 ** 20,
-    bandwidth: 4.247e12,
-    // What the driver says; the rate is that of an H100's cache, published.
+    // Ticks of elementwise chains over 64 MiB; traced 4.03e12 to 4.12e12; copies from device to device 4.247e12 (calls).
+    bandwidth: 4.2e12,
+    // The driver; and by traced kernels over 2 to 17 MB, which take 0.174 µs a MB.
     cache: 50 * 2 ** 20,
-    cacheBandwidth: 5.5e12,
-    // Sustained, random values: 6,144 × 8,192 × 8,192 in bf16. The vendor's peak is 989e12; a cool device reaches 845e12 for some milliseconds.
-    // f32 is that of products without TF32, vector the vendor's peak.
-    flops: { bf16: 700e12, f16: 700e12, f32: 50e12, vector: 60e12 },
+    cacheBandwidth: 5.6e12,
+    // bf16: ticks of chains of 8,192³, sustained, random values (the vendor's peak is 989e12; idle half of the time it reaches 867e12). f16: as bf16. f32: without
+    // TF32, not measured. vector: the vendor's peak.
+    flops: { bf16: 735e12, f16: 735e12, f32: 50e12, vector: 60e12 },
     multiprocessors: 132,
     bytesPerBlock: 16_384,
     tile: 128,
-    // Between a graph's 678 ns a node and the 2,589 ns of launches one after the other, which the issuing thread bounds.
-    kernelLatency: 1_500,
-    // What products of 512 to 2,048 take beyond their arithmetic.
-    productLatency: 4_500,
+    // Ticks of 24 kernels over 8 MiB: 5.3 µs each, 3.0 of them the bytes'.
+    kernelLatency: 2_200,
+    // Ticks of branches of 2,048³ and diamonds of 1,536³.
+    productLatency: 3_800,
+    // Not measured by itself.
     waitLatency: 1_000,
+    // Calls: the 1,022nd kernel, copy or fill outstanding blocks.
     queueDepth: 1_021,
-    bus: 111e9,
-    h2d: { engines: 1, rate: 55.6e9, latency: 1_400 },
-    d2h: { engines: 1, rate: 55.4e9, latency: 1_400 },
+    // Ticks of 64 MiB both ways at once: 49.7e9 each.
+    bus: 99.5e9,
+    // Rates: calls. Latencies: traced copies of 4 KiB.
+    h2d: { engines: 1, rate: 55.6e9, latency: 2_500 },
+    d2h: { engines: 1, rate: 55.4e9, latency: 2_500 },
   },
   host: {
-    launch: 2_736,
-    copy: 1_130,
+    // Between 2,736 in a loop of launches alone and 3,500 to 3,700 as ticks of 200 small kernels took it, on another machine.
+    launch: 3_200,
+    // Issue times of branches and diamonds.
+    product: 8_000,
+    // Issue time of 64 copies of 4 KiB.
+    copy: 2_100,
+    // Calls.
     record: 104,
     wait: 101,
     allocate: 45,
+    // Not measured.
     collective: 5_000,
+    // Calls.
     callback: 1_367,
-    tick: 13_000,
+    // Ticks of frames of 1 MiB, less the filling.
+    tick: 30_000,
+    // Not measured by itself.
     turnaround: 25_000,
-    bandwidth: 10e9,
+    // Filling inputs of 64 MiB, and of 1 MiB.
+    bandwidth: 5.6e9,
+    cache: 2 ** 21,
+    cacheBandwidth: 15.5e9,
   },
-  // NVLink 4, one direction: 450 GB/s by the vendor; used here at what copies between two devices of one host reach.
+  // NVLink 4, one direction: 450e9 by the vendor; not measured.
   peer: { engines: 1, rate: 390e9, latency: 3_000 },
-  // NCCL 2.28 without multicast. From one block of 256 MiB: all-gather 0.607 ms and reduce-scatter 0.627 ms on 2 GPUs, 0.700 and 0.695 ms on 4.
+  // NCCL 2.28 without multicast, between the figures for two and for four ranks below.
   collectives: {
     allGather: 270e9,
     reduceScatter: 270e9,

@@ -50,6 +50,7 @@ const schema: Schema<Omit<Machine, 'name'>> = {
   },
   host: {
     launch: time,
+    product: time,
     copy: time,
     record: time,
     wait: time,
@@ -59,6 +60,8 @@ const schema: Schema<Omit<Machine, 'name'>> = {
     tick: time,
     turnaround: time,
     bandwidth: rate,
+    cache: { is: 'bytes', least: 0 },
+    cacheBandwidth: rate,
   },
   peer: copy,
   collectives: {

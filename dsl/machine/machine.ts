@@ -41,7 +41,7 @@ export interface DeviceModel {
   readonly tile: number
   /** Nanoseconds from when a kernel may start to when its own work begins, and from its end to whatever follows it on its lane, together. Source: chains of small kernels. */
   readonly kernelLatency: number
-  /** Nanoseconds of a matrix product instead: besides, its blocks fill their pipelines first and write their tiles last. Source: small products. */
+  /** Nanoseconds of a matrix product instead. What is more than `kernelLatency` its blocks spend on multiprocessors, filling pipelines first and writing tiles last. Source: small products. */
   readonly productLatency: number
   /** Nanoseconds from a record's point to the start of what waits for it on another lane. Source: two lanes that take turns. */
   readonly waitLatency: number
@@ -69,6 +69,8 @@ export interface CopyModel {
 export interface HostModel {
   /** Nanoseconds on the issuing thread to launch a kernel. Source: an empty kernel. */
   readonly launch: number
+  /** Nanoseconds on the issuing thread to start a matrix product, which a library does. Source: chains of products. */
+  readonly product: number
   /** Nanoseconds on the issuing thread to start a copy. Source: a small copy. */
   readonly copy: number
   /** Nanoseconds on the issuing thread to record an event. */
@@ -87,6 +89,9 @@ export interface HostModel {
   readonly turnaround: number
   /** Bytes a second at which the program's own thread fills an input's slot, and at which steps on the host move their bytes. */
   readonly bandwidth: number
+  /** Bytes of a tick's inputs that the host's cache holds, and bytes a second at which those are filled. Source: frames of 1 MiB and of 64. */
+  readonly cache: number
+  readonly cacheBandwidth: number
 }
 
 /**

@@ -152,7 +152,7 @@ export const programOf = (plan: Plan, machine: Machine, measured?: MeasuredTimes
       const demand = demandOf(workOf(plan, plan.nodes[n]!, command[3], command[4]), machine, measured)
       program.kind[s] = Step.run
       program.subject[s] = r
-      program.cost[s] = callOf(demand, machine)
+      program.cost[s] = plan.nodes[n]!.kernel?.kind === 'matmul' ? host.product : callOf(demand, machine)
       program.node[r] = n
       program.laneOf[r] = l
       fill(program, r, demand, Math.min(devices - 1, Math.max(0, plan.lanes[l]!.device)))
@@ -200,5 +200,6 @@ const fill = (
 const feedOf = ({ buffers }: Plan, { host }: Machine): number => {
   let bytes = 0
   for (const { life, alias, bytes: own } of buffers) if (life === 'input' && alias === undefined) bytes += own
-  return host.tick + (bytes / host.bandwidth) * 1e9
+  const cached = Math.min(bytes, host.cache)
+  return host.tick + (cached / host.cacheBandwidth + (bytes - cached) / host.bandwidth) * 1e9
 }

@@ -159,8 +159,10 @@ class Replay {
       const feedFrom = Math.max(this.fed, slotFree)
       this.fed = feedFrom + program.feed
       // What held the tick up: an earlier one that had to end, or a thread that was at work.
-      const held = this.fed > this.thread
-      if (held) {
+      if (this.fed <= this.thread) {
+        this.blockedBy = -1
+        this.blockedCause = Cause.issue
+      } else {
         this.thread = this.fed
         this.blockedBy = slotFree > 0 && feedFrom === slotFree ? after : -1
         this.blockedCause = this.blockedBy >= 0 ? Cause.tick : Cause.feed

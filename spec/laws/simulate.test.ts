@@ -88,7 +88,9 @@ describe('simulate, of any plan on any machine', () => {
         for (const { after, start, cause } of runs) {
           if (after !== undefined) expect(runs[after]!.end).toBeLessThanOrEqual(start)
           if (after !== undefined && (cause === 'lane' || cause === 'engine')) expect(start).toBe(runs[after]!.end)
-          if (cause === 'wait') close(start - runs[after!]!.end, machine.device.waitLatency)
+          // Longer where the record itself was issued later than that.
+          if (cause === 'wait')
+            expect(start - runs[after!]!.end).toBeGreaterThanOrEqual(machine.device.waitLatency - 1e-3)
         }
       }),
       { numRuns: 30 },

@@ -5,6 +5,7 @@ import type { CopyModel, Machine } from '../../dsl/machine/machine.js'
 const engine = (rate: number): CopyModel => ({ engines: 1, rate, latency: 0 })
 const free = {
   launch: 0,
+  product: 0,
   copy: 0,
   record: 0,
   wait: 0,
@@ -14,6 +15,8 @@ const free = {
   tick: 0,
   turnaround: 0,
   bandwidth: 1e18,
+  cache: 0,
+  cacheBandwidth: 1e18,
 }
 
 /**
@@ -104,6 +107,7 @@ export const someMachines: fc.Arbitrary<Machine> = fc
       host: {
         ...host,
         launch: host.launch * l(4),
+        product: host.product * l(4),
         copy: host.copy * l(5),
         record: host.record * l(6),
         wait: host.wait * l(6),

@@ -25,6 +25,7 @@ export const slowMachine: Machine = {
   host: {
     ...h200.host,
     launch: 100,
+    product: 200,
     copy: 100,
     record: 10,
     wait: 10,
@@ -34,5 +35,7 @@ export const slowMachine: Machine = {
     tick: 1_000,
     turnaround: 1_000,
     bandwidth: 1e9,
+    cache: 0,
+    cacheBandwidth: 1e9,
   },
 }
