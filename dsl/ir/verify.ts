@@ -66,14 +66,13 @@ const prove = (tables: Tables, options: Proof): readonly Violation[] => {
   checkPlaces(tables, report)
   checkWaits(tables, report)
   if (plan.storage === 'planned') checkArena(tables, report)
-  const safety = new Safety(tables, report)
-  safety.replay()
+  const { needed, clock } = new Safety(tables, report).replay()
   checkCollectives(tables, report)
-  checkBound(tables, safety.clock, report, options.peak)
+  checkBound(tables, clock, report, options.peak)
   if (options.safety !== true) {
     const safe = report.violations.length === 0
     checkPrecise(tables, report)
-    checkMinimal(tables, safety.needed, safe, report)
+    checkMinimal(tables, needed, safe, report)
   }
   return report.violations
 }

@@ -5,6 +5,13 @@ import type { Sink } from './report.js'
 import { Storage } from './storage.js'
 import { Kind, Op, type Tables } from './tables.js'
 
+export interface Replayed {
+  /** Between two ticks, but where a full sink has ended the replay. */
+  readonly clock: Clock
+  /** By command: the uses that alone hold back some free; undefined where storage is planned. */
+  readonly needed: Uint8Array | undefined
+}
+
 /**
  * L1 to L4 by one replay. Made once and replayed often: the exact test of L6 leaves out one wait after the other.
  *
@@ -13,8 +20,7 @@ import { Kind, Op, type Tables } from './tables.js'
  * buffers that are allocated before their home lane has issued anything.
  */
 export class Safety {
-  /** Between two ticks, but where a full sink has ended a replay. */
-  readonly clock: Clock
+  private readonly clock: Clock
   private readonly order: Order
   private readonly lives: Lifetimes | Storage
   /** By command: whether a run touches what another lane touches in another tick. */
@@ -35,13 +41,14 @@ export class Safety {
     this.carries = this.carried.includes(1)
   }
 
-  /** By command: the uses that alone hold back some free; undefined where storage is planned. */
-  get needed(): Uint8Array | undefined {
-    return this.lives instanceof Lifetimes ? this.lives.needed : undefined
+  /** Replays the plan, leaving out command `dropped` (-1: none); stops as soon as the sink is full. */
+  replay(dropped = -1): Replayed {
+    const { clock, lives } = this
+    this.ticks(dropped)
+    return { clock, needed: lives instanceof Lifetimes ? lives.needed : undefined }
   }
 
-  /** Replays the plan, leaving out command `dropped` (-1: none); stops as soon as the sink is full. */
-  replay(dropped = -1): void {
+  private ticks(dropped: number): void {
     const { clock, order, lives, sink } = this
     clock.restart(dropped)
     order.restart()
@@ -98,8 +105,8 @@ export class Safety {
 
 /** Runs that touch a state or param which is written, and on more than one lane. */
 const carriedRuns = ({ buffers, kind, cells, commands }: Tables): Uint8Array => {
+  if (!kind.includes(Kind.state) && !kind.includes(Kind.param)) return new Uint8Array(0)
   const runs = new Uint8Array(commands)
-  if (!kind.includes(Kind.state) && !kind.includes(Kind.param)) return runs
   const { first, pairStart, start, root } = cells
   const shared = new Uint8Array(buffers)
   for (let b = 0; b < buffers; b++) {
