@@ -76,7 +76,10 @@ const tried = (tenants: Tenants, sizes: Float64Array, ir: Synchronized, base: nu
   return best
 }
 
-/** Where that does not fit the memory that is given, the issue order alone says who may share: with the most waits, and the fewest bytes. */
+/**
+ * Without a wait more, if that fits; else with some, where it would reach beyond `most`; else with all that issue order allows. Where nothing fits it
+ * is the smallest of these, and of equals the one with fewer waits.
+ */
 const smallest = (
   tenants: Tenants,
   sizes: Float64Array,
@@ -84,10 +87,13 @@ const smallest = (
   base: number,
   most: number,
 ): Float64Array => {
-  const found = tried(tenants, sizes, ir, base, most)
-  if (most === 0 || endOf(found, sizes, base) <= most) return found
-  const least = tried(tenants, sizes, ir, base, 0)
-  return endOf(least, sizes, base) < endOf(found, sizes, base) ? least : found
+  let best: Float64Array | undefined
+  for (const limit of new Set([Number.POSITIVE_INFINITY, most, 0])) {
+    const found = tried(tenants, sizes, ir, base, limit)
+    if (best === undefined || endOf(found, sizes, base) < endOf(best, sizes, base)) best = found
+    if (endOf(best, sizes, base) <= most) break
+  }
+  return best!
 }
 
 /** Of one device: what lives on across ticks lies at the bottom, in order of id; above it the tenants share bytes. */
@@ -157,8 +163,8 @@ const boundedBy =
  * those places ask, no more. Two buffers share bytes only where, by the clocks that data, windows and each buffer's own return leave, the one's last
  * accesses are before the other's first, and the other's before the one comes again in the next tick.
  *
- * Under `memory: BYTES`, where an arena would grow beyond them, and with `small` in any case, the issue order alone decides who may share: there
- * the lanes are made to wait.
+ * Under `memory: BYTES`, where an arena would grow beyond them, and with `small`, where that takes fewer bytes, the issue order alone decides who
+ * may share: there the lanes are made to wait.
  */
 export const arena = (ordered: Ordered): Passed<Bounded> => {
   const tenants = tenantsOf(ordered)
