@@ -13,7 +13,7 @@ const marks: Readonly<Record<Resource, string>> = {
   host: 'h',
 }
 
-/** One steady tick, a row a lane: a column shows what its lane does for most of that time, or a dot where that is nothing. */
+/** One steady tick, a row a lane: a column shows what its lane does for half of that time or more, `:` where it is less, and a dot where it is nothing. */
 export const picture = (plan: Plan, { timeline, tickMs }: Simulation): string => {
   const to = timeline.ended[Math.max(0, timeline.ticks - 1 - plan.inFlight)] ?? 0
   const from = to - tickMs * 1e6
@@ -40,12 +40,14 @@ export const picture = (plan: Plan, { timeline, tickMs }: Simulation): string =>
         busy += kind[c]!
         if (kind[c]! > 0 && (best < 0 || kind[c]! > lane[best]![c]!)) best = k
       }
-      return best >= 0 && busy >= width / 2 ? marks[kinds[best]!] : '.'
+      if (best < 0) return '.'
+      return busy >= width / 2 ? marks[kinds[best]!] : ':'
     })
     return `${names[l]!.padEnd(room)} |${cells.join('')}|`
   })
   const end = `${tickMs.toPrecision(4)} ms`
   const scale = `${' '.repeat(room + 2)}0${end.padStart(columns - 1)}`
   const legend = kinds.filter((_, k) => time.some(lane => lane[k]!.some(cell => cell > 0)))
-  return [scale, ...rows, legend.map(kind => `${marks[kind]} ${kind}`).join('   ')].join('\n')
+  const words = legend.map(kind => `${marks[kind]} ${kind}`)
+  return [scale, ...rows, [...words, ': any of them for less than half of a column'].join('   ')].join('\n')
 }

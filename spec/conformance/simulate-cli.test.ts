@@ -85,7 +85,7 @@ describe('braid simulate', () => {
     expect(stdout).toContain('doubling on h200x2')
     for (const [name, mark] of [
       ['up', '>'],
-      ['main', '+'],
+      ['main', ':'],
       ['down', '<'],
     ])
       expect(stdout.split('\n').find(line => line.startsWith(`${name} `) && line.includes('|'))).toContain(mark)
