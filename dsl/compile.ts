@@ -1,6 +1,6 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
-import { rememberChoices } from './explain/choices.js'
+import { type Choices, choicesFrom, rememberChoices } from './explain/choices.js'
 import type { Graph } from './graph.js'
 import { fingerprintOf } from './ir/fingerprint.js'
 import type { GraphIR } from './ir/graph.js'
@@ -10,7 +10,7 @@ import type { TensorSpec } from './ir/tensor.js'
 import { verify, verifyOutlined } from './ir/verify.js'
 import { check } from './passes/check.js'
 import { clocks } from './passes/clocks.js'
-import { emit } from './passes/emit.js'
+import { type Draft, draft, emit } from './passes/emit.js'
 import { fail, fault } from './passes/faults.js'
 import { fit } from './passes/fit.js'
 import type { Bounded, Passed } from './passes/ir.js'
@@ -37,11 +37,11 @@ export const isProved = (plan: Plan): boolean => {
 /** The meaning of each user's kernel in a plan that this process compiled, by the plan's node: its types, and what fills its writes. */
 export const referencesOf = (plan: Plan): ReadonlyMap<number, BoundKernel> => references.get(plan) ?? new Map()
 
-const ports = new WeakMap<object, ReadonlyMap<string, TensorSpec>>()
+const written = new WeakMap<object, ReadonlyMap<string, TensorSpec>>()
 
 /** What an input, an output or a parameter of a plan that this process compiled is in the graph: with its symbols, which a plan does not carry. */
 export const writtenOf = (plan: Plan, kind: 'input' | 'output' | 'param', name: string): TensorSpec | undefined =>
-  ports.get(plan)?.get(`${kind} ${name}`)
+  written.get(plan)?.get(`${kind} ${name}`)
 
 const isList = (value: unknown): value is readonly unknown[] => Array.isArray(value)
 
@@ -107,26 +107,31 @@ const portsOf = ({ nodes, outputs }: GraphIR): ReadonlyMap<string, TensorSpec> =
     ...outputs.map(({ name, node }) => [`output ${name}`, nodes[node]!.spec] as const),
   ])
 
-const remember = (plan: Plan, ir: Bounded, source: Passed<GraphIR>): void => {
-  rememberChoices(plan, ir)
-  if (E.isRight(source)) ports.set(plan, portsOf(source.right))
-  const users = new Map<number, BoundKernel>()
-  ir.operations.forEach(({ user }, i) => {
-    if (user !== undefined) users.set(i, user)
-  })
-  references.set(plan, users)
+/** A draft, and what is asked about its plan later. */
+interface Drafted {
+  readonly draft: Draft
+  readonly choices: Choices
+  readonly users: ReadonlyMap<number, BoundKernel>
+  readonly ports: ReadonlyMap<string, TensorSpec>
 }
 
-const emitted =
-  (source: Passed<GraphIR>) =>
-  (ir: Bounded): Passed<Emitted> =>
-    pipe(
-      emit(ir),
-      E.map(plan => {
-        remember(plan, ir, source)
-        return { plan, peak: ir.peak }
-      }),
-    )
+const drafted =
+  (ir: Bounded) =>
+  (source: GraphIR): Drafted => {
+    const users = new Map<number, BoundKernel>()
+    ir.operations.forEach(({ user }, i) => {
+      if (user !== undefined) users.set(i, user)
+    })
+    return { draft: draft(ir), choices: choicesFrom(ir), users, ports: portsOf(source) }
+  }
+
+const emitted = ({ draft, choices, users, ports }: Drafted): Emitted => {
+  const plan = emit(draft)
+  rememberChoices(plan, choices)
+  written.set(plan, ports)
+  references.set(plan, users)
+  return { plan, peak: draft.peak }
+}
 
 /**
  * The whole compiler: a graph becomes a plan that every law holds for, or every mistake at once. Pure and total: nothing is thrown,
@@ -136,12 +141,15 @@ export const compile = <I extends Ports, O extends Ports>(
   graph: Graph<I, O>,
   options?: CompileOptions,
 ): Passed<Plan<I, O>> => {
-  // In two steps: while the plan is proved, nothing holds what it was made from any more.
+  // In steps: while commands are made nothing holds the operations any more, and while the plan is proved nothing what commands are made from.
   const plan = emittedOf(sourceOf(graph), options)
   return pipe(plan, E.chain(watched('verify', verified)))
 }
 
 const emittedOf = (source: Passed<GraphIR>, options: unknown): Passed<Emitted> =>
+  pipe(draftOf(source, options), E.map(emitted))
+
+const draftOf = (source: Passed<GraphIR>, options: unknown): Passed<Drafted> =>
   pipe(
     source,
     E.chain(check(options)),
@@ -150,5 +158,5 @@ const emittedOf = (source: Passed<GraphIR>, options: unknown): Passed<Emitted> =
     E.chain(lower),
     // place, order, synchronize, lifetimes, bound: as often as it takes to find what fits the memory that was given
     E.chain(fit),
-    E.chain(emitted(source)),
+    E.chain(ir => pipe(source, E.map(drafted(ir)))),
   )

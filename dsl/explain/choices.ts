@@ -155,7 +155,9 @@ const orderOf = ({ choice, settings }: Bounded): Pick<Choices, 'order' | 'others
   }
 }
 
-/** Keeps what `explain` will want to know of a plan: sentences, not the compiler's own data, which may be large. */
-export const rememberChoices = (plan: Plan, ir: Bounded): void => {
-  remembered.set(plan, { lanes: lanesOf(ir), ...orderOf(ir), windows: windowsOf(ir) })
+/** What `explain` will want to know of a plan: sentences, not the compiler's own data, which may be large. */
+export const choicesFrom = (ir: Bounded): Choices => ({ lanes: lanesOf(ir), ...orderOf(ir), windows: windowsOf(ir) })
+
+export const rememberChoices = (plan: Plan, choices: Choices): void => {
+  remembered.set(plan, choices)
 }

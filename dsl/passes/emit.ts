@@ -1,12 +1,29 @@
-import * as E from 'fp-ts/lib/Either.js'
+import type { Peak } from '../ir/peak.js'
 import type { Command, Plan, PlanBuffer, PlanNode } from '../ir/plan.js'
-import type { Bounded, Lifetimes, Operation, Ordered, Passed } from './ir.js'
+import type { Bounded, Lifetimes, Operation, Ordered } from './ir.js'
 import { byOperation } from './lifetimes.js'
 import { watched } from './watch.js'
 
+/** What commands are made of: of the operations themselves only what they read and write. */
+export interface Issued
+  extends Pick<
+    Lifetimes,
+    'laneOf' | 'waitStart' | 'waitOn' | 'waitTick' | 'first' | 'last' | 'useStart' | 'useBuffer' | 'home'
+  > {
+  readonly reads: readonly (readonly number[])[]
+  readonly writes: readonly (readonly number[])[]
+}
+
+const issuedOf = (ir: Lifetimes): Issued => {
+  const { laneOf, waitStart, waitOn, waitTick, first, last, useStart, useBuffer, home } = ir
+  const reads = ir.operations.map(operation => operation.reads)
+  const writes = ir.operations.map(operation => operation.writes)
+  return { reads, writes, laneOf, waitStart, waitOn, waitTick, first, last, useStart, useBuffer, home }
+}
+
 /** One event for each operation that a wait or a use names, numbered in the order of their records; -1: none. */
-const eventsOf = ({ operations, waitOn, useStart }: Lifetimes): Int32Array => {
-  const event = new Int32Array(operations.length).fill(-1)
+const eventsOf = ({ reads, waitOn, useStart }: Issued): Int32Array => {
+  const event = new Int32Array(reads.length).fill(-1)
   for (let w = 0; w < waitOn.length; w++) event[waitOn[w]!] = 0
   let count = 0
   for (let i = 0; i < event.length; i++) if (event[i] === 0 || useStart[i + 1]! > useStart[i]!) event[i] = count++
@@ -17,9 +34,9 @@ const eventsOf = ({ operations, waitOn, useStart }: Lifetimes): Int32Array => {
  * The commands in issue order. Of each operation: its waits, the allocs of what it is the first to touch, the run, its record, the uses
  * that it marks, and the frees of what it is the last to touch.
  */
-export const commandsOf = (ir: Lifetimes): Command[] => {
-  const { operations, laneOf, waitStart, waitOn, waitTick, useStart, useBuffer, home } = ir
-  const count = operations.length
+const commandsOf = (ir: Issued): Command[] => {
+  const { laneOf, waitStart, waitOn, waitTick, useStart, useBuffer, home } = ir
+  const count = ir.reads.length
   const event = eventsOf(ir)
   const allocs = byOperation(ir.first, count)
   const frees = byOperation(ir.last, count)
@@ -31,7 +48,6 @@ export const commandsOf = (ir: Lifetimes): Command[] => {
   )
   let next = 0
   for (let i = 0; i < count; i++) {
-    const { reads, writes } = operations[i]!
     const lane = laneOf[i]!
     for (let w = waitStart[i]!; w < waitStart[i + 1]!; w++) {
       const on = event[waitOn[w]!]!
@@ -39,7 +55,7 @@ export const commandsOf = (ir: Lifetimes): Command[] => {
     }
     for (let a = allocs.start[i]!; a < allocs.start[i + 1]!; a++)
       commands[next++] = ['alloc', allocs.items[a]!, home[allocs.items[a]!]!]
-    commands[next++] = ['run', i, lane, reads, writes]
+    commands[next++] = ['run', i, lane, ir.reads[i]!, ir.writes[i]!]
     if (event[i]! >= 0) commands[next++] = ['record', event[i]!, lane]
     for (let u = useStart[i]!; u < useStart[i + 1]!; u++) commands[next++] = ['use', useBuffer[u]!, lane, event[i]!]
     for (let f = frees.start[i]!; f < frees.start[i + 1]!; f++) commands[next++] = ['free', frees.items[f]!]
@@ -76,8 +92,9 @@ const nodeOf = ({ op, name, at, kernel, flops, movedBytes }: Operation, id: numb
 
 export const nodesOf = ({ operations }: Ordered): PlanNode[] => operations.map(nodeOf)
 
-/** The plan but for its bound: all that memory and order ask. */
-export const outlineOf = (ir: Lifetimes, nodes: readonly PlanNode[]): Plan => ({
+type Outline = Omit<Plan, 'commands'>
+
+const partsOf = (ir: Lifetimes, nodes: readonly PlanNode[]): Outline => ({
   plan: 1,
   name: ir.settings.name,
   devices: 1,
@@ -88,7 +105,28 @@ export const outlineOf = (ir: Lifetimes, nodes: readonly PlanNode[]): Plan => ({
   lanes: ir.lanes,
   buffers: ir.buffers.map((_, id) => bufferOf(ir, id)),
   nodes,
-  commands: commandsOf(ir),
+})
+
+/** The plan but for its bound: all that memory and order ask. */
+export const outlineOf = (ir: Lifetimes, nodes: readonly PlanNode[]): Plan => ({
+  ...partsOf(ir, nodes),
+  commands: commandsOf(issuedOf(ir)),
+})
+
+/** A plan whose commands are still to be made. */
+export interface Draft {
+  readonly parts: Outline
+  readonly issued: Issued
+  readonly peak: Peak
+}
+
+/** All of the plan but its commands: from here on operations are done with, whose millions would not go into memory beside those of commands. */
+export const draft = watched('draft', (ir: Bounded): Draft => {
+  let tolerance = 0
+  for (const operation of ir.operations) if (operation.tolerance > tolerance) tolerance = operation.tolerance
+  const { device, pinned } = ir.bound
+  const parts = { ...partsOf(ir, nodesOf(ir)), bound: { device: [...device], pinned }, tolerance }
+  return { parts, issued: issuedOf(ir), peak: ir.peak }
 })
 
 const freeze = <A extends object>(items: readonly A[]): readonly A[] => {
@@ -100,25 +138,20 @@ const freeze = <A extends object>(items: readonly A[]): readonly A[] => {
  * After this pass there is the plan: data, frozen, so that what was proved of it stays true. Of commands there are too many to freeze each: who relies on the proof
  * compares their fingerprint.
  */
-export const emit = watched('emit', (ir: Bounded): Passed<Plan> => {
-  const outline = outlineOf(ir, nodesOf(ir))
-  const { plan, name, devices, inFlight, storage, arena, lanes, buffers, nodes, commands } = outline
-  let tolerance = 0
-  for (const operation of ir.operations) if (operation.tolerance > tolerance) tolerance = operation.tolerance
-  return E.right(
-    Object.freeze({
-      plan,
-      name,
-      devices,
-      inFlight,
-      storage,
-      bound: Object.freeze({ device: Object.freeze([...ir.bound.device]), pinned: ir.bound.pinned }),
-      ...(arena === undefined ? {} : { arena: Object.freeze([...arena]) }),
-      lanes: freeze(lanes),
-      buffers: freeze(buffers),
-      nodes: freeze(nodes),
-      commands: Object.freeze(commands),
-      tolerance,
-    }),
-  )
+export const emit = watched('emit', ({ parts, issued }: Draft): Plan => {
+  const { plan, name, devices, inFlight, storage, arena, bound, lanes, buffers, nodes, tolerance } = parts
+  return Object.freeze({
+    plan,
+    name,
+    devices,
+    inFlight,
+    storage,
+    bound: Object.freeze({ device: Object.freeze(bound.device), pinned: bound.pinned }),
+    ...(arena === undefined ? {} : { arena: Object.freeze([...arena]) }),
+    lanes: freeze(lanes),
+    buffers: freeze(buffers),
+    nodes: freeze(nodes),
+    commands: Object.freeze(commandsOf(issued)),
+    ...(tolerance === undefined ? {} : { tolerance }),
+  })
 })

@@ -25,7 +25,7 @@ import type { Plan } from '../../dsl/ir/plan.js'
 import { bound } from '../../dsl/passes/bound.js'
 import { check } from '../../dsl/passes/check.js'
 import { clocks } from '../../dsl/passes/clocks.js'
-import { emit } from '../../dsl/passes/emit.js'
+import { draft, emit } from '../../dsl/passes/emit.js'
 import type { Lowered, Ordered } from '../../dsl/passes/ir.js'
 import { lifetimes } from '../../dsl/passes/lifetimes.js'
 import { lower } from '../../dsl/passes/lower.js'
@@ -77,7 +77,13 @@ const asWritten = (ir: Lowered): Ordered => {
 const digestsOf = (ir: GraphIR, inFlight: number): readonly [string, string] => {
   const lowered = pipe(check({ inFlight })(ir), E.chain(simplify), E.chain(clocks), E.chain(lower))
   if (E.isLeft(lowered)) throw new Error(JSON.stringify(lowered.left))
-  const plan = pipe(synchronize(asWritten(lowered.right)), E.chain(lifetimes), E.chain(bound), E.chain(emit))
+  const plan = pipe(
+    synchronize(asWritten(lowered.right)),
+    E.chain(lifetimes),
+    E.chain(bound),
+    E.map(draft),
+    E.map(emit),
+  )
   if (E.isLeft(plan)) throw new Error(JSON.stringify(plan.left))
   return [digestOf(rowsOf(lowered.right)), digestOf(planRowsOf(plan.right))]
 }
