@@ -130,7 +130,7 @@ const measure = (shape: Shape): Figures => {
 const here = fileURLToPath(import.meta.url)
 
 /** What `node` is given: one thread for all that it does, and a heap that keeps the whole within the memory that is asked for. */
-const nodeOptions = ['--single-threaded', '--max-old-space-size=1200']
+const nodeOptions = ['--single-threaded', '--max-old-space-size=1300']
 
 /** Each in a process of its own: a peak of memory is a process's, and what ran before must not warm it up. */
 const measured = (shape: Shape): Figures => {
