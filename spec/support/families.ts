@@ -157,7 +157,7 @@ export const diamonds = (count: number, width = 2): TaskGraph => {
   return { deps }
 }
 
-/** The benchmark graphs of GrCUDA (Parravicini et al., IPDPS 2021), as they stand in its sources: one task a kernel. */
+/** The benchmark graphs of GrCUDA (Parravicini et al., IPDPS 2021), after their descriptions in the paper: one task a kernel. */
 export const grcuda = {
   /** Two vectors squared, and the sum of their difference. */
   vec: (): TaskGraph => ({ deps: [[], [], [0, 1]] }),
