@@ -35,6 +35,8 @@ export const mostLean = 256
 /** The orders of a graph on its lanes, each found once, and what becomes of them under a bound. */
 export class Attempts {
   private readonly eager = new Map<Ordering['by'], Passed<Int32Array>>()
+  /** What is predicted of the plain ways, without a bound. */
+  private readonly plain = new Map<Ordering['by'], Prediction>()
   /** By lane: the uploads of parameters to which the user gave no window. */
   readonly unwindowed: ReadonlyMap<number, number>
 
@@ -95,9 +97,16 @@ export class Attempts {
       E.chain(synchronize),
       E.fold(
         () => Number.POSITIVE_INFINITY,
-        ir => tickOf(ir).tick,
+        ir => this.predicted(way, ir).tick,
       ),
     )
+  }
+
+  private predicted(way: Way, ir: Synchronized): Prediction {
+    if (way.window !== none || way.ahead !== Number.POSITIVE_INFINITY) return tickOf(ir)
+    const known = this.plain.get(way.by) ?? tickOf(ir)
+    this.plain.set(way.by, known)
+    return known
   }
 
   /**
@@ -108,11 +117,11 @@ export class Attempts {
     const planned = this.ir.settings.storage === 'planned'
     const kept = this.scheduled(way, !planned, memory)
     if (E.isLeft(kept) || planned || kept.right.operations.every(({ ahead }) => ahead === undefined))
-      return this.attempted(way, kept)
+      return this.attempted(way, kept, memory)
     const held = kept.right.bound.device[0]!
-    if (memory !== undefined && held <= memory) return this.attempted(way, kept)
+    if (memory !== undefined && held <= memory) return this.attempted(way, kept, memory)
     const shared = this.scheduled(way, false, memory)
-    return this.attempted(way, E.isRight(shared) && shared.right.bound.device[0]! < held ? shared : kept)
+    return this.attempted(way, E.isRight(shared) && shared.right.bound.device[0]! < held ? shared : kept, memory)
   }
 
   private scheduled(way: Way, keep: boolean, memory: number | undefined): Passed<Bounded> {
@@ -126,12 +135,16 @@ export class Attempts {
       : pipe(ordered, E.chain(synchronize), E.chain(lifetimes), E.map(within), E.chain(this.large ? roughBound : bound))
   }
 
-  private attempted({ by, ahead, window }: Way, bounded: Passed<Bounded>): Passed<Found> {
+  private attempted(way: Way, bounded: Passed<Bounded>, memory: number | undefined): Passed<Found> {
+    const { by, ahead, window } = way
     return pipe(
       bounded,
       E.map(ir => {
+        // An arena and a bound bring waits of their own.
+        const plain = memory === undefined && ir.settings.storage === 'pooled'
+        const predicted = plain ? this.predicted(way, ir) : tickOf(ir)
         const windows = Array.from(window, ([lane, ahead]) => ({ lane: this.ir.lanes[lane]!.name, ahead }))
-        const attempt = { by, spread: this.spread, ahead, windows, ...tickOf(ir), bound: ir.bound.device[0]! }
+        const attempt = { by, spread: this.spread, ahead, windows, ...predicted, bound: ir.bound.device[0]! }
         return { ir: { ...ir, settings: this.ir.settings }, attempt }
       }),
     )
@@ -141,7 +154,9 @@ export class Attempts {
 /** Operations up to which ticks are predicted: of more, orders are not compared. */
 export const mostPredicted = 2 ** 17
 
-const tickOf = (ir: Synchronized): Pick<Attempt, 'tick' | 'blocked'> => {
+type Prediction = Pick<Attempt, 'tick' | 'blocked'>
+
+const tickOf = (ir: Synchronized): Prediction => {
   if (ir.operations.length > mostPredicted) return { tick: Number.NaN, blocked: Number.NaN }
   const { tick, blocked } = predict(ir, costsOf(ir.operations, ir.settings))
   return { tick, blocked }
@@ -149,7 +164,7 @@ const tickOf = (ir: Synchronized): Pick<Attempt, 'tick' | 'blocked'> => {
 
 /** A plan that is chosen, without the waits of its windows that nothing needs. */
 export const lean = (found: Found): Passed<Found> =>
-  found.ir.settings.storage === 'planned' || found.ir.operations.length <= mostLean
+  found.ir.settings.storage === 'planned' || found.ir.operations.length <= mostLean || found.ir.windows.length === 0
     ? E.right(found)
     : pipe(
         bound(found.ir),
