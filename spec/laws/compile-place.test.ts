@@ -27,29 +27,17 @@ import { costsOf } from '../../dsl/passes/costs.js'
 import { dependenciesOf, topological } from '../../dsl/passes/dependencies.js'
 import { nodesOf, outlineOf } from '../../dsl/passes/emit.js'
 import { fold, type LaneKind } from '../../dsl/passes/fold.js'
-import type { Buffer, Lifetimes, Lowered, Operation, Ordered } from '../../dsl/passes/ir.js'
+import type { Lifetimes, Lowered, Ordered } from '../../dsl/passes/ir.js'
 import { lifetimes } from '../../dsl/passes/lifetimes.js'
 import type { Settings } from '../../dsl/passes/options.js'
 import { order } from '../../dsl/passes/order.js'
 import { place } from '../../dsl/passes/place.js'
 import { predict } from '../../dsl/passes/predict.js'
 import { synchronize } from '../../dsl/passes/synchronize.js'
-import { cholesky, fsdp, greedyLanes, layered, type TaskGraph, taskBench } from '../support/families.js'
+import { figured, greedyLanes, layered, type TaskGraph } from '../support/families.js'
 import { figures } from '../support/figures.js'
 import { fitted } from '../support/fitted.js'
-
-const families: Readonly<Record<string, () => TaskGraph>> = {
-  'cholesky(16)': () => cholesky(16),
-  'cholesky(40)': () => cholesky(40),
-  "taskBench('stencil', 16, 64)": () => taskBench('stencil', 16, 64),
-  "taskBench('fft', 16, 64)": () => taskBench('fft', 16, 64),
-  "taskBench('sweep', 16, 64)": () => taskBench('sweep', 16, 64),
-  "taskBench('random', 16, 64, 7)": () => taskBench('random', 16, 64, 7),
-  'layered(4000, 12, 4, 7)': () => layered(4000, 12, 4, 7),
-  'layered(100000, 16, 4, 7)': () => layered(100_000, 16, 4, 7),
-  'fsdp(32)': () => fsdp(32),
-  'fsdp(64, 2)': () => fsdp(64, 2),
-}
+import { tasks } from '../support/ordered-tasks.js'
 
 const settings: Settings = {
   name: 'tasks',
@@ -70,28 +58,7 @@ const tasksOf = ({ deps }: TaskGraph, nanoseconds: number, more: Partial<Setting
     profile: new Map(nanoseconds > 0 ? deps.map((_, id) => [`t${id}`, nanoseconds]) : []),
     ...more,
   },
-  buffers: deps.map(
-    (_, id): Buffer => ({ name: `b${id}`, bytes: 4, space: 'device', life: 'tick', root: id, offset: 0 }),
-  ),
-  operations: deps.map(
-    (reads, id): Operation => ({
-      op: 'task',
-      name: `t${id}`,
-      at: 'here',
-      kernel: undefined,
-      flops: 0,
-      movedBytes: 49_152,
-      reads,
-      writes: [id],
-      after: reads,
-      kind: 'compute',
-      lane: undefined,
-      workspace: 0,
-      ahead: undefined,
-      tolerance: 0,
-      user: undefined,
-    }),
-  ),
+  ...tasks(deps, () => 4, 49_152),
 })
 
 interface Outcome {
@@ -158,7 +125,7 @@ describe('lanes and order of the compiler’s choice', () => {
     for (const nanoseconds of [500, 50_000]) {
       const kernels = nanoseconds > 500 ? 'kernels of 50 µs' : 'kernels of 0.5 µs'
       it(`are no worse than greedy ones for ${graph} on ${lanes} lanes, ${kernels}`, () => {
-        const tasks = families[graph]!()
+        const tasks = figured[graph]!()
         const ir = tasksOf(tasks, nanoseconds, { lanes })
         const found = chosen(ir)
         expect(found.lanes).toBeLessThanOrEqual(lanes)

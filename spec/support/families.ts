@@ -219,3 +219,17 @@ export const greedyLanes = ({ deps, lane }: TaskGraph, lanes: number): Int32Arra
   })
   return placed
 }
+
+/** The graphs of `figures`, by the names that they have there. */
+export const figured: Readonly<Record<string, () => TaskGraph>> = {
+  'cholesky(16)': () => cholesky(16),
+  'cholesky(40)': () => cholesky(40),
+  "taskBench('stencil', 16, 64)": () => taskBench('stencil', 16, 64),
+  "taskBench('fft', 16, 64)": () => taskBench('fft', 16, 64),
+  "taskBench('sweep', 16, 64)": () => taskBench('sweep', 16, 64),
+  "taskBench('random', 16, 64, 7)": () => taskBench('random', 16, 64, 7),
+  'layered(4000, 12, 4, 7)': () => layered(4000, 12, 4, 7),
+  'layered(100000, 16, 4, 7)': () => layered(100_000, 16, 4, 7),
+  'fsdp(32)': () => fsdp(32),
+  'fsdp(64, 2)': () => fsdp(64, 2),
+}

@@ -16,13 +16,12 @@ const settings: Settings = {
   profile: new Map(),
 }
 
-export const orderedTasks = (
-  { deps }: TaskGraph,
-  laneOf: Int32Array,
+/** One operation and one buffer a task. */
+export const tasks = (
+  deps: TaskGraph['deps'],
   bytes: (task: number) => number,
-  more: Partial<Settings> = {},
-): Ordered => ({
-  settings: { ...settings, ...more },
+  movedBytes = 0,
+): Pick<Ordered, 'operations' | 'buffers'> => ({
   operations: deps.map(
     (reads, id): Operation => ({
       op: 'task',
@@ -30,7 +29,7 @@ export const orderedTasks = (
       at: 'here',
       kernel: undefined,
       flops: 0,
-      movedBytes: 0,
+      movedBytes,
       reads,
       writes: [id],
       after: reads,
@@ -43,15 +42,18 @@ export const orderedTasks = (
     }),
   ),
   buffers: deps.map(
-    (_, id): Buffer => ({
-      name: `b${id}`,
-      bytes: bytes(id),
-      space: 'device',
-      life: 'tick',
-      root: id,
-      offset: 0,
-    }),
+    (_, id): Buffer => ({ name: `b${id}`, bytes: bytes(id), space: 'device', life: 'tick', root: id, offset: 0 }),
   ),
+})
+
+export const orderedTasks = (
+  { deps }: TaskGraph,
+  laneOf: Int32Array,
+  bytes: (task: number) => number,
+  more: Partial<Settings> = {},
+): Ordered => ({
+  settings: { ...settings, ...more },
+  ...tasks(deps, bytes),
   lanes: Array.from({ length: 1 + laneOf.reduce((most, lane) => Math.max(most, lane), 0) }, (_, id) => ({
     id,
     name: `l${id}`,
