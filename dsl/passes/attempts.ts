@@ -152,7 +152,7 @@ export class Attempts {
 }
 
 /** Operations up to which ticks are predicted: of more, orders are not compared. */
-export const mostPredicted = 2 ** 17
+export const mostPredicted = 2 ** 16
 
 type Prediction = Pick<Attempt, 'tick' | 'blocked'>
 
