@@ -2,10 +2,10 @@ import { explain as explainPlan, explanations } from '../../dsl/explain.js'
 import { oneOf, oneWord, parse } from './args.js'
 import { compileFlags, compilerOf } from './compiled.js'
 import { figuresOf } from './figures.js'
+import { save } from './files.js'
 import type { Output } from './io.js'
 import { machineFrom } from './machine.js'
 import { planFrom } from './planned.js'
-import { save } from './written.js'
 
 export const usage =
   'braid explain PROGRAM|PLAN.json [--as text|json|dot|perfetto|svg] [--machine NAME|FILE] [--memory BYTES|fast|small] [--storage pooled|planned] [--profile TRACE] [-o FILE] [--json]'

@@ -1,7 +1,7 @@
-import { readFileSync } from 'node:fs'
 import * as E from 'fp-ts/lib/Either.js'
 import { machines, parseMachine } from '../../dsl/machine/load.js'
 import type { Machine } from '../../dsl/machine/machine.js'
+import { textOf } from './files.js'
 import { Failed, Misuse } from './io.js'
 
 const names = (): string => Object.keys(machines).join(', ')
@@ -11,24 +11,10 @@ export const machineFrom = (flag: string): Machine => {
   const known = Object.hasOwn(machines, flag) ? machines[flag] : undefined
   if (known !== undefined) return known
   if (!/[./\\]/.test(flag)) throw new Misuse(`--machine: wanted ${names()}, or a machine file; found "${flag}"`)
-  const parsed = parseMachine(read(flag), flag)
+  const parsed = parseMachine(
+    textOf(flag, 'machine', `give one of ${names()}, or copy examples/machines/h200.jsonc`),
+    flag,
+  )
   if (E.isLeft(parsed)) throw new Failed(parsed.left)
   return parsed.right
-}
-
-const read = (path: string): string => {
-  try {
-    return readFileSync(path, 'utf8')
-  } catch (error) {
-    throw new Failed([
-      {
-        _tag: 'BadFile',
-        at: path,
-        subject: 'machine',
-        wanted: 'a machine file that can be read',
-        found: (error as Error).message,
-        next: `give one of ${names()}, or copy examples/machines/h200.jsonc`,
-      },
-    ])
-  }
 }

@@ -4,10 +4,10 @@ import { textOf, toJSON } from '../../dsl/ir/text.js'
 import type { Machine } from '../../dsl/machine/machine.js'
 import { oneOf, oneWord, parse } from './args.js'
 import { compiled, compileFlags, compilerOf } from './compiled.js'
+import { save } from './files.js'
 import type { Output } from './io.js'
 import { machineFrom } from './machine.js'
 import { loadProgram } from './program.js'
-import { save } from './written.js'
 
 export const usage =
   'braid plan PROGRAM [--as text|json|dot|perfetto|svg] [--machine NAME|FILE] [--memory BYTES|fast|small] [--storage pooled|planned] [--profile TRACE] [-o FILE] [--json]'

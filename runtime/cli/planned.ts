@@ -1,30 +1,15 @@
-import { readFileSync } from 'node:fs'
 import * as E from 'fp-ts/lib/Either.js'
 import { parsePlan } from '../../dsl/ir/load.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import { verify } from '../../dsl/ir/verify.js'
 import { type CompileFlags, compiled } from './compiled.js'
+import { planText } from './files.js'
 import { Failed, Misuse } from './io.js'
 import { loadProgram } from './program.js'
 
 /** A plan from a file, whoever wrote it: its form is checked, and that the laws about safety hold, since what is said of a plan assumes them. */
 const readPlan = (path: string): Plan => {
-  let text: string
-  try {
-    text = readFileSync(path, 'utf8')
-  } catch (error) {
-    throw new Failed([
-      {
-        _tag: 'BadFile',
-        at: path,
-        subject: 'plan',
-        wanted: 'a plan file that can be read',
-        found: (error as Error).message,
-        next: 'write one with: braid plan PROGRAM --as json -o PLAN.json',
-      },
-    ])
-  }
-  const parsed = parsePlan(text)
+  const parsed = parsePlan(planText(path))
   if (E.isLeft(parsed)) throw new Failed(parsed.left)
   const [broken, ...others] = verify(parsed.right, { safety: true })
   if (broken === undefined) return parsed.right

@@ -1,35 +1,18 @@
-import { readFileSync } from 'node:fs'
 import * as E from 'fp-ts/lib/Either.js'
 import { parsePlan } from '../../dsl/ir/load.js'
 import { verify as verifyPlan } from '../../dsl/ir/verify.js'
 import { verifyRanks } from '../../dsl/ir/verify-ranks.js'
 import { parse } from './args.js'
+import { planText } from './files.js'
 import { Failed, Misuse, type Output } from './io.js'
 
 export const usage = 'braid verify PLAN.json [RANK1.json …] [--safety] [--json]'
-
-const read = (path: string): string => {
-  try {
-    return readFileSync(path, 'utf8')
-  } catch (error) {
-    throw new Failed([
-      {
-        _tag: 'BadFile',
-        at: path,
-        subject: 'plan',
-        wanted: 'a plan file that can be read',
-        found: (error as Error).message,
-        next: 'write one with: braid plan PROGRAM --as json -o PLAN.json',
-      },
-    ])
-  }
-}
 
 export const verify = async (args: readonly string[], out: Output): Promise<number> => {
   const { values, positionals } = parse(args, { safety: { type: 'boolean' } }, usage)
   if (positionals.length === 0) throw new Misuse(`PLAN.json is missing\nusage: ${usage}`)
   const plans = positionals.map(path => {
-    const parsed = parsePlan(read(path))
+    const parsed = parsePlan(planText(path))
     if (E.isLeft(parsed)) {
       const whose = positionals.length === 1 ? '' : `${path}: `
       throw new Failed(parsed.left.map(fault => ({ ...fault, at: `${whose}${fault.at}` })))

@@ -56,7 +56,8 @@ struct Shortage {
 //   3. done     pending blocks whose uses are seen to have completed (policy.poll)
 //   4. wait     the lane is made to wait for the uses of a block of exactly this size that it freed itself
 //               (policy.waitFirst); after rung 5 of a longer one, or of several side by side
-//   5. gather   caches are emptied and neighbours merged
+//   5. gather   caches are emptied and neighbours merged. Where several threads allocate, a lane with little at
+//               hand goes on to 6 and 7 first, and gives up its own before the others' are taken
 //   6. move     whole free pages that nothing on the device can still touch are mapped where they are needed
 //   7. grow     memory from the source, within the limit
 //   8. last     waits for any lane's blocks (policy.waitLast); memory that other heaps keep; pools lent for this;
