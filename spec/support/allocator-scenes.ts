@@ -141,7 +141,8 @@ const scenes: Readonly<Record<string, () => unknown>> = {
       list.length < 2
         ? [[...list]]
         : list.flatMap((one, i) => permute(list.filter((_, j) => j !== i)).map(rest => [one, ...rest]))
-    // Opening a GPU takes its time.
+    // Opening a GPU takes its time, most of it when nobody else in the process has it open.
+    const stays = await open()
     for (const order of permute([0, 1, 2, 3, 4]).filter((_, i) => name === 'host' || i % 7 === 0)) {
       const device = await open()
       const lane = device.lane()
@@ -160,15 +161,17 @@ const scenes: Readonly<Record<string, () => unknown>> = {
       }
       await Promise.all(waits)
     }
+    await stays.close()
     well()
   },
   async worker() {
-    // Devices of its own in each thread; one ends by itself, one is terminated in the middle, one fails.
+    // Devices of its own in each thread; one ends by itself, one is terminated in the middle, one fails. A thread that holds a lane back
+    // does nothing after that but end, which lets it go. On cuda a held lane may hold back any other of the process, since streams share
+    // the GPU's queues and one thread calls all host functions: whoever held one and then waited for another lane could wait for ever.
     const start = (inner: string): Worker => new Worker(boot, { eval: true, workerData: [inner, name] })
     const ended = (worker: Worker): Promise<unknown> =>
       new Promise(resolve => worker.once('exit', resolve).on('error', () => {}))
     const own = await open()
-    // Held back it would hold back the workers' lanes: CUDA has one thread a process for what is called from its lanes.
     everything(own, false)
     const [plain, failing, stopped] = ['inWorker', 'inWorkerThrown', 'inWorkerWaiting'].map(start) as [
       Worker,
@@ -184,10 +187,10 @@ const scenes: Readonly<Record<string, () => unknown>> = {
     well()
   },
   async inWorker() {
-    everything(await open())
     const device = await open()
-    device.defaultLane.malloc(1).free()
+    everything(device, false)
     await device.close()
+    everything(await open())
   },
   async inWorkerThrown() {
     everything(await open())
