@@ -2,8 +2,8 @@ import { demandOf, type Resource } from '../machine/cost.js'
 import type { Operation } from './ir.js'
 import type { Settings } from './options.js'
 
-/** What is shared: processors, memory bandwidth, and the engines of each direction and link. */
-export const resources = 6
+/** What is shared: processors, memory bandwidth, the engines of each direction and link, and what both directions of copying have together. */
+export const resources = 7
 
 /** What operations ask of the machine that a plan is made for, by operation. Times are nanoseconds. */
 export interface Costs {
@@ -13,6 +13,9 @@ export interface Costs {
   readonly work: Float64Array
   /** Of each shared thing the part that its work keeps busy: `demand[resources · i + r]`, at most 1. */
   readonly demand: Float64Array
+  /** The shared thing of which an operation has one whole while it runs, or -1; and how many there are of each. */
+  readonly engine: Int8Array
+  readonly engines: readonly number[]
   /** On the issuing thread: to start the operation, to record an event, to make a lane wait. */
   readonly issue: Float64Array
   readonly record: number
@@ -24,13 +27,25 @@ export interface Costs {
 }
 
 const engines: Readonly<Partial<Record<Resource, number>>> = { h2d: 2, d2h: 3, peer: 4, link: 5 }
+const bus = 6
+
+/** Whether a machine's figures are the same of both, whatever they are called. */
+const isAlike = (a: Operation, b: Operation): boolean =>
+  a.kernel === b.kernel &&
+  a.op === b.op &&
+  a.kind === b.kind &&
+  a.flops === b.flops &&
+  a.movedBytes === b.movedBytes &&
+  a.kernel?.kind === 'map'
 
 /** What each operation takes from start to end with nothing beside it: all that a path's length asks for. Nanoseconds. */
 export const aloneOf = (operations: readonly Operation[], { machine, profile }: Settings): Float64Array => {
   const alone = new Float64Array(operations.length)
-  operations.forEach((operation, i) => {
-    alone[i] = demandOf(operation, machine, profile).nanoseconds
-  })
+  for (let i = 0; i < operations.length; i++) {
+    // Large graphs repeat themselves: one like the one before is not looked up again.
+    const like = i > 0 && profile.size === 0 && isAlike(operations[i - 1]!, operations[i]!)
+    alone[i] = like ? alone[i - 1]! : demandOf(operations[i]!, machine, profile).nanoseconds
+  }
   return alone
 }
 
@@ -43,6 +58,8 @@ export const costsOf = (operations: readonly Operation[], { machine, profile }: 
     latency: new Float64Array(count),
     work: new Float64Array(count),
     demand: new Float64Array(count * resources),
+    engine: new Int8Array(count).fill(-1),
+    engines: [0, 0, device.h2d.engines, device.d2h.engines, machine.peer.engines, 0, 0],
     issue: new Float64Array(count),
     record: host.record,
     wait: host.wait,
@@ -59,7 +76,9 @@ export const costsOf = (operations: readonly Operation[], { machine, profile }: 
     costs.demand[resources * i + 1] = bandwidth
     const engine = engines[resource]
     if (engine !== undefined) costs.demand[resources * i + engine] = 1
+    costs.demand[resources * i + bus] = found.bus
     const copies = resource === 'h2d' || resource === 'd2h' || resource === 'peer'
+    if (copies) costs.engine[i] = engine!
     costs.issue[i] = copies ? host.copy : resource === 'link' ? host.collective : host.launch
   })
   return costs

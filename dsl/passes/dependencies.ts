@@ -11,31 +11,37 @@ export const dependenciesOf = ({ operations }: Pick<Lowered, 'operations'>): Dep
   const count = operations.length
   const start = new Int32Array(count + 1)
   const degree = new Int32Array(count)
-  operations.forEach(({ after }, i) => {
+  for (let i = 0; i < count; i++) {
+    const { after } = operations[i]!
     degree[i] = after.length
-    for (const before of after) start[before + 1]!++
-  })
+    for (let a = 0; a < after.length; a++) start[after[a]! + 1]!++
+  }
   for (let i = 0; i < count; i++) start[i + 1]! += start[i]!
   const to = new Int32Array(start[count]!)
   const fill = start.slice()
-  operations.forEach(({ after }, i) => {
-    for (const before of after) to[fill[before]!++] = i
-  })
+  for (let i = 0; i < count; i++) {
+    const { after } = operations[i]!
+    for (let a = 0; a < after.length; a++) to[fill[after[a]!]!++] = i
+  }
   return { start, to, degree }
 }
 
-const leastOf = (to: Int32Array, from: number, end: number): number => {
-  let least = to[from]!
-  for (let e = from + 1; e < end; e++) least = Math.min(least, to[e]!)
-  return least
+/** Whether every operation comes before its successors as the user wrote it. */
+const isOrdered = ({ start, to, degree }: Dependencies): boolean => {
+  for (let i = 0; i < degree.length; i++)
+    for (let e = start[i]!; e < start[i + 1]!; e++) if (to[e]! <= i) return false
+  return true
 }
 
 /** A topological order: as the user wrote it, if that is one. Shorter than the graph where there is a cycle. */
-export const topological = ({ start, to, degree }: Dependencies): Int32Array => {
-  if (degree.every((_, i) => start[i] === start[i + 1] || leastOf(to, start[i]!, start[i + 1]!) > i))
-    return Int32Array.from(degree.keys())
+export const topological = (dependencies: Dependencies): Int32Array => {
+  const { start, to, degree } = dependencies
+  const order = new Int32Array(degree.length)
+  if (isOrdered(dependencies)) {
+    for (let i = 0; i < order.length; i++) order[i] = i
+    return order
+  }
   const left = degree.slice()
-  const order = new Int32Array(left.length)
   let length = 0
   for (let i = 0; i < left.length; i++) if (left[i] === 0) order[length++] = i
   for (let next = 0; next < length; next++) {

@@ -4,7 +4,7 @@ import type { PlanLane } from '../ir/plan.js'
 import { aloneOf, type Costs, costsOf } from './costs.js'
 import { type Dependencies, dependenciesOf, topological } from './dependencies.js'
 import { fail, fault } from './faults.js'
-import type { Ordered, Passed, Placed } from './ir.js'
+import type { Operation, Ordered, Passed, Placed } from './ir.js'
 import { listed } from './list.js'
 import { Queue } from './queue.js'
 import { isLazy, windowed } from './windows.js'
@@ -135,10 +135,11 @@ export const rest = (by: Ordering['by'], ir: Placed): Passed<Int32Array> => {
 export const arranged = (ir: Placed, eager: Int32Array, ordering: Omit<Ordering, 'by'>): Ordered => {
   const { order: issue, windows } = windowed(ir, eager, ordering.ahead)
   const renumbered = new Int32Array(issue.length)
-  issue.forEach((i, at) => {
-    renumbered[i] = at
-  })
-  const operations = Array.from(issue, i => ir.operations[i]!)
+  const operations = new Array<Operation>(issue.length)
+  for (let at = 0; at < issue.length; at++) {
+    renumbered[issue[at]!] = at
+    operations[at] = ir.operations[issue[at]!]!
+  }
   const edges = windows.map(({ later, earlier, tick }) => ({
     later: renumbered[later]!,
     earlier: renumbered[earlier]!,

@@ -45,7 +45,8 @@ export class Queue {
   }
 
   private isBefore(a: number, b: number): boolean {
-    const [x, y] = [this.key[a]!, this.key[b]!]
+    const x = this.key[a]!
+    const y = this.key[b]!
     return x < y || (x === y && a <= b)
   }
 }

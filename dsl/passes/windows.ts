@@ -13,23 +13,47 @@ interface Streamed {
 export const isLazy = (ir: Placed, i: number): boolean =>
   ir.operations[i]!.kind === 'upload' && ir.operations[i]!.after.length === 0
 
+/** Operations put before places in an order: few, beside all the places there are. */
+class Places {
+  private readonly lists = new Map<number, number[]>()
+
+  put(place: number, operation: number): void {
+    const list = this.lists.get(place)
+    if (list === undefined) this.lists.set(place, [operation])
+    else list.push(operation)
+  }
+
+  at(place: number): readonly number[] {
+    return this.lists.get(place) ?? none
+  }
+}
+
+const none: readonly number[] = []
+
 const streamed = (ir: Placed, eager: Int32Array): Streamed[] => {
   const uploads = new Map<number, { operation: number; first: number; last: number; lanes: Map<number, number> }>()
-  ir.operations.forEach(({ writes }, i) => {
-    if (isLazy(ir, i))
-      uploads.set(ir.buffers[writes[0]!]!.root, { operation: i, first: eager.length, last: -1, lanes: new Map() })
-  })
-  eager.forEach((i, at) => {
+  for (let i = 0; i < ir.operations.length; i++)
+    if (isLazy(ir, i)) {
+      const { root } = ir.buffers[ir.operations[i]!.writes[0]!]!
+      uploads.set(root, { operation: i, first: eager.length, last: -1, lanes: new Map() })
+    }
+  if (uploads.size === 0) return []
+  // Of a million buffers few are an upload's: the others are not looked up.
+  const isUploaded = new Uint8Array(ir.buffers.length)
+  for (let b = 0; b < isUploaded.length; b++) isUploaded[b] = uploads.has(ir.buffers[b]!.root) ? 1 : 0
+  for (let at = 0; at < eager.length; at++) {
+    const i = eager[at]!
     const { reads, writes } = ir.operations[i]!
-    for (const list of [reads, writes])
-      for (const buffer of list) {
-        const upload = uploads.get(ir.buffers[buffer]!.root)
-        if (upload === undefined) continue
-        upload.first = Math.min(upload.first, at)
-        upload.last = at
-        upload.lanes.set(ir.laneOf[i]!, i)
-      }
-  })
+    const touch = (buffer: number): void => {
+      if (isUploaded[buffer] === 0) return
+      const upload = uploads.get(ir.buffers[buffer]!.root)!
+      upload.first = Math.min(upload.first, at)
+      upload.last = at
+      upload.lanes.set(ir.laneOf[i]!, i)
+    }
+    for (let r = 0; r < reads.length; r++) touch(reads[r]!)
+    for (let w = 0; w < writes.length; w++) touch(writes[w]!)
+  }
   return Array.from(uploads.values(), ({ operation, first, last, lanes }) => ({
     operation,
     firstReader: first,
@@ -49,15 +73,15 @@ export const windowed = (
   eager: Int32Array,
   most: number,
 ): { readonly order: Int32Array; readonly windows: readonly WindowEdge[] } => {
-  const inserted: number[][] = Array.from({ length: eager.length + 1 }, () => [])
-  const opening: number[][] = inserted.map(() => [])
+  const inserted = new Places()
+  const opening = new Places()
   const single = new Set<number>()
   const groups = new Map<string, Streamed[]>()
   const windows: WindowEdge[] = []
   for (const upload of streamed(ir, eager)) {
     const { ahead } = ir.operations[upload.operation]!
     if (ahead === undefined) {
-      inserted[upload.firstReader]!.push(upload.operation)
+      inserted.put(upload.firstReader, upload.operation)
       single.add(ir.laneOf[upload.operation]!)
     } else {
       const key = `${ir.laneOf[upload.operation]} ${Math.min(ahead, most)}`
@@ -84,13 +108,14 @@ export const windowed = (
       }
       if (ticks > 0 && ticks < ir.settings.inFlight)
         for (const reader of held.readers) windows.push({ later: operation, earlier: reader, tick: -1 })
-      into[Math.min(earliest, firstReader)]!.push(operation)
+      into.put(Math.min(earliest, firstReader), operation)
     })
   }
   const order = new Int32Array(ir.operations.length)
   let length = 0
   for (let at = 0; at <= eager.length; at++) {
-    for (const list of [opening, inserted]) for (const i of list[at]!) order[length++] = i
+    for (const i of opening.at(at)) order[length++] = i
+    for (const i of inserted.at(at)) order[length++] = i
     if (at < eager.length) order[length++] = eager[at]!
   }
   return { order, windows }
