@@ -58,18 +58,31 @@ const sentence = (text: string): string => {
   return code || /[.!?]$/.test(start) ? start : `${start}.`
 }
 
+/** Parts of a figure that are written out. */
+const mostParts = 12
+
+const grouped = (bytes: number): string =>
+  `${String(bytes).replace(/\B(?=(\d{3})+$)/g, ',')} bytes`.padStart('1,234,567,890 bytes'.length)
+
 /**
  * Any error as text: its title, place and subject on the first line, then what was wanted, what was found, and what to do.
  */
 export const render = (fault: Fault): string => {
-  const { _tag, at, subject, wanted, found, next } = fault
+  const { _tag, at, subject, wanted, found, next, parts } = fault
   const title = Object.hasOwn(titles, _tag) ? titles[_tag]! : _tag
   // Said once where both are the same, as an option's name; a place that nobody knows is not said.
-  const parts = [at === 'unknown' ? '' : at, subject].filter(part => part !== '' && part !== undefined)
-  const place = [...new Set(parts)].join(': ')
-  const lines = [`${place ? `${place}: ` : ''}${title}. [${_tag}]`]
+  const place = [at === 'unknown' ? '' : at, subject].filter(part => part !== '' && part !== undefined)
+  const where = [...new Set(place)].join(': ')
+  const lines = [`${where ? `${where}: ` : ''}${title}. [${_tag}]`]
   if (wanted) lines.push(`  wanted  ${wanted}`)
   if (found) lines.push(`  found   ${found}`)
+  for (const { bytes, name, because, at } of parts?.slice(0, mostParts) ?? [])
+    lines.push(`          ${grouped(bytes)}  ${[name, because].filter(Boolean).join(': ')}${at && ` (${at})`}`)
+  const others = parts?.slice(mostParts) ?? []
+  if (others.length > 0)
+    lines.push(
+      `          ${grouped(others.reduce((sum, { bytes }) => sum + bytes, 0))}  in ${others.length} parts more`,
+    )
   if (next) lines.push(`  next    ${sentence(next)}`)
   return lines.join('\n')
 }

@@ -76,6 +76,34 @@ const openAt = ({ event, when, buffer }: Turnover, tick: number, until: number):
   return open
 }
 
+/** What is allocated once event `event` of tick `tick` has been issued: what is still to be touched, and what is kept though it is not. */
+const openParts = (
+  plan: Plan,
+  tables: Tables,
+  turnover: Turnover,
+  accesses: readonly (readonly number[])[],
+  { tick, event }: { readonly tick: number; readonly event: number },
+): HeldPart[] => {
+  const at = turnover.command[event]!
+  const leaves = successors(plan, at)
+  return Array.from(openAt(turnover, tick, event), (b): HeldPart => {
+    const coming = stillToCome(plan, tables, b, accesses[b]!, at)
+    const next = leaves.get(b)
+    const kept = !leaves.has(b)
+      ? 'never freed'
+      : next === undefined
+        ? 'all who touch it are issued; it is kept to the end of the tick, for the next one'
+        : `all who touch it are issued; it is kept until ${next} takes its place`
+    return {
+      buffer: b,
+      name: bufferName(plan, b),
+      bytes: plan.buffers[b]!.bytes,
+      why: coming === '' ? 'kept' : 'used',
+      because: coming === '' ? kept : coming,
+    }
+  })
+}
+
 const pooledParts = (plan: Plan, tables: Tables, turnover: Turnover, fixed: number, bytes: number): HeldPart[] => {
   const parts: HeldPart[] = []
   const accesses = accessesOf(tables)
@@ -85,26 +113,9 @@ const pooledParts = (plan: Plan, tables: Tables, turnover: Turnover, fixed: numb
     work: Number.POSITIVE_INFINITY,
     enough: bytes - 1,
     stopped: ({ tick, event, left }) => {
-      const at = turnover.command[event]!
       const a = turnover.event[event]!
       const taker = allocLane[a]!
-      const leaves = successors(plan, at)
-      for (const b of openAt(turnover, tick, event)) {
-        const coming = stillToCome(plan, tables, b, accesses[b]!, at)
-        const next = leaves.get(b)
-        const kept = !leaves.has(b)
-          ? 'never freed'
-          : next === undefined
-            ? 'all who touch it are issued; it is kept to the end of the tick, for the next one'
-            : `all who touch it are issued; it is kept until ${next} takes its place`
-        parts.push({
-          buffer: b,
-          name: bufferName(plan, b),
-          bytes: plan.buffers[b]!.bytes,
-          why: coming === '' ? 'kept' : 'used',
-          because: coming === '' ? kept : coming,
-        })
-      }
+      parts.push(...openParts(plan, tables, turnover, accesses, { tick, event }))
       const freeOf = new Int32Array(frees)
       turnover.event.forEach((e, i) => {
         if (e < 0) freeOf[-1 - e] = turnover.buffer[i]!
@@ -130,6 +141,22 @@ const pooledParts = (plan: Plan, tables: Tables, turnover: Turnover, fixed: numb
   return parts
 }
 
+/** Of a peak that is proved, but was not replayed: what is allocated where that is most. What is freed by then is not told apart. */
+const provedParts = (plan: Plan, tables: Tables, turnover: Turnover): HeldPart[] => {
+  const { event, when, allocBytes, freeBytes, leaked } = turnover
+  let now = leaked
+  let most = -1
+  let at = -1
+  for (let e = 0; e < event.length; e++) {
+    if (when[e] === When.firstTick) continue
+    now += event[e]! >= 0 ? allocBytes[event[e]!]! : -freeBytes[-1 - event[e]!]!
+    if (now <= most) continue
+    most = now
+    at = e
+  }
+  return at < 0 ? [] : openParts(plan, tables, turnover, accessesOf(tables), { tick: 1, event: at })
+}
+
 const order: readonly Why[] = ['lasting', 'slots', 'used', 'kept', 'waiting', 'free', 'rest']
 
 /** What each memory of a plan holds at its peak: devices in order, then pinned; one that holds nothing is left out. */
@@ -143,10 +170,13 @@ export const heldAtPeak = (plan: Plan): readonly Held[] => {
     const fixed = lasting.reduce((sum, part) => sum + part.bytes, 0)
     const command = peak.reachedAt[memory]!
     const arena = planned && memory < plan.devices ? arenaParts(plan, tables, memory) : undefined
+    const turnover = planned || bytes === fixed ? undefined : latestTurnovers(tables).accesses[memory]!
     const turned =
-      planned || command < 0 || !peak.exact
+      turnover === undefined
         ? []
-        : pooledParts(plan, tables, latestTurnovers(tables).accesses[memory]!, fixed, bytes)
+        : peak.exact
+          ? pooledParts(plan, tables, turnover, fixed, bytes)
+          : provedParts(plan, tables, turnover)
     const parts = [...lasting, ...(arena?.parts ?? []), ...turned]
     const rest = bytes - parts.reduce((sum, part) => sum + part.bytes, 0)
     if (rest > 0)
@@ -155,7 +185,7 @@ export const heldAtPeak = (plan: Plan): readonly Held[] => {
         name: '',
         bytes: rest,
         why: 'rest',
-        because: 'proved not to be exceeded, not told apart: the plan settles too slowly to be replayed',
+        because: 'freed, as far as is proved, and not told apart: the plan settles too slowly to be replayed',
       })
     parts.sort((a, b) => order.indexOf(a.why) - order.indexOf(b.why) || b.bytes - a.bytes || a.buffer - b.buffer)
     const device = memory < plan.devices ? memory : 0

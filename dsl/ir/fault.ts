@@ -12,4 +12,14 @@ export interface Fault<Tag extends string = string> {
   readonly found: string
   /** What to do next, as an instruction. */
   readonly next: string
+  /** Where what was found is a number of bytes: what they are, to the last of them; the largest buffers first, then what is no buffer's. */
+  readonly parts?: readonly FaultPart[]
+}
+
+/** Some of the bytes of an error about memory: whose, the user's line that asked for them (empty: nobody's), and why they are there. */
+export interface FaultPart {
+  readonly name: string
+  readonly bytes: number
+  readonly at: string
+  readonly because: string
 }

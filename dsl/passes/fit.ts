@@ -1,12 +1,10 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
-import { peakOf } from '../ir/peak.js'
-import { aliveAt } from './alive.js'
 import { Attempts, type Found, freely, lean, mostLean, mostPredicted, type Way } from './attempts.js'
-import { nodesOf, outlineOf } from './emit.js'
-import { fail, fault } from './faults.js'
+import { fail } from './faults.js'
 import type { Attempt, Bounded, Lowered, Passed } from './ir.js'
 import type { Ordering } from './order.js'
+import { overBudget } from './over-budget.js'
 import { place } from './place.js'
 
 /** What makes a tick shorter by less than this part of it is not worth a stranger order. */
@@ -208,28 +206,6 @@ const boundOf = ({ ir }: Found): number => ir.bound.device[0]!
 /** Of two alike the first: it is the plainer. */
 const shorter = (a: Found, b: Found): Found => (b.attempt.tick < a.attempt.tick * (1 - 1e-9) ? b : a)
 
-const mebibytes = (bytes: number): string =>
-  bytes < 2 ** 20 ? `${bytes} bytes` : `${(bytes / 2 ** 20).toFixed(1)} MiB`
-
-const overBudget = (ir: Bounded, memory: number): Passed<never> => {
-  const plan = outlineOf(ir, nodesOf(ir))
-  const alive = aliveAt(plan, peakOf(plan).reachedAt[0] ?? -1)
-  const largest = [...alive].sort((a, b) => b.bytes - a.bytes || a.id - b.id).slice(0, 8)
-  const names = largest.map(({ name, bytes }) => `${name} ${mebibytes(bytes)}`).join(', ')
-  const more = alive.length > largest.length ? ` and ${alive.length - largest.length} more` : ''
-  const [least] = ir.bound.device
-  return fail(
-    fault(
-      'OverBudget',
-      'options.memory',
-      ir.settings.name,
-      `at most ${memory} bytes of device memory`,
-      `${least} bytes at the least; in memory at the peak: ${names}${more}`,
-      `give at least ${least} bytes, fewer inFlight, or smaller dims`,
-    ),
-  )
-}
-
 /**
  * Lanes, order, waits and lifetimes: place, order, synchronize, lifetimes and bound, as often as it takes. `fast` is the shortest predicted tick, `small` the least
  * memory that is found; under `memory: BYTES` the shortest predicted tick of what fits, or an error that names the least.
@@ -248,6 +224,6 @@ export const fit = (ir: Lowered): Passed<Bounded> => {
   if (found !== undefined) return chosen(found)
   return pipe(
     fitting.small(),
-    E.chain(small => (boundOf(small) <= memory ? chosen(small) : overBudget(small.ir, memory))),
+    E.chain(small => (boundOf(small) <= memory ? chosen(small) : fail(overBudget(small.ir, memory)))),
   )
 }
