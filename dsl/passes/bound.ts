@@ -2,6 +2,7 @@ import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
 import { type Peak, peakOver } from '../ir/peak.js'
 import { poolOver, rounded } from '../ir/pool.js'
+import { withScratch } from '../ir/scratch.js'
 import { fail, fault } from './faults.js'
 import type { Bounded, Lifetimes, Passed, WindowEdge } from './ir.js'
 import { lifetimes } from './lifetimes.js'
@@ -34,18 +35,19 @@ const lasting = ({ buffers, settings }: Lifetimes) => {
 }
 
 /** What the device holds for a plan: the larger of the session's pool and the peak of L9. */
-const heldBy = (ir: Lifetimes): Held => {
-  const { turnovers, commands } = watched('turnover', trafficOf)(ir)
-  const fixed = lasting(ir)
-  const pool = watched('pool', () => poolOver(turnovers, [fixed.pool], commands))(ir)
-  const peak = watched('peak', () => peakOver(turnovers, [fixed.device, fixed.pinned], commands))(ir)
-  return {
-    device: Math.max(pool.device[0]!, peak.device[0]!),
-    pinned: Math.max(fixed.slots, peak.pinned),
-    settled: pool.settled && peak.settled,
-    peak,
-  }
-}
+const heldBy = (ir: Lifetimes): Held =>
+  withScratch(room => {
+    const { turnovers, commands } = watched('turnover', () => trafficOf(ir, room))(ir)
+    const fixed = lasting(ir)
+    const pool = watched('pool', () => poolOver(turnovers, [fixed.pool], commands))(ir)
+    const peak = watched('peak', () => peakOver(turnovers, [fixed.device, fixed.pinned], commands))(ir)
+    return {
+      device: Math.max(pool.device[0]!, peak.device[0]!),
+      pinned: Math.max(fixed.slots, peak.pinned),
+      settled: pool.settled && peak.settled,
+      peak,
+    }
+  })
 
 /** Replays of commands that looking for needless window waits may cost. */
 const maxReplays = 2 ** 22

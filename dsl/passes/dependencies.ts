@@ -28,8 +28,7 @@ export const dependenciesOf = ({ operations }: Pick<Lowered, 'operations'>): Dep
 
 /** Whether every operation comes before its successors as the user wrote it. */
 const isOrdered = ({ start, to, degree }: Dependencies): boolean => {
-  for (let i = 0; i < degree.length; i++)
-    for (let e = start[i]!; e < start[i + 1]!; e++) if (to[e]! <= i) return false
+  for (let i = 0; i < degree.length; i++) for (let e = start[i]!; e < start[i + 1]!; e++) if (to[e]! <= i) return false
   return true
 }
 

@@ -37,7 +37,11 @@ const drafted = (ir: Lowered, most: number): Draft => {
   const { operations } = ir
   const index = new Map<string, number>()
   const taken = new Set<string>()
-  for (const { lane } of operations) if (lane !== undefined) taken.add(lane.name)
+  let latest: LaneSpec | undefined
+  for (const { lane } of operations) {
+    if (lane !== undefined && lane !== latest) taken.add(lane.name)
+    latest = lane
+  }
   const names: string[] = []
   const named = (key: string, naming: () => string): number => {
     const known = index.get(key)
@@ -47,16 +51,23 @@ const drafted = (ir: Lowered, most: number): Draft => {
     taken.add(name)
     return names.push(name) - 1
   }
+  // A lane is one object wherever it is given, mostly.
+  const known = new Map<LaneSpec, number>()
+  const given = (lane: LaneSpec): number => {
+    const id = named(`user ${lane.name}`, () => lane.name)
+    known.set(lane, id)
+    return id
+  }
   let chosen = false
-  const laneOf = Int32Array.from(operations, operation => {
-    const { lane, kind } = operation
-    if (lane !== undefined) return named(`user ${lane.name}`, () => lane.name)
-    if (isChosen(operation)) {
+  const laneOf = new Int32Array(operations.length)
+  for (let i = 0; i < laneOf.length; i++) {
+    const { lane, kind } = operations[i]!
+    if (lane !== undefined) laneOf[i] = known.get(lane) ?? given(lane)
+    else if (isChosen(operations[i]!)) {
       chosen = true
-      return -1
-    }
-    return named(kind, () => unused(defaults[kind], taken))
-  })
+      laneOf[i] = -1
+    } else laneOf[i] = named(kind, () => unused(defaults[kind], taken))
+  }
   if (!chosen) return { names, laneOf, tried: [] }
   const room = Math.max(1, Math.min(most, ir.settings.lanes - names.length))
   const spreadOver = spread(ir, names.length, laneOf, room)

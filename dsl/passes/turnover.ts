@@ -1,5 +1,6 @@
 import { rounded } from '../ir/laws/range-pool.js'
 import { type Turnover, type Turnovers, When } from '../ir/laws/turnover.js'
+import { heap, type Room } from '../ir/scratch.js'
 import { accessesOf } from './accesses.js'
 import type { Lifetimes } from './ir.js'
 import { byOperation } from './lifetimes.js'
@@ -12,8 +13,8 @@ export interface Traffic {
 }
 
 /** Operations that a wait names, numbered; -1: none does. */
-const waitedFor = ({ operations, waitOn }: Lifetimes): { mark: Int32Array; marks: number } => {
-  const mark = new Int32Array(operations.length).fill(-1)
+const waitedFor = ({ operations, waitOn }: Lifetimes, room: Room): { mark: Int32Array; marks: number } => {
+  const mark = room.int32(operations.length).fill(-1)
   let marks = 0
   for (let w = 0; w < waitOn.length; w++) if (mark[waitOn[w]!] === -1) mark[waitOn[w]!] = marks++
   return { mark, marks }
@@ -32,14 +33,17 @@ class Issue {
   private before: Int32Array
   private tick = -1
 
-  constructor(private readonly ir: Lifetimes) {
+  constructor(
+    private readonly ir: Lifetimes,
+    room: Room,
+  ) {
     this.lanes = ir.lanes.length
     this.known = new Int32Array(this.lanes * this.lanes)
     this.base = new Int32Array(this.lanes)
-    const { mark, marks } = waitedFor(ir)
+    const { mark, marks } = waitedFor(ir, room)
     this.mark = mark
-    this.now = new Int32Array(marks * this.lanes)
-    this.before = ir.waitTick.includes(-1) ? this.now.slice() : this.now
+    this.now = room.int32(marks * this.lanes)
+    this.before = ir.waitTick.includes(-1) ? room.int32(marks * this.lanes) : this.now
   }
 
   begin(): void {
@@ -92,16 +96,16 @@ class Ledger {
   private allocs = 0
   private frees = 0
 
-  constructor(count: number, lanes: number, accesses: number, uses: number) {
-    this.event = new Int32Array(2 * count)
-    this.when = new Uint8Array(2 * count).fill(When.always)
-    this.command = new Int32Array(2 * count)
-    this.buffer = new Int32Array(2 * count)
-    this.allocLane = new Int32Array(count)
-    this.frontier = new Int32Array(count * lanes)
-    this.start = [new Int32Array(count + 1), new Int32Array(count + 1)]
-    this.lane = [new Int32Array(accesses), new Int32Array(uses)]
-    this.point = [new Int32Array(accesses), new Int32Array(uses)]
+  constructor(count: number, lanes: number, accesses: number, uses: number, room: Room) {
+    this.event = room.int32(2 * count)
+    this.when = room.uint8(2 * count).fill(When.always)
+    this.command = room.int32(2 * count)
+    this.buffer = room.int32(2 * count)
+    this.allocLane = room.int32(count)
+    this.frontier = room.int32(count * lanes)
+    this.start = [room.int32(count + 1), room.int32(count + 1)]
+    this.lane = [room.int32(accesses), room.int32(uses)]
+    this.point = [room.int32(accesses), room.int32(uses)]
   }
 
   alloc(buffer: number, command: number, lane: number, { known, base }: Issue): void {
@@ -132,13 +136,13 @@ class Ledger {
     this.buffer[this.events++] = buffer
   }
 
-  /** Bytes of each alloc and each free, by buffer. */
-  sizes(bytesOf: (buffer: number) => number): { allocBytes: Float64Array; freeBytes: Float64Array } {
+  /** Bytes of each alloc and each free, of those of buffers. */
+  sizes(bytesOf: Float64Array, room: Room): { allocBytes: Float64Array; freeBytes: Float64Array } {
     const { event, buffer } = this
-    const allocBytes = new Float64Array(this.allocs)
-    const freeBytes = new Float64Array(this.frees)
+    const allocBytes = room.float64(this.allocs)
+    const freeBytes = room.float64(this.frees)
     for (let e = 0; e < event.length; e++) {
-      const bytes = bytesOf(buffer[e]!)
+      const bytes = bytesOf[buffer[e]!]!
       if (event[e]! < 0) freeBytes[-1 - event[e]!] = bytes
       else allocBytes[event[e]!] = bytes
     }
@@ -169,9 +173,18 @@ class Ledger {
 }
 
 /** By memory, the device's and pinned: how many buffers come and go in a tick, on how many lanes each is touched, and how many uses they have. */
-const counted = (ir: Lifetimes): { buffers: number[]; touched: number[]; uses: number[]; memory: Uint8Array } => {
+const counted = (
+  ir: Lifetimes,
+  room: Room,
+): { buffers: number[]; touched: number[]; uses: number[]; memory: Uint8Array; bytes: Float64Array } => {
   const { start, root } = accessesOf(ir)
-  const memory = Uint8Array.from(ir.buffers, ({ space }) => (space === 'pinned' ? 1 : 0))
+  const memory = room.uint8(ir.buffers.length)
+  const bytes = room.float64(ir.buffers.length)
+  for (let b = 0; b < memory.length; b++) {
+    const buffer = ir.buffers[b]!
+    if (buffer.space === 'pinned') memory[b] = 1
+    bytes[b] = buffer.bytes
+  }
   const [buffers, touched, uses] = [
     [0, 0],
     [0, 0],
@@ -181,26 +194,26 @@ const counted = (ir: Lifetimes): { buffers: number[]; touched: number[]; uses: n
   // The accesses are at least as many as the lanes that touch.
   for (let a = 0; a < start[ir.operations.length]!; a++) if (ir.last[root[a]!]! >= 0) touched[memory[root[a]!]!]!++
   for (let u = 0; u < ir.useBuffer.length; u++) uses[memory[ir.useBuffer[u]!]!]!++
-  return { buffers, touched, uses, memory }
+  return { buffers, touched, uses, memory, bytes }
 }
 
-/** Of an order with its waits and lifetimes: what a settled tick of its plan gives out and takes back. */
-export const trafficOf = (ir: Lifetimes): Traffic => {
+/** Of an order with its waits and lifetimes: what a settled tick of its plan gives out and takes back. Made of `room`. */
+export const trafficOf = (ir: Lifetimes, room: Room = heap): Traffic => {
   const { operations, laneOf, home, useStart, useBuffer } = ir
   const count = operations.length
   const lanes = ir.lanes.length
   const { start, root } = accessesOf(ir)
-  const { buffers, touched, uses, memory } = counted(ir)
-  const ledgers = [0, 1].map(m => new Ledger(buffers[m]!, lanes, touched[m]!, buffers[m]! + uses[m]!))
+  const { buffers, touched, uses, memory, bytes } = counted(ir, room)
+  const ledgers = [0, 1].map(m => new Ledger(buffers[m]!, lanes, touched[m]!, buffers[m]! + uses[m]!, room))
   const allocs = byOperation(ir.first, count)
   const frees = byOperation(ir.last, count)
   const marks = byOperation(useBuffer, ir.buffers.length)
-  const markedBy = new Int32Array(useBuffer.length)
+  const markedBy = room.int32(useBuffer.length)
   for (let i = 0; i < count; i++) for (let u = useStart[i]!; u < useStart[i + 1]!; u++) markedBy[u] = i
-  const waited = new Uint8Array(count)
+  const waited = room.uint8(count)
   for (let w = 0; w < ir.waitOn.length; w++) waited[ir.waitOn[w]!] = 1
 
-  const issue = new Issue(ir)
+  const issue = new Issue(ir, room)
   const { known, base } = issue
   for (let tick = 1; tick < ir.settings.inFlight; tick++) {
     issue.begin()
@@ -210,7 +223,7 @@ export const trafficOf = (ir: Lifetimes): Traffic => {
     }
   }
   issue.begin()
-  const point = new Int32Array(count)
+  const point = room.int32(count)
   const last = new Rows(ir.buffers.length, lanes)
   const accesses = new Int32Array(lanes)
   let command = 0
@@ -243,10 +256,15 @@ export const trafficOf = (ir: Lifetimes): Traffic => {
   }
   const length = Int32Array.from(base, (from, l) => known[l * lanes + l]! - from)
   const { inFlight } = ir.settings
-  const asTheyAre = ledgers.map(ledger => ledger.sizes(buffer => ir.buffers[buffer]!.bytes))
+  const asTheyAre = ledgers.map(ledger => ledger.sizes(bytes, room))
+  let even = true
+  for (let b = 0; b < bytes.length; b++) {
+    const own = bytes[b]!
+    bytes[b] = rounded(own)
+    even &&= bytes[b] === own
+  }
   // Of large graphs most sizes are whole granules already.
-  const even = ir.buffers.every(({ bytes }) => bytes === rounded(bytes))
-  const pooled = even ? asTheyAre : ledgers.map(ledger => ledger.sizes(buffer => rounded(ir.buffers[buffer]!.bytes)))
+  const pooled = even ? asTheyAre : ledgers.map(ledger => ledger.sizes(bytes, room))
   const turnovers: Turnovers = {
     accesses: ledgers.map((ledger, m) => ledger.turnover(0, inFlight, length, asTheyAre[m]!)),
     uses: ledgers.map((ledger, m) => ledger.turnover(1, inFlight, length, pooled[m]!)),

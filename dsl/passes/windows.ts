@@ -44,15 +44,14 @@ const streamed = (ir: Placed, eager: Int32Array): Streamed[] => {
   for (let at = 0; at < eager.length; at++) {
     const i = eager[at]!
     const { reads, writes } = ir.operations[i]!
-    const touch = (buffer: number): void => {
-      if (isUploaded[buffer] === 0) return
+    for (let a = 0; a < reads.length + writes.length; a++) {
+      const buffer = a < reads.length ? reads[a]! : writes[a - reads.length]!
+      if (isUploaded[buffer] === 0) continue
       const upload = uploads.get(ir.buffers[buffer]!.root)!
       upload.first = Math.min(upload.first, at)
       upload.last = at
       upload.lanes.set(ir.laneOf[i]!, i)
     }
-    for (let r = 0; r < reads.length; r++) touch(reads[r]!)
-    for (let w = 0; w < writes.length; w++) touch(writes[w]!)
   }
   return Array.from(uploads.values(), ({ operation, first, last, lanes }) => ({
     operation,

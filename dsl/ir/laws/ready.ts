@@ -1,3 +1,4 @@
+import type { Room } from '../scratch.js'
 import { type Turnover, When } from './turnover.js'
 
 /**
@@ -16,29 +17,29 @@ export interface Readiness {
 }
 
 /** Frees by lane and point that they were released at: `frees[start[first[lane] + point] ..]`. */
-const releasesOf = ({ lanes, length, frees, releaseStart, releaseLane, releasePoint }: Turnover) => {
+const releasesOf = ({ lanes, length, frees, releaseStart, releaseLane, releasePoint }: Turnover, room: Room) => {
   const first = new Int32Array(lanes + 1)
   for (let m = 0; m < lanes; m++) first[m + 1] = first[m]! + length[m]! + 1
-  const start = new Int32Array(first[lanes]! + 1)
+  // Counted one place further on: once all are put where they belong, each start is where the one before it ends.
+  const start = room.int32(first[lanes]! + 2)
   const rows = releaseStart[frees]!
-  for (let r = 0; r < rows; r++) start[first[releaseLane[r]!]! + releasePoint[r]! + 1]!++
-  for (let i = 0; i < first[lanes]!; i++) start[i + 1]! += start[i]!
-  const fill = start.slice()
-  const byPoint = new Int32Array(rows)
+  for (let r = 0; r < rows; r++) start[first[releaseLane[r]!]! + releasePoint[r]! + 2]!++
+  for (let i = 0; i < first[lanes]!; i++) start[i + 2]! += start[i + 1]!
+  const byPoint = room.int32(rows)
   for (let f = 0; f < frees; f++)
     for (let r = releaseStart[f]!; r < releaseStart[f + 1]!; r++)
-      byPoint[fill[first[releaseLane[r]!]! + releasePoint[r]!]!++] = f
+      byPoint[start[first[releaseLane[r]!]! + releasePoint[r]! + 1]!++] = f
   return { first, start, byPoint }
 }
 
 /** Allocs of each lane, and how many frees come before each alloc. */
-const allocsOf = ({ lanes, event, allocs, allocLane }: Turnover) => {
+const allocsOf = ({ lanes, event, allocs, allocLane }: Turnover, room: Room) => {
   const start = new Int32Array(lanes + 1)
   for (let a = 0; a < allocs; a++) start[allocLane[a]! + 1]!++
   for (let l = 0; l < lanes; l++) start[l + 1]! += start[l]!
   const fill = start.slice()
-  const byLane = new Int32Array(allocs)
-  const freed = new Int32Array(allocs)
+  const byLane = room.int32(allocs)
+  const freed = room.int32(allocs)
   for (let e = 0, frees = 0; e < event.length; e++) {
     const a = event[e]!
     if (a < 0) frees++
@@ -50,10 +51,7 @@ const allocsOf = ({ lanes, event, allocs, allocLane }: Turnover) => {
   return { start, byLane, freed }
 }
 
-/**
- * Of one lane after the other: which free becomes ready for it at which of its allocs, of how many ticks later; told to `put`. Lanes and frees that it is never
- * told of wait until the host orders it.
- */
+/** Of one lane after the other: which free becomes ready for it at which of its allocs, of how many ticks later. */
 class Sweep {
   private readonly releases
   readonly allocs
@@ -61,10 +59,13 @@ class Sweep {
   private readonly left: Int32Array
   private readonly reached: Int32Array
 
-  constructor(private readonly turnover: Turnover) {
-    this.releases = releasesOf(turnover)
-    this.allocs = allocsOf(turnover)
-    this.left = new Int32Array(turnover.frees)
+  constructor(
+    private readonly turnover: Turnover,
+    room: Room,
+  ) {
+    this.releases = releasesOf(turnover, room)
+    this.allocs = allocsOf(turnover, room)
+    this.left = room.int32(turnover.frees)
     this.reached = new Int32Array(turnover.lanes)
   }
 
@@ -73,7 +74,8 @@ class Sweep {
     return Array.from(start.keys()).filter(lane => start[lane]! < (start[lane + 1] ?? 0))
   }
 
-  of(lane: number, put: (f: number, a: number, ticks: number) => void): void {
+  /** By free: the alloc into `alloc`, and the ticks into `later`; what waits until the host orders it stays as it is there. How many do not. */
+  of(lane: number, alloc: Int32Array, later: Uint16Array | Int32Array): number {
     const { left, reached } = this
     const { start: own, byLane, freed: freedBefore } = this.allocs
     const { first, start, byPoint } = this.releases
@@ -93,7 +95,8 @@ class Sweep {
         // Freed since the lane's last alloc, and waiting for nothing else.
         for (; freed < before; freed++) {
           if (left[freed]! > 0) continue
-          put(freed, a, ticks)
+          alloc[freed] = a
+          later[freed] = ticks
           missing--
         }
         for (let m = 0; m < lanes; m++) {
@@ -104,35 +107,49 @@ class Sweep {
           for (let at = start[first[m]! + reached[m]! + 1]!; at < end; at++) {
             const f = byPoint[at]!
             if (--left[f]! > 0 || f >= freed) continue
-            put(f, a, ticks)
+            alloc[f] = a
+            later[f] = ticks
             missing--
           }
           reached[m] = until
         }
       }
     }
+    return frees - missing
   }
 }
 
-export const readinessOf = (turnover: Turnover): Readiness => {
+const ticksOf = (count: number, inFlight: number, room: Room): Uint16Array | Int32Array =>
+  inFlight < 2 ** 16 ? room.uint16(count) : room.int32(count)
+
+/** Made of `room`. */
+export const readinessOf = (turnover: Turnover, room: Room): Readiness => {
   const { lanes, inFlight, allocs, frees } = turnover
-  const sweep = new Sweep(turnover)
+  const sweep = new Sweep(turnover, room)
   const { takers } = sweep
   const row = new Int32Array(lanes).fill(-1)
-  const head = new Int32Array(allocs).fill(-1)
-  const next = new Int32Array(takers.length * frees)
-  const later = inFlight < 2 ** 16 ? new Uint16Array(takers.length * frees) : new Int32Array(takers.length * frees)
-  later.fill(inFlight)
+  const head = room.int32(allocs).fill(-1)
+  const next = room.int32(takers.length * frees)
+  const later = ticksOf(takers.length * frees, inFlight, room).fill(inFlight)
+  const alloc = room.int32(frees)
   takers.forEach((lane, at) => {
     row[lane] = at
     const base = at * frees
-    sweep.of(lane, (f, a, ticks) => {
-      later[base + f] = ticks
+    sweep.of(lane, alloc.fill(-1), later.subarray(base, base + frees))
+    for (let f = 0; f < frees; f++) {
+      const a = alloc[f]!
+      if (a < 0) continue
       next[base + f] = head[a]!
       head[a] = f
-    })
+    }
   })
   return { takers, row, head, next, later }
+}
+
+export interface Unavailable {
+  readonly bytes: number
+  /** Frees that become ready at an alloc before the host orders them, counted for each lane. */
+  readonly ready: number
 }
 
 /**
@@ -140,21 +157,26 @@ export const readinessOf = (turnover: Turnover): Readiness => {
  * lane. An alloc that grows a memory has taken all that was ready, so none leaves it larger than the greatest of them: a peak that is
  * proved. In the first ticks there are fewer ticks before, so no more than this. It keeps no list of frees, only what each alloc gains.
  */
-export const unavailable = (turnover: Turnover): number => {
+export const unavailable = (turnover: Turnover, room: Room): Unavailable => {
   const { event, when, allocs, allocLane, allocBytes, frees, freeBytes, inFlight, leaked } = turnover
-  const sweep = new Sweep(turnover)
-  const gain = new Float64Array(allocs)
+  const sweep = new Sweep(turnover, room)
+  const gain = room.float64(allocs)
+  const alloc = room.int32(frees)
+  const later = ticksOf(frees, inFlight, room)
   let all = leaked
   // Of the ticks before, those that are too near to be ready when a tick starts.
   for (let f = 0; f < frees; f++) all += (inFlight - 1) * freeBytes[f]!
   let most = 0
+  let ready = 0
   for (const lane of sweep.takers) {
     let bytes = all
     gain.fill(0)
-    sweep.of(lane, (f, a, ticks) => {
-      gain[a]! += freeBytes[f]!
-      bytes -= (inFlight - 1 - ticks) * freeBytes[f]!
-    })
+    ready += sweep.of(lane, alloc.fill(-1), later)
+    for (let f = 0; f < frees; f++) {
+      if (alloc[f]! < 0) continue
+      gain[alloc[f]!]! += freeBytes[f]!
+      bytes -= (inFlight - 1 - later[f]!) * freeBytes[f]!
+    }
     for (let e = 0; e < event.length; e++) {
       const a = event[e]!
       // What is freed was in use and is not ready yet: that changes nothing.
@@ -165,5 +187,5 @@ export const unavailable = (turnover: Turnover): number => {
       if (mine && bytes > most) most = bytes
     }
   }
-  return most
+  return { bytes: most, ready }
 }

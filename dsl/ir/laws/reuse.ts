@@ -1,5 +1,6 @@
+import { type Room, withScratch } from '../scratch.js'
 import { Bits } from './bits.js'
-import { readinessOf, unavailable } from './ready.js'
+import { readinessOf, type Unavailable, unavailable } from './ready.js'
 import { Snapshots } from './snapshots.js'
 import { type Turnover, When } from './turnover.js'
 
@@ -19,7 +20,7 @@ export interface Limits {
   readonly work: number
   /** All that is asked is whether the peak is beyond this: the replay stops when that is known. */
   readonly enough?: number | undefined
-  /** Told where the replay stopped beyond `enough`: what is free then, and of which free of which tick. */
+  /** Told where the replay stopped beyond `enough`: what is free then, and of which free of which tick. Holds for the time of the call. */
   readonly stopped?: ((at: Standing) => void) | undefined
 }
 
@@ -40,21 +41,30 @@ const maxSlots = 2 ** 25
  * A chunk is what one free of one tick gave back. It is ready for a lane when `Readiness` says so, which is the same in every tick; `inFlight` ticks later it
  * is ready for all, and older than what is not: then only the sum of such chunks counts. So there are never more than inFlight · frees of them.
  */
-export const growthOf = (turnover: Turnover, fixed: number, limits: Limits): Growth => {
+export const growthOf = (turnover: Turnover, fixed: number, limits: Limits): Growth =>
+  withScratch(room => grown(turnover, fixed, limits, room))
+
+const grown = (turnover: Turnover, fixed: number, limits: Limits, room: Room): Growth => {
   const { event, when, command, inFlight, allocs, allocLane, allocBytes, frees, freeBytes, lanes } = turnover
   if (allocs === 0) return { bytes: fixed, ticks: 1, exact: true, reachedAt: -1 }
   const { enough } = limits
-  let proved = Number.POSITIVE_INFINITY
-  const prove = (): number => {
-    if (proved === Number.POSITIVE_INFINITY) proved = fixed + unavailable(turnover)
-    return proved
+  let known: Unavailable | undefined
+  const proof = (): Unavailable => {
+    known ??= withScratch(own => unavailable(turnover, own))
+    return known
   }
-  if ((enough !== undefined && prove() <= enough) || inFlight * lanes * frees > maxSlots)
+  const prove = (): number => fixed + proof().bytes
+  // No state can recur before it has been there inFlight + 1 ticks long: where so many are beyond the limit, none is played.
+  const least = (inFlight + 1) * allocs
+  const isHopeless = (): boolean =>
+    least * (1 + lanes) > limits.work && least + (inFlight + 1) * proof().ready > limits.work
+  if (enough === undefined ? isHopeless() : prove() <= enough)
     return { bytes: prove(), ticks: 0, exact: false, reachedAt: -1 }
+  if (inFlight * lanes * frees > maxSlots) return { bytes: prove(), ticks: 0, exact: false, reachedAt: -1 }
 
-  const { row, head, next, later } = readinessOf(turnover)
+  const { row, head, next, later } = readinessOf(turnover, room)
   const sets = new Bits(inFlight * lanes, frees)
-  const left = new Float64Array(inFlight * frees)
+  const left = room.float64(inFlight * frees)
   const snapshots = new Snapshots()
   let common = 0
   let peak = fixed
