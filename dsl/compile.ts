@@ -6,6 +6,7 @@ import { fingerprintOf } from './ir/fingerprint.js'
 import type { GraphIR } from './ir/graph.js'
 import type { Peak } from './ir/peak.js'
 import type { Plan } from './ir/plan.js'
+import { withScratch } from './ir/scratch.js'
 import type { TensorSpec } from './ir/tensor.js'
 import { verify, verifyOutlined } from './ir/verify.js'
 import { check } from './passes/check.js'
@@ -140,11 +141,13 @@ const emitted = ({ draft, choices, users, ports }: Drafted): Emitted => {
 export const compile = <I extends Ports, O extends Ports>(
   graph: Graph<I, O>,
   options?: CompileOptions,
-): Passed<Plan<I, O>> => {
-  // In steps: while commands are made nothing holds the operations any more, and while the plan is proved nothing what commands are made from.
-  const plan = emittedOf(sourceOf(graph), options)
-  return pipe(plan, E.chain(watched('verify', verified)))
-}
+): Passed<Plan<I, O>> =>
+  // What passes need for a while is taken from one memory.
+  withScratch(() => {
+    // In steps: while commands are made nothing holds the operations any more, and while the plan is proved nothing what commands are made from.
+    const plan = emittedOf(sourceOf(graph), options)
+    return pipe(plan, E.chain(watched('verify', verified)))
+  })
 
 const emittedOf = (source: Passed<GraphIR>, options: unknown): Passed<Emitted> =>
   pipe(draftOf(source, options), E.map(emitted))

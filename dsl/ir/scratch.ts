@@ -4,6 +4,7 @@ export interface Room {
   float64(length: number): Float64Array
   uint16(length: number): Uint16Array
   uint8(length: number): Uint8Array
+  int8(length: number): Int8Array
 }
 
 // V8 marks its whole heap again whenever 64 MB of ArrayBuffers have come, and a fresh page costs the system more than a pass takes to fill it: of a million
@@ -19,6 +20,7 @@ export const heap: Room = {
   float64: length => new Float64Array(buffered(8 * length)),
   uint16: length => new Uint16Array(buffered(2 * length)),
   uint8: length => new Uint8Array(buffered(length)),
+  int8: length => new Int8Array(buffered(length)),
 }
 
 interface Chunk {
@@ -54,6 +56,11 @@ class Stack implements Room {
   uint8(length: number): Uint8Array {
     const at = this.take(length)
     return new Uint8Array(this.chunks[this.chunk]!.buffer, at, length)
+  }
+
+  int8(length: number): Int8Array {
+    const at = this.take(length)
+    return new Int8Array(this.chunks[this.chunk]!.buffer, at, length)
   }
 
   /** Gives back all that was given out meanwhile. */

@@ -1,3 +1,4 @@
+import { heap, type Room } from '../ir/scratch.js'
 import { accessesOf } from './accesses.js'
 import type { Ordered } from './ir.js'
 
@@ -23,8 +24,8 @@ const sort = (on: Int32Array, from: number, end: number): void => {
   }
 }
 
-const longer = (on: Int32Array): Int32Array<ArrayBuffer> => {
-  const grown = new Int32Array(2 * on.length)
+const longer = (on: Int32Array, room: Room): Int32Array => {
+  const grown = room.int32(2 * on.length)
   grown.set(on)
   return grown
 }
@@ -47,23 +48,23 @@ class Tick {
   private readonly next: Int32Array
   private readonly by: Int32Array
 
-  constructor(ir: Ordered) {
+  constructor(ir: Ordered, room: Room) {
     const { start, written, root } = accessesOf(ir)
     const { buffers, operations, settings } = ir
-    const carries = new Uint8Array(buffers.length)
+    const carries = room.uint8(buffers.length)
     if (settings.inFlight > 1)
       for (let b = 0; b < buffers.length; b++) carries[b] = buffers[b]!.life === 'state' ? 1 : 0
-    const writer = new Int32Array(buffers.length).fill(-1)
-    const reader = new Int32Array(buffers.length).fill(-1)
-    const next = new Int32Array(root.length)
-    const by = new Int32Array(root.length)
+    const writer = room.int32(buffers.length).fill(-1)
+    const reader = room.int32(buffers.length).fill(-1)
+    const next = room.int32(root.length)
+    const by = room.int32(root.length)
     // A read adds its writer, and itself to one later write at most; where each buffer is written once, the first is all.
-    let on = new Int32Array(root.length + 8)
-    this.start = new Int32Array(operations.length + 1)
+    let on = room.int32(root.length + 8)
+    this.start = room.int32(operations.length + 1)
     let length = 0
     for (let i = 0; i < operations.length; i++) {
       // Room for what it reads and writes; readers that a write comes after are looked at one by one.
-      if (length + start[i + 1]! - start[i]! > on.length) on = longer(on)
+      if (length + start[i + 1]! - start[i]! > on.length) on = longer(on, room)
       for (let a = start[i]!; a < written[i]!; a++) {
         const r = root[a]!
         if (writer[r]! >= 0) on[length++] = writer[r]!
@@ -74,7 +75,7 @@ class Tick {
         if (writer[r] === -1 && carries[r] === 1) this.early.push({ operation: i, buffer: r, writes: true })
         if (reader[r]! >= 0)
           for (let at = reader[r]!; at >= 0; at = next[at]!) {
-            if (length + start[i + 1]! - a >= on.length) on = longer(on)
+            if (length + start[i + 1]! - a >= on.length) on = longer(on, room)
             on[length++] = by[at]!
           }
         else if (writer[r]! >= 0) on[length++] = writer[r]!
@@ -126,10 +127,10 @@ const beyond = ({ windows }: Ordered, before: Tick): Map<number, number[]> => {
 /**
  * A read comes after the write it sees; a write after all reads since the write before it, or after that write. In issue order, so that
  * a read sees the last write before it. State lives on across ticks, so its hazards reach back into the tick before, unless the host
- * issues a tick only when the one before is complete.
+ * issues a tick only when the one before is complete. Made of `room`.
  */
-export const hazardsOf = (ir: Ordered): Hazards => {
-  const tick = new Tick(ir)
+export const hazardsOf = (ir: Ordered, room: Room = heap): Hazards => {
+  const tick = new Tick(ir, room)
   const more = beyond(ir, tick)
   const count = ir.operations.length
   if (more.size === 0) {
@@ -138,8 +139,8 @@ export const hazardsOf = (ir: Ordered): Hazards => {
   }
   let extra = 0
   for (const entries of more.values()) extra += entries.length
-  const start = new Int32Array(count + 1)
-  const on = new Int32Array(tick.on.length + extra)
+  const start = room.int32(count + 1)
+  const on = room.int32(tick.on.length + extra)
   let length = 0
   for (let i = 0; i < count; i++) {
     for (let e = tick.start[i]!; e < tick.start[i + 1]!; e++) on[length++] = tick.on[e]!

@@ -1,4 +1,5 @@
 import * as E from 'fp-ts/lib/Either.js'
+import { heap, type Room, withScratch } from '../ir/scratch.js'
 import { accessesOf } from './accesses.js'
 import type { Lifetimes, Passed, Synchronized } from './ir.js'
 import { Rows } from './rows.js'
@@ -28,9 +29,9 @@ const keepWindows = ({ operations, laneOf, lanes }: Synchronized, first: Int32Ar
 const spans = (ir: Synchronized): Pick<Lifetimes, 'first' | 'last' | 'home'> => {
   const { operations, buffers, laneOf } = ir
   const { start, root } = accessesOf(ir)
-  const first = new Int32Array(buffers.length).fill(-1)
-  const last = new Int32Array(buffers.length).fill(-1)
-  const home = new Int32Array(buffers.length)
+  const first = heap.int32(buffers.length).fill(-1)
+  const last = heap.int32(buffers.length).fill(-1)
+  const home = heap.int32(buffers.length)
   for (let i = 0; i < operations.length; i++)
     for (let a = start[i]!; a < start[i + 1]!; a++) {
       const r = root[a]!
@@ -50,18 +51,27 @@ const spans = (ir: Synchronized): Pick<Lifetimes, 'first' | 'last' | 'home'> => 
 }
 
 /** Buffers by an operation: those of operation i are `buffers[start[i] .. start[i + 1]]`, in order of id. */
-export const byOperation = (at: Int32Array, count: number): { start: Int32Array; items: Int32Array } => {
-  const start = new Int32Array(count + 1)
-  for (const i of at) if (i >= 0) start[i + 1]!++
-  for (let i = 0; i < count; i++) start[i + 1]! += start[i]!
-  const items = new Int32Array(start[count]!)
-  const fill = start.slice()
-  for (let id = 0; id < at.length; id++) if (at[id]! >= 0) items[fill[at[id]!]!++] = id
+export const byOperation = (
+  at: Int32Array,
+  count: number,
+  room: Room = heap,
+): { start: Int32Array; items: Int32Array } => {
+  // Counted one place further on: once all are put where they belong, each start is where the one before it ends.
+  const start = room.int32(count + 2)
+  let some = 0
+  for (let id = 0; id < at.length; id++)
+    if (at[id]! >= 0) {
+      start[at[id]! + 2]!++
+      some++
+    }
+  for (let i = 0; i < count; i++) start[i + 2]! += start[i + 1]!
+  const items = room.int32(some)
+  for (let id = 0; id < at.length; id++) if (at[id]! >= 0) items[start[at[id]! + 1]!++] = id
   return { start, items }
 }
 
-const longer = (from: Int32Array): Int32Array<ArrayBuffer> => {
-  const grown = new Int32Array(2 * from.length)
+const longer = (from: Int32Array, room: Room): Int32Array => {
+  const grown = room.int32(2 * from.length)
   grown.set(from)
   return grown
 }
@@ -71,18 +81,23 @@ const longer = (from: Int32Array): Int32Array<ArrayBuffer> => {
  * last access neither the home lane nor another kept use is after. Of those there is one least set: taken latest first, a use is
  * dropped only for a later one, and being after is transitive.
  */
-export const lifetimes = watched('lifetimes', (ir: Synchronized): Passed<Lifetimes> => {
+export const lifetimes = watched(
+  'lifetimes',
+  (ir: Synchronized): Passed<Lifetimes> => withScratch(room => E.right(lived(ir, room))),
+)
+
+const lived = (ir: Synchronized, room: Room): Lifetimes => {
   const { operations, buffers, laneOf, clocks, position } = ir
   const lanes = ir.lanes.length
   const count = operations.length
   const { start, root } = accessesOf(ir)
   const { first, last, home } = spans(ir)
-  const foreign = new Rows(buffers.length, lanes)
-  const ends = byOperation(last, count)
+  const foreign = new Rows(buffers.length, lanes, room)
+  const ends = byOperation(last, count, room)
   const latest = new Int32Array(lanes).fill(-1)
   const accesses = new Int32Array(lanes)
-  let useAfter = new Int32Array(count + lanes)
-  let useOf = new Int32Array(count + lanes)
+  let useAfter = room.int32(count + lanes)
+  let useOf = room.int32(count + lanes)
   let uses = 0
   let elidedUses = 0
   for (let i = 0; i < count; i++) {
@@ -97,8 +112,8 @@ export const lifetimes = watched('lifetimes', (ir: Synchronized): Passed<Lifetim
       const length = foreign.drain(buffer, accesses)
       const kept = uses
       if (uses + length > useAfter.length) {
-        useAfter = longer(useAfter)
-        useOf = longer(useOf)
+        useAfter = longer(useAfter, room)
+        useOf = longer(useOf, room)
       }
       const onHome = latest[home[buffer]!]! * lanes
       for (let at = 0; at < length; at++) {
@@ -116,9 +131,15 @@ export const lifetimes = watched('lifetimes', (ir: Synchronized): Passed<Lifetim
       }
     }
   }
-  const marked = byOperation(useAfter.subarray(0, uses), count)
-  const useBuffer = marked.items.map(use => useOf[use]!)
+  // By operation, and of one operation in order of id.
+  const useBuffer = heap.int32(uses)
+  const { start: useStart, items } = byOperation(useAfter.subarray(0, uses), count)
   for (let i = 0; i < count; i++)
-    if (marked.start[i + 1]! - marked.start[i]! > 1) useBuffer.subarray(marked.start[i], marked.start[i + 1]).sort()
-  return E.right({ ...ir, first, last, home, useStart: marked.start, useBuffer, elidedUses })
-})
+    for (let u = useStart[i]!; u < useStart[i + 1]!; u++) {
+      const buffer = useOf[items[u]!]!
+      let at = u
+      for (; at > useStart[i]! && useBuffer[at - 1]! > buffer; at--) useBuffer[at] = useBuffer[at - 1]!
+      useBuffer[at] = buffer
+    }
+  return { ...ir, first, last, home, useStart, useBuffer, elidedUses }
+}

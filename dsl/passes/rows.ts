@@ -1,3 +1,5 @@
+import { heap, type Room } from '../ir/scratch.js'
+
 /** For each of some buffers a row of lanes: 1 + the last access of each, 0 for none. Rows of buffers that are done with serve again. */
 export class Rows {
   private last = new Int32Array(1024)
@@ -8,8 +10,9 @@ export class Rows {
   constructor(
     buffers: number,
     private readonly lanes: number,
+    room: Room = heap,
   ) {
-    this.rowOf = new Int32Array(buffers).fill(-1)
+    this.rowOf = room.int32(buffers).fill(-1)
   }
 
   touch(buffer: number, lane: number, i: number): void {

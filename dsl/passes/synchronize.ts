@@ -1,4 +1,5 @@
 import * as E from 'fp-ts/lib/Either.js'
+import { heap, type Room, withScratch } from '../ir/scratch.js'
 import { type Hazards, hazardsOf } from './hazards.js'
 import type { Ordered, Passed, Synchronized } from './ir.js'
 import { watched } from './watch.js'
@@ -9,8 +10,20 @@ export type Waits = Pick<Synchronized, 'position' | 'clocks' | 'waitStart' | 'wa
 /** How many operations of its lane come before each one, and how many each lane has. */
 const positions = (laneOf: Int32Array, lanes: number): { position: Int32Array; lengths: Int32Array } => {
   const lengths = new Int32Array(lanes)
-  const position = laneOf.map(lane => lengths[lane]!++)
+  const position = heap.int32(laneOf.length)
+  for (let i = 0; i < laneOf.length; i++) position[i] = lengths[laneOf[i]!]!++
   return { position, lengths }
+}
+
+const reachesBack = (on: Int32Array): boolean => {
+  for (let e = 0; e < on.length; e++) if (on[e]! < 0) return true
+  return false
+}
+
+/** The first so many of them, for as long as they are held. */
+const kept = <A extends Int32Array | Int8Array>(from: A, length: number, to: A): A => {
+  to.set(from.subarray(0, length))
+  return to
 }
 
 /**
@@ -21,18 +34,21 @@ const positions = (laneOf: Int32Array, lanes: number): { position: Int32Array; l
  * A path from the tick before to this one runs through these two only, so one tick with hazards of its own, then one that
  * begins where that one ended, find the waits of every tick.
  */
-export const reduce = (laneOf: Int32Array, lanes: number, { start, on }: Hazards): Waits => {
+export const reduce = (laneOf: Int32Array, lanes: number, hazards: Hazards): Waits =>
+  withScratch(room => reduced(laneOf, lanes, hazards, room))
+
+const reduced = (laneOf: Int32Array, lanes: number, { start, on }: Hazards, room: Room): Waits => {
   const count = laneOf.length
   const { position, lengths } = positions(laneOf, lanes)
-  const waitStart = new Int32Array(count + 1)
-  const waitOn = new Int32Array(on.length)
-  const waitTick = new Int8Array(on.length)
+  const waitStart = heap.int32(count + 1)
+  const waitOn = room.int32(on.length)
+  const waitTick = room.int8(on.length)
   // A tick's first row of each lane is what it knew when the tick before ended; nothing at first.
   let entering = new Int32Array(lanes * lanes)
   for (let l = 0; l < lanes; l++) for (let m = 0; m < lanes; m++) entering[l * lanes + m] = -lengths[m]!
   let before: Int32Array | undefined
-  for (let tick = on.some(entry => entry < 0) ? 0 : 1; ; tick++) {
-    const clocks = new Int32Array(count * lanes)
+  for (let tick = reachesBack(on) ? 0 : 1; ; tick++) {
+    const clocks = (tick === 0 ? room : heap).int32(count * lanes)
     const latest = new Int32Array(lanes).fill(-1)
     let waits = 0
     for (let i = 0; i < count; i++) {
@@ -63,7 +79,13 @@ export const reduce = (laneOf: Int32Array, lanes: number, { start, on }: Hazards
       waitStart[i + 1] = waits
     }
     if (tick === 1)
-      return { position, clocks, waitStart, waitOn: waitOn.slice(0, waits), waitTick: waitTick.slice(0, waits) }
+      return {
+        position,
+        clocks,
+        waitStart,
+        waitOn: kept(waitOn, waits, heap.int32(waits)),
+        waitTick: kept(waitTick, waits, heap.int8(waits)),
+      }
     before = clocks
     entering = entering.map((known, at) => {
       const last = latest[Math.floor(at / lanes)]!
@@ -75,5 +97,6 @@ export const reduce = (laneOf: Int32Array, lanes: number, { start, on }: Hazards
 /** After this pass every hazard across lanes is ordered by the fewest waits there can be. */
 export const synchronize = watched(
   'synchronize',
-  (ir: Ordered): Passed<Synchronized> => E.right({ ...ir, ...reduce(ir.laneOf, ir.lanes.length, hazardsOf(ir)) }),
+  (ir: Ordered): Passed<Synchronized> =>
+    withScratch(room => E.right({ ...ir, ...reduce(ir.laneOf, ir.lanes.length, hazardsOf(ir, room)) })),
 )

@@ -205,9 +205,9 @@ export const trafficOf = (ir: Lifetimes, room: Room = heap): Traffic => {
   const { start, root } = accessesOf(ir)
   const { buffers, touched, uses, memory, bytes } = counted(ir, room)
   const ledgers = [0, 1].map(m => new Ledger(buffers[m]!, lanes, touched[m]!, buffers[m]! + uses[m]!, room))
-  const allocs = byOperation(ir.first, count)
-  const frees = byOperation(ir.last, count)
-  const marks = byOperation(useBuffer, ir.buffers.length)
+  const allocs = byOperation(ir.first, count, room)
+  const frees = byOperation(ir.last, count, room)
+  const marks = byOperation(useBuffer, ir.buffers.length, room)
   const markedBy = room.int32(useBuffer.length)
   for (let i = 0; i < count; i++) for (let u = useStart[i]!; u < useStart[i + 1]!; u++) markedBy[u] = i
   const waited = room.uint8(count)
@@ -224,7 +224,7 @@ export const trafficOf = (ir: Lifetimes, room: Room = heap): Traffic => {
   }
   issue.begin()
   const point = room.int32(count)
-  const last = new Rows(ir.buffers.length, lanes)
+  const last = new Rows(ir.buffers.length, lanes, room)
   const accesses = new Int32Array(lanes)
   let command = 0
   for (let i = 0; i < count; i++) {
