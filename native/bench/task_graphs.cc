@@ -149,9 +149,9 @@ ProgramSpec programOf(const TaskGraph& graph, bool planned, const std::vector<st
       put({1, datum});
     }
   }
-  spec.arenaBytes = planned ? tasks * datumBytes : 0;
+  spec.devices[0].arenaBytes = planned ? tasks * datumBytes : 0;
   for (const BufferSpec& buffer : spec.buffers)
-    spec.boundDevice += (buffer.bytes + datumBytes - 1) / datumBytes * datumBytes;
+    spec.devices[0].boundBytes += (buffer.bytes + datumBytes - 1) / datumBytes * datumBytes;
   return spec;
 }
 

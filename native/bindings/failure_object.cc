@@ -11,6 +11,7 @@ Napi::Error failureObject(Napi::Env env, const Failure& failure) {
   object.Set("code", failure.code);
   object.Set("op", failure.op);
   if (!failure.lane.empty()) object.Set("lane", failure.lane);
+  if (!failure.device.empty()) object.Set("device", failure.device);
   if (failure.node >= 0) object.Set("node", static_cast<double>(failure.node));
   if (!failure.detail.empty()) object.Set("detail", failure.detail);
   if (failure.memory) {

@@ -23,15 +23,22 @@ Napi::Object handle(Napi::Env env, std::shared_ptr<T> native) {
   return object;
 }
 
+// What a value of JavaScript stands for; null where it is none of these.
 template <class T>
-std::shared_ptr<T> self(const Napi::CallbackInfo& info) {
+std::shared_ptr<T> unwrapped(Napi::Env env, Napi::Value value) {
   bool tagged = false;
   void* data = nullptr;
-  if (!info.This().IsObject() || napi_check_object_type_tag(info.Env(), info.This(), &T::typeTag, &tagged) != napi_ok ||
-      !tagged || napi_unwrap(info.Env(), info.This(), &data) != napi_ok) {
-    throw Napi::TypeError::New(info.Env(), std::string("called on something that is not a ") + T::typeName);
-  }
+  if (!value.IsObject() || napi_check_object_type_tag(env, value, &T::typeTag, &tagged) != napi_ok || !tagged ||
+      napi_unwrap(env, value, &data) != napi_ok)
+    return nullptr;
   return *static_cast<std::shared_ptr<T>*>(data);
+}
+
+template <class T>
+std::shared_ptr<T> self(const Napi::CallbackInfo& info) {
+  auto native = unwrapped<T>(info.Env(), info.This());
+  if (!native) throw Napi::TypeError::New(info.Env(), std::string("called on something that is not a ") + T::typeName);
+  return native;
 }
 
 using Method = Napi::Value (*)(const Napi::CallbackInfo& info);

@@ -16,6 +16,8 @@ HostOptions hostOptions(Napi::Value value) {
   HostOptions options;
   if (absent(value)) return options;
   const Napi::Object given = objectAt(value, "options");
+  if (const Napi::Value ordinal = given.Get("ordinal"); !absent(ordinal))
+    options.ordinal = static_cast<int>(integerAt(ordinal, "options.ordinal", 0, 9999));
   if (const Napi::Value memory = given.Get("memory"); !absent(memory))
     options.memoryBytes = sizeAt(memory, "options.memory");
   options.copyBytesPerSecond = numberOr(given.Get("copyRate"), "options.copyRate", options.copyBytesPerSecond);

@@ -34,7 +34,7 @@ struct OpenProgram {
     channel->release();
     views.clear();
     closing.Reset();
-    if (std::exchange(counted, false)) --device->programs;
+    for (const auto& device : std::exchange(counted, {})) --device->programs;
   }
 
   static void teardown(void* data) {
@@ -53,13 +53,13 @@ struct OpenProgram {
   }
 
   const Napi::Env env;
-  std::shared_ptr<Device> device;
   std::shared_ptr<Channel> channel;
   std::unique_ptr<Session> session;
   std::map<std::pair<std::uint32_t, std::uint32_t>, Napi::Reference<Napi::ArrayBuffer>> views;  // weak
   Napi::Reference<Napi::Promise> closing;  // strong while it closes
   bool closed = false;                     // close has been called
-  bool hooked = false, counted = false;
+  bool hooked = false;
+  std::vector<std::shared_ptr<Device>> counted;  // its devices, which count it
 };
 
 // What the memory of one view needs for as long as anything reads it. The range outlives `close` where JavaScript has
@@ -192,6 +192,17 @@ Napi::Value stats(const Napi::CallbackInfo& info) {
   Napi::Float64Array times = Napi::Float64Array::New(info.Env(), stats.issueNanoseconds.size());
   std::copy(stats.issueNanoseconds.begin(), stats.issueNanoseconds.end(), times.Data());
   result.Set("issueNanoseconds", times);
+  Napi::Array devices = Napi::Array::New(info.Env(), stats.devices.size());
+  for (std::uint32_t i = 0; i < stats.devices.size(); ++i) {
+    const auto& [allocated, allocatedPeak, reserved, poolPeak] = stats.devices[i];
+    Napi::Object device = Napi::Object::New(info.Env());
+    device.Set("allocated", static_cast<double>(allocated));
+    device.Set("allocatedPeak", static_cast<double>(allocatedPeak));
+    device.Set("reserved", static_cast<double>(reserved));
+    device.Set("poolPeak", static_cast<double>(poolPeak));
+    devices.Set(i, device);
+  }
+  result.Set("devices", devices);
   return result;
 }
 
@@ -253,6 +264,19 @@ Napi::Object programObject(Napi::Env env, std::shared_ptr<OpenProgram> program, 
   return object;
 }
 
+// The devices that come after the first one, of a program for several.
+std::vector<std::shared_ptr<Device>> peersAt(Napi::Env env, Napi::Value value) {
+  std::vector<std::shared_ptr<Device>> peers;
+  if (absent(value)) return peers;
+  const Napi::Array list = arrayAt(value, "options.peers");
+  for (std::uint32_t i = 0; i < list.Length(); ++i) {
+    auto peer = unwrapped<Device>(env, list.Get(i));
+    if (!peer) throw Napi::TypeError::New(env, item("options.peers", i) + " must be a NativeDevice");
+    peers.push_back(std::move(peer));
+  }
+  return peers;
+}
+
 }  // namespace
 
 Napi::Promise openProgram(Napi::Env env, std::shared_ptr<Device> device, Napi::Value specValue,
@@ -271,16 +295,21 @@ Napi::Promise openProgram(Napi::Env env, std::shared_ptr<Device> device, Napi::V
       referenced[i] = roots.Get("references").As<Napi::Object>().Get(static_cast<std::uint32_t>(i)).IsFunction();
   }
 
-  // Reading the two above ran the caller's getters, which may have closed the device.
-  if (device->closed) throw Napi::Error::New(env, "the device is closed");
+  std::vector<std::shared_ptr<Device>> devices = peersAt(env, given.Get("peers"));
+  devices.insert(devices.begin(), device);
+  // Reading the two above ran the caller's getters, which may have closed a device.
+  std::vector<std::shared_ptr<Driver>> drivers;
+  for (const auto& each : devices) {
+    if (each->closed) throw Napi::Error::New(env, "the device is closed");
+    drivers.push_back(each->driver);
+  }
   auto program = std::make_shared<OpenProgram>(env);
-  program->device = device;
   program->channel = Channel::create(env, roots);
   // After the channel: cleanup hooks run in reverse, and the session must have stopped before its way out is gone.
   if (napi_add_env_cleanup_hook(env, OpenProgram::teardown, program.get()) != napi_ok) throw Napi::Error::New(env);
   program->hooked = true;
-  ++device->programs;
-  program->counted = true;
+  for (const auto& each : devices) ++each->programs;
+  program->counted = std::move(devices);
 
   std::vector<std::string> names;
   for (const NodeSpec& node : spec->nodes) names.push_back(node.name);
@@ -301,8 +330,8 @@ Napi::Promise openProgram(Napi::Env env, std::shared_ptr<Device> device, Napi::V
   auto shared = std::make_shared<SessionOptions>(std::move(options));
   return runAsync(
       env, "braid.program",
-      [program, spec, shared, failure] {
-        program->session = Session::open(program->device->driver, std::move(*spec), std::move(*shared), &*failure);
+      [program, spec, shared, failure, drivers] {
+        program->session = Session::open(drivers, std::move(*spec), std::move(*shared), &*failure);
       },
       [program, failure, held](Napi::Env environment) -> Napi::Value {
         if (!program->session) {

@@ -6,6 +6,21 @@
 namespace braid::bindings {
 namespace {
 
+// Of a lane or a buffer: 0 where it says none.
+std::uint32_t deviceAt(const Napi::Object& object, const std::string& field) {
+  const Napi::Value device = object.Get("device");
+  return absent(device) ? 0 : static_cast<std::uint32_t>(integerAt(device, field + ".device", 0, INT32_MAX));
+}
+
+// One number for one device, or a list with one for each.
+std::vector<std::uint64_t> sizesAt(Napi::Value value, const std::string& field) {
+  if (!value.IsArray()) return {sizeAt(value, field)};
+  const auto list = value.As<Napi::Array>();
+  std::vector<std::uint64_t> sizes;
+  for (std::uint32_t i = 0; i < list.Length(); ++i) sizes.push_back(sizeAt(list.Get(i), item(field, i)));
+  return sizes;
+}
+
 BufferSpec buffer(Napi::Value value, const std::string& field) {
   const Napi::Object object = objectAt(value, field);
   BufferSpec spec;
@@ -17,6 +32,7 @@ BufferSpec buffer(Napi::Value value, const std::string& field) {
   spec.root = static_cast<std::uint32_t>(integerAt(object.Get("root"), field + ".root", 0, INT32_MAX));
   spec.rootOffset = sizeAt(object.Get("rootOffset"), field + ".rootOffset");
   spec.arenaOffset = integerAt(object.Get("arenaOffset"), field + ".arenaOffset", -1, std::int64_t{1} << 53);
+  spec.device = deviceAt(object, field);
   return spec;
 }
 
@@ -41,7 +57,8 @@ ProgramSpec programSpec(Napi::Value value) {
     const std::string where = item("spec.lanes", i);
     const Napi::Object lane = objectAt(lanes.Get(i), where);
     spec.lanes.push_back({textAt(lane.Get("name"), where + ".name"),
-                          static_cast<int>(integerAt(lane.Get("priority"), where + ".priority", -1000, 1000))});
+                          static_cast<int>(integerAt(lane.Get("priority"), where + ".priority", -1000, 1000)),
+                          deviceAt(lane, where)});
   }
   const Napi::Array buffers = arrayAt(object.Get("buffers"), "spec.buffers");
   for (std::uint32_t i = 0; i < buffers.Length(); ++i) {
@@ -59,7 +76,8 @@ ProgramSpec programSpec(Napi::Value value) {
     const std::string where = item("spec.nodes", i);
     const Napi::Object node = objectAt(nodes.Get(i), where);
     spec.nodes.push_back({textAt(node.Get("name"), where + ".name"),
-                          static_cast<std::uint32_t>(integerAt(node.Get("kernel"), where + ".kernel", 0, INT32_MAX))});
+                          static_cast<std::uint32_t>(integerAt(node.Get("kernel"), where + ".kernel", 0, INT32_MAX)),
+                          flagOr(node.Get("peerAccess"), where + ".peerAccess", false)});
   }
   spec.events = static_cast<std::uint32_t>(integerAt(object.Get("events"), "spec.events", 0, INT32_MAX));
   spec.commands = words(object.Get("commands"));
@@ -67,9 +85,13 @@ ProgramSpec programSpec(Napi::Value value) {
   if (storage != "pooled" && storage != "planned")
     throw Napi::TypeError::New(value.Env(), "spec.storage must be pooled or planned");
   spec.planned = storage == "planned";
-  spec.arenaBytes = sizeAt(object.Get("arenaBytes"), "spec.arenaBytes");
   const Napi::Object bound = objectAt(object.Get("bound"), "spec.bound");
-  spec.boundDevice = sizeAt(bound.Get("device"), "spec.bound.device");
+  const std::vector<std::uint64_t> bounds = sizesAt(bound.Get("device"), "spec.bound.device");
+  const std::vector<std::uint64_t> arenas = sizesAt(object.Get("arenaBytes"), "spec.arenaBytes");
+  if (arenas.size() != bounds.size())
+    throw Napi::RangeError::New(value.Env(), "spec.arenaBytes must have as many sizes as spec.bound.device");
+  spec.devices.resize(bounds.size());
+  for (std::size_t i = 0; i < bounds.size(); ++i) spec.devices[i] = {bounds[i], arenas[i]};
   spec.boundPinned = sizeAt(bound.Get("pinned"), "spec.bound.pinned");
   return spec;
 }

@@ -19,7 +19,8 @@ using CUstream = struct CUstream_st*;
 using CUevent = struct CUevent_st*;
 using CUhostFn = void (*)(void*);
 
-inline constexpr CUresult kSuccess = 0, kSymbolMissing = 500, kNotReady = 600;
+inline constexpr CUresult kSuccess = 0, kPeerUnsupported = 217, kSymbolMissing = 500, kNotReady = 600,
+                          kPeerAlreadyEnabled = 704, kTooManyPeers = 711;
 
 // CUdevice_attribute
 inline constexpr int kMaxThreadsPerBlock = 1, kMaxBlockX = 2, kMaxBlockY = 3, kMaxBlockZ = 4, kMaxGridX = 5,
@@ -82,6 +83,8 @@ inline constexpr int kGranularityMinimum = 0, kGranularityRecommended = 1;
   X(cuCtxGetStreamPriorityRange, 5050, "cuCtxGetStreamPriorityRange", (int* least, int* greatest))                     \
   X(cuMemAlloc, 3020, "cuMemAlloc_v2", (CUdeviceptr * address, std::size_t bytes))                                     \
   X(cuMemFree, 3020, "cuMemFree_v2", (CUdeviceptr address))                                                            \
+  X(cuDeviceCanAccessPeer, 4000, "cuDeviceCanAccessPeer", (int* can, CUdevice device, CUdevice peer))                  \
+  X(cuCtxEnablePeerAccess, 4000, "cuCtxEnablePeerAccess", (CUcontext peer, unsigned flags))                            \
   X(cuMemGetInfo, 3020, "cuMemGetInfo_v2", (std::size_t * free, std::size_t * total))                                  \
   X(cuMemHostAlloc, 2020, "cuMemHostAlloc", (void** pointer, std::size_t bytes, unsigned flags))                       \
   X(cuMemFreeHost, 2000, "cuMemFreeHost", (void* pointer))                                                             \
@@ -104,6 +107,9 @@ inline constexpr int kGranularityMinimum = 0, kGranularityRecommended = 1;
   X(cuMemcpyDtoHAsync, 3020, "cuMemcpyDtoHAsync_v2", (void* to, CUdeviceptr from, std::size_t bytes, CUstream stream)) \
   X(cuMemcpyDtoDAsync, 3020, "cuMemcpyDtoDAsync_v2",                                                                   \
     (CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream))                                            \
+  X(cuMemcpyPeerAsync, 4000, "cuMemcpyPeerAsync",                                                                      \
+    (CUdeviceptr to, CUcontext toContext, CUdeviceptr from, CUcontext fromContext, std::size_t bytes,                  \
+     CUstream stream))                                                                                                 \
   X(cuMemsetD32Async, 3020, "cuMemsetD32Async", (CUdeviceptr to, unsigned value, std::size_t words, CUstream stream))  \
   X(cuStreamCreateWithPriority, 5050, "cuStreamCreateWithPriority", (CUstream * stream, unsigned flags, int priority)) \
   X(cuStreamDestroy, 4000, "cuStreamDestroy_v2", (CUstream stream))                                                    \

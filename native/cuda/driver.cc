@@ -251,4 +251,32 @@ Status CudaDriver::hostFunction(Stream stream, void (*function)(void*), void* da
   return context_->check(call_.cuLaunchHostFunc(cu(stream), function, data), "cuLaunchHostFunc");
 }
 
+Status CudaDriver::reachPeer(Driver& other) {
+  auto* peer = dynamic_cast<CudaDriver*>(&other);
+  if (!peer) return fail(Status::notSupported, "a CUDA device reaches other CUDA devices only");
+  // One GPU may stand for several devices of a program.
+  if (peer->context_->handle() == context_->handle()) return Status::ok;
+  int can = 0;
+  const CUresult asked = call_.cuDeviceCanAccessPeer(&can, context_->device(), peer->context_->device());
+  if (asked != kSuccess || can == 0) return Status::notSupported;
+  Current current(*context_);
+  const CUresult code = call_.cuCtxEnablePeerAccess(peer->context_->handle(), 0);
+  if (code == kPeerAlreadyEnabled) return Status::ok;
+  if (code == kPeerUnsupported || code == kTooManyPeers) return Status::notSupported;
+  return context_->check(code, "cuCtxEnablePeerAccess");
+}
+
+Status CudaDriver::preparePeerCopy(std::unique_ptr<Kernel>* kernel, std::size_t bytes, Driver* from, Driver* to) {
+  std::shared_ptr<Context> ends[2];
+  Driver* const drivers[] = {from, to};
+  for (int i = 0; i < 2; ++i) {
+    if (drivers[i] == nullptr) continue;
+    auto* device = dynamic_cast<CudaDriver*>(drivers[i]);
+    if (!device) return fail(Status::invalidValue, "a copy between a CUDA device and one that is none");
+    ends[i] = device->context_;
+  }
+  *kernel = std::make_unique<PeerCopyKernel>(context_, std::move(ends[0]), std::move(ends[1]), bytes);
+  return Status::ok;
+}
+
 }  // namespace braid::cuda

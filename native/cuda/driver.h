@@ -50,6 +50,8 @@ class CudaDriver : public Driver {
   Status prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& spec, HostCallback callback) override;
   Status launch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes, Stream stream) override;
   Status hostFunction(Stream stream, void (*function)(void*), void* data) override;
+  Status reachPeer(Driver& other) override;
+  Status preparePeerCopy(std::unique_ptr<Kernel>* kernel, std::size_t bytes, Driver* from, Driver* to) override;
 
  private:
   CudaDriver(std::shared_ptr<Context> context, const LibraryPaths& paths);

@@ -88,6 +88,19 @@ class CopyKernel : public CudaKernel {
   std::size_t bytes_;
 };
 
+// A copy where one end at least is memory of another device: of that device's context, or none for pinned memory.
+class PeerCopyKernel : public CudaKernel {
+ public:
+  PeerCopyKernel(std::shared_ptr<Context> context, std::shared_ptr<Context> from, std::shared_ptr<Context> to,
+                 std::size_t bytes)
+      : context_(std::move(context)), from_(std::move(from)), to_(std::move(to)), bytes_(bytes) {}
+  Status launch(const DeviceAddress* reads, const DeviceAddress* writes, CUstream stream) const override;
+
+ private:
+  std::shared_ptr<Context> context_, from_, to_;
+  std::size_t bytes_;
+};
+
 // Of `bytes` bytes in the direction named, on a stream; none of 0 bytes.
 Status copyBytes(const Context& context, CopyKind kind, DeviceAddress to, DeviceAddress from, std::size_t bytes,
                  CUstream stream);

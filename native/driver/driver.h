@@ -68,7 +68,7 @@ using HostCallback = std::function<bool(const DeviceAddress* reads, std::size_t 
 //   1. Work on a stream runs in order, one after the other. Streams run beside each other.
 //   2. eventRecord marks the point that the stream has reached; a second record moves the mark.
 //   3. streamWait orders all that follows on the stream after the mark as it is *at the call*; an event never recorded
-//   is no wait.
+//   is no wait. The event may be one of another device of the same kind, recorded there.
 //   4. Nothing here blocks the caller except the calls that say so.
 // Every call may be made from any thread once that thread has called bind(). No call throws.
 class Driver {
@@ -129,6 +129,16 @@ class Driver {
   virtual Status launch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes,
                         Stream stream) = 0;
 
+  // Several devices of one kind in one process. Called once for each pair and direction, before work that needs it.
+  // Lets this device's kernels reach the other's memory. Status::notSupported where the machine cannot; peer copies go
+  // all the same, through the host if need be.
+  virtual Status reachPeer(Driver&) { return Status::notSupported; }
+  // A copy that this device does on its streams, where one of the two ends, or both, is memory of another device: those
+  // of `from` and `to`, or pinned memory where that is null.
+  virtual Status preparePeerCopy(std::unique_ptr<Kernel>*, std::size_t /*bytes*/, Driver* /*from*/, Driver* /*to*/) {
+    return Status::notSupported;
+  }
+
   // Labels the work that this thread queues from now on. A device that knows which piece of work has ended it gives
   // that piece's label; one that does not (cuda) gives one without an owner.
   virtual void label(const WorkLabel&) {}
@@ -141,9 +151,10 @@ class Driver {
 
 // What the host device may be made to do. All off by default.
 struct HostOptions {
+  int ordinal = 0;  // which of the process's host devices it is called
   std::size_t memoryBytes = std::size_t{4} << 30;
   double copyBytesPerSecond =
-      0;  // 0: as fast as it goes. Host-to-device and device-to-host copies take at least bytes / rate
+      0;  // 0: as fast as it goes. Copies to and from the host and between devices take at least bytes / rate
   double flopsPerSecond = 0;        // 0: as fast as it goes. A matmul takes at least 2·m·n·k·batch / rate
   double deviceBytesPerSecond = 0;  // the same for map, reduce, and device-to-device copies
   std::uint64_t jitterSeed =

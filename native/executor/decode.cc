@@ -18,22 +18,27 @@ MaybeFailure checkBuffer(const ProgramSpec& spec, std::size_t index) {
   const std::string where = item("buffers", index) + " (" + buffer.name + ")";
   if (buffer.bytes > mostBytes) return invalidProgram(where, "more than 2^53 bytes");
   if (buffer.home >= spec.lanes.size()) return invalidProgram(where, "home names no lane");
+  if (buffer.device >= spec.devices.size()) return invalidProgram(where, "device names none");
   if (buffer.root >= spec.buffers.size()) return invalidProgram(where, "root names no buffer");
   const BufferSpec& root = spec.buffers[buffer.root];
   if (root.root != buffer.root) return invalidProgram(where, "root is itself a view");
   if (root.space != buffer.space) return invalidProgram(where, "a view must lie in its root's space");
+  if (root.space == Space::device && root.device != buffer.device)
+    return invalidProgram(where, "a view must lie on its root's device");
   if (buffer.rootOffset > root.bytes || buffer.bytes > root.bytes - buffer.rootOffset)
     return invalidProgram(where, "reaches beyond its root");
   if (buffer.root == index && buffer.rootOffset != 0) return invalidProgram(where, "rootOffset of a root must be 0");
   const bool handedOver = buffer.life == Life::input || buffer.life == Life::output;
   if (handedOver && buffer.space != Space::pinned) return invalidProgram(where, "inputs and outputs must be pinned");
   if (buffer.root != index) return std::nullopt;
+  if (buffer.space == Space::device && spec.lanes[buffer.home].device != buffer.device)
+    return invalidProgram(where, "home is a lane of another device");
   if (buffer.arenaOffset >= 0) {
     if (!spec.planned) return invalidProgram(where, "an offset without planned storage");
     if (buffer.space != Space::device) return invalidProgram(where, "only device buffers have a place in the arena");
     const auto offset = static_cast<std::uint64_t>(buffer.arenaOffset);
-    if (offset > spec.arenaBytes || buffer.bytes > spec.arenaBytes - offset)
-      return invalidProgram(where, "reaches beyond the arena");
+    const std::uint64_t arena = spec.devices[buffer.device].arenaBytes;
+    if (offset > arena || buffer.bytes > arena - offset) return invalidProgram(where, "reaches beyond the arena");
     if (offset % 16 != 0) return invalidProgram(where, "arenaOffset must be a multiple of 16");
   } else if (spec.planned && buffer.space == Space::device && buffer.life == Life::tick) {
     return invalidProgram(where, "no place in the arena");
@@ -66,6 +71,8 @@ class Decoder {
       if (state_[i] == live)
         return invalidProgram(item("buffers", i) + " (" + spec_.buffers[i].name + ")", "allocated and never freed");
     }
+    for (const std::int64_t lane : recordedOn_)
+      out_.recordedOn.push_back(static_cast<std::uint32_t>(std::max<std::int64_t>(lane, 0)));
     // A wait for the tick before that stands where no record ever comes waits for nothing, which no plan can mean.
     for (const Step& step : out_.steps) {
       if (step.kind == StepKind::wait && recordedOn_[step.subject] < 0)
@@ -107,6 +114,17 @@ class Decoder {
                  (state_[root] == dead ? " is touched after it was freed" : " is touched before it is allocated"));
     }
     return std::nullopt;
+  }
+
+  // What another device holds is out of a kernel's reach, unless it says that it reaches there; copies go anywhere.
+  MaybeFailure reachable(const Step& run, std::uint32_t index) const {
+    const BufferSpec& buffer = spec_.buffers[index];
+    const NodeSpec& node = spec_.nodes[run.subject];
+    if (buffer.space == Space::pinned || buffer.device == spec_.lanes[run.lane].device || node.peerAccess ||
+        spec_.kernels[node.kernel].kind == KernelSpec::Kind::copy)
+      return std::nullopt;
+    return bad(node.name + " runs on device " + std::to_string(spec_.lanes[run.lane].device) + " and touches " +
+               buffer.name + ", which is on device " + std::to_string(buffer.device));
   }
 
   MaybeFailure command() {
@@ -170,6 +188,7 @@ class Decoder {
       std::uint32_t operand = 0;
       if (MaybeFailure failure = buffer(&operand)) return failure;
       if (MaybeFailure failure = accessible(operand)) return failure;
+      if (MaybeFailure failure = reachable(step, operand)) return failure;
       if (!extents.unknown) {
         const std::uint64_t reach = i < step.reads ? extents.reads[i] : extents.writes[i - step.reads];
         const BufferSpec& spec = spec_.buffers[operand];
@@ -238,8 +257,16 @@ MaybeFailure decode(const ProgramSpec& spec, Decoded* decoded) {
   if (spec.lanes.empty() || spec.lanes.size() > mostLanes)
     return invalidProgram("lanes", "must be 1 to " + std::to_string(mostLanes));
   if (spec.events > mostEvents) return invalidProgram("events", "must be at most " + std::to_string(mostEvents));
-  if (spec.boundDevice > mostBytes || spec.boundPinned > mostBytes || spec.arenaBytes > mostBytes)
-    return invalidProgram("bound", "more than 2^53 bytes");
+  if (spec.devices.empty() || spec.devices.size() > mostDevices)
+    return invalidProgram("devices", "must be 1 to " + std::to_string(mostDevices));
+  bool representable = spec.boundPinned <= mostBytes;
+  for (const auto& [boundBytes, arenaBytes] : spec.devices)
+    representable = representable && boundBytes <= mostBytes && arenaBytes <= mostBytes;
+  if (!representable) return invalidProgram("bound", "more than 2^53 bytes");
+  for (std::size_t i = 0; i < spec.lanes.size(); ++i) {
+    if (spec.lanes[i].device >= spec.devices.size())
+      return invalidProgram(item("lanes", i) + " (" + spec.lanes[i].name + ")", "device names none");
+  }
   for (std::size_t i = 0; i < spec.buffers.size(); ++i) {
     if (MaybeFailure failure = checkBuffer(spec, i)) return failure;
   }

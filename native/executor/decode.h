@@ -8,7 +8,7 @@
 
 namespace braid {
 
-constexpr std::size_t mostLanes = 1024, mostInFlight = 256;
+constexpr std::size_t mostLanes = 1024, mostInFlight = 256, mostDevices = 64;
 
 enum class StepKind : std::uint8_t { alloc, free, run, record, wait, use };
 
@@ -29,6 +29,7 @@ struct Decoded {
   std::vector<Step> steps;
   std::vector<std::uint32_t> operands;  // buffers
   std::vector<bool> alternating;  // by event: waited for as of the tick before, after it has been recorded in this one
+  std::vector<std::uint32_t> recordedOn;  // by event: the lane of its record (one that is never recorded: 0)
   std::uint32_t runs = 0;
   std::size_t mostOperands = 0;
 };

@@ -10,11 +10,12 @@ namespace braid {
 
 // Why a program could not be opened, or a tick did not complete. Data; the bindings make the NativeFailure of it.
 struct Failure {
-  std::string code;  // the driver's name of the status
-  std::string op;    // the driver call or phase
-  std::string lane;  // by name; "" where no lane is at fault
-  int node = -1;     // index of the plan's node
-  int laneId = -1;   // of `lane`
+  std::string code;    // the driver's name of the status
+  std::string op;      // the driver call or phase
+  std::string lane;    // by name; "" where no lane is at fault
+  std::string device;  // "cuda:1"; "" where none is at fault
+  int node = -1;       // index of the plan's node
+  int laneId = -1;     // of `lane`
   std::string detail;
   bool noticed = false;  // by a call that is not at fault itself: work issued earlier has failed
   bool memory = false;   // the two figures below mean something
@@ -23,11 +24,15 @@ struct Failure {
 
 using MaybeFailure = std::optional<Failure>;
 
+// "cuda:1", "host:0".
+inline std::string deviceName(const DeviceInfo& info) { return info.kind + ":" + std::to_string(info.ordinal); }
+
 inline Failure failureOf(Driver& driver, Status status, std::string op) {
   Failure failure;
   failure.code = statusName(status);
   failure.op = std::move(op);
   failure.detail = driver.lastDetail();
+  failure.device = deviceName(driver.info());
   return failure;
 }
 

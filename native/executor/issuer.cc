@@ -13,8 +13,11 @@ Issuer::Issuer(Program& program, Trace& trace, bool poison, bool maySettle)
       trace_(trace),
       poison_(poison),
       maySettle_(maySettle),
+      several_(program.devices() > 1),
+      driver_(&program.driver()),
       settling_(program),
       inPlace_(program.spec().planned),
+      blocksOf_(program.memory.count()),
       addresses_(program.spec().buffers.size()),
       operands_(program.decoded().mostOperands),
       blocks_(program.spec().buffers.size()) {
@@ -25,7 +28,7 @@ Issuer::Issuer(Program& program, Trace& trace, bool poison, bool maySettle)
     if (program.memory.isFixed(spec.buffers[i].root)) addresses_[i] = program.memory.address(spec, i, 0);
   }
   for (const Step& step : program.steps())
-    if (step.kind == StepKind::alloc) ++blocksOf_[spec.buffers[step.subject].space == Space::device ? 0 : 1];
+    if (step.kind == StepKind::alloc) ++blocksOf_[memoryOf(step.subject)], ++allBlocks_;
   if (!poison || !spec.planned) return;
   std::vector<bool> touched(spec.buffers.size());
   for (std::size_t at = 0; at < program.steps().size(); ++at) {
@@ -36,6 +39,8 @@ Issuer::Issuer(Program& program, Trace& trace, bool poison, bool maySettle)
       const BufferSpec& buffer = spec.buffers[root];
       if (touched[root] || buffer.life != Life::tick || buffer.space != Space::device) continue;
       touched[root] = true;
+      // A lane of another device cannot be trusted to reach there.
+      if (buffer.device != program.deviceOf(step.lane)) continue;
       arrivals_.push_back({at, root});
     }
   }
@@ -45,7 +50,8 @@ MaybeFailure Issuer::issue(std::uint64_t tick) {
   const ProgramSpec& spec = program_.spec();
   const auto slot = static_cast<std::uint32_t>(tick % spec.inFlight);
   call_ = "bind";
-  if (const Status status = program_.driver().bind(); status != Status::ok) return explain(status);
+  driver_ = &program_.driver();
+  if (const Status status = driver_->bind(); status != Status::ok) return explain(status);
   if (!inPlace_) {
     program_.order.beginTick(tick);
     for (const auto& pool : program_.pools) pool->settle();
@@ -54,28 +60,40 @@ MaybeFailure Issuer::issue(std::uint64_t tick) {
   for (const std::uint32_t buffer : handedOver_) addresses_[buffer] = program_.memory.address(spec, buffer, slot);
   const std::vector<Step>& steps = program_.steps();
   nextArrival_ = 0;
-  if (period_ > 0) nextPlace_ = (tick - noted_) % period_ * (blocksOf_[0] + blocksOf_[1]);
+  if (period_ > 0) nextPlace_ = (tick - noted_) % period_ * allBlocks_;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const Step& command = steps[i];
-    if (command.kind == StepKind::run || command.kind == StepKind::alloc) program_.driver().label({&program_, tick, i});
+    if (several_ && command.kind != StepKind::free && command.kind != StepKind::use) {
+      if (const Status status = become(command.lane); status != Status::ok) return explain(command, status);
+    }
+    if (command.kind == StepKind::run || command.kind == StepKind::alloc) driver_->label({&program_, tick, i});
     if (const Status status = poisonTenants(i); status != Status::ok) return explain(command, status);
     const Status status = inPlace_ ? stepInPlace(command, tick) : step(command, tick);
     if (status != Status::ok) return explain(command, status);
   }
   if (inPlace_) {
-    for (int which = 0; which < 2; ++which)
+    for (std::size_t which = 0; which < blocksOf_.size(); ++which)
       if (blocksOf_[which] > 0) program_.pools[which]->repeat(blocksOf_[which]);
   } else {
     program_.order.endTick(tick);
   }
   for (const LaneId lane : program_.busyLanes()) {
-    if (const Status status = program_.driver().eventRecord(program_.tickEnd(slot, lane), program_.streams()[lane]);
-        status != Status::ok) {
-      call_ = "eventRecord";
-      return explain(status, lane);
-    }
+    Status status = several_ ? become(lane) : Status::ok;
+    if (status != Status::ok) return explain(status, lane);
+    call_ = "eventRecord";
+    status = driver_->eventRecord(program_.tickEnd(slot, lane), program_.streams()[lane]);
+    if (status != Status::ok) return explain(status, lane);
   }
   return std::nullopt;
+}
+
+Status Issuer::become(LaneId lane) {
+  Driver& wanted = program_.driverOf(lane);
+  if (&wanted == driver_) return Status::ok;
+  call_ = "bind";
+  const Status status = wanted.bind();
+  if (status == Status::ok) driver_ = &wanted;
+  return status;
 }
 
 Status Issuer::step(const Step& step, std::uint64_t tick) {
@@ -87,7 +105,7 @@ Status Issuer::step(const Step& step, std::uint64_t tick) {
       call_ = "eventRecord";
       const Order::Marker marker = program_.marker(step.subject, tick);
       program_.order.record(marker, step.lane);
-      return program_.driver().eventRecord(program_.event(marker), program_.streams()[step.lane]);
+      return driver_->eventRecord(program_.event(marker), program_.streams()[step.lane]);
     }
     case StepKind::wait: {
       call_ = "streamWait";
@@ -95,7 +113,7 @@ Status Issuer::step(const Step& step, std::uint64_t tick) {
       // same.
       const Order::Marker marker = program_.marker(step.subject, step.previous ? tick - 1 : tick);
       program_.order.wait(marker, step.lane);
-      return program_.driver().streamWait(program_.streams()[step.lane], program_.event(marker));
+      return driver_->streamWait(program_.streams()[step.lane], program_.event(marker));
     }
     case StepKind::use:
       pool(step.subject).recordUse(blocks_[step.subject], program_.order.marked(program_.marker(step.event, tick)));
@@ -113,7 +131,7 @@ void Issuer::settle(std::uint64_t tick) {
   }
   if (!maySettle_) return;
   const std::uint64_t period = settling_.period(program_, tick);
-  const std::size_t blocks = blocksOf_[0] + blocksOf_[1];
+  const std::size_t blocks = allBlocks_;
   if (period == 0 || period > most / (blocks + 1)) return;
   period_ = period;
   noted_ = tick;
@@ -130,13 +148,11 @@ Status Issuer::stepInPlace(const Step& step, std::uint64_t tick) {
     case StepKind::run: return run(step, tick);
     case StepKind::record:
       call_ = "eventRecord";
-      return program_.driver().eventRecord(program_.event(program_.marker(step.subject, tick)),
-                                           program_.streams()[step.lane]);
+      return driver_->eventRecord(program_.event(program_.marker(step.subject, tick)), program_.streams()[step.lane]);
     case StepKind::wait:
       call_ = "streamWait";
-      return program_.driver().streamWait(
-          program_.streams()[step.lane],
-          program_.event(program_.marker(step.subject, step.previous ? tick - 1 : tick)));
+      return driver_->streamWait(program_.streams()[step.lane],
+                                 program_.event(program_.marker(step.subject, step.previous ? tick - 1 : tick)));
   }
   return Status::invalidValue;
 }
@@ -145,8 +161,8 @@ Status Issuer::poison(std::uint32_t root, LaneId lane) {
   const BufferSpec& buffer = program_.spec().buffers[root];
   if (buffer.space != Space::device) return Status::ok;
   call_ = "fill32";
-  return program_.driver().fill32(addresses_[root], garbage, RangePool::rounded(buffer.bytes) / sizeof(garbage),
-                                  program_.streams()[lane]);
+  return driver_->fill32(addresses_[root], garbage, RangePool::rounded(buffer.bytes) / sizeof(garbage),
+                         program_.streams()[lane]);
 }
 
 Status Issuer::alloc(const Step& step) {
@@ -155,7 +171,8 @@ Status Issuer::alloc(const Step& step) {
   call_ = "alloc";
   if (const Status status = pool.malloc(buffer.bytes, step.lane, &blocks_[step.subject]); status != Status::ok)
     return status;
-  const DeviceAddress address = program_.memory.poolBase(buffer.space) + pool.block(blocks_[step.subject]).offset;
+  const DeviceAddress address =
+      program_.memory.poolBase(memoryOf(step.subject)) + pool.block(blocks_[step.subject]).offset;
   place(step.subject, address);
   if (period_ > 0) places_[nextPlace_++] = address;
   return poison_ ? poison(step.subject, step.lane) : Status::ok;
@@ -168,8 +185,8 @@ Status Issuer::poisonTenants(std::size_t at) {
     const std::uint32_t root = arrivals_[nextArrival_].root;
     call_ = "fill32";
     const Status status =
-        program_.driver().fill32(addresses_[root], garbage, program_.spec().buffers[root].bytes / sizeof(garbage),
-                                 program_.streams()[program_.steps()[at].lane]);
+        driver_->fill32(addresses_[root], garbage, program_.spec().buffers[root].bytes / sizeof(garbage),
+                        program_.streams()[program_.steps()[at].lane]);
     if (status != Status::ok) return status;
   }
   return Status::ok;
@@ -188,8 +205,8 @@ Status Issuer::run(const Step& step, std::uint64_t tick) {
   call_ = "run";
   const std::uint32_t* buffers = program_.decoded().operands.data() + step.operands;
   for (std::uint32_t i = 0; i < step.reads + step.writes; ++i) operands_[i] = addresses_[buffers[i]];
-  const Status status = program_.driver().launch(program_.kernel(step.run), operands_.data(),
-                                                 operands_.data() + step.reads, program_.streams()[step.lane]);
+  const Status status = driver_->launch(program_.kernel(step.run), operands_.data(), operands_.data() + step.reads,
+                                        program_.streams()[step.lane]);
   if (status != Status::ok) return status;
   if (!inPlace_) program_.order.run(step.lane);
   call_ = "eventRecord";
@@ -197,10 +214,12 @@ Status Issuer::run(const Step& step, std::uint64_t tick) {
 }
 
 Failure Issuer::explain(Status status) {
-  Failure failure = failureOf(program_.driver(), status, call_);
+  Failure failure = failureOf(*driver_, status, call_);
   // A device that fails even to be asked has failed before this call.
-  const Status device = program_.driver().streamQuery(program_.service());
-  failure.noticed = device != Status::ok && device != Status::notReady;
+  for (std::size_t device = 0; device < program_.devices(); ++device) {
+    const Status known = program_.driver(device).streamQuery(program_.service(device));
+    failure.noticed |= known != Status::ok && known != Status::notReady;
+  }
   return failure;
 }
 

@@ -9,8 +9,9 @@
 namespace braid {
 
 // Issues one tick after another on the device's one issuing thread, between which that thread may have issued on
-// other drivers. Nothing here compiles, creates a driver object, or, once a few ticks have gone by, allocates memory.
-// The caller has seen tick - inFlight complete.
+// other drivers. Of a program for several devices it is one thread all the same, and makes each device current where
+// the order of commands comes to it. Nothing here compiles, creates a driver object, or, once a few ticks have gone by,
+// allocates memory. The caller has seen tick - inFlight complete.
 //
 // Buffers of a planned program have their places; those of a pool have them once it has settled (see Settling). From
 // then on a tick is its driver calls alone.
@@ -34,10 +35,10 @@ class Issuer {
   Status poison(std::uint32_t root, LaneId lane);
   Status run(const Step& step, std::uint64_t tick);
   Status poisonTenants(std::size_t at);
+  Status become(LaneId lane);
   void place(std::uint32_t root, DeviceAddress address);
-  Allocator& pool(std::uint32_t buffer) {
-    return *program_.pools[program_.spec().buffers[buffer].space == Space::device ? 0 : 1];
-  }
+  std::size_t memoryOf(std::uint32_t buffer) const { return program_.memory.of(program_.spec().buffers[buffer]); }
+  Allocator& pool(std::uint32_t buffer) { return *program_.pools[memoryOf(buffer)]; }
   Failure explain(Status status);
   Failure explain(Status status, LaneId lane);
   Failure explain(const Step& step, Status status);
@@ -46,6 +47,8 @@ class Issuer {
   Trace& trace_;
   bool poison_;
   bool maySettle_;
+  const bool several_;  // devices
+  Driver* driver_;      // of the device that is current
   Settling settling_;
   bool inPlace_;
   // Of a pool that has settled: places of blocks over one round of ticks, in order of their allocs, as noted from the
@@ -53,7 +56,8 @@ class Issuer {
   std::uint64_t period_ = 0, noted_ = 0;
   std::vector<DeviceAddress> places_;
   std::size_t nextPlace_ = 0;
-  std::uint64_t blocksOf_[2] = {0, 0};     // by pool: of a tick
+  std::vector<std::uint64_t> blocksOf_;    // by pool: of a tick
+  std::uint64_t allBlocks_ = 0;            // their sum
   const char* call_ = "";                  // the driver call in hand
   std::vector<DeviceAddress> addresses_;   // by buffer, as of the command in hand
   std::vector<DeviceAddress> operands_;    // scratch of one run

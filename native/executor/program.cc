@@ -6,94 +6,160 @@
 
 namespace braid {
 
-Program::Program(std::shared_ptr<Driver> driver, ProgramSpec spec)
-    : memory(driver),
+Program::Program(std::vector<std::shared_ptr<Driver>> drivers, ProgramSpec spec)
+    : memory(drivers),
       // Not yet checked: sizes that `load` is going to refuse must not be taken for real here.
       order(std::min(spec.lanes.size(), mostLanes), std::clamp<std::size_t>(spec.inFlight, 1, mostInFlight)),
-      objects(*driver),
-      driver_(std::move(driver)),
+      drivers_(std::move(drivers)),
       spec_(std::move(spec)) {}
 
 MaybeFailure Program::load(const ReferenceFactory& reference) {
+  if (spec_.devices.size() != drivers_.size())
+    return invalidProgram("devices", "the program is for " + std::to_string(spec_.devices.size()) + ", and " +
+                                         std::to_string(drivers_.size()) + " are open");
   if (MaybeFailure failure = decode(spec_, &decoded_)) return failure;
   views_.resize(spec_.buffers.size());
   for (std::uint32_t i = 0; i < spec_.buffers.size(); ++i) views_[spec_.buffers[i].root].push_back(i);
   // Memory first: it is what most often fails, and compiling takes long.
   if (MaybeFailure failure = memory.take(spec_)) return failure;
+  if (MaybeFailure failure = meetPeers()) return failure;
   if (MaybeFailure failure = makeStreams()) return failure;
   if (MaybeFailure failure = makeEvents()) return failure;
   return prepareKernels(reference);
 }
 
-MaybeFailure Program::makeStreams() {
-  const DeviceInfo& info = driver_->info();
-  for (const LaneSpec& lane : spec_.lanes) {
-    // A plan counts priorities upward from 0, a driver downward.
-    const int priority = std::clamp(-lane.priority, info.greatestPriority, info.leastPriority);
-    Stream stream = nullptr;
-    if (const Status status = objects.stream(&stream, priority); status != Status::ok) {
-      Failure failure = failureOf(*driver_, status, "streamCreate");
-      failure.lane = lane.name;
-      return failure;
-    }
-    streams_.push_back(stream);
+// Every device that copies from or to another is made to reach it; where the machine cannot, only kernels that need it
+// are refused.
+MaybeFailure Program::meetPeers() {
+  if (drivers_.size() == 1) return std::nullopt;
+  for (const auto& driver : drivers_) {
+    if (driver->info().kind == drivers_[0]->info().kind) continue;
+    return invalidProgram("devices", "a program runs on devices of one kind, not on " +
+                                         deviceName(drivers_[0]->info()) + " and " + deviceName(driver->info()));
   }
-  if (const Status status = objects.stream(&service_, info.leastPriority); status != Status::ok)
-    return failureOf(*driver_, status, "streamCreate");
+  std::vector<std::uint8_t> met(drivers_.size() * drivers_.size());
+  for (const Step& step : decoded_.steps) {
+    if (step.kind != StepKind::run) continue;
+    const std::uint32_t own = spec_.lanes[step.lane].device;
+    for (std::uint32_t i = 0; i < step.reads + step.writes; ++i) {
+      const BufferSpec& buffer = operand(step, i);
+      if (buffer.space == Space::pinned || buffer.device == own) continue;
+      for (const auto& [from, to] : {std::pair{own, buffer.device}, std::pair{buffer.device, own}}) {
+        std::uint8_t& known = met[from * drivers_.size() + to];
+        if (known == 0) {
+          drivers_[from]->bind();
+          const Status status = drivers_[from]->reachPeer(*drivers_[to]);
+          if (status != Status::ok && status != Status::notSupported)
+            return failureOf(*drivers_[from], status, "reachPeer");
+          known = status == Status::ok ? 1 : 2;
+        }
+        const NodeSpec& node = spec_.nodes[step.subject];
+        if (known == 1 || from != own || spec_.kernels[node.kernel].kind == KernelSpec::Kind::copy) continue;
+        Failure failure = failureOf(*drivers_[from], Status::notSupported, "prepare " + node.name);
+        failure.node = static_cast<int>(step.subject);
+        failure.detail = "reads or writes memory of " + deviceName(drivers_[to]->info()) + ", which " +
+                         deviceName(drivers_[from]->info()) + " cannot reach on this machine";
+        return failure;
+      }
+    }
+  }
   return std::nullopt;
 }
 
+MaybeFailure Program::makeStreams() {
+  for (const LaneSpec& lane : spec_.lanes) {
+    Driver& driver = *drivers_[lane.device];
+    const DeviceInfo& info = driver.info();
+    // A plan counts priorities upward from 0, a driver downward.
+    const int priority = std::clamp(-lane.priority, info.greatestPriority, info.leastPriority);
+    driver.bind();
+    Stream stream = nullptr;
+    if (const Status status = objects.stream(driver, &stream, priority); status != Status::ok) {
+      Failure failure = failureOf(driver, status, "streamCreate");
+      failure.lane = lane.name;
+      return failure;
+    }
+    laneDrivers_.push_back(&driver);
+    streams_.push_back(stream);
+  }
+  for (const auto& driver : drivers_) {
+    driver->bind();
+    Stream stream = nullptr;
+    if (const Status status = objects.stream(*driver, &stream, driver->info().leastPriority); status != Status::ok)
+      return failureOf(*driver, status, "streamCreate");
+    services_.push_back(stream);
+  }
+  return std::nullopt;
+}
+
+// An event is of the device whose lane records it; every device's lanes may wait for it.
 MaybeFailure Program::makeEvents() {
-  Status status = Status::ok;
-  const auto marker = [&] {
+  MaybeFailure failure;
+  const auto make = [&](Event* event, LaneId lane, EventKind kind) {
+    if (failure) return;
+    Driver& driver = *laneDrivers_[lane];
+    if (drivers_.size() > 1) driver.bind();
+    if (const Status status = objects.event(driver, event, kind); status != Status::ok)
+      failure = failureOf(driver, status, "eventCreate");
+  };
+  const auto marker = [&](LaneId lane) {
     Event event = nullptr;
-    if (status == Status::ok) status = objects.event(&event, EventKind::order);
+    make(&event, lane, EventKind::order);
     markerEvents_.push_back(event);
     return order.addMarker();
   };
   for (std::uint32_t event = 0; event < spec_.events; ++event) {
-    markers_.push_back(marker());
-    if (decoded_.alternating[event]) marker();
+    markers_.push_back(marker(decoded_.recordedOn[event]));
+    if (decoded_.alternating[event]) marker(decoded_.recordedOn[event]);
   }
   std::vector<Order::Marker> spare;
-  for (std::size_t lane = 0; lane < streams_.size(); ++lane) spare.push_back(marker());
+  for (LaneId lane = 0; lane < streams_.size(); ++lane) spare.push_back(marker(lane));
 
   std::vector<bool> busy(streams_.size());
-  std::size_t allocs = 0;
   for (const Step& step : decoded_.steps) {
     if (step.kind == StepKind::run || step.kind == StepKind::wait || step.kind == StepKind::record ||
         step.kind == StepKind::alloc)
       busy[step.lane] = true;
-    allocs += step.kind == StepKind::alloc ? 1 : 0;
   }
   for (LaneId lane = 0; lane < streams_.size(); ++lane) {
     if (busy[lane]) busyLanes_.push_back(lane);
   }
   tickEnds_.resize(spec_.inFlight * streams_.size());
   for (std::uint32_t slot = 0; slot < spec_.inFlight; ++slot) {
-    for (const LaneId lane : busyLanes_) {
-      if (status == Status::ok) status = objects.event(&tickEnds_[slot * streams_.size() + lane], EventKind::awaited);
-    }
+    for (const LaneId lane : busyLanes_) make(&tickEnds_[slot * streams_.size() + lane], lane, EventKind::awaited);
   }
-  if (status != Status::ok) return failureOf(*driver_, status, "eventCreate");
+  return failure ? failure : makePools(std::move(spare));
+}
 
-  for (const Space space : {Space::device, Space::pinned}) {
-    auto& pool = pools[space == Space::device ? 0 : 1];
-    pool = std::make_unique<Allocator>(*driver_, order, spec_.planned ? 0 : memory.poolBytes(space), streams_,
-                                       markerEvents_);
-    pool->setSpareMarkers(spare);
-    pool->reserve(allocs);
+MaybeFailure Program::makePools(std::vector<Order::Marker> spare) {
+  std::vector<std::size_t> allocs(memory.count());
+  for (const Step& step : decoded_.steps)
+    if (step.kind == StepKind::alloc) ++allocs[memory.of(spec_.buffers[step.subject])];
+  for (std::size_t which = 0; which < memory.count(); ++which) {
+    pools.push_back(std::make_unique<Allocator>(laneDrivers_, order, spec_.planned ? 0 : memory.poolBytes(which),
+                                                streams_, markerEvents_));
+    pools[which]->setSpareMarkers(spare);
+    pools[which]->reserve(allocs[which]);
   }
   return std::nullopt;
+}
+
+// Whether a run touches memory of a device that is not its lane's.
+bool Program::reachesPeers(const Step& run) const {
+  for (std::uint32_t i = 0; i < run.reads + run.writes; ++i) {
+    const BufferSpec& buffer = operand(run, i);
+    if (buffer.space == Space::device && buffer.device != spec_.lanes[run.lane].device) return true;
+  }
+  return false;
 }
 
 KernelSpec Program::specOf(const Step& run) const {
   KernelSpec spec = spec_.kernels[spec_.nodes[run.subject].kernel];
   spec.readCount = run.reads;
   spec.writeCount = run.writes;
+  spec.reachesPeers = reachesPeers(run);
   if (spec.kind == KernelSpec::Kind::copy) {
-    const Space from = spec_.buffers[decoded_.operands[run.operands]].space;
-    const Space to = spec_.buffers[decoded_.operands[run.operands + run.reads]].space;
+    const Space from = operand(run, 0).space, to = operand(run, run.reads).space;
     if (from == Space::pinned)
       spec.direction = static_cast<int>(to == Space::device ? CopyKind::hostToDevice : CopyKind::hostToHost);
     else
@@ -102,29 +168,46 @@ KernelSpec Program::specOf(const Step& run) const {
   return spec;
 }
 
+Status Program::prepare(const Step& run, const KernelSpec& spec, HostCallback callback,
+                        std::unique_ptr<Kernel>* kernel) {
+  Driver& driver = *laneDrivers_[run.lane];
+  if (!spec.reachesPeers || spec.kind != KernelSpec::Kind::copy)
+    return driver.prepare(kernel, spec, std::move(callback));
+  const auto end = [&](const BufferSpec& buffer) {
+    return buffer.space == Space::device ? drivers_[buffer.device].get() : nullptr;
+  };
+  return driver.preparePeerCopy(kernel, spec.bytes, end(operand(run, 0)), end(operand(run, run.reads)));
+}
+
 MaybeFailure Program::prepareKernels(const ReferenceFactory& reference) {
-  // One prepared kernel for all runs of one kernel in one direction; a user's kernel on the host device has one for
-  // each run, so that its failure can name the node.
-  using Key = std::tuple<std::uint32_t, int, std::uint32_t, std::uint32_t, std::uint32_t>;
+  // One prepared kernel for all runs of one kernel in one direction on one device; a user's kernel on the host device
+  // has one for each run, so that its failure can name the node, and so has a run that reaches other devices.
+  using Key = std::tuple<std::uint32_t, int, std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>;
   std::map<Key, const Kernel*> prepared;
-  const bool onHost = driver_->info().kind == "host";
+  const bool onHost = drivers_[0]->info().kind == "host";
+  Driver* bound = nullptr;
   runKernels_.reserve(decoded_.runs);
   for (const Step& step : decoded_.steps) {
     if (step.kind != StepKind::run) continue;
     const NodeSpec& node = spec_.nodes[step.subject];
     const KernelSpec spec = specOf(step);
     const bool referenced = onHost && spec.kind == KernelSpec::Kind::cuda;
-    const Key key{node.kernel, spec.direction, step.reads, step.writes, referenced ? step.run + 1 : 0};
+    const bool alone = referenced || spec.reachesPeers;
+    const Key key{node.kernel, spec.direction,           step.reads,
+                  step.writes, alone ? step.run + 1 : 0, spec_.lanes[step.lane].device};
     const Kernel*& kernel = prepared[key];
     if (kernel == nullptr) {
       HostCallback callback;
       if (referenced && reference) {
         std::vector<std::size_t> reads, writes;
         for (std::uint32_t i = 0; i < step.reads + step.writes; ++i) {
-          (i < step.reads ? reads : writes).push_back(spec_.buffers[decoded_.operands[step.operands + i]].bytes);
+          (i < step.reads ? reads : writes).push_back(operand(step, i).bytes);
         }
         callback = reference(node.kernel, step.subject, std::move(reads), std::move(writes));
       }
+      Driver& driver = *laneDrivers_[step.lane];
+      if (bound != &driver) driver.bind();
+      bound = &driver;
       std::unique_ptr<Kernel> made;
       Status status = Status::ok;
       Failure failure;
@@ -133,8 +216,8 @@ MaybeFailure Program::prepareKernels(const ReferenceFactory& reference) {
         failure =
             invalidProgram("references[" + std::to_string(node.kernel) + "]",
                            "the host device computes kernel " + spec.name + " by its reference, and none was given");
-      } else if (status = driver_->prepare(&made, spec, std::move(callback)); status != Status::ok) {
-        failure = failureOf(*driver_, status, "");
+      } else if (status = prepare(step, spec, std::move(callback), &made); status != Status::ok) {
+        failure = failureOf(driver, status, "");
       }
       if (status != Status::ok) {
         failure.op = "prepare " + node.name;

@@ -19,13 +19,19 @@ using ReferenceFactory = std::function<HostCallback(std::uint32_t kernel, std::u
 // After `load` nothing here allocates, compiles or creates a driver object.
 class Program {
  public:
-  Program(std::shared_ptr<Driver> driver, ProgramSpec spec);
+  // As many drivers, all of one kind, as the spec has devices.
+  Program(std::vector<std::shared_ptr<Driver>> drivers, ProgramSpec spec);
+  Program(std::shared_ptr<Driver> driver, ProgramSpec spec)
+      : Program(std::vector<std::shared_ptr<Driver>>{std::move(driver)}, std::move(spec)) {}
   Program(const Program&) = delete;
 
   // May take long (kernels are compiled). On failure the program is only good for destruction.
   MaybeFailure load(const ReferenceFactory& reference);
 
-  Driver& driver() const { return *driver_; }
+  std::size_t devices() const { return drivers_.size(); }
+  Driver& driver(std::size_t device = 0) const { return *drivers_[device]; }
+  std::uint32_t deviceOf(LaneId lane) const { return spec_.lanes[lane].device; }
+  Driver& driverOf(LaneId lane) const { return *laneDrivers_[lane]; }
   const ProgramSpec& spec() const { return spec_; }
   const std::vector<Step>& steps() const { return decoded_.steps; }
   const Decoded& decoded() const { return decoded_; }
@@ -39,28 +45,36 @@ class Program {
   Event tickEnd(std::uint32_t slot, LaneId lane) const { return tickEnds_[slot * streams_.size() + lane]; }
   // Lanes that run, wait or record anything; the others have no end to wait for.
   const std::vector<LaneId>& busyLanes() const { return busyLanes_; }
-  Stream service() const { return service_; }
+  Stream service(std::size_t device) const { return services_[device]; }
   // By root: the views of it that a tick touches.
   const std::vector<std::vector<std::uint32_t>>& views() const { return views_; }
 
   SessionMemory memory;
   Order order;
-  std::unique_ptr<Allocator> pools[2];  // device, pinned
+  std::vector<std::unique_ptr<Allocator>> pools;  // by memory, as SessionMemory numbers them
   DriverObjects objects;
 
  private:
+  MaybeFailure meetPeers();
   MaybeFailure makeStreams();
   MaybeFailure makeEvents();
+  MaybeFailure makePools(std::vector<Order::Marker> spare);
   MaybeFailure prepareKernels(const ReferenceFactory& reference);
   KernelSpec specOf(const Step& run) const;
+  const BufferSpec& operand(const Step& run, std::uint32_t index) const {
+    return spec_.buffers[decoded_.operands[run.operands + index]];
+  }
+  bool reachesPeers(const Step& run) const;
+  Status prepare(const Step& run, const KernelSpec& spec, HostCallback callback, std::unique_ptr<Kernel>* kernel);
 
-  const std::shared_ptr<Driver> driver_;
+  const std::vector<std::shared_ptr<Driver>> drivers_;
   ProgramSpec spec_;
   Decoded decoded_;
   std::vector<std::unique_ptr<Kernel>> kernels_;
   std::vector<const Kernel*> runKernels_;
   std::vector<Stream> streams_;
-  Stream service_ = nullptr;
+  std::vector<Driver*> laneDrivers_;
+  std::vector<Stream> services_;
   std::vector<Event> markerEvents_;
   std::vector<Order::Marker> markers_;
   std::vector<Event> tickEnds_;

@@ -22,16 +22,25 @@ struct BufferSpec {
   std::uint32_t root = 0;
   std::uint64_t rootOffset = 0;
   std::int64_t arenaOffset = -1;
+  std::uint32_t device = 0;
 };
 
 struct LaneSpec {
   std::string name;
   int priority = 0;
+  std::uint32_t device = 0;
 };
 
 struct NodeSpec {
   std::string name;
   std::uint32_t kernel = 0;
+  bool peerAccess = false;  // reads or writes memory of other devices, and is no copy
+};
+
+// What the program may hold of one device's memory.
+struct DeviceSpec {
+  std::uint64_t boundBytes = 0;
+  std::uint64_t arenaBytes = 0;
 };
 
 struct ProgramSpec {
@@ -44,8 +53,8 @@ struct ProgramSpec {
   std::uint32_t events = 0;
   std::vector<std::int32_t> commands;
   bool planned = false;
-  std::uint64_t arenaBytes = 0;
-  std::uint64_t boundDevice = 0, boundPinned = 0;
+  std::vector<DeviceSpec> devices = std::vector<DeviceSpec>(1);
+  std::uint64_t boundPinned = 0;
 };
 
 }  // namespace braid

@@ -6,20 +6,21 @@
 
 namespace braid {
 
-Session::Session(std::shared_ptr<Driver> driver, ProgramSpec spec, SessionOptions options)
+Session::Session(std::vector<std::shared_ptr<Driver>> drivers, ProgramSpec spec, SessionOptions options)
     : Queue(spec.inFlight),
-      driver_(std::move(driver)),
+      drivers_(std::move(drivers)),
       options_(std::move(options)),
       spec_(spec),
-      issueThread_(IssueThread::of(driver_->info())),
-      program_(std::make_unique<Program>(driver_, std::move(spec))),
+      issueThread_(IssueThread::of(drivers_[0]->info())),
+      program_(std::make_unique<Program>(drivers_, std::move(spec))),
       trace_(std::max<std::size_t>(1, options_.traceRows)) {}
 
-std::unique_ptr<Session> Session::open(std::shared_ptr<Driver> driver, ProgramSpec spec, SessionOptions options,
-                                       MaybeFailure* failure) {
-  std::unique_ptr<Session> session(new Session(std::move(driver), std::move(spec), std::move(options)));
-  if (const Status status = session->driver_->bind(); status != Status::ok) {
-    *failure = failureOf(*session->driver_, status, "bind");
+std::unique_ptr<Session> Session::open(std::vector<std::shared_ptr<Driver>> drivers, ProgramSpec spec,
+                                       SessionOptions options, MaybeFailure* failure) {
+  std::unique_ptr<Session> session(new Session(std::move(drivers), std::move(spec), std::move(options)));
+  Driver& first = *session->drivers_[0];
+  if (const Status status = first.bind(); status != Status::ok) {
+    *failure = failureOf(first, status, "bind");
     return nullptr;
   }
   Program& program = *session->program_;
@@ -76,7 +77,7 @@ void Session::issueTick(std::uint64_t tick) {
 }
 
 void Session::completeLoop() {
-  driver_->bind();
+  drivers_[0]->bind();
   std::unique_lock lock(mutex_);
   for (;;) {
     toComplete_.wait(lock, [&] { return completed_ < issued_ || completed_ == end_; });
@@ -120,16 +121,27 @@ void Session::settleFailure(std::uint64_t tick) {
 }
 
 void Session::drain() {
-  for (const Stream stream : program_->streams()) driver_->streamSynchronize(stream);
+  const std::vector<Stream>& streams = program_->streams();
+  for (LaneId lane = 0; lane < streams.size(); ++lane) program_->driverOf(lane).streamSynchronize(streams[lane]);
 }
 
 MaybeFailure Session::awaitTick(std::uint64_t tick) {
   const auto slot = static_cast<std::uint32_t>(tick % spec_.inFlight);
   for (const LaneId lane : program_->busyLanes()) {
-    const Status status = driver_->eventSynchronize(program_->tickEnd(slot, lane));
-    if (status != Status::ok) return asynchronous(failureOf(*driver_, status, "run"), tick, lane);
+    Driver& driver = program_->driverOf(lane);
+    if (drivers_.size() > 1) driver.bind();
+    const Status status = driver.eventSynchronize(program_->tickEnd(slot, lane));
+    if (status != Status::ok) return asynchronous(failureOf(driver, status, "run"), tick, lane);
   }
   return std::nullopt;
+}
+
+// The device of the lane that reported it is asked first: another's failure may have reached it.
+WorkLabel Session::failedWork(LaneId lane) {
+  WorkLabel culprit = program_->driverOf(lane).failedWork();
+  for (std::size_t device = 0; device < drivers_.size() && culprit.owner == nullptr; ++device)
+    culprit = drivers_[device]->failedWork();
+  return culprit;
 }
 
 // A failure of work that was issued earlier. A device that labels its work says which piece it was. The others do not:
@@ -139,7 +151,7 @@ Failure Session::asynchronous(Failure noticed, std::uint64_t tick, LaneId lane) 
   failure.noticed = false;
   failure.node = -1;
   const auto& steps = program_->steps();
-  const WorkLabel culprit = driver_->failedWork();
+  const WorkLabel culprit = failedWork(lane);
   if (culprit.owner == program_.get()) {
     const Step& step = steps[culprit.step];
     const bool run = step.kind == StepKind::run;
@@ -147,6 +159,7 @@ Failure Session::asynchronous(Failure noticed, std::uint64_t tick, LaneId lane) 
     failure.op = run ? "run " + spec_.nodes[step.subject].name : "fill32 " + spec_.buffers[step.subject].name;
     failure.laneId = static_cast<int>(step.lane);
     failure.lane = spec_.lanes[step.lane].name;
+    failure.device = deviceName(program_->driverOf(step.lane).info());
     failure.detail += (failure.detail.empty() ? "in tick " : "; in tick ") + std::to_string(culprit.tick);
     return failure;
   }
@@ -177,7 +190,6 @@ Failure Session::asynchronous(Failure noticed, std::uint64_t tick, LaneId lane) 
 MaybeFailure Session::transfer(std::uint32_t buffer, void* host, bool toDevice) {
   const BufferSpec& spec = spec_.buffers[buffer];
   if (spec.bytes == 0) return std::nullopt;
-  driver_->bind();
   const DeviceAddress device = program_->memory.address(spec_, buffer, 0);
   if (spec.space == Space::pinned) {
     void* pinned = reinterpret_cast<void*>(device);
@@ -185,13 +197,16 @@ MaybeFailure Session::transfer(std::uint32_t buffer, void* host, bool toDevice) 
     return std::nullopt;
   }
   const auto outside = reinterpret_cast<DeviceAddress>(host);
-  Status status = toDevice ? driver_->copy(CopyKind::hostToDevice, device, outside, spec.bytes, program_->service())
-                           : driver_->copy(CopyKind::deviceToHost, outside, device, spec.bytes, program_->service());
+  Driver& driver = *drivers_[spec.device];
+  driver.bind();
+  const Stream service = program_->service(spec.device);
+  Status status = toDevice ? driver.copy(CopyKind::hostToDevice, device, outside, spec.bytes, service)
+                           : driver.copy(CopyKind::deviceToHost, outside, device, spec.bytes, service);
   // Waited for even after a failed call: the caller's bytes must not be in use when this returns.
-  const Status drained = driver_->streamSynchronize(program_->service());
+  const Status drained = driver.streamSynchronize(service);
   if (status == Status::ok) status = drained;
   if (status == Status::ok) return std::nullopt;
-  return failureOf(*driver_, status, (toDevice ? "load " : "read ") + spec.name);
+  return failureOf(driver, status, (toDevice ? "load " : "read ") + spec.name);
 }
 
 MaybeFailure Session::load(std::uint32_t buffer, const void* bytes) {
@@ -219,20 +234,26 @@ MaybeFailure Session::read(std::uint32_t buffer, void* bytes) {
 
 SessionStats Session::count() const {
   SessionStats stats;
-  const AllocatorCounters device = program_->pools[0]->counters(), pinned = program_->pools[1]->counters();
   const SessionMemory& memory = program_->memory;
-  const std::uint64_t fixed = memory.fixedBytes(Space::device);
-  // With planned storage the whole arena is given out for as long as the session lives.
-  const std::uint64_t arena = spec_.planned ? memory.poolBytes(Space::device) : 0;
-  stats.allocated = fixed + arena + device.allocatedBytes;
-  stats.allocatedPeak = fixed + arena + device.allocatedPeak;
-  stats.reserved = stats.reservedPeak = memory.totalBytes(Space::device);
-  stats.poolPeak = fixed + arena + program_->pools[0]->peak();
-  stats.pinned = memory.totalBytes(Space::pinned);
-  stats.byOrder = device.byOrder + pinned.byOrder;
-  stats.byWait = device.byWait + pinned.byWait;
-  stats.byGrowth = device.byGrowth + pinned.byGrowth;
-  stats.bySynchronize = device.bySynchronize + pinned.bySynchronize;
+  for (std::size_t which = 0; which < memory.count(); ++which) {
+    const AllocatorCounters counters = program_->pools[which]->counters();
+    stats.byOrder += counters.byOrder;
+    stats.byWait += counters.byWait;
+    stats.byGrowth += counters.byGrowth;
+    stats.bySynchronize += counters.bySynchronize;
+    if (which == memory.pinned()) continue;
+    // With planned storage the whole arena is given out for as long as the session lives.
+    const std::uint64_t fixed = memory.fixedBytes(which) + (spec_.planned ? memory.poolBytes(which) : 0);
+    const DeviceStats device{fixed + counters.allocatedBytes, fixed + counters.allocatedPeak, memory.totalBytes(which),
+                             fixed + program_->pools[which]->peak()};
+    stats.allocated += device.allocated;
+    stats.allocatedPeak += device.allocatedPeak;
+    stats.reserved += device.reserved;
+    stats.poolPeak += device.poolPeak;
+    stats.devices.push_back(device);
+  }
+  stats.reservedPeak = stats.reserved;
+  stats.pinned = memory.totalBytes(memory.pinned());
   stats.eventsCreated = program_->objects.eventsCreated() - eventsAtFirstTick_;
   return stats;
 }
@@ -265,7 +286,7 @@ void Session::close(Unbegun unbegun) {
   if (completing_.joinable()) completing_.join();
   // Every tick has completed, and so has been issued; the issuing thread may still be on its way out of the last.
   if (entered_) issueThread_.leave(*this);
-  driver_->bind();
+  drivers_[0]->bind();
   drain();
   std::unique_ptr<Program> program;
   {
@@ -274,6 +295,7 @@ void Session::close(Unbegun unbegun) {
       issuer_->abandon();
       last_ = count();
       last_.allocated = last_.reserved = last_.pinned = 0;
+      for (DeviceStats& device : last_.devices) device.allocated = device.reserved = 0;
     }
     program = std::move(program_);
   }

@@ -25,13 +25,21 @@ struct SessionOptions {
   std::function<bool(Failure*)> amend;
 };
 
+// Of one device's memory.
+struct DeviceStats {
+  std::uint64_t allocated = 0, allocatedPeak = 0, reserved = 0, poolPeak = 0;
+};
+
+// Bytes are those of all devices together.
 struct SessionStats {
   std::uint64_t allocated = 0, allocatedPeak = 0, reserved = 0, reservedPeak = 0, poolPeak = 0, pinned = 0, ticks = 0;
   std::uint64_t byOrder = 0, byWait = 0, byGrowth = 0, bySynchronize = 0, eventsCreated = 0;
   std::vector<double> issueNanoseconds;
+  std::vector<DeviceStats> devices;
 };
 
-// A program open on a device. The device's one issuing thread, shared with every other session there, issues its ticks,
+// A program open on a device, or on several of one kind: then it is the first one's thread that issues for all of them,
+// in the order of the plan. The device's one issuing thread, shared with every other session there, issues its ticks,
 // in order, tick t only when tick t - inFlight has completed. A completion thread of its own waits for their ends, in
 // order, and says so. That one is not shared: it blocks in the driver until this session's next tick ends, so a shared
 // one would have to poll the events of all, and one session's `onTick` would hold up another's.
@@ -42,8 +50,12 @@ struct SessionStats {
 // failure. Other sessions go on, unless the device itself has failed.
 class Session : private IssueThread::Queue {
  public:
+  static std::unique_ptr<Session> open(std::vector<std::shared_ptr<Driver>> drivers, ProgramSpec spec,
+                                       SessionOptions options, MaybeFailure* failure);
   static std::unique_ptr<Session> open(std::shared_ptr<Driver> driver, ProgramSpec spec, SessionOptions options,
-                                       MaybeFailure* failure);
+                                       MaybeFailure* failure) {
+    return open(std::vector<std::shared_ptr<Driver>>{std::move(driver)}, std::move(spec), std::move(options), failure);
+  }
   ~Session() { close(); }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -53,7 +65,7 @@ class Session : private IssueThread::Queue {
   void* pinned(std::uint32_t buffer, std::uint32_t slot) const;
 
   // What keeps that memory alive beyond the session. Not after close.
-  std::shared_ptr<const PinnedRange> pinnedRange() const { return program_->memory.pinned(); }
+  std::shared_ptr<const PinnedRange> pinnedRange() const { return program_->memory.pinnedRange(); }
 
   // Ticks are 0, 1, 2 …; false where this is not the next, or the session is closed.
   bool submit(std::uint64_t tick);
@@ -69,11 +81,12 @@ class Session : private IssueThread::Queue {
   void close(Unbegun unbegun = Unbegun::issue);
 
  private:
-  Session(std::shared_ptr<Driver> driver, ProgramSpec spec, SessionOptions options);
+  Session(std::vector<std::shared_ptr<Driver>> drivers, ProgramSpec spec, SessionOptions options);
   void issueTick(std::uint64_t tick) override;
   void completeLoop();
   MaybeFailure awaitTick(std::uint64_t tick);
   Failure asynchronous(Failure noticed, std::uint64_t tick, LaneId lane);
+  WorkLabel failedWork(LaneId lane);
   // What the completion thread found at the end of a tick, or the issuing thread noticed in it. The first is kept,
   // except that the completion thread names the culprit of what the issuing thread has only noticed.
   void fail(std::uint64_t tick, Failure failure);
@@ -84,7 +97,7 @@ class Session : private IssueThread::Queue {
 
   static constexpr std::uint64_t open_ = ~std::uint64_t{0};
 
-  std::shared_ptr<Driver> driver_;
+  const std::vector<std::shared_ptr<Driver>> drivers_;
   SessionOptions options_;
   const ProgramSpec spec_;
   IssueThread& issueThread_;

@@ -27,13 +27,16 @@ class PinnedRange {
   void* const memory_;
 };
 
-// The memory of a session, taken from the driver once when it opens: one device range and one pinned range.
+// The memory of a session, taken from the drivers once when it opens: one range of each device, and one of pinned
+// memory, which is every device's.
 //   device:  state and param roots, in order of id | the pool of tick buffers, or the arena
 //   pinned:  state and param roots, slots of inputs and outputs, in order of id | the pool of pinned tick buffers
-// Everything but pooled tick buffers has a fixed address from here on.
+// Everything but pooled tick buffers has a fixed address from here on. A memory is numbered as its device; the pinned
+// one comes after the last of them.
 class SessionMemory {
  public:
-  explicit SessionMemory(std::shared_ptr<Driver> driver) : driver_(std::move(driver)) {}
+  explicit SessionMemory(std::vector<std::shared_ptr<Driver>> drivers)
+      : drivers_(std::move(drivers)), ranges_(drivers_.size() + 1) {}
   SessionMemory(const SessionMemory&) = delete;
   SessionMemory& operator=(const SessionMemory&) = delete;
   ~SessionMemory() { release(); }
@@ -47,26 +50,29 @@ class SessionMemory {
   DeviceAddress address(const ProgramSpec& spec, std::uint32_t buffer, std::uint32_t slot) const;
   bool isFixed(std::uint32_t root) const { return places_[root] != nowhere; }
 
-  const std::shared_ptr<const PinnedRange>& pinned() const { return pinned_; }
+  const std::shared_ptr<const PinnedRange>& pinnedRange() const { return pinned_; }
 
-  DeviceAddress poolBase(Space space) const { return base(space) + fixed_[index(space)]; }
-  std::uint64_t poolBytes(Space space) const { return total_[index(space)] - fixed_[index(space)]; }
-  std::uint64_t fixedBytes(Space space) const { return fixed_[index(space)]; }
-  std::uint64_t totalBytes(Space space) const { return total_[index(space)]; }
+  std::size_t count() const { return ranges_.size(); }
+  std::size_t pinned() const { return ranges_.size() - 1; }
+  std::size_t of(const BufferSpec& buffer) const { return buffer.space == Space::device ? buffer.device : pinned(); }
+  DeviceAddress poolBase(std::size_t memory) const { return ranges_[memory].base + ranges_[memory].fixed; }
+  std::uint64_t poolBytes(std::size_t memory) const { return ranges_[memory].total - ranges_[memory].fixed; }
+  std::uint64_t fixedBytes(std::size_t memory) const { return ranges_[memory].fixed; }
+  std::uint64_t totalBytes(std::size_t memory) const { return ranges_[memory].total; }
 
  private:
   static constexpr std::uint64_t nowhere = ~std::uint64_t{0};
-  static std::size_t index(Space space) { return space == Space::device ? 0 : 1; }
-  DeviceAddress base(Space space) const {
-    return space == Space::device ? device_ : reinterpret_cast<DeviceAddress>(pinned_ ? pinned_->memory() : nullptr);
-  }
+  struct Range {
+    DeviceAddress base = 0;
+    std::uint64_t fixed = 0, total = 0;
+  };
   MaybeFailure layOut(const ProgramSpec& spec);
+  MaybeFailure sizeDevice(const ProgramSpec& spec, std::size_t device);
 
-  const std::shared_ptr<Driver> driver_;
-  DeviceAddress device_ = 0;
+  const std::vector<std::shared_ptr<Driver>> drivers_;
+  std::vector<Range> ranges_;
   std::shared_ptr<const PinnedRange> pinned_;
-  std::vector<std::uint64_t> places_;  // by root buffer: from the base of its space
-  std::uint64_t fixed_[2] = {0, 0}, total_[2] = {0, 0};
+  std::vector<std::uint64_t> places_;  // by root buffer: from the base of its memory
 };
 
 }  // namespace braid

@@ -19,6 +19,10 @@ struct TraceRows {
 // of tick t - 1 is still whole when tick t is read, which is what ties one tick's clock to the next. (Device clocks are
 // read as 32-bit floats, so times are summed from tick to tick instead of being measured from one far origin.) Issuing
 // thread: begin, end. Completion thread: collect. Any thread: rows.
+//
+// Events of two devices cannot be compared. So each device has a clock of its own, tied to the others' where the
+// program is opened: an event on the idle device, and when this thread saw it complete. That is good to some 20 µs, and
+// their clocks drift apart by what such clocks do.
 class Trace {
  public:
   static constexpr std::size_t mostRows = std::size_t{1} << 20;  // 32 bytes each
@@ -40,7 +44,14 @@ class Trace {
 
   std::size_t sets_ = 0, runs_ = 0;
   std::vector<Event> events_;  // sets × runs × {start, end}
-  double origin_ = 0;          // of the first run of the tick last collected
+  struct Clock {
+    std::uint32_t first = 0;  // the first run of a tick on this device
+    bool runs = false;        // there is one
+    Event opening = nullptr;  // of several devices: when the program was opened
+    double origin = 0;        // of the first run of the tick last collected, on the common clock
+  };
+  MaybeFailure tie(Program& program);
+  std::vector<Clock> clocks_;  // by device
   struct Row {
     double tick, start, end;
     std::int32_t node, lane;

@@ -10,9 +10,9 @@ using Time = Clock::time_point;
 using Duration = Clock::duration;
 
 // A part of the device that does one piece of work at a time at a given rate, and that all streams share: the copy
-// engine of one direction, or compute. Its time is virtual: a piece begins when it was ready and the engine free, not
-// when a thread happened to wake, so that what a sleep overshoots is not paid again by the next piece, and rates are
-// exact over many pieces.
+// engine of one direction, that of copies between devices, or compute. Its time is virtual: a piece begins when it was
+// ready and the engine free, not when a thread happened to wake, so that what a sleep overshoots is not paid again by
+// the next piece, and rates are exact over many pieces.
 class Engine {
  public:
   // When a piece that is ready at `ready` and takes `duration` is done.
@@ -27,7 +27,7 @@ class Engine {
   Time busyUntil_{};
 };
 
-enum class EngineKind : unsigned char { none, upload, download, compute };
+enum class EngineKind : unsigned char { none, upload, download, compute, peer };
 
 // What a piece of work costs on a slowed device.
 struct Cost {

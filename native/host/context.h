@@ -18,6 +18,12 @@ class Context {
 
   const HostOptions& options() const { return options_; }
   LiveRanges& live() { return live_; }
+  const LiveRanges& live() const { return live_; }
+  LiveRanges& pinned() { return pinned_; }
+  const LiveRanges& pinned() const { return pinned_; }
+  // Whether a piece of this device's work may touch these bytes: its own memory, pinned memory whoever took it, and
+  // other devices' where the piece is one that reaches there.
+  bool reaches(DeviceAddress address, std::size_t bytes, bool peers) const;
   Engine& engine(EngineKind kind) { return engines_[static_cast<std::size_t>(kind)]; }
   bool slowed() const {
     return options_.copyBytesPerSecond > 0 || options_.flopsPerSecond > 0 || options_.deviceBytesPerSecond > 0;
@@ -45,8 +51,8 @@ class Context {
 
  private:
   const HostOptions options_;
-  LiveRanges live_;
-  std::array<Engine, 4> engines_;
+  LiveRanges live_, pinned_;
+  std::array<Engine, 5> engines_;
   std::atomic<Status> failure_{Status::ok};
   std::mutex mutex_;
   std::string detail_;

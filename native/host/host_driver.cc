@@ -21,26 +21,39 @@ Status nullResult() { return Status::invalidValue; }
 
 constinit thread_local WorkLabel HostDriver::label_;
 
-HostDriver::HostDriver(const HostOptions& options, std::uint8_t number)
-    : context_(options),
+HostDriver::HostDriver(const HostOptions& options)
+    : number_(Neighbours::all().enter()),
+      context_(options),
       slowed_(context_.slowed()),
       budget_(options.memoryBytes),
-      memory_(&budget_, &context_.live(), options.poison),
-      virtual_(&budget_, &context_.live(), options.poison, tag(number, 1)),
-      events_(tag(number, 2)),
-      streams_(tag(number, 3)) {
+      memory_(&budget_, &context_.live(), &context_.pinned(), options.poison),
+      virtual_(&budget_, &context_.live(), options.poison, tag(number_, 1)),
+      events_(tag(number_, 2)),
+      streams_(std::make_shared<HandleTable<StreamQueue>>(tag(number_, 3))) {
   const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
   info_.kind = "host";
+  info_.ordinal = options.ordinal;
   info_.name = "host (" + std::to_string(cores) + (cores == 1 ? " core)" : " cores)");
   info_.totalBytes = options.memoryBytes;
   info_.multiprocessors = static_cast<int>(cores);
   info_.pageBytes = virtual_.supported() ? kPageBytes : 0;
+  Neighbours::all().show(number_, this);
 }
 
-// Every queue drains before any is taken down, as one may wait for another.
+// Every queue drains before any is taken down, as one may wait for another. After that no other device finds anything
+// here; one that is still to wait for a queue of this one keeps it, done.
 HostDriver::~HostDriver() {
-  streams_.forEach([](StreamQueue& queue) { queue.stop(); });
-  streams_.forEach([](StreamQueue& queue) { queue.join(); });
+  streams_->forEach([](StreamQueue& queue) { queue.stop(); });
+  streams_->forEach([](StreamQueue& queue) { queue.join(); });
+  Neighbours::all().leave(number_);
+}
+
+bool HostDriver::findMark(std::uint64_t event, Mark* mark, std::shared_ptr<const void>* keep) const {
+  EventState* state = events_.find(event);
+  if (state == nullptr) return false;
+  *mark = state->current();
+  *keep = streams_;
+  return true;
 }
 
 Status HostDriver::fail(Status status, std::string detail) {
@@ -164,7 +177,6 @@ Status HostDriver::pagesUnmap(DeviceAddress address, std::size_t bytes) {
 namespace braid {
 
 Status openHost(std::unique_ptr<Driver>* driver, const HostOptions& options, std::string* detail) {
-  static std::atomic<std::uint8_t> opened{0};
   std::string ignored;
   std::string& words = detail ? *detail : ignored;
   words.clear();
@@ -174,9 +186,11 @@ Status openHost(std::unique_ptr<Driver>* driver, const HostOptions& options, std
   if (badRate(options.copyBytesPerSecond) || badRate(options.flopsPerSecond) || badRate(options.deviceBytesPerSecond))
     words = "rates are numbers of 0 (no limit) or more";
   if (badRate(options.jitterMicroseconds)) words = "jitterMicroseconds is a number of 0 or more";
+  if (options.ordinal < 0) words = "ordinal is a number of 0 or more";
   if (!words.empty()) return Status::invalidValue;
-  // The tag of a handle is never 0: its low bits hold the kind, which is not.
-  auto host = std::make_unique<host::HostDriver>(options, ++opened);
+  auto host = std::make_unique<host::HostDriver>(options);
+  if (host->number() == 0) words = "255 host devices are open in this process: close some of them";
+  if (!words.empty()) return Status::outOfMemory;
   if (!host->loadFaults(&words)) return Status::invalidValue;
   *driver = std::move(host);
   return Status::ok;

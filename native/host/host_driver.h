@@ -5,6 +5,7 @@
 #include "host/faults.h"
 #include "host/handle_table.h"
 #include "host/memory.h"
+#include "host/neighbours.h"
 #include "host/stream.h"
 #include "host/virtual_memory.h"
 
@@ -15,7 +16,8 @@ namespace braid::host {
 // kernels.
 class HostDriver final : public Driver {
  public:
-  HostDriver(const HostOptions& options, std::uint8_t number);
+  // Numbered 0 where the process has no number left for it: only good for destruction.
+  explicit HostDriver(const HostOptions& options);
   ~HostDriver() override;
   bool loadFaults(std::string* detail) { return faults_.load(context_.options().faults, detail); }
 
@@ -53,8 +55,18 @@ class HostDriver final : public Driver {
   Status prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& spec, HostCallback callback) override;
   Status launch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes, Stream stream) override;
   Status hostFunction(Stream stream, void (*function)(void*), void* data) override;
+  Status reachPeer(Driver& other) override;
+  Status preparePeerCopy(std::unique_ptr<Kernel>* kernel, std::size_t bytes, Driver* from, Driver* to) override;
   void label(const WorkLabel& label) override { label_ = label; }
   WorkLabel failedWork() override { return context_.failedWork(); }
+
+  // What other devices ask, through Neighbours.
+  std::uint8_t number() const { return number_; }
+  static std::uint8_t numberIn(std::uint64_t handle) { return static_cast<std::uint8_t>(handle >> 52 & 0xff); }
+  bool findMark(std::uint64_t event, Mark* mark, std::shared_ptr<const void>* keep) const;
+  bool covers(DeviceAddress address, std::size_t bytes, bool deviceMemory) const {
+    return context_.pinned().covers(address, bytes) || (deviceMemory && context_.live().covers(address, bytes));
+  }
 
  private:
   // Ok when the call may go on: neither made to fail, nor on a device that has failed.
@@ -66,7 +78,7 @@ class HostDriver final : public Driver {
   static Status fail(Status status, std::string detail);
   static Status unknown(const char* what);  // invalidHandle: not a stream, or event, of this device
 
-  StreamQueue* find(Stream stream) const { return streams_.find(reinterpret_cast<std::uint64_t>(stream)); }
+  StreamQueue* find(Stream stream) const { return streams_->find(reinterpret_cast<std::uint64_t>(stream)); }
   EventState* find(Event event) const { return events_.find(reinterpret_cast<std::uint64_t>(event)); }
 
   // Queues a piece; `describe(Piece&)` says what it is.
@@ -91,6 +103,7 @@ class HostDriver final : public Driver {
   // Of the calling thread, which may issue on several host devices in turn: each piece that may fail is labelled first.
   static constinit thread_local WorkLabel label_;
 
+  const std::uint8_t number_;
   Context context_;
   const bool slowed_;
   Faults faults_;
@@ -99,7 +112,8 @@ class HostDriver final : public Driver {
   Memory memory_;
   VirtualMemory virtual_;
   HandleTable<EventState> events_;
-  HandleTable<StreamQueue> streams_;
+  // Shared with the pieces of other devices that wait for its streams.
+  const std::shared_ptr<HandleTable<StreamQueue>> streams_;
   std::atomic<std::uint64_t> streamsMade_{0};
 };
 

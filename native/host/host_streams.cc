@@ -31,7 +31,7 @@ Status HostDriver::streamCreate(Stream* stream, int) {
   if (!stream) return fail(Status::invalidValue, "no place for the stream");
   StreamQueue* queue = nullptr;
   const std::uint64_t number = ++streamsMade_;
-  const std::uint64_t handle = streams_.create(
+  const std::uint64_t handle = streams_->create(
       &queue, [](const StreamQueue& retired) { return retired.idle(); },
       [this]() -> std::unique_ptr<StreamQueue> {
         try {
@@ -42,14 +42,15 @@ Status HostDriver::streamCreate(Stream* stream, int) {
       });
   if (handle == 0) return fail(Status::outOfMemory, "no more threads for streams");
   const std::uint64_t seed = context_.options().jitterSeed;
-  queue->open(seed == 0 ? 0 : seed * 0x9e3779b97f4a7c15u ^ number * 0xd1342543de82ef95u);
+  const std::uint64_t place = number + (static_cast<std::uint64_t>(info_.ordinal) << 32);
+  queue->open(seed == 0 ? 0 : seed * 0x9e3779b97f4a7c15u ^ place * 0xd1342543de82ef95u);
   *stream = reinterpret_cast<Stream>(handle);
   return Status::ok;
 }
 
 Status HostDriver::streamDestroy(Stream stream) {
   if (const Status status = enterRelease(Call::streamDestroy); status != Status::ok) return status;
-  if (!streams_.retire(reinterpret_cast<std::uint64_t>(stream), [](StreamQueue&) {})) return unknown("stream");
+  if (!streams_->retire(reinterpret_cast<std::uint64_t>(stream), [](StreamQueue&) {})) return unknown("stream");
   return leave();
 }
 
@@ -73,12 +74,18 @@ Status HostDriver::streamWait(Stream stream, Event event) {
   if (const Status status = enter(Call::streamWait); status != Status::ok) return status;
   StreamQueue* queue = find(stream);
   if (!queue) return unknown("stream");
-  EventState* state = find(event);
-  if (!state) return unknown("event");
-  const Mark mark = state->current();
+  Mark mark;
+  std::shared_ptr<const void> keep;
+  if (EventState* state = find(event))
+    mark = state->current();
+  else if (!Neighbours::all().find(reinterpret_cast<std::uint64_t>(event), &mark, &keep))
+    return unknown("event");
   // A stream need not wait for itself, nor for what is done.
   if (!mark.stream || mark.stream == queue || mark.stream->reached(mark.pieces)) return Status::ok;
-  push(*queue, Piece::Kind::wait, Cost{}, [&](Piece& piece) { piece.mark = mark; });
+  push(*queue, Piece::Kind::wait, Cost{}, [&](Piece& piece) {
+    piece.mark = mark;
+    piece.keep = std::move(keep);
+  });
   return Status::ok;
 }
 
@@ -216,8 +223,31 @@ Status HostDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& sp
     made->cost = computeCost(cpu->flops, options.flopsPerSecond);
   else
     made->cost = computeCost(cpu->movedBytes, options.deviceBytesPerSecond);
+  cpu->reachesPeers = spec.reachesPeers;
   made->cpu = std::move(cpu);
   *kernel = std::move(made);
+  return Status::ok;
+}
+
+Status HostDriver::reachPeer(Driver& other) {
+  const bool host = dynamic_cast<HostDriver*>(&other) != nullptr;
+  return host ? Status::ok : fail(Status::notSupported, "the host device reaches other host devices only");
+}
+
+Status HostDriver::preparePeerCopy(std::unique_ptr<Kernel>* kernel, std::size_t bytes, Driver* from, Driver* to) {
+  KernelSpec spec;
+  spec.bytes = bytes;
+  spec.readCount = spec.writeCount = 1;
+  spec.reachesPeers = true;
+  const Status status = prepare(kernel, spec, {});
+  if (status != Status::ok) return status;
+  // From device to device, or between one and the host: either way it goes at the rate of copies.
+  const double rate = context_.options().copyBytesPerSecond;
+  const EngineKind engine = from == nullptr ? EngineKind::upload
+                            : to == nullptr ? EngineKind::download
+                                            : EngineKind::peer;
+  auto& made = static_cast<HostKernel&>(**kernel);
+  made.cost = rate > 0 ? Cost{engine, seconds(static_cast<double>(bytes) / rate)} : Cost{};
   return Status::ok;
 }
 

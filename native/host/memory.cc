@@ -52,7 +52,7 @@ Status Memory::allocate(DeviceAddress* address, std::size_t bytes, bool pinned, 
     blocks_[*address] = Block{bytes, pinned};
   }
   if (pinned) pinned_ += bytes;
-  live_->add(*address, bytes);
+  (pinned ? livePinned_ : live_)->add(*address, bytes);
   return Status::ok;
 }
 
@@ -68,7 +68,7 @@ Status Memory::release(DeviceAddress address, bool pinned, std::string* detail) 
     block = found->second;
     blocks_.erase(found);
   }
-  live_->remove(address);
+  (pinned ? livePinned_ : live_)->remove(address);
   if (poison_) poison(reinterpret_cast<void*>(address), block.bytes);
   munmap(reinterpret_cast<void*>(address), block.bytes);
   if (pinned)

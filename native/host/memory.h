@@ -31,7 +31,8 @@ class Budget {
 // Allocations: of the device's memory, within its budget, and of pinned memory, which has no limit of its own.
 class Memory {
  public:
-  Memory(Budget* budget, LiveRanges* live, bool poison) : budget_(budget), live_(live), poison_(poison) {}
+  Memory(Budget* budget, LiveRanges* live, LiveRanges* livePinned, bool poison)
+      : budget_(budget), live_(live), livePinned_(livePinned), poison_(poison) {}
   ~Memory();
 
   Status allocate(DeviceAddress* address, std::size_t bytes, bool pinned, std::string* detail);
@@ -46,6 +47,7 @@ class Memory {
 
   Budget* budget_;
   LiveRanges* live_;
+  LiveRanges* livePinned_;
   bool poison_;
   std::atomic<std::size_t> pinned_{0};
   std::mutex mutex_;

@@ -99,6 +99,7 @@ void StreamQueue::serve() {
     lock.unlock();
     time_ = perform(*piece);
     piece->kernel.reset();
+    piece->keep.reset();
     lock.lock();
 
     piece->next = spare_;
@@ -151,12 +152,11 @@ Time StreamQueue::work(Piece& piece) {
   const bool engine = piece.cost.engine != EngineKind::none && piece.cost.duration.count() > 0;
   const Time until = engine ? context_->engine(piece.cost.engine).reserve(ready, piece.cost.duration) : ready;
 
-  const LiveRanges& live = context_->live();
-  const auto touches = [&](DeviceAddress address, std::size_t bytes, std::uint32_t alignment) {
+  const auto touches = [&](DeviceAddress address, std::size_t bytes, std::uint32_t alignment, bool peers) {
     if (address % alignment != 0)
       context_->fail(Status::misalignedAddress,
                      hex(address) + " is not aligned to " + std::to_string(alignment) + " bytes", piece.label);
-    else if (live.covers(address, bytes))
+    else if (context_->reaches(address, bytes, peers))
       return true;
     else
       context_->fail(Status::illegalAddress,
@@ -167,20 +167,22 @@ Time StreamQueue::work(Piece& piece) {
     case Piece::Kind::copy: {
       const bool toDevice = piece.copyKind == CopyKind::hostToDevice || piece.copyKind == CopyKind::deviceToDevice;
       const bool fromDevice = piece.copyKind == CopyKind::deviceToHost || piece.copyKind == CopyKind::deviceToDevice;
-      if ((toDevice && !touches(piece.to, piece.bytes, 1)) || (fromDevice && !touches(piece.from, piece.bytes, 1)))
+      if ((toDevice && !touches(piece.to, piece.bytes, 1, false)) ||
+          (fromDevice && !touches(piece.from, piece.bytes, 1, false)))
         return ready;
       std::memmove(reinterpret_cast<void*>(piece.to), reinterpret_cast<const void*>(piece.from), piece.bytes);
       break;
     }
     case Piece::Kind::fill: {
-      if (!touches(piece.to, piece.bytes, 4)) return ready;
+      if (!touches(piece.to, piece.bytes, 4, false)) return ready;
       std::fill_n(reinterpret_cast<std::uint32_t*>(piece.to), piece.bytes / 4, piece.value);
       break;
     }
     case Piece::Kind::launch: {
       const CpuKernel& kernel = *piece.kernel;
       for (std::size_t i = 0; i < kernel.extents.size(); ++i)
-        if (!touches(piece.addresses[i], kernel.extents[i].bytes, kernel.extents[i].alignment)) return ready;
+        if (!touches(piece.addresses[i], kernel.extents[i].bytes, kernel.extents[i].alignment, kernel.reachesPeers))
+          return ready;
       try {
         if (!kernel.run(piece.addresses.data(), scratch_))
           context_->fail(Status::launchFailed, "the kernel's reference failed", piece.label);

@@ -37,6 +37,7 @@ struct Piece {
   std::shared_ptr<const CpuKernel> kernel;
   std::vector<DeviceAddress> addresses;
   Mark mark;
+  std::shared_ptr<const void> keep;  // of a mark on another device
   EventState* event = nullptr;
   void (*function)(void*) = nullptr;
   void* data = nullptr;

@@ -52,8 +52,9 @@ class CpuKernel {
 
   std::vector<Extent> extents;  // reads, then writes
   std::size_t readCount = 0, writeCount = 0;
-  double flops = 0;       // of a matmul
-  double movedBytes = 0;  // of everything else
+  bool reachesPeers = false;  // touches other devices' memory too
+  double flops = 0;           // of a matmul
+  double movedBytes = 0;      // of everything else
 };
 
 using CpuKernelResult = std::unique_ptr<CpuKernel>;

@@ -114,6 +114,7 @@ struct KernelSpec {
   std::vector<CudaScalar> scalars;
 
   std::size_t readCount = 0, writeCount = 0;  // of the run that launches it; filled by the binding
+  bool reachesPeers = false;                  // touches memory of other devices; set by the executor
 };
 
 }  // namespace braid

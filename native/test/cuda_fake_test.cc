@@ -1,10 +1,14 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cstring>
+#include <thread>
 #include <vector>
 
 #include "cuda/driver.h"
 #include "cuda/probe.h"
+#include "executor/session.h"
 
 // The cuda device over a driver that is not there (fake/cuda.cc): what is loaded, called, mapped and given back.
 // Answers of real kernels are checked in cuda_device_test.cc, where there is a GPU.
@@ -381,6 +385,72 @@ TEST(CudaLibraries, AreReportedFoundOrMissing) {
   const CudaReport none = cuda::probe({{"/nowhere/a.so"}, {"/nowhere/b.so"}, {"/nowhere/c.so"}});
   EXPECT_EQ(none.deviceCount, 0);
   for (const LibraryReport& library : none.libraries) EXPECT_NE(library.problem, "") << library.name;
+}
+
+// x goes to cuda:0, from there to cuda:1, is copied there, comes back, and goes to y: with one thread that makes each
+// device current where the plan comes to it. The fake refuses work that is queued while another is.
+TEST(SeveralFakeGpus, OneThreadIssuesForAllOfThem) {
+  const int before = live();
+  const auto set = fake<void(int)>("fake_reachable");
+  for (const bool reachable : {true, false}) {
+    for (const bool trace : {false, true}) {
+      set(reachable);
+      failNext("", 0);
+      std::vector<std::shared_ptr<Driver>> drivers;
+      for (const int ordinal : {0, 1}) {
+        std::unique_ptr<Driver> driver;
+        ASSERT_EQ(cuda::CudaDriver::open(ordinal, kFake, &driver), Status::ok) << cuda::detail();
+        drivers.push_back(std::move(driver));
+      }
+      constexpr std::size_t bytes = 1024;
+      const auto buffer = [](const char* name, Space space, Life life, std::uint32_t home, std::uint32_t root,
+                             std::uint32_t device) {
+        return BufferSpec{name, bytes, space, home, life, root, 0, -1, device};
+      };
+      ProgramSpec spec;
+      spec.inFlight = 2;
+      spec.lanes = {{"near", 0, 0}, {"far", 0, 1}};
+      spec.buffers = {
+          buffer("x", Space::pinned, Life::input, 0, 0, 0), buffer("a", Space::device, Life::tick, 0, 1, 0),
+          buffer("b", Space::device, Life::tick, 1, 2, 1),  buffer("c", Space::device, Life::tick, 1, 3, 1),
+          buffer("d", Space::device, Life::tick, 0, 4, 0),  buffer("y", Space::pinned, Life::output, 0, 5, 0)};
+      spec.kernels.resize(1);
+      spec.kernels[0].bytes = bytes;
+      spec.nodes = {{"up", 0}, {"over", 0}, {"same", 0}, {"back", 0}, {"down", 0}};
+      spec.events = 4;
+      spec.devices = {{4096, 0}, {4096, 0}};
+      spec.boundPinned = 4 * bytes;
+      spec.commands = {0, 1, 0, 2, 0, 0, 1, 1, 0, 1, 3, 0, 0, 4, 0, 1, 0, 0, 2, 1, 2, 1, 1, 1, 1, 1, 2, 3,
+                       1, 1, 5, 1, 1, 1, 1, 1, 0, 3, 1, 2, 2, 1, 1, 1, 2, 3, 1, 2, 3, 2, 1, 4, 2, 0, 0, 0,
+                       4, 0, 2, 3, 0, 1, 1, 3, 4, 3, 3, 0, 5, 3, 0, 3, 1, 3, 2, 4, 0, 1, 1, 4, 5, 1, 4};
+      SessionOptions options;
+      std::atomic<std::uint64_t> ended{0};
+      std::string problem;
+      options.onTick = [&](std::uint64_t, const Failure* failure) {
+        if (failure != nullptr) problem = failure->op + ": " + failure->detail;
+        ++ended;
+      };
+      options.poison = true;
+      options.trace = trace;
+      const int peers = calls("cuCtxEnablePeerAccess"), copies = calls("cuMemcpyPeerAsync");
+      MaybeFailure failure;
+      auto session = Session::open(drivers, spec, options, &failure);
+      ASSERT_TRUE(session) << (failure ? failure->op + ": " + failure->detail : "");
+      for (std::uint64_t tick = 0; tick < 6; ++tick) {
+        std::memset(session->pinned(0, tick % 2), static_cast<int>(tick) + 1, bytes);
+        ASSERT_TRUE(session->submit(tick));
+        while (ended <= tick) std::this_thread::yield();
+        ASSERT_EQ(problem, "");
+        const auto* y = static_cast<const unsigned char*>(session->pinned(5, tick % 2));
+        for (std::size_t i = 0; i < bytes; ++i) ASSERT_EQ(y[i], tick + 1);
+      }
+      EXPECT_EQ(calls("cuMemcpyPeerAsync") - copies, 12) << "two a tick, whether or not they reach each other";
+      EXPECT_EQ(calls("cuCtxEnablePeerAccess") - peers, reachable ? 2 : 0) << "both ways, once";
+      session->close();
+    }
+  }
+  set(true);
+  EXPECT_EQ(live(), before);
 }
 
 }  // namespace

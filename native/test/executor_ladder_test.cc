@@ -42,7 +42,7 @@ ProgramSpec across(std::uint32_t inFlight) {
   spec.kernels[0].bytes = bytes;
   spec.nodes = {{"up", 0}, {"down", 0}};
   spec.events = 2;
-  spec.boundDevice = bytes;  // one d, and so no room for the next tick's beside it
+  spec.devices[0].boundBytes = bytes;  // one d, and so no room for the next tick's beside it
   spec.boundPinned = 2 * inFlight * bytes;
   spec.commands = {0, 1, 0, 2, 0, 0, 1, 1, 0, 1, 3, 0, 0, 4, 0, 1, 0, 2, 1, 1, 1, 1, 1, 2, 3, 1, 1, 5, 1, 1, 1, 1, 1};
   return spec;
@@ -144,7 +144,7 @@ TEST(Ladder, WhereNoEventMarksThePointASpareOneDoes) {
 
 TEST(Ladder, WithRoomForAllNobodyWaits) {
   ProgramSpec spec = across(4);
-  spec.boundDevice = 5 * bytes;
+  spec.devices[0].boundBytes = 5 * bytes;
   Ends ends;
   auto session = opened(hostDriver(shaken(1)), spec, ends);
   ASSERT_TRUE(session);
@@ -161,7 +161,7 @@ struct Bare {
       EXPECT_EQ(driver->eventCreate(&event, EventKind::order), Status::ok);
       markers.push_back(order.addMarker());
     }
-    allocator = std::make_unique<Allocator>(*driver, order, 4096, streams, events, policy);
+    allocator = std::make_unique<Allocator>(drivers, order, 4096, streams, events, policy);
     if (spare) allocator->setSpareMarkers(markers);
   }
   ~Bare() {
@@ -181,6 +181,7 @@ struct Bare {
   }
   std::atomic<bool> done{false};
   std::shared_ptr<Driver> driver;
+  std::vector<Driver*> drivers{2, driver.get()};
   std::vector<Stream> streams = std::vector<Stream>(2);
   std::vector<Event> events = std::vector<Event>(2);
   std::vector<Order::Marker> markers;

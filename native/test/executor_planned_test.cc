@@ -15,7 +15,7 @@ ProgramSpec planned(std::uint32_t inFlight = 2) {
   spec.buffers[4].arenaOffset = 0;
   spec.buffers[1].arenaOffset = 512;
   spec.buffers[2].arenaOffset = 1024;
-  spec.arenaBytes = spec.boundDevice = 3 * 512;
+  spec.devices[0] = {3 * 512, 3 * 512};
   spec.commands = {4, 1, 0, -1, 2, 0, 0, 1, 1, 0, 1, 3, 0, 0, 4, 0, 1, 0, 4, 2, 1, -1, 2, 1,
                    1, 2, 1, 1,  4, 2, 3, 1, 1, 4, 1, 0, 0, 2, 2, 0, 1, 1, 2, 3, 3, 2,  0};
   return spec;
@@ -133,7 +133,7 @@ TEST(PlannedSession, WhatIsNotInTheArenaIsRefused) {
 
   // A promise smaller than the arena is not kept by taking more.
   spec = planned();
-  spec.boundDevice = 2 * 512;
+  spec.devices[0].boundBytes = 2 * 512;
   MaybeFailure failure;
   EXPECT_FALSE(Session::open(hostDriver(), spec, {}, &failure));
   ASSERT_TRUE(failure);

@@ -111,7 +111,7 @@ TEST(Session, TooLittleMemorySaysHowMuch) {
 // before.
 TEST(Session, WaitsAtReuseInsideATightBound) {
   ProgramSpec spec = pipeline();
-  spec.boundDevice = 3 * 512;
+  spec.devices[0].boundBytes = 3 * 512;
   Ends ends;
   HostOptions options;
   options.jitterSeed = 7;
@@ -122,7 +122,7 @@ TEST(Session, WaitsAtReuseInsideATightBound) {
   runTicks(*session, ends, 50);
   EXPECT_LE(session->stats().poolPeak, 3 * 512u);
 
-  spec.boundDevice = 2 * 512;
+  spec.devices[0].boundBytes = 2 * 512;
   Ends none;
   auto tooTight = opened(hostDriver(), spec, none);
   ASSERT_TRUE(tooTight);

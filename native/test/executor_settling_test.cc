@@ -78,7 +78,7 @@ ProgramSpec randomProgram(std::mt19937& random) {
   ProgramSpec spec = bench::programOf(graph, false, bytes);
   spec.inFlight = 1 + random() % 3;
   // Little memory makes lanes wait for what is pending, or fails; with enough no tick does more than its commands.
-  spec.boundDevice *= 1 + random() % 4;
+  spec.devices[0].boundBytes *= 1 + random() % 4;
   // Waits for the tick before, of events that this tick records later.
   std::vector<std::int32_t> carried;
   for (std::uint32_t event = 0; event < spec.events; ++event)
@@ -120,7 +120,7 @@ TEST(Settling, BeginsAgainAfterATickThatFailed) {
   int settled = 0;
   for (int i = 0; i < 50; ++i) {
     ProgramSpec spec = randomProgram(random);
-    spec.boundDevice *= 8;
+    spec.devices[0].boundBytes *= 8;
     Issued settling(spec, true);
     for (int tick = 0; tick < 200; ++tick) ASSERT_FALSE(settling.tick());
     if (settling.issuer->inPlace()) ++settled;
@@ -129,7 +129,7 @@ TEST(Settling, BeginsAgainAfterATickThatFailed) {
     settling.issuer->abandon();
     EXPECT_FALSE(settling.issuer->inPlace());
     for (int tick = 0; tick < 20; ++tick) ASSERT_FALSE(settling.tick());
-    EXPECT_LE(settling.program.pools[0]->peak(), spec.boundDevice);
+    EXPECT_LE(settling.program.pools[0]->peak(), spec.devices[0].boundBytes);
   }
   EXPECT_GT(settled, 40);
 }

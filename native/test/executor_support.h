@@ -47,7 +47,7 @@ inline ProgramSpec pipeline(std::uint32_t inFlight = 2) {
   spec.kernels = {copy, add};
   spec.nodes = {{"up", 0}, {"add", 1}, {"down", 0}};
   spec.events = 3;
-  spec.boundDevice = 4 * 512;
+  spec.devices[0].boundBytes = 4 * 512;
   spec.boundPinned = 2 * inFlight * 512;
   spec.commands = {0, 1, 0, 2, 0, 0, 1, 1, 0, 1, 3, 0, 0, 4, 0, 1, 0, 0, 2, 1, 2, 1, 1, 2, 1, 1, 4, 2, 3,
                    1, 1, 5, 1, 1, 1, 1, 1, 4, 1, 0, 0, 2, 2, 0, 1, 1, 2, 3, 3, 2, 0, 5, 2, 0, 2, 1, 2};

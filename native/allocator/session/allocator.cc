@@ -2,9 +2,9 @@
 
 namespace braid {
 
-Allocator::Allocator(Driver& driver, Order& order, std::uint64_t limit, const std::vector<Stream>& streams,
-                     const std::vector<Event>& events, AllocatorPolicy policy)
-    : driver_(driver),
+Allocator::Allocator(const std::vector<Driver*>& drivers, Order& order, std::uint64_t limit,
+                     const std::vector<Stream>& streams, const std::vector<Event>& events, AllocatorPolicy policy)
+    : drivers_(drivers),
       order_(order),
       streams_(streams),
       events_(events),
@@ -87,6 +87,18 @@ void Allocator::recordUse(BlockId id, Point point) {
   last = std::max(last, point.count);
 }
 
+// The device of `current` is the thread's; that of `lane` may be another.
+Status Allocator::recordSpare(Order::Marker marker, LaneId lane, LaneId current) {
+  Driver& driver = *drivers_[lane];
+  const bool other = &driver != drivers_[current];
+  Status status = other ? driver.bind() : Status::ok;
+  if (status == Status::ok) status = driver.eventRecord(events_[marker], streams_[lane]);
+  const Status back = other ? drivers_[current]->bind() : Status::ok;
+  if (status != Status::ok || back != Status::ok) return status != Status::ok ? status : back;
+  order_.record(marker, lane);
+  return Status::ok;
+}
+
 Status Allocator::waitForPending(std::uint64_t size, LaneId lane, bool* waited) {
   if (!pool_.cheapestPending(size, lane, order_.frontier(lane), pending_)) return Status::ok;
   for (LaneId other = 0; other < order_.lanes(); ++other) {
@@ -97,11 +109,10 @@ Status Allocator::waitForPending(std::uint64_t size, LaneId lane, bool* waited) 
     if (!order_.markerAfter(point, &marker)) {
       if (spare_.empty()) return Status::ok;
       marker = spare_[other];
-      if (const Status status = driver_.eventRecord(events_[marker], streams_[other]); status != Status::ok)
-        return status;
-      order_.record(marker, other);
+      if (const Status status = recordSpare(marker, other, lane); status != Status::ok) return status;
     }
-    if (const Status status = driver_.streamWait(streams_[lane], events_[marker]); status != Status::ok) return status;
+    const Status status = drivers_[lane]->streamWait(streams_[lane], events_[marker]);
+    if (status != Status::ok) return status;
     order_.wait(marker, lane);
     ++counters_.waitsIssued;
   }
@@ -114,8 +125,8 @@ Status Allocator::waitForPending(std::uint64_t size, LaneId lane, bool* waited) 
 Status Allocator::synchronizeAll(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   Status status = Status::ok;
-  for (const Stream stream : streams_) {
-    if (status == Status::ok) status = driver_.streamSynchronize(stream);
+  for (LaneId lane = 0; lane < streams_.size(); ++lane) {
+    if (status == Status::ok) status = drivers_[lane]->streamSynchronize(streams_[lane]);
   }
   lock.lock();
   if (status != Status::ok) return status;

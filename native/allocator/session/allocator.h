@@ -44,8 +44,9 @@ struct AllocatorShortage {
 // Thread-safe: one mutex, which is held across driver calls only on rung 3.
 class Allocator {
  public:
-  // `streams` by lane. `events` are those of order's markers, by marker; both outlive the allocator.
-  Allocator(Driver& driver, Order& order, std::uint64_t limit, const std::vector<Stream>& streams,
+  // `drivers` (of the device that each lane is on) and `streams` by lane. `events` are those of order's markers, by
+  // marker. All outlive the allocator.
+  Allocator(const std::vector<Driver*>& drivers, Order& order, std::uint64_t limit, const std::vector<Stream>& streams,
             const std::vector<Event>& events, AllocatorPolicy policy = {});
 
   // One event per lane, created beforehand, with its marker: recorded where no event of the plan's marks a point that
@@ -77,12 +78,13 @@ class Allocator {
   std::string describe(const AllocatorShortage& shortage) const;
 
  private:
+  Status recordSpare(Order::Marker marker, LaneId lane, LaneId current);
   Status waitForPending(std::uint64_t size, LaneId lane, bool* waited);
   Status synchronizeAll(std::unique_lock<std::mutex>& lock);
   Frontier uses(BlockId id) { return {uses_.data() + id * order_.lanes(), order_.lanes()}; }
   BlockId addBlock();
 
-  Driver& driver_;
+  const std::vector<Driver*>& drivers_;
   Order& order_;
   const std::vector<Stream>& streams_;
   const std::vector<Event>& events_;

@@ -2,6 +2,9 @@
 // process's, streams complete at once, kernels only count, products are computed. Longer than a file should be because
 // the loader wants every function of three libraries in it. It is part of no product.
 //
+// There are two devices. Whose a stream, an event or an allocation is, is known, and work that is queued while
+// another's context is current is refused, as by the driver.
+//
 // What it is for: the loading itself, what is passed and in which order, failures of every call, and that nothing is
 // left behind. `fake_fail` makes the nth call of a function fail; `fake_live` counts objects made and not yet
 // destroyed.
@@ -13,6 +16,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,6 +41,9 @@ struct State {
   std::map<std::string, int> calls;
   std::map<std::string, int> live;
   std::vector<std::string> launched;
+  std::map<CUdeviceptr, CUcontext> owners;
+  std::set<std::pair<CUcontext, CUcontext>> peers;
+  bool reachable = true;
 };
 
 State& state() {
@@ -65,6 +72,11 @@ void gone(const char* kind) {
 struct FakeEvent {
   unsigned flags;
   bool recorded;
+  CUcontext context;
+};
+struct FakeStream {
+  int priority;
+  CUcontext context;
 };
 struct FakeModule {
   std::string image;
@@ -91,7 +103,17 @@ struct FakePreference {
 };
 
 thread_local CUcontext current = nullptr;
-int contextStorage;
+thread_local std::vector<CUcontext> pushed;
+int contextStorage[2];
+
+// Work goes on a stream of the context that is current.
+CUcontext contextOf(CUstream stream) { return stream ? reinterpret_cast<FakeStream*>(stream)->context : current; }
+bool mayQueue(CUstream stream) { return contextOf(stream) == current; }
+CUcontext ownerOf(CUdeviceptr address) {
+  const std::lock_guard lock(state().mutex);
+  const auto after = state().owners.upper_bound(address);
+  return after == state().owners.begin() ? nullptr : std::prev(after)->second;
+}
 
 float elementAt(const void* base, int type, std::int64_t index) {
   if (type == kReal32F) return static_cast<const float*>(base)[index];
@@ -126,6 +148,7 @@ EXPORT int fake_live(const char* kind) {
   for (const auto& [name, count] : state().live) sum += *kind == 0 || name == kind ? count : 0;
   return sum;
 }
+EXPORT void fake_reachable(int can) { state().reachable = can != 0; }
 EXPORT int fake_calls(const char* call) {
   const std::lock_guard lock(state().mutex);
   return state().calls[call];
@@ -177,8 +200,8 @@ END CALL(cuDeviceGetAttribute, (int* value, int attribute, CUdevice)) switch (at
   case kVirtualMemory: *value = 1; break;
   default: return 1;
 }
-END CALL(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice)) born("context");
-*context = reinterpret_cast<CUcontext>(&contextStorage);
+END CALL(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device)) born("context");
+*context = reinterpret_cast<CUcontext>(&contextStorage[device]);
 END EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) {
   gone("context");
   return 0;
@@ -195,23 +218,36 @@ EXPORT CUresult cuCtxSetCurrent(CUcontext context) {
 }
 EXPORT CUresult cuCtxPushCurrent_v2(CUcontext context) {
   gate("cuCtxPushCurrent_v2");
+  pushed.push_back(current);
   current = context;
   return 0;
 }
 EXPORT CUresult cuCtxPopCurrent_v2(CUcontext* context) {
   *context = current;
   gate("cuCtxPopCurrent_v2");
+  if (pushed.empty()) return 201;
+  current = pushed.back();
+  pushed.pop_back();
   return 0;
 }
 CALL(cuCtxGetStreamPriorityRange, (int* least, int* greatest)) * least = 0;
 *greatest = -5;
+END CALL(cuDeviceCanAccessPeer, (int* can, CUdevice, CUdevice)) * can = state().reachable;
+END CALL(cuCtxEnablePeerAccess, (CUcontext peer, unsigned flags)) if (flags != 0 || peer == current) return 1;
+const std::lock_guard lock(state().mutex);
+if (!state().peers.insert({current, peer}).second) return kPeerAlreadyEnabled;
 END CALL(cuMemAlloc_v2, (CUdeviceptr * address, std::size_t bytes)) if (bytes > std::size_t{1} << 30) return 2;
+if (current == nullptr) return 201;
 *address = reinterpret_cast<CUdeviceptr>(std::aligned_alloc(512, (bytes + 511) / 512 * 512));
 born("memory");
+const std::lock_guard lock(state().mutex);
+state().owners[*address] = current;
 END EXPORT CUresult cuMemFree_v2(CUdeviceptr address) {
   if (const int code = gate("cuMemFree_v2")) return code;
   std::free(reinterpret_cast<void*>(address));
   gone("memory");
+  const std::lock_guard lock(state().mutex);
+  state().owners.erase(address);
   return 0;
 }
 CALL(cuMemGetInfo_v2, (std::size_t * free, std::size_t* total)) * free = std::size_t{1} << 32;
@@ -266,35 +302,44 @@ return move(reinterpret_cast<CUdeviceptr>(to), from, bytes);
 CALL(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream))
 return move(to, from, bytes);
 }
-CALL(cuMemsetD32Async, (CUdeviceptr to, unsigned value, std::size_t words, CUstream))
+CALL(cuMemcpyPeerAsync,
+     (CUdeviceptr to, CUcontext toContext, CUdeviceptr from, CUcontext fromContext, std::size_t bytes, CUstream stream))
+if (ownerOf(to) != toContext || ownerOf(from) != fromContext || !mayQueue(stream)) return 1;
+return move(to, from, bytes);
+}
+CALL(cuMemsetD32Async, (CUdeviceptr to, unsigned value, std::size_t words, CUstream stream))
+if (!mayQueue(stream)) return 400;
 for (std::size_t i = 0; i < words; ++i) reinterpret_cast<unsigned*>(to)[i] = value;
 END
 
     CALL(cuStreamCreateWithPriority,
          (CUstream * stream, unsigned flags, int priority)) if (flags != kStreamNonBlocking || priority > 0 ||
                                                                 priority < -5) return 1;
-*stream = reinterpret_cast<CUstream>(new int(priority));
+*stream = reinterpret_cast<CUstream>(new FakeStream{priority, current});
 born("stream");
 END EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
-  delete reinterpret_cast<int*>(stream);
+  delete reinterpret_cast<FakeStream*>(stream);
   gone("stream");
   return 0;
 }
 CALL(cuStreamSynchronize, (CUstream))
 END CALL(cuStreamQuery, (CUstream)) END CALL(cuStreamWaitEvent, (CUstream, CUevent, unsigned)) END
     CALL(cuEventCreate,
-         (CUevent * event, unsigned flags)) * event = reinterpret_cast<CUevent>(new FakeEvent{flags, false});
+         (CUevent * event, unsigned flags)) * event = reinterpret_cast<CUevent>(new FakeEvent{flags, false, current});
 born("event");
 END EXPORT CUresult cuEventDestroy_v2(CUevent event) {
   delete reinterpret_cast<FakeEvent*>(event);
   gone("event");
   return 0;
 }
-CALL(cuEventRecord, (CUevent event, CUstream)) reinterpret_cast<FakeEvent*>(event)->recorded = true;
+CALL(cuEventRecord, (CUevent event, CUstream stream))
+if (reinterpret_cast<FakeEvent*>(event)->context != contextOf(stream)) return 400;
+reinterpret_cast<FakeEvent*>(event)->recorded = true;
 END CALL(cuEventQuery, (CUevent)) END CALL(cuEventSynchronize, (CUevent)) END
     CALL(cuEventElapsedTime, (float* milliseconds, CUevent from, CUevent to)) for (CUevent event : {from, to}) {
   const auto* each = reinterpret_cast<FakeEvent*>(event);
   if (!each->recorded || (each->flags & kEventDisableTiming)) return 400;
+  if (each->context != reinterpret_cast<FakeEvent*>(from)->context) return 400;
 }
 *milliseconds = 1;
 END CALL(cuLaunchHostFunc, (CUstream, CUhostFn function, void* data)) function(data);
@@ -320,8 +365,9 @@ END CALL(cuFuncGetAttribute, (int* value, int attribute, CUfunction)) * value = 
 END CALL(cuFuncSetAttribute, (CUfunction, int, int)) END
     CALL(cuLaunchKernel,
          (CUfunction function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX, unsigned blockY,
-          unsigned blockZ, unsigned, CUstream, void** arguments,
+          unsigned blockZ, unsigned, CUstream stream, void** arguments,
           void**)) if (!arguments || gridX * gridY * gridZ == 0 || blockX * blockY * blockZ == 0) return 1;
+if (!mayQueue(stream)) return 400;
 const std::string& name = reinterpret_cast<FakeFunction*>(function)->name;
 state().launched.push_back(name);
 if (name == "trap") state().sticky = 700;
