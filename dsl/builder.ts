@@ -1,7 +1,7 @@
 import { FlowValue } from './flow.js'
 import type { CompileError, CompileErrorTag, GraphNode, GraphOutput, LaneSpec, Place, Where } from './ir/graph.js'
 import { showSpec, type TensorSpec } from './ir/tensor.js'
-import { isLane } from './lane.js'
+import { isLane, mostDevices } from './lane.js'
 import { show } from './show.js'
 import { soundSpec } from './tensor.js'
 
@@ -123,15 +123,17 @@ export class Builder {
     if (!isLane(value)) {
       this.problem(at, subject, {
         _tag: 'BadAttribute',
-        wanted: "a lane with a name and a priority of 'low', 'normal' or 'high'",
+        wanted: `a lane with a name, a priority of 'low', 'normal' or 'high', and a device from 0 to ${mostDevices - 1}`,
         found:
           typeof value === 'object' && value !== null && 'name' in value
-            ? `a lane named ${show(value.name)}`
+            ? `a lane named ${show(value.name)}${'device' in value ? ` on device ${show(value.device)}` : ''}`
             : show(value),
-        next: "make one with lane('copy')",
+        next: "make one with lane('copy'), or lane('copy', { device: 1 }), or say device(1) for any lane there",
       })
       return undefined
     }
+    // A device alone: the compiler chooses the lane.
+    if (value.name === '') return value
     const known = this.lanes.get(value.name)
     if (known === undefined) this.lanes.set(value.name, value)
     else if (known.priority !== value.priority)
@@ -140,6 +142,13 @@ export class Builder {
         wanted: `the lane '${value.name}' with one priority, ${known.priority}`,
         found: `priority ${value.priority}`,
         next: 'lanes of one name are one lane: give both the same priority, or another name',
+      })
+    if (known !== undefined && (known.device ?? 0) !== (value.device ?? 0))
+      this.problem(at, subject, {
+        _tag: 'BadAttribute',
+        wanted: `the lane '${value.name}' on one device, ${known.device ?? 0}`,
+        found: `device ${value.device ?? 0}`,
+        next: 'lanes of one name are one lane, of one device: give the other one another name',
       })
     return known ?? value
   }

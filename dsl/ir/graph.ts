@@ -3,10 +3,12 @@ import type { DType, TensorSpec } from './tensor.js'
 
 export type { Dim, DType, TensorSpec } from './tensor.js'
 
-/** A logical stream, as the user names it. Two lanes of one name are the same lane. */
+/** A logical stream, as the user names it. Two lanes of one name are the same lane; one without a name is whichever lane of its device the compiler chooses. */
 export interface LaneSpec {
   readonly name: string
   readonly priority: 'low' | 'normal' | 'high'
+  /** Which of the plan's devices it is on; absent: 0. */
+  readonly device?: number
 }
 
 /** Where a value lies: pinned host memory, or device memory. */
@@ -42,7 +44,7 @@ export interface GraphNode {
   readonly attrs: Readonly<Record<string, unknown>>
   readonly spec: TensorSpec
   readonly place: Place
-  /** The lane that the user gave by `on`, `upload(lane)` or `download(lane)`; undefined where the compiler chooses. */
+  /** The lane, or the device, that the user gave by `on`, `upload(lane)` or `download(lane)`; undefined where the compiler chooses. */
   readonly lane: LaneSpec | undefined
   readonly at: Where
 }

@@ -4,7 +4,10 @@ import type { Lane } from '../lane.js'
 import type { AnyTensor } from '../tensor.js'
 import { here } from '../where.js'
 
-/** The compute that follows in this pipe runs on a lane (as `observeOn` does for what follows it). Adds no node; the value is the same. */
+/**
+ * The compute that follows in this pipe runs on a lane, or on whichever lane of a device: `on(device(1))` (as `observeOn` does for what follows it). Adds no node;
+ * the value is the same, and stays on its device: who reads it on another gets a copy there.
+ */
 export const on = (lane: Lane) => {
   const at = here()
   const hinted = (x: unknown): unknown => {

@@ -13,6 +13,8 @@ export interface UploadOptions {
 /**
  * Copies a host value to the device, on a lane of its own choosing where none is given. The lane is the copy's alone: compute
  * that follows goes where `on` says. Parameters with one `ahead` on one lane form a window.
+ *
+ * Of several devices it is that of the lane; `upload(device(1))` says no more than the device. Where nothing is said it is the one that the value is read on most.
  */
 export const upload = (lane?: Lane, options?: UploadOptions) => {
   const at = here()
