@@ -8,7 +8,7 @@ import type { Peak } from './ir/peak.js'
 import type { Plan } from './ir/plan.js'
 import { withScratch } from './ir/scratch.js'
 import type { TensorSpec } from './ir/tensor.js'
-import { verify, verifyOutlined } from './ir/verify.js'
+import { verifyCompiled } from './ir/verify.js'
 import { check } from './passes/check.js'
 import { clocks } from './passes/clocks.js'
 import { type Draft, draft, emit } from './passes/emit.js'
@@ -83,9 +83,10 @@ interface Emitted {
 }
 
 const verified = ({ plan, peak }: Emitted): Passed<Plan> => {
-  const [violation] = plan.commands.length < largeCommands ? verify(plan) : verifyOutlined(plan, plan, peak)
+  const { violations, fingerprint } = verifyCompiled(plan, plan.commands.length < largeCommands ? undefined : peak)
+  const [violation] = violations
   if (violation === undefined) {
-    proved.set(plan, fingerprintOf(plan.commands))
+    proved.set(plan, fingerprint)
     return E.right(plan)
   }
   return fail(

@@ -1,7 +1,9 @@
 import { Clock } from '../ir/laws/clock.js'
 import { Intervals } from '../ir/laws/intervals.js'
-import { latestTables, Op, type Tables } from '../ir/laws/tables.js'
+import { Last } from '../ir/laws/last.js'
+import { latestTables, Op, pointAt, type Tables } from '../ir/laws/tables.js'
 import type { Plan } from '../ir/plan.js'
+import { heap } from '../ir/scratch.js'
 import { bufferName, laneName, listed, nodeName } from './names.js'
 
 /** Planned storage: some bytes of `buffer` were another's just before. */
@@ -43,8 +45,7 @@ const replay = (tables: Tables, device: number, found: Takeover[]): void => {
   for (const b of tenants) isTenant[b] = 1
   const clock = new Clock(tables)
   const claimed = new Int32Array(plan.buffers.length).fill(-1)
-  const lastPoint = new Int32Array(tables.pairLane.length)
-  const lastRun = new Int32Array(tables.pairLane.length)
+  const last = new Last(heap, tables.buffers, tables.accesses)
   // The wait that told lane l the latest of lane m, and in which tick; -1: the host did.
   const via = new Int32Array(lanes * lanes).fill(-1)
   const viaTick = new Int32Array(lanes * lanes)
@@ -71,19 +72,15 @@ const replay = (tables: Tables, device: number, found: Takeover[]): void => {
     return `${laneName(plan, l)} ${verb} ${run < 0 ? 'another lane' : node(run)}${ago}`
   }
   const takes = (b: number, l: number, previous: number): void => {
-    const pairs = Array.from(
-      { length: tables.pairStart[previous + 1]! - tables.pairStart[previous]! },
-      (_, i) => tables.pairStart[previous]! + i,
-    )
-    const touched = pairs.filter(p => lastPoint[p]! > 0)
+    const touched = Array.from({ length: lanes }, (_, m) => m).filter(m => last.of(previous, m) > 0)
     found.push({
       buffer: bufferName(plan, b),
       offset: plan.buffers[b]!.offset!,
       bytes: plan.buffers[b]!.bytes,
       from: bufferName(plan, previous),
       ticksAgo: claimed[previous] === clock.tick ? 0 : 1,
-      after: listed(touched.map(p => node(lastRun[p]!))),
-      because: [...new Set(touched.map(p => told(l, tables.pairLane[p]!)))].join('; '),
+      after: listed(touched.map(m => node(pointAt(tables, clock, m, last.of(previous, m))))),
+      because: [...new Set(touched.map(m => told(l, m)))].join('; '),
     })
   }
   for (let tick = 0; tick < 2; tick++) {
@@ -111,10 +108,8 @@ const replay = (tables: Tables, device: number, found: Takeover[]): void => {
         }
         clock.step(c)
         latest[l] = c
-        for (let a = tables.accessStart[c]!; a < tables.accessStart[c + 1]!; a++) {
-          lastPoint[tables.accessPair[a]!] = clock.known[l * lanes + l]!
-          lastRun[tables.accessPair[a]!] = c
-        }
+        for (let a = tables.accessStart[c]!; a < tables.accessStart[c + 1]!; a++)
+          last.touch(tables.accessRoot[a]!, l, clock.known[l * lanes + l]!)
       }
     }
   }

@@ -1,5 +1,5 @@
 import { collectiveName } from './laws/report.js'
-import { Op, type Tables, tablesOf } from './laws/tables.js'
+import { eventOfUse, Op, type Tables, tablesOf } from './laws/tables.js'
 import type { Plan } from './plan.js'
 
 export { toJSON } from './json.js'
@@ -124,7 +124,7 @@ const waitReason = (tables: Tables, marked: Int32Array, c: number, previous: boo
 }
 
 const useReason = (tables: Tables, marked: Int32Array, c: number, event: number): string => {
-  const record = tables.recordOf[tables.useEvent[c]!] ?? -1
+  const record = tables.recordOf[eventOfUse(tables, c)] ?? -1
   const run = record < 0 ? -1 : marked[record]!
   return run < 0 ? `#e${event}` : `#after ${runName(tables, run)}, its last reader`
 }

@@ -1,3 +1,4 @@
+import { fingerprintOfTables } from './fingerprint.js'
 import { checkBound } from './laws/bound.js'
 import { checkCollectives } from './laws/collectives.js'
 import { checkMinimal } from './laws/minimal.js'
@@ -6,11 +7,12 @@ import { checkPrecise } from './laws/precise.js'
 import { checkIds, Report } from './laws/report.js'
 import { Safety } from './laws/safety.js'
 import { checkArena } from './laws/storage.js'
-import { latestTables, maxCells, type Tables, tablesOf } from './laws/tables.js'
+import { maxCells, type Tables, tablesOf } from './laws/tables.js'
 import { checkWaits } from './laws/waits.js'
 import { limits } from './limits.js'
 import type { Peak } from './peak.js'
 import type { Law, Plan, Violation } from './plan.js'
+import { withScratch } from './scratch.js'
 
 /**
  * Proves the laws of any plan, whoever wrote it: an empty list where every law holds. With `safety`, L5 and L6, which are
@@ -35,49 +37,60 @@ import type { Law, Plan, Violation } from './plan.js'
  * here it breaks some law or other, and nothing throws.
  */
 export const verify = (plan: Plan, options: { readonly safety?: boolean } = {}): readonly Violation[] =>
-  judge(plan, options)
+  judge(plan, options).violations
 
-/**
- * As `verify`, for a plan that the compiler has just made of an outline: the same commands and buffers, whose tables and peak it has asked for
- * already. All else is proved anew. A plan of other commands is judged as any other.
- */
-export const verifyOutlined = (plan: Plan, outline: Plan, peak: Peak): readonly Violation[] => {
-  const isOutline = plan.commands === outline.commands && plan.buffers === outline.buffers
-  return isOutline ? prove({ ...latestTables(outline), plan }, { peak }) : verify(plan)
+/** What was found of a plan, and the fingerprint of the commands that were judged. */
+export interface Judgement {
+  readonly violations: readonly Violation[]
+  readonly fingerprint: number
 }
+
+/** As `verify`, for a compiler that asks for the fingerprint too, and may have found the plan's peak already. All but that is proved anew, of the plan as it is. */
+export const verifyCompiled = (plan: Plan, peak: Peak | undefined): Judgement => judge(plan, { peak, marked: true })
 
 interface Proof {
   readonly safety?: boolean
-  readonly peak?: Peak
+  readonly peak?: Peak | undefined
+  readonly marked?: boolean
 }
 
-const judge = (plan: Plan, options: Proof): readonly Violation[] =>
-  hasForm(plan)
-    ? prove(tablesOf(plan), options)
-    : [refused('L7', 'it has not the form of a plan; parsePlan says where')]
+const judge = (plan: Plan, options: Proof): Judgement => {
+  if (!hasForm(plan)) return refused('L7', 'it has not the form of a plan; parsePlan says where')
+  return withScratch(room => {
+    const lanes = plan.lanes.length
+    return lanes * lanes > maxCells
+      ? refused('L7', `its ${lanes} lanes are more than can be judged`)
+      : prove(tablesOf(plan, room), options)
+  })
+}
 
-const prove = (tables: Tables, options: Proof): readonly Violation[] => {
-  const { plan } = tables
+const prove = (tables: Tables, options: Proof): Judgement => {
+  const { plan, lanes, events } = tables
+  if (lanes * events > maxCells)
+    return refused('L7', `its ${lanes} lanes and ${events} events are more than can be judged`)
   const report = new Report(plan)
-  if (tables.lanes * Math.max(tables.events, tables.lanes) > maxCells) {
-    return [refused('L7', `its ${tables.lanes} lanes and ${tables.events} events are more than can be judged`)]
-  }
   checkIds(tables, report)
   checkPlaces(tables, report)
   checkWaits(tables, report)
   if (plan.storage === 'planned') checkArena(tables, report)
-  const { needed, clock } = new Safety(tables, report).replay()
+  const { needed, clock, precise } = new Safety(tables, report).replay()
   checkCollectives(tables, report)
   checkBound(tables, clock, report, options.peak)
   if (options.safety !== true) {
     const safe = report.violations.length === 0
-    checkPrecise(tables, report)
-    checkMinimal(tables, needed, safe, report)
+    if (!precise) checkPrecise(tables, report)
+    checkMinimal(tables, clock, needed, safe, report)
   }
-  return report.violations
+  return {
+    violations: report.violations,
+    fingerprint: options.marked === true ? fingerprintOfTables(tables) : Number.NaN,
+  }
 }
 
-const refused = (law: Law, why: string): Violation => ({ law, command: -1, message: `${law}: the plan: ${why}` })
+const refused = (law: Law, why: string): Judgement => ({
+  violations: [{ law, command: -1, message: `${law}: the plan: ${why}` }],
+  fingerprint: Number.NaN,
+})
 
 /** As much of the form as the replays rely on; ids may be out of range, and commands be anything (see checkIds). Loops, since `every` skips holes. */
 export const hasForm = (plan: Plan): boolean => {

@@ -1,12 +1,15 @@
 import type { Plan } from '../plan.js'
-import { type Pairs, pairsOf } from './pairs.js'
+import type { Room } from '../scratch.js'
+import type { Walk } from './walk.js'
 
 /**
  * Byte ranges. A root whose views are accessed is cut at their first and last bytes into *cells*, in order of their bytes, so that two accesses share bytes
  * exactly where they touch a cell together; any other root is one cell. A *touch* is one access of one cell. In a plan without views cells are
  * buffers and touches are accesses: the same arrays.
  */
-export interface Cells extends Pairs {
+export interface Cells {
+  readonly count: number
+  readonly touches: number
   /** Cells of root b: first[b] up to first[b + 1]. */
   readonly first: Int32Array
   /** Touches of command c: start[c] up to start[c + 1]; reads first. */
@@ -18,38 +21,37 @@ export interface Cells extends Pairs {
   readonly mode: Uint8Array
 }
 
-interface Accesses extends Pairs {
-  readonly accessStart: Int32Array
+type Accesses = Pick<Walk, 'accesses' | 'accessStart' | 'accessNamed' | 'accessMode'> & {
   readonly accessRoot: Int32Array
-  readonly accessNamed: Int32Array
-  readonly accessMode: Uint8Array
 }
 
 /** Touches for each access, and beside them, beyond which views are judged as the whole of their roots: that rejects more, never less. */
 const most = { each: 8, beside: 2 ** 22 }
 
-export const cellsOf = (plan: Plan, root: Int32Array, lanes: number, lane: Int32Array, listed: Accesses): Cells => {
+export const cellsOf = (plan: Plan, root: Int32Array, listed: Accesses, room: Room): Cells => {
   const { accessStart, accessRoot, accessNamed, accessMode } = listed
   const buffers = root.length
   const cuts = cutsOf(plan, root, accessNamed)
-  const first = new Int32Array(buffers + 1)
-  const whole = (): Cells => ({
-    first: first.map((_, b) => b),
-    start: accessStart,
-    cell: accessRoot,
-    root: accessRoot,
-    named: accessNamed,
-    mode: accessMode,
-    pairStart: listed.pairStart,
-    pairLane: listed.pairLane,
-    accessPair: listed.accessPair,
-  })
+  const first = room.int32(buffers + 1)
+  const whole = (): Cells => {
+    for (let b = 0; b <= buffers; b++) first[b] = b
+    return {
+      count: buffers,
+      touches: listed.accesses,
+      first,
+      start: accessStart,
+      cell: accessRoot,
+      root: accessRoot,
+      named: accessNamed,
+      mode: accessMode,
+    }
+  }
   if (cuts === undefined) return whole()
 
   for (let b = 0; b < buffers; b++) first[b + 1] = first[b]! + (cuts.get(b)?.length ?? 1)
   /** Cells of each buffer, a view's those of its own bytes. */
-  const from = new Int32Array(buffers)
-  const to = new Int32Array(buffers)
+  const from = room.int32(buffers)
+  const to = room.int32(buffers)
   for (let b = 0; b < buffers; b++) {
     const r = root[b]!
     const own = cuts.get(r)
@@ -61,14 +63,14 @@ export const cellsOf = (plan: Plan, root: Int32Array, lanes: number, lane: Int32
     to[b] = Math.max(from[b]! + 1, first[r]! + below(own, aliasOffset + bytes))
   }
   let touches = 0
-  for (const b of accessNamed) touches += to[b]! - from[b]!
-  if (touches > most.each * accessNamed.length + most.beside) return whole()
+  for (let a = 0; a < listed.accesses; a++) touches += to[accessNamed[a]!]! - from[accessNamed[a]!]!
+  if (touches > most.each * listed.accesses + most.beside) return whole()
 
-  const start = new Int32Array(accessStart.length)
-  const cell = new Int32Array(touches)
-  const touched = new Int32Array(touches)
-  const named = new Int32Array(touches)
-  const mode = new Uint8Array(touches)
+  const start = room.int32(accessStart.length)
+  const cell = room.int32(touches)
+  const touched = room.int32(touches)
+  const named = room.int32(touches)
+  const mode = room.uint8(touches)
   let next = 0
   for (let c = 0; c + 1 < accessStart.length; c++) {
     for (let a = accessStart[c]!; a < accessStart[c + 1]!; a++) {
@@ -82,7 +84,7 @@ export const cellsOf = (plan: Plan, root: Int32Array, lanes: number, lane: Int32
     }
     start[c + 1] = next
   }
-  return { first, start, cell, root: touched, named, mode, ...pairsOf(first[buffers]!, lanes, lane, start, cell) }
+  return { count: first[buffers]!, touches, first, start, cell, root: touched, named, mode }
 }
 
 /** Where the cells of each root with an accessed view begin, 0 first; undefined: no plan of views. A view that leaves its root is cut off at its end. */
@@ -91,7 +93,7 @@ const cutsOf = (plan: Plan, root: Int32Array, accessNamed: Int32Array): Map<numb
   for (let b = 0; b < root.length; b++) if (root[b] !== b) views++
   if (views === 0) return undefined
   const accessed = new Uint8Array(root.length)
-  for (const b of accessNamed) accessed[b] = 1
+  for (let a = 0; a < accessNamed.length; a++) accessed[accessNamed[a]!] = 1
   const ends = new Map<number, number[]>()
   for (let b = 0; b < root.length; b++) {
     const r = root[b]!

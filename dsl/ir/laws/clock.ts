@@ -32,23 +32,22 @@ export class Clock {
 
   constructor(
     readonly tables: Tables,
-    /** A command that is left out of the replay; -1: none. */
+    /** A wait that is left out of the replay; -1: none. */
     private dropped = -1,
   ) {
-    const { lanes, events } = tables
+    const { lanes, events, room } = tables
     this.lanes = lanes
     this.op = tables.op
     this.lane = tables.lane
     this.subject = tables.subject
     this.recordOf = tables.recordOf
-    this.known = new Int32Array(lanes * lanes)
-    this.base = new Int32Array(lanes)
+    this.known = room.int32(lanes * lanes)
+    this.base = room.int32(lanes)
     // Nobody asks for the mark of the tick before where no wait does: then both parities share a table.
-    const marks = new Int32Array(events * lanes)
-    const recorded = new Int32Array(events)
-    const both = tables.op.includes(Op.previous)
-    this.marks = [marks, both ? new Int32Array(events * lanes) : marks]
-    this.recorded = [recorded, both ? new Int32Array(events) : recorded]
+    const marks = room.int32(events * lanes)
+    const recorded = room.int32(events)
+    this.marks = [marks, tables.carries ? room.int32(events * lanes) : marks]
+    this.recorded = [recorded, tables.carries ? room.int32(events) : recorded]
   }
 
   /** As if new, leaving out `dropped`. */
@@ -82,14 +81,16 @@ export class Clock {
   /** Issues command c: afterwards a run or wait has its point, known[l][l]. */
   step(c: number): void {
     const code = this.op[c]!
-    if (c === this.dropped || code < Op.run) return
-    if (code === Op.run) {
-      this.known[this.lane[c]! * (this.lanes + 1)]!++
-    } else if (code === Op.record) this.record(c)
+    if (code === Op.run) this.run(c)
+    else if (code === Op.record) this.record(c)
     else if (code === Op.wait || code === Op.previous) this.wait(c, code)
   }
 
-  private record(c: number): void {
+  run(c: number): void {
+    this.known[this.lane[c]! * (this.lanes + 1)]!++
+  }
+
+  record(c: number): void {
     const { lanes, known } = this
     const event = this.subject[c]!
     if (this.recordOf[event] !== c) return
@@ -101,7 +102,8 @@ export class Clock {
     this.recorded[parity][event] = this.tick + 1
   }
 
-  private wait(c: number, code: number): void {
+  wait(c: number, code: number): void {
+    if (c === this.dropped) return
     const { lanes, known } = this
     const l = this.lane[c]!
     const event = this.subject[c]!

@@ -1,4 +1,4 @@
-import { Clock } from './clock.js'
+import type { Clock } from './clock.js'
 import { Op, type Tables } from './tables.js'
 
 /** Ticks that are looked at: a wait may add nothing in the first tick, and something in those that have others before them. */
@@ -7,11 +7,14 @@ const ticks = 3
 /**
  * The linear test of L6: by command, 1 for each wait that adds nothing in any tick, since the lane's frontier covers it, or
  * would with the other waits before the lane's next run. A record, alloc or free of the lane between two waits sees the
- * first one alone, so they are not counted together. A tick after which every wait has been found to add something is the last that is looked at.
+ * first one alone, so they are not counted together. The clock begins anew. A tick after which every wait has been found to add something is the last that is looked at.
  */
-export const coveredWaits = (tables: Tables): Uint8Array => {
-  const { op, lane, recordOf, subject, commands } = tables
-  const covered = new Uint8Array(commands)
+export const coveredWaits = (
+  tables: Tables,
+  clock: Clock,
+): { readonly covered: Uint8Array; readonly count: number } => {
+  const { op, lane, recordOf, subject, commands, room } = tables
+  const covered = room.uint8(commands)
   let left = 0
   for (let c = 0; c < commands; c++) {
     if (op[c] !== Op.wait && op[c] !== Op.previous) continue
@@ -20,20 +23,25 @@ export const coveredWaits = (tables: Tables): Uint8Array => {
     covered[c] = 1
     left++
   }
-  const clock = new Clock(tables)
+  clock.restart(-1)
   const groups = new Groups(tables, clock, covered)
   for (let tick = 0; tick < ticks && groups.added < left; tick++) {
     clock.begin()
     for (let c = 0; c < commands; c++) {
       const code = op[c]!
       if (code === Op.broken || code === Op.use) continue
-      if (code === Op.wait || code === Op.previous) groups.put(c)
-      else groups.end(lane[c]!)
-      clock.step(c)
+      if (code === Op.wait || code === Op.previous) {
+        groups.put(c)
+        clock.wait(c, code)
+        continue
+      }
+      groups.end(lane[c]!)
+      if (code === Op.run) clock.run(c)
+      else if (code === Op.record) clock.record(c)
     }
     groups.endAll()
   }
-  return covered
+  return { covered, count: left - groups.added }
 }
 
 /** Of each lane, its waits since its last other command, and its frontier before them. */
@@ -50,10 +58,10 @@ class Groups {
     private readonly clock: Clock,
     private readonly covered: Uint8Array,
   ) {
-    const { lanes } = tables
+    const { lanes, room } = tables
     this.waits = Array.from({ length: lanes }, () => [])
-    this.size = new Int32Array(lanes)
-    this.before = new Int32Array(lanes * lanes)
+    this.size = room.int32(lanes)
+    this.before = room.int32(lanes * lanes)
   }
 
   put(c: number): void {

@@ -1,6 +1,7 @@
 import type { Clock } from './clock.js'
+import type { Last } from './last.js'
 import { bufferName, commandText, laneName, type Sink } from './report.js'
-import { Kind, Op, pointAt, type Tables } from './tables.js'
+import { Kind, pointAt, type Tables } from './tables.js'
 
 const closed = { never: 0, open: 1, freed: 2 } as const
 
@@ -22,7 +23,11 @@ export class Lifetimes {
   private readonly allocPoint: Int32Array
   /** By cell: whether the tick has touched it. */
   private readonly touched: Uint8Array
-  /** By command: the uses that alone stand for some access; what L6 asks. */
+  /** Uses of the tick so far. By root, 1 + the last one that marks a point; by use, 1 + the one of its root before it. */
+  private uses = 0
+  private readonly lastUse: Int32Array
+  private readonly useBefore: Int32Array
+  /** By use, whether it alone stands for some access; what L6 asks. */
   readonly needed: Uint8Array
   /** Whether some buffer is allocated before its home's first point of the tick and first touched on another lane: only then the tick before matters. */
   crossing = false
@@ -32,14 +37,17 @@ export class Lifetimes {
     private readonly tables: Tables,
     private readonly clock: Clock,
     private readonly sink: Sink,
-    /** The last point that each lane touched each cell at. */
-    private readonly lastPoint: Int32Array,
+    /** The last points that lanes touched each cell at. */
+    private readonly last: Last,
   ) {
-    this.state = new Uint8Array(tables.buffers)
-    this.allocCommand = new Int32Array(tables.buffers).fill(-1)
-    this.allocPoint = new Int32Array(tables.buffers)
-    this.touched = new Uint8Array(tables.cells.first[tables.buffers]!)
-    this.needed = new Uint8Array(tables.commands)
+    const { buffers, cells, uses, room } = tables
+    this.state = room.uint8(buffers)
+    this.allocCommand = room.int32(buffers)
+    this.allocPoint = room.int32(buffers)
+    this.touched = room.uint8(cells.count)
+    this.lastUse = room.int32(buffers)
+    this.useBefore = room.int32(uses)
+    this.needed = room.uint8(uses)
   }
 
   restart(): void {
@@ -49,27 +57,12 @@ export class Lifetimes {
   begin(): void {
     this.state.fill(closed.never)
     this.touched.fill(0)
+    this.uses = 0
+    this.lastUse.fill(0)
   }
 
-  /** Judges command c, just before the clock steps over it. */
-  step(c: number): void {
-    switch (this.tables.op[c]) {
-      case Op.alloc:
-        this.alloc(c)
-        break
-      case Op.free:
-        this.free(c)
-        break
-      case Op.run:
-        this.run(c)
-        break
-      case Op.use:
-        this.use(c)
-        break
-    }
-  }
-
-  private alloc(c: number): void {
+  /** Judges an alloc, as all commands below just before the clock steps over it. */
+  alloc(c: number): void {
     const { tables, clock, sink } = this
     const b = tables.named[c]!
     const { plan } = tables
@@ -111,12 +104,12 @@ export class Lifetimes {
     const { tables, sink } = this
     const why =
       tables.root[b] === b
-        ? `its life is ${tables.life[b]}`
+        ? `its life is ${tables.plan.buffers[b]!.life}`
         : `it is a view of ${bufferName(tables.plan, tables.root[b]!)}`
     sink.add('L3', c, { buffer: b }, () => `${bufferName(tables.plan, b)} is ${verb}, but ${why}`)
   }
 
-  private run(c: number): void {
+  run(c: number): void {
     const { tables, clock, state, touched } = this
     const { start, root, cell } = tables.cells
     const l = tables.lane[c]!
@@ -163,11 +156,18 @@ export class Lifetimes {
     )
   }
 
-  private use(c: number): void {
-    const { tables, state } = this
+  use(c: number): void {
+    const { tables, state, lastUse } = this
     const b = tables.named[c]!
-    if (tables.kind[b] === Kind.tick && state[tables.subject[c]!] !== closed.open) this.misplaced(c, b)
-    if (!this.marks(c)) this.unmarked(c, b)
+    const root = tables.subject[c]!
+    const u = this.uses++
+    if (tables.kind[b] === Kind.tick && state[root] !== closed.open) this.misplaced(c, b)
+    if (!this.marks(c, u)) {
+      this.unmarked(c, b, u)
+      return
+    }
+    this.useBefore[u] = lastUse[root]!
+    lastUse[root] = u + 1
   }
 
   private misplaced(c: number, b: number): void {
@@ -177,9 +177,9 @@ export class Lifetimes {
     sink.add('L3', c, { buffer: b, lane: tables.lane[c]! }, () => `it marks ${bufferName(tables.plan, b)} ${when}`)
   }
 
-  private unmarked(c: number, b: number): void {
+  private unmarked(c: number, b: number, u: number): void {
     const { tables, sink } = this
-    const event = tables.useEvent[c]!
+    const event = tables.useEvent[u]!
     sink.add('L4', c, { buffer: b, lane: tables.lane[c]!, event: tables.eventId[event]! }, () => {
       const record = tables.recordOf[event]!
       const found =
@@ -192,16 +192,17 @@ export class Lifetimes {
     })
   }
 
-  /** Does use c stand for a point at all: an event recorded earlier in the tick, on the lane that it names? */
-  private marks(c: number): boolean {
+  /** Does use u, command c, stand for a point at all: an event recorded earlier in the tick, on the lane that it names? */
+  private marks(c: number, u: number): boolean {
     const { tables } = this
-    const record = tables.recordOf[tables.useEvent[c]!]!
+    const record = tables.recordOf[tables.useEvent[u]!]!
     return record >= 0 && record < c && tables.lane[record] === tables.lane[c]
   }
 
-  private free(c: number): void {
-    const { tables, clock, lastPoint } = this
-    const { first, pairStart, pairLane } = tables.cells
+  free(c: number): void {
+    const { tables, clock } = this
+    const { head, entries } = this.last
+    const { first } = tables.cells
     const b = tables.named[c]!
     if (!this.owns(c, 'freed')) return
     if (this.state[b] !== closed.open) {
@@ -211,13 +212,15 @@ export class Lifetimes {
     this.state[b] = closed.freed
     const home = tables.home[b]!
     const { known, base, lanes } = clock
-    for (let p = pairStart[first[b]!]!, end = pairStart[first[b + 1]!]!; p < end; p++) {
-      const m = pairLane[p]!
-      const point = lastPoint[p]!
-      if (m === home || point <= base[m]! || known[home * lanes + m]! >= point) continue
-      const marks = this.marked(b, c, m, point)
-      if (marks === 1) this.needed[this.only] = 1
-      else if (marks === 0) this.unheld(c, b, m, point)
+    for (let cell = first[b]!; cell < first[b + 1]!; cell++) {
+      for (let e = head[cell]!; e !== 0; e = entries[e + 2]!) {
+        const m = entries[e]!
+        const point = entries[e + 1]!
+        if (m === home || point <= base[m]! || known[home * lanes + m]! >= point) continue
+        const marks = this.marked(b, m, point)
+        if (marks === 1) this.needed[this.only] = 1
+        else if (marks === 0) this.unheld(c, b, m, point)
+      }
     }
   }
 
@@ -236,17 +239,13 @@ export class Lifetimes {
     })
   }
 
-  /** How many uses of b before command c have point p of lane m before their event: 0, 1 (then it is `only`) or 2 for more. */
-  private marked(b: number, c: number, m: number, p: number): number {
-    const { tables, clock } = this
-    const { useStart, useList, useEvent, recordOf, lane } = tables
+  /** How many uses of b so far have point p of lane m before their event: 0, 1 (then it is `only`) or 2 for more. */
+  private marked(b: number, m: number, p: number): number {
+    const { clock, useBefore } = this
+    const { useEvent } = this.tables
     let count = 0
-    for (let i = useStart[b]!; i < useStart[b + 1]! && count < 2; i++) {
-      const u = useList[i]!
-      if (u >= c) break
+    for (let u = this.lastUse[b]! - 1; u >= 0 && count < 2; u = useBefore[u]! - 1) {
       const event = useEvent[u]!
-      const record = recordOf[event]!
-      if (record < 0 || record >= u || lane[record] !== lane[u]) continue
       const table = clock.markOf(event, 0)
       if (table === undefined || table[event * clock.lanes + m]! < p) continue
       this.only = u

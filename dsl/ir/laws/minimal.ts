@@ -1,10 +1,10 @@
 import { replayPool } from '../pool.js'
 import { boundsOf, peakFits } from './bound.js'
-import { Clock } from './clock.js'
+import type { Clock } from './clock.js'
 import { coveredWaits } from './covered.js'
 import { bufferName, laneName, Probe, type Sink } from './report.js'
 import { Safety } from './safety.js'
-import { Op, type Tables } from './tables.js'
+import { Kind, Op, type Tables } from './tables.js'
 import { latestTurnovers, type Turnovers, turnoversOf } from './turnover.js'
 
 /** Plans of at most this many commands have their waits dropped one by one; larger ones get the linear test. */
@@ -14,26 +14,37 @@ export const exactCommands = 4096
  * L6: drop any one wait or use and some law breaks; no event is recorded that nobody waits for or uses.
  *
  * Uses are decided exactly at any size: a use serves L4 of its own buffer and nothing else, so it is needed where it alone
- * covers some lane's last access at the free. Waits: dropping one leaves L5 and L7 as they were, and L1 to L4 and L9 are
- * replayed without it. Where a law is broken already the question has no answer; then the linear test alone is made.
+ * covers some lane's last access at the free. Waits: dropping one leaves L5 and L7 as they were, and L1 to L4, L9
+ * and L10 are replayed without it. Where a law is broken already the question has no answer; then the linear test alone is made.
  */
-export const checkMinimal = (tables: Tables, needed: Uint8Array | undefined, safe: boolean, sink: Sink): void => {
+export const checkMinimal = (
+  tables: Tables,
+  clock: Clock,
+  needed: Uint8Array | undefined,
+  safe: boolean,
+  sink: Sink,
+): void => {
   checkRecords(tables, sink)
-  checkUses(tables, needed ?? new Uint8Array(tables.commands), sink)
-  const redundant = coveredWaits(tables)
+  checkUses(tables, needed ?? tables.room.uint8(tables.uses), sink)
+  const { covered, count } = coveredWaits(tables, clock)
   const exact = safe && tables.commands <= exactCommands
+  if (count === 0 && !exact) return
   const bounds = boundsOf(tables)
   const pool = exact && tables.plan.storage === 'pooled' && poolFits(tables, latestTurnovers(tables), bounds)
   const probe = new Probe()
   const safety = exact ? new Safety(tables, probe) : undefined
   for (let c = 0; c < tables.commands && !sink.full; c++) {
     if (tables.op[c] !== Op.wait && tables.op[c] !== Op.previous) continue
-    if (redundant[c] === 0 && !(safety !== undefined && holdsWithout(tables, c, probe, safety, pool, bounds))) continue
+    if (
+      covered[c] === 0 &&
+      !(safety !== undefined && holdsWithout(tables, c, probe, safety, clock, pool, bounds))
+    )
+      continue
     const event = tables.eventId[tables.subject[c]!]!
     const l = tables.lane[c]!
     sink.add('L6', c, { event, lane: l }, () => {
       const why =
-        redundant[c] === 1
+        covered[c] === 1
           ? 'what it waits for is already before that lane, or before its other waits'
           : 'every law holds without it'
       return `${laneName(tables.plan, l)} need not wait for e${event}: ${why}`
@@ -50,6 +61,7 @@ const holdsWithout = (
   c: number,
   probe: Probe,
   safety: Safety,
+  clock: Clock,
   pool: boolean,
   bounds: readonly number[],
 ): boolean => {
@@ -57,18 +69,22 @@ const holdsWithout = (
   safety.replay(c)
   if (probe.full) return false
   let known: Turnovers | undefined
-  const turnovers = () => (known ??= turnoversOf(tables, new Clock(tables, c)))
+  const turnovers = (): Turnovers => {
+    if (known === undefined) {
+      clock.restart(c)
+      known = turnoversOf(tables, clock)
+    }
+    return known
+  }
   return (!pool || poolFits(tables, turnovers(), bounds)) && peakFits(tables, turnovers, bounds)
 }
 
 /** No event is recorded that nobody waits for or uses. */
 const checkRecords = (tables: Tables, sink: Sink): void => {
-  const { op, subject, recordOf, eventId, lane } = tables
-  const wanted = new Uint8Array(tables.events)
-  for (let c = 0; c < tables.commands; c++) {
-    if (op[c] === Op.wait || op[c] === Op.previous) wanted[subject[c]!] = 1
-    else if (op[c] === Op.use) wanted[tables.useEvent[c]!] = 1
-  }
+  const { op, subject, recordOf, eventId, lane, uses, useEvent, room } = tables
+  const wanted = room.uint8(tables.events)
+  for (let u = 0; u < uses; u++) wanted[useEvent[u]!] = 1
+  for (let c = 0; c < tables.commands; c++) if (op[c] === Op.wait || op[c] === Op.previous) wanted[subject[c]!] = 1
   for (let event = 0; event < tables.events; event++) {
     const record = recordOf[event]!
     if (record < 0 || wanted[event] === 1) continue
@@ -83,16 +99,18 @@ const checkRecords = (tables: Tables, sink: Sink): void => {
 
 /** Uses without which L4 still holds: all but those that alone hold back some free (see Lifetimes). */
 const checkUses = (tables: Tables, needed: Uint8Array, sink: Sink): void => {
-  const { op, subject, lane, life, root } = tables
-  for (let u = 0; u < tables.commands && !sink.full; u++) {
-    if (op[u] !== Op.use || needed[u] === 1) continue
-    const b = subject[u]!
-    const place = { buffer: tables.named[u]!, lane: lane[u]!, event: tables.eventId[tables.useEvent[u]!]! }
-    sink.add('L6', u, place, () => {
-      const name = bufferName(tables.plan, tables.named[u]!)
-      if (life[b] !== 'tick') return `${name} (${life[b]}) is never freed, so no use of it is needed`
-      if (tables.home[root[b]!] === lane[u])
-        return `${laneName(tables.plan, lane[u]!)} is the home of ${name}, whose order its block follows anyway`
+  const { subject, lane, kind, root, useCommand, useEvent } = tables
+  for (let u = 0; u < tables.uses && !sink.full; u++) {
+    if (needed[u] === 1) continue
+    const c = useCommand[u]!
+    const b = subject[c]!
+    const place = { buffer: tables.named[c]!, lane: lane[c]!, event: tables.eventId[useEvent[u]!]! }
+    sink.add('L6', c, place, () => {
+      const name = bufferName(tables.plan, tables.named[c]!)
+      if (kind[b] !== Kind.tick)
+        return `${name} (${tables.plan.buffers[b]!.life}) is never freed, so no use of it is needed`
+      if (tables.home[root[b]!] === lane[c])
+        return `${laneName(tables.plan, lane[c]!)} is the home of ${name}, whose order its block follows anyway`
       return `${name} can be freed without it: its last accesses are already before its home lane, or marked by another use`
     })
   }

@@ -1,4 +1,5 @@
 import type { Clock } from './clock.js'
+import { Last } from './last.js'
 import { bufferName, commandText, laneName, type Sink } from './report.js'
 import { Kind, Mode, pointAt, type Tables } from './tables.js'
 
@@ -18,49 +19,44 @@ export class Order {
   /** The last write of each cell: its lane and its point; a point of 0: none. */
   private readonly writeLane: Int32Array
   private readonly writePoint: Int32Array
-  /** The last access of each pair. */
-  private readonly lastPoint: Int32Array
+  /** The last points that lanes touched each cell at; a point of an earlier tick is at most the clock's base. */
+  readonly last: Last
 
   constructor(
     private readonly tables: Tables,
     private readonly clock: Clock,
     private readonly sink: Sink,
   ) {
-    const { cells } = tables
-    const count = cells.first[tables.buffers]!
-    this.writeLane = new Int32Array(count)
-    this.writePoint = new Int32Array(count)
-    this.lastPoint = new Int32Array(cells.pairLane.length)
+    const { cells, room } = tables
+    this.writeLane = room.int32(cells.count)
+    this.writePoint = room.int32(cells.count)
+    this.last = new Last(room, cells.count, cells.touches)
   }
 
   restart(): void {
     this.writePoint.fill(0)
-    this.lastPoint.fill(0)
-  }
-
-  /** The last points that lanes had touched each cell at; a point of an earlier tick is at most the clock's base. */
-  get last(): Int32Array {
-    return this.lastPoint
+    this.last.restart()
   }
 
   /** Judges run c, just before the clock steps over it. */
   run(c: number): void {
-    const { tables, clock, lastPoint } = this
-    const { start, mode, accessPair } = tables.cells
+    const { tables, clock, last } = this
+    const { start, cell, mode } = tables.cells
+    const from = start[c]!
     const end = start[c + 1]!
     const l = tables.lane[c]!
-    for (let a = start[c]!; a < end; a++) {
+    for (let a = from; a < end; a++) {
       if (mode[a] === Mode.read) this.read(c, a, l)
       else this.write(c, a, l)
     }
     const point = clock.known[l * (clock.lanes + 1)]! + 1
-    for (let a = start[c]!; a < end; a++) lastPoint[accessPair[a]!] = point
+    for (let a = from; a < end; a++) last.touch(cell[a]!, l, point)
   }
 
   /** As `run`, in a later tick: only of what lives on across ticks, since all else is of one tick. */
   again(c: number): void {
-    const { tables, clock, lastPoint } = this
-    const { start, root, mode, accessPair } = tables.cells
+    const { tables, clock, last } = this
+    const { start, cell, root, mode } = tables.cells
     const l = tables.lane[c]!
     const point = clock.known[l * (clock.lanes + 1)]! + 1
     for (let a = start[c]!; a < start[c + 1]!; a++) {
@@ -68,7 +64,7 @@ export class Order {
       if (mode[a] === Mode.read) this.read(c, a, l)
       else this.write(c, a, l)
     }
-    for (let a = start[c]!; a < start[c + 1]!; a++) lastPoint[accessPair[a]!] = point
+    for (let a = start[c]!; a < start[c + 1]!; a++) last.touch(cell[a]!, l, point)
   }
 
   private read(c: number, a: number, l: number): void {
@@ -111,8 +107,8 @@ export class Order {
   }
 
   private write(c: number, a: number, l: number): void {
-    const { tables, clock, lastPoint } = this
-    const { pairStart, pairLane } = tables.cells
+    const { tables, clock } = this
+    const { head, entries } = this.last
     const { known, base, lanes } = clock
     const cell = tables.cells.cell[a]!
     const kind = tables.kind[tables.cells.root[a]!]!
@@ -120,9 +116,9 @@ export class Order {
     const carried = kind === Kind.state || kind === Kind.param
     if (kind === Kind.param) this.changed(c, a, l)
     if (this.writePoint[cell] === here && this.writeLane[cell] === l) this.twice(c, a, l)
-    for (let p = pairStart[cell]!, end = pairStart[cell + 1]!; p < end; p++) {
-      const m = pairLane[p]!
-      const point = lastPoint[p]!
+    for (let e = head[cell]!; e !== 0; e = entries[e + 2]!) {
+      const m = entries[e]!
+      const point = entries[e + 1]!
       if (m === l || point <= (carried ? 0 : base[m]!) || known[l * lanes + m]! >= point) continue
       this.clash(c, a, l, m, point)
     }

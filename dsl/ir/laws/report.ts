@@ -103,6 +103,7 @@ const listed = (value: unknown): string =>
 
 /** Commands that name what the plan does not have. The loader says so in detail; here they break L3 or L7, and the rest is still judged. */
 export const checkIds = (tables: Tables, sink: Sink): void => {
+  if (tables.whole) return
   for (let c = 0; c < tables.commands && !sink.full; c++) {
     if (tables.op[c] !== Op.broken) continue
     const command = tables.plan.commands[c]

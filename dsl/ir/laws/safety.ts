@@ -1,15 +1,18 @@
 import { Clock } from './clock.js'
 import { Lifetimes } from './lifetimes.js'
 import { Order } from './order.js'
+import { Marks } from './precise.js'
 import type { Sink } from './report.js'
 import { Storage } from './storage.js'
-import { Kind, Op, type Tables } from './tables.js'
+import { Kind, Mode, Op, type Tables } from './tables.js'
 
 export interface Replayed {
   /** Between two ticks, but where a full sink has ended the replay. */
   readonly clock: Clock
-  /** By command: the uses that alone hold back some free; undefined where storage is planned. */
+  /** By use: those that alone hold back some free; undefined where storage is planned. */
   readonly needed: Uint8Array | undefined
+  /** Whether L5 holds; where it is not seen to, it is not known. */
+  readonly precise: boolean
 }
 
 /**
@@ -23,9 +26,10 @@ export class Safety {
   private readonly clock: Clock
   private readonly order: Order
   private readonly lives: Lifetimes | Storage
-  /** By command: whether a run touches what another lane touches in another tick. */
+  private readonly marks: Marks
+  /** By command: whether a run touches what another lane touches in another tick; empty: none does. */
   private readonly carried: Uint8Array
-  private readonly carries: boolean
+  private precise = false
 
   constructor(
     private readonly tables: Tables,
@@ -37,15 +41,16 @@ export class Safety {
       tables.plan.storage === 'planned'
         ? new Storage(tables, this.clock, sink)
         : new Lifetimes(tables, this.clock, sink, this.order.last)
+    this.marks = new Marks(tables)
     this.carried = carriedRuns(tables)
-    this.carries = this.carried.includes(1)
   }
 
-  /** Replays the plan, leaving out command `dropped` (-1: none); stops as soon as the sink is full. */
+  /** Replays the plan, leaving out the wait `dropped` (-1: none); stops as soon as the sink is full. */
   replay(dropped = -1): Replayed {
     const { clock, lives } = this
+    this.precise = false
     this.ticks(dropped)
-    return { clock, needed: lives instanceof Lifetimes ? lives.needed : undefined }
+    return { clock, needed: lives instanceof Lifetimes ? lives.needed : undefined, precise: this.precise }
   }
 
   private ticks(dropped: number): void {
@@ -53,6 +58,7 @@ export class Safety {
     clock.restart(dropped)
     order.restart()
     lives.restart()
+    this.marks.restart()
     if (lives instanceof Storage) {
       if (this.planned(lives)) {
         order.unwritten()
@@ -61,22 +67,45 @@ export class Safety {
       return
     }
     if (!this.pooled(lives)) return
+    if (dropped < 0) this.precise = this.marks.arePrecise(order.last)
     order.unwritten()
     lives.end()
     if (sink.full) return
     if (lives.crossing) this.pooled(lives)
-    else if (this.carries) this.again()
+    else if (this.carried.length > 0) this.again()
   }
 
   private pooled(lives: Lifetimes): boolean {
-    const { clock, order, sink } = this
+    const { clock, order, marks, sink } = this
     const { op, commands } = this.tables
     clock.begin()
     lives.begin()
     for (let c = 0; c < commands && !sink.full; c++) {
-      if (op[c] === Op.run) order.run(c)
-      lives.step(c)
-      clock.step(c)
+      switch (op[c]) {
+        case Op.run:
+          order.run(c)
+          lives.run(c)
+          clock.run(c)
+          marks.run(c, clock)
+          break
+        case Op.alloc:
+          lives.alloc(c)
+          break
+        case Op.free:
+          lives.free(c)
+          break
+        case Op.use:
+          lives.use(c)
+          break
+        case Op.record:
+          clock.record(c)
+          marks.record(c)
+          break
+        case Op.wait:
+        case Op.previous:
+          clock.wait(c, op[c]!)
+          break
+      }
     }
     return !sink.full
   }
@@ -104,19 +133,29 @@ export class Safety {
 }
 
 /** Runs that touch a state or param which is written, and on more than one lane. */
-const carriedRuns = ({ buffers, kind, cells, commands }: Tables): Uint8Array => {
-  if (!kind.includes(Kind.state) && !kind.includes(Kind.param)) return new Uint8Array(0)
-  const runs = new Uint8Array(commands)
-  const { first, pairStart, start, root } = cells
-  const shared = new Uint8Array(buffers)
-  for (let b = 0; b < buffers; b++) {
-    if (kind[b] !== Kind.state && kind[b] !== Kind.param) continue
-    for (let cell = first[b]!; cell < first[b + 1]!; cell++)
-      if (pairStart[cell + 1]! - pairStart[cell]! > 1) shared[b] = 1
+const carriedRuns = ({ buffers, kind, cells, commands, lane, room }: Tables): Uint8Array => {
+  const none = new Uint8Array(0)
+  if (!kind.includes(Kind.state) && !kind.includes(Kind.param)) return none
+  const { start, root, cell, mode } = cells
+  // Of each cell 1 + the lane that touches it, of each root whether several do.
+  const toucher = room.int32(cells.count)
+  const shared = room.uint8(buffers)
+  const written = room.uint8(buffers)
+  let any = false
+  for (let c = 0; c < commands; c++) {
+    for (let a = start[c]!, end = start[c + 1]!; a < end; a++) {
+      const b = root[a]!
+      if (kind[b] !== Kind.state && kind[b] !== Kind.param) continue
+      if (mode[a] === Mode.write) written[b] = 1
+      if (toucher[cell[a]!] === 0) toucher[cell[a]!] = lane[c]! + 1
+      else if (toucher[cell[a]!] !== lane[c]! + 1) shared[b] = 1
+    }
   }
-  const written = new Uint8Array(buffers)
-  for (let a = 0; a < root.length; a++) if (cells.mode[a] === 1) written[root[a]!] = 1
+  for (let b = 0; b < buffers && !any; b++) any = shared[b] === 1 && written[b] === 1
+  if (!any) return none
+  const runs = room.uint8(commands)
   for (let c = 0; c < commands; c++)
-    for (let a = start[c]!; a < start[c + 1]!; a++) if (shared[root[a]!] === 1 && written[root[a]!] === 1) runs[c] = 1
+    for (let a = start[c]!, end = start[c + 1]!; a < end; a++)
+      if (shared[root[a]!] === 1 && written[root[a]!] === 1) runs[c] = 1
   return runs
 }

@@ -1,14 +1,14 @@
 import type { Clock } from './clock.js'
 import { Intervals } from './intervals.js'
+import { Last } from './last.js'
 import { bufferName, commandText, type Sink } from './report.js'
-import { Op, type Tables } from './tables.js'
+import { Kind, Op, pointAt, type Tables } from './tables.js'
 
 /** The last access that lane `lane` made of an owner before. */
 interface Debt {
   readonly previous: number
   readonly lane: number
   readonly point: number
-  readonly command: number
 }
 
 /**
@@ -28,8 +28,7 @@ export class Storage {
   /** The tick of the buffer's last first access, and whether other owners have taken its bytes since. */
   private readonly claimed: Int32Array
   private readonly taker: Int32Array
-  private readonly lastPoint: Int32Array
-  private readonly lastCommand: Int32Array
+  private readonly last: Last
   /** Of roots of several cells: what each cell's first access of the tick must be after; by cell, the tick in which it was accessed last. */
   private readonly debts = new Map<number, { readonly since: number; readonly debts: readonly Debt[] }>()
   private readonly touched: Int32Array
@@ -39,14 +38,13 @@ export class Storage {
     private readonly clock: Clock,
     private readonly sink: Sink,
   ) {
-    const { buffers } = tables
-    this.from = new Int32Array(buffers).fill(-1)
-    this.to = new Int32Array(buffers).fill(-1)
-    this.claimed = new Int32Array(buffers).fill(-1)
-    this.taker = new Int32Array(buffers).fill(-1)
-    this.lastPoint = new Int32Array(tables.pairLane.length)
-    this.lastCommand = new Int32Array(tables.pairLane.length)
-    this.touched = new Int32Array(tables.cells.first[buffers]!).fill(-1)
+    const { buffers, cells, accesses, room } = tables
+    this.from = room.int32(buffers).fill(-1)
+    this.to = room.int32(buffers).fill(-1)
+    this.claimed = room.int32(buffers).fill(-1)
+    this.taker = room.int32(buffers).fill(-1)
+    this.last = new Last(room, buffers, accesses)
+    this.touched = room.int32(cells.count).fill(-1)
     for (let device = 0; device < tables.plan.devices; device++) this.cut(device)
   }
 
@@ -54,7 +52,7 @@ export class Storage {
     for (const intervals of this.intervals) intervals.restart()
     this.claimed.fill(-1)
     this.taker.fill(-1)
-    this.lastPoint.fill(0)
+    this.last.restart()
     this.debts.clear()
     this.touched.fill(-1)
   }
@@ -106,7 +104,7 @@ export class Storage {
     const end = tables.accessStart[c + 1]!
     for (let a = tables.accessStart[c]!; a < end; a++) {
       const b = tables.accessRoot[a]!
-      if (tables.life[b] !== 'tick' || this.claimed[b] === clock.tick) continue
+      if (tables.kind[b] !== Kind.tick || this.claimed[b] === clock.tick) continue
       this.claimed[b] = clock.tick
       this.taker[b] = -1
       const { first } = tables.cells
@@ -126,7 +124,7 @@ export class Storage {
     for (let a = tables.accessStart[c]!; a < end; a++) {
       const b = tables.accessRoot[a]!
       const taker = this.taker[b]!
-      if (taker !== -1 && tables.life[b] === 'tick') {
+      if (taker !== -1 && tables.kind[b] === Kind.tick) {
         const named = tables.accessNamed[a]!
         sink.add(
           'L3',
@@ -136,8 +134,7 @@ export class Storage {
             `it accesses ${bufferName(tables.plan, named)}, whose bytes ${bufferName(tables.plan, taker)} has taken over: the two share bytes, and their accesses must not overlap`,
         )
       }
-      this.lastPoint[tables.accessPair[a]!] = point
-      this.lastCommand[tables.accessPair[a]!] = c
+      this.last.touch(b, l, point)
     }
   }
 
@@ -151,32 +148,29 @@ export class Storage {
       touched[cell[a]!] = clock.tick
       const owed = this.debts.get(b)
       if (owed === undefined || owed.since === c) continue
-      for (const debt of owed.debts) this.after(c, l, b, debt.previous, debt.lane, debt.point, debt.command)
+      for (const debt of owed.debts) this.after(c, l, b, debt.previous, debt.lane, debt.point)
     }
   }
 
   /** Every access of `previous` is before the first access of b, which run c on lane l makes; `debts` keeps what they were. */
   private follow(c: number, l: number, b: number, previous: number, debts: Debt[] | undefined): void {
-    const { tables } = this
-    for (let p = tables.pairStart[previous]!; p < tables.pairStart[previous + 1]!; p++) {
-      const lane = tables.pairLane[p]!
-      const point = this.lastPoint[p]!
-      if (point === 0) continue
-      debts?.push({ previous, lane, point, command: this.lastCommand[p]! })
-      this.after(c, l, b, previous, lane, point, this.lastCommand[p]!)
+    const { head, entries } = this.last
+    for (let e = head[previous]!; e !== 0; e = entries[e + 2]!) {
+      const lane = entries[e]!
+      const point = entries[e + 1]!
+      debts?.push({ previous, lane, point })
+      this.after(c, l, b, previous, lane, point)
     }
   }
 
-  private after(c: number, l: number, b: number, previous: number, m: number, point: number, earlier: number): void {
+  private after(c: number, l: number, b: number, previous: number, m: number, point: number): void {
     const { tables, clock, sink } = this
     if (m === l || clock.covers(l, m, point)) return
-    sink.add(
-      'L4',
-      c,
-      { buffer: b, lane: l },
-      () =>
-        `its first access of ${bufferName(tables.plan, b)} is not after the last access of ${bufferName(tables.plan, previous)}, which has the same bytes${point <= clock.base[m]! ? ' in the tick before' : ''}: commands[${earlier}] (${commandText(tables.plan, earlier)})`,
-    )
+    sink.add('L4', c, { buffer: b, lane: l }, () => {
+      const earlier = pointAt(tables, clock, m, point)
+      const ago = point <= clock.base[m]! ? ' in the tick before' : ''
+      return `its first access of ${bufferName(tables.plan, b)} is not after the last access of ${bufferName(tables.plan, previous)}, which has the same bytes${ago}: commands[${earlier}] (${commandText(tables.plan, earlier)})`
+    })
   }
 }
 
@@ -204,7 +198,7 @@ export const checkArena = (tables: Tables, sink: Sink): void => {
       (x, y) => plan.buffers[x]!.offset! - plan.buffers[y]!.offset! || x - y,
     )
     const end = (b: number) => plan.buffers[b]!.offset! + plan.buffers[b]!.bytes
-    const lasting = (b: number) => tables.life[b] !== 'tick'
+    const lasting = (b: number) => tables.kind[b] !== Kind.tick
     let furthest = -1
     let furthestLasting = -1
     for (const b of roots) {
@@ -217,7 +211,7 @@ export const checkArena = (tables: Tables, sink: Sink): void => {
           -1,
           { buffer: kept },
           () =>
-            `${bufferName(plan, kept)} (${tables.life[kept]}) keeps its bytes across ticks, and ${bufferName(plan, other)} lies over them`,
+            `${bufferName(plan, kept)} (${plan.buffers[kept]!.life}) keeps its bytes across ticks, and ${bufferName(plan, other)} lies over them`,
         )
       }
       if (furthest === -1 || end(b) > end(furthest)) furthest = b

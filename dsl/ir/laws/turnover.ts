@@ -1,5 +1,7 @@
 import type { Plan } from '../plan.js'
+import { heap, type Room } from '../scratch.js'
 import { Clock } from './clock.js'
+import { Last } from './last.js'
 import { rounded } from './range-pool.js'
 import { Kind, Op, type Tables } from './tables.js'
 
@@ -49,9 +51,9 @@ export const memoryOf = (plan: Plan, b: number): number => {
 }
 
 /** By command: bit 0 where an alloc or free happens in the first tick, bit 1 where it does in later ones, which depends on what a tick leaves open. */
-const eventsOf = ({ commands, op, subject, named, kind, buffers }: Tables) => {
-  const open = new Uint8Array(buffers)
-  const ticks = new Uint8Array(commands)
+const eventsOf = ({ commands, op, subject, named, kind, buffers }: Tables, room: Room) => {
+  const open = room.uint8(buffers)
+  const ticks = room.uint8(commands)
   let strays = false
   const replay = (bit: number): void => {
     for (let c = 0; c < commands; c++) {
@@ -79,7 +81,7 @@ const latest = new WeakMap<Tables, Turnovers>()
 
 /** Those of accesses alone, where nobody has asked for both yet; from a clock that has gone through some ticks. */
 export const accessTurnovers = (tables: Tables, clock: Clock): Turnovers =>
-  latest.get(tables) ?? turnoversOf(tables, clock, ['accesses'])
+  latest.get(tables) ?? turnoversOf(tables, clock, ['accesses'], tables.room)
 
 /** The turnovers of the whole plan, kept with its tables: the pool's peak and that of L9 are asked for one after the other. */
 export const latestTurnovers = (tables: Tables): Turnovers => {
@@ -90,21 +92,40 @@ export const latestTurnovers = (tables: Tables): Turnovers => {
 
 interface Rows {
   readonly start: Int32Array
-  readonly lane: Int32Array
-  readonly point: Int32Array
+  lane: Int32Array
+  point: Int32Array
   next: number
 }
 
-const rowsOf = (frees: number, count: number): Rows => ({
-  start: new Int32Array(frees + 1),
-  lane: new Int32Array(count),
-  point: new Int32Array(count),
+const rowsOf = (room: Room, frees: number): Rows => ({
+  start: room.int32(frees + 1),
+  lane: room.int32(2 * frees),
+  point: room.int32(2 * frees),
   next: 0,
 })
 
-const put = (rows: Rows, lane: number, point: number): void => {
+const put = (rows: Rows, room: Room, lane: number, point: number): void => {
+  if (rows.next === rows.lane.length) {
+    const { lane, point } = rows
+    rows.lane = room.int32(2 * rows.next + 2)
+    rows.point = room.int32(2 * rows.next + 2)
+    rows.lane.set(lane)
+    rows.point.set(point)
+  }
   rows.lane[rows.next] = lane
   rows.point[rows.next++] = point
+}
+
+/** By memory, how many allocs and frees a tick has. */
+const countsOf = ({ plan, commands, op, subject, memory }: Tables, ticks: Uint8Array) => {
+  const allocs = new Int32Array(plan.devices + 1)
+  const frees = new Int32Array(plan.devices + 1)
+  for (let c = 0; c < commands; c++) {
+    if (ticks[c] === 0) continue
+    if (op[c] === Op.alloc) allocs[memory[subject[c]!]!]!++
+    else frees[memory[subject[c]!]!]!++
+  }
+  return { allocs, frees }
 }
 
 /**
@@ -115,50 +136,24 @@ export const turnoversOf = (
   tables: Tables,
   clock: Clock,
   wanted: readonly Releases[] = ['accesses', 'uses'],
+  room: Room = heap,
 ): Turnovers => {
   const asUses = wanted.includes('uses')
-  const {
-    plan,
-    lanes,
-    commands,
-    op,
-    subject,
-    lane,
-    useEvent,
-    pairStart,
-    pairLane,
-    accessStart,
-    accessPair,
-    accessRoot,
-  } = tables
-  const { useStart, useList, memory, bytes } = tables
-  const { ticks, open } = eventsOf(tables)
-  const memories = plan.devices + 1
-  const allocs = new Int32Array(memories)
-  const frees = new Int32Array(memories)
-  const accesses = new Int32Array(memories)
-  const uses = new Int32Array(memories)
-  for (let c = 0; c < commands; c++) {
-    if (ticks[c] === 0) continue
-    const b = subject[c]!
-    if (op[c] === Op.alloc) allocs[memory[b]!]!++
-    else {
-      frees[memory[b]!]!++
-      accesses[memory[b]!]! += pairStart[b + 1]! - pairStart[b]!
-      if (asUses) uses[memory[b]!]! += 1 + Math.min(lanes - 1, useStart[b + 1]! - useStart[b]!)
-    }
-  }
+  const { plan, lanes, commands, op, subject, lane, accessStart, accessRoot, memory, bytes } = tables
+  const { ticks, open } = eventsOf(tables, room)
+  const { allocs, frees } = countsOf(tables, ticks)
+  const memories = allocs.length
   const made = Array.from(allocs, (count, m) => ({
-    event: new Int32Array(count + frees[m]!),
-    when: new Uint8Array(count + frees[m]!),
-    command: new Int32Array(count + frees[m]!),
-    buffer: new Int32Array(count + frees[m]!),
-    allocLane: new Int32Array(count),
-    frontier: new Int32Array(count * lanes),
-    allocBytes: new Float64Array(count),
-    freeBytes: new Float64Array(frees[m]!),
-    accesses: rowsOf(frees[m]!, accesses[m]!),
-    uses: rowsOf(frees[m]!, uses[m]!),
+    event: room.int32(count + frees[m]!),
+    when: room.uint8(count + frees[m]!),
+    command: room.int32(count + frees[m]!),
+    buffer: room.int32(count + frees[m]!),
+    allocLane: room.int32(count),
+    frontier: room.int32(count * lanes),
+    allocBytes: room.float64(count),
+    freeBytes: room.float64(frees[m]!),
+    accesses: rowsOf(room, frees[m]!),
+    uses: rowsOf(room, asUses ? frees[m]! : 0),
     leaked: 0,
   }))
   for (let b = 0; b < tables.buffers; b++) if (open[b] === 1) made[memory[b]!]!.leaked += bytes[b]!
@@ -173,16 +168,19 @@ export const turnoversOf = (
   const known = clock.known
   const nextAlloc = new Int32Array(memories)
   const nextFree = new Int32Array(memories)
-  // By pair, its lane's last access so far; by event, its lane's point at the record: all from 1 on, 0 is none.
-  const lastPoint = new Int32Array(pairLane.length)
-  const recorded = new Int32Array(tables.events)
-  // By use, the point that it marks, as known when it is issued; and of each buffer, the first use since its last free.
-  const markedBy = new Int32Array(asUses ? useList.length : 0)
-  const useNext = asUses ? useStart.slice() : useStart
-  const useFrom = asUses ? useStart.slice() : useStart
-  const marked = new Int32Array(lanes)
+  // All points count from 1 on, 0 is none. By event, its lane's point at the record.
+  const last = new Last(room, tables.buffers, tables.accesses)
+  const { head, entries } = last
+  const recorded = room.int32(tables.events)
+  // By use, the point that it marks, as known when it is issued, and 1 + the use of its buffer before it; by buffer, 1 + the last use since its last free.
+  const marks = room.int32(asUses ? tables.uses : 0)
+  const useBefore = room.int32(asUses ? tables.uses : 0)
+  const lastUse = room.int32(asUses ? tables.buffers : 0)
+  const marked = room.int32(lanes)
+  let nextUse = 0
   for (let c = 0; c < commands; c++) {
     const code = op[c]!
+    const l = lane[c]!
     if (code === Op.alloc || code === Op.free) {
       if (ticks[c] === 0) continue
       const b = subject[c]!
@@ -194,62 +192,51 @@ export const turnoversOf = (
       to.buffer[e] = b
       if (code === Op.alloc) {
         const a = nextAlloc[m]!++
-        const l = lane[c]!
         to.event[e] = a
         to.allocLane[a] = l
         to.allocBytes[a] = bytes[b]!
-        for (let o = 0; o < lanes; o++) to.frontier[a * lanes + o] = known[l * lanes + o]! - base[o]!
+        const { frontier } = to
+        for (let o = 0; o < lanes; o++) frontier[a * lanes + o] = known[l * lanes + o]! - base[o]!
         continue
       }
       const f = nextFree[m]!++
       to.event[e] = -1 - f
       to.freeBytes[f] = bytes[b]!
-      for (let p = pairStart[b]!; p < pairStart[b + 1]!; p++)
-        if (lastPoint[p] !== 0) put(to.accesses, pairLane[p]!, lastPoint[p]!)
+      for (let at = head[b]!; at !== 0; at = entries[at + 2]!)
+        if (entries[at + 1] !== 0) put(to.accesses, room, entries[at]!, entries[at + 1]!)
       to.accesses.start[f + 1] = to.accesses.next
       if (!asUses) continue
-      const home = lane[c]!
-      const uses = useStart[b + 1]! - useStart[b]!
-      if (uses > 0) {
-        marked.fill(0)
-        for (let i = useFrom[b]!; i < useStart[b + 1]! && useList[i]! < c; i++) {
-          const u = useList[i]!
-          const l = lane[u]!
-          const point = markedBy[i]!
-          if (point > marked[l]!) marked[l] = point
-          useFrom[b] = i + 1
-        }
+      marked.fill(0)
+      for (let u = lastUse[b]! - 1; u >= 0; u = useBefore[u]! - 1) {
+        const user = lane[tables.useCommand[u]!]!
+        if (marks[u]! > marked[user]!) marked[user] = marks[u]!
       }
-      for (let o = 0; o < lanes; o++)
-        if (o === home) put(to.uses, o, known[o * lanes + o]! - base[o]!)
-        else if (uses > 0 && marked[o]! > 0) put(to.uses, o, marked[o]!)
+      lastUse[b] = 0
+      marked[l] = known[l * lanes + l]! - base[l]!
+      for (let o = 0; o < lanes; o++) if (o === l || marked[o]! > 0) put(to.uses, room, o, marked[o]!)
       to.uses.start[f + 1] = to.uses.next
-      continue
-    }
-    if (code === Op.broken) continue
-    const l = lane[c]!
-    if (code === Op.use) {
+    } else if (code === Op.run) {
+      clock.run(c)
+      const point = known[l * lanes + l]! - base[l]!
+      for (let a = accessStart[c]!; a < accessStart[c + 1]!; a++) {
+        const b = accessRoot[a]!
+        // What the lane knows of is before whatever is after this point: those other last accesses need not be asked for.
+        if (!asUses)
+          for (let e = head[b]!; e !== 0; e = entries[e + 2]!)
+            if (known[l * lanes + entries[e]!]! - base[entries[e]!]! >= entries[e + 1]!) entries[e + 1] = 0
+        last.touch(b, l, point)
+      }
+    } else if (code === Op.record) {
+      clock.record(c)
+      if (tables.recordOf[subject[c]!] === c) recorded[subject[c]!] = known[l * lanes + l]! - base[l]!
+    } else if (code === Op.use) {
+      const u = nextUse++
       if (!asUses) continue
       const b = subject[c]!
-      markedBy[useNext[b]!++] = recorded[useEvent[c]!]!
-      continue
-    }
-    clock.step(c)
-    if (code === Op.record && tables.recordOf[subject[c]!] === c)
-      recorded[subject[c]!] = known[l * lanes + l]! - base[l]!
-    if (code !== Op.run) continue
-    const point = known[l * lanes + l]! - base[l]!
-    for (let a = accessStart[c]!; a < accessStart[c + 1]!; a++) {
-      const pair = accessPair[a]!
-      lastPoint[pair] = point
-      if (asUses) continue
-      // What the lane knows of is before whatever is after this point: those other last accesses need not be asked for.
-      const b = accessRoot[a]!
-      for (let p = pairStart[b]!; p < pairStart[b + 1]!; p++) {
-        const m = pairLane[p]!
-        if (m !== l && lastPoint[p]! !== 0 && known[l * lanes + m]! - base[m]! >= lastPoint[p]!) lastPoint[p] = 0
-      }
-    }
+      marks[u] = recorded[tables.useEvent[u]!]!
+      useBefore[u] = lastUse[b]!
+      lastUse[b] = u + 1
+    } else if (code !== Op.broken) clock.wait(c, code)
   }
   const length = new Int32Array(lanes)
   for (let l = 0; l < lanes; l++) length[l] = known[l * lanes + l]! - base[l]!

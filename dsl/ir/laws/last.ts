@@ -1,0 +1,52 @@
+import type { Room } from '../scratch.js'
+
+/** Numbers of one entry: its lane, its point, the entry that follows. */
+const stride = 3
+
+/**
+ * Of each owner, a buffer or a cell of one, the last point that each lane touched it at: a chain of entries, one a lane. Entry `e` has its lane in `entries[e]`, its
+ * point in `entries[e + 1]` and the next in `entries[e + 2]`; 0 ends a chain. Lanes that touch one owner are few, so a chain is short.
+ */
+export class Last {
+  readonly head: Int32Array
+  readonly entries: Int32Array
+  private free = stride
+
+  constructor(
+    room: Room,
+    owners: number,
+    /** How many touches a tick has: of all of them together there are no more entries. */
+    touches: number,
+  ) {
+    this.head = room.int32(owners)
+    this.entries = room.int32(stride * (touches + 1))
+  }
+
+  restart(): void {
+    this.head.fill(0)
+    this.free = stride
+  }
+
+  touch(owner: number, lane: number, point: number): void {
+    const { head, entries } = this
+    const first = head[owner]!
+    for (let e = first; e !== 0; e = entries[e + 2]!)
+      if (entries[e] === lane) {
+        entries[e + 1] = point
+        return
+      }
+    const e = this.free
+    this.free = e + stride
+    entries[e] = lane
+    entries[e + 1] = point
+    entries[e + 2] = first
+    head[owner] = e
+  }
+
+  /** The last point of one lane; 0: none. */
+  of(owner: number, lane: number): number {
+    const { entries } = this
+    for (let e = this.head[owner]!; e !== 0; e = entries[e + 2]!) if (entries[e] === lane) return entries[e + 1]!
+    return 0
+  }
+}
