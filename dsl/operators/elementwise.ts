@@ -3,7 +3,7 @@ import type { MapInstruction, MapSpec } from '../ir/kernel-spec.js'
 import { type BoundSpec, type DType, elements, showSpec, type TensorSpec, tensorBytes } from '../ir/tensor.js'
 import { roundoff } from '../values.js'
 import { runMap, wholeInstructions } from './map-reference.js'
-import type { Attrs, Misfit, Operator } from './operator.js'
+import type { Attrs, Lowering, Misfit, Operator } from './operator.js'
 import { broadcast, broadcastStrides, coalesce } from './shapes.js'
 
 /** Attributes of every elementwise node: its expression over its inputs, in the form of `MapSpec.code`; the last value is the result. */
@@ -68,8 +68,14 @@ interface Walk {
   /** Which value of the expression is the result. */
   readonly value: number
   readonly walk: Omit<MapSpec, 'code' | 'kind'>
-  /** One kernel for all nodes that share their expression too. */
-  readonly kernels: WeakMap<readonly MapInstruction[], MapSpec>
+  /** One for all nodes that share their expression too. */
+  readonly made: WeakMap<readonly MapInstruction[], Made>
+}
+
+/** What a node becomes, and how far a device may be off. */
+interface Made {
+  readonly lowering: Extract<Lowering, { as: 'run' }> & { readonly kernel: MapSpec }
+  readonly tolerance: number
 }
 
 // Large graphs repeat few shapes: the nodes of one shape share what follows from it. Those of late are told by looking, others by a key;
@@ -92,7 +98,7 @@ const isOf = (walk: Walk, inputs: readonly BoundSpec[], output: BoundSpec, value
   return true
 }
 
-const made = (inputs: readonly BoundSpec[], output: BoundSpec, value: number): Walk => {
+const walked = (inputs: readonly BoundSpec[], output: BoundSpec, value: number): Walk => {
   const { shape, strides } = coalesce(
     output.shape,
     [...inputs, output].map(input => broadcastStrides(input.shape, output.shape)),
@@ -107,7 +113,7 @@ const made = (inputs: readonly BoundSpec[], output: BoundSpec, value: number): W
     operands: Object.freeze(operands),
     results: Object.freeze([Object.freeze({ value, dtype: output.dtype })]),
   }
-  return { inputs, output, value, walk, kernels: new WeakMap() }
+  return { inputs, output, value, walk, made: new WeakMap() }
 }
 
 const walkOf = (inputs: readonly BoundSpec[], output: BoundSpec, value: number): Walk => {
@@ -117,7 +123,7 @@ const walkOf = (inputs: readonly BoundSpec[], output: BoundSpec, value: number):
   let walk = walks.get(key)
   if (walk === undefined) {
     if (walks.size >= maxWalks) walks.clear()
-    walk = made(inputs, output, value)
+    walk = walked(inputs, output, value)
     walks.set(key, walk)
   }
   lately.unshift(walk)
@@ -125,16 +131,26 @@ const walkOf = (inputs: readonly BoundSpec[], output: BoundSpec, value: number):
   return walk
 }
 
-/** One fused kernel over the broadcast shape, in as few dimensions as the operands allow. */
-export const mapSpec = (inputs: readonly BoundSpec[], output: BoundSpec, code: readonly MapInstruction[]): MapSpec => {
-  const { walk, kernels } = walkOf(inputs, output, code.length - 1)
-  const known = kernels.get(code)
+const madeOf = (inputs: readonly BoundSpec[], output: BoundSpec, code: readonly MapInstruction[]): Made => {
+  const { walk, made } = walkOf(inputs, output, code.length - 1)
+  const known = made.get(code)
   if (known !== undefined) return known
   const { shape, compute, operands, results } = walk
-  const kernel: MapSpec = Object.freeze({ kind: 'map', shape, compute, operands, code, results })
-  kernels.set(code, kernel)
-  return kernel
+  const lowering = Object.freeze({
+    as: 'run' as const,
+    kernel: Object.freeze({ kind: 'map' as const, shape, compute, operands, code, results }),
+    flops: mapFlops(code, elements(output.shape)),
+    movedBytes: inputs.reduce((sum, input) => sum + tensorBytes(input), tensorBytes(output)),
+    workspace: 0,
+  })
+  const found = { lowering, tolerance: mapTolerance(code, output.dtype) }
+  made.set(code, found)
+  return found
 }
+
+/** One fused kernel over the broadcast shape, in as few dimensions as the operands allow. */
+export const mapSpec = (inputs: readonly BoundSpec[], output: BoundSpec, code: readonly MapInstruction[]): MapSpec =>
+  madeOf(inputs, output, code).lowering.kernel
 
 // Roundings of f32 that a device may do otherwise than Math does, in units of its last place.
 const loose: Readonly<Record<string, number>> = {
@@ -163,13 +179,7 @@ export const mapFlops = (code: readonly MapInstruction[], count: number): number
 export const elementwise = (name: string): Operator => ({
   name,
   infer: (inputs, attrs) => inferElementwise(inputs, codeOf(attrs)),
-  lower: (inputs, output, attrs) => ({
-    as: 'run',
-    kernel: mapSpec(inputs, output, codeOf(attrs)),
-    flops: mapFlops(codeOf(attrs), elements(output.shape)),
-    movedBytes: inputs.reduce((sum, input) => sum + tensorBytes(input), tensorBytes(output)),
-    workspace: 0,
-  }),
+  lower: (inputs, output, attrs) => madeOf(inputs, output, codeOf(attrs)).lowering,
   reference: (inputs, specs, output, attrs) => runMap(mapSpec(specs, output, codeOf(attrs)), inputs)[0]!,
-  tolerance: (output, _, attrs) => mapTolerance(codeOf(attrs), output.dtype),
+  tolerance: (output, inputs, attrs) => madeOf(inputs, output, codeOf(attrs)).tolerance,
 })

@@ -30,6 +30,12 @@ class Lowering {
     return this.ir.specs[node]!
   }
 
+  specs(nodes: readonly number[]): BoundSpec[] {
+    const specs = new Array<BoundSpec>(nodes.length)
+    for (let i = 0; i < specs.length; i++) specs[i] = this.ir.specs[nodes[i]!]!
+    return specs
+  }
+
   fresh(name: string, spec: BoundSpec, life: Buffer['life'], space: Buffer['space'], init?: Buffer['init']): number {
     const id = this.buffers.length
     const { dtype, shape } = spec
@@ -66,6 +72,12 @@ class Lowering {
     else readers.push(reader)
   }
 
+  private placesOf(inputs: readonly number[]): number[] {
+    const reads = new Array<number>(inputs.length)
+    for (let i = 0; i < reads.length; i++) reads[i] = this.buffer[inputs[i]!]!
+    return reads
+  }
+
   /** An operation that reads the values of `inputs`, after those who made them. Lists are made as long as they are: there are millions. */
   operation(node: GraphNode, inputs: readonly number[], writes: readonly number[], more: Partial<Operation>): number {
     const id = this.operations.length
@@ -82,7 +94,7 @@ class Lowering {
       kernel: more.kernel,
       flops: more.flops ?? 0,
       movedBytes: more.movedBytes ?? 0,
-      reads: more.reads ?? inputs.map(input => this.buffer[input]!),
+      reads: more.reads ?? this.placesOf(inputs),
       writes,
       after,
       kind: more.kind ?? 'compute',
@@ -108,7 +120,7 @@ class Lowering {
 
 const compute = (low: Lowering, node: GraphNode): void => {
   const operator = operatorOf(node.op)!
-  const inputs = node.inputs.map(input => low.spec(input))
+  const inputs = low.specs(node.inputs)
   const output = low.spec(node.id)
   const lowered = operator.lower(inputs, output, node.attrs)
   if (lowered.as === 'view') {
