@@ -34,6 +34,7 @@ const order = [
   'communicator',
   'count',
   'peerAccess',
+  'after',
   'flops',
   'movedBytes',
   'shape',

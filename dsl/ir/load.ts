@@ -236,6 +236,7 @@ const readNode = (r: Reader, value: unknown, index: number, counts: Counts): Pla
   const work = (key: string) => (get(key) === undefined ? undefined : r.finite(get(key), `${at}.${key}`, 0))
   const kernel = get('kernel')
   const collective = get('collective')
+  const after = get('after')
   const peerAccess = get('peerAccess')
   const flops = work('flops')
   const movedBytes = work('movedBytes')
@@ -248,11 +249,21 @@ const readNode = (r: Reader, value: unknown, index: number, counts: Counts): Pla
     ...(collective === undefined
       ? {}
       : { collective: readCollective(r, collective, `${at}.collective`, counts.communicators) }),
+    ...(after === undefined ? {} : { after: readAfter(r, after, `${at}.after`, counts) }),
     ...(peerAccess === undefined ? {} : { peerAccess: r.boolean(peerAccess, `${at}.peerAccess`) }),
     ...(flops === undefined ? {} : { flops }),
     ...(movedBytes === undefined ? {} : { movedBytes }),
   }
 }
+
+const readAfter = (r: Reader, value: unknown, at: string, counts: Counts): NonNullable<PlanNode['after']> =>
+  r.list(value, at, limits.accesses).map((edge, i) => {
+    const words = r.list(edge, `${at}[${i}]`, 2)
+    return [
+      r.id(words[0], `${at}[${i}][0]`, counts.nodes, 'node'),
+      r.oneOf(words[1], `${at}[${i}][1]`, ['start', 'finish']),
+    ]
+  })
 
 /** The operands of each command, in order: what each word names. */
 const forms: Readonly<Record<Command[0], readonly ('buffer' | 'lane' | 'event' | 'node' | 'buffers')[]>> = {

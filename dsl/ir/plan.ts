@@ -69,6 +69,8 @@ export interface PlanNode {
   readonly kernel?: KernelSpec
   /** The run is a collective, or a send or receive. */
   readonly collective?: CollectiveSpec
+  /** Nodes of which it needs no data, but which it comes after in each tick: after their end, or once their lane has come to them. */
+  readonly after?: readonly (readonly [node: number, when: 'start' | 'finish'])[]
   /** Its kernel reads or writes memory of other devices in place; a copy always may. */
   readonly peerAccess?: boolean
   /** Work of the node: floating-point operations, and bytes moved through device memory. For `explain` and the host's slow-down. */
@@ -125,7 +127,7 @@ export type Command =
   | readonly ['wait', event: number, lane: number, tick: -1]
   | readonly ['use', buffer: number, lane: number, event: number]
 
-export type Law = 'L1' | 'L2' | 'L3' | 'L4' | 'L5' | 'L6' | 'L7' | 'L8' | 'L9'
+export type Law = 'L1' | 'L2' | 'L3' | 'L4' | 'L5' | 'L6' | 'L7' | 'L8' | 'L9' | 'L10'
 
 /** One broken law, with where and what. `command` is an index into `commands`, -1 where no single command is at fault. */
 export interface Violation {

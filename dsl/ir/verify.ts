@@ -1,4 +1,5 @@
 import { fingerprintOfTables } from './fingerprint.js'
+import { After } from './laws/after.js'
 import { checkBound } from './laws/bound.js'
 import { checkCollectives } from './laws/collectives.js'
 import { checkMinimal } from './laws/minimal.js'
@@ -29,6 +30,7 @@ import { withScratch } from './scratch.js'
  * | L7 | every wait's event is recorded earlier in issue order | laws/waits.ts |
  * | L8 | all ranks issue the same collectives in the same order | laws/collectives.ts, and verify-ranks.ts for the plans of several ranks |
  * | L9 | the peak, computed from the plan alone, is at most `bound` | laws/bound.ts |
+ * | L10 | each run comes after what its node says that it comes after: its start, or its end | laws/after.ts |
  *
  * Devices, ids and views (laws/places.ts) are told of under the law that they would break. Views are judged by their bytes (laws/cells.ts).
  *
@@ -74,6 +76,7 @@ const prove = (tables: Tables, options: Proof): Judgement => {
   checkWaits(tables, report)
   if (plan.storage === 'planned') checkArena(tables, report)
   const { needed, clock, precise } = new Safety(tables, report).replay()
+  After.of(tables, report)?.replay()
   checkCollectives(tables, report)
   checkBound(tables, clock, report, options.peak)
   if (options.safety !== true) {

@@ -1,5 +1,6 @@
 import { absOperator } from './abs.js'
 import { addOperator } from './add.js'
+import { afterOperator } from './after.js'
 import { castOperator } from './cast.js'
 import { divOperator } from './div.js'
 import { expOperator } from './exp.js'
@@ -27,6 +28,7 @@ import { tanhOperator } from './tanh.js'
 
 const all: readonly Operator[] = [
   absOperator,
+  afterOperator,
   castOperator,
   mapOperator,
   maxOperator,

@@ -30,6 +30,13 @@ export const upload = (lane?: Lane, options?: UploadOptions) => {
         found: show(ahead),
         next: 'say how many uploads may run ahead of their reader, as in { ahead: 1 }',
       })
+    if (known && builder.nodes[source.id]?.op === 'after')
+      builder.problem(at, 'upload', {
+        _tag: 'BadAttribute',
+        wanted: 'ahead, or after, but not both',
+        found: `ahead: ${show(ahead)}, of a value that comes after something`,
+        next: 'leave one of them out: each says when the upload is issued',
+      })
     return builder.flow(
       {
         op: 'upload',

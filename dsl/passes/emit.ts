@@ -8,40 +8,48 @@ import { watched } from './watch.js'
 export interface Issued
   extends Pick<
     Lifetimes,
-    'laneOf' | 'waitStart' | 'waitOn' | 'waitTick' | 'first' | 'last' | 'useStart' | 'useBuffer' | 'home'
+    'laneOf' | 'waitStart' | 'waitOn' | 'waitTick' | 'begins' | 'first' | 'last' | 'useStart' | 'useBuffer' | 'home'
   > {
   readonly reads: readonly (readonly number[])[]
   readonly writes: readonly (readonly number[])[]
 }
 
 const issuedOf = (ir: Lifetimes): Issued => {
-  const { laneOf, waitStart, waitOn, waitTick, first, last, useStart, useBuffer, home } = ir
+  const { laneOf, waitStart, waitOn, waitTick, begins, first, last, useStart, useBuffer, home } = ir
   const reads = ir.operations.map(operation => operation.reads)
   const writes = ir.operations.map(operation => operation.writes)
-  return { reads, writes, laneOf, waitStart, waitOn, waitTick, first, last, useStart, useBuffer, home }
+  const issued = { reads, writes, laneOf, waitStart, waitOn, waitTick, first, last, useStart, useBuffer, home }
+  return begins === undefined ? issued : { ...issued, begins }
 }
 
-/** One event for each operation that a wait or a use names, numbered in the order of their records; -1: none. */
-const eventsOf = ({ reads, waitOn, useStart }: Issued): Int32Array => {
-  const event = new Int32Array(reads.length).fill(-1)
-  for (let w = 0; w < waitOn.length; w++) event[waitOn[w]!] = 0
+/**
+ * One event for each operation that a wait or a use names, numbered in the order of their records; -1: none. Behind them, where a wait is for a start, one for each
+ * operation whose start it is.
+ */
+const eventsOf = ({ reads, waitOn, begins, useStart }: Issued): Int32Array => {
+  const operations = reads.length
+  const event = new Int32Array(begins === undefined ? operations : 2 * operations).fill(-1)
+  for (let w = 0; w < waitOn.length; w++) event[begins?.[w] === 1 ? operations + waitOn[w]! : waitOn[w]!] = 0
   let count = 0
-  for (let i = 0; i < event.length; i++) if (event[i] === 0 || useStart[i + 1]! > useStart[i]!) event[i] = count++
+  for (let i = 0; i < operations; i++) {
+    if (begins !== undefined && event[operations + i] === 0) event[operations + i] = count++
+    if (event[i] === 0 || useStart[i + 1]! > useStart[i]!) event[i] = count++
+  }
   return event
 }
 
 /**
- * The commands in issue order. Of each operation: its waits, the allocs of what it is the first to touch, the run, its record, the uses
- * that it marks, and the frees of what it is the last to touch.
+ * The commands in issue order. Of each operation: its waits, the allocs of what it is the first to touch, the record of its start where somebody waits for it, the run, its
+ * record, the uses that it marks, and the frees of what it is the last to touch.
  */
 const commandsOf = (ir: Issued): Command[] => {
-  const { laneOf, waitStart, waitOn, waitTick, useStart, useBuffer, home } = ir
+  const { laneOf, waitStart, waitOn, waitTick, begins, useStart, useBuffer, home } = ir
   const count = ir.reads.length
   const event = eventsOf(ir)
   const allocs = byOperation(ir.first, count)
   const frees = byOperation(ir.last, count)
   let records = 0
-  for (let i = 0; i < count; i++) if (event[i]! >= 0) records++
+  for (let i = 0; i < event.length; i++) if (event[i]! >= 0) records++
   // As long as it will be, at once: grown by pushes, a list of millions is copied again and again.
   const commands = new Array<Command>(
     count + records + waitOn.length + useBuffer.length + allocs.items.length + frees.items.length,
@@ -50,11 +58,12 @@ const commandsOf = (ir: Issued): Command[] => {
   for (let i = 0; i < count; i++) {
     const lane = laneOf[i]!
     for (let w = waitStart[i]!; w < waitStart[i + 1]!; w++) {
-      const on = event[waitOn[w]!]!
+      const on = event[begins?.[w] === 1 ? count + waitOn[w]! : waitOn[w]!]!
       commands[next++] = waitTick[w] === 0 ? ['wait', on, lane] : ['wait', on, lane, -1]
     }
     for (let a = allocs.start[i]!; a < allocs.start[i + 1]!; a++)
       commands[next++] = ['alloc', allocs.items[a]!, home[allocs.items[a]!]!]
+    if (begins !== undefined && event[count + i]! >= 0) commands[next++] = ['record', event[count + i]!, lane]
     commands[next++] = ['run', i, lane, ir.reads[i]!, ir.writes[i]!]
     if (event[i]! >= 0) commands[next++] = ['record', event[i]!, lane]
     for (let u = useStart[i]!; u < useStart[i + 1]!; u++) commands[next++] = ['use', useBuffer[u]!, lane, event[i]!]
@@ -90,7 +99,14 @@ const nodeOf = ({ op, name, at, kernel, flops, movedBytes }: Operation, id: numb
     ? { id, op, name, at: String(at), flops, movedBytes }
     : { id, op, name, at: String(at), kernel, flops, movedBytes }
 
-export const nodesOf = ({ operations }: Ordered): PlanNode[] => operations.map(nodeOf)
+export const nodesOf = ({ operations, control }: Ordered): PlanNode[] => {
+  const nodes = operations.map(nodeOf)
+  for (const { later, earlier, when } of control ?? []) {
+    const node = nodes[later]!
+    nodes[later] = { ...node, after: [...(node.after ?? []), [earlier, when]] }
+  }
+  return nodes
+}
 
 type Outline = Omit<Plan, 'commands'>
 

@@ -106,8 +106,8 @@ class Tick {
   }
 }
 
-/** What comes on top of the tick's own: state that lives on from the tick before, and the orders that windows ask for. */
-const beyond = ({ windows }: Ordered, before: Tick): Map<number, number[]> => {
+/** What comes on top of the tick's own: state that lives on from the tick before, and the orders that windows and the user ask for. */
+const beyond = ({ windows, control = [] }: Ordered, before: Tick): Map<number, number[]> => {
   const more = new Map<number, number[]>()
   const also = (operation: number, entry: number): void => {
     const list = more.get(operation)
@@ -121,6 +121,7 @@ const beyond = ({ windows }: Ordered, before: Tick): Map<number, number[]> => {
     if (writes) for (const reader of readers) also(operation, -1 - reader)
   }
   for (const { later, earlier, tick } of windows) also(later, tick === 0 ? earlier : -1 - earlier)
+  for (const { later, earlier, when } of control) if (when === 'finish') also(later, earlier)
   return more
 }
 

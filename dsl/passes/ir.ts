@@ -59,8 +59,20 @@ export interface Operation {
   readonly user: BoundKernel | undefined
 }
 
+/**
+ * An order that the user asked for without data: `later` begins when `earlier` has finished, or when its lane has come to it. `earlier` stands in `after` of the later
+ * one too; numbered as operations are.
+ */
+export interface ControlEdge {
+  readonly later: number
+  readonly earlier: number
+  readonly when: 'start' | 'finish'
+}
+
 /** Operations and buffers, no lanes, in no particular order. */
 export interface Lowered {
+  /** Absent where there are none. */
+  readonly control?: readonly ControlEdge[]
   readonly settings: Settings
   readonly operations: readonly Operation[]
   readonly buffers: readonly Buffer[]
@@ -98,6 +110,8 @@ export interface Synchronized extends Ordered {
   readonly waitStart: Int32Array
   readonly waitOn: Int32Array
   readonly waitTick: Int8Array
+  /** 1 where a wait is for the start of `waitOn[w]`, which waits for something itself; absent where none is. */
+  readonly begins?: Uint8Array
 }
 
 /** With planned storage: the place of each root in its device's arena (-1: none, as of views and pinned memory), and the arenas' sizes. */

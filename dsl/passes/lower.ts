@@ -1,7 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { GraphNode } from '../ir/graph.js'
 import { type BoundSpec, tensorBytes } from '../ir/tensor.js'
-import type { Buffer, Checked, Lowered, Operation, Passed } from './ir.js'
+import type { Buffer, Checked, ControlEdge, Lowered, Operation, Passed } from './ir.js'
 import { boundKernel, donatedReads, operatorOf } from './vocabulary.js'
 import { watched } from './watch.js'
 
@@ -18,6 +18,9 @@ class Lowering {
   /** Who reads which version: asked for only where a kernel takes a read's memory. */
   private readonly readers = new Map<number, number[]>()
   private readonly donates: boolean
+  /** By node: operations that whoever reads its value comes after, without data. */
+  private readonly orders = new Map<number, readonly Omit<ControlEdge, 'later'>[]>()
+  readonly control: ControlEdge[] = []
 
   constructor(readonly ir: Checked) {
     this.buffer = new Int32Array(ir.nodes.length).fill(-1)
@@ -72,6 +75,26 @@ class Lowering {
     else readers.push(reader)
   }
 
+  /** Whoever reads the value of `node` comes after all that a reader of `of` comes after, and after those who are `more`. */
+  passOn(node: number, of: number, more: readonly Omit<ControlEdge, 'later'>[] = []): void {
+    if (this.orders.size === 0 && more.length === 0) return
+    const all = [...(this.orders.get(of) ?? []), ...more]
+    if (all.length > 0) this.orders.set(node, all)
+  }
+
+  private ordered(later: number, inputs: readonly number[], after: number[]): void {
+    const whole = new Map<number, ControlEdge['when']>()
+    for (const input of inputs)
+      for (const { earlier, when } of this.orders.get(input) ?? [])
+        if (when === 'finish' || !whole.has(earlier)) whole.set(earlier, when)
+    for (const [earlier, when] of whole) {
+      // Data says more.
+      if (after.includes(earlier)) continue
+      after.push(earlier)
+      this.control.push({ later, earlier, when })
+    }
+  }
+
   private placesOf(inputs: readonly number[]): number[] {
     const reads = new Array<number>(inputs.length)
     for (let i = 0; i < reads.length; i++) reads[i] = this.buffer[inputs[i]!]!
@@ -87,6 +110,7 @@ class Lowering {
     for (let i = inputs.length - 1; i >= 0; i--)
       if (this.made[inputs[i]!]! >= 0) after[--makers] = this.made[inputs[i]!]!
     if (this.donates) for (const input of inputs) this.note(id, this.version[input]!)
+    if (this.orders.size > 0) this.ordered(id, inputs, after)
     this.operations.push({
       op: more.op ?? node.op,
       name: more.name ?? node.name,
@@ -126,6 +150,7 @@ const compute = (low: Lowering, node: GraphNode): void => {
   if (lowered.as === 'view') {
     const [of] = node.inputs
     low.yields(node.id, low.view(node.name, output, low.buffer[of!]!, lowered.offsetBytes), low.maker(of!), of!)
+    low.passOn(node.id, of!)
     return
   }
   const { kernel, flops, movedBytes, workspace } = lowered
@@ -136,6 +161,14 @@ const compute = (low: Lowering, node: GraphNode): void => {
     target,
     low.operation(node, node.inputs, [target], { kernel, flops, movedBytes, workspace, tolerance }),
   )
+}
+
+/** The value itself. What nobody makes in this tick is over before it begins. */
+const after = (low: Lowering, node: GraphNode): void => {
+  const [value, whom] = node.inputs as readonly [number, number]
+  low.yields(node.id, low.buffer[value]!, low.maker(value), value)
+  const earlier = low.maker(whom)
+  low.passOn(node.id, value, earlier < 0 ? [] : [{ earlier, when: node.attrs['when'] as ControlEdge['when'] }])
 }
 
 /** By kernel node: the buffers of its writes, for its ports. */
@@ -273,6 +306,9 @@ export const lower = watched('lower', (ir: Checked): Passed<Lowered> => {
         break
       case 'download':
         break
+      case 'after':
+        after(low, node)
+        break
       case 'kernel':
         userKernel(low, node, writes)
         break
@@ -287,5 +323,6 @@ export const lower = watched('lower', (ir: Checked): Passed<Lowered> => {
   outputs(low)
   states(low)
   donationHazards(low)
-  return E.right({ settings: ir.settings, operations: low.operations, buffers: low.buffers })
+  const { operations, buffers, control } = low
+  return E.right({ settings: ir.settings, operations, buffers, ...(control.length === 0 ? {} : { control }) })
 })

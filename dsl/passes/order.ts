@@ -145,7 +145,13 @@ export const arranged = (ir: Placed, eager: Int32Array, ordering: Omit<Ordering,
     earlier: renumbered[earlier]!,
     tick,
   }))
-  return { ...ir, operations, windows: edges, keep: ordering.keep, ...used(ir, issue) }
+  const control = ir.control?.map(({ later, earlier, when }) => ({
+    later: renumbered[later]!,
+    earlier: renumbered[earlier]!,
+    when,
+  }))
+  const ordered = { ...ir, operations, windows: edges, keep: ordering.keep, ...used(ir, issue) }
+  return control === undefined ? ordered : { ...ordered, control }
 }
 
 /**

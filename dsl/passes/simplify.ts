@@ -53,7 +53,7 @@ const givenAway = (nodes: readonly GraphNode[]): Uint8Array => {
     for (const index of donatedReads(kernel))
       for (let node = nodes[kernel.inputs[index]!]!; ; node = nodes[node.inputs[0]!]!) {
         given[node.id] = 1
-        if (node.op !== 'reshape' && node.op !== 'slice') break
+        if (node.op !== 'reshape' && node.op !== 'slice' && node.op !== 'after') break
       }
   }
   return given

@@ -7,6 +7,7 @@ import type { Lowered, Operation } from './ir.js'
 import { listed } from './list.js'
 import { order } from './order.js'
 import { predict } from './predict.js'
+import { apart } from './starts.js'
 import { synchronize } from './synchronize.js'
 
 /** Work that the user gave no lane: the compiler chooses. */
@@ -72,10 +73,16 @@ class Spreading {
     this.dependencies = dependenciesOf(ir)
     this.order = topological(this.dependencies)
     const chooses = (i: number): boolean => laneOf[i] === -1
+    const chained = apart(operations, ir.control)
     this.cut =
       settings.placement === 'cover'
-        ? fewestChains(operations, this.order, this.dependencies, chooses)
-        : greedyChains(operations, this.order, chooses)
+        ? fewestChains(
+            chained,
+            this.order,
+            chained === operations ? this.dependencies : dependenciesOf({ operations: chained }),
+            chooses,
+          )
+        : greedyChains(chained, this.order, chooses)
     this.costs = costsOf(operations, settings)
     this.urgency = remainingPath(this.order, this.dependencies, this.costs.alone)
   }

@@ -2,6 +2,7 @@ import * as E from 'fp-ts/lib/Either.js'
 import { heap, type Room, withScratch } from '../ir/scratch.js'
 import { type Hazards, hazardsOf } from './hazards.js'
 import type { Ordered, Passed, Synchronized } from './ir.js'
+import { reduceWithStarts, startsOf } from './starts.js'
 import { watched } from './watch.js'
 
 /** Waits in compressed rows, as in `Synchronized`, and the clock of every operation. */
@@ -94,9 +95,19 @@ const reduced = (laneOf: Int32Array, lanes: number, { start, on }: Hazards, room
   }
 }
 
-/** After this pass every hazard across lanes is ordered by the fewest waits there can be. */
+/** After this pass every hazard across lanes, and every order that the user asked for, is kept by the fewest waits there can be. */
 export const synchronize = watched(
   'synchronize',
   (ir: Ordered): Passed<Synchronized> =>
-    withScratch(room => E.right({ ...ir, ...reduce(ir.laneOf, ir.lanes.length, hazardsOf(ir, room)) })),
+    withScratch(room => {
+      const { laneOf, lanes, settings } = ir
+      const hazards = hazardsOf(ir, room)
+      const starts = startsOf(ir)
+      return E.right({
+        ...ir,
+        ...(starts === undefined
+          ? reduce(laneOf, lanes.length, hazards)
+          : reduceWithStarts(laneOf, lanes.length, hazards, starts, settings.inFlight > 1)),
+      })
+    }),
 )

@@ -12,17 +12,21 @@ export interface Traffic {
   readonly commands: number
 }
 
-/** Operations that a wait names, numbered; -1: none does. */
-const waitedFor = ({ operations, waitOn }: Lifetimes, room: Room): { mark: Int32Array; marks: number } => {
-  const mark = room.int32(operations.length).fill(-1)
+/** Operations that a wait names, numbered; -1: none does. Behind them, where a wait is for a start, those whose start it is. */
+const waitedFor = ({ operations, waitOn, begins }: Lifetimes, room: Room): { mark: Int32Array; marks: number } => {
+  const count = operations.length
+  const mark = room.int32(begins === undefined ? count : 2 * count).fill(-1)
   let marks = 0
-  for (let w = 0; w < waitOn.length; w++) if (mark[waitOn[w]!] === -1) mark[waitOn[w]!] = marks++
+  for (let w = 0; w < waitOn.length; w++) {
+    const on = begins?.[w] === 1 ? count + waitOn[w]! : waitOn[w]!
+    if (mark[on] === -1) mark[on] = marks++
+  }
   return { mark, marks }
 }
 
 /**
  * What each lane knows of the others while ticks are issued, as the plan's commands will say it: each wait and each run is a point of its lane, an event's
- * mark is its lane's frontier after the run. (The verifier has the same of a plan: dsl/ir/laws/clock.ts.)
+ * mark is its lane's frontier after the run, or before it where it marks a start. (The verifier has the same of a plan: dsl/ir/laws/clock.ts.)
  */
 class Issue {
   readonly known: Int32Array
@@ -62,17 +66,20 @@ class Issue {
       const carried = ir.waitTick[w] !== 0
       if (!carried || this.tick > 0) {
         const marks = carried ? this.before : this.now
-        for (let m = 0, from = this.mark[ir.waitOn[w]!]! * lanes; m < lanes; m++)
+        const on = ir.begins?.[w] === 1 ? ir.operations.length + ir.waitOn[w]! : ir.waitOn[w]!
+        for (let m = 0, from = this.mark[on]! * lanes; m < lanes; m++)
           if (marks[from + m]! > known[own + m]!) known[own + m] = marks[from + m]!
       }
       known[own + ir.laneOf[i]!]!++
     }
   }
 
-  /** The run of operation i, and the record of its event. */
+  /** The run of operation i, and the records of its events. */
   run(i: number): void {
     const { known, lanes, now } = this
     const lane = this.ir.laneOf[i]!
+    const start = this.ir.begins === undefined ? -1 : this.mark[this.ir.operations.length + i]!
+    if (start >= 0) for (let m = 0; m < lanes; m++) now[start * lanes + m] = known[lane * lanes + m]!
     known[lane * lanes + lane]!++
     const mark = this.mark[i]!
     if (mark >= 0) for (let m = 0; m < lanes; m++) now[mark * lanes + m] = known[lane * lanes + m]!
@@ -211,7 +218,8 @@ export const trafficOf = (ir: Lifetimes, room: Room = heap): Traffic => {
   const markedBy = room.int32(useBuffer.length)
   for (let i = 0; i < count; i++) for (let u = useStart[i]!; u < useStart[i + 1]!; u++) markedBy[u] = i
   const waited = room.uint8(count)
-  for (let w = 0; w < ir.waitOn.length; w++) waited[ir.waitOn[w]!] = 1
+  // The records that waits ask of each operation: 1 after it, 2 before it.
+  for (let w = 0; w < ir.waitOn.length; w++) waited[ir.waitOn[w]!]! |= ir.begins?.[w] === 1 ? 2 : 1
 
   const issue = new Issue(ir, room)
   const { known, base } = issue
@@ -239,7 +247,7 @@ export const trafficOf = (ir: Lifetimes, room: Room = heap): Traffic => {
     point[i] = known[lane * lanes + lane]! - base[lane]!
     for (let a = start[i]!; a < start[i + 1]!; a++) if (ir.last[root[a]!]! >= 0) last.touch(root[a]!, lane, i)
     const marked = useStart[i + 1]! - useStart[i]!
-    command += 1 + marked + (waited[i]! > 0 || marked > 0 ? 1 : 0)
+    command += 1 + marked + ((waited[i]! & 1) === 1 || marked > 0 ? 1 : 0) + (waited[i]! >> 1)
     for (let f = frees.start[i]!; f < frees.start[i + 1]!; f++) {
       const buffer = frees.items[f]!
       const ledger = ledgers[memory[buffer]!]!

@@ -1,4 +1,5 @@
 import { replayPool } from '../pool.js'
+import { After } from './after.js'
 import { boundsOf, peakFits } from './bound.js'
 import type { Clock } from './clock.js'
 import { coveredWaits } from './covered.js'
@@ -33,11 +34,12 @@ export const checkMinimal = (
   const pool = exact && tables.plan.storage === 'pooled' && poolFits(tables, latestTurnovers(tables), bounds)
   const probe = new Probe()
   const safety = exact ? new Safety(tables, probe) : undefined
+  const after = exact ? After.of(tables, probe) : undefined
   for (let c = 0; c < tables.commands && !sink.full; c++) {
     if (tables.op[c] !== Op.wait && tables.op[c] !== Op.previous) continue
     if (
       covered[c] === 0 &&
-      !(safety !== undefined && holdsWithout(tables, c, probe, safety, clock, pool, bounds))
+      !(safety !== undefined && holdsWithout(tables, c, probe, safety, after, clock, pool, bounds))
     )
       continue
     const event = tables.eventId[tables.subject[c]!]!
@@ -61,12 +63,14 @@ const holdsWithout = (
   c: number,
   probe: Probe,
   safety: Safety,
+  after: After | undefined,
   clock: Clock,
   pool: boolean,
   bounds: readonly number[],
 ): boolean => {
   probe.full = false
   safety.replay(c)
+  if (!probe.full) after?.replay(c)
   if (probe.full) return false
   let known: Turnovers | undefined
   const turnovers = (): Turnovers => {
