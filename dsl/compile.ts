@@ -11,6 +11,7 @@ import type { TensorSpec } from './ir/tensor.js'
 import { verifyCompiled } from './ir/verify.js'
 import { check } from './passes/check.js'
 import { clocks } from './passes/clocks.js'
+import { devices } from './passes/devices.js'
 import { type Draft, draft, emit } from './passes/emit.js'
 import { fail, fault } from './passes/faults.js'
 import { fit } from './passes/fit.js'
@@ -159,6 +160,7 @@ const draftOf = (source: Passed<GraphIR>, options: unknown): Passed<Drafted> =>
     E.chain(check(options)),
     E.chain(simplify),
     E.chain(clocks),
+    E.chain(devices),
     E.chain(lower),
     // place, order, synchronize, lifetimes, bound: as often as it takes to find what fits the memory that was given
     E.chain(fit),

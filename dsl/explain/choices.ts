@@ -37,6 +37,7 @@ const wants: Readonly<Record<Operation['kind'], string>> = {
   download: 'copies out run beside arithmetic and beside copies in, on an engine of their own',
   store: 'what keeps a state follows what makes it',
   compute: 'arithmetic without a lane of its own',
+  peer: 'copies from other devices',
 }
 
 /** Why work without a lane is spread as it is: over as many lanes as shorten the predicted tick, and no more. */

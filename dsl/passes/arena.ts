@@ -5,18 +5,23 @@ import { packed } from './arena/by-size.js'
 import { replayed } from './arena/by-time.js'
 import { returnEdges, reuseEdges } from './arena/reuse.js'
 import { aligned, only, Succession, type Tenants, tenantsOf } from './arena/tenants.js'
+import { homesOf } from './device-of.js'
 import { nodesOf, outlineOf } from './emit.js'
 import type { Arena, Bounded, Lifetimes, Ordered, Passed, Synchronized } from './ir.js'
 import { synchronize } from './synchronize.js'
 
 /** The lane that touches each buffer first: what a plan calls its home, and whose device it is on. */
-const homesOf = ({ operations, buffers, laneOf }: Ordered): Int32Array => {
+const ownersOf = (ir: Ordered): Int32Array => {
+  const { operations, buffers, laneOf } = ir
   const home = new Int32Array(buffers.length).fill(-1)
   operations.forEach(({ reads, writes }, i) => {
     for (const list of [writes, reads])
       for (const id of list) if (home[buffers[id]!.root] === -1) home[buffers[id]!.root] = laneOf[i]!
   })
-  return home.map((_, id) => Math.max(0, home[buffers[id]!.root]!))
+  return homesOf(
+    ir,
+    home.map((_, id) => Math.max(0, home[buffers[id]!.root]!)),
+  )
 }
 
 /** The most bytes in use at once, in issue order: no arena is smaller. */
@@ -168,7 +173,7 @@ const boundedBy =
  */
 export const arena = (ordered: Ordered): Passed<Bounded> => {
   const tenants = tenantsOf(ordered)
-  const home = homesOf(ordered)
+  const home = ownersOf(ordered)
   const isPinned = (k: number): boolean => ordered.buffers[tenants.buffer[k]!]!.space === 'pinned'
   const windows = [...ordered.windows, ...returnEdges(ordered, tenants, () => true)]
   return pipe(

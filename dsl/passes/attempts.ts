@@ -3,6 +3,7 @@ import { pipe } from 'fp-ts/lib/function.js'
 import { arena } from './arena.js'
 import { bound, roughBound } from './bound.js'
 import { costsOf } from './costs.js'
+import { fullest } from './device-of.js'
 import type { Attempt, Bounded, Lifetimes, Ordered, Passed, Placed, Synchronized } from './ir.js'
 import { lifetimes } from './lifetimes.js'
 import { liveOf } from './live.js'
@@ -118,10 +119,10 @@ export class Attempts {
     const kept = this.scheduled(way, !planned, memory)
     if (E.isLeft(kept) || planned || kept.right.operations.every(({ ahead }) => ahead === undefined))
       return this.attempted(way, kept, memory)
-    const held = kept.right.bound.device[0]!
+    const held = fullest(kept.right.bound)
     if (memory !== undefined && held <= memory) return this.attempted(way, kept, memory)
     const shared = this.scheduled(way, false, memory)
-    return this.attempted(way, E.isRight(shared) && shared.right.bound.device[0]! < held ? shared : kept, memory)
+    return this.attempted(way, E.isRight(shared) && fullest(shared.right.bound) < held ? shared : kept, memory)
   }
 
   private scheduled(way: Way, keep: boolean, memory: number | undefined): Passed<Bounded> {
@@ -144,7 +145,7 @@ export class Attempts {
         const plain = memory === undefined && ir.settings.storage === 'pooled'
         const predicted = plain ? this.predicted(way, ir) : tickOf(ir)
         const windows = Array.from(window, ([lane, ahead]) => ({ lane: this.ir.lanes[lane]!.name, ahead }))
-        const attempt = { by, spread: this.spread, ahead, windows, ...predicted, bound: ir.bound.device[0]! }
+        const attempt = { by, spread: this.spread, ahead, windows, ...predicted, bound: fullest(ir.bound) }
         return { ir: { ...ir, settings: this.ir.settings }, attempt }
       }),
     )
@@ -168,5 +169,5 @@ export const lean = (found: Found): Passed<Found> =>
     ? E.right(found)
     : pipe(
         bound(found.ir),
-        E.map(ir => ({ ir, attempt: { ...found.attempt, ...tickOf(ir), bound: ir.bound.device[0]! } })),
+        E.map(ir => ({ ir, attempt: { ...found.attempt, ...tickOf(ir), bound: fullest(ir.bound) } })),
       )

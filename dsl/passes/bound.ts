@@ -3,6 +3,7 @@ import { pipe } from 'fp-ts/lib/function.js'
 import { type Peak, peakOver } from '../ir/peak.js'
 import { poolOver, rounded } from '../ir/pool.js'
 import { withScratch } from '../ir/scratch.js'
+import { devicesOf } from './device-of.js'
 import { fail, fault } from './faults.js'
 import type { Bounded, Lifetimes, Passed, WindowEdge } from './ir.js'
 import { lifetimes } from './lifetimes.js'
@@ -11,38 +12,41 @@ import { trafficOf } from './turnover.js'
 import { watched } from './watch.js'
 
 interface Held {
-  readonly device: number
+  /** By device. */
+  readonly device: readonly number[]
   readonly pinned: number
   readonly settled: boolean
   readonly peak: Peak
 }
 
-/** Bytes that live on across ticks: of device memory rounded as the pool rounds them and as they are, and of pinned memory likewise. */
-const lasting = ({ buffers, settings }: Lifetimes) => {
-  const held = { pool: 0, device: 0, slots: 0, pinned: 0 }
-  buffers.forEach(({ root, space, life, bytes }, id) => {
+/** Bytes that live on across ticks: of each device's memory rounded as the pool rounds them and as they are, and of pinned memory likewise. */
+const lasting = (ir: Lifetimes) => {
+  const { buffers, settings } = ir
+  const none = new Array<number>(devicesOf(ir)).fill(0)
+  const held = { pool: none.slice(), device: none, slots: 0, pinned: 0 }
+  buffers.forEach(({ root, space, life, bytes, device = 0 }, id) => {
     if (root !== id) return
     const times = life === 'input' || life === 'output' ? settings.inFlight : 1
     if (space === 'pinned') held.slots += rounded(bytes) * times
     if (life === 'tick') return
     if (space === 'pinned') held.pinned += bytes * times
     else {
-      held.device += bytes * times
-      if (times === 1) held.pool += rounded(bytes)
+      held.device[device]! += bytes * times
+      if (times === 1) held.pool[device]! += rounded(bytes)
     }
   })
   return held
 }
 
-/** What the device holds for a plan: the larger of the session's pool and the peak of L9. */
+/** What devices hold for a plan, each: the larger of the session's pool and the peak of L9. */
 const heldBy = (ir: Lifetimes): Held =>
   withScratch(room => {
     const { turnovers, commands } = watched('turnover', () => trafficOf(ir, room))(ir)
     const fixed = lasting(ir)
-    const pool = watched('pool', () => poolOver(turnovers, [fixed.pool], commands))(ir)
-    const peak = watched('peak', () => peakOver(turnovers, [fixed.device, fixed.pinned], commands))(ir)
+    const pool = watched('pool', () => poolOver(turnovers, fixed.pool, commands))(ir)
+    const peak = watched('peak', () => peakOver(turnovers, [...fixed.device, fixed.pinned], commands))(ir)
     return {
-      device: Math.max(pool.device[0]!, peak.device[0]!),
+      device: pool.device.map((bytes, on) => Math.max(bytes, peak.device[on]!)),
       pinned: Math.max(fixed.slots, peak.pinned),
       settled: pool.settled && peak.settled,
       peak,
@@ -75,7 +79,7 @@ const needed = (ir: Lifetimes, most: Held): Lifetimes => {
       if (left-- < 0) return ir
       const candidate = without(ir, edge)
       const { device, pinned } = heldBy(candidate)
-      if (device > most.device || pinned > most.pinned) continue
+      if (device.some((bytes, on) => bytes > most.device[on]!) || pinned > most.pinned) continue
       ir = candidate
       dropped = true
     }
@@ -86,7 +90,7 @@ const needed = (ir: Lifetimes, most: Held): Lifetimes => {
 /** As `bound`, with all waits of the windows: for plans that are only looked at. */
 export const roughBound = watched('bound', (ir: Lifetimes): Passed<Bounded> => {
   const { settled, device, pinned, peak } = heldBy(ir)
-  return settled ? E.right({ ...ir, peak, bound: { device: [device], pinned } }) : unsettled(ir)
+  return settled ? E.right({ ...ir, peak, bound: { device, pinned } }) : unsettled(ir)
 })
 
 const unsettled = (ir: Lifetimes): Passed<never> =>
@@ -102,7 +106,7 @@ const unsettled = (ir: Lifetimes): Passed<never> =>
   )
 
 /**
- * After this pass the bound is known in bytes, for the device and for pinned memory, and only those waits are left of the windows
+ * After this pass the bound is known in bytes, for each device and for pinned memory, and only those waits are left of the windows
  * without which it would be larger.
  */
 export const bound = watched('bound', (ir: Lifetimes): Passed<Bounded> => {
@@ -110,5 +114,5 @@ export const bound = watched('bound', (ir: Lifetimes): Passed<Bounded> => {
   if (!most.settled) return unsettled(ir)
   const lean = ir.windows.length === 0 ? ir : needed(ir, most)
   const { peak } = lean === ir ? most : heldBy(lean)
-  return E.right({ ...lean, peak, bound: { device: [most.device], pinned: most.pinned } })
+  return E.right({ ...lean, peak, bound: { device: most.device, pinned: most.pinned } })
 })

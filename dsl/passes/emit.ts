@@ -1,5 +1,6 @@
 import type { Peak } from '../ir/peak.js'
 import type { Command, Plan, PlanBuffer, PlanNode } from '../ir/plan.js'
+import { devicesOf } from './device-of.js'
 import type { Bounded, Lifetimes, Operation, Ordered } from './ir.js'
 import { byOperation } from './lifetimes.js'
 import { watched } from './watch.js'
@@ -73,17 +74,17 @@ const commandsOf = (ir: Issued): Command[] => {
 }
 
 const bufferOf = (ir: Lifetimes, id: number): PlanBuffer => {
-  const { name, bytes, space, life, root, offset, dtype, shape, init } = ir.buffers[id]!
+  const { name, bytes, space, life, root, offset, device = 0, dtype, shape, init } = ir.buffers[id]!
   const home = ir.home[id]!
   const place = ir.arena?.offset[id] ?? -1
   if (root === id && place < 0 && dtype !== undefined && shape !== undefined && init === undefined)
-    return { id, name, bytes, space, device: 0, home, life, dtype, shape }
+    return { id, name, bytes, space, device, home, life, dtype, shape }
   return {
     id,
     name,
     bytes,
     space,
-    device: 0,
+    device,
     home,
     life,
     ...(root === id ? {} : { alias: root, aliasOffset: offset }),
@@ -113,7 +114,7 @@ type Outline = Omit<Plan, 'commands'>
 const partsOf = (ir: Lifetimes, nodes: readonly PlanNode[]): Outline => ({
   plan: 1,
   name: ir.settings.name,
-  devices: 1,
+  devices: devicesOf(ir),
   inFlight: ir.settings.inFlight,
   storage: ir.arena === undefined ? 'pooled' : 'planned',
   bound: { device: [Number.MAX_SAFE_INTEGER], pinned: Number.MAX_SAFE_INTEGER },

@@ -1,6 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
 import { Attempts, type Found, freely, lean, mostLean, mostPredicted, type Way } from './attempts.js'
+import { fullest } from './device-of.js'
 import { fail } from './faults.js'
 import type { Attempt, Bounded, Lowered, Passed } from './ir.js'
 import type { Ordering } from './order.js'
@@ -201,7 +202,7 @@ const fastest = (attempts: Attempts): Ordering['by'] => {
   return attempts.tick(freely('time')) < plain * (1 - worth) ? 'time' : 'critical path'
 }
 
-const boundOf = ({ ir }: Found): number => ir.bound.device[0]!
+const boundOf = ({ ir }: Found): number => fullest(ir.bound)
 
 /** Of two alike the first: it is the plainer. */
 const shorter = (a: Found, b: Found): Found => (b.attempt.tick < a.attempt.tick * (1 - 1e-9) ? b : a)

@@ -17,6 +17,8 @@ export interface Checked {
   readonly nodes: readonly GraphNode[]
   readonly specs: readonly BoundSpec[]
   readonly outputs: readonly GraphOutput[]
+  /** By node, once `devices` has run, of a graph for several; absent: all of it is on device 0. */
+  readonly deviceOf?: readonly number[]
 }
 
 /** A buffer before its home is known. `root` is the buffer whose bytes it views, itself if it is no view. */
@@ -27,6 +29,8 @@ export interface Buffer {
   readonly life: 'tick' | 'state' | 'param' | 'input' | 'output'
   readonly root: number
   readonly offset: number
+  /** Of device memory the device that it is on; absent: 0. */
+  readonly device?: number
   readonly dtype?: DType
   readonly shape?: readonly number[]
   readonly init?: number | readonly number[]
@@ -46,10 +50,12 @@ export interface Operation {
   readonly reads: readonly number[]
   readonly writes: readonly number[]
   readonly after: readonly number[]
-  /** What it is for placing and ordering: a copy in, a copy out, a store of state, or work. */
-  readonly kind: 'upload' | 'download' | 'store' | 'compute'
+  /** What it is for placing and ordering: a copy in, a copy out, a copy from another device, a store of state, or work. */
+  readonly kind: 'upload' | 'download' | 'peer' | 'store' | 'compute'
   /** The lane that the user gave. */
   readonly lane: LaneSpec | undefined
+  /** Where it runs; absent: on device 0. */
+  readonly device?: number
   /** Bytes of scratch wanted from the lane's workspace; 0: none. */
   readonly workspace: number
   /** Uploads at most so many ahead of their reader; undefined: no window. */
@@ -147,7 +153,7 @@ export interface Attempt {
   /** Nanoseconds from tick to tick, by the machine's figures; of these the issuing thread waited so long for a lane's full queue. NaN in graphs too large to predict. */
   readonly tick: number
   readonly blocked: number
-  /** Bytes of device memory. */
+  /** Bytes of device memory, of the device that holds most. */
   readonly bound: number
 }
 

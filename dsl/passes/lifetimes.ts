@@ -1,6 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { heap, type Room, withScratch } from '../ir/scratch.js'
 import { accessesOf } from './accesses.js'
+import { homesOf } from './device-of.js'
 import type { Lifetimes, Passed, Synchronized } from './ir.js'
 import { Rows } from './rows.js'
 import { watched } from './watch.js'
@@ -24,7 +25,7 @@ const keepWindows = ({ operations, laneOf, lanes }: Synchronized, first: Int32Ar
 
 /**
  * The first operation that touches each tick buffer (through its views too), the one after which it is freed, and the lane of the first of
- * all buffers.
+ * all buffers: of its device, where it is in device memory.
  */
 const spans = (ir: Synchronized): Pick<Lifetimes, 'first' | 'last' | 'home'> => {
   const { operations, buffers, laneOf } = ir
@@ -47,7 +48,7 @@ const spans = (ir: Synchronized): Pick<Lifetimes, 'first' | 'last' | 'home'> => 
     if (life !== 'tick' || root !== id) first[id] = last[id] = -1
   }
   if (ir.keep) keepWindows(ir, first, last)
-  return { first, last, home }
+  return { first, last, home: homesOf(ir, home) }
 }
 
 /** Buffers by an operation: those of operation i are `buffers[start[i] .. start[i + 1]]`, in order of id. */

@@ -18,6 +18,8 @@ class Lowering {
   /** Who reads which version: asked for only where a kernel takes a read's memory. */
   private readonly readers = new Map<number, number[]>()
   private readonly donates: boolean
+  /** Where new buffers in device memory are: with the node that is being lowered. */
+  private device = 0
   /** By node: operations that whoever reads its value comes after, without data. */
   private readonly orders = new Map<number, readonly Omit<ControlEdge, 'later'>[]>()
   readonly control: ControlEdge[] = []
@@ -33,6 +35,15 @@ class Lowering {
     return this.ir.specs[node]!
   }
 
+  /** From here on buffers are made for this node. */
+  begin(node: number): void {
+    this.device = this.deviceOf(node)
+  }
+
+  private deviceOf(node: number): number {
+    return this.ir.deviceOf?.[node] ?? 0
+  }
+
   specs(nodes: readonly number[]): BoundSpec[] {
     const specs = new Array<BoundSpec>(nodes.length)
     for (let i = 0; i < specs.length; i++) specs[i] = this.ir.specs[nodes[i]!]!
@@ -42,15 +53,17 @@ class Lowering {
   fresh(name: string, spec: BoundSpec, life: Buffer['life'], space: Buffer['space'], init?: Buffer['init']): number {
     const id = this.buffers.length
     const { dtype, shape } = spec
-    const made: Buffer = { name, bytes: tensorBytes(spec), space, life, root: id, offset: 0, dtype, shape }
+    const device = space === 'device' ? this.device : 0
+    const made: Buffer = { name, bytes: tensorBytes(spec), space, life, root: id, offset: 0, device, dtype, shape }
     this.buffers.push(init === undefined ? made : { ...made, init })
     return id
   }
 
   view(name: string, spec: BoundSpec, of: number, offsetBytes: number): number {
-    const { root, offset, space, life } = this.buffers[of]!
+    const { root, offset, space, life, device = 0 } = this.buffers[of]!
     const { dtype, shape } = spec
-    this.buffers.push({ name, bytes: tensorBytes(spec), space, life, root, offset: offset + offsetBytes, dtype, shape })
+    const at = offset + offsetBytes
+    this.buffers.push({ name, bytes: tensorBytes(spec), space, life, root, offset: at, device, dtype, shape })
     return this.buffers.length - 1
   }
 
@@ -122,7 +135,9 @@ class Lowering {
       writes,
       after,
       kind: more.kind ?? 'compute',
-      lane: node.lane,
+      // One without a name says no more than the device.
+      lane: node.lane?.name === '' ? undefined : node.lane,
+      device: this.deviceOf(node.id),
       workspace: more.workspace ?? 0,
       ahead: more.ahead,
       tolerance: more.tolerance ?? 0,
@@ -224,7 +239,7 @@ const store = (low: Lowering, delay: GraphNode, temporary: number | undefined, a
   const state = low.buffer[delay.id]!
   const next = delay.inputs[0]!
   const { bytes } = low.buffers[state]!
-  const lane = delay.lane ?? low.operations[low.maker(next)]?.lane
+  const lane = (delay.lane?.name === '' ? undefined : delay.lane) ?? low.operations[low.maker(next)]?.lane
   const from = temporary === undefined ? low.buffer[next]! : low.operations[temporary]!.writes[0]!
   const id = low.operation(
     { ...delay, op: 'store', name: `store(${delay.name})`, lane },
@@ -251,6 +266,7 @@ const states = (low: Lowering): void => {
   const temporaries = pending.map(delay => {
     const next = delay.inputs[0]!
     if (low.buffers[root(next)]!.life !== 'state') return undefined
+    low.begin(delay.id)
     const target = low.fresh(`next(${delay.name})`, low.spec(next), 'tick', 'device')
     return low.copy(delay, next, target, 'compute', { op: 'copy', name: `next(${delay.name})` })
   })
@@ -284,7 +300,14 @@ const upload = (low: Lowering, node: GraphNode): void => {
   const input = from.op === 'download' ? from.inputs[0]! : from.id
   const ahead = node.attrs['ahead'] as number | undefined
   const target = low.fresh(node.name, low.spec(node.id), 'tick', 'device')
-  low.yields(node.id, target, low.copy(node, input, target, from.op === 'download' ? 'compute' : 'upload', { ahead }))
+  const across = (low.buffers[low.buffer[input]!]!.device ?? 0) !== (low.buffers[target]!.device ?? 0)
+  const kind = from.op !== 'download' ? 'upload' : across ? 'peer' : 'compute'
+  low.yields(node.id, target, low.copy(node, input, target, kind, { ahead }))
+}
+
+const peer = (low: Lowering, node: GraphNode): void => {
+  const target = low.fresh(node.name, low.spec(node.id), 'tick', 'device')
+  low.yields(node.id, target, low.copy(node, node.inputs[0]!, target, 'peer'))
 }
 
 /**
@@ -294,7 +317,8 @@ const upload = (low: Lowering, node: GraphNode): void => {
 export const lower = watched('lower', (ir: Checked): Passed<Lowered> => {
   const low = new Lowering(ir)
   const writes: Writes = new Map()
-  for (const node of ir.nodes)
+  for (const node of ir.nodes) {
+    low.begin(node.id)
     switch (node.op) {
       case 'input':
       case 'param':
@@ -303,6 +327,9 @@ export const lower = watched('lower', (ir: Checked): Passed<Lowered> => {
         break
       case 'upload':
         upload(low, node)
+        break
+      case 'peer':
+        peer(low, node)
         break
       case 'download':
         break
@@ -320,6 +347,7 @@ export const lower = watched('lower', (ir: Checked): Passed<Lowered> => {
       default:
         compute(low, node)
     }
+  }
   outputs(low)
   states(low)
   donationHazards(low)

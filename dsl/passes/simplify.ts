@@ -99,7 +99,7 @@ const merge = (nodes: readonly GraphNode[]): Int32Array => {
   const met = new Map<string, number>()
   const given = givenAway(nodes)
   const meaningOf = ({ op, inputs, lane, attrs, spec }: GraphNode): string =>
-    `${op} ${inputs.map(input => stands[input]).join(' ')} ${lane?.name ?? ''} ${keyOf(attrs)} ${spec.dtype}[${spec.shape}]`
+    `${op} ${inputs.map(input => stands[input]).join(' ')} ${lane?.name ?? ''} ${lane?.device ?? 0} ${keyOf(attrs)} ${spec.dtype}[${spec.shape}]`
   const rank = (input: number | undefined): number => (input === undefined ? 0 : stands[input]! + 1)
   for (const node of nodes) {
     if (given[node.id] === 1 || !isPure(node, nodes)) continue

@@ -30,7 +30,7 @@ const maxTicks = 6
 const maxCommands = 20_000
 
 /**
- * The session's pool once more, remembering who released what, and never growing beyond `most` bytes: the first allocation that would need
+ * The session's pool of one device once more, remembering who released what, and never growing beyond `most` bytes: the first allocation that would need
  * to is answered with the waits that let it take the bytes which were released the longest ago instead.
  */
 class Ledger {
@@ -127,10 +127,10 @@ class Ledger {
   }
 }
 
-const baseOf = ({ buffers }: Plan): number =>
-  buffers.reduce((sum, { alias, space, life, bytes }) => {
+const baseOf = ({ buffers }: Plan, on: number): number =>
+  buffers.reduce((sum, { alias, space, life, bytes, device }) => {
     const lasting = alias === undefined && space === 'device' && (life === 'state' || life === 'param')
-    return lasting ? sum + rounded(bytes) : sum
+    return lasting && device === on ? sum + rounded(bytes) : sum
   }, 0)
 
 /** The node of the run that each command comes before on its lane: what an alloc there is for. */
@@ -152,7 +152,7 @@ const nextNodes = ({ commands }: Plan): Int32Array => {
 const shortage = (plan: Plan, most: number): readonly WindowEdge[] => {
   const edges: WindowEdge[] = []
   const { commands, buffers, lanes, inFlight } = plan
-  const ledger = new Ledger(baseOf(plan), most)
+  const ledgers = Array.from({ length: plan.devices }, (_, device) => new Ledger(baseOf(plan, device), most))
   const next = nextNodes(plan)
   const zeros = (): Float64Array => new Float64Array(lanes.length)
   const frontier = lanes.map(zeros)
@@ -176,6 +176,7 @@ const shortage = (plan: Plan, most: number): readonly WindowEdge[] => {
           const [, buffer, lane] = command
           if (buffers[buffer]!.space !== 'device') break
           const known = frontier[lane]!
+          const ledger = ledgers[buffers[buffer]!.device]!
           const unseen = (mark: Mark | undefined, m: number): boolean =>
             mark !== undefined && m !== lane && mark.point > known[m]!
           const size = rounded(buffers[buffer]!.bytes)
@@ -196,11 +197,11 @@ const shortage = (plan: Plan, most: number): readonly WindowEdge[] => {
         }
         case 'free': {
           const [, buffer] = command
-          const { space, home, bytes } = buffers[buffer]!
+          const { space, device, home, bytes } = buffers[buffer]!
           const released = pending[buffer]!
           released[home] = ran[home]
           pending[buffer] = []
-          if (space === 'device') ledger.give(offset[buffer]!, rounded(bytes), released)
+          if (space === 'device') ledgers[device]!.give(offset[buffer]!, rounded(bytes), released)
           break
         }
         case 'use':

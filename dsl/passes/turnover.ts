@@ -2,6 +2,7 @@ import { rounded } from '../ir/laws/range-pool.js'
 import { type Turnover, type Turnovers, When } from '../ir/laws/turnover.js'
 import { heap, type Room } from '../ir/scratch.js'
 import { accessesOf } from './accesses.js'
+import { devicesOf, memoryOf } from './device-of.js'
 import type { Lifetimes } from './ir.js'
 import { byOperation } from './lifetimes.js'
 import { Rows } from './rows.js'
@@ -179,24 +180,22 @@ class Ledger {
   }
 }
 
-/** By memory, the device's and pinned: how many buffers come and go in a tick, on how many lanes each is touched, and how many uses they have. */
+/** By memory, the devices', then pinned: how many buffers come and go in a tick, on how many lanes each is touched, and how many uses they have. */
 const counted = (
   ir: Lifetimes,
   room: Room,
 ): { buffers: number[]; touched: number[]; uses: number[]; memory: Uint8Array; bytes: Float64Array } => {
   const { start, root } = accessesOf(ir)
   const memory = room.uint8(ir.buffers.length)
+  const devices = devicesOf(ir)
   const bytes = room.float64(ir.buffers.length)
   for (let b = 0; b < memory.length; b++) {
     const buffer = ir.buffers[b]!
-    if (buffer.space === 'pinned') memory[b] = 1
+    memory[b] = memoryOf(buffer, devices)
     bytes[b] = buffer.bytes
   }
-  const [buffers, touched, uses] = [
-    [0, 0],
-    [0, 0],
-    [0, 0],
-  ]
+  const none = new Array<number>(devices + 1).fill(0)
+  const [buffers, touched, uses] = [none.slice(), none.slice(), none]
   for (let b = 0; b < ir.buffers.length; b++) if (ir.last[b]! >= 0) buffers[memory[b]!]!++
   // The accesses are at least as many as the lanes that touch.
   for (let a = 0; a < start[ir.operations.length]!; a++) if (ir.last[root[a]!]! >= 0) touched[memory[root[a]!]!]!++
@@ -211,7 +210,7 @@ export const trafficOf = (ir: Lifetimes, room: Room = heap): Traffic => {
   const lanes = ir.lanes.length
   const { start, root } = accessesOf(ir)
   const { buffers, touched, uses, memory, bytes } = counted(ir, room)
-  const ledgers = [0, 1].map(m => new Ledger(buffers[m]!, lanes, touched[m]!, buffers[m]! + uses[m]!, room))
+  const ledgers = buffers.map((count, m) => new Ledger(count, lanes, touched[m]!, count + uses[m]!, room))
   const allocs = byOperation(ir.first, count, room)
   const frees = byOperation(ir.last, count, room)
   const marks = byOperation(useBuffer, ir.buffers.length, room)

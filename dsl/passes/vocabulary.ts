@@ -26,6 +26,7 @@ export const structural: ReadonlySet<string> = new Set([
   'param',
   'upload',
   'download',
+  'peer',
   'delay',
   'kernel',
   'port',

@@ -1,0 +1,55 @@
+import type { Buffer, Operation, Placed } from './ir.js'
+
+/** The device that an operation runs on. */
+export const deviceOf = ({ device = 0 }: Operation): number => device
+
+/** How many devices a plan on such lanes is for: those that have a number below that of some lane's, too. */
+export const devicesOf = ({ lanes }: Pick<Placed, 'lanes'>): number => {
+  let most = 0
+  for (let l = 0; l < lanes.length; l++) most = Math.max(most, lanes[l]!.device)
+  return most + 1
+}
+
+/** Which memory a buffer is in: a device's, by number, or pinned memory, which comes after those of all devices. */
+export const memoryOf = ({ space, device = 0 }: Buffer, devices: number): number =>
+  space === 'pinned' ? devices : device
+
+/**
+ * The home of a buffer in device memory is a lane of its device: where a lane of another one touches it first, as the copy of a state may, it is the first of its own
+ * device that does.
+ */
+export const homesOf = (
+  ir: Pick<Placed, 'operations' | 'buffers' | 'lanes' | 'laneOf'>,
+  home: Int32Array,
+): Int32Array => {
+  const { operations, buffers, lanes, laneOf } = ir
+  if (devicesOf(ir) === 1) return home
+  const away = (root: number, lane: number): boolean => {
+    const { space, device = 0 } = buffers[root]!
+    return space === 'device' && lanes[lane]!.device !== device
+  }
+  const found = new Uint8Array(buffers.length)
+  operations.forEach(({ reads, writes }, i) => {
+    for (const list of [reads, writes])
+      for (const id of list) {
+        const { root } = buffers[id]!
+        if (found[root] === 1 || away(root, laneOf[i]!)) continue
+        if (away(root, home[root]!)) home[root] = laneOf[i]!
+        found[root] = 1
+      }
+  })
+  for (let id = 0; id < buffers.length; id++) {
+    const { root, device = 0 } = buffers[id]!
+    // What no lane of its device touches: any of them.
+    if (root === id && away(id, home[id]!))
+      home[id] = Math.max(
+        0,
+        lanes.findIndex(lane => lane.device === device),
+      )
+    else home[id] = home[root]!
+  }
+  return home
+}
+
+/** What a plan asks of the fullest of its devices. */
+export const fullest = ({ device }: { readonly device: readonly number[] }): number => Math.max(...device)
