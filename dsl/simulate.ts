@@ -75,13 +75,13 @@ export const simulate = (plan: Plan, machine: Machine | string, options: Simulat
   const most = Math.max(1, options.ticks ?? Math.min(64, Math.max(4, affordable)))
   // The last ticks have none behind them, so they are replayed and not looked at.
   const tail = Math.min(plan.inFlight, most)
-  let ticks = Math.min(most, Math.max(4, plan.inFlight + 3))
+  let ticks = Math.min(most, Math.max(4, plan.inFlight + 4))
   let timeline = replay(program, ticks + tail)
-  let pace = paceOf(timeline.ended.subarray(0, ticks))
+  let pace = paceOf(timeline.ended.subarray(0, ticks), plan.inFlight)
   while (!pace.settled && ticks < most) {
     ticks = Math.min(most, 2 * ticks)
     timeline = replay(program, ticks + tail)
-    pace = paceOf(timeline.ended.subarray(0, ticks))
+    pace = paceOf(timeline.ended.subarray(0, ticks), plan.inFlight)
   }
   const to = timeline.ended[ticks - 1] ?? 0
   const window = { from: to - pace.tick * pace.over, to }
@@ -95,7 +95,7 @@ export const simulate = (plan: Plan, machine: Machine | string, options: Simulat
   return {
     machine: program.machine.name,
     tickMs: pace.tick * ms,
-    criticalPathMs: paceOf(orderBound(program, ticks)).tick * ms,
+    criticalPathMs: paceOf(orderBound(program, ticks), plan.inFlight).tick * ms,
     latencyMs: (to - (timeline.issued[ticks - 1] ?? 0)) * ms,
     issueMs: issue * ms,
     busy: each(busyOf(timeline, plan.lanes.length, window)),

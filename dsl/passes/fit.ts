@@ -8,7 +8,7 @@ import type { Ordering } from './order.js'
 import { overBudget } from './over-budget.js'
 import { place } from './place.js'
 
-/** What makes a tick shorter by less than this part of it is not worth a stranger order. */
+/** What makes a tick shorter by less than this part of it is not worth a stranger order, and less than predictions tell apart. */
 const worth = 0.01
 
 /** Tries to squeeze into less, and of ways in a larger graph. */
@@ -17,6 +17,7 @@ const maxTries = 4
 /** All that is tried for one graph: its lanes are chosen at most twice, and each way is told in the end. */
 class Fitting {
   private readonly placed = new Map<number, Passed<Attempts>>()
+  private readonly known = new Map<Attempts, Map<string, Passed<Found>>>()
   readonly tried: Attempt[] = []
   private smallest: Passed<Found> | undefined
 
@@ -35,18 +36,35 @@ class Fitting {
     return attempts
   }
 
+  /** Each way once, where that many plans are small enough to be kept. */
   found(attempts: Attempts, way: Way, memory?: number): Passed<Found> {
+    const { by, ahead, window } = way
+    const key = `${by} ${ahead} ${[...window]} ${memory}`
+    const known = this.known.get(attempts)?.get(key)
+    if (known !== undefined) return known
     const found = attempts.found(way, memory)
     if (E.isRight(found)) this.tried.push(found.right.attempt)
+    if (this.ir.operations.length > mostLean) return found
+    const all = this.known.get(attempts) ?? new Map<string, Passed<Found>>()
+    this.known.set(attempts, all.set(key, found))
     return found
   }
 
-  /** The order with the shortest predicted tick, whatever it holds. */
-  fast(): Passed<Found> {
+  /** The order with the shortest predicted tick, nothing held back. */
+  private plain(): Passed<Found> {
     return pipe(
       this.on(Number.POSITIVE_INFINITY),
       E.chain(attempts => this.found(attempts, freely(fastest(attempts)))),
     )
+  }
+
+  /** The shortest predicted tick, whatever it holds. Uploads that nothing holds back can come before one that is needed sooner: windows are tried too, of few operations. */
+  fast(): Passed<Found> {
+    const plain = this.plain()
+    const attempts = this.on(Number.POSITIVE_INFINITY)
+    if (E.isLeft(plain) || E.isLeft(attempts) || this.ir.operations.length > mostLean) return plain
+    const windowed = this.windowed(attempts.right).map(way => this.found(attempts.right, way))
+    return E.right(shortest([plain.right, ...windowed.filter(E.isRight).map(({ right }) => right)])!)
   }
 
   /** The plan that holds least of those that are tried: nothing spread, nothing ahead, and waits for freed bytes where they help. */
@@ -93,17 +111,17 @@ class Fitting {
 
   /**
    * The shortest predicted tick of what fits, or undefined where nothing does. What is tried does not depend on the memory, up to `mostLean` operations, so
-   * more of it is never slower; in a larger graph the widest windows that fit are looked for, and little beside them.
+   * more of it is never slower by what predictions tell apart; in a larger graph the widest windows that fit are looked for, and little beside them.
    */
   within(memory: number): Found | undefined {
-    const fast = this.fast()
-    if (E.isLeft(fast)) return undefined
-    const fitting = fits(fast, memory) ? [fast.right] : []
+    const plain = this.plain()
+    if (E.isLeft(plain)) return undefined
+    const fitting = fits(plain, memory) ? [plain.right] : []
     const attempts = this.on(Number.POSITIVE_INFINITY)
     const large = this.ir.operations.length > mostLean
     if (E.isLeft(attempts) || (large && fitting.length > 0)) return fitting[0]
     for (const { way, most } of large ? this.near(attempts.right, memory) : this.all(attempts.right)) {
-      if (most > memory) continue
+      if ((most ?? attempts.right.live(way)) > memory) continue
       const found = this.found(attempts.right, way, most)
       if (fits(found, memory)) fitting.push(found.right)
     }
@@ -111,24 +129,32 @@ class Fitting {
       const small = this.small()
       if (fits(small, memory)) fitting.push(small.right)
     }
-    return fitting.length === 0 ? undefined : fitting.reduce(shorter)
+    return shortest(fitting)
   }
 
-  /** Ways to hold less, each with the memory that it is to be squeezed into: what it holds at the least. The same whatever memory there is. */
+  /** Ways to hold less, the widest windows first: each as it comes, then squeezed into what it holds at the least. The same whatever memory there is. */
   private all(attempts: Attempts): readonly Squeezed[] {
-    const by = fastest(attempts)
-    const count = this.ir.operations.length
-    const widths = widthsOf(attempts, Math.max(4, Math.min(8, Math.floor(2048 / count))))
-    const windowed = widths.map(ahead => windowsOf(attempts, by, ahead))
+    const windowed = this.windowed(attempts)
     // Uploads right before their readers, held back by waits alone, in as much memory as each window needs.
-    const free = freely(by)
+    const free = freely(fastest(attempts))
     const least = attempts.live(free)
     const squeezed = windowed.map(way => ({ way: free, most: Math.max(least, attempts.live(way)) }))
     return [
-      ...windowed.map(way => ({ way, most: attempts.live(way) })),
+      ...windowed.flatMap(way => [
+        { way, most: undefined },
+        { way, most: attempts.live(way) },
+      ]),
       ...squeezed,
       ...this.narrower(attempts),
     ].filter(({ way, most }, i, list) => list.findIndex(other => other.most === most && same(other.way, way)) === i)
+  }
+
+  /** Windows of all uploads without one of the user's, the widest first. */
+  private windowed(attempts: Attempts): readonly Way[] {
+    if (attempts.unwindowed.size === 0) return []
+    const by = fastest(attempts)
+    const widths = widthsOf(attempts, Math.max(4, Math.min(8, Math.floor(2048 / this.ir.operations.length))))
+    return widths.map(ahead => windowsOf(attempts, by, ahead))
   }
 
   /** The widest windows that could fit, a little less, and the user's own windows made narrower: the first few of them. */
@@ -162,7 +188,8 @@ class Fitting {
 
 interface Squeezed {
   readonly way: Way
-  readonly most: number
+  /** Undefined: as it comes. */
+  readonly most: number | undefined
 }
 
 const same = (a: Way, b: Way): boolean =>
@@ -204,8 +231,11 @@ const fastest = (attempts: Attempts): Ordering['by'] => {
 
 const boundOf = ({ ir }: Found): number => fullest(ir.bound)
 
-/** Of two alike the first: it is the plainer. */
-const shorter = (a: Found, b: Found): Found => (b.attempt.tick < a.attempt.tick * (1 - 1e-9) ? b : a)
+/** Of those that no prediction tells apart the first: it is the one that holds least back, and so has most to spare where a machine is not quite as predicted. */
+const shortest = (fitting: readonly Found[]): Found | undefined => {
+  const least = fitting.reduce((least, { attempt }) => Math.min(least, attempt.tick), Number.POSITIVE_INFINITY)
+  return fitting.find(({ attempt }) => attempt.tick <= least * (1 + worth)) ?? fitting[0]
+}
 
 /**
  * Lanes, order, waits and lifetimes: place, order, synchronize, lifetimes and bound, as often as it takes. `fast` is the shortest predicted tick, `small` the least

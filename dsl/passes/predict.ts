@@ -1,3 +1,4 @@
+import { paceOf } from '../simulate/steady.js'
 import { type Costs, resources } from './costs.js'
 import type { Synchronized } from './ir.js'
 
@@ -18,18 +19,35 @@ type Ordered = Pick<Synchronized, 'laneOf' | 'waitStart' | 'waitOn' | 'waitTick'
 /** Ticks beyond so many in flight overlap no further than these do. */
 const deepest = 4
 
+/** Operations of all ticks up to which more ticks are played until their pace has settled; of more the fewest that tell anything. */
+const played = 2 ** 13
+
 /**
  * Plays an order on the machine of `costs`: one thread issues, a lane does its operations one after the other, and an operation that has begun has its share of
- * processors, memory bandwidth and copy engines. Where more is asked of one of these than there is, all who ask for it slow down alike, so that full kernels
- * beside each other gain nothing. Time goes from event to event, each of which looks at every lane once: linear in operations times lanes.
+ * processors, memory bandwidth and the bus. Where more is asked of one of these than there is, all who ask for it slow down alike, so that full kernels
+ * beside each other gain nothing. A copy engine does one copy at a time, and copies on for a lane until that has to wait (`simulate/replay.ts` says why). Time goes from
+ * event to event, each of which looks at every lane once: linear in operations times lanes.
  */
-export const predict = (ir: Ordered, costs: Costs): Prediction => new Play(ir, costs).run()
+export const predict = (ir: Ordered, costs: Costs): Prediction => {
+  const inFlight = Math.min(ir.settings.inFlight, deepest)
+  const count = ir.laneOf.length
+  if ((2 * inFlight + 4) * count > played) return new Play(ir, costs, inFlight, inFlight + 2).run()
+  // The first ticks find every lane idle, and the last ones have none behind them.
+  for (let ticks = 2 * inFlight + 4; ; ticks *= 2) {
+    const play = new Play(ir, costs, inFlight, ticks)
+    const found = play.run()
+    const { tick, settled } = paceOf(play.tickEnd.subarray(0, ticks - inFlight), inFlight)
+    if (settled || 2 * ticks * count > played || count === 0) return { ...found, tick }
+  }
+}
 
 enum Phase {
   /** Its operation is not issued, or waits for others. */
   idle,
   /** Nothing holds it, but it begins at `until` at the earliest. */
   due,
+  /** It stands in line for an engine that another lane has. */
+  queued,
   /** It has begun; its own work begins at `until`. */
   latent,
   /** `left` nanoseconds of work are to do, at `rate`. */
@@ -39,8 +57,6 @@ enum Phase {
 class Play {
   private readonly count: number
   private readonly lanes: number
-  private readonly inFlight: number
-  private readonly ticks: number
   /** Operations by lane: those of lane l are `member[first[l] .. first[l + 1]]`. */
   private readonly first: Int32Array
   private readonly member: Int32Array
@@ -54,8 +70,12 @@ class Play {
   private readonly left: Float64Array
   private readonly rate: Float64Array
   private readonly asked = new Float64Array(resources)
+  private readonly idle: number[]
+  private readonly lines: number[][]
+  /** Lanes that have just let go of an engine. */
+  private readonly done: number[] = []
   private readonly undone: Int32Array
-  private readonly tickEnd: Float64Array
+  readonly tickEnd: Float64Array
   private issue = 0
   private host = 0
   private now = 0
@@ -65,12 +85,14 @@ class Play {
   constructor(
     private readonly ir: Ordered,
     private readonly costs: Costs,
+    private readonly inFlight: number,
+    private readonly ticks: number,
   ) {
-    const { laneOf, settings } = ir
+    const { laneOf } = ir
     this.count = laneOf.length
     this.lanes = ir.lanes.length
-    this.inFlight = Math.min(settings.inFlight, deepest)
-    this.ticks = this.inFlight + 2
+    this.idle = [...costs.engines]
+    this.lines = this.idle.map(() => [])
     this.first = new Int32Array(this.lanes + 1)
     for (const lane of laneOf) this.first[lane + 1]!++
     for (let l = 0; l < this.lanes; l++) this.first[l + 1]! += this.first[l]!
@@ -98,22 +120,23 @@ class Play {
     for (;;) {
       this.issueMore()
       this.begin()
+      this.handOver()
       if (!this.advance()) break
     }
     const span = Math.min(inFlight, 2)
-    const last = tickEnd[ticks - 1]!
     return {
-      tick: (last - tickEnd[ticks - 1 - span]!) / span,
+      tick: (tickEnd[ticks - 1]! - tickEnd[ticks - 1 - span]!) / span,
       latency: tickEnd[0]!,
       blocked: this.blocked / ticks,
     }
   }
 
-  /** The operation that a lane does next, over all ticks. */
-  private head(lane: number): number {
+  /** The operation that a lane does next, over all ticks; or did `by` before that. */
+  private head(lane: number, by = 0): number {
     const length = this.first[lane + 1]! - this.first[lane]!
-    const tick = Math.floor(this.next[lane]! / length)
-    return tick >= this.ticks ? -1 : tick * this.count + this.member[this.first[lane]! + (this.next[lane]! % length)]!
+    const at = this.next[lane]! + by
+    const tick = Math.floor(at / length)
+    return tick >= this.ticks ? -1 : tick * this.count + this.member[this.first[lane]! + (at % length)]!
   }
 
   // The thread goes on until a tick or a full queue holds it; what it has issued by then may lie in the future of the lanes.
@@ -167,12 +190,23 @@ class Play {
     }
   }
 
+  /** An engine that has done a copy goes on with the same lane if that has the next one ready, else with who stands in line the longest. */
+  private handOver(): void {
+    for (let lane = this.done.pop(); lane !== undefined; lane = this.done.pop()) {
+      const engine = this.costs.engine[this.head(lane, -1) % this.count]!
+      const goesOn = this.phase[lane] === Phase.due && this.until[lane]! <= this.now
+      if (goesOn && this.costs.engine[this.head(lane) % this.count] === engine) continue
+      const next = this.idle[engine]! > 0 ? this.lines[engine]!.shift() : undefined
+      if (next !== undefined) this.start(next)
+    }
+  }
+
   private advance(): boolean {
     const { lanes, phase, until, left, rate } = this
     this.share()
     let at = Number.POSITIVE_INFINITY
     for (let lane = 0; lane < lanes; lane++) {
-      if (phase[lane] === Phase.idle) continue
+      if (phase[lane] === Phase.idle || phase[lane] === Phase.queued) continue
       at = Math.min(at, phase[lane] === Phase.working ? this.now + left[lane]! / rate[lane]! : until[lane]!)
     }
     if (at === Number.POSITIVE_INFINITY) return false
@@ -182,22 +216,33 @@ class Play {
       if (phase[lane] === Phase.working) {
         left[lane]! -= passed * rate[lane]!
         if (left[lane]! <= 1e-6 * passed + 1e-9) this.finish(lane)
-      } else if (phase[lane] !== Phase.idle && until[lane]! <= at) this.step(lane)
+      } else if (phase[lane] === Phase.due && until[lane]! <= at) this.take(lane)
+      else if (phase[lane] === Phase.latent && until[lane]! <= at) this.work(lane)
     }
     return true
   }
 
-  private step(lane: number): void {
-    const { costs, phase, until, left, now } = this
+  private take(lane: number): void {
+    const engine = this.costs.engine[this.head(lane) % this.count]!
+    if (engine >= 0 && this.idle[engine] === 0) {
+      this.phase[lane] = Phase.queued
+      this.lines[engine]!.push(lane)
+    } else this.start(lane)
+  }
+
+  private start(lane: number): void {
+    const { costs, phase, until, now } = this
     const i = this.head(lane) % this.count
-    if (phase[lane] === Phase.due && costs.latency[i]! > 0) {
-      phase[lane] = Phase.latent
-      until[lane] = now + costs.latency[i]!
-      return
-    }
-    left[lane] = costs.work[i]!
-    phase[lane] = Phase.working
-    if (left[lane]! <= 0) this.finish(lane)
+    if (costs.engine[i]! >= 0) this.idle[costs.engine[i]!]!--
+    phase[lane] = Phase.latent
+    until[lane] = now + costs.latency[i]!
+    if (costs.latency[i] === 0) this.work(lane)
+  }
+
+  private work(lane: number): void {
+    this.left[lane] = this.costs.work[this.head(lane) % this.count]!
+    this.phase[lane] = Phase.working
+    if (this.left[lane]! <= 0) this.finish(lane)
   }
 
   private finish(lane: number): void {
@@ -206,6 +251,11 @@ class Play {
     this.phase[lane] = Phase.idle
     this.next[lane]!++
     const tick = Math.floor(at / this.count)
+    const engine = this.costs.engine[at - tick * this.count]!
+    if (engine >= 0) {
+      this.idle[engine]!++
+      this.done.push(lane)
+    }
     if (--this.undone[tick]! === 0) this.tickEnd[tick] = this.now
   }
 

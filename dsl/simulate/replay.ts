@@ -25,6 +25,7 @@ class Replay {
   private readonly freeAfter: Int32Array
   private readonly outstanding: Int32Array
   private readonly current: Int32Array
+  private readonly due: Float64Array
   // Steps, by slot: when they were issued, and for a run why not earlier.
   private readonly slots: number
   private readonly issueTime: Float64Array
@@ -83,6 +84,7 @@ class Replay {
     this.freeAfter = new Int32Array(lanes).fill(-1)
     this.outstanding = new Int32Array(lanes)
     this.current = new Int32Array(lanes)
+    this.due = new Float64Array(lanes)
     this.issueTime = new Float64Array(steps * this.slots)
     this.issueCause = new Uint8Array(steps * this.slots)
     this.issueAfter = new Int32Array(steps * this.slots)
@@ -295,10 +297,10 @@ class Replay {
       line.cause[i] = this.freeCause[l]!
       line.after[i] = this.freeAfter[l]!
     }
-    const from = Math.max(free[l]!, issued)
+    this.due[l] = Math.max(free[l]!, issued, this.now)
     this.state[l] = State.ready
     // Through the heap even if it may start now: whoever was issued first takes an engine first.
-    this.heap.push(l, Math.max(from, this.now), i)
+    this.heap.push(l, this.due[l]!, i)
   }
 
   private start(l: number): void {
@@ -343,7 +345,7 @@ class Replay {
     const engine = program.engine[i % program.runs]!
     if (engine >= 0) {
       this.engineFree[engine]!++
-      const next = this.lines[engine]!.shift()
+      const next = this.keeps(l, engine) ? undefined : this.lines[engine]!.shift()
       if (next !== undefined) {
         line.cause[this.current[next]!] = Cause.engine
         line.after[this.current[next]!] = i
@@ -353,6 +355,17 @@ class Replay {
     const tick = line.tick[i]!
     if (--this.left[tick]! === 0) line.ended[tick] = now
     this.resume(l, tick, i)
+  }
+
+  /**
+   * Whether a lane whose copy has just ended copies on: an engine turns to another lane only when the one that it serves has to wait. Source: uploads on two lanes,
+   * in spec/bench/results/pipelines.md.
+   */
+  private keeps(l: number, engine: number): boolean {
+    const { program, state, due, current, now } = this
+    if (this.lines[engine]!.length === 0) return false
+    this.advance(l)
+    return state[l] === State.ready && due[l]! <= now && program.engine[current[l]! % program.runs] === engine
   }
 
   /** The issuing thread goes on if this end is what it waited for. */

@@ -4,6 +4,7 @@ import { compile, orThrow } from '../../dsl/index.js'
 import { peakOf } from '../../dsl/ir/peak.js'
 import type { Command, Plan, PlanNode } from '../../dsl/ir/plan.js'
 import type { Machine } from '../../dsl/machine/machine.js'
+import { paceOf } from '../../dsl/simulate/steady.js'
 import { runsOf, type Simulation, simulate, type TimelineRun } from '../../dsl/simulate.js'
 import { sample } from '../support/generate.js'
 import { plain, someMachines, uncontended } from '../support/machines.js'
@@ -309,6 +310,25 @@ describe('simulate, to the nanosecond', () => {
         { op: 'download', lane: 2, ns: 1000 },
       ]),
     ).toEqual([0, 1000, 0])
+  })
+
+  test('an engine copies on for a lane until that has to wait', () => {
+    const list = [
+      { op: 'upload', lane: 0, ns: 1000 },
+      { op: 'upload', lane: 1, ns: 500 },
+      { op: 'upload', lane: 0, ns: 1000 },
+      { op: 'matmul', lane: 2, ns: 3000, after: [0] },
+      { op: 'upload', lane: 0, ns: 1000, after: [3] },
+    ] as const
+    // Lane 1 stands in line from the start: not behind the first copy of lane 0 but behind both, and not behind that which waits for the kernel.
+    expect(starts(list)).toEqual([0, 2000, 1000, 1000, 4000])
+  })
+
+  test('ticks that end in groups take what they take on average', () => {
+    const intervals = [5, 1, 1, 7, 1, 1, 7, 1, 1, 7, 1, 1]
+    let at = 0
+    const ended = Float64Array.from([0, ...intervals], interval => (at += interval))
+    expect(paceOf(ended, 3)).toEqual({ tick: 3, over: 3, settled: true })
   })
 
   test('a step on the host runs beside everything on the device', () => {
