@@ -41,7 +41,7 @@ const libasan = () => {
 }
 
 // A short quarantine: one of the tests watches how the process grows. Leaks are looked for in the logs.
-const options = leaks => `detect_leaks=${leaks}:exitcode=0:quarantine_size_mb=16:log_path=${join(logs, 'log')}`
+const options = leaks => `detect_leaks=${leaks}:exitcode=0:quarantine_size_mb=6:log_path=${join(logs, 'log')}`
 
 const environment = () => ({
   LD_PRELOAD: [libasan(), process.env.LD_PRELOAD].filter(Boolean).join(':'),

@@ -62,15 +62,19 @@ Status Allocator::malloc(std::uint64_t bytes, Lane& lane, Block** block, Shortag
       found = quickPending(lane, heap, size, &rung, &refused);
   }
   std::uint8_t quick = static_cast<std::uint8_t>(rung);
+  bool resumed = rung != Rung::cache;
   if (found == nullptr) {
     quick = StatsCounters::slow;
+    resumed = false;
     const Status status = slow({bytes, size, lane, pool, heap, refused}, evicted, &found, shortage);
     if (status != Status::ok) return status;
   }
   found->state = BlockState::live;
   found->requested = bytes;
   found->site = site;
-  found->stripe = counters_.allocated(static_cast<int>(heap.config.sizes), found->size, bytes, quick);
+  const int sizes = static_cast<int>(heap.config.sizes);
+  found->stripe = resumed ? counters_.resumed(found->stripe, sizes, size, bytes, quick)
+                          : counters_.allocated(sizes, found->size, bytes, quick);
   if (history_.on()) {
     found->id = ids_.fetch_add(1, std::memory_order_relaxed) + 1;
     history_.add(Action::alloc, found->address, found->size, lane.id, heap.config.pool, site, found->id);
@@ -176,12 +180,12 @@ Status Allocator::keepUntil(Block* block, Mark& mark) {
   return addUse(*block, &mark);
 }
 
-bool Allocator::covered(const Block& block, const Lane& lane) const {
-  for (std::size_t i = 0; i < block.uses.size(); ++i) {
-    const Mark& mark = *block.uses[i];
-    if (mark.lane == nullptr || !lanes_.before(lane, mark.lane->id, mark.point)) return false;
+std::size_t Allocator::uncovered(const Block& block, const Lane& lane, std::size_t from) const {
+  for (; from < block.uses.size(); ++from) {
+    const Mark& mark = *block.uses[from];
+    if (mark.lane == nullptr || !lanes_.before(lane, mark.lane->id, mark.point)) break;
   }
-  return true;
+  return from;
 }
 
 void Allocator::dropUses(Block& block) {
@@ -196,15 +200,19 @@ void Allocator::dropUses(Block& block) {
 }
 
 void Allocator::settle(Block& block) {
-  dropUses(block);
   counters_.settled(block.stripe, sizeOf(block), block.size);
+  complete(block);
+}
+
+void Allocator::complete(Block& block) {
+  dropUses(block);
   if (history_.on())
     history_.add(Action::freeCompleted, block.address, block.size, block.lane->id, block.heap->config.pool, block.site,
                  block.id);
 }
 
 // What a lane does over and over: it takes the block of this size that it freed the longest ago. The caller holds the
-// lane's mutex. Null where the rungs have to be climbed one by one.
+// lane's mutex, and counts what is found as resumed. Null where the rungs have to be climbed one by one.
 Block* Allocator::quickPending(Lane& lane, const Heap& heap, std::uint64_t size, Rung* rung, const Lane** refused) {
   constexpr int most = 8;
   const Policy& policy = *options_.policy;
@@ -212,13 +220,14 @@ Block* Allocator::quickPending(Lane& lane, const Heap& heap, std::uint64_t size,
   for (int looked = 0; block != nullptr && (block->size != size || block->heap != &heap); block = block->next)
     if (++looked == most) return nullptr;
   if (block == nullptr) return nullptr;
-  if (policy.order && covered(*block, lane)) {
+  const auto next = [&](std::size_t from) { return policy.order ? uncovered(*block, lane, from) : from; };
+  std::size_t left = next(0);
+  if (policy.order && left == block->uses.size()) {
     *rung = Rung::order;
   } else if (policy.poll) {
     *rung = Rung::done;
-    for (std::size_t i = 0; i < block->uses.size(); ++i) {
-      Mark& mark = *block->uses[i];
-      if (policy.order && mark.lane != nullptr && lanes_.before(lane, mark.lane->id, mark.point)) continue;
+    for (; left < block->uses.size(); left = next(left + 1)) {
+      Mark& mark = *block->uses[left];
       if (lanes_.poll(mark, &lane) == Status::ok) continue;
       *refused = mark.lane;
       return nullptr;
@@ -231,7 +240,7 @@ Block* Allocator::quickPending(Lane& lane, const Heap& heap, std::uint64_t size,
     return nullptr;
   }
   shelf(lane).pending.remove(block);
-  settle(*block);
+  complete(*block);
   block->settled = false;
   block->next = block->previous = nullptr;
   return block;

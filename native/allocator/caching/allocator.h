@@ -134,8 +134,12 @@ class Allocator {
 
   // allocator.cc
   Block* quickPending(Lane& lane, const Heap& heap, std::uint64_t size, Rung* rung, const Lane** refused);
+  // Pending no longer, and nobody's yet: counted so, or to be counted by whoever hands it out at once.
   void settle(Block& block);
-  bool covered(const Block& block, const Lane& lane) const;
+  void complete(Block& block);
+  // The first use, from one on, that the lane is not known to be after; their number where there is none.
+  std::size_t uncovered(const Block& block, const Lane& lane, std::size_t from) const;
+  bool covered(const Block& block, const Lane& lane) const { return uncovered(block, lane, 0) == block.uses.size(); }
   Status waitForUses(Block& block, Lane& lane);
   void dropUses(Block& block);
   Status addUse(Block& block, Mark* held);

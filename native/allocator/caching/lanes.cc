@@ -175,8 +175,7 @@ Status Lanes::wait(Lane& waiter, Mark& mark, bool* issued) {
   return Status::ok;
 }
 
-Status Lanes::poll(Mark& mark, Lane* asker) {
-  if (complete(mark)) return Status::ok;
+Status Lanes::ask(Mark& mark, Lane* asker) {
   if (asker != nullptr)
     countOne(asker->queries_);
   else

@@ -20,12 +20,12 @@ using Count = std::uint64_t;
 class Lane;
 
 // A driver event on a lane and the point that it marks: points of a lane are its marks, counted from 1 on. A mark that
-// somebody holds is never recorded again, so its point and frontier stand still.
-struct Mark {
+// somebody holds is never recorded again, so its point and frontier stand still. On a cache line of its own.
+struct alignas(64) Mark {
   Lane* lane = nullptr;  // null: an event of the caller's, about whose lane nothing is known
   Event event = nullptr;
   Count point = 0;
-  // Given out by its lane, whose mutex's holder alone writes this; and given back, by anybody.
+  // Given out by its lane, less what its mutex's holder has given back: written under it. Given back by anybody else.
   std::atomic<std::uint32_t> given{0}, back{0};
   Mark* next = nullptr;               // the lane's marks stand in a ring
   std::unique_ptr<Count[]> frontier;  // by lane: what its lane was after when it was recorded
@@ -38,7 +38,7 @@ struct Mark {
   void give() { given.store(given.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
   // Another one, by somebody who holds it already.
   void hold() { back.fetch_sub(1, std::memory_order_relaxed); }
-  void drop() { back.fetch_add(1, std::memory_order_release); }
+  void drop();
 };
 
 // A stream, how far it is known to be after every other one, and the free blocks that it alone looks at.
@@ -97,6 +97,11 @@ class alignas(128) Lane {
   std::atomic<std::uint64_t> recorded_{0}, shared_{0}, waits_{0}, waitsElided_{0}, queries_{0};
 };
 
+inline void Mark::drop() {
+  const auto take = [&] { given.store(given.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed); };
+  if (lane == nullptr || !lane->mutex.ifLeaning(take)) back.fetch_add(1, std::memory_order_release);
+}
+
 // What is known to be before what on one device, for lanes that come and go. Its causes: a lane runs in order; a wait
 // joins what the mark's lane was after when it was recorded; and what the host has seen complete is before everything.
 class Lanes {
@@ -136,7 +141,7 @@ class Lanes {
 
   // One question to the driver: ok, notReady, or its failure. What it learns moves the watermark of the mark's lane.
   // Asked on behalf of a lane, its mutex is held: the question is counted there, which no other thread waits for.
-  Status poll(Mark& mark, Lane* asker = nullptr);
+  Status poll(Mark& mark, Lane* asker = nullptr) { return complete(mark) ? Status::ok : ask(mark, asker); }
   Status pollLane(Lane& lane);
   // These block.
   Status synchronize(Mark& mark);
@@ -149,6 +154,8 @@ class Lanes {
   Counters counters() const;
 
  private:
+  Status ask(Mark& mark, Lane* asker);
+
   Driver& driver_;
   std::mutex mutex_;  // lanes and allocators coming and going
   bool places_[Lane::mostAllocators] = {};

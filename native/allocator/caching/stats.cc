@@ -110,8 +110,9 @@ void raise(Stripe& stripe) {
   }
 }
 
-// Written out, since every allocation comes by here. Returns whether some level is above its peak.
-template <class How>
+// Written out, since every allocation comes by here. Returns whether some level is above its peak. What was pending until
+// now (`Resumed`) was active before.
+template <class How, bool Resumed>
 inline bool rise(Stripe& stripe, int size, std::int64_t bytes, std::int64_t requested) {
   const auto *const peak = stripe.peak[1 + size], *const peakOfAll = stripe.peak[0];
   const auto* const other = stripe.level[1 - size];
@@ -124,21 +125,22 @@ inline bool rise(Stripe& stripe, int size, std::int64_t bytes, std::int64_t requ
   };
   const std::int64_t levels[2] = {raised(Stripe::blocks, 1), raised(Stripe::bytes, bytes)};
   raised(Stripe::requested, requested);
-  for (int kind = 0; kind < Stripe::pendingKinds; ++kind) {
-    const std::int64_t level = levels[kind] + get(stripe.pending[size][kind]);
-    over |= level > get(peak[Stripe::owned + kind]);
-    over |= level + get(other[kind]) + get(stripe.pending[1 - size][kind]) > get(peakOfAll[Stripe::owned + kind]);
-  }
+  if constexpr (!Resumed)
+    for (int kind = 0; kind < Stripe::pendingKinds; ++kind) {
+      const std::int64_t level = levels[kind] + get(stripe.pending[size][kind]);
+      over |= level > get(peak[Stripe::owned + kind]);
+      over |= level + get(other[kind]) + get(stripe.pending[1 - size][kind]) > get(peakOfAll[Stripe::owned + kind]);
+    }
   return over;
 }
 
-template <class How>
+template <class How, bool Resumed>
 inline void count(Stripe& stripe, int size, std::int64_t bytes, std::int64_t requested, std::uint8_t rung) {
   How::add(stripe.total[size][0], std::uint64_t{1});
   How::add(stripe.total[size][1], static_cast<std::uint64_t>(bytes));
   How::add(stripe.total[size][2], static_cast<std::uint64_t>(requested));
   if (rung < StatsCounters::slow) How::add(stripe.served[rung], std::uint64_t{1});
-  if (rise<How>(stripe, size, bytes, requested)) raise<How>(stripe);
+  if (rise<How, Resumed>(stripe, size, bytes, requested)) raise<How>(stripe);
 }
 
 }  // namespace
@@ -167,9 +169,9 @@ std::uint8_t StatsCounters::allocated(int size, std::uint64_t bytes, std::uint64
   Stripe& stripe = known != nullptr ? *known : make(index);
   const auto signedBytes = static_cast<std::int64_t>(bytes), signedRequested = static_cast<std::int64_t>(requested);
   if (index != own)
-    count<Alone>(stripe, size, signedBytes, signedRequested, rung);
+    count<Alone, false>(stripe, size, signedBytes, signedRequested, rung);
   else
-    count<Shared>(stripe, size, signedBytes, signedRequested, rung);
+    count<Shared, false>(stripe, size, signedBytes, signedRequested, rung);
   return static_cast<std::uint8_t>(index);
 }
 
@@ -203,6 +205,20 @@ void StatsCounters::settled(std::uint8_t index, int size, std::uint64_t bytes) {
     Shared::add(stripe.taken[size][Stripe::owned], std::int64_t{1});
     Shared::add(stripe.taken[size][Stripe::owned + 1], signedBytes);
   }
+}
+
+std::uint8_t StatsCounters::resumed(std::uint8_t index, int size, std::uint64_t bytes, std::uint64_t requested,
+                                    std::uint8_t rung) {
+  if (index != number() || index == own) {
+    settled(index, size, bytes);
+    return allocated(size, bytes, requested, rung);
+  }
+  Stripe& stripe = *stripes_[index].load(std::memory_order_acquire);
+  const auto signedBytes = static_cast<std::int64_t>(bytes);
+  Alone::add(stripe.pending[size][0], std::int64_t{-1});
+  Alone::add(stripe.pending[size][1], -signedBytes);
+  count<Alone, true>(stripe, size, signedBytes, static_cast<std::int64_t>(requested), rung);
+  return index;
 }
 
 void StatsCounters::sample(Stats* stats) {

@@ -62,6 +62,8 @@ class StatsCounters {
   std::uint8_t allocated(int size, std::uint64_t bytes, std::uint64_t requested, std::uint8_t rung);
   void freed(std::uint8_t stripe, int size, std::uint64_t bytes, std::uint64_t requested, bool pending);
   void settled(std::uint8_t stripe, int size, std::uint64_t bytes);  // pending no longer
+  // Both at once: from pending straight to a new owner. `stripe`: where it counted.
+  std::uint8_t resumed(std::uint8_t stripe, int size, std::uint64_t bytes, std::uint64_t requested, std::uint8_t rung);
 
   // Whether more than one thread has ever allocated.
   bool several() const { return made_.load(std::memory_order_relaxed) > 1; }
