@@ -2,7 +2,7 @@ import type { HostOptions } from './native.js'
 import { type NativeDevice, type NativeDeviceInfo, native } from './native.js'
 
 /** How `open` and the command line name a device. */
-export type DeviceName = 'host' | `cuda:${number}`
+export type DeviceName = 'host' | `host:${number}` | `cuda:${number}`
 
 export interface DeviceSummary {
   readonly device: DeviceName
@@ -20,7 +20,7 @@ export interface DeviceSummary {
 }
 
 export const summaryOf = (info: NativeDeviceInfo): DeviceSummary => ({
-  device: info.kind === 'host' ? 'host' : `cuda:${info.ordinal}`,
+  device: info.kind === 'host' ? (info.ordinal === 0 ? 'host' : `host:${info.ordinal}`) : `cuda:${info.ordinal}`,
   kind: info.kind,
   name: info.name,
   totalBytes: info.totalBytes,
@@ -45,14 +45,77 @@ const hostSummary = (): DeviceSummary => {
   }
 }
 
-/** Opens a device by name. `auto` is cuda:0 if that opens, else host. Throws what the addon throws. */
-export const openDevice = (name: string, host: HostOptions): NativeDevice => {
+/** How an opened device is called in a failure of the addon. */
+export const nativeName = ({ kind, ordinal }: NativeDeviceInfo): string => `${kind}:${ordinal}`
+
+/** Opens a device by name. Throws what the addon throws. */
+const openDevice = (name: string, host: HostOptions): NativeDevice => {
   const addon = native()
-  if (name === 'host') return addon.openHost(host)
-  if (name !== 'auto') return addon.openCuda(Number(name.slice('cuda:'.length)))
+  const [kind, ordinal = '0'] = name.split(':')
+  if (kind !== 'host') return addon.openCuda(Number(ordinal))
+  return addon.openHost(ordinal === '0' ? host : { ...host, ordinal: Number(ordinal) })
+}
+
+/** The first so many of a kind. */
+const firstOf = (kind: 'host' | 'cuda', count: number): readonly string[] =>
+  Array.from({ length: count }, (_, ordinal) => `${kind}:${ordinal}`)
+
+/** Names of so many devices, or fewer, as somebody asked for them; undefined for what `auto` finds. */
+const namesOf = (wanted: string | readonly string[], count: number): readonly string[] | undefined => {
+  if (wanted === 'auto') return undefined
+  // There are as many host devices as anybody asks for.
+  if (wanted === 'host') return firstOf('host', count)
+  return typeof wanted === 'string'
+    ? [wanted]
+    : wanted.map((name, i) => (name === 'host' ? `host:${i}` : name)).slice(0, count)
+}
+
+/** Why a list of names is not so many devices of one kind, in words: wanted, found, what to do. */
+export const devicesProblem = (
+  wanted: string | readonly string[],
+  count: number,
+): readonly [wanted: string, found: string, next: string] | undefined => {
+  const names = namesOf(wanted, count) ?? []
+  const kinds = [...new Set(names.map(name => name.split(':')[0]!))]
+  const list = (kind: string): string =>
+    `device: [${firstOf(kind as 'cuda', count)
+      .map(name => `'${name}'`)
+      .join(', ')}]`
+  if (kinds.length > 1) return ['devices of one kind', names.join(', '), list('cuda')]
+  if (wanted === 'auto' || names.length === count) return undefined
+  const found = `${names.length === 1 ? 'one' : names.length}: ${names.join(', ')}`
+  return [`${count} devices, as the plan is made for`, found, `${list(kinds[0] ?? 'cuda')}, or device: 'host'`]
+}
+
+/**
+ * Opens so many devices by their names (`devicesProblem` has passed them). `auto` is the first CUDA devices if cuda:0 opens, else host devices. Throws what the addon
+ * throws, with nothing left open; `opening` is told each name before.
+ */
+export const openDevices = (
+  wanted: string | readonly string[],
+  count: number,
+  host: HostOptions,
+  opening: (name: string) => void,
+): readonly NativeDevice[] => {
+  const opened: NativeDevice[] = []
+  const openAll = (names: readonly string[]): readonly NativeDevice[] => {
+    for (const name of names.slice(opened.length)) {
+      opening(name)
+      opened.push(openDevice(name, host))
+    }
+    return opened
+  }
   try {
-    return addon.openCuda(0)
-  } catch {
-    return addon.openHost(host)
+    const names = namesOf(wanted, count)
+    if (names !== undefined) return openAll(names)
+    try {
+      openAll(firstOf('cuda', 1))
+    } catch {
+      return openAll(firstOf('host', count))
+    }
+    return openAll(firstOf('cuda', count))
+  } catch (error) {
+    for (const device of opened) device.close()
+    throw error
   }
 }

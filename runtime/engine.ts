@@ -13,7 +13,7 @@ import { fill, type Mismatch } from './values.js'
 
 export interface EngineParts {
   readonly plan: Plan
-  readonly device: Pick<NativeDevice, 'close'>
+  readonly devices: readonly Pick<NativeDevice, 'close'>[]
   readonly program: NativeProgram
   /** Ticks between a feed and the return of their lease: at most the plan's. */
   readonly inFlight: number
@@ -125,12 +125,12 @@ export class Engine implements RunHost, LeaseOwner {
   /** Drains, then frees. Idempotent, never rejects: what fails while it frees is warned of. */
   close(): Promise<void> {
     this.#stopping ??= this.#drained().then(async () => {
-      const { program, device, warn } = this.parts
+      const { program, devices, warn } = this.parts
       try {
         this.#last = { stats: program.stats(), trace: program.trace() }
         this.#views = []
         await program.close()
-        device.close()
+        for (const device of devices) device.close()
       } catch (error) {
         warn(`closing a session failed: ${error instanceof Error ? error.message : String(error)}`)
       }

@@ -25,7 +25,11 @@ export const tickFailure = (
   plan: Plan,
 ): readonly [Fault<RunErrorTag>, { cause: unknown; code?: string; lane?: string; node?: string }] => {
   const node = failure.node === undefined || failure.node < 0 ? undefined : plan.nodes[failure.node]
-  const where = [node ? `${node.op} ${node.name}` : undefined, failure.lane ? `lane ${failure.lane}` : undefined]
+  const where = [
+    node ? `${node.op} ${node.name}` : undefined,
+    failure.lane ? `lane ${failure.lane}` : undefined,
+    failure.device && plan.devices > 1 ? failure.device : undefined,
+  ]
     .filter(Boolean)
     .join(', ')
   return [
@@ -47,14 +51,16 @@ export const tickFailure = (
 }
 
 /** What holds the device's memory that a plan asks for, in words. */
-export const holdings = (plan: Plan): string => {
+export const holdings = (plan: Plan, device = 0): string => {
   const sum = (life: string): number =>
     plan.buffers.reduce(
       (total, buffer) =>
-        buffer.life === life && buffer.space === 'device' && buffer.alias === undefined ? total + buffer.bytes : total,
+        buffer.life === life && buffer.space === 'device' && buffer.device === device && buffer.alias === undefined
+          ? total + buffer.bytes
+          : total,
       0,
     )
-  const whole = plan.bound.device[0] ?? 0
+  const whole = plan.bound.device[device] ?? 0
   const params = sum('param')
   const state = sum('state')
   const parts = [
@@ -67,8 +73,8 @@ export const holdings = (plan: Plan): string => {
 
 const libraries = /nvrtc|cublas|nccl/i
 
-/** Why a device did not open, or a plan could not be put on it. `device` as the user named it. */
-export const openFailure = (error: unknown, device: string, plan?: Plan): DeviceError => {
+/** Why a device did not open, or a plan could not be put on it. `device` as the user named it, `index` which one of the plan's it is. */
+export const openFailure = (error: unknown, device: string, plan?: Plan, index = 0): DeviceError => {
   if (!isFailure(error)) {
     const message = error instanceof Error ? error.message : String(error)
     const missing = message.includes('not built')
@@ -84,7 +90,7 @@ export const openFailure = (error: unknown, device: string, plan?: Plan): Device
   }
   const base = { at: device, subject: device, code: error.code, cause: error }
   const node = error.node === undefined || error.node < 0 ? undefined : plan?.nodes[error.node]
-  if (error.code === 'CUDA_ERROR_OUT_OF_MEMORY') return outOfMemory(error, base, plan)
+  if (error.code === 'CUDA_ERROR_OUT_OF_MEMORY') return outOfMemory(error, base, plan, index)
   if (
     libraries.test(`${error.detail ?? ''} ${error.op}`) &&
     (error.code === 'CUDA_ERROR_FILE_NOT_FOUND' ||
@@ -148,12 +154,13 @@ const outOfMemory = (
   error: NativeFailure,
   base: Pick<DeviceError, 'at' | 'subject'> & { code: string; cause: unknown },
   plan?: Plan,
+  index = 0,
 ): DeviceError => {
   const pinned = /pinned/i.test(error.op)
-  const wantedBytes = error.wantedBytes ?? (pinned ? (plan?.bound.pinned ?? 0) : (plan?.bound.device[0] ?? 0))
+  const wantedBytes = error.wantedBytes ?? (pinned ? (plan?.bound.pinned ?? 0) : (plan?.bound.device[index] ?? 0))
   const freeBytes = error.freeBytes ?? 0
   const missingBytes = Math.max(0, wantedBytes - freeBytes)
-  const holds = pinned || !plan ? `${size(wantedBytes)} of pinned host memory` : holdings(plan)
+  const holds = pinned || !plan ? `${size(wantedBytes)} of pinned host memory` : holdings(plan, index)
   const known = error.freeBytes !== undefined
   return {
     ...base,

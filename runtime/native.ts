@@ -9,6 +9,8 @@ export interface NativeFailure extends Error {
   /** The driver call or phase that failed: `memAllocate`, `prepare matmul[3]`, `run matmul[3]`. */
   readonly op: string
   readonly lane?: string
+  /** `cuda:1`, `host:0`: the device that failed. */
+  readonly device?: string
   /** Index of the plan's node, where one is at fault. */
   readonly node?: number
   readonly detail?: string
@@ -18,9 +20,11 @@ export interface NativeFailure extends Error {
 }
 
 export interface HostOptions {
+  /** Which of the process's host devices it is called; default 0. */
+  readonly ordinal?: number
   /** Bytes of device memory that the host device has; default 4 GiB. */
   readonly memory?: number
-  /** Bytes a second for copies between host and device; 0 or absent: as fast as it goes. */
+  /** Bytes a second for copies between host and device, and between devices; 0 or absent: as fast as it goes. */
   readonly copyRate?: number
   /** Floating-point operations a second for matmul. */
   readonly flopRate?: number
@@ -61,8 +65,9 @@ export interface NativeBuffer {
   /** The buffer whose bytes these are (itself, if it is no view), and where in it. */
   readonly root: number
   readonly rootOffset: number
-  /** Place in the arena, with storage planned; else -1. */
+  /** Place in the arena of its device, with storage planned; else -1. */
   readonly arenaOffset: number
+  readonly device: number
 }
 
 /**
@@ -80,20 +85,23 @@ export interface NativeBuffer {
 export interface NativeProgramSpec {
   readonly name: string
   readonly inFlight: number
-  readonly lanes: readonly { readonly name: string; readonly priority: number }[]
+  readonly lanes: readonly { readonly name: string; readonly priority: number; readonly device: number }[]
   readonly buffers: readonly NativeBuffer[]
   /** Distinct kernels; each node names one. A kernel of kind `cuda` on the host device needs its entry in `references`. */
   readonly kernels: readonly KernelSpec[]
-  readonly nodes: readonly { readonly name: string; readonly kernel: number }[]
+  readonly nodes: readonly { readonly name: string; readonly kernel: number; readonly peerAccess: boolean }[]
   readonly events: number
   readonly commands: Int32Array
   readonly storage: 'pooled' | 'planned'
-  readonly arenaBytes: number
-  /** Bytes that the device and the pinned memory may hold for this program. */
-  readonly bound: { readonly device: number; readonly pinned: number }
+  /** By device. */
+  readonly arenaBytes: readonly number[]
+  /** Bytes that each device and the pinned memory may hold for this program. */
+  readonly bound: { readonly device: readonly number[]; readonly pinned: number }
 }
 
 export interface NativeProgramOptions {
+  /** The devices after the first one, of a program for several: all of one kind. */
+  readonly peers?: readonly NativeDevice[]
   /** Time each run with events; read them with `trace()`. */
   readonly trace?: boolean
   /** Fill every block with garbage on the new owner's lane when it is given out (either device). */
@@ -123,9 +131,19 @@ export interface NativeStats {
   readonly byGrowth: number
   /** Driver objects created since the program's first tick was issued: 0 in steady state. */
   readonly eventsCreated: number
+  /** By device, of which the bytes above are the sums. */
+  readonly devices: readonly {
+    readonly allocated: number
+    readonly allocatedPeak: number
+    readonly reserved: number
+    readonly poolPeak: number
+  }[]
 }
 
-/** What really ran, in order of issue: the newest 1,048,576 runs. Times are milliseconds since the session's first traced run. */
+/**
+ * What really ran, in order of issue: the newest 1,048,576 runs. Times are milliseconds since the session's first traced run. Clocks of several devices are tied to
+ * each other when the program is opened, to some 20 µs.
+ */
 export interface NativeTrace {
   readonly tick: Float64Array
   readonly node: Int32Array

@@ -6,11 +6,11 @@ import type { Plan } from '../dsl/ir/plan.js'
 import { granule, poolPeakOf } from '../dsl/ir/pool.js'
 import { verify } from '../dsl/ir/verify.js'
 import type { Ports } from '../dsl/tensor.js'
-import { type DeviceName, openDevice, summaryOf } from './devices.js'
+import { type DeviceName, devicesProblem, nativeName, openDevices, summaryOf } from './devices.js'
 import { Engine } from './engine.js'
 import { type DeviceError, together } from './errors.js'
 import { openFailure } from './failures.js'
-import { type HostOptions, type NativeDevice, type NativeProgram, native } from './native.js'
+import { type HostOptions, type NativeDevice, type NativeFailure, type NativeProgram, native } from './native.js'
 import { checkOptions } from './options.js'
 import { checkParams, load, type ParamSources } from './params.js'
 import type { Written } from './ports.js'
@@ -20,8 +20,11 @@ import { makeSession, type Session } from './session.js'
 import { thrown } from './values.js'
 
 export interface OpenOptions {
-  /** `auto`, the default: cuda:0 if it opens, else host. */
-  readonly device?: 'auto' | DeviceName | (string & {})
+  /**
+   * `auto`, the default: cuda:0 if it opens, else host. Of a plan for several devices a list: `['cuda:0', 'cuda:1']`, where the plan's device 0 is the first; `auto`
+   * are the first CUDA devices, and `host` as many host devices as it takes.
+   */
+  readonly device?: 'auto' | DeviceName | (string & {}) | readonly (DeviceName | (string & {}))[]
   /** Fewer ticks at once than the plan has slots for. */
   readonly inFlight?: number
   /** The values of the graph's parameters, by name. */
@@ -61,6 +64,7 @@ const checkAll = (plan: Plan, options: OpenOptions): E.Either<DeviceError, Plan>
       wrong.length === 0 && E.isRight(sound)
         ? [
             ...runnable(sound.right),
+            ...enough(sound.right, options),
             ...checkInFlight(sound.right, options),
             ...checkParams(sound.right, options.params ?? {}, writtenIn(sound.right)),
           ]
@@ -86,26 +90,32 @@ const opened = async <I extends Ports, O extends Ports>(
   options: OpenOptions,
 ): Promise<E.Either<DeviceError, Session<I, O>>> => {
   const { device: wanted = 'auto', params = {}, signal } = options
-  let device: NativeDevice | undefined
+  let devices: readonly NativeDevice[] = []
+  let opening = typeof wanted === 'string' ? wanted : wanted.join(', ')
   let program: NativeProgram | undefined
   const fail = async (error: DeviceError): Promise<E.Either<DeviceError, never>> => {
     // What went wrong first is what is told; freeing what was opened may then fail as well.
     await program?.close().catch(() => undefined)
-    try {
-      device?.close()
-    } catch {
-      // As above.
-    }
+    for (const device of devices)
+      try {
+        device.close()
+      } catch {
+        // As above.
+      }
     return E.left(error)
   }
   try {
     signal?.throwIfAborted()
-    device = openDevice(wanted, options.host ?? {})
+    devices = openDevices(wanted, plan.devices, options.host ?? {}, name => {
+      opening = wanted === name.split(':')[0] ? wanted : name
+    })
+    const [device, ...peers] = devices as readonly [NativeDevice, ...NativeDevice[]]
     const flat = flatten(plan)
     const onHost = device.info.kind === 'host'
     const references = onHost ? referencesFor(plan, flat, options.references ?? {}) : { byKernel: {} }
     if ('errors' in references) return await fail(together(references.errors))
     program = await device.program(flat.spec, {
+      ...(peers.length > 0 ? { peers } : {}),
       ...(options.trace ? { trace: true } : {}),
       ...(options.poison ? { poison: true } : {}),
       ...(onHost ? { references: references.byKernel } : {}),
@@ -115,12 +125,19 @@ const opened = async <I extends Ports, O extends Ports>(
     signal?.throwIfAborted()
   } catch (error) {
     if (signal?.aborted && error === signal.reason) return fail(cancelled(error))
-    return fail(openFailure(error, wanted === 'auto' && device ? summaryOf(device.info).device : wanted, plan))
+    const failed = (error as Partial<NativeFailure>).device
+    const found = Math.max(
+      0,
+      devices.findIndex(({ info }) => nativeName(info) === failed),
+    )
+    const device = devices[found]
+    const named = device && (wanted === 'auto' || devices.length > 1) ? summaryOf(device.info).device : opening
+    return fail(openFailure(error, named, plan, found))
   }
   const warn = (message: string): void => process.emitWarning(message, { type: 'BraidWarning' })
   const engine = new Engine({
     plan,
-    device,
+    devices,
     program,
     inFlight: options.inFlight ?? plan.inFlight,
     detach: buffer => native().detach(buffer),
@@ -129,7 +146,7 @@ const opened = async <I extends Ports, O extends Ports>(
   })
   const parts = {
     plan,
-    device: summaryOf(device.info),
+    devices: devices.map(({ info }) => summaryOf(info)),
     engine,
     traced: options.trace === true,
     leaseWarningMs: options.leaseWarningMs ?? 5000,
@@ -204,34 +221,34 @@ const soundPlan = (plan: Plan): E.Either<readonly DeviceError[], Plan> => {
 
 // Law L9 counts bytes as they are, taken in part from wherever they lie free; a session's pool gives out whole granules in one piece. So a
 // plan by hand may obey every law and promise less than its pool would take, and end in the middle of a tick.
-const fitsPool = (plan: Plan): boolean => plan.storage !== 'pooled' || poolBytes(plan) <= (plan.bound.device[0] ?? 0)
-
-const poolBytes = (plan: Plan): number => poolPeakOf(plan).device[0] ?? 0
+const fitsPool = (plan: Plan): boolean => plan.storage !== 'pooled' || tooSmall(plan).length === 0
 
 const tooSmall = (plan: Plan): readonly DeviceError[] => {
-  const needed = poolBytes(plan)
-  return [
-    {
-      _tag: 'BadPlan',
-      at: 'bound.device[0]',
-      subject: plan.name,
-      wanted: `at least ${needed} bytes, which the session's pool takes: whole granules of ${granule} bytes, each buffer in one piece`,
-      found: `${plan.bound.device[0] ?? 0} bytes`,
-      next: `raise bound.device to [${needed}] in the plan, or compile the graph again`,
-    },
-  ]
+  const { device } = poolPeakOf(plan)
+  return device.flatMap((needed, index) =>
+    needed <= (plan.bound.device[index] ?? 0)
+      ? []
+      : [
+          {
+            _tag: 'BadPlan',
+            at: `bound.device[${index}]`,
+            subject: plan.name,
+            wanted: `at least ${needed} bytes, which the session's pool takes: whole granules of ${granule} bytes, each buffer in one piece`,
+            found: `${plan.bound.device[index] ?? 0} bytes`,
+            next: `raise bound.device to [${device.join(', ')}] in the plan, or compile the graph again`,
+          },
+        ],
+  )
+}
+
+const enough = (plan: Plan, { device = 'auto' }: OpenOptions): readonly DeviceError[] => {
+  const problem = devicesProblem(device, plan.devices)
+  if (problem === undefined) return []
+  const [wanted, found, next] = problem
+  return [{ _tag: 'NoDevice', at: 'device', subject: plan.name, wanted, found, next }]
 }
 
 function* runnable(plan: Plan): Iterable<DeviceError> {
-  if (plan.devices !== 1)
-    yield {
-      _tag: 'BadPlan',
-      at: 'devices',
-      subject: plan.name,
-      wanted: 'a plan for one device',
-      found: `one for ${plan.devices}`,
-      next: 'open a plan that was compiled for one device',
-    }
   const told = new Set<number>()
   for (const command of plan.commands) {
     if (command[0] !== 'run' || plan.nodes[command[1]]?.kernel || told.has(command[1])) continue

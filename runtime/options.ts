@@ -6,14 +6,18 @@ type Check = readonly [wanted: string, holds: (value: unknown) => boolean]
 
 const whole = (least: number) => (value: unknown) => Number.isSafeInteger(value) && (value as number) >= least
 const rate = (value: unknown) => typeof value === 'number' && value >= 0 && Number.isFinite(value)
+const isDevice = (value: unknown) => typeof value === 'string' && /^(host|host:\d{1,4}|cuda:\d{1,4})$/.test(value)
 const boolean: Check = ['true or false', value => typeof value === 'boolean']
 const record: Check = ['an object', value => typeof value === 'object' && value !== null && !Array.isArray(value)]
 const bytesASecond: Check = ['a rate from 0', rate]
 
 const checks: Readonly<Record<keyof OpenOptions, Check>> = {
   device: [
-    "'auto', 'host' or 'cuda:N'",
-    value => typeof value === 'string' && /^(auto|host|cuda:\d{1,4})$/.test(value),
+    "'auto', 'host' or 'cuda:N', or a list of such as 'cuda:N' for a plan for several devices",
+    value =>
+      value === 'auto' ||
+      isDevice(value) ||
+      (Array.isArray(value) && value.length > 0 && value.length <= 64 && value.every(isDevice)),
   ],
   inFlight: ['a whole number from 1', whole(1)],
   params: record,

@@ -18,12 +18,23 @@ export type ParamSources = Readonly<Record<string, ParamSource>>
 const paramsOf = (plan: Plan): readonly PlanBuffer[] =>
   plan.buffers.filter(({ life, alias }) => life === 'param' && alias === undefined)
 
+/** Parameters by name: one that several devices read is resident on each of them. */
+const byName = (plan: Plan): readonly (readonly [PlanBuffer, ...PlanBuffer[]])[] => {
+  const named = new Map<string, [PlanBuffer, ...PlanBuffer[]]>()
+  for (const buffer of paramsOf(plan)) {
+    const known = named.get(buffer.name)
+    if (known === undefined) named.set(buffer.name, [buffer])
+    else known.push(buffer)
+  }
+  return [...named.values()]
+}
+
 /**
  * What is wrong with the parameters that were given, before anything is opened: missing, of another type or length. One that the plan
  * does not have is no mistake: a parameter that nothing needs is in the graph, and not in the plan.
  */
 export const checkParams = (plan: Plan, given: ParamSources, written?: Written): readonly DeviceError[] =>
-  paramsOf(plan).flatMap(buffer => problemOf(buffer, plan, given, specOf(buffer, written?.('param', buffer.name))))
+  byName(plan).flatMap(([buffer]) => problemOf(buffer, plan, given, specOf(buffer, written?.('param', buffer.name))))
 
 // The names that were given and are none of the plan's: what is missing may be one of them, mistyped.
 const strangers = (plan: Plan, given: ParamSources): string => {
@@ -52,7 +63,7 @@ const problemOf = (buffer: PlanBuffer, plan: Plan, given: ParamSources, spec: Va
 }
 
 /**
- * Gives every parameter its value and every state its first one. Pinned parameters are filled where they lie, device ones through one
+ * Gives every parameter its value, on every device that has it, and every state its first one. Pinned parameters are filled where they lie, device ones through one
  * buffer at a time. The first source that throws ends it.
  */
 export const load = async (
@@ -61,14 +72,14 @@ export const load = async (
   given: ParamSources,
   signal?: AbortSignal,
 ): Promise<DeviceError | undefined> => {
-  for (const buffer of paramsOf(plan)) {
+  for (const [buffer, ...others] of byName(plan)) {
     signal?.throwIfAborted()
     const spec = specOf(buffer)
     const pinned = buffer.space === 'pinned'
     const bytes = pinned ? new Uint8Array(program.view(buffer.id, 0), 0, buffer.bytes) : new Uint8Array(buffer.bytes)
     const failure = await put(bytes, given[buffer.name]!, spec)
     if (failure) return failure
-    if (!pinned) await program.load(buffer.id, bytes)
+    if (!pinned) for (const { id } of [buffer, ...others]) await program.load(id, bytes)
   }
   for (const buffer of plan.buffers)
     if (buffer.life === 'state' && buffer.alias === undefined && buffer.init !== undefined) {

@@ -29,18 +29,26 @@ export const flatten = (plan: Plan): FlatProgram => {
     spec: {
       name: plan.name,
       inFlight: plan.inFlight,
-      lanes: plan.lanes.map(({ name, priority }) => ({ name, priority })),
+      lanes: plan.lanes.map(({ name, priority, device }) => ({ name, priority, device })),
       buffers: plan.buffers.map((_, id) => flatBuffer(plan, id)),
       kernels,
-      nodes: plan.nodes.map(({ name }, id) => ({ name, kernel: kernelOf.get(id) ?? 0 })),
+      nodes: plan.nodes.map(({ name, peerAccess = false }, id) => ({
+        name,
+        kernel: kernelOf.get(id) ?? 0,
+        peerAccess,
+      })),
       events: events.size,
       commands: words(plan.commands, events),
       storage: plan.storage,
-      arenaBytes: plan.arena?.[0] ?? 0,
-      bound: { device: plan.bound.device[0] ?? 0, pinned: plan.bound.pinned },
+      arenaBytes: each(plan, plan.arena),
+      bound: { device: each(plan, plan.bound.device), pinned: plan.bound.pinned },
     },
   }
 }
+
+/** One number for each device of the plan. */
+const each = ({ devices }: Plan, sizes: readonly number[] = []): number[] =>
+  Array.from({ length: devices }, (_, device) => sizes[device] ?? 0)
 
 /** The buffer whose bytes a buffer has (itself, if it is no view), and where in it. */
 export const rootOf = (plan: Plan, id: number): { readonly root: number; readonly offset: number } => {
@@ -60,6 +68,7 @@ const flatBuffer = (plan: Plan, id: number): NativeBuffer => {
     root,
     rootOffset: offset,
     arenaOffset: buffer.offset ?? -1,
+    device: buffer.space === 'device' ? buffer.device : 0,
   }
 }
 

@@ -33,7 +33,10 @@ export interface RunOptions {
 /** A plan opened on a device. Its state lives on from run to run. */
 export interface Session<I extends Ports = Ports, O extends Ports = Ports> extends AsyncDisposable {
   readonly plan: Plan<I, O>
+  /** The first of its devices, mostly the only one. */
   readonly device: DeviceSummary
+  /** By device of the plan. */
+  readonly devices: readonly DeviceSummary[]
   /** Ticks that may be between a feed and the return of their lease. */
   readonly inFlight: number
   readonly closed: boolean
@@ -53,7 +56,7 @@ export interface Session<I extends Ports = Ports, O extends Ports = Ports> exten
 
 export interface SessionParts {
   readonly plan: Plan
-  readonly device: DeviceSummary
+  readonly devices: readonly DeviceSummary[]
   readonly engine: Engine
   readonly traced: boolean
   readonly leaseWarningMs: number
@@ -78,13 +81,15 @@ const feedsNeeded = (names: readonly string[]): string =>
 class OpenSession {
   readonly plan: Plan
   readonly device: DeviceSummary
+  readonly devices: readonly DeviceSummary[]
   readonly inFlight: number
   readonly #engine: Engine
   #closing: Promise<void> | undefined
 
   constructor(private readonly parts: SessionParts) {
     this.plan = parts.plan
-    this.device = parts.device
+    this.devices = parts.devices
+    this.device = parts.devices[0]!
     this.#engine = parts.engine
     this.inFlight = parts.engine.ticks.size
     engines.set(this, parts.engine)

@@ -2,6 +2,12 @@ import type { Plan } from '../dsl/ir/plan.js'
 import { type Summary, summarize } from './clock.js'
 import type { Engine } from './engine.js'
 
+export interface DeviceStats {
+  readonly peak: { readonly allocated: number; readonly reserved: number }
+  readonly poolPeak: number
+  readonly bound: number
+}
+
 /** Figures of a session so far. Times are of the last 1,024 ticks. */
 export interface SessionStats {
   /** Ticks completed, in all runs. */
@@ -13,12 +19,14 @@ export interface SessionStats {
   readonly fillUs: Summary
   /** Microseconds that the native thread took to issue a tick. */
   readonly issueUs: Summary
-  /** Bytes: the most given out at once; the most held from the device, workspaces and all; pinned host memory. */
+  /** Bytes: the most given out at once; the most held from the device, workspaces and all; pinned host memory. Of several devices the sums. */
   readonly peak: { readonly allocated: number; readonly reserved: number; readonly pinned: number }
   /** The furthest byte of the device's pool that was ever given out. */
   readonly poolPeak: number
   /** What the plan promised to stay within. */
   readonly bound: { readonly device: number; readonly pinned: number }
+  /** By device of the plan, bytes as above. */
+  readonly devices: readonly DeviceStats[]
   /** Values dropped, by input. */
   readonly drops: Readonly<Record<string, number>>
   readonly credits: {
@@ -43,7 +51,12 @@ export const sessionStats = (engine: Engine, plan: Plan): SessionStats => {
     issueUs: summarize(native.issueNanoseconds.map(nanoseconds => nanoseconds / 1000).sort()),
     peak: { allocated: native.allocatedPeak, reserved: native.reservedPeak, pinned: native.pinned },
     poolPeak: native.poolPeak,
-    bound: { device: plan.bound.device[0] ?? 0, pinned: plan.bound.pinned },
+    bound: { device: plan.bound.device.reduce((sum, bytes) => sum + bytes, 0), pinned: plan.bound.pinned },
+    devices: native.devices.map(({ allocatedPeak, reserved, poolPeak }, device) => ({
+      peak: { allocated: allocatedPeak, reserved },
+      poolPeak,
+      bound: plan.bound.device[device] ?? 0,
+    })),
     drops: Object.fromEntries(engine.drops),
     credits: { inFlight: ticks.size, free: ticks.free, flying: ticks.flying, leased: ticks.leased().length },
     reuse: { byOrder: native.byOrder, byWait: native.byWait, byGrowth: native.byGrowth },

@@ -16,6 +16,8 @@ export interface TraceRecord {
   readonly at: string
   readonly lane: string
   readonly laneId: number
+  /** Of the plan's devices the one that it ran on. */
+  readonly device: number
   readonly startMs: number
   readonly endMs: number
 }
@@ -33,6 +35,7 @@ export const traceRecords = (trace: NativeTrace, plan: Plan): readonly TraceReco
       at,
       lane: plan.lanes[laneId]?.name ?? `lane ${laneId}`,
       laneId,
+      device: plan.lanes[laneId]?.device ?? 0,
       startMs: trace.start[i]!,
       endMs: trace.end[i]!,
     }
@@ -113,6 +116,10 @@ const waitedRuns = (plan: Plan): ReadonlyMap<number, readonly { before: number; 
   return result
 }
 
+/** What a lane is called in a picture: with its device, where there are several. */
+const labelOf = (plan: Plan, { name, device }: Plan['lanes'][number]): string =>
+  plan.devices > 1 ? `device ${device}: ${name}` : name
+
 const counter = 4
 const sequence = 1
 const stateCleared = 1
@@ -135,14 +142,14 @@ export const perfettoTrace = (records: readonly TraceRecord[], plan: Plan): Uint
   put(message =>
     message.message(packet.track, new Message().number(track.uuid, processTrack).message(track.process, name)),
   )
-  for (const { id, name } of plan.lanes)
+  for (const lane of plan.lanes)
     put(message =>
       message.message(
         packet.track,
         new Message()
-          .number(track.uuid, firstLane + id)
+          .number(track.uuid, firstLane + lane.id)
           .number(track.parent, processTrack)
-          .text(track.name, name),
+          .text(track.name, labelOf(plan, lane)),
       ),
     )
   put(message =>
@@ -255,7 +262,13 @@ const writeEntry = (message: Message, entry: Entry, records: readonly TraceRecor
 /** The readable twin: Chrome's JSON trace format, a thread a lane, times in microseconds. */
 export const chromeTrace = (records: readonly TraceRecord[], plan: Plan): string => {
   expectTrace('chromeTrace', records, plan)
-  const lanes = plan.lanes.map(({ id, name }) => ({ ph: 'M', name: 'thread_name', pid: 1, tid: id, args: { name } }))
+  const lanes = plan.lanes.map(lane => ({
+    ph: 'M',
+    name: 'thread_name',
+    pid: 1,
+    tid: lane.id,
+    args: { name: labelOf(plan, lane) },
+  }))
   const runs = records.map(({ name, op, at, tick, laneId, startMs, endMs }) => ({
     ph: 'X',
     name,

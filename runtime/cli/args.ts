@@ -72,6 +72,15 @@ export const oneOf = <const A extends string>(text: string, flag: string, choice
 export const memory = (text: string): number | 'fast' | 'small' =>
   text === 'fast' || text === 'small' ? text : size(text, '--memory')
 
+/** `--device` of a plan for one device or for several: `cuda:0,cuda:1`. */
+export const devices = (text: string): string | readonly string[] => {
+  const names = text.split(',').map(name => name.trim())
+  if (names.length === 1 && /^(auto|host|cuda:\d{1,4})$/.test(names[0]!)) return names[0]!
+  if (!names.every(name => /^(host|host:\d{1,4}|cuda:\d{1,4})$/.test(name)))
+    throw new Misuse(`--device: wanted auto, host or cuda:N, or several such as cuda:0,cuda:1; found "${text}"`)
+  return names
+}
+
 export const device = (text: string): string => {
   if (!/^(auto|host|cuda:\d{1,4})$/.test(text))
     throw new Misuse(`--device: wanted auto, host or cuda:N; found "${text}"`)

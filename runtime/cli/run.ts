@@ -11,7 +11,7 @@ import { captureFeeds, type Session } from '../session.js'
 import type { SessionStats } from '../stats.js'
 import { traceFile } from '../trace.js'
 import { describe as describeValue, thrown } from '../values.js'
-import { device, oneOf, oneWord, parse, whole } from './args.js'
+import { devices, oneOf, oneWord, parse, whole } from './args.js'
 import { type CheckResult, check, type Values } from './check.js'
 import { compiled, compileFlags, compilerOf } from './compiled.js'
 import { figuresOf } from './figures.js'
@@ -20,7 +20,7 @@ import { loadProgram } from './program.js'
 import { bytes, table } from './table.js'
 
 export const usage =
-  'braid run PROGRAM [--device auto|host|cuda:N] [--ticks N] [--mode eager|graph] [--memory BYTES|fast|small] [--storage pooled|planned] [--profile TRACE] [--check] [--trace FILE] [--json]'
+  'braid run PROGRAM [--device auto|host|cuda:N[,cuda:N…]] [--ticks N] [--mode eager|graph] [--memory BYTES|fast|small] [--storage pooled|planned] [--profile TRACE] [--check] [--trace FILE] [--json]'
 
 const flags = {
   ...compileFlags,
@@ -35,7 +35,7 @@ export const run = async (args: readonly string[], out: Output): Promise<number>
   const { values, positionals } = parse(args, flags, usage)
   const path = oneWord(positionals, 'PROGRAM', usage)
   const ticks = values.ticks === undefined ? undefined : whole(values.ticks, '--ticks', 1)
-  const wanted = values.device === undefined ? undefined : device(values.device)
+  const wanted = values.device === undefined ? undefined : devices(values.device)
   if (values.trace !== undefined) writable(values.trace)
   const asked = values.mode === undefined ? undefined : oneOf(values.mode, '--mode', ['eager', 'graph'])
   const compiler = compilerOf(values)
@@ -76,6 +76,7 @@ export const run = async (args: readonly string[], out: Output): Promise<number>
     tickMs: { median: stats.tickMs.median, p90: stats.tickMs.p90 },
     enqueueUs: { median: stats.enqueueUs.median },
     peak: stats.peak,
+    ...(plan.devices > 1 ? { devices: stats.devices } : {}),
     bound: plan.bound,
     commands: figuresOf(plan),
     ...(done.check ? { check: { outputs: done.check.outputs, maxRelativeError: done.check.maxRelativeError } } : {}),
@@ -109,7 +110,12 @@ const execute = async (
   path: string,
   program: Program,
   plan: Plan,
-  wanted: { device: string | undefined; ticks: number | undefined; check: boolean; trace: string | undefined },
+  wanted: {
+    device: string | readonly string[] | undefined
+    ticks: number | undefined
+    check: boolean
+    trace: string | undefined
+  },
 ): Promise<Done> => {
   const options = program.options ?? {}
   const opened = await open(plan, {
@@ -151,10 +157,9 @@ const execute = async (
   })
   const stats = session.stats()
   if (wanted.trace !== undefined) save(wanted.trace, session, plan)
-  const { device: name, name: deviceName } = session.device
   return {
-    device: name,
-    deviceName,
+    device: session.devices.map(({ device }) => device).join(','),
+    deviceName: [...new Set(session.devices.map(({ name }) => name))].join(', '),
     ticks: count,
     stats,
     check: wanted.check ? await check(program, plan, fed, got) : undefined,
@@ -214,9 +219,10 @@ const save = (path: string, session: Session, plan: Plan): void => {
 const describe = (plan: Plan, done: Done, trace: string | undefined, { styles }: Output): string => {
   const { run, wait, use, elided } = figuresOf(plan)
   const { stats } = done
-  const bound = plan.bound.device[0] ?? 0
   const drops = Object.entries(stats.drops).filter(([, count]) => count > 0)
-  const within = stats.peak.reserved <= bound ? styles.good('within it') : styles.bad('over it')
+  const within = stats.devices.every(({ peak, bound }) => peak.reserved <= bound)
+    ? styles.good('within it')
+    : styles.bad('over it')
   const rows: (readonly string[])[] = [
     [
       'plan',
@@ -229,10 +235,10 @@ const describe = (plan: Plan, done: Done, trace: string | undefined, { styles }:
       'enqueue',
       `${stats.enqueueUs.median.toFixed(1)} µs median on the JavaScript thread, ${stats.issueUs.median.toFixed(1)} µs on the issuing thread`,
     ],
-    ['bound', `${bytes(bound)} of device memory promised`],
+    ['bound', `${plan.bound.device.map(bytes).join(' and ')} of device memory promised`],
     [
       'peak',
-      `${bytes(stats.peak.reserved)} held, ${within}; ${bytes(stats.peak.allocated)} in use; ${bytes(stats.peak.pinned)} pinned of ${bytes(plan.bound.pinned)}`,
+      `${stats.devices.map(({ peak }) => bytes(peak.reserved)).join(' and ')} held, ${within}; ${bytes(stats.peak.allocated)} in use; ${bytes(stats.peak.pinned)} pinned of ${bytes(plan.bound.pinned)}`,
     ],
   ]
   if (drops.length > 0) rows.push(['drops', drops.map(([name, count]) => `${name} ${count}`).join(', ')])

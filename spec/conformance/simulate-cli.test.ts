@@ -59,6 +59,7 @@ const slow = (ticks: number): TraceRecord[] => {
       at: node.at,
       lane,
       laneId,
+      device: 0,
       startMs,
       endMs,
     }
