@@ -13,7 +13,7 @@ const quoted = (text: string): string =>
  */
 export const dotOf = (plan: Plan): string => {
   const runs = runsOf(plan)
-  const { marks, held } = linksOf(plan, runs)
+  const { marks, next, held } = linksOf(plan, runs)
   const waits = new Waits(plan, runs)
   const number = new Map(runs.map((run, i) => [run, i]))
   const lines = [
@@ -37,11 +37,12 @@ export const dotOf = (plan: Plan): string => {
   })
   plan.commands.forEach((command, at) => {
     if (command[0] !== 'wait') return
-    const [from, to] = [marks.get(command[1]), held.get(at)]
-    if (from === undefined || to === undefined) return
+    const [marked, to] = [marks.get(command[1]), held.get(at)]
     const ticks = command[3] === -1
-    const { for: why, because } = waits.why(at, from, to, 0, ticks)
-    const label = quoted(`e${command[1]}: ${why}${ticks ? ', next tick' : ''}`)
+    const { for: why, because, node, start } = waits.why(at, marked, next.get(command[1]), to, 0, ticks)
+    const from = start === true ? runs.find(run => run.node === node) : marked
+    if (from === undefined || to === undefined) return
+    const label = quoted(`e${command[1]}: ${why}${start === true ? ', its start' : ticks ? ', next tick' : ''}`)
     lines.push(
       `  n${number.get(from)} -> n${number.get(to)} [style=dashed, constraint=${!ticks}, label=${label}, tooltip=${quoted(because)}];`,
     )

@@ -80,7 +80,7 @@ const covers = (whole: Access, part: Access): boolean => whole.from <= part.from
 
 export const reasonsOf = (plan: Plan): Reasons => {
   const runs = runsOf(plan)
-  const { marks, held } = linksOf(plan, runs)
+  const { marks, next: following, held } = linksOf(plan, runs)
   const orders = new Waits(plan, runs)
   const step = (run: Run | undefined): Step =>
     run === undefined
@@ -99,6 +99,9 @@ export const reasonsOf = (plan: Plan): Reasons => {
   const latest = new Map<number, Map<number, Run>>()
   const kept = new Map<number, { readonly lane: number; readonly event: number }[]>()
   const direct = new Map<number, Set<Run>>()
+  /** By run's command: nodes after which it comes by a wait of its own, since the user asked for it. And by node, its latest run. */
+  const asked = new Map<number, Set<number>>()
+  const issued = new Map<number, Run>()
   const waitText = (at: number): string => {
     const command = plan.commands[at]
     return command?.[0] === 'wait'
@@ -146,12 +149,21 @@ export const reasonsOf = (plan: Plan): Reasons => {
         const after = held.get(at)
         const ticks = tick === -1
         const seen = before === undefined || ticks ? 0 : known[lane]![before.lane]!
-        const [from, to] = [step(before), step(after)]
+        const { node, start, ...why } = orders.why(at, before, following.get(event), after, seen, ticks)
+        const started = start === true ? runs.find(run => run.node === node) : undefined
+        const [from, to] = [step(started ?? before), step(after)]
+        if (after !== undefined && node !== undefined)
+          asked.set(after.command, (asked.get(after.command) ?? new Set()).add(node))
         waits.push({
           command: at,
           lane: laneName(plan, lane),
-          ...orders.why(at, before, after, seen, ticks),
-          before: before === undefined ? 'what nothing precedes' : `${from.name}${ticks ? ' of the tick before' : ''}`,
+          ...why,
+          before:
+            started !== undefined
+              ? `the start of ${from.name}`
+              : before === undefined
+                ? 'what nothing precedes'
+                : `${from.name}${ticks ? ' of the tick before' : ''}`,
           after: to.name,
           at: to.at,
           beforeAt: from.at,
@@ -183,7 +195,26 @@ export const reasonsOf = (plan: Plan): Reasons => {
               at,
             })
           }
+        for (const [node, when] of plan.nodes[run.node]?.after ?? []) {
+          const before = issued.get(node)
+          if (before === undefined || before.lane === run.lane) continue
+          if (asked.get(run.command)?.has(node) || (when === 'finish' && direct.get(run.command)?.has(before))) continue
+          const { name, lane, at } = step(run)
+          const told = via[run.lane]![before.lane]!
+          const start = when === 'start'
+          elidedWaits.push({
+            before: `${start ? 'the start of ' : ''}${step(before).name}`,
+            after: name,
+            by:
+              start && told < 0
+                ? `nothing that it is not after itself holds ${step(before).name} back`
+                : waitText(told),
+            lane,
+            at,
+          })
+        }
         remember(run)
+        issued.set(run.node, run)
         known[run.lane]![run.lane] = run.place
         break
       }

@@ -41,6 +41,8 @@ export const runsOf = (plan: Plan): readonly Run[] => {
 export interface Links {
   /** By event: the run that its record stands after; none where the lane has run nothing yet. */
   readonly marks: ReadonlyMap<number, Run>
+  /** By event: the run that its record stands before, on the same lane, in the same tick. */
+  readonly next: ReadonlyMap<number, Run>
   /** By a wait's command: the run that it holds back; none where the tick ends first. */
   readonly held: ReadonlyMap<number, Run>
 }
@@ -48,6 +50,8 @@ export interface Links {
 /** For each record, the run that it stands after; for each wait, the run that it holds back. An event's mark is its first record. */
 export const linksOf = (plan: Plan, runs: readonly Run[]): Links => {
   const marks = new Map<number, Run>()
+  const following = new Map<number, Run>()
+  const recordedSince: number[][] = plan.lanes.map(() => [])
   const recorded = new Set<number>()
   const last: (Run | undefined)[] = plan.lanes.map(() => undefined)
   const held = new Map<number, Run>()
@@ -57,6 +61,7 @@ export const linksOf = (plan: Plan, runs: readonly Run[]): Links => {
     if (command[0] === 'record') {
       if (recorded.has(command[1])) return
       recorded.add(command[1])
+      recordedSince[command[2]]!.push(command[1])
       const run = last[command[2]]
       if (run !== undefined) marks.set(command[1], run)
     } else if (command[0] === 'wait') pending[command[2]]!.push(at)
@@ -65,7 +70,9 @@ export const linksOf = (plan: Plan, runs: readonly Run[]): Links => {
       last[run.lane] = run
       for (const wait of pending[run.lane]!) held.set(wait, run)
       pending[run.lane] = []
+      for (const event of recordedSince[run.lane]!) following.set(event, run)
+      recordedSince[run.lane] = []
     }
   })
-  return { marks, held }
+  return { marks, next: following, held }
 }

@@ -22,7 +22,7 @@ const grouped = <A>(items: readonly A[], heading: (item: A) => string, line: (it
 
 /** `34 for data, 32 for memory`. */
 const kindsOf = (waits: Reasons['waits']): string =>
-  (['data', 'state', 'memory', 'order'] as const)
+  (['data', 'state', 'control', 'memory', 'order'] as const)
     .flatMap(kind => {
       const count = waits.filter(wait => wait.for === kind).length
       return count === 0 ? [] : [`${count} for ${kind}`]

@@ -4,13 +4,16 @@ import { type Access, overlap, type Run } from './runs.js'
 
 /**
  * What a wait is for. `data`: an operation reads or overwrites what another one wrote or reads in the tick. `state`: the same across
- * ticks. `memory`: an operation takes bytes that another buffer has left. `order`: none of these; such a wait breaks law L6.
+ * ticks. `control`: the user asked for the order, without data (`after`). `memory`: an operation takes bytes that another buffer has left. `order`: none of these; such a wait breaks law L6.
  */
-export type WaitFor = 'data' | 'state' | 'memory' | 'order'
+export type WaitFor = 'data' | 'state' | 'control' | 'memory' | 'order'
 
 export interface WhyWait {
   readonly for: WaitFor
   readonly because: string
+  /** Of `control`: the node that it comes after, and whether after its start. */
+  readonly node?: number
+  readonly start?: boolean
 }
 
 /** How many operations of each lane are looked at for what a wait orders, beyond the two that it stands between. */
@@ -36,11 +39,23 @@ export class Waits {
     })
   }
 
-  /** `seen`: how many runs of the other lane this one was after already; `ticks`: the wait is for the tick before. */
-  why(at: number, before: Run | undefined, after: Run | undefined, seen: number, ticks: boolean): WhyWait {
+  /**
+   * `next`: the run that the event's record stands before; `seen`: how many runs of the other lane this one was after already; `ticks`: the wait is for the tick
+   * before.
+   */
+  why(
+    at: number,
+    before: Run | undefined,
+    next: Run | undefined,
+    after: Run | undefined,
+    seen: number,
+    ticks: boolean,
+  ): WhyWait {
     const kind: WaitFor = ticks ? 'state' : 'data'
     const direct = before && after && this.conflict(before, after, ticks)
     if (direct !== undefined) return { for: kind, because: direct }
+    const asked = after && this.asked(before, ticks ? before && this.byLane[before.lane]![0] : next, after, seen, ticks)
+    if (asked !== undefined) return asked
     const takers = this.takers(at, after)
     const left = before === undefined ? [] : this.givers(before, at, takers, ticks)
     if (left.length > 0)
@@ -52,6 +67,25 @@ export class Waits {
     if (takers.length > 0)
       return { for: 'memory', because: `${this.names(takers)} takes bytes that were in use until then` }
     return { for: 'order', because: 'no data and no memory that is known here' }
+  }
+
+  /** The order that the user asked for which a wait keeps: for the start of what comes next on the other lane, or for the end of what it has done since. */
+  private asked(
+    before: Run | undefined,
+    next: Run | undefined,
+    after: Run,
+    seen: number,
+    ticks: boolean,
+  ): WhyWait | undefined {
+    for (const [node, when] of this.plan.nodes[after.node]?.after ?? []) {
+      const name = nodeName(this.plan, node)
+      if (when === 'start' && next?.node === node)
+        return { for: 'control', because: `it starts after ${name} has started`, node, start: true }
+      const done = before && !ticks ? this.byLane[before.lane]!.slice(seen, before.place) : []
+      if (when === 'finish' && done.some(run => run.node === node))
+        return { for: 'control', because: `it starts after ${name} has finished`, node, start: false }
+    }
+    return undefined
   }
 
   private names(buffers: readonly number[]): string {

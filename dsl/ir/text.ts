@@ -99,13 +99,27 @@ const collectiveText = (plan: Plan, node: number): string => {
   return collective === undefined ? '' : ` #${collectiveName(plan, collective)}`
 }
 
-/** For each record, the run that it stands after: the last of its lane before it; -1: none in this tick. */
+/**
+ * For each record, the run that it stands after: the last of its lane before it; -1: none in this tick. Behind a wait of its lane it marks the start of the run r that
+ * comes next: -2 - r.
+ */
 const runsMarked = ({ commands, lanes, op, lane }: Tables): Int32Array => {
   const marked = new Int32Array(commands).fill(-1)
   const last = new Int32Array(lanes).fill(-1)
+  const waited = new Uint8Array(lanes)
+  const starts: number[][] = Array.from({ length: lanes }, () => [])
   for (let c = 0; c < commands; c++) {
-    if (op[c] === Op.run) last[lane[c]!] = c
-    else if (op[c] === Op.record) marked[c] = last[lane[c]!]!
+    const l = lane[c]!
+    if (op[c] === Op.wait || op[c] === Op.previous) waited[l] = 1
+    else if (op[c] === Op.record) {
+      marked[c] = last[l]!
+      if (waited[l] === 1) starts[l]!.push(c)
+    } else if (op[c] === Op.run) {
+      for (const record of starts[l]!) marked[record] = -2 - c
+      starts[l] = []
+      waited[l] = 0
+      last[l] = c
+    }
   }
   return marked
 }
@@ -119,7 +133,10 @@ const waitReason = (tables: Tables, marked: Int32Array, c: number, previous: boo
   const record = tables.recordOf[tables.subject[c]!] ?? -1
   if (record < 0) return '#never recorded'
   const run = marked[record]!
-  const what = run < 0 ? `the start of ${tables.plan.lanes[tables.lane[record]!]!.name}` : runName(tables, run)
+  const what =
+    run >= 0
+      ? runName(tables, run)
+      : `the start of ${run === -1 ? tables.plan.lanes[tables.lane[record]!]!.name : runName(tables, -2 - run)}`
   return `#after ${what}${previous ? ', of the tick before' : ''}`
 }
 

@@ -1,15 +1,15 @@
 // Orders without data: `after(flow)` and `after(flow, 'start')`. The waits that keep them are the fewest there can be, together with those that data asks for.
 import fc from 'fast-check'
+import { isLeft } from 'fp-ts/lib/Either.js'
 import { lastValueFrom, toArray } from 'rxjs'
 import { describe, expect, test } from 'vitest'
 import {
   add,
-  after,
   type CompileOptions,
+  after as comesAfter,
   compile,
-  type DeviceFlow,
   download,
-  type Graph,
+  explain,
   graph,
   interpret,
   lane,
@@ -17,56 +17,16 @@ import {
   on,
   orThrow,
   type Plan,
+  param,
   parsePlan,
   simulate,
-  tensor,
+  textOf,
   toJSON,
   upload,
   verify,
 } from '../../dsl/index.js'
-
-interface Step {
-  /** Places before it, from the last one on, that it reads; and that it comes after. */
-  readonly reads: readonly number[]
-  readonly orders: readonly (readonly [number, 'start' | 'finish'])[]
-  readonly lane: number
-}
-
-const steps = (most: number): fc.Arbitrary<readonly Step[]> =>
-  fc.array(
-    fc.record({
-      reads: fc.array(fc.nat({ max: 4 }), { minLength: 1, maxLength: 2 }),
-      orders: fc.array(fc.tuple(fc.nat({ max: 5 }), fc.constantFrom('start' as const, 'finish' as const)), {
-        maxLength: 2,
-      }),
-      lane: fc.nat({ max: 3 }),
-    }),
-    { minLength: 2, maxLength: most },
-  )
-
-const spec = tensor('f32', [16])
-
-/** Each step adds what it reads and negates it, on its lane or one that the compiler chooses; every value that nobody reads is an output. */
-const stepsGraph = (made: readonly Step[], chosen: boolean): Graph =>
-  graph('steps', { x: spec }, ({ x }) => {
-    const lanes = Array.from({ length: 4 }, (_, i) => lane(`l${i}`))
-    const values: DeviceFlow<typeof spec>[] = [x.pipe(upload(lane('in')))]
-    const read = new Set<number>()
-    for (const step of made) {
-      const at = (back: number): number => Math.max(0, values.length - 1 - back)
-      const hint = chosen ? (v: DeviceFlow<typeof spec>) => v : on(lanes[step.lane]!)
-      let first = values[at(step.reads[0]!)]!
-      for (const [back, when] of step.orders) first = first.pipe(after(values[at(back)]!, when))
-      for (const back of step.reads) read.add(at(back))
-      const operand = step.reads[1] === undefined ? undefined : values[at(step.reads[1])]!
-      const from = hint(first) as DeviceFlow<typeof spec>
-      values.push(operand === undefined ? from.pipe(neg()) : from.pipe(add(operand)))
-    }
-    const ends = values.flatMap((value, i) =>
-      i > 0 && !read.has(i) ? [[`y${i}`, value.pipe(download(lane('out')))] as const] : [],
-    )
-    return Object.fromEntries(ends)
-  }) as unknown as Graph
+import { reduceWithStarts } from '../../dsl/passes/starts.js'
+import { type Step, spec, steps, stepsGraph } from '../support/ordered-steps.js'
 
 const planOf = (made: readonly Step[], options: CompileOptions & { readonly chosen?: boolean } = {}): Plan => {
   const { chosen = false, ...rest } = options
@@ -133,5 +93,156 @@ describe('orders without data', () => {
     )
     // A start is not an end: some have begun meanwhile.
     expect(started).toBeGreaterThan(0)
+  })
+})
+
+/** Lanes, and of each operation those that it comes after, as hazards have them (an entry below 0: of the tick before), and those whose start it comes after. */
+interface Drawn {
+  readonly lanes: readonly number[]
+  readonly hazards: readonly (readonly number[])[]
+  readonly starts: readonly (readonly number[])[]
+  readonly overlap: boolean
+}
+
+const drawn: fc.Arbitrary<Drawn> = fc
+  .record({ lanes: fc.array(fc.nat({ max: 3 }), { minLength: 2, maxLength: 12 }), overlap: fc.boolean() })
+  .chain(({ lanes, overlap }) =>
+    fc.record({
+      lanes: fc.constant(lanes),
+      overlap: fc.constant(overlap),
+      hazards: fc.tuple(
+        ...lanes.map((_, i) =>
+          fc.uniqueArray(fc.integer({ min: overlap ? -lanes.length : 0, max: Math.max(i - 1, overlap ? -1 : 0) }), {
+            maxLength: i === 0 && !overlap ? 0 : 3,
+          }),
+        ),
+      ),
+      starts: fc.tuple(
+        ...lanes.map((_, i) => fc.uniqueArray(fc.nat({ max: Math.max(0, i - 1) }), { maxLength: i === 0 ? 0 : 2 })),
+      ),
+    }),
+  )
+
+/**
+ * The same by sets: each point's whole past, three ticks of them. A wait is what is left of those that a point must come after once what its lane knows, and what the others
+ * bring, is taken away. Points are texts: tick, operation, and whether it is the start or the end.
+ */
+const bySets = ({ lanes, hazards, starts, overlap }: Drawn): readonly string[] => {
+  const past = new Map<string, ReadonlySet<string>>()
+  const latest = new Map<number, string>()
+  const point = (tick: number, i: number, end: boolean): string => `${tick} ${i} ${end ? 'end' : 'start'}`
+  const before = new Map<string, string | undefined>()
+  let waits: string[] = []
+  for (let tick = 0; tick < 3; tick++) {
+    waits = []
+    lanes.forEach((lane, i) => {
+      const previous = latest.get(lane)
+      const known = previous === undefined ? new Set<string>() : new Set([...past.get(previous)!, previous])
+      before.set(`${tick} ${i}`, previous)
+      const wanted = new Set<string>()
+      for (const on of hazards[i]!)
+        if (on >= 0 || tick > 0) wanted.add(on >= 0 ? point(tick, on, true) : point(tick - 1, -1 - on, true))
+      for (const on of starts[i]!) {
+        // A start is its own point where it waits for something; else it is the end of what its lane did before, if ticks overlap at all.
+        const own = point(tick, on, false)
+        const other = before.get(`${tick} ${on}`)
+        if (past.has(own)) wanted.add(own)
+        else if (other !== undefined && (overlap || other.startsWith(`${tick} `))) wanted.add(other)
+      }
+      const left = [...wanted].filter(
+        one => !known.has(one) && ![...wanted].some(other => other !== one && past.get(other)!.has(one)),
+      )
+      const start = new Set([...known, ...left.flatMap(one => [...past.get(one)!, one])])
+      const own = point(tick, i, false)
+      if (left.length > 0) past.set(own, start)
+      const end = point(tick, i, true)
+      past.set(end, left.length > 0 ? new Set([...start, own]) : start)
+      latest.set(lane, end)
+      waits.push(...left.map(one => `${i} after ${one.replace(/^\d+/, found => String(Number(found) - tick))}`))
+    })
+  }
+  return waits.sort()
+}
+
+describe('waits for starts and ends', () => {
+  test('are the transitive reduction, found by sets', () => {
+    let forStarts = 0
+    fc.assert(
+      fc.property(drawn, shape => {
+        const { lanes, hazards, starts, overlap } = shape
+        const start = new Int32Array(lanes.length + 1)
+        hazards.forEach((row, i) => {
+          start[i + 1] = start[i]! + row.length
+        })
+        const on = Int32Array.from(hazards.flat())
+        const begun = new Map(starts.flatMap((row, i) => (row.length === 0 ? [] : [[i, row] as const])))
+        const found = reduceWithStarts(Int32Array.from(lanes), 4, { start, on }, begun, overlap)
+        const said: string[] = []
+        for (let i = 0; i < lanes.length; i++)
+          for (let w = found.waitStart[i]!; w < found.waitStart[i + 1]!; w++) {
+            const point = found.begins[w] === 1 ? 'start' : 'end'
+            said.push(`${i} after ${found.waitTick[w]} ${found.waitOn[w]} ${point}`)
+            forStarts += found.begins[w]!
+          }
+        expect(said.sort()).toEqual(bySets(shape))
+      }),
+      { numRuns: 1000 },
+    )
+    expect(forStarts).toBeGreaterThan(0)
+  })
+})
+
+describe('why', () => {
+  // A kernel as large as the device does not keep the small one on the other lane from it; what reads its result comes after both.
+  const large = graph('large', { x: spec }, ({ x }) => {
+    const [math, comm, out] = [lane('math'), lane('comm'), lane('out')]
+    const here = x.pipe(upload(lane('in')))
+    const small = here.pipe(on(math), neg(), on(comm), add(2))
+    const big = here.pipe(on(math), add(1), comesAfter(small, 'start'), add(3))
+    const last = big.pipe(comesAfter(small), add(4))
+    return { small: small.pipe(download(out)), last: last.pipe(comesAfter(small, 'start'), download(out)) }
+  })
+
+  test.each([1, 2])('is said of each such wait, with the operations and lines of the user, %i in flight', inFlight => {
+    const plan = orThrow(compile(large, { inFlight })) as Plan
+    expect(verify(plan)).toEqual([])
+    const text = explain(plan)
+    expect(text).toMatch(
+      /control {2}add\[2\], after the start of add\[0\] on comm: it starts after add\[0\] has started +\S+\.ts:\d+:\d+/,
+    )
+    expect(text).toMatch(/control {2}add\[3\], after add\[0\] on comm: it starts after add\[0\] has finished/)
+    expect(text).toMatch(/last after the start of add\[0\]: out waited for \S+ already/)
+    expect(textOf(plan)).toMatch(/math +wait e\d +#after the start of add\[0\] on comm/)
+    expect(explain(plan, 'dot')).toMatch(/control, its start/)
+  })
+
+  test('mistakes are told: a word that is neither, a value that is downloaded, an upload with a window', () => {
+    const wrong = graph('wrong', { x: spec }, ({ x }) => {
+      const y = x.pipe(upload(), neg())
+      const w = param('w', spec, { on: 'host' })
+      const streamed = w.pipe(comesAfter(y), upload(lane('copy'), { ahead: 1 }))
+      return {
+        a: y.pipe(comesAfter(y, 'end' as never), download()),
+        b: y.pipe(download(), comesAfter(y)),
+        c: streamed.pipe(download()),
+      }
+    })
+    const refused = compile(wrong)
+    expect(isLeft(refused) && refused.left.map(({ _tag, subject }) => `${_tag} ${subject}`)).toEqual([
+      'BadAttribute upload',
+      'BadAttribute after',
+      'PlaceMismatch after',
+    ])
+  })
+
+  test('an upload may come after the start of what it is to run beside', () => {
+    const beside = graph('beside', { x: spec }, ({ x }) => {
+      const y = x.pipe(upload(lane('in')), on(lane('math')), neg(), add(1))
+      const w = param('w', spec, { on: 'host' }).pipe(comesAfter(y, 'start'), upload(lane('copy')))
+      return { z: y.pipe(add(w), download(lane('out'))) }
+    })
+    const plan = orThrow(compile(beside)) as Plan
+    expect(verify(plan)).toEqual([])
+    expect(explain(plan)).toMatch(/control {2}w, after the start of add\[0\] on math|control {2}w, after neg\[0\]/)
   })
 })
