@@ -4,6 +4,7 @@ import { type Choices, choicesFrom, rememberChoices } from './explain/choices.js
 import type { Graph } from './graph.js'
 import { fingerprintOf } from './ir/fingerprint.js'
 import type { GraphIR } from './ir/graph.js'
+import { packedOf } from './ir/packed.js'
 import type { Peak } from './ir/peak.js'
 import type { Plan } from './ir/plan.js'
 import { withScratch } from './ir/scratch.js'
@@ -33,7 +34,7 @@ const references = new WeakMap<object, ReadonlyMap<number, BoundKernel>>()
 /** Whether this process compiled the plan, and so proved every law of it, and nobody has changed it since. */
 export const isProved = (plan: Plan): boolean => {
   const known = proved.get(plan)
-  return known !== undefined && known === fingerprintOf(plan.commands)
+  return known !== undefined && (packedOf(plan) !== undefined || known === fingerprintOf(plan.commands))
 }
 
 /** The meaning of each user's kernel in a plan that this process compiled, by the plan's node: its types, and what fills its writes. */
@@ -74,9 +75,6 @@ const sourceOf = (graph: unknown): Passed<GraphIR> => {
   )
 }
 
-/** Commands from which on the peak that `bound` found is not found once more of the plan. All else is proved anew, of a smaller plan the peak too. */
-const largeCommands = 2 ** 17
-
 /** A plan that is not proved yet, and the peak that its bound was found from. */
 interface Emitted {
   readonly plan: Plan
@@ -84,7 +82,8 @@ interface Emitted {
 }
 
 const verified = ({ plan, peak }: Emitted): Passed<Plan> => {
-  const { violations, fingerprint } = verifyCompiled(plan, plan.commands.length < largeCommands ? undefined : peak)
+  // Of a plan so large that its commands are flat the peak that `bound` found is not found once more. All else is proved anew, of a smaller plan the peak too.
+  const { violations, fingerprint } = verifyCompiled(plan, packedOf(plan) === undefined ? undefined : peak)
   const [violation] = violations
   if (violation === undefined) {
     proved.set(plan, fingerprint)

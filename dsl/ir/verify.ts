@@ -11,6 +11,7 @@ import { checkArena } from './laws/storage.js'
 import { maxCells, type Tables, tablesOf } from './laws/tables.js'
 import { checkWaits } from './laws/waits.js'
 import { limits } from './limits.js'
+import { packedOf } from './packed.js'
 import type { Peak } from './peak.js'
 import type { Law, Plan, Violation } from './plan.js'
 import { withScratch } from './scratch.js'
@@ -98,8 +99,8 @@ const refused = (law: Law, why: string): Judgement => ({
 /** As much of the form as the replays rely on; ids may be out of range, and commands be anything (see checkIds). Loops, since `every` skips holes. */
 export const hasForm = (plan: Plan): boolean => {
   if (typeof plan !== 'object' || plan === null) return false
-  for (const list of [plan.lanes, plan.buffers, plan.nodes, plan.commands, plan.bound?.device])
-    if (!Array.isArray(list)) return false
+  for (const list of [plan.lanes, plan.buffers, plan.nodes, plan.bound?.device]) if (!Array.isArray(list)) return false
+  if (packedOf(plan) === undefined && !Array.isArray(plan.commands)) return false
   for (const list of [plan.lanes, plan.buffers, plan.nodes] as const) {
     for (const item of list) if (typeof item !== 'object' || item === null) return false
   }

@@ -1,3 +1,4 @@
+import { packedOf } from '../packed.js'
 import type { Plan } from '../plan.js'
 import { heap, type Room } from '../scratch.js'
 import { type Cells, cellsOf } from './cells.js'
@@ -95,11 +96,12 @@ let latest:
 
 /** The tables of a plan that nobody changes meanwhile: the pool's peak and that of L9 are asked for one after the other. Not for plans to be proved. */
 export const latestTables = (plan: Plan): Tables => {
+  const commands = packedOf(plan) ?? plan.commands
   const known =
-    latest?.plan.deref() === plan && latest.commands.deref() === plan.commands ? latest.tables.deref() : undefined
+    latest?.plan.deref() === plan && latest.commands.deref() === commands ? latest.tables.deref() : undefined
   if (known !== undefined) return known
   const tables = tablesOf(plan)
-  latest = { plan: new WeakRef(plan), commands: new WeakRef(plan.commands), tables: new WeakRef(tables) }
+  latest = { plan: new WeakRef(plan), commands: new WeakRef(commands), tables: new WeakRef(tables) }
   return tables
 }
 

@@ -1,3 +1,4 @@
+import { packedOf } from '../packed.js'
 import type { Plan } from '../plan.js'
 import type { Room } from '../scratch.js'
 
@@ -111,8 +112,14 @@ class Accesses {
   }
 }
 
-/** The one walk over the commands: they are small objects all over memory, and reading them is what a large plan's tables cost. */
-export const walk = (plan: Plan, root: Int32Array, home: Int32Array, room: Room): Walk => {
+/**
+ * A plan's commands flat: as they are kept where they are, else by one walk over them. They are small objects all over memory, and reading them is what a large plan's
+ * tables cost.
+ */
+export const walk = (plan: Plan, root: Int32Array, home: Int32Array, room: Room): Walk =>
+  packedOf(plan) ?? walked(plan, root, home, room)
+
+const walked = (plan: Plan, root: Int32Array, home: Int32Array, room: Room): Walk => {
   const { commands } = plan
   const buffers = plan.buffers.length
   const nodes = plan.nodes.length
