@@ -1,6 +1,7 @@
 import { latestTables, Op } from '../ir/laws/tables.js'
 import type { Plan, PlanNode } from '../ir/plan.js'
 import { type Demand, demandOf, isCollective, type MeasuredTimes, type Resource, type Work } from '../machine/cost.js'
+import { fillTime } from '../machine/filling.js'
 import type { Machine } from '../machine/machine.js'
 
 /** What is shared among the runs that are at work: multiprocessors, memory and bus of each device, and the link to other ranks. */
@@ -200,6 +201,5 @@ const fill = (
 const feedOf = ({ buffers }: Plan, { host }: Machine): number => {
   let bytes = 0
   for (const { life, alias, bytes: own } of buffers) if (life === 'input' && alias === undefined) bytes += own
-  const cached = Math.min(bytes, host.cache)
-  return host.tick + (cached / host.cacheBandwidth + (bytes - cached) / host.bandwidth) * 1e9
+  return host.tick + fillTime(host, bytes)
 }

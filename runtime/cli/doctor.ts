@@ -1,13 +1,16 @@
 import { availableParallelism, freemem, totalmem } from 'node:os'
 import { renderAll } from '../../dsl/messages.js'
 import { allocConfFromEnvironment, allocConfVariables, readAllocConf } from '../allocator/settings/conf.js'
-import { type DeviceSummary, devices } from '../devices.js'
+import { type DeviceName, type DeviceSummary, devices } from '../devices.js'
+import { measureHost } from '../host-figures.js'
 import { native } from '../native.js'
-import { parse } from './args.js'
+import { device, parse } from './args.js'
+import { machineFile, measuredMachine } from './doctor-machine.js'
+import { save } from './files.js'
 import { Misuse, type Output } from './io.js'
 import { bytes, table } from './table.js'
 
-export const usage = 'braid doctor [--json]'
+export const usage = 'braid doctor [--machine FILE [--device auto|host|cuda:N]] [--json]'
 
 interface Library {
   readonly name: string
@@ -85,8 +88,11 @@ const saySettings = ({ variable, text, unread, settings, faults }: Settings, { s
 const indented = (text: string): string => text.replace(/^/gm, '  ')
 
 export const doctor = async (args: readonly string[], out: Output): Promise<number> => {
-  const { positionals } = parse(args, {}, usage)
+  const { positionals, values } = parse(args, { machine: { type: 'string' }, device: { type: 'string' } }, usage)
   if (positionals.length > 0) throw new Misuse(`"${positionals[0]}" is one word too many\nusage: ${usage}`)
+  if (values.device !== undefined && values.machine === undefined)
+    throw new Misuse(`--device says where --machine FILE is measured; it is not there\nusage: ${usage}`)
+  const wanted = values.device === undefined ? 'auto' : device(values.device)
   const { found, libraries, problem } = look()
   const gpu = found.some(({ kind }) => kind === 'cuda')
   const todo = libraries
@@ -103,6 +109,10 @@ export const doctor = async (args: readonly string[], out: Output): Promise<numb
     memory: { total: totalmem(), free: freemem() },
   }
   const allocator = settings()
+  const measured =
+    values.machine === undefined || problem !== undefined
+      ? undefined
+      : await measureMachine(values.machine, wanted, gpu)
   out.result({
     ok: problem === undefined,
     ...(problem === undefined ? {} : { problem }),
@@ -112,6 +122,7 @@ export const doctor = async (args: readonly string[], out: Output): Promise<numb
     todo,
     auto: gpu ? 'cuda:0' : 'host',
     allocator,
+    ...(measured === undefined ? {} : { machine: measured }),
   })
   const { bold, good, bad, dim } = out.styles
   out.say(
@@ -134,12 +145,24 @@ export const doctor = async (args: readonly string[], out: Output): Promise<numb
       )}`,
     )
   saySettings(allocator, out)
+  if (measured !== undefined)
+    out.say(
+      `\n${bold('Machine')}\n  The host, measured on ${measured.device}, is in ${measured.file}: braid simulate PROGRAM --machine ${measured.file}`,
+    )
   out.say(`\n${bold('What to do')}`)
   if (!gpu) out.say("  Nothing, to run on the host device: device 'auto' takes it here.")
   for (const { library, for: purpose, do: action } of todo) out.say(`  ${library}, for ${purpose}: ${action}`)
   if (allocator.faults.length > 0) out.say(`  ${allocator.variable}: correct what is refused above, or unset it`)
   else if (gpu && todo.length === 0) out.say("  Nothing: device 'auto' takes cuda:0.")
   return 0
+}
+
+/** Measures the host and writes the machine file that says what was found. */
+const measureMachine = async (file: string, wanted: string, gpu: boolean) => {
+  const device = (wanted === 'auto' ? (gpu ? 'cuda:0' : 'host') : wanted) as DeviceName
+  const figures = await measureHost(device)
+  save(file, machineFile(figures, device), 'machine')
+  return { file, device, ...measuredMachine(figures) }
 }
 
 const describe = ({

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
+import { machines, orThrow, parseMachine } from '../../dsl/index.js'
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
 const folder = mkdtempSync(join(tmpdir(), 'braid-cli-'))
@@ -338,6 +339,22 @@ export default program({ graph: net, feeds: () => ({ x: pulled([]), z: pulled([]
       ok: true,
       devices: expect.arrayContaining([expect.objectContaining({ device: 'host' })]),
     })
+  })
+
+  it('doctor --machine measures the host and writes a machine that simulate takes', () => {
+    const path = join(folder, 'here.jsonc')
+    const { machine } = one(braid('doctor', '--machine', path, '--device', 'host', '--json').stdout) as {
+      machine: { device: string; file: string; host: Record<string, number> }
+    }
+    expect(machine).toMatchObject({ device: 'host', file: path, extends: 'h200' })
+    for (const figure of ['tick', 'bandwidth', 'cache', 'cacheBandwidth'])
+      expect(machine.host[figure]).toBeGreaterThan(0)
+    const parsed = orThrow(parseMachine(readFileSync(path, 'utf8')))
+    const near = (value: number, wanted: number): void => expect(Math.abs(value / wanted - 1)).toBeLessThan(0.01)
+    for (const [figure, value] of Object.entries(machine.host)) near(parsed.host[figure as 'tick'], value)
+    expect(parsed.device).toEqual(machines['h200']!.device)
+    expect(one(braid('simulate', good, '--machine', path, '--json').stdout)).toMatchObject({ machine: parsed.name })
+    expect(braid('doctor', '--device', 'host').status).toBe(2)
   })
 
   it('doctor says what the environment tells the allocator', () => {

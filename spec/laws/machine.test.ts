@@ -5,6 +5,7 @@ import { isLeft, isRight } from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
 import { machineOf, machines, orThrow, parseMachine } from '../../dsl/index.js'
 import { costOf, demandOf } from '../../dsl/machine/cost.js'
+import { fillingOf, fillTime } from '../../dsl/machine/filling.js'
 import { h200 } from '../../dsl/machine/h200.js'
 import { placeIn, syntaxError, withoutComments } from '../../dsl/machine/jsonc.js'
 import { someMachines } from '../support/machines.js'
@@ -238,5 +239,49 @@ describe('what a run costs', () => {
     const measured = new Map([['y', 1234]])
     expect(costOf(product(512, 512, 512), h200, measured)).toEqual({ resource: 'tensor', nanoseconds: 1234 })
     expect(costOf({ ...product(512, 512, 512), name: 'z' }, h200, measured).nanoseconds).not.toBe(1234)
+  })
+})
+
+describe('how long inputs take to fill', () => {
+  const sizes = [2 ** 18, 2 ** 20, 2 ** 22, 2 ** 24, 2 ** 26]
+  const fillings = fc.record({
+    cache: fc.constantFrom(...sizes.slice(0, -1)),
+    cacheBandwidth: fc.double({ min: 5e9, max: 50e9, noNaN: true }),
+    slower: fc.double({ min: 0.2, max: 0.8, noNaN: true }),
+  })
+
+  test('is found again from what a host of such rates would take', () => {
+    fc.assert(
+      fc.property(fillings, ({ cache, cacheBandwidth, slower }) => {
+        const host = { cache, cacheBandwidth, bandwidth: cacheBandwidth * slower }
+        const samples = sizes.map(bytes => ({ bytes, nanoseconds: fillTime(host, bytes) }))
+        const found = fillingOf(samples)!
+        for (const bytes of sizes) expect(fillTime(found, bytes) / fillTime(host, bytes)).toBeCloseTo(1, 6)
+      }),
+    )
+  })
+
+  test('is within the error of what was measured', () => {
+    fc.assert(
+      fc.property(
+        fillings,
+        fc.array(fc.double({ min: 0.95, max: 1.05, noNaN: true }), {
+          minLength: sizes.length,
+          maxLength: sizes.length,
+        }),
+        ({ cache, cacheBandwidth, slower }, errors) => {
+          const host = { cache, cacheBandwidth, bandwidth: cacheBandwidth * slower }
+          const samples = sizes.map((bytes, i) => ({ bytes, nanoseconds: fillTime(host, bytes) * errors[i]! }))
+          const found = fillingOf(samples)!
+          for (const bytes of sizes)
+            expect(Math.abs(Math.log(fillTime(found, bytes) / fillTime(host, bytes)))).toBeLessThan(0.15)
+        },
+      ),
+    )
+  })
+
+  test('is nothing that can be told from nothing', () => {
+    expect(fillingOf([])).toBeUndefined()
+    expect(fillingOf([{ bytes: 0, nanoseconds: 5 }])).toBeUndefined()
   })
 })
