@@ -20,6 +20,7 @@ import type { Bounded, Passed } from './passes/ir.js'
 import { lower } from './passes/lower.js'
 import type { CompileOptions } from './passes/options.js'
 import { simplify } from './passes/simplify.js'
+import { unroll } from './passes/unroll.js'
 import type { BoundKernel } from './passes/vocabulary.js'
 import { watched } from './passes/watch.js'
 import type { Ports } from './tensor.js'
@@ -159,6 +160,7 @@ const draftOf = (source: Passed<GraphIR>, options: unknown): Passed<Drafted> =>
     E.chain(check(options)),
     E.chain(simplify),
     E.chain(clocks),
+    E.chain(unroll),
     E.chain(devices),
     E.chain(lower),
     // place, order, synchronize, lifetimes, bound: as often as it takes to find what fits the memory that was given

@@ -39,7 +39,7 @@ export class Engine implements RunHost, LeaseOwner {
   /** The run that has been started and has not ended. */
   run: Run | undefined
   failure: RunError | undefined
-  #views: readonly (readonly HostArray[])[]
+  #views: readonly (readonly (readonly HostArray[])[])[]
   readonly #owners: (Run | undefined)[]
   readonly #submittedAt: Float64Array
   #completedAt = 0
@@ -60,10 +60,10 @@ export class Engine implements RunHost, LeaseOwner {
     program.onTick((tick, failure) => this.#completed(tick, failure))
   }
 
-  fill(input: number, tick: number, value: unknown): Mismatch | undefined {
+  fill(input: number, tick: number, part: number, value: unknown): Mismatch | undefined {
     const began = performance.now()
     const port = this.inputs[input]!
-    const place = this.#views[tick % this.parts.plan.inFlight]![input]!
+    const place = this.#views[tick % this.parts.plan.inFlight]![input]![part]!
     const mismatch = fill(place, value, port.spec)
     this.#filling += performance.now() - began
     if (!mismatch) this.onFed?.(port.spec.name, tick, place)
@@ -89,6 +89,14 @@ export class Engine implements RunHost, LeaseOwner {
 
   dropped(input: string): void {
     this.drops.set(input, (this.drops.get(input) ?? 0) + 1)
+  }
+
+  unfinished(input: string, had: number, wanted: number): void {
+    this.drops.set(input, (this.drops.get(input) ?? 0) + had)
+    this.parts.warn(
+      `the feed ${input} ended with ${had} of the ${wanted} values of a tick, which are dropped: a tick runs with all of its values. ` +
+        `Next: end the feed after a multiple of ${wanted} values`,
+    )
   }
 
   ended(run: Run): void {

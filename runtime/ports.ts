@@ -10,6 +10,8 @@ export interface Port {
   readonly spec: ValueSpec
   readonly root: number
   readonly offset: number
+  /** How many values a tick has of an input: `spec` is one of them, and they lie one after the other. Of an output `spec` is all. */
+  readonly rate: number
 }
 
 /** Input and output specs as the graph's author wrote them, symbols and all, where this process knows. */
@@ -31,14 +33,31 @@ export const specOf = (buffer: PlanBuffer, written?: TensorSpec): ValueSpec => {
 export const portsOf = (plan: Plan, life: 'input' | 'output', written?: Written): readonly Port[] =>
   plan.buffers
     .filter(buffer => buffer.life === life && buffer.alias === undefined)
-    .map(buffer => ({ spec: specOf(buffer, written?.(life, buffer.name)), ...rootOf(plan, buffer.id) }))
+    .map(buffer => {
+      const { rate = 1 } = life === 'input' ? buffer : {}
+      return { spec: specOf(oneOf(buffer, rate), written?.(life, buffer.name)), ...rootOf(plan, buffer.id), rate }
+    })
 
-/** The inputs' memory in every slot, mapped once: `[slot][port]`. Feeds are copied straight into it. */
+/** One of the values that a buffer holds. */
+const oneOf = (buffer: PlanBuffer, rate: number): PlanBuffer => {
+  if (rate === 1) return buffer
+  const { shape, bytes } = buffer
+  return { ...buffer, bytes: bytes / rate, ...(shape === undefined ? {} : { shape: shape.slice(1) }) }
+}
+
+/** The inputs' memory in every slot, mapped once: `[slot][port][value of the tick]`. Feeds are copied straight into it. */
 export const inputViews = (
   program: NativeProgram,
   ports: readonly Port[],
   slots: number,
-): readonly (readonly HostArray[])[] => Array.from({ length: slots }, (_, slot) => viewsOf(program, ports, slot))
+): readonly (readonly (readonly HostArray[])[])[] =>
+  Array.from({ length: slots }, (_, slot) =>
+    viewsOf(program, ports, slot).map((first, port) => {
+      const { rate, spec } = ports[port]!
+      const at = (value: number): number => first.byteOffset + value * spec.bytes
+      return Array.from({ length: rate }, (_, value) => arrayOver(first.buffer as ArrayBuffer, at(value), spec))
+    }),
+  )
 
 /** The ports' memory in one slot. Ports that share a buffer share its one view, which a second call would detach. */
 export const viewsOf = (program: NativeProgram, ports: readonly Port[], slot: number): readonly HostArray[] => {

@@ -5,19 +5,21 @@ import type { Feed, PulledFeed, PushedFeed } from '../dsl/feed.js'
 export interface ReaderHost {
   /** Whether this tick's slot may be filled now. */
   fillable(tick: number): boolean
-  /** Copies a value into the slot of a tick; false: it was refused and the run is ending with an error. */
-  fill(tick: number, value: unknown): boolean
+  /** Copies a value into the slot of a tick, as number `part` there; false: it was refused and the run is ending with an error. */
+  fill(tick: number, part: number, value: unknown): boolean
   /** Something changed: more may be submitted. */
   wake(): void
   failed(cause: unknown): void
   /** A push on a `fail` feed without a slot. */
   full(): void
   dropped(): void
+  /** The source is over, and gave only so many of the values of a tick. */
+  unfinished(had: number): void
 }
 
-/** One feed of one run. It fills the slots of ticks `first`, `first + 1` … in order. */
+/** One feed of one run. It fills the slots of ticks `first`, `first + 1` … in order, each with as many values as the feed gives for a tick. */
 export interface Reader {
-  /** The next tick that it will fill. */
+  /** The tick that it fills next, or is filling. */
   readonly filled: number
   /** The first tick that it cannot fill because its source is over; Infinity until that is known. */
   readonly end: number
@@ -32,8 +34,49 @@ export interface Reader {
   forsake(): void
 }
 
-export const makeReader = (feed: Feed<unknown>, first: number, host: ReaderHost): Reader =>
-  feed.feed === 'pulled' ? new PulledReader(feed, first, host) : new PushedReader(feed, first, host)
+export const makeReader = (named: NamedFeed, first: number, host: ReaderHost): Reader => {
+  const { feed, rate } = named
+  const slots = new Slots(first, rate, host)
+  return feed.feed === 'pulled' ? new PulledReader(feed, slots, host) : new PushedReader(feed, slots, host)
+}
+
+interface NamedFeed {
+  readonly feed: Feed<unknown>
+  readonly rate: number
+}
+
+/** Where a feed's values go: so many to each tick, one tick after the other. */
+class Slots {
+  /** The first tick that cannot be filled because the source is over; Infinity until that is known. */
+  end = Number.POSITIVE_INFINITY
+  #part = 0
+
+  constructor(
+    public filled: number,
+    private readonly rate: number,
+    private readonly host: ReaderHost,
+  ) {}
+
+  get fillable(): boolean {
+    return this.host.fillable(this.filled)
+  }
+
+  /** The next value; false: it was refused. */
+  put(value: unknown): boolean {
+    if (!this.host.fill(this.filled, this.#part, value)) return false
+    if (++this.#part < this.rate) return true
+    this.#part = 0
+    this.filled++
+    return true
+  }
+
+  /** The source is over: a tick runs with all of its values, so the last few may be too few. */
+  close(): void {
+    this.end = this.filled
+    if (this.#part > 0) this.host.unfinished(this.#part)
+    this.#part = 0
+  }
+}
 
 type AnyIterator = Iterator<unknown> | AsyncIterator<unknown>
 // Looking at a caller's value may run the caller's code; what throws then is no promise, and is told of as the value that it is.
@@ -45,10 +88,8 @@ const isThenable = (value: unknown): value is PromiseLike<unknown> => {
   }
 }
 
-/** Asks its iterator once a tick, for one tick at a time, so a run that ends early has taken at most one value too many. */
+/** Asks its iterator for the values of one tick at a time, so a run that ends early has taken at most one tick's too many. */
 class PulledReader implements Reader {
-  filled: number
-  end = Number.POSITIVE_INFINITY
   readonly lingers = false
   #iterator: AnyIterator | undefined
   #asking = false
@@ -56,10 +97,16 @@ class PulledReader implements Reader {
 
   constructor(
     private readonly feed: PulledFeed<unknown>,
-    first: number,
+    private readonly slots: Slots,
     private readonly host: ReaderHost,
-  ) {
-    this.filled = first
+  ) {}
+
+  get filled(): number {
+    return this.slots.filled
+  }
+
+  get end(): number {
+    return this.slots.end
   }
 
   start(): void {
@@ -76,7 +123,10 @@ class PulledReader implements Reader {
   }
 
   ask(next: number): void {
-    if (this.filled > next || this.#asking || this.#stopped) return
+    while (this.filled <= next && !this.#asking && !this.#stopped) this.#pull()
+  }
+
+  #pull(): void {
     this.#asking = true
     let result: unknown
     try {
@@ -104,7 +154,7 @@ class PulledReader implements Reader {
       this.#asking = false
       if (this.#stopped) return
       this.#stopped = true // an iterator that is done is not returned
-      this.end = this.filled
+      this.slots.close()
       if (later) this.host.wake()
     } else if (isThenable(value)) {
       value.then(
@@ -117,9 +167,7 @@ class PulledReader implements Reader {
   #took(value: unknown, later: boolean): void {
     this.#asking = false
     if (this.#stopped) return
-    if (!this.host.fill(this.filled, value)) return
-    this.filled++
-    if (later) this.host.wake()
+    if (this.slots.put(value) && later) this.host.wake()
   }
 
   #threw(cause: unknown): void {
@@ -153,8 +201,6 @@ const nothing = Symbol('nothing waits')
 
 /** Takes a push into the next slot while there is one; else does what the feed said. Its end never stands behind its data. */
 class PushedReader implements Reader {
-  filled: number
-  end = Number.POSITIVE_INFINITY
   #waiting: unknown = nothing
   #over = false
   #stopped = false
@@ -163,10 +209,16 @@ class PushedReader implements Reader {
 
   constructor(
     private readonly feed: PushedFeed<unknown>,
-    first: number,
+    private readonly slots: Slots,
     private readonly host: ReaderHost,
-  ) {
-    this.filled = first
+  ) {}
+
+  get filled(): number {
+    return this.slots.filled
+  }
+
+  get end(): number {
+    return this.slots.end
   }
 
   get lingers(): boolean {
@@ -193,7 +245,7 @@ class PushedReader implements Reader {
       complete: () => {
         if (this.#stopped) return
         this.#over = true
-        if (this.#waiting === nothing) this.end = this.filled
+        if (this.#waiting === nothing) this.slots.close()
         this.host.wake()
       },
     })
@@ -201,11 +253,8 @@ class PushedReader implements Reader {
 
   #pushed(value: unknown): void {
     if (this.#stopped) return
-    if (this.#waiting === nothing && this.host.fillable(this.filled)) {
-      if (this.host.fill(this.filled, value)) {
-        this.filled++
-        this.host.wake()
-      }
+    if (this.#waiting === nothing && this.slots.fillable) {
+      if (this.slots.put(value)) this.host.wake()
     } else if (this.feed.whenFull === 'dropOldest') {
       if (this.#waiting !== nothing) this.host.dropped()
       this.#waiting = value
@@ -214,19 +263,17 @@ class PushedReader implements Reader {
   }
 
   ask(): void {
-    if (this.#stopped || this.#waiting === nothing || !this.host.fillable(this.filled)) return
+    if (this.#stopped || this.#waiting === nothing || !this.slots.fillable) return
     const value = this.#waiting
     this.#waiting = nothing
-    if (!this.host.fill(this.filled, value)) return
-    this.filled++
-    if (this.#over) this.end = this.filled
+    if (this.slots.put(value) && this.#over) this.slots.close()
   }
 
   forsake(): void {
     if (this.#waiting === nothing) return
     this.#waiting = nothing
     this.host.dropped()
-    this.end = this.filled
+    this.slots.close()
   }
 
   stop(): void {

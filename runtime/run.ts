@@ -9,11 +9,13 @@ import { type Mismatch, thrown } from './values.js'
 /** What a run needs of its session. */
 export interface RunHost {
   readonly ticks: Ticks
-  /** Copies a value into an input's place in the slot of a tick. */
-  fill(input: number, tick: number, value: unknown): Mismatch | undefined
+  /** Copies a value into an input's place in the slot of a tick: that of its value `part` there. */
+  fill(input: number, tick: number, part: number, value: unknown): Mismatch | undefined
   /** Hands the next tick to the device. May throw. */
   submit(): void
   dropped(input: string): void
+  /** A feed was over when it had given only so many of the values of a tick. */
+  unfinished(input: string, had: number, wanted: number): void
   /** The run is over and nothing of it is on the device: the session may take another. */
   ended(run: Run): void
   /** Calls back once a session whose device failed has drained and is freed. */
@@ -23,6 +25,8 @@ export interface RunHost {
 export interface NamedFeed {
   readonly name: string
   readonly feed: Feed<unknown>
+  /** How many values it gives for a tick. */
+  readonly rate: number
 }
 
 // `fatal`: the device failed, and the session is freed before the error is told. `quiet`: outputs still on their way are not given out.
@@ -54,7 +58,7 @@ export class Run {
   ) {
     const first = host.ticks.next
     this.#end = first + ticks
-    this.#readers = feeds.map(({ name, feed }, input) => makeReader(feed, first, this.#readerHost(name, input)))
+    this.#readers = feeds.map((feed, input) => makeReader(feed, first, this.#readerHost(feed, input)))
   }
 
   start(): void {
@@ -193,7 +197,7 @@ export class Run {
     })
   }
 
-  #readerHost(name: string, input: number): ReaderHost {
+  #readerHost({ name, rate }: NamedFeed, input: number): ReaderHost {
     const error = (_tag: RunErrorTag, fault: Omit<Fault, '_tag' | 'at' | 'subject'>, cause?: unknown): void =>
       this.#fail({
         as: 'error',
@@ -203,14 +207,15 @@ export class Run {
       })
     return {
       fillable: tick => !this.#ending && tick < this.#end && this.host.ticks.fillable(tick),
-      fill: (tick, value) => {
+      fill: (tick, part, value) => {
         if (this.#ending) return false
-        const mismatch = this.host.fill(input, tick, value)
+        const mismatch = this.host.fill(input, tick, part, value)
         if (mismatch) error('WrongValue', mismatch)
         return !mismatch
       },
       wake: () => this.pump(),
       dropped: () => this.host.dropped(name),
+      unfinished: had => this.host.unfinished(name, had, rate),
       failed: cause =>
         error(
           'FeedFailed',
@@ -223,7 +228,7 @@ export class Run {
         ),
       full: () =>
         error('FeedFull', {
-          wanted: `at most ${this.host.ticks.size} values ahead of the leases that are given back`,
+          wanted: `at most ${this.host.ticks.size * rate} values ahead of the leases that are given back`,
           found: 'one more',
           next: "give leases back sooner, open with more inFlight, or say pushed(source, 'dropOldest')",
         }),

@@ -41,8 +41,9 @@ export interface Session<I extends Ports = Ports, O extends Ports = Ports> exten
   readonly inFlight: number
   readonly closed: boolean
   /**
-   * Cold: each subscription is a run, one at a time. Every output is a lease that holds its slot until it is given back. Ends with the
-   * shortest feed. Its error is a `RunError`, told after all in flight is drained. Throws a DisposedError once the session is closed.
+   * Cold: each subscription is a run, one at a time. Every output is a lease that holds its slot until it is given back. Of an input
+   * that comes r times a tick (`window`, `every`) its feed gives r values for each; an output that comes r times has its r values one after
+   * the other in one array. Ends with the shortest feed; values that are fewer than a tick's then are dropped, counted, and warned of. Its error is a `RunError`, told after all in flight is drained. Throws a DisposedError once the session is closed.
    */
   run(feeds: FeedsOf<I>, options?: RunOptions): Leases<O>
   stats(): SessionStats
@@ -237,7 +238,8 @@ class OpenSession {
         next: 'give exactly one feed by each name',
       })
     const named: NamedFeed[] = []
-    for (const name of names) {
+    for (const { spec, rate } of this.#engine.inputs) {
+      const { name } = spec
       const feed = feedOf(given[name])
       if (!feed)
         return error('WrongFeeds', name, {
@@ -245,7 +247,7 @@ class OpenSession {
           found: describe(given[name]),
           next: "wrap it: pulled(iterable), or pushed(observable, 'dropOldest' | 'dropNewest' | 'fail')",
         })
-      named.push({ name, feed })
+      named.push({ name, feed, rate })
     }
     return named
   }

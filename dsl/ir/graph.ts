@@ -33,6 +33,9 @@ export interface Where {
  * | `upload`   | device      | 1 host value    | `{ ahead?: number }` |
  * | `download` | host        | 1 device value  | `{}` |
  * | `delay`    | device      | 1 device value  | `{ init: number \| number[] }`: yields init, then the input of the tick before |
+ * | `window`   | as its input | 1 value     | `{ n }`: n successive values as one, once for n (dsl/rates.ts) |
+ * | `every`    | as its input | 1 value     | `{ n }`: the last of n values, once for n |
+ * | `hold`     | device      | 1 device value  | `{ init, n? }`: the newest value of a slow flow, at the rate of what it meets |
  * | `kernel`   | device      | the reads       | `KernelAttrs` (dsl/kernel.ts); its value is its first write |
  * | `port`     | device      | 1 kernel        | `{ index }`: write number `index` of a kernel, which is not the first |
  */
@@ -72,6 +75,9 @@ export type CompileErrorTag =
   | 'BadAttribute' // an option or argument of an operator that cannot be: axis out of range, ahead: -1, NaN …
   | 'UnboundDelay' // a delay or scan that was never closed
   | 'Cycle' // a cycle that crosses no delay
+  | 'RateMismatch' // flows that come differently often meet
+  | 'UnknownRate' // nothing says how long a value is held
+  | 'LongPeriod' // a tick would be too many values of a flow
   | 'UseAfterDonate'
   | 'DuplicateName' // two inputs, params or outputs of one name
   | 'BadDimension' // a dimension of 0, negative, fractional, or beyond 2^53 bytes in all

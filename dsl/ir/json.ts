@@ -39,6 +39,8 @@ const order = [
   'movedBytes',
   'shape',
   'init',
+  'rate',
+  'parts',
   'compute',
   'operands',
   'code',

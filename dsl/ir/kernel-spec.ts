@@ -6,10 +6,15 @@ import type { DType } from './tensor.js'
  */
 export type KernelSpec = CopySpec | MapSpec | MatmulSpec | ReduceSpec | CudaSpec
 
-/** reads [source], writes [target]: `bytes` bytes, in whichever direction their spaces ask for. */
+/**
+ * reads [source …], writes [target]: `bytes` bytes, in whichever direction their spaces ask for. Of several sources, which all lie in one
+ * space, each gives the same number of bytes, one after the other.
+ */
 export interface CopySpec {
   readonly kind: 'copy'
   readonly bytes: number
+  /** How many sources; absent: one. */
+  readonly parts?: number
 }
 
 /**

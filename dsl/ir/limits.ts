@@ -10,6 +10,8 @@ export const limits = {
   events: 2 ** 22,
   /** Buffers that one run reads, or writes. */
   accesses: 4096,
+  /** How often an input or an output comes in a tick. */
+  rate: 4096,
   /** Characters of a name or a place in a file. */
   name: 4096,
   /** Characters of a kernel's source. */

@@ -1,4 +1,4 @@
-import type { CudaSpec, KernelSpec, MapInstruction, MapSpec, MatmulSpec } from './kernel-spec.js'
+import type { CopySpec, CudaSpec, KernelSpec, MapInstruction, MapSpec, MatmulSpec } from './kernel-spec.js'
 import { limits } from './limits.js'
 import type { Reader } from './reader.js'
 import type { DType } from './tensor.js'
@@ -34,7 +34,7 @@ export const readKernel = (r: Reader, value: unknown, at: string): KernelSpec =>
   const size = (key: string) => r.integer(get(key), `${at}.${key}`, 1, integerMost)
   switch (kind) {
     case 'copy':
-      return { kind, bytes: size('bytes') }
+      return readCopy(r, get, at)
     case 'map':
       return readMap(r, get, at)
     case 'matmul':
@@ -55,6 +55,22 @@ export const readKernel = (r: Reader, value: unknown, at: string): KernelSpec =>
 }
 
 type Get = (key: string) => unknown
+
+const readCopy = (r: Reader, get: Get, at: string): CopySpec => {
+  const bytes = r.integer(get('bytes'), `${at}.bytes`, 1, integerMost)
+  if (get('parts') === undefined) return { kind: 'copy', bytes }
+  const parts = r.integer(get('parts'), `${at}.parts`, 1, limits.accesses)
+  if (bytes % parts !== 0)
+    r.fault(
+      'BadKernel',
+      `${at}.parts`,
+      'parts',
+      `a divisor of its ${bytes} bytes`,
+      `${parts}`,
+      'all parts are of one size',
+    )
+  return { kind: 'copy', bytes, parts }
+}
 
 const readMap = (r: Reader, get: Get, at: string): MapSpec => {
   const shape = r

@@ -174,7 +174,27 @@ const readBuffer = (r: Reader, value: unknown, index: number, counts: Counts): P
     ...(aliasOffset === undefined ? {} : { aliasOffset: r.integer(aliasOffset, `${at}.aliasOffset`, 0, limits.bytes) }),
     ...(offset === undefined ? {} : { offset: r.integer(offset, `${at}.offset`, 0, limits.bytes) }),
     ...readContent(r, get, at, bytes),
+    ...readRate(r, get, at, bytes),
   }
+}
+
+/** How often an input or output comes in a tick: its values lie one after the other. */
+const readRate = (r: Reader, get: (key: string) => unknown, at: string, bytes: number): Pick<PlanBuffer, 'rate'> => {
+  if (get('rate') === undefined) return {}
+  const rate = r.integer(get('rate'), `${at}.rate`, 1, limits.rate)
+  const life = get('life')
+  if (life !== 'input' && life !== 'output') r.wrong(`${at}.life`, 'an input or output, as it has a rate', life)
+  const shape = get('shape')
+  if (Array.isArray(shape) ? shape[0] !== rate : bytes % rate !== 0)
+    r.fault(
+      'Extent',
+      `${at}.rate`,
+      'rate',
+      Array.isArray(shape) ? `${shape[0]}, the first of its dimensions` : `a divisor of its ${bytes} bytes`,
+      `${rate}`,
+      'a buffer holds all values of a tick',
+    )
+  return { rate }
 }
 
 /** What a buffer holds: its element type and shape, and the value of a state before the first tick. They agree with its bytes. */

@@ -58,6 +58,8 @@ export interface PlanBuffer {
   readonly shape?: readonly number[]
   /** What a state buffer holds before the first tick: one value for all elements, or each. Absent: not initialised. */
   readonly init?: number | readonly number[]
+  /** Of an input or output: it comes so many times a tick, and its values lie one after the other along the first dimension. Absent: once. */
+  readonly rate?: number
 }
 
 /** `id` is the index in `nodes`. A node without a `kernel` can be verified and explained, but not run. */

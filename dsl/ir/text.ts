@@ -44,7 +44,8 @@ const header = (plan: Plan): string[] => {
       const view =
         buffer.alias === undefined ? '' : ` view of ${plan.buffers[buffer.alias]?.name} at ${buffer.aliasOffset ?? 0}`
       const place = buffer.offset === undefined ? '' : ` at ${buffer.offset}`
-      return `${buffer.life} ${buffer.name}: ${buffer.bytes} bytes, ${buffer.space}${place}${view}`
+      const rate = buffer.rate === undefined ? '' : `, ${buffer.rate} a tick`
+      return `${buffer.life} ${buffer.name}: ${buffer.bytes} bytes, ${buffer.space}${rate}${place}${view}`
     }),
   ]
 }

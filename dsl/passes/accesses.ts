@@ -24,7 +24,8 @@ export const accessesOf = ({ operations, buffers }: Pick<Lowered, 'operations' |
     start[i + 1] = written[i]! + writes.length
   }
   const rootOf = new Int32Array(buffers.length)
-  for (let b = 0; b < buffers.length; b++) rootOf[b] = buffers[b]!.root
+  // Parts of an output have nothing to do with each other: each is written once, and read when the tick is over.
+  for (let b = 0; b < buffers.length; b++) rootOf[b] = buffers[b]!.life === 'output' ? b : buffers[b]!.root
   const root = new Int32Array(start[operations.length]!)
   for (let i = 0, next = 0; i < operations.length; i++) {
     const { reads, writes } = operations[i]!

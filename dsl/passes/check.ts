@@ -1,7 +1,10 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { CompileError, GraphIR, GraphNode } from '../ir/graph.js'
 import { type BoundSpec, elementBytes, showSpec, type TensorSpec } from '../ir/tensor.js'
+import { isCount } from '../operators/count.js'
 import { initLength } from '../operators/delay.js'
+import { windowed } from '../operators/window.js'
+import { mostFirings } from '../rates.js'
 import { donationFaults } from './donations.js'
 import { fault, unless } from './faults.js'
 import type { Checked, Passed } from './ir.js'
@@ -49,6 +52,9 @@ const sizeFault = (node: GraphNode, spec: BoundSpec): CompileError | undefined =
 const same = (a: BoundSpec, b: BoundSpec): boolean =>
   a.dtype === b.dtype && a.shape.length === b.shape.length && a.shape.every((dim, i) => dim === b.shape[i])
 
+/** Operators of one value, of whose type (or of n of it) theirs follows. */
+const keepsType: ReadonlySet<string> = new Set(['upload', 'download', 'delay', 'window', 'every', 'hold'])
+
 /** The type of the node again, now that every dimension is a number: `['batch', 4]` beside `[8, 'n']` may not agree after all. */
 const typeFault = (
   node: GraphNode,
@@ -56,10 +62,14 @@ const typeFault = (
   dims: ReadonlyMap<string, number>,
 ): CompileError | undefined => {
   const output = specs[node.id]!
-  const init = node.op === 'delay' ? initLength(node.attrs['init'], output) : undefined
+  const init = node.op === 'delay' || node.op === 'hold' ? initLength(node.attrs['init'], output) : undefined
   if (init) return fault(init._tag, node.at, node.name, init.wanted, init.found, init.next)
-  if (node.op === 'upload' || node.op === 'download' || node.op === 'delay') {
-    const input = specs[node.inputs[0]!]!
+  const counted = node.op === 'window' || node.op === 'every' || (node.op === 'hold' && node.attrs['n'] !== undefined)
+  if (counted && !isCount(node.attrs['n']))
+    return fault('BadAttribute', node.at, node.name, `a whole number from 1 to ${mostFirings}`, 'another', 'correct n')
+  if (keepsType.has(node.op)) {
+    const given = specs[node.inputs[0]!]!
+    const input = node.op === 'window' ? (windowed(given, node.attrs['n'] as number) as BoundSpec) : given
     return same(input, output)
       ? undefined
       : fault(

@@ -174,7 +174,12 @@ class Crossing {
   }
 
   get outputs(): Checked['outputs'] {
-    return this.ir.outputs.map(({ name, node }) => ({ name, node: this.renumbered[node]! }))
+    const now = (node: number): number => this.renumbered[node]!
+    return this.ir.outputs.map(({ name, node, parts }) =>
+      parts === undefined
+        ? { name, node: now(node) }
+        : { name, node: now(node), parts: { ...parts, nodes: parts.nodes.map(now) } },
+    )
   }
 
   private push(node: GraphNode, inputs: readonly number[], device: number): number {
@@ -235,5 +240,5 @@ export const devices = watched('devices', (ir: Checked): Passed<Checked> => {
   if (ir.nodes.every(({ lane }) => lane === undefined || (lane.device ?? 0) === 0)) return E.right(ir)
   const crossing = new Crossing(ir, new Places(ir))
   const { nodes, specs, outputs, deviceOf } = crossing
-  return E.right({ settings: ir.settings, nodes, specs, outputs, deviceOf })
+  return E.right({ ...ir, nodes, specs, outputs, deviceOf })
 })

@@ -7,10 +7,17 @@ import type { Bounded, Lifetimes, Operation, Ordered } from './ir.js'
 import { watched } from './watch.js'
 
 const bufferOf = (ir: Lifetimes, id: number): PlanBuffer => {
-  const { name, bytes, space, life, root, offset, device = 0, dtype, shape, init } = ir.buffers[id]!
+  const { name, bytes, space, life, root, offset, device = 0, dtype, shape, init, rate } = ir.buffers[id]!
   const home = ir.home[id]!
   const place = ir.arena?.offset[id] ?? -1
-  if (root === id && place < 0 && dtype !== undefined && shape !== undefined && init === undefined)
+  if (
+    root === id &&
+    place < 0 &&
+    dtype !== undefined &&
+    shape !== undefined &&
+    init === undefined &&
+    rate === undefined
+  )
     return { id, name, bytes, space, device, home, life, dtype, shape }
   return {
     id,
@@ -25,6 +32,7 @@ const bufferOf = (ir: Lifetimes, id: number): PlanBuffer => {
     ...(dtype === undefined ? {} : { dtype }),
     ...(shape === undefined ? {} : { shape }),
     ...(init === undefined ? {} : { init }),
+    ...(rate === undefined ? {} : { rate }),
   }
 }
 

@@ -16,9 +16,16 @@ export interface Checked {
   readonly settings: Settings
   readonly nodes: readonly GraphNode[]
   readonly specs: readonly BoundSpec[]
-  readonly outputs: readonly GraphOutput[]
+  readonly outputs: readonly Output[]
   /** By node, once `devices` has run, of a graph for several; absent: all of it is on device 0. */
   readonly deviceOf?: readonly number[]
+  /** Of a graph that had rates (passes/unroll.ts). */
+  readonly unrolled?: boolean
+}
+
+/** An output; of several values, `parts` are the host values that it holds one after the other, and `spec` is the type of all. */
+export interface Output extends GraphOutput {
+  readonly parts?: { readonly nodes: readonly number[]; readonly spec: BoundSpec; readonly rate: number }
 }
 
 /** A buffer before its home is known. `root` is the buffer whose bytes it views, itself if it is no view. */
@@ -34,6 +41,8 @@ export interface Buffer {
   readonly dtype?: DType
   readonly shape?: readonly number[]
   readonly init?: number | readonly number[]
+  /** Of an input or an output: how many values it holds, one after the other; more than 1. */
+  readonly rate?: number
 }
 
 /**

@@ -39,6 +39,11 @@ const spans = (ir: Synchronized): Pick<Lifetimes, 'first' | 'last' | 'home'> => 
       if (first[r] === -1) {
         first[r] = i
         home[r] = laneOf[i]!
+        const whole = buffers[r]!.root
+        if (first[whole] === -1) {
+          first[whole] = i
+          home[whole] = laneOf[i]!
+        }
       }
       last[r] = i
     }

@@ -1,7 +1,8 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { GraphNode } from '../ir/graph.js'
 import { type BoundSpec, tensorBytes } from '../ir/tensor.js'
-import type { Buffer, Checked, ControlEdge, Lowered, Operation, Passed } from './ir.js'
+import { type Berth, berthsOf } from './in-place.js'
+import type { Buffer, Checked, ControlEdge, Lowered, Operation, Output, Passed } from './ir.js'
 import { boundKernel, donatedReads, operatorOf } from './vocabulary.js'
 import { watched } from './watch.js'
 
@@ -23,8 +24,12 @@ class Lowering {
   /** By node: operations that whoever reads its value comes after, without data. */
   private readonly orders = new Map<number, readonly Omit<ControlEdge, 'later'>[]>()
   readonly control: ControlEdge[] = []
+  private readonly berths: ReadonlyMap<number, Berth>
+  /** Of values that several operations make, those: `made` is -2 less the index. */
+  private readonly together: number[][] = []
 
   constructor(readonly ir: Checked) {
+    this.berths = berthsOf(ir)
     this.buffer = new Int32Array(ir.nodes.length).fill(-1)
     this.made = new Int32Array(ir.nodes.length).fill(-1)
     this.version = Int32Array.from(ir.nodes, node => node.id)
@@ -50,13 +55,28 @@ class Lowering {
     return specs
   }
 
-  fresh(name: string, spec: BoundSpec, life: Buffer['life'], space: Buffer['space'], init?: Buffer['init']): number {
+  fresh(
+    name: string,
+    spec: BoundSpec,
+    life: Buffer['life'],
+    space: Buffer['space'],
+    more?: Pick<Buffer, 'init' | 'rate'>,
+  ): number {
     const id = this.buffers.length
     const { dtype, shape } = spec
     const device = space === 'device' ? this.device : 0
     const made: Buffer = { name, bytes: tensorBytes(spec), space, life, root: id, offset: 0, device, dtype, shape }
-    this.buffers.push(init === undefined ? made : { ...made, init })
+    this.buffers.push(more === undefined ? made : { ...made, ...more })
     return id
+  }
+
+  /** Memory for the value that `node` makes: its own, or a part of the window's that takes it in place. */
+  target(node: GraphNode, spec = this.spec(node.id)): number {
+    const berth = this.berths.size === 0 ? undefined : this.berths.get(node.id)
+    if (berth === undefined) return this.fresh(node.name, spec, 'tick', 'device')
+    const window = this.ir.nodes[berth.window]!
+    if (this.buffer[window.id] === -1) this.buffer[window.id] = this.target(window)
+    return this.view(node.name, spec, this.buffer[window.id]!, berth.offset)
   }
 
   view(name: string, spec: BoundSpec, of: number, offsetBytes: number): number {
@@ -74,8 +94,20 @@ class Lowering {
     this.version[node] = this.version[like]!
   }
 
+  /** The value of `node` is there when those of `inputs` are: they were made in its buffer. */
+  yieldsWith(node: number, inputs: readonly number[]): void {
+    this.made[node] = -2 - this.together.length
+    this.together.push(inputs.flatMap(input => this.makers(input)))
+  }
+
   maker(node: number): number {
     return this.made[node]!
+  }
+
+  /** The operations that make a value: one, none of what is there anyway, or several in one buffer. */
+  makers(node: number): readonly number[] {
+    const made = this.made[node]!
+    return made >= 0 ? [made] : made === -1 ? [] : this.together[-2 - made]!
   }
 
   readersOf(node: number): readonly number[] {
@@ -114,14 +146,21 @@ class Lowering {
     return reads
   }
 
-  /** An operation that reads the values of `inputs`, after those who made them. Lists are made as long as they are: there are millions. */
-  operation(node: GraphNode, inputs: readonly number[], writes: readonly number[], more: Partial<Operation>): number {
-    const id = this.operations.length
+  /** Lists are made as long as they are: there are millions. */
+  private after(inputs: readonly number[]): number[] {
+    if (this.together.length > 0) return inputs.flatMap(input => this.makers(input))
     let makers = 0
     for (let i = 0; i < inputs.length; i++) if (this.made[inputs[i]!]! >= 0) makers++
     const after = new Array<number>(makers)
     for (let i = inputs.length - 1; i >= 0; i--)
       if (this.made[inputs[i]!]! >= 0) after[--makers] = this.made[inputs[i]!]!
+    return after
+  }
+
+  /** An operation that reads the values of `inputs`, after those who made them. */
+  operation(node: GraphNode, inputs: readonly number[], writes: readonly number[], more: Partial<Operation>): number {
+    const id = this.operations.length
+    const after = this.after(inputs)
     if (this.donates) for (const input of inputs) this.note(id, this.version[input]!)
     if (this.orders.size > 0) this.ordered(id, inputs, after)
     this.operations.push({
@@ -146,11 +185,18 @@ class Lowering {
     return id
   }
 
-  copy(node: GraphNode, input: number, to: number, kind: Operation['kind'], more: Partial<Operation> = {}): number {
+  /** A copy of the values of `inputs`, one after the other. */
+  copy(
+    node: GraphNode,
+    inputs: readonly number[],
+    to: number,
+    kind: Operation['kind'],
+    more: Partial<Operation> = {},
+  ): number {
     const { bytes } = this.buffers[to]!
-    return this.operation(node, [input], [to], {
+    return this.operation(node, inputs, [to], {
       kind,
-      kernel: { kind: 'copy', bytes },
+      kernel: inputs.length === 1 ? { kind: 'copy', bytes } : { kind: 'copy', bytes, parts: inputs.length },
       movedBytes: 2 * bytes,
       ...more,
     })
@@ -169,7 +215,7 @@ const compute = (low: Lowering, node: GraphNode): void => {
     return
   }
   const { kernel, flops, movedBytes, workspace } = lowered
-  const target = low.fresh(node.name, output, 'tick', 'device')
+  const target = low.target(node, output)
   const tolerance = operator.tolerance(output, inputs, node.attrs)
   low.yields(
     node.id,
@@ -182,8 +228,12 @@ const compute = (low: Lowering, node: GraphNode): void => {
 const after = (low: Lowering, node: GraphNode): void => {
   const [value, whom] = node.inputs as readonly [number, number]
   low.yields(node.id, low.buffer[value]!, low.maker(value), value)
-  const earlier = low.maker(whom)
-  low.passOn(node.id, value, earlier < 0 ? [] : [{ earlier, when: node.attrs['when'] as ControlEdge['when'] }])
+  const when = node.attrs['when'] as ControlEdge['when']
+  low.passOn(
+    node.id,
+    value,
+    low.makers(whom).map(earlier => ({ earlier, when })),
+  )
 }
 
 /** By kernel node: the buffers of its writes, for its ports. */
@@ -199,9 +249,8 @@ const userKernel = (low: Lowering, node: GraphNode, writes: Writes): void => {
   const targets = specs.map((spec, i) => {
     const name = i === 0 ? node.name : `${node.name}.${i}`
     const donated = donates[i]
-    return donated === undefined
-      ? low.fresh(name, spec, 'tick', 'device')
-      : low.view(name, spec, low.buffer[node.inputs[donated]!]!, 0)
+    if (donated !== undefined) return low.view(name, spec, low.buffer[node.inputs[donated]!]!, 0)
+    return i === 0 ? low.target(node, spec) : low.fresh(name, spec, 'tick', 'device')
   })
   const movedBytes = [...node.inputs.map(input => tensorBytes(low.spec(input))), ...specs.map(tensorBytes)].reduce(
     (a, b) => a + b,
@@ -223,15 +272,33 @@ const donationHazards = (low: Lowering): void => {
   }
 }
 
+/** Whose bytes a host value has: what a download brings is still on the device when it is asked for. */
+const contentOf = (low: Lowering, id: number): number => {
+  const { op, inputs } = low.ir.nodes[id]!
+  return op === 'download' ? inputs[0]! : id
+}
+
 const outputs = (low: Lowering): void => {
   const byNode = new Map<number, string[]>()
-  for (const { name, node } of low.ir.outputs) byNode.set(node, [...(byNode.get(node) ?? []), name])
-  for (const [id, names] of byNode) {
-    const node = low.ir.nodes[id]!
-    const source = node.op === 'download' ? node.inputs[0]! : id
-    for (const name of names)
-      low.copy(node, source, low.fresh(name, low.spec(id), 'output', 'pinned'), 'download', { op: 'download', name })
-  }
+  for (const { name, node, parts } of low.ir.outputs)
+    if (parts === undefined) byNode.set(node, [...(byNode.get(node) ?? []), name])
+    else stacked(low, name, parts)
+  for (const [id, names] of byNode)
+    for (const name of names) {
+      const target = low.fresh(name, low.spec(id), 'output', 'pinned')
+      low.copy(low.ir.nodes[id]!, [contentOf(low, id)], target, 'download', { op: 'download', name })
+    }
+}
+
+/** An output of several values: each is copied to its own part when it is there. */
+const stacked = (low: Lowering, name: string, { nodes, spec, rate }: NonNullable<Output['parts']>): void => {
+  const whole = low.fresh(name, spec, 'output', 'pinned', rate === 1 ? undefined : { rate })
+  let offset = 0
+  nodes.forEach((id, i) => {
+    const part = low.view(`${name}[${i}]`, low.spec(id), whole, offset)
+    low.copy(low.ir.nodes[id]!, [contentOf(low, id)], part, 'download', { op: 'download', name: `${name}[${i}]` })
+    offset += low.buffers[part]!.bytes
+  })
 }
 
 /** One store of state: a copy of the next value, or of what it was read into where it is itself a state that this tick stores over. */
@@ -239,7 +306,7 @@ const store = (low: Lowering, delay: GraphNode, temporary: number | undefined, a
   const state = low.buffer[delay.id]!
   const next = delay.inputs[0]!
   const { bytes } = low.buffers[state]!
-  const lane = (delay.lane?.name === '' ? undefined : delay.lane) ?? low.operations[low.maker(next)]?.lane
+  const lane = (delay.lane?.name === '' ? undefined : delay.lane) ?? low.operations[low.makers(next).at(-1) ?? -1]?.lane
   const from = temporary === undefined ? low.buffer[next]! : low.operations[temporary]!.writes[0]!
   const id = low.operation(
     { ...delay, op: 'store', name: `store(${delay.name})`, lane },
@@ -268,7 +335,7 @@ const states = (low: Lowering): void => {
     if (low.buffers[root(next)]!.life !== 'state') return undefined
     low.begin(delay.id)
     const target = low.fresh(`next(${delay.name})`, low.spec(next), 'tick', 'device')
-    return low.copy(delay, next, target, 'compute', { op: 'copy', name: `next(${delay.name})` })
+    return low.copy(delay, [next], target, 'compute', { op: 'copy', name: `next(${delay.name})` })
   })
   const touching = new Map<number, number[]>()
   for (const [id, { reads, writes }] of low.operations.entries())
@@ -287,27 +354,46 @@ const states = (low: Lowering): void => {
 const source = (low: Lowering, node: GraphNode): void => {
   const spec = low.spec(node.id)
   const fresh = (): number => {
-    if (node.op === 'input') return low.fresh(node.name, spec, 'input', 'pinned')
+    const rate = node.attrs['rate'] as number | undefined
+    if (node.op === 'input')
+      return low.fresh(node.name, spec, 'input', 'pinned', rate === undefined ? undefined : { rate })
     if (node.op === 'param') return low.fresh(node.name, spec, 'param', node.place === 'host' ? 'pinned' : 'device')
-    return low.fresh(node.name, spec, 'state', 'device', node.attrs['init'] as Buffer['init'])
+    return low.fresh(node.name, spec, 'state', 'device', { init: node.attrs['init'] as number | readonly number[] })
   }
   low.yields(node.id, fresh(), -1)
 }
 
 const upload = (low: Lowering, node: GraphNode): void => {
-  const from = low.ir.nodes[node.inputs[0]!]!
   // What comes straight back from a download never left the device.
-  const input = from.op === 'download' ? from.inputs[0]! : from.id
+  const back = low.ir.nodes[node.inputs[0]!]!.op === 'download'
+  const inputs = node.inputs.map(input => contentOf(low, input))
   const ahead = node.attrs['ahead'] as number | undefined
-  const target = low.fresh(node.name, low.spec(node.id), 'tick', 'device')
-  const across = (low.buffers[low.buffer[input]!]!.device ?? 0) !== (low.buffers[target]!.device ?? 0)
-  const kind = from.op !== 'download' ? 'upload' : across ? 'peer' : 'compute'
-  low.yields(node.id, target, low.copy(node, input, target, kind, { ahead }))
+  const target = low.target(node)
+  const across = (low.buffers[low.buffer[inputs[0]!]!]!.device ?? 0) !== (low.buffers[target]!.device ?? 0)
+  const kind = !back ? 'upload' : across ? 'peer' : 'compute'
+  low.yields(node.id, target, low.copy(node, inputs, target, kind, { ahead }))
 }
 
 const peer = (low: Lowering, node: GraphNode): void => {
   const target = low.fresh(node.name, low.spec(node.id), 'tick', 'device')
-  low.yields(node.id, target, low.copy(node, node.inputs[0]!, target, 'peer'))
+  low.yields(node.id, target, low.copy(node, node.inputs, target, 'peer'))
+}
+
+/** Values gathered in one buffer, by one copy of all of them, unless each was made there. */
+const window = (low: Lowering, node: GraphNode): void => {
+  if (low.buffer[node.id] !== -1) {
+    low.yieldsWith(node.id, node.inputs)
+    return
+  }
+  const target = low.target(node)
+  low.yields(node.id, target, low.copy(node, node.inputs, target, 'compute'))
+}
+
+/** A part of a host value: some of its bytes, where they are. */
+const part = (low: Lowering, node: GraphNode): void => {
+  const [of] = node.inputs
+  const offset = node.attrs['offsetBytes'] as number
+  low.yields(node.id, low.view(node.name, low.spec(node.id), low.buffer[of!]!, offset), low.maker(of!), of!)
 }
 
 /**
@@ -335,6 +421,12 @@ export const lower = watched('lower', (ir: Checked): Passed<Lowered> => {
         break
       case 'after':
         after(low, node)
+        break
+      case 'window':
+        window(low, node)
+        break
+      case 'part':
+        part(low, node)
         break
       case 'kernel':
         userKernel(low, node, writes)

@@ -28,6 +28,9 @@ export const structural: ReadonlySet<string> = new Set([
   'download',
   'peer',
   'delay',
+  'window',
+  'every',
+  'hold',
   'kernel',
   'port',
 ])

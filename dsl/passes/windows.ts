@@ -31,11 +31,14 @@ class Places {
 const none: readonly number[] = []
 
 const streamed = (ir: Placed, eager: Int32Array): Streamed[] => {
-  const uploads = new Map<number, { operation: number; first: number; last: number; lanes: Map<number, number> }>()
+  const uploads = new Map<number, { all: number[]; first: number; last: number; lanes: Map<number, number> }>()
   for (let i = 0; i < ir.operations.length; i++)
     if (isLazy(ir, i)) {
       const { root } = ir.buffers[ir.operations[i]!.writes[0]!]!
-      uploads.set(root, { operation: i, first: eager.length, last: -1, lanes: new Map() })
+      const known = uploads.get(root)
+      // Several fill one buffer where a window takes them in place.
+      if (known === undefined) uploads.set(root, { all: [i], first: eager.length, last: -1, lanes: new Map() })
+      else known.all.push(i)
     }
   if (uploads.size === 0) return []
   // Of a million buffers few are an upload's: the others are not looked up.
@@ -53,12 +56,10 @@ const streamed = (ir: Placed, eager: Int32Array): Streamed[] => {
       upload.lanes.set(ir.laneOf[i]!, i)
     }
   }
-  return Array.from(uploads.values(), ({ operation, first, last, lanes }) => ({
-    operation,
-    firstReader: first,
-    lastReader: last,
-    readers: [...lanes.values()],
-  }))
+  return Array.from(uploads.values()).flatMap(({ all, first, last, lanes }) => {
+    const readers = [...lanes.values()]
+    return all.map(operation => ({ operation, firstReader: first, lastReader: last, readers }))
+  })
 }
 
 /**

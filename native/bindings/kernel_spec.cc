@@ -148,6 +148,7 @@ KernelSpec kernelSpec(Napi::Value value, const std::string& field) {
   if (kind == "copy") {
     spec.kind = KernelSpec::Kind::copy;
     spec.bytes = sizeAt(object.Get("bytes"), field + ".bytes");
+    if (object.Has("parts")) spec.parts = sizeAt(object.Get("parts"), field + ".parts");
   } else if (kind == "map") {
     spec.kind = KernelSpec::Kind::map;
     readMap(spec, object, field);

@@ -21,7 +21,10 @@ Status copyBytes(const Context& context, CopyKind kind, DeviceAddress to, Device
 }
 
 Status CopyKernel::launch(const DeviceAddress* reads, const DeviceAddress* writes, CUstream stream) const {
-  return copyBytes(*context_, kind_, writes[0], reads[0], bytes_, stream);
+  Status status = Status::ok;
+  for (std::size_t i = 0; i < parts_ && status == Status::ok; ++i)
+    status = copyBytes(*context_, kind_, writes[0] + i * bytes_, reads[i], bytes_, stream);
+  return status;
 }
 
 // Addresses are unified: where pinned memory is one end the driver finds out the other. Between two devices it is told

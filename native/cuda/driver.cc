@@ -219,7 +219,8 @@ Status CudaDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& sp
   Current current(*context_);
   switch (spec.kind) {
     case KernelSpec::Kind::copy:
-      *kernel = std::make_unique<CopyKernel>(context_, static_cast<CopyKind>(spec.direction), spec.bytes);
+      *kernel = std::make_unique<CopyKernel>(context_, static_cast<CopyKind>(spec.direction), spec.parts,
+                                             spec.bytes / spec.parts);
       return Status::ok;
     case KernelSpec::Kind::map: {
       KernelSource source;

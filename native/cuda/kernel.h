@@ -78,14 +78,15 @@ class UserKernel : public CudaKernel {
 
 class CopyKernel : public CudaKernel {
  public:
-  CopyKernel(std::shared_ptr<Context> context, CopyKind kind, std::size_t bytes)
-      : context_(std::move(context)), kind_(kind), bytes_(bytes) {}
+  // From `parts` sources, each of `bytes` bytes, one after the other.
+  CopyKernel(std::shared_ptr<Context> context, CopyKind kind, std::size_t parts, std::size_t bytes)
+      : context_(std::move(context)), kind_(kind), parts_(parts), bytes_(bytes) {}
   Status launch(const DeviceAddress* reads, const DeviceAddress* writes, CUstream stream) const override;
 
  private:
   std::shared_ptr<Context> context_;
   CopyKind kind_;
-  std::size_t bytes_;
+  std::size_t parts_, bytes_;
 };
 
 // A copy where one end at least is memory of another device: of that device's context, or none for pinned memory.

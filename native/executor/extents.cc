@@ -37,7 +37,11 @@ void matmulExtents(const KernelSpec& spec, Extents* extents) {
 std::optional<std::string> extentsOf(const KernelSpec& spec, Extents* extents) {
   if (auto problem = checkKernel(spec)) return problem;
   switch (spec.kind) {
-    case KernelSpec::Kind::copy: extents->reads = extents->writes = {spec.bytes}; break;
+    case KernelSpec::Kind::copy: {
+      extents->reads.assign(spec.parts, spec.bytes / spec.parts);
+      extents->writes = {spec.bytes};
+      break;
+    }
     case KernelSpec::Kind::map: mapExtents(spec, extents); break;
     case KernelSpec::Kind::matmul: matmulExtents(spec, extents); break;
     case KernelSpec::Kind::reduce:

@@ -44,7 +44,9 @@ Problem checkCounts(const KernelSpec& spec, std::size_t reads, std::size_t write
 Problem checkCopy(const KernelSpec& spec) {
   if (spec.bytes > static_cast<std::uint64_t>(mostBytes)) return "copy: too many bytes";
   if (spec.direction < 0 || spec.direction > 3) return "copy: unknown direction " + show(spec.direction);
-  return checkCounts(spec, 1, 1);
+  if (spec.parts == 0 || spec.bytes % spec.parts != 0)
+    return "copy: " + show(spec.bytes) + " bytes are not " + show(spec.parts) + " equal parts";
+  return checkCounts(spec, spec.parts, 1);
 }
 
 Problem checkOperand(const KernelSpec& spec, std::size_t index) {

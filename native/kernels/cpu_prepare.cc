@@ -1,3 +1,4 @@
+#include <cstddef>
 #include <cstring>
 
 #include "kernels/check.h"
@@ -23,18 +24,23 @@ class CpuUserKernel final : public CpuKernel {
 
 class CpuCopy final : public CpuKernel {
  public:
-  explicit CpuCopy(const KernelSpec& spec) : bytes_(spec.bytes) {
-    readCount = writeCount = 1;
-    extents.assign(2, Extent{spec.bytes, 1});
+  explicit CpuCopy(const KernelSpec& spec) {
+    readCount = spec.parts;
+    writeCount = 1;
+    part_ = spec.bytes / readCount;
+    extents.assign(readCount, Extent{part_, 1});
+    extents.push_back(Extent{spec.bytes, 1});
     movedBytes = static_cast<double>(spec.bytes) * 2;
   }
   bool run(const DeviceAddress* addresses, Scratch&) const override {
-    std::memmove(reinterpret_cast<void*>(addresses[1]), reinterpret_cast<const void*>(addresses[0]), bytes_);
+    auto* to = reinterpret_cast<std::byte*>(addresses[readCount]);
+    for (std::size_t i = 0; i < readCount; ++i)
+      std::memmove(to + i * part_, reinterpret_cast<const void*>(addresses[i]), part_);
     return true;
   }
 
  private:
-  std::size_t bytes_;
+  std::size_t part_;
 };
 
 }  // namespace

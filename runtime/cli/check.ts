@@ -18,17 +18,15 @@ export interface CheckResult {
 
 export type Values = Readonly<Record<string, HostArray>>
 
+/** By input, the values that were fed, in order: as many for a tick as the input comes times. */
+export type Fed = ReadonlyMap<string, readonly HostArray[]>
+
 /** Holds what a run gave out against what `interpret` yields on the values that were really fed, tick by tick. */
-export const check = async (
-  program: Program,
-  plan: Plan,
-  fed: readonly Values[],
-  got: readonly Values[],
-): Promise<CheckResult> => {
-  const inputs = plan.buffers
-    .filter(({ life, alias }) => life === 'input' && alias === undefined)
-    .map(({ name }) => name)
-  const feeds = Object.fromEntries(inputs.map(name => [name, fed.slice(0, got.length).map(values => values[name]!)]))
+export const check = async (program: Program, plan: Plan, fed: Fed, got: readonly Values[]): Promise<CheckResult> => {
+  const inputs = plan.buffers.filter(({ life, alias }) => life === 'input' && alias === undefined)
+  const feeds = Object.fromEntries(
+    inputs.map(({ name, rate = 1 }) => [name, (fed.get(name) ?? []).slice(0, got.length * rate)]),
+  )
   const { dims } = program.options ?? {}
   const options = {
     ticks: got.length,

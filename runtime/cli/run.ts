@@ -126,9 +126,13 @@ const execute = async (
   })()
   if (E.isLeft(opened)) throw new Failed(errorsOf(opened.left))
   await using session = opened.right as unknown as Session
-  const fed: Record<string, Values[string]>[] = []
+  const fed = new Map<string, Values[string][]>()
   const got: Values[] = []
-  if (wanted.check) captureFeeds(session, (input, tick, value) => void ((fed[tick] ??= {})[input] = value.slice()))
+  if (wanted.check)
+    captureFeeds(session, (input, _, value) => {
+      if (!fed.has(input)) fed.set(input, [])
+      fed.get(input)!.push(value.slice())
+    })
   const feeds = feedsOf(path, program)
   const hasInputs = plan.buffers.some(({ life }) => life === 'input')
   const ticks = wanted.ticks ?? (hasInputs ? undefined : 10)

@@ -55,6 +55,7 @@ const check = async (
 
 describe.each(present)('what a plan yields on %s is what interpret yields', device => {
   const samples = sample({ kernels: device === 'host' })
+  const withRates = sample({ kernels: device === 'host', rates: true })
   const seeds = fc.integer({ min: 1, max: 1e6 })
 
   it('for 200 generated graphs', { timeout: 120_000 }, async () => {
@@ -70,6 +71,14 @@ describe.each(present)('what a plan yields on %s is what interpret yields', devi
         check(made, device, seed, { storage: 'planned', memory }),
       ),
       { numRuns: 200 },
+    )
+  })
+
+  it('for 100 generated graphs of several rates', { timeout: 120_000 }, async () => {
+    const storages = fc.constantFrom('pooled' as const, 'planned' as const)
+    await fc.assert(
+      fc.asyncProperty(withRates, seeds, storages, (made, seed, storage) => check(made, device, seed, { storage })),
+      { numRuns: 100 },
     )
   })
 })

@@ -1,6 +1,7 @@
 // Random valid graphs in the public language, each with its parameters, its feeds, and a proved bound on how far a device may be
 // off. One thing of some length: every case stands beside the rule by which its magnitude and its error grow.
 import fc from 'fast-check'
+import { isRight } from 'fp-ts/lib/Either.js'
 import { bindShape } from '../../dsl/bind.js'
 import {
   type AnyTensor,
@@ -10,11 +11,13 @@ import {
   delay,
   div,
   download,
+  every,
   exp,
   type Flow,
   type Graph,
   gelu,
   graph,
+  hold,
   irOf,
   kernel,
   type Lane,
@@ -43,10 +46,12 @@ import {
   tanh,
   tensor,
   upload,
+  window,
 } from '../../dsl/index.js'
 import { type Dim, type DType, elements, showSpec } from '../../dsl/ir/tensor.js'
 import type { HostArray } from '../../dsl/operators/operator.js'
 import { broadcast } from '../../dsl/operators/shapes.js'
+import { ratesOf } from '../../dsl/rates.js'
 import { hostArray, numbers, roundoff, writer } from '../../dsl/values.js'
 
 /** A graph with all that is needed to run it, on a device or by `interpret`. */
@@ -55,7 +60,7 @@ export interface Sample {
   readonly dims: Readonly<Record<string, number>>
   readonly inFlight: number
   readonly params: Readonly<Record<string, HostArray>>
-  /** The values of each input, one array a tick; all inputs have `ticks` of them. */
+  /** The values of each input, as many arrays a tick as it comes times, and perhaps the beginning of a tick more. */
   readonly feeds: Readonly<Record<string, readonly HostArray[]>>
   readonly ticks: number
   /** By output: its element type, and how far any element may be from what `interpret` yields; 0: bit for bit. */
@@ -71,6 +76,8 @@ export interface GenerateOptions {
   readonly kernels?: boolean
   /** With delay and scan; default true. */
   readonly state?: boolean
+  /** With window, every and hold; default false. */
+  readonly rates?: boolean
 }
 
 type Any = Flow<'device', AnyTensor>
@@ -81,7 +88,25 @@ interface Known {
   readonly flow: Any
   readonly mag: number
   readonly err: number
+  readonly pace?: Pace
 }
+
+/** How many instants there are from one value to the next, and the flows for which that has the same meaning because they have met. */
+interface Pace {
+  readonly period: number
+  readonly among: Among
+}
+
+interface Among {
+  joined?: Among
+}
+
+const amongOf = (among: Among): Among => (among.joined === undefined ? among : amongOf(among.joined))
+const join = (a: Pace, b: Pace): void => {
+  const [x, y] = [amongOf(a.among), amongOf(b.among)]
+  if (x !== y) x.joined = y
+}
+const mostInstants = 12
 
 interface Step {
   readonly op: number
@@ -199,7 +224,7 @@ class Growth {
   tamed(known: Known): Known {
     if (!isFloat(dtypeOf(known)) || (known.mag <= 16 && known.err <= 0.02)) return known
     const flow = known.flow.pipe(tanh() as Op)
-    return stored(flow, 1, 1.01 * known.err + loose(1))
+    return { ...known, ...stored(flow, 1, 1.01 * known.err + loose(1)) }
   }
 
   push(known: Known): void {
@@ -223,9 +248,11 @@ class Growth {
   partner(x: Known, n: number): Known {
     for (let i = 0; i < this.pool.length; i++) {
       const y = this.pick(n + i)
-      if (dtypeOf(y) !== dtypeOf(x)) continue
+      if (dtypeOf(y) !== dtypeOf(x) || y.pace?.period !== x.pace?.period) continue
       const shape = broadcast([shapeOf(x), shapeOf(y)])
-      if (shape && this.size(shape) <= 4096) return y
+      if (!shape || this.size(shape) > 4096) continue
+      if (x.pace && y.pace) join(x.pace, y.pace)
+      return y
     }
     return x
   }
@@ -384,6 +411,38 @@ const remembered = (g: Growth, x: Known, { b, c }: Step) => {
   g.push({ flow: flow2, mag: 2 * top, err: err === 0 ? 0 : 2 * (err + 4 * roundoff[dtypeOf(x)] * top) })
 }
 
+/** A value of another rate. Where a hold does not say how long, what it meets does. */
+const resampled = (g: Growth, x: Known, { b, c }: Step) => {
+  const { flow, mag, err } = x
+  const { period, among } = x.pace!
+  const n = 2 + (b % 2)
+  const put = (known: Known) => g.push({ ...known })
+  if (c % 4 < 2 && period * n <= mostInstants) {
+    const pace = { period: period * n, among }
+    if (c % 4 === 0) return put({ flow: flow.pipe(every(n) as Op), mag, err, pace })
+    if (shapeOf(x).length < 5 && g.size(shapeOf(x)) <= 1024)
+      return put({ flow: flow.pipe(window(n) as unknown as Op), mag, err, pace })
+  }
+  const faster = period % n === 0 ? n : 1
+  const init = isFloat(dtypeOf(x)) ? (b % 5) / 4 : b % 3
+  const pace = { period: period / faster, among }
+  const known = { mag: Math.max(mag, init), err, pace }
+  const met = g.pool.find(
+    y =>
+      dtypeOf(y) === dtypeOf(x) &&
+      y.pace!.period === pace.period &&
+      amongOf(y.pace!.among) === amongOf(among) &&
+      g.size(broadcast([shapeOf(x), shapeOf(y)]) ?? [4097]) <= 4096,
+  )
+  if (c % 3 === 0 || met === undefined) return put({ ...known, flow: flow.pipe(hold(init, faster) as Op) })
+  put({
+    flow: flow.pipe(hold(init) as Op, max(met.flow as never) as Op),
+    mag: Math.max(known.mag, met.mag),
+    err: err + met.err,
+    pace,
+  })
+}
+
 const placed = (g: Growth, x: Known, { b }: Step) => g.push({ ...x, flow: x.flow.pipe(on(g.lane(b)) as Op) })
 
 const custom = (g: Growth, x: Known, { c }: Step) => {
@@ -403,7 +462,8 @@ const custom = (g: Growth, x: Known, { c }: Step) => {
 
 const grow = (g: Growth, step: Step) => {
   const x = g.pick(step.a)
-  const { kernels = true, state = true } = g.options
+  const { kernels = true, state = true, rates = false } = g.options
+  const before = g.pool.length
   const kinds = [
     product,
     withFlow,
@@ -417,8 +477,11 @@ const grow = (g: Growth, step: Step) => {
     withFlow,
     ...(state ? [remembered] : []),
     ...(kernels ? [custom] : []),
+    ...(rates ? [resampled, resampled, resampled] : []),
   ]
   kinds[step.op % kinds.length]!(g, x, step)
+  if (x.pace)
+    for (let i = before; i < g.pool.length; i++) g.pool[i] = { ...g.pool[i]!, pace: g.pool[i]!.pace ?? x.pace }
 }
 
 interface Recipe {
@@ -440,6 +503,16 @@ const listing = (made: Graph): string =>
     )
     .join('\n')
 
+type Host = Flow<'host', AnyTensor>
+
+/** What is done to a value on the host, and how many times slower it is then. */
+const hostSide = ({ rates }: GenerateOptions, n: number): { host: (x: Host) => Host; times: number } => {
+  if (rates && n % 5 === 0) return { host: x => x.pipe(window(2) as unknown as (x: Host) => Host), times: 2 }
+  if (rates && n % 5 === 1) return { host: x => x.pipe(every(2)), times: 2 }
+  if (rates && n % 20 === 2) return { host: x => x.pipe(every(2), window(2) as unknown as (x: Host) => Host), times: 4 }
+  return { host: x => x, times: 1 }
+}
+
 const build = (recipe: Recipe, options: GenerateOptions): Sample => {
   const lanes = ['copy', 'math', 'side', 'back'].slice(0, recipe.lanes).map(name => lane(name))
   const dims = { batch: recipe.batch }
@@ -450,26 +523,37 @@ const build = (recipe: Recipe, options: GenerateOptions): Sample => {
     'generated',
     Object.fromEntries(named.map(({ name, dtype, shape }) => [name, tensor(dtype, shape)])),
     flows => {
-      for (const { name, dtype, lane: own } of named) {
-        const flow = flows[name]!.pipe(upload(own === 0 ? undefined : g.lane(own)))
-        g.pool.push({ flow, mag: isFloat(dtype) ? 1 : 9, err: 0 })
+      for (const [i, { name, dtype, lane: own }] of named.entries()) {
+        const { host, times } = hostSide(options, recipe.seed + i)
+        const flow = host(flows[name]!).pipe(upload(own === 0 ? undefined : g.lane(own)))
+        const known = { flow, mag: isFloat(dtype) ? 1 : 9, err: 0 }
+        const period = [2, 4, 6, 3][(recipe.seed >> (2 * i)) % 4]! * times
+        g.pool.push(options.rates ? { ...known, pace: { period, among: {} } } : known)
       }
       for (const step of recipe.steps) grow(g, step)
       const chosen = [...new Set([g.pool.at(-1)!, ...recipe.outputs.map(n => g.pick(n))])]
       return Object.fromEntries(
         chosen.map(({ flow, err }, i) => {
           outputs[`y${i}`] = { dtype: flow.spec.dtype, slack: err }
-          return [`y${i}`, flow.pipe(download(i % 2 === 0 ? undefined : g.lane(i)))]
+          const { host } = hostSide(options, 3 * recipe.seed + i)
+          return [`y${i}`, host(flow.pipe(download(i % 2 === 0 ? undefined : g.lane(i))))]
         }),
       )
     },
   )
   // Symbols are bound only where some input has them.
   const symbols = named.some(({ shape }) => shape.includes('batch'))
+  const often = ratesOf(irOf(made).nodes)
+  const fires = isRight(often) ? often.right?.fires : undefined
+  const count = (i: number): number => {
+    const rate = fires?.[i] ?? 1
+    // Perhaps some more, which are no tick.
+    return recipe.ticks * rate + (i % 2 === 1 ? rate - 1 : 0)
+  }
   const feeds = Object.fromEntries(
     named.map(({ name, dtype, shape }, i) => [
       name,
-      Array.from({ length: recipe.ticks }, (_, t) => valuesOf(dtype, g.size(shape), recipe.seed + 101 * i + 7 * t)),
+      Array.from({ length: count(i) }, (_, t) => valuesOf(dtype, g.size(shape), recipe.seed + 101 * i + 7 * t)),
     ]),
   )
   const { ticks, inFlight } = recipe

@@ -69,8 +69,9 @@ const dense = (count: number, dtype: DType): Reach => ({
 const needsOf = (kernel: KernelSpec): { reads: readonly Reach[]; writes: readonly Reach[] } | undefined => {
   switch (kernel.kind) {
     case 'copy': {
-      const reach = { first: 0, end: kernel.bytes, align: 1 }
-      return { reads: [reach], writes: [reach] }
+      const parts = kernel.parts ?? 1
+      const source = { first: 0, end: kernel.bytes / parts, align: 1 }
+      return { reads: new Array<Reach>(parts).fill(source), writes: [{ first: 0, end: kernel.bytes, align: 1 }] }
     }
     case 'map': {
       const count = kernel.shape.reduce((product, size) => product * size, 1)

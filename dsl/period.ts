@@ -1,0 +1,87 @@
+import { type Running, resultOf } from './evaluate.js'
+import type { GraphNode } from './ir/graph.js'
+import type { HostArray } from './operators/operator.js'
+import { windowReference } from './operators/window.js'
+import { instantsOf, type Rates } from './rates.js'
+
+/** What flows are read as they come: windows gather them, holds hold them, outputs give them out. */
+class Listeners {
+  /** By window: the values that have come since it came itself. */
+  private readonly gathered = new Map<number, HostArray[]>()
+  /** By output's node: the values of this tick. */
+  private readonly given = new Map<number, HostArray[]>()
+  private readonly to = new Map<number, ((value: HostArray) => void)[]>()
+
+  constructor({ graph, state }: Running) {
+    for (const { id, op, inputs } of graph.nodes) {
+      const [source] = inputs
+      if (op === 'window') this.listen(source!, this.kept(this.gathered, id))
+      if (op === 'hold') this.listen(source!, value => state.set(id, value))
+    }
+    for (const node of new Set(graph.ir.outputs.map(output => output.node)))
+      this.listen(node, this.kept(this.given, node))
+  }
+
+  private kept(of: Map<number, HostArray[]>, id: number): (value: HostArray) => void {
+    const list: HostArray[] = []
+    of.set(id, list)
+    return value => list.push(value)
+  }
+
+  private listen(node: number, listener: (value: HostArray) => void): void {
+    const others = this.to.get(node)
+    if (others === undefined) this.to.set(node, [listener])
+    else others.push(listener)
+  }
+
+  came(node: number, value: HostArray): void {
+    for (const listener of this.to.get(node) ?? []) listener(value)
+  }
+
+  /** The values of a window that is full. */
+  window(id: number): HostArray {
+    return windowReference(this.gathered.get(id)!.splice(0))
+  }
+
+  output(node: number): HostArray {
+    return windowReference(this.given.get(node)!)
+  }
+}
+
+/**
+ * One tick of a graph with rates, instant by instant as its flows come. A feed gives as many values as its input comes times, and an output's
+ * values are one array, one after the other. `state` is moved on.
+ */
+export const period = (
+  running: Running,
+  { fires, constant }: Rates,
+  fed: Readonly<Record<string, readonly unknown[]>>,
+): Record<string, HostArray> => {
+  const { graph, state, values } = running
+  const { ir, nodes } = graph
+  const listeners = new Listeners(running)
+  const come = (node: GraphNode, copy: number): void => {
+    const value = node.op === 'window' ? listeners.window(node.id) : resultOf(running, node, fed[node.name]?.[copy])
+    values[node.id] = value
+    listeners.came(node.id, value)
+  }
+  // What depends on parameters alone is there from the beginning, as often as anybody asks for it.
+  const fixed = (node: GraphNode): HostArray => {
+    const source = values[node.inputs[0]!]!
+    if (node.op === 'window') return windowReference(new Array<HostArray>(node.attrs['n'] as number).fill(source))
+    return node.op === 'hold' ? source : resultOf(running, node, undefined)
+  }
+  for (const node of nodes)
+    if (constant[node.id] === 1) {
+      values[node.id] = fixed(node)
+      listeners.came(node.id, values[node.id]!)
+    }
+  for (const coming of instantsOf(nodes.filter(({ id }) => constant[id] === 0).map(({ id }) => fires[id]!))) {
+    const copies = new Map(coming.map(({ fires, copy }) => [fires, copy]))
+    const now = nodes.filter(({ id }) => constant[id] === 0 && copies.has(fires[id]!))
+    for (const node of now) come(node, copies.get(fires[node.id]!)!)
+    // All at once: a delay that feeds a delay hands on what it had, not what it gets.
+    for (const { id, op, inputs } of now) if (op === 'delay') state.set(id, values[inputs[0]!]!)
+  }
+  return Object.fromEntries(ir.outputs.map(({ name, node }) => [name, listeners.output(node)]))
+}
