@@ -300,6 +300,8 @@ void Session::close(Unbegun unbegun) {
     program = std::move(program_);
   }
   issuer_.reset();
+  program.reset();
+  drivers_.clear();
 }
 
 }  // namespace braid

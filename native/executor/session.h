@@ -97,7 +97,7 @@ class Session : private IssueThread::Queue {
 
   static constexpr std::uint64_t open_ = ~std::uint64_t{0};
 
-  const std::vector<std::shared_ptr<Driver>> drivers_;
+  std::vector<std::shared_ptr<Driver>> drivers_;  // none once closed
   SessionOptions options_;
   const ProgramSpec spec_;
   IssueThread& issueThread_;

@@ -16,7 +16,6 @@ namespace braid::host {
 // kernels.
 class HostDriver final : public Driver {
  public:
-  // Numbered 0 where the process has no number left for it: only good for destruction.
   explicit HostDriver(const HostOptions& options);
   ~HostDriver() override;
   bool loadFaults(std::string* detail) { return faults_.load(context_.options().faults, detail); }
@@ -61,8 +60,7 @@ class HostDriver final : public Driver {
   WorkLabel failedWork() override { return context_.failedWork(); }
 
   // What other devices ask, through Neighbours.
-  std::uint8_t number() const { return number_; }
-  static std::uint8_t numberIn(std::uint64_t handle) { return static_cast<std::uint8_t>(handle >> 52 & 0xff); }
+  static std::uint16_t numberIn(std::uint64_t handle) { return static_cast<std::uint16_t>(handle >> 52); }
   bool findMark(std::uint64_t event, Mark* mark, std::shared_ptr<const void>* keep) const;
   bool covers(DeviceAddress address, std::size_t bytes, bool deviceMemory) const {
     return context_.pinned().covers(address, bytes) || (deviceMemory && context_.live().covers(address, bytes));
@@ -103,7 +101,7 @@ class HostDriver final : public Driver {
   // Of the calling thread, which may issue on several host devices in turn: each piece that may fail is labelled first.
   static constinit thread_local WorkLabel label_;
 
-  const std::uint8_t number_;
+  const std::uint16_t number_;
   Context context_;
   const bool slowed_;
   Faults faults_;

@@ -9,26 +9,28 @@ Neighbours& Neighbours::all() {
   return *neighbours;
 }
 
-std::uint8_t Neighbours::enter() {
+std::uint16_t Neighbours::enter() {
   std::lock_guard lock(mutex_);
+  const auto next = [this] { return last_ = static_cast<std::uint16_t>(last_ % most + 1); };
   // The next number after the last one taken, so that a closed device's handles are not soon another's.
-  for (std::size_t tries = 0; tries < most; ++tries) {
-    last_ = static_cast<std::uint8_t>(last_ % most + 1);
-    if (places_[last_].taken) continue;
-    places_[last_].taken = true;
-    return last_;
-  }
-  return 0;
+  for (std::size_t tries = 0; tries < most && places_[next()].takers > 0; ++tries) continue;
+  ++places_[last_].takers;
+  return last_;
 }
 
-void Neighbours::show(std::uint8_t number, const HostDriver* device) {
+void Neighbours::show(std::uint16_t number, const HostDriver* device) {
   std::lock_guard lock(mutex_);
-  if (number != 0) places_[number].device = device;
+  if (places_[number].device != nullptr) return;
+  places_[number].device = device;
+  shown_.push_back(device);
 }
 
-void Neighbours::leave(std::uint8_t number) {
+void Neighbours::leave(std::uint16_t number, const HostDriver* device) {
   std::lock_guard lock(mutex_);
-  places_[number] = {};
+  --places_[number].takers;
+  if (places_[number].device != device) return;
+  places_[number].device = nullptr;
+  std::erase(shown_, device);
 }
 
 bool Neighbours::find(std::uint64_t event, Mark* mark, std::shared_ptr<const void>* keep) const {
@@ -39,8 +41,8 @@ bool Neighbours::find(std::uint64_t event, Mark* mark, std::shared_ptr<const voi
 
 bool Neighbours::covers(DeviceAddress address, std::size_t bytes, bool deviceMemory) const {
   std::lock_guard lock(mutex_);
-  for (const auto& [taken, device] : places_)
-    if (device != nullptr && device->covers(address, bytes, deviceMemory)) return true;
+  for (const HostDriver* device : shown_)
+    if (device->covers(address, bytes, deviceMemory)) return true;
   return false;
 }
 

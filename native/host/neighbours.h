@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "host/stream.h"
 
@@ -18,14 +19,15 @@ class HostDriver;
 // begun to go. No lock is taken in here that is ever held while this one is wanted.
 class Neighbours {
  public:
-  static constexpr std::size_t most = 255;
+  static constexpr std::uint16_t most = 4095;
   // Lives for ever: devices may be closed by static destructors.
   static Neighbours& all();
 
-  // A number for a device that is being made, 1 to 255; 0 where so many are open. Nobody sees the device before `show`.
-  std::uint8_t enter();
-  void show(std::uint8_t number, const HostDriver* device);
-  void leave(std::uint8_t number);
+  // A number for a device that is being made, from 1 on. Nobody sees the device before `show`. Where so many are open
+  // that all numbers are taken it shares one with another, and only that other one is seen.
+  std::uint16_t enter();
+  void show(std::uint16_t number, const HostDriver* device);
+  void leave(std::uint16_t number, const HostDriver* device);
 
   // What an event of any device marks, and what must be kept as long as somebody waits for it. False: no such event.
   bool find(std::uint64_t event, Mark* mark, std::shared_ptr<const void>* keep) const;
@@ -34,12 +36,13 @@ class Neighbours {
 
  private:
   mutable std::mutex mutex_;
-  std::uint8_t last_ = 0;
+  std::uint16_t last_ = 0;
   struct Place {
-    bool taken = false;
+    std::uint32_t takers = 0;
     const HostDriver* device = nullptr;
   };
   std::array<Place, most + 1> places_{};
+  std::vector<const HostDriver*> shown_;
 };
 
 }  // namespace braid::host

@@ -219,6 +219,34 @@ TEST(SeveralDevices, AKernelWithPeerAccessReachesAcross) {
   run(*session, ends, 10);
 }
 
+// The same on GPUs: on two, and on one that stands for both devices.
+TEST(SeveralGpus, AValueGoesThereAndBack) {
+  for (const int second : {1, 0}) {
+    std::vector<std::shared_ptr<Driver>> drivers;
+    for (const int ordinal : {0, second}) {
+      std::unique_ptr<Driver> driver;
+      std::string detail;
+      if (openCuda(&driver, ordinal, &detail) != Status::ok) continue;
+      drivers.push_back(std::move(driver));
+    }
+    if (drivers.empty()) GTEST_SKIP() << "no GPU";
+    if (drivers.size() < 2) continue;
+    for (const bool trace : {false, true}) {
+      Ends ends;
+      auto session = open(drivers, roundTrip(3), ends, trace);
+      ASSERT_TRUE(session);
+      run(*session, ends, 200);
+      EXPECT_EQ(session->stats().eventsCreated, 0u);
+      const TraceRows rows = session->trace();
+      EXPECT_EQ(rows.tick.size(), trace ? 1000u : 0u);
+      // Each run waits for the one before it, of which the next device's clock knows to some 20 µs.
+      for (std::size_t i = 0; i < rows.tick.size(); ++i) {
+        if (i % 5 != 0) EXPECT_GE(rows.start[i], rows.end[i - 1] - 0.1) << "run " << i;
+      }
+    }
+  }
+}
+
 // On the devices themselves: an event of one orders the work of the other, and goes on doing so when its device is
 // gone.
 TEST(SeveralDevices, AStreamWaitsForAnotherDevicesEvent) {

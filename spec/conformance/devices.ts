@@ -5,14 +5,24 @@ import { compile } from '../../dsl/compile.js'
 import { type Graph, orThrow, type Ports } from '../../dsl/index.js'
 import { devices, type OpenOptions, open, type Session } from '../../runtime/index.js'
 
-export const present: readonly string[] = devices()
-  .map(({ device }) => device)
-  .filter(device => device === 'host' || device === 'cuda:0')
+const names: readonly string[] = devices().map(({ device }) => device)
+const cudas = names.filter(name => name.startsWith('cuda:'))
+
+export const present: readonly string[] = names.filter(device => device === 'host' || device === 'cuda:0')
+
+/** What plans for so many devices run on: host devices, CUDA devices where there are as many, and one of them twice where there is one at all. */
+export const fleets: readonly (readonly string[])[] = [
+  ['host:0', 'host:1'],
+  ['host:0', 'host:1', 'host:2'],
+  ...[cudas.slice(0, 2), cudas.slice(0, 4), cudas.slice(0, 1).flatMap(one => [one, one])].filter(
+    (fleet, i, all) => fleet.length > 1 && all.findIndex(other => other.join() === fleet.join()) === i,
+  ),
+]
 
 /** Compiles and opens, or throws with every fault. */
 export const opened = async <I extends Ports, O extends Ports>(
   graph: Graph<I, O>,
-  device: string,
+  device: string | readonly string[],
   { compile: compiling, ...options }: OpenOptions & { readonly compile?: CompileOptions } = {},
 ): Promise<Session<I, O>> => orThrow(await open(orThrow(compile(graph, compiling)), { device, ...options })())
 

@@ -9,6 +9,7 @@ import {
   add,
   cast,
   delay,
+  device,
   div,
   download,
   every,
@@ -76,6 +77,8 @@ export interface GenerateOptions {
   readonly kernels?: boolean
   /** With delay and scan; default true. */
   readonly state?: boolean
+  /** Devices that lanes are on, and that flows are put on without saying a lane; default 1. */
+  readonly devices?: number
   /** With window, every and hold; default false. */
   readonly rates?: boolean
 }
@@ -499,7 +502,7 @@ const listing = (made: Graph): string =>
   irOf(made)
     .nodes.map(
       ({ id, op, name, inputs, spec, lane: own, attrs }) =>
-        `${id} ${op} ${name} (${inputs.join(', ')}) ${showSpec(spec)}${own ? ` on ${own.name}` : ''} ${op === 'kernel' ? '' : JSON.stringify(attrs)}`,
+        `${id} ${op} ${name} (${inputs.join(', ')}) ${showSpec(spec)}${own ? ` on ${own.name || 'any lane'}${own.device === undefined ? '' : ` of ${own.device}`}` : ''} ${op === 'kernel' ? '' : JSON.stringify(attrs)}`,
     )
     .join('\n')
 
@@ -514,7 +517,15 @@ const hostSide = ({ rates }: GenerateOptions, n: number): { host: (x: Host) => H
 }
 
 const build = (recipe: Recipe, options: GenerateOptions): Sample => {
-  const lanes = ['copy', 'math', 'side', 'back'].slice(0, recipe.lanes).map(name => lane(name))
+  const names = ['copy', 'math', 'side', 'back'].slice(0, recipe.lanes)
+  const { devices = 1 } = options
+  const lanes =
+    devices === 1
+      ? names.map(name => lane(name))
+      : [
+          ...names.map((name, i) => lane(name, { device: (recipe.seed >> (2 * i)) % devices })),
+          ...Array.from({ length: devices }, (_, i) => device(i)),
+        ]
   const dims = { batch: recipe.batch }
   const g = new Growth(lanes, dims, options)
   const named = recipe.inputs.map((input, i) => ({ ...input, name: `x${i}` }))
