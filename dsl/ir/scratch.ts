@@ -97,17 +97,21 @@ class Stack implements Room {
 }
 
 let open: Stack | undefined
+/** The last one that was open, as long as nobody has collected it: large plans are compiled and proved one after the other, and of what V8 does not count it is in no hurry to collect more. */
+let latest: WeakRef<Stack> | undefined
 
 /**
  * Arrays for the time of `work`: none may be held when it has ended, since the next one is given the same memory. Within another's time memory is taken on top of the
- * other's; when the outermost ends, all of it is let go.
+ * other's.
  */
 export const withScratch = <A>(work: (room: Room) => A): A => {
   if (open !== undefined) return open.during(work)
-  open = new Stack()
+  const stack = latest?.deref() ?? new Stack()
+  open = stack
   try {
-    return open.during(work)
+    return stack.during(work)
   } finally {
     open = undefined
+    latest = new WeakRef(stack)
   }
 }

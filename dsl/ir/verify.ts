@@ -1,6 +1,7 @@
 import { fingerprintOfTables } from './fingerprint.js'
 import { After } from './laws/after.js'
 import { checkBound } from './laws/bound.js'
+import { Clock } from './laws/clock.js'
 import { checkCollectives } from './laws/collectives.js'
 import { checkMinimal } from './laws/minimal.js'
 import { checkPlaces } from './laws/places.js'
@@ -76,10 +77,12 @@ const prove = (tables: Tables, options: Proof): Judgement => {
   checkPlaces(tables, report)
   checkWaits(tables, report)
   if (plan.storage === 'planned') checkArena(tables, report)
-  const { needed, clock, precise } = new Safety(tables, report).replay()
+  const clock = new Clock(tables)
+  const needed = tables.room.uint8(tables.uses)
+  const precise = withScratch(() => new Safety(tables, clock, needed, report).replay())
   After.of(tables, report)?.replay()
   checkCollectives(tables, report)
-  checkBound(tables, clock, report, options.peak)
+  withScratch(() => checkBound(tables, clock, report.violations.length === 0, report, options.peak))
   if (options.safety !== true) {
     const safe = report.violations.length === 0
     if (!precise) checkPrecise(tables, report)

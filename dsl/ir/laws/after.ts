@@ -6,7 +6,8 @@ import { Op, type Tables } from './tables.js'
 type Orders = NonNullable<PlanNode['after']>
 
 /** A plan of somebody else's may say anything: the loader tells what is wrong with it. */
-const ordersOf = ({ after }: PlanNode): Orders => (Array.isArray(after) ? after.filter(Array.isArray) : []) as unknown as Orders
+const ordersOf = ({ after }: PlanNode): Orders =>
+  (Array.isArray(after) ? after.filter(Array.isArray) : []) as unknown as Orders
 
 /**
  * L10: each run comes after what its node says it comes after: after the end of that node's run of the same tick, or after its start, which is the point of its lane right

@@ -10,7 +10,9 @@ const stride = 3
 export class Last {
   readonly head: Int32Array
   readonly entries: Int32Array
-  private free = stride
+  private fresh = stride
+  /** A chain of entries that are to be had again. */
+  private spare = 0
 
   constructor(
     room: Room,
@@ -24,7 +26,8 @@ export class Last {
 
   restart(): void {
     this.head.fill(0)
-    this.free = stride
+    this.fresh = stride
+    this.spare = 0
   }
 
   touch(owner: number, lane: number, point: number): void {
@@ -35,12 +38,27 @@ export class Last {
         entries[e + 1] = point
         return
       }
-    const e = this.free
-    this.free = e + stride
+    let e = this.spare
+    if (e === 0) {
+      e = this.fresh
+      this.fresh = e + stride
+    } else this.spare = entries[e + 2]!
     entries[e] = lane
     entries[e + 1] = point
     entries[e + 2] = first
     head[owner] = e
+  }
+
+  /** As if nobody had touched it. */
+  forget(owner: number): void {
+    const { head, entries } = this
+    const first = head[owner]!
+    if (first === 0) return
+    let e = first
+    while (entries[e + 2] !== 0) e = entries[e + 2]!
+    entries[e + 2] = this.spare
+    this.spare = first
+    head[owner] = 0
   }
 
   /** The last point of one lane; 0: none. */

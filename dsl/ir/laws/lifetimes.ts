@@ -27,8 +27,6 @@ export class Lifetimes {
   private uses = 0
   private readonly lastUse: Int32Array
   private readonly useBefore: Int32Array
-  /** By use, whether it alone stands for some access; what L6 asks. */
-  readonly needed: Uint8Array
   /** Whether some buffer is allocated before its home's first point of the tick and first touched on another lane: only then the tick before matters. */
   crossing = false
   private only = -1
@@ -39,6 +37,8 @@ export class Lifetimes {
     private readonly sink: Sink,
     /** The last points that lanes touched each cell at. */
     private readonly last: Last,
+    /** By use, whether it alone stands for some access; what L6 asks. */
+    private readonly needed: Uint8Array,
   ) {
     const { buffers, cells, uses, room } = tables
     this.state = room.uint8(buffers)
@@ -47,7 +47,6 @@ export class Lifetimes {
     this.touched = room.uint8(cells.count)
     this.lastUse = room.int32(buffers)
     this.useBefore = room.int32(uses)
-    this.needed = room.uint8(uses)
   }
 
   restart(): void {

@@ -18,22 +18,16 @@ export const exactCommands = 4096
  * covers some lane's last access at the free. Waits: dropping one leaves L5 and L7 as they were, and L1 to L4, L9
  * and L10 are replayed without it. Where a law is broken already the question has no answer; then the linear test alone is made.
  */
-export const checkMinimal = (
-  tables: Tables,
-  clock: Clock,
-  needed: Uint8Array | undefined,
-  safe: boolean,
-  sink: Sink,
-): void => {
+export const checkMinimal = (tables: Tables, clock: Clock, needed: Uint8Array, safe: boolean, sink: Sink): void => {
   checkRecords(tables, sink)
-  checkUses(tables, needed ?? tables.room.uint8(tables.uses), sink)
+  checkUses(tables, needed, sink)
   const { covered, count } = coveredWaits(tables, clock)
   const exact = safe && tables.commands <= exactCommands
   if (count === 0 && !exact) return
   const bounds = boundsOf(tables)
   const pool = exact && tables.plan.storage === 'pooled' && poolFits(tables, latestTurnovers(tables), bounds)
   const probe = new Probe()
-  const safety = exact ? new Safety(tables, probe) : undefined
+  const safety = exact ? new Safety(tables, clock, needed, probe) : undefined
   const after = exact ? After.of(tables, probe) : undefined
   for (let c = 0; c < tables.commands && !sink.full; c++) {
     if (tables.op[c] !== Op.wait && tables.op[c] !== Op.previous) continue

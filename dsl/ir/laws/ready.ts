@@ -16,22 +16,6 @@ export interface Readiness {
   readonly later: Uint16Array | Int32Array
 }
 
-/** Frees by lane and point that they were released at: `frees[start[first[lane] + point] ..]`. */
-const releasesOf = ({ lanes, length, frees, releaseStart, releaseLane, releasePoint }: Turnover, room: Room) => {
-  const first = new Int32Array(lanes + 1)
-  for (let m = 0; m < lanes; m++) first[m + 1] = first[m]! + length[m]! + 1
-  // Counted one place further on: once all are put where they belong, each start is where the one before it ends.
-  const start = room.int32(first[lanes]! + 2)
-  const rows = releaseStart[frees]!
-  for (let r = 0; r < rows; r++) start[first[releaseLane[r]!]! + releasePoint[r]! + 2]!++
-  for (let i = 0; i < first[lanes]!; i++) start[i + 2]! += start[i + 1]!
-  const byPoint = room.int32(rows)
-  for (let f = 0; f < frees; f++)
-    for (let r = releaseStart[f]!; r < releaseStart[f + 1]!; r++)
-      byPoint[start[first[releaseLane[r]!]! + releasePoint[r]! + 1]!++] = f
-  return { first, start, byPoint }
-}
-
 /** Allocs of each lane, and how many frees come before each alloc. */
 const allocsOf = ({ lanes, event, allocs, allocLane }: Turnover, room: Room) => {
   const start = new Int32Array(lanes + 1)
@@ -51,22 +35,31 @@ const allocsOf = ({ lanes, event, allocs, allocLane }: Turnover, room: Room) => 
   return { start, byLane, freed }
 }
 
-/** Of one lane after the other: which free becomes ready for it at which of its allocs, of how many ticks later. */
+const never = 2 ** 31 - 1
+
+/**
+ * Of one lane after the other: which free becomes ready for it at which of its allocs, of how many ticks later. What a lane knows only grows, so each point of
+ * another lane has one *time* at which it is known: the first alloc that knows of it, counted over `inFlight` ticks. A free is ready at the last time of
+ * what it was released at, and not before it has been issued.
+ */
 class Sweep {
-  private readonly releases
   readonly allocs
-  /** How many points of others each free still waits for, and how far along each of them the lane's allocs are so far. */
-  private readonly left: Int32Array
+  /** By lane and point, from `first` of the lane on. */
+  private readonly first: Int32Array
+  private readonly time: Int32Array | Float64Array
   private readonly reached: Int32Array
 
   constructor(
     private readonly turnover: Turnover,
     room: Room,
   ) {
-    this.releases = releasesOf(turnover, room)
+    const { lanes, length, allocs, inFlight } = turnover
     this.allocs = allocsOf(turnover, room)
-    this.left = room.int32(turnover.frees)
-    this.reached = new Int32Array(turnover.lanes)
+    this.first = new Int32Array(lanes + 1)
+    for (let m = 0; m < lanes; m++) this.first[m + 1] = this.first[m]! + length[m]! + 1
+    const points = this.first[lanes]!
+    this.time = inFlight * allocs < never ? room.int32(points) : room.float64(points)
+    this.reached = new Int32Array(lanes)
   }
 
   get takers(): number[] {
@@ -76,46 +69,56 @@ class Sweep {
 
   /** By free: the alloc into `alloc`, and the ticks into `later`; what waits until the host orders it stays as it is there. How many do not. */
   of(lane: number, alloc: Int32Array, later: Uint16Array | Int32Array): number {
-    const { left, reached } = this
-    const { start: own, byLane, freed: freedBefore } = this.allocs
-    const { first, start, byPoint } = this.releases
-    const { lanes, inFlight, length, frontier, frees, releaseStart, releaseLane } = this.turnover
-    for (let f = 0, r = 0; f < frees; f++) {
-      let others = 0
-      for (const end = releaseStart[f + 1]!; r < end; r++) if (releaseLane[r] !== lane) others++
-      left[f] = others
+    this.learn(lane)
+    const { time, first } = this
+    const { start, byLane, freed } = this.allocs
+    const { inFlight, frees, releaseStart, releaseLane, releasePoint } = this.turnover
+    const own = start[lane]!
+    const count = start[lane + 1]! - own
+    const end = inFlight * count
+    let ready = 0
+    for (let f = 0, r = 0, issued = 0; f < frees; f++) {
+      while (issued < count && freed[byLane[own + issued]!]! <= f) issued++
+      let when = issued
+      for (const rows = releaseStart[f + 1]!; r < rows; r++) {
+        const m = releaseLane[r]!
+        if (m === lane) continue
+        const known = time[first[m]! + releasePoint[r]!]!
+        if (known > when) when = known
+      }
+      if (when >= end) continue
+      const ticks = when < count ? 0 : Math.floor(when / count)
+      alloc[f] = byLane[own + when - ticks * count]!
+      later[f] = ticks
+      ready++
     }
+    return ready
+  }
+
+  /** Fills `time` for a lane. */
+  private learn(lane: number): void {
+    const { time, first, reached } = this
+    const { start, byLane } = this.allocs
+    const { lanes, inFlight, length, frontier } = this.turnover
+    const own = start[lane]!
+    const count = start[lane + 1]! - own
     reached.fill(-1)
-    let freed = 0
-    let missing = frees
+    let missing = lanes - 1
     for (let ticks = 0; ticks < inFlight && missing > 0; ticks++) {
-      for (let i = own[lane]!; i < own[lane + 1]!; i++) {
-        const a = byLane[i]!
-        const before = ticks === 0 ? freedBefore[a]! : frees
-        // Freed since the lane's last alloc, and waiting for nothing else.
-        for (; freed < before; freed++) {
-          if (left[freed]! > 0) continue
-          alloc[freed] = a
-          later[freed] = ticks
-          missing--
-        }
+      for (let i = 0; i < count && missing > 0; i++) {
+        const from = byLane[own + i]! * lanes
         for (let m = 0; m < lanes; m++) {
-          if (m === lane) continue
-          const until = Math.min(length[m]!, frontier[a * lanes + m]! + ticks * length[m]!)
-          if (reached[m]! >= until) continue
-          const end = start[first[m]! + until + 1]!
-          for (let at = start[first[m]! + reached[m]! + 1]!; at < end; at++) {
-            const f = byPoint[at]!
-            if (--left[f]! > 0 || f >= freed) continue
-            alloc[f] = a
-            later[f] = ticks
-            missing--
-          }
+          const until = Math.min(length[m]!, frontier[from + m]! + ticks * length[m]!)
+          if (reached[m]! >= until || m === lane) continue
+          const end = first[m]! + until
+          for (let at = first[m]! + reached[m]! + 1; at <= end; at++) time[at] = ticks * count + i
           reached[m] = until
+          if (until === length[m]) missing--
         }
       }
     }
-    return frees - missing
+    for (let m = 0; m < lanes; m++)
+      if (m !== lane) time.fill(inFlight * count, first[m]! + reached[m]! + 1, first[m + 1]!)
   }
 }
 
@@ -158,33 +161,40 @@ export interface Unavailable {
  * proved. In the first ticks there are fewer ticks before, so no more than this. It keeps no list of frees, only what each alloc gains.
  */
 export const unavailable = (turnover: Turnover, room: Room): Unavailable => {
-  const { event, when, allocs, allocLane, allocBytes, frees, freeBytes, inFlight, leaked } = turnover
+  const { event, when, allocs, allocBytes, frees, freeBytes, inFlight, leaked } = turnover
   const sweep = new Sweep(turnover, room)
   const gain = room.float64(allocs)
   const alloc = room.int32(frees)
   const later = ticksOf(frees, inFlight, room)
+  /** By alloc, all that has been allocated in the tick so far, itself among it. */
+  const taken = room.float64(allocs)
+  let bytes = 0
+  for (let e = 0; e < event.length; e++) {
+    const a = event[e]!
+    // What is freed was in use and is not ready yet: that changes nothing.
+    if (a < 0) continue
+    if (when[e] !== When.firstTick) bytes += allocBytes[a]!
+    taken[a] = bytes
+  }
   let all = leaked
   // Of the ticks before, those that are too near to be ready when a tick starts.
   for (let f = 0; f < frees; f++) all += (inFlight - 1) * freeBytes[f]!
+  const { start, byLane } = sweep.allocs
   let most = 0
   let ready = 0
   for (const lane of sweep.takers) {
-    let bytes = all
+    let held = all
     gain.fill(0)
     ready += sweep.of(lane, alloc.fill(-1), later)
     for (let f = 0; f < frees; f++) {
       if (alloc[f]! < 0) continue
       gain[alloc[f]!]! += freeBytes[f]!
-      bytes -= (inFlight - 1 - later[f]!) * freeBytes[f]!
+      held -= (inFlight - 1 - later[f]!) * freeBytes[f]!
     }
-    for (let e = 0; e < event.length; e++) {
-      const a = event[e]!
-      // What is freed was in use and is not ready yet: that changes nothing.
-      if (a < 0) continue
-      const mine = allocLane[a] === lane
-      if (mine) bytes -= gain[a]!
-      if (when[e] !== When.firstTick) bytes += allocBytes[a]!
-      if (mine && bytes > most) most = bytes
+    for (let i = start[lane]!; i < start[lane + 1]!; i++) {
+      const a = byLane[i]!
+      held -= gain[a]!
+      if (held + taken[a]! > most) most = held + taken[a]!
     }
   }
   return { bytes: most, ready }

@@ -1,19 +1,10 @@
-import { Clock } from './clock.js'
+import type { Clock } from './clock.js'
 import { Lifetimes } from './lifetimes.js'
 import { Order } from './order.js'
 import { Marks } from './precise.js'
 import type { Sink } from './report.js'
 import { Storage } from './storage.js'
 import { Kind, Mode, Op, type Tables } from './tables.js'
-
-export interface Replayed {
-  /** Between two ticks, but where a full sink has ended the replay. */
-  readonly clock: Clock
-  /** By use: those that alone hold back some free; undefined where storage is planned. */
-  readonly needed: Uint8Array | undefined
-  /** Whether L5 holds; where it is not seen to, it is not known. */
-  readonly precise: boolean
-}
 
 /**
  * L1 to L4 by one replay. Made once and replayed often: the exact test of L6 leaves out one wait after the other.
@@ -23,56 +14,51 @@ export interface Replayed {
  * buffers that are allocated before their home lane has issued anything.
  */
 export class Safety {
-  private readonly clock: Clock
   private readonly order: Order
   private readonly lives: Lifetimes | Storage
   private readonly marks: Marks
   /** By command: whether a run touches what another lane touches in another tick; empty: none does. */
   private readonly carried: Uint8Array
-  private precise = false
 
   constructor(
     private readonly tables: Tables,
+    /** Afterwards between two ticks, but where a full sink has ended the replay. */
+    private readonly clock: Clock,
+    /** By use, those that alone hold back some free; none where storage is planned. */
+    needed: Uint8Array,
     private readonly sink: Sink,
   ) {
-    this.clock = new Clock(tables)
-    this.order = new Order(tables, this.clock, sink)
+    this.order = new Order(tables, clock, sink)
     this.lives =
       tables.plan.storage === 'planned'
-        ? new Storage(tables, this.clock, sink)
-        : new Lifetimes(tables, this.clock, sink, this.order.last)
+        ? new Storage(tables, clock, sink)
+        : new Lifetimes(tables, clock, sink, this.order.last, needed)
     this.marks = new Marks(tables)
     this.carried = carriedRuns(tables)
   }
 
-  /** Replays the plan, leaving out the wait `dropped` (-1: none); stops as soon as the sink is full. */
-  replay(dropped = -1): Replayed {
-    const { clock, lives } = this
-    this.precise = false
-    this.ticks(dropped)
-    return { clock, needed: lives instanceof Lifetimes ? lives.needed : undefined, precise: this.precise }
-  }
-
-  private ticks(dropped: number): void {
-    const { clock, order, lives, sink } = this
+  /** Replays the plan, leaving out the wait `dropped` (-1: none); stops as soon as the sink is full. Whether L5 is seen to hold too; else that is not known. */
+  replay(dropped = -1): boolean {
+    const { clock, order, lives, marks, sink } = this
     clock.restart(dropped)
     order.restart()
     lives.restart()
-    this.marks.restart()
+    marks.restart()
     if (lives instanceof Storage) {
       if (this.planned(lives)) {
         order.unwritten()
         this.planned(lives)
       }
-      return
+      return false
     }
-    if (!this.pooled(lives)) return
-    if (dropped < 0) this.precise = this.marks.arePrecise(order.last)
+    if (!this.pooled(lives)) return false
+    const precise = dropped < 0 && marks.arePrecise(order.last)
     order.unwritten()
     lives.end()
-    if (sink.full) return
+    if (sink.full) return precise
     if (lives.crossing) this.pooled(lives)
     else if (this.carried.length > 0) this.again()
+    return precise
   }
 
   private pooled(lives: Lifetimes): boolean {

@@ -50,7 +50,7 @@ export const memoryOf = (plan: Plan, b: number): number => {
   return buffer.space === 'pinned' ? plan.devices : Math.min(Math.max(0, buffer.device), plan.devices - 1)
 }
 
-/** By command: bit 0 where an alloc or free happens in the first tick, bit 1 where it does in later ones, which depends on what a tick leaves open. */
+/** By command: bit 0 where an alloc or free happens in the first tick, bit 1 where it does in later ones, which depends on what a tick leaves open. Where L3 holds every one happens in all. */
 const eventsOf = ({ commands, op, subject, named, kind, buffers }: Tables, room: Room) => {
   const open = room.uint8(buffers)
   const ticks = room.uint8(commands)
@@ -79,9 +79,9 @@ export type Turnovers = Readonly<Record<Releases, readonly Turnover[]>>
 
 const latest = new WeakMap<Tables, Turnovers>()
 
-/** Those of accesses alone, where nobody has asked for both yet; from a clock that has gone through some ticks. */
-export const accessTurnovers = (tables: Tables, clock: Clock): Turnovers =>
-  latest.get(tables) ?? turnoversOf(tables, clock, ['accesses'], tables.room)
+/** Those of accesses alone, where nobody has asked for both yet; from a clock that has gone through some ticks, of a plan for which L3 holds if it is `safe`. */
+export const accessTurnovers = (tables: Tables, clock: Clock, safe: boolean): Turnovers =>
+  latest.get(tables) ?? turnoversOf(tables, clock, { wanted: ['accesses'], safe, room: tables.room })
 
 /** The turnovers of the whole plan, kept with its tables: the pool's peak and that of L9 are asked for one after the other. */
 export const latestTurnovers = (tables: Tables): Turnovers => {
@@ -117,30 +117,33 @@ const put = (rows: Rows, room: Room, lane: number, point: number): void => {
 }
 
 /** By memory, how many allocs and frees a tick has. */
-const countsOf = ({ plan, commands, op, subject, memory }: Tables, ticks: Uint8Array) => {
+const countsOf = ({ plan, commands, op, subject, memory }: Tables, ticks: Uint8Array | undefined) => {
   const allocs = new Int32Array(plan.devices + 1)
   const frees = new Int32Array(plan.devices + 1)
   for (let c = 0; c < commands; c++) {
-    if (ticks[c] === 0) continue
+    if (ticks?.[c] === 0) continue
     if (op[c] === Op.alloc) allocs[memory[subject[c]!]!]!++
-    else frees[memory[subject[c]!]!]!++
+    else if (op[c] === Op.free) frees[memory[subject[c]!]!]!++
   }
   return { allocs, frees }
+}
+
+interface Asked {
+  readonly wanted?: readonly Releases[]
+  /** Whether L3 is known to hold: then nothing leaks, nothing is freed first, and of what has been freed nobody asks again. */
+  readonly safe?: boolean
+  readonly room?: Room
 }
 
 /**
  * The clock may leave out a command, and may have gone through some ticks. Where releases by uses are not wanted there are none, and those by accesses name
  * only the accesses that no other one is after.
  */
-export const turnoversOf = (
-  tables: Tables,
-  clock: Clock,
-  wanted: readonly Releases[] = ['accesses', 'uses'],
-  room: Room = heap,
-): Turnovers => {
+export const turnoversOf = (tables: Tables, clock: Clock, asked: Asked = {}): Turnovers => {
+  const { wanted = ['accesses', 'uses'], safe = false, room = heap } = asked
   const asUses = wanted.includes('uses')
   const { plan, lanes, commands, op, subject, lane, accessStart, accessRoot, memory, bytes } = tables
-  const { ticks, open } = eventsOf(tables, room)
+  const { ticks, open } = safe ? { ticks: undefined, open: undefined } : eventsOf(tables, room)
   const { allocs, frees } = countsOf(tables, ticks)
   const memories = allocs.length
   const made = Array.from(allocs, (count, m) => ({
@@ -156,7 +159,7 @@ export const turnoversOf = (
     uses: rowsOf(room, asUses ? frees[m]! : 0),
     leaked: 0,
   }))
-  for (let b = 0; b < tables.buffers; b++) if (open[b] === 1) made[memory[b]!]!.leaked += bytes[b]!
+  for (let b = 0; b < tables.buffers; b++) if (open?.[b] === 1) made[memory[b]!]!.leaked += bytes[b]!
 
   // What a settled tick knows is of the inFlight - 1 ticks before it, and of all that was before those: a replay's start says as much.
   for (let tick = clock.tick + 2; tick < plan.inFlight; tick++) {
@@ -182,12 +185,13 @@ export const turnoversOf = (
     const code = op[c]!
     const l = lane[c]!
     if (code === Op.alloc || code === Op.free) {
-      if (ticks[c] === 0) continue
+      const when = ticks === undefined ? 3 : ticks[c]!
+      if (when === 0) continue
       const b = subject[c]!
       const m = memory[b]!
       const to = made[m]!
       const e = nextAlloc[m]! + nextFree[m]!
-      to.when[e] = ticks[c] === 3 ? When.always : ticks[c] === 1 ? When.firstTick : When.laterTicks
+      to.when[e] = when === 3 ? When.always : when === 1 ? When.firstTick : When.laterTicks
       to.command[e] = c
       to.buffer[e] = b
       if (code === Op.alloc) {
@@ -205,6 +209,7 @@ export const turnoversOf = (
       for (let at = head[b]!; at !== 0; at = entries[at + 2]!)
         if (entries[at + 1] !== 0) put(to.accesses, room, entries[at]!, entries[at + 1]!)
       to.accesses.start[f + 1] = to.accesses.next
+      if (safe) last.forget(b)
       if (!asUses) continue
       marked.fill(0)
       for (let u = lastUse[b]! - 1; u >= 0; u = useBefore[u]! - 1) {

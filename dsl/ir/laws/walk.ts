@@ -41,23 +41,43 @@ const isId = (value: unknown, count: number): value is number =>
 
 const mostEvents = 2 ** 31 - 1
 
+/** As many of anything as most plans have. Room that is never written costs nothing the first time, and is zeroed like any other the next. */
+const some = (commands: number): number => 64 + (commands >>> 2)
+
+const grown = (room: Room, array: Int32Array, least: number): Int32Array => {
+  const more = room.int32(Math.max(2 * array.length, least))
+  more.set(array)
+  return more
+}
+
 /** Dense numbers of events. Those of most plans are numbered from 0 on and are looked up by number, others by a map. */
 class Events {
-  private readonly small: Int32Array
+  private small: Int32Array
   private readonly large = new Map<number, number>()
-  readonly ids: Int32Array
+  ids: Int32Array
+  /** 1 + the command that records it first; 0: none. */
+  recorded: Int32Array
   count = 0
 
-  constructor(room: Room, commands: number) {
-    this.small = room.int32(commands)
-    this.ids = room.int32(commands)
+  constructor(
+    private readonly room: Room,
+    private readonly commands: number,
+  ) {
+    this.small = room.int32(some(commands))
+    this.ids = room.int32(some(commands))
+    this.recorded = room.int32(some(commands))
   }
 
   of(id: number): number {
-    const isSmall = id < this.small.length
+    const isSmall = id < this.commands
+    if (isSmall && id >= this.small.length) this.small = grown(this.room, this.small, id + 1)
     const known = isSmall ? this.small[id]! : (this.large.get(id) ?? 0)
     if (known > 0) return known - 1
     const event = this.count++
+    if (event === this.ids.length) {
+      this.ids = grown(this.room, this.ids, 0)
+      this.recorded = grown(this.room, this.recorded, 0)
+    }
     this.ids[event] = id
     if (isSmall) this.small[id] = event + 1
     else this.large.set(id, event + 1)
@@ -128,9 +148,8 @@ const walked = (plan: Plan, root: Int32Array, home: Int32Array, room: Room): Wal
   const op = room.uint8(count)
   const lane = room.int32(count)
   const named = room.int32(count)
-  const recordOf = room.int32(count)
-  const useCommand = room.int32(count)
-  const useEvent = room.int32(count)
+  let useCommand = room.int32(some(count))
+  let useEvent = room.int32(some(count))
   const accessStart = room.int32(count + 1)
   const accesses = new Accesses(room, count)
   const events = new Events(room, count)
@@ -173,8 +192,7 @@ const walked = (plan: Plan, root: Int32Array, home: Int32Array, room: Room): Wal
           const event = events.of(id)
           lane[c] = l
           named[c] = event
-          // 1 + the command, as long as there are more to come.
-          if (recordOf[event] === 0) recordOf[event] = c + 1
+          if (events.recorded[event] === 0) events.recorded[event] = c + 1
           break
         }
         case 'wait': {
@@ -195,6 +213,10 @@ const walked = (plan: Plan, root: Int32Array, home: Int32Array, room: Room): Wal
           words = 4
           lane[c] = l
           named[c] = id
+          if (uses === useCommand.length) {
+            useCommand = grown(room, useCommand, 0)
+            useEvent = grown(room, useEvent, 0)
+          }
           useCommand[uses] = c
           useEvent[uses++] = events.of(event)
           break
@@ -206,6 +228,7 @@ const walked = (plan: Plan, root: Int32Array, home: Int32Array, room: Room): Wal
     if (code === Op.broken) named[c] = -1
   }
   accessStart[count] = accesses.length
+  const recordOf = events.recorded.subarray(0, events.count)
   for (let event = 0; event < events.count; event++) recordOf[event]!--
   return {
     commands: count,
@@ -214,7 +237,7 @@ const walked = (plan: Plan, root: Int32Array, home: Int32Array, room: Room): Wal
     named,
     events: events.count,
     eventId: events.ids.subarray(0, events.count),
-    recordOf: recordOf.subarray(0, events.count),
+    recordOf,
     uses,
     useCommand: useCommand.subarray(0, uses),
     useEvent: useEvent.subarray(0, uses),
