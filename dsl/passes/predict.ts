@@ -12,7 +12,7 @@ export interface Prediction {
   readonly blocked: number
 }
 
-type Ordered = Pick<Synchronized, 'laneOf' | 'waitStart' | 'waitOn' | 'waitTick' | 'settings'> & {
+type Ordered = Pick<Synchronized, 'laneOf' | 'waitStart' | 'waitOn' | 'waitTick' | 'begins' | 'settings'> & {
   readonly lanes: { readonly length: number }
 }
 
@@ -64,6 +64,8 @@ class Play {
   /** When each operation of each tick is issued and ends; NaN: not known yet. */
   private readonly issued: Float64Array
   private readonly ends: Float64Array
+  /** When a lane had come to each; only where somebody waits for that. */
+  private readonly begun: Float64Array | undefined
   private readonly next: Float64Array
   private readonly phase: Uint8Array
   private readonly until: Float64Array
@@ -105,6 +107,7 @@ class Play {
     })
     this.issued = new Float64Array(this.ticks * this.count).fill(Number.NaN)
     this.ends = this.issued.slice()
+    this.begun = ir.begins === undefined ? undefined : this.issued.slice()
     this.next = new Float64Array(this.lanes)
     this.phase = new Uint8Array(this.lanes)
     this.until = new Float64Array(this.lanes)
@@ -169,7 +172,7 @@ class Play {
   }
 
   private begin(): void {
-    const { lanes, phase, issued, ends, until, count, ir, costs } = this
+    const { lanes, phase, issued, ends, begun, until, count, ir, costs } = this
     for (let lane = 0; lane < lanes; lane++) {
       if (phase[lane] !== Phase.idle) continue
       const at = this.head(lane)
@@ -181,12 +184,14 @@ class Play {
       for (let w = ir.waitStart[i]!; w < ir.waitStart[i + 1]! && !held; w++) {
         const on = (tick + ir.waitTick[w]!) * count + ir.waitOn[w]!
         if (on < 0) continue
-        held = Number.isNaN(ends[on]!)
-        start = Math.max(start, ends[on]! + costs.waitLatency)
+        const done = ir.begins?.[w] === 1 ? begun![on]! : ends[on]!
+        held = Number.isNaN(done)
+        start = Math.max(start, done + costs.waitLatency)
       }
       if (held) continue
       phase[lane] = Phase.due
       until[lane] = start
+      if (begun !== undefined) begun[at] = start
     }
   }
 

@@ -26,6 +26,7 @@ import {
   verify,
 } from '../../dsl/index.js'
 import { reduceWithStarts } from '../../dsl/passes/starts.js'
+import { fitted } from '../support/fitted.js'
 import { type Step, spec, steps, stepsGraph } from '../support/ordered-steps.js'
 
 const planOf = (made: readonly Step[], options: CompileOptions & { readonly chosen?: boolean } = {}): Plan => {
@@ -214,6 +215,21 @@ describe('why', () => {
     expect(text).toMatch(/last after the start of add\[0\]: out waited for \S+ already/)
     expect(textOf(plan)).toMatch(/math +wait e\d +#after the start of add\[0\] on comm/)
     expect(explain(plan, 'dot')).toMatch(/control, its start/)
+  })
+
+  test('a start is no end in what the compiler predicts', () => {
+    const tickOf = (when: 'start' | 'finish'): number => {
+      const pair = graph('pair', { x: spec }, ({ x }) => {
+        const [math, beside, out] = [lane('math'), lane('beside'), lane('out')]
+        const here = x.pipe(upload(lane('in')))
+        const one = here.pipe(on(math), neg(), on(beside), add(1))
+        const two = here.pipe(on(math), add(2), comesAfter(one, when), add(3))
+        return { one: one.pipe(download(out)), two: two.pipe(download(out)) }
+      })
+      const profile = Object.fromEntries(['neg[0]', 'add[0]', 'add[2]'].map(name => [name, 100_000]))
+      return fitted(pair, { inFlight: 1, profile }).choice!.chosen.tick
+    }
+    expect(tickOf('finish') - tickOf('start')).toBeGreaterThan(20_000)
   })
 
   test('mistakes are told: a word that is neither, a value that is downloaded, an upload with a window', () => {
