@@ -217,6 +217,38 @@ describe('why', () => {
     expect(explain(plan, 'dot')).toMatch(/control, its start/)
   })
 
+  test('a plan without the wait, or with the record before what the run waits for, breaks law L10', () => {
+    const plan = orThrow(compile(large, { inFlight: 1 })) as Plan
+    const record = plan.commands.findIndex(([op], c) => op === 'record' && plan.commands[c + 1]?.[0] === 'run')
+    const [, event] = plan.commands[record] as ['record', number, number]
+    const wait = plan.commands.findIndex(([op, id]) => op === 'wait' && id === event)
+    const laws = (commands: Plan['commands']) => verify({ ...plan, commands }).map(({ law }) => law)
+    const broken = verify({ ...plan, commands: plan.commands.toSpliced(wait, 1) }, { safety: true })
+    expect(broken.map(({ law }) => law)).toEqual(['L10'])
+    expect(broken[0]!.message).toMatch(
+      /^L10: commands\[\d+\] \(run .*add\[2\].*is to come after the start of \w+ 'add\[0\]', commands/,
+    )
+    const early = plan.commands.toSpliced(record, 1)
+    const held = early.findLastIndex(([op, , l], c) => op === 'wait' && c < record && l === plan.commands[record]![2])
+    expect(laws(early.toSpliced(held, 0, plan.commands[record]!))).toContain('L10')
+    expect(laws([...plan.commands].reverse())).not.toEqual([])
+  })
+
+  test('what a plan from a file says of it is read, and nothing else is', () => {
+    const plan = JSON.parse(toJSON(orThrow(compile(large)) as Plan))
+    const told = (after: unknown): unknown => {
+      const found = parsePlan({ ...plan, nodes: plan.nodes.with(1, { ...plan.nodes[1], after }) })
+      return isLeft(found) ? found.left.map(({ at }) => at) : verify(found.right).map(({ law }) => law)
+    }
+    expect(told([[0, 'finish']])).toEqual([])
+    expect(told([[2, 'start']])).toEqual(['L10'])
+    expect(told([[99, 'start']])).toEqual(['nodes[1].after[0][0]'])
+    expect(told([[0, 'end']])).toEqual(['nodes[1].after[0][1]'])
+    expect(told('x')).toEqual(['nodes[1].after'])
+    for (const after of ['x', [1], [[{}]], [[-1, 'start']], null])
+      expect(() => verify({ ...plan, nodes: plan.nodes.with(1, { ...plan.nodes[1], after }) })).not.toThrow()
+  })
+
   test('a start is no end in what the compiler predicts', () => {
     const tickOf = (when: 'start' | 'finish'): number => {
       const pair = graph('pair', { x: spec }, ({ x }) => {

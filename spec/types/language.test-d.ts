@@ -3,6 +3,7 @@ import type { Observable } from 'rxjs'
 import {
   abs,
   add,
+  after,
   cast,
   delay,
   download,
@@ -55,6 +56,21 @@ export const net = graph(
     return { y: y.pipe(download(copy)) }
   },
 )
+
+// ---- orders without data keep what they order as it is -----------------------------------------------------------------------------
+export const ordered = graph({ x: tensor('f32', [8]), w: tensor('f32', [8]) }, ({ x, w }) => {
+  const y = x.pipe(upload(copy), relu())
+  const host = w.pipe(after(y, 'start'))
+  same<typeof host, typeof w>(true)
+  const device = host.pipe(upload(copy), after(y))
+  same<typeof device, F32<readonly [8]>>(true)
+  // @ts-expect-error nothing makes a host value on the device: there is nothing to come after
+  device.pipe(after(x))
+  // @ts-expect-error it is the start or the finish
+  device.pipe(after(y, 'end'))
+  return { y: device.pipe(download(copy)) }
+})
+
 same<InputsOf<typeof net>['weight'], Tensor<'f32', readonly [784, 64]>>(true)
 same<OutputsOf<typeof net>['y'], Tensor<'f32', readonly ['batch', 64]>>(true)
 same<
