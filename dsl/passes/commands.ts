@@ -1,39 +1,22 @@
 import { Mode, Op, type Walk } from '../ir/laws/walk.js'
 import { heap, type Room, withScratch } from '../ir/scratch.js'
+import { type Accesses, accessesOf } from './accesses.js'
 import type { Lifetimes } from './ir.js'
 import { byOperation } from './lifetimes.js'
 
-/** What commands are made of: of the operations themselves only what they read and write, reads first, as buffers are named. */
+/** What commands are made of: of the operations themselves only what they read and write. */
 export interface Issued
   extends Pick<
     Lifetimes,
     'laneOf' | 'waitStart' | 'waitOn' | 'waitTick' | 'begins' | 'first' | 'last' | 'useStart' | 'useBuffer' | 'home'
   > {
-  /** Accesses of operation i: accessStart[i] up to accessStart[i + 1]. */
-  readonly accessStart: Int32Array
-  readonly accesses: Int32Array
-  readonly modes: Uint8Array
+  readonly accesses: Accesses
 }
 
 export const issuedOf = (ir: Lifetimes): Issued => {
-  const { operations, laneOf, waitStart, waitOn, waitTick, begins, first, last, useStart, useBuffer, home } = ir
-  const accessStart = heap.int32(operations.length + 1)
-  for (let i = 0; i < operations.length; i++) {
-    const { reads, writes } = operations[i]!
-    accessStart[i + 1] = accessStart[i]! + reads.length + writes.length
-  }
-  const accesses = heap.int32(accessStart[operations.length]!)
-  const modes = heap.uint8(accesses.length)
-  for (let i = 0, a = 0; i < operations.length; i++) {
-    const { reads, writes } = operations[i]!
-    for (let r = 0; r < reads.length; r++) accesses[a++] = reads[r]!
-    for (let w = 0; w < writes.length; w++) {
-      modes[a] = Mode.write
-      accesses[a++] = writes[w]!
-    }
-  }
+  const { laneOf, waitStart, waitOn, waitTick, begins, first, last, useStart, useBuffer, home } = ir
   const issued = { laneOf, waitStart, waitOn, waitTick, first, last, useStart, useBuffer, home }
-  return { ...issued, ...(begins === undefined ? {} : { begins }), accessStart, accesses, modes }
+  return { ...issued, ...(begins === undefined ? {} : { begins }), accesses: accessesOf(ir) }
 }
 
 /**
@@ -85,7 +68,7 @@ class Sheet {
 export const commandsOf = (ir: Issued): Walk => withScratch(room => written(ir, room))
 
 const written = (ir: Issued, room: Room): Walk => {
-  const { laneOf, waitStart, waitOn, waitTick, begins, useStart, useBuffer, home, accessStart, accesses, modes } = ir
+  const { laneOf, waitStart, waitOn, waitTick, begins, useStart, useBuffer, home, accesses } = ir
   const operations = laneOf.length
   const { event, events } = eventsOf(ir, room)
   const allocs = byOperation(ir.first, operations, room)
@@ -113,7 +96,7 @@ const written = (ir: Issued, room: Room): Walk => {
       sheet.put(Op.alloc, home[allocs.items[a]!]!, allocs.items[a]!)
     if (begins !== undefined && event[operations + i]! >= 0) record(event[operations + i]!, lane)
     sheet.put(Op.run, lane, i)
-    sheet.accesses = accessStart[i + 1]!
+    sheet.accesses = accesses.start[i + 1]!
     if (event[i]! >= 0) record(event[i]!, lane)
     for (let u = useStart[i]!; u < useStart[i + 1]!; u++) {
       useEvent[u] = event[i]!
@@ -122,7 +105,10 @@ const written = (ir: Issued, room: Room): Walk => {
     for (let f = frees.start[i]!; f < frees.start[i + 1]!; f++)
       sheet.put(Op.free, home[frees.items[f]!]!, frees.items[f]!)
   }
-  sheet.accessStart[commands] = accesses.length
+  sheet.accessStart[commands] = accesses.named.length
+  const accessMode = heap.uint8(accesses.named.length)
+  for (let i = 0; i < operations; i++)
+    for (let a = accesses.written[i]!; a < accesses.start[i + 1]!; a++) accessMode[a] = Mode.write
   return {
     commands,
     op: sheet.op,
@@ -134,10 +120,10 @@ const written = (ir: Issued, room: Room): Walk => {
     uses,
     useCommand,
     useEvent,
-    accesses: accesses.length,
+    accesses: accesses.named.length,
     accessStart: sheet.accessStart,
-    accessNamed: accesses,
-    accessMode: modes,
+    accessNamed: accesses.named,
+    accessMode,
     carries,
     whole: true,
   }

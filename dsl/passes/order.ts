@@ -1,6 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
 import type { PlanLane } from '../ir/plan.js'
+import { accessesOf, reordered } from './accesses.js'
 import { aloneOf, type Costs, costsOf } from './costs.js'
 import { type Dependencies, dependenciesOf, topological } from './dependencies.js'
 import { fail, fault } from './faults.js'
@@ -140,6 +141,7 @@ export const arranged = (ir: Placed, eager: Int32Array, ordering: Omit<Ordering,
     renumbered[issue[at]!] = at
     operations[at] = ir.operations[issue[at]!]!
   }
+  reordered(accessesOf(ir), issue, operations)
   const edges = windows.map(({ later, earlier, tick }) => ({
     later: renumbered[later]!,
     earlier: renumbered[earlier]!,

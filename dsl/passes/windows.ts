@@ -1,3 +1,4 @@
+import { accessesOf } from './accesses.js'
 import type { Placed, WindowEdge } from './ir.js'
 
 /** An upload that nothing holds back, and where in the order of all the rest its readers stand. */
@@ -43,14 +44,13 @@ const streamed = (ir: Placed, eager: Int32Array): Streamed[] => {
   if (uploads.size === 0) return []
   // Of a million buffers few are an upload's: the others are not looked up.
   const isUploaded = new Uint8Array(ir.buffers.length)
-  for (let b = 0; b < isUploaded.length; b++) isUploaded[b] = uploads.has(ir.buffers[b]!.root) ? 1 : 0
+  for (const root of uploads.keys()) isUploaded[root] = 1
+  const { start, root } = accessesOf(ir)
   for (let at = 0; at < eager.length; at++) {
     const i = eager[at]!
-    const { reads, writes } = ir.operations[i]!
-    for (let a = 0; a < reads.length + writes.length; a++) {
-      const buffer = a < reads.length ? reads[a]! : writes[a - reads.length]!
-      if (isUploaded[buffer] === 0) continue
-      const upload = uploads.get(ir.buffers[buffer]!.root)!
+    for (let a = start[i]!; a < start[i + 1]!; a++) {
+      if (isUploaded[root[a]!] === 0) continue
+      const upload = uploads.get(root[a]!)!
       upload.first = Math.min(upload.first, at)
       upload.last = at
       upload.lanes.set(ir.laneOf[i]!, i)
