@@ -241,7 +241,8 @@ TEST(SeveralGpus, AValueGoesThereAndBack) {
       EXPECT_EQ(rows.tick.size(), trace ? 1000u : 0u);
       // Each run waits for the one before it, of which the next device's clock knows to some 20 µs.
       for (std::size_t i = 0; i < rows.tick.size(); ++i) {
-        if (i % 5 != 0) EXPECT_GE(rows.start[i], rows.end[i - 1] - 0.1) << "run " << i;
+        if (i % 5 == 0) continue;
+        EXPECT_GE(rows.start[i], rows.end[i - 1] - 0.1) << "run " << i;
       }
     }
   }
