@@ -12,13 +12,13 @@ export const h200: Machine = {
     // The driver.
     memory: 143_771 * 2 ** 20,
     // Ticks of elementwise chains over 64 MiB; traced 4.03e12 to 4.12e12; copies from device to device 4.247e12 (calls).
-    bandwidth: 4.2e12,
+    bandwidth: 4.15e12,
     // The driver; and by traced kernels over 2 to 17 MB, which take 0.174 µs a MB.
     cache: 50 * 2 ** 20,
     cacheBandwidth: 5.6e12,
     // bf16: ticks of chains of 8,192³, sustained, random values (the vendor's peak is 989e12; idle half of the time it reaches 867e12). f16: as bf16. f32: without
     // TF32, not measured. vector: the vendor's peak.
-    flops: { bf16: 735e12, f16: 735e12, f32: 50e12, vector: 60e12 },
+    flops: { bf16: 718e12, f16: 718e12, f32: 50e12, vector: 60e12 },
     multiprocessors: 132,
     bytesPerBlock: 16_384,
     tile: 128,
@@ -40,7 +40,7 @@ export const h200: Machine = {
     // Between 2,736 in a loop of launches alone and 3,500 to 3,700 as ticks of 200 small kernels took it, on another machine.
     launch: 3_200,
     // Issue times of branches and diamonds.
-    product: 8_000,
+    product: 6_000,
     // Issue time of 64 copies of 4 KiB.
     copy: 2_100,
     // Calls.

@@ -2,11 +2,12 @@
 import { lastValueFrom, tap } from 'rxjs'
 import { orThrow } from '../../dsl/fp.js'
 import type { Plan } from '../../dsl/ir/plan.js'
-import { compareWith, ticksOf } from '../../dsl/simulate/compare.js'
+import { compareWith, type MeasuredRun, ticksOf } from '../../dsl/simulate/compare.js'
 import type { Simulation } from '../../dsl/simulate.js'
 import { pulled } from '../../runtime/index.js'
 import { open } from '../../runtime/open.js'
 import type { Session } from '../../runtime/session.js'
+import { type Clocks, clocksOf } from './clocks.js'
 import type { Pipeline } from './simulate-pipelines.js'
 import { bf16Values } from './stream-values.js'
 
@@ -14,6 +15,13 @@ export interface MeasuredOp {
   readonly name: string
   readonly plannedMs: number
   readonly measuredMs: number
+}
+
+/** A copy of one tick, in order of when it began: what a lane's copies are among those of others on the same engine. */
+export interface MeasuredCopy {
+  readonly name: string
+  readonly lane: string
+  readonly startUs: number
 }
 
 export interface Measured {
@@ -27,6 +35,10 @@ export interface Measured {
   readonly fillUs: number
   readonly enqueueUs: number
   readonly operations: readonly MeasuredOp[]
+  /** With a trace, whose events take their time too: a tick, and how long the busiest lane works in it. */
+  readonly traced: { readonly tickMs: number; readonly busyMs: number }
+  readonly copies: readonly MeasuredCopy[]
+  readonly clocks: Clocks | undefined
 }
 
 const most = 8192 * 8192
@@ -68,13 +80,37 @@ const drain = async (session: Session, input: number, warm: number, ticks: numbe
 }
 
 const budgetMs = 700
+const clockedMs = 1500
 const warm = 6
 
-export const measure = async ({ plan, input }: Pipeline, predicted: Simulation, device: string): Promise<Measured> => {
+/** Uploads in the order in which they began, from the first of a steady tick. */
+const uploadsOf = (plan: Plan, ticks: readonly (readonly MeasuredRun[])[]): readonly MeasuredCopy[] => {
+  const uploads = new Set(plan.nodes.filter(({ op }) => op === 'upload').map(({ name }) => name))
+  const from = ticks[Math.min(4, ticks.length - 1)]!.reduce(
+    (least, { name, startMs }) => (uploads.has(name) ? Math.min(least, startMs) : least),
+    Number.POSITIVE_INFINITY,
+  )
+  return ticks
+    .flat()
+    .filter(({ name, startMs }) => uploads.has(name) && startMs >= from)
+    .sort((a, b) => a.startMs - b.startMs)
+    .map(({ name, tick, laneId, startMs }) => ({
+      name: `${name}@${tick}`,
+      lane: plan.lanes[laneId]!.name,
+      startUs: (startMs - from) * 1e3,
+    }))
+}
+
+export const measure = async (
+  { plan, input, clocked }: Pipeline,
+  predicted: Simulation,
+  device: string,
+): Promise<Measured> => {
   const params = paramsOf(plan)
   const ticks = Math.max(8, Math.min(2000, Math.round(budgetMs / Math.max(0.05, predicted.tickMs))))
   const tickMs: number[] = []
-  let figures: Omit<Measured, 'operations' | 'tickMs' | 'ticks'>
+  let figures: Omit<Measured, 'operations' | 'tickMs' | 'ticks' | 'traced' | 'copies' | 'clocks'>
+  let clocks: Clocks | undefined
   {
     await using session = orThrow(await open(plan, { device: device as never, params })()) as unknown as Session
     for (let repeat = 0; repeat < 3; repeat++) tickMs.push(await drain(session, input, warm, Math.ceil(ticks / 3)))
@@ -86,6 +122,11 @@ export const measure = async ({ plan, input }: Pipeline, predicted: Simulation, 
       fillUs: fillUs.median,
       enqueueUs: enqueueUs.median,
     }
+    // In a run of its own: whoever asks for the clock is in the way of others.
+    if (clocked)
+      clocks = await clocksOf(0, () =>
+        drain(session, input, warm, Math.ceil(clockedMs / Math.max(0.05, predicted.tickMs))),
+      )
   }
   await using session = orThrow(
     await open(plan, { device: device as never, params, trace: true })(),
@@ -93,6 +134,15 @@ export const measure = async ({ plan, input }: Pipeline, predicted: Simulation, 
   await drain(session, input, 3, 10)
   const traced = ticksOf(plan, session.trace())
   if (typeof traced === 'string') throw new Error(`the trace of "${plan.name}": ${traced}`)
-  const { operations } = compareWith(plan, predicted, traced)
-  return { tickMs: tickMs.sort((a, b) => a - b)[1]!, ticks, ...figures, operations }
+  const { operations, tick, lanes } = compareWith(plan, predicted, traced)
+  const busyMs = Math.max(...Object.values(lanes).map(({ measuredMs }) => measuredMs))
+  return {
+    tickMs: tickMs.sort((a, b) => a - b)[1]!,
+    ticks,
+    ...figures,
+    operations,
+    traced: { tickMs: tick.measuredMs, busyMs },
+    copies: uploadsOf(plan, traced),
+    clocks,
+  }
 }

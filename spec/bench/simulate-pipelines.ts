@@ -28,6 +28,8 @@ export interface Pipeline {
   readonly plan: Plan
   /** Bytes that each tick gives to the input called `x`; 0: the graph has none. */
   readonly input: number
+  /** Whether the device's clock is to be looked at: products draw so much power that it gives way. */
+  readonly clocked?: boolean
 }
 
 const mebi = 2 ** 20
@@ -137,7 +139,7 @@ const bothWays = (count: number, size: number) =>
 export const pipelines = (machine: Machine | string): readonly Pipeline[] => {
   const of = (net: Parameters<typeof compile>[0], options: CompileOptions = {}, input = 0): Pipeline => {
     const plan = planOf(net, machine, options)
-    return { name: plan.name, plan, input }
+    return { name: plan.name, plan, input, clocked: plan.nodes.some(({ kernel }) => kernel?.kind === 'matmul') }
   }
   return [
     of(weights(8, 6144, 1), { memory: 576 * mebi }),
@@ -153,13 +155,39 @@ export const pipelines = (machine: Machine | string): readonly Pipeline[] => {
   ]
 }
 
-/** Chains of the least work there is: what latencies and calls cost, and nothing else. Not among the ten. */
+/** Products on `lanes` lanes beside each other, `depth` on each, and next to nothing else. */
+const abreast = (lanes: number, depth: number, n: number) =>
+  graph(`${lanes} × ${depth} products of ${n}`, {}, () => {
+    const w = param('w', square(n))
+    const ends = Array.from({ length: lanes }, (_, l) => {
+      let y = param(`x${l}`, square(n)).pipe(on(lane(`lane${l}`)))
+      for (let i = 0; i < depth; i++) y = y.pipe(matmul(w))
+      return [`y${l}`, y.pipe(slice(0, 0, 4), download(lane('out')))] as const
+    })
+    return Object.fromEntries(ends)
+  })
+
+/** Two lanes that copy up: what the engine that both need makes of them. */
+const uploads = (count: number, size: number) =>
+  graph(`${count} × ${size} MiB up beside another lane's`, {}, () => {
+    const up = (name: string, rows: number, on: string) =>
+      param(name, tensor('f32', [rows * 256, 1024]), { on: 'host' }).pipe(upload(lane(on)))
+    const first = Array.from({ length: count }, (_, i) => up(`p${i}`, size, 'first'))
+    const second = Array.from({ length: count }, (_, i) => up(`q${i}`, size, 'second'))
+    const ends = [...first, ...second].map((p, i) => [
+      `y${i}`,
+      p.pipe(slice(0, 0, 1), on(lane('math')), mul(2), download()),
+    ])
+    return Object.fromEntries(ends)
+  })
+
+/** Work of one kind and next to nothing else: what latencies, calls and company cost. Not among the ten. */
 export const probes = (machine: Machine | string): readonly Pipeline[] => {
-  const small = (name: string, lanes: number, depth: number, size = 1024) =>
+  const small = (name: string, lanes: number, depth: number, size = 1024, down = size) =>
     graph(name, {}, () => {
       let y = param('x', tensor('f32', [size])).pipe(on(lane('lane0')), mul(0.5))
       for (let i = 1; i < depth; i++) y = y.pipe(on(lane(`lane${i % lanes}`)), mul(1 + i / depth))
-      return { y: y.pipe(download(lane('lane0'))) }
+      return { y: y.pipe(slice(0, 0, down), download(lane('lane0'))) }
     })
   const copies = graph('64 copies of 4 KiB up', {}, () =>
     Object.fromEntries([
@@ -179,9 +207,12 @@ export const probes = (machine: Machine | string): readonly Pipeline[] => {
     small('24 kernels over 1 MiB, one lane', 1, 24, 1 << 18),
     small('24 kernels over 8 MiB, one lane', 1, 24, 1 << 21),
     small('24 kernels over 32 MiB, one lane', 1, 24, 1 << 23),
+    small('24 kernels over 32 MiB, 16 bytes down', 1, 24, 1 << 23, 4),
     copies,
+    uploads(6, 8),
+    ...[1024, 1536, 2048, 4096].flatMap(n => [1, 2, 4].map(lanes => abreast(lanes, n < 4096 ? 12 : 4, n))),
   ].map(net => {
     const plan = planOf(net, machine)
-    return { name: plan.name, plan, input: 0 }
+    return { name: plan.name, plan, input: 0, clocked: /products/.test(plan.name) }
   })
 }

@@ -1,16 +1,19 @@
 // `simulate` beside a GPU: ten pipelines, their predicted and measured ticks and peaks; then, by kind of run, what to correct in the machine's figures.
+import { orThrow } from '../../dsl/fp.js'
 import type { Plan, PlanNode } from '../../dsl/ir/plan.js'
 import { poolPeakOf } from '../../dsl/ir/pool.js'
-import type { Machine } from '../../dsl/machine/machine.js'
-import { type Simulation, simulate } from '../../dsl/simulate.js'
+import { machineOf } from '../../dsl/machine/load.js'
+import { runsOf, type Simulation, simulate } from '../../dsl/simulate.js'
+import { machineFile, measuredMachine } from '../../runtime/cli/doctor-machine.js'
 import { table } from '../../runtime/cli/table.js'
 import { devices } from '../../runtime/devices.js'
+import { measureHost } from '../../runtime/host-figures.js'
 import { type Measured, measure } from './simulate-measure.js'
 import { type Pipeline, pipelines, probes } from './simulate-pipelines.js'
 
 /** What the predictions are held to: pipelines of the ten whose tick is within so much of the measured one. */
 const wanted = { pipelines: 8, within: 0.1 } as const
-const machine: Machine | string = 'h200'
+const known = 'h200'
 const mebi = 2 ** 20
 
 const mebibytes = (bytes: number): number => bytes / mebi
@@ -22,6 +25,7 @@ interface Row {
 const rowOf = ({ name, plan }: Pipeline, predicted: Simulation, measured: Measured | undefined): Row => ({
   pipeline: name,
   predictedMs: predicted.tickMs,
+  anyHostMs: simulate(plan, known).tickMs,
   ...(measured ? { measuredMs: measured.tickMs, ratio: predicted.tickMs / measured.tickMs } : {}),
   peakMiB: mebibytes(predicted.peak.device[0]!),
   boundMiB: mebibytes(predicted.bound.device[0]!),
@@ -78,6 +82,40 @@ const calibration = (runs: readonly { plan: Plan; measured: Measured }[]): strin
   return table([head, ...rows], '  ')
 }
 
+/** With a trace: a tick, and what its busiest lane does in it. Without one: the tick, and the clock that the device had. */
+const tickTable = (runs: readonly { name: string; predicted: Simulation; measured: Measured }[]): string => {
+  const head = ['pipeline', 'planned ms', 'measured', 'traced', 'busiest lane, planned', 'traced', 'clock MHz', 'W']
+  const rows = runs.map(({ name, predicted, measured: { tickMs, traced, clocks } }) => [
+    name,
+    predicted.tickMs.toFixed(4),
+    tickMs.toFixed(4),
+    traced.tickMs.toFixed(4),
+    Math.max(0, ...Object.values(predicted.busy)).toFixed(4),
+    traced.busyMs.toFixed(4),
+    clocks === undefined ? '' : clocks.megahertz.toFixed(0),
+    clocks === undefined ? '' : clocks.watts.toFixed(0),
+  ])
+  return table([head, ...rows], '  ')
+}
+
+/** Where lanes share an engine: its copies in the order in which they began, planned and measured, by lane. */
+const copyOrder = (plan: Plan, { timeline }: Simulation, { copies }: Measured): string[] => {
+  const last = Math.max(0, timeline.ticks - 1 - 2 * plan.inFlight)
+  const uploads = runsOf(timeline).filter(({ resource, tick }) => resource === 'h2d' && tick >= last)
+  const names = new Set(uploads.map(({ lane }) => lane))
+  if (names.size < 2) return []
+  const planned = [...uploads].sort((a, b) => a.start - b.start).map(({ node }) => plan.nodes[node]!.name)
+  const from = Math.max(0, planned.indexOf(copies[0]?.name.split('@')[0] ?? ''))
+  const count = 3 * plan.nodes.filter(({ op }) => op === 'upload').length
+  return [
+    `  planned:  ${planned.slice(from, from + count).join(' ')}`,
+    `  measured: ${copies
+      .slice(0, count)
+      .map(({ name, startUs }) => `${name.split('@')[0]}+${startUs.toFixed(0)}`)
+      .join(' ')}`,
+  ]
+}
+
 const hostCosts = (runs: readonly { name: string; predicted: Simulation; measured: Measured }[]): string => {
   const head = ['pipeline', 'issue µs: planned', 'measured', 'fill µs', 'hand over µs', 'ticks measured']
   const rows = runs.map(({ name, predicted, measured }) => [
@@ -93,14 +131,20 @@ const hostCosts = (runs: readonly { name: string; predicted: Simulation; measure
 
 export const bench = {
   name: 'simulate',
-  title: `simulate for ${machine} beside a GPU: ticks within ${100 * wanted.within} % on ${wanted.pipelines} of 10 pipelines, peaks equal`,
+  title: `simulate for ${known} beside a GPU: ticks within ${100 * wanted.within} % on ${wanted.pipelines} of 10 pipelines, peaks equal`,
   run: async (log: (line: string) => void): Promise<{ rows: Row[]; ok: boolean }> => {
     const device = devices().find(({ kind }) => kind === 'cuda')?.device
-    const ten = pipelines(machine)
     if (device === undefined) {
+      const ten = pipelines(known)
       log('There is no GPU here: predictions alone, nothing to hold them against')
-      return { rows: ten.map(pipeline => rowOf(pipeline, simulate(pipeline.plan, machine), undefined)), ok: true }
+      return { rows: ten.map(pipeline => rowOf(pipeline, simulate(pipeline.plan, known), undefined)), ok: true }
     }
+    // The device is the one that Braid knows; the host is this one, measured right before, from other work than the pipelines.
+    const figures = await measureHost(device)
+    const machine = orThrow(machineOf(measuredMachine(figures)))
+    log('the host, measured before the pipelines and from other work (braid doctor --machine FILE):')
+    for (const line of machineFile(figures, device).split('\n').slice(1, -1)) log(`  ${line}`)
+    const ten = pipelines(machine)
     const rows: Row[] = []
     const runs: { name: string; plan: Plan; predicted: Simulation; measured: Measured }[] = []
     let near = 0
@@ -131,6 +175,13 @@ export const bench = {
       `${near >= wanted.pipelines ? '✓' : '✗'} ${near} of ${ten.length} ticks within ${100 * wanted.within} % (wanted: ${wanted.pipelines})`,
     )
     log(`${equal === ten.length ? '✓' : '✗'} ${equal} of ${ten.length} peaks as predicted, to the byte (wanted: all)`)
+    log('with a trace and without:')
+    for (const line of tickTable(runs).split('\n')) log(line)
+    log('copies of lanes that share an engine, in the order in which they began:')
+    for (const { name, plan, predicted, measured } of runs) {
+      const lines = copyOrder(plan, predicted, measured)
+      if (lines.length > 0) for (const line of [name, ...lines]) log(`  ${line}`)
+    }
     log('by kind of run, with whatever ran beside it:')
     for (const line of calibration(runs).split('\n')) log(line)
     log('the two threads, a tick:')
