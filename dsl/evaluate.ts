@@ -4,6 +4,7 @@ import { BraidError } from './fp.js'
 import type { CompileError, GraphIR, GraphNode } from './ir/graph.js'
 import { type BoundSpec, elements, showSpec, tensorBytes } from './ir/tensor.js'
 import { type KernelAttrs, kernelDims, runReference } from './kernel.js'
+import { liveNodes } from './live.js'
 import { initLength } from './operators/delay.js'
 import type { HostArray } from './operators/operator.js'
 import { operators } from './operators/registry.js'
@@ -28,17 +29,6 @@ export interface Bound {
 
 /** What a delay or a hold knows is what came before: state. */
 export const remembers = ({ op }: GraphNode): boolean => op === 'delay' || op === 'hold'
-
-const alive = ({ nodes, outputs }: GraphIR): readonly GraphNode[] => {
-  const seen = new Set<number>()
-  const visit = outputs.map(({ node }) => node)
-  for (let id = visit.pop(); id !== undefined; id = visit.pop())
-    if (!seen.has(id)) {
-      seen.add(id)
-      visit.push(...nodes[id]!.inputs)
-    }
-  return nodes.filter(({ id, op }) => op === 'input' || seen.has(id))
-}
 
 export const bound = (ir: GraphIR, dims: Readonly<Record<string, number>>): Bound => {
   const problems = [...ir.problems, ...checkDims(ir, dims)]
@@ -67,9 +57,9 @@ export const bound = (ir: GraphIR, dims: Readonly<Record<string, number>>): Boun
   for (const { node } of ir.outputs) last[node] = Number.POSITIVE_INFINITY
   const dead: number[][] = ir.nodes.map(() => [])
   for (const [id, reader] of last.entries()) dead[reader]?.push(id)
-  const rates = ratesOf(ir.nodes)
+  const rates = ratesOf(ir)
   if (E.isLeft(rates)) throw new BraidError(rates.left)
-  return { ir, nodes: alive(ir), dims, specs, dead, rates: rates.right }
+  return { ir, nodes: liveNodes(ir), dims, specs, dead, rates: rates.right }
 }
 
 const constructorOf = (spec: BoundSpec): string => hostArray(spec.dtype, 0).constructor.name

@@ -3,8 +3,9 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { isNonEmpty } from 'fp-ts/lib/ReadonlyArray.js'
 import type { ReadonlyNonEmptyArray } from 'fp-ts/lib/ReadonlyNonEmptyArray.js'
-import type { CompileError, CompileErrorTag, GraphNode } from './ir/graph.js'
+import type { CompileError, CompileErrorTag, GraphIR, GraphNode } from './ir/graph.js'
 import { limits } from './ir/limits.js'
+import { liveNodes } from './live.js'
 
 /** The most values of one flow in a tick, and of all flows together. */
 export const mostFirings = limits.rate
@@ -21,8 +22,14 @@ export interface Rates {
 
 const changesRate = ({ op }: GraphNode): boolean => op === 'window' || op === 'every' || op === 'hold'
 
-const constants = (nodes: readonly GraphNode[]): Uint8Array => {
-  const constant = new Uint8Array(nodes.length)
+/** All nodes, by id, and those that count: what no output needs has no say in how often the others come. */
+interface Graph {
+  readonly all: readonly GraphNode[]
+  readonly nodes: readonly GraphNode[]
+}
+
+const constants = ({ all, nodes }: Graph): Uint8Array => {
+  const constant = new Uint8Array(all.length)
   for (const { id, op, inputs } of nodes)
     if (op !== 'input' && op !== 'delay') constant[id] = inputs.every(input => constant[input] === 1) ? 1 : 0
   return constant
@@ -129,14 +136,14 @@ const factorOf = ({ op, attrs }: GraphNode): Ratio | undefined => {
   return [1, 1]
 }
 
-const relate = (nodes: readonly GraphNode[], constant: Uint8Array, errors: CompileError[]): Relations => {
-  const relations = new Relations(nodes.length)
+const relate = ({ all, nodes }: Graph, constant: Uint8Array, errors: CompileError[]): Relations => {
+  const relations = new Relations(all.length)
   const equate = (node: GraphNode, input: number, ratio: Ratio, first: number): void => {
     const known = relations.between(node.id, input)
     if (known === undefined) relations.join(node.id, input, ratio)
     else if (known[0] !== ratio[0] || known[1] !== ratio[1]) {
       const apart = node.op === 'delay' ? known : relations.between(first, input)!
-      errors.push(meeting(node, nodes[first]!, nodes[input]!, apart))
+      errors.push(meeting(node, all[first]!, all[input]!, apart))
     }
   }
   for (const node of nodes) {
@@ -153,14 +160,14 @@ const relate = (nodes: readonly GraphNode[], constant: Uint8Array, errors: Compi
 }
 
 const checkHolds = (
-  nodes: readonly GraphNode[],
+  { all, nodes }: Graph,
   constant: Uint8Array,
   relations: Relations,
   errors: CompileError[],
 ): void => {
   for (const node of nodes) {
     if (node.op !== 'hold' || constant[node.id] === 1) continue
-    const slow = nodes[node.inputs[0]!]!
+    const slow = all[node.inputs[0]!]!
     const ratio = relations.between(node.id, slow.id)
     if (ratio === undefined)
       errors.push(
@@ -187,15 +194,15 @@ const checkHolds = (
 
 /** The least whole numbers in the ratios that are known. */
 const repetitions = (
-  nodes: readonly GraphNode[],
+  { all, nodes }: Graph,
   constant: Uint8Array,
   relations: Relations,
   errors: CompileError[],
 ): Int32Array => {
-  const fires = new Int32Array(nodes.length).fill(1)
+  const fires = new Int32Array(all.length).fill(1)
   const period = new Map<number, number>()
-  const known = nodes.map(({ id }) => relations.find(id))
-  for (const { root, rate } of known) {
+  for (const { id } of nodes) {
+    const { root, rate } = relations.find(id)
     const now = period.get(root) ?? 1
     // Beyond the most it stays there: by then the tick is too long anyway.
     period.set(root, now > mostFirings ? now : (now / gcd(now, rate[1])) * rate[1])
@@ -204,7 +211,7 @@ const repetitions = (
   const told = new Set<number>()
   for (const node of nodes) {
     if (constant[node.id] === 1) continue
-    const { root, rate } = known[node.id]!
+    const { root, rate } = relations.find(node.id)
     const often = (period.get(root)! / rate[1]) * rate[0]
     total += often
     if (often > mostFirings && !told.has(root)) {
@@ -219,16 +226,18 @@ const repetitions = (
 
 /** The rates of a graph whose links are sound; undefined where nothing changes a rate, so that all is once a tick. */
 export const ratesOf = (
-  nodes: readonly GraphNode[],
+  ir: Pick<GraphIR, 'nodes' | 'outputs'>,
 ): E.Either<ReadonlyNonEmptyArray<CompileError>, Rates | undefined> => {
-  if (!nodes.some(changesRate)) return E.right(undefined)
+  if (!ir.nodes.some(changesRate)) return E.right(undefined)
+  const graph = { all: ir.nodes, nodes: liveNodes(ir) }
+  if (!graph.nodes.some(changesRate)) return E.right(undefined)
   const errors: CompileError[] = []
-  const constant = constants(nodes)
-  const relations = relate(nodes, constant, errors)
-  checkHolds(nodes, constant, relations, errors)
-  const fires = errors.length === 0 ? repetitions(nodes, constant, relations, errors) : new Int32Array(0)
+  const constant = constants(graph)
+  const relations = relate(graph, constant, errors)
+  checkHolds(graph, constant, relations, errors)
+  const fires = errors.length === 0 ? repetitions(graph, constant, relations, errors) : new Int32Array(0)
   if (relations.far !== undefined)
-    return E.left([tooLong(nodes[relations.far]!, `more than ${mostFirings} values of one flow for one of another`)])
+    return E.left([tooLong(ir.nodes[relations.far]!, `more than ${mostFirings} values of one flow for one of another`)])
   return isNonEmpty(errors) ? E.left(errors) : E.right({ fires, constant })
 }
 

@@ -14,7 +14,7 @@ export const clocks = watched(
   'clocks',
   (ir: Checked): Passed<Clocked> =>
     pipe(
-      ratesOf(ir.nodes),
+      ratesOf(ir),
       E.map(rates => ({ ...ir, rates })),
     ),
 )

@@ -28,13 +28,14 @@ const keyOf = (value: unknown): string => {
   return String(value)
 }
 
-// Sources and state are themselves. A streamed upload keeps its place in its window: merging two would keep the first in memory
+// Sources and state are themselves, and a hold takes its rate from what it meets. A streamed upload keeps its place in its window: merging two would keep the first in memory
 // until the second's reader. A kernel that donates changes memory.
 const isPure = (node: GraphNode, nodes: readonly GraphNode[]): boolean => {
   switch (node.op) {
     case 'input':
     case 'param':
     case 'delay':
+    case 'hold':
       return false
     case 'upload':
       return node.attrs['ahead'] === undefined && nodes[node.inputs[0]!]!.op !== 'param'

@@ -74,11 +74,11 @@ describe.each(present)('what a plan yields on %s is what interpret yields', devi
     )
   })
 
-  it('for 100 generated graphs of several rates', { timeout: 120_000 }, async () => {
+  it('for 60 generated graphs of several rates', { timeout: 120_000 }, async () => {
     const storages = fc.constantFrom('pooled' as const, 'planned' as const)
     await fc.assert(
       fc.asyncProperty(withRates, seeds, storages, (made, seed, storage) => check(made, device, seed, { storage })),
-      { numRuns: 100 },
+      { numRuns: 60 },
     )
   })
 })

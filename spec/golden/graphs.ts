@@ -2,16 +2,23 @@ import {
   add,
   delay,
   download,
+  every,
   gelu,
   graph,
+  hold,
   kernel,
   lane,
   matmul,
+  mean,
+  mul,
   on,
   param,
   relu,
+  scan,
+  sub,
   tensor,
   upload,
+  window,
 } from '../../dsl/index.js'
 import { families } from './families.js'
 
@@ -53,6 +60,21 @@ export const goldens = {
   state: graph('state', { x: square }, ({ x }) => {
     const now = x.pipe(upload(copy))
     return { y: now.pipe(on(math), add(now.pipe(on(math), delay(0))), download(rows)) }
+  }),
+  rates: graph('rates', { x: square, slow: square }, ({ x, slow }) => {
+    const weights = x.pipe(
+      upload(copy),
+      on(math),
+      scan((w, now) => {
+        const moved = now.pipe(on(math), matmul(w), window(3), mean(0), mul(0.1))
+        return w.pipe(every(3), sub(moved), hold(1))
+      }, 1),
+    )
+    const seen = slow.pipe(upload(copy), hold(0, 3))
+    return {
+      weights: weights.pipe(every(3), download(rows)),
+      y: x.pipe(upload(copy), on(side), sub(seen), relu(), download(rows)),
+    }
   }),
   donated: graph('donated', { x: tensor('f32', [64]) }, ({ x }) => ({
     y: inPlace({ x: x.pipe(upload(copy), on(math), relu()) }).y.pipe(download(rows)),

@@ -28,7 +28,7 @@ describe('compile, of graphs with rates', () => {
           expect(simulate(plan.right, 'h200').tickMs).toBeGreaterThan(0)
         },
       ),
-      { numRuns: 120 },
+      { numRuns: 80 },
     )
   })
 })

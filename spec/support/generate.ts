@@ -554,7 +554,7 @@ const build = (recipe: Recipe, options: GenerateOptions): Sample => {
   )
   // Symbols are bound only where some input has them.
   const symbols = named.some(({ shape }) => shape.includes('batch'))
-  const often = ratesOf(irOf(made).nodes)
+  const often = ratesOf(irOf(made))
   const fires = isRight(often) ? often.right?.fires : undefined
   const count = (i: number): number => {
     const rate = fires?.[i] ?? 1
