@@ -100,15 +100,21 @@ const tickTable = (runs: readonly { name: string; predicted: Simulation; measure
 
 /** Where lanes share an engine: its copies in the order in which they began, planned and measured, by lane. */
 const copyOrder = (plan: Plan, { timeline }: Simulation, { copies }: Measured): string[] => {
-  const last = Math.max(0, timeline.ticks - 1 - 2 * plan.inFlight)
-  const uploads = runsOf(timeline).filter(({ resource, tick }) => resource === 'h2d' && tick >= last)
-  const names = new Set(uploads.map(({ lane }) => lane))
-  if (names.size < 2) return []
-  const planned = [...uploads].sort((a, b) => a.start - b.start).map(({ node }) => plan.nodes[node]!.name)
-  const from = Math.max(0, planned.indexOf(copies[0]?.name.split('@')[0] ?? ''))
+  const all = runsOf(timeline).filter(({ resource }) => resource === 'h2d')
+  if (new Set(all.map(({ lane }) => lane)).size < 2) return []
+  // From the first of a steady tick on, whichever tick the others are of.
+  const steady = Math.max(0, timeline.ticks - 1 - 2 * plan.inFlight)
+  const from = all.reduce(
+    (least, { tick, start }) => (tick === steady ? Math.min(least, start) : least),
+    Number.POSITIVE_INFINITY,
+  )
+  const planned = all
+    .filter(({ start }) => start >= from)
+    .sort((a, b) => a.start - b.start)
+    .map(({ node, start }) => `${plan.nodes[node]!.name}+${((start - from) * 1e-3).toFixed(0)}`)
   const count = 3 * plan.nodes.filter(({ op }) => op === 'upload').length
   return [
-    `  planned:  ${planned.slice(from, from + count).join(' ')}`,
+    `  planned:  ${planned.slice(0, count).join(' ')}`,
     `  measured: ${copies
       .slice(0, count)
       .map(({ name, startUs }) => `${name.split('@')[0]}+${startUs.toFixed(0)}`)
