@@ -231,6 +231,10 @@ const windows = async (log: (line: string) => void) => {
       `  window found in ${boundMiB.toFixed(1)} MiB: ${found.wallMs.toFixed(3)} ms a step; the best written by hand ${best.toFixed(3)}`,
     )
   }
+  const fast = await ours(offloaded() as Pipeline['graph'], values)
+  log(
+    `  no window by hand and no memory said, ${fast.boundMiB.toFixed(1)} MiB: ${fast.wallMs.toFixed(3)} ms a step, ${fast.predictedMs.toFixed(3)} predicted`,
+  )
   return rows
 }
 
