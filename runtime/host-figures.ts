@@ -86,10 +86,10 @@ const products: Chain = length =>
 
 const copies: Chain = length =>
   graph('copies', {}, () => {
-    const x = param('x', tensor('f32', [1024]), { on: 'host' })
+    // Of one parameter all uploads would be one.
     const pairs = Array.from({ length: length >> 1 }, (_, i) => [
       `y${i}`,
-      x.pipe(upload(lane('lane0')), download(lane('lane0'))),
+      param(`x${i}`, tensor('f32', [1024]), { on: 'host' }).pipe(upload(lane('lane0')), download(lane('lane0'))),
     ])
     return Object.fromEntries(pairs)
   })
@@ -99,9 +99,10 @@ const each = async (chain: Chain, device: DeviceName): Promise<number> => {
   const lengths = [16, 64] as const
   const took: number[] = []
   for (const length of lengths) {
-    await using session = await opened(orThrow(compile(chain(length))), device, {
-      x: (into: Uint8Array) => into.fill(0),
-    })
+    const plan = orThrow(compile(chain(length)))
+    const params = plan.buffers.filter(({ life, alias }) => life === 'param' && alias === undefined)
+    const zeros = Object.fromEntries(params.map(({ name }) => [name, (into: Uint8Array) => into.fill(0)]))
+    await using session = await opened(plan, device, zeros)
     await ticks(session, undefined, 300)
     took.push(session.stats().issueUs.median * 1e3)
   }
