@@ -2,7 +2,7 @@ import { demandOf, type Resource } from '../machine/cost.js'
 import type { Operation } from './ir.js'
 import type { Settings } from './options.js'
 
-/** What is shared: processors, memory bandwidth, the engines of each direction and link, and what both directions of copying have together. */
+/** What is shared on a device: processors, memory bandwidth, the engines of each direction and link, and what both directions of copying have together. */
 export const resources = 7
 
 /** What operations ask of the machine that a plan is made for, by operation. Times are nanoseconds. */
@@ -13,8 +13,11 @@ export interface Costs {
   readonly work: Float64Array
   /** Of each shared thing the part that its work keeps busy: `demand[resources · i + r]`, at most 1. */
   readonly demand: Float64Array
-  /** The shared thing of which an operation has one whole while it runs, or -1; and how many there are of each. */
-  readonly engine: Int8Array
+  /** Where the shared things of the operation's device are among those of all: `shared[i] + r`; and how many these are. */
+  readonly shared: Int16Array
+  readonly pools: number
+  /** The shared thing, among those of all devices, of which an operation has one whole while it runs, or -1; and how many there are of each. */
+  readonly engine: Int16Array
   readonly engines: readonly number[]
   /** On the issuing thread: to start the operation, to record an event, to make a lane wait. */
   readonly issue: Float64Array
@@ -53,13 +56,18 @@ export const aloneOf = (operations: readonly Operation[], { machine, profile }: 
 export const costsOf = (operations: readonly Operation[], { machine, profile }: Settings): Costs => {
   const { host, device } = machine
   const count = operations.length
+  let devices = 1
+  for (const { device = 0 } of operations) devices = Math.max(devices, device + 1)
+  const own = [0, 0, device.h2d.engines, device.d2h.engines, machine.peer.engines, 0, 0]
   const costs = {
     alone: new Float64Array(count),
     latency: new Float64Array(count),
     work: new Float64Array(count),
     demand: new Float64Array(count * resources),
-    engine: new Int8Array(count).fill(-1),
-    engines: [0, 0, device.h2d.engines, device.d2h.engines, machine.peer.engines, 0, 0],
+    shared: new Int16Array(count),
+    pools: resources * devices,
+    engine: new Int16Array(count).fill(-1),
+    engines: devices === 1 ? own : Array.from({ length: devices }, () => own).flat(),
     issue: new Float64Array(count),
     record: host.record,
     wait: host.wait,
@@ -78,7 +86,8 @@ export const costsOf = (operations: readonly Operation[], { machine, profile }: 
     if (engine !== undefined) costs.demand[resources * i + engine] = 1
     costs.demand[resources * i + bus] = found.bus
     const copies = resource === 'h2d' || resource === 'd2h' || resource === 'peer'
-    if (copies) costs.engine[i] = engine!
+    costs.shared[i] = resources * (operation.device ?? 0)
+    if (copies) costs.engine[i] = costs.shared[i]! + engine!
     costs.issue[i] = copies ? host.copy : resource === 'link' ? host.collective : host.launch
   })
   return costs

@@ -38,7 +38,7 @@ class Schedule {
   private readonly readyAt: Float64Array
   private readonly left: Int32Array
   /** When each shared thing has done what was asked of it so far. */
-  private readonly busy = new Float64Array(resources)
+  private readonly busy: Float64Array
   /** By lane, and last those of chains without a lane: not ready before `readyAt`, and ready, by urgency. */
   private readonly coming: Queue[]
   private readonly ready: Queue[]
@@ -50,6 +50,7 @@ class Schedule {
   constructor(private readonly work: Listing) {
     const { laneOf, chains, lanes, dependencies, urgency } = work
     const count = laneOf.length
+    this.busy = new Float64Array(work.costs.pools)
     this.laneOf = laneOf.slice()
     this.laneOfChain = new Int32Array(chains).fill(-1)
     this.rest = new Int32Array(chains)
@@ -156,15 +157,16 @@ class Schedule {
     const { work, busy, ends, free, laneOf, rest, unfinished } = this
     const chain = work.chainOf[i]!
     if (chain >= 0 && --rest[chain]! === 0) unfinished[laneOf[i]!]!--
-    const { alone, work: own, demand, issue } = work.costs
+    const { alone, work: own, demand, shared, issue } = work.costs
     this.host += issue[i]!
     const start = Math.max(now, this.host)
     let end = start + alone[i]!
     for (let r = 0; r < resources; r++) {
       const asked = demand[resources * i + r]! * own[i]!
       if (asked === 0) continue
-      busy[r] = Math.max(busy[r]!, start) + asked
-      end = Math.max(end, busy[r]!)
+      const at = shared[i]! + r
+      busy[at] = Math.max(busy[at]!, start) + asked
+      end = Math.max(end, busy[at]!)
     }
     ends[i] = end
     free[laneOf[i]!] = end

@@ -71,7 +71,7 @@ class Play {
   private readonly until: Float64Array
   private readonly left: Float64Array
   private readonly rate: Float64Array
-  private readonly asked = new Float64Array(resources)
+  private readonly asked: Float64Array
   private readonly idle: number[]
   private readonly lines: number[][]
   /** Lanes that have just let go of an engine. */
@@ -93,6 +93,7 @@ class Play {
     const { laneOf } = ir
     this.count = laneOf.length
     this.lanes = ir.lanes.length
+    this.asked = new Float64Array(costs.pools)
     this.idle = [...costs.engines]
     this.lines = this.idle.map(() => [])
     this.first = new Int32Array(this.lanes + 1)
@@ -267,19 +268,20 @@ class Play {
   /** How fast each working lane goes: what is asked for beyond what there is slows all who ask. */
   private share(): void {
     const { lanes, phase, rate, asked, costs } = this
-    const { demand } = costs
+    const { demand, shared } = costs
     asked.fill(0)
     for (let lane = 0; lane < lanes; lane++) {
       if (phase[lane] !== Phase.working) continue
       const i = this.head(lane) % this.count
-      for (let r = 0; r < resources; r++) asked[r]! += demand[resources * i + r]!
+      for (let r = 0; r < resources; r++) asked[shared[i]! + r]! += demand[resources * i + r]!
     }
     for (let lane = 0; lane < lanes; lane++) {
       if (phase[lane] !== Phase.working) continue
       const i = this.head(lane) % this.count
       let slowest = 1
       for (let r = 0; r < resources; r++)
-        if (demand[resources * i + r]! > 0 && asked[r]! > 1) slowest = Math.min(slowest, 1 / asked[r]!)
+        if (demand[resources * i + r]! > 0 && asked[shared[i]! + r]! > 1)
+          slowest = Math.min(slowest, 1 / asked[shared[i]! + r]!)
       rate[lane] = slowest
     }
   }

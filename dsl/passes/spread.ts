@@ -45,11 +45,11 @@ const beginning = ({ settings, operations, buffers }: Lowered): Lowered => ({
 })
 
 /** Less than this no tick takes: what the issuing thread needs, and what is asked of each shared thing. */
-const leastTick = ({ issue, work, demand }: Costs): number => {
-  const asked = new Float64Array(resources + 1)
+const leastTick = ({ issue, work, demand, shared, pools }: Costs): number => {
+  const asked = new Float64Array(pools + 1)
   work.forEach((own, i) => {
-    asked[resources]! += issue[i]!
-    for (let r = 0; r < resources; r++) asked[r]! += demand[resources * i + r]! * own
+    asked[pools]! += issue[i]!
+    for (let r = 0; r < resources; r++) asked[shared[i]! + r]! += demand[resources * i + r]! * own
   })
   return Math.max(...asked)
 }
