@@ -7,11 +7,13 @@ import {
   cast,
   delay,
   download,
+  every,
   type Feed,
   type FeedsOf,
   type Flow,
   gelu,
   graph,
+  hold,
   type InputsOf,
   type interpret,
   kernel,
@@ -33,6 +35,7 @@ import {
   type Tensor,
   tensor,
   upload,
+  window,
 } from '../../dsl/index.js'
 
 type Equal<A, B> = (<X>() => X extends A ? 1 : 2) extends <X>() => X extends B ? 1 : 2 ? true : false
@@ -224,6 +227,31 @@ kernel({
   donates: { y: 'z' },
   launch: { grid: 1, block: 1 },
   reference: () => {},
+})
+
+// ---- rates ----------------------------------------------------------------------------------------------------------------------
+graph({ x: tensor('u8', ['n', 3]) }, ({ x }) => {
+  const four = x.pipe(window(4))
+  same<typeof four, Flow<'host', Tensor<'u8', readonly [4, 'n', 3]>>>(true)
+  const nested = four.pipe(upload(), window(2))
+  same<typeof nested, Flow<'device', Tensor<'u8', readonly [2, 4, 'n', 3]>>>(true)
+  const some = nested.pipe(every(3))
+  same<typeof some, typeof nested>(true)
+  const held = some.pipe(hold(0))
+  same<typeof held, typeof some>(true)
+  const total = nested.pipe(cast('f32'), sum(0))
+  same<typeof total, F32<readonly [4, 'n', 3]>>(true)
+  // @ts-expect-error a window's values have a dimension more
+  four.pipe(upload(), cast('f32'), add(x.pipe(upload(), window(2), cast('f32'))))
+  // @ts-expect-error a host flow is not held: upload it first
+  x.pipe(hold(0))
+  // @ts-expect-error how many is a number
+  x.pipe(window('4'))
+  // @ts-expect-error how many is a number
+  x.pipe(every())
+  // @ts-expect-error an initial value
+  x.pipe(upload(), hold())
+  return { y: x.pipe(every(2)), z: held.pipe(download()) }
 })
 
 // ---- feeds ----------------------------------------------------------------------------------------------------------------------

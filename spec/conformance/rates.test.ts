@@ -1,0 +1,253 @@
+// Graphs of several rates, on every device: what feeds give and when they are asked, what a lease holds, how a run ends.
+import { spawnSync } from 'node:child_process'
+import { mkdtempSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { lastValueFrom, map, Subject, toArray } from 'rxjs'
+import { afterEach, describe, expect, it } from 'vitest'
+import {
+  add,
+  compile,
+  download,
+  graph,
+  hold,
+  lane,
+  mul,
+  orThrow,
+  parsePlan,
+  sum,
+  tensor,
+  toJSON,
+  upload,
+  window,
+} from '../../dsl/index.js'
+import { feeds, training } from '../../examples/gradient-accumulation/program.js'
+import { features, micro, sample, step } from '../../examples/gradient-accumulation/samples.js'
+import { open as openPlan, pulled, pushed, RunError, type Session } from '../../runtime/index.js'
+import { opened, present, turn, until } from './devices.js'
+
+const two = tensor('f32', [2])
+const copy = lane('copy')
+/** Of four values of x each, their sum with a slower z that is held; and each value of x doubled. */
+const sensors = graph('sensors', { x: two, z: two }, ({ x, z }) => {
+  const fast = x.pipe(upload(copy))
+  const level = z.pipe(upload(copy))
+  return {
+    total: fast.pipe(window(4), sum(0), add(level), download(copy)),
+    each: fast.pipe(mul(2), add(level.pipe(hold(100))), download(copy)),
+  }
+})
+type Sensors = Session<{ x: typeof two; z: typeof two }, { total: typeof two; each: typeof two }>
+
+const pair = (value: number): Float32Array => new Float32Array([value, -value])
+const pairs = (count: number, from = 1) => Array.from({ length: count }, (_, i) => pair(from + i))
+interface Answer {
+  readonly total: number
+  readonly each: readonly number[]
+}
+const answer = (lease: { readonly total: Float32Array; readonly each: Float32Array } & Disposable): Answer => {
+  using held = lease
+  return { total: held.total[0]!, each: Array.from(held.each).filter((_, i) => i % 2 === 0) }
+}
+/** What tick t of x = 1, 2, 3 … and z = 1000, 1001 … is. */
+const meant = (tick: number): Answer => ({
+  total: 16 * tick + 10 + 1000 + tick,
+  each: [1, 2, 3, 4].map((i, at) => 2 * (4 * tick + i) + (at < 3 ? (tick === 0 ? 100 : 999 + tick) : 1000 + tick)),
+})
+const ticks = (count: number) => Array.from({ length: count }, (_, tick) => meant(tick))
+
+describe.each(present)('rates on %s', device => {
+  const open: { close(): Promise<void> }[] = []
+  const start = async (options: Parameters<typeof opened>[2] = {}): Promise<Sensors> => {
+    const session = await opened(sensors, device, options)
+    open.push(session)
+    return session
+  }
+  afterEach(async () => {
+    for (const session of open.splice(0)) await session.close()
+  })
+  const warned = (): { messages: string[]; stop: () => void } => {
+    const messages: string[] = []
+    const listen = (warning: Error): void => void messages.push(warning.message)
+    process.on('warning', listen)
+    return { messages, stop: () => void process.off('warning', listen) }
+  }
+
+  it('takes as many values of a feed as its input comes times, and gives an output as often', async () => {
+    const session = await start()
+    const run = session.run({ x: pulled(pairs(40)), z: pulled(pairs(10, 1000)) })
+    expect(await lastValueFrom(run.pipe(map(answer), toArray()))).toEqual(ticks(10))
+    expect(session.stats()).toMatchObject({ ticks: 10, drops: { x: 0, z: 0 } })
+  })
+
+  it('takes them from sources that answer later, and from those that push', async () => {
+    const session = await start()
+    async function* slowly() {
+      for (const value of pairs(8)) {
+        await turn()
+        yield value
+      }
+    }
+    const run = session.run({ x: pulled(slowly()), z: pulled(pairs(9, 1000)) })
+    expect(await lastValueFrom(run.pipe(map(answer), toArray()))).toEqual(ticks(2))
+
+    // State lives on from run to run: what was held last is held now.
+    const x = new Subject<Float32Array>()
+    const answers = lastValueFrom(
+      session.run({ x: pushed(x, 'fail'), z: pulled([pair(1000)]) }).pipe(map(answer), toArray()),
+    )
+    for (const value of pairs(4)) x.next(value)
+    expect(await answers).toEqual([{ total: 1010, each: [1003, 1005, 1007, 1008] }])
+  })
+
+  it('asks a feed for the values of ticks that have a slot, and for no more', async () => {
+    const session = await start({ compile: { inFlight: 2 } })
+    let asked = 0
+    function* counted() {
+      for (const value of pairs(100)) {
+        asked++
+        yield value
+      }
+    }
+    const leases: Disposable[] = []
+    const run = session.run({ x: pulled(counted()), z: pulled(pairs(25, 1000)) })
+    const subscription = run.subscribe(lease => void leases.push(lease))
+    await until(() => leases.length === 2)
+    await turn()
+    expect(asked).toBe(8)
+    leases[0]![Symbol.dispose]()
+    await until(() => leases.length === 3)
+    expect(asked).toBe(12)
+    for (const lease of leases) lease[Symbol.dispose]()
+    subscription.unsubscribe()
+  })
+
+  it('drops and refuses pushed values by the slots that their ticks have', async () => {
+    const session = await start({ compile: { inFlight: 2 } })
+    const x = new Subject<Float32Array>()
+    const leases: (Disposable & Parameters<typeof answer>[0])[] = []
+    let error: unknown
+    session.run({ x: pushed(x, 'fail'), z: pulled(pairs(10, 1000)) }).subscribe({
+      next: lease => void leases.push(lease),
+      error: thrown => {
+        error = thrown
+      },
+    })
+    for (const value of pairs(8)) x.next(value)
+    await until(() => leases.length === 2)
+    expect(error).toBeUndefined()
+    x.next(pair(9))
+    await until(() => error !== undefined)
+    expect(error).toBeInstanceOf(RunError)
+    expect(error).toMatchObject({ _tag: 'FeedFull', wanted: expect.stringContaining('at most 8 values') })
+    expect(leases.map(answer)).toEqual(ticks(2))
+  })
+
+  it('ends after the last tick that has all of its values, and tells of those that are left', async () => {
+    const { messages, stop } = warned()
+    const session = await start()
+    const run = session.run({ x: pulled(pairs(11)), z: pulled(pairs(9, 1000)) })
+    expect(await lastValueFrom(run.pipe(map(answer), toArray()))).toEqual(ticks(2))
+    expect(session.stats().drops).toEqual({ x: 3, z: 0 })
+    await until(() => messages.length > 0)
+    stop()
+    expect(messages[0]).toContain('the feed x ended with 3 of the 4 values of a tick')
+    // Nothing of them is left for the next run.
+    const again = await lastValueFrom(session.run({ x: pulled(pairs(4)), z: pulled(pairs(1, 1000)) }).pipe(map(answer)))
+    expect(again.total).toBe(1010)
+  })
+
+  it('says nothing of values that it took for a tick which another feed ends', async () => {
+    const { messages, stop } = warned()
+    const session = await start()
+    const run = session.run({ x: pulled(pairs(100)), z: pulled(pairs(2, 1000)) })
+    expect(await lastValueFrom(run.pipe(map(answer), toArray()))).toEqual(ticks(2))
+    await turn()
+    stop()
+    expect(messages).toEqual([])
+  })
+
+  it('names the input of a value that is wrong in the midst of a tick', async () => {
+    const session = await start()
+    const run = session.run({ x: pulled([pair(1), pair(2), new Float32Array(3)]), z: pulled(pairs(1)) })
+    await expect(lastValueFrom(run)).rejects.toMatchObject({
+      _tag: 'WrongValue',
+      subject: 'x',
+      wanted: expect.stringContaining('2 elements'),
+    })
+    const after = session.run({ x: pulled(pairs(4)), z: pulled(pairs(1, 1000)) })
+    expect((await lastValueFrom(after.pipe(map(answer)))).total).toBe(1010)
+  })
+
+  it('runs from a file as it does from the compiler', async () => {
+    const plan = orThrow(parsePlan(toJSON(orThrow(compile(sensors)))))
+    const session = orThrow(await openPlan(plan, { device })()) as Sensors
+    open.push(session)
+    const run = session.run({ x: pulled(pairs(8)), z: pulled(pairs(2, 1000)) })
+    expect(await lastValueFrom(run.pipe(map(answer), toArray()))).toEqual(ticks(2))
+  })
+
+  it('accumulates gradients as plain loops do, under jitter', async () => {
+    const host = device === 'host' ? { host: { jitter: 7, jitterMicroseconds: 40, poison: true } } : {}
+    await using session = await opened(training, device, { poison: true, ...host })
+    let weights: Float64Array = new Float64Array(features)
+    let steps = 0
+    await session.run(feeds(), { ticks: 6 }).forEach(lease => {
+      using held = lease
+      weights = step(
+        weights,
+        Array.from({ length: micro }, (_, i) => sample(steps * micro + i)),
+      )
+      steps++
+      held.weights.forEach((weight, f) => {
+        expect(Math.abs(weight - weights[f]!)).toBeLessThan(1e-5)
+      })
+    })
+    expect(steps).toBe(6)
+  })
+})
+
+describe('braid, of a program with rates', () => {
+  const root = fileURLToPath(new URL('../../', import.meta.url))
+  const program = join(mkdtempSync(join(tmpdir(), 'braid-rates-')), 'rates.mts')
+  writeFileSync(
+    program,
+    `import { add, download, every, graph, hold, program, relu, tensor, upload, window, sum } from ${JSON.stringify(join(root, 'dsl/index.ts'))}
+import { pulled } from ${JSON.stringify(join(root, 'runtime/index.ts'))}
+const net = graph('two-rates', { x: tensor('f32', [8]), z: tensor('f32', [8]) }, ({ x, z }) => {
+  const fast = x.pipe(upload())
+  const held = z.pipe(upload(), hold(1))
+  return { y: fast.pipe(relu(), add(held), download()), s: fast.pipe(window(3), sum(0), add(z.pipe(upload())), download()), e: x.pipe(every(3)) }
+})
+const rows = n => Array.from({ length: n }, (_, i) => new Float32Array(8).fill(i - 4))
+export default program({ graph: net, feeds: () => ({ x: pulled(rows(20)), z: pulled(rows(10)) }) })
+`,
+  )
+  const braid = (...args: string[]) =>
+    spawnSync(process.execPath, ['--import', 'tsx', join(root, 'runtime/cli/main.ts'), ...args], {
+      cwd: root,
+      encoding: 'utf8',
+      env: { ...process.env, NO_COLOR: '1' },
+    })
+
+  it('runs it, checks each of its values, and counts those that are no tick', () => {
+    const { status, stdout, stderr } = braid('run', program, '--device', 'host', '--check', '--json')
+    expect(stderr).toContain('the feed x ended with 2 of the 3 values')
+    expect(status).toBe(0)
+    expect(JSON.parse(stdout)).toMatchObject({
+      ticks: 6,
+      check: { outputs: 18, maxRelativeError: 0 },
+      drops: { x: 2, z: 0 },
+    })
+  })
+
+  it('explains and predicts it, copies by name', () => {
+    const explained = braid('explain', program)
+    expect(explained.status).toBe(0)
+    expect(explained.stdout).toContain('relu[0][2]')
+    const simulated = braid('simulate', program, '--machine', 'h200', '--json')
+    expect(simulated.status).toBe(0)
+    expect((JSON.parse(simulated.stdout) as { tickMs: number }).tickMs).toBeGreaterThan(0)
+  })
+})
