@@ -39,16 +39,24 @@ const header = (plan: Plan): string[] => {
       const whom = groups === undefined ? 'all ranks' : groups.map(group => `[${group.join(', ')}]`).join(' ')
       return `communicator ${name}: ${whom}`
     }),
-    `lanes: ${plan.lanes.map(lane => (lane.priority === 0 ? lane.name : `${lane.name} (priority ${lane.priority})`)).join(', ')}`,
+    `lanes: ${plan.lanes.map(lane => laneOf(plan, lane)).join(', ')}`,
     ...lasting.map(buffer => {
       const view =
         buffer.alias === undefined ? '' : ` view of ${plan.buffers[buffer.alias]?.name} at ${buffer.aliasOffset ?? 0}`
       const place = buffer.offset === undefined ? '' : ` at ${buffer.offset}`
       const rate = buffer.rate === undefined ? '' : `, ${buffer.rate} a tick`
-      return `${buffer.life} ${buffer.name}: ${buffer.bytes} bytes, ${buffer.space}${rate}${place}${view}`
+      return `${buffer.life} ${buffer.name}: ${buffer.bytes} bytes, ${spaceOf(plan, buffer)}${rate}${place}${view}`
     }),
   ]
 }
+
+const laneOf = ({ devices }: Plan, { name, priority, device }: Plan['lanes'][number]): string => {
+  const said = [...(priority === 0 ? [] : [`priority ${priority}`]), ...(devices === 1 ? [] : [`device ${device}`])]
+  return said.length === 0 ? name : `${name} (${said.join(', ')})`
+}
+
+const spaceOf = ({ devices }: Plan, { space, device }: Plan['buffers'][number]): string =>
+  space === 'device' && devices > 1 ? `device ${device}` : space
 
 interface Row {
   readonly lane: string

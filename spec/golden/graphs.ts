@@ -79,4 +79,11 @@ export const goldens = {
   donated: graph('donated', { x: tensor('f32', [64]) }, ({ x }) => ({
     y: inPlace({ x: x.pipe(upload(copy), on(math), relu()) }).y.pipe(download(rows)),
   })),
+  'two-devices': graph('two-devices', { x: square }, ({ x }) => {
+    const w = param('w', square)
+    const near = x.pipe(upload(copy), on(math), matmul(w), relu())
+    const far = near.pipe(on(lane('far', { device: 1 })), matmul(w), add(near), gelu())
+    const state = far.pipe(scan((acc, now) => acc.pipe(add(now), mul(0.5)), 0))
+    return { y: far.pipe(download()), z: state.pipe(on(math), add(near), download(rows)) }
+  }),
 } as const
