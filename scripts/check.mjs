@@ -2,7 +2,7 @@
 import { buildNative, buildTypeScript } from './build.mjs'
 import { install } from './lib/install.mjs'
 import { withBuildLock } from './lib/lock.mjs'
-import { ask, entry, run, tool } from './lib/run.mjs'
+import { ask, checkTypes, entry, run, tool } from './lib/run.mjs'
 import { files } from './lib/stamp.mjs'
 import { check, close, tally } from './lib/tally.mjs'
 import { needNode } from './lib/tools.mjs'
@@ -37,7 +37,7 @@ await entry(() => {
     console.log('\nThe C++ was not linted: cppcheck is not installed (Debian, Ubuntu: sudo apt-get install cppcheck).')
     sum.skipped++
   } else check(sum, 'cppcheck', () => run('cppcheck', cppcheck) === 0)
-  check(sum, 'types', () => node(tool.tsc, '--noEmit', '-p', '.'))
+  check(sum, 'types', checkTypes)
   // -Werror: a warning is an error, so a build that stands had none.
   check(sum, 'build', () =>
     withBuildLock(() => {

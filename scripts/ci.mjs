@@ -34,7 +34,7 @@ const sanitizers = [
   { name: 'thread', flags: 'thread', env: { TSAN_OPTIONS: 'halt_on_error=1:second_deadlock_stack=1' } },
 ]
 
-await entry(() => {
+await entry(async () => {
   const sum = tally()
   child(sum, 'check.mjs')
   child(sum, 'test.mjs')
@@ -44,7 +44,7 @@ await entry(() => {
       binary = withBuildLock(() => buildTests(`native/build-${name}`, name))
       return binary !== undefined
     })
-    if (built) runGoogleTest(sum, join(root, binary), `C++ tests under ${name}`, env)
+    if (built) await runGoogleTest(sum, join(root, binary), `C++ tests under ${name}`, env)
   }
   return close(sum)
 })

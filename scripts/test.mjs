@@ -2,10 +2,10 @@
 import { join } from 'node:path'
 import { buildTests, prepare } from './build.mjs'
 import { withBuildLock } from './lib/lock.mjs'
-import { entry, root, run, tool } from './lib/run.mjs'
+import { checkTypes, entry, root } from './lib/run.mjs'
 import { check, close, runGoogleTest, runVitest, tally } from './lib/tally.mjs'
 
-await entry(() => {
+await entry(async () => {
   prepare()
   const sum = tally()
   const chosen = process.argv.slice(2)
@@ -13,14 +13,14 @@ await entry(() => {
     runVitest(sum, chosen)
     return close(sum)
   }
-  check(sum, 'types', () => run(process.execPath, [tool.tsc, '--noEmit', '-p', '.']) === 0)
+  check(sum, 'types', checkTypes)
   runVitest(sum)
   let binary
   const built = check(sum, 'build of the C++ tests', () => {
     binary = withBuildLock(() => buildTests('native/build'))
     return true
   })
-  if (binary) runGoogleTest(sum, join(root, binary), 'C++ tests')
+  if (binary) await runGoogleTest(sum, join(root, binary), 'C++ tests')
   else if (built) {
     console.log(
       '\nThe C++ tests were left out: GoogleTest is not installed (Debian, Ubuntu: sudo apt-get install libgtest-dev).',

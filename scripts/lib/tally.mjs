@@ -1,7 +1,8 @@
 // Counting: every suite and every single check adds to one tally, whose line ends the run.
 import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
-import { root, run, tool } from './run.mjs'
+import { root, run, runBeside, tool } from './run.mjs'
 
 export const tally = () => ({ passed: 0, failed: 0, skipped: 0, wrong: [] })
 
@@ -52,18 +53,26 @@ export const runVitest = (sum, args = []) => {
   if (status !== 0) sum.wrong.push('vitest')
 }
 
-/** One GoogleTest binary. */
-export const runGoogleTest = (sum, binary, name, env = {}) => {
+/** One GoogleTest binary, its tests shared out over a few processes. */
+export const runGoogleTest = async (sum, binary, name, env = {}) => {
   console.log(`\n── ${name}`)
-  const path = report(`${name.replace(/\W+/g, '-')}.json`)
-  const status = run(binary, [`--gtest_output=json:${path}`, '--gtest_brief=1'], { env: { ...process.env, ...env } })
-  const cases = (readReport(path)?.testsuites ?? []).flatMap(suite => suite.testsuite)
-  const failed = cases.filter(one => one.failures?.length).length
-  const skipped = cases.filter(one => one.result === 'SKIPPED' || one.status === 'NOTRUN').length
-  sum.failed += failed || (status === 0 ? 0 : 1)
-  sum.skipped += skipped
-  sum.passed += cases.length - failed - skipped
-  if (status !== 0) sum.wrong.push(name)
+  const shards = Math.min(4, availableParallelism())
+  const shard = async index => {
+    const path = report(`${name.replace(/\W+/g, '-')}-${index}.json`)
+    const own = { ...env, GTEST_TOTAL_SHARDS: String(shards), GTEST_SHARD_INDEX: String(index) }
+    const args = [`--gtest_output=json:${path}`, '--gtest_brief=1']
+    const status = await runBeside(binary, args, { env: { ...process.env, ...own } })
+    const cases = (readReport(path)?.testsuites ?? []).flatMap(suite => suite.testsuite)
+    const failed = cases.filter(one => one.failures?.length).length
+    const skipped = cases.filter(one => one.result === 'SKIPPED' || one.status === 'NOTRUN').length
+    // A process that dies before its report counts as one failure.
+    sum.failed += failed || (status === 0 ? 0 : 1)
+    sum.skipped += skipped
+    sum.passed += cases.length - failed - skipped
+    return status
+  }
+  const statuses = await Promise.all(Array.from({ length: shards }, (_, index) => shard(index)))
+  if (statuses.some(status => status !== 0)) sum.wrong.push(name)
 }
 
 /** The closing line; the exit status. */
