@@ -46,8 +46,8 @@ const heldBy = (ir: Lifetimes): Held =>
     const pool = watched('pool', () => poolOver(turnovers, fixed.pool, commands))(ir)
     const peak = watched('peak', () => peakOver(turnovers, [...fixed.device, fixed.pinned], commands))(ir)
     return {
-      // A session takes whole granules.
-      device: pool.device.map((bytes, on) => Math.max(bytes, rounded(peak.device[on]!))),
+      // A session takes whole granules; of a device that holds nothing, none.
+      device: pool.device.map((bytes, on) => Math.max(bytes, peak.device[on] === 0 ? 0 : rounded(peak.device[on]!))),
       pinned: Math.max(fixed.slots, peak.pinned),
       settled: pool.settled && peak.settled,
       peak,
