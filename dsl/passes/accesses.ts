@@ -15,10 +15,15 @@ export interface Accesses {
 
 const latest = new WeakMap<readonly Operation[], Accesses>()
 
+/** What a list of operations touches, told by who made it. */
+export const known = (operations: readonly Operation[], accesses: Accesses): void => {
+  latest.set(operations, accesses)
+}
+
 /** Kept with the list of operations, which passes hand on as it is. */
 export const accessesOf = ({ operations, buffers }: Pick<Lowered, 'operations' | 'buffers'>): Accesses => {
-  const known = latest.get(operations)
-  if (known !== undefined) return known
+  const found = latest.get(operations)
+  if (found !== undefined) return found
   const start = heap.int32(operations.length + 1)
   const written = heap.int32(operations.length)
   for (let i = 0; i < operations.length; i++) {
@@ -33,11 +38,12 @@ export const accessesOf = ({ operations, buffers }: Pick<Lowered, 'operations' |
     for (let w = 0; w < writes.length; w++) named[next++] = writes[w]!
   }
   const accesses = { start, written, named, root: rootsOf(named, buffers) }
-  latest.set(operations, accesses)
+  known(operations, accesses)
   return accesses
 }
 
-const rootsOf = (named: Int32Array, buffers: Lowered['buffers']): Int32Array => {
+/** Of accesses by name those by root: the same list where there are no views. */
+export const rootsOf = (named: Int32Array, buffers: Lowered['buffers']): Int32Array => {
   const rootOf = new Int32Array(buffers.length)
   let views = false
   for (let b = 0; b < buffers.length; b++) {
@@ -67,5 +73,5 @@ export const reordered = (before: Accesses, order: Int32Array, operations: reado
     }
     start[at + 1] = next
   }
-  latest.set(operations, { start, written, named, root })
+  known(operations, { start, written, named, root })
 }

@@ -7,6 +7,7 @@ import { fullest } from './device-of.js'
 import type { Attempt, Bounded, Lifetimes, Ordered, Passed, Placed, Synchronized } from './ir.js'
 import { lifetimes } from './lifetimes.js'
 import { liveOf } from './live.js'
+import { changed } from './operations.js'
 import { arranged, type Ordering, rest } from './order.js'
 import { predict } from './predict.js'
 import { squeeze } from './squeeze.js'
@@ -66,7 +67,7 @@ export class Attempts {
     if (window.size === 0) return this.ir
     const operations = this.ir.operations.map((operation, i) => {
       const ahead = this.isUnwindowed(i) ? window.get(this.ir.laneOf[i]!) : undefined
-      return ahead === undefined ? operation : { ...operation, ahead }
+      return ahead === undefined ? operation : changed(operation, { ahead })
     })
     return { ...this.ir, operations }
   }

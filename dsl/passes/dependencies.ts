@@ -1,4 +1,4 @@
-import type { Lowered } from './ir.js'
+import type { Lowered, Operation } from './ir.js'
 
 /** Who comes after whom, in compressed rows: the successors of i are `to[start[i] .. start[i + 1]]`; `degree[i]` operations come before it. */
 export interface Dependencies {
@@ -7,21 +7,43 @@ export interface Dependencies {
   readonly degree: Int32Array
 }
 
+/** What each operation comes after, flat: operation i after `before[start[i] .. start[i + 1]]`. */
+interface After {
+  readonly start: Int32Array
+  readonly before: Int32Array
+}
+
+const flat = new WeakMap<readonly Operation[], After>()
+
+/** What those of a list come after, told by who made it. */
+export const follows = (operations: readonly Operation[], after: After): void => {
+  flat.set(operations, after)
+}
+
+const afterOf = (operations: readonly Operation[]): After => {
+  const known = flat.get(operations)
+  if (known !== undefined) return known
+  const start = new Int32Array(operations.length + 1)
+  const before = operations.flatMap(({ after }, i) => {
+    start[i + 1] = start[i]! + after.length
+    return after
+  })
+  return { start, before: Int32Array.from(before) }
+}
+
 export const dependenciesOf = ({ operations }: Pick<Lowered, 'operations'>): Dependencies => {
   const count = operations.length
-  const start = new Int32Array(count + 1)
+  const after = afterOf(operations)
+  // Counted one place further on: once all are put where they belong, each start is where the one before it ends.
+  const start = new Int32Array(count + 2)
   const degree = new Int32Array(count)
+  const edges = after.start[count]!
+  for (let e = 0; e < edges; e++) start[after.before[e]! + 2]!++
+  for (let i = 0; i < count; i++) start[i + 2]! += start[i + 1]!
+  const to = new Int32Array(edges)
   for (let i = 0; i < count; i++) {
-    const { after } = operations[i]!
-    degree[i] = after.length
-    for (let a = 0; a < after.length; a++) start[after[a]! + 1]!++
-  }
-  for (let i = 0; i < count; i++) start[i + 1]! += start[i]!
-  const to = new Int32Array(start[count]!)
-  const fill = start.slice()
-  for (let i = 0; i < count; i++) {
-    const { after } = operations[i]!
-    for (let a = 0; a < after.length; a++) to[fill[after[a]!]!++] = i
+    degree[i] = after.start[i + 1]! - after.start[i]!
+    for (let e = after.start[i]!; e < after.start[i + 1]!; e++) to[start[after.before[e]! + 1]!++] = i
   }
   return { start, to, degree }
 }

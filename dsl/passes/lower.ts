@@ -1,16 +1,16 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { GraphNode } from '../ir/graph.js'
 import { type BoundSpec, tensorBytes } from '../ir/tensor.js'
+import { rootsOf } from './accesses.js'
 import { type Berth, berthsOf } from './in-place.js'
 import type { Buffer, Checked, ControlEdge, Lowered, Operation, Output, Passed } from './ir.js'
+import { Operations } from './operations.js'
 import { boundKernel, donatedReads, operatorOf } from './vocabulary.js'
 import { watched } from './watch.js'
 
-type Draft = Omit<Operation, 'after'> & { readonly after: number[] }
-
 /** A graph on its way to operations and buffers: what each node's value is, who made it, and who has read it. */
 class Lowering {
-  readonly operations: Draft[] = []
+  readonly operations: Operations
   readonly buffers: Buffer[] = []
   /** By node: the buffer of its value, the operation that makes it (-1: none), and the version of the memory that it is. */
   readonly buffer: Int32Array
@@ -30,6 +30,9 @@ class Lowering {
 
   constructor(readonly ir: Checked) {
     this.berths = berthsOf(ir)
+    let reads = 0
+    for (const { inputs } of ir.nodes) reads += inputs.length
+    this.operations = new Operations(ir.nodes.length, reads)
     this.buffer = new Int32Array(ir.nodes.length).fill(-1)
     this.made = new Int32Array(ir.nodes.length).fill(-1)
     this.version = Int32Array.from(ir.nodes, node => node.id)
@@ -163,16 +166,13 @@ class Lowering {
     const after = this.after(inputs)
     if (this.donates) for (const input of inputs) this.note(id, this.version[input]!)
     if (this.orders.size > 0) this.ordered(id, inputs, after)
-    this.operations.push({
+    const own = {
       op: more.op ?? node.op,
       name: more.name ?? node.name,
       at: node.at,
       kernel: more.kernel,
       flops: more.flops ?? 0,
       movedBytes: more.movedBytes ?? 0,
-      reads: more.reads ?? this.placesOf(inputs),
-      writes,
-      after,
       kind: more.kind ?? 'compute',
       // One without a name says no more than the device.
       lane: node.lane?.name === '' ? undefined : node.lane,
@@ -181,8 +181,8 @@ class Lowering {
       ahead: more.ahead,
       tolerance: more.tolerance ?? 0,
       user: more.user,
-    })
-    return id
+    }
+    return this.operations.add(own, more.reads ?? this.placesOf(inputs), writes, after)
   }
 
   /** A copy of the values of `inputs`, one after the other. */
@@ -268,7 +268,7 @@ const donationHazards = (low: Lowering): void => {
     const donor = low.maker(node.id)
     for (const index of donatedReads(node))
       for (const reader of low.readersOf(node.inputs[index]!))
-        if (reader !== donor) low.operations[donor]!.after.push(reader)
+        if (reader !== donor) low.operations.delay(donor, [reader])
   }
 }
 
@@ -306,8 +306,9 @@ const store = (low: Lowering, delay: GraphNode, temporary: number | undefined, a
   const state = low.buffer[delay.id]!
   const next = delay.inputs[0]!
   const { bytes } = low.buffers[state]!
-  const lane = (delay.lane?.name === '' ? undefined : delay.lane) ?? low.operations[low.makers(next).at(-1) ?? -1]?.lane
-  const from = temporary === undefined ? low.buffer[next]! : low.operations[temporary]!.writes[0]!
+  const lane =
+    (delay.lane?.name === '' ? undefined : delay.lane) ?? low.operations.get(low.makers(next).at(-1) ?? -1)?.lane
+  const from = temporary === undefined ? low.buffer[next]! : low.operations.get(temporary)!.writes[0]!
   const id = low.operation(
     { ...delay, op: 'store', name: `store(${delay.name})`, lane },
     temporary === undefined ? [next] : [],
@@ -319,12 +320,12 @@ const store = (low: Lowering, delay: GraphNode, temporary: number | undefined, a
       reads: [from],
     },
   )
-  if (temporary !== undefined) low.operations[id]!.after.push(temporary)
-  low.operations[id]!.after.push(...after)
+  low.operations.delay(id, temporary === undefined ? after : [temporary, ...after])
 }
 
 const states = (low: Lowering): void => {
   const delays = low.ir.nodes.filter(node => node.op === 'delay')
+  if (delays.length === 0) return
   const root = (id: number): number => low.buffers[low.buffer[id]!]!.root
   const pending = delays.filter(delay => {
     const from = low.buffers[low.buffer[delay.inputs[0]!]!]!
@@ -338,8 +339,8 @@ const states = (low: Lowering): void => {
     return low.copy(delay, [next], target, 'compute', { op: 'copy', name: `next(${delay.name})` })
   })
   const touching = new Map<number, number[]>()
-  for (const [id, { reads, writes }] of low.operations.entries())
-    for (const buffer of [...reads, ...writes]) {
+  for (let id = 0; id < low.operations.length; id++)
+    for (const buffer of [...low.operations.reads(id), ...low.operations.writes(id)]) {
       const { life, root: of } = low.buffers[buffer]!
       if (life !== 'state') continue
       const others = touching.get(of)
@@ -443,6 +444,7 @@ export const lower = watched('lower', (ir: Checked): Passed<Lowered> => {
   outputs(low)
   states(low)
   donationHazards(low)
-  const { operations, buffers, control } = low
+  const { buffers, control } = low
+  const operations = low.operations.done(named => rootsOf(named, buffers))
   return E.right({ settings: ir.settings, operations, buffers, ...(control.length === 0 ? {} : { control }) })
 })

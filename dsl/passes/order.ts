@@ -54,7 +54,7 @@ const byUrgency = (ir: Placed, { start, to, degree }: Dependencies, urgent: Floa
     for (let e = start[i]!; e < start[i + 1]!; e++) if (--left[to[e]!]! === 0) ready.push(to[e]!)
   }
   for (let i = 0; i < left.length; i++)
-    if (ir.operations[i]!.after.length === 0) {
+    if (degree[i] === 0) {
       if (isLazy(ir, i)) free(i)
       else ready.push(i)
     }

@@ -5,6 +5,7 @@ import { costsOf } from './costs.js'
 import { deviceOf } from './device-of.js'
 import { fold, type LaneKind, type Logical } from './fold.js'
 import type { Buffer, Lowered, Operation, Passed, Placed } from './ir.js'
+import { changed } from './operations.js'
 import { isChosen, type Spread, spread } from './spread.js'
 
 const defaults: Readonly<Record<Operation['kind'], string>> = {
@@ -201,7 +202,9 @@ const workspaces = (
     })
   }
   const operations = ir.operations.map((operation, i) =>
-    operation.workspace === 0 ? operation : { ...operation, writes: [...operation.writes, scratch.get(laneOf[i]!)!] },
+    operation.workspace === 0
+      ? operation
+      : changed(operation, { writes: [...operation.writes, scratch.get(laneOf[i]!)!] }),
   )
   return { operations, buffers }
 }

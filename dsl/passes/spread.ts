@@ -5,6 +5,7 @@ import { type Costs, costsOf, resources } from './costs.js'
 import { type Dependencies, dependenciesOf, remainingPath, topological } from './dependencies.js'
 import type { Lowered, Operation } from './ir.js'
 import { listed } from './list.js'
+import { changed } from './operations.js'
 import { order } from './order.js'
 import { predict } from './predict.js'
 import { apart } from './starts.js'
@@ -41,7 +42,7 @@ const beginning = ({ settings, operations, buffers }: Lowered): Lowered => ({
   buffers,
   operations: operations
     .slice(0, judged)
-    .map(operation => ({ ...operation, after: operation.after.filter(before => before < judged) })),
+    .map(operation => changed(operation, { after: operation.after.filter(before => before < judged) })),
 })
 
 /** Less than this no tick takes: what the issuing thread needs, and what is asked of each shared thing. */

@@ -1,5 +1,6 @@
 import type { Hazards } from './hazards.js'
-import type { ControlEdge, Ordered } from './ir.js'
+import type { ControlEdge, Operation, Ordered } from './ir.js'
+import { changed } from './operations.js'
 import type { Waits } from './synchronize.js'
 
 /** By the later operation, those whose start it waits for; undefined where nobody waits for any. */
@@ -17,17 +18,17 @@ export const startsOf = ({
 }
 
 /** Operations without what they come after for their start alone: side by side with it, they are not in line behind it. */
-export const apart = <A extends { readonly after: readonly number[] }>(
-  operations: readonly A[],
+export const apart = (
+  operations: readonly Operation[],
   control: readonly ControlEdge[] | undefined,
-): readonly A[] => {
+): readonly Operation[] => {
   const starts = startsOf(control === undefined ? {} : { control })
   if (starts === undefined) return operations
   return operations.map((operation, i) => {
     const started = starts.get(i)
     return started === undefined
       ? operation
-      : { ...operation, after: operation.after.filter(before => !started.includes(before)) }
+      : changed(operation, { after: operation.after.filter(before => !started.includes(before)) })
   })
 }
 

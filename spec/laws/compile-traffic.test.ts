@@ -39,7 +39,7 @@ const law = (graph: Parameters<typeof irOf>[0], options: object, keep: boolean):
     .reduce((sum, { bytes, life }) => sum + rounded(bytes) * (/put/.test(life) ? plan.inFlight : 1), 0)
   expect(bounded.right.peak).toEqual(peak)
   expect(bounded.right.bound).toEqual({
-    device: [Math.max(peak.device[0]!, poolPeakOf(plan).device[0]!)],
+    device: [Math.max(rounded(peak.device[0]!), poolPeakOf(plan).device[0]!)],
     pinned: Math.max(slots, peak.pinned),
   })
 }
