@@ -13,6 +13,8 @@ import { watched } from './watch.js'
 // of node v is `total + v`. Copies of every, hold and delay are no nodes: they stand for a copy of another node, or for a state.
 
 const isView = ({ op }: GraphNode): boolean => op === 'reshape' || op === 'slice' || op === 'after'
+/** A window of one value: the same bytes. */
+const isAlone = ({ op, attrs }: GraphNode): boolean => op === 'window' && attrs['n'] === 1
 const looksAcross: ReadonlySet<string> = new Set(['window', 'every', 'hold', 'delay'])
 
 class Unrolling {
@@ -131,7 +133,7 @@ class Unrolling {
     for (const { id, op, inputs } of nodes)
       for (const input of inputs)
         if (looksAcross.has(op) || constant[id] !== constant[input]) shared[this.owner(input)] = 1
-    for (const { id, op } of nodes) if (op !== 'window' && looksAcross.has(op)) shared[id] = 1
+    for (const node of nodes) if (node.op === 'window' ? isAlone(node) : looksAcross.has(node.op)) shared[node.id] = 1
     return shared
   }
 
@@ -214,7 +216,8 @@ class Unrolling {
     const key = this.base[id]! + copy
     const given = node.op === 'upload' ? this.host(node.inputs[0]!, copy) : this.inputs(node, key)
     const name = this.rates.fires[id] === 1 ? node.name : `${node.name}[${copy}]`
-    this.made[key] = this.push({ ...node, name, inputs: given }, spec)
+    const look = isAlone(node) ? { op: 'reshape', attrs: { shape: spec.shape } } : undefined
+    this.made[key] = this.push({ ...node, ...look, name, inputs: given }, spec)
   }
 
   private inputs(node: GraphNode, key: number): readonly number[] {

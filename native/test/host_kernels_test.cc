@@ -444,6 +444,19 @@ TEST(HostKernels, ACopyAndAUsersKernel) {
   EXPECT_EQ(download<std::int32_t>(sum, 3), (std::vector<std::int32_t>{2, 4, 6}));
 }
 
+TEST(HostKernels, SeveralSourcesAreCopiedOneAfterTheOther) {
+  const auto driver = host();
+  const DeviceAddress first = upload(*driver, std::vector<std::int32_t>{1, 2});
+  const DeviceAddress second = upload(*driver, std::vector<std::int32_t>{3, 4});
+  const DeviceAddress to = allocate(*driver, 24);
+  KernelSpec spec;
+  spec.bytes = 24;
+  spec.parts = spec.readCount = 3;
+  spec.writeCount = 1;
+  ASSERT_EQ(launch(*driver, spec, {second, first, second}, {to}), Status::ok);
+  EXPECT_EQ(download<std::int32_t>(to, 6), (std::vector<std::int32_t>{3, 4, 1, 2, 3, 4}));
+}
+
 TEST(HostKernels, SpecsThatCannotBeAreRefusedWithTheReason) {
   const auto driver = host();
   const auto refused = [&](const KernelSpec& spec, const char* reason) {
@@ -483,6 +496,11 @@ TEST(HostKernels, SpecsThatCannotBeAreRefusedWithTheReason) {
   refused(reduce, "positive");
   refused(but(reduce, [&](auto& s) { s.outer = s.length = s.inner = std::int64_t{1} << 40; }), "too many");
   refused(but(reduce, [](auto& s) { s.direction = 7, s.kind = KernelSpec::Kind::copy; }), "direction 7");
+  KernelSpec copy;
+  copy.bytes = 12;
+  refused(but(copy, [](auto& s) { s.parts = 5; }), "12 bytes are not 5 equal parts");
+  refused(but(copy, [](auto& s) { s.parts = 0; }), "0 equal parts");
+  refused(but(copy, [](auto& s) { s.parts = 3, s.readCount = 2, s.writeCount = 1; }), "the kernel wants 3 and 1");
   refused(but(reduce, [](auto& s) { s.kind = static_cast<KernelSpec::Kind>(77); }), "unknown kind");
   refused(but(reduce, [](auto& s) { s.kind = KernelSpec::Kind::cuda; }), "must have a name");
   refused(but(reduce, [](auto& s) { s.kind = KernelSpec::Kind::cuda, s.name = "f", s.block[2] = 0; }),

@@ -277,6 +277,13 @@ describe('a plan of a graph with rates', () => {
     expect(plan.commands.find(([kind]) => kind === 'run')![3]).toHaveLength(4)
   })
 
+  test('looks at a window of one value where it is', () => {
+    const net = graph({ x: one }, ({ x }) => ({
+      y: x.pipe(window(1), upload(), relu(), window(1), sum(0), download()),
+    }))
+    expect(names(net)).toEqual(['window[0]', 'relu[0]', 'sum[0]', 'y'])
+  })
+
   test('has inputs and outputs as often as they come, their values in a row', () => {
     const net = graph({ x: tensor('f32', [5]) }, ({ x }) => ({
       y: x.pipe(upload(), relu(), download()),
