@@ -32,12 +32,43 @@ export class Last {
 
   touch(owner: number, lane: number, point: number): void {
     const { head, entries } = this
-    const first = head[owner]!
-    for (let e = first; e !== 0; e = entries[e + 2]!)
+    for (let e = head[owner]!; e !== 0; e = entries[e + 2]!)
       if (entries[e] === lane) {
         entries[e + 1] = point
         return
       }
+    this.add(owner, lane, point)
+  }
+
+  /**
+   * As `touch`, by a lane whose frontier is `known[from ..]`, where what comes before another touch need not be kept: whoever is after this touch is after all that its
+   * lane knows of.
+   */
+  cover(owner: number, lane: number, point: number, known: Int32Array, from: number): void {
+    const { head, entries } = this
+    let before = 0
+    let own = false
+    for (let e = head[owner]!; e !== 0; ) {
+      const next = entries[e + 2]!
+      const m = entries[e]!
+      if (m === lane) {
+        entries[e + 1] = point
+        own = true
+        before = e
+      } else if (known[from + m]! < entries[e + 1]!) before = e
+      else {
+        if (before === 0) head[owner] = next
+        else entries[before + 2] = next
+        entries[e + 2] = this.spare
+        this.spare = e
+      }
+      e = next
+    }
+    if (!own) this.add(owner, lane, point)
+  }
+
+  private add(owner: number, lane: number, point: number): void {
+    const { head, entries } = this
     let e = this.spare
     if (e === 0) {
       e = this.fresh
@@ -45,7 +76,7 @@ export class Last {
     } else this.spare = entries[e + 2]!
     entries[e] = lane
     entries[e + 1] = point
-    entries[e + 2] = first
+    entries[e + 2] = head[owner]!
     head[owner] = e
   }
 

@@ -35,7 +35,7 @@ export class Lifetimes {
     private readonly tables: Tables,
     private readonly clock: Clock,
     private readonly sink: Sink,
-    /** The last points that lanes touched each cell at. */
+    /** The last points that lanes touched each cell at, but those that another is after: what holds that one back holds them back too. */
     private readonly last: Last,
     /** By use, whether it alone stands for some access; what L6 asks. */
     private readonly needed: Uint8Array,

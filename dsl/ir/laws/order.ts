@@ -7,7 +7,7 @@ import { Kind, Mode, pointAt, type Tables } from './tables.js'
  * L1: every read is after the write it sees. L2: every write is after all earlier reads and writes of those bytes, across
  * ticks too. Two ticks decide both: each tick has the same accesses, so the last access of a lane before a given one lies
  * in the same tick or in the one before, and what is before what is the same for every such pair of ticks (see `Clock`).
- * Of one lane only its last access counts: the others are before it. All of it is asked of cells: two views of one buffer
+ * Of one lane only its last access counts, and of those only what no other one is after: the rest is before it. All of it is asked of cells: two views of one buffer
  * that share no bytes have nothing to do with each other.
  *
  * A `tick` buffer is a new one each tick, and an `input` or `output` is one of the host's slots, so their order across
@@ -19,7 +19,7 @@ export class Order {
   /** The last write of each cell: its lane and its point; a point of 0: none. */
   private readonly writeLane: Int32Array
   private readonly writePoint: Int32Array
-  /** The last points that lanes touched each cell at; a point of an earlier tick is at most the clock's base. */
+  /** The last points that lanes touched each cell at, but those that another is after; a point of an earlier tick is at most the clock's base. */
   readonly last: Last
 
   constructor(
@@ -49,8 +49,9 @@ export class Order {
       if (mode[a] === Mode.read) this.read(c, a, l)
       else this.write(c, a, l)
     }
-    const point = clock.known[l * (clock.lanes + 1)]! + 1
-    for (let a = from; a < end; a++) last.touch(cell[a]!, l, point)
+    const { known, lanes } = clock
+    const point = known[l * (lanes + 1)]! + 1
+    for (let a = from; a < end; a++) last.cover(cell[a]!, l, point, known, l * lanes)
   }
 
   /** As `run`, in a later tick: only of what lives on across ticks, since all else is of one tick. */
@@ -58,13 +59,14 @@ export class Order {
     const { tables, clock, last } = this
     const { start, cell, root, mode } = tables.cells
     const l = tables.lane[c]!
-    const point = clock.known[l * (clock.lanes + 1)]! + 1
+    const { known, lanes } = clock
+    const point = known[l * (lanes + 1)]! + 1
     for (let a = start[c]!; a < start[c + 1]!; a++) {
       if (tables.kind[root[a]!] !== Kind.state && tables.kind[root[a]!] !== Kind.param) continue
       if (mode[a] === Mode.read) this.read(c, a, l)
       else this.write(c, a, l)
     }
-    for (let a = start[c]!; a < start[c + 1]!; a++) last.touch(cell[a]!, l, point)
+    for (let a = start[c]!; a < start[c + 1]!; a++) last.cover(cell[a]!, l, point, known, l * lanes)
   }
 
   private read(c: number, a: number, l: number): void {

@@ -30,7 +30,7 @@ export class Marks {
     if (recordOf[event] === c) this.marked[event] = this.ran[lane[c]!]!
   }
 
-  /** L5, when the first tick has been issued: whether what each use marks is its lane's last access to the buffer. */
+  /** L5, when the first tick has been issued: whether what each use marks is its lane's last access to the buffer, as far as `last` has kept it. */
   arePrecise(last: Last): boolean {
     const { uses, useCommand, useEvent, recordOf, subject, lane, cells } = this.tables
     for (let u = 0; u < uses; u++) {

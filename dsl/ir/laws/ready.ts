@@ -16,7 +16,7 @@ export interface Readiness {
   readonly later: Uint16Array | Int32Array
 }
 
-/** Allocs of each lane, and how many frees come before each alloc. */
+/** Allocs of each lane, and how many frees come before each of those. */
 const allocsOf = ({ lanes, event, allocs, allocLane }: Turnover, room: Room) => {
   const start = new Int32Array(lanes + 1)
   for (let a = 0; a < allocs; a++) start[allocLane[a]! + 1]!++
@@ -28,8 +28,9 @@ const allocsOf = ({ lanes, event, allocs, allocLane }: Turnover, room: Room) => 
     const a = event[e]!
     if (a < 0) frees++
     else {
-      byLane[fill[allocLane[a]!]!++] = a
-      freed[a] = frees
+      const at = fill[allocLane[a]!]!++
+      byLane[at] = a
+      freed[at] = frees
     }
   }
   return { start, byLane, freed }
@@ -78,7 +79,7 @@ class Sweep {
     const end = inFlight * count
     let ready = 0
     for (let f = 0, r = 0, issued = 0; f < frees; f++) {
-      while (issued < count && freed[byLane[own + issued]!]! <= f) issued++
+      while (issued < count && freed[own + issued]! <= f) issued++
       let when = issued
       for (const rows = releaseStart[f + 1]!; r < rows; r++) {
         const m = releaseLane[r]!

@@ -171,9 +171,9 @@ export const turnoversOf = (tables: Tables, clock: Clock, asked: Asked = {}): Tu
   const known = clock.known
   const nextAlloc = new Int32Array(memories)
   const nextFree = new Int32Array(memories)
-  // All points count from 1 on, 0 is none. By event, its lane's point at the record.
   const last = new Last(room, tables.buffers, tables.accesses)
   const { head, entries } = last
+  // By event, its lane's point at the record, from 1 on; 0: none.
   const recorded = room.int32(tables.events)
   // By use, the point that it marks, as known when it is issued, and 1 + the use of its buffer before it; by buffer, 1 + the last use since its last free.
   const marks = room.int32(asUses ? tables.uses : 0)
@@ -207,7 +207,7 @@ export const turnoversOf = (tables: Tables, clock: Clock, asked: Asked = {}): Tu
       to.event[e] = -1 - f
       to.freeBytes[f] = bytes[b]!
       for (let at = head[b]!; at !== 0; at = entries[at + 2]!)
-        if (entries[at + 1] !== 0) put(to.accesses, room, entries[at]!, entries[at + 1]!)
+        put(to.accesses, room, entries[at]!, entries[at + 1]! - base[entries[at]!]!)
       to.accesses.start[f + 1] = to.accesses.next
       if (safe) last.forget(b)
       if (!asUses) continue
@@ -222,15 +222,10 @@ export const turnoversOf = (tables: Tables, clock: Clock, asked: Asked = {}): Tu
       to.uses.start[f + 1] = to.uses.next
     } else if (code === Op.run) {
       clock.run(c)
-      const point = known[l * lanes + l]! - base[l]!
-      for (let a = accessStart[c]!; a < accessStart[c + 1]!; a++) {
-        const b = accessRoot[a]!
-        // What the lane knows of is before whatever is after this point: those other last accesses need not be asked for.
-        if (!asUses)
-          for (let e = head[b]!; e !== 0; e = entries[e + 2]!)
-            if (known[l * lanes + entries[e]!]! - base[entries[e]!]! >= entries[e + 1]!) entries[e + 1] = 0
-        last.touch(b, l, point)
-      }
+      const point = known[l * lanes + l]!
+      for (let a = accessStart[c]!, end = accessStart[c + 1]!; a < end; a++)
+        if (asUses) last.touch(accessRoot[a]!, l, point)
+        else last.cover(accessRoot[a]!, l, point, known, l * lanes)
     } else if (code === Op.record) {
       clock.record(c)
       if (tables.recordOf[subject[c]!] === c) recorded[subject[c]!] = known[l * lanes + l]! - base[l]!

@@ -1,6 +1,7 @@
 import { packedOf } from '../packed.js'
 import type { Plan } from '../plan.js'
 import type { Room } from '../scratch.js'
+import { isSound } from './sound.js'
 
 /** Opcodes of `Tables.op`. `previous` is a wait with distance -1; `broken` names something that the plan does not have. */
 export const Op = { alloc: 0, free: 1, run: 2, record: 3, wait: 4, use: 5, previous: 6, broken: 7 } as const
@@ -133,11 +134,13 @@ class Accesses {
 }
 
 /**
- * A plan's commands flat: as they are kept where they are, else by one walk over them. They are small objects all over memory, and reading them is what a large plan's
+ * A plan's commands flat: as they are kept where they are and say what their lists would, else by one walk over them. They are small objects all over memory, and reading them is what a large plan's
  * tables cost.
  */
-export const walk = (plan: Plan, root: Int32Array, home: Int32Array, room: Room): Walk =>
-  packedOf(plan) ?? walked(plan, root, home, room)
+export const walk = (plan: Plan, root: Int32Array, home: Int32Array, room: Room): Walk => {
+  const packed = packedOf(plan)
+  return packed !== undefined && isSound(packed, plan, root, home) ? packed : walked(plan, root, home, room)
+}
 
 const walked = (plan: Plan, root: Int32Array, home: Int32Array, room: Room): Walk => {
   const { commands } = plan

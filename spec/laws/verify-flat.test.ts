@@ -1,0 +1,87 @@
+// Commands that come flat are input like any other: what is derived in them is not believed, and where they contradict themselves it is their lists that are judged.
+import { beforeAll, describe, expect, test } from 'vitest'
+import { fingerprintOf, fingerprintOfTables } from '../../dsl/ir/fingerprint.js'
+import { tablesOf } from '../../dsl/ir/laws/tables.js'
+import { Op, type Walk } from '../../dsl/ir/laws/walk.js'
+import { packedOf, planOf } from '../../dsl/ir/packed.js'
+import type { Plan } from '../../dsl/ir/plan.js'
+import { verify } from '../../dsl/ir/verify.js'
+import { largePlan, layeredOf } from '../support/large-plans.js'
+
+let plan: Plan
+let flat: Walk
+const copy = (): Walk => {
+  const copied: Record<string, unknown> = { ...flat }
+  for (const [key, value] of Object.entries(copied))
+    if (ArrayBuffer.isView(value)) copied[key] = (value as Int32Array).slice()
+  return copied as unknown as Walk
+}
+const flatly = (walk: Walk): Plan => {
+  const { commands: _, ...parts } = plan
+  return planOf(parts, walk)
+}
+
+beforeAll(() => {
+  plan = largePlan('layered', layeredOf(33_000), 4)
+  const { commands, op, lane, named, events, recordOf, uses, useCommand, useEvent } = tablesOf(plan)
+  const { eventId, accesses, accessStart, accessNamed, accessMode, carries, whole } = tablesOf(plan)
+  // Events as a compiler numbers them: in the order of their records.
+  const rank = new Int32Array(events)
+  Array.from(recordOf, (c, e) => [c, e] as const)
+    .sort(([a], [b]) => a - b)
+    .forEach(([, e], i) => {
+      rank[e] = i
+    })
+  const renamed = named.map((id, c) => (op[c] === Op.record || op[c] === Op.wait ? rank[id]! : id))
+  flat = {
+    ...{ commands, op, lane, named: renamed, events, uses, useCommand, accesses, accessStart, accessNamed, accessMode },
+    eventId: eventId.map((_, e) => e),
+    recordOf: recordOf.slice().sort(),
+    useEvent: useEvent.map(e => rank[e]!),
+    ...{ carries, whole },
+  }
+})
+
+test('flat commands are judged as their lists are', () => {
+  const whole = flatly(copy())
+  expect(packedOf(whole)).toBeDefined()
+  expect(verify(whole)).toEqual([])
+  expect(packedOf(whole)).toBeDefined()
+  const print = fingerprintOfTables(tablesOf(whole))
+  expect(fingerprintOf(whole.commands)).toBe(print)
+  expect(verify(whole)).toEqual([])
+})
+
+describe('a contradiction is not believed', () => {
+  const first = (code: number, from = 0): number => flat.op.indexOf(code, from)
+  const lies: Readonly<Record<string, (walk: Walk) => object | undefined>> = {
+    'an earlier record': ({ recordOf }) => void recordOf[recordOf.length - 1]!--,
+    'a record of another event': ({ recordOf }) => void (recordOf[1] = recordOf[0]!),
+    'no record': ({ recordOf }) => void (recordOf[0] = -1),
+    'a use elsewhere': ({ useCommand }) => void useCommand[0]!++,
+    'a free on another lane': ({ lane }) => void (lane[first(Op.free)] = (lane[first(Op.free)]! + 1) % 4),
+    'no such lane': ({ lane }) => void (lane[first(Op.run)] = 4),
+    'no such buffer': ({ named }) => void (named[first(Op.alloc)] = plan.buffers.length),
+    'no such event': ({ named }) => void (named[first(Op.wait)] = flat.events),
+    'no such access': ({ accessNamed }) => void (accessNamed[0] = plan.buffers.length),
+    'writes before reads': ({ accessMode }) => {
+      const write = accessMode.findIndex((mode, a) => mode === 1 && accessMode[a - 1] === 0)
+      accessMode[write - 1] = 1
+      accessMode[write] = 0
+      return undefined
+    },
+    'accesses that overlap': ({ accessStart }) => void accessStart[first(Op.run) + 1]!--,
+    'one event under two numbers': ({ eventId }) => void (eventId[1] = 0),
+    'waits for the tick before': () => ({ carries: true }),
+    'a command that is none': ({ op }) => void (op[first(Op.wait)] = Op.broken),
+  }
+  for (const [name, lie] of Object.entries(lies))
+    test(name, () => {
+      const told = copy()
+      const liar = flatly({ ...told, ...lie(told) })
+      const read = tablesOf(liar)
+      // The lists were read, so they are what is judged.
+      expect(packedOf(liar)).toBeUndefined()
+      expect(fingerprintOfTables(read)).toBe(fingerprintOf(liar.commands))
+    })
+})
