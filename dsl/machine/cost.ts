@@ -275,3 +275,10 @@ export const costOf = (work: Work, machine: Machine, measured?: MeasuredTimes): 
   const { resource, nanoseconds } = demandOf(work, machine, measured)
   return { resource, nanoseconds }
 }
+
+/** Nanoseconds that a run's start costs the thread that issues it. */
+export const callOf = ({ kernel }: Pick<Work, 'kernel'>, { resource }: Cost, { host }: Machine): number => {
+  if (kernel?.kind === 'matmul') return host.product
+  if (resource === 'h2d' || resource === 'd2h' || resource === 'peer') return host.copy
+  return resource === 'link' ? host.collective : host.launch
+}

@@ -1,4 +1,4 @@
-import { demandOf, type Resource } from '../machine/cost.js'
+import { callOf, demandOf, type Resource } from '../machine/cost.js'
 import type { Operation } from './ir.js'
 import type { Settings } from './options.js'
 
@@ -88,7 +88,7 @@ export const costsOf = (operations: readonly Operation[], { machine, profile }: 
     const copies = resource === 'h2d' || resource === 'd2h' || resource === 'peer'
     costs.shared[i] = resources * (operation.device ?? 0)
     if (copies) costs.engine[i] = costs.shared[i]! + engine!
-    costs.issue[i] = copies ? host.copy : resource === 'link' ? host.collective : host.launch
+    costs.issue[i] = callOf(operation, found, machine)
   })
   return costs
 }

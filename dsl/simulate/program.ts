@@ -1,6 +1,14 @@
 import { latestTables, Op } from '../ir/laws/tables.js'
 import type { Plan, PlanNode } from '../ir/plan.js'
-import { type Demand, demandOf, isCollective, type MeasuredTimes, type Resource, type Work } from '../machine/cost.js'
+import {
+  callOf,
+  type Demand,
+  demandOf,
+  isCollective,
+  type MeasuredTimes,
+  type Resource,
+  type Work,
+} from '../machine/cost.js'
 import { fillTime } from '../machine/filling.js'
 import type { Machine } from '../machine/machine.js'
 
@@ -153,7 +161,7 @@ export const programOf = (plan: Plan, machine: Machine, measured?: MeasuredTimes
       const demand = demandOf(workOf(plan, plan.nodes[n]!, command[3], command[4]), machine, measured)
       program.kind[s] = Step.run
       program.subject[s] = r
-      program.cost[s] = plan.nodes[n]!.kernel?.kind === 'matmul' ? host.product : callOf(demand, machine)
+      program.cost[s] = callOf(plan.nodes[n]!, demand, machine)
       program.node[r] = n
       program.laneOf[r] = l
       fill(program, r, demand, Math.min(devices - 1, Math.max(0, plan.lanes[l]!.device)))
@@ -169,11 +177,6 @@ export const programOf = (plan: Plan, machine: Machine, measured?: MeasuredTimes
   const next = program.laneStart.slice()
   for (let i = 0; i < steps; i++) program.laneSteps[next[program.lane[i]!]!++] = i
   return { ...program, trailing: pause + new Set(program.laneOf).size * host.record }
-}
-
-const callOf = ({ resource }: Demand, { host }: Machine): number => {
-  if (resource === 'h2d' || resource === 'd2h' || resource === 'peer') return host.copy
-  return resource === 'link' ? host.collective : host.launch
 }
 
 const fill = (
