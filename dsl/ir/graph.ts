@@ -21,7 +21,7 @@ export interface Where {
 }
 
 /**
- * One node of a graph: one value a tick. `inputs` are indices into `Graph.nodes` and always smaller than the node's own
+ * One node of a graph: one value a tick, or as many as its rate says (dsl/rates.ts). `inputs` are indices into `Graph.nodes` and always smaller than the node's own
  * index, except that a `delay` node's single input (the value it remembers for the next tick) may be any index.
  *
  * Structural operators, which the compiler knows by name (all others go through the operator registry):

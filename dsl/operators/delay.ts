@@ -9,7 +9,7 @@ import { isOperandNumber } from './arithmetic.js'
 import { isFloat } from './elementwise.js'
 import type { Misfit } from './operator.js'
 
-/** What a state holds before the first tick: one number for all elements, or each element, row-major. */
+/** What a state holds before the first value: one number for all elements, or each element, row-major. */
 export type Init = number | ArrayLike<number>
 
 const wrong = (value: number, spec: TensorSpec): boolean =>
@@ -58,7 +58,7 @@ export const initLength = (init: unknown, spec: BoundSpec): Misfit | undefined =
       }
 }
 
-/** The value of the tick before; in the first tick, `init`. Adds one tick of state on the device. */
+/** The value before (that of the tick before, where it comes once a tick); before the first, `init`. Adds a state on the device. */
 export const delay = (init: Init) => {
   const at = here()
   const later = (x: unknown): unknown => {

@@ -19,7 +19,7 @@ interface Scan {
 }
 
 /**
- * State across ticks: `x.pipe(scan((acc, x) => acc.pipe(add(x)), 0))` yields each tick's new `acc`. The state has x's type, or
+ * State from value to value: `x.pipe(scan((acc, x) => acc.pipe(add(x)), 0))` yields each new `acc`. The state has x's type, or
  * that of the third argument: `scan(next, 0, tensor('f32', [64]))`.
  */
 export const scan: Scan = ((next: unknown, init: unknown, state?: unknown) => {
