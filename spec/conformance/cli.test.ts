@@ -96,6 +96,19 @@ describe('braid', () => {
     expect(stdout).not.toContain('\u001b')
   })
 
+  it('runs a plan for two devices on two, and says what each of them held', () => {
+    const { pathname: program } = new URL('../../examples/two-devices/program.ts', import.meta.url)
+    const ran = braid('run', program, '--device', 'host:0,host:1', '--ticks', '4', '--check', '--json')
+    expect(ran.status).toBe(0)
+    const result = one(ran.stdout) as { bound: { device: number[] }; devices: { peak: { reserved: number } }[] }
+    expect(result).toMatchObject({ device: 'host,host:1', ticks: 4, check: { outputs: 4 } })
+    expect(result.devices.map(({ peak }) => peak.reserved)).toEqual(result.bound.device)
+    const few = braid('run', program, '--device', 'cuda:0', '--json')
+    expect(few.status).toBe(1)
+    expect(few.stderr).toContain('2 devices, as the plan is made for')
+    expect(braid('run', program, '--device', 'host:0,tpu').status).toBe(2)
+  })
+
   it('plans, and proves what it planned', () => {
     const path = join(folder, 'plan.json')
     expect(braid('plan', good, '--as', 'json', '-o', path).status).toBe(0)
