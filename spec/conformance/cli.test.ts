@@ -1,21 +1,17 @@
 // The command line as a user meets it: one JSON object on standard output, errors on standard error, exit statuses 0, 1 and 2.
-import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
 import { machines, orThrow, parseMachine } from '../../dsl/index.js'
+import { braid, braidWith, language, runtime } from '../support/command.js'
 
-const root = fileURLToPath(new URL('../../', import.meta.url))
 const folder = mkdtempSync(join(tmpdir(), 'braid-cli-'))
 const file = (name: string, text: string): string => {
   const path = join(folder, name)
   writeFileSync(path, text)
   return path
 }
-const language = join(root, 'dsl/index.ts')
-const runtime = join(root, 'runtime/index.ts')
 const source = (
   body: string,
 ): string => `import { add, compile, download, graph, lane, mul, program, tensor, upload } from ${JSON.stringify(language)}
@@ -28,17 +24,6 @@ export default program({ graph: net, feeds })
 `
 const good = file('good.mts', source(doubling))
 
-// The sources run through tsx here, so that the test needs no build; a user runs scripts/braid.mjs, which runs the same main.
-const braid = (...args: string[]) => braidWith({}, ...args)
-const braidWith = (env: NodeJS.ProcessEnv, ...args: string[]) => {
-  const main = join(root, 'runtime/cli/main.ts')
-  const { status, stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', main, ...args], {
-    cwd: root,
-    encoding: 'utf8',
-    env: { ...process.env, NO_COLOR: '1', ...env },
-  })
-  return { status, stdout, stderr }
-}
 const one = (stdout: string): Record<string, unknown> => {
   expect(stdout.trim().split('\n')).toHaveLength(1)
   return JSON.parse(stdout) as Record<string, unknown>

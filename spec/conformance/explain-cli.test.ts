@@ -1,16 +1,14 @@
 // `braid explain` and `braid plan --as …` as a user meets them: every form, a program or a plan from a file, a machine by name or from a file.
-import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
 import { toJSON } from '../../dsl/index.js'
+import { braid, language } from '../support/command.js'
 import { weightStreaming } from '../support/plans.js'
 import { slowMachine } from '../support/slow-machine.js'
 import { parseXml } from '../support/xml.js'
 
-const root = fileURLToPath(new URL('../../', import.meta.url))
 const folder = mkdtempSync(join(tmpdir(), 'braid-explain-'))
 const file = (name: string, text: string): string => {
   const path = join(folder, name)
@@ -19,7 +17,7 @@ const file = (name: string, text: string): string => {
 }
 const program = file(
   'net.mts',
-  `import { add, download, graph, lane, mul, param, program, tensor, upload } from ${JSON.stringify(join(root, 'dsl/index.ts'))}
+  `import { add, download, graph, lane, mul, param, program, tensor, upload } from ${JSON.stringify(language)}
 const net = graph('net', { x: tensor('f32', [1024]) }, ({ x }) => {
   const w = param('w', tensor('f32', [1024]), { on: 'host' })
   return { y: x.pipe(upload(lane('copy')), mul(2), add(w.pipe(upload(lane('copy'), { ahead: 1 }))), download(lane('out'))) }
@@ -29,16 +27,6 @@ export default program({ graph: net, feeds: () => ({}) })
 )
 const foreign = file('foreign.json', toJSON(weightStreaming))
 const machine = file('slow.jsonc', `// rates of a slow machine\n${JSON.stringify({ ...slowMachine, name: 'attic' })}`)
-
-const braid = (...args: string[]) => {
-  const main = join(root, 'runtime/cli/main.ts')
-  const { status, stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', main, ...args], {
-    cwd: root,
-    encoding: 'utf8',
-    env: { ...process.env, NO_COLOR: '1' },
-  })
-  return { status, stdout, stderr }
-}
 
 describe('braid explain', () => {
   it('says why, with the lines of the program, and what a machine makes of it', () => {

@@ -1,9 +1,7 @@
 // Graphs of several rates, on every device: what feeds give and when they are asked, what a lease holds, how a run ends.
-import { spawnSync } from 'node:child_process'
 import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { lastValueFrom, map, Subject, toArray } from 'rxjs'
 import { afterEach, describe, expect, it } from 'vitest'
 import {
@@ -25,6 +23,7 @@ import {
 import { feeds, training } from '../../examples/gradient-accumulation/program.js'
 import { features, micro, sample, step } from '../../examples/gradient-accumulation/samples.js'
 import { open as openPlan, pulled, pushed, RunError, type Session } from '../../runtime/index.js'
+import { braid, language, runtime } from '../support/command.js'
 import { opened, present, turn, until } from './devices.js'
 
 const two = tensor('f32', [2])
@@ -209,12 +208,11 @@ describe.each(present)('rates on %s', device => {
 })
 
 describe('braid, of a program with rates', () => {
-  const root = fileURLToPath(new URL('../../', import.meta.url))
   const program = join(mkdtempSync(join(tmpdir(), 'braid-rates-')), 'rates.mts')
   writeFileSync(
     program,
-    `import { add, download, every, graph, hold, program, relu, tensor, upload, window, sum } from ${JSON.stringify(join(root, 'dsl/index.ts'))}
-import { pulled } from ${JSON.stringify(join(root, 'runtime/index.ts'))}
+    `import { add, download, every, graph, hold, program, relu, tensor, upload, window, sum } from ${JSON.stringify(language)}
+import { pulled } from ${JSON.stringify(runtime)}
 const net = graph('two-rates', { x: tensor('f32', [8]), z: tensor('f32', [8]) }, ({ x, z }) => {
   const fast = x.pipe(upload())
   const held = z.pipe(upload(), hold(1))
@@ -224,13 +222,6 @@ const rows = n => Array.from({ length: n }, (_, i) => new Float32Array(8).fill(i
 export default program({ graph: net, feeds: () => ({ x: pulled(rows(20)), z: pulled(rows(10)) }) })
 `,
   )
-  const braid = (...args: string[]) =>
-    spawnSync(process.execPath, ['--import', 'tsx', join(root, 'runtime/cli/main.ts'), ...args], {
-      cwd: root,
-      encoding: 'utf8',
-      env: { ...process.env, NO_COLOR: '1' },
-    })
-
   it('runs it, checks each of its values, and counts those that are no tick', () => {
     const { status, stdout, stderr } = braid('run', program, '--device', 'host', '--check', '--json')
     expect(stderr).toContain('the feed x ended with 2 of the 3 values')

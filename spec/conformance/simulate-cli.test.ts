@@ -1,31 +1,20 @@
 // braid simulate as a user meets it, and the trace that it is held against.
-import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { isRight } from 'fp-ts/lib/Either.js'
 import { describe, expect, it } from 'vitest'
 import { compile, download, graph, lane, mul, orThrow, simulate, tensor, toJSON, upload } from '../../dsl/index.js'
 import { compareWith, ticksOf } from '../../dsl/simulate/compare.js'
 import { chromeTrace, perfettoTrace, type TraceRecord } from '../../runtime/trace.js'
 import { readTrace } from '../../runtime/trace-read.js'
+import { braid, language, runtime } from '../support/command.js'
 
-const root = fileURLToPath(new URL('../../', import.meta.url))
 const folder = mkdtempSync(join(tmpdir(), 'braid-simulate-'))
 const file = (name: string, text: string | Uint8Array): string => {
   const path = join(folder, name)
   writeFileSync(path, text)
   return path
-}
-const braid = (...args: string[]) => {
-  const main = join(root, 'runtime/cli/main.ts')
-  const { status, stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', main, ...args], {
-    cwd: root,
-    encoding: 'utf8',
-    env: { ...process.env, NO_COLOR: '1' },
-  })
-  return { status, stdout, stderr }
 }
 
 const net = graph('doubling', { x: tensor('f32', [1 << 20]) }, ({ x }) => ({
@@ -35,8 +24,8 @@ const plan = orThrow(compile(net))
 const planFile = file('plan.json', toJSON(plan))
 const program = file(
   'program.mts',
-  `import { download, graph, lane, mul, program, tensor, upload } from ${JSON.stringify(join(root, 'dsl/index.ts'))}
-import { pulled } from ${JSON.stringify(join(root, 'runtime/index.ts'))}
+  `import { download, graph, lane, mul, program, tensor, upload } from ${JSON.stringify(language)}
+import { pulled } from ${JSON.stringify(runtime)}
 const net = graph('doubling', { x: tensor('f32', [1 << 20]) }, ({ x }) => ({ y: x.pipe(upload(lane('up')), mul(2), download(lane('down'))) }))
 export default program({ graph: net, feeds: () => ({ x: pulled([new Float32Array(1 << 20)]) }) })
 `,

@@ -3,26 +3,16 @@ import { spawnSync } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
 import type { AllocatorSnapshot } from '../../runtime/allocator/snapshot/snapshot-data.js'
+import { braid } from '../support/command.js'
 import { parseXml } from '../support/xml.js'
 
-const root = fileURLToPath(new URL('../../', import.meta.url))
 const folder = mkdtempSync(join(tmpdir(), 'braid-snapshot-'))
 const file = (name: string, text: string): string => {
   const path = join(folder, name)
   writeFileSync(path, text)
   return path
-}
-const braid = (...args: string[]) => {
-  const main = join(root, 'runtime/cli/main.ts')
-  const { status, stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', main, ...args], {
-    cwd: root,
-    encoding: 'utf8',
-    env: { ...process.env, NO_COLOR: '1' },
-  })
-  return { status, stdout, stderr }
 }
 const one = (stdout: string): Record<string, unknown> => {
   expect(stdout.trim().split('\n')).toHaveLength(1)

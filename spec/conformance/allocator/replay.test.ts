@@ -1,9 +1,7 @@
 // `braid replay`: traces read from files that may be anything, and replayed by every policy on every device.
-import { spawnSync } from 'node:child_process'
 import { existsSync, mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { gzipSync } from 'node:zlib'
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
@@ -12,6 +10,7 @@ import { type AllocatorOptions, allocatorOptions } from '../../../runtime/alloca
 import { type AllocatorTrace, parseTrace } from '../../../runtime/allocator/trace.js'
 import { readTrace } from '../../../runtime/allocator/trace-file.js'
 import { ReplayError, type ReplayResult, replayTrace } from '../../../runtime/allocator/trace-replay.js'
+import { braid as command } from '../../support/command.js'
 import '../../support/seed.js'
 import { type MadeTrace, mixture, programs, Recorder, type TraceRow } from '../../support/traces.js'
 import { present } from '../devices.js'
@@ -307,22 +306,13 @@ describe('a trace that is wrong', () => {
 })
 
 describe('braid replay', () => {
-  const root = fileURLToPath(new URL('../../../', import.meta.url))
   const folder = mkdtempSync(join(tmpdir(), 'braid-replay-'))
   const file = (name: string, data: string | Uint8Array): string => {
     const path = join(folder, name)
     writeFileSync(path, data)
     return path
   }
-  const braid = (...args: string[]) => {
-    const main = join(root, 'runtime/cli/main.ts')
-    const { status, stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', main, 'replay', ...args], {
-      cwd: root,
-      encoding: 'utf8',
-      env: { ...process.env, NO_COLOR: '1' },
-    })
-    return { status, stdout, stderr }
-  }
+  const braid = (...args: string[]) => command('replay', ...args)
   const made = programs[3]!(1)
   const torch = { version: '2.11.0', default: { peak_reserved: 300 * MiB }, expandable: { peak_reserved: 200 * MiB } }
   const json = JSON.stringify({ ...made, torch })
