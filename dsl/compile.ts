@@ -114,25 +114,18 @@ const portsOf = ({ nodes, outputs }: GraphIR): ReadonlyMap<string, TensorSpec> =
 interface Drafted {
   readonly draft: Draft
   readonly choices: Choices
-  readonly users: ReadonlyMap<number, BoundKernel>
   readonly ports: ReadonlyMap<string, TensorSpec>
 }
 
 const drafted =
   (ir: Bounded) =>
-  (source: GraphIR): Drafted => {
-    const users = new Map<number, BoundKernel>()
-    ir.operations.forEach(({ user }, i) => {
-      if (user !== undefined) users.set(i, user)
-    })
-    return { draft: draft(ir), choices: choicesFrom(ir), users, ports: portsOf(source) }
-  }
+  (source: GraphIR): Drafted => ({ draft: draft(ir), choices: choicesFrom(ir), ports: portsOf(source) })
 
-const emitted = ({ draft, choices, users, ports }: Drafted): Emitted => {
+const emitted = ({ draft, choices, ports }: Drafted): Emitted => {
   const plan = emit(draft)
   rememberChoices(plan, choices)
   written.set(plan, ports)
-  references.set(plan, users)
+  references.set(plan, draft.users)
   return { plan, peak: draft.peak }
 }
 

@@ -41,16 +41,21 @@ export class Attempts {
   private readonly plain = new Map<Ordering['by'], Prediction>()
   /** By lane: the uploads of parameters to which the user gave no window. */
   readonly unwindowed: ReadonlyMap<number, number>
+  /** Whether the user asked for windows. */
+  private readonly asked: boolean
 
   constructor(
     readonly ir: Placed,
     private readonly spread: number,
   ) {
     const count = new Map<number, number>()
-    ir.operations.forEach((_, i) => {
-      if (this.isUnwindowed(i)) count.set(ir.laneOf[i]!, 1 + (count.get(ir.laneOf[i]!) ?? 0))
-    })
+    let asked = false
+    for (let i = 0; i < ir.operations.length; i++) {
+      if (ir.operations[i]!.ahead !== undefined) asked = true
+      else if (this.isUnwindowed(i)) count.set(ir.laneOf[i]!, 1 + (count.get(ir.laneOf[i]!) ?? 0))
+    }
     this.unwindowed = count
+    this.asked = asked
   }
 
   private get large(): boolean {
@@ -59,8 +64,13 @@ export class Attempts {
 
   private isUnwindowed(i: number): boolean {
     const { operations, buffers } = this.ir
+    if (!isLazy(this.ir, i)) return false
     const { ahead, reads } = operations[i]!
-    return ahead === undefined && isLazy(this.ir, i) && buffers[reads[0]!]!.life === 'param'
+    return ahead === undefined && buffers[reads[0]!]!.life === 'param'
+  }
+
+  private hasWindows(window: Way['window']): boolean {
+    return this.asked || window.size > 0
   }
 
   private windowed(window: ReadonlyMap<number, number>): Placed {
@@ -80,7 +90,7 @@ export class Attempts {
     }
     return pipe(
       eager,
-      E.map(found => arranged(this.windowed(window), found, { ahead, keep })),
+      E.map(found => arranged(this.windowed(window), found, { ahead, keep: keep && this.hasWindows(window) })),
     )
   }
 
@@ -118,8 +128,7 @@ export class Attempts {
   found(way: Way, memory?: number): Passed<Found> {
     const planned = this.ir.settings.storage === 'planned'
     const kept = this.scheduled(way, !planned, memory)
-    if (E.isLeft(kept) || planned || kept.right.operations.every(({ ahead }) => ahead === undefined))
-      return this.attempted(way, kept, memory)
+    if (E.isLeft(kept) || planned || !this.hasWindows(way.window)) return this.attempted(way, kept, memory)
     const held = fullest(kept.right.bound)
     if (memory !== undefined && held <= memory) return this.attempted(way, kept, memory)
     const shared = this.scheduled(way, false, memory)

@@ -4,6 +4,7 @@ import type { Plan, PlanBuffer, PlanNode } from '../ir/plan.js'
 import { commandsOf, type Issued, issuedOf } from './commands.js'
 import { devicesOf } from './device-of.js'
 import type { Bounded, Lifetimes, Operation, Ordered } from './ir.js'
+import type { BoundKernel } from './vocabulary.js'
 import { watched } from './watch.js'
 
 const bufferOf = (ir: Lifetimes, id: number): PlanBuffer => {
@@ -41,8 +42,16 @@ const nodeOf = ({ op, name, at, kernel, flops, movedBytes }: Operation, id: numb
     ? { id, op, name, at: String(at), flops, movedBytes }
     : { id, op, name, at: String(at), kernel, flops, movedBytes }
 
-export const nodesOf = ({ operations, control }: Ordered): PlanNode[] => {
-  const nodes = operations.map(nodeOf)
+/** `seen` is told of each operation on the way: a million of them in issue order lie all over memory. */
+export const nodesOf = (
+  { operations, control }: Ordered,
+  seen?: (operation: Operation, id: number) => void,
+): PlanNode[] => {
+  const nodes = new Array<PlanNode>(operations.length)
+  for (let i = 0; i < nodes.length; i++) {
+    nodes[i] = nodeOf(operations[i]!, i)
+    seen?.(operations[i]!, i)
+  }
   for (const { later, earlier, when } of control ?? []) {
     const node = nodes[later]!
     nodes[later] = { ...node, after: [...(node.after ?? []), [earlier, when]] }
@@ -76,15 +85,21 @@ export interface Draft {
   readonly parts: Outline
   readonly issued: Issued
   readonly peak: Peak
+  /** The user's kernels, by node. */
+  readonly users: ReadonlyMap<number, BoundKernel>
 }
 
 /** All of the plan but its commands: from here on operations are done with, whose millions would not go into memory beside those of commands. */
 export const draft = watched('draft', (ir: Bounded): Draft => {
   let tolerance = 0
-  for (const operation of ir.operations) if (operation.tolerance > tolerance) tolerance = operation.tolerance
+  const users = new Map<number, BoundKernel>()
+  const nodes = nodesOf(ir, (operation, id) => {
+    if (operation.tolerance > tolerance) tolerance = operation.tolerance
+    if (operation.user !== undefined) users.set(id, operation.user)
+  })
   const { device, pinned } = ir.bound
-  const parts = { ...partsOf(ir, nodesOf(ir)), bound: { device: [...device], pinned }, tolerance }
-  return { parts, issued: issuedOf(ir), peak: ir.peak }
+  const parts = { ...partsOf(ir, nodes), bound: { device: [...device], pinned }, tolerance }
+  return { parts, issued: issuedOf(ir), peak: ir.peak, users }
 })
 
 const freeze = <A extends object>(items: readonly A[]): readonly A[] => {

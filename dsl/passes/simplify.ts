@@ -94,7 +94,8 @@ class Pairs {
 
 /** For each node, the node that stands for it: itself, or an earlier one of the same meaning. */
 const merge = (nodes: readonly GraphNode[]): Int32Array => {
-  const stands = Int32Array.from(nodes, node => node.id)
+  const stands = new Int32Array(nodes.length)
+  for (let id = 0; id < stands.length; id++) stands[id] = id
   // A meaning takes long to write, and nodes of other inputs cannot be twins: it is written only where the first two inputs are the same.
   const alone = new Pairs(nodes.length)
   const met = new Map<string, number>()
@@ -102,8 +103,9 @@ const merge = (nodes: readonly GraphNode[]): Int32Array => {
   const meaningOf = ({ op, inputs, lane, attrs, spec }: GraphNode): string =>
     `${op} ${inputs.map(input => stands[input]).join(' ')} ${lane?.name ?? ''} ${lane?.device ?? 0} ${keyOf(attrs)} ${spec.dtype}[${spec.shape}]`
   const rank = (input: number | undefined): number => (input === undefined ? 0 : stands[input]! + 1)
-  for (const node of nodes) {
-    if (given[node.id] === 1 || !isPure(node, nodes)) continue
+  for (let id = 0; id < nodes.length; id++) {
+    const node = nodes[id]!
+    if (given[id] === 1 || !isPure(node, nodes)) continue
     const first = alone.swap(rank(node.inputs[0]), rank(node.inputs[1]), node.id)
     if (first === Pairs.none) continue
     if (first !== Pairs.several) met.set(meaningOf(nodes[first]!), first)
@@ -125,8 +127,16 @@ const live = ({ nodes, outputs }: Checked, stands: Int32Array): Uint8Array => {
     alive[node] = 1
     stack.push(node)
   }
-  for (const output of outputs) need(output.node)
-  for (const node of nodes) if (node.op === 'input') need(node.id)
+  for (const output of outputs) alive[stands[output.node]!] = 1
+  // Whoever reads a value comes after it, but for a delay: from the last node to the first, and then what delays remember.
+  for (let id = nodes.length - 1; id >= 0; id--) {
+    const { op, inputs } = nodes[id]!
+    if (op === 'input') alive[id] = 1
+    if (alive[id] === 0) continue
+    for (let i = 0; i < inputs.length; i++)
+      if (stands[inputs[i]!]! < id) alive[stands[inputs[i]!]!] = 1
+      else need(inputs[i]!)
+  }
   while (stack.length > 0) for (const input of nodes[stack.pop()!]!.inputs) need(input)
   return alive
 }

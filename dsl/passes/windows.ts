@@ -46,11 +46,15 @@ const streamed = (ir: Placed, eager: Int32Array): Streamed[] => {
   const isUploaded = new Uint8Array(ir.buffers.length)
   for (const root of uploads.keys()) isUploaded[root] = 1
   const { start, root } = accessesOf(ir)
+  const reads = new Uint8Array(ir.operations.length)
+  for (let i = 0; i < reads.length; i++)
+    for (let a = start[i]!; a < start[i + 1]!; a++) if (isUploaded[root[a]!] === 1) reads[i] = 1
   for (let at = 0; at < eager.length; at++) {
     const i = eager[at]!
+    if (reads[i] === 0) continue
     for (let a = start[i]!; a < start[i + 1]!; a++) {
-      if (isUploaded[root[a]!] === 0) continue
-      const upload = uploads.get(root[a]!)!
+      const upload = uploads.get(root[a]!)
+      if (upload === undefined) continue
       upload.first = Math.min(upload.first, at)
       upload.last = at
       upload.lanes.set(ir.laneOf[i]!, i)
