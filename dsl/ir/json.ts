@@ -88,28 +88,52 @@ const encode = (value: unknown): string => {
   return `{ ${present.map(key => `"${key}": ${encode(fields[key])}`).join(', ')} }`
 }
 
-const lines = (list: readonly unknown[]): string =>
-  list.length === 0 ? '[]' : `[\n${list.map(item => `    ${encode(item)}`).join(',\n')}\n  ]`
+/** Characters that a part has at least, but the last one. */
+const together = 2 ** 20
 
-/**
- * A plan as the public format `plan: 1`. Canonical: plans that are equal give equal texts, since fields stand in a fixed order
- * whatever made the object. One lane, buffer, node or command a line, so that a diff reads.
- */
-export const toJSON = (plan: Plan): string => {
-  const fields: (readonly [string, string])[] = [
-    ['plan', encode(plan.plan)],
-    ['name', encode(plan.name)],
-    ['devices', encode(plan.devices)],
-    ['inFlight', encode(plan.inFlight)],
-    ['storage', encode(plan.storage)],
-    ['bound', encode(plan.bound)],
-    ...(plan.arena === undefined ? [] : ([['arena', encode(plan.arena)]] as const)),
-    ...(plan.tolerance === undefined ? [] : ([['tolerance', encode(plan.tolerance)]] as const)),
+function* lines(list: readonly unknown[]): Generator<string> {
+  if (list.length === 0) {
+    yield '[]'
+    return
+  }
+  let text = '['
+  for (let i = 0; i < list.length; i++) {
+    text += `${i === 0 ? '' : ','}\n    ${encode(list[i])}`
+    if (text.length < together) continue
+    yield text
+    text = ''
+  }
+  yield `${text}\n  ]`
+}
+
+/** `toJSON` in parts, in order: as one text a plan of a million nodes is longer than a string can be. */
+export function* jsonParts(plan: Plan): Generator<string> {
+  const fields: (readonly [string, Iterable<string>])[] = [
+    ['plan', [encode(plan.plan)]],
+    ['name', [encode(plan.name)]],
+    ['devices', [encode(plan.devices)]],
+    ['inFlight', [encode(plan.inFlight)]],
+    ['storage', [encode(plan.storage)]],
+    ['bound', [encode(plan.bound)]],
+    ...(plan.arena === undefined ? [] : ([['arena', [encode(plan.arena)]]] as const)),
+    ...(plan.tolerance === undefined ? [] : ([['tolerance', [encode(plan.tolerance)]]] as const)),
     ...(plan.communicators === undefined ? [] : ([['communicators', lines(plan.communicators)]] as const)),
     ['lanes', lines(plan.lanes)],
     ['buffers', lines(plan.buffers)],
     ['nodes', lines(plan.nodes)],
     ['commands', lines(plan.commands)],
   ]
-  return `{\n${fields.map(([key, text]) => `  "${key}": ${text}`).join(',\n')}\n}\n`
+  let before = '{\n'
+  for (const [key, value] of fields) {
+    yield `${before}  "${key}": `
+    yield* value
+    before = ',\n'
+  }
+  yield '\n}\n'
 }
+
+/**
+ * A plan as the public format `plan: 1`. Canonical: plans that are equal give equal texts, since fields stand in a fixed order
+ * whatever made the object. One lane, buffer, node or command a line, so that a diff reads. Throws a RangeError where the text is longer than a string can be: see `jsonParts`.
+ */
+export const toJSON = (plan: Plan): string => Array.from(jsonParts(plan)).join('')

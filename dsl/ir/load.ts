@@ -1,6 +1,7 @@
 // Over 300 lines as one thing: every field of the plan format is read here, in the order of the format, and nowhere else.
 import * as E from 'fp-ts/lib/Either.js'
 import type { ReadonlyNonEmptyArray } from 'fp-ts/lib/ReadonlyNonEmptyArray.js'
+import { jsonOf } from './json-parts.js'
 import { misreaches } from './laws/extents.js'
 import { limits } from './limits.js'
 import { readCollective, readCommunicator } from './load-collective.js'
@@ -17,10 +18,22 @@ export type { PlanFault, PlanFaultTag } from './reader.js'
  * anew, field by field, so that nothing of the input stays in it. Fields that the format does not have are dropped. Checks
  * form, and that every kernel stays inside its buffers; the laws are `verify`'s. Never throws.
  */
-export const parsePlan = (input: string | unknown): E.Either<ReadonlyNonEmptyArray<PlanFault>, Plan> => {
-  const r = new Reader()
+export const parsePlan = (input: string | unknown): Parsed => parsed(new Reader(), r => planIn(r, input))
+
+/** As `parsePlan`, of a text that comes in parts, in order: a plan of a million nodes is longer than a string can be. */
+export const parsePlanParts = (parts: Iterable<string>): Parsed => {
+  // What JSON.parse makes is nobody else's.
+  const r = new Reader(true)
+  return parsed(r, () => readPlan(r, jsonOf(parts, r)))
+}
+
+type Parsed = E.Either<ReadonlyNonEmptyArray<PlanFault>, Plan>
+
+const planIn = (r: Reader, input: unknown): Plan => readPlan(r, typeof input === 'string' ? JSON.parse(input) : input)
+
+const parsed = (r: Reader, read: (r: Reader) => Plan): Parsed => {
   try {
-    const plan = readPlan(r, typeof input === 'string' ? JSON.parse(input) : input)
+    const plan = read(r)
     if (r.faults.length === 0) return E.right(plan)
   } catch (error) {
     // A text that is no JSON; or a value that throws when it is read (a getter, a revoked proxy).
@@ -100,10 +113,13 @@ const readPlan = (r: Reader, value: unknown): Plan => {
       pinned: r.integer(r.field(bound, 'pinned'), 'plan.bound.pinned', 0, limits.bytes),
     },
     ...(storage === 'planned' ? { arena: perDevice(arena ?? [], 'plan.arena') } : {}),
-    lanes: lanes.map((lane, i) => readLane(r, lane, i, counts)),
-    buffers: buffers.map((buffer, i) => readBuffer(r, buffer, i, counts)),
-    nodes: nodes.map((node, i) => readNode(r, node, i, counts)),
-    commands: commands.map((command, i) => readCommand(r, command, `commands[${i}]`, counts)),
+    lanes: r.each(lanes, (lane, i) => readLane(r, lane, i, counts)),
+    buffers: r.each(buffers, (buffer, i) => readBuffer(r, buffer, i, counts)),
+    nodes: r.each(nodes, (node, i) => readNode(r, node, i, counts)),
+    commands: r.each(
+      commands,
+      (command, i) => plainCommand(command, counts) ?? readCommand(r, command, `commands[${i}]`, counts),
+    ),
     ...(given === undefined ? {} : { communicators: communicators.map((value, i) => readCommunicator(r, value, i)) }),
     ...(tolerance === undefined ? {} : { tolerance: r.finite(tolerance, 'plan.tolerance', 0) }),
   }
@@ -293,6 +309,50 @@ const forms: Readonly<Record<Command[0], readonly ('buffer' | 'lane' | 'event' |
   record: ['event', 'lane'],
   wait: ['event', 'lane'],
   use: ['buffer', 'lane', 'event'],
+}
+
+const isBelow = (value: unknown, count: number): value is number =>
+  typeof value === 'number' && value >>> 0 === value && value < count
+
+const plainIds = (value: unknown, count: number): readonly number[] | undefined => {
+  if (!Array.isArray(value) || value.length > limits.accesses) return undefined
+  const ids: number[] = []
+  for (let i = 0; i < value.length; i++) {
+    const id: unknown = value[i]
+    if (!isBelow(id, count)) return undefined
+    ids.push(id)
+  }
+  return ids
+}
+
+/** A command that is as it should be; undefined: `readCommand` says what is wrong with it. There are millions of them, so the usual ones are read without a word. */
+const plainCommand = (value: unknown, counts: Counts): Command | undefined => {
+  if (!Array.isArray(value)) return undefined
+  const [op, id, lane, third, fourth] = value as readonly unknown[]
+  switch (op) {
+    case 'run': {
+      const reads = value.length === 5 ? plainIds(third, counts.buffers) : undefined
+      const writes = reads === undefined ? undefined : plainIds(fourth, counts.buffers)
+      if (writes === undefined || !isBelow(id, counts.nodes) || !isBelow(lane, counts.lanes)) return undefined
+      return ['run', id, lane, reads!, writes]
+    }
+    case 'free':
+      return value.length === 2 && isBelow(id, counts.buffers) ? ['free', id] : undefined
+    case 'alloc':
+      if (value.length !== 3 || !isBelow(id, counts.buffers) || !isBelow(lane, counts.lanes)) return undefined
+      return ['alloc', id, lane]
+    case 'record':
+    case 'wait': {
+      if (!isBelow(id, limits.events) || !isBelow(lane, counts.lanes)) return undefined
+      if (value.length === 3) return [op, id, lane]
+      return op === 'wait' && value.length === 4 && third === -1 ? ['wait', id, lane, -1] : undefined
+    }
+    case 'use':
+      if (value.length !== 4 || !isBelow(id, counts.buffers) || !isBelow(lane, counts.lanes)) return undefined
+      return isBelow(third, limits.events) ? ['use', id, lane, third] : undefined
+    default:
+      return undefined
+  }
 }
 
 const readCommand = (r: Reader, value: unknown, at: string, counts: Counts): Command => {

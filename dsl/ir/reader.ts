@@ -37,6 +37,9 @@ export class Enough extends Error {}
 export class Reader {
   readonly faults: PlanFault[] = []
 
+  /** `own`: all that is read was made for this reader alone, and lists without holes; they may be written over. */
+  constructor(readonly own = false) {}
+
   fault(tag: PlanFaultTag, at: string, subject: string, wanted: string, found: string, next: string): void {
     this.faults.push({ _tag: tag, at, subject, wanted, found, next })
     if (this.faults.length >= limits.faults) throw new Enough()
@@ -66,7 +69,20 @@ export class Reader {
       this.fault('TooMany', at, lastName(at), `at most ${most} entries`, `${value.length}`, 'split the plan')
       return []
     }
-    return Array.from(value) // dense: a hole becomes an entry that is undefined
+    return this.own ? value : Array.from(value) // dense: a hole becomes an entry that is undefined
+  }
+
+  /** Each entry of such a list read; in place where the list may be written over, so that a large plan is never there twice. */
+  each<T>(list: readonly unknown[], read: (value: unknown, index: number) => T): T[] {
+    if (!this.own) return list.map(read)
+    const own = list as unknown[]
+    for (let i = 0; i < own.length; i++) own[i] = read(own[i], i)
+    return own as T[]
+  }
+
+  tooMany(at: string, most: number, found: number): never {
+    this.fault('TooMany', at, lastName(at), `at most ${most} entries`, `${found}`, 'split the plan')
+    throw new Enough()
   }
 
   /** An integer in [least, most]. */

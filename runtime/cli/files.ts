@@ -1,4 +1,6 @@
-import { readFileSync, writeFileSync } from 'node:fs'
+import { closeSync, fstatSync, openSync, readFileSync, readSync, writeSync } from 'node:fs'
+import { StringDecoder } from 'node:string_decoder'
+import { parsePlanParts } from '../../dsl/ir/load.js'
 import { Failed } from './io.js'
 
 const bad = (path: string, subject: string, wanted: string, error: unknown, next: string): Failed =>
@@ -13,14 +15,53 @@ export const textOf = (path: string, subject: string, next: string): string => {
   }
 }
 
-/** The text of a PLAN.json. */
-export const planText = (path: string): string =>
-  textOf(path, 'plan', 'write one with: braid plan PROGRAM --as json -o PLAN.json')
+/** Bytes of a file that are read at a time. */
+const piece = 2 ** 22
 
-/** Writes what `-o FILE` asked for. */
-export const save = (path: string, text: string, subject: string): void => {
+function* piecesOf(file: number): Generator<string> {
+  const decoder = new StringDecoder('utf8')
+  const bytes = Buffer.allocUnsafe(piece)
+  for (;;) {
+    const read = readSync(file, bytes, 0, piece, null)
+    if (read === 0) break
+    yield decoder.write(bytes.subarray(0, read))
+  }
+  yield decoder.end()
+}
+
+/** A plan from a PLAN.json of any length, which is read a piece at a time. */
+export const planIn = (path: string): ReturnType<typeof parsePlanParts> => {
+  let file = -1
   try {
-    writeFileSync(path, text)
+    file = openSync(path, 'r')
+    // Opening a directory works, reading it does not.
+    if (fstatSync(file).isDirectory()) throw new Error('it is a directory')
+  } catch (error) {
+    if (file >= 0) closeSync(file)
+    throw bad(
+      path,
+      'plan',
+      'a plan file that can be read',
+      error,
+      'write one with: braid plan PROGRAM --as json -o PLAN.json',
+    )
+  }
+  try {
+    return parsePlanParts(piecesOf(file))
+  } finally {
+    closeSync(file)
+  }
+}
+
+/** Writes what `-o FILE` asked for, in parts where it is long. */
+export const save = (path: string, text: string | Iterable<string>, subject: string): void => {
+  try {
+    const file = openSync(path, 'w')
+    try {
+      for (const part of typeof text === 'string' ? [text] : text) writeSync(file, part)
+    } finally {
+      closeSync(file)
+    }
   } catch (error) {
     throw bad(path, subject, 'a file that can be written', error, 'give another path to -o')
   }

@@ -1,4 +1,5 @@
 import { explain } from '../../dsl/explain.js'
+import { jsonParts } from '../../dsl/ir/json.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import { textOf, toJSON } from '../../dsl/ir/text.js'
 import type { Machine } from '../../dsl/machine/machine.js'
@@ -33,13 +34,13 @@ export const plan = async (args: readonly string[], out: Output): Promise<number
   const machine = machineFrom(values.machine ?? 'h200')
   const compiler = compilerOf(values)
   const made = compiled(await loadProgram(path), compiler)
-  const text = written(made, as, machine)
   if (values.output !== undefined) {
-    save(values.output, text, 'plan')
+    save(values.output, as === 'json' ? jsonParts(made) : written(made, as, machine), 'plan')
     out.say(`${values.output}: the plan "${made.name}" as ${as}`)
     out.result({ program: made.name, as, file: values.output })
     return 0
   }
+  const text = written(made, as, machine)
   out.say(text.trimEnd())
   // The plan itself is the one object; its other forms are text inside one.
   out.result(

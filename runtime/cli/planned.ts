@@ -1,15 +1,14 @@
 import * as E from 'fp-ts/lib/Either.js'
-import { parsePlan } from '../../dsl/ir/load.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import { verify } from '../../dsl/ir/verify.js'
 import { type CompileFlags, compiled } from './compiled.js'
-import { planText } from './files.js'
+import { planIn } from './files.js'
 import { Failed, Misuse } from './io.js'
 import { loadProgram } from './program.js'
 
 /** A plan from a file, whoever wrote it: its form is checked, and that the laws about safety hold, since what is said of a plan assumes them. */
 const readPlan = (path: string): Plan => {
-  const parsed = parsePlan(planText(path))
+  const parsed = planIn(path)
   if (E.isLeft(parsed)) throw new Failed(parsed.left)
   const [broken, ...others] = verify(parsed.right, { safety: true })
   if (broken === undefined) return parsed.right

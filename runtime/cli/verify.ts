@@ -1,9 +1,8 @@
 import * as E from 'fp-ts/lib/Either.js'
-import { parsePlan } from '../../dsl/ir/load.js'
 import { verify as verifyPlan } from '../../dsl/ir/verify.js'
 import { verifyRanks } from '../../dsl/ir/verify-ranks.js'
 import { parse } from './args.js'
-import { planText } from './files.js'
+import { planIn } from './files.js'
 import { Failed, Misuse, type Output } from './io.js'
 
 export const usage = 'braid verify PLAN.json [RANK1.json …] [--safety] [--json]'
@@ -12,7 +11,7 @@ export const verify = async (args: readonly string[], out: Output): Promise<numb
   const { values, positionals } = parse(args, { safety: { type: 'boolean' } }, usage)
   if (positionals.length === 0) throw new Misuse(`PLAN.json is missing\nusage: ${usage}`)
   const plans = positionals.map(path => {
-    const parsed = parsePlan(planText(path))
+    const parsed = planIn(path)
     if (E.isLeft(parsed)) {
       const whose = positionals.length === 1 ? '' : `${path}: `
       throw new Failed(parsed.left.map(fault => ({ ...fault, at: `${whose}${fault.at}` })))
