@@ -14,9 +14,11 @@ std::shared_ptr<Driver> borrowed(Driver& driver) { return {std::shared_ptr<void>
 // A program made ready to be issued, tick after tick, with nobody beside.
 struct Ready {
   Ready(std::shared_ptr<Driver> driver, const TaskGraph& graph, bool planned)
-      : program(driver, programOf(graph, planned)) {
+      : Ready({std::move(driver)}, graph.name, programOf(graph, planned)) {}
+  Ready(std::vector<std::shared_ptr<Driver>> drivers, const std::string& name, ProgramSpec spec)
+      : program(std::move(drivers), std::move(spec)) {
     if (const MaybeFailure failure = program.load({})) {
-      std::fprintf(stderr, "%s: %s %s\n", graph.name.c_str(), failure->op.c_str(), failure->detail.c_str());
+      std::fprintf(stderr, "%s: %s %s\n", name.c_str(), failure->op.c_str(), failure->detail.c_str());
       std::exit(1);
     }
     issuer = std::make_unique<Issuer>(program, trace, false);
@@ -95,6 +97,24 @@ void own(const Run& run, const TaskGraph& graph, bool planned) {
       .add("nsATask", tick.median / tasks);
 }
 
+// The same with every other lane on a second device: what it costs to make devices current in turn.
+void ownOfTwo(const Run& run, const TaskGraph& graph, bool planned) {
+  ProgramSpec spec = programOf(graph, planned);
+  spec.devices.push_back(spec.devices[0]);
+  for (std::size_t lane = 0; lane < spec.lanes.size(); ++lane) spec.lanes[lane].device = lane % 2;
+  for (BufferSpec& buffer : spec.buffers) buffer.device = spec.lanes[buffer.home].device;
+  for (NodeSpec& node : spec.nodes) node.peerAccess = true;
+  Ready ready({std::make_shared<IdleDriver>(nullptr), std::make_shared<IdleDriver>(nullptr)}, graph.name,
+              std::move(spec));
+  const auto commands = static_cast<double>(ready.program.steps().size());
+  const Spread tick = perTurn(run, [&](std::uint64_t turns) {
+    for (; turns > 0; --turns) ready.issue();
+  });
+  Line("executor", "own, " + graph.name + " on two devices" + (planned ? ", planned" : ", pooled"))
+      .add(over(tick, commands), "ns a command")
+      .add("commands", commands);
+}
+
 // `empty`: tasks that launch nothing.
 void onDevice(const Run& run, const TaskGraph& graph, bool planned, bool empty) {
   Ready ready(empty ? std::make_shared<IdleDriver>(&run.driver) : borrowed(run.driver), graph, planned);
@@ -129,6 +149,7 @@ void executor(const Run& run) {
   graphs.push_back(pingPong(800));
   for (const TaskGraph& graph : graphs)
     for (const bool planned : {false, true}) own(run, graph, planned);
+  for (const bool planned : {false, true}) ownOfTwo(run, graphs[1], planned);
   for (const TaskGraph& graph : graphs)
     for (const bool planned : {false, true}) onDevice(run, graph, planned, true);
   for (const TaskGraph& graph : graphs)

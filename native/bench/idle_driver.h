@@ -77,6 +77,7 @@ class IdleDriver : public Driver {
   }
   Status launch(const Kernel&, const DeviceAddress*, const DeviceAddress*, Stream) override { return Status::ok; }
   Status hostFunction(Stream, void (*)(void*), void*) override { return Status::notSupported; }
+  Status reachPeer(Driver&) override { return Status::ok; }
 
  private:
   struct Empty final : Kernel {};
