@@ -128,10 +128,10 @@ MaybeFailure Program::makeEvents() {
   for (std::uint32_t slot = 0; slot < spec_.inFlight; ++slot) {
     for (const LaneId lane : busyLanes_) make(&tickEnds_[slot * streams_.size() + lane], lane, EventKind::awaited);
   }
-  return failure ? failure : makePools(std::move(spare));
+  return failure ? failure : makePools(spare);
 }
 
-MaybeFailure Program::makePools(std::vector<Order::Marker> spare) {
+MaybeFailure Program::makePools(const std::vector<Order::Marker>& spare) {
   std::vector<std::size_t> allocs(memory.count());
   for (const Step& step : decoded_.steps)
     if (step.kind == StepKind::alloc) ++allocs[memory.of(spec_.buffers[step.subject])];

@@ -58,7 +58,7 @@ class Program {
   MaybeFailure meetPeers();
   MaybeFailure makeStreams();
   MaybeFailure makeEvents();
-  MaybeFailure makePools(std::vector<Order::Marker> spare);
+  MaybeFailure makePools(const std::vector<Order::Marker>& spare);
   MaybeFailure prepareKernels(const ReferenceFactory& reference);
   KernelSpec specOf(const Step& run) const;
   const BufferSpec& operand(const Step& run, std::uint32_t index) const {

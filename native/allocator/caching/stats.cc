@@ -110,8 +110,8 @@ void raise(Stripe& stripe) {
   }
 }
 
-// Written out, since every allocation comes by here. Returns whether some level is above its peak. What was pending until
-// now (`Resumed`) was active before.
+// Written out, since every allocation comes by here. Returns whether some level is above its peak. What was pending
+// until now (`Resumed`) was active before.
 template <class How, bool Resumed>
 inline bool rise(Stripe& stripe, int size, std::int64_t bytes, std::int64_t requested) {
   const auto *const peak = stripe.peak[1 + size], *const peakOfAll = stripe.peak[0];
