@@ -12,11 +12,11 @@ export interface CompileOptions {
   readonly dims?: Readonly<Record<string, number>> | undefined
   /** Ticks that may be in flight at once: slot sets of inputs and outputs. Default 2. */
   readonly inFlight?: number | undefined
-  /** Bytes of device memory that the plan must fit; `fast` (default) keeps every `ahead`, `small` makes each 0. */
+  /** Bytes of device memory that the plan must fit, of each device that it is for; `fast` (default) keeps every `ahead`, `small` makes each 0. */
   readonly memory?: number | 'fast' | 'small' | undefined
   /** `pooled` (default): tick buffers are allocated and freed as the tick goes; `planned`: each has its place in an arena, found here. */
   readonly storage?: 'pooled' | 'planned' | undefined
-  /** The most CUDA streams. Without it the compiler chooses up to 8 for what the user gave no lane. */
+  /** The most CUDA streams of each device. Without it the compiler chooses up to 8 for what the user gave no lane. */
   readonly lanes?: number | undefined
   /** How independent work is cut into lanes: greedily (`chains`, the default), or into the fewest paths there can be (`cover`). */
   readonly placement?: 'chains' | 'cover' | undefined
