@@ -134,6 +134,7 @@ class Places {
       }
       if (wanted[id] === unknown || part[id] === 'host') continue
       for (const input of dataOf(nodes[id]!)) {
+        if (wanted[input] !== unknown) continue
         votes[input] ??= new Map()
         votes[input].set(wanted[id]!, (votes[input].get(wanted[id]!) ?? 0) + 1)
       }
