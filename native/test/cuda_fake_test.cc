@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -21,6 +23,10 @@ const cuda::LibraryPaths kFake{{BRAID_FAKE_CUDA}, {BRAID_FAKE_CUDA}, {BRAID_FAKE
 template <class Function>
 Function* fake(const char* name) {
   static void* library = dlopen(BRAID_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    std::fprintf(stderr, "%s\nRun these tests where they were built.\n", dlerror());
+    std::abort();
+  }
   return reinterpret_cast<Function*>(dlsym(library, name));
 }
 void failNext(const char* call, int code, int nth = 1) {
