@@ -1,3 +1,4 @@
+import { heap, type Room } from '../ir/scratch.js'
 import { callOf, demandOf, type Resource } from '../machine/cost.js'
 import type { Operation } from './ir.js'
 import type { Settings } from './options.js'
@@ -42,8 +43,12 @@ const isAlike = (a: Operation, b: Operation): boolean =>
   a.kernel?.kind === 'map'
 
 /** What each operation takes from start to end with nothing beside it: all that a path's length asks for. Nanoseconds. */
-export const aloneOf = (operations: readonly Operation[], { machine, profile }: Settings): Float64Array => {
-  const alone = new Float64Array(operations.length)
+export const aloneOf = (
+  operations: readonly Operation[],
+  { machine, profile }: Settings,
+  room: Room = heap,
+): Float64Array => {
+  const alone = room.float64(operations.length)
   for (let i = 0; i < operations.length; i++) {
     // Large graphs repeat themselves: one like the one before is not looked up again.
     const like = i > 0 && profile.size === 0 && isAlike(operations[i - 1]!, operations[i]!)

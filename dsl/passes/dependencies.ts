@@ -1,3 +1,4 @@
+import { heap, type Room } from '../ir/scratch.js'
 import type { Lowered, Operation } from './ir.js'
 
 /** Who comes after whom, in compressed rows: the successors of i are `to[start[i] .. start[i + 1]]`; `degree[i]` operations come before it. */
@@ -31,16 +32,16 @@ const afterOf = (operations: readonly Operation[]): After => {
   return { start, before: Int32Array.from(before) }
 }
 
-export const dependenciesOf = ({ operations }: Pick<Lowered, 'operations'>): Dependencies => {
+export const dependenciesOf = ({ operations }: Pick<Lowered, 'operations'>, room: Room = heap): Dependencies => {
   const count = operations.length
   const after = afterOf(operations)
   // Counted one place further on: once all are put where they belong, each start is where the one before it ends.
-  const start = new Int32Array(count + 2)
-  const degree = new Int32Array(count)
+  const start = room.int32(count + 2)
+  const degree = room.int32(count)
   const edges = after.start[count]!
   for (let e = 0; e < edges; e++) start[after.before[e]! + 2]!++
   for (let i = 0; i < count; i++) start[i + 2]! += start[i + 1]!
-  const to = new Int32Array(edges)
+  const to = room.int32(edges)
   for (let i = 0; i < count; i++) {
     degree[i] = after.start[i + 1]! - after.start[i]!
     for (let e = after.start[i]!; e < after.start[i + 1]!; e++) to[start[after.before[e]! + 1]!++] = i
@@ -55,9 +56,9 @@ const isOrdered = ({ start, to, degree }: Dependencies): boolean => {
 }
 
 /** A topological order: as the user wrote it, if that is one. Shorter than the graph where there is a cycle. */
-export const topological = (dependencies: Dependencies): Int32Array => {
+export const topological = (dependencies: Dependencies, room: Room = heap): Int32Array => {
   const { start, to, degree } = dependencies
-  const order = new Int32Array(degree.length)
+  const order = room.int32(degree.length)
   if (isOrdered(dependencies)) {
     for (let i = 0; i < order.length; i++) order[i] = i
     return order

@@ -1,6 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
 import type { PlanLane } from '../ir/plan.js'
+import { type Room, withScratch } from '../ir/scratch.js'
 import { accessesOf, reordered } from './accesses.js'
 import { aloneOf, type Costs, costsOf } from './costs.js'
 import { type Dependencies, dependenciesOf, topological } from './dependencies.js'
@@ -24,9 +25,15 @@ export interface Ordering {
  * What other lanes are waiting for behind each operation: the longest path from its first change of lane to the end of the tick. On one
  * lane nothing is gained by order, so there all are 0 and the user's order stands, which is kind to memory.
  */
-const urgencyOf = (ir: Placed, order: Int32Array, { start, to }: Dependencies, alone: Float64Array): Float64Array => {
-  const path = new Float64Array(order.length)
-  const urgent = new Float64Array(order.length)
+const urgencyOf = (
+  ir: Placed,
+  order: Int32Array,
+  { start, to }: Dependencies,
+  alone: Float64Array,
+  room: Room,
+): Float64Array => {
+  const path = room.float64(order.length)
+  const urgent = room.float64(order.length)
   for (let next = order.length - 1; next >= 0; next--) {
     const i = order[next]!
     let longest = 0
@@ -43,10 +50,12 @@ const urgencyOf = (ir: Placed, order: Int32Array, { start, to }: Dependencies, a
 }
 
 /** The most urgent first of all that depends on nothing that is still to come, whatever lanes are doing meanwhile. */
-const byUrgency = (ir: Placed, { start, to, degree }: Dependencies, urgent: Float64Array): Int32Array => {
-  const left = degree.slice()
+const byUrgency = (ir: Placed, { start, to, degree }: Dependencies, urgent: Float64Array, room: Room): Int32Array => {
+  const left = room.int32(degree.length)
+  left.set(degree)
   // What nobody waits for only gives memory back: it goes first. Then what other lanes wait for; then as the user wrote it.
-  const key = urgent.map((value, i) => (start[i] === start[i + 1] ? Number.NEGATIVE_INFINITY : -value))
+  const key = room.float64(urgent.length)
+  for (let i = 0; i < key.length; i++) key[i] = start[i] === start[i + 1] ? Number.NEGATIVE_INFINITY : -urgent[i]!
   const ready = new Queue(key)
   const eager = new Int32Array(left.length)
   let length = 0
@@ -86,15 +95,18 @@ const byTime = (ir: Placed, dependencies: Dependencies, costs: Costs, urgency: F
 }
 
 /** All but the uploads that nothing holds back, in the order in which they are issued; undefined where there is a cycle. */
-const eagerOf = (ir: Placed, by: Ordering['by']): Int32Array | undefined => {
-  const dependencies = dependenciesOf(ir)
-  const order = topological(dependencies)
-  if (order.length < ir.operations.length) return undefined
-  if (by === 'program') return byUrgency(ir, dependencies, new Float64Array(order.length))
-  if (by === 'critical path')
-    return byUrgency(ir, dependencies, urgencyOf(ir, order, dependencies, aloneOf(ir.operations, ir.settings)))
-  const costs = costsOf(ir.operations, ir.settings)
-  return byTime(ir, dependencies, costs, urgencyOf(ir, order, dependencies, costs.alone))
+const eagerOf = (ir: Placed, by: Ordering['by'], room: Room): Int32Array | undefined => {
+  const { operations, settings } = ir
+  const dependencies = dependenciesOf(ir, room)
+  const order = topological(dependencies, room)
+  if (order.length < operations.length) return undefined
+  if (by === 'program') return byUrgency(ir, dependencies, room.float64(order.length), room)
+  if (by === 'critical path') {
+    const urgency = urgencyOf(ir, order, dependencies, aloneOf(operations, settings, room), room)
+    return byUrgency(ir, dependencies, urgency, room)
+  }
+  const costs = costsOf(operations, settings)
+  return byTime(ir, dependencies, costs, urgencyOf(ir, order, dependencies, costs.alone, room))
 }
 
 /** Lanes that are used, in order of first use. */
@@ -128,7 +140,7 @@ const circle = (ir: Placed): Passed<never> => {
 
 /** All but the uploads that nothing holds back, in the order in which they are issued: whatever windows there are, the same. */
 export const rest = (by: Ordering['by'], ir: Placed): Passed<Int32Array> => {
-  const eager = eagerOf(ir, by)
+  const eager = withScratch(room => eagerOf(ir, by, room))
   return eager === undefined ? circle(ir) : E.right(eager)
 }
 

@@ -1,5 +1,6 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { GraphNode } from '../ir/graph.js'
+import { type Room, withScratch } from '../ir/scratch.js'
 import type { Checked, Passed } from './ir.js'
 import { donatedReads } from './vocabulary.js'
 import { watched } from './watch.js'
@@ -68,11 +69,11 @@ class Pairs {
   private readonly keys: Int32Array
   private readonly nodes: Int32Array
 
-  constructor(capacity: number) {
+  constructor(capacity: number, room: Room) {
     const size = 2 ** Math.ceil(Math.log2(2 * capacity + 2))
     this.mask = size - 1
-    this.keys = new Int32Array(2 * size)
-    this.nodes = new Int32Array(size).fill(Pairs.none)
+    this.keys = room.int32(2 * size)
+    this.nodes = room.int32(size).fill(Pairs.none)
   }
 
   /** What was there before: none, then the first node, then `several` for good. */
@@ -93,11 +94,11 @@ class Pairs {
 }
 
 /** For each node, the node that stands for it: itself, or an earlier one of the same meaning. */
-const merge = (nodes: readonly GraphNode[]): Int32Array => {
-  const stands = new Int32Array(nodes.length)
+const merge = (nodes: readonly GraphNode[], room: Room): Int32Array => {
+  const stands = room.int32(nodes.length)
   for (let id = 0; id < stands.length; id++) stands[id] = id
   // A meaning takes long to write, and nodes of other inputs cannot be twins: it is written only where the first two inputs are the same.
-  const alone = new Pairs(nodes.length)
+  const alone = new Pairs(nodes.length, room)
   const met = new Map<string, number>()
   const given = givenAway(nodes)
   const meaningOf = ({ op, inputs, lane, attrs, spec }: GraphNode): string =>
@@ -142,19 +143,24 @@ const live = ({ nodes, outputs }: Checked, stands: Int32Array): Uint8Array => {
 }
 
 /** After this pass no node is dead, and no two pure nodes do the same to the same values on the same lane. */
-export const simplify = watched('simplify', (ir: Checked): Passed<Checked> => {
-  const stands = merge(ir.nodes)
+export const simplify = watched(
+  'simplify',
+  (ir: Checked): Passed<Checked> => withScratch(room => E.right(simplified(ir, room))),
+)
+
+const simplified = (ir: Checked, room: Room): Checked => {
+  const stands = merge(ir.nodes, room)
   const alive = live(ir, stands)
   const renumbered = new Int32Array(ir.nodes.length).fill(-1)
   let count = 0
   for (const node of ir.nodes) if (alive[node.id]) renumbered[node.id] = count++
-  if (count === ir.nodes.length) return E.right(ir)
+  if (count === ir.nodes.length) return ir
   const renumber = (id: number): number => renumbered[stands[id]!]!
   const kept = ir.nodes.filter(node => alive[node.id])
-  return E.right({
+  return {
     settings: ir.settings,
     nodes: kept.map(node => ({ ...node, id: renumber(node.id), inputs: node.inputs.map(renumber) })),
     specs: kept.map(node => ir.specs[node.id]!),
     outputs: ir.outputs.map(output => ({ name: output.name, node: renumber(output.node) })),
-  })
-})
+  }
+}
