@@ -50,9 +50,11 @@ const partsOf = (ir: Bounded, device: number): readonly Part[] => {
  */
 export const overBudget = (ir: Bounded, memory: number): CompileError => {
   const least = Math.max(...ir.bound.device)
-  const parts = partsOf(ir, ir.bound.device.indexOf(least))
+  const device = ir.bound.device.indexOf(least)
+  const parts = partsOf(ir, device)
   const names = parts.map(({ name }) => name).filter(name => name !== '')
-  const found = `${least} bytes at the least; in memory at the peak: ${listed(names, 8)}`
+  const where = ir.bound.device.length > 1 ? ` on device ${device}` : ''
+  const found = `${least} bytes at the least${where}; in memory at the peak: ${listed(names, 8)}`
   return {
     ...fault(
       'OverBudget',
