@@ -1,3 +1,4 @@
+// Over 300 lines as one thing: a session's life, from its memory and its ticks to its failures and its end.
 #include "executor/session.h"
 
 #include <chrono>

@@ -1,3 +1,4 @@
+// Over 300 lines as one thing: a driver that watches, call by call, whether its memory is used by its owner alone.
 #include "caching_watch.h"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// The cuda device on a real GPU, against the host device's answers. Skipped, with the reason, where there is none. Over
+// 300 lines, since each test stands alone.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -6,8 +8,6 @@
 #include <thread>
 
 #include "cuda_specs.h"
-
-// The cuda device on a real GPU, against the host device's answers. Skipped, with the reason, where there is none.
 
 namespace braid::test {
 namespace {

@@ -1,3 +1,6 @@
+// The cuda device over a driver that is not there (fake/cuda.cc): what is loaded, called, mapped and given back.
+// Answers of real kernels are checked in cuda_device_test.cc, where there is a GPU. Over 300 lines,
+// since each test stands alone.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -11,9 +14,6 @@
 #include "cuda/driver.h"
 #include "cuda/probe.h"
 #include "executor/session.h"
-
-// The cuda device over a driver that is not there (fake/cuda.cc): what is loaded, called, mapped and given back.
-// Answers of real kernels are checked in cuda_device_test.cc, where there is a GPU.
 
 namespace braid::test {
 namespace {

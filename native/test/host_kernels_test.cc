@@ -1,11 +1,10 @@
+// The kernels of the host device, against plain loops. Over 300 lines, since each test stands alone.
 #include <algorithm>
 #include <bit>
 #include <chrono>
 
 #include "host_support.h"
 #include "kernels/half.h"
-
-// The kernels of the host device, against plain loops.
 
 namespace braid::test {
 namespace {

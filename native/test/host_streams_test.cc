@@ -1,3 +1,4 @@
+// The ordering rules of driver.h, on the host device. Over 300 lines, since each test stands alone.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -7,8 +8,6 @@
 #include <thread>
 
 #include "host_support.h"
-
-// The ordering rules of driver.h, on the host device.
 
 namespace braid::test {
 namespace {

@@ -1,3 +1,4 @@
+// Over 300 lines as one list: what holds of any simulation, then figures worked out by hand.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { compile, orThrow } from '../../dsl/index.js'

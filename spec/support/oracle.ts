@@ -1,3 +1,4 @@
+// Over 300 lines as one thing: each law asked literally, and what that takes.
 import type { Command, Law, Plan } from '../../dsl/ir/plan.js'
 import { poolPeakOf } from '../../dsl/ir/pool.js'
 
