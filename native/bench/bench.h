@@ -48,22 +48,47 @@ inline double nanoseconds(Clock::duration duration) {
   return std::chrono::duration<double, std::nano>(duration).count();
 }
 
+template <class Loop>
+double timed(Loop& loop, std::uint64_t turns) {
+  const auto began = Clock::now();
+  loop(turns);
+  return nanoseconds(Clock::now() - began);
+}
+
+// How many turns of `loop(turns)` take so many milliseconds, at least one.
+template <class Loop>
+std::uint64_t turnsIn(double milliseconds, Loop& loop) {
+  std::uint64_t turns = 256;
+  double took = timed(loop, turns);
+  while (took < milliseconds * 5e5 && turns < (std::uint64_t{1} << 40)) took = timed(loop, turns *= 2);
+  return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(static_cast<double>(turns) * milliseconds * 1e6 / took));
+}
+
 // Nanoseconds of one turn of `loop(turns)`, over the repeats.
 template <class Loop>
 Spread perTurn(const Run& run, Loop loop) {
-  const auto timed = [&](std::uint64_t turns) {
-    const auto began = Clock::now();
-    loop(turns);
-    return nanoseconds(Clock::now() - began);
-  };
-  std::uint64_t turns = 256;
-  double took = timed(turns);
-  while (took < run.repeatMs * 5e5 && turns < (std::uint64_t{1} << 40)) took = timed(turns *= 2);
-  turns =
-      std::max<std::uint64_t>(1, static_cast<std::uint64_t>(static_cast<double>(turns) * run.repeatMs * 1e6 / took));
+  const std::uint64_t turns = turnsIn(run.repeatMs, loop);
   std::vector<double> each;
-  for (int repeat = 0; repeat < run.repeats; ++repeat) each.push_back(timed(turns) / static_cast<double>(turns));
+  for (int repeat = 0; repeat < run.repeats; ++repeat) each.push_back(timed(loop, turns) / static_cast<double>(turns));
   return spread(std::move(each));
+}
+
+// The same beside what it cannot do without, measured in turn with it, a few milliseconds each: a machine that is
+// slower for a while is so for both.
+struct Beside {
+  Spread time, floor, over;  // over: the difference of the two, pair by pair
+};
+template <class Loop, class Floor>
+Beside perTurnBeside(const Run& run, Loop loop, Floor floor) {
+  constexpr int slices = 4;
+  const std::uint64_t turns = turnsIn(run.repeatMs / slices, loop), floors = turnsIn(run.repeatMs / slices, floor);
+  std::vector<double> times, bare, over;
+  for (int slice = 0; slice < slices * run.repeats; ++slice) {
+    times.push_back(timed(loop, turns) / static_cast<double>(turns));
+    bare.push_back(timed(floor, floors) / static_cast<double>(floors));
+    over.push_back(times.back() - bare.back());
+  }
+  return {spread(std::move(times)), spread(std::move(bare)), spread(std::move(over))};
 }
 
 // An allocator over the device's memory with lanes of its own, all idle when it goes.

@@ -5,6 +5,45 @@
 namespace braid::bench {
 namespace {
 
+bool waits(const caching::Policy& policy) { return &policy == &caching::orderThenWait; }
+
+// Events of a caller who does by hand the least that can be done. What a query finds done was recorded some turns
+// before: an event whose use is outstanding is not recorded again.
+class ByHand {
+ public:
+  ByHand(Driver& driver, Stream reader, Stream home) : driver_(driver), reader_(reader), home_(home) {
+    for (Event& each : ring_) {
+      must(driver_, driver_.eventCreate(&each, EventKind::order), "eventCreate");
+      must(driver_, driver_.eventRecord(each, reader_), "eventRecord");
+    }
+  }
+  ~ByHand() {
+    for (const Event each : ring_) driver_.eventDestroy(each);
+  }
+  ByHand(const ByHand&) = delete;
+  void record() { driver_.eventRecord(ring_[at_], reader_); }
+  void wait() { driver_.streamWait(home_, ring_[at_]); }
+  void query() { driver_.eventQuery(ring_[at_ = (at_ + 1) % outstanding]); }
+
+ private:
+  static constexpr std::size_t outstanding = 16;
+  Driver& driver_;
+  Stream reader_, home_;
+  Event ring_[outstanding];
+  std::size_t at_ = 0;
+};
+
+// What was counted while `turns` turns were measured.
+void show(const std::string& what, const Beside& measured, const caching::Policy& policy, const caching::Stats& before,
+          const caching::Stats& after, std::uint64_t turns) {
+  const auto each = [&](std::uint64_t count) { return static_cast<double>(count) / static_cast<double>(turns); };
+  Line line("cross-lane", what + ", " + std::string(policy.name));
+  line.add(measured.time, "ns").add("floor", measured.floor.median).add("over", measured.over.median);
+  line.add("overLeast", measured.over.least).add("overMost", measured.over.most);
+  line.add("sharedEach", each(after.usesShared - before.usesShared));
+  line.add("waitsEach", each(after.waits - before.waits)).add("queriesEach", each(after.queries - before.queries));
+}
+
 // The reader is a stream of the caller's, which may have been given work at any time: no event is shared, each turn
 // records one and waits for it, or asks.
 void recorded(const Run& run, std::uint64_t bytes, const caching::Policy& policy) {
@@ -12,6 +51,7 @@ void recorded(const Run& run, std::uint64_t bytes, const caching::Policy& policy
   options.policy = &policy;
   Bed bed(run, options);
   caching::Lane &home = bed.lane(), &reader = bed.lane(false);
+  ByHand hand(bed.driver, reader.stream, home.stream);
   const auto turn = [&] {
     caching::Block* block = bed.malloc(bytes, home);
     bed.use(block, reader);
@@ -19,27 +59,31 @@ void recorded(const Run& run, std::uint64_t bytes, const caching::Policy& policy
   };
   for (int i = 0; i < 2048; ++i) turn();
   const caching::Stats before = bed.allocator->stats();
+  const bool wait = waits(policy);
   std::uint64_t turned = 0;
-  const Spread time = perTurn(run, [&](std::uint64_t turns) {
-    turned += turns;
-    for (; turns > 0; --turns) turn();
-  });
-  const caching::Stats after = bed.allocator->stats();
-  const auto each = [&](std::uint64_t count) { return static_cast<double>(count) / static_cast<double>(turned); };
-  Line line("cross-lane", "recorded, " + sizeName(bytes) + ", " + std::string(policy.name));
-  line.add(time, "ns").add("policy", std::string(policy.name)).add("bytes", static_cast<double>(bytes));
-  line.add("recordsEach", each(after.uses - before.uses)).add("waitsEach", each(after.waits - before.waits));
-  line.add("queriesEach", each(after.queries - before.queries));
-  line.add("reservedMiB", static_cast<double>(bed.allocator->reserved()) / 1048576);
+  const Beside measured = perTurnBeside(
+      run,
+      [&](std::uint64_t turns) {
+        turned += turns;
+        for (; turns > 0; --turns) turn();
+      },
+      [&](std::uint64_t turns) {
+        for (; turns > 0; --turns) {
+          hand.record();
+          wait ? hand.wait() : hand.query();
+        }
+      });
+  show("recorded, " + sizeName(bytes), measured, policy, before, bed.allocator->stats(), turned);
 }
 
-// The reader's newest event marks the point already, since the program recorded one of its own there. What that one
-// costs is measured by itself, and taken off.
+// The reader's newest event marks the point already, since the program recorded one of its own there: that one is in
+// the floor as well.
 void shared(const Run& run, std::uint64_t bytes, const caching::Policy& policy) {
   caching::Options options;
   options.policy = &policy;
   Bed bed(run, options);
   caching::Lane &home = bed.lane(), &reader = bed.lane();
+  ByHand hand(bed.driver, reader.stream, home.stream);
   const auto own = [&] {
     caching::Mark* mark = nullptr;
     reader.queued();
@@ -52,25 +96,23 @@ void shared(const Run& run, std::uint64_t bytes, const caching::Policy& policy) 
     bed.use(block, reader);
     bed.free(block);
   };
-  const Spread alone = perTurn(run, [&](std::uint64_t turns) {
-    for (; turns > 0; --turns) own();
-  });
   for (int i = 0; i < 2048; ++i) turn();
   const caching::Stats before = bed.allocator->stats();
+  const bool wait = waits(policy);
   std::uint64_t turned = 0;
-  Spread time = perTurn(run, [&](std::uint64_t turns) {
-    turned += turns;
-    for (; turns > 0; --turns) turn();
-  });
-  for (double* value : {&time.median, &time.least, &time.most}) *value -= alone.median;
-  const caching::Stats after = bed.allocator->stats();
-  const auto each = [&](std::uint64_t count) { return static_cast<double>(count) / static_cast<double>(turned); };
-  Line line("cross-lane", "shared, " + sizeName(bytes) + ", " + std::string(policy.name));
-  line.add(time, "ns")
-      .add("policy", std::string(policy.name))
-      .add("ownEvent", alone.median)
-      .add("sharedEach", each(after.usesShared - before.usesShared));
-  line.add("waitsEach", each(after.waits - before.waits)).add("queriesEach", each(after.queries - before.queries));
+  const Beside measured = perTurnBeside(
+      run,
+      [&](std::uint64_t turns) {
+        turned += turns;
+        for (; turns > 0; --turns) turn();
+      },
+      [&](std::uint64_t turns) {
+        for (; turns > 0; --turns) {
+          own();
+          wait ? hand.wait() : hand.query();
+        }
+      });
+  show("shared, " + sizeName(bytes), measured, policy, before, bed.allocator->stats(), turned);
 }
 
 // The home lane is after the reader's newest event already: no call of the driver is left.

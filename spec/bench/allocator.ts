@@ -1,5 +1,6 @@
 // What the caching allocator's calls cost, beside the driver's own calls and PyTorch's allocator, all in one run and from C++. The bars
-// are those of an H200; a wait or a query is the driver's floor under a block that another lane still reads.
+// are those of an H200; a record, a wait or a query are the driver's floor under a block that another lane still reads, measured in turn
+// with it.
 import { availableParallelism } from 'node:os'
 import { fromJavaScript } from './allocator-javascript.js'
 import { type Figure, measure } from './allocator-run.js'
@@ -9,8 +10,7 @@ const names = ['driver-calls', 'allocate-free', 'cross-lane', 'threads', 'page-m
 /** The largest (or least) figure that a case may show, or nothing where it is shown alone. */
 type Bar = { readonly most: number } | { readonly least: number } | undefined
 
-const barOf = (figure: Figure, floor: (call: string) => number): Bar => {
-  const how = Number(figure['waitsEach'] ?? 0) > 0.5 ? 'wait' : 'query'
+const barOf = (figure: Figure): Bar => {
   switch (figure.bench) {
     case 'allocate-free':
       // Where no size comes again there is no bar: it is shown beside the mix that has one.
@@ -22,7 +22,7 @@ const barOf = (figure: Figure, floor: (call: string) => number): Bar => {
       if (figure.case.startsWith('known')) return { most: 90 }
       // The other policies are shown beside the two that the bar is about.
       if (!/order-then-(grow|wait)$/.test(figure.case)) return undefined
-      return { most: figure.case.startsWith('recorded') ? floor(`record, ${how}`) + 80 : floor(how) + 90 }
+      return { most: figure.case.startsWith('recorded') ? 80 : 90 }
     case 'threads':
       return figure.case === '1 MiB, 8 threads' && availableParallelism() >= 8 ? { least: 5 } : undefined
     default:
@@ -42,14 +42,12 @@ export const bench = {
   title: 'The caching allocator, call by call: Braid, the driver, and PyTorch, from C++',
   run: async (log: (line: string) => void) => {
     const { device, ours, theirs } = measure(names, log)
-    const floor = (call: string) =>
-      ours.find(figure => figure.bench === 'driver-calls' && figure.case === call)?.median ?? 0
     const figures = [...ours, ...(await fromJavaScript(device))]
     let ok = true
     const rows = figures.map(figure => {
-      const bar = barOf(figure, floor)
-      // Threads are held to what they do beside one.
-      const found = bar && 'least' in bar ? Number(figure['overOne']) : figure.median
+      const bar = barOf(figure)
+      // Threads are held to what they do beside one, uses to what they cost above the driver's calls.
+      const found = Number((bar && 'least' in bar ? figure['overOne'] : figure['over']) ?? figure.median)
       const held = bar === undefined || ('most' in bar ? found <= bar.most : found >= bar.least)
       ok &&= held
       const peer = peerOf(figure, theirs)
@@ -60,8 +58,9 @@ export const bench = {
         median: figure.median,
         least: figure.least,
         most: figure.most,
+        ...('over' in figure && { floor: figure['floor'], over: figure['over'] }),
         ...(bar && {
-          bar: 'most' in bar ? `≤ ${bar.most.toFixed(0)}` : `≥ ${bar.least} × one thread (${found.toFixed(2)})`,
+          bar: 'most' in bar ? `≤ ${bar.most}` : `≥ ${bar.least} × one thread (${found.toFixed(2)})`,
           held: held ? 'yes' : 'no',
         }),
         ...(peer && { PyTorch: peer.median, ratio: peer.median / figure.median }),
