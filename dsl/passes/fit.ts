@@ -3,6 +3,7 @@ import { pipe } from 'fp-ts/lib/function.js'
 import { Attempts, type Found, freely, lean, mostLean, mostPredicted, type Way } from './attempts.js'
 import { fullest } from './device-of.js'
 import { fail } from './faults.js'
+import { inPlace } from './in-place.js'
 import type { Attempt, Bounded, Lowered, Passed } from './ir.js'
 import type { Ordering } from './order.js'
 import { overBudget } from './over-budget.js'
@@ -29,7 +30,7 @@ class Fitting {
     if (attempts === undefined) {
       attempts = pipe(
         place(spread)(this.ir),
-        E.map(ir => new Attempts(ir, spread)),
+        E.map(ir => new Attempts(inPlace(ir), spread)),
       )
       this.placed.set(spread, attempts)
     }

@@ -86,6 +86,8 @@ export interface ControlEdge {
 
 /** Operations and buffers, no lanes, in no particular order. */
 export interface Lowered {
+  /** Whether there may be copies of several sources. */
+  readonly gathers?: true
   /** Absent where there are none. */
   readonly control?: readonly ControlEdge[]
   readonly settings: Settings

@@ -2,7 +2,6 @@ import * as E from 'fp-ts/lib/Either.js'
 import type { GraphNode } from '../ir/graph.js'
 import { type BoundSpec, tensorBytes } from '../ir/tensor.js'
 import { rootsOf } from './accesses.js'
-import { type Berth, berthsOf } from './in-place.js'
 import type { Buffer, Checked, ControlEdge, Lowered, Operation, Output, Passed } from './ir.js'
 import { Operations } from './operations.js'
 import { boundKernel, donatedReads, operatorOf } from './vocabulary.js'
@@ -24,12 +23,8 @@ class Lowering {
   /** By node: operations that whoever reads its value comes after, without data. */
   private readonly orders = new Map<number, readonly Omit<ControlEdge, 'later'>[]>()
   readonly control: ControlEdge[] = []
-  private readonly berths: ReadonlyMap<number, Berth>
-  /** Of values that several operations make, those: `made` is -2 less the index. */
-  private readonly together: number[][] = []
 
   constructor(readonly ir: Checked) {
-    this.berths = berthsOf(ir)
     let reads = 0
     for (const { inputs } of ir.nodes) reads += inputs.length
     this.operations = new Operations(ir.nodes.length, reads)
@@ -73,15 +68,6 @@ class Lowering {
     return id
   }
 
-  /** Memory for the value that `node` makes: its own, or a part of the window's that takes it in place. */
-  target(node: GraphNode, spec = this.spec(node.id)): number {
-    const berth = this.berths.size === 0 ? undefined : this.berths.get(node.id)
-    if (berth === undefined) return this.fresh(node.name, spec, 'tick', 'device')
-    const window = this.ir.nodes[berth.window]!
-    if (this.buffer[window.id] === -1) this.buffer[window.id] = this.target(window)
-    return this.view(node.name, spec, this.buffer[window.id]!, berth.offset)
-  }
-
   view(name: string, spec: BoundSpec, of: number, offsetBytes: number): number {
     const { root, offset, space, life, device = 0 } = this.buffers[of]!
     const { dtype, shape } = spec
@@ -97,20 +83,8 @@ class Lowering {
     this.version[node] = this.version[like]!
   }
 
-  /** The value of `node` is there when those of `inputs` are: they were made in its buffer. */
-  yieldsWith(node: number, inputs: readonly number[]): void {
-    this.made[node] = -2 - this.together.length
-    this.together.push(inputs.flatMap(input => this.makers(input)))
-  }
-
   maker(node: number): number {
     return this.made[node]!
-  }
-
-  /** The operations that make a value: one, none of what is there anyway, or several in one buffer. */
-  makers(node: number): readonly number[] {
-    const made = this.made[node]!
-    return made >= 0 ? [made] : made === -1 ? [] : this.together[-2 - made]!
   }
 
   readersOf(node: number): readonly number[] {
@@ -149,21 +123,14 @@ class Lowering {
     return reads
   }
 
-  /** Lists are made as long as they are: there are millions. */
-  private after(inputs: readonly number[]): number[] {
-    if (this.together.length > 0) return inputs.flatMap(input => this.makers(input))
+  /** An operation that reads the values of `inputs`, after those who made them. Lists are made as long as they are: there are millions. */
+  operation(node: GraphNode, inputs: readonly number[], writes: readonly number[], more: Partial<Operation>): number {
+    const id = this.operations.length
     let makers = 0
     for (let i = 0; i < inputs.length; i++) if (this.made[inputs[i]!]! >= 0) makers++
     const after = new Array<number>(makers)
     for (let i = inputs.length - 1; i >= 0; i--)
       if (this.made[inputs[i]!]! >= 0) after[--makers] = this.made[inputs[i]!]!
-    return after
-  }
-
-  /** An operation that reads the values of `inputs`, after those who made them. */
-  operation(node: GraphNode, inputs: readonly number[], writes: readonly number[], more: Partial<Operation>): number {
-    const id = this.operations.length
-    const after = this.after(inputs)
     if (this.donates) for (const input of inputs) this.note(id, this.version[input]!)
     if (this.orders.size > 0) this.ordered(id, inputs, after)
     const own = {
@@ -215,7 +182,7 @@ const compute = (low: Lowering, node: GraphNode): void => {
     return
   }
   const { kernel, flops, movedBytes, workspace } = lowered
-  const target = low.target(node, output)
+  const target = low.fresh(node.name, output, 'tick', 'device')
   const tolerance = operator.tolerance(output, inputs, node.attrs)
   low.yields(
     node.id,
@@ -229,11 +196,8 @@ const after = (low: Lowering, node: GraphNode): void => {
   const [value, whom] = node.inputs as readonly [number, number]
   low.yields(node.id, low.buffer[value]!, low.maker(value), value)
   const when = node.attrs['when'] as ControlEdge['when']
-  low.passOn(
-    node.id,
-    value,
-    low.makers(whom).map(earlier => ({ earlier, when })),
-  )
+  const earlier = low.maker(whom)
+  low.passOn(node.id, value, earlier < 0 ? [] : [{ earlier, when }])
 }
 
 /** By kernel node: the buffers of its writes, for its ports. */
@@ -249,8 +213,9 @@ const userKernel = (low: Lowering, node: GraphNode, writes: Writes): void => {
   const targets = specs.map((spec, i) => {
     const name = i === 0 ? node.name : `${node.name}.${i}`
     const donated = donates[i]
-    if (donated !== undefined) return low.view(name, spec, low.buffer[node.inputs[donated]!]!, 0)
-    return i === 0 ? low.target(node, spec) : low.fresh(name, spec, 'tick', 'device')
+    return donated === undefined
+      ? low.fresh(name, spec, 'tick', 'device')
+      : low.view(name, spec, low.buffer[node.inputs[donated]!]!, 0)
   })
   const movedBytes = [...node.inputs.map(input => tensorBytes(low.spec(input))), ...specs.map(tensorBytes)].reduce(
     (a, b) => a + b,
@@ -306,8 +271,7 @@ const store = (low: Lowering, delay: GraphNode, temporary: number | undefined, a
   const state = low.buffer[delay.id]!
   const next = delay.inputs[0]!
   const { bytes } = low.buffers[state]!
-  const lane =
-    (delay.lane?.name === '' ? undefined : delay.lane) ?? low.operations.get(low.makers(next).at(-1) ?? -1)?.lane
+  const lane = (delay.lane?.name === '' ? undefined : delay.lane) ?? low.operations.get(low.maker(next))?.lane
   const from = temporary === undefined ? low.buffer[next]! : low.operations.get(temporary)!.writes[0]!
   const id = low.operation(
     { ...delay, op: 'store', name: `store(${delay.name})`, lane },
@@ -369,7 +333,7 @@ const upload = (low: Lowering, node: GraphNode): void => {
   const back = low.ir.nodes[node.inputs[0]!]!.op === 'download'
   const inputs = node.inputs.map(input => contentOf(low, input))
   const ahead = node.attrs['ahead'] as number | undefined
-  const target = low.target(node)
+  const target = low.fresh(node.name, low.spec(node.id), 'tick', 'device')
   const across = (low.buffers[low.buffer[inputs[0]!]!]!.device ?? 0) !== (low.buffers[target]!.device ?? 0)
   const kind = !back ? 'upload' : across ? 'peer' : 'compute'
   low.yields(node.id, target, low.copy(node, inputs, target, kind, { ahead }))
@@ -380,13 +344,9 @@ const peer = (low: Lowering, node: GraphNode): void => {
   low.yields(node.id, target, low.copy(node, node.inputs, target, 'peer'))
 }
 
-/** Values gathered in one buffer, by one copy of all of them, unless each was made there. */
+/** Values gathered in one buffer, by one copy of all of them. */
 const window = (low: Lowering, node: GraphNode): void => {
-  if (low.buffer[node.id] !== -1) {
-    low.yieldsWith(node.id, node.inputs)
-    return
-  }
-  const target = low.target(node)
+  const target = low.fresh(node.name, low.spec(node.id), 'tick', 'device')
   low.yields(node.id, target, low.copy(node, node.inputs, target, 'compute'))
 }
 
@@ -446,5 +406,11 @@ export const lower = watched('lower', (ir: Checked): Passed<Lowered> => {
   donationHazards(low)
   const { buffers, control } = low
   const operations = low.operations.done(named => rootsOf(named, buffers))
-  return E.right({ settings: ir.settings, operations, buffers, ...(control.length === 0 ? {} : { control }) })
+  return E.right({
+    settings: ir.settings,
+    operations,
+    buffers,
+    ...(control.length === 0 ? {} : { control }),
+    ...(ir.unrolled ? { gathers: true as const } : {}),
+  })
 })

@@ -4,6 +4,7 @@ import { Ajv2020 } from 'ajv/dist/2020.js'
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
+import { compile, download, every, graph, orThrow, tensor, upload, window } from '../../dsl/index.js'
 import { parsePlan } from '../../dsl/ir/load.js'
 import type { PlanFault } from '../../dsl/ir/reader.js'
 import { toJSON } from '../../dsl/ir/text.js'
@@ -27,7 +28,16 @@ const places = (value: unknown, path: Path = []): Path[] =>
         ),
       ]
 
-const bases = [singleLane, twoLanes, weightStreaming, withKernels, withCollectives].map(
+// With inputs and outputs of a rate, and a copy of several sources.
+const rates = orThrow(
+  compile(
+    graph({ x: tensor('f32', [2]) }, ({ x }) => ({
+      y: x.pipe(every(2), window(2), upload(), download()),
+      z: x.pipe(every(2), upload(), download()),
+    })),
+  ),
+)
+const bases = [singleLane, twoLanes, weightStreaming, withKernels, withCollectives, rates].map(
   plan => JSON.parse(toJSON(plan)) as object,
 )
 const sites = bases.flatMap(base => places(base).flatMap(path => (path.length === 0 ? [] : [{ base, path }])))
@@ -121,7 +131,7 @@ const deep = (fault: PlanFault): boolean =>
   fault._tag === 'UnknownId' ||
   fault._tag === 'BadAlias' ||
   fault._tag === 'Extent' ||
-  (fault._tag === 'BadKernel' && fault.at.endsWith('.strides')) ||
+  (fault._tag === 'BadKernel' && /\.(strides|parts)$/.test(fault.at)) ||
   (fault._tag === 'OutOfRange' && /^plan\.(bound\.device|arena)$|\.init$/.test(fault.at)) ||
   (fault._tag === 'TooMany' && fault.at === 'plan.buffers') ||
   (fault._tag === 'Missing' && /^buffers\[\d+\]\.offset$/.test(fault.at))

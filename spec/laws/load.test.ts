@@ -74,6 +74,8 @@ describe('what the schema and the loader both reject', () => {
     'a command that is too long': command(['free', 0, 0]),
     'a wait of two ticks ago': command(['wait', 0, 0, -2]),
     'reads that are no list': command(['run', 0, 0, 0, []]),
+    'a rate of what does not come': first({ life: 'tick', rate: 2 }),
+    'a rate of none': first({ life: 'input', space: 'pinned', rate: 0 }),
     'planned storage without an arena': { ...base, storage: 'planned' },
     'no ticks in flight': { ...base, inFlight: 0 },
     'lanes that are no list': { ...base, lanes: {} },
@@ -155,6 +157,8 @@ describe('what only the loader can see', () => {
   test('kernels that contradict themselves or their runs', () => {
     const operand = { dtype: 'f32', offset: 7, strides: [8, -1] }
     expect(tags(withKernel(0, { bytes: 513 }))).toContain('Extent commands[1]')
+    expect(tags(withKernel(0, { parts: 2 }))).toContain('Extent commands[1]') // two sources are wanted, and one is given
+    expect(tags(withKernel(0, { parts: 3 }))).toContain('BadKernel nodes[0].kernel.parts')
     expect(tags(withKernel(1, { workspace: 0 }))).toContain('Extent commands[3]')
     expect(tags(withKernel(1, { batch: 2 }))).toContain('Extent commands[3]')
     expect(tags(withKernel(2, { operands: [{ ...operand, offset: 6 }] }))).toContain('Extent commands[6]') // would start before its buffer

@@ -297,7 +297,7 @@ describe('a plan of a graph with rates', () => {
     ])
   })
 
-  test('makes values where their window wants them, where one lane of the user makes all and nobody else reads them', () => {
+  test('makes values where their window wants them, where one lane makes all and no other reads them', () => {
     const rows = tensor('f32', [4])
     const net = (read: boolean, own: boolean) =>
       graph({ x: rows }, ({ x }) => {
@@ -307,8 +307,28 @@ describe('a plan of a graph with rates', () => {
       })
     const gathers = (made: Graph) => names(made).filter(name => name.startsWith('window'))
     expect(gathers(net(false, true))).toEqual([])
+    expect(gathers(net(false, false))).toEqual([])
+    // The copies out are on a lane of their own.
     expect(gathers(net(true, true))).toEqual(['window[0]'])
-    expect(gathers(net(false, false))).toEqual(['window[0]'])
+    expect(names(net(false, true)).filter(name => name.startsWith('relu'))).toHaveLength(3)
+  })
+
+  test('makes a value of two windows in one of them, and windows within their own', () => {
+    const net = graph({ x: tensor('f32', [4]) }, ({ x }) => {
+      const y = x.pipe(upload(), on(math), relu())
+      return {
+        a: y.pipe(window(2), window(3), sum(0), sum(0), download()),
+        b: y.pipe(window(6), mean(0), download()),
+      }
+    })
+    const plan = orThrow(compile(net))
+    expect(verify(plan)).toEqual([])
+    // What window[0] and window[1] gather is made where they are; window[2] gathers the same values once more.
+    expect(plan.nodes.filter(({ op }) => op === 'window').map(({ name }) => name)).toEqual(['window[2]'])
+    const views = plan.buffers.filter(({ name, space }) => name.startsWith('relu') && space === 'device')
+    expect(views.map(({ alias, aliasOffset }) => [plan.buffers[alias!]!.name, aliasOffset])).toEqual(
+      [0, 16, 32, 48, 64, 80].map(offset => ['window[1]', offset]),
+    )
   })
 
   test('gives a kernel memory of its own where other copies read what it takes', () => {
