@@ -74,4 +74,39 @@ describe('verify and the oracle', () => {
       { numRuns: 250 },
     )
   })
+
+  test('find the same of orders without data, whether they are kept, by chance or not, or are all that a wait is for', () => {
+    let kept = 0
+    let broken = 0
+    const edge = fc.tuple(fc.nat(), fc.nat(), fc.constantFrom('start' as const, 'finish' as const))
+    fc.assert(
+      fc.property(
+        plans(6),
+        fc.array(edge, { minLength: 1, maxLength: 3 }),
+        fc.nat(),
+        fc.boolean(),
+        (plan, edges, x, waits) => {
+          const nodes = [...plan.nodes]
+          for (const [later, earlier, when] of edges) {
+            const at = later % nodes.length
+            nodes[at] = { ...nodes[at]!, after: [...(nodes[at]!.after ?? []), [earlier % nodes.length, when]] }
+          }
+          // With another event, recorded somewhere and waited for somewhere later.
+          const from = x % plan.commands.length
+          const lane = x % plan.lanes.length
+          const to = from + 1 + ((x >> 3) % (plan.commands.length - from))
+          const more = plan.commands
+            .toSpliced(from, 0, ['record', 999, lane])
+            .toSpliced(to, 0, ['wait', 999, (lane + 1) % plan.lanes.length])
+          const given: Plan = { ...plan, nodes, commands: waits ? more : plan.commands }
+          const found = keys(given, false)
+          expect(comparable(given, found)).toEqual(comparable(given, [...oracle(given)]))
+          if (found.some(key => key.startsWith('L10'))) broken++
+          else kept++
+        },
+      ),
+      { numRuns: 80 },
+    )
+    expect(Math.min(kept, broken)).toBeGreaterThan(10)
+  })
 })

@@ -21,6 +21,7 @@ export const oracle = (given: Plan, quality = true): Set<string> => {
     lifetimes(u, say)
     frees(u, say)
   }
+  afters(u, say)
   const peak = oraclePeak(plan)
   const bound = [...plan.bound.device, plan.bound.pinned]
   peak.bytes.forEach((bytes, m) => {
@@ -330,6 +331,30 @@ const planned = (u: Unrolled, say: Say): void => {
         }
       }
     }
+  }
+}
+
+/** Orders without data: the end of a run, or its start, which is whatever its lane ran or waited for last before it. */
+const afters = (u: Unrolled, say: Say): void => {
+  const { commands, nodes } = u.plan
+  for (let t = 0; t < u.ticks; t++) {
+    commands.forEach((later, c) => {
+      if (later[0] !== 'run') return
+      for (const [node, when] of nodes[later[1]]?.after ?? []) {
+        const earlier = commands.slice(0, c).findLastIndex(other => other[0] === 'run' && other[1] === node)
+        let i = u.at(t, earlier)
+        if (earlier >= 0 && when === 'start') {
+          const lane = laneOf(commands[earlier]!)
+          const isPoint = (j: number): boolean => {
+            const other = commands[j % commands.length]!
+            return (other[0] === 'run' || other[0] === 'wait') && laneOf(other) === lane
+          }
+          for (i--; i >= 0 && !isPoint(i); i--) {}
+          if (i < 0) continue
+        }
+        if (earlier < 0 || !u.before(i, u.at(t, c))) say('L10', c)
+      }
+    })
   }
 }
 
