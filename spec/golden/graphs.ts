@@ -1,5 +1,6 @@
 import {
   add,
+  after,
   delay,
   download,
   every,
@@ -87,3 +88,11 @@ export const goldens = {
     return { y: far.pipe(download()), z: state.pipe(on(math), add(near), download(rows)) }
   }),
 } as const
+
+/** A product that fills the device starts after the small sum on the other lane has, and the two run beside each other; what comes last is after both. */
+export const ordered = graph('ordered', { x: square }, ({ x }) => {
+  const here = x.pipe(upload(copy))
+  const small = here.pipe(on(math), relu(), on(side), add(1))
+  const large = here.pipe(on(math), gelu(), after(small, 'start'), matmul(here))
+  return { small: small.pipe(download(rows)), y: large.pipe(after(small), relu(), download(rows)) }
+})
