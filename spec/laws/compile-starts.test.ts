@@ -26,7 +26,9 @@ import {
   verify,
 } from '../../dsl/index.js'
 import { reduceWithStarts } from '../../dsl/passes/starts.js'
+import { ordered } from '../golden/graphs.js'
 import { fitted } from '../support/fitted.js'
+import { comparable, oracle } from '../support/oracle.js'
 import { type Step, spec, steps, stepsGraph } from '../support/ordered-steps.js'
 
 const planOf = (made: readonly Step[], options: CompileOptions & { readonly chosen?: boolean } = {}): Plan => {
@@ -232,6 +234,26 @@ describe('why', () => {
     const held = early.findLastIndex(([op, , l], c) => op === 'wait' && c < record && l === plan.commands[record]![2])
     expect(laws(early.toSpliced(held, 0, plan.commands[record]!))).toContain('L10')
     expect(laws([...plan.commands].reverse())).not.toEqual([])
+  })
+
+  test('each plan with one command left out, or two changed about, is judged as the oracle judges it', () => {
+    let rejected = 0
+    for (const storage of ['pooled', 'planned'] as const) {
+      const plan = orThrow(compile(ordered, { storage })) as Plan
+      const mutants = plan.commands.flatMap((command, c) => [
+        plan.commands.toSpliced(c, 1),
+        plan.commands.toSpliced(c, 2, ...plan.commands.slice(c + 1, c + 2), command),
+      ])
+      for (const commands of mutants) {
+        const mutant = { ...plan, commands }
+        const found = verify(mutant, { safety: true }).map(
+          ({ law, command, buffer = -1 }) => `${law} ${command} ${buffer}`,
+        )
+        expect(comparable(mutant, found)).toEqual(comparable(mutant, [...oracle(mutant, false)]))
+        if (found.some(key => key.startsWith('L10'))) rejected++
+      }
+    }
+    expect(rejected).toBeGreaterThan(5)
   })
 
   test('what a plan from a file says of it is read, and nothing else is', () => {
