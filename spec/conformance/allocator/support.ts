@@ -12,6 +12,8 @@ export const MiB = 1024 * KiB
 // CUDA loads the kernels of its own fills and copies when they are first used, and may wait for the whole context to do so: for ever, where
 // a lane is held back. So they are used once before any lane is.
 process.env['CUDA_MODULE_LOADING'] ??= 'EAGER'
+// A GPU's streams share eight queues unless more are asked for, and what stands behind a held lane in its queue waits with it.
+process.env['CUDA_DEVICE_MAX_CONNECTIONS'] ??= '32'
 let warm = false
 
 const warmUp = async (name: string): Promise<void> => {
