@@ -281,7 +281,7 @@ const readNode = (r: Reader, value: unknown, index: number, counts: Counts): Pla
     op: r.string(get('op'), `${at}.op`, limits.name),
     name: r.string(get('name'), `${at}.name`, limits.name),
     at: r.string(get('at'), `${at}.at`, limits.name),
-    ...(kernel === undefined ? {} : { kernel: readKernel(r, kernel, `${at}.kernel`) }),
+    ...(kernel === undefined ? {} : { kernel: r.shared(kernel, () => readKernel(r, kernel, `${at}.kernel`)) }),
     ...(collective === undefined
       ? {}
       : { collective: readCollective(r, collective, `${at}.collective`, counts.communicators) }),

@@ -26,6 +26,8 @@ export const show = (value: unknown): string => {
   return typeof value === 'function' || typeof value === 'symbol' ? `a ${typeof value}` : String(value)
 }
 
+const mostAlike = 2 ** 14
+
 /** Stops the reading: what has been found wrong is enough. */
 export class Enough extends Error {}
 
@@ -36,6 +38,7 @@ export class Enough extends Error {}
  */
 export class Reader {
   readonly faults: PlanFault[] = []
+  private readonly alike = new Map<string, unknown>()
 
   /** `own`: all that is read was made for this reader alone, and lists without holes; they may be written over. */
   constructor(readonly own = false) {}
@@ -78,6 +81,18 @@ export class Reader {
     const own = list as unknown[]
     for (let i = 0; i < own.length; i++) own[i] = read(own[i], i)
     return own as T[]
+  }
+
+  /** What is read of values that are alike, once for all of them where they are this reader's own: most nodes of a large plan have one of a few kernels. */
+  shared<T>(value: unknown, read: () => T): T {
+    if (!this.own) return read()
+    const text = JSON.stringify(value)
+    const known = this.alike.get(text)
+    if (known !== undefined) return known as T
+    const faults = this.faults.length
+    const made = read()
+    if (this.faults.length === faults && this.alike.size < mostAlike) this.alike.set(text, made)
+    return made
   }
 
   tooMany(at: string, most: number, found: number): never {

@@ -6,7 +6,7 @@ import type { Machine } from '../../dsl/machine/machine.js'
 import { oneOf, oneWord, parse } from './args.js'
 import { compiled, compileFlags, compilerOf } from './compiled.js'
 import { save } from './files.js'
-import type { Output } from './io.js'
+import { Failed, type Output } from './io.js'
 import { machineFrom } from './machine.js'
 import { loadProgram } from './program.js'
 
@@ -21,9 +21,25 @@ const flags = {
 } as const
 const forms = ['text', 'json', 'dot', 'perfetto', 'svg'] as const
 
+const asJSON = (plan: Plan): string => {
+  try {
+    return toJSON(plan)
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error
+    const fault = {
+      _tag: 'TooLong',
+      at: 'plan',
+      subject: plan.name,
+      wanted: 'a text that a string can hold',
+      found: error.message,
+    }
+    throw new Failed([{ ...fault, next: 'write it to a file: braid plan PROGRAM --as json -o PLAN.json' }])
+  }
+}
+
 const written = (plan: Plan, as: (typeof forms)[number], machine: Machine): string => {
   if (as === 'text') return textOf(plan)
-  if (as === 'json') return toJSON(plan)
+  if (as === 'json') return asJSON(plan)
   return explain(plan, as, { machine })
 }
 
@@ -44,7 +60,7 @@ export const plan = async (args: readonly string[], out: Output): Promise<number
   out.say(text.trimEnd())
   // The plan itself is the one object; its other forms are text inside one.
   out.result(
-    as === 'json' || values.as === undefined ? (JSON.parse(toJSON(made)) as object) : { program: made.name, as, text },
+    as === 'json' || values.as === undefined ? (JSON.parse(asJSON(made)) as object) : { program: made.name, as, text },
   )
   return 0
 }

@@ -271,6 +271,33 @@ describe('commands that name what the plan does not have, and sizes that no buff
   })
 })
 
+test('a buffer of more views than can be judged by bytes: what was not written is not taken for written', () => {
+  const views = 3_000
+  const buffer = { id: 0, space: 'device', device: 0, home: 0, life: 'tick' } as const
+  const parts = Array.from({ length: views - 1 }, (_, i) => i + 1)
+  const readers = Array.from({ length: 1_600 }, (_, i) => i + 1)
+  const plan = (count: number): Plan => ({
+    ...twoLanes,
+    storage: 'pooled',
+    bound: { device: [2 ** 20], pinned: 0 },
+    lanes: twoLanes.lanes.slice(0, 1),
+    buffers: [
+      { ...buffer, name: 'root', bytes: views },
+      ...parts.map(id => ({ ...buffer, id, name: `part ${id}`, bytes: 1, alias: 0, aliasOffset: id - 1 })),
+    ],
+    nodes: [0, ...readers].map(id => ({ id, op: 'read', name: `${id}`, at: '' })),
+    commands: [
+      ['alloc', 0, 0],
+      ['run', 0, 0, [], parts],
+      ...readers.slice(0, count).map((n): Plan['commands'][number] => ['run', n, 0, [0], []]),
+      ['free', 0],
+    ],
+  })
+  // The last byte of the root is in no part.
+  for (const count of [1, readers.length])
+    expect(verify(plan(count), { safety: true }).map(({ law }) => law)).toContain('L1')
+})
+
 describe('with safety alone', () => {
   test('what is merely wasteful passes', () => {
     const wasteful = { ...twoLanes, commands: twoLanes.commands.toSpliced(3, 0, ['wait', 0, 0]) }

@@ -218,4 +218,40 @@ export const placeMutations: readonly Mutation[] = [
       return { plan: { ...plan, storage: 'planned', arena: plan.bound.device }, command }
     },
   },
+  {
+    name: 'a bound that is no number',
+    laws: ['L9'],
+    malformed: true,
+    apply: (plan, pick) => {
+      const d = pick(plan.devices)
+      const bad = [Number.NaN, Number.POSITIVE_INFINITY, undefined][pick(3)] as number
+      const device = plan.bound.device.map((bytes, i) => (i === d ? bad : bytes))
+      return plan.bound.device[d] === 0 ? undefined : { plan: { ...plan, bound: { ...plan.bound, device } } }
+    },
+  },
+  {
+    name: 'a place before the arena',
+    laws: ['L3'],
+    malformed: true,
+    apply: (plan, pick) => {
+      const buffer = some(plan, pick, ({ offset }) => offset !== undefined)
+      if (buffer === undefined) return undefined
+      return {
+        plan: changed(plan, buffer.id, { offset: [-1, -buffer.bytes, Number.NaN][pick(3)]! }),
+        buffer: buffer.id,
+      }
+    },
+  },
+  {
+    name: 'a wait for no tick that there is',
+    laws: ['L7'],
+    malformed: true,
+    apply: (plan, pick) => {
+      const waits = plan.commands.flatMap(([op], c) => (op === 'wait' ? [c] : []))
+      if (waits.length === 0) return undefined
+      const c = waits[pick(waits.length)]!
+      const far = [...plan.commands[c]!.slice(0, 3), [-2, 1, 0, '-1'][pick(4)]] as unknown as Plan['commands'][number]
+      return { plan: { ...plan, commands: plan.commands.with(c, far) }, command: c }
+    },
+  },
 ]

@@ -4,11 +4,11 @@ import { bufferName, type Sink } from './report.js'
 import type { Tables } from './tables.js'
 import { accessTurnovers, type Turnovers } from './turnover.js'
 
-/** The bounds of all memories: devices, then pinned; 0 where the plan names none. */
-export const boundsOf = ({ plan }: Tables): number[] => [
-  ...Array.from({ length: plan.devices }, (_, d) => plan.bound.device[d] ?? 0),
-  plan.bound.pinned,
-]
+/** The bounds of all memories: devices, then pinned; 0 where the plan names none, or what is no size: nothing would be beyond NaN. */
+export const boundsOf = ({ plan }: Tables): number[] =>
+  [...Array.from({ length: plan.devices }, (_, d) => plan.bound.device[d]), plan.bound.pinned].map(bytes =>
+    Number.isFinite(bytes) ? (bytes as number) : 0,
+  )
 
 /** Whether the peak of such turnovers is within the bound. */
 export const peakFits = (tables: Tables, turnovers: () => Turnovers, bounds: readonly number[]): boolean =>
@@ -28,7 +28,7 @@ export const checkBound = (tables: Tables, clock: Clock, safe: boolean, sink: Si
   const held = heldAt(peak)
   held.forEach((bytes, memory) => {
     const pinned = memory === plan.devices
-    const bound = pinned ? plan.bound.pinned : (plan.bound.device[memory] ?? 0)
+    const bound = bounds[memory]!
     if (bytes <= bound) return
     const command = peak.reachedAt[memory]!
     const place = command < 0 ? {} : { buffer: tables.named[command]!, lane: tables.lane[command]! }

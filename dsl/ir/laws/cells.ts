@@ -1,6 +1,6 @@
 import type { Plan } from '../plan.js'
 import type { Room } from '../scratch.js'
-import type { Walk } from './walk.js'
+import { Mode, type Walk } from './walk.js'
 
 /**
  * Byte ranges. A root whose views are accessed is cut at their first and last bytes into *cells*, in order of their bytes, so that two accesses share bytes
@@ -19,13 +19,18 @@ export interface Cells {
   /** The buffer as the command names it. */
   readonly named: Int32Array
   readonly mode: Uint8Array
+  /** A view of a part of its root that is written where views count as the whole; -1: none. */
+  readonly blurred: number
 }
 
 type Accesses = Pick<Walk, 'accesses' | 'accessStart' | 'accessNamed' | 'accessMode'> & {
   readonly accessRoot: Int32Array
 }
 
-/** Touches for each access, and beside them, beyond which views are judged as the whole of their roots: that rejects more, never less. */
+/**
+ * Touches for each access, and beside them, beyond which views are judged as the whole of their roots. Of order that rejects more, never less; but what was written through
+ * a view of a part is then not known, so no such write passes (`blurred`).
+ */
 const most = { each: 8, beside: 2 ** 22 }
 
 export const cellsOf = (plan: Plan, root: Int32Array, listed: Accesses, room: Room): Cells => {
@@ -33,7 +38,7 @@ export const cellsOf = (plan: Plan, root: Int32Array, listed: Accesses, room: Ro
   const buffers = root.length
   const cuts = cutsOf(plan, root, accessNamed)
   const first = room.int32(buffers + 1)
-  const whole = (): Cells => {
+  const whole = (blurred: number): Cells => {
     for (let b = 0; b <= buffers; b++) first[b] = b
     return {
       count: buffers,
@@ -44,9 +49,10 @@ export const cellsOf = (plan: Plan, root: Int32Array, listed: Accesses, room: Ro
       root: accessRoot,
       named: accessNamed,
       mode: accessMode,
+      blurred,
     }
   }
-  if (cuts === undefined) return whole()
+  if (cuts === undefined) return whole(-1)
 
   for (let b = 0; b < buffers; b++) first[b + 1] = first[b]! + (cuts.get(b)?.length ?? 1)
   /** Cells of each buffer, a view's those of its own bytes. */
@@ -64,7 +70,10 @@ export const cellsOf = (plan: Plan, root: Int32Array, listed: Accesses, room: Ro
   }
   let touches = 0
   for (let a = 0; a < listed.accesses; a++) touches += to[accessNamed[a]!]! - from[accessNamed[a]!]!
-  if (touches > most.each * listed.accesses + most.beside) return whole()
+  if (touches > most.each * listed.accesses + most.beside) {
+    const isPart = (b: number): boolean => plan.buffers[b]!.bytes < plan.buffers[root[b]!]!.bytes
+    return whole(accessNamed.find((b, a) => accessMode[a] === Mode.write && isPart(b)) ?? -1)
+  }
 
   const start = room.int32(accessStart.length)
   const cell = room.int32(touches)
@@ -84,7 +93,7 @@ export const cellsOf = (plan: Plan, root: Int32Array, listed: Accesses, room: Ro
     }
     start[c + 1] = next
   }
-  return { count: first[buffers]!, touches, first, start, cell, root: touched, named, mode }
+  return { count: first[buffers]!, touches, first, start, cell, root: touched, named, mode, blurred: -1 }
 }
 
 /** Where the cells of each root with an accessed view begin, 0 first; undefined: no plan of views. A view that leaves its root is cut off at its end. */

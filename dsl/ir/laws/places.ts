@@ -9,6 +9,15 @@ import { Mode, Op, type Tables } from './tables.js'
  */
 export const checkPlaces = (tables: Tables, sink: Sink): void => {
   checkLists(tables.plan, sink)
+  const { blurred } = tables.cells
+  if (blurred >= 0)
+    sink.add(
+      'L1',
+      -1,
+      { buffer: blurred },
+      () =>
+        `${bufferName(tables.plan, blurred)} is written, a part of a buffer that has too many views for what reads see to be judged by bytes`,
+    )
   if (tables.plan.devices > 1 || tables.plan.lanes.some(({ device }) => device !== 0)) checkReach(tables, sink)
 }
 

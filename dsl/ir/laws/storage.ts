@@ -228,7 +228,11 @@ export const checkArena = (tables: Tables, sink: Sink): void => {
     }
   }
   plan.buffers.forEach((buffer, b) => {
-    if (buffer.space !== 'device' || tables.root[b] !== b || buffer.offset !== undefined) return
+    if (buffer.space !== 'device' || tables.root[b] !== b) return
+    const { offset } = buffer
+    if (offset !== undefined && !(Number.isSafeInteger(offset) && offset >= 0))
+      sink.add('L3', -1, { buffer: b }, () => `${bufferName(plan, b)} lies at byte ${offset} of its device's arena`)
+    if (offset !== undefined) return
     if (buffer.life === 'input' || buffer.life === 'output') return
     sink.add('L3', -1, { buffer: b }, () => `${bufferName(plan, b)} has no offset, so no place in its device's arena`)
   })

@@ -199,8 +199,10 @@ const walked = (plan: Plan, root: Int32Array, home: Int32Array, room: Room): Wal
           break
         }
         case 'wait': {
-          if (!isId(id, mostEvents) || !isId(l, lanes)) break
-          code = command[3] === -1 ? Op.previous : Op.wait
+          // A distance that is neither none nor -1 is nobody's: it must not pass for the order that a wait of this tick gives.
+          const tick: unknown = command[3]
+          if (!isId(id, mostEvents) || !isId(l, lanes) || (tick !== undefined && tick !== -1)) break
+          code = tick === -1 ? Op.previous : Op.wait
           if (code === Op.previous) {
             carries = true
             words = 4
