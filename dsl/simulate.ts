@@ -7,7 +7,7 @@ import { machineOf } from './machine/load.js'
 import type { Machine } from './machine/machine.js'
 import { type Bound, chainOf } from './simulate/chain.js'
 import { orderBound } from './simulate/order-bound.js'
-import { programOf } from './simulate/program.js'
+import { programOf, throttled } from './simulate/program.js'
 import { replay } from './simulate/replay.js'
 import { paceOf } from './simulate/steady.js'
 import type { Timeline, TimelineRun } from './simulate/timeline.js'
@@ -48,6 +48,9 @@ export interface Simulation {
 }
 
 const maxSteps = 2 ** 21
+/** Slower clocks that are tried, and how near to what power allows a tick is to come. */
+const rounds = 12
+const alike = 1e-3
 const ms = 1e-6
 
 const machineFrom = (machine: Machine | string): Machine => {
@@ -81,6 +84,12 @@ export const simulate = (plan: Plan, machine: Machine | string, options: Simulat
   while (!pace.settled && ticks < most) {
     ticks = Math.min(most, 2 * ticks)
     timeline = replay(program, ticks + tail)
+    pace = paceOf(timeline.ended.subarray(0, ticks), plan.inFlight)
+  }
+  // Until ticks are as long as their power needs.
+  for (let round = 0, slower = 1; round < rounds && pace.tick * (1 + alike) < program.power; round++) {
+    slower *= program.power / pace.tick
+    timeline = replay(throttled(program, slower), ticks + tail)
     pace = paceOf(timeline.ended.subarray(0, ticks), plan.inFlight)
   }
   const to = timeline.ended[ticks - 1] ?? 0

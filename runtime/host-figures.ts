@@ -1,19 +1,21 @@
-// What this host takes for what `simulate` asks of a machine's host, measured through sessions as programs open them: about two seconds.
+// What this host takes for what `simulate` asks of a machine's host, measured through sessions as programs open them: some seconds.
 import { lastValueFrom, tap } from 'rxjs'
 import { compile } from '../dsl/compile.js'
 import { orThrow } from '../dsl/fp.js'
 import { download, graph, lane, matmul, mul, on, param, slice, tensor, upload } from '../dsl/index.js'
 import type { Plan } from '../dsl/ir/plan.js'
 import { type Filled, fillingOf } from '../dsl/machine/filling.js'
+import { h200 } from '../dsl/machine/h200.js'
 import type { HostModel } from '../dsl/machine/machine.js'
+import { simulate } from '../dsl/simulate.js'
 import type { DeviceName } from './devices.js'
 import { pulled } from './feeds.js'
 import { open } from './open.js'
 import type { Session } from './session.js'
 
-/** Nanoseconds and bytes a second, as `HostModel` has them. What the issuing thread's calls cost is a CUDA driver's, so it is measured there alone. */
+/** Nanoseconds and bytes a second, as `HostModel` has them. What the issuing thread's calls cost, and how soon it is heard of a tick's end, is a CUDA driver's, so it is measured there alone. */
 export type HostFigures = Pick<HostModel, 'tick' | 'bandwidth' | 'cache' | 'cacheBandwidth'> &
-  Partial<Pick<HostModel, 'launch' | 'product' | 'copy' | 'record' | 'wait'>>
+  Partial<Pick<HostModel, 'turnaround' | 'launch' | 'product' | 'copy'>>
 
 const sizes = [2 ** 18, 2 ** 20, 2 ** 22, 2 ** 24, 2 ** 26]
 
@@ -31,33 +33,37 @@ function* repeat(value: Uint8Array) {
 const opened = async (plan: Plan, device: DeviceName, params = {}): Promise<Session> =>
   orThrow(await open(plan, { device, params })()) as unknown as Session
 
-/** Nanoseconds a tick, between the leases of the first tick and the last. */
+/** Nanoseconds a tick, between leases. A thread that may fill all slots at once hears of the first ticks late and close together, so those are left out. */
 const ticks = async (session: Session, value: Uint8Array | undefined, count: number): Promise<number> => {
   const feeds = value === undefined ? {} : { x: pulled(repeat(value)) }
+  const warm = 2 * session.inFlight
   let seen = 0
   let began = 0
   let ended = 0
   await lastValueFrom(
-    session.run(feeds as never, { ticks: count + 1 }).pipe(
+    session.run(feeds as never, { ticks: warm + count }).pipe(
       tap(lease => {
         lease[Symbol.dispose]()
         ended = performance.now()
-        if (++seen === 1) began = ended
+        if (++seen === warm) began = ended
       }),
     ),
   )
   return ((ended - began) / count) * 1e6
 }
 
-/** A tick that the program's own thread fills with so many bytes, of which the device sends four back. */
-const filled = async (bytes: number, inFlight: number, device: DeviceName): Promise<number> => {
+const fillPlan = (bytes: number, inFlight: number): Plan => {
   const net = graph('fill', { x: tensor('u8', [bytes]) }, ({ x }) => ({
     y: x.pipe(upload(), slice(0, 0, 4), download()),
   }))
-  await using session = await opened(orThrow(compile(net, { inFlight })), device)
+  return orThrow(compile(net, { inFlight }))
+}
+
+/** A tick that the program's own thread fills with so many bytes, of which the device sends four back. */
+const filled = async (bytes: number, inFlight: number, device: DeviceName): Promise<number> => {
+  await using session = await opened(fillPlan(bytes, inFlight), device)
   const value = new Uint8Array(bytes).fill(1)
-  // The first ticks touch pages for the first time.
-  const about = await ticks(session, value, 2 * inFlight).then(() => ticks(session, value, fewest))
+  const about = await ticks(session, value, fewest)
   const count = Math.max(fewest, Math.min(most, Math.round(looked / about)))
   const found = [about]
   for (let repeat = 0; repeat < 3; repeat++) found[repeat] = await ticks(session, value, count)
@@ -66,15 +72,13 @@ const filled = async (bytes: number, inFlight: number, device: DeviceName): Prom
 
 type Chain = (length: number) => Parameters<typeof compile>[0]
 
-/** Operations one after the other on one lane, or on two lanes in turn: the least work there is for each. */
-const small =
-  (lanes: number): Chain =>
-  length =>
-    graph('launches', {}, () => {
-      let y = param('x', tensor('f32', [1024])).pipe(on(lane('lane0')), mul(0.5))
-      for (let i = 1; i < length; i++) y = y.pipe(on(lane(`lane${i % lanes}`)), mul(1 + i / length))
-      return { y: y.pipe(download(lane('lane0'))) }
-    })
+/** Operations one after the other on one lane: the least work there is for each. */
+const kernels: Chain = length =>
+  graph('launches', {}, () => {
+    let y = param('x', tensor('f32', [1024])).pipe(on(lane('lane0')), mul(0.5))
+    for (let i = 1; i < length; i++) y = y.pipe(mul(1 + i / length))
+    return { y: y.pipe(download(lane('lane0'))) }
+  })
 
 const products: Chain = length =>
   graph('products', {}, () => {
@@ -125,9 +129,13 @@ export const measureHost = async (device: DeviceName): Promise<HostFigures> => {
         .filter(({ nanoseconds }) => nanoseconds > tick / 2),
     ) ?? fillingOf(periods)!
   if (device === 'host') return { tick, ...filling }
-  const launch = await each(small(1), device)
-  // A lane in turn costs a record and a wait more, which are calls of the same kind.
-  const turn = Math.max(0, (await each(small(2), device)) - launch) / 2
-  const [product, copy] = [await each(products, device), await each(copies, device)]
-  return { tick, ...filling, launch, product, copy, record: turn, wait: turn }
+  const calls = {
+    launch: await each(kernels, device),
+    product: await each(products, device),
+    copy: await each(copies, device),
+  }
+  // With one tick in flight nothing hides the way back: what the tick's own parts do not explain.
+  const host = { ...h200.host, ...filling, ...calls, tick, turnaround: 0 }
+  const { tickMs } = simulate(fillPlan(4, 1), { ...h200, host })
+  return { tick, turnaround: Math.max(0, (await filled(4, 1, device)) - tickMs * 1e6), ...filling, ...calls }
 }

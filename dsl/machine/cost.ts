@@ -38,6 +38,8 @@ export interface Demand extends Cost {
   readonly bandwidth: number
   /** Of what both directions of copying have together. */
   readonly bus: number
+  /** Nanoseconds of all the power that the device may draw for long. */
+  readonly energy: number
 }
 
 /** Times by name of node, in nanoseconds: what was measured stands before what is modelled. */
@@ -98,6 +100,7 @@ const alone = (resource: Resource, latency: number, work: number, shares: Partia
   arithmetic: 0,
   bandwidth: 0,
   bus: 0,
+  energy: 0,
   ...shares,
 })
 
@@ -215,6 +218,8 @@ const kernel = ({ kernel: spec, flops = 0, movedBytes = 0 }: Work, { device }: M
       multiprocessors: used,
       arithmetic: share(arithmetic, work),
       bandwidth: share(memory, work),
+      // Filling pipelines and writing tiles draws power too, at whatever clock.
+      energy: arithmetic / device.power.products + work - Math.max(arithmetic * stretch, memory),
     })
   }
   const used = share(blocksOf(spec, movedBytes, bytesPerBlock), multiprocessors)
@@ -226,6 +231,7 @@ const kernel = ({ kernel: spec, flops = 0, movedBytes = 0 }: Work, { device }: M
   return alone(arithmetic > memory / fast ? 'tensor' : 'bandwidth', device.kernelLatency, work, {
     multiprocessors: used,
     bandwidth: share(memory, work),
+    energy: used * work * device.power.memory,
   })
 }
 
@@ -259,7 +265,7 @@ export const demandOf = (work: Work, machine: Machine, measured?: MeasuredTimes)
   const latency = Math.min(model.latency, time)
   // The same bytes and operations in another time keep another part of the device busy.
   const pace = time > latency ? (model.nanoseconds - model.latency) / (time - latency) : 1
-  const { arithmetic, bandwidth, bus } = model
+  const { arithmetic, bandwidth, bus, energy } = model
   return {
     ...model,
     nanoseconds: time,
@@ -267,6 +273,7 @@ export const demandOf = (work: Work, machine: Machine, measured?: MeasuredTimes)
     arithmetic: Math.min(1, arithmetic * pace),
     bandwidth: Math.min(1, bandwidth * pace),
     bus: Math.min(1, bus * pace),
+    energy: Math.min(energy, time),
   }
 }
 

@@ -16,9 +16,11 @@ export const h200: Machine = {
     // The driver; and by traced kernels over 2 to 17 MB, which take 0.174 µs a MB.
     cache: 50 * 2 ** 20,
     cacheBandwidth: 5.6e12,
-    // bf16: ticks of chains of 8,192³, sustained, random values (the vendor's peak is 989e12; idle half of the time it reaches 867e12). f16: as bf16. f32: without
-    // TF32, not measured. vector: the vendor's peak.
-    flops: { bf16: 718e12, f16: 718e12, f32: 50e12, vector: 60e12 },
+    // bf16: traced 6,144 × 8,192² with as long a pause after each, random values, at 1,980 MHz (the vendor's peak is 989e12). f16: as bf16. f32: without TF32, not
+    // measured. vector: the vendor's peak.
+    flops: { bf16: 862e12, f16: 862e12, f32: 50e12, vector: 60e12 },
+    // products: ticks of 8,192³ and 4,096³, at 1,440 to 1,530 MHz and 690 W of 700: 700e12. memory: by what branches of products leave for their other kernels.
+    power: { products: 0.812, memory: 0.6 },
     multiprocessors: 132,
     bytesPerBlock: 16_384,
     tile: 128,

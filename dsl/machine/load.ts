@@ -25,6 +25,7 @@ type Schema<A> = { readonly [K in keyof A]: A[K] extends number ? Field : Schema
 const count = (least: number): Field => ({ is: 'count', least })
 const rate: Field = { is: 'bytesPerSecond', above: 0 }
 const flops: Field = { is: 'flopsPerSecond', above: 0 }
+const part: Field = { is: 'part', least: 0 }
 const time: Field = { is: 'nanoseconds', least: 0 }
 const copy: Schema<Machine['peer']> = { engines: count(1), rate, latency: time }
 
@@ -37,6 +38,7 @@ const schema: Schema<Omit<Machine, 'name'>> = {
     cache: { is: 'bytes', least: 0 },
     cacheBandwidth: rate,
     flops: { bf16: flops, f16: flops, f32: flops, vector: flops },
+    power: { products: { is: 'part', above: 0 }, memory: part },
     multiprocessors: count(1),
     bytesPerBlock: { is: 'bytes', above: 0 },
     tile: count(1),

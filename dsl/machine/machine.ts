@@ -25,7 +25,7 @@ export interface DeviceModel {
   readonly cache: number
   /** Bytes a second of what stays in that cache. Source: chains of kernels over a few MiB. */
   readonly cacheBandwidth: number
-  /** Floating-point operations a second of a matrix product, by the type of its elements. Source: large products, sustained. */
+  /** Floating-point operations a second of a matrix product at the full clock, by the type of its elements. Source: large products with pauses between them. */
   readonly flops: {
     readonly bf16: number
     readonly f16: number
@@ -33,6 +33,11 @@ export interface DeviceModel {
     /** Of all that is not a matrix product: elementwise arithmetic in f32. Source: the vendor's figure. */
     readonly vector: number
   }
+  /**
+   * What the device's power allows for long, as parts of its time: the clock gives way where a tick's runs would draw more. `products`: of the rate above, what large products
+   * reach one after the other. `memory`: of all power, what a kernel draws that does little but move memory.
+   */
+  readonly power: { readonly products: number; readonly memory: number }
   /** Count. Multiprocessors: a kernel with fewer thread blocks leaves the others to kernels beside it. Source: the driver's attribute. */
   readonly multiprocessors: number
   /** Bytes that one thread block of an elementwise kernel moves: how many blocks a small kernel has. Source: the kernels that Braid generates. */

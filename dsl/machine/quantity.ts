@@ -1,6 +1,6 @@
 // What a field of a machine file may say: a number in the field's own unit, or a string that names its unit.
 
-export type Quantity = 'count' | 'bytes' | 'bytesPerSecond' | 'flopsPerSecond' | 'nanoseconds'
+export type Quantity = 'count' | 'part' | 'bytes' | 'bytesPerSecond' | 'flopsPerSecond' | 'nanoseconds'
 
 const decimal = { '': 1, K: 1e3, k: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15 } as const
 const binary = { Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40 } as const
@@ -15,6 +15,7 @@ const scaled = (
 
 const units: Readonly<Record<Quantity, Readonly<Record<string, number>>>> = {
   count: {},
+  part: {},
   bytes: { bytes: 1, byte: 1, ...scaled({ ...decimal, ...binary }, 'B') },
   bytesPerSecond: scaled({ ...decimal, ...binary }, 'B/s'),
   flopsPerSecond: scaled(decimal, 'FLOP/s', 'FLOPS', 'FLOPs'),
@@ -24,6 +25,7 @@ const units: Readonly<Record<Quantity, Readonly<Record<string, number>>>> = {
 /** What is wanted where a quantity stands, in words. */
 export const wanted: Readonly<Record<Quantity, string>> = {
   count: 'a whole number, as a number',
+  part: 'a part of one, as a number',
   bytes: 'bytes as a number, or a size such as "141 GiB"',
   bytesPerSecond: 'bytes a second as a number, or a rate such as "55.6 GB/s"',
   flopsPerSecond: 'operations a second as a number, or a rate such as "700 TFLOP/s"',

@@ -20,6 +20,8 @@ export interface Costs {
   /** The shared thing, among those of all devices, of which an operation has one whole while it runs, or -1; and how many there are of each. */
   readonly engine: Int16Array
   readonly engines: readonly number[]
+  /** Nanoseconds of all the power that a device may draw for long, the most of any: no tick is shorter for long. */
+  readonly power: number
   /** On the issuing thread: to start the operation, to record an event, to make a lane wait. */
   readonly issue: Float64Array
   readonly record: number
@@ -79,6 +81,7 @@ export const costsOf = (operations: readonly Operation[], { machine, profile }: 
     waitLatency: device.waitLatency,
     depth: device.queueDepth,
   }
+  const energy = new Float64Array(devices)
   operations.forEach((operation, i) => {
     const found = demandOf(operation, machine, profile)
     const { resource, nanoseconds, latency, multiprocessors, bandwidth } = found
@@ -94,6 +97,7 @@ export const costsOf = (operations: readonly Operation[], { machine, profile }: 
     costs.shared[i] = resources * (operation.device ?? 0)
     if (copies) costs.engine[i] = costs.shared[i]! + engine!
     costs.issue[i] = callOf(operation, found, machine)
+    energy[operation.device ?? 0]! += found.energy
   })
-  return costs
+  return { ...costs, power: Math.max(0, ...energy) }
 }

@@ -26,9 +26,14 @@ const played = 2 ** 13
  * Plays an order on the machine of `costs`: one thread issues, a lane does its operations one after the other, and an operation that has begun has its share of
  * processors, memory bandwidth and the bus. Where more is asked of one of these than there is, all who ask for it slow down alike, so that full kernels
  * beside each other gain nothing. A copy engine does one copy at a time, and copies on for a lane until that has to wait (`simulate/replay.ts` says why). Time goes from
- * event to event, each of which looks at every lane once: linear in operations times lanes.
+ * event to event, each of which looks at every lane once: linear in operations times lanes. No tick is shorter than what its power takes.
  */
 export const predict = (ir: Ordered, costs: Costs): Prediction => {
+  const { tick, ...found } = settledPlay(ir, costs)
+  return { ...found, tick: Math.max(tick, costs.power) }
+}
+
+const settledPlay = (ir: Ordered, costs: Costs): Prediction => {
   const inFlight = Math.min(ir.settings.inFlight, deepest)
   const count = ir.laneOf.length
   if ((2 * inFlight + 4) * count > played) return new Play(ir, costs, inFlight, inFlight + 2).run()

@@ -8,7 +8,7 @@ import { listed } from './list.js'
 import { changed } from './operations.js'
 import { order } from './order.js'
 import { predict } from './predict.js'
-import { apart } from './starts.js'
+import { apart, startsOf } from './starts.js'
 import { synchronize } from './synchronize.js'
 
 /** Work that the user gave no lane: the compiler chooses. */
@@ -37,7 +37,8 @@ const judgedWhole = 2 ** 15
 /** A lane more must make the tick shorter by so much of it, else it is not worth having. */
 const worth = 0.01
 
-const beginning = ({ settings, operations, buffers }: Lowered): Lowered => ({
+const beginning = ({ settings, operations, buffers, control }: Lowered): Lowered => ({
+  ...(control === undefined ? {} : { control: control.filter(({ later }) => later < judged) }),
   settings,
   buffers,
   operations: operations
@@ -46,13 +47,13 @@ const beginning = ({ settings, operations, buffers }: Lowered): Lowered => ({
 })
 
 /** Less than this no tick takes: what the issuing thread needs, and what is asked of each shared thing. */
-const leastTick = ({ issue, work, demand, shared, pools }: Costs): number => {
+const leastTick = ({ issue, work, demand, shared, pools, power }: Costs): number => {
   const asked = new Float64Array(pools + 1)
   work.forEach((own, i) => {
     asked[pools]! += issue[i]!
     for (let r = 0; r < resources; r++) asked[shared[i]! + r]! += demand[resources * i + r]! * own
   })
-  return Math.max(...asked)
+  return Math.max(...asked, power)
 }
 
 type Way = 'in time' | 'in blocks'
@@ -102,7 +103,10 @@ class Spreading {
     const { operations } = this.ir
     if (lanes === 1) return laneOf.map(lane => (lane === -1 ? fixed : lane))
     if (way === 'in time')
-      return listed({ operations, dependencies, costs, urgency, lanes: fixed + lanes, fixed, laneOf, ...cut }).laneOf
+      return listed({
+        ...{ operations, dependencies, costs, urgency, lanes: fixed + lanes, fixed, laneOf, ...cut },
+        starts: startsOf(this.ir),
+      }).laneOf
     const block = blocks(cut, lanes, costs.alone)
     return laneOf.map((lane, i) => (lane === -1 ? fixed + block[cut.chainOf[i]!]! : lane))
   }

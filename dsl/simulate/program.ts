@@ -57,6 +57,8 @@ export interface Program {
   readonly device: Int32Array
   /** Nanoseconds that the program's own thread takes for each tick. */
   readonly feed: number
+  /** Nanoseconds a tick of all the power that a device may draw for long, the most of any: no tick is shorter for long. */
+  readonly power: number
 }
 
 /** Memory that the accesses of a run touch: only pinned, and where its bytes come from and go to. */
@@ -141,6 +143,7 @@ export const programOf = (plan: Plan, machine: Machine, measured?: MeasuredTimes
   for (let d = 0; d < devices; d++)
     for (const [engine, { engines: size }] of [device.h2d, device.d2h, machine.peer].entries())
       program.engineSize[d * enginesPerDevice + engine] = size
+  const energy = new Float64Array(devices)
   let s = 0
   let r = 0
   let pause = 0
@@ -164,7 +167,9 @@ export const programOf = (plan: Plan, machine: Machine, measured?: MeasuredTimes
       program.cost[s] = callOf(plan.nodes[n]!, demand, machine)
       program.node[r] = n
       program.laneOf[r] = l
-      fill(program, r, demand, Math.min(devices - 1, Math.max(0, plan.lanes[l]!.device)))
+      const on = Math.min(devices - 1, Math.max(0, plan.lanes[l]!.device))
+      fill(program, r, demand, on)
+      energy[on]! += demand.energy
       r++
     } else {
       program.kind[s] = code === Op.record ? Step.record : code === Op.wait ? Step.wait : Step.previous
@@ -176,7 +181,7 @@ export const programOf = (plan: Plan, machine: Machine, measured?: MeasuredTimes
   for (let l = 0; l < lanes; l++) program.laneStart[l + 1]! += program.laneStart[l]!
   const next = program.laneStart.slice()
   for (let i = 0; i < steps; i++) program.laneSteps[next[program.lane[i]!]!++] = i
-  return { ...program, trailing: pause + new Set(program.laneOf).size * host.record }
+  return { ...program, power: Math.max(0, ...energy), trailing: pause + new Set(program.laneOf).size * host.record }
 }
 
 const fill = (
@@ -206,3 +211,9 @@ const feedOf = ({ buffers }: Plan, { host }: Machine): number => {
   for (const { life, alias, bytes: own } of buffers) if (life === 'input' && alias === undefined) bytes += own
   return host.tick + fillTime(host, bytes)
 }
+
+/** The same at a slower clock, which all arithmetic goes by; memory and links have clocks of their own. */
+export const throttled = (program: Program, factor: number): Program => ({
+  ...program,
+  work: program.work.map((work, run) => (program.resource[run] === 'tensor' ? work * factor : work)),
+})

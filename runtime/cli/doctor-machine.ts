@@ -8,14 +8,13 @@ const known = 'h200'
 const rates = new Set(['bandwidth', 'cacheBandwidth'])
 const what: Readonly<Record<keyof HostFigures, string>> = {
   tick: "the program's own thread, for each tick",
+  turnaround: "from a tick's end to when its slot may be filled again",
   bandwidth: 'filling inputs that the cache does not hold',
   cache: 'as far as it does',
   cacheBandwidth: 'filling inputs that it holds',
   launch: 'starting a kernel',
   product: 'starting a matrix product',
   copy: 'starting a copy',
-  record: 'recording an event',
-  wait: 'making a lane wait',
 }
 
 /** `12.3 GB/s`, `1048576`, `3200 ns`: as a machine file may say it. */

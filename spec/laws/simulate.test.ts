@@ -2,6 +2,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { compile, orThrow } from '../../dsl/index.js'
+import type { MatmulSpec } from '../../dsl/ir/kernel-spec.js'
 import { peakOf } from '../../dsl/ir/peak.js'
 import type { Command, Plan, PlanNode } from '../../dsl/ir/plan.js'
 import type { Machine } from '../../dsl/machine/machine.js'
@@ -330,6 +331,45 @@ describe('simulate, to the nanosecond', () => {
     let at = 0
     const ended = Float64Array.from([0, ...intervals], interval => (at += interval))
     expect(paceOf(ended, 3)).toEqual({ tick: 3, over: 3, settled: true })
+  })
+
+  /** The same plan with matrix products for what is called one, which draw so much power that half of their full rate is all there is for long. */
+  const hungry = (
+    list: Parameters<typeof pieces>[0],
+    inFlight: number,
+    device: Partial<Machine['device']> = {},
+  ): number => {
+    const plan = pieces(list, inFlight)
+    const of = { dtype: 'bf16', batchStride: 0 } as const
+    const kernel: MatmulSpec = {
+      kind: 'matmul',
+      batch: 1,
+      m: 1,
+      n: 1,
+      k: 1,
+      transposeB: false,
+      a: of,
+      b: of,
+      c: of,
+      workspace: 0,
+    }
+    const nodes = plan.nodes.map(node => (node.op === 'matmul' ? { ...node, kernel, flops: 10 * node.flops! } : node))
+    const machine = { ...plain, device: { ...plain.device, power: { products: 0.5, memory: 0 }, ...device } }
+    return 1e6 * simulate({ ...plan, nodes }, machine).tickMs
+  }
+
+  test('products for which the power is not enough take as long as that does, in turn or beside each other', () => {
+    const product = (lane: number) => ({ op: 'matmul', lane, ns: 1000 }) as const
+    for (const lane of [0, 1]) expect(hungry([product(0), product(lane)], 2) / 4000).toBeCloseTo(1, 2)
+  })
+
+  test('power is a matter of what ticks draw on average: with pauses products go at the full clock', () => {
+    const list = [
+      { op: 'upload', lane: 0, ns: 1500 },
+      { op: 'matmul', lane: 1, ns: 1000, after: [0] },
+    ] as const
+    close(hungry(list, 1), 2500)
+    expect(hungry(list, 2) / 2000).toBeCloseTo(1, 2)
   })
 
   test('a step on the host runs beside everything on the device', () => {

@@ -11,6 +11,7 @@ export const slowMachine: Machine = {
     cache: 0,
     cacheBandwidth: 20e9,
     flops: { bf16: 100e9, f16: 100e9, f32: 400e9, vector: 50e9 },
+    power: { products: 1, memory: 0 },
     multiprocessors: 1,
     bytesPerBlock: 16_384,
     tile: 128,
