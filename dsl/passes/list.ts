@@ -16,6 +16,8 @@ export interface Listing {
   readonly laneOf: Int32Array
   readonly chainOf: Int32Array
   readonly chains: number
+  /** By operation, those of what it comes after that have only to have started. */
+  readonly starts?: ReadonlyMap<number, readonly number[]> | undefined
 }
 
 /** Operations in the order in which they begin, and the lane of each. */
@@ -35,6 +37,8 @@ class Schedule {
   private readonly laneOfChain: Int32Array
   private readonly free: Float64Array
   private readonly ends: Float64Array
+  /** Only where a start is waited for. */
+  private readonly begins: Float64Array | undefined
   private readonly readyAt: Float64Array
   private readonly left: Int32Array
   /** When each shared thing has done what was asked of it so far. */
@@ -58,6 +62,7 @@ class Schedule {
     this.unfinished = new Int32Array(lanes)
     this.free = new Float64Array(lanes)
     this.ends = new Float64Array(count)
+    this.begins = work.starts === undefined ? undefined : new Float64Array(count)
     this.readyAt = new Float64Array(count)
     this.left = dependencies.degree.slice()
     const first = urgency.map(value => -value)
@@ -90,13 +95,15 @@ class Schedule {
   }
 
   private arrive(i: number): void {
-    const { work, laneOf, laneOfChain, readyAt, ends } = this
+    const { work, laneOf, laneOfChain, readyAt, ends, begins } = this
+    const started = begins === undefined ? undefined : work.starts?.get(i)
     const chain = work.chainOf[i]!
     if (laneOf[i] === -1 && laneOfChain[chain] !== -1) laneOf[i] = laneOfChain[chain]!
     let at = 0
     for (const before of work.operations[i]!.after) {
       const crosses = laneOf[before] !== laneOf[i] ? work.costs.waitLatency : 0
-      at = Math.max(at, ends[before]! + crosses)
+      const done = started?.includes(before) === true ? begins![before]! : ends[before]!
+      at = Math.max(at, done + crosses)
     }
     readyAt[i] = at
     this.coming[laneOf[i] === -1 ? work.lanes : laneOf[i]!]!.push(i)
@@ -168,6 +175,7 @@ class Schedule {
       busy[at] = Math.max(busy[at]!, start) + asked
       end = Math.max(end, busy[at]!)
     }
+    if (this.begins !== undefined) this.begins[i] = start
     ends[i] = end
     free[laneOf[i]!] = end
   }

@@ -9,6 +9,7 @@ import { fail, fault } from './faults.js'
 import type { Operation, Ordered, Passed, Placed } from './ir.js'
 import { listed } from './list.js'
 import { Queue } from './queue.js'
+import { startsOf } from './starts.js'
 import { isLazy, windowed } from './windows.js'
 
 /**
@@ -90,6 +91,7 @@ const byTime = (ir: Placed, dependencies: Dependencies, costs: Costs, urgency: F
     laneOf,
     chainOf: none,
     chains: 0,
+    starts: startsOf(ir),
   })
   return order.filter(i => !isLazy(ir, i))
 }
