@@ -69,5 +69,5 @@ export {
   writeSafetensors,
 } from './safetensors.js'
 export type { Leases, RunOptions, Session, ValuesOf } from './session.js'
-export type { SessionStats } from './stats.js'
+export type { DeviceStats, SessionStats } from './stats.js'
 export { chromeTrace, perfettoTrace, type TraceRecord, traceFile } from './trace.js'

@@ -18,9 +18,11 @@ import {
   on,
   orThrow,
   param,
+  parsePlan,
   relu,
   scan,
   tensor,
+  toJSON,
   upload,
 } from '../../dsl/index.js'
 import { verify } from '../../dsl/ir/verify.js'
@@ -164,6 +166,28 @@ describe.each(fleets)(
       // Every run is on a lane of the device that it is said to be on, and copies between devices are as few as can be.
       expect(new Set(session.trace().map(({ device }) => device)).size).toBe(fleet.length)
       expect(plan.nodes.filter(({ op }) => op === 'peer')).toHaveLength(fleet.length - 1)
+    })
+
+    it('from a file, too, and where a lane of another device copies what it holds to the host', async () => {
+      const net = graph('filed', { x: tensor('f32', [1 << 12]) }, ({ x }) => ({
+        y: x.pipe(upload(device(0)), add(1), on(device(1)), mul(2), download(lane('out', { device: 1 }))),
+      }))
+      const plan = JSON.parse(toJSON(orThrow(compile(net)))) as { lanes: { name: string; device: number }[] }
+      for (const out of [1, 0]) {
+        // Only copies may reach across: this one may.
+        const lanes = plan.lanes.map(each => (each.name === 'out' ? { ...each, device: out } : each))
+        const filed = orThrow(parsePlan({ ...plan, lanes }))
+        expect(verify(filed, { safety: true })).toEqual([])
+        await using session = orThrow(await open(filed, { device: fleet, poison: true, trace: true })())
+        const feeds = Array.from({ length: 5 }, (_, t) => new Float32Array(1 << 12).fill(t))
+        const got: number[] = []
+        await session.run({ x: pulled(feeds) } as never).forEach(lease => {
+          using held = lease as unknown as { y: Float32Array } & Disposable
+          got.push(held.y[77]!)
+        })
+        expect(got).toEqual([2, 4, 6, 8, 10])
+        expect(session.trace().find(({ lane }) => lane === 'out')?.device).toBe(out)
+      }
     })
 
     it('and a session that ends gives all of them back', async () => {
