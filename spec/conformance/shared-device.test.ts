@@ -62,16 +62,16 @@ describe.each(present)('sessions that share %s', device => {
   it('yield what each yields alone', async () => {
     const alone = await (async () => {
       await using session = await summed(3, 2)
-      return await lastValueFrom(session.run({ x: pulled(rows(60)) }).pipe(map(first), toArray()))
+      return await lastValueFrom(session.run({ x: pulled(rows(30)) }).pipe(map(first), toArray()))
     })()
-    expect(alone).toEqual(sums(60, 3))
+    expect(alone).toEqual(sums(30, 3))
     // Nobody is given value 5k before everybody has shown 5k: a session that had its turns only when another has ended would wait for ever,
     // however fast or slow the device is.
     const shown = [0, 0, 0, 0]
     const together = meeting()
     const fed = async function* () {
       let given = 0
-      for (const value of rows(60)) {
+      for (const value of rows(30)) {
         const wanted = given++
         if (wanted % 5 === 0) await together.until(() => shown.every(count => count >= wanted))
         yield value
@@ -90,7 +90,7 @@ describe.each(present)('sessions that share %s', device => {
         return values
       }),
     )
-    expect(beside).toEqual([alone, sums(60, 5), sums(60, 7), alone])
+    expect(beside).toEqual([alone, sums(30, 5), sums(30, 7), alone])
   })
 
   it('go on when one of them is disposed, in the middle of its ticks or at rest', async () => {
