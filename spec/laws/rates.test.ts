@@ -205,6 +205,29 @@ describe('the clock calculus', () => {
     expect(faults[3]!.found).toContain('which comes 2 times for 1')
   })
 
+  test('asks only what some output needs, and lets one slow flow be held at two rates', async () => {
+    const net = graph({ x: one }, ({ x }) => {
+      const fast = x.pipe(upload())
+      fast.pipe(add(fast.pipe(every(3))), download())
+      return { y: fast.pipe(window(2), download()) }
+    })
+    expect(await yielded(net, 4)).toEqual([
+      [1, 2],
+      [3, 4],
+    ])
+    expect(orThrow(compile(net)).buffers[0]).toMatchObject({ name: 'x', rate: 2 })
+    const twice = graph({ x: one }, ({ x }) => {
+      const fast = x.pipe(upload())
+      const half = fast.pipe(every(2))
+      const quarter = half.pipe(every(2))
+      const both = quarter.pipe(hold(0), add(half.pipe(mul(0))), window(2), sum(0))
+      return { y: quarter.pipe(hold(0), add(fast.pipe(mul(0))), window(4), sum(0), add(both), download()) }
+    })
+    // Held for four: 0, 0, 0, 4; for two: 0, 4.
+    expect(await yielded(twice, 4)).toEqual([[8]])
+    expect(verify(orThrow(compile(twice)))).toEqual([])
+  })
+
   test('interpret says the same', async () => {
     const net = graph({ x: one }, ({ x }) => {
       const fast = x.pipe(upload())
