@@ -47,16 +47,25 @@ export const replayPool = (tables: Tables, turnovers: Turnovers, enough?: readon
   return poolOver(turnovers, base, tables.commands, enough)
 }
 
-/** As `replayPool`, above what lives on in each device, of a plan of so many commands. */
+/**
+ * As `replayPool`, above what lives on in each device, of a plan of so many commands. Where a device holds `held` bytes whatever its pool takes, it is enough to know that
+ * the pool does not take more.
+ */
 export const poolOver = (
   { uses }: Turnovers,
   base: readonly number[],
   commands: number,
   enough?: readonly number[],
+  held?: readonly number[],
 ): PoolPeak => {
   const ticks = Math.max(4, Math.floor(maxSteps / Math.max(1, commands)))
   const grown = base.map((bytes, device) =>
-    replay(uses[device]!, bytes, ticks, workFor(commands), enough?.[device] ?? Number.POSITIVE_INFINITY),
+    replay(uses[device]!, bytes, {
+      ticks,
+      work: workFor(commands),
+      enough: enough?.[device] ?? Number.POSITIVE_INFINITY,
+      held: held?.[device] ?? 0,
+    }),
   )
   return {
     device: grown.map(({ peak }) => peak),
@@ -72,7 +81,14 @@ interface Replayed {
   readonly replayed: number
 }
 
-const replay = (turnover: Turnover, base: number, ticks: number, work: number, enough: number): Replayed => {
+interface Limits {
+  readonly ticks: number
+  readonly work: number
+  readonly enough: number
+  readonly held: number
+}
+
+const replay = (turnover: Turnover, base: number, { ticks, work, enough, held }: Limits): Replayed => {
   const { lanes, length, inFlight, event, when, buffer, allocs, allocLane, allocBytes, frontier, freeBytes } = turnover
   if (allocs === 0) return { peak: base, exact: true, replayed: 0 }
   const { releaseStart, releaseLane, releasePoint } = turnover
@@ -81,6 +97,9 @@ const replay = (turnover: Turnover, base: number, ticks: number, work: number, e
   let highest = 0
   for (const b of buffer) highest = Math.max(highest, b)
   const offset = new Float64Array(highest + 1)
+  // What a tick takes where nothing is ready for anybody.
+  let each = 0
+  for (let a = 0; a < allocs; a++) each += allocBytes[a]!
   const start = new Int32Array(lanes)
   const done = new Int32Array(lanes)
   const known = new Int32Array(lanes)
@@ -106,6 +125,9 @@ const replay = (turnover: Turnover, base: number, ticks: number, work: number, e
         }
         offset[buffer[e]!] = pool.take(allocBytes[a]!, allocLane[a]!, known)
         if (pool.peak > enough) return { peak: pool.peak, exact: false, replayed: tick + 1 }
+        // This tick is the last one then, and with all of it the pool takes no more than is held anyway.
+        if (pool.work > work && base + (tick + 1) * each <= held)
+          return { peak: pool.peak, exact: false, replayed: tick + 1 }
         continue
       }
       if (tick === 0 && when[e] === When.laterTicks) continue

@@ -43,11 +43,12 @@ const heldBy = (ir: Lifetimes): Held =>
   withScratch(room => {
     const { turnovers, commands } = watched('turnover', () => trafficOf(ir, room))(ir)
     const fixed = lasting(ir)
-    const pool = watched('pool', () => poolOver(turnovers, fixed.pool, commands))(ir)
     const peak = watched('peak', () => peakOver(turnovers, [...fixed.device, fixed.pinned], commands))(ir)
+    // A session takes whole granules; of a device that holds nothing, none.
+    const held = peak.device.map(bytes => (bytes === 0 ? 0 : rounded(bytes)))
+    const pool = watched('pool', () => poolOver(turnovers, fixed.pool, commands, undefined, held))(ir)
     return {
-      // A session takes whole granules; of a device that holds nothing, none.
-      device: pool.device.map((bytes, on) => Math.max(bytes, peak.device[on] === 0 ? 0 : rounded(peak.device[on]!))),
+      device: pool.device.map((bytes, on) => Math.max(bytes, held[on]!)),
       pinned: Math.max(fixed.slots, peak.pinned),
       settled: pool.settled && peak.settled,
       peak,
