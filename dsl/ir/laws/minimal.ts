@@ -11,6 +11,16 @@ import { latestTurnovers, type Turnovers, turnoversOf } from './turnover.js'
 /** Plans of at most this many commands have their waits dropped one by one; larger ones get the linear test. */
 export const exactCommands = 4096
 
+/** Steps that this takes at most: a plan of a thousand ticks in flight on a thousand lanes would take hours, and somebody may have meant it to. */
+const exactSteps = 2 ** 30
+
+const isExact = ({ plan, commands, lanes, op }: Tables): boolean => {
+  if (commands > exactCommands) return false
+  let waits = 0
+  for (let c = 0; c < commands; c++) if (op[c] === Op.wait || op[c] === Op.previous) waits++
+  return waits * commands * (4 + plan.inFlight) * Math.max(1, lanes / 16) <= exactSteps
+}
+
 /**
  * L6: drop any one wait or use and some law breaks; no event is recorded that nobody waits for or uses.
  *
@@ -22,7 +32,7 @@ export const checkMinimal = (tables: Tables, clock: Clock, needed: Uint8Array, s
   checkRecords(tables, sink)
   checkUses(tables, needed, sink)
   const { covered, count } = coveredWaits(tables, clock)
-  const exact = safe && tables.commands <= exactCommands
+  const exact = safe && isExact(tables)
   if (count === 0 && !exact) return
   const bounds = boundsOf(tables)
   const pool = exact && tables.plan.storage === 'pooled' && poolFits(tables, latestTurnovers(tables), bounds)
