@@ -94,21 +94,15 @@ interface Known {
   readonly pace?: Pace
 }
 
-/** How many instants there are from one value to the next, and the flows for which that has the same meaning because they have met. */
+/**
+ * How many instants there are from one value to the next, and the inputs that it is made from: where two flows have one of these in common, their rates are known of
+ * each other whatever else is dead.
+ */
 interface Pace {
   readonly period: number
-  readonly among: Among
+  readonly from: ReadonlySet<number>
 }
 
-interface Among {
-  joined?: Among
-}
-
-const amongOf = (among: Among): Among => (among.joined === undefined ? among : amongOf(among.joined))
-const join = (a: Pace, b: Pace): void => {
-  const [x, y] = [amongOf(a.among), amongOf(b.among)]
-  if (x !== y) x.joined = y
-}
 const mostInstants = 12
 
 interface Step {
@@ -204,6 +198,8 @@ const splitting = kernel({
 class Growth {
   readonly pool: Known[] = []
   readonly params: Record<string, HostArray> = {}
+  /** The inputs of the flows that a step has met. */
+  readonly met = new Set<number>()
 
   constructor(
     readonly lanes: readonly Lane[],
@@ -254,7 +250,7 @@ class Growth {
       if (dtypeOf(y) !== dtypeOf(x) || y.pace?.period !== x.pace?.period) continue
       const shape = broadcast([shapeOf(x), shapeOf(y)])
       if (!shape || this.size(shape) > 4096) continue
-      if (x.pace && y.pace) join(x.pace, y.pace)
+      for (const input of y.pace?.from ?? []) this.met.add(input)
       return y
     }
     return x
@@ -417,24 +413,24 @@ const remembered = (g: Growth, x: Known, { b, c }: Step) => {
 /** A value of another rate. Where a hold does not say how long, what it meets does. */
 const resampled = (g: Growth, x: Known, { b, c }: Step) => {
   const { flow, mag, err } = x
-  const { period, among } = x.pace!
+  const { period, from } = x.pace!
   const n = 2 + (b % 2)
   const put = (known: Known) => g.push({ ...known })
   if (c % 4 < 2 && period * n <= mostInstants) {
-    const pace = { period: period * n, among }
+    const pace = { period: period * n, from }
     if (c % 4 === 0) return put({ flow: flow.pipe(every(n) as Op), mag, err, pace })
     if (shapeOf(x).length < 5 && g.size(shapeOf(x)) <= 1024)
       return put({ flow: flow.pipe(window(n) as unknown as Op), mag, err, pace })
   }
   const faster = period % n === 0 ? n : 1
   const init = isFloat(dtypeOf(x)) ? (b % 5) / 4 : b % 3
-  const pace = { period: period / faster, among }
+  const pace = { period: period / faster, from }
   const known = { mag: Math.max(mag, init), err, pace }
   const met = g.pool.find(
     y =>
       dtypeOf(y) === dtypeOf(x) &&
       y.pace!.period === pace.period &&
-      amongOf(y.pace!.among) === amongOf(among) &&
+      [...y.pace!.from].some(input => from.has(input)) &&
       g.size(broadcast([shapeOf(x), shapeOf(y)]) ?? [4097]) <= 4096,
   )
   if (c % 3 === 0 || met === undefined) return put({ ...known, flow: flow.pipe(hold(init, faster) as Op) })
@@ -442,7 +438,7 @@ const resampled = (g: Growth, x: Known, { b, c }: Step) => {
     flow: flow.pipe(hold(init) as Op, max(met.flow as never) as Op),
     mag: Math.max(known.mag, met.mag),
     err: err + met.err,
-    pace,
+    pace: { ...pace, from: new Set([...from, ...met.pace!.from]) },
   })
 }
 
@@ -482,9 +478,11 @@ const grow = (g: Growth, step: Step) => {
     ...(kernels ? [custom] : []),
     ...(rates ? [resampled, resampled, resampled] : []),
   ]
+  g.met.clear()
   kinds[step.op % kinds.length]!(g, x, step)
-  if (x.pace)
-    for (let i = before; i < g.pool.length; i++) g.pool[i] = { ...g.pool[i]!, pace: g.pool[i]!.pace ?? x.pace }
+  if (!x.pace) return
+  const pace = { ...x.pace, from: new Set([...x.pace.from, ...g.met]) }
+  for (let i = before; i < g.pool.length; i++) g.pool[i] = { ...g.pool[i]!, pace: g.pool[i]!.pace ?? pace }
 }
 
 interface Recipe {
@@ -539,7 +537,7 @@ const build = (recipe: Recipe, options: GenerateOptions): Sample => {
         const flow = host(flows[name]!).pipe(upload(own === 0 ? undefined : g.lane(own)))
         const known = { flow, mag: isFloat(dtype) ? 1 : 9, err: 0 }
         const period = [2, 4, 6, 3][(recipe.seed >> (2 * i)) % 4]! * times
-        g.pool.push(options.rates ? { ...known, pace: { period, among: {} } } : known)
+        g.pool.push(options.rates ? { ...known, pace: { period, from: new Set([i]) } } : known)
       }
       for (const step of recipe.steps) grow(g, step)
       const chosen = [...new Set([g.pool.at(-1)!, ...recipe.outputs.map(n => g.pick(n))])]
