@@ -52,7 +52,8 @@ export const criticalPath = ({ spans, tick, tickUs, settled }: Timeline): Critic
     path.push(span)
     span = span.after === undefined ? undefined : spans[span.after]
   }
-  // Of a chain that does not come round only the last tick's part is told.
-  const own = path.filter(each => each.tick === tick).reverse()
+  // Of a chain that does not come round only the last tick's part is told, back to where it leaves that tick: it may come into it again from another one's copies.
+  const left = path.findIndex(each => each.tick !== tick)
+  const own = path.slice(0, left < 0 ? path.length : left).reverse()
   return { spans: own, ticks: 0, us: end - (own[0]?.start ?? 0) }
 }
