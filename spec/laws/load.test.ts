@@ -8,6 +8,7 @@ import { parsePlan } from '../../dsl/ir/load.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import { toJSON } from '../../dsl/ir/text.js'
 import { verify } from '../../dsl/ir/verify.js'
+import { withCollectives } from '../support/collective-plan.js'
 import { withKernels } from '../support/kernel-plan.js'
 import { plans } from '../support/plan-generator.js'
 import { singleLane, twoLanes, weightStreaming } from '../support/plans.js'
@@ -145,6 +146,14 @@ describe('what only the loader can see', () => {
           )
         : []
       expect(found.length, withKernels.buffers[buffer]!.name).toBeGreaterThan(0)
+    }
+  })
+
+  test('what a collective gives and gets lies inside its buffers', () => {
+    for (const [id, { collective }] of withCollectives.nodes.entries()) {
+      const more = { ...collective!, count: withCollectives.buffers[0]!.bytes + 1 }
+      const nodes = withCollectives.nodes.map(node => (node.id === id ? { ...node, collective: more } : node))
+      expect(tags({ ...withCollectives, nodes })).toContain(`Extent commands[${id}]`)
     }
   })
 

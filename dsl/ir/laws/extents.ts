@@ -22,10 +22,24 @@ export const misreaches = (plan: Plan, most = 100): readonly Misreach[] => {
   for (let command = 0; command < plan.commands.length && found.length < most; command++) {
     const run = plan.commands[command]!
     if (run[0] !== 'run') continue
-    const kernel = plan.nodes[run[1]]?.kernel
-    if (kernel === undefined) continue
+    const { kernel, collective } = plan.nodes[run[1]] ?? {}
+    if (kernel === undefined && collective === undefined) continue
     const say = (buffer: number, wanted: string, is: string) =>
       found.push({ command, node: run[1], buffer, wanted, found: is })
+    if (collective !== undefined) {
+      // What a rank gives and gets is `count` elements, or as many times that as there are ranks: never less.
+      const { kind, count, dtype } = collective
+      for (const id of [...run[3], ...run[4]]) {
+        const { bytes } = plan.buffers[id]!
+        if (!(count * elementBytes[dtype] <= bytes))
+          say(
+            id,
+            `${count} ${dtype} within its ${bytes} bytes`,
+            `its ${kind} reaches to byte ${count * elementBytes[dtype]}`,
+          )
+      }
+    }
+    if (kernel === undefined) continue
     const need = needsOf(kernel)
     if (need === undefined) continue
     for (const [what, wants, gets] of [
