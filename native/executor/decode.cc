@@ -120,9 +120,11 @@ class Decoder {
   MaybeFailure reachable(const Step& run, std::uint32_t index) const {
     const BufferSpec& buffer = spec_.buffers[index];
     const NodeSpec& node = spec_.nodes[run.subject];
-    if (buffer.space == Space::pinned || buffer.device == spec_.lanes[run.lane].device || node.peerAccess ||
-        spec_.kernels[node.kernel].kind == KernelSpec::Kind::copy)
-      return std::nullopt;
+    if (buffer.space == Space::pinned || buffer.device == spec_.lanes[run.lane].device) return std::nullopt;
+    const KernelSpec& kernel = spec_.kernels[node.kernel];
+    const bool copy = kernel.kind == KernelSpec::Kind::copy;
+    if (copy && kernel.parts > 1) return bad(node.name + " gathers several parts, which stay on one device");
+    if (copy || node.peerAccess) return std::nullopt;
     return bad(node.name + " runs on device " + std::to_string(spec_.lanes[run.lane].device) + " and touches " +
                buffer.name + ", which is on device " + std::to_string(buffer.device));
   }

@@ -200,6 +200,15 @@ TEST(SeveralDevices, WhatCannotBeIsRefused) {
   Decoded decoded;
   EXPECT_FALSE(decode(spec, &decoded));
 
+  spec = roundTrip();
+  spec.kernels.push_back(spec.kernels[0]);
+  spec.kernels[2].parts = 2;
+  spec.nodes[2].kernel = 2;  // px and w, half of each, gathered into py
+  ASSERT_FALSE(decode(spec, &decoded));
+  spec.buffers[6].device = 0;
+  spec.buffers[6].home = 0;
+  refused(spec, "add gathers several parts, which stay on one device");
+
   MaybeFailure failure;
   EXPECT_FALSE(Session::open(numbered(0), roundTrip(), {}, &failure));
   ASSERT_TRUE(failure);

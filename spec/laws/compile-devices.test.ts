@@ -151,6 +151,18 @@ describe('plans for several devices', () => {
     expect(peersOf(plan)).toEqual(['relu[0]@1', 'mul[1]@0'])
   })
 
+  test('cross one value at a time: what gathers several stays on one device', () => {
+    const made = graph({ x: vector }, ({ x }) => ({
+      y: x.pipe(upload(device(0)), relu(), on(device(1)), relu(), download()),
+    }))
+    const plan = orThrow(compile(made))
+    const gathering = plan.nodes.map(node =>
+      node.op === 'peer' && node.kernel?.kind === 'copy' ? { ...node, kernel: { ...node.kernel, parts: 2 } } : node,
+    )
+    const [broken] = verify({ ...plan, nodes: gathering } as Plan, { safety: true })
+    expect(broken).toMatchObject({ law: 'L1', message: expect.stringContaining('only a copy of one source may') })
+  })
+
   test('give a kernel a copy of its own to take the memory of', () => {
     const inPlace = kernel({
       name: 'in_place',

@@ -5,7 +5,7 @@ import { Mode, Op, type Tables } from './tables.js'
 /**
  * What stands where. Buffers (L3), lanes (L7) and nodes (L1) have the ids that commands call them by; a buffer and its home are of one device; a view lies inside its root.
  * A run reads (L1) and writes (L2) memory that its lane's device can address: its own, pinned memory, and that of other devices only where it is a copy
- * or its node says `peerAccess`. Commands of different devices are ordered by the same events as any others.
+ * of one source or its node says `peerAccess`. Commands of different devices are ordered by the same events as any others.
  */
 export const checkPlaces = (tables: Tables, sink: Sink): void => {
   checkLists(tables.plan, sink)
@@ -82,7 +82,9 @@ const checkReach = (tables: Tables, sink: Sink): void => {
   for (let c = 0; c < tables.commands && !sink.full; c++) {
     if (op[c] !== Op.run) continue
     const node = plan.nodes[subject[c]!]!
-    if (node.kernel?.kind === 'copy' || node.peerAccess === true) continue
+    // What gathers several parts stays on one device.
+    const reaches = node.kernel?.kind === 'copy' ? (node.kernel.parts ?? 1) === 1 : node.peerAccess === true
+    if (reaches) continue
     const { device } = plan.lanes[lane[c]!]!
     for (let a = accessStart[c]!; a < accessStart[c + 1]!; a++) {
       const buffer = plan.buffers[accessNamed[a]!]!
@@ -93,7 +95,7 @@ const checkReach = (tables: Tables, sink: Sink): void => {
         c,
         { buffer: accessNamed[a]!, lane: lane[c]! },
         () =>
-          `it runs on device ${device} and ${reads ? 'reads' : 'writes'} ${bufferName(plan, accessNamed[a]!)} on device ${buffer.device}: only a copy may, or a node that says peerAccess`,
+          `it runs on device ${device} and ${reads ? 'reads' : 'writes'} ${bufferName(plan, accessNamed[a]!)} on device ${buffer.device}: only a copy of one source may, or a node that says peerAccess`,
       )
     }
   }
