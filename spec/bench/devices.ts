@@ -79,7 +79,9 @@ const measured = async (made: Graph, { names, host }: Fleet, count: number, fill
     await using session = orThrow(opened)
     const input = new Float32Array(plan.buffers.find(({ life }) => life === 'input')!.bytes / 4)
     const feeds = { x: pulled(Array.from({ length: ticks }, () => input)) }
-    await session.run(feeds as never).forEach(lease => lease[Symbol.dispose]())
+    await session.run(feeds as never).forEach(lease => {
+      lease[Symbol.dispose]()
+    })
     return { tickMs: session.stats().tickMs.median, rows: trace ? session.trace() : [] }
   }
   const [plain, traced] = [await run(false), await run(true)]
