@@ -1,4 +1,5 @@
 // One program over several devices of the process: copies between them, waits across them, memory and failures of each.
+#include <algorithm>
 #include <thread>
 
 #include "executor_support.h"
@@ -70,7 +71,8 @@ void run(Session& session, Ends& ends, std::uint64_t ticks) {
   const std::uint32_t inFlight = session.spec().inFlight;
   const auto check = [&](std::uint64_t tick) {
     ends.await(tick + 1);
-    ASSERT_FALSE(ends.failures[tick]) << ends.failures[tick]->op << ": " << ends.failures[tick]->detail;
+    const MaybeFailure failure = ends.failure(tick);
+    ASSERT_FALSE(failure) << failure->op << ": " << failure->detail;
     const float* y = static_cast<const float*>(session.pinned(5, static_cast<std::uint32_t>(tick % inFlight)));
     for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(y[i], static_cast<float>(tick + i) + 10) << "tick " << tick;
   };
@@ -134,7 +136,9 @@ TEST(SeveralDevices, TracesHaveOneClock) {
     if (i % 5 == 0) continue;
     EXPECT_GE(rows.start[i], rows.end[i - 1] - 0.3) << "run " << i;
   }
-  EXPECT_EQ(rows.start[0], 0);
+  // The first of all begins at 0; what the clocks are tied by may make it the other device's.
+  EXPECT_EQ(*std::min_element(rows.start.begin(), rows.start.end()), 0);
+  EXPECT_LE(rows.start[0], 0.3);
 }
 
 TEST(SeveralDevices, AFailureNamesItsDevice) {

@@ -77,6 +77,11 @@ struct Ends {
     std::lock_guard lock(mutex);
     return ticks.size();
   }
+  // While more ticks may end.
+  MaybeFailure failure(std::size_t ended) {
+    std::lock_guard lock(mutex);
+    return failures[ended];
+  }
   std::size_t failed() {
     std::lock_guard lock(mutex);
     std::size_t found = 0;
