@@ -33,33 +33,11 @@ class ByHand {
   std::size_t at_ = 0;
 };
 
-// What was counted while `turns` turns were measured.
-void show(const std::string& what, const Beside& measured, const caching::Policy& policy, const caching::Stats& before,
-          const caching::Stats& after, std::uint64_t turns) {
-  const auto each = [&](std::uint64_t count) { return static_cast<double>(count) / static_cast<double>(turns); };
-  Line line("cross-lane", what + ", " + std::string(policy.name));
-  line.add(measured.time, "ns").add("floor", measured.floor.median).add("over", measured.over.median);
-  line.add("overLeast", measured.over.least).add("overMost", measured.over.most);
-  line.add("sharedEach", each(after.usesShared - before.usesShared));
-  line.add("waitsEach", each(after.waits - before.waits)).add("queriesEach", each(after.queries - before.queries));
-}
-
-// The reader is a stream of the caller's, which may have been given work at any time: no event is shared, each turn
-// records one and waits for it, or asks.
-void recorded(const Run& run, std::uint64_t bytes, const caching::Policy& policy) {
-  caching::Options options;
-  options.policy = &policy;
-  Bed bed(run, options);
-  caching::Lane &home = bed.lane(), &reader = bed.lane(false);
-  ByHand hand(bed.driver, reader.stream, home.stream);
-  const auto turn = [&] {
-    caching::Block* block = bed.malloc(bytes, home);
-    bed.use(block, reader);
-    bed.free(block);
-  };
+// `turn` beside `floor`, the driver's calls that it cannot do without, and what the allocator counted a turn.
+template <class Turn, class Floor>
+void measure(const Run& run, Bed& bed, const std::string& what, const caching::Policy& policy, Turn turn, Floor floor) {
   for (int i = 0; i < 2048; ++i) turn();
   const caching::Stats before = bed.allocator->stats();
-  const bool wait = waits(policy);
   std::uint64_t turned = 0;
   const Beside measured = perTurnBeside(
       run,
@@ -68,20 +46,45 @@ void recorded(const Run& run, std::uint64_t bytes, const caching::Policy& policy
         for (; turns > 0; --turns) turn();
       },
       [&](std::uint64_t turns) {
-        for (; turns > 0; --turns) {
-          hand.record();
-          wait ? hand.wait() : hand.query();
-        }
+        for (; turns > 0; --turns) floor();
       });
-  show("recorded, " + sizeName(bytes), measured, policy, before, bed.allocator->stats(), turned);
+  const caching::Stats after = bed.allocator->stats();
+  const auto each = [&](std::uint64_t count) { return static_cast<double>(count) / static_cast<double>(turned); };
+  Line line("cross-lane", what + ", " + std::string(policy.name));
+  line.add(measured.time, "ns").add("floor", measured.floor.median).add("over", measured.over.median);
+  line.add("overLeast", measured.over.least).add("overMost", measured.over.most);
+  line.add("sharedEach", each(after.usesShared - before.usesShared));
+  line.add("waitsEach", each(after.waits - before.waits)).add("queriesEach", each(after.queries - before.queries));
+}
+
+caching::Options under(const caching::Policy& policy) {
+  caching::Options options;
+  options.policy = &policy;
+  return options;
+}
+
+// The reader is a stream of the caller's, which may have been given work at any time: no event is shared, each turn
+// records one and waits for it, or asks.
+void recorded(const Run& run, std::uint64_t bytes, const caching::Policy& policy) {
+  Bed bed(run, under(policy));
+  caching::Lane &home = bed.lane(), &reader = bed.lane(false);
+  ByHand hand(bed.driver, reader.stream, home.stream);
+  const auto turn = [&] {
+    caching::Block* block = bed.malloc(bytes, home);
+    bed.use(block, reader);
+    bed.free(block);
+  };
+  const auto floor = [&, wait = waits(policy)] {
+    hand.record();
+    wait ? hand.wait() : hand.query();
+  };
+  measure(run, bed, "recorded, " + sizeName(bytes), policy, turn, floor);
 }
 
 // The reader's newest event marks the point already, since the program recorded one of its own there: that one is in
 // the floor as well.
 void shared(const Run& run, std::uint64_t bytes, const caching::Policy& policy) {
-  caching::Options options;
-  options.policy = &policy;
-  Bed bed(run, options);
+  Bed bed(run, under(policy));
   caching::Lane &home = bed.lane(), &reader = bed.lane();
   ByHand hand(bed.driver, reader.stream, home.stream);
   const auto own = [&] {
@@ -96,23 +99,11 @@ void shared(const Run& run, std::uint64_t bytes, const caching::Policy& policy) 
     bed.use(block, reader);
     bed.free(block);
   };
-  for (int i = 0; i < 2048; ++i) turn();
-  const caching::Stats before = bed.allocator->stats();
-  const bool wait = waits(policy);
-  std::uint64_t turned = 0;
-  const Beside measured = perTurnBeside(
-      run,
-      [&](std::uint64_t turns) {
-        turned += turns;
-        for (; turns > 0; --turns) turn();
-      },
-      [&](std::uint64_t turns) {
-        for (; turns > 0; --turns) {
-          own();
-          wait ? hand.wait() : hand.query();
-        }
-      });
-  show("shared, " + sizeName(bytes), measured, policy, before, bed.allocator->stats(), turned);
+  const auto floor = [&, wait = waits(policy)] {
+    own();
+    wait ? hand.wait() : hand.query();
+  };
+  measure(run, bed, "shared, " + sizeName(bytes), policy, turn, floor);
 }
 
 // The home lane is after the reader's newest event already: no call of the driver is left.
