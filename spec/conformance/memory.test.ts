@@ -1,27 +1,10 @@
 // A plan has one peak: measured and promised are the same thing, whatever the timing.
 import { describe, expect, it } from 'vitest'
-import { compile, download, graph, lane, matmul, orThrow, param, relu, tensor, upload } from '../../dsl/index.js'
+import { compile, orThrow } from '../../dsl/index.js'
 import { open, pulled } from '../../runtime/index.js'
+import { network, params, width } from '../support/layers.js'
 import { present } from './devices.js'
 
-const copy = lane('copy')
-const math = lane('math')
-const layers = 6
-const width = 64
-const network = graph('layers', { x: tensor('f32', [16, width]) }, ({ x }) => {
-  let value = x.pipe(upload(math))
-  for (let layer = 0; layer < layers; layer++) {
-    const weight = param(`w[${layer}]`, tensor('f32', [width, width]), { on: 'host' }).pipe(upload(copy, { ahead: 1 }))
-    value = value.pipe(matmul(weight), relu())
-  }
-  return { y: value.pipe(download(math)) }
-})
-const params = Object.fromEntries(
-  Array.from({ length: layers }, (_, i) => [
-    `w[${i}]`,
-    (into: Uint8Array) => void new Float32Array(into.buffer, into.byteOffset, width * width).fill(0.01 * (i + 1)),
-  ]),
-)
 const plan = orThrow(compile(network))
 
 const measured = async (device: string, jitter: number) => {

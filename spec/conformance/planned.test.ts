@@ -2,43 +2,12 @@
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, it } from 'vitest'
-import {
-  compile,
-  download,
-  graph,
-  lane,
-  matmul,
-  orThrow,
-  type Plan,
-  param,
-  parsePlan,
-  relu,
-  tensor,
-  toJSON,
-  upload,
-} from '../../dsl/index.js'
+import { compile, orThrow, type Plan, parsePlan, toJSON } from '../../dsl/index.js'
 import { errorsOf, open, pulled } from '../../runtime/index.js'
+import { network, params, width } from '../support/layers.js'
 import { patternGraph, patterns } from '../support/patterns.js'
 import { present } from './devices.js'
 
-const copy = lane('copy')
-const math = lane('math')
-const layers = 6
-const width = 64
-const network = graph('layers', { x: tensor('f32', [16, width]) }, ({ x }) => {
-  let value = x.pipe(upload(math))
-  for (let layer = 0; layer < layers; layer++) {
-    const weight = param(`w[${layer}]`, tensor('f32', [width, width]), { on: 'host' }).pipe(upload(copy, { ahead: 1 }))
-    value = value.pipe(matmul(weight), relu())
-  }
-  return { y: value.pipe(download(math)) }
-})
-const params = Object.fromEntries(
-  Array.from({ length: layers }, (_, i) => [
-    `w[${i}]`,
-    (into: Uint8Array) => void new Float32Array(into.buffer, into.byteOffset, width * width).fill(0.01 * (i + 1)),
-  ]),
-)
 const plan = orThrow(compile(network, { storage: 'planned' }))
 const arena = plan.arena![0]!
 
