@@ -83,9 +83,10 @@ Napi::Value laneRows(Napi::Env env, const caching::Lanes& lanes) {
   std::vector<double> numbers;
   for (caching::LaneId id = 0; id < lanes.count(); ++id) {
     const caching::Lane& lane = lanes.at(id);
-    numbers.insert(numbers.end(),
-                   {real(id), real(reinterpret_cast<std::uintptr_t>(lane.stream) % (std::uintptr_t{1} << 53)),
-                    lane.retired ? 1.0 : 0.0, real(lane.done()), real(lane.present())});
+    numbers.insert(
+        numbers.end(),
+        {real(id), real(reinterpret_cast<std::uintptr_t>(static_cast<Stream>(lane.stream)) % (std::uintptr_t{1} << 53)),
+         lane.retired ? 1.0 : 0.0, real(lane.done()), real(lane.present())});
   }
   return row(env, numbers);
 }

@@ -51,7 +51,8 @@ class alignas(128) Lane {
   Lane(LaneId id, Stream stream, bool tracked, std::size_t lanes);
 
   const LaneId id;
-  Stream stream;
+  // Null once retired, which may be while somebody else gives back memory that came to this lane.
+  Seen<Stream> stream;
   // Blocks outlive their home lane, and may be freed while it serves somebody else.
   Seen<bool> tracked;
   Seen<bool> retired = false;
