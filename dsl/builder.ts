@@ -1,3 +1,4 @@
+import { type Communicator, communicatorProblem, ranksOf, sameGroups, showCommunicator } from './communicator.js'
 import { FlowValue } from './flow.js'
 import type { CompileError, CompileErrorTag, GraphNode, GraphOutput, LaneSpec, Place, Where } from './ir/graph.js'
 import { showSpec, type TensorSpec } from './ir/tensor.js'
@@ -39,6 +40,7 @@ export class Builder {
   open = true
   private readonly counts = new Map<string, number>()
   private readonly lanes = new Map<string, LaneSpec>()
+  private readonly communicators = new Map<string, Communicator>()
 
   constructor(readonly name: string) {}
 
@@ -151,6 +153,36 @@ export class Builder {
         next: 'lanes of one name are one lane, of one device: give the other one another name',
       })
     return known ?? value
+  }
+
+  /** The communicator that was given, if it is one. All of a graph with ranks to talk to have the same ranks. */
+  communicator(value: unknown, at: Where, subject: string): Communicator | undefined {
+    const problem = communicatorProblem(value)
+    if (problem !== undefined) {
+      this.problem(at, subject, { _tag: 'BadAttribute', ...problem })
+      return undefined
+    }
+    const given = value as Communicator
+    const known = this.communicators.get(given.name)
+    if (known === given) return known
+    if (known !== undefined && !sameGroups(known, given))
+      this.problem(at, subject, {
+        _tag: 'BadAttribute',
+        wanted: `the communicator ${showCommunicator(known)}, as before in this graph`,
+        found: showCommunicator(given),
+        next: 'communicators of one name are one communicator: give both the same groups, or another name',
+      })
+    if (known !== undefined) return known
+    const other = [...this.communicators.values()].find(({ size }) => size > 1)
+    if (given.size > 1 && other !== undefined && ranksOf(other) !== ranksOf(given))
+      this.problem(at, subject, {
+        _tag: 'BadAttribute',
+        wanted: `a communicator of the ${ranksOf(other)} ranks that ${showCommunicator(other)} has`,
+        found: `${showCommunicator(given)}: ${ranksOf(given)} ranks`,
+        next: 'one graph serves all ranks: put each of them into one group of every communicator',
+      })
+    this.communicators.set(given.name, given)
+    return given
   }
 
   /** A tensor's type, whatever was given. */

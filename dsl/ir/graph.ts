@@ -24,6 +24,9 @@ export interface Where {
  * One node of a graph: one value a tick, or as many as its rate says (dsl/rates.ts). `inputs` are indices into `Graph.nodes` and always smaller than the node's own
  * index, except that a `delay` node's single input (the value it remembers for the next tick) may be any index.
  *
+ * A collective (`allReduce`, `allGather`, `reduceScatter`, `allToAll`, `broadcast`, `permute`; one device value) has attrs `{ communicator: { name, size, groups? } }` and
+ * what is its own: `how`, `root`, `pairs`, `ahead`. Its `lane` is its own too.
+ *
  * Structural operators, which the compiler knows by name (all others go through the operator registry):
  *
  * | op | place | inputs | attrs |

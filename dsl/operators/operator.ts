@@ -1,5 +1,6 @@
 import type { Either } from 'fp-ts/lib/Either.js'
 import type { KernelSpec } from '../ir/kernel-spec.js'
+import type { CollectiveSpec } from '../ir/plan.js'
 import type { BoundSpec, TensorSpec } from '../ir/tensor.js'
 
 /** Values as `interpret` computes with them: f16 and bf16 as their 16 bits. */
@@ -13,7 +14,7 @@ export interface Misfit {
   readonly next: string
 }
 
-/** What an operator becomes in a plan: work, or a view of its first input that starts `offsetBytes` in. */
+/** What an operator becomes in a plan: work, a view of its first input that starts `offsetBytes` in, or work that ranks do together. */
 export type Lowering =
   | {
       readonly as: 'run'
@@ -25,6 +26,13 @@ export type Lowering =
       readonly workspace: number
     }
   | { readonly as: 'view'; readonly offsetBytes: number }
+  | CollectiveLowering
+
+/** A collective over the node's communicator. `movedBytes`: read and written in this rank's memory. */
+export interface CollectiveLowering extends Omit<CollectiveSpec, 'communicator' | 'peer'> {
+  readonly as: 'collective'
+  readonly movedBytes: number
+}
 
 export type Attrs = Readonly<Record<string, unknown>>
 
@@ -36,6 +44,10 @@ export interface Operator {
   lower(inputs: readonly BoundSpec[], output: BoundSpec, attrs: Attrs): Lowering
   /** The meaning: a fresh array. The law of the project holds every device against this. */
   reference(inputs: readonly HostArray[], specs: readonly BoundSpec[], output: BoundSpec, attrs: Attrs): HostArray
+  /**
+   * Of a collective: its meaning among the ranks of a group, by place. What each gave, then what each gets; those may be one array. `reference` is that of a rank alone.
+   */
+  exchange?(given: readonly HostArray[], spec: BoundSpec, output: BoundSpec, attrs: Attrs): readonly HostArray[]
   /** The largest relative error a device may show against `reference`; 0: bit for bit. */
   tolerance(output: BoundSpec, inputs: readonly BoundSpec[], attrs: Attrs): number
 }

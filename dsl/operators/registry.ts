@@ -1,6 +1,10 @@
 import { absOperator } from './abs.js'
 import { addOperator } from './add.js'
 import { afterOperator } from './after.js'
+import { allGatherOperator } from './all-gather.js'
+import { allReduceOperator } from './all-reduce.js'
+import { allToAllOperator } from './all-to-all.js'
+import { broadcastOperator } from './broadcast.js'
 import { castOperator } from './cast.js'
 import { divOperator } from './div.js'
 import { expOperator } from './exp.js'
@@ -14,7 +18,9 @@ import { minimumOperator, minOperator } from './min.js'
 import { mulOperator } from './mul.js'
 import { negOperator } from './neg.js'
 import type { Operator } from './operator.js'
+import { permuteOperator } from './permute.js'
 import { powOperator } from './pow.js'
+import { reduceScatterOperator } from './reduce-scatter.js'
 import { reluOperator } from './relu.js'
 import { reshapeOperator } from './reshape.js'
 import { rsqrtOperator } from './rsqrt.js'
@@ -55,6 +61,12 @@ const all: readonly Operator[] = [
   sqrtOperator,
   subOperator,
   tanhOperator,
+  allGatherOperator,
+  allReduceOperator,
+  allToAllOperator,
+  broadcastOperator,
+  permuteOperator,
+  reduceScatterOperator,
 ]
 
 /** Every operator whose nodes the compiler lowers and `interpret` computes, by the name that nodes carry. */

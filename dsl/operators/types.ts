@@ -94,3 +94,24 @@ export type Replaced<S extends Shape, A extends number, Size extends Dim, Seen e
         ? readonly [Size, ...R]
         : readonly [X, ...Replaced<R, A, Size, [...Seen, 0]>]
       : readonly []
+
+/** The shape with one dimension more before the others. */
+export type Led<N extends number, S extends Shape> = IsOpenShape<S> extends true ? Shape : readonly [N, ...S]
+
+/** The shape without its leading dimension. */
+export type Unled<S extends Shape> =
+  IsOpenShape<S> extends true
+    ? Shape
+    : S extends readonly [Dim, ...infer R extends Shape]
+      ? readonly [...R]
+      : readonly []
+
+/** Whether the leading dimension is the number of ranks. */
+export type LedBy<N extends number, S extends Shape> =
+  IsOpenShape<S> extends true
+    ? unknown
+    : S extends readonly [infer X, ...Shape]
+      ? SameDim<X, N> extends true
+        ? unknown
+        : Mistake<"the leading dimension must be the communicator's size", readonly [X, N]>
+      : Mistake<"a scalar has no leading dimension of the communicator's size", N>

@@ -1,9 +1,9 @@
 import { builderOf } from '../builder.js'
 import type { Flow } from '../flow.js'
 import type { Lane } from '../lane.js'
-import { show } from '../show.js'
 import type { AnyTensor } from '../tensor.js'
 import { here } from '../where.js'
+import { aheadOf } from './ahead.js'
 
 export interface UploadOptions {
   /** Of a host parameter: how many uploads of its window may be issued before their reader; at most `ahead + 1` are in memory. */
@@ -21,28 +21,13 @@ export const upload = (lane?: Lane, options?: UploadOptions) => {
   const copy = (x: unknown): unknown => {
     const builder = builderOf(x)
     const source = builder.take(x, 'host', at, 'upload', 'the piped value', { dtype: 'f32', shape: [] })
-    const ahead: unknown = options?.ahead
-    const known = typeof ahead === 'number' && Number.isSafeInteger(ahead) && ahead >= 0
-    if (ahead !== undefined && !known)
-      builder.problem(at, 'upload', {
-        _tag: 'BadAttribute',
-        wanted: 'ahead: a whole number from 0',
-        found: show(ahead),
-        next: 'say how many uploads may run ahead of their reader, as in { ahead: 1 }',
-      })
-    if (known && builder.nodes[source.id]?.op === 'after')
-      builder.problem(at, 'upload', {
-        _tag: 'BadAttribute',
-        wanted: 'ahead, or after, but not both',
-        found: `ahead: ${show(ahead)}, of a value that comes after something`,
-        next: 'leave one of them out: each says when the upload is issued',
-      })
+    const ahead = aheadOf(builder, at, 'upload', options, source)
     return builder.flow(
       {
         op: 'upload',
         name: builder.nodes[source.id]?.name ?? 'upload',
         inputs: [source.id],
-        attrs: known ? { ahead } : {},
+        attrs: ahead,
         spec: source.spec,
         place: 'device',
         lane: builder.lane(lane, at, 'upload'),

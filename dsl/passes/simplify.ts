@@ -1,4 +1,5 @@
 import * as E from 'fp-ts/lib/Either.js'
+import { communicatorOf, isShared } from '../communicator.js'
 import type { GraphNode } from '../ir/graph.js'
 import { type Room, withScratch } from '../ir/scratch.js'
 import type { Checked, Passed } from './ir.js'
@@ -30,7 +31,7 @@ const keyOf = (value: unknown): string => {
 }
 
 // Sources and state are themselves, and a hold takes its rate from what it meets. A streamed upload keeps its place in its window: merging two would keep the first in memory
-// until the second's reader. A kernel that donates changes memory.
+// until the second's reader; and so would a collective that gathers anew what was let go of. A kernel that donates changes memory.
 const isPure = (node: GraphNode, nodes: readonly GraphNode[]): boolean => {
   switch (node.op) {
     case 'input':
@@ -43,9 +44,13 @@ const isPure = (node: GraphNode, nodes: readonly GraphNode[]): boolean => {
     case 'kernel':
       return donatedReads(node).length === 0
     default:
-      return true
+      return !isShared(node)
   }
 }
+
+/** Whether its value is the memory of its first input: a collective of one rank is the value itself. */
+const isView = (node: GraphNode): boolean =>
+  node.op === 'reshape' || node.op === 'slice' || node.op === 'after' || communicatorOf(node)?.size === 1
 
 /** Values whose memory a kernel takes, and what they are views of: twins of them have memory of their own to give. */
 const givenAway = (nodes: readonly GraphNode[]): Uint8Array => {
@@ -55,7 +60,7 @@ const givenAway = (nodes: readonly GraphNode[]): Uint8Array => {
     for (const index of donatedReads(kernel))
       for (let node = nodes[kernel.inputs[index]!]!; ; node = nodes[node.inputs[0]!]!) {
         given[node.id] = 1
-        if (node.op !== 'reshape' && node.op !== 'slice' && node.op !== 'after') break
+        if (!isView(node)) break
       }
   }
   return given

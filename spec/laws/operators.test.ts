@@ -516,10 +516,16 @@ describe('every operator', () => {
       ['operand', 0],
       ['neg', 0],
     ]
+    const pairs = [[0, 1]]
     for (const operator of Object.values(operators)) {
-      const attrs = { code, axis: 0, from: 1, to: 3, shape: [16], to_: 'f16', keepDims: false, transpose: false }
-      const lowered = operator.lower([spec, spec], spec, attrs)
-      expect(JSON.parse(JSON.stringify(lowered))).toEqual(lowered)
+      const attrs = { code, axis: 0, from: 1, to: 3, shape: [16], to_: 'f16', keepDims: false, transpose: false, pairs }
+      for (const size of [1, 4]) {
+        const lowered = operator.lower([spec, spec], spec, {
+          ...attrs,
+          communicator: braid.communicator('world', size),
+        })
+        expect(JSON.parse(JSON.stringify(lowered))).toEqual(lowered)
+      }
     }
   })
 })
