@@ -38,6 +38,7 @@ const wants: Readonly<Record<Operation['kind'], string>> = {
   store: 'what keeps a state follows what makes it',
   compute: 'arithmetic without a lane of its own',
   peer: 'copies from other devices',
+  collective: 'collectives run beside arithmetic and beside copies',
 }
 
 /** Why work without a lane is spread as it is: over as many lanes as shorten the predicted tick, and no more. */

@@ -24,7 +24,11 @@ export const readCommunicator = (r: Reader, value: unknown, index: number): Plan
     )
   const name = r.string(r.field(given, 'name'), `${at}.name`, limits.name)
   const groups = r.field(given, 'groups')
-  if (groups === undefined) return { id: index, name }
+  const size = r.field(given, 'size')
+  if (groups === undefined)
+    return size === undefined
+      ? { id: index, name }
+      : { id: index, name, size: r.integer(size, `${at}.size`, 1, limits.ranks) }
   const read = r
     .list(groups, `${at}.groups`, limits.ranks)
     .map((group, g) =>

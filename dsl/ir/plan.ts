@@ -82,12 +82,13 @@ export interface PlanNode {
 
 /**
  * `id` is the index in `communicators`; ranks know it by its `name`. Its groups are disjoint lists of ranks, so that one plan may serve all of a mesh: a rank
- * talks to the group that has it. Absent: one group of all ranks, in order.
+ * talks to the group that has it. Absent: one group of all ranks, in order; then `size` may say how many these are.
  */
 export interface PlanCommunicator {
   readonly id: number
   readonly name: string
   readonly groups?: readonly (readonly number[])[]
+  readonly size?: number
 }
 
 export const collectiveKinds = [

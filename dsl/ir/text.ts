@@ -35,8 +35,9 @@ const header = (plan: Plan): string[] => {
     `plan ${plan.name}: ${plan.storage}, ${plan.inFlight} in flight`,
     `bound, bytes: ${[...sizes, `pinned: ${plan.bound.pinned}`].join(', ')}`,
     ...(plan.arena === undefined ? [] : [`arena, bytes: ${plan.arena.join(', ')}`]),
-    ...(plan.communicators ?? []).map(({ name, groups }) => {
-      const whom = groups === undefined ? 'all ranks' : groups.map(group => `[${group.join(', ')}]`).join(' ')
+    ...(plan.communicators ?? []).map(({ name, groups, size }) => {
+      const all = size === undefined ? 'all ranks' : `all ${size} ranks`
+      const whom = groups === undefined ? all : groups.map(group => `[${group.join(', ')}]`).join(' ')
       return `communicator ${name}: ${whom}`
     }),
     `lanes: ${plan.lanes.map(lane => laneOf(plan, lane)).join(', ')}`,

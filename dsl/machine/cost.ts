@@ -17,7 +17,9 @@ export interface Work {
   readonly movedBytes?: number | undefined
   readonly kernel?: KernelSpec | undefined
   /** Of a collective: what each rank gives, or gets where the ranks share a result out, as a plan's node says it. */
-  readonly collective?: { readonly kind: string; readonly count: number; readonly dtype: DType } | undefined
+  readonly collective?:
+    | { readonly kind: string; readonly count: number; readonly dtype: DType; readonly ranks?: number }
+    | undefined
   /** Ranks that take part in it, if not all of the machine's. */
   readonly ranks?: number | undefined
 }
@@ -121,7 +123,7 @@ const copy = (
 const collective = (work: Work, machine: Machine): Demand => {
   const { device, collectives: model } = machine
   const how = kindOf(work.collective?.kind ?? work.op) ?? { rate: 'sendReceive', all: false }
-  const ranks = work.ranks ?? machine.ranks
+  const ranks = work.ranks ?? work.collective?.ranks ?? machine.ranks
   const larger = largerSide(work, how, ranks)
   const moved = work.movedBytes ?? 2 * larger
   const bytes = wireBytes(how.rate, larger, ranks)

@@ -1,6 +1,8 @@
 import * as E from 'fp-ts/lib/Either.js'
-import type { GraphNode, LaneSpec } from '../ir/graph.js'
+import { type Communicator, isShared, showCommunicator } from '../communicator.js'
+import type { CompileError, GraphNode, LaneSpec } from '../ir/graph.js'
 import { type BoundSpec, tensorBytes } from '../ir/tensor.js'
+import { fault, unless } from './faults.js'
 import type { Checked, Passed } from './ir.js'
 import { operatorOf } from './vocabulary.js'
 import { watched } from './watch.js'
@@ -231,6 +233,17 @@ class Crossing {
   }
 }
 
+/** A rank is one device: which of several devices of a process talks for it nobody has said. */
+const ofSeveral = ({ at, name, attrs }: GraphNode): CompileError =>
+  fault(
+    'Unsupported',
+    at,
+    name,
+    'a graph for one device, since each rank of a communicator is one process with one GPU',
+    `a collective over ${showCommunicator(attrs['communicator'] as Communicator)} in a graph for several devices`,
+    'start one process for each GPU, or move values between the devices of one process with on(device(1))',
+  )
+
 /**
  * After this pass every value of a graph for several devices is on one of them, and whoever reads it is there too: between two devices stands a peer copy, one for all
  * readers of a value on a device, and a parameter is resident wherever it is read. A value is where the user says, by `on`, a lane or a device; an operator of which
@@ -239,6 +252,8 @@ class Crossing {
  */
 export const devices = watched('devices', (ir: Checked): Passed<Checked> => {
   if (ir.nodes.every(({ lane }) => lane === undefined || (lane.device ?? 0) === 0)) return E.right(ir)
+  const shared = ir.nodes.filter(isShared)
+  if (shared.length > 0) return unless(shared.map(ofSeveral), () => ir)
   const crossing = new Crossing(ir, new Places(ir))
   const { nodes, specs, outputs, deviceOf } = crossing
   return E.right({ ...ir, nodes, specs, outputs, deviceOf })

@@ -37,10 +37,12 @@ const bufferOf = (ir: Lifetimes, id: number): PlanBuffer => {
   }
 }
 
-const nodeOf = ({ op, name, at, kernel, flops, movedBytes }: Operation, id: number): PlanNode =>
-  kernel === undefined
-    ? { id, op, name, at: String(at), flops, movedBytes }
-    : { id, op, name, at: String(at), kernel, flops, movedBytes }
+const nodeOf = ({ op, name, at, kernel, flops, movedBytes, collective }: Operation, id: number): PlanNode => {
+  if (kernel !== undefined) return { id, op, name, at: String(at), kernel, flops, movedBytes }
+  if (collective === undefined) return { id, op, name, at: String(at), flops, movedBytes }
+  const { ranks: _, ...said } = collective
+  return { id, op, name, at: String(at), collective: Object.freeze(said), flops, movedBytes }
+}
 
 /** `seen` is told of each operation on the way: a million of them in issue order lie all over memory. */
 export const nodesOf = (
@@ -72,6 +74,7 @@ const partsOf = (ir: Lifetimes, nodes: readonly PlanNode[]): Outline => ({
   lanes: ir.lanes,
   buffers: ir.buffers.map((_, id) => bufferOf(ir, id)),
   nodes,
+  ...(ir.communicators === undefined ? {} : { communicators: ir.communicators }),
 })
 
 /** The plan but for its bound: all that memory and order ask. */
@@ -112,13 +115,14 @@ const freeze = <A extends object>(items: readonly A[]): readonly A[] => {
  * compares their fingerprint.
  */
 export const emit = watched('emit', ({ parts, issued }: Draft): Plan => {
-  const { bound, arena, lanes, buffers, nodes } = parts
+  const { bound, arena, lanes, buffers, nodes, communicators } = parts
   const frozen = {
     ...parts,
     bound: Object.freeze({ device: Object.freeze(bound.device), pinned: bound.pinned }),
     lanes: freeze(lanes),
     buffers: freeze(buffers),
     nodes: freeze(nodes),
+    ...(communicators === undefined ? {} : { communicators: freeze(communicators) }),
   }
   return planOf(arena === undefined ? frozen : { ...frozen, arena: Object.freeze([...arena]) }, commandsOf(issued))
 })

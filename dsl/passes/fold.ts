@@ -1,5 +1,5 @@
-/** What a lane carries: copies to the device, copies back, or work. */
-export type LaneKind = 'in' | 'out' | 'work'
+/** What a lane carries: copies to the device, copies back, collectives, or work. */
+export type LaneKind = 'in' | 'out' | 'comm' | 'work'
 
 /** A lane before it is known which CUDA stream it becomes. `work` is nanoseconds a tick. */
 export interface Logical {
@@ -11,15 +11,21 @@ export interface Logical {
 
 const kindsFor = (lanes: readonly Logical[], most: number): readonly (readonly LaneKind[])[] => {
   const present = (kinds: readonly LaneKind[]): boolean => lanes.some(({ kind }) => kinds.includes(kind))
-  const three = ([['in'], ['out'], ['work']] as const).filter(present)
-  if (three.length <= most) return three
-  const two = ([['in', 'out'], ['work']] as const).filter(present)
-  return two.length <= most ? two : [['in', 'out', 'work']]
+  const apart: readonly (readonly (readonly LaneKind[])[])[] = [
+    [['in'], ['out'], ['comm'], ['work']],
+    [['in', 'out'], ['comm'], ['work']],
+    [['in', 'out', 'comm'], ['work']],
+  ]
+  for (const groups of apart) {
+    const needed = groups.filter(present)
+    if (needed.length <= most) return needed
+  }
+  return [['in', 'out', 'comm', 'work']]
 }
 
 /**
- * Which lane's CUDA stream each lane becomes when there may be fewer. Kinds stay apart as long as there are streams for them: copies in, copies out and work; then copies
- * and work. The streams of a kind go to its lanes of most work; each other lane joins the least busy of them.
+ * Which lane's CUDA stream each lane becomes when there may be fewer. Kinds stay apart as long as there are streams for them: copies in, copies out, collectives and work;
+ * then copies, collectives and work; then work and all that moves bytes. The streams of a kind go to its lanes of most work; each other lane joins the least busy of them.
  */
 export const fold = (lanes: readonly Logical[], most: number): Int32Array => {
   const folded = Int32Array.from(lanes.keys())

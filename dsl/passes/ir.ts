@@ -3,7 +3,7 @@ import type { ReadonlyNonEmptyArray } from 'fp-ts/lib/ReadonlyNonEmptyArray.js'
 import type { CompileError, GraphNode, GraphOutput, LaneSpec, Where } from '../ir/graph.js'
 import type { KernelSpec } from '../ir/kernel-spec.js'
 import type { Peak } from '../ir/peak.js'
-import type { PlanLane } from '../ir/plan.js'
+import type { CollectiveSpec, PlanCommunicator, PlanLane } from '../ir/plan.js'
 import type { BoundSpec, DType } from '../ir/tensor.js'
 import type { Settings } from './options.js'
 import type { BoundKernel } from './vocabulary.js'
@@ -45,6 +45,11 @@ export interface Buffer {
   readonly rate?: number
 }
 
+/** What an operation says to other ranks, by index among `communicators`, and how many of them there are in a group. */
+export interface Collective extends CollectiveSpec {
+  readonly ranks: number
+}
+
 /**
  * One run command to be. `after` names operations that must be issued before it, data and hazards of memory, as they are numbered
  * until `order`: from then on their place says it.
@@ -59,15 +64,17 @@ export interface Operation {
   readonly reads: readonly number[]
   readonly writes: readonly number[]
   readonly after: readonly number[]
-  /** What it is for placing and ordering: a copy in, a copy out, a copy from another device, a store of state, or work. */
-  readonly kind: 'upload' | 'download' | 'peer' | 'store' | 'compute'
+  /** What it is for placing and ordering: a copy in, a copy out, a copy from another device, work with other ranks, a store of state, or work. */
+  readonly kind: 'upload' | 'download' | 'peer' | 'collective' | 'store' | 'compute'
+  /** Of those of that kind. */
+  readonly collective?: Collective | undefined
   /** The lane that the user gave. */
   readonly lane: LaneSpec | undefined
   /** Where it runs; absent: on device 0. */
   readonly device?: number
   /** Bytes of scratch wanted from the lane's workspace; 0: none. */
   readonly workspace: number
-  /** Uploads at most so many ahead of their reader; undefined: no window. */
+  /** Of uploads and collectives: at most so many ahead of their reader; undefined: no window. */
   readonly ahead: number | undefined
   readonly tolerance: number
   /** A user's kernel, whose meaning travels beside the plan. */
@@ -90,6 +97,8 @@ export interface Lowered {
   readonly gathers?: true
   /** Absent where there are none. */
   readonly control?: readonly ControlEdge[]
+  /** Whom collectives are with; absent where there are none. */
+  readonly communicators?: readonly PlanCommunicator[]
   readonly settings: Settings
   readonly operations: readonly Operation[]
   readonly buffers: readonly Buffer[]

@@ -76,13 +76,14 @@ export const lower = watched('lower', (ir: Checked): Passed<Lowered> => {
   outputs(low)
   states(low)
   donationHazards(low)
-  const { buffers, control } = low
+  const { buffers, control, communicators } = low
   const operations = low.operations.done(named => rootsOf(named, buffers))
   return E.right({
     settings: ir.settings,
     operations,
     buffers,
     ...(control.length === 0 ? {} : { control }),
+    ...(communicators.length === 0 ? {} : { communicators }),
     ...(ir.unrolled ? { gathers: true as const } : {}),
   })
 })

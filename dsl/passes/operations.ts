@@ -1,7 +1,7 @@
 import { heap } from '../ir/scratch.js'
 import { type Accesses, known } from './accesses.js'
 import { follows } from './dependencies.js'
-import type { Operation } from './ir.js'
+import type { Collective, Operation } from './ir.js'
 
 // Lists of what each operation reads, writes and comes after would be half of what a graph of a million takes: these are flat, and made when somebody asks for one.
 
@@ -50,6 +50,7 @@ export class Operations {
   private readonly afterStart: Column
   private readonly before: Column
   private readonly late = new Map<number, number[]>()
+  private readonly shared = new Map<number, Collective>()
 
   /** About so many operations that read so many values. */
   constructor(operations: number, reads: number) {
@@ -77,6 +78,7 @@ export class Operations {
     this.start.put(this.named.length)
     for (let a = 0; a < after.length; a++) this.before.put(after[a]!)
     this.afterStart.put(this.before.length)
+    if (own.collective !== undefined) this.shared.set(this.list.length, own.collective)
     return this.list.push(new Recorded(own, this, this.list.length)) - 1
   }
 
@@ -99,6 +101,10 @@ export class Operations {
     const after = this.before.list(this.afterStart.at(id), this.afterStart.at(id + 1))
     const late = this.late.get(id)
     return late === undefined ? after : [...after, ...late]
+  }
+
+  collective(id: number): Collective | undefined {
+    return this.shared.get(id)
   }
 
   /** All of them, of which it is known what they touch and come after. */
@@ -157,10 +163,14 @@ class Recorded implements Operation {
   get after(): readonly number[] {
     return this.#lists.after(this.#id)
   }
+
+  get collective(): Collective | undefined {
+    return this.#lists.collective(this.#id)
+  }
 }
 
-/** The same operation, but for `more`. A spread alone would lose what it reads, writes and comes after. */
+/** The same operation, but for `more`. A spread alone would lose what it reads, writes, comes after and says to other ranks. */
 export const changed = (operation: Operation, more: Partial<Operation>): Operation => {
-  const { reads, writes, after } = operation
-  return { ...operation, reads, writes, after, ...more }
+  const { reads, writes, after, collective } = operation
+  return { ...operation, reads, writes, after, collective, ...more }
 }

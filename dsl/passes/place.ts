@@ -12,11 +12,17 @@ const defaults: Readonly<Record<Operation['kind'], string>> = {
   upload: 'h2d',
   download: 'd2h',
   peer: 'peer',
+  collective: 'comm',
   store: 'main',
   compute: 'main',
 }
 const priorities: Readonly<Record<LaneSpec['priority'], number>> = { low: -1, normal: 0, high: 1 }
-const kinds: Readonly<Partial<Record<Operation['kind'], LaneKind>>> = { upload: 'in', download: 'out', peer: 'in' }
+const kinds: Readonly<Partial<Record<Operation['kind'], LaneKind>>> = {
+  upload: 'in',
+  download: 'out',
+  peer: 'in',
+  collective: 'comm',
+}
 
 /** Lanes for work that the user gave none, where `lanes` does not say: more than so many streams gain nothing on the machines that are known. */
 const defaultLanes = 8
@@ -37,7 +43,7 @@ interface Draft {
   readonly tried: NonNullable<Placed['tried']>
 }
 
-/** Lanes before folding: the user's, one for each direction of copies without one, and last those over which all other work is spread. */
+/** Lanes before folding: the user's, one for each direction of copies and for collectives without one, and last those over which all other work is spread. */
 const drafted = (ir: Lowered, most: number): Draft => {
   const { operations } = ir
   const index = new Map<string, number>()
@@ -134,8 +140,8 @@ const logicalOf = (
 }
 
 /**
- * After this pass every operation has a lane (a CUDA stream) of its device: the user's where given; one for each direction of copies; and for all other work of a device
- * as many as shorten the predicted tick, `spreadOver` at most. Every matmul that wants one has its lane's workspace.
+ * After this pass every operation has a lane (a CUDA stream) of its device: the user's where given; one for each direction of copies, and one for collectives; and for all
+ * other work of a device as many as shorten the predicted tick, `spreadOver` at most. Every matmul that wants one has its lane's workspace.
  */
 export const place =
   (spreadOver = Number.POSITIVE_INFINITY) =>

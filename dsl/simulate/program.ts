@@ -73,9 +73,11 @@ const placesOf = (plan: Plan, reads: readonly number[], writes: readonly number[
 
 const copies = new Set(['upload', 'download', 'copy', 'peer', 'store'])
 
-/** Ranks of a communicator, where the plan says which they are; its groups are taken to be of one size. */
-const groupOf = ({ communicators = [] }: Plan, id: number | undefined): number | undefined =>
-  id === undefined ? undefined : communicators[id]?.groups?.[0]?.length
+/** Ranks of a communicator, where the plan says which they are or how many; its groups are taken to be of one size. */
+const groupOf = ({ communicators = [] }: Plan, id: number | undefined): number | undefined => {
+  const { groups, size } = (id === undefined ? undefined : communicators[id]) ?? {}
+  return groups?.[0]?.length ?? size
+}
 
 /** A plan's run as the cost model wants it: which way it copies is a matter of where its buffers lie. */
 export const workOf = (plan: Plan, node: PlanNode, reads: readonly number[], writes: readonly number[]): Work => {

@@ -75,7 +75,7 @@ const groupsOf = (
   complain: Complaint,
 ): (Group | undefined)[] => {
   const seen = new Set<string>()
-  return (rank.plan.communicators ?? []).map(({ name, groups: given }) => {
+  return (rank.plan.communicators ?? []).map(({ name, groups: given, size }) => {
     const whole = given === undefined
     const all = Array.from({ length: whole ? world : 0 }, (_, r) => r)
     const own = whole ? all : given.find(group => group.includes(rank.rank))
@@ -86,6 +86,12 @@ const groupsOf = (
         rank,
         -1,
         () => `its communicator '${name}' has rank ${beyond}, and there are plans of ranks 0 to ${world - 1}`,
+      )
+    else if (whole && size !== undefined && size !== world)
+      complain(
+        rank,
+        -1,
+        () => `its communicator '${name}' is of ${size} ranks, and there are plans of ranks 0 to ${world - 1}`,
       )
     else if (twice(whole ? [] : given.flat()))
       complain(rank, -1, () => `its communicator '${name}' has a rank at two places: its groups are to be disjoint`)

@@ -1,5 +1,8 @@
+import { communicatorOf } from '../../communicator.js'
 import type { GraphNode } from '../../ir/graph.js'
 import { tensorBytes } from '../../ir/tensor.js'
+import type { CollectiveLowering } from '../../operators/operator.js'
+import type { Collective } from '../ir.js'
 import { boundKernel, donatedReads, operatorOf } from '../vocabulary.js'
 import type { Lowering } from './lowering.js'
 
@@ -14,14 +17,38 @@ export const compute = (low: Lowering, node: GraphNode): void => {
     low.passOn(node.id, of!)
     return
   }
-  const { kernel, flops, movedBytes, workspace } = lowered
   const target = low.fresh(node.name, output, 'tick', 'device')
   const tolerance = operator.tolerance(output, inputs, node.attrs)
+  if (lowered.as === 'collective') {
+    low.yields(node.id, target, collective(low, node, target, lowered, tolerance))
+    return
+  }
+  const { kernel, flops, movedBytes, workspace } = lowered
   low.yields(
     node.id,
     target,
     low.operation(node, node.inputs, [target], { kernel, flops, movedBytes, workspace, tolerance }),
   )
+}
+
+/** What it says to the other ranks of the group is all that it is: it has no kernel. */
+const collective = (
+  low: Lowering,
+  node: GraphNode,
+  target: number,
+  { as: _, movedBytes, kind, ...spec }: CollectiveLowering,
+  tolerance: number,
+): number => {
+  const world = communicatorOf(node)!
+  const said: Collective = { kind, communicator: low.communicator(world), ...spec, ranks: world.size }
+  const ahead = node.attrs['ahead'] as number | undefined
+  return low.operation(node, node.inputs, [target], {
+    kind: 'collective',
+    collective: said,
+    movedBytes,
+    tolerance,
+    ahead,
+  })
 }
 
 /** By kernel node: the buffers of its writes, for its ports. */

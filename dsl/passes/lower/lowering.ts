@@ -1,4 +1,6 @@
+import type { Communicator } from '../../communicator.js'
 import type { GraphNode } from '../../ir/graph.js'
+import type { PlanCommunicator } from '../../ir/plan.js'
 import { type BoundSpec, tensorBytes } from '../../ir/tensor.js'
 import type { Buffer, Checked, ControlEdge, Operation } from '../ir.js'
 import { Operations } from '../operations.js'
@@ -20,6 +22,8 @@ export class Lowering {
   /** By node: operations that whoever reads its value comes after, without data. */
   private readonly orders = new Map<number, readonly Omit<ControlEdge, 'later'>[]>()
   readonly control: ControlEdge[] = []
+  readonly communicators: PlanCommunicator[] = []
+  private readonly named = new Map<string, number>()
 
   constructor(readonly ir: Checked) {
     let reads = 0
@@ -143,10 +147,22 @@ export class Lowering {
       device: this.deviceOf(node.id),
       workspace: more.workspace ?? 0,
       ahead: more.ahead,
+      collective: more.collective,
       tolerance: more.tolerance ?? 0,
       user: more.user,
     }
     return this.operations.add(own, more.reads ?? this.placesOf(inputs), writes, after)
+  }
+
+  /** Those of one name are one communicator. Its groups are said where it is not one of all ranks in order. */
+  communicator({ name, size, groups }: Communicator): number {
+    const known = this.named.get(name)
+    if (known !== undefined) return known
+    const id = this.communicators.length
+    const own = groups?.map(group => Object.freeze([...group]))
+    this.communicators.push(own === undefined ? { id, name, size } : { id, name, groups: Object.freeze(own) })
+    this.named.set(name, id)
+    return id
   }
 
   /** A copy of the values of `inputs`, one after the other. */
