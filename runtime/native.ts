@@ -33,6 +33,8 @@ export interface HostOptions {
   /** Seed of the random delays before each piece of work; 0 or absent: none. */
   readonly jitter?: number
   readonly jitterMicroseconds?: number
+  /** Pieces of work that a stream holds: a call for one more waits until there is room, as on a GPU (some 1,021 there). 0 or absent: any number. */
+  readonly queueDepth?: number
   /** Fill memory with garbage when it is given out and taken back. */
   readonly poison?: boolean
   readonly faults?: readonly { readonly call: string; readonly nth: number; readonly status?: number }[]
@@ -127,6 +129,7 @@ export interface NativeStats {
   readonly issueNanoseconds: Float64Array
   /** Allocations served: by order; by making the lane wait; by growth. */
   readonly byOrder: number
+  readonly fullQueues: number
   readonly byWait: number
   readonly byGrowth: number
   /** Driver objects created since the program's first tick was issued: 0 in steady state. */

@@ -45,6 +45,7 @@ const hostChecks: Readonly<Record<string, Check>> = {
   deviceRate: bytesASecond,
   jitter: ['a seed, a whole number from 0', whole(0)],
   jitterMicroseconds: ['microseconds from 0 to 10,000,000', value => rate(value) && (value as number) <= 1e7],
+  queueDepth: ['pieces of work, a whole number from 0', whole(0)],
   poison: boolean,
   faults: ['a list of { call, nth, status? }', value => Array.isArray(value) && value.every(isFault)],
 }

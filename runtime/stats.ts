@@ -38,6 +38,8 @@ export interface SessionStats {
   /** Allocations by how they were served, and driver events made since the first tick: 0 in steady state. */
   readonly reuse: { readonly byOrder: number; readonly byWait: number; readonly byGrowth: number }
   readonly eventsCreated: number
+  /** How often issuing a tick went on later, since a stream held as many operations as its queue takes. Other sessions of the device went on meanwhile. */
+  readonly fullQueues: number
 }
 
 export const sessionStats = (engine: Engine, plan: Plan): SessionStats => {
@@ -61,5 +63,6 @@ export const sessionStats = (engine: Engine, plan: Plan): SessionStats => {
     credits: { inFlight: ticks.size, free: ticks.free, flying: ticks.flying, leased: ticks.leased().length },
     reuse: { byOrder: native.byOrder, byWait: native.byWait, byGrowth: native.byGrowth },
     eventsCreated: native.eventsCreated,
+    fullQueues: native.fullQueues,
   }
 }

@@ -24,10 +24,13 @@ struct Ready {
     issuer = std::make_unique<Issuer>(program, trace, false);
   }
   void issue() {
-    if (const MaybeFailure failure = issuer->issue(tick++)) {
+    do {
+      const MaybeFailure failure = issuer->issue(tick);
+      if (!failure) continue;
       std::fprintf(stderr, "%s: %s\n", failure->op.c_str(), failure->detail.c_str());
       std::exit(1);
-    }
+    } while (!issuer->isWhole());
+    ++tick;
   }
   void synchronize() {
     for (const Stream stream : program.streams()) program.driver().streamSynchronize(stream);

@@ -27,6 +27,8 @@ HostOptions hostOptions(Napi::Value value) {
     options.jitterSeed = sizeAt(jitter, "options.jitter");
   options.jitterMicroseconds =
       numberOr(given.Get("jitterMicroseconds"), "options.jitterMicroseconds", options.jitterMicroseconds);
+  if (const Napi::Value depth = given.Get("queueDepth"); !absent(depth))
+    options.queueDepth = sizeAt(depth, "options.queueDepth");
   options.poison = flagOr(given.Get("poison"), "options.poison", false);
   const Napi::Value faults = given.Get("faults");
   if (absent(faults)) return options;

@@ -185,6 +185,7 @@ Napi::Value stats(const Napi::CallbackInfo& info) {
   count("pinned", stats.pinned);
   count("ticks", stats.ticks);
   count("byOrder", stats.byOrder);
+  count("fullQueues", stats.fullQueues);
   count("byWait", stats.byWait);
   count("byGrowth", stats.byGrowth);
   count("bySynchronize", stats.bySynchronize);

@@ -82,6 +82,7 @@ class CopyKernel : public CudaKernel {
   CopyKernel(std::shared_ptr<Context> context, CopyKind kind, std::size_t parts, std::size_t bytes)
       : context_(std::move(context)), kind_(kind), parts_(parts), bytes_(bytes) {}
   Status launch(const DeviceAddress* reads, const DeviceAddress* writes, CUstream stream) const override;
+  std::size_t pieces() const override { return parts_; }
 
  private:
   std::shared_ptr<Context> context_;

@@ -29,7 +29,8 @@ struct DeviceInfo {
   int computeMajor = 0, computeMinor = 0, multiprocessors = 0;
   int driverVersion = 0;  // 13000 for CUDA 13.0; 0 on host
   int leastPriority = 0, greatestPriority = 0;
-  std::size_t pageBytes = 0;  // granularity of addressReserve/pagesCreate/pagesMap; 0: not supported
+  std::size_t queueDepth = 0;  // pieces of work that a stream holds; a call for one more blocks. 0: any number
+  std::size_t pageBytes = 0;   // granularity of addressReserve/pagesCreate/pagesMap; 0: not supported
 };
 
 // Who queued a piece of work, and where in its program.
@@ -54,6 +55,8 @@ enum class CopyKind { hostToDevice, deviceToHost, deviceToDevice, hostToHost };
 class Kernel {
  public:
   virtual ~Kernel() = default;
+  // Pieces of work that one launch puts into its stream's queue, at most.
+  virtual std::size_t pieces() const { return 1; }
 };
 
 // Computes a user's kernel on the host device by calling its TypeScript reference: called on a lane's worker thread,
@@ -69,7 +72,7 @@ using HostCallback = std::function<bool(const DeviceAddress* reads, std::size_t 
 //   2. eventRecord marks the point that the stream has reached; a second record moves the mark.
 //   3. streamWait orders all that follows on the stream after the mark as it is *at the call*; an event never recorded
 //   is no wait. The event may be one of another device of the same kind, recorded there.
-//   4. Nothing here blocks the caller except the calls that say so.
+//   4. Nothing here blocks the caller except the calls that say so, and those for which a stream's queue has no room.
 // Every call may be made from any thread once that thread has called bind(). No call throws.
 class Driver {
  public:
@@ -160,6 +163,7 @@ struct HostOptions {
   std::uint64_t jitterSeed =
       0;  // 0: none. Else seeded random delays before each piece of work, up to jitterMicroseconds
   double jitterMicroseconds = 200;
+  std::size_t queueDepth = 0;  // pieces of work that a stream holds: a call for one more blocks. 0: any number
   bool poison = false;  // memory is filled with signalling garbage when it is given out and when it is taken back
   struct Fault {
     std::string call;

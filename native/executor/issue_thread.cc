@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cassert>
+#include <chrono>
 #include <utility>
 
 namespace braid {
@@ -45,6 +46,13 @@ void IssueThread::unstand(Queue& queue) {
   if (last_ == &queue) last_ = before;
 }
 
+// Whether nobody in the line has anything else to issue than the rest of a tick that a full stream held up.
+bool IssueThread::allAreFull() const {
+  for (const Queue* queue = first_; queue != nullptr; queue = queue->next_)
+    if (!queue->partly_) return false;
+  return first_ != nullptr;
+}
+
 bool IssueThread::submit(Queue& queue, std::uint64_t tick) {
   bool wake = false;
   {
@@ -80,7 +88,7 @@ std::uint64_t IssueThread::end(Queue& queue, bool drop) {
   queue.ended_ = true;
   if (drop) {
     queue.submitted_ = queue.issued_;
-    unstand(queue);
+    if (!queue.partly_) unstand(queue);
   }
   return queue.submitted_;
 }
@@ -117,16 +125,23 @@ void IssueThread::run() {
     first_ = queue.next_;
     if (first_ == nullptr) last_ = nullptr;
     queue.standing_ = false;
-    const std::uint64_t tick = queue.issued_++;
+    const std::uint64_t tick = queue.partly_ ? queue.issued_ - 1 : queue.issued_++;
     current_ = &queue;
 
     lock.unlock();
-    queue.issueTick(tick);
+    const bool whole = queue.issueTick(tick);
     lock.lock();
 
     current_ = nullptr;
+    queue.partly_ = !whole;
     stand(queue);
     turned_.notify_all();
+    // A stream that is full has half of it and more still to do when it is known that it has room: time enough.
+    if (!whole && allAreFull()) {
+      sleeping_ = true;
+      work_.wait_for(lock, std::chrono::microseconds(50));
+      sleeping_ = false;
+    }
   }
 }
 

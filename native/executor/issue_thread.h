@@ -13,9 +13,9 @@ namespace braid {
 // The one thread that issues on a device, whichever of the process's sessions the work belongs to. A device is what
 // DeviceInfo's kind and ordinal name: drivers opened one after the other on the same device share its thread.
 //
-// Sessions with a tick to issue stand in one line; each issues one tick and goes to its end. A session whose ticks are
-// in flight to their limit is not in the line, so it costs the others nothing; one whose driver call blocks delays them
-// by that call.
+// Sessions with a tick to issue stand in one line; each issues one tick, or as much of one as its streams have room
+// for, and goes to its end. A session whose ticks are in flight to their limit is not in the line, so it costs the
+// others nothing; one whose driver call blocks delays them by that call.
 //
 // Lives for ever, its thread from the first entry to the last leaving: a submit that comes too late finds it, and
 // nothing is left for static destructors to take down.
@@ -33,13 +33,15 @@ class IssueThread {
 
    private:
     friend class IssueThread;
-    // Issues a tick, or takes note that it cannot. On the issuing thread, no lock held: it may not enter, leave, or
-    // wait for this thread.
-    virtual void issueTick(std::uint64_t tick) = 0;
-    bool ready() const { return issued_ < submitted_ && issued_ < completed_ + inFlight_; }
+    // Issues a tick, or takes note that it cannot. False: only a part, since a stream is full; it is asked for the rest
+    // after others have had their turn. On the issuing thread, no lock held: it may not enter, leave, or wait for this
+    // thread.
+    virtual bool issueTick(std::uint64_t tick) = 0;
+    bool ready() const { return partly_ || (issued_ < submitted_ && issued_ < completed_ + inFlight_); }
 
     const std::uint64_t inFlight_;
     std::uint64_t submitted_ = 0, issued_ = 0, completed_ = 0;  // ticks; completed_ ≤ issued_ ≤ submitted_
+    bool partly_ = false;                                       // the last of the issued ticks is not whole yet
     bool ended_ = false;                                        // nothing more is submitted
     bool standing_ = false;                                     // in the line
     Queue* next_ = nullptr;                                     // in the line
@@ -66,6 +68,7 @@ class IssueThread {
   void run();
   bool stand(Queue& queue);
   void unstand(Queue& queue);
+  bool allAreFull() const;
 
   const std::string kind_;
   const int ordinal_;

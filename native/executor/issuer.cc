@@ -47,44 +47,84 @@ Issuer::Issuer(Program& program, Trace& trace, bool poison, bool maySettle)
 }
 
 MaybeFailure Issuer::issue(std::uint64_t tick) {
-  const ProgramSpec& spec = program_.spec();
-  const auto slot = static_cast<std::uint32_t>(tick % spec.inFlight);
   call_ = "bind";
   driver_ = &program_.driver();
   if (const Status status = driver_->bind(); status != Status::ok) return explain(status);
+  if (!begun_) begin(tick);
+  const std::vector<Step>& steps = program_.steps();
+  for (; next_ < steps.size(); ++next_) {
+    const Step& command = steps[next_];
+    const bool paced = isPaced(command);
+    bool room = true;
+    if (several_ && command.kind != StepKind::free && command.kind != StepKind::use) {
+      if (const Status status = become(command.lane); status != Status::ok) return explain(command, status);
+    }
+    if (paced) {
+      if (const Status status = hasRoom(command, &room); status != Status::ok) return explain(command, status);
+      if (!room) return std::nullopt;
+    }
+    if (command.kind == StepKind::run || command.kind == StepKind::alloc) driver_->label({&program_, tick, next_});
+    Status status = poisonTenants(next_);
+    if (status == Status::ok) status = inPlace_ ? stepInPlace(command, tick) : step(command, tick);
+    if (status == Status::ok && paced) status = note(command.lane, piecesOf(command));
+    if (status != Status::ok) return explain(command, status);
+  }
+  begun_ = false;
+  return end(tick);
+}
+
+void Issuer::begin(std::uint64_t tick) {
+  begun_ = true;
+  next_ = 0;
+  const auto slot = static_cast<std::uint32_t>(tick % program_.spec().inFlight);
   if (!inPlace_) {
     program_.order.beginTick(tick);
     for (const auto& pool : program_.pools) pool->settle();
     settle(tick);
   }
-  for (const std::uint32_t buffer : handedOver_) addresses_[buffer] = program_.memory.address(spec, buffer, slot);
-  const std::vector<Step>& steps = program_.steps();
+  for (const std::uint32_t buffer : handedOver_)
+    addresses_[buffer] = program_.memory.address(program_.spec(), buffer, slot);
   nextArrival_ = 0;
   if (period_ > 0) nextPlace_ = (tick - noted_) % period_ * allBlocks_;
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    const Step& command = steps[i];
-    if (several_ && command.kind != StepKind::free && command.kind != StepKind::use) {
-      if (const Status status = become(command.lane); status != Status::ok) return explain(command, status);
-    }
-    if (command.kind == StepKind::run || command.kind == StepKind::alloc) driver_->label({&program_, tick, i});
-    if (const Status status = poisonTenants(i); status != Status::ok) return explain(command, status);
-    const Status status = inPlace_ ? stepInPlace(command, tick) : step(command, tick);
-    if (status != Status::ok) return explain(command, status);
-  }
+}
+
+MaybeFailure Issuer::end(std::uint64_t tick) {
   if (inPlace_) {
     for (std::size_t which = 0; which < blocksOf_.size(); ++which)
       if (blocksOf_[which] > 0) program_.pools[which]->repeat(blocksOf_[which]);
   } else {
     program_.order.endTick(tick);
   }
+  const auto slot = static_cast<std::uint32_t>(tick % program_.spec().inFlight);
   for (const LaneId lane : program_.busyLanes()) {
     Status status = several_ ? become(lane) : Status::ok;
     if (status != Status::ok) return explain(status, lane);
     call_ = "eventRecord";
     status = driver_->eventRecord(program_.tickEnd(slot, lane), program_.streams()[lane]);
+    if (status == Status::ok && program_.pacing.isPaced(lane)) status = note(lane, 1);
     if (status != Status::ok) return explain(status, lane);
   }
   return std::nullopt;
+}
+
+std::uint64_t Issuer::piecesOf(const Step& step) const {
+  if (step.kind == StepKind::alloc) return poison_ ? 1 : 0;
+  if (step.kind != StepKind::run) return 1;
+  return program_.kernel(step.run).pieces() + (poison_ && program_.spec().planned ? 1 : 0) + (trace_.enabled() ? 2 : 0);
+}
+
+Status Issuer::hasRoom(const Step& step, bool* room) {
+  call_ = "eventQuery";
+  const Status status = program_.pacing.room(step.lane, piecesOf(step), *driver_, program_.streams()[step.lane], room);
+  if (!*room && !full_) fullQueues_.fetch_add(1, std::memory_order_relaxed);
+  full_ = !*room;
+  return status;
+}
+
+// So many pieces more are in a lane's queue, of the device that is current.
+Status Issuer::note(LaneId lane, std::uint64_t pieces) {
+  call_ = "eventRecord";
+  return program_.pacing.queued(lane, pieces, *driver_, program_.streams()[lane]);
 }
 
 Status Issuer::become(LaneId lane) {
@@ -168,9 +208,12 @@ Status Issuer::poison(std::uint32_t root, LaneId lane) {
 Status Issuer::alloc(const Step& step) {
   const BufferSpec& buffer = program_.spec().buffers[step.subject];
   Allocator& pool = this->pool(step.subject);
+  const bool paced = isPaced(step);
+  const std::uint64_t waits = paced ? pool.counters().waitsIssued : 0;
   call_ = "alloc";
-  if (const Status status = pool.malloc(buffer.bytes, step.lane, &blocks_[step.subject]); status != Status::ok)
-    return status;
+  Status status = pool.malloc(buffer.bytes, step.lane, &blocks_[step.subject]);
+  if (status == Status::ok && paced) status = note(step.lane, pool.counters().waitsIssued - waits);
+  if (status != Status::ok) return status;
   const DeviceAddress address =
       program_.memory.poolBase(memoryOf(step.subject)) + pool.block(blocks_[step.subject]).offset;
   place(step.subject, address);
@@ -252,6 +295,7 @@ Failure Issuer::explain(const Step& step, Status status) {
 void Issuer::abandon() {
   if (inPlace_ && !program_.spec().planned) program_.order.completeAll();
   inPlace_ = program_.spec().planned;
+  begun_ = false;
   settling_.forget();
   period_ = 0;
   for (const auto& pool : program_.pools) pool->reset();

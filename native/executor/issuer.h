@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <vector>
 
 #include "executor/program.h"
@@ -20,14 +21,27 @@ class Issuer {
   // Pools that may not settle are asked for every block of every tick: for tests.
   Issuer(Program& program, Trace& trace, bool poison, bool maySettle = true);
 
-  // The first failure stops the tick where it stands; what was issued before it runs on.
+  // Issues the tick; or, where a lane's queue is full before its end, only the commands before that one: `isWhole` says
+  // which, and the same tick is asked for again later. The first failure stops the tick where it stands; what was
+  // issued before it runs on.
   MaybeFailure issue(std::uint64_t tick);
+  bool isWhole() const { return !begun_; }
+  // How often a command has found its lane's queue full.
+  std::uint64_t fullQueues() const { return fullQueues_; }
   // Whether it is known already where every buffer of the next tick lies.
   bool inPlace() const { return inPlace_; }
   // Everything has completed: blocks that a failed tick left behind go back.
   void abandon();
 
  private:
+  void begin(std::uint64_t tick);
+  MaybeFailure end(std::uint64_t tick);
+  bool isPaced(const Step& step) const {
+    return step.kind != StepKind::free && step.kind != StepKind::use && program_.pacing.isPaced(step.lane);
+  }
+  std::uint64_t piecesOf(const Step& step) const;
+  Status hasRoom(const Step& step, bool* room);
+  Status note(LaneId lane, std::uint64_t pieces);
   Status step(const Step& step, std::uint64_t tick);
   Status stepInPlace(const Step& step, std::uint64_t tick);
   void settle(std::uint64_t tick);
@@ -56,9 +70,13 @@ class Issuer {
   std::uint64_t period_ = 0, noted_ = 0;
   std::vector<DeviceAddress> places_;
   std::size_t nextPlace_ = 0;
-  std::vector<std::uint64_t> blocksOf_;    // by pool: of a tick
-  std::uint64_t allBlocks_ = 0;            // their sum
-  const char* call_ = "";                  // the driver call in hand
+  std::vector<std::uint64_t> blocksOf_;  // by pool: of a tick
+  std::uint64_t allBlocks_ = 0;          // their sum
+  const char* call_ = "";                // the driver call in hand
+  std::size_t next_ = 0;                 // the first command of the tick that is not issued yet
+  bool begun_ = false;                   // and some before it are, or may be
+  bool full_ = false;                    // it has found its lane's queue full
+  std::atomic<std::uint64_t> fullQueues_{0};
   std::vector<DeviceAddress> addresses_;   // by buffer, as of the command in hand
   std::vector<DeviceAddress> operands_;    // scratch of one run
   std::vector<BlockId> blocks_;            // by root buffer

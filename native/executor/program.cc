@@ -25,7 +25,8 @@ MaybeFailure Program::load(const ReferenceFactory& reference) {
   if (MaybeFailure failure = meetPeers()) return failure;
   if (MaybeFailure failure = makeStreams()) return failure;
   if (MaybeFailure failure = makeEvents()) return failure;
-  return prepareKernels(reference);
+  if (MaybeFailure failure = prepareKernels(reference)) return failure;
+  return makePacing();
 }
 
 // Every device that copies from or to another is made to reach it; where the machine cannot, only kernels that need it
@@ -140,6 +141,25 @@ MaybeFailure Program::makePools(const std::vector<Order::Marker>& spare) {
                                                 streams_, markerEvents_));
     pools[which]->setSpareMarkers(spare);
     pools[which]->reserve(allocs[which]);
+  }
+  return std::nullopt;
+}
+
+// What a tick puts at most into each lane's queue: traced runs have an event before and one after, and poison is a fill
+// before each new owner's first piece.
+MaybeFailure Program::makePacing() {
+  std::vector<std::uint64_t> pieces(streams_.size(), 1);
+  for (const Step& step : decoded_.steps) {
+    if (step.kind == StepKind::run) pieces[step.lane] += kernel(step.run).pieces() + 3;
+    if (step.kind == StepKind::record || step.kind == StepKind::wait) ++pieces[step.lane];
+    if (step.kind == StepKind::alloc) pieces[step.lane] += 2;
+  }
+  for (LaneId lane = 0; lane < streams_.size(); ++lane) {
+    Driver& driver = driverOf(lane);
+    if (drivers_.size() > 1) driver.bind();
+    const Status status = pacing.addLane(driver.info().queueDepth, pieces[lane] * spec_.inFlight,
+                                         [&](Event* event) { return objects.event(driver, event, EventKind::order); });
+    if (status != Status::ok) return failureOf(driver, status, "eventCreate");
   }
   return std::nullopt;
 }

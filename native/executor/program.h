@@ -7,6 +7,7 @@
 #include "allocator/session/allocator.h"
 #include "executor/decode.h"
 #include "executor/driver_objects.h"
+#include "executor/pacing.h"
 #include "executor/session_memory.h"
 
 namespace braid {
@@ -53,6 +54,7 @@ class Program {
   Order order;
   std::vector<std::unique_ptr<Allocator>> pools;  // by memory, as SessionMemory numbers them
   DriverObjects objects;
+  Pacing pacing;
 
  private:
   MaybeFailure meetPeers();
@@ -60,6 +62,7 @@ class Program {
   MaybeFailure makeEvents();
   MaybeFailure makePools(const std::vector<Order::Marker>& spare);
   MaybeFailure prepareKernels(const ReferenceFactory& reference);
+  MaybeFailure makePacing();
   KernelSpec specOf(const Step& run) const;
   const BufferSpec& operand(const Step& run, std::uint32_t index) const {
     return spec_.buffers[decoded_.operands[run.operands + index]];

@@ -50,9 +50,8 @@ void* Session::pinned(std::uint32_t buffer, std::uint32_t slot) const {
 
 bool Session::submit(std::uint64_t tick) { return issueThread_.submit(*this, tick); }
 
-void Session::issueTick(std::uint64_t tick) {
+bool Session::issueTick(std::uint64_t tick) {
   MaybeFailure failure;
-  double nanoseconds = 0;
   bool failed = false;
   {
     std::lock_guard lock(mutex_);
@@ -60,21 +59,24 @@ void Session::issueTick(std::uint64_t tick) {
   }
   if (!failed) {
     // The issuing alone: the tick inFlight before has completed, and no lock is held. What is in it besides this
-    // code's own time is the driver's: a call that makes its caller wait (its queue is full, or another thread is in
-    // the same context) counts here. CudaDevice.WhatEachCallCostsTheIssuingThread shows which.
+    // code's own time is the driver's: a call that makes its caller wait (another thread is in the same context) counts
+    // here. CudaDevice.WhatEachCallCostsTheIssuingThread shows which. The time until a full queue has room is nobody's.
     const auto start = std::chrono::steady_clock::now();
     failure = issuer_->issue(tick);
-    nanoseconds = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
+    partNanoseconds_ += std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
+    if (!failure && !issuer_->isWhole()) return false;
   }
   {
     std::lock_guard lock(mutex_);
-    if (!failed) issueNanoseconds_[tick % issueNanoseconds_.size()] = nanoseconds;
+    if (!failed) issueNanoseconds_[tick % issueNanoseconds_.size()] = partNanoseconds_;
     if (failure) fail(tick, std::move(*failure));
     // A tick that was not issued, or not to its end, has no end events: it must not be awaited.
     if (failure_) failedTick_ = std::min(failedTick_, tick);
     ++issued_;
   }
+  partNanoseconds_ = 0;
   toComplete_.notify_one();
+  return true;
 }
 
 void Session::completeLoop() {
@@ -253,6 +255,7 @@ SessionStats Session::count() const {
     stats.poolPeak += device.poolPeak;
     stats.devices.push_back(device);
   }
+  stats.fullQueues = issuer_->fullQueues();
   stats.reservedPeak = stats.reserved;
   stats.pinned = memory.totalBytes(memory.pinned());
   stats.eventsCreated = program_->objects.eventsCreated() - eventsAtFirstTick_;

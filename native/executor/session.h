@@ -33,7 +33,7 @@ struct DeviceStats {
 // Bytes are those of all devices together.
 struct SessionStats {
   std::uint64_t allocated = 0, allocatedPeak = 0, reserved = 0, reservedPeak = 0, poolPeak = 0, pinned = 0, ticks = 0;
-  std::uint64_t byOrder = 0, byWait = 0, byGrowth = 0, bySynchronize = 0, eventsCreated = 0;
+  std::uint64_t byOrder = 0, byWait = 0, byGrowth = 0, bySynchronize = 0, eventsCreated = 0, fullQueues = 0;
   std::vector<double> issueNanoseconds;
   std::vector<DeviceStats> devices;
 };
@@ -82,7 +82,7 @@ class Session : private IssueThread::Queue {
 
  private:
   Session(std::vector<std::shared_ptr<Driver>> drivers, ProgramSpec spec, SessionOptions options);
-  void issueTick(std::uint64_t tick) override;
+  bool issueTick(std::uint64_t tick) override;
   void completeLoop();
   MaybeFailure awaitTick(std::uint64_t tick);
   Failure asynchronous(Failure noticed, std::uint64_t tick, LaneId lane);
@@ -114,6 +114,7 @@ class Session : private IssueThread::Queue {
   std::uint64_t failedTick_ = ~std::uint64_t{0};
   std::uint64_t succeeded_ = 0;
   std::array<double, 1024> issueNanoseconds_{};
+  double partNanoseconds_ = 0;  // issuing thread: of a tick that is not issued to its end yet
   std::uint64_t eventsAtFirstTick_ = 0;
 
   std::mutex transferMutex_;  // held by load, read and close, each to its end

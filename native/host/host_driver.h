@@ -79,11 +79,12 @@ class HostDriver final : public Driver {
   StreamQueue* find(Stream stream) const { return streams_->find(reinterpret_cast<std::uint64_t>(stream)); }
   EventState* find(Event event) const { return events_.find(reinterpret_cast<std::uint64_t>(event)); }
 
-  // Queues a piece; `describe(Piece&)` says what it is.
+  // Queues a piece, once there is room for it; `describe(Piece&)` says what it is.
   template <class Describe>
   Mark push(StreamQueue& queue, Piece::Kind kind, Cost cost, Describe describe) {
     const Time issued = slowed_ ? Clock::now() : Time{};
     const bool work = kind != Piece::Kind::wait && kind != Piece::Kind::stamp;
+    if (kind != Piece::Kind::stamp) queue.awaitRoom(info_.queueDepth);
     Status fault = Status::ok;
     if (work) faults_.strikes(Call::run, &fault);
     return queue.push([&](Piece& piece) {

@@ -80,6 +80,12 @@ class StreamQueue {
     return mark;
   }
 
+  // Blocks while `depth` pieces and more are queued (0: any number may be), so that one more may be pushed.
+  void awaitRoom(std::size_t depth) {
+    const std::uint64_t issued = issued_.load(std::memory_order_acquire);
+    if (depth > 0 && issued - done_.load(std::memory_order_acquire) >= depth) await(issued - depth + 1);
+  }
+
   // The end of the queue as it is now.
   Mark mark() { return Mark{this, issued_.load(std::memory_order_acquire)}; }
   bool reached(std::uint64_t pieces) const { return done_.load(std::memory_order_acquire) >= pieces; }

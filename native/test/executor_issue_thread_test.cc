@@ -19,31 +19,6 @@ namespace {
 using namespace test;
 using Unbegun = Session::Unbegun;
 
-// Lets through as many as it was given permits for.
-class Gate {
- public:
-  void pass() {
-    std::unique_lock lock(mutex_);
-    ++arrived_;
-    changed_.notify_all();
-    changed_.wait(lock, [&] { return permits_ > 0; });
-    --permits_;
-  }
-  void give(std::uint64_t permits) {
-    std::lock_guard lock(mutex_);
-    permits_ += permits;
-    changed_.notify_all();
-  }
-  void awaitArrival(std::uint64_t arrivals) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return arrived_ >= arrivals; });
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::uint64_t arrived_ = 0, permits_ = 0;
-};
 constexpr std::uint64_t always = std::uint64_t{1} << 40;
 
 // A session on a driver of its own, all before one host device or each before its own.

@@ -90,6 +90,32 @@ struct Ends {
   }
 };
 
+// Lets through as many as it was given permits for.
+class Gate {
+ public:
+  void pass() {
+    std::unique_lock lock(mutex_);
+    ++arrived_;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return permits_ > 0; });
+    --permits_;
+  }
+  void give(std::uint64_t permits) {
+    std::lock_guard lock(mutex_);
+    permits_ += permits;
+    changed_.notify_all();
+  }
+  void awaitArrival(std::uint64_t arrivals) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return arrived_ >= arrivals; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t arrived_ = 0, permits_ = 0;
+};
+
 inline std::unique_ptr<Session> opened(std::shared_ptr<Driver> driver, ProgramSpec spec, Ends& ends,
                                        bool trace = false) {
   SessionOptions options;

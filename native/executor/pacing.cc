@@ -1,0 +1,50 @@
+#include "executor/pacing.h"
+
+#include <algorithm>
+
+namespace braid {
+
+Status Pacing::addLane(std::size_t depth, std::uint64_t mostPieces, const std::function<Status(Event*)>& make) {
+  Lane lane;
+  // An eighth is left for what is not counted: points of this lane that pools mark for others.
+  const std::uint64_t most = std::max<std::uint64_t>(marks, depth - depth / 8);
+  if (depth > 0 && mostPieces > most) {
+    lane.most = most;
+    for (Event& event : lane.events)
+      if (const Status status = make(&event); status != Status::ok) return status;
+  }
+  lanes_.push_back(lane);
+  return Status::ok;
+}
+
+Status Pacing::mark(Lane& lane, Driver& driver, Stream stream) {
+  const Status status = driver.eventRecord(lane.events[lane.newest % marks], stream);
+  if (status == Status::ok) lane.marked = lane.after[lane.newest++ % marks] = ++lane.queued;
+  return status;
+}
+
+Status Pacing::room(std::uint32_t which, std::uint64_t pieces, Driver& driver, Stream stream, bool* fits) {
+  Lane& lane = lanes_[which];
+  *fits = false;
+  // What alone is more than a queue takes goes into an empty one.
+  const std::uint64_t wanted = std::min(pieces, lane.most);
+  while (lane.queued + wanted > lane.completed + lane.most) {
+    const bool marked = lane.oldest < lane.newest;
+    Status status = marked ? Status::ok : mark(lane, driver, stream);
+    if (status == Status::ok) status = driver.eventQuery(lane.events[lane.oldest % marks]);
+    if (status == Status::notReady) return Status::ok;
+    if (status != Status::ok) return status;
+    lane.completed = lane.after[lane.oldest++ % marks];
+  }
+  *fits = true;
+  return Status::ok;
+}
+
+Status Pacing::queued(std::uint32_t which, std::uint64_t pieces, Driver& driver, Stream stream) {
+  Lane& lane = lanes_[which];
+  lane.queued += pieces;
+  const bool due = lane.queued - lane.marked >= lane.most / marks && lane.newest - lane.oldest < marks;
+  return due ? mark(lane, driver, stream) : Status::ok;
+}
+
+}  // namespace braid

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "driver/driver.h"
+
+namespace braid {
+
+// Keeps what is in flight on each stream under what its queue takes (DeviceInfo::queueDepth). A call for one more
+// would block the issuing thread inside the driver, and with it every other session of the device, and whoever else
+// calls the driver in that context meanwhile.
+//
+// A lane's pieces are numbered, and an event is recorded after each quarter of what it may hold: how far the lane has
+// come is then known by asking, and half a queue and more is still there to be worked off when it is known. Lanes that
+// never come near are not counted. Issuing thread only.
+class Pacing {
+ public:
+  static constexpr std::size_t marks = 4;
+
+  // Of a lane on which up to `mostPieces` may be in flight, and whose stream takes `depth` of them (0: any number).
+  // `make` makes an event of that lane.
+  Status addLane(std::size_t depth, std::uint64_t mostPieces, const std::function<Status(Event*)>& make);
+
+  bool isPaced(std::uint32_t lane) const { return lanes_[lane].most > 0; }
+  // Of a lane that is paced. Whether so many pieces more fit it: asks the driver where that is not known yet.
+  Status room(std::uint32_t lane, std::uint64_t pieces, Driver& driver, Stream stream, bool* fits);
+  // So many pieces more have been queued.
+  Status queued(std::uint32_t lane, std::uint64_t pieces, Driver& driver, Stream stream);
+
+ private:
+  struct Lane {
+    std::uint64_t most = 0;                   // pieces in flight; 0: not counted
+    std::uint64_t queued = 0, completed = 0;  // pieces; completed ≤ queued
+    std::uint64_t marked = 0;                 // the newest mark stands after so many pieces
+    std::uint64_t oldest = 0, newest = 0;     // marks that are not known to have completed, by number: [oldest, newest)
+    std::array<Event, marks> events{};        // by number mod marks
+    std::array<std::uint64_t, marks> after{};
+  };
+  static Status mark(Lane& lane, Driver& driver, Stream stream);
+
+  std::vector<Lane> lanes_;
+};
+
+}  // namespace braid
