@@ -1,5 +1,6 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { bindShape, bindSpec, checkDims, fittingDim, showDims } from './bind.js'
+import { communicatorOf, groupsOf, isShared } from './communicator.js'
 import { BraidError } from './fp.js'
 import type { CompileError, GraphIR, GraphNode } from './ir/graph.js'
 import { type BoundSpec, elements, showSpec, tensorBytes } from './ir/tensor.js'
@@ -85,9 +86,14 @@ const checked = (value: unknown, spec: BoundSpec, node: GraphNode, role: string)
   })
 }
 
-export const paramValue = async (node: GraphNode, spec: BoundSpec, params: ParamValues): Promise<HostArray> => {
+export const paramValue = async (
+  node: GraphNode,
+  spec: BoundSpec,
+  params: ParamValues,
+  whose: string,
+): Promise<HostArray> => {
   const given = Object.hasOwn(params, node.name) ? params[node.name] : undefined
-  if (typeof given !== 'function') return checked(given, spec, node, 'the parameter').slice()
+  if (typeof given !== 'function') return checked(given, spec, node, `the parameter${whose}`).slice()
   const bytes = new Uint8Array(tensorBytes(spec))
   await given(bytes, { name: node.name, dtype: spec.dtype, shape: spec.shape, bytes: bytes.length })
   const value = hostArray(spec.dtype, elements(spec.shape))
@@ -121,9 +127,11 @@ const kernelWrites = (graph: Bound, node: GraphNode, reads: readonly HostArray[]
   return writes
 }
 
-/** Values by node, and what they are computed from. */
+/** Values by node of one rank, and what they are computed from. */
 export interface Running {
   readonly graph: Bound
+  /** `of rank 3`, where there are several. */
+  readonly whose: string
   readonly params: ReadonlyMap<number, HostArray>
   /** What delays remember, and holds hold. */
   readonly state: Map<number, HostArray>
@@ -131,9 +139,8 @@ export interface Running {
   readonly writes: Map<number, HostArray[]>
 }
 
-/** The value of a node whose inputs have theirs: its `reference`. */
-export const resultOf = (
-  { graph, params, state, values, writes }: Running,
+const resultOf = (
+  { graph, whose, params, state, values, writes }: Running,
   node: GraphNode,
   fed: unknown,
 ): HostArray => {
@@ -142,7 +149,7 @@ export const resultOf = (
   const read = inputs.map(input => values[input]!)
   switch (op) {
     case 'input':
-      return checked(fed, specs[id]!, node, 'the input').slice()
+      return checked(fed, specs[id]!, node, `the input${whose}`).slice()
     case 'param':
       return params.get(id)!
     case 'upload':
@@ -168,3 +175,24 @@ export const resultOf = (
       )
   }
 }
+
+/** What the ranks of each group get of a collective whose input they all have. */
+const exchanged = (ranks: readonly Running[], { id, op, inputs, attrs }: GraphNode): readonly HostArray[] => {
+  const [input] = inputs
+  const { specs } = ranks[0]!.graph
+  const results = new Array<HostArray>(ranks.length)
+  for (const group of groupsOf(communicatorOf({ attrs })!)) {
+    const given = group.map(rank => ranks[rank]!.values[input!]!)
+    const got = operators[op]!.exchange!(given, specs[input!]!, specs[id]!, attrs)
+    for (const [place, rank] of group.entries()) results[rank] = got[place]!
+  }
+  return results
+}
+
+/** The values of a node whose inputs have theirs, by rank: its `reference` on each; of a collective, what each group makes of all that its ranks have. */
+export const resultsOf = (
+  ranks: readonly Running[],
+  node: GraphNode,
+  fed: (rank: number) => unknown,
+): readonly HostArray[] =>
+  isShared(node) ? exchanged(ranks, node) : ranks.map((running, rank) => resultOf(running, node, fed(rank)))

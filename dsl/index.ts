@@ -7,7 +7,14 @@ export type { Feed, Lease, PulledFeed, PushedFeed, WhenFull } from './feed.js'
 export type { AnyFlow, DeviceFlow, Flow, HostFlow } from './flow.js'
 export { BraidError, orThrow } from './fp.js'
 export { type FlowsOf, type Graph, graph, type InputsOf, irOf, type Outputs, type OutputsOf } from './graph.js'
-export { type HostFeeds, type HostValues, type InterpretOptions, interpret } from './interpret.js'
+export {
+  type HostFeeds,
+  type HostValues,
+  type InterpretOptions,
+  type InterpretRanksOptions,
+  interpret,
+  interpretRanks,
+} from './interpret.js'
 export type { Fault, FaultPart } from './ir/fault.js'
 export type { CompileError, CompileErrorTag, GraphIR, GraphNode, GraphOutput, Place } from './ir/graph.js'
 export { jsonParts } from './ir/json.js'

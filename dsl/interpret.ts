@@ -1,21 +1,10 @@
-import {
-  bufferCount,
-  concatMap,
-  defer,
-  filter,
-  from,
-  map,
-  type Observable,
-  type ObservableInput,
-  range,
-  zip,
-} from 'rxjs'
-import { bound, fault, initial, paramValue, type Running, remembers, resultOf } from './evaluate.js'
+import { defer, map, type Observable, type ObservableInput } from 'rxjs'
+import { communicatorOf, isShared, ranksOf, showCommunicator } from './communicator.js'
+import { bound, fault } from './evaluate.js'
 import { type Graph, irOf } from './graph.js'
-import type { GraphIR, GraphNode } from './ir/graph.js'
-import type { HostArray } from './operators/operator.js'
+import type { GraphIR } from './ir/graph.js'
+import { lockstep } from './lockstep.js'
 import type { ParamValues } from './param.js'
-import { period } from './period.js'
 import { show } from './show.js'
 import type { HostArrayOf, Ports } from './tensor.js'
 
@@ -26,78 +15,83 @@ export interface InterpretOptions {
   readonly ticks?: number
 }
 
+export interface InterpretRanksOptions extends Omit<InterpretOptions, 'params'> {
+  /** The same on all ranks, or a list by rank. */
+  readonly params?: ParamValues | readonly ParamValues[]
+}
+
 export type HostFeeds<I extends Ports> = { readonly [K in keyof I]: ObservableInput<HostArrayOf<I[K]>> }
 export type HostValues<O extends Ports> = { readonly [K in keyof O]: HostArrayOf<O[K]> }
-
-/** One tick of a graph in which all comes once. `state` is moved on. */
-const tick = (running: Running, fed: Readonly<Record<string, unknown>>): Record<string, HostArray> => {
-  const { graph, state, values } = running
-  const { ir, nodes, dead } = graph
-  for (const node of nodes) {
-    values[node.id] = resultOf(running, node, fed[node.name])
-    for (const gone of dead[node.id]!) values[gone] = undefined
-  }
-  // All at once: a delay that feeds a delay hands on what it had, not what it gets.
-  for (const { id, op, inputs } of nodes) if (op === 'delay') state.set(id, values[inputs[0]!]!)
-  return Object.fromEntries(ir.outputs.map(({ name, node }) => [name, values[node]!.slice()]))
-}
 
 /**
  * A graph's meaning: plain RxJS over typed arrays, one operator's `reference` at a time. Where an input comes r times in a tick its feed
  * gives r values for each, and an output that comes r times has its r values one after the other in one array. Ends with the shortest
  * feed, after the last tick that has all of its values; every subscription starts with fresh state. A graph with mistakes, a feed of a wrong size, and a feed's own error are the Observable's
- * error, a `BraidError` in the first two cases.
+ * error, a `BraidError` in the first two cases; so is a graph with collectives among several ranks, which `interpretRanks` runs.
  */
 export const interpret =
   <I extends Ports, O extends Ports>(graph: Graph<I, O> | GraphIR, options: InterpretOptions = {}) =>
   (feeds: HostFeeds<I>): Observable<HostValues<O>> =>
     defer(() => {
       const ready = bound(irOf(graph), options.dims ?? {})
-      const { nodes } = ready
-      const inputs = nodes.filter(({ op }) => op === 'input')
-      const given: Readonly<Record<string, ObservableInput<unknown> | undefined>> = feeds ?? {}
-      const missing = inputs.find(({ name }) => given[name] === undefined || given[name] === null)
-      if (missing)
+      const shared = ready.nodes.find(isShared)
+      if (shared !== undefined)
         throw fault({
-          _tag: 'BadOption',
-          at: missing.at.toString(),
-          subject: missing.name,
-          wanted: 'a feed for every input',
-          found: show(given[missing.name]),
-          next: `give feeds { ${missing.name}: … }`,
+          _tag: 'Unsupported',
+          at: shared.at.toString(),
+          subject: shared.name,
+          wanted: 'a graph of one rank',
+          found: `a collective over ${showCommunicator(communicatorOf(shared)!)}`,
+          next: 'interpretRanks(graph, options)(feeds) runs all ranks side by side, given the feeds of each',
         })
-      const { rates } = ready
-      // A tick takes as many values of a feed as its input comes times; of fewer at a feed's end there is no tick.
-      const whole = ({ id, name }: GraphNode): Observable<unknown> => {
-        const values = from(given[name]!)
-        const many = rates?.fires[id]
-        return many === undefined
-          ? values
-          : values.pipe(
-              bufferCount(many),
-              filter(({ length }) => length === many),
-            )
-      }
-      const rows: Observable<unknown[]> =
-        inputs.length > 0 ? zip(inputs.map(whole)) : range(options.ticks ?? 1).pipe(map(() => []))
-      const load = async (): Promise<ReadonlyMap<number, HostArray>> => {
-        const values = new Map<number, HostArray>()
-        for (const node of nodes)
-          if (node.op === 'param')
-            values.set(node.id, await paramValue(node, ready.specs[node.id]!, options.params ?? {}))
-        return values
-      }
-      const state = new Map<number, HostArray>()
-      for (const node of nodes) if (remembers(node)) state.set(node.id, initial(node, ready.specs[node.id]!))
-      return from(load()).pipe(
-        concatMap(params =>
-          rows.pipe(
-            map(row => {
-              const running: Running = { graph: ready, params, state, values: [], writes: new Map() }
-              const fed = Object.fromEntries(inputs.map(({ name }, i) => [name, row[i]]))
-              return rates === undefined ? tick(running, fed) : period(running, rates, fed as never)
-            }),
-          ),
-        ),
-      ) as unknown as Observable<HostValues<O>>
-    })
+      const share = { params: options.params ?? {}, feeds: feeds ?? {} }
+      return lockstep(ready, [share], options.ticks ?? 1).pipe(map(([only]) => only))
+    }) as Observable<HostValues<O>>
+
+const wrongCount = (at: 'feeds' | 'params', subject: string, wanted: string, found: string, next: string) =>
+  fault({ _tag: 'BadOption', at, subject, wanted, found, next })
+
+/**
+ * The meaning of a graph that several ranks run, each with feeds of its own, given by rank: all of them in lock-step, a tick at a time, a node at a time, a collective
+ * from the values of all ranks of a group in order of their places. Yields the outputs by rank, tick by tick, and ends with the shortest feed of any rank. There are as
+ * many ranks as the graph's communicators have; any number, where they have but one rank each. Otherwise as `interpret`, its errors too, and feeds or
+ * parameters that are not one for each rank are a `BraidError`.
+ */
+export const interpretRanks =
+  <I extends Ports, O extends Ports>(graph: Graph<I, O> | GraphIR, options: InterpretRanksOptions = {}) =>
+  (feeds: readonly HostFeeds<I>[]): Observable<readonly HostValues<O>[]> =>
+    defer(() => {
+      const ready = bound(irOf(graph), options.dims ?? {})
+      const { name } = ready.ir
+      if (!Array.isArray(feeds) || feeds.length === 0)
+        throw wrongCount(
+          'feeds',
+          name,
+          'the feeds of each rank, in a list',
+          show(feeds),
+          'give one object of feeds for each rank',
+        )
+      const ranks = feeds.length
+      const shared = ready.nodes.find(isShared)
+      const world = shared && communicatorOf(shared)!
+      if (world !== undefined && ranksOf(world) !== ranks)
+        throw wrongCount(
+          'feeds',
+          name,
+          `feeds of ${ranksOf(world)} ranks, which ${showCommunicator(world)} has`,
+          `${ranks}`,
+          'give one object of feeds for each rank, {} where there are no inputs',
+        )
+      const { params = {} } = options
+      const byRank: readonly ParamValues[] = Array.isArray(params) ? params : feeds.map(() => params as ParamValues)
+      if (byRank.length !== ranks)
+        throw wrongCount(
+          'params',
+          name,
+          `parameters of ${ranks} ranks, as there are feeds`,
+          `${byRank.length}`,
+          'give as many, or one object for all ranks',
+        )
+      const shares = feeds.map((own, rank) => ({ params: byRank[rank] ?? {}, feeds: own ?? {} }))
+      return lockstep(ready, shares, options.ticks ?? 1)
+    }) as Observable<readonly HostValues<O>[]>

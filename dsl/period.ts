@@ -1,4 +1,4 @@
-import { type Running, resultOf } from './evaluate.js'
+import { type Running, resultsOf } from './evaluate.js'
 import type { GraphNode } from './ir/graph.js'
 import type { HostArray } from './operators/operator.js'
 import { windowReference } from './operators/window.js'
@@ -49,39 +49,41 @@ class Listeners {
 }
 
 /**
- * One tick of a graph with rates, instant by instant as its flows come. A feed gives as many values as its input comes times, and an output's
+ * One tick of a graph with rates on all ranks, instant by instant as its flows come. A feed gives as many values as its input comes times, and an output's
  * values are one array, one after the other. `state` is moved on.
  */
 export const period = (
-  running: Running,
+  ranks: readonly Running[],
   { fires, constant }: Rates,
-  fed: Readonly<Record<string, readonly unknown[]>>,
-): Record<string, HostArray> => {
-  const { graph, state, values } = running
-  const { ir, nodes } = graph
-  const listeners = new Listeners(running)
-  const come = (node: GraphNode, copy: number): void => {
-    const value = node.op === 'window' ? listeners.window(node.id) : resultOf(running, node, fed[node.name]?.[copy])
-    values[node.id] = value
-    listeners.came(node.id, value)
-  }
-  // What depends on parameters alone is there from the beginning, as often as anybody asks for it.
-  const fixed = (node: GraphNode): HostArray => {
-    const source = values[node.inputs[0]!]!
-    if (node.op === 'window') return windowReference(new Array<HostArray>(node.attrs['n'] as number).fill(source))
-    return node.op === 'hold' ? source : resultOf(running, node, undefined)
-  }
-  for (const node of nodes)
-    if (constant[node.id] === 1) {
-      values[node.id] = fixed(node)
-      listeners.came(node.id, values[node.id]!)
+  fed: readonly Readonly<Record<string, readonly unknown[]>>[],
+): Record<string, HostArray>[] => {
+  const { ir, nodes } = ranks[0]!.graph
+  const listeners = ranks.map(running => new Listeners(running))
+  const come = (node: GraphNode, results: readonly HostArray[]): void => {
+    for (const [rank, value] of results.entries()) {
+      ranks[rank]!.values[node.id] = value
+      listeners[rank]!.came(node.id, value)
     }
+  }
+  const results = (node: GraphNode, copy: number): readonly HostArray[] =>
+    node.op === 'window'
+      ? listeners.map(own => own.window(node.id))
+      : resultsOf(ranks, node, rank => fed[rank]![node.name]?.[copy])
+  // What depends on parameters alone is there from the beginning, as often as anybody asks for it.
+  const fixed = (node: GraphNode): readonly HostArray[] => {
+    const sources = ranks.map(({ values }) => values[node.inputs[0]!]!)
+    const n = node.attrs['n'] as number
+    if (node.op === 'window') return sources.map(source => windowReference(new Array<HostArray>(n).fill(source)))
+    return node.op === 'hold' ? sources : resultsOf(ranks, node, () => undefined)
+  }
+  for (const node of nodes) if (constant[node.id] === 1) come(node, fixed(node))
   for (const coming of instantsOf(nodes.filter(({ id }) => constant[id] === 0).map(({ id }) => fires[id]!))) {
     const copies = new Map(coming.map(({ fires, copy }) => [fires, copy]))
     const now = nodes.filter(({ id }) => constant[id] === 0 && copies.has(fires[id]!))
-    for (const node of now) come(node, copies.get(fires[node.id]!)!)
+    for (const node of now) come(node, results(node, copies.get(fires[node.id]!)!))
     // All at once: a delay that feeds a delay hands on what it had, not what it gets.
-    for (const { id, op, inputs } of now) if (op === 'delay') state.set(id, values[inputs[0]!]!)
+    for (const { state, values } of ranks)
+      for (const { id, op, inputs } of now) if (op === 'delay') state.set(id, values[inputs[0]!]!)
   }
-  return Object.fromEntries(ir.outputs.map(({ name, node }) => [name, listeners.output(node)]))
+  return listeners.map(own => Object.fromEntries(ir.outputs.map(({ name, node }) => [name, own.output(node)])))
 }
