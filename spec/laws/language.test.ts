@@ -363,10 +363,195 @@ describe('mistakes are kept, all of them, and the flow goes on', () => {
     expect(callOf({}, x => ({ x, z: x }))).toEqual(['BadAttribute'])
   })
 
+  describe('collectives that cannot be', () => {
+    const { allGather, allReduce, allToAll, broadcast, communicator, permute, reduceScatter, reshape } =
+      braid as Anything
+    const world = communicator('world', 4)
+    const pairs = communicator('pairs', {
+      groups: [
+        [0, 2],
+        [1, 3],
+      ],
+    })
+    const told = (...operators: Anything[]): readonly string[] =>
+      graph(x4, ({ x }) => ({ y: (x.pipe(upload()) as Anything).pipe(...operators, download()) })).ir.problems.map(
+        ({ _tag, found }) => `${_tag}: ${found}`,
+      )
+
+    it('are none of these', () => {
+      const good = [
+        allReduce(world, 'mean', lane('comm')),
+        allGather(world, lane('comm'), { ahead: 1 }),
+        allToAll(world),
+        reduceScatter(world, 'max'),
+        broadcast(pairs, 1),
+        permute(pairs, []),
+        permute(world, [
+          [0, 1],
+          [0, 2],
+        ]),
+        // Of the same name and groups: the same communicator.
+        allReduce(communicator('world', { groups: [[0, 1, 2, 3]] }), 'sum'),
+        // Of one rank, it says nothing of how many there are.
+        allGather(communicator('self', 1), undefined, {}),
+        reshape([4]),
+      ]
+      expect(told(...good)).toEqual([])
+    })
+
+    it('have no communicator', () => {
+      for (const [wrong, found] of [
+        [undefined, 'undefined'],
+        [null, 'null'],
+        [8, '8'],
+        ['world', "'world'"],
+        [{ name: 'world' }, 'an object'],
+        [communicator, 'the function communicator'],
+      ])
+        for (const operator of [
+          allReduce(wrong, 'sum'),
+          allGather(wrong),
+          reduceScatter(wrong, 'sum'),
+          allToAll(wrong),
+          broadcast(wrong, 0),
+          permute(wrong, []),
+        ])
+          expect(told(operator)).toEqual([`BadAttribute: ${found}`])
+    })
+
+    it('have one that cannot be', () => {
+      const of = (...args: Anything[]): readonly string[] => told(allReduce(communicator(...args), 'sum'))
+      for (const name of [undefined, '', 3, Symbol('world'), 'x'.repeat(5000)])
+        expect(of(name, 4)).toEqual([expect.stringMatching(/^BadAttribute: a communicator named /)])
+      for (const size of [undefined, null, 0, -1, 1.5, Number.NaN, '4', 2 ** 16 + 1, Number.POSITIVE_INFINITY])
+        expect(of('w', size)).toEqual([expect.stringMatching(/^BadAttribute: .* as the size of the communicator 'w'$/)])
+      const groups: readonly (readonly [Anything, string])[] = [
+        [[], 'no group'],
+        [[[]], 'the group []'],
+        [[[0, 1], 2], 'the group 2'],
+        [[[0, 1], [2]], 'groups of 2 and of 1'],
+        [
+          [
+            [0, 1],
+            [1, 2],
+          ],
+          'the rank 1 twice',
+        ],
+        [[[0, 0]], 'the rank 0 twice'],
+        [[[0, -1]], 'the rank -1'],
+        [[[0, 0.5]], 'the rank 0.5'],
+        [[[0, '1']], "the rank '1'"],
+        [[[0, 2]], 'the rank 2, where the groups have 2 ranks'],
+        [Array(5000).fill(Array(20).fill(0)), '100000 ranks'],
+      ]
+      for (const [wrong, found] of groups)
+        expect(of('w', { groups: wrong })).toEqual([`BadAttribute: ${found} in the communicator 'w'`])
+      for (const wrong of [{}, { groups: undefined }, { groups: 'all' }, { groups: { length: 2 } }, [[0, 1]]])
+        expect(of('w', wrong)).toEqual([expect.stringMatching(/^BadAttribute: /)])
+      // One that nobody made may say anything.
+      for (const wrong of [
+        { name: 'w', size: 3, groups: [[0, 1]] },
+        { name: 'w', size: 0 },
+        { name: 'w', size: 2, groups: 'all' },
+        { name: '', size: 2 },
+      ])
+        expect(told(allReduce(wrong, 'sum'))).toEqual([expect.stringMatching(/^BadAttribute: /)])
+    })
+
+    it('have two of one name, or of other ranks', () => {
+      const sums = (...worlds: Anything[]) => told(...worlds.map(one => allReduce(one, 'sum')))
+      expect(sums(world, communicator('world', 2))).toEqual(["BadAttribute: 'world' of 2 ranks"])
+      expect(
+        sums(
+          pairs,
+          communicator('pairs', {
+            groups: [
+              [0, 1],
+              [2, 3],
+            ],
+          }),
+        ),
+      ).toEqual(["BadAttribute: 'pairs' of [0, 1] and [2, 3]"]) // prettier-ignore
+      expect(sums(world, pairs, communicator('more', 8))).toEqual(["BadAttribute: 'more' of 8 ranks: 8 ranks"])
+      const made = graph(x4, ({ x }) => ({
+        y: (x.pipe(upload()) as Anything).pipe(
+          allReduce(world, 'sum'),
+          allReduce(communicator('world', 2), 'sum'),
+          download(),
+        ),
+      }))
+      const compiled = braid.compile(made)
+      expect(E.isLeft(compiled) && compiled.left.map(render).join()).toMatch(/'world' of 4 ranks, as before/)
+    })
+
+    it('join in an unknown way, or to a mean of whole numbers', () => {
+      for (const how of [undefined, 'avg', 0, null])
+        for (const operator of [allReduce(world, how), reduceScatter(world, how)])
+          expect(told(operator)).toEqual([expect.stringMatching(/^BadAttribute: /)])
+      for (const operator of [allReduce(world, 'mean'), reduceScatter(world, 'mean')])
+        expect(told(braid.cast('i32'), operator)).toEqual(['DTypeMismatch: i32[4]'])
+    })
+
+    it('name places outside of the group, or two senders to one place', () => {
+      for (const root of [undefined, -1, 2, 0.5, '0', Number.NaN])
+        expect(told(broadcast(pairs, root))).toEqual([expect.stringMatching(/^BadAttribute: /)])
+      for (const wrong of [undefined, 3, {}, [0, 1], [[0]], [[0, 1, 1]], [[0, 2]], [[-1, 0]], [['0', 1]], [null]])
+        expect(told(permute(pairs, wrong))).toEqual([expect.stringMatching(/^BadAttribute: /)])
+      const two = [
+        [0, 1],
+        [1, 1],
+      ]
+      expect(told(permute(pairs, two))).toEqual(['BadAttribute: two that send to place 1'])
+    })
+
+    it('have no part for each rank, or no dimension left', () => {
+      for (const operator of [allToAll(pairs), reduceScatter(pairs, 'sum')]) {
+        expect(told(operator)).toEqual(['ShapeMismatch: f32[4]'])
+        expect(told(braid.sum(0), operator)).toEqual(['ShapeMismatch: f32[]'])
+      }
+      expect(told(reshape([1, 1, 1, 1, 1, 1, 1, 4]), allGather(world))).toEqual([
+        'ShapeMismatch: f32[1, 1, 1, 1, 1, 1, 1, 4]',
+      ])
+      // A symbol is no size: not when the graph is made, whatever it is bound to later.
+      const bound = graph({ x: tensor('f32', ['n']) }, ({ x }) => ({
+        y: (x.pipe(upload()) as Anything).pipe(allToAll(world), download()),
+      }))
+      expect(tags(bound)).toEqual(['ShapeMismatch'])
+    })
+
+    it('are on no lane, or run ahead in no way', () => {
+      for (const wrong of ['comm', 3, null, { ahead: 1 }])
+        for (const operator of [allReduce(world, 'sum', wrong), allGather(world, wrong), permute(world, [], wrong)])
+          expect(told(operator)).toEqual([expect.stringMatching(/^BadAttribute: /)])
+      for (const ahead of [-1, 0.5, Number.NaN, '1', 2 ** 60, null])
+        expect(told(allGather(world, undefined, { ahead }))).toEqual([expect.stringMatching(/^BadAttribute: /)])
+      const later = graph(x4, ({ x }) => {
+        const y = x.pipe(upload()) as Anything
+        return { y: y.pipe(braid.after(y.pipe(relu())), allGather(world, undefined, { ahead: 1 }), download()) }
+      })
+      expect(tags(later)).toEqual(['BadAttribute'])
+    })
+
+    it('are of a host value, or of no flow; and every mistake of one call is told', () => {
+      const host = graph(x4, ({ x }) => ({ y: (x as Anything).pipe(allReduce(world, 'sum'), download()) }))
+      expect(tags(host)).toEqual(['PlaceMismatch'])
+      expect(tagsOf(() => allReduce(world, 'sum')(undefined).pipe(download()))).toEqual(['NotAFlow'])
+      expect(told(allReduce(undefined, 'avg', 'comm'))).toEqual([
+        'BadAttribute: undefined',
+        "BadAttribute: 'avg'",
+        "BadAttribute: 'comm'",
+      ])
+    })
+  })
+
   it('no operator throws or loses its way, whatever it is given', () => {
     const names = [
       'abs',
       'add',
+      'allGather',
+      'allReduce',
+      'allToAll',
+      'broadcast',
       'cast',
       'delay',
       'div',
@@ -382,7 +567,9 @@ describe('mistakes are kept, all of them, and the flow goes on', () => {
       'mul',
       'neg',
       'on',
+      'permute',
       'pow',
+      'reduceScatter',
       'relu',
       'reshape',
       'rsqrt',
@@ -411,6 +598,11 @@ describe('mistakes are kept, all of them, and the flow goes on', () => {
         5n,
         () => {},
         Object.create(null),
+        braid.communicator('world', 4),
+        braid.communicator('world', { groups: [[0], [1]] }),
+        { name: 'world', size: 2, groups: [null] },
+        'sum',
+        [[0, 1]],
       ),
     )
     fc.assert(
