@@ -5,6 +5,7 @@ import { bound, roughBound } from './bound.js'
 import { costsOf } from './costs.js'
 import { fullest } from './device-of.js'
 import type { Attempt, Bounded, Lifetimes, Ordered, Passed, Placed, Synchronized } from './ir.js'
+import { levelsOf } from './lazy.js'
 import { lifetimes } from './lifetimes.js'
 import { liveOf } from './live.js'
 import { changed } from './operations.js'
@@ -12,7 +13,6 @@ import { arranged, type Ordering, rest } from './order.js'
 import { predict } from './predict.js'
 import { squeeze } from './squeeze.js'
 import { synchronize } from './synchronize.js'
-import { isLazy } from './windows.js'
 
 /** One way to order a placed graph. `window`: how far uploads without a window of the user's run ahead, by lane. */
 export interface Way {
@@ -39,7 +39,7 @@ export class Attempts {
   private readonly eager = new Map<Ordering['by'], Passed<Int32Array>>()
   /** What is predicted of the plain ways, without a bound. */
   private readonly plain = new Map<Ordering['by'], Prediction>()
-  /** By lane: the uploads of parameters to which the user gave no window. */
+  /** By lane: the uploads of parameters, and the gathers, to which the user gave no window. */
   readonly unwindowed: ReadonlyMap<number, number>
   /** Whether the user asked for windows. */
   private readonly asked: boolean
@@ -64,9 +64,9 @@ export class Attempts {
 
   private isUnwindowed(i: number): boolean {
     const { operations, buffers } = this.ir
-    if (!isLazy(this.ir, i)) return false
-    const { ahead, reads } = operations[i]!
-    return ahead === undefined && buffers[reads[0]!]!.life === 'param'
+    if (levelsOf(this.ir)[i] === 0) return false
+    const { ahead, reads, kind } = operations[i]!
+    return ahead === undefined && (kind === 'collective' || buffers[reads[0]!]!.life === 'param')
   }
 
   private hasWindows(window: Way['window']): boolean {

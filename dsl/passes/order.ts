@@ -7,10 +7,11 @@ import { aloneOf, type Costs, costsOf } from './costs.js'
 import { type Dependencies, dependenciesOf, topological } from './dependencies.js'
 import { fail, fault } from './faults.js'
 import type { Operation, Ordered, Passed, Placed } from './ir.js'
+import { levelsOf } from './lazy.js'
 import { listed } from './list.js'
 import { Queue } from './queue.js'
 import { startsOf } from './starts.js'
-import { isLazy, windowed } from './windows.js'
+import { windowed } from './windows.js'
 
 /**
  * How the order is chosen: by critical path, the same as lanes come to it in time, or as the user wrote it; the most that any upload may run ahead; and whether a
@@ -60,14 +61,15 @@ const byUrgency = (ir: Placed, { start, to, degree }: Dependencies, urgent: Floa
   const ready = new Queue(key)
   const eager = new Int32Array(left.length)
   let length = 0
-  const free = (i: number): void => {
-    for (let e = start[i]!; e < start[i + 1]!; e++) if (--left[to[e]!]! === 0) ready.push(to[e]!)
+  const levels = levelsOf(ir)
+  const come = (i: number): void => {
+    if (levels[i]! > 0) free(i)
+    else ready.push(i)
   }
-  for (let i = 0; i < left.length; i++)
-    if (degree[i] === 0) {
-      if (isLazy(ir, i)) free(i)
-      else ready.push(i)
-    }
+  const free = (i: number): void => {
+    for (let e = start[i]!; e < start[i + 1]!; e++) if (--left[to[e]!]! === 0) come(to[e]!)
+  }
+  for (let i = 0; i < left.length; i++) if (degree[i] === 0) come(i)
   while (ready.size > 0) {
     const i = ready.pop()
     eager[length++] = i
@@ -93,10 +95,11 @@ const byTime = (ir: Placed, dependencies: Dependencies, costs: Costs, urgency: F
     chains: 0,
     starts: startsOf(ir),
   })
-  return order.filter(i => !isLazy(ir, i))
+  const levels = levelsOf(ir)
+  return order.filter(i => levels[i] === 0)
 }
 
-/** All but the uploads that nothing holds back, in the order in which they are issued; undefined where there is a cycle. */
+/** All but what waits to be asked for, in the order in which it is issued; undefined where there is a cycle. */
 const eagerOf = (ir: Placed, by: Ordering['by'], room: Room): Int32Array | undefined => {
   const { operations, settings } = ir
   const dependencies = dependenciesOf(ir, room)
@@ -140,13 +143,13 @@ const circle = (ir: Placed): Passed<never> => {
   )
 }
 
-/** All but the uploads that nothing holds back, in the order in which they are issued: whatever windows there are, the same. */
+/** All but what waits to be asked for, in the order in which it is issued: whatever windows there are, the same. */
 export const rest = (by: Ordering['by'], ir: Placed): Passed<Int32Array> => {
   const eager = withScratch(room => eagerOf(ir, by, room))
   return eager === undefined ? circle(ir) : E.right(eager)
 }
 
-/** The whole order, of one of all but the uploads that nothing holds back. */
+/** The whole order, of one of all but what waits to be asked for. */
 export const arranged = (ir: Placed, eager: Int32Array, ordering: Omit<Ordering, 'by'>): Ordered => {
   const { order: issue, windows } = windowed(ir, eager, ordering.ahead)
   const renumbered = new Int32Array(issue.length)
@@ -171,8 +174,8 @@ export const arranged = (ir: Placed, eager: Int32Array, ordering: Omit<Ordering,
 }
 
 /**
- * After this pass operation i is issued i-th: after all that it depends on, uploads where their window opens or right before their
- * reader, and what other lanes wait for the longest first.
+ * After this pass operation i is issued i-th: after all that it depends on, uploads and gathers where their window opens or right before
+ * their reader, and what other lanes wait for the longest first.
  */
 export const order =
   (ordering: Ordering) =>
