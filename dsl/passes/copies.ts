@@ -1,11 +1,11 @@
 import type { GraphNode } from '../ir/graph.js'
 import { newest, type Rates } from '../rates.js'
 import type { Clocked } from './clocks.js'
+import { isView } from './vocabulary.js'
 
 // The copies of a node are numbered in one row with those of all others: copy i of node v is the key `base[v] + i`, and after all of them the state
 // of node v is `total + v`. Copies of every, hold and delay are no nodes: they stand for a copy of another node, or for a state.
 
-const isView = ({ op }: GraphNode): boolean => op === 'reshape' || op === 'slice' || op === 'after'
 /** A window of one value: the same bytes. */
 export const isAlone = ({ op, attrs }: GraphNode): boolean => op === 'window' && attrs['n'] === 1
 const looksAcross: ReadonlySet<string> = new Set(['window', 'every', 'hold', 'delay'])

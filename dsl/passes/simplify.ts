@@ -1,9 +1,9 @@
 import * as E from 'fp-ts/lib/Either.js'
-import { communicatorOf, isShared } from '../communicator.js'
+import { isShared } from '../communicator.js'
 import type { GraphNode } from '../ir/graph.js'
 import { type Room, withScratch } from '../ir/scratch.js'
 import type { Checked, Passed } from './ir.js'
-import { donatedReads } from './vocabulary.js'
+import { donatedReads, isView } from './vocabulary.js'
 import { watched } from './watch.js'
 
 const identities = new WeakMap<object, number>()
@@ -47,10 +47,6 @@ const isPure = (node: GraphNode, nodes: readonly GraphNode[]): boolean => {
       return !isShared(node)
   }
 }
-
-/** Whether its value is the memory of its first input: a collective of one rank is the value itself. */
-const isView = (node: GraphNode): boolean =>
-  node.op === 'reshape' || node.op === 'slice' || node.op === 'after' || communicatorOf(node)?.size === 1
 
 /** Values whose memory a kernel takes, and what they are views of: twins of them have memory of their own to give. */
 const givenAway = (nodes: readonly GraphNode[]): Uint8Array => {

@@ -1,3 +1,4 @@
+import { communicatorOf } from '../communicator.js'
 import type { CompileError, GraphNode } from '../ir/graph.js'
 import type { CudaSpec } from '../ir/kernel-spec.js'
 import type { BoundSpec, TensorSpec } from '../ir/tensor.js'
@@ -34,6 +35,10 @@ export const structural: ReadonlySet<string> = new Set([
   'kernel',
   'port',
 ])
+
+/** Whether a value is the memory of the node's first input, or might be: a collective of one rank is the value itself. */
+export const isView = (node: GraphNode): boolean =>
+  node.op === 'reshape' || node.op === 'slice' || node.op === 'after' || communicatorOf(node)?.size === 1
 
 export const operatorOf = (name: string): Operator | undefined => operators[name]
 

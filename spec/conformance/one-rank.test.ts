@@ -12,8 +12,10 @@ import {
   communicator,
   compile,
   download,
+  every,
   type Graph,
   graph,
+  hold,
   interpret,
   kernel,
   lane,
@@ -119,5 +121,13 @@ describe.each(present)('collectives of one rank on %s', device => {
       return { y: bumped.pipe(add(y.pipe(relu())), download()) }
     })
     for (const storage of storages) await check(net as never, device, { x: [counted('f32', 64, 1)] }, { storage })
+    // What is held is read twice, and taken twice.
+    const rated = graph({ x: spec }, ({ x }) => {
+      const fast = x.pipe(upload(), relu())
+      const { y: bumped } = bump({ x: fast.pipe(every(2), hold(0), broadcast(self, 0)) })
+      return { y: bumped.pipe(add(fast), download()) }
+    })
+    const feeds = { x: [0, 1, 2, 3].map(tick => counted('f32', 64, tick)) }
+    for (const storage of storages) await check(rated as never, device, feeds, { storage })
   })
 })
