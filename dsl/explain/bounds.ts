@@ -172,6 +172,7 @@ export const boundsText = (timeline: Timeline, bounds: Bounds): string[] => {
       : first?.cause === 'issue'
         ? 'the host, which issues operations no faster than the device does them; the last chain of a tick'
         : 'ticks do not wait for each other; the longest chain of one'
+  const shared = timeline.plan.nodes.some(({ collective }) => collective !== undefined)
   const hidden = exposed.slice(0, few).map(({ name, us }) => `${name} ${timeOf(us)}`)
   return [
     ...section(
@@ -189,8 +190,8 @@ export const boundsText = (timeline: Timeline, bounds: Bounds): string[] => {
         {
           says:
             exposed.length === 0
-              ? 'every copy runs beside other work'
-              : `exposed: for ${timeOf(exposedUs)} a tick only copies run: ${exposed.length > few ? `${hidden.join(', ')} and ${exposed.length - few} more` : listed(hidden)}`,
+              ? `every ${shared ? 'copy and collective' : 'copy'} runs beside other work`
+              : `exposed: for ${timeOf(exposedUs)} a tick only ${shared ? 'copies and collectives' : 'copies'} run: ${exposed.length > few ? `${hidden.join(', ')} and ${exposed.length - few} more` : listed(hidden)}`,
         },
       ],
     ),

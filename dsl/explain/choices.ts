@@ -3,13 +3,15 @@ import type { Plan } from '../ir/plan.js'
 import type { Attempt, Bounded, Operation } from '../passes/ir.js'
 import { listed, plural, sizeOf, timeOf } from './names.js'
 
-/** Uploads of one lane that may run so many ahead of their readers. */
+/** Uploads or gathers of one lane that may run so many ahead of their readers. */
 export interface Window {
   readonly lane: string
   readonly ahead: number
   readonly uploads: readonly string[]
+  /** Whether what runs ahead comes from other ranks. */
+  readonly gathers: boolean
   readonly at: string
-  /** Whether the compiler found it, for uploads to which the program gave none. */
+  /** Whether the compiler found it, for what the program gave none to. */
   readonly automatic: boolean
   readonly because: string
 }
@@ -85,20 +87,25 @@ const lanesOf = (ir: Bounded): string[] => {
 }
 
 const windowsOf = ({ operations, laneOf, lanes, keep, choice, settings }: Bounded): Window[] => {
-  const groups = new Map<string, { lane: number; asked: number; ahead: number; uploads: string[]; at: string }>()
-  operations.forEach(({ ahead: asked, name, at }, i) => {
+  const groups = new Map<
+    string,
+    Omit<Window, 'automatic' | 'because' | 'lane'> & { lane: number; asked: number; uploads: string[] }
+  >()
+  operations.forEach(({ ahead: asked, name, at, kind }, i) => {
     if (asked === undefined) return
     const ahead = Math.min(asked, choice?.chosen.ahead ?? asked)
-    const key = `${laneOf[i]} ${asked} ${ahead}`
+    const gathers = kind === 'collective'
+    const key = `${laneOf[i]} ${asked} ${ahead} ${gathers}`
     const group = groups.get(key)
-    if (group === undefined) groups.set(key, { lane: laneOf[i]!, asked, ahead, uploads: [name], at: String(at) })
+    if (group === undefined)
+      groups.set(key, { lane: laneOf[i]!, asked, ahead, uploads: [name], gathers, at: String(at) })
     else group.uploads.push(name)
   })
-  const leaves = keep
-    ? 'what each leaves is freed for the next upload of its lane, or at the end of the tick'
-    : 'what each leaves is freed at its last read'
   const suits = typeof settings.memory === 'number' ? `fits ${sizeOf(settings.memory)}` : 'holds least'
-  return [...groups.values()].map(({ lane, asked, ahead, uploads, at }) => {
+  return [...groups.values()].map(({ lane, asked, ahead, uploads, gathers, at }) => {
+    const leaves = keep
+      ? `what each leaves is freed for the next ${gathers ? 'gather' : 'upload'} of its lane, or at the end of the tick`
+      : 'what each leaves is freed at its last read'
     const { name } = lanes[lane]!
     const automatic = choice?.chosen.windows.some(window => window.lane === name && window.ahead === ahead) === true
     const why = automatic
@@ -106,7 +113,7 @@ const windowsOf = ({ operations, laneOf, lanes, keep, choice, settings }: Bounde
       : ahead < asked
         ? `the program asks for ${asked}, of which this ${suits}; ${leaves}`
         : leaves
-    return { lane: name, ahead, uploads, at: at === 'unknown' ? '' : at, automatic, because: why }
+    return { lane: name, ahead, uploads, gathers, at: at === 'unknown' ? '' : at, automatic, because: why }
   })
 }
 

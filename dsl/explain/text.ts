@@ -22,7 +22,7 @@ const grouped = <A>(items: readonly A[], heading: (item: A) => string, line: (it
 
 /** `34 for data, 32 for memory`. */
 const kindsOf = (waits: Reasons['waits']): string =>
-  (['data', 'state', 'control', 'memory', 'order'] as const)
+  (['data', 'state', 'control', 'ranks', 'memory', 'order'] as const)
     .flatMap(kind => {
       const count = waits.filter(wait => wait.for === kind).length
       return count === 0 ? [] : [`${count} for ${kind}`]
@@ -169,7 +169,13 @@ export const textOf = (plan: Plan, reasons: Reasons, timing: readonly string[]):
     `bound: ${devices} of device memory, ${sizeOf(plan.bound.pinned)} of pinned memory`,
     ...section('lanes', 'each is a CUDA stream, and does its operations in order', laneLines(reasons)),
     ...(choices.order === '' ? [] : ['', `order: ${choices.order}`, ...choices.others.map(other => `  not ${other}`)]),
-    ...(choices.windows.length === 0 ? [] : section('windows', 'uploads that run ahead', windowLines(reasons))),
+    ...(choices.windows.length === 0
+      ? []
+      : section(
+          'windows',
+          `${choices.windows.some(({ gathers }) => gathers) ? 'uploads and gathers' : 'uploads'} that run ahead`,
+          windowLines(reasons),
+        )),
     ...timing,
     ...heldSections(plan, reasons),
     ...(plan.storage === 'planned'

@@ -1,12 +1,14 @@
 import type { Plan } from '../ir/plan.js'
+import { rivalsOf } from '../ir/rivals.js'
 import { bufferName, listed, nodeName } from './names.js'
 import { type Access, overlap, type Run } from './runs.js'
 
 /**
  * What a wait is for. `data`: an operation reads or overwrites what another one wrote or reads in the tick. `state`: the same across
- * ticks. `control`: the user asked for the order, without data (`after`). `memory`: an operation takes bytes that another buffer has left. `order`: none of these; such a wait breaks law L6.
+ * ticks. `control`: the user asked for the order, without data (`after`). `ranks`: two collectives that some ranks have both come one after the other on all of them. `memory`: an operation takes bytes that another
+ * buffer has left. `order`: none of these; such a wait breaks law L6.
  */
-export type WaitFor = 'data' | 'state' | 'control' | 'memory' | 'order'
+export type WaitFor = 'data' | 'state' | 'control' | 'ranks' | 'memory' | 'order'
 
 export interface WhyWait {
   readonly for: WaitFor
@@ -25,11 +27,14 @@ export class Waits {
   /** By lane: its allocs' commands, in order. */
   private readonly allocs: readonly number[][]
   private readonly freedAt = new Map<number, number>()
+  /** By communicator, those over which calls never run beside its own. */
+  private readonly rivals: ReturnType<typeof rivalsOf>
 
   constructor(
     private readonly plan: Plan,
     runs: readonly Run[],
   ) {
+    this.rivals = rivalsOf(plan.communicators ?? [])
     this.byLane = plan.lanes.map(() => [])
     for (const run of runs) (this.byLane[run.lane] as Run[]).push(run)
     this.allocs = plan.lanes.map(() => [])
@@ -56,6 +61,8 @@ export class Waits {
     if (direct !== undefined) return { for: kind, because: direct }
     const asked = after && this.asked(before, ticks ? before && this.byLane[before.lane]![0] : next, after, seen, ticks)
     if (asked !== undefined) return asked
+    const met = before && after && this.rivalry(before, after, seen)
+    if (met !== undefined) return { for: 'ranks', because: met }
     const takers = this.takers(at, after)
     const left = before === undefined ? [] : this.givers(before, at, takers, ticks)
     if (left.length > 0)
@@ -84,6 +91,23 @@ export class Waits {
       const done = before && !ticks ? this.byLane[before.lane]!.slice(seen, before.place) : []
       if (when === 'finish' && done.some(run => run.node === node))
         return { for: 'control', because: `it starts after ${name} has finished`, node, start: false }
+    }
+    return undefined
+  }
+
+  private communicatorOf({ node }: Run): number | undefined {
+    return this.plan.nodes[node]!.collective?.communicator
+  }
+
+  /** Collectives of the one lane and the other over communicators that share two ranks: the latest of the one, the first of the other. */
+  private rivalry(before: Run, after: Run, seen: number): string | undefined {
+    if (this.rivals.size === 0) return undefined
+    for (const [earlier, later] of this.around(before, after, seen)) {
+      const [one, other] = [this.communicatorOf(earlier), this.communicatorOf(later)]
+      if (one === undefined || other === undefined || this.rivals.get(one)?.has(other) !== true) continue
+      const [first, second] = [one, other].map(id => this.plan.communicators![id]!.name)
+      const whose = later === after ? 'it' : nodeName(this.plan, later.node)
+      return `${first} and ${second} share ranks, on all of which ${whose} comes after ${nodeName(this.plan, earlier.node)}`
     }
     return undefined
   }

@@ -2,7 +2,7 @@ import { fingerprintOfTables } from './fingerprint.js'
 import { After } from './laws/after.js'
 import { checkBound } from './laws/bound.js'
 import { Clock } from './laws/clock.js'
-import { checkCollectives } from './laws/collectives.js'
+import { checkBeside, checkCollectives } from './laws/collectives.js'
 import { checkMinimal } from './laws/minimal.js'
 import { checkPlaces } from './laws/places.js'
 import { checkPrecise } from './laws/precise.js'
@@ -49,7 +49,7 @@ export interface Judgement {
   readonly fingerprint: number
 }
 
-/** As `verify`, for a compiler that asks for the fingerprint too, and may have found the plan's peak already. All but that is proved anew, of the plan as it is. */
+/** As `verify`, for a compiler that asks for the fingerprint too, and may have found the plan's peak already. All but that is proved anew, of the plan as it is, and that all ranks may run it. */
 export const verifyCompiled = (plan: Plan, peak: Peak | undefined): Judgement => judge(plan, { peak, marked: true })
 
 interface Proof {
@@ -82,6 +82,7 @@ const prove = (tables: Tables, options: Proof): Judgement => {
   const precise = withScratch(() => new Safety(tables, clock, needed, report).replay())
   After.of(tables, report)?.replay()
   checkCollectives(tables, report)
+  if (options.marked === true) checkBeside(tables, report)
   withScratch(() => checkBound(tables, clock, report.violations.length === 0, report, options.peak))
   if (options.safety !== true) {
     const safe = report.violations.length === 0

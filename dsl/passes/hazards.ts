@@ -106,8 +106,8 @@ class Tick {
   }
 }
 
-/** What comes on top of the tick's own: state that lives on from the tick before, and the orders that windows and the user ask for. */
-const beyond = ({ windows, control = [] }: Ordered, before: Tick): Map<number, number[]> => {
+/** What comes on top of the tick's own: state that lives on from the tick before, and the orders that windows, collectives and the user ask for. */
+const beyond = ({ windows, meetings = [], control = [] }: Ordered, before: Tick): Map<number, number[]> => {
   const more = new Map<number, number[]>()
   const also = (operation: number, entry: number): void => {
     const list = more.get(operation)
@@ -120,7 +120,8 @@ const beyond = ({ windows, control = [] }: Ordered, before: Tick): Map<number, n
     if (writer >= 0 && (!writes || readers.length === 0)) also(operation, -1 - writer)
     if (writes) for (const reader of readers) also(operation, -1 - reader)
   }
-  for (const { later, earlier, tick } of windows) also(later, tick === 0 ? earlier : -1 - earlier)
+  for (const edges of [windows, meetings])
+    for (const { later, earlier, tick } of edges) also(later, tick === 0 ? earlier : -1 - earlier)
   for (const { later, earlier, when } of control) if (when === 'finish') also(later, earlier)
   return more
 }

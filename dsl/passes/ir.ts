@@ -119,9 +119,16 @@ export interface WindowEdge {
   readonly tick: 0 | -1
 }
 
+/** An order that two collectives need. `own`: they are over one communicator, whose calls begin in issue order with no wait. */
+export interface Meeting extends WindowEdge {
+  readonly own: boolean
+}
+
 /** Operation i is issued i-th; lanes are those that are used, in order of first use. */
 export interface Ordered extends Placed {
   readonly windows: readonly WindowEdge[]
+  /** Absent where collectives need none. */
+  readonly meetings?: readonly Meeting[]
   /** Whether a window's memory stays its own: freed where the next upload takes it, not before. */
   readonly keep: boolean
 }

@@ -9,6 +9,7 @@ import { fail, fault } from './faults.js'
 import type { Operation, Ordered, Passed, Placed } from './ir.js'
 import { levelsOf } from './lazy.js'
 import { listed } from './list.js'
+import { meetingsOf } from './meetings.js'
 import { Queue } from './queue.js'
 import { startsOf } from './starts.js'
 import { windowed } from './windows.js'
@@ -170,7 +171,12 @@ export const arranged = (ir: Placed, eager: Int32Array, ordering: Omit<Ordering,
     when,
   }))
   const ordered = { ...ir, operations, windows: edges, keep: ordering.keep, ...used(ir, issue) }
-  return control === undefined ? ordered : { ...ordered, control }
+  const meetings = meetingsOf(ordered)
+  return {
+    ...ordered,
+    ...(control === undefined ? {} : { control }),
+    ...(meetings.length === 0 ? {} : { meetings }),
+  }
 }
 
 /**

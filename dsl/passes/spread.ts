@@ -37,7 +37,8 @@ const judgedWhole = 2 ** 15
 /** A lane more must make the tick shorter by so much of it, else it is not worth having. */
 const worth = 0.01
 
-const beginning = ({ settings, operations, buffers, control }: Lowered): Lowered => ({
+const beginning = ({ settings, operations, buffers, control, communicators }: Lowered): Lowered => ({
+  ...(communicators === undefined ? {} : { communicators }),
   ...(control === undefined ? {} : { control: control.filter(({ later }) => later < judged) }),
   settings,
   buffers,

@@ -1,7 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { heap, type Room, withScratch } from '../ir/scratch.js'
 import { type Hazards, hazardsOf } from './hazards.js'
-import type { Ordered, Passed, Synchronized } from './ir.js'
+import type { Meeting, Ordered, Passed, Synchronized } from './ir.js'
 import { reduceWithStarts, startsOf } from './starts.js'
 import { watched } from './watch.js'
 
@@ -95,19 +95,37 @@ const reduced = (laneOf: Int32Array, lanes: number, { start, on }: Hazards, room
   }
 }
 
-/** After this pass every hazard across lanes, and every order that the user asked for, is kept by the fewest waits there can be. */
+const waitsOf = (ir: Ordered, room: Room): Waits & Pick<Synchronized, 'begins'> => {
+  const { laneOf, lanes, settings } = ir
+  const hazards = hazardsOf(ir, room)
+  const starts = startsOf(ir)
+  return starts === undefined
+    ? reduce(laneOf, lanes.length, hazards)
+    : reduceWithStarts(laneOf, lanes.length, hazards, starts, settings.inFlight > 1)
+}
+
+const isWait = (
+  { waitStart, waitOn, waitTick, begins }: Waits & Pick<Synchronized, 'begins'>,
+  { later, earlier, tick }: Meeting,
+): boolean => {
+  for (let w = waitStart[later]!; w < waitStart[later + 1]!; w++)
+    if (waitOn[w] === earlier && waitTick[w] === tick && begins?.[w] !== 1) return true
+  return false
+}
+
+/**
+ * Calls over one communicator have an order that is no wait: it counts for who comes after whom among collectives, and not for memory. So the orders among collectives are
+ * reduced with it, and what is left of them is reduced with all that memory asks.
+ */
+const asked = (ir: Ordered, room: Room): Ordered => {
+  const { meetings = [] } = ir
+  if (!meetings.some(({ own }) => own)) return ir
+  const whole = waitsOf(ir, room)
+  return { ...ir, meetings: meetings.filter(meeting => !meeting.own && isWait(whole, meeting)) }
+}
+
+/** After this pass every hazard across lanes, and every order that collectives need or the user asked for, is kept by the fewest waits there can be. */
 export const synchronize = watched(
   'synchronize',
-  (ir: Ordered): Passed<Synchronized> =>
-    withScratch(room => {
-      const { laneOf, lanes, settings } = ir
-      const hazards = hazardsOf(ir, room)
-      const starts = startsOf(ir)
-      return E.right({
-        ...ir,
-        ...(starts === undefined
-          ? reduce(laneOf, lanes.length, hazards)
-          : reduceWithStarts(laneOf, lanes.length, hazards, starts, settings.inFlight > 1)),
-      })
-    }),
+  (ir: Ordered): Passed<Synchronized> => withScratch(room => E.right({ ...ir, ...waitsOf(asked(ir, room), room) })),
 )

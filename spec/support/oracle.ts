@@ -62,13 +62,15 @@ interface Unrolled {
 const laneOf = (command: Command): number =>
   command[0] === 'alloc' || command[0] === 'free' || command[0] === 'use' ? -1 : command[2]
 
-const unroll = (plan: Plan, ticks: number): Unrolled => {
+/** `meeting`: calls over one communicator come after one another, in issue order, whatever their lanes. */
+const unroll = (plan: Plan, ticks: number, meeting = false): Unrolled => {
   const n = plan.commands.length
   const starts = ticks * n // then one node a tick: the host starts it
   const size = starts + ticks
   const into: number[][] = Array.from({ length: size }, () => [])
   const at = (t: number, c: number) => t * n + c
   const last = plan.lanes.map(() => -1)
+  const called = new Map<number, number>()
   for (let t = 0; t < ticks; t++) {
     if (t >= plan.inFlight)
       for (let c = 0; c < n; c++) if (laneOf(plan.commands[c]!) >= 0) into[starts + t]!.push(at(t - plan.inFlight, c))
@@ -80,6 +82,11 @@ const unroll = (plan: Plan, ticks: number): Unrolled => {
       into[i]!.push(starts + t)
       if (last[lane]! >= 0) into[i]!.push(last[lane]!)
       last[lane] = i
+      const over = meeting ? communicatorOf(plan, command) : undefined
+      if (over !== undefined) {
+        if (called.has(over)) into[i]!.push(called.get(over)!)
+        called.set(over, i)
+      }
       if (command[0] !== 'wait') continue
       const record = plan.commands.findIndex(other => other[0] === 'record' && other[1] === command[1])
       if (record < 0) continue
@@ -108,6 +115,35 @@ const unroll = (plan: Plan, ticks: number): Unrolled => {
     return false
   }
   return { plan, ticks, at, before: (i, j) => above[j]!.has(i), known }
+}
+
+const communicatorOf = ({ nodes }: Plan, command: Command): number | undefined =>
+  command[0] === 'run' ? nodes[command[1]]?.collective?.communicator : undefined
+
+/** Whether calls that some two ranks have both may run side by side: those of two communicators in each of which the two are in one group. */
+const beside = (plan: Plan): boolean => {
+  const { communicators = [], commands } = plan
+  const calls = commands.flatMap((command, c) => {
+    const over = communicatorOf(plan, command)
+    return over === undefined ? [] : [{ c, over }]
+  })
+  if (new Set(calls.map(({ over }) => over)).size < 2) return false
+  const named = communicators.flatMap(({ groups = [], size = 0 }) => [...groups.flat(), size - 1])
+  const all = Array.from({ length: Math.max(1, ...named) + 1 }, (_, rank) => rank)
+  const groupOf = (over: number, rank: number): number =>
+    communicators[over]!.groups?.findIndex(group => group.includes(rank)) ?? 0
+  const meet = (over: number, a: number, b: number): boolean =>
+    groupOf(over, a) >= 0 && groupOf(over, a) === groupOf(over, b)
+  const rivals = (x: number, y: number): boolean =>
+    x !== y && all.some(a => all.some(b => a < b && meet(x, a, b) && meet(y, a, b)))
+  const u = unroll(plan, 3, true)
+  for (let t = 0; t < u.ticks; t++)
+    for (let s = 0; s <= t; s++)
+      for (const earlier of calls)
+        for (const later of calls)
+          if ((s < t || earlier.c < later.c) && rivals(earlier.over, later.over))
+            if (!u.before(u.at(s, earlier.c), u.at(t, later.c))) return true
+  return false
 }
 
 interface Access {
@@ -383,6 +419,7 @@ const fits = (plan: Plan): boolean =>
 
 const minimal = (plan: Plan, safe: boolean, say: Say): void => {
   const counted = safe && fits(plan)
+  const apart = safe && !beside(plan)
   plan.commands.forEach((command, c) => {
     if (command[0] === 'record') {
       const wanted = plan.commands.some(
@@ -392,6 +429,7 @@ const minimal = (plan: Plan, safe: boolean, say: Say): void => {
         say('L6', c)
     }
     if (!safe || (command[0] !== 'wait' && command[0] !== 'use')) return
+    if (apart && command[0] === 'wait' && beside(without(plan, c))) return
     if (oracle(without(plan, c), false).size === 0 && (command[0] === 'use' || !counted || fits(without(plan, c)))) {
       say('L6', c, command[0] === 'use' ? command[1] : -1)
     }

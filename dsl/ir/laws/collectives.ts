@@ -1,4 +1,5 @@
-import type { Sink } from './report.js'
+import { Beside } from './beside.js'
+import { commandText, type Sink } from './report.js'
 import { Op, type Tables } from './tables.js'
 
 /**
@@ -19,4 +20,18 @@ export const checkCollectives = ({ plan, op, subject, commands }: Tables, sink: 
         `its ${collective.kind} is over communicator ${collective.communicator}, and the plan has ${plan.communicators?.length ?? 0}`,
     )
   }
+}
+
+/** L8 of a plan that all ranks are to run: collectives over communicators that share two ranks are never side by side. */
+export const checkBeside = (tables: Tables, sink: Sink): void => {
+  const [call, beside] = Beside.of(tables)?.replay() ?? []
+  if (call === undefined || beside === undefined) return
+  const { plan, lane } = tables
+  sink.add(
+    'L8',
+    call,
+    { lane: lane[call]! },
+    () =>
+      `it may run beside ${commandText(plan, beside)}, commands[${beside}], over a communicator that shares two ranks with its own`,
+  )
 }

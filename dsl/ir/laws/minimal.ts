@@ -1,5 +1,6 @@
 import { replayPool } from '../pool.js'
 import { After } from './after.js'
+import { Beside } from './beside.js'
 import { boundsOf, peakFits } from './bound.js'
 import type { Clock } from './clock.js'
 import { coveredWaits } from './covered.js'
@@ -26,7 +27,7 @@ const isExact = ({ plan, commands, lanes, op }: Tables): boolean => {
  *
  * Uses are decided exactly at any size: a use serves L4 of its own buffer and nothing else, so it is needed where it alone
  * covers some lane's last access at the free. Waits: dropping one leaves L5 and L7 as they were, and L1 to L4, L9
- * and L10 are replayed without it. Where a law is broken already the question has no answer; then the linear test alone is made.
+ * and L10 are replayed without it; and L8, of collectives that are never side by side with it. Where a law is broken already the question has no answer; then the linear test alone is made.
  */
 export const checkMinimal = (tables: Tables, clock: Clock, needed: Uint8Array, safe: boolean, sink: Sink): void => {
   checkRecords(tables, sink)
@@ -39,11 +40,13 @@ export const checkMinimal = (tables: Tables, clock: Clock, needed: Uint8Array, s
   const probe = new Probe()
   const safety = exact ? new Safety(tables, clock, needed, probe) : undefined
   const after = exact ? After.of(tables, probe) : undefined
+  const beside = exact ? Beside.of(tables) : undefined
+  const apart = beside?.replay() === undefined ? beside : undefined
   for (let c = 0; c < tables.commands && !sink.full; c++) {
     if (tables.op[c] !== Op.wait && tables.op[c] !== Op.previous) continue
     if (
       covered[c] === 0 &&
-      !(safety !== undefined && holdsWithout(tables, c, probe, safety, after, clock, pool, bounds))
+      !(safety !== undefined && holdsWithout(tables, c, probe, safety, after, apart, clock, pool, bounds))
     )
       continue
     const event = tables.eventId[tables.subject[c]!]!
@@ -68,6 +71,7 @@ const holdsWithout = (
   probe: Probe,
   safety: Safety,
   after: After | undefined,
+  apart: Beside | undefined,
   clock: Clock,
   pool: boolean,
   bounds: readonly number[],
@@ -75,7 +79,7 @@ const holdsWithout = (
   probe.full = false
   safety.replay(c)
   if (!probe.full) after?.replay(c)
-  if (probe.full) return false
+  if (probe.full || apart?.replay(c) !== undefined) return false
   let known: Turnovers | undefined
   const turnovers = (): Turnovers => {
     if (known === undefined) {

@@ -1,3 +1,4 @@
+import { eachBeside } from './beside.js'
 import { Clock } from './clock.js'
 import type { Blame } from './matching.js'
 import { type Call, callText, type Group, type World } from './ranks.js'
@@ -5,8 +6,7 @@ import { type Call, callText, type Group, type World } from './ranks.js'
 /**
  * L8, across communicators: two that share two ranks or more never have calls side by side on one of those ranks. A call holds a part of the device until its meeting
  * ends, so where one rank begins one first and another the other, each may wait for the other for ever. That each rank has some order is asked here; that it is the same
- * order on all follows, since two orders are a circle of waits (deadlock.ts). Calls over one communicator begin in issue order whatever their lanes,
- * so what is before one is before all that follow it there. Two ticks decide, as for L1 and L2.
+ * order on all follows, since two orders are a circle of waits (deadlock.ts).
  */
 export const checkOverlap = (world: World, blame: Blame): void => {
   const rivals = rivalsOf(world)
@@ -34,49 +34,24 @@ const rivalsOf = ({ groups }: World): Rivals => {
   return rivals
 }
 
-interface Last {
-  readonly call: Call
-  readonly lane: number
-  readonly point: number
-  readonly tick: number
-  /** What all that follows over its communicator is after. */
-  readonly frontier: Int32Array
-}
-
 const checkRank = (calls: readonly Call[], rivals: Rivals, blame: Blame): void => {
-  const { tables } = calls[0]!.rank
-  const { lanes } = tables
-  const clock = new Clock(tables)
-  const last = new Map<Group, Last>()
   const told = new Set<string>()
-  for (let tick = 0; tick < 2; tick++) {
-    clock.begin()
-    let next = 0
-    for (let c = 0; c < tables.commands; c++) {
-      const call = calls[next]
-      if (call?.command !== c) {
-        clock.step(c)
-        continue
-      }
-      next++
-      const l = tables.lane[c]!
-      const row = clock.known.subarray(l * lanes, (l + 1) * lanes)
-      const before = last.get(call.group)
-      if (before !== undefined) for (let m = 0; m < lanes; m++) row[m] = Math.max(row[m]!, before.frontier[m]!)
-      for (const [other, shared] of rivals.get(call.group) ?? []) {
-        const beside = last.get(other)
-        if (beside === undefined || row[beside.lane]! >= beside.point) continue
-        const pair = [call.group.name, other.name].sort().join('\n')
-        if (told.has(pair)) continue
-        told.add(pair)
-        blame(
-          call,
-          () =>
-            `it may run beside ${callText(beside.call)}${beside.tick < tick ? ', of the tick before' : ''}: '${call.group.name}' and '${other.name}' share ranks ${shared.join(', ')}, so one must come after the other on each of them, or ranks that begin with different ones wait for each other for ever`,
-        )
-      }
-      clock.step(c)
-      last.set(call.group, { call, lane: l, point: row[l]!, tick, frontier: row.slice() })
-    }
-  }
+  eachBeside(
+    new Clock(calls[0]!.rank.tables),
+    calls,
+    ({ group }) => group,
+    group => rivals.get(group)?.keys() ?? [],
+    (call, beside, past) => {
+      const [own, other] = [call.group, beside.group]
+      const pair = [own.name, other.name].sort().join('\n')
+      if (told.has(pair)) return
+      told.add(pair)
+      const shared = rivals.get(own)!.get(other)!
+      blame(
+        call,
+        () =>
+          `it may run beside ${callText(beside)}${past ? ', of the tick before' : ''}: '${own.name}' and '${other.name}' share ranks ${shared.join(', ')}, so one must come after the other on each of them, or ranks that begin with different ones wait for each other for ever`,
+      )
+    },
+  )
 }
