@@ -5,6 +5,7 @@ import {
   allReduce,
   BraidError,
   communicator,
+  delay,
   download,
   every,
   graph,
@@ -77,24 +78,24 @@ describe('ranks in lock-step', () => {
     ])
   })
 
-  it('a slow reduction of a parameter and of a window meets what is fast', async () => {
+  it('slow reductions, of a parameter too, meet what is fast, and what was before', async () => {
     const net = graph({ x: tensor('f32', [1]) }, ({ x }) => {
       const fast = x.pipe(upload())
       const slow = fast.pipe(every(2), allReduce(world, 'sum'), hold(0))
       const bias = param('b', tensor('f32', [1])).pipe(allReduce(world, 'product'))
-      return { y: fast.pipe(add(slow), add(bias), window(2), reshape([2]), download()) }
+      return { y: fast.pipe(add(slow), add(bias), add(fast.pipe(delay(0))), window(2), reshape([2]), download()) }
     })
     const feeds = [1, 10].map(by => ({ x: [1, 2, 3, 4].map(value => f32(value * by)) }))
     const params = [{ b: f32(1000) }, { b: f32(2) }]
     const rows = await lastValueFrom(interpretRanks(net, { params })(feeds).pipe(toArray()))
     expect(rows.map(ranks => ranks.map(({ y }) => [...y]))).toEqual([
       [
-        [2001, 2024],
-        [2010, 2042],
+        [2001, 2025],
+        [2010, 2052],
       ],
       [
-        [2025, 2048],
-        [2052, 2084],
+        [2027, 2051],
+        [2072, 2114],
       ],
     ])
   })
