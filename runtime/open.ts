@@ -14,8 +14,9 @@ import { type HostOptions, type NativeDevice, type NativeFailure, type NativePro
 import { checkOptions } from './options.js'
 import { checkParams, load, type ParamSources } from './params.js'
 import type { Written } from './ports.js'
-import { flatten, nodesOfTwoTypes } from './program.js'
+import { flatten } from './program.js'
 import { type References, referencesFor } from './references.js'
+import { runnable } from './runnable.js'
 import { makeSession, type Session } from './session.js'
 import { thrown } from './values.js'
 
@@ -246,32 +247,4 @@ const enough = (plan: Plan, { device = 'auto' }: OpenOptions): readonly DeviceEr
   if (problem === undefined) return []
   const [wanted, found, next] = problem
   return [{ _tag: 'NoDevice', at: 'device', subject: plan.name, wanted, found, next }]
-}
-
-function* runnable(plan: Plan): Iterable<DeviceError> {
-  const told = new Set<number>()
-  for (const command of plan.commands) {
-    if (command[0] !== 'run' || plan.nodes[command[1]]?.kernel || told.has(command[1])) continue
-    told.add(command[1])
-    const { name, op, at } = plan.nodes[command[1]]!
-    yield {
-      _tag: 'BadPlan',
-      at,
-      subject: name,
-      wanted: 'a kernel for every node that runs',
-      found: `a node "${op}" without one`,
-      next: 'this plan can be verified and explained, not run: compile the graph again',
-    }
-  }
-  for (const node of nodesOfTwoTypes(plan)) {
-    const { name, at } = plan.nodes[node]!
-    yield {
-      _tag: 'BadPlan',
-      at,
-      subject: name,
-      wanted: "operands of the same element types and shapes in every run of a user's kernel",
-      found: 'runs of this node on others',
-      next: 'give each kind of operands a node of its own',
-    }
-  }
 }

@@ -18,6 +18,7 @@ const order = [
   'bound',
   'communicators',
   'groups',
+  'size',
   'arena',
   'tolerance',
   'bytes',

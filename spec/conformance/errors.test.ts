@@ -4,6 +4,8 @@ import { lastValueFrom, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'
 import {
   add,
+  allReduce,
+  communicator,
   compile,
   download,
   graph,
@@ -116,6 +118,33 @@ describe('what open refuses', () => {
     const [error] = await refused(good, leaky)
     expect(error).toMatchObject({ _tag: 'BadPlan' })
     expect(error!.violations!.map(({ law }) => law)).toContain('L3')
+  })
+
+  it('a plan that talks to other ranks, compiled or from a file, of either storage: told once, where it was written', async () => {
+    const summed = (ranks: number) => {
+      const world = communicator('world', ranks)
+      return graph('summed', { x: row }, ({ x }) => ({
+        y: x.pipe(upload(), allReduce(world, 'sum'), allReduce(world, 'mean'), download()),
+      }))
+    }
+    for (const storage of ['pooled', 'planned'] as const) {
+      const many = orThrow(compile(summed(8), { storage }))
+      for (const which of [many, orThrow(parsePlan(toJSON(many)))]) {
+        const [error, ...others] = await refused({ device: 'host' }, which)
+        expect(others).toEqual([])
+        expect(error).toMatchObject({
+          _tag: 'BadPlan',
+          at: expect.stringContaining('errors.test.ts:'),
+          subject: 'allReduce[0]',
+          found: "allReduce over 'world' of 8 ranks, and one more",
+          next: expect.stringContaining('verifyRanks'),
+        })
+      }
+      await using session = orThrow(await open(orThrow(compile(summed(1), { storage })), { device: 'host' })())
+      const [lease] = await lastValueFrom(session.run({ x: pulled([bias]) }).pipe(toArray()))
+      expect(lease!.y[7]).toBe(1)
+      lease![Symbol.dispose]()
+    }
   })
 
   it('a user kernel without its meaning, of a plan from a file; given it, the plan runs', async () => {

@@ -40,7 +40,7 @@ export const withCollectives: Plan = (() => {
           [2, 3],
         ],
       }, // prettier-ignore
-      { id: 1, name: 'all' },
+      { id: 1, name: 'all', size: 4 },
     ],
     nodes: plan.nodes.map((node, i) => ({ ...node, peerAccess: i === 0, collective: each[i]! })),
   }
