@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { type CompileOptions, compile, type Graph, isProved } from '../../dsl/index.js'
 import { textOf } from '../../dsl/ir/text.js'
 import { verify } from '../../dsl/ir/verify.js'
-import { goldens, ordered } from '../golden/graphs.js'
+import { collectives, goldens, ordered } from '../golden/graphs.js'
 
 // To write the plans anew: BRAID_GOLDEN=write npx vitest run spec/laws/compile-golden.test.ts
 const write = process.env['BRAID_GOLDEN'] === 'write'
@@ -26,6 +26,7 @@ const kept = (name: string, graph: Graph, options: CompileOptions = {}): void =>
 describe('golden plans', () => {
   for (const [name, graph] of Object.entries(goldens)) kept(name, graph as Graph)
   kept('ordered', ordered as unknown as Graph)
+  kept('collectives', collectives as unknown as Graph)
 })
 
 describe('golden plans of planned storage', () => {

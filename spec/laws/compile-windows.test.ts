@@ -5,6 +5,8 @@ import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, it } from 'vitest'
 import { compile } from '../../dsl/compile.js'
 import {
+  add,
+  after,
   download,
   type Graph,
   graph,
@@ -102,6 +104,22 @@ const least = (refused: ReturnType<typeof compile>): number => {
   expect(refused.left[0]._tag).toBe('OverBudget')
   return Number(/^(\d+) bytes at the least/.exec(refused.left[0].found)![1])
 }
+
+describe('uploads that nothing holds back', () => {
+  it('come before what the user has come after them, whoever reads them later', () => {
+    const row = tensor('f32', [64])
+    for (const when of ['start', 'finish'] as const) {
+      const net = graph('asked', { x: row }, ({ x }) => {
+        const w = param('w', row, { on: 'host' }).pipe(upload(lane('copy')))
+        const y = x.pipe(upload(lane('rows')), after(w, when), relu(), relu())
+        return { y: y.pipe(add(w), download()) }
+      })
+      const { nodes, commands } = orThrow(compile(net))
+      const runs = commands.flatMap(command => (command[0] === 'run' ? [nodes[command[1]]!.name] : []))
+      expect(runs.indexOf('w')).toBeLessThan(runs.indexOf('relu[0]'))
+    }
+  })
+})
 
 describe('windows that nobody asked for', () => {
   it.each([1, 2, 3])('are %i wide where the memory is for one buffer more', ahead => {
