@@ -37,8 +37,10 @@ const bufferOf = (ir: Lifetimes, id: number): PlanBuffer => {
   }
 }
 
-const nodeOf = ({ op, name, at, kernel, flops, movedBytes, collective }: Operation, id: number): PlanNode => {
+const nodeOf = (operation: Operation, id: number): PlanNode => {
+  const { op, name, at, kernel, flops, movedBytes } = operation
   if (kernel !== undefined) return { id, op, name, at: String(at), kernel, flops, movedBytes }
+  const { collective } = operation
   if (collective === undefined) return { id, op, name, at: String(at), flops, movedBytes }
   const { ranks: _, ...said } = collective
   return { id, op, name, at: String(at), collective: Object.freeze(said), flops, movedBytes }
