@@ -80,18 +80,18 @@ const groupsOf = (
     const all = Array.from({ length: whole ? world : 0 }, (_, r) => r)
     const own = whole ? all : given.find(group => group.includes(rank.rank))
     const beyond = (whole ? [] : given).flat().find(r => !(Number.isInteger(r) && r >= 0 && r < world))
+    if (whole && size !== undefined && size !== world)
+      complain(
+        rank,
+        -1,
+        () => `its communicator '${name}' is of ${size} ranks, and there are plans of ranks 0 to ${world - 1}`,
+      )
     if (seen.has(name)) complain(rank, -1, () => `it has two communicators of the name '${name}'`)
     else if (beyond !== undefined)
       complain(
         rank,
         -1,
         () => `its communicator '${name}' has rank ${beyond}, and there are plans of ranks 0 to ${world - 1}`,
-      )
-    else if (whole && size !== undefined && size !== world)
-      complain(
-        rank,
-        -1,
-        () => `its communicator '${name}' is of ${size} ranks, and there are plans of ranks 0 to ${world - 1}`,
       )
     else if (twice(whole ? [] : given.flat()))
       complain(rank, -1, () => `its communicator '${name}' has a rank at two places: its groups are to be disjoint`)
