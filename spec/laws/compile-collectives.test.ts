@@ -4,6 +4,7 @@ import fc from 'fast-check'
 import { isLeft } from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
 import {
+  add,
   allGather,
   allReduce,
   type Communicator,
@@ -16,10 +17,13 @@ import {
   type Graph,
   graph,
   lane,
+  mul,
   on,
   orThrow,
   parsePlan,
+  reduceScatter,
   relu,
+  scan,
   simulate,
   tensor,
   toJSON,
@@ -164,6 +168,42 @@ describe('ranks that differ', () => {
       { numRuns: 60 },
     )
     expect(met).toBeGreaterThan(10)
+  })
+})
+
+describe('gathers of states', () => {
+  const world = communicator('world', 4)
+  const shard = tensor('f32', [16])
+
+  test.each([undefined, 0, 1])('come before this tick stores over them, %s ahead', ahead => {
+    const gather = ahead === undefined ? allGather(world) : allGather(world, undefined, { ahead })
+    const net = graph('states', { x: tensor('f32', [4, 16]) }, ({ x }) => {
+      const fed = x.pipe(upload())
+      const outputs: Record<string, unknown> = {}
+      for (const name of ['a', 'b', 'c']) {
+        // The next value needs none of what is gathered, so it could be stored before anybody has.
+        const decayed = fed.pipe(
+          reduceScatter(world, 'sum'),
+          scan(
+            (w, own) => {
+              outputs[name] = w.pipe(gather, add(fed), relu(), relu(), download())
+              return w.pipe(mul(0.9), add(own))
+            },
+            1,
+            shard,
+          ),
+        )
+        outputs[`${name}'`] = decayed.pipe(download())
+      }
+      return outputs as never
+    }) as unknown as Graph
+    for (const storage of ['pooled', 'planned'] as const)
+      for (const inFlight of [1, 2, 3])
+        for (const memory of ['fast', 'small'] as const) whole(net, 4, { storage, inFlight, memory })
+    const plan = made(net)
+    const at = (op: string): number => plan.commands.findIndex(c => c[0] === 'run' && plan.nodes[c[1]]!.op === op)
+    expect(at('allGather')).toBeGreaterThan(-1)
+    expect(at('allGather')).toBeLessThan(at('store'))
   })
 })
 
