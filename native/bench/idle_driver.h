@@ -52,6 +52,7 @@ class IdleDriver : public Driver {
   Status streamDestroy(Stream stream) override { return inner_ ? inner_->streamDestroy(stream) : Status::ok; }
   Status streamSynchronize(Stream stream) override { return inner_ ? inner_->streamSynchronize(stream) : Status::ok; }
   Status streamQuery(Stream stream) override { return inner_ ? inner_->streamQuery(stream) : Status::ok; }
+  std::size_t streamDepth() const override { return inner_ ? inner_->streamDepth() : 0; }
   Status streamWait(Stream stream, Event event) override {
     return inner_ ? inner_->streamWait(stream, event) : Status::ok;
   }

@@ -1,14 +1,6 @@
 #include "cuda/driver.h"
 
 namespace braid::cuda {
-namespace {
-
-// Pieces of work in a stream before a call for one more blocks its caller. Nothing tells it; measured on an H200, CUDA
-// 13: the 1,022nd blocks behind one that does not end (spec/decisions.md, 35).
-constexpr std::size_t kQueueDepth = 1021;
-
-}  // namespace
-
 Status readDeviceInfo(const Context& context, int ordinal, DeviceInfo* info) {
   const DriverFunctions& call = context.call();
   Current current(context);
@@ -27,7 +19,6 @@ Status readDeviceInfo(const Context& context, int ordinal, DeviceInfo* info) {
   if (const CUresult code = call.cuCtxGetStreamPriorityRange(&info->leastPriority, &info->greatestPriority)) {
     return context.check(code, "cuCtxGetStreamPriorityRange");
   }
-  info->queueDepth = kQueueDepth;
   info->pageBytes = 0;
   if (context.attribute(kVirtualMemory)) {
     CUmemAllocationProp properties;

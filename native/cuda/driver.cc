@@ -140,12 +140,17 @@ Status CudaDriver::streamCreate(Stream* stream, int priority) {
   const int clamped = std::clamp(priority, info_.greatestPriority, info_.leastPriority);
   const Status status = context_->check(call_.cuStreamCreateWithPriority(&made, kStreamNonBlocking, clamped),
                                         "cuStreamCreateWithPriority");
-  if (status == Status::ok) *stream = reinterpret_cast<Stream>(made);
-  return status;
+  if (status != Status::ok) return status;
+  *stream = reinterpret_cast<Stream>(made);
+  Queues::of(info_.ordinal).streamMade();
+  return Status::ok;
 }
 
 Status CudaDriver::streamDestroy(Stream stream) {
-  return context_->check(call_.cuStreamDestroy(cu(stream)), "cuStreamDestroy");
+  const Status status = context_->check(call_.cuStreamDestroy(cu(stream)), "cuStreamDestroy");
+  // Also where the device has failed: the stream is not used again.
+  if (status != Status::invalidHandle) Queues::of(info_.ordinal).streamGone();
+  return status;
 }
 
 Status CudaDriver::streamSynchronize(Stream stream) {

@@ -2,6 +2,7 @@
 
 #include "cuda/kernel.h"
 #include "cuda/nvrtc.h"
+#include "cuda/queues.h"
 #include "driver/driver.h"
 
 namespace braid::cuda {
@@ -37,6 +38,7 @@ class CudaDriver : public Driver {
   Status streamDestroy(Stream stream) override;
   Status streamSynchronize(Stream stream) override;
   Status streamQuery(Stream stream) override;
+  std::size_t streamDepth() const override { return Queues::of(info_.ordinal).streamDepth(); }
   Status streamWait(Stream stream, Event event) override;
   Status eventCreate(Event* event, EventKind kind) override;
   Status eventDestroy(Event event) override;

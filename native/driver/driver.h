@@ -29,7 +29,6 @@ struct DeviceInfo {
   int computeMajor = 0, computeMinor = 0, multiprocessors = 0;
   int driverVersion = 0;  // 13000 for CUDA 13.0; 0 on host
   int leastPriority = 0, greatestPriority = 0;
-  std::size_t queueDepth = 0;  // pieces of work that a stream holds; a call for one more blocks. 0: any number
   std::size_t pageBytes = 0;   // granularity of addressReserve/pagesCreate/pagesMap; 0: not supported
 };
 
@@ -72,7 +71,7 @@ using HostCallback = std::function<bool(const DeviceAddress* reads, std::size_t 
 //   2. eventRecord marks the point that the stream has reached; a second record moves the mark.
 //   3. streamWait orders all that follows on the stream after the mark as it is *at the call*; an event never recorded
 //   is no wait. The event may be one of another device of the same kind, recorded there.
-//   4. Nothing here blocks the caller except the calls that say so, and those for which a stream's queue has no room.
+//   4. Nothing here blocks the caller except the calls that say so, and those for which a stream has no room (streamDepth).
 // Every call may be made from any thread once that thread has called bind(). No call throws.
 class Driver {
  public:
@@ -114,6 +113,8 @@ class Driver {
   virtual Status streamDestroy(Stream stream) = 0;                // work already queued still completes
   virtual Status streamSynchronize(Stream stream) = 0;            // blocks
   virtual Status streamQuery(Stream stream) = 0;                  // ok, or notReady
+  // Pieces of work that each stream holds as things are: a call for one more blocks. 0: any number.
+  virtual std::size_t streamDepth() const { return 0; }
   virtual Status streamWait(Stream stream, Event event) = 0;
   virtual Status eventCreate(Event* event, EventKind kind) = 0;
   virtual Status eventDestroy(Event event) = 0;

@@ -84,6 +84,7 @@ void Issuer::begin(std::uint64_t tick) {
   }
   for (const std::uint32_t buffer : handedOver_)
     addresses_[buffer] = program_.memory.address(program_.spec(), buffer, slot);
+  for (const LaneId lane : program_.pacing.lanes()) program_.pacing.adjust(lane, program_.driverOf(lane).streamDepth());
   nextArrival_ = 0;
   if (period_ > 0) nextPlace_ = (tick - noted_) % period_ * allBlocks_;
 }

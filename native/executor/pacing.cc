@@ -4,14 +4,16 @@
 
 namespace braid {
 
+// An eighth is left for what is not counted: points of this lane that pools mark for others.
+std::uint64_t Pacing::mostOf(std::size_t depth) { return std::max<std::uint64_t>(marks, depth - depth / 8); }
+
 Status Pacing::addLane(std::size_t depth, std::uint64_t mostPieces, const std::function<Status(Event*)>& make) {
   Lane lane;
-  // An eighth is left for what is not counted: points of this lane that pools mark for others.
-  const std::uint64_t most = std::max<std::uint64_t>(marks, depth - depth / 8);
-  if (depth > 0 && mostPieces > most) {
-    lane.most = most;
+  if (depth > 0 && mostPieces > mostOf(depth / 8)) {
+    lane.most = mostOf(depth);
     for (Event& event : lane.events)
       if (const Status status = make(&event); status != Status::ok) return status;
+    paced_.push_back(static_cast<std::uint32_t>(lanes_.size()));
   }
   lanes_.push_back(lane);
   return Status::ok;

@@ -9,22 +9,26 @@
 
 namespace braid {
 
-// Keeps what is in flight on each stream under what its queue takes (DeviceInfo::queueDepth). A call for one more
+// Keeps what is in flight on each stream under what it takes (Driver::streamDepth). A call for one more
 // would block the issuing thread inside the driver, and with it every other session of the device, and whoever else
 // calls the driver in that context meanwhile.
 //
 // A lane's pieces are numbered, and an event is recorded after each quarter of what it may hold: how far the lane has
-// come is then known by asking, and half a queue and more is still there to be worked off when it is known. Lanes that
-// never come near are not counted. Issuing thread only.
+// come is then known by asking, and half of that and more is still there to be worked off when it is known. Lanes that
+// would not come near if there were eight times as many streams are not counted. Issuing thread only.
 class Pacing {
  public:
   static constexpr std::size_t marks = 4;
 
-  // Of a lane on which up to `mostPieces` may be in flight, and whose stream takes `depth` of them (0: any number).
+  // Of a lane on which up to `mostPieces` may be in flight, and whose stream takes `depth` of them now (0: any number).
   // `make` makes an event of that lane.
   Status addLane(std::size_t depth, std::uint64_t mostPieces, const std::function<Status(Event*)>& make);
 
   bool isPaced(std::uint32_t lane) const { return lanes_[lane].most > 0; }
+  // Those that are.
+  const std::vector<std::uint32_t>& lanes() const { return paced_; }
+  // The stream of such a lane takes so many by now, since others have come or gone.
+  void adjust(std::uint32_t lane, std::size_t depth) { lanes_[lane].most = mostOf(depth); }
   // Of a lane that is paced. Whether so many pieces more fit it: asks the driver where that is not known yet.
   Status room(std::uint32_t lane, std::uint64_t pieces, Driver& driver, Stream stream, bool* fits);
   // So many pieces more have been queued.
@@ -39,9 +43,11 @@ class Pacing {
     std::array<Event, marks> events{};        // by number mod marks
     std::array<std::uint64_t, marks> after{};
   };
+  static std::uint64_t mostOf(std::size_t depth);
   static Status mark(Lane& lane, Driver& driver, Stream stream);
 
   std::vector<Lane> lanes_;
+  std::vector<std::uint32_t> paced_;
 };
 
 }  // namespace braid

@@ -157,7 +157,7 @@ MaybeFailure Program::makePacing() {
   for (LaneId lane = 0; lane < streams_.size(); ++lane) {
     Driver& driver = driverOf(lane);
     if (drivers_.size() > 1) driver.bind();
-    const Status status = pacing.addLane(driver.info().queueDepth, pieces[lane] * spec_.inFlight,
+    const Status status = pacing.addLane(driver.streamDepth(), pieces[lane] * spec_.inFlight,
                                          [&](Event* event) { return objects.event(driver, event, EventKind::order); });
     if (status != Status::ok) return failureOf(driver, status, "eventCreate");
   }

@@ -36,7 +36,6 @@ HostDriver::HostDriver(const HostOptions& options)
   info_.name = "host (" + std::to_string(cores) + (cores == 1 ? " core)" : " cores)");
   info_.totalBytes = options.memoryBytes;
   info_.multiprocessors = static_cast<int>(cores);
-  info_.queueDepth = options.queueDepth;
   info_.pageBytes = virtual_.supported() ? kPageBytes : 0;
   Neighbours::all().show(number_, this);
 }

@@ -41,6 +41,7 @@ class HostDriver final : public Driver {
   Status streamDestroy(Stream stream) override;
   Status streamSynchronize(Stream stream) override;
   Status streamQuery(Stream stream) override;
+  std::size_t streamDepth() const override { return context_.options().queueDepth; }
   Status streamWait(Stream stream, Event event) override;
   Status eventCreate(Event* event, EventKind kind) override;
   Status eventDestroy(Event event) override;
@@ -84,7 +85,7 @@ class HostDriver final : public Driver {
   Mark push(StreamQueue& queue, Piece::Kind kind, Cost cost, Describe describe) {
     const Time issued = slowed_ ? Clock::now() : Time{};
     const bool work = kind != Piece::Kind::wait && kind != Piece::Kind::stamp;
-    if (kind != Piece::Kind::stamp) queue.awaitRoom(info_.queueDepth);
+    if (kind != Piece::Kind::stamp) queue.awaitRoom(streamDepth());
     Status fault = Status::ok;
     if (work) faults_.strikes(Call::run, &fault);
     return queue.push([&](Piece& piece) {

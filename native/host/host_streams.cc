@@ -116,7 +116,7 @@ Status HostDriver::eventRecord(Event event, Stream stream) {
   if (!queue) return unknown("stream");
   // The lock is held over the push: the stamp must find the mark that belongs to it. Not while there is no room: what
   // is queued may be a stamp of this event.
-  queue->awaitRoom(info_.queueDepth);
+  queue->awaitRoom(streamDepth());
   std::lock_guard lock(state->mutex);
   state->mark = state->timed ? push(*queue, Piece::Kind::stamp, Cost{}, [&](Piece& piece) { piece.event = state; })
                              : queue->mark();

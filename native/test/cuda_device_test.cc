@@ -273,6 +273,44 @@ TEST_F(CudaDevice, OrdersStreamsByEvents) {
   gpu_->memFree(b);
 }
 
+// With every stream held, each takes as many pieces as is said, and none of the calls blocks.
+TEST_F(CudaDevice, StreamsHoldAsMuchAsTheySay) {
+  const DeviceAddress memory = allocate(*gpu_, 512);
+  for (const std::size_t count : {1, 7, 15, 31}) {
+    SCOPED_TRACE(count);
+    const Stream gate = stream(*gpu_);
+    const Event opened = event(*gpu_);
+    std::vector<Stream> held;
+    for (std::size_t i = 0; i < count; ++i) held.push_back(stream(*gpu_));
+    const std::size_t depth = gpu_->streamDepth();
+    ASSERT_GT(depth, 100u);
+    std::atomic<bool> open{false}, done{false};
+    const auto wait = [](void* flag) {
+      while (!static_cast<std::atomic<bool>*>(flag)->load()) std::this_thread::yield();
+    };
+    ASSERT_EQ(gpu_->hostFunction(gate, wait, &open), Status::ok);
+    ASSERT_EQ(gpu_->eventRecord(opened, gate), Status::ok);
+    for (const Stream each : held) ASSERT_EQ(gpu_->streamWait(each, opened), Status::ok);
+    std::thread filling([&] {
+      gpu_->bind();
+      for (std::size_t piece = 1; piece < depth; ++piece)
+        for (const Stream each : held) EXPECT_EQ(gpu_->fill32(memory, 1, 1, each), Status::ok);
+      done = true;
+    });
+    for (int i = 0; i < 2000 && !done; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_TRUE(done) << "a call blocks though no stream holds more than " << depth;
+    open = true;
+    filling.join();
+    held.push_back(gate);
+    for (const Stream each : held) {
+      EXPECT_EQ(gpu_->streamSynchronize(each), Status::ok);
+      gpu_->streamDestroy(each);
+    }
+    gpu_->eventDestroy(opened);
+  }
+  gpu_->memFree(memory);
+}
+
 TEST_F(CudaDevice, MovesPagesBetweenAddresses) {
   const std::size_t bytes = gpu_->info().pageBytes;
   if (bytes == 0) GTEST_SKIP() << "no virtual memory management";

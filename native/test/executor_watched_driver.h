@@ -38,6 +38,7 @@ class WatchedDriver final : public Driver {
   Status streamDestroy(Stream s) override { return after(inner_->streamDestroy(s)); }
   Status streamSynchronize(Stream s) override { return after(inner_->streamSynchronize(s)); }
   Status streamQuery(Stream s) override { return after(inner_->streamQuery(s)); }
+  std::size_t streamDepth() const override { return inner_->streamDepth(); }
   Status streamWait(Stream s, Event e) override { return gone_ ? dead : inner_->streamWait(s, e); }
   Status eventCreate(Event* e, EventKind kind) override { return gone_ ? dead : inner_->eventCreate(e, kind); }
   Status eventDestroy(Event e) override { return after(inner_->eventDestroy(e)); }
