@@ -6,7 +6,7 @@ import { fingerprintOf } from './ir/fingerprint.js'
 import type { GraphIR } from './ir/graph.js'
 import { packedOf } from './ir/packed.js'
 import type { Peak } from './ir/peak.js'
-import type { Plan } from './ir/plan.js'
+import type { Plan, Violation } from './ir/plan.js'
 import { withScratch } from './ir/scratch.js'
 import type { TensorSpec } from './ir/tensor.js'
 import { verifyCompiled } from './ir/verify.js'
@@ -18,6 +18,7 @@ import { fail, fault } from './passes/faults.js'
 import { fit } from './passes/fit.js'
 import type { Bounded, Passed } from './passes/ir.js'
 import { lower } from './passes/lower.js'
+import { mostNeedless, withoutNeedless } from './passes/needless.js'
 import type { CompileOptions } from './passes/options.js'
 import { simplify } from './passes/simplify.js'
 import { unroll } from './passes/unroll.js'
@@ -80,9 +81,11 @@ const sourceOf = (graph: unknown): Passed<GraphIR> => {
 interface Emitted {
   readonly plan: Plan
   readonly peak: Peak
+  /** The same without a wait that is found to be needless, where that is all that is wrong; absent of a plan so large that its commands are flat. */
+  readonly leaner?: (violations: readonly Violation[]) => Emitted | undefined
 }
 
-const verified = ({ plan, peak }: Emitted): Passed<Plan> => {
+const verified = ({ plan, peak, leaner }: Emitted, left = mostNeedless): Passed<Plan> => {
   // Of a plan so large that its commands are flat the peak that `bound` found is not found once more. All else is proved anew, of a smaller plan the peak too.
   const { violations, fingerprint } = verifyCompiled(plan, packedOf(plan) === undefined ? undefined : peak)
   const [violation] = violations
@@ -90,6 +93,8 @@ const verified = ({ plan, peak }: Emitted): Passed<Plan> => {
     proved.set(plan, fingerprint)
     return E.right(plan)
   }
+  const next = left > 0 ? leaner?.(violations) : undefined
+  if (next !== undefined) return verified(next, left - 1)
   return fail(
     fault(
       'Unverified',
@@ -121,12 +126,19 @@ const drafted =
   (ir: Bounded) =>
   (source: GraphIR): Drafted => ({ draft: draft(ir), choices: choicesFrom(ir), ports: portsOf(source) })
 
-const emitted = ({ draft, choices, ports }: Drafted): Emitted => {
+const emitted = (drafted: Drafted): Emitted => {
+  const { draft, choices, ports } = drafted
   const plan = emit(draft)
   rememberChoices(plan, choices)
   written.set(plan, ports)
   references.set(plan, draft.users)
-  return { plan, peak: draft.peak }
+  // What a large plan is made from is let go of before it is proved.
+  if (packedOf(plan) !== undefined) return { plan, peak: draft.peak }
+  const leaner = (violations: readonly Violation[]): Emitted | undefined => {
+    const found = withoutNeedless(draft, plan, violations)
+    return found === undefined ? undefined : emitted({ ...drafted, draft: found })
+  }
+  return { plan, peak: draft.peak, leaner }
 }
 
 /**
@@ -141,7 +153,7 @@ export const compile = <I extends Ports, O extends Ports>(
   withScratch(() => {
     // In steps: while commands are made nothing holds the operations any more, and while the plan is proved nothing what commands are made from.
     const plan = emittedOf(sourceOf(graph), options)
-    return pipe(plan, E.chain(watched('verify', verified)))
+    return pipe(plan, E.chain(watched('verify', (plan: Emitted) => verified(plan))))
   })
 
 const emittedOf = (source: Passed<GraphIR>, options: unknown): Passed<Emitted> =>

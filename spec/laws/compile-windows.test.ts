@@ -205,6 +205,16 @@ describe('windows that nobody asked for', () => {
     )
   })
 
+  it('have no wait that is needless only once lifetimes are settled', () => {
+    const made = { layers: 5, inFlight: 2, rows: 3, every: 2 }
+    for (const ahead of [1, 2]) {
+      const memory = orThrow(compile(offloadOf(made, ahead), { machine, inFlight: 2 })).bound.device[0]!
+      const plan = orThrow(compile(offloadOf(made), { machine, inFlight: 2, memory }))
+      expect(verify(plan)).toEqual([])
+      expect(plan.bound.device[0]).toBeLessThanOrEqual(memory)
+    }
+  })
+
   it('name, where nothing fits, the least that does', () => {
     fc.assert(
       fc.property(streams, made => {
