@@ -99,8 +99,7 @@ class Bed {
   caching::Lane& lane(bool tracked = true);  // a new one
   caching::Block* malloc(std::uint64_t bytes, caching::Lane& lane) {
     caching::Block* block = nullptr;
-    caching::Shortage shortage;
-    const Status status = allocator->malloc(bytes, lane, &block, &shortage);
+    const Status status = allocator->malloc(bytes, lane, &block, &shortage_);
     if (status != Status::ok) must(driver, status, "malloc");
     return block;
   }
@@ -119,6 +118,7 @@ class Bed {
 
  private:
   std::vector<Stream> streams_;
+  caching::Shortage shortage_;  // written only where an allocation fails
 };
 
 // The same numbers in every run, and in the peer's.

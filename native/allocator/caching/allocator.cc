@@ -42,8 +42,9 @@ Heap& Allocator::heapFor(std::uint64_t size, MemPool* pool) {
 
 Status Allocator::malloc(std::uint64_t bytes, Lane& lane, Block** block, Shortage* shortage, MemPool* pool,
                          std::uint32_t site) {
-  if (bytes == 0 || lane.retired) return Status::invalidValue;
-  if (bytes > exbibyte) {
+  if (bytes == 0 || lane.retired) [[unlikely]]
+    return Status::invalidValue;
+  if (bytes > exbibyte) [[unlikely]] {
     *shortage = {};
     shortage->status = Status::outOfMemory;
     shortage->wanted = shortage->size = bytes;
@@ -63,7 +64,7 @@ Status Allocator::malloc(std::uint64_t bytes, Lane& lane, Block** block, Shortag
   }
   std::uint8_t quick = static_cast<std::uint8_t>(rung);
   bool resumed = rung != Rung::cache;
-  if (found == nullptr) {
+  if (found == nullptr) [[unlikely]] {
     quick = StatsCounters::slow;
     resumed = false;
     const Status status = slow({bytes, size, lane, pool, heap, refused}, evicted, &found, shortage);
@@ -75,7 +76,7 @@ Status Allocator::malloc(std::uint64_t bytes, Lane& lane, Block** block, Shortag
   const int sizes = static_cast<int>(heap.config.sizes);
   found->stripe = resumed ? counters_.resumed(found->stripe, sizes, size, bytes, quick)
                           : counters_.allocated(sizes, found->size, bytes, quick);
-  if (history_.on()) {
+  if (history_.on()) [[unlikely]] {
     found->id = ids_.fetch_add(1, std::memory_order_relaxed) + 1;
     history_.add(Action::alloc, found->address, found->size, lane.id, heap.config.pool, site, found->id);
   }
@@ -86,7 +87,7 @@ Status Allocator::malloc(std::uint64_t bytes, Lane& lane, Block** block, Shortag
 Status Allocator::free(Block* block) {
   if (block->state != BlockState::live) return Status::invalidHandle;
   Lane& home = *block->lane;
-  if (block->noted) {
+  if (block->noted) [[unlikely]] {
     // A use that cannot be recorded is waited for; where that fails too, the block stays its owner's.
     for (Lane* lane : *block->noted)
       if (recordUse(block, *lane) != Status::ok)
@@ -96,7 +97,7 @@ Status Allocator::free(Block* block) {
   // Once it is in the cache, another thread may merge it away: what is told of it is noted before.
   const bool told = history_.on();
   Record record{};
-  if (told) {
+  if (told) [[unlikely]] {
     record = {Action::freeRequested,
               home.id,
               block->site,
@@ -117,6 +118,7 @@ Status Allocator::free(Block* block) {
     std::lock_guard guard(home.mutex);
     pending = !block->uses.empty() && (!options_.policy->order || !covered(*block, home));
     if (pending) {
+      block->age = home.waits();
       shelf(home).pending.push(block);
     } else {
       // What the home lane is after by order came to it by a wait, which may be later than the free.
@@ -127,7 +129,7 @@ Status Allocator::free(Block* block) {
   }
   counters_.freed(stripe, sizes, size, requested, pending);
   if (pending) return Status::ok;
-  if (told)
+  if (told) [[unlikely]]
     history_.add(Action::freeCompleted, record.address, record.size, home.id, record.pool, record.site, record.id);
   if (!taken) {
     std::lock_guard lock(mutex_);
@@ -155,7 +157,7 @@ Status Allocator::recordUse(Block* block, Lane& lane) {
   if (block->lane == &lane) return Status::ok;
   Mark* mark = nullptr;
   if (const Status status = lanes_.mark(lane, &mark); status != Status::ok) return status;
-  if (history_.on())
+  if (history_.on()) [[unlikely]]
     history_.add(Action::useRecorded, block->address, block->size, lane.id, block->heap->config.pool, block->site,
                  block->id);
   std::lock_guard guard(block->lane->mutex);
@@ -181,21 +183,18 @@ Status Allocator::keepUntil(Block* block, Mark& mark) {
 }
 
 std::size_t Allocator::uncovered(const Block& block, const Lane& lane, std::size_t from) const {
-  for (; from < block.uses.size(); ++from) {
-    const Mark& mark = *block.uses[from];
-    if (mark.lane == nullptr || !lanes_.before(lane, mark.lane->id, mark.point)) break;
-  }
+  while (from < block.uses.size() && Lanes::before(lane, *block.uses[from])) ++from;
   return from;
+}
+
+void Allocator::letGo(Uses& uses) {
+  for (; !uses.empty(); uses.popBack()) uses[uses.size() - 1]->drop();
 }
 
 void Allocator::dropUses(Block& block) {
   bool byOrder = false;
-  while (!block.uses.empty()) {
-    Mark* mark = block.uses[block.uses.size() - 1];
-    byOrder = byOrder || !lanes_.complete(*mark);
-    mark->drop();
-    block.uses.popBack();
-  }
+  for (std::size_t i = 0; i < block.uses.size(); ++i) byOrder = byOrder || !lanes_.complete(*block.uses[i]);
+  letGo(block.uses);
   if (byOrder) block.release = std::max<Count>(block.release, block.lane->present());
 }
 
@@ -206,9 +205,13 @@ void Allocator::settle(Block& block) {
 
 void Allocator::complete(Block& block) {
   dropUses(block);
-  if (history_.on())
-    history_.add(Action::freeCompleted, block.address, block.size, block.lane->id, block.heap->config.pool, block.site,
-                 block.id);
+  if (history_.on()) [[unlikely]]
+    completed(block);
+}
+
+void Allocator::completed(const Block& block) {
+  history_.add(Action::freeCompleted, block.address, block.size, block.lane->id, block.heap->config.pool, block.site,
+               block.id);
 }
 
 // What a lane does over and over: it takes the block of this size that it freed the longest ago. The caller holds the
@@ -220,13 +223,19 @@ Block* Allocator::quickPending(Lane& lane, const Heap& heap, std::uint64_t size,
   for (int looked = 0; block != nullptr && (block->size != size || block->heap != &heap); block = block->next)
     if (++looked == most) return nullptr;
   if (block == nullptr) return nullptr;
-  const auto next = [&](std::size_t from) { return policy.order ? uncovered(*block, lane, from) : from; };
+  const std::size_t uses = block->uses.size();
+  const auto next = [&](std::size_t from) {
+    if (!policy.order || from == uses) return from;
+    // One that it was not after when it freed the block it is after by now only if it has waited, or all is done.
+    if (uses == 1 && block->age == lane.waits()) return lanes_.complete(*block->uses[0]) ? uses : 0;
+    return uncovered(*block, lane, from);
+  };
   std::size_t left = next(0);
-  if (policy.order && left == block->uses.size()) {
+  if (policy.order && left == uses) {
     *rung = Rung::order;
   } else if (policy.poll) {
     *rung = Rung::done;
-    for (; left < block->uses.size(); left = next(left + 1)) {
+    for (; left < uses; left = next(left + 1)) {
       Mark& mark = *block->uses[left];
       if (lanes_.poll(mark, &lane) == Status::ok) continue;
       *refused = mark.lane;
@@ -235,25 +244,29 @@ Block* Allocator::quickPending(Lane& lane, const Heap& heap, std::uint64_t size,
   } else if (policy.waitFirst && heap.freeBytes() < size) {
     // Nothing free can come before it.
     *rung = Rung::wait;
-    if (waitForUses(*block, lane) != Status::ok) return nullptr;
+    if (waitForUses(*block, lane, left) != Status::ok) return nullptr;
   } else {
     return nullptr;
   }
   shelf(lane).pending.remove(block);
-  complete(*block);
+  // It is somebody's at once: nobody asks when it was released.
+  letGo(block->uses);
+  if (history_.on()) [[unlikely]]
+    completed(*block);
   block->settled = false;
   block->next = block->previous = nullptr;
   return block;
 }
 
-Status Allocator::waitForUses(Block& block, Lane& lane) {
-  for (std::size_t i = 0; i < block.uses.size(); ++i) {
-    bool issued = false;
-    if (const Status status = lanes_.wait(lane, *block.uses[i], &issued); status != Status::ok) return status;
-    if (issued && history_.on())
+Status Allocator::waitForUses(const Block& block, Lane& lane, std::size_t from) {
+  std::size_t waits = 0;
+  for (; from < block.uses.size(); from = uncovered(block, lane, from + 1), ++waits) {
+    if (const Status status = lanes_.join(lane, *block.uses[from]); status != Status::ok) return status;
+    if (history_.on()) [[unlikely]]
       history_.add(Action::waitIssued, block.address, block.size, lane.id, block.heap->config.pool, block.site,
                    block.id);
   }
+  Lanes::elided(lane, block.uses.size() - waits);
   return Status::ok;
 }
 

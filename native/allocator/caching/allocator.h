@@ -137,10 +137,14 @@ class Allocator {
   // Pending no longer, and nobody's yet: counted so, or to be counted by whoever hands it out at once.
   void settle(Block& block);
   void complete(Block& block);
+  static void letGo(Uses& uses);
+  void completed(const Block& block);  // tells the history
   // The first use, from one on, that the lane is not known to be after; their number where there is none.
   std::size_t uncovered(const Block& block, const Lane& lane, std::size_t from) const;
   bool covered(const Block& block, const Lane& lane) const { return uncovered(block, lane, 0) == block.uses.size(); }
-  Status waitForUses(Block& block, Lane& lane);
+  // For those from one on, which the lane is not known to be after.
+  Status waitForUses(const Block& block, Lane& lane, std::size_t from);
+  Status waitForUses(const Block& block, Lane& lane) { return waitForUses(block, lane, uncovered(block, lane, 0)); }
   void dropUses(Block& block);
   Status addUse(Block& block, Mark* held);
 

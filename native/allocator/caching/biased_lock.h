@@ -17,7 +17,7 @@ class BiasedLock {
  public:
   BiasedLock() : favourite_(barrierEverywhere(true) ? nullptr : nobody()) {}
 
-  void lock() {
+  [[gnu::always_inline]] void lock() {
     if (favourite_.load(std::memory_order_relaxed) == self()) {
       held_.store(true, std::memory_order_relaxed);
       // The compiler keeps the order of the two; the other thread's barrier makes the processor keep it.
@@ -31,7 +31,7 @@ class BiasedLock {
     lockShared();
   }
 
-  void unlock() {
+  [[gnu::always_inline]] void unlock() {
     if (leaning_) {
       leaning_ = false;
       held_.store(false, std::memory_order_release);

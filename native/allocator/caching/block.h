@@ -91,7 +91,7 @@ struct alignas(128) Block {
   Block *next = nullptr, *previous = nullptr;  // in its list or bin
   Block *nextInSegment = nullptr, *previousInSegment = nullptr;
   Segment* segment = nullptr;
-  std::uint64_t age = 0;       // the heap's clock when it became free
+  std::uint64_t age = 0;       // free: the heap's clock when it became so; pending: its home lane's waits by then
   Seen<std::uint64_t> id = 0;  // of this owner; never used twice
 };
 

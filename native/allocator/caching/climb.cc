@@ -140,8 +140,7 @@ bool Allocator::settlePending(Lane& lane, bool ask, const Lane* refusedAlready) 
       bool ready = true;
       for (std::size_t i = 0; i < block->uses.size() && ready; ++i) {
         Mark& mark = *block->uses[i];
-        ready = options_.policy->order ? mark.lane != nullptr && lanes_.before(lane, mark.lane->id, mark.point)
-                                       : lanes_.complete(mark);
+        ready = options_.policy->order ? Lanes::before(lane, mark) : lanes_.complete(mark);
         if (ready || !ask || (mark.lane != nullptr && refused[mark.lane->id])) continue;
         ready = lanes_.poll(mark, &lane) == Status::ok;
         if (!ready && mark.lane != nullptr) refused[mark.lane->id] = true;

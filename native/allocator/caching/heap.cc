@@ -6,7 +6,7 @@ Heap::Heap(Lanes& lanes, BlockStore& blocks, const Options& options, HeapConfig 
     : config(config), lanes_(lanes), blocks_(blocks), options_(options) {}
 
 bool Heap::before(const Block& block, const Lane& lane) const {
-  return block.settled || lanes_.before(lane, block.lane->id, block.release);
+  return block.settled || Lanes::before(lane, *block.lane, block.release);
 }
 
 Bins& Heap::addBins(LaneId lane) {

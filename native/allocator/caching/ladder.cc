@@ -232,7 +232,7 @@ void Allocator::adoptPending(Lane& home, Lane& lane) {
     std::lock_guard upper((home.id < lane.id ? lane : home).mutex);
     for (Block *block = shelf(home).pending.first(), *next; block != nullptr; block = next) {
       next = block->next;
-      if (!covered(*block, lane) || !lanes_.before(lane, home.id, block->release)) continue;
+      if (!covered(*block, lane) || !Lanes::before(lane, home, block->release)) continue;
       shelf(home).pending.remove(block);
       block->lane = &lane;
       block->release = 0;

@@ -97,7 +97,7 @@ Status Lanes::mark(Lane& lane, Mark** found, bool* recorded) {
     lane.last_ = lane.last_->next;
     if (lane.last_->holders() == 0) spare = lane.last_;
   }
-  if (spare == nullptr) {
+  if (spare == nullptr) [[unlikely]] {
     Event event = nullptr;
     if (const Status status = driver_.eventCreate(&event, EventKind::order); status != Status::ok) return status;
     created_.fetch_add(1, std::memory_order_relaxed);
@@ -158,16 +158,10 @@ Mark* Lanes::adopt(Event event) {
   return &mark;
 }
 
-Status Lanes::wait(Lane& waiter, Mark& mark, bool* issued) {
-  if (issued) *issued = false;
-  if (mark.lane != nullptr && before(waiter, mark.lane->id, mark.point)) {
-    countOne(waiter.waitsElided_);
-    return Status::ok;
-  }
+Status Lanes::join(Lane& waiter, Mark& mark) {
   if (const Status status = driver_.streamWait(waiter.stream, mark.event); status != Status::ok) return status;
   countOne(waiter.waited_);
   countOne(waiter.waits_);
-  if (issued) *issued = true;
   if (mark.lane == nullptr) return Status::ok;
   const std::size_t lanes = count();
   for (LaneId other = 0; other < lanes; ++other)

@@ -77,6 +77,8 @@ class alignas(128) Lane {
 
   BiasedLock mutex;  // guards all that follows, and the recording of marks
   Count known(LaneId other) const { return known_[other]; }
+  // Put on it so far: without another one it is after nothing more, but for what is done.
+  std::uint64_t waits() const { return waited_.load(std::memory_order_relaxed); }
   // One for each allocator over these lanes: what it has freed here and not taken back into its heaps.
   struct Shelf {
     LaneCache cache;
@@ -133,10 +135,26 @@ class Lanes {
 
   // Makes all that follows on `waiter` wait for the mark, unless it is known to be after it. The caller holds the
   // waiter's mutex and the mark.
-  Status wait(Lane& waiter, Mark& mark, bool* issued);
+  Status wait(Lane& waiter, Mark& mark, bool* issued) {
+    const bool needed = !before(waiter, mark);
+    if (issued) *issued = needed;
+    if (needed) return join(waiter, mark);
+    elided(waiter, 1);
+    return Status::ok;
+  }
+  // The same where it is known not to be after it.
+  Status join(Lane& waiter, Mark& mark);
+  // So many waits there was no need for.
+  static void elided(Lane& waiter, std::uint64_t waits) {
+    waiter.waitsElided_.store(waiter.waitsElided_.load(std::memory_order_relaxed) + waits, std::memory_order_relaxed);
+  }
   // Is point of `other` before whatever `lane` queues next? The caller holds the lane's mutex.
-  bool before(const Lane& lane, LaneId other, Count point) const {
-    return lane.id == other || lane.known(other) >= point || at(other).done() >= point;
+  static bool before(const Lane& lane, const Lane& other, Count point) {
+    return &lane == &other || lane.known(other.id) >= point || other.done() >= point;
+  }
+  // Is the mark? One of no lane is before nothing.
+  static bool before(const Lane& lane, const Mark& mark) {
+    return mark.lane != nullptr && before(lane, *mark.lane, mark.point);
   }
   bool complete(const Mark& mark) const { return mark.lane != nullptr && mark.lane->done() >= mark.point; }
 

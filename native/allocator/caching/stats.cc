@@ -1,3 +1,5 @@
+// Over 300 lines as one thing: where each thread counts so that none waits for another's cache lines, and what all of
+// that comes to.
 #include "allocator/caching/stats.h"
 
 #include <algorithm>
@@ -140,7 +142,8 @@ inline void count(Stripe& stripe, int size, std::int64_t bytes, std::int64_t req
   How::add(stripe.total[size][1], static_cast<std::uint64_t>(bytes));
   How::add(stripe.total[size][2], static_cast<std::uint64_t>(requested));
   if (rung < StatsCounters::slow) How::add(stripe.served[rung], std::uint64_t{1});
-  if (rise<How, Resumed>(stripe, size, bytes, requested)) raise<How>(stripe);
+  if (rise<How, Resumed>(stripe, size, bytes, requested)) [[unlikely]]
+    raise<How>(stripe);
 }
 
 }  // namespace
