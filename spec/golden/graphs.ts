@@ -1,9 +1,6 @@
 import {
   add,
   after,
-  allGather,
-  allReduce,
-  communicator,
   delay,
   download,
   every,
@@ -17,9 +14,7 @@ import {
   mul,
   on,
   param,
-  reduceScatter,
   relu,
-  reshape,
   scan,
   sub,
   tensor,
@@ -100,26 +95,4 @@ export const ordered = graph('ordered', { x: square }, ({ x }) => {
   const small = here.pipe(on(math), relu(), on(side), add(1))
   const large = here.pipe(on(math), gelu(), after(small, 'start'), matmul(here))
   return { small: small.pipe(download(rows)), y: large.pipe(after(small), relu(), download(rows)) }
-})
-
-const world = communicator('world', 4)
-const pairs = communicator('pairs', {
-  groups: [
-    [0, 1],
-    [2, 3],
-  ],
-}) // prettier-ignore
-const gather = lane('gather')
-const links = lane('links')
-
-/**
- * Two layers in shards of four ranks, gathered at most one ahead of their product. What comes in is summed over pairs of ranks, and of what goes out each rank gets the
- * mean of its own rows. Pairs are in the world, so no rank has calls over both side by side: the sum and the gathers are on two lanes, and wait for each other.
- */
-export const collectives = graph('collectives', { x: square }, ({ x }) => {
-  const full = (name: string) =>
-    param(name, tensor('f32', [16, 64])).pipe(allGather(world, gather, { ahead: 1 }), on(math), reshape([64, 64]))
-  const sums = x.pipe(upload(copy), allReduce(pairs, 'sum', links), on(math))
-  const y = sums.pipe(matmul(full('w0')), relu(), matmul(full('w1')))
-  return { y: y.pipe(reshape([4, 16, 64]), reduceScatter(world, 'mean', gather), download(rows)) }
 })

@@ -4,7 +4,8 @@ import { describe, expect, test } from 'vitest'
 import { type CompileOptions, compile, type Graph, isProved } from '../../dsl/index.js'
 import { textOf } from '../../dsl/ir/text.js'
 import { verify } from '../../dsl/ir/verify.js'
-import { collectives, goldens, ordered } from '../golden/graphs.js'
+import { collectives } from '../golden/collectives.js'
+import { goldens, ordered } from '../golden/graphs.js'
 
 // To write the plans anew: BRAID_GOLDEN=write npx vitest run spec/laws/compile-golden.test.ts
 const write = process.env['BRAID_GOLDEN'] === 'write'
