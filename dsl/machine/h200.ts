@@ -32,6 +32,8 @@ export const h200: Machine = {
     waitLatency: 1_000,
     // Calls: the 1,022nd kernel, copy or fill outstanding blocks.
     queueDepth: 1_021,
+    // Calls: with 8 streams held each takes as many, with 16 of them 511, with 32 of them 256.
+    queues: 8,
     // Ticks of 64 MiB both ways at once: 49.7e9 each.
     bus: 99.5e9,
     // Rates: calls. Latencies: traced copies of 4 KiB.

@@ -14,11 +14,12 @@ export type MachineFault = Fault<'BadMachine'>
 /** The machines that Braid knows by name. */
 export const machines: Readonly<Record<string, Machine>> = { h200, h200x2, h200x8 }
 
-/** What a field is: a quantity, and the least that it may be. `above: 0` must be greater. */
+/** What a field is: a quantity, and the least that it may be. `above: 0` must be greater. `otherwise`: where it is not given. */
 interface Field {
   readonly is: Quantity
   readonly least?: number
   readonly above?: number
+  readonly otherwise?: number
 }
 type Schema<A> = { readonly [K in keyof A]: A[K] extends number ? Field : Schema<A[K]> }
 
@@ -46,6 +47,7 @@ const schema: Schema<Omit<Machine, 'name'>> = {
     productLatency: time,
     waitLatency: time,
     queueDepth: count(1),
+    queues: { ...count(1), otherwise: 8 },
     bus: rate,
     h2d: copy,
     d2h: copy,
@@ -124,6 +126,7 @@ class Reading {
       const before = base?.[name as keyof A]
       const own = Object.hasOwn(given, name) ? given[name] : undefined
       if (own === undefined && before !== undefined) read[name] = before
+      else if (own === undefined && isField(field) && field.otherwise !== undefined) read[name] = field.otherwise
       else if (own === undefined) this.missing(`${at}.${name}`, field)
       else
         read[name] = isField(field)

@@ -52,6 +52,8 @@ export interface DeviceModel {
   readonly waitLatency: number
   /** Count. Kernels and copies outstanding on one lane; the thread that issues one more is blocked until the oldest ends. Source: measured. */
   readonly queueDepth: number
+  /** Count. Queues that lanes share in turn: of more lanes than these, each holds less by as much. Source: measured. */
+  readonly queues: number
   /** Bytes a second of both directions together, where that is less than each of them alone reaches. Source: large copies both ways at once. */
   readonly bus: number
   /** Host to device. */
@@ -121,3 +123,7 @@ export interface CollectiveModel {
   /** Count. Multiprocessors that a collective keeps from other kernels while it runs. */
   readonly multiprocessors: number
 }
+
+/** How many kernels and copies each of so many lanes of one device may hold, all of them as full. */
+export const laneDepth = ({ queueDepth, queues }: Machine['device'], lanes: number): number =>
+  Math.max(1, Math.floor(queueDepth / Math.max(1, Math.ceil(lanes / queues))))

@@ -1,5 +1,6 @@
 import { heap, type Room } from '../ir/scratch.js'
 import { callOf, demandOf, type Resource } from '../machine/cost.js'
+import { laneDepth } from '../machine/machine.js'
 import type { Operation } from './ir.js'
 import type { Settings } from './options.js'
 
@@ -28,8 +29,8 @@ export interface Costs {
   readonly wait: number
   /** From a record's point to the start of what waits for it on another lane. */
   readonly waitLatency: number
-  /** Operations outstanding on one lane; the thread that issues one more is blocked until the oldest ends. */
-  readonly depth: number
+  /** Operations outstanding on each of so many lanes of all devices; the thread that issues one more is blocked until the oldest ends. */
+  readonly depth: (lanes: number) => number
 }
 
 const engines: Readonly<Partial<Record<Resource, number>>> = { h2d: 2, d2h: 3, peer: 4, link: 5 }
@@ -79,7 +80,7 @@ export const costsOf = (operations: readonly Operation[], { machine, profile }: 
     record: host.record,
     wait: host.wait,
     waitLatency: device.waitLatency,
-    depth: device.queueDepth,
+    depth: (lanes: number) => laneDepth(device, Math.ceil(lanes / devices)),
   }
   const energy = new Float64Array(devices)
   operations.forEach((operation, i) => {

@@ -62,6 +62,7 @@ enum Phase {
 class Play {
   private readonly count: number
   private readonly lanes: number
+  private readonly depth: number
   /** Operations by lane: those of lane l are `member[first[l] .. first[l + 1]]`. */
   private readonly first: Int32Array
   private readonly member: Int32Array
@@ -98,6 +99,7 @@ class Play {
     const { laneOf } = ir
     this.count = laneOf.length
     this.lanes = ir.lanes.length
+    this.depth = costs.depth(this.lanes)
     this.asked = new Float64Array(costs.pools)
     this.idle = [...costs.engines]
     this.lines = this.idle.map(() => [])
@@ -161,7 +163,7 @@ class Play {
       }
       const lane = this.ir.laneOf[i]!
       const length = first[lane + 1]! - first[lane]!
-      const before = tick * length + position[i]! - costs.depth
+      const before = tick * length + position[i]! - this.depth
       if (before >= 0) {
         const oldest = Math.floor(before / length) * count + this.member[first[lane]! + (before % length)]!
         if (Number.isNaN(ends[oldest]!)) {

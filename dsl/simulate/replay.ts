@@ -1,4 +1,5 @@
 // Over 300 lines as one thing: the order of events of one simulated run, whose actors change each other's state at every step.
+import { laneDepth } from '../machine/machine.js'
 import { Heap } from './heap.js'
 import { type Program, Step } from './program.js'
 import { Shares } from './shares.js'
@@ -57,6 +58,7 @@ class Replay {
   private readonly shares: Shares
   private readonly todo: number[] = []
   private now = 0
+  private readonly depth: number
   private readonly line: {
     node: Int32Array
     lane: Int32Array
@@ -83,6 +85,7 @@ class Replay {
     this.freeCause = new Uint8Array(lanes)
     this.freeAfter = new Int32Array(lanes).fill(-1)
     this.outstanding = new Int32Array(lanes)
+    this.depth = laneDepth(program.machine.device, Math.ceil(lanes / plan.devices))
     this.current = new Int32Array(lanes)
     this.due = new Float64Array(lanes)
     this.issueTime = new Float64Array(steps * this.slots)
@@ -195,7 +198,7 @@ class Replay {
   private issue(): void {
     const { program, slots, todo, state } = this
     const { steps, lanes, kind, lane, cost, pause } = program
-    const depth = program.machine.device.queueDepth
+    const { depth } = this
     while (this.issueTick < this.ticks && this.waitsForTick < 0) {
       const base = (this.issueTick % slots) * steps
       for (; this.issueStep < steps; this.issueStep++) {

@@ -67,6 +67,12 @@ describe('a machine file', () => {
     expect(faultsOf('{ "extends": "h300", "name": "x" }')[0]).toMatchObject({ at: 'm.jsonc.extends' })
   })
 
+  test('that is older than the queues that lanes share has as many as CUDA makes', () => {
+    const { queues, ...device } = h200.device
+    expect(queues).toBe(8)
+    expect(orThrow(machineOf({ ...h200, device }))).toEqual(h200)
+  })
+
   test('that is no JSON says at which line and column', () => {
     expect(faultsOf('{\n  "name": // nothing\n}')[0].at).toBe('m.jsonc: line 3, column 1')
     expect(faultsOf('{ "name": "a" "b" }')[0].at).toBe('m.jsonc: line 1, column 15')

@@ -431,6 +431,17 @@ describe('simulate, to the nanosecond', () => {
     expect(runsOf(timeline, 0)[3]).toMatchObject({ cause: 'queue', after: 0 })
   })
 
+  test('lanes that share a queue hold as much together', () => {
+    const list = [
+      { op: 'matmul', lane: 0, ns: 1000 },
+      { op: 'matmul', lane: 0, ns: 1000 },
+      { op: 'upload', lane: 1, ns: 10 },
+    ] as const
+    const of = (queues: number) => starts(list, { ...plain, device: { ...plain.device, queueDepth: 2, queues } })
+    expect(of(2)).toEqual([0, 1000, 0])
+    expect(of(1)).toEqual([0, 1000, 1000])
+  })
+
   test('marks and waits take their time between lanes', () => {
     const machine: Machine = { ...plain, device: { ...plain.device, waitLatency: 70, kernelLatency: 30 } }
     expect(

@@ -40,6 +40,7 @@ export const plain: Machine = {
     productLatency: 0,
     waitLatency: 0,
     queueDepth: 1 << 20,
+    queues: 8,
     bus: 2e9,
     h2d: engine(1e9),
     d2h: engine(1e9),
@@ -84,9 +85,10 @@ export const someMachines: fc.Arbitrary<Machine> = fc
     latencies: fc.array(around(1), { minLength: 9, maxLength: 9 }),
     engines: fc.integer({ min: 1, max: 2 }),
     queueDepth: fc.integer({ min: 1, max: 6 }),
+    queues: fc.integer({ min: 1, max: 4 }),
     multiprocessors: fc.integer({ min: 1, max: 200 }),
   })
-  .map(({ rates, latencies, engines, queueDepth, multiprocessors }) => {
+  .map(({ rates, latencies, engines, queueDepth, queues, multiprocessors }) => {
     const { device, host } = h200
     const l = (i: number) => latencies[i]!
     return {
@@ -104,6 +106,7 @@ export const someMachines: fc.Arbitrary<Machine> = fc
         waitLatency: device.waitLatency * l(3),
         bus: device.bus * rates[5]!,
         queueDepth,
+        queues,
         multiprocessors,
       },
       host: {

@@ -19,6 +19,7 @@ export const slowMachine: Machine = {
     productLatency: 2_000,
     waitLatency: 500,
     queueDepth: 1_000,
+    queues: 8,
     bus: 2e9,
     h2d: { engines: 1, rate: 1e9, latency: 1_000 },
     d2h: { engines: 1, rate: 1e9, latency: 1_000 },
