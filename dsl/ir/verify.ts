@@ -30,7 +30,7 @@ import { withScratch } from './scratch.js'
  * | L5 | between a lane's last access to a buffer and the record of its use, that lane issues no other run | laws/precise.ts |
  * | L6 | drop any one wait or use and some law breaks; no event is recorded that nobody waits for or uses | laws/minimal.ts |
  * | L7 | every wait's event is recorded earlier in issue order | laws/waits.ts |
- * | L8 | all ranks issue the same collectives in the same order | laws/collectives.ts, and verify-ranks.ts for the plans of several ranks |
+ * | L8 | all ranks issue the same collectives in the same order | laws/collectives.ts, and verify-ranks.ts for the plans of several ranks; of a plan that `compile` made, laws/beside.ts too |
  * | L9 | the peak, computed from the plan alone, is at most `bound` | laws/bound.ts |
  * | L10 | each run comes after what its node says that it comes after: its start, or its end | laws/after.ts |
  *

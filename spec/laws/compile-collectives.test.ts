@@ -35,6 +35,7 @@ import { poolPeakOf } from '../../dsl/ir/pool.js'
 import { textOf } from '../../dsl/ir/text.js'
 import { verify } from '../../dsl/ir/verify.js'
 import { verifyRanks } from '../../dsl/ir/verify-ranks.js'
+import { fitted } from '../support/fitted.js'
 import { oracle, without } from '../support/oracle.js'
 import { forward, type Move, mixed, moves, type Sharded, step, tensorParallel } from '../support/rank-graphs.js'
 import { canStop, execute } from '../support/rendezvous.js'
@@ -409,16 +410,21 @@ describe('collectives in a plan', () => {
   })
 
   test('take the time of their own group, whatever the machine has', () => {
-    const of = (ranks: number): number => {
+    const chosen = (net: Graph): number => fitted(net, { machine: 'h200x8' }).choice!.chosen.tick
+    const net = (ranks: number): Graph => {
       const big = tensor('f32', [2 ** 22])
-      const net = graph('timed', { x: big }, ({ x }) => ({
+      return graph('timed', { x: big }, ({ x }) => ({
         y: x.pipe(upload(), allReduce(communicator('some', ranks), 'sum'), download()),
       })) as unknown as Graph
-      const plan = made(net, { machine: 'h200x8' })
-      const { timeline } = { timeline: simulate(plan, 'h200x8') }
-      expect(simulate(orThrow(parsePlan(toJSON(plan))), 'h200x8').busy).toEqual(timeline.busy)
-      return timeline.busy['comm']!
     }
+    const of = (ranks: number): number => {
+      const plan = made(net(ranks), { machine: 'h200x8' })
+      const { busy } = simulate(plan, 'h200x8')
+      expect(simulate(orThrow(parsePlan(toJSON(plan))), 'h200x8').busy).toEqual(busy)
+      return busy['comm']!
+    }
+    expect(chosen(net(2))).toBeLessThan(chosen(net(8)))
+    expect(chosen(net(8))).toBeLessThan(chosen(net(64)))
     expect(of(2)).toBeLessThan(of(8))
     expect(of(8)).toBeLessThan(of(64))
     const latency = 0.03
