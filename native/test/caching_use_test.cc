@@ -54,6 +54,41 @@ TEST(CachingUse, RecordStreamCountsUntilTheFree) {
   EXPECT_TRUE(freeAtOnce(c, home, block));
 }
 
+// What a lane waits for of its own accord it is after, also for what it freed before.
+TEST(CachingUse, AWaitForAnotherReasonCounts) {
+  for (const Policy* policy : {&orderThenWait, &orderThenGrow, &neverWait}) {
+    SCOPED_TRACE(policy->name);
+    Caching c(with(*policy));
+    Lane &home = c.lane(), &reader = c.lane();
+    for (int turn = 0; turn < 3; ++turn) {
+      Block* block = c.malloc(size, home);
+      c.use(block, reader);
+      c.free(block);
+      EXPECT_EQ(block->state, BlockState::pending);
+      c.order(reader, home);
+      const std::uint64_t queries = c.stats().queries;
+      EXPECT_TRUE(freeAtOnce(c, home, block));
+      EXPECT_EQ(c.stats().queries, queries);
+    }
+  }
+}
+
+TEST(CachingUse, OnlyWhatTheLaneIsNotAfterIsWaitedFor) {
+  Caching c(with(orderThenWait));
+  Lane &home = c.lane(), &early = c.lane(), &late = c.lane();
+  Block* block = c.malloc(size, home);
+  c.use(block, early);
+  c.use(block, late);
+  c.free(block);
+  c.order(early, home);
+  const Stats before = c.stats();
+  Block* again = c.malloc(size, home);
+  EXPECT_EQ(again->address, block->address);
+  EXPECT_EQ(c.stats().waits, before.waits + 1);
+  EXPECT_EQ(c.stats().waitsElided, before.waitsElided + 1);
+  c.free(again);
+}
+
 TEST(CachingUse, OfTheHomeLaneIsNone) {
   Caching c;
   Lane& home = c.lane();

@@ -226,8 +226,10 @@ class Growth {
     return { ...known, ...stored(flow, 1, 1.01 * known.err + loose(1)) }
   }
 
+  /** One that may be wrong by more than half its range says nothing about a device: nobody reads it. */
   push(known: Known): void {
-    this.pool.push(this.tamed(known))
+    const tamed = this.tamed(known)
+    if (tamed.err < 1) this.pool.push(tamed)
   }
 
   /** A weight, resident or streamed, with values in [-1, 1]. */
