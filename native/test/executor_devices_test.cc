@@ -53,18 +53,6 @@ ProgramSpec roundTrip(std::uint32_t inFlight = 2) {
   return spec;
 }
 
-std::unique_ptr<Session> open(std::vector<std::shared_ptr<Driver>> drivers, ProgramSpec spec, Ends& ends,
-                              bool trace = false, bool poison = true) {
-  SessionOptions options;
-  options.onTick = ends.callback();
-  options.trace = trace;
-  options.poison = poison;
-  MaybeFailure failure;
-  auto session = Session::open(std::move(drivers), std::move(spec), std::move(options), &failure);
-  EXPECT_TRUE(session) << (failure ? failure->op + ": " + failure->detail : "");
-  return session;
-}
-
 void run(Session& session, Ends& ends, std::uint64_t ticks) {
   const std::vector<float> w(count, 10);
   ASSERT_FALSE(session.load(6, w.data()));
@@ -92,7 +80,7 @@ TEST(SeveralDevices, AValueGoesThereAndBackInEveryOrder) {
     options.jitterSeed = seed;
     options.poison = true;
     Ends ends;
-    auto session = open(two(options), roundTrip(1 + seed % 3), ends, seed == 1);
+    auto session = opened(two(options), roundTrip(1 + seed % 3), ends, seed == 1);
     ASSERT_TRUE(session);
     run(*session, ends, 60);
     const SessionStats stats = session->stats();
@@ -112,7 +100,7 @@ TEST(SeveralDevices, EachHasItsMemoryAndGivesItBack) {
   for (int d = 0; d < 2; ++d) drivers[static_cast<std::size_t>(d)]->memInfo(&before[d], &total);
   {
     Ends ends;
-    auto session = open(drivers, roundTrip(), ends);
+    auto session = opened(drivers, roundTrip(), ends);
     ASSERT_TRUE(session);
     for (int d = 0; d < 2; ++d) drivers[static_cast<std::size_t>(d)]->memInfo(&during[d], &total);
     run(*session, ends, 4);
@@ -126,7 +114,7 @@ TEST(SeveralDevices, EachHasItsMemoryAndGivesItBack) {
 
 TEST(SeveralDevices, TracesHaveOneClock) {
   Ends ends;
-  auto session = open(two(), roundTrip(), ends, true);
+  auto session = opened(two(), roundTrip(), ends, true);
   ASSERT_TRUE(session);
   run(*session, ends, 8);
   const TraceRows rows = session->trace();
@@ -148,7 +136,7 @@ TEST(SeveralDevices, AFailureNamesItsDevice) {
     auto drivers = two();
     drivers[culprit] = numbered(static_cast<int>(culprit), broken);
     Ends ends;
-    auto session = open(drivers, roundTrip(), ends, false, false);
+    auto session = opened(drivers, roundTrip(), ends, false, false);
     ASSERT_TRUE(session);
     for (std::uint64_t tick = 0; tick < 6; ++tick) ASSERT_TRUE(session->submit(tick));
     ends.await(6);
@@ -231,7 +219,7 @@ ProgramSpec reachingAcross() {
 
 TEST(SeveralDevices, AKernelWithPeerAccessReachesAcross) {
   Ends ends;
-  auto session = open(two(), reachingAcross(), ends);
+  auto session = opened(two(), reachingAcross(), ends);
   ASSERT_TRUE(session);
   run(*session, ends, 10);
 }
@@ -250,7 +238,7 @@ TEST(SeveralGpus, AValueGoesThereAndBack) {
     if (drivers.size() < 2) continue;
     for (const bool trace : {false, true}) {
       Ends ends;
-      auto session = open(drivers, roundTrip(3), ends, trace);
+      auto session = opened(drivers, roundTrip(3), ends, trace);
       ASSERT_TRUE(session);
       run(*session, ends, 200);
       EXPECT_EQ(session->stats().eventsCreated, 0u);

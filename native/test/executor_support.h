@@ -116,16 +116,20 @@ class Gate {
   std::uint64_t arrived_ = 0, permits_ = 0;
 };
 
-inline std::unique_ptr<Session> opened(std::shared_ptr<Driver> driver, ProgramSpec spec, Ends& ends,
-                                       bool trace = false) {
+inline std::unique_ptr<Session> opened(std::vector<std::shared_ptr<Driver>> drivers, ProgramSpec spec, Ends& ends,
+                                       bool trace = false, bool poison = true) {
   SessionOptions options;
   options.onTick = ends.callback();
-  options.poison = true;
+  options.poison = poison;
   options.trace = trace;
   MaybeFailure failure;
-  auto session = Session::open(std::move(driver), std::move(spec), std::move(options), &failure);
-  EXPECT_FALSE(failure) << failure->op << " " << failure->detail;
+  auto session = Session::open(std::move(drivers), std::move(spec), std::move(options), &failure);
+  EXPECT_TRUE(session) << (failure ? failure->op + ": " + failure->detail : "");
   return session;
+}
+inline std::unique_ptr<Session> opened(std::shared_ptr<Driver> driver, ProgramSpec spec, Ends& ends,
+                                       bool trace = false) {
+  return opened(std::vector<std::shared_ptr<Driver>>{std::move(driver)}, std::move(spec), ends, trace);
 }
 
 // With w = 10: checks every answer but the last two ticks'.
