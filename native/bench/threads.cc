@@ -27,10 +27,10 @@ void pin(std::thread& thread, unsigned core) {
 
 constexpr std::uint32_t live = 32;
 
-// `body(thread, turns)` on `count` threads at once, over and over for a while: millions of turns a second, of all
-// together, while all of them ran.
+// `body(thread, turns)` on `count` threads at once, each so many cores `apart` from the next, over and over for a
+// while: millions of turns a second, of all together, while all of them ran.
 template <class Body>
-double together(const Run& run, unsigned count, std::uint64_t turns, Body body) {
+double together(const Run& run, unsigned count, unsigned apart, std::uint64_t turns, Body body) {
   const auto lasting = std::chrono::duration<double, std::milli>(2 * run.repeatMs);
   struct alignas(128) Counted {
     std::atomic<std::uint64_t> turns{0};
@@ -49,7 +49,7 @@ double together(const Run& run, unsigned count, std::uint64_t turns, Body body) 
         done[i].turns.store(done[i].turns.load(std::memory_order_relaxed) + turns, std::memory_order_relaxed);
       }
     });
-    pin(all.back(), i);
+    pin(all.back(), i * apart);
   }
   const auto sum = [&] {
     std::uint64_t all = 0;
@@ -77,13 +77,21 @@ void threads(const Run& run) {
       std::vector<caching::Lane*> lanes;
       for (unsigned i = 0; i < count; ++i) lanes.push_back(&bed.lane());
       auto body = makeBody(bed, lanes);
-      std::vector<double> each;
-      for (int repeat = 0; repeat < run.repeats; ++repeat) each.push_back(together(run, count, turns, body));
-      const Spread rate = spread(std::move(each));
+      // A virtual machine does not say which of its cores are halves of one: those beside each other, or none.
+      Spread rate;
+      unsigned apart = 1;
+      for (const unsigned tried : {1u, 2u}) {
+        if (tried > 1 && (count == 1 || count * tried > std::thread::hardware_concurrency())) continue;
+        std::vector<double> each;
+        for (int repeat = 0; repeat < run.repeats; ++repeat) each.push_back(together(run, count, tried, turns, body));
+        const Spread found = spread(std::move(each));
+        if (found.median > rate.median) rate = found, apart = tried;
+      }
       if (count == 1) alone = rate.median;
       Line("threads", what + ", " + std::to_string(count) + (count == 1 ? " thread" : " threads"))
           .add(rate, "million/s")
           .add("threads", count)
+          .add("apart", apart)
           .add("overOne", rate.median / alone);
     }
   };
