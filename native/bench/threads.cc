@@ -27,10 +27,11 @@ void pin(std::thread& thread, unsigned core) {
 
 constexpr std::uint32_t live = 32;
 
-// `body(thread, turns)` on `count` threads at once, each so many cores `apart` from the next, over and over for a
-// while: millions of turns a second, of all together, while all of them ran.
+// `body(thread, turns)` on `count` threads at once, each so many cores `apart` from the next, over and over: millions
+// of turns a second, of all together, in each of some whiles in which all of them ran. The threads are the same ones
+// all the time, as a program's are: a lane's lock leans towards the first that takes it.
 template <class Body>
-double together(const Run& run, unsigned count, unsigned apart, std::uint64_t turns, Body body) {
+Spread together(const Run& run, unsigned count, unsigned apart, std::uint64_t turns, Body body) {
   const auto lasting = std::chrono::duration<double, std::milli>(2 * run.repeatMs);
   struct alignas(128) Counted {
     std::atomic<std::uint64_t> turns{0};
@@ -57,14 +58,17 @@ double together(const Run& run, unsigned count, unsigned apart, std::uint64_t tu
     return static_cast<double>(all);
   };
   while (ready.load() < count) std::this_thread::yield();
-  const double before = sum();
-  const auto began = Clock::now();
-  std::this_thread::sleep_for(lasting);
-  const double after = sum();
-  const double took = nanoseconds(Clock::now() - began);
+  std::vector<double> rates;
+  for (int repeat = 0; repeat < run.repeats; ++repeat) {
+    const double before = sum();
+    const auto began = Clock::now();
+    std::this_thread::sleep_for(lasting);
+    const double after = sum();
+    rates.push_back((after - before) * 1e3 / nanoseconds(Clock::now() - began));
+  }
   stop.store(true, std::memory_order_relaxed);
   for (std::thread& thread : all) thread.join();
-  return (after - before) * 1e3 / took;
+  return spread(std::move(rates));
 }
 
 }  // namespace
@@ -73,18 +77,15 @@ void threads(const Run& run) {
   const auto sweep = [&](const std::string& what, std::uint64_t turns, auto makeBody) {
     double alone = 0;
     for (const unsigned count : {1u, 2u, 4u, 8u}) {
-      Bed bed(run);
-      std::vector<caching::Lane*> lanes;
-      for (unsigned i = 0; i < count; ++i) lanes.push_back(&bed.lane());
-      auto body = makeBody(bed, lanes);
       // A virtual machine does not say which of its cores are halves of one: those beside each other, or none.
       Spread rate;
       unsigned apart = 1;
       for (const unsigned tried : {1u, 2u}) {
         if (tried > 1 && (count == 1 || count * tried > std::thread::hardware_concurrency())) continue;
-        std::vector<double> each;
-        for (int repeat = 0; repeat < run.repeats; ++repeat) each.push_back(together(run, count, tried, turns, body));
-        const Spread found = spread(std::move(each));
+        Bed bed(run);
+        std::vector<caching::Lane*> lanes;
+        for (unsigned i = 0; i < count; ++i) lanes.push_back(&bed.lane());
+        const Spread found = together(run, count, tried, turns, makeBody(bed, lanes));
         if (found.median > rate.median) rate = found, apart = tried;
       }
       if (count == 1) alone = rate.median;

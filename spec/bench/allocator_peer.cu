@@ -181,7 +181,7 @@ void threads() {
   double alone = 0;
   for (const unsigned count : {1u, 2u, 4u, 8u}) {
     constexpr std::uint64_t turns = 1000;
-    // As beside: the better of cores beside each other and every second one.
+    // The better of cores beside each other and every second one, as native/bench/threads.cc has it.
     Spread rate{};
     for (const unsigned apart : {1u, 2u}) {
       if (apart > 1 && (count == 1 || count * apart > std::thread::hardware_concurrency())) continue;
