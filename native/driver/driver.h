@@ -29,7 +29,7 @@ struct DeviceInfo {
   int computeMajor = 0, computeMinor = 0, multiprocessors = 0;
   int driverVersion = 0;  // 13000 for CUDA 13.0; 0 on host
   int leastPriority = 0, greatestPriority = 0;
-  std::size_t pageBytes = 0;   // granularity of addressReserve/pagesCreate/pagesMap; 0: not supported
+  std::size_t pageBytes = 0;  // granularity of addressReserve/pagesCreate/pagesMap; 0: not supported
 };
 
 // Who queued a piece of work, and where in its program.
@@ -71,7 +71,8 @@ using HostCallback = std::function<bool(const DeviceAddress* reads, std::size_t 
 //   2. eventRecord marks the point that the stream has reached; a second record moves the mark.
 //   3. streamWait orders all that follows on the stream after the mark as it is *at the call*; an event never recorded
 //   is no wait. The event may be one of another device of the same kind, recorded there.
-//   4. Nothing here blocks the caller except the calls that say so, and those for which a stream has no room (streamDepth).
+//   4. Nothing here blocks the caller except the calls that say so, and those for which a stream has no room
+//   (streamDepth).
 // Every call may be made from any thread once that thread has called bind(). No call throws.
 class Driver {
  public:

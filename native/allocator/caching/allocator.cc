@@ -68,7 +68,7 @@ Status Allocator::malloc(std::uint64_t bytes, Lane& lane, Block** block, Shortag
     quick = StatsCounters::slow;
     resumed = false;
     const Status status = slow({bytes, size, lane, pool, heap, refused}, evicted, &found, shortage);
-    if (status != Status::ok) return status;
+    if (status != Status::ok || found == nullptr) return status;
   }
   found->state = BlockState::live;
   found->requested = bytes;
