@@ -54,19 +54,20 @@ MaybeFailure Issuer::issue(std::uint64_t tick) {
   const std::vector<Step>& steps = program_.steps();
   for (; next_ < steps.size(); ++next_) {
     const Step& command = steps[next_];
-    const bool paced = isPaced(command);
-    bool room = true;
+    const std::uint64_t pieces = isPaced(command) ? piecesOf(command) : 0;
     if (several_ && command.kind != StepKind::free && command.kind != StepKind::use) {
       if (const Status status = become(command.lane); status != Status::ok) return explain(command, status);
     }
-    if (paced) {
-      if (const Status status = hasRoom(command, &room); status != Status::ok) return explain(command, status);
+    if (pieces > 0) {
+      bool room = false;
+      if (const Status status = hasRoom(command.lane, pieces, &room); status != Status::ok)
+        return explain(command, status);
       if (!room) return std::nullopt;
     }
     if (command.kind == StepKind::run || command.kind == StepKind::alloc) driver_->label({&program_, tick, next_});
     Status status = poisonTenants(next_);
     if (status == Status::ok) status = inPlace_ ? stepInPlace(command, tick) : step(command, tick);
-    if (status == Status::ok && paced) status = note(command.lane, piecesOf(command));
+    if (status == Status::ok && pieces > 0) status = note(command.lane, pieces);
     if (status != Status::ok) return explain(command, status);
   }
   begun_ = false;
@@ -111,12 +112,12 @@ MaybeFailure Issuer::end(std::uint64_t tick) {
 std::uint64_t Issuer::piecesOf(const Step& step) const {
   if (step.kind == StepKind::alloc) return poison_ ? 1 : 0;
   if (step.kind != StepKind::run) return 1;
-  return program_.kernel(step.run).pieces() + (poison_ && program_.spec().planned ? 1 : 0) + (trace_.enabled() ? 2 : 0);
+  return program_.pieces(step.run) + (poison_ && program_.spec().planned ? 1 : 0) + (trace_.enabled() ? 2 : 0);
 }
 
-Status Issuer::hasRoom(const Step& step, bool* room) {
+Status Issuer::hasRoom(LaneId lane, std::uint64_t pieces, bool* room) {
   call_ = "eventQuery";
-  const Status status = program_.pacing.room(step.lane, piecesOf(step), *driver_, program_.streams()[step.lane], room);
+  const Status status = program_.pacing.room(lane, pieces, *driver_, program_.streams()[lane], room);
   if (!*room && !full_) fullQueues_.fetch_add(1, std::memory_order_relaxed);
   full_ = !*room;
   return status;

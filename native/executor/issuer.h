@@ -40,7 +40,7 @@ class Issuer {
     return step.kind != StepKind::free && step.kind != StepKind::use && program_.pacing.isPaced(step.lane);
   }
   std::uint64_t piecesOf(const Step& step) const;
-  Status hasRoom(const Step& step, bool* room);
+  Status hasRoom(LaneId lane, std::uint64_t pieces, bool* room);
   Status note(LaneId lane, std::uint64_t pieces);
   Status step(const Step& step, std::uint64_t tick);
   Status stepInPlace(const Step& step, std::uint64_t tick);

@@ -25,9 +25,7 @@ Status Pacing::mark(Lane& lane, Driver& driver, Stream stream) {
   return status;
 }
 
-Status Pacing::room(std::uint32_t which, std::uint64_t pieces, Driver& driver, Stream stream, bool* fits) {
-  Lane& lane = lanes_[which];
-  *fits = false;
+Status Pacing::ask(Lane& lane, std::uint64_t pieces, Driver& driver, Stream stream, bool* fits) {
   // What alone is more than a queue takes goes into an empty one.
   const std::uint64_t wanted = std::min(pieces, lane.most);
   while (lane.queued + wanted > lane.completed + lane.most) {
@@ -40,13 +38,6 @@ Status Pacing::room(std::uint32_t which, std::uint64_t pieces, Driver& driver, S
   }
   *fits = true;
   return Status::ok;
-}
-
-Status Pacing::queued(std::uint32_t which, std::uint64_t pieces, Driver& driver, Stream stream) {
-  Lane& lane = lanes_[which];
-  lane.queued += pieces;
-  const bool due = lane.queued - lane.marked >= lane.most / marks && lane.newest - lane.oldest < marks;
-  return due ? mark(lane, driver, stream) : Status::ok;
 }
 
 }  // namespace braid

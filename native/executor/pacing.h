@@ -30,9 +30,18 @@ class Pacing {
   // The stream of such a lane takes so many by now, since others have come or gone.
   void adjust(std::uint32_t lane, std::size_t depth) { lanes_[lane].most = mostOf(depth); }
   // Of a lane that is paced. Whether so many pieces more fit it: asks the driver where that is not known yet.
-  Status room(std::uint32_t lane, std::uint64_t pieces, Driver& driver, Stream stream, bool* fits);
+  Status room(std::uint32_t lane, std::uint64_t pieces, Driver& driver, Stream stream, bool* fits) {
+    const Lane& known = lanes_[lane];
+    *fits = known.queued + pieces <= known.completed + known.most;
+    return *fits ? Status::ok : ask(lanes_[lane], pieces, driver, stream, fits);
+  }
   // So many pieces more have been queued.
-  Status queued(std::uint32_t lane, std::uint64_t pieces, Driver& driver, Stream stream);
+  Status queued(std::uint32_t which, std::uint64_t pieces, Driver& driver, Stream stream) {
+    Lane& lane = lanes_[which];
+    lane.queued += pieces;
+    const bool due = lane.queued - lane.marked >= lane.most / marks && lane.newest - lane.oldest < marks;
+    return due ? mark(lane, driver, stream) : Status::ok;
+  }
 
  private:
   struct Lane {
@@ -44,6 +53,7 @@ class Pacing {
     std::array<std::uint64_t, marks> after{};
   };
   static std::uint64_t mostOf(std::size_t depth);
+  static Status ask(Lane& lane, std::uint64_t pieces, Driver& driver, Stream stream, bool* fits);
   static Status mark(Lane& lane, Driver& driver, Stream stream);
 
   std::vector<Lane> lanes_;

@@ -150,7 +150,7 @@ MaybeFailure Program::makePools(const std::vector<Order::Marker>& spare) {
 MaybeFailure Program::makePacing() {
   std::vector<std::uint64_t> pieces(streams_.size(), 1);
   for (const Step& step : decoded_.steps) {
-    if (step.kind == StepKind::run) pieces[step.lane] += kernel(step.run).pieces() + 3;
+    if (step.kind == StepKind::run) pieces[step.lane] += this->pieces(step.run) + 3;
     if (step.kind == StepKind::record || step.kind == StepKind::wait) ++pieces[step.lane];
     if (step.kind == StepKind::alloc) pieces[step.lane] += 2;
   }
@@ -207,6 +207,7 @@ MaybeFailure Program::prepareKernels(const ReferenceFactory& reference) {
   const bool onHost = drivers_[0]->info().kind == "host";
   Driver* bound = nullptr;
   runKernels_.reserve(decoded_.runs);
+  runPieces_.reserve(decoded_.runs);
   for (const Step& step : decoded_.steps) {
     if (step.kind != StepKind::run) continue;
     const NodeSpec& node = spec_.nodes[step.subject];
@@ -248,6 +249,7 @@ MaybeFailure Program::prepareKernels(const ReferenceFactory& reference) {
       kernels_.push_back(std::move(made));
     }
     runKernels_.push_back(kernel);
+    runPieces_.push_back(static_cast<std::uint32_t>(kernel->pieces()));
   }
   return std::nullopt;
 }

@@ -38,6 +38,8 @@ class Program {
   const Decoded& decoded() const { return decoded_; }
   const Kernel& kernel(std::uint32_t run) const { return *runKernels_[run]; }
   const std::vector<Stream>& streams() const { return streams_; }
+  // Pieces of work that it puts into its stream's queue, at most.
+  std::uint32_t pieces(std::uint32_t run) const { return runPieces_[run]; }
   Event event(Order::Marker marker) const { return markerEvents_[marker]; }
   // The marker that a record in this tick sets; a wait for the tick before takes the same with tick - 1.
   Order::Marker marker(std::uint32_t event, std::uint64_t tick) const {
@@ -75,6 +77,7 @@ class Program {
   Decoded decoded_;
   std::vector<std::unique_ptr<Kernel>> kernels_;
   std::vector<const Kernel*> runKernels_;
+  std::vector<std::uint32_t> runPieces_;
   std::vector<Stream> streams_;
   std::vector<Driver*> laneDrivers_;
   std::vector<Stream> services_;
