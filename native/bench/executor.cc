@@ -71,18 +71,13 @@ struct Loop {
   DeviceAddress held = 0;
 };
 
-// Nanoseconds of one tick's issuing; the device is idle at the beginning of each.
+// Nanoseconds of one tick's issuing; the device is idle at its beginning.
 template <class Tick>
-Spread ticks(const Run& run, Ready& ready, Tick tick) {
-  std::vector<double> each;
-  for (int repeat = 0; repeat < 3 * run.repeats; ++repeat) {
-    ready.synchronize();
-    const auto began = Clock::now();
-    tick();
-    each.push_back(nanoseconds(Clock::now() - began));
-  }
+double issued(Ready& ready, Tick tick) {
   ready.synchronize();
-  return spread(std::move(each));
+  const auto began = Clock::now();
+  tick();
+  return nanoseconds(Clock::now() - began);
 }
 
 Spread over(Spread spread, double count) { return {spread.median / count, spread.least / count, spread.most / count}; }
@@ -128,15 +123,16 @@ void onDevice(const Run& run, const TaskGraph& graph, bool planned, bool empty) 
     loop.issue();
     ready.synchronize();
   }
-  // In turn, so that both see the same machine.
+  // Tick by tick in turn, and compared pair by pair: a shared machine is slower for a second now and then.
   std::vector<double> plans, loops, ratios;
-  for (int round = 0; round < 5; ++round) {
-    const Spread plan = ticks(run, ready, [&] { ready.issue(); });
-    const Spread raw = ticks(run, ready, [&] { loop.issue(); });
-    plans.push_back(plan.median / tasks);
-    loops.push_back(raw.median / tasks);
-    ratios.push_back(plan.median / raw.median);
+  for (int turn = 0; turn < 15 * run.repeats; ++turn) {
+    const double plan = issued(ready, [&] { ready.issue(); });
+    const double raw = issued(ready, [&] { loop.issue(); });
+    plans.push_back(plan / tasks);
+    loops.push_back(raw / tasks);
+    ratios.push_back(plan / raw);
   }
+  ready.synchronize();
   Line(empty ? "executor-empty" : "executor-launch", graph.name + (planned ? ", planned" : ", pooled"))
       .add(spread(std::move(plans)), "ns a task")
       .add("calls", spread(std::move(loops)).median)
