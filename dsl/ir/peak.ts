@@ -1,6 +1,6 @@
 import { type Growth, growthOf } from './laws/reuse.js'
-import { latestTables, type Tables } from './laws/tables.js'
-import { latestTurnovers, memoryOf, type Turnovers } from './laws/turnover.js'
+import { Kind, latestTables, type Tables } from './laws/tables.js'
+import { latestTurnovers, type Turnovers } from './laws/turnover.js'
 import type { Plan } from './plan.js'
 
 /** Bytes that a plan holds at most, by law L9: from the order of its commands alone, so the same in every run. */
@@ -73,12 +73,14 @@ const lasting = (tables: Tables): number[] => {
   const { plan } = tables
   const planned = plan.storage === 'planned'
   const held = Array.from({ length: plan.devices + 1 }, (_, memory) => (planned ? (plan.arena?.[memory] ?? 0) : 0))
-  plan.buffers.forEach((buffer, b) => {
-    if (tables.root[b] !== b) return
-    const slots = buffer.life === 'input' || buffer.life === 'output'
-    if (buffer.life === 'tick' && !(planned && buffer.space === 'pinned')) return
-    if (planned && buffer.space === 'device' && !slots) return
-    held[memoryOf(plan, b)]! += slots ? buffer.bytes * plan.inFlight : buffer.bytes
-  })
+  const { root, kind, memory, bytes } = tables
+  for (let b = 0; b < tables.buffers; b++) {
+    if (root[b] !== b) continue
+    const slots = kind[b] === Kind.input || kind[b] === Kind.output
+    const pinned = memory[b] === plan.devices
+    if (kind[b] === Kind.tick && !(planned && pinned)) continue
+    if (planned && !pinned && !slots) continue
+    held[memory[b]!]! += slots ? bytes[b]! * plan.inFlight : bytes[b]!
+  }
   return held
 }

@@ -12,7 +12,7 @@ import { checkArena } from './laws/storage.js'
 import { maxCells, type Tables, tablesOf } from './laws/tables.js'
 import { checkWaits } from './laws/waits.js'
 import { limits } from './limits.js'
-import { packedOf } from './packed.js'
+import { eachBuffer, isUnmade, packedOf } from './packed.js'
 import type { Peak } from './peak.js'
 import type { Law, Plan, Violation } from './plan.js'
 import { withScratch } from './scratch.js'
@@ -103,13 +103,20 @@ const refused = (law: Law, why: string): Judgement => ({
 /** As much of the form as the replays rely on; ids may be out of range, and commands be anything (see checkIds). Loops, since `every` skips holes. */
 export const hasForm = (plan: Plan): boolean => {
   if (typeof plan !== 'object' || plan === null) return false
-  for (const list of [plan.lanes, plan.buffers, plan.nodes, plan.bound?.device]) if (!Array.isArray(list)) return false
-  if (packedOf(plan) === undefined && !Array.isArray(plan.commands)) return false
-  for (const list of [plan.lanes, plan.buffers, plan.nodes] as const) {
-    for (const item of list) if (typeof item !== 'object' || item === null) return false
-  }
   const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null
-  for (const { collective } of plan.nodes) if (collective !== undefined && !isObject(collective)) return false
+  const areObjects = (list: unknown): boolean => {
+    if (!Array.isArray(list)) return false
+    for (const item of list) if (!isObject(item)) return false
+    return true
+  }
+  if (!areObjects(plan.lanes) || !Array.isArray(plan.bound?.device)) return false
+  if (packedOf(plan) === undefined && !Array.isArray(plan.commands)) return false
+  // Those that are still to be made will be objects.
+  if (!isUnmade(plan, 'nodes')) {
+    if (!areObjects(plan.nodes)) return false
+    for (const { collective } of plan.nodes) if (collective !== undefined && !isObject(collective)) return false
+  }
+  if (!isUnmade(plan, 'buffers') && !areObjects(plan.buffers)) return false
   if (plan.communicators !== undefined) {
     if (!Array.isArray(plan.communicators)) return false
     for (const communicator of plan.communicators) {
@@ -119,8 +126,11 @@ export const hasForm = (plan: Plan): boolean => {
       for (const group of communicator.groups) if (!Array.isArray(group)) return false
     }
   }
-  for (const { bytes, device } of plan.buffers)
+  const buffers = eachBuffer(plan)
+  for (let b = 0; b < buffers.length; b++) {
+    const { bytes, device } = buffers.at(b)!
     if (!Number.isFinite(bytes) || bytes < 0 || !Number.isInteger(device)) return false
+  }
   const count = (value: unknown, most: number) =>
     Number.isInteger(value) && (value as number) > 0 && (value as number) <= most
   return count(plan.devices, limits.devices) && count(plan.inFlight, limits.inFlight)

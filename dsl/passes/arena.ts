@@ -6,7 +6,7 @@ import { replayed } from './arena/by-time.js'
 import { returnEdges, reuseEdges } from './arena/reuse.js'
 import { aligned, only, Succession, type Tenants, tenantsOf } from './arena/tenants.js'
 import { homesOf } from './device-of.js'
-import { nodesOf, outlineOf } from './emit.js'
+import { outlineOf } from './emit.js'
 import type { Arena, Bounded, Lifetimes, Ordered, Passed, Synchronized } from './ir.js'
 import { synchronize } from './synchronize.js'
 
@@ -159,7 +159,7 @@ const boundedBy =
       elidedUses: 0,
       arena: { offset, bytes },
     }
-    const outline = outlineOf(lives, nodesOf(ir))
+    const outline = outlineOf(lives)
     return { ...lives, peak: peakOf(outline), bound: { device: bytes, pinned: pinnedOf(ir) } }
   }
 

@@ -2,6 +2,7 @@ import { heap, type Room } from '../ir/scratch.js'
 import { callOf, demandOf, type Resource } from '../machine/cost.js'
 import { laneDepth } from '../machine/machine.js'
 import type { Operation } from './ir.js'
+import { type Work, workOf } from './operations.js'
 import type { Settings } from './options.js'
 
 /** What is shared on a device: processors, memory bandwidth, the engines of each direction and link, and what both directions of copying have together. */
@@ -36,14 +37,8 @@ export interface Costs {
 const engines: Readonly<Partial<Record<Resource, number>>> = { h2d: 2, d2h: 3, peer: 4, link: 5 }
 const bus = 6
 
-/** Whether a machine's figures are the same of both, whatever they are called. */
-const isAlike = (a: Operation, b: Operation): boolean =>
-  a.kernel === b.kernel &&
-  a.op === b.op &&
-  a.kind === b.kind &&
-  a.flops === b.flops &&
-  a.movedBytes === b.movedBytes &&
-  a.kernel?.kind === 'map'
+/** Of so many kinds of work it is remembered. */
+const mostKnown = 1024
 
 /** What each operation takes from start to end with nothing beside it: all that a path's length asks for. Nanoseconds. */
 export const aloneOf = (
@@ -52,10 +47,15 @@ export const aloneOf = (
   room: Room = heap,
 ): Float64Array => {
   const alone = room.float64(operations.length)
+  // Large graphs repeat themselves: a machine's figures are the same of fused kernels that do the same, whatever they are called.
+  const known = new Map<Work, number>()
   for (let i = 0; i < operations.length; i++) {
-    // Large graphs repeat themselves: one like the one before is not looked up again.
-    const like = i > 0 && profile.size === 0 && isAlike(operations[i - 1]!, operations[i]!)
-    alone[i] = like ? alone[i - 1]! : demandOf(operations[i]!, machine, profile).nanoseconds
+    const operation = operations[i]!
+    const work = workOf(operation)
+    const repeats = work.kernel?.kind === 'map' && profile.size === 0
+    const found = repeats ? known.get(work) : undefined
+    alone[i] = found ?? demandOf(operation, machine, profile).nanoseconds
+    if (repeats && found === undefined && known.size < mostKnown) known.set(work, alone[i]!)
   }
   return alone
 }

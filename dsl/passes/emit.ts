@@ -1,13 +1,18 @@
-import { listed, planOf } from '../ir/packed.js'
+import type { Where } from '../ir/graph.js'
+import { allOf, type Listing, listed, type Outline, planOf } from '../ir/packed.js'
 import type { Peak } from '../ir/peak.js'
 import type { Plan, PlanBuffer, PlanNode } from '../ir/plan.js'
 import { commandsOf, type Issued, issuedOf } from './commands.js'
 import { devicesOf } from './device-of.js'
-import type { Bounded, Lifetimes, Operation, Ordered } from './ir.js'
+import type { Bounded, Lifetimes, Ordered } from './ir.js'
+import { type Work, workOf } from './operations.js'
 import type { BoundKernel } from './vocabulary.js'
 import { watched } from './watch.js'
 
-const bufferOf = (ir: Lifetimes, id: number): PlanBuffer => {
+/** All that a plan's buffers are made of. */
+type Buffers = Pick<Lifetimes, 'buffers' | 'home'> & { readonly arena: Lifetimes['arena'] | undefined }
+
+const bufferOf = (ir: Buffers, id: number): PlanBuffer => {
   const { name, bytes, space, life, root, offset, device = 0, dtype, shape, init, rate } = ir.buffers[id]!
   const home = ir.home[id]!
   const place = ir.arena?.offset[id] ?? -1
@@ -37,35 +42,74 @@ const bufferOf = (ir: Lifetimes, id: number): PlanBuffer => {
   }
 }
 
-const nodeOf = (operation: Operation, id: number): PlanNode => {
-  const { op, name, at, kernel, flops, movedBytes } = operation
-  if (kernel !== undefined) return { id, op, name, at: String(at), kernel, flops, movedBytes }
-  const { collective } = operation
-  if (collective === undefined) return { id, op, name, at: String(at), flops, movedBytes }
-  const { ranks: _, ...said } = collective
-  return { id, op, name, at: String(at), collective: Object.freeze(said), flops, movedBytes }
+/** What operations say that commands do not, in columns: of millions the objects themselves are let go of. */
+export class Nodes implements Listing<PlanNode> {
+  private readonly name: string[]
+  private readonly where: Where[]
+  private readonly work: Work[]
+  private readonly shared = new Map<number, PlanNode['collective']>()
+  private readonly after = new Map<number, NonNullable<PlanNode['after']>[number][]>()
+  /** Of all operations the most that a device may be off. */
+  readonly tolerance: number
+  /** The user's kernels, by node. */
+  readonly users: ReadonlyMap<number, BoundKernel>
+
+  constructor({ operations, control }: Ordered) {
+    this.name = new Array<string>(operations.length)
+    this.where = new Array<Where>(operations.length)
+    this.work = new Array<Work>(operations.length)
+    const users = new Map<number, BoundKernel>()
+    let tolerance = 0
+    // Once: a million of them in issue order lie all over memory.
+    for (let i = 0; i < operations.length; i++) {
+      const operation = operations[i]!
+      this.name[i] = operation.name
+      this.where[i] = operation.at
+      this.work[i] = workOf(operation)
+      if (operation.tolerance > tolerance) tolerance = operation.tolerance
+      if (operation.user !== undefined) users.set(i, operation.user)
+      const { collective } = operation
+      if (collective === undefined) continue
+      const { ranks: _, ...said } = collective
+      this.shared.set(i, Object.freeze(said))
+    }
+    for (const { later, earlier, when } of control ?? []) {
+      const orders = this.after.get(later)
+      if (orders === undefined) this.after.set(later, [[earlier, when]])
+      else orders.push([earlier, when])
+    }
+    this.tolerance = tolerance
+    this.users = users
+  }
+
+  get length(): number {
+    return this.name.length
+  }
+
+  at(id: number): PlanNode {
+    const { op, kernel, flops, movedBytes } = this.work[id]!
+    const name = this.name[id]!
+    const at = String(this.where[id]!)
+    if (kernel !== undefined && this.after.size === 0) return { id, op, name, at, kernel, flops, movedBytes }
+    const collective = this.shared.get(id)
+    const after = this.after.get(id)
+    return {
+      ...{ id, op, name, at },
+      ...(kernel === undefined ? {} : { kernel }),
+      ...(collective === undefined ? {} : { collective }),
+      ...{ flops, movedBytes },
+      ...(after === undefined ? {} : { after }),
+    }
+  }
 }
 
-/** `seen` is told of each operation on the way: a million of them in issue order lie all over memory. */
-export const nodesOf = (
-  { operations, control }: Ordered,
-  seen?: (operation: Operation, id: number) => void,
-): PlanNode[] => {
-  const nodes = new Array<PlanNode>(operations.length)
-  for (let i = 0; i < nodes.length; i++) {
-    nodes[i] = nodeOf(operations[i]!, i)
-    seen?.(operations[i]!, i)
-  }
-  for (const { later, earlier, when } of control ?? []) {
-    const node = nodes[later]!
-    nodes[later] = { ...node, after: [...(node.after ?? []), [earlier, when]] }
-  }
-  return nodes
+/** Buffers as the plan says them, of those of the passes. */
+const buffersOf = (ir: Lifetimes): Listing<PlanBuffer> => {
+  const { buffers, home, arena } = ir
+  return { length: buffers.length, at: id => bufferOf({ buffers, home, arena }, id) }
 }
 
-type Outline = Omit<Plan, 'commands'>
-
-const partsOf = (ir: Lifetimes, nodes: readonly PlanNode[]): Outline => ({
+const outlined = (ir: Lifetimes, nodes: Listing<PlanNode>): Outline => ({
   plan: 1,
   name: ir.settings.name,
   devices: devicesOf(ir),
@@ -74,20 +118,25 @@ const partsOf = (ir: Lifetimes, nodes: readonly PlanNode[]): Outline => ({
   bound: { device: [Number.MAX_SAFE_INTEGER], pinned: Number.MAX_SAFE_INTEGER },
   ...(ir.arena === undefined ? {} : { arena: ir.arena.bytes }),
   lanes: ir.lanes,
-  buffers: ir.buffers.map((_, id) => bufferOf(ir, id)),
+  buffers: buffersOf(ir),
   nodes,
   ...(ir.communicators === undefined ? {} : { communicators: ir.communicators }),
 })
 
 /** The plan but for its bound: all that memory and order ask. */
-export const outlineOf = (ir: Lifetimes, nodes: readonly PlanNode[]): Plan => ({
-  ...partsOf(ir, nodes),
-  commands: listed(commandsOf(issuedOf(ir))),
-})
+export const outlineOf = (ir: Lifetimes): Plan => {
+  const outline = outlined(ir, new Nodes(ir))
+  return {
+    ...outline,
+    buffers: allOf(outline.buffers),
+    nodes: allOf(outline.nodes),
+    commands: listed(commandsOf(issuedOf(ir))),
+  }
+}
 
 /** A plan whose commands are still to be made. */
 export interface Draft {
-  readonly parts: Outline
+  readonly outline: Outline
   readonly issued: Issued
   readonly peak: Peak
   /** The user's kernels, by node. */
@@ -96,15 +145,10 @@ export interface Draft {
 
 /** All of the plan but its commands: from here on operations are done with, whose millions would not go into memory beside those of commands. */
 export const draft = watched('draft', (ir: Bounded): Draft => {
-  let tolerance = 0
-  const users = new Map<number, BoundKernel>()
-  const nodes = nodesOf(ir, (operation, id) => {
-    if (operation.tolerance > tolerance) tolerance = operation.tolerance
-    if (operation.user !== undefined) users.set(id, operation.user)
-  })
+  const nodes = new Nodes(ir)
   const { device, pinned } = ir.bound
-  const parts = { ...partsOf(ir, nodes), bound: { device: [...device], pinned }, tolerance }
-  return { parts, issued: issuedOf(ir), peak: ir.peak, users }
+  const outline = { ...outlined(ir, nodes), bound: { device: [...device], pinned }, tolerance: nodes.tolerance }
+  return { outline, issued: issuedOf(ir), peak: ir.peak, users: nodes.users }
 })
 
 const freeze = <A extends object>(items: readonly A[]): readonly A[] => {
@@ -116,14 +160,12 @@ const freeze = <A extends object>(items: readonly A[]): readonly A[] => {
  * After this pass there is the plan: data, frozen, so that what was proved of it stays true. Of commands there are too many to freeze each: who relies on the proof
  * compares their fingerprint.
  */
-export const emit = watched('emit', ({ parts, issued }: Draft): Plan => {
-  const { bound, arena, lanes, buffers, nodes, communicators } = parts
+export const emit = watched('emit', ({ outline, issued }: Draft): Plan => {
+  const { bound, arena, lanes, communicators } = outline
   const frozen = {
-    ...parts,
+    ...outline,
     bound: Object.freeze({ device: Object.freeze(bound.device), pinned: bound.pinned }),
     lanes: freeze(lanes),
-    buffers: freeze(buffers),
-    nodes: freeze(nodes),
     ...(communicators === undefined ? {} : { communicators: freeze(communicators) }),
   }
   return planOf(arena === undefined ? frozen : { ...frozen, arena: Object.freeze([...arena]) }, commandsOf(issued))

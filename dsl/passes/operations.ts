@@ -41,6 +41,41 @@ class Column {
 /** What an operation says of itself alone. */
 export type Own = Omit<Operation, 'reads' | 'writes' | 'after'>
 
+/** What operations that do the same have in common. */
+export type Work = Pick<
+  Operation,
+  'op' | 'kernel' | 'flops' | 'movedBytes' | 'kind' | 'workspace' | 'ahead' | 'tolerance' | 'user'
+>
+
+const isOf = (work: Work, own: Own): boolean =>
+  work.op === own.op &&
+  work.kernel === own.kernel &&
+  work.flops === own.flops &&
+  work.movedBytes === own.movedBytes &&
+  work.kind === own.kind &&
+  work.workspace === own.workspace &&
+  work.ahead === own.ahead &&
+  work.tolerance === own.tolerance &&
+  work.user === own.user
+
+/** Kernels of which the latest work is known: large graphs repeat few. */
+const mostKernels = 1024
+
+/** What is done, told once of all operations in a row, or over one kernel, that do the same. */
+class Works {
+  private readonly latest = new Map<Operation['kernel'], Work>()
+
+  of(own: Own): Work {
+    const known = this.latest.get(own.kernel)
+    if (known !== undefined && isOf(known, own)) return known
+    const { op, kernel, flops, movedBytes, kind, workspace, ahead, tolerance, user } = own
+    const work = { op, kernel, flops, movedBytes, kind, workspace, ahead, tolerance, user }
+    if (this.latest.size >= mostKernels) this.latest.clear()
+    this.latest.set(kernel, work)
+    return work
+  }
+}
+
 /** Operations while they are made, each after those that it needs. */
 export class Operations {
   private readonly list: Recorded[] = []
@@ -51,6 +86,7 @@ export class Operations {
   private readonly before: Column
   private readonly late = new Map<number, number[]>()
   private readonly shared = new Map<number, Collective>()
+  private readonly works = new Works()
 
   /** About so many operations that read so many values. */
   constructor(operations: number, reads: number) {
@@ -79,7 +115,7 @@ export class Operations {
     for (let a = 0; a < after.length; a++) this.before.put(after[a]!)
     this.afterStart.put(this.before.length)
     if (own.collective !== undefined) this.shared.set(this.list.length, own.collective)
-    return this.list.push(new Recorded(own, this, this.list.length)) - 1
+    return this.list.push(new Recorded(own, this.works.of(own), this, this.list.length)) - 1
   }
 
   /** Also after these, which are known only now. */
@@ -118,38 +154,62 @@ export class Operations {
 }
 
 class Recorded implements Operation {
-  readonly op: Operation['op']
   readonly name: Operation['name']
   readonly at: Operation['at']
-  readonly kernel: Operation['kernel']
-  readonly flops: Operation['flops']
-  readonly movedBytes: Operation['movedBytes']
-  readonly kind: Operation['kind']
   readonly lane: Operation['lane']
   readonly device: NonNullable<Operation['device']>
-  readonly workspace: Operation['workspace']
-  readonly ahead: Operation['ahead']
-  readonly tolerance: Operation['tolerance']
-  readonly user: Operation['user']
+  readonly #work: Work
   readonly #lists: Operations
   readonly #id: number
 
-  constructor(own: Own, lists: Operations, id: number) {
-    this.op = own.op
+  constructor(own: Own, work: Work, lists: Operations, id: number) {
     this.name = own.name
     this.at = own.at
-    this.kernel = own.kernel
-    this.flops = own.flops
-    this.movedBytes = own.movedBytes
-    this.kind = own.kind
     this.lane = own.lane
     this.device = own.device ?? 0
-    this.workspace = own.workspace
-    this.ahead = own.ahead
-    this.tolerance = own.tolerance
-    this.user = own.user
+    this.#work = work
     this.#lists = lists
     this.#id = id
+  }
+
+  static workOf(operation: Operation): Work {
+    return #work in operation ? operation.#work : operation
+  }
+
+  get op(): Operation['op'] {
+    return this.#work.op
+  }
+
+  get kernel(): Operation['kernel'] {
+    return this.#work.kernel
+  }
+
+  get flops(): Operation['flops'] {
+    return this.#work.flops
+  }
+
+  get movedBytes(): Operation['movedBytes'] {
+    return this.#work.movedBytes
+  }
+
+  get kind(): Operation['kind'] {
+    return this.#work.kind
+  }
+
+  get workspace(): Operation['workspace'] {
+    return this.#work.workspace
+  }
+
+  get ahead(): Operation['ahead'] {
+    return this.#work.ahead
+  }
+
+  get tolerance(): Operation['tolerance'] {
+    return this.#work.tolerance
+  }
+
+  get user(): Operation['user'] {
+    return this.#work.user
   }
 
   get reads(): readonly number[] {
@@ -169,8 +229,13 @@ class Recorded implements Operation {
   }
 }
 
-/** The same operation, but for `more`. A spread alone would lose what it reads, writes, comes after and says to other ranks. */
+/** What the operation does: one object for those of a graph that do the same, so whoever asks many has looked at most of them already. */
+export const workOf = (operation: Operation): Work => Recorded.workOf(operation)
+
+/** The same operation, but for `more`. A spread alone would say little of it. */
 export const changed = (operation: Operation, more: Partial<Operation>): Operation => {
-  const { reads, writes, after, collective } = operation
-  return { ...operation, reads, writes, after, collective, ...more }
+  const { op, kernel, flops, movedBytes, kind, workspace, ahead, tolerance, user } = workOf(operation)
+  const { name, at, lane, device = 0, reads, writes, after, collective } = operation
+  const work = { op, kernel, flops, movedBytes, kind, workspace, ahead, tolerance, user }
+  return { name, at, lane, device, ...work, reads, writes, after, collective, ...more }
 }

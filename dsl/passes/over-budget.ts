@@ -1,7 +1,7 @@
 import { heldAtPeak } from '../explain/held.js'
 import { listed } from '../explain/names.js'
 import type { CompileError } from '../ir/graph.js'
-import { nodesOf, outlineOf } from './emit.js'
+import { outlineOf } from './emit.js'
 import { fault } from './faults.js'
 import type { Bounded } from './ir.js'
 
@@ -24,7 +24,7 @@ const placesOf = ({ operations, buffers }: Bounded): ReadonlyMap<number, string>
 
 const partsOf = (ir: Bounded, device: number): readonly Part[] => {
   const places = placesOf(ir)
-  const held = heldAtPeak(outlineOf(ir, nodesOf(ir))).find(one => one.space === 'device' && one.device === device)
+  const held = heldAtPeak(outlineOf(ir)).find(one => one.space === 'device' && one.device === device)
   const told = (held?.parts ?? [])
     .map(({ buffer, name, bytes, because }) => ({ name, bytes, at: places.get(buffer) ?? '', because }))
     .sort((a, b) => b.bytes - a.bytes)

@@ -2,7 +2,7 @@ import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
 import type { Plan } from '../ir/plan.js'
 import { rounded } from '../ir/pool.js'
-import { nodesOf, outlineOf } from './emit.js'
+import { outlineOf } from './emit.js'
 import type { Lifetimes, WindowEdge } from './ir.js'
 import { lifetimes } from './lifetimes.js'
 import { synchronize } from './synchronize.js'
@@ -254,7 +254,7 @@ const fresh = (edges: readonly WindowEdge[], there: readonly WindowEdge[]): Wind
  */
 export const squeeze = (ir: Lifetimes, most: number): Lifetimes => {
   for (let round = 0; round < maxRounds; round++) {
-    const plan = outlineOf(ir, nodesOf(ir))
+    const plan = outlineOf(ir)
     if (plan.commands.length > maxCommands) return ir
     const edges = fresh(shortage(plan, most), ir.windows)
     if (edges.length === 0) return ir

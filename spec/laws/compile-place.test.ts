@@ -26,7 +26,7 @@ import { mostPredicted } from '../../dsl/passes/attempts.js'
 import { fewestChains, greedyChains } from '../../dsl/passes/chains.js'
 import { costsOf } from '../../dsl/passes/costs.js'
 import { dependenciesOf, topological } from '../../dsl/passes/dependencies.js'
-import { nodesOf, outlineOf } from '../../dsl/passes/emit.js'
+import { outlineOf } from '../../dsl/passes/emit.js'
 import { fold, type LaneKind } from '../../dsl/passes/fold.js'
 import type { Lifetimes, Lowered, Ordered } from '../../dsl/passes/ir.js'
 import { lifetimes } from '../../dsl/passes/lifetimes.js'
@@ -93,7 +93,7 @@ const mostSimulated = 4_000
 
 const simulatedOf = (ir: Lifetimes): number => {
   const measured = ir.settings.profile
-  const plan = outlineOf(ir, nodesOf(ir))
+  const plan = outlineOf(ir)
   return simulate(plan, ir.settings.machine, measured.size > 0 ? { measured } : {}).tickMs
 }
 

@@ -8,7 +8,7 @@ import { peakOf } from '../../dsl/ir/peak.js'
 import { poolPeakOf, rounded } from '../../dsl/ir/pool.js'
 import { bound } from '../../dsl/passes/bound.js'
 import { check } from '../../dsl/passes/check.js'
-import { nodesOf, outlineOf } from '../../dsl/passes/emit.js'
+import { outlineOf } from '../../dsl/passes/emit.js'
 import { lifetimes } from '../../dsl/passes/lifetimes.js'
 import { lower } from '../../dsl/passes/lower.js'
 import { order } from '../../dsl/passes/order.js'
@@ -32,7 +32,7 @@ const law = (graph: Parameters<typeof irOf>[0], options: object, keep: boolean):
   const ir = { ...lived.right, windows: [] }
   const bounded = bound(ir)
   if (E.isLeft(bounded)) throw new Error(JSON.stringify(bounded.left))
-  const plan = outlineOf(ir, nodesOf(ir))
+  const plan = outlineOf(ir)
   const peak = peakOf(plan)
   const slots = plan.buffers
     .filter(({ space, alias }) => space === 'pinned' && alias === undefined)

@@ -37,7 +37,7 @@ export class After {
 
   /** Undefined where no node says that it comes after another one. */
   static of(tables: Tables, sink: Sink): After | undefined {
-    return tables.plan.nodes.some(({ after }) => after !== undefined) ? new After(tables, sink) : undefined
+    return tables.ordered ? new After(tables, sink) : undefined
   }
 
   /** Replays the plan, leaving out the wait `dropped` (-1: none); stops as soon as the sink is full. */

@@ -1,3 +1,4 @@
+import { eachNode } from '../packed.js'
 import { rivalsOf } from '../rivals.js'
 import { Clock } from './clock.js'
 import { Op, type Tables } from './tables.js'
@@ -61,14 +62,15 @@ export class Beside {
 
   /** Undefined where no two communicators share two ranks. */
   static of(tables: Tables): Beside | undefined {
-    const { nodes, communicators = [] } = tables.plan
-    if (communicators.length < 2) return undefined
+    const { communicators = [] } = tables.plan
+    if (communicators.length < 2 || !tables.shared) return undefined
+    const nodes = eachNode(tables.plan)
     const rivals = rivalsOf(communicators)
     if (rivals.size === 0) return undefined
     const calls: Call[] = []
     for (let command = 0; command < tables.commands; command++) {
       if (tables.op[command] !== Op.run) continue
-      const communicator = nodes[tables.subject[command]!]!.collective?.communicator
+      const communicator = nodes.at(tables.subject[command]!)!.collective?.communicator
       if (communicator !== undefined && rivals.has(communicator)) calls.push({ command, communicator })
     }
     return new Beside(tables, calls, rivals)

@@ -1,3 +1,4 @@
+import { eachBuffer } from '../packed.js'
 import type { Plan } from '../plan.js'
 import type { Room } from '../scratch.js'
 import { Mode, type Walk } from './walk.js'
@@ -36,6 +37,7 @@ const most = { each: 8, beside: 2 ** 22 }
 export const cellsOf = (plan: Plan, root: Int32Array, listed: Accesses, room: Room): Cells => {
   const { accessStart, accessRoot, accessNamed, accessMode } = listed
   const buffers = root.length
+  const said = eachBuffer(plan)
   const cuts = cutsOf(plan, root, accessNamed)
   const first = room.int32(buffers + 1)
   const whole = (blurred: number): Cells => {
@@ -64,14 +66,14 @@ export const cellsOf = (plan: Plan, root: Int32Array, listed: Accesses, room: Ro
     from[b] = first[r]!
     to[b] = first[r + 1]!
     if (b === r || own === undefined) continue
-    const { aliasOffset = 0, bytes } = plan.buffers[b]!
+    const { aliasOffset = 0, bytes } = said.at(b)!
     from[b] = first[r]! + Math.min(below(own, aliasOffset), own.length - 1)
     to[b] = Math.max(from[b]! + 1, first[r]! + below(own, aliasOffset + bytes))
   }
   let touches = 0
   for (let a = 0; a < listed.accesses; a++) touches += to[accessNamed[a]!]! - from[accessNamed[a]!]!
   if (touches > most.each * listed.accesses + most.beside) {
-    const isPart = (b: number): boolean => plan.buffers[b]!.bytes < plan.buffers[root[b]!]!.bytes
+    const isPart = (b: number): boolean => said.at(b)!.bytes < said.at(root[b]!)!.bytes
     return whole(accessNamed.find((b, a) => accessMode[a] === Mode.write && isPart(b)) ?? -1)
   }
 
@@ -98,6 +100,7 @@ export const cellsOf = (plan: Plan, root: Int32Array, listed: Accesses, room: Ro
 
 /** Where the cells of each root with an accessed view begin, 0 first; undefined: no plan of views. A view that leaves its root is cut off at its end. */
 const cutsOf = (plan: Plan, root: Int32Array, accessNamed: Int32Array): Map<number, Float64Array> | undefined => {
+  const said = eachBuffer(plan)
   let views = 0
   for (let b = 0; b < root.length; b++) if (root[b] !== b) views++
   if (views === 0) return undefined
@@ -107,7 +110,7 @@ const cutsOf = (plan: Plan, root: Int32Array, accessNamed: Int32Array): Map<numb
   for (let b = 0; b < root.length; b++) {
     const r = root[b]!
     if (r === b || accessed[b] === 0) continue
-    const { aliasOffset = 0, bytes } = plan.buffers[b]!
+    const { aliasOffset = 0, bytes } = said.at(b)!
     const list = ends.get(r) ?? []
     if (list.length === 0) ends.set(r, list)
     list.push(aliasOffset, aliasOffset + bytes)
@@ -115,7 +118,7 @@ const cutsOf = (plan: Plan, root: Int32Array, accessNamed: Int32Array): Map<numb
   if (ends.size === 0) return undefined
   const cuts = new Map<number, Float64Array>()
   for (const [r, list] of ends) {
-    const { bytes } = plan.buffers[r]!
+    const { bytes } = said.at(r)!
     const inside = new Set(list.filter(at => at > 0 && at < bytes))
     cuts.set(r, Float64Array.from([0, ...inside]).sort())
   }

@@ -6,8 +6,8 @@ import { Op, type Tables } from './tables.js'
  * L8: on every communicator all ranks issue the same collectives in the same order; sends match receives with no buffering
  * assumed. It compares the plans of several ranks (verify-ranks.ts); of one plan alone there is only to ask that it has the communicators that it names.
  */
-export const checkCollectives = ({ plan, op, subject, commands }: Tables, sink: Sink): void => {
-  if (!plan.nodes.some(({ collective }) => collective !== undefined)) return
+export const checkCollectives = ({ plan, op, subject, commands, shared }: Tables, sink: Sink): void => {
+  if (!shared) return
   for (let c = 0; c < commands && !sink.full; c++) {
     if (op[c] !== Op.run) continue
     const collective = plan.nodes[subject[c]!]!.collective

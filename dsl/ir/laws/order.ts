@@ -1,3 +1,4 @@
+import { eachBuffer } from '../packed.js'
 import type { Clock } from './clock.js'
 import { Last } from './last.js'
 import { bufferName, commandText, laneName, type Sink } from './report.js'
@@ -97,7 +98,7 @@ export class Order {
     const { tables, sink } = this
     const b = tables.cells.named[a]!
     const root = tables.cells.root[a]!
-    const { life, init } = tables.plan.buffers[root]!
+    const { life, init } = eachBuffer(tables.plan).at(root)!
     if (life === 'state' && init !== undefined) return
     sink.add('L1', c, { buffer: b, lane: l }, () => {
       const whole = tables.cells.first[root + 1]! - tables.cells.first[root]! > 1 ? ' whole' : ''

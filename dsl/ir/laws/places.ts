@@ -1,3 +1,4 @@
+import { eachBuffer, eachNode } from '../packed.js'
 import type { Plan } from '../plan.js'
 import { bufferName, laneName, nodeName, type Sink } from './report.js'
 import { Mode, Op, type Tables } from './tables.js'
@@ -25,7 +26,9 @@ const isIn = (id: unknown, count: number): boolean =>
   Number.isInteger(id) && (id as number) >= 0 && (id as number) < count
 
 const checkLists = (plan: Plan, sink: Sink): void => {
-  const { lanes, buffers, nodes, devices } = plan
+  const { lanes, devices } = plan
+  const buffers = eachBuffer(plan)
+  const nodes = eachNode(plan)
   for (let l = 0; l < lanes.length; l++) {
     const { id, device } = lanes[l]!
     if (id !== l)
@@ -33,9 +36,9 @@ const checkLists = (plan: Plan, sink: Sink): void => {
     if (!isIn(device, devices))
       sink.add('L7', -1, { lane: l }, () => `${laneName(plan, l)} is of device ${device}, and the plan has ${devices}`)
   }
-  for (let n = 0; n < nodes.length; n++) if (nodes[n]!.id !== n) misnumbered(plan, n, sink)
+  for (let n = 0; n < nodes.length; n++) if (nodes.at(n)!.id !== n) misnumbered(plan, n, sink)
   for (let b = 0; b < buffers.length; b++) {
-    const buffer = buffers[b]!
+    const buffer = buffers.at(b)!
     const { home, device } = buffer
     const sound = buffer.id === b && isIn(device, devices) && isIn(home, lanes.length) && buffer.alias === undefined
     if (!sound || (buffer.space === 'device' && lanes[home]!.device !== device)) checkBuffer(plan, b, sink)

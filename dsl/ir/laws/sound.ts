@@ -1,3 +1,4 @@
+import { eachBuffer, eachNode } from '../packed.js'
 import type { Plan } from '../plan.js'
 import { Mode, Op, type Walk } from './walk.js'
 
@@ -6,7 +7,7 @@ import { Mode, Op, type Walk } from './walk.js'
  * stand before writes, and what can be derived is so. The proof relies on nothing that whoever wrote them says of them.
  */
 export const isSound = (walk: Walk, plan: Plan, root: Int32Array, home: Int32Array): boolean =>
-  areWhole(walk) && hasIds(walk, plan, root, home) && hasAccesses(walk, plan.buffers.length)
+  areWhole(walk) && hasIds(walk, plan, root, home) && hasAccesses(walk, eachBuffer(plan).length)
 
 const areWhole = ({
   commands,
@@ -31,8 +32,8 @@ const areWhole = ({
 const hasIds = (walk: Walk, plan: Plan, root: Int32Array, home: Int32Array): boolean => {
   const { commands, op, lane, named, events, recordOf, uses, useCommand, useEvent } = walk
   const lanes = plan.lanes.length
-  const buffers = plan.buffers.length
-  const nodes = plan.nodes.length
+  const buffers = eachBuffer(plan).length
+  const nodes = eachNode(plan).length
   let used = 0
   let recorded = 0
   let carries = false

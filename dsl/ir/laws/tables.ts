@@ -1,4 +1,4 @@
-import { packedOf } from '../packed.js'
+import { eachBuffer, eachNode, packedOf } from '../packed.js'
 import type { Plan } from '../plan.js'
 import { heap, type Room } from '../scratch.js'
 import { type Cells, cellsOf } from './cells.js'
@@ -29,6 +29,9 @@ export interface Tables extends Walk {
   readonly memory: Int32Array
   /** The life as a number, see `Kind`. */
   readonly kind: Uint8Array
+  /** Whether some node says that it comes after another one, and whether some is a collective. */
+  readonly ordered: boolean
+  readonly shared: boolean
   /** Byte ranges of roots, and what each run touches of them; see cells.ts. */
   readonly cells: Cells
   /** Where replays of these tables have their own from. */
@@ -42,7 +45,7 @@ const isId = (value: unknown, count: number): value is number =>
   typeof value === 'number' && value >>> 0 === value && value < count
 
 export const tablesOf = (plan: Plan, room: Room = heap): Tables => {
-  const { buffers } = plan
+  const buffers = eachBuffer(plan)
   const lanes = plan.lanes.length
   const root = room.int32(buffers.length)
   const home = room.int32(buffers.length)
@@ -51,7 +54,7 @@ export const tablesOf = (plan: Plan, room: Room = heap): Tables => {
   const memory = room.int32(buffers.length)
   let views = false
   for (let b = 0; b < buffers.length; b++) {
-    const buffer = buffers[b]!
+    const buffer = buffers.at(b)!
     const { alias } = buffer
     root[b] = isId(alias, buffers.length) ? alias : b
     if (root[b] !== b) views = true
@@ -72,6 +75,14 @@ export const tablesOf = (plan: Plan, room: Room = heap): Tables => {
     }
     for (let a = 0; a < accesses; a++) accessRoot[a] = root[accessNamed[a]!]!
   }
+  const nodes = eachNode(plan)
+  let ordered = false
+  let shared = false
+  for (let n = 0; n < nodes.length; n++) {
+    const { after, collective } = nodes.at(n)!
+    if (after !== undefined) ordered = true
+    if (collective !== undefined) shared = true
+  }
   const cells = cellsOf(plan, root, { ...walked, accessRoot }, room)
   return {
     ...walked,
@@ -85,6 +96,8 @@ export const tablesOf = (plan: Plan, room: Room = heap): Tables => {
     bytes,
     memory,
     kind,
+    ordered,
+    shared,
     cells,
     room,
   }
