@@ -1,7 +1,7 @@
 // npm run build: the TypeScript into dist/, the addon into native/build/braid.node. Each only when it is stale.
-//   --native: the addon alone.
+//   --native: the addon alone. --sanitized: instead the C++ tests under each sanitizer, on one core that nothing else wants.
 import { existsSync, readFileSync, rmSync } from 'node:fs'
-import { availableParallelism } from 'node:os'
+import { availableParallelism, constants, setPriority } from 'node:os'
 import { join } from 'node:path'
 import { install } from './lib/install.mjs'
 import { withBuildLock } from './lib/lock.mjs'
@@ -37,7 +37,12 @@ const cached = (folder, name) => {
 }
 
 /** Configures and builds native/ into `folder` with these CMake definitions. Headers of Node-API come from npm: nothing is downloaded. */
-export const buildNative = (folder = 'native/build', definitions = {}, target = 'braid') => {
+export const buildNative = (
+  folder = 'native/build',
+  definitions = {},
+  target = 'braid',
+  jobs = availableParallelism(),
+) => {
   const sources = files(['native'], path => /\.(h|cc|cmake)$|CMakeLists\.txt$/.test(path))
   const words = [...Object.entries(definitions).flat(), target, process.env.CXX ?? '', process.env.CXXFLAGS ?? '']
   const print = fingerprint(sources, words.map(String))
@@ -63,7 +68,7 @@ export const buildNative = (folder = 'native/build', definitions = {}, target = 
     ...Object.entries(defined).map(([name, value]) => `-D${name}=${value}`),
   ])
   if (configured !== 0) throw new Stop('CMake could not configure the native part; its own words stand above.')
-  const args = ['--build', folder, '--parallel', String(availableParallelism()), '--target', target]
+  const args = ['--build', folder, '--parallel', String(jobs), '--target', target]
   if (run('cmake', args) !== 0) throw new Stop("The native part did not build; the compiler's own words stand above.")
   writeStamp(stampFile, print)
 }
@@ -73,11 +78,16 @@ const haveGoogleTest = () =>
   ask(needCompiler(), ['-x', 'c++', '-std=c++20', '-fsyntax-only', '-'], '#include <gtest/gtest.h>\n') !== undefined
 
 /** Builds the C++ tests, under a sanitizer where one is named. Returns the program's path, or undefined where GoogleTest is not installed. */
-export const buildTests = (folder, sanitize = '') => {
+export const buildTests = (folder, sanitize = '', jobs = undefined) => {
   if (!haveGoogleTest()) return undefined
-  buildNative(folder, { BRAID_TESTS: 'ON', BRAID_SANITIZE: sanitize }, 'braid_tests')
+  buildNative(folder, { BRAID_TESTS: 'ON', BRAID_SANITIZE: sanitize }, 'braid_tests', jobs)
   return `${folder}/braid_tests`
 }
+
+/** Sanitizers that the C++ tests are built with, each into a folder of its own; what is built already stays. */
+export const sanitizers = ['address', 'thread']
+export const buildSanitized = (name, jobs = undefined) =>
+  withBuildLock(() => buildTests(`native/build-${name}`, name, jobs), `build-${name}`)
 
 /** Everything that the examples, the command line and the tests need, from a bare clone on. */
 export const prepare = () => {
@@ -92,6 +102,11 @@ export const prepare = () => {
 if (isMain(import.meta.url))
   await entry(() => {
     needNode()
+    if (process.argv.includes('--sanitized')) {
+      setPriority(constants.priority.PRIORITY_LOW)
+      for (const name of sanitizers) buildSanitized(name, 1)
+      return 0
+    }
     withBuildLock(() => {
       install()
       if (!process.argv.includes('--native')) buildTypeScript()

@@ -2,10 +2,9 @@ import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { root } from './run.mjs'
 
-const path = join(root, '.cache', 'build.lock')
 const sleep = milliseconds => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, milliseconds)
 
-const holder = () => {
+const holder = path => {
   try {
     const pid = Number(readFileSync(path, 'utf8'))
     process.kill(pid, 0) // signal 0 asks only whether the process lives
@@ -15,16 +14,17 @@ const holder = () => {
   }
 }
 
-/** Runs `work` while no other build of this checkout runs: two CMakes in one folder would write over each other. */
-export const withBuildLock = work => {
+/** Runs `work` while no other build of this checkout under this name runs: two CMakes in one folder would write over each other. */
+export const withBuildLock = (work, name = 'build') => {
   mkdirSync(join(root, '.cache'), { recursive: true })
+  const path = join(root, '.cache', `${name}.lock`)
   for (let told = false; ; sleep(200)) {
     try {
       writeFileSync(path, String(process.pid), { flag: 'wx' })
       break
     } catch (error) {
       if (error.code !== 'EEXIST') throw error
-      const pid = holder()
+      const pid = holder(path)
       if (pid === undefined) rmSync(path, { force: true })
       else if (!told) console.log(`Waiting for another build of this checkout (process ${pid}) …`)
       told = pid !== undefined

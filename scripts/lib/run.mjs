@@ -15,12 +15,17 @@ export const run = (command, args, options = {}) => {
   return result.error ? 127 : (result.status ?? 1)
 }
 
-/** As `run`, beside others: what it prints is printed when it ends, in one piece. */
-export const runBeside = (command, args, options = {}) =>
+/** As `run`, beside others: what it prints is printed when it ends, in one piece, or with `told` as it comes, and told. */
+export const runBeside = (command, args, { told, ...options } = {}) =>
   new Promise(resolve => {
     const printed = []
     const child = spawn(command, args, { cwd: root, stdio: ['ignore', 'pipe', 'pipe'], ...options })
-    for (const stream of [child.stdout, child.stderr]) stream.on('data', bytes => printed.push(bytes))
+    const take = bytes => {
+      if (told === undefined) return printed.push(bytes)
+      process.stdout.write(bytes)
+      told(bytes.toString())
+    }
+    for (const stream of [child.stdout, child.stderr]) stream.on('data', take)
     const end = status => {
       process.stdout.write(Buffer.concat(printed))
       resolve(status)
