@@ -76,37 +76,6 @@ TEST(CachingPolicy, PollReusesWhatHasCompleted) {
   EXPECT_EQ(c.allocator->reserved(), size);
 }
 
-// Blocks that come round and round, most of their uses long over: one question answers for many.
-TEST(CachingPolicy, ALaterUseAnswersForThoseBefore) {
-  Caching c(with(orderThenGrow));
-  Lane &home = c.lane(), &reader = c.lane();
-  constexpr int blocks = 16;
-  std::vector<Block*> live;
-  for (int i = 0; i < blocks; ++i) live.push_back(c.malloc(size, home));
-  for (Block* block : live) {
-    c.use(block, reader);
-    c.free(block);
-  }
-  // From here on half of the uses are always still to be carried out: of each the read, and the record of its event.
-  c.device.advance(reader.stream, 2 * blocks / 2);
-  const auto round = [&] {
-    for (int i = 0; i < blocks; ++i) {
-      Block* block = c.malloc(size, home);
-      ASSERT_NE(block, nullptr);
-      c.use(block, reader);
-      c.free(block);
-      c.device.advance(reader.stream, 2);
-    }
-  };
-  for (int i = 0; i < 8; ++i) round();
-  const Stats before = c.stats();
-  for (int i = 0; i < 8; ++i) round();
-  EXPECT_EQ(c.allocator->reserved(), blocks * size);
-  EXPECT_EQ(c.stats().waits, 0u);
-  EXPECT_LT(c.stats().queries - before.queries, 8u * blocks / 3);
-  EXPECT_GT(c.stats().queries, before.queries);
-}
-
 TEST(CachingPolicy, OnlyOrderCarriesMemoryFromLaneToLane) {
   for (const Policy* policy : policies) {
     Caching c(plain(with(*policy)));

@@ -236,8 +236,9 @@ Block* Allocator::quickPending(Lane& lane, const Heap& heap, std::uint64_t size,
   } else if (policy.poll) {
     *rung = Rung::done;
     for (; left < uses; left = next(left + 1)) {
-      if (pollPending(*block, left, lane) == Status::ok) continue;
-      *refused = block->uses[left]->lane;
+      Mark& mark = *block->uses[left];
+      if (lanes_.poll(mark, &lane) == Status::ok) continue;
+      *refused = mark.lane;
       return nullptr;
     }
   } else if (policy.waitFirst && heap.freeBytes() < size) {
@@ -255,31 +256,6 @@ Block* Allocator::quickPending(Lane& lane, const Heap& heap, std::uint64_t size,
   block->settled = false;
   block->next = block->previous = nullptr;
   return block;
-}
-
-// One question to the driver about a use of a pending block. Of blocks that come round and round most uses have completed
-// long before they are asked about, and a lane that has come to a later mark has come to all before it: so a block
-// further on is asked about first, one more after every yes, half as many after a no, which costs a question.
-Status Allocator::pollPending(const Block& block, std::size_t use, Lane& lane) {
-  constexpr std::uint8_t furthest = 32, patience = 16;
-  Mark& mark = *block.uses[use];
-  if (lanes_.complete(mark)) return Status::ok;
-  Lane::Shelf& own = shelf(lane);
-  const Block* far = &block;
-  for (int left = own.reach; left > 0 && far->next != nullptr; --left) far = far->next;
-  // The marks of pending blocks are held: nobody records them again meanwhile.
-  Mark* const later = far != &block && use < far->uses.size() ? far->uses[use] : nullptr;
-  if (later != nullptr && later->lane == mark.lane && later->lane != nullptr && later->point > mark.point) {
-    if (lanes_.poll(*later, &lane) == Status::ok) {
-      own.reach = std::min<std::uint8_t>(own.reach + 1, furthest);
-      return Status::ok;
-    }
-    own.reach /= 2;
-    own.rest = patience;
-  }
-  const Status status = lanes_.poll(mark, &lane);
-  if (status == Status::ok && own.reach == 0 && (own.rest == 0 || --own.rest == 0)) own.reach = 1;
-  return status;
 }
 
 Status Allocator::waitForUses(const Block& block, Lane& lane, std::size_t from) {

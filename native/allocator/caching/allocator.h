@@ -134,7 +134,6 @@ class Allocator {
 
   // allocator.cc
   Block* quickPending(Lane& lane, const Heap& heap, std::uint64_t size, Rung* rung, const Lane** refused);
-  Status pollPending(const Block& block, std::size_t use, Lane& lane);
   // Pending no longer, and nobody's yet: counted so, or to be counted by whoever hands it out at once.
   void settle(Block& block);
   void complete(Block& block);

@@ -83,9 +83,6 @@ class alignas(128) Lane {
   struct Shelf {
     LaneCache cache;
     PendingList pending;
-    // How many pending blocks further on the driver is asked first, and for how many questions more it is not: see
-    // `Allocator::pollPending`.
-    std::uint8_t reach = 0, rest = 0;
   };
   static constexpr std::size_t mostAllocators = 4;
   Shelf shelves[mostAllocators];
