@@ -1,5 +1,8 @@
 // A block that another lane reads: allocate + recordUse + free, over and over. Three ways in which the next owner's
 // lane may come after the reader.
+#include <set>
+#include <vector>
+
 #include "bench/bench.h"
 
 namespace braid::bench {
@@ -7,11 +10,12 @@ namespace {
 
 bool waits(const caching::Policy& policy) { return &policy == &caching::orderThenWait; }
 
-// Events of a caller who does by hand the least that can be done. What a query finds done was recorded some turns
-// before: an event whose use is outstanding is not recorded again.
+// A caller who does by hand the least that can be done, with as many events as blocks come round: what a query finds
+// done was recorded as many turns before, and no event is recorded again while its use is outstanding.
 class ByHand {
  public:
-  ByHand(Driver& driver, Stream reader, Stream home) : driver_(driver), reader_(reader), home_(home) {
+  ByHand(Bed& bed, caching::Lane& reader, caching::Lane& home, std::size_t blocks)
+      : driver_(bed.driver), reader_(reader.stream), home_(home.stream), ring_(blocks) {
     for (Event& each : ring_) {
       must(driver_, driver_.eventCreate(&each, EventKind::order), "eventCreate");
       must(driver_, driver_.eventRecord(each, reader_), "eventRecord");
@@ -22,21 +26,71 @@ class ByHand {
   }
   ByHand(const ByHand&) = delete;
   void record() { driver_.eventRecord(ring_[at_], reader_); }
-  void wait() { driver_.streamWait(home_, ring_[at_]); }
-  void query() { driver_.eventQuery(ring_[at_ = (at_ + 1) % outstanding]); }
+  void wait() { driver_.streamWait(home_, next()); }
+  void query() { driver_.eventQuery(next()); }
 
  private:
-  static constexpr std::size_t outstanding = 16;
+  Event next() {
+    if (++at_ == ring_.size()) at_ = 0;
+    return ring_[at_];
+  }
   Driver& driver_;
-  Stream reader_, home_;
-  Event ring_[outstanding];
+  const Stream reader_, home_;
+  std::vector<Event> ring_;
   std::size_t at_ = 0;
 };
 
-// `turn` beside `floor`, the driver's calls that it cannot do without, and what the allocator counted a turn.
-template <class Turn, class Floor>
-void measure(const Run& run, Bed& bed, const std::string& what, const caching::Policy& policy, Turn turn, Floor floor) {
+// The same for a program that records events of its own on the reader's lane, for purposes of its own.
+class OwnMarks {
+ public:
+  OwnMarks(Bed& bed, caching::Lane& reader, caching::Lane& home, std::size_t blocks)
+      : bed_(bed), reader_(reader), home_(home.stream), ring_(blocks) {
+    for (caching::Mark*& each : ring_) each = marked(bed_, reader_);
+  }
+  ~OwnMarks() {
+    for (caching::Mark* each : ring_) each->drop();
+  }
+  OwnMarks(const OwnMarks&) = delete;
+  void record() {
+    ring_[at_]->drop();
+    ring_[at_] = marked(bed_, reader_);
+  }
+  void wait() { bed_.driver.streamWait(home_, next()); }
+  void query() { bed_.driver.eventQuery(next()); }
+  // A mark of the program's, at what it has just queued on the lane. Held.
+  static caching::Mark* marked(Bed& bed, caching::Lane& reader) {
+    caching::Mark* mark = nullptr;
+    reader.queued();
+    must(bed.driver, bed.lanes.mark(reader, &mark), "mark");
+    return mark;
+  }
+
+ private:
+  Event next() {
+    if (++at_ == ring_.size()) at_ = 0;
+    return ring_[at_]->event;
+  }
+
+  Bed& bed_;
+  caching::Lane& reader_;
+  const Stream home_;
+  std::vector<caching::Mark*> ring_;
+  std::size_t at_ = 0;
+};
+
+// `turn`, which says which block it had, beside the calls that `Floor` cannot do without; and what the allocator
+// counted a turn.
+template <class Floor, class Turn>
+void measure(const Run& run, Bed& bed, const std::string& what, const caching::Policy& policy, caching::Lane& home,
+             caching::Lane& reader, Turn turn) {
   for (int i = 0; i < 2048; ++i) turn();
+  std::set<const caching::Block*> blocks;
+  for (int i = 0; i < 2048; ++i) blocks.insert(turn());
+  Floor hand(bed, reader, home, blocks.size());
+  const auto floor = [&, wait = waits(policy)] {
+    hand.record();
+    wait ? hand.wait() : hand.query();
+  };
   const caching::Stats before = bed.allocator->stats();
   std::uint64_t turned = 0;
   const Beside measured = perTurnBeside(
@@ -53,8 +107,19 @@ void measure(const Run& run, Bed& bed, const std::string& what, const caching::P
   Line line("cross-lane", what + ", " + std::string(policy.name));
   line.add(measured.time, "ns").add("floor", measured.floor.median).add("over", measured.over.median);
   line.add("overLeast", measured.over.least).add("overMost", measured.over.most);
-  line.add("sharedEach", each(after.usesShared - before.usesShared));
+  line.add("blocks", static_cast<double>(blocks.size())).add("sharedEach", each(after.usesShared - before.usesShared));
   line.add("waitsEach", each(after.waits - before.waits)).add("queriesEach", each(after.queries - before.queries));
+}
+
+// All memory that is at hand but for one block is somebody's: that one comes round and round.
+void leaveOne(Bed& bed, std::uint64_t bytes, caching::Lane& home) {
+  caching::Block* const one = bed.malloc(bytes, home);
+  for (caching::Stats stats = bed.allocator->stats();; stats = bed.allocator->stats()) {
+    const auto& all = stats.all;
+    if (all.reservedBytes.current - all.allocatedBytes.current < static_cast<std::int64_t>(one->size)) break;
+    bed.malloc(bytes, home);
+  }
+  bed.free(one);
 }
 
 caching::Options under(const caching::Policy& policy) {
@@ -68,17 +133,14 @@ caching::Options under(const caching::Policy& policy) {
 void recorded(const Run& run, std::uint64_t bytes, const caching::Policy& policy) {
   Bed bed(run, under(policy));
   caching::Lane &home = bed.lane(), &reader = bed.lane(false);
-  ByHand hand(bed.driver, reader.stream, home.stream);
+  leaveOne(bed, bytes, home);
   const auto turn = [&] {
     caching::Block* block = bed.malloc(bytes, home);
     bed.use(block, reader);
     bed.free(block);
+    return block;
   };
-  const auto floor = [&, wait = waits(policy)] {
-    hand.record();
-    wait ? hand.wait() : hand.query();
-  };
-  measure(run, bed, "recorded, " + sizeName(bytes), policy, turn, floor);
+  measure<ByHand>(run, bed, "recorded, " + sizeName(bytes), policy, home, reader, turn);
 }
 
 // The reader's newest event marks the point already, since the program recorded one of its own there: that one is in
@@ -86,33 +148,22 @@ void recorded(const Run& run, std::uint64_t bytes, const caching::Policy& policy
 void shared(const Run& run, std::uint64_t bytes, const caching::Policy& policy) {
   Bed bed(run, under(policy));
   caching::Lane &home = bed.lane(), &reader = bed.lane();
-  ByHand hand(bed.driver, reader.stream, home.stream);
-  const auto own = [&] {
-    caching::Mark* mark = nullptr;
-    reader.queued();
-    must(bed.driver, bed.lanes.mark(reader, &mark), "mark");
-    mark->drop();
-  };
+  leaveOne(bed, bytes, home);
   const auto turn = [&] {
     caching::Block* block = bed.malloc(bytes, home);
-    own();
+    OwnMarks::marked(bed, reader)->drop();
     bed.use(block, reader);
     bed.free(block);
+    return block;
   };
-  const auto floor = [&, wait = waits(policy)] {
-    own();
-    wait ? hand.wait() : hand.query();
-  };
-  measure(run, bed, "shared, " + sizeName(bytes), policy, turn, floor);
+  measure<OwnMarks>(run, bed, "shared, " + sizeName(bytes), policy, home, reader, turn);
 }
 
 // The home lane is after the reader's newest event already: no call of the driver is left.
 void known(const Run& run, std::uint64_t bytes) {
   Bed bed(run);
   caching::Lane &home = bed.lane(), &reader = bed.lane();
-  reader.queued();
-  caching::Mark* mark = nullptr;
-  must(bed.driver, bed.lanes.mark(reader, &mark), "mark");
+  caching::Mark* const mark = OwnMarks::marked(bed, reader);
   {
     std::lock_guard guard(home.mutex);
     must(bed.driver, bed.lanes.wait(home, *mark, nullptr), "wait");
