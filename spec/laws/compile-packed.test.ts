@@ -1,4 +1,4 @@
-// A large plan's commands are flat until somebody asks for the lists; both say the same, and what is changed in a list is judged as it stands there.
+// A large plan's commands are flat, and its nodes and buffers not made, until somebody asks for the lists; both say the same, and what is changed in a list is judged as it stands there.
 import * as E from 'fp-ts/lib/Either.js'
 import { beforeAll, expect, test } from 'vitest'
 import { compile, isProved } from '../../dsl/compile.js'
@@ -6,7 +6,7 @@ import type { Graph } from '../../dsl/graph.js'
 import { parsePlan, toJSON, verify } from '../../dsl/index.js'
 import { fingerprintOf, fingerprintOfTables } from '../../dsl/ir/fingerprint.js'
 import { tablesOf } from '../../dsl/ir/laws/tables.js'
-import { packedOf } from '../../dsl/ir/packed.js'
+import { eachBuffer, eachNode, isUnmade, packedOf } from '../../dsl/ir/packed.js'
 import type { Command, Plan } from '../../dsl/ir/plan.js'
 import { graphOf, tasksOf } from '../support/task-graphs.js'
 
@@ -38,6 +38,17 @@ test('a large plan is proved, judged and remembered without lists', () => {
   expect(isProved(large)).toBe(true)
   expect(verify(large)).toEqual([])
   expect(packedOf(large)).toBeDefined()
+  expect(isUnmade(large, 'nodes') && isUnmade(large, 'buffers')).toBe(true)
+})
+
+test('its nodes and buffers say the same one by one as in their lists', () => {
+  const some = [0, 1, 777, eachNode(large).length - 1]
+  const nodes = some.map(i => eachNode(large).at(i))
+  const buffers = some.map(i => eachBuffer(large).at(i))
+  expect(some.map(i => large.nodes[i])).toEqual(nodes)
+  expect(some.map(i => large.buffers[i])).toEqual(buffers)
+  expect(large.nodes.every(({ id }, i) => id === i) && large.buffers.every(({ id }, i) => id === i)).toBe(true)
+  expect(eachNode(large)).toBe(large.nodes)
 })
 
 test('its lists say the same, and are the same ones from then on', () => {

@@ -1,10 +1,11 @@
-// Commands that come flat are input like any other: what is derived in them is not believed, and where they contradict themselves it is their lists that are judged.
+// Commands that come flat, and nodes and buffers that are still to be made, are input like any other: what is derived in them is not believed, and where they contradict
+// themselves it is their lists that are judged.
 import { beforeAll, describe, expect, test } from 'vitest'
 import { fingerprintOf, fingerprintOfTables } from '../../dsl/ir/fingerprint.js'
 import { tablesOf } from '../../dsl/ir/laws/tables.js'
 import { Op, type Walk } from '../../dsl/ir/laws/walk.js'
-import { packedOf, planOf } from '../../dsl/ir/packed.js'
-import type { Plan } from '../../dsl/ir/plan.js'
+import { isUnmade, type Listing, packedOf, planOf } from '../../dsl/ir/packed.js'
+import type { Plan, PlanBuffer, PlanNode } from '../../dsl/ir/plan.js'
 import { verify } from '../../dsl/ir/verify.js'
 import { largePlan, layeredOf } from '../support/large-plans.js'
 
@@ -84,4 +85,54 @@ describe('a contradiction is not believed', () => {
       expect(packedOf(liar)).toBeUndefined()
       expect(fingerprintOfTables(read)).toBe(fingerprintOf(liar.commands))
     })
+})
+
+describe('nodes and buffers that nobody has asked for', () => {
+  /** `items`, of which item `at` says something else; and how often any was made. */
+  const lazily = <A>(items: readonly A[], at = -1, said: Partial<A> = {}): Listing<A> & { made: number } => ({
+    length: items.length,
+    made: 0,
+    at(i) {
+      this.made++
+      return i === at ? { ...items[i]!, ...said } : items[i]
+    },
+  })
+  const lazyPlan = (nodes: Listing<PlanNode>, buffers: Listing<PlanBuffer>): Plan => {
+    const { commands: _, ...parts } = plan
+    return planOf({ ...parts, nodes, buffers }, copy())
+  }
+  const lawsOf = (lazy: Plan): string[] => [...new Set(verify(lazy).map(({ law }) => law))]
+
+  test('are proved one by one, and made once, when they are asked for', () => {
+    const [nodes, buffers] = [lazily(plan.nodes), lazily(plan.buffers)]
+    const lazy = lazyPlan(nodes, buffers)
+    expect(verify(lazy)).toEqual([])
+    expect(isUnmade(lazy, 'nodes')).toBe(true)
+    expect(isUnmade(lazy, 'buffers')).toBe(true)
+    expect(packedOf(lazy)).toBeDefined()
+    const list = lazy.nodes
+    expect(list).toEqual(plan.nodes)
+    expect(lazy.buffers).toEqual(plan.buffers)
+    expect(Object.isFrozen(list) && Object.isFrozen(list[0]) && Object.isFrozen(lazy.buffers[0])).toBe(true)
+    const { made } = nodes
+    expect(lazy.nodes).toBe(list)
+    expect(nodes.made).toBe(made)
+    expect(isUnmade(lazy, 'nodes') || isUnmade(lazy, 'buffers')).toBe(false)
+    expect(verify(lazy)).toEqual([])
+  })
+
+  test('are believed no more than those of a list', () => {
+    const last = plan.nodes.length - 1
+    const node = (said: Partial<PlanNode>) => lazyPlan(lazily(plan.nodes, 7, said), lazily(plan.buffers))
+    const buffer = (said: Partial<PlanBuffer>) => lazyPlan(lazily(plan.nodes), lazily(plan.buffers, 7, said))
+    expect(lawsOf(node({ id: 8 }))).toEqual(['L1'])
+    expect(lawsOf(node({ after: [[last, 'finish']] }))).toEqual(['L10'])
+    const collective = { kind: 'allReduce', communicator: 3, count: 1, dtype: 'f32' } as const
+    expect(lawsOf(node({ collective }))).toEqual(['L8'])
+    expect(lawsOf(buffer({ id: 8 }))).toContain('L3')
+    expect(lawsOf(buffer({ home: 99 }))).toContain('L3')
+    expect(lawsOf(buffer({ alias: 8, aliasOffset: 1 }))).toContain('L3')
+    expect(lawsOf(buffer({ bytes: Number.NaN }))).toEqual(['L7'])
+    expect(lawsOf(buffer({ bytes: 2 ** 50 }))).toContain('L9')
+  })
 })
