@@ -1,5 +1,5 @@
 import { rounded } from '../ir/laws/range-pool.js'
-import { type Turnover, type Turnovers, When } from '../ir/laws/turnover.js'
+import { startsOf, type Turnover, type Turnovers, When } from '../ir/laws/turnover.js'
 import { heap, type Room } from '../ir/scratch.js'
 import { accessesOf } from './accesses.js'
 import { devicesOf, memoryOf } from './device-of.js'
@@ -101,10 +101,16 @@ class Ledger {
   readonly point: readonly [Int32Array, Int32Array]
   private readonly rows: [number, number] = [0, 0]
   private events = 0
-  private allocs = 0
+  private readonly allocs: number
+  /** By lane, its next alloc's number. */
+  private readonly next: Int32Array
   private frees = 0
 
-  constructor(count: number, lanes: number, accesses: number, uses: number, room: Room) {
+  constructor(allocs: Int32Array, accesses: number, uses: number, room: Room) {
+    const lanes = allocs.length
+    this.next = startsOf(allocs)
+    const count = this.next[lanes]!
+    this.allocs = count
     this.event = room.int32(2 * count)
     this.when = room.uint8(2 * count).fill(When.always)
     this.command = room.int32(2 * count)
@@ -112,12 +118,13 @@ class Ledger {
     this.allocLane = room.int32(count)
     this.frontier = room.int32(count * lanes)
     this.start = [room.int32(count + 1), room.int32(count + 1)]
-    this.lane = [room.int32(accesses), room.int32(uses)]
-    this.point = [room.int32(accesses), room.int32(uses)]
+    // Of each buffer its home lane's point, and those of its uses.
+    this.lane = [room.int32(accesses), room.int32(count + uses)]
+    this.point = [room.int32(accesses), room.int32(count + uses)]
   }
 
   alloc(buffer: number, command: number, lane: number, { known, base }: Issue): void {
-    const a = this.allocs++
+    const a = this.next[lane]!++
     this.note(buffer, command, a)
     this.allocLane[a] = lane
     const lanes = base.length
@@ -180,11 +187,11 @@ class Ledger {
   }
 }
 
-/** By memory, the devices', then pinned: how many buffers come and go in a tick, on how many lanes each is touched, and how many uses they have. */
+/** By memory, the devices', then pinned: how many buffers come and go in a tick, by home lane, on how many lanes they are touched, and how many uses they have. */
 const counted = (
   ir: Lifetimes,
   room: Room,
-): { buffers: number[]; touched: number[]; uses: number[]; memory: Uint8Array; bytes: Float64Array } => {
+): { homes: Int32Array[]; touched: number[]; uses: number[]; memory: Uint8Array; bytes: Float64Array } => {
   const { start, root } = accessesOf(ir)
   const memory = room.uint8(ir.buffers.length)
   const devices = devicesOf(ir)
@@ -195,12 +202,13 @@ const counted = (
     bytes[b] = buffer.bytes
   }
   const none = new Array<number>(devices + 1).fill(0)
-  const [buffers, touched, uses] = [none.slice(), none.slice(), none]
-  for (let b = 0; b < ir.buffers.length; b++) if (ir.last[b]! >= 0) buffers[memory[b]!]!++
+  const [touched, uses] = [none.slice(), none]
+  const homes = none.map(() => new Int32Array(ir.lanes.length))
+  for (let b = 0; b < ir.buffers.length; b++) if (ir.last[b]! >= 0) homes[memory[b]!]![ir.home[b]!]!++
   // The accesses are at least as many as the lanes that touch.
   for (let a = 0; a < start[ir.operations.length]!; a++) if (ir.last[root[a]!]! >= 0) touched[memory[root[a]!]!]!++
   for (let u = 0; u < ir.useBuffer.length; u++) uses[memory[ir.useBuffer[u]!]!]!++
-  return { buffers, touched, uses, memory, bytes }
+  return { homes, touched, uses, memory, bytes }
 }
 
 /** Of an order with its waits and lifetimes: what a settled tick of its plan gives out and takes back. Made of `room`. */
@@ -209,8 +217,8 @@ export const trafficOf = (ir: Lifetimes, room: Room = heap): Traffic => {
   const count = operations.length
   const lanes = ir.lanes.length
   const { start, root } = accessesOf(ir)
-  const { buffers, touched, uses, memory, bytes } = counted(ir, room)
-  const ledgers = buffers.map((count, m) => new Ledger(count, lanes, touched[m]!, count + uses[m]!, room))
+  const { homes, touched, uses, memory, bytes } = counted(ir, room)
+  const ledgers = homes.map((allocs, m) => new Ledger(allocs, touched[m]!, uses[m]!, room))
   const allocs = byOperation(ir.first, count, room)
   const frees = byOperation(ir.last, count, room)
   const marks = byOperation(useBuffer, ir.buffers.length, room)

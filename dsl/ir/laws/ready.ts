@@ -1,5 +1,5 @@
 import type { Room } from '../scratch.js'
-import { type Turnover, When } from './turnover.js'
+import { startsOf, type Turnover, When } from './turnover.js'
 
 /**
  * When freed bytes become ready for a lane: at the first of its allocs, of the tick of the free or of a later one, that is after all that they were
@@ -16,24 +16,17 @@ export interface Readiness {
   readonly later: Uint16Array | Int32Array
 }
 
-/** Allocs of each lane, and how many frees come before each of those. */
+/** Where each lane's allocs begin, and how many frees come before each alloc. */
 const allocsOf = ({ lanes, event, allocs, allocLane }: Turnover, room: Room) => {
-  const start = new Int32Array(lanes + 1)
-  for (let a = 0; a < allocs; a++) start[allocLane[a]! + 1]!++
-  for (let l = 0; l < lanes; l++) start[l + 1]! += start[l]!
-  const fill = start.slice()
-  const byLane = room.int32(allocs)
+  const counts = new Int32Array(lanes)
+  for (let a = 0; a < allocs; a++) counts[allocLane[a]!]!++
   const freed = room.int32(allocs)
   for (let e = 0, frees = 0; e < event.length; e++) {
     const a = event[e]!
     if (a < 0) frees++
-    else {
-      const at = fill[allocLane[a]!]!++
-      byLane[at] = a
-      freed[at] = frees
-    }
+    else freed[a] = frees
   }
-  return { start, byLane, freed }
+  return { start: startsOf(counts), freed }
 }
 
 const never = 2 ** 31 - 1
@@ -72,7 +65,7 @@ class Sweep {
   of(lane: number, alloc: Int32Array, later: Uint16Array | Int32Array): number {
     this.learn(lane)
     const { time, first } = this
-    const { start, byLane, freed } = this.allocs
+    const { start, freed } = this.allocs
     const { inFlight, frees, releaseStart, releaseLane, releasePoint } = this.turnover
     const own = start[lane]!
     const count = start[lane + 1]! - own
@@ -89,7 +82,7 @@ class Sweep {
       }
       if (when >= end) continue
       const ticks = when < count ? 0 : Math.floor(when / count)
-      alloc[f] = byLane[own + when - ticks * count]!
+      alloc[f] = own + when - ticks * count
       later[f] = ticks
       ready++
     }
@@ -99,7 +92,7 @@ class Sweep {
   /** Fills `time` for a lane. */
   private learn(lane: number): void {
     const { time, first, reached } = this
-    const { start, byLane } = this.allocs
+    const { start } = this.allocs
     const { lanes, inFlight, length, frontier } = this.turnover
     const own = start[lane]!
     const count = start[lane + 1]! - own
@@ -107,7 +100,7 @@ class Sweep {
     let missing = lanes - 1
     for (let ticks = 0; ticks < inFlight && missing > 0; ticks++) {
       for (let i = 0; i < count && missing > 0; i++) {
-        const from = byLane[own + i]! * lanes
+        const from = (own + i) * lanes
         for (let m = 0; m < lanes; m++) {
           const until = Math.min(length[m]!, frontier[from + m]! + ticks * length[m]!)
           if (reached[m]! >= until || m === lane) continue
@@ -180,7 +173,7 @@ export const unavailable = (turnover: Turnover, room: Room): Unavailable => {
   let all = leaked
   // Of the ticks before, those that are too near to be ready when a tick starts.
   for (let f = 0; f < frees; f++) all += (inFlight - 1) * freeBytes[f]!
-  const { start, byLane } = sweep.allocs
+  const { start } = sweep.allocs
   let most = 0
   let ready = 0
   for (const lane of sweep.takers) {
@@ -192,8 +185,7 @@ export const unavailable = (turnover: Turnover, room: Room): Unavailable => {
       gain[alloc[f]!]! += freeBytes[f]!
       held -= (inFlight - 1 - later[f]!) * freeBytes[f]!
     }
-    for (let i = start[lane]!; i < start[lane + 1]!; i++) {
-      const a = byLane[i]!
+    for (let a = start[lane]!; a < start[lane + 1]!; a++) {
       held -= gain[a]!
       if (held + taken[a]! > most) most = held + taken[a]!
     }

@@ -20,7 +20,7 @@ export interface Turnover {
   readonly inFlight: number
   /** Points of each lane in one tick. */
   readonly length: Int32Array
-  /** Events in issue order: a >= 0 is alloc number a, and -1 - f is free number f. */
+  /** Events in issue order: a >= 0 is alloc number a, and -1 - f is free number f. Allocs are numbered lane by lane, in issue order on each; frees in issue order. */
   readonly event: Int32Array
   readonly when: Uint8Array
   readonly command: Int32Array
@@ -116,16 +116,23 @@ const put = (rows: Rows, room: Room, lane: number, point: number): void => {
   rows.point[rows.next++] = point
 }
 
-/** By memory, how many allocs and frees a tick has. */
-const countsOf = ({ plan, commands, op, subject, memory }: Tables, ticks: Uint8Array | undefined) => {
-  const allocs = new Int32Array(plan.devices + 1)
+/** By memory, how many allocs each lane has in a tick, and how many frees there are. */
+const countsOf = ({ plan, lanes, commands, op, lane, subject, memory }: Tables, ticks: Uint8Array | undefined) => {
+  const allocs = Array.from({ length: plan.devices + 1 }, () => new Int32Array(lanes))
   const frees = new Int32Array(plan.devices + 1)
   for (let c = 0; c < commands; c++) {
     if (ticks?.[c] === 0) continue
-    if (op[c] === Op.alloc) allocs[memory[subject[c]!]!]!++
+    if (op[c] === Op.alloc) allocs[memory[subject[c]!]!]![lane[c]!]!++
     else if (op[c] === Op.free) frees[memory[subject[c]!]!]!++
   }
   return { allocs, frees }
+}
+
+/** Where the numbers of each lane's allocs begin, and all of them end. */
+export const startsOf = (counts: Int32Array): Int32Array => {
+  const starts = new Int32Array(counts.length + 1)
+  for (let l = 0; l < counts.length; l++) starts[l + 1] = starts[l]! + counts[l]!
+  return starts
 }
 
 interface Asked {
@@ -146,19 +153,25 @@ export const turnoversOf = (tables: Tables, clock: Clock, asked: Asked = {}): Tu
   const { ticks, open } = safe ? { ticks: undefined, open: undefined } : eventsOf(tables, room)
   const { allocs, frees } = countsOf(tables, ticks)
   const memories = allocs.length
-  const made = Array.from(allocs, (count, m) => ({
-    event: room.int32(count + frees[m]!),
-    when: room.uint8(count + frees[m]!),
-    command: room.int32(count + frees[m]!),
-    buffer: room.int32(count + frees[m]!),
-    allocLane: room.int32(count),
-    frontier: room.int32(count * lanes),
-    allocBytes: room.float64(count),
-    freeBytes: room.float64(frees[m]!),
-    accesses: rowsOf(room, frees[m]!),
-    uses: rowsOf(room, asUses ? frees[m]! : 0),
-    leaked: 0,
-  }))
+  const made = allocs.map((counts, m) => {
+    const next = startsOf(counts)
+    const count = next[lanes]!
+    return {
+      event: room.int32(count + frees[m]!),
+      when: room.uint8(count + frees[m]!),
+      command: room.int32(count + frees[m]!),
+      buffer: room.int32(count + frees[m]!),
+      next,
+      allocs: count,
+      allocLane: room.int32(count),
+      frontier: room.int32(count * lanes),
+      allocBytes: room.float64(count),
+      freeBytes: room.float64(frees[m]!),
+      accesses: rowsOf(room, frees[m]!),
+      uses: rowsOf(room, asUses ? frees[m]! : 0),
+      leaked: 0,
+    }
+  })
   for (let b = 0; b < tables.buffers; b++) if (open?.[b] === 1) made[memory[b]!]!.leaked += bytes[b]!
 
   // What a settled tick knows is of the inFlight - 1 ticks before it, and of all that was before those: a replay's start says as much.
@@ -169,7 +182,7 @@ export const turnoversOf = (tables: Tables, clock: Clock, asked: Asked = {}): Tu
   clock.begin()
   const base = clock.base
   const known = clock.known
-  const nextAlloc = new Int32Array(memories)
+  const nextEvent = new Int32Array(memories)
   const nextFree = new Int32Array(memories)
   const last = new Last(room, tables.buffers, tables.accesses)
   const { head, entries } = last
@@ -190,12 +203,12 @@ export const turnoversOf = (tables: Tables, clock: Clock, asked: Asked = {}): Tu
       const b = subject[c]!
       const m = memory[b]!
       const to = made[m]!
-      const e = nextAlloc[m]! + nextFree[m]!
+      const e = nextEvent[m]!++
       to.when[e] = when === 3 ? When.always : when === 1 ? When.firstTick : When.laterTicks
       to.command[e] = c
       to.buffer[e] = b
       if (code === Op.alloc) {
-        const a = nextAlloc[m]!++
+        const a = to.next[l]!++
         to.event[e] = a
         to.allocLane[a] = l
         to.allocBytes[a] = bytes[b]!
@@ -241,25 +254,27 @@ export const turnoversOf = (tables: Tables, clock: Clock, asked: Asked = {}): Tu
   const length = new Int32Array(lanes)
   for (let l = 0; l < lanes; l++) length[l] = known[l * lanes + l]! - base[l]!
   const released = (releases: Releases, size: (bytes: Float64Array) => Float64Array): Turnover[] =>
-    made.map(({ event, when, command, buffer, allocLane, frontier, allocBytes, freeBytes, leaked, ...rows }, m) => ({
-      lanes,
-      inFlight: plan.inFlight,
-      length,
-      event,
-      when,
-      command,
-      buffer,
-      allocs: allocs[m]!,
-      allocLane,
-      frontier,
-      frees: frees[m]!,
-      releaseStart: rows[releases].start,
-      releaseLane: rows[releases].lane,
-      releasePoint: rows[releases].point,
-      allocBytes: size(allocBytes),
-      freeBytes: size(freeBytes),
-      leaked,
-    }))
+    made.map(
+      ({ event, when, command, buffer, allocs, allocLane, frontier, allocBytes, freeBytes, leaked, ...rows }, m) => ({
+        lanes,
+        inFlight: plan.inFlight,
+        length,
+        event,
+        when,
+        command,
+        buffer,
+        allocs,
+        allocLane,
+        frontier,
+        frees: frees[m]!,
+        releaseStart: rows[releases].start,
+        releaseLane: rows[releases].lane,
+        releasePoint: rows[releases].point,
+        allocBytes: size(allocBytes),
+        freeBytes: size(freeBytes),
+        leaked,
+      }),
+    )
   return {
     accesses: released('accesses', bytes => bytes),
     uses: asUses ? released('uses', sizes => sizes.map(rounded)) : [],
