@@ -3,11 +3,13 @@ import { After } from './laws/after.js'
 import { checkBound } from './laws/bound.js'
 import { Clock } from './laws/clock.js'
 import { checkBeside, checkCollectives } from './laws/collectives.js'
+import { Adding } from './laws/covered.js'
 import { checkMinimal } from './laws/minimal.js'
 import { checkPlaces } from './laws/places.js'
-import { checkPrecise } from './laws/precise.js'
+import { checkPrecise, Marks } from './laws/precise.js'
 import { checkIds, Report } from './laws/report.js'
-import { Safety } from './laws/safety.js'
+import { Safety, type Watch } from './laws/safety.js'
+import { Settled } from './laws/settled.js'
 import { checkArena } from './laws/storage.js'
 import { maxCells, type Tables, tablesOf } from './laws/tables.js'
 import { checkWaits } from './laws/waits.js'
@@ -79,15 +81,21 @@ const prove = (tables: Tables, options: Proof): Judgement => {
   if (plan.storage === 'planned') checkArena(tables, report)
   const clock = new Clock(tables)
   const needed = tables.room.uint8(tables.uses)
-  const precise = withScratch(() => new Safety(tables, clock, needed, report).replay())
+  const quality = options.safety !== true
+  const watch: Watch = {
+    marks: quality ? new Marks(tables) : undefined,
+    adding: quality ? Adding.of(tables, clock) : undefined,
+    settled: options.peak === undefined ? Settled.of(tables, clock) : undefined,
+  }
+  withScratch(() => new Safety(tables, clock, needed, report).replay(-1, watch))
   After.of(tables, report)?.replay()
   checkCollectives(tables, report)
   if (options.marked === true) checkBeside(tables, report)
-  withScratch(() => checkBound(tables, clock, report.violations.length === 0, report, options.peak))
-  if (options.safety !== true) {
+  withScratch(() => checkBound(tables, clock, report.violations.length === 0, report, options.peak, watch.settled))
+  if (quality) {
     const safe = report.violations.length === 0
-    if (!precise) checkPrecise(tables, report)
-    checkMinimal(tables, clock, needed, safe, report)
+    if (watch.marks?.precise !== true) checkPrecise(tables, report)
+    checkMinimal(tables, clock, needed, safe, report, watch.adding)
   }
   return {
     violations: report.violations,

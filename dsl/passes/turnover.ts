@@ -1,5 +1,6 @@
+import { Ledger, startsOf } from '../ir/laws/ledger.js'
 import { rounded } from '../ir/laws/range-pool.js'
-import { startsOf, type Turnover, type Turnovers, When } from '../ir/laws/turnover.js'
+import type { Turnovers } from '../ir/laws/turnover.js'
 import { heap, type Room } from '../ir/scratch.js'
 import { accessesOf } from './accesses.js'
 import { devicesOf, memoryOf } from './device-of.js'
@@ -87,106 +88,6 @@ class Issue {
   }
 }
 
-/** One memory's turnover while it is written. */
-class Ledger {
-  readonly event: Int32Array
-  /** Nothing leaks and nothing is freed first, so every event is in every tick. */
-  readonly when: Uint8Array
-  readonly command: Int32Array
-  readonly buffer: Int32Array
-  readonly allocLane: Int32Array
-  readonly frontier: Int32Array
-  readonly start: readonly [Int32Array, Int32Array]
-  readonly lane: readonly [Int32Array, Int32Array]
-  readonly point: readonly [Int32Array, Int32Array]
-  private readonly rows: [number, number] = [0, 0]
-  private events = 0
-  private readonly allocs: number
-  /** By lane, its next alloc's number. */
-  private readonly next: Int32Array
-  private frees = 0
-
-  constructor(allocs: Int32Array, accesses: number, uses: number, room: Room) {
-    const lanes = allocs.length
-    this.next = startsOf(allocs)
-    const count = this.next[lanes]!
-    this.allocs = count
-    this.event = room.int32(2 * count)
-    this.when = room.uint8(2 * count).fill(When.always)
-    this.command = room.int32(2 * count)
-    this.buffer = room.int32(2 * count)
-    this.allocLane = room.int32(count)
-    this.frontier = room.int32(count * lanes)
-    this.start = [room.int32(count + 1), room.int32(count + 1)]
-    // Of each buffer its home lane's point, and those of its uses.
-    this.lane = [room.int32(accesses), room.int32(count + uses)]
-    this.point = [room.int32(accesses), room.int32(count + uses)]
-  }
-
-  alloc(buffer: number, command: number, lane: number, { known, base }: Issue): void {
-    const a = this.next[lane]!++
-    this.note(buffer, command, a)
-    this.allocLane[a] = lane
-    const lanes = base.length
-    for (let m = 0; m < lanes; m++) this.frontier[a * lanes + m] = known[lane * lanes + m]! - base[m]!
-  }
-
-  /** A point that the taker of the coming free must be after: of its accesses, or of its home lane and its uses. */
-  release(of: 0 | 1, lane: number, point: number): void {
-    const row = this.rows[of]++
-    this.lane[of][row] = lane
-    this.point[of][row] = point
-  }
-
-  free(buffer: number, command: number): void {
-    const f = this.frees++
-    this.note(buffer, command, -1 - f)
-    this.start[0][f + 1] = this.rows[0]
-    this.start[1][f + 1] = this.rows[1]
-  }
-
-  private note(buffer: number, command: number, event: number): void {
-    this.event[this.events] = event
-    this.command[this.events] = command
-    this.buffer[this.events++] = buffer
-  }
-
-  /** Bytes of each alloc and each free, of those of buffers. */
-  sizes(bytesOf: Float64Array, room: Room): { allocBytes: Float64Array; freeBytes: Float64Array } {
-    const { event, buffer } = this
-    const allocBytes = room.float64(this.allocs)
-    const freeBytes = room.float64(this.frees)
-    for (let e = 0; e < event.length; e++) {
-      const bytes = bytesOf[buffer[e]!]!
-      if (event[e]! < 0) freeBytes[-1 - event[e]!] = bytes
-      else allocBytes[event[e]!] = bytes
-    }
-    return { allocBytes, freeBytes }
-  }
-
-  turnover(of: 0 | 1, inFlight: number, length: Int32Array, sizes: ReturnType<Ledger['sizes']>): Turnover {
-    const { event, command, buffer, allocs, frees, allocLane, frontier } = this
-    return {
-      lanes: length.length,
-      inFlight,
-      length,
-      event,
-      when: this.when,
-      command,
-      buffer,
-      allocs,
-      allocLane,
-      frontier,
-      frees,
-      releaseStart: this.start[of],
-      releaseLane: this.lane[of],
-      releasePoint: this.point[of],
-      ...sizes,
-      leaked: 0,
-    }
-  }
-}
-
 /** By memory, the devices', then pinned: how many buffers come and go in a tick, by home lane, on how many lanes they are touched, and how many uses they have. */
 const counted = (
   ir: Lifetimes,
@@ -218,7 +119,11 @@ export const trafficOf = (ir: Lifetimes, room: Room = heap): Traffic => {
   const lanes = ir.lanes.length
   const { start, root } = accessesOf(ir)
   const { homes, touched, uses, memory, bytes } = counted(ir, room)
-  const ledgers = homes.map((allocs, m) => new Ledger(allocs, touched[m]!, uses[m]!, room))
+  const ledgers = homes.map((allocs, m) => {
+    const frees = startsOf(allocs)[lanes]!
+    // Uses release at the home lane's point and at those that they mark.
+    return new Ledger({ allocs, frees, accesses: touched[m]!, uses: frees + uses[m]! }, room)
+  })
   const allocs = byOperation(ir.first, count, room)
   const frees = byOperation(ir.last, count, room)
   const marks = byOperation(useBuffer, ir.buffers.length, room)
@@ -248,7 +153,7 @@ export const trafficOf = (ir: Lifetimes, room: Room = heap): Traffic => {
     command += ir.waitStart[i + 1]! - ir.waitStart[i]!
     for (let a = allocs.start[i]!; a < allocs.start[i + 1]!; a++) {
       const buffer = allocs.items[a]!
-      ledgers[memory[buffer]!]!.alloc(buffer, command++, home[buffer]!, issue)
+      ledgers[memory[buffer]!]!.alloc(buffer, command++, bytes[buffer]!, home[buffer]!, known, base)
     }
     issue.run(i)
     point[i] = known[lane * lanes + lane]! - base[lane]!
@@ -259,30 +164,23 @@ export const trafficOf = (ir: Lifetimes, room: Room = heap): Traffic => {
       const buffer = frees.items[f]!
       const ledger = ledgers[memory[buffer]!]!
       const length = last.drain(buffer, accesses)
-      for (let at = 0; at < length; at++) ledger.release(0, laneOf[accesses[at]!]!, point[accesses[at]!]!)
+      for (let at = 0; at < length; at++) ledger.release('accesses', laneOf[accesses[at]!]!, point[accesses[at]!]!)
       const on = home[buffer]!
-      ledger.release(1, on, known[on * lanes + on]! - base[on]!)
+      ledger.release('uses', on, known[on * lanes + on]! - base[on]!)
       for (let u = marks.start[buffer]!; u < marks.start[buffer + 1]!; u++) {
         const by = markedBy[marks.items[u]!]!
-        ledger.release(1, laneOf[by]!, point[by]!)
+        ledger.release('uses', laneOf[by]!, point[by]!)
       }
-      ledger.free(buffer, command++)
+      ledger.free(buffer, command++, bytes[buffer]!)
     }
   }
   const length = Int32Array.from(base, (from, l) => known[l * lanes + l]! - from)
   const { inFlight } = ir.settings
-  const asTheyAre = ledgers.map(ledger => ledger.sizes(bytes, room))
-  let even = true
-  for (let b = 0; b < bytes.length; b++) {
-    const own = bytes[b]!
-    bytes[b] = rounded(own)
-    even &&= bytes[b] === own
-  }
   // Of large graphs most sizes are whole granules already.
-  const pooled = even ? asTheyAre : ledgers.map(ledger => ledger.sizes(bytes, room))
+  const even = bytes.every(size => rounded(size) === size)
   const turnovers: Turnovers = {
-    accesses: ledgers.map((ledger, m) => ledger.turnover(0, inFlight, length, asTheyAre[m]!)),
-    uses: ledgers.map((ledger, m) => ledger.turnover(1, inFlight, length, pooled[m]!)),
+    accesses: ledgers.map(ledger => ledger.turnover('accesses', { inFlight, length })),
+    uses: ledgers.map(ledger => ledger.turnover('uses', { inFlight, length }, even ? undefined : rounded)),
   }
   return { turnovers, commands: command }
 }

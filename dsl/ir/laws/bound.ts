@@ -1,6 +1,7 @@
 import { type Peak, replayPeak } from '../peak.js'
 import type { Clock } from './clock.js'
 import { bufferName, type Sink } from './report.js'
+import type { Settled } from './settled.js'
 import type { Tables } from './tables.js'
 import { accessTurnovers, type Turnovers } from './turnover.js'
 
@@ -17,12 +18,20 @@ export const peakFits = (tables: Tables, turnovers: () => Turnovers, bounds: rea
 const heldAt = ({ device, pinned }: Peak): number[] => [...device, pinned]
 
 /** L9: the peak, computed from the plan alone (`known`, where it has been; else from a clock that has gone through some whole ticks; `safe`: L3 holds), is at most `bound`, for each device and for pinned memory. */
-export const checkBound = (tables: Tables, clock: Clock, safe: boolean, sink: Sink, known?: Peak): void => {
+export const checkBound = (
+  tables: Tables,
+  clock: Clock,
+  safe: boolean,
+  sink: Sink,
+  known?: Peak,
+  settled?: Settled,
+): void => {
   const { plan } = tables
   const bounds = boundsOf(tables)
   if (known !== undefined && heldAt(known).every((bytes, memory) => !(bytes > bounds[memory]!))) return
   let accessed: Turnovers | undefined
-  const turnovers = () => (accessed ??= accessTurnovers(tables, clock, safe))
+  const turnovers = () =>
+    (accessed ??= (safe ? settled?.turnovers() : undefined) ?? accessTurnovers(tables, clock, safe))
   if (peakFits(tables, turnovers, bounds)) return
   const peak = replayPeak(tables, turnovers)
   const held = heldAt(peak)

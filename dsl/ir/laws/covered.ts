@@ -5,14 +5,11 @@ import { Op, type Tables } from './tables.js'
 const ticks = 3
 
 /**
- * The linear test of L6: by command, 1 for each wait that adds nothing in any tick, since the lane's frontier covers it, or
+ * The linear test of L6: by command, 1 for each wait that adds nothing in any tick (undefined: there is none), since the lane's frontier covers it, or
  * would with the other waits before the lane's next run. A record, alloc or free of the lane between two waits sees the
  * first one alone, so they are not counted together. The clock begins anew. A tick after which every wait has been found to add something is the last that is looked at.
  */
-export const coveredWaits = (
-  tables: Tables,
-  clock: Clock,
-): { readonly covered: Uint8Array; readonly count: number } => {
+export const coveredWaits = (tables: Tables, clock: Clock): Uint8Array | undefined => {
   const { op, lane, recordOf, subject, commands, room } = tables
   const covered = room.uint8(commands)
   let left = 0
@@ -41,7 +38,40 @@ export const coveredWaits = (
     }
     groups.endAll()
   }
-  return { covered, count: left - groups.added }
+  return groups.added < left ? covered : undefined
+}
+
+/** The same, seen in the first tick of another replay: whether each wait of the plan adds something there. Where waits are for the tick before, that tick cannot say. */
+export class Adding {
+  /** Whether all do; else it is not known. */
+  all = false
+  private readonly groups: Groups
+  private waits = 0
+
+  private constructor(tables: Tables, clock: Clock) {
+    this.groups = new Groups(tables, clock)
+  }
+
+  static of(tables: Tables, clock: Clock): Adding | undefined {
+    return tables.carries ? undefined : new Adding(tables, clock)
+  }
+
+  /** Wait c, just before the clock steps over it. */
+  wait(c: number): void {
+    this.waits++
+    this.groups.put(c)
+  }
+
+  /** Lane l issues something else. */
+  other(l: number): void {
+    this.groups.end(l)
+  }
+
+  /** The tick has been issued. */
+  end(): void {
+    this.groups.endAll()
+    this.all = this.groups.added === this.waits
+  }
 }
 
 /** Of each lane, its waits since its last other command, and its frontier before them. */
@@ -56,7 +86,8 @@ class Groups {
   constructor(
     private readonly tables: Tables,
     private readonly clock: Clock,
-    private readonly covered: Uint8Array,
+    /** By command, 1 for each wait that has added nothing so far; undefined: none has been looked at. */
+    private readonly covered?: Uint8Array,
   ) {
     const { lanes, room } = tables
     this.waits = Array.from({ length: lanes }, () => [])
@@ -88,15 +119,18 @@ class Groups {
   }
 
   private needed(c: number): void {
-    if (this.covered[c] === 0) return
-    this.covered[c] = 0
+    const { covered } = this
+    if (covered !== undefined) {
+      if (covered[c] === 0) return
+      covered[c] = 0
+    }
     this.added++
   }
 
   /** One wait alone adds what its mark is beyond the frontier. */
   private one(l: number, c: number): void {
     const { lanes, subject } = this.tables
-    const mark = this.covered[c] === 1 ? this.mark(c) : undefined
+    const mark = this.covered === undefined || this.covered[c] === 1 ? this.mark(c) : undefined
     if (mark === undefined) return
     const from = subject[c]! * lanes
     for (let m = 0; m < lanes; m++)

@@ -3,7 +3,7 @@ import { After } from './after.js'
 import { Beside } from './beside.js'
 import { boundsOf, peakFits } from './bound.js'
 import type { Clock } from './clock.js'
-import { coveredWaits } from './covered.js'
+import { type Adding, coveredWaits } from './covered.js'
 import { bufferName, laneName, Probe, type Sink } from './report.js'
 import { Safety } from './safety.js'
 import { Kind, Op, type Tables } from './tables.js'
@@ -29,12 +29,19 @@ const isExact = ({ plan, commands, lanes, op }: Tables): boolean => {
  * covers some lane's last access at the free. Waits: dropping one leaves L5 and L7 as they were, and L1 to L4, L9
  * and L10 are replayed without it; and L8, of collectives that are never side by side with it. Where a law is broken already the question has no answer; then the linear test alone is made.
  */
-export const checkMinimal = (tables: Tables, clock: Clock, needed: Uint8Array, safe: boolean, sink: Sink): void => {
+export const checkMinimal = (
+  tables: Tables,
+  clock: Clock,
+  needed: Uint8Array,
+  safe: boolean,
+  sink: Sink,
+  adding?: Adding,
+): void => {
   checkRecords(tables, sink)
   checkUses(tables, needed, sink)
-  const { covered, count } = coveredWaits(tables, clock)
+  const covered = adding?.all === true ? undefined : coveredWaits(tables, clock)
   const exact = safe && isExact(tables)
-  if (count === 0 && !exact) return
+  if (covered === undefined && !exact) return
   const bounds = boundsOf(tables)
   const pool = exact && tables.plan.storage === 'pooled' && poolFits(tables, latestTurnovers(tables), bounds)
   const probe = new Probe()
@@ -45,7 +52,7 @@ export const checkMinimal = (tables: Tables, clock: Clock, needed: Uint8Array, s
   for (let c = 0; c < tables.commands && !sink.full; c++) {
     if (tables.op[c] !== Op.wait && tables.op[c] !== Op.previous) continue
     if (
-      covered[c] === 0 &&
+      covered?.[c] !== 1 &&
       !(safety !== undefined && holdsWithout(tables, c, probe, safety, after, apart, clock, pool, bounds))
     )
       continue
@@ -53,7 +60,7 @@ export const checkMinimal = (tables: Tables, clock: Clock, needed: Uint8Array, s
     const l = tables.lane[c]!
     sink.add('L6', c, { event, lane: l }, () => {
       const why =
-        covered[c] === 1
+        covered?.[c] === 1
           ? 'what it waits for is already before that lane, or before its other waits'
           : 'every law holds without it'
       return `${laneName(tables.plan, l)} need not wait for e${event}: ${why}`

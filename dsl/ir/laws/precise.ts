@@ -3,8 +3,10 @@ import { Last } from './last.js'
 import { bufferName, commandText, laneName, type Sink } from './report.js'
 import { Op, type Tables } from './tables.js'
 
-/** Of each event, the point of the last run that its lane had issued at the record; seen in the first tick of a replay. */
+/** Of each event, the point of the last run that its lane had issued at the record; seen in the first tick of another replay. */
 export class Marks {
+  /** Whether L5 holds; else it is not known. */
+  precise = false
   private readonly ran: Int32Array
   private readonly marked: Int32Array
 
@@ -12,10 +14,6 @@ export class Marks {
     const { lanes, events, room } = tables
     this.ran = room.int32(lanes)
     this.marked = room.int32(events)
-  }
-
-  restart(): void {
-    this.ran.fill(0)
   }
 
   /** Run c has been issued. */
@@ -30,8 +28,12 @@ export class Marks {
     if (recordOf[event] === c) this.marked[event] = this.ran[lane[c]!]!
   }
 
-  /** L5, when the first tick has been issued: whether what each use marks is its lane's last access to the buffer, as far as `last` has kept it. */
-  arePrecise(last: Last): boolean {
+  /** The tick has been issued: whether what each use marks is its lane's last access to the buffer, as far as `last` has kept it. */
+  end(last: Last): void {
+    this.precise = this.arePrecise(last)
+  }
+
+  private arePrecise(last: Last): boolean {
     const { uses, useCommand, useEvent, recordOf, subject, lane, cells } = this.tables
     for (let u = 0; u < uses; u++) {
       const c = useCommand[u]!

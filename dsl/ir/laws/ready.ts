@@ -1,5 +1,6 @@
 import type { Room } from '../scratch.js'
-import { startsOf, type Turnover, When } from './turnover.js'
+import { startsOf } from './ledger.js'
+import { type Turnover, When } from './turnover.js'
 
 /**
  * When freed bytes become ready for a lane: at the first of its allocs, of the tick of the free or of a later one, that is after all that they were

@@ -1,10 +1,22 @@
 import type { Clock } from './clock.js'
+import type { Adding } from './covered.js'
 import { Lifetimes } from './lifetimes.js'
 import { Order } from './order.js'
-import { Marks } from './precise.js'
+import type { Marks } from './precise.js'
 import type { Sink } from './report.js'
+import type { Settled } from './settled.js'
 import { Storage } from './storage.js'
 import { Kind, Mode, Op, type Tables } from './tables.js'
+
+/** What other laws ask of a first tick, seen in passing where storage is pooled: afterwards each says whether it has seen enough. */
+export interface Watch {
+  /** L5. */
+  readonly marks?: Marks | undefined
+  /** L6, of waits. */
+  readonly adding?: Adding | undefined
+  /** What L9 is judged by. */
+  readonly settled?: Settled | undefined
+}
 
 /**
  * L1 to L4 by one replay. Made once and replayed often: the exact test of L6 leaves out one wait after the other.
@@ -16,7 +28,6 @@ import { Kind, Mode, Op, type Tables } from './tables.js'
 export class Safety {
   private readonly order: Order
   private readonly lives: Lifetimes | Storage
-  private readonly marks: Marks
   /** By command: whether a run touches what another lane touches in another tick; empty: none does. */
   private readonly carried: Uint8Array
 
@@ -33,62 +44,69 @@ export class Safety {
       tables.plan.storage === 'planned'
         ? new Storage(tables, clock, sink)
         : new Lifetimes(tables, clock, sink, this.order.last, needed)
-    this.marks = new Marks(tables)
     this.carried = carriedRuns(tables)
   }
 
-  /** Replays the plan, leaving out the wait `dropped` (-1: none); stops as soon as the sink is full. Whether L5 is seen to hold too; else that is not known. */
-  replay(dropped = -1): boolean {
-    const { clock, order, lives, marks, sink } = this
+  /** Replays the plan, leaving out the wait `dropped` (-1: none); stops as soon as the sink is full. */
+  replay(dropped = -1, watch: Watch = {}): void {
+    const { clock, order, lives, sink } = this
     clock.restart(dropped)
     order.restart()
     lives.restart()
-    marks.restart()
     if (lives instanceof Storage) {
       if (this.planned(lives)) {
         order.unwritten()
         this.planned(lives)
       }
-      return false
+      return
     }
-    if (!this.pooled(lives)) return false
-    const precise = dropped < 0 && marks.arePrecise(order.last)
+    if (!this.pooled(lives, watch)) return
+    watch.marks?.end(order.last)
+    watch.adding?.end()
+    watch.settled?.end()
     order.unwritten()
     lives.end()
-    if (sink.full) return precise
-    if (lives.crossing) this.pooled(lives)
+    if (sink.full) return
+    if (lives.crossing) this.pooled(lives, {})
     else if (this.carried.length > 0) this.again()
-    return precise
   }
 
-  private pooled(lives: Lifetimes): boolean {
-    const { clock, order, marks, sink } = this
-    const { op, commands } = this.tables
+  private pooled(lives: Lifetimes, { marks, adding, settled }: Watch): boolean {
+    const { clock, order, sink } = this
+    const { op, lane, commands } = this.tables
     clock.begin()
     lives.begin()
     for (let c = 0; c < commands && !sink.full; c++) {
       switch (op[c]) {
         case Op.run:
+          adding?.other(lane[c]!)
           order.run(c)
           lives.run(c)
           clock.run(c)
-          marks.run(c, clock)
+          marks?.run(c, clock)
           break
         case Op.alloc:
+          adding?.other(lane[c]!)
           lives.alloc(c)
+          settled?.alloc(c)
           break
         case Op.free:
+          adding?.other(lane[c]!)
           lives.free(c)
+          settled?.free(c, order.last)
           break
         case Op.use:
           lives.use(c)
           break
         case Op.record:
+          adding?.other(lane[c]!)
           clock.record(c)
-          marks.record(c)
+          marks?.record(c)
+          settled?.record(c)
           break
         case Op.wait:
         case Op.previous:
+          adding?.wait(c)
           clock.wait(c, op[c]!)
           break
       }

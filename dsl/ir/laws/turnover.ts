@@ -2,6 +2,7 @@ import type { Plan } from '../plan.js'
 import { heap, type Room } from '../scratch.js'
 import { Clock } from './clock.js'
 import { Last } from './last.js'
+import { Ledger } from './ledger.js'
 import { rounded } from './range-pool.js'
 import { Kind, Op, type Tables } from './tables.js'
 
@@ -90,34 +91,9 @@ export const latestTurnovers = (tables: Tables): Turnovers => {
   return known
 }
 
-interface Rows {
-  readonly start: Int32Array
-  lane: Int32Array
-  point: Int32Array
-  next: number
-}
-
-const rowsOf = (room: Room, frees: number): Rows => ({
-  start: room.int32(frees + 1),
-  lane: room.int32(2 * frees),
-  point: room.int32(2 * frees),
-  next: 0,
-})
-
-const put = (rows: Rows, room: Room, lane: number, point: number): void => {
-  if (rows.next === rows.lane.length) {
-    const { lane, point } = rows
-    rows.lane = room.int32(2 * rows.next + 2)
-    rows.point = room.int32(2 * rows.next + 2)
-    rows.lane.set(lane)
-    rows.point.set(point)
-  }
-  rows.lane[rows.next] = lane
-  rows.point[rows.next++] = point
-}
-
-/** By memory, how many allocs each lane has in a tick, and how many frees there are. */
-const countsOf = ({ plan, lanes, commands, op, lane, subject, memory }: Tables, ticks: Uint8Array | undefined) => {
+/** Empty ledgers, one for each memory, as long as a tick asks for; `ticks` where some allocs and frees happen in none. */
+export const ledgersOf = (tables: Tables, room: Room, asUses: boolean, ticks?: Uint8Array): Ledger[] => {
+  const { plan, lanes, commands, op, lane, subject, memory } = tables
   const allocs = Array.from({ length: plan.devices + 1 }, () => new Int32Array(lanes))
   const frees = new Int32Array(plan.devices + 1)
   for (let c = 0; c < commands; c++) {
@@ -125,14 +101,10 @@ const countsOf = ({ plan, lanes, commands, op, lane, subject, memory }: Tables, 
     if (op[c] === Op.alloc) allocs[memory[subject[c]!]!]![lane[c]!]!++
     else if (op[c] === Op.free) frees[memory[subject[c]!]!]!++
   }
-  return { allocs, frees }
-}
-
-/** Where the numbers of each lane's allocs begin, and all of them end. */
-export const startsOf = (counts: Int32Array): Int32Array => {
-  const starts = new Int32Array(counts.length + 1)
-  for (let l = 0; l < counts.length; l++) starts[l + 1] = starts[l]! + counts[l]!
-  return starts
+  return allocs.map((counts, m) => {
+    const rows = 2 * frees[m]!
+    return new Ledger({ allocs: counts, frees: frees[m]!, accesses: rows, uses: asUses ? rows : 0 }, room)
+  })
 }
 
 interface Asked {
@@ -151,28 +123,9 @@ export const turnoversOf = (tables: Tables, clock: Clock, asked: Asked = {}): Tu
   const asUses = wanted.includes('uses')
   const { plan, lanes, commands, op, subject, lane, accessStart, accessRoot, memory, bytes } = tables
   const { ticks, open } = safe ? { ticks: undefined, open: undefined } : eventsOf(tables, room)
-  const { allocs, frees } = countsOf(tables, ticks)
-  const memories = allocs.length
-  const made = allocs.map((counts, m) => {
-    const next = startsOf(counts)
-    const count = next[lanes]!
-    return {
-      event: room.int32(count + frees[m]!),
-      when: room.uint8(count + frees[m]!),
-      command: room.int32(count + frees[m]!),
-      buffer: room.int32(count + frees[m]!),
-      next,
-      allocs: count,
-      allocLane: room.int32(count),
-      frontier: room.int32(count * lanes),
-      allocBytes: room.float64(count),
-      freeBytes: room.float64(frees[m]!),
-      accesses: rowsOf(room, frees[m]!),
-      uses: rowsOf(room, asUses ? frees[m]! : 0),
-      leaked: 0,
-    }
-  })
-  for (let b = 0; b < tables.buffers; b++) if (open?.[b] === 1) made[memory[b]!]!.leaked += bytes[b]!
+  const ledgers = ledgersOf(tables, room, asUses, ticks)
+  const leaked = new Float64Array(ledgers.length)
+  for (let b = 0; b < tables.buffers; b++) if (open?.[b] === 1) leaked[memory[b]!]! += bytes[b]!
 
   // What a settled tick knows is of the inFlight - 1 ticks before it, and of all that was before those: a replay's start says as much.
   for (let tick = clock.tick + 2; tick < plan.inFlight; tick++) {
@@ -180,20 +133,9 @@ export const turnoversOf = (tables: Tables, clock: Clock, asked: Asked = {}): Tu
     for (let c = 0; c < commands; c++) clock.step(c)
   }
   clock.begin()
-  const base = clock.base
-  const known = clock.known
-  const nextEvent = new Int32Array(memories)
-  const nextFree = new Int32Array(memories)
+  const { base, known } = clock
   const last = new Last(room, tables.buffers, tables.accesses)
-  const { head, entries } = last
-  // By event, its lane's point at the record, from 1 on; 0: none.
-  const recorded = room.int32(tables.events)
-  // By use, the point that it marks, as known when it is issued, and 1 + the use of its buffer before it; by buffer, 1 + the last use since its last free.
-  const marks = room.int32(asUses ? tables.uses : 0)
-  const useBefore = room.int32(asUses ? tables.uses : 0)
-  const lastUse = room.int32(asUses ? tables.buffers : 0)
-  const marked = room.int32(lanes)
-  let nextUse = 0
+  const marks = asUses ? new Marked(tables, clock, room) : undefined
   for (let c = 0; c < commands; c++) {
     const code = op[c]!
     const l = lane[c]!
@@ -201,38 +143,15 @@ export const turnoversOf = (tables: Tables, clock: Clock, asked: Asked = {}): Tu
       const when = ticks === undefined ? 3 : ticks[c]!
       if (when === 0) continue
       const b = subject[c]!
-      const m = memory[b]!
-      const to = made[m]!
-      const e = nextEvent[m]!++
-      to.when[e] = when === 3 ? When.always : when === 1 ? When.firstTick : When.laterTicks
-      to.command[e] = c
-      to.buffer[e] = b
-      if (code === Op.alloc) {
-        const a = to.next[l]!++
-        to.event[e] = a
-        to.allocLane[a] = l
-        to.allocBytes[a] = bytes[b]!
-        const { frontier } = to
-        for (let o = 0; o < lanes; o++) frontier[a * lanes + o] = known[l * lanes + o]! - base[o]!
-        continue
+      const ledger = ledgers[memory[b]!]!
+      if (code === Op.alloc) ledger.alloc(b, c, bytes[b]!, l, known, base)
+      else {
+        releaseAll(ledger, last, b, base)
+        if (safe) last.forget(b)
+        marks?.release(ledger, b, l)
+        ledger.free(b, c, bytes[b]!)
       }
-      const f = nextFree[m]!++
-      to.event[e] = -1 - f
-      to.freeBytes[f] = bytes[b]!
-      for (let at = head[b]!; at !== 0; at = entries[at + 2]!)
-        put(to.accesses, room, entries[at]!, entries[at + 1]! - base[entries[at]!]!)
-      to.accesses.start[f + 1] = to.accesses.next
-      if (safe) last.forget(b)
-      if (!asUses) continue
-      marked.fill(0)
-      for (let u = lastUse[b]! - 1; u >= 0; u = useBefore[u]! - 1) {
-        const user = lane[tables.useCommand[u]!]!
-        if (marks[u]! > marked[user]!) marked[user] = marks[u]!
-      }
-      lastUse[b] = 0
-      marked[l] = known[l * lanes + l]! - base[l]!
-      for (let o = 0; o < lanes; o++) if (o === l || marked[o]! > 0) put(to.uses, room, o, marked[o]!)
-      to.uses.start[f + 1] = to.uses.next
+      if (when !== 3) ledger.only(when === 1 ? When.firstTick : When.laterTicks)
     } else if (code === Op.run) {
       clock.run(c)
       const point = known[l * lanes + l]!
@@ -241,42 +160,80 @@ export const turnoversOf = (tables: Tables, clock: Clock, asked: Asked = {}): Tu
         else last.cover(accessRoot[a]!, l, point, known, l * lanes)
     } else if (code === Op.record) {
       clock.record(c)
-      if (tables.recordOf[subject[c]!] === c) recorded[subject[c]!] = known[l * lanes + l]! - base[l]!
-    } else if (code === Op.use) {
-      const u = nextUse++
-      if (!asUses) continue
-      const b = subject[c]!
-      marks[u] = recorded[tables.useEvent[u]!]!
-      useBefore[u] = lastUse[b]!
-      lastUse[b] = u + 1
-    } else if (code !== Op.broken) clock.wait(c, code)
+      marks?.record(c)
+    } else if (code === Op.use) marks?.use(c)
+    else if (code !== Op.broken) clock.wait(c, code)
   }
-  const length = new Int32Array(lanes)
-  for (let l = 0; l < lanes; l++) length[l] = known[l * lanes + l]! - base[l]!
-  const released = (releases: Releases, size: (bytes: Float64Array) => Float64Array): Turnover[] =>
-    made.map(
-      ({ event, when, command, buffer, allocs, allocLane, frontier, allocBytes, freeBytes, leaked, ...rows }, m) => ({
-        lanes,
-        inFlight: plan.inFlight,
-        length,
-        event,
-        when,
-        command,
-        buffer,
-        allocs,
-        allocLane,
-        frontier,
-        frees: frees[m]!,
-        releaseStart: rows[releases].start,
-        releaseLane: rows[releases].lane,
-        releasePoint: rows[releases].point,
-        allocBytes: size(allocBytes),
-        freeBytes: size(freeBytes),
-        leaked,
-      }),
-    )
-  return {
-    accesses: released('accesses', bytes => bytes),
-    uses: asUses ? released('uses', sizes => sizes.map(rounded)) : [],
+  const { inFlight } = plan
+  const length = Int32Array.from(base, (from, l) => known[l * (lanes + 1)]! - from)
+  const all = (of: Releases, size?: (bytes: number) => number): Turnover[] =>
+    ledgers.map((ledger, m) => ledger.turnover(of, { inFlight, length, leaked: leaked[m]! }, size))
+  return { accesses: all('accesses'), uses: asUses ? all('uses', rounded) : [] }
+}
+
+/** The coming free of b releases what was last touched, at points counted from `base`. */
+export const releaseAll = (ledger: Ledger, { head, entries }: Last, b: number, base: Int32Array): void => {
+  for (let e = head[b]!; e !== 0; e = entries[e + 2]!) {
+    const m = entries[e]!
+    ledger.release('accesses', m, entries[e + 1]! - base[m]!)
+  }
+}
+
+/** What uses mark, in a tick. */
+class Marked {
+  /** By event, its lane's point at the record, from 1 on; 0: none. */
+  private readonly recorded: Int32Array
+  /** By use, the point that it marks, as known when it is issued, and 1 + the use of its buffer before it; by buffer, 1 + the last use since its last free. */
+  private readonly point: Int32Array
+  private readonly useBefore: Int32Array
+  private readonly lastUse: Int32Array
+  private readonly latest: Int32Array
+  private uses = 0
+
+  constructor(
+    private readonly tables: Tables,
+    private readonly clock: Clock,
+    room: Room,
+  ) {
+    this.recorded = room.int32(tables.events)
+    this.point = room.int32(tables.uses)
+    this.useBefore = room.int32(tables.uses)
+    this.lastUse = room.int32(tables.buffers)
+    this.latest = room.int32(tables.lanes)
+  }
+
+  /** The point of lane l that the clock has come to. */
+  private now(l: number): number {
+    const { known, base, lanes } = this.clock
+    return known[l * (lanes + 1)]! - base[l]!
+  }
+
+  record(c: number): void {
+    const { recordOf, subject, lane } = this.tables
+    const event = subject[c]!
+    if (recordOf[event] === c) this.recorded[event] = this.now(lane[c]!)
+  }
+
+  use(c: number): void {
+    const { tables, lastUse } = this
+    const u = this.uses++
+    const b = tables.subject[c]!
+    this.point[u] = this.recorded[tables.useEvent[u]!]!
+    this.useBefore[u] = lastUse[b]!
+    lastUse[b] = u + 1
+  }
+
+  /** The coming free of b, at home on lane `home`: its lane's point, and the latest one that uses mark on each lane. */
+  release(ledger: Ledger, b: number, home: number): void {
+    const { latest, point, useBefore, lastUse } = this
+    const { lane, useCommand } = this.tables
+    latest.fill(0)
+    for (let u = lastUse[b]! - 1; u >= 0; u = useBefore[u]! - 1) {
+      const user = lane[useCommand[u]!]!
+      if (point[u]! > latest[user]!) latest[user] = point[u]!
+    }
+    lastUse[b] = 0
+    latest[home] = this.now(home)
+    for (let l = 0; l < latest.length; l++) if (l === home || latest[l]! > 0) ledger.release('uses', l, latest[l]!)
   }
 }
