@@ -1,10 +1,12 @@
-/** Where arrays of numbers come from, all 0 at first. */
+/** Where arrays of numbers come from, all 0 at first, but those that are `unset`: they may hold anything, and what is never written of them is no page of memory. */
 export interface Room {
   int32(length: number): Int32Array
   float64(length: number): Float64Array
   uint16(length: number): Uint16Array
   uint8(length: number): Uint8Array
   int8(length: number): Int8Array
+  unset32(length: number): Int32Array
+  unset8(length: number): Uint8Array
 }
 
 // V8 marks its whole heap again whenever 64 MB of ArrayBuffers have come, and a fresh page costs the system more than a pass takes to fill it: of a million
@@ -21,6 +23,8 @@ export const heap: Room = {
   uint16: length => new Uint16Array(buffered(2 * length)),
   uint8: length => new Uint8Array(buffered(length)),
   int8: length => new Int8Array(buffered(length)),
+  unset32: length => new Int32Array(buffered(4 * length)),
+  unset8: length => new Uint8Array(buffered(length)),
 }
 
 interface Chunk {
@@ -63,6 +67,16 @@ class Stack implements Room {
     return new Int8Array(this.chunks[this.chunk]!.buffer, at, length)
   }
 
+  unset32(length: number): Int32Array {
+    const at = this.take(4 * length, false)
+    return new Int32Array(this.chunks[this.chunk]!.buffer, at, length)
+  }
+
+  unset8(length: number): Uint8Array {
+    const at = this.take(length, false)
+    return new Uint8Array(this.chunks[this.chunk]!.buffer, at, length)
+  }
+
   /** Gives back all that was given out meanwhile. */
   during<A>(work: (room: Room) => A): A {
     const { chunk, top } = this
@@ -74,7 +88,7 @@ class Stack implements Room {
     }
   }
 
-  private take(bytes: number): number {
+  private take(bytes: number, zeroed = true): number {
     const size = Math.ceil(bytes / 8) * 8
     for (;;) {
       const chunk = this.chunks[this.chunk]
@@ -84,7 +98,7 @@ class Stack implements Room {
       } else if (this.top + size <= chunk.buffer.byteLength) {
         const at = this.top
         this.top += size
-        const again = Math.min(chunk.used, this.top)
+        const again = zeroed ? Math.min(chunk.used, this.top) : at
         if (again > at) new Float64Array(chunk.buffer, at, (again - at) / 8).fill(0)
         chunk.used = Math.max(chunk.used, this.top)
         return at

@@ -38,7 +38,7 @@ const eventsOf = ({ laneOf, waitOn, begins, useStart }: Issued, room: Room): { e
 /** Commands while they are written, one after the other; `accesses` is how many come before the next one. */
 class Sheet {
   readonly op: Uint8Array
-  readonly lane: Int32Array
+  readonly lane: Uint16Array
   readonly named: Int32Array
   readonly accessStart: Int32Array
   accesses = 0
@@ -46,7 +46,7 @@ class Sheet {
 
   constructor(commands: number) {
     this.op = heap.uint8(commands)
-    this.lane = heap.int32(commands)
+    this.lane = heap.uint16(commands)
     this.named = heap.int32(commands)
     this.accessStart = heap.int32(commands + 1)
   }
@@ -77,7 +77,7 @@ const written = (ir: Issued, room: Room): Walk => {
   const commands = operations + events + waitOn.length + uses + allocs.items.length + frees.items.length
   const sheet = new Sheet(commands)
   const eventId = heap.int32(events)
-  const recordOf = heap.int32(events)
+  const recordOf = heap.int32(events).fill(-1)
   const useCommand = heap.int32(uses)
   const useEvent = heap.int32(uses)
   const record = (e: number, lane: number): void => {
@@ -85,11 +85,13 @@ const written = (ir: Issued, room: Room): Walk => {
     recordOf[e] = sheet.put(Op.record, lane, e)
   }
   let carries = false
+  let recordsFirst = true
   for (let i = 0; i < operations; i++) {
     const lane = laneOf[i]!
     for (let w = waitStart[i]!; w < waitStart[i + 1]!; w++) {
       if (waitTick[w] !== 0) carries = true
       const on = event[begins?.[w] === 1 ? operations + waitOn[w]! : waitOn[w]!]!
+      if (recordOf[on]! < 0) recordsFirst = false
       sheet.put(waitTick[w] === 0 ? Op.wait : Op.previous, lane, on)
     }
     for (let a = allocs.start[i]!; a < allocs.start[i + 1]!; a++)
@@ -125,6 +127,7 @@ const written = (ir: Issued, room: Room): Walk => {
     accessNamed: accesses.named,
     accessMode,
     carries,
+    recordsFirst,
     whole: true,
   }
 }

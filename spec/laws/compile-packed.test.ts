@@ -66,6 +66,7 @@ test('its lists say the same, and are the same ones from then on', () => {
   for (const key of ['op', 'lane', 'recordOf', 'accessStart', 'accessNamed', 'accessMode', 'useCommand'] as const)
     expect(same(again[key], flat[key]), key).toBe(true)
   expect(again.carries).toBe(flat.carries)
+  expect(again.recordsFirst).toBe(flat.recordsFirst)
 })
 
 test('as JSON it is the plan, and a changed list is judged as it stands', () => {

@@ -25,7 +25,7 @@ const flatly = (walk: Walk): Plan => {
 beforeAll(() => {
   plan = largePlan('layered', layeredOf(33_000), 4)
   const { commands, op, lane, named, events, recordOf, uses, useCommand, useEvent } = tablesOf(plan)
-  const { eventId, accesses, accessStart, accessNamed, accessMode, carries, whole } = tablesOf(plan)
+  const { eventId, accesses, accessStart, accessNamed, accessMode, carries, recordsFirst, whole } = tablesOf(plan)
   // Events as a compiler numbers them: in the order of their records.
   const rank = new Int32Array(events)
   Array.from(recordOf, (c, e) => [c, e] as const)
@@ -39,7 +39,7 @@ beforeAll(() => {
     eventId: eventId.map((_, e) => e),
     recordOf: recordOf.slice().sort(),
     useEvent: useEvent.map(e => rank[e]!),
-    ...{ carries, whole },
+    ...{ carries, recordsFirst, whole },
   }
 })
 
@@ -74,6 +74,8 @@ describe('a contradiction is not believed', () => {
     'accesses that overlap': ({ accessStart }) => void accessStart[first(Op.run) + 1]!--,
     'one event under two numbers': ({ eventId }) => void (eventId[1] = 0),
     'waits for the tick before': () => ({ carries: true }),
+    'a wait before its record': ({ named }) => void (named[first(Op.wait)] = flat.events - 1),
+    'records behind their waits': () => ({ recordsFirst: false }),
     'a command that is none': ({ op }) => void (op[first(Op.wait)] = Op.broken),
   }
   for (const [name, lie] of Object.entries(lies))

@@ -21,7 +21,7 @@ export class Clock {
   readonly base: Int32Array
   readonly lanes: number
   private readonly op: Uint8Array
-  private readonly lane: Int32Array
+  private readonly lane: Uint16Array
   private readonly subject: Int32Array
   private readonly recordOf: Int32Array
   private readonly marks: readonly [Int32Array, Int32Array]

@@ -45,11 +45,17 @@ export const coveredWaits = (tables: Tables, clock: Clock): Uint8Array | undefin
 export class Adding {
   /** Whether all do; else it is not known. */
   all = false
+  /** By event, 1 where somebody waits for it. */
+  readonly waited: Uint8Array
   private readonly groups: Groups
   private waits = 0
 
-  private constructor(tables: Tables, clock: Clock) {
+  private constructor(
+    private readonly tables: Tables,
+    clock: Clock,
+  ) {
     this.groups = new Groups(tables, clock)
+    this.waited = tables.room.uint8(tables.events)
   }
 
   static of(tables: Tables, clock: Clock): Adding | undefined {
@@ -59,6 +65,7 @@ export class Adding {
   /** Wait c, just before the clock steps over it. */
   wait(c: number): void {
     this.waits++
+    this.waited[this.tables.subject[c]!] = 1
     this.groups.put(c)
   }
 

@@ -21,7 +21,7 @@ export class Last {
     touches: number,
   ) {
     this.head = room.int32(owners)
-    this.entries = room.int32(stride * (touches + 1))
+    this.entries = room.unset32(stride * (touches + 1))
   }
 
   restart(): void {

@@ -25,8 +25,8 @@ class Rows {
 
   constructor(room: Room, frees: number, rows: number) {
     this.start = room.int32(frees + 1)
-    this.lane = room.int32(rows)
-    this.point = room.int32(rows)
+    this.lane = room.unset32(rows)
+    this.point = room.unset32(rows)
   }
 
   put(lane: number, point: number): void {
@@ -109,6 +109,11 @@ export class Ledger {
   /** The event written last is not in every tick. */
   only(when: number): void {
     this.when[this.events - 1] = when
+  }
+
+  /** Whether as much has been written as there is room for, of each lane. */
+  get isFull(): boolean {
+    return this.events === this.event.length && this.next.every((next, l) => next === (this.starts[l + 1] ?? next))
   }
 
   private note(buffer: number, command: number, event: number): void {

@@ -27,8 +27,11 @@ export class Lifetimes {
   private uses = 0
   private readonly lastUse: Int32Array
   private readonly useBefore: Int32Array
-  /** Whether some buffer is allocated before its home's first point of the tick and first touched on another lane: only then the tick before matters. */
-  crossing = false
+  /**
+   * First touches, each behind its command, of what is allocated before its home's first point of the tick, by a lane that knows no point of that tick of it: only for those the
+   * tick before matters.
+   */
+  private readonly crossing: number[] = []
   private only = -1
 
   constructor(
@@ -50,7 +53,12 @@ export class Lifetimes {
   }
 
   restart(): void {
-    this.crossing = false
+    this.crossing.length = 0
+    this.crossed = 0
+  }
+
+  get crosses(): boolean {
+    return this.crossing.length > 0
   }
 
   begin(): void {
@@ -122,9 +130,24 @@ export class Lifetimes {
         const home = tables.home[b]!
         if (l === home) continue
         const point = this.allocPoint[b]!
-        if (point <= clock.base[home]!) this.crossing = true
-        if (clock.known[l * clock.lanes + home]! < point) this.tooEarly(c, a, l)
+        const known = clock.known[l * clock.lanes + home]!
+        if (known < point) this.tooEarly(c, a, l)
+        else if (known <= clock.base[home]!) this.crossing.push(c, a)
       }
+    }
+  }
+
+  /** A second tick, run by run: which of its crossing touches is next. */
+  private crossed = 0
+
+  /** As `run`, in a second tick: only of touches that cross, which must be after all that their home had issued in the tick before. */
+  again(c: number): void {
+    const { crossing, clock, tables } = this
+    for (; crossing[this.crossed] === c; this.crossed += 2) {
+      const a = crossing[this.crossed + 1]!
+      const l = tables.lane[c]!
+      const home = tables.home[tables.cells.root[a]!]!
+      if (clock.known[l * clock.lanes + home]! < clock.base[home]!) this.tooEarly(c, a, l)
     }
   }
 

@@ -37,7 +37,7 @@ export const checkMinimal = (
   sink: Sink,
   adding?: Adding,
 ): void => {
-  checkRecords(tables, sink)
+  checkRecords(tables, adding?.all === true ? adding.waited : waitedFor(tables), sink)
   checkUses(tables, needed, sink)
   const covered = adding?.all === true ? undefined : coveredWaits(tables, clock)
   const exact = safe && isExact(tables)
@@ -98,12 +98,17 @@ const holdsWithout = (
   return (!pool || poolFits(tables, turnovers(), bounds)) && peakFits(tables, turnovers, bounds)
 }
 
-/** No event is recorded that nobody waits for or uses. */
-const checkRecords = (tables: Tables, sink: Sink): void => {
-  const { op, subject, recordOf, eventId, lane, uses, useEvent, room } = tables
-  const wanted = room.uint8(tables.events)
+/** By event, 1 where somebody waits for it. */
+const waitedFor = ({ op, subject, commands, events, room }: Tables): Uint8Array => {
+  const waited = room.uint8(events)
+  for (let c = 0; c < commands; c++) if (op[c] === Op.wait || op[c] === Op.previous) waited[subject[c]!] = 1
+  return waited
+}
+
+/** No event is recorded that nobody waits for or uses; those that are waited for are marked, and those that are used are marked here. */
+const checkRecords = (tables: Tables, wanted: Uint8Array, sink: Sink): void => {
+  const { recordOf, eventId, lane, uses, useEvent } = tables
   for (let u = 0; u < uses; u++) wanted[useEvent[u]!] = 1
-  for (let c = 0; c < tables.commands; c++) if (op[c] === Op.wait || op[c] === Op.previous) wanted[subject[c]!] = 1
   for (let event = 0; event < tables.events; event++) {
     const record = recordOf[event]!
     if (record < 0 || wanted[event] === 1) continue

@@ -62,32 +62,56 @@ class Sweep {
     return Array.from(start.keys()).filter(lane => start[lane]! < (start[lane + 1] ?? 0))
   }
 
-  /** By free: the alloc into `alloc`, and the ticks into `later`; what waits until the host orders it stays as it is there. How many do not. */
-  of(lane: number, alloc: Int32Array, later: Uint16Array | Int32Array): number {
+  /** By free: the alloc into `alloc`, and the ticks into `later`; what waits until the host orders it stays as it is there. */
+  of(lane: number, alloc: Int32Array, later: Uint16Array | Int32Array): void {
     this.learn(lane)
-    const { time, first } = this
     const { start, freed } = this.allocs
-    const { inFlight, frees, releaseStart, releaseLane, releasePoint } = this.turnover
+    const { inFlight, frees } = this.turnover
     const own = start[lane]!
     const count = start[lane + 1]! - own
     const end = inFlight * count
-    let ready = 0
-    for (let f = 0, r = 0, issued = 0; f < frees; f++) {
+    for (let f = 0, issued = 0; f < frees; f++) {
       while (issued < count && freed[own + issued]! <= f) issued++
-      let when = issued
-      for (const rows = releaseStart[f + 1]!; r < rows; r++) {
-        const m = releaseLane[r]!
-        if (m === lane) continue
-        const known = time[first[m]! + releasePoint[r]!]!
-        if (known > when) when = known
-      }
+      const when = this.ready(f, issued)
       if (when >= end) continue
       const ticks = when < count ? 0 : Math.floor(when / count)
       alloc[f] = own + when - ticks * count
       later[f] = ticks
+    }
+  }
+
+  /** Of the bytes freed: those that become ready at each alloc of the lane, added to `gain`, and those that are when a tick starts, of the ticks before. How many frees do. */
+  gains(lane: number, gain: Float64Array): { readonly early: number; readonly ready: number } {
+    this.learn(lane)
+    const { start, freed } = this.allocs
+    const { inFlight, frees, freeBytes } = this.turnover
+    const own = start[lane]!
+    const count = start[lane + 1]! - own
+    const end = inFlight * count
+    let early = 0
+    let ready = 0
+    for (let f = 0, issued = 0; f < frees; f++) {
+      while (issued < count && freed[own + issued]! <= f) issued++
+      const when = this.ready(f, issued)
+      if (when >= end) continue
+      const ticks = when < count ? 0 : Math.floor(when / count)
+      gain[own + when - ticks * count]! += freeBytes[f]!
+      early += (inFlight - 1 - ticks) * freeBytes[f]!
       ready++
     }
-    return ready
+    return { early, ready }
+  }
+
+  /** The time at which free f is ready for the lane that `learn` was asked for, `issued` at the earliest. */
+  private ready(f: number, issued: number): number {
+    const { time, first } = this
+    const { releaseStart, releaseLane, releasePoint } = this.turnover
+    let when = issued
+    for (let r = releaseStart[f]!, end = releaseStart[f + 1]!; r < end; r++) {
+      const known = time[first[releaseLane[r]!]! + releasePoint[r]!]!
+      if (known > when) when = known
+    }
+    return when
   }
 
   /** Fills `time` for a lane. */
@@ -114,6 +138,8 @@ class Sweep {
     }
     for (let m = 0; m < lanes; m++)
       if (m !== lane) time.fill(inFlight * count, first[m]! + reached[m]! + 1, first[m + 1]!)
+    // Its own points a lane is always after.
+    time.fill(0, first[lane]!, first[lane + 1]!)
   }
 }
 
@@ -156,40 +182,30 @@ export interface Unavailable {
  * proved. In the first ticks there are fewer ticks before, so no more than this. It keeps no list of frees, only what each alloc gains.
  */
 export const unavailable = (turnover: Turnover, room: Room): Unavailable => {
-  const { event, when, allocs, allocBytes, frees, freeBytes, inFlight, leaked } = turnover
+  const { lanes, event, when, allocs, allocLane, allocBytes, frees, freeBytes, inFlight, leaked } = turnover
   const sweep = new Sweep(turnover, room)
   const gain = room.float64(allocs)
-  const alloc = room.int32(frees)
-  const later = ticksOf(frees, inFlight, room)
-  /** By alloc, all that has been allocated in the tick so far, itself among it. */
-  const taken = room.float64(allocs)
-  let bytes = 0
+  let all = leaked
+  // Of the ticks before, those that are too near to be ready when a tick starts.
+  for (let f = 0; f < frees; f++) all += (inFlight - 1) * freeBytes[f]!
+  /** By lane, what is not ready for it, but for what the tick allocates. */
+  const held = new Float64Array(lanes).fill(all)
+  let ready = 0
+  for (const lane of sweep.takers) {
+    const gained = sweep.gains(lane, gain)
+    held[lane]! -= gained.early
+    ready += gained.ready
+  }
+  let allocated = 0
+  let most = 0
   for (let e = 0; e < event.length; e++) {
     const a = event[e]!
     // What is freed was in use and is not ready yet: that changes nothing.
     if (a < 0) continue
-    if (when[e] !== When.firstTick) bytes += allocBytes[a]!
-    taken[a] = bytes
-  }
-  let all = leaked
-  // Of the ticks before, those that are too near to be ready when a tick starts.
-  for (let f = 0; f < frees; f++) all += (inFlight - 1) * freeBytes[f]!
-  const { start } = sweep.allocs
-  let most = 0
-  let ready = 0
-  for (const lane of sweep.takers) {
-    let held = all
-    gain.fill(0)
-    ready += sweep.of(lane, alloc.fill(-1), later)
-    for (let f = 0; f < frees; f++) {
-      if (alloc[f]! < 0) continue
-      gain[alloc[f]!]! += freeBytes[f]!
-      held -= (inFlight - 1 - later[f]!) * freeBytes[f]!
-    }
-    for (let a = start[lane]!; a < start[lane + 1]!; a++) {
-      held -= gain[a]!
-      if (held + taken[a]! > most) most = held + taken[a]!
-    }
+    if (when[e] !== When.firstTick) allocated += allocBytes[a]!
+    const lane = allocLane[a]!
+    held[lane]! -= gain[a]!
+    if (held[lane]! + allocated > most) most = held[lane]! + allocated
   }
   return { bytes: most, ready }
 }

@@ -67,8 +67,7 @@ export class Safety {
     order.unwritten()
     lives.end()
     if (sink.full) return
-    if (lives.crossing) this.pooled(lives, {})
-    else if (this.carried.length > 0) this.again()
+    if (lives.crosses || this.carried.length > 0) this.again(lives)
   }
 
   private pooled(lives: Lifetimes, { marks, adding, settled }: Watch): boolean {
@@ -126,11 +125,13 @@ export class Safety {
     return !sink.full
   }
 
-  private again(): void {
+  private again(lives: Lifetimes): void {
     const { clock, order, sink, carried } = this
+    const { op, commands } = this.tables
     clock.begin()
-    for (let c = 0; c < this.tables.commands && !sink.full; c++) {
+    for (let c = 0; c < commands && !sink.full; c++) {
       if (carried[c] === 1) order.again(c)
+      if (op[c] === Op.run) lives.again(c)
       clock.step(c)
     }
   }

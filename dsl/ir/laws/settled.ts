@@ -1,8 +1,8 @@
 import type { Clock } from './clock.js'
 import type { Last } from './last.js'
-import type { Ledger } from './ledger.js'
-import type { Tables } from './tables.js'
-import { ledgersOf, releaseAll, type Turnovers } from './turnover.js'
+import { Ledger } from './ledger.js'
+import { Kind, type Tables } from './tables.js'
+import { releaseAll, type Turnovers } from './turnover.js'
 
 /** Ticks in flight beyond which a settled tick is replayed. */
 const mostInFlight = 64
@@ -24,7 +24,7 @@ export class Settled {
     private readonly tables: Tables,
     private readonly clock: Clock,
   ) {
-    this.ledgers = ledgersOf(tables, tables.room, false)
+    this.ledgers = ledgersOf(tables)
   }
 
   static of(tables: Tables, clock: Clock): Settled | undefined {
@@ -63,7 +63,7 @@ export class Settled {
   /** Of a plan for which L1 to L4 and L7 hold; undefined where its later ticks differ in more than is said above, or the first one has not ended. */
   turnovers(): Turnovers | undefined {
     const { ends, ledgers } = this
-    if (!this.plain || ends === undefined) return undefined
+    if (!this.plain || ends === undefined || !ledgers.every(ledger => ledger.isFull)) return undefined
     const { lanes, plan } = this.tables
     const { inFlight } = plan
     const length = Int32Array.from({ length: lanes }, (_, l) => ends[l * (lanes + 1)]!)
@@ -71,6 +71,16 @@ export class Settled {
     for (const ledger of ledgers) amend(ledger, begun)
     return { accesses: ledgers.map(ledger => ledger.turnover('accesses', { inFlight, length })), uses: [] }
   }
+}
+
+/** One for each memory, for a plan that allocates each tick buffer on its home lane and frees it: by L3 no other passes, but one with buffers that nobody touches, which leaves them with room. */
+const ledgersOf = ({ plan, lanes, buffers, kind, root, home, memory, room }: Tables): Ledger[] => {
+  const allocs = Array.from({ length: plan.devices + 1 }, () => new Int32Array(lanes))
+  for (let b = 0; b < buffers; b++) if (kind[b] === Kind.tick && root[b] === b) allocs[memory[b]!]![home[b]!]!++
+  return allocs.map(counts => {
+    const frees = counts.reduce((sum, count) => sum + count, 0)
+    return new Ledger({ allocs: counts, frees, accesses: 2 * frees, uses: 0 }, room)
+  })
 }
 
 /** What each lane knows when a settled tick begins, a row a lane, counted from its first points: so no more than 0. `ends` is what they know when the first tick has ended. */

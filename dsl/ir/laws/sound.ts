@@ -37,10 +37,11 @@ const hasIds = (walk: Walk, plan: Plan, root: Int32Array, home: Int32Array): boo
   let used = 0
   let recorded = 0
   let carries = false
+  let recordsFirst = true
   for (let c = 0; c < commands; c++) {
     const code = op[c]!
     const id = named[c]!
-    if (id < 0 || lane[c]! < 0 || lane[c]! >= lanes) return false
+    if (id < 0 || lane[c]! >= lanes) return false
     switch (code) {
       case Op.run:
         if (id >= nodes) return false
@@ -60,11 +61,13 @@ const hasIds = (walk: Walk, plan: Plan, root: Int32Array, home: Int32Array): boo
         const first = id < events ? recordOf[id]! : -1
         if (first < 0 || first > c) return false
         if (first === c) recorded++
+        else recordsFirst = false
         break
       }
       case Op.wait:
       case Op.previous:
         if (id >= events) return false
+        if (recordOf[id]! < 0 || recordOf[id]! > c) recordsFirst = false
         if (code === Op.previous) carries = true
         break
       default:
@@ -74,7 +77,7 @@ const hasIds = (walk: Walk, plan: Plan, root: Int32Array, home: Int32Array): boo
   // Each event that says where it is recorded was met there.
   let said = 0
   for (let e = 0; e < events; e++) if (recordOf[e]! !== -1) said++
-  return used === uses && recorded === said && carries === walk.carries
+  return used === uses && recorded === said && carries === walk.carries && recordsFirst === walk.recordsFirst
 }
 
 const hasAccesses = (

@@ -92,7 +92,7 @@ export const latestTurnovers = (tables: Tables): Turnovers => {
 }
 
 /** Empty ledgers, one for each memory, as long as a tick asks for; `ticks` where some allocs and frees happen in none. */
-export const ledgersOf = (tables: Tables, room: Room, asUses: boolean, ticks?: Uint8Array): Ledger[] => {
+const ledgersOf = (tables: Tables, room: Room, asUses: boolean, ticks?: Uint8Array): Ledger[] => {
   const { plan, lanes, commands, op, lane, subject, memory } = tables
   const allocs = Array.from({ length: plan.devices + 1 }, () => new Int32Array(lanes))
   const frees = new Int32Array(plan.devices + 1)

@@ -8,6 +8,7 @@ import { Op, type Tables } from './tables.js'
  */
 export const checkWaits = (tables: Tables, sink: Sink): void => {
   const { plan, op, subject, recordOf, eventId, lane } = tables
+  if (tables.recordsFirst) return
   for (let c = 0; c < tables.commands && !sink.full; c++) {
     const code = op[c]
     if (code === Op.record) {

@@ -14,7 +14,7 @@ export interface Walk {
   readonly commands: number
   readonly op: Uint8Array
   /** The command's lane; a free's is the home lane of its buffer. */
-  readonly lane: Int32Array
+  readonly lane: Uint16Array
   /** The buffer as the command names it, for alloc, free and use; a node for run; a dense event for record and wait. */
   readonly named: Int32Array
   readonly events: number
@@ -33,6 +33,8 @@ export interface Walk {
   readonly accessMode: Uint8Array
   /** Whether some wait is for the tick before. */
   readonly carries: boolean
+  /** Whether each event is recorded once at most, and before every wait for it. */
+  readonly recordsFirst: boolean
   /** Whether no command is broken or says more than the format has: then all that commands say is in these tables. */
   readonly whole: boolean
 }
@@ -96,8 +98,8 @@ class Accesses {
     private readonly room: Room,
     capacity: number,
   ) {
-    this.named = room.int32(capacity)
-    this.mode = room.uint8(capacity)
+    this.named = room.unset32(capacity)
+    this.mode = room.unset8(capacity)
   }
 
   /** Both lists of a run, or nothing where one of them is no list of ids. */
@@ -126,8 +128,8 @@ class Accesses {
 
   private grow(least: number): void {
     const { named, mode } = this
-    this.named = this.room.int32(2 * least)
-    this.mode = this.room.uint8(2 * least)
+    this.named = this.room.unset32(2 * least)
+    this.mode = this.room.unset8(2 * least)
     this.named.set(named)
     this.mode.set(mode)
   }
@@ -149,7 +151,7 @@ const walked = (plan: Plan, root: Int32Array, home: Int32Array, room: Room): Wal
   const lanes = plan.lanes.length
   const count = commands.length
   const op = room.uint8(count)
-  const lane = room.int32(count)
+  const lane = room.uint16(count)
   const named = room.int32(count)
   let useCommand = room.int32(some(count))
   let useEvent = room.int32(some(count))
@@ -158,6 +160,7 @@ const walked = (plan: Plan, root: Int32Array, home: Int32Array, room: Room): Wal
   const events = new Events(room, count)
   let uses = 0
   let carries = false
+  let recordsFirst = true
   let whole = true
 
   for (let c = 0; c < count; c++) {
@@ -196,6 +199,7 @@ const walked = (plan: Plan, root: Int32Array, home: Int32Array, room: Room): Wal
           lane[c] = l
           named[c] = event
           if (events.recorded[event] === 0) events.recorded[event] = c + 1
+          else recordsFirst = false
           break
         }
         case 'wait': {
@@ -207,8 +211,10 @@ const walked = (plan: Plan, root: Int32Array, home: Int32Array, room: Room): Wal
             carries = true
             words = 4
           }
+          const event = events.of(id)
           lane[c] = l
-          named[c] = events.of(id)
+          named[c] = event
+          if (events.recorded[event] === 0) recordsFirst = false
           break
         }
         case 'use': {
@@ -251,6 +257,7 @@ const walked = (plan: Plan, root: Int32Array, home: Int32Array, room: Room): Wal
     accessNamed: accesses.named.subarray(0, accesses.length),
     accessMode: accesses.mode.subarray(0, accesses.length),
     carries,
+    recordsFirst,
     whole,
   }
 }
