@@ -1,9 +1,14 @@
 import type { Clock } from './clock.js'
 import type { Last } from './last.js'
+import { Card } from './order.js'
 import { bufferName, commandText, laneName, type Sink } from './report.js'
-import { Kind, pointAt, type Tables } from './tables.js'
+import { Kind, Op, pointAt, type Tables } from './tables.js'
 
-const closed = { never: 0, open: 1, freed: 2 } as const
+/** Of a buffer, on the card of its first cell: `never` while it has not been allocated, `freed` when it has been, and in between 1 + its home's point at the alloc. */
+const alloc = { never: 0, freed: -1 } as const
+
+/** The command that allocates b first. */
+const allocOf = ({ op, named }: Tables, b: number): number => named.findIndex((id, c) => id === b && op[c] === Op.alloc)
 
 /**
  * L3, pooled: a tick buffer is allocated once, on its home lane, before its first access, and freed once, after its last;
@@ -18,21 +23,19 @@ const closed = { never: 0, open: 1, freed: 2 } as const
  * home lane may be of the tick before, so L3 is judged in two.
  */
 export class Lifetimes {
-  private readonly state: Uint8Array
-  private readonly allocCommand: Int32Array
-  private readonly allocPoint: Int32Array
-  /** By cell: whether the tick has touched it. */
-  private readonly touched: Uint8Array
-  /** Uses of the tick so far. By root, 1 + the last one that marks a point; by use, 1 + the one of its root before it. */
+  /** Uses so far, and by use, 1 + the one of its root before it. */
   private uses = 0
-  private readonly lastUse: Int32Array
   private readonly useBefore: Int32Array
   /**
    * First touches, each behind its command, of what is allocated before its home's first point of the tick, by a lane that knows no point of that tick of it: only for those the
    * tick before matters.
    */
   private readonly crossing: number[] = []
+  /** In a second tick, the next of them. */
+  private crossed = 0
   private only = -1
+  /** Whether each buffer is one cell, of the same number. */
+  private readonly plain: boolean
 
   constructor(
     private readonly tables: Tables,
@@ -43,16 +46,18 @@ export class Lifetimes {
     /** By use, whether it alone stands for some access; what L6 asks. */
     private readonly needed: Uint8Array,
   ) {
-    const { buffers, cells, uses, room } = tables
-    this.state = room.uint8(buffers)
-    this.allocCommand = room.int32(buffers)
-    this.allocPoint = room.int32(buffers)
-    this.touched = room.uint8(cells.count)
-    this.lastUse = room.int32(buffers)
-    this.useBefore = room.int32(uses)
+    this.useBefore = tables.room.int32(tables.uses)
+    this.plain = tables.cells.cell === tables.accessRoot
   }
 
+  /** The card of a root: that of its first cell. */
+  private card(b: number): number {
+    return this.last.card(this.plain ? b : this.tables.cells.first[b]!)
+  }
+
+  /** What is on cards is as new already. */
   restart(): void {
+    this.uses = 0
     this.crossing.length = 0
     this.crossed = 0
   }
@@ -61,26 +66,21 @@ export class Lifetimes {
     return this.crossing.length > 0
   }
 
-  begin(): void {
-    this.state.fill(closed.never)
-    this.touched.fill(0)
-    this.uses = 0
-    this.lastUse.fill(0)
-  }
-
   /** Judges an alloc, as all commands below just before the clock steps over it. */
   alloc(c: number): void {
     const { tables, clock, sink } = this
+    const { cards } = this.last
     const b = tables.named[c]!
     const { plan } = tables
     const home = tables.home[b]!
     if (!this.owns(c, 'allocated')) return
-    if (this.state[b] !== closed.never) {
+    const at = this.card(b) + Card.alloc
+    if (cards[at] !== alloc.never) {
       sink.add(
         'L3',
         c,
         { buffer: b, lane: tables.lane[c]! },
-        () => `${bufferName(plan, b)} is allocated a second time, first at commands[${this.allocCommand[b]}]`,
+        () => `${bufferName(plan, b)} is allocated a second time, first at commands[${allocOf(tables, b)}]`,
       )
       return
     }
@@ -93,9 +93,7 @@ export class Lifetimes {
           `${bufferName(plan, b)} is allocated on ${laneName(plan, tables.lane[c]!)}, but its home is ${laneName(plan, home)}`,
       )
     }
-    this.state[b] = closed.open
-    this.allocCommand[b] = c
-    this.allocPoint[b] = clock.known[home * (clock.lanes + 1)]!
+    cards[at] = 1 + clock.known[home * (clock.lanes + 1)]!
   }
 
   /** Only tick buffers that are no views have a lifetime of their own. */
@@ -117,28 +115,28 @@ export class Lifetimes {
   }
 
   run(c: number): void {
-    const { tables, clock, state, touched } = this
+    const { tables, clock, last } = this
+    const { cards } = last
     const { start, root, cell } = tables.cells
     const l = tables.lane[c]!
     for (let a = start[c]!, end = start[c + 1]!; a < end; a++) {
       const b = root[a]!
       if (tables.kind[b] !== Kind.tick) continue
-      const fresh = touched[cell[a]!] === 0
-      touched[cell[a]!] = 1
-      if (state[b] !== closed.open) this.outside(c, a, l)
+      const touched = last.card(cell[a]!) + Card.touched
+      const fresh = cards[touched] === 0
+      cards[touched] = 1
+      const allocated = cards[this.card(b) + Card.alloc]!
+      if (allocated <= 0) this.outside(c, a, l)
       else if (fresh) {
         const home = tables.home[b]!
         if (l === home) continue
-        const point = this.allocPoint[b]!
+        const point = allocated - 1
         const known = clock.known[l * clock.lanes + home]!
         if (known < point) this.tooEarly(c, a, l)
         else if (known <= clock.base[home]!) this.crossing.push(c, a)
       }
     }
   }
-
-  /** A second tick, run by run: which of its crossing touches is next. */
-  private crossed = 0
 
   /** As `run`, in a second tick: only of touches that cross, which must be after all that their home had issued in the tick before. */
   again(c: number): void {
@@ -154,7 +152,7 @@ export class Lifetimes {
   private outside(c: number, a: number, l: number): void {
     const { tables, sink } = this
     const named = tables.cells.named[a]!
-    const never = this.state[tables.cells.root[a]!] === closed.never
+    const never = this.last.cards[this.card(tables.cells.root[a]!) + Card.alloc] === alloc.never
     sink.add(
       'L3',
       c,
@@ -168,33 +166,34 @@ export class Lifetimes {
     const { plan } = tables
     const named = tables.cells.named[a]!
     const b = tables.cells.root[a]!
-    const alloc = this.allocCommand[b]!
+    const at = allocOf(tables, b)
     sink.add(
       'L3',
       c,
       { buffer: named, lane: l },
       () =>
-        `it is the first access of ${bufferName(plan, named)}, but is not after the point of its home ${laneName(plan, tables.home[b]!)} at commands[${alloc}] (${commandText(plan, alloc)}): what held these bytes before may still use them`,
+        `it is the first access of ${bufferName(plan, named)}, but is not after the point of its home ${laneName(plan, tables.home[b]!)} at commands[${at}] (${commandText(plan, at)}): what held these bytes before may still use them`,
     )
   }
 
   use(c: number): void {
-    const { tables, state, lastUse } = this
+    const { tables } = this
+    const { cards } = this.last
     const b = tables.named[c]!
-    const root = tables.subject[c]!
+    const card = this.card(tables.subject[c]!)
     const u = this.uses++
-    if (tables.kind[b] === Kind.tick && state[root] !== closed.open) this.misplaced(c, b)
+    if (tables.kind[b] === Kind.tick && cards[card + Card.alloc]! <= 0) this.misplaced(c, b)
     if (!this.marks(c, u)) {
       this.unmarked(c, b, u)
       return
     }
-    this.useBefore[u] = lastUse[root]!
-    lastUse[root] = u + 1
+    this.useBefore[u] = cards[card + Card.lastUse]!
+    cards[card + Card.lastUse] = u + 1
   }
 
   private misplaced(c: number, b: number): void {
     const { tables, sink } = this
-    const freed = this.state[tables.subject[c]!] === closed.freed
+    const freed = this.last.cards[this.card(tables.subject[c]!) + Card.alloc] === alloc.freed
     const when = freed ? 'after its free, which it can no longer hold back' : 'before its alloc'
     sink.add('L3', c, { buffer: b, lane: tables.lane[c]! }, () => `it marks ${bufferName(tables.plan, b)} ${when}`)
   }
@@ -222,22 +221,25 @@ export class Lifetimes {
   }
 
   free(c: number): void {
-    const { tables, clock } = this
-    const { head, entries } = this.last
+    const { tables, clock, last } = this
+    const { cards } = last
     const { first } = tables.cells
     const b = tables.named[c]!
     if (!this.owns(c, 'freed')) return
-    if (this.state[b] !== closed.open) {
+    const at = this.card(b) + Card.alloc
+    if (cards[at]! <= 0) {
       this.freed(c, b)
       return
     }
-    this.state[b] = closed.freed
+    cards[at] = alloc.freed
     const home = tables.home[b]!
     const { known, base, lanes } = clock
-    for (let cell = first[b]!; cell < first[b + 1]!; cell++) {
-      for (let e = head[cell]!; e !== 0; e = entries[e + 2]!) {
-        const m = entries[e]!
-        const point = entries[e + 1]!
+    const from = this.plain ? b : first[b]!
+    const end = this.plain ? b + 1 : first[b + 1]!
+    for (let cell = from; cell < end; cell++) {
+      for (let e = last.first(cell); e !== 0; e = cards[e + 2]!) {
+        const m = cards[e]! - 1
+        const point = cards[e + 1]!
         if (m === home || point <= base[m]! || known[home * lanes + m]! >= point) continue
         const marks = this.marked(b, m, point)
         if (marks === 1) this.needed[this.only] = 1
@@ -248,7 +250,7 @@ export class Lifetimes {
 
   private freed(c: number, b: number): void {
     const { tables, sink } = this
-    const why = this.state[b] === closed.freed ? 'a second time' : 'before its alloc'
+    const why = this.last.cards[this.card(b) + Card.alloc] === alloc.freed ? 'a second time' : 'before its alloc'
     sink.add('L3', c, { buffer: b }, () => `${bufferName(tables.plan, b)} is freed ${why}`)
   }
 
@@ -266,7 +268,7 @@ export class Lifetimes {
     const { clock, useBefore } = this
     const { useEvent } = this.tables
     let count = 0
-    for (let u = this.lastUse[b]! - 1; u >= 0 && count < 2; u = useBefore[u]! - 1) {
+    for (let u = this.last.cards[this.card(b) + Card.lastUse]! - 1; u >= 0 && count < 2; u = useBefore[u]! - 1) {
       const event = useEvent[u]!
       const table = clock.markOf(event, 0)
       if (table === undefined || table[event * clock.lanes + m]! < p) continue
@@ -279,14 +281,14 @@ export class Lifetimes {
   /** At the end of a tick: whatever is still open leaks, once a tick. */
   end(): void {
     const { tables } = this
-    for (let b = 0; b < tables.buffers; b++) if (this.state[b] === closed.open) this.leaks(b)
+    for (let b = 0; b < tables.buffers; b++) if (this.last.cards[this.card(b) + Card.alloc]! > 0) this.leaks(b)
   }
 
   private leaks(b: number): void {
     const { tables, sink } = this
     sink.add(
       'L3',
-      this.allocCommand[b]!,
+      allocOf(tables, b),
       { buffer: b },
       () => `${bufferName(tables.plan, b)} is never freed: every tick leaks ${tables.plan.buffers[b]!.bytes} bytes`,
     )

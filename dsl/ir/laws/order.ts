@@ -4,6 +4,10 @@ import { Last } from './last.js'
 import { bufferName, commandText, laneName, type Sink } from './report.js'
 import { Kind, Mode, pointAt, type Tables } from './tables.js'
 
+/** What is kept on a cell's card beside its last touches (see Last): its last write, a point of 0 for none; and what `Lifetimes` keeps there. */
+export const Card = { writeLane: 3, writePoint: 4, touched: 5, alloc: 6, lastUse: 7 } as const
+const beside = 5
+
 /**
  * L1: every read is after the write it sees. L2: every write is after all earlier reads and writes of those bytes, across
  * ticks too. Two ticks decide both: each tick has the same accesses, so the last access of a lane before a given one lies
@@ -17,9 +21,6 @@ import { Kind, Mode, pointAt, type Tables } from './tables.js'
  * when its tick has completed, so some run must write it.
  */
 export class Order {
-  /** The last write of each cell: its lane and its point; a point of 0: none. */
-  private readonly writeLane: Int32Array
-  private readonly writePoint: Int32Array
   /** The last points that lanes touched each cell at, but those that another is after; a point of an earlier tick is at most the clock's base. */
   readonly last: Last
 
@@ -29,13 +30,10 @@ export class Order {
     private readonly sink: Sink,
   ) {
     const { cells, room } = tables
-    this.writeLane = room.int32(cells.count)
-    this.writePoint = room.int32(cells.count)
-    this.last = new Last(room, cells.count, cells.touches)
+    this.last = new Last(room, cells.count, cells.touches, beside)
   }
 
   restart(): void {
-    this.writePoint.fill(0)
     this.last.restart()
   }
 
@@ -72,21 +70,24 @@ export class Order {
 
   private read(c: number, a: number, l: number): void {
     const { tables, clock } = this
-    const cell = tables.cells.cell[a]!
-    const point = this.writePoint[cell]!
+    const { cards } = this.last
+    const card = this.last.card(tables.cells.cell[a]!)
+    const point = cards[card + Card.writePoint]!
+    const lane = cards[card + Card.writeLane]!
     const kind = tables.kind[tables.cells.root[a]!]!
     const carried = kind === Kind.state || kind === Kind.param
-    if (point > (carried ? 0 : clock.base[this.writeLane[cell]!]!)) {
-      if (clock.known[l * clock.lanes + this.writeLane[cell]!]! < point) this.early(c, a, l)
+    if (point > (carried ? 0 : clock.base[lane]!)) {
+      if (clock.known[l * clock.lanes + lane]! < point) this.early(c, a, l)
     } else if (kind !== Kind.param && kind !== Kind.input) this.unwrittenRead(c, a, l)
   }
 
   private early(c: number, a: number, l: number): void {
     const { tables, clock, sink } = this
-    const cell = tables.cells.cell[a]!
+    const { cards } = this.last
+    const card = this.last.card(tables.cells.cell[a]!)
     const b = tables.cells.named[a]!
-    const lane = this.writeLane[cell]!
-    const point = this.writePoint[cell]!
+    const lane = cards[card + Card.writeLane]!
+    const point = cards[card + Card.writePoint]!
     sink.add('L1', c, { buffer: b, lane: l }, () => {
       const { plan } = tables
       const write = pointAt(tables, clock, lane, point)
@@ -111,22 +112,22 @@ export class Order {
 
   private write(c: number, a: number, l: number): void {
     const { tables, clock } = this
-    const { head, entries } = this.last
+    const { cards } = this.last
     const { known, base, lanes } = clock
-    const cell = tables.cells.cell[a]!
+    const card = this.last.card(tables.cells.cell[a]!)
     const kind = tables.kind[tables.cells.root[a]!]!
     const here = known[l * lanes + l]! + 1
     const carried = kind === Kind.state || kind === Kind.param
     if (kind === Kind.param) this.changed(c, a, l)
-    if (this.writePoint[cell] === here && this.writeLane[cell] === l) this.twice(c, a, l)
-    for (let e = head[cell]!; e !== 0; e = entries[e + 2]!) {
-      const m = entries[e]!
-      const point = entries[e + 1]!
+    if (cards[card + Card.writePoint] === here && cards[card + Card.writeLane] === l) this.twice(c, a, l)
+    for (let e = cards[card] === 0 ? 0 : card; e !== 0; e = cards[e + 2]!) {
+      const m = cards[e]! - 1
+      const point = cards[e + 1]!
       if (m === l || point <= (carried ? 0 : base[m]!) || known[l * lanes + m]! >= point) continue
       this.clash(c, a, l, m, point)
     }
-    this.writeLane[cell] = l
-    this.writePoint[cell] = here
+    cards[card + Card.writeLane] = l
+    cards[card + Card.writePoint] = here
   }
 
   private changed(c: number, a: number, l: number): void {
@@ -168,7 +169,8 @@ export class Order {
     for (let b = 0; b < tables.buffers; b++) {
       if (tables.kind[b] !== Kind.output || tables.root[b] !== b) continue
       let missing = 0
-      for (let cell = first[b]!; cell < first[b + 1]!; cell++) if (this.writePoint[cell] === 0) missing++
+      for (let cell = first[b]!; cell < first[b + 1]!; cell++)
+        if (this.last.cards[this.last.card(cell) + Card.writePoint] === 0) missing++
       if (missing === 0) continue
       const what = missing < first[b + 1]! - first[b]! ? 'no run writes all of it' : 'no run writes it'
       sink.add(

@@ -74,7 +74,6 @@ export class Safety {
     const { clock, order, sink } = this
     const { op, lane, commands } = this.tables
     clock.begin()
-    lives.begin()
     for (let c = 0; c < commands && !sink.full; c++) {
       switch (op[c]) {
         case Op.run:

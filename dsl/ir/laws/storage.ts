@@ -154,10 +154,10 @@ export class Storage {
 
   /** Every access of `previous` is before the first access of b, which run c on lane l makes; `debts` keeps what they were. */
   private follow(c: number, l: number, b: number, previous: number, debts: Debt[] | undefined): void {
-    const { head, entries } = this.last
-    for (let e = head[previous]!; e !== 0; e = entries[e + 2]!) {
-      const lane = entries[e]!
-      const point = entries[e + 1]!
+    const { cards } = this.last
+    for (let e = this.last.first(previous); e !== 0; e = cards[e + 2]!) {
+      const lane = cards[e]! - 1
+      const point = cards[e + 1]!
       debts?.push({ previous, lane, point })
       this.after(c, l, b, previous, lane, point)
     }

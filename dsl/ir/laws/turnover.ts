@@ -172,10 +172,11 @@ export const turnoversOf = (tables: Tables, clock: Clock, asked: Asked = {}): Tu
 }
 
 /** The coming free of b releases what was last touched, at points counted from `base`. */
-export const releaseAll = (ledger: Ledger, { head, entries }: Last, b: number, base: Int32Array): void => {
-  for (let e = head[b]!; e !== 0; e = entries[e + 2]!) {
-    const m = entries[e]!
-    ledger.release('accesses', m, entries[e + 1]! - base[m]!)
+export const releaseAll = (ledger: Ledger, last: Last, b: number, base: Int32Array): void => {
+  const { cards } = last
+  for (let e = last.first(b); e !== 0; e = cards[e + 2]!) {
+    const m = cards[e]! - 1
+    ledger.release('accesses', m, cards[e + 1]! - base[m]!)
   }
 }
 
