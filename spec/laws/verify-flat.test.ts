@@ -75,6 +75,13 @@ describe('a contradiction is not believed', () => {
     'one event under two numbers': ({ eventId }) => void (eventId[1] = 0),
     'waits for the tick before': () => ({ carries: true }),
     'a wait before its record': ({ named }) => void (named[first(Op.wait)] = flat.events - 1),
+    'an event recorded twice': ({ op, named, recordOf }) => {
+      const waited = new Set(named.filter((_, c) => op[c] === Op.wait))
+      const again = recordOf.findLastIndex((_, e) => !waited.has(e))
+      named[recordOf[again]!] = 0
+      recordOf[again] = -1
+      return undefined
+    },
     'records behind their waits': () => ({ recordsFirst: false }),
     'a command that is none': ({ op }) => void (op[first(Op.wait)] = Op.broken),
   }

@@ -123,20 +123,6 @@ export class Last {
     cards[e + 1] = point
   }
 
-  /** As if nobody had touched it. */
-  forget(owner: number): void {
-    const { cards } = this
-    const card = this.card(owner)
-    if (cards[card] === 0) return
-    cards[card] = 0
-    const second = cards[card + 2]!
-    if (second === 0) return
-    let e = second
-    while (cards[e + 2] !== 0) e = cards[e + 2]!
-    cards[e + 2] = this.spare
-    this.spare = second
-  }
-
   /** The last point of one lane; 0: none. */
   of(owner: number, lane: number): number {
     const { cards } = this

@@ -74,12 +74,13 @@ export class Settled {
 }
 
 /** One for each memory, for a plan that allocates each tick buffer on its home lane and frees it: by L3 no other passes, but one with buffers that nobody touches, which leaves them with room. */
-const ledgersOf = ({ plan, lanes, buffers, kind, root, home, memory, room }: Tables): Ledger[] => {
+const ledgersOf = (tables: Tables): Ledger[] => {
+  const { plan, lanes, buffers, accesses, kind, root, home, memory, room } = tables
   const allocs = Array.from({ length: plan.devices + 1 }, () => new Int32Array(lanes))
   for (let b = 0; b < buffers; b++) if (kind[b] === Kind.tick && root[b] === b) allocs[memory[b]!]![home[b]!]!++
   return allocs.map(counts => {
     const frees = counts.reduce((sum, count) => sum + count, 0)
-    return new Ledger({ allocs: counts, frees, accesses: 2 * frees, uses: 0 }, room)
+    return new Ledger({ allocs: counts, frees, accesses: Math.min(accesses, frees * lanes), uses: 0 }, room)
   })
 }
 

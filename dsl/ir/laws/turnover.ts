@@ -109,7 +109,7 @@ const ledgersOf = (tables: Tables, room: Room, asUses: boolean, ticks?: Uint8Arr
 
 interface Asked {
   readonly wanted?: readonly Releases[]
-  /** Whether L3 is known to hold: then nothing leaks, nothing is freed first, and of what has been freed nobody asks again. */
+  /** Whether L3 is known to hold: then nothing leaks, and nothing is freed first. */
   readonly safe?: boolean
   readonly room?: Room
 }
@@ -147,7 +147,6 @@ export const turnoversOf = (tables: Tables, clock: Clock, asked: Asked = {}): Tu
       if (code === Op.alloc) ledger.alloc(b, c, bytes[b]!, l, known, base)
       else {
         releaseAll(ledger, last, b, base)
-        if (safe) last.forget(b)
         marks?.release(ledger, b, l)
         ledger.free(b, c, bytes[b]!)
       }
