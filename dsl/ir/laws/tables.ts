@@ -64,7 +64,7 @@ export const tablesOf = (plan: Plan, room: Room = heap): Tables => {
     memory[b] = buffer.space === 'pinned' ? plan.devices : Math.min(Math.max(0, buffer.device), plan.devices - 1)
   }
   const walked = walk(plan, root, home, room)
-  const { op, named, commands, accesses, accessNamed } = walked
+  const { op, named, commands, accesses, accessStart, accessNamed, accessMode } = walked
   const subject = views ? room.int32(commands) : named
   const accessRoot = views ? room.int32(accesses) : accessNamed
   if (views) {
@@ -83,9 +83,26 @@ export const tablesOf = (plan: Plan, room: Room = heap): Tables => {
     if (after !== undefined) ordered = true
     if (collective !== undefined) shared = true
   }
-  const cells = cellsOf(plan, root, { ...walked, accessRoot }, room)
+  const cells = cellsOf(plan, root, { accesses, accessStart, accessNamed, accessMode, accessRoot }, room)
+  // One by one: V8 gives objects that are spread from others so large a class of their own each time, and code that it has made for one is of no use to the next.
   return {
-    ...walked,
+    commands,
+    op,
+    lane: walked.lane,
+    named,
+    events: walked.events,
+    eventId: walked.eventId,
+    recordOf: walked.recordOf,
+    uses: walked.uses,
+    useCommand: walked.useCommand,
+    useEvent: walked.useEvent,
+    accesses,
+    accessStart,
+    accessNamed,
+    accessMode,
+    carries: walked.carries,
+    recordsFirst: walked.recordsFirst,
+    whole: walked.whole,
     plan,
     lanes,
     buffers: buffers.length,
