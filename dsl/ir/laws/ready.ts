@@ -42,19 +42,23 @@ class Sweep {
   /** By lane and point, from `first` of the lane on. */
   private readonly first: Int32Array
   private readonly time: Int32Array | Float64Array
+  /** By release, its point's place in `time`: what is asked once for each lane. */
+  private readonly at: Int32Array
   private readonly reached: Int32Array
 
   constructor(
     private readonly turnover: Turnover,
     room: Room,
   ) {
-    const { lanes, length, allocs, inFlight } = turnover
+    const { lanes, length, allocs, inFlight, frees, releaseStart, releaseLane, releasePoint } = turnover
     this.allocs = allocsOf(turnover, room)
     this.first = new Int32Array(lanes + 1)
     for (let m = 0; m < lanes; m++) this.first[m + 1] = this.first[m]! + length[m]! + 1
     const points = this.first[lanes]!
     this.time = inFlight * allocs < never ? room.int32(points) : room.float64(points)
     this.reached = new Int32Array(lanes)
+    this.at = room.unset32(releaseStart[frees]!)
+    for (let r = 0; r < this.at.length; r++) this.at[r] = this.first[releaseLane[r]!]! + releasePoint[r]!
   }
 
   get takers(): number[] {
@@ -104,11 +108,11 @@ class Sweep {
 
   /** The time at which free f is ready for the lane that `learn` was asked for, `issued` at the earliest. */
   private ready(f: number, issued: number): number {
-    const { time, first } = this
-    const { releaseStart, releaseLane, releasePoint } = this.turnover
+    const { time, at } = this
+    const { releaseStart } = this.turnover
     let when = issued
     for (let r = releaseStart[f]!, end = releaseStart[f + 1]!; r < end; r++) {
-      const known = time[first[releaseLane[r]!]! + releasePoint[r]!]!
+      const known = time[at[r]!]!
       if (known > when) when = known
     }
     return when
@@ -122,24 +126,27 @@ class Sweep {
     const own = start[lane]!
     const count = start[lane + 1]! - own
     reached.fill(-1)
+    // Its own points a lane is always after.
+    time.fill(0, first[lane]!, first[lane + 1]!)
+    reached[lane] = never
     let missing = lanes - 1
     for (let ticks = 0; ticks < inFlight && missing > 0; ticks++) {
       for (let i = 0; i < count && missing > 0; i++) {
         const from = (own + i) * lanes
+        const when = ticks * count + i
         for (let m = 0; m < lanes; m++) {
-          const until = Math.min(length[m]!, frontier[from + m]! + ticks * length[m]!)
-          if (reached[m]! >= until || m === lane) continue
-          const end = first[m]! + until
-          for (let at = first[m]! + reached[m]! + 1; at <= end; at++) time[at] = ticks * count + i
-          reached[m] = until
+          const known = frontier[from + m]! + ticks * length[m]!
+          const before = reached[m]!
+          if (known <= before) continue
+          const until = Math.min(length[m]!, known)
+          for (let at = first[m]! + before + 1, end = first[m]! + until; at <= end; at++) time[at] = when
+          reached[m] = until < length[m]! ? until : never
           if (until === length[m]) missing--
         }
       }
     }
     for (let m = 0; m < lanes; m++)
-      if (m !== lane) time.fill(inFlight * count, first[m]! + reached[m]! + 1, first[m + 1]!)
-    // Its own points a lane is always after.
-    time.fill(0, first[lane]!, first[lane + 1]!)
+      if (reached[m] !== never) time.fill(inFlight * count, first[m]! + reached[m]! + 1, first[m + 1]!)
   }
 }
 
