@@ -237,8 +237,7 @@ Block* Allocator::quickPending(Lane& lane, const Heap& heap, std::uint64_t size,
     *rung = Rung::done;
     for (; left < uses; left = next(left + 1)) {
       Mark& mark = *block->uses[left];
-      // What is complete comes before: order has said already that this does not.
-      if ((policy.order ? lanes_.ask(mark, &lane) : lanes_.poll(mark, &lane)) == Status::ok) continue;
+      if (lanes_.poll(mark, &lane) == Status::ok) continue;
       *refused = mark.lane;
       return nullptr;
     }

@@ -141,10 +141,7 @@ class Allocator {
   void completed(const Block& block);  // tells the history
   // The first use, from one on, that the lane is not known to be after; their number where there is none.
   std::size_t uncovered(const Block& block, const Lane& lane, std::size_t from) const;
-  bool covered(const Block& block, const Lane& lane) const {
-    const std::size_t uses = block.uses.size();
-    return uses == 1 ? Lanes::before(lane, *block.uses[0]) : uncovered(block, lane, 0) == uses;
-  }
+  bool covered(const Block& block, const Lane& lane) const { return uncovered(block, lane, 0) == block.uses.size(); }
   // For those from one on, which the lane is not known to be after.
   Status waitForUses(const Block& block, Lane& lane, std::size_t from);
   Status waitForUses(const Block& block, Lane& lane) { return waitForUses(block, lane, uncovered(block, lane, 0)); }

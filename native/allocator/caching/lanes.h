@@ -161,8 +161,6 @@ class Lanes {
   // One question to the driver: ok, notReady, or its failure. What it learns moves the watermark of the mark's lane.
   // Asked on behalf of a lane, its mutex is held: the question is counted there, which no other thread waits for.
   Status poll(Mark& mark, Lane* asker = nullptr) { return complete(mark) ? Status::ok : ask(mark, asker); }
-  // The same where it is not known to be complete.
-  Status ask(Mark& mark, Lane* asker);
   Status pollLane(Lane& lane);
   // These block.
   Status synchronize(Mark& mark);
@@ -175,6 +173,8 @@ class Lanes {
   Counters counters() const;
 
  private:
+  Status ask(Mark& mark, Lane* asker);
+
   Driver& driver_;
   std::mutex mutex_;  // lanes and allocators coming and going
   bool places_[Lane::mostAllocators] = {};
