@@ -43,6 +43,7 @@ const poolPeak = async (plan: Plan, length: number, ticks: number, jitter: numbe
 
 describe('the pool on host', () => {
   it('takes what the compiler says it takes, in the end', async () => {
+    let settled = 0
     await fc.assert(
       fc.asyncProperty(
         patterns(40),
@@ -51,13 +52,20 @@ describe('the pool on host', () => {
         async (pattern, inFlight, jitter) => {
           const plan = orThrow(compile(patternGraph(pattern), { inFlight }))
           const { device, ticks, exact } = poolPeakOf(plan)
-          expect(exact).toBe(true)
-          expect(await poolPeak(roomy(plan), patternInput, ticks + 4, jitter)).toBe(device[0])
-          expect(await poolPeak(plan, patternInput, ticks + 4, jitter + 1)).toBe(device[0])
+          if (exact) settled++
+          // Where it has not settled within the limit on work, that is what the ticks that were replayed take, far more than here.
+          const length = exact ? ticks + 4 : 200
+          const peaks = [
+            await poolPeak(roomy(plan), patternInput, length, jitter),
+            await poolPeak(plan, patternInput, length, jitter + 1),
+          ]
+          if (exact) expect(peaks).toEqual([device[0], device[0]])
+          else expect(Math.max(...peaks)).toBeLessThanOrEqual(device[0]!)
         },
       ),
       { numRuns: 80 },
     )
+    expect(settled).toBeGreaterThan(70)
   })
 
   it('takes it tick by tick', async () => {
