@@ -125,13 +125,16 @@ const pooledParts = (plan: Plan, tables: Tables, turnover: Turnover, fixed: numb
           const bytes = left[((tick - age) % inFlight) * frees + f]!
           if (bytes === 0) continue
           const b = freeOf[f]!
-          const unseen: string[] = []
+          const lasts: number[] = []
           for (let r = releaseStart[f]!; r < releaseStart[f + 1]!; r++) {
             const m = releaseLane[r]!
             if (m === taker || releasePoint[r]! <= frontier[a * lanes + m]! + age * length[m]!) continue
             const last = accesses[b]!.findLast(c => tables.lane[c] === m)
-            if (last !== undefined) unseen.push(`${nodeName(plan, tables.subject[last]!)} on ${laneName(plan, m)}`)
+            if (last !== undefined) lasts.push(last)
           }
+          const unseen = lasts
+            .sort((one, other) => one - other)
+            .map(c => `${nodeName(plan, tables.subject[c]!)} on ${laneName(plan, tables.lane[c]!)}`)
           const when = age === 0 ? '' : age === 1 ? ' a tick ago' : ` ${age} ticks ago`
           const because = `freed${when}, but ${laneName(plan, taker)} is not known to be after ${listed(unseen)}`
           parts.push({ buffer: b, name: bufferName(plan, b), bytes, why: 'waiting', because })
