@@ -23,7 +23,7 @@ export interface Watch {
  *
  * Each law compares points of one tick, or of a tick and the one before, so two ticks decide (see Clock). What is before what inside a tick is the same in
  * every tick: of a second one only that is judged again which looks back, accesses of what lives on across ticks, bytes of an arena, and
- * buffers that are allocated before their home lane has issued anything.
+ * first touches that know of no point of their buffer's home in the tick.
  */
 export class Safety {
   private readonly order: Order
