@@ -8,7 +8,7 @@ import { Safety } from '../../dsl/ir/laws/safety.js'
 import { Settled } from '../../dsl/ir/laws/settled.js'
 import { type Tables, tablesOf } from '../../dsl/ir/laws/tables.js'
 import { type Turnover, turnoversOf } from '../../dsl/ir/laws/turnover.js'
-import type { Plan } from '../../dsl/ir/plan.js'
+import type { Command, Plan } from '../../dsl/ir/plan.js'
 import { verify } from '../../dsl/ir/verify.js'
 import { sample } from '../support/generate.js'
 import { choleskyOf, largePlan, layeredOf } from '../support/large-plans.js'
@@ -98,6 +98,27 @@ describe('what a settled tick turns over, and whether all waits add something', 
     const larger = { ...plan, buffers: [...plan.buffers, idle] }
     expect(agrees(larger).told).toBe(false)
     expect(verify(larger)).toEqual([])
+  })
+
+  test('what L3 refuses is not written down, however often it is said', () => {
+    const plan = largePlan('again', layeredOf(500), 4)
+    const again = plan.commands.filter(([op]) => op === 'alloc' || op === 'free')
+    const { turnovers } = watched(tablesOf(plan))
+    const refused = watched(tablesOf({ ...plan, commands: [...plan.commands, ...again, ...again] }))
+    expect(refused.turnovers!.map(said)).toEqual(turnovers!.map(said))
+  })
+
+  test('waits without end are looked at piece by piece', () => {
+    const plan = largePlan('many lanes', layeredOf(500), 4)
+    const lanes = Array.from({ length: 1024 }, (_, id) => ({ ...plan.lanes[0]!, id, name: `lane ${id}` }))
+    const at = plan.commands.findLastIndex(([op]) => op === 'wait')
+    const more = new Array<Command>(9_000).fill(plan.commands[at]!)
+    const waiting = { ...plan, lanes, commands: plan.commands.toSpliced(at, 0, ...more) }
+    const tables = tablesOf(waiting)
+    // Any one of them could go, the plan's own among them.
+    const covered = coveredWaits(tables, new Clock(tables))!
+    expect(covered.reduce((sum, one) => sum + one, 0)).toBe(9_001)
+    expect(new Set(verify(waiting).map(({ law }) => law))).toEqual(new Set(['L6']))
   })
 
   test('a wait too many is one that does not add', () => {

@@ -81,6 +81,9 @@ export class Adding {
   }
 }
 
+/** Waits of a group times lanes: from there on another group begins, so that no plan asks for more memory than there is. What only so distant a wait covers is not found. */
+const mostCells = 2 ** 22
+
 /** Of each lane, its waits since its last other command, and its frontier before them. */
 class Groups {
   private readonly waits: number[][]
@@ -105,6 +108,7 @@ class Groups {
   put(c: number): void {
     const { lanes, lane } = this.tables
     const l = lane[c]!
+    if (this.size[l]! * lanes >= mostCells) this.end(l)
     if (this.size[l] === 0) for (let at = l * lanes; at < (l + 1) * lanes; at++) this.before[at] = this.clock.known[at]!
     this.waits[l]![this.size[l]!++] = c
   }

@@ -66,14 +66,14 @@ export class Lifetimes {
     return this.crossing.length > 0
   }
 
-  /** Judges an alloc, as all commands below just before the clock steps over it. */
-  alloc(c: number): void {
+  /** Judges an alloc, as all commands below just before the clock steps over it. Whether it allocates anything. */
+  alloc(c: number): boolean {
     const { tables, clock, sink } = this
     const { cards } = this.last
     const b = tables.named[c]!
     const { plan } = tables
     const home = tables.home[b]!
-    if (!this.owns(c, 'allocated')) return
+    if (!this.owns(c, 'allocated')) return false
     const at = this.card(b) + Card.alloc
     if (cards[at] !== alloc.never) {
       sink.add(
@@ -82,7 +82,7 @@ export class Lifetimes {
         { buffer: b, lane: tables.lane[c]! },
         () => `${bufferName(plan, b)} is allocated a second time, first at commands[${allocOf(tables, b)}]`,
       )
-      return
+      return false
     }
     if (tables.lane[c] !== home) {
       sink.add(
@@ -94,6 +94,7 @@ export class Lifetimes {
       )
     }
     cards[at] = 1 + clock.known[home * (clock.lanes + 1)]!
+    return true
   }
 
   /** Only tick buffers that are no views have a lifetime of their own. */
@@ -220,16 +221,17 @@ export class Lifetimes {
     return record >= 0 && record < c && tables.lane[record] === tables.lane[c]
   }
 
-  free(c: number): void {
+  /** Whether it frees anything. */
+  free(c: number): boolean {
     const { tables, clock, last } = this
     const { cards } = last
     const { first } = tables.cells
     const b = tables.named[c]!
-    if (!this.owns(c, 'freed')) return
+    if (!this.owns(c, 'freed')) return false
     const at = this.card(b) + Card.alloc
     if (cards[at]! <= 0) {
       this.freed(c, b)
-      return
+      return false
     }
     cards[at] = alloc.freed
     const home = tables.home[b]!
@@ -246,6 +248,7 @@ export class Lifetimes {
         else if (marks === 0) this.unheld(c, b, m, point)
       }
     }
+    return true
   }
 
   private freed(c: number, b: number): void {

@@ -85,13 +85,11 @@ export class Safety {
           break
         case Op.alloc:
           adding?.other(lane[c]!)
-          lives.alloc(c)
-          settled?.alloc(c)
+          if (lives.alloc(c)) settled?.alloc(c)
           break
         case Op.free:
           adding?.other(lane[c]!)
-          lives.free(c)
-          settled?.free(c, order.last)
+          if (lives.free(c)) settled?.free(c, order.last)
           break
         case Op.use:
           lives.use(c)

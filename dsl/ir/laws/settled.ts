@@ -33,6 +33,7 @@ export class Settled {
     return isPlain && plan.storage === 'pooled' ? new Settled(tables, clock) : undefined
   }
 
+  /** Alloc c, and below free c: those that L3 lets pass, so each buffer's once, and no more points than there are accesses. */
   alloc(c: number): void {
     const { named, memory, bytes, lane } = this.tables
     const { known, base } = this.clock
@@ -40,7 +41,7 @@ export class Settled {
     this.ledgers[memory[b]!]!.alloc(b, c, bytes[b]!, lane[c]!, known, base)
   }
 
-  /** Free c releases what was last touched. */
+  /** It releases what was last touched. */
   free(c: number, last: Last): void {
     const { named, memory, bytes } = this.tables
     const b = named[c]!
