@@ -57,10 +57,9 @@ Napi::Value segmentRows(Napi::Env env, const caching::Allocator& allocator) {
                                      real(caching::Count{block->release}), real(std::uint32_t{block->site})});
       const bool marked = block->state == caching::BlockState::live || block->state == caching::BlockState::pending;
       numbers.push_back(marked ? real(block->uses.size()) : 0);
-      for (std::size_t i = 0; marked && i < block->uses.size(); ++i) {
-        const caching::Mark& mark = *block->uses[i];
-        numbers.insert(numbers.end(), {idOf(mark.lane), real(mark.point)});
-      }
+      if (marked)
+        for (const caching::Mark* mark : block->uses)
+          numbers.insert(numbers.end(), {idOf(mark->lane), real(mark->point)});
       const bool noted = marked && block->noted;
       numbers.push_back(noted ? real(block->noted->size()) : 0);
       if (noted)

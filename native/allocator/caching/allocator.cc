@@ -14,7 +14,8 @@ int sizeOf(const Block& block) { return static_cast<int>(block.heap->config.size
 }  // namespace
 
 Allocator::Allocator(Lanes& lanes, std::unique_ptr<Source> source, const Options& options)
-    : lanes_(lanes), place_(lanes.join()), source_(std::move(source)), options_(options), pages_(lanes.driver()) {
+    : lanes_(lanes), place_(lanes.join()), source_(std::move(source)), pages_(lanes.driver()) {
+  setOptions(options);
   const bool expandable = options_.expandable && source_->expandable();
   small_ = std::make_unique<Heap>(lanes_, blocks_, options_,
                                   HeapConfig{0, SizeClass::small, false, expandable, source_.get()});
@@ -24,6 +25,10 @@ Allocator::Allocator(Lanes& lanes, std::unique_ptr<Source> source, const Options
 }
 
 inline std::uint64_t Allocator::rounded(std::uint64_t bytes) const {
+  return coarse_ ? roundedUp(bytes) : (bytes + smallest - 1) / smallest * smallest;
+}
+
+std::uint64_t Allocator::roundedUp(std::uint64_t bytes) const {
   if (bytes <= options_.roundToPowerOfTwoUpTo) return std::max(smallest, std::bit_ceil(bytes));
   const int power = static_cast<int>(std::bit_width(bytes)) - 1;
   const std::uint32_t steps = options_.divisions[static_cast<std::size_t>(std::clamp(power - 20, 0, 15))];
@@ -34,6 +39,12 @@ inline std::uint64_t Allocator::rounded(std::uint64_t bytes) const {
   return (bytes + smallest - 1) / smallest * smallest;
 }
 
+void Allocator::setOptions(const Options& options) {
+  options_ = options;
+  coarse_ = options.roundToPowerOfTwoUpTo > 0 ||
+            std::any_of(options.divisions.begin(), options.divisions.end(), [](auto steps) { return steps > 1; });
+}
+
 Heap& Allocator::heapFor(std::uint64_t size, MemPool* pool) {
   if (pool != nullptr) return size <= smallAtMost ? *pool->small : *pool->large;
   // What was reserved beforehand serves all sizes.
@@ -42,113 +53,114 @@ Heap& Allocator::heapFor(std::uint64_t size, MemPool* pool) {
 
 Status Allocator::malloc(std::uint64_t bytes, Lane& lane, Block** block, Shortage* shortage, MemPool* pool,
                          std::uint32_t site) {
-  if (bytes == 0 || lane.retired) [[unlikely]]
-    return Status::invalidValue;
-  if (bytes > exbibyte) [[unlikely]] {
-    *shortage = {};
-    shortage->status = Status::outOfMemory;
-    shortage->wanted = shortage->size = bytes;
-    return Status::outOfMemory;
-  }
+  if (bytes - 1 >= exbibyte || lane.retired) [[unlikely]]
+    return refuse(bytes, lane, shortage);
   const std::uint64_t size = rounded(bytes);
   Heap& heap = heapFor(size, pool);
   Block* found = nullptr;
   Block* evicted = nullptr;
-  Rung rung = Rung::cache;
   const Lane* refused = nullptr;
+  bool counted = false;
   {
-    std::lock_guard guard(lane.mutex);
-    found = shelf(lane).cache.take(&heap, heap.number(), size, &evicted);
-    if (found == nullptr && evicted == nullptr && !shelf(lane).pending.empty())
-      found = quickPending(lane, heap, size, &rung, &refused);
+    const BiasedLock::Hold hold(lane.mutex);
+    Lane::Shelf& own = shelf(lane);
+    found = own.cache.take(&heap, heap.number, size, &evicted);
+    if (found == nullptr && evicted == nullptr && !own.pending.empty()) {
+      found = resume(lane, heap, size, bytes, &refused);
+      counted = found != nullptr;
+    }
   }
-  std::uint8_t quick = static_cast<std::uint8_t>(rung);
-  bool resumed = rung != Rung::cache;
-  if (found == nullptr) [[unlikely]] {
-    quick = StatsCounters::slow;
-    resumed = false;
-    const Status status = slow({bytes, size, lane, pool, heap, refused}, evicted, &found, shortage);
-    if (status != Status::ok || found == nullptr) return status;
+  if (!counted) {
+    auto rung = static_cast<std::uint8_t>(Rung::cache);
+    if (found == nullptr) [[unlikely]] {
+      Block* climbed = nullptr;
+      const Status status = slow({bytes, size, lane, pool, heap, refused}, evicted, &climbed, shortage);
+      if (status != Status::ok || climbed == nullptr) return status;
+      found = climbed;
+      rung = StatsCounters::slow;
+    }
+    found->stripe = counters_.allocated(static_cast<int>(heap.config.sizes), found->size, bytes, rung);
   }
   found->state = BlockState::live;
   found->requested = bytes;
   found->site = site;
-  const int sizes = static_cast<int>(heap.config.sizes);
-  found->stripe = resumed ? counters_.resumed(found->stripe, sizes, size, bytes, quick)
-                          : counters_.allocated(sizes, found->size, bytes, quick);
   if (history_.on()) [[unlikely]] {
     found->id = ids_.fetch_add(1, std::memory_order_relaxed) + 1;
-    history_.add(Action::alloc, found->address, found->size, lane.id, heap.config.pool, site, found->id);
+    tell(Action::alloc, *found, lane);
   }
   *block = found;
   return Status::ok;
+}
+
+Status Allocator::refuse(std::uint64_t bytes, const Lane& lane, Shortage* shortage) {
+  if (bytes == 0 || lane.retired) return Status::invalidValue;
+  *shortage = {};
+  shortage->status = Status::outOfMemory;
+  shortage->wanted = shortage->size = bytes;
+  return Status::outOfMemory;
+}
+
+inline Mark* const* Allocator::uncovered(const Block& block, const Lane& lane, Mark* const* from) {
+  Mark* const* const end = block.uses.end();
+  while (from != end && Lanes::before(lane, **from)) ++from;
+  return from;
 }
 
 Status Allocator::free(Block* block) {
   if (block->state != BlockState::live) return Status::invalidHandle;
   Lane& home = *block->lane;
   if (block->noted) [[unlikely]] {
-    // A use that cannot be recorded is waited for; where that fails too, the block stays its owner's.
-    for (Lane* lane : *block->noted)
-      if (recordUse(block, *lane) != Status::ok)
-        if (const Status failed = lanes_.drain(*lane); failed != Status::ok) return failed;
-    block->noted.reset();
+    if (const Status failed = recordNoted(*block); failed != Status::ok) return failed;
   }
-  // Once it is in the cache, another thread may merge it away: what is told of it is noted before.
-  const bool told = history_.on();
-  Record record{};
-  if (told) [[unlikely]] {
-    record = {Action::freeRequested,
-              home.id,
-              block->site,
-              block->address,
-              block->size,
-              block->heap->config.pool,
-              block->id,
-              0};
-    history_.add(record.action, record.address, record.size, home.id, record.pool, record.site, record.id);
-  }
-  // So is what it counted: a block that is nobody's any more may be somebody's at once.
+  if (history_.on()) [[unlikely]]
+    tell(Action::freeRequested, *block, home);
+  // What it counted is noted before: a block that is nobody's any more may be somebody's at once, or merged away.
   const std::uint8_t stripe = block->stripe;
   const int sizes = sizeOf(*block);
   const std::uint64_t size = block->size, requested = block->requested;
   block->release = home.present();
   bool pending = false, taken = false;
   {
-    std::lock_guard guard(home.mutex);
-    pending = !block->uses.empty() && (!options_.policy->order || !covered(*block, home));
+    const BiasedLock::Hold hold(home.mutex);
+    Uses& uses = block->uses;
+    pending = !uses.empty() && (!options_.policy->order || uncovered(*block, home, uses.begin()) != uses.end());
     if (pending) {
-      block->age = home.waits();
       shelf(home).pending.push(block);
     } else {
       // What the home lane is after by order came to it by a wait, which may be later than the free.
-      if (!block->uses.empty()) dropUses(*block);
+      if (!uses.empty()) dropUses(*block);
+      if (history_.on()) [[unlikely]]
+        tell(Action::freeCompleted, *block, home);
       if (size <= options_.cacheUpTo && !block->heap->closed.load(std::memory_order_relaxed))
-        taken = shelf(home).cache.give(block, block->heap->number());
+        taken = shelf(home).cache.give(block, block->heap->number);
     }
   }
   counters_.freed(stripe, sizes, size, requested, pending);
-  if (pending) return Status::ok;
-  if (told) [[unlikely]]
-    history_.add(Action::freeCompleted, record.address, record.size, home.id, record.pool, record.site, record.id);
-  if (!taken) {
-    std::lock_guard lock(mutex_);
-    giveBack(block);
-    sweepPools();
-  }
+  if (pending || taken) return Status::ok;
+  std::lock_guard lock(mutex_);
+  giveBack(block);
+  sweepPools();
+  return Status::ok;
+}
+
+// A use that cannot be recorded is waited for; where that fails too, the block stays its owner's.
+Status Allocator::recordNoted(Block& block) {
+  for (Lane* lane : *block.noted)
+    if (recordUse(&block, *lane) != Status::ok)
+      if (const Status failed = lanes_.drain(*lane); failed != Status::ok) return failed;
+  block.noted.reset();
   return Status::ok;
 }
 
 Status Allocator::addUse(Block& block, Mark* held) {
-  Uses& uses = block.uses;
-  for (std::size_t i = 0; i < uses.size(); ++i) {
-    if (uses[i] != held && (held->lane == nullptr || uses[i]->lane != held->lane)) continue;
+  for (Mark*& use : block.uses) {
+    if (use != held && (held->lane == nullptr || use->lane != held->lane)) continue;
     // Of one lane the later point says it all; an event of the caller's counts once.
-    if (held->point > uses[i]->point) std::swap(uses[i], held);
+    if (held->point > use->point) std::swap(use, held);
     held->drop();
     return Status::ok;
   }
-  uses.push(held);
+  block.uses.push(held);
   return Status::ok;
 }
 
@@ -158,9 +170,8 @@ Status Allocator::recordUse(Block* block, Lane& lane) {
   Mark* mark = nullptr;
   if (const Status status = lanes_.mark(lane, &mark); status != Status::ok) return status;
   if (history_.on()) [[unlikely]]
-    history_.add(Action::useRecorded, block->address, block->size, lane.id, block->heap->config.pool, block->site,
-                 block->id);
-  std::lock_guard guard(block->lane->mutex);
+    tell(Action::useRecorded, *block, lane);
+  const BiasedLock::Hold hold(block->lane->mutex);
   return addUse(*block, mark);
 }
 
@@ -182,18 +193,18 @@ Status Allocator::keepUntil(Block* block, Mark& mark) {
   return addUse(*block, &mark);
 }
 
-std::size_t Allocator::uncovered(const Block& block, const Lane& lane, std::size_t from) const {
-  while (from < block.uses.size() && Lanes::before(lane, *block.uses[from])) ++from;
-  return from;
+bool Allocator::covered(const Block& block, const Lane& lane) {
+  return uncovered(block, lane, block.uses.begin()) == block.uses.end();
 }
 
-void Allocator::letGo(Uses& uses) {
-  for (; !uses.empty(); uses.popBack()) uses[uses.size() - 1]->drop();
+inline void Allocator::letGo(Uses& uses) {
+  for (Mark* const use : uses) use->drop();
+  uses.clear();
 }
 
 void Allocator::dropUses(Block& block) {
   bool byOrder = false;
-  for (std::size_t i = 0; i < block.uses.size(); ++i) byOrder = byOrder || !lanes_.complete(*block.uses[i]);
+  for (const Mark* const use : block.uses) byOrder = byOrder || !lanes_.complete(*use);
   letGo(block.uses);
   if (byOrder) block.release = std::max<Count>(block.release, block.lane->present());
 }
@@ -206,68 +217,71 @@ void Allocator::settle(Block& block) {
 void Allocator::complete(Block& block) {
   dropUses(block);
   if (history_.on()) [[unlikely]]
-    completed(block);
+    tell(Action::freeCompleted, block, *block.lane);
 }
 
-void Allocator::completed(const Block& block) {
-  history_.add(Action::freeCompleted, block.address, block.size, block.lane->id, block.heap->config.pool, block.site,
-               block.id);
+Record Allocator::recordOf(Action action, const Block& block, const Lane& lane) {
+  return {.action = action,
+          .lane = lane.id,
+          .site = block.site,
+          .address = block.address,
+          .size = block.size,
+          .pool = block.heap->config.pool,
+          .id = block.id};
+}
+
+void Allocator::tell(Action action, const Block& block, const Lane& lane) {
+  history_.add(recordOf(action, block, lane));
 }
 
 // What a lane does over and over: it takes the block of this size that it freed the longest ago. The caller holds the
-// lane's mutex, and counts what is found as resumed. Null where the rungs have to be climbed one by one.
-Block* Allocator::quickPending(Lane& lane, const Heap& heap, std::uint64_t size, Rung* rung, const Lane** refused) {
+// lane's mutex. What is found is counted as given out. Null where the rungs have to be climbed one by one.
+Block* Allocator::resume(Lane& lane, const Heap& heap, std::uint64_t size, std::uint64_t bytes, const Lane** refused) {
   constexpr int most = 8;
-  const Policy& policy = *options_.policy;
   Block* block = shelf(lane).pending.first();
   for (int looked = 0; block != nullptr && (block->size != size || block->heap != &heap); block = block->next)
     if (++looked == most) return nullptr;
   if (block == nullptr) return nullptr;
-  const std::size_t uses = block->uses.size();
-  const auto next = [&](std::size_t from) {
-    if (!policy.order || from == uses) return from;
-    // One that it was not after when it freed the block it is after by now only if it has waited, or all is done.
-    if (uses == 1 && block->age == lane.waits()) return lanes_.complete(*block->uses[0]) ? uses : 0;
-    return uncovered(*block, lane, from);
-  };
-  std::size_t left = next(0);
-  if (policy.order && left == uses) {
-    *rung = Rung::order;
-  } else if (policy.poll) {
-    *rung = Rung::done;
-    for (; left < uses; left = next(left + 1)) {
-      Mark& mark = *block->uses[left];
-      if (lanes_.poll(mark, &lane) == Status::ok) continue;
+  Rung rung = Rung::order;
+  for (Mark *const *use = block->uses.begin(), *const *end = block->uses.end(); use != end; ++use) {
+    const Policy& policy = *options_.policy;
+    Mark& mark = **use;
+    if (policy.order ? Lanes::before(lane, mark) : lanes_.complete(mark)) continue;
+    if (policy.poll) {
+      rung = Rung::done;
+      if (lanes_.ask(mark, &lane) == Status::ok) continue;
       *refused = mark.lane;
       return nullptr;
     }
-  } else if (policy.waitFirst && heap.freeBytes() < size) {
     // Nothing free can come before it.
-    *rung = Rung::wait;
-    if (waitForUses(*block, lane, left) != Status::ok) return nullptr;
-  } else {
-    return nullptr;
+    if (!policy.waitFirst || block->heap->freeBytes() >= block->size || waitForUses(*block, lane, use) != Status::ok)
+      return nullptr;
+    rung = Rung::wait;
+    break;
   }
   shelf(lane).pending.remove(block);
   // It is somebody's at once: nobody asks when it was released.
   letGo(block->uses);
   if (history_.on()) [[unlikely]]
-    completed(*block);
+    tell(Action::freeCompleted, *block, lane);
   block->settled = false;
-  block->next = block->previous = nullptr;
+  block->stripe = counters_.resumed(block->stripe, sizeOf(*block), block->size, bytes, static_cast<std::uint8_t>(rung));
   return block;
 }
 
-Status Allocator::waitForUses(const Block& block, Lane& lane, std::size_t from) {
+Status Allocator::waitForUses(const Block& block, Lane& lane, Mark* const* from) {
   std::size_t waits = 0;
-  for (; from < block.uses.size(); from = uncovered(block, lane, from + 1), ++waits) {
-    if (const Status status = lanes_.join(lane, *block.uses[from]); status != Status::ok) return status;
+  for (; from != block.uses.end(); from = uncovered(block, lane, from + 1), ++waits) {
+    if (const Status status = lanes_.join(lane, **from); status != Status::ok) return status;
     if (history_.on()) [[unlikely]]
-      history_.add(Action::waitIssued, block.address, block.size, lane.id, block.heap->config.pool, block.site,
-                   block.id);
+      tell(Action::waitIssued, block, lane);
   }
   Lanes::elided(lane, block.uses.size() - waits);
   return Status::ok;
+}
+
+Status Allocator::waitForUses(const Block& block, Lane& lane) {
+  return waitForUses(block, lane, uncovered(block, lane, block.uses.begin()));
 }
 
 }  // namespace braid::caching

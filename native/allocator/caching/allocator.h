@@ -130,21 +130,29 @@ class Allocator {
   enum class Rung : std::uint8_t { cache, order, done, wait, gather, move, grow, last };
 
   std::uint64_t rounded(std::uint64_t bytes) const;
+  [[gnu::noinline]] std::uint64_t roundedUp(std::uint64_t bytes) const;  // to more than the smallest size
+  void setOptions(const Options& options);
   Heap& heapFor(std::uint64_t size, MemPool* pool);
 
   // allocator.cc
-  Block* quickPending(Lane& lane, const Heap& heap, std::uint64_t size, Rung* rung, const Lane** refused);
+  [[gnu::noinline, gnu::cold]] static Status refuse(std::uint64_t bytes, const Lane& lane, Shortage* shortage);
+  // Not inlined: `malloc` is short for those who find a block in the cache.
+  [[gnu::noinline]] Block* resume(Lane& lane, const Heap& heap, std::uint64_t size, std::uint64_t bytes,
+                                  const Lane** refused);
+  [[gnu::noinline, gnu::cold]] Status recordNoted(Block& block);
   // Pending no longer, and nobody's yet: counted so, or to be counted by whoever hands it out at once.
   void settle(Block& block);
   void complete(Block& block);
   static void letGo(Uses& uses);
-  void completed(const Block& block);  // tells the history
-  // The first use, from one on, that the lane is not known to be after; their number where there is none.
-  std::size_t uncovered(const Block& block, const Lane& lane, std::size_t from) const;
-  bool covered(const Block& block, const Lane& lane) const { return uncovered(block, lane, 0) == block.uses.size(); }
-  // For those from one on, which the lane is not known to be after.
-  Status waitForUses(const Block& block, Lane& lane, std::size_t from);
-  Status waitForUses(const Block& block, Lane& lane) { return waitForUses(block, lane, uncovered(block, lane, 0)); }
+  // What the history is told of a block and the lane that it happens on.
+  static Record recordOf(Action action, const Block& block, const Lane& lane);
+  [[gnu::noinline, gnu::cold]] void tell(Action action, const Block& block, const Lane& lane);
+  // The first use, from one on, that the lane is not known to be after; their end where there is none.
+  static Mark* const* uncovered(const Block& block, const Lane& lane, Mark* const* from);
+  static bool covered(const Block& block, const Lane& lane);
+  // For those from one on, which the lane is not known to be after; for all that it is not known to be after.
+  Status waitForUses(const Block& block, Lane& lane, Mark* const* from);
+  Status waitForUses(const Block& block, Lane& lane);
   void dropUses(Block& block);
   Status addUse(Block& block, Mark* held);
 
@@ -205,6 +213,7 @@ class Allocator {
   const std::size_t place_;  // on every lane's shelves
   std::unique_ptr<Source> source_;
   Options options_;
+  bool coarse_ = false;  // sizes are rounded by more than the smallest
   mutable Mutex mutex_;  // guards the heaps, segments, pages and blocks that are free in them
   BlockStore blocks_;
   PagePool pages_;

@@ -30,7 +30,7 @@ bool BiasedLock::barrierEverywhere(bool ask) {
 #endif
 }
 
-void BiasedLock::lockShared() {
+void BiasedLock::takeShared() {
   for (unsigned turn = 0; taken_.exchange(true, std::memory_order_acquire); ++turn) {
     while (taken_.load(std::memory_order_relaxed))
       if (++turn % 64 == 0) std::this_thread::yield();

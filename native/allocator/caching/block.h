@@ -16,37 +16,35 @@ class Lane;
 struct Mark;
 struct Segment;
 
-// A read or write on a foreign lane that a later owner must come after.
-struct Use {
-  Mark* mark;
-};
-
-// One mark for each lane, however often a block is used: a later one takes the place of an earlier one of its lane.
-// The first two need no memory of their own.
+// The reads and writes on foreign lanes that a later owner must come after. One mark for each lane, however often a
+// block is used: a later one takes the place of an earlier one of its lane. The first two need no memory of their own.
 class Uses {
  public:
   bool empty() const { return count_ == 0; }
   std::size_t size() const { return count_; }
-  Mark*& operator[](std::size_t i) { return i < inPlace ? first_[i] : (*more_)[i - inPlace]; }
-  Mark* operator[](std::size_t i) const { return i < inPlace ? first_[i] : (*more_)[i - inPlace]; }
+  Mark** begin() { return many_ ? many_->data() : few_; }
+  Mark** end() { return begin() + count_; }
+  Mark* const* begin() const { return many_ ? many_->data() : few_; }
+  Mark* const* end() const { return begin() + count_; }
   void push(Mark* mark) {
-    if (count_ < inPlace) {
-      first_[count_] = mark;
-    } else {
-      if (!more_) more_ = std::make_unique<std::vector<Mark*>>();
-      more_->push_back(mark);
-    }
+    if (!many_ && count_ == inPlace) many_ = std::make_unique<std::vector<Mark*>>(few_, few_ + count_);
+    if (many_) [[unlikely]]
+      many_->push_back(mark);
+    else
+      few_[count_] = mark;
     ++count_;
   }
-  void popBack() {
-    if (--count_ >= inPlace) more_->pop_back();
+  void clear() {
+    if (many_) [[unlikely]]
+      many_->clear();
+    count_ = 0;
   }
 
  private:
   static constexpr std::size_t inPlace = 2;
-  Mark* first_[inPlace] = {};
+  Mark* few_[inPlace] = {};
   std::uint32_t count_ = 0;
-  std::unique_ptr<std::vector<Mark*>> more_;
+  std::unique_ptr<std::vector<Mark*>> many_;  // all of them, from the first time on that there were more
 };
 
 enum class BlockState : std::uint8_t {
@@ -91,7 +89,7 @@ struct alignas(128) Block {
   Block *next = nullptr, *previous = nullptr;  // in its list or bin
   Block *nextInSegment = nullptr, *previousInSegment = nullptr;
   Segment* segment = nullptr;
-  std::uint64_t age = 0;       // free: the heap's clock when it became so; pending: its home lane's waits by then
+  std::uint64_t age = 0;       // free: the heap's clock when it became so
   Seen<std::uint64_t> id = 0;  // of this owner; never used twice
 };
 

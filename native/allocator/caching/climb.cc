@@ -84,7 +84,11 @@ Status Allocator::slow(const Request& request, Block* evicted, Block** block, Sh
     *shortage = shortageOf(request, status);
     if (status == Status::outOfMemory) ++counters_.outOfMemory;
     if (history_.on())
-      history_.add(Action::outOfMemory, shortage->deviceFree, request.size, request.lane.id, heap.config.pool, 0, 0);
+      history_.add({.action = Action::outOfMemory,
+                    .lane = request.lane.id,
+                    .address = shortage->deviceFree,
+                    .size = request.size,
+                    .pool = heap.config.pool});
     return status;
   }
   ++counters_.served[static_cast<std::size_t>(rung)];
@@ -138,8 +142,9 @@ bool Allocator::settlePending(Lane& lane, bool ask, const Lane* refusedAlready) 
     for (Block *block = shelf(lane).pending.first(), *next; block != nullptr; block = next) {
       next = block->next;
       bool ready = true;
-      for (std::size_t i = 0; i < block->uses.size() && ready; ++i) {
-        Mark& mark = *block->uses[i];
+      for (Mark* const each : block->uses) {
+        if (!ready) break;
+        Mark& mark = *each;
         ready = options_.policy->order ? Lanes::before(lane, mark) : lanes_.complete(mark);
         if (ready || !ask || (mark.lane != nullptr && refused[mark.lane->id])) continue;
         ready = lanes_.poll(mark, &lane) == Status::ok;

@@ -93,7 +93,12 @@ Block* Allocator::growPlain(const Request& request, Status* status) {
   counters_.reserved(sizes, static_cast<std::int64_t>(bytes));
   if (request.size >= options_.maxSplit) ++counters_.oversizeSegments;
   if (history_.on())
-    history_.add(Action::segmentAlloc, address, bytes, request.lane.id, heap.config.pool, 0, segmentCounter_);
+    history_.add({.action = Action::segmentAlloc,
+                  .lane = request.lane.id,
+                  .address = address,
+                  .size = bytes,
+                  .pool = heap.config.pool,
+                  .id = segmentCounter_});
   return heap.carve(block, request.size, request.lane);
 }
 
@@ -211,7 +216,13 @@ void Allocator::mapped(Heap& heap, Segment& segment, DeviceAddress address, std:
   segment.mapped += bytes;
   heap.addReserved(static_cast<std::int64_t>(bytes));
   counters_.reserved(static_cast<int>(heap.config.sizes), static_cast<std::int64_t>(bytes));
-  if (history_.on()) history_.add(Action::segmentMap, address, bytes, lane.id, heap.config.pool, 0, segment.counter);
+  if (history_.on())
+    history_.add({.action = Action::segmentMap,
+                  .lane = lane.id,
+                  .address = address,
+                  .size = bytes,
+                  .pool = heap.config.pool,
+                  .id = segment.counter});
 }
 
 }  // namespace braid::caching

@@ -3,7 +3,11 @@
 namespace braid::caching {
 
 Heap::Heap(Lanes& lanes, BlockStore& blocks, const Options& options, HeapConfig config)
-    : config(config), lanes_(lanes), blocks_(blocks), options_(options) {}
+    : config(config),
+      number(2 * config.pool + static_cast<std::uint64_t>(config.sizes)),
+      lanes_(lanes),
+      blocks_(blocks),
+      options_(options) {}
 
 bool Heap::before(const Block& block, const Lane& lane) const {
   return block.settled || Lanes::before(lane, *block.lane, block.release);

@@ -36,7 +36,7 @@ class Heap {
   Heap(Lanes& lanes, BlockStore& blocks, const Options& options, HeapConfig config);
 
   const HeapConfig config;
-  std::uint64_t number() const { return 2 * config.pool + static_cast<std::uint64_t>(config.sizes); }
+  const std::uint64_t number;  // of this heap alone, and the same in every run
 
   // A block of `size`, from what the lane itself freed and what every lane may take; with `others`, also from what
   // other lanes freed that it is after. The shortest; split where that is worth while. Null where there is none.

@@ -15,11 +15,9 @@ void History::start(std::size_t capacity) {
 
 void History::stop() { on_.store(false, std::memory_order_relaxed); }
 
-void History::add(Action action, DeviceAddress address, std::uint64_t size, std::uint32_t lane, std::uint64_t pool,
-                  std::uint32_t site, std::uint64_t id) {
+void History::add(Record record) {
   const auto since = std::chrono::system_clock::now().time_since_epoch();
-  const std::int64_t time = std::chrono::duration_cast<std::chrono::microseconds>(since).count();
-  const Record record{action, lane, site, address, size, pool, id, time};
+  record.microseconds = std::chrono::duration_cast<std::chrono::microseconds>(since).count();
   std::lock_guard lock(mutex_);
   if (!on() || capacity_ == 0) return;
   if (ring_.size() < capacity_)

@@ -25,11 +25,11 @@ enum class Action : std::uint8_t {
 };
 
 struct Record {
-  Action action;
-  std::uint32_t lane, site;
-  DeviceAddress address;  // outOfMemory: the device's free bytes
-  std::uint64_t size, pool, id;
-  std::int64_t microseconds;  // since the epoch
+  Action action = Action::alloc;
+  std::uint32_t lane = 0, site = 0;
+  DeviceAddress address = 0;  // outOfMemory: the device's free bytes
+  std::uint64_t size = 0, pool = 0, id = 0;
+  std::int64_t microseconds = 0;  // since the epoch
 };
 
 // Who allocated, used and freed what: the newest `capacity` records. Off until it is started, and then one test of a
@@ -39,8 +39,7 @@ class History {
   bool on() const { return on_.load(std::memory_order_relaxed); }
   void start(std::size_t capacity);
   void stop();
-  void add(Action action, DeviceAddress address, std::uint64_t size, std::uint32_t lane, std::uint64_t pool,
-           std::uint32_t site, std::uint64_t id);
+  void add(Record record);  // as of now
   // Oldest first; *dropped: how many older ones are no longer kept.
   std::vector<Record> read(std::uint64_t* dropped = nullptr) const;
 

@@ -87,7 +87,12 @@ std::uint64_t Allocator::releaseWhole(Block* block) {
   counters_.segments(sizes, -1);
   counters_.reserved(sizes, -static_cast<std::int64_t>(bytes));
   if (history_.on())
-    history_.add(Action::segmentFree, segment->base, bytes, segment->lane->id, heap.config.pool, 0, segment->counter);
+    history_.add({.action = Action::segmentFree,
+                  .lane = segment->lane->id,
+                  .address = segment->base,
+                  .size = bytes,
+                  .pool = heap.config.pool,
+                  .id = segment->counter});
   return bytes;
 }
 
@@ -125,9 +130,9 @@ std::vector<Mark*> Allocator::outstanding(Lane& home, const Heap* heap) {
   std::lock_guard guard(home.mutex);
   for (Block* block = shelf(home).pending.first(); block != nullptr; block = block->next) {
     if (heap != nullptr && block->heap != heap) continue;
-    for (std::size_t i = 0; i < block->uses.size(); ++i) {
-      block->uses[i]->hold();
-      marks.push_back(block->uses[i]);
+    for (Mark* const mark : block->uses) {
+      mark->hold();
+      marks.push_back(mark);
     }
   }
   return marks;

@@ -101,21 +101,23 @@ class PendingList {
   Block* first() const { return first_.load(std::memory_order_relaxed); }
   bool empty() const { return first() == nullptr; }  // may be asked without the lane's mutex
   void push(Block* block) {
+    Block* const last = last_;
     block->state = BlockState::pending;
     block->next = nullptr;
-    block->previous = last_;
-    if (last_)
-      last_->next = block;
+    block->previous = last;
+    last_ = block;
+    if (last != nullptr)
+      last->next = block;
     else
       first_.store(block, std::memory_order_relaxed);
-    last_ = block;
   }
   void remove(Block* block) {
-    if (block->previous)
-      block->previous->next = block->next;
+    Block *const next = block->next, *const previous = block->previous;
+    (next != nullptr ? next->previous : last_) = previous;
+    if (previous != nullptr)
+      previous->next = next;
     else
-      first_.store(block->next, std::memory_order_relaxed);
-    (block->next ? block->next->previous : last_) = block->previous;
+      first_.store(next, std::memory_order_relaxed);
   }
 
  private:

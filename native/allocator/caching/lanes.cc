@@ -80,8 +80,30 @@ Status Lanes::retire(Lane& lane) {
   return Status::ok;
 }
 
+Mark* Lanes::spare(Lane& lane) {
+  if (lane.newest_ != nullptr && lane.newest_->holders() == 0) return lane.newest_;
+  for (int looked = 0; lane.last_ != nullptr && looked < 8; ++looked) {
+    lane.last_ = lane.last_->next;
+    if (lane.last_->holders() == 0) return lane.last_;
+  }
+  return nullptr;
+}
+
+Mark* Lanes::make(Lane& lane, Status* status) {
+  Event event = nullptr;
+  if (*status = driver_.eventCreate(&event, EventKind::order); *status != Status::ok) return nullptr;
+  created_.fetch_add(1, std::memory_order_relaxed);
+  Mark* const made = &lane.ring_.emplace_back();
+  made->lane = &lane;
+  made->event = event;
+  made->frontier.reset(new Count[most]());
+  made->next = lane.last_ != nullptr ? lane.last_->next : made;
+  if (lane.last_ != nullptr) lane.last_->next = made;
+  return lane.last_ = made;
+}
+
 Status Lanes::mark(Lane& lane, Mark** found, bool* recorded) {
-  std::lock_guard guard(lane.mutex);
+  const BiasedLock::Hold hold(lane.mutex);
   if (lane.newest_ != nullptr && lane.quiet()) {
     lane.newest_->give();
     *found = lane.newest_;
@@ -90,39 +112,28 @@ Status Lanes::mark(Lane& lane, Mark** found, bool* recorded) {
     return Status::ok;
   }
   // A retired lane has its newest mark, made when it retired.
-  if (lane.stream == nullptr && lane.retired) return Status::invalidHandle;
-  Mark* spare = nullptr;
-  if (lane.newest_ != nullptr && lane.newest_->holders() == 0) spare = lane.newest_;
-  for (int looked = 0; spare == nullptr && lane.last_ != nullptr && looked < 8; ++looked) {
-    lane.last_ = lane.last_->next;
-    if (lane.last_->holders() == 0) spare = lane.last_;
-  }
-  if (spare == nullptr) [[unlikely]] {
-    Event event = nullptr;
-    if (const Status status = driver_.eventCreate(&event, EventKind::order); status != Status::ok) return status;
-    created_.fetch_add(1, std::memory_order_relaxed);
-    spare = &lane.ring_.emplace_back();
-    spare->lane = &lane;
-    spare->event = event;
-    spare->frontier.reset(new Count[most]());
-    spare->next = lane.last_ != nullptr ? lane.last_->next : spare;
-    if (lane.last_ != nullptr) lane.last_->next = spare;
-    lane.last_ = spare;
+  if (lane.stream == nullptr && lane.retired) [[unlikely]]
+    return Status::invalidHandle;
+  Mark* mark = spare(lane);
+  if (mark == nullptr) [[unlikely]] {
+    Status status = Status::ok;
+    mark = make(lane, &status);
+    if (status != Status::ok) return status;
   }
   const std::uint64_t work = lane.work_.load(std::memory_order_relaxed);
   // The point is taken before the event is recorded: who queues work behind the record sees a mark that is too late for
   // it, never one that it came too late for. Where the record fails, the point is nobody's.
   const Count point = lane.marks_.load(std::memory_order_relaxed) + 1;
   lane.marks_.store(point, std::memory_order_release);
-  if (const Status status = driver_.eventRecord(spare->event, lane.stream); status != Status::ok) return status;
+  if (const Status status = driver_.eventRecord(mark->event, lane.stream); status != Status::ok) return status;
   lane.known_[lane.id] = point;
-  for (std::size_t other = 0, lanes = count(); other < lanes; ++other) spare->frontier[other] = lane.known_[other];
-  spare->point = point;
-  lane.newest_ = spare;
+  for (std::size_t other = 0, lanes = count(); other < lanes; ++other) mark->frontier[other] = lane.known_[other];
+  mark->point = point;
+  lane.newest_ = mark;
   lane.markedWaits_.store(lane.waited_.load(std::memory_order_relaxed), std::memory_order_release);
   lane.marked_.store(work, std::memory_order_release);
-  spare->give();
-  *found = spare;
+  mark->give();
+  *found = mark;
   countOne(lane.recorded_);
   if (recorded) *recorded = true;
   return Status::ok;

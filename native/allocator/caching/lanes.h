@@ -77,8 +77,6 @@ class alignas(128) Lane {
 
   BiasedLock mutex;  // guards all that follows, and the recording of marks
   Count known(LaneId other) const { return known_[other]; }
-  // Put on it so far: without another one it is after nothing more, but for what is done.
-  std::uint64_t waits() const { return waited_.load(std::memory_order_relaxed); }
   // One for each allocator over these lanes: what it has freed here and not taken back into its heaps.
   struct Shelf {
     LaneCache cache;
@@ -161,6 +159,7 @@ class Lanes {
   // One question to the driver: ok, notReady, or its failure. What it learns moves the watermark of the mark's lane.
   // Asked on behalf of a lane, its mutex is held: the question is counted there, which no other thread waits for.
   Status poll(Mark& mark, Lane* asker = nullptr) { return complete(mark) ? Status::ok : ask(mark, asker); }
+  Status ask(Mark& mark, Lane* asker);  // of one that is not known to be complete
   Status pollLane(Lane& lane);
   // These block.
   Status synchronize(Mark& mark);
@@ -173,7 +172,9 @@ class Lanes {
   Counters counters() const;
 
  private:
-  Status ask(Mark& mark, Lane* asker);
+  // One of the lane's marks that nobody holds, of the newest and the next eight of its ring; and another one.
+  static Mark* spare(Lane& lane);
+  [[gnu::noinline, gnu::cold]] Mark* make(Lane& lane, Status* status);
 
   Driver& driver_;
   std::mutex mutex_;  // lanes and allocators coming and going

@@ -37,7 +37,12 @@ std::uint64_t Allocator::unmapPages(Block* block, std::uint64_t most, Status* st
     heap.addReserved(-static_cast<std::int64_t>(count * page));
     counters_.reserved(static_cast<int>(heap.config.sizes), -static_cast<std::int64_t>(count * page));
     if (history_.on())
-      history_.add(Action::segmentUnmap, start, count * page, middle->lane->id, heap.config.pool, 0, segment.counter);
+      history_.add({.action = Action::segmentUnmap,
+                    .lane = middle->lane->id,
+                    .address = start,
+                    .size = count * page,
+                    .pool = heap.config.pool,
+                    .id = segment.counter});
     *hole = heap.mergeUnmapped(middle);
   }
   if (middle != block) heap.give(block);
@@ -85,7 +90,7 @@ std::uint64_t Allocator::donate(std::uint64_t wanted) {
     ++counters_.moves;
     counters_.pagesMoved += moved;
     pagesMoved_ += moved;
-    if (history_.on()) history_.add(Action::pagesMoved, 0, moved * page, 0, 0, 0, 0);
+    if (history_.on()) history_.add({.action = Action::pagesMoved, .size = moved * page});
   }
   return moved;
 }

@@ -83,7 +83,7 @@ Status Allocator::configure(const Options& options) {
   const bool held =
       std::any_of(heaps_.begin(), heaps_.end(), [](const Heap* heap) { return !heap->segments().empty(); });
   if ((expandable != small_->config.expandable && held) || reserved() > options.limit) return Status::invalidValue;
-  options_ = options;
+  setOptions(options);
   if (expandable == small_->config.expandable) return Status::ok;
   heaps_.erase(heaps_.begin(), heaps_.begin() + 2);
   const auto heap = [&](SizeClass sizes) {

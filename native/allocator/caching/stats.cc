@@ -43,18 +43,14 @@ struct ThreadNumber {
   }
 };
 
-// Number + 1, or 0 where the thread has none yet: read without a guard, and a dying thread keeps its own.
-constinit thread_local std::uint32_t threadNumber = 0;
+// The stripe that the thread writes alone, from 1 on; `shared`: never one; `unknown`: none so far. Read without a
+// guard, and a dying thread keeps its own.
+constexpr std::uint32_t unknown = ~std::uint32_t{0}, shared = unknown - 1;
+constinit thread_local std::uint32_t mine = unknown;
 
-std::uint32_t firstNumber() {
-  thread_local ThreadNumber mine;
-  threadNumber = mine.value + 1;
-  return mine.value;
-}
-
-inline std::uint32_t number() {
-  const std::uint32_t known = threadNumber;
-  return known != 0 ? known - 1 : firstNumber();
+[[gnu::noinline, gnu::cold]] void number() {
+  thread_local ThreadNumber my;
+  mine = my.value < StatsCounters::alone ? my.value + 1 : shared;
 }
 
 template <class T>
@@ -78,72 +74,78 @@ struct Shared {
   }
 };
 
-// Of small ones or large ones: what somebody owns, and what is active.
-std::int64_t levelOf(const Stripe& stripe, int size, int kind) {
-  if (kind < Stripe::owned) return get(stripe.level[size][kind]);
-  return get(stripe.level[size][kind - Stripe::owned]) + get(stripe.pending[size][kind - Stripe::owned]);
-}
-
 // Of all sizes (0), small ones or large ones, with what other threads have taken away.
 std::int64_t presentOf(const Stripe& stripe, int which, int kind) {
   std::int64_t sum = 0;
-  for (int size = 0; size < 2; ++size) {
-    if (which != 0 && which != 1 + size) continue;
-    sum += levelOf(stripe, size, kind) - get(stripe.taken[size][kind]);
-    if (kind >= Stripe::owned) sum -= get(stripe.taken[size][kind - Stripe::owned]);
-  }
+  for (int size = 0; size < 2; ++size)
+    if (which == 0 || which == 1 + size) sum += get(stripe.sizes[size].level[kind]) - get(stripe.taken[size][kind]);
   return sum;
+}
+
+std::uint64_t allocatedEver(const Stripe::Sizes& sizes, int kind) {
+  if (kind == Stripe::requested) return get(sizes.allocatedRequested);
+  if (kind == Stripe::bytes || kind == Stripe::activeBytes) return get(sizes.allocatedBytes);
+  std::uint64_t blocks = 0;
+  for (const auto& served : sizes.served) blocks += get(served);
+  return blocks;
+}
+
+template <class Atomics>
+auto& peakOf(Atomics& stripe, int which, int kind) {
+  return which == 0 ? stripe.peakOfAll[kind] : stripe.sizes[which - 1].peak[kind];
 }
 
 // Something may be higher than it ever was: what other threads have taken away is counted in first.
 template <class How>
-void raise(Stripe& stripe) {
+[[gnu::noinline, gnu::cold]] void raise(Stripe& stripe) {
   for (int size = 0; size < 2; ++size)
-    for (int kind = 0; kind < Stripe::owned + Stripe::pendingKinds; ++kind) {
+    for (int kind = 0; kind < Stripe::kinds; ++kind) {
       const std::int64_t taken = stripe.taken[size][kind].exchange(0, std::memory_order_relaxed);
-      How::add(kind < Stripe::owned ? stripe.level[size][kind] : stripe.pending[size][kind - Stripe::owned], -taken);
+      How::add(stripe.sizes[size].level[kind], -taken);
     }
   for (int kind = 0; kind < Stripe::kinds; ++kind) {
-    const std::int64_t small = levelOf(stripe, 0, kind), large = levelOf(stripe, 1, kind);
+    const std::int64_t small = get(stripe.sizes[0].level[kind]), large = get(stripe.sizes[1].level[kind]);
     const std::int64_t levels[3] = {small + large, small, large};
     for (int which = 0; which < 3; ++which)
-      if (levels[which] > get(stripe.peak[which][kind]))
-        stripe.peak[which][kind].store(levels[which], std::memory_order_relaxed);
+      if (levels[which] > get(peakOf(stripe, which, kind)))
+        peakOf(stripe, which, kind).store(levels[which], std::memory_order_relaxed);
   }
 }
 
-// Written out, since every allocation comes by here. Returns whether some level is above its peak. What was pending
-// until now (`Resumed`) was active before.
+// Written out, since every allocation comes by here. What was pending until now (`Resumed`) was active before.
 template <class How, bool Resumed>
-inline bool rise(Stripe& stripe, int size, std::int64_t bytes, std::int64_t requested) {
-  const auto *const peak = stripe.peak[1 + size], *const peakOfAll = stripe.peak[0];
-  const auto* const other = stripe.level[1 - size];
-  bool over = false;
-  const auto raised = [&](int kind, std::int64_t by) {
-    const std::int64_t level = How::add(stripe.level[size][kind], by);
-    over |= level > get(peak[kind]);
-    over |= level + get(other[kind]) > get(peakOfAll[kind]);
-    return level;
+[[gnu::always_inline]] inline void count(Stripe& stripe, int size, std::int64_t bytes, std::int64_t requested,
+                                         std::uint8_t rung) {
+  Stripe::Sizes& sizes = stripe.sizes[size];
+  const Stripe::Sizes& others = stripe.sizes[1 - size];
+  How::add(sizes.served[rung], std::uint64_t{1});
+  How::add(sizes.allocatedBytes, static_cast<std::uint64_t>(bytes));
+  How::add(sizes.allocatedRequested, static_cast<std::uint64_t>(requested));
+  const auto add = [&](int kind, std::int64_t by) { return How::add(sizes.level[kind], by); };
+  const auto risen = [&](int kind, std::int64_t level) {
+    return level > get(sizes.peak[kind]) || level + get(others.level[kind]) > get(stripe.peakOfAll[kind]);
   };
-  const std::int64_t levels[2] = {raised(Stripe::blocks, 1), raised(Stripe::bytes, bytes)};
-  raised(Stripe::requested, requested);
-  if constexpr (!Resumed)
-    for (int kind = 0; kind < Stripe::pendingKinds; ++kind) {
-      const std::int64_t level = levels[kind] + get(stripe.pending[size][kind]);
-      over |= level > get(peak[Stripe::owned + kind]);
-      over |= level + get(other[kind]) + get(stripe.pending[1 - size][kind]) > get(peakOfAll[Stripe::owned + kind]);
-    }
-  return over;
+  const std::int64_t blocks = add(Stripe::blocks, 1), owned = add(Stripe::bytes, bytes);
+  const std::int64_t asked = add(Stripe::requested, requested);
+  bool over = false;
+  if constexpr (!Resumed) {
+    const std::int64_t active = add(Stripe::active, 1), activeBytes = add(Stripe::activeBytes, bytes);
+    over = risen(Stripe::active, active) || risen(Stripe::activeBytes, activeBytes);
+  }
+  over = over || risen(Stripe::blocks, blocks) || risen(Stripe::bytes, owned) || risen(Stripe::requested, asked);
+  if (over) [[unlikely]]
+    raise<How>(stripe);
 }
 
-template <class How, bool Resumed>
-inline void count(Stripe& stripe, int size, std::int64_t bytes, std::int64_t requested, std::uint8_t rung) {
-  How::add(stripe.total[size][0], std::uint64_t{1});
-  How::add(stripe.total[size][1], static_cast<std::uint64_t>(bytes));
-  How::add(stripe.total[size][2], static_cast<std::uint64_t>(requested));
-  if (rung < StatsCounters::slow) How::add(stripe.served[rung], std::uint64_t{1});
-  if (rise<How, Resumed>(stripe, size, bytes, requested)) [[unlikely]]
-    raise<How>(stripe);
+// By another thread than the one whose stripe it is.
+[[gnu::noinline]] void takenAway(Stripe& stripe, int size, std::int64_t bytes, std::int64_t requested, bool pending) {
+  auto& taken = stripe.taken[size];
+  Shared::add(taken[Stripe::blocks], std::int64_t{1});
+  Shared::add(taken[Stripe::bytes], bytes);
+  Shared::add(taken[Stripe::requested], requested);
+  if (pending) return;
+  Shared::add(taken[Stripe::active], std::int64_t{1});
+  Shared::add(taken[Stripe::activeBytes], bytes);
 }
 
 }  // namespace
@@ -166,61 +168,60 @@ Stripe& StatsCounters::make(std::size_t index) {
   return *stripe;
 }
 
+[[gnu::always_inline]] inline Stripe& StatsCounters::at(std::size_t index) {
+  Stripe* const known = stripes_[index].load(std::memory_order_acquire);
+  return known != nullptr ? *known : make(index);
+}
+
 std::uint8_t StatsCounters::allocated(int size, std::uint64_t bytes, std::uint64_t requested, std::uint8_t rung) {
-  const std::size_t index = std::min<std::size_t>(number(), own);
-  Stripe* known = stripes_[index].load(std::memory_order_acquire);
-  Stripe& stripe = known != nullptr ? *known : make(index);
+  if (mine == unknown) [[unlikely]]
+    number();
+  const std::uint32_t index = mine;
   const auto signedBytes = static_cast<std::int64_t>(bytes), signedRequested = static_cast<std::int64_t>(requested);
-  if (index != own)
-    count<Alone, false>(stripe, size, signedBytes, signedRequested, rung);
-  else
-    count<Shared, false>(stripe, size, signedBytes, signedRequested, rung);
+  if (index == shared) [[unlikely]] {
+    count<Shared, false>(at(0), size, signedBytes, signedRequested, rung);
+    return 0;
+  }
+  count<Alone, false>(at(index), size, signedBytes, signedRequested, rung);
   return static_cast<std::uint8_t>(index);
 }
 
 void StatsCounters::freed(std::uint8_t index, int size, std::uint64_t bytes, std::uint64_t requested, bool pending) {
   Stripe& stripe = *stripes_[index].load(std::memory_order_acquire);
   const auto signedBytes = static_cast<std::int64_t>(bytes), signedRequested = static_cast<std::int64_t>(requested);
-  if (index == number() && index != own) {
-    Alone::add(stripe.level[size][Stripe::blocks], std::int64_t{-1});
-    Alone::add(stripe.level[size][Stripe::bytes], -signedBytes);
-    Alone::add(stripe.level[size][Stripe::requested], -signedRequested);
-    if (!pending) return;
-    Alone::add(stripe.pending[size][0], std::int64_t{1});
-    Alone::add(stripe.pending[size][1], signedBytes);
+  if (index == mine) [[likely]] {
+    auto& level = stripe.sizes[size].level;
+    Alone::add(level[Stripe::blocks], std::int64_t{-1});
+    Alone::add(level[Stripe::bytes], -signedBytes);
+    Alone::add(level[Stripe::requested], -signedRequested);
+    if (pending) return;
+    Alone::add(level[Stripe::active], std::int64_t{-1});
+    Alone::add(level[Stripe::activeBytes], -signedBytes);
   } else {
-    Shared::add(stripe.taken[size][Stripe::blocks], std::int64_t{1});
-    Shared::add(stripe.taken[size][Stripe::bytes], signedBytes);
-    Shared::add(stripe.taken[size][Stripe::requested], signedRequested);
-    if (!pending) return;
-    Shared::add(stripe.taken[size][Stripe::owned], std::int64_t{-1});
-    Shared::add(stripe.taken[size][Stripe::owned + 1], -signedBytes);
+    takenAway(stripe, size, signedBytes, signedRequested, pending);
   }
 }
 
 void StatsCounters::settled(std::uint8_t index, int size, std::uint64_t bytes) {
   Stripe& stripe = *stripes_[index].load(std::memory_order_acquire);
   const auto signedBytes = static_cast<std::int64_t>(bytes);
-  if (index == number() && index != own) {
-    Alone::add(stripe.pending[size][0], std::int64_t{-1});
-    Alone::add(stripe.pending[size][1], -signedBytes);
+  if (index == mine) {
+    Alone::add(stripe.sizes[size].level[Stripe::active], std::int64_t{-1});
+    Alone::add(stripe.sizes[size].level[Stripe::activeBytes], -signedBytes);
   } else {
-    Shared::add(stripe.taken[size][Stripe::owned], std::int64_t{1});
-    Shared::add(stripe.taken[size][Stripe::owned + 1], signedBytes);
+    Shared::add(stripe.taken[size][Stripe::active], std::int64_t{1});
+    Shared::add(stripe.taken[size][Stripe::activeBytes], signedBytes);
   }
 }
 
 std::uint8_t StatsCounters::resumed(std::uint8_t index, int size, std::uint64_t bytes, std::uint64_t requested,
                                     std::uint8_t rung) {
-  if (index != number() || index == own) {
+  if (index != mine) [[unlikely]] {
     settled(index, size, bytes);
     return allocated(size, bytes, requested, rung);
   }
   Stripe& stripe = *stripes_[index].load(std::memory_order_acquire);
-  const auto signedBytes = static_cast<std::int64_t>(bytes);
-  Alone::add(stripe.pending[size][0], std::int64_t{-1});
-  Alone::add(stripe.pending[size][1], -signedBytes);
-  count<Alone, true>(stripe, size, signedBytes, static_cast<std::int64_t>(requested), rung);
+  count<Alone, true>(stripe, size, static_cast<std::int64_t>(bytes), static_cast<std::int64_t>(requested), rung);
   return index;
 }
 
@@ -228,7 +229,6 @@ void StatsCounters::sample(Stats* stats) {
   constexpr Figure SizeStats::*figures[Stripe::kinds] = {&SizeStats::allocation, &SizeStats::allocatedBytes,
                                                          &SizeStats::requestedBytes, &SizeStats::active,
                                                          &SizeStats::activeBytes};
-  constexpr int totals[Stripe::kinds] = {0, 1, 2, 0, 1};
   SizeStats* const out[3] = {&stats->all, &stats->small, &stats->large};
   SizeStats* const peaks[3] = {&peaks_.all, &peaks_.small, &peaks_.large};
   SizeStats* const bases[3] = {&base_.all, &base_.small, &base_.large};
@@ -236,15 +236,16 @@ void StatsCounters::sample(Stats* stats) {
   for (const auto& slot : stripes_) {
     const Stripe* stripe = slot.load(std::memory_order_acquire);
     if (stripe == nullptr) continue;
-    for (int rung = 0; rung < slow; ++rung) stats->served[rung] += get(stripe->served[rung]);
+    for (const Stripe::Sizes& sizes : stripe->sizes)
+      for (int rung = 0; rung < slow; ++rung) stats->served[rung] += get(sizes.served[rung]);
     for (int which = 0; which < 3; ++which)
       for (int kind = 0; kind < Stripe::kinds; ++kind) {
         Figure& to = out[which]->*figures[kind];
         to.current += presentOf(*stripe, which, kind);
         for (int size = 0; size < 2; ++size)
-          if (which == 0 || which == 1 + size) to.allocated += get(stripe->total[size][totals[kind]]);
+          if (which == 0 || which == 1 + size) to.allocated += allocatedEver(stripe->sizes[size], kind);
         Figure& peak = peaks[which]->*figures[kind];
-        peak.peak = std::max(peak.peak, get(stripe->peak[which][kind]));
+        peak.peak = std::max(peak.peak, get(peakOf(*stripe, which, kind)));
       }
   }
   for (int which = 0; which < 3; ++which) {
@@ -279,7 +280,7 @@ void StatsCounters::resetPeaks() {
     for (int which = 0; which < 3; ++which)
       for (int kind = 0; kind < Stripe::kinds; ++kind) {
         const std::int64_t now = presentOf(*stripe, which, kind);
-        stripe->peak[which][kind].store(now, std::memory_order_relaxed);
+        peakOf(*stripe, which, kind).store(now, std::memory_order_relaxed);
       }
   }
   peaks_ = {};

@@ -37,22 +37,25 @@ struct Stats {
 
 // Figures of the blocks that one thread allocated, written by it alone: so threads do not wait for each other's cache
 // lines. What another thread takes away from them stands beside, until their own thread has it counted in.
-struct alignas(128) Stripe {
-  // What has a peak. The first three are of blocks that somebody owns; active are those and the pending ones.
+struct Stripe {
+  // The first three are of blocks that somebody owns; active are those and the pending ones.
   enum Kind { blocks, bytes, requested, active, activeBytes, kinds };
-  static constexpr int owned = 3, pendingKinds = 2;
-  std::atomic<std::int64_t> level[2][owned]{}, pending[2][pendingKinds]{};  // small, large
-  std::atomic<std::int64_t> peak[3][kinds]{};                               // all, small, large
-  std::atomic<std::uint64_t> total[2][owned]{};                             // ever allocated
-  std::atomic<std::uint64_t> served[4]{};                                   // by the rungs that need no mutex
-  // By other threads: of what is owned, then of what is pending.
-  alignas(128) std::atomic<std::int64_t> taken[2][owned + pendingKinds]{};
+  static constexpr int owned = 3;
+  struct alignas(256) Sizes {
+    std::atomic<std::int64_t> level[kinds]{}, peak[kinds]{};
+    std::atomic<std::uint64_t> allocatedBytes{}, allocatedRequested{};  // ever
+    std::atomic<std::uint64_t> served[5]{};  // by the rungs that need no mutex; by those that do
+  };
+  Sizes sizes[2];  // small, large
+  std::atomic<std::int64_t> peakOfAll[kinds]{};
+  alignas(128) std::atomic<std::int64_t> taken[2][kinds]{};  // by other threads
 };
 
 // Exact at every moment for one thread; with several, peaks are of the moments at which some thread left its cache or
 // asked, and at least each thread's own.
 class StatsCounters {
  public:
+  static constexpr std::uint32_t alone = 63;  // threads with a stripe of their own
   StatsCounters();
   ~StatsCounters();
 
@@ -104,9 +107,9 @@ class StatsCounters {
   }
 
  private:
-  static constexpr std::size_t own = 63;  // threads beyond these share the last stripe
-  Stripe& make(std::size_t index);
-  std::atomic<Stripe*> stripes_[own + 1];
+  Stripe& at(std::size_t index);
+  [[gnu::noinline, gnu::cold]] Stripe& make(std::size_t index);
+  std::atomic<Stripe*> stripes_[1 + alone];  // the first one is for all other threads
   std::atomic<std::size_t> made_{0};
   Stats base_;   // what is taken off the accumulated figures
   Stats peaks_;  // of sums, as they were seen
