@@ -1,11 +1,12 @@
-// braid_allocator_bench [--device host|cuda:N] [--repeats N] [NAME…]: the allocator's benchmarks, from C++. One JSON
-// object a line.
+// braid_allocator_bench [--device host|cuda:N|none] [--repeats N] [NAME…]: the allocator's benchmarks, from C++. One
+// JSON object a line. `none` is a driver that does nothing: what is left is what the allocator itself costs.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
 
 #include "bench/bench.h"
+#include "bench/idle_driver.h"
 
 namespace {
 
@@ -25,7 +26,7 @@ constexpr Named all[] = {
 
 int misuse(const char* what) {
   std::fprintf(stderr,
-               "%s\nusage: braid_allocator_bench [--device host|cuda:N] [--repeats N] [NAME…]\nbenchmarks:", what);
+               "%s\nusage: braid_allocator_bench [--device host|cuda:N|none] [--repeats N] [NAME…]\nbenchmarks:", what);
   for (const Named& each : all) std::fprintf(stderr, " %s", each.name);
   std::fprintf(stderr, "\n");
   return 2;
@@ -63,10 +64,13 @@ int main(int count, char** words) {
     // Slow enough that the thread which issues is far ahead, as on a GPU.
     options.copyBytesPerSecond = 2e9;
     status = openHost(&driver, options, &detail);
+  } else if (device == "none") {
+    driver = std::make_unique<bench::IdleDriver>(nullptr);
+    status = Status::ok;
   } else if (device.rfind("cuda:", 0) == 0) {
     status = openCuda(&driver, std::atoi(device.c_str() + 5), &detail);
   } else {
-    return misuse("--device is host or cuda:N");
+    return misuse("--device is host, cuda:N or none");
   }
   if (status == Status::ok) status = driver->bind();
   if (status != Status::ok) {

@@ -96,6 +96,15 @@ void threads(const Run& run) {
           .add("overOne", rate.median / alone);
     }
   };
+  // What the machine itself does with more threads: their cores slow each other down, and are not this program's alone.
+  sweep("arithmetic alone", 1000, [](Bed&, std::vector<caching::Lane*>&) {
+    return [](unsigned thread, std::uint64_t turns) {
+      Random random{thread + 1};
+      std::uint64_t sum = 0;
+      for (turns *= 16; turns > 0; --turns) sum ^= random.next();
+      asm volatile("" : : "r"(sum));
+    };
+  });
   sweep("1 MiB", 1000, [](Bed& bed, std::vector<caching::Lane*>& lanes) {
     return [&](unsigned thread, std::uint64_t turns) {
       for (; turns > 0; --turns) bed.free(bed.malloc(1 << 20, *lanes[thread]));

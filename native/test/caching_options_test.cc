@@ -66,6 +66,17 @@ TEST(CachingOptions, RoundsUpInDivisionsBySize) {
   for (const auto& [bytes, size] : cases) EXPECT_EQ(given(c, bytes), size) << bytes;
 }
 
+TEST(CachingOptions, RoundingsMayChange) {
+  Caching c;
+  EXPECT_EQ(given(c, 4 * mebi + 1), 4 * mebi + 512);
+  Options options;
+  options.divisions.fill(4);
+  EXPECT_EQ(c.allocator->configure(options), Status::ok);
+  EXPECT_EQ(given(c, 4 * mebi + 1), 5 * mebi);
+  EXPECT_EQ(c.allocator->configure({}), Status::ok);
+  EXPECT_EQ(given(c, 4 * mebi + 1), 4 * mebi + 512);
+}
+
 TEST(CachingOptions, SegmentsArePyTorchs) {
   const std::array<std::array<std::uint64_t, 2>, 6> cases = {{{512, 2 * mebi},
                                                               {mebi, 2 * mebi},

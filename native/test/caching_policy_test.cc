@@ -129,6 +129,45 @@ TEST(CachingRungs, DoneIsFoundByAsking) {
 }
 
 // Two blocks of different lanes, side by side, for one lane that is after both.
+// The block of this size that was freed the longest ago, without a look at the heaps: by order, or by one question.
+TEST(CachingRungs, APendingBlockOfTheSameSizeIsTakenAtOnce) {
+  Caching c(with(orderThenGrow));
+  Lane &home = c.lane(), &reader = c.lane();
+  const auto again = [&](auto between) {
+    Block* block = c.malloc(size, home);
+    c.use(block, reader);
+    c.free(block);
+    between();
+    Block* next = c.malloc(size, home);
+    EXPECT_EQ(next->address, block->address);
+    c.free(next);
+  };
+  again([&] { c.device.finish(); });
+  EXPECT_EQ(c.stats().served[done], 1u);
+  EXPECT_EQ(c.stats().served[order], 0u);
+  EXPECT_EQ(c.stats().queries, 1u);
+  again([&] { c.order(reader, home); });
+  EXPECT_EQ(c.stats().served[done], 1u);
+  EXPECT_EQ(c.stats().served[order], 1u);
+  EXPECT_EQ(c.stats().queries, 1u);
+}
+
+TEST(CachingRungs, NoLaneWaitsWhileAnythingLongEnoughIsFree) {
+  Options options = with(orderThenWait);
+  options.cacheUpTo = size;
+  Caching c(options);
+  Lane &home = c.lane(), &reader = c.lane();
+  Block *block = c.malloc(size, home), *longer = c.malloc(2 * size, home);
+  c.use(block, reader);
+  c.free(block);
+  c.free(longer);
+  EXPECT_NE(c.malloc(size, home)->address, block->address);
+  EXPECT_EQ(c.stats().waits, 0u);
+  EXPECT_NE(c.malloc(size, home)->address, block->address);
+  EXPECT_EQ(c.malloc(size, home)->address, block->address) << "nothing else is left";
+  EXPECT_EQ(c.stats().waits, 1u);
+}
+
 TEST(CachingRungs, GatherMergesWhatOrderAllows) {
   Caching c;
   Lane &first = c.lane(), &second = c.lane(), &third = c.lane();

@@ -180,6 +180,29 @@ TEST(CachingUse, ALoopDoesNotGrow) {
   EXPECT_EQ(c.stats().uses, 10'000u);
 }
 
+// More marks are held, side by side in their ring, than one search looks at: the next one goes on behind them.
+TEST(CachingUse, AMarkThatNobodyHoldsIsFoundBehindManyThatAreHeld) {
+  Caching c;
+  Lane& reader = c.lane();
+  const auto mark = [&] {
+    Mark* made = nullptr;
+    c.work(reader);
+    EXPECT_EQ(c.lanes.mark(reader, &made), Status::ok);
+    return made;
+  };
+  std::vector<Mark*> held, ahead;
+  for (int i = 0; i < 32; ++i) held.push_back(mark());
+  for (int i = 0; i < 1000; ++i) {
+    ahead.push_back(mark());
+    if (ahead.size() < 4) continue;
+    ahead.front()->drop();
+    ahead.erase(ahead.begin());
+  }
+  EXPECT_LE(c.stats().eventsCreated, 150u);
+  for (Mark* each : held) each->drop();
+  for (Mark* each : ahead) each->drop();
+}
+
 TEST(CachingUse, AForeignEventTwiceIsOneUse) {
   Caching c;
   Lane& home = c.lane();

@@ -59,6 +59,7 @@ export const bench = {
         least: figure.least,
         most: figure.most,
         ...('over' in figure && { floor: figure['floor'], over: figure['over'] }),
+        ...('overOne' in figure && { '× one': figure['overOne'] }),
         ...(bar && {
           bar: 'most' in bar ? `≤ ${bar.most}` : `≥ ${bar.least} × one thread (${found.toFixed(2)})`,
           held: held ? 'yes' : 'no',

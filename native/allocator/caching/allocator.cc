@@ -264,7 +264,6 @@ Block* Allocator::resume(Lane& lane, const Heap& heap, std::uint64_t size, std::
   letGo(block->uses);
   if (history_.on()) [[unlikely]]
     tell(Action::freeCompleted, *block, lane);
-  block->settled = false;
   block->stripe = counters_.resumed(block->stripe, sizeOf(*block), block->size, bytes, static_cast<std::uint8_t>(rung));
   return block;
 }

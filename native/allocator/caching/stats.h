@@ -40,7 +40,6 @@ struct Stats {
 struct Stripe {
   // The first three are of blocks that somebody owns; active are those and the pending ones.
   enum Kind { blocks, bytes, requested, active, activeBytes, kinds };
-  static constexpr int owned = 3;
   struct alignas(256) Sizes {
     std::atomic<std::int64_t> level[kinds]{}, peak[kinds]{};
     std::atomic<std::uint64_t> allocatedBytes{}, allocatedRequested{};  // ever
