@@ -103,5 +103,24 @@ TEST(CachingStats, OfBlocksThatAThreadFreesWhichNeverAllocated) {
   EXPECT_EQ(c.stats().all.reservedBytes.current, 0);
 }
 
+// Neither size class is at a peak of its own when both together are.
+TEST(CachingStats, ThePeakOfAllIsOfTheSameMoment) {
+  Caching c;
+  Lane& lane = c.lane();
+  Block* small = c.malloc(kibi, lane);
+  c.free(small);
+  Block* large = c.malloc(2 * mebi, lane);
+  small = c.malloc(kibi, lane);
+  c.free(small);
+  c.free(large);
+  const Stats stats = c.stats();
+  EXPECT_EQ(stats.small.allocation.peak, 1);
+  EXPECT_EQ(stats.large.allocation.peak, 1);
+  EXPECT_EQ(stats.all.allocation.peak, 2);
+  EXPECT_EQ(stats.all.allocatedBytes.peak, static_cast<std::int64_t>(2 * mebi + kibi));
+  EXPECT_EQ(stats.all.requestedBytes.peak, static_cast<std::int64_t>(2 * mebi + kibi));
+  EXPECT_EQ(stats.all.active.peak, 2);
+}
+
 }  // namespace
 }  // namespace braid::test
