@@ -215,5 +215,54 @@ export const mixture: Make = seed =>
     for (const id of live) to.free(id)
   })
 
+/** Sizes in MiB. */
+export interface PipelineShape {
+  readonly layers: number
+  /** The first layer's weights, and by how much those of each next layer are smaller. */
+  readonly top: number
+  readonly step: number
+  readonly activation: number
+  /** How many layers' weights are still being read when the next ones come. */
+  readonly ahead: number
+  readonly turns: number
+}
+
+/** A pipeline that goes round and round: weights come on a stream of their own, what a layer keeps is half as long as they are. */
+export const pipelineOf = (name: string, shape: PipelineShape): MadeTrace => {
+  const to = new Recorder()
+  const { layers, top, step, activation, ahead, turns } = shape
+  to.allocate(activation * MiB)
+  const reading: number[] = []
+  let input = to.allocate(activation * MiB)
+  for (let turn = 0; turn < turns; turn++)
+    for (let layer = 0; layer < layers; layer++) {
+      const size = Math.max(1, top - layer * step) * MiB
+      const weight = to.allocate(size, 1)
+      while (reading.length >= ahead) to.complete(reading.shift()!)
+      const kept = to.allocate(size / 2)
+      to.request(weight)
+      const output = to.allocate(activation * MiB)
+      to.free(input)
+      to.free(kept)
+      reading.push(weight)
+      input = output
+    }
+  for (const id of reading) to.complete(id)
+  return { name, streams: 2, ops: to.ops }
+}
+
+export const pipeline: Make = seed => {
+  const random = xorshift(seed)
+  const upTo = (n: number) => Math.floor(random() * n)
+  return pipelineOf(`pipeline-${seed}`, {
+    layers: 3 + upTo(6),
+    top: 8 + upTo(80),
+    step: [0.5, 1, 2, 3][upTo(4)]!,
+    activation: 4 + upTo(28),
+    ahead: 1 + upTo(2),
+    turns: 60,
+  })
+}
+
 /** What programs do: the bar holds for each. `mixture` is beside them. */
-export const programs: readonly Make[] = [training, serving, pictures, streaming]
+export const programs: readonly Make[] = [training, serving, pictures, streaming, pipeline]

@@ -174,7 +174,7 @@ class Allocator {
   bool mayGrow(std::uint64_t bytes) const;
   Block* grow(const Request& request, Status* status, Rung* rung);
   Block* growPlain(const Request& request, Status* status);
-  Block* growRange(const Request& request, Status* status, Rung* rung);
+  Block* growRange(const Request& request, Status* status, Rung* rung, bool again = false);
   void mapped(Heap& heap, Segment& segment, DeviceAddress address, std::uint64_t bytes, const Lane& lane);
 
   // moves.cc
@@ -204,8 +204,8 @@ class Allocator {
   static constexpr std::uint64_t smallSegment = 2 << 20;
   // What a lane may have at hand, of several threads' lanes, before it is gathered rather than memory grown.
   static constexpr std::uint64_t keptByThread = std::uint64_t{4} << 20;
-  // Pages that may move whatever is allocated, and how many allocations that leave the caches earn one more.
-  static constexpr std::uint64_t movesAtOnce = 8192, climbsAMove = 1024;
+  // Pages that may move whatever is allocated, and how many that are allocated beyond the caches earn one more.
+  static constexpr std::uint64_t movesAtOnce = 8192, pagesAMove = 2;
 
   Lane::Shelf& shelf(Lane& lane) const { return lane.shelves[place_]; }
 
@@ -223,7 +223,8 @@ class Allocator {
   std::vector<MemPool*> pools_;  // those that are not closed
   std::atomic<std::uint64_t> plain_{0};
   std::uint64_t segmentCounter_ = 0, poolCounter_ = 0;
-  std::uint64_t climbs_ = 0, pagesMoved_ = 0;
+  std::uint64_t climbed_ = 0;  // bytes that were asked for beyond the caches
+  std::uint64_t pagesMoved_ = 0;
   std::vector<std::pair<Observer, void*>> observers_;
   mutable StatsCounters counters_;
   std::atomic<std::uint64_t> ids_{0};

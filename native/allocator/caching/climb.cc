@@ -11,7 +11,7 @@ Status Allocator::slow(const Request& request, Block* evicted, Block** block, Sh
   Heap& heap = request.heap;
   const Policy& policy = *options_.policy;
   ++heap.clock;
-  ++climbs_;
+  climbed_ += request.size;
   flush(evicted);
   sweepPools();
   Status status = Status::ok;

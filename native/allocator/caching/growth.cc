@@ -1,6 +1,7 @@
 // The rungs `move` and `grow`: memory for an allocation that nothing free can serve.
 #include <algorithm>
 #include <chrono>
+#include <tuple>
 
 #include "allocator/caching/allocator.h"
 
@@ -10,26 +11,36 @@ namespace {
 constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
 
 // Adjacent blocks, free or unmapped, that hold a request when `missing` pages have been mapped: from `first` on,
-// without its first `skip` bytes.
+// without its first `skip` bytes. `taken`: those, and pages that its free blocks could give to others.
 struct Run {
   Block* first = nullptr;
-  std::uint64_t skip = 0, missing = ~std::uint64_t{0};
+  std::uint64_t skip = 0, missing = ~std::uint64_t{0}, taken = ~std::uint64_t{0};
 };
 
-// The run with the fewest pages missing, lowest first, of blocks that the lane may take now; none where no addresses
-// are left. The caller holds the lane's mutex. Where lanes `share` nothing, only the lane's own blocks are looked at.
-Run bestRun(const Heap& heap, const Lane& lane, bool share, std::uint64_t size, std::uint64_t page) {
+enum class Fewest { missing, taken };
+
+// The run with the fewest pages, lowest first, of blocks that the lane may take now; none where no addresses are left.
+// The caller holds the lane's mutex. Where lanes `share` nothing, only the lane's own blocks are looked at.
+Run bestRun(const Heap& heap, const Lane& lane, bool share, std::uint64_t size, std::uint64_t page, Fewest fewest) {
   Run best;
   const auto usable = [&](const Block& block) {
     return block.state == BlockState::unmapped ||
            (block.state == BlockState::free && heap.before(block, lane) && (share || block.lane == &lane));
   };
+  const auto whole = [page](DeviceAddress from, DeviceAddress to) {
+    return down(to, page) > up(from, page) ? (down(to, page) - up(from, page)) / page : 0;
+  };
   const auto measure = [&](Block* first) {
-    std::uint64_t length = 0, missing = 0;
+    std::uint64_t length = 0, missing = 0, given = 0;
     Block* last = first;
     for (Block* block = first; length < size; block = block->nextInSegment) {
       if (block == nullptr || !usable(*block)) return;
-      if (block->state == BlockState::unmapped) missing += std::min(block->size, up(size - length, page)) / page;
+      if (block->state == BlockState::unmapped) {
+        missing += std::min(block->size, up(size - length, page)) / page;
+      } else if (fewest == Fewest::taken && Heap::complete(*block)) {
+        const DeviceAddress end = block->address + block->size;
+        given += whole(block->address, end) - whole(block->address + std::min(block->size, size - length), end);
+      }
       length += block->size;
       last = block;
     }
@@ -38,8 +49,11 @@ Run bestRun(const Heap& heap, const Lane& lane, bool share, std::uint64_t size, 
     if (first->state == BlockState::unmapped && last->state == BlockState::free)
       skip = down(std::min(length - size, first->size - page), page);
     missing -= skip / page;
-    if (missing < best.missing || (missing == best.missing && first->address < best.first->address))
-      best = {first, skip, missing};
+    const Run run{first, skip, missing, missing + given};
+    const auto rank = [](const Run& run) {
+      return std::tuple(run.taken, run.missing, run.first != nullptr ? run.first->address : ~DeviceAddress{0});
+    };
+    if (rank(run) < rank(best)) best = run;
   };
   for (Block* block = heap.firstUnmapped(); block != nullptr; block = block->next) {
     measure(block);
@@ -102,12 +116,15 @@ Block* Allocator::growPlain(const Request& request, Status* status) {
   return heap.carve(block, request.size, request.lane);
 }
 
-Block* Allocator::growRange(const Request& request, Status* status, Rung* rung) {
+// By the run that needs the fewest pages from elsewhere. Where some of those have to be made, it is chosen again: one
+// that takes fewer pages altogether may leave enough for what it lacks.
+Block* Allocator::growRange(const Request& request, Status* status, Rung* rung, bool again) {
   Heap& heap = request.heap;
   const std::uint64_t page = pages_.pageBytes();
   const auto place = [&] {
     std::lock_guard guard(request.lane.mutex);
-    return bestRun(heap, request.lane, options_.policy->order, request.size, page);
+    return bestRun(heap, request.lane, options_.policy->order, request.size, page,
+                   again ? Fewest::taken : Fewest::missing);
   };
   Run run = place();
   if (run.first == nullptr) {
@@ -163,6 +180,10 @@ Block* Allocator::growRange(const Request& request, Status* status, Rung* rung) 
   }
   const bool moved = *rung == Rung::move;
   const std::uint64_t more = run.missing > pages_.spare() ? run.missing - pages_.spare() : 0;
+  if (more > 0 && options_.movePages && !again) {
+    putBack();
+    return growRange(request, status, rung, true);
+  }
   if (more > 0) {
     *rung = Rung::grow;
     if (!mayGrow(more * page)) return putBack();

@@ -6,9 +6,10 @@
 namespace braid::caching {
 
 // Moving a page costs as much as hundreds of allocations. A program whose memory comes and goes at random would move
-// some for ever, to hold less than it needs at its peak: in the long run it pays with memory instead.
+// some at every turn: in the long run no more than half as many as it allocates, then it pays with memory instead.
 bool Allocator::mayMove(std::uint64_t pages) const {
-  return pagesMoved_ + pages <= movesAtOnce + climbs_ / climbsAMove || !mayGrow(pages * pages_.pageBytes());
+  const std::uint64_t earned = climbed_ / (pagesAMove * pages_.pageBytes());
+  return pagesMoved_ + pages <= movesAtOnce + earned || !mayGrow(pages * pages_.pageBytes());
 }
 
 bool Allocator::hasPage(const Block& block) const {

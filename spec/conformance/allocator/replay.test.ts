@@ -12,7 +12,7 @@ import { readTrace } from '../../../runtime/allocator/trace-file.js'
 import { ReplayError, type ReplayResult, replayTrace } from '../../../runtime/allocator/trace-replay.js'
 import { braid as command } from '../../support/command.js'
 import '../../support/seed.js'
-import { type MadeTrace, mixture, programs, Recorder, type TraceRow } from '../../support/traces.js'
+import { type MadeTrace, mixture, pipelineOf, programs, Recorder, type TraceRow } from '../../support/traces.js'
 import { present } from '../devices.js'
 
 const MiB = 2 ** 20
@@ -184,8 +184,18 @@ describe('peaks', () => {
       for (const seed of [1, 2]) {
         const made = make(seed)
         const done = await replayed(made, 'host')
-        expect([made.name, done.peakReserved / done.peakLive < 1.06]).toEqual([made.name, true])
+        const most = 1.05 * done.peakLive + 8 * MiB
+        expect([made.name, done.peakReserved < most]).toEqual([made.name, true])
       }
+  }, 60_000)
+
+  it('a program that repeats itself holds no more the longer it runs', async () => {
+    const shape = { layers: 8, top: 82, step: 1, activation: 21, ahead: 1 }
+    const held = async (turns: number) =>
+      (await replayed(pipelineOf('round and round', { ...shape, turns }), 'host')).peakReserved
+    const first = await held(4)
+    // Some 150 pages a turn move: far more in all than may move whatever is allocated.
+    expect(await held(120)).toBe(first)
   }, 60_000)
 
   it('pages that move hold less than pages that stay, and less than segments', async () => {
