@@ -204,8 +204,10 @@ class Allocator {
   static constexpr std::uint64_t smallSegment = 2 << 20;
   // What a lane may have at hand, of several threads' lanes, before it is gathered rather than memory grown.
   static constexpr std::uint64_t keptByThread = std::uint64_t{4} << 20;
-  // Pages that may move whatever is allocated, and how many that are allocated beyond the caches earn one more.
-  static constexpr std::uint64_t movesAtOnce = 8192, pagesAMove = 2;
+  // Pages that may move whatever is allocated; how many allocations beyond the caches earn one more; and how many pages
+  // of long ones, from so many bytes on, do.
+  static constexpr std::uint64_t movesAtOnce = 8192, climbsAMove = 1024, pagesAMove = 2;
+  static constexpr std::uint64_t longRequest = std::uint64_t{20} << 20;
 
   Lane::Shelf& shelf(Lane& lane) const { return lane.shelves[place_]; }
 
@@ -223,7 +225,7 @@ class Allocator {
   std::vector<MemPool*> pools_;  // those that are not closed
   std::atomic<std::uint64_t> plain_{0};
   std::uint64_t segmentCounter_ = 0, poolCounter_ = 0;
-  std::uint64_t climbed_ = 0;  // bytes that were asked for beyond the caches
+  std::uint64_t climbs_ = 0, longBytes_ = 0;  // asked for beyond the caches: how often, and how much at length
   std::uint64_t pagesMoved_ = 0;
   std::vector<std::pair<Observer, void*>> observers_;
   mutable StatsCounters counters_;

@@ -11,7 +11,8 @@ Status Allocator::slow(const Request& request, Block* evicted, Block** block, Sh
   Heap& heap = request.heap;
   const Policy& policy = *options_.policy;
   ++heap.clock;
-  climbed_ += request.size;
+  ++climbs_;
+  if (request.size >= longRequest) longBytes_ += request.size;
   flush(evicted);
   sweepPools();
   Status status = Status::ok;

@@ -6,9 +6,10 @@
 namespace braid::caching {
 
 // Moving a page costs as much as hundreds of allocations. A program whose memory comes and goes at random would move
-// some at every turn: in the long run no more than half as many as it allocates, then it pays with memory instead.
+// some for ever, to hold less than it needs at its peak: in the long run it pays with memory instead. Not for what is
+// long: to fill it takes more than to gather its pages.
 bool Allocator::mayMove(std::uint64_t pages) const {
-  const std::uint64_t earned = climbed_ / (pagesAMove * pages_.pageBytes());
+  const std::uint64_t earned = climbs_ / climbsAMove + longBytes_ / (pagesAMove * pages_.pageBytes());
   return pagesMoved_ + pages <= movesAtOnce + earned || !mayGrow(pages * pages_.pageBytes());
 }
 

@@ -189,7 +189,7 @@ describe('peaks', () => {
       }
   }, 60_000)
 
-  it('a program that repeats itself holds no more the longer it runs', async () => {
+  it('a program of long blocks that repeats itself holds no more the longer it runs', async () => {
     const shape = { layers: 8, top: 82, step: 1, activation: 21, ahead: 1 }
     const held = async (turns: number) =>
       (await replayed(pipelineOf('round and round', { ...shape, turns }), 'host')).peakReserved
