@@ -10,7 +10,7 @@ import { files, fingerprint, readStamp, writeStamp } from './lib/stamp.mjs'
 import { generator, needCMake, needCompiler, needNode } from './lib/tools.mjs'
 
 export const buildTypeScript = () => {
-  const sources = files(['dsl', 'runtime', 'examples', 'spec/bench'], path => path.endsWith('.ts'))
+  const sources = files(['dsl', 'runtime', 'examples', 'spec/bench', 'spec/support'], path => path.endsWith('.ts'))
   const inputs = files(['tsconfig.json', 'tsconfig.build.json', 'package-lock.json'])
   const print = `${fingerprint([...sources, ...inputs])}\n${sources.join('\n')}`
   const stamp = readStamp('dist/.stamp')
@@ -44,7 +44,14 @@ export const buildNative = (
   jobs = availableParallelism(),
 ) => {
   const sources = files(['native'], path => /\.(h|cc|cmake)$|CMakeLists\.txt$/.test(path))
-  const words = [...Object.entries(definitions).flat(), target, process.env.CXX ?? '', process.env.CXXFLAGS ?? '']
+  const defined = {
+    CMAKE_BUILD_TYPE: 'Release',
+    BRAID_TESTS: 'OFF',
+    BRAID_BENCH: 'OFF',
+    BRAID_SANITIZE: '',
+    ...definitions,
+  }
+  const words = [...Object.entries(defined).flat(), target, process.env.CXX ?? '', process.env.CXXFLAGS ?? '']
   const print = fingerprint(sources, words.map(String))
   const stampFile = `${folder}/.stamp-${target}`
   const output = target === 'braid' ? 'braid.node' : target
@@ -54,7 +61,6 @@ export const buildNative = (
   if (cached(folder, 'CMAKE_HOME_DIRECTORY') !== join(root, 'native'))
     rmSync(join(root, folder), { recursive: true, force: true })
   const chosen = cached(folder, 'CMAKE_GENERATOR') ?? generator()
-  const defined = { CMAKE_BUILD_TYPE: 'Release', ...definitions }
   console.log(`Building the native part into ${folder} …`)
   const configured = run('cmake', [
     '-S',

@@ -44,7 +44,8 @@ await entry(() => {
   const { minutes, seed, faults, sanitize, write } = options()
   if (!['', 'address', 'thread'].includes(sanitize))
     throw new Stop(`--sanitize: wanted address or thread, found ${sanitize}`)
-  const folder = sanitize ? `native/build-${sanitize}` : 'native/build'
+  // Not where the addon is built: with the tests it is not optimised as a whole.
+  const folder = `native/build-${sanitize || 'soak'}`
   withBuildLock(() => buildNative(folder, { BRAID_TESTS: 'ON', BRAID_SANITIZE: sanitize }, 'braid_soak'))
   const args = ['--minutes', minutes, '--seed', seed, ...(faults ? ['--faults'] : [])]
   console.log(`${folder}/braid_soak ${args.join(' ')}`)
