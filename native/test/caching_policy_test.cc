@@ -208,6 +208,21 @@ TEST(CachingRungs, TheRestOfAPendingRunIsBehindItsWaits) {
   EXPECT_EQ(c.driver.problem(), "");
 }
 
+// In pages of 2 MiB: a hole of 2½ pages gives up its end, and keeps a whole one that may move; of one that begins
+// in the middle of a page, what begins where a page does.
+TEST(CachingRungs, AHoleIsTakenFromTheEndThatLeavesTheBetterRest) {
+  Caching c;
+  Lane& lane = c.lane();
+  Block *half = c.malloc(3 * mebi / 2, lane), *hole = c.malloc(9 * mebi / 2, lane);
+  Block *whole = c.malloc(5 * mebi, lane), *end = c.malloc(3 * mebi, lane);
+  ASSERT_EQ(end->address, half->address + 11 * mebi) << "one after the other";
+  const DeviceAddress base = half->address;
+  c.free(whole);
+  EXPECT_EQ(c.malloc(3 * mebi, lane)->address, base + 8 * mebi);
+  c.free(hole);  // and one with the page that was kept
+  EXPECT_EQ(c.malloc(4 * mebi, lane)->address, base + 4 * mebi);
+}
+
 TEST(CachingRungs, MovePutsFreePagesWhereTheyAreNeeded) {
   Caching c;
   Lane& home = c.lane();

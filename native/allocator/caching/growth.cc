@@ -27,9 +27,6 @@ Run bestRun(const Heap& heap, const Lane& lane, bool share, std::uint64_t size, 
     return block.state == BlockState::unmapped ||
            (block.state == BlockState::free && heap.before(block, lane) && (share || block.lane == &lane));
   };
-  const auto whole = [page](DeviceAddress from, DeviceAddress to) {
-    return down(to, page) > up(from, page) ? (down(to, page) - up(from, page)) / page : 0;
-  };
   const auto measure = [&](Block* first) {
     std::uint64_t length = 0, missing = 0, given = 0;
     Block* last = first;
@@ -39,7 +36,8 @@ Run bestRun(const Heap& heap, const Lane& lane, bool share, std::uint64_t size, 
         missing += std::min(block->size, up(size - length, page)) / page;
       } else if (fewest == Fewest::taken && Heap::complete(*block)) {
         const DeviceAddress end = block->address + block->size;
-        given += whole(block->address, end) - whole(block->address + std::min(block->size, size - length), end);
+        const DeviceAddress used = block->address + std::min(block->size, size - length);
+        given += wholePages(block->address, end, page) - wholePages(used, end, page);
       }
       length += block->size;
       last = block;

@@ -1,5 +1,7 @@
 #include "allocator/caching/heap.h"
 
+#include "allocator/caching/pages.h"
+
 namespace braid::caching {
 
 Heap::Heap(Lanes& lanes, BlockStore& blocks, const Options& options, HeapConfig config)
@@ -64,11 +66,28 @@ Block* Heap::take(std::uint64_t size, Lane& lane, bool others) {
   }
   if (!best) return nullptr;
   extract(best);
-  return carve(best, size, lane);
+  return carve(best, size, lane, highEnd(*best, size));
 }
 
-Block* Heap::carve(Block* block, std::uint64_t size, Lane& lane) {
-  if (shouldSplit(block->size, size)) insert(split(block, size));
+bool Heap::highEnd(const Block& block, std::uint64_t size) const {
+  if (!config.expandable) return false;
+  const std::uint64_t page = lanes_.driver().info().pageBytes;
+  const DeviceAddress from = block.address, to = block.address + block.size;
+  const DeviceAddress lowCut = from + size, highCut = to - size;
+  const std::uint64_t afterLow = wholePages(lowCut, to, page), beforeHigh = wholePages(from, highCut, page);
+  if (afterLow != beforeHigh) return beforeHigh > afterLow;
+  return highCut % page == 0 && lowCut % page != 0;
+}
+
+Block* Heap::carve(Block* block, std::uint64_t size, Lane& lane, bool high) {
+  if (shouldSplit(block->size, size)) {
+    Block* rest = block;
+    if (high)
+      block = split(rest, rest->size - size);
+    else
+      rest = split(block, size);
+    insert(rest);
+  }
   block->lane = &lane;
   block->settled = false;
   block->requested = block->size;  // until the caller says what was asked for

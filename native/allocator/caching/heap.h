@@ -41,8 +41,8 @@ class Heap {
   // A block of `size`, from what the lane itself freed and what every lane may take; with `others`, also from what
   // other lanes freed that it is after. The shortest; split where that is worth while. Null where there is none.
   Block* take(std::uint64_t size, Lane& lane, bool others);
-  // The same of a block that another rung has chosen and made free.
-  Block* carve(Block* block, std::uint64_t size, Lane& lane);
+  // The same of a block that another rung has chosen and made free; from its low end, or from its high one.
+  Block* carve(Block* block, std::uint64_t size, Lane& lane, bool high = false);
   // Takes back a block without uses, released at `release` of its lane. Returns it as it is with its neighbours.
   Block* give(Block* block);
   // Merges all neighbours that the lane is after.
@@ -97,6 +97,9 @@ class Heap {
     if (block.settled) return settled_;
     return block.lane->id < bins_.size() && bins_[block.lane->id] ? *bins_[block.lane->id] : addBins(block.lane->id);
   }
+  // Which end an allocation takes: the one that leaves more whole pages, since those can move; or else the one where it
+  // begins at a page's edge, if the low one would not end at one.
+  bool highEnd(const Block& block, std::uint64_t size) const;
   Bins& addBins(LaneId lane);
   bool joins(const Block& a, const Block& b) const;
 

@@ -14,7 +14,7 @@ bool Allocator::mayMove(std::uint64_t pages) const {
 }
 
 bool Allocator::hasPage(const Block& block) const {
-  return down(block.address + block.size, pages_.pageBytes()) > up(block.address, pages_.pageBytes());
+  return wholePages(block.address, block.address + block.size, pages_.pageBytes()) > 0;
 }
 
 // Takes whole pages, at most so many, away from a block that has some and is in no bin: they are spare then, and the

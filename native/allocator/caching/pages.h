@@ -10,6 +10,10 @@ namespace braid::caching {
 
 inline std::uint64_t up(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
 inline std::uint64_t down(std::uint64_t value, std::uint64_t to) { return value / to * to; }
+// Whole pages between two addresses.
+inline std::uint64_t wholePages(DeviceAddress from, DeviceAddress to, std::uint64_t page) {
+  return down(to, page) > up(from, page) ? (down(to, page) - up(from, page)) / page : 0;
+}
 
 // The physical pages of an allocator's expandable heaps: each a handle of its own, so that any of them can be mapped
 // anywhere. Those without an address are spare. Guarded by the allocator's mutex, but for `reserved`.
