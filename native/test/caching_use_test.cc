@@ -413,6 +413,46 @@ struct Interrupted final : SimulatedDevice {
   std::function<void()> between;
 };
 
+// A free while a mark is being recorded: the mark is after all that was queued, so the memory goes back when it is
+// reached, though nothing is queued any more.
+TEST(CachingLanes, AFreeWhileAMarkIsRecordedIsNotWaitedForForEver) {
+  for (const bool retires : {false, true}) {
+    Interrupted device{SimulatedDevice::Config{}};
+    Lanes lanes(device);
+    Allocator allocator(lanes, std::make_unique<DeviceSource>(device), {});
+    Stream stream = nullptr;
+    Lane* home = nullptr;
+    ASSERT_EQ(device.streamCreate(&stream, 0), Status::ok);
+    ASSERT_EQ(lanes.add(stream, true, "", &home), Status::ok);
+    Block* block = nullptr;
+    Shortage shortage;
+    ASSERT_EQ(allocator.malloc(size, *home, &block, &shortage), Status::ok);
+    ASSERT_EQ(device.fill32(0, 0, 1, stream), Status::ok);
+    home->queued();
+    std::thread freeing;
+    std::atomic<bool> begun{false};
+    device.between = [&] {
+      freeing = std::thread([&] {
+        begun = true;
+        EXPECT_EQ(allocator.free(block), Status::ok);
+      });
+      while (!begun) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));  // it waits for the lane's mutex by then
+    };
+    if (retires) {
+      EXPECT_EQ(lanes.retire(*home), Status::ok);
+    } else {
+      Mark* mark = nullptr;
+      EXPECT_EQ(lanes.mark(*home, &mark), Status::ok);
+      mark->drop();
+    }
+    freeing.join();
+    device.finish();
+    EXPECT_EQ(allocator.emptyCache(), Status::ok);
+    EXPECT_EQ(allocator.reserved(), 0u) << (retires ? "retired" : "alive");
+  }
+}
+
 // Work that is queued right behind a question, or behind a record, is after the point that these speak of.
 TEST(CachingLanes, WhatIsQueuedBehindAQuestionIsNotItsAnswer) {
   for (const bool asks : {true, false}) {

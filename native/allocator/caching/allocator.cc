@@ -118,10 +118,11 @@ Status Allocator::free(Block* block) {
   const std::uint8_t stripe = block->stripe;
   const int sizes = sizeOf(*block);
   const std::uint64_t size = block->size, requested = block->requested;
-  block->release = home.present();
   bool pending = false, taken = false;
   {
     const BiasedLock::Hold hold(home.mutex);
+    // Under the mutex: while a mark is being recorded, the present point is one that nothing may ever be asked about.
+    block->release = home.present();
     Uses& uses = block->uses;
     pending = !uses.empty() && (!options_.policy->order || uncovered(*block, home, uses.begin()) != uses.end());
     if (pending) {
