@@ -1,4 +1,5 @@
-// Uses on other lanes: what recordUse, recordStream and keepUntil promise, alone and together.
+// Uses on other lanes: what recordUse, recordStream and keepUntil promise, alone and together. Over 400 lines as one
+// thing: the marks and points beneath them, and what other threads do meanwhile, are part of each promise.
 #include <functional>
 #include <thread>
 #include <utility>
