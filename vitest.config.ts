@@ -13,7 +13,7 @@ export default defineConfig({
   },
   test: {
     include: ['spec/**/*.test.ts'],
-    setupFiles: ['spec/support/seed.ts'],
+    setupFiles: ['spec/fixtures/seed.ts'],
     typecheck: { enabled: false },
     pool: 'forks',
     // Lost leases come back when they are collected: their test collects.

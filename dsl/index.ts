@@ -1,12 +1,7 @@
 // The public surface of `braid-gpu`, by hand: what is not listed here is not public.
 
-export { type Communicator, communicator } from './communicator.js'
-export { type CompileOptions, compile, isProved } from './compile.js'
-export { type ExplainOptions, type Explanation, explain } from './explain.js'
-export type { Feed, Lease, PulledFeed, PushedFeed, WhenFull } from './feed.js'
-export type { AnyFlow, DeviceFlow, Flow, HostFlow } from './flow.js'
-export { BraidError, orThrow } from './fp.js'
-export { type FlowsOf, type Graph, graph, type InputsOf, irOf, type Outputs, type OutputsOf } from './graph.js'
+export { type CompileOptions, compile, isProved } from './compiler/compile.js'
+export { type ExplainOptions, type Explanation, explain } from './explain/explain.js'
 export {
   type HostFeeds,
   type HostValues,
@@ -14,66 +9,106 @@ export {
   type InterpretRanksOptions,
   interpret,
   interpretRanks,
-} from './interpret.js'
+} from './interpret/interpret.js'
+export { BraidError, orThrow } from './ir/braid-error.js'
 export type { Fault, FaultPart } from './ir/fault.js'
 export type { CompileError, CompileErrorTag, GraphIR, GraphNode, GraphOutput, Place } from './ir/graph.js'
 export { jsonParts } from './ir/json.js'
 export { type PlanFault, parsePlan, parsePlanParts } from './ir/load.js'
+export { render, renderAll } from './ir/messages.js'
 export type { Command, Plan, PlanBuffer, PlanLane, PlanNode, Violation } from './ir/plan.js'
 export type { BoundSpec, Dim, DType, TensorSpec } from './ir/tensor.js'
 export { textOf, toJSON } from './ir/text.js'
-export { verify } from './ir/verify.js'
-export { verifyRanks } from './ir/verify-ranks.js'
-export { type Dims, type KernelAttrs, type KernelDefinition, type KernelScalar, kernel, type Launch } from './kernel.js'
-export { device, type Lane, type LaneOptions, lane } from './lane.js'
+export { type Communicator, communicator } from './language/communicator.js'
+export type { Feed, Lease, PulledFeed, PushedFeed, WhenFull } from './language/feed.js'
+export type { AnyFlow, DeviceFlow, Flow, HostFlow } from './language/flow.js'
+export {
+  type FlowsOf,
+  type Graph,
+  graph,
+  type InputsOf,
+  irOf,
+  type Outputs,
+  type OutputsOf,
+} from './language/graph.js'
+export {
+  type Dims,
+  type KernelAttrs,
+  type KernelDefinition,
+  type KernelScalar,
+  kernel,
+  type Launch,
+} from './language/kernel.js'
+export { device, type Lane, type LaneOptions, lane } from './language/lane.js'
+export { abs } from './language/operators/abs.js'
+export { add } from './language/operators/add.js'
+export { after, type When } from './language/operators/after.js'
+export { type AllGatherOptions, allGather } from './language/operators/all-gather.js'
+export { allReduce } from './language/operators/all-reduce.js'
+export { allToAll } from './language/operators/all-to-all.js'
+export { broadcast } from './language/operators/broadcast.js'
+export { cast } from './language/operators/cast.js'
+export { delay, type Init } from './language/operators/delay.js'
+export { div } from './language/operators/div.js'
+export { download } from './language/operators/download.js'
+export { every } from './language/operators/every.js'
+export { exp } from './language/operators/exp.js'
+export type { Expression } from './language/operators/expression.js'
+export { type GeluOptions, gelu } from './language/operators/gelu.js'
+export { hold } from './language/operators/hold.js'
+export { log } from './language/operators/log.js'
+export { map } from './language/operators/map.js'
+export { type MatmulOptions, matmul } from './language/operators/matmul.js'
+export { max } from './language/operators/max.js'
+export { mean } from './language/operators/mean.js'
+export { min } from './language/operators/min.js'
+export { mul } from './language/operators/mul.js'
+export { neg } from './language/operators/neg.js'
+export { on } from './language/operators/on.js'
+export { type Pairs, permute } from './language/operators/permute.js'
+export { pow } from './language/operators/pow.js'
+export type { ReduceOptions } from './language/operators/reduce.js'
+export type { ReduceOp } from './language/operators/reduce-op.js'
+export { reduceScatter } from './language/operators/reduce-scatter.js'
+export { relu } from './language/operators/relu.js'
+export { reshape } from './language/operators/reshape.js'
+export { rsqrt } from './language/operators/rsqrt.js'
+export { scan } from './language/operators/scan.js'
+export { sigmoid } from './language/operators/sigmoid.js'
+export { silu } from './language/operators/silu.js'
+export { slice } from './language/operators/slice.js'
+export { sqrt } from './language/operators/sqrt.js'
+export { sub } from './language/operators/sub.js'
+export { sum } from './language/operators/sum.js'
+export { tanh } from './language/operators/tanh.js'
+export { type UploadOptions, upload } from './language/operators/upload.js'
+export { window } from './language/operators/window.js'
+export {
+  type ParamOptions,
+  type ParamSpec,
+  type ParamValue,
+  type ParamValues,
+  param,
+} from './language/param.js'
+export {
+  type FeedsOf,
+  isProgram,
+  type Program,
+  type ProgramOptions,
+  type ProgramSpec,
+  program,
+} from './language/program.js'
+export {
+  type AnyTensor,
+  type HostArrayOf,
+  type HostArrays,
+  type Ports,
+  type Tensor,
+  tensor,
+} from './language/tensor.js'
+export { type Position, type PositionMapper, setPositionMapper } from './language/where.js'
 export { type MachineFault, machineOf, machines, parseMachine } from './machine/load.js'
 export type { Machine } from './machine/machine.js'
-export { render, renderAll } from './messages.js'
-export { abs } from './operators/abs.js'
-export { add } from './operators/add.js'
-export { after, type When } from './operators/after.js'
-export { type AllGatherOptions, allGather } from './operators/all-gather.js'
-export { allReduce } from './operators/all-reduce.js'
-export { allToAll } from './operators/all-to-all.js'
-export { broadcast } from './operators/broadcast.js'
-export { cast } from './operators/cast.js'
-export { delay, type Init } from './operators/delay.js'
-export { div } from './operators/div.js'
-export { download } from './operators/download.js'
-export { every } from './operators/every.js'
-export { exp } from './operators/exp.js'
-export type { Expression } from './operators/expression.js'
-export { type GeluOptions, gelu } from './operators/gelu.js'
-export { hold } from './operators/hold.js'
-export { log } from './operators/log.js'
-export { map } from './operators/map.js'
-export { type MatmulOptions, matmul } from './operators/matmul.js'
-export { max } from './operators/max.js'
-export { mean } from './operators/mean.js'
-export { min } from './operators/min.js'
-export { mul } from './operators/mul.js'
-export { neg } from './operators/neg.js'
-export { on } from './operators/on.js'
-export { type Pairs, permute } from './operators/permute.js'
-export { pow } from './operators/pow.js'
-export type { ReduceOptions } from './operators/reduce.js'
-export type { ReduceOp } from './operators/reduce-op.js'
-export { reduceScatter } from './operators/reduce-scatter.js'
-export { relu } from './operators/relu.js'
-export { reshape } from './operators/reshape.js'
-export { rsqrt } from './operators/rsqrt.js'
-export { scan } from './operators/scan.js'
-export { sigmoid } from './operators/sigmoid.js'
-export { silu } from './operators/silu.js'
-export { slice } from './operators/slice.js'
-export { sqrt } from './operators/sqrt.js'
-export { sub } from './operators/sub.js'
-export { sum } from './operators/sum.js'
-export { tanh } from './operators/tanh.js'
-export { type UploadOptions, upload } from './operators/upload.js'
-export { window } from './operators/window.js'
-export { type ParamOptions, type ParamSpec, type ParamValue, type ParamValues, param } from './param.js'
-export { type FeedsOf, isProgram, type Program, type ProgramOptions, type ProgramSpec, program } from './program.js'
 export {
   runsOf,
   type SimulateOptions,
@@ -81,6 +116,6 @@ export {
   simulate,
   type Timeline,
   type TimelineRun,
-} from './simulate.js'
-export { type AnyTensor, type HostArrayOf, type HostArrays, type Ports, type Tensor, tensor } from './tensor.js'
-export { type Position, type PositionMapper, setPositionMapper } from './where.js'
+} from './machine/simulate.js'
+export { verify } from './verify/verify.js'
+export { verifyRanks } from './verify/verify-ranks.js'

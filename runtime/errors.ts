@@ -1,6 +1,6 @@
 import type { Fault } from '../dsl/ir/fault.js'
+import { render } from '../dsl/ir/messages.js'
 import type { Violation } from '../dsl/ir/plan.js'
-import { render } from '../dsl/messages.js'
 
 export type DeviceErrorTag =
   | 'NoAddon' // the native addon is not built
@@ -56,7 +56,10 @@ export class RunError extends Error implements Fault<RunErrorTag> {
   readonly lane?: string
   readonly node?: string
 
-  constructor(fault: Fault<RunErrorTag>, more: { cause?: unknown; code?: string; lane?: string; node?: string } = {}) {
+  constructor(
+    fault: Fault<RunErrorTag>,
+    more: { cause?: unknown; code?: string; lane?: string; node?: string } = {},
+  ) {
     super(render(fault), more.cause === undefined ? undefined : { cause: more.cause })
     this.name = 'RunError'
     this._tag = fault._tag

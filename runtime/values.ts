@@ -1,6 +1,6 @@
-import { fittingDim, showDims } from '../dsl/bind.js'
 import { type DType, elements, showSpec, type TensorSpec } from '../dsl/ir/tensor.js'
-import type { HostArray } from '../dsl/operators/operator.js'
+import { fittingDim, showDims } from '../dsl/language/bind.js'
+import type { HostArray } from '../dsl/language/operators/operator.js'
 
 interface HostArrayType {
   readonly name: string
@@ -107,12 +107,17 @@ const asBytes = (value: unknown): Uint8Array | undefined => {
   if (Buffer.isBuffer(value) || value instanceof DataView)
     return new Uint8Array(value.buffer, value.byteOffset, value.byteLength)
   const float16 = (globalThis as { Float16Array?: new () => ArrayBufferView }).Float16Array
-  if (float16 && value instanceof float16) return new Uint8Array(value.buffer, value.byteOffset, value.byteLength)
+  if (float16 && value instanceof float16)
+    return new Uint8Array(value.buffer, value.byteOffset, value.byteLength)
   return undefined
 }
 
 /** Copies a caller's value into its place, or says why it cannot be that value. Without a place it only says. */
-export const fill = (target: HostArray | undefined, value: unknown, spec: ValueSpec): Mismatch | undefined => {
+export const fill = (
+  target: HostArray | undefined,
+  value: unknown,
+  spec: ValueSpec,
+): Mismatch | undefined => {
   try {
     return filled(target, value, spec)
   } catch {

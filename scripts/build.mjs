@@ -10,7 +10,9 @@ import { files, fingerprint, readStamp, writeStamp } from './lib/stamp.mjs'
 import { generator, needCMake, needCompiler, needNode } from './lib/tools.mjs'
 
 export const buildTypeScript = () => {
-  const sources = files(['dsl', 'runtime', 'examples', 'spec/bench', 'spec/support'], path => path.endsWith('.ts'))
+  const sources = files(['dsl', 'runtime', 'examples', 'spec/bench', 'spec/fixtures'], path =>
+    path.endsWith('.ts'),
+  )
   const inputs = files(['tsconfig.json', 'tsconfig.build.json', 'package-lock.json'])
   const print = `${fingerprint([...sources, ...inputs])}\n${sources.join('\n')}`
   const stamp = readStamp('dist/.stamp')
@@ -73,15 +75,18 @@ export const buildNative = (
     '--log-level=WARNING',
     ...Object.entries(defined).map(([name, value]) => `-D${name}=${value}`),
   ])
-  if (configured !== 0) throw new Stop('CMake could not configure the native part; its own words stand above.')
+  if (configured !== 0)
+    throw new Stop('CMake could not configure the native part; its own words stand above.')
   const args = ['--build', folder, '--parallel', String(jobs), '--target', target]
-  if (run('cmake', args) !== 0) throw new Stop("The native part did not build; the compiler's own words stand above.")
+  if (run('cmake', args) !== 0)
+    throw new Stop("The native part did not build; the compiler's own words stand above.")
   writeStamp(stampFile, print)
 }
 
 /** Whether GoogleTest can be compiled against. */
 const haveGoogleTest = () =>
-  ask(needCompiler(), ['-x', 'c++', '-std=c++20', '-fsyntax-only', '-'], '#include <gtest/gtest.h>\n') !== undefined
+  ask(needCompiler(), ['-x', 'c++', '-std=c++20', '-fsyntax-only', '-'], '#include <gtest/gtest.h>\n') !==
+  undefined
 
 /** Builds the C++ tests, under a sanitizer where one is named. Returns the program's path, or undefined where GoogleTest is not installed. */
 export const buildTests = (folder, sanitize = '', jobs = undefined) => {

@@ -9,14 +9,23 @@ import { needNode } from './lib/tools.mjs'
 
 // What it takes for errors and are none: a pointer whose owner has moved into the list beside it, and lanes of 32 bits seen as int or float.
 const cppcheck = [
-  ...['--std=c++20', '--language=c++', '-j2', '-q', '--error-exitcode=1', '--enable=warning,performance,portability'],
+  ...[
+    '--std=c++20',
+    '--language=c++',
+    '-j2',
+    '-q',
+    '--error-exitcode=1',
+    '--enable=warning,performance,portability',
+  ],
   ...[
     '--suppress=missingInclude',
     '--suppress=invalidLifetime:native/executor/program.cc',
     '--suppress=invalidPointerCast',
   ],
   ...['-I', 'native'],
-  ...['allocator', 'bindings', 'cuda', 'driver', 'executor', 'host', 'kernels'].map(folder => `native/${folder}`),
+  ...['bindings', 'cuda', 'driver', 'executor', 'host', 'kernels', 'memory', 'order', 'tools'].map(
+    folder => `native/${folder}`,
+  ),
 ]
 
 await entry(() => {
@@ -24,7 +33,9 @@ await entry(() => {
   withBuildLock(install)
   const sum = tally()
   const node = (...args) => run(process.execPath, args) === 0
-  check(sum, 'biome: lint and format', () => node(tool.biome, 'check', '--error-on-warnings', '--max-diagnostics=40'))
+  check(sum, 'biome: lint and format', () =>
+    node(tool.biome, 'check', '--error-on-warnings', '--max-diagnostics=40'),
+  )
   const cpp = files(['native'], path => /\.(h|cc)$/.test(path))
   if (ask('clang-format', ['--version']) === undefined) {
     console.log(
@@ -32,9 +43,15 @@ await entry(() => {
     )
     sum.skipped++
   } else
-    check(sum, 'clang-format', () => run('clang-format', ['--dry-run', '-Werror', '--ferror-limit=20', ...cpp]) === 0)
+    check(
+      sum,
+      'clang-format',
+      () => run('clang-format', ['--dry-run', '-Werror', '--ferror-limit=20', ...cpp]) === 0,
+    )
   if (ask('cppcheck', ['--version']) === undefined) {
-    console.log('\nThe C++ was not linted: cppcheck is not installed (Debian, Ubuntu: sudo apt-get install cppcheck).')
+    console.log(
+      '\nThe C++ was not linted: cppcheck is not installed (Debian, Ubuntu: sudo apt-get install cppcheck).',
+    )
     sum.skipped++
   } else check(sum, 'cppcheck', () => run('cppcheck', cppcheck) === 0)
   check(sum, 'types', checkTypes)

@@ -24,7 +24,10 @@ const child = async (sum, name) => {
 }
 
 const options = {
-  address: { UBSAN_OPTIONS: 'print_stacktrace=1:halt_on_error=1', ASAN_OPTIONS: 'detect_stack_use_after_return=1' },
+  address: {
+    UBSAN_OPTIONS: 'print_stacktrace=1:halt_on_error=1',
+    ASAN_OPTIONS: 'detect_stack_use_after_return=1',
+  },
   thread: { TSAN_OPTIONS: 'halt_on_error=1:second_deadlock_stack=1' },
 }
 

@@ -14,14 +14,25 @@ const folder = 'native/build-asan-node'
 const logs = join(root, '.cache/sanitize')
 const tests = [
   'spec/conformance/allocator/',
-  ...['session', 'addon', 'misuse', 'errors', 'pool', 'memory'].map(name => `spec/conformance/${name}.test.ts`),
+  ...['session', 'addon', 'misuse', 'errors', 'pool', 'memory'].map(
+    name => `spec/conformance/${name}.test.ts`,
+  ),
 ]
 
 /** The compiler links what -fsanitize asks for; a bare one often does not. */
 const needSanitizers = () => {
   if (process.platform !== 'linux') throw new Stop('The addon runs under sanitizers on Linux alone.')
   const compiler = needCompiler()
-  const probe = ['-fsanitize=address,undefined', '-shared', '-fPIC', '-x', 'c++', '-', '-o', join(logs, 'probe.so')]
+  const probe = [
+    '-fsanitize=address,undefined',
+    '-shared',
+    '-fPIC',
+    '-x',
+    'c++',
+    '-',
+    '-o',
+    join(logs, 'probe.so'),
+  ]
   if (ask(compiler, probe, 'int probe() { return 0; }\n') === undefined)
     throw new Stop(
       `${compiler} does not link with -fsanitize=address,undefined: its libasan or libubsan is not installed.\n` +
@@ -68,7 +79,9 @@ const findings = () => {
   for (const name of readdirSync(logs).filter(name => name.startsWith('log')))
     for (const report of readFileSync(join(logs, name), 'utf8').split(/\n\n+/)) {
       const leak = /^(Direct|Indirect) leak of/.test(report)
-      const ours = report.split('\n').filter(line => line.includes('braid.node') || line.includes(join(root, 'native')))
+      const ours = report
+        .split('\n')
+        .filter(line => line.includes('braid.node') || line.includes(join(root, 'native')))
       // A report's frames go from the allocation outwards: what V8 allocated for itself begins with V8.
       const wrong = leak
         ? ours.length > 0 && !unavoidable.test(report) && !/#1 .*\bv8::internal::/.test(report)

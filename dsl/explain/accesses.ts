@@ -1,5 +1,5 @@
-import type { Tables } from '../ir/laws/tables.js'
 import type { Plan } from '../ir/plan.js'
+import type { Tables } from '../order/tables.js'
 import { listed, nodeName } from './names.js'
 
 /** Runs that touch each root, in issue order. */
@@ -14,7 +14,13 @@ export const accessesOf = (tables: Tables): readonly (readonly number[])[] => {
 }
 
 /** `written by a, then read by b and c`: who is still to touch a root after command `at`. */
-export const stillToCome = (plan: Plan, tables: Tables, root: number, runs: readonly number[], at: number): string => {
+export const stillToCome = (
+  plan: Plan,
+  tables: Tables,
+  root: number,
+  runs: readonly number[],
+  at: number,
+): string => {
   const readers: string[] = []
   const writers: string[] = []
   for (const c of runs) {

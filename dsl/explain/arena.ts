@@ -1,5 +1,5 @@
-import type { Tables } from '../ir/laws/tables.js'
 import type { Plan } from '../ir/plan.js'
+import type { Tables } from '../order/tables.js'
 import { accessesOf, stillToCome } from './accesses.js'
 import type { HeldPart, Why } from './held.js'
 import { bufferName, nodeName } from './names.js'
@@ -36,7 +36,9 @@ export const arenaParts = (
     undefined,
   )
   const at = Math.max(-1, top?.first ?? -1)
-  const cuts = [...new Set([0, size, ...residents.flatMap(({ from, to }) => [from, to])])].sort((a, b) => a - b)
+  const cuts = [...new Set([0, size, ...residents.flatMap(({ from, to }) => [from, to])])].sort(
+    (a, b) => a - b,
+  )
   const owned = new Map<string, { buffer: number; why: Why; bytes: number }>()
   for (let i = 0; i + 1 < cuts.length; i++) {
     const over = residents.filter(({ from, to }) => from <= cuts[i]! && cuts[i]! < to)

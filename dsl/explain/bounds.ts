@@ -1,4 +1,4 @@
-import type { Cause } from '../simulate/timeline.js'
+import type { Cause } from '../machine/simulate/timeline.js'
 import { type CriticalPath, criticalPath } from './critical.js'
 import { laneName, listed, nodeName, placeOf, plural, timeOf } from './names.js'
 import { type Line, section } from './section.js'
@@ -59,11 +59,14 @@ export const boundsOf = (timeline: Timeline): Bounds => {
       const [first, last] = [Math.max(from, start), Math.min(to, end)]
       return sum + Math.max(0, last - first - coveredBy(works, first, last))
     }, 0) / over
-  const unknown = plan.nodes.filter(({ flops, movedBytes }) => flops === undefined && movedBytes === undefined).length
+  const unknown = plan.nodes.filter(
+    ({ flops, movedBytes }) => flops === undefined && movedBytes === undefined,
+  ).length
   return { machine, tickUs, path: criticalPath(timeline), lanes, exposedUs, exposed, unknown }
 }
 
-const percent = (part: number, whole: number): string => (whole > 0 ? `${Math.round((100 * part) / whole)} %` : '0 %')
+const percent = (part: number, whole: number): string =>
+  whole > 0 ? `${Math.round((100 * part) / whole)} %` : '0 %'
 
 /** Operations of one lane that follow each other, told as one where they are many. */
 const stretches = ({ spans }: CriticalPath): Span[][] => {
@@ -109,7 +112,8 @@ const sharesOf = (timeline: Timeline, { spans, us, ticks }: CriticalPath): strin
   for (const span of spans) {
     put(laneName(timeline.plan, span.lane), span.end - span.start)
     if (ticks === 0 && span === spans[0]) continue
-    const host = span.cause === 'issue' || span.cause === 'queue' || span.cause === 'tick' || span.cause === 'feed'
+    const host =
+      span.cause === 'issue' || span.cause === 'queue' || span.cause === 'tick' || span.cause === 'feed'
     put(host ? 'waiting for the host' : 'between operations', gapOf(span, timeline))
   }
   return [...parts]
@@ -124,7 +128,9 @@ const few = 4
 
 const pathLines = (timeline: Timeline, path: CriticalPath): Line[] => {
   const { plan } = timeline
-  const said = stretches(path).flatMap(stretch => (stretch.length > few ? [stretch] : stretch.map(span => [span])))
+  const said = stretches(path).flatMap(stretch =>
+    stretch.length > few ? [stretch] : stretch.map(span => [span]),
+  )
   const rows = said.map(spans => {
     const [first, last] = [spans[0]!, spans[spans.length - 1]!]
     const name = (span: Span) => nodeName(plan, span.node)
@@ -139,7 +145,11 @@ const pathLines = (timeline: Timeline, path: CriticalPath): Line[] => {
   })
   const width = (of: (row: (typeof rows)[number]) => string) =>
     rows.reduce((most, row) => Math.max(most, of(row).length), 0)
-  const [lanes, names, times] = [width(({ lane }) => lane), width(({ names }) => names), width(({ time }) => time)]
+  const [lanes, names, times] = [
+    width(({ lane }) => lane),
+    width(({ names }) => names),
+    width(({ time }) => time),
+  ]
   return rows.map(row => ({
     says: `${row.lane.padEnd(lanes)}  ${row.names.padEnd(names)}  ${row.time.padStart(times)}  ${row.why}`,
     at: row.at,

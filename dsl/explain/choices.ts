@@ -1,6 +1,7 @@
 // Over 150 lines as one thing: what the compiler chose, a sentence for each kind of choice.
+
+import type { Attempt, Bounded, Operation } from '../compiler/analysis/ir.js'
 import type { Plan } from '../ir/plan.js'
-import type { Attempt, Bounded, Operation } from '../passes/ir.js'
 import { listed, plural, sizeOf, timeOf } from './names.js'
 
 /** Uploads or gathers of one lane that may run so many ahead of their readers. */
@@ -107,7 +108,8 @@ const windowsOf = ({ operations, laneOf, lanes, keep, choice, settings }: Bounde
       ? `what each leaves is freed for the next ${gathers ? 'gather' : 'upload'} of its lane, or at the end of the tick`
       : 'what each leaves is freed at its last read'
     const { name } = lanes[lane]!
-    const automatic = choice?.chosen.windows.some(window => window.lane === name && window.ahead === ahead) === true
+    const automatic =
+      choice?.chosen.windows.some(window => window.lane === name && window.ahead === ahead) === true
     const why = automatic
       ? `chosen, since it ${suits}; ${leaves}`
       : ahead < asked
@@ -165,7 +167,11 @@ const orderOf = ({ choice, settings }: Bounded): Pick<Choices, 'order' | 'others
 }
 
 /** What `explain` will want to know of a plan: sentences, not the compiler's own data, which may be large. */
-export const choicesFrom = (ir: Bounded): Choices => ({ lanes: lanesOf(ir), ...orderOf(ir), windows: windowsOf(ir) })
+export const choicesFrom = (ir: Bounded): Choices => ({
+  lanes: lanesOf(ir),
+  ...orderOf(ir),
+  windows: windowsOf(ir),
+})
 
 export const rememberChoices = (plan: Plan, choices: Choices): void => {
   remembered.set(plan, choices)

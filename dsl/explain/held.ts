@@ -1,9 +1,10 @@
 // Over 150 lines as one thing: every byte of one peak, told apart; what lives on, what is in use, what is freed and not yet anybody's.
-import { growthOf } from '../ir/laws/reuse.js'
-import { latestTables, type Tables } from '../ir/laws/tables.js'
-import { latestTurnovers, memoryOf, type Turnover, When } from '../ir/laws/turnover.js'
-import { peakOf } from '../ir/peak.js'
+
 import type { Plan } from '../ir/plan.js'
+import { peakOf } from '../memory/peak.js'
+import { growthOf } from '../memory/reuse.js'
+import { latestTurnovers, memoryOf, type Turnover, When } from '../memory/turnover.js'
+import { latestTables, type Tables } from '../order/tables.js'
 import { accessesOf, stillToCome } from './accesses.js'
 import { arenaParts } from './arena.js'
 import { bufferName, laneName, listed, nodeName } from './names.js'
@@ -104,10 +105,17 @@ const openParts = (
   })
 }
 
-const pooledParts = (plan: Plan, tables: Tables, turnover: Turnover, fixed: number, bytes: number): HeldPart[] => {
+const pooledParts = (
+  plan: Plan,
+  tables: Tables,
+  turnover: Turnover,
+  fixed: number,
+  bytes: number,
+): HeldPart[] => {
   const parts: HeldPart[] = []
   const accesses = accessesOf(tables)
-  const { lanes, inFlight, frees, length, allocLane, frontier, releaseStart, releaseLane, releasePoint } = turnover
+  const { lanes, inFlight, frees, length, allocLane, frontier, releaseStart, releaseLane, releasePoint } =
+    turnover
   growthOf(turnover, fixed, {
     ticks: Number.POSITIVE_INFINITY,
     work: Number.POSITIVE_INFINITY,
@@ -190,7 +198,9 @@ export const heldAtPeak = (plan: Plan): readonly Held[] => {
         why: 'rest',
         because: 'freed, as far as is proved, and not told apart: the plan settles too slowly to be replayed',
       })
-    parts.sort((a, b) => order.indexOf(a.why) - order.indexOf(b.why) || b.bytes - a.bytes || a.buffer - b.buffer)
+    parts.sort(
+      (a, b) => order.indexOf(a.why) - order.indexOf(b.why) || b.bytes - a.bytes || a.buffer - b.buffer,
+    )
     const device = memory < plan.devices ? memory : 0
     return [
       {

@@ -1,4 +1,4 @@
-import { memoryOf } from '../ir/laws/turnover.js'
+import { memoryOf } from '../memory/turnover.js'
 import { runsOf } from './runs.js'
 import type { Timeline } from './timeline.js'
 
@@ -18,7 +18,8 @@ export const usageOf = ({ plan, spans }: Timeline, device = 0): readonly Level[]
   let lasting = 0
   plan.buffers.forEach((buffer, b) => {
     if (buffer.alias !== undefined || memoryOf(plan, b) !== device || buffer.life === 'tick') return
-    lasting += buffer.life === 'input' || buffer.life === 'output' ? buffer.bytes * plan.inFlight : buffer.bytes
+    lasting +=
+      buffer.life === 'input' || buffer.life === 'output' ? buffer.bytes * plan.inFlight : buffer.bytes
   })
   const open = new Map<string, { from: number; to: number; bytes: number }>()
   for (const { tick, run, start, end } of spans)

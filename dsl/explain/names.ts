@@ -3,7 +3,8 @@ import type { Plan, PlanNode } from '../ir/plan.js'
 /** What a plan by somebody else may leave out, or say twice: every name has a stand-in. */
 export const nodeName = (plan: Plan, node: number): string => plan.nodes[node]?.name || `operation ${node}`
 
-export const bufferName = (plan: Plan, buffer: number): string => plan.buffers[buffer]?.name || `buffer ${buffer}`
+export const bufferName = (plan: Plan, buffer: number): string =>
+  plan.buffers[buffer]?.name || `buffer ${buffer}`
 
 export const laneName = (plan: Plan, lane: number): string => plan.lanes[lane]?.name || `lane ${lane}`
 
@@ -20,7 +21,8 @@ export const listed = (names: readonly string[], most = 4): string => {
   return all.length < 2 ? (all[0] ?? '') : `${all.slice(0, -1).join(', ')} and ${all[all.length - 1]}`
 }
 
-export const plural = (count: number, one: string, many = `${one}s`): string => `${count} ${count === 1 ? one : many}`
+export const plural = (count: number, one: string, many = `${one}s`): string =>
+  `${count} ${count === 1 ? one : many}`
 
 /** Bytes as people say them: exact below a MiB, since there the figures are compared by eye. */
 export const sizeOf = (bytes: number): string =>

@@ -1,7 +1,7 @@
 import type { Plan } from '../ir/plan.js'
 import type { Machine } from '../machine/machine.js'
-import { paceOf } from '../simulate/steady.js'
-import { runsOf, simulate } from '../simulate.js'
+import { paceOf } from '../machine/simulate/steady.js'
+import { runsOf, simulate } from '../machine/simulate.js'
 import type { Span, Timeline } from './timeline.js'
 
 /** What a machine is predicted to do with a plan, in the microseconds that people read; undefined where a plan runs nothing. Throws for what is no machine. */

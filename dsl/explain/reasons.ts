@@ -170,7 +170,8 @@ export const reasonsOf = (plan: Plan): Reasons => {
           beforeLane: from.lane,
         })
         if (tick === -1 || before === undefined) break
-        if (after !== undefined) direct.set(after.command, (direct.get(after.command) ?? new Set()).add(before))
+        if (after !== undefined)
+          direct.set(after.command, (direct.get(after.command) ?? new Set()).add(before))
         const brought = snapshot.get(event)
         for (let m = 0; brought !== undefined && m < count; m++)
           if (brought[m]! > known[lane]![m]!) {
@@ -198,7 +199,11 @@ export const reasonsOf = (plan: Plan): Reasons => {
         for (const [node, when] of plan.nodes[run.node]?.after ?? []) {
           const before = issued.get(node)
           if (before === undefined || before.lane === run.lane) continue
-          if (asked.get(run.command)?.has(node) || (when === 'finish' && direct.get(run.command)?.has(before))) continue
+          if (
+            asked.get(run.command)?.has(node) ||
+            (when === 'finish' && direct.get(run.command)?.has(before))
+          )
+            continue
           const { name, lane, at } = step(run)
           const told = via[run.lane]![before.lane]!
           const start = when === 'start'

@@ -34,7 +34,16 @@ export const runsOf = (plan: Plan): readonly Run[] => {
   return plan.commands.flatMap((command, at): readonly Run[] => {
     if (command[0] !== 'run') return []
     const [, node, lane, reads, writes] = command
-    return [{ command: at, node, lane, place: ++places[lane]!, reads: reads.map(access), writes: writes.map(access) }]
+    return [
+      {
+        command: at,
+        node,
+        lane,
+        place: ++places[lane]!,
+        reads: reads.map(access),
+        writes: writes.map(access),
+      },
+    ]
   })
 }
 

@@ -1,9 +1,9 @@
-import { Clock } from '../ir/laws/clock.js'
-import { Intervals } from '../ir/laws/intervals.js'
-import { Last } from '../ir/laws/last.js'
-import { latestTables, Op, pointAt, type Tables } from '../ir/laws/tables.js'
 import type { Plan } from '../ir/plan.js'
-import { heap } from '../ir/scratch.js'
+import { Clock } from '../order/clock.js'
+import { Intervals } from '../order/intervals.js'
+import { Last } from '../order/last.js'
+import { heap } from '../order/scratch.js'
+import { latestTables, Op, pointAt, type Tables } from '../order/tables.js'
 import { bufferName, laneName, listed, nodeName } from './names.js'
 
 /** Planned storage: some bytes of `buffer` were another's just before. */
@@ -32,7 +32,9 @@ export const takeoversOf = (plan: Plan): readonly Takeover[] => {
 const replay = (tables: Tables, device: number, found: Takeover[]): void => {
   const { plan, lanes } = tables
   const tenants = plan.buffers.flatMap(({ space, device: own, life, offset }, b) =>
-    tables.root[b] === b && space === 'device' && own === device && life === 'tick' && offset !== undefined ? [b] : [],
+    tables.root[b] === b && space === 'device' && own === device && life === 'tick' && offset !== undefined
+      ? [b]
+      : [],
   )
   const ends = (b: number): readonly number[] => [
     plan.buffers[b]!.offset!,

@@ -1,5 +1,5 @@
 import type { Plan } from '../ir/plan.js'
-import { rivalsOf } from '../ir/rivals.js'
+import { rivalsOf } from '../order/conflicting-communicators.js'
 import { bufferName, listed, nodeName } from './names.js'
 import { type Access, overlap, type Run } from './runs.js'
 
@@ -59,14 +59,18 @@ export class Waits {
     const kind: WaitFor = ticks ? 'state' : 'data'
     const direct = before && after && this.conflict(before, after, ticks)
     if (direct !== undefined) return { for: kind, because: direct }
-    const asked = after && this.asked(before, ticks ? before && this.byLane[before.lane]![0] : next, after, seen, ticks)
+    const asked =
+      after && this.asked(before, ticks ? before && this.byLane[before.lane]![0] : next, after, seen, ticks)
     if (asked !== undefined) return asked
     const met = before && after && this.rivalry(before, after, seen)
     if (met !== undefined) return { for: 'ranks', because: met }
     const takers = this.takers(at, after)
     const left = before === undefined ? [] : this.givers(before, at, takers, ticks)
     if (left.length > 0)
-      return { for: 'memory', because: `${this.names(takers)} takes the bytes that ${this.names(left)} leaves` }
+      return {
+        for: 'memory',
+        because: `${this.names(takers)} takes the bytes that ${this.names(left)} leaves`,
+      }
     const bytes = before && after && this.arena(before, after, seen)
     if (bytes !== undefined) return { for: 'memory', because: bytes }
     const far = before && after && this.farther(before, after, seen, ticks)
@@ -126,7 +130,8 @@ export class Waits {
     const read = shared(after.reads, before.writes)
     if (read !== undefined) return `it reads ${bufferName(plan, read.buffer)}`
     const overwritten = shared(after.writes, before.reads)
-    if (overwritten !== undefined) return `it overwrites ${bufferName(plan, overwritten.buffer)}, which the other reads`
+    if (overwritten !== undefined)
+      return `it overwrites ${bufferName(plan, overwritten.buffer)}, which the other reads`
     const again = shared(after.writes, before.writes)
     return again === undefined ? undefined : `it overwrites ${bufferName(plan, again.buffer)}`
   }
@@ -164,7 +169,12 @@ export class Waits {
         const place = lies(mine)
         const left = theirs.find(other => {
           const its = lies(other)
-          return other.root !== mine.root && its.memory === place.memory && its.from < place.to && place.from < its.to
+          return (
+            other.root !== mine.root &&
+            its.memory === place.memory &&
+            its.from < place.to &&
+            place.from < its.to
+          )
         })
         if (left !== undefined)
           return `${this.names([mine.root])} takes the bytes that ${this.names([left.root])} leaves`

@@ -13,7 +13,16 @@ const most: Readonly<Record<string, number>> = {
 const usual = 2 ** 20
 const mostRest = 2 ** 26
 
-const code = { quote: 34, comma: 44, colon: 58, backslash: 92, open: 91, close: 93, begin: 123, end: 125 } as const
+const code = {
+  quote: 34,
+  comma: 44,
+  colon: 58,
+  backslash: 92,
+  open: 91,
+  close: 93,
+  begin: 123,
+  end: 125,
+} as const
 
 /**
  * The value of a JSON text that comes in parts and may be longer than a string can be. The entries of a plan's long lists are cut out and parsed by themselves; what is
@@ -99,7 +108,11 @@ class Cut {
           break
         case code.comma:
           if (this.depth === 1) this.isKey = true
-          else if (this.depth === 2 && this.list !== undefined && this.text.length + i - from >= this.together) {
+          else if (
+            this.depth === 2 &&
+            this.list !== undefined &&
+            this.text.length + i - from >= this.together
+          ) {
             this.text += part.slice(from, i)
             from = i + 1
             this.parse(true)
@@ -120,7 +133,8 @@ class Cut {
 
   private keep(text: string): void {
     this.restLength += text.length
-    if (this.restLength > mostRest) throw new RangeError('more than 64 MiB beside lanes, buffers, nodes and commands')
+    if (this.restLength > mostRest)
+      throw new RangeError('more than 64 MiB beside lanes, buffers, nodes and commands')
     this.rest.push(text)
   }
 

@@ -40,7 +40,12 @@ export const readCommunicator = (r: Reader, value: unknown, index: number): Plan
 }
 
 /** A collective by its own fields: those that its kind has, and no others are kept. */
-export const readCollective = (r: Reader, value: unknown, at: string, communicators: number): CollectiveSpec => {
+export const readCollective = (
+  r: Reader,
+  value: unknown,
+  at: string,
+  communicators: number,
+): CollectiveSpec => {
   const spec = r.object(value, at)
   const get = (key: string) => r.field(spec, key)
   const kind = r.oneOf(get('kind'), `${at}.kind`, collectiveKinds)

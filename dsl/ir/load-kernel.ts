@@ -116,13 +116,26 @@ const readMap = (r: Reader, get: Get, at: string): MapSpec => {
 }
 
 /** Instruction j: in single assignment, so its arguments are values below j. */
-const readInstruction = (r: Reader, value: unknown, at: string, j: number, operands: number): MapInstruction => {
+const readInstruction = (
+  r: Reader,
+  value: unknown,
+  at: string,
+  j: number,
+  operands: number,
+): MapInstruction => {
   const words = r.list(value, at, 4)
   const op = words[0]
   const argument = (i: number) => r.id(words[i], `${at}[${i}]`, j, 'value')
   const arity = (count: number) => {
     if (words.length !== count + 1)
-      r.fault('BadKernel', at, String(op), `${count} arguments`, `${words.length - 1}`, `give '${op}' ${count}`)
+      r.fault(
+        'BadKernel',
+        at,
+        String(op),
+        `${count} arguments`,
+        `${words.length - 1}`,
+        `give '${op}' ${count}`,
+      )
   }
   if (op === 'operand') {
     arity(1)
@@ -182,7 +195,8 @@ const readCuda = (r: Reader, get: Get, at: string): CudaSpec => {
   const scalars = r.list(get('scalars'), `${at}.scalars`, limits.accesses).map((value, i) => {
     const where = `${at}.scalars[${i}]`
     const scalar = r.object(value, where)
-    if (Object.hasOwn(scalar, 'i32') && Object.hasOwn(scalar, 'f32')) r.wrong(where, 'one of i32 and f32', value)
+    if (Object.hasOwn(scalar, 'i32') && Object.hasOwn(scalar, 'f32'))
+      r.wrong(where, 'one of i32 and f32', value)
     if (Object.hasOwn(scalar, 'i32'))
       return { i32: r.integer(r.field(scalar, 'i32'), `${where}.i32`, -(2 ** 31), 2 ** 31 - 1) }
     return { f32: r.number(r.field(scalar, 'f32'), `${where}.f32`) }

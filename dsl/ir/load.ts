@@ -1,8 +1,8 @@
 // Over 300 lines as one thing: every field of the plan format is read here, in the order of the format, and nowhere else.
 import * as E from 'fp-ts/lib/Either.js'
 import type { ReadonlyNonEmptyArray } from 'fp-ts/lib/ReadonlyNonEmptyArray.js'
+import { misreaches } from './extents.js'
 import { jsonOf } from './json-parts.js'
-import { misreaches } from './laws/extents.js'
 import { limits } from './limits.js'
 import { readCollective, readCommunicator } from './load-collective.js'
 import { readDType, readKernel } from './load-kernel.js'
@@ -29,7 +29,8 @@ export const parsePlanParts = (parts: Iterable<string>): Parsed => {
 
 type Parsed = E.Either<ReadonlyNonEmptyArray<PlanFault>, Plan>
 
-const planIn = (r: Reader, input: unknown): Plan => readPlan(r, typeof input === 'string' ? JSON.parse(input) : input)
+const planIn = (r: Reader, input: unknown): Plan =>
+  readPlan(r, typeof input === 'string' ? JSON.parse(input) : input)
 
 const parsed = (r: Reader, read: (r: Reader) => Plan): Parsed => {
   try {
@@ -120,7 +121,9 @@ const readPlan = (r: Reader, value: unknown): Plan => {
       commands,
       (command, i) => plainCommand(command, counts) ?? readCommand(r, command, `commands[${i}]`, counts),
     ),
-    ...(given === undefined ? {} : { communicators: communicators.map((value, i) => readCommunicator(r, value, i)) }),
+    ...(given === undefined
+      ? {}
+      : { communicators: communicators.map((value, i) => readCommunicator(r, value, i)) }),
     ...(tolerance === undefined ? {} : { tolerance: r.finite(tolerance, 'plan.tolerance', 0) }),
   }
   checkViews(r, plan)
@@ -187,7 +190,9 @@ const readBuffer = (r: Reader, value: unknown, index: number, counts: Counts): P
     home: r.id(get('home'), `${at}.home`, counts.lanes, 'lane'),
     life,
     ...(alias === undefined ? {} : { alias: r.id(alias, `${at}.alias`, counts.buffers, 'buffer') }),
-    ...(aliasOffset === undefined ? {} : { aliasOffset: r.integer(aliasOffset, `${at}.aliasOffset`, 0, limits.bytes) }),
+    ...(aliasOffset === undefined
+      ? {}
+      : { aliasOffset: r.integer(aliasOffset, `${at}.aliasOffset`, 0, limits.bytes) }),
     ...(offset === undefined ? {} : { offset: r.integer(offset, `${at}.offset`, 0, limits.bytes) }),
     ...readContent(r, get, at, bytes),
     ...readRate(r, get, at, bytes),
@@ -195,11 +200,17 @@ const readBuffer = (r: Reader, value: unknown, index: number, counts: Counts): P
 }
 
 /** How often an input or output comes in a tick: its values lie one after the other. */
-const readRate = (r: Reader, get: (key: string) => unknown, at: string, bytes: number): Pick<PlanBuffer, 'rate'> => {
+const readRate = (
+  r: Reader,
+  get: (key: string) => unknown,
+  at: string,
+  bytes: number,
+): Pick<PlanBuffer, 'rate'> => {
   if (get('rate') === undefined) return {}
   const rate = r.integer(get('rate'), `${at}.rate`, 1, limits.rate)
   const life = get('life')
-  if (life !== 'input' && life !== 'output') r.wrong(`${at}.life`, 'an input or output, as it has a rate', life)
+  if (life !== 'input' && life !== 'output')
+    r.wrong(`${at}.life`, 'an input or output, as it has a rate', life)
   const shape = get('shape')
   if (Array.isArray(shape) ? shape[0] !== rate : bytes % rate !== 0)
     r.fault(
@@ -281,7 +292,9 @@ const readNode = (r: Reader, value: unknown, index: number, counts: Counts): Pla
     op: r.string(get('op'), `${at}.op`, limits.name),
     name: r.string(get('name'), `${at}.name`, limits.name),
     at: r.string(get('at'), `${at}.at`, limits.name),
-    ...(kernel === undefined ? {} : { kernel: r.shared(kernel, () => readKernel(r, kernel, `${at}.kernel`)) }),
+    ...(kernel === undefined
+      ? {}
+      : { kernel: r.shared(kernel, () => readKernel(r, kernel, `${at}.kernel`)) }),
     ...(collective === undefined
       ? {}
       : { collective: readCollective(r, collective, `${at}.collective`, counts.communicators) }),
@@ -391,7 +404,9 @@ const readCommand = (r: Reader, value: unknown, at: string, counts: Counts): Com
       const where = `${at}[${i + 1}]`
       if (what === 'event') return r.integer(word, where, 0, limits.events - 1)
       if (what !== 'buffers') return r.id(word, where, counts[`${what}s`], what)
-      return r.list(word, where, limits.accesses).map((id, j) => r.id(id, `${where}[${j}]`, counts.buffers, 'buffer'))
+      return r
+        .list(word, where, limits.accesses)
+        .map((id, j) => r.id(id, `${where}[${j}]`, counts.buffers, 'buffer'))
     }),
     ...(previous ? [-1] : []),
   ]
@@ -408,7 +423,14 @@ const checkViews = (r: Reader, plan: Plan): void => {
     const subject = `'${buffer.name}'`
     if (root === buffer) r.fault('BadAlias', at, subject, 'another buffer', 'itself', 'leave alias out')
     else if (root.alias !== undefined)
-      r.fault('BadAlias', at, subject, 'a buffer that is no view', `'${root.name}', a view`, 'name the root itself')
+      r.fault(
+        'BadAlias',
+        at,
+        subject,
+        'a buffer that is no view',
+        `'${root.name}', a view`,
+        'name the root itself',
+      )
     const end = (buffer.aliasOffset ?? 0) + buffer.bytes
     if (end > root.bytes)
       r.fault(

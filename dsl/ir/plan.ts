@@ -3,7 +3,7 @@ import type { BoundSpec, DType } from './tensor.js'
 
 /**
  * The compiled program: JSON-able data, the same for every device. Fields and commands as in the public format `plan: 1`
- * (`spec/plan.schema.json`); the meaning of *before* and the laws L1 to L10 stand in `dsl/ir/verify.ts`.
+ * (`spec/plan.schema.json`); the meaning of *before* and the laws L1 to L10 stand in `dsl/verify/verify.ts`.
  */
 export interface Plan<_I = unknown, _O = unknown> {
   readonly plan: 1

@@ -20,7 +20,8 @@ export interface BoundSpec {
 export const elementBytes: Readonly<Record<DType, number>> = { u8: 1, i32: 4, f16: 2, bf16: 2, f32: 4 }
 
 /** Number of elements; 1 for a scalar. */
-export const elements = (shape: readonly number[]): number => shape.reduce((product, size) => product * size, 1)
+export const elements = (shape: readonly number[]): number =>
+  shape.reduce((product, size) => product * size, 1)
 
 /** Bytes of the whole tensor. */
 export const tensorBytes = (spec: BoundSpec): number => elements(spec.shape) * elementBytes[spec.dtype]

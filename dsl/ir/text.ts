@@ -1,5 +1,5 @@
-import { collectiveName } from './laws/report.js'
-import { eventOfUse, Op, type Tables, tablesOf } from './laws/tables.js'
+import { eventOfUse, Op, type Tables, tablesOf } from '../order/tables.js'
+import { collectiveName } from '../verify/report.js'
 import type { Plan } from './plan.js'
 
 export { toJSON } from './json.js'
@@ -43,7 +43,9 @@ const header = (plan: Plan): string[] => {
     `lanes: ${plan.lanes.map(lane => laneOf(plan, lane)).join(', ')}`,
     ...lasting.map(buffer => {
       const view =
-        buffer.alias === undefined ? '' : ` view of ${plan.buffers[buffer.alias]?.name} at ${buffer.aliasOffset ?? 0}`
+        buffer.alias === undefined
+          ? ''
+          : ` view of ${plan.buffers[buffer.alias]?.name} at ${buffer.aliasOffset ?? 0}`
       const place = buffer.offset === undefined ? '' : ` at ${buffer.offset}`
       const rate = buffer.rate === undefined ? '' : `, ${buffer.rate} a tick`
       return `${buffer.life} ${buffer.name}: ${buffer.bytes} bytes, ${spaceOf(plan, buffer)}${rate}${place}${view}`
@@ -52,7 +54,10 @@ const header = (plan: Plan): string[] => {
 }
 
 const laneOf = ({ devices }: Plan, { name, priority, device }: Plan['lanes'][number]): string => {
-  const said = [...(priority === 0 ? [] : [`priority ${priority}`]), ...(devices === 1 ? [] : [`device ${device}`])]
+  const said = [
+    ...(priority === 0 ? [] : [`priority ${priority}`]),
+    ...(devices === 1 ? [] : [`device ${device}`]),
+  ]
   return said.length === 0 ? name : `${name} (${said.join(', ')})`
 }
 

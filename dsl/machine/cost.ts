@@ -75,7 +75,8 @@ const byName = new Set(['allGather', 'reduceScatter', 'allReduce', 'allToAll', '
 
 /** Whether a run talks to other ranks. */
 export const isCollective = ({ op, collective }: Pick<Work, 'op' | 'collective'>): boolean =>
-  collective !== undefined || (!/^(reduce|gather|scatter|permute)$/i.test(op) && byName.has(kindOf(op)?.rate ?? ''))
+  collective !== undefined ||
+  (!/^(reduce|gather|scatter|permute)$/i.test(op) && byName.has(kindOf(op)?.rate ?? ''))
 
 /** The least bytes that one rank sends or receives, where the larger side of the collective has `bytes`. */
 const wireBytes = (rate: Rate, bytes: number, ranks: number): number => {
@@ -91,7 +92,9 @@ const largerSide = (
   ranks: number,
 ): number => {
   if (collective !== undefined) return collective.count * elementBytes[collective.dtype] * (all ? ranks : 1)
-  return rate === 'allGather' || rate === 'reduceScatter' ? (movedBytes * ranks) / (ranks + 1) : movedBytes / 2
+  return rate === 'allGather' || rate === 'reduceScatter'
+    ? (movedBytes * ranks) / (ranks + 1)
+    : movedBytes / 2
 }
 
 const alone = (resource: Resource, latency: number, work: number, shares: Partial<Demand> = {}): Demand => ({
@@ -197,7 +200,8 @@ const mapBytes = ({ shape, operands, results }: MapSpec, movedBytes: number): nu
   const all = [...operands, ...results].map(({ dtype }) => elementBytes[dtype])
   if (Math.min(...all) >= 4) return movedBytes
   const wide =
-    results.filter(({ dtype }) => elementBytes[dtype] >= 4).length + operands.filter(isWideAndWhole(shape)).length
+    results.filter(({ dtype }) => elementBytes[dtype] >= 4).length +
+    operands.filter(isWideAndWhole(shape)).length
   return movedBytes + Math.min(movedBytes, 4 * wide * elements(shape)) * (widened - 1)
 }
 
@@ -214,7 +218,8 @@ const kernel = ({ kernel: spec, flops = 0, movedBytes = 0 }: Work, { device }: M
   if (spec?.kind === 'matmul') {
     const { used, stretch } = cutOf(spec, device)
     const arithmetic = (flops / device.flops[floats(spec.a.dtype)]) * seconds
-    const work = Math.max(arithmetic * stretch, memory) + Math.max(0, device.productLatency - device.kernelLatency)
+    const work =
+      Math.max(arithmetic * stretch, memory) + Math.max(0, device.productLatency - device.kernelLatency)
     const latency = Math.min(device.productLatency, device.kernelLatency)
     return alone(arithmetic * stretch >= memory ? 'tensor' : 'bandwidth', latency, work, {
       multiprocessors: used,

@@ -16,11 +16,16 @@ export const fillTime = ({ bandwidth, cache, cacheBandwidth }: Filling, bytes: n
 }
 
 const error = (filling: Filling, samples: readonly Filled[]): number =>
-  samples.reduce((sum, { bytes, nanoseconds }) => sum + Math.log(fillTime(filling, bytes) / nanoseconds) ** 2, 0)
+  samples.reduce(
+    (sum, { bytes, nanoseconds }) => sum + Math.log(fillTime(filling, bytes) / nanoseconds) ** 2,
+    0,
+  )
 
 /** Geometric mean; undefined of none. */
 const mean = (values: readonly number[]): number | undefined =>
-  values.length === 0 ? undefined : Math.exp(values.reduce((sum, value) => sum + Math.log(value), 0) / values.length)
+  values.length === 0
+    ? undefined
+    : Math.exp(values.reduce((sum, value) => sum + Math.log(value), 0) / values.length)
 
 /**
  * The rates that come nearest to what was measured, by ratio. A cache ends at a size that was measured, so that one rate follows from those within it and the other

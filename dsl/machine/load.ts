@@ -99,7 +99,8 @@ class Reading {
       this.fault(at, wanted[is], show(value), `give ${wanted[is]}`)
       return 1
     }
-    if (is === 'count' && !Number.isSafeInteger(read)) this.fault(at, wanted.count, show(value), 'give a whole number')
+    if (is === 'count' && !Number.isSafeInteger(read))
+      this.fault(at, wanted.count, show(value), 'give a whole number')
     else if (least !== undefined && read < least)
       this.fault(at, `at least ${least}`, show(value), `give ${wanted[is]}, at least ${least}`)
     else if (above !== undefined && !(read > above))
@@ -126,7 +127,8 @@ class Reading {
       const before = base?.[name as keyof A]
       const own = Object.hasOwn(given, name) ? given[name] : undefined
       if (own === undefined && before !== undefined) read[name] = before
-      else if (own === undefined && isField(field) && field.otherwise !== undefined) read[name] = field.otherwise
+      else if (own === undefined && isField(field) && field.otherwise !== undefined)
+        read[name] = field.otherwise
       else if (own === undefined) this.missing(`${at}.${name}`, field)
       else
         read[name] = isField(field)
@@ -138,7 +140,12 @@ class Reading {
 
   private missing(at: string, field: unknown): void {
     const what = isField(field) ? wanted[field.is] : 'an object'
-    this.fault(at, what, 'nothing', 'give it, or take what a machine that is known says with "extends": "h200"')
+    this.fault(
+      at,
+      what,
+      'nothing',
+      'give it, or take what a machine that is known says with "extends": "h200"',
+    )
   }
 }
 
@@ -148,7 +155,10 @@ const names = (): string => Object.keys(machines).join(', ')
  * A machine from a value: a name that is known, or a description, which may say `extends` and then only what is different. All mistakes at once, each with the
  * field's path. Never throws.
  */
-export const machineOf = (value: unknown, at = 'machine'): E.Either<ReadonlyNonEmptyArray<MachineFault>, Machine> => {
+export const machineOf = (
+  value: unknown,
+  at = 'machine',
+): E.Either<ReadonlyNonEmptyArray<MachineFault>, Machine> => {
   const r = new Reading()
   if (typeof value === 'string') {
     if (Object.hasOwn(machines, value)) return E.right(machines[value]!)
@@ -168,7 +178,12 @@ export const machineOf = (value: unknown, at = 'machine'): E.Either<ReadonlyNonE
   } else {
     const { extends: parent, name } = value
     if (parent !== undefined && !(typeof parent === 'string' && Object.hasOwn(machines, parent)))
-      r.fault(`${at}.extends`, `one of ${names()}`, show(parent), 'extend a machine that is known, or give all fields')
+      r.fault(
+        `${at}.extends`,
+        `one of ${names()}`,
+        show(parent),
+        'extend a machine that is known, or give all fields',
+      )
     const base = typeof parent === 'string' && Object.hasOwn(machines, parent) ? machines[parent] : undefined
     if (typeof name !== 'string' || name.trim() === '')
       r.fault(`${at}.name`, 'a name', name === undefined ? 'nothing' : show(name), 'name the machine')
@@ -189,7 +204,10 @@ const notRead = (at: string): MachineFault => ({
 })
 
 /** A machine from the text of a file: JSON with comments. `at` is the file's name, for messages. */
-export const parseMachine = (text: string, at = 'machine'): E.Either<ReadonlyNonEmptyArray<MachineFault>, Machine> => {
+export const parseMachine = (
+  text: string,
+  at = 'machine',
+): E.Either<ReadonlyNonEmptyArray<MachineFault>, Machine> => {
   const json = withoutComments(text)
   try {
     return machineOf(JSON.parse(json), at)

@@ -36,7 +36,8 @@ export const wanted: Readonly<Record<Quantity, string>> = {
 export const quantity = (value: unknown, kind: Quantity): number | undefined => {
   if (typeof value === 'number') return Number.isFinite(value) ? value : undefined
   if (typeof value !== 'string') return undefined
-  const [, digits, unit] = /^\s*(-?\d[\d_]*(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*([A-Za-zµμ/]+)\s*$/.exec(value) ?? []
+  const [, digits, unit] =
+    /^\s*(-?\d[\d_]*(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*([A-Za-zµμ/]+)\s*$/.exec(value) ?? []
   if (digits === undefined || !Object.hasOwn(units[kind], unit!)) return undefined
   return Number(digits.replaceAll('_', '')) * units[kind][unit!]!
 }

@@ -10,12 +10,14 @@ const brightness = (number: number, row: number, column: number) =>
 export const frame = (number: number): Uint8Array => {
   const pixels = new Uint8Array(height * width)
   for (let row = 0; row < height; row++)
-    for (let column = 0; column < width; column++) pixels[row * width + column] = brightness(number, row, column)
+    for (let column = 0; column < width; column++)
+      pixels[row * width + column] = brightness(number, row, column)
   new DataView(pixels.buffer).setUint32(0, number, true)
   return pixels
 }
 
-export const frameNumber = (pixels: Uint8Array) => new DataView(pixels.buffer, pixels.byteOffset).getUint32(0, true)
+export const frameNumber = (pixels: Uint8Array) =>
+  new DataView(pixels.buffer, pixels.byteOffset).getUint32(0, true)
 
 /** `count` frames, one every `milliseconds`, whether anybody is ready for them or not. */
 export const camera = (count: number, milliseconds: number): Observable<Uint8Array> =>

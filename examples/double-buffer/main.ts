@@ -25,7 +25,9 @@ const difference = (a: Uint8Array, b: Uint8Array) =>
 
 const main = async () => {
   const plan = orThrow(compile(pipeline, { inFlight: 3 }))
-  await using session = orThrow(await open(plan, { device, trace: true, ...(onHost ? { host: slowed } : {}) })())
+  await using session = orThrow(
+    await open(plan, { device, trace: true, ...(onHost ? { host: slowed } : {}) })(),
+  )
   console.log(`Braid · double buffer: ${count} frames, one every ${every} ms, on ${session.device.name}`)
   console.log(
     `  ${session.inFlight} credits: frames that may be on their way at once. A frame takes one when it is accepted, and gives it back when`,
@@ -59,9 +61,12 @@ const main = async () => {
   const wall = performance.now() - began
   const records = session.trace()
   const busy = (lane: string) =>
-    records.filter(record => record.lane === lane).reduce((sum, { startMs, endMs }) => sum + endMs - startMs, 0)
+    records
+      .filter(record => record.lane === lane)
+      .reduce((sum, { startMs, endMs }) => sum + endMs - startMs, 0)
   const lanes = plan.lanes.map(({ name }) => ({ name, ms: busy(name) }))
-  const span = Math.max(...records.map(({ endMs }) => endMs)) - Math.min(...records.map(({ startMs }) => startMs))
+  const span =
+    Math.max(...records.map(({ endMs }) => endMs)) - Math.min(...records.map(({ startMs }) => startMs))
   const overlap = lanes.reduce((sum, { ms }) => sum + ms, 0) / span
   const { drops, peak, bound } = session.stats()
   const dropped = drops['frame'] ?? 0

@@ -20,7 +20,9 @@ const main = async (): Promise<boolean> => {
   const plan = orThrow(compile(training))
   console.log(textOf(plan))
   await using session = orThrow(await open(plan, { device })())
-  console.log(`Braid · gradient accumulation: ${steps} steps of ${micro} micro-batches on ${session.device.name}\n`)
+  console.log(
+    `Braid · gradient accumulation: ${steps} steps of ${micro} micro-batches on ${session.device.name}\n`,
+  )
   let expected: Float64Array = new Float64Array(features)
   let done = 0
   let furthest = 0
@@ -34,7 +36,9 @@ const main = async (): Promise<boolean> => {
         furthest = Math.max(furthest, distance(held.weights, expected))
         error = distance(held.weights, truth)
         if (done++ % 40 === 0)
-          console.log(`  step ${String(done).padStart(4)}   furthest weight from the truth ${error.toFixed(4)}`)
+          console.log(
+            `  step ${String(done).padStart(4)}   furthest weight from the truth ${error.toFixed(4)}`,
+          )
       }),
     ),
   )
@@ -46,8 +50,14 @@ const main = async (): Promise<boolean> => {
   console.log('')
   return [
     check(done === steps, `steps: ${done}, each of ${micro} values of both feeds`),
-    check(furthest < 1e-4, `weights: within ${furthest.toExponential(1)} of the plain loops after every step`),
-    check(error < 0.05 || steps < 200, `truth: within ${error.toFixed(4)} of the weights that made the samples`),
+    check(
+      furthest < 1e-4,
+      `weights: within ${furthest.toExponential(1)} of the plain loops after every step`,
+    ),
+    check(
+      error < 0.05 || steps < 200,
+      `truth: within ${error.toFixed(4)} of the weights that made the samples`,
+    ),
     check(peak.reserved <= bound.device, `memory: promised ${bound.device} bytes, held ${peak.reserved}`),
   ].every(holds => holds)
 }

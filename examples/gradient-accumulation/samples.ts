@@ -39,7 +39,8 @@ export const step = (weights: Float64Array, batches: readonly Sample[]): Float64
     for (let row = 0; row < rows; row++) {
       let error = -target[row]!
       for (let f = 0; f < features; f++) error += x[row * features + f]! * weights[f]!
-      for (let f = 0; f < features; f++) gradient[f]! += (error * x[row * features + f]!) / (rows * batches.length)
+      for (let f = 0; f < features; f++)
+        gradient[f]! += (error * x[row * features + f]!) / (rows * batches.length)
     }
   return weights.map((weight, f) => weight - rate * gradient[f]!)
 }

@@ -25,11 +25,14 @@ const main = async (): Promise<boolean> => {
   }
   const { ticks, device } = options
   const source = options.file ?? join(checkout, 'README.md')
-  if (statSync(source, { throwIfNoEntry: false })?.isFile() !== true) throw new Error(`${source}: no such file`)
+  if (statSync(source, { throwIfNoEntry: false })?.isFile() !== true)
+    throw new Error(`${source}: no such file`)
   const tracePath = options.trace ?? join(checkout, '.cache', 'weight-streaming.pftrace')
   const onHost = device === 'host'
 
-  console.log(`Braid · weight streaming: ${layers} layers of relu(x · w), ${mebibytes(networkBytes)} of weights in all`)
+  console.log(
+    `Braid · weight streaming: ${layers} layers of relu(x · w), ${mebibytes(networkBytes)} of weights in all`,
+  )
   const began = performance.now()
   const weights = await openWeights(options.weights ?? defaultPath, options.weights === undefined)
   const took = weights.made
@@ -97,9 +100,13 @@ const main = async (): Promise<boolean> => {
   title('Promised, and kept?')
   const tolerance = Math.max(plan.tolerance ?? 0, 1e-6)
   const error = Math.max(
-    ...meaning.flatMap((y, tick) => [difference(together.outputs[tick]!, y), difference(apart.outputs[tick]!, y)]),
+    ...meaning.flatMap((y, tick) => [
+      difference(together.outputs[tick]!, y),
+      difference(apart.outputs[tick]!, y),
+    ]),
   )
-  const complete = meaning.length === ticks && together.outputs.length === ticks && apart.outputs.length === ticks
+  const complete =
+    meaning.length === ticks && together.outputs.length === ticks && apart.outputs.length === ticks
   const { peak } = together.stats
   const bound = plan.bound.device[0]!
   const [fast, slow] = [together.stats.tickMs.median, apart.stats.tickMs.median]
@@ -121,7 +128,9 @@ const main = async (): Promise<boolean> => {
       `${ticks} outputs against interpret, twice: largest relative difference ${error.toExponential(1)} (allowed: ${tolerance.toExponential(1)})`,
     ),
   ]
-  title(`Trace of what ran: ${near(tracePath)}. To see it, open https://ui.perfetto.dev and drop the file on the page.`)
+  title(
+    `Trace of what ran: ${near(tracePath)}. To see it, open https://ui.perfetto.dev and drop the file on the page.`,
+  )
   return checks.every(holds => holds)
 }
 

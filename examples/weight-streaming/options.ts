@@ -22,7 +22,8 @@ export const readOptions = () => {
   const ticks = Number(values.ticks)
   if (!Number.isSafeInteger(ticks) || ticks < 3)
     throw new Error(`--ticks: wanted a whole number from 3, found ${values.ticks}`)
-  if (positionals.length > 1) throw new Error(`wanted one file, found ${positionals.length}: ${positionals.join(' ')}`)
+  if (positionals.length > 1)
+    throw new Error(`wanted one file, found ${positionals.length}: ${positionals.join(' ')}`)
   // What is no device is told by `open`, with the devices that there are.
   const device = values.device as NonNullable<OpenOptions['device']>
   return { ...values, ticks, device, file: positionals[0] }

@@ -24,7 +24,10 @@ export default program({
   graph: network,
   feeds: () => ({ rows: pulled(rowsOf(join(checkout, 'README.md'), Number.POSITIVE_INFINITY)) }),
   params: Object.fromEntries(
-    Array.from({ length: layers }, (_, layer) => [weightName(layer), (into: Uint8Array) => read(layer, into)]),
+    Array.from({ length: layers }, (_, layer) => [
+      weightName(layer),
+      (into: Uint8Array) => read(layer, into),
+    ]),
   ),
   options: { inFlight: 2, host: slowed },
 })

@@ -46,11 +46,14 @@ const openWhole = async (path: string): Promise<Safetensors | undefined> => {
   const opened = await safetensors(path)()
   if (E.isLeft(opened))
     throw new Error(
-      opened.left.map(f => `${f.at}: ${f.subject}: wanted ${f.wanted}, found ${f.found}; ${f.next}`).join('\n'),
+      opened.left
+        .map(f => `${f.at}: ${f.subject}: wanted ${f.wanted}, found ${f.found}; ${f.next}`)
+        .join('\n'),
     )
   for (let layer = 0; layer < layers; layer++) {
     const tensor = opened.right.tensors.get(weightName(layer))
-    if (tensor?.dtype === 'f32' && tensor.shape.length === 2 && tensor.shape.every(size => size === width)) continue
+    if (tensor?.dtype === 'f32' && tensor.shape.length === 2 && tensor.shape.every(size => size === width))
+      continue
     await opened.right.close()
     const found = tensor ? `${tensor.dtype}[${tensor.shape.join(', ')}]` : 'nothing'
     throw new Error(
@@ -61,7 +64,10 @@ const openWhole = async (path: string): Promise<Safetensors | undefined> => {
 }
 
 /** Opens the file; at the default path it is made first where it is missing. Its header and size are checked every time. */
-export const openWeights = async (path: string, make: boolean): Promise<{ file: Safetensors; made: boolean }> => {
+export const openWeights = async (
+  path: string,
+  make: boolean,
+): Promise<{ file: Safetensors; made: boolean }> => {
   const there = await openWhole(path)
   if (there) return { file: there, made: false }
   if (!make) throw new Error(`${path}: no such file`)

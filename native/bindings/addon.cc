@@ -8,8 +8,8 @@
 #include "bindings/host_options.h"
 #include "bindings/replay.h"
 
-// The addon has no state of its own: everything hangs on the objects it makes, so it may be loaded in any number of
-// environments (worker threads) of one process.
+// The addon has no state of its own: everything hangs on the objects it makes, so it may be loaded in any
+// number of environments (worker threads) of one process.
 namespace braid::bindings {
 namespace {
 

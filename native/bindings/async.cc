@@ -24,7 +24,8 @@ void execute(napi_env, void* data) {
   }
 }
 
-// An environment that is being torn down still gets here: then every call into JavaScript fails, and is let fail.
+// An environment that is being torn down still gets here: then every call into JavaScript fails, and is let
+// fail.
 void complete(napi_env env, napi_status, void* data) {
   const std::unique_ptr<Task> task(static_cast<Task*>(data));
   napi_delete_async_work(env, task->work);

@@ -5,7 +5,8 @@
 
 namespace braid::bindings {
 
-CachingDevice::CachingDevice(napi_env env, std::unique_ptr<Driver> opened) : env(env), driver(std::move(opened)) {
+CachingDevice::CachingDevice(napi_env env, std::unique_ptr<Driver> opened)
+    : env(env), driver(std::move(opened)) {
   lanes = std::make_unique<caching::Lanes>(*driver);
   hooked_ = napi_add_env_cleanup_hook(env, teardown, this) == napi_ok;
 }
@@ -27,7 +28,8 @@ void CachingDevice::open(const caching::Options& device, const caching::Options&
   for (CachingSpace& space : spaces) space.device = this;
 }
 
-// The environment ends: no JavaScript runs any more, so no source is asked to take its memory back; the process does.
+// The environment ends: no JavaScript runs any more, so no source is asked to take its memory back; the
+// process does.
 void CachingDevice::teardown(void* data) {
   auto* device = static_cast<CachingDevice*>(data);
   device->hooked_ = false;

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "allocator/caching/allocator.h"
 #include "driver/driver.h"
+#include "memory/caching/allocator.h"
 
 namespace braid::bindings {
 
@@ -37,13 +37,15 @@ struct Gate {
   bool open = false;
 };
 
-// A driver, its lanes and its two allocators, behind the numbers that JavaScript holds. Owned by its object and by
-// every function made for it, so that none of them outlives it.
+// A driver, its lanes and its two allocators, behind the numbers that JavaScript holds. Owned by its object
+// and by every function made for it, so that none of them outlives it.
 //
 // Hazards, and their rules:
-//   - A handle is a number. A lane's is its id and a pool's its place, both checked; a block's and an event's is an
+//   - A handle is a number. A lane's is its id and a pool's its place, both checked; a block's and an event's
+//   is an
 //     address, which stands still until the allocators are gone: after `closed_` no handle is looked at.
-//   - All calls are made on the JavaScript thread, but for waits: those hold `inUse_` shared, and `destroy` takes it
+//   - All calls are made on the JavaScript thread, but for waits: those hold `inUse_` shared, and `destroy`
+//   takes it
 //     alone.
 //   - A source that is a JavaScript function is called under the allocator's mutex: what it calls is refused.
 class CachingDevice {
@@ -63,7 +65,8 @@ class CachingDevice {
   void leaveSource() { refusal_ = closed_ ? static_cast<int>(Refusal::closed) : 0; }
 
   caching::Lane* lane(double id) const {
-    return id >= 0 && id < static_cast<double>(lanes->count()) ? &lanes->at(static_cast<caching::LaneId>(id)) : nullptr;
+    return id >= 0 && id < static_cast<double>(lanes->count()) ? &lanes->at(static_cast<caching::LaneId>(id))
+                                                               : nullptr;
   }
   bool pool(double handle, caching::MemPool** pool) const {
     if (handle == 0) return true;
@@ -82,10 +85,11 @@ class CachingDevice {
 
   // Nothing is called any more. Gates open. Idempotent.
   void close();
-  // Off the JavaScript thread: until all lanes have run what they were given. What a lane's failure is, its users were
-  // told.
+  // Off the JavaScript thread: until all lanes have run what they were given. What a lane's failure is, its
+  // users were told.
   void drain();
-  // After `close` and `drain`: everything goes back, but for pinned memory that JavaScript has moved out of reach.
+  // After `close` and `drain`: everything goes back, but for pinned memory that JavaScript has moved out of
+  // reach.
   void destroy();
   bool closed() const { return closed_; }
 
@@ -102,7 +106,7 @@ class CachingDevice {
   napi_ref thrown = nullptr;                          // by a source, until it is asked for
   bool tearing = false;                               // no JavaScript may be called any more
   std::map<caching::Block*, PinnedViewOwner*> views;  // of blocks that are live
-  std::size_t movedViews = 0;                         // pinned views that somebody else's ArrayBuffer may still read
+  std::size_t movedViews = 0;  // pinned views that somebody else's ArrayBuffer may still read
 
  private:
   static void teardown(void* data);

@@ -25,11 +25,14 @@ napi_value code(napi_env env, int value) {
 
 template <class T>
 T* pointer(double handle) {
-  return handle >= 1 && handle < 9007199254740992.0 ? reinterpret_cast<T*>(static_cast<std::uintptr_t>(handle))
-                                                    : nullptr;
+  return handle >= 1 && handle < 9007199254740992.0
+             ? reinterpret_cast<T*>(static_cast<std::uintptr_t>(handle))
+             : nullptr;
 }
 
-double handleOf(const void* pointer) { return static_cast<double>(reinterpret_cast<std::uintptr_t>(pointer)); }
+double handleOf(const void* pointer) {
+  return static_cast<double>(reinterpret_cast<std::uintptr_t>(pointer));
+}
 
 constexpr int bad = static_cast<int>(Refusal::badHandle);
 
@@ -73,7 +76,8 @@ napi_value malloc(napi_env env, napi_callback_info info) {
       status = static_cast<int>(device.driver->bind());
       if (status == 0)
         status = static_cast<int>(space.allocator->malloc(static_cast<std::uint64_t>(bytes), *lane, &block,
-                                                          &space.shortage, pool, static_cast<std::uint32_t>(site)));
+                                                          &space.shortage, pool,
+                                                          static_cast<std::uint32_t>(site)));
     }
   }
   if (status != 0) {
@@ -186,8 +190,9 @@ napi_value copy(napi_env env, napi_callback_info info) {
   if (!lane || lane->retired || !(kind >= 0 && kind <= 3)) return code(env, bad);
   Status status = device.driver->bind();
   if (status == Status::ok)
-    status = device.driver->copy(static_cast<CopyKind>(kind), static_cast<DeviceAddress>(to),
-                                 static_cast<DeviceAddress>(from), static_cast<std::size_t>(bytes), lane->stream);
+    status =
+        device.driver->copy(static_cast<CopyKind>(kind), static_cast<DeviceAddress>(to),
+                            static_cast<DeviceAddress>(from), static_cast<std::size_t>(bytes), lane->stream);
   lane->queued();
   return code(env, static_cast<int>(status));
 }
@@ -223,9 +228,12 @@ napi_value idle(napi_env env, napi_callback_info info) {
 void function(napi_env env, napi_value object, const char* name, napi_callback callback, void* data,
               const std::shared_ptr<CachingDevice>& device) {
   napi_value made = nullptr;
-  if (napi_create_function(env, name, NAPI_AUTO_LENGTH, callback, data, &made) != napi_ok) throw Napi::Error::New(env);
+  if (napi_create_function(env, name, NAPI_AUTO_LENGTH, callback, data, &made) != napi_ok)
+    throw Napi::Error::New(env);
   auto* held = new std::shared_ptr<CachingDevice>(device);
-  const auto release = [](napi_env, void* owned, void*) { delete static_cast<std::shared_ptr<CachingDevice>*>(owned); };
+  const auto release = [](napi_env, void* owned, void*) {
+    delete static_cast<std::shared_ptr<CachingDevice>*>(owned);
+  };
   if (napi_add_finalizer(env, made, held, release, nullptr, nullptr) != napi_ok) {
     delete held;
     throw Napi::Error::New(env);
@@ -235,7 +243,8 @@ void function(napi_env env, napi_value object, const char* name, napi_callback c
 
 }  // namespace
 
-void defineHotSpace(napi_env env, napi_value object, const std::shared_ptr<CachingDevice>& device, int space) {
+void defineHotSpace(napi_env env, napi_value object, const std::shared_ptr<CachingDevice>& device,
+                    int space) {
   CachingSpace* data = &device->spaces[space];
   function(env, object, "malloc", malloc, data, device);
   function(env, object, "free", free, data, device);

@@ -1,5 +1,6 @@
-// The NativeCachingDevice: the calls that are not made all the time. TypeScript has checked what they are given. Longer
-// than a file should be, since it is one object's list of methods, each a few lines over what another file does.
+// The NativeCachingDevice: the calls that are not made all the time. TypeScript has checked what they are
+// given. Longer than a file should be, since it is one object's list of methods, each a few lines over what
+// another file does.
 #include "bindings/caching_object.h"
 
 #include "bindings/async.h"
@@ -25,7 +26,8 @@ Shared opened(const Napi::CallbackInfo& info) {
   if (device->refusal() == static_cast<int>(Refusal::closed))
     throw Napi::Error::New(info.Env(), "the device is closed");
   if (device->refusal() != 0)
-    throw Napi::Error::New(info.Env(), "a pool's allocate or release function called the device that called it");
+    throw Napi::Error::New(info.Env(),
+                           "a pool's allocate or release function called the device that called it");
   return device;
 }
 
@@ -45,7 +47,8 @@ caching::Allocator& spaceAt(const Napi::CallbackInfo& info, CachingDevice& devic
 
 caching::Block* blockAt(const Napi::CallbackInfo& info) {
   const double handle = numberAt(info[0], "block");
-  if (!(handle >= 1 && handle < mostInteger)) throw Napi::RangeError::New(info.Env(), "there is no such block");
+  if (!(handle >= 1 && handle < mostInteger))
+    throw Napi::RangeError::New(info.Env(), "there is no such block");
   return reinterpret_cast<caching::Block*>(static_cast<std::uintptr_t>(handle));
 }
 
@@ -66,7 +69,8 @@ Napi::Value addLane(const Napi::CallbackInfo& info) {
   } else {
     bool lossless = false;
     if (!info[2].IsBigInt()) throw Napi::TypeError::New(info.Env(), "stream must be a bigint");
-    stream = reinterpret_cast<Stream>(static_cast<std::uintptr_t>(info[2].As<Napi::BigInt>().Uint64Value(&lossless)));
+    stream = reinterpret_cast<Stream>(
+        static_cast<std::uintptr_t>(info[2].As<Napi::BigInt>().Uint64Value(&lossless)));
     const Status status = device->driver->streamQuery(stream);
     check(info, *device, status == Status::notReady ? Status::ok : status, "streamQuery");
   }
@@ -79,7 +83,8 @@ Napi::Value addLane(const Napi::CallbackInfo& info) {
   device->owned[lane->id] = owned;
   Napi::Object result = Napi::Object::New(info.Env());
   result.Set("id", static_cast<double>(lane->id));
-  result.Set("stream", Napi::BigInt::New(info.Env(), std::uint64_t{reinterpret_cast<std::uintptr_t>(stream)}));
+  result.Set("stream",
+             Napi::BigInt::New(info.Env(), std::uint64_t{reinterpret_cast<std::uintptr_t>(stream)}));
   return result;
 }
 
@@ -95,7 +100,8 @@ Napi::Value retireLane(const Napi::CallbackInfo& info) {
 }
 
 // Waits for a mark off the JavaScript thread; it is held until then.
-Napi::Value waitFor(const Napi::CallbackInfo& info, const Shared& device, caching::Mark* mark, const char* op) {
+Napi::Value waitFor(const Napi::CallbackInfo& info, const Shared& device, caching::Mark* mark,
+                    const char* op) {
   auto status = std::make_shared<Status>(Status::ok);
   auto detail = std::make_shared<std::string>();
   const auto work = [device, mark, status, detail] {
@@ -127,7 +133,8 @@ Napi::Value synchronizeLane(const Napi::CallbackInfo& info) {
 Napi::Value synchronizeEvent(const Napi::CallbackInfo& info) {
   const Shared device = opened(info);
   const double handle = numberAt(info[0], "event");
-  if (!(handle >= 1 && handle < mostInteger)) throw Napi::RangeError::New(info.Env(), "there is no such event");
+  if (!(handle >= 1 && handle < mostInteger))
+    throw Napi::RangeError::New(info.Env(), "there is no such event");
   auto* mark = reinterpret_cast<caching::Mark*>(static_cast<std::uintptr_t>(handle));
   mark->hold();
   return waitFor(info, device, mark, "synchronize");
@@ -141,12 +148,12 @@ Napi::Value makePool(const Napi::CallbackInfo& info) {
     source = callbackSource(*device, info[2].As<Napi::Function>(), info[3].As<Napi::Function>());
   } else if (info[2].IsString()) {
     std::string problem;
-    source = librarySource(*device, textAt(info[2], "library"), textAt(info[3], "allocate"), textAt(info[4], "release"),
-                           &problem);
+    source = librarySource(*device, textAt(info[2], "library"), textAt(info[3], "allocate"),
+                           textAt(info[4], "release"), &problem);
     if (!source) throw Napi::Error::New(info.Env(), problem);
   }
-  caching::MemPool* pool = device->spaces[0].allocator->makePool(flagOr(info[0], "useOnOutOfMemory", false),
-                                                                 flagOr(info[1], "noSplit", false), std::move(source));
+  caching::MemPool* pool = device->spaces[0].allocator->makePool(
+      flagOr(info[0], "useOnOutOfMemory", false), flagOr(info[1], "noSplit", false), std::move(source));
   device->pools.push_back(pool);
   Napi::Object result = Napi::Object::New(info.Env());
   result.Set("handle", static_cast<double>(device->pools.size()));
@@ -296,7 +303,8 @@ Napi::Value observe(const Napi::CallbackInfo& info) {
   if (!info[0].IsFunction()) throw Napi::TypeError::New(info.Env(), "observer must be a function");
   for (CachingSpace& space : device->spaces) {
     if (space.observer) continue;
-    if (napi_create_reference(info.Env(), info[0], 1, &space.observer) != napi_ok) throw Napi::Error::New(info.Env());
+    if (napi_create_reference(info.Env(), info[0], 1, &space.observer) != napi_ok)
+      throw Napi::Error::New(info.Env());
     space.allocator->observe(askObserver, &space);
   }
   return nothing(info);
@@ -403,9 +411,11 @@ Napi::Value openCaching(const Napi::CallbackInfo& info) {
   std::unique_ptr<Driver> driver;
   std::string detail;
   const bool cuda = info[0].IsNumber();
-  const Status status = cuda ? openCuda(&driver, static_cast<int>(integerAt(info[0], "ordinal", 0, INT32_MAX)), &detail)
-                             : openHost(&driver, hostOptions(info[0]), &detail);
-  if (status != Status::ok) throw failureObject(env, openFailure(status, cuda ? "openCuda" : "openHost", detail));
+  const Status status =
+      cuda ? openCuda(&driver, static_cast<int>(integerAt(info[0], "ordinal", 0, INT32_MAX)), &detail)
+           : openHost(&driver, hostOptions(info[0]), &detail);
+  if (status != Status::ok)
+    throw failureObject(env, openFailure(status, cuda ? "openCuda" : "openHost", detail));
   if (const Status bound = driver->bind(); bound != Status::ok)
     throw failureObject(env, failureOf(*driver, bound, "bind"));
   const std::uint64_t bytes = driver->info().totalBytes;

@@ -4,8 +4,8 @@
 
 namespace braid::bindings {
 
-// openCaching(where, deviceOptions, pinnedOptions): the NativeCachingDevice of runtime/native.ts. `where` is a CUDA
-// ordinal, or the HostOptions of a host device.
+// openCaching(where, deviceOptions, pinnedOptions): the NativeCachingDevice of runtime/addon.ts. `where` is a
+// CUDA ordinal, or the HostOptions of a host device.
 Napi::Value openCaching(const Napi::CallbackInfo& info);
 
 }  // namespace braid::bindings

@@ -21,11 +21,13 @@ caching::Options cachingOptions(Napi::Value given, const std::string& field, std
   caching::Options options;
   const std::string policy = textAt(from.Get("policy"), field + ".policy");
   options.policy = caching::policyNamed(policy);
-  if (!options.policy) throw Napi::TypeError::New(given.Env(), field + ".policy: there is no policy " + policy);
+  if (!options.policy)
+    throw Napi::TypeError::New(given.Env(), field + ".policy: there is no policy " + policy);
   options.limit = boundAt(from, "limit", field);
   const double fraction = numberOr(from.Get("fraction"), field + ".fraction", 1);
   if (fraction < 1)
-    options.limit = std::min(options.limit, static_cast<std::uint64_t>(fraction * static_cast<double>(deviceBytes)));
+    options.limit =
+        std::min(options.limit, static_cast<std::uint64_t>(fraction * static_cast<double>(deviceBytes)));
   options.expandable = flagOr(from.Get("expandable"), field + ".expandable", true);
   options.movePages = flagOr(from.Get("movePages"), field + ".movePages", true);
   options.maxSplit = boundAt(from, "maxSplit", field);

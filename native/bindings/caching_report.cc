@@ -29,8 +29,8 @@ Napi::Value statsRow(Napi::Env env, const caching::Allocator& allocator) {
     for (const Figure* figure :
          {&sizes->allocation, &sizes->segment, &sizes->active, &sizes->inactiveSplit, &sizes->allocatedBytes,
           &sizes->reservedBytes, &sizes->activeBytes, &sizes->inactiveSplitBytes, &sizes->requestedBytes})
-      numbers.insert(numbers.end(),
-                     {real(figure->current), real(figure->peak), real(figure->allocated), real(figure->freed)});
+      numbers.insert(numbers.end(), {real(figure->current), real(figure->peak), real(figure->allocated),
+                                     real(figure->freed)});
   }
   for (const std::uint64_t served : stats.served) numbers.push_back(real(served));
   for (const std::uint64_t counter :
@@ -45,17 +45,20 @@ Napi::Value statsRow(Napi::Env env, const caching::Allocator& allocator) {
 Napi::Value segmentRows(Napi::Env env, const caching::Allocator& allocator) {
   std::vector<double> numbers;
   allocator.eachSegment([&](const caching::Segment& segment) {
-    numbers.insert(numbers.end(), {real(segment.base), real(segment.size), real(segment.mapped), idOf(segment.lane),
-                                   real(static_cast<int>(segment.heap->config.sizes)), real(segment.heap->config.pool),
-                                   segment.expandable ? 1.0 : 0.0, real(segment.counter)});
+    numbers.insert(numbers.end(),
+                   {real(segment.base), real(segment.size), real(segment.mapped), idOf(segment.lane),
+                    real(static_cast<int>(segment.heap->config.sizes)), real(segment.heap->config.pool),
+                    segment.expandable ? 1.0 : 0.0, real(segment.counter)});
     const std::size_t count = numbers.size();
     numbers.push_back(0);
     for (const caching::Block* block = segment.first; block != nullptr; block = block->nextInSegment) {
       ++numbers[count];
-      numbers.insert(numbers.end(), {real(block->address), real(block->size), real(std::uint64_t{block->requested}),
-                                     real(static_cast<int>(caching::BlockState{block->state})), idOf(block->lane),
-                                     real(caching::Count{block->release}), real(std::uint32_t{block->site})});
-      const bool marked = block->state == caching::BlockState::live || block->state == caching::BlockState::pending;
+      numbers.insert(numbers.end(),
+                     {real(block->address), real(block->size), real(std::uint64_t{block->requested}),
+                      real(static_cast<int>(caching::BlockState{block->state})), idOf(block->lane),
+                      real(caching::Count{block->release}), real(std::uint32_t{block->site})});
+      const bool marked =
+          block->state == caching::BlockState::live || block->state == caching::BlockState::pending;
       numbers.push_back(marked ? real(block->uses.size()) : 0);
       if (marked)
         for (const caching::Mark* mark : block->uses)
@@ -72,9 +75,9 @@ Napi::Value segmentRows(Napi::Env env, const caching::Allocator& allocator) {
 Napi::Value historyRows(Napi::Env env, const caching::History& history) {
   std::vector<double> numbers;
   for (const caching::Record& record : history.read())
-    numbers.insert(numbers.end(),
-                   {real(static_cast<int>(record.action)), real(record.address), real(record.size), real(record.lane),
-                    real(record.pool), real(record.microseconds), real(record.site), real(record.id)});
+    numbers.insert(numbers.end(), {real(static_cast<int>(record.action)), real(record.address),
+                                   real(record.size), real(record.lane), real(record.pool),
+                                   real(record.microseconds), real(record.site), real(record.id)});
   return row(env, numbers);
 }
 
@@ -82,10 +85,10 @@ Napi::Value laneRows(Napi::Env env, const caching::Lanes& lanes) {
   std::vector<double> numbers;
   for (caching::LaneId id = 0; id < lanes.count(); ++id) {
     const caching::Lane& lane = lanes.at(id);
-    numbers.insert(
-        numbers.end(),
-        {real(id), real(reinterpret_cast<std::uintptr_t>(static_cast<Stream>(lane.stream)) % (std::uintptr_t{1} << 53)),
-         lane.retired ? 1.0 : 0.0, real(lane.done()), real(lane.present())});
+    numbers.insert(numbers.end(), {real(id),
+                                   real(reinterpret_cast<std::uintptr_t>(static_cast<Stream>(lane.stream)) %
+                                        (std::uintptr_t{1} << 53)),
+                                   lane.retired ? 1.0 : 0.0, real(lane.done()), real(lane.present())});
   }
   return row(env, numbers);
 }

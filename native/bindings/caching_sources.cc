@@ -34,12 +34,14 @@ class CallbackSource final : public caching::Source {
   Status release(DeviceAddress address, std::size_t bytes, Stream stream) override {
     if (device_.tearing) return Status::ok;
     const Napi::HandleScope scope(device_.env);
-    napi_value arguments[] = {number(static_cast<double>(address)), number(static_cast<double>(bytes)), handle(stream)},
+    napi_value arguments[] = {number(static_cast<double>(address)), number(static_cast<double>(bytes)),
+                              handle(stream)},
                result = nullptr;
     if (call(release_.Value(), 3, arguments, &result)) return Status::ok;
     // Nobody waits for an answer here, so the program hears of it as of any error that nobody catches.
     napi_value error = nullptr;
-    if (napi_get_and_clear_last_exception(device_.env, &error) == napi_ok) napi_fatal_exception(device_.env, error);
+    if (napi_get_and_clear_last_exception(device_.env, &error) == napi_ok)
+      napi_fatal_exception(device_.env, error);
     return Status::unknown;
   }
 
@@ -78,7 +80,8 @@ class CallbackSource final : public caching::Source {
   }
 
   CachingDevice& device_;
-  Napi::FunctionReference allocate_, release_;  // freed with the allocator, for which the environment still waits
+  Napi::FunctionReference allocate_,
+      release_;  // freed with the allocator, for which the environment still waits
 };
 
 class LibrarySource final : public caching::Source {

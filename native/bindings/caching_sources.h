@@ -9,9 +9,11 @@
 
 namespace braid::bindings {
 
-// A user's allocator, as { allocate, release } functions: called on the JavaScript thread, under the allocator's mutex,
-// so what they call of the device is refused. What `allocate` throws is kept in the device's `thrown`.
-std::unique_ptr<caching::Source> callbackSource(CachingDevice& device, Napi::Function allocate, Napi::Function release);
+// A user's allocator, as { allocate, release } functions: called on the JavaScript thread, under the
+// allocator's mutex, so what they call of the device is refused. What `allocate` throws is kept in the
+// device's `thrown`.
+std::unique_ptr<caching::Source> callbackSource(CachingDevice& device, Napi::Function allocate,
+                                                Napi::Function release);
 
 // As two symbols of a shared library: void* allocate(size_t, int device, void* stream) and
 // void release(void*, size_t, int device, void* stream). The library stays loaded. Null: *problem says why.

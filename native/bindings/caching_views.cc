@@ -21,7 +21,8 @@ struct PinnedViewOwner {
     const std::unique_ptr<PinnedViewOwner> view(static_cast<PinnedViewOwner*>(hint));
     CachingDevice& device = *view->device;
     if (device.tearing) view->buffer.SuppressDestruct();
-    if (const auto found = device.views.find(view->block); found != device.views.end() && found->second == view.get())
+    if (const auto found = device.views.find(view->block);
+        found != device.views.end() && found->second == view.get())
       device.views.erase(found);
     if (!view->moved) return;
     --device.movedViews;
@@ -36,7 +37,8 @@ struct PinnedViewOwner {
   }
 };
 
-Napi::ArrayBuffer pinnedView(Napi::Env env, const std::shared_ptr<CachingDevice>& device, caching::Block* block) {
+Napi::ArrayBuffer pinnedView(Napi::Env env, const std::shared_ptr<CachingDevice>& device,
+                             caching::Block* block) {
   if (const auto found = device->views.find(block); found != device->views.end()) {
     Napi::ArrayBuffer buffer = present(found->second->buffer);
     if (buffer.IsEmpty()) throw Napi::Error::New(env, "the block's view was moved into another ArrayBuffer");

@@ -20,7 +20,8 @@ Napi::ArrayBuffer copyOf(Napi::Env env, DeviceAddress address, std::size_t bytes
   return buffer;
 }
 
-// What was thrown may have no message, or JavaScript may have ended meanwhile, so that nothing can be asked of it.
+// What was thrown may have no message, or JavaScript may have ended meanwhile, so that nothing can be asked
+// of it.
 std::string wordsOf(const Napi::Error& error) {
   try {
     const std::string& message = error.Message();
@@ -46,8 +47,8 @@ std::shared_ptr<Channel> Channel::create(Napi::Env env, Napi::Object roots) {
     delete mine;
   };
   const napi_value name = Napi::String::New(env, "braid");
-  if (napi_create_threadsafe_function(env, nullptr, nullptr, name, 0, 1, nullptr, finalize, context, onMessage,
-                                      &channel->function_) != napi_ok) {
+  if (napi_create_threadsafe_function(env, nullptr, nullptr, name, 0, 1, nullptr, finalize, context,
+                                      onMessage, &channel->function_) != napi_ok) {
     delete context;
     throw Napi::Error::New(env);
   }
@@ -87,8 +88,8 @@ bool Channel::callReference(std::uint32_t kernel, std::uint32_t node, const Devi
   }
   std::unique_lock lock(mutex_);
   answered_.wait(lock, [&] { return call->done || !open_; });
-  // What is not done now is never computed: `compute` looks at `open_` under the same lock before it touches the
-  // operands.
+  // What is not done now is never computed: `compute` looks at `open_` under the same lock before it touches
+  // the operands.
   return call->done && call->ok;
 }
 
@@ -149,7 +150,8 @@ void Channel::tickEnded(Napi::Env env, const Message& message) {
                                      {Napi::Number::New(env, static_cast<double>(message.tick)), failure});
 }
 
-// The reference sees copies: JavaScript may keep an ArrayBuffer for ever, device memory goes to its next owner.
+// The reference sees copies: JavaScript may keep an ArrayBuffer for ever, device memory goes to its next
+// owner.
 void Channel::compute(Napi::Env env, Call& call) {
   std::optional<std::string> problem;
   std::vector<Napi::ArrayBuffer> results;

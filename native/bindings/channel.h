@@ -14,15 +14,18 @@
 
 namespace braid::bindings {
 
-// The way from a session's threads to JavaScript: ends of ticks, and calls of references. Holds the environment open
-// while a tick is in flight and not otherwise.
+// The way from a session's threads to JavaScript: ends of ticks, and calls of references. Holds the
+// environment open while a tick is in flight and not otherwise.
 //
 // Hazards, and their rules:
-//   - A thread-safe function dies with its environment, whoever still holds it. It is only touched under `mutex_` while
-//     `open_`, and `shut` (called by the environment's cleanup hook, which runs before the function's own) ends that.
-//   - A worker that waits for a reference's answer would wait for ever once JavaScript stops: `shut` answers it.
-//   - JavaScript values are held by one object, `roots_`, strongly only while a tick is in flight, so that an idle
-//   program
+//   - A thread-safe function dies with its environment, whoever still holds it. It is only touched under
+//   `mutex_` while
+//     `open_`, and `shut` (called by the environment's cleanup hook, which runs before the function's own)
+//     ends that.
+//   - A worker that waits for a reference's answer would wait for ever once JavaScript stops: `shut` answers
+//   it.
+//   - JavaScript values are held by one object, `roots_`, strongly only while a tick is in flight, so that an
+//   idle program
 //     that nobody holds can be collected.
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
@@ -31,7 +34,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   // Any thread.
   void postTick(std::uint64_t tick, const Failure* failure);
-  // Blocks until JavaScript has computed it, or `shut`. False where it threw; the first message is kept for `amend`.
+  // Blocks until JavaScript has computed it, or `shut`. False where it threw; the first message is kept for
+  // `amend`.
   bool callReference(std::uint32_t kernel, std::uint32_t node, const DeviceAddress* reads,
                      const std::vector<std::size_t>& readBytes, const DeviceAddress* writes,
                      const std::vector<std::size_t>& writeBytes);

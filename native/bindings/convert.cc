@@ -33,10 +33,11 @@ double numberAt(Napi::Value value, const std::string& field) {
 
 std::int64_t integerAt(Napi::Value value, const std::string& field, std::int64_t least, std::int64_t most) {
   const double number = numberAt(value, field);
-  if (!(std::fabs(number) <= mostInteger) || number != std::floor(number) || number < static_cast<double>(least) ||
-      number > static_cast<double>(most)) {
-    throw Napi::RangeError::New(value.Env(), field + " must be a whole number from " + std::to_string(least) + " to " +
-                                                 std::to_string(most) + ", not " + value.ToString().Utf8Value());
+  if (!(std::fabs(number) <= mostInteger) || number != std::floor(number) ||
+      number < static_cast<double>(least) || number > static_cast<double>(most)) {
+    throw Napi::RangeError::New(value.Env(), field + " must be a whole number from " + std::to_string(least) +
+                                                 " to " + std::to_string(most) + ", not " +
+                                                 value.ToString().Utf8Value());
   }
   return static_cast<std::int64_t>(number);
 }

@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <string>
 
-// Reading JavaScript values with exact messages: each reader throws a TypeError or RangeError that names the field.
+// Reading JavaScript values with exact messages: each reader throws a TypeError or RangeError that names the
+// field.
 namespace braid::bindings {
 
 // 2^53: beyond it a double no longer counts every integer.
@@ -19,7 +20,9 @@ double numberAt(Napi::Value value, const std::string& field);
 std::int64_t integerAt(Napi::Value value, const std::string& field, std::int64_t least, std::int64_t most);
 std::uint64_t sizeAt(Napi::Value value, const std::string& field);  // 0 … 2^53
 
-inline std::string item(const std::string& list, std::size_t index) { return list + "[" + std::to_string(index) + "]"; }
+inline std::string item(const std::string& list, std::size_t index) {
+  return list + "[" + std::to_string(index) + "]";
+}
 inline bool absent(const Napi::Value& value) { return value.IsUndefined() || value.IsNull(); }
 // Absent: the value given.
 double numberOr(Napi::Value value, const std::string& field, double otherwise);

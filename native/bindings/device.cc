@@ -33,7 +33,8 @@ Napi::Value program(const Napi::CallbackInfo& info) {
 
 Napi::Value close(const Napi::CallbackInfo& info) {
   const auto device = self<Device>(info);
-  if (device->programs > 0) throw Napi::Error::New(info.Env(), "a program is open on this device: close it first");
+  if (device->programs > 0)
+    throw Napi::Error::New(info.Env(), "a program is open on this device: close it first");
   device->closed = true;
   device->driver.reset();
   return info.Env().Undefined();
@@ -48,9 +49,9 @@ Napi::Object deviceInfo(Napi::Env env, const DeviceInfo& info, std::size_t freeB
   result.Set("ordinal", static_cast<double>(info.ordinal));
   result.Set("totalBytes", static_cast<double>(info.totalBytes));
   result.Set("freeBytes", static_cast<double>(freeBytes));
-  result.Set("computeCapability", info.kind == "cuda"
-                                      ? std::to_string(info.computeMajor) + "." + std::to_string(info.computeMinor)
-                                      : std::string());
+  result.Set("computeCapability",
+             info.kind == "cuda" ? std::to_string(info.computeMajor) + "." + std::to_string(info.computeMinor)
+                                 : std::string());
   result.Set("multiprocessors", static_cast<double>(info.multiprocessors));
   result.Set("driverVersion", static_cast<double>(info.driverVersion));
   result.Set("pageBytes", static_cast<double>(info.pageBytes));

@@ -6,7 +6,7 @@
 
 namespace braid::bindings {
 
-// The NativeFailure of runtime/native.ts.
+// The NativeFailure of runtime/addon.ts.
 Napi::Error failureObject(Napi::Env env, const Failure& failure);
 
 }  // namespace braid::bindings

@@ -7,9 +7,9 @@
 
 namespace braid::bindings {
 
-// A JavaScript object that stands for a native one. It carries a type tag, checked before the pointer is touched, so
-// that a method called on any other object throws instead of reading it as something it is not. (Type tags are read,
-// never forged.)
+// A JavaScript object that stands for a native one. It carries a type tag, checked before the pointer is
+// touched, so that a method called on any other object throws instead of reading it as something it is not.
+// (Type tags are read, never forged.)
 template <class T>
 Napi::Object handle(Napi::Env env, std::shared_ptr<T> native) {
   Napi::Object object = Napi::Object::New(env);
@@ -28,8 +28,8 @@ template <class T>
 std::shared_ptr<T> unwrapped(Napi::Env env, Napi::Value value) {
   bool tagged = false;
   void* data = nullptr;
-  if (!value.IsObject() || napi_check_object_type_tag(env, value, &T::typeTag, &tagged) != napi_ok || !tagged ||
-      napi_unwrap(env, value, &data) != napi_ok)
+  if (!value.IsObject() || napi_check_object_type_tag(env, value, &T::typeTag, &tagged) != napi_ok ||
+      !tagged || napi_unwrap(env, value, &data) != napi_ok)
     return nullptr;
   return *static_cast<std::shared_ptr<T>*>(data);
 }
@@ -37,7 +37,8 @@ std::shared_ptr<T> unwrapped(Napi::Env env, Napi::Value value) {
 template <class T>
 std::shared_ptr<T> self(const Napi::CallbackInfo& info) {
   auto native = unwrapped<T>(info.Env(), info.This());
-  if (!native) throw Napi::TypeError::New(info.Env(), std::string("called on something that is not a ") + T::typeName);
+  if (!native)
+    throw Napi::TypeError::New(info.Env(), std::string("called on something that is not a ") + T::typeName);
   return native;
 }
 
@@ -57,8 +58,8 @@ Napi::Value guarded(const Napi::CallbackInfo& info) {
 
 template <Method method>
 void define(Napi::Object object, const char* name) {
-  object.DefineProperty(
-      Napi::PropertyDescriptor::Value(name, Napi::Function::New<guarded<method>>(object.Env(), name), napi_default));
+  object.DefineProperty(Napi::PropertyDescriptor::Value(
+      name, Napi::Function::New<guarded<method>>(object.Env(), name), napi_default));
 }
 
 }  // namespace braid::bindings

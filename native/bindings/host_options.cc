@@ -20,9 +20,11 @@ HostOptions hostOptions(Napi::Value value) {
     options.ordinal = static_cast<int>(integerAt(ordinal, "options.ordinal", 0, 9999));
   if (const Napi::Value memory = given.Get("memory"); !absent(memory))
     options.memoryBytes = sizeAt(memory, "options.memory");
-  options.copyBytesPerSecond = numberOr(given.Get("copyRate"), "options.copyRate", options.copyBytesPerSecond);
+  options.copyBytesPerSecond =
+      numberOr(given.Get("copyRate"), "options.copyRate", options.copyBytesPerSecond);
   options.flopsPerSecond = numberOr(given.Get("flopRate"), "options.flopRate", options.flopsPerSecond);
-  options.deviceBytesPerSecond = numberOr(given.Get("deviceRate"), "options.deviceRate", options.deviceBytesPerSecond);
+  options.deviceBytesPerSecond =
+      numberOr(given.Get("deviceRate"), "options.deviceRate", options.deviceBytesPerSecond);
   if (const Napi::Value jitter = given.Get("jitter"); !absent(jitter))
     options.jitterSeed = sizeAt(jitter, "options.jitter");
   options.jitterMicroseconds =

@@ -7,7 +7,7 @@
 
 namespace braid::bindings {
 
-// The HostOptions of runtime/native.ts; absent: all defaults.
+// The HostOptions of runtime/addon.ts; absent: all defaults.
 HostOptions hostOptions(Napi::Value value);
 
 // Why no driver opened.

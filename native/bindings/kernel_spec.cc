@@ -14,8 +14,9 @@ constexpr std::int64_t most = std::int64_t{1} << 53;
 constexpr std::array<std::string_view, 5> dtypes{"u8", "i32", "f16", "bf16", "f32"};
 constexpr std::array<std::string_view, 4> reductions{"sum", "mean", "max", "min"};
 constexpr std::array<std::string_view, 27> mapOps{
-    "operand", "const", "select", "neg", "abs", "exp", "log", "sqrt", "rsqrt", "tanh", "erf", "sigmoid", "sin", "cos",
-    "floor",   "ceil",  "round",  "add", "sub", "mul", "div", "min",  "max",   "pow",  "lt",  "le",      "eq"};
+    "operand", "const", "select",  "neg", "abs", "exp",   "log",  "sqrt",  "rsqrt",
+    "tanh",    "erf",   "sigmoid", "sin", "cos", "floor", "ceil", "round", "add",
+    "sub",     "mul",   "div",     "min", "max", "pow",   "lt",   "le",    "eq"};
 static_assert(static_cast<std::size_t>(MapOp::eq) + 1 == mapOps.size());
 
 template <class Enum, std::size_t N>
@@ -26,7 +27,8 @@ Enum oneOf(Napi::Value value, const std::string& field, const std::array<std::st
   }
   std::string wanted;
   for (const std::string_view one : names) wanted += (wanted.empty() ? "" : ", ") + std::string(one);
-  throw Napi::TypeError::New(value.Env(), field + " must be one of " + wanted + ", not " + name.substr(0, 40));
+  throw Napi::TypeError::New(value.Env(),
+                             field + " must be one of " + wanted + ", not " + name.substr(0, 40));
 }
 
 DType dtype(Napi::Value value, const std::string& field) { return oneOf<DType>(value, field, dtypes); }
@@ -77,8 +79,9 @@ void readMap(KernelSpec& spec, const Napi::Object& object, const std::string& fi
   for (std::uint32_t i = 0; i < results.Length(); ++i) {
     const std::string where = item(field + ".results", i);
     const Napi::Object result = objectAt(results.Get(i), where);
-    spec.results.push_back({static_cast<std::int32_t>(integerAt(result.Get("value"), where + ".value", 0, INT32_MAX)),
-                            dtype(result.Get("dtype"), where + ".dtype")});
+    spec.results.push_back(
+        {static_cast<std::int32_t>(integerAt(result.Get("value"), where + ".value", 0, INT32_MAX)),
+         dtype(result.Get("dtype"), where + ".dtype")});
   }
 }
 
@@ -134,7 +137,8 @@ void readCuda(KernelSpec& spec, const Napi::Object& object, const std::string& f
     if (result.isFloat)
       result.f32 = static_cast<float>(numberAt(scalar.Get("f32"), where + ".f32"));
     else
-      result.i32 = static_cast<std::int32_t>(integerAt(scalar.Get("i32"), where + ".i32", INT32_MIN, INT32_MAX));
+      result.i32 =
+          static_cast<std::int32_t>(integerAt(scalar.Get("i32"), where + ".i32", INT32_MIN, INT32_MAX));
     spec.scalars.push_back(result);
   }
 }
@@ -162,8 +166,8 @@ KernelSpec kernelSpec(Napi::Value value, const std::string& field) {
     spec.kind = KernelSpec::Kind::cuda;
     readCuda(spec, object, field);
   } else {
-    throw Napi::TypeError::New(value.Env(),
-                               field + ".kind must be copy, map, matmul, reduce or cuda, not " + kind.substr(0, 40));
+    throw Napi::TypeError::New(
+        value.Env(), field + ".kind must be copy, map, matmul, reduce or cuda, not " + kind.substr(0, 40));
   }
   return spec;
 }

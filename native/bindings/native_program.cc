@@ -1,4 +1,4 @@
-// Over 300 lines as one thing: the NativeProgram of runtime/native.ts, method by method.
+// Over 300 lines as one thing: the NativeProgram of runtime/addon.ts, method by method.
 #include "bindings/native_program.h"
 
 #include <map>
@@ -15,8 +15,8 @@
 namespace braid::bindings {
 namespace {
 
-// Behind a NativeProgram. Owned by its object, by every view of its memory (which a forgotten program must outlive),
-// and by the work that closes it. JavaScript thread only, except the session.
+// Behind a NativeProgram. Owned by its object, by every view of its memory (which a forgotten program must
+// outlive), and by the work that closes it. JavaScript thread only, except the session.
 struct OpenProgram {
   static constexpr napi_type_tag typeTag{0x6272616964707267u, 0x93c64f2a7be1480du};
   static constexpr const char* typeName = "NativeProgram";
@@ -24,8 +24,8 @@ struct OpenProgram {
   explicit OpenProgram(Napi::Env environment) : env(environment) {}
   ~OpenProgram() { abandon(); }
 
-  // Nobody will close it any more: answers whoever waits for JavaScript, drains, frees. Blocks, but for no other
-  // program: one of this thread may be waiting for this very thread to compute a reference.
+  // Nobody will close it any more: answers whoever waits for JavaScript, drains, frees. Blocks, but for no
+  // other program: one of this thread may be waiting for this very thread to compute a reference.
   void abandon() {
     if (hooked) napi_remove_env_cleanup_hook(env, teardown, this);
     hooked = false;
@@ -62,8 +62,9 @@ struct OpenProgram {
   std::vector<std::shared_ptr<Device>> counted;  // its devices, which count it
 };
 
-// What the memory of one view needs for as long as anything reads it. The range outlives `close` where JavaScript has
-// moved the memory (ArrayBuffer.prototype.transfer) into an ArrayBuffer that `close` cannot detach.
+// What the memory of one view needs for as long as anything reads it. The range outlives `close` where
+// JavaScript has moved the memory (ArrayBuffer.prototype.transfer) into an ArrayBuffer that `close` cannot
+// detach.
 struct ViewOwner {
   std::shared_ptr<OpenProgram> program;
   std::shared_ptr<const PinnedRange> range;
@@ -78,7 +79,8 @@ std::shared_ptr<OpenProgram> opened(const Napi::CallbackInfo& info) {
 const BufferSpec& bufferAt(const Napi::CallbackInfo& info, const OpenProgram& program, std::uint32_t* index) {
   const auto& buffers = program.session->spec().buffers;
   if (buffers.empty()) throw Napi::RangeError::New(info.Env(), "the program has no buffers");
-  *index = static_cast<std::uint32_t>(integerAt(info[0], "buffer", 0, static_cast<std::int64_t>(buffers.size()) - 1));
+  *index = static_cast<std::uint32_t>(
+      integerAt(info[0], "buffer", 0, static_cast<std::int64_t>(buffers.size()) - 1));
   return buffers[*index];
 }
 
@@ -100,8 +102,8 @@ Napi::Value view(const Napi::CallbackInfo& info) {
   auto* owner = new ViewOwner{program, program->session->pinnedRange()};
   const auto release = [](napi_env, void*, void* hint) { delete static_cast<ViewOwner*>(hint); };
   napi_value value = nullptr;
-  if (napi_create_external_arraybuffer(env, program->session->pinned(index, slot), buffer.bytes, release, owner,
-                                       &value) != napi_ok) {
+  if (napi_create_external_arraybuffer(env, program->session->pinned(index, slot), buffer.bytes, release,
+                                       owner, &value) != napi_ok) {
     delete owner;
     throw Napi::Error::New(env);
   }
@@ -176,7 +178,9 @@ Napi::Value stats(const Napi::CallbackInfo& info) {
   const auto program = self<OpenProgram>(info);
   const SessionStats stats = program->session->stats();
   Napi::Object result = Napi::Object::New(info.Env());
-  const auto count = [&](const char* name, std::uint64_t value) { result.Set(name, static_cast<double>(value)); };
+  const auto count = [&](const char* name, std::uint64_t value) {
+    result.Set(name, static_cast<double>(value));
+  };
   count("allocated", stats.allocated);
   count("allocatedPeak", stats.allocatedPeak);
   count("reserved", stats.reserved);
@@ -260,7 +264,8 @@ Napi::Object programObject(Napi::Env env, std::shared_ptr<OpenProgram> program, 
   define<trace>(object, "trace");
   define<close>(object, "close");
   // Each keeps the other: while a tick is in flight the channel holds the roots, and so the program.
-  object.DefineProperty(Napi::PropertyDescriptor::Value(Napi::Symbol::New(env, "roots"), roots, napi_default));
+  object.DefineProperty(
+      Napi::PropertyDescriptor::Value(Napi::Symbol::New(env, "roots"), roots, napi_default));
   roots.Set("program", object);
   return object;
 }
@@ -283,17 +288,20 @@ std::vector<std::shared_ptr<Device>> peersAt(Napi::Env env, Napi::Value value) {
 Napi::Promise openProgram(Napi::Env env, std::shared_ptr<Device> device, Napi::Value specValue,
                           Napi::Value optionsValue) {
   auto spec = std::make_shared<ProgramSpec>(programSpec(specValue));
-  const Napi::Object given = absent(optionsValue) ? Napi::Object::New(env) : objectAt(optionsValue, "options");
+  const Napi::Object given =
+      absent(optionsValue) ? Napi::Object::New(env) : objectAt(optionsValue, "options");
   Napi::Object roots = Napi::Object::New(env);
   const Napi::Value references = given.Get("references");
-  roots.Set("references", absent(references) ? Napi::Object::New(env) : objectAt(references, "options.references"));
+  roots.Set("references",
+            absent(references) ? Napi::Object::New(env) : objectAt(references, "options.references"));
   SessionOptions options;
   options.trace = flagOr(given.Get("trace"), "options.trace", false);
   options.poison = flagOr(given.Get("poison"), "options.poison", false);
   std::vector<bool> referenced(spec->kernels.size());
   for (std::size_t i = 0; i < referenced.size(); ++i) {
     if (spec->kernels[i].kind == KernelSpec::Kind::cuda)
-      referenced[i] = roots.Get("references").As<Napi::Object>().Get(static_cast<std::uint32_t>(i)).IsFunction();
+      referenced[i] =
+          roots.Get("references").As<Napi::Object>().Get(static_cast<std::uint32_t>(i)).IsFunction();
   }
 
   std::vector<std::shared_ptr<Device>> devices = peersAt(env, given.Get("peers"));
@@ -306,8 +314,10 @@ Napi::Promise openProgram(Napi::Env env, std::shared_ptr<Device> device, Napi::V
   }
   auto program = std::make_shared<OpenProgram>(env);
   program->channel = Channel::create(env, roots);
-  // After the channel: cleanup hooks run in reverse, and the session must have stopped before its way out is gone.
-  if (napi_add_env_cleanup_hook(env, OpenProgram::teardown, program.get()) != napi_ok) throw Napi::Error::New(env);
+  // After the channel: cleanup hooks run in reverse, and the session must have stopped before its way out is
+  // gone.
+  if (napi_add_env_cleanup_hook(env, OpenProgram::teardown, program.get()) != napi_ok)
+    throw Napi::Error::New(env);
   program->hooked = true;
   for (const auto& each : devices) ++each->programs;
   program->counted = std::move(devices);
@@ -315,9 +325,12 @@ Napi::Promise openProgram(Napi::Env env, std::shared_ptr<Device> device, Napi::V
   std::vector<std::string> names;
   for (const NodeSpec& node : spec->nodes) names.push_back(node.name);
   const std::shared_ptr<Channel> channel = program->channel;
-  options.onTick = [channel](std::uint64_t tick, const Failure* failure) { channel->postTick(tick, failure); };
+  options.onTick = [channel](std::uint64_t tick, const Failure* failure) {
+    channel->postTick(tick, failure);
+  };
   options.amend = [channel, names](Failure* failure) { return channel->amend(failure, names); };
-  options.reference = [channel, referenced](std::uint32_t kernel, std::uint32_t node, std::vector<std::size_t> reads,
+  options.reference = [channel, referenced](std::uint32_t kernel, std::uint32_t node,
+                                            std::vector<std::size_t> reads,
                                             std::vector<std::size_t> writes) -> HostCallback {
     if (!referenced[kernel]) return {};
     return [channel, kernel, node, reads = std::move(reads), writes = std::move(writes)](
@@ -337,7 +350,8 @@ Napi::Promise openProgram(Napi::Env env, std::shared_ptr<Device> device, Napi::V
       [program, failure, held](Napi::Env environment) -> Napi::Value {
         if (!program->session) {
           program->abandon();
-          throw failureObject(environment, failure->value_or(invalidProgram("program", "could not be opened")));
+          throw failureObject(environment,
+                              failure->value_or(invalidProgram("program", "could not be opened")));
         }
         return programObject(environment, program, held->Value());
       });

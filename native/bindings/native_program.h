@@ -8,8 +8,9 @@
 
 namespace braid::bindings {
 
-// Prepares a program off the JavaScript thread and resolves to a NativeProgram. Throws where `spec` or `options` is
-// misshapen.
-Napi::Promise openProgram(Napi::Env env, std::shared_ptr<Device> device, Napi::Value spec, Napi::Value options);
+// Prepares a program off the JavaScript thread and resolves to a NativeProgram. Throws where `spec` or
+// `options` is misshapen.
+Napi::Promise openProgram(Napi::Env env, std::shared_ptr<Device> device, Napi::Value spec,
+                          Napi::Value options);
 
 }  // namespace braid::bindings

@@ -41,8 +41,9 @@ std::vector<std::int32_t> words(Napi::Value value) {
     throw Napi::TypeError::New(value.Env(), "spec.commands must be an Int32Array");
   }
   const auto array = value.As<Napi::Int32Array>();
-  return array.ElementLength() == 0 ? std::vector<std::int32_t>{}
-                                    : std::vector<std::int32_t>(array.Data(), array.Data() + array.ElementLength());
+  return array.ElementLength() == 0
+             ? std::vector<std::int32_t>{}
+             : std::vector<std::int32_t>(array.Data(), array.Data() + array.ElementLength());
 }
 
 }  // namespace
@@ -51,7 +52,8 @@ ProgramSpec programSpec(Napi::Value value) {
   const Napi::Object object = objectAt(value, "spec");
   ProgramSpec spec;
   spec.name = textAt(object.Get("name"), "spec.name");
-  spec.inFlight = static_cast<std::uint32_t>(integerAt(object.Get("inFlight"), "spec.inFlight", 1, INT32_MAX));
+  spec.inFlight =
+      static_cast<std::uint32_t>(integerAt(object.Get("inFlight"), "spec.inFlight", 1, INT32_MAX));
   const Napi::Array lanes = arrayAt(object.Get("lanes"), "spec.lanes");
   for (std::uint32_t i = 0; i < lanes.Length(); ++i) {
     const std::string where = item("spec.lanes", i);
@@ -75,9 +77,10 @@ ProgramSpec programSpec(Napi::Value value) {
     const Napi::HandleScope scope(value.Env());
     const std::string where = item("spec.nodes", i);
     const Napi::Object node = objectAt(nodes.Get(i), where);
-    spec.nodes.push_back({textAt(node.Get("name"), where + ".name"),
-                          static_cast<std::uint32_t>(integerAt(node.Get("kernel"), where + ".kernel", 0, INT32_MAX)),
-                          flagOr(node.Get("peerAccess"), where + ".peerAccess", false)});
+    spec.nodes.push_back(
+        {textAt(node.Get("name"), where + ".name"),
+         static_cast<std::uint32_t>(integerAt(node.Get("kernel"), where + ".kernel", 0, INT32_MAX)),
+         flagOr(node.Get("peerAccess"), where + ".peerAccess", false)});
   }
   spec.events = static_cast<std::uint32_t>(integerAt(object.Get("events"), "spec.events", 0, INT32_MAX));
   spec.commands = words(object.Get("commands"));

@@ -6,8 +6,8 @@
 
 namespace braid::bindings {
 
-// A NativeProgramSpec of runtime/native.ts: its form. Its meaning is checked by the executor's `decode`. Throws, naming
-// the field.
+// A NativeProgramSpec of runtime/addon.ts: its form. Its meaning is checked by the executor's `decode`.
+// Throws, naming the field.
 ProgramSpec programSpec(Napi::Value value);
 
 }  // namespace braid::bindings

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <chrono>
 
-#include "allocator/caching/replay.h"
 #include "bindings/async.h"
 #include "bindings/caching_options.h"
 #include "bindings/caching_report.h"
 #include "bindings/convert.h"
 #include "bindings/failure_object.h"
 #include "bindings/host_options.h"
+#include "tools/replay/replay.h"
 
 namespace braid::bindings {
 namespace {
@@ -31,8 +31,8 @@ struct Job {
   static constexpr std::size_t mostRuns = 5;
   static constexpr std::chrono::seconds enough{1};
 
-  // A replay does the same in every run, but for its times. With gates first, where there is something to hold; then a
-  // few without them, of which the one whose time is the median counts.
+  // A replay does the same in every run, but for its times. With gates first, where there is something to
+  // hold; then a few without them, of which the one whose time is the median counts.
   void run() {
     std::vector<ReplayFigures> runs;
     bool gates = true;
@@ -50,8 +50,9 @@ struct Job {
       return;
     } while (runs.empty() || (runs.size() < mostRuns && std::chrono::steady_clock::now() - began < enough));
     const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2);
-    std::nth_element(runs.begin(), middle, runs.end(),
-                     [](const ReplayFigures& a, const ReplayFigures& b) { return a.nsPerEvent < b.nsPerEvent; });
+    std::nth_element(runs.begin(), middle, runs.end(), [](const ReplayFigures& a, const ReplayFigures& b) {
+      return a.nsPerEvent < b.nsPerEvent;
+    });
     figures = *middle;
     count = runs.size();
   }
@@ -121,7 +122,8 @@ Napi::Value settle(Napi::Env env, const Job& job) {
   if (!job.failure) return figuresObject(env, job);
   const Napi::Error error = failureObject(env, *job.failure);
   error.Value().Set("operation", static_cast<double>(job.failedAt));
-  if (job.shortage.status == Status::outOfMemory) error.Value().Set("shortage", shortageObject(env, job.shortage));
+  if (job.shortage.status == Status::outOfMemory)
+    error.Value().Set("shortage", shortageObject(env, job.shortage));
   throw error;
 }
 

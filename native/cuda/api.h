@@ -3,9 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 
-// The part of the CUDA driver API that Braid calls, declared here so that no CUDA header is needed to build. Each
-// declaration is the driver's own: a size or an order that differs is a crash, not an error. See cuda.h of CUDA 12
-// and 13.
+// The part of the CUDA driver API that Braid calls, declared here so that no CUDA header is needed to build.
+// Each declaration is the driver's own: a size or an order that differs is a crash, not an error. See cuda.h
+// of CUDA 12 and 13.
 namespace braid::cuda {
 
 using CUresult = int;
@@ -24,8 +24,8 @@ inline constexpr CUresult kSuccess = 0, kPeerUnsupported = 217, kSymbolMissing =
 
 // CUdevice_attribute
 inline constexpr int kMaxThreadsPerBlock = 1, kMaxBlockX = 2, kMaxBlockY = 3, kMaxBlockZ = 4, kMaxGridX = 5,
-                     kMaxGridY = 6, kMaxGridZ = 7, kSharedPerBlock = 8, kMultiprocessors = 16, kComputeMajor = 75,
-                     kComputeMinor = 76, kSharedPerBlockOptIn = 97, kVirtualMemory = 102;
+                     kMaxGridY = 6, kMaxGridZ = 7, kSharedPerBlock = 8, kMultiprocessors = 16,
+                     kComputeMajor = 75, kComputeMinor = 76, kSharedPerBlockOptIn = 97, kVirtualMemory = 102;
 // CUfunction_attribute
 inline constexpr int kFunctionMaxThreads = 0, kFunctionStaticShared = 1, kFunctionMaxDynamicShared = 8;
 // Flags
@@ -61,76 +61,82 @@ static_assert(sizeof(CUmemAccessDesc) == 12);
 
 inline constexpr int kGranularityMinimum = 0, kGranularityRecommended = 1;
 
-// One table of driver functions: the name asked of cuGetProcAddress, the CUDA version whose signature this is, the
-// symbol that has this signature in libcuda.so (for drivers where cuGetProcAddress is of no help), and the arguments.
-// All return CUresult.
-#define BRAID_CUDA_DRIVER_FUNCTIONS(X)                                                                                 \
-  X(cuInit, 2000, "cuInit", (unsigned flags))                                                                          \
-  X(cuDriverGetVersion, 2020, "cuDriverGetVersion", (int* version))                                                    \
-  X(cuGetErrorName, 6000, "cuGetErrorName", (CUresult code, const char** name))                                        \
-  X(cuGetErrorString, 6000, "cuGetErrorString", (CUresult code, const char** text))                                    \
-  X(cuDeviceGetCount, 2000, "cuDeviceGetCount", (int* count))                                                          \
-  X(cuDeviceGet, 2000, "cuDeviceGet", (CUdevice * device, int ordinal))                                                \
-  X(cuDeviceGetName, 2000, "cuDeviceGetName", (char* name, int length, CUdevice device))                               \
-  X(cuDeviceTotalMem, 3020, "cuDeviceTotalMem_v2", (std::size_t * bytes, CUdevice device))                             \
-  X(cuDeviceGetAttribute, 2000, "cuDeviceGetAttribute", (int* value, int attribute, CUdevice device))                  \
-  X(cuDevicePrimaryCtxRetain, 7000, "cuDevicePrimaryCtxRetain", (CUcontext * context, CUdevice device))                \
-  X(cuDevicePrimaryCtxRelease, 11000, "cuDevicePrimaryCtxRelease_v2", (CUdevice device))                               \
-  X(cuDevicePrimaryCtxReset, 11000, "cuDevicePrimaryCtxReset_v2", (CUdevice device))                                   \
-  X(cuCtxSetCurrent, 4000, "cuCtxSetCurrent", (CUcontext context))                                                     \
-  X(cuCtxPushCurrent, 4000, "cuCtxPushCurrent_v2", (CUcontext context))                                                \
-  X(cuCtxPopCurrent, 4000, "cuCtxPopCurrent_v2", (CUcontext * context))                                                \
-  X(cuCtxGetStreamPriorityRange, 5050, "cuCtxGetStreamPriorityRange", (int* least, int* greatest))                     \
-  X(cuMemAlloc, 3020, "cuMemAlloc_v2", (CUdeviceptr * address, std::size_t bytes))                                     \
-  X(cuMemFree, 3020, "cuMemFree_v2", (CUdeviceptr address))                                                            \
-  X(cuDeviceCanAccessPeer, 4000, "cuDeviceCanAccessPeer", (int* can, CUdevice device, CUdevice peer))                  \
-  X(cuCtxEnablePeerAccess, 4000, "cuCtxEnablePeerAccess", (CUcontext peer, unsigned flags))                            \
-  X(cuMemGetInfo, 3020, "cuMemGetInfo_v2", (std::size_t * free, std::size_t * total))                                  \
-  X(cuMemHostAlloc, 2020, "cuMemHostAlloc", (void** pointer, std::size_t bytes, unsigned flags))                       \
-  X(cuMemFreeHost, 2000, "cuMemFreeHost", (void* pointer))                                                             \
-  X(cuMemAddressReserve, 10020, "cuMemAddressReserve",                                                                 \
-    (CUdeviceptr * address, std::size_t bytes, std::size_t alignment, CUdeviceptr hint, unsigned long long flags))     \
-  X(cuMemAddressFree, 10020, "cuMemAddressFree", (CUdeviceptr address, std::size_t bytes))                             \
-  X(cuMemCreate, 10020, "cuMemCreate",                                                                                 \
-    (CUpages * pages, std::size_t bytes, const CUmemAllocationProp* prop, unsigned long long flags))                   \
-  X(cuMemRelease, 10020, "cuMemRelease", (CUpages pages))                                                              \
-  X(cuMemMap, 10020, "cuMemMap",                                                                                       \
-    (CUdeviceptr address, std::size_t bytes, std::size_t offset, CUpages pages, unsigned long long flags))             \
-  X(cuMemUnmap, 10020, "cuMemUnmap", (CUdeviceptr address, std::size_t bytes))                                         \
-  X(cuMemSetAccess, 10020, "cuMemSetAccess",                                                                           \
-    (CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc* access, std::size_t count))                        \
-  X(cuMemGetAllocationGranularity, 10020, "cuMemGetAllocationGranularity",                                             \
-    (std::size_t * granularity, const CUmemAllocationProp* prop, int option))                                          \
-  X(cuMemcpyAsync, 4000, "cuMemcpyAsync", (CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream))      \
-  X(cuMemcpyHtoDAsync, 3020, "cuMemcpyHtoDAsync_v2",                                                                   \
-    (CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream))                                            \
-  X(cuMemcpyDtoHAsync, 3020, "cuMemcpyDtoHAsync_v2", (void* to, CUdeviceptr from, std::size_t bytes, CUstream stream)) \
-  X(cuMemcpyDtoDAsync, 3020, "cuMemcpyDtoDAsync_v2",                                                                   \
-    (CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream))                                            \
-  X(cuMemcpyPeerAsync, 4000, "cuMemcpyPeerAsync",                                                                      \
-    (CUdeviceptr to, CUcontext toContext, CUdeviceptr from, CUcontext fromContext, std::size_t bytes,                  \
-     CUstream stream))                                                                                                 \
-  X(cuMemsetD32Async, 3020, "cuMemsetD32Async", (CUdeviceptr to, unsigned value, std::size_t words, CUstream stream))  \
-  X(cuStreamCreateWithPriority, 5050, "cuStreamCreateWithPriority", (CUstream * stream, unsigned flags, int priority)) \
-  X(cuStreamDestroy, 4000, "cuStreamDestroy_v2", (CUstream stream))                                                    \
-  X(cuStreamSynchronize, 2000, "cuStreamSynchronize", (CUstream stream))                                               \
-  X(cuStreamQuery, 2000, "cuStreamQuery", (CUstream stream))                                                           \
-  X(cuStreamWaitEvent, 3020, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned flags))                    \
-  X(cuEventCreate, 2000, "cuEventCreate", (CUevent * event, unsigned flags))                                           \
-  X(cuEventDestroy, 4000, "cuEventDestroy_v2", (CUevent event))                                                        \
-  X(cuEventRecord, 2000, "cuEventRecord", (CUevent event, CUstream stream))                                            \
-  X(cuEventQuery, 2000, "cuEventQuery", (CUevent event))                                                               \
-  X(cuEventSynchronize, 2000, "cuEventSynchronize", (CUevent event))                                                   \
-  X(cuEventElapsedTime, 2000, "cuEventElapsedTime", (float* milliseconds, CUevent from, CUevent to))                   \
-  X(cuLaunchHostFunc, 10000, "cuLaunchHostFunc", (CUstream stream, CUhostFn function, void* data))                     \
-  X(cuModuleLoadDataEx, 2010, "cuModuleLoadDataEx",                                                                    \
-    (CUmodule * module, const void* image, unsigned count, int* options, void** values))                               \
-  X(cuModuleUnload, 2000, "cuModuleUnload", (CUmodule module))                                                         \
-  X(cuModuleGetFunction, 2000, "cuModuleGetFunction", (CUfunction * function, CUmodule module, const char* name))      \
-  X(cuFuncGetAttribute, 2020, "cuFuncGetAttribute", (int* value, int attribute, CUfunction function))                  \
-  X(cuFuncSetAttribute, 9000, "cuFuncSetAttribute", (CUfunction function, int attribute, int value))                   \
-  X(cuLaunchKernel, 4000, "cuLaunchKernel",                                                                            \
-    (CUfunction function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX, unsigned blockY,            \
+// One table of driver functions: the name asked of cuGetProcAddress, the CUDA version whose signature this
+// is, the symbol that has this signature in libcuda.so (for drivers where cuGetProcAddress is of no help),
+// and the arguments. All return CUresult.
+#define BRAID_CUDA_DRIVER_FUNCTIONS(X)                                                                      \
+  X(cuInit, 2000, "cuInit", (unsigned flags))                                                               \
+  X(cuDriverGetVersion, 2020, "cuDriverGetVersion", (int* version))                                         \
+  X(cuGetErrorName, 6000, "cuGetErrorName", (CUresult code, const char** name))                             \
+  X(cuGetErrorString, 6000, "cuGetErrorString", (CUresult code, const char** text))                         \
+  X(cuDeviceGetCount, 2000, "cuDeviceGetCount", (int* count))                                               \
+  X(cuDeviceGet, 2000, "cuDeviceGet", (CUdevice * device, int ordinal))                                     \
+  X(cuDeviceGetName, 2000, "cuDeviceGetName", (char* name, int length, CUdevice device))                    \
+  X(cuDeviceTotalMem, 3020, "cuDeviceTotalMem_v2", (std::size_t * bytes, CUdevice device))                  \
+  X(cuDeviceGetAttribute, 2000, "cuDeviceGetAttribute", (int* value, int attribute, CUdevice device))       \
+  X(cuDevicePrimaryCtxRetain, 7000, "cuDevicePrimaryCtxRetain", (CUcontext * context, CUdevice device))     \
+  X(cuDevicePrimaryCtxRelease, 11000, "cuDevicePrimaryCtxRelease_v2", (CUdevice device))                    \
+  X(cuDevicePrimaryCtxReset, 11000, "cuDevicePrimaryCtxReset_v2", (CUdevice device))                        \
+  X(cuCtxSetCurrent, 4000, "cuCtxSetCurrent", (CUcontext context))                                          \
+  X(cuCtxPushCurrent, 4000, "cuCtxPushCurrent_v2", (CUcontext context))                                     \
+  X(cuCtxPopCurrent, 4000, "cuCtxPopCurrent_v2", (CUcontext * context))                                     \
+  X(cuCtxGetStreamPriorityRange, 5050, "cuCtxGetStreamPriorityRange", (int* least, int* greatest))          \
+  X(cuMemAlloc, 3020, "cuMemAlloc_v2", (CUdeviceptr * address, std::size_t bytes))                          \
+  X(cuMemFree, 3020, "cuMemFree_v2", (CUdeviceptr address))                                                 \
+  X(cuDeviceCanAccessPeer, 4000, "cuDeviceCanAccessPeer", (int* can, CUdevice device, CUdevice peer))       \
+  X(cuCtxEnablePeerAccess, 4000, "cuCtxEnablePeerAccess", (CUcontext peer, unsigned flags))                 \
+  X(cuMemGetInfo, 3020, "cuMemGetInfo_v2", (std::size_t * free, std::size_t * total))                       \
+  X(cuMemHostAlloc, 2020, "cuMemHostAlloc", (void** pointer, std::size_t bytes, unsigned flags))            \
+  X(cuMemFreeHost, 2000, "cuMemFreeHost", (void* pointer))                                                  \
+  X(cuMemAddressReserve, 10020, "cuMemAddressReserve",                                                      \
+    (CUdeviceptr * address, std::size_t bytes, std::size_t alignment, CUdeviceptr hint,                     \
+     unsigned long long flags))                                                                             \
+  X(cuMemAddressFree, 10020, "cuMemAddressFree", (CUdeviceptr address, std::size_t bytes))                  \
+  X(cuMemCreate, 10020, "cuMemCreate",                                                                      \
+    (CUpages * pages, std::size_t bytes, const CUmemAllocationProp* prop, unsigned long long flags))        \
+  X(cuMemRelease, 10020, "cuMemRelease", (CUpages pages))                                                   \
+  X(cuMemMap, 10020, "cuMemMap",                                                                            \
+    (CUdeviceptr address, std::size_t bytes, std::size_t offset, CUpages pages, unsigned long long flags))  \
+  X(cuMemUnmap, 10020, "cuMemUnmap", (CUdeviceptr address, std::size_t bytes))                              \
+  X(cuMemSetAccess, 10020, "cuMemSetAccess",                                                                \
+    (CUdeviceptr address, std::size_t bytes, const CUmemAccessDesc* access, std::size_t count))             \
+  X(cuMemGetAllocationGranularity, 10020, "cuMemGetAllocationGranularity",                                  \
+    (std::size_t * granularity, const CUmemAllocationProp* prop, int option))                               \
+  X(cuMemcpyAsync, 4000, "cuMemcpyAsync",                                                                   \
+    (CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream))                                 \
+  X(cuMemcpyHtoDAsync, 3020, "cuMemcpyHtoDAsync_v2",                                                        \
+    (CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream))                                 \
+  X(cuMemcpyDtoHAsync, 3020, "cuMemcpyDtoHAsync_v2",                                                        \
+    (void* to, CUdeviceptr from, std::size_t bytes, CUstream stream))                                       \
+  X(cuMemcpyDtoDAsync, 3020, "cuMemcpyDtoDAsync_v2",                                                        \
+    (CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream))                                 \
+  X(cuMemcpyPeerAsync, 4000, "cuMemcpyPeerAsync",                                                           \
+    (CUdeviceptr to, CUcontext toContext, CUdeviceptr from, CUcontext fromContext, std::size_t bytes,       \
+     CUstream stream))                                                                                      \
+  X(cuMemsetD32Async, 3020, "cuMemsetD32Async",                                                             \
+    (CUdeviceptr to, unsigned value, std::size_t words, CUstream stream))                                   \
+  X(cuStreamCreateWithPriority, 5050, "cuStreamCreateWithPriority",                                         \
+    (CUstream * stream, unsigned flags, int priority))                                                      \
+  X(cuStreamDestroy, 4000, "cuStreamDestroy_v2", (CUstream stream))                                         \
+  X(cuStreamSynchronize, 2000, "cuStreamSynchronize", (CUstream stream))                                    \
+  X(cuStreamQuery, 2000, "cuStreamQuery", (CUstream stream))                                                \
+  X(cuStreamWaitEvent, 3020, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned flags))         \
+  X(cuEventCreate, 2000, "cuEventCreate", (CUevent * event, unsigned flags))                                \
+  X(cuEventDestroy, 4000, "cuEventDestroy_v2", (CUevent event))                                             \
+  X(cuEventRecord, 2000, "cuEventRecord", (CUevent event, CUstream stream))                                 \
+  X(cuEventQuery, 2000, "cuEventQuery", (CUevent event))                                                    \
+  X(cuEventSynchronize, 2000, "cuEventSynchronize", (CUevent event))                                        \
+  X(cuEventElapsedTime, 2000, "cuEventElapsedTime", (float* milliseconds, CUevent from, CUevent to))        \
+  X(cuLaunchHostFunc, 10000, "cuLaunchHostFunc", (CUstream stream, CUhostFn function, void* data))          \
+  X(cuModuleLoadDataEx, 2010, "cuModuleLoadDataEx",                                                         \
+    (CUmodule * module, const void* image, unsigned count, int* options, void** values))                    \
+  X(cuModuleUnload, 2000, "cuModuleUnload", (CUmodule module))                                              \
+  X(cuModuleGetFunction, 2000, "cuModuleGetFunction",                                                       \
+    (CUfunction * function, CUmodule module, const char* name))                                             \
+  X(cuFuncGetAttribute, 2020, "cuFuncGetAttribute", (int* value, int attribute, CUfunction function))       \
+  X(cuFuncSetAttribute, 9000, "cuFuncSetAttribute", (CUfunction function, int attribute, int value))        \
+  X(cuLaunchKernel, 4000, "cuLaunchKernel",                                                                 \
+    (CUfunction function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX, unsigned blockY, \
      unsigned blockZ, unsigned sharedBytes, CUstream stream, void** arguments, void** extra))
 
 struct DriverFunctions {

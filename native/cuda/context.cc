@@ -10,28 +10,31 @@ std::string describe(const DriverFunctions& call, CUresult code) {
   return std::string(name) + " (" + text + ")";
 }
 
-Status Context::open(std::shared_ptr<const DriverLibrary> library, int ordinal, std::shared_ptr<Context>* context) {
+Status Context::open(std::shared_ptr<const DriverLibrary> library, int ordinal,
+                     std::shared_ptr<Context>* context) {
   const DriverFunctions& call = library->call;
   CUdevice device = 0;
   CUcontext handle = nullptr;
   if (CUresult code = call.cuDeviceGet(&device, ordinal)) {
-    return fail(static_cast<Status>(code), "cuDeviceGet(" + std::to_string(ordinal) + "): " + describe(call, code));
+    return fail(static_cast<Status>(code),
+                "cuDeviceGet(" + std::to_string(ordinal) + "): " + describe(call, code));
   }
   if (CUresult code = call.cuDevicePrimaryCtxRetain(&handle, device)) {
-    const char* after =
-        isSticky(static_cast<Status>(code))
-            ? ". A kernel of this process broke its CUDA context before, and the driver takes no more work from "
-              "this process: start it again; until then only other devices can be opened"
-            : "";
+    const char* after = isSticky(static_cast<Status>(code))
+                            ? ". A kernel of this process broke its CUDA context before, and the driver "
+                              "takes no more work from "
+                              "this process: start it again; until then only other devices can be opened"
+                            : "";
     return fail(static_cast<Status>(code), "cuDevicePrimaryCtxRetain: " + describe(call, code) + after);
   }
   context->reset(new Context(std::move(library), device, handle));
   return Status::ok;
 }
 
-// After a sticky error the primary context stays unusable as long as anyone in the process retains it, and cuBLASLt's
-// runtime never lets go. Resetting it destroys it for all of them. Where the fault was the GPU's (an illegal address on
-// an H200, driver 580) not even that helps: every later retain fails with the same code until the process ends.
+// After a sticky error the primary context stays unusable as long as anyone in the process retains it, and
+// cuBLASLt's runtime never lets go. Resetting it destroys it for all of them. Where the fault was the GPU's
+// (an illegal address on an H200, driver 580) not even that helps: every later retain fails with the same
+// code until the process ends.
 Context::~Context() {
   if (broken_) call().cuDevicePrimaryCtxReset(device_);
   call().cuDevicePrimaryCtxRelease(device_);

@@ -9,11 +9,12 @@
 
 namespace braid::cuda {
 
-// A device's primary context, held as long as anything made in it lives: modules and kernels keep a share, so the order
-// in which they and the driver are destroyed does not matter.
+// A device's primary context, held as long as anything made in it lives: modules and kernels keep a share, so
+// the order in which they and the driver are destroyed does not matter.
 class Context {
  public:
-  static Status open(std::shared_ptr<const DriverLibrary> library, int ordinal, std::shared_ptr<Context>* context);
+  static Status open(std::shared_ptr<const DriverLibrary> library, int ordinal,
+                     std::shared_ptr<Context>* context);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -41,7 +42,8 @@ class Context {
   mutable std::atomic<bool> broken_{false};  // a sticky error was seen
 };
 
-// Makes the context current for a scope, on threads that may not have bound it; restores what was current before.
+// Makes the context current for a scope, on threads that may not have bound it; restores what was current
+// before.
 class Current {
  public:
   explicit Current(const Context& context) : context_(context) {

@@ -2,8 +2,8 @@
 
 namespace braid::cuda {
 
-Status copyBytes(const Context& context, CopyKind kind, DeviceAddress to, DeviceAddress from, std::size_t bytes,
-                 CUstream stream) {
+Status copyBytes(const Context& context, CopyKind kind, DeviceAddress to, DeviceAddress from,
+                 std::size_t bytes, CUstream stream) {
   if (bytes == 0) return Status::ok;
   const DriverFunctions& call = context.call();
   switch (kind) {
@@ -15,7 +15,8 @@ Status copyBytes(const Context& context, CopyKind kind, DeviceAddress to, Device
                            "cuMemcpyDtoHAsync");
     case CopyKind::deviceToDevice:
       return context.check(call.cuMemcpyDtoDAsync(to, from, bytes, stream), "cuMemcpyDtoDAsync");
-    case CopyKind::hostToHost: return context.check(call.cuMemcpyAsync(to, from, bytes, stream), "cuMemcpyAsync");
+    case CopyKind::hostToHost:
+      return context.check(call.cuMemcpyAsync(to, from, bytes, stream), "cuMemcpyAsync");
   }
   return Status::invalidValue;
 }
@@ -27,14 +28,17 @@ Status CopyKernel::launch(const DeviceAddress* reads, const DeviceAddress* write
   return status;
 }
 
-// Addresses are unified: where pinned memory is one end the driver finds out the other. Between two devices it is told
-// the contexts, and goes through the host by itself where the one cannot reach the other.
-Status PeerCopyKernel::launch(const DeviceAddress* reads, const DeviceAddress* writes, CUstream stream) const {
+// Addresses are unified: where pinned memory is one end the driver finds out the other. Between two devices
+// it is told the contexts, and goes through the host by itself where the one cannot reach the other.
+Status PeerCopyKernel::launch(const DeviceAddress* reads, const DeviceAddress* writes,
+                              CUstream stream) const {
   if (bytes_ == 0) return Status::ok;
   const DriverFunctions& call = context_->call();
-  if (!from_ || !to_) return context_->check(call.cuMemcpyAsync(writes[0], reads[0], bytes_, stream), "cuMemcpyAsync");
-  return context_->check(call.cuMemcpyPeerAsync(writes[0], to_->handle(), reads[0], from_->handle(), bytes_, stream),
-                         "cuMemcpyPeerAsync");
+  if (!from_ || !to_)
+    return context_->check(call.cuMemcpyAsync(writes[0], reads[0], bytes_, stream), "cuMemcpyAsync");
+  return context_->check(
+      call.cuMemcpyPeerAsync(writes[0], to_->handle(), reads[0], from_->handle(), bytes_, stream),
+      "cuMemcpyPeerAsync");
 }
 
 }  // namespace braid::cuda

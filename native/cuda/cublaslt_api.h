@@ -5,8 +5,9 @@
 
 #include "cuda/api.h"
 
-// The part of cuBLASLt that Braid calls (cublasLt.h of CUDA 12 and 13). Descriptors are opaque; attributes are set by
-// number and size, so a wrong size is an error code, but a wrong number silently another attribute.
+// The part of cuBLASLt that Braid calls (cublasLt.h of CUDA 12 and 13). Descriptors are opaque; attributes
+// are set by number and size, so a wrong size is an error code, but a wrong number silently another
+// attribute.
 namespace braid::cuda {
 
 using cublasStatus = int;
@@ -40,35 +41,35 @@ inline constexpr int kDescTransA = 3, kDescTransB = 4;
 // cublasLtMatrixLayoutAttribute_t; int32 and int64
 inline constexpr int kLayoutBatchCount = 5, kLayoutBatchStride = 6;
 // cublasLtMatmulPreferenceAttributes_t; size_t, uint32, and four uint32
-inline constexpr int kPreferenceWorkspace = 1, kPreferenceReductions = 3, kPreferenceAlignA = 5, kPreferenceAlignB = 6,
-                     kPreferenceAlignC = 7, kPreferenceAlignD = 8;
+inline constexpr int kPreferenceWorkspace = 1, kPreferenceReductions = 3, kPreferenceAlignA = 5,
+                     kPreferenceAlignB = 6, kPreferenceAlignC = 7, kPreferenceAlignD = 8;
 // cublasLtReductionScheme_t: partial sums are kept in f32, not in the output's type
 inline constexpr std::uint32_t kReductionComputeType = 2;
 
-#define BRAID_CUBLASLT_FUNCTIONS(X)                                                                               \
-  X(cublasStatus, cublasLtCreate, (LtHandle * handle))                                                            \
-  X(cublasStatus, cublasLtDestroy, (LtHandle handle))                                                             \
-  X(std::size_t, cublasLtGetVersion, ())                                                                          \
-  X(const char*, cublasLtGetStatusString, (cublasStatus status))                                                  \
-  X(cublasStatus, cublasLtMatmulDescCreate, (LtMatmulDesc * desc, int computeType, int scaleType))                \
-  X(cublasStatus, cublasLtMatmulDescDestroy, (LtMatmulDesc desc))                                                 \
-  X(cublasStatus, cublasLtMatmulDescSetAttribute,                                                                 \
-    (LtMatmulDesc desc, int attribute, const void* value, std::size_t bytes))                                     \
-  X(cublasStatus, cublasLtMatrixLayoutCreate,                                                                     \
-    (LtLayout * layout, int type, std::uint64_t rows, std::uint64_t columns, std::int64_t leading))               \
-  X(cublasStatus, cublasLtMatrixLayoutDestroy, (LtLayout layout))                                                 \
-  X(cublasStatus, cublasLtMatrixLayoutSetAttribute,                                                               \
-    (LtLayout layout, int attribute, const void* value, std::size_t bytes))                                       \
-  X(cublasStatus, cublasLtMatmulPreferenceCreate, (LtPreference * preference))                                    \
-  X(cublasStatus, cublasLtMatmulPreferenceDestroy, (LtPreference preference))                                     \
-  X(cublasStatus, cublasLtMatmulPreferenceSetAttribute,                                                           \
-    (LtPreference preference, int attribute, const void* value, std::size_t bytes))                               \
-  X(cublasStatus, cublasLtMatmulAlgoGetHeuristic,                                                                 \
-    (LtHandle handle, LtMatmulDesc desc, LtLayout a, LtLayout b, LtLayout c, LtLayout d, LtPreference preference, \
-     int wanted, LtHeuristic* results, int* found))                                                               \
-  X(cublasStatus, cublasLtMatmul,                                                                                 \
-    (LtHandle handle, LtMatmulDesc desc, const void* alpha, const void* a, LtLayout aLayout, const void* b,       \
-     LtLayout bLayout, const void* beta, const void* c, LtLayout cLayout, void* d, LtLayout dLayout,              \
+#define BRAID_CUBLASLT_FUNCTIONS(X)                                                                         \
+  X(cublasStatus, cublasLtCreate, (LtHandle * handle))                                                      \
+  X(cublasStatus, cublasLtDestroy, (LtHandle handle))                                                       \
+  X(std::size_t, cublasLtGetVersion, ())                                                                    \
+  X(const char*, cublasLtGetStatusString, (cublasStatus status))                                            \
+  X(cublasStatus, cublasLtMatmulDescCreate, (LtMatmulDesc * desc, int computeType, int scaleType))          \
+  X(cublasStatus, cublasLtMatmulDescDestroy, (LtMatmulDesc desc))                                           \
+  X(cublasStatus, cublasLtMatmulDescSetAttribute,                                                           \
+    (LtMatmulDesc desc, int attribute, const void* value, std::size_t bytes))                               \
+  X(cublasStatus, cublasLtMatrixLayoutCreate,                                                               \
+    (LtLayout * layout, int type, std::uint64_t rows, std::uint64_t columns, std::int64_t leading))         \
+  X(cublasStatus, cublasLtMatrixLayoutDestroy, (LtLayout layout))                                           \
+  X(cublasStatus, cublasLtMatrixLayoutSetAttribute,                                                         \
+    (LtLayout layout, int attribute, const void* value, std::size_t bytes))                                 \
+  X(cublasStatus, cublasLtMatmulPreferenceCreate, (LtPreference * preference))                              \
+  X(cublasStatus, cublasLtMatmulPreferenceDestroy, (LtPreference preference))                               \
+  X(cublasStatus, cublasLtMatmulPreferenceSetAttribute,                                                     \
+    (LtPreference preference, int attribute, const void* value, std::size_t bytes))                         \
+  X(cublasStatus, cublasLtMatmulAlgoGetHeuristic,                                                           \
+    (LtHandle handle, LtMatmulDesc desc, LtLayout a, LtLayout b, LtLayout c, LtLayout d,                    \
+     LtPreference preference, int wanted, LtHeuristic* results, int* found))                                \
+  X(cublasStatus, cublasLtMatmul,                                                                           \
+    (LtHandle handle, LtMatmulDesc desc, const void* alpha, const void* a, LtLayout aLayout, const void* b, \
+     LtLayout bLayout, const void* beta, const void* c, LtLayout cLayout, void* d, LtLayout dLayout,        \
      const LtAlgorithm* algorithm, void* workspace, std::size_t workspaceBytes, CUstream stream))
 
 struct CublasLtFunctions {

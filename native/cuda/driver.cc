@@ -16,7 +16,9 @@ CUstream cu(Stream stream) { return reinterpret_cast<CUstream>(stream); }
 // CUDA's own events are aligned: the lowest bit of a handle says that it was made to be awaited.
 constexpr std::uintptr_t awaitedEvent = 1;
 bool isAwaited(Event event) { return (reinterpret_cast<std::uintptr_t>(event) & awaitedEvent) != 0; }
-CUevent cu(Event event) { return reinterpret_cast<CUevent>(reinterpret_cast<std::uintptr_t>(event) & ~awaitedEvent); }
+CUevent cu(Event event) {
+  return reinterpret_cast<CUevent>(reinterpret_cast<std::uintptr_t>(event) & ~awaitedEvent);
+}
 CUpages cu(Pages pages) { return reinterpret_cast<CUpages>(pages); }
 
 }  // namespace
@@ -36,9 +38,10 @@ Status CudaDriver::open(int ordinal, const LibraryPaths& paths, std::unique_ptr<
   std::shared_ptr<const DriverLibrary> library = DriverLibrary::open(paths.driver, &problem);
   if (!library) return fail(Status::fileNotFound, problem);
   if (const CUresult code = library->call.cuInit(0)) {
-    return fail(static_cast<Status>(code),
-                "cuInit: " + describe(library->call, code) +
-                    ". Run nvidia-smi: if it fails too, the driver is not loaded or does not match its library");
+    return fail(
+        static_cast<Status>(code),
+        "cuInit: " + describe(library->call, code) +
+            ". Run nvidia-smi: if it fails too, the driver is not loaded or does not match its library");
   }
   int count = 0;
   if (const CUresult code = library->call.cuDeviceGetCount(&count)) {
@@ -52,14 +55,18 @@ Status CudaDriver::open(int ordinal, const LibraryPaths& paths, std::unique_ptr<
                 "There is no cuda:" + std::to_string(ordinal) + ": " + found);
   }
   std::shared_ptr<Context> context;
-  if (const Status status = Context::open(std::move(library), ordinal, &context); status != Status::ok) return status;
+  if (const Status status = Context::open(std::move(library), ordinal, &context); status != Status::ok)
+    return status;
   std::unique_ptr<CudaDriver> made(new CudaDriver(std::move(context), paths));
-  if (const Status status = readDeviceInfo(*made->context_, ordinal, &made->info_); status != Status::ok) return status;
+  if (const Status status = readDeviceInfo(*made->context_, ordinal, &made->info_); status != Status::ok)
+    return status;
   *driver = std::move(made);
   return Status::ok;
 }
 
-Status CudaDriver::bind() { return context_->check(call_.cuCtxSetCurrent(context_->handle()), "cuCtxSetCurrent"); }
+Status CudaDriver::bind() {
+  return context_->check(call_.cuCtxSetCurrent(context_->handle()), "cuCtxSetCurrent");
+}
 
 std::string CudaDriver::lastDetail() { return detail(); }
 
@@ -69,19 +76,24 @@ Status CudaDriver::memAllocate(DeviceAddress* address, std::size_t bytes) {
   return status;
 }
 
-Status CudaDriver::memFree(DeviceAddress address) { return context_->check(call_.cuMemFree(address), "cuMemFree"); }
+Status CudaDriver::memFree(DeviceAddress address) {
+  return context_->check(call_.cuMemFree(address), "cuMemFree");
+}
 
 Status CudaDriver::memInfo(std::size_t* freeBytes, std::size_t* totalBytes) {
   return context_->check(call_.cuMemGetInfo(freeBytes, totalBytes), "cuMemGetInfo");
 }
 
 Status CudaDriver::pinnedAllocate(void** pointer, std::size_t bytes) {
-  const Status status = context_->check(call_.cuMemHostAlloc(pointer, bytes, kHostAllocPortable), "cuMemHostAlloc");
+  const Status status =
+      context_->check(call_.cuMemHostAlloc(pointer, bytes, kHostAllocPortable), "cuMemHostAlloc");
   if (status != Status::ok) detail() += " for " + std::to_string(bytes) + " bytes of pinned host memory";
   return status;
 }
 
-Status CudaDriver::pinnedFree(void* pointer) { return context_->check(call_.cuMemFreeHost(pointer), "cuMemFreeHost"); }
+Status CudaDriver::pinnedFree(void* pointer) {
+  return context_->check(call_.cuMemFreeHost(pointer), "cuMemFreeHost");
+}
 
 Status CudaDriver::addressReserve(DeviceAddress* address, std::size_t bytes) {
   if (info_.pageBytes == 0) return fail(Status::notSupported, "this device has no virtual memory management");
@@ -95,7 +107,8 @@ Status CudaDriver::addressRelease(DeviceAddress address, std::size_t bytes) {
 Status CudaDriver::pagesCreate(Pages* pages, std::size_t bytes) {
   if (info_.pageBytes == 0) return fail(Status::notSupported, "this device has no virtual memory management");
   CUpages handle = 0;
-  const Status status = context_->check(call_.cuMemCreate(&handle, bytes, &pageProperties_, 0), "cuMemCreate");
+  const Status status =
+      context_->check(call_.cuMemCreate(&handle, bytes, &pageProperties_, 0), "cuMemCreate");
   if (status == Status::ok) {
     *pages = reinterpret_cast<Pages>(handle);
   } else {
@@ -104,10 +117,13 @@ Status CudaDriver::pagesCreate(Pages* pages, std::size_t bytes) {
   return status;
 }
 
-Status CudaDriver::pagesRelease(Pages pages) { return context_->check(call_.cuMemRelease(cu(pages)), "cuMemRelease"); }
+Status CudaDriver::pagesRelease(Pages pages) {
+  return context_->check(call_.cuMemRelease(cu(pages)), "cuMemRelease");
+}
 
 Status CudaDriver::pagesMap(DeviceAddress address, std::size_t bytes, Pages pages) {
-  if (const CUresult code = call_.cuMemMap(address, bytes, 0, cu(pages), 0)) return context_->check(code, "cuMemMap");
+  if (const CUresult code = call_.cuMemMap(address, bytes, 0, cu(pages), 0))
+    return context_->check(code, "cuMemMap");
   CUmemAccessDesc access;
   access.location.id = context_->device();
   const Status status = context_->check(call_.cuMemSetAccess(address, bytes, &access, 1), "cuMemSetAccess");
@@ -116,11 +132,13 @@ Status CudaDriver::pagesMap(DeviceAddress address, std::size_t bytes, Pages page
 }
 
 // Setting access is what costs: once for all of them.
-Status CudaDriver::pagesMapEach(DeviceAddress address, std::size_t each, const Pages* pages, std::size_t count) {
+Status CudaDriver::pagesMapEach(DeviceAddress address, std::size_t each, const Pages* pages,
+                                std::size_t count) {
   std::size_t mapped = 0;
   Status status = Status::ok;
   for (; mapped < count && status == Status::ok; ++mapped)
-    status = context_->check(call_.cuMemMap(address + mapped * each, each, 0, cu(pages[mapped]), 0), "cuMemMap");
+    status =
+        context_->check(call_.cuMemMap(address + mapped * each, each, 0, cu(pages[mapped]), 0), "cuMemMap");
   if (status != Status::ok) --mapped;
   if (status == Status::ok && count > 0) {
     CUmemAccessDesc access;
@@ -167,8 +185,8 @@ Status CudaDriver::streamWait(Stream stream, Event event) {
 
 Status CudaDriver::eventCreate(Event* event, EventKind kind) {
   CUevent made = nullptr;
-  const unsigned flags =
-      (kind == EventKind::awaited ? kEventBlockingSync : 0) | (kind == EventKind::timed ? 0 : kEventDisableTiming);
+  const unsigned flags = (kind == EventKind::awaited ? kEventBlockingSync : 0) |
+                         (kind == EventKind::timed ? 0 : kEventDisableTiming);
   const Status status = context_->check(call_.cuEventCreate(&made, flags), "cuEventCreate");
   if (status == Status::ok)
     *event = reinterpret_cast<Event>(reinterpret_cast<std::uintptr_t>(made) |
@@ -184,7 +202,9 @@ Status CudaDriver::eventRecord(Event event, Stream stream) {
   return context_->check(call_.cuEventRecord(cu(event), cu(stream)), "cuEventRecord");
 }
 
-Status CudaDriver::eventQuery(Event event) { return context_->check(call_.cuEventQuery(cu(event)), "cuEventQuery"); }
+Status CudaDriver::eventQuery(Event event) {
+  return context_->check(call_.cuEventQuery(cu(event)), "cuEventQuery");
+}
 
 // The driver spins for an event that it has not made for sleeping.
 Status CudaDriver::eventSynchronize(Event event) {
@@ -200,7 +220,8 @@ Status CudaDriver::eventElapsed(float* milliseconds, Event from, Event to) {
   return context_->check(call_.cuEventElapsedTime(milliseconds, cu(from), cu(to)), "cuEventElapsedTime");
 }
 
-Status CudaDriver::copy(CopyKind kind, DeviceAddress to, DeviceAddress from, std::size_t bytes, Stream stream) {
+Status CudaDriver::copy(CopyKind kind, DeviceAddress to, DeviceAddress from, std::size_t bytes,
+                        Stream stream) {
   return copyBytes(*context_, kind, to, from, bytes, cu(stream));
 }
 
@@ -240,7 +261,8 @@ Status CudaDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& sp
     case KernelSpec::Kind::matmul: return blas_->prepare(spec, kernel);
     case KernelSpec::Kind::cuda: {
       std::shared_ptr<Module> module;
-      const Status status = compiler_->compile(spec.source, spec.name + ".cu", Compiler::Flavor::user, &module);
+      const Status status =
+          compiler_->compile(spec.source, spec.name + ".cu", Compiler::Flavor::user, &module);
       if (status != Status::ok) return status;
       return UserKernel::make(std::move(module), spec, kernel);
     }
@@ -272,7 +294,8 @@ Status CudaDriver::reachPeer(Driver& other) {
   return context_->check(code, "cuCtxEnablePeerAccess");
 }
 
-Status CudaDriver::preparePeerCopy(std::unique_ptr<Kernel>* kernel, std::size_t bytes, Driver* from, Driver* to) {
+Status CudaDriver::preparePeerCopy(std::unique_ptr<Kernel>* kernel, std::size_t bytes, Driver* from,
+                                   Driver* to) {
   std::shared_ptr<Context> ends[2];
   Driver* const drivers[] = {from, to};
   for (int i = 0; i < 2; ++i) {

@@ -9,8 +9,8 @@ namespace braid::cuda {
 
 class Blas;
 
-// The driver table over one CUDA device's primary context. A Stream is a CUstream, an Event a CUevent, Pages the
-// driver's handle, each passed through as it is.
+// The driver table over one CUDA device's primary context. A Stream is a CUstream, an Event a CUevent, Pages
+// the driver's handle, each passed through as it is.
 class CudaDriver : public Driver {
  public:
   static Status open(int ordinal, const LibraryPaths& paths, std::unique_ptr<Driver>* driver);
@@ -31,7 +31,8 @@ class CudaDriver : public Driver {
   Status pagesCreate(Pages* pages, std::size_t bytes) override;
   Status pagesRelease(Pages pages) override;
   Status pagesMap(DeviceAddress address, std::size_t bytes, Pages pages) override;
-  Status pagesMapEach(DeviceAddress address, std::size_t each, const Pages* pages, std::size_t count) override;
+  Status pagesMapEach(DeviceAddress address, std::size_t each, const Pages* pages,
+                      std::size_t count) override;
   Status pagesUnmap(DeviceAddress address, std::size_t bytes) override;
 
   Status streamCreate(Stream* stream, int priority) override;
@@ -50,10 +51,12 @@ class CudaDriver : public Driver {
   Status copy(CopyKind kind, DeviceAddress to, DeviceAddress from, std::size_t bytes, Stream stream) override;
   Status fill32(DeviceAddress to, std::uint32_t value, std::size_t words, Stream stream) override;
   Status prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& spec, HostCallback callback) override;
-  Status launch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes, Stream stream) override;
+  Status launch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes,
+                Stream stream) override;
   Status hostFunction(Stream stream, void (*function)(void*), void* data) override;
   Status reachPeer(Driver& other) override;
-  Status preparePeerCopy(std::unique_ptr<Kernel>* kernel, std::size_t bytes, Driver* from, Driver* to) override;
+  Status preparePeerCopy(std::unique_ptr<Kernel>* kernel, std::size_t bytes, Driver* from,
+                         Driver* to) override;
 
  private:
   CudaDriver(std::shared_ptr<Context> context, const LibraryPaths& paths);
@@ -68,7 +71,8 @@ class CudaDriver : public Driver {
   std::shared_ptr<Blas> blas_;
 };
 
-// A device's name, size and numbers; whether its context is current or not. Used by the driver and by `doctor`.
+// A device's name, size and numbers; whether its context is current or not. Used by the driver and by
+// `doctor`.
 Status readDeviceInfo(const Context& context, int ordinal, DeviceInfo* info);
 
 }  // namespace braid::cuda

@@ -4,8 +4,8 @@
 
 namespace braid::cuda {
 
-GeneratedKernel::GeneratedKernel(std::shared_ptr<Module> module, const KernelSource& source, std::size_t readCount,
-                                 const char* call)
+GeneratedKernel::GeneratedKernel(std::shared_ptr<Module> module, const KernelSource& source,
+                                 std::size_t readCount, const char* call)
     : module_(std::move(module)),
       readCount_(readCount),
       byteOffsets_(source.byteOffsets),
@@ -17,10 +17,12 @@ GeneratedKernel::GeneratedKernel(std::shared_ptr<Module> module, const KernelSou
 }
 
 Status GeneratedKernel::prepare(const KernelSource::Variant& variant, Launch* launch) const {
-  if (const Status status = module_->function(variant.entry, &launch->function); status != Status::ok) return status;
+  if (const Status status = module_->function(variant.entry, &launch->function); status != Status::ok)
+    return status;
   const Context& context = module_->context();
   const std::int64_t blocks = (variant.threads + variant.block - 1) / variant.block;
-  // Enough to fill the device many times over; a strided kernel's later turns cost less than more blocks would.
+  // Enough to fill the device many times over; a strided kernel's later turns cost less than more blocks
+  // would.
   const std::int64_t most =
       variant.strided ? std::int64_t{64} * std::max(1, context.attribute(kMultiprocessors)) : 0x7fffffff;
   if (!variant.strided && blocks > most)
@@ -30,18 +32,20 @@ Status GeneratedKernel::prepare(const KernelSource::Variant& variant, Launch* la
   return Status::ok;
 }
 
-Status GeneratedKernel::make(std::shared_ptr<Module> module, const KernelSource& source, std::size_t readCount,
-                             const char* call, std::unique_ptr<Kernel>* kernel) {
+Status GeneratedKernel::make(std::shared_ptr<Module> module, const KernelSource& source,
+                             std::size_t readCount, const char* call, std::unique_ptr<Kernel>* kernel) {
   std::unique_ptr<GeneratedKernel> made(new GeneratedKernel(std::move(module), source, readCount, call));
   if (const Status status = made->prepare(source.plain, &made->plain_); status != Status::ok) return status;
   if (*source.vector.entry) {
-    if (const Status status = made->prepare(source.vector, &made->vector_); status != Status::ok) return status;
+    if (const Status status = made->prepare(source.vector, &made->vector_); status != Status::ok)
+      return status;
   }
   *kernel = std::move(made);
   return Status::ok;
 }
 
-Status GeneratedKernel::launch(const DeviceAddress* reads, const DeviceAddress* writes, CUstream stream) const {
+Status GeneratedKernel::launch(const DeviceAddress* reads, const DeviceAddress* writes,
+                               CUstream stream) const {
   std::uint64_t astray = 0;
   for (std::size_t i = 0; i < byteOffsets_.size(); ++i) {
     const DeviceAddress base = i < readCount_ ? reads[i] : writes[i - readCount_];
@@ -50,8 +54,8 @@ Status GeneratedKernel::launch(const DeviceAddress* reads, const DeviceAddress* 
   }
   const Launch& chosen = vector_.function && astray == 0 ? vector_ : plain_;
   const Context& context = module_->context();
-  return context.check(context.call().cuLaunchKernel(chosen.function, chosen.grid, 1, 1, chosen.block, 1, 1, 0, stream,
-                                                     arguments_.data(), nullptr),
+  return context.check(context.call().cuLaunchKernel(chosen.function, chosen.grid, 1, 1, chosen.block, 1, 1,
+                                                     0, stream, arguments_.data(), nullptr),
                        call_.c_str());
 }
 

@@ -10,14 +10,15 @@
 
 namespace braid::cuda {
 
-// What a launch needs beyond the table: done by each kind of kernel in its own way, always on the issuing thread.
+// What a launch needs beyond the table: done by each kind of kernel in its own way, always on the issuing
+// thread.
 class CudaKernel : public Kernel {
  public:
   virtual Status launch(const DeviceAddress* reads, const DeviceAddress* writes, CUstream stream) const = 0;
 };
 
-// The arguments of cuLaunchKernel, laid out once: a launch only writes the pointers. Eight bytes a slot, as 4-byte
-// arguments are read from a slot's first four.
+// The arguments of cuLaunchKernel, laid out once: a launch only writes the pointers. Eight bytes a slot, as
+// 4-byte arguments are read from a slot's first four.
 class Arguments {
  public:
   explicit Arguments(std::size_t slots) : values_(slots), pointers_(slots) {
@@ -45,7 +46,8 @@ class GeneratedKernel : public CudaKernel {
     CUfunction function = nullptr;
     unsigned grid = 0, block = 0;
   };
-  GeneratedKernel(std::shared_ptr<Module> module, const KernelSource& source, std::size_t readCount, const char* call);
+  GeneratedKernel(std::shared_ptr<Module> module, const KernelSource& source, std::size_t readCount,
+                  const char* call);
   Status prepare(const KernelSource::Variant& variant, Launch* launch) const;
 
   std::shared_ptr<Module> module_;
@@ -90,7 +92,8 @@ class CopyKernel : public CudaKernel {
   std::size_t parts_, bytes_;
 };
 
-// A copy where one end at least is memory of another device: of that device's context, or none for pinned memory.
+// A copy where one end at least is memory of another device: of that device's context, or none for pinned
+// memory.
 class PeerCopyKernel : public CudaKernel {
  public:
   PeerCopyKernel(std::shared_ptr<Context> context, std::shared_ptr<Context> from, std::shared_ptr<Context> to,
@@ -104,7 +107,7 @@ class PeerCopyKernel : public CudaKernel {
 };
 
 // Of `bytes` bytes in the direction named, on a stream; none of 0 bytes.
-Status copyBytes(const Context& context, CopyKind kind, DeviceAddress to, DeviceAddress from, std::size_t bytes,
-                 CUstream stream);
+Status copyBytes(const Context& context, CopyKind kind, DeviceAddress to, DeviceAddress from,
+                 std::size_t bytes, CUstream stream);
 
 }  // namespace braid::cuda

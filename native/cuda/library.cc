@@ -9,8 +9,8 @@
 namespace braid::cuda {
 namespace {
 
-// Directories that hold libnvrtc and libcublasLt where the loader does not look: toolkits, then wheels of the running
-// Python environment, then those of the system.
+// Directories that hold libnvrtc and libcublasLt where the loader does not look: toolkits, then wheels of the
+// running Python environment, then those of the system.
 std::vector<std::string> libraryDirectories() {
   std::vector<std::string> patterns;
   for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
@@ -56,7 +56,8 @@ bool missing(const SharedLibrary& library, const char* symbol, std::string* prob
   return false;
 }
 
-using GetProcAddress = CUresult (*)(const char* symbol, void** function, int version, std::uint64_t flags, int* status);
+using GetProcAddress = CUresult (*)(const char* symbol, void** function, int version, std::uint64_t flags,
+                                    int* status);
 
 bool resolve(const SharedLibrary& library, DriverFunctions* call, std::string* problem) {
   const auto lookup = reinterpret_cast<GetProcAddress>(dlsym(library.handle, "cuGetProcAddress_v2"));
@@ -117,13 +118,14 @@ bool openLibrary(const std::vector<std::string>& candidates, SharedLibrary* libr
   return false;
 }
 
-std::shared_ptr<const DriverLibrary> DriverLibrary::open(const std::vector<std::string>& paths, std::string* problem) {
+std::shared_ptr<const DriverLibrary> DriverLibrary::open(const std::vector<std::string>& paths,
+                                                         std::string* problem) {
   auto driver = std::make_shared<DriverLibrary>();
   const std::vector<std::string> names{"libcuda.so.1", "libcuda.so"};
   if (!openLibrary(paths.empty() ? names : paths, &driver->library, problem)) {
-    *problem =
-        "No NVIDIA driver: " + *problem +
-        ". Install the NVIDIA driver, 525 or later (on a container: run it with --gpus all or the NVIDIA runtime)";
+    *problem = "No NVIDIA driver: " + *problem +
+               ". Install the NVIDIA driver, 525 or later (on a container: run it with --gpus all or the "
+               "NVIDIA runtime)";
     return nullptr;
   }
   if (!resolve(driver->library, &driver->call, problem)) {
@@ -139,10 +141,11 @@ std::shared_ptr<const DriverLibrary> DriverLibrary::open(const std::vector<std::
   return driver;
 }
 
-std::shared_ptr<const NvrtcLibrary> NvrtcLibrary::open(const std::vector<std::string>& paths, int driverVersion,
-                                                       std::string* problem) {
+std::shared_ptr<const NvrtcLibrary> NvrtcLibrary::open(const std::vector<std::string>& paths,
+                                                       int driverVersion, std::string* problem) {
   auto nvrtc = std::make_shared<NvrtcLibrary>();
-  if (!openLibrary(paths.empty() ? libraryCandidates("libnvrtc", driverVersion) : paths, &nvrtc->library, problem)) {
+  if (!openLibrary(paths.empty() ? libraryCandidates("libnvrtc", driverVersion) : paths, &nvrtc->library,
+                   problem)) {
     *problem = "NVRTC, which compiles kernels, is missing: " + *problem +
                ". Install it: pip install nvidia-cuda-nvrtc" + (driverVersion >= 13000 ? "" : "-cu12") +
                ", or the CUDA toolkit; or name its directory in LD_LIBRARY_PATH";
@@ -155,11 +158,12 @@ std::shared_ptr<const NvrtcLibrary> NvrtcLibrary::open(const std::vector<std::st
 #undef BRAID_RESOLVE
   int count = 0;
   nvrtc->call.nvrtcVersion(&nvrtc->major, &nvrtc->minor);
-  // NVRTC opens its builtins by bare name, which the loader does not find beside a wheel's library. Once loaded under
-  // that name they are found; where they are elsewhere this does nothing.
+  // NVRTC opens its builtins by bare name, which the loader does not find beside a wheel's library. Once
+  // loaded under that name they are found; where they are elsewhere this does nothing.
   const std::string directory = nvrtc->library.path.substr(0, nvrtc->library.path.rfind('/') + 1);
   const std::string version = std::to_string(nvrtc->major) + "." + std::to_string(nvrtc->minor);
-  if (!directory.empty()) dlopen((directory + "libnvrtc-builtins.so." + version).c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!directory.empty())
+    dlopen((directory + "libnvrtc-builtins.so." + version).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (nvrtc->call.nvrtcGetNumSupportedArchs(&count) == kNvrtcSuccess && count > 0) {
     nvrtc->archs.resize(static_cast<std::size_t>(count));
     if (nvrtc->call.nvrtcGetSupportedArchs(nvrtc->archs.data()) != kNvrtcSuccess) nvrtc->archs.clear();
@@ -167,10 +171,11 @@ std::shared_ptr<const NvrtcLibrary> NvrtcLibrary::open(const std::vector<std::st
   return nvrtc;
 }
 
-std::shared_ptr<const CublasLtLibrary> CublasLtLibrary::open(const std::vector<std::string>& paths, int driverVersion,
-                                                             std::string* problem) {
+std::shared_ptr<const CublasLtLibrary> CublasLtLibrary::open(const std::vector<std::string>& paths,
+                                                             int driverVersion, std::string* problem) {
   auto blas = std::make_shared<CublasLtLibrary>();
-  if (!openLibrary(paths.empty() ? libraryCandidates("libcublasLt", driverVersion) : paths, &blas->library, problem)) {
+  if (!openLibrary(paths.empty() ? libraryCandidates("libcublasLt", driverVersion) : paths, &blas->library,
+                   problem)) {
     *problem = "cuBLASLt, which multiplies matrices, is missing: " + *problem +
                ". Install it: pip install nvidia-cublas" + (driverVersion >= 13000 ? "" : "-cu12") +
                ", or the CUDA toolkit; or name its directory in LD_LIBRARY_PATH";

@@ -15,8 +15,8 @@ struct LibraryPaths {
   std::vector<std::string> driver, nvrtc, cublasLt;
 };
 
-// A library opened at run time. Never closed: CUDA's libraries keep threads and exit handlers of their own, so that
-// unloading one leaves them running in unmapped code.
+// A library opened at run time. Never closed: CUDA's libraries keep threads and exit handlers of their own,
+// so that unloading one leaves them running in unmapped code.
 struct SharedLibrary {
   void* handle = nullptr;
   std::string path;  // as the loader found it
@@ -25,16 +25,17 @@ struct SharedLibrary {
 // Opens the first candidate that loads. On failure *problem says what was looked for and where.
 bool openLibrary(const std::vector<std::string>& candidates, SharedLibrary* library, std::string* problem);
 
-// `libnvrtc` for a driver of CUDA 13: libnvrtc.so.13, .so.12, .so; each by the loader's own search (LD_LIBRARY_PATH,
-// ldconfig), then in the places where toolkits and Python wheels put it. The driver's own major version comes first:
-// code made by a newer one may not load.
+// `libnvrtc` for a driver of CUDA 13: libnvrtc.so.13, .so.12, .so; each by the loader's own search
+// (LD_LIBRARY_PATH, ldconfig), then in the places where toolkits and Python wheels put it. The driver's own
+// major version comes first: code made by a newer one may not load.
 std::vector<std::string> libraryCandidates(const std::string& base, int driverVersion);
 
 struct DriverLibrary {
   SharedLibrary library;
   DriverFunctions call;
   int version = 0;  // 13000 for CUDA 13.0
-  static std::shared_ptr<const DriverLibrary> open(const std::vector<std::string>& paths, std::string* problem);
+  static std::shared_ptr<const DriverLibrary> open(const std::vector<std::string>& paths,
+                                                   std::string* problem);
 };
 
 struct NvrtcLibrary {

@@ -6,8 +6,8 @@
 namespace braid::cuda {
 namespace {
 
-// One access is 16 bytes of the smallest type, and never more than 8 elements: wider ones cost registers and gain
-// nothing.
+// One access is 16 bytes of the smallest type, and never more than 8 elements: wider ones cost registers and
+// gain nothing.
 int lanesOf(const KernelSpec& spec) {
   std::size_t smallest = 4;
   for (const MapOperand& operand : spec.operands) smallest = std::min(smallest, elementBytes(operand.dtype));
@@ -30,10 +30,12 @@ MapLoops mapLoops(const KernelSpec& spec) {
     }
     if (joins) {
       loops.shape.back() *= size;
-      for (std::size_t o = 0; o < spec.operands.size(); ++o) loops.strides[o].back() = spec.operands[o].strides[d];
+      for (std::size_t o = 0; o < spec.operands.size(); ++o)
+        loops.strides[o].back() = spec.operands[o].strides[d];
     } else {
       loops.shape.push_back(size);
-      for (std::size_t o = 0; o < spec.operands.size(); ++o) loops.strides[o].push_back(spec.operands[o].strides[d]);
+      for (std::size_t o = 0; o < spec.operands.size(); ++o)
+        loops.strides[o].push_back(spec.operands[o].strides[d]);
     }
   }
   if (loops.shape.empty()) {
@@ -56,7 +58,8 @@ MapLoops mapLoops(const KernelSpec& spec) {
   bool vector = loops.count >= lanes && (loops.shape.size() == 1 || inner % lanes == 0);
   for (const auto& strides : loops.strides) {
     vector = vector && (strides.back() == 1 || strides.back() == 0);
-    // Each row starts at a multiple of the access, or the alignment of the first says nothing about the others.
+    // Each row starts at a multiple of the access, or the alignment of the first says nothing about the
+    // others.
     for (std::size_t d = 0; vector && strides.back() == 1 && d + 1 < strides.size(); ++d)
       vector = strides[d] % lanes == 0;
   }
@@ -66,7 +69,8 @@ MapLoops mapLoops(const KernelSpec& spec) {
 
 Walk walkOf(const MapLoops& loops, std::size_t operand) {
   const auto& strides = loops.strides[operand];
-  if (std::all_of(strides.begin(), strides.end(), [](std::int64_t stride) { return stride == 0; })) return Walk::scalar;
+  if (std::all_of(strides.begin(), strides.end(), [](std::int64_t stride) { return stride == 0; }))
+    return Walk::scalar;
   std::int64_t expected = 1;
   for (std::size_t d = strides.size(); d-- > 0; expected *= loops.shape[d]) {
     if (strides[d] != expected) return Walk::strided;

@@ -7,8 +7,8 @@
 
 namespace braid::cuda {
 
-// The dimensions of a map after those that every operand walks alike have become one, and how each operand walks them.
-// Never empty: a scalar is one dimension of one element.
+// The dimensions of a map after those that every operand walks alike have become one, and how each operand
+// walks them. Never empty: a scalar is one dimension of one element.
 struct MapLoops {
   std::vector<std::int64_t> shape;
   std::vector<std::vector<std::int64_t>> strides;  // of each operand, as many as `shape`
@@ -20,7 +20,8 @@ struct MapLoops {
 enum class Walk { scalar, dense, strided };
 
 MapLoops mapLoops(const KernelSpec& spec);
-// scalar: one element for all; dense: the offset is the index itself; strided: it is computed from the index's digits.
+// scalar: one element for all; dense: the offset is the index itself; strided: it is computed from the
+// index's digits.
 Walk walkOf(const MapLoops& loops, std::size_t operand);
 
 }  // namespace braid::cuda

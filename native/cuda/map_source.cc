@@ -16,7 +16,8 @@ std::string floatLiteral(double constant) {
   const float value = static_cast<float>(constant);
   char text[64];
   if (std::isfinite(value)) {
-    std::snprintf(text, sizeof(text), value < 0 || std::signbit(value) ? "(%af)" : "%af", static_cast<double>(value));
+    std::snprintf(text, sizeof(text), value < 0 || std::signbit(value) ? "(%af)" : "%af",
+                  static_cast<double>(value));
   } else {
     std::uint32_t bits;
     std::memcpy(&bits, &value, sizeof(bits));
@@ -28,11 +29,13 @@ std::string floatLiteral(double constant) {
 // JavaScript's `constant | 0`.
 std::string intLiteral(double constant) {
   std::int64_t value = 0;
-  if (std::isfinite(constant)) value = static_cast<std::int64_t>(std::fmod(std::trunc(constant), 4294967296.0));
+  if (std::isfinite(constant))
+    value = static_cast<std::int64_t>(std::fmod(std::trunc(constant), 4294967296.0));
   return "(int)" + number(static_cast<std::uint32_t>(value)) + "u";
 }
 
-// What an instruction is in CUDA C++, with $a, $b and $c for its arguments. Null: no such instruction in this type.
+// What an instruction is in CUDA C++, with $a, $b and $c for its arguments. Null: no such instruction in this
+// type.
 const char* floatPattern(MapOp op) {
   switch (op) {
     case MapOp::operand:
@@ -112,8 +115,8 @@ std::string instantiate(const char* pattern, const MapInstruction& instruction) 
   return text;
 }
 
-// Writes the two kernels of one map. `lanes` is 1 in the plain one; in the other each turn of the loop does that many
-// elements.
+// Writes the two kernels of one map. `lanes` is 1 in the plain one; in the other each turn of the loop does
+// that many elements.
 class MapWriter {
  public:
   MapWriter(const KernelSpec& spec, const MapLoops& loops) : spec_(spec), loops_(loops) {}
@@ -129,7 +132,8 @@ class MapWriter {
     }
     text += "Index count) {\n";
     for (std::size_t o = 0; o < spec_.operands.size(); ++o) {
-      if (walkOf(loops_, o) == Walk::scalar) text += "  const auto s" + number(o) + " = *p" + number(o) + ";\n";
+      if (walkOf(loops_, o) == Walk::scalar)
+        text += "  const auto s" + number(o) + " = *p" + number(o) + ";\n";
     }
     text += "  const Index step = (Index)gridDim.x * 256;\n";
     text += "  const Index first = (Index)blockIdx.x * 256 + threadIdx.x;\n";
@@ -152,7 +156,8 @@ class MapWriter {
   // Offsets of the strided operands at Index i, digit by digit from the last dimension.
   std::string offsets(const std::string& i, const std::string& indent) const {
     bool wanted = false;
-    for (std::size_t o = 0; o < spec_.operands.size(); ++o) wanted = wanted || walkOf(loops_, o) == Walk::strided;
+    for (std::size_t o = 0; o < spec_.operands.size(); ++o)
+      wanted = wanted || walkOf(loops_, o) == Walk::strided;
     if (!wanted) return "";
     std::string text;
     const std::size_t rank = loops_.shape.size();
@@ -165,7 +170,8 @@ class MapWriter {
     for (std::size_t d = rank; d-- > 0;) {
       const std::string rest = d + 1 == rank ? i : "r" + number(d + 1);
       const std::string size = number(loops_.shape[d]);
-      if (walked(d)) text += indent + "const Index x" + number(d) + " = " + rest + (d == 0 ? "" : " % " + size) + ";\n";
+      if (walked(d))
+        text += indent + "const Index x" + number(d) + " = " + rest + (d == 0 ? "" : " % " + size) + ";\n";
       if (d > 0) text += indent + "const Index r" + number(d) + " = " + rest + " / " + size + ";\n";
     }
     for (std::size_t o = 0; o < spec_.operands.size(); ++o) {
@@ -189,8 +195,8 @@ class MapWriter {
       const std::string at = walk == Walk::dense ? i : "o" + number(o);
       const std::string name = number(o);
       if (lanes_ > 1 && loops_.strides[o].back() == 1) {
-        text += indent + "const auto l" + name + " = *(const " + pack(spec_.operands[o].dtype) + "*)(p" + name + " + " +
-                at + ");\n";
+        text += indent + "const auto l" + name + " = *(const " + pack(spec_.operands[o].dtype) + "*)(p" +
+                name + " + " + at + ");\n";
       } else {
         text += indent + "const auto l" + name + " = p" + name + "[" + at + "];\n";
       }
@@ -205,8 +211,8 @@ class MapWriter {
     }
     text += indent + "}\n";
     for (std::size_t r = 0; r < spec_.results.size(); ++r) {
-      text +=
-          indent + "*(" + pack(spec_.results[r].dtype) + "*)(q" + number(r) + " + " + i + ") = m" + number(r) + ";\n";
+      text += indent + "*(" + pack(spec_.results[r].dtype) + "*)(q" + number(r) + " + " + i + ") = m" +
+              number(r) + ";\n";
     }
     return text;
   }
@@ -222,12 +228,14 @@ class MapWriter {
         const std::size_t o = static_cast<std::size_t>(instruction.a);
         const bool scalar = walkOf(loops_, o) == Walk::scalar;
         const bool packed = lanes_ > 1 && !scalar && loops_.strides[o].back() == 1;
-        value = std::string(spec_.computeInt ? "loadI(" : "loadF(") + (scalar ? "s" : "l") + number(instruction.a) +
-                (packed ? lane : "") + ")";
+        value = std::string(spec_.computeInt ? "loadI(" : "loadF(") + (scalar ? "s" : "l") +
+                number(instruction.a) + (packed ? lane : "") + ")";
       } else {
-        value = instantiate(spec_.computeInt ? intPattern(instruction.op) : floatPattern(instruction.op), instruction);
+        value = instantiate(spec_.computeInt ? intPattern(instruction.op) : floatPattern(instruction.op),
+                            instruction);
       }
-      text += indent + (spec_.computeInt ? "const int v" : "const float v") + number(j) + " = " + value + ";\n";
+      text +=
+          indent + (spec_.computeInt ? "const int v" : "const float v") + number(j) + " = " + value + ";\n";
     }
     return text;
   }
@@ -240,7 +248,9 @@ class MapWriter {
     return text;
   }
 
-  std::string pack(DType type) const { return "Pack<" + std::string(cudaTypeName(type)) + ", " + number(lanes_) + ">"; }
+  std::string pack(DType type) const {
+    return "Pack<" + std::string(cudaTypeName(type)) + ", " + number(lanes_) + ">";
+  }
 
   const KernelSpec& spec_;
   const MapLoops& loops_;
@@ -275,7 +285,8 @@ void mapSource(const KernelSpec& spec, KernelSource* source) {
     const std::size_t bytes = elementBytes(operand.dtype);
     source->byteOffsets.push_back(operand.offset * static_cast<std::int64_t>(bytes));
     const bool packed = loops.lanes > 1 && loops.strides[o].back() == 1;
-    source->alignments.push_back(packed ? std::min<std::size_t>(16, bytes * static_cast<std::size_t>(loops.lanes)) : 1);
+    source->alignments.push_back(
+        packed ? std::min<std::size_t>(16, bytes * static_cast<std::size_t>(loops.lanes)) : 1);
   }
   for (const MapResult& result : spec.results) {
     source->byteOffsets.push_back(0);

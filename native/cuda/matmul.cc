@@ -7,7 +7,8 @@
 namespace braid::cuda {
 namespace {
 
-// From this much work on, candidates are timed: below it the library's estimate is as good, and opening stays quick.
+// From this much work on, candidates are timed: below it the library's estimate is as good, and opening stays
+// quick.
 constexpr double kTunedFrom = 8589934592.0;  // 2^33 floating-point operations
 constexpr int kCandidates = 8;
 
@@ -52,7 +53,8 @@ BlasSession::~BlasSession() {
   library->call.cublasLtDestroy(handle);
 }
 
-Blas::Blas(std::shared_ptr<Context> context, std::shared_ptr<Compiler> compiler, std::vector<std::string> paths)
+Blas::Blas(std::shared_ptr<Context> context, std::shared_ptr<Compiler> compiler,
+           std::vector<std::string> paths)
     : context_(std::move(context)), compiler_(std::move(compiler)), paths_(std::move(paths)) {}
 
 Status Blas::ready() {
@@ -64,8 +66,9 @@ Status Blas::ready() {
   if (!session->library) return fail(Status::fileNotFound, problem);
   if (const cublasStatus code = session->library->call.cublasLtCreate(&session->handle)) {
     session->handle = nullptr;
-    return fail(code == kCublasAllocFailed ? Status::outOfMemory : Status::notInitialized,
-                std::string("cublasLtCreate: cuBLASLt says ") + session->library->call.cublasLtGetStatusString(code));
+    return fail(
+        code == kCublasAllocFailed ? Status::outOfMemory : Status::notInitialized,
+        std::string("cublasLtCreate: cuBLASLt says ") + session->library->call.cublasLtGetStatusString(code));
   }
   session_ = std::move(session);
   return Status::ok;

@@ -33,18 +33,20 @@ Status MatmulProblem::check(cublasStatus code, const char* call) const {
   const Status status = code == kCublasAllocFailed    ? Status::outOfMemory
                         : code == kCublasNotSupported ? Status::notSupported
                                                       : Status::unknown;
-  return fail(status, std::string(call) + ": cuBLASLt says " + session_->library->call.cublasLtGetStatusString(code));
+  return fail(status,
+              std::string(call) + ": cuBLASLt says " + session_->library->call.cublasLtGetStatusString(code));
 }
 
-Status MatmulProblem::layout(LtLayout* layout, DType type, std::int64_t rows, std::int64_t columns, std::int64_t batch,
-                             std::int64_t stride) const {
+Status MatmulProblem::layout(LtLayout* layout, DType type, std::int64_t rows, std::int64_t columns,
+                             std::int64_t batch, std::int64_t stride) const {
   const CublasLtFunctions& call = session_->library->call;
-  const cublasStatus made = call.cublasLtMatrixLayoutCreate(layout, realType(type), static_cast<std::uint64_t>(rows),
-                                                            static_cast<std::uint64_t>(columns), rows);
+  const cublasStatus made = call.cublasLtMatrixLayoutCreate(
+      layout, realType(type), static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns), rows);
   if (made != kCublasSuccess) return check(made, "cublasLtMatrixLayoutCreate");
   if (batch == 1) return Status::ok;
   const auto count = static_cast<std::int32_t>(batch);
-  if (const auto code = call.cublasLtMatrixLayoutSetAttribute(*layout, kLayoutBatchCount, &count, sizeof(count))) {
+  if (const auto code =
+          call.cublasLtMatrixLayoutSetAttribute(*layout, kLayoutBatchCount, &count, sizeof(count))) {
     return check(code, "cublasLtMatrixLayoutSetAttribute(batch count)");
   }
   return check(call.cublasLtMatrixLayoutSetAttribute(*layout, kLayoutBatchStride, &stride, sizeof(stride)),
@@ -58,14 +60,17 @@ Status MatmulProblem::describe(const KernelSpec& spec) {
   // b comes first: a row-major k × n matrix is a column-major n × k one.
   if (spec.transposeB) {
     const std::int32_t transpose = kTranspose;
-    if (const auto code = call.cublasLtMatmulDescSetAttribute(desc_, kDescTransA, &transpose, sizeof(transpose))) {
+    if (const auto code =
+            call.cublasLtMatmulDescSetAttribute(desc_, kDescTransA, &transpose, sizeof(transpose))) {
       return check(code, "cublasLtMatmulDescSetAttribute(transpose)");
     }
   }
   const std::int64_t bRows = spec.transposeB ? spec.k : spec.n, bColumns = spec.transposeB ? spec.n : spec.k;
   Status status = layout(&b_, spec.b.dtype, bRows, bColumns, spec.batch, spec.b.batchStride);
-  if (status == Status::ok) status = layout(&a_, spec.a.dtype, spec.k, spec.m, spec.batch, spec.a.batchStride);
-  if (status == Status::ok) status = layout(&c_, spec.c.dtype, spec.n, spec.m, spec.batch, spec.c.batchStride);
+  if (status == Status::ok)
+    status = layout(&a_, spec.a.dtype, spec.k, spec.m, spec.batch, spec.a.batchStride);
+  if (status == Status::ok)
+    status = layout(&c_, spec.c.dtype, spec.n, spec.m, spec.batch, spec.c.batchStride);
   return status;
 }
 
@@ -76,11 +81,11 @@ Status MatmulProblem::algorithms(std::size_t alignment, std::size_t workspaceByt
   if (const auto code = call.cublasLtMatmulPreferenceCreate(&preference))
     return check(code, "cublasLtMatmulPreferenceCreate");
   const auto bytes = static_cast<std::uint32_t>(alignment);
-  cublasStatus code = call.cublasLtMatmulPreferenceSetAttribute(preference, kPreferenceWorkspace, &workspaceBytes,
-                                                                sizeof(workspaceBytes));
+  cublasStatus code = call.cublasLtMatmulPreferenceSetAttribute(preference, kPreferenceWorkspace,
+                                                                &workspaceBytes, sizeof(workspaceBytes));
   if (code == kCublasSuccess) {
-    code = call.cublasLtMatmulPreferenceSetAttribute(preference, kPreferenceReductions, &kReductionComputeType,
-                                                     sizeof(std::uint32_t));
+    code = call.cublasLtMatmulPreferenceSetAttribute(preference, kPreferenceReductions,
+                                                     &kReductionComputeType, sizeof(std::uint32_t));
   }
   for (int which : {kPreferenceAlignA, kPreferenceAlignB, kPreferenceAlignC, kPreferenceAlignD}) {
     if (code == kCublasSuccess)

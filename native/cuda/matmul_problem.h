@@ -4,7 +4,8 @@
 
 namespace braid::cuda {
 
-// A row-major product as cuBLASLt's column-major one: cᵀ = bᵀ aᵀ, for which the same bytes serve. Owns the descriptors.
+// A row-major product as cuBLASLt's column-major one: cᵀ = bᵀ aᵀ, for which the same bytes serve. Owns the
+// descriptors.
 class MatmulProblem {
  public:
   explicit MatmulProblem(std::shared_ptr<BlasSession> session) : session_(std::move(session)) {}
@@ -18,8 +19,8 @@ class MatmulProblem {
   // Up to `most` algorithms, best first by the library's own estimate; none found is not an error.
   Status algorithms(std::size_t alignment, std::size_t workspaceBytes, int most,
                     std::vector<MatmulChoice>* found) const;
-  Status run(const MatmulChoice& choice, DeviceAddress a, DeviceAddress b, DeviceAddress c, DeviceAddress workspace,
-             CUstream stream) const;
+  Status run(const MatmulChoice& choice, DeviceAddress a, DeviceAddress b, DeviceAddress c,
+             DeviceAddress workspace, CUstream stream) const;
   const BlasSession& session() const { return *session_; }
 
  private:

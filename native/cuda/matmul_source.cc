@@ -5,8 +5,9 @@
 namespace braid::cuda {
 namespace {
 
-// A block makes one 16 × 16 tile of c, walking along k in steps of 16. Past the edges the tiles hold zeros. Which of
-// b's indices runs fastest across threads depends on its layout, so that its reads stay side by side.
+// A block makes one 16 × 16 tile of c, walking along k in steps of 16. Past the edges the tiles hold zeros.
+// Which of b's indices runs fastest across threads depends on its layout, so that its reads stay side by
+// side.
 constexpr const char* kBody = R"cuda(
 extern "C" __global__ void __launch_bounds__(256) braid_matmul(const A* a, const B* b, C* c, Index count) {
   __shared__ float left[16][17], right[16][17];

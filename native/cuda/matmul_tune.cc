@@ -42,12 +42,14 @@ struct Scratch {
   }
 };
 
-std::size_t operandBytes(const MatmulOperand& operand, std::int64_t rows, std::int64_t columns, std::int64_t batch) {
+std::size_t operandBytes(const MatmulOperand& operand, std::int64_t rows, std::int64_t columns,
+                         std::int64_t batch) {
   const std::int64_t elements = rows * columns + operand.batchStride * (batch - 1);
   return static_cast<std::size_t>(elements) * elementBytes(operand.dtype);
 }
 
-void fill(const Context& context, Compiler& compiler, DType type, CUdeviceptr to, std::size_t bytes, CUstream stream) {
+void fill(const Context& context, Compiler& compiler, DType type, CUdeviceptr to, std::size_t bytes,
+          CUstream stream) {
   unsigned one = type == DType::f32 ? 0x3f800000u : type == DType::bf16 ? 0x3f803f80u : 0x3c003c00u;
   unsigned mask = type == DType::f32 ? 0x807fffffu : type == DType::bf16 ? 0x807f807fu : 0x83ff83ffu;
   long long words = static_cast<long long>(bytes / 4);
@@ -89,11 +91,12 @@ void settle(const MatmulProblem& problem, const KernelSpec& spec, Compiler& comp
   }
   const auto run = [&](const MatmulChoice& choice) {
     const std::size_t shift = choice.alignment % kShift;
-    return problem.run(choice, scratch.blocks[0] + shift, scratch.blocks[1] + shift, scratch.blocks[2] + shift,
-                       scratch.blocks[3], scratch.stream) == Status::ok;
+    return problem.run(choice, scratch.blocks[0] + shift, scratch.blocks[1] + shift,
+                       scratch.blocks[2] + shift, scratch.blocks[3], scratch.stream) == Status::ok;
   };
 
-  // An algorithm that the library offers and then refuses is dropped, as long as another of its alignment is left.
+  // An algorithm that the library offers and then refuses is dropped, as long as another of its alignment is
+  // left.
   for (std::size_t i = choices->size(); i-- > 0;) {
     const std::size_t alignment = (*choices)[i].alignment;
     const bool works = run((*choices)[i]);

@@ -4,7 +4,8 @@
 
 namespace braid::cuda {
 
-Status Module::load(std::shared_ptr<Context> context, const std::string& image, std::shared_ptr<Module>* module) {
+Status Module::load(std::shared_ptr<Context> context, const std::string& image,
+                    std::shared_ptr<Module>* module) {
   char log[4096] = "";
   int options[] = {kJitErrorLog, kJitErrorLogBytes};
   void* values[] = {log, reinterpret_cast<void*>(static_cast<std::uintptr_t>(sizeof(log)))};

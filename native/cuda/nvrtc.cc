@@ -7,7 +7,8 @@
 namespace braid::cuda {
 namespace {
 
-// cuda_fp16.h and its like are not NVRTC's own: wheels and toolkits put them in places that lie beside the library.
+// cuda_fp16.h and its like are not NVRTC's own: wheels and toolkits put them in places that lie beside the
+// library.
 std::vector<std::string> includeDirectories(const std::string& libraryPath) {
   namespace fs = std::filesystem;
   std::vector<fs::path> places;
@@ -72,8 +73,8 @@ std::vector<std::string> Compiler::optionsFor(Flavor flavor, bool* binary) const
   *binary = std::find(known.begin(), known.end(), arch) != known.end();
   std::vector<std::string> options{"--std=c++17"};
   if (*binary) {
-    // From 9.0 on, an architecture's own instructions (wgmma, setmaxnreg) are only in its `a` form, which runs on it
-    // alone.
+    // From 9.0 on, an architecture's own instructions (wgmma, setmaxnreg) are only in its `a` form, which
+    // runs on it alone.
     options.push_back("--gpu-architecture=sm_" + std::to_string(arch) +
                       (flavor == Flavor::user && arch >= 90 ? "a" : ""));
   } else {
@@ -86,22 +87,26 @@ std::vector<std::string> Compiler::optionsFor(Flavor flavor, bool* binary) const
   if (flavor == Flavor::generated) {
     options.insert(options.end(), {"--fmad=false", "--prec-div=true", "--prec-sqrt=true", "--ftz=false"});
   } else {
-    for (std::string& include : includeDirectories(library_->library.path)) options.push_back(std::move(include));
+    for (std::string& include : includeDirectories(library_->library.path))
+      options.push_back(std::move(include));
   }
   return options;
 }
 
-Status Compiler::build(const std::string& source, const std::string& title, Flavor flavor, std::string* image) {
+Status Compiler::build(const std::string& source, const std::string& title, Flavor flavor,
+                       std::string* image) {
   const NvrtcFunctions& call = library_->call;
   Program program{call};
-  if (call.nvrtcCreateProgram(&program.handle, source.c_str(), title.c_str(), 0, nullptr, nullptr) != kNvrtcSuccess) {
+  if (call.nvrtcCreateProgram(&program.handle, source.c_str(), title.c_str(), 0, nullptr, nullptr) !=
+      kNvrtcSuccess) {
     return fail(Status::invalidValue, "nvrtcCreateProgram failed for " + title);
   }
   bool binary = false;
   const std::vector<std::string> options = optionsFor(flavor, &binary);
   std::vector<const char*> words;
   for (const std::string& option : options) words.push_back(option.c_str());
-  const nvrtcResult code = call.nvrtcCompileProgram(program.handle, static_cast<int>(words.size()), words.data());
+  const nvrtcResult code =
+      call.nvrtcCompileProgram(program.handle, static_cast<int>(words.size()), words.data());
   if (code != kNvrtcSuccess) {
     std::size_t bytes = 0;
     std::string log;
@@ -111,17 +116,19 @@ Status Compiler::build(const std::string& source, const std::string& title, Flav
       log.resize(log.find_last_not_of(std::string("\0\n ", 3)) + 1);
     }
     std::string detail = "NVRTC " + std::to_string(library_->major) + "." + std::to_string(library_->minor) +
-                         (code == kNvrtcCompilation ? " did not compile " : " failed on ") + title + " (" + options[1] +
-                         ")";
-    return fail(Status::invalidImage, detail + (log.empty() ? ": code " + std::to_string(code) : ":\n" + log));
+                         (code == kNvrtcCompilation ? " did not compile " : " failed on ") + title + " (" +
+                         options[1] + ")";
+    return fail(Status::invalidImage,
+                detail + (log.empty() ? ": code " + std::to_string(code) : ":\n" + log));
   }
   std::size_t bytes = 0;
   const nvrtcResult sized =
       binary ? call.nvrtcGetCUBINSize(program.handle, &bytes) : call.nvrtcGetPTXSize(program.handle, &bytes);
-  if (sized != kNvrtcSuccess || bytes == 0) return fail(Status::invalidImage, "NVRTC gave no code for " + title);
+  if (sized != kNvrtcSuccess || bytes == 0)
+    return fail(Status::invalidImage, "NVRTC gave no code for " + title);
   image->resize(bytes);
-  const nvrtcResult got =
-      binary ? call.nvrtcGetCUBIN(program.handle, image->data()) : call.nvrtcGetPTX(program.handle, image->data());
+  const nvrtcResult got = binary ? call.nvrtcGetCUBIN(program.handle, image->data())
+                                 : call.nvrtcGetPTX(program.handle, image->data());
   return got == kNvrtcSuccess ? Status::ok : fail(Status::invalidImage, "NVRTC gave no code for " + title);
 }
 

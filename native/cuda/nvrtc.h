@@ -9,17 +9,19 @@
 
 namespace braid::cuda {
 
-// Compiles CUDA C++ for one device, once for each distinct source. The library is opened at the first compilation, so
-// that a plan of copies and matrix products needs no NVRTC.
+// Compiles CUDA C++ for one device, once for each distinct source. The library is opened at the first
+// compilation, so that a plan of copies and matrix products needs no NVRTC.
 class Compiler {
  public:
   Compiler(std::shared_ptr<Context> context, std::vector<std::string> paths);
 
   // Generated: arithmetic exactly as written (no contraction, division and square root correctly rounded).
-  // User: CUDA's defaults, every instruction of the very device, the toolkit's headers where they are installed.
+  // User: CUDA's defaults, every instruction of the very device, the toolkit's headers where they are
+  // installed.
   enum class Flavor { generated, user };
   // `title` stands in the log's messages as the file. On failure the detail holds the compiler's log.
-  Status compile(const std::string& source, const std::string& title, Flavor flavor, std::shared_ptr<Module>* module);
+  Status compile(const std::string& source, const std::string& title, Flavor flavor,
+                 std::shared_ptr<Module>* module);
 
  private:
   Status ready();

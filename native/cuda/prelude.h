@@ -2,8 +2,9 @@
 
 namespace braid::cuda {
 
-// What every generated kernel begins with: storage types, packs of 16 bytes, conversions (kernel-spec.ts says which),
-// and the functions whose corner cases are JavaScript's rather than C's. No header: NVRTC alone must do.
+// What every generated kernel begins with: storage types, packs of 16 bytes, conversions (kernel-spec.ts says
+// which), and the functions whose corner cases are JavaScript's rather than C's. No header: NVRTC alone must
+// do.
 inline constexpr const char* kPrelude = R"cuda(
 typedef unsigned char u8;
 typedef unsigned short u16;

@@ -6,17 +6,20 @@
 namespace braid::cuda {
 namespace {
 
-void probeDevices(const std::shared_ptr<const DriverLibrary>& library, LibraryReport* report, CudaReport* all) {
+void probeDevices(const std::shared_ptr<const DriverLibrary>& library, LibraryReport* report,
+                  CudaReport* all) {
   const DriverFunctions& call = library->call;
   if (const CUresult code = call.cuInit(0)) {
-    report->problem = "cuInit: " + describe(call, code) + ". Run nvidia-smi: if it fails too, the driver is not loaded";
+    report->problem =
+        "cuInit: " + describe(call, code) + ". Run nvidia-smi: if it fails too, the driver is not loaded";
     return;
   }
   if (const CUresult code = call.cuDeviceGetCount(&all->deviceCount)) {
     report->problem = "cuDeviceGetCount: " + describe(call, code);
     return;
   }
-  if (all->deviceCount == 0) report->problem = "no CUDA device is visible (CUDA_VISIBLE_DEVICES may hide them)";
+  if (all->deviceCount == 0)
+    report->problem = "no CUDA device is visible (CUDA_VISIBLE_DEVICES may hide them)";
   for (int ordinal = 0; ordinal < all->deviceCount; ++ordinal) {
     std::shared_ptr<Context> context;
     DeviceInfo info;
@@ -28,7 +31,8 @@ void probeDevices(const std::shared_ptr<const DriverLibrary>& library, LibraryRe
       status = context->check(call.cuMemGetInfo(&free, &total), "cuMemGetInfo");
     }
     if (status != Status::ok) {
-      report->problem += (report->problem.empty() ? "" : "; ") + ("cuda:" + std::to_string(ordinal) + ": " + detail());
+      report->problem +=
+          (report->problem.empty() ? "" : "; ") + ("cuda:" + std::to_string(ordinal) + ": " + detail());
       continue;
     }
     all->devices.push_back(info);
@@ -53,9 +57,10 @@ CudaReport probe(const LibraryPaths& paths) {
 
   problem.clear();
   const auto nvrtc = NvrtcLibrary::open(paths.nvrtc, version, &problem);
-  all.libraries.push_back(nvrtc ? LibraryReport{"NVRTC", nvrtc->library.path,
-                                                std::to_string(nvrtc->major) + "." + std::to_string(nvrtc->minor), ""}
-                                : LibraryReport{"NVRTC", "", "", problem});
+  all.libraries.push_back(
+      nvrtc ? LibraryReport{"NVRTC", nvrtc->library.path,
+                            std::to_string(nvrtc->major) + "." + std::to_string(nvrtc->minor), ""}
+            : LibraryReport{"NVRTC", "", "", problem});
   problem.clear();
   const auto blas = CublasLtLibrary::open(paths.cublasLt, version, &problem);
   all.libraries.push_back(blas ? LibraryReport{"cuBLASLt", blas->library.path,

@@ -14,8 +14,8 @@ FN V wider(V a, V b) { return COMBINE; }
 FN void finish(V value, U& y) { store((V)(FINISH), y); }
 )cuda";
 
-// inner = 1: GROUP threads share a row, neighbours reading neighbours. A group within a warp combines by shuffles; a
-// block by shuffles, then its warps' results through shared memory.
+// inner = 1: GROUP threads share a row, neighbours reading neighbours. A group within a warp combines by
+// shuffles; a block by shuffles, then its warps' results through shared memory.
 constexpr const char* kRows = R"cuda(
 template <int WIDTH> FN V row(const T* x, int lane) {
   V value = FIRST;
@@ -54,8 +54,8 @@ constexpr const char* kRowsVector = R"cuda(
 extern "C" __global__ void __launch_bounds__(BLOCK) braid_reduce_vector(const T* x, U* y, Index count) { rows<VECTOR>(x, y, count); }
 )cuda";
 
-// inner > 1: a block takes 32 columns of one outer index; its warps read whole rows of them, each its own share, and
-// their results are combined in order of warp.
+// inner > 1: a block takes 32 columns of one outer index; its warps read whole rows of them, each its own
+// share, and their results are combined in order of warp.
 constexpr const char* kColumns = R"cuda(
 extern "C" __global__ void __launch_bounds__(BLOCK) braid_reduce(const T* x, U* y, Index count) {
   __shared__ V partial[BLOCK / 32][32];
@@ -118,7 +118,8 @@ void reduceSource(const KernelSpec& spec, int multiprocessors, KernelSource* sou
   const bool rows = spec.inner == 1;
   const bool vector = rows && spec.length % width == 0 && spec.length > 0;
 
-  // Long rows get a block each, the larger the fewer there are to fill the device with; short ones share a warp.
+  // Long rows get a block each, the larger the fewer there are to fill the device with; short ones share a
+  // warp.
   std::int64_t block = 256, group = 32;
   if (rows) {
     const std::int64_t turns = vector ? spec.length / width : spec.length;
@@ -128,7 +129,9 @@ void reduceSource(const KernelSpec& spec, int multiprocessors, KernelSource* sou
     }
   } else {
     const std::int64_t blocks = spec.outer * ((spec.inner + 31) / 32);
-    block = spec.length >= 64 && blocks < std::int64_t{4} * multiprocessors ? 1024 : spec.length >= 8 ? 256 : 32;
+    block = spec.length >= 64 && blocks < std::int64_t{4} * multiprocessors ? 1024
+            : spec.length >= 8                                              ? 256
+                                                                            : 32;
   }
 
   std::string text = kPrelude;

@@ -6,7 +6,8 @@ namespace braid::cuda {
 namespace {
 
 std::string triple(const std::array<std::uint32_t, 3>& size) {
-  return "(" + std::to_string(size[0]) + ", " + std::to_string(size[1]) + ", " + std::to_string(size[2]) + ")";
+  return "(" + std::to_string(size[0]) + ", " + std::to_string(size[1]) + ", " + std::to_string(size[2]) +
+         ")";
 }
 
 }  // namespace
@@ -23,12 +24,14 @@ UserKernel::UserKernel(std::shared_ptr<Module> module, const KernelSpec& spec, C
       arguments_(spec.readCount + spec.writeCount + spec.scalars.size()) {
   for (std::size_t i = 0; i < spec.scalars.size(); ++i) {
     const CudaScalar& scalar = spec.scalars[i];
-    std::memcpy(&arguments_[readCount_ + writeCount_ + i],
-                scalar.isFloat ? static_cast<const void*>(&scalar.f32) : static_cast<const void*>(&scalar.i32), 4);
+    std::memcpy(
+        &arguments_[readCount_ + writeCount_ + i],
+        scalar.isFloat ? static_cast<const void*>(&scalar.f32) : static_cast<const void*>(&scalar.i32), 4);
   }
 }
 
-Status UserKernel::make(std::shared_ptr<Module> module, const KernelSpec& spec, std::unique_ptr<Kernel>* kernel) {
+Status UserKernel::make(std::shared_ptr<Module> module, const KernelSpec& spec,
+                        std::unique_ptr<Kernel>* kernel) {
   const Context& context = module->context();
   CUfunction function = nullptr;
   if (const Status status = module->function(spec.name.c_str(), &function); status != Status::ok) {
@@ -40,10 +43,10 @@ Status UserKernel::make(std::shared_ptr<Module> module, const KernelSpec& spec, 
     const auto grid = static_cast<std::uint32_t>(context.attribute(kMaxGridX + d));
     const auto block = static_cast<std::uint32_t>(context.attribute(kMaxBlockX + d));
     if (spec.grid[d] == 0 || spec.grid[d] > grid || spec.block[d] == 0 || spec.block[d] > block) {
-      return fail(Status::invalidValue, spec.name + " is launched with grid " + triple(spec.grid) + " and block " +
-                                            triple(spec.block) + "; in dimension " + std::to_string(d) +
-                                            " the device takes 1 to " + std::to_string(grid) + " blocks of 1 to " +
-                                            std::to_string(block) + " threads");
+      return fail(Status::invalidValue,
+                  spec.name + " is launched with grid " + triple(spec.grid) + " and block " +
+                      triple(spec.block) + "; in dimension " + std::to_string(d) + " the device takes 1 to " +
+                      std::to_string(grid) + " blocks of 1 to " + std::to_string(block) + " threads");
     }
   }
   int threads = 0, fixedShared = 0;
@@ -82,9 +85,10 @@ Status UserKernel::launch(const DeviceAddress* reads, const DeviceAddress* write
   for (std::size_t i = 0; i < readCount_; ++i) arguments_[i] = reads[i];
   for (std::size_t i = 0; i < writeCount_; ++i) arguments_[readCount_ + i] = writes[i];
   const Context& context = module_->context();
-  return context.check(context.call().cuLaunchKernel(function_, grid_[0], grid_[1], grid_[2], block_[0], block_[1],
-                                                     block_[2], sharedBytes_, stream, arguments_.data(), nullptr),
-                       call_.c_str());
+  return context.check(
+      context.call().cuLaunchKernel(function_, grid_[0], grid_[1], grid_[2], block_[0], block_[1], block_[2],
+                                    sharedBytes_, stream, arguments_.data(), nullptr),
+      call_.c_str());
 }
 
 }  // namespace braid::cuda

@@ -43,14 +43,14 @@ struct WorkLabel {
 enum class EventKind : std::uint8_t {
   order,    // streams wait for it; any number may be outstanding
   timed,    // the same, and it notes the time
-  awaited,  // threads sleep until it: they wake at once, and few may be outstanding (on cuda 56, the next record
-            // blocks)
+  awaited,  // threads sleep until it: they wake at once, and few may be outstanding (on cuda 56, the next
+            // record blocks)
 };
 
 enum class CopyKind { hostToDevice, deviceToHost, deviceToDevice, hostToHost };
 
-// A kernel made ready for one device: compiled, its algorithm chosen, its launch shape known. Immutable; launched from
-// the issuing thread only.
+// A kernel made ready for one device: compiled, its algorithm chosen, its launch shape known. Immutable;
+// launched from the issuing thread only.
 class Kernel {
  public:
   virtual ~Kernel() = default;
@@ -58,19 +58,19 @@ class Kernel {
   virtual std::size_t pieces() const { return 1; }
 };
 
-// Computes a user's kernel on the host device by calling its TypeScript reference: called on a lane's worker thread,
-// blocks it until the answer is written. Addresses are those of the reads, then of the writes. Returns false if the
-// reference threw.
-using HostCallback = std::function<bool(const DeviceAddress* reads, std::size_t readCount, const DeviceAddress* writes,
-                                        std::size_t writeCount)>;
+// Computes a user's kernel on the host device by calling its TypeScript reference: called on a lane's worker
+// thread, blocks it until the answer is written. Addresses are those of the reads, then of the writes.
+// Returns false if the reference threw.
+using HostCallback = std::function<bool(const DeviceAddress* reads, std::size_t readCount,
+                                        const DeviceAddress* writes, std::size_t writeCount)>;
 
-// One device, as everything above sees it: the allocator, the executor and the graphs are written once against this
-// table. Beneath it stand `cuda` (native/cuda) and `host` (native/host), with the same codes and the same ordering
-// rules:
+// One device, as everything above sees it: the allocator, the executor and the graphs are written once
+// against this table. Beneath it stand `cuda` (native/cuda) and `host` (native/host), with the same codes and
+// the same ordering rules:
 //   1. Work on a stream runs in order, one after the other. Streams run beside each other.
 //   2. eventRecord marks the point that the stream has reached; a second record moves the mark.
-//   3. streamWait orders all that follows on the stream after the mark as it is *at the call*; an event never recorded
-//   is no wait. The event may be one of another device of the same kind, recorded there.
+//   3. streamWait orders all that follows on the stream after the mark as it is *at the call*; an event never
+//   recorded is no wait. The event may be one of another device of the same kind, recorded there.
 //   4. Nothing here blocks the caller except the calls that say so, and those for which a stream has no room
 //   (streamDepth).
 // Every call may be made from any thread once that thread has called bind(). No call throws.
@@ -91,14 +91,18 @@ class Driver {
   virtual Status pinnedAllocate(void** pointer, std::size_t bytes) = 0;
   virtual Status pinnedFree(void* pointer) = 0;
 
-  // Virtual memory: sizes and addresses are multiples of info().pageBytes. Status::notSupported where that is 0.
+  // Virtual memory: sizes and addresses are multiples of info().pageBytes. Status::notSupported where that is
+  // 0.
   virtual Status addressReserve(DeviceAddress* address, std::size_t bytes) = 0;
   virtual Status addressRelease(DeviceAddress address, std::size_t bytes) = 0;
-  virtual Status pagesCreate(Pages* pages, std::size_t bytes) = 0;  // counts against the device's memory from here on
+  virtual Status pagesCreate(Pages* pages,
+                             std::size_t bytes) = 0;  // counts against the device's memory from here on
   virtual Status pagesRelease(Pages pages) = 0;
-  virtual Status pagesMap(DeviceAddress address, std::size_t bytes, Pages pages) = 0;  // readable and writable at once
+  virtual Status pagesMap(DeviceAddress address, std::size_t bytes,
+                          Pages pages) = 0;  // readable and writable at once
   // Maps `count` handles of `each` bytes side by side. Where one fails, none is mapped.
-  virtual Status pagesMapEach(DeviceAddress address, std::size_t each, const Pages* pages, std::size_t count) {
+  virtual Status pagesMapEach(DeviceAddress address, std::size_t each, const Pages* pages,
+                              std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
       const Status status = pagesMap(address + i * each, each, pages[i]);
       if (status == Status::ok) continue;
@@ -110,10 +114,11 @@ class Driver {
   virtual Status pagesUnmap(DeviceAddress address, std::size_t bytes) = 0;  // nothing may still use the range
 
   // Streams and events.
-  virtual Status streamCreate(Stream* stream, int priority) = 0;  // clamped into [greatestPriority, leastPriority]
-  virtual Status streamDestroy(Stream stream) = 0;                // work already queued still completes
-  virtual Status streamSynchronize(Stream stream) = 0;            // blocks
-  virtual Status streamQuery(Stream stream) = 0;                  // ok, or notReady
+  virtual Status streamCreate(Stream* stream,
+                              int priority) = 0;        // clamped into [greatestPriority, leastPriority]
+  virtual Status streamDestroy(Stream stream) = 0;      // work already queued still completes
+  virtual Status streamSynchronize(Stream stream) = 0;  // blocks
+  virtual Status streamQuery(Stream stream) = 0;        // ok, or notReady
   // Pieces of work that each stream holds as things are: a call for one more blocks. 0: any number.
   virtual std::size_t streamDepth() const { return 0; }
   virtual Status streamWait(Stream stream, Event event) = 0;
@@ -125,32 +130,34 @@ class Driver {
   virtual Status eventElapsed(float* milliseconds, Event from, Event to) = 0;  // both timed and complete
 
   // Work.
-  virtual Status copy(CopyKind kind, DeviceAddress to, DeviceAddress from, std::size_t bytes, Stream stream) = 0;
+  virtual Status copy(CopyKind kind, DeviceAddress to, DeviceAddress from, std::size_t bytes,
+                      Stream stream) = 0;
   virtual Status fill32(DeviceAddress to, std::uint32_t value, std::size_t words, Stream stream) = 0;
-  // `callback` (host device, KernelSpec::Kind::cuda only) may be empty. May take long (compilation): call it off the
-  // hot path.
+  // `callback` (host device, KernelSpec::Kind::cuda only) may be empty. May take long (compilation): call it
+  // off the hot path.
   virtual Status prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& spec, HostCallback callback) = 0;
   // Addresses in the order of the run's reads and writes. No allocation, no blocking.
   virtual Status launch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes,
                         Stream stream) = 0;
 
-  // Several devices of one kind in one process. Called once for each pair and direction, before work that needs it.
-  // Lets this device's kernels reach the other's memory. Status::notSupported where the machine cannot; peer copies go
-  // all the same, through the host if need be.
+  // Several devices of one kind in one process. Called once for each pair and direction, before work that
+  // needs it. Lets this device's kernels reach the other's memory. Status::notSupported where the machine
+  // cannot; peer copies go all the same, through the host if need be.
   virtual Status reachPeer(Driver&) { return Status::notSupported; }
-  // A copy that this device does on its streams, where one of the two ends, or both, is memory of another device: those
-  // of `from` and `to`, or pinned memory where that is null.
-  virtual Status preparePeerCopy(std::unique_ptr<Kernel>*, std::size_t /*bytes*/, Driver* /*from*/, Driver* /*to*/) {
+  // A copy that this device does on its streams, where one of the two ends, or both, is memory of another
+  // device: those of `from` and `to`, or pinned memory where that is null.
+  virtual Status preparePeerCopy(std::unique_ptr<Kernel>*, std::size_t /*bytes*/, Driver* /*from*/,
+                                 Driver* /*to*/) {
     return Status::notSupported;
   }
 
-  // Labels the work that this thread queues from now on. A device that knows which piece of work has ended it gives
-  // that piece's label; one that does not (cuda) gives one without an owner.
+  // Labels the work that this thread queues from now on. A device that knows which piece of work has ended it
+  // gives that piece's label; one that does not (cuda) gives one without an owner.
   virtual void label(const WorkLabel&) {}
   virtual WorkLabel failedWork() { return {}; }
 
-  // Runs `function(data)` on a thread of the driver's after all work queued on the stream: no driver call in it, no
-  // lock that a caller of the driver may hold.
+  // Runs `function(data)` on a thread of the driver's after all work queued on the stream: no driver call in
+  // it, no lock that a caller of the driver may hold.
   virtual Status hostFunction(Stream stream, void (*function)(void*), void* data) = 0;
 };
 
@@ -165,8 +172,10 @@ struct HostOptions {
   std::uint64_t jitterSeed =
       0;  // 0: none. Else seeded random delays before each piece of work, up to jitterMicroseconds
   double jitterMicroseconds = 200;
-  std::size_t queueDepth = 0;  // pieces of work that a stream holds: a call for one more blocks. 0: any number
-  bool poison = false;  // memory is filled with signalling garbage when it is given out and when it is taken back
+  std::size_t queueDepth =
+      0;  // pieces of work that a stream holds: a call for one more blocks. 0: any number
+  bool poison =
+      false;  // memory is filled with signalling garbage when it is given out and when it is taken back
   struct Fault {
     std::string call;
     std::uint64_t nth = 1;

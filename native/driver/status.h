@@ -2,8 +2,8 @@
 
 namespace braid {
 
-// Error codes of a device. The numbers are the CUDA driver's (CUresult), so that the cuda device passes its own through
-// unchanged and the host device can be made to fail with any of them.
+// Error codes of a device. The numbers are the CUDA driver's (CUresult), so that the cuda device passes its
+// own through unchanged and the host device can be made to fail with any of them.
 enum class Status : int {
   ok = 0,
   invalidValue = 1,

@@ -11,7 +11,9 @@ namespace {
 constexpr std::uint64_t mostBytes = std::uint64_t{1} << 53;
 constexpr std::uint32_t mostEvents = 1u << 24;
 
-std::string item(const char* list, std::size_t index) { return std::string(list) + "[" + std::to_string(index) + "]"; }
+std::string item(const char* list, std::size_t index) {
+  return std::string(list) + "[" + std::to_string(index) + "]";
+}
 
 MaybeFailure checkBuffer(const ProgramSpec& spec, std::size_t index) {
   const BufferSpec& buffer = spec.buffers[index];
@@ -27,18 +29,22 @@ MaybeFailure checkBuffer(const ProgramSpec& spec, std::size_t index) {
     return invalidProgram(where, "a view must lie on its root's device");
   if (buffer.rootOffset > root.bytes || buffer.bytes > root.bytes - buffer.rootOffset)
     return invalidProgram(where, "reaches beyond its root");
-  if (buffer.root == index && buffer.rootOffset != 0) return invalidProgram(where, "rootOffset of a root must be 0");
+  if (buffer.root == index && buffer.rootOffset != 0)
+    return invalidProgram(where, "rootOffset of a root must be 0");
   const bool handedOver = buffer.life == Life::input || buffer.life == Life::output;
-  if (handedOver && buffer.space != Space::pinned) return invalidProgram(where, "inputs and outputs must be pinned");
+  if (handedOver && buffer.space != Space::pinned)
+    return invalidProgram(where, "inputs and outputs must be pinned");
   if (buffer.root != index) return std::nullopt;
   if (buffer.space == Space::device && spec.lanes[buffer.home].device != buffer.device)
     return invalidProgram(where, "home is a lane of another device");
   if (buffer.arenaOffset >= 0) {
     if (!spec.planned) return invalidProgram(where, "an offset without planned storage");
-    if (buffer.space != Space::device) return invalidProgram(where, "only device buffers have a place in the arena");
+    if (buffer.space != Space::device)
+      return invalidProgram(where, "only device buffers have a place in the arena");
     const auto offset = static_cast<std::uint64_t>(buffer.arenaOffset);
     const std::uint64_t arena = spec.devices[buffer.device].arenaBytes;
-    if (offset > arena || buffer.bytes > arena - offset) return invalidProgram(where, "reaches beyond the arena");
+    if (offset > arena || buffer.bytes > arena - offset)
+      return invalidProgram(where, "reaches beyond the arena");
     if (offset % 16 != 0) return invalidProgram(where, "arenaOffset must be a multiple of 16");
   } else if (spec.planned && buffer.space == Space::device && buffer.life == Life::tick) {
     return invalidProgram(where, "no place in the arena");
@@ -61,7 +67,8 @@ class Decoder {
 
   MaybeFailure decode() {
     for (std::size_t i = 0; i < spec_.kernels.size(); ++i) {
-      if (auto problem = extentsOf(spec_.kernels[i], &kernels_[i])) return invalidProgram(item("kernels", i), *problem);
+      if (auto problem = extentsOf(spec_.kernels[i], &kernels_[i]))
+        return invalidProgram(item("kernels", i), *problem);
     }
     while (at_ < words_.size()) {
       where_ = item("commands", out_.steps.size());
@@ -69,11 +76,13 @@ class Decoder {
     }
     for (std::size_t i = 0; i < spec_.buffers.size(); ++i) {
       if (state_[i] == live)
-        return invalidProgram(item("buffers", i) + " (" + spec_.buffers[i].name + ")", "allocated and never freed");
+        return invalidProgram(item("buffers", i) + " (" + spec_.buffers[i].name + ")",
+                              "allocated and never freed");
     }
     for (const std::int64_t lane : recordedOn_)
       out_.recordedOn.push_back(static_cast<std::uint32_t>(std::max<std::int64_t>(lane, 0)));
-    // A wait for the tick before that stands where no record ever comes waits for nothing, which no plan can mean.
+    // A wait for the tick before that stands where no record ever comes waits for nothing, which no plan can
+    // mean.
     for (const Step& step : out_.steps) {
       if (step.kind == StepKind::wait && recordedOn_[step.subject] < 0)
         return invalidProgram(item("events", step.subject), "waited for and never recorded");
@@ -91,7 +100,8 @@ class Decoder {
     if (at_ >= words_.size()) return bad("the words end inside a command");
     const std::int32_t word = words_[at_++];
     if (word < 0 || static_cast<std::size_t>(word) >= limit)
-      return bad(std::string(what) + " " + std::to_string(word) + " is not one of the " + std::to_string(limit));
+      return bad(std::string(what) + " " + std::to_string(word) + " is not one of the " +
+                 std::to_string(limit));
     *value = static_cast<std::uint32_t>(word);
     return std::nullopt;
   }
@@ -110,13 +120,14 @@ class Decoder {
   MaybeFailure accessible(std::uint32_t index) const {
     const std::uint32_t root = spec_.buffers[index].root;
     if (!spec_.planned && spec_.buffers[root].life == Life::tick && state_[root] != live) {
-      return bad(spec_.buffers[index].name +
-                 (state_[root] == dead ? " is touched after it was freed" : " is touched before it is allocated"));
+      return bad(spec_.buffers[index].name + (state_[root] == dead ? " is touched after it was freed"
+                                                                   : " is touched before it is allocated"));
     }
     return std::nullopt;
   }
 
-  // What another device holds is out of a kernel's reach, unless it says that it reaches there; copies go anywhere.
+  // What another device holds is out of a kernel's reach, unless it says that it reaches there; copies go
+  // anywhere.
   MaybeFailure reachable(const Step& run, std::uint32_t index) const {
     const BufferSpec& buffer = spec_.buffers[index];
     const NodeSpec& node = spec_.nodes[run.subject];
@@ -125,8 +136,8 @@ class Decoder {
     const bool copy = kernel.kind == KernelSpec::Kind::copy;
     if (copy && kernel.parts > 1) return bad(node.name + " gathers several parts, which stay on one device");
     if (copy || node.peerAccess) return std::nullopt;
-    return bad(node.name + " runs on device " + std::to_string(spec_.lanes[run.lane].device) + " and touches " +
-               buffer.name + ", which is on device " + std::to_string(buffer.device));
+    return bad(node.name + " runs on device " + std::to_string(spec_.lanes[run.lane].device) +
+               " and touches " + buffer.name + ", which is on device " + std::to_string(buffer.device));
   }
 
   MaybeFailure command() {
@@ -182,8 +193,8 @@ class Decoder {
     const Extents& extents = kernels_[node.kernel];
     if (!extents.unknown && (step.reads != extents.reads.size() || step.writes != extents.writes.size())) {
       return bad(node.name + " takes " + std::to_string(extents.reads.size()) + " reads and " +
-                 std::to_string(extents.writes.size()) + " writes, not " + std::to_string(step.reads) + " and " +
-                 std::to_string(step.writes));
+                 std::to_string(extents.writes.size()) + " writes, not " + std::to_string(step.reads) +
+                 " and " + std::to_string(step.writes));
     }
     out_.mostOperands = std::max<std::size_t>(out_.mostOperands, std::size_t{step.reads} + step.writes);
     for (std::uint32_t i = 0; i < step.reads + step.writes; ++i) {
@@ -195,8 +206,8 @@ class Decoder {
         const std::uint64_t reach = i < step.reads ? extents.reads[i] : extents.writes[i - step.reads];
         const BufferSpec& spec = spec_.buffers[operand];
         if (reach > spec.bytes)
-          return bad(node.name + " reaches " + std::to_string(reach) + " bytes into " + spec.name + ", which has " +
-                     std::to_string(spec.bytes));
+          return bad(node.name + " reaches " + std::to_string(reach) + " bytes into " + spec.name +
+                     ", which has " + std::to_string(spec.bytes));
       }
       out_.operands.push_back(operand);
     }
@@ -224,7 +235,8 @@ class Decoder {
     const bool recorded = recordedOn_[step.subject] >= 0;
     if (!step.previous && !recorded)
       return bad("event " + std::to_string(step.subject) + " is waited for before it is recorded");
-    // Before this tick's record the driver's event still marks the tick before; after it only a second event does.
+    // Before this tick's record the driver's event still marks the tick before; after it only a second event
+    // does.
     if (step.previous && recorded) out_.alternating[step.subject] = true;
     return std::nullopt;
   }
@@ -258,7 +270,8 @@ MaybeFailure decode(const ProgramSpec& spec, Decoded* decoded) {
     return invalidProgram("inFlight", "must be 1 to " + std::to_string(mostInFlight));
   if (spec.lanes.empty() || spec.lanes.size() > mostLanes)
     return invalidProgram("lanes", "must be 1 to " + std::to_string(mostLanes));
-  if (spec.events > mostEvents) return invalidProgram("events", "must be at most " + std::to_string(mostEvents));
+  if (spec.events > mostEvents)
+    return invalidProgram("events", "must be at most " + std::to_string(mostEvents));
   if (spec.devices.empty() || spec.devices.size() > mostDevices)
     return invalidProgram("devices", "must be 1 to " + std::to_string(mostDevices));
   bool representable = spec.boundPinned <= mostBytes;

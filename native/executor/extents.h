@@ -13,8 +13,9 @@ struct Extents {
   bool unknown = false;                      // a user's kernel: what it touches is its own business
 };
 
-// How many operands the kernel takes and how far it reaches into each, so that a plan that lies about a size is refused
-// and never touches memory that is not its own. On failure: what `checkKernel` says is wrong with the kernel itself.
+// How many operands the kernel takes and how far it reaches into each, so that a plan that lies about a size
+// is refused and never touches memory that is not its own. On failure: what `checkKernel` says is wrong with
+// the kernel itself.
 std::optional<std::string> extentsOf(const KernelSpec& spec, Extents* extents);
 
 }  // namespace braid

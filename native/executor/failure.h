@@ -8,7 +8,8 @@
 
 namespace braid {
 
-// Why a program could not be opened, or a tick did not complete. Data; the bindings make the NativeFailure of it.
+// Why a program could not be opened, or a tick did not complete. Data; the bindings make the NativeFailure of
+// it.
 struct Failure {
   std::string code;    // the driver's name of the status
   std::string op;      // the driver call or phase
@@ -25,7 +26,9 @@ struct Failure {
 using MaybeFailure = std::optional<Failure>;
 
 // "cuda:1", "host:0".
-inline std::string deviceName(const DeviceInfo& info) { return info.kind + ":" + std::to_string(info.ordinal); }
+inline std::string deviceName(const DeviceInfo& info) {
+  return info.kind + ":" + std::to_string(info.ordinal);
+}
 
 inline Failure failureOf(Driver& driver, Status status, std::string op) {
   Failure failure;

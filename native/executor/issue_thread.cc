@@ -16,7 +16,8 @@ IssueThread& IssueThread::of(const DeviceInfo& device) {
   const int process = getpid();
   std::lock_guard lock(registry);
   for (IssueThread* known = devices; known != nullptr; known = known->nextDevice_)
-    if (known->process_ == process && known->ordinal_ == device.ordinal && known->kind_ == device.kind) return *known;
+    if (known->process_ == process && known->ordinal_ == device.ordinal && known->kind_ == device.kind)
+      return *known;
   auto* made = new IssueThread(device, process);
   made->nextDevice_ = devices;
   return *(devices = made);
@@ -71,8 +72,9 @@ void IssueThread::completed(Queue& queue) {
     std::lock_guard lock(mutex_);
     ++queue.completed_;
     stand(queue);
-    // Also where there is nothing to issue: who hears of a tick's end submits the next, and a thread that has just been
-    // awake is woken for a third less (14 µs on the JavaScript thread instead of 21, on a machine of two cores).
+    // Also where there is nothing to issue: who hears of a tick's end submits the next, and a thread that has
+    // just been awake is woken for a third less (14 µs on the JavaScript thread instead of 21, on a machine
+    // of two cores).
     wake = std::exchange(sleeping_, false);
   }
   if (wake) work_.notify_one();
@@ -102,7 +104,8 @@ void IssueThread::leave(Queue& queue) {
   std::lock_guard life(life_);
   assert(thread_.get_id() != std::this_thread::get_id());
   if (--entered_ > 0) return;
-  // Every queue has left, so the line is empty and the thread asleep, or about to be: joining it waits for nobody.
+  // Every queue has left, so the line is empty and the thread asleep, or about to be: joining it waits for
+  // nobody.
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -136,7 +139,8 @@ void IssueThread::run() {
     queue.partly_ = !whole;
     stand(queue);
     turned_.notify_all();
-    // A stream that is full has half of it and more still to do when it is known that it has room: time enough.
+    // A stream that is full has half of it and more still to do when it is known that it has room: time
+    // enough.
     if (!whole && allAreFull()) {
       sleeping_ = true;
       work_.wait_for(lock, std::chrono::microseconds(50));

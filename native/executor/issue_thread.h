@@ -10,18 +10,20 @@
 
 namespace braid {
 
-// The one thread that issues on a device, whichever of the process's sessions the work belongs to. A device is what
-// DeviceInfo's kind and ordinal name: drivers opened one after the other on the same device share its thread.
+// The one thread that issues on a device, whichever of the process's sessions the work belongs to. A device
+// is what DeviceInfo's kind and ordinal name: drivers opened one after the other on the same device share its
+// thread.
 //
-// Sessions with a tick to issue stand in one line; each issues one tick, or as much of one as its streams have room
-// for, and goes to its end. A session whose ticks are in flight to their limit is not in the line, so it costs the
-// others nothing; one whose driver call blocks delays them by that call.
+// Sessions with a tick to issue stand in one line; each issues one tick, or as much of one as its streams
+// have room for, and goes to its end. A session whose ticks are in flight to their limit is not in the line,
+// so it costs the others nothing; one whose driver call blocks delays them by that call.
 //
-// Lives for ever, its thread from the first entry to the last leaving: a submit that comes too late finds it, and
-// nothing is left for static destructors to take down.
+// Lives for ever, its thread from the first entry to the last leaving: a submit that comes too late finds it,
+// and nothing is left for static destructors to take down.
 class IssueThread {
  public:
-  // A session's ticks, from the first to the last. What stands here is the issue thread's; all of it under its lock.
+  // A session's ticks, from the first to the last. What stands here is the issue thread's; all of it under
+  // its lock.
   class Queue {
    public:
     explicit Queue(std::uint64_t inFlight) : inFlight_(inFlight) {}
@@ -33,18 +35,18 @@ class IssueThread {
 
    private:
     friend class IssueThread;
-    // Issues a tick, or takes note that it cannot. False: only a part, since a stream is full; it is asked for the rest
-    // after others have had their turn. On the issuing thread, no lock held: it may not enter, leave, or wait for this
-    // thread.
+    // Issues a tick, or takes note that it cannot. False: only a part, since a stream is full; it is asked
+    // for the rest after others have had their turn. On the issuing thread, no lock held: it may not enter,
+    // leave, or wait for this thread.
     virtual bool issueTick(std::uint64_t tick) = 0;
     bool ready() const { return partly_ || (issued_ < submitted_ && issued_ < completed_ + inFlight_); }
 
     const std::uint64_t inFlight_;
     std::uint64_t submitted_ = 0, issued_ = 0, completed_ = 0;  // ticks; completed_ ≤ issued_ ≤ submitted_
-    bool partly_ = false;                                       // the last of the issued ticks is not whole yet
-    bool ended_ = false;                                        // nothing more is submitted
-    bool standing_ = false;                                     // in the line
-    Queue* next_ = nullptr;                                     // in the line
+    bool partly_ = false;    // the last of the issued ticks is not whole yet
+    bool ended_ = false;     // nothing more is submitted
+    bool standing_ = false;  // in the line
+    Queue* next_ = nullptr;  // in the line
   };
 
   static IssueThread& of(const DeviceInfo& device);
@@ -58,8 +60,8 @@ class IssueThread {
   std::uint64_t submitted(const Queue& queue) const;
   // Takes no more ticks; those not yet begun are dropped if told so. Returns how many it will have issued.
   std::uint64_t end(Queue& queue, bool drop);
-  // After `end`, when every tick has been issued: once it returns, the thread does not touch the queue again. Waits for
-  // no other queue.
+  // After `end`, when every tick has been issued: once it returns, the thread does not touch the queue again.
+  // Waits for no other queue.
   void leave(Queue& queue);
 
  private:

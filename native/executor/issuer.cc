@@ -64,7 +64,8 @@ MaybeFailure Issuer::issue(std::uint64_t tick) {
         return explain(command, status);
       if (!room) return std::nullopt;
     }
-    if (command.kind == StepKind::run || command.kind == StepKind::alloc) driver_->label({&program_, tick, next_});
+    if (command.kind == StepKind::run || command.kind == StepKind::alloc)
+      driver_->label({&program_, tick, next_});
     Status status = poisonTenants(next_);
     if (status == Status::ok) status = inPlace_ ? stepInPlace(command, tick) : step(command, tick);
     if (status == Status::ok && pieces > 0) status = note(command.lane, pieces);
@@ -85,7 +86,8 @@ void Issuer::begin(std::uint64_t tick) {
   }
   for (const std::uint32_t buffer : handedOver_)
     addresses_[buffer] = program_.memory.address(program_.spec(), buffer, slot);
-  for (const LaneId lane : program_.pacing.lanes()) program_.pacing.adjust(lane, program_.driverOf(lane).streamDepth());
+  for (const LaneId lane : program_.pacing.lanes())
+    program_.pacing.adjust(lane, program_.driverOf(lane).streamDepth());
   nextArrival_ = 0;
   if (period_ > 0) nextPlace_ = (tick - noted_) % period_ * allBlocks_;
 }
@@ -112,7 +114,8 @@ MaybeFailure Issuer::end(std::uint64_t tick) {
 std::uint64_t Issuer::piecesOf(const Step& step) const {
   if (step.kind == StepKind::alloc) return poison_ ? 1 : 0;
   if (step.kind != StepKind::run) return 1;
-  return program_.pieces(step.run) + (poison_ && program_.spec().planned ? 1 : 0) + (trace_.enabled() ? 2 : 0);
+  return program_.pieces(step.run) + (poison_ && program_.spec().planned ? 1 : 0) +
+         (trace_.enabled() ? 2 : 0);
 }
 
 Status Issuer::hasRoom(LaneId lane, std::uint64_t pieces, bool* room) {
@@ -151,14 +154,15 @@ Status Issuer::step(const Step& step, std::uint64_t tick) {
     }
     case StepKind::wait: {
       call_ = "streamWait";
-      // In the first tick a wait for the tick before is none: its event was never recorded, and the driver says the
-      // same.
+      // In the first tick a wait for the tick before is none: its event was never recorded, and the driver
+      // says the same.
       const Order::Marker marker = program_.marker(step.subject, step.previous ? tick - 1 : tick);
       program_.order.wait(marker, step.lane);
       return driver_->streamWait(program_.streams()[step.lane], program_.event(marker));
     }
     case StepKind::use:
-      pool(step.subject).recordUse(blocks_[step.subject], program_.order.marked(program_.marker(step.event, tick)));
+      pool(step.subject)
+          .recordUse(blocks_[step.subject], program_.order.marked(program_.marker(step.event, tick)));
       return Status::ok;
   }
   return Status::invalidValue;
@@ -190,11 +194,13 @@ Status Issuer::stepInPlace(const Step& step, std::uint64_t tick) {
     case StepKind::run: return run(step, tick);
     case StepKind::record:
       call_ = "eventRecord";
-      return driver_->eventRecord(program_.event(program_.marker(step.subject, tick)), program_.streams()[step.lane]);
+      return driver_->eventRecord(program_.event(program_.marker(step.subject, tick)),
+                                  program_.streams()[step.lane]);
     case StepKind::wait:
       call_ = "streamWait";
-      return driver_->streamWait(program_.streams()[step.lane],
-                                 program_.event(program_.marker(step.subject, step.previous ? tick - 1 : tick)));
+      return driver_->streamWait(
+          program_.streams()[step.lane],
+          program_.event(program_.marker(step.subject, step.previous ? tick - 1 : tick)));
   }
   return Status::invalidValue;
 }
@@ -223,8 +229,8 @@ Status Issuer::alloc(const Step& step) {
   return poison_ ? poison(step.subject, step.lane) : Status::ok;
 }
 
-// A buffer of the arena has no alloc: what was there before it is nobody's from its first access on, on the lane that
-// makes it. Were its bytes still another's by any mistake of order, that one would read garbage.
+// A buffer of the arena has no alloc: what was there before it is nobody's from its first access on, on the
+// lane that makes it. Were its bytes still another's by any mistake of order, that one would read garbage.
 Status Issuer::poisonTenants(std::size_t at) {
   for (; nextArrival_ < arrivals_.size() && arrivals_[nextArrival_].step == at; ++nextArrival_) {
     const std::uint32_t root = arrivals_[nextArrival_].root;
@@ -250,8 +256,8 @@ Status Issuer::run(const Step& step, std::uint64_t tick) {
   call_ = "run";
   const std::uint32_t* buffers = program_.decoded().operands.data() + step.operands;
   for (std::uint32_t i = 0; i < step.reads + step.writes; ++i) operands_[i] = addresses_[buffers[i]];
-  const Status status = driver_->launch(program_.kernel(step.run), operands_.data(), operands_.data() + step.reads,
-                                        program_.streams()[step.lane]);
+  const Status status = driver_->launch(program_.kernel(step.run), operands_.data(),
+                                        operands_.data() + step.reads, program_.streams()[step.lane]);
   if (status != Status::ok) return status;
   if (!inPlace_) program_.order.run(step.lane);
   call_ = "eventRecord";

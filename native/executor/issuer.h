@@ -9,21 +9,21 @@
 
 namespace braid {
 
-// Issues one tick after another on the device's one issuing thread, between which that thread may have issued on
-// other drivers. Of a program for several devices it is one thread all the same, and makes each device current where
-// the order of commands comes to it. Nothing here compiles, creates a driver object, or, once a few ticks have gone by,
-// allocates memory. The caller has seen tick - inFlight complete.
+// Issues one tick after another on the device's one issuing thread, between which that thread may have issued
+// on other drivers. Of a program for several devices it is one thread all the same, and makes each device
+// current where the order of commands comes to it. Nothing here compiles, creates a driver object, or, once a
+// few ticks have gone by, allocates memory. The caller has seen tick - inFlight complete.
 //
-// Buffers of a planned program have their places; those of a pool have them once it has settled (see Settling). From
-// then on a tick is its driver calls alone.
+// Buffers of a planned program have their places; those of a pool have them once it has settled (see
+// Settling). From then on a tick is its driver calls alone.
 class Issuer {
  public:
   // Pools that may not settle are asked for every block of every tick: for tests.
   Issuer(Program& program, Trace& trace, bool poison, bool maySettle = true);
 
-  // Issues the tick; or, where a lane's queue is full before its end, only the commands before that one: `isWhole` says
-  // which, and the same tick is asked for again later. The first failure stops the tick where it stands; what was
-  // issued before it runs on.
+  // Issues the tick; or, where a lane's queue is full before its end, only the commands before that one:
+  // `isWhole` says which, and the same tick is asked for again later. The first failure stops the tick where
+  // it stands; what was issued before it runs on.
   MaybeFailure issue(std::uint64_t tick);
   bool isWhole() const { return !begun_; }
   // How often a command has found its lane's queue full.
@@ -51,7 +51,9 @@ class Issuer {
   Status poisonTenants(std::size_t at);
   Status become(LaneId lane);
   void place(std::uint32_t root, DeviceAddress address);
-  std::size_t memoryOf(std::uint32_t buffer) const { return program_.memory.of(program_.spec().buffers[buffer]); }
+  std::size_t memoryOf(std::uint32_t buffer) const {
+    return program_.memory.of(program_.spec().buffers[buffer]);
+  }
   Allocator& pool(std::uint32_t buffer) { return *program_.pools[memoryOf(buffer)]; }
   Failure explain(Status status);
   Failure explain(Status status, LaneId lane);
@@ -65,8 +67,8 @@ class Issuer {
   Driver* driver_;      // of the device that is current
   Settling settling_;
   bool inPlace_;
-  // Of a pool that has settled: places of blocks over one round of ticks, in order of their allocs, as noted from the
-  // tick `noted_` on.
+  // Of a pool that has settled: places of blocks over one round of ticks, in order of their allocs, as noted
+  // from the tick `noted_` on.
   std::uint64_t period_ = 0, noted_ = 0;
   std::vector<DeviceAddress> places_;
   std::size_t nextPlace_ = 0;

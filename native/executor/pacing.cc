@@ -7,7 +7,8 @@ namespace braid {
 // An eighth is left for what is not counted: points of this lane that pools mark for others.
 std::uint64_t Pacing::mostOf(std::size_t depth) { return std::max<std::uint64_t>(marks, depth - depth / 8); }
 
-Status Pacing::addLane(std::size_t depth, std::uint64_t mostPieces, const std::function<Status(Event*)>& make) {
+Status Pacing::addLane(std::size_t depth, std::uint64_t mostPieces,
+                       const std::function<Status(Event*)>& make) {
   Lane lane;
   if (depth > 0 && mostPieces > mostOf(depth / 8)) {
     lane.most = mostOf(depth);

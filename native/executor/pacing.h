@@ -10,18 +10,19 @@
 namespace braid {
 
 // Keeps what is in flight on each stream under what it takes (Driver::streamDepth). A call for one more
-// would block the issuing thread inside the driver, and with it every other session of the device, and whoever else
-// calls the driver in that context meanwhile.
+// would block the issuing thread inside the driver, and with it every other session of the device, and
+// whoever else calls the driver in that context meanwhile.
 //
-// A lane's pieces are numbered, and an event is recorded after each quarter of what it may hold: how far the lane has
-// come is then known by asking, and half of that and more is still there to be worked off when it is known. Lanes that
-// would not come near if there were eight times as many streams are not counted. Issuing thread only.
+// A lane's pieces are numbered, and an event is recorded after each quarter of what it may hold: how far the
+// lane has come is then known by asking, and half of that and more is still there to be worked off when it is
+// known. Lanes that would not come near if there were eight times as many streams are not counted. Issuing
+// thread only.
 class Pacing {
  public:
   static constexpr std::size_t marks = 4;
 
-  // Of a lane on which up to `mostPieces` may be in flight, and whose stream takes `depth` of them now (0: any number).
-  // `make` makes an event of that lane.
+  // Of a lane on which up to `mostPieces` may be in flight, and whose stream takes `depth` of them now (0:
+  // any number). `make` makes an event of that lane.
   Status addLane(std::size_t depth, std::uint64_t mostPieces, const std::function<Status(Event*)>& make);
 
   bool isPaced(std::uint32_t lane) const { return lanes_[lane].most > 0; }
@@ -48,8 +49,9 @@ class Pacing {
     std::uint64_t most = 0;                   // pieces in flight; 0: not counted
     std::uint64_t queued = 0, completed = 0;  // pieces; completed ≤ queued
     std::uint64_t marked = 0;                 // the newest mark stands after so many pieces
-    std::uint64_t oldest = 0, newest = 0;     // marks that are not known to have completed, by number: [oldest, newest)
-    std::array<Event, marks> events{};        // by number mod marks
+    std::uint64_t oldest = 0,
+                  newest = 0;  // marks that are not known to have completed, by number: [oldest, newest)
+    std::array<Event, marks> events{};  // by number mod marks
     std::array<std::uint64_t, marks> after{};
   };
   static std::uint64_t mostOf(std::size_t depth);

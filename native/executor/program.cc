@@ -29,14 +29,15 @@ MaybeFailure Program::load(const ReferenceFactory& reference) {
   return makePacing();
 }
 
-// Every device that copies from or to another is made to reach it; where the machine cannot, only kernels that need it
-// are refused.
+// Every device that copies from or to another is made to reach it; where the machine cannot, only kernels
+// that need it are refused.
 MaybeFailure Program::meetPeers() {
   if (drivers_.size() == 1) return std::nullopt;
   for (const auto& driver : drivers_) {
     if (driver->info().kind == drivers_[0]->info().kind) continue;
     return invalidProgram("devices", "a program runs on devices of one kind, not on " +
-                                         deviceName(drivers_[0]->info()) + " and " + deviceName(driver->info()));
+                                         deviceName(drivers_[0]->info()) + " and " +
+                                         deviceName(driver->info()));
   }
   std::vector<std::uint8_t> met(drivers_.size() * drivers_.size());
   for (const Step& step : decoded_.steps) {
@@ -86,7 +87,8 @@ MaybeFailure Program::makeStreams() {
   for (const auto& driver : drivers_) {
     driver->bind();
     Stream stream = nullptr;
-    if (const Status status = objects.stream(*driver, &stream, driver->info().leastPriority); status != Status::ok)
+    if (const Status status = objects.stream(*driver, &stream, driver->info().leastPriority);
+        status != Status::ok)
       return failureOf(*driver, status, "streamCreate");
     services_.push_back(stream);
   }
@@ -127,7 +129,8 @@ MaybeFailure Program::makeEvents() {
   }
   tickEnds_.resize(spec_.inFlight * streams_.size());
   for (std::uint32_t slot = 0; slot < spec_.inFlight; ++slot) {
-    for (const LaneId lane : busyLanes_) make(&tickEnds_[slot * streams_.size() + lane], lane, EventKind::awaited);
+    for (const LaneId lane : busyLanes_)
+      make(&tickEnds_[slot * streams_.size() + lane], lane, EventKind::awaited);
   }
   return failure ? failure : makePools(spare);
 }
@@ -137,16 +140,16 @@ MaybeFailure Program::makePools(const std::vector<Order::Marker>& spare) {
   for (const Step& step : decoded_.steps)
     if (step.kind == StepKind::alloc) ++allocs[memory.of(spec_.buffers[step.subject])];
   for (std::size_t which = 0; which < memory.count(); ++which) {
-    pools.push_back(std::make_unique<Allocator>(laneDrivers_, order, spec_.planned ? 0 : memory.poolBytes(which),
-                                                streams_, markerEvents_));
+    pools.push_back(std::make_unique<Allocator>(
+        laneDrivers_, order, spec_.planned ? 0 : memory.poolBytes(which), streams_, markerEvents_));
     pools[which]->setSpareMarkers(spare);
     pools[which]->reserve(allocs[which]);
   }
   return std::nullopt;
 }
 
-// What a tick puts at most into each lane's queue: traced runs have an event before and one after, and poison is a fill
-// before each new owner's first piece.
+// What a tick puts at most into each lane's queue: traced runs have an event before and one after, and poison
+// is a fill before each new owner's first piece.
 MaybeFailure Program::makePacing() {
   std::vector<std::uint64_t> pieces(streams_.size(), 1);
   for (const Step& step : decoded_.steps) {
@@ -157,8 +160,9 @@ MaybeFailure Program::makePacing() {
   for (LaneId lane = 0; lane < streams_.size(); ++lane) {
     Driver& driver = driverOf(lane);
     if (drivers_.size() > 1) driver.bind();
-    const Status status = pacing.addLane(driver.streamDepth(), pieces[lane] * spec_.inFlight,
-                                         [&](Event* event) { return objects.event(driver, event, EventKind::order); });
+    const Status status =
+        pacing.addLane(driver.streamDepth(), pieces[lane] * spec_.inFlight,
+                       [&](Event* event) { return objects.event(driver, event, EventKind::order); });
     if (status != Status::ok) return failureOf(driver, status, "eventCreate");
   }
   return std::nullopt;
@@ -183,7 +187,8 @@ KernelSpec Program::specOf(const Step& run) const {
     if (from == Space::pinned)
       spec.direction = static_cast<int>(to == Space::device ? CopyKind::hostToDevice : CopyKind::hostToHost);
     else
-      spec.direction = static_cast<int>(to == Space::device ? CopyKind::deviceToDevice : CopyKind::deviceToHost);
+      spec.direction =
+          static_cast<int>(to == Space::device ? CopyKind::deviceToDevice : CopyKind::deviceToHost);
   }
   return spec;
 }
@@ -200,8 +205,9 @@ Status Program::prepare(const Step& run, const KernelSpec& spec, HostCallback ca
 }
 
 MaybeFailure Program::prepareKernels(const ReferenceFactory& reference) {
-  // One prepared kernel for all runs of one kernel in one direction on one device; a user's kernel on the host device
-  // has one for each run, so that its failure can name the node, and so has a run that reaches other devices.
+  // One prepared kernel for all runs of one kernel in one direction on one device; a user's kernel on the
+  // host device has one for each run, so that its failure can name the node, and so has a run that reaches
+  // other devices.
   using Key = std::tuple<std::uint32_t, int, std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>;
   std::map<Key, const Kernel*> prepared;
   const bool onHost = drivers_[0]->info().kind == "host";
@@ -234,9 +240,9 @@ MaybeFailure Program::prepareKernels(const ReferenceFactory& reference) {
       Failure failure;
       if (referenced && !callback) {
         status = Status::invalidValue;
-        failure =
-            invalidProgram("references[" + std::to_string(node.kernel) + "]",
-                           "the host device computes kernel " + spec.name + " by its reference, and none was given");
+        failure = invalidProgram(
+            "references[" + std::to_string(node.kernel) + "]",
+            "the host device computes kernel " + spec.name + " by its reference, and none was given");
       } else if (status = prepare(step, spec, std::move(callback), &made); status != Status::ok) {
         failure = failureOf(driver, status, "");
       }

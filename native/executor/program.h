@@ -4,20 +4,22 @@
 #include <memory>
 #include <vector>
 
-#include "allocator/session/allocator.h"
 #include "executor/decode.h"
 #include "executor/driver_objects.h"
 #include "executor/pacing.h"
 #include "executor/session_memory.h"
+#include "memory/session_allocator.h"
 
 namespace braid {
 
-// Makes the callback that computes a user's kernel on the host device: by kernel, node, and the bytes of its operands.
-using ReferenceFactory = std::function<HostCallback(std::uint32_t kernel, std::uint32_t node,
-                                                    std::vector<std::size_t> reads, std::vector<std::size_t> writes)>;
+// Makes the callback that computes a user's kernel on the host device: by kernel, node, and the bytes of its
+// operands.
+using ReferenceFactory =
+    std::function<HostCallback(std::uint32_t kernel, std::uint32_t node, std::vector<std::size_t> reads,
+                               std::vector<std::size_t> writes)>;
 
-// A plan made flat and ready: its steps decoded, its kernels prepared, its memory taken, its streams and events made.
-// After `load` nothing here allocates, compiles or creates a driver object.
+// A plan made flat and ready: its steps decoded, its kernels prepared, its memory taken, its streams and
+// events made. After `load` nothing here allocates, compiles or creates a driver object.
 class Program {
  public:
   // As many drivers, all of one kind, as the spec has devices.
@@ -70,7 +72,8 @@ class Program {
     return spec_.buffers[decoded_.operands[run.operands + index]];
   }
   bool reachesPeers(const Step& run) const;
-  Status prepare(const Step& run, const KernelSpec& spec, HostCallback callback, std::unique_ptr<Kernel>* kernel);
+  Status prepare(const Step& run, const KernelSpec& spec, HostCallback callback,
+                 std::unique_ptr<Kernel>* kernel);
 
   const std::vector<std::shared_ptr<Driver>> drivers_;
   ProgramSpec spec_;

@@ -8,8 +8,8 @@
 
 namespace braid {
 
-// The mirror of NativeProgramSpec in runtime/native.ts, field by field. Nothing in it is trusted until `decode` has
-// passed it.
+// The mirror of NativeProgramSpec in runtime/addon.ts, field by field. Nothing in it is trusted until
+// `decode` has passed it.
 enum class Life : std::uint8_t { tick, state, param, input, output };
 enum class Space : std::uint8_t { device, pinned };
 

@@ -58,12 +58,14 @@ bool Session::issueTick(std::uint64_t tick) {
     failed = failure_.has_value();
   }
   if (!failed) {
-    // The issuing alone: the tick inFlight before has completed, and no lock is held. What is in it besides this
-    // code's own time is the driver's: a call that makes its caller wait (another thread is in the same context) counts
-    // here. CudaDevice.WhatEachCallCostsTheIssuingThread shows which. The time until a full queue has room is nobody's.
+    // The issuing alone: the tick inFlight before has completed, and no lock is held. What is in it besides
+    // this code's own time is the driver's: a call that makes its caller wait (another thread is in the same
+    // context) counts here. CudaDevice.WhatEachCallCostsTheIssuingThread shows which. The time until a full
+    // queue has room is nobody's.
     const auto start = std::chrono::steady_clock::now();
     failure = issuer_->issue(tick);
-    partNanoseconds_ += std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
+    partNanoseconds_ +=
+        std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
     if (!failure && !issuer_->isWhole()) return false;
   }
   {
@@ -125,7 +127,8 @@ void Session::settleFailure(std::uint64_t tick) {
 
 void Session::drain() {
   const std::vector<Stream>& streams = program_->streams();
-  for (LaneId lane = 0; lane < streams.size(); ++lane) program_->driverOf(lane).streamSynchronize(streams[lane]);
+  for (LaneId lane = 0; lane < streams.size(); ++lane)
+    program_->driverOf(lane).streamSynchronize(streams[lane]);
 }
 
 MaybeFailure Session::awaitTick(std::uint64_t tick) {
@@ -147,8 +150,9 @@ WorkLabel Session::failedWork(LaneId lane) {
   return culprit;
 }
 
-// A failure of work that was issued earlier. A device that labels its work says which piece it was. The others do not:
-// the runs of the lane whose end reported it are the suspects, the first of them no more than a guess, and called so.
+// A failure of work that was issued earlier. A device that labels its work says which piece it was. The
+// others do not: the runs of the lane whose end reported it are the suspects, the first of them no more than
+// a guess, and called so.
 Failure Session::asynchronous(Failure noticed, std::uint64_t tick, LaneId lane) {
   Failure failure = std::move(noticed);
   failure.noticed = false;
@@ -185,8 +189,8 @@ Failure Session::asynchronous(Failure noticed, std::uint64_t tick, LaneId lane) 
   if (count == 1) failure.op = "run, likely " + suspects;
   if (count > 1) failure.op = "run, likely one of " + suspects;
   if (count > 4) failure.op += " and " + std::to_string(count - 4) + " more";
-  failure.detail +=
-      (failure.detail.empty() ? "found at the end of tick " : "; found at the end of tick ") + std::to_string(tick);
+  failure.detail += (failure.detail.empty() ? "found at the end of tick " : "; found at the end of tick ") +
+                    std::to_string(tick);
   return failure;
 }
 
@@ -247,8 +251,8 @@ SessionStats Session::count() const {
     if (which == memory.pinned()) continue;
     // With planned storage the whole arena is given out for as long as the session lives.
     const std::uint64_t fixed = memory.fixedBytes(which) + (spec_.planned ? memory.poolBytes(which) : 0);
-    const DeviceStats device{fixed + counters.allocatedBytes, fixed + counters.allocatedPeak, memory.totalBytes(which),
-                             fixed + program_->pools[which]->peak()};
+    const DeviceStats device{fixed + counters.allocatedBytes, fixed + counters.allocatedPeak,
+                             memory.totalBytes(which), fixed + program_->pools[which]->peak()};
     stats.allocated += device.allocated;
     stats.allocatedPeak += device.allocatedPeak;
     stats.reserved += device.reserved;
@@ -275,7 +279,8 @@ SessionStats Session::stats() const {
 TraceRows Session::trace() const { return trace_.rows(); }
 
 void Session::close(Unbegun unbegun) {
-  // Before anything is waited for: a read that another thread is in may itself wait for a tick that is dropped here.
+  // Before anything is waited for: a read that another thread is in may itself wait for a tick that is
+  // dropped here.
   const std::uint64_t end = issueThread_.end(*this, unbegun == Unbegun::drop);
   {
     std::lock_guard lock(mutex_);
@@ -288,7 +293,8 @@ void Session::close(Unbegun unbegun) {
   std::lock_guard hold(transferMutex_);
   if (!program_) return;
   if (completing_.joinable()) completing_.join();
-  // Every tick has completed, and so has been issued; the issuing thread may still be on its way out of the last.
+  // Every tick has completed, and so has been issued; the issuing thread may still be on its way out of the
+  // last.
   if (entered_) issueThread_.leave(*this);
   drivers_[0]->bind();
   drain();

@@ -20,8 +20,8 @@ struct SessionOptions {
   // Called on the completion thread, once for each submitted tick, in order. `failure` is null where the tick
   // completed.
   std::function<void(std::uint64_t tick, const Failure* failure)> onTick;
-  // More about a failed tick than the driver knows: what a reference threw. May be empty. Called on the completion
-  // thread.
+  // More about a failed tick than the driver knows: what a reference threw. May be empty. Called on the
+  // completion thread.
   std::function<bool(Failure*)> amend;
 };
 
@@ -32,29 +32,32 @@ struct DeviceStats {
 
 // Bytes are those of all devices together.
 struct SessionStats {
-  std::uint64_t allocated = 0, allocatedPeak = 0, reserved = 0, reservedPeak = 0, poolPeak = 0, pinned = 0, ticks = 0;
+  std::uint64_t allocated = 0, allocatedPeak = 0, reserved = 0, reservedPeak = 0, poolPeak = 0, pinned = 0,
+                ticks = 0;
   std::uint64_t byOrder = 0, byWait = 0, byGrowth = 0, bySynchronize = 0, eventsCreated = 0, fullQueues = 0;
   std::vector<double> issueNanoseconds;
   std::vector<DeviceStats> devices;
 };
 
-// A program open on a device, or on several of one kind: then it is the first one's thread that issues for all of them,
-// in the order of the plan. The device's one issuing thread, shared with every other session there, issues its ticks,
-// in order, tick t only when tick t - inFlight has completed. A completion thread of its own waits for their ends, in
-// order, and says so. That one is not shared: it blocks in the driver until this session's next tick ends, so a shared
-// one would have to poll the events of all, and one session's `onTick` would hold up another's.
+// A program open on a device, or on several of one kind: then it is the first one's thread that issues for
+// all of them, in the order of the plan. The device's one issuing thread, shared with every other session
+// there, issues its ticks, in order, tick t only when tick t - inFlight has completed. A completion thread of
+// its own waits for their ends, in order, and says so. That one is not shared: it blocks in the driver until
+// this session's next tick ends, so a shared one would have to poll the events of all, and one session's
+// `onTick` would hold up another's.
 //
 // All calls below may come from any thread; none but `load`, `read` and `close` blocks.
 //
-// After a failure nothing more is issued: what runs is drained, and the failed tick and every later one report that
-// failure. Other sessions go on, unless the device itself has failed.
+// After a failure nothing more is issued: what runs is drained, and the failed tick and every later one
+// report that failure. Other sessions go on, unless the device itself has failed.
 class Session : private IssueThread::Queue {
  public:
   static std::unique_ptr<Session> open(std::vector<std::shared_ptr<Driver>> drivers, ProgramSpec spec,
                                        SessionOptions options, MaybeFailure* failure);
-  static std::unique_ptr<Session> open(std::shared_ptr<Driver> driver, ProgramSpec spec, SessionOptions options,
-                                       MaybeFailure* failure) {
-    return open(std::vector<std::shared_ptr<Driver>>{std::move(driver)}, std::move(spec), std::move(options), failure);
+  static std::unique_ptr<Session> open(std::shared_ptr<Driver> driver, ProgramSpec spec,
+                                       SessionOptions options, MaybeFailure* failure) {
+    return open(std::vector<std::shared_ptr<Driver>>{std::move(driver)}, std::move(spec), std::move(options),
+                failure);
   }
   ~Session() { close(); }
   Session(const Session&) = delete;
@@ -73,10 +76,10 @@ class Session : private IssueThread::Queue {
   MaybeFailure read(std::uint32_t buffer, void* bytes);
   SessionStats stats() const;
   TraceRows trace() const;
-  // Waits for every submitted tick, then frees everything. Idempotent. Where nobody is left to hear of them, ticks not
-  // yet begun may be dropped: they are never reported, and closing waits for no other session's driver call. From
-  // `onTick` (never the destructor there) it only ends the submits, as the ticks behind wait for that call to return;
-  // the rest is done by the next `close`, or the destructor.
+  // Waits for every submitted tick, then frees everything. Idempotent. Where nobody is left to hear of them,
+  // ticks not yet begun may be dropped: they are never reported, and closing waits for no other session's
+  // driver call. From `onTick` (never the destructor there) it only ends the submits, as the ticks behind
+  // wait for that call to return; the rest is done by the next `close`, or the destructor.
   enum class Unbegun { issue, drop };
   void close(Unbegun unbegun = Unbegun::issue);
 
@@ -87,8 +90,8 @@ class Session : private IssueThread::Queue {
   MaybeFailure awaitTick(std::uint64_t tick);
   Failure asynchronous(Failure noticed, std::uint64_t tick, LaneId lane);
   WorkLabel failedWork(LaneId lane);
-  // What the completion thread found at the end of a tick, or the issuing thread noticed in it. The first is kept,
-  // except that the completion thread names the culprit of what the issuing thread has only noticed.
+  // What the completion thread found at the end of a tick, or the issuing thread noticed in it. The first is
+  // kept, except that the completion thread names the culprit of what the issuing thread has only noticed.
   void fail(std::uint64_t tick, Failure failure);
   void settleFailure(std::uint64_t tick);
   void drain();

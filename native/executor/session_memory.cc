@@ -1,13 +1,15 @@
 #include "executor/session_memory.h"
 
-#include "allocator/session/range_pool.h"
+#include "memory/range_pool.h"
 
 namespace braid {
 namespace {
 
 bool handedOver(Life life) { return life == Life::input || life == Life::output; }
 
-std::string item(const char* list, std::size_t index) { return std::string(list) + "[" + std::to_string(index) + "]"; }
+std::string item(const char* list, std::size_t index) {
+  return std::string(list) + "[" + std::to_string(index) + "]";
+}
 
 Failure tooSmall(std::size_t device, std::uint64_t wanted, std::uint64_t given) {
   return invalidProgram(item("bound.device", device), "the program needs " + std::to_string(wanted) +
@@ -56,7 +58,8 @@ MaybeFailure SessionMemory::sizeDevice(const ProgramSpec& spec, std::size_t devi
   if (!spec.planned && boundBytes == 0) range.total = 0;
   const std::uint64_t promised = RangePool::rounded(boundBytes);
   if (range.fixed > range.total) return tooSmall(device, range.fixed, boundBytes);
-  if (spec.planned && range.total > 0 && range.total > promised) return tooSmall(device, range.total, boundBytes);
+  if (spec.planned && range.total > 0 && range.total > promised)
+    return tooSmall(device, range.total, boundBytes);
   return std::nullopt;
 }
 
@@ -102,7 +105,8 @@ void SessionMemory::release() {
   for (Range& range : ranges_) range = {};
 }
 
-DeviceAddress SessionMemory::address(const ProgramSpec& spec, std::uint32_t buffer, std::uint32_t slot) const {
+DeviceAddress SessionMemory::address(const ProgramSpec& spec, std::uint32_t buffer,
+                                     std::uint32_t slot) const {
   const BufferSpec& view = spec.buffers[buffer];
   const BufferSpec& root = spec.buffers[view.root];
   const std::uint64_t slotOffset = handedOver(root.life) ? RangePool::rounded(root.bytes) * slot : 0;

@@ -9,8 +9,8 @@
 
 namespace braid {
 
-// Pinned memory, shared with whoever may still read it: JavaScript can move an ArrayBuffer's memory into one that
-// nobody here knows of, and it lives until that one is collected.
+// Pinned memory, shared with whoever may still read it: JavaScript can move an ArrayBuffer's memory into one
+// that nobody here knows of, and it lives until that one is collected.
 class PinnedRange {
  public:
   PinnedRange(std::shared_ptr<Driver> driver, void* memory) : driver_(std::move(driver)), memory_(memory) {}
@@ -27,12 +27,13 @@ class PinnedRange {
   void* const memory_;
 };
 
-// The memory of a session, taken from the drivers once when it opens: one range of each device, and one of pinned
-// memory, which is every device's.
+// The memory of a session, taken from the drivers once when it opens: one range of each device, and one of
+// pinned memory, which is every device's.
 //   device:  state and param roots, in order of id | the pool of tick buffers, or the arena
-//   pinned:  state and param roots, slots of inputs and outputs, in order of id | the pool of pinned tick buffers
-// Everything but pooled tick buffers has a fixed address from here on. A memory is numbered as its device; the pinned
-// one comes after the last of them.
+//   pinned:  state and param roots, slots of inputs and outputs, in order of id | the pool of pinned tick
+//   buffers
+// Everything but pooled tick buffers has a fixed address from here on. A memory is numbered as its device;
+// the pinned one comes after the last of them.
 class SessionMemory {
  public:
   explicit SessionMemory(std::vector<std::shared_ptr<Driver>> drivers)
@@ -54,7 +55,9 @@ class SessionMemory {
 
   std::size_t count() const { return ranges_.size(); }
   std::size_t pinned() const { return ranges_.size() - 1; }
-  std::size_t of(const BufferSpec& buffer) const { return buffer.space == Space::device ? buffer.device : pinned(); }
+  std::size_t of(const BufferSpec& buffer) const {
+    return buffer.space == Space::device ? buffer.device : pinned();
+  }
   DeviceAddress poolBase(std::size_t memory) const { return ranges_[memory].base + ranges_[memory].fixed; }
   std::uint64_t poolBytes(std::size_t memory) const { return ranges_[memory].total - ranges_[memory].fixed; }
   std::uint64_t fixedBytes(std::size_t memory) const { return ranges_[memory].fixed; }

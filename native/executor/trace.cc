@@ -22,7 +22,8 @@ MaybeFailure Trace::prepare(Program& program) {
   for (std::size_t i = 0; i < events_.size(); ++i) {
     Driver& driver = program.driver(deviceOf[i / 2 % runs_]);
     if (program.devices() > 1) driver.bind();
-    if (const Status status = program.objects.event(driver, &events_[i], EventKind::timed); status != Status::ok)
+    if (const Status status = program.objects.event(driver, &events_[i], EventKind::timed);
+        status != Status::ok)
       return failureOf(driver, status, "eventCreate");
   }
   return program.devices() > 1 ? tie(program) : std::nullopt;
@@ -81,8 +82,8 @@ void Trace::collect(Program& program, std::uint64_t tick) {
     float start = 0, end = 0;
     if (driver.eventElapsed(&start, first, at(tick, step.run, 0)) != Status::ok) continue;
     if (driver.eventElapsed(&end, first, at(tick, step.run, 1)) != Status::ok) continue;
-    keep({static_cast<double>(tick), clock.origin + start, clock.origin + end, static_cast<std::int32_t>(step.subject),
-          static_cast<std::int32_t>(step.lane)});
+    keep({static_cast<double>(tick), clock.origin + start, clock.origin + end,
+          static_cast<std::int32_t>(step.subject), static_cast<std::int32_t>(step.lane)});
   }
 }
 

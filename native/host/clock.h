@@ -9,10 +9,10 @@ using Clock = std::chrono::steady_clock;
 using Time = Clock::time_point;
 using Duration = Clock::duration;
 
-// A part of the device that does one piece of work at a time at a given rate, and that all streams share: the copy
-// engine of one direction, that of copies between devices, or compute. Its time is virtual: a piece begins when it was
-// ready and the engine free, not when a thread happened to wake, so that what a sleep overshoots is not paid again by
-// the next piece, and rates are exact over many pieces.
+// A part of the device that does one piece of work at a time at a given rate, and that all streams share: the
+// copy engine of one direction, that of copies between devices, or compute. Its time is virtual: a piece
+// begins when it was ready and the engine free, not when a thread happened to wake, so that what a sleep
+// overshoots is not paid again by the next piece, and rates are exact over many pieces.
 class Engine {
  public:
   // When a piece that is ready at `ready` and takes `duration` is done.

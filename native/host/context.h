@@ -11,7 +11,8 @@
 
 namespace braid::host {
 
-// What all streams of one device share: its engines, its live memory, and the failure that ended it, if one did.
+// What all streams of one device share: its engines, its live memory, and the failure that ended it, if one
+// did.
 class Context {
  public:
   explicit Context(const HostOptions& options) : options_(options) {}
@@ -21,16 +22,17 @@ class Context {
   const LiveRanges& live() const { return live_; }
   LiveRanges& pinned() { return pinned_; }
   const LiveRanges& pinned() const { return pinned_; }
-  // Whether a piece of this device's work may touch these bytes: its own memory, pinned memory whoever took it, and
-  // other devices' where the piece is one that reaches there.
+  // Whether a piece of this device's work may touch these bytes: its own memory, pinned memory whoever took
+  // it, and other devices' where the piece is one that reaches there.
   bool reaches(DeviceAddress address, std::size_t bytes, bool peers) const;
   Engine& engine(EngineKind kind) { return engines_[static_cast<std::size_t>(kind)]; }
   bool slowed() const {
-    return options_.copyBytesPerSecond > 0 || options_.flopsPerSecond > 0 || options_.deviceBytesPerSecond > 0;
+    return options_.copyBytesPerSecond > 0 || options_.flopsPerSecond > 0 ||
+           options_.deviceBytesPerSecond > 0;
   }
 
-  // The first failure of a piece of work is the device's from then on: what is queued is skipped, every call returns
-  // it.
+  // The first failure of a piece of work is the device's from then on: what is queued is skipped, every call
+  // returns it.
   void fail(Status status, std::string detail, const WorkLabel& label) {
     std::lock_guard lock(mutex_);
     if (failure_.load() != Status::ok) return;

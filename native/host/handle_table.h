@@ -9,10 +9,10 @@
 
 namespace braid::host {
 
-// Objects under handles that can be wrong: null, of another device, of another kind, destroyed already. A handle is a
-// number (kind, device, generation, index) and never an address, so a wrong one is found out without touching memory.
-// Objects are kept and used again, so an object that was found stays an object, even when another thread retires its
-// handle meanwhile.
+// Objects under handles that can be wrong: null, of another device, of another kind, destroyed already. A
+// handle is a number (kind, device, generation, index) and never an address, so a wrong one is found out
+// without touching memory. Objects are kept and used again, so an object that was found stays an object, even
+// when another thread retires its handle meanwhile.
 template <class T>
 class HandleTable {
  public:
@@ -24,8 +24,8 @@ class HandleTable {
   HandleTable(const HandleTable&) = delete;
   HandleTable& operator=(const HandleTable&) = delete;
 
-  // A retired object for which `usable(T&)` holds, else a new one from `make()`, which returns a unique_ptr (or null,
-  // to fail). 0 when there is none to be had.
+  // A retired object for which `usable(T&)` holds, else a new one from `make()`, which returns a unique_ptr
+  // (or null, to fail). 0 when there is none to be had.
   template <class Usable, class Make>
   std::uint64_t create(T** object, Usable usable, Make make) {
     std::lock_guard lock(mutex_);
@@ -52,8 +52,8 @@ class HandleTable {
     return slot ? slot->object.get() : nullptr;
   }
 
-  // The object, for exactly one of all the callers that ever retire this handle. `retired(T&)` runs before it can be
-  // used again.
+  // The object, for exactly one of all the callers that ever retire this handle. `retired(T&)` runs before it
+  // can be used again.
   template <class Retired>
   bool retire(std::uint64_t handle, Retired retired) {
     std::lock_guard lock(mutex_);

@@ -13,7 +13,9 @@ namespace {
 thread_local std::string lastFailure;
 
 // A handle's tag: which of the process's host devices, and which kind of object.
-std::uint16_t tag(std::uint16_t device, std::uint16_t kind) { return static_cast<std::uint16_t>(device << 4 | kind); }
+std::uint16_t tag(std::uint16_t device, std::uint16_t kind) {
+  return static_cast<std::uint16_t>(device << 4 | kind);
+}
 
 Status nullResult() { return Status::invalidValue; }
 
@@ -40,8 +42,8 @@ HostDriver::HostDriver(const HostOptions& options)
   Neighbours::all().show(number_, this);
 }
 
-// Every queue drains before any is taken down, as one may wait for another. After that no other device finds anything
-// here; one that is still to wait for a queue of this one keeps it, done.
+// Every queue drains before any is taken down, as one may wait for another. After that no other device finds
+// anything here; one that is still to wait for a queue of this one keeps it, done.
 HostDriver::~HostDriver() {
   streams_->forEach([](StreamQueue& queue) { queue.stop(); });
   streams_->forEach([](StreamQueue& queue) { queue.join(); });
@@ -183,7 +185,8 @@ Status openHost(std::unique_ptr<Driver>* driver, const HostOptions& options, std
   const auto badRate = [](double rate) { return !std::isfinite(rate) || rate < 0; };
   if (!driver) return Status::invalidValue;
   if (options.memoryBytes == 0) words = "memoryBytes: a device needs some memory";
-  if (badRate(options.copyBytesPerSecond) || badRate(options.flopsPerSecond) || badRate(options.deviceBytesPerSecond))
+  if (badRate(options.copyBytesPerSecond) || badRate(options.flopsPerSecond) ||
+      badRate(options.deviceBytesPerSecond))
     words = "rates are numbers of 0 (no limit) or more";
   if (badRate(options.jitterMicroseconds)) words = "jitterMicroseconds is a number of 0 or more";
   if (options.ordinal < 0) words = "ordinal is a number of 0 or more";

@@ -11,9 +11,9 @@
 
 namespace braid::host {
 
-// The embedded device. Its calls check their handles, count against the faults asked for, and return the device's
-// failure once it has one, as CUDA's calls do; what they then do is in the parts: memory, virtual memory, queues,
-// kernels.
+// The embedded device. Its calls check their handles, count against the faults asked for, and return the
+// device's failure once it has one, as CUDA's calls do; what they then do is in the parts: memory, virtual
+// memory, queues, kernels.
 class HostDriver final : public Driver {
  public:
   explicit HostDriver(const HostOptions& options);
@@ -53,10 +53,12 @@ class HostDriver final : public Driver {
   Status copy(CopyKind kind, DeviceAddress to, DeviceAddress from, std::size_t bytes, Stream stream) override;
   Status fill32(DeviceAddress to, std::uint32_t value, std::size_t words, Stream stream) override;
   Status prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& spec, HostCallback callback) override;
-  Status launch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes, Stream stream) override;
+  Status launch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes,
+                Stream stream) override;
   Status hostFunction(Stream stream, void (*function)(void*), void* data) override;
   Status reachPeer(Driver& other) override;
-  Status preparePeerCopy(std::unique_ptr<Kernel>* kernel, std::size_t bytes, Driver* from, Driver* to) override;
+  Status preparePeerCopy(std::unique_ptr<Kernel>* kernel, std::size_t bytes, Driver* from,
+                         Driver* to) override;
   void label(const WorkLabel& label) override { label_ = label; }
   WorkLabel failedWork() override { return context_.failedWork(); }
 
@@ -64,13 +66,15 @@ class HostDriver final : public Driver {
   static std::uint16_t numberIn(std::uint64_t handle) { return static_cast<std::uint16_t>(handle >> 52); }
   bool findMark(std::uint64_t event, Mark* mark, std::shared_ptr<const void>* keep) const;
   bool covers(DeviceAddress address, std::size_t bytes, bool deviceMemory) const {
-    return context_.pinned().covers(address, bytes) || (deviceMemory && context_.live().covers(address, bytes));
+    return context_.pinned().covers(address, bytes) ||
+           (deviceMemory && context_.live().covers(address, bytes));
   }
 
  private:
   // Ok when the call may go on: neither made to fail, nor on a device that has failed.
   Status enter(Call call);
-  // The same for calls that give something back: they do so on a failed device too, and then return its failure.
+  // The same for calls that give something back: they do so on a failed device too, and then return its
+  // failure.
   Status enterRelease(Call call);
   Status leave() { return context_.failure() == Status::ok ? Status::ok : sticky(); }
   Status sticky();
@@ -100,7 +104,8 @@ class HostDriver final : public Driver {
   Cost transferCost(CopyKind kind, std::size_t bytes) const;
   Cost computeCost(double amount, double rate) const;
 
-  // Of the calling thread, which may issue on several host devices in turn: each piece that may fail is labelled first.
+  // Of the calling thread, which may issue on several host devices in turn: each piece that may fail is
+  // labelled first.
   static constinit thread_local WorkLabel label_;
 
   const std::uint16_t number_;

@@ -23,7 +23,8 @@ Duration seconds(double value) {
 }  // namespace
 
 Status HostDriver::unknown(const char* what) {
-  return fail(Status::invalidHandle, std::string("not a ") + what + " of this device: null, destroyed, or another's");
+  return fail(Status::invalidHandle,
+              std::string("not a ") + what + " of this device: null, destroyed, or another's");
 }
 
 Status HostDriver::streamCreate(Stream* stream, int) {
@@ -50,7 +51,8 @@ Status HostDriver::streamCreate(Stream* stream, int) {
 
 Status HostDriver::streamDestroy(Stream stream) {
   if (const Status status = enterRelease(Call::streamDestroy); status != Status::ok) return status;
-  if (!streams_->retire(reinterpret_cast<std::uint64_t>(stream), [](StreamQueue&) {})) return unknown("stream");
+  if (!streams_->retire(reinterpret_cast<std::uint64_t>(stream), [](StreamQueue&) {}))
+    return unknown("stream");
   return leave();
 }
 
@@ -114,12 +116,13 @@ Status HostDriver::eventRecord(Event event, Stream stream) {
   if (!state) return unknown("event");
   StreamQueue* queue = find(stream);
   if (!queue) return unknown("stream");
-  // The lock is held over the push: the stamp must find the mark that belongs to it. Not while there is no room: what
-  // is queued may be a stamp of this event.
+  // The lock is held over the push: the stamp must find the mark that belongs to it. Not while there is no
+  // room: what is queued may be a stamp of this event.
   queue->awaitRoom(streamDepth());
   std::lock_guard lock(state->mutex);
-  state->mark = state->timed ? push(*queue, Piece::Kind::stamp, Cost{}, [&](Piece& piece) { piece.event = state; })
-                             : queue->mark();
+  state->mark = state->timed
+                    ? push(*queue, Piece::Kind::stamp, Cost{}, [&](Piece& piece) { piece.event = state; })
+                    : queue->mark();
   state->stamped = false;
   return Status::ok;
 }
@@ -176,7 +179,8 @@ Cost HostDriver::transferCost(CopyKind kind, std::size_t bytes) const {
   return Cost{engine, seconds(static_cast<double>(bytes) / options.copyBytesPerSecond)};
 }
 
-Status HostDriver::copy(CopyKind kind, DeviceAddress to, DeviceAddress from, std::size_t bytes, Stream stream) {
+Status HostDriver::copy(CopyKind kind, DeviceAddress to, DeviceAddress from, std::size_t bytes,
+                        Stream stream) {
   if (const Status status = enter(Call::copy); status != Status::ok) return status;
   StreamQueue* queue = find(stream);
   if (!queue) return unknown("stream");
@@ -202,11 +206,12 @@ Status HostDriver::fill32(DeviceAddress to, std::uint32_t value, std::size_t wor
   if (to == 0 || to % 4 != 0 || words > SIZE_MAX / 4)
     return fail(Status::invalidValue, "a fill of no memory, or not aligned to 4 bytes");
   const double bytes = 4.0 * static_cast<double>(words);
-  push(*queue, Piece::Kind::fill, computeCost(bytes, context_.options().deviceBytesPerSecond), [&](Piece& piece) {
-    piece.to = to;
-    piece.value = value;
-    piece.bytes = words * 4;
-  });
+  push(*queue, Piece::Kind::fill, computeCost(bytes, context_.options().deviceBytesPerSecond),
+       [&](Piece& piece) {
+         piece.to = to;
+         piece.value = value;
+         piece.bytes = words * 4;
+       });
   return Status::ok;
 }
 
@@ -236,7 +241,8 @@ Status HostDriver::reachPeer(Driver& other) {
   return host ? Status::ok : fail(Status::notSupported, "the host device reaches other host devices only");
 }
 
-Status HostDriver::preparePeerCopy(std::unique_ptr<Kernel>* kernel, std::size_t bytes, Driver* from, Driver* to) {
+Status HostDriver::preparePeerCopy(std::unique_ptr<Kernel>* kernel, std::size_t bytes, Driver* from,
+                                   Driver* to) {
   KernelSpec spec;
   spec.bytes = bytes;
   spec.readCount = spec.writeCount = 1;

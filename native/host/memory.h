@@ -10,7 +10,8 @@
 
 namespace braid::host {
 
-// Two bytes that are a NaN as f16 and bf16, and twice a signalling NaN as f32; 187 and 255 as u8, -4456517 as i32.
+// Two bytes that are a NaN as f16 and bf16, and twice a signalling NaN as f32; 187 and 255 as u8, -4456517 as
+// i32.
 constexpr std::uint16_t kPoison = 0xffbb;
 void poison(void* memory, std::size_t bytes);
 
@@ -28,7 +29,8 @@ class Budget {
   std::atomic<std::size_t> used_{0};
 };
 
-// Allocations: of the device's memory, within its budget, and of pinned memory, which has no limit of its own.
+// Allocations: of the device's memory, within its budget, and of pinned memory, which has no limit of its
+// own.
 class Memory {
  public:
   Memory(Budget* budget, LiveRanges* live, LiveRanges* livePinned, bool poison)

@@ -9,8 +9,8 @@
 
 namespace braid::host {
 
-// Which addresses are memory of the device now. Work asks before it touches anything, so that a stale or wild address
-// becomes illegalAddress, as on a GPU, and not a crash.
+// Which addresses are memory of the device now. Work asks before it touches anything, so that a stale or wild
+// address becomes illegalAddress, as on a GPU, and not a crash.
 class LiveRanges {
  public:
   void add(DeviceAddress address, std::size_t bytes) {
@@ -29,7 +29,8 @@ class LiveRanges {
     auto range = ends_.upper_bound(address);
     if (range == ends_.begin()) return false;
     --range;
-    for (DeviceAddress at = address; range != ends_.end() && range->first <= at && at < range->second; ++range) {
+    for (DeviceAddress at = address; range != ends_.end() && range->first <= at && at < range->second;
+         ++range) {
       if (address + bytes <= range->second) return true;
       at = range->second;
     }

@@ -155,18 +155,22 @@ Time StreamQueue::work(Piece& piece) {
   const auto touches = [&](DeviceAddress address, std::size_t bytes, std::uint32_t alignment, bool peers) {
     if (address % alignment != 0)
       context_->fail(Status::misalignedAddress,
-                     hex(address) + " is not aligned to " + std::to_string(alignment) + " bytes", piece.label);
+                     hex(address) + " is not aligned to " + std::to_string(alignment) + " bytes",
+                     piece.label);
     else if (context_->reaches(address, bytes, peers))
       return true;
     else
       context_->fail(Status::illegalAddress,
-                     hex(address) + ", " + std::to_string(bytes) + " bytes: not memory of this device", piece.label);
+                     hex(address) + ", " + std::to_string(bytes) + " bytes: not memory of this device",
+                     piece.label);
     return false;
   };
   switch (piece.kind) {
     case Piece::Kind::copy: {
-      const bool toDevice = piece.copyKind == CopyKind::hostToDevice || piece.copyKind == CopyKind::deviceToDevice;
-      const bool fromDevice = piece.copyKind == CopyKind::deviceToHost || piece.copyKind == CopyKind::deviceToDevice;
+      const bool toDevice =
+          piece.copyKind == CopyKind::hostToDevice || piece.copyKind == CopyKind::deviceToDevice;
+      const bool fromDevice =
+          piece.copyKind == CopyKind::deviceToHost || piece.copyKind == CopyKind::deviceToDevice;
       if ((toDevice && !touches(piece.to, piece.bytes, 1, false)) ||
           (fromDevice && !touches(piece.from, piece.bytes, 1, false)))
         return ready;
@@ -181,7 +185,8 @@ Time StreamQueue::work(Piece& piece) {
     case Piece::Kind::launch: {
       const CpuKernel& kernel = *piece.kernel;
       for (std::size_t i = 0; i < kernel.extents.size(); ++i)
-        if (!touches(piece.addresses[i], kernel.extents[i].bytes, kernel.extents[i].alignment, kernel.reachesPeers))
+        if (!touches(piece.addresses[i], kernel.extents[i].bytes, kernel.extents[i].alignment,
+                     kernel.reachesPeers))
           return ready;
       try {
         if (!kernel.run(piece.addresses.data(), scratch_))
@@ -199,8 +204,8 @@ Time StreamQueue::work(Piece& piece) {
   if (!context_->slowed()) return until;
   const Time now = Clock::now();
   if (!engine) return now;
-  // Behind: the processor was busy elsewhere, or the rate is more than it can do. The next pieces make up for a little
-  // of it.
+  // Behind: the processor was busy elsewhere, or the rate is more than it can do. The next pieces make up for
+  // a little of it.
   if (now > until) return std::max(until, now - kSlack);
   std::this_thread::sleep_until(until);
   return until;

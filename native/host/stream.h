@@ -45,8 +45,8 @@ struct Piece {
   Piece* next = nullptr;
 };
 
-// A FIFO of work and the thread that does it. Outlives its stream: after streamDestroy it drains, and then serves
-// another stream; its count of pieces goes on, so that marks made before stay true for ever.
+// A FIFO of work and the thread that does it. Outlives its stream: after streamDestroy it drains, and then
+// serves another stream; its count of pieces goes on, so that marks made before stay true for ever.
 class StreamQueue {
  public:
   explicit StreamQueue(Context* context);
@@ -89,7 +89,8 @@ class StreamQueue {
   // The end of the queue as it is now.
   Mark mark() { return Mark{this, issued_.load(std::memory_order_acquire)}; }
   bool reached(std::uint64_t pieces) const { return done_.load(std::memory_order_acquire) >= pieces; }
-  // Blocks, without spinning. Returns when that piece was done by the engines' time; long ago, if it is long done.
+  // Blocks, without spinning. Returns when that piece was done by the engines' time; long ago, if it is long
+  // done.
   Time await(std::uint64_t pieces);
 
   // Does what is queued, then ends the thread. Nothing may be pushed after.

@@ -13,8 +13,8 @@ bool wholePages(std::size_t value) { return value % kPageBytes == 0; }
 
 // An address range without memory; what it showed before is gone.
 bool hollow(DeviceAddress address, std::size_t bytes) {
-  return mmap(pointer(address), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) !=
-         MAP_FAILED;
+  return mmap(pointer(address), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+              0) != MAP_FAILED;
 }
 
 Status wrong(std::string* detail, const char* words) {
@@ -95,7 +95,8 @@ Status VirtualMemory::create(Pages* pages, std::size_t bytes, std::string* detai
     *detail = "too many allocations";
     return Status::outOfMemory;
   }
-  for (std::size_t i = 0; i < count; ++i) physical->pages.push_back(freePages_.extract(freePages_.begin()).value());
+  for (std::size_t i = 0; i < count; ++i)
+    physical->pages.push_back(freePages_.extract(freePages_.begin()).value());
   physical->held = physical->fresh = true;
   *pages = reinterpret_cast<Pages>(handle);
   return Status::ok;
@@ -173,8 +174,9 @@ bool VirtualMemory::place(DeviceAddress address, const Physical& physical) {
   for (std::size_t i = 0; i < pages.size();) {
     std::size_t run = 1;
     while (i + run < pages.size() && pages[i + run] == pages[i] + run) ++run;
-    void* at = mmap(pointer(address + i * kPageBytes), run * kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-                    file_, static_cast<off_t>(pages[i]) * static_cast<off_t>(kPageBytes));
+    void* at =
+        mmap(pointer(address + i * kPageBytes), run * kPageBytes, PROT_READ | PROT_WRITE,
+             MAP_SHARED | MAP_FIXED, file_, static_cast<off_t>(pages[i]) * static_cast<off_t>(kPageBytes));
     if (at == MAP_FAILED) return false;
     i += run;
   }

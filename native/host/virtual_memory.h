@@ -13,8 +13,8 @@ namespace braid::host {
 
 constexpr std::size_t kPageBytes = std::size_t{2} << 20;
 
-// Address ranges apart from the memory beneath them. The memory is one anonymous file, dealt out in pages of 2 MiB, so
-// that the same pages can appear at another address with their content, or at two at once.
+// Address ranges apart from the memory beneath them. The memory is one anonymous file, dealt out in pages of
+// 2 MiB, so that the same pages can appear at another address with their content, or at two at once.
 class VirtualMemory {
  public:
   VirtualMemory(Budget* budget, LiveRanges* live, bool poison, std::uint16_t handleTag);
@@ -51,7 +51,8 @@ class VirtualMemory {
   int file_ = -1;
   std::mutex mutex_;
   std::uint32_t filePages_ = 0;
-  std::set<std::uint32_t> freePages_;  // lowest first, so that pages made together lie together and map in one piece
+  std::set<std::uint32_t>
+      freePages_;  // lowest first, so that pages made together lie together and map in one piece
   std::map<DeviceAddress, std::size_t> reservations_;
   std::map<DeviceAddress, Mapping> mappings_;
   HandleTable<Physical> handles_;

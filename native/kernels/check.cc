@@ -37,8 +37,8 @@ Problem checkCounts(const KernelSpec& spec, std::size_t reads, std::size_t write
   // A spec made by hand may leave the run's counts at 0.
   if (spec.readCount == 0 && spec.writeCount == 0) return std::nullopt;
   if (spec.readCount == reads && spec.writeCount == writes) return std::nullopt;
-  return "the run has " + show(spec.readCount) + " reads and " + show(spec.writeCount) + " writes, the kernel wants " +
-         show(reads) + " and " + show(writes);
+  return "the run has " + show(spec.readCount) + " reads and " + show(spec.writeCount) +
+         " writes, the kernel wants " + show(reads) + " and " + show(writes);
 }
 
 Problem checkCopy(const KernelSpec& spec) {
@@ -58,7 +58,8 @@ Problem checkOperand(const KernelSpec& spec, std::size_t index) {
   std::int64_t least = operand.offset, most = operand.offset;
   for (std::size_t d = 0; d < spec.shape.size(); ++d) {
     std::int64_t reach = 0;
-    if (__builtin_mul_overflow(operand.strides[d], spec.shape[d] - 1, &reach)) return name + ": strides overflow";
+    if (__builtin_mul_overflow(operand.strides[d], spec.shape[d] - 1, &reach))
+      return name + ": strides overflow";
     std::int64_t& end = reach < 0 ? least : most;
     if (__builtin_add_overflow(end, reach, &end)) return name + ": strides overflow";
   }
@@ -85,7 +86,8 @@ Problem checkMap(const KernelSpec& spec) {
   if (spec.shape.size() > mostRank) return "map: rank " + show(spec.shape.size()) + ", at most 8 is possible";
   std::int64_t count = 1;
   for (const std::int64_t size : spec.shape)
-    if (!product({count, size}, &count)) return "map: shape has a size that is not positive, or too many elements";
+    if (!product({count, size}, &count))
+      return "map: shape has a size that is not positive, or too many elements";
   for (std::size_t i = 0; i < spec.operands.size(); ++i)
     if (Problem problem = checkOperand(spec, i)) return problem;
   if (spec.code.size() > mostInstructions) return "map: more than 65536 instructions";
@@ -102,14 +104,15 @@ Problem checkMap(const KernelSpec& spec) {
 
 Problem checkMatmul(const KernelSpec& spec) {
   std::int64_t ignored = 0;
-  if (spec.m <= 0 || spec.n <= 0 || spec.k <= 0 || spec.batch <= 0) return "matmul: m, n, k and batch must be positive";
+  if (spec.m <= 0 || spec.n <= 0 || spec.k <= 0 || spec.batch <= 0)
+    return "matmul: m, n, k and batch must be positive";
   struct Side {
     const char* name;
     const MatmulOperand& operand;
     std::int64_t rows, columns;
   };
-  for (const Side& side :
-       {Side{"a", spec.a, spec.m, spec.k}, Side{"b", spec.b, spec.k, spec.n}, Side{"c", spec.c, spec.m, spec.n}}) {
+  for (const Side& side : {Side{"a", spec.a, spec.m, spec.k}, Side{"b", spec.b, spec.k, spec.n},
+                           Side{"c", spec.c, spec.m, spec.n}}) {
     const std::string name = std::string("matmul: ") + side.name;
     if (!isFloat(side.operand.dtype)) return name + " must be f32, f16 or bf16";
     if (!product({side.rows, side.columns}, &ignored)) return name + " has too many elements";

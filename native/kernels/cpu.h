@@ -11,11 +11,12 @@
 
 namespace braid {
 
-// Memory that a kernel needs while it runs; one for each worker thread, grown only, so that no launch allocates in
-// steady state.
+// Memory that a kernel needs while it runs; one for each worker thread, grown only, so that no launch
+// allocates in steady state.
 class Scratch {
  public:
-  // At least `count` floats, aligned to a cache line; their contents are undefined. Earlier pointers become invalid.
+  // At least `count` floats, aligned to a cache line; their contents are undefined. Earlier pointers become
+  // invalid.
   float* floats(std::size_t count) {
     if (count > capacity_) {
       memory_.reset();
@@ -46,8 +47,8 @@ struct Extent {
 class CpuKernel {
  public:
   virtual ~CpuKernel() = default;
-  // `addresses`: the reads, then the writes. False if a user's reference threw. Throws std::bad_alloc where scratch is
-  // missing.
+  // `addresses`: the reads, then the writes. False if a user's reference threw. Throws std::bad_alloc where
+  // scratch is missing.
   virtual bool run(const DeviceAddress* addresses, Scratch& scratch) const = 0;
 
   std::vector<Extent> extents;  // reads, then writes
@@ -60,7 +61,8 @@ class CpuKernel {
 using CpuKernelResult = std::unique_ptr<CpuKernel>;
 
 // Checks the spec (kernels/check.h). On failure `*detail` says which field is wrong, and how.
-Status prepareCpu(CpuKernelResult* kernel, const KernelSpec& spec, HostCallback callback, std::string* detail);
+Status prepareCpu(CpuKernelResult* kernel, const KernelSpec& spec, HostCallback callback,
+                  std::string* detail);
 
 // One for each kind; each trusts its spec, as prepareCpu has checked it.
 CpuKernelResult makeCpuCopy(const KernelSpec& spec);

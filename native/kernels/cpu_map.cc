@@ -1,21 +1,22 @@
-// Over 300 lines as one thing: the interpreter of a map, an instruction a case, with the loads and stores of its
-// blocks.
+// Over 300 lines as one thing: the interpreter of a map, an instruction a case, with the loads and stores of
+// its blocks.
 #include <algorithm>
 #include <cmath>
 
 #include "kernels/cpu.h"
 #include "kernels/element.h"
 
-// The interpreter of fused elementwise kernels. One instruction runs over a block of elements before the next does, so
-// that its dispatch is paid once a block and every loop below is one that the compiler turns into vector code.
+// The interpreter of fused elementwise kernels. One instruction runs over a block of elements before the next
+// does, so that its dispatch is paid once a block and every loop below is one that the compiler turns into
+// vector code.
 
 namespace braid {
 namespace {
 
 constexpr std::int64_t kBlock = 512;
 
-// One instruction with its values placed: argument and target are blocks in scratch. A target is never also an
-// argument.
+// One instruction with its values placed: argument and target are blocks in scratch. A target is never also
+// an argument.
 struct Step {
   MapOp op = MapOp::constant;
   std::uint32_t to = 0, a = 0, b = 0, c = 0;
@@ -47,7 +48,8 @@ Source normalise(const KernelSpec& spec, std::size_t read) {
   return source;
 }
 
-// Elements `first` to `first + count` of the row-major order, gathered run by run along the innermost dimension.
+// Elements `first` to `first + count` of the row-major order, gathered run by run along the innermost
+// dimension.
 template <class T>
 void gather(T* to, DeviceAddress base, const Source& source, std::int64_t first, std::int64_t count) {
   if (source.sizes.empty()) return element::load(to, base, source.dtype, source.offset, count, 0);
@@ -105,21 +107,28 @@ inline __attribute__((always_inline)) void stepFloat(MapOp op, float* to, const 
     case MapOp::neg: return each1(to, a, count, [](float x) { return -x; });
     case MapOp::abs: return each1(to, a, count, [](float x) { return std::fabs(x); });
     case MapOp::exp:
-      return each1(to, a, count, [](float x) { return static_cast<float>(std::exp(static_cast<double>(x))); });
+      return each1(to, a, count,
+                   [](float x) { return static_cast<float>(std::exp(static_cast<double>(x))); });
     case MapOp::log:
-      return each1(to, a, count, [](float x) { return static_cast<float>(std::log(static_cast<double>(x))); });
+      return each1(to, a, count,
+                   [](float x) { return static_cast<float>(std::log(static_cast<double>(x))); });
     case MapOp::sqrt: return each1(to, a, count, [](float x) { return std::sqrt(x); });
     case MapOp::rsqrt:
-      return each1(to, a, count, [](float x) { return static_cast<float>(1.0 / std::sqrt(static_cast<double>(x))); });
+      return each1(to, a, count,
+                   [](float x) { return static_cast<float>(1.0 / std::sqrt(static_cast<double>(x))); });
     case MapOp::tanh:
-      return each1(to, a, count, [](float x) { return static_cast<float>(std::tanh(static_cast<double>(x))); });
+      return each1(to, a, count,
+                   [](float x) { return static_cast<float>(std::tanh(static_cast<double>(x))); });
     case MapOp::erf:
-      return each1(to, a, count, [](float x) { return static_cast<float>(std::erf(static_cast<double>(x))); });
+      return each1(to, a, count,
+                   [](float x) { return static_cast<float>(std::erf(static_cast<double>(x))); });
     case MapOp::sigmoid: return each1(to, a, count, [](float x) { return static_cast<float>(sigmoid(x)); });
     case MapOp::sin:
-      return each1(to, a, count, [](float x) { return static_cast<float>(std::sin(static_cast<double>(x))); });
+      return each1(to, a, count,
+                   [](float x) { return static_cast<float>(std::sin(static_cast<double>(x))); });
     case MapOp::cos:
-      return each1(to, a, count, [](float x) { return static_cast<float>(std::cos(static_cast<double>(x))); });
+      return each1(to, a, count,
+                   [](float x) { return static_cast<float>(std::cos(static_cast<double>(x))); });
     case MapOp::floor: return each1(to, a, count, [](float x) { return std::floor(x); });
     case MapOp::ceil: return each1(to, a, count, [](float x) { return std::ceil(x); });
     case MapOp::round: return each1(to, a, count, [](float x) { return std::nearbyint(x); });
@@ -129,7 +138,8 @@ inline __attribute__((always_inline)) void stepFloat(MapOp op, float* to, const 
     case MapOp::div: return each2(to, a, b, count, [](float x, float y) { return x / y; });
     case MapOp::min: return each2(to, a, b, count, [](float x, float y) { return element::min(x, y); });
     case MapOp::max: return each2(to, a, b, count, [](float x, float y) { return element::max(x, y); });
-    case MapOp::pow: return each2(to, a, b, count, [](float x, float y) { return static_cast<float>(power(x, y)); });
+    case MapOp::pow:
+      return each2(to, a, b, count, [](float x, float y) { return static_cast<float>(power(x, y)); });
     case MapOp::lt: return each2(to, a, b, count, [](float x, float y) { return x < y ? 1.0f : 0.0f; });
     case MapOp::le: return each2(to, a, b, count, [](float x, float y) { return x <= y ? 1.0f : 0.0f; });
     case MapOp::eq: return each2(to, a, b, count, [](float x, float y) { return x == y ? 1.0f : 0.0f; });
@@ -137,8 +147,8 @@ inline __attribute__((always_inline)) void stepFloat(MapOp op, float* to, const 
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx2"))) void stepFloatAvx2(MapOp op, float* to, const float* a, const float* b, const float* c,
-                                                   std::int64_t count) {
+__attribute__((target("avx2"))) void stepFloatAvx2(MapOp op, float* to, const float* a, const float* b,
+                                                   const float* c, std::int64_t count) {
   stepFloat(op, to, a, b, c, count);
 }
 #endif
@@ -168,7 +178,8 @@ void runStep(MapOp op, std::int32_t* to, const std::int32_t* a, const std::int32
       for (std::int64_t i = 0; i < count; ++i) to[i] = a[i] != 0 ? b[i] : c[i];
       return;
     case MapOp::neg: return each1(to, a, count, [](I x) { return element::wrap(0u - static_cast<U>(x)); });
-    case MapOp::abs: return each1(to, a, count, [](I x) { return x < 0 ? element::wrap(0u - static_cast<U>(x)) : x; });
+    case MapOp::abs:
+      return each1(to, a, count, [](I x) { return x < 0 ? element::wrap(0u - static_cast<U>(x)) : x; });
     case MapOp::exp: return through([](double x) { return std::exp(x); });
     case MapOp::log: return through([](double x) { return std::log(x); });
     case MapOp::sqrt: return through([](double x) { return std::sqrt(x); });
@@ -182,11 +193,14 @@ void runStep(MapOp op, std::int32_t* to, const std::int32_t* a, const std::int32
     case MapOp::ceil:
     case MapOp::round: return each1(to, a, count, [](I x) { return x; });
     case MapOp::add:
-      return each2(to, a, b, count, [](I x, I y) { return element::wrap(static_cast<U>(x) + static_cast<U>(y)); });
+      return each2(to, a, b, count,
+                   [](I x, I y) { return element::wrap(static_cast<U>(x) + static_cast<U>(y)); });
     case MapOp::sub:
-      return each2(to, a, b, count, [](I x, I y) { return element::wrap(static_cast<U>(x) - static_cast<U>(y)); });
+      return each2(to, a, b, count,
+                   [](I x, I y) { return element::wrap(static_cast<U>(x) - static_cast<U>(y)); });
     case MapOp::mul:
-      return each2(to, a, b, count, [](I x, I y) { return element::wrap(static_cast<U>(x) * static_cast<U>(y)); });
+      return each2(to, a, b, count,
+                   [](I x, I y) { return element::wrap(static_cast<U>(x) * static_cast<U>(y)); });
     case MapOp::div:
       return each2(to, a, b, count, [](I x, I y) {
         return y == 0 ? 0 : y == -1 ? element::wrap(0u - static_cast<U>(x)) : x / y;
@@ -233,21 +247,23 @@ class CpuMap final : public CpuKernel {
   }
 
  private:
-  // Gives every value a block: one of its own to a constant or to an operand that is the same everywhere, as it is
-  // filled once; else any block whose value has been read for the last time before.
+  // Gives every value a block: one of its own to a constant or to an operand that is the same everywhere, as
+  // it is filled once; else any block whose value has been read for the last time before.
   void place(const KernelSpec& spec) {
     const std::size_t length = spec.code.size();
     std::vector<std::size_t> lastUse(length, 0);
     std::vector<std::uint32_t> block(length, 0), spare;
     for (std::size_t j = 0; j < length; ++j)
-      forArguments(spec.code[j], [&](std::int32_t argument) { lastUse[static_cast<std::size_t>(argument)] = j; });
+      forArguments(spec.code[j],
+                   [&](std::int32_t argument) { lastUse[static_cast<std::size_t>(argument)] = j; });
     for (const MapResult& result : spec.results) lastUse[static_cast<std::size_t>(result.value)] = length;
     std::vector<bool> fixed(length, false);
     for (std::size_t j = 0; j < length; ++j) {
       const MapInstruction& instruction = spec.code[j];
       Source source;
       if (instruction.op == MapOp::operand) source = normalise(spec, static_cast<std::size_t>(instruction.a));
-      fixed[j] = instruction.op == MapOp::constant || (instruction.op == MapOp::operand && source.sizes.empty());
+      fixed[j] =
+          instruction.op == MapOp::constant || (instruction.op == MapOp::operand && source.sizes.empty());
       if (spare.empty() || fixed[j]) {
         block[j] = blocks_++;
       } else {
@@ -264,8 +280,9 @@ class CpuMap final : public CpuKernel {
       } else {
         std::uint32_t* places[] = {&step.a, &step.b, &step.c};
         std::size_t position = 0;
-        forArguments(instruction,
-                     [&](std::int32_t argument) { *places[position++] = block[static_cast<std::size_t>(argument)]; });
+        forArguments(instruction, [&](std::int32_t argument) {
+          *places[position++] = block[static_cast<std::size_t>(argument)];
+        });
         steps_.push_back(step);
       }
       // Only now: a target must not be one of its own arguments. An argument may be named twice.
@@ -289,7 +306,9 @@ class CpuMap final : public CpuKernel {
 
   template <class T>
   void compute(const DeviceAddress* addresses, T* values) const {
-    const auto block = [values](std::uint32_t index) { return values + static_cast<std::size_t>(index) * kBlock; };
+    const auto block = [values](std::uint32_t index) {
+      return values + static_cast<std::size_t>(index) * kBlock;
+    };
     const std::int64_t widest = std::min(count_, kBlock);
     for (const auto& [to, value] : constants_) {
       T constant;

@@ -4,9 +4,10 @@
 #include "kernels/cpu.h"
 #include "kernels/element.h"
 
-// A blocked matrix product: panels of both operands are widened to f32 and laid side by side, then a register tile runs
-// over them. Each element of c adds its products in order of k with a rounding after each multiply and each add, so the
-// answer is bit for bit that of the three plain loops over Math.fround, whatever the blocks and whatever the processor.
+// A blocked matrix product: panels of both operands are widened to f32 and laid side by side, then a register
+// tile runs over them. Each element of c adds its products in order of k with a rounding after each multiply
+// and each add, so the answer is bit for bit that of the three plain loops over Math.fround, whatever the
+// blocks and whatever the processor.
 
 namespace braid {
 namespace {
@@ -23,7 +24,8 @@ inline __attribute__((always_inline)) void tile(const float* a, const float* b, 
                                                 std::int64_t depth) {
   Vector sum[Rows][kVectors];
   for (int r = 0; r < Rows; ++r)
-    for (int v = 0; v < kVectors; ++v) sum[r][v] = *reinterpret_cast<const Vector*>(c + r * stride + v * kLanes);
+    for (int v = 0; v < kVectors; ++v)
+      sum[r][v] = *reinterpret_cast<const Vector*>(c + r * stride + v * kLanes);
   for (std::int64_t k = 0; k < depth; ++k) {
     const Vector b0 = *reinterpret_cast<const Vector*>(b), b1 = *reinterpret_cast<const Vector*>(b + kLanes);
     for (int r = 0; r < Rows; ++r) {
@@ -49,7 +51,8 @@ inline __attribute__((always_inline)) void tileOf(std::int64_t rows, const float
   }
 }
 
-void tilePlain(std::int64_t rows, const float* a, const float* b, float* c, std::int64_t stride, std::int64_t depth) {
+void tilePlain(std::int64_t rows, const float* a, const float* b, float* c, std::int64_t stride,
+               std::int64_t depth) {
   tileOf(rows, a, b, c, stride, depth);
 }
 #if defined(__x86_64__)
@@ -77,21 +80,26 @@ class CpuMatmul final : public CpuKernel {
     writeCount = spec.workspace > 0 ? 2 : 1;
     const auto extent = [&](const MatmulOperand& operand, std::int64_t elements) {
       const auto bytes = static_cast<std::uint32_t>(elementBytes(operand.dtype));
-      return Extent{static_cast<std::uint64_t>(operand.batchStride * (spec.batch - 1) + elements) * bytes, bytes};
+      return Extent{static_cast<std::uint64_t>(operand.batchStride * (spec.batch - 1) + elements) * bytes,
+                    bytes};
     };
-    extents = {extent(spec.a, spec.m * spec.k), extent(spec.b, spec.k * spec.n), extent(spec.c, spec.m * spec.n)};
+    extents = {extent(spec.a, spec.m * spec.k), extent(spec.b, spec.k * spec.n),
+               extent(spec.c, spec.m * spec.n)};
     if (writeCount == 2) extents.push_back(Extent{spec.workspace, 1});
     flops = 2.0 * static_cast<double>(spec.m) * static_cast<double>(spec.n) * static_cast<double>(spec.k) *
             static_cast<double>(spec.batch);
   }
 
   bool run(const DeviceAddress* addresses, Scratch& scratch) const override {
-    const std::int64_t columns = std::min(roundUp(spec_.n, kTileColumns), kColumns), depth = std::min(spec_.k, kDepth);
+    const std::int64_t columns = std::min(roundUp(spec_.n, kTileColumns), kColumns),
+                       depth = std::min(spec_.k, kDepth);
     const std::int64_t rows = std::min(roundUp(spec_.m, kTileRows), kRows);
-    float* memory = scratch.floats(static_cast<std::size_t>(depth * columns + rows * depth + spec_.m * columns));
+    float* memory =
+        scratch.floats(static_cast<std::size_t>(depth * columns + rows * depth + spec_.m * columns));
     Panels panels{memory, memory + depth * columns, memory + depth * columns + rows * depth};
     for (std::int64_t i = 0; i < spec_.batch; ++i)
-      for (std::int64_t column = 0; column < spec_.n; column += kColumns) multiply(addresses, panels, i, column);
+      for (std::int64_t column = 0; column < spec_.n; column += kColumns)
+        multiply(addresses, panels, i, column);
     return true;
   }
 
@@ -103,7 +111,8 @@ class CpuMatmul final : public CpuKernel {
 
   void multiply(const DeviceAddress* addresses, const Panels& panels, std::int64_t batch,
                 std::int64_t firstColumn) const {
-    const std::int64_t columns = std::min(kColumns, spec_.n - firstColumn), stride = roundUp(columns, kTileColumns);
+    const std::int64_t columns = std::min(kColumns, spec_.n - firstColumn),
+                       stride = roundUp(columns, kTileColumns);
     std::memset(panels.c, 0, static_cast<std::size_t>(spec_.m * stride) * sizeof(float));
     for (std::int64_t k = 0; k < spec_.k; k += kDepth) {
       const std::int64_t depth = std::min(kDepth, spec_.k - k);
@@ -122,10 +131,10 @@ class CpuMatmul final : public CpuKernel {
                      panels.c + row * stride, columns);
   }
 
-  // Rows of a in tiles of six: for each k the six rows side by side. Rows beyond the last are left as they are, and not
-  // read.
-  void packA(float* to, DeviceAddress base, std::int64_t start, std::int64_t row, std::int64_t rows, std::int64_t k,
-             std::int64_t depth) const {
+  // Rows of a in tiles of six: for each k the six rows side by side. Rows beyond the last are left as they
+  // are, and not read.
+  void packA(float* to, DeviceAddress base, std::int64_t start, std::int64_t row, std::int64_t rows,
+             std::int64_t k, std::int64_t depth) const {
     alignas(64) float line[kDepth];
     for (std::int64_t r = 0; r < rows; ++r) {
       element::load(line, base, spec_.a.dtype, start + (row + r) * spec_.k + k, depth);
@@ -135,8 +144,8 @@ class CpuMatmul final : public CpuKernel {
   }
 
   // Columns of b in tiles of sixteen: for each k sixteen columns side by side, with zeros beyond the last.
-  void packB(float* to, DeviceAddress base, std::int64_t start, std::int64_t k, std::int64_t depth, std::int64_t column,
-             std::int64_t columns) const {
+  void packB(float* to, DeviceAddress base, std::int64_t start, std::int64_t k, std::int64_t depth,
+             std::int64_t column, std::int64_t columns) const {
     alignas(64) float line[std::max(kDepth, kColumns)];
     const std::int64_t padded = roundUp(columns, kTileColumns);
     if (spec_.transposeB) {

@@ -56,7 +56,8 @@ bool cpuHasAvx2() {
 
 CpuKernelResult makeCpuCopy(const KernelSpec& spec) { return std::make_unique<CpuCopy>(spec); }
 
-Status prepareCpu(CpuKernelResult* kernel, const KernelSpec& spec, HostCallback callback, std::string* detail) {
+Status prepareCpu(CpuKernelResult* kernel, const KernelSpec& spec, HostCallback callback,
+                  std::string* detail) {
   detail->clear();
   if (auto problem = checkKernel(spec)) {
     *detail = std::move(*problem);
@@ -69,8 +70,8 @@ Status prepareCpu(CpuKernelResult* kernel, const KernelSpec& spec, HostCallback 
     case KernelSpec::Kind::reduce: *kernel = makeCpuReduce(spec); break;
     case KernelSpec::Kind::cuda:
       if (!callback) {
-        *detail =
-            "kernel " + spec.name + ": the host device computes a user's kernel by its reference, and none was given";
+        *detail = "kernel " + spec.name +
+                  ": the host device computes a user's kernel by its reference, and none was given";
         return Status::notSupported;
       }
       *kernel = std::make_unique<CpuUserKernel>(spec, std::move(callback));

@@ -6,8 +6,8 @@
 namespace braid {
 namespace {
 
-// Columns reduced side by side. Along the reduced axis the order is always first to last, whatever the shape, so that a
-// sum is the same sum on every run, and the one that a plain loop over f32 would give.
+// Columns reduced side by side. Along the reduced axis the order is always first to last, whatever the shape,
+// so that a sum is the same sum on every run, and the one that a plain loop over f32 would give.
 constexpr std::int64_t kColumns = 512;
 
 template <class Accumulator>

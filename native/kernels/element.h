@@ -7,10 +7,10 @@
 #include "driver/driver.h"
 #include "kernels/half.h"
 
-// The arithmetic of one element, as JavaScript's Math and Math.fround have it: a plan on the host device then yields
-// bit for bit what `interpret` yields. Compiled with -ffp-contract=off, as a fused multiply-add would round once where
-// JavaScript rounds twice. Functions beyond the four operations and the root go through double precision, as
-// JavaScript's do.
+// The arithmetic of one element, as JavaScript's Math and Math.fround have it: a plan on the host device then
+// yields bit for bit what `interpret` yields. Compiled with -ffp-contract=off, as a fused multiply-add would
+// round once where JavaScript rounds twice. Functions beyond the four operations and the root go through
+// double precision, as JavaScript's do.
 namespace braid::element {
 
 inline float add(float a, float b) { return a + b; }
@@ -43,7 +43,8 @@ inline std::int32_t mean(std::int32_t total, std::int64_t length) {
 // JavaScript's ToInt32: modulo 2^32.
 inline std::int32_t toInt32(double value) {
   if (!std::isfinite(value)) return 0;
-  return wrap(static_cast<std::uint32_t>(static_cast<std::int64_t>(std::fmod(std::trunc(value), 4294967296.0))));
+  return wrap(
+      static_cast<std::uint32_t>(static_cast<std::int64_t>(std::fmod(std::trunc(value), 4294967296.0))));
 }
 
 inline void narrow(float value, float* to) { *to = value; }
@@ -54,23 +55,26 @@ inline void narrow(std::int32_t value, std::int32_t* to) { *to = value; }
 inline void narrow(std::int32_t value, std::uint8_t* to) { *to = u8FromI32(value); }
 
 template <class From, class To, class Convert>
-void convert(const From* from, std::int64_t stride, To* __restrict to, std::int64_t count, Convert convertOne) {
+void convert(const From* from, std::int64_t stride, To* __restrict to, std::int64_t count,
+             Convert convertOne) {
   if (stride == 1)
     for (std::int64_t i = 0; i < count; ++i) convertOne(from[i], to + i);
   else
     for (std::int64_t i = 0; i < count; ++i) convertOne(from[i * stride], to + i);
 }
 
-// Brings `count` elements in, widened to the type that is computed in (float or i32). The address is aligned to the
-// element.
+// Brings `count` elements in, widened to the type that is computed in (float or i32). The address is aligned
+// to the element.
 template <class To>
-void load(To* to, DeviceAddress base, DType type, std::int64_t start, std::int64_t count, std::int64_t stride = 1) {
+void load(To* to, DeviceAddress base, DType type, std::int64_t start, std::int64_t count,
+          std::int64_t stride = 1) {
   const auto plain = [](auto value, To* target) { narrow(value, target); };
   switch (type) {
     case DType::u8:
       return convert(reinterpret_cast<const std::uint8_t*>(base) + start, stride, to, count,
                      [](std::uint8_t value, To* target) { *target = static_cast<To>(value); });
-    case DType::i32: return convert(reinterpret_cast<const std::int32_t*>(base) + start, stride, to, count, plain);
+    case DType::i32:
+      return convert(reinterpret_cast<const std::int32_t*>(base) + start, stride, to, count, plain);
     case DType::f32: return convert(reinterpret_cast<const float*>(base) + start, stride, to, count, plain);
     case DType::f16:
       return convert(reinterpret_cast<const std::uint16_t*>(base) + start, stride, to, count,
@@ -90,11 +94,13 @@ void store(DeviceAddress base, DType type, std::int64_t start, const From* from,
     case DType::i32: return convert(from, 1, reinterpret_cast<std::int32_t*>(base) + start, count, plain);
     case DType::f32: return convert(from, 1, reinterpret_cast<float*>(base) + start, count, plain);
     case DType::f16:
-      return convert(from, 1, reinterpret_cast<std::uint16_t*>(base) + start, count,
-                     [](From value, std::uint16_t* target) { *target = f16FromFloat(static_cast<float>(value)); });
+      return convert(
+          from, 1, reinterpret_cast<std::uint16_t*>(base) + start, count,
+          [](From value, std::uint16_t* target) { *target = f16FromFloat(static_cast<float>(value)); });
     case DType::bf16:
-      return convert(from, 1, reinterpret_cast<std::uint16_t*>(base) + start, count,
-                     [](From value, std::uint16_t* target) { *target = bf16FromFloat(static_cast<float>(value)); });
+      return convert(
+          from, 1, reinterpret_cast<std::uint16_t*>(base) + start, count,
+          [](From value, std::uint16_t* target) { *target = bf16FromFloat(static_cast<float>(value)); });
   }
 }
 

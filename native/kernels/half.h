@@ -7,10 +7,12 @@
 
 namespace braid {
 
-// The 16-bit floats and the narrowing conversions, exact: to nearest even, subnormals kept, NaN stays NaN. All are free
-// of branches that matter, so that loops over them become vector code.
+// The 16-bit floats and the narrowing conversions, exact: to nearest even, subnormals kept, NaN stays NaN.
+// All are free of branches that matter, so that loops over them become vector code.
 
-inline float floatFromBf16(std::uint16_t half) { return std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16); }
+inline float floatFromBf16(std::uint16_t half) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16);
+}
 
 inline std::uint16_t bf16FromFloat(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
@@ -34,7 +36,8 @@ inline std::uint16_t f16FromFloat(float value) {
   const std::uint32_t sign = (bits >> 16) & 0x8000u;
   const std::uint32_t magnitude = bits & 0x7fffffffu;
   // Below 2^-14 the result is subnormal: adding 0.5 rounds at 2^-24, which is its last bit.
-  const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
+  const std::uint32_t subnormal =
+      std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
   const std::uint32_t normal = (magnitude + 0xfffu + ((magnitude >> 13) & 1u) - 0x38000000u) >> 13;
   std::uint32_t result = magnitude < 0x38800000u ? subnormal : normal;
   result = magnitude >= 0x477ff000u ? 0x7c00u : result;  // 65520 and more round to infinity

@@ -84,8 +84,9 @@ struct KernelSpec {
   enum class Kind : std::uint8_t { copy, map, matmul, reduce, cuda };
   Kind kind = Kind::copy;
 
-  // copy. The bytes written; of several parts each is a read of its own, all of one size. Direction: set by the
-  // executor from the buffers' spaces before prepare; 0 hostToDevice, 1 deviceToHost, 2 deviceToDevice, 3 hostToHost.
+  // copy. The bytes written; of several parts each is a read of its own, all of one size. Direction: set by
+  // the executor from the buffers' spaces before prepare; 0 hostToDevice, 1 deviceToHost, 2 deviceToDevice, 3
+  // hostToHost.
   std::uint64_t bytes = 0;
   std::size_t parts = 1;
   int direction = 2;

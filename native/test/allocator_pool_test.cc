@@ -1,11 +1,12 @@
-// The rule of the deterministic pool, clause by clause (spec/decisions.md, 5 and 10), and a random model of it.
+// The rule of the deterministic pool, clause by clause (spec/decisions.md, 5 and 10), and a random model of
+// it.
 #include <gtest/gtest.h>
 
 #include <map>
 #include <random>
 
-#include "allocator/session/order.h"
-#include "allocator/session/range_pool.h"
+#include "memory/range_pool.h"
+#include "order/order.h"
 
 namespace braid {
 namespace {
@@ -159,8 +160,8 @@ TEST(RangePool, TheCheapestPendingRunNeedsTheFewestLanes) {
   EXPECT_FALSE(pool.pool.cheapestPending(4 * unit, 0, std::vector<Count>{0, 0, 0}, pending));
 }
 
-// Random plans: lanes run, record, wait, take and give. Held against a model that knows of every byte who had it last,
-// and what had been issued on which lane when it was given back.
+// Random plans: lanes run, record, wait, take and give. Held against a model that knows of every byte who had
+// it last, and what had been issued on which lane when it was given back.
 TEST(RangePool, RandomModel) {
   for (std::uint32_t seed = 1; seed <= 60; ++seed) {
     std::mt19937 random(seed);

@@ -1,4 +1,4 @@
-#include "caching_books.h"
+#include "test/caching_books.h"
 
 #include <sstream>
 
@@ -16,7 +16,8 @@ std::string books(const Allocator& allocator, Watch* watch, const Expected& expe
     if (wrong.tellp() == 0) wrong << what << " at 0x" << std::hex << address << std::dec;
   };
   struct Sums {
-    std::uint64_t live = 0, liveBytes = 0, requested = 0, pending = 0, pendingBytes = 0, reserved = 0, segments = 0;
+    std::uint64_t live = 0, liveBytes = 0, requested = 0, pending = 0, pendingBytes = 0, reserved = 0,
+                  segments = 0;
   } sums[3];
   std::uint64_t segments = 0;
   allocator.eachSegment([&](const Segment& segment) {
@@ -26,10 +27,13 @@ std::string books(const Allocator& allocator, Watch* watch, const Expected& expe
     DeviceAddress at = segment.base;
     const Block* previous = nullptr;
     if (segment.first == nullptr) return say("a segment without blocks", segment.base);
-    for (const Block* block = segment.first; block != nullptr; previous = block, block = block->nextInSegment) {
+    for (const Block* block = segment.first; block != nullptr;
+         previous = block, block = block->nextInSegment) {
       if (block->address != at) return say("blocks that do not tile", block->address);
-      if (block->previousInSegment != previous) return say("a block with the wrong neighbour", block->address);
-      if (block->segment != &segment || block->heap != segment.heap) return say("a block astray", block->address);
+      if (block->previousInSegment != previous)
+        return say("a block with the wrong neighbour", block->address);
+      if (block->segment != &segment || block->heap != segment.heap)
+        return say("a block astray", block->address);
       if (block->size == 0 || block->size % 512 != 0) return say("a block of an odd size", block->address);
       at += block->size;
       const bool free = block->state == BlockState::free || block->state == BlockState::cached;
@@ -37,8 +41,10 @@ std::string books(const Allocator& allocator, Watch* watch, const Expected& expe
       if (free && block->noted) return say("a free block with noted lanes", block->address);
       if (block->state == BlockState::unmapped) {
         if (!segment.expandable) return say("a plain segment with a hole", block->address);
-        if (previous && previous->state == BlockState::unmapped) return say("holes side by side", block->address);
-        if (block->address % page != 0 || block->size % page != 0) return say("a hole of part pages", block->address);
+        if (previous && previous->state == BlockState::unmapped)
+          return say("holes side by side", block->address);
+        if (block->address % page != 0 || block->size % page != 0)
+          return say("a hole of part pages", block->address);
       } else {
         backed += block->size;
       }
@@ -47,7 +53,8 @@ std::string books(const Allocator& allocator, Watch* watch, const Expected& expe
           ++sums[which].live;
           sums[which].liveBytes += block->size;
           sums[which].requested += block->requested;
-          if (block->requested > block->size) return say("a block shorter than was asked for", block->address);
+          if (block->requested > block->size)
+            return say("a block shorter than was asked for", block->address);
         } else if (block->state == BlockState::pending) {
           ++sums[which].pending;
           sums[which].pendingBytes += block->size;
@@ -57,7 +64,8 @@ std::string books(const Allocator& allocator, Watch* watch, const Expected& expe
       if (!segment.expandable) continue;
       for (DeviceAddress first = block->address / page * page; first < at; first += page) {
         const bool mapped = segment.pages[(first - segment.base) / page] != nullptr;
-        if (mapped != (block->state != BlockState::unmapped)) return say("pages that are not as the block says", first);
+        if (mapped != (block->state != BlockState::unmapped))
+          return say("pages that are not as the block says", first);
       }
     }
     if (at != segment.base + segment.size) return say("blocks that do not fill their segment", segment.base);
@@ -99,7 +107,8 @@ std::string books(const Allocator& allocator, Watch* watch, const Expected& expe
   equal("requested bytes, as the test counts them", expected.requested, sums[0].requested);
   if (watch) {
     const Watch::Out out = watch->out();
-    equal("reserved, and what the driver has given", allocator.reserved(), out.plain + out.pinned + out.pages);
+    equal("reserved, and what the driver has given", allocator.reserved(),
+          out.plain + out.pinned + out.pages);
     equal("mapped, as the driver knows it", out.mapped + out.plain + out.pinned, sums[0].reserved);
   }
   if (allocator.reserved() > allocator.options().limit && wrong.tellp() == 0)

@@ -2,13 +2,13 @@
 
 #include <string>
 
-#include "allocator/caching/allocator.h"
-#include "caching_watch.h"
+#include "memory/caching/allocator.h"
+#include "test/caching_watch.h"
 
 namespace braid::test {
 
-// What an allocator holds, added up block by block, against its own figures and the driver's. "" where they agree, else
-// the first that does not. Nobody else may be using the allocator.
+// What an allocator holds, added up block by block, against its own figures and the driver's. "" where they
+// agree, else the first that does not. Nobody else may be using the allocator.
 struct Expected {
   std::uint64_t liveBlocks = 0, requested = 0;
 };

@@ -1,4 +1,4 @@
-#include "caching_device.h"
+#include "test/caching_device.h"
 
 #include <algorithm>
 
@@ -179,7 +179,8 @@ Status SimulatedDevice::pagesMap(DeviceAddress address, std::size_t bytes, Pages
 
 Status SimulatedDevice::pagesUnmap(DeviceAddress address, std::size_t bytes) {
   std::lock_guard lock(mutex_);
-  if (bytes == 0 || address % info_.pageBytes != 0 || bytes % info_.pageBytes != 0) return Status::invalidValue;
+  if (bytes == 0 || address % info_.pageBytes != 0 || bytes % info_.pageBytes != 0)
+    return Status::invalidValue;
   for (std::size_t at = 0; at < bytes; at += info_.pageBytes)
     if (mapped_.count(address + at) == 0) return Status::invalidValue;
   for (std::size_t at = 0; at < bytes; at += info_.pageBytes) mapped_.erase(address + at);

@@ -10,8 +10,9 @@
 
 namespace braid::test {
 
-// A device without memory or threads: what is queued completes when it is told to go on, in any order that the waits
-// allow, so that a test reaches every interleaving without a clock. Addresses are the same in every run.
+// A device without memory or threads: what is queued completes when it is told to go on, in any order that
+// the waits allow, so that a test reaches every interleaving without a clock. Addresses are the same in every
+// run.
 class SimulatedDevice : public Driver {
  public:
   struct Config {
@@ -56,9 +57,13 @@ class SimulatedDevice : public Driver {
   Status eventQuery(Event event) override;
   Status eventSynchronize(Event event) override;
   Status eventElapsed(float*, Event, Event) override { return Status::notSupported; }
-  Status copy(CopyKind, DeviceAddress, DeviceAddress, std::size_t, Stream stream) override { return work(stream); }
+  Status copy(CopyKind, DeviceAddress, DeviceAddress, std::size_t, Stream stream) override {
+    return work(stream);
+  }
   Status fill32(DeviceAddress, std::uint32_t, std::size_t, Stream stream) override { return work(stream); }
-  Status prepare(std::unique_ptr<Kernel>*, const KernelSpec&, HostCallback) override { return Status::notSupported; }
+  Status prepare(std::unique_ptr<Kernel>*, const KernelSpec&, HostCallback) override {
+    return Status::notSupported;
+  }
   Status launch(const Kernel&, const DeviceAddress*, const DeviceAddress*, Stream stream) override {
     return work(stream);
   }

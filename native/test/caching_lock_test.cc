@@ -1,5 +1,5 @@
-// The lanes' lock: it excludes, whoever comes first, whoever comes later, and at the moment when the first is no longer
-// alone.
+// The lanes' lock: it excludes, whoever comes first, whoever comes later, and at the moment when the first is
+// no longer alone.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "allocator/caching/biased_lock.h"
+#include "memory/caching/biased_lock.h"
 
 namespace braid::caching {
 namespace {

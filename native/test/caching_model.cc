@@ -1,7 +1,7 @@
-// One thing: the random owner of an allocator, who keeps the account of what he did. A thread has lanes of its own,
-// which come and go, and shares others; it owns blocks, hands some to other threads, and remembers of each what a later
-// owner must come after.
-#include "caching_model.h"
+// One thing: the random owner of an allocator, who keeps the account of what he did. A thread has lanes of
+// its own, which come and go, and shares others; it owns blocks, hands some to other threads, and remembers
+// of each what a later owner must come after.
+#include "test/caching_model.h"
 
 #include <array>
 #include <chrono>
@@ -13,9 +13,9 @@
 #include <sstream>
 #include <thread>
 
-#include "caching_books.h"
-#include "caching_device.h"
-#include "caching_watch.h"
+#include "test/caching_books.h"
+#include "test/caching_device.h"
+#include "test/caching_watch.h"
 
 namespace braid::test {
 namespace {
@@ -156,7 +156,8 @@ bool Model::addLane(std::vector<ModelLane>& lanes) {
 // A failure that was asked for is no problem; any other one is.
 bool Worker::good(Status status, const char* what) {
   if (status == Status::ok) return true;
-  if (plan_.fault.empty() || status != plan_.failure) m_.complain(std::string(what) + ": " + statusName(status));
+  if (plan_.fault.empty() || status != plan_.failure)
+    m_.complain(std::string(what) + ": " + statusName(status));
   return false;
 }
 
@@ -216,7 +217,8 @@ void Worker::allocate() {
   ++mine.allocations;
   owned.number = m_.numbers_.fetch_add(1) + 1;
   if (m_.watch_) m_.watch_->owned(owned.block->address, owned.block->size, owned.home.stream);
-  if (owned.block->requested != owned.bytes || owned.block->size < owned.bytes || owned.block->address % 512 != 0)
+  if (owned.block->requested != owned.bytes || owned.block->size < owned.bytes ||
+      owned.block->address % 512 != 0)
     m_.complain("a block that is not what was asked for");
   live_.push_back(std::move(owned));
   work(live_.back(), live_.back().home);
@@ -244,8 +246,8 @@ void Worker::read(Owned& owned, const ModelLane& on) {
   reading.wanted = owned.number;
   reading.bytes = words * 4;
   const DeviceAddress from = owned.block->address + (random_.chance(2) ? 0 : (all - words) * 4);
-  const Status status = m_.driver_->copy(CopyKind::deviceToHost, reinterpret_cast<DeviceAddress>(reading.found), from,
-                                         reading.bytes, on.stream);
+  const Status status = m_.driver_->copy(
+      CopyKind::deviceToHost, reinterpret_cast<DeviceAddress>(reading.found), from, reading.bytes, on.stream);
   on.lane->queued();
   if (!good(status, "copy"))
     readings_.pop_back();
@@ -318,7 +320,8 @@ bool Worker::alive(const ModelLane& lane) const {
   return false;
 }
 
-// Everything on the stream so far counts as a use; where other threads queue work there too, the owner's own alone.
+// Everything on the stream so far counts as a use; where other threads queue work there too, the owner's own
+// alone.
 void Worker::used(Owned& owned, Stream stream) {
   if (m_.watch_ && alone_) owned.uses.push_back(m_.watch_->reached(stream));
 }
@@ -418,7 +421,8 @@ void Worker::step() {
       }
       break;
     case 22:
-      // Noted lanes are shared ones: whoever frees the block need not know which of another thread's are still there.
+      // Noted lanes are shared ones: whoever frees the block need not know which of another thread's are
+      // still there.
       if (Owned* owned = any(); owned && !m_.shared_.empty()) {
         const ModelLane& on = m_.shared_[random_.below(m_.shared_.size())];
         order(owned->home, on);
@@ -447,7 +451,8 @@ void Worker::step() {
       }
       break;
     case 28:
-      if (plan_.asking && random_.chance(4)) good(m_.lanes_->synchronizeLane(*lane().lane), "synchronizeLane");
+      if (plan_.asking && random_.chance(4))
+        good(m_.lanes_->synchronizeLane(*lane().lane), "synchronizeLane");
       break;
     case 29:
       if (random_.chance(16)) good(m_.allocator_->emptyCache(), "emptyCache");
@@ -498,7 +503,8 @@ void Worker::look() {
     bytes += segment.size;
     for (const Block* block = segment.first; block != nullptr; block = block->nextInSegment) {
       wanted += block->size;
-      if (block->state == BlockState::live && block->requested > block->size) m_.complain("a block too short");
+      if (block->state == BlockState::live && block->requested > block->size)
+        m_.complain("a block too short");
     }
   });
   if (bytes != wanted) m_.complain("a snapshot whose blocks do not fill their segments");
@@ -521,7 +527,8 @@ void Worker::run() {
   for (std::size_t i = 0; i < lanes; ++i) m_.addLane(own_);
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(plan_.minutes * 60);
   for (std::size_t i = 0; !stopped(); ++i) {
-    if (plan_.minutes == 0 ? i >= plan_.operations : i % 64 == 0 && std::chrono::steady_clock::now() >= until) break;
+    if (plan_.minutes == 0 ? i >= plan_.operations : i % 64 == 0 && std::chrono::steady_clock::now() >= until)
+      break;
     // A block handed over may have its home among another thread's lanes: those are never given over.
     step();
     go();
@@ -549,7 +556,8 @@ void Worker::check() {
       for (std::size_t i = 0; i < reading.bytes / 4; ++i)
         if (reading.found[i] != reading.wanted) {
           std::ostringstream words;
-          words << "a reader found 0x" << std::hex << reading.found[i] << " where the owner wrote 0x" << reading.wanted;
+          words << "a reader found 0x" << std::hex << reading.found[i] << " where the owner wrote 0x"
+                << reading.wanted;
           m_.complain(words.str());
           break;
         }
@@ -617,8 +625,8 @@ void Model::finish(std::vector<std::unique_ptr<Worker>>& workers) {
   const Watch::Out out = watch_->out();
   if (out.plain + out.pinned + out.pages + out.ranges + out.mapped + out.events + out.streams != 0)
     say("left behind: " + std::to_string(out.plain + out.pinned) + " bytes, " + std::to_string(out.pages) +
-        " bytes of pages, " + std::to_string(out.ranges) + " ranges, " + std::to_string(out.events) + " events, " +
-        std::to_string(out.streams) + " streams");
+        " bytes of pages, " + std::to_string(out.ranges) + " ranges, " + std::to_string(out.events) +
+        " events, " + std::to_string(out.streams) + " streams");
 }
 
 ModelReport Model::run() {
@@ -705,9 +713,10 @@ ModelPlan randomPlan(std::uint64_t seed) {
 std::string describe(const ModelPlan& plan) {
   std::ostringstream words;
   words << "seed " << plan.seed << ", progress " << plan.progress << ", " << plan.options.policy->name
-        << (plan.options.expandable ? ", expandable" : ", plain") << (plan.options.movePages ? ", moving" : "")
-        << (plan.pinned ? ", pinned" : "") << (plan.host ? ", host" : ", simulated")
-        << (plan.watched ? "" : ", unwatched") << ", " << plan.threads << " threads, " << plan.lanes << " lanes";
+        << (plan.options.expandable ? ", expandable" : ", plain")
+        << (plan.options.movePages ? ", moving" : "") << (plan.pinned ? ", pinned" : "")
+        << (plan.host ? ", host" : ", simulated") << (plan.watched ? "" : ", unwatched") << ", "
+        << plan.threads << " threads, " << plan.lanes << " lanes";
   if (plan.options.limit != unlimited) words << ", limit " << (plan.options.limit >> 20) << " MiB";
   if (plan.options.maxSplit != unlimited) words << ", max split " << (plan.options.maxSplit >> 20) << " MiB";
   if (plan.options.collectAbove > 0) words << ", collects above " << plan.options.collectAbove;

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "allocator/caching/allocator.h"
+#include "memory/caching/allocator.h"
 
 namespace braid::test {
 
@@ -21,11 +21,13 @@ struct ModelPlan {
   bool changing = true;  // lanes come and go, and so do pools
   bool asking = true;    // the operations ask the device what has completed
   bool configuring = false;
-  std::size_t sizes = 8, live = 48;  // sizes that come again and again; blocks that a thread owns at a time, about
-  std::uint64_t progress = 1;        // seed of the order in which the device goes on
-  std::uint64_t behind = 3;          // the simulated device goes on once in so many operations; 0: when somebody blocks
-  std::size_t audit = 16;            // operations between two looks at all books
-  std::string fault;                 // this driver call fails, its nth use
+  std::size_t sizes = 8,
+              live = 48;       // sizes that come again and again; blocks that a thread owns at a time, about
+  std::uint64_t progress = 1;  // seed of the order in which the device goes on
+  std::uint64_t behind =
+      3;                   // the simulated device goes on once in so many operations; 0: when somebody blocks
+  std::size_t audit = 16;  // operations between two looks at all books
+  std::string fault;       // this driver call fails, its nth use
   std::uint64_t nth = 0;
   Status failure = Status::unknown;
   double minutes = 0;  // instead of operations

@@ -1,5 +1,6 @@
-// The laws of the caching allocator, held against random owners. A failure names its seed; BRAID_SEED=N repeats it.
-#include "caching_model.h"
+// The laws of the caching allocator, held against random owners. A failure names its seed; BRAID_SEED=N
+// repeats it.
+#include "test/caching_model.h"
 
 #include <gtest/gtest.h>
 
@@ -85,14 +86,15 @@ TEST(CachingModel, DataOfSeveralThreads) {
     plan.deviceBytes /= 2;
     plan.threads = 2 + plan.seed % 3;
     plan.configuring = false;
-    plan.watched = plan.seed % 2 == 0;  // else nothing but the allocator's own locks stands between the threads
+    plan.watched =
+        plan.seed % 2 == 0;  // else nothing but the allocator's own locks stands between the threads
     const ModelReport report = runModel(plan);
     ASSERT_EQ(report.problem, "") << describe(plan);
   });
 }
 
-// What order-then-wait hands out depends on the order of the calls alone, however the device goes on: up to where
-// memory ends, and pages that move are those that are seen to be free.
+// What order-then-wait hands out depends on the order of the calls alone, however the device goes on: up to
+// where memory ends, and pages that move are those that are seen to be free.
 TEST(CachingModel, OrderThenWaitIsDeterministic) {
   runs(40, [](ModelPlan plan) {
     plan.options.policy = &orderThenWait;

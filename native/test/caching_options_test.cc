@@ -1,8 +1,8 @@
-// Options and pools: roundings to PyTorch's numbers, segments, splitting, collection, limits, pools of their own,
-// pinned memory.
+// Options and pools: roundings to PyTorch's numbers, segments, splitting, collection, limits, pools of their
+// own, pinned memory.
 #include <array>
 
-#include "caching_support.h"
+#include "test/caching_support.h"
 
 namespace braid::test {
 namespace {
@@ -27,12 +27,18 @@ std::uint64_t given(Caching& c, std::uint64_t bytes) {
 
 TEST(CachingOptions, RoundsTo512) {
   Caching c;
-  const std::array<std::array<std::uint64_t, 2>, 7> cases = {
-      {{1, 512}, {511, 512}, {512, 512}, {513, 1024}, {1200, 1536}, {mebi, mebi}, {3 * mebi + 1, 3 * mebi + 512}}};
+  const std::array<std::array<std::uint64_t, 2>, 7> cases = {{{1, 512},
+                                                              {511, 512},
+                                                              {512, 512},
+                                                              {513, 1024},
+                                                              {1200, 1536},
+                                                              {mebi, mebi},
+                                                              {3 * mebi + 1, 3 * mebi + 512}}};
   for (const auto& [bytes, size] : cases) EXPECT_EQ(given(c, bytes), size) << bytes;
 }
 
-// roundup_power2_divisions: up to the next of so many equal steps between two powers of two, above 512 B · steps.
+// roundup_power2_divisions: up to the next of so many equal steps between two powers of two, above 512 B ·
+// steps.
 TEST(CachingOptions, RoundsUpInDivisions) {
   Options options;
   options.divisions.fill(4);
@@ -91,7 +97,8 @@ TEST(CachingOptions, SegmentsArePyTorchs) {
     EXPECT_EQ(c.allocator->reserved(), segment) << bytes;
     EXPECT_EQ(c.stats().sourceCalls, 1u);
     // A small heap splits at 512 bytes, a large one leaves up to 1 MiB unused.
-    EXPECT_EQ(block->size, segment - bytes <= mebi && bytes > mebi ? segment : (bytes + 511) / 512 * 512) << bytes;
+    EXPECT_EQ(block->size, segment - bytes <= mebi && bytes > mebi ? segment : (bytes + 511) / 512 * 512)
+        << bytes;
   }
 }
 
@@ -176,7 +183,8 @@ TEST(CachingOptions, ExpandableChangesWhereNothingIsHeld) {
   EXPECT_TRUE(c.malloc(4 * mebi, lane)->segment->expandable);
 }
 
-// A policy that shares nothing takes over from one that does: what was anybody's can still be used and given back.
+// A policy that shares nothing takes over from one that does: what was anybody's can still be used and given
+// back.
 TEST(CachingOptions, ThePolicyMayChangeAtAnyTime) {
   for (const bool expandable : {false, true}) {
     Options options;
@@ -188,7 +196,8 @@ TEST(CachingOptions, ThePolicyMayChangeAtAnyTime) {
       ASSERT_EQ(c.allocator->configure(options), Status::ok);
       std::vector<Block*> blocks;
       for (int i = 0; i < 12; ++i) {
-        blocks.push_back(c.malloc((512 + 700 * static_cast<std::uint64_t>(i * round % 17)) * kibi, *lanes[i % 3]));
+        blocks.push_back(
+            c.malloc((512 + 700 * static_cast<std::uint64_t>(i * round % 17)) * kibi, *lanes[i % 3]));
         c.use(blocks.back(), *lanes[(i + round) % 3]);
       }
       for (Block* each : blocks) c.free(each);
@@ -379,7 +388,8 @@ TEST(CachingPools, ASourceOfItsOwn) {
   Caching c;
   Lane& lane = c.lane();
   MemPool* pool = c.allocator->makePool(false, false, std::make_unique<Counting>(c.driver, calls));
-  Block* blocks[3] = {c.malloc(3 * mebi, lane, pool), c.malloc(100 * kibi, lane, pool), c.malloc(mebi, lane, pool)};
+  Block* blocks[3] = {c.malloc(3 * mebi, lane, pool), c.malloc(100 * kibi, lane, pool),
+                      c.malloc(mebi, lane, pool)};
   EXPECT_FALSE(blocks[0]->segment->expandable);
   EXPECT_EQ(blocks[0]->segment->size, 4 * mebi) << "its segments are as long as is needed, in steps of 2 MiB";
   EXPECT_EQ(calls[0], 2);

@@ -1,5 +1,6 @@
-// What each policy does before it grows and where memory ends, rung by rung, and that nobody waits longer than needed.
-#include "caching_support.h"
+// What each policy does before it grows and where memory ends, rung by rung, and that nobody waits longer
+// than needed.
+#include "test/caching_support.h"
 
 namespace braid::test {
 namespace {
@@ -19,7 +20,8 @@ Options limited(Options options, std::uint64_t limit) {
   return options;
 }
 
-// A block is allocated, read on another lane and freed, over and over, the device standing still. Reserved at the end.
+// A block is allocated, read on another lane and freed, over and over, the device standing still. Reserved at
+// the end.
 std::uint64_t streaming(Caching& c, int times) {
   Lane &home = c.lane(), &reader = c.lane();
   for (int i = 0; i < times; ++i) {
@@ -129,7 +131,8 @@ TEST(CachingRungs, DoneIsFoundByAsking) {
 }
 
 // Two blocks of different lanes, side by side, for one lane that is after both.
-// The block of this size that was freed the longest ago, without a look at the heaps: by order, or by one question.
+// The block of this size that was freed the longest ago, without a look at the heaps: by order, or by one
+// question.
 TEST(CachingRungs, APendingBlockOfTheSameSizeIsTakenAtOnce) {
   Caching c(with(orderThenGrow));
   Lane &home = c.lane(), &reader = c.lane();
@@ -202,14 +205,15 @@ TEST(CachingRungs, TheRestOfAPendingRunIsBehindItsWaits) {
   EXPECT_EQ(c.allocator->reserved(), 2 * size);
   c.order(reader, other);
   Block* rest = c.malloc(2 * mebi, other);
-  EXPECT_NE(rest->address, both->address + both->size) << "the home lane freed it, and this one is not after that";
+  EXPECT_NE(rest->address, both->address + both->size)
+      << "the home lane freed it, and this one is not after that";
   Block* own = c.malloc(2 * mebi, home);
   EXPECT_EQ(own->address, both->address + both->size);
   EXPECT_EQ(c.driver.problem(), "");
 }
 
-// In pages of 2 MiB: a hole of 2½ pages gives up its end, and keeps a whole one that may move; of one that begins
-// in the middle of a page, what begins where a page does.
+// In pages of 2 MiB: a hole of 2½ pages gives up its end, and keeps a whole one that may move; of one that
+// begins in the middle of a page, what begins where a page does.
 TEST(CachingRungs, AHoleIsTakenFromTheEndThatLeavesTheBetterRest) {
   Caching c;
   Lane& lane = c.lane();
@@ -365,8 +369,9 @@ TEST(CachingLadder, ForeignEventsAreWaitedFor) {
       EXPECT_EQ(c.allocator->keepUntil(block, *mark), Status::ok);
       mark->drop();
     }
-    c.driver.released(block->address, block->size,
-                      {c.driver.reached(foreign[0]), c.driver.reached(foreign[1]), c.driver.reached(home.stream)});
+    c.driver.released(
+        block->address, block->size,
+        {c.driver.reached(foreign[0]), c.driver.reached(foreign[1]), c.driver.reached(home.stream)});
     ASSERT_EQ(c.allocator->free(block), Status::ok);
     EXPECT_NE(c.malloc(size, home), nullptr) << policy->name;
   }

@@ -1,10 +1,10 @@
-// Traces replayed with uses that are really outstanding: whatever the order in which they end, and whoever waits for
-// them, no gate stays closed for ever, and two runs are the same.
+// Traces replayed with uses that are really outstanding: whatever the order in which they end, and whoever
+// waits for them, no gate stays closed for ever, and two runs are the same.
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "allocator/caching/replay.h"
+#include "tools/replay/replay.h"
 
 namespace braid::caching {
 namespace {
@@ -21,7 +21,8 @@ std::unique_ptr<Driver> host(std::size_t memory = std::size_t{4} << 30) {
 }
 
 // Blocks on some streams, freed while others use them; the uses end in any order, and some do not.
-std::vector<TraceOp> disorder(std::uint64_t seed, std::size_t length, std::uint32_t streams, std::size_t outstanding) {
+std::vector<TraceOp> disorder(std::uint64_t seed, std::size_t length, std::uint32_t streams,
+                              std::size_t outstanding) {
   std::mt19937_64 random(seed);
   const auto below = [&](std::size_t most) { return static_cast<std::size_t>(random() % most); };
   std::vector<TraceOp> ops;
@@ -128,7 +129,8 @@ TEST(CachingReplay, WhatIsNoTraceIsSaid) {
   const auto said = [](std::vector<TraceOp> ops) { return run(ops, Options{}).detail; };
   EXPECT_EQ(said({{Kind::allocate, 0, 1, 1}, {Kind::allocate, 0, 1, 1}}), "ops[1]: allocated twice");
   EXPECT_EQ(said({{Kind::freeRequested, 0, 1, 0}}), "ops[0]: freed without having been allocated");
-  EXPECT_EQ(said({{Kind::allocate, 0, 1, 1}, {Kind::freeCompleted, 0, 1, 0}}), "ops[1]: completed before it was freed");
+  EXPECT_EQ(said({{Kind::allocate, 0, 1, 1}, {Kind::freeCompleted, 0, 1, 0}}),
+            "ops[1]: completed before it was freed");
   EXPECT_EQ(said({{Kind::allocate, mostTraceStreams, 1, 1}}), "more streams than there can be lanes");
 }
 

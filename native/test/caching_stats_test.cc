@@ -1,9 +1,10 @@
-// What the statistics say whoever allocates and whoever frees: threads that count for themselves, and those beyond.
+// What the statistics say whoever allocates and whoever frees: threads that count for themselves, and those
+// beyond.
 #include <atomic>
 #include <thread>
 #include <vector>
 
-#include "caching_support.h"
+#include "test/caching_support.h"
 
 namespace braid::test {
 namespace {

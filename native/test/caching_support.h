@@ -5,13 +5,13 @@
 #include <memory>
 #include <string>
 
-#include "allocator/caching/allocator.h"
-#include "caching_books.h"
-#include "caching_device.h"
-#include "caching_watch.h"
+#include "memory/caching/allocator.h"
+#include "test/caching_books.h"
+#include "test/caching_device.h"
+#include "test/caching_watch.h"
 
-// What the tests of the caching allocator share: a simulated device that goes on when it is told to, and an account of
-// every call beside it.
+// What the tests of the caching allocator share: a simulated device that goes on when it is told to, and an
+// account of every call beside it.
 namespace braid::test {
 
 constexpr std::uint64_t kibi = 1024, mebi = 1024 * kibi;
@@ -21,8 +21,8 @@ struct Caching {
       : device(config),
         driver(device),
         lanes(driver),
-        allocator(
-            std::make_unique<caching::Allocator>(lanes, std::make_unique<caching::DeviceSource>(driver), options)) {}
+        allocator(std::make_unique<caching::Allocator>(lanes, std::make_unique<caching::DeviceSource>(driver),
+                                                       options)) {}
   ~Caching() {
     EXPECT_EQ(driver.problem(), "");
     device.finish();

@@ -1,10 +1,11 @@
-// Uses on other lanes: what recordUse, recordStream and keepUntil promise, alone and together. Over 400 lines as one
-// thing: the marks and points beneath them, and what other threads do meanwhile, are part of each promise.
+// Uses on other lanes: what recordUse, recordStream and keepUntil promise, alone and together. Over 400 lines
+// as one thing: the marks and points beneath them, and what other threads do meanwhile, are part of each
+// promise.
 #include <functional>
 #include <thread>
 #include <utility>
 
-#include "caching_support.h"
+#include "test/caching_support.h"
 
 namespace braid::test {
 namespace {
@@ -181,7 +182,8 @@ TEST(CachingUse, ALoopDoesNotGrow) {
   EXPECT_EQ(c.stats().uses, 10'000u);
 }
 
-// More marks are held, side by side in their ring, than one search looks at: the next one goes on behind them.
+// More marks are held, side by side in their ring, than one search looks at: the next one goes on behind
+// them.
 TEST(CachingUse, AMarkThatNobodyHoldsIsFoundBehindManyThatAreHeld) {
   Caching c;
   Lane& reader = c.lane();
@@ -255,8 +257,8 @@ TEST(CachingUse, KnownOrderNeedsNoWait) {
   EXPECT_EQ(c.stats().queries, 0u);
 }
 
-// The home lane is after the use by a wait of its own; another lane that is after the block's last work there, but not
-// after that wait, may not have it.
+// The home lane is after the use by a wait of its own; another lane that is after the block's last work
+// there, but not after that wait, may not have it.
 TEST(CachingUse, WhatTheHomeLaneWaitedForBindsOtherLanesToo) {
   Caching c(with(orderThenGrow));
   Lane &home = c.lane(), &reader = c.lane(), &other = c.lane();
@@ -360,8 +362,8 @@ TEST(CachingUse, PeaksAcrossThreads) {
   EXPECT_EQ(c.stats().all.allocatedBytes.peak, static_cast<std::int64_t>(size));
 }
 
-// One thread queues work and asks for the point that it is before; another one records marks meanwhile. A mark at that
-// point was never recorded before the work was queued.
+// One thread queues work and asks for the point that it is before; another one records marks meanwhile. A
+// mark at that point was never recorded before the work was queued.
 TEST(CachingLanes, APresentPointIsNeverTooEarly) {
   SimulatedDevice device({});
   Lanes lanes(device);
@@ -406,7 +408,9 @@ TEST(CachingLanes, APresentPointIsNeverTooEarly) {
 struct Interrupted final : SimulatedDevice {
   using SimulatedDevice::SimulatedDevice;
   Status streamQuery(Stream stream) override { return then(SimulatedDevice::streamQuery(stream)); }
-  Status eventRecord(Event event, Stream stream) override { return then(SimulatedDevice::eventRecord(event, stream)); }
+  Status eventRecord(Event event, Stream stream) override {
+    return then(SimulatedDevice::eventRecord(event, stream));
+  }
   Status then(Status status) {
     if (const auto once = std::exchange(between, nullptr)) once();
     return status;
@@ -414,8 +418,8 @@ struct Interrupted final : SimulatedDevice {
   std::function<void()> between;
 };
 
-// A free while a mark is being recorded: the mark is after all that was queued, so the memory goes back when it is
-// reached, though nothing is queued any more.
+// A free while a mark is being recorded: the mark is after all that was queued, so the memory goes back when
+// it is reached, though nothing is queued any more.
 TEST(CachingLanes, AFreeWhileAMarkIsRecordedIsNotWaitedForForEver) {
   for (const bool retires : {false, true}) {
     Interrupted device{SimulatedDevice::Config{}};

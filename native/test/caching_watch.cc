@@ -1,5 +1,6 @@
-// Over 300 lines as one thing: a driver that watches, call by call, whether its memory is used by its owner alone.
-#include "caching_watch.h"
+// Over 300 lines as one thing: a driver that watches, call by call, whether its memory is used by its owner
+// alone.
+#include "test/caching_watch.h"
 
 #include <algorithm>
 
@@ -131,7 +132,8 @@ void Watch::released(DeviceAddress address, std::uint64_t bytes, const std::vect
   found->second.uses = uses;
 }
 
-// Memory is about to lose its address, or to go: nothing may own it, and all that used it is known to be complete.
+// Memory is about to lose its address, or to go: nothing may own it, and all that used it is known to be
+// complete.
 void Watch::goes(DeviceAddress address, std::uint64_t bytes, const char* call) {
   cut(address);
   cut(address + bytes);

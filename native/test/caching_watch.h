@@ -18,9 +18,10 @@ struct Access {
   std::uint64_t count = 0;
 };
 
-// A driver that keeps its own account of the calls that pass through it: what is before what (vector clocks, which know
-// nothing of the allocator's), what the host has seen complete, what is out, which addresses have memory, and who owns
-// or last used them. A call that nobody may make is a problem; the first one is kept. Calls can be made to fail.
+// A driver that keeps its own account of the calls that pass through it: what is before what (vector clocks,
+// which know nothing of the allocator's), what the host has seen complete, what is out, which addresses have
+// memory, and who owns or last used them. A call that nobody may make is a problem; the first one is kept.
+// Calls can be made to fail.
 class Watch final : public Driver {
  public:
   explicit Watch(Driver& inner) : inner_(inner) {}
@@ -78,7 +79,8 @@ class Watch final : public Driver {
   Status prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& spec, HostCallback callback) override {
     return inner_.prepare(kernel, spec, std::move(callback));
   }
-  Status launch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes, Stream s) override {
+  Status launch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes,
+                Stream s) override {
     return inner_.launch(kernel, reads, writes, s);
   }
   Status hostFunction(Stream s, void (*function)(void*), void* data) override {

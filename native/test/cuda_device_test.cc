@@ -1,5 +1,5 @@
-// The cuda device on a real GPU, against the host device's answers. Skipped, with the reason, where there is none. Over
-// 300 lines, since each test stands alone.
+// The cuda device on a real GPU, against the host device's answers. Skipped, with the reason, where there is
+// none. Over 300 lines, since each test stands alone.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "cuda_specs.h"
+#include "test/cuda_specs.h"
 
 namespace braid::test {
 namespace {
@@ -53,15 +53,18 @@ class CudaDevice : public ::testing::Test {
   }
 
   void expectEqual(const KernelSpec& spec, const std::vector<Bytes>& reads, std::vector<Bytes> writes,
-                   const std::vector<DType>& types, double tolerance, const std::string& what, std::size_t shift = 0) {
+                   const std::vector<DType>& types, double tolerance, const std::string& what,
+                   std::size_t shift = 0) {
     std::vector<Bytes> wanted = writes;
     ASSERT_EQ(runOn(*host_, true, spec, reads, &wanted), Status::ok) << what << ": " << host_->lastDetail();
-    ASSERT_EQ(runOn(*gpu_, false, spec, reads, &writes, shift), Status::ok) << what << ": " << gpu_->lastDetail();
+    ASSERT_EQ(runOn(*gpu_, false, spec, reads, &writes, shift), Status::ok)
+        << what << ": " << gpu_->lastDetail();
     for (std::size_t w = 0; w < writes.size(); ++w) {
       if (tolerance == 0) {
         const std::ptrdiff_t at = firstDifference(writes[w], wanted[w], types[w]);
         ASSERT_EQ(at, -1) << what << ", result " << w << ": "
-                          << elementOf(writes[w], types[w], static_cast<std::size_t>(at)) << " where the host has "
+                          << elementOf(writes[w], types[w], static_cast<std::size_t>(at))
+                          << " where the host has "
                           << elementOf(wanted[w], types[w], static_cast<std::size_t>(at));
         continue;
       }
@@ -101,7 +104,8 @@ TEST_F(CudaDevice, ComputesMapsBitForBit) {
     for (std::size_t o = 0; o < spec.operands.size(); ++o)
       reads.push_back(randomBytes(random, spec.operands[o].dtype, operandBytes(spec, o)));
     for (const MapResult& result : spec.results) {
-      writes.emplace_back(static_cast<std::size_t>(elementsOf(spec.shape)) * elementBytes(result.dtype), 0xcd);
+      writes.emplace_back(static_cast<std::size_t>(elementsOf(spec.shape)) * elementBytes(result.dtype),
+                          0xcd);
       types.push_back(result.dtype);
     }
     expectEqual(spec, reads, writes, types, 0, "map " + std::to_string(turn), turn % 3 == 0 ? 4 : 0);
@@ -139,7 +143,8 @@ TEST_F(CudaDevice, Reduces) {
                                              {64, 2, 512}}) {
     for (DType type : {DType::u8, DType::i32, DType::f16, DType::bf16, DType::f32}) {
       for (ReduceHow how : {ReduceHow::sum, ReduceHow::mean, ReduceHow::max, ReduceHow::min}) {
-        const bool exact = how == ReduceHow::max || how == ReduceHow::min || type == DType::u8 || type == DType::i32;
+        const bool exact =
+            how == ReduceHow::max || how == ReduceHow::min || type == DType::u8 || type == DType::i32;
         KernelSpec spec;
         spec.kind = KernelSpec::Kind::reduce;
         spec.how = how;
@@ -148,11 +153,12 @@ TEST_F(CudaDevice, Reduces) {
         spec.output = type == DType::u8 || type == DType::i32 ? DType::i32 : DType::f32;
         spec.readCount = spec.writeCount = 1;
         const std::string what = "reduce " + std::to_string(static_cast<int>(how)) + " of type " +
-                                 std::to_string(static_cast<int>(type)) + ", " + std::to_string(outer) + " x " +
-                                 std::to_string(length) + " x " + std::to_string(inner);
+                                 std::to_string(static_cast<int>(type)) + ", " + std::to_string(outer) +
+                                 " x " + std::to_string(length) + " x " + std::to_string(inner);
         const Bytes x = randomBytes(
             random, type,
-            static_cast<std::size_t>(outer) * static_cast<std::size_t>(length * inner) * elementBytes(type), exact);
+            static_cast<std::size_t>(outer) * static_cast<std::size_t>(length * inner) * elementBytes(type),
+            exact);
         expectEqual(spec, {x}, {Bytes(static_cast<std::size_t>(outer * inner) * 4, 0xcd)}, {spec.output},
                     exact ? 0 : 1e-4, what);
         if (HasFatalFailure()) return;
@@ -161,8 +167,8 @@ TEST_F(CudaDevice, Reduces) {
   }
 }
 
-KernelSpec product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch, bool transposeB, DType type,
-                   DType result) {
+KernelSpec product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch, bool transposeB,
+                   DType type, DType result) {
   KernelSpec spec;
   spec.kind = KernelSpec::Kind::matmul;
   spec.m = m, spec.n = n, spec.k = k, spec.batch = batch, spec.transposeB = transposeB;
@@ -194,10 +200,12 @@ TEST_F(CudaDevice, MultipliesMatrices) {
           };
           const Bytes a = randomBytes(random, type, bytes(m * k * batch), false),
                       b = randomBytes(random, type, bytes(n * k * batch), false);
-          expectEqual(spec, {a, b}, {Bytes(static_cast<std::size_t>(m * n * batch) * elementBytes(result), 0xcd)},
-                      {result}, result == DType::f32 ? 1e-5 : 1e-2,
+          expectEqual(spec, {a, b},
+                      {Bytes(static_cast<std::size_t>(m * n * batch) * elementBytes(result), 0xcd)}, {result},
+                      result == DType::f32 ? 1e-5 : 1e-2,
                       "matmul " + std::to_string(m) + " x " + std::to_string(n) + " x " + std::to_string(k) +
-                          " of type " + std::to_string(static_cast<int>(type)) + " shifted by " + std::to_string(shift),
+                          " of type " + std::to_string(static_cast<int>(type)) + " shifted by " +
+                          std::to_string(shift),
                       shift);
           if (HasFatalFailure()) return;
         }
@@ -254,7 +262,8 @@ TEST_F(CudaDevice, OrdersStreamsByEvents) {
   ASSERT_EQ(gpu_->eventRecord(mark, first), Status::ok);
   ASSERT_EQ(gpu_->streamWait(second, mark), Status::ok);
   ASSERT_EQ(gpu_->copy(CopyKind::deviceToDevice, b, a, kWords * 4, second), Status::ok);
-  ASSERT_EQ(gpu_->copy(CopyKind::deviceToHost, address(last.data()), b + kWords * 4 - 4, 4, second), Status::ok);
+  ASSERT_EQ(gpu_->copy(CopyKind::deviceToHost, address(last.data()), b + kWords * 4 - 4, 4, second),
+            Status::ok);
   std::atomic<bool> ran{false};
   ASSERT_EQ(gpu_->hostFunction(
                 second, [](void* flag) { static_cast<std::atomic<bool>*>(flag)->store(true); }, &ran),
@@ -340,8 +349,8 @@ TEST_F(CudaDevice, SaysWhatWasWantedWhenMemoryIsShort) {
   EXPECT_NE(gpu_->lastDetail().find(std::to_string(std::size_t{1} << 50)), std::string::npos);
 }
 
-// The product of bar 2, and what its preparation leaves behind. Prints the rate, for comparison with the library's own
-// users.
+// The product of bar 2, and what its preparation leaves behind. Prints the rate, for comparison with the
+// library's own users.
 TEST_F(CudaDevice, MultipliesLargeMatricesAtFullRate) {
   KernelSpec spec = product(6144, 8192, 8192, 1, false, DType::bf16, DType::bf16);
   spec.workspace = 32 << 20;
@@ -373,7 +382,8 @@ TEST_F(CudaDevice, MultipliesLargeMatricesAtFullRate) {
   for (int round = 0; round < 5; ++round) {
     float milliseconds = 0;
     gpu_->eventRecord(start, on);
-    for (int i = 0; i < 20; ++i) ASSERT_EQ(gpu_->launch(*kernel, reads, writes, on), Status::ok) << gpu_->lastDetail();
+    for (int i = 0; i < 20; ++i)
+      ASSERT_EQ(gpu_->launch(*kernel, reads, writes, on), Status::ok) << gpu_->lastDetail();
     gpu_->eventRecord(stop, on);
     ASSERT_EQ(gpu_->eventSynchronize(stop), Status::ok);
     ASSERT_EQ(gpu_->eventElapsed(&milliseconds, start, stop), Status::ok);
@@ -388,10 +398,10 @@ TEST_F(CudaDevice, MultipliesLargeMatricesAtFullRate) {
   for (DeviceAddress each : {reads[0], reads[1], writes[0], writes[1]}) gpu_->memFree(each);
 }
 
-// What each call costs the thread that issues a tick: 32 uploads of 128 MiB, each read by two kernels on another
-// stream, as a streamed model does it. Printed, not judged. The copies of one tick keep the engine busy for some 80 ms,
-// so all but the first are issued behind others; where a call's greatest time is far from its median, the driver has
-// made the caller wait.
+// What each call costs the thread that issues a tick: 32 uploads of 128 MiB, each read by two kernels on
+// another stream, as a streamed model does it. Printed, not judged. The copies of one tick keep the engine
+// busy for some 80 ms, so all but the first are issued behind others; where a call's greatest time is far
+// from its median, the driver has made the caller wait.
 TEST_F(CudaDevice, WhatEachCallCostsTheIssuingThread) {
   constexpr std::size_t kBytes = std::size_t{128} << 20, kLayers = 32, kPlaces = 3;
   void* pinned = nullptr;
@@ -439,8 +449,9 @@ TEST_F(CudaDevice, WhatEachCallCostsTheIssuingThread) {
     if (tick % 2 == 1) {
       ASSERT_EQ(gpu_->streamSynchronize(math), Status::ok);
     }
-    std::printf("tick %d%s: issued in %.3f ms, done after %.3f ms\n", tick, tick % 2 ? ", behind the one before" : "",
-                issued, std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+    std::printf("tick %d%s: issued in %.3f ms, done after %.3f ms\n", tick,
+                tick % 2 ? ", behind the one before" : "", issued,
+                std::chrono::duration<double, std::milli>(Clock::now() - start).count());
     for (Site& site : sites) {
       std::sort(site.nanoseconds.begin(), site.nanoseconds.end());
       double all = 0;
@@ -460,8 +471,8 @@ TEST_F(CudaDevice, WhatEachCallCostsTheIssuingThread) {
   gpu_->pinnedFree(pinned);
 }
 
-// A kernel that writes where nothing is ends its context. Where the driver can recover, one opened afterwards computes
-// again; where it cannot, opening says what to do, and the process lives on with other devices.
+// A kernel that writes where nothing is ends its context. Where the driver can recover, one opened afterwards
+// computes again; where it cannot, opening says what to do, and the process lives on with other devices.
 TEST_F(CudaDevice, SaysWhatToDoAfterAStickyError) {
   KernelSpec spec;
   spec.kind = KernelSpec::Kind::cuda;
@@ -470,7 +481,8 @@ TEST_F(CudaDevice, SaysWhatToDoAfterAStickyError) {
   spec.writeCount = 1;
   {
     std::unique_ptr<Kernel> multiply, kernel;
-    ASSERT_EQ(gpu_->prepare(&multiply, product(64, 64, 64, 1, false, DType::bf16, DType::bf16), {}), Status::ok)
+    ASSERT_EQ(gpu_->prepare(&multiply, product(64, 64, 64, 1, false, DType::bf16, DType::bf16), {}),
+              Status::ok)
         << gpu_->lastDetail();
     ASSERT_EQ(gpu_->prepare(&kernel, spec, {}), Status::ok) << gpu_->lastDetail();
     const Stream on = stream(*gpu_);
@@ -492,8 +504,8 @@ TEST_F(CudaDevice, SaysWhatToDoAfterAStickyError) {
     Random random{13};
     const Bytes a = randomBytes(random, DType::bf16, 64 * 64 * 2, false),
                 b = randomBytes(random, DType::bf16, 64 * 64 * 2, false);
-    expectEqual(product(64, 64, 64, 1, false, DType::bf16, DType::bf16), {a, b}, {Bytes(64 * 64 * 2)}, {DType::bf16},
-                1e-2, "matmul after a sticky error");
+    expectEqual(product(64, 64, 64, 1, false, DType::bf16, DType::bf16), {a, b}, {Bytes(64 * 64 * 2)},
+                {DType::bf16}, 1e-2, "matmul after a sticky error");
   }
   std::unique_ptr<Driver> other;
   EXPECT_EQ(openHost(&other, HostOptions{}, &detail), Status::ok) << detail;

@@ -1,5 +1,5 @@
-// The cuda device over a driver that is not there (fake/cuda.cc): what is loaded, called, mapped and given back.
-// Answers of real kernels are checked in cuda_device_test.cc, where there is a GPU. Over 300 lines,
+// The cuda device over a driver that is not there (fake/cuda.cc): what is loaded, called, mapped and given
+// back. Answers of real kernels are checked in cuda_device_test.cc, where there is a GPU. Over 300 lines,
 // since each test stands alone.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -148,7 +148,8 @@ TEST_F(CudaFake, CopiesInEveryDirectionAndNothingAtAll) {
   KernelSpec spec;
   spec.bytes = 12;
   spec.readCount = spec.writeCount = 1;
-  for (const auto& [direction, from, to] : {std::tuple{0, host(source), device}, std::tuple{1, device, host(target)}}) {
+  for (const auto& [direction, from, to] :
+       {std::tuple{0, host(source), device}, std::tuple{1, device, host(target)}}) {
     spec.direction = direction;
     std::unique_ptr<Kernel> kernel;
     ASSERT_EQ(driver_->prepare(&kernel, spec, {}), Status::ok);
@@ -196,7 +197,8 @@ TEST_F(CudaFake, AKernelMayOutliveItsDriver) {
 TEST_F(CudaFake, ShowsTheCompilersLogWithTheUsersLines) {
   std::unique_ptr<Kernel> kernel;
   EXPECT_EQ(driver_->prepare(&kernel, user("twice", "\n\n#error\n"), {}), Status::invalidImage);
-  EXPECT_NE(driver_->lastDetail().find("did not compile twice.cu (--gpu-architecture=sm_90a)"), std::string::npos)
+  EXPECT_NE(driver_->lastDetail().find("did not compile twice.cu (--gpu-architecture=sm_90a)"),
+            std::string::npos)
       << driver_->lastDetail();
   EXPECT_NE(driver_->lastDetail().find("(3): error"), std::string::npos);
 }
@@ -264,7 +266,8 @@ TEST_F(CudaFake, MultipliesRowMajorMatrices) {
                              Shape{2, 3, 4, 3, false, true}, Shape{2, 3, 4, 3, true, false}}) {
     KernelSpec spec;
     spec.kind = KernelSpec::Kind::matmul;
-    spec.m = shape.m, spec.n = shape.n, spec.k = shape.k, spec.batch = shape.batch, spec.transposeB = shape.transposeB;
+    spec.m = shape.m, spec.n = shape.n, spec.k = shape.k, spec.batch = shape.batch,
+    spec.transposeB = shape.transposeB;
     spec.a.batchStride = shape.m * shape.k;
     spec.b.batchStride = shape.sharedB ? 0 : shape.n * shape.k;
     spec.c.batchStride = shape.m * shape.n;
@@ -311,9 +314,10 @@ TEST_F(CudaFake, MultipliesOtherTypesByItsOwnKernel) {
 
 // Every call of a preparation made to fail in turn: a code, never a crash, and nothing left behind.
 TEST_F(CudaFake, SurvivesTheFailureOfAnyCall) {
-  for (const char* call : {"cuModuleLoadDataEx", "cuModuleGetFunction", "cuFuncGetAttribute", "cublasLtCreate",
-                           "cublasLtMatrixLayoutCreate", "cublasLtMatmulAlgoGetHeuristic", "cuMemAlloc_v2",
-                           "cuStreamCreateWithPriority", "cuEventCreate", "cublasLtMatmul"}) {
+  for (const char* call :
+       {"cuModuleLoadDataEx", "cuModuleGetFunction", "cuFuncGetAttribute", "cublasLtCreate",
+        "cublasLtMatrixLayoutCreate", "cublasLtMatmulAlgoGetHeuristic", "cuMemAlloc_v2",
+        "cuStreamCreateWithPriority", "cuEventCreate", "cublasLtMatmul"}) {
     for (int nth = 1; nth <= 3; ++nth) {
       std::unique_ptr<Driver> driver;
       ASSERT_EQ(cuda::CudaDriver::open(1, kFake, &driver), Status::ok);
@@ -327,8 +331,8 @@ TEST_F(CudaFake, SurvivesTheFailureOfAnyCall) {
       failNext("", 0);
     }
   }
-  for (const char* call : {"cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuDevicePrimaryCtxRetain", "cuDeviceGetName",
-                           "cuDeviceTotalMem_v2", "cuCtxGetStreamPriorityRange"}) {
+  for (const char* call : {"cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuDevicePrimaryCtxRetain",
+                           "cuDeviceGetName", "cuDeviceTotalMem_v2", "cuCtxGetStreamPriorityRange"}) {
     failNext(call, 999);
     std::unique_ptr<Driver> driver;
     EXPECT_EQ(cuda::CudaDriver::open(0, kFake, &driver), Status::unknown) << call;
@@ -338,9 +342,11 @@ TEST_F(CudaFake, SurvivesTheFailureOfAnyCall) {
 
 TEST_F(CudaFake, OpensAgainAfterAStickyError) {
   std::unique_ptr<Kernel> kernel;
-  ASSERT_EQ(driver_->prepare(&kernel, user("trap", "extern \"C\" __global__ void trap() {}"), {}), Status::ok);
+  ASSERT_EQ(driver_->prepare(&kernel, user("trap", "extern \"C\" __global__ void trap() {}"), {}),
+            Status::ok);
   const DeviceAddress none[] = {0, 0};
-  EXPECT_EQ(driver_->launch(*kernel, none, none, nullptr), Status::ok);  // asynchronous: the next call learns of it
+  EXPECT_EQ(driver_->launch(*kernel, none, none, nullptr),
+            Status::ok);  // asynchronous: the next call learns of it
   EXPECT_EQ(driver_->streamSynchronize(nullptr), Status::illegalAddress);
   EXPECT_TRUE(isSticky(Status::illegalAddress));
   kernel.reset();
@@ -376,7 +382,8 @@ TEST(CudaLibraries, SayWhatWasLookedForAndWhatToDo) {
 }
 
 TEST(CudaLibraries, PreferTheDriversOwnMajorVersion) {
-  const auto thirteen = cuda::libraryCandidates("libnvrtc", 13000), twelve = cuda::libraryCandidates("libnvrtc", 12040);
+  const auto thirteen = cuda::libraryCandidates("libnvrtc", 13000),
+             twelve = cuda::libraryCandidates("libnvrtc", 12040);
   EXPECT_EQ(thirteen.front(), "libnvrtc.so.13");
   EXPECT_EQ(twelve.front(), "libnvrtc.so.12");
 }
@@ -393,8 +400,9 @@ TEST(CudaLibraries, AreReportedFoundOrMissing) {
   for (const LibraryReport& library : none.libraries) EXPECT_NE(library.problem, "") << library.name;
 }
 
-// x goes to cuda:0, from there to cuda:1, is copied there, comes back, and goes to y: with one thread that makes each
-// device current where the plan comes to it. The fake refuses work that is queued while another is.
+// x goes to cuda:0, from there to cuda:1, is copied there, comes back, and goes to y: with one thread that
+// makes each device current where the plan comes to it. The fake refuses work that is queued while another
+// is.
 TEST(SeveralFakeGpus, OneThreadIssuesForAllOfThem) {
   const int before = live();
   const auto set = fake<void(int)>("fake_reachable");
@@ -416,10 +424,12 @@ TEST(SeveralFakeGpus, OneThreadIssuesForAllOfThem) {
       ProgramSpec spec;
       spec.inFlight = 2;
       spec.lanes = {{"near", 0, 0}, {"far", 0, 1}};
-      spec.buffers = {
-          buffer("x", Space::pinned, Life::input, 0, 0, 0), buffer("a", Space::device, Life::tick, 0, 1, 0),
-          buffer("b", Space::device, Life::tick, 1, 2, 1),  buffer("c", Space::device, Life::tick, 1, 3, 1),
-          buffer("d", Space::device, Life::tick, 0, 4, 0),  buffer("y", Space::pinned, Life::output, 0, 5, 0)};
+      spec.buffers = {buffer("x", Space::pinned, Life::input, 0, 0, 0),
+                      buffer("a", Space::device, Life::tick, 0, 1, 0),
+                      buffer("b", Space::device, Life::tick, 1, 2, 1),
+                      buffer("c", Space::device, Life::tick, 1, 3, 1),
+                      buffer("d", Space::device, Life::tick, 0, 4, 0),
+                      buffer("y", Space::pinned, Life::output, 0, 5, 0)};
       spec.kernels.resize(1);
       spec.kernels[0].bytes = bytes;
       spec.nodes = {{"up", 0}, {"over", 0}, {"same", 0}, {"back", 0}, {"down", 0}};
@@ -450,7 +460,8 @@ TEST(SeveralFakeGpus, OneThreadIssuesForAllOfThem) {
         const auto* y = static_cast<const unsigned char*>(session->pinned(5, tick % 2));
         for (std::size_t i = 0; i < bytes; ++i) ASSERT_EQ(y[i], tick + 1);
       }
-      EXPECT_EQ(calls("cuMemcpyPeerAsync") - copies, 12) << "two a tick, whether or not they reach each other";
+      EXPECT_EQ(calls("cuMemcpyPeerAsync") - copies, 12)
+          << "two a tick, whether or not they reach each other";
       EXPECT_EQ(calls("cuCtxEnablePeerAccess") - peers, reachable ? 2 : 0) << "both ways, once";
       session->close();
     }

@@ -11,11 +11,11 @@
 #include "cuda/matmul_source.h"
 #include "cuda/prelude.h"
 #include "cuda/reduce_source.h"
-#include "cuda_specs.h"
 #include "kernels/cpu.h"
+#include "test/cuda_specs.h"
 
-// The generated kernels as text: read, compiled by NVRTC where it is installed, and run on the processor, one thread of
-// the grid after another, against the host device's own kernels.
+// The generated kernels as text: read, compiled by NVRTC where it is installed, and run on the processor, one
+// thread of the grid after another, against the host device's own kernels.
 
 namespace braid::test {
 namespace {
@@ -33,7 +33,8 @@ KernelSpec mapOf(std::vector<std::int64_t> shape, std::vector<MapOperand> operan
 }
 
 TEST(CudaMapLoops, JoinWhatEveryOperandWalksAlike) {
-  const MapLoops dense = mapLoops(mapOf({4, 1, 6, 8}, {{DType::f32, 0, {48, 7, 8, 1}}, {DType::f32, 3, {0, 0, 0, 0}}}));
+  const MapLoops dense =
+      mapLoops(mapOf({4, 1, 6, 8}, {{DType::f32, 0, {48, 7, 8, 1}}, {DType::f32, 3, {0, 0, 0, 0}}}));
   EXPECT_EQ(dense.shape, (std::vector<std::int64_t>{192}));
   EXPECT_EQ(walkOf(dense, 0), Walk::dense);
   EXPECT_EQ(walkOf(dense, 1), Walk::scalar);
@@ -78,11 +79,11 @@ static unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(va
 )";
 
 // One kernel in a namespace of its own, and a function that runs its whole grid.
-std::string hosted(const KernelSource& source, const KernelSpec& spec, const char* entry, std::int64_t threads,
-                   const std::string& name) {
+std::string hosted(const KernelSource& source, const KernelSpec& spec, const char* entry,
+                   std::int64_t threads, const std::string& name) {
   std::string text = replaced(source.text, "extern \"C\" ", "");
-  text =
-      replaced(text, "asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(y) : \"h\"(x.bits));", "y = braid::floatFromF16(x.bits);");
+  text = replaced(text, "asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(y) : \"h\"(x.bits));",
+                  "y = braid::floatFromF16(x.bits);");
   text = replaced(text, "asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(y.bits) : \"f\"(x));",
                   "y.bits = braid::f16FromFloat(x);");
   std::string call = std::string(entry) + "(";
@@ -93,9 +94,10 @@ std::string hosted(const KernelSource& source, const KernelSpec& spec, const cha
     call += "(" + std::string(cudaTypeName(result.dtype)) + "*)p[" + std::to_string(slot++) + "], ";
   const std::string blocks =
       std::to_string(std::max<std::int64_t>(1, threads / 256 / 2));  // too few on purpose: the grid strides
-  return "namespace " + name + " {\n" + text + "}\nextern \"C\" void run_" + name + "(char** p) {\n  using namespace " +
-         name + ";\n  gridDim.x = " + blocks +
-         ";\n  for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x)\n    for (threadIdx.x = 0; threadIdx.x < "
+  return "namespace " + name + " {\n" + text + "}\nextern \"C\" void run_" + name +
+         "(char** p) {\n  using namespace " + name + ";\n  gridDim.x = " + blocks +
+         ";\n  for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x)\n    for (threadIdx.x = 0; "
+         "threadIdx.x < "
          "256; ++threadIdx.x)\n      " +
          replaced(call, entry, name + "::" + entry) + std::to_string(source.count) + ");\n}\n";
 }
@@ -123,7 +125,8 @@ TEST(CudaMapSource, MeansWhatTheHostsKernelsMean) {
   std::ofstream(folder / "maps.cc") << text;
   const std::string library = (folder / "maps.so").string();
   const std::string command =
-      "c++ -std=c++20 -O1 -w -ffp-contract=off -fno-strict-aliasing -fPIC -shared -I" BRAID_SOURCE_FOLDER " " +
+      "c++ -std=c++20 -O1 -w -ffp-contract=off -fno-strict-aliasing -fPIC -shared -I" BRAID_SOURCE_FOLDER
+      " " +
       (folder / "maps.cc").string() + " -o " + library;
   ASSERT_EQ(std::system(command.c_str()), 0) << command;
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -138,7 +141,8 @@ TEST(CudaMapSource, MeansWhatTheHostsKernelsMean) {
     for (std::size_t o = 0; o < spec.operands.size(); ++o)
       reads.push_back(randomBytes(random, spec.operands[o].dtype, operandBytes(spec, o)));
     for (const MapResult& result : spec.results) {
-      wanted.emplace_back(static_cast<std::size_t>(elementsOf(spec.shape)) * elementBytes(result.dtype), 0xcd);
+      wanted.emplace_back(static_cast<std::size_t>(elementsOf(spec.shape)) * elementBytes(result.dtype),
+                          0xcd);
       found.push_back(wanted.back());
     }
     std::vector<DeviceAddress> addresses;
@@ -150,7 +154,8 @@ TEST(CudaMapSource, MeansWhatTheHostsKernelsMean) {
     std::vector<std::vector<Line>> aligned;
     std::vector<char*> pointers;
     for (std::size_t o = 0; o < reads.size(); ++o) {
-      const std::size_t from = static_cast<std::size_t>(spec.operands[o].offset) * elementBytes(spec.operands[o].dtype);
+      const std::size_t from =
+          static_cast<std::size_t>(spec.operands[o].offset) * elementBytes(spec.operands[o].dtype);
       aligned.emplace_back(reads[o].size() / sizeof(Line) + 1);
       std::memcpy(aligned.back().data(), reads[o].data() + from, reads[o].size() - from);
       pointers.push_back(reinterpret_cast<char*>(aligned.back().data()));
@@ -199,13 +204,19 @@ TEST(CudaSources, CompileUnderNvrtc) {
       spec.code.push_back({static_cast<MapOp>(op), static_cast<std::int32_t>(spec.code.size() - 1), 0, 1, 0});
     }
     const auto last = static_cast<std::int32_t>(spec.code.size() - 1);
-    spec.results = {{last, DType::u8}, {last, DType::i32}, {last, DType::f16}, {last, DType::bf16}, {last, DType::f32}};
+    spec.results = {
+        {last, DType::u8}, {last, DType::i32}, {last, DType::f16}, {last, DType::bf16}, {last, DType::f32}};
     source = {};
     mapSource(spec, &source);
     compiles(source.text, "map");
   }
-  for (const auto& [outer, length, inner] :
-       {std::tuple{6144, 8192, 1}, {1, 100000, 1}, {5, 7, 1}, {3, 0, 1}, {9, 1, 1}, {2, 300, 65}, {1, 3, 40}}) {
+  for (const auto& [outer, length, inner] : {std::tuple{6144, 8192, 1},
+                                             {1, 100000, 1},
+                                             {5, 7, 1},
+                                             {3, 0, 1},
+                                             {9, 1, 1},
+                                             {2, 300, 65},
+                                             {1, 3, 40}}) {
     for (DType type : {DType::u8, DType::f16, DType::f32}) {
       KernelSpec spec;
       spec.kind = KernelSpec::Kind::reduce;

@@ -1,8 +1,9 @@
-// One program over several devices of the process: copies between them, waits across them, memory and failures of each.
+// One program over several devices of the process: copies between them, waits across them, memory and
+// failures of each.
 #include <algorithm>
 #include <thread>
 
-#include "executor_support.h"
+#include "test/executor_support.h"
 
 namespace braid {
 namespace {
@@ -25,31 +26,34 @@ BufferSpec buffer(const char* name, Space space, Life life, std::uint32_t home, 
   return made;
 }
 
-// x (pinned) → up on `in` (device 0) → dx; over on `pull` (device 1) → px; add on `math` (device 1): py = px + w; back
-// on `home` (device 0) → dy; down on `home` → y. Buffers: 0 x, 1 dx, 2 px, 3 py, 4 dy, 5 y, 6 w. Lanes: 0 in, 1 pull, 2
-// math, 3 home.
+// x (pinned) → up on `in` (device 0) → dx; over on `pull` (device 1) → px; add on `math` (device 1): py = px
+// + w; back on `home` (device 0) → dy; down on `home` → y. Buffers: 0 x, 1 dx, 2 px, 3 py, 4 dy, 5 y, 6 w.
+// Lanes: 0 in, 1 pull, 2 math, 3 home.
 ProgramSpec roundTrip(std::uint32_t inFlight = 2) {
   ProgramSpec spec;
   spec.name = "round trip";
   spec.inFlight = inFlight;
   spec.lanes = {{"in", 0, 0}, {"pull", 0, 1}, {"math", 0, 1}, {"home", 0, 0}};
-  spec.buffers = {buffer("x", Space::pinned, Life::input, 0, 0, 0), buffer("dx", Space::device, Life::tick, 0, 1, 0),
-                  buffer("px", Space::device, Life::tick, 1, 2, 1), buffer("py", Space::device, Life::tick, 2, 3, 1),
-                  buffer("dy", Space::device, Life::tick, 3, 4, 0), buffer("y", Space::pinned, Life::output, 3, 5, 0),
-                  buffer("w", Space::device, Life::param, 2, 6, 1)};
+  spec.buffers = {
+      buffer("x", Space::pinned, Life::input, 0, 0, 0), buffer("dx", Space::device, Life::tick, 0, 1, 0),
+      buffer("px", Space::device, Life::tick, 1, 2, 1), buffer("py", Space::device, Life::tick, 2, 3, 1),
+      buffer("dy", Space::device, Life::tick, 3, 4, 0), buffer("y", Space::pinned, Life::output, 3, 5, 0),
+      buffer("w", Space::device, Life::param, 2, 6, 1)};
   const ProgramSpec simple = pipeline(inFlight);
   spec.kernels = simple.kernels;
   spec.nodes = {{"up", 0}, {"over", 0}, {"add", 1}, {"back", 0}, {"down", 0}};
   spec.events = 4;
   spec.devices = {{4 * 512, 0}, {5 * 512, 0}};
   spec.boundPinned = 2 * inFlight * 512;
-  spec.commands = {
-      0, 1, 0, 2, 0, 0, 1, 1, 0, 1, 3, 0, 0,                                // alloc dx; up; record 0
-      4, 0, 1, 0, 0, 2, 1, 2, 1, 1, 1, 1, 1, 2, 3, 1, 1, 5, 1, 1, 1, 1, 1,  // wait 0; alloc px; over; record 1; use dx
-      4, 1, 2, 0, 0, 3, 2, 2, 2, 2, 2, 1, 2, 6, 3, 3, 2, 2, 5, 2, 2, 2, 1,
-      2,                                                                    // wait 1; alloc py; add; record 2; use px
-      4, 2, 3, 0, 0, 4, 3, 2, 3, 3, 1, 1, 3, 4, 3, 3, 3, 5, 3, 3, 3, 1, 3,  // wait 2; alloc dy; back; record 3; use py
-      2, 4, 3, 1, 1, 4, 5, 1, 4};                                           // down; free dy
+  spec.commands = {0, 1, 0, 2, 0, 0, 1, 1, 0, 1, 3, 0, 0,  // alloc dx; up; record 0
+                   4, 0, 1, 0, 0, 2, 1, 2, 1, 1, 1, 1, 1,
+                   2, 3, 1, 1, 5, 1, 1, 1, 1, 1,  // wait 0; alloc px; over; record 1; use dx
+                   4, 1, 2, 0, 0, 3, 2, 2, 2, 2, 2, 1, 2,
+                   6, 3, 3, 2, 2, 5, 2, 2, 2, 1,
+                   2,  // wait 1; alloc py; add; record 2; use px
+                   4, 2, 3, 0, 0, 4, 3, 2, 3, 3, 1, 1, 3,
+                   4, 3, 3, 3, 5, 3, 3, 3, 1, 3,  // wait 2; alloc dy; back; record 3; use py
+                   2, 4, 3, 1, 1, 4, 5, 1, 4};    // down; free dy
   return spec;
 }
 
@@ -61,8 +65,10 @@ void run(Session& session, Ends& ends, std::uint64_t ticks) {
     ends.await(tick + 1);
     const MaybeFailure failure = ends.failure(tick);
     ASSERT_FALSE(failure) << failure->op << ": " << failure->detail;
-    const float* y = static_cast<const float*>(session.pinned(5, static_cast<std::uint32_t>(tick % inFlight)));
-    for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(y[i], static_cast<float>(tick + i) + 10) << "tick " << tick;
+    const float* y =
+        static_cast<const float*>(session.pinned(5, static_cast<std::uint32_t>(tick % inFlight)));
+    for (std::size_t i = 0; i < count; ++i)
+      ASSERT_EQ(y[i], static_cast<float>(tick + i) + 10) << "tick " << tick;
   };
   for (std::uint64_t tick = 0; tick < ticks; ++tick) {
     if (tick >= inFlight) check(tick - inFlight);
@@ -71,7 +77,8 @@ void run(Session& session, Ends& ends, std::uint64_t ticks) {
     for (std::size_t i = 0; i < count; ++i) x[i] = static_cast<float>(tick + i);
     ASSERT_TRUE(session.submit(tick));
   }
-  for (std::uint64_t tick = ticks - std::min<std::uint64_t>(ticks, inFlight); tick < ticks; ++tick) check(tick);
+  for (std::uint64_t tick = ticks - std::min<std::uint64_t>(ticks, inFlight); tick < ticks; ++tick)
+    check(tick);
 }
 
 TEST(SeveralDevices, AValueGoesThereAndBackInEveryOrder) {
@@ -119,7 +126,8 @@ TEST(SeveralDevices, TracesHaveOneClock) {
   run(*session, ends, 8);
   const TraceRows rows = session->trace();
   ASSERT_EQ(rows.tick.size(), 8 * 5u);
-  // Within a tick every run waits for the one before it, on whichever device. The host device's clocks are one.
+  // Within a tick every run waits for the one before it, on whichever device. The host device's clocks are
+  // one.
   for (std::size_t i = 0; i < rows.tick.size(); ++i) {
     if (i % 5 == 0) continue;
     EXPECT_GE(rows.start[i], rows.end[i - 1] - 0.3) << "run " << i;
@@ -204,7 +212,8 @@ TEST(SeveralDevices, WhatCannotBeIsRefused) {
   MaybeFailure failure;
   EXPECT_FALSE(Session::open(numbered(0), roundTrip(), {}, &failure));
   ASSERT_TRUE(failure);
-  EXPECT_NE(failure->detail.find("the program is for 2, and 1 are open"), std::string::npos) << failure->detail;
+  EXPECT_NE(failure->detail.find("the program is for 2, and 1 are open"), std::string::npos)
+      << failure->detail;
 }
 
 // The weights of the second device's kernel lie on the first one, where it says that it reads them.
@@ -261,8 +270,8 @@ TEST(SeveralGpus, AValueGoesThereAndBack) {
   }
 }
 
-// On the devices themselves: an event of one orders the work of the other, and goes on doing so when its device is
-// gone.
+// On the devices themselves: an event of one orders the work of the other, and goes on doing so when its
+// device is gone.
 TEST(SeveralDevices, AStreamWaitsForAnotherDevicesEvent) {
   HostOptions options;
   options.jitterSeed = 3;
@@ -299,7 +308,8 @@ TEST(SeveralDevices, AStreamWaitsForAnotherDevicesEvent) {
   EXPECT_EQ(step, 2);
   EXPECT_EQ(b->streamWait(on[1], event), Status::invalidHandle) << "of a device that is gone";
   EXPECT_EQ(b->streamWait(on[1], none), Status::invalidHandle);
-  EXPECT_EQ(b->eventRecord(event, on[1]), Status::invalidHandle) << "an event is recorded on its own device only";
+  EXPECT_EQ(b->eventRecord(event, on[1]), Status::invalidHandle)
+      << "an event is recorded on its own device only";
 }
 
 }  // namespace

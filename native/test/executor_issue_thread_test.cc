@@ -1,5 +1,5 @@
-// Many sessions, one issuing thread: whose turn it is, and that nobody's trouble is another's. Over 300 lines as one
-// thing: the contract of IssueThread, one sentence of it a test.
+// Many sessions, one issuing thread: whose turn it is, and that nobody's trouble is another's. Over 300 lines
+// as one thing: the contract of IssueThread, one sentence of it a test.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,9 +9,9 @@
 #include <set>
 #include <thread>
 
-#include "executor_support.h"
-#include "executor_watched_driver.h"
-#include "host_support.h"
+#include "test/executor_support.h"
+#include "test/executor_watched_driver.h"
+#include "test/host_support.h"
 
 namespace braid {
 namespace {
@@ -89,7 +89,8 @@ struct Turns {
 TEST(IssueThread, SessionsTakeTurnsATickAtATime) {
   Gate gate;
   Turns turns;
-  Opened a(hostDriver(), 6, turns.of('a', &gate)), b(hostDriver(), 6, turns.of('b')), c(hostDriver(), 6, turns.of('c'));
+  Opened a(hostDriver(), 6, turns.of('a', &gate)), b(hostDriver(), 6, turns.of('b')),
+      c(hostDriver(), 6, turns.of('c'));
   a.submit(1);
   gate.awaitArrival(1);
   // All of these are ready, with room for all their ticks, before the thread comes to any of them.
@@ -142,7 +143,8 @@ TEST(IssueThread, ASessionInFlightToItsLimitIsNotInTheLine) {
 
 TEST(IssueThread, OneSessionsFailureIsNoOthers) {
   const auto inner = hostDriver();
-  Opened a(inner, 2, [calls = 0](Stream) mutable { return ++calls == 8 ? Status::launchFailed : Status::ok; }),
+  Opened a(inner, 2,
+           [calls = 0](Stream) mutable { return ++calls == 8 ? Status::launchFailed : Status::ok; }),
       b(inner), c;
   a.submit(20);
   runTicks(*b.session, b.ends, 40);
@@ -230,7 +232,8 @@ TEST(IssueThread, LivesFromTheFirstSessionToTheEndOfTheLast) {
     }
     EXPECT_FALSE(moved) << "one thread from first to last";
     // It has been joined; its entry may outlast it by a moment.
-    for (int i = 0; i < 2000 && taskLives(task); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (int i = 0; i < 2000 && taskLives(task); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     EXPECT_FALSE(taskLives(task)) << "closed sessions keep no thread";
     Opened next;
     runTicks(*next.session, next.ends, 5);
@@ -329,8 +332,8 @@ TEST(IssueThread, IssuesForManyWithoutAskingTheHeap) {
   EXPECT_EQ(allocations() - before, 0u);
 }
 
-// Any number of sessions, opened, run and closed by several threads in any order: every tick that was submitted is
-// reported once, in order, with its answer, and no two threads ever issue at once.
+// Any number of sessions, opened, run and closed by several threads in any order: every tick that was
+// submitted is reported once, in order, with its answer, and no two threads ever issue at once.
 TEST(IssueThread, AnyOrderOfOpeningSubmittingAndClosing) {
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -407,16 +410,19 @@ TEST(IssueThread, TwoDriversOfOneCudaDeviceShareIt) {
     };
   };
   // The thread that opens a session need not have used the device before.
-  Opened a(inner[0], 2, note(0)), b(inner[1], 2, note(0)), c(inner[0], 2, note(0)), host(inner[2], 2, note(1));
+  Opened a(inner[0], 2, note(0)), b(inner[1], 2, note(0)), c(inner[0], 2, note(0)),
+      host(inner[2], 2, note(1));
   std::vector<std::thread> callers;
-  for (Opened* each : {&a, &b, &c, &host}) callers.emplace_back([each] { runTicks(*each->session, each->ends, 500); });
+  for (Opened* each : {&a, &b, &c, &host})
+    callers.emplace_back([each] { runTicks(*each->session, each->ends, 500); });
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(issuing[0].size(), 1u);
   EXPECT_EQ(issuing[1].size(), 1u);
   EXPECT_NE(*issuing[0].begin(), *issuing[1].begin()) << "another device, another thread";
   a.session->close();
   inner[0].reset();
-  for (std::uint64_t tick = 500; tick < 600; ++tick) ASSERT_TRUE(b.session->submit(tick) && c.session->submit(tick));
+  for (std::uint64_t tick = 500; tick < 600; ++tick)
+    ASSERT_TRUE(b.session->submit(tick) && c.session->submit(tick));
   b.ends.await(600);
   c.ends.await(600);
   for (Opened* each : {&a, &b, &c, &host}) EXPECT_EQ(each->ends.failed(), 0u);
@@ -428,7 +434,8 @@ TEST(IssueThread, TwoDriversOfOneCudaDeviceShareIt) {
   const std::chrono::duration<double, std::nano> spent = std::chrono::steady_clock::now() - start;
   std::vector<double> issue = b.session->stats().issueNanoseconds;
   std::nth_element(issue.begin(), issue.begin() + issue.size() / 2, issue.end());
-  std::printf("  bind %.0f ns, a tick of three runs %.1f us\n", spent.count() / kTurns, issue[issue.size() / 2] / 1000);
+  std::printf("  bind %.0f ns, a tick of three runs %.1f us\n", spent.count() / kTurns,
+              issue[issue.size() / 2] / 1000);
   EXPECT_LT(spent.count() / kTurns, 2000);
 }
 

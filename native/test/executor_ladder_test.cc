@@ -1,5 +1,5 @@
-// What an allocation does when reuse by order and growth have failed: it makes its lane wait, or the host. And how a
-// failure finds its name, and a trace its end.
+// What an allocation does when reuse by order and growth have failed: it makes its lane wait, or the host.
+// And how a failure finds its name, and a trace its end.
 #include <gtest/gtest.h>
 
 #include <condition_variable>
@@ -29,8 +29,8 @@ BufferSpec buffer(const char* name, Space space, Life life, std::uint32_t home, 
   return {name, bytes, space, home, life, root, 0, -1};
 }
 
-// Each buffer goes up on one lane and down on another; nothing but the allocator orders one tick's buffer after the
-// last one's. Buffers: 0 x, 1 d, 2 y.
+// Each buffer goes up on one lane and down on another; nothing but the allocator orders one tick's buffer
+// after the last one's. Buffers: 0 x, 1 d, 2 y.
 ProgramSpec across(std::uint32_t inFlight) {
   ProgramSpec spec;
   spec.name = "across";
@@ -44,16 +44,18 @@ ProgramSpec across(std::uint32_t inFlight) {
   spec.events = 2;
   spec.devices[0].boundBytes = bytes;  // one d, and so no room for the next tick's beside it
   spec.boundPinned = 2 * inFlight * bytes;
-  spec.commands = {0, 1, 0, 2, 0, 0, 1, 1, 0, 1, 3, 0, 0, 4, 0, 1, 0, 2, 1, 1, 1, 1, 1, 2, 3, 1, 1, 5, 1, 1, 1, 1, 1};
+  spec.commands = {0, 1, 0, 2, 0, 0, 1, 1, 0, 1, 3, 0, 0, 4, 0, 1, 0,
+                   2, 1, 1, 1, 1, 1, 2, 3, 1, 1, 5, 1, 1, 1, 1, 1};
   return spec;
 }
 
-// Two lanes that share one block and not one event: x → a → y on the first, x → b → z on the second. Buffers: 0 x, 1 a,
-// 2 y, 3 b, 4 z.
+// Two lanes that share one block and not one event: x → a → y on the first, x → b → z on the second. Buffers:
+// 0 x, 1 a, 2 y, 3 b, 4 z.
 ProgramSpec apart(std::uint32_t inFlight) {
   ProgramSpec spec = across(inFlight);
   spec.buffers = {buffer("x", Space::pinned, Life::input, 0, 0), buffer("a", Space::device, Life::tick, 0, 1),
-                  buffer("y", Space::pinned, Life::output, 0, 2), buffer("b", Space::device, Life::tick, 1, 3),
+                  buffer("y", Space::pinned, Life::output, 0, 2),
+                  buffer("b", Space::device, Life::tick, 1, 3),
                   buffer("z", Space::pinned, Life::output, 1, 4)};
   spec.nodes = {{"a up", 0}, {"a down", 0}, {"b up", 0}, {"b down", 0}};
   spec.events = 0;
@@ -98,7 +100,8 @@ void runTicks(Session& session, Ends& ends, std::uint64_t ticks, const std::vect
   const auto check = [&](std::uint64_t tick) {
     ends.await(tick + 1);
     for (const std::uint32_t output : outputs) {
-      const float* y = static_cast<const float*>(session.pinned(output, static_cast<std::uint32_t>(tick % inFlight)));
+      const float* y =
+          static_cast<const float*>(session.pinned(output, static_cast<std::uint32_t>(tick % inFlight)));
       for (std::size_t i = 0; i < count; ++i)
         ASSERT_EQ(y[i], value(tick, i)) << "tick " << tick << " output " << output << " at " << i;
     }
@@ -109,7 +112,8 @@ void runTicks(Session& session, Ends& ends, std::uint64_t ticks, const std::vect
     for (std::size_t i = 0; i < count; ++i) x[i] = value(tick, i);
     ASSERT_TRUE(session.submit(tick));
   }
-  for (std::uint64_t tick = ticks - std::min<std::uint64_t>(ticks, inFlight); tick < ticks; ++tick) check(tick);
+  for (std::uint64_t tick = ticks - std::min<std::uint64_t>(ticks, inFlight); tick < ticks; ++tick)
+    check(tick);
 }
 
 TEST(Ladder, TheLaneWaitsForTheReaderOfTheBlockItTakes) {
@@ -259,7 +263,8 @@ TEST(Failures, NameThePieceOfWorkThatFailed) {
     EXPECT_EQ(failure->op, one.op);
     EXPECT_EQ(failure->lane, one.lane);
     EXPECT_EQ(failure->node, one.node);
-    EXPECT_NE(failure->detail.find("in tick " + std::to_string(one.tick)), std::string::npos) << failure->detail;
+    EXPECT_NE(failure->detail.find("in tick " + std::to_string(one.tick)), std::string::npos)
+        << failure->detail;
     EXPECT_EQ(failure->detail.find("likely"), std::string::npos);
   }
 }

@@ -1,12 +1,12 @@
-// A stream's queue takes so many pieces of work: what is in flight stays under that, and a session that has filled one
-// is nobody else's trouble.
+// A stream's queue takes so many pieces of work: what is in flight stays under that, and a session that has
+// filled one is nobody else's trouble.
 #include <map>
 #include <random>
 #include <thread>
 
-#include "bench/idle_driver.h"
-#include "executor_support.h"
-#include "executor_watched_driver.h"
+#include "test/executor_support.h"
+#include "test/executor_watched_driver.h"
+#include "tools/bench/idle_driver.h"
 
 namespace braid {
 namespace {
@@ -27,8 +27,8 @@ struct Queue : bench::IdleDriver {
   std::uint64_t pieces = 0, done = 0;
 };
 
-// Whatever is queued and whenever it is done: never more in flight than the queue takes, and nothing small is held up
-// while half the queue is empty.
+// Whatever is queued and whenever it is done: never more in flight than the queue takes, and nothing small is
+// held up while half the queue is empty.
 TEST(Pacing, WhatIsInFlightStaysUnderTheDepth) {
   for (std::uint32_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

@@ -1,14 +1,16 @@
-// Planned storage: one arena for each session, addresses known before the first tick, and nothing allocated in any.
+// Planned storage: one arena for each session, addresses known before the first tick, and nothing allocated
+// in any.
 #include <cmath>
 
-#include "executor_support.h"
+#include "test/executor_support.h"
 
 namespace braid {
 namespace {
 
 using namespace test;
 
-// The pipeline with w, dx and dy in an arena, one beside the other: each tick waits for the readers of the tick before.
+// The pipeline with w, dx and dy in an arena, one beside the other: each tick waits for the readers of the
+// tick before.
 ProgramSpec planned(std::uint32_t inFlight = 2) {
   ProgramSpec spec = pipeline(inFlight);
   spec.planned = true;
@@ -45,7 +47,8 @@ TEST(PlannedSession, RunsInOneArenaAndAllocatesNothingInATick) {
     EXPECT_EQ(stats.ticks, 100u);
     EXPECT_EQ(stats.reservedPeak, 3 * 512u);
     EXPECT_EQ(stats.allocatedPeak, 3 * 512u);
-    EXPECT_EQ(stats.byOrder + stats.byGrowth + stats.byWait + stats.bySynchronize, 0u) << "nobody asked for memory";
+    EXPECT_EQ(stats.byOrder + stats.byGrowth + stats.byWait + stats.bySynchronize, 0u)
+        << "nobody asked for memory";
     EXPECT_EQ(stats.eventsCreated, 0u);
     std::vector<float> back(count);
     EXPECT_FALSE(session->read(4, back.data()));
@@ -87,8 +90,8 @@ TEST(PlannedSession, FaultsWhileOpeningLeaveNothingBehind) {
   }
 }
 
-// Poison stands in for the alloc that an arena's buffers do not have: a place that is taken while it is still another's
-// shows.
+// Poison stands in for the alloc that an arena's buffers do not have: a place that is taken while it is still
+// another's shows.
 TEST(PlannedSession, PoisonShowsBytesThatAreTakenTooEarly) {
   ProgramSpec spec = planned();
   spec.buffers[2].arenaOffset = 512;
@@ -137,7 +140,8 @@ TEST(PlannedSession, WhatIsNotInTheArenaIsRefused) {
   MaybeFailure failure;
   EXPECT_FALSE(Session::open(hostDriver(), spec, {}, &failure));
   ASSERT_TRUE(failure);
-  EXPECT_NE((failure->op + failure->detail).find("bound.device"), std::string::npos) << failure->op << failure->detail;
+  EXPECT_NE((failure->op + failure->detail).find("bound.device"), std::string::npos)
+      << failure->op << failure->detail;
 }
 
 }  // namespace

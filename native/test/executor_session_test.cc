@@ -1,5 +1,5 @@
 // A program opened, run, failed and closed on the host device.
-#include "executor_support.h"
+#include "test/executor_support.h"
 
 namespace braid {
 namespace {
@@ -107,8 +107,8 @@ TEST(Session, TooLittleMemorySaysHowMuch) {
   EXPECT_EQ(failure->freeBytes, 1024u);
 }
 
-// A bound that is too tight for reuse by order alone: the copy lane must be made to wait for the reader of the tick
-// before.
+// A bound that is too tight for reuse by order alone: the copy lane must be made to wait for the reader of
+// the tick before.
 TEST(Session, WaitsAtReuseInsideATightBound) {
   ProgramSpec spec = pipeline();
   spec.devices[0].boundBytes = 3 * 512;
@@ -179,7 +179,8 @@ TEST(Decode, NoKernelReachesBeyondItsBuffers) {
   Decoded decoded;
   MaybeFailure failure = decode(spec, &decoded);
   ASSERT_TRUE(failure);
-  EXPECT_NE(failure->detail.find("up reaches 257 bytes into x, which has 256"), std::string::npos) << failure->detail;
+  EXPECT_NE(failure->detail.find("up reaches 257 bytes into x, which has 256"), std::string::npos)
+      << failure->detail;
   spec = pipeline();
   spec.kernels[1].operands[1].offset = 1;
   EXPECT_TRUE(decode(spec, &decoded));

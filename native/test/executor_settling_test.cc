@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <random>
 
-#include "bench/idle_driver.h"
-#include "bench/task_graphs.h"
 #include "executor/issuer.h"
+#include "tools/bench/idle_driver.h"
+#include "tools/bench/task_graphs.h"
 
 namespace braid {
 namespace {
@@ -21,7 +21,8 @@ class Addresses final : public bench::IdleDriver {
     operands_[kernel->get()] = spec.readCount;
     return Status::ok;
   }
-  Status launch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes, Stream) override {
+  Status launch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes,
+                Stream) override {
     if (failAt > 0 && --failAt == 0) return Status::unknown;
     given.insert(given.end(), reads, reads + operands_[&kernel]);
     given.push_back(writes[0]);
@@ -44,7 +45,8 @@ bench::TaskGraph randomGraph(std::mt19937& random) {
   const std::uint32_t tasks = 2 + below(40);
   for (std::uint32_t task = 0; task < tasks; ++task) {
     std::vector<std::uint32_t> reads;
-    for (std::uint32_t i = below(4); i > 0 && task > 0; --i) reads.push_back(task - 1 - below(std::min(task, 12u)));
+    for (std::uint32_t i = below(4); i > 0 && task > 0; --i)
+      reads.push_back(task - 1 - below(std::min(task, 12u)));
     std::sort(reads.begin(), reads.end());
     reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
     graph.reads.push_back(std::move(reads));
@@ -77,13 +79,15 @@ ProgramSpec randomProgram(std::mt19937& random) {
   for (std::size_t i = 0; i < graph.reads.size(); ++i) bytes.push_back(4 + random() % 5000);
   ProgramSpec spec = bench::programOf(graph, false, bytes);
   spec.inFlight = 1 + random() % 3;
-  // Little memory makes lanes wait for what is pending, or fails; with enough no tick does more than its commands.
+  // Little memory makes lanes wait for what is pending, or fails; with enough no tick does more than its
+  // commands.
   spec.devices[0].boundBytes *= 1 + random() % 4;
   // Waits for the tick before, of events that this tick records later.
   std::vector<std::int32_t> carried;
   for (std::uint32_t event = 0; event < spec.events; ++event)
     if (random() % 4 == 0)
-      for (const std::int32_t word : {4, static_cast<int>(event), static_cast<int>(random() % graph.lanes), -1})
+      for (const std::int32_t word :
+           {4, static_cast<int>(event), static_cast<int>(random() % graph.lanes), -1})
         carried.push_back(word);
   spec.commands.insert(spec.commands.begin(), carried.begin(), carried.end());
   return spec;

@@ -27,15 +27,17 @@ inline BufferSpec buffer(const char* name, Space space, Life life, std::uint32_t
   return {name, bytes, space, home, life, root, 0, -1};
 }
 
-// x (pinned) → up on lane 0 → dx; add on lane 1: dy = dx + w; down on lane 0 → y. Buffers: 0 x, 1 dx, 2 dy, 3 y, 4 w.
+// x (pinned) → up on lane 0 → dx; add on lane 1: dy = dx + w; down on lane 0 → y. Buffers: 0 x, 1 dx, 2 dy, 3
+// y, 4 w.
 inline ProgramSpec pipeline(std::uint32_t inFlight = 2) {
   ProgramSpec spec;
   spec.name = "pipeline";
   spec.inFlight = inFlight;
   spec.lanes = {{"copy", 0}, {"math", 0}};
-  spec.buffers = {buffer("x", Space::pinned, Life::input, 0, 0), buffer("dx", Space::device, Life::tick, 0, 1),
-                  buffer("dy", Space::device, Life::tick, 1, 2), buffer("y", Space::pinned, Life::output, 0, 3),
-                  buffer("w", Space::device, Life::param, 0, 4)};
+  spec.buffers = {
+      buffer("x", Space::pinned, Life::input, 0, 0), buffer("dx", Space::device, Life::tick, 0, 1),
+      buffer("dy", Space::device, Life::tick, 1, 2), buffer("y", Space::pinned, Life::output, 0, 3),
+      buffer("w", Space::device, Life::param, 0, 4)};
   KernelSpec copy;
   copy.bytes = bytes;
   KernelSpec add;
@@ -116,8 +118,8 @@ class Gate {
   std::uint64_t arrived_ = 0, permits_ = 0;
 };
 
-inline std::unique_ptr<Session> opened(std::vector<std::shared_ptr<Driver>> drivers, ProgramSpec spec, Ends& ends,
-                                       bool trace = false, bool poison = true) {
+inline std::unique_ptr<Session> opened(std::vector<std::shared_ptr<Driver>> drivers, ProgramSpec spec,
+                                       Ends& ends, bool trace = false, bool poison = true) {
   SessionOptions options;
   options.onTick = ends.callback();
   options.poison = poison;

@@ -9,13 +9,14 @@
 
 namespace braid::test {
 
-// A driver that tells of each launch, and may be made to vanish: every call then fails, though what gives something
-// back still does so. Several may stand before one driver.
+// A driver that tells of each launch, and may be made to vanish: every call then fails, though what gives
+// something back still does so. Several may stand before one driver.
 class WatchedDriver final : public Driver {
  public:
   explicit WatchedDriver(std::shared_ptr<Driver> inner) : inner_(std::move(inner)) {}
 
-  // On the issuing thread, before each launch; what it returns, if not ok, is the launch's end. Set before any tick.
+  // On the issuing thread, before each launch; what it returns, if not ok, is the launch's end. Set before
+  // any tick.
   std::function<Status(Stream stream)> onLaunch;
   void vanish() { gone_ = true; }
   Driver& inner() { return *inner_; }
@@ -23,10 +24,14 @@ class WatchedDriver final : public Driver {
   const DeviceInfo& info() const override { return inner_->info(); }
   Status bind() override { return after(inner_->bind()); }
   std::string lastDetail() override { return inner_->lastDetail(); }
-  Status memAllocate(DeviceAddress* a, std::size_t n) override { return gone_ ? dead : inner_->memAllocate(a, n); }
+  Status memAllocate(DeviceAddress* a, std::size_t n) override {
+    return gone_ ? dead : inner_->memAllocate(a, n);
+  }
   Status memFree(DeviceAddress a) override { return after(inner_->memFree(a)); }
   Status memInfo(std::size_t* f, std::size_t* t) override { return gone_ ? dead : inner_->memInfo(f, t); }
-  Status pinnedAllocate(void** p, std::size_t n) override { return gone_ ? dead : inner_->pinnedAllocate(p, n); }
+  Status pinnedAllocate(void** p, std::size_t n) override {
+    return gone_ ? dead : inner_->pinnedAllocate(p, n);
+  }
   Status pinnedFree(void* p) override { return after(inner_->pinnedFree(p)); }
   Status addressReserve(DeviceAddress* a, std::size_t n) override { return inner_->addressReserve(a, n); }
   Status addressRelease(DeviceAddress a, std::size_t n) override { return inner_->addressRelease(a, n); }
@@ -40,7 +45,9 @@ class WatchedDriver final : public Driver {
   Status streamQuery(Stream s) override { return after(inner_->streamQuery(s)); }
   std::size_t streamDepth() const override { return inner_->streamDepth(); }
   Status streamWait(Stream s, Event e) override { return gone_ ? dead : inner_->streamWait(s, e); }
-  Status eventCreate(Event* e, EventKind kind) override { return gone_ ? dead : inner_->eventCreate(e, kind); }
+  Status eventCreate(Event* e, EventKind kind) override {
+    return gone_ ? dead : inner_->eventCreate(e, kind);
+  }
   Status eventDestroy(Event e) override { return after(inner_->eventDestroy(e)); }
   Status eventRecord(Event e, Stream s) override { return gone_ ? dead : inner_->eventRecord(e, s); }
   Status eventQuery(Event e) override { return after(inner_->eventQuery(e)); }
@@ -55,7 +62,8 @@ class WatchedDriver final : public Driver {
   Status prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& spec, HostCallback callback) override {
     return gone_ ? dead : inner_->prepare(kernel, spec, std::move(callback));
   }
-  Status launch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes, Stream s) override {
+  Status launch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes,
+                Stream s) override {
     if (gone_) return dead;
     if (onLaunch)
       if (const Status status = onLaunch(s); status != Status::ok) return status;

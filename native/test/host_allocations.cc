@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <new>
 
-// Counts every allocation of the test program. In a file of its own: the compiler must not see both ends of a pair at
-// once.
+// Counts every allocation of the test program. In a file of its own: the compiler must not see both ends of a
+// pair at once.
 
 static std::atomic<std::uint64_t> count{0};
 

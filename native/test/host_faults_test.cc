@@ -1,10 +1,10 @@
 #include <chrono>
 #include <thread>
 
-#include "host_support.h"
+#include "test/host_support.h"
 
-// Failures: those asked for, and those that a wild address earns. Nothing hangs, nothing crashes, and a failed device
-// says so.
+// Failures: those asked for, and those that a wild address earns. Nothing hangs, nothing crashes, and a
+// failed device says so.
 
 namespace braid::test {
 namespace {
@@ -121,7 +121,9 @@ TEST(HostFaults, AFailedPieceOfWorkIsTheDevicesFailureFromThenOn) {
     EXPECT_EQ(driver->bind(), Status::ok);
     // Exactly what came before the failed piece was done.
     for (std::uint64_t i = 0; i < 12; ++i)
-      EXPECT_EQ(*reinterpret_cast<std::uint32_t*>(memory + 256 * (i / 2) + 4 * (i % 2)), i + 1 < nth ? 1u : 0u) << i;
+      EXPECT_EQ(*reinterpret_cast<std::uint32_t*>(memory + 256 * (i / 2) + 4 * (i % 2)),
+                i + 1 < nth ? 1u : 0u)
+          << i;
     EXPECT_EQ(driver->memFree(memory), Status::launchFailed);  // and yet given back
     EXPECT_EQ(driver->memFree(memory), Status::invalidValue);
     EXPECT_EQ(driver->eventDestroy(mark), Status::launchFailed);
@@ -136,8 +138,8 @@ TEST(HostFaults, AWildAddressIsAnIllegalAddress) {
       [](Driver& d, DeviceAddress a, Stream s) { return d.fill32(a, 1, 1025, s); },  // beyond the end
       [](Driver& d, DeviceAddress a, Stream s) {
         return d.copy(CopyKind::deviceToDevice, a, a + 4000, 100, s);
-      },                                                                                        // beyond the end
-      [](Driver& d, DeviceAddress, Stream s) { return d.fill32(0x5000, 1, 1, s); },             // nowhere
+      },                                                                             // beyond the end
+      [](Driver& d, DeviceAddress, Stream s) { return d.fill32(0x5000, 1, 1, s); },  // nowhere
       [](Driver& d, DeviceAddress a, Stream s) { return d.memFree(a), d.fill32(a, 1, 1, s); },  // freed
   };
   for (const auto& use : uses) {
@@ -170,8 +172,9 @@ TEST(HostFaults, AThrowingReferenceFailsTheDeviceAndDrains) {
   std::unique_ptr<Kernel> kernel;
   EXPECT_EQ(driver->prepare(&kernel, spec, {}), Status::notSupported);
   EXPECT_NE(driver->lastDetail().find("user"), std::string::npos);
-  ASSERT_EQ(driver->prepare(&kernel, spec,
-                            [](const DeviceAddress*, std::size_t, const DeviceAddress*, std::size_t) { return false; }),
+  ASSERT_EQ(driver->prepare(
+                &kernel, spec,
+                [](const DeviceAddress*, std::size_t, const DeviceAddress*, std::size_t) { return false; }),
             Status::ok);
   ASSERT_EQ(driver->launch(*kernel, &memory, &memory, on), Status::ok);
   kernel.reset();  // before it has run

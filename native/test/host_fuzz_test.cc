@@ -1,6 +1,7 @@
-#include "host_support.h"
+#include "test/host_support.h"
 
-// Whatever the arguments, in whatever order: an answer, no crash, no hang, and nothing that a sanitizer minds.
+// Whatever the arguments, in whatever order: an answer, no crash, no hang, and nothing that a sanitizer
+// minds.
 
 namespace braid::test {
 namespace {
@@ -24,7 +25,8 @@ TEST(HostFuzz, AnyCallsInAnyOrder) {
     options.jitterMicroseconds = 20;
     if (seed % 4 == 0) options.copyBytesPerSecond = 1e9, options.deviceBytesPerSecond = 1e9;
     if (seed % 5 == 0)
-      options.faults = {{"run", 5 + random.below(200), Status::illegalAddress}, {"launch", 3, Status::unknown}};
+      options.faults = {{"run", 5 + random.below(200), Status::illegalAddress},
+                        {"launch", 3, Status::unknown}};
     const auto driver = host(options);
     const auto other = host();
     // Everything ever made stays in the pools, so most handles are of things destroyed.
@@ -34,13 +36,24 @@ TEST(HostFuzz, AnyCallsInAnyOrder) {
     std::vector<DeviceAddress> addresses = {
         0, 1, 4096, ~DeviceAddress{0}, ~DeviceAddress{0} - kPage + 1, address(outside.data())};
     std::vector<std::unique_ptr<Kernel>> kernels;
-    const std::vector<std::size_t> sizes = {
-        0, 1, 3, 4, 512, 4096, kPage, 3 * kPage, 15 * kPage, SIZE_MAX, SIZE_MAX - kPage + 1, SIZE_MAX / 2 + 1};
+    const std::vector<std::size_t> sizes = {0,
+                                            1,
+                                            3,
+                                            4,
+                                            512,
+                                            4096,
+                                            kPage,
+                                            3 * kPage,
+                                            15 * kPage,
+                                            SIZE_MAX,
+                                            SIZE_MAX - kPage + 1,
+                                            SIZE_MAX / 2 + 1};
     const auto near = [&] {
-      return pick(random, addresses) + random.below(3) * 4 * random.below(600) + (random.below(9) == 0 ? 1 : 0);
+      return pick(random, addresses) + random.below(3) * 4 * random.below(600) +
+             (random.below(9) == 0 ? 1 : 0);
     };
-    // The caller orders what touches the same memory: its half of the contract. Each piece of work waits for the one
-    // before.
+    // The caller orders what touches the same memory: its half of the contract. Each piece of work waits for
+    // the one before.
     const Event chain = event(*driver);
     const auto inOrder = [&](Stream on, auto work) {
       driver->streamWait(on, chain);
@@ -111,7 +124,9 @@ TEST(HostFuzz, AnyCallsInAnyOrder) {
           if (made) pages.push_back(made);
           break;
         }
-        case 20: status = driver->pagesMap(pick(random, addresses), pick(random, sizes), pick(random, pages)); break;
+        case 20:
+          status = driver->pagesMap(pick(random, addresses), pick(random, sizes), pick(random, pages));
+          break;
         case 21: {
           for (const Stream each : streams) driver->streamSynchronize(each);
           status = random.below(2) ? driver->pagesUnmap(pick(random, addresses), pick(random, sizes))
@@ -146,8 +161,8 @@ TEST(HostFuzz, AnyCallsInAnyOrder) {
           spec.outer = spec.length = spec.inner = static_cast<std::int64_t>(random.below(9));
           spec.readCount = random.below(5) ? 0 : random.below(4);
           std::unique_ptr<Kernel> kernel;
-          status = driver->prepare(&kernel, spec,
-                                   random.below(2) ? HostCallback{} : HostCallback{[](auto&&...) { return true; }});
+          status = driver->prepare(
+              &kernel, spec, random.below(2) ? HostCallback{} : HostCallback{[](auto&&...) { return true; }});
           if (kernel) kernels.push_back(std::move(kernel));
           break;
         }

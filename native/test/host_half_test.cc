@@ -1,5 +1,5 @@
-#include "host_support.h"
 #include "kernels/half.h"
+#include "test/host_support.h"
 
 // The narrow types, against definitions that are slow and plain.
 
@@ -42,10 +42,12 @@ TEST(HostHalf, EveryPatternThereAndBack) {
 template <class Widen, class Narrow>
 void checkRounding(std::uint32_t largest, Widen widen, Narrow narrow) {
   for (std::uint32_t bits = 0; bits < largest; ++bits) {
-    const float low = widen(static_cast<std::uint16_t>(bits)), high = widen(static_cast<std::uint16_t>(bits + 1));
+    const float low = widen(static_cast<std::uint16_t>(bits)),
+                high = widen(static_cast<std::uint16_t>(bits + 1));
     const double middle = (static_cast<double>(low) + static_cast<double>(high)) / 2;
     const auto half = static_cast<float>(middle);
-    if (static_cast<double>(half) != middle) continue;  // the last bits of bf16 subnormals have no middle in f32
+    if (static_cast<double>(half) != middle)
+      continue;  // the last bits of bf16 subnormals have no middle in f32
     const auto even = static_cast<std::uint16_t>(bits % 2 == 0 ? bits : bits + 1);
     EXPECT_EQ(narrow(half), even) << bits;
     EXPECT_EQ(narrow(-half), even | 0x8000) << bits;

@@ -3,8 +3,8 @@
 #include <bit>
 #include <chrono>
 
-#include "host_support.h"
 #include "kernels/half.h"
+#include "test/host_support.h"
 
 namespace braid::test {
 namespace {
@@ -60,8 +60,8 @@ DeviceAddress randomMemory(Driver& driver, DType type, std::int64_t count, Rando
   const DeviceAddress memory = allocate(driver, static_cast<std::size_t>(count) * elementBytes(type));
   for (std::int64_t i = 0; i < count; ++i) {
     const float value = random.real() * 4;
-    const auto bits =
-        type == DType::u8 || type == DType::i32 ? static_cast<std::uint32_t>(random.below(200)) : narrow(value, type);
+    const auto bits = type == DType::u8 || type == DType::i32 ? static_cast<std::uint32_t>(random.below(200))
+                                                              : narrow(value, type);
     std::memcpy(reinterpret_cast<void*>(memory + static_cast<std::uint64_t>(i) * elementBytes(type)), &bits,
                 elementBytes(type));
   }
@@ -95,8 +95,10 @@ float mapped(MapOp op, float a, float b, float c) {
     case MapOp::sub: return static_cast<float>(x - y);
     case MapOp::mul: return static_cast<float>(x * y);
     case MapOp::div: return static_cast<float>(x / y);
-    case MapOp::min: return std::isnan(a) || std::isnan(b) ? NAN : a == b ? (std::signbit(a) ? a : b) : std::min(a, b);
-    case MapOp::max: return std::isnan(a) || std::isnan(b) ? NAN : a == b ? (std::signbit(a) ? b : a) : std::max(a, b);
+    case MapOp::min:
+      return std::isnan(a) || std::isnan(b) ? NAN : a == b ? (std::signbit(a) ? a : b) : std::min(a, b);
+    case MapOp::max:
+      return std::isnan(a) || std::isnan(b) ? NAN : a == b ? (std::signbit(a) ? b : a) : std::max(a, b);
     case MapOp::pow: return static_cast<float>(std::pow(x, y));
     case MapOp::lt: return a < b;
     case MapOp::le: return a <= b;
@@ -147,16 +149,19 @@ TEST(HostMap, RandomProgramsComputeWhatAPlainLoopDoes) {
     }
     const int length = 2 + static_cast<int>(random.below(20));
     for (int j = 0; j < length; ++j) {
-      const auto earlier = [&] { return static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(j))); };
+      const auto earlier = [&] {
+        return static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(j)));
+      };
       MapInstruction instruction;
       const std::uint64_t kind = j == 0 ? 0 : random.below(6);
       if (kind == 0)
-        instruction.op = MapOp::operand, instruction.a = static_cast<std::int32_t>(random.below(spec.operands.size()));
+        instruction.op = MapOp::operand,
+        instruction.a = static_cast<std::int32_t>(random.below(spec.operands.size()));
       else if (kind == 1)
         instruction.op = MapOp::constant, instruction.constant = random.real() * 3;
       else
-        instruction = {static_cast<MapOp>(static_cast<int>(MapOp::select) + random.below(25)), earlier(), earlier(),
-                       earlier(), 0};
+        instruction = {static_cast<MapOp>(static_cast<int>(MapOp::select) + random.below(25)), earlier(),
+                       earlier(), earlier(), 0};
       spec.code.push_back(instruction);
     }
     for (std::uint64_t i = 1 + random.below(2); i > 0; --i) {
@@ -183,14 +188,16 @@ TEST(HostMap, RandomProgramsComputeWhatAPlainLoopDoes) {
           values[j] = widen(reads[which], spec.operands[which].dtype, at);
         } else {
           const auto argument = [&](std::int32_t value) { return values[static_cast<std::size_t>(value)]; };
-          values[j] = mapped(instruction.op, argument(instruction.a), argument(instruction.b), argument(instruction.c));
+          values[j] = mapped(instruction.op, argument(instruction.a), argument(instruction.b),
+                             argument(instruction.c));
         }
       }
       for (std::size_t r = 0; r < spec.results.size(); ++r) {
         const DType type = spec.results[r].dtype;
         const std::uint32_t wanted = narrow(values[static_cast<std::size_t>(spec.results[r].value)], type),
                             found = bitsAt(writes[r], type, i);
-        ASSERT_TRUE(sameNumber(wanted, found, type)) << "element " << i << ": wanted " << wanted << ", found " << found;
+        ASSERT_TRUE(sameNumber(wanted, found, type))
+            << "element " << i << ": wanted " << wanted << ", found " << found;
       }
     }
   }
@@ -215,8 +222,8 @@ TEST(HostMap, TheEdgesOfF32AreThoseOfJavaScript) {
   std::vector<float> a, b;
   for (const float x : specials)
     for (const float y : specials) a.push_back(x), b.push_back(y);
-  for (const MapOp op :
-       {MapOp::add, MapOp::sub, MapOp::mul, MapOp::div, MapOp::min, MapOp::max, MapOp::lt, MapOp::le, MapOp::eq}) {
+  for (const MapOp op : {MapOp::add, MapOp::sub, MapOp::mul, MapOp::div, MapOp::min, MapOp::max, MapOp::lt,
+                         MapOp::le, MapOp::eq}) {
     const DeviceAddress c = allocate(*driver, a.size() * 4);
     ASSERT_EQ(launch(*driver, binary(op, static_cast<std::int64_t>(a.size()), DType::f32, false),
                      {upload(*driver, a), upload(*driver, b)}, {c}),
@@ -229,11 +236,11 @@ TEST(HostMap, TheEdgesOfF32AreThoseOfJavaScript) {
   }
   // JavaScript: 1 ** NaN and 1 ** Infinity are NaN.
   const DeviceAddress c = allocate(*driver, 16);
-  ASSERT_EQ(
-      launch(*driver, binary(MapOp::pow, 4, DType::f32, false),
-             {upload(*driver, std::vector<float>{1, 1, -1, 2}), upload(*driver, std::vector<float>{NAN, inf, -inf, 3})},
-             {c}),
-      Status::ok);
+  ASSERT_EQ(launch(*driver, binary(MapOp::pow, 4, DType::f32, false),
+                   {upload(*driver, std::vector<float>{1, 1, -1, 2}),
+                    upload(*driver, std::vector<float>{NAN, inf, -inf, 3})},
+                   {c}),
+            Status::ok);
   const auto powers = download<float>(c, 4);
   EXPECT_TRUE(std::isnan(powers[0]) && std::isnan(powers[1]) && std::isnan(powers[2]));
   EXPECT_EQ(powers[3], 8.0f);
@@ -273,14 +280,16 @@ TEST(HostMap, InPlaceIsAllowed) {
   std::vector<float> values(5000);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
   const DeviceAddress memory = upload(*driver, values);
-  ASSERT_EQ(launch(*driver, binary(MapOp::add, 5000, DType::f32, false), {memory, memory}, {memory}), Status::ok);
+  ASSERT_EQ(launch(*driver, binary(MapOp::add, 5000, DType::f32, false), {memory, memory}, {memory}),
+            Status::ok);
   const auto doubled = download<float>(memory, values.size());
   for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(doubled[i], 2.0f * values[i]) << i;
 }
 
 // Matmul.
 
-KernelSpec product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch, bool transposed, DType type) {
+KernelSpec product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch, bool transposed,
+                   DType type) {
   KernelSpec spec;
   spec.kind = KernelSpec::Kind::matmul;
   spec.m = m;
@@ -312,11 +321,13 @@ TEST(HostMatmul, IsBitForBitThreePlainLoops) {
           if (type == DType::f16 && transposed) spec.c.dtype = DType::f32;
           const DeviceAddress a = randomMemory(*driver, type, 2 * m * k, random),
                               b = randomMemory(*driver, type, 2 * k * n, random);
-          const DeviceAddress c = allocate(*driver, static_cast<std::size_t>(2 * m * n) * elementBytes(spec.c.dtype));
+          const DeviceAddress c =
+              allocate(*driver, static_cast<std::size_t>(2 * m * n) * elementBytes(spec.c.dtype));
           std::vector<DeviceAddress> writes = {c};
           if (spec.workspace) writes.push_back(allocate(*driver, 512));
           ASSERT_EQ(launch(*driver, spec, {a, b}, writes), Status::ok) << driver->lastDetail();
-          // Widened once, and read through plain pointers: under a sanitizer every call of the loops below would count.
+          // Widened once, and read through plain pointers: under a sanitizer every call of the loops below
+          // would count.
           const std::vector<float> as = widened(a, type, 2 * m * k), bs = widened(b, type, 2 * k * n);
           const std::int64_t along = transposed ? 1 : n, across = transposed ? k : 1;
           for (std::int64_t i = 0; i < 2; ++i)
@@ -351,7 +362,8 @@ TEST(HostMatmul, IsFastEnoughToWorkWith) {
       best = std::max(best, 2e-9 * static_cast<double>(spec.m * spec.n * spec.k) / time);
     }
     std::printf("matmul %s: %.1f GFLOP/s\n", type == DType::f32 ? "f32" : "bf16", best);
-    EXPECT_GT(best, 0.05);  // an order of magnitude below any machine that this is built for, sanitizers and all
+    EXPECT_GT(best,
+              0.05);  // an order of magnitude below any machine that this is built for, sanitizers and all
   }
 }
 
@@ -376,7 +388,8 @@ TEST(HostReduce, AgreesWithAPlainLoop) {
           spec.input = input;
           spec.output = output;
           const DeviceAddress x = randomMemory(*driver, input, outer * length * inner, random);
-          const DeviceAddress y = allocate(*driver, static_cast<std::size_t>(outer * inner) * elementBytes(output));
+          const DeviceAddress y =
+              allocate(*driver, static_cast<std::size_t>(outer * inner) * elementBytes(output));
           ASSERT_EQ(launch(*driver, spec, {x}, {y}), Status::ok) << driver->lastDetail();
           for (std::int64_t o = 0; o < outer; ++o)
             for (std::int64_t i = 0; i < inner; ++i) {
@@ -411,7 +424,8 @@ TEST(HostReduce, NaNWinsAndWholeSumsWrap) {
     }
   spec.how = ReduceHow::sum;
   spec.input = spec.output = DType::i32;
-  ASSERT_EQ(launch(*driver, spec, {upload(*driver, std::vector<std::int32_t>{2147483647, 1, 5})}, {y}), Status::ok);
+  ASSERT_EQ(launch(*driver, spec, {upload(*driver, std::vector<std::int32_t>{2147483647, 1, 5})}, {y}),
+            Status::ok);
   EXPECT_EQ(download<std::int32_t>(y, 1)[0], -2147483647 - 1 + 5);
 }
 
@@ -464,8 +478,11 @@ TEST(HostKernels, SpecsThatCannotBeAreRefusedWithTheReason) {
     EXPECT_NE(driver->lastDetail().find(reason), std::string::npos) << driver->lastDetail();
     EXPECT_EQ(kernel, nullptr);
   };
-  const KernelSpec map = binary(MapOp::add, 4, DType::f32, false), matmul = product(2, 3, 4, 1, false, DType::f32);
-  const auto but = [](KernelSpec spec, const std::function<void(KernelSpec&)>& change) { return change(spec), spec; };
+  const KernelSpec map = binary(MapOp::add, 4, DType::f32, false),
+                   matmul = product(2, 3, 4, 1, false, DType::f32);
+  const auto but = [](KernelSpec spec, const std::function<void(KernelSpec&)>& change) {
+    return change(spec), spec;
+  };
   const std::int64_t huge = std::int64_t{1} << 62;
   refused(but(map, [](auto& s) { s.shape = {0}; }), "not positive");
   refused(but(map, [](auto& s) { s.shape = {-4}; }), "not positive");
@@ -499,7 +516,8 @@ TEST(HostKernels, SpecsThatCannotBeAreRefusedWithTheReason) {
   copy.bytes = 12;
   refused(but(copy, [](auto& s) { s.parts = 5; }), "12 bytes are not 5 equal parts");
   refused(but(copy, [](auto& s) { s.parts = 0; }), "0 equal parts");
-  refused(but(copy, [](auto& s) { s.parts = 3, s.readCount = 2, s.writeCount = 1; }), "the kernel wants 3 and 1");
+  refused(but(copy, [](auto& s) { s.parts = 3, s.readCount = 2, s.writeCount = 1; }),
+          "the kernel wants 3 and 1");
   refused(but(reduce, [](auto& s) { s.kind = static_cast<KernelSpec::Kind>(77); }), "unknown kind");
   refused(but(reduce, [](auto& s) { s.kind = KernelSpec::Kind::cuda; }), "must have a name");
   refused(but(reduce, [](auto& s) { s.kind = KernelSpec::Kind::cuda, s.name = "f", s.block[2] = 0; }),

@@ -1,7 +1,7 @@
 #include <thread>
 
 #include "host/memory.h"
-#include "host_support.h"
+#include "test/host_support.h"
 
 // Memory of the host device: real, limited, remappable, and poisoned when asked for.
 
@@ -72,7 +72,8 @@ TEST(HostMemory, PagesCarryTheirContentToAnotherAddress) {
   Pages pages = nullptr;
   ASSERT_EQ(driver->pagesCreate(&pages, 3 * kPage), Status::ok);
   ASSERT_EQ(driver->pagesMap(range + kPage, 3 * kPage, pages), Status::ok);
-  for (std::size_t i = 0; i < 3; ++i) words(range + kPage + i * kPage)[7] = static_cast<std::uint32_t>(100 + i);
+  for (std::size_t i = 0; i < 3; ++i)
+    words(range + kPage + i * kPage)[7] = static_cast<std::uint32_t>(100 + i);
   ASSERT_EQ(driver->pagesMap(range + 10 * kPage, 3 * kPage, pages), Status::ok);  // at both addresses at once
   words(range + kPage)[8] = 5;
   EXPECT_EQ(words(range + 10 * kPage)[8], 5u);

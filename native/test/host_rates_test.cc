@@ -1,9 +1,9 @@
 #include <chrono>
 
-#include "host_support.h"
+#include "test/host_support.h"
 
-// The slowed device. Times are held against the rates: at least what the rate says, and at most 5 % more where the
-// machine lets us.
+// The slowed device. Times are held against the rates: at least what the rate says, and at most 5 % more
+// where the machine lets us.
 
 namespace braid::test {
 namespace {
@@ -14,8 +14,8 @@ double secondsOf(const std::function<void()>& body) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The best of up to twenty tries, until one is good enough: another process may hold the processor during any one of
-// them.
+// The best of up to twenty tries, until one is good enough: another process may hold the processor during any
+// one of them.
 double bestOf(double enough, const std::function<double()>& measure) {
   double best = measure();
   for (int i = 1; i < 20 && best > enough; ++i) best = std::min(best, measure());
@@ -46,7 +46,8 @@ TEST(HostRates, ManySmallCopiesTakeWhatTheRateSays) {
   std::vector<char> source(kPiece);
   const double time = bestOf(0.105, [&] {
     return secondsOf([&] {
-      for (int i = 0; i < 100; ++i) driver->copy(CopyKind::hostToDevice, memory, address(source.data()), kPiece, on);
+      for (int i = 0; i < 100; ++i)
+        driver->copy(CopyKind::hostToDevice, memory, address(source.data()), kPiece, on);
       driver->streamSynchronize(on);
     });
   });
@@ -64,8 +65,8 @@ TEST(HostRates, OneEngineADirectionSharedByAllStreams) {
       return secondsOf([&] {
         for (int i = 0; i < 25; ++i) {
           const DeviceAddress near = address(bytes.data());
-          driver->copy(a, a == CopyKind::hostToDevice ? memory : near, a == CopyKind::hostToDevice ? near : memory,
-                       kPiece, first);
+          driver->copy(a, a == CopyKind::hostToDevice ? memory : near,
+                       a == CopyKind::hostToDevice ? near : memory, kPiece, first);
           driver->copy(b, b == CopyKind::hostToDevice ? memory + kPiece : near + kPiece,
                        b == CopyKind::hostToDevice ? near + kPiece : memory + kPiece, kPiece, second);
         }
@@ -103,8 +104,8 @@ TEST(HostRates, ComputeIsOneEngine) {
   EXPECT_LE(time, 0.042);
 }
 
-// The shape of a streamed network: uploads on one lane, products on another, joined by events. What the sleeps
-// overshoot must not add up along the chain.
+// The shape of a streamed network: uploads on one lane, products on another, joined by events. What the
+// sleeps overshoot must not add up along the chain.
 TEST(HostRates, CopyAndComputeOverlapThroughEvents) {
   const auto driver = host(slowed());
   const Stream copies = stream(*driver), math = stream(*driver);
@@ -144,7 +145,8 @@ TEST(HostRates, TimedEventsShowTheRate) {
   driver->fill32(memory, 0, 1, on);
   driver->eventRecord(from, on);
   for (int i = 0; i < 8; ++i)
-    driver->copy(CopyKind::deviceToDevice, memory, memory + 2 * kPiece, kPiece, on);  // read and written: 1 ms each
+    driver->copy(CopyKind::deviceToDevice, memory, memory + 2 * kPiece, kPiece,
+                 on);  // read and written: 1 ms each
   driver->eventRecord(to, on);
   ASSERT_EQ(driver->streamSynchronize(on), Status::ok);
   float elapsed = 0;

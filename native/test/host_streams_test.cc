@@ -7,7 +7,7 @@
 #include <new>
 #include <thread>
 
-#include "host_support.h"
+#include "test/host_support.h"
 
 namespace braid::test {
 namespace {
@@ -233,7 +233,8 @@ TEST(HostStreams, JitterNeverBreaksOrder) {
     for (std::size_t i = 0; i < streams; ++i) on.push_back(stream(*driver));
     std::vector<Event> events;
     std::vector<int> recorded;  // the operation before each event's mark
-    for (int i = 0; i < 6; ++i) events.push_back(event(*driver, random.below(2) == 0)), recorded.push_back(-1);
+    for (int i = 0; i < 6; ++i)
+      events.push_back(event(*driver, random.below(2) == 0)), recorded.push_back(-1);
 
     Log log;
     std::vector<Entry> entries(operations);
@@ -243,8 +244,8 @@ TEST(HostStreams, JitterNeverBreaksOrder) {
       const std::size_t s = random.below(streams), e = random.below(events.size());
       switch (random.below(3)) {
         case 0: {
-          // An event marks what its stream has waited for, too; that holds by the log, as all that was waited for is
-          // older.
+          // An event marks what its stream has waited for, too; that holds by the log, as all that was waited
+          // for is older.
           driver->eventRecord(events[e], on[s]);
           recorded[e] = last[s];
           if (!pending[s].empty())
@@ -366,7 +367,8 @@ TEST(HostStreams, EnqueueingDoesNotAllocateInSteadyState) {
   EXPECT_EQ(allocations() - before, 0u);
 }
 
-// Printed, not judged: the machine is shared. The bound is one that only an accident of quadratic work would pass.
+// Printed, not judged: the machine is shared. The bound is one that only an accident of quadratic work would
+// pass.
 TEST(HostStreams, EnqueueIsCheap) {
   const auto driver = host();
   const Stream on = stream(*driver), other = stream(*driver);

@@ -64,7 +64,8 @@ std::vector<T> download(DeviceAddress from, std::size_t count) {
 inline Status launch(Driver& driver, const KernelSpec& spec, const std::vector<DeviceAddress>& reads,
                      const std::vector<DeviceAddress>& writes, HostCallback callback = {}) {
   std::unique_ptr<Kernel> kernel;
-  if (const Status status = driver.prepare(&kernel, spec, std::move(callback)); status != Status::ok) return status;
+  if (const Status status = driver.prepare(&kernel, spec, std::move(callback)); status != Status::ok)
+    return status;
   const Stream on = stream(driver);
   const Status launched = driver.launch(*kernel, reads.data(), writes.data(), on);
   const Status done = driver.streamSynchronize(on);
@@ -81,7 +82,9 @@ struct Random {
     return z ^ (z >> 31);
   }
   std::uint64_t below(std::uint64_t bound) { return next() % bound; }
-  float real() { return static_cast<float>(static_cast<double>(next() >> 11) * 0x1p-52 - 1.0); }  // in [-1, 1)
+  float real() {
+    return static_cast<float>(static_cast<double>(next() >> 11) * 0x1p-52 - 1.0);
+  }  // in [-1, 1)
 };
 
 }  // namespace braid::test

@@ -9,7 +9,11 @@ type Parsed<O extends Options> = ReturnType<
 >
 
 /** The flags and words after a verb. Everything that does not belong there is a Misuse that names the usage. */
-export const parse = <const O extends Options>(args: readonly string[], options: O, usage: string): Parsed<O> => {
+export const parse = <const O extends Options>(
+  args: readonly string[],
+  options: O,
+  usage: string,
+): Parsed<O> => {
   try {
     return parseArgs({
       args: withValues(args, options),
@@ -40,7 +44,8 @@ const withValues = (args: readonly string[], options: Options): string[] => {
 export const oneWord = (words: readonly string[], what: string, usage: string): string => {
   const [word, extra] = words
   if (word === undefined || word === '') throw new Misuse(`${what} is missing\nusage: ${usage}`)
-  if (extra !== undefined) throw new Misuse(`one ${what} is wanted; "${extra}" is one too many\nusage: ${usage}`)
+  if (extra !== undefined)
+    throw new Misuse(`one ${what} is wanted; "${extra}" is one too many\nusage: ${usage}`)
   return word
 }
 
@@ -77,7 +82,9 @@ export const devices = (text: string): string | readonly string[] => {
   const names = text.split(',').map(name => name.trim())
   if (names.length === 1 && /^(auto|host|cuda:\d{1,4})$/.test(names[0]!)) return names[0]!
   if (!names.every(name => /^(host|host:\d{1,4}|cuda:\d{1,4})$/.test(name)))
-    throw new Misuse(`--device: wanted auto, host or cuda:N, or several such as cuda:0,cuda:1; found "${text}"`)
+    throw new Misuse(
+      `--device: wanted auto, host or cuda:N, or several such as cuda:0,cuda:1; found "${text}"`,
+    )
   return names
 }
 

@@ -52,7 +52,10 @@ const cell = (value: unknown): string =>
 const rowsOf = (rows: readonly Readonly<Record<string, unknown>>[]): string => {
   const columns = [...new Set(rows.flatMap(row => Object.keys(row)))]
   return table(
-    [columns, ...rows.map(row => columns.map(column => (row[column] === undefined ? '' : cell(row[column]))))],
+    [
+      columns,
+      ...rows.map(row => columns.map(column => (row[column] === undefined ? '' : cell(row[column])))),
+    ],
     '  ',
   )
 }
@@ -62,12 +65,18 @@ export const bench = async (args: readonly string[], out: Output): Promise<numbe
   const all = await find()
   const unknown = positionals.find(name => !all.some(bench => bench.name === name))
   if (unknown !== undefined)
-    throw new Misuse(`no benchmark "${unknown}"; there are: ${all.map(({ name }) => name).join(', ') || 'none'}`)
+    throw new Misuse(
+      `no benchmark "${unknown}"; there are: ${all.map(({ name }) => name).join(', ') || 'none'}`,
+    )
   const results = []
-  for (const { name, title, run } of all.filter(({ name }) => positionals.length === 0 || positionals.includes(name))) {
+  for (const { name, title, run } of all.filter(
+    ({ name }) => positionals.length === 0 || positionals.includes(name),
+  )) {
     out.say(`${out.styles.bold(name)}  ${title}`)
     const { rows, ok } = await run(line => out.say(out.styles.dim(`  ${line}`)))
-    out.say(`${rowsOf(rows)}\n  ${ok ? out.styles.good('its bar is met') : out.styles.bad('its bar is not met')}\n`)
+    out.say(
+      `${rowsOf(rows)}\n  ${ok ? out.styles.good('its bar is met') : out.styles.bad('its bar is not met')}\n`,
+    )
     results.push({ name, title, ok, rows })
   }
   const ok = results.every(result => result.ok)

@@ -1,10 +1,10 @@
 import { lastValueFrom, toArray } from 'rxjs'
-import { interpret } from '../../dsl/interpret.js'
+import { interpret } from '../../dsl/interpret/interpret.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import type { DType } from '../../dsl/ir/tensor.js'
-import type { HostArray } from '../../dsl/operators/operator.js'
-import type { Program } from '../../dsl/program.js'
-import { numbers } from '../../dsl/values.js'
+import type { HostArray } from '../../dsl/language/operators/operator.js'
+import type { Program } from '../../dsl/language/program.js'
+import { numbers } from '../../dsl/language/values.js'
 
 export interface CheckResult {
   /** Output values compared: ticks times outputs. */
@@ -22,7 +22,12 @@ export type Values = Readonly<Record<string, HostArray>>
 export type Fed = ReadonlyMap<string, readonly HostArray[]>
 
 /** Holds what a run gave out against what `interpret` yields on the values that were really fed, tick by tick. */
-export const check = async (program: Program, plan: Plan, fed: Fed, got: readonly Values[]): Promise<CheckResult> => {
+export const check = async (
+  program: Program,
+  plan: Plan,
+  fed: Fed,
+  got: readonly Values[],
+): Promise<CheckResult> => {
   const inputs = plan.buffers.filter(({ life, alias }) => life === 'input' && alias === undefined)
   const feeds = Object.fromEntries(
     inputs.map(({ name, rate = 1 }) => [name, (fed.get(name) ?? []).slice(0, got.length * rate)]),
@@ -44,7 +49,9 @@ export const check = async (program: Program, plan: Plan, fed: Fed, got: readonl
     for (const [output, value] of Object.entries(values)) {
       outputs++
       const wanted = (meant[tick] as Values | undefined)?.[output]
-      const error = wanted ? relativeError(value, wanted, types.get(output) ?? 'u8') : Number.POSITIVE_INFINITY
+      const error = wanted
+        ? relativeError(value, wanted, types.get(output) ?? 'u8')
+        : Number.POSITIVE_INFINITY
       if (error > worst.relativeError || worst.tick < 0) worst = { output, tick, relativeError: error }
     }
   })

@@ -1,7 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
-import { compile } from '../../dsl/compile.js'
+import { compile } from '../../dsl/compiler/compile.js'
 import type { Plan } from '../../dsl/ir/plan.js'
-import type { Program } from '../../dsl/program.js'
+import type { Program } from '../../dsl/language/program.js'
 import { memory, oneOf } from './args.js'
 import { Failed } from './io.js'
 import { profileFrom } from './traced.js'
@@ -27,7 +27,9 @@ export const compilerOf = (values: {
   profile?: string | undefined
 }): CompileFlags => ({
   ...(values.memory === undefined ? {} : { memory: memory(values.memory) }),
-  ...(values.storage === undefined ? {} : { storage: oneOf(values.storage, '--storage', ['pooled', 'planned']) }),
+  ...(values.storage === undefined
+    ? {}
+    : { storage: oneOf(values.storage, '--storage', ['pooled', 'planned']) }),
   ...(values.profile === undefined ? {} : { profile: profileFrom(values.profile) }),
 })
 

@@ -1,6 +1,6 @@
 import type { Machine } from '../../dsl/machine/machine.js'
-import type { DeviceName } from '../devices.js'
-import type { HostFigures } from '../host-figures.js'
+import type { DeviceName } from '../device/devices.js'
+import type { HostFigures } from './host-figures.js'
 
 /** The device's figures are not measured: they are those of this machine that Braid knows. */
 const known = 'h200'
@@ -24,7 +24,9 @@ const quantity = (name: string, value: number): string => {
 }
 
 /** What was measured, over a machine that is known, by the figures that `machineFile` writes. */
-export const measuredMachine = (figures: HostFigures): { name: string; extends: string; host: HostFigures } => ({
+export const measuredMachine = (
+  figures: HostFigures,
+): { name: string; extends: string; host: HostFigures } => ({
   name: `${known}, this host`,
   extends: known,
   host: Object.fromEntries(

@@ -1,12 +1,12 @@
 import { availableParallelism, freemem, totalmem } from 'node:os'
-import { renderAll } from '../../dsl/messages.js'
-import { allocConfFromEnvironment, allocConfVariables, readAllocConf } from '../allocator/settings/conf.js'
-import { type DeviceName, type DeviceSummary, devices } from '../devices.js'
-import { measureHost } from '../host-figures.js'
-import { native } from '../native.js'
+import { renderAll } from '../../dsl/ir/messages.js'
+import { native } from '../addon.js'
+import { type DeviceName, type DeviceSummary, devices } from '../device/devices.js'
+import { allocConfFromEnvironment, allocConfVariables, readAllocConf } from '../device/settings/conf.js'
 import { device, parse } from './args.js'
 import { machineFile, measuredMachine } from './doctor-machine.js'
 import { save } from './files.js'
+import { measureHost } from './host-figures.js'
 import { Misuse, type Output } from './io.js'
 import { bytes, table } from './table.js'
 
@@ -36,7 +36,11 @@ const advice: readonly (readonly [RegExp, string, string])[] = [
     'collectives of many GPUs',
     'pip install nvidia-nccl-cu12 (or -cu13), or your distribution; then put its folder in LD_LIBRARY_PATH',
   ],
-  [/cuda/i, 'any cuda device', "install NVIDIA's driver if this machine has a GPU; the host device needs none"],
+  [
+    /cuda/i,
+    'any cuda device',
+    "install NVIDIA's driver if this machine has a GPU; the host device needs none",
+  ],
 ]
 
 const adviceOf = (name: string) => advice.find(([pattern]) => pattern.test(name))
@@ -66,7 +70,10 @@ const settings = () => {
 
 type Settings = ReturnType<typeof settings>
 
-const saySettings = ({ variable, text, unread, settings, faults }: Settings, { say, styles }: Output): void => {
+const saySettings = (
+  { variable, text, unread, settings, faults }: Settings,
+  { say, styles }: Output,
+): void => {
   say(`\n${styles.bold('Allocator settings')}`)
   if (variable === null) {
     say(`  None: ${allocConfVariables.join(', ')} are not set.`)
@@ -82,13 +89,18 @@ const saySettings = ({ variable, text, unread, settings, faults }: Settings, { s
     why,
   ])
   if (rows.length > 0) say(table(rows, '  '))
-  if (faults.length > 0) say(`  ${bad('refused')}, and with it the whole text:\n${indented(renderAll(faults))}`)
+  if (faults.length > 0)
+    say(`  ${bad('refused')}, and with it the whole text:\n${indented(renderAll(faults))}`)
 }
 
 const indented = (text: string): string => text.replace(/^/gm, '  ')
 
 export const doctor = async (args: readonly string[], out: Output): Promise<number> => {
-  const { positionals, values } = parse(args, { machine: { type: 'string' }, device: { type: 'string' } }, usage)
+  const { positionals, values } = parse(
+    args,
+    { machine: { type: 'string' }, device: { type: 'string' } },
+    usage,
+  )
   if (positionals.length > 0) throw new Misuse(`"${positionals[0]}" is one word too many\nusage: ${usage}`)
   if (values.device !== undefined && values.machine === undefined)
     throw new Misuse(`--device says where --machine FILE is measured; it is not there\nusage: ${usage}`)
@@ -152,7 +164,8 @@ export const doctor = async (args: readonly string[], out: Output): Promise<numb
   out.say(`\n${bold('What to do')}`)
   if (!gpu) out.say("  Nothing, to run on the host device: device 'auto' takes it here.")
   for (const { library, for: purpose, do: action } of todo) out.say(`  ${library}, for ${purpose}: ${action}`)
-  if (allocator.faults.length > 0) out.say(`  ${allocator.variable}: correct what is refused above, or unset it`)
+  if (allocator.faults.length > 0)
+    out.say(`  ${allocator.variable}: correct what is refused above, or unset it`)
   else if (gpu && todo.length === 0) out.say("  Nothing: device 'auto' takes cuda:0.")
   return 0
 }

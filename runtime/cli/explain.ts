@@ -1,4 +1,4 @@
-import { explain as explainPlan, explanations } from '../../dsl/explain.js'
+import { explain as explainPlan, explanations } from '../../dsl/explain/explain.js'
 import { oneOf, oneWord, parse } from './args.js'
 import { compileFlags, compilerOf } from './compiled.js'
 import { figuresOf } from './figures.js'

@@ -1,5 +1,5 @@
 import type { Fault } from '../../dsl/ir/fault.js'
-import { renderAll } from '../../dsl/messages.js'
+import { renderAll } from '../../dsl/ir/messages.js'
 import { thrown } from '../values.js'
 
 /** The command line was used wrongly: exit status 2. */
@@ -30,7 +30,8 @@ export interface Styles {
 }
 
 const styled = (on: boolean): Styles => {
-  const code = (open: number, close: number) => (text: string) => (on ? `\u001b[${open}m${text}\u001b[${close}m` : text)
+  const code = (open: number, close: number) => (text: string) =>
+    on ? `\u001b[${open}m${text}\u001b[${close}m` : text
   return { bold: code(1, 22), dim: code(2, 22), good: code(32, 39), bad: code(31, 39) }
 }
 
@@ -55,7 +56,9 @@ export const makeOutput = (json: boolean): Output => {
 /** A fault as JSON: its data, without what cannot be written. */
 const plain = (fault: Fault): object => {
   const { cause, ...data } = fault as Fault & { cause?: unknown }
-  return cause === undefined ? data : { ...data, cause: cause instanceof Error ? cause.message : String(cause) }
+  return cause === undefined
+    ? data
+    : { ...data, cause: cause instanceof Error ? cause.message : String(cause) }
 }
 
 /** Says on standard error what ended the command, and returns its exit status. */
@@ -64,7 +67,14 @@ export const report = (error: unknown, json: boolean): number => {
   if (error instanceof Misuse) {
     if (json) {
       const [found, ...next] = error.message.split('\n')
-      const fault = { _tag: 'Misuse', at: 'command line', subject: '', wanted: '', found, next: next.join('\n') }
+      const fault = {
+        _tag: 'Misuse',
+        at: 'command line',
+        subject: '',
+        wanted: '',
+        found,
+        next: next.join('\n'),
+      }
       say(JSON.stringify({ errors: [{ ...fault, message: error.message }] }))
     } else say(`braid: ${error.message}`)
     return 2
@@ -80,7 +90,9 @@ export const report = (error: unknown, json: boolean): number => {
   if (json)
     say(
       JSON.stringify({
-        errors: [typeof fault?._tag === 'string' ? plainError(fault as Fault) : { _tag: 'Unexpected', message }],
+        errors: [
+          typeof fault?._tag === 'string' ? plainError(fault as Fault) : { _tag: 'Unexpected', message },
+        ],
       }),
     )
   else {

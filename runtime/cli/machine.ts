@@ -10,7 +10,8 @@ const names = (): string => Object.keys(machines).join(', ')
 export const machineFrom = (flag: string): Machine => {
   const known = Object.hasOwn(machines, flag) ? machines[flag] : undefined
   if (known !== undefined) return known
-  if (!/[./\\]/.test(flag)) throw new Misuse(`--machine: wanted ${names()}, or a machine file; found "${flag}"`)
+  if (!/[./\\]/.test(flag))
+    throw new Misuse(`--machine: wanted ${names()}, or a machine file; found "${flag}"`)
   const parsed = parseMachine(
     textOf(flag, 'machine', `give one of ${names()}, or copy examples/machines/h200.jsonc`),
     flag,

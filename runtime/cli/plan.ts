@@ -1,4 +1,4 @@
-import { explain } from '../../dsl/explain.js'
+import { explain } from '../../dsl/explain/explain.js'
 import { jsonParts } from '../../dsl/ir/json.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import { textOf, toJSON } from '../../dsl/ir/text.js'
@@ -60,7 +60,9 @@ export const plan = async (args: readonly string[], out: Output): Promise<number
   out.say(text.trimEnd())
   // The plan itself is the one object; its other forms are text inside one.
   out.result(
-    as === 'json' || values.as === undefined ? (JSON.parse(asJSON(made)) as object) : { program: made.name, as, text },
+    as === 'json' || values.as === undefined
+      ? (JSON.parse(asJSON(made)) as object)
+      : { program: made.name, as, text },
   )
   return 0
 }

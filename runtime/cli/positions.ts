@@ -1,6 +1,6 @@
 import { findSourceMap } from 'node:module'
 import { fileURLToPath } from 'node:url'
-import { setPositionMapper } from '../../dsl/where.js'
+import { setPositionMapper } from '../../dsl/language/where.js'
 
 const asPath = (source: string): string => (source.startsWith('file://') ? fileURLToPath(source) : source)
 
@@ -10,6 +10,10 @@ export const mapPositions = (): void => {
   setPositionMapper(({ file, line, column }) => {
     const entry = findSourceMap(file)?.findEntry(line - 1, column - 1)
     if (!entry || !('originalSource' in entry)) return undefined
-    return { file: asPath(entry.originalSource), line: entry.originalLine + 1, column: entry.originalColumn + 1 }
+    return {
+      file: asPath(entry.originalSource),
+      line: entry.originalLine + 1,
+      column: entry.originalColumn + 1,
+    }
   })
 }

@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { existsSync, statSync } from 'node:fs'
 import { join, relative, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
-import { isProgram, type Program } from '../../dsl/program.js'
+import { isProgram, type Program } from '../../dsl/language/program.js'
 import { thrown } from '../values.js'
 import { Failed } from './io.js'
 
@@ -28,7 +28,12 @@ export const loadProgram = async (path: string): Promise<Program> => {
       'give the path of a .ts, .js or .mjs file',
     )
   if (!/\.[mc]?[jt]s$/.test(file))
-    fail(path, 'a .ts, .js or .mjs file', path, 'for a plan that was written to a file use: braid verify PLAN.json')
+    fail(
+      path,
+      'a .ts, .js or .mjs file',
+      path,
+      'for a plan that was written to a file use: braid verify PLAN.json',
+    )
   const module = await load(file, path)
   const found = [
     module['default'],

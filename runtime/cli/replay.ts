@@ -1,13 +1,13 @@
 import * as E from 'fp-ts/lib/Either.js'
-import { parseAllocConf } from '../allocator/settings/conf.js'
+import { parseAllocConf } from '../device/settings/conf.js'
 import {
   type AllocatorOptions,
   allocatorOptions,
   type ResolvedAllocatorOptions,
-} from '../allocator/settings/options.js'
-import type { AllocatorTrace } from '../allocator/trace.js'
-import { readTrace } from '../allocator/trace-file.js'
-import { ReplayError, type ReplayResult, replayTrace, rungs } from '../allocator/trace-replay.js'
+} from '../device/settings/options.js'
+import type { AllocatorTrace } from '../device/trace.js'
+import { readTrace } from '../device/trace-file.js'
+import { ReplayError, type ReplayResult, replayTrace, rungs } from '../device/trace-replay.js'
 import { device, oneOf, oneWord, parse, size } from './args.js'
 import { Failed, type Output } from './io.js'
 import { bytes, table } from './table.js'
@@ -108,11 +108,17 @@ const describe = (
   const { torch } = trace
   const how = `${policy}, ${expandable ? (movePages ? 'expandable, pages move' : 'expandable') : 'whole segments'}`
   // PyTorch's peaks stand against the same bytes alive: its own rounding is its own.
-  const row = (who: string, reserved: number) => [who, bytes(reserved), ratio(reserved, done.peakLive).toFixed(4)]
+  const row = (who: string, reserved: number) => [
+    who,
+    bytes(reserved),
+    ratio(reserved, done.peakLive).toFixed(4),
+  ]
   const peers = [
     ['', 'peak reserved', 'ratio'],
     row(styles.bold(`Braid, ${how}`), done.peakReserved),
-    ...(torch.default?.peakReserved === undefined ? [] : [row('PyTorch, default', torch.default.peakReserved)]),
+    ...(torch.default?.peakReserved === undefined
+      ? []
+      : [row('PyTorch, default', torch.default.peakReserved)]),
     ...(torch.expandable?.peakReserved === undefined
       ? []
       : [row('PyTorch, expandable segments', torch.expandable.peakReserved)]),

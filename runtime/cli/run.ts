@@ -1,15 +1,15 @@
 import { statSync, writeFileSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import * as E from 'fp-ts/lib/Either.js'
-import type { Lease } from '../../dsl/feed.js'
 import type { Plan } from '../../dsl/ir/plan.js'
-import type { Program } from '../../dsl/program.js'
+import type { Lease } from '../../dsl/language/feed.js'
+import type { Program } from '../../dsl/language/program.js'
+import type { HostOptions } from '../addon.js'
 import { errorsOf, RunError } from '../errors.js'
-import type { HostOptions } from '../native.js'
-import { open } from '../open.js'
-import { captureFeeds, type Session } from '../session.js'
-import type { SessionStats } from '../stats.js'
-import { traceFile } from '../trace.js'
+import { open } from '../session/open.js'
+import { captureFeeds, type Session } from '../session/session.js'
+import type { SessionStats } from '../session/stats.js'
+import { traceFile } from '../trace/trace.js'
 import { describe as describeValue, thrown } from '../values.js'
 import { devices, oneOf, oneWord, parse, whole } from './args.js'
 import { type CheckResult, check, type Values } from './check.js'
@@ -79,7 +79,9 @@ export const run = async (args: readonly string[], out: Output): Promise<number>
     ...(plan.devices > 1 ? { devices: stats.devices } : {}),
     bound: plan.bound,
     commands: figuresOf(plan),
-    ...(done.check ? { check: { outputs: done.check.outputs, maxRelativeError: done.check.maxRelativeError } } : {}),
+    ...(done.check
+      ? { check: { outputs: done.check.outputs, maxRelativeError: done.check.maxRelativeError } }
+      : {}),
     drops: stats.drops,
   })
   out.say(describe(plan, done, values.trace, out))
@@ -141,7 +143,8 @@ const execute = async (
   const taken = leases.forEach(lease => {
     using held: Lease<Values> = lease
     count++
-    if (wanted.check) got.push(Object.fromEntries(Object.entries(held).map(([name, value]) => [name, value.slice()])))
+    if (wanted.check)
+      got.push(Object.fromEntries(Object.entries(held).map(([name, value]) => [name, value.slice()])))
   })
   await taken.catch((error: unknown) => {
     // The command itself called run: the place to look at is the program.

@@ -1,7 +1,7 @@
 import type { Plan } from '../../dsl/ir/plan.js'
 import { machines } from '../../dsl/machine/load.js'
-import { type Comparison, compareWith, ticksOf } from '../../dsl/simulate/compare.js'
-import { type Simulation, simulate as simulatePlan } from '../../dsl/simulate.js'
+import { type Comparison, compareWith, ticksOf } from '../../dsl/machine/simulate/compare.js'
+import { type Simulation, simulate as simulatePlan } from '../../dsl/machine/simulate.js'
 import { oneWord, parse } from './args.js'
 import { compileFlags, compilerOf } from './compiled.js'
 import { Failed, Misuse, type Output } from './io.js'
@@ -56,7 +56,8 @@ export const simulate = async (args: readonly string[], out: Output): Promise<nu
 
 const ms = (value: number): string =>
   value >= 100 ? value.toFixed(1) : value >= 0.1 ? value.toFixed(3) : value.toFixed(5)
-const percent = (part: number, whole: number): string => (whole > 0 ? ((100 * part) / whole).toFixed(1) : '0.0')
+const percent = (part: number, whole: number): string =>
+  whole > 0 ? ((100 * part) / whole).toFixed(1) : '0.0'
 
 const describe = (plan: Plan, simulation: Simulation, { styles }: Output): string => {
   const { machine, tickMs, criticalPathMs, latencyMs, issueMs, busy, exposed, bounds, peak, bound, settled } =
@@ -77,7 +78,12 @@ const describe = (plan: Plan, simulation: Simulation, { styles }: Output): strin
   ]
   const lanes = [
     ['lane', 'busy ms', '%', 'exposed ms'],
-    ...Object.entries(busy).map(([lane, time]) => [lane, ms(time), percent(time, tickMs), ms(exposed[lane]!)]),
+    ...Object.entries(busy).map(([lane, time]) => [
+      lane,
+      ms(time),
+      percent(time, tickMs),
+      ms(exposed[lane]!),
+    ]),
   ]
   return [
     `${styles.bold(plan.name)} on ${machine}`,
@@ -108,7 +114,10 @@ const describeComparison = ({ ticks, tick, lanes, operations }: Comparison, { st
     '',
     table([head('lane'), ...Object.entries(lanes).map(([lane, both]) => [lane, ...cells(both)])]),
     '',
-    table([[...head('operation'), 'lane', 'at'], ...shown.map(run => [run.name, ...cells(run), run.lane, run.at])]),
+    table([
+      [...head('operation'), 'lane', 'at'],
+      ...shown.map(run => [run.name, ...cells(run), run.lane, run.at]),
+    ]),
     ...(rest > 0 ? [`and ${rest} more, whose times differ less`] : []),
   ].join('\n')
 }

@@ -1,18 +1,22 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import * as E from 'fp-ts/lib/Either.js'
-import { snapshotSvg, snapshotText } from '../allocator/snapshot/picture.js'
-import { figuresOf } from '../allocator/snapshot/picture-figures.js'
-import { torchPickle } from '../allocator/snapshot/snapshot.js'
-import type { AllocatorSnapshot } from '../allocator/snapshot/snapshot-data.js'
-import { parseSnapshot } from '../allocator/snapshot/snapshot-read.js'
-import { fromTorch } from '../allocator/snapshot/snapshot-torch.js'
+import { snapshotSvg, snapshotText } from '../device/snapshot/picture.js'
+import { figuresOf } from '../device/snapshot/picture-figures.js'
+import { torchPickle } from '../device/snapshot/snapshot.js'
+import type { AllocatorSnapshot } from '../device/snapshot/snapshot-data.js'
+import { parseSnapshot } from '../device/snapshot/snapshot-read.js'
+import { fromTorch } from '../device/snapshot/snapshot-torch.js'
 import { oneOf, oneWord, parse, whole } from './args.js'
 import { Failed, Misuse, type Output } from './io.js'
 
 export const usage = 'braid snapshot FILE [--as text|svg|torch|json] [--device N] [-o FILE] [--json]'
 
 type As = 'text' | 'svg' | 'torch' | 'json'
-const flags = { as: { type: 'string' }, device: { type: 'string' }, output: { type: 'string', short: 'o' } } as const
+const flags = {
+  as: { type: 'string' },
+  device: { type: 'string' },
+  output: { type: 'string', short: 'o' },
+} as const
 
 const badFile = (at: string, wanted: string, error: unknown, next: string): Failed =>
   new Failed([{ _tag: 'BadFile', at, subject: 'snapshot', wanted, found: (error as Error).message, next }])
@@ -22,12 +26,19 @@ const read = (path: string, device: number | undefined): AllocatorSnapshot => {
   try {
     bytes = readFileSync(path)
   } catch (error) {
-    throw badFile(path, 'a snapshot file that can be read', error, 'write one with: JSON.stringify(device.snapshot())')
+    throw badFile(
+      path,
+      'a snapshot file that can be read',
+      error,
+      'write one with: JSON.stringify(device.snapshot())',
+    )
   }
   // As every pickle begins; no JSON does.
   const pickled = bytes[0] === 0x80
   if (!pickled && device !== undefined)
-    throw new Misuse(`--device picks one of the devices in PyTorch's snapshots; ${path} is none\nusage: ${usage}`)
+    throw new Misuse(
+      `--device picks one of the devices in PyTorch's snapshots; ${path} is none\nusage: ${usage}`,
+    )
   const parsed = pickled ? fromTorch(bytes, device) : parseJson(path, bytes)
   if (E.isLeft(parsed)) throw new Failed(parsed.left.map(fault => ({ ...fault, at: `${path}: ${fault.at}` })))
   return parsed.right

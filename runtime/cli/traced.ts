@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import * as E from 'fp-ts/lib/Either.js'
-import { type MeasuredRun, timesOf } from '../../dsl/simulate/compare.js'
-import { readTrace } from '../trace-read.js'
+import { type MeasuredRun, timesOf } from '../../dsl/machine/simulate/compare.js'
+import { readTrace } from '../trace/trace-read.js'
 import { Failed } from './io.js'
 
 export const nextTrace = 'write one with: braid run PROGRAM --ticks 20 --trace FILE'

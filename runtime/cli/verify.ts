@@ -1,6 +1,6 @@
 import * as E from 'fp-ts/lib/Either.js'
-import { verify as verifyPlan } from '../../dsl/ir/verify.js'
-import { verifyRanks } from '../../dsl/ir/verify-ranks.js'
+import { verify as verifyPlan } from '../../dsl/verify/verify.js'
+import { verifyRanks } from '../../dsl/verify/verify-ranks.js'
 import { parse } from './args.js'
 import { planIn } from './files.js'
 import { Failed, Misuse, type Output } from './io.js'
@@ -25,7 +25,8 @@ export const verify = async (args: readonly string[], out: Output): Promise<numb
     ? ['L1', 'L2', 'L3', 'L4', 'L7', 'L8', 'L9', 'L10']
     : ['L1', 'L2', 'L3', 'L4', 'L5', 'L6', 'L7', 'L8', 'L9', 'L10']
   // A message names its law first: `L4: commands[17] (free w): …`.
-  for (const { law, message } of violations) out.say(`${out.styles.bad(law)}  ${message.slice(law.length + 2)}`)
+  for (const { law, message } of violations)
+    out.say(`${out.styles.bad(law)}  ${message.slice(law.length + 2)}`)
   const ok = violations.length === 0
   if (ok) {
     const holds = out.styles.good(safety ? 'every law about safety holds' : 'every law holds')

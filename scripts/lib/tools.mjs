@@ -39,7 +39,9 @@ export const needCompiler = () => {
   }
   throw new Stop(
     `A C++20 compiler is needed to build the native part (g++ 11 or clang++ 14, or newer). ${
-      present.length ? `Found only:\n    ${present.join('\n    ')}` : `None of ${candidates.join(', ')} is installed.`
+      present.length
+        ? `Found only:\n    ${present.join('\n    ')}`
+        : `None of ${candidates.join(', ')} is installed.`
     }\n  Debian, Ubuntu: sudo apt-get install g++      Fedora: sudo dnf install gcc-c++      macOS: xcode-select --install`,
   )
 }

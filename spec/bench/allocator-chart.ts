@@ -68,14 +68,18 @@ export const chart = ({ title, subtitle, x, y, series }: Chart): string => {
     )
   }
   for (const value of xs)
-    lines.push(`<text class="soft" x="${one(across(value))}" y="${bottom + 18}" text-anchor="middle">${value}</text>`)
+    lines.push(
+      `<text class="soft" x="${one(across(value))}" y="${bottom + 18}" text-anchor="middle">${value}</text>`,
+    )
   lines.push(
     `<text class="soft" x="${one((frame.left + right) / 2)}" y="${height - 8}" text-anchor="middle">${xml(x)}</text>`,
     `<text class="soft" transform="translate(16 ${one((frame.top + bottom) / 2)}) rotate(-90)" text-anchor="middle">${xml(y)}</text>`,
   )
   series.forEach(({ name, points }, i) => {
     const { colour, dash } = styles[i % styles.length]!
-    const path = points.map((point, k) => `${k ? 'L' : 'M'}${one(across(point.x))} ${one(up(point.y))}`).join('')
+    const path = points
+      .map((point, k) => `${k ? 'L' : 'M'}${one(across(point.x))} ${one(up(point.y))}`)
+      .join('')
     const last = points[points.length - 1]!
     lines.push(
       `<path d="${path}" fill="none" stroke="${colour}" stroke-width="2"${dash && ` stroke-dasharray="${dash}"`}/>`,

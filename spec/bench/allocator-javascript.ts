@@ -1,6 +1,6 @@
 // Allocate + free from JavaScript, on the same device.
-import { orThrow } from '../../dsl/fp.js'
-import { Device } from '../../runtime/allocator/device.js'
+import { orThrow } from '../../dsl/ir/braid-error.js'
+import { Device } from '../../runtime/device/device.js'
 import type { Figure } from './allocator-run.js'
 
 const repeats = 21

@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
-import { devices } from '../../runtime/devices.js'
+import { devices } from '../../runtime/device/devices.js'
 
 /** A line of either program: medians, in `unit`, with the least and the most of the repeats. */
 export interface Figure {
@@ -27,7 +27,9 @@ export interface Figures {
 
 const here = dirname(fileURLToPath(import.meta.url))
 /** The checkout: this file stands in spec/bench, or in dist/spec/bench. */
-export const root = [join(here, '../..'), join(here, '../../..')].find(path => existsSync(join(path, 'native/bench')))!
+export const root = [join(here, '../..'), join(here, '../../..')].find(path =>
+  existsSync(join(path, 'native/bench')),
+)!
 
 const folder = 'native/build-bench'
 const program = 'braid_allocator_bench'
@@ -39,13 +41,22 @@ const built = (): string => {
   // In a process of its own, whose words go where they cannot mix with the figures.
   const call = `buildNative(${JSON.stringify(folder)}, { BRAID_BENCH: 'ON' }, ${JSON.stringify(program)})`
   const script = `import { buildNative } from ${JSON.stringify(pathToFileURL(join(root, 'scripts/build.mjs')).href)}\n${call}`
-  const result = spawnSync(process.execPath, ['--input-type=module', '-e', script], { stdio: ['ignore', 2, 2] })
+  const result = spawnSync(process.execPath, ['--input-type=module', '-e', script], {
+    stdio: ['ignore', 2, 2],
+  })
   if (result.status !== 0) throw new Error(`${folder}/${program} could not be built; the words above say why`)
   return join(root, folder, program)
 }
 
-const lines = (command: string, args: readonly string[]): { about: Record<string, string>; figures: Figure[] } => {
-  const result = spawnSync(command, args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'], maxBuffer: 1 << 26 })
+const lines = (
+  command: string,
+  args: readonly string[],
+): { about: Record<string, string>; figures: Figure[] } => {
+  const result = spawnSync(command, args, {
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'pipe'],
+    maxBuffer: 1 << 26,
+  })
   if (result.status !== 0)
     throw new Error(
       `${[command, ...args].join(' ')} failed: ${result.error?.message ?? result.stderr.trim().split('\n').slice(-5).join('\n')}`,
@@ -57,7 +68,11 @@ const lines = (command: string, args: readonly string[]): { about: Record<string
   return { about, figures }
 }
 
-export const measure = (names: readonly string[], log: (line: string) => void, { peer = true } = {}): Figures => {
+export const measure = (
+  names: readonly string[],
+  log: (line: string) => void,
+  { peer = true } = {},
+): Figures => {
   const device = devices().find(({ kind }) => kind === 'cuda')?.device ?? 'host'
   const ours = lines(built(), ['--device', device, ...names])
   log(`Braid on ${ours.about['case']}, from C++`)

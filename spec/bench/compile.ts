@@ -2,12 +2,12 @@
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { isLeft } from 'fp-ts/lib/Either.js'
-import type { Graph } from '../../dsl/graph.js'
+import { watch } from '../../dsl/compiler/analysis/watch.js'
 import { compile, render } from '../../dsl/index.js'
 import type { GraphIR, GraphNode, LaneSpec } from '../../dsl/ir/graph.js'
-import { watch } from '../../dsl/passes/watch.js'
-import { xorshift } from '../support/families.js'
-import { graphOf, tasksOf } from '../support/task-graphs.js'
+import type { Graph } from '../../dsl/language/graph.js'
+import { xorshift } from '../fixtures/families.js'
+import { graphOf, tasksOf } from '../fixtures/task-graphs.js'
 
 const spec = { dtype: 'f32', shape: [16] } as const
 const lanesOf = (count: number): LaneSpec[] =>
@@ -25,12 +25,21 @@ interface Shape {
 }
 
 /** A graph of `nodes` additions over one uploaded input; each reads two earlier values that `pick` names. */
-export const generated = ({ shape, nodes, lanes }: Shape & { readonly shape: 'layered' | 'chains' }): GraphIR => {
+export const generated = ({
+  shape,
+  nodes,
+  lanes,
+}: Shape & { readonly shape: 'layered' | 'chains' }): GraphIR => {
   const random = xorshift(7)
   const width = 4 * lanes
   const lane = lanesOf(lanes)
   const at = 'spec/bench/compile.ts:1:1'
-  const node = (id: number, op: string, inputs: readonly number[], more: Partial<GraphNode> = {}): GraphNode => ({
+  const node = (
+    id: number,
+    op: string,
+    inputs: readonly number[],
+    more: Partial<GraphNode> = {},
+  ): GraphNode => ({
     id,
     op,
     name: `${op}[${id}]`,
@@ -46,7 +55,8 @@ export const generated = ({ shape, nodes, lanes }: Shape & { readonly shape: 'la
   const layerOf = (i: number): number => Math.floor(i / width)
   for (let i = 0; list.length < nodes; i++) {
     const id = list.length
-    const above = (back: number): number => Math.max(1, 2 + (layerOf(i) - back) * width + Math.floor(random() * width))
+    const above = (back: number): number =>
+      Math.max(1, 2 + (layerOf(i) - back) * width + Math.floor(random() * width))
     const own = Math.max(1, id - width)
     const layer = 1 + Math.floor(random() * random() * 4)
     const inputs = shape === 'layered' ? [above(1), above(layer)] : [own, random() < 0.05 ? above(1) : own]
@@ -142,12 +152,16 @@ const nodeOptions = ['--single-threaded']
 /** Each in a process of its own: a peak of memory is a process's, and what ran before must not warm it up. */
 const measured = (shape: Shape): Figures => {
   const script = [...process.execArgv, ...nodeOptions, here, JSON.stringify(shape)]
-  const { status, stdout, stderr } = spawnSync(process.execPath, script, { encoding: 'utf8', maxBuffer: 2 ** 26 })
+  const { status, stdout, stderr } = spawnSync(process.execPath, script, {
+    encoding: 'utf8',
+    maxBuffer: 2 ** 26,
+  })
   if (status !== 0) throw new Error(`${shape.shape}, ${shape.nodes} nodes: ${stderr.slice(-2000)}`)
   return JSON.parse(stdout) as Figures
 }
 
-if (process.argv[1] === here) process.stdout.write(JSON.stringify(measure(JSON.parse(process.argv[2]!) as Shape)))
+if (process.argv[1] === here)
+  process.stdout.write(JSON.stringify(measure(JSON.parse(process.argv[2]!) as Shape)))
 
 const sizes = [10_000, 30_000, 100_000, 300_000, 1_000_000]
 const limits = { ms: 10_000, verifyMs: 2_000, synchronizeMs: 800, mb: 1536, growth: 15 }
@@ -160,7 +174,9 @@ const line = ({ shape, nodes }: Shape, { ms, verifyMs, listsMs, mb, passes }: Fi
 export const bench = {
   name: 'compile',
   title: `compile on one core (node ${nodeOptions.join(' ')}), 8 lanes, as graphs grow: milliseconds of each pass, and peak resident memory`,
-  run: async (log: (line: string) => void): Promise<{ rows: Record<string, number | string>[]; ok: boolean }> => {
+  run: async (
+    log: (line: string) => void,
+  ): Promise<{ rows: Record<string, number | string>[]; ok: boolean }> => {
     const rows: Record<string, number | string>[] = []
     let ok = true
     for (const shape of ['cholesky', 'random', 'chains'] as const) {

@@ -1,6 +1,5 @@
 // What a second device is worth to a pipeline, and what a copy between two takes: on two GPUs where there are two, else on host devices of known rates.
-import { compile } from '../../dsl/compile.js'
-import { orThrow } from '../../dsl/fp.js'
+import { compile } from '../../dsl/compiler/compile.js'
 import {
   add,
   cast,
@@ -18,6 +17,7 @@ import {
   tensor,
   upload,
 } from '../../dsl/index.js'
+import { orThrow } from '../../dsl/ir/braid-error.js'
 import { devices, open, pulled } from '../../runtime/index.js'
 
 const layers = 8
@@ -35,7 +35,13 @@ interface Fleet {
 const fleet = (): Fleet => {
   const gpus = devices().filter(({ kind }) => kind === 'cuda')
   if (gpus.length >= 2)
-    return { names: ['cuda:0', 'cuda:1'], rows: 4096, width: 8192, sizes: [16, 20, 24, 28].map(n => 2 ** n), host: {} }
+    return {
+      names: ['cuda:0', 'cuda:1'],
+      rows: 4096,
+      width: 8192,
+      sizes: [16, 20, 24, 28].map(n => 2 ** n),
+      host: {},
+    }
   const [rows, width] = [64, 256]
   const host = { flopRate: (2 * rows * width * width * layers) / 16e-3, copyRate: 4e9 }
   return { names: ['host:0', 'host:1'], rows, width, sizes: [20, 24].map(n => 2 ** n), host }
@@ -69,11 +75,19 @@ const crossing = (bytes: number): Graph =>
     return { y: made.pipe(on(device(1)), max({ axis: 0 }), download()) }
   }) as unknown as Graph
 
-const median = (values: readonly number[]): number => values.toSorted((a, b) => a - b)[values.length >> 1] ?? Number.NaN
+const median = (values: readonly number[]): number =>
+  values.toSorted((a, b) => a - b)[values.length >> 1] ?? Number.NaN
 
-const measured = async (made: Graph, { names, host }: Fleet, count: number, fill: (bytes: Uint8Array) => void) => {
+const measured = async (
+  made: Graph,
+  { names, host }: Fleet,
+  count: number,
+  fill: (bytes: Uint8Array) => void,
+) => {
   const plan = orThrow(compile(made, { inFlight: 3, machine: count === 1 ? 'h200' : 'h200x2' }))
-  const params = Object.fromEntries(plan.buffers.filter(({ life }) => life === 'param').map(({ name }) => [name, fill]))
+  const params = Object.fromEntries(
+    plan.buffers.filter(({ life }) => life === 'param').map(({ name }) => [name, fill]),
+  )
   const run = async (trace: boolean) => {
     const opened = await open(plan, { device: names.slice(0, count), params: params as never, host, trace })()
     await using session = orThrow(opened)
@@ -85,7 +99,9 @@ const measured = async (made: Graph, { names, host }: Fleet, count: number, fill
     return { tickMs: session.stats().tickMs.median, rows: trace ? session.trace() : [] }
   }
   const [plain, traced] = [await run(false), await run(true)]
-  const peers = traced.rows.filter(({ op }) => op === 'peer').map(({ startMs, endMs }) => 1000 * (endMs - startMs))
+  const peers = traced.rows
+    .filter(({ op }) => op === 'peer')
+    .map(({ startMs, endMs }) => 1000 * (endMs - startMs))
   const { timeline, tickMs } = simulate(plan, count === 1 ? 'h200' : 'h200x2')
   const at = timeline.node.findIndex(node => plan.nodes[node]?.op === 'peer')
   const predictedUs = at < 0 ? 0 : (timeline.end[at]! - timeline.start[at]!) / 1000
@@ -111,7 +127,12 @@ export const bench = {
     for (const bytes of found.sizes) {
       const { peerUs, predictedUs } = await measured(crossing(bytes), found, 2, into => void into.fill(0))
       const predicted = onGpus ? { predictedUs } : {}
-      rows.push({ case: `copy of ${bytes} bytes`, us: peerUs, gigabytesPerSecond: bytes / peerUs / 1000, ...predicted })
+      rows.push({
+        case: `copy of ${bytes} bytes`,
+        us: peerUs,
+        gigabytesPerSecond: bytes / peerUs / 1000,
+        ...predicted,
+      })
     }
     return { rows, ok: ratio <= largestRatio }
   },

@@ -1,9 +1,9 @@
 // What overlap is worth, on the host device with copies slowed to the pace of products; and that a plan has one peak, whatever the timing.
 import { lastValueFrom, map, toArray } from 'rxjs'
-import { compile } from '../../dsl/compile.js'
-import { orThrow } from '../../dsl/fp.js'
+import { compile } from '../../dsl/compiler/compile.js'
 import { download, graph, lane, matmul, on, param, relu, tensor, upload } from '../../dsl/index.js'
-import { open } from '../../runtime/open.js'
+import { orThrow } from '../../dsl/ir/braid-error.js'
+import { open } from '../../runtime/session/open.js'
 
 const layers = 24
 const width = 256
@@ -20,7 +20,9 @@ const network = graph('overlap', {}, () => {
   let y = param('x', tensor('f32', [rows, width])).pipe(on(math))
   for (let layer = 0; layer < layers; layer++)
     y = y.pipe(
-      matmul(param(`w[${layer}]`, tensor('f32', [width, width]), { on: 'host' }).pipe(upload(copy, { ahead: 1 }))),
+      matmul(
+        param(`w[${layer}]`, tensor('f32', [width, width]), { on: 'host' }).pipe(upload(copy, { ahead: 1 })),
+      ),
       relu(),
     )
   return { y: y.pipe(download(out)) }
@@ -87,6 +89,9 @@ export const bench = {
       bound: measured.bound,
       ...more,
     })
-    return { rows: [row('one lane', apart), row('overlapped', together, { ratio, peaks: peaks.size, seeds })], ok }
+    return {
+      rows: [row('one lane', apart), row('overlapped', together, { ratio, peaks: peaks.size, seeds })],
+      ok,
+    }
   },
 }

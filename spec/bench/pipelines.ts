@@ -7,9 +7,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { lastValueFrom, map } from 'rxjs'
-import { compile } from '../../dsl/compile.js'
-import { orThrow } from '../../dsl/fp.js'
-import type { Graph } from '../../dsl/graph.js'
+import { compile } from '../../dsl/compiler/compile.js'
 import {
   add,
   div,
@@ -27,8 +25,10 @@ import {
   tensor,
   upload,
 } from '../../dsl/index.js'
-import { simulate } from '../../dsl/simulate.js'
-import { open } from '../../runtime/open.js'
+import { orThrow } from '../../dsl/ir/braid-error.js'
+import type { Graph } from '../../dsl/language/graph.js'
+import { simulate } from '../../dsl/machine/simulate.js'
+import { open } from '../../runtime/session/open.js'
 import { scriptOf } from './python.js'
 import { bf16Values, difference } from './stream-values.js'
 
@@ -244,7 +244,8 @@ const windows = async (log: (line: string) => void) => {
 
 export const bench = {
   name: 'pipelines',
-  title: 'Pipelines on cuda:0 beside the same by hand in PyTorch, on one stream and on several: milliseconds a step',
+  title:
+    'Pipelines on cuda:0 beside the same by hand in PyTorch, on one stream and on several: milliseconds a step',
   run: async (log: (line: string) => void) => {
     const rows: Record<string, string | number>[] = []
     let ok = true

@@ -1,12 +1,12 @@
 // A pipeline on a device: its steady tick and peaks without a trace, then how long each of its runs takes, with one.
 import { lastValueFrom, tap } from 'rxjs'
-import { orThrow } from '../../dsl/fp.js'
+import { orThrow } from '../../dsl/ir/braid-error.js'
 import type { Plan } from '../../dsl/ir/plan.js'
-import { compareWith, type MeasuredRun, ticksOf } from '../../dsl/simulate/compare.js'
-import type { Simulation } from '../../dsl/simulate.js'
+import { compareWith, type MeasuredRun, ticksOf } from '../../dsl/machine/simulate/compare.js'
+import type { Simulation } from '../../dsl/machine/simulate.js'
 import { pulled } from '../../runtime/index.js'
-import { open } from '../../runtime/open.js'
-import type { Session } from '../../runtime/session.js'
+import { open } from '../../runtime/session/open.js'
+import type { Session } from '../../runtime/session/session.js'
 import { type Clocks, clocksOf } from './clocks.js'
 import type { Pipeline } from './simulate-pipelines.js'
 import { bf16Values } from './stream-values.js'
@@ -54,7 +54,9 @@ const fill = (into: Uint8Array): void => {
 
 const paramsOf = (plan: Plan) =>
   Object.fromEntries(
-    plan.buffers.filter(({ life, alias }) => life === 'param' && alias === undefined).map(({ name }) => [name, fill]),
+    plan.buffers
+      .filter(({ life, alias }) => life === 'param' && alias === undefined)
+      .map(({ name }) => [name, fill]),
   )
 
 function* repeat(value: Float32Array) {
@@ -112,8 +114,11 @@ export const measure = async (
   let figures: Omit<Measured, 'operations' | 'tickMs' | 'ticks' | 'traced' | 'copies' | 'clocks'>
   let clocks: Clocks | undefined
   {
-    await using session = orThrow(await open(plan, { device: device as never, params })()) as unknown as Session
-    for (let repeat = 0; repeat < 3; repeat++) tickMs.push(await drain(session, input, warm, Math.ceil(ticks / 3)))
+    await using session = orThrow(
+      await open(plan, { device: device as never, params })(),
+    ) as unknown as Session
+    for (let repeat = 0; repeat < 3; repeat++)
+      tickMs.push(await drain(session, input, warm, Math.ceil(ticks / 3)))
     const { peak, poolPeak, issueUs, fillUs, enqueueUs } = session.stats()
     figures = {
       reserved: peak.reserved,

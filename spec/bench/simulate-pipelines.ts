@@ -1,6 +1,5 @@
 // Ten pipelines to hold `simulate` against: what bounds them is in turn a link, the tensor cores, device memory, the host's feeding, and how lanes share a device.
-import { compile } from '../../dsl/compile.js'
-import { orThrow } from '../../dsl/fp.js'
+import { compile } from '../../dsl/compiler/compile.js'
 import {
   add,
   type CompileOptions,
@@ -20,6 +19,7 @@ import {
   tensor,
   upload,
 } from '../../dsl/index.js'
+import { orThrow } from '../../dsl/ir/braid-error.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import type { Machine } from '../../dsl/machine/machine.js'
 
@@ -33,8 +33,11 @@ export interface Pipeline {
 }
 
 const mebi = 2 ** 20
-const planOf = (net: Parameters<typeof compile>[0], machine: Machine | string, options: CompileOptions = {}): Plan =>
-  orThrow(compile(net, { machine, ...options }))
+const planOf = (
+  net: Parameters<typeof compile>[0],
+  machine: Machine | string,
+  options: CompileOptions = {},
+): Plan => orThrow(compile(net, { machine, ...options }))
 
 /** Weights of 128 MiB from pinned memory, `rows` rows: `ahead` uploads run ahead of the product that reads them. */
 const weights = (layers: number, rows: number, ahead: number) =>

@@ -1,13 +1,13 @@
 // `simulate` beside a GPU: ten pipelines, their predicted and measured ticks and peaks; then, by kind of run, what to correct in the machine's figures.
-import { orThrow } from '../../dsl/fp.js'
+import { orThrow } from '../../dsl/ir/braid-error.js'
 import type { Plan, PlanNode } from '../../dsl/ir/plan.js'
-import { poolPeakOf } from '../../dsl/ir/pool.js'
 import { machineOf } from '../../dsl/machine/load.js'
-import { runsOf, type Simulation, simulate } from '../../dsl/simulate.js'
+import { runsOf, type Simulation, simulate } from '../../dsl/machine/simulate.js'
+import { poolPeakOf } from '../../dsl/memory/pool.js'
 import { machineFile, measuredMachine } from '../../runtime/cli/doctor-machine.js'
+import { measureHost } from '../../runtime/cli/host-figures.js'
 import { table } from '../../runtime/cli/table.js'
-import { devices } from '../../runtime/devices.js'
-import { measureHost } from '../../runtime/host-figures.js'
+import { devices } from '../../runtime/device/devices.js'
 import { type Measured, measure } from './simulate-measure.js'
 import { type Pipeline, pipelines, probes } from './simulate-pipelines.js'
 
@@ -39,7 +39,8 @@ const rowOf = ({ name, plan }: Pipeline, predicted: Simulation, measured: Measur
 const kindOf = ({ op, kernel, movedBytes = 0 }: PlanNode): string => {
   const size = (bytes: number): string => `${(bytes / 1e6).toPrecision(4)} MB`
   if (kernel?.kind === 'matmul') return `matmul ${kernel.a.dtype} ${kernel.m}×${kernel.n}×${kernel.k}`
-  if (kernel?.kind === 'copy') return `${op === 'upload' || op === 'download' ? op : 'copy'} ${size(kernel.bytes)}`
+  if (kernel?.kind === 'copy')
+    return `${op === 'upload' || op === 'download' ? op : 'copy'} ${size(kernel.bytes)}`
   return `${kernel?.kind ?? op} ${size(movedBytes)} moved`
 }
 
@@ -49,7 +50,8 @@ interface Kind {
   readonly measured: number[]
 }
 
-const median = (values: readonly number[]): number => [...values].sort((a, b) => a - b)[values.length >> 1] ?? 0
+const median = (values: readonly number[]): number =>
+  [...values].sort((a, b) => a - b)[values.length >> 1] ?? 0
 
 /** What each kind of run takes, over all pipelines: the figures by which the machine's own are corrected. */
 const calibration = (runs: readonly { plan: Plan; measured: Measured }[]): string => {
@@ -65,7 +67,15 @@ const calibration = (runs: readonly { plan: Plan; measured: Measured }[]): strin
       kind.measured.push(measuredMs * 1000)
     }
   }
-  const head = ['run, in company', 'count', 'planned µs', 'measured µs', 'ratio', 'least µs', 'rate at the least']
+  const head = [
+    'run, in company',
+    'count',
+    'planned µs',
+    'measured µs',
+    'ratio',
+    'least µs',
+    'rate at the least',
+  ]
   const rows = [...kinds]
     .sort(([a], [b]) => (a < b ? -1 : 1))
     .map(([name, { node, planned, measured }]) => {
@@ -77,14 +87,31 @@ const calibration = (runs: readonly { plan: Plan; measured: Measured }[]): strin
           ? `${(flops / least / 1e6).toFixed(0)} TFLOP/s`
           : `${(bytes / least / 1e3).toFixed(1)} GB/s`
       const [p, m] = [median(planned), median(measured)]
-      return [name, String(planned.length), p.toFixed(2), m.toFixed(2), (p / m).toFixed(3), least.toFixed(2), rate]
+      return [
+        name,
+        String(planned.length),
+        p.toFixed(2),
+        m.toFixed(2),
+        (p / m).toFixed(3),
+        least.toFixed(2),
+        rate,
+      ]
     })
   return table([head, ...rows], '  ')
 }
 
 /** With a trace: a tick, and what its busiest lane does in it. Without one: the tick, and the clock that the device had. */
 const tickTable = (runs: readonly { name: string; predicted: Simulation; measured: Measured }[]): string => {
-  const head = ['pipeline', 'planned ms', 'measured', 'traced', 'busiest lane, planned', 'traced', 'clock MHz', 'W']
+  const head = [
+    'pipeline',
+    'planned ms',
+    'measured',
+    'traced',
+    'busiest lane, planned',
+    'traced',
+    'clock MHz',
+    'W',
+  ]
   const rows = runs.map(({ name, predicted, measured: { tickMs, traced, clocks } }) => [
     name,
     predicted.tickMs.toFixed(4),
@@ -143,7 +170,10 @@ export const bench = {
     if (device === undefined) {
       const ten = pipelines(known)
       log('There is no GPU here: predictions alone, nothing to hold them against')
-      return { rows: ten.map(pipeline => rowOf(pipeline, simulate(pipeline.plan, known), undefined)), ok: true }
+      return {
+        rows: ten.map(pipeline => rowOf(pipeline, simulate(pipeline.plan, known), undefined)),
+        ok: true,
+      }
     }
     // The device is the one that Braid knows; the host is this one, measured right before, from other work than the pipelines.
     const figures = await measureHost(device)
@@ -167,20 +197,25 @@ export const bench = {
         else {
           rows.push(row)
           if (Math.abs(predicted.tickMs / measured.tickMs - 1) <= wanted.within) near++
-          if (measured.reserved === plan.bound.device[0] && measured.poolPeak === poolPeakOf(plan).device[0]) equal++
+          if (measured.reserved === plan.bound.device[0] && measured.poolPeak === poolPeakOf(plan).device[0])
+            equal++
         }
         log(
           `${name.padEnd(44)} ${predicted.tickMs.toFixed(3).padStart(9)} ms predicted ${measured.tickMs.toFixed(3).padStart(9)} ms measured`,
         )
       } catch (error) {
-        log(`${name.padEnd(44)} could not be measured: ${error instanceof Error ? error.message : String(error)}`)
+        log(
+          `${name.padEnd(44)} could not be measured: ${error instanceof Error ? error.message : String(error)}`,
+        )
         if (i < ten.length) rows.push(rowOf(pipeline, predicted, undefined))
       }
     }
     log(
       `${near >= wanted.pipelines ? '✓' : '✗'} ${near} of ${ten.length} ticks within ${100 * wanted.within} % (wanted: ${wanted.pipelines})`,
     )
-    log(`${equal === ten.length ? '✓' : '✗'} ${equal} of ${ten.length} peaks as predicted, to the byte (wanted: all)`)
+    log(
+      `${equal === ten.length ? '✓' : '✗'} ${equal} of ${ten.length} peaks as predicted, to the byte (wanted: all)`,
+    )
     log('with a trace and without:')
     for (const line of tickTable(runs).split('\n')) log(line)
     log('copies of lanes that share an engine, in the order in which they began:')

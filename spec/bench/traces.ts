@@ -3,12 +3,12 @@
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { isLeft } from 'fp-ts/lib/Either.js'
-import { orThrow } from '../../dsl/fp.js'
-import { allocatorOptions } from '../../runtime/allocator/settings/options.js'
-import { type AllocatorTrace, parseTrace } from '../../runtime/allocator/trace.js'
-import { readTrace } from '../../runtime/allocator/trace-file.js'
-import { replayTrace } from '../../runtime/allocator/trace-replay.js'
-import { mixture, programs } from '../support/traces.js'
+import { orThrow } from '../../dsl/ir/braid-error.js'
+import { allocatorOptions } from '../../runtime/device/settings/options.js'
+import { type AllocatorTrace, parseTrace } from '../../runtime/device/trace.js'
+import { readTrace } from '../../runtime/device/trace-file.js'
+import { replayTrace } from '../../runtime/device/trace-replay.js'
+import { mixture, programs } from '../fixtures/traces.js'
 
 const most = 1.03
 const seeds = [1, 2]

@@ -2,7 +2,7 @@
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { verify } from '../../dsl/index.js'
-import { choleskyOf, largePlan, layeredOf } from '../support/large-plans.js'
+import { choleskyOf, largePlan, layeredOf } from '../fixtures/large-plans.js'
 
 const lanes = 8
 const limitMs = 2_000
@@ -51,7 +51,10 @@ const nodeOptions = ['--single-threaded', '--max-old-space-size=4096']
 /** Each in a process of its own, with one thread for all that Node does. */
 const measured = (name: Family, tasks: number): Figures => {
   const script = [...process.execArgv, ...nodeOptions, here, name, String(tasks)]
-  const { status, stdout, stderr } = spawnSync(process.execPath, script, { encoding: 'utf8', maxBuffer: 2 ** 26 })
+  const { status, stdout, stderr } = spawnSync(process.execPath, script, {
+    encoding: 'utf8',
+    maxBuffer: 2 ** 26,
+  })
   if (status !== 0) throw new Error(`${name}, ${tasks} nodes: ${stderr.slice(-2000)}`)
   return JSON.parse(stdout) as Figures
 }
@@ -62,7 +65,9 @@ if (process.argv[1] === here)
 export const bench = {
   name: 'verify',
   title: `verify, all laws, of plans on 8 lanes, on one core (node ${nodeOptions.join(' ')}): milliseconds of the processor, and microseconds a node as plans grow`,
-  run: async (log: (line: string) => void): Promise<{ rows: Record<string, number | string>[]; ok: boolean }> => {
+  run: async (
+    log: (line: string) => void,
+  ): Promise<{ rows: Record<string, number | string>[]; ok: boolean }> => {
     const rows: Record<string, number | string>[] = []
     let ok = true
     for (const name of Object.keys(families) as Family[])
@@ -71,7 +76,18 @@ export const bench = {
         const sorted = [...ms].sort((a, b) => a - b)
         const [least, median, worst] = [sorted[0]!, sorted[sorted.length >> 1]!, sorted[sorted.length - 1]!]
         const perNode = (1000 * median) / nodes
-        rows.push({ family: name, nodes, commands, firstMs, ms: median, least, most: worst, perNode, planMiB, mostMiB })
+        rows.push({
+          family: name,
+          nodes,
+          commands,
+          firstMs,
+          ms: median,
+          least,
+          most: worst,
+          perNode,
+          planMiB,
+          mostMiB,
+        })
         ok &&= median <= limitMs
         log(
           `  ${name.padEnd(8)} ${String(nodes).padStart(7)} nodes, ${commands} commands: ${median.toFixed(0).padStart(5)} ms (${least.toFixed(0)} to ${worst.toFixed(0)}, the first ${firstMs.toFixed(0)}), ${perNode.toFixed(2)} µs a node, ${(mostMiB - planMiB).toFixed(0)} MiB beside the plan's ${planMiB.toFixed(0)}`,

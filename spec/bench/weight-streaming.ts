@@ -6,10 +6,10 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { lastValueFrom, map } from 'rxjs'
-import { compile } from '../../dsl/compile.js'
-import { orThrow } from '../../dsl/fp.js'
+import { compile } from '../../dsl/compiler/compile.js'
 import { download, graph, lane, matmul, on, param, relu, slice, tensor, upload } from '../../dsl/index.js'
-import { open } from '../../runtime/open.js'
+import { orThrow } from '../../dsl/ir/braid-error.js'
+import { open } from '../../runtime/session/open.js'
 import { scriptOf } from './python.js'
 import { bf16Values, difference, turned } from './stream-values.js'
 
@@ -32,7 +32,9 @@ export const network = (ahead: number) =>
     const out = lane('out')
     let y = param('x', tensor('bf16', [rows, width])).pipe(on(math))
     for (let layer = 0; layer < layers; layer++) {
-      const w = param(`w[${layer}]`, tensor('bf16', [width, width]), { on: 'host' }).pipe(upload(copy, { ahead }))
+      const w = param(`w[${layer}]`, tensor('bf16', [width, width]), { on: 'host' }).pipe(
+        upload(copy, { ahead }),
+      )
       y = y.pipe(matmul(w), relu())
     }
     return { y: y.pipe(slice(0, 0, kept), download(out)) }
@@ -163,6 +165,9 @@ export const bench = {
       log(
         `  ${found <= wanted ? '✓' : '✗'} ${name}: ${found.toPrecision(4)} (wanted: at most ${wanted.toPrecision(4)})`,
       )
-    return { rows: [one.row, two.row, ...theirs.rows], ok: checks.every(([, found, wanted]) => found <= wanted) }
+    return {
+      rows: [one.row, two.row, ...theirs.rows],
+      ok: checks.every(([, found, wanted]) => found <= wanted),
+    }
   },
 }

@@ -4,9 +4,12 @@ import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
 
-const scenes = fileURLToPath(new URL('../support/addon-stress.mjs', import.meta.url))
+const scenes = fileURLToPath(new URL('../fixtures/addon-stress.mjs', import.meta.url))
 // ArrayBuffer.prototype.transfer, which Node has from 21 on, and 20 behind a flag.
-const flags = ['--expose-gc', ...(process.versions.node.startsWith('20.') ? ['--harmony-rab-gsab-transfer'] : [])]
+const flags = [
+  '--expose-gc',
+  ...(process.versions.node.startsWith('20.') ? ['--harmony-rab-gsab-transfer'] : []),
+]
 
 const scene = (name: string): string => {
   const { status, signal, stdout, stderr } = spawnSync(process.execPath, [...flags, scenes, name], {

@@ -3,12 +3,24 @@
 import fc from 'fast-check'
 import { lastValueFrom } from 'rxjs'
 import { describe, expect, it } from 'vitest'
-import { cast, download, graph, interpret, map, max, min, relu, sum, tensor, upload } from '../../dsl/index.js'
+import {
+  cast,
+  download,
+  graph,
+  interpret,
+  map,
+  max,
+  min,
+  relu,
+  sum,
+  tensor,
+  upload,
+} from '../../dsl/index.js'
 import type { MapBinary, MapUnary } from '../../dsl/ir/kernel-spec.js'
 import type { DType } from '../../dsl/ir/tensor.js'
-import { mapTolerance } from '../../dsl/operators/elementwise.js'
-import type { HostArray } from '../../dsl/operators/operator.js'
-import { hostArray, numbers, roundoff, writer } from '../../dsl/values.js'
+import { mapTolerance } from '../../dsl/language/operators/elementwise.js'
+import type { HostArray } from '../../dsl/language/operators/operator.js'
+import { hostArray, numbers, roundoff, writer } from '../../dsl/language/values.js'
 import { pulled } from '../../runtime/index.js'
 import { opened, present } from './devices.js'
 
@@ -36,7 +48,18 @@ const unary: readonly MapUnary[] = [
   'round',
 ]
 const binary: readonly MapBinary[] = ['add', 'sub', 'mul', 'div', 'min', 'max', 'pow', 'lt', 'le', 'eq']
-const ofWholes: ReadonlySet<string> = new Set(['neg', 'abs', 'add', 'sub', 'mul', 'min', 'max', 'lt', 'le', 'eq'])
+const ofWholes: ReadonlySet<string> = new Set([
+  'neg',
+  'abs',
+  'add',
+  'sub',
+  'mul',
+  'min',
+  'max',
+  'lt',
+  'le',
+  'eq',
+])
 
 const magnitudes = [
   0,
@@ -107,7 +130,13 @@ const operands = (dtype: DType, random: number): readonly [HostArray, HostArray]
 }
 
 // The least that a rounding may be off by where a value is too small to be normal, and the largest finite value.
-const smallest: Readonly<Record<DType, number>> = { u8: 0, i32: 0, f16: 2 ** -24, bf16: 2 ** -126, f32: 2 ** -126 }
+const smallest: Readonly<Record<DType, number>> = {
+  u8: 0,
+  i32: 0,
+  f16: 2 ** -24,
+  bf16: 2 ** -126,
+  f32: 2 ** -126,
+}
 const largest: Readonly<Record<DType, number>> = {
   u8: 255,
   i32: 2 ** 31,
@@ -119,7 +148,10 @@ const largest: Readonly<Record<DType, number>> = {
 const near = (a: number, b: number, dtype: DType, tolerance: number): boolean => {
   if (Object.is(a, b) || (Number.isNaN(a) && Number.isNaN(b))) return true
   if (tolerance === 0 || Number.isNaN(a) || Number.isNaN(b)) return false
-  const [x, y] = [a, b].map(value => Math.max(-largest[dtype], Math.min(largest[dtype], value))) as [number, number]
+  const [x, y] = [a, b].map(value => Math.max(-largest[dtype], Math.min(largest[dtype], value))) as [
+    number,
+    number,
+  ]
   return Math.abs(x - y) <= tolerance * Math.abs(y) + smallest[dtype]
 }
 
@@ -171,7 +203,10 @@ describe.each(present)('arithmetic on %s', device => {
               download(),
             ),
           ]),
-          ...twos.map(op => [op, a.pipe(map(((v: Anything, w: Anything) => v[op](w)) as Anything, b), download())]),
+          ...twos.map(op => [
+            op,
+            a.pipe(map(((v: Anything, w: Anything) => v[op](w)) as Anything, b), download()),
+          ]),
           ['select', a.pipe(map(((v: Anything, w: Anything) => v.select(w, v)) as Anything, b), download())],
           ['relu', a.pipe(relu(), download())],
         ])
@@ -219,46 +254,49 @@ describe.each(present)('arithmetic on %s', device => {
     expect(await differences(device, net, { x }, outputs)).toEqual([])
   })
 
-  it.each(dtypes)('3. the largest and the least along an axis of %s, and whole sums, which wrap', async dtype => {
-    const [rows, columns] = [61, 67]
-    const [all] = operands(dtype, rows * columns)
-    const x = all.slice(all.length - rows * columns)
-    const list = isFloat(dtype) ? floatEdges : edges[dtype]
-    const write = writer(dtype)
-    // Edges here and there: most rows and columns keep a maximum that is a number.
-    list.forEach((value, i) => {
-      x[(i * 97) % x.length] = write(value)
-    })
-    for (let row = 0; row < 40; row++)
-      x.subarray(row * columns, (row + 1) * columns).forEach((_, i, line) => {
-        if (Number.isNaN(numbers(line.slice(i, i + 1), dtype)[0])) line[i] = write(row === 0 ? -0 : 1)
+  it.each(dtypes)(
+    '3. the largest and the least along an axis of %s, and whole sums, which wrap',
+    async dtype => {
+      const [rows, columns] = [61, 67]
+      const [all] = operands(dtype, rows * columns)
+      const x = all.slice(all.length - rows * columns)
+      const list = isFloat(dtype) ? floatEdges : edges[dtype]
+      const write = writer(dtype)
+      // Edges here and there: most rows and columns keep a maximum that is a number.
+      list.forEach((value, i) => {
+        x[(i * 97) % x.length] = write(value)
       })
-    x.subarray(0, columns).fill(write(-0), 0, columns)
-    x[columns >> 1] = write(0)
-    const net = graph(
-      { x: tensor(dtype, [rows, columns]) } as Anything,
-      (({ x }: Anything) => {
-        const a = x.pipe(upload())
-        const wholes = isFloat(dtype)
-          ? []
-          : [
-              ['sum0', a.pipe(sum(0), download())],
-              ['sum1', a.pipe(sum(1), download())],
-            ]
-        return Object.fromEntries([
-          ...[0, 1].flatMap(axis => [
-            [`max${axis}`, a.pipe(max({ axis }), download())],
-            [`min${axis}`, a.pipe(min({ axis }), download())],
-          ]),
-          ...wholes,
-        ])
-      }) as Anything,
-    )
-    const same = { dtype, tolerance: 0 }
-    const outputs: Record<string, Wanted> = { max0: same, max1: same, min0: same, min1: same }
-    if (!isFloat(dtype)) outputs['sum0'] = outputs['sum1'] = { dtype: 'i32', tolerance: 0 }
-    expect(await differences(device, net, { x }, outputs)).toEqual([])
-  })
+      for (let row = 0; row < 40; row++)
+        x.subarray(row * columns, (row + 1) * columns).forEach((_, i, line) => {
+          if (Number.isNaN(numbers(line.slice(i, i + 1), dtype)[0])) line[i] = write(row === 0 ? -0 : 1)
+        })
+      x.subarray(0, columns).fill(write(-0), 0, columns)
+      x[columns >> 1] = write(0)
+      const net = graph(
+        { x: tensor(dtype, [rows, columns]) } as Anything,
+        (({ x }: Anything) => {
+          const a = x.pipe(upload())
+          const wholes = isFloat(dtype)
+            ? []
+            : [
+                ['sum0', a.pipe(sum(0), download())],
+                ['sum1', a.pipe(sum(1), download())],
+              ]
+          return Object.fromEntries([
+            ...[0, 1].flatMap(axis => [
+              [`max${axis}`, a.pipe(max({ axis }), download())],
+              [`min${axis}`, a.pipe(min({ axis }), download())],
+            ]),
+            ...wholes,
+          ])
+        }) as Anything,
+      )
+      const same = { dtype, tolerance: 0 }
+      const outputs: Record<string, Wanted> = { max0: same, max1: same, min0: same, min1: same }
+      if (!isFloat(dtype)) outputs['sum0'] = outputs['sum1'] = { dtype: 'i32', tolerance: 0 }
+      expect(await differences(device, net, { x }, outputs)).toEqual([])
+    },
+  )
 
   it('4. a NaN wins in max, min and relu, as in PyTorch, and rounding keeps the sign of zero', async () => {
     const type = tensor('f32', [4])

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { machines, orThrow, parseMachine } from '../../dsl/index.js'
-import { braid, braidWith, language, runtime } from '../support/command.js'
+import { braid, braidWith, language, runtime } from '../fixtures/command.js'
 
 const folder = mkdtempSync(join(tmpdir(), 'braid-cli-'))
 const file = (name: string, text: string): string => {
@@ -68,9 +68,18 @@ describe('braid', () => {
       check: { outputs: 4, maxRelativeError: 0 },
       drops: { x: 0 },
     })
-    expect(Object.keys(result['commands'] as object)).toEqual(['run', 'wait', 'record', 'use', 'alloc', 'elided'])
+    expect(Object.keys(result['commands'] as object)).toEqual([
+      'run',
+      'wait',
+      'record',
+      'use',
+      'alloc',
+      'elided',
+    ])
     const { traceEvents } = JSON.parse(readFileSync(trace, 'utf8')) as { traceEvents: { ph: string }[] }
-    expect(traceEvents.filter(({ ph }) => ph === 'X')).toHaveLength(4 * (result['commands'] as { run: number }).run)
+    expect(traceEvents.filter(({ ph }) => ph === 'X')).toHaveLength(
+      4 * (result['commands'] as { run: number }).run,
+    )
   })
 
   it('prints for people what it promised beside what it measured', () => {
@@ -85,7 +94,10 @@ describe('braid', () => {
     const { pathname: program } = new URL('../../examples/two-devices/program.ts', import.meta.url)
     const ran = braid('run', program, '--device', 'host:0,host:1', '--ticks', '4', '--check', '--json')
     expect(ran.status).toBe(0)
-    const result = one(ran.stdout) as { bound: { device: number[] }; devices: { peak: { reserved: number } }[] }
+    const result = one(ran.stdout) as {
+      bound: { device: number[] }
+      devices: { peak: { reserved: number } }[]
+    }
     expect(result).toMatchObject({ device: 'host,host:1', ticks: 4, check: { outputs: 4 } })
     expect(result.devices.map(({ peak }) => peak.reserved)).toEqual(result.bound.device)
     const few = braid('run', program, '--device', 'cuda:0', '--json')
@@ -101,7 +113,10 @@ describe('braid', () => {
     expect(one(braid('plan', good, '--json').stdout)).toMatchObject({ plan: 1 })
     expect(braid('plan', good, '--as', 'dot').stdout).toContain('digraph')
     expect(braid('explain', good).stdout).toContain('uses')
-    expect(braid('verify', path)).toMatchObject({ status: 0, stdout: expect.stringContaining('every law holds') })
+    expect(braid('verify', path)).toMatchObject({
+      status: 0,
+      stdout: expect.stringContaining('every law holds'),
+    })
   })
 
   it('proves the plans of several ranks together, and shows where they wait for each other for ever', () => {
@@ -151,7 +166,10 @@ describe('braid', () => {
     const path = join(folder, 'planned.json')
     expect(braid('plan', good, '--storage', 'planned', '--as', 'json', '-o', path).status).toBe(0)
     expect(JSON.parse(readFileSync(path, 'utf8'))).toMatchObject({ storage: 'planned', arena: [1024] })
-    expect(braid('verify', path)).toMatchObject({ status: 0, stdout: expect.stringContaining('every law holds') })
+    expect(braid('verify', path)).toMatchObject({
+      status: 0,
+      stdout: expect.stringContaining('every law holds'),
+    })
     expect(braid('plan', good, '--storage', 'planned', '--memory', 'small').stdout).toContain('device at 512')
     const explained = braid('explain', good, '--storage', 'planned').stdout
     expect(explained).toContain('bytes that are taken over')
@@ -165,7 +183,10 @@ describe('braid', () => {
       commands: unknown[][]
     }
     const free = made.commands.findIndex(([kind]) => kind === 'free')
-    const path = file('leaky.json', JSON.stringify({ ...made, commands: made.commands.filter((_, i) => i !== free) }))
+    const path = file(
+      'leaky.json',
+      JSON.stringify({ ...made, commands: made.commands.filter((_, i) => i !== free) }),
+    )
     const people = braid('verify', path, '--safety')
     expect(people.status).toBe(1)
     expect(people.stdout).toMatch(/^L3 /m)
@@ -286,13 +307,16 @@ export default program({ graph: net, feeds: () => ({ x: pulled([]), z: pulled([]
       () =>
         file(
           'feeds.mts',
-          source(doubling.replace(/const feeds = .*/, "const feeds = () => { throw new Error('no camera') }")),
+          source(
+            doubling.replace(/const feeds = .*/, "const feeds = () => { throw new Error('no camera') }"),
+          ),
         ),
       'no camera',
     ],
     [
       'no feeds',
-      () => file('none.mts', source(doubling.replace(/const feeds = .*/, 'const feeds = undefined as never'))),
+      () =>
+        file('none.mts', source(doubling.replace(/const feeds = .*/, 'const feeds = undefined as never'))),
       'a feed for each input: x',
     ],
     [
@@ -300,7 +324,9 @@ export default program({ graph: net, feeds: () => ({ x: pulled([]), z: pulled([]
       () =>
         file(
           'mode.mts',
-          source(doubling.replace('graph: net, feeds', "graph: net, feeds, options: { mode: 'warp' as never }")),
+          source(
+            doubling.replace('graph: net, feeds', "graph: net, feeds, options: { mode: 'warp' as never }"),
+          ),
         ),
       'options.mode',
     ],
@@ -311,14 +337,19 @@ export default program({ graph: net, feeds: () => ({ x: pulled([]), z: pulled([]
     ],
   ])('tells of %s in a sentence that says what was wanted and found', (_, path, says) => {
     const people = braid('run', path(), '--device', 'host')
-    expect({ status: people.status, stdout: people.stdout.replace('loading\n', '') }).toEqual({ status: 1, stdout: '' })
+    expect({ status: people.status, stdout: people.stdout.replace('loading\n', '') }).toEqual({
+      status: 1,
+      stdout: '',
+    })
     expect(people.stderr).toContain(says)
     expect(people.stderr).toMatch(/\n {2}wanted {2}.*\n {2}found {3}.*\n {2}next {4}/)
     expect(people.stderr).not.toMatch(/\n {4}at |undefined undefined/)
   })
 
   it('tells a bound that no plan can keep, and a device that is not there', () => {
-    expect(braid('run', good, '--memory', '1').stderr).toMatch(/\[OverBudget\]\n {2}wanted {2}at most 1 bytes/)
+    expect(braid('run', good, '--memory', '1').stderr).toMatch(
+      /\[OverBudget\]\n {2}wanted {2}at most 1 bytes/,
+    )
     const far = braid('run', good, '--device', 'cuda:99')
     expect(far.status).toBe(1)
     expect(far.stderr).toMatch(/cuda:99: .*\n {2}wanted /)
@@ -348,10 +379,13 @@ export default program({ graph: net, feeds: () => ({ x: pulled([]), z: pulled([]
     for (const figure of ['tick', 'bandwidth', 'cache', 'cacheBandwidth'])
       expect(machine.host[figure]).toBeGreaterThan(0)
     const parsed = orThrow(parseMachine(readFileSync(path, 'utf8')))
-    const near = (value: number, wanted: number): void => expect(Math.abs(value / wanted - 1)).toBeLessThan(0.01)
+    const near = (value: number, wanted: number): void =>
+      expect(Math.abs(value / wanted - 1)).toBeLessThan(0.01)
     for (const [figure, value] of Object.entries(machine.host)) near(parsed.host[figure as 'tick'], value)
     expect(parsed.device).toEqual(machines['h200']!.device)
-    expect(one(braid('simulate', good, '--machine', path, '--json').stdout)).toMatchObject({ machine: parsed.name })
+    expect(one(braid('simulate', good, '--machine', path, '--json').stdout)).toMatchObject({
+      machine: parsed.name,
+    })
     expect(braid('doctor', '--device', 'host').status).toBe(2)
   })
 

@@ -70,14 +70,20 @@ describe('what open refuses', () => {
 
   it('parameters that are missing, with the ones that nobody wants, or of another size', async () => {
     const [error] = await refused({ device: 'host', params: { wieght: bias } })
-    expect(error).toMatchObject({ _tag: 'MissingParam', subject: 'bias', found: expect.stringContaining('wieght') })
+    expect(error).toMatchObject({
+      _tag: 'MissingParam',
+      subject: 'bias',
+      found: expect.stringContaining('wieght'),
+    })
     const [short] = await refused({ device: 'host', params: { bias: new Float32Array(3) } })
     expect(short).toMatchObject({ _tag: 'WrongParam', found: 'Float32Array of 3 elements' })
   })
 
   it('a parameter that is missing names what was given; one that nothing needs may be left out, or given', async () => {
     expect((await refused({ device: 'host' }))[0]).toMatchObject({ _tag: 'MissingParam', found: 'none' })
-    expect((await refused({ device: 'host', params: { bias: undefined, w: bias, v: bias } }))[0]).toMatchObject({
+    expect(
+      (await refused({ device: 'host', params: { bias: undefined, w: bias, v: bias } }))[0],
+    ).toMatchObject({
       found: 'none, but w, v, which the plan does not have',
     })
     const spare = graph({ x: row }, ({ x }) => {
@@ -98,8 +104,20 @@ describe('what open refuses', () => {
   })
 
   it('options of wrong names and types: all at once', async () => {
-    const errors = await refused({ ...good, inFlight: 0, trace: 'yes', devise: 'host', host: { memory: -1, speed: 2 } })
-    expect(errors.map(({ subject }) => subject)).toEqual(['inFlight', 'trace', 'devise', 'host.memory', 'host.speed'])
+    const errors = await refused({
+      ...good,
+      inFlight: 0,
+      trace: 'yes',
+      devise: 'host',
+      host: { memory: -1, speed: 2 },
+    })
+    expect(errors.map(({ subject }) => subject)).toEqual([
+      'inFlight',
+      'trace',
+      'devise',
+      'host.memory',
+      'host.speed',
+    ])
     expect((await refused({ ...good, inFlight: 3 }))[0]).toMatchObject({
       _tag: 'BadOption',
       wanted: expect.stringContaining('at most 2'),
@@ -140,7 +158,9 @@ describe('what open refuses', () => {
           next: expect.stringContaining('verifyRanks'),
         })
       }
-      await using session = orThrow(await open(orThrow(compile(summed(1), { storage })), { device: 'host' })())
+      await using session = orThrow(
+        await open(orThrow(compile(summed(1), { storage })), { device: 'host' })(),
+      )
       const [lease] = await lastValueFrom(session.run({ x: pulled([bias]) }).pipe(toArray()))
       expect(lease!.y[7]).toBe(1)
       lease![Symbol.dispose]()
@@ -158,7 +178,9 @@ describe('what open refuses', () => {
     })
     const own = orThrow(
       compile(
-        graph('own', { x: tensor('f32', [8]) }, ({ x }) => ({ y: triple({ x: x.pipe(upload()) }).y.pipe(download()) })),
+        graph('own', { x: tensor('f32', [8]) }, ({ x }) => ({
+          y: triple({ x: x.pipe(upload()) }).y.pipe(download()),
+        })),
       ),
     )
     const fromFile = orThrow(parsePlan(toJSON(own)))
@@ -175,7 +197,9 @@ describe('what open refuses', () => {
       [fromFile, { references: references as never }],
     ] as const) {
       await using session = orThrow(await open(which as typeof own, { device: 'host', ...options })())
-      const [lease] = await lastValueFrom(session.run({ x: pulled([new Float32Array(8).fill(2)]) }).pipe(toArray()))
+      const [lease] = await lastValueFrom(
+        session.run({ x: pulled([new Float32Array(8).fill(2)]) }).pipe(toArray()),
+      )
       expect([...lease!.y]).toEqual(new Array(8).fill(6))
     }
   })
@@ -210,25 +234,38 @@ describe('a length that does not fit the size that a symbol is bound to', () => 
     })
     const bytes = await refusal(shaped('batch', 784), { batch: 4 }, Buffer.alloc(4 * 7840))
     expect(bytes.next).toContain('{ dims: { batch: 10 } }')
-    expect((await refusal(shaped('n', 'n'), { n: 2 }, new Float32Array(25))).next).toContain('{ dims: { n: 5 } }')
+    expect((await refusal(shaped('n', 'n'), { n: 2 }, new Float32Array(25))).next).toContain(
+      '{ dims: { n: 5 } }',
+    )
   })
 
   it('no size is suggested where none fits, where two symbols could, or where the type is wrong', async () => {
-    expect((await refusal(shaped('batch', 784), { batch: 4 }, new Float32Array(785))).next).toContain('{ batch: … }')
-    expect((await refusal(shaped('a', 'b'), { a: 2, b: 3 }, new Float32Array(12))).next).toContain('{ a: …, b: … }')
-    expect((await refusal(shaped('a', 'b'), { a: 2, b: 3 }, new Float32Array(9))).next).toContain('{ dims: { a: 3 } }')
+    expect((await refusal(shaped('batch', 784), { batch: 4 }, new Float32Array(785))).next).toContain(
+      '{ batch: … }',
+    )
+    expect((await refusal(shaped('a', 'b'), { a: 2, b: 3 }, new Float32Array(12))).next).toContain(
+      '{ a: …, b: … }',
+    )
+    expect((await refusal(shaped('a', 'b'), { a: 2, b: 3 }, new Float32Array(9))).next).toContain(
+      '{ dims: { a: 3 } }',
+    )
     expect((await refusal(shaped('n'), { n: 4 }, new Float64Array(8))).next).not.toContain('dims')
     expect((await refusal(shaped(4), {}, new Float32Array(8))).next).toBe('give a value of that length')
   })
 
   it('a parameter, and a feed of interpret', async () => {
     const wide = tensor('f32', ['width'])
-    const net = graph('wide', { x: wide }, ({ x }) => ({ y: x.pipe(upload(), add(param('w', wide)), download()) }))
+    const net = graph('wide', { x: wide }, ({ x }) => ({
+      y: x.pipe(upload(), add(param('w', wide)), download()),
+    }))
     const [error] = await refused(
       { device: 'host', params: { w: new Float32Array(6) } },
       orThrow(compile(net, { dims: { width: 2 } })),
     )
-    expect(error).toMatchObject({ _tag: 'WrongParam', next: expect.stringContaining('{ dims: { width: 6 } }') })
+    expect(error).toMatchObject({
+      _tag: 'WrongParam',
+      next: expect.stringContaining('{ dims: { width: 6 } }'),
+    })
     const told = lastValueFrom(
       interpret(shaped('batch', 3), { dims: { batch: 2 } })({ x: [new Float32Array(9)] as never }),
     )
@@ -266,7 +303,10 @@ describe('a device that fails', () => {
       // The plan may not make that many such calls while it runs: then nothing fails, which is right as well.
       if (error !== undefined) {
         expect(error).toBeInstanceOf(RunError)
-        expect(error).toMatchObject({ _tag: 'TickFailed', next: expect.stringContaining('open the plan again') })
+        expect(error).toMatchObject({
+          _tag: 'TickFailed',
+          next: expect.stringContaining('open the plan again'),
+        })
         const again = await session
           .run({ x: pulled([bias]) })
           .forEach(() => {})

@@ -4,10 +4,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { toJSON } from '../../dsl/index.js'
-import { braid, language } from '../support/command.js'
-import { weightStreaming } from '../support/plans.js'
-import { slowMachine } from '../support/slow-machine.js'
-import { parseXml } from '../support/xml.js'
+import { braid, language } from '../fixtures/command.js'
+import { weightStreaming } from '../fixtures/plans.js'
+import { slowMachine } from '../fixtures/slow-machine.js'
+import { parseXml } from '../fixtures/xml.js'
 
 const folder = mkdtempSync(join(tmpdir(), 'braid-explain-'))
 const file = (name: string, text: string): string => {
@@ -26,7 +26,10 @@ export default program({ graph: net, feeds: () => ({}) })
 `,
 )
 const foreign = file('foreign.json', toJSON(weightStreaming))
-const machine = file('slow.jsonc', `// rates of a slow machine\n${JSON.stringify({ ...slowMachine, name: 'attic' })}`)
+const machine = file(
+  'slow.jsonc',
+  `// rates of a slow machine\n${JSON.stringify({ ...slowMachine, name: 'attic' })}`,
+)
 
 describe('braid explain', () => {
   it('says why, with the lines of the program, and what a machine makes of it', () => {
@@ -45,11 +48,16 @@ describe('braid explain', () => {
     expect(stdout.trim().split('\n')).toHaveLength(1)
     const { machine, reasons } = JSON.parse(stdout) as {
       machine: string
-      reasons: { waits: { at: string }[]; held: { bytes: number; parts: { bytes: number }[] }[]; timing: object }
+      reasons: {
+        waits: { at: string }[]
+        held: { bytes: number; parts: { bytes: number }[] }[]
+        timing: object
+      }
     }
     expect(machine).toBe('h200')
     for (const { at } of reasons.waits) expect(at).toMatch(/net\.mts:\d+:\d+$/)
-    for (const { bytes, parts } of reasons.held) expect(parts.reduce((sum, part) => sum + part.bytes, 0)).toBe(bytes)
+    for (const { bytes, parts } of reasons.held)
+      expect(parts.reduce((sum, part) => sum + part.bytes, 0)).toBe(bytes)
     expect(reasons.timing).toMatchObject({ machine: 'h200', tickUs: expect.any(Number) })
   })
 
@@ -70,7 +78,12 @@ describe('braid explain', () => {
 
   it.each([
     ['a machine that nobody knows', [program, '--machine', 'abacus'], 2, /h200.*found "abacus"/s],
-    ['a machine file without rates', [program, '--machine', file('bad.jsonc', '{ "name": "x" }')], 1, /wanted/],
+    [
+      'a machine file without rates',
+      [program, '--machine', file('bad.jsonc', '{ "name": "x" }')],
+      1,
+      /wanted/,
+    ],
     ['a plan that breaks a law', [file('broken.json', toJSON(unsafe()))], 1, /law L1/],
     ['another form', [program, '--as', 'poem'], 2, /text, json, dot, perfetto, svg/],
     ['a plan that is compiled already', [foreign, '--memory', 'small'], 2, /compiled already/],

@@ -25,28 +25,35 @@ describe.each(present)('more than a queue takes, on %s', device => {
   const host: OpenOptions = onHost ? { host: { queueDepth: 64, deviceRate: 3 * 4 * 256 * 5e4 } } : {}
   const row = (value: number): Float32Array => new Float32Array(elements).fill(value)
 
-  it.each([{ storage: 'pooled' as const }, { storage: 'planned' as const }])('$storage', async ({ storage }) => {
-    await using session = await opened(chain(elements), device, {
-      ...host,
-      poison: true,
-      params: { w: row(2) },
-      compile: { storage },
-    })
-    await using other = await opened(chain(elements), device, { ...host, params: { w: row(3) }, compile: { storage } })
-    const answers = (of: typeof session) =>
-      lastValueFrom(
-        of.run({ x: pulled([row(1), row(10), row(100)]) }).pipe(
-          map(lease => {
-            using held = lease
-            return [held.y[0], held.y[elements - 1]]
-          }),
-          toArray(),
-        ),
-      )
-    const wanted = (w: number) => [1, 10, 100].map(x => [x + links * w, x + links * w])
-    const [own, others] = await Promise.all([answers(session), answers(other)])
-    expect(own).toEqual(wanted(2))
-    expect(others).toEqual(wanted(3))
-    expect(session.stats().fullQueues).toBeGreaterThan(0)
-  })
+  it.each([{ storage: 'pooled' as const }, { storage: 'planned' as const }])(
+    '$storage',
+    async ({ storage }) => {
+      await using session = await opened(chain(elements), device, {
+        ...host,
+        poison: true,
+        params: { w: row(2) },
+        compile: { storage },
+      })
+      await using other = await opened(chain(elements), device, {
+        ...host,
+        params: { w: row(3) },
+        compile: { storage },
+      })
+      const answers = (of: typeof session) =>
+        lastValueFrom(
+          of.run({ x: pulled([row(1), row(10), row(100)]) }).pipe(
+            map(lease => {
+              using held = lease
+              return [held.y[0], held.y[elements - 1]]
+            }),
+            toArray(),
+          ),
+        )
+      const wanted = (w: number) => [1, 10, 100].map(x => [x + links * w, x + links * w])
+      const [own, others] = await Promise.all([answers(session), answers(other)])
+      expect(own).toEqual(wanted(2))
+      expect(others).toEqual(wanted(3))
+      expect(session.stats().fullQueues).toBeGreaterThan(0)
+    },
+  )
 })

@@ -4,14 +4,17 @@ import { lastValueFrom, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'
 import { orThrow, type Plan, parsePlan, toJSON, verify } from '../../dsl/index.js'
 import type { KernelSpec } from '../../dsl/ir/kernel-spec.js'
-import { peakOf } from '../../dsl/ir/peak.js'
 import type { Command } from '../../dsl/ir/plan.js'
-import { poolPeakOf } from '../../dsl/ir/pool.js'
+import { peakOf } from '../../dsl/memory/peak.js'
+import { poolPeakOf } from '../../dsl/memory/pool.js'
 import { errorsOf, open, pulled, type Session } from '../../runtime/index.js'
-import { type BufferSketch, planOf } from '../support/plans.js'
+import { type BufferSketch, planOf } from '../fixtures/plans.js'
 import { present } from './devices.js'
 
-type Bytes = Session<{ x: { dtype: 'u8'; shape: readonly [number] } }, { y: { dtype: 'u8'; shape: readonly [number] } }>
+type Bytes = Session<
+  { x: { dtype: 'u8'; shape: readonly [number] } },
+  { y: { dtype: 'u8'; shape: readonly [number] } }
+>
 
 // As a file would be read: nothing of this process is known of it.
 const written = (
@@ -34,7 +37,9 @@ const b = { name: 'b', bytes: 64 } as const
 const echo = async (plan: Plan, device: string): Promise<readonly number[]> => {
   await using session = orThrow(await open(plan, { device, poison: true })()) as unknown as Bytes
   const rows = Array.from({ length: 5 }, (_, i) => new Uint8Array(64).fill(i + 1))
-  const leases = session.run({ x: pulled(rows) } as never) as unknown as AsyncIterable<{ y: Uint8Array } & Disposable>
+  const leases = session.run({ x: pulled(rows) } as never) as unknown as AsyncIterable<
+    { y: Uint8Array } & Disposable
+  >
   const seen: number[] = []
   for await (const lease of leases) {
     using held = lease
@@ -127,7 +132,7 @@ describe('a plan by hand', () => {
       {
         _tag: 'BadPlan',
         subject: 'n1',
-        at: 'spec/support/plans.ts:2:1',
+        at: 'spec/fixtures/plans.ts:2:1',
         next: expect.stringContaining('node of its own'),
       },
     ])

@@ -4,15 +4,17 @@ import fc from 'fast-check'
 import { lastValueFrom, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'
 import { type CompileOptions, interpret } from '../../dsl/index.js'
-import type { HostArray } from '../../dsl/operators/operator.js'
+import type { HostArray } from '../../dsl/language/operators/operator.js'
 import { pulled } from '../../runtime/index.js'
-import { firstDifference, type Sample, sample } from '../support/generate.js'
+import { firstDifference, type Sample, sample } from '../fixtures/generate.js'
 import { opened, present } from './devices.js'
 
 type Values = Readonly<Record<string, HostArray>>
 
 const meant = ({ graph, params, dims, feeds, ticks }: Sample): Promise<readonly Values[]> =>
-  lastValueFrom(interpret(graph, { params: params as never, dims, ticks })(feeds as never).pipe(toArray())) as never
+  lastValueFrom(
+    interpret(graph, { params: params as never, dims, ticks })(feeds as never).pipe(toArray()),
+  ) as never
 
 const ran = async (
   made: Sample,
@@ -31,7 +33,8 @@ const ran = async (
     outputs.push(Object.fromEntries(Object.entries(held).map(([name, value]) => [name, value.slice()])))
   })
   const { peak, bound } = session.stats()
-  if (compiling.storage === 'planned') expect(peak).toMatchObject({ reserved: bound.device, pinned: bound.pinned })
+  if (compiling.storage === 'planned')
+    expect(peak).toMatchObject({ reserved: bound.device, pinned: bound.pinned })
   expect(peak.reserved).toBeLessThanOrEqual(bound.device)
   expect(peak.pinned).toBeLessThanOrEqual(bound.pinned)
   return outputs
@@ -67,8 +70,11 @@ describe.each(present)('what a plan yields on %s is what interpret yields', devi
 
   it('for 200 generated graphs whose buffers share the bytes of an arena', { timeout: 120_000 }, async () => {
     await fc.assert(
-      fc.asyncProperty(samples, seeds, fc.constantFrom('fast' as const, 'small' as const), (made, seed, memory) =>
-        check(made, device, seed, { storage: 'planned', memory }),
+      fc.asyncProperty(
+        samples,
+        seeds,
+        fc.constantFrom('fast' as const, 'small' as const),
+        (made, seed, memory) => check(made, device, seed, { storage: 'planned', memory }),
       ),
       { numRuns: 200 },
     )
@@ -77,7 +83,9 @@ describe.each(present)('what a plan yields on %s is what interpret yields', devi
   it('for 60 generated graphs of several rates', { timeout: 120_000 }, async () => {
     const storages = fc.constantFrom('pooled' as const, 'planned' as const)
     await fc.assert(
-      fc.asyncProperty(withRates, seeds, storages, (made, seed, storage) => check(made, device, seed, { storage })),
+      fc.asyncProperty(withRates, seeds, storages, (made, seed, storage) =>
+        check(made, device, seed, { storage }),
+      ),
       { numRuns: 60 },
     )
   })

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { compile, orThrow } from '../../dsl/index.js'
 import { open, pulled } from '../../runtime/index.js'
-import { network, params, width } from '../support/layers.js'
+import { network, params, width } from '../fixtures/layers.js'
 import { present } from './devices.js'
 
 const plan = orThrow(compile(network))

@@ -13,7 +13,9 @@ const { open, pulled, pushed, safetensors, writeSafetensors, traceFile, chromeTr
   runtime as Anything
 
 const row = tensor('f32', [16])
-const net = graph('biased', { x: row }, ({ x }) => ({ y: x.pipe(upload(), add(param('bias', row)), download()) }))
+const net = graph('biased', { x: row }, ({ x }) => ({
+  y: x.pipe(upload(), add(param('bias', row)), download()),
+}))
 const plan = orThrow(compile(net))
 const bias = new Float32Array(16)
 const good = { device: 'host', params: { bias } }
@@ -62,8 +64,13 @@ describe('open', () => {
   })
 
   it('names what to do with a graph, and with what compile yields', async () => {
-    expect((await open(net, good)()).left).toMatchObject({ found: 'a graph', next: expect.stringContaining('compile') })
-    expect((await open(compile(net), good)()).left).toMatchObject({ next: expect.stringContaining('orThrow') })
+    expect((await open(net, good)()).left).toMatchObject({
+      found: 'a graph',
+      next: expect.stringContaining('compile'),
+    })
+    expect((await open(compile(net), good)()).left).toMatchObject({
+      next: expect.stringContaining('orThrow'),
+    })
   })
 
   const options: readonly Anything[] = [
@@ -127,10 +134,9 @@ describe('feeds and traces', () => {
         [`pushed ${i}`, () => pushed(given, 'fail')],
       ],
     ),
-    ...[undefined, null, 'dropAll', 5n, Symbol('x'), circular].map((given, i): readonly [string, () => unknown] => [
-      `pushed, policy ${i}`,
-      () => pushed([bias], given),
-    ]),
+    ...[undefined, null, 'dropAll', 5n, Symbol('x'), circular].map(
+      (given, i): readonly [string, () => unknown] => [`pushed, policy ${i}`, () => pushed([bias], given)],
+    ),
     ['pushed, what only looks like an Observable', () => pushed({ subscribe() {} }, 'fail')],
     ['pushed, a false interop point', () => pushed({ [Symbol.for('observable')]: 5 }, 'fail')],
     ['traceFile, no path', () => traceFile()],
@@ -216,9 +222,19 @@ describe('a session', () => {
       [x(), { ticks: 1n }],
       [x(), { ticks: null }],
       [x(), { signal: {} }],
-      ...[5, undefined, null, Symbol('q'), () => 1, 5n, Object.create(null), circular, proxy, detached, [1, 2]].map(
-        (value): readonly [Anything] => [{ x: pulled([value]) }],
-      ),
+      ...[
+        5,
+        undefined,
+        null,
+        Symbol('q'),
+        () => 1,
+        5n,
+        Object.create(null),
+        circular,
+        proxy,
+        detached,
+        [1, 2],
+      ].map((value): readonly [Anything] => [{ x: pulled([value]) }]),
       ...[undefined, null, 7, Symbol('s'), Object.create(null), proxy, new Error('dry')].map(
         (thrown): readonly [Anything] => [thrower(thrown)],
       ),

@@ -30,8 +30,8 @@ import {
   upload,
   window,
 } from '../../dsl/index.js'
-import type { HostArray } from '../../dsl/operators/operator.js'
-import { hostArray } from '../../dsl/values.js'
+import type { HostArray } from '../../dsl/language/operators/operator.js'
+import { hostArray } from '../../dsl/language/values.js'
 import { pulled } from '../../runtime/index.js'
 import { opened, present } from './devices.js'
 
@@ -47,9 +47,17 @@ const check = async (
   params: Readonly<Record<string, HostArray>> = {},
 ): Promise<void> => {
   const plan = orThrow(compile(net, options))
-  expect([plan.communicators, plan.nodes.filter(({ collective }) => collective !== undefined)]).toEqual([undefined, []])
+  expect([plan.communicators, plan.nodes.filter(({ collective }) => collective !== undefined)]).toEqual([
+    undefined,
+    [],
+  ])
   const host = device === 'host' ? { host: { jitter: 7, jitterMicroseconds: 60, poison: true } } : {}
-  await using session = await opened(net, device, { compile: options, poison: true, params: params as never, ...host })
+  await using session = await opened(net, device, {
+    compile: options,
+    poison: true,
+    params: params as never,
+    ...host,
+  })
   const got: unknown[] = []
   const pulls = Object.fromEntries(Object.entries(feeds).map(([name, values]) => [name, pulled(values)]))
   await session.run(pulls as never).forEach(lease => {
@@ -64,24 +72,27 @@ const counted = (dtype: 'u8' | 'i32' | 'f16' | 'bf16' | 'f32', length: number, t
   hostArray(dtype, length).map((_, i) => 16 * tick + i + 1) as HostArray
 
 describe.each(present)('collectives of one rank on %s', device => {
-  it.each(['u8', 'i32', 'f16', 'bf16', 'f32'] as const)('are the value itself, of %s, and no work', async dtype => {
-    const net = graph({ x: tensor(dtype, [1, 5]) }, ({ x }) => {
-      const y = x.pipe(upload())
-      const same = y.pipe(
-        allReduce(self, 'sum', comm),
-        allToAll(self),
-        broadcast(self, 0, comm),
-        reduceScatter(self, 'max'),
-        allGather(self, comm, { ahead: 1 }),
-        permute(self, [[0, 0]]),
-      )
-      return { same: same.pipe(download()), nobody: same.pipe(permute(self, [], comm), download()) }
-    })
-    const feeds = { x: [0, 1, 2].map(tick => counted(dtype, 5, tick)) }
-    for (const storage of storages) await check(net as never, device, feeds, { storage })
-    const { nodes } = orThrow(compile(net))
-    expect(nodes.filter(({ op }) => op !== 'upload' && op !== 'download')).toHaveLength(1)
-  })
+  it.each(['u8', 'i32', 'f16', 'bf16', 'f32'] as const)(
+    'are the value itself, of %s, and no work',
+    async dtype => {
+      const net = graph({ x: tensor(dtype, [1, 5]) }, ({ x }) => {
+        const y = x.pipe(upload())
+        const same = y.pipe(
+          allReduce(self, 'sum', comm),
+          allToAll(self),
+          broadcast(self, 0, comm),
+          reduceScatter(self, 'max'),
+          allGather(self, comm, { ahead: 1 }),
+          permute(self, [[0, 0]]),
+        )
+        return { same: same.pipe(download()), nobody: same.pipe(permute(self, [], comm), download()) }
+      })
+      const feeds = { x: [0, 1, 2].map(tick => counted(dtype, 5, tick)) }
+      for (const storage of storages) await check(net as never, device, feeds, { storage })
+      const { nodes } = orThrow(compile(net))
+      expect(nodes.filter(({ op }) => op !== 'upload' && op !== 'download')).toHaveLength(1)
+    },
+  )
 
   it('stand between what is there for many ranks', async () => {
     const math = lane('math')
@@ -120,7 +131,8 @@ describe.each(present)('collectives of one rank on %s', device => {
       const { y: bumped } = bump({ x: y.pipe(relu(), broadcast(self, 0)) })
       return { y: bumped.pipe(add(y.pipe(relu())), download()) }
     })
-    for (const storage of storages) await check(net as never, device, { x: [counted('f32', 64, 1)] }, { storage })
+    for (const storage of storages)
+      await check(net as never, device, { x: [counted('f32', 64, 1)] }, { storage })
     // What is held is read twice, and taken twice.
     const rated = graph({ x: spec }, ({ x }) => {
       const fast = x.pipe(upload(), relu())

@@ -4,14 +4,18 @@ import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, it } from 'vitest'
 import { compile, orThrow, type Plan, parsePlan, toJSON } from '../../dsl/index.js'
 import { errorsOf, open, pulled } from '../../runtime/index.js'
-import { network, params, width } from '../support/layers.js'
-import { patternGraph, patterns } from '../support/patterns.js'
+import { network, params, width } from '../fixtures/layers.js'
+import { patternGraph, patterns } from '../fixtures/patterns.js'
 import { present } from './devices.js'
 
 const plan = orThrow(compile(network, { storage: 'planned' }))
 const arena = plan.arena![0]!
 
-const run = async (of: Plan, device: string, options: object): Promise<{ answers: number[][]; stats: unknown }> => {
+const run = async (
+  of: Plan,
+  device: string,
+  options: object,
+): Promise<{ answers: number[][]; stats: unknown }> => {
   await using session = orThrow(await open(of, { device, poison: true, ...options })())
   const [x] = of.buffers.filter(({ life }) => life === 'input')
   const rows = Array.from({ length: 6 }, (_, tick) => new Float32Array(x!.bytes / 4).fill(1 + tick))
@@ -71,7 +75,9 @@ describe.each(present)('planned storage on %s', device => {
     ...plan,
     buffers: plan.buffers.map(buffer => (buffer.id === id ? { ...buffer, offset } : buffer)),
   })
-  const uploads = plan.buffers.filter(({ offset, bytes }) => offset !== undefined && bytes === 4 * width * width)
+  const uploads = plan.buffers.filter(
+    ({ offset, bytes }) => offset !== undefined && bytes === 4 * width * width,
+  )
 
   it('refuses a file whose buffers lie beyond the arena, before anything runs', async () => {
     expect(await bad(moved(uploads[0]!.id, arena))).toMatchObject([
@@ -85,7 +91,9 @@ describe.each(present)('planned storage on %s', device => {
       moved(uploads[0]!.id, apart.offset!),
       { ...plan, commands: plan.commands.filter(([kind]) => kind !== 'wait') },
     ])
-      expect(await bad(mutant)).toMatchObject([{ _tag: 'BadPlan', next: expect.stringContaining('--safety') }])
+      expect(await bad(mutant)).toMatchObject([
+        { _tag: 'BadPlan', next: expect.stringContaining('--safety') },
+      ])
   })
 
   it('refuses a file that promises less than its arena', async () => {

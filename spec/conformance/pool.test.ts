@@ -2,14 +2,14 @@
 // same, tick by tick, whatever the timing. A session is given more than its plan needs, so that nothing but the rule holds it back.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { Graph } from '../../dsl/graph.js'
 import { compile, orThrow } from '../../dsl/index.js'
 import type { Plan } from '../../dsl/ir/plan.js'
-import { poolPeakOf } from '../../dsl/ir/pool.js'
+import type { Graph } from '../../dsl/language/graph.js'
+import { poolPeakOf } from '../../dsl/memory/pool.js'
 import { open, pulled } from '../../runtime/index.js'
 import { generated } from '../bench/compile.js'
-import { patternGraph, patternInput, patterns } from '../support/patterns.js'
-import { slowPoolPeaks } from '../support/slow-pool.js'
+import { patternGraph, patternInput, patterns } from '../fixtures/patterns.js'
+import { slowPoolPeaks } from '../oracle/slow-pool.js'
 
 const roomy = (plan: Plan): Plan => ({
   ...plan,
@@ -18,7 +18,9 @@ const roomy = (plan: Plan): Plan => ({
 
 /** The furthest byte after each tick, of a session of this plan on `host`. */
 const poolPeaks = async (plan: Plan, length: number, ticks: number, jitter: number): Promise<number[]> => {
-  await using session = orThrow(await open(plan, { device: 'host', host: { jitter, jitterMicroseconds: 20 } })())
+  await using session = orThrow(
+    await open(plan, { device: 'host', host: { jitter, jitterMicroseconds: 20 } })(),
+  )
   const x = new Float32Array(length).fill(1)
   const peaks: number[] = []
   for (let tick = 0; tick < ticks; tick++) {
@@ -32,7 +34,9 @@ const poolPeaks = async (plan: Plan, length: number, ticks: number, jitter: numb
 
 /** All ticks of one run, so that as many are in flight as may be. */
 const poolPeak = async (plan: Plan, length: number, ticks: number, jitter: number): Promise<number> => {
-  await using session = orThrow(await open(plan, { device: 'host', host: { jitter, jitterMicroseconds: 20 } })())
+  await using session = orThrow(
+    await open(plan, { device: 'host', host: { jitter, jitterMicroseconds: 20 } })(),
+  )
   const x = new Float32Array(length).fill(1)
   await session.run({ x: pulled(Array.from({ length: ticks }, () => x)) } as never).forEach(lease => {
     lease[Symbol.dispose]()

@@ -23,7 +23,7 @@ import {
 import { feeds, training } from '../../examples/gradient-accumulation/program.js'
 import { features, micro, sample, step } from '../../examples/gradient-accumulation/samples.js'
 import { open as openPlan, pulled, pushed, RunError, type Session } from '../../runtime/index.js'
-import { braid, language, runtime } from '../support/command.js'
+import { braid, language, runtime } from '../fixtures/command.js'
 import { opened, present, turn, until } from './devices.js'
 
 const two = tensor('f32', [2])
@@ -45,14 +45,18 @@ interface Answer {
   readonly total: number
   readonly each: readonly number[]
 }
-const answer = (lease: { readonly total: Float32Array; readonly each: Float32Array } & Disposable): Answer => {
+const answer = (
+  lease: { readonly total: Float32Array; readonly each: Float32Array } & Disposable,
+): Answer => {
   using held = lease
   return { total: held.total[0]!, each: Array.from(held.each).filter((_, i) => i % 2 === 0) }
 }
 /** What tick t of x = 1, 2, 3 … and z = 1000, 1001 … is. */
 const meant = (tick: number): Answer => ({
   total: 16 * tick + 10 + 1000 + tick,
-  each: [1, 2, 3, 4].map((i, at) => 2 * (4 * tick + i) + (at < 3 ? (tick === 0 ? 100 : 999 + tick) : 1000 + tick)),
+  each: [1, 2, 3, 4].map(
+    (i, at) => 2 * (4 * tick + i) + (at < 3 ? (tick === 0 ? 100 : 999 + tick) : 1000 + tick),
+  ),
 })
 const ticks = (count: number) => Array.from({ length: count }, (_, tick) => meant(tick))
 
@@ -153,7 +157,9 @@ describe.each(present)('rates on %s', device => {
     stop()
     expect(messages[0]).toContain('the feed x ended with 3 of the 4 values of a tick')
     // Nothing of them is left for the next run.
-    const again = await lastValueFrom(session.run({ x: pulled(pairs(4)), z: pulled(pairs(1, 1000)) }).pipe(map(answer)))
+    const again = await lastValueFrom(
+      session.run({ x: pulled(pairs(4)), z: pulled(pairs(1, 1000)) }).pipe(map(answer)),
+    )
     expect(again.total).toBe(1010)
   })
 

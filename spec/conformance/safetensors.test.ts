@@ -4,8 +4,13 @@ import { join } from 'node:path'
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { repeatedKeys } from '../../runtime/safetensors/header.js'
-import { SafetensorsError, type SafetensorsFaults, safetensors, writeSafetensors } from '../../runtime/safetensors.js'
+import { repeatedKeys } from '../../runtime/files/safetensors/header.js'
+import {
+  SafetensorsError,
+  type SafetensorsFaults,
+  safetensors,
+  writeSafetensors,
+} from '../../runtime/files/safetensors.js'
 
 let folder = ''
 beforeAll(async () => void (folder = await mkdtemp(join(tmpdir(), 'braid-safetensors-'))))
@@ -60,7 +65,12 @@ describe('a sound file', () => {
     const opened = await safetensors(path)()
     if (E.isLeft(opened)) throw new Error(JSON.stringify(opened.left))
     await using weightsFile = opened.right
-    expect([...weightsFile.tensors.keys()]).toEqual(['layers.0.weight', 'ünïcode "quoted"', 'scalar', 'empty'])
+    expect([...weightsFile.tensors.keys()]).toEqual([
+      'layers.0.weight',
+      'ünïcode "quoted"',
+      'scalar',
+      'empty',
+    ])
     expect(weightsFile.tensors.get('layers.0.weight')).toMatchObject({
       dtype: 'f32',
       shape: [3, 1 << 20],
@@ -94,9 +104,9 @@ describe('a sound file', () => {
     await expect(held.source('a')(new Uint8Array(24), { dtype: 'f32', shape: [3, 2] })).rejects.toThrow(
       /f32\[3, 2\][\s\S]*f32\[2, 3\]/,
     )
-    await expect(held.source('a')(new Uint8Array(24), { dtype: 'i32', shape: [2, 3] })).rejects.toBeInstanceOf(
-      SafetensorsError,
-    )
+    await expect(
+      held.source('a')(new Uint8Array(24), { dtype: 'i32', shape: [2, 3] }),
+    ).rejects.toBeInstanceOf(SafetensorsError)
   })
 
   it('that shrinks after it was opened is told as truncated', async () => {
@@ -113,7 +123,13 @@ describe('a sound file', () => {
 
 describe('a lying file', () => {
   const entry = (changes: object) => JSON.stringify({ a: { ...sound.a, ...changes } })
-  const lies: readonly [name: string, header: string | Uint8Array, data: number, tag: string, length?: bigint][] = [
+  const lies: readonly [
+    name: string,
+    header: string | Uint8Array,
+    data: number,
+    tag: string,
+    length?: bigint,
+  ][] = [
     ['a header longer than the file', JSON.stringify(sound), 29, 'Truncated', 5000n],
     ['a header of 2^63 bytes', JSON.stringify(sound), 29, 'BadHeader', 1n << 63n],
     ['a header of 2^64 - 1 bytes', JSON.stringify(sound), 29, 'BadHeader', (1n << 64n) - 1n],
@@ -123,7 +139,12 @@ describe('a lying file', () => {
     ['not JSON', '{"a": nope}', 0, 'BadHeader'],
     ['an array', '[]', 0, 'BadHeader'],
     ['null', 'null', 0, 'BadHeader'],
-    ['bytes that are not UTF-8', Uint8Array.of(0x7b, 0x22, 0xff, 0xfe, 0x22, 0x3a, 0x31, 0x7d), 0, 'BadHeader'],
+    [
+      'bytes that are not UTF-8',
+      Uint8Array.of(0x7b, 0x22, 0xff, 0xfe, 0x22, 0x3a, 0x31, 0x7d),
+      0,
+      'BadHeader',
+    ],
     ['a byte order mark', Uint8Array.of(0xef, 0xbb, 0xbf, 0x7b, 0x7d), 0, 'BadHeader'],
     ['a name twice', `{"a":${JSON.stringify(sound.a)},"a":${JSON.stringify(sound.a)}}`, 24, 'BadHeader'],
     [
@@ -132,7 +153,12 @@ describe('a lying file', () => {
       24,
       'BadHeader',
     ],
-    ['a field twice', '{"a":{"dtype":"F32","dtype":"U8","shape":[24],"data_offsets":[0,24]}}', 24, 'BadHeader'],
+    [
+      'a field twice',
+      '{"a":{"dtype":"F32","dtype":"U8","shape":[24],"data_offsets":[0,24]}}',
+      24,
+      'BadHeader',
+    ],
     ['metadata that is not strings', JSON.stringify({ __metadata__: { n: 1 }, ...sound }), 29, 'BadHeader'],
     ['a tensor that is null', '{"a":null}', 0, 'BadTensor'],
     ['an unknown dtype', entry({ dtype: 'F17' }), 24, 'BadTensor'],
@@ -149,21 +175,32 @@ describe('a lying file', () => {
     ['a negative offset', entry({ data_offsets: [-24, 0] }), 24, 'BadTensor'],
     ['data that ends early', JSON.stringify(sound), 20, 'Truncated'],
     ['data that goes on', JSON.stringify(sound), 30, 'Hole'],
-    ['a hole between tensors', JSON.stringify({ ...sound, b: { ...sound.b, data_offsets: [25, 30] } }), 30, 'Hole'],
+    [
+      'a hole between tensors',
+      JSON.stringify({ ...sound, b: { ...sound.b, data_offsets: [25, 30] } }),
+      30,
+      'Hole',
+    ],
     [
       'two tensors over the same bytes',
       JSON.stringify({ ...sound, b: { ...sound.b, data_offsets: [20, 25] } }),
       29,
       'Overlap',
     ],
-    ['a tensor inside another', JSON.stringify({ ...sound, b: { ...sound.b, data_offsets: [4, 9] } }), 24, 'Overlap'],
+    [
+      'a tensor inside another',
+      JSON.stringify({ ...sound, b: { ...sound.b, data_offsets: [4, 9] } }),
+      24,
+      'Overlap',
+    ],
     ['nothing but nesting', '['.repeat(200_000), 0, 'BadHeader'],
   ]
   for (const [name, header, data, tag, length] of lies)
     it(name, async () => {
       const [first] = await faults(await file(header, data, length))
       expect(first._tag).toBe(tag)
-      for (const field of ['at', 'subject', 'wanted', 'found', 'next'] as const) expect(first[field]).not.toBe('')
+      for (const field of ['at', 'subject', 'wanted', 'found', 'next'] as const)
+        expect(first[field]).not.toBe('')
     })
 
   it('that is empty, or ends in its length', async () => {
@@ -197,7 +234,8 @@ describe('a lying file', () => {
         const opened = await safetensors(path)()
         if (E.isLeft(opened)) return
         const { tensors, foreign, close } = opened.right
-        for (const { offset, bytes: size } of tensors.values()) expect(offset + size).toBeLessThanOrEqual(bytes.length)
+        for (const { offset, bytes: size } of tensors.values())
+          expect(offset + size).toBeLessThanOrEqual(bytes.length)
         expect(tensors.size + foreign.size).toBeGreaterThan(0)
         await close()
       }),
@@ -209,8 +247,13 @@ describe('a lying file', () => {
 describe('the writer', () => {
   it('leaves no file behind that is not whole', async () => {
     const path = fresh()
-    const short = await writeSafetensors(path, [{ name: 'a', dtype: 'f32', shape: [2], bytes: new Uint8Array(4) }])()
-    expect(short).toMatchObject({ _tag: 'Left', left: { _tag: 'CannotWrite', wanted: '8 bytes', found: '4 bytes' } })
+    const short = await writeSafetensors(path, [
+      { name: 'a', dtype: 'f32', shape: [2], bytes: new Uint8Array(4) },
+    ])()
+    expect(short).toMatchObject({
+      _tag: 'Left',
+      left: { _tag: 'CannotWrite', wanted: '8 bytes', found: '4 bytes' },
+    })
     await expect(open(path)).rejects.toThrow(/ENOENT/)
     const nowhere = await writeSafetensors(join(folder, 'no', 'such', 'folder'), [])()
     expect(nowhere).toMatchObject({ _tag: 'Left', left: { _tag: 'CannotWrite' } })

@@ -1,8 +1,8 @@
 // The contract of a session, on every device: credits, leases, feeds, endings, disposal. Numbered as in a manual.
 import { firstValueFrom, interval, lastValueFrom, map, NEVER, of, Subject, take, toArray } from 'rxjs'
 import { afterEach, describe, expect, it } from 'vitest'
-import type { Lease } from '../../dsl/feed.js'
 import { add, download, graph, lane, mul, param, scan, tensor, upload } from '../../dsl/index.js'
+import type { Lease } from '../../dsl/language/feed.js'
 import { DisposedError, pulled, pushed, RunError, type Session } from '../../runtime/index.js'
 import { opened, pause, present, turn, until } from './devices.js'
 
@@ -181,7 +181,9 @@ describe.each(present)('a session on %s', device => {
     expect(
       await lastValueFrom(session.run({ x: pulled(rows(100)) }, { ticks: 7 }).pipe(map(first), toArray())),
     ).toHaveLength(7)
-    expect(await lastValueFrom(session.run({ x: pulled(rows(100)) }, { ticks: 0 }).pipe(toArray()))).toEqual([])
+    expect(await lastValueFrom(session.run({ x: pulled(rows(100)) }, { ticks: 0 }).pipe(toArray()))).toEqual(
+      [],
+    )
   })
 
   it('11 runs a graph without inputs for its ticks, and keeps state from run to run', async () => {
@@ -197,8 +199,12 @@ describe.each(present)('a session on %s', device => {
     const session = await start<Session<never, { y: typeof four }>>(
       opened(counter, device, { params: { seed: row(3) } }),
     )
-    expect(await lastValueFrom(session.run({} as never, { ticks: 3 }).pipe(map(first), toArray()))).toEqual([3, 6, 9])
-    expect(await lastValueFrom(session.run({} as never).pipe(map(first), take(2), toArray()))).toEqual([12, 15])
+    expect(await lastValueFrom(session.run({} as never, { ticks: 3 }).pipe(map(first), toArray()))).toEqual([
+      3, 6, 9,
+    ])
+    expect(await lastValueFrom(session.run({} as never).pipe(map(first), take(2), toArray()))).toEqual([
+      12, 15,
+    ])
   })
 
   it('12 drops the newest, and counts', async () => {
@@ -282,7 +288,9 @@ describe.each(present)('a session on %s', device => {
     expect(error).toMatchObject({ _tag: 'FeedFailed', subject: 'x', cause: boom })
     expect(leases).toHaveLength(2)
     for (const lease of leases) lease[Symbol.dispose]()
-    expect(await lastValueFrom(session.run({ x: pulled(rows(3)) }).pipe(map(first), toArray()))).toEqual([0, 2, 4])
+    expect(await lastValueFrom(session.run({ x: pulled(rows(3)) }).pipe(map(first), toArray()))).toEqual([
+      0, 2, 4,
+    ])
   })
 
   it.each([
@@ -304,13 +312,17 @@ describe.each(present)('a session on %s', device => {
     const session = await doubling()
     const got: number[] = []
     const error = await errorOf(
-      session.run({ x: pulled(source() as AsyncIterable<Float32Array>) }).forEach(lease => void got.push(first(lease))),
+      session
+        .run({ x: pulled(source() as AsyncIterable<Float32Array>) })
+        .forEach(lease => void got.push(first(lease))),
     )
     expect(error).toMatchObject({ _tag: 'FeedFailed', subject: 'x' })
     expect(error.message).toContain('disk gone')
     expect(error.cause).toMatchObject({ message: 'disk gone' })
     expect(got).toEqual([2])
-    expect(await lastValueFrom(session.run({ x: pulled(rows(2)) }).pipe(map(first), toArray()))).toEqual([0, 2])
+    expect(await lastValueFrom(session.run({ x: pulled(rows(2)) }).pipe(map(first), toArray()))).toEqual([
+      0, 2,
+    ])
   })
 
   it.each([
@@ -335,7 +347,9 @@ describe.each(present)('a session on %s', device => {
     const session = await doubling()
     const bytes = row(3).buffer
     const values = [bytes, Buffer.from(bytes), new DataView(bytes)] as never[]
-    expect(await lastValueFrom(session.run({ x: pulled(values) }).pipe(map(first), toArray()))).toEqual([6, 6, 6])
+    expect(await lastValueFrom(session.run({ x: pulled(values) }).pipe(map(first), toArray()))).toEqual([
+      6, 6, 6,
+    ])
   })
 
   it('21 refuses feeds that are missing, too many, or no feeds', async () => {
@@ -365,7 +379,9 @@ describe.each(present)('a session on %s', device => {
     expect(error).toMatchObject({ _tag: 'AlreadyRunning' })
     expect(error.found).toContain('session.test.ts')
     running.unsubscribe()
-    expect(await lastValueFrom(session.run({ x: pulled(rows(2)) }).pipe(map(first), toArray()))).toEqual([0, 2])
+    expect(await lastValueFrom(session.run({ x: pulled(rows(2)) }).pipe(map(first), toArray()))).toEqual([
+      0, 2,
+    ])
   })
 
   it('23 stops when it is unsubscribed from: nothing more is asked, slots come back, another run may start at once', async () => {
@@ -379,12 +395,14 @@ describe.each(present)('a session on %s', device => {
         returned = true
       }
     })()
-    expect(await lastValueFrom(session.run({ x: pulled(feed) }).pipe(map(first), take(3), toArray()))).toEqual([
-      0, 2, 4,
-    ])
+    expect(
+      await lastValueFrom(session.run({ x: pulled(feed) }).pipe(map(first), take(3), toArray())),
+    ).toEqual([0, 2, 4])
     expect(returned).toBe(true)
     const before = asked
-    expect(await lastValueFrom(session.run({ x: pulled(rows(4)) }).pipe(map(first), toArray()))).toEqual([0, 2, 4, 6])
+    expect(await lastValueFrom(session.run({ x: pulled(rows(4)) }).pipe(map(first), toArray()))).toEqual([
+      0, 2, 4, 6,
+    ])
     expect(asked).toBe(before)
   })
 
@@ -400,7 +418,9 @@ describe.each(present)('a session on %s', device => {
     await expect(running).rejects.toBe(reason)
     expect(seen).toHaveLength(10)
     await until(() => session.stats().credits.free === 2)
-    await expect(lastValueFrom(session.run({ x: pulled(rows(1)) }, { signal: controller.signal }))).rejects.toBe(reason)
+    await expect(
+      lastValueFrom(session.run({ x: pulled(rows(1)) }, { signal: controller.signal })),
+    ).rejects.toBe(reason)
   })
 
   it('25 closes while a run is active: it drains, the run ends with a DisposedError, and all afterwards throws one', async () => {
@@ -447,7 +467,10 @@ describe.each(present)('a session on %s', device => {
     expect(warnings).toHaveLength(1)
     expect(warnings[0]!.message).toContain('ticks 0, 1')
     expect(warnings[0]!.message).toContain('Symbol.dispose')
-    expect(warnings[0]).toMatchObject({ code: 'BRAID_LEASES_OUT', detail: expect.stringContaining('session.test.ts') })
+    expect(warnings[0]).toMatchObject({
+      code: 'BRAID_LEASES_OUT',
+      detail: expect.stringContaining('session.test.ts'),
+    })
     running.unsubscribe()
     for (const lease of leases) lease[Symbol.dispose]()
   })

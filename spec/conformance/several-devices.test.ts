@@ -25,23 +25,27 @@ import {
   toJSON,
   upload,
 } from '../../dsl/index.js'
-import { verify } from '../../dsl/ir/verify.js'
-import type { HostArray } from '../../dsl/operators/operator.js'
+import type { HostArray } from '../../dsl/language/operators/operator.js'
+import { verify } from '../../dsl/verify/verify.js'
 import { open, pulled, type RunError } from '../../runtime/index.js'
-import { firstDifference, type Sample, sample } from '../support/generate.js'
+import { firstDifference, type Sample, sample } from '../fixtures/generate.js'
 import { fleets, opened } from './devices.js'
 
 type Values = Readonly<Record<string, HostArray>>
 type Compiling = Pick<CompileOptions, 'storage' | 'memory' | 'lanes'>
 
 const meant = ({ graph, params, dims, feeds, ticks }: Sample): Promise<readonly Values[]> =>
-  lastValueFrom(interpret(graph, { params: params as never, dims, ticks })(feeds as never).pipe(toArray())) as never
+  lastValueFrom(
+    interpret(graph, { params: params as never, dims, ticks })(feeds as never).pipe(toArray()),
+  ) as never
 
 const ran = async (made: Sample, fleet: readonly string[], seed: number, compiling: Compiling) => {
   const { graph, params, dims, inFlight, feeds, ticks } = made
   const plan = orThrow(compile(graph, { dims, inFlight, ...compiling }))
   expect(verify(plan)).toEqual([])
-  const host = fleet[0]!.startsWith('host') ? { host: { jitter: seed, jitterMicroseconds: 60, poison: true } } : {}
+  const host = fleet[0]!.startsWith('host')
+    ? { host: { jitter: seed, jitterMicroseconds: 60, poison: true } }
+    : {}
   const opening = { device: fleet, params: params as never, poison: true, trace: seed % 4 === 0, ...host }
   await using session = orThrow(await open(plan, opening)())
   expect(session.devices).toHaveLength(plan.devices)
@@ -92,8 +96,11 @@ describe.each(fleets)(
 
     it('for generated graphs whose buffers share the bytes of arenas', { timeout: 300_000 }, async () => {
       await fc.assert(
-        fc.asyncProperty(samples, seeds, fc.constantFrom('fast' as const, 'small' as const), (made, seed, memory) =>
-          check(made, fleet, seed, { storage: 'planned', memory }),
+        fc.asyncProperty(
+          samples,
+          seeds,
+          fc.constantFrom('fast' as const, 'small' as const),
+          (made, seed, memory) => check(made, fleet, seed, { storage: 'planned', memory }),
         ),
         { numRuns: runs },
       )
@@ -114,12 +121,16 @@ describe.each(fleets)(
           const where = i % fleet.length
           const copy = lane(`copy${where}`, { device: where })
           const math = lane(`math${where}`, { device: where, priority: 'high' })
-          const w = param(`w${i}`, tensor('f32', [size, size]), { on: 'host' }).pipe(upload(copy, { ahead: 1 }))
+          const w = param(`w${i}`, tensor('f32', [size, size]), { on: 'host' }).pipe(
+            upload(copy, { ahead: 1 }),
+          )
           flow = flow.pipe(on(math), matmul(w), relu()) as typeof flow
         }
         return { y: flow.pipe(download()) }
       })
-      const feeds = Array.from({ length: 8 }, (_, t) => Float32Array.from({ length: 4 * size }, (_, k) => (k + t) % 3))
+      const feeds = Array.from({ length: 8 }, (_, t) =>
+        Float32Array.from({ length: 4 * size }, (_, k) => (k + t) % 3),
+      )
       const wanted = await lastValueFrom(interpret(net, { params })({ x: feeds } as never).pipe(toArray()))
       for (const storage of ['pooled', 'planned'] as const) {
         const host = onHost ? { host: { jitter: 5, poison: true } } : {}
@@ -151,7 +162,9 @@ describe.each(fleets)(
       const w = Float32Array.from({ length: 64 }, (_, i) => i)
       await using session = await opened(net, fleet, { params: { w }, trace: true })
       const got: number[] = []
-      for await (const lease of session.run({ x: pulled([1, 2, 3].map(v => new Float32Array(64).fill(v))) })) {
+      for await (const lease of session.run({
+        x: pulled([1, 2, 3].map(v => new Float32Array(64).fill(v))),
+      })) {
         using out = lease
         got.push(out.y[5]!)
       }
@@ -225,10 +238,13 @@ describe('opening a plan for several devices', () => {
     expect(E.isLeft(result) && result.left).toMatchObject({ _tag: 'NoDevice', wanted: words, found })
   })
 
-  it.each([[[]], [['auto', 'host']], [[1]], [['cuda:x']]])('refuses %j, which is no list of devices', async wanted => {
-    const result = await open(plan, { device: wanted as never })()
-    expect(E.isLeft(result) && result.left).toMatchObject({ _tag: 'BadOption', at: 'device' })
-  })
+  it.each([[[]], [['auto', 'host']], [[1]], [['cuda:x']]])(
+    'refuses %j, which is no list of devices',
+    async wanted => {
+      const result = await open(plan, { device: wanted as never })()
+      expect(E.isLeft(result) && result.left).toMatchObject({ _tag: 'BadOption', at: 'device' })
+    },
+  )
 
   it('takes as many host devices as it wants, and the first of more', async () => {
     await using many = orThrow(await open(plan, { device: 'host' })())
@@ -240,14 +256,21 @@ describe('opening a plan for several devices', () => {
   it('names the device that has too little memory', async () => {
     const big = graph('big', { x: tensor('f32', [64]) }, ({ x }) => {
       const w = param('w', tensor('f32', [1 << 18]))
-      return { y: x.pipe(upload(device(0)), relu(), download()), z: w.pipe(on(device(1)), relu(), download()) }
+      return {
+        y: x.pipe(upload(device(0)), relu(), download()),
+        z: w.pipe(on(device(1)), relu(), download()),
+      }
     })
     const result = await open(orThrow(compile(big)), {
       device: 'host',
       host: { memory: 1 << 20 },
       params: { w: new Float32Array(1 << 18) },
     })()
-    expect(E.isLeft(result) && result.left).toMatchObject({ _tag: 'OutOfMemory', at: 'host:1', subject: 'host:1' })
+    expect(E.isLeft(result) && result.left).toMatchObject({
+      _tag: 'OutOfMemory',
+      at: 'host:1',
+      subject: 'host:1',
+    })
   })
 
   it('names the device that fails in a tick', async () => {

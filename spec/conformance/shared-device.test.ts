@@ -2,11 +2,11 @@
 import fc from 'fast-check'
 import { lastValueFrom, map, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'
-import type { Lease } from '../../dsl/feed.js'
 import { add, download, graph, interpret, lane, mul, param, scan, tensor, upload } from '../../dsl/index.js'
-import type { HostArray } from '../../dsl/operators/operator.js'
+import type { Lease } from '../../dsl/language/feed.js'
+import type { HostArray } from '../../dsl/language/operators/operator.js'
 import { pulled, RunError } from '../../runtime/index.js'
-import { firstDifference, type Sample, sample } from '../support/generate.js'
+import { firstDifference, type Sample, sample } from '../fixtures/generate.js'
 import { opened, present, until } from './devices.js'
 
 type Values = Readonly<Record<string, HostArray>>
@@ -125,9 +125,17 @@ describe.each(present)('sessions that share %s', device => {
   })
 
   it('yield what interpret yields, for 25 pairs of generated graphs', { timeout: 120_000 }, async () => {
-    const ran = async ({ graph, params, dims, inFlight, feeds, ticks }: Sample, seed: number): Promise<Values[]> => {
+    const ran = async (
+      { graph, params, dims, inFlight, feeds, ticks }: Sample,
+      seed: number,
+    ): Promise<Values[]> => {
       const host = device === 'host' ? { host: { jitter: seed, jitterMicroseconds: 60, poison: true } } : {}
-      await using session = await opened(graph, device, { compile: { dims, inFlight }, params, poison: true, ...host })
+      await using session = await opened(graph, device, {
+        compile: { dims, inFlight },
+        params,
+        poison: true,
+        ...host,
+      })
       const pulls = Object.fromEntries(Object.entries(feeds).map(([name, values]) => [name, pulled(values)]))
       const outputs: Values[] = []
       await session.run(pulls as never, { ticks }).forEach(lease => {

@@ -4,11 +4,22 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { isRight } from 'fp-ts/lib/Either.js'
 import { describe, expect, it } from 'vitest'
-import { compile, download, graph, lane, mul, orThrow, simulate, tensor, toJSON, upload } from '../../dsl/index.js'
-import { compareWith, ticksOf } from '../../dsl/simulate/compare.js'
-import { chromeTrace, perfettoTrace, type TraceRecord } from '../../runtime/trace.js'
-import { readTrace } from '../../runtime/trace-read.js'
-import { braid, language, runtime } from '../support/command.js'
+import {
+  compile,
+  download,
+  graph,
+  lane,
+  mul,
+  orThrow,
+  simulate,
+  tensor,
+  toJSON,
+  upload,
+} from '../../dsl/index.js'
+import { compareWith, ticksOf } from '../../dsl/machine/simulate/compare.js'
+import { chromeTrace, perfettoTrace, type TraceRecord } from '../../runtime/trace/trace.js'
+import { readTrace } from '../../runtime/trace/trace-read.js'
+import { braid, language, runtime } from '../fixtures/command.js'
 
 const folder = mkdtempSync(join(tmpdir(), 'braid-simulate-'))
 const file = (name: string, text: string | Uint8Array): string => {
@@ -78,7 +89,9 @@ describe('braid simulate', () => {
       ['main', ':'],
       ['down', '<'],
     ])
-      expect(stdout.split('\n').find(line => line.startsWith(`${name} `) && line.includes('|'))).toContain(mark)
+      expect(stdout.split('\n').find(line => line.startsWith(`${name} `) && line.includes('|'))).toContain(
+        mark,
+      )
   })
 
   it('takes a machine file, comments and all', () => {
@@ -129,9 +142,13 @@ describe('braid simulate', () => {
     expect(braid('run', program, '--device', 'host', '--trace', trace).status).toBe(0)
     const { status, stdout } = braid('simulate', program, '--machine', 'h200', '--against', trace, '--json')
     expect(status).toBe(0)
-    const { against } = JSON.parse(stdout) as { against: { ticks: number; operations: readonly { name: string }[] } }
+    const { against } = JSON.parse(stdout) as {
+      against: { ticks: number; operations: readonly { name: string }[] }
+    }
     expect(against.ticks).toBe(1)
-    expect(against.operations.map(({ name }) => name).sort()).toEqual(plan.nodes.map(({ name }) => name).sort())
+    expect(against.operations.map(({ name }) => name).sort()).toEqual(
+      plan.nodes.map(({ name }) => name).sort(),
+    )
     const other = braid('simulate', program, '--machine', 'h200', '--against', planFile)
     expect([other.status, other.stdout]).toEqual([1, ''])
     expect(other.stderr).toContain('braid run')
@@ -151,7 +168,11 @@ describe('a trace', () => {
       if (typeof ticks === 'string') throw new Error(ticks)
       expect(ticks).toHaveLength(6)
       for (const [i, run] of ticks.flat().entries()) {
-        expect([run.tick, run.name, run.laneId]).toEqual([records[i]!.tick, records[i]!.name, records[i]!.laneId])
+        expect([run.tick, run.name, run.laneId]).toEqual([
+          records[i]!.tick,
+          records[i]!.name,
+          records[i]!.laneId,
+        ])
         expect(run.startMs).toBeCloseTo(records[i]!.startMs, 5)
         expect(run.endMs).toBeCloseTo(records[i]!.endMs, 5)
       }

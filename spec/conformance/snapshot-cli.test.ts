@@ -4,9 +4,9 @@ import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import type { AllocatorSnapshot } from '../../runtime/allocator/snapshot/snapshot-data.js'
-import { braid } from '../support/command.js'
-import { parseXml } from '../support/xml.js'
+import type { AllocatorSnapshot } from '../../runtime/device/snapshot/snapshot-data.js'
+import { braid } from '../fixtures/command.js'
+import { parseXml } from '../fixtures/xml.js'
 
 const folder = mkdtempSync(join(tmpdir(), 'braid-snapshot-'))
 const file = (name: string, text: string): string => {
@@ -36,10 +36,24 @@ const given: AllocatorSnapshot = {
       blocks: [
         { ...block, address: 2 ** 40, size: 100 * MiB, requested: 100 * MiB - 8, state: 'live', site: 1 },
         {
-          ...{ ...block, address: 2 ** 40 + 100 * MiB, size: 20 * MiB, requested: 20 * MiB, state: 'pending', site: 1 },
+          ...{
+            ...block,
+            address: 2 ** 40 + 100 * MiB,
+            size: 20 * MiB,
+            requested: 20 * MiB,
+            state: 'pending',
+            site: 1,
+          },
           ...{ release: 5, uses: [{ lane: 1, point: 4 }] },
         },
-        { ...block, address: 2 ** 40 + 120 * MiB, size: 864 * MiB, requested: 0, state: 'unmapped', lane: -1 },
+        {
+          ...block,
+          address: 2 ** 40 + 120 * MiB,
+          size: 864 * MiB,
+          requested: 0,
+          state: 'unmapped',
+          lane: -1,
+        },
         { ...block, address: 2 ** 40 + 984 * MiB, size: 40 * MiB, requested: 0, state: 'free' },
       ],
     },
@@ -187,7 +201,9 @@ print(data["braid"]["traces"][0]["action"], data["segments"][0]["blocks"][1]["pe
     const path = file('wrong.json', JSON.stringify(wrong))
     const { status, stdout, stderr } = braid('snapshot', path, '--json')
     expect([status, stdout]).toEqual([1, ''])
-    const { errors } = JSON.parse(stderr) as { errors: { at: string; wanted: string; found: string; next: string }[] }
+    const { errors } = JSON.parse(stderr) as {
+      errors: { at: string; wanted: string; found: string; next: string }[]
+    }
     expect(errors.map(({ at }) => at)).toEqual([
       `${path}: device.name`,
       `${path}: segments[0].blocks[0].state`,

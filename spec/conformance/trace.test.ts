@@ -23,7 +23,10 @@ const decode = (bytes: Uint8Array): readonly Field[] => {
     const kind = Number(key & 7n)
     if (kind === 0) fields.push({ number, value: varint() })
     else if (kind === 1) {
-      fields.push({ number, value: new DataView(bytes.buffer, bytes.byteOffset + at, 8).getBigUint64(0, true) })
+      fields.push({
+        number,
+        value: new DataView(bytes.buffer, bytes.byteOffset + at, 8).getBigUint64(0, true),
+      })
       at += 8
     } else if (kind === 2) {
       const length = Number(varint())
@@ -97,10 +100,14 @@ describe('a trace', () => {
     const { traceEvents } = JSON.parse(chromeTrace(records, plan)) as {
       traceEvents: { ph: string; name: string; args?: { name?: string } }[]
     }
-    expect(traceEvents.filter(({ ph }) => ph === 'X').map(({ name }) => name)).toEqual(records.map(({ name }) => name))
+    expect(traceEvents.filter(({ ph }) => ph === 'X').map(({ name }) => name)).toEqual(
+      records.map(({ name }) => name),
+    )
     expect(traceEvents.filter(({ name }) => name === 'thread_name').map(({ args }) => args!.name)).toEqual(
       plan.lanes.map(({ name }) => name),
     )
-    expect(traceEvents.filter(({ ph }) => ph === 's').length).toBe(traceEvents.filter(({ ph }) => ph === 'f').length)
+    expect(traceEvents.filter(({ ph }) => ph === 's').length).toBe(
+      traceEvents.filter(({ ph }) => ph === 'f').length,
+    )
   })
 })

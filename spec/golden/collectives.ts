@@ -35,7 +35,11 @@ const pairs = communicator('pairs', {
  */
 export const collectives = graph('collectives', { x: square }, ({ x }) => {
   const full = (name: string) =>
-    param(name, tensor('f32', [16, 64])).pipe(allGather(world, gather, { ahead: 1 }), on(math), reshape([64, 64]))
+    param(name, tensor('f32', [16, 64])).pipe(
+      allGather(world, gather, { ahead: 1 }),
+      on(math),
+      reshape([64, 64]),
+    )
   const sums = x.pipe(upload(copy), allReduce(pairs, 'sum', links), on(math))
   const y = sums.pipe(matmul(full('w0')), relu(), matmul(full('w1')))
   return { y: y.pipe(reshape([4, 16, 64]), reduceScatter(world, 'mean', gather), download(rows)) }

@@ -1,13 +1,13 @@
+// Line numbers of this file stand in the golden texts of `explain`.
 // Prints, as JSON by name, the explanations that are kept as text beside this file. A process of its own: here places in the graphs are those of the TypeScript that was
 // written, as a user of the command line sees them.
 import { mapPositions } from '../../runtime/cli/positions.js'
 
 mapPositions()
-const { compile, download, explain, graph, lane, matmul, on, orThrow, param, relu, tensor, upload } = await import(
-  '../../dsl/index.js'
-)
+const { compile, download, explain, graph, lane, matmul, on, orThrow, param, relu, tensor, upload } =
+  await import('../../dsl/index.js')
 const { goldens } = await import('./graphs.js')
-const { slowMachine: machine } = await import('../support/slow-machine.js')
+const { slowMachine: machine } = await import('../fixtures/slow-machine.js')
 
 const square = tensor('f32', [64, 64])
 

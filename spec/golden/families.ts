@@ -190,7 +190,8 @@ const image = graph('grcuda-image', { x: square }, ({ x }) => {
 /** GrCUDA's siamese network: two branches of two layers each, joined to one. */
 const siamese = graph('grcuda-siamese', { x: square, y: square }, ({ x, y }) => {
   const [w0, w1, w2] = [param('w0', square), param('w1', square), param('w2', square)]
-  const branch = (input: Tile, here: Lane): Tile => input.pipe(on(here), matmul(w0), relu(), matmul(w1), relu()) as Tile
+  const branch = (input: Tile, here: Lane): Tile =>
+    input.pipe(on(here), matmul(w0), relu(), matmul(w1), relu()) as Tile
   const p = branch(x.pipe(upload(copy)) as Tile, a)
   const q = branch(y.pipe(upload(copy)) as Tile, b)
   return { z: p.pipe(on(a), sub(q), matmul(w2), sigmoid(), download(copy)) }
@@ -210,7 +211,9 @@ const gradients = graph('grcuda-gradients', { x: square }, ({ x }) => {
 /** GrCUDA's product by blocks of rows: independent parts, put together at the end. */
 const parts = graph('grcuda-parts', { x: square }, ({ x }) => {
   const whole = x.pipe(upload(copy)) as Tile
-  const [p, q, r] = [a, b, c].map((here, i) => whole.pipe(on(here), matmul(param(`rows${i}`, square))) as Tile)
+  const [p, q, r] = [a, b, c].map(
+    (here, i) => whole.pipe(on(here), matmul(param(`rows${i}`, square))) as Tile,
+  )
   return { y: p!.pipe(on(a), add(q!), add(r!), flat, download(copy)) }
 })
 

@@ -191,7 +191,9 @@ graph({ x: tensor('f32', [1, 8]) }, ({ x }) => {
   resident.pipe(upload(copy))
   // @ts-expect-error there is no such place
   param('u', tensor('f32', [8]), { on: 'disk' })
-  return { y: x.pipe(upload(), matmul(resident), matmul(pinned.pipe(upload(copy, { ahead: 1 }))), download()) }
+  return {
+    y: x.pipe(upload(), matmul(resident), matmul(pinned.pipe(upload(copy, { ahead: 1 }))), download()),
+  }
 })
 
 // @ts-expect-error there is no such element type
@@ -286,52 +288,55 @@ communicator('world')
 // @ts-expect-error groups are lists of ranks
 communicator('world', { groups: [0, 1] })
 
-export const meshed = graph({ x: tensor('f32', [8, 'n']), c: tensor('i32', [3]), b: tensor('bf16', []) }, flows => {
-  const x = flows.x.pipe(upload())
-  const c = flows.c.pipe(upload())
-  const b = flows.b.pipe(upload())
-  const part = x.pipe(reduceScatter(world, 'mean', copy))
-  same<typeof part, F32<readonly ['n']>>(true)
-  const whole = part.pipe(allGather(world, copy, { ahead: 1 }))
-  same<typeof whole, F32<readonly [8, 'n']>>(true)
-  const reduced = whole.pipe(
-    allReduce(pairs, 'sum', copy),
-    allToAll(world),
-    broadcast(pairs, 1),
-    permute(world, [[0, 7]]),
-  )
-  same<typeof reduced, typeof whole>(true)
-  const scalars = b.pipe(allGather(pairs))
-  same<typeof scalars, Flow<'device', Tensor<'bf16', readonly [2]>>>(true)
-  const scalar = scalars.pipe(reduceScatter(pairs, 'max'))
-  same<typeof scalar, Flow<'device', Tensor<'bf16', readonly []>>>(true)
-  // Of a size that is known later, compile says whether it fits.
-  const some = whole.pipe(reduceScatter(anyone, 'sum'), allGather(anyone))
-  same<typeof some, F32<readonly [number, 'n']>>(true)
-  // @ts-expect-error the leading dimension is 8, and the communicator's size 2
-  x.pipe(reduceScatter(pairs, 'sum'))
-  // @ts-expect-error the leading dimension is 3, and the communicator's size 2
-  c.pipe(allToAll(pairs))
-  // @ts-expect-error a symbol is not known to be the communicator's size
-  part.pipe(allToAll(world))
-  // @ts-expect-error a scalar has no parts
-  b.pipe(reduceScatter(pairs, 'sum'))
-  // @ts-expect-error the mean of whole numbers is not one
-  c.pipe(allReduce(world, 'mean'))
-  // @ts-expect-error there is no such way to join
-  x.pipe(allReduce(world, 'average'))
-  // @ts-expect-error a collective is of device values
-  flows.x.pipe(allReduce(world, 'sum'))
-  // @ts-expect-error a communicator, not its size
-  x.pipe(allGather(8))
-  // @ts-expect-error whose value it is
-  x.pipe(broadcast(world))
-  // @ts-expect-error who sends to whom
-  x.pipe(permute(world, [0, 1]))
-  // @ts-expect-error the lane comes before the options
-  x.pipe(allGather(world, { ahead: 1 }))
-  return { y: reduced.pipe(download(copy)) }
-})
+export const meshed = graph(
+  { x: tensor('f32', [8, 'n']), c: tensor('i32', [3]), b: tensor('bf16', []) },
+  flows => {
+    const x = flows.x.pipe(upload())
+    const c = flows.c.pipe(upload())
+    const b = flows.b.pipe(upload())
+    const part = x.pipe(reduceScatter(world, 'mean', copy))
+    same<typeof part, F32<readonly ['n']>>(true)
+    const whole = part.pipe(allGather(world, copy, { ahead: 1 }))
+    same<typeof whole, F32<readonly [8, 'n']>>(true)
+    const reduced = whole.pipe(
+      allReduce(pairs, 'sum', copy),
+      allToAll(world),
+      broadcast(pairs, 1),
+      permute(world, [[0, 7]]),
+    )
+    same<typeof reduced, typeof whole>(true)
+    const scalars = b.pipe(allGather(pairs))
+    same<typeof scalars, Flow<'device', Tensor<'bf16', readonly [2]>>>(true)
+    const scalar = scalars.pipe(reduceScatter(pairs, 'max'))
+    same<typeof scalar, Flow<'device', Tensor<'bf16', readonly []>>>(true)
+    // Of a size that is known later, compile says whether it fits.
+    const some = whole.pipe(reduceScatter(anyone, 'sum'), allGather(anyone))
+    same<typeof some, F32<readonly [number, 'n']>>(true)
+    // @ts-expect-error the leading dimension is 8, and the communicator's size 2
+    x.pipe(reduceScatter(pairs, 'sum'))
+    // @ts-expect-error the leading dimension is 3, and the communicator's size 2
+    c.pipe(allToAll(pairs))
+    // @ts-expect-error a symbol is not known to be the communicator's size
+    part.pipe(allToAll(world))
+    // @ts-expect-error a scalar has no parts
+    b.pipe(reduceScatter(pairs, 'sum'))
+    // @ts-expect-error the mean of whole numbers is not one
+    c.pipe(allReduce(world, 'mean'))
+    // @ts-expect-error there is no such way to join
+    x.pipe(allReduce(world, 'average'))
+    // @ts-expect-error a collective is of device values
+    flows.x.pipe(allReduce(world, 'sum'))
+    // @ts-expect-error a communicator, not its size
+    x.pipe(allGather(8))
+    // @ts-expect-error whose value it is
+    x.pipe(broadcast(world))
+    // @ts-expect-error who sends to whom
+    x.pipe(permute(world, [0, 1]))
+    // @ts-expect-error the lane comes before the options
+    x.pipe(allGather(world, { ahead: 1 }))
+    return { y: reduced.pipe(download(copy)) }
+  },
+)
 same<
   ReturnType<ReturnType<typeof interpretRanks<InputsOf<typeof meshed>, OutputsOf<typeof meshed>>>>,
   Observable<readonly { readonly y: Float32Array }[]>
@@ -350,7 +355,11 @@ run({ image: images })
 // @ts-expect-error u8 images are fed as Uint8Array
 run({ image: weights, weight: weights })
 
-program({ graph: net, feeds: () => ({ image: images, weight: weights }), options: { dims: { batch: 4 }, inFlight: 3 } })
+program({
+  graph: net,
+  feeds: () => ({ image: images, weight: weights }),
+  options: { dims: { batch: 4 }, inFlight: 3 },
+})
 // @ts-expect-error there is no input of this name
 program({ graph: net, feeds: { picture: images, weight: weights } })
 // @ts-expect-error a program's feeds are feeds

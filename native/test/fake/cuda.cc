@@ -1,13 +1,13 @@
 // A CUDA driver, NVRTC and cuBLASLt in one shared library, for tests on machines without a GPU: memory is the
-// process's, streams complete at once, kernels only count, products are computed. Longer than a file should be because
-// the loader wants every function of three libraries in it. It is part of no product.
+// process's, streams complete at once, kernels only count, products are computed. Longer than a file should
+// be because the loader wants every function of three libraries in it. It is part of no product.
 //
-// There are two devices. Whose a stream, an event or an allocation is, is known, and work that is queued while
-// another's context is current is refused, as by the driver.
+// There are two devices. Whose a stream, an event or an allocation is, is known, and work that is queued
+// while another's context is current is refused, as by the driver.
 //
-// What it is for: the loading itself, what is passed and in which order, failures of every call, and that nothing is
-// left behind. `fake_fail` makes the nth call of a function fail; `fake_live` counts objects made and not yet
-// destroyed.
+// What it is for: the loading itself, what is passed and in which order, failures of every call, and that
+// nothing is left behind. `fake_fail` makes the nth call of a function fail; `fake_live` counts objects made
+// and not yet destroyed.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -107,7 +107,9 @@ thread_local std::vector<CUcontext> pushed;
 int contextStorage[2];
 
 // Work goes on a stream of the context that is current.
-CUcontext contextOf(CUstream stream) { return stream ? reinterpret_cast<FakeStream*>(stream)->context : current; }
+CUcontext contextOf(CUstream stream) {
+  return stream ? reinterpret_cast<FakeStream*>(stream)->context : current;
+}
 bool mayQueue(CUstream stream) { return contextOf(stream) == current; }
 CUcontext ownerOf(CUdeviceptr address) {
   const std::lock_guard lock(state().mutex);
@@ -153,7 +155,9 @@ EXPORT int fake_calls(const char* call) {
   const std::lock_guard lock(state().mutex);
   return state().calls[call];
 }
-EXPORT const char* fake_last_launch() { return state().launched.empty() ? "" : state().launched.back().c_str(); }
+EXPORT const char* fake_last_launch() {
+  return state().launched.empty() ? "" : state().launched.back().c_str();
+}
 
 EXPORT CUresult cuGetProcAddress_v2(const char* name, void** function, int, std::uint64_t, int*) {
   static const std::map<std::string, const char*> symbols{
@@ -172,7 +176,9 @@ EXPORT CUresult cuGetProcAddress_v2(const char* name, void** function, int, std:
 
 CALL(cuInit, (unsigned)) END CALL(cuDriverGetVersion, (int* version)) * version = 13000;
 END EXPORT CUresult cuGetErrorName(CUresult code, const char** name) {
-  *name = code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : code == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR_FAKE";
+  *name = code == 2     ? "CUDA_ERROR_OUT_OF_MEMORY"
+          : code == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+                        : "CUDA_ERROR_FAKE";
   return 0;
 }
 EXPORT CUresult cuGetErrorString(CUresult code, const char** text) {
@@ -236,7 +242,8 @@ END CALL(cuDeviceCanAccessPeer, (int* can, CUdevice, CUdevice)) * can = state().
 END CALL(cuCtxEnablePeerAccess, (CUcontext peer, unsigned flags)) if (flags != 0 || peer == current) return 1;
 const std::lock_guard lock(state().mutex);
 if (!state().peers.insert({current, peer}).second) return kPeerAlreadyEnabled;
-END CALL(cuMemAlloc_v2, (CUdeviceptr * address, std::size_t bytes)) if (bytes > std::size_t{1} << 30) return 2;
+END CALL(cuMemAlloc_v2,
+         (CUdeviceptr * address, std::size_t bytes)) if (bytes > std::size_t{1} << 30) return 2;
 if (current == nullptr) return 201;
 *address = reinterpret_cast<CUdeviceptr>(std::aligned_alloc(512, (bytes + 511) / 512 * 512));
 born("memory");
@@ -259,7 +266,8 @@ END EXPORT CUresult cuMemFreeHost(void* pointer) {
   gone("pinned");
   return 0;
 }
-CALL(cuMemAddressReserve, (CUdeviceptr * address, std::size_t bytes, std::size_t, CUdeviceptr, unsigned long long))
+CALL(cuMemAddressReserve,
+     (CUdeviceptr * address, std::size_t bytes, std::size_t, CUdeviceptr, unsigned long long))
 *address = reinterpret_cast<CUdeviceptr>(std::aligned_alloc(2 << 20, bytes));
 born("address");
 END EXPORT CUresult cuMemAddressFree(CUdeviceptr address, std::size_t) {
@@ -291,7 +299,8 @@ END
   std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
   return 0;
 }
-CALL(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream)) return move(to, from, bytes);
+CALL(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream))
+return move(to, from, bytes);
 }
 CALL(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void* from, std::size_t bytes, CUstream))
 return move(to, reinterpret_cast<CUdeviceptr>(from), bytes);
@@ -302,8 +311,8 @@ return move(reinterpret_cast<CUdeviceptr>(to), from, bytes);
 CALL(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream))
 return move(to, from, bytes);
 }
-CALL(cuMemcpyPeerAsync,
-     (CUdeviceptr to, CUcontext toContext, CUdeviceptr from, CUcontext fromContext, std::size_t bytes, CUstream stream))
+CALL(cuMemcpyPeerAsync, (CUdeviceptr to, CUcontext toContext, CUdeviceptr from, CUcontext fromContext,
+                         std::size_t bytes, CUstream stream))
 if (ownerOf(to) != toContext || ownerOf(from) != fromContext || !mayQueue(stream)) return 1;
 return move(to, from, bytes);
 }
@@ -324,8 +333,8 @@ END EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
 }
 CALL(cuStreamSynchronize, (CUstream))
 END CALL(cuStreamQuery, (CUstream)) END CALL(cuStreamWaitEvent, (CUstream, CUevent, unsigned)) END
-    CALL(cuEventCreate,
-         (CUevent * event, unsigned flags)) * event = reinterpret_cast<CUevent>(new FakeEvent{flags, false, current});
+    CALL(cuEventCreate, (CUevent * event, unsigned flags)) * event = reinterpret_cast<CUevent>(new FakeEvent{
+        flags, false, current});
 born("event");
 END EXPORT CUresult cuEventDestroy_v2(CUevent event) {
   delete reinterpret_cast<FakeEvent*>(event);
@@ -336,7 +345,8 @@ CALL(cuEventRecord, (CUevent event, CUstream stream))
 if (reinterpret_cast<FakeEvent*>(event)->context != contextOf(stream)) return 400;
 reinterpret_cast<FakeEvent*>(event)->recorded = true;
 END CALL(cuEventQuery, (CUevent)) END CALL(cuEventSynchronize, (CUevent)) END
-    CALL(cuEventElapsedTime, (float* milliseconds, CUevent from, CUevent to)) for (CUevent event : {from, to}) {
+    CALL(cuEventElapsedTime,
+         (float* milliseconds, CUevent from, CUevent to)) for (CUevent event : {from, to}) {
   const auto* each = reinterpret_cast<FakeEvent*>(event);
   if (!each->recorded || (each->flags & kEventDisableTiming)) return 400;
   if (each->context != reinterpret_cast<FakeEvent*>(from)->context) return 400;
@@ -360,12 +370,12 @@ auto* made = reinterpret_cast<FakeModule*>(module);
 if (made->image.find(std::string(" ") + name + "(") == std::string::npos) return kSymbolMissing;
 *function = reinterpret_cast<CUfunction>(new FakeFunction{name});
 made->functions.push_back(*function);
-END CALL(cuFuncGetAttribute, (int* value, int attribute, CUfunction)) * value = attribute == kFunctionMaxThreads ? 1024
-                                                                                                                 : 0;
+END CALL(cuFuncGetAttribute,
+         (int* value, int attribute, CUfunction)) * value = attribute == kFunctionMaxThreads ? 1024 : 0;
 END CALL(cuFuncSetAttribute, (CUfunction, int, int)) END
     CALL(cuLaunchKernel,
-         (CUfunction function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX, unsigned blockY,
-          unsigned blockZ, unsigned, CUstream stream, void** arguments,
+         (CUfunction function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX,
+          unsigned blockY, unsigned blockZ, unsigned, CUstream stream, void** arguments,
           void**)) if (!arguments || gridX * gridY * gridZ == 0 || blockX * blockY * blockZ == 0) return 1;
 if (!mayQueue(stream)) return 400;
 const std::string& name = reinterpret_cast<FakeFunction*>(function)->name;
@@ -388,8 +398,8 @@ EXPORT nvrtcResult nvrtcGetSupportedArchs(int* archs) {
   archs[1] = 90;
   return 0;
 }
-EXPORT nvrtcResult nvrtcCreateProgram(nvrtcProgram* program, const char* source, const char*, int, const char* const*,
-                                      const char* const*) {
+EXPORT nvrtcResult nvrtcCreateProgram(nvrtcProgram* program, const char* source, const char*, int,
+                                      const char* const*, const char* const*) {
   *program = reinterpret_cast<nvrtcProgram>(new FakeProgram{source, "", ""});
   born("program");
   return 0;
@@ -404,7 +414,8 @@ EXPORT nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int, const char* co
   auto* made = reinterpret_cast<FakeProgram*>(program);
   const std::size_t at = made->source.find("#error");
   if (at != std::string::npos) {
-    const auto lines = std::count(made->source.begin(), made->source.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+    const auto lines =
+        std::count(made->source.begin(), made->source.begin() + static_cast<std::ptrdiff_t>(at), '\n');
     made->log = "(" + std::to_string(lines + 1) + "): error: asked for";
     return kNvrtcCompilation;
   }
@@ -461,8 +472,8 @@ EXPORT cublasStatus cublasLtMatmulDescSetAttribute(LtMatmulDesc desc, int attrib
   std::memcpy(attribute == kDescTransA ? &made->transA : &made->transB, value, 4);
   return 0;
 }
-EXPORT cublasStatus cublasLtMatrixLayoutCreate(LtLayout* layout, int type, std::uint64_t rows, std::uint64_t columns,
-                                               std::int64_t leading) {
+EXPORT cublasStatus cublasLtMatrixLayoutCreate(LtLayout* layout, int type, std::uint64_t rows,
+                                               std::uint64_t columns, std::int64_t leading) {
   if (const int code = gate("cublasLtMatrixLayoutCreate")) return code;
   *layout = reinterpret_cast<LtLayout>(new FakeLayout{type, rows, columns, leading});
   born("layout");
@@ -490,17 +501,18 @@ EXPORT cublasStatus cublasLtMatmulPreferenceDestroy(LtPreference preference) {
   gone("preference");
   return 0;
 }
-EXPORT cublasStatus cublasLtMatmulPreferenceSetAttribute(LtPreference preference, int attribute, const void* value,
-                                                         std::size_t bytes) {
+EXPORT cublasStatus cublasLtMatmulPreferenceSetAttribute(LtPreference preference, int attribute,
+                                                         const void* value, std::size_t bytes) {
   auto* made = reinterpret_cast<FakePreference*>(preference);
   if (attribute == kPreferenceWorkspace && bytes == 8) return std::memcpy(&made->workspace, value, 8), 0;
   if (bytes != 4) return 7;
-  if (attribute >= kPreferenceAlignA && attribute <= kPreferenceAlignD) std::memcpy(&made->alignment, value, 4);
+  if (attribute >= kPreferenceAlignA && attribute <= kPreferenceAlignD)
+    std::memcpy(&made->alignment, value, 4);
   return 0;
 }
-EXPORT cublasStatus cublasLtMatmulAlgoGetHeuristic(LtHandle, LtMatmulDesc, LtLayout, LtLayout, LtLayout, LtLayout,
-                                                   LtPreference preference, int wanted, LtHeuristic* results,
-                                                   int* found) {
+EXPORT cublasStatus cublasLtMatmulAlgoGetHeuristic(LtHandle, LtMatmulDesc, LtLayout, LtLayout, LtLayout,
+                                                   LtLayout, LtPreference preference, int wanted,
+                                                   LtHeuristic* results, int* found) {
   if (const int code = gate("cublasLtMatmulAlgoGetHeuristic")) return code;
   const auto* made = reinterpret_cast<FakePreference*>(preference);
   *found = wanted < 3 ? wanted : 3;
@@ -511,9 +523,10 @@ EXPORT cublasStatus cublasLtMatmulAlgoGetHeuristic(LtHandle, LtMatmulDesc, LtLay
   }
   return 0;
 }
-EXPORT cublasStatus cublasLtMatmul(LtHandle, LtMatmulDesc desc, const void* alpha, const void* a, LtLayout aLayout,
-                                   const void* b, LtLayout bLayout, const void* beta, const void*, LtLayout, void* d,
-                                   LtLayout dLayout, const LtAlgorithm* algorithm, void*, std::size_t, CUstream) {
+EXPORT cublasStatus cublasLtMatmul(LtHandle, LtMatmulDesc desc, const void* alpha, const void* a,
+                                   LtLayout aLayout, const void* b, LtLayout bLayout, const void* beta,
+                                   const void*, LtLayout, void* d, LtLayout dLayout,
+                                   const LtAlgorithm* algorithm, void*, std::size_t, CUstream) {
   if (const int code = gate("cublasLtMatmul")) return code;
   if (state().sticky) return 13;
   const auto& A = *reinterpret_cast<FakeLayout*>(aLayout);
@@ -521,18 +534,20 @@ EXPORT cublasStatus cublasLtMatmul(LtHandle, LtMatmulDesc desc, const void* alph
   const auto& D = *reinterpret_cast<FakeLayout*>(dLayout);
   const auto& op = *reinterpret_cast<FakeDesc*>(desc);
   if (*static_cast<const float*>(alpha) != 1 || *static_cast<const float*>(beta) != 0) return 7;
-  const auto address =
-      reinterpret_cast<std::uintptr_t>(a) | reinterpret_cast<std::uintptr_t>(b) | reinterpret_cast<std::uintptr_t>(d);
+  const auto address = reinterpret_cast<std::uintptr_t>(a) | reinterpret_cast<std::uintptr_t>(b) |
+                       reinterpret_cast<std::uintptr_t>(d);
   if (address & (algorithm->data[0] - 1)) return 7;
   const auto k = static_cast<std::int64_t>(op.transA ? A.rows : A.columns);
-  if (static_cast<std::int64_t>(B.rows) != k || D.columns != B.columns || D.rows != (op.transA ? A.columns : A.rows))
+  if (static_cast<std::int64_t>(B.rows) != k || D.columns != B.columns ||
+      D.rows != (op.transA ? A.columns : A.rows))
     return 7;
   for (std::int64_t layer = 0; layer < D.batch; ++layer) {
     for (std::int64_t column = 0; column < static_cast<std::int64_t>(D.columns); ++column) {
       for (std::int64_t row = 0; row < static_cast<std::int64_t>(D.rows); ++row) {
         float sum = 0;
         for (std::int64_t i = 0; i < k; ++i) {
-          const std::int64_t left = layer * A.stride + (op.transA ? row * A.leading + i : i * A.leading + row);
+          const std::int64_t left =
+              layer * A.stride + (op.transA ? row * A.leading + i : i * A.leading + row);
           sum += elementAt(a, A.type, left) * elementAt(b, B.type, layer * B.stride + column * B.leading + i);
         }
         setElement(d, D.type, layer * D.stride + column * D.leading + row, sum);

@@ -1,5 +1,5 @@
-// Random owners of an allocator for as long as is asked, seed after seed, each kind of run in turn; or a failure of
-// each driver call's nth use. Ends with one line of JSON; status 1 where a law was broken.
+// Random owners of an allocator for as long as is asked, seed after seed, each kind of run in turn; or a
+// failure of each driver call's nth use. Ends with one line of JSON; status 1 where a law was broken.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -51,10 +51,11 @@ constexpr Kind kinds[] = {
      }},
 };
 
-constexpr const char* calls[] = {
-    "memAllocate",    "memFree",     "memInfo",          "pinnedAllocate", "pinnedFree",   "addressReserve",
-    "addressRelease", "pagesCreate", "pagesMap",         "pagesUnmap",     "pagesRelease", "eventCreate",
-    "eventRecord",    "eventQuery",  "eventSynchronize", "streamWait",     "streamQuery",  "streamSynchronize"};
+constexpr const char* calls[] = {"memAllocate", "memFree",          "memInfo",          "pinnedAllocate",
+                                 "pinnedFree",  "addressReserve",   "addressRelease",   "pagesCreate",
+                                 "pagesMap",    "pagesUnmap",       "pagesRelease",     "eventCreate",
+                                 "eventRecord", "eventQuery",       "eventSynchronize", "streamWait",
+                                 "streamQuery", "streamSynchronize"};
 
 struct Sums {
   std::uint64_t runs = 0, operations = 0, allocations = 0, uses = 0, readings = 0, refused = 0;
@@ -89,7 +90,8 @@ std::uint64_t resident() {
 using ull = unsigned long long;
 
 int failed(const ModelPlan& plan, const ModelReport& report, const std::string& again) {
-  std::printf("%s\n  %s\n  again: braid_soak %s\n", report.problem.c_str(), describe(plan).c_str(), again.c_str());
+  std::printf("%s\n  %s\n  again: braid_soak %s\n", report.problem.c_str(), describe(plan).c_str(),
+              again.c_str());
   return 1;
 }
 
@@ -140,17 +142,17 @@ int main(int argc, char** argv) {
           const ModelReport report = runModel(plan);
           ++runs;
           if (!report.problem.empty())
-            return failed(
-                plan, report,
-                "--faults --only " + plan.fault + " --seed " + std::to_string(seed) + " --nth " + std::to_string(use));
+            return failed(plan, report,
+                          "--faults --only " + plan.fault + " --seed " + std::to_string(seed) + " --nth " +
+                              std::to_string(use));
           if (!report.struck || nth != 0) break;
           ++struck[call];
         }
       }
       if (!only.empty()) break;
     }
-    std::printf("{\"seconds\": %.0f, \"seed\": %llu, \"seeds\": %llu, \"runs\": %llu, \"failures\": {", elapsed(),
-                static_cast<ull>(first), static_cast<ull>(seed - first), static_cast<ull>(runs));
+    std::printf("{\"seconds\": %.0f, \"seed\": %llu, \"seeds\": %llu, \"runs\": %llu, \"failures\": {",
+                elapsed(), static_cast<ull>(first), static_cast<ull>(seed - first), static_cast<ull>(runs));
     const char* comma = "";
     for (const auto& [call, count] : struck) {
       std::printf("%s\"%s\": %llu", comma, call.c_str(), static_cast<ull>(count));
@@ -166,27 +168,31 @@ int main(int argc, char** argv) {
     for (const Kind& kind : kinds) {
       if (!only.empty() && only != kind.name) continue;
       // The kinds take very different times: so many of each that every one has its share.
-      const std::uint64_t repeats = std::strcmp(kind.name, "one") == 0 || std::strcmp(kind.name, "many") == 0 ? 8 : 1;
+      const std::uint64_t repeats =
+          std::strcmp(kind.name, "one") == 0 || std::strcmp(kind.name, "many") == 0 ? 8 : 1;
       for (std::uint64_t repeat = 0; repeat < (only.empty() ? repeats : 1); ++repeat) {
         ModelPlan plan = randomPlan(only.empty() ? seed * 8 + repeat : seed);
         kind.shape(&plan);
         const ModelReport report = runModel(plan);
         if (!report.problem.empty())
-          return failed(plan, report, std::string("--only ") + kind.name + " --seed " + std::to_string(plan.seed));
+          return failed(plan, report,
+                        std::string("--only ") + kind.name + " --seed " + std::to_string(plan.seed));
         sums[kind.name].add(report);
       }
     }
     if (early == 0 && elapsed() > minutes * 60 / 4) early = resident();
     if (!only.empty()) break;
   }
-  std::printf("{\"seconds\": %.0f, \"seed\": %llu, \"seeds\": %llu, \"residentMiB\": [%llu, %llu], \"kinds\": {",
-              elapsed(), static_cast<ull>(first), static_cast<ull>(seed - first), static_cast<ull>(early / 1024),
-              static_cast<ull>(resident() / 1024));
+  std::printf(
+      "{\"seconds\": %.0f, \"seed\": %llu, \"seeds\": %llu, \"residentMiB\": [%llu, %llu], \"kinds\": {",
+      elapsed(), static_cast<ull>(first), static_cast<ull>(seed - first), static_cast<ull>(early / 1024),
+      static_cast<ull>(resident() / 1024));
   const char* comma = "";
   for (const Kind& kind : kinds) {
     const Sums& s = sums[kind.name];
     std::printf(
-        "%s\"%s\": {\"what\": \"%s\", \"runs\": %llu, \"operations\": %llu, \"allocations\": %llu, \"uses\": %llu, "
+        "%s\"%s\": {\"what\": \"%s\", \"runs\": %llu, \"operations\": %llu, \"allocations\": %llu, \"uses\": "
+        "%llu, "
         "\"readings\": %llu, \"refused\": %llu, \"waits\": %llu, \"moves\": %llu, \"pagesMoved\": %llu, "
         "\"served\": [%llu, %llu, %llu, %llu, %llu, %llu, %llu, %llu]}",
         comma, kind.name, kind.what, static_cast<ull>(s.runs), static_cast<ull>(s.operations),

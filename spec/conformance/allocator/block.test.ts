@@ -9,14 +9,18 @@ describe.each(present)('blocks on %s', name => {
     using block = lane.malloc(4 * KiB)
     lane.fill32(block, 0xc0ffee)
     lane.fill32(block.at(8, 4), 7)
-    expect([...(await wordsOf(device, block, lane)).subarray(0, 4)]).toEqual([0xc0ffee, 0xc0ffee, 7, 0xc0ffee])
+    expect([...(await wordsOf(device, block, lane)).subarray(0, 4)]).toEqual([
+      0xc0ffee, 0xc0ffee, 7, 0xc0ffee,
+    ])
   })
 
   it('2 are rounded up, aligned, and do not overlap', async () => {
     await using device = await openOn(name)
     const blocks = [1, 511, 512, 513, 3 * MiB, 1, 20 * MiB].map(bytes => device.defaultLane.malloc(bytes))
     expect(blocks.slice(0, 4).map(({ size }) => size)).toEqual([512, 512, 512, 1024])
-    const ranges = blocks.map(({ address, size }) => [address, address + size] as const).sort((a, b) => a[0] - b[0])
+    const ranges = blocks
+      .map(({ address, size }) => [address, address + size] as const)
+      .sort((a, b) => a[0] - b[0])
     for (const [start] of ranges) expect(start % 512).toBe(0)
     for (let i = 1; i < ranges.length; ++i) expect(ranges[i]![0]).toBeGreaterThanOrEqual(ranges[i - 1]![1])
     for (const block of blocks) block.free()
@@ -102,7 +106,9 @@ describe.each(present)('blocks on %s', name => {
     using event = lane.record()
     block.keepUntil(event)
     expect(
-      device.snapshot().segments.flatMap(({ blocks }) => blocks.flatMap(({ uses, noted }) => [...uses, ...noted])),
+      device
+        .snapshot()
+        .segments.flatMap(({ blocks }) => blocks.flatMap(({ uses, noted }) => [...uses, ...noted])),
     ).toEqual([])
     block.free()
   })

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
 import { present } from './support.js'
 
-const scenes = fileURLToPath(new URL('../../support/allocator-scenes.ts', import.meta.url))
+const scenes = fileURLToPath(new URL('../../fixtures/allocator-scenes.ts', import.meta.url))
 
 const played = (scene: string, device: string): ReturnType<typeof spawnSync> =>
   spawnSync(process.execPath, ['--expose-gc', '--import', 'tsx', scenes, scene, device], {
@@ -35,7 +35,11 @@ describe.each(present)('on %s', device => {
 
   it('thrown: an error that nobody catches', () => {
     const { status, signal, stdout, stderr } = played('thrown', device)
-    expect({ status, signal, stdout: String(stdout).trim() }).toEqual({ status: 1, signal: null, stdout: 'well' })
+    expect({ status, signal, stdout: String(stdout).trim() }).toEqual({
+      status: 1,
+      signal: null,
+      stdout: 'well',
+    })
     expect(stderr).toMatch(/on purpose/)
   })
 })

@@ -92,7 +92,12 @@ describe.each(present)('nonsense on %s', name => {
     await using other = await openOn('host')
     const lane = device.lane()
     const block = lane.malloc(KiB)
-    const foreign = [other.defaultLane, other.defaultLane.malloc(KiB), other.defaultLane.record(), other.pool()]
+    const foreign = [
+      other.defaultLane,
+      other.defaultLane.malloc(KiB),
+      other.defaultLane.record(),
+      other.pool(),
+    ]
     const calls: readonly ((given: Anything) => unknown)[] = [
       given => lane.malloc(given),
       given => device.pinned(given),
@@ -197,7 +202,10 @@ describe('a host device that fails', () => {
 
   it('2 to make pages says so, and goes on', async () => {
     await using device = await failing('pagesCreate')
-    expect(thrownBy(() => device.defaultLane.malloc(KiB))).toMatchObject({ _tag: 'DriverFailed', at: 'lane.malloc' })
+    expect(thrownBy(() => device.defaultLane.malloc(KiB))).toMatchObject({
+      _tag: 'DriverFailed',
+      at: 'lane.malloc',
+    })
     device.defaultLane.malloc(KiB).free()
   })
 
@@ -215,7 +223,10 @@ describe('a host device that fails', () => {
     const pinned = device.pinned(KiB)
     const event = lane.record()
     lane.fill32(block, 1)
-    await expect(lane.synchronize()).rejects.toMatchObject({ _tag: 'DriverFailed', code: 'CUDA_ERROR_ILLEGAL_ADDRESS' })
+    await expect(lane.synchronize()).rejects.toMatchObject({
+      _tag: 'DriverFailed',
+      code: 'CUDA_ERROR_ILLEGAL_ADDRESS',
+    })
     for (const call of [
       () => lane.fill32(block, 1),
       () => lane.copy(pinned, block),

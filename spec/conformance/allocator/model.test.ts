@@ -56,7 +56,8 @@ const command = (name: string, run: (model: Model, real: Real) => void | Promise
   toString: () => name,
 })
 
-const chosen = (owners: readonly Owner[], at: number): Owner | undefined => owners[at % Math.max(1, owners.length)]
+const chosen = (owners: readonly Owner[], at: number): Owner | undefined =>
+  owners[at % Math.max(1, owners.length)]
 
 const allocate = (bytes: number, on: number, pool: number) =>
   command(`allocate(${bytes}, ${on}, pool ${pool})`, (model, { lanes, pools }) => {
@@ -102,7 +103,8 @@ const order = (before: number, after: number) =>
     lanes[after % lanes.length]!.wait(event)
   })
 
-const settle = (on: number) => command(`synchronize(${on})`, (_, { lanes }) => lanes[on % lanes.length]!.synchronize())
+const settle = (on: number) =>
+  command(`synchronize(${on})`, (_, { lanes }) => lanes[on % lanes.length]!.synchronize())
 
 const empty = command('emptyCache', (_, { device }) => device.emptyCache())
 
@@ -135,38 +137,46 @@ describe.each(present)('the allocator on %s, by random commands', name => {
   it.each(policies)('keeps its laws under %s', { timeout: 120_000 }, async policy => {
     let ran = 0
     await fc.assert(
-      fc.asyncProperty(commands, fc.boolean(), fc.boolean(), fc.nat(1e6), async (steps, expandable, tight, jitter) => {
-        const limit = tight ? { limit: 96 * MiB + lateBytes * 4 } : {}
-        await using device = await openOn(name, {
-          allocator: { policy, expandable, ...limit },
-          // A reader's fill takes a tenth of a millisecond: an owner that comes too early has long written then.
-          host: { jitter: jitter + 1, jitterMicroseconds: 40, deviceRate: 4 * MiB * 10_000 },
-        })
-        const lanes = [device.defaultLane, device.lane(), device.lane(), device.lane()]
-        const scratch = lanes.map(lane => lane.malloc(lateBytes))
-        const real: Real = {
-          scratch,
-          device,
-          lanes,
-          pools: [undefined, undefined, device.pool()],
-          seen: device.pinned(4 * places),
-        }
-        const model: Model = { owners: [], words: 0, expected: [] }
-        try {
-          await fc.asyncModelRun(() => ({ model, real }), steps)
-        } catch (error) {
-          // Under a limit there may be no memory: what was done by then must hold all the same.
-          if (!tight || (error as { code?: string }).code !== 'CUDA_ERROR_OUT_OF_MEMORY') throw error
-        }
-        ran += model.words
-        for (const lane of lanes) await lane.synchronize()
-        expect([...new Uint32Array(real.seen.view()).subarray(0, model.expected.length)]).toEqual(model.expected)
-        for (const block of [...model.owners.map(({ block }) => block), ...scratch]) block.free()
-        real.pools[2]!.close()
-        await device.emptyCache()
-        expect(device.stats()['reserved_bytes.all.current']).toBe(0)
-        expect(device.stats()['active_bytes.all.current']).toBe(0)
-      }),
+      fc.asyncProperty(
+        commands,
+        fc.boolean(),
+        fc.boolean(),
+        fc.nat(1e6),
+        async (steps, expandable, tight, jitter) => {
+          const limit = tight ? { limit: 96 * MiB + lateBytes * 4 } : {}
+          await using device = await openOn(name, {
+            allocator: { policy, expandable, ...limit },
+            // A reader's fill takes a tenth of a millisecond: an owner that comes too early has long written then.
+            host: { jitter: jitter + 1, jitterMicroseconds: 40, deviceRate: 4 * MiB * 10_000 },
+          })
+          const lanes = [device.defaultLane, device.lane(), device.lane(), device.lane()]
+          const scratch = lanes.map(lane => lane.malloc(lateBytes))
+          const real: Real = {
+            scratch,
+            device,
+            lanes,
+            pools: [undefined, undefined, device.pool()],
+            seen: device.pinned(4 * places),
+          }
+          const model: Model = { owners: [], words: 0, expected: [] }
+          try {
+            await fc.asyncModelRun(() => ({ model, real }), steps)
+          } catch (error) {
+            // Under a limit there may be no memory: what was done by then must hold all the same.
+            if (!tight || (error as { code?: string }).code !== 'CUDA_ERROR_OUT_OF_MEMORY') throw error
+          }
+          ran += model.words
+          for (const lane of lanes) await lane.synchronize()
+          expect([...new Uint32Array(real.seen.view()).subarray(0, model.expected.length)]).toEqual(
+            model.expected,
+          )
+          for (const block of [...model.owners.map(({ block }) => block), ...scratch]) block.free()
+          real.pools[2]!.close()
+          await device.emptyCache()
+          expect(device.stats()['reserved_bytes.all.current']).toBe(0)
+          expect(device.stats()['active_bytes.all.current']).toBe(0)
+        },
+      ),
       { numRuns: 20 },
     )
     expect(ran).toBeGreaterThan(100)

@@ -93,7 +93,8 @@ describe.each(present)('pinned memory on %s', name => {
     const block = device.pinned(KiB)
     const { address } = block
     const view = block.view() as ArrayBuffer & { transfer?: () => ArrayBuffer }
-    if (view.transfer === undefined) return context.skip('this version of Node moves no ArrayBuffer that is marked')
+    if (view.transfer === undefined)
+      return context.skip('this version of Node moves no ArrayBuffer that is marked')
     const moved = view.transfer()
     expect(() => block.view()).toThrow(/moved into another ArrayBuffer/)
     new Uint8Array(moved).fill(5)
@@ -109,6 +110,8 @@ describe.each(present)('pinned memory on %s', name => {
     using block = device.defaultLane.malloc(KiB)
     expect(() => block.view()).toThrow(/a pinned block\n +found +one of device memory/)
     using pool = device.pool()
-    expect(() => device.pinned(KiB, device.defaultLane, { pool } as object)).toThrow(/pools are of device memory/)
+    expect(() => device.pinned(KiB, device.defaultLane, { pool } as object)).toThrow(
+      /pools are of device memory/,
+    )
   })
 })

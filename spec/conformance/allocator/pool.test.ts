@@ -10,7 +10,9 @@ import { KiB, MiB, openOn, pause, present, thrownBy, wordsOf } from './support.j
 const poolOf = (device: Device, block: Block): number =>
   device
     .snapshot()
-    .segments.find(({ address, totalSize }) => address <= block.address && block.address < address + totalSize)!.pool
+    .segments.find(
+      ({ address, totalSize }) => address <= block.address && block.address < address + totalSize,
+    )!.pool
 
 describe.each(present)('pools on %s', name => {
   it('1 keep their memory apart, and give it back when they are closed', async () => {
@@ -243,7 +245,8 @@ describe.each(present)("users' allocators on %s", name => {
      void *none(size_t size, int device, void *stream) { (void)size; (void)device; (void)stream; return 0; }
     `,
   )
-  const compiled = spawnSync('cc', ['-shared', '-fPIC', '-o', library, source], { encoding: 'utf8' }).status === 0
+  const compiled =
+    spawnSync('cc', ['-shared', '-fPIC', '-o', library, source], { encoding: 'utf8' }).status === 0
 
   it.skipIf(!compiled)('4 as symbols of a shared library', async () => {
     await using device = await openOn(name)
@@ -263,6 +266,8 @@ describe.each(present)("users' allocators on %s", name => {
       device.pool({ allocator: { library: join(folder, 'nothing.so'), allocate: 'a', release: 'b' } }),
     ).toThrow(/nothing\.so/)
     if (compiled)
-      expect(() => device.pool({ allocator: { library, allocate: 'take', release: 'missing' } })).toThrow(/missing/)
+      expect(() => device.pool({ allocator: { library, allocate: 'take', release: 'missing' } })).toThrow(
+        /missing/,
+      )
   })
 })

@@ -6,13 +6,20 @@ import { gzipSync } from 'node:zlib'
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, it } from 'vitest'
-import { type AllocatorOptions, allocatorOptions } from '../../../runtime/allocator/settings/options.js'
-import { type AllocatorTrace, parseTrace } from '../../../runtime/allocator/trace.js'
-import { readTrace } from '../../../runtime/allocator/trace-file.js'
-import { ReplayError, type ReplayResult, replayTrace } from '../../../runtime/allocator/trace-replay.js'
-import { braid as command } from '../../support/command.js'
-import '../../support/seed.js'
-import { type MadeTrace, mixture, pipelineOf, programs, Recorder, type TraceRow } from '../../support/traces.js'
+import { type AllocatorOptions, allocatorOptions } from '../../../runtime/device/settings/options.js'
+import { type AllocatorTrace, parseTrace } from '../../../runtime/device/trace.js'
+import { readTrace } from '../../../runtime/device/trace-file.js'
+import { ReplayError, type ReplayResult, replayTrace } from '../../../runtime/device/trace-replay.js'
+import { braid as command } from '../../fixtures/command.js'
+import '../../fixtures/seed.js'
+import {
+  type MadeTrace,
+  mixture,
+  pipelineOf,
+  programs,
+  Recorder,
+  type TraceRow,
+} from '../../fixtures/traces.js'
 import { present } from '../devices.js'
 
 const MiB = 2 ** 20
@@ -32,8 +39,15 @@ const replayed = (made: MadeTrace, device: string, options: AllocatorOptions = {
   replayTrace(traceOf(made), { device, allocator: right(allocatorOptions(options)) })
 
 /** All but what a clock says. */
-const figures = ({ nsPerEvent: _a, nsMedian: _b, ns99: _c, nsMost: _d, moveNs: _e, runs: _f, ...rest }: ReplayResult) =>
-  rest
+const figures = ({
+  nsPerEvent: _a,
+  nsMedian: _b,
+  ns99: _c,
+  nsMost: _d,
+  moveNs: _e,
+  runs: _f,
+  ...rest
+}: ReplayResult) => rest
 
 /** The most bytes held by live blocks at once, and by those with the ones whose uses are outstanding. */
 const model = (ops: readonly TraceRow[], round: number) => {
@@ -73,7 +87,8 @@ const anyTrace: fc.Arbitrary<MadeTrace> = fc
     const out = <T>(list: T[], at: number): T => list.splice(at % list.length, 1)[0]!
     for (const { base, turns } of phases)
       for (const [pick, size, what] of turns) {
-        if (what < 4 || live.length === 0) live.push(to.allocate((2 ** base * (1 + (size % 97))) / 32, pick % streams))
+        if (what < 4 || live.length === 0)
+          live.push(to.allocate((2 ** base * (1 + (size % 97))) / 32, pick % streams))
         else if (what < 8) {
           const id = out(live, pick)
           if (size % 10 < deferred) {
@@ -124,7 +139,9 @@ describe.each(present)('replay on %s', device => {
         fc.integer({ min: 0, max: 12 }),
         async (made, policy, manner, share) => {
           const limit = Math.ceil((model(made.ops, 512).mostHeld * share) / 10) + 1
-          const outcome = await replayed(made, device, { policy, ...manner, limit }).catch((error: unknown) => error)
+          const outcome = await replayed(made, device, { policy, ...manner, limit }).catch(
+            (error: unknown) => error,
+          )
           if (!(outcome instanceof ReplayError)) {
             expect((outcome as ReplayResult).peakReserved).toBeLessThanOrEqual(limit)
             return
@@ -132,7 +149,9 @@ describe.each(present)('replay on %s', device => {
           expect(outcome.fault._tag).toBe('OutOfMemory')
           const [, at] = /^ops\[(\d+)\]$/.exec(outcome.fault.at) ?? []
           expect(made.ops[Number(at)]?.[0]).toBe(0)
-          expect(outcome.fault.found).toMatch(/reserved: .* in use, .* freed but still in use by others, .* free/)
+          expect(outcome.fault.found).toMatch(
+            /reserved: .* in use, .* freed but still in use by others, .* free/,
+          )
           expect(outcome.fault.next).toContain('--limit')
         },
       ),
@@ -170,11 +189,15 @@ describe.each(present)('replay on %s', device => {
     }
     const waited = await replayed(made, device, { policy: 'order-then-wait' })
     expect([waited.peakReserved, waited.waits]).toEqual([16 * MiB, 1])
-    const limited = await replayed(made, device, { policy: 'poll', limit: 8 * MiB }).catch((error: unknown) => error)
+    const limited = await replayed(made, device, { policy: 'poll', limit: 8 * MiB }).catch(
+      (error: unknown) => error,
+    )
     expect(limited).toBeInstanceOf(ReplayError)
     // The calling thread may wait for the use: so the trace goes on, and the first two blocks fit one after the other.
     const patient = { ...made, ops: ops.slice(0, 4) }
-    expect((await replayed(patient, device, { policy: 'poll', limit: 8 * MiB })).synchronizations).toBeGreaterThan(0)
+    expect(
+      (await replayed(patient, device, { policy: 'poll', limit: 8 * MiB })).synchronizations,
+    ).toBeGreaterThan(0)
   }, 60_000)
 })
 
@@ -200,7 +223,9 @@ describe('peaks', () => {
 
   it('pages that move hold less than pages that stay, and less than segments', async () => {
     for (const make of [...programs, mixture]) {
-      const [segments, stay, move] = await Promise.all(manners.map(manner => replayed(make(3), 'host', manner)))
+      const [segments, stay, move] = await Promise.all(
+        manners.map(manner => replayed(make(3), 'host', manner)),
+      )
       expect(move!.peakReserved).toBeLessThanOrEqual(stay!.peakReserved)
       expect(move!.peakReserved).toBeLessThanOrEqual(segments!.peakReserved)
     }
@@ -265,7 +290,13 @@ describe('a trace that is wrong', () => {
     ['a free of nothing', withOps([1, 1, 0, 0]), 'ops[0]', /a block that is allocated/, /block 1/],
     ['freed twice', withOps(...good.slice(0, 2), [1, 1, 0, 0]), 'ops[2]', /ops\[1\]/, /another/],
     ['freed after it was complete', withOps(...good, [1, 1, 0, 0]), 'ops[3]', /allocated/, /block 1/],
-    ['complete before it was freed', withOps([0, 1, 1, 0], [2, 1, 0, 0]), 'ops[1]', /op 1 for block 1 first/, /before/],
+    [
+      'complete before it was freed',
+      withOps([0, 1, 1, 0], [2, 1, 0, 0]),
+      'ops[1]',
+      /op 1 for block 1 first/,
+      /before/,
+    ],
     [
       'a peak that is none',
       { ...withOps(...good), torch: { default: { peak_reserved: 'x' } } },
@@ -291,7 +322,11 @@ describe('a trace that is wrong', () => {
   })
 
   it('whatever it is, it is data, and nothing is thrown', () => {
-    const number = fc.oneof(fc.integer({ min: -2, max: 4 }), fc.double(), fc.constantFrom(2 ** 53, -0, null, '1'))
+    const number = fc.oneof(
+      fc.integer({ min: -2, max: 4 }),
+      fc.double(),
+      fc.constantFrom(2 ** 53, -0, null, '1'),
+    )
     const row = fc.oneof(fc.tuple(number, number, number, number), fc.anything())
     const near = fc.record({ name: fc.anything(), streams: number, torch: fc.anything(), ops: fc.array(row) })
     fc.assert(
@@ -324,12 +359,23 @@ describe('braid replay', () => {
   }
   const braid = (...args: string[]) => command('replay', ...args)
   const made = programs[3]!(1)
-  const torch = { version: '2.11.0', default: { peak_reserved: 300 * MiB }, expandable: { peak_reserved: 200 * MiB } }
+  const torch = {
+    version: '2.11.0',
+    default: { peak_reserved: 300 * MiB },
+    expandable: { peak_reserved: 200 * MiB },
+  }
   const json = JSON.stringify({ ...made, torch })
   const good = file('good.json.gz', gzipSync(json))
 
   it('prints one object with --json: the figures, and what PyTorch needed', () => {
-    const { status, stdout, stderr } = braid(good, '--device', 'host', '--json', '--policy', 'order-then-wait')
+    const { status, stdout, stderr } = braid(
+      good,
+      '--device',
+      'host',
+      '--json',
+      '--policy',
+      'order-then-wait',
+    )
     expect([status, stderr]).toEqual([0, ''])
     expect(stdout.trim().split('\n')).toHaveLength(1)
     const result = JSON.parse(stdout) as Record<string, unknown>
@@ -338,7 +384,11 @@ describe('braid replay', () => {
       policy: 'order-then-wait',
       events: made.ops.length,
       peakLive: model(made.ops, 1).mostHeld,
-      torch: { version: '2.11.0', default: { peakReserved: 300 * MiB }, expandable: { peakReserved: 200 * MiB } },
+      torch: {
+        version: '2.11.0',
+        default: { peakReserved: 300 * MiB },
+        expandable: { peakReserved: 200 * MiB },
+      },
     })
     for (const key of ['peakReserved', 'segments', 'nsPerEvent', 'waits', 'pagesMoved', 'ratio'])
       expect([key, typeof result[key]]).toEqual([key, 'number'])
@@ -404,7 +454,10 @@ describe('braid replay', () => {
 
   it('settings that are wrong say where', () => {
     const { status, stderr } = braid(good, '--conf', 'max_split_size:20')
-    expect([status, stderr]).toEqual([1, expect.stringMatching(/--conf, character 1[\s\S]*max_split_size_mb/)])
+    expect([status, stderr]).toEqual([
+      1,
+      expect.stringMatching(/--conf, character 1[\s\S]*max_split_size_mb/),
+    ])
   })
 
   const packed = gzipSync(json)
@@ -412,7 +465,12 @@ describe('braid replay', () => {
     ['missing', join(folder, 'none.json.gz'), /can be read/, /ENOENT/],
     ['a folder', folder, /can be read/, /EISDIR/],
     ['empty', file('empty.json', ''), /JSON/, /an empty file/],
-    ['cut off', file('cut.json.gz', packed.subarray(0, packed.length / 2)), /a whole gzip file/, /ends too soon/],
+    [
+      'cut off',
+      file('cut.json.gz', packed.subarray(0, packed.length / 2)),
+      /a whole gzip file/,
+      /ends too soon/,
+    ],
     [
       'damaged',
       file(

@@ -3,7 +3,7 @@
 import { orThrow } from '../../../dsl/index.js'
 import { type Block, Device, type DeviceOptions, type Lane } from '../../../runtime/index.js'
 
-export { hold } from '../../../runtime/allocator/testing.js'
+export { hold } from '../../../runtime/device/testing.js'
 export { pause, present, until } from '../devices.js'
 
 export const KiB = 1024
@@ -40,7 +40,11 @@ export const openOn = async (name: string, options: DeviceOptions = {}): Promise
 }
 
 /** The words of a block of this lane's device, once the lane has run what it was given. */
-export const wordsOf = async (device: Device, block: Block, lane: Lane = device.defaultLane): Promise<Uint32Array> => {
+export const wordsOf = async (
+  device: Device,
+  block: Block,
+  lane: Lane = device.defaultLane,
+): Promise<Uint32Array> => {
   using pinned = device.pinned(block.bytes, lane)
   lane.copy(pinned, block)
   await lane.synchronize()

@@ -1,0 +1,246 @@
+import { heap } from '../../order/scratch.js'
+import { type Accesses, known } from './accesses.js'
+import { follows } from './dependencies.js'
+import type { Collective, Operation } from './ir.js'
+
+// Lists of what each operation reads, writes and comes after would be half of what a graph of a million takes: these are flat, and made when somebody asks for one.
+
+/** Numbers that are written one after the other, as many as there turn out to be. */
+class Column {
+  length = 0
+  private items: Int32Array
+
+  constructor(capacity: number) {
+    this.items = heap.int32(Math.max(16, capacity))
+  }
+
+  put(item: number): void {
+    if (this.length === this.items.length) {
+      const longer = heap.int32(2 * this.length)
+      longer.set(this.items)
+      this.items = longer
+    }
+    this.items[this.length++] = item
+  }
+
+  at(i: number): number {
+    return this.items[i]!
+  }
+
+  list(from: number, end: number): number[] {
+    const list = new Array<number>(end - from)
+    for (let i = 0; i < list.length; i++) list[i] = this.items[from + i]!
+    return list
+  }
+
+  get all(): Int32Array {
+    return this.items.subarray(0, this.length)
+  }
+}
+
+/** What an operation says of itself alone. */
+export type Own = Omit<Operation, 'reads' | 'writes' | 'after'>
+
+/** What operations that do the same have in common. */
+export type Work = Pick<
+  Operation,
+  'op' | 'kernel' | 'flops' | 'movedBytes' | 'kind' | 'workspace' | 'ahead' | 'tolerance' | 'user'
+>
+
+const isOf = (work: Work, own: Own): boolean =>
+  work.op === own.op &&
+  work.kernel === own.kernel &&
+  work.flops === own.flops &&
+  work.movedBytes === own.movedBytes &&
+  work.kind === own.kind &&
+  work.workspace === own.workspace &&
+  work.ahead === own.ahead &&
+  work.tolerance === own.tolerance &&
+  work.user === own.user
+
+/** Kernels of which the latest work is known: large graphs repeat few. */
+const mostKernels = 1024
+
+/** What is done, told once of all operations in a row, or over one kernel, that do the same. */
+class Works {
+  private readonly latest = new Map<Operation['kernel'], Work>()
+
+  of(own: Own): Work {
+    const known = this.latest.get(own.kernel)
+    if (known !== undefined && isOf(known, own)) return known
+    const { op, kernel, flops, movedBytes, kind, workspace, ahead, tolerance, user } = own
+    const work = { op, kernel, flops, movedBytes, kind, workspace, ahead, tolerance, user }
+    if (this.latest.size >= mostKernels) this.latest.clear()
+    this.latest.set(kernel, work)
+    return work
+  }
+}
+
+/** Operations while they are made, each after those that it needs. */
+export class Operations {
+  private readonly list: Recorded[] = []
+  private readonly start: Column
+  private readonly written: Column
+  private readonly named: Column
+  private readonly afterStart: Column
+  private readonly before: Column
+  private readonly late = new Map<number, number[]>()
+  private readonly shared = new Map<number, Collective>()
+  private readonly works = new Works()
+
+  /** About so many operations that read so many values. */
+  constructor(operations: number, reads: number) {
+    this.start = new Column(operations + 1)
+    this.written = new Column(operations)
+    this.named = new Column(operations + reads)
+    this.afterStart = new Column(operations + 1)
+    this.before = new Column(reads)
+    this.start.put(0)
+    this.afterStart.put(0)
+  }
+
+  get length(): number {
+    return this.list.length
+  }
+
+  get(id: number): Operation | undefined {
+    return this.list[id]
+  }
+
+  add(own: Own, reads: readonly number[], writes: readonly number[], after: readonly number[]): number {
+    for (let r = 0; r < reads.length; r++) this.named.put(reads[r]!)
+    this.written.put(this.named.length)
+    for (let w = 0; w < writes.length; w++) this.named.put(writes[w]!)
+    this.start.put(this.named.length)
+    for (let a = 0; a < after.length; a++) this.before.put(after[a]!)
+    this.afterStart.put(this.before.length)
+    if (own.collective !== undefined) this.shared.set(this.list.length, own.collective)
+    return this.list.push(new Recorded(own, this.works.of(own), this, this.list.length)) - 1
+  }
+
+  /** Also after these, which are known only now. */
+  delay(id: number, after: readonly number[]): void {
+    const late = this.late.get(id)
+    if (late === undefined) this.late.set(id, [...after])
+    else for (const before of after) late.push(before)
+  }
+
+  reads(id: number): number[] {
+    return this.named.list(this.start.at(id), this.written.at(id))
+  }
+
+  writes(id: number): number[] {
+    return this.named.list(this.written.at(id), this.start.at(id + 1))
+  }
+
+  after(id: number): number[] {
+    const after = this.before.list(this.afterStart.at(id), this.afterStart.at(id + 1))
+    const late = this.late.get(id)
+    return late === undefined ? after : [...after, ...late]
+  }
+
+  collective(id: number): Collective | undefined {
+    return this.shared.get(id)
+  }
+
+  /** All of them, of which it is known what they touch and come after. */
+  done(rootsOf: (named: Int32Array) => Int32Array): readonly Operation[] {
+    const named = this.named.all
+    const accesses: Accesses = {
+      start: this.start.all,
+      written: this.written.all,
+      named,
+      root: rootsOf(named),
+    }
+    known(this.list, accesses)
+    if (this.late.size === 0) follows(this.list, { start: this.afterStart.all, before: this.before.all })
+    return this.list
+  }
+}
+
+class Recorded implements Operation {
+  readonly name: Operation['name']
+  readonly at: Operation['at']
+  readonly lane: Operation['lane']
+  readonly device: NonNullable<Operation['device']>
+  readonly #work: Work
+  readonly #lists: Operations
+  readonly #id: number
+
+  constructor(own: Own, work: Work, lists: Operations, id: number) {
+    this.name = own.name
+    this.at = own.at
+    this.lane = own.lane
+    this.device = own.device ?? 0
+    this.#work = work
+    this.#lists = lists
+    this.#id = id
+  }
+
+  static workOf(operation: Operation): Work {
+    return #work in operation ? operation.#work : operation
+  }
+
+  get op(): Operation['op'] {
+    return this.#work.op
+  }
+
+  get kernel(): Operation['kernel'] {
+    return this.#work.kernel
+  }
+
+  get flops(): Operation['flops'] {
+    return this.#work.flops
+  }
+
+  get movedBytes(): Operation['movedBytes'] {
+    return this.#work.movedBytes
+  }
+
+  get kind(): Operation['kind'] {
+    return this.#work.kind
+  }
+
+  get workspace(): Operation['workspace'] {
+    return this.#work.workspace
+  }
+
+  get ahead(): Operation['ahead'] {
+    return this.#work.ahead
+  }
+
+  get tolerance(): Operation['tolerance'] {
+    return this.#work.tolerance
+  }
+
+  get user(): Operation['user'] {
+    return this.#work.user
+  }
+
+  get reads(): readonly number[] {
+    return this.#lists.reads(this.#id)
+  }
+
+  get writes(): readonly number[] {
+    return this.#lists.writes(this.#id)
+  }
+
+  get after(): readonly number[] {
+    return this.#lists.after(this.#id)
+  }
+
+  get collective(): Collective | undefined {
+    return this.#lists.collective(this.#id)
+  }
+}
+
+/** What the operation does: one object for those of a graph that do the same, so whoever asks many has looked at most of them already. */
+export const workOf = (operation: Operation): Work => Recorded.workOf(operation)
+
+/** The same operation, but for `more`. A spread alone would say little of it. */
+export const changed = (operation: Operation, more: Partial<Operation>): Operation => {
+  const { op, kernel, flops, movedBytes, kind, workspace, ahead, tolerance, user } = workOf(operation)
+  const { name, at, lane, device = 0, reads, writes, after, collective } = operation
+  const work = { op, kernel, flops, movedBytes, kind, workspace, ahead, tolerance, user }
+  return { name, at, lane, device, ...work, reads, writes, after, collective, ...more }
+}

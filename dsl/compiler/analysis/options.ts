@@ -1,0 +1,174 @@
+import type { CompileError } from '../../ir/graph.js'
+import { h200 } from '../../machine/h200.js'
+import { machineOf } from '../../machine/load.js'
+import type { Machine } from '../../machine/machine.js'
+import { fault, unless } from './faults.js'
+import type { Passed } from './ir.js'
+
+export type { Machine } from '../../machine/machine.js'
+
+export interface CompileOptions {
+  /** What the symbols of shapes stand for; one that is not here is 1. */
+  readonly dims?: Readonly<Record<string, number>> | undefined
+  /** Ticks that may be in flight at once: slot sets of inputs and outputs. Default 2. */
+  readonly inFlight?: number | undefined
+  /** Bytes of device memory that the plan must fit, of each device that it is for; `fast` (default) keeps every `ahead`, `small` makes each 0. */
+  readonly memory?: number | 'fast' | 'small' | undefined
+  /** `pooled` (default): tick buffers are allocated and freed as the tick goes; `planned`: each has its place in an arena, found here. */
+  readonly storage?: 'pooled' | 'planned' | undefined
+  /** The most CUDA streams of each device. Without it the compiler chooses up to 8 for what the user gave no lane. */
+  readonly lanes?: number | undefined
+  /** How independent work is cut into lanes: greedily (`chains`, the default), or into the fewest paths there can be (`cover`). */
+  readonly placement?: 'chains' | 'cover' | undefined
+  /**
+   * The machine that lanes, order and windows are chosen for, by name or description (one may say `extends`); default `h200`. What a plan means does not depend
+   * on it.
+   */
+  readonly machine?: string | Machine | Readonly<Record<string, unknown>> | undefined
+  /** Measured times by name of operation, in nanoseconds: they stand before what the machine's figures say. */
+  readonly profile?: Readonly<Record<string, number>> | undefined
+  /** The plan's name; default: the graph's. */
+  readonly name?: string | undefined
+}
+
+export interface Settings {
+  readonly name: string
+  readonly dims: ReadonlyMap<string, number>
+  readonly inFlight: number
+  readonly memory: number | 'fast' | 'small'
+  readonly storage: 'pooled' | 'planned'
+  readonly lanes: number
+  readonly placement: 'chains' | 'cover'
+  readonly machine: Machine
+  readonly profile: ReadonlyMap<string, number>
+}
+
+const whole = (value: unknown, least: number, most = Number.MAX_SAFE_INTEGER): value is number =>
+  Number.isSafeInteger(value) && (value as number) >= least && (value as number) <= most
+
+const show = (value: unknown): string => {
+  if (typeof value === 'string') return JSON.stringify(value)
+  if (typeof value === 'bigint') return `${value}n`
+  if (typeof value === 'function') return 'a function'
+  if (typeof value === 'symbol') return 'a symbol'
+  if (typeof value === 'object' && value !== null) return Array.isArray(value) ? 'an array' : 'an object'
+  return String(value)
+}
+
+const known = new Set([
+  'dims',
+  'inFlight',
+  'memory',
+  'storage',
+  'lanes',
+  'placement',
+  'machine',
+  'profile',
+  'name',
+])
+
+/** Options as anybody may have given them; `symbols` are the dimensions that the graph speaks of. */
+export const settle = (
+  options: unknown,
+  graphName: string,
+  symbols: ReadonlySet<string>,
+): Passed<Settings> => {
+  const errors: CompileError[] = []
+  const bad = (option: string, wanted: string, found: unknown, next: string): void => {
+    errors.push(fault('BadOption', `options.${option}`, option, wanted, show(found), next))
+  }
+  const isObject = typeof options === 'object' && options !== null && !Array.isArray(options)
+  if (options !== undefined && !isObject)
+    errors.push(
+      fault(
+        'BadOption',
+        'options',
+        'options',
+        'an object of options, or nothing',
+        show(options),
+        'write { inFlight: 2 }',
+      ),
+    )
+  const given = (isObject ? options : {}) as Readonly<Record<string, unknown>>
+  for (const key of Object.keys(given))
+    if (!known.has(key)) bad(key, `one of ${[...known].join(', ')}`, key, 'correct the name, or leave it out')
+
+  const dims = new Map<string, number>()
+  const {
+    dims: bindings,
+    inFlight = 2,
+    memory = 'fast',
+    storage = 'pooled',
+    lanes = Number.MAX_SAFE_INTEGER,
+    placement = 'chains',
+    machine = h200,
+    profile,
+    name = graphName,
+  } = given
+  if (
+    bindings !== undefined &&
+    (typeof bindings !== 'object' || bindings === null || Array.isArray(bindings))
+  )
+    bad('dims', 'sizes by symbol, such as { batch: 64 }', bindings, 'give an object of whole numbers')
+  else
+    for (const [symbol, size] of Object.entries(bindings ?? {})) {
+      if (!whole(size, 1)) bad(`dims.${symbol}`, 'a whole number from 1', size, `bind ${symbol} to its size`)
+      else if (!symbols.has(symbol))
+        bad(
+          `dims.${symbol}`,
+          symbols.size
+            ? `a symbol of the graph: ${[...symbols].join(', ')}`
+            : 'no dims: the graph has no symbol',
+          symbol,
+          'correct the name, or leave it out',
+        )
+      else dims.set(symbol, size)
+    }
+  if (!whole(inFlight, 1, 65_536))
+    bad(
+      'inFlight',
+      'a whole number from 1 to 65536',
+      inFlight,
+      'give the number of ticks in flight; 2 overlaps two',
+    )
+  if (memory !== 'fast' && memory !== 'small' && !whole(memory, 1))
+    bad('memory', "a number of bytes, 'fast' or 'small'", memory, 'give bytes as a whole number: 8 * 2 ** 30')
+  if (storage !== 'pooled' && storage !== 'planned')
+    bad('storage', "'pooled' or 'planned'", storage, "leave it out for 'pooled'")
+  if (!whole(lanes, 1))
+    bad('lanes', 'a whole number from 1', lanes, 'give the most CUDA streams, or leave it out')
+  if (placement !== 'chains' && placement !== 'cover')
+    bad('placement', "'chains' or 'cover'", placement, "leave it out for 'chains'")
+  const model = machine === h200 ? { right: h200 } : machineOf(machine, 'options.machine')
+  if ('left' in model)
+    for (const { at, subject, wanted, found, next } of model.left)
+      errors.push(fault('BadOption', at, subject, wanted, found, next))
+  const measured = new Map<string, number>()
+  if (profile !== undefined && (typeof profile !== 'object' || profile === null || Array.isArray(profile)))
+    bad(
+      'profile',
+      'nanoseconds by name of operation',
+      profile,
+      "give an object such as { 'matmul[0]': 120_000 }",
+    )
+  else
+    for (const [operation, time] of Object.entries(profile ?? {})) {
+      if (typeof time !== 'number' || !Number.isFinite(time) || time < 0)
+        bad(`profile.${operation}`, 'nanoseconds from 0', time, 'leave it out: its time is then predicted')
+      else measured.set(operation, time)
+    }
+  if (typeof name !== 'string' || name.length === 0)
+    bad('name', 'a name', name, "leave it out for the graph's")
+
+  return unless(errors, () => ({
+    name: name as string,
+    dims,
+    inFlight: inFlight as number,
+    memory: memory as Settings['memory'],
+    storage: storage as Settings['storage'],
+    lanes: lanes as number,
+    placement: placement as Settings['placement'],
+    machine: 'right' in model ? model.right : h200,
+    profile: measured,
+  }))
+}

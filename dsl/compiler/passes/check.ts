@@ -1,0 +1,277 @@
+import * as E from 'fp-ts/lib/Either.js'
+import type { CompileError, GraphIR, GraphNode } from '../../ir/graph.js'
+import { type BoundSpec, elementBytes, showSpec, type TensorSpec } from '../../ir/tensor.js'
+import { isCount } from '../../language/operators/count.js'
+import { initLength } from '../../language/operators/delay.js'
+import { windowed } from '../../language/operators/window.js'
+import { mostFirings } from '../../language/rates.js'
+import { fault, unless } from '../analysis/faults.js'
+import type { Checked, Passed } from '../analysis/ir.js'
+import { settle } from '../analysis/options.js'
+import { kernelFault, operatorOf, structural } from '../analysis/vocabulary.js'
+import { watched } from '../analysis/watch.js'
+import { donationFaults } from './check/donations.js'
+
+const symbolsOf = (nodes: readonly GraphNode[]): ReadonlySet<string> => {
+  const symbols = new Set<string>()
+  for (const { spec } of nodes) for (const dim of spec.shape) if (typeof dim === 'string') symbols.add(dim)
+  return symbols
+}
+
+const isBound = (spec: TensorSpec): spec is BoundSpec => spec.shape.every(dim => typeof dim === 'number')
+
+const bind = (spec: TensorSpec, dims: ReadonlyMap<string, number>): BoundSpec =>
+  isBound(spec)
+    ? spec
+    : {
+        dtype: spec.dtype,
+        shape: spec.shape.map(dim => (typeof dim === 'number' ? dim : (dims.get(dim) ?? 1))),
+      }
+
+const sizeFault = (node: GraphNode, spec: BoundSpec): CompileError | undefined => {
+  const wrong = spec.shape.find(dim => !Number.isSafeInteger(dim) || dim < 1)
+  if (wrong !== undefined)
+    return fault(
+      'BadDimension',
+      node.at,
+      node.name,
+      'dimensions that are whole numbers from 1',
+      showSpec(spec),
+      'correct the shape',
+    )
+  const bytes = spec.shape.reduce((product, dim) => product * dim, elementBytes[spec.dtype] ?? Number.NaN)
+  return Number.isSafeInteger(bytes)
+    ? undefined
+    : fault(
+        'BadDimension',
+        node.at,
+        node.name,
+        'fewer than 2^53 bytes',
+        `${showSpec(spec)}, about ${bytes} bytes`,
+        'make it smaller',
+      )
+}
+
+const same = (a: BoundSpec, b: BoundSpec): boolean =>
+  a.dtype === b.dtype && a.shape.length === b.shape.length && a.shape.every((dim, i) => dim === b.shape[i])
+
+/** Operators of one value, of whose type (or of n of it) theirs follows. */
+const keepsType: ReadonlySet<string> = new Set(['upload', 'download', 'delay', 'window', 'every', 'hold'])
+
+/** The type of the node again, now that every dimension is a number: `['batch', 4]` beside `[8, 'n']` may not agree after all. */
+const typeFault = (
+  node: GraphNode,
+  specs: readonly BoundSpec[],
+  dims: ReadonlyMap<string, number>,
+): CompileError | undefined => {
+  const output = specs[node.id]!
+  const init = node.op === 'delay' || node.op === 'hold' ? initLength(node.attrs['init'], output) : undefined
+  if (init) return fault(init._tag, node.at, node.name, init.wanted, init.found, init.next)
+  const counted =
+    node.op === 'window' || node.op === 'every' || (node.op === 'hold' && node.attrs['n'] !== undefined)
+  if (counted && !isCount(node.attrs['n']))
+    return fault(
+      'BadAttribute',
+      node.at,
+      node.name,
+      `a whole number from 1 to ${mostFirings}`,
+      'another',
+      'correct n',
+    )
+  if (keepsType.has(node.op)) {
+    const given = specs[node.inputs[0]!]!
+    const input = node.op === 'window' ? (windowed(given, node.attrs['n'] as number) as BoundSpec) : given
+    return same(input, output)
+      ? undefined
+      : fault(
+          input.dtype === output.dtype ? 'ShapeMismatch' : 'DTypeMismatch',
+          node.at,
+          node.name,
+          showSpec(output),
+          showSpec(input),
+          'give a value of the same type',
+        )
+  }
+  if (node.op === 'kernel')
+    return kernelFault(
+      node,
+      node.inputs.map(input => specs[input]!),
+      dims,
+    )
+  if (structural.has(node.op)) return undefined
+  const operator = operatorOf(node.op)
+  if (operator === undefined)
+    return fault(
+      'Unsupported',
+      node.at,
+      node.name,
+      'an operator of this version',
+      node.op,
+      'use an operator that braid-gpu exports',
+    )
+  const inferred = operator.infer(
+    node.inputs.map(input => specs[input]!),
+    node.attrs,
+  )
+  if (E.isLeft(inferred)) {
+    const { _tag, wanted, found, next } = inferred.left
+    return fault(_tag, node.at, node.name, wanted, found, next)
+  }
+  const found = inferred.right as BoundSpec
+  return same(found, output)
+    ? undefined
+    : fault(
+        'ShapeMismatch',
+        node.at,
+        node.name,
+        showSpec(output),
+        showSpec(found),
+        'bind the symbols of its operands so that they agree',
+      )
+}
+
+const linkFault = (node: GraphNode, count: number): CompileError | undefined => {
+  if (node.op === 'delay' && node.inputs.length === 0)
+    return fault(
+      'UnboundDelay',
+      node.at,
+      node.name,
+      'the value to remember for the next tick',
+      'none',
+      'close the delay with the flow that it remembers',
+    )
+  for (const input of node.inputs) {
+    if (!Number.isInteger(input) || input < 0 || input >= count)
+      return fault(
+        'ForeignFlow',
+        node.at,
+        node.name,
+        'inputs of this graph',
+        `node ${String(input)}`,
+        'use flows of this graph only',
+      )
+    if (node.op !== 'delay' && input >= node.id)
+      return fault(
+        'Cycle',
+        node.at,
+        node.name,
+        'a cycle only through delay or scan',
+        'a value that depends on itself within one tick',
+        'put a delay into the cycle',
+      )
+  }
+  return undefined
+}
+
+const faultsOf = (
+  nodes: readonly GraphNode[],
+  faultOf: (node: GraphNode) => CompileError | undefined,
+): CompileError[] => {
+  const faults: CompileError[] = []
+  for (const node of nodes) {
+    const found = faultOf(node)
+    if (found !== undefined) faults.push(found)
+  }
+  return faults
+}
+
+const nameFaults = (ir: GraphIR): CompileError[] => {
+  const seen = new Set<string>()
+  const faults: CompileError[] = []
+  const note = (kind: string, name: string, at: { toString(): string }): void => {
+    if (seen.has(`${kind} ${name}`))
+      faults.push(fault('DuplicateName', at, name, `one ${kind} of this name`, 'two', 'rename one of them'))
+    seen.add(`${kind} ${name}`)
+  }
+  for (const node of ir.nodes)
+    if (node.op === 'input' || node.op === 'param') note(node.op, node.name, node.at)
+  for (const output of ir.outputs) note('output', output.name, ir.nodes[output.node]?.at ?? ir.name)
+  return faults
+}
+
+const outputFaults = (ir: GraphIR): CompileError[] => {
+  if (ir.outputs.length === 0 && !ir.problems.some(({ _tag }) => _tag === 'NoOutputs'))
+    return [
+      fault(
+        'NoOutputs',
+        ir.name,
+        ir.name,
+        'at least one output',
+        'none',
+        'return a downloaded flow: { y: y.pipe(download()) }',
+      ),
+    ]
+  // An output that the graph itself complained of, where it was returned, is not told again.
+  const told = new Set(
+    ir.problems.filter(({ _tag }) => _tag === 'PlaceMismatch').map(({ subject }) => subject),
+  )
+  return ir.outputs.flatMap(output => {
+    const node = ir.nodes[output.node]
+    if (node === undefined)
+      return [
+        fault(
+          'ForeignFlow',
+          ir.name,
+          output.name,
+          'a flow of this graph',
+          `node ${output.node}`,
+          'return flows of this graph',
+        ),
+      ]
+    return node.place === 'host' || told.has(output.name)
+      ? []
+      : [
+          fault(
+            'PlaceMismatch',
+            node.at,
+            output.name,
+            'an output on the host',
+            `${showSpec(node.spec)} on the device`,
+            'download it first: pipe(download(lane))',
+          ),
+        ]
+  })
+}
+
+/**
+ * After this pass names, sizes, types, links and donations agree, every dimension is a number, and the options are sound. Otherwise
+ * every mistake is reported; types are looked at only where links and sizes are sound, so that one mistake is not told twice.
+ */
+export const check = (options: unknown): ((ir: GraphIR) => Passed<Checked>) =>
+  watched('check', (ir: GraphIR): Passed<Checked> => {
+    const settings = settle(options, ir.name, symbolsOf(ir.nodes))
+    const optionFaults = E.isLeft(settings) ? settings.left : []
+    const dims = E.isRight(settings) ? settings.right.dims : new Map<string, number>()
+    const links = faultsOf(ir.nodes, node => linkFault(node, ir.nodes.length))
+    const specs = ir.nodes.map(node => bind(node.spec, dims))
+    const sizes = faultsOf(ir.nodes, node => sizeFault(node, specs[node.id]!))
+    const total = specs.reduce(
+      (sum, spec) => sum + spec.shape.reduce((product, dim) => product * dim, elementBytes[spec.dtype]),
+      0,
+    )
+    if (sizes.length === 0 && !(total < Number.MAX_SAFE_INTEGER))
+      sizes.push(
+        fault(
+          'BadDimension',
+          ir.name,
+          ir.name,
+          'fewer than 2^53 bytes in all',
+          `about ${total} bytes`,
+          'make its tensors smaller',
+        ),
+      )
+    const sound = links.length + sizes.length + ir.problems.length + optionFaults.length === 0
+    const deep = sound
+      ? [...faultsOf(ir.nodes, node => typeFault(node, specs, dims)), ...donationFaults(ir.nodes, specs)]
+      : []
+    const known = new Set(ir.problems.map(problem => `${problem._tag} ${problem.at} ${problem.subject}`))
+    const fresh = [...links, ...sizes, ...nameFaults(ir), ...outputFaults(ir), ...deep].filter(
+      error => !known.has(`${error._tag} ${error.at} ${error.subject}`),
+    )
+    return unless([...ir.problems, ...optionFaults, ...fresh], () => ({
+      settings: (settings as E.Right<Checked['settings']>).right,
+      nodes: ir.nodes,
+      specs,
+      outputs: ir.outputs,
+    }))
+  })

@@ -1,0 +1,263 @@
+import * as E from 'fp-ts/lib/Either.js'
+import type { CompileError, GraphNode, LaneSpec } from '../../ir/graph.js'
+import { type BoundSpec, tensorBytes } from '../../ir/tensor.js'
+import { type Communicator, isShared, showCommunicator } from '../../language/communicator.js'
+import { fault, unless } from '../analysis/faults.js'
+import type { Checked, Passed } from '../analysis/ir.js'
+import { operatorOf } from '../analysis/vocabulary.js'
+import { watched } from '../analysis/watch.js'
+
+const unknown = -1
+
+/** Rounds of finding out where things are: a chain of states, each of which follows from the next, may take one each. */
+const maxRounds = 16
+
+const saidBy = ({ lane }: GraphNode): number => (lane === undefined ? unknown : (lane.device ?? 0))
+
+const laneOn = (device: number): LaneSpec => ({ name: '', priority: 'normal', device })
+
+/** What a node is to a device: a value handed over by or to the host, bytes of its own, or a look at another's. */
+type Part = 'host' | 'upload' | 'param' | 'state' | 'view' | 'work' | 'download'
+
+const partOf = (node: GraphNode, specs: readonly BoundSpec[]): Part => {
+  switch (node.op) {
+    case 'download':
+    case 'upload':
+      return node.op
+    case 'param':
+      return node.place === 'host' ? 'host' : 'param'
+    case 'delay':
+      return 'state'
+    case 'kernel':
+      return 'work'
+    case 'port':
+    case 'after':
+      return node.place === 'host' ? 'host' : 'view'
+  }
+  if (node.place === 'host') return 'host'
+  const operator = operatorOf(node.op)
+  const inputs = node.inputs.map(input => specs[input]!)
+  return operator?.lower(inputs, specs[node.id]!, node.attrs).as === 'view' ? 'view' : 'work'
+}
+
+/** Inputs whose bytes a node reads: what comes `after` something only waits for that. */
+const dataOf = ({ op, inputs }: GraphNode): readonly number[] =>
+  op === 'after' ? inputs.slice(0, 1) : inputs
+
+/** The device of every value, and of each download; `unknown` for what is everybody's. */
+class Places {
+  readonly part: readonly Part[]
+  readonly device: Int32Array
+  /** Parameters, and looks at them: there is one wherever it is read. */
+  readonly anywhere: Uint8Array
+
+  constructor(private readonly ir: Checked) {
+    const { nodes, specs } = ir
+    this.part = nodes.map(node => partOf(node, specs))
+    this.anywhere = Uint8Array.from(nodes, () => 0)
+    for (const { id, inputs } of nodes) {
+      const part = this.part[id]!
+      this.anywhere[id] = part === 'param' || (part === 'view' && this.anywhere[inputs[0]!] === 1) ? 1 : 0
+    }
+    this.device = new Int32Array(nodes.length).fill(unknown)
+    for (let round = 0; !this.settled(round >= maxRounds); round++);
+  }
+
+  /** One round: what follows from what is known; else where readers are; else device 0. */
+  private settled(last: boolean): boolean {
+    this.follow()
+    const { part, device } = this
+    const { nodes } = this.ir
+    const wanted = this.demand()
+    let left = false
+    let found = false
+    const settle = (id: number, where: number): void => {
+      left = true
+      if (where === unknown) return
+      device[id] = where
+      found = true
+    }
+    for (const { id, inputs } of nodes)
+      if (device[id] === unknown && part[id] === 'state') settle(id, device[inputs[0]!]!)
+    for (const { id } of nodes) if (device[id] === unknown && part[id] === 'upload') settle(id, wanted[id]!)
+    if (!found)
+      for (const { id } of nodes) if (device[id] === unknown && part[id] === 'state') settle(id, wanted[id]!)
+    if (left && (!found || last))
+      for (const { id } of nodes)
+        if (device[id] === unknown && (part[id] === 'state' || part[id] === 'upload')) device[id] = 0
+    if (left) return false
+    // What reads nothing but parameters is where its own readers are.
+    for (const { id } of nodes)
+      if (device[id] === unknown && this.anywhere[id] === 0 && part[id] !== 'host')
+        device[id] = Math.max(0, wanted[id]!)
+    this.follow()
+    return true
+  }
+
+  /** Forward: the user's word, or the device of most of the bytes that a node reads, the first of these where there are several. */
+  private follow(): void {
+    const { part, device, anywhere } = this
+    const { nodes, specs } = this.ir
+    const bytes = new Map<number, number>()
+    for (const node of nodes) {
+      const { id, inputs } = node
+      const own = part[id]!
+      if (own === 'view') device[id] = device[inputs[0]!]!
+      if (own === 'host' || own === 'view' || own === 'param') continue
+      const said = saidBy(node)
+      if (said !== unknown) device[id] = said
+      if (said !== unknown || own === 'state' || own === 'upload') continue
+      bytes.clear()
+      for (const input of inputs) {
+        const on = device[input]!
+        if (on !== unknown && anywhere[input] === 0)
+          bytes.set(on, (bytes.get(on) ?? 0) + tensorBytes(specs[input]!))
+      }
+      let most = 0
+      for (const [on, weight] of bytes) {
+        if (weight <= most) continue
+        most = weight
+        device[id] = on
+      }
+    }
+  }
+
+  /** Backward: by node, the device that most of its readers are on, of equals the first. */
+  private demand(): Int32Array {
+    const { part, device } = this
+    const { nodes } = this.ir
+    const wanted = device.slice()
+    const votes: (Map<number, number> | undefined)[] = new Array(nodes.length)
+    for (let id = nodes.length - 1; id >= 0; id--) {
+      if (wanted[id] === unknown) {
+        let most = 0
+        for (const [on, count] of votes[id] ?? [])
+          if (count > most || (count === most && on < wanted[id]!)) {
+            most = count
+            wanted[id] = on
+          }
+      }
+      if (wanted[id] === unknown || part[id] === 'host') continue
+      for (const input of dataOf(nodes[id]!)) {
+        if (wanted[input] !== unknown) continue
+        votes[input] ??= new Map()
+        votes[input].set(wanted[id]!, (votes[input].get(wanted[id]!) ?? 0) + 1)
+      }
+    }
+    return wanted
+  }
+}
+
+/** The graph again, with what crosses from one device to another. */
+class Crossing {
+  readonly nodes: GraphNode[] = []
+  readonly specs: BoundSpec[] = []
+  readonly deviceOf: number[] = []
+  /** By old node: the new one. */
+  private readonly renumbered: Int32Array
+  /** By `node device`: the copy of a value there. */
+  private readonly copies = new Map<string, number>()
+
+  constructor(
+    private readonly ir: Checked,
+    private readonly places: Places,
+  ) {
+    this.renumbered = new Int32Array(ir.nodes.length).fill(-1)
+    const states: GraphNode[] = []
+    for (const node of ir.nodes) {
+      const part = places.part[node.id]!
+      if (places.anywhere[node.id] === 1) continue
+      if (part === 'state') states.push(node)
+      const inputs = part === 'state' ? [] : this.inputs(node)
+      this.renumbered[node.id] = this.push(node, inputs, part === 'host' ? 0 : places.device[node.id]!)
+    }
+    // A state's next value may come after it.
+    for (const state of states) {
+      const id = this.renumbered[state.id]!
+      const inputs = [this.on(state.inputs[0]!, places.device[state.id]!)]
+      this.nodes[id] = { ...this.nodes[id]!, inputs }
+    }
+  }
+
+  get outputs(): Checked['outputs'] {
+    const now = (node: number): number => this.renumbered[node]!
+    return this.ir.outputs.map(({ name, node, parts }) =>
+      parts === undefined
+        ? { name, node: now(node) }
+        : { name, node: now(node), parts: { ...parts, nodes: parts.nodes.map(now) } },
+    )
+  }
+
+  private push(node: GraphNode, inputs: readonly number[], device: number): number {
+    const id = this.nodes.length
+    this.nodes.push({ ...node, id, inputs })
+    this.specs.push(this.ir.specs[node.id]!)
+    this.deviceOf.push(device)
+    return id
+  }
+
+  private inputs(node: GraphNode): readonly number[] {
+    const { part, device } = this.places
+    const read = dataOf(node).length
+    return node.inputs.map((input, i) => {
+      const theirs = part[input]! === 'host' || part[input] === 'download' || i >= read
+      return theirs ? this.wherever(input) : this.on(input, device[node.id]!)
+    })
+  }
+
+  /** A value of the host, or one that is only waited for. */
+  private wherever(input: number): number {
+    return this.places.anywhere[input] === 1 ? this.on(input, 0) : this.renumbered[input]!
+  }
+
+  /** The value of an old node on a device: itself there, a parameter's own copy, or one peer copy for all its readers there. */
+  private on(old: number, device: number): number {
+    const { anywhere, device: where } = this.places
+    if (anywhere[old] === 0 && where[old] === device) return this.renumbered[old]!
+    const key = `${old} ${device}`
+    const known = this.copies.get(key)
+    if (known !== undefined) return known
+    const made = anywhere[old] === 1 ? this.resident(old, device) : this.peer(old, device)
+    this.copies.set(key, made)
+    return made
+  }
+
+  private resident(old: number, device: number): number {
+    const node = this.ir.nodes[old]!
+    const data = dataOf(node).length
+    const inputs = node.inputs.map((input, i) => (i < data ? this.on(input, device) : this.wherever(input)))
+    return this.push(node, inputs, device)
+  }
+
+  private peer(old: number, device: number): number {
+    const { name, at, spec } = this.ir.nodes[old]!
+    const node = { id: old, op: 'peer', name: `${name}@${device}`, inputs: [], attrs: {}, spec, at }
+    return this.push({ ...node, place: 'device', lane: laneOn(device) }, [this.renumbered[old]!], device)
+  }
+}
+
+/** A rank is one device: which of several devices of a process talks for it nobody has said. */
+const ofSeveral = ({ at, name, attrs }: GraphNode): CompileError =>
+  fault(
+    'Unsupported',
+    at,
+    name,
+    'a graph for one device, since each rank of a communicator is one process with one GPU',
+    `a collective over ${showCommunicator(attrs['communicator'] as Communicator)} in a graph for several devices`,
+    'start one process for each GPU, or move values between the devices of one process with on(device(1))',
+  )
+
+/**
+ * After this pass every value of a graph for several devices is on one of them, and whoever reads it is there too: between two devices stands a peer copy, one for all
+ * readers of a value on a device, and a parameter is resident wherever it is read. A value is where the user says, by `on`, a lane or a device; an operator of which
+ * nothing is said where most of the bytes are that it reads; an upload or a state of which nothing is known where it is read most. A graph that names no device but
+ * 0 goes through as it is.
+ */
+export const devices = watched('devices', (ir: Checked): Passed<Checked> => {
+  if (ir.nodes.every(({ lane }) => lane === undefined || (lane.device ?? 0) === 0)) return E.right(ir)
+  const shared = ir.nodes.filter(isShared)
+  if (shared.length > 0) return unless(shared.map(ofSeveral), () => ir)
+  const crossing = new Crossing(ir, new Places(ir))
+  const { nodes, specs, outputs, deviceOf } = crossing
+  return E.right({ ...ir, nodes, specs, outputs, deviceOf })
+})

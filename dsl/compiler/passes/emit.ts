@@ -1,0 +1,179 @@
+import type { Where } from '../../ir/graph.js'
+import type { Plan, PlanBuffer, PlanNode } from '../../ir/plan.js'
+import type { Peak } from '../../memory/peak.js'
+import { allOf, type Listing, listed, type Outline, planOf } from '../../order/packed.js'
+import { devicesOf } from '../analysis/device-of.js'
+import type { Bounded, Lifetimes, Ordered } from '../analysis/ir.js'
+import { type Work, workOf } from '../analysis/operations.js'
+import type { BoundKernel } from '../analysis/vocabulary.js'
+import { watched } from '../analysis/watch.js'
+import { commandsOf, type Issued, issuedOf } from './emit/commands.js'
+
+/** All that a plan's buffers are made of. */
+type Buffers = Pick<Lifetimes, 'buffers' | 'home'> & { readonly arena: Lifetimes['arena'] | undefined }
+
+const bufferOf = (ir: Buffers, id: number): PlanBuffer => {
+  const { name, bytes, space, life, root, offset, device = 0, dtype, shape, init, rate } = ir.buffers[id]!
+  const home = ir.home[id]!
+  const place = ir.arena?.offset[id] ?? -1
+  if (
+    root === id &&
+    place < 0 &&
+    dtype !== undefined &&
+    shape !== undefined &&
+    init === undefined &&
+    rate === undefined
+  )
+    return { id, name, bytes, space, device, home, life, dtype, shape }
+  return {
+    id,
+    name,
+    bytes,
+    space,
+    device,
+    home,
+    life,
+    ...(root === id ? {} : { alias: root, aliasOffset: offset }),
+    ...(place < 0 ? {} : { offset: place }),
+    ...(dtype === undefined ? {} : { dtype }),
+    ...(shape === undefined ? {} : { shape }),
+    ...(init === undefined ? {} : { init }),
+    ...(rate === undefined ? {} : { rate }),
+  }
+}
+
+/** What operations say that commands do not, in columns: of millions the objects themselves are let go of. */
+export class Nodes implements Listing<PlanNode> {
+  private readonly name: string[]
+  private readonly where: Where[]
+  private readonly work: Work[]
+  private readonly shared = new Map<number, PlanNode['collective']>()
+  private readonly after = new Map<number, NonNullable<PlanNode['after']>[number][]>()
+  /** Of all operations the most that a device may be off. */
+  readonly tolerance: number
+  /** The user's kernels, by node. */
+  readonly users: ReadonlyMap<number, BoundKernel>
+
+  constructor({ operations, control }: Ordered) {
+    this.name = new Array<string>(operations.length)
+    this.where = new Array<Where>(operations.length)
+    this.work = new Array<Work>(operations.length)
+    const users = new Map<number, BoundKernel>()
+    let tolerance = 0
+    // Once: a million of them in issue order lie all over memory.
+    for (let i = 0; i < operations.length; i++) {
+      const operation = operations[i]!
+      this.name[i] = operation.name
+      this.where[i] = operation.at
+      this.work[i] = workOf(operation)
+      if (operation.tolerance > tolerance) tolerance = operation.tolerance
+      if (operation.user !== undefined) users.set(i, operation.user)
+      const { collective } = operation
+      if (collective === undefined) continue
+      const { ranks: _, ...said } = collective
+      this.shared.set(i, Object.freeze(said))
+    }
+    for (const { later, earlier, when } of control ?? []) {
+      const orders = this.after.get(later)
+      if (orders === undefined) this.after.set(later, [[earlier, when]])
+      else orders.push([earlier, when])
+    }
+    this.tolerance = tolerance
+    this.users = users
+  }
+
+  get length(): number {
+    return this.name.length
+  }
+
+  at(id: number): PlanNode {
+    const { op, kernel, flops, movedBytes } = this.work[id]!
+    const name = this.name[id]!
+    const at = String(this.where[id]!)
+    if (kernel !== undefined && this.after.size === 0) return { id, op, name, at, kernel, flops, movedBytes }
+    const collective = this.shared.get(id)
+    const after = this.after.get(id)
+    return {
+      ...{ id, op, name, at },
+      ...(kernel === undefined ? {} : { kernel }),
+      ...(collective === undefined ? {} : { collective }),
+      ...{ flops, movedBytes },
+      ...(after === undefined ? {} : { after }),
+    }
+  }
+}
+
+/** Buffers as the plan says them, of those of the passes. */
+const buffersOf = (ir: Lifetimes): Listing<PlanBuffer> => {
+  const { buffers, home, arena } = ir
+  return { length: buffers.length, at: id => bufferOf({ buffers, home, arena }, id) }
+}
+
+const outlined = (ir: Lifetimes, nodes: Listing<PlanNode>): Outline => ({
+  plan: 1,
+  name: ir.settings.name,
+  devices: devicesOf(ir),
+  inFlight: ir.settings.inFlight,
+  storage: ir.arena === undefined ? 'pooled' : 'planned',
+  bound: { device: [Number.MAX_SAFE_INTEGER], pinned: Number.MAX_SAFE_INTEGER },
+  ...(ir.arena === undefined ? {} : { arena: ir.arena.bytes }),
+  lanes: ir.lanes,
+  buffers: buffersOf(ir),
+  nodes,
+  ...(ir.communicators === undefined ? {} : { communicators: ir.communicators }),
+})
+
+/** The plan but for its bound: all that memory and order ask. */
+export const outlineOf = (ir: Lifetimes): Plan => {
+  const outline = outlined(ir, new Nodes(ir))
+  return {
+    ...outline,
+    buffers: allOf(outline.buffers),
+    nodes: allOf(outline.nodes),
+    commands: listed(commandsOf(issuedOf(ir))),
+  }
+}
+
+/** A plan whose commands are still to be made. */
+export interface Draft {
+  readonly outline: Outline
+  readonly issued: Issued
+  readonly peak: Peak
+  /** The user's kernels, by node. */
+  readonly users: ReadonlyMap<number, BoundKernel>
+}
+
+/** All of the plan but its commands: from here on operations are done with, whose millions would not go into memory beside those of commands. */
+export const draft = watched('draft', (ir: Bounded): Draft => {
+  const nodes = new Nodes(ir)
+  const { device, pinned } = ir.bound
+  const outline = {
+    ...outlined(ir, nodes),
+    bound: { device: [...device], pinned },
+    tolerance: nodes.tolerance,
+  }
+  return { outline, issued: issuedOf(ir), peak: ir.peak, users: nodes.users }
+})
+
+const freeze = <A extends object>(items: readonly A[]): readonly A[] => {
+  for (const item of items) Object.freeze(item)
+  return Object.freeze(items)
+}
+
+/**
+ * After this pass there is the plan: data, frozen, so that what was proved of it stays true. Of commands there are too many to freeze each: who relies on the proof
+ * compares their fingerprint.
+ */
+export const emit = watched('emit', ({ outline, issued }: Draft): Plan => {
+  const { bound, arena, lanes, communicators } = outline
+  const frozen = {
+    ...outline,
+    bound: Object.freeze({ device: Object.freeze(bound.device), pinned: bound.pinned }),
+    lanes: freeze(lanes),
+    ...(communicators === undefined ? {} : { communicators: freeze(communicators) }),
+  }
+  return planOf(
+    arena === undefined ? frozen : { ...frozen, arena: Object.freeze([...arena]) },
+    commandsOf(issued),
+  )
+})

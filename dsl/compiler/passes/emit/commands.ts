@@ -1,0 +1,145 @@
+import { heap, type Room, withScratch } from '../../../order/scratch.js'
+import { Mode, Op, type Walk } from '../../../order/walk.js'
+import { type Accesses, accessesOf } from '../../analysis/accesses.js'
+import type { Lifetimes } from '../../analysis/ir.js'
+import { byOperation } from '../lifetimes.js'
+
+/** What commands are made of: of the operations themselves only what they read and write. */
+export interface Issued
+  extends Pick<
+    Lifetimes,
+    | 'laneOf'
+    | 'waitStart'
+    | 'waitOn'
+    | 'waitTick'
+    | 'begins'
+    | 'first'
+    | 'last'
+    | 'useStart'
+    | 'useBuffer'
+    | 'home'
+  > {
+  readonly accesses: Accesses
+}
+
+export const issuedOf = (ir: Lifetimes): Issued => {
+  const { laneOf, waitStart, waitOn, waitTick, begins, first, last, useStart, useBuffer, home } = ir
+  const issued = { laneOf, waitStart, waitOn, waitTick, first, last, useStart, useBuffer, home }
+  return { ...issued, ...(begins === undefined ? {} : { begins }), accesses: accessesOf(ir) }
+}
+
+/**
+ * One event for each operation that a wait or a use names, numbered in the order of their records; -1: none. Behind them, where a wait is for a start, one for each
+ * operation whose start it is.
+ */
+const eventsOf = (
+  { laneOf, waitOn, begins, useStart }: Issued,
+  room: Room,
+): { event: Int32Array; events: number } => {
+  const operations = laneOf.length
+  const event = room.int32(begins === undefined ? operations : 2 * operations).fill(-1)
+  for (let w = 0; w < waitOn.length; w++) event[begins?.[w] === 1 ? operations + waitOn[w]! : waitOn[w]!] = 0
+  let events = 0
+  for (let i = 0; i < operations; i++) {
+    if (begins !== undefined && event[operations + i] === 0) event[operations + i] = events++
+    if (event[i] === 0 || useStart[i + 1]! > useStart[i]!) event[i] = events++
+  }
+  return { event, events }
+}
+
+/** Commands while they are written, one after the other; `accesses` is how many come before the next one. */
+class Sheet {
+  readonly op: Uint8Array
+  readonly lane: Uint16Array
+  readonly named: Int32Array
+  readonly accessStart: Int32Array
+  accesses = 0
+  length = 0
+
+  constructor(commands: number) {
+    this.op = heap.uint8(commands)
+    this.lane = heap.uint16(commands)
+    this.named = heap.int32(commands)
+    this.accessStart = heap.int32(commands + 1)
+  }
+
+  put(op: number, lane: number, named: number): number {
+    const at = this.length++
+    this.op[at] = op
+    this.lane[at] = lane
+    this.named[at] = named
+    this.accessStart[at] = this.accesses
+    return at
+  }
+}
+
+/**
+ * The commands in issue order, flat. Of each operation: its waits, the allocs of what it is the first to touch, the record of its start where somebody waits for it, the
+ * run, its record, the uses that it marks, and the frees of what it is the last to touch.
+ */
+export const commandsOf = (ir: Issued): Walk => withScratch(room => written(ir, room))
+
+const written = (ir: Issued, room: Room): Walk => {
+  const { laneOf, waitStart, waitOn, waitTick, begins, useStart, useBuffer, home, accesses } = ir
+  const operations = laneOf.length
+  const { event, events } = eventsOf(ir, room)
+  const allocs = byOperation(ir.first, operations, room)
+  const frees = byOperation(ir.last, operations, room)
+  const uses = useBuffer.length
+  const commands = operations + events + waitOn.length + uses + allocs.items.length + frees.items.length
+  const sheet = new Sheet(commands)
+  const eventId = heap.int32(events)
+  const recordOf = heap.int32(events).fill(-1)
+  const useCommand = heap.int32(uses)
+  const useEvent = heap.int32(uses)
+  const record = (e: number, lane: number): void => {
+    eventId[e] = e
+    recordOf[e] = sheet.put(Op.record, lane, e)
+  }
+  let carries = false
+  let recordsFirst = true
+  for (let i = 0; i < operations; i++) {
+    const lane = laneOf[i]!
+    for (let w = waitStart[i]!; w < waitStart[i + 1]!; w++) {
+      if (waitTick[w] !== 0) carries = true
+      const on = event[begins?.[w] === 1 ? operations + waitOn[w]! : waitOn[w]!]!
+      if (recordOf[on]! < 0) recordsFirst = false
+      sheet.put(waitTick[w] === 0 ? Op.wait : Op.previous, lane, on)
+    }
+    for (let a = allocs.start[i]!; a < allocs.start[i + 1]!; a++)
+      sheet.put(Op.alloc, home[allocs.items[a]!]!, allocs.items[a]!)
+    if (begins !== undefined && event[operations + i]! >= 0) record(event[operations + i]!, lane)
+    sheet.put(Op.run, lane, i)
+    sheet.accesses = accesses.start[i + 1]!
+    if (event[i]! >= 0) record(event[i]!, lane)
+    for (let u = useStart[i]!; u < useStart[i + 1]!; u++) {
+      useEvent[u] = event[i]!
+      useCommand[u] = sheet.put(Op.use, lane, useBuffer[u]!)
+    }
+    for (let f = frees.start[i]!; f < frees.start[i + 1]!; f++)
+      sheet.put(Op.free, home[frees.items[f]!]!, frees.items[f]!)
+  }
+  sheet.accessStart[commands] = accesses.named.length
+  const accessMode = heap.uint8(accesses.named.length)
+  for (let i = 0; i < operations; i++)
+    for (let a = accesses.written[i]!; a < accesses.start[i + 1]!; a++) accessMode[a] = Mode.write
+  return {
+    commands,
+    op: sheet.op,
+    lane: sheet.lane,
+    named: sheet.named,
+    events,
+    eventId,
+    recordOf,
+    uses,
+    useCommand,
+    useEvent,
+    accesses: accesses.named.length,
+    accessStart: sheet.accessStart,
+    accessNamed: accesses.named,
+    accessMode,
+    carries,
+    recordsFirst,
+    whole: true,
+  }
+}

@@ -1,0 +1,92 @@
+import * as E from 'fp-ts/lib/Either.js'
+import type { GraphNode } from '../../ir/graph.js'
+import { rootsOf } from '../analysis/accesses.js'
+import type { Checked, ControlEdge, Lowered, Passed } from '../analysis/ir.js'
+import { watched } from '../analysis/watch.js'
+import { outputs, part, peer, upload, window } from './lower/copies.js'
+import { compute, donationHazards, userKernel, type Writes } from './lower/kernels.js'
+import { Lowering } from './lower/lowering.js'
+import { states } from './lower/states.js'
+
+const source = (low: Lowering, node: GraphNode): void => {
+  const spec = low.spec(node.id)
+  const fresh = (): number => {
+    const rate = node.attrs['rate'] as number | undefined
+    if (node.op === 'input')
+      return low.fresh(node.name, spec, 'input', 'pinned', rate === undefined ? undefined : { rate })
+    if (node.op === 'param')
+      return low.fresh(node.name, spec, 'param', node.place === 'host' ? 'pinned' : 'device')
+    return low.fresh(node.name, spec, 'state', 'device', {
+      init: node.attrs['init'] as number | readonly number[],
+    })
+  }
+  low.yields(node.id, fresh(), -1)
+}
+
+/** The value itself. What nobody makes in this tick is over before it begins. */
+const after = (low: Lowering, node: GraphNode): void => {
+  const [value, whom] = node.inputs as readonly [number, number]
+  low.yields(node.id, low.buffer[value]!, low.maker(value), value)
+  const when = node.attrs['when'] as ControlEdge['when']
+  const earlier = low.maker(whom)
+  low.passOn(node.id, value, earlier < 0 ? [] : [{ earlier, when }])
+}
+
+/**
+ * After this pass the graph is operations over buffers: each value is a buffer or a view of one, each delay a state buffer that its
+ * readers read in place and one store at the end writes, each output a pinned buffer with one copy of its own.
+ */
+export const lower = watched('lower', (ir: Checked): Passed<Lowered> => {
+  const low = new Lowering(ir)
+  const writes: Writes = new Map()
+  for (const node of ir.nodes) {
+    low.begin(node.id)
+    switch (node.op) {
+      case 'input':
+      case 'param':
+      case 'delay':
+        source(low, node)
+        break
+      case 'upload':
+        upload(low, node)
+        break
+      case 'peer':
+        peer(low, node)
+        break
+      case 'download':
+        break
+      case 'after':
+        after(low, node)
+        break
+      case 'window':
+        window(low, node)
+        break
+      case 'part':
+        part(low, node)
+        break
+      case 'kernel':
+        userKernel(low, node, writes)
+        break
+      case 'port': {
+        const kernel = node.inputs[0]!
+        low.yields(node.id, writes.get(kernel)![node.attrs['index'] as number]!, low.maker(kernel))
+        break
+      }
+      default:
+        compute(low, node)
+    }
+  }
+  outputs(low)
+  states(low)
+  donationHazards(low)
+  const { buffers, control, communicators } = low
+  const operations = low.operations.done(named => rootsOf(named, buffers))
+  return E.right({
+    settings: ir.settings,
+    operations,
+    buffers,
+    ...(control.length === 0 ? {} : { control }),
+    ...(communicators.length === 0 ? {} : { communicators }),
+    ...(ir.unrolled ? { gathers: true as const } : {}),
+  })
+})

@@ -1,0 +1,94 @@
+import type { GraphNode } from '../../../ir/graph.js'
+import { tensorBytes } from '../../../ir/tensor.js'
+import { communicatorOf } from '../../../language/communicator.js'
+import type { CollectiveLowering } from '../../../language/operators/operator.js'
+import type { Collective } from '../../analysis/ir.js'
+import { boundKernel, donatedReads, operatorOf } from '../../analysis/vocabulary.js'
+import type { Lowering } from './lowering.js'
+
+export const compute = (low: Lowering, node: GraphNode): void => {
+  const operator = operatorOf(node.op)!
+  const inputs = low.specs(node.inputs)
+  const output = low.spec(node.id)
+  const lowered = operator.lower(inputs, output, node.attrs)
+  if (lowered.as === 'view') {
+    const [of] = node.inputs
+    low.yields(
+      node.id,
+      low.view(node.name, output, low.buffer[of!]!, lowered.offsetBytes),
+      low.maker(of!),
+      of!,
+    )
+    low.passOn(node.id, of!)
+    return
+  }
+  const target = low.fresh(node.name, output, 'tick', 'device')
+  const tolerance = operator.tolerance(output, inputs, node.attrs)
+  if (lowered.as === 'collective') {
+    low.yields(node.id, target, collective(low, node, target, lowered, tolerance))
+    return
+  }
+  const { kernel, flops, movedBytes, workspace } = lowered
+  low.yields(
+    node.id,
+    target,
+    low.operation(node, node.inputs, [target], { kernel, flops, movedBytes, workspace, tolerance }),
+  )
+}
+
+/** What it says to the other ranks of the group is all that it is: it has no kernel. */
+const collective = (
+  low: Lowering,
+  node: GraphNode,
+  target: number,
+  { as: _, movedBytes, kind, ...spec }: CollectiveLowering,
+  tolerance: number,
+): number => {
+  const world = communicatorOf(node)!
+  const said: Collective = { kind, communicator: low.communicator(world), ...spec, ranks: world.size }
+  const ahead = node.attrs['ahead'] as number | undefined
+  return low.operation(node, node.inputs, [target], {
+    kind: 'collective',
+    collective: said,
+    movedBytes,
+    tolerance,
+    ahead,
+  })
+}
+
+/** By kernel node: the buffers of its writes, for its ports. */
+export type Writes = Map<number, readonly number[]>
+
+export const userKernel = (low: Lowering, node: GraphNode, writes: Writes): void => {
+  const bound = boundKernel(
+    node,
+    node.inputs.map(input => low.spec(input)),
+    low.ir.settings.dims,
+  )
+  const { kernel, writes: specs, donates, tolerance } = bound
+  const targets = specs.map((spec, i) => {
+    const name = i === 0 ? node.name : `${node.name}.${i}`
+    const donated = donates[i]
+    return donated === undefined
+      ? low.fresh(name, spec, 'tick', 'device')
+      : low.view(name, spec, low.buffer[node.inputs[donated]!]!, 0)
+  })
+  const movedBytes = [
+    ...node.inputs.map(input => tensorBytes(low.spec(input))),
+    ...specs.map(tensorBytes),
+  ].reduce((a, b) => a + b, 0)
+  const id = low.operation(node, node.inputs, targets, { kernel, movedBytes, tolerance, user: bound })
+  low.yields(node.id, targets[0]!, id)
+  writes.set(node.id, targets)
+}
+
+/** A kernel that takes a read's memory comes after all its other readers; known only once every node is lowered. */
+export const donationHazards = (low: Lowering): void => {
+  for (const node of low.ir.nodes) {
+    if (node.op !== 'kernel') continue
+    const donor = low.maker(node.id)
+    for (const index of donatedReads(node))
+      for (const reader of low.readersOf(node.inputs[index]!))
+        if (reader !== donor) low.operations.delay(donor, [reader])
+  }
+}

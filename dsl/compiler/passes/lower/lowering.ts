@@ -1,0 +1,199 @@
+import type { GraphNode } from '../../../ir/graph.js'
+import type { PlanCommunicator } from '../../../ir/plan.js'
+import { type BoundSpec, tensorBytes } from '../../../ir/tensor.js'
+import type { Communicator } from '../../../language/communicator.js'
+import type { Buffer, Checked, ControlEdge, Operation } from '../../analysis/ir.js'
+import { Operations } from '../../analysis/operations.js'
+import { donatedReads } from '../../analysis/vocabulary.js'
+
+/** A graph on its way to operations and buffers: what each node's value is, who made it, and who has read it. */
+export class Lowering {
+  readonly operations: Operations
+  readonly buffers: Buffer[] = []
+  /** By node: the buffer of its value, the operation that makes it (-1: none), and the version of the memory that it is. */
+  readonly buffer: Int32Array
+  private readonly made: Int32Array
+  private readonly version: Int32Array
+  /** Who reads which version: asked for only where a kernel takes a read's memory. */
+  private readonly readers = new Map<number, number[]>()
+  private readonly donates: boolean
+  /** Where new buffers in device memory are: with the node that is being lowered. */
+  private device = 0
+  /** By node: operations that whoever reads its value comes after, without data. */
+  private readonly orders = new Map<number, readonly Omit<ControlEdge, 'later'>[]>()
+  readonly control: ControlEdge[] = []
+  readonly communicators: PlanCommunicator[] = []
+  private readonly named = new Map<string, number>()
+
+  constructor(readonly ir: Checked) {
+    let reads = 0
+    for (const { inputs } of ir.nodes) reads += inputs.length
+    this.operations = new Operations(ir.nodes.length, reads)
+    this.buffer = new Int32Array(ir.nodes.length).fill(-1)
+    this.made = new Int32Array(ir.nodes.length).fill(-1)
+    this.version = Int32Array.from(ir.nodes, node => node.id)
+    this.donates = ir.nodes.some(node => node.op === 'kernel' && donatedReads(node).length > 0)
+  }
+
+  spec(node: number): BoundSpec {
+    return this.ir.specs[node]!
+  }
+
+  /** From here on buffers are made for this node. */
+  begin(node: number): void {
+    this.device = this.deviceOf(node)
+  }
+
+  private deviceOf(node: number): number {
+    return this.ir.deviceOf?.[node] ?? 0
+  }
+
+  specs(nodes: readonly number[]): BoundSpec[] {
+    const specs = new Array<BoundSpec>(nodes.length)
+    for (let i = 0; i < specs.length; i++) specs[i] = this.ir.specs[nodes[i]!]!
+    return specs
+  }
+
+  fresh(
+    name: string,
+    spec: BoundSpec,
+    life: Buffer['life'],
+    space: Buffer['space'],
+    more?: Pick<Buffer, 'init' | 'rate'>,
+  ): number {
+    const id = this.buffers.length
+    const { dtype, shape } = spec
+    const device = space === 'device' ? this.device : 0
+    const made: Buffer = {
+      name,
+      bytes: tensorBytes(spec),
+      space,
+      life,
+      root: id,
+      offset: 0,
+      device,
+      dtype,
+      shape,
+    }
+    this.buffers.push(more === undefined ? made : { ...made, ...more })
+    return id
+  }
+
+  view(name: string, spec: BoundSpec, of: number, offsetBytes: number): number {
+    const { root, offset, space, life, device = 0 } = this.buffers[of]!
+    const { dtype, shape } = spec
+    const at = offset + offsetBytes
+    this.buffers.push({ name, bytes: tensorBytes(spec), space, life, root, offset: at, device, dtype, shape })
+    return this.buffers.length - 1
+  }
+
+  /** The value of `node` is `buffer`, made by `operation`; of the same version as `like` where it only looks at that one's memory. */
+  yields(node: number, buffer: number, operation: number, like = node): void {
+    this.buffer[node] = buffer
+    this.made[node] = operation
+    this.version[node] = this.version[like]!
+  }
+
+  maker(node: number): number {
+    return this.made[node]!
+  }
+
+  readersOf(node: number): readonly number[] {
+    return this.readers.get(this.version[node]!) ?? []
+  }
+
+  private note(reader: number, version: number): void {
+    const readers = this.readers.get(version)
+    if (readers === undefined) this.readers.set(version, [reader])
+    else readers.push(reader)
+  }
+
+  /** Whoever reads the value of `node` comes after all that a reader of `of` comes after, and after those who are `more`. */
+  passOn(node: number, of: number, more: readonly Omit<ControlEdge, 'later'>[] = []): void {
+    if (this.orders.size === 0 && more.length === 0) return
+    const all = [...(this.orders.get(of) ?? []), ...more]
+    if (all.length > 0) this.orders.set(node, all)
+  }
+
+  private ordered(later: number, inputs: readonly number[], after: number[]): void {
+    const whole = new Map<number, ControlEdge['when']>()
+    for (const input of inputs)
+      for (const { earlier, when } of this.orders.get(input) ?? [])
+        if (when === 'finish' || !whole.has(earlier)) whole.set(earlier, when)
+    for (const [earlier, when] of whole) {
+      // Data says more.
+      if (after.includes(earlier)) continue
+      after.push(earlier)
+      this.control.push({ later, earlier, when })
+    }
+  }
+
+  private placesOf(inputs: readonly number[]): number[] {
+    const reads = new Array<number>(inputs.length)
+    for (let i = 0; i < reads.length; i++) reads[i] = this.buffer[inputs[i]!]!
+    return reads
+  }
+
+  /** An operation that reads the values of `inputs`, after those who made them. Lists are made as long as they are: there are millions. */
+  operation(
+    node: GraphNode,
+    inputs: readonly number[],
+    writes: readonly number[],
+    more: Partial<Operation>,
+  ): number {
+    const id = this.operations.length
+    let makers = 0
+    for (let i = 0; i < inputs.length; i++) if (this.made[inputs[i]!]! >= 0) makers++
+    const after = new Array<number>(makers)
+    for (let i = inputs.length - 1; i >= 0; i--)
+      if (this.made[inputs[i]!]! >= 0) after[--makers] = this.made[inputs[i]!]!
+    if (this.donates) for (const input of inputs) this.note(id, this.version[input]!)
+    if (this.orders.size > 0) this.ordered(id, inputs, after)
+    const own = {
+      op: more.op ?? node.op,
+      name: more.name ?? node.name,
+      at: node.at,
+      kernel: more.kernel,
+      flops: more.flops ?? 0,
+      movedBytes: more.movedBytes ?? 0,
+      kind: more.kind ?? 'compute',
+      // One without a name says no more than the device.
+      lane: node.lane?.name === '' ? undefined : node.lane,
+      device: this.deviceOf(node.id),
+      workspace: more.workspace ?? 0,
+      ahead: more.ahead,
+      collective: more.collective,
+      tolerance: more.tolerance ?? 0,
+      user: more.user,
+    }
+    return this.operations.add(own, more.reads ?? this.placesOf(inputs), writes, after)
+  }
+
+  /** Those of one name are one communicator. Its groups are said where it is not one of all ranks in order. */
+  communicator({ name, size, groups }: Communicator): number {
+    const known = this.named.get(name)
+    if (known !== undefined) return known
+    const id = this.communicators.length
+    const own = groups?.map(group => Object.freeze([...group]))
+    this.communicators.push(own === undefined ? { id, name, size } : { id, name, groups: Object.freeze(own) })
+    this.named.set(name, id)
+    return id
+  }
+
+  /** A copy of the values of `inputs`, one after the other. */
+  copy(
+    node: GraphNode,
+    inputs: readonly number[],
+    to: number,
+    kind: Operation['kind'],
+    more: Partial<Operation> = {},
+  ): number {
+    const { bytes } = this.buffers[to]!
+    return this.operation(node, inputs, [to], {
+      kind,
+      kernel: inputs.length === 1 ? { kind: 'copy', bytes } : { kind: 'copy', bytes, parts: inputs.length },
+      movedBytes: 2 * bytes,
+      ...more,
+    })
+  }
+}

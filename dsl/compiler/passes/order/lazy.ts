@@ -1,0 +1,43 @@
+import { heap } from '../../../order/scratch.js'
+import type { Lowered, Operation } from '../../analysis/ir.js'
+
+const latest = new WeakMap<readonly Operation[], Int32Array>()
+
+/**
+ * Operations that are issued where a reader or a window asks for them, not when they could be: uploads that nothing holds back; collectives of parameters and states, as
+ * they are or uploaded; and collectives with a window. 0 for all others. 1 for those that none of these reads; 2 for those that one of level 1
+ * reads, as the upload of a shard that is gathered; and so on.
+ */
+export const levelsOf = ({ operations, buffers }: Pick<Lowered, 'operations' | 'buffers'>): Int32Array => {
+  const known = latest.get(operations)
+  if (known !== undefined) return known
+  const levels = heap.int32(operations.length)
+  const steady = new Set<number>()
+  const lasts = (i: number): boolean => {
+    const { life } = buffers[operations[i]!.reads[0]!]!
+    return life === 'param' || life === 'state' || steady.has(i)
+  }
+  let chained = false
+  for (let i = 0; i < levels.length; i++) {
+    const { kind } = operations[i]!
+    if (kind !== 'upload' && kind !== 'collective') continue
+    const { after, ahead } = operations[i]!
+    const free = after.length === 0
+    if (
+      kind === 'upload'
+        ? !free
+        : ahead === undefined && !after.every(before => levels[before]! > 0 && lasts(before))
+    )
+      continue
+    levels[i] = 1
+    if (kind === 'collective' && ahead === undefined) steady.add(i)
+    chained ||= !free
+  }
+  if (chained)
+    for (let i = levels.length - 1; i >= 0; i--)
+      if (levels[i]! > 0)
+        for (const before of operations[i]!.after)
+          if (levels[before]! > 0) levels[before] = Math.max(levels[before]!, levels[i]! + 1)
+  latest.set(operations, levels)
+  return levels
+}

@@ -1,0 +1,183 @@
+import { type Costs, resources } from '../../analysis/costs.js'
+import type { Dependencies } from '../../analysis/dependencies.js'
+import type { Operation } from '../../analysis/ir.js'
+import { Queue } from './queue.js'
+
+/** What is to be scheduled. Lanes from `fixed` on are to be given to chains, each as a whole, when its first operation is due. */
+export interface Listing {
+  readonly operations: readonly Operation[]
+  readonly dependencies: Dependencies
+  readonly costs: Costs
+  /** The most urgent goes first among those that could begin at the same time. */
+  readonly urgency: Float64Array
+  readonly lanes: number
+  readonly fixed: number
+  /** -1: whichever lane its chain is given. */
+  readonly laneOf: Int32Array
+  readonly chainOf: Int32Array
+  readonly chains: number
+  /** By operation, those of what it comes after that have only to have started. */
+  readonly starts?: ReadonlyMap<number, readonly number[]> | undefined
+}
+
+/** Operations in the order in which they begin, and the lane of each. */
+export interface Listed {
+  readonly order: Int32Array
+  readonly laneOf: Int32Array
+}
+
+/**
+ * List scheduling: whenever a lane is free, the most urgent operation that is ready begins on it. What an operation takes is what it takes alone, or longer where
+ * what is shared is asked for by more than there is. Orders by time, so no lane's backlog is issued before another lane's first operation.
+ */
+export const listed = (work: Listing): Listed => new Schedule(work).run()
+
+class Schedule {
+  private readonly laneOf: Int32Array
+  private readonly laneOfChain: Int32Array
+  private readonly free: Float64Array
+  private readonly ends: Float64Array
+  /** Only where a start is waited for. */
+  private readonly begins: Float64Array | undefined
+  private readonly readyAt: Float64Array
+  private readonly left: Int32Array
+  /** When each shared thing has done what was asked of it so far. */
+  private readonly busy: Float64Array
+  /** By lane, and last those of chains without a lane: not ready before `readyAt`, and ready, by urgency. */
+  private readonly coming: Queue[]
+  private readonly ready: Queue[]
+  /** Operations to come of each chain, and by lane how many chains have any. */
+  private readonly rest: Int32Array
+  private readonly unfinished: Int32Array
+  private host = 0
+
+  constructor(private readonly work: Listing) {
+    const { laneOf, chains, lanes, dependencies, urgency } = work
+    const count = laneOf.length
+    this.busy = new Float64Array(work.costs.pools)
+    this.laneOf = laneOf.slice()
+    this.laneOfChain = new Int32Array(chains).fill(-1)
+    this.rest = new Int32Array(chains)
+    for (const chain of work.chainOf) if (chain >= 0) this.rest[chain]!++
+    this.unfinished = new Int32Array(lanes)
+    this.free = new Float64Array(lanes)
+    this.ends = new Float64Array(count)
+    this.begins = work.starts === undefined ? undefined : new Float64Array(count)
+    this.readyAt = new Float64Array(count)
+    this.left = dependencies.degree.slice()
+    const first = urgency.map(value => -value)
+    this.coming = Array.from({ length: lanes + 1 }, () => new Queue(this.readyAt))
+    this.ready = Array.from({ length: lanes + 1 }, () => new Queue(first))
+  }
+
+  run(): Listed {
+    const { work, left } = this
+    const { lanes, dependencies } = work
+    const { start, to } = dependencies
+    const order = new Int32Array(left.length)
+    let length = 0
+    for (let i = 0; i < left.length; i++) if (left[i] === 0) this.arrive(i)
+    for (;;) {
+      let at = Number.POSITIVE_INFINITY
+      let on = -1
+      for (let q = 0; q <= lanes; q++) {
+        const begins = this.earliest(q)
+        if (begins >= at) continue
+        at = begins
+        on = q
+      }
+      if (on === -1) return { order: order.subarray(0, length), laneOf: this.laneOf }
+      const i = this.take(on, at)
+      order[length++] = i
+      this.begin(i, at)
+      for (let e = start[i]!; e < start[i + 1]!; e++) if (--left[to[e]!]! === 0) this.arrive(to[e]!)
+    }
+  }
+
+  private arrive(i: number): void {
+    const { work, laneOf, laneOfChain, readyAt, ends, begins } = this
+    const started = begins === undefined ? undefined : work.starts?.get(i)
+    const chain = work.chainOf[i]!
+    if (laneOf[i] === -1 && laneOfChain[chain] !== -1) laneOf[i] = laneOfChain[chain]!
+    let at = 0
+    for (const before of work.operations[i]!.after) {
+      const crosses = laneOf[before] !== laneOf[i] ? work.costs.waitLatency : 0
+      const done = started?.includes(before) === true ? begins![before]! : ends[before]!
+      at = Math.max(at, done + crosses)
+    }
+    readyAt[i] = at
+    this.coming[laneOf[i] === -1 ? work.lanes : laneOf[i]!]!.push(i)
+  }
+
+  /** When a queue's next operation could begin. */
+  private earliest(q: number): number {
+    const { work, coming, ready, free } = this
+    if (coming[q]!.size === 0 && ready[q]!.size === 0) return Number.POSITIVE_INFINITY
+    let idle = q < work.lanes ? free[q]! : Number.POSITIVE_INFINITY
+    if (q === work.lanes)
+      for (let lane = work.fixed; lane < work.lanes; lane++) idle = Math.min(idle, free[lane]!)
+    if (ready[q]!.size > 0) return idle
+    return Math.max(idle, this.readyAt[coming[q]!.head]!)
+  }
+
+  /** The most urgent of those that could begin now: of this lane, or of chains that may have it. */
+  private take(q: number, now: number): number {
+    const { work, laneOf } = this
+    this.settle(q, now)
+    if (q === work.lanes) {
+      const i = this.ready[q]!.pop()
+      laneOf[i] = this.laneFor(i, now)
+      this.laneOfChain[work.chainOf[i]!] = laneOf[i]!
+      this.unfinished[laneOf[i]!]!++
+      return i
+    }
+    if (q >= work.fixed) {
+      this.settle(work.lanes, now)
+      const floating = this.ready[work.lanes]!
+      if (floating.size > 0 && work.urgency[floating.head]! > work.urgency[this.ready[q]!.head]!) {
+        const idle = this.laneFor(floating.head, now)
+        if (idle !== -1) return this.take(work.lanes, now)
+      }
+    }
+    return this.ready[q]!.pop()
+  }
+
+  private settle(q: number, now: number): void {
+    const coming = this.coming[q]!
+    while (coming.size > 0 && this.readyAt[coming.head]! <= now) this.ready[q]!.push(coming.pop())
+  }
+
+  /** An idle lane for the start of a chain: one that the fewest unfinished chains are on; of those that of what it comes after, else the first. */
+  private laneFor(i: number, now: number): number {
+    const { work, free, laneOf, unfinished } = this
+    let best = -1
+    for (let lane = work.fixed; lane < work.lanes; lane++)
+      if (free[lane]! <= now && (best === -1 || unfinished[lane]! < unfinished[best]!)) best = lane
+    if (best === -1) return -1
+    for (const before of work.operations[i]!.after) {
+      const lane = laneOf[before]!
+      if (lane >= work.fixed && free[lane]! <= now && unfinished[lane]! === unfinished[best]!) return lane
+    }
+    return best
+  }
+
+  private begin(i: number, now: number): void {
+    const { work, busy, ends, free, laneOf, rest, unfinished } = this
+    const chain = work.chainOf[i]!
+    if (chain >= 0 && --rest[chain]! === 0) unfinished[laneOf[i]!]!--
+    const { alone, work: own, demand, shared, issue } = work.costs
+    this.host += issue[i]!
+    const start = Math.max(now, this.host)
+    let end = start + alone[i]!
+    for (let r = 0; r < resources; r++) {
+      const asked = demand[resources * i + r]! * own[i]!
+      if (asked === 0) continue
+      const at = shared[i]! + r
+      busy[at] = Math.max(busy[at]!, start) + asked
+      end = Math.max(end, busy[at]!)
+    }
+    if (this.begins !== undefined) this.begins[i] = start
+    ends[i] = end
+    free[laneOf[i]!] = end
+  }
+}

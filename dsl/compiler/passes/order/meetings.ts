@@ -1,0 +1,48 @@
+import { rivalsOf } from '../../../order/conflicting-communicators.js'
+import type { Meeting, Placed } from '../../analysis/ir.js'
+
+const none: readonly Meeting[] = []
+
+/**
+ * The orders that collectives need of each other, of operations in issue order: calls over communicators that share two ranks come one after the other, as they are issued,
+ * around the end of the tick too where ticks are side by side. So every rank has them in one order, whatever lanes they are on. One edge wherever the order goes over from
+ * one communicator to a rival: what one call is after, all that follow it over its communicator are after.
+ */
+export const meetingsOf = ({
+  operations,
+  laneOf,
+  communicators = [],
+  settings,
+}: Pick<Placed, 'operations' | 'laneOf' | 'communicators' | 'settings'>): readonly Meeting[] => {
+  if (communicators.length < 2) return none
+  const rivals = rivalsOf(communicators)
+  if (rivals.size === 0) return none
+  const over = (i: number): number => operations[i]!.collective?.communicator ?? -1
+  const calls: number[] = []
+  /** By communicator, its last call of a tick. */
+  const ends = new Map<number, number>()
+  for (let i = 0; i < operations.length; i++) {
+    if (operations[i]!.kind !== 'collective' || !rivals.has(over(i))) continue
+    calls.push(i)
+    ends.set(over(i), i)
+  }
+  const meetings: Meeting[] = []
+  const add = (later: number, earlier: number | undefined, tick: Meeting['tick'], own: boolean): void => {
+    if (earlier === undefined || laneOf[earlier] === laneOf[later]) return
+    if (tick === 0 || settings.inFlight > 1) meetings.push({ later, earlier, tick, own })
+  }
+  const last = new Map<number, number>()
+  for (const call of calls) {
+    const own = last.get(over(call))
+    if (own === undefined) add(call, ends.get(over(call)), -1, true)
+    else add(call, own, 0, true)
+    for (const rival of rivals.get(over(call))!) {
+      const before = last.get(rival)
+      if (before === undefined) {
+        if (own === undefined) add(call, ends.get(rival), -1, false)
+      } else if (own === undefined || own < before) add(call, before, 0, false)
+    }
+    last.set(over(call), call)
+  }
+  return meetings.some(({ own }) => !own) ? meetings : none
+}

@@ -1,0 +1,62 @@
+/** Numbers by key, the least key first and of equal keys the least number. A key holds from when its number is put in. */
+export class Queue {
+  // Four children a node, and keys beside the numbers: of a million numbers most time goes by waiting for memory.
+  private heap = new Int32Array(16)
+  private keys = new Float64Array(16)
+  size = 0
+
+  constructor(private readonly key: Float64Array) {}
+
+  /** The first of all; there must be one. */
+  get head(): number {
+    return this.heap[0]!
+  }
+
+  push(value: number): void {
+    if (this.size === this.heap.length) this.grow()
+    const { heap, keys } = this
+    const key = this.key[value]!
+    let at = this.size++
+    while (at > 0) {
+      const parent = (at - 1) >> 2
+      if (keys[parent]! < key || (keys[parent] === key && heap[parent]! <= value)) break
+      heap[at] = heap[parent]!
+      keys[at] = keys[parent]!
+      at = parent
+    }
+    heap[at] = value
+    keys[at] = key
+  }
+
+  pop(): number {
+    const { heap, keys } = this
+    const first = heap[0]!
+    const size = --this.size
+    const value = heap[size]!
+    const key = keys[size]!
+    let at = 0
+    for (;;) {
+      let child = 4 * at + 1
+      if (child >= size) break
+      for (let other = child + 1, end = Math.min(child + 4, size); other < end; other++)
+        if (keys[other]! < keys[child]! || (keys[other] === keys[child] && heap[other]! < heap[child]!))
+          child = other
+      if (key < keys[child]! || (key === keys[child] && value <= heap[child]!)) break
+      heap[at] = heap[child]!
+      keys[at] = keys[child]!
+      at = child
+    }
+    heap[at] = value
+    keys[at] = key
+    return first
+  }
+
+  private grow(): void {
+    const heap = new Int32Array(2 * this.size)
+    const keys = new Float64Array(2 * this.size)
+    heap.set(this.heap)
+    keys.set(this.keys)
+    this.heap = heap
+    this.keys = keys
+  }
+}

@@ -1,0 +1,225 @@
+import * as E from 'fp-ts/lib/Either.js'
+import type { LaneSpec } from '../../ir/graph.js'
+import type { PlanLane } from '../../ir/plan.js'
+import { costsOf } from '../analysis/costs.js'
+import { deviceOf } from '../analysis/device-of.js'
+import type { Buffer, Lowered, Operation, Passed, Placed } from '../analysis/ir.js'
+import { changed } from '../analysis/operations.js'
+import { fold, type LaneKind, type Logical } from './place/fold.js'
+import { isChosen, type Spread, spread } from './place/spread.js'
+
+const defaults: Readonly<Record<Operation['kind'], string>> = {
+  upload: 'h2d',
+  download: 'd2h',
+  peer: 'peer',
+  collective: 'comm',
+  store: 'main',
+  compute: 'main',
+}
+const priorities: Readonly<Record<LaneSpec['priority'], number>> = { low: -1, normal: 0, high: 1 }
+const kinds: Readonly<Partial<Record<Operation['kind'], LaneKind>>> = {
+  upload: 'in',
+  download: 'out',
+  peer: 'in',
+  collective: 'comm',
+}
+
+/** Lanes for work that the user gave none, where `lanes` does not say: more than so many streams gain nothing on the machines that are known. */
+const defaultLanes = 8
+
+/** A name that no lane has yet: a lane that the compiler chose is never one that the user named. */
+const unused = (name: string, taken: ReadonlySet<string>): string => {
+  for (let n = 1; ; n++) {
+    const candidate = n === 1 ? name : `${name}.${n}`
+    if (!taken.has(candidate)) return candidate
+  }
+}
+
+interface Draft {
+  readonly names: readonly string[]
+  /** By lane. */
+  readonly devices: readonly number[]
+  readonly laneOf: Int32Array
+  readonly tried: NonNullable<Placed['tried']>
+}
+
+/** Lanes before folding: the user's, one for each direction of copies and for collectives without one, and last those over which all other work is spread. */
+const drafted = (ir: Lowered, most: number): Draft => {
+  const { operations } = ir
+  const index = new Map<string, number>()
+  const taken = new Set<string>()
+  let latest: LaneSpec | undefined
+  for (const { lane } of operations) {
+    if (lane !== undefined && lane !== latest) taken.add(lane.name)
+    latest = lane
+  }
+  const names: string[] = []
+  const devices: number[] = []
+  const named = (key: string, device: number, naming: () => string): number => {
+    const known = index.get(key)
+    if (known !== undefined) return known
+    const name = naming()
+    index.set(key, names.length)
+    taken.add(name)
+    devices.push(device)
+    return names.push(name) - 1
+  }
+  // A lane is one object wherever it is given, mostly.
+  const known = new Map<LaneSpec, number>()
+  const given = (lane: LaneSpec): number => {
+    const id = named(`user ${lane.name}`, lane.device ?? 0, () => lane.name)
+    known.set(lane, id)
+    return id
+  }
+  const chosen = new Set<number>()
+  const laneOf = new Int32Array(operations.length)
+  for (let i = 0; i < laneOf.length; i++) {
+    const { lane, kind } = operations[i]!
+    if (lane !== undefined) laneOf[i] = known.get(lane) ?? given(lane)
+    else if (isChosen(operations[i]!)) {
+      chosen.add(deviceOf(operations[i]!))
+      laneOf[i] = -1
+    } else {
+      const on = deviceOf(operations[i]!)
+      laneOf[i] = named(`${kind} ${on}`, on, () => unused(lanesName(defaults[kind], on), taken))
+    }
+  }
+  const tried: NonNullable<Placed['tried']>[number][] = []
+  const left = [...chosen].sort((a, b) => a - b)
+  for (let on = left.shift(); on !== undefined; on = left.shift()) {
+    const own = devices.filter(device => device === on).length
+    const found = spreadOn(
+      ir,
+      left,
+      names.length,
+      laneOf,
+      Math.max(1, Math.min(most, ir.settings.lanes - own)),
+    )
+    laneOf.set(found.laneOf)
+    for (let lane = names.length; lane < found.lanes; lane++) {
+      const name = unused(lanesName(defaults.compute, on), taken)
+      taken.add(name)
+      devices.push(on)
+      names.push(name)
+    }
+    tried.push(...found.tried)
+  }
+  return { names, devices, laneOf, tried }
+}
+
+/** The work of one device over lanes of its own, with the work of the devices that are still to come on one lane each. */
+const spreadOn = (
+  ir: Lowered,
+  left: readonly number[],
+  fixed: number,
+  laneOf: Int32Array,
+  room: number,
+): Pick<Spread, 'lanes' | 'laneOf' | 'tried'> => {
+  if (left.length === 0) return spread(ir, fixed, laneOf, room)
+  const { operations } = ir
+  const elsewhere = (i: number): number => left.indexOf(deviceOf(operations[i]!))
+  const given = laneOf.map((lane, i) => (lane !== -1 || elsewhere(i) < 0 ? lane : fixed + elsewhere(i)))
+  const { lanes, laneOf: found, tried } = spread(ir, fixed + left.length, given, room)
+  return {
+    lanes: lanes - left.length,
+    laneOf: found.map((lane, i) => (laneOf[i] !== -1 ? lane : elsewhere(i) < 0 ? lane - left.length : -1)),
+    tried,
+  }
+}
+
+const lanesName = (name: string, device: number): string => (device === 0 ? name : `${name}@${device}`)
+
+const logicalOf = (
+  { operations }: Lowered,
+  { names, laneOf }: Pick<Draft, 'names' | 'laneOf'>,
+  alone?: Float64Array,
+): Logical[] => {
+  const logical = names.map(name => ({ name, kind: undefined as LaneKind | undefined, priority: 0, work: 0 }))
+  operations.forEach(({ kind, lane }, i) => {
+    const known = logical[laneOf[i]!]!
+    const own = kinds[kind] ?? 'work'
+    known.kind = known.kind === undefined || known.kind === own ? own : 'work'
+    if (lane !== undefined) known.priority = priorities[lane.priority] ?? 0
+    if (alone !== undefined) known.work += alone[i]!
+  })
+  return logical.map(lane => ({ ...lane, kind: lane.kind ?? 'work' }))
+}
+
+/**
+ * After this pass every operation has a lane (a CUDA stream) of its device: the user's where given; one for each direction of copies, and one for collectives; and for all
+ * other work of a device as many as shorten the predicted tick, `spreadOver` at most. Every matmul that wants one has its lane's workspace.
+ */
+export const place =
+  (spreadOver = Number.POSITIVE_INFINITY) =>
+  (ir: Lowered): Passed<Placed> => {
+    const most = ir.settings.lanes === Number.MAX_SAFE_INTEGER ? defaultLanes : ir.settings.lanes
+    const draft = drafted(ir, Math.min(most, spreadOver))
+    // How busy a lane is matters only where lanes are folded.
+    const folds = draft.names.length > ir.settings.lanes
+    const logical = logicalOf(ir, draft, folds ? costsOf(ir.operations, ir.settings).alone : undefined)
+    const folded = foldedOn(logical, draft.devices, ir.settings.lanes)
+    const laneOf = draft.laneOf.map(lane => folded[lane]!)
+    const lanes: PlanLane[] = logical.map(({ name }, id) => {
+      const members = logical.filter((_, other) => folded[other] === id)
+      const names = members.length > 1 ? members.map(member => member.name).join('+') : name
+      return {
+        id,
+        name: names,
+        device: draft.devices[id]!,
+        priority: members.reduce(
+          (most, { priority }) => Math.max(most, priority),
+          members.length > 0 ? -1 : 0,
+        ),
+      }
+    })
+    return E.right({ ...ir, ...workspaces(ir, laneOf, lanes), lanes, laneOf, tried: draft.tried })
+  }
+
+/** Each device's lanes become at most so many CUDA streams of that device. */
+const foldedOn = (logical: readonly Logical[], devices: readonly number[], most: number): Int32Array => {
+  const folded = Int32Array.from(logical.keys())
+  for (const on of new Set(devices)) {
+    const own = [...logical.keys()].filter(lane => devices[lane] === on)
+    const within = fold(
+      own.map(lane => logical[lane]!),
+      most,
+    )
+    own.forEach((lane, i) => {
+      folded[lane] = own[within[i]!]!
+    })
+  }
+  return folded
+}
+
+/** One state buffer for each lane with a matmul that wants scratch, as large as the largest wish. */
+const workspaces = (
+  ir: Lowered,
+  laneOf: Int32Array,
+  lanes: readonly PlanLane[],
+): Pick<Placed, 'operations' | 'buffers'> => {
+  if (ir.operations.every(operation => operation.workspace === 0)) return ir
+  const buffers: Buffer[] = [...ir.buffers]
+  const wanted = new Map<number, number>()
+  ir.operations.forEach(({ workspace }, i) => {
+    if (workspace > 0) wanted.set(laneOf[i]!, Math.max(workspace, wanted.get(laneOf[i]!) ?? 0))
+  })
+  const scratch = new Map<number, number>()
+  for (const [lane, bytes] of wanted) {
+    scratch.set(lane, buffers.length)
+    buffers.push({
+      name: `workspace(${lanes[lane]!.name})`,
+      bytes,
+      space: 'device',
+      life: 'state',
+      root: buffers.length,
+      offset: 0,
+      device: lanes[lane]!.device,
+    })
+  }
+  const operations = ir.operations.map((operation, i) =>
+    operation.workspace === 0
+      ? operation
+      : changed(operation, { writes: [...operation.writes, scratch.get(laneOf[i]!)!] }),
+  )
+  return { operations, buffers }
+}

@@ -1,0 +1,20 @@
+import * as E from 'fp-ts/lib/Either.js'
+import { pipe } from 'fp-ts/lib/function.js'
+import { type Rates, ratesOf } from '../../language/rates.js'
+import type { Checked, Passed } from '../analysis/ir.js'
+import { watched } from '../analysis/watch.js'
+
+/** A graph whose flows have rates; undefined: every one comes once a tick. */
+export interface Clocked extends Checked {
+  readonly rates: Rates | undefined
+}
+
+/** After this pass every flow has a rate, and a repetition vector exists: flows of different rates meet only at window, every and hold. */
+export const clocks = watched(
+  'clocks',
+  (ir: Checked): Passed<Clocked> =>
+    pipe(
+      ratesOf(ir),
+      E.map(rates => ({ ...ir, rates })),
+    ),
+)

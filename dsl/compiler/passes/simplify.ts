@@ -1,0 +1,167 @@
+import * as E from 'fp-ts/lib/Either.js'
+import type { GraphNode } from '../../ir/graph.js'
+import { isShared } from '../../language/communicator.js'
+import { type Room, withScratch } from '../../order/scratch.js'
+import type { Checked, Passed } from '../analysis/ir.js'
+import { donatedReads, isView } from '../analysis/vocabulary.js'
+import { watched } from '../analysis/watch.js'
+
+const identities = new WeakMap<object, number>()
+let nextIdentity = 0
+
+/** A key under which equal attributes are equal: -0 is not 0, and functions are equal only to themselves. */
+const keyOf = (value: unknown): string => {
+  if (typeof value === 'number') return Object.is(value, -0) ? '-0' : String(value)
+  if (typeof value === 'string') return JSON.stringify(value)
+  if (Array.isArray(value)) return `[${value.map(keyOf).join(',')}]`
+  if (typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype)
+    return `{${Object.keys(value)
+      .sort()
+      .map(key => `${key}:${keyOf((value as Record<string, unknown>)[key])}`)
+      .join(',')}}`
+  if ((typeof value === 'object' && value !== null) || typeof value === 'function') {
+    let identity = identities.get(value)
+    if (identity === undefined) {
+      identity = nextIdentity++
+      identities.set(value, identity)
+    }
+    return `#${identity}`
+  }
+  return String(value)
+}
+
+// Sources and state are themselves, and a hold takes its rate from what it meets. A streamed upload keeps its place in its window: merging two would keep the first in memory
+// until the second's reader; and so would a collective that gathers anew what was let go of. A kernel that donates changes memory.
+const isPure = (node: GraphNode, nodes: readonly GraphNode[]): boolean => {
+  switch (node.op) {
+    case 'input':
+    case 'param':
+    case 'delay':
+    case 'hold':
+      return false
+    case 'upload':
+      return node.attrs['ahead'] === undefined && nodes[node.inputs[0]!]!.op !== 'param'
+    case 'kernel':
+      return donatedReads(node).length === 0
+    default:
+      return !isShared(node)
+  }
+}
+
+/** Values whose memory a kernel takes, and what they are views of: twins of them have memory of their own to give. */
+const givenAway = (nodes: readonly GraphNode[]): Uint8Array => {
+  const given = new Uint8Array(nodes.length)
+  for (const kernel of nodes) {
+    if (kernel.op !== 'kernel') continue
+    for (const index of donatedReads(kernel))
+      for (let node = nodes[kernel.inputs[index]!]!; ; node = nodes[node.inputs[0]!]!) {
+        given[node.id] = 1
+        if (!isView(node)) break
+      }
+  }
+  return given
+}
+
+/** By two small numbers, the only node of theirs: open addresses, since a Map of so many keys costs more than all else here. */
+class Pairs {
+  static readonly none = -1
+  static readonly several = -2
+  private readonly mask: number
+  private readonly keys: Int32Array
+  private readonly nodes: Int32Array
+
+  constructor(capacity: number, room: Room) {
+    const size = 2 ** Math.ceil(Math.log2(2 * capacity + 2))
+    this.mask = size - 1
+    this.keys = room.int32(2 * size)
+    this.nodes = room.int32(size).fill(Pairs.none)
+  }
+
+  /** What was there before: none, then the first node, then `several` for good. */
+  swap(a: number, b: number, node: number): number {
+    const { mask, keys, nodes } = this
+    let at = (Math.imul(a, 0x9e3779b1) ^ Math.imul(b, 0x85ebca6b)) >>> 0
+    for (at = (at ^ (at >>> 15)) & mask; nodes[at] !== Pairs.none; at = (at + 1) & mask) {
+      if (keys[2 * at] !== a || keys[2 * at + 1] !== b) continue
+      const before = nodes[at]!
+      nodes[at] = Pairs.several
+      return before
+    }
+    keys[2 * at] = a
+    keys[2 * at + 1] = b
+    nodes[at] = node
+    return Pairs.none
+  }
+}
+
+/** For each node, the node that stands for it: itself, or an earlier one of the same meaning. */
+const merge = (nodes: readonly GraphNode[], room: Room): Int32Array => {
+  const stands = room.int32(nodes.length)
+  for (let id = 0; id < stands.length; id++) stands[id] = id
+  // A meaning takes long to write, and nodes of other inputs cannot be twins: it is written only where the first two inputs are the same.
+  const alone = new Pairs(nodes.length, room)
+  const met = new Map<string, number>()
+  const given = givenAway(nodes)
+  const meaningOf = ({ op, inputs, lane, attrs, spec }: GraphNode): string =>
+    `${op} ${inputs.map(input => stands[input]).join(' ')} ${lane?.name ?? ''} ${lane?.device ?? 0} ${keyOf(attrs)} ${spec.dtype}[${spec.shape}]`
+  const rank = (input: number | undefined): number => (input === undefined ? 0 : stands[input]! + 1)
+  for (let id = 0; id < nodes.length; id++) {
+    const node = nodes[id]!
+    if (given[id] === 1 || !isPure(node, nodes)) continue
+    const first = alone.swap(rank(node.inputs[0]), rank(node.inputs[1]), node.id)
+    if (first === Pairs.none) continue
+    if (first !== Pairs.several) met.set(meaningOf(nodes[first]!), first)
+    const meaning = meaningOf(node)
+    const twin = met.get(meaning)
+    if (twin === undefined) met.set(meaning, node.id)
+    else stands[node.id] = twin
+  }
+  return stands
+}
+
+/** Which nodes an output or a live delay reads. Inputs stay: they are what the graph may be fed. */
+const live = ({ nodes, outputs }: Checked, stands: Int32Array): Uint8Array => {
+  const alive = new Uint8Array(nodes.length)
+  const stack: number[] = []
+  const need = (id: number): void => {
+    const node = stands[id]!
+    if (alive[node]) return
+    alive[node] = 1
+    stack.push(node)
+  }
+  for (const output of outputs) alive[stands[output.node]!] = 1
+  // Whoever reads a value comes after it, but for a delay: from the last node to the first, and then what delays remember.
+  for (let id = nodes.length - 1; id >= 0; id--) {
+    const { op, inputs } = nodes[id]!
+    if (op === 'input') alive[id] = 1
+    if (alive[id] === 0) continue
+    for (let i = 0; i < inputs.length; i++)
+      if (stands[inputs[i]!]! < id) alive[stands[inputs[i]!]!] = 1
+      else need(inputs[i]!)
+  }
+  while (stack.length > 0) for (const input of nodes[stack.pop()!]!.inputs) need(input)
+  return alive
+}
+
+/** After this pass no node is dead, and no two pure nodes do the same to the same values on the same lane. */
+export const simplify = watched(
+  'simplify',
+  (ir: Checked): Passed<Checked> => withScratch(room => E.right(simplified(ir, room))),
+)
+
+const simplified = (ir: Checked, room: Room): Checked => {
+  const stands = merge(ir.nodes, room)
+  const alive = live(ir, stands)
+  const renumbered = new Int32Array(ir.nodes.length).fill(-1)
+  let count = 0
+  for (const node of ir.nodes) if (alive[node.id]) renumbered[node.id] = count++
+  if (count === ir.nodes.length) return ir
+  const renumber = (id: number): number => renumbered[stands[id]!]!
+  const kept = ir.nodes.filter(node => alive[node.id])
+  return {
+    settings: ir.settings,
+    nodes: kept.map(node => ({ ...node, id: renumber(node.id), inputs: node.inputs.map(renumber) })),
+    specs: kept.map(node => ir.specs[node.id]!),
+    outputs: ir.outputs.map(output => ({ name: output.name, node: renumber(output.node) })),
+  }
+}

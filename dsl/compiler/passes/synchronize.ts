@@ -1,0 +1,132 @@
+import * as E from 'fp-ts/lib/Either.js'
+import { heap, type Room, withScratch } from '../../order/scratch.js'
+import { type Hazards, hazardsOf } from '../analysis/hazards.js'
+import type { Meeting, Ordered, Passed, Synchronized } from '../analysis/ir.js'
+import { watched } from '../analysis/watch.js'
+import { reduceWithStarts, startsOf } from './synchronize/starts.js'
+
+/** Waits in compressed rows, as in `Synchronized`, and the clock of every operation. */
+export type Waits = Pick<Synchronized, 'position' | 'clocks' | 'waitStart' | 'waitOn' | 'waitTick'>
+
+/** How many operations of its lane come before each one, and how many each lane has. */
+const positions = (laneOf: Int32Array, lanes: number): { position: Int32Array; lengths: Int32Array } => {
+  const lengths = new Int32Array(lanes)
+  const position = heap.int32(laneOf.length)
+  for (let i = 0; i < laneOf.length; i++) position[i] = lengths[laneOf[i]!]!++
+  return { position, lengths }
+}
+
+const reachesBack = (on: Int32Array): boolean => {
+  for (let e = 0; e < on.length; e++) if (on[e]! < 0) return true
+  return false
+}
+
+/** The first so many of them, for as long as they are held. */
+const kept = <A extends Int32Array | Int8Array>(from: A, length: number, to: A): A => {
+  to.set(from.subarray(0, length))
+  return to
+}
+
+/**
+ * The fewest waits that order every hazard, given lanes and issue order: the transitive reduction, which is unique. A clock holds for
+ * each lane how many of its operations are known to be done; ones of the tick before count from -(length of the lane) to 0. Hazards are
+ * taken latest first: one that the lane's clock covers needs no wait, any other gets one and brings its whole clock along.
+ *
+ * A path from the tick before to this one runs through these two only, so one tick with hazards of its own, then one that
+ * begins where that one ended, find the waits of every tick.
+ */
+export const reduce = (laneOf: Int32Array, lanes: number, hazards: Hazards): Waits =>
+  withScratch(room => reduced(laneOf, lanes, hazards, room))
+
+const reduced = (laneOf: Int32Array, lanes: number, { start, on }: Hazards, room: Room): Waits => {
+  const count = laneOf.length
+  const { position, lengths } = positions(laneOf, lanes)
+  const waitStart = heap.int32(count + 1)
+  const waitOn = room.int32(on.length)
+  const waitTick = room.int8(on.length)
+  // A tick's first row of each lane is what it knew when the tick before ended; nothing at first.
+  let entering = new Int32Array(lanes * lanes)
+  for (let l = 0; l < lanes; l++) for (let m = 0; m < lanes; m++) entering[l * lanes + m] = -lengths[m]!
+  let before: Int32Array | undefined
+  for (let tick = reachesBack(on) ? 0 : 1; ; tick++) {
+    const clocks = (tick === 0 ? room : heap).int32(count * lanes)
+    const latest = new Int32Array(lanes).fill(-1)
+    let waits = 0
+    for (let i = 0; i < count; i++) {
+      const lane = laneOf[i]!
+      const row = i * lanes
+      const previous = latest[lane]!
+      latest[lane] = i
+      if (previous < 0) for (let m = 0; m < lanes; m++) clocks[row + m] = entering[lane * lanes + m]!
+      else for (let m = 0, from = previous * lanes; m < lanes; m++) clocks[row + m] = clocks[from + m]!
+      for (let e = start[i]!; e < start[i + 1]!; e++) {
+        const entry = on[e]!
+        const carried = entry < 0
+        if (carried && before === undefined) continue
+        const earlier = carried ? -1 - entry : entry
+        const other = laneOf[earlier]!
+        if (other === lane) continue
+        const done = position[earlier]! + 1 - (carried ? lengths[other]! : 0)
+        if (clocks[row + other]! >= done) continue
+        waitOn[waits] = earlier
+        waitTick[waits++] = carried ? -1 : 0
+        const clock = carried ? before! : clocks
+        for (let m = 0, from = earlier * lanes; m < lanes; m++) {
+          const known = clock[from + m]! - (carried ? lengths[m]! : 0)
+          if (known > clocks[row + m]!) clocks[row + m] = known
+        }
+      }
+      clocks[row + lane] = position[i]! + 1
+      waitStart[i + 1] = waits
+    }
+    if (tick === 1)
+      return {
+        position,
+        clocks,
+        waitStart,
+        waitOn: kept(waitOn, waits, heap.int32(waits)),
+        waitTick: kept(waitTick, waits, heap.int8(waits)),
+      }
+    before = clocks
+    entering = entering.map((known, at) => {
+      const last = latest[Math.floor(at / lanes)]!
+      return (last < 0 ? known : clocks[last * lanes + (at % lanes)]!) - lengths[at % lanes]!
+    })
+  }
+}
+
+const waitsOf = (ir: Ordered, room: Room): Waits & Pick<Synchronized, 'begins'> => {
+  const { laneOf, lanes, settings } = ir
+  const hazards = hazardsOf(ir, room)
+  const starts = startsOf(ir)
+  return starts === undefined
+    ? reduce(laneOf, lanes.length, hazards)
+    : reduceWithStarts(laneOf, lanes.length, hazards, starts, settings.inFlight > 1)
+}
+
+const isWait = (
+  { waitStart, waitOn, waitTick, begins }: Waits & Pick<Synchronized, 'begins'>,
+  { later, earlier, tick }: Meeting,
+): boolean => {
+  for (let w = waitStart[later]!; w < waitStart[later + 1]!; w++)
+    if (waitOn[w] === earlier && waitTick[w] === tick && begins?.[w] !== 1) return true
+  return false
+}
+
+/**
+ * Calls over one communicator have an order that is no wait: it counts for who comes after whom among collectives, and not for memory. So the orders among collectives are
+ * reduced with it, and what is left of them is reduced with all that memory asks.
+ */
+const asked = (ir: Ordered, room: Room): Ordered => {
+  const { meetings = [] } = ir
+  if (!meetings.some(({ own }) => own)) return ir
+  const whole = waitsOf(ir, room)
+  return { ...ir, meetings: meetings.filter(meeting => !meeting.own && isWait(whole, meeting)) }
+}
+
+/** After this pass every hazard across lanes, and every order that collectives need or the user asked for, is kept by the fewest waits there can be. */
+export const synchronize = watched(
+  'synchronize',
+  (ir: Ordered): Passed<Synchronized> =>
+    withScratch(room => E.right({ ...ir, ...waitsOf(asked(ir, room), room) })),
+)

@@ -1,0 +1,157 @@
+import type { GraphNode } from '../../../ir/graph.js'
+import { newest, type Rates } from '../../../language/rates.js'
+import { isView } from '../../analysis/vocabulary.js'
+import type { Clocked } from '../rates.js'
+
+// The copies of a node are numbered in one row with those of all others: copy i of node v is the key `base[v] + i`, and after all of them the state
+// of node v is `total + v`. Copies of every, hold and delay are no nodes: they stand for a copy of another node, or for a state.
+
+/** A window of one value: the same bytes. */
+export const isAlone = ({ op, attrs }: GraphNode): boolean => op === 'window' && attrs['n'] === 1
+const looksAcross: ReadonlySet<string> = new Set(['window', 'every', 'hold', 'delay'])
+
+const isTwin = (a: GraphNode, b: GraphNode): boolean => {
+  if (a.lane?.name !== b.lane?.name) return false
+  const [x, y] = [a.attrs['init'], b.attrs['init']]
+  if (!Array.isArray(x) || !Array.isArray(y)) return Object.is(x, y)
+  return x.length === y.length && x.every((value, i) => Object.is(value, y[i]))
+}
+
+/** The copies of all nodes of a graph with rates: which stand for which, what each reads, and which something needs. */
+export class Copies {
+  readonly base: Int32Array
+  readonly total: number
+  /** By key: whether an output, or a state that one depends on, needs it. */
+  readonly live: Uint8Array
+  /** By node: whether its value is read by other copies than its own, so that a kernel cannot take its memory. */
+  readonly shared: Uint8Array
+  /** By node with a state: the node whose state is the same one. */
+  private readonly same: Int32Array
+
+  constructor(
+    private readonly ir: Clocked,
+    private readonly rates: Rates,
+  ) {
+    const { nodes } = ir
+    this.base = new Int32Array(nodes.length + 1)
+    for (const { id } of nodes) this.base[id + 1] = this.base[id]! + rates.fires[id]!
+    this.total = this.base[nodes.length]!
+    this.same = Int32Array.from(nodes, ({ id }) => id)
+    this.shareStates()
+    this.shared = this.readAcross()
+    this.live = new Uint8Array(this.total + nodes.length)
+    this.mark()
+  }
+
+  /** The key that copy `copy` of a node stands for: its own, but for every, hold and delay. */
+  resolve(node: number, copy: number): number {
+    const { rates, base, total, same } = this
+    const { fires, constant } = rates
+    let id = node
+    let at = copy
+    for (;;) {
+      const { op, inputs, attrs } = this.ir.nodes[id]!
+      const [from] = inputs
+      if (constant[id] === 1) at = 0
+      if (op === 'every') at = (at + 1) * (attrs['n'] as number) - 1
+      else if (op === 'hold' && constant[id] === 0) at = newest(at, fires[id]!, fires[from!]!)
+      else if (op === 'delay') at--
+      else if (op !== 'hold') return base[id]! + at
+      if (at < 0) return total + same[id]!
+      id = from!
+    }
+  }
+
+  /** What a state holds for the next tick: the newest value of what a hold holds, or a delay is behind. */
+  source(id: number): number {
+    const from = this.ir.nodes[id]!.inputs[0]!
+    return this.resolve(from, this.rates.fires[from]! - 1)
+  }
+
+  /** Two states of one init that take over the same value are one: so it is with a delay behind a hold. */
+  private shareStates(): void {
+    const met = new Map<number, number[]>()
+    for (const node of this.ir.nodes) {
+      if ((node.op !== 'delay' && node.op !== 'hold') || this.rates.constant[node.id] === 1) continue
+      const source = this.source(node.id)
+      const others = met.get(source) ?? []
+      const twin = others.find(other => isTwin(this.ir.nodes[other]!, node))
+      if (twin === undefined) met.set(source, [...others, node.id])
+      else this.same[node.id] = twin
+    }
+  }
+
+  /** Whose memory a value may be, through what only looks at it. */
+  owner(id: number): number {
+    let of = id
+    while (isView(this.ir.nodes[of]!)) of = this.ir.nodes[of]!.inputs[0]!
+    return of
+  }
+
+  private readAcross(): Uint8Array {
+    const { nodes } = this.ir
+    const { constant } = this.rates
+    const shared = new Uint8Array(nodes.length)
+    for (const { id, op, inputs } of nodes)
+      for (const input of inputs)
+        if (looksAcross.has(op) || constant[id] !== constant[input]) shared[this.owner(input)] = 1
+    for (const node of nodes)
+      if (node.op === 'window' ? isAlone(node) : looksAcross.has(node.op)) shared[node.id] = 1
+    return shared
+  }
+
+  /** The keys of what a host value is made of, in order: inputs, parameters, downloads, and values that come after something. */
+  leaves(node: number, copy: number): readonly number[] {
+    const key = this.resolve(node, copy)
+    const id = this.nodeOf(key)
+    const { op, place } = this.ir.nodes[id]!
+    return op === 'window' && place === 'host'
+      ? this.inputsOf(id, key - this.base[id]!).flatMap(([from, at]) => this.leaves(from, at))
+      : [key]
+  }
+
+  /** Of a copy that is a node: which copies of its inputs it reads. */
+  private inputsOf(id: number, copy: number): readonly (readonly [node: number, copy: number])[] {
+    const { op, inputs, attrs } = this.ir.nodes[id]!
+    if (op !== 'window') return inputs.map(input => [input, copy] as const)
+    const n = attrs['n'] as number
+    return Array.from({ length: n }, (_, k) => [inputs[0]!, copy * n + k] as const)
+  }
+
+  /** Whose copy a key is. */
+  nodeOf(key: number): number {
+    const { base } = this
+    let low = 0
+    let high = this.ir.nodes.length - 1
+    while (low < high) {
+      const middle = (low + high + 1) >> 1
+      if (base[middle]! <= key) low = middle
+      else high = middle - 1
+    }
+    return low
+  }
+
+  /** The keys of what a copy reads, or a state is to hold. */
+  readsOf(key: number): readonly number[] {
+    if (key >= this.total) return [this.source(key - this.total)]
+    const id = this.nodeOf(key)
+    const copy = key - this.base[id]!
+    const { op, place, inputs } = this.ir.nodes[id]!
+    if (op === 'upload') return this.leaves(inputs[0]!, copy)
+    if (op === 'after' && place === 'host')
+      return [...this.leaves(inputs[0]!, copy), this.resolve(inputs[1]!, copy)]
+    return this.inputsOf(id, copy).map(([from, at]) => this.resolve(from, at))
+  }
+
+  private mark(): void {
+    const stack: number[] = []
+    const need = (key: number): void => {
+      if (this.live[key]) return
+      this.live[key] = 1
+      stack.push(key)
+    }
+    for (const { node } of this.ir.outputs)
+      for (let copy = 0; copy < this.rates.fires[node]!; copy++) this.leaves(node, copy).forEach(need)
+    for (let key = stack.pop(); key !== undefined; key = stack.pop()) this.readsOf(key).forEach(need)
+  }
+}

@@ -1,0 +1,74 @@
+import { heldAtPeak } from '../../explain/held.js'
+import { listed } from '../../explain/names.js'
+import type { CompileError } from '../../ir/graph.js'
+import { fault } from '../analysis/faults.js'
+import type { Bounded } from '../analysis/ir.js'
+import { outlineOf } from '../passes/emit.js'
+
+/** Parts that are told one by one: those of a plan of a million buffers are nothing to read. */
+const mostTold = 1000
+
+type Part = NonNullable<CompileError['parts']>[number]
+
+/** By root: the line of the operation that touches it first, which makes it if it is the tick's own. */
+const placesOf = ({ operations, buffers }: Bounded): ReadonlyMap<number, string> => {
+  const places = new Map<number, string>()
+  for (const { at, reads, writes } of operations)
+    for (const list of [writes, reads])
+      for (const id of list) {
+        const { root } = buffers[id]!
+        if (!places.has(root)) places.set(root, String(at) === 'unknown' ? '' : String(at))
+      }
+  return places
+}
+
+const partsOf = (ir: Bounded, device: number): readonly Part[] => {
+  const places = placesOf(ir)
+  const held = heldAtPeak(outlineOf(ir)).find(one => one.space === 'device' && one.device === device)
+  const told = (held?.parts ?? [])
+    .map(({ buffer, name, bytes, because }) => ({ name, bytes, at: places.get(buffer) ?? '', because }))
+    .sort((a, b) => b.bytes - a.bytes)
+  const others = told.splice(mostTold)
+  const sum = (parts: readonly Part[]): number => parts.reduce((bytes, part) => bytes + part.bytes, 0)
+  if (others.length > 0)
+    told.push({
+      name: '',
+      bytes: sum(others),
+      at: '',
+      because: `of ${others.length} buffers that are no larger`,
+    })
+  // The bound is the larger of this peak and what the session's pool takes, which gives out whole granules, each in one piece.
+  const more = ir.bound.device[device]! - sum(told)
+  if (more > 0)
+    told.push({
+      name: '',
+      bytes: more,
+      at: '',
+      because: 'free, but in no piece that is long enough, or lost to sizes that are no multiple of 512',
+    })
+  return told
+}
+
+/**
+ * What `memory: BYTES` is told that the smallest plan found does not fit: its bound, and whose every byte of it is at the peak; what is freed already, too, with the
+ * lane that cannot have it yet and whom that is not known to be after.
+ */
+export const overBudget = (ir: Bounded, memory: number): CompileError => {
+  const least = Math.max(...ir.bound.device)
+  const device = ir.bound.device.indexOf(least)
+  const parts = partsOf(ir, device)
+  const names = parts.map(({ name }) => name).filter(name => name !== '')
+  const where = ir.bound.device.length > 1 ? ` on device ${device}` : ''
+  const found = `${least} bytes at the least${where}; in memory at the peak: ${listed(names, 8)}`
+  return {
+    ...fault(
+      'OverBudget',
+      'options.memory',
+      ir.settings.name,
+      `at most ${memory} bytes of device memory`,
+      found,
+      `give at least ${least} bytes, fewer inFlight, or smaller dims`,
+    ),
+    parts,
+  }
+}

@@ -1,0 +1,221 @@
+// Over 150 lines as one thing: the sentences of one text, in the order in which they are read.
+
+import type { Plan } from '../../ir/plan.js'
+import type { Held, HeldPart, Why } from '../held.js'
+import { plural, sizeOf } from '../names.js'
+import type { Reasons } from '../reasons.js'
+import { type Line, section } from '../section.js'
+
+/** Lines under a heading each, in order of the headings' first line. */
+const grouped = <A>(items: readonly A[], heading: (item: A) => string, line: (item: A) => Line): Line[] => {
+  const groups = new Map<string, Line[]>()
+  for (const item of items) {
+    const group = groups.get(heading(item))
+    if (group === undefined) groups.set(heading(item), [line(item)])
+    else group.push(line(item))
+  }
+  return [...groups].flatMap(([says, lines]) => [
+    { says },
+    ...lines.map(({ says, at }) => (at === undefined ? { says: `  ${says}` } : { says: `  ${says}`, at })),
+  ])
+}
+
+/** `34 for data, 32 for memory`. */
+const kindsOf = (waits: Reasons['waits']): string =>
+  (['data', 'state', 'control', 'ranks', 'memory', 'order'] as const)
+    .flatMap(kind => {
+      const count = waits.filter(wait => wait.for === kind).length
+      return count === 0 ? [] : [`${count} for ${kind}`]
+    })
+    .join(', ')
+
+const times = (count: number): string =>
+  count === 0 ? 'never waits' : count === 1 ? 'waits once a tick' : `waits ${count} times a tick`
+
+const priorityOf = (priority: number): string =>
+  priority === 0
+    ? ''
+    : priority > 0
+      ? `, goes first (priority ${priority})`
+      : `, goes last (priority ${priority})`
+
+const laneLines = ({ lanes }: Reasons): Line[] => {
+  const width = lanes.reduce((longest, { name }) => Math.max(longest, name.length), 0)
+  return lanes.map(({ name, device, priority, runs, waits, because }) => {
+    const where = lanes.some(lane => lane.device !== device) ? `, on device ${device}` : ''
+    const why = because === '' ? '' : `: ${because}`
+    return {
+      says: `${name.padEnd(width)}  ${plural(runs, 'operation')}, ${times(waits)}${where}${priorityOf(priority)}${why}`,
+    }
+  })
+}
+
+const windowLines = ({ choices }: Reasons): Line[] =>
+  choices.windows.flatMap(({ lane, ahead, uploads, at, because }) => [
+    {
+      says: `${lane}: ${listOf(uploads)}: ${ahead === 0 ? 'each right before its reader' : `at most ${ahead} ahead of the one that is read`}, so ${ahead + 1} in memory`,
+      at,
+    },
+    { says: `${' '.repeat(lane.length)}  ${because}` },
+  ])
+
+const listOf = (names: readonly string[]): string =>
+  names.length <= 4
+    ? names.join(', ')
+    : `${names.slice(0, 2).join(', ')} … ${names[names.length - 1]} (${names.length})`
+
+const waitLines = ({ waits }: Reasons): Line[] => {
+  const kind = waits.reduce((longest, wait) => Math.max(longest, wait.for.length), 0)
+  return grouped(
+    waits,
+    ({ lane }) => `${lane} goes on with`,
+    ({ for: why, before, beforeLane, after, because, at }) => ({
+      says: `${why.padEnd(kind)}  ${after}, after ${before}${beforeLane === '' ? '' : ` on ${beforeLane}`}: ${because}`,
+      at,
+    }),
+  )
+}
+
+const useLines = ({ uses }: Reasons): Line[] =>
+  grouped(
+    uses,
+    ({ home }) => `${home} may give away again`,
+    ({ buffer, lane, access, at }) => ({ says: `${buffer}, when ${lane} is past ${access}`, at }),
+  )
+
+const elidedWaitLines = ({ elidedWaits }: Reasons): Line[] =>
+  elidedWaits.map(({ before, after, by, at }) => ({ says: `${after} after ${before}: ${by}`, at }))
+
+const elidedUseLines = ({ elidedUses }: Reasons): Line[] =>
+  elidedUses.map(({ buffer, home, lane, access, by, at }) => ({
+    says: `${buffer} of ${home}: ${lane} is done with it after ${access}: ${by}`,
+    at,
+  }))
+
+const meaning: Readonly<Record<Why, string>> = {
+  lasting: 'lives on across ticks',
+  slots: 'inputs and outputs',
+  used: 'in use',
+  kept: 'held by a window',
+  waiting: 'freed, but not yet to be had',
+  free: 'free',
+  rest: 'not told apart',
+}
+
+/** Parts that differ in nothing but their names are told together, where they are more than a few. */
+const few = 4
+
+const heldLines = ({ parts }: Held): Line[] => {
+  const alike = new Map<string, HeldPart[]>()
+  for (const part of parts) {
+    const key = `${part.why} ${part.bytes} ${part.because}`
+    const group = alike.get(key)
+    if (group === undefined) alike.set(key, [part])
+    else group.push(part)
+  }
+  const told = [...alike.values()].flatMap(group =>
+    group.length > few ? [group] : group.map(part => [part]),
+  )
+  const sizes = told.map(group => (group.length === 1 ? '' : `${group.length} × `) + sizeOf(group[0]!.bytes))
+  const width = sizes.reduce((longest, size) => Math.max(longest, size.length), 0)
+  const sums = new Map<Why, number>()
+  for (const { why, bytes } of parts) sums.set(why, (sums.get(why) ?? 0) + bytes)
+  return grouped(
+    told.map((group, i) => ({ group, size: sizes[i]! })),
+    ({ group: [part] }) => {
+      const { why, bytes } = part!
+      return sums.get(why) === bytes ? meaning[why] : `${meaning[why]}, ${sizeOf(sums.get(why)!)} in all`
+    },
+    ({ group, size }) => {
+      const { name, because } = group[0]!
+      return {
+        says: `${size.padStart(width)}  ${name === '' ? because : `${listOf(group.map(part => part.name))}: ${because}`}`,
+      }
+    },
+  )
+}
+
+/** The command at which the peak is reached, as a step of the user's program. */
+const reachedAt = (plan: Plan, { command }: Held): string => {
+  const at = plan.commands[command]
+  if (at === undefined) return 'at any time'
+  const next = plan.commands.slice(command).find(other => other[0] === 'run')
+  const node = next?.[0] === 'run' ? plan.nodes[next[1]] : undefined
+  return node === undefined ? 'at the end of the tick' : `right before ${node.name}`
+}
+
+const heldSections = (plan: Plan, { held }: Reasons): string[] =>
+  held.flatMap(memory => {
+    const { space, device, bytes } = memory
+    const where =
+      space === 'pinned' ? 'pinned memory' : plan.devices > 1 ? `memory of device ${device}` : 'device memory'
+    const bound = space === 'pinned' ? plan.bound.pinned : (plan.bound.device[device] ?? 0)
+    const more =
+      space === 'device' && bound > bytes
+        ? `; the session's pool gives out whole granules in one piece, and needs ${sizeOf(bound - bytes)} more for that`
+        : ''
+    return section(
+      `in ${where} at the peak (${sizeOf(bytes)})`,
+      `${reachedAt(plan, memory)}${more}`,
+      heldLines(memory),
+    )
+  })
+
+const takeoverLines = ({ takeovers }: Reasons): Line[] =>
+  grouped(
+    takeovers,
+    ({ buffer, offset, bytes }) => `${buffer}, ${sizeOf(bytes)} from byte ${offset} on, has those of`,
+    ({ from, ticksAgo, after, because }) => ({
+      says: `${from}${ticksAgo === 0 ? '' : ' of the tick before'}, after ${after}: ${because}`,
+    }),
+  )
+
+/** All that is said of a plan; `timing` are the lines of what a machine is predicted to do with it. */
+export const textOf = (plan: Plan, reasons: Reasons, timing: readonly string[]): string => {
+  const { waits, uses, elidedWaits, elidedUses, choices, takeovers } = reasons
+  const devices = plan.bound.device.map(sizeOf).join(', ')
+  return `${[
+    `${plan.name}: ${plural(plan.nodes.length, 'operation')} on ${plural(plan.lanes.length, 'lane')}, ${plural(plan.inFlight, 'tick')} in flight`,
+    `bound: ${devices} of device memory, ${sizeOf(plan.bound.pinned)} of pinned memory`,
+    ...section('lanes', 'each is a CUDA stream, and does its operations in order', laneLines(reasons)),
+    ...(choices.order === ''
+      ? []
+      : ['', `order: ${choices.order}`, ...choices.others.map(other => `  not ${other}`)]),
+    ...(choices.windows.length === 0
+      ? []
+      : section(
+          'windows',
+          `${choices.windows.some(({ gathers }) => gathers) ? 'uploads and gathers' : 'uploads'} that run ahead`,
+          windowLines(reasons),
+        )),
+    ...timing,
+    ...heldSections(plan, reasons),
+    ...(plan.storage === 'planned'
+      ? section(
+          `bytes that are taken over (${takeovers.length})`,
+          'each buffer has its place in the arena, and so have those before it',
+          takeoverLines(reasons),
+        )
+      : []),
+    ...section(
+      `waits (${waits.length})`,
+      `${kindsOf(waits)}; a lane goes on only when another has come so far`,
+      waitLines(reasons),
+    ),
+    ...section(
+      `uses (${uses.length})`,
+      "where another lane than a buffer's home is done with it, so that its bytes can be given away",
+      useLines(reasons),
+    ),
+    ...section(
+      `dependencies that need no wait of their own (${elidedWaits.length})`,
+      'each is ordered already',
+      elidedWaitLines(reasons),
+    ),
+    ...section(
+      `uses that are not needed (${elidedUses.length})`,
+      'the home lane is after that access anyway',
+      elidedUseLines(reasons),
+    ),
+  ].join('\n')}\n`
+}

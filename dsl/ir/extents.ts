@@ -1,0 +1,129 @@
+import type { KernelSpec } from './kernel-spec.js'
+import type { Plan } from './plan.js'
+import { type DType, elementBytes } from './tensor.js'
+
+/** One way in which a run would reach outside its buffers, or into one where the device cannot. */
+export interface Misreach {
+  readonly command: number
+  readonly node: number
+  /** The buffer that is at fault; -1: the number of reads or writes. */
+  readonly buffer: number
+  readonly wanted: string
+  readonly found: string
+}
+
+/**
+ * Memory safety of every run whose node has a kernel: each reads and writes inside its buffers only, and at addresses that
+ * are multiples of the element's size (anything else is a sticky error of the device). A `cuda` kernel's reach is its
+ * author's word: it cannot be checked. Wants a plan whose ids are in range (the loader sees to that first).
+ */
+export const misreaches = (plan: Plan, most = 100): readonly Misreach[] => {
+  const found: Misreach[] = []
+  for (let command = 0; command < plan.commands.length && found.length < most; command++) {
+    const run = plan.commands[command]!
+    if (run[0] !== 'run') continue
+    const { kernel, collective } = plan.nodes[run[1]] ?? {}
+    if (kernel === undefined && collective === undefined) continue
+    const say = (buffer: number, wanted: string, is: string) =>
+      found.push({ command, node: run[1], buffer, wanted, found: is })
+    if (collective !== undefined) {
+      // What a rank gives and gets is `count` elements, or as many times that as there are ranks: never less.
+      const { kind, count, dtype } = collective
+      for (const id of [...run[3], ...run[4]]) {
+        const { bytes } = plan.buffers[id]!
+        if (!(count * elementBytes[dtype] <= bytes))
+          say(
+            id,
+            `${count} ${dtype} within its ${bytes} bytes`,
+            `its ${kind} reaches to byte ${count * elementBytes[dtype]}`,
+          )
+      }
+    }
+    if (kernel === undefined) continue
+    const need = needsOf(kernel)
+    if (need === undefined) continue
+    for (const [what, wants, gets] of [
+      ['reads', need.reads, run[3]],
+      ['writes', need.writes, run[4]],
+    ] as const) {
+      if (wants.length !== gets.length) {
+        say(-1, `${wants.length} ${what} for its ${kernel.kind}`, `${gets.length}`)
+        continue
+      }
+      wants.forEach((reach, i) => {
+        const buffer = plan.buffers[gets[i]!]!
+        const verb = `${what.slice(0, -1)} ${i}`
+        if (!(reach.first >= 0))
+          say(buffer.id, `${verb} from byte 0 on`, `its ${kernel.kind} starts at byte ${reach.first}`)
+        if (!(reach.end <= buffer.bytes))
+          say(
+            buffer.id,
+            `${verb} within its ${buffer.bytes} bytes`,
+            `its ${kernel.kind} reaches to byte ${reach.end}`,
+          )
+        const place = (buffer.aliasOffset ?? 0) + (plan.buffers[buffer.alias ?? buffer.id]?.offset ?? 0)
+        if (place % reach.align !== 0)
+          say(buffer.id, `${verb} at a multiple of ${reach.align} bytes`, `it lies at byte ${place}`)
+      })
+    }
+  }
+  return found
+}
+
+/** Bytes [first, end) that an access touches, and the size that its address is a multiple of. */
+interface Reach {
+  readonly first: number
+  readonly end: number
+  readonly align: number
+}
+
+const dense = (count: number, dtype: DType): Reach => ({
+  first: 0,
+  end: count * elementBytes[dtype],
+  align: elementBytes[dtype],
+})
+
+// Products beyond 2^53 are not exact, but far beyond any buffer, whose bytes are.
+const needsOf = (kernel: KernelSpec): { reads: readonly Reach[]; writes: readonly Reach[] } | undefined => {
+  switch (kernel.kind) {
+    case 'copy': {
+      const parts = kernel.parts ?? 1
+      const source = { first: 0, end: kernel.bytes / parts, align: 1 }
+      return {
+        reads: new Array<Reach>(parts).fill(source),
+        writes: [{ first: 0, end: kernel.bytes, align: 1 }],
+      }
+    }
+    case 'map': {
+      const count = kernel.shape.reduce((product, size) => product * size, 1)
+      return {
+        reads: kernel.operands.map(operand => {
+          let least = operand.offset
+          let most = operand.offset
+          kernel.shape.forEach((size, d) => {
+            const span = (operand.strides[d] ?? 0) * (size - 1)
+            if (span < 0) least += span
+            else most += span
+          })
+          const bytes = elementBytes[operand.dtype]
+          return { first: least * bytes, end: (most + 1) * bytes, align: bytes }
+        }),
+        writes: kernel.results.map(result => dense(count, result.dtype)),
+      }
+    }
+    case 'matmul': {
+      const { m, n, k, batch, a, b, c, workspace } = kernel
+      const of = (operand: { dtype: DType; batchStride: number }, size: number) =>
+        dense((batch - 1) * operand.batchStride + size, operand.dtype)
+      const scratch = workspace > 0 ? [{ first: 0, end: workspace, align: 1 }] : []
+      return { reads: [of(a, m * k), of(b, k * n)], writes: [of(c, m * n), ...scratch] }
+    }
+    case 'reduce':
+      return {
+        reads: [dense(kernel.outer * kernel.length * kernel.inner, kernel.input)],
+        writes: [dense(kernel.outer * kernel.inner, kernel.output)],
+      }
+    case 'cuda':
+      return undefined
+  }
+}

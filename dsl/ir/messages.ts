@@ -1,0 +1,96 @@
+import type { Fault } from './fault.js'
+
+// The one place of prose: what each kind of error is called in a sentence. A kind that is missing here reads by its tag.
+const titles: Readonly<Record<string, string>> = {
+  NotAFlow: 'Something else belongs here',
+  ForeignFlow: 'This flow belongs to another graph',
+  ShapeMismatch: 'The shapes do not fit',
+  DTypeMismatch: 'The element types do not fit',
+  PlaceMismatch: 'The value is in the wrong place',
+  BadAttribute: 'This argument cannot be',
+  UnboundDelay: 'This state has no next value',
+  Cycle: 'A cycle crosses no delay',
+  RateMismatch: 'Flows of different rates meet',
+  UnknownRate: 'Nothing says how long a value is held',
+  LongPeriod: 'A tick would take too many values',
+  UseAfterDonate: 'A value is used after its memory was given away',
+  DuplicateName: 'This name is taken',
+  BadDimension: 'This dimension cannot be',
+  NoOutputs: 'The graph has no outputs',
+  BadOption: 'This option cannot be',
+  BadArgument: 'This argument cannot be',
+  WrongDevice: 'This belongs to another device',
+  Reentrant: 'The device waits for the function that calls it',
+  SourceFailed: "A pool's own allocator failed",
+  OverBudget: 'The plan does not fit into the memory it may use',
+  Unsupported: 'This is not supported',
+  NoAddon: 'The native part of Braid is not there',
+  NoDriver: 'There is no working NVIDIA driver',
+  NoDevice: 'There is no such device',
+  MissingLibrary: 'A library that the plan needs is missing',
+  OutOfMemory: 'The device has too little memory',
+  KernelFailed: 'A kernel could not be made ready',
+  DriverFailed: 'The driver failed',
+  BadPlan: 'This plan cannot be run',
+  MissingParam: 'A parameter has no value',
+  WrongParam: 'This value is not the parameter',
+  MissingReference: 'Nothing says what this kernel means on the host',
+  WrongFeeds: 'These are not the feeds of the graph',
+  WrongValue: 'A feed gave a value that its input cannot hold',
+  FeedFailed: 'A feed failed',
+  FeedFull: 'A feed gave more than there is room for',
+  TickFailed: 'The device failed in a tick',
+  AlreadyRunning: 'The session is running already',
+  SessionFailed: 'The session is over',
+  Cancelled: 'Opening was given up',
+  BadProgram: 'This is not a program that can be run',
+  BadFile: 'This file cannot be used',
+  Unfinished: 'Nothing is left that could go on',
+  BadMachine: 'This does not describe a machine',
+  NoBenchmarks: 'There are no benchmarks here',
+  CheckFailed: 'The plan does not yield what the graph means',
+  Unverified: 'The compiler made a plan that breaks a law, and will not run it: this is a bug in Braid',
+}
+
+const sentence = (text: string): string => {
+  const trimmed = text.trim()
+  if (trimmed === '') return ''
+  // Code is written as it is.
+  const code = /^[a-z]\w*\(|^export /.test(trimmed)
+  const start = code ? trimmed : trimmed.charAt(0).toUpperCase() + trimmed.slice(1)
+  return code || /[.!?]$/.test(start) ? start : `${start}.`
+}
+
+/** Parts of a figure that are written out. */
+const mostParts = 12
+
+const grouped = (bytes: number): string =>
+  `${String(bytes).replace(/\B(?=(\d{3})+$)/g, ',')} bytes`.padStart('1,234,567,890 bytes'.length)
+
+/**
+ * Any error as text: its title, place and subject on the first line, then what was wanted, what was found, and what to do.
+ */
+export const render = (fault: Fault): string => {
+  const { _tag, at, subject, wanted, found, next, parts } = fault
+  const title = Object.hasOwn(titles, _tag) ? titles[_tag]! : _tag
+  // Said once where both are the same, as an option's name; a place that nobody knows is not said.
+  const place = [at === 'unknown' ? '' : at, subject].filter(part => part !== '' && part !== undefined)
+  const where = [...new Set(place)].join(': ')
+  const lines = [`${where ? `${where}: ` : ''}${title}. [${_tag}]`]
+  if (wanted) lines.push(`  wanted  ${wanted}`)
+  if (found) lines.push(`  found   ${found}`)
+  for (const { bytes, name, because, at } of parts?.slice(0, mostParts) ?? [])
+    lines.push(
+      `          ${grouped(bytes)}  ${[name, because].filter(Boolean).join(': ')}${at && ` (${at})`}`,
+    )
+  const others = parts?.slice(mostParts) ?? []
+  if (others.length > 0)
+    lines.push(
+      `          ${grouped(others.reduce((sum, { bytes }) => sum + bytes, 0))}  in ${others.length} parts more`,
+    )
+  if (next) lines.push(`  next    ${sentence(next)}`)
+  return lines.join('\n')
+}
+
+/** Several errors, one after the other. */
+export const renderAll = (faults: readonly Fault[]): string => faults.map(render).join('\n')

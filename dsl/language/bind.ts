@@ -1,0 +1,65 @@
+import type { CompileError, GraphIR, GraphNode } from '../ir/graph.js'
+import { show } from '../ir/show.js'
+import type { BoundSpec, Dim, TensorSpec } from '../ir/tensor.js'
+
+/** A shape with every symbol bound; one that `dims` does not name is 1. */
+export const bindShape = (shape: readonly Dim[], dims: Readonly<Record<string, number>>): number[] =>
+  shape.map(size => (typeof size === 'number' ? size : Object.hasOwn(dims, size) ? dims[size]! : 1))
+
+/** A node's spec with every symbol bound. */
+export const bindSpec = (node: GraphNode, dims: Readonly<Record<string, number>>): BoundSpec => ({
+  dtype: node.spec.dtype,
+  shape: bindShape(node.spec.shape, dims),
+})
+
+/** What is wrong with the `dims` that somebody gave: a size that cannot be, or a symbol that the graph does not have. */
+export const checkDims = (ir: GraphIR, dims: Readonly<Record<string, unknown>>): readonly CompileError[] => {
+  const symbols = new Set<string>()
+  for (const { spec } of ir.nodes)
+    for (const size of spec.shape) if (typeof size === 'string') symbols.add(size)
+  return Object.entries(dims).flatMap(([symbol, size]): CompileError[] => {
+    const wanted = symbols.has(symbol)
+      ? 'a whole number from 1'
+      : `a symbol of the graph: ${[...symbols].join(', ') || 'it has none'}`
+    const known = symbols.has(symbol) && Number.isSafeInteger(size) && (size as number) > 0
+    return known
+      ? []
+      : [
+          {
+            _tag: 'BadOption',
+            at: `dims.${symbol}`,
+            subject: ir.name,
+            wanted,
+            found: show(size),
+            next: 'correct the option dims',
+          },
+        ]
+  })
+}
+
+/** Dims as a caller writes them: `{ batch: 10 }`. */
+export const showDims = (dims: Readonly<Record<string, number | '…'>>): string =>
+  `{ ${Object.entries(dims)
+    .map(([name, size]) => `${name}: ${size}`)
+    .join(', ')} }`
+
+/**
+ * The one symbol of a written shape, with the size of it, that would give a value `count` elements while the others stay as they are
+ * bound. Undefined where none would, or more than one.
+ */
+export const fittingDim = (
+  written: TensorSpec,
+  bound: readonly number[],
+  count: number,
+): Readonly<Record<string, number>> | undefined => {
+  const fitting = [...new Set(written.shape.filter(dim => typeof dim === 'string'))].flatMap(symbol => {
+    const times = written.shape.filter(dim => dim === symbol).length
+    const others = bound.reduce(
+      (product, size, axis) => (written.shape[axis] === symbol ? product : product * size),
+      1,
+    )
+    const size = Math.round((count / others) ** (1 / times))
+    return size >= 1 && size ** times * others === count ? [{ [symbol]: size }] : []
+  })
+  return fitting.length === 1 ? fitting[0] : undefined
+}

@@ -1,0 +1,127 @@
+import type { GraphNode } from '../ir/graph.js'
+import { limits } from '../ir/limits.js'
+import { show } from '../ir/show.js'
+
+/**
+ * Whom collectives are with, made by `communicator`: groups of ranks, disjoint and of one size, `size` ranks in each. A collective is among the ranks of each group;
+ * groups do not hear of each other. A rank's *place* is where its group lists it, from 0.
+ */
+export interface Communicator<out Size extends number = number> {
+  /** Two communicators of one name are the same communicator. */
+  readonly name: string
+  /** Ranks in a group. */
+  readonly size: Size
+  /** Absent: one group, of ranks 0 to `size` - 1 in order. */
+  readonly groups?: readonly (readonly number[])[]
+}
+
+type Groups = readonly (readonly number[])[]
+type SizeOf<G extends Groups> = G extends readonly [infer First extends readonly number[], ...Groups]
+  ? First['length']
+  : number
+
+interface CommunicatorOf {
+  <const N extends number>(name: string, size: N): Communicator<N>
+  <const G extends Groups>(name: string, of: { readonly groups: G }): Communicator<SizeOf<G>>
+}
+
+/**
+ * A communicator by name: `communicator('world', 8)` is one group of ranks 0 to 7; `communicator('tensor', { groups: [[0, 1], [2, 3]] })` is two groups of two, as
+ * `MPI_Comm_split` and `ncclCommSplit` make them. One graph serves all ranks, so every rank from 0 on is in exactly one group of each communicator: a rank in no
+ * group could not run the collectives of its own graph. Communicators of one graph therefore have the same ranks; only one of a single rank, whose collectives
+ * talk to nobody, says nothing of how many there are.
+ *
+ * Never throws: what cannot be (no name, a size that is not a whole number from 1 to 65,536, groups that overlap, differ in size or leave a rank out) is a
+ * `BadAttribute` of `compile` where the communicator is used.
+ */
+export const communicator: CommunicatorOf = (name: string, of: unknown): Communicator<never> => {
+  const groups: unknown =
+    typeof of === 'object' && of !== null ? (of as { readonly groups?: unknown }).groups : undefined
+  if (!Array.isArray(groups)) return Object.freeze({ name, size: of as never })
+  const own = Object.freeze(groups.map(group => (Array.isArray(group) ? Object.freeze([...group]) : group)))
+  return Object.freeze({ name, size: (Array.isArray(own[0]) ? own[0].length : 0) as never, groups: own })
+}
+
+/** The groups of a communicator, each by place. */
+export const groupsOf = ({ size, groups }: Communicator): Groups =>
+  groups ?? [Array.from({ length: size }, (_, rank) => rank)]
+
+/** How many ranks a communicator is for. */
+export const ranksOf = ({ size, groups }: Communicator): number => size * (groups?.length ?? 1)
+
+/** The communicator of a node; undefined where the node is no collective. */
+export const communicatorOf = ({ attrs }: Pick<GraphNode, 'attrs'>): Communicator | undefined =>
+  attrs['communicator'] as Communicator | undefined
+
+/** Whether a node talks to other ranks: a collective among one rank does not. */
+export const isShared = (node: Pick<GraphNode, 'attrs'>): boolean => (communicatorOf(node)?.size ?? 1) > 1
+
+export const sameGroups = (a: Communicator, b: Communicator): boolean => {
+  if (a.size !== b.size || ranksOf(a) !== ranksOf(b)) return false
+  const [x, y] = [groupsOf(a), groupsOf(b)]
+  return x.every((group, g) => group.every((rank, place) => rank === y[g]![place]))
+}
+
+/** `'tensor' of [0, 1] and [2, 3]`, or `'world' of 8 ranks`. */
+export const showCommunicator = ({ name, size, groups }: Communicator): string =>
+  groups === undefined
+    ? `${show(name)} of ${size} ${size === 1 ? 'rank' : 'ranks'}`
+    : `${show(name)} of ${groups.slice(0, 4).map(show).join(' and ')}${groups.length > 4 ? ' and others' : ''}`
+
+interface Problem {
+  readonly wanted: string
+  readonly found: string
+  readonly next: string
+}
+
+const isSize = (size: unknown): boolean =>
+  Number.isSafeInteger(size) && (size as number) >= 1 && (size as number) <= limits.ranks
+
+const groupsProblem = (groups: readonly unknown[]): string | undefined => {
+  const odd = groups.find(group => !Array.isArray(group) || group.length === 0)
+  if (odd !== undefined) return `the group ${show(odd)}`
+  const lists = groups as readonly (readonly unknown[])[]
+  const size = lists[0]?.length ?? 0
+  const other = lists.find(group => group.length !== size)
+  if (size === 0) return 'no group'
+  if (other !== undefined) return `groups of ${size} and of ${other.length}`
+  const count = size * lists.length
+  if (count > limits.ranks) return `${count} ranks`
+  const seen = new Set<number>()
+  for (const rank of lists.flat() as readonly number[]) {
+    if (!Number.isSafeInteger(rank) || rank < 0) return `the rank ${show(rank)}`
+    if (rank >= count) return `the rank ${rank}, where the groups have ${count} ranks`
+    if (seen.has(rank)) return `the rank ${rank} twice`
+    seen.add(rank)
+  }
+  return undefined
+}
+
+// Groups may list as many ranks as there are, and a graph has many collectives: what `communicator` made cannot change, and is looked at once.
+const known = new WeakSet<object>()
+
+/** What is wrong with a value that should be a communicator, whoever made it. */
+export const communicatorProblem = (value: unknown): Problem | undefined => {
+  const next =
+    "make one with communicator('world', 8), or communicator('tensor', { groups: [[0, 1], [2, 3]] })"
+  if (typeof value !== 'object' || value === null || !('name' in value && 'size' in value))
+    return { wanted: 'a communicator', found: show(value), next }
+  if (known.has(value)) return undefined
+  const { name, size, groups } = value as { readonly [K in keyof Communicator]: unknown }
+  if (typeof name !== 'string' || name === '' || name.length > limits.name)
+    return { wanted: 'a communicator with a name', found: `a communicator named ${show(name)}`, next }
+  if (groups !== undefined) {
+    const wrong = Array.isArray(groups)
+      ? (groupsProblem(groups) ?? (size === groups[0].length ? undefined : `the size ${show(size)}`))
+      : show(groups)
+    const wanted = `groups of one size in which every rank from 0 on is once, ${limits.ranks} ranks at most`
+    if (wrong !== undefined) return { wanted, found: `${wrong} in the communicator ${show(name)}`, next }
+  } else if (!isSize(size))
+    return {
+      wanted: `a size from 1 to ${limits.ranks}, or groups`,
+      found: `${show(size)} as the size of the communicator ${show(name)}`,
+      next,
+    }
+  if (Object.isFrozen(value) && (groups === undefined || Object.isFrozen(groups))) known.add(value)
+  return undefined
+}

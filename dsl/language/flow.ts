@@ -1,0 +1,99 @@
+import type { LaneSpec, Place } from '../ir/graph.js'
+import { show } from '../ir/show.js'
+import type { TensorSpec } from '../ir/tensor.js'
+import type { Builder } from './builder.js'
+import type { AnyTensor } from './tensor.js'
+import { here } from './where.js'
+
+/**
+ * A symbolic value of a graph: one tensor a tick, on the host or on the device. A description, never a running thing. Using a
+ * flow twice is sharing it.
+ */
+export interface Flow<out P extends Place, out A extends AnyTensor> {
+  readonly place: P
+  readonly spec: A
+  pipe(): Flow<P, A>
+  pipe<B>(f1: (a: Flow<P, A>) => B): B
+  pipe<B, C>(f1: (a: Flow<P, A>) => B, f2: (b: B) => C): C
+  pipe<B, C, D>(f1: (a: Flow<P, A>) => B, f2: (b: B) => C, f3: (c: C) => D): D
+  pipe<B, C, D, E>(f1: (a: Flow<P, A>) => B, f2: (b: B) => C, f3: (c: C) => D, f4: (d: D) => E): E
+  pipe<B, C, D, E, F>(
+    f1: (a: Flow<P, A>) => B,
+    f2: (b: B) => C,
+    f3: (c: C) => D,
+    f4: (d: D) => E,
+    f5: (e: E) => F,
+  ): F
+  pipe<B, C, D, E, F, G>(
+    f1: (a: Flow<P, A>) => B,
+    f2: (b: B) => C,
+    f3: (c: C) => D,
+    f4: (d: D) => E,
+    f5: (e: E) => F,
+    f6: (f: F) => G,
+  ): G
+  pipe<B, C, D, E, F, G, H>(
+    f1: (a: Flow<P, A>) => B,
+    f2: (b: B) => C,
+    f3: (c: C) => D,
+    f4: (d: D) => E,
+    f5: (e: E) => F,
+    f6: (f: F) => G,
+    f7: (g: G) => H,
+  ): H
+  pipe<B, C, D, E, F, G, H, I>(
+    f1: (a: Flow<P, A>) => B,
+    f2: (b: B) => C,
+    f3: (c: C) => D,
+    f4: (d: D) => E,
+    f5: (e: E) => F,
+    f6: (f: F) => G,
+    f7: (g: G) => H,
+    f8: (h: H) => I,
+  ): I
+  pipe<B, C, D, E, F, G, H, I, J>(
+    f1: (a: Flow<P, A>) => B,
+    f2: (b: B) => C,
+    f3: (c: C) => D,
+    f4: (d: D) => E,
+    f5: (e: E) => F,
+    f6: (f: F) => G,
+    f7: (g: G) => H,
+    f8: (h: H) => I,
+    f9: (i: I) => J,
+  ): J
+}
+
+export type AnyFlow = Flow<Place, AnyTensor>
+export type DeviceFlow<A extends AnyTensor = AnyTensor> = Flow<'device', A>
+export type HostFlow<A extends AnyTensor = AnyTensor> = Flow<'host', A>
+
+/** A flow as the language holds it: a node of a builder, and the lane that `on` hinted for the compute that follows in its pipe. */
+export class FlowValue {
+  constructor(
+    readonly builder: Builder,
+    readonly id: number,
+    readonly spec: TensorSpec,
+    readonly place: Place,
+    readonly hint: LaneSpec | undefined,
+  ) {}
+
+  pipe(...operators: readonly unknown[]): unknown {
+    let value: unknown = this
+    for (const operator of operators) {
+      if (typeof operator === 'function') value = operator(value)
+      else
+        this.builder.problem(here(), 'pipe', {
+          _tag: 'BadAttribute',
+          wanted: 'operators, such as relu()',
+          found: show(operator),
+          next: 'pass operators to pipe, separated by commas',
+        })
+    }
+    return value
+  }
+
+  toString(): string {
+    return `flow ${this.builder.nodes[this.id]?.name ?? ''}`
+  }
+}

@@ -1,0 +1,126 @@
+import type { GraphIR, GraphNode, Place, Where } from '../ir/graph.js'
+import { show } from '../ir/show.js'
+import { Builder, within } from './builder.js'
+import { type Flow, FlowValue } from './flow.js'
+import type { AnyTensor, Ports } from './tensor.js'
+import { here } from './where.js'
+
+declare const ports: unique symbol
+
+/** The pure description of one tick: typed inputs and outputs by name. `ir` is what the compiler reads. */
+export interface Graph<I extends Ports = Ports, O extends Ports = Ports> {
+  readonly ir: GraphIR
+  readonly [ports]?: readonly [I, O]
+}
+
+/** The flows of a set of ports, all at one place. */
+export type FlowsOf<P extends Place, R extends Ports> = { readonly [K in keyof R]: Flow<P, R[K]> }
+
+/** Outputs of a body: each must lie on the host, by `download`. */
+export type Outputs = Readonly<Record<string, Flow<'host', AnyTensor>>>
+
+export type PortsOf<O extends Outputs> = { readonly [K in keyof O]: O[K]['spec'] }
+
+export type InputsOf<G> = G extends Graph<infer I, infer _O> ? I : never
+export type OutputsOf<G> = G extends Graph<infer _I, infer O> ? O : never
+
+const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof FlowValue)
+
+const declareInputs = (builder: Builder, inputs: unknown, at: Where): Record<string, FlowValue> => {
+  const flows: Record<string, FlowValue> = {}
+  if (!isRecord(inputs))
+    builder.problem(at, builder.name, {
+      _tag: 'BadAttribute',
+      wanted: "inputs by name, such as { x: tensor('f32', [64]) }",
+      found: show(inputs),
+      next: 'give an object of tensors, or {} for none',
+    })
+  for (const [name, value] of Object.entries(isRecord(inputs) ? inputs : {})) {
+    const spec = builder.spec(value, at, name)
+    flows[name] = builder.flow({ op: 'input', name, inputs: [], spec, place: 'host', at })
+  }
+  return flows
+}
+
+// A download that nobody named takes its output's name, so that plans speak the user's words.
+const nameDownload = (builder: Builder, flow: FlowValue, name: string): void => {
+  const node = builder.nodes[flow.id]
+  if (node?.op === 'download' && /^download\[\d+\]$/.test(node.name)) builder.rename(flow.id, name)
+}
+
+const declareOutputs = (builder: Builder, outputs: unknown, at: Where): void => {
+  const entries = isRecord(outputs) ? Object.entries(outputs) : []
+  if (!isRecord(outputs) || typeof outputs['then'] === 'function')
+    builder.problem(at, builder.name, {
+      _tag: 'NotAFlow',
+      wanted: 'outputs by name, such as { y }',
+      found: show(outputs),
+      next: 'return an object of host flows from the body; the body may not be async',
+    })
+  else if (entries.length === 0)
+    builder.problem(at, builder.name, {
+      _tag: 'NoOutputs',
+      wanted: 'at least one output',
+      found: 'none',
+      next: 'return a downloaded flow: { y: y.pipe(download()) }',
+    })
+  for (const [name, value] of entries) {
+    const flow = builder.take(value, 'host', at, name, `the output ${name}`, { dtype: 'f32', shape: [] })
+    nameDownload(builder, flow, name)
+    builder.outputs.push({ name, node: flow.id })
+  }
+}
+
+const build = (name: string, inputs: unknown, body: unknown, at: Where): GraphIR => {
+  const builder = new Builder(name)
+  const flows = declareInputs(builder, inputs, at)
+  if (typeof body === 'function') {
+    try {
+      declareOutputs(
+        builder,
+        within(builder, () => body(flows)),
+        at,
+      )
+    } finally {
+      builder.open = false
+    }
+  } else {
+    builder.open = false
+    builder.problem(at, name, {
+      _tag: 'BadAttribute',
+      wanted: 'a body: a function from input flows to output flows',
+      found: show(body),
+      next: 'pass ({ x }) => ({ y })',
+    })
+  }
+  const { nodes, outputs, problems } = builder
+  return { name, nodes: nodes as readonly GraphNode[], outputs, problems }
+}
+
+interface GraphOf {
+  <const I extends Ports, O extends Outputs>(
+    inputs: I,
+    body: (inputs: FlowsOf<'host', I>) => O,
+  ): Graph<I, PortsOf<O>>
+  <const I extends Ports, O extends Outputs>(
+    name: string,
+    inputs: I,
+    body: (inputs: FlowsOf<'host', I>) => O,
+  ): Graph<I, PortsOf<O>>
+}
+
+/**
+ * One tick of a pipeline: `graph({ x: tensor('f32', ['batch', 64]) }, ({ x }) => ({ y: … }))`, with a name before the inputs if
+ * wanted. The body runs once, at once, and only describes. What it throws is thrown; mistakes with flows are kept for
+ * `compile`, which reports all of them.
+ */
+export const graph: GraphOf = (...args: readonly unknown[]) => {
+  const at = here()
+  const named = typeof args[0] === 'string'
+  const [name, inputs, body] = named ? args : ['graph', ...args]
+  return Object.freeze({ ir: build(name as string, inputs, body, at) })
+}
+
+/** The graph as data, from the public object or from data itself. */
+export const irOf = (source: Graph<Ports, Ports> | GraphIR): GraphIR => ('ir' in source ? source.ir : source)

@@ -1,0 +1,63 @@
+import type { MapBinary, MapInstruction } from '../../ir/kernel-spec.js'
+import { show } from '../../ir/show.js'
+import type { DType } from '../../ir/tensor.js'
+import { builderOf } from '../builder.js'
+import type { Flow } from '../flow.js'
+import { FlowValue } from '../flow.js'
+import type { AnyTensor } from '../tensor.js'
+import { here } from '../where.js'
+import { apply } from './apply.js'
+
+import type { Attrs, Operator } from './operator.js'
+import type { Broadcast, Broadcasts, Device, SameDType, Shape } from './types.js'
+
+/** An elementwise operator with a number or a flow as its second operand; shapes broadcast, element types must be equal. */
+export interface Arithmetic {
+  (operand: number): <A extends AnyTensor>(x: Flow<'device', A>) => Flow<'device', A>
+  <D extends DType, R extends Shape>(
+    operand: Device<D, R>,
+  ): <E extends DType, S extends Shape>(
+    x: Device<E, S> & SameDType<E, D> & Broadcasts<S, R>,
+  ) => Device<E, Broadcast<S, R>>
+}
+
+/** Whether f32 holds the number as a finite one: JSON, and so a plan, has no other. */
+export const isOperandNumber = (value: unknown): value is number =>
+  typeof value === 'number' && Number.isFinite(Math.fround(value))
+
+const withFlow = (op: MapBinary): Attrs =>
+  Object.freeze({
+    code: Object.freeze([
+      ['operand', 0],
+      ['operand', 1],
+      [op, 0, 1],
+    ] as readonly MapInstruction[]),
+  })
+
+const withNumber = (op: MapBinary, value: number): Attrs => ({
+  code: [
+    ['operand', 0],
+    ['const', value],
+    [op, 0, 1],
+  ],
+})
+
+/** The public function of a binary instruction. */
+export const arithmetic = (operator: Operator, op: MapBinary): Arithmetic => {
+  const ofFlow = withFlow(op)
+  const make = (operand: unknown) => {
+    const at = here()
+    return (x: unknown): unknown => {
+      if (operand instanceof FlowValue) return apply(operator, at, x, [['the operand', operand]], ofFlow)
+      if (isOperandNumber(operand)) return apply(operator, at, x, [], withNumber(op, operand))
+      builderOf(x).problem(at, operator.name, {
+        _tag: typeof operand === 'number' ? 'BadAttribute' : 'NotAFlow',
+        wanted: 'a flow, or a number that f32 can hold, as the operand',
+        found: show(operand),
+        next: 'give a flow of this graph or a finite number',
+      })
+      return apply(operator, at, x, [], withNumber(op, 1))
+    }
+  }
+  return make as unknown as Arithmetic
+}

@@ -1,0 +1,78 @@
+import type { Where } from '../../ir/graph.js'
+import { show } from '../../ir/show.js'
+import { type BoundSpec, elements, showSpec, type TensorSpec } from '../../ir/tensor.js'
+import { type Builder, builderOf } from '../builder.js'
+import type { Flow } from '../flow.js'
+import type { AnyTensor } from '../tensor.js'
+import { here } from '../where.js'
+import { isOperandNumber } from './arithmetic.js'
+import { isFloat } from './elementwise.js'
+import type { Misfit } from './operator.js'
+
+/** What a state holds before the first value: one number for all elements, or each element, row-major. */
+export type Init = number | ArrayLike<number>
+
+const wrong = (value: number, spec: TensorSpec): boolean =>
+  !isOperandNumber(value) || (!isFloat(spec.dtype) && !Number.isInteger(value))
+
+/** The init that a delay node carries, whatever was given. */
+export const initOf = (
+  builder: Builder,
+  at: Where,
+  subject: string,
+  spec: TensorSpec,
+  init: unknown,
+): number | number[] => {
+  const report = (found: string): number => {
+    builder.problem(at, subject, {
+      _tag: 'BadAttribute',
+      wanted: `an initial value of ${showSpec(spec)}: a finite number, or an array with one for each element`,
+      found,
+      next: 'give 0, or an array of the right length',
+    })
+    return 0
+  }
+  if (typeof init === 'number') return wrong(init, spec) ? report(show(init)) : init
+  const listed = Array.isArray(init) || (ArrayBuffer.isView(init) && !(init instanceof DataView))
+  if (!listed) return report(show(init))
+  const values = Array.from(init as unknown as ArrayLike<number>)
+  const bound = spec.shape.every(size => typeof size === 'number')
+  const count = spec.shape.reduce<number>(
+    (product, size) => product * (typeof size === 'number' ? size : 1),
+    1,
+  )
+  // With symbols, the length is known only at `compile`; it is a multiple of what is known here.
+  if (bound ? values.length !== count : values.length === 0 || values.length % count !== 0)
+    return report(`${values.length} numbers`)
+  const bad = values.findIndex(value => wrong(value, spec))
+  return bad < 0 ? values : report(`${show(values[bad])} as element ${bad}`)
+}
+
+/** What is wrong with the length of a delay's init, once its type has no symbols. */
+export const initLength = (init: unknown, spec: BoundSpec): Misfit | undefined => {
+  const wanted = elements(spec.shape)
+  return !Array.isArray(init) || init.length === wanted
+    ? undefined
+    : {
+        _tag: 'BadAttribute',
+        wanted: `${wanted} initial values, for ${showSpec(spec)}`,
+        found: `${init.length}`,
+        next: 'give one for each element, or one number for all; or bind the symbols of the shape by the option dims',
+      }
+}
+
+/** The value before (that of the tick before, where it comes once a tick); before the first, `init`. Adds a state on the device. */
+export const delay = (init: Init) => {
+  const at = here()
+  const later = (x: unknown): unknown => {
+    const builder = builderOf(x)
+    const source = builder.take(x, 'device', at, 'delay', 'the piped value', { dtype: 'f32', shape: [] })
+    const attrs = { init: initOf(builder, at, 'delay', source.spec, init) }
+    const { spec, hint } = source
+    return builder.flow(
+      { op: 'delay', inputs: [source.id], attrs, spec, place: 'device', lane: hint, at },
+      hint,
+    )
+  }
+  return later as <A extends AnyTensor>(x: Flow<'device', A>) => Flow<'device', A>
+}

@@ -1,0 +1,162 @@
+import type { MapBinary, MapInstruction, MapUnary } from '../../ir/kernel-spec.js'
+import { show } from '../../ir/show.js'
+import { isOperandNumber } from './arithmetic.js'
+
+/**
+ * Instructions as a function of expressions makes them: in single assignment, equal ones shared. What is no expression of this
+ * trace is noted and taken for 1.
+ */
+export class Trace {
+  readonly code: MapInstruction[] = []
+  readonly mistakes: string[] = []
+  private readonly known = new Map<string, Expression>()
+
+  emit(instruction: MapInstruction): Expression {
+    const key = instruction.join(' ')
+    const same = this.known.get(key)
+    if (same) return same
+    this.code.push(instruction)
+    const made = new Expression(this, this.code.length - 1)
+    this.known.set(key, made)
+    return made
+  }
+
+  take(value: unknown): Expression {
+    if (value instanceof Expression && value.trace === this) return value
+    if (isOperandNumber(value)) return this.emit(['const', value])
+    this.mistakes.push(value instanceof Expression ? 'an expression of another map' : show(value))
+    return this.emit(['const', 1])
+  }
+
+  /** The instructions that a result needs, and no more; the last one is the result. */
+  upTo(result: Expression): readonly MapInstruction[] {
+    const needed = new Set<number>()
+    const visit = [result.index]
+    for (let next = visit.pop(); next !== undefined; next = visit.pop()) {
+      if (needed.has(next)) continue
+      needed.add(next)
+      visit.push(...earlier(this.code[next]!))
+    }
+    const order = [...needed].sort((a, b) => a - b)
+    const place = new Map(order.map((index, at) => [index, at]))
+    return order.map(index => renumber(this.code[index]!, place))
+  }
+}
+
+const isLeaf = ([op]: MapInstruction): boolean => op === 'operand' || op === 'const'
+
+const earlier = (instruction: MapInstruction): readonly number[] =>
+  isLeaf(instruction) ? [] : (instruction.slice(1) as number[])
+
+const renumber = (instruction: MapInstruction, place: ReadonlyMap<number, number>): MapInstruction =>
+  isLeaf(instruction)
+    ? instruction
+    : ([instruction[0], ...earlier(instruction).map(index => place.get(index)!)] as unknown as MapInstruction)
+
+type Operand = Expression | number
+
+/** One element, as `map` traces it: every method adds an instruction to the kernel. Comparisons are 1 or 0. */
+export class Expression {
+  constructor(
+    readonly trace: Trace,
+    readonly index: number,
+  ) {}
+
+  add(other: Operand): Expression {
+    return this.binary('add', other)
+  }
+  sub(other: Operand): Expression {
+    return this.binary('sub', other)
+  }
+  mul(other: Operand): Expression {
+    return this.binary('mul', other)
+  }
+  div(other: Operand): Expression {
+    return this.binary('div', other)
+  }
+  min(other: Operand): Expression {
+    return this.binary('min', other)
+  }
+  max(other: Operand): Expression {
+    return this.binary('max', other)
+  }
+  pow(other: Operand): Expression {
+    return this.binary('pow', other)
+  }
+  lt(other: Operand): Expression {
+    return this.binary('lt', other)
+  }
+  le(other: Operand): Expression {
+    return this.binary('le', other)
+  }
+  eq(other: Operand): Expression {
+    return this.binary('eq', other)
+  }
+  gt(other: Operand): Expression {
+    return this.trace.take(other).binary('lt', this)
+  }
+  ge(other: Operand): Expression {
+    return this.trace.take(other).binary('le', this)
+  }
+  neg(): Expression {
+    return this.unary('neg')
+  }
+  abs(): Expression {
+    return this.unary('abs')
+  }
+  exp(): Expression {
+    return this.unary('exp')
+  }
+  log(): Expression {
+    return this.unary('log')
+  }
+  sqrt(): Expression {
+    return this.unary('sqrt')
+  }
+  rsqrt(): Expression {
+    return this.unary('rsqrt')
+  }
+  tanh(): Expression {
+    return this.unary('tanh')
+  }
+  erf(): Expression {
+    return this.unary('erf')
+  }
+  sigmoid(): Expression {
+    return this.unary('sigmoid')
+  }
+  sin(): Expression {
+    return this.unary('sin')
+  }
+  cos(): Expression {
+    return this.unary('cos')
+  }
+  floor(): Expression {
+    return this.unary('floor')
+  }
+  ceil(): Expression {
+    return this.unary('ceil')
+  }
+  /** To the nearest whole number, ties to even. */
+  round(): Expression {
+    return this.unary('round')
+  }
+  relu(): Expression {
+    return this.max(0)
+  }
+  silu(): Expression {
+    return this.mul(this.sigmoid())
+  }
+  /** `yes` where this is not 0, else `no`. */
+  select(yes: Operand, no: Operand): Expression {
+    return this.trace.emit(['select', this.index, this.trace.take(yes).index, this.trace.take(no).index])
+  }
+
+  private unary(op: MapUnary): Expression {
+    return this.trace.emit([op, this.index])
+  }
+
+  private binary(op: MapBinary, other: unknown): Expression {
+    return this.trace.emit([op, this.index, this.trace.take(other).index])
+  }
+}

@@ -1,0 +1,154 @@
+import type { MapBinary, MapInstruction, MapSpec, MapUnary } from '../../ir/kernel-spec.js'
+import { hostArray, reader, writer } from '../values.js'
+import type { HostArray } from './operator.js'
+
+const f = Math.fround
+
+// Abramowitz and Stegun would be too coarse: the series below 2, the continued fraction above. Error under 1e-15 up to where erf is 1 in f64.
+const erf = (x: number): number => {
+  const a = Math.abs(x)
+  if (Number.isNaN(a)) return x
+  if (a > 6) return Math.sign(x)
+  if (a < 2.5) {
+    let term = a
+    let sum = a
+    for (let n = 1; Math.abs(term) > 1e-17 * Math.abs(sum); n++) {
+      term *= (-a * a) / n
+      sum += term / (2 * n + 1)
+    }
+    return Math.sign(x) * (2 / Math.sqrt(Math.PI)) * sum
+  }
+  let fraction = 0
+  for (let n = 60; n > 0; n--) fraction = n / 2 / (a + fraction)
+  return Math.sign(x) * (1 - Math.exp(-a * a) / (Math.sqrt(Math.PI) * (a + fraction)))
+}
+
+// Ties go to even and a zero keeps the sign, as CUDA's rintf has it.
+const round = (x: number): number => {
+  const down = Math.floor(x)
+  const rest = x - down
+  const nearest = rest < 0.5 || (rest === 0.5 && down % 2 === 0) ? down : down + 1
+  return nearest === 0 && (x < 0 || Object.is(x, -0)) ? -0 : nearest
+}
+
+/** Every step rounds to f32, as a device that computes in f32 does. */
+const floatUnary: Readonly<Record<MapUnary, (a: number) => number>> = {
+  neg: a => -a,
+  abs: Math.abs,
+  exp: a => f(Math.exp(a)),
+  log: a => f(Math.log(a)),
+  sqrt: a => f(Math.sqrt(a)),
+  rsqrt: a => f(1 / Math.sqrt(a)),
+  tanh: a => f(Math.tanh(a)),
+  erf: a => f(erf(a)),
+  sigmoid: a => f(1 / (1 + Math.exp(-a))),
+  sin: a => f(Math.sin(a)),
+  cos: a => f(Math.cos(a)),
+  floor: Math.floor,
+  ceil: Math.ceil,
+  round,
+}
+
+const floatBinary: Readonly<Record<MapBinary, (a: number, b: number) => number>> = {
+  add: (a, b) => f(a + b),
+  sub: (a, b) => f(a - b),
+  mul: (a, b) => f(a * b),
+  div: (a, b) => f(a / b),
+  // A NaN wins against a number, and -0 is less than +0.
+  min: Math.min,
+  max: Math.max,
+  pow: (a, b) => f(a ** b),
+  lt: (a, b) => (a < b ? 1 : 0),
+  le: (a, b) => (a <= b ? 1 : 0),
+  eq: (a, b) => (a === b ? 1 : 0),
+}
+
+/** Whole numbers wrap around, as two's complement does. */
+const wholeBinary: Readonly<Partial<Record<MapBinary, (a: number, b: number) => number>>> = {
+  add: (a, b) => (a + b) | 0,
+  sub: (a, b) => (a - b) | 0,
+  mul: Math.imul,
+  min: Math.min,
+  max: Math.max,
+  lt: floatBinary.lt,
+  le: floatBinary.le,
+  eq: floatBinary.eq,
+}
+
+const wholeUnary: Readonly<Partial<Record<MapUnary, (a: number) => number>>> = {
+  neg: a => -a | 0,
+  abs: a => (a < 0 ? -a | 0 : a),
+}
+
+/** What whole numbers can do in a map; the rest wants floats. */
+export const wholeInstructions: ReadonlySet<string> = new Set([
+  'operand',
+  'const',
+  'select',
+  ...Object.keys(wholeBinary),
+  ...Object.keys(wholeUnary),
+])
+
+type Step = (values: Float64Array, operands: Float64Array) => number
+
+const step = (instruction: MapInstruction, compute: 'f32' | 'i32'): Step => {
+  const [op] = instruction
+  switch (op) {
+    case 'operand': {
+      const [, which] = instruction
+      return (_, operands) => operands[which]!
+    }
+    case 'const': {
+      const value = compute === 'f32' ? f(instruction[1]) : instruction[1] | 0
+      return () => value
+    }
+    case 'select': {
+      const [, condition, yes, no] = instruction
+      return values => (values[condition]! !== 0 ? values[yes]! : values[no]!)
+    }
+    default: {
+      const [, a, b] = instruction as readonly [string, number, number?]
+      if (b === undefined) {
+        const unary = (compute === 'f32' ? floatUnary : wholeUnary)[op as MapUnary]
+        if (!unary) throw new Error(`${op} of whole numbers has no meaning`)
+        return values => unary(values[a]!)
+      }
+      const binary = (compute === 'f32' ? floatBinary : wholeBinary)[op as MapBinary]
+      if (!binary) throw new Error(`${op} of whole numbers has no meaning`)
+      return values => binary(values[a]!, values[b]!)
+    }
+  }
+}
+
+/** What a `map` kernel means: each result as a fresh dense array. */
+export const runMap = (spec: MapSpec, inputs: readonly HostArray[]): HostArray[] => {
+  const { shape, operands, compute } = spec
+  const total = shape.reduce((product, size) => product * size, 1)
+  const steps = spec.code.map(instruction => step(instruction, compute))
+  const reads = operands.map(operand => reader(operand.dtype))
+  const writes = spec.results.map(result => writer(result.dtype))
+  const results = spec.results.map(result => hostArray(result.dtype, total))
+  const values = new Float64Array(steps.length)
+  const loaded = new Float64Array(operands.length)
+  const index = new Array<number>(shape.length).fill(0)
+  const offsets = operands.map(operand => operand.offset)
+  for (let i = 0; i < total; i++) {
+    for (let o = 0; o < operands.length; o++) {
+      const value = reads[o]!(inputs[o]![offsets[o]!]!)
+      loaded[o] = compute === 'f32' ? f(value) : value
+    }
+    for (let s = 0; s < steps.length; s++) values[s] = steps[s]!(values, loaded)
+    for (let r = 0; r < results.length; r++) results[r]![i] = writes[r]!(values[spec.results[r]!.value]!)
+    // The next index, row-major: the last dimension that is not at its end steps, those after it start over.
+    for (let d = shape.length - 1; d >= 0; d--) {
+      const size = shape[d]!
+      if (++index[d]! < size) {
+        for (let o = 0; o < operands.length; o++) offsets[o]! += operands[o]!.strides[d]!
+        break
+      }
+      index[d] = 0
+      for (let o = 0; o < operands.length; o++) offsets[o]! -= operands[o]!.strides[d]! * (size - 1)
+    }
+  }
+  return results
+}

@@ -1,0 +1,29 @@
+import type { DType } from '../../ir/tensor.js'
+import { here } from '../where.js'
+import { apply } from './apply.js'
+import { type ReduceOptions, reduceAttrs, reduction } from './reduce.js'
+import type { Device, Floats, Reduced, Shape } from './types.js'
+
+export const meanOperator = reduction('mean')
+
+type Averaged<A extends number, K extends boolean> = <D extends DType, S extends Shape>(
+  x: Device<D, S> & Floats<D>,
+) => Device<D, Reduced<S, A, K>>
+
+interface Mean {
+  <const A extends number, const K extends boolean = false>(
+    axis: A,
+    options?: { readonly keepDims?: K },
+  ): Averaged<A, K>
+  <const A extends number, const K extends boolean = false>(options: ReduceOptions<A, K>): Averaged<A, K>
+}
+
+/** The mean along an axis of floats, accumulated in f32. `mean(1)` or `mean({ axis: 1, keepDims: true })`. */
+export const mean: Mean = ((axis: unknown, options?: { keepDims?: unknown }) => {
+  const at = here()
+  const given =
+    typeof axis === 'object' && axis !== null
+      ? (axis as Partial<ReduceOptions>)
+      : { axis, keepDims: options?.keepDims }
+  return (x: unknown): unknown => apply(meanOperator, at, x, [], reduceAttrs(given.axis, given.keepDims))
+}) as never

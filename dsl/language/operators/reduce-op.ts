@@ -1,0 +1,75 @@
+import * as E from 'fp-ts/lib/Either.js'
+import { type BoundSpec, type DType, showSpec, type TensorSpec } from '../../ir/tensor.js'
+import { hostArray, numbers, roundoff, writer } from '../values.js'
+import { type Call, mistaken } from './collective.js'
+import { isFloat } from './elementwise.js'
+import type { Attrs, HostArray, Misfit } from './operator.js'
+import type { Floats } from './types.js'
+
+/** How collectives join the values of several ranks: NCCL's `ncclSum`, `ncclProd`, `ncclMin`, `ncclMax` and `ncclAvg`. */
+export type ReduceOp = 'sum' | 'product' | 'min' | 'max' | 'mean'
+
+const ops: readonly unknown[] = ['sum', 'product', 'min', 'max', 'mean'] satisfies readonly ReduceOp[]
+
+/** Means are of floats. */
+export type Joins<H extends ReduceOp, D extends DType> = [H] extends ['mean'] ? Floats<D> : unknown
+
+/** The attributes of a collective that joins: `{ how }`. */
+export const reduceOpOf =
+  (how: unknown) =>
+  (call: Call): { readonly how: ReduceOp } => {
+    if (ops.includes(how)) return { how: how as ReduceOp }
+    mistaken(
+      call,
+      "'sum', 'product', 'min', 'max' or 'mean'",
+      how,
+      'say how the values of the ranks are joined',
+    )
+    return { how: 'sum' }
+  }
+
+/** Any element type; but means are of floats. */
+export const inferJoined = (x: TensorSpec, attrs: Attrs): E.Either<Misfit, TensorSpec> =>
+  attrs['how'] === 'mean' && !isFloat(x.dtype)
+    ? E.left({
+        _tag: 'DTypeMismatch',
+        wanted: 'floats, of a mean',
+        found: showSpec(x),
+        next: "cast first: pipe(cast('f32'))",
+      })
+    : E.right(x)
+
+const joins: Readonly<Record<ReduceOp, (a: number, b: number) => number>> = {
+  sum: (a, b) => a + b,
+  product: (a, b) => a * b,
+  min: Math.min,
+  max: Math.max,
+  mean: (a, b) => a + b,
+}
+
+/**
+ * The values of all places, joined in their order. Floats are joined in f64 and rounded once: the value that every order of f32 additions is near to. Whole numbers wrap
+ * in their own type, as NCCL's do. A NaN among the values is the minimum and the maximum, of which NCCL promises nothing; -0 is less than +0.
+ */
+export const joined = (given: readonly HostArray[], { dtype }: BoundSpec, attrs: Attrs): HostArray => {
+  const how = attrs['how'] as ReduceOp
+  const float = isFloat(dtype)
+  const join = how === 'product' && !float ? Math.imul : joins[how]
+  const values = given.map(value => numbers(value, dtype))
+  const [first, ...others] = values
+  const result = hostArray(dtype, first!.length)
+  const write = float ? writer(dtype) : (value: number) => value
+  for (let i = 0; i < result.length; i++) {
+    let total = first![i]!
+    for (const value of others) total = join(total, value[i]!)
+    if (how === 'mean') total /= given.length
+    result[i] = write(float ? Math.fround(total) : total)
+  }
+  return result
+}
+
+/** f32 may be added in any order; of f16 and bf16, each of the steps from rank to rank may round to the type. */
+export const joinTolerance = ({ dtype }: BoundSpec, size: number, attrs: Attrs): number =>
+  attrs['how'] === 'min' || attrs['how'] === 'max' || !isFloat(dtype)
+    ? 0
+    : 4 * size * roundoff.f32 + (dtype === 'f32' ? 0 : 2 * size * roundoff[dtype])

@@ -1,0 +1,121 @@
+import * as E from 'fp-ts/lib/Either.js'
+import type { ReduceSpec } from '../../ir/kernel-spec.js'
+import { show } from '../../ir/show.js'
+import {
+  type BoundSpec,
+  type DType,
+  elements,
+  showSpec,
+  type TensorSpec,
+  tensorBytes,
+} from '../../ir/tensor.js'
+import { hostArray, numbers, roundoff, writer } from '../values.js'
+import { isFloat } from './elementwise.js'
+import type { Attrs, HostArray, Misfit, Operator } from './operator.js'
+
+export interface ReduceOptions<A extends number = number, K extends boolean = boolean> {
+  /** Counted from 0; negative from the end. */
+  readonly axis: A
+  /** Keep the axis, with size 1. */
+  readonly keepDims?: K
+}
+
+const bad = (wanted: string, found: string, next: string): E.Either<Misfit, never> =>
+  E.left({ _tag: 'BadAttribute', wanted, found, next })
+
+/** An axis counted from 0, from one that may count from the end. */
+export const axisOf = (axis: unknown, x: TensorSpec): E.Either<Misfit, number> => {
+  const rank = x.shape.length
+  const known = typeof axis === 'number' && Number.isInteger(axis) && axis >= -rank && axis < rank
+  if (!known)
+    return bad(
+      rank === 0 ? 'a value with at least one axis' : `an axis of ${showSpec(x)}: ${-rank} to ${rank - 1}`,
+      rank === 0 ? showSpec(x) : show(axis),
+      rank === 0 ? 'a scalar has nothing to go along' : 'count axes from 0, or from the end with -1',
+    )
+  return E.right(axis < 0 ? axis + rank : axis)
+}
+
+/** The attributes of a reduction's node, `{ axis, keepDims }`, from what its caller gave. */
+export const reduceAttrs =
+  (axis: unknown, keepDims: unknown) =>
+  (x: TensorSpec): E.Either<Misfit, Attrs> => {
+    if (keepDims !== undefined && typeof keepDims !== 'boolean')
+      return bad('keepDims: true or false', show(keepDims), 'give a boolean')
+    return E.map((known: number) => ({ axis: known, keepDims: keepDims === true }))(axisOf(axis, x))
+  }
+
+const spec = (how: ReduceSpec['how'], x: BoundSpec, output: DType, axis: number): ReduceSpec => ({
+  kind: 'reduce',
+  how,
+  outer: elements(x.shape.slice(0, axis)),
+  length: x.shape[axis] ?? 1,
+  inner: elements(x.shape.slice(axis + 1)),
+  input: x.dtype,
+  output,
+})
+
+const run = (kernel: ReduceSpec, input: HostArray): HostArray => {
+  const { how, outer, length, inner } = kernel
+  const values = numbers(input, kernel.input)
+  const result = hostArray(kernel.output, outer * inner)
+  const write = writer(kernel.output)
+  const whole = !isFloat(kernel.input)
+  const picks = how === 'max' || how === 'min'
+  // Floats are summed in f64 and rounded once: the value that every order of f32 additions is near to. Whole numbers wrap.
+  // A NaN among the elements is the maximum and the minimum, as in PyTorch; -0 is less than +0.
+  const join = picks
+    ? how === 'max'
+      ? Math.max
+      : Math.min
+    : whole
+      ? (a: number, b: number) => (a + b) | 0
+      : (a: number, b: number) => a + b
+  for (let o = 0; o < outer; o++)
+    for (let i = 0; i < inner; i++) {
+      const base = o * length * inner + i
+      let total = values[base]!
+      for (let l = 1; l < length; l++) total = join(total, values[base + l * inner]!)
+      if (how === 'mean') total /= length
+      result[o * inner + i] = write(whole ? total : Math.fround(total))
+    }
+  return result
+}
+
+/** A reduction along one axis. Sums of u8 are i32; means want floats. */
+export const reduction = (how: ReduceSpec['how']): Operator => ({
+  name: how,
+  infer: ([x], attrs) => {
+    const { shape, dtype } = x ?? { shape: [], dtype: 'f32' as const }
+    const axis = attrs['axis'] as number
+    if (how === 'mean' && !isFloat(dtype))
+      return E.left({
+        _tag: 'DTypeMismatch',
+        wanted: 'floats',
+        found: showSpec({ shape, dtype }),
+        next: "cast first: pipe(cast('f32'))",
+      })
+    const kept = attrs['keepDims'] === true
+    return E.right({
+      dtype: how === 'sum' && dtype === 'u8' ? 'i32' : dtype,
+      shape: kept ? shape.map((size, d) => (d === axis ? 1 : size)) : shape.filter((_, d) => d !== axis),
+    })
+  },
+  lower: (inputs, output, attrs) => {
+    const x = inputs[0]!
+    return {
+      as: 'run',
+      kernel: spec(how, x, output.dtype, attrs['axis'] as number),
+      flops: elements(x.shape),
+      movedBytes: tensorBytes(x) + tensorBytes(output),
+      workspace: 0,
+    }
+  },
+  reference: (inputs, specs, output, attrs) =>
+    run(spec(how, specs[0]!, output.dtype, attrs['axis'] as number), inputs[0]!),
+  tolerance: (output, inputs, attrs) =>
+    how === 'max' || how === 'min' || !isFloat(output.dtype)
+      ? 0
+      : 4 * (inputs[0]?.shape[attrs['axis'] as number] ?? 1) * roundoff.f32 +
+        (output.dtype === 'f32' ? 0 : 2 * roundoff[output.dtype]),
+})

@@ -1,0 +1,92 @@
+import * as E from 'fp-ts/lib/Either.js'
+import { show } from '../../ir/show.js'
+import { type Dim, type DType, showSpec, type TensorSpec } from '../../ir/tensor.js'
+import { maxRank, soundSpec } from '../tensor.js'
+import { here } from '../where.js'
+import { apply } from './apply.js'
+import type { Attrs, Misfit, Operator } from './operator.js'
+import type { Device, Shape } from './types.js'
+
+/** A size of the new shape: a number, or that of an axis of the input (so that symbols stay what they are when bound). */
+type Size = number | { readonly axis: number }
+
+const product = (shape: readonly Dim[]): number =>
+  shape.reduce<number>((n, size) => n * (typeof size === 'number' ? size : 1), 1)
+const symbols = (shape: readonly Dim[]): string =>
+  shape
+    .filter(size => typeof size === 'string')
+    .sort()
+    .join(' ')
+
+const mismatch = (x: TensorSpec, shape: readonly unknown[]): E.Either<Misfit, never> =>
+  E.left({
+    _tag: 'ShapeMismatch',
+    wanted: `as many elements as ${showSpec(x)}`,
+    found: show(shape),
+    next: 'a reshape keeps all elements: every symbol once, and the numbers with an equal product; one -1 is worked out',
+  })
+
+/** Always a view. */
+export const reshapeOperator: Operator = {
+  name: 'reshape',
+  infer: ([x], attrs) => {
+    const shape = (attrs['shape'] as readonly Size[]).map(size =>
+      typeof size === 'number' ? size : (x!.shape[size.axis] ?? 1),
+    )
+    return product(shape) === product(x!.shape) && symbols(shape) === symbols(x!.shape)
+      ? E.right({ dtype: x!.dtype, shape })
+      : mismatch(x!, shape)
+  },
+  lower: () => ({ as: 'view', offsetBytes: 0 }),
+  reference: inputs => inputs[0]!.slice(),
+  tolerance: () => 0,
+}
+
+const attrsOf =
+  (given: unknown) =>
+  (x: TensorSpec): E.Either<Misfit, Attrs> => {
+    if (!Array.isArray(given) || given.length > maxRank)
+      return E.left({
+        _tag: 'BadAttribute',
+        wanted: `a shape of at most ${maxRank} dimensions`,
+        found: show(given),
+        next: 'give an array such as [-1, 64]',
+      })
+    const open = given.indexOf(-1)
+    const rest = given.filter((_, d) => d !== open) as Dim[]
+    const { problem } = soundSpec({ dtype: 'u8', shape: rest })
+    if (problem)
+      return E.left({
+        _tag: 'BadAttribute',
+        wanted: problem.wanted,
+        found: problem.found,
+        next: problem.next,
+      })
+    const missing = product(x.shape) / product(rest)
+    if (open >= 0 && !Number.isInteger(missing)) return mismatch(x, given)
+    const taken = new Set<number>()
+    const shape: Size[] = []
+    for (const [d, size] of given.entries()) {
+      if (d === open) shape.push(missing)
+      else if (typeof size === 'number') shape.push(size)
+      else {
+        const axis = x.shape.findIndex((own, i) => own === size && !taken.has(i))
+        if (axis < 0) return mismatch(x, given)
+        taken.add(axis)
+        shape.push({ axis })
+      }
+    }
+    // A -1 can stand for the one symbol that is left, where it has no factor beside it.
+    const left = x.shape.findIndex((size, axis) => typeof size === 'string' && !taken.has(axis))
+    if (open >= 0 && left >= 0 && missing === 1) shape[open] = { axis: left }
+    return E.right({ shape })
+  }
+
+type Known<S extends Shape> = { readonly [K in keyof S]: S[K] extends -1 ? number : S[K] }
+
+/** The same elements in another shape, row-major; one dimension may be -1. A view: no element moves. */
+export const reshape = <const N extends Shape>(shape: N) => {
+  const at = here()
+  const view = (x: unknown): unknown => apply(reshapeOperator, at, x, [], attrsOf(shape))
+  return view as unknown as <D extends DType, S extends Shape>(x: Device<D, S>) => Device<D, Known<N>>
+}

@@ -1,0 +1,59 @@
+import { show } from '../../ir/show.js'
+import { showSpec } from '../../ir/tensor.js'
+import { builderOf } from '../builder.js'
+import { type Flow, FlowValue } from '../flow.js'
+import type { AnyTensor } from '../tensor.js'
+import { here } from '../where.js'
+import { type Init, initOf } from './delay.js'
+
+interface Scan {
+  <A extends AnyTensor>(
+    next: (acc: Flow<'device', A>, x: Flow<'device', A>) => Flow<'device', NoInfer<A>>,
+    init: Init,
+  ): (x: Flow<'device', A>) => Flow<'device', A>
+  <const B extends AnyTensor, A extends AnyTensor>(
+    next: (acc: Flow<'device', B>, x: Flow<'device', A>) => Flow<'device', NoInfer<B>>,
+    init: Init,
+    state: B,
+  ): (x: Flow<'device', A>) => Flow<'device', B>
+}
+
+/**
+ * State from value to value: `x.pipe(scan((acc, x) => acc.pipe(add(x)), 0))` yields each new `acc`. The state has x's type, or
+ * that of the third argument: `scan(next, 0, tensor('f32', [64]))`.
+ */
+export const scan: Scan = ((next: unknown, init: unknown, state?: unknown) => {
+  const at = here()
+  return (x: unknown): unknown => {
+    const builder = builderOf(x)
+    const source = builder.take(x, 'device', at, 'scan', 'the piped value', { dtype: 'f32', shape: [] })
+    const { hint } = source
+    const spec = state === undefined ? source.spec : builder.spec(state, at, 'scan')
+    const attrs = { init: initOf(builder, at, 'scan', spec, init) }
+    // Until its body has run, the delay remembers itself: well formed, whatever happens in between.
+    const acc = builder.flow(
+      { op: 'delay', inputs: [builder.nodes.length], attrs, spec, place: 'device', lane: hint, at },
+      hint,
+    )
+    const result: unknown = typeof next === 'function' ? next(acc, source) : undefined
+    if (!(result instanceof FlowValue)) {
+      builder.problem(at, 'scan', {
+        _tag: 'UnboundDelay',
+        wanted: 'a function (acc, x) => the next acc, a flow',
+        found: typeof next === 'function' ? `a function that returned ${show(result)}` : show(next),
+        next: 'return a flow of the same graph, as in (acc, x) => acc.pipe(add(x))',
+      })
+      return acc
+    }
+    const value = builder.take(result, 'device', at, 'scan', 'the next acc', spec)
+    if (showSpec(value.spec) !== showSpec(spec))
+      builder.problem(at, 'scan', {
+        _tag: value.spec.dtype === spec.dtype ? 'ShapeMismatch' : 'DTypeMismatch',
+        wanted: `a next acc of ${showSpec(spec)}, as acc is`,
+        found: showSpec(value.spec),
+        next: 'give the type of the state as the third argument of scan, or make next yield it',
+      })
+    builder.close(acc.id, value.id)
+    return new FlowValue(builder, value.id, value.spec, value.place, hint)
+  }
+}) as never

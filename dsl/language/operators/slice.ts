@@ -1,0 +1,122 @@
+import * as E from 'fp-ts/lib/Either.js'
+import type { MapSpec } from '../../ir/kernel-spec.js'
+import { show } from '../../ir/show.js'
+import {
+  type BoundSpec,
+  type Dim,
+  type DType,
+  elementBytes,
+  elements,
+  showSpec,
+  type TensorSpec,
+  tensorBytes,
+} from '../../ir/tensor.js'
+import { here } from '../where.js'
+import { apply } from './apply.js'
+import { isFloat } from './elementwise.js'
+import { runMap } from './map-reference.js'
+import type { Attrs, Misfit, Operator } from './operator.js'
+import { axisOf } from './reduce.js'
+import { coalesce, denseStrides } from './shapes.js'
+import type { Device, Replaced, Shape } from './types.js'
+
+interface SliceAttrs {
+  readonly axis: number
+  readonly from: number
+  readonly to: number
+}
+
+/** What the libraries and vector loads of every device want of a pointer. */
+const alignment = 16
+
+const bounds = (attrs: Attrs): SliceAttrs => attrs as unknown as SliceAttrs
+
+const infer = ([x]: readonly TensorSpec[], attrs: Attrs): E.Either<Misfit, TensorSpec> => {
+  const { axis, from, to } = bounds(attrs)
+  const { dtype, shape } = x!
+  const size = shape[axis]
+  if (from >= to || (typeof size === 'number' && to > size))
+    return E.left({
+      _tag: 'BadAttribute',
+      wanted: `0 ≤ from < to ≤ ${size}, the size of axis ${axis} of ${showSpec(x!)}`,
+      found: `from ${from} to ${to}`,
+      next: 'take a range inside the axis',
+    })
+  return E.right({ dtype, shape: shape.map((own, d) => (d === axis ? to - from : own)) })
+}
+
+const strided = (x: BoundSpec, output: BoundSpec, { axis, from }: SliceAttrs): MapSpec => {
+  const strides = denseStrides(x.shape)
+  const walk = coalesce(output.shape, [strides, denseStrides(output.shape)])
+  return {
+    kind: 'map',
+    shape: walk.shape,
+    compute: isFloat(x.dtype) ? 'f32' : 'i32',
+    operands: [{ dtype: x.dtype, offset: from * (strides[axis] ?? 1), strides: walk.strides[0] ?? [] }],
+    code: [['operand', 0]],
+    results: [{ value: 0, dtype: output.dtype }],
+  }
+}
+
+/** A view where the range is contiguous and starts where every device can read; else a copy of the range. */
+export const sliceOperator: Operator = {
+  name: 'slice',
+  infer,
+  lower: (inputs, output, attrs) => {
+    const x = inputs[0]!
+    const { axis, from } = bounds(attrs)
+    const offsetBytes = from * elements(x.shape.slice(axis + 1)) * elementBytes[x.dtype]
+    if (elements(x.shape.slice(0, axis)) === 1 && offsetBytes % alignment === 0)
+      return { as: 'view', offsetBytes }
+    return {
+      as: 'run',
+      kernel: strided(x, output, bounds(attrs)),
+      flops: 0,
+      movedBytes: 2 * tensorBytes(output),
+      workspace: 0,
+    }
+  },
+  reference: (inputs, specs, output, attrs) => runMap(strided(specs[0]!, output, bounds(attrs)), inputs)[0]!,
+  tolerance: () => 0,
+}
+
+const whole = (value: unknown): value is number =>
+  typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
+
+const attrsOf =
+  (axis: unknown, from: unknown, to: unknown) =>
+  (x: TensorSpec): E.Either<Misfit, Attrs> => {
+    const known = axisOf(axis, x)
+    if (E.isLeft(known)) return known
+    const size = x.shape[known.right]
+    const end = to ?? (typeof size === 'number' ? size : undefined)
+    if (whole(from) && whole(end)) return E.right({ axis: known.right, from, to: end })
+    return E.left({
+      _tag: 'BadAttribute',
+      wanted: 'whole numbers from and to, from 0',
+      found: `from ${show(from)} to ${show(to)}`,
+      next:
+        typeof size === 'string' && to === undefined
+          ? `say where to end: the size ${size} is not known here`
+          : 'give 0 ≤ from < to',
+    })
+  }
+
+type Extent<F extends number, T> = [T] extends [number] ? (F extends 0 ? T : number) : Dim
+
+/** Elements `from` to `to` (not included; the end of the axis if left out) along an axis. A view where the layout allows, else a copy. */
+export const slice = <
+  const A extends number,
+  const F extends number,
+  const T extends number | undefined = undefined,
+>(
+  axis: A,
+  from: F,
+  to?: T,
+) => {
+  const at = here()
+  const cut = (x: unknown): unknown => apply(sliceOperator, at, x, [], attrsOf(axis, from, to))
+  return cut as unknown as <D extends DType, S extends Shape>(
+    x: Device<D, S>,
+  ) => Device<D, `${A}` extends `-${string}` ? Shape : Replaced<S, A, Extent<F, T> & Dim>>
+}

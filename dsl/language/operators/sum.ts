@@ -1,0 +1,30 @@
+import type { DType } from '../../ir/tensor.js'
+import { here } from '../where.js'
+import { apply } from './apply.js'
+import { type ReduceOptions, reduceAttrs, reduction } from './reduce.js'
+import type { Device, Reduced, Shape } from './types.js'
+
+export const sumOperator = reduction('sum')
+
+type SumType<D extends DType> = D extends 'u8' ? 'i32' : D
+type Summed<A extends number, K extends boolean> = <D extends DType, S extends Shape>(
+  x: Device<D, S>,
+) => Device<SumType<D>, Reduced<S, A, K>>
+
+interface Sum {
+  <const A extends number, const K extends boolean = false>(
+    axis: A,
+    options?: { readonly keepDims?: K },
+  ): Summed<A, K>
+  <const A extends number, const K extends boolean = false>(options: ReduceOptions<A, K>): Summed<A, K>
+}
+
+/** The sum along an axis, accumulated in f32; whole numbers wrap, and u8 sums to i32. `sum(1)` or `sum({ axis: 1, keepDims: true })`. */
+export const sum: Sum = ((axis: unknown, options?: { keepDims?: unknown }) => {
+  const at = here()
+  const given =
+    typeof axis === 'object' && axis !== null
+      ? (axis as Partial<ReduceOptions>)
+      : { axis, keepDims: options?.keepDims }
+  return (x: unknown): unknown => apply(sumOperator, at, x, [], reduceAttrs(given.axis, given.keepDims))
+}) as never

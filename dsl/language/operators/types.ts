@@ -1,0 +1,123 @@
+// Shapes at the level of types. A mistake becomes a type whose one property says in words what is wrong, so that the compiler's
+// message reads as a sentence: "Property ''the inner dimensions of matmul differ'' is missing".
+
+import type { Dim, DType } from '../../ir/tensor.js'
+import type { Flow } from '../flow.js'
+import type { Tensor } from '../tensor.js'
+
+export type Shape = readonly Dim[]
+export type Device<D extends DType, S extends Shape> = Flow<'device', Tensor<D, S>>
+export type FloatType = 'f32' | 'f16' | 'bf16'
+
+/** What no flow has: a sentence for the reader of the error, and the types that are at fault. */
+export type Mistake<Message extends string, Found = unknown> = { readonly [K in Message]: Found }
+
+/** Types that say nothing definite: an array of unknown length, `number`, `string`. What they fit is checked by `compile`. */
+type IsOpenDim<A> = number extends A ? true : string extends A ? true : false
+type IsOpenShape<S extends Shape> = number extends S['length'] ? true : false
+
+export type SameDim<A, B> =
+  IsOpenDim<A> extends true ? true : IsOpenDim<B> extends true ? true : [A] extends [B] ? true : false
+
+type BroadcastDim<A extends Dim, B extends Dim> = A extends 1 ? B : B extends 1 ? A : number extends B ? B : A
+
+/** The shape that two shapes broadcast to, trailing dimensions aligned. */
+export type Broadcast<A extends Shape, B extends Shape> =
+  IsOpenShape<A> extends true
+    ? Shape
+    : IsOpenShape<B> extends true
+      ? Shape
+      : A extends B
+        ? A
+        : A extends readonly [...infer A1 extends Shape, infer X extends Dim]
+          ? B extends readonly [...infer B1 extends Shape, infer Y extends Dim]
+            ? readonly [...Broadcast<A1, B1>, BroadcastDim<X, Y>]
+            : A
+          : B
+
+type Broadcastable<A extends Shape, B extends Shape> =
+  IsOpenShape<A> extends true
+    ? true
+    : IsOpenShape<B> extends true
+      ? true
+      : A extends readonly [...infer A1 extends Shape, infer X extends Dim]
+        ? B extends readonly [...infer B1 extends Shape, infer Y extends Dim]
+          ? X extends 1
+            ? Broadcastable<A1, B1>
+            : Y extends 1
+              ? Broadcastable<A1, B1>
+              : SameDim<X, Y> extends true
+                ? Broadcastable<A1, B1>
+                : false
+          : true
+        : true
+
+export type Broadcasts<A extends Shape, B extends Shape> =
+  Broadcastable<A, B> extends true ? unknown : Mistake<'these shapes do not broadcast', readonly [A, B]>
+
+export type SameDType<A extends DType, B extends DType> = [A] extends [B]
+  ? unknown
+  : Mistake<'the element types differ: cast one of them', readonly [A, B]>
+
+export type Floats<D extends DType> = [D] extends [FloatType]
+  ? unknown
+  : Mistake<"this operator computes with floats: cast('f32') first", D>
+
+/** The shape with one axis gone, or 1. Where the axis is not a literal, or counts from the end, only the element type is known. */
+export type Reduced<S extends Shape, A extends number, Keep extends boolean> =
+  IsOpenShape<S> extends true
+    ? Shape
+    : number extends A
+      ? Shape
+      : `${A}` extends `-${string}`
+        ? Shape
+        : boolean extends Keep
+          ? Shape
+          : Keep extends true
+            ? Replaced<S, A, 1>
+            : Removed<S, A>
+
+type Removed<S extends Shape, A extends number, Seen extends readonly unknown[] = []> = S extends readonly [
+  infer X extends Dim,
+  ...infer R extends Shape,
+]
+  ? Seen['length'] extends A
+    ? readonly [...R]
+    : readonly [X, ...Removed<R, A, [...Seen, 0]>]
+  : readonly []
+
+/** The shape with one axis of another size. */
+export type Replaced<
+  S extends Shape,
+  A extends number,
+  Size extends Dim,
+  Seen extends readonly unknown[] = [],
+> =
+  IsOpenShape<S> extends true
+    ? Shape
+    : S extends readonly [infer X extends Dim, ...infer R extends Shape]
+      ? Seen['length'] extends A
+        ? readonly [Size, ...R]
+        : readonly [X, ...Replaced<R, A, Size, [...Seen, 0]>]
+      : readonly []
+
+/** The shape with one dimension more before the others. */
+export type Led<N extends number, S extends Shape> = IsOpenShape<S> extends true ? Shape : readonly [N, ...S]
+
+/** The shape without its leading dimension. */
+export type Unled<S extends Shape> =
+  IsOpenShape<S> extends true
+    ? Shape
+    : S extends readonly [Dim, ...infer R extends Shape]
+      ? readonly [...R]
+      : readonly []
+
+/** Whether the leading dimension is the number of ranks. */
+export type LedBy<N extends number, S extends Shape> =
+  IsOpenShape<S> extends true
+    ? unknown
+    : S extends readonly [infer X, ...Shape]
+      ? SameDim<X, N> extends true
+        ? unknown
+        : Mistake<"the leading dimension must be the communicator's size", readonly [X, N]>
+      : Mistake<"a scalar has no leading dimension of the communicator's size", N>

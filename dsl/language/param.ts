@@ -1,0 +1,76 @@
+import type { Place } from '../ir/graph.js'
+import { show } from '../ir/show.js'
+import type { DType } from '../ir/tensor.js'
+import { current } from './builder.js'
+import type { Flow } from './flow.js'
+import type { AnyTensor, HostArrayOf } from './tensor.js'
+import { here } from './where.js'
+
+export interface ParamOptions<P extends Place = Place> {
+  /** `device`, the default: resident. `host`: pinned, streamed in by `upload(lane, { ahead })`. */
+  readonly on?: P
+}
+
+/** What a parameter's function is told beside the bytes that it fills. */
+export interface ParamSpec {
+  readonly name: string
+  readonly dtype: DType
+  readonly shape: readonly number[]
+  readonly bytes: number
+}
+
+/** A parameter's value: a typed array of its elements, or a function that fills its bytes (little-endian, row-major). */
+export type ParamValue<A extends AnyTensor = AnyTensor> =
+  | HostArrayOf<A>
+  | ((into: Uint8Array, spec: ParamSpec) => void | Promise<void>)
+
+/** Values by parameter name, given when a plan is opened. */
+export type ParamValues = Readonly<Record<string, ParamValue>>
+
+interface Param {
+  <const A extends AnyTensor>(
+    name: string,
+    spec: A,
+    options: ParamOptions<'host'> & { readonly on: 'host' },
+  ): Flow<'host', A>
+  <const A extends AnyTensor>(name: string, spec: A, options?: ParamOptions<'device'>): Flow<'device', A>
+}
+
+/** A value that is the same in every tick, as a flow of the graph whose body is running. Its value is given by name at `open`. */
+export const param: Param = ((name: unknown, spec: unknown, options?: ParamOptions) => {
+  const at = here()
+  const builder = current()
+  const known = typeof name === 'string' && name.length > 0
+  const label = known ? name : `?${builder.nodes.length}`
+  if (!known)
+    builder.problem(at, 'param', {
+      _tag: 'BadAttribute',
+      wanted: 'a name',
+      found: show(name),
+      next: "name it: param('w', …)",
+    })
+  else if (builder.params.has(name))
+    builder.problem(at, name, {
+      _tag: 'DuplicateName',
+      wanted: 'one parameter of this name',
+      found: 'another one',
+      next: 'use the flow that the first param gave, or rename this one',
+    })
+  builder.params.add(label)
+  const place: unknown = options?.on ?? 'device'
+  if (place !== 'host' && place !== 'device')
+    builder.problem(at, label, {
+      _tag: 'BadAttribute',
+      wanted: "on: 'device' or 'host'",
+      found: show(place),
+      next: 'give one of the two',
+    })
+  return builder.flow({
+    op: 'param',
+    name: label,
+    inputs: [],
+    spec: builder.spec(spec, at, label),
+    place: place === 'host' ? 'host' : 'device',
+    at,
+  })
+}) as never

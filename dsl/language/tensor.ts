@@ -1,0 +1,101 @@
+import { show } from '../ir/show.js'
+import { type Dim, type DType, elementBytes, type TensorSpec } from '../ir/tensor.js'
+
+/** The type of a value: element type and row-major shape. Dimensions are literals or symbols such as `'batch'`. */
+export interface Tensor<out D extends DType = DType, out S extends readonly Dim[] = readonly Dim[]> {
+  readonly dtype: D
+  readonly shape: S
+}
+
+export type AnyTensor = Tensor<DType, readonly Dim[]>
+
+/** Tensors by port name. */
+export type Ports = Readonly<Record<string, AnyTensor>>
+
+/** What a value of an element type is on the host; `f16` and `bf16` are their 16 bits. */
+export interface HostArrays {
+  readonly u8: Uint8Array
+  readonly i32: Int32Array
+  readonly f16: Uint16Array
+  readonly bf16: Uint16Array
+  readonly f32: Float32Array
+}
+
+export type HostArrayOf<A extends AnyTensor> = HostArrays[A['dtype']]
+
+/**
+ * A tensor's type: `tensor('f32', ['batch', 784])`. `[]` is a scalar. A symbol is bound by `compile(graph, { dims })`, and is 1
+ * where it is not. Never throws: a shape that cannot be is reported by `compile` where the tensor is used.
+ */
+export const tensor = <D extends DType, const S extends readonly Dim[]>(dtype: D, shape: S): Tensor<D, S> =>
+  Object.freeze({ dtype, shape: Array.isArray(shape) ? (Object.freeze([...shape]) as unknown as S) : shape })
+
+/** More dimensions than any kernel indexes. */
+export const maxRank = 8
+
+/** What is wrong with a would-be dimension, or undefined. */
+const dimensionProblem = (size: unknown): string | undefined => {
+  if (typeof size === 'string') return /^[A-Za-z_]\w*$/.test(size) ? undefined : `the symbol ${show(size)}`
+  return Number.isSafeInteger(size) && (size as number) > 0 ? undefined : show(size)
+}
+
+/** What a mistaken spec is, and what it was taken for so that checking can go on. */
+export interface SpecProblem {
+  readonly tag: 'BadDimension' | 'BadAttribute'
+  readonly wanted: string
+  readonly found: string
+  readonly next: string
+}
+
+export const isDType = (value: unknown): value is DType =>
+  typeof value === 'string' && Object.hasOwn(elementBytes, value)
+
+/** A value that should be a tensor's type, as one that surely is, with what was wrong. */
+export const soundSpec = (value: unknown): { readonly spec: TensorSpec; readonly problem?: SpecProblem } => {
+  const { dtype, shape } = (typeof value === 'object' && value !== null ? value : {}) as Partial<TensorSpec>
+  const type: DType = isDType(dtype) ? dtype : 'f32'
+  const wantedTensor = "a tensor type such as tensor('f32', [64, 64])"
+  if (!isDType(dtype) || !Array.isArray(shape)) {
+    const sound = Array.isArray(shape) && shape.every(size => dimensionProblem(size) === undefined)
+    return {
+      spec: { dtype: type, shape: sound ? (shape as readonly Dim[]) : [] },
+      problem: {
+        tag: 'BadAttribute',
+        wanted: wantedTensor,
+        found:
+          typeof value === 'object' && value !== null
+            ? `dtype ${show(dtype)}, shape ${show(shape)}`
+            : show(value),
+        next: `use one of the element types ${Object.keys(elementBytes).join(', ')} and an array of dimensions`,
+      },
+    }
+  }
+  const bad = shape.findIndex(size => dimensionProblem(size) !== undefined)
+  const bytes = shape.reduce<number>(
+    (product, size) => product * (typeof size === 'number' ? size : 1),
+    elementBytes[type],
+  )
+  const found =
+    shape.length > maxRank
+      ? `${shape.length} dimensions`
+      : bad >= 0
+        ? `${dimensionProblem(shape[bad])} as dimension ${bad} of ${show(shape)}`
+        : bytes > Number.MAX_SAFE_INTEGER
+          ? `${show(shape)}, ${bytes} bytes`
+          : undefined
+  if (found === undefined) return { spec: { dtype: type, shape } }
+  return {
+    spec: {
+      dtype: type,
+      shape: shape
+        .slice(0, maxRank)
+        .map(size => (dimensionProblem(size) === undefined && bytes <= Number.MAX_SAFE_INTEGER ? size : 1)),
+    },
+    problem: {
+      tag: 'BadDimension',
+      wanted: `at most ${maxRank} dimensions, each a whole number from 1 or a symbol such as 'batch', and under 2^53 bytes in all`,
+      found,
+      next: 'correct the shape',
+    },
+  }
+}

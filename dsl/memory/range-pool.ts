@@ -1,0 +1,219 @@
+import type { Snapshots } from './snapshots.js'
+
+/** What an allocation is rounded up to. */
+export const granule = 512
+export const rounded = (bytes: number): number => Math.max(granule, Math.ceil(bytes / granule) * granule)
+
+/**
+ * The pool of a session: one range of addresses, given out by order alone, as `native/allocator/session/range_pool.cc` does, byte for byte
+ * (spec/decisions.md, 5 and 10).
+ * Free ranges are disjoint, in order of offset, all below `peak`; everything from `peak` on was never taken. Each has a row of its own, which stays where it is while
+ * the order changes: offset, size, and the points that a taker must be after, one for each lane, 0 for none. What a lane may take once it may take for good, since no
+ * lane's frontier goes back: so a row remembers which lanes have been found after it (of the first 31), and else the lane whose point was missing last, and that point.
+ */
+export class RangePool {
+  private count = 0
+  private row = new Int32Array(64)
+  private offset = new Float64Array(64)
+  private size = new Float64Array(64)
+  private points: Int32Array
+  private after = new Int32Array(64)
+  private missing = new Int32Array(64)
+  private needed = new Int32Array(64)
+  private readonly spare: number[] = []
+  private rows = 0
+  /** Ranges that have been looked at. */
+  work = 0
+
+  constructor(
+    private readonly lanes: number,
+    public peak: number,
+  ) {
+    this.points = new Int32Array(64 * lanes)
+  }
+
+  private usable(row: number, lane: number, frontier: Int32Array): boolean {
+    const bit = lane < 31 ? 1 << lane : 0
+    if ((this.after[row]! & bit) !== 0) return true
+    const missing = this.missing[row]!
+    if (missing !== lane && this.needed[row]! > frontier[missing]!) return false
+    const { lanes, points } = this
+    const first = row * lanes
+    for (let m = 0; m < lanes; m++)
+      if (m !== lane && points[first + m]! > frontier[m]!) {
+        this.missing[row] = m
+        this.needed[row] = points[first + m]!
+        return false
+      }
+    this.after[row]! |= bit
+    return true
+  }
+
+  /** `size` bytes for a lane that is after `frontier`: from the shortest usable range, else run of adjacent ones, else from the end. */
+  take(size: number, lane: number, frontier: Int32Array): number {
+    const { row, count } = this
+    const sizes = this.size
+    let single = -1
+    let length = Number.POSITIVE_INFINITY
+    let i = 0
+    for (; i < count && length !== size; i++) {
+      const own = sizes[row[i]!]!
+      if (own < size || own >= length || !this.usable(row[i]!, lane, frontier)) continue
+      single = i
+      length = own
+    }
+    this.work += i
+    const from = single >= 0 ? single : this.run(size, lane, frontier)
+    const at = from < count ? this.offset[row[from]!]! : this.peak
+    this.cut(from, size)
+    if (at + size > this.peak) this.peak = at + size
+    return at
+  }
+
+  // The first range of the shortest usable run that is long enough; else of the one that touches the untouched end, if any.
+  private run(size: number, lane: number, frontier: Int32Array): number {
+    const { count, row, offset } = this
+    const sizes = this.size
+    let best = -1
+    let bestLength = Number.POSITIVE_INFINITY
+    let tail = count
+    this.work += count
+    for (let first = 0; first < count; ) {
+      const begin = row[first]!
+      if (!this.usable(begin, lane, frontier)) {
+        first++
+        continue
+      }
+      let end = offset[begin]! + sizes[begin]!
+      let last = first + 1
+      while (last < count && offset[row[last]!] === end && this.usable(row[last]!, lane, frontier))
+        end += sizes[row[last++]!]!
+      const length = end - offset[begin]!
+      if (end === this.peak) tail = first
+      if (length >= size && length < bestLength) {
+        best = first
+        bestLength = length
+      }
+      first = last
+    }
+    return best >= 0 ? best : tail
+  }
+
+  /** Takes back a range, released at `release`, which is copied. */
+  give(at: number, size: number, release: Int32Array): void {
+    const { row, offset } = this
+    const sizes = this.size
+    let low = 0
+    let high = this.count
+    while (low < high) {
+      const middle = (low + high) >> 1
+      if (offset[row[middle]!]! < at) low = middle + 1
+      else high = middle
+    }
+    const before = low > 0 ? row[low - 1]! : -1
+    const behind = low < this.count ? row[low]! : -1
+    const joinsBehind = behind >= 0 && offset[behind] === at + size && this.same(behind, release, 0)
+    if (before >= 0 && offset[before]! + sizes[before]! === at && this.same(before, release, 0)) {
+      sizes[before]! += size
+      if (!joinsBehind) return
+      sizes[before]! += sizes[behind]!
+      this.drop(low, low + 1)
+    } else if (joinsBehind) {
+      offset[behind] = at
+      sizes[behind]! += size
+    } else this.insert(low, at, size, release)
+  }
+
+  /** Every lane is after `all`: points up to it are forgotten, so that neighbours become equal and merge. */
+  settle(all: Int32Array): void {
+    const { lanes, points, offset, size, row } = this
+    let kept = 0
+    for (let i = 0; i < this.count; i++) {
+      const own = row[i]!
+      const first = own * lanes
+      for (let m = 0; m < lanes; m++) if (points[first + m]! <= all[m]!) points[first + m] = 0
+      this.needed[own] = points[first + this.missing[own]!]!
+      const before = kept > 0 ? row[kept - 1]! : -1
+      if (
+        before >= 0 &&
+        offset[before]! + size[before]! === offset[own] &&
+        this.same(before, points, first)
+      ) {
+        size[before]! += size[own]!
+        this.spare.push(own)
+      } else row[kept++] = own
+    }
+    this.count = kept
+  }
+
+  /** What the coming ticks depend on, with points counted from `base`. */
+  put(snapshot: Snapshots, base: Int32Array): void {
+    const { lanes, points } = this
+    for (let i = 0; i < this.count; i++) {
+      const row = this.row[i]!
+      snapshot.put(this.offset[row]!)
+      snapshot.put(this.size[row]!)
+      const first = row * lanes
+      for (let m = 0; m < lanes; m++)
+        snapshot.put(points[first + m] === 0 ? Number.MIN_SAFE_INTEGER : points[first + m]! - base[m]!)
+    }
+  }
+
+  private same(row: number, release: Int32Array, at: number): boolean {
+    const { lanes, points } = this
+    const first = row * lanes
+    for (let m = 0; m < lanes; m++) if (points[first + m] !== release[at + m]) return false
+    return true
+  }
+
+  private insert(at: number, offset: number, size: number, release: Int32Array): void {
+    if (this.count === this.offset.length) this.grow()
+    const row = this.spare.pop() ?? this.rows++
+    this.row.copyWithin(at + 1, at, this.count)
+    this.count++
+    this.row[at] = row
+    this.offset[row] = offset
+    this.size[row] = size
+    const { lanes, points } = this
+    for (let m = 0; m < lanes; m++) points[row * lanes + m] = release[m]!
+    this.after[row] = 0
+    this.missing[row] = 0
+    this.needed[row] = release[0]!
+  }
+
+  private drop(from: number, to: number): void {
+    if (from === to) return
+    for (let i = from; i < to; i++) this.spare.push(this.row[i]!)
+    this.row.copyWithin(from, to, this.count)
+    this.count -= to - from
+  }
+
+  // Rows are as many as ranges at most, so both grow together.
+  private grow(): void {
+    const wider = <A extends Float64Array | Int32Array>(from: A, to: A): A => {
+      to.set(from)
+      return to
+    }
+    const length = 2 * this.offset.length
+    this.offset = wider(this.offset, new Float64Array(length))
+    this.size = wider(this.size, new Float64Array(length))
+    this.row = wider(this.row, new Int32Array(length))
+    this.after = wider(this.after, new Int32Array(length))
+    this.missing = wider(this.missing, new Int32Array(length))
+    this.needed = wider(this.needed, new Int32Array(length))
+    this.points = wider(this.points, new Int32Array(length * this.lanes))
+  }
+
+  // Takes from the low end of adjacent ranges; what is longer than `size` keeps its release.
+  private cut(from: number, size: number): void {
+    const { row, count } = this
+    const sizes = this.size
+    let whole = from
+    while (whole < count && size > 0 && sizes[row[whole]!]! <= size) size -= sizes[row[whole++]!]!
+    if (whole < count && size > 0) {
+      this.offset[row[whole]!]! += size
+      sizes[row[whole]!]! -= size
+    }
+    this.drop(from, whole)
+  }
+}

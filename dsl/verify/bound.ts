@@ -1,0 +1,53 @@
+import { type Peak, replayPeak } from '../memory/peak.js'
+import { accessTurnovers, type Turnovers } from '../memory/turnover.js'
+import type { Clock } from '../order/clock.js'
+import type { Tables } from '../order/tables.js'
+import { bufferName, type Sink } from './report.js'
+import type { Settled } from './settled.js'
+
+/** The bounds of all memories: devices, then pinned; 0 where the plan names none, or what is no size: nothing would be beyond NaN. */
+export const boundsOf = ({ plan }: Tables): number[] =>
+  [...Array.from({ length: plan.devices }, (_, d) => plan.bound.device[d]), plan.bound.pinned].map(bytes =>
+    Number.isFinite(bytes) ? (bytes as number) : 0,
+  )
+
+/** Whether the peak of such turnovers is within the bound. */
+export const peakFits = (tables: Tables, turnovers: () => Turnovers, bounds: readonly number[]): boolean =>
+  heldAt(replayPeak(tables, turnovers, bounds)).every((bytes, memory) => !(bytes > bounds[memory]!))
+
+const heldAt = ({ device, pinned }: Peak): number[] => [...device, pinned]
+
+/** L9: the peak, computed from the plan alone (`known`, where it has been; else from a clock that has gone through some whole ticks; `safe`: L3 holds), is at most `bound`, for each device and for pinned memory. */
+export const checkBound = (
+  tables: Tables,
+  clock: Clock,
+  safe: boolean,
+  sink: Sink,
+  known?: Peak,
+  settled?: Settled,
+): void => {
+  const { plan } = tables
+  const bounds = boundsOf(tables)
+  if (known !== undefined && heldAt(known).every((bytes, memory) => !(bytes > bounds[memory]!))) return
+  let accessed: Turnovers | undefined
+  const turnovers = () =>
+    (accessed ??= (safe ? settled?.turnovers() : undefined) ?? accessTurnovers(tables, clock, safe))
+  if (peakFits(tables, turnovers, bounds)) return
+  const peak = replayPeak(tables, turnovers)
+  const held = heldAt(peak)
+  held.forEach((bytes, memory) => {
+    const pinned = memory === plan.devices
+    const bound = bounds[memory]!
+    if (bytes <= bound) return
+    const command = peak.reachedAt[memory]!
+    const place = command < 0 ? {} : { buffer: tables.named[command]!, lane: tables.lane[command]! }
+    sink.add('L9', command, place, () => {
+      const what = pinned ? 'pinned memory' : `device ${memory}`
+      const where =
+        command < 0
+          ? 'what lives on across ticks comes to'
+          : `with ${bufferName(plan, tables.named[command]!)} allocated, the peak is`
+      return `the bound of ${what} is ${bound} bytes, and ${where} ${bytes}: ${bytes - bound} too many`
+    })
+  })
+}

@@ -1,0 +1,128 @@
+import type { CollectiveSpec, Law, Plan, Violation } from '../ir/plan.js'
+import { show } from '../ir/reader.js'
+import { Op, type Tables } from '../order/tables.js'
+
+/** Violations that one verification lists at most. A plan with more is no better understood by more of them. */
+export const maxViolations = 1000
+
+/** Where a law's findings go: a report that words them, or a probe that only asks whether there is one. */
+export interface Sink {
+  /** Nothing more is wanted: the replay may stop. */
+  readonly full: boolean
+  add(
+    law: Law,
+    command: number,
+    place: { buffer?: number; lane?: number; event?: number },
+    said: () => string,
+  ): void
+}
+
+export class Report implements Sink {
+  readonly violations: Violation[] = []
+  private readonly seen = new Set<string>()
+
+  constructor(private readonly plan: Plan) {}
+
+  get full(): boolean {
+    return this.violations.length >= maxViolations
+  }
+
+  /** One violation for each law, command and buffer, however many ticks show it. `said` completes "L4: commands[17] (free w[3]): …". */
+  add(
+    law: Law,
+    command: number,
+    place: { buffer?: number; lane?: number; event?: number },
+    said: () => string,
+  ): void {
+    const key = `${law} ${command} ${place.buffer} ${place.lane} ${place.event}`
+    if (this.full || this.seen.has(key)) return
+    this.seen.add(key)
+    const where = command < 0 ? 'the plan' : `commands[${command}] (${commandText(this.plan, command)})`
+    this.violations.push({ law, command, ...place, message: `${law}: ${where}: ${said()}` })
+  }
+}
+
+/** Full at the first finding, and builds no sentence: what the exact test of L6 replays into, once for each wait. */
+export class Probe implements Sink {
+  full = false
+  add(): void {
+    this.full = true
+  }
+}
+
+export const bufferName = (plan: Plan, id: number): string => {
+  const buffer = plan.buffers[id]
+  return buffer === undefined ? `buffer ${id}` : `'${buffer.name}'`
+}
+
+export const laneName = (plan: Plan, id: number): string => {
+  const lane = plan.lanes[id]
+  return lane === undefined ? `lane ${id}` : `lane '${lane.name}'`
+}
+
+export const nodeName = (plan: Plan, id: number): string => {
+  const node = plan.nodes[id]
+  return node === undefined ? `node ${id}` : `${node.op} '${node.name}'`
+}
+
+/** `allReduce sum of 1024 f32 over dp`. */
+export const collectiveName = (plan: Plan, spec: CollectiveSpec): string => {
+  const over = plan.communicators?.[spec.communicator]?.name ?? `communicator ${spec.communicator}`
+  const to =
+    spec.kind === 'send'
+      ? `, to ${spec.peer}`
+      : spec.kind === 'recv'
+        ? `, from ${spec.peer}`
+        : spec.root === undefined
+          ? ''
+          : `, root ${spec.root}`
+  const pairs = spec.pairs === undefined ? '' : `, ${spec.pairs.map(pair => pair.join(' to ')).join(', ')}`
+  return `${spec.kind}${spec.how === undefined ? '' : ` ${spec.how}`} of ${spec.count} ${spec.dtype} over ${over}${to}${pairs}`
+}
+
+/** A command in the words of the format, with the names of what it names: `use w[3] by math, e4`. */
+export const commandText = (plan: Plan, c: number): string => {
+  const command = plan.commands[c]
+  const lane = (id: number) => plan.lanes[id]?.name ?? `lane ${id}`
+  const buffer = (id: number) => plan.buffers[id]?.name ?? `buffer ${id}`
+  switch (command?.[0]) {
+    case 'alloc':
+      return `alloc ${buffer(command[1])} on ${lane(command[2])}`
+    case 'free':
+      return `free ${buffer(command[1])}`
+    case 'run':
+      return `run ${plan.nodes[command[1]]?.name ?? `node ${command[1]}`} on ${lane(command[2])}`
+    case 'record':
+      return `record e${command[1]} on ${lane(command[2])}`
+    case 'wait':
+      return `wait e${command[1]} on ${lane(command[2])}${command[3] === -1 ? ', of the tick before' : ''}`
+    case 'use':
+      return `use ${buffer(command[1])} by ${lane(command[2])}, e${command[3]}`
+    default:
+      return 'unknown command'
+  }
+}
+
+const forms: ReadonlySet<string> = new Set(['alloc', 'free', 'run', 'record', 'wait', 'use'])
+
+/** Whatever stands in a list of commands, in a line. */
+const listed = (value: unknown): string =>
+  Array.isArray(value)
+    ? `[${Array.from(value.slice(0, 6), show).join(', ')}${value.length > 6 ? ', …' : ''}]`
+    : show(value)
+
+/** Commands that name what the plan does not have. The loader says so in detail; here they break L3 or L7, and the rest is still judged. */
+export const checkIds = (tables: Tables, sink: Sink): void => {
+  if (tables.whole) return
+  for (let c = 0; c < tables.commands && !sink.full; c++) {
+    if (tables.op[c] !== Op.broken) continue
+    const command = tables.plan.commands[c]
+    const law: Law =
+      command?.[0] === 'run' ? 'L1' : command?.[0] === 'record' || command?.[0] === 'wait' ? 'L7' : 'L3'
+    sink.add(law, c, {}, () =>
+      forms.has(command?.[0] as string)
+        ? `it names a buffer, lane, node or event that the plan does not have: ${listed(command)}`
+        : `a command of the format is wanted, and this is ${listed(command)}`,
+    )
+  }
+}

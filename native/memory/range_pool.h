@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "order/frontier.h"
+
+namespace braid {
+
+// The deterministic pool of a session (spec/decisions.md, 5 and 10): one range of addresses, given out by
+// order alone, so that a plan has one peak, the same in every run and the same that the compiler computed.
+// Offsets count from the start of the range.
+//
+// A freed range keeps its *release frontier*. A lane may take a range whose release its own frontier covers;
+// its own lane's points are always covered. Invariants:
+//   1. Free ranges are disjoint, in order of offset, and all below `peak`; everything at or above `peak` was
+//   never taken.
+//   2. `take` never returns bytes whose release frontier the lane does not cover.
+//   3. After `reserve`, nothing here allocates memory while at most that many ranges are free.
+// Not thread-safe.
+class RangePool {
+ public:
+  static constexpr std::uint64_t granule = 512;
+  static constexpr std::uint64_t rounded(std::uint64_t bytes) {
+    return bytes == 0 ? granule : (bytes + granule - 1) / granule * granule;
+  }
+
+  RangePool(std::uint64_t limit, std::size_t lanes);
+
+  // `size` is a multiple of the granule. Nothing where no range the lane may take now is long enough within
+  // the limit.
+  struct Taken {
+    std::uint64_t offset = 0;
+    bool grew = false;  // the peak rose
+  };
+  std::optional<Taken> take(std::uint64_t size, LaneId lane, ConstFrontier frontier);
+  void give(std::uint64_t offset, std::uint64_t size, ConstFrontier release);
+
+  // The cheapest run of adjacent free ranges, usable now or not, that would hold `size` bytes: the fewest
+  // lanes to wait for, then the shortest, then the lowest. *pending becomes the join of the releases in it.
+  // False where there is none.
+  bool cheapestPending(std::uint64_t size, LaneId lane, ConstFrontier frontier, Frontier pending) const;
+
+  // Every lane covers `all`: points at or below it are forgotten, so that neighbours become equal
+  // and merge. Where ranges merge is part of the rule: single ranges are taken before runs of them.
+  void settle(ConstFrontier all);
+  // Frees everything: the peak stays.
+  void reset();
+  void reserve(std::size_t ranges);
+
+  std::uint64_t limit() const { return limit_; }
+  std::uint64_t peak() const { return peak_; }
+  std::uint64_t freeBytes() const;    // within the limit, usable by somebody or not
+  std::uint64_t longestFree() const;  // adjacent, the untouched end included
+  std::size_t ranges() const { return ranges_.size(); }
+
+  struct View {
+    std::uint64_t offset, size;
+    ConstFrontier release;
+  };
+  View range(std::size_t index) const {
+    return {ranges_[index].offset, ranges_[index].size, release(ranges_[index].slot)};
+  }
+
+ private:
+  struct Range {
+    std::uint64_t offset, size;
+    std::uint32_t slot;  // its release frontier, in releases_
+    std::uint64_t end() const { return offset + size; }
+  };
+  bool usable(const Range& range, LaneId lane, ConstFrontier frontier) const;
+  ConstFrontier release(std::uint32_t slot) const { return {releases_.data() + slot * lanes_, lanes_}; }
+  std::uint32_t addSlot(ConstFrontier release);
+  // Takes `size` bytes from the low end of the ranges [first, last).
+  void cut(std::size_t first, std::size_t last, std::uint64_t size);
+
+  std::uint64_t limit_, peak_ = 0;
+  std::size_t lanes_;
+  std::vector<Range> ranges_;
+  std::vector<Count> releases_;  // slots × lanes
+  std::vector<std::uint32_t> freeSlots_;
+};
+
+}  // namespace braid

@@ -1,0 +1,192 @@
+#include "memory/session_allocator.h"
+
+namespace braid {
+
+Allocator::Allocator(const std::vector<Driver*>& drivers, Order& order, std::uint64_t limit,
+                     const std::vector<Stream>& streams, const std::vector<Event>& events,
+                     AllocatorPolicy policy)
+    : drivers_(drivers),
+      order_(order),
+      streams_(streams),
+      events_(events),
+      policy_(policy),
+      pool_(limit, order.lanes()),
+      pending_(order.lanes()) {}
+
+void Allocator::reserve(std::size_t blocks) {
+  blocks_.reserve(blocks);
+  freeIds_.reserve(blocks);
+  uses_.reserve(blocks * order_.lanes());
+  pool_.reserve(2 * blocks + 16);
+}
+
+BlockId Allocator::addBlock() {
+  BlockId id;
+  if (freeIds_.empty()) {
+    id = static_cast<BlockId>(blocks_.size());
+    blocks_.emplace_back();
+    uses_.resize(blocks_.size() * order_.lanes());
+  } else {
+    id = freeIds_.back();
+    freeIds_.pop_back();
+  }
+  std::fill(uses(id).begin(), uses(id).end(), 0);
+  return id;
+}
+
+Status Allocator::malloc(std::uint64_t bytes, LaneId lane, BlockId* block) {
+  std::unique_lock lock(mutex_);
+  const bool representable = bytes <= pool_.limit();
+  const std::uint64_t size = representable ? RangePool::rounded(bytes) : bytes;
+  std::optional<RangePool::Taken> taken;
+  std::uint64_t* rung = &counters_.byOrder;
+  if (representable) {
+    taken = pool_.take(size, lane, order_.frontier(lane));
+    if (taken && taken->grew) rung = &counters_.byGrowth;
+    if (!taken && policy_.waitAtReuse) {
+      bool waited = false;
+      if (const Status status = waitForPending(size, lane, &waited); status != Status::ok) return status;
+      if (waited) taken = pool_.take(size, lane, order_.frontier(lane));
+      rung = &counters_.byWait;
+    }
+    if (!taken && policy_.synchronize && pool_.longestFree() >= size) {
+      if (const Status status = synchronizeAll(lock); status != Status::ok) return status;
+      taken = pool_.take(size, lane, order_.frontier(lane));
+      rung = &counters_.bySynchronize;
+    }
+  }
+  if (!taken) {
+    ++counters_.failures;
+    shortage_ = {size, pool_.freeBytes(), pool_.longestFree(), pool_.limit()};
+    return Status::outOfMemory;
+  }
+  ++*rung;
+  counters_.allocatedBytes += size;
+  counters_.allocatedPeak = std::max(counters_.allocatedPeak, counters_.allocatedBytes);
+  *block = addBlock();
+  blocks_[*block] = {taken->offset, bytes, size, lane, true};
+  return Status::ok;
+}
+
+void Allocator::free(BlockId id) {
+  std::lock_guard lock(mutex_);
+  Block& block = blocks_[id];
+  if (!block.live) return;
+  block.live = false;
+  // The release frontier: the home lane's point now, joined with the points of the uses. Covering a point
+  // covers what its lane had waited for by then, so nothing more is kept.
+  uses(id)[block.home] = order_.present(block.home).count;
+  pool_.give(block.offset, block.size, uses(id));
+  counters_.allocatedBytes -= block.size;
+  freeIds_.push_back(id);
+}
+
+void Allocator::recordUse(BlockId id, Point point) {
+  std::lock_guard lock(mutex_);
+  if (!blocks_[id].live || blocks_[id].home == point.lane) return;
+  Count& last = uses(id)[point.lane];
+  last = std::max(last, point.count);
+}
+
+// The device of `current` is the thread's; that of `lane` may be another.
+Status Allocator::recordSpare(Order::Marker marker, LaneId lane, LaneId current) {
+  Driver& driver = *drivers_[lane];
+  const bool other = &driver != drivers_[current];
+  Status status = other ? driver.bind() : Status::ok;
+  if (status == Status::ok) status = driver.eventRecord(events_[marker], streams_[lane]);
+  const Status back = other ? drivers_[current]->bind() : Status::ok;
+  if (status != Status::ok || back != Status::ok) return status != Status::ok ? status : back;
+  order_.record(marker, lane);
+  return Status::ok;
+}
+
+Status Allocator::waitForPending(std::uint64_t size, LaneId lane, bool* waited) {
+  if (!pool_.cheapestPending(size, lane, order_.frontier(lane), pending_)) return Status::ok;
+  for (LaneId other = 0; other < order_.lanes(); ++other) {
+    const Point point{other, pending_[other]};
+    // Asked again for each lane: the wait before may have brought this point with it.
+    if (other == lane || covers(order_.frontier(lane), point)) continue;
+    Order::Marker marker = 0;
+    if (!order_.markerAfter(point, &marker)) {
+      if (spare_.empty()) return Status::ok;
+      marker = spare_[other];
+      if (const Status status = recordSpare(marker, other, lane); status != Status::ok) return status;
+    }
+    const Status status = drivers_[lane]->streamWait(streams_[lane], events_[marker]);
+    if (status != Status::ok) return status;
+    order_.wait(marker, lane);
+    ++counters_.waitsIssued;
+  }
+  *waited = true;
+  return Status::ok;
+}
+
+// Not under the mutex: the work that is waited for may need a thread that asks for the counters meanwhile.
+// Only the issuing thread changes anything else here.
+Status Allocator::synchronizeAll(std::unique_lock<std::mutex>& lock) {
+  lock.unlock();
+  Status status = Status::ok;
+  for (LaneId lane = 0; lane < streams_.size(); ++lane) {
+    if (status == Status::ok) status = drivers_[lane]->streamSynchronize(streams_[lane]);
+  }
+  lock.lock();
+  if (status != Status::ok) return status;
+  order_.completeAll();
+  return Status::ok;
+}
+
+void Allocator::settle() {
+  std::lock_guard lock(mutex_);
+  pool_.settle(order_.settled());
+}
+
+void Allocator::reset() {
+  std::lock_guard lock(mutex_);
+  for (BlockId id = 0; id < blocks_.size(); ++id) {
+    if (blocks_[id].live) freeIds_.push_back(id);
+    blocks_[id].live = false;
+  }
+  counters_.allocatedBytes = 0;
+  pool_.reset();
+}
+
+void Allocator::appendState(std::vector<Count>* state) const {
+  std::lock_guard lock(mutex_);
+  state->push_back(pool_.peak());
+  state->push_back(pool_.ranges());
+  for (std::size_t i = 0; i < pool_.ranges(); ++i) {
+    const RangePool::View range = pool_.range(i);
+    state->push_back(range.offset);
+    state->push_back(range.size);
+    for (LaneId lane = 0; lane < order_.lanes(); ++lane)
+      state->push_back(order_.back(lane, range.release[lane]));
+  }
+}
+
+void Allocator::repeat(std::uint64_t blocks) {
+  std::lock_guard lock(mutex_);
+  counters_.byOrder += blocks;
+}
+
+AllocatorCounters Allocator::counters() const {
+  std::lock_guard lock(mutex_);
+  return counters_;
+}
+
+AllocatorShortage Allocator::shortage() const {
+  std::lock_guard lock(mutex_);
+  return shortage_;
+}
+
+std::uint64_t Allocator::peak() const {
+  std::lock_guard lock(mutex_);
+  return pool_.peak();
+}
+
+std::string Allocator::describe(const AllocatorShortage& shortage) const {
+  return "wanted " + std::to_string(shortage.wanted) + " bytes; free " + std::to_string(shortage.free) +
+         " of " + std::to_string(shortage.limit) + ", the longest run " +
+         std::to_string(shortage.longestFree);
+}
+
+}  // namespace braid

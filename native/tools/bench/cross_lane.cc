@@ -1,0 +1,204 @@
+// A block that another lane reads: allocate + recordUse + free, over and over. Three ways in which the next
+// owner's lane may come after the reader.
+#include <set>
+#include <vector>
+
+#include "tools/bench/bench.h"
+
+namespace braid::bench {
+namespace {
+
+bool waits(const caching::Policy& policy) { return &policy == &caching::orderThenWait; }
+
+// A caller who does by hand the least that can be done, with as many events as blocks come round: what a
+// query finds done was recorded as many turns before, and no event is recorded again while its use is
+// outstanding.
+class ByHand {
+ public:
+  ByHand(Bed& bed, caching::Lane& reader, caching::Lane& home, std::size_t blocks)
+      : driver_(bed.driver), reader_(reader.stream), home_(home.stream), ring_(blocks) {
+    for (Event& each : ring_) {
+      must(driver_, driver_.eventCreate(&each, EventKind::order), "eventCreate");
+      must(driver_, driver_.eventRecord(each, reader_), "eventRecord");
+    }
+  }
+  ~ByHand() {
+    for (const Event each : ring_) driver_.eventDestroy(each);
+  }
+  ByHand(const ByHand&) = delete;
+  void record() { driver_.eventRecord(ring_[at_], reader_); }
+  void wait() { driver_.streamWait(home_, next()); }
+  void query() { driver_.eventQuery(next()); }
+
+ private:
+  Event next() {
+    if (++at_ == ring_.size()) at_ = 0;
+    return ring_[at_];
+  }
+  Driver& driver_;
+  const Stream reader_, home_;
+  std::vector<Event> ring_;
+  std::size_t at_ = 0;
+};
+
+// The same for a program that records events of its own on the reader's lane, for purposes of its own.
+class OwnMarks {
+ public:
+  OwnMarks(Bed& bed, caching::Lane& reader, caching::Lane& home, std::size_t blocks)
+      : bed_(bed), reader_(reader), home_(home.stream), ring_(blocks) {
+    for (caching::Mark*& each : ring_) each = marked(bed_, reader_);
+  }
+  ~OwnMarks() {
+    for (caching::Mark* each : ring_) each->drop();
+  }
+  OwnMarks(const OwnMarks&) = delete;
+  void record() {
+    ring_[at_]->drop();
+    ring_[at_] = marked(bed_, reader_);
+  }
+  void wait() { bed_.driver.streamWait(home_, next()); }
+  void query() { bed_.driver.eventQuery(next()); }
+  // A mark of the program's, at what it has just queued on the lane. Held.
+  static caching::Mark* marked(Bed& bed, caching::Lane& reader) {
+    caching::Mark* mark = nullptr;
+    reader.queued();
+    must(bed.driver, bed.lanes.mark(reader, &mark), "mark");
+    return mark;
+  }
+
+ private:
+  Event next() {
+    if (++at_ == ring_.size()) at_ = 0;
+    return ring_[at_]->event;
+  }
+
+  Bed& bed_;
+  caching::Lane& reader_;
+  const Stream home_;
+  std::vector<caching::Mark*> ring_;
+  std::size_t at_ = 0;
+};
+
+// `turn`, which says which block it had, beside the calls that `Floor` cannot do without; and what the
+// allocator counted a turn.
+template <class Floor, class Turn>
+void measure(const Run& run, Bed& bed, const std::string& what, const caching::Policy& policy,
+             caching::Lane& home, caching::Lane& reader, Turn turn) {
+  for (int i = 0; i < 2048; ++i) turn();
+  std::set<const caching::Block*> blocks;
+  for (int i = 0; i < 2048; ++i) blocks.insert(turn());
+  Floor hand(bed, reader, home, blocks.size());
+  const auto floor = [&, wait = waits(policy)] {
+    hand.record();
+    wait ? hand.wait() : hand.query();
+  };
+  const caching::Stats before = bed.allocator->stats();
+  std::uint64_t turned = 0;
+  const Beside measured = perTurnBeside(
+      run,
+      [&](std::uint64_t turns) {
+        turned += turns;
+        for (; turns > 0; --turns) turn();
+      },
+      [&](std::uint64_t turns) {
+        for (; turns > 0; --turns) floor();
+      });
+  const caching::Stats after = bed.allocator->stats();
+  const auto each = [&](std::uint64_t count) {
+    return static_cast<double>(count) / static_cast<double>(turned);
+  };
+  Line line("cross-lane", what + ", " + std::string(policy.name));
+  line.add(measured.time, "ns").add("floor", measured.floor.median).add("over", measured.over.median);
+  line.add("overLeast", measured.over.least).add("overMost", measured.over.most);
+  line.add("blocks", static_cast<double>(blocks.size()))
+      .add("sharedEach", each(after.usesShared - before.usesShared));
+  line.add("waitsEach", each(after.waits - before.waits))
+      .add("queriesEach", each(after.queries - before.queries));
+}
+
+// All memory that is at hand but for one block is somebody's: that one comes round and round.
+void leaveOne(Bed& bed, std::uint64_t bytes, caching::Lane& home) {
+  caching::Block* const one = bed.malloc(bytes, home);
+  for (caching::Stats stats = bed.allocator->stats();; stats = bed.allocator->stats()) {
+    const auto& all = stats.all;
+    if (all.reservedBytes.current - all.allocatedBytes.current < static_cast<std::int64_t>(one->size)) break;
+    bed.malloc(bytes, home);
+  }
+  bed.free(one);
+}
+
+caching::Options under(const caching::Policy& policy) {
+  caching::Options options;
+  options.policy = &policy;
+  return options;
+}
+
+// The reader is a stream of the caller's, which may have been given work at any time: no event is shared,
+// each turn records one and waits for it, or asks.
+void recorded(const Run& run, std::uint64_t bytes, const caching::Policy& policy) {
+  Bed bed(run, under(policy));
+  caching::Lane &home = bed.lane(), &reader = bed.lane(false);
+  leaveOne(bed, bytes, home);
+  const auto turn = [&] {
+    caching::Block* block = bed.malloc(bytes, home);
+    bed.use(block, reader);
+    bed.free(block);
+    return block;
+  };
+  measure<ByHand>(run, bed, "recorded, " + sizeName(bytes), policy, home, reader, turn);
+}
+
+// The reader's newest event marks the point already, since the program recorded one of its own there: that
+// one is in the floor as well.
+void shared(const Run& run, std::uint64_t bytes, const caching::Policy& policy) {
+  Bed bed(run, under(policy));
+  caching::Lane &home = bed.lane(), &reader = bed.lane();
+  leaveOne(bed, bytes, home);
+  const auto turn = [&] {
+    caching::Block* block = bed.malloc(bytes, home);
+    OwnMarks::marked(bed, reader)->drop();
+    bed.use(block, reader);
+    bed.free(block);
+    return block;
+  };
+  measure<OwnMarks>(run, bed, "shared, " + sizeName(bytes), policy, home, reader, turn);
+}
+
+// The home lane is after the reader's newest event already: no call of the driver is left.
+void known(const Run& run, std::uint64_t bytes) {
+  Bed bed(run);
+  caching::Lane &home = bed.lane(), &reader = bed.lane();
+  caching::Mark* const mark = OwnMarks::marked(bed, reader);
+  {
+    std::lock_guard guard(home.mutex);
+    must(bed.driver, bed.lanes.wait(home, *mark, nullptr), "wait");
+  }
+  mark->drop();
+  Line("cross-lane", "known, " + sizeName(bytes))
+      .add(perTurn(run,
+                   [&](std::uint64_t turns) {
+                     for (; turns > 0; --turns) {
+                       caching::Block* block = bed.malloc(bytes, home);
+                       bed.use(block, reader);
+                       bed.free(block);
+                     }
+                   }),
+           "ns");
+}
+
+}  // namespace
+
+void crossLane(const Run& run) {
+  for (const std::uint64_t bytes :
+       {std::uint64_t{4} << 10, std::uint64_t{1} << 20, std::uint64_t{64} << 20}) {
+    for (const caching::Policy* policy : {&caching::orderThenGrow, &caching::orderThenWait}) {
+      recorded(run, bytes, *policy);
+      shared(run, bytes, *policy);
+    }
+    known(run, bytes);
+  }
+  for (const caching::Policy* policy : {&caching::neverWait, &caching::pollOnly})
+    recorded(run, std::uint64_t{1} << 20, *policy);
+}
+
+}  // namespace braid::bench

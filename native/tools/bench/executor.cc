@@ -1,0 +1,160 @@
+// What running a plan eagerly costs the thread that issues it: by itself, over a driver that does nothing;
+// and on the device, beside the same driver calls made by a loop.
+#include "executor/issuer.h"
+
+#include "tools/bench/bench.h"
+#include "tools/bench/idle_driver.h"
+#include "tools/bench/task_graphs.h"
+
+namespace braid::bench {
+namespace {
+
+std::shared_ptr<Driver> borrowed(Driver& driver) { return {std::shared_ptr<void>(), &driver}; }
+
+// A program made ready to be issued, tick after tick, with nobody beside.
+struct Ready {
+  Ready(std::shared_ptr<Driver> driver, const TaskGraph& graph, bool planned)
+      : Ready({std::move(driver)}, graph.name, programOf(graph, planned)) {}
+  Ready(std::vector<std::shared_ptr<Driver>> drivers, const std::string& name, ProgramSpec spec)
+      : program(std::move(drivers), std::move(spec)) {
+    if (const MaybeFailure failure = program.load({})) {
+      std::fprintf(stderr, "%s: %s %s\n", name.c_str(), failure->op.c_str(), failure->detail.c_str());
+      std::exit(1);
+    }
+    issuer = std::make_unique<Issuer>(program, trace, false);
+  }
+  void issue() {
+    do {
+      const MaybeFailure failure = issuer->issue(tick);
+      if (!failure) continue;
+      std::fprintf(stderr, "%s: %s\n", failure->op.c_str(), failure->detail.c_str());
+      std::exit(1);
+    } while (!issuer->isWhole());
+    ++tick;
+  }
+  void synchronize() {
+    for (const Stream stream : program.streams()) program.driver().streamSynchronize(stream);
+  }
+  Program program;
+  Trace trace;
+  std::unique_ptr<Issuer> issuer;
+  std::uint64_t tick = 0;
+};
+
+// The driver calls of one tick, and nothing else.
+struct Loop {
+  explicit Loop(Ready& ready) : ready(ready) {
+    const Decoded& decoded = ready.program.decoded();
+    operands.assign(decoded.mostOperands, 0);
+    DeviceAddress memory = 0;
+    must(ready.program.driver(), ready.program.driver().memAllocate(&memory, 4096), "memAllocate");
+    for (DeviceAddress& operand : operands) operand = memory;
+    held = memory;
+  }
+  ~Loop() { ready.program.driver().memFree(held); }
+  void issue() {
+    Driver& driver = ready.program.driver();
+    for (const Step& step : ready.program.steps()) {
+      const Stream stream = ready.program.streams()[step.lane];
+      if (step.kind == StepKind::run)
+        driver.launch(ready.program.kernel(step.run), operands.data(), operands.data() + step.reads, stream);
+      else if (step.kind == StepKind::record)
+        driver.eventRecord(ready.program.event(ready.program.marker(step.subject, 0)), stream);
+      else if (step.kind == StepKind::wait)
+        driver.streamWait(stream, ready.program.event(ready.program.marker(step.subject, 0)));
+    }
+    for (const LaneId lane : ready.program.busyLanes())
+      driver.eventRecord(ready.program.tickEnd(0, lane), ready.program.streams()[lane]);
+  }
+  Ready& ready;
+  std::vector<DeviceAddress> operands;
+  DeviceAddress held = 0;
+};
+
+// Nanoseconds of one tick's issuing; the device is idle at its beginning.
+template <class Tick>
+double issued(Ready& ready, Tick tick) {
+  ready.synchronize();
+  const auto began = Clock::now();
+  tick();
+  return nanoseconds(Clock::now() - began);
+}
+
+Spread over(Spread spread, double count) {
+  return {spread.median / count, spread.least / count, spread.most / count};
+}
+
+void own(const Run& run, const TaskGraph& graph, bool planned) {
+  Ready ready(std::make_shared<IdleDriver>(nullptr), graph, planned);
+  const auto commands = static_cast<double>(ready.program.steps().size());
+  const auto tasks = static_cast<double>(graph.reads.size());
+  const Spread tick = perTurn(run, [&](std::uint64_t turns) {
+    for (; turns > 0; --turns) ready.issue();
+  });
+  Line("executor", "own, " + graph.name + (planned ? ", planned" : ", pooled"))
+      .add(over(tick, commands), "ns a command")
+      .add("commands", commands)
+      .add("nsATask", tick.median / tasks);
+}
+
+// The same with every other lane on a second device: what it costs to make devices current in turn.
+void ownOfTwo(const Run& run, const TaskGraph& graph, bool planned) {
+  ProgramSpec spec = programOf(graph, planned);
+  spec.devices.push_back(spec.devices[0]);
+  for (std::size_t lane = 0; lane < spec.lanes.size(); ++lane) spec.lanes[lane].device = lane % 2;
+  for (BufferSpec& buffer : spec.buffers) buffer.device = spec.lanes[buffer.home].device;
+  for (NodeSpec& node : spec.nodes) node.peerAccess = true;
+  Ready ready({std::make_shared<IdleDriver>(nullptr), std::make_shared<IdleDriver>(nullptr)}, graph.name,
+              std::move(spec));
+  const auto commands = static_cast<double>(ready.program.steps().size());
+  const Spread tick = perTurn(run, [&](std::uint64_t turns) {
+    for (; turns > 0; --turns) ready.issue();
+  });
+  Line("executor", "own, " + graph.name + " on two devices" + (planned ? ", planned" : ", pooled"))
+      .add(over(tick, commands), "ns a command")
+      .add("commands", commands);
+}
+
+// `empty`: tasks that launch nothing.
+void onDevice(const Run& run, const TaskGraph& graph, bool planned, bool empty) {
+  Ready ready(empty ? std::make_shared<IdleDriver>(&run.driver) : borrowed(run.driver), graph, planned);
+  Loop loop(ready);
+  const auto tasks = static_cast<double>(graph.reads.size());
+  for (int warm = 0; warm < 3; ++warm) {
+    ready.issue();
+    loop.issue();
+    ready.synchronize();
+  }
+  // Tick by tick in turn, and compared pair by pair: a shared machine is slower for a second now and then.
+  std::vector<double> plans, loops, ratios;
+  for (int turn = 0; turn < 15 * run.repeats; ++turn) {
+    const double plan = issued(ready, [&] { ready.issue(); });
+    const double raw = issued(ready, [&] { loop.issue(); });
+    plans.push_back(plan / tasks);
+    loops.push_back(raw / tasks);
+    ratios.push_back(plan / raw);
+  }
+  ready.synchronize();
+  Line(empty ? "executor-empty" : "executor-launch", graph.name + (planned ? ", planned" : ", pooled"))
+      .add(spread(std::move(plans)), "ns a task")
+      .add("calls", spread(std::move(loops)).median)
+      .add("overCalls", spread(std::move(ratios)).median);
+}
+
+}  // namespace
+
+void executor(const Run& run) {
+  std::vector<TaskGraph> graphs;
+  for (const Pattern pattern : {Pattern::trivial, Pattern::stencil, Pattern::fft, Pattern::sweep})
+    graphs.push_back(taskBench(pattern, 8, 100));
+  graphs.push_back(pingPong(800));
+  for (const TaskGraph& graph : graphs)
+    for (const bool planned : {false, true}) own(run, graph, planned);
+  for (const bool planned : {false, true}) ownOfTwo(run, graphs[1], planned);
+  for (const TaskGraph& graph : graphs)
+    for (const bool planned : {false, true}) onDevice(run, graph, planned, true);
+  for (const TaskGraph& graph : graphs)
+    for (const bool planned : {false, true}) onDevice(run, graph, planned, false);
+}
+
+}  // namespace braid::bench

@@ -1,0 +1,400 @@
+// The one door between `runtime` and `native`: the shape of the addon, and the loader. Nothing else imports the binary.
+import { createRequire } from 'node:module'
+import { fileURLToPath } from 'node:url'
+import type { KernelSpec } from '../dsl/ir/kernel-spec.js'
+
+/** Errors thrown or rejected by the addon: an Error with these fields. `code` is the driver's name, e.g. CUDA_ERROR_OUT_OF_MEMORY. */
+export interface NativeFailure extends Error {
+  readonly code: string
+  /** The driver call or phase that failed: `memAllocate`, `prepare matmul[3]`, `run matmul[3]`. */
+  readonly op: string
+  readonly lane?: string
+  /** `cuda:1`, `host:0`: the device that failed. */
+  readonly device?: string
+  /** Index of the plan's node, where one is at fault. */
+  readonly node?: number
+  readonly detail?: string
+  /** Bytes wanted and bytes free, for memory failures. */
+  readonly wantedBytes?: number
+  readonly freeBytes?: number
+}
+
+export interface HostOptions {
+  /** Which of the process's host devices it is called; default 0. */
+  readonly ordinal?: number
+  /** Bytes of device memory that the host device has; default 4 GiB. */
+  readonly memory?: number
+  /** Bytes a second for copies between host and device, and between devices; 0 or absent: as fast as it goes. */
+  readonly copyRate?: number
+  /** Floating-point operations a second for matmul. */
+  readonly flopRate?: number
+  /** Bytes a second through device memory for everything else. */
+  readonly deviceRate?: number
+  /** Seed of the random delays before each piece of work; 0 or absent: none. */
+  readonly jitter?: number
+  readonly jitterMicroseconds?: number
+  /** Pieces of work that a stream holds: a call for one more waits until there is room, as on a GPU (some 1,021 there). 0 or absent: any number. */
+  readonly queueDepth?: number
+  /** Fill memory with garbage when it is given out and taken back. */
+  readonly poison?: boolean
+  readonly faults?: readonly { readonly call: string; readonly nth: number; readonly status?: number }[]
+}
+
+export interface NativeDeviceInfo {
+  readonly kind: 'host' | 'cuda'
+  readonly name: string
+  readonly ordinal: number
+  readonly totalBytes: number
+  readonly freeBytes: number
+  readonly computeCapability: string
+  readonly multiprocessors: number
+  readonly driverVersion: number
+  readonly pageBytes: number
+}
+
+export interface NativeReport {
+  readonly devices: readonly NativeDeviceInfo[]
+  readonly libraries: readonly { name: string; found: string; version: string; problem: string }[]
+}
+
+/** Life as a number: tick 0, state 1, param 2, input 3, output 4. Space: device 0, pinned 1. */
+export interface NativeBuffer {
+  readonly name: string
+  readonly bytes: number
+  readonly space: 0 | 1
+  readonly home: number
+  readonly life: 0 | 1 | 2 | 3 | 4
+  /** The buffer whose bytes these are (itself, if it is no view), and where in it. */
+  readonly root: number
+  readonly rootOffset: number
+  /** Place in the arena of its device, with storage planned; else -1. */
+  readonly arenaOffset: number
+  readonly device: number
+}
+
+/**
+ * A plan made flat for the executor. `commands` is a run of words:
+ *
+ * | words | |
+ * |---|---|
+ * | `0 buffer lane` | alloc |
+ * | `1 buffer` | free |
+ * | `2 node lane r w reads… writes…` | run |
+ * | `3 event lane` | record |
+ * | `4 event lane tick` | wait; tick 0 or -1 |
+ * | `5 buffer lane event` | use |
+ */
+export interface NativeProgramSpec {
+  readonly name: string
+  readonly inFlight: number
+  readonly lanes: readonly { readonly name: string; readonly priority: number; readonly device: number }[]
+  readonly buffers: readonly NativeBuffer[]
+  /** Distinct kernels; each node names one. A kernel of kind `cuda` on the host device needs its entry in `references`. */
+  readonly kernels: readonly KernelSpec[]
+  readonly nodes: readonly { readonly name: string; readonly kernel: number; readonly peerAccess: boolean }[]
+  readonly events: number
+  readonly commands: Int32Array
+  readonly storage: 'pooled' | 'planned'
+  /** By device. */
+  readonly arenaBytes: readonly number[]
+  /** Bytes that each device and the pinned memory may hold for this program. */
+  readonly bound: { readonly device: readonly number[]; readonly pinned: number }
+}
+
+export interface NativeProgramOptions {
+  /** The devices after the first one, of a program for several: all of one kind. */
+  readonly peers?: readonly NativeDevice[]
+  /** Time each run with events; read them with `trace()`. */
+  readonly trace?: boolean
+  /** Fill every block with garbage on the new owner's lane when it is given out (either device). */
+  readonly poison?: boolean
+  /**
+   * By kernel index: computes a user's kernel on `host`. It sees copies of device memory, which it may keep: one of each read, and
+   * of each write as it was, whose bytes go back into device memory when the function returns: a write must not be detached by then.
+   */
+  readonly references?: Readonly<Record<number, (reads: ArrayBuffer[], writes: ArrayBuffer[]) => void>>
+}
+
+export interface NativeStats {
+  /** Bytes of tick, state and param blocks given out: now, and the most ever. */
+  readonly allocated: number
+  readonly allocatedPeak: number
+  /** Bytes held from the driver, workspaces and all; and the furthest byte of the pool that was ever given out. */
+  readonly reserved: number
+  readonly reservedPeak: number
+  readonly poolPeak: number
+  readonly pinned: number
+  /** Ticks completed, and nanoseconds that the issuing thread took for each of the last 1,024. */
+  readonly ticks: number
+  readonly issueNanoseconds: Float64Array
+  /** Allocations served: by order; by making the lane wait; by growth. */
+  readonly byOrder: number
+  readonly fullQueues: number
+  readonly byWait: number
+  readonly byGrowth: number
+  /** Driver objects created since the program's first tick was issued: 0 in steady state. */
+  readonly eventsCreated: number
+  /** By device, of which the bytes above are the sums. */
+  readonly devices: readonly {
+    readonly allocated: number
+    readonly allocatedPeak: number
+    readonly reserved: number
+    readonly poolPeak: number
+  }[]
+}
+
+/**
+ * What really ran, in order of issue: the newest 1,048,576 runs. Times are milliseconds since the session's first traced run. Clocks of several devices are tied to
+ * each other when the program is opened, to some 20 µs.
+ */
+export interface NativeTrace {
+  readonly tick: Float64Array
+  readonly node: Int32Array
+  readonly lane: Int32Array
+  readonly start: Float64Array
+  readonly end: Float64Array
+  /** Older rows that are no longer kept. */
+  readonly dropped: number
+}
+
+export interface NativeProgram {
+  /**
+   * The pinned memory of an input, output or pinned param buffer, in one slot (0 for params), as an ArrayBuffer over it.
+   * One live view a buffer and slot: a new call detaches the one before.
+   */
+  view(buffer: number, slot: number): ArrayBuffer
+  /** Copies bytes into a device state or param buffer, before the first tick. */
+  load(buffer: number, bytes: Uint8Array): Promise<void>
+  /** Copies a device state or param buffer out, after what is in flight. */
+  read(buffer: number): Promise<ArrayBuffer>
+  /** Hands tick number `tick` (0, 1, 2 …) to the issuing thread and returns at once. Slot = tick mod inFlight, filled before. */
+  submit(tick: number): void
+  /** Called once for each submitted tick, in order. After a failure every later tick fails with the same error. */
+  onTick(callback: (tick: number, failure: NativeFailure | null) => void): void
+  stats(): NativeStats
+  trace(): NativeTrace
+  /** Waits for what is in flight, then frees everything. Idempotent. Views are detached first. */
+  close(): Promise<void>
+}
+
+export interface NativeDevice {
+  readonly info: NativeDeviceInfo
+  memory(): { readonly free: number; readonly total: number }
+  /** Compiles the kernels and takes the memory off the JavaScript thread. Rejects with a NativeFailure. */
+  program(spec: NativeProgramSpec, options: NativeProgramOptions): Promise<NativeProgram>
+  /** Refused while a program is open. Idempotent. */
+  close(): void
+}
+
+/** What one allocator of a caching device is told: every option with its value; Infinity is no bound. */
+export interface NativeAllocatorOptions {
+  readonly policy: string
+  readonly limit: number
+  /** The same as a share of the device's bytes; below 1, the lower of both counts. */
+  readonly fraction: number
+  readonly expandable: boolean
+  readonly movePages: boolean
+  readonly maxSplit: number
+  readonly maxNonSplitRounding: number
+  readonly largeSegment: number
+  readonly collectAbove: number
+  readonly refuseEarly: boolean
+  readonly divisions: readonly number[]
+  readonly roundUpTo: number
+  readonly cacheUpTo: number
+  readonly reserveFirst: number
+}
+
+/**
+ * The calls of one allocator that a program makes all the time. Lanes, pools, blocks and events are numbers; a code is 0, the driver's,
+ * or a refusal: -1 the device is closed, -2 a pool's own allocator called the device, -3 no such handle.
+ */
+export interface NativeSpace {
+  /** The block, with its address and size in `out`; or 0, with the code in `out`. Pool 0 is the device's own. */
+  malloc(lane: number, bytes: number, pool: number, site: number): number
+  free(block: number): number
+  recordUse(block: number, lane: number): number
+  recordStream(block: number, lane: number): number
+  keepUntil(block: number, event: number): number
+}
+
+export interface NativeShortage {
+  readonly wanted: number
+  readonly size: number
+  readonly reserved: number
+  readonly limit: number | null
+  readonly live: number
+  readonly pending: number
+  readonly free: number
+  readonly longestFree: number
+  readonly otherPools: number
+  readonly deviceFree: number
+  readonly deviceTotal: number
+  /** The largest, by site. */
+  readonly holders: readonly { readonly bytes: number; readonly count: number; readonly site: number }[]
+}
+
+/** Rows of numbers, as native/bindings/caching_report.h says. */
+export interface NativeSnapshot {
+  readonly lanes: Float64Array
+  readonly segments: Float64Array
+  readonly pinnedSegments: Float64Array
+  readonly history: Float64Array
+  readonly pinnedHistory: Float64Array
+}
+
+/** A driver with lanes, and an allocator each for its own and for pinned host memory (space 0 and 1). Handles are not checked beyond what is cheap. */
+export interface NativeCachingDevice {
+  readonly info: NativeDeviceInfo
+  readonly out: Float64Array
+  readonly device: NativeSpace
+  readonly pinned: NativeSpace
+  /** The event, with its point in `out`; or 0, with the code in `out`. It is held until `drop`. */
+  record(lane: number): number
+  /** In `out`: 1 where a wait was put on the lane. */
+  wait(lane: number, event: number): number
+  drop(event: number): number
+  /** 0, or 600 where it has not completed. */
+  done(event: number): number
+  /** Kind: 0 host to device, 1 device to host, 2 device to device, 3 host to host. */
+  copy(lane: number, kind: number, to: number, from: number, bytes: number): number
+  fill32(lane: number, to: number, value: number, words: number): number
+  idle(lane: number): number
+
+  /** Of this priority (-1 high, 0, 1 low); or, with priority undefined, over the caller's stream. */
+  addLane(
+    name: string,
+    priority: number | undefined,
+    stream?: bigint,
+  ): { readonly id: number; readonly stream: bigint }
+  retireLane(lane: number): void
+  synchronizeLane(lane: number): Promise<void>
+  synchronizeEvent(event: number): Promise<void>
+  /** With a source of its own: two functions, or a library's path and two symbols. */
+  makePool(
+    useOnOutOfMemory: boolean,
+    noSplit: boolean,
+    allocate?: ((bytes: number, stream: bigint) => unknown) | string,
+    release?: ((address: number, bytes: number, stream: bigint) => void) | string,
+    symbol?: string,
+  ): { readonly handle: number; readonly id: number }
+  closePool(pool: number): void
+  view(block: number): ArrayBuffer
+  freeViewed(block: number): number
+  stats(space: 0 | 1): Float64Array
+  resetPeaks(space: 0 | 1): void
+  resetAccumulated(space: 0 | 1): void
+  emptyCache(pool: number): Promise<void>
+  memory(): { readonly free: number; readonly total: number }
+  /** 0 stops. */
+  keepHistory(entries: number): void
+  snapshot(): NativeSnapshot
+  shortage(space: 0 | 1): NativeShortage
+  describe(status: number): { readonly code: string; readonly detail: string; readonly sticky: boolean }
+  takeThrown(): readonly [unknown] | undefined
+  /** Must not throw. Its answer: whether it freed something. */
+  observe(observer: (space: 0 | 1, shortage: NativeShortage) => boolean): void
+  /** Bytes outside its heap that V8 has been told of, by everybody. */
+  externalBytes(): number
+  /** Holds the lane back until the gate is opened, or the device closed. */
+  hold(lane: number): number
+  openGate(gate: number): void
+  close(): Promise<void>
+}
+
+/** A trace of an allocator, a place for each operation: 0 allocated, 1 free asked for, 2 free complete. */
+export interface NativeTraceOps {
+  readonly kinds: Uint8Array
+  readonly streams: Uint8Array
+  readonly ids: Float64Array
+  /** As asked for. Of allocations. */
+  readonly bytes: Float64Array
+}
+
+/** Sizes in bytes, times in nanoseconds of the calling thread. */
+export interface NativeReplayFigures {
+  /** Its name. */
+  readonly device: string
+  /** Times are those of the run in the middle. */
+  readonly runs: number
+  readonly events: number
+  readonly peakLive: number
+  readonly peakReserved: number
+  /** The most at once: of the driver's memory, or ranges of addresses. */
+  readonly segments: number
+  /** In the allocator's calls, by event of the trace; and of one call: the median, all but one in a hundred, the longest. */
+  readonly nsPerEvent: number
+  readonly nsMedian: number
+  readonly ns99: number
+  readonly nsMost: number
+  /** Waits put on lanes. */
+  readonly waits: number
+  /** Allocations that took pages from elsewhere, how many pages, and how long unmapping and mapping them took. */
+  readonly moves: number
+  readonly pagesMoved: number
+  readonly moveNs: number
+  readonly pagesMade: number
+  /** Uses that were outstanding, at most at once. */
+  readonly outstanding: number
+  readonly synchronizations: number
+  readonly retries: number
+  readonly queries: number
+  /** Allocations by the rung that served them: cache, order, done, wait, gather, move, grow, last. */
+  readonly served: readonly number[]
+}
+
+/** What a replay is rejected with, once its driver is open. */
+export interface NativeReplayFailure extends NativeFailure {
+  /** Of the trace. */
+  readonly operation: number
+  /** Where memory ended. */
+  readonly shortage?: NativeShortage
+}
+
+export interface Addon {
+  readonly version: string
+  probe(): NativeReport
+  openHost(options: HostOptions): NativeDevice
+  openCuda(ordinal: number): NativeDevice
+  openCaching(
+    where: number | HostOptions,
+    device: NativeAllocatorOptions,
+    pinned: NativeAllocatorOptions,
+  ): NativeCachingDevice
+  /** Replays a trace on a driver of its own, off the JavaScript thread. Rejects with a NativeReplayFailure. */
+  replay(
+    where: number | HostOptions,
+    options: NativeAllocatorOptions,
+    trace: NativeTraceOps,
+  ): Promise<NativeReplayFigures>
+  /** Makes an ArrayBuffer's length 0, so that a view kept too long reads nothing. */
+  detach(buffer: ArrayBuffer): void
+}
+
+const candidates = [
+  '../native/build/braid.node',
+  '../../native/build/braid.node',
+  '../native/build/Release/braid.node',
+  '../../native/build/Release/braid.node',
+]
+
+let loaded: Addon | undefined
+
+/** The addon, loaded once. Throws an Error that says how to build it where it is missing. */
+export const native = (): Addon => {
+  if (loaded) return loaded
+  const require = createRequire(import.meta.url)
+  const tried: string[] = []
+  for (const candidate of candidates) {
+    const path = fileURLToPath(new URL(candidate, import.meta.url))
+    try {
+      loaded = require(path) as Addon
+      return loaded
+    } catch (error) {
+      tried.push(`${path}: ${(error as Error).message.split('\n')[0]}`)
+    }
+  }
+  throw new Error(
+    `Braid's native addon is not built. Run: npm run build\n${tried.map(line => `  ${line}`).join('\n')}`,
+  )
+}

@@ -1,0 +1,154 @@
+// What a device's handles share. Internal: nothing here is public, and nothing public hands it out.
+
+import type { NativeCachingDevice, NativeFailure, NativeShortage, NativeSpace } from '../addon.js'
+import { DisposedError } from '../errors.js'
+import { thrown } from '../values.js'
+import { AllocatorError } from './failure.js'
+import type { Holdings } from './leaks.js'
+import { OutOfMemoryError, type Setting, type Shortage, shortageOf } from './out-of-memory.js'
+import type { ResolvedAllocatorOptions } from './settings/options.js'
+import { Sites } from './sites.js'
+
+/** One allocator of a device, with its hot calls at hand. */
+export interface Space extends NativeSpace {
+  readonly index: 0 | 1
+  readonly kind: 'device' | 'pinned'
+}
+
+const outOfMemory = 2
+const invalidHandle = 400
+const refusals = { closed: -1, inSource: -2 } as const
+
+export class Core {
+  closed = false
+  /** Something beyond numbers is to be found out at each allocation: its pool, or its site. */
+  careful = false
+  /** Allocation sites are kept: in development, or while a history with stacks is. */
+  stacks = false
+  readonly device: Space
+  readonly pinned: Space
+  readonly out: Float64Array
+  /** The home of pinned memory: it is given no work, as the host itself is its user. */
+  readonly hostLane: number
+  readonly sites = new Sites()
+  /** Told of each block that is made and freed, in development. */
+  holdings: Holdings | undefined
+  readonly observers = new Set<(shortage: Shortage) => boolean>()
+
+  constructor(
+    readonly name: string,
+    readonly native: NativeCachingDevice,
+    readonly options: ResolvedAllocatorOptions,
+    readonly development: boolean,
+  ) {
+    this.device = { ...native.device, index: 0, kind: 'device' }
+    this.pinned = { ...native.pinned, index: 1, kind: 'pinned' }
+    this.out = native.out
+    this.hostLane = native.addLane('host', 0).id
+    this.stacks = this.careful = development
+  }
+
+  /** Throws where the device is closed. */
+  open(subject: string): void {
+    if (this.closed) throw new DisposedError(subject, `its device ${this.name} is closed; open one again`)
+  }
+
+  shortage(space: Space, given: NativeShortage): Shortage {
+    return shortageOf(space.kind, given, site => this.sites.words(site))
+  }
+
+  /** The error for a code that is not 0. */
+  failed(status: number, at: string, subject: string): Error {
+    if (status === refusals.closed)
+      return new DisposedError(subject, `its device ${this.name} is closed; open one again`)
+    if (status === refusals.inSource)
+      return new AllocatorError({
+        _tag: 'Reentrant',
+        at,
+        subject,
+        wanted: "no call of the device from a pool's own allocate or release function",
+        found: 'one, while the device waits for that function',
+        next: 'call the device after the function has returned',
+      })
+    if (status < 0 || status === invalidHandle)
+      return new DisposedError(subject, `${at} needs one that is alive`)
+    const given = this.native.takeThrown()
+    const { code, detail, sticky } = this.native.describe(status)
+    if (given)
+      return new AllocatorError(
+        {
+          _tag: 'SourceFailed',
+          at,
+          subject,
+          wanted: "an address, or null, from the pool's own allocate function",
+          found: thrown(given[0]),
+          next: 'correct the function; the error is the cause',
+        },
+        { cause: given[0], code },
+      )
+    return new AllocatorError(
+      {
+        _tag: 'DriverFailed',
+        at,
+        subject,
+        wanted: 'a driver call that succeeds',
+        found:
+          detail === '' || detail.includes(code) ? `${detail === '' ? code : detail}` : `${code}: ${detail}`,
+        next: sticky
+          ? `work given to ${this.name} earlier has broken it: close the device, and run the work under a checker such as compute-sanitizer`
+          : 'run: npx braid doctor',
+      },
+      { code },
+    )
+  }
+
+  /** Calls what throws a failure of the addon, and throws the same in Braid's words. */
+  tried<T>(at: string, subject: string, call: () => T): T {
+    try {
+      return call()
+    } catch (error) {
+      throw this.translated(error, at, subject)
+    }
+  }
+
+  /** The same of what rejects. */
+  async wait<T>(at: string, subject: string, call: () => Promise<T>): Promise<T> {
+    try {
+      return await call()
+    } catch (error) {
+      throw this.translated(error, at, subject)
+    }
+  }
+
+  translated(error: unknown, at: string, subject: string): Error {
+    if (error instanceof AllocatorError || error instanceof DisposedError) return error
+    if (this.closed) return new DisposedError(subject, `its device ${this.name} is closed; open one again`)
+    const { code, message } = error as Partial<NativeFailure> & Error
+    return new AllocatorError(
+      {
+        _tag: 'DriverFailed',
+        at,
+        subject,
+        wanted: 'a driver call that succeeds',
+        found: message,
+        next: `see the cause; if it is of ${this.name} itself, close the device and open it again`,
+      },
+      { cause: error, ...(code === undefined ? {} : { code }) },
+    )
+  }
+
+  /** The error for an allocation that failed. */
+  unserved(status: number, at: string, subject: string, space: Space): Error {
+    if (status !== outOfMemory) return this.failed(status, at, subject)
+    return new OutOfMemoryError(at, this.shortage(space, this.native.shortage(space.index)), this.#setting())
+  }
+
+  #setting(): Setting {
+    return {
+      device: this.name,
+      expandable: this.options.expandable && this.native.info.pageBytes > 0,
+      waits: this.options.policy.startsWith('order'),
+      sitesKept: this.stacks,
+    }
+  }
+}

@@ -1,0 +1,320 @@
+// One class: a device's calls, each a check and a line over what another file does.
+import * as E from 'fp-ts/lib/Either.js'
+import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
+import { native } from '../addon.js'
+import { type DeviceError, together } from '../errors.js'
+import { openFailure } from '../session/failures.js'
+import { thrown } from '../values.js'
+import { Arena } from './arena.js'
+import type { Block } from './block.js'
+import { Core } from './core.js'
+import { checkDevice, type DeviceOptions, nativeOptions } from './device-options.js'
+import { snapshotOf } from './device-snapshot.js'
+import { type DeviceName, type DeviceSummary, summaryOf } from './devices.js'
+import { badArgument, wholeNumber } from './failure.js'
+import { History } from './history.js'
+import { type AllocateOptions, allocateOn, type Lane, type LaneOptions, laneFor, makeLane } from './lane.js'
+import { Holdings } from './leaks.js'
+import { type MemPool, type MemPoolOptions, makePool } from './mem-pool.js'
+import type { Shortage } from './out-of-memory.js'
+import type { ResolvedAllocatorOptions } from './settings/options.js'
+import type { AllocatorSnapshot } from './snapshot/snapshot-data.js'
+import { type AllocatorStats, statsFrom } from './stats.js'
+
+export interface SiteOptions {
+  /** What it is for: errors, leak reports and snapshots say it. */
+  readonly site?: string
+}
+
+/** For tests, which must reach the addon. */
+export let coreOfDevice: (device: Device) => Core
+
+/**
+ * A GPU, or the host device, with its lanes and a caching allocator for its own and for pinned host memory. Belongs to the thread that
+ * opened it. Close it, or declare it with `await using`: that waits for what its lanes were given, then gives everything back.
+ */
+export class Device implements AsyncDisposable {
+  readonly #core: Core
+  readonly #default: Lane
+  readonly #history: History
+  readonly #laneNames = new Map<number, string>()
+  #closing: Promise<void> | undefined
+
+  private constructor(core: Core) {
+    this.#core = core
+    this.#default = this.#add('default', 0, undefined, 'default')
+    this.#history = new History(core)
+  }
+
+  static {
+    coreOfDevice = device => device.#core
+  }
+
+  static is(value: unknown): value is Device {
+    return typeof value === 'object' && value !== null && #core in value
+  }
+
+  /** Opens `host`, `cuda:N`, or `auto`: cuda:0 if that opens, else host. Every mistake in the options at once. */
+  static open(
+    name: 'auto' | DeviceName | (string & {}),
+    options: DeviceOptions = {},
+  ): TaskEither<DeviceError, Device> {
+    return async () => {
+      try {
+        const checked = checkDevice(name, options)
+        if (E.isRight(checked)) return opened(name, options, checked.right, core => new Device(core))
+        const [first, ...others] = checked.left
+        return E.left(together([first!, ...others]))
+      } catch (cause) {
+        // A getter of the caller's, or a proxy.
+        return E.left({
+          _tag: 'BadOption',
+          at: 'options',
+          subject: 'options',
+          wanted: 'options that can be read',
+          found: `what throws when it is read: ${thrown(cause)}`,
+          next: 'pass a plain object; its error is the cause',
+          cause,
+        })
+      }
+    }
+  }
+
+  get name(): DeviceName {
+    return this.#core.name as DeviceName
+  }
+  /** As it was when it was opened; free bytes stand in `memory`. */
+  get summary(): DeviceSummary {
+    return summaryOf(this.#core.native.info)
+  }
+  /** Every option of its allocators, with its value. */
+  get options(): ResolvedAllocatorOptions {
+    return this.#core.options
+  }
+  get closed(): boolean {
+    return this.#core.closed
+  }
+
+  /** Of the driver's, all programs together: bytes. */
+  get memory(): { readonly free: number; readonly total: number } {
+    this.#core.open('a device')
+    return this.#core.tried('device.memory', this.name, () => this.#core.native.memory())
+  }
+
+  /** The lane that is there from the start. */
+  get defaultLane(): Lane {
+    return this.#default
+  }
+
+  /** A lane over a stream of its own. */
+  lane(options: LaneOptions = {}): Lane {
+    this.#core.open('a device')
+    const at = 'device.lane'
+    const next = 'correct the option, or leave it out'
+    if (typeof options !== 'object' || options === null)
+      throw badArgument(at, 'options', 'an object of name, priority', options, next)
+    const { name = `lane ${this.#laneNames.size}`, priority = 'normal' } = options
+    if (typeof name !== 'string' || name === '') throw badArgument(at, 'options.name', 'a name', name, next)
+    if (typeof priority !== 'string' || !Object.hasOwn(priorities, priority))
+      throw badArgument(at, 'options.priority', "'low', 'normal' or 'high'", priority, next)
+    return this.#add(name, priorities[priority], undefined, 'own')
+  }
+
+  /**
+   * A lane over a stream of the caller's (a CUstream), who keeps it alive until the lane is disposed of. It may be given work
+   * that Braid does not see, so no event on it is shared.
+   */
+  externalLane(stream: bigint | number, options: { readonly name?: string } = {}): Lane {
+    this.#core.open('a device')
+    const at = 'device.externalLane'
+    const handle = typeof stream === 'bigint' ? stream : BigInt(wholeNumber(at, 'stream', stream, 0))
+    if (handle < 0n || handle >= 2n ** 64n)
+      throw badArgument(
+        at,
+        'stream',
+        'a handle of 64 bits',
+        handle,
+        'pass what cuStreamCreate gave, or lane.stream',
+      )
+    const name = options?.name ?? 'external'
+    if (typeof name !== 'string')
+      throw badArgument(at, 'options.name', 'a name', name, 'correct the option, or leave it out')
+    return this.#add(name, undefined, handle, 'external')
+  }
+
+  /** Device memory whose home is `lane`: the same as `lane.malloc`. */
+  malloc(bytes: number, lane: Lane = this.#default, options?: AllocateOptions): Block {
+    this.#core.open('a device')
+    laneFor(lane, this.#core, 'device.malloc')
+    return allocateOn(lane, this.#core.device, bytes, options, 'device.malloc')
+  }
+
+  /** Pinned host memory, which the device copies from and to without a detour. Its home is `lane`, as of any block. */
+  pinned(bytes: number, lane: Lane = this.#default, options?: SiteOptions): Block {
+    this.#core.open('a device')
+    laneFor(lane, this.#core, 'device.pinned')
+    if (options !== undefined && typeof options === 'object' && options !== null && 'pool' in options)
+      throw badArgument(
+        'device.pinned',
+        'options.pool',
+        'no pool: pools are of device memory',
+        options.pool,
+        'leave it out',
+      )
+    return allocateOn(lane, this.#core.pinned, bytes, options, 'device.pinned')
+  }
+
+  /** One block whose parts are laid out by a plan. */
+  arena(bytes: number, lane: Lane = this.#default, options?: SiteOptions): Arena {
+    this.#core.open('a device')
+    laneFor(lane, this.#core, 'device.arena')
+    return new Arena(allocateOn(lane, this.#core.device, bytes, options, 'device.arena'))
+  }
+
+  /** A pool of device memory of its own. */
+  pool(options?: MemPoolOptions): MemPool {
+    this.#core.open('a device')
+    return makePool(this.#core, options)
+  }
+
+  /** Figures of device memory, or of pinned memory. */
+  stats(memory: 'device' | 'pinned' = 'device'): AllocatorStats {
+    this.#core.open('a device')
+    const space = this.#space(memory, 'device.stats')
+    const row = this.#core.tried('device.stats', this.name, () => this.#core.native.stats(space))
+    return statsFrom(row, space === 0 ? this.options.maxSplit : Number.POSITIVE_INFINITY)
+  }
+
+  /** Peaks begin anew from what is so now. */
+  resetPeaks(memory: 'device' | 'pinned' = 'device'): void {
+    this.#core.open('a device')
+    const space = this.#space(memory, 'device.resetPeaks')
+    this.#core.tried('device.resetPeaks', this.name, () => this.#core.native.resetPeaks(space))
+  }
+
+  /** Sums of what was allocated, freed and counted begin anew from 0. */
+  resetAccumulated(memory: 'device' | 'pinned' = 'device'): void {
+    this.#core.open('a device')
+    const space = this.#space(memory, 'device.resetAccumulated')
+    this.#core.tried('device.resetAccumulated', this.name, () => this.#core.native.resetAccumulated(space))
+  }
+
+  /** Gives back all memory that is free, of every pool, once every lane has run what it was given. Does not block. */
+  async emptyCache(): Promise<void> {
+    this.#core.open('a device')
+    await this.#core.wait('device.emptyCache', this.name, async () => this.#core.native.emptyCache(0))
+  }
+
+  /** Who allocated, used and freed what. */
+  get history(): History {
+    return this.#history
+  }
+
+  /** All segments and blocks, uses that are outstanding, and the history. */
+  snapshot(): AllocatorSnapshot {
+    this.#core.open('a device')
+    return this.#core.tried('device.snapshot', this.name, () => snapshotOf(this.#core, this.#laneNames))
+  }
+
+  /**
+   * Called when an allocation is about to fail; may free blocks. True where it did: the allocation is tried again. What it throws is
+   * reported as an uncaught error, and counts as false. Gives the function that takes it back.
+   */
+  onOutOfMemory(observer: (shortage: Shortage) => boolean): () => void {
+    this.#core.open('a device')
+    const at = 'device.onOutOfMemory'
+    if (typeof observer !== 'function')
+      throw badArgument(at, 'observer', 'a function', observer, 'pass a function that may free blocks')
+    const core = this.#core
+    core.tried(at, this.name, () => core.native.observe((space, given) => askObservers(core, space, given)))
+    // A function of its own, so that the same observer may be there twice.
+    const own = (shortage: Shortage): boolean => observer(shortage)
+    core.observers.add(own)
+    return () => core.observers.delete(own)
+  }
+
+  /**
+   * Waits for what the lanes were given, then gives everything back. From the call on every handle of the device throws a `DisposedError`,
+   * and views of pinned blocks have length 0.
+   */
+  close(): Promise<void> {
+    if (this.#closing !== undefined) return this.#closing
+    const core = this.#core
+    this.#closing = core.tried('device.close', this.name, () => core.native.close())
+    core.closed = true
+    core.holdings?.atClose()
+    return this.#closing
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close()
+  }
+
+  #space(memory: unknown, at: string): 0 | 1 {
+    if (memory === 'device') return 0
+    if (memory === 'pinned') return 1
+    throw badArgument(
+      at,
+      'memory',
+      "'device' or 'pinned'",
+      memory,
+      'correct it, or leave it out for device memory',
+    )
+  }
+
+  #add(
+    name: string,
+    priority: number | undefined,
+    stream: bigint | undefined,
+    kind: 'own' | 'default' | 'external',
+  ): Lane {
+    const core = this.#core
+    const at = kind === 'external' ? 'device.externalLane' : 'device.lane'
+    const made = core.tried(at, name, () => core.native.addLane(name, priority, stream))
+    this.#laneNames.set(made.id, name)
+    return makeLane(core, made.id, made.stream, name, kind)
+  }
+}
+
+const priorities: Readonly<Record<string, number>> = { low: 1, normal: 0, high: -1 }
+
+const askObservers = (core: Core, space: 0 | 1, given: Parameters<Core['shortage']>[1]): boolean => {
+  let again = false
+  for (const observer of [...core.observers]) {
+    try {
+      again = observer(core.shortage(space === 0 ? core.device : core.pinned, given)) === true || again
+    } catch (error) {
+      queueMicrotask(() => {
+        throw error
+      })
+    }
+  }
+  return again
+}
+
+const opened = (
+  name: string,
+  options: DeviceOptions,
+  allocator: ResolvedAllocatorOptions,
+  make: (core: Core) => Device,
+): E.Either<DeviceError, Device> => {
+  try {
+    const addon = native()
+    const on = (where: string): Device => {
+      const ordinal = where === 'host' ? undefined : Number(where.slice('cuda:'.length))
+      const [device, pinned] = nativeOptions(allocator)
+      const made = addon.openCaching(ordinal ?? options.host ?? {}, device, pinned)
+      const core = new Core(where, made, allocator, options.development === true)
+      if (core.development) core.holdings = new Holdings(core)
+      return make(core)
+    }
+    if (name !== 'auto') return E.right(on(name))
+    try {
+      return E.right(on('cuda:0'))
+    } catch {
+      return E.right(on('host'))
+    }
+  } catch (error) {
+    return E.left(openFailure(error, name))
+  }
+}

@@ -1,0 +1,83 @@
+import type { Fault } from '../../dsl/ir/fault.js'
+import { render } from '../../dsl/ir/messages.js'
+import { describe } from '../values.js'
+
+export type AllocatorErrorTag =
+  | 'BadArgument' // not what the call takes
+  | 'WrongDevice' // a handle of another device
+  | 'Reentrant' // a pool's own allocator called the device that called it
+  | 'SourceFailed' // a pool's own allocator threw, or gave no address; `cause` is what it threw
+  | 'OutOfMemory'
+  | 'DriverFailed'
+
+/** What a call of a device, lane, block, event or pool throws: an Error whose fields are the same data as every fault of Braid. */
+export class AllocatorError extends Error implements Fault<AllocatorErrorTag> {
+  readonly _tag: AllocatorErrorTag
+  /** The call: `lane.malloc`. */
+  readonly at: string
+  readonly subject: string
+  readonly wanted: string
+  readonly found: string
+  readonly next: string
+  /** The driver's own name of the failure, such as `CUDA_ERROR_ILLEGAL_ADDRESS`. */
+  readonly code?: string
+
+  constructor(fault: Fault<AllocatorErrorTag>, more: { cause?: unknown; code?: string } = {}) {
+    super(render(fault), 'cause' in more ? { cause: more.cause } : undefined)
+    this.name = 'AllocatorError'
+    this._tag = fault._tag
+    this.at = fault.at
+    this.subject = fault.subject
+    this.wanted = fault.wanted
+    this.found = fault.found
+    this.next = fault.next
+    if (more.code !== undefined) this.code = more.code
+  }
+}
+
+/** An argument that the call does not take. */
+export const badArgument = (
+  at: string,
+  subject: string,
+  wanted: string,
+  value: unknown,
+  next: string,
+): AllocatorError =>
+  new AllocatorError({ _tag: 'BadArgument', at, subject, wanted, found: describe(value), next })
+
+/** The same of something that is no value but a thing: `found` says in words what it is. */
+export const badUse = (
+  at: string,
+  subject: string,
+  wanted: string,
+  found: string,
+  next: string,
+): AllocatorError => new AllocatorError({ _tag: 'BadArgument', at, subject, wanted, found, next })
+
+/** A handle that is none of `device`. */
+export const wrongDevice = (at: string, subject: string, device: string): AllocatorError =>
+  new AllocatorError({
+    _tag: 'WrongDevice',
+    at,
+    subject,
+    wanted: `${subject} of this device, ${device}`,
+    found: 'one of another Device object',
+    next: 'a device that is opened twice is two devices: use the handles of one',
+  })
+
+/** Whole numbers, said as a caller would: bytes from 1 on, unless told otherwise. */
+export const wholeNumber = (
+  at: string,
+  subject: string,
+  value: unknown,
+  least = 1,
+  most = Number.MAX_SAFE_INTEGER,
+): number => {
+  if (Number.isSafeInteger(value) && (value as number) >= least && (value as number) <= most)
+    return value as number
+  const range =
+    most === Number.MAX_SAFE_INTEGER
+      ? `a whole number from ${least}`
+      : `a whole number from ${least} to ${most}`
+  throw badArgument(at, subject, range, value, `give ${subject} as ${range}`)
+}

@@ -1,0 +1,90 @@
+import type { SnapshotFrame } from './snapshot/snapshot-data.js'
+
+interface StackError {
+  captureStackTrace(target: object): void
+  stackTraceLimit: number
+}
+
+// Braid's own frames say nothing of who allocates.
+const own = [new URL('.', import.meta.url).href, new URL('.', import.meta.url).pathname]
+const isOwn = (line: string): boolean =>
+  own.some(folder => line.includes(folder)) || line.includes('node:internal')
+
+const line = /^\s*at (?:(?:async )?(.*?) \()?(?:file:\/\/)?(.*?):(\d+):\d+\)?$/
+
+const frameOf = (text: string): SnapshotFrame | undefined => {
+  const found = line.exec(text)
+  return found ? { filename: found[2]!, line: Number(found[3]), name: found[1] ?? '<anonymous>' } : undefined
+}
+
+const most = 65_536
+const depth = 24
+
+/**
+ * Where blocks were allocated, each place once, by a number: 0 is nowhere known. A stack is kept as the text that the engine makes of it,
+ * and read only when somebody asks.
+ */
+export class Sites {
+  readonly #numbers = new Map<string, number>()
+  readonly #texts: string[] = ['']
+  readonly #labels: (string | undefined)[] = [undefined]
+
+  /** The number of a label, of the caller's stack, or of both. */
+  of(label: string | undefined, stack: boolean): number {
+    const text = stack ? capture() : ''
+    const key = label === undefined ? text : `${label}\0${text}`
+    const known = this.#numbers.get(key)
+    if (known !== undefined) return known
+    // A program whose labels never repeat has no places to tell apart: beyond this, nothing is known of them.
+    if (this.#texts.length >= most) return 0
+    const number = this.#texts.push(text) - 1
+    this.#labels.push(label)
+    this.#numbers.set(key, number)
+    return number
+  }
+
+  /** Innermost first; a label stands before the stack, as a name without a file. */
+  frames(site: number): readonly SnapshotFrame[] {
+    const text = this.#texts[site] ?? ''
+    const label = this.#labels[site]
+    const frames = text.split('\n').flatMap(each => (each === '' || isOwn(each) ? [] : (frameOf(each) ?? [])))
+    return label === undefined ? frames : [{ filename: '', line: 0, name: label }, ...frames]
+  }
+
+  /** A place in words: `weights (train.ts:12 in load)`. */
+  words(site: number): string {
+    const frames = this.frames(site)
+    const label = this.#labels[site]
+    const first = frames.find(({ filename }) => filename !== '')
+    const place = first
+      ? `${first.filename}:${first.line}${first.name === '<anonymous>' ? '' : ` in ${first.name}`}`
+      : ''
+    if (label !== undefined) return place === '' ? label : `${label} (${place})`
+    return place
+  }
+
+  all(): readonly (readonly SnapshotFrame[])[] {
+    return this.#texts.map((_, site) => this.frames(site))
+  }
+}
+
+const capture = (): string => {
+  const errors = Error as unknown as StackError
+  const limit = errors.stackTraceLimit
+  try {
+    errors.stackTraceLimit = depth
+    const holder: { stack?: unknown } = {}
+    errors.captureStackTrace(holder)
+    const stack = String(holder.stack)
+    return stack.slice(stack.indexOf('\n') + 1)
+  } catch {
+    // A frozen Error, or a prepareStackTrace that throws: nothing is known then.
+    return ''
+  } finally {
+    try {
+      errors.stackTraceLimit = limit
+    } catch {
+      // Nothing was changed.
+    }
+  }
+}

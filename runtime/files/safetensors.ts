@@ -1,0 +1,172 @@
+// Parameters from a .safetensors file: the header is checked without trust, the bytes are read straight to where they are wanted.
+import { type FileHandle, open } from 'node:fs/promises'
+import * as E from 'fp-ts/lib/Either.js'
+import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
+import { render } from '../../dsl/ir/messages.js'
+import { type BoundSpec, showSpec } from '../../dsl/ir/tensor.js'
+import { describe } from '../values.js'
+import {
+  type Faults,
+  type Header,
+  headerLength,
+  readHeader,
+  type SafetensorsFault,
+  type StoredTensor,
+} from './safetensors/header.js'
+
+export type {
+  Faults as SafetensorsFaults,
+  SafetensorsFault,
+  SafetensorsTag,
+  StoredTensor,
+} from './safetensors/header.js'
+export { type TensorToWrite, writeSafetensors } from './safetensors/write.js'
+
+/** Fills a parameter's bytes; `open(plan, { params })` takes one by name. Rejects with a `SafetensorsError`. */
+export type ParamSource = (
+  into: Uint8Array,
+  spec?: BoundSpec & { readonly name?: string; readonly bytes?: number },
+) => Promise<void>
+
+/** What a `ParamSource` rejects with: the fault as data, and as a sentence. */
+export class SafetensorsError extends Error {
+  constructor(readonly fault: SafetensorsFault) {
+    super(render(fault))
+    this.name = 'SafetensorsError'
+  }
+}
+
+export interface Safetensors extends AsyncDisposable {
+  /** By name, in the order of the header. */
+  readonly tensors: ReadonlyMap<string, StoredTensor>
+  /** Tensors of element types that Braid does not compute with: name → the type's name. */
+  readonly foreign: ReadonlyMap<string, string>
+  readonly metadata: Readonly<Record<string, string>>
+  /** Reads one tensor into bytes that are exactly as long. A name that is not there, or another type or size, rejects. */
+  source(name: string): ParamSource
+  /** Idempotent. */
+  close(): Promise<void>
+}
+
+// One read of 8 MiB keeps a disk busy and gives other reads of the thread pool their turn.
+const chunk = 8 << 20
+
+const readFully = async (file: FileHandle, into: Uint8Array, position: number): Promise<number> => {
+  let done = 0
+  while (done < into.byteLength) {
+    const { bytesRead } = await file.read(
+      into,
+      done,
+      Math.min(chunk, into.byteLength - done),
+      position + done,
+    )
+    if (bytesRead === 0) break
+    done += bytesRead
+  }
+  return done
+}
+
+/** What keeps a tensor of the file from filling a parameter, or undefined. */
+const misfit = (
+  path: string,
+  name: string,
+  header: Header,
+  into: Uint8Array,
+  spec: BoundSpec | undefined,
+): SafetensorsFault | undefined => {
+  const tensor = header.tensors.get(name)
+  const fault = (wanted: string, found: string, next: string): SafetensorsFault => ({
+    _tag: 'Mismatch',
+    at: path,
+    subject: name,
+    wanted,
+    found,
+    next,
+  })
+  if (!tensor) {
+    const type = header.foreign.get(name)
+    return type
+      ? fault('an element type that Braid computes with: F32, F16, BF16, U8, I32', type, 'convert the tensor')
+      : fault(
+          'a tensor of this name',
+          [...header.tensors.keys()].slice(0, 8).join(', ') || 'none at all',
+          'use one of the names found',
+        )
+  }
+  const sameShape =
+    spec &&
+    spec.shape.length === tensor.shape.length &&
+    spec.shape.every((size, axis) => size === tensor.shape[axis])
+  if (spec && (spec.dtype !== tensor.dtype || !sameShape))
+    return fault(showSpec(spec), showSpec(tensor), 'declare the parameter as the file has it')
+  if (into.byteLength !== tensor.bytes)
+    return fault(
+      `${into.byteLength} bytes`,
+      `${tensor.bytes} bytes, ${showSpec(tensor)}`,
+      'declare the parameter as the file has it',
+    )
+  return undefined
+}
+
+const reader = (path: string, file: FileHandle, header: Header): Safetensors => {
+  let closing: Promise<void> | undefined
+  const close = () => (closing ??= file.close())
+  const source =
+    (name: string): ParamSource =>
+    async (into, spec) => {
+      const fault = misfit(path, name, header, into, spec)
+      if (fault) throw new SafetensorsError(fault)
+      const { offset, bytes } = header.tensors.get(name)!
+      const done = await readFully(file, into, offset)
+      if (done !== bytes)
+        throw new SafetensorsError({
+          _tag: 'Truncated',
+          at: path,
+          subject: name,
+          wanted: `${bytes} bytes`,
+          found: `${done}: the file has shrunk since it was opened`,
+          next: 'write the file again',
+        })
+    }
+  return {
+    tensors: header.tensors,
+    foreign: header.foreign,
+    metadata: header.metadata,
+    source,
+    close,
+    [Symbol.asyncDispose]: close,
+  }
+}
+
+/** Opens a .safetensors file and checks all of its header. The file stays open until `close`. */
+export const safetensors =
+  (path: string): TaskEither<Faults, Safetensors> =>
+  async () => {
+    let file: FileHandle | undefined
+    try {
+      file = await open(path, 'r')
+      const { size } = await file.stat()
+      const first = new Uint8Array(Math.min(8, size))
+      await readFully(file, first, 0)
+      const length = headerLength(first, size, path)
+      const bytes = new Uint8Array(E.isRight(length) ? length.right : 0)
+      await readFully(file, bytes, 8)
+      const header = E.isLeft(length) ? length : readHeader(bytes, size, path)
+      if (E.isRight(header)) return E.right(reader(path, file, header.right))
+      await file.close()
+      return header
+    } catch (error) {
+      await file?.close().catch(() => undefined)
+      const found = (error as Error).message
+      return E.left([
+        {
+          _tag: 'CannotRead',
+          at: typeof path === 'string' ? path : 'path',
+          subject: typeof path === 'string' ? path : 'path',
+          wanted: 'a file that can be read',
+          found: typeof path === 'string' ? found : describe(path),
+          next: 'check the path and its permissions',
+        },
+      ])
+    }
+  }

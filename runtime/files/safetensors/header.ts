@@ -1,0 +1,256 @@
+// The header of a .safetensors file, checked without trust: an 8-byte little-endian length, that many bytes of JSON, then the
+// tensors' bytes, which the header must cover exactly once. https://github.com/huggingface/safetensors#format
+import * as E from 'fp-ts/lib/Either.js'
+import type { ReadonlyNonEmptyArray } from 'fp-ts/lib/ReadonlyNonEmptyArray.js'
+import type { Fault } from '../../../dsl/ir/fault.js'
+import type { DType } from '../../../dsl/ir/tensor.js'
+
+export type SafetensorsTag =
+  | 'CannotRead' // the operating system refused
+  | 'Truncated' // the file ends before what it announces
+  | 'BadHeader' // not JSON, not UTF-8, too long, names twice
+  | 'BadTensor' // one entry's dtype, shape or offsets cannot be
+  | 'Overlap' // two tensors share bytes
+  | 'Hole' // bytes that no tensor owns
+  | 'Mismatch' // a tensor that is there, but not of the asked name, type or size
+  | 'CannotWrite'
+
+export type SafetensorsFault = Fault<SafetensorsTag>
+export type Faults = ReadonlyNonEmptyArray<SafetensorsFault>
+
+/** One tensor of the file. `offset` counts from the file's first byte. */
+export interface StoredTensor {
+  readonly dtype: DType
+  readonly shape: readonly number[]
+  readonly bytes: number
+  readonly offset: number
+}
+
+export interface Header {
+  readonly tensors: ReadonlyMap<string, StoredTensor>
+  /** Tensors that are well formed but of an element type that Braid does not compute with, such as I64: name → type. */
+  readonly foreign: ReadonlyMap<string, string>
+  readonly metadata: Readonly<Record<string, string>>
+}
+
+/** The format's own limit: a longer header is a lie or an attack. */
+export const longestHeader = 100_000_000
+
+export const dtypeNames: Readonly<Record<string, DType>> = {
+  F32: 'f32',
+  F16: 'f16',
+  BF16: 'bf16',
+  U8: 'u8',
+  I32: 'i32',
+}
+const sizes: Readonly<Record<string, number>> = {
+  BOOL: 1,
+  U8: 1,
+  I8: 1,
+  F8_E5M2: 1,
+  F8_E4M3: 1,
+  F8_E8M0: 1,
+  I16: 2,
+  U16: 2,
+  F16: 2,
+  BF16: 2,
+  I32: 4,
+  U32: 4,
+  F32: 4,
+  I64: 8,
+  U64: 8,
+  F64: 8,
+  C64: 8,
+}
+
+type Report = (tag: SafetensorsTag, subject: string, wanted: string, found: string, next: string) => void
+const again = 'write the file again, or take another copy of it'
+const most = 20
+
+const show = (value: unknown): string => {
+  const text = JSON.stringify(value) ?? String(value)
+  return text.length > 80 ? `${text.slice(0, 77)}…` : text
+}
+
+const isSize = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0
+const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** Keys that stand twice in one object of valid JSON text: JSON.parse keeps the last one and says nothing. */
+export const repeatedKeys = (json: string): readonly string[] => {
+  const repeated: string[] = []
+  const open: (Set<string> | undefined)[] = []
+  for (const [token, key, colon] of json.matchAll(/("(?:[^"\\]|\\.)*")\s*(:?)|[{}[\]]/g)) {
+    if (token === '{') open.push(new Set())
+    else if (token === '[') open.push(undefined)
+    else if (token === '}' || token === ']') open.pop()
+    else if (colon) {
+      const name = JSON.parse(key!) as string
+      if (open.at(-1)?.has(name)) repeated.push(name)
+      open.at(-1)?.add(name)
+    }
+  }
+  return repeated
+}
+
+/** The JSON of the header as an object, or undefined after reporting why not. */
+const parse = (header: Uint8Array, report: Report): Readonly<Record<string, unknown>> | undefined => {
+  let text: string
+  try {
+    text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(header)
+  } catch {
+    report('BadHeader', 'header', 'UTF-8 text', 'bytes that are not UTF-8', again)
+    return undefined
+  }
+  try {
+    const value: unknown = JSON.parse(text)
+    if (!isRecord(value)) {
+      report('BadHeader', 'header', 'a JSON object of tensors by name', show(value), again)
+      return undefined
+    }
+    for (const name of repeatedKeys(text)) report('BadHeader', name, 'one entry of this name', 'two', again)
+    return value
+  } catch (error) {
+    report('BadHeader', 'header', 'JSON', (error as Error).message, again)
+    return undefined
+  }
+}
+
+interface Entry extends StoredTensor {
+  readonly name: string
+  readonly type: string
+}
+
+const readEntry = (
+  name: string,
+  value: unknown,
+  dataStart: number,
+  dataBytes: number,
+  report: Report,
+): Entry | undefined => {
+  const wrong = (wanted: string, found: string): undefined => {
+    report('BadTensor', name, wanted, found, again)
+    return undefined
+  }
+  if (!isRecord(value)) return wrong('{ dtype, shape, data_offsets }', show(value))
+  const { dtype: type, shape, data_offsets: range } = value
+  const size = typeof type === 'string' && Object.hasOwn(sizes, type) ? sizes[type]! : undefined
+  if (size === undefined)
+    return wrong(`a dtype: ${Object.keys(dtypeNames).join(', ')}, or another of the format`, show(type))
+  if (!Array.isArray(shape) || !shape.every(isSize))
+    return wrong('a shape of whole numbers of 0 or more', show(shape))
+  if (!Array.isArray(range) || range.length !== 2 || !range.every(isSize))
+    return wrong('two data_offsets of 0 or more', show(range))
+  const [begin, end] = range as [number, number]
+  const bytes = (shape as number[]).reduce((product, dimension) => product * dimension, size)
+  if (!Number.isSafeInteger(bytes)) return wrong('fewer than 2^53 bytes', `shape ${show(shape)}`)
+  if (end < begin || end - begin !== bytes)
+    return wrong(
+      `${bytes} bytes for ${type as string} ${show(shape)}`,
+      `data_offsets ${show(range)}, which are ${end - begin}`,
+    )
+  if (end > dataBytes) {
+    report(
+      'Truncated',
+      name,
+      `bytes ${begin} to ${end} of the data`,
+      `${dataBytes} bytes of data in the file`,
+      again,
+    )
+    return undefined
+  }
+  return {
+    name,
+    type: type as string,
+    dtype: dtypeNames[type as string] ?? 'u8',
+    shape: shape as number[],
+    bytes,
+    offset: dataStart + begin,
+  }
+}
+
+// Every byte after the header belongs to exactly one tensor: anything else is a file made to mislead, or broken.
+const checkCover = (
+  entries: readonly Entry[],
+  dataStart: number,
+  dataBytes: number,
+  report: Report,
+): void => {
+  let reached = dataStart
+  let before = 'the header'
+  for (const entry of [...entries].sort((a, b) => a.offset - b.offset || a.bytes - b.bytes)) {
+    if (entry.offset < reached)
+      report(
+        'Overlap',
+        entry.name,
+        `bytes from ${reached - dataStart} on, after ${before}`,
+        `bytes from ${entry.offset - dataStart} on`,
+        again,
+      )
+    else if (entry.offset > reached)
+      report(
+        'Hole',
+        entry.name,
+        `bytes from ${reached - dataStart} on, right after ${before}`,
+        `bytes from ${entry.offset - dataStart} on`,
+        again,
+      )
+    if (entry.offset + entry.bytes >= reached) before = entry.name
+    reached = Math.max(reached, entry.offset + entry.bytes)
+  }
+  if (reached !== dataStart + dataBytes)
+    report(
+      'Hole',
+      'data',
+      `${reached - dataStart} bytes, as the header says`,
+      `${dataBytes} bytes in the file`,
+      again,
+    )
+}
+
+const readMetadata = (value: unknown, report: Report): Readonly<Record<string, string>> => {
+  if (value === undefined) return {}
+  if (isRecord(value) && Object.values(value).every(text => typeof text === 'string'))
+    return value as Record<string, string>
+  report('BadHeader', '__metadata__', 'an object of strings', show(value), again)
+  return {}
+}
+
+/** The length that the first 8 bytes announce, held against the size of the file. */
+export const headerLength = (first: Uint8Array, fileBytes: number, at: string): E.Either<Faults, number> => {
+  const fault = (tag: SafetensorsTag, wanted: string, found: string) =>
+    E.left<Faults, number>([{ _tag: tag, at, subject: 'header length', wanted, found, next: again }])
+  if (first.byteLength < 8) return fault('Truncated', 'at least 8 bytes', `${first.byteLength} bytes`)
+  const length = new DataView(first.buffer, first.byteOffset, 8).getBigUint64(0, true)
+  if (length > BigInt(longestHeader))
+    return fault('BadHeader', `at most ${longestHeader} bytes of header`, `${length} bytes`)
+  if (length + 8n > BigInt(fileBytes))
+    return fault('Truncated', `${length} bytes of header`, `a file of ${fileBytes} bytes`)
+  return E.right(Number(length))
+}
+
+/** The whole header, or everything that is wrong with it (the first 20). `header` is the JSON's bytes, `at` the file's path. */
+export const readHeader = (header: Uint8Array, fileBytes: number, at: string): E.Either<Faults, Header> => {
+  const faults: SafetensorsFault[] = []
+  const report: Report = (tag, subject, wanted, found, next) =>
+    void (faults.length < most && faults.push({ _tag: tag, at, subject, wanted, found, next }))
+  const dataStart = 8 + header.byteLength
+  const dataBytes = fileBytes - dataStart
+  const { __metadata__, ...named } = parse(header, report) ?? {}
+  const metadata = readMetadata(__metadata__, report)
+  const entries = Object.entries(named).map(([name, value]) =>
+    readEntry(name, value, dataStart, dataBytes, report),
+  )
+  const sound = entries.filter(entry => entry !== undefined)
+  if (faults.length === 0) checkCover(sound, dataStart, dataBytes, report)
+  const [first, ...rest] = faults
+  if (first) return E.left([first, ...rest])
+  const known = sound.filter(entry => Object.hasOwn(dtypeNames, entry.type))
+  const tensors = new Map(
+    known.map(({ name, dtype, shape, bytes, offset }) => [name, { dtype, shape, bytes, offset }] as const),
+  )
+  const foreign = new Map(
+    sound.filter(entry => !known.includes(entry)).map(({ name, type }) => [name, type] as const),
+  )
+  return E.right({ tensors, foreign, metadata })
+}

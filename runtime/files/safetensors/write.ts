@@ -1,0 +1,131 @@
+import { open, rename, rm } from 'node:fs/promises'
+import * as E from 'fp-ts/lib/Either.js'
+import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
+import { type BoundSpec, type DType, tensorBytes } from '../../../dsl/ir/tensor.js'
+import { describe } from '../../values.js'
+import type { SafetensorsFault } from './header.js'
+
+/** A tensor to write: its bytes whole, or as chunks that are made while the file is written. */
+export interface TensorToWrite extends BoundSpec {
+  readonly name: string
+  readonly bytes: Uint8Array | (() => Iterable<Uint8Array> | AsyncIterable<Uint8Array>)
+}
+
+const typeNames: Readonly<Record<DType, string>> = {
+  f32: 'F32',
+  f16: 'F16',
+  bf16: 'BF16',
+  u8: 'U8',
+  i32: 'I32',
+}
+
+// The JSON is padded with spaces so that the data begins on a multiple of 8, as other writers of the format do.
+const headerBytes = (
+  entries: readonly TensorToWrite[],
+  metadata: Readonly<Record<string, string>>,
+): Uint8Array => {
+  const header: Record<string, unknown> = Object.keys(metadata).length ? { __metadata__: metadata } : {}
+  let offset = 0
+  for (const entry of entries) {
+    const end = offset + tensorBytes(entry)
+    header[entry.name] = { dtype: typeNames[entry.dtype], shape: entry.shape, data_offsets: [offset, end] }
+    offset = end
+  }
+  const json = new TextEncoder().encode(JSON.stringify(header))
+  const padded = new Uint8Array(8 + Math.ceil(json.length / 8) * 8).fill(0x20)
+  new DataView(padded.buffer).setBigUint64(0, BigInt(padded.length - 8), true)
+  padded.set(json, 8)
+  return padded
+}
+
+const entryForm = "[{ name: 'w', dtype: 'f32', shape: [2, 2], bytes: new Uint8Array(16) }]"
+
+const isEntry = (value: unknown): boolean => {
+  const { name, dtype, shape, bytes } = (value ?? {}) as Partial<Record<keyof TensorToWrite, unknown>>
+  const sized = Array.isArray(shape) && shape.every(size => Number.isSafeInteger(size) && size >= 0)
+  const typed = typeof dtype === 'string' && Object.hasOwn(typeNames, dtype)
+  return (
+    typeof name === 'string' && typed && sized && (bytes instanceof Uint8Array || typeof bytes === 'function')
+  )
+}
+
+// Which field is at fault is most of what there is to say.
+const described = (value: unknown): string => {
+  if (typeof value !== 'object' || value === null) return describe(value)
+  const fields = ['name', 'dtype', 'shape', 'bytes'].map(
+    field => `${field}: ${describe((value as Readonly<Record<string, unknown>>)[field])}`,
+  )
+  return `one with ${fields.join(', ')}`
+}
+
+/**
+ * Writes a .safetensors file, chunk by chunk. Until the last byte stands it has another name, so a file of this name is whole.
+ */
+export const writeSafetensors =
+  (
+    path: string,
+    entries: readonly TensorToWrite[],
+    metadata: Readonly<Record<string, string>> = {},
+  ): TaskEither<SafetensorsFault, void> =>
+  async () => {
+    const fault = (subject: string, wanted: string, found: string, next: string) =>
+      E.left<SafetensorsFault>({
+        _tag: 'CannotWrite',
+        at: typeof path === 'string' && path !== '' ? path : 'path',
+        subject,
+        wanted,
+        found,
+        next,
+      })
+    if (typeof path !== 'string' || path === '')
+      return fault('path', 'the path of a file', describe(path), "give it as a string: 'weights.safetensors'")
+    if (!Array.isArray(entries))
+      return fault('entries', 'an array of tensors', describe(entries), `give ${entryForm}`)
+    const wrong = entries.findIndex(entry => !isEntry(entry))
+    if (wrong >= 0)
+      return fault(`entries[${wrong}]`, 'a tensor to write', described(entries[wrong]), `give ${entryForm}`)
+    const names = new Set(entries.map(entry => entry.name))
+    if (names.size !== entries.length)
+      return fault('entries', 'one entry of each name', 'a name twice', 'rename one of them')
+    if (names.has('__metadata__'))
+      return fault(
+        '__metadata__',
+        'a name that the format does not keep for itself',
+        '__metadata__',
+        'rename it',
+      )
+    const part = `${path}.${process.pid}.part`
+    try {
+      const file = await open(part, 'w')
+      try {
+        await file.writeFile(headerBytes(entries, metadata))
+        for (const entry of entries) {
+          let written = 0
+          for await (const chunk of typeof entry.bytes === 'function' ? entry.bytes() : [entry.bytes]) {
+            await file.writeFile(chunk)
+            written += chunk.byteLength
+          }
+          if (written !== tensorBytes(entry))
+            return fault(
+              entry.name,
+              `${tensorBytes(entry)} bytes`,
+              `${written} bytes`,
+              'give as many bytes as the shape says',
+            )
+        }
+      } finally {
+        await file.close()
+      }
+      await rename(part, path)
+      return E.right(undefined)
+    } catch (error) {
+      return fault(
+        path,
+        'a file that can be written',
+        (error as Error).message,
+        'choose a folder that exists, has room and may be written',
+      )
+    } finally {
+      await rm(part, { force: true })
+    }
+  }

@@ -1,0 +1,187 @@
+import type { Plan } from '../../dsl/ir/plan.js'
+import type { Lease } from '../../dsl/language/feed.js'
+import type { HostArray } from '../../dsl/language/operators/operator.js'
+import type { NativeDevice, NativeFailure, NativeProgram, NativeStats, NativeTrace } from '../addon.js'
+import { RunError } from '../errors.js'
+import { fill, type Mismatch } from '../values.js'
+import { tickFailure } from './failures.js'
+import { type LeaseOwner, makeLease } from './lease.js'
+import { inputViews, type Port, portsOf, viewsOf, type Written } from './ports.js'
+import type { Run, RunHost } from './run.js'
+import { Recent } from './summary.js'
+import { Ticks } from './ticks.js'
+
+export interface EngineParts {
+  readonly plan: Plan
+  readonly devices: readonly Pick<NativeDevice, 'close'>[]
+  readonly program: NativeProgram
+  /** Ticks between a feed and the return of their lease: at most the plan's. */
+  readonly inFlight: number
+  readonly detach: (buffer: ArrayBuffer) => void
+  readonly written?: Written
+  readonly warn: (message: string) => void
+}
+
+/**
+ * What is alive behind a session: the native program, its slots, and who each tick belongs to. Invariant: a slot's memory is touched
+ * by a feed only while `ticks` says it is free, by the device only while flying, and by a reader only while leased.
+ */
+export class Engine implements RunHost, LeaseOwner {
+  readonly ticks: Ticks
+  readonly inputs: readonly Port[]
+  readonly outputs: readonly Port[]
+  readonly enqueueUs = new Recent()
+  readonly fillUs = new Recent()
+  readonly tickMs = new Recent()
+  readonly drops: Map<string, number>
+  /** Called with each value that was fed, as it lies in its slot; for those who hold a run against its meaning. */
+  onFed: ((input: string, tick: number, value: HostArray) => void) | undefined
+  /** The run that has been started and has not ended. */
+  run: Run | undefined
+  failure: RunError | undefined
+  #views: readonly (readonly (readonly HostArray[])[])[]
+  readonly #owners: (Run | undefined)[]
+  readonly #submittedAt: Float64Array
+  #completedAt = 0
+  #filling = 0
+  #stopping: Promise<void> | undefined
+  #onDrained: (() => void)[] = []
+  #last: { stats: NativeStats; trace: NativeTrace } | undefined
+
+  constructor(private readonly parts: EngineParts) {
+    const { plan, program, inFlight, written } = parts
+    this.ticks = new Ticks(inFlight)
+    this.inputs = portsOf(plan, 'input', written)
+    this.outputs = portsOf(plan, 'output', written)
+    this.drops = new Map(this.inputs.map(({ spec }) => [spec.name, 0]))
+    this.#views = inputViews(program, this.inputs, plan.inFlight)
+    this.#owners = Array.from({ length: inFlight })
+    this.#submittedAt = new Float64Array(inFlight)
+    program.onTick((tick, failure) => this.#completed(tick, failure))
+  }
+
+  fill(input: number, tick: number, part: number, value: unknown): Mismatch | undefined {
+    const began = performance.now()
+    const port = this.inputs[input]!
+    const place = this.#views[tick % this.parts.plan.inFlight]![input]![part]!
+    const mismatch = fill(place, value, port.spec)
+    this.#filling += performance.now() - began
+    if (!mismatch) this.onFed?.(port.spec.name, tick, place)
+    return mismatch
+  }
+
+  submit(): void {
+    const began = performance.now()
+    const slot = this.ticks.next % this.ticks.size
+    this.#owners[slot] = this.run
+    this.#submittedAt[slot] = began
+    try {
+      this.parts.program.submit(this.ticks.next)
+    } catch (error) {
+      this.#fail(error as NativeFailure)
+      throw this.failure
+    }
+    this.ticks.submit()
+    this.enqueueUs.add((performance.now() - began) * 1000)
+    this.fillUs.add(this.#filling * 1000)
+    this.#filling = 0
+  }
+
+  dropped(input: string): void {
+    this.drops.set(input, (this.drops.get(input) ?? 0) + 1)
+  }
+
+  unfinished(input: string, had: number, wanted: number): void {
+    this.drops.set(input, (this.drops.get(input) ?? 0) + had)
+    this.parts.warn(
+      `the feed ${input} ended with ${had} of the ${wanted} values of a tick, which are dropped: a tick runs with all of its values. ` +
+        `Next: end the feed after a multiple of ${wanted} values`,
+    )
+  }
+
+  ended(run: Run): void {
+    if (this.run === run) this.run = undefined
+  }
+
+  freed(then: () => void): void {
+    this.close().then(then, then)
+  }
+
+  giveBack(tick: number, lost: boolean): void {
+    if (this.#stopping) return
+    this.ticks.giveBack(tick)
+    if (lost)
+      this.parts.warn(
+        `the lease of tick ${tick} was lost without being given back${this.run ? `, in the run started at ${this.run.at}` : ''}. ` +
+          'Its slot was free again only when the garbage collector noticed. Next: `using lease = out`, or lease[Symbol.dispose]()',
+      )
+    this.run?.pump()
+  }
+
+  stats(): NativeStats {
+    return this.#last?.stats ?? this.parts.program.stats()
+  }
+
+  trace(): NativeTrace {
+    return this.#last?.trace ?? this.parts.program.trace()
+  }
+
+  read(buffer: number): Promise<ArrayBuffer> {
+    return this.parts.program.read(buffer)
+  }
+
+  /** Drains, then frees. Idempotent, never rejects: what fails while it frees is warned of. */
+  close(): Promise<void> {
+    this.#stopping ??= this.#drained().then(async () => {
+      const { program, devices, warn } = this.parts
+      try {
+        this.#last = { stats: program.stats(), trace: program.trace() }
+        this.#views = []
+        await program.close()
+        for (const device of devices) device.close()
+      } catch (error) {
+        warn(`closing a session failed: ${error instanceof Error ? error.message : String(error)}`)
+      }
+    })
+    return this.#stopping
+  }
+
+  #drained(): Promise<void> {
+    return this.ticks.flying === 0 ? Promise.resolve() : new Promise(resolve => this.#onDrained.push(resolve))
+  }
+
+  #fail(failure: NativeFailure): void {
+    this.failure ??= new RunError(...tickFailure(failure, this.parts.plan))
+  }
+
+  #completed(tick: number, failure: NativeFailure | null): void {
+    const slot = tick % this.ticks.size
+    const run = this.#owners[slot]
+    this.#owners[slot] = undefined
+    if (failure) this.#fail(failure)
+    else {
+      const now = performance.now()
+      this.tickMs.add(now - Math.max(this.#completedAt, this.#submittedAt[slot]!))
+      this.#completedAt = now
+    }
+    const leased = !failure && run !== undefined && run.listening
+    this.ticks.complete(tick, leased)
+    run?.completed(failure ? this.failure : undefined, leased ? this.#lease(tick) : undefined)
+    // A run that starts while an unsubscribed one drains waits for these slots.
+    if (this.run !== run) this.run?.pump()
+    if (this.ticks.flying > 0) return
+    for (const resolve of this.#onDrained.splice(0)) resolve()
+    if (this.failure) void this.close()
+  }
+
+  #lease(tick: number): Lease<unknown> {
+    const { program, plan, detach } = this.parts
+    const values = viewsOf(program, this.outputs, tick % plan.inFlight)
+    return makeLease(
+      tick,
+      this.outputs.map(({ spec }, i) => [spec.name, values[i]!] as const),
+      this,
+      detach,
+    )
+  }
+}

@@ -1,0 +1,134 @@
+import type { Plan, PlanBuffer } from '../../dsl/ir/plan.js'
+import { elements } from '../../dsl/ir/tensor.js'
+import type { HostArray } from '../../dsl/language/operators/operator.js'
+import { hostArray, writer } from '../../dsl/language/values.js'
+import type { NativeProgram } from '../addon.js'
+import type { DeviceError } from '../errors.js'
+import { arrayOver, fill, thrown, type ValueSpec } from '../values.js'
+import { specOf, type Written } from './ports.js'
+
+/** What a parameter's function is told beside the bytes that it fills. */
+export type ParamSpec = Pick<ValueSpec, 'name' | 'dtype' | 'shape' | 'bytes'>
+
+/** A parameter's value: a typed array of its elements, or a function that fills its bytes (little-endian, row-major). */
+export type ParamSource = HostArray | ((into: Uint8Array, spec: ParamSpec) => void | Promise<void>)
+
+export type ParamSources = Readonly<Record<string, ParamSource>>
+
+const paramsOf = (plan: Plan): readonly PlanBuffer[] =>
+  plan.buffers.filter(({ life, alias }) => life === 'param' && alias === undefined)
+
+/** Parameters by name: one that several devices read is resident on each of them. */
+const byName = (plan: Plan): readonly (readonly [PlanBuffer, ...PlanBuffer[]])[] => {
+  const named = new Map<string, [PlanBuffer, ...PlanBuffer[]]>()
+  for (const buffer of paramsOf(plan)) {
+    const known = named.get(buffer.name)
+    if (known === undefined) named.set(buffer.name, [buffer])
+    else known.push(buffer)
+  }
+  return [...named.values()]
+}
+
+/**
+ * What is wrong with the parameters that were given, before anything is opened: missing, of another type or length. One that the plan
+ * does not have is no mistake: a parameter that nothing needs is in the graph, and not in the plan.
+ */
+export const checkParams = (plan: Plan, given: ParamSources, written?: Written): readonly DeviceError[] =>
+  byName(plan).flatMap(([buffer]) =>
+    problemOf(buffer, plan, given, specOf(buffer, written?.('param', buffer.name))),
+  )
+
+// The names that were given and are none of the plan's: what is missing may be one of them, mistyped.
+const strangers = (plan: Plan, given: ParamSources): string => {
+  const names = new Set(paramsOf(plan).map(({ name }) => name))
+  const others = Object.keys(given).filter(name => !names.has(name))
+  return others.length === 0 ? 'none' : `none, but ${others.join(', ')}, which the plan does not have`
+}
+
+const problemOf = (
+  buffer: PlanBuffer,
+  plan: Plan,
+  given: ParamSources,
+  spec: ValueSpec,
+): readonly DeviceError[] => {
+  const { name } = buffer
+  const value = Object.hasOwn(given, name) ? given[name] : undefined
+  const base = { at: `params.${name}`, subject: name }
+  if (value === undefined)
+    return [
+      {
+        ...base,
+        _tag: 'MissingParam',
+        wanted: `a value of ${spec.dtype}[${spec.shape.join(', ')}]`,
+        found: strangers(plan, given),
+        next: `open(plan, { params: { ${JSON.stringify(name)}: … } }): a typed array, or a function that fills the bytes`,
+      },
+    ]
+  if (typeof value === 'function') return []
+  const mismatch = fill(undefined, value, spec)
+  return mismatch ? [{ ...base, _tag: 'WrongParam', ...mismatch }] : []
+}
+
+/**
+ * Gives every parameter its value, on every device that has it, and every state its first one. Pinned parameters are filled where they lie, device ones through one
+ * buffer at a time. The first source that throws ends it.
+ */
+export const load = async (
+  plan: Plan,
+  program: NativeProgram,
+  given: ParamSources,
+  signal?: AbortSignal,
+): Promise<DeviceError | undefined> => {
+  for (const [buffer, ...others] of byName(plan)) {
+    signal?.throwIfAborted()
+    const spec = specOf(buffer)
+    const pinned = buffer.space === 'pinned'
+    const bytes = pinned
+      ? new Uint8Array(program.view(buffer.id, 0), 0, buffer.bytes)
+      : new Uint8Array(buffer.bytes)
+    const failure = await put(bytes, given[buffer.name]!, spec)
+    if (failure) return failure
+    if (!pinned) for (const { id } of [buffer, ...others]) await program.load(id, bytes)
+  }
+  for (const buffer of plan.buffers)
+    if (buffer.life === 'state' && buffer.alias === undefined && buffer.init !== undefined) {
+      signal?.throwIfAborted()
+      await program.load(buffer.id, firstState(buffer, buffer.init))
+    }
+  return undefined
+}
+
+const put = async (
+  bytes: Uint8Array,
+  source: ParamSource,
+  spec: ValueSpec,
+): Promise<DeviceError | undefined> => {
+  if (typeof source !== 'function') {
+    const mismatch = fill(arrayOver(bytes.buffer as ArrayBuffer, bytes.byteOffset, spec), source, spec)
+    return mismatch && { _tag: 'WrongParam', at: `params.${spec.name}`, subject: spec.name, ...mismatch }
+  }
+  try {
+    const { name, dtype, shape } = spec
+    await source(bytes, { name, dtype, shape, bytes: spec.bytes })
+    return undefined
+  } catch (cause) {
+    return {
+      _tag: 'WrongParam',
+      at: `params.${spec.name}`,
+      subject: spec.name,
+      wanted: 'a source that fills the bytes',
+      found: `one that threw: ${thrown(cause)}`,
+      next: 'correct the source; its error is the cause',
+      cause,
+    }
+  }
+}
+
+const firstState = (buffer: PlanBuffer, init: number | readonly number[]): Uint8Array => {
+  const { dtype, shape } = specOf(buffer)
+  const store = writer(dtype)
+  const values = hostArray(dtype, elements(shape))
+  if (typeof init === 'number') values.fill(store(init))
+  else for (let i = 0; i < values.length; i++) values[i] = store(init[i] ?? 0)
+  return new Uint8Array(values.buffer as ArrayBuffer)
+}

@@ -1,0 +1,80 @@
+import type { Plan, PlanBuffer } from '../../dsl/ir/plan.js'
+import type { TensorSpec } from '../../dsl/ir/tensor.js'
+import type { HostArray } from '../../dsl/language/operators/operator.js'
+import type { NativeProgram } from '../addon.js'
+import { arrayOver, type ValueSpec } from '../values.js'
+import { rootOf } from './program.js'
+
+/** One input or output of a plan: what it holds, and where its bytes lie in each slot. */
+export interface Port {
+  readonly spec: ValueSpec
+  readonly root: number
+  readonly offset: number
+  /** How many values a tick has of an input: `spec` is one of them, and they lie one after the other. Of an output `spec` is all. */
+  readonly rate: number
+}
+
+/** Input and output specs as the graph's author wrote them, symbols and all, where this process knows. */
+export type Written = (kind: 'input' | 'output' | 'param', name: string) => TensorSpec | undefined
+
+/** What a buffer holds. A plan from elsewhere may not say its element type: then it holds bytes. */
+export const specOf = (buffer: PlanBuffer, written?: TensorSpec): ValueSpec => {
+  const typed = buffer.dtype !== undefined && buffer.shape !== undefined
+  return {
+    name: buffer.name,
+    dtype: typed ? buffer.dtype! : 'u8',
+    shape: typed ? buffer.shape! : [buffer.bytes],
+    bytes: buffer.bytes,
+    ...(typed && written ? { written } : {}),
+  }
+}
+
+/** A view of an input's or output's buffer is no port of its own. */
+export const portsOf = (plan: Plan, life: 'input' | 'output', written?: Written): readonly Port[] =>
+  plan.buffers
+    .filter(buffer => buffer.life === life && buffer.alias === undefined)
+    .map(buffer => {
+      const { rate = 1 } = life === 'input' ? buffer : {}
+      return {
+        spec: specOf(oneOf(buffer, rate), written?.(life, buffer.name)),
+        ...rootOf(plan, buffer.id),
+        rate,
+      }
+    })
+
+/** One of the values that a buffer holds. */
+const oneOf = (buffer: PlanBuffer, rate: number): PlanBuffer => {
+  if (rate === 1) return buffer
+  const { shape, bytes } = buffer
+  return { ...buffer, bytes: bytes / rate, ...(shape === undefined ? {} : { shape: shape.slice(1) }) }
+}
+
+/** The inputs' memory in every slot, mapped once: `[slot][port][value of the tick]`. Feeds are copied straight into it. */
+export const inputViews = (
+  program: NativeProgram,
+  ports: readonly Port[],
+  slots: number,
+): readonly (readonly (readonly HostArray[])[])[] =>
+  Array.from({ length: slots }, (_, slot) =>
+    viewsOf(program, ports, slot).map((first, port) => {
+      const { rate, spec } = ports[port]!
+      const at = (value: number): number => first.byteOffset + value * spec.bytes
+      return Array.from({ length: rate }, (_, value) =>
+        arrayOver(first.buffer as ArrayBuffer, at(value), spec),
+      )
+    }),
+  )
+
+/** The ports' memory in one slot. Ports that share a buffer share its one view, which a second call would detach. */
+export const viewsOf = (
+  program: NativeProgram,
+  ports: readonly Port[],
+  slot: number,
+): readonly HostArray[] => {
+  const roots = new Map<number, ArrayBuffer>()
+  return ports.map(({ root, offset, spec }) => {
+    let buffer = roots.get(root)
+    if (buffer === undefined) roots.set(root, (buffer = program.view(root, slot)))
+    return arrayOver(buffer, offset, spec)
+  })
+}

@@ -1,0 +1,61 @@
+import { referencesOf } from '../../dsl/compiler/compile.js'
+import type { Plan } from '../../dsl/ir/plan.js'
+import type { HostArray } from '../../dsl/language/operators/operator.js'
+import type { NativeProgramOptions } from '../addon.js'
+import type { DeviceError } from '../errors.js'
+import { arrayOver } from '../values.js'
+import { specOf } from './ports.js'
+import type { FlatProgram } from './program.js'
+
+/** What a user's kernel computes, in TypeScript: reads and writes in the order of the kernel's arguments. */
+export type Reference = (reads: readonly HostArray[], writes: readonly HostArray[]) => void
+export type References = Readonly<Record<string, Reference>>
+
+type Native = NonNullable<NativeProgramOptions['references']>
+
+/** The meanings that the host device calls for a plan's user kernels, by kernel index; or which ones nobody gave. */
+export const referencesFor = (
+  plan: Plan,
+  flat: FlatProgram,
+  given: References,
+): { readonly byKernel: Native } | { readonly errors: readonly [DeviceError, ...DeviceError[]] } => {
+  const known = referencesOf(plan)
+  const byKernel: Record<number, Native[number]> = {}
+  const errors: DeviceError[] = []
+  flat.spec.kernels.forEach((kernel, index) => {
+    if (kernel.kind !== 'cuda') return
+    const { node, reads, writes } = flat.kernelRuns[index]!
+    const reference =
+      (Object.hasOwn(given, kernel.name) ? given[kernel.name] : undefined) ?? known.get(node)?.reference
+    if (typeof reference === 'function') byKernel[index] = over(plan, reads, writes, reference)
+    else errors.push(missing(plan, node, kernel.name))
+  })
+  const [first, ...others] = errors
+  return first ? { errors: [first, ...others] } : { byKernel }
+}
+
+// A donated write lies in its read's memory, where the meaning's own copy of the read would change under it: reads are copied then.
+const over = (
+  plan: Plan,
+  reads: readonly number[],
+  writes: readonly number[],
+  reference: Reference,
+): Native[number] => {
+  const specs = [...reads, ...writes].map(id => specOf(plan.buffers[id]!))
+  const root = (id: number): number => plan.buffers[id]!.alias ?? id
+  const shared = reads.map(read => writes.some(write => root(write) === root(read)))
+  return (readBytes, writeBytes) =>
+    reference(
+      readBytes.map((bytes, i) => arrayOver(shared[i] ? bytes.slice(0) : bytes, 0, specs[i]!)),
+      writeBytes.map((bytes, i) => arrayOver(bytes, 0, specs[reads.length + i]!)),
+    )
+}
+
+const missing = (plan: Plan, node: number, name: string): DeviceError => ({
+  _tag: 'MissingReference',
+  at: plan.nodes[node]!.at,
+  subject: plan.nodes[node]!.name,
+  wanted: `what the kernel ${name} means in TypeScript: the host device does not run CUDA`,
+  found: 'none: a plan that is read from a file carries only the CUDA source',
+  next: `open(plan, { references: { ${name}: (reads, writes) => … } }), or a cuda device`,
+})

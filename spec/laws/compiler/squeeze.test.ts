@@ -1,0 +1,57 @@
+// Under `memory: BYTES` the compiler finds the waits that keep the pool inside it, before it gives up any upload ahead.
+
+import fc from 'fast-check'
+import * as E from 'fp-ts/lib/Either.js'
+import { describe, expect, it } from 'vitest'
+import { compile } from '../../../dsl/compiler/compile.js'
+import { orThrow, verify } from '../../../dsl/index.js'
+import { poolPeakOf } from '../../../dsl/memory/pool.js'
+import { sample } from '../../fixtures/generate.js'
+import { streamed, streamedLeast } from '../../fixtures/streamed.js'
+
+const KiB = 2 ** 10
+
+describe('memory: BYTES', () => {
+  it.each([1, 2, 3])('holds what a hand would, with ahead %i', ahead => {
+    const least = streamedLeast(ahead)
+    const plan = orThrow(compile(streamed(12, ahead), { memory: least }))
+    expect(plan.bound.device).toEqual([least])
+    // The window is whole: before the first matmul, all its uploads are issued.
+    const runs = plan.commands.flatMap(command => (command[0] === 'run' ? [plan.nodes[command[1]]!.op] : []))
+    expect(runs.indexOf('matmul')).toBe(ahead + 1)
+    expect(verify(plan)).toEqual([])
+  })
+
+  it('gives up uploads ahead only where no waits are enough', () => {
+    const plan = orThrow(compile(streamed(12, 3), { memory: (4 + 2 * 4 + 3 * 64) * KiB }))
+    expect(plan.bound.device[0]).toBeLessThanOrEqual((4 + 2 * 4 + 3 * 64) * KiB)
+    const runs = plan.commands.flatMap(command => (command[0] === 'run' ? [plan.nodes[command[1]]!.op] : []))
+    expect(runs.indexOf('matmul')).toBeGreaterThanOrEqual(1)
+    expect(runs.indexOf('matmul')).toBeLessThanOrEqual(3)
+  })
+
+  it('says what is in memory at the peak where nothing is enough', () => {
+    const refused = compile(streamed(12, 3), { memory: 64 * KiB })
+    expect(E.isLeft(refused) && refused.left[0]).toMatchObject({ _tag: 'OverBudget', at: 'options.memory' })
+    expect(E.isLeft(refused) && refused.left[0].found).toContain('w')
+  })
+
+  it('is within every budget between the least and the most, and every law holds', () => {
+    fc.assert(
+      fc.property(
+        sample({ steps: 12 }),
+        fc.double({ min: 0, max: 1, noNaN: true }),
+        ({ graph: net, dims, inFlight }, at) => {
+          const most = orThrow(compile(net, { dims, inFlight })).bound.device[0]!
+          const least = orThrow(compile(net, { dims, inFlight, memory: 'small' })).bound.device[0]!
+          const memory = Math.max(1, Math.floor(Math.min(least, most) + at * Math.abs(most - least)))
+          const plan = orThrow(compile(net, { dims, inFlight, memory }))
+          expect(plan.bound.device[0]).toBeLessThanOrEqual(memory)
+          expect(poolPeakOf(plan).device[0]).toBeLessThanOrEqual(memory)
+          expect(verify(plan)).toEqual([])
+        },
+      ),
+      { numRuns: 60 },
+    )
+  })
+})

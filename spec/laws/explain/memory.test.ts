@@ -1,0 +1,64 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { heldAtPeak } from '../../../dsl/explain/held.js'
+import { compile, orThrow } from '../../../dsl/index.js'
+import type { Plan } from '../../../dsl/ir/plan.js'
+import { peakOf } from '../../../dsl/memory/peak.js'
+import { sample } from '../../fixtures/generate.js'
+import { planFrom, recipes } from '../../fixtures/plan-generator.js'
+import { streamed, streamedLeast } from '../../fixtures/streamed.js'
+
+/** What is said of each memory comes to the peak of L9, to the byte, and nothing is left untold. */
+const comesToThePeak = (plan: Plan): void => {
+  const peak = peakOf(plan)
+  const held = heldAtPeak(plan)
+  const said = [...peak.device, peak.pinned].map((_, memory) => {
+    const of = held.find(({ space, device }) =>
+      memory < plan.devices ? space === 'device' && device === memory : space === 'pinned',
+    )
+    return of?.parts.reduce((sum, { bytes }) => sum + bytes, 0) ?? 0
+  })
+  expect(said).toEqual([...peak.device, peak.pinned])
+  if (!peak.exact) return
+  for (const { parts } of held)
+    for (const part of parts) {
+      expect(part.why).not.toBe('rest')
+      expect(part.bytes).toBeGreaterThan(0)
+      expect(part.because, JSON.stringify(part)).not.toMatch(/^$|( after| by) ?$/)
+    }
+}
+
+describe('what keeps each byte of the peak alive', () => {
+  test('comes to the peak of plans that others made, pooled and planned', () => {
+    fc.assert(
+      fc.property(recipes(8), recipe => comesToThePeak(planFrom(recipe))),
+      { numRuns: 60 },
+    )
+  })
+
+  test('comes to the peak of plans that the compiler made', () => {
+    fc.assert(
+      fc.property(
+        sample({ steps: 10 }),
+        fc.constantFrom('fast' as const, 'small' as const),
+        fc.constantFrom('pooled' as const, 'planned' as const),
+        ({ graph, dims, inFlight }, memory, storage) =>
+          comesToThePeak(orThrow(compile(graph, { dims, inFlight, memory, storage })) as Plan),
+      ),
+      { numRuns: 100 },
+    )
+  })
+
+  test('tells what is read, what a window keeps, and what waits for a lane', () => {
+    const under = orThrow(compile(streamed(6, 1), { memory: streamedLeast(1) })) as Plan
+    comesToThePeak(under)
+    const free = orThrow(compile(streamed(6, 1), { memory: 'fast' })) as Plan
+    comesToThePeak(free)
+    const [device] = heldAtPeak(under)
+    expect(device!.parts.filter(({ name }) => /^w\d$/.test(name)).map(({ why }) => why)).toEqual([
+      'used',
+      'used',
+    ])
+    expect(device!.parts.find(({ name }) => name === 'x')).toMatchObject({ why: 'lasting' })
+  })
+})

@@ -1,0 +1,232 @@
+import fc from 'fast-check'
+import { EMPTY, firstValueFrom, from, lastValueFrom, NEVER, of, throwError, toArray } from 'rxjs'
+import { describe, expect, it } from 'vitest'
+import {
+  add,
+  BraidError,
+  compile,
+  delay,
+  download,
+  graph,
+  interpret,
+  irOf,
+  kernel,
+  matmul,
+  mul,
+  param,
+  scan,
+  tensor,
+  upload,
+} from '../../../dsl/index.js'
+import { numbers } from '../../../dsl/language/values.js'
+import { firstDifference, sample } from '../../fixtures/generate.js'
+
+const f32 = (...values: number[]) => new Float32Array(values)
+const two = tensor('f32', [2])
+
+const faultsOf = async (running: Promise<unknown>): Promise<readonly { _tag: string; next: string }[]> => {
+  const error: unknown = await running.then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  )
+  expect(error).toBeInstanceOf(BraidError)
+  return (error as BraidError).faults
+}
+
+describe('interpret', () => {
+  it('computes one tick for each row of its feeds and ends with the shortest', async () => {
+    const net = graph({ a: two, b: two }, ({ a, b }) => ({
+      y: a.pipe(upload(), add(b.pipe(upload())), download()),
+    }))
+    const rows = interpret(net)({ a: [f32(1, 2), f32(3, 4), f32(5, 6)], b: of(f32(10, 20), f32(30, 40)) })
+    expect(await firstValueFrom(rows.pipe(toArray()))).toEqual([{ y: f32(11, 22) }, { y: f32(33, 44) }])
+  })
+
+  it('remembers by delay and scan, and starts afresh with every subscription', async () => {
+    const net = graph({ x: two }, ({ x }) => {
+      const now = x.pipe(upload())
+      return {
+        before: now.pipe(delay(7), download()),
+        total: now.pipe(
+          scan((acc, value) => acc.pipe(add(value)), 1),
+          download(),
+        ),
+      }
+    })
+    const rows = interpret(net)({ x: [f32(1, 2), f32(3, 4)] })
+    const wanted = [
+      { before: f32(7, 7), total: f32(2, 3) },
+      { before: f32(1, 2), total: f32(5, 7) },
+    ]
+    expect(await firstValueFrom(rows.pipe(toArray()))).toEqual(wanted)
+    expect(await firstValueFrom(rows.pipe(toArray()))).toEqual(wanted)
+  })
+
+  it('moves a chain of delays on by one, all at once', async () => {
+    const net = graph({ x: tensor('f32', [1]) }, ({ x }) => ({
+      y: x.pipe(upload(), delay(-1), delay(-2), download()),
+    }))
+    const rows = await firstValueFrom(interpret(net)({ x: [f32(1), f32(2), f32(3), f32(4)] }).pipe(toArray()))
+    expect(rows.map(({ y }) => y[0])).toEqual([-2, -1, 1, 2])
+  })
+
+  it('takes parameters as arrays and as functions that fill bytes, at once or later', async () => {
+    const net = graph({ x: tensor('f32', ['rows', 2]) }, ({ x }) => {
+      const w = param('w', tensor('f32', [2, 2]))
+      const bias = param('bias', two, { on: 'host' }).pipe(upload(undefined, { ahead: 1 }))
+      return { y: x.pipe(upload(), matmul(w), add(bias), download()) }
+    })
+    const fill = async (bytes: Uint8Array) => new Float32Array(bytes.buffer).set([100, 200])
+    const rows = interpret(net, { dims: { rows: 1 }, params: { w: f32(1, 2, 3, 4), bias: fill } })({
+      x: [f32(1, 1)],
+    })
+    expect(await lastValueFrom(rows)).toEqual({ y: f32(104, 206) })
+  })
+
+  it('runs a graph without inputs as many ticks as asked for', async () => {
+    const net = graph({}, () => {
+      const w = param('w', tensor('f32', [1]))
+      return {
+        y: w.pipe(
+          scan((acc, x) => acc.pipe(add(x)), 0),
+          download(),
+        ),
+      }
+    })
+    const rows = interpret(net, { params: { w: f32(2) }, ticks: 3 })({})
+    expect(await firstValueFrom(rows.pipe(toArray()))).toEqual([{ y: f32(2) }, { y: f32(4) }, { y: f32(6) }])
+  })
+
+  it('runs a kernel by its reference: several writes, a donated one starting as its read', async () => {
+    const accumulate = kernel({
+      name: 'accumulate',
+      cuda: 'extern "C" __global__ void accumulate(const float* x, float* y, float* total) {}',
+      reads: { x: tensor('f32', ['n']) },
+      writes: { y: tensor('f32', ['n']), total: tensor('f32', [1]) },
+      donates: { y: 'x' },
+      launch: { grid: 1, block: 1 },
+      reference: ({ x }, { y, total }, { n }) => {
+        expect(n).toBe(3)
+        for (let i = 0; i < x.length; i++) {
+          y[i]! += 1
+          total[0]! += x[i]!
+        }
+      },
+    })
+    const net = graph({ x: tensor('f32', ['rows']) }, ({ x }) => {
+      const { y, total } = accumulate({ x: x.pipe(upload()) })
+      return { y: y.pipe(download()), total: total.pipe(download()) }
+    })
+    expect(await lastValueFrom(interpret(net, { dims: { rows: 3 } })({ x: [f32(1, 2, 3)] }))).toEqual({
+      y: f32(2, 3, 4),
+      total: f32(6),
+    })
+  })
+
+  it('asks for nothing that no output depends on, but for every feed', async () => {
+    const net = graph({ x: two, unused: two }, ({ x, unused }) => {
+      unused.pipe(upload(), mul(param('dead', two)))
+      return { y: x.pipe(upload(), download()) }
+    })
+    const rows = interpret(net)({ x: [f32(1, 2), f32(3, 4)], unused: [f32(0, 0)] })
+    expect(await firstValueFrom(rows.pipe(toArray()))).toEqual([{ y: f32(1, 2) }])
+  })
+
+  it('does not touch what it is fed, and hands out arrays of the caller’s own', async () => {
+    const net = graph({ x: two }, ({ x }) => ({ same: x, copy: x.pipe(upload(), download()) }))
+    const fed = f32(1, 2)
+    const { same, copy } = await lastValueFrom(interpret(net)({ x: [fed] }))
+    same[0] = 9
+    copy[1] = 9
+    expect(fed).toEqual(f32(1, 2))
+  })
+
+  it('passes on the error of a feed, and drops the others', async () => {
+    const net = graph({ a: two, b: two }, ({ a, b }) => ({
+      y: a.pipe(upload(), mul(b.pipe(upload())), download()),
+    }))
+    const broken = throwError(() => new Error('the camera is gone'))
+    await expect(lastValueFrom(interpret(net)({ a: NEVER, b: broken }))).rejects.toThrow('the camera is gone')
+    expect(await firstValueFrom(interpret(net)({ a: EMPTY, b: NEVER }).pipe(toArray()))).toEqual([])
+  })
+
+  it('names the symbol and the option when a feed has another size', async () => {
+    const net = graph({ x: tensor('f32', ['batch', 2]) }, ({ x }) => ({ y: x }))
+    const [fault] = await faultsOf(lastValueFrom(interpret(net)({ x: [f32(1, 2, 3, 4)] })))
+    expect(fault).toMatchObject({ _tag: 'ShapeMismatch', next: expect.stringMatching(/batch.*dims/) })
+    const [wrong] = await faultsOf(lastValueFrom(interpret(net)({ x: [new Int32Array(2) as never] })))
+    expect(wrong).toMatchObject({ _tag: 'DTypeMismatch' })
+  })
+
+  it('holds the length of a state’s first values against its size once that is known, as compile does', async () => {
+    const rows = tensor('f32', ['rows', 2])
+    const nets = [
+      graph({ x: rows }, ({ x }) => ({ y: x.pipe(upload(), delay([1, 2, 3, 4]), download()) })),
+      graph({ x: rows }, ({ x }) => ({
+        y: x.pipe(
+          upload(),
+          scan((acc, x) => acc.pipe(add(x)), [1, 2, 3, 4]),
+          download(),
+        ),
+      })),
+    ]
+    for (const net of nets) {
+      const fault = {
+        _tag: 'BadAttribute',
+        at: expect.stringMatching(/^spec\/laws\/interpret\/interpret\.test\.ts:\d+:\d+$/),
+        subject: 'delay[0]',
+        wanted: expect.stringMatching(/^6 initial values, for f32\[3, 2\]$/),
+        found: '4',
+      }
+      const feed = { x: [f32(0, 0, 0, 0, 0, 0)] }
+      expect(await faultsOf(lastValueFrom(interpret(net, { dims: { rows: 3 } })(feed)))).toMatchObject([
+        fault,
+      ])
+      expect(compile(net, { dims: { rows: 3 } })).toMatchObject({ _tag: 'Left', left: [fault] })
+      const [first] = await firstValueFrom(
+        interpret(net, { dims: { rows: 2 } })({ x: [f32(0, 0, 0, 0)] }).pipe(toArray()),
+      )
+      expect([...first!.y]).toEqual([1, 2, 3, 4])
+      expect(compile(net, { dims: { rows: 2 } })._tag).toBe('Right')
+    }
+  })
+
+  it('refuses missing feeds, missing parameters, unknown dims, and graphs with mistakes', async () => {
+    const net = graph({ x: two }, ({ x }) => ({ y: x.pipe(upload(), mul(param('w', two)), download()) }))
+    expect(await faultsOf(lastValueFrom(interpret(net)({} as never)))).toMatchObject([{ _tag: 'BadOption' }])
+    expect(await faultsOf(lastValueFrom(interpret(net)({ x: [f32(1, 2)] })))).toMatchObject([
+      { _tag: 'DTypeMismatch' },
+    ])
+    expect(await faultsOf(lastValueFrom(interpret(net, { dims: { rows: 2 } })({ x: [] })))).toMatchObject([
+      { _tag: 'BadOption' },
+    ])
+    const mistaken = graph({ x: two }, ({ x }) => ({ y: x.pipe(upload(), add(Number.NaN)) as never }))
+    const faults = await faultsOf(lastValueFrom(interpret(mistaken)({ x: [] } as never)))
+    expect(faults.map(({ _tag }) => _tag)).toEqual(['BadAttribute', 'PlaceMismatch'])
+  })
+
+  it('gives every generated graph a meaning: no mistakes, all ticks, finite values, the same each time', async () => {
+    await fc.assert(
+      fc.asyncProperty(sample(), async made => {
+        expect(irOf(made.graph).problems).toEqual([])
+        const run = () =>
+          firstValueFrom(
+            interpret(made.graph, { params: made.params, dims: made.dims })(
+              Object.fromEntries(
+                Object.entries(made.feeds).map(([name, values]) => [name, from(values)]),
+              ) as never,
+            ).pipe(toArray()),
+          )
+        const [once, again] = [await run(), await run()]
+        expect(once).toHaveLength(made.ticks)
+        for (const [t, row] of once.entries())
+          for (const [name, { dtype, slack }] of Object.entries(made.outputs)) {
+            expect(numbers(row[name]!, dtype).every(Number.isFinite)).toBe(true)
+            expect(slack).toBeLessThan(2)
+            expect(firstDifference(row[name]!, again[t]![name]!, dtype, 0)).toBeUndefined()
+          }
+      }),
+      { numRuns: 300 },
+    )
+  })
+})

@@ -1,0 +1,163 @@
+// The JSON Schema in spec/ and the loader are two statements of one format: a file that is good for one is good for the other.
+import { readFileSync } from 'node:fs'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import fc from 'fast-check'
+import * as E from 'fp-ts/lib/Either.js'
+import { describe, expect, test } from 'vitest'
+import { compile, download, every, graph, orThrow, tensor, upload, window } from '../../../dsl/index.js'
+import { parsePlan } from '../../../dsl/ir/load.js'
+import type { PlanFault } from '../../../dsl/ir/reader.js'
+import { toJSON } from '../../../dsl/ir/text.js'
+import { withCollectives } from '../../fixtures/collective-plan.js'
+import { withKernels } from '../../fixtures/kernel-plan.js'
+import { singleLane, twoLanes, weightStreaming } from '../../fixtures/plans.js'
+
+const conforms = new Ajv2020({ strict: false }).compile(
+  JSON.parse(readFileSync(new URL('../../plan.schema.json', import.meta.url), 'utf8')),
+)
+
+type Path = readonly (string | number)[]
+
+const places = (value: unknown, path: Path = []): Path[] =>
+  typeof value !== 'object' || value === null
+    ? [path]
+    : [
+        path,
+        ...Object.entries(value).flatMap(([key, inner]) =>
+          places(inner, [...path, Array.isArray(value) ? Number(key) : key]),
+        ),
+      ]
+
+// With inputs and outputs of a rate, and a copy of several sources.
+const rates = orThrow(
+  compile(
+    graph({ x: tensor('f32', [2]) }, ({ x }) => ({
+      y: x.pipe(every(2), window(2), upload(), download()),
+      z: x.pipe(every(2), upload(), download()),
+    })),
+  ),
+)
+const bases = [singleLane, twoLanes, weightStreaming, withKernels, withCollectives, rates].map(
+  plan => JSON.parse(toJSON(plan)) as object,
+)
+const sites = bases.flatMap(base => places(base).flatMap(path => (path.length === 0 ? [] : [{ base, path }])))
+
+/** JSON values that a field may be given: some of the right type and out of range, some beside the limits, some of another type. */
+const wrong: readonly unknown[] = [
+  null,
+  true,
+  false,
+  -1,
+  0,
+  1,
+  0.5,
+  2,
+  3,
+  63,
+  64,
+  65,
+  1000,
+  1001,
+  -1001,
+  1024,
+  1025,
+  4096,
+  2 ** 22 - 1,
+  2 ** 22,
+  2 ** 31,
+  2 ** 53 - 1,
+  2 ** 53,
+  1e300,
+  '',
+  'run',
+  'free',
+  'wait',
+  'NaN',
+  'Infinity',
+  'f16',
+  'u8',
+  'i32',
+  'f64',
+  'tick',
+  'state',
+  'param',
+  'pinned',
+  'planned',
+  'pooled',
+  'copy',
+  'map',
+  'cuda',
+  'x'.repeat(4096),
+  'x'.repeat(4097),
+  [],
+  [0],
+  [-1],
+  [1, 1, 1],
+  [0, 0, 0],
+  {},
+  { kind: 'copy', bytes: 4 },
+  { i32: 1 },
+  { f32: 'NaN' },
+] // prettier-ignore
+
+type Edit = { readonly kind: 'drop' | 'set' | 'extra' | 'push'; readonly value: unknown }
+
+const edits: fc.Arbitrary<Edit> = fc.record({
+  kind: fc.constantFrom('drop', 'set', 'set', 'set', 'set', 'extra', 'push'),
+  value: fc.constantFrom(...wrong),
+})
+
+const edited = (base: object, path: Path, { kind, value }: Edit): unknown => {
+  const copy = structuredClone(base)
+  let holder = copy as Record<string | number, unknown>
+  for (const key of path.slice(0, -1)) holder = holder[key] as Record<string | number, unknown>
+  const last = path.at(-1)!
+  const inner = holder[last]
+  if (kind === 'drop') {
+    if (Array.isArray(holder)) holder.splice(last as number, 1)
+    else delete holder[last]
+  } else if (kind === 'set') holder[last] = value
+  else if (kind === 'push' && Array.isArray(inner)) inner.push(value)
+  else if (typeof inner === 'object' && inner !== null && !Array.isArray(inner))
+    (inner as Record<string, unknown>)['unheardOf'] = value
+  return copy
+}
+
+/**
+ * What only the loader can ask, since it relates one field to others: ids against the lists that they index, views against
+ * their roots, sizes against shapes and kernels against the buffers that they run on, one size for each device, offsets where storage is planned.
+ */
+const deep = (fault: PlanFault): boolean =>
+  fault._tag === 'UnknownId' ||
+  fault._tag === 'BadAlias' ||
+  fault._tag === 'Extent' ||
+  (fault._tag === 'BadKernel' && /\.(strides|parts)$/.test(fault.at)) ||
+  (fault._tag === 'OutOfRange' && /^plan\.(bound\.device|arena)$|\.init$/.test(fault.at)) ||
+  (fault._tag === 'TooMany' && fault.at === 'plan.buffers') ||
+  (fault._tag === 'Missing' && /^buffers\[\d+\]\.offset$/.test(fault.at))
+
+describe('the schema and the loader', () => {
+  test('answer alike to one wrong field, wherever it is', () => {
+    let rejected = 0
+    let accepted = 0
+    fc.assert(
+      fc.property(fc.constantFrom(...sites), edits, ({ base, path }, edit) => {
+        const value = edited(base, path, edit)
+        const parsed = parsePlan(value)
+        const faults = E.isLeft(parsed) ? parsed.left : []
+        const schema = conforms(value)
+        const said = `${path.join('.')} ${edit.kind} ${JSON.stringify(edit.value)}: ${JSON.stringify(faults)} / ${JSON.stringify(conforms.errors?.slice(-3))}`
+        if (faults.length === 0) {
+          accepted++
+          expect(schema, said).toBe(true)
+        } else if (!faults.every(deep)) {
+          rejected++
+          expect(schema, said).toBe(false)
+        }
+      }),
+      { numRuns: 4000 },
+    )
+    expect(rejected).toBeGreaterThan(1000)
+    expect(accepted).toBeGreaterThan(300)
+  })
+})

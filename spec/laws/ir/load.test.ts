@@ -1,0 +1,190 @@
+import { readFileSync } from 'node:fs'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import fc from 'fast-check'
+import * as E from 'fp-ts/lib/Either.js'
+import { describe, expect, test } from 'vitest'
+import type { KernelSpec } from '../../../dsl/ir/kernel-spec.js'
+import { parsePlan } from '../../../dsl/ir/load.js'
+import type { Plan } from '../../../dsl/ir/plan.js'
+import { toJSON } from '../../../dsl/ir/text.js'
+import { verify } from '../../../dsl/verify/verify.js'
+import { withCollectives } from '../../fixtures/collective-plan.js'
+import { withKernels } from '../../fixtures/kernel-plan.js'
+import { plans } from '../../fixtures/plan-generator.js'
+import { singleLane, twoLanes, weightStreaming } from '../../fixtures/plans.js'
+
+const conforms = new Ajv2020({ strict: false }).compile(
+  JSON.parse(readFileSync(new URL('../../plan.schema.json', import.meta.url), 'utf8')),
+)
+
+const tags = (plan: unknown): string[] => {
+  const parsed = parsePlan(plan)
+  return E.isLeft(parsed) ? parsed.left.map(fault => `${fault._tag} ${fault.at}`) : []
+}
+
+describe('a plan survives its file', () => {
+  const roundTrip = (plan: Plan): void => {
+    const text = toJSON(plan)
+    const parsed = parsePlan(text)
+    expect(parsed).toEqual(E.right(plan))
+    expect(toJSON((parsed as E.Right<Plan>).right)).toBe(text)
+    expect(conforms(JSON.parse(text)), JSON.stringify(conforms.errors)).toBe(true)
+  }
+
+  test('those written by hand, infinities and the sign of zero included', () => {
+    for (const plan of [singleLane, twoLanes, weightStreaming, withKernels]) roundTrip(plan)
+    expect(verify(withKernels)).toEqual([])
+  })
+
+  test('those that are generated', () => {
+    fc.assert(fc.property(plans(5), roundTrip), { numRuns: 40 })
+  })
+
+  test('whatever the order of its fields', () => {
+    const reversed = (value: unknown): unknown => {
+      if (Array.isArray(value)) return value.map(reversed)
+      if (typeof value !== 'object' || value === null) return value
+      return Object.fromEntries(
+        Object.entries(value)
+          .reverse()
+          .map(([key, inner]) => [key, reversed(inner)]),
+      )
+    }
+    expect(toJSON(reversed(withKernels) as Plan)).toBe(toJSON(withKernels))
+  })
+})
+
+describe('what the schema and the loader both reject', () => {
+  const base = JSON.parse(toJSON(twoLanes)) as Record<string, unknown>
+  const buffers = base.buffers as Record<string, unknown>[]
+  const first = (change: Record<string, unknown>) => ({
+    ...base,
+    buffers: [{ ...buffers[0], ...change }, ...buffers.slice(1)],
+  })
+  const command = (words: unknown) => ({ ...base, commands: [words] })
+  const malformed: Record<string, unknown> = {
+    'another version': { ...base, plan: 2 },
+    'a negative size': first({ bytes: -1 }),
+    'a fractional size': first({ bytes: 0.5 }),
+    'a size as text': first({ bytes: '1024' }),
+    'a size beyond 2^53': first({ bytes: 2 ** 60 }),
+    'an unknown life': first({ life: 'forever' }),
+    'an unknown space': first({ space: 'disk' }),
+    'an unknown command': command(['jump', 0]),
+    'a command that is too short': command(['alloc', 0]),
+    'a command that is too long': command(['free', 0, 0]),
+    'a wait of two ticks ago': command(['wait', 0, 0, -2]),
+    'reads that are no list': command(['run', 0, 0, 0, []]),
+    'a rate of what does not come': first({ life: 'tick', rate: 2 }),
+    'a rate of none': first({ life: 'input', space: 'pinned', rate: 0 }),
+    'planned storage without an arena': { ...base, storage: 'planned' },
+    'no ticks in flight': { ...base, inFlight: 0 },
+    'lanes that are no list': { ...base, lanes: {} },
+    'a null': null,
+    'a list': [],
+  }
+  for (const key of Object.keys(base)) {
+    const { [key]: _, ...rest } = base
+    malformed[`no ${key}`] = rest
+  }
+  for (const [name, value] of Object.entries(malformed)) {
+    test(name, () => {
+      expect(conforms(value)).toBe(false)
+      expect(tags(value)).not.toEqual([])
+    })
+  }
+})
+
+describe('what only the loader can see', () => {
+  test('all faults at once, each where it is', () => {
+    const broken = {
+      ...JSON.parse(toJSON(twoLanes)),
+      inFlight: 'two',
+      storage: 'heap',
+      commands: [['free', 77], ['alloc', 1, 9], 5],
+    }
+    expect(tags(broken)).toEqual([
+      'WrongType plan.inFlight',
+      'WrongType plan.storage',
+      'UnknownId commands[0][1]',
+      'UnknownId commands[1][2]',
+      'WrongType commands[2]',
+      'BadCommand commands[2]',
+    ])
+  })
+
+  const withBuffer = (id: number, change: object): Plan => ({
+    ...withKernels,
+    buffers: withKernels.buffers.map(b => (b.id === id ? { ...b, ...change } : b)),
+  })
+  test('views: of views, of themselves, out of their root, in another memory', () => {
+    expect(tags(withBuffer(6, { alias: 9 }))).toContain('BadAlias buffers[7].alias')
+    expect(tags(withBuffer(7, { alias: 7 }))).toContain('BadAlias buffers[7].alias')
+    expect(tags(withBuffer(7, { aliasOffset: 49 }))).toContain('BadAlias buffers[7].alias')
+    expect(tags(withBuffer(7, { space: 'pinned' }))).toContain('BadAlias buffers[7].alias')
+  })
+
+  test('ids that are not their index, and sums beyond 2^53', () => {
+    expect(tags(withBuffer(3, { id: 4 }))).toContain('UnknownId buffers[3].id')
+    expect(tags(withBuffer(1, { bytes: Number.MAX_SAFE_INTEGER }))).toContain('TooMany plan.buffers')
+  })
+
+  test('kernels that would reach outside their buffers, by one element', () => {
+    for (const [buffer, bytes] of [
+      [0, 511],
+      [1, 508],
+      [2, 255],
+      [3, 127],
+      [4, 255],
+      [5, 124],
+      [8, 15],
+    ] as const) {
+      const parsed = parsePlan(
+        withBuffer(buffer, { bytes, dtype: undefined, shape: undefined, init: undefined }),
+      )
+      const found = E.isLeft(parsed)
+        ? parsed.left.filter(
+            ({ _tag, subject }) => _tag === 'Extent' && subject === `'${withKernels.buffers[buffer]!.name}'`,
+          )
+        : []
+      expect(found.length, withKernels.buffers[buffer]!.name).toBeGreaterThan(0)
+    }
+  })
+
+  test('what a collective gives and gets lies inside its buffers', () => {
+    for (const [id, { collective }] of withCollectives.nodes.entries()) {
+      const more = { ...collective!, count: withCollectives.buffers[0]!.bytes + 1 }
+      const nodes = withCollectives.nodes.map(node => (node.id === id ? { ...node, collective: more } : node))
+      expect(tags({ ...withCollectives, nodes })).toContain(`Extent commands[${id}]`)
+    }
+  })
+
+  const withKernel = (id: number, change: object): Plan => ({
+    ...withKernels,
+    nodes: withKernels.nodes.map(node =>
+      node.id === id ? { ...node, kernel: { ...node.kernel, ...change } as KernelSpec } : node,
+    ),
+  })
+  test('kernels that contradict themselves or their runs', () => {
+    const operand = { dtype: 'f32', offset: 7, strides: [8, -1] }
+    expect(tags(withKernel(0, { bytes: 513 }))).toContain('Extent commands[1]')
+    expect(tags(withKernel(0, { parts: 2 }))).toContain('Extent commands[1]') // two sources are wanted, and one is given
+    expect(tags(withKernel(0, { parts: 3 }))).toContain('BadKernel nodes[0].kernel.parts')
+    expect(tags(withKernel(1, { workspace: 0 }))).toContain('Extent commands[3]')
+    expect(tags(withKernel(1, { batch: 2 }))).toContain('Extent commands[3]')
+    expect(tags(withKernel(2, { operands: [{ ...operand, offset: 6 }] }))).toContain('Extent commands[6]') // would start before its buffer
+    expect(tags(withKernel(2, { operands: [{ ...operand, offset: 8 }] }))).toContain('Extent commands[6]')
+    expect(tags(withKernel(2, { operands: [{ ...operand, strides: [8] }] }))).toContain(
+      'BadKernel nodes[2].kernel.operands[0].strides',
+    )
+    expect(tags(withKernel(2, { operands: [operand, operand] }))).toContain('Extent commands[6]')
+    expect(tags(withKernel(2, { code: [['neg', 0]] }))).toContain('UnknownId nodes[2].kernel.code[0][1]')
+    expect(tags(withKernel(2, { results: [{ value: 9, dtype: 'f32' }] }))).toContain(
+      'UnknownId nodes[2].kernel.results[0].value',
+    )
+    expect(tags(withKernel(3, { length: 2 ** 40 }))).toContain('Extent commands[9]')
+    expect(tags(withKernel(3, { inner: 2 }))).toContain('Extent commands[9]')
+    expect(tags(withKernel(4, { block: [0, 1, 1] }))).toContain('OutOfRange nodes[4].kernel.block[0]')
+    expect(tags(withBuffer(7, { aliasOffset: 46 }))).toContain('Extent commands[9]') // misaligned for f32
+  })
+})

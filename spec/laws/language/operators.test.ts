@@ -1,0 +1,582 @@
+// Over 300 lines as one thing: every operator of the language beside a formula that has nothing in common with its code.
+import fc from 'fast-check'
+import { lastValueFrom } from 'rxjs'
+import { describe, expect, it } from 'vitest'
+import * as braid from '../../../dsl/index.js'
+import { type BoundSpec, type DType, elements } from '../../../dsl/ir/tensor.js'
+import type { Lowering } from '../../../dsl/language/operators/operator.js'
+import { operators } from '../../../dsl/language/operators/registry.js'
+import { hostArray, numbers, writer } from '../../../dsl/language/values.js'
+
+type Values = readonly number[]
+interface Given {
+  readonly dtype: DType
+  readonly shape: readonly number[]
+  readonly values: Values
+}
+
+const f32 = (shape: readonly number[], ...values: number[]): Given => ({ dtype: 'f32', shape, values })
+const typed = (dtype: DType, shape: readonly number[], ...values: number[]): Given => ({
+  dtype,
+  shape,
+  values,
+})
+
+const arrayOf = ({ dtype, values }: Given) => {
+  const array = hostArray(dtype, values.length)
+  const write = writer(dtype)
+  values.forEach((value, i) => {
+    array[i] = write(value)
+  })
+  return array
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: operators of every type pass through here.
+type AnyOp = (...flows: any[]) => any
+
+/** One tick of a graph around a single expression, by the public language alone. */
+const compute = async (
+  given: readonly Given[],
+  op: AnyOp,
+): Promise<{ shape: unknown; dtype: DType; values: number[] }> => {
+  const inputs = Object.fromEntries(given.map(({ dtype, shape }, i) => [`x${i}`, braid.tensor(dtype, shape)]))
+  const net = braid.graph(inputs, flows => ({
+    y: op(...given.map((_, i) => flows[`x${i}`]!.pipe(braid.upload()))).pipe(braid.download()),
+  }))
+  const feeds = Object.fromEntries(given.map((one, i) => [`x${i}`, [arrayOf(one)]]))
+  const row = (await lastValueFrom(braid.interpret(net)(feeds as never))) as Record<string, Float32Array>
+  const { spec } = braid.irOf(net).nodes.at(-1)!
+  return { shape: spec.shape, dtype: spec.dtype, values: Array.from(numbers(row['y']!, spec.dtype)) }
+}
+
+const problemsOf = (given: readonly Given[], op: AnyOp): readonly string[] => {
+  const inputs = Object.fromEntries(given.map(({ dtype, shape }, i) => [`x${i}`, braid.tensor(dtype, shape)]))
+  const net = braid.graph(inputs, flows => ({
+    y: op(...given.map((_, i) => flows[`x${i}`]!.pipe(braid.upload()))).pipe(braid.download()),
+  }))
+  return braid.irOf(net).problems.map(({ _tag }) => _tag)
+}
+
+const f = Math.fround
+const some = [-2.5, -1, -0.25, 0, 0.5, 1, 3.75]
+const above = [0.125, 0.5, 1, 2, 9.5]
+
+const normal = (x: number): number => {
+  // Φ(x) by Simpson's rule over the density: nothing in common with how erf is computed.
+  const steps = 4000
+  const h = x / steps
+  const density = (t: number) => Math.exp((-t * t) / 2) / Math.sqrt(2 * Math.PI)
+  let area = density(0) + density(x)
+  for (let i = 1; i < steps; i++) area += (i % 2 === 1 ? 4 : 2) * density(i * h)
+  return 0.5 + (area * h) / 3
+}
+
+describe('elementwise operators of one value', () => {
+  const cases: readonly (readonly [string, AnyOp, readonly number[], (x: number) => number])[] = [
+    ['relu', braid.relu, some, x => Math.max(x, 0)],
+    ['neg', braid.neg, some, x => -x],
+    ['abs', braid.abs, some, x => (x < 0 ? -x : x)],
+    ['exp', braid.exp, some, x => Math.E ** x],
+    ['log', braid.log, above, x => Math.log10(x) / Math.log10(Math.E)],
+    ['sqrt', braid.sqrt, above, x => x ** 0.5],
+    ['rsqrt', braid.rsqrt, above, x => x ** -0.5],
+    ['tanh', braid.tanh, some, x => 1 - 2 / (Math.exp(2 * x) + 1)],
+    ['sigmoid', braid.sigmoid, some, x => Math.exp(x) / (Math.exp(x) + 1)],
+    ['silu', braid.silu, some, x => (x * Math.exp(x)) / (Math.exp(x) + 1)],
+    ['gelu', braid.gelu, some, x => x * normal(x)],
+    [
+      'gelu, by tanh',
+      () => braid.gelu({ approximate: 'tanh' }),
+      some,
+      x => x / (1 + Math.exp(-2 * Math.sqrt(2 / Math.PI) * (x + 0.044715 * x * x * x))),
+    ],
+  ]
+  it.each(cases)('%s', async (_, op, values, wanted) => {
+    const result = await compute([f32([values.length], ...values)], x => x.pipe(op()))
+    result.values.forEach((value, i) => {
+      expect(Math.abs(value - wanted(values[i]!))).toBeLessThanOrEqual(2e-6 * Math.max(1, Math.abs(value)))
+    })
+  })
+
+  it.each(['f16', 'bf16'] as const)('compute in f32 and round once to %s', async dtype => {
+    const write = writer(dtype)
+    const values = [0.1, 0.2, 0.3, -1.7]
+    const stored = arrayOf(typed(dtype, [4], ...values))
+    const exact = Array.from(numbers(stored, dtype))
+    const { values: got } = await compute([typed(dtype, [4], ...values)], x => x.pipe(braid.exp()))
+    const wanted = exact.map(x => write(f(Math.exp(x))))
+    expect(got).toEqual(Array.from(numbers(Uint16Array.from(wanted), dtype)))
+  })
+
+  it('a NaN wins against a number in relu, max and min', async () => {
+    const x = f32([3], Number.NaN, -1, 2)
+    expect((await compute([x], a => a.pipe(braid.relu()))).values).toEqual([Number.NaN, 0, 2])
+    expect((await compute([x], a => a.pipe(braid.min(1)))).values).toEqual([Number.NaN, -1, 1])
+    expect((await compute([x], a => a.pipe(braid.max({ axis: 0 })))).values).toEqual([Number.NaN])
+  })
+})
+
+describe('elementwise operators of two values', () => {
+  const cases: readonly (readonly [string, AnyOp, (a: number, b: number) => number])[] = [
+    ['add', braid.add, (a, b) => a + b],
+    ['sub', braid.sub, (a, b) => a - b],
+    ['mul', braid.mul, (a, b) => a * b],
+    ['div', braid.div, (a, b) => a / b],
+    ['min', braid.min, (a, b) => Math.min(a, b)],
+    ['max', braid.max, (a, b) => Math.max(a, b)],
+    ['pow', braid.pow, (a, b) => Math.exp(b * Math.log(a))],
+  ]
+  it.each(cases)('%s, with numpy’s broadcasting and with a number', async (name, op, wanted) => {
+    const shapes = fc.constantFrom(
+      [
+        [2, 3],
+        [2, 3],
+        [2, 3],
+      ],
+      [[2, 3], [3], [2, 3]],
+      [[3], [2, 3], [2, 3]],
+      [
+        [2, 1],
+        [1, 3],
+        [2, 3],
+      ],
+      [
+        [4, 1, 2],
+        [3, 1],
+        [4, 3, 2],
+      ],
+      [[], [2, 2], [2, 2]],
+      [[1], [], [1]],
+    )
+    const value = fc.double({ min: 0.25, max: 4, noNaN: true }).map(f)
+    await fc.assert(
+      fc.asyncProperty(shapes, fc.array(value, { minLength: 24, maxLength: 24 }), async ([a, b, c], pool) => {
+        const left = f32(a!, ...pool.slice(0, elements(a!)))
+        const right = f32(b!, ...pool.slice(12, 12 + elements(b!)))
+        const { shape, values } = await compute([left, right], (x, y) => x.pipe(op(y)))
+        expect(shape).toEqual(c)
+        // Each index of the result, taken apart by hand.
+        const at = (own: readonly number[], index: readonly number[]) =>
+          own.reduce(
+            (flat, size, d) => flat * size + (size === 1 ? 0 : index[c!.length - own.length + d]!),
+            0,
+          )
+        values.forEach((got, flat) => {
+          const index = c!.map((size, d) => Math.floor(flat / elements(c!.slice(d + 1))) % size)
+          const want = wanted(left.values[at(a!, index)]!, right.values[at(b!, index)]!)
+          expect(Math.abs(got - want)).toBeLessThanOrEqual(Math.abs(want) * (name === 'pow' ? 1e-5 : 6e-8))
+        })
+        const number = await compute([left], x => x.pipe(op(pool[23]!)))
+        number.values.forEach((got, i) => {
+          const want = wanted(left.values[i]!, pool[23]!)
+          expect(Math.abs(got - want)).toBeLessThanOrEqual(Math.abs(want) * (name === 'pow' ? 1e-5 : 6e-8))
+        })
+      }),
+      { numRuns: 30 },
+    )
+  })
+
+  it('round to f32 after every step: 0.1 + 0.2 is what f32 makes of it', async () => {
+    const { values } = await compute([f32([1], 0.1)], x =>
+      x.pipe(braid.add(0.2), braid.mul(3), braid.sub(0.9)),
+    )
+    expect(values).toEqual([f(f(f(f(0.1) + f(0.2)) * 3) - f(0.9))])
+  })
+
+  it('whole numbers wrap as i32, saturate as u8', async () => {
+    const i = typed('i32', [3], 2147483647, -2147483648, 65536)
+    expect((await compute([i], x => x.pipe(braid.add(1)))).values).toEqual([-2147483648, -2147483647, 65537])
+    expect((await compute([i, i], (x, y) => x.pipe(braid.mul(y)))).values).toEqual([1, 0, 0])
+    const u = typed('u8', [3], 250, 5, 0)
+    expect((await compute([u], x => x.pipe(braid.add(10)))).values).toEqual([255, 15, 10])
+    expect((await compute([u], x => x.pipe(braid.sub(10)))).values).toEqual([240, 0, 0])
+  })
+
+  it('refuse what cannot be', () => {
+    const x = f32([2, 3])
+    expect(problemsOf([x, f32([2])], (a, b) => a.pipe(braid.add(b)))).toEqual(['ShapeMismatch'])
+    expect(problemsOf([x, typed('f16', [3])], (a, b) => a.pipe(braid.add(b)))).toEqual(['DTypeMismatch'])
+    expect(problemsOf([typed('i32', [3])], a => a.pipe(braid.add(0.5)))).toEqual(['BadAttribute'])
+    expect(problemsOf([typed('i32', [3])], a => a.pipe(braid.div(2)))).toEqual(['DTypeMismatch'])
+    expect(problemsOf([typed('u8', [3])], a => a.pipe(braid.exp()))).toEqual(['DTypeMismatch'])
+    for (const number of [Number.NaN, Number.POSITIVE_INFINITY, 1e39])
+      expect(problemsOf([x], a => a.pipe(braid.mul(number)))).toEqual(['BadAttribute'])
+    for (const nothing of [undefined, null, '1', {}, [], 1n, () => 1])
+      expect(problemsOf([x], a => a.pipe(braid.mul(nothing as never)))).toEqual(['NotAFlow'])
+    expect(problemsOf([x], a => a.pipe(braid.gelu({ approximate: 'erf' as never })))).toEqual([
+      'BadAttribute',
+    ])
+  })
+})
+
+describe('map', () => {
+  it('fuses an expression over several flows', async () => {
+    const a = f32([2, 2], 1, -2, 3, -4)
+    const b = f32([2], 10, 20)
+    const result = await compute([a, b], (x, y) =>
+      x.pipe(braid.map((p, q) => p.gt(0).select(p.mul(q).add(1), p.neg().sqrt().floor()), y)),
+    )
+    expect(result.values).toEqual([11, 1, 31, 2])
+  })
+
+  it('shares equal parts and keeps only what the result needs', () => {
+    const net = braid.graph({ x: braid.tensor('f32', [2]) }, ({ x }) => ({
+      y: x.pipe(
+        braid.upload(),
+        braid.map(a => {
+          a.exp().tanh()
+          const s = a.mul(a)
+          return s.add(a.mul(a))
+        }),
+        braid.download(),
+      ),
+    }))
+    expect(braid.irOf(net).nodes[2]!.attrs['code']).toEqual([
+      ['operand', 0],
+      ['mul', 0, 0],
+      ['add', 1, 1],
+    ])
+  })
+
+  it('every instruction means what its name says', async () => {
+    const value = -1.5
+    const cases: readonly (readonly [(x: braid.Expression) => braid.Expression | number, number])[] = [
+      [x => x.sub(1).min(-3).max(-2), -2],
+      [x => x.div(2), -0.75],
+      [x => x.abs().pow(2), 2.25],
+      [x => x.lt(0), 1],
+      [x => x.le(-1.5), 1],
+      [x => x.eq(2), 0],
+      [x => x.gt(-1.5), 0],
+      [x => x.ge(-1.5), 1],
+      [x => x.relu(), 0],
+      [x => x.floor(), -2],
+      [x => x.ceil(), -1],
+      [x => x.round(), -2],
+      [x => x.add(1).round(), -0],
+      [x => x.sin(), f(Math.sin(-1.5))],
+      [x => x.cos(), f(Math.cos(-1.5))],
+      [x => x.neg().log(), f(Math.log(1.5))],
+      [x => x.neg().rsqrt(), f(1 / Math.sqrt(1.5))],
+      [x => x.neg().sqrt(), f(Math.sqrt(1.5))],
+      [() => 4, 4],
+    ]
+    for (const [fn, wanted] of cases) {
+      const { values } = await compute([f32([1], value)], x => x.pipe(braid.map(fn)))
+      expect(values[0]! === wanted).toBe(true)
+    }
+    const erf = await compute([f32([4], -3, -0.5, 0.5, 3)], x => x.pipe(braid.map(a => a.erf())))
+    erf.values.forEach((got, i) => {
+      expect(got).toBeCloseTo(2 * normal([-3, -0.5, 0.5, 3][i]! * Math.SQRT2) - 1, 6)
+    })
+  })
+
+  it('refuses functions that give nothing, throw, or mix expressions of two maps', () => {
+    const x = f32([2])
+    let stolen: unknown
+    const cases: readonly unknown[] = [
+      undefined,
+      3,
+      () => undefined,
+      () => Number.NaN,
+      (a: braid.Expression) => a.add('1' as never),
+      () => {
+        throw new Error('no')
+      },
+    ]
+    for (const fn of cases)
+      expect(problemsOf([x], a => a.pipe(braid.map(fn as never)))).toEqual(['BadAttribute'])
+    expect(
+      problemsOf([x], a =>
+        a.pipe(
+          braid.map(p => {
+            stolen = p
+            return p
+          }),
+          braid.map(p => p.add(stolen as never)),
+        ),
+      ),
+    ).toEqual(['BadAttribute'])
+  })
+})
+
+describe('cast', () => {
+  it('truncates toward zero and saturates; a NaN is 0; i32 to u8 saturates', async () => {
+    const x = f32([7], 1.9, -1.9, 300, -300, 3e10, -3e10, Number.NaN)
+    expect((await compute([x], a => a.pipe(braid.cast('i32')))).values).toEqual([
+      1, -1, 300, -300, 2147483647, -2147483648, 0,
+    ])
+    expect((await compute([x], a => a.pipe(braid.cast('u8')))).values).toEqual([1, 0, 255, 0, 255, 0, 0])
+    const i = typed('i32', [3], -1, 256, 7)
+    expect((await compute([i], a => a.pipe(braid.cast('u8')))).values).toEqual([0, 255, 7])
+    expect((await compute([i], a => a.pipe(braid.cast('bf16')))).values).toEqual([-1, 256, 7])
+    expect((await compute([typed('i32', [1], 16777217)], a => a.pipe(braid.cast('f32')))).values).toEqual([
+      16777216,
+    ])
+    expect((await compute([f32([2], 0.1, 1e6)], a => a.pipe(braid.cast('f16')))).values).toEqual([
+      0.0999755859375,
+      Number.POSITIVE_INFINITY,
+    ])
+  })
+
+  it('to the type it has is the flow itself; to none is refused', () => {
+    const same = (a: { pipe: (op: unknown) => unknown }) => {
+      expect(a.pipe(braid.cast('f32'))).toBe(a)
+      return a
+    }
+    expect(problemsOf([f32([1])], same)).toEqual([])
+    expect(problemsOf([f32([1])], a => a.pipe(braid.cast('f64' as never)))).toEqual(['BadAttribute'])
+    expect(problemsOf([f32([1])], a => a.pipe(braid.cast(undefined as never)))).toEqual(['BadAttribute'])
+  })
+})
+
+describe('matmul', () => {
+  const cases = [
+    { x: [2, 3], w: [3, 4], y: [2, 4], transpose: false },
+    { x: [2, 3], w: [4, 3], y: [2, 4], transpose: true },
+    { x: [5, 2, 3], w: [3, 4], y: [5, 2, 4], transpose: false },
+    { x: [5, 2, 3], w: [5, 3, 4], y: [5, 2, 4], transpose: false },
+    { x: [5, 2, 3], w: [5, 4, 3], y: [5, 2, 4], transpose: true },
+    { x: [2, 3], w: [5, 3, 4], y: [5, 2, 4], transpose: false },
+    { x: [2, 2, 1, 3], w: [2, 2, 3, 2], y: [2, 2, 1, 2], transpose: false },
+  ]
+  it.each(cases)('$x · $w, transposed: $transpose', async ({ x, w, y, transpose }) => {
+    const a = f32(x, ...Array.from({ length: elements(x) }, (_, i) => ((i * 7) % 11) - 5))
+    const b = f32(w, ...Array.from({ length: elements(w) }, (_, i) => ((i * 5) % 13) - 6))
+    const { shape, values } = await compute([a, b], (p, q) => p.pipe(braid.matmul(q, { transpose })))
+    expect(shape).toEqual(y)
+    const [m, n] = y.slice(-2) as [number, number]
+    const k = x.at(-1)!
+    values.forEach((got, flat) => {
+      const [c, r, batch] = [flat % n, Math.floor(flat / n) % m, Math.floor(flat / n / m)]
+      const left = x.length > 2 ? batch : 0
+      const right = w.length > 2 ? batch : 0
+      let want = 0
+      for (let i = 0; i < k; i++)
+        want +=
+          a.values[(left * m + r) * k + i]! * b.values[right * k * n + (transpose ? c * k + i : i * n + c)]!
+      expect(got).toBe(want)
+    })
+  })
+
+  it.each(['f16', 'bf16'] as const)('accumulates %s in more than its own precision', async dtype => {
+    const k = 512
+    const { values } = await compute(
+      [typed(dtype, [1, k], ...Array(k).fill(1)), typed(dtype, [k, 1], ...Array(k).fill(1))],
+      (x, w) => x.pipe(braid.matmul(w)),
+    )
+    expect(values).toEqual([512])
+  })
+
+  it('refuses shapes and types that do not fit', () => {
+    const x = f32([2, 3])
+    const fits = (w: Given, options?: unknown) =>
+      problemsOf([x, w], (p, q) => p.pipe(braid.matmul(q, options as never)))
+    expect(fits(f32([4, 5]))).toEqual(['ShapeMismatch'])
+    expect(fits(f32([3, 5]), { transpose: true })).toEqual(['ShapeMismatch'])
+    expect(fits(f32([3]))).toEqual(['ShapeMismatch'])
+    expect(fits(typed('f16', [3, 5]))).toEqual(['DTypeMismatch'])
+    expect(fits(f32([3, 5]), { transpose: 1 })).toEqual(['BadAttribute'])
+    expect(problemsOf([typed('i32', [2, 2])], p => p.pipe(braid.matmul(p)))).toEqual(['DTypeMismatch'])
+    expect(problemsOf([f32([2, 2, 2]), f32([3, 2, 2])], (p, q) => p.pipe(braid.matmul(q)))).toEqual([
+      'ShapeMismatch',
+    ])
+    expect(problemsOf([x], p => p.pipe(braid.matmul(undefined as never)))).toContain('NotAFlow')
+  })
+
+  it('offers a workspace from 2^33 operations on', () => {
+    const lowered = (m: number) => {
+      const specs: BoundSpec[] = [
+        { dtype: 'bf16', shape: [m, 1024] },
+        { dtype: 'bf16', shape: [1024, 1024] },
+      ]
+      return operators['matmul']!.lower(specs, { dtype: 'bf16', shape: [m, 1024] }, { transpose: false })
+    }
+    expect(lowered(4095)).toMatchObject({
+      as: 'run',
+      workspace: 0,
+      kernel: { m: 4095, n: 1024, k: 1024, workspace: 0 },
+    })
+    expect(lowered(4096)).toMatchObject({
+      as: 'run',
+      workspace: 2 ** 25,
+      kernel: { workspace: 2 ** 25 },
+      flops: 2 ** 33,
+    })
+  })
+})
+
+describe('reductions', () => {
+  const x = f32([2, 3, 2], 1, -2, 3, 4, 5, -6, 7, 8, -9, 10, 11, 12)
+  const along = (axis: number, join: (all: number[]) => number): number[] => {
+    const sizes = [2, 3, 2]
+    const groups = new Map<string, number[]>()
+    x.values.forEach((value, flat) => {
+      const index = [Math.floor(flat / 6), Math.floor(flat / 2) % 3, flat % 2]
+      const key = index.filter((_, d) => d !== axis).join()
+      groups.set(key, [...(groups.get(key) ?? []), value])
+    })
+    expect(groups.size).toBe(12 / sizes[axis]!)
+    return [...groups.values()].map(join)
+  }
+  const total = (all: number[]) => all.reduce((a, b) => a + b)
+  const cases: readonly (readonly [
+    string,
+    (axis: number, keepDims?: boolean) => AnyOp,
+    (all: number[]) => number,
+  ])[] = [
+    ['sum', (axis, keepDims) => braid.sum(axis, { keepDims: keepDims ?? false }) as AnyOp, total],
+    [
+      'mean',
+      (axis, keepDims) => braid.mean({ axis, keepDims: keepDims ?? false }) as AnyOp,
+      all => f(total(all) / all.length),
+    ],
+    [
+      'max',
+      (axis, keepDims) => braid.max({ axis, keepDims: keepDims ?? false }) as AnyOp,
+      all => Math.max(...all),
+    ],
+    [
+      'min',
+      (axis, keepDims) => braid.min({ axis, keepDims: keepDims ?? false }) as AnyOp,
+      all => Math.min(...all),
+    ],
+  ]
+  it.each(cases)(
+    '%s along every axis, from either end, with and without the axis kept',
+    async (_, op, join) => {
+      for (const axis of [0, 1, 2]) {
+        const plain = await compute([x], a => a.pipe(op(axis)))
+        expect(plain.values).toEqual(along(axis, join))
+        expect(plain.shape).toEqual([2, 3, 2].filter((_, d) => d !== axis))
+        const kept = await compute([x], a => a.pipe(op(axis - 3, true)))
+        expect(kept.values).toEqual(plain.values)
+        expect(kept.shape).toEqual([2, 3, 2].map((size, d) => (d === axis ? 1 : size)))
+      }
+    },
+  )
+
+  it('sum u8 to i32, wrap i32, and take the mean of floats only', async () => {
+    const bytes = await compute([typed('u8', [3], 200, 200, 200)], a => a.pipe(braid.sum(0)))
+    expect(bytes).toEqual({ shape: [], dtype: 'i32', values: [600] })
+    const wrapped = await compute([typed('i32', [2], 2147483647, 1)], a => a.pipe(braid.sum(0)))
+    expect(wrapped.values).toEqual([-2147483648])
+    expect(problemsOf([typed('u8', [3])], a => a.pipe(braid.mean(0)))).toEqual(['DTypeMismatch'])
+  })
+
+  it('refuse axes that are not there', () => {
+    for (const axis of [3, -4, 0.5, Number.NaN, undefined, '1', null])
+      expect(problemsOf([x], a => a.pipe(braid.sum(axis as never)))).toEqual(['BadAttribute'])
+    expect(problemsOf([x], a => a.pipe(braid.max({} as never)))).toEqual(['BadAttribute'])
+    expect(problemsOf([x], a => a.pipe(braid.sum(0, { keepDims: 1 as never })))).toEqual(['BadAttribute'])
+    expect(problemsOf([f32([])], a => a.pipe(braid.sum(0)))).toEqual(['BadAttribute'])
+  })
+})
+
+describe('views', () => {
+  const x = f32([4, 2, 3], ...Array.from({ length: 24 }, (_, i) => i))
+  const lowering = (
+    name: string,
+    shape: readonly number[],
+    output: readonly number[],
+    attrs: object,
+  ): Lowering =>
+    operators[name]!.lower([{ dtype: 'f32', shape }], { dtype: 'f32', shape: output }, attrs as never)
+
+  it('slice takes a range of an axis', async () => {
+    for (const axis of [0, 1, 2])
+      for (let from = 0; from < x.shape[axis]!; from++)
+        for (let to = from + 1; to <= x.shape[axis]!; to++) {
+          const { values, shape } = await compute([x], a => a.pipe(braid.slice(axis, from, to)))
+          expect(shape).toEqual(x.shape.map((size, d) => (d === axis ? to - from : size)))
+          const index = (flat: number) => [Math.floor(flat / 6), Math.floor(flat / 3) % 2, flat % 3][axis]!
+          expect(values).toEqual(x.values.filter(flat => index(flat) >= from && index(flat) < to))
+        }
+    const rest = await compute([x], a => a.pipe(braid.slice(-1, 1)))
+    expect(rest.values).toEqual(x.values.filter(flat => flat % 3 > 0))
+  })
+
+  it('slice is a view only where it is contiguous and starts on 16 bytes', () => {
+    const cut = (shape: number[], output: number[], axis: number, from: number) =>
+      lowering('slice', shape, output, { axis, from, to: from + output[axis]! })
+    expect(cut([4, 4], [1, 4], 0, 3)).toEqual({ as: 'view', offsetBytes: 48 })
+    expect(cut([1, 8], [1, 4], 1, 4)).toEqual({ as: 'view', offsetBytes: 16 })
+    expect(cut([1, 8], [1, 4], 1, 2)).toMatchObject({
+      as: 'run',
+      kernel: { kind: 'map', operands: [{ offset: 2 }] },
+    })
+    expect(cut([4, 4], [4, 2], 1, 0)).toMatchObject({
+      as: 'run',
+      kernel: { shape: [4, 2], operands: [{ offset: 0, strides: [4, 1] }] },
+    })
+  })
+
+  it('reshape keeps the elements; symbols stay symbols', async () => {
+    const { values, shape } = await compute([x], a => a.pipe(braid.reshape([3, -1])))
+    expect([shape, values]).toEqual([[3, 8], x.values])
+    expect(lowering('reshape', [4, 6], [24], { shape: [24] })).toEqual({ as: 'view', offsetBytes: 0 })
+    const net = braid.graph({ x: braid.tensor('f32', ['batch', 28, 28]) }, flows => ({
+      y: flows.x.pipe(braid.upload(), braid.reshape(['batch', -1]), braid.download()),
+    }))
+    expect(braid.irOf(net).nodes.at(-1)!.spec.shape).toEqual(['batch', 784])
+  })
+
+  it('refuse ranges and shapes that do not fit', () => {
+    const slices: readonly (readonly unknown[])[] = [
+      [0, 2, 2],
+      [0, 3, 5],
+      [0, -1, 2],
+      [3, 0, 1],
+      [0, 0.5, 2],
+      [0, Number.NaN, 2],
+      [undefined, 0, 1],
+      [0, undefined, 1],
+    ]
+    for (const [axis, from, to] of slices)
+      expect(problemsOf([x], a => a.pipe(braid.slice(axis as 0, from as 0, to as 0)))).toEqual([
+        'BadAttribute',
+      ])
+    expect(problemsOf([x], a => a.pipe(braid.reshape([5, 5])))).toEqual(['ShapeMismatch'])
+    expect(problemsOf([x], a => a.pipe(braid.reshape([-1, 5])))).toEqual(['ShapeMismatch'])
+    expect(problemsOf([x], a => a.pipe(braid.reshape([-1, -1])))).toEqual(['BadAttribute'])
+    expect(problemsOf([x], a => a.pipe(braid.reshape(['n', 24])))).toEqual(['ShapeMismatch'])
+    for (const shape of [undefined, 24, [Number.NaN], [1.5, 16], Array(9).fill(1)])
+      expect(problemsOf([x], a => a.pipe(braid.reshape(shape as never)))).toEqual(['BadAttribute'])
+  })
+})
+
+describe('every operator', () => {
+  it('is registered under the name that its nodes carry', () => {
+    for (const [name, operator] of Object.entries(operators)) expect(operator.name).toBe(name)
+    expect(operators['constructor']).toBeUndefined()
+  })
+
+  it('lowers to data: what JSON makes of a kernel is the kernel', () => {
+    const spec: BoundSpec = { dtype: 'f32', shape: [4, 4] }
+    const code = [
+      ['operand', 0],
+      ['neg', 0],
+    ]
+    const pairs = [[0, 1]]
+    for (const operator of Object.values(operators)) {
+      const attrs = {
+        code,
+        axis: 0,
+        from: 1,
+        to: 3,
+        shape: [16],
+        to_: 'f16',
+        keepDims: false,
+        transpose: false,
+        pairs,
+      }
+      for (const size of [1, 4]) {
+        const lowered = operator.lower([spec, spec], spec, {
+          ...attrs,
+          communicator: braid.communicator('world', size),
+        })
+        expect(JSON.parse(JSON.stringify(lowered))).toEqual(lowered)
+      }
+    }
+  })
+})

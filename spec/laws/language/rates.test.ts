@@ -1,0 +1,394 @@
+// window, every and hold: what they mean, held against RxJS itself, and what the clock calculus says of flows that do not fit.
+import { isLeft } from 'fp-ts/lib/Either.js'
+import { bufferCount, from, lastValueFrom, map, scan as scanned, toArray } from 'rxjs'
+import { describe, expect, it, test } from 'vitest'
+import {
+  add,
+  cast,
+  compile,
+  delay,
+  download,
+  every,
+  type Graph,
+  graph,
+  hold,
+  interpret,
+  kernel,
+  lane,
+  mean,
+  mul,
+  on,
+  orThrow,
+  param,
+  relu,
+  renderAll,
+  scan,
+  sub,
+  sum,
+  tensor,
+  upload,
+  window,
+} from '../../../dsl/index.js'
+import { verify } from '../../../dsl/verify/verify.js'
+
+const one = tensor('f32', [1])
+const values = (count: number) => Array.from({ length: count }, (_, i) => new Float32Array([i + 1]))
+const numbers = (count: number) => Array.from({ length: count }, (_, i) => i + 1)
+
+/** What an output yields, tick by tick, of a feed of 1, 2, 3 … */
+const yielded = async (net: Graph, count: number, options = {}): Promise<number[][]> => {
+  const rows = interpret(net, options)({ x: values(count) } as never)
+  const ticks = await lastValueFrom(rows.pipe(toArray()))
+  return ticks.map(tick => Array.from((tick as { y: Float32Array }).y))
+}
+
+describe('the meaning of rates', () => {
+  it('of window is bufferCount, but for a window that the feed does not fill', async () => {
+    const net = graph({ x: one }, ({ x }) => ({ y: x.pipe(upload(), window(3), download()) }))
+    const buffers = await lastValueFrom(from(numbers(11)).pipe(bufferCount(3), toArray()))
+    expect(await yielded(net, 11)).toEqual(buffers.filter(({ length }) => length === 3))
+    const onHost = graph({ x: one }, ({ x }) => ({ y: x.pipe(window(3)) }))
+    expect(await yielded(onHost, 11)).toEqual(await yielded(net, 11))
+  })
+
+  it('of every is the last of bufferCount', async () => {
+    const net = graph({ x: one }, ({ x }) => ({ y: x.pipe(upload(), every(4), download()) }))
+    const last = from(numbers(12)).pipe(
+      bufferCount(4),
+      map(group => [group.at(-1)!]),
+      toArray(),
+    )
+    expect(await yielded(net, 12)).toEqual(await lastValueFrom(last))
+  })
+
+  it('of hold is the newest value, before the first the init; an output has the values of a tick in a row', async () => {
+    const net = graph({ x: one }, ({ x }) => {
+      const fast = x.pipe(upload())
+      return { y: fast.pipe(every(3), hold(-1), add(fast.pipe(mul(0))), download()) }
+    })
+    expect(await yielded(net, 10)).toEqual([
+      [-1, -1, 3],
+      [3, 3, 6],
+      [6, 6, 9],
+    ])
+    const said = graph({ x: one }, ({ x }) => ({ y: x.pipe(upload(), hold(0, 2), download()) }))
+    expect(await yielded(said, 3)).toEqual([
+      [0, 1],
+      [1, 2],
+      [2, 3],
+    ])
+  })
+
+  it('holds a value at rates that are no multiple: two of three with the newest of the two', async () => {
+    const net = graph({ x: one }, ({ x }) => {
+      const fast = x.pipe(upload())
+      const twice = fast.pipe(every(3))
+      const thrice = fast.pipe(every(2))
+      return { y: twice.pipe(hold(0), add(thrice.pipe(mul(0))), download()) }
+    })
+    // Of six instants three and six have a new value, and two, four and six ask for it.
+    expect(await yielded(net, 12)).toEqual([
+      [0, 3, 6],
+      [6, 9, 12],
+    ])
+  })
+
+  it('of delay and scan goes on from value to value, not from tick to tick', async () => {
+    const net = graph({ x: one }, ({ x }) => {
+      const fast = x.pipe(upload())
+      const total = fast.pipe(scan((acc, value) => acc.pipe(add(value)), 0))
+      return { y: total.pipe(delay(-5), window(2), download()) }
+    })
+    const sums = from(numbers(8)).pipe(
+      scanned((acc, value) => acc + value, 0),
+      toArray(),
+    )
+    const delayed = [-5, ...(await lastValueFrom(sums))].slice(0, 8)
+    expect((await yielded(net, 8)).flat()).toEqual(delayed)
+  })
+
+  it('nests: windows of windows, a window of what every leaves, on the host and on the device', async () => {
+    const nested = graph({ x: one }, ({ x }) => ({
+      y: x.pipe(window(2), upload(), window(3), sum(0), download()),
+    }))
+    const pairs = from(numbers(12)).pipe(
+      bufferCount(2),
+      bufferCount(3),
+      map(three => [three.reduce((all, [a]) => all + a!, 0), three.reduce((all, [, b]) => all + b!, 0)]),
+      toArray(),
+    )
+    expect(await yielded(nested, 12)).toEqual(await lastValueFrom(pairs))
+    const some = graph({ x: one }, ({ x }) => ({ y: x.pipe(every(2), window(2)) }))
+    expect(await yielded(some, 8)).toEqual([
+      [2, 4],
+      [6, 8],
+    ])
+  })
+
+  it('lets parameters, and what is made of them alone, be read at every rate', async () => {
+    const net = graph({ x: one }, ({ x }) => {
+      const w = param('w', one).pipe(mul(10))
+      const slow = x.pipe(upload(), mul(w), window(2), sum(0))
+      return { y: slow.pipe(add(w), add(w.pipe(window(4), sum(0))), add(w.pipe(every(7))), download()) }
+    })
+    expect(await yielded(net, 4, { params: { w: new Float32Array([2]) } })).toEqual([[180], [260]])
+    expect(verify(orThrow(compile(net)))).toEqual([])
+  })
+
+  it('accumulates gradients: weights that are held through a window, and move with its mean', async () => {
+    const net = graph({ x: one }, ({ x }) => {
+      const weights = x.pipe(
+        upload(),
+        scan((w, sample) => {
+          const step = w.pipe(sub(sample), window(4), mean(0), mul(0.5))
+          return w.pipe(every(4), sub(step), hold(0))
+        }, 0),
+      )
+      return { y: weights.pipe(every(4), download()) }
+    })
+    const byHand = from(numbers(12)).pipe(
+      bufferCount(4),
+      scanned((w, batch) => w - (0.5 * batch.reduce((all, value) => all + (w - value), 0)) / 4, 0),
+      map(w => [w]),
+      toArray(),
+    )
+    expect(await yielded(net, 12)).toEqual(await lastValueFrom(byHand))
+    // The weights are one state, though a delay and a hold both remember them.
+    expect(orThrow(compile(net)).buffers.filter(({ life }) => life === 'state')).toHaveLength(1)
+  })
+})
+
+const faultsOf = (net: Graph) => {
+  const plan = compile(net)
+  expect(isLeft(plan)).toBe(true)
+  return isLeft(plan) ? plan.left : []
+}
+const lineOf = (text: string): RegExp =>
+  new RegExp(`'${text}' \\(spec/laws/language/rates\\.test\\.ts:\\d+:\\d+\\)`)
+
+describe('the clock calculus', () => {
+  test('names both flows that meet at different rates, their rates, their lines, and what brings them together', () => {
+    const net = graph({ x: one }, ({ x }) => {
+      const fast = x.pipe(upload())
+      return { y: fast.pipe(add(fast.pipe(window(4), mean(0))), download()) }
+    })
+    const [error, ...others] = faultsOf(net)
+    expect(others).toEqual([])
+    expect(error).toMatchObject({ _tag: 'RateMismatch', subject: 'add[0]' })
+    expect(error!.found).toMatch(lineOf('x'))
+    expect(error!.found).toMatch(lineOf('mean\\[0\\]'))
+    expect(error!.found).toContain('comes 4 times for each of')
+    expect(error!.next).toBe(
+      "window(4) or every(4) on 'x', or hold(init) on 'mean[0]', bring them to one rate",
+    )
+    expect(renderAll([error!])).toContain('Flows of different rates meet')
+  })
+
+  test('tells every mistake at once: meetings, holds that nothing bounds, feedback of another rate', () => {
+    const net = graph({ x: one, z: one }, ({ x, z }) => {
+      const fast = x.pipe(upload())
+      const odd = fast.pipe(every(3))
+      return {
+        a: fast.pipe(every(2), add(odd), download()),
+        b: fast.pipe(add(z.pipe(upload(), hold(0))), download()),
+        c: odd.pipe(hold(0), add(odd.pipe(every(2))), download()),
+        d: fast.pipe(
+          scan((acc, value) => acc.pipe(add(value), every(2)), 0),
+          download(),
+        ),
+      }
+    })
+    const faults = faultsOf(net)
+    expect(faults.map(({ _tag, subject }) => `${_tag} ${subject}`)).toEqual([
+      'RateMismatch add[0]',
+      'RateMismatch delay[0]',
+      'UnknownRate hold[0]',
+      'RateMismatch hold[1]',
+    ])
+    expect(faults[0]!.found).toContain('comes 3 times for 2 of')
+    expect(faults[2]!.next).toBe('say it: hold(init, 4)')
+    expect(faults[3]!.found).toContain('which comes 2 times for 1')
+  })
+
+  test('asks only what some output needs, and lets one slow flow be held at two rates', async () => {
+    const net = graph({ x: one }, ({ x }) => {
+      const fast = x.pipe(upload())
+      fast.pipe(add(fast.pipe(every(3))), download())
+      return { y: fast.pipe(window(2), download()) }
+    })
+    expect(await yielded(net, 4)).toEqual([
+      [1, 2],
+      [3, 4],
+    ])
+    expect(orThrow(compile(net)).buffers[0]).toMatchObject({ name: 'x', rate: 2 })
+    const twice = graph({ x: one }, ({ x }) => {
+      const fast = x.pipe(upload())
+      const half = fast.pipe(every(2))
+      const quarter = half.pipe(every(2))
+      const both = quarter.pipe(hold(0), add(half.pipe(mul(0))), window(2), sum(0))
+      return { y: quarter.pipe(hold(0), add(fast.pipe(mul(0))), window(4), sum(0), add(both), download()) }
+    })
+    // Held for four: 0, 0, 0, 4; for two: 0, 4.
+    expect(await yielded(twice, 4)).toEqual([[8]])
+    expect(verify(orThrow(compile(twice)))).toEqual([])
+  })
+
+  test('interpret says the same', async () => {
+    const net = graph({ x: one }, ({ x }) => {
+      const fast = x.pipe(upload())
+      return { y: fast.pipe(add(fast.pipe(every(2))), download()) }
+    })
+    await expect(lastValueFrom(interpret(net)({ x: values(2) }))).rejects.toMatchObject({
+      faults: faultsOf(net),
+    })
+  })
+
+  test('bounds a tick: what one flow would bring, one for another, and all together', () => {
+    const far = graph({ x: one }, ({ x }) => ({ y: x.pipe(every(4096), upload(), every(2), download()) }))
+    const primes = graph({ x: one }, ({ x }) => ({
+      y: x.pipe(every(4093), upload(), download()),
+      z: x.pipe(every(4091), upload(), download()),
+    }))
+    const many = graph({ x: one }, ({ x }) => {
+      let y = x.pipe(upload())
+      for (let i = 0; i < 300; i++) y = y.pipe(relu())
+      return { y: y.pipe(every(4000), download()) }
+    })
+    for (const net of [far, primes, many])
+      expect(faultsOf(net as Graph)).toMatchObject([
+        { _tag: 'LongPeriod', wanted: expect.stringMatching(/4096.*1048576/) },
+      ])
+    expect(
+      isLeft(compile(graph({ x: one }, ({ x }) => ({ y: x.pipe(every(4096), upload(), download()) })))),
+    ).toBe(false)
+  })
+
+  test.each([0, -1, 1.5, 4097, '3', null, Number.NaN])('refuses %s values together', n => {
+    const net = graph({ x: one }, ({ x }) => ({
+      y: x.pipe(window(n as never), upload(), every(n as never), hold(0, n as never), download()),
+    }))
+    expect(faultsOf(net).map(({ _tag, subject }) => `${_tag} ${subject}`)).toEqual([
+      'BadAttribute window',
+      'BadAttribute every',
+      'BadAttribute hold',
+    ])
+  })
+
+  test('checks the init of a hold, and a window that makes a tensor of too many dimensions', () => {
+    const net = graph({ x: one, z: tensor('f32', ['n', 1, 1, 1, 1, 1, 1, 1]) }, ({ x, z }) => ({
+      y: x.pipe(upload(), hold([1, 2], 3), download()),
+      z: z.pipe(window(2)),
+    }))
+    expect(faultsOf(net).map(({ _tag, subject }) => `${_tag} ${subject}`)).toEqual([
+      'BadAttribute hold',
+      'BadDimension window',
+    ])
+    const bound = graph({ x: tensor('f32', ['n']) }, ({ x }) => ({
+      y: x.pipe(upload(), hold([1, 2], 3), download()),
+    }))
+    expect(isLeft(compile(bound, { dims: { n: 2 } }))).toBe(false)
+    expect(compile(bound, { dims: { n: 3 } })).toMatchObject({
+      left: [{ _tag: 'BadAttribute', subject: 'hold[0]' }],
+    })
+  })
+})
+
+describe('a plan of a graph with rates', () => {
+  const math = lane('math')
+  const names = (net: Graph) => orThrow(compile(net)).nodes.map(({ name }) => name)
+
+  test('has the copies by name, and none that nobody reads', () => {
+    const net = graph({ x: one }, ({ x }) => ({ y: x.pipe(upload(), relu(), every(3), download()) }))
+    expect(names(net)).toEqual(['x[2]', 'relu[0][2]', 'y'])
+  })
+
+  test('uploads a window of the host in one copy, and gathers what does not lie in a row', () => {
+    const rowed = graph({ x: one }, ({ x }) => ({ y: x.pipe(window(4), upload(), download()) }))
+    expect(names(rowed)).toEqual(['window[0]', 'y'])
+    const apart = graph({ x: one }, ({ x }) => ({ y: x.pipe(every(2), window(4), upload(), download()) }))
+    const plan = orThrow(compile(apart))
+    expect(plan.nodes[0]).toMatchObject({ kernel: { kind: 'copy', bytes: 16, parts: 4 } })
+    expect(plan.commands.find(([kind]) => kind === 'run')![3]).toHaveLength(4)
+  })
+
+  test('looks at a window of one value where it is', () => {
+    const net = graph({ x: one }, ({ x }) => ({
+      y: x.pipe(window(1), upload(), relu(), window(1), sum(0), download()),
+    }))
+    expect(names(net)).toEqual(['window[0]', 'relu[0]', 'sum[0]', 'y'])
+  })
+
+  test('has inputs and outputs as often as they come, their values in a row', () => {
+    const net = graph({ x: tensor('f32', [5]) }, ({ x }) => ({
+      y: x.pipe(upload(), relu(), download()),
+      z: x.pipe(window(3), upload(), sum(0), download()),
+    }))
+    const ports = orThrow(compile(net)).buffers.filter(
+      ({ alias, space }) => alias === undefined && space === 'pinned',
+    )
+    expect(ports.map(({ name, life, rate, shape }) => ({ name, life, rate, shape }))).toEqual([
+      { name: 'x', life: 'input', rate: 3, shape: [3, 5] },
+      { name: 'y', life: 'output', rate: 3, shape: [3, 5] },
+      { name: 'z', life: 'output', rate: undefined, shape: [5] },
+    ])
+  })
+
+  test('makes values where their window wants them, where one lane makes all and no other reads them', () => {
+    const rows = tensor('f32', [4])
+    const net = (read: boolean, own: boolean) =>
+      graph({ x: rows }, ({ x }) => {
+        const y = own ? x.pipe(upload(), on(math), relu()) : x.pipe(upload(), relu())
+        const z = y.pipe(window(3), mean(0), download())
+        return { z, y: read ? y.pipe(download()) : z }
+      })
+    const gathers = (made: Graph) => names(made).filter(name => name.startsWith('window'))
+    expect(gathers(net(false, true))).toEqual([])
+    expect(gathers(net(false, false))).toEqual([])
+    // The copies out are on a lane of their own.
+    expect(gathers(net(true, true))).toEqual(['window[0]'])
+    expect(names(net(false, true)).filter(name => name.startsWith('relu'))).toHaveLength(3)
+  })
+
+  test('makes a value of two windows in one of them, and windows within their own', () => {
+    const net = graph({ x: tensor('f32', [4]) }, ({ x }) => {
+      const y = x.pipe(upload(), on(math), relu())
+      return {
+        a: y.pipe(window(2), window(3), sum(0), sum(0), download()),
+        b: y.pipe(window(6), mean(0), download()),
+      }
+    })
+    const plan = orThrow(compile(net))
+    expect(verify(plan)).toEqual([])
+    // What window[0] and window[1] gather is made where they are; window[2] gathers the same values once more.
+    expect(plan.nodes.filter(({ op }) => op === 'window').map(({ name }) => name)).toEqual(['window[2]'])
+    const views = plan.buffers.filter(({ name, space }) => name.startsWith('relu') && space === 'device')
+    expect(views.map(({ alias, aliasOffset }) => [plan.buffers[alias!]!.name, aliasOffset])).toEqual(
+      [0, 16, 32, 48, 64, 80].map(offset => ['window[1]', offset]),
+    )
+  })
+
+  test('gives a kernel memory of its own where other copies read what it takes', () => {
+    const vector = tensor('f32', ['n'])
+    const inPlace = kernel({
+      name: 'in_place',
+      cuda: 'extern "C" __global__ void in_place(float* x, float* y) {}',
+      reads: { x: vector },
+      writes: { y: vector },
+      donates: { y: 'x' },
+      launch: { grid: 1, block: 1 },
+      reference: ({ x }, { y }) => {
+        for (let i = 0; i < x.length; i++) y[i] = x[i]! + 1
+      },
+    })
+    const net = graph({ x: one }, ({ x }) => {
+      const fast = x.pipe(upload(), cast('f32'), relu())
+      const held = fast.pipe(every(2), hold(0))
+      const taken = inPlace({ x: held }).y
+      const before = inPlace({ x: fast.pipe(mul(2)) }).y
+      return { y: taken.pipe(add(fast), add(before), download()) }
+    })
+    const plan = orThrow(compile(net))
+    expect(verify(plan)).toEqual([])
+    expect(plan.nodes.filter(({ name }) => name.startsWith('copy(')).length).toBe(2)
+  })
+})

@@ -1,0 +1,69 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { compile, orThrow } from '../../../dsl/index.js'
+import type { Plan } from '../../../dsl/ir/plan.js'
+import type { Graph } from '../../../dsl/language/graph.js'
+import { peakOf } from '../../../dsl/memory/peak.js'
+import { poolPeakOf } from '../../../dsl/memory/pool.js'
+import { generated } from '../../bench/compile.js'
+import { sample } from '../../fixtures/generate.js'
+import { patternGraph, patterns } from '../../fixtures/patterns.js'
+import { planFrom, recipes } from '../../fixtures/plan-generator.js'
+import { oraclePeak } from '../../oracle/oracle.js'
+import { slowPoolPeaks } from '../../oracle/slow-pool.js'
+
+/** As many ticks by the rule take what was found; and so do as many again, where that is said to be the end of it. */
+const agrees = (plan: Plan): void => {
+  const { device, exact, ticks } = poolPeakOf(plan)
+  expect(exact).toBe(true)
+  expect(slowPoolPeaks(plan, 2 * ticks + 4).slice(Math.max(0, ticks - 1))).toEqual(
+    new Array(ticks + 4 + Math.min(1, ticks)).fill(device[0]),
+  )
+}
+
+describe('the pool of a session', () => {
+  test('takes what the rule says, in plans that the compiler had no part in', () => {
+    fc.assert(
+      fc.property(recipes(8), recipe => agrees(planFrom({ ...recipe, planned: false, devices: 1 }))),
+      { numRuns: 60 },
+    )
+  })
+
+  test('takes what the rule says, in plans of generated graphs', () => {
+    fc.assert(
+      fc.property(sample(), ({ graph, dims, inFlight }) =>
+        agrees(orThrow(compile(graph, { dims, inFlight }))),
+      ),
+      { numRuns: 60 },
+    )
+  })
+
+  test('takes what the rule says where lanes hardly meet and sizes are of all kinds', () => {
+    fc.assert(
+      fc.property(patterns(60), fc.integer({ min: 1, max: 3 }), (pattern, inFlight) =>
+        agrees(orThrow(compile(patternGraph(pattern), { inFlight }))),
+      ),
+      { numRuns: 60 },
+    )
+  })
+
+  test('is exact for a graph of thousands of nodes', () => {
+    agrees(
+      orThrow(compile({ ir: generated({ shape: 'layered', nodes: 2_000, lanes: 4 }) } as unknown as Graph)),
+    )
+  })
+})
+
+describe('the peak of law L9', () => {
+  test('is not exceeded where lanes hardly meet', () => {
+    fc.assert(
+      fc.property(patterns(24), fc.integer({ min: 1, max: 3 }), (pattern, inFlight) => {
+        const plan = orThrow(compile(patternGraph(pattern), { inFlight }))
+        const { device, exact } = peakOf(plan)
+        expect(exact).toBe(true)
+        expect(oraclePeak(plan, 8).bytes[0]).toBeLessThanOrEqual(device[0]!)
+      }),
+      { numRuns: 20 },
+    )
+  })
+})

@@ -1,0 +1,230 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import type { Plan, PlanCommunicator, Violation } from '../../../dsl/ir/plan.js'
+import { verifyRanks } from '../../../dsl/verify/verify-ranks.js'
+import { type Call, lanes, rankOf, type Script, scripts } from '../../fixtures/rank-scripts.js'
+import { canStop, execute } from '../../oracle/rendezvous.js'
+
+const judged = (plans: readonly Plan[]): readonly Violation[] => verifyRanks(plans, { safety: true })
+const beside = ({ message }: Violation): boolean => message.includes('may run beside')
+
+const all: PlanCommunicator = { id: 0, name: 'all' }
+const other: PlanCommunicator = { id: 1, name: 'other' }
+/** Two by two: rows and columns share one rank. */
+const rows: PlanCommunicator = {
+  id: 0,
+  name: 'rows',
+  groups: [
+    [0, 1],
+    [2, 3],
+  ],
+} // prettier-ignore
+const columns: PlanCommunicator = {
+  id: 1,
+  name: 'columns',
+  groups: [
+    [0, 2],
+    [1, 3],
+  ],
+} // prettier-ignore
+
+const sum = (communicator: number, lane = 0, count = 16): Call => ({
+  kind: 'allReduce',
+  communicator,
+  count,
+  dtype: 'f32',
+  how: 'sum',
+  lane,
+})
+const to = (peer: number, lane = 0): Call => ({
+  kind: 'send',
+  communicator: 0,
+  count: 8,
+  dtype: 'f32',
+  peer,
+  lane,
+})
+const from = (peer: number, lane = 0): Call => ({
+  kind: 'recv',
+  communicator: 0,
+  count: 8,
+  dtype: 'f32',
+  peer,
+  lane,
+})
+const script = (...calls: Call[]): Script => ({ calls, waits: [] })
+const ranks = (communicators: readonly PlanCommunicator[], ...scripts: Script[]): Plan[] =>
+  scripts.map(each => rankOf(each, communicators))
+
+describe('what ranks say to each other', () => {
+  test('the same collectives in the same order are accepted, and a mesh may run rows beside columns', () => {
+    const same = script(sum(0), { ...sum(0), kind: 'allGather' }, sum(0, 1))
+    expect(judged(ranks([all], same, same, same))).toEqual([])
+    const mesh = script(sum(0, 0), sum(1, 1))
+    expect(judged(ranks([rows, columns], mesh, mesh, mesh, mesh))).toEqual([])
+  })
+
+  test('two swapped', () => {
+    const cast: Call = { kind: 'broadcast', communicator: 0, count: 16, dtype: 'f32', root: 1, lane: 0 }
+    const one = script(sum(0), cast)
+    const two = script(cast, sum(0))
+    expect(judged(ranks([all], one, two)).map(({ message }) => message)).toEqual([
+      "L8: rank 1, commands[0] (run broadcast0 on math): it is number 1 of its rank's collectives over 'all', broadcast of 16 f32 over all, root 1, and that of rank 0 is allReduce sum of 16 f32 over all: commands[0] of rank 0 (run allReduce0 on math)",
+    ])
+  })
+
+  test.each<[string, Partial<Call>]>([
+    ['kind', { kind: 'reduceScatter' }],
+    ['count', { count: 17 }],
+    ['element type', { dtype: 'bf16' }],
+    ['reduction', { how: 'max' }],
+    ['root', { root: 1 }],
+  ])('another %s', (_, change) => {
+    const [violation, ...more] = judged(ranks([all], script(sum(0)), script({ ...sum(0), ...change })))
+    expect(more).toEqual([])
+    expect(violation).toMatchObject({ law: 'L8', rank: 1, command: 0 })
+  })
+
+  test('one dropped: the rank that waits for ever is named', () => {
+    const [violation] = judged(ranks([all], script(sum(0), sum(0)), script(sum(0))))
+    expect(violation).toMatchObject({ law: 'L8', rank: 0, command: 2 })
+    expect(violation!.message).toContain('rank 1 issues 1: it waits for that rank for ever')
+  })
+
+  test('sends meet receives, and one too many waits for ever', () => {
+    expect(judged(ranks([all], script(to(1), from(1)), script(from(0), to(0))))).toEqual([])
+    const [violation] = judged(ranks([all], script(to(1), to(1)), script(from(0))))
+    expect(violation).toMatchObject({ law: 'L8', rank: 0, command: 2 })
+    expect(violation!.message).toContain('send number 2 from rank 0 to rank 1')
+    const [sized] = judged(ranks([all], script(to(1)), script({ ...from(0), count: 9 })))
+    expect(sized).toMatchObject({ law: 'L8', rank: 1, command: 0 })
+  })
+
+  test('both send first: a deadlock where nothing is buffered, with its chain', () => {
+    const found = judged(ranks([all], script(to(1), from(1)), script(to(0), from(0))))
+    expect(found).toHaveLength(1)
+    expect(found[0]!.message).toMatch(
+      /deadlock, nothing buffered: .*recv1.* comes after .*send0.*; .*recv1.* comes after .*send0.*; and so round to the first$/,
+    )
+    // Two lanes do not help: calls over one communicator begin in issue order.
+    expect(judged(ranks([all], script(to(1, 0), from(1, 1)), script(to(0, 0), from(0, 1))))).toHaveLength(1)
+  })
+
+  test('a ring of sends around three ranks', () => {
+    const ring = [0, 1, 2].map(r => script(to((r + 1) % 3), from((r + 2) % 3)))
+    const [violation] = judged(ranks([all], ...ring))
+    expect(violation!.message.match(/comes after/g)).toHaveLength(3)
+    expect(judged(ranks([all], ring[0]!, script(from(0), to(2)), script(from(1), to(0))))).toEqual([])
+  })
+
+  test('communicators that share two ranks are ordered across lanes', () => {
+    const loose = script(sum(0, 0), sum(1, 1))
+    const [violation] = judged(ranks([all, other], loose, loose))
+    expect(violation).toMatchObject({ law: 'L8', rank: 0, command: 2 })
+    expect(violation!.message).toContain("'other' and 'all' share ranks 0, 1")
+    // Ordered inside the tick, and around it: the next tick's first waits for this one's last.
+    const plan = rankOf({ ...loose, waits: [[1, 0]] }, [all, other])
+    const tied = { ...plan, commands: [['wait', 1, 0, -1] as const, ...plan.commands] }
+    expect(judged([plan, plan]).map(({ message }) => message.includes('of the tick before'))).toEqual([
+      true,
+      true,
+    ])
+    expect(judged([tied, tied])).toEqual([])
+    // In one order here and in another there.
+    const turned = { ...tied, nodes: [tied.nodes[1]!, tied.nodes[0]!].map((node, id) => ({ ...node, id })) }
+    expect(judged([tied, turned])[0]!.message).toContain('deadlock')
+  })
+
+  test('what cannot be: strangers, places that nobody has, two of one name', () => {
+    const alone = ranks([{ id: 0, name: 'all', groups: [[1]] }], script(sum(0)), script(sum(0)))
+    expect(judged(alone)).toContainEqual(expect.objectContaining({ law: 'L8', rank: 0, command: 0 }))
+    expect(judged(ranks([all], script(to(5)), script()))[0]!.message).toContain('its peer is 5')
+    expect(judged(ranks([all, { id: 1, name: 'all' }], script(), script()))[0]!.message).toContain(
+      'two communicators',
+    )
+    expect(judged(ranks([{ id: 0, name: 'all', groups: [[0, 7]] }], script(sum(0))))[0]!.message).toContain(
+      'rank 7',
+    )
+    expect(judged(ranks([], script(sum(3))))[0]).toMatchObject({ law: 'L8', rank: 0, command: 0 })
+    expect(judged([undefined as never, 3 as never]).length).toBeGreaterThan(0)
+  })
+
+  test('a violation of one plan is told with its rank', () => {
+    const plan = ranks([all], script(sum(0)))[0]!
+    const broken: Plan = { ...plan, commands: [...plan.commands, ['wait', 9, 0]] }
+    expect(verifyRanks([plan, broken], { safety: true })).toEqual([
+      expect.objectContaining({
+        law: 'L7',
+        rank: 1,
+        command: 2,
+        message: expect.stringMatching(/^L7: rank 1, commands\[2\]/),
+      }),
+    ])
+  })
+})
+
+type Edit = readonly [kind: number, rank: number, at: number, by: number]
+const edited = (sets: readonly Script[], edits: readonly Edit[]): Script[] => {
+  const changed = [...sets]
+  for (const [kind, rank, at, by] of edits) {
+    const own = changed[rank % sets.length]!
+    if (own.calls.length === 0) continue
+    const calls = [...own.calls]
+    const i = at % calls.length
+    const j = by % calls.length
+    if (kind === 0) calls.splice(i, 1)
+    else if (kind === 1) [calls[i], calls[j]] = [calls[j]!, calls[i]!]
+    else if (kind === 2) calls[i] = { ...calls[i]!, count: 1 + (by % 2) }
+    else calls[i] = { ...calls[i]!, lane: by % lanes.length }
+    changed[rank % sets.length] = { ...own, calls }
+  }
+  return changed
+}
+const edits = fc.array(fc.tuple(fc.nat(3), fc.nat(), fc.nat(), fc.nat()), { maxLength: 2 })
+
+describe('verifyRanks and an executor that buffers nothing', () => {
+  test('sets that are made in one order for all are accepted', () => {
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 2, max: 4 }).chain(world => scripts(world, 1, 8)),
+        sets => {
+          const plans = sets.map(each => rankOf(each, [all]))
+          expect(execute(plans)).toBe('done')
+          expect(judged(plans)).toEqual([])
+        },
+      ),
+      { numRuns: 300 },
+    )
+  })
+
+  test('agree on who comes to an end, after swaps, drops and changes', () => {
+    const counts = { done: 0, stuck: 0, mismatch: 0 }
+    const many = fc.integer({ min: 2, max: 4 }).chain(world => fc.tuple(scripts(world, 2, 6), edits))
+    fc.assert(
+      fc.property(many, ([sets, changes]) => {
+        const plans = edited(sets, changes).map(each => rankOf(each, [all, other]))
+        const outcome = execute(plans)
+        counts[outcome]++
+        expect(judged(plans).filter(violation => !beside(violation)).length === 0).toBe(outcome === 'done')
+      }),
+      { numRuns: 1500 },
+    )
+    for (const count of Object.values(counts)) expect(count).toBeGreaterThan(50)
+  })
+
+  test('agree on whether devices that hold one call at a time can stop for ever', () => {
+    const counts = { stops: 0, ends: 0 }
+    fc.assert(
+      fc.property(scripts(2, 2, 4), edits, (sets, changes) => {
+        const plans = edited(sets, changes).map(each => rankOf(each, [all, other]))
+        if (execute(plans) !== 'done') return
+        const stops = canStop(plans)
+        counts[stops ? 'stops' : 'ends']++
+        expect(judged(plans).length > 0).toBe(stops)
+      }),
+      { numRuns: 1000 },
+    )
+    expect(counts.stops).toBeGreaterThan(50)
+    expect(counts.ends).toBeGreaterThan(50)
+  })
+})

@@ -1,0 +1,121 @@
+// The rule of the session's pool (spec/decisions.md, 5 and 10), word by word and as slow as that is: nothing is remembered that the rule
+// does not name. What `poolPeakOf` finds fast is held against it.
+import type { Plan } from '../../dsl/ir/plan.js'
+
+type Points = readonly number[]
+
+interface Free {
+  readonly at: number
+  readonly size: number
+  readonly release: Points
+}
+
+const unit = 512
+const roundedUp = (bytes: number): number => (bytes === 0 ? unit : Math.ceil(bytes / unit) * unit)
+const join = (a: Points, b: Points): Points => a.map((point, m) => Math.max(point, b[m]!))
+const equal = (a: Points, b: Points): boolean => a.every((point, m) => point === b[m])
+
+/** Neighbours of equal release are one range. */
+const merged = (ranges: readonly Free[]): Free[] => {
+  const out: Free[] = []
+  for (const range of [...ranges].sort((a, b) => a.at - b.at)) {
+    const last = out[out.length - 1]
+    if (last !== undefined && last.at + last.size === range.at && equal(last.release, range.release))
+      out[out.length - 1] = { ...last, size: last.size + range.size }
+    else out.push(range)
+  }
+  return out
+}
+
+/** After each tick, the furthest byte that was ever taken. */
+export const slowPoolPeaks = ({ lanes, buffers, commands, inFlight }: Plan, ticks: number): number[] => {
+  const none = lanes.map(() => 0)
+  const frontier: Points[] = lanes.map(() => none)
+  const ends: Points[] = []
+  const peaks: number[] = []
+  let settled: Points = none
+  let ranges: Free[] = []
+  let peak = 0
+  for (const { space, life, alias, bytes } of buffers)
+    if (alias === undefined && space === 'device' && (life === 'state' || life === 'param'))
+      peak += roundedUp(bytes)
+  let before = new Map<number, Points>()
+  const offset = new Map<number, number>()
+
+  const take = (size: number, lane: number): number => {
+    const usable = ranges.filter(({ release }) =>
+      release.every((point, m) => m === lane || point <= frontier[lane]![m]!),
+    )
+    const runs: Free[][] = []
+    for (const range of usable) {
+      const run = runs[runs.length - 1]
+      const last = run?.[run.length - 1]
+      if (last !== undefined && last.at + last.size === range.at) run!.push(range)
+      else runs.push([range])
+    }
+    const length = (run: readonly Free[]): number => run.reduce((sum, range) => sum + range.size, 0)
+    const shortest = (from: readonly (readonly Free[])[]): readonly Free[] | undefined =>
+      [...from]
+        .filter(run => length(run) >= size)
+        .sort((a, b) => length(a) - length(b) || a[0]!.at - b[0]!.at)[0]
+    const tail = runs.find(run => run[run.length - 1]!.at + run[run.length - 1]!.size === peak) ?? []
+    const from = shortest(usable.map(range => [range])) ?? shortest(runs) ?? tail
+    const at = from[0]?.at ?? peak
+    ranges = ranges.flatMap(range => {
+      if (!from.includes(range) || range.at >= at + size) return [range]
+      const left = range.at + range.size - (at + size)
+      return left > 0 ? [{ ...range, at: at + size, size: left }] : []
+    })
+    peak = Math.max(peak, at + size)
+    return at
+  }
+
+  for (let tick = 0; tick < ticks; tick++) {
+    const done = ends[tick - inFlight]
+    if (done !== undefined) {
+      settled = done
+      lanes.forEach((_, l) => {
+        frontier[l] = join(frontier[l]!, done)
+      })
+      ranges = merged(
+        ranges.map(range => ({
+          ...range,
+          release: range.release.map((point, m) => (point <= settled[m]! ? 0 : point)),
+        })),
+      )
+    }
+    const marks = new Map<number, Points>()
+    const lane = new Map<number, number>()
+    const uses = new Map<number, Points>()
+    const step = (l: number): void => {
+      frontier[l] = frontier[l]!.with(l, frontier[l]![l]! + 1)
+    }
+    for (const command of commands) {
+      if (command[0] === 'run') step(command[2])
+      else if (command[0] === 'record') {
+        marks.set(command[1], frontier[command[2]]!)
+        lane.set(command[1], command[2])
+      } else if (command[0] === 'wait') {
+        const mark = (command[3] === -1 ? before : marks).get(command[1])
+        if (mark !== undefined) frontier[command[2]] = join(frontier[command[2]]!, mark)
+        step(command[2])
+      } else {
+        const { space, home, bytes } = buffers[command[1]]!
+        if (space !== 'device') continue
+        if (command[0] === 'alloc') offset.set(command[1], take(roundedUp(bytes), command[2]))
+        else if (command[0] === 'use') {
+          const point = marks.get(command[3])![lane.get(command[3])!]!
+          const others = uses.get(command[1]) ?? none
+          uses.set(command[1], others.with(command[2], Math.max(others[command[2]]!, point)))
+        } else {
+          const release = (uses.get(command[1]) ?? none).with(home, frontier[home]![home]!)
+          ranges = merged([...ranges, { at: offset.get(command[1])!, size: roundedUp(bytes), release }])
+        }
+      }
+    }
+    before = marks
+    ends.push(frontier.map((points, l) => points[l]!))
+    peaks.push(peak)
+  }
+  return peaks
+}

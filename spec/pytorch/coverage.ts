@@ -1,0 +1,220 @@
+// What became of each case of the list. A case is a test whose title begins with its number, or stands here with the reason why it is
+// not one. `coverage.test.ts` holds the two to each other, so nothing is claimed twice or left out.
+
+export interface Elsewhere {
+  readonly number: number
+  /** In the words of the list. */
+  readonly case: string
+  /** `graphs`: waits for Braid's graphs. `none`: nothing in Braid corresponds to it. */
+  readonly kind: 'graphs' | 'none'
+  readonly why: string
+  /** Where what it asks for will be tested, or is found instead. */
+  readonly where: string
+}
+
+/** Cases that are tested in part, and what of them is not. */
+export interface Partly {
+  readonly number: number
+  readonly not: string
+  readonly why: string
+}
+
+/** How many cases the list has, and how many lines its contract of `recordUse`. */
+export const cases = 153
+export const contractLines = 9
+
+const graphs = 'the suite of graphs, on the same devices'
+const trees = 'the suite of plan trees'
+
+const waiting = (number: number, text: string, why: string, where = graphs): Elsewhere => ({
+  number,
+  case: text,
+  kind: 'graphs',
+  why,
+  where,
+})
+
+export const elsewhere: readonly Elsewhere[] = [
+  {
+    number: 25,
+    case: 'elapsed time between events of two devices is an error',
+    kind: 'none',
+    why: 'events carry no times, so no two of them can be compared; that handles of two devices do not mix is 16 and 23',
+    where: 'times are of a session’s runs: 5',
+  },
+  waiting(
+    46,
+    'no event operation on a capturing stream from the eager path',
+    'a graph is built node by node from a plan, and no lane is ever in a capture; it returns with graphs that are launched on lanes in use',
+  ),
+  {
+    number: 79,
+    case: 'regions of compiled code are numbered in the trace',
+    kind: 'none',
+    why: 'the history is of the allocator by hand; what a compiled plan allocates is the plan, with a name and a line for every buffer',
+    where: 'labels: 75 and 76; plans: explain',
+  },
+  waiting(
+    95,
+    'a stream says whether it is being captured',
+    'no lane is captured; a graph is an object of its own',
+  ),
+  waiting(96, 'nothing runs at capture, replay gives the result', 'there is no graph mode yet'),
+  waiting(97, 'reset and capture again', 'there is no graph mode yet'),
+  waiting(
+    98,
+    'capture on the default stream is refused',
+    'nothing is captured; what a graph refuses is told when it is built',
+  ),
+  waiting(99, 'a graph without nodes warns', 'there is no graph mode yet'),
+  waiting(
+    100,
+    'memory that ends while capturing is a clean error',
+    'there is no graph mode yet; a graph takes its arena when it is opened',
+  ),
+  waiting(
+    101,
+    'after a failed capture the stream can be captured again',
+    'there is no graph mode yet, and no random numbers are drawn on a device',
+  ),
+  waiting(102, 'two successive graphs share a pool', 'plans that share an arena', trees),
+  waiting(
+    103,
+    'graphs replayed at once need pools of their own',
+    'plans that share an arena are never in flight together',
+    trees,
+  ),
+  waiting(
+    104,
+    'three graphs out of order corrupt only a shared pool',
+    'a plan tree refuses or copies instead',
+    trees,
+  ),
+  waiting(105, 'statistics of graphs, and results that outlive them', 'there is no graph mode yet'),
+  waiting(
+    106,
+    'record_stream inside a capture is handled after it',
+    'inside a graph reuse is by edges of the graph',
+  ),
+  waiting(
+    107,
+    'inside a capture memory is reclaimed after a join, not before',
+    'inside a graph reuse is by edges; the same of plans is 152 and 153',
+  ),
+  waiting(
+    108,
+    'with four streams a partial join is not enough',
+    'inside a graph reuse is by edges; the same of plans is 141',
+  ),
+  waiting(
+    109,
+    'a block deferred in one capture serves the next',
+    'there is no deferring: offsets are planned',
+    trees,
+  ),
+  waiting(
+    110,
+    'a use from before the capture holds a block back',
+    'a graph’s arena is its own from opening to closing',
+  ),
+  waiting(
+    111,
+    'blocks of forked streams share the capture’s pool',
+    'a graph has one arena, whatever lanes it was written with',
+  ),
+  waiting(
+    112,
+    'capture modes for calls of other threads',
+    'nothing is captured, so no call of another thread can be in its way',
+  ),
+  waiting(
+    113,
+    'a raw graph is kept and instantiated again',
+    'GraphDefinition and GraphBuilder are not there yet',
+  ),
+  waiting(
+    114,
+    'waiting on the host inside a capture is an error',
+    'a plan cannot say it: the host stands at the rim',
+  ),
+  waiting(
+    115,
+    'external events measure a replay',
+    'there is no graph mode yet; a session’s trace measures runs',
+  ),
+  waiting(116, 'a multi-stream graph is drawn as DOT', 'explain draws plans; graphs are not there yet'),
+  waiting(
+    117,
+    'a hundred captures do not leak workspaces',
+    'there is no graph mode yet; that workspaces are one a lane is 32 and 72',
+  ),
+  waiting(118, 'statistics return to their base after many graphs', 'there is no graph mode yet'),
+  waiting(119, 'replays advance the random numbers', 'no random numbers are drawn on a device yet'),
+  waiting(
+    120,
+    'graphed callables equal the eager ones bit by bit',
+    'there is no graph mode yet; the law is that of every plan',
+  ),
+  waiting(
+    121,
+    'pinned blocks used by a captured copy are never recycled',
+    'a graph’s pinned slots are its own from opening to closing',
+  ),
+  waiting(
+    122,
+    'checkpoints of a pool give the same layout again',
+    'a plan’s offsets are data, so there is nothing to restore; entry contracts and clobber sets are of plan trees',
+    trees,
+  ),
+  waiting(123, 'trees of recorded graphs', 'plan trees', trees),
+]
+
+export const partly: readonly Partly[] = [
+  {
+    number: 23,
+    not: 'a wait across devices',
+    why: 'a process drives one GPU; ranks meet in collectives (section 8 of the design)',
+  },
+  {
+    number: 26,
+    not: 'an assertion that fails on a GPU',
+    why: 'it ends CUDA for the process (spec/decisions.md, 17), so the host device stands for it',
+  },
+  {
+    number: 31,
+    not: 'copies from GPU to GPU',
+    why: 'a process drives one GPU; the two devices of a plan are the host and its device',
+  },
+  {
+    number: 61,
+    not: 'device memory without any caching',
+    why: 'there is no such mode: emptyCache gives back what is free, and pools of the caller’s own source do as that does',
+  },
+  {
+    number: 65,
+    not: 'two threads',
+    why: 'a device belongs to the JavaScript thread that opened it; threads are the business of the C++ tests',
+  },
+  {
+    number: 69,
+    not: 'background threads and registered memory',
+    why: 'settings for them are read and noted: there is nothing here that they could change',
+  },
+  { number: 70, not: 'two threads', why: 'as 65' },
+  {
+    number: 77,
+    not: 'leaving out actions by name',
+    why: 'a history is plain data, to be filtered by whoever reads it',
+  },
+  {
+    number: 78,
+    not: 'frames of C++ and of TorchScript',
+    why: 'allocations come from TypeScript, whose frames are kept',
+  },
+  { number: 90, not: 'threads', why: 'as 65' },
+  {
+    number: 94,
+    not: 'threads',
+    why: 'scopes follow asynchronous contexts, which are what a JavaScript program has many of',
+  },
+]

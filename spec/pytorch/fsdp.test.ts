@@ -1,0 +1,339 @@
+// Cases 124 to 132: the schedules of sharded training: gathered weights, scattered gradients, reduced ones. By hand on the allocator,
+// where a collective is a copy on its own lane and "slow" is a gate; and as programs, whose issue order is the plan's own.
+import { describe, expect, test } from 'vitest'
+import {
+  add,
+  type Command,
+  compile,
+  download,
+  type Flow,
+  type Graph,
+  graph,
+  lane,
+  matmul,
+  mul,
+  on,
+  orThrow,
+  type Plan,
+  type Ports,
+  param,
+  relu,
+  type Tensor,
+  tensor,
+  upload,
+  verify,
+} from '../../dsl/index.js'
+import { type Block, type Event, open, pulled } from '../../runtime/index.js'
+import { present } from '../conformance/devices.js'
+import { busy, deviceOf, hold, KiB, MiB, mirrorOf, settled } from '../fixtures/busy.js'
+
+const bytes = 4 * MiB
+const sample = 64 * KiB
+const square = tensor('f32', [32, 32])
+type Square = Flow<'device', Tensor<'f32', readonly [32, 32]>>
+const [gatherLane, math, scatterLane, rows] = [lane('gather'), lane('math'), lane('scatter'), lane('rows')]
+
+interface Shape {
+  readonly layers: number
+  readonly ahead: number
+  readonly passes?: number
+  /** Layers whose values are computed again in backward rather than kept. */
+  readonly recompute?: boolean
+  /** Layers that backward leaves out. */
+  readonly skip?: readonly number[]
+}
+
+/**
+ * `passes` forwards, then their backwards: each layer's weight is gathered for forward and gathered again for backward, in turned order;
+ * each gradient is scattered on a lane of its own. The names of the uploads are those of their parameters, so that an order can be read.
+ */
+const training = ({ layers, ahead, passes = 1, recompute = false, skip = [] }: Shape): Graph<Ports, Ports> =>
+  graph('training', { x: square }, ({ x }) => {
+    let counter = 0
+    const gathered = (layer: number, phase: string): Square =>
+      param(`${phase}${layer}.${counter++}`, square, { on: 'host' }).pipe(
+        upload(gatherLane, { ahead }),
+      ) as Square
+    const grads: Record<string, Flow<'host', Tensor<'f32', readonly [32, 32]>>> = {}
+    const start = x.pipe(upload(rows), on(math)) as Square
+    const tapes: Square[][] = []
+    for (let pass = 0; pass < passes; pass++) {
+      const tape = [start]
+      for (let layer = 0; layer < layers; layer++)
+        tape.push(tape.at(-1)!.pipe(on(math), matmul(gathered(layer, 'f')), relu()) as Square)
+      tapes.push(tape)
+    }
+    for (const [pass, tape] of tapes.entries()) {
+      let gradient = tape.at(-1)!
+      for (let layer = layers - 1; layer >= 0; layer--) {
+        if (skip.includes(layer)) continue
+        const weight = gathered(layer, 'b')
+        const input = recompute ? (tape[layer]!.pipe(on(math), mul(1)) as Square) : tape[layer]!
+        gradient = gradient.pipe(on(math), matmul(weight), add(input)) as Square
+        grads[`g${pass}_${layer}`] = gradient.pipe(on(scatterLane), mul(0.5), download(scatterLane)) as never
+      }
+    }
+    return grads as never
+  }) as unknown as Graph<Ports, Ports>
+
+const planOf = (net: Graph<Ports, Ports>, options: Parameters<typeof compile>[1] = {}): Plan => {
+  const plan = orThrow(compile(net, options)) as Plan
+  expect(verify(plan)).toEqual([])
+  return plan
+}
+const runsOn = (plan: Plan, name: string): (Command & { 0: 'run' })[] => {
+  const id = plan.lanes.find(lane => lane.name.split('+').includes(name) || lane.name === name)!.id
+  return plan.commands.filter(
+    (command): command is Command & { 0: 'run' } => command[0] === 'run' && command[2] === id,
+  )
+}
+const nameOf = (plan: Plan, run: Command & { 0: 'run' }): string =>
+  plan.nodes[run[1]]!.name.replace(/\.\d+$/, '')
+const gathers = (plan: Plan): string[] => runsOn(plan, 'gather').map(run => nameOf(plan, run))
+
+/** For each gather, the matmuls of the tick that were issued before it: how far ahead of its reader it stands. */
+const leads = (plan: Plan): number[] => {
+  const order = plan.commands.filter((command): command is Command & { 0: 'run' } => command[0] === 'run')
+  const gathered = new Map<number, number>()
+  const out: number[] = []
+  let issued = 0
+  for (const run of order) {
+    const { op } = plan.nodes[run[1]]!
+    if (plan.lanes[run[2]]!.name === 'gather') gathered.set(run[4][0]!, issued++)
+    else if (op === 'matmul') {
+      const weight = run[3].find(buffer => gathered.has(buffer))!
+      out.push(issued - 1 - gathered.get(weight)!)
+    }
+  }
+  return out
+}
+
+describe.each(present)('sharded training on %s', name => {
+  test('124: gathers run while compute is held back, as far as the window goes; compute then waits for the first alone', async () => {
+    await using device = await deviceOf(name, { policy: 'order-then-wait' })
+    const [gather, compute] = [device.lane({ name: 'gather' }), device.lane({ name: 'compute' })]
+    const shard = gather.malloc(bytes)
+    const out = mirrorOf(device, 8 * sample, compute)
+    gather.fill32(shard, 1)
+    const layers = 8
+    const window = 2
+    const gathered: Event[] = []
+    const computed: Event[] = []
+    const weights: Block[] = []
+    const gate = hold(device, compute)
+    const issueGather = (layer: number): void => {
+      if (layer >= window) gather.wait(computed[layer - window]!)
+      const weight = gather.malloc(bytes)
+      gather.copy(weight, shard)
+      gather.fill32(weight.at(0, sample), 100 + layer)
+      weights.push(weight)
+      gathered.push(gather.record())
+    }
+    for (let layer = 0; layer < window; layer++) issueGather(layer)
+    for (let layer = 0; layer < layers; layer++) {
+      compute.wait(gathered[layer]!)
+      compute.copy(out.block.at(layer * sample, sample), weights[layer]!.at(0, sample))
+      computed.push(compute.record())
+      weights[layer]!.recordUse(compute)
+      weights[layer]!.free()
+      if (layer + window < layers) issueGather(layer + window)
+    }
+    // Compute has not begun, and the first gathers are through: they overlap with whatever compute does. The rest waits for it.
+    await gathered[window - 1]!.synchronize()
+    expect(gathered.map(({ done }) => done)).toEqual(gathered.map((_, layer) => layer < window))
+    expect(computed.some(({ done }) => done)).toBe(false)
+    // The whole schedule holds the window and the shard, however far ahead the host is.
+    expect(device.stats()['reserved_bytes.all.peak']).toBeLessThanOrEqual((window + 1 + 1) * bytes)
+    gate.open()
+    await compute.synchronize()
+    for (let layer = 0; layer < layers; layer++)
+      expect(new Set(out.words.subarray((layer * sample) / 4, ((layer + 1) * sample) / 4))).toEqual(
+        new Set([100 + layer]),
+      )
+  })
+
+  test('125: who waits for the optimizer’s event goes on though its lane is busy again; who waits for the lane does not', async () => {
+    await using device = await deviceOf(name)
+    const [compute, narrow, wide] = [device.lane(), device.lane(), device.lane()]
+    const weight = compute.malloc(bytes)
+    const [early, late] = [mirrorOf(device, sample, narrow), mirrorOf(device, sample, wide)]
+    compute.fill32(weight, 125)
+    using stepped = compute.record()
+    const gate = hold(device, compute)
+    using everything = compute.record()
+    narrow.wait(stepped)
+    narrow.copy(early.block, weight.at(0, sample))
+    wide.wait(everything)
+    wide.copy(late.block, weight.at(0, sample))
+    await narrow.synchronize()
+    expect(early.all()).toEqual([125])
+    expect(wide.idle).toBe(false)
+    expect(late.all()).toEqual([0])
+    gate.open()
+    await wide.synchronize()
+    expect(late.all()).toEqual([125])
+  })
+
+  test('126: a step holds at most three gathered weights and its activations, forward and backward; and all of it is free after it', async () => {
+    const layers = 6
+    // One step at a time, as training goes.
+    const plan = planOf(training({ layers, ahead: 1 }), { memory: 'small', inFlight: 1 })
+    const one = 32 * 32 * 4
+    // The input and one value a layer are kept for backward; beside them no more than three.
+    expect(plan.bound.device[0]).toBeLessThanOrEqual((layers + 1) * one + 3 * one)
+    const params = Object.fromEntries(
+      plan.buffers
+        .filter(({ life }) => life === 'param')
+        .map(buffer => [buffer.name, new Float32Array(32 * 32).fill(0.01)]),
+    )
+    const session = orThrow(await open(plan, { device: name, params, poison: true })())
+    const x = new Float32Array(32 * 32).fill(1)
+    await session.run({ x: pulled([x, x, x]) } as never).forEach(lease => {
+      using _ = lease as Disposable
+    })
+    const stats = session.stats()
+    expect(stats.peak.reserved).toBeLessThanOrEqual(plan.bound.device[0]!)
+    await session.close()
+    // By the plan itself: every tick buffer is freed in its tick.
+    const freed = plan.commands.filter(([kind]) => kind === 'free').length
+    const tick = plan.buffers.filter(({ life, alias }) => life === 'tick' && alias === undefined).length
+    expect(freed).toBe(tick)
+  })
+
+  test('130: reduced gradients of many layers, in a wider type behind a slow lane and under pressure, are nobody else’s', async () => {
+    await using device = await deviceOf(name, { policy: 'order-then-wait', limit: 20 * bytes })
+    const [compute, scatter, reduce] = [device.lane(), device.lane(), device.lane()]
+    const layers = 6
+    const grads = Array.from({ length: layers }, () => compute.malloc(sample))
+    const gate = hold(device, reduce)
+    for (let layer = 0; layer < layers; layer++) {
+      // compute fills the gradient, scatter makes the wide copy, reduce reads that, late, into the gradient of the original type.
+      const input = compute.malloc(bytes)
+      compute.fill32(input, 200 + layer)
+      using filled = compute.record()
+      scatter.wait(filled)
+      const wide = scatter.malloc(bytes)
+      scatter.copy(wide, input)
+      input.recordUse(scatter)
+      input.free()
+      using scattered = scatter.record()
+      reduce.wait(scattered)
+      reduce.copy(grads[layer]!, wide.at(bytes - sample, sample))
+      wide.recordUse(reduce)
+      // The cast that orphans it: the wide buffer is let go here, while reduce has not begun.
+      wide.free()
+    }
+    // Whoever writes too early has done so by then.
+    await settled(Promise.all([compute.synchronize(), scatter.synchronize()]))
+    gate.open()
+    for (const each of [compute, scatter, reduce]) await each.synchronize()
+    const back = mirrorOf(device, layers * sample, reduce)
+    for (const [layer, gradient] of grads.entries())
+      reduce.copy(back.block.at(layer * sample, sample), gradient)
+    await reduce.synchronize()
+    expect(back.all()).toEqual(Array.from({ length: layers }, (_, layer) => 200 + layer))
+  })
+
+  test('131: the memory of reduced gradients does not grow with the layers', async () => {
+    const peakOf = async (layers: number): Promise<number> => {
+      await using device = await deviceOf(name, { policy: 'order-then-wait' })
+      const [scatter, reduce] = [device.lane(), device.lane()]
+      const out = mirrorOf(device, 4 * KiB, reduce)
+      // Far ahead of the device, which is busy with something else first. No gate: a GPU takes only so much behind one.
+      busy(reduce, reduce.malloc(16 * MiB), 16)
+      for (let layer = 0; layer < layers; layer++) {
+        using wide = scatter.malloc(bytes)
+        scatter.fill32(wide, layer)
+        using scattered = scatter.record()
+        reduce.wait(scattered)
+        reduce.copy(out.block, wide.at(0, 4 * KiB))
+        wide.recordUse(reduce)
+      }
+      const peak = device.stats()['reserved_bytes.all.peak']! - 16 * MiB
+      await reduce.synchronize()
+      expect(out.all()).toEqual([layers - 1])
+      return peak
+    }
+    const peaks = [await peakOf(2), await peakOf(16), await peakOf(128)]
+    expect(peaks).toEqual([bytes, bytes, bytes])
+  })
+
+  test.each([1, 2, 4])(
+    '132: with %i scatters in flight that many inputs are held, and each is read before it is written again',
+    async depth => {
+      await using device = await deviceOf(name, { policy: 'order-then-wait' })
+      const [compute, scatter] = [device.lane(), device.lane()]
+      const layers = 24
+      const out = mirrorOf(device, layers * 4 * KiB, scatter)
+      busy(scatter, scatter.malloc(16 * MiB), 16)
+      const flying: { readonly input: Block; readonly end: Event }[] = []
+      for (let layer = 0; layer < layers; layer++) {
+        if (flying.length >= depth) {
+          const { input, end } = flying.shift()!
+          input.keepUntil(end)
+          input.free()
+        }
+        const input = compute.malloc(bytes)
+        compute.fill32(input, 300 + layer)
+        using filled = compute.record()
+        scatter.wait(filled)
+        scatter.copy(out.block.at(layer * 4 * KiB, 4 * KiB), input.at(bytes - 4 * KiB, 4 * KiB))
+        flying.push({ input, end: scatter.record() })
+      }
+      expect(device.stats()['reserved_bytes.all.peak']).toBe(depth * bytes + 16 * MiB)
+      await scatter.synchronize()
+      for (let layer = 0; layer < layers; layer++) expect(out.words[layer * KiB]).toBe(300 + layer)
+    },
+  )
+})
+
+describe('the issue order of sharded training', () => {
+  const forward = ['f0', 'f1', 'f2', 'f3']
+  const backward = ['b3', 'b2', 'b1', 'b0']
+
+  // The gathers of one pass, by the number that each parameter was made with: all forwards come before the backwards.
+  const ofPass = (plan: Plan, layers: number, passes: number, pass: number): string[] =>
+    runsOn(plan, 'gather').flatMap(run => {
+      const [name, number] = plan.nodes[run[1]]!.name.split('.')
+      const made = Number(number) % (layers * passes)
+      return Math.floor(made / layers) === pass ? [name!] : []
+    })
+
+  test.each([false, true])(
+    '127: backward gathers in turned order, for one forward and for two; values computed again: %s',
+    recompute => {
+      expect(gathers(planOf(training({ layers: 4, ahead: 1, recompute })))).toEqual([...forward, ...backward])
+      const twice = planOf(training({ layers: 3, ahead: 1, passes: 2, recompute }))
+      expect(gathers(twice)).toHaveLength(12)
+      for (const pass of [0, 1])
+        expect(ofPass(twice, 3, 2, pass)).toEqual(['f0', 'f1', 'f2', 'b2', 'b1', 'b0'])
+    },
+  )
+
+  test('127: every gradient is scattered on its own lane once its layer is done, last layer first', () => {
+    const plan = planOf(training({ layers: 4, ahead: 1 }))
+    const scattered = runsOn(plan, 'scatter').filter(run => plan.nodes[run[1]]!.op !== 'download')
+    const made = plan.commands.filter(
+      (command): command is Command & { 0: 'run' } =>
+        command[0] === 'run' && plan.nodes[command[1]]!.op === 'add',
+    )
+    expect(scattered.map(run => run[3][0])).toEqual(made.map(run => run[4][0]))
+  })
+
+  test('128: a layer that backward does not need is not gathered for it, and nothing leaks', () => {
+    const plan = planOf(training({ layers: 4, ahead: 1, skip: [2] }))
+    expect(gathers(plan)).toEqual([...forward, 'b3', 'b1', 'b0'])
+    const allocated = plan.commands.flatMap(([kind, buffer]) => (kind === 'alloc' ? [buffer] : []))
+    const freed = plan.commands.flatMap(([kind, buffer]) => (kind === 'free' ? [buffer] : []))
+    expect([...freed].sort()).toEqual([...allocated].sort())
+  })
+
+  test.each([1, 2, 3])('129: %i gathers ahead of their reader, not fewer and not more', ahead => {
+    const plan = planOf(training({ layers: 6, ahead }))
+    const found = leads(plan)
+    expect(found).toHaveLength(12)
+    // At the end of the tick there are fewer left to gather.
+    expect(Math.max(...found)).toBe(ahead)
+    expect(found.slice(0, 12 - ahead).every(lead => lead === ahead)).toBe(true)
+  })
+})

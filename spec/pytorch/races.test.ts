@@ -1,0 +1,235 @@
+// Cases 133 to 145: what a race checker must find and what it must let pass, each as the smallest plan that says it. The checker is
+// `verify`: the order of lanes and events, nothing run. Numbers in the plans: lanes and buffers from 0, events as they are recorded.
+import { describe, expect, test } from 'vitest'
+import type { Plan } from '../../dsl/ir/plan.js'
+import { verify } from '../../dsl/verify/verify.js'
+import {
+  alloc,
+  free,
+  read,
+  record,
+  schedule,
+  turnover,
+  use,
+  wait,
+  without,
+  write,
+} from '../fixtures/schedules.js'
+
+/** Which laws are broken, at which command, over which buffer. */
+const broken = (plan: Plan, options?: { readonly safety?: boolean }): readonly string[] =>
+  verify(plan, options).map(
+    ({ law, command, buffer }) => `${law} ${command}${buffer === undefined ? '' : ` b${buffer}`}`,
+  )
+
+describe('a checker of races, over plans', () => {
+  test('133: two lanes may read at once, with nothing between them', () => {
+    expect(broken(schedule(2, 1, [read(0, 0), read(1, 0)]))).toEqual([])
+  })
+
+  test('134: a write beside a read of another lane is a race, and so are a read beside a write and two writes', () => {
+    expect(broken(schedule(2, 1, [read(0, 0), write(1, 0)]))).toEqual(['L2 1 b0'])
+    expect(broken(schedule(2, 1, [write(0, 0), read(1, 0)]))).toEqual(['L1 1 b0'])
+    expect(broken(schedule(2, 1, [write(0, 0), write(1, 0)]))).toEqual(['L2 1 b0'])
+  })
+
+  test('134: one lane races with nothing of its own', () => {
+    expect(broken(schedule(1, 1, [read(0, 0), write(0, 0), read(0, 0), write(0, 0)]))).toEqual([])
+  })
+
+  test('134: two ticks in flight race like two lanes: the next tick writes what this one still reads', () => {
+    const commands = [write(0, 0), record(0, 0), wait(0, 1), read(1, 0)]
+    const plan = schedule(2, 1, commands)
+    expect(broken(plan)).toEqual([])
+    expect(broken({ ...plan, inFlight: 2 })).toEqual(['L2 0 b0'])
+  })
+
+  test('135: an event recorded after the read, and waited for before the write, makes it none', () => {
+    const plan = schedule(2, 1, [read(0, 0), record(0, 0), wait(0, 1), write(1, 0)])
+    expect(broken(plan)).toEqual([])
+    expect(broken(without(plan, 2), { safety: true })).toEqual(['L2 2 b0'])
+  })
+
+  test('135: an event on another lane, or before the read, does not', () => {
+    expect(
+      broken(schedule(3, 1, [read(0, 0), record(0, 2), wait(0, 1), write(1, 0)]), { safety: true }),
+    ).toEqual(['L2 3 b0'])
+    expect(
+      broken(schedule(2, 1, [record(0, 0), read(0, 0), wait(0, 1), write(1, 0)]), { safety: true }),
+    ).toEqual(['L2 3 b0'])
+  })
+
+  test('136: a read is held against the last write alone, which is after those before it', () => {
+    const plan = schedule(3, 1, [
+      write(0, 0),
+      record(0, 0),
+      wait(0, 1),
+      write(1, 0),
+      record(1, 1),
+      wait(1, 2),
+      read(2, 0),
+    ])
+    expect(broken(plan)).toEqual([])
+    const beforeIt = plan.commands.map(command =>
+      command[0] === 'wait' && command[2] === 2 ? wait(0, 2) : command,
+    )
+    expect(broken({ ...plan, commands: beforeIt }, { safety: true })).toEqual(['L1 6 b0'])
+  })
+
+  test('137: of two readers that branched off one write, neither may write without the other', () => {
+    const branch = [write(0, 0), record(0, 0), wait(0, 1), wait(0, 2), read(1, 0), read(2, 0)]
+    expect(broken(schedule(3, 1, branch))).toEqual([])
+    expect(broken(schedule(3, 1, [...branch, write(2, 0)]))).toEqual(['L2 6 b0'])
+    expect(broken(schedule(3, 1, [...branch, record(1, 1), wait(1, 2), write(2, 0)]))).toEqual([])
+  })
+
+  test('138: order is transitive, over ten lanes; without any one link it is a race', () => {
+    const links = Array.from({ length: 9 }, (_, i) => [record(i, i), wait(i, i + 1)]).flat()
+    const plan = schedule(10, 1, [write(0, 0), ...links, write(9, 0)])
+    expect(broken(plan)).toEqual([])
+    plan.commands.forEach((command, c) => {
+      if (command[0] === 'wait') expect(broken(without(plan, c), { safety: true })).toEqual(['L2 18 b0'])
+    })
+  })
+
+  test('139: an event does not cover what its lane does after the record', () => {
+    const plan = schedule(2, 1, [read(0, 0), record(0, 0), read(0, 0), wait(0, 1), write(1, 0)])
+    expect(broken(plan, { safety: true })).toEqual(['L2 4 b0'])
+  })
+
+  test('139: nor does a use whose event was recorded before the last read: the free is too early', () => {
+    const early = [
+      alloc(0, 0),
+      write(0, 0),
+      record(0, 0),
+      wait(0, 1),
+      read(1, 0),
+      record(1, 1),
+      read(1, 0),
+      use(0, 1, 1),
+      free(0),
+    ]
+    expect(broken(turnover(2, [{ name: 'b0' }], early))).toEqual(['L4 8 b0', 'L5 7 b0', 'L6 7 b0'])
+    const late = early.with(5, early[6]!).with(6, early[5]!)
+    expect(broken(turnover(2, [{ name: 'b0' }], late))).toEqual([])
+  })
+
+  test('140: an event whose record is gone, or comes after the wait, orders nothing', () => {
+    const plan = schedule(2, 1, [read(0, 0), record(0, 0), wait(0, 1), write(1, 0)])
+    expect(broken(without(plan, 1), { safety: true })).toEqual(['L7 1', 'L2 2 b0'])
+    const late = schedule(2, 1, [read(0, 0), wait(0, 1), record(0, 0), write(1, 0)])
+    expect(broken(late, { safety: true })).toEqual(['L7 1', 'L2 3 b0'])
+  })
+
+  test('140: a use whose event was never recorded marks nothing', () => {
+    const commands = [alloc(0, 0), write(0, 0), record(0, 0), wait(0, 1), read(1, 0), use(0, 1, 9), free(0)]
+    const laws = broken(turnover(2, [{ name: 'b0' }], commands), { safety: true })
+    expect(laws).toEqual(['L4 5 b0', 'L4 6 b0'])
+  })
+
+  test('140: the accesses of a buffer are remembered when its bytes are given to the next', () => {
+    // Two buffers of one offset, by turns: the second owner writes on a lane that has not waited for the first one's reader.
+    const shared = [
+      { name: 'b0', offset: 0, bytes: 1024 },
+      { name: 'b1', offset: 0, bytes: 1024, home: 2 },
+    ]
+    const first = [write(0, 0), record(0, 0), wait(0, 1), read(1, 0)]
+    expect(broken(turnover(3, shared, [...first, write(2, 1)], 1024), { safety: true })).toContain('L4 4 b1')
+    const joined = [...first, record(1, 1), wait(1, 2), write(2, 1)]
+    expect(broken(turnover(3, shared, joined, 1024), { safety: true })).toEqual([])
+    // With pooled storage it is the use at the free that remembers.
+    const pooled = [alloc(0, 0), ...first, record(1, 1), use(0, 1, 1), free(0)]
+    const plan = turnover(2, [{ name: 'b0' }], pooled)
+    expect(broken(plan)).toEqual([])
+    expect(broken(without(plan, 6), { safety: true })).toEqual(['L4 6 b0'])
+  })
+
+  test('141: a writer must be after every reader, on whichever lane', () => {
+    const readers = [1, 2, 3, 4].flatMap(lane => [read(lane, 0), record(lane, lane)])
+    const plan = schedule(5, 1, [...readers, ...[1, 2, 3, 4].map(event => wait(event, 0)), write(0, 0)])
+    expect(broken(plan)).toEqual([])
+    plan.commands.forEach((command, c) => {
+      if (command[0] === 'wait') expect(broken(without(plan, c), { safety: true })).toEqual([`L2 ${11} b0`])
+    })
+  })
+
+  test('141: and a free after a use of every reading lane', () => {
+    const commands = [
+      alloc(0, 0),
+      write(0, 0),
+      record(0, 0),
+      ...[1, 2, 3].flatMap(lane => [wait(0, lane), read(lane, 0), record(lane, lane), use(0, lane, lane)]),
+      free(0),
+    ]
+    const plan = turnover(4, [{ name: 'b0' }], commands)
+    expect(broken(plan)).toEqual([])
+    plan.commands.forEach((command, c) => {
+      if (command[0] !== 'use') return
+      const found = verify(without(plan, c), { safety: true })
+      expect(found.map(({ law, lane }) => `${law} lane${lane}`)).toEqual([`L4 lane${command[2]}`])
+    })
+  })
+
+  test('142: one run that races over several buffers is as many findings', () => {
+    const plan = schedule(2, 4, [read(0, 0, 1), write(0, 2), ['run', 0, 1, [2], [0, 1, 3]]])
+    expect([...broken(plan)].sort()).toEqual(['L1 2 b2', 'L2 2 b0', 'L2 2 b1'])
+  })
+
+  test('143: a lane that joins another knows the later of what both knew, of each lane', () => {
+    const both = [
+      write(0, 0),
+      write(1, 1),
+      record(0, 0),
+      record(1, 1),
+      write(0, 0),
+      write(1, 1),
+      record(2, 1),
+    ]
+    // Lane 1 knows of lane 0 only its first write, when lane 0 joins it: lane 0 forgets nothing of itself.
+    expect(
+      broken(schedule(2, 2, [...both, wait(0, 1), record(3, 1), wait(3, 0), write(0, 0, 1)]), {
+        safety: true,
+      }),
+    ).toEqual([])
+    // Nor does joining an older mark of lane 1 afterwards take away what the newer one brought.
+    expect(
+      broken(schedule(2, 2, [...both, wait(2, 0), wait(1, 0), write(0, 0, 1)]), { safety: true }),
+    ).toEqual([])
+    // The older mark alone is too little.
+    expect(broken(schedule(2, 2, [...both, wait(1, 0), write(0, 0, 1)]), { safety: true })).toEqual([
+      'L2 8 b1',
+    ])
+  })
+
+  test('144: an event marks one point; a second record of it is refused, and orders nothing', () => {
+    const twice = schedule(2, 1, [
+      read(0, 0),
+      record(0, 0),
+      read(0, 0),
+      record(0, 0),
+      wait(0, 1),
+      write(1, 0),
+    ])
+    expect(broken(twice, { safety: true })).toEqual(['L7 3', 'L2 5 b0'])
+    const elsewhere = schedule(3, 1, [read(0, 0), record(0, 2), record(0, 0), wait(0, 1), write(1, 0)])
+    expect(broken(elsewhere, { safety: true })).toEqual(['L7 2', 'L2 4 b0'])
+    const another = schedule(2, 1, [read(0, 0), read(0, 0), record(1, 0), wait(1, 1), write(1, 0)])
+    expect(broken(another)).toEqual([])
+  })
+
+  test('145: one record serves as many lanes as wait for it', () => {
+    const lanes = [1, 2, 3, 4, 5]
+    const plan = schedule(6, 1, [
+      write(0, 0),
+      record(0, 0),
+      ...lanes.map(lane => wait(0, lane)),
+      ...lanes.map(lane => read(lane, 0)),
+    ])
+    expect(broken(plan)).toEqual([])
+    plan.commands.forEach((command, c) => {
+      if (command[0] !== 'wait') return
+      const found = verify(without(plan, c), { safety: true })
+      expect(found.map(({ law, lane }) => `${law} lane${lane}`)).toEqual([`L1 lane${command[2]}`])
+    })
+  })
+})

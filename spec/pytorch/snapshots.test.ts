@@ -1,0 +1,252 @@
+// Cases 73 to 82: what a snapshot says of memory, and its history of how that came to be; and that PyTorch's tools could read it.
+import * as E from 'fp-ts/lib/Either.js'
+import { describe, expect, test } from 'vitest'
+import {
+  type AllocatorSnapshot,
+  type Block,
+  type Device,
+  fromTorch,
+  parseSnapshot,
+  type SnapshotBlock,
+  type SnapshotFrame,
+  snapshotSvg,
+  snapshotText,
+  torchPickle,
+  toTorch,
+} from '../../runtime/index.js'
+import { present } from '../conformance/devices.js'
+import { deviceOf, hold, KiB, MiB } from '../fixtures/busy.js'
+import { play, unread } from '../fixtures/torch-viewer.js'
+import { parseXml } from '../fixtures/xml.js'
+
+const blocksOf = (snapshot: AllocatorSnapshot): readonly SnapshotBlock[] =>
+  snapshot.segments.flatMap(({ blocks }) => blocks)
+const at = (snapshot: AllocatorSnapshot, address: number): SnapshotBlock | undefined =>
+  blocksOf(snapshot).find(block => block.address === address)
+const framesOf = (snapshot: AllocatorSnapshot, site: number): readonly SnapshotFrame[] =>
+  snapshot.sites[site] ?? []
+const ofThisFile = ({ filename }: SnapshotFrame): boolean => filename.endsWith('snapshots.test.ts')
+
+/** A small life: three blocks of two lanes, one of them freed behind a reader that is held back. */
+const life = async (device: Device): Promise<{ kept: Block; release: () => Promise<void> }> => {
+  const [home, reader] = [device.lane({ name: 'home' }), device.lane({ name: 'reader' })]
+  const kept = home.malloc(3 * MiB, { site: 'kept' })
+  const given = home.malloc(5 * MiB, { site: 'given' })
+  home.malloc(64 * KiB, { site: 'short' }).free()
+  home.fill32(given, 1)
+  reader.wait(home.record())
+  const gate = hold(device, reader)
+  reader.copy(kept, given)
+  given.recordUse(reader)
+  given.free()
+  return {
+    kept,
+    release: async () => {
+      gate.open()
+      await reader.synchronize()
+    },
+  }
+}
+
+describe.each(present)('a snapshot on %s', name => {
+  test('73: finds a block by what was asked for, with its place in the program; the last thing after an emptied cache is memory going back', async () => {
+    await using device = await deviceOf(name)
+    device.history.start({ stacks: true })
+    const odd = 311 * KiB + 4
+    const block = device.defaultLane.malloc(odd)
+    const snapshot = device.snapshot()
+    const found = blocksOf(snapshot).filter(({ state, requested }) => state === 'live' && requested === odd)
+    expect(found).toHaveLength(1)
+    expect(found[0]).toMatchObject({ address: block.address, size: block.size, state: 'live' })
+    expect(framesOf(snapshot, found[0]!.site).some(ofThisFile)).toBe(true)
+    block.free()
+    await device.emptyCache()
+    const after = device.snapshot().history.filter(({ pinned }) => pinned !== true)
+    expect(['segment_free', 'segment_unmap']).toContain(after.at(-1)?.action)
+    expect(after.map(({ action }) => action)).toContain('alloc')
+  })
+
+  test('73: its blocks tile its segments, and their sums are those of the figures', async () => {
+    await using device = await deviceOf(name)
+    const { release } = await life(device)
+    const snapshot = device.snapshot()
+    const stats = device.stats()
+    for (const { address, totalSize, mappedSize, blocks } of snapshot.segments) {
+      expect(blocks[0]?.address).toBe(address)
+      blocks.forEach((block, i) => {
+        const next = blocks[i + 1]?.address ?? address + totalSize
+        expect(block.address + block.size).toBe(next)
+      })
+      const mapped = blocks.reduce((sum, { state, size }) => sum + (state === 'unmapped' ? 0 : size), 0)
+      expect(mapped).toBe(mappedSize)
+    }
+    const own = snapshot.segments.filter(({ pinned }) => !pinned)
+    const sum = (...states: string[]): number =>
+      own
+        .flatMap(({ blocks }) => blocks)
+        .reduce((all, { state, size }) => all + (states.includes(state) ? size : 0), 0)
+    expect(sum('live')).toBe(stats['allocated_bytes.all.current'])
+    expect(sum('live', 'pending')).toBe(stats['active_bytes.all.current'])
+    expect(own.reduce((all, { mappedSize }) => all + mappedSize, 0)).toBe(stats['reserved_bytes.all.current'])
+    await release()
+  })
+
+  test('74: a live block has its place, a freed one none; where nothing is recorded there is none at all', async () => {
+    await using device = await deviceOf(name)
+    const early = device.defaultLane.malloc(2 * MiB)
+    expect(framesOf(device.snapshot(), at(device.snapshot(), early.address)!.site)).toEqual([])
+    device.history.start({ stacks: true })
+    const late = device.defaultLane.malloc(6 * MiB)
+    const { address } = late
+    const during = device.snapshot()
+    expect(framesOf(during, at(during, address)!.site).some(ofThisFile)).toBe(true)
+    late.free()
+    const torch = toTorch(device.snapshot())
+    const gone = torch.segments.flatMap(({ blocks }) => blocks).find(block => block.address === address)
+    expect(gone === undefined || (gone.state === 'inactive' && gone.frames.length === 0)).toBe(true)
+    device.history.stop()
+    const after = device.defaultLane.malloc(10 * MiB)
+    expect(framesOf(device.snapshot(), at(device.snapshot(), after.address)!.site)).toEqual([])
+  })
+
+  test('75: places are kept as far as was asked: none, labels, or whole stacks; records keep them past the free', async () => {
+    for (const [stacks, label] of [
+      [false, false],
+      [false, true],
+      [true, false],
+      [true, true],
+    ]) {
+      await using device = await deviceOf(name)
+      device.history.start({ stacks: stacks === true })
+      device.defaultLane.malloc(MiB, label ? { site: 'the label' } : {}).free()
+      const snapshot = device.snapshot()
+      for (const action of ['alloc', 'free_requested', 'free_completed'] as const) {
+        const record = snapshot.history.find(each => each.action === action)!
+        const frames = framesOf(snapshot, record.site)
+        expect(frames.some(ofThisFile), `${action} ${stacks}`).toBe(stacks)
+        expect(frames.some(({ name, filename }) => name === 'the label' && filename === '')).toBe(label)
+      }
+    }
+  })
+
+  test('75: pictures of it, as text and as SVG, name the blocks and say how much they hold', async () => {
+    await using device = await deviceOf(name)
+    device.history.start()
+    const { release } = await life(device)
+    const snapshot = device.snapshot()
+    const text = snapshotText(snapshot)
+    expect(text).toMatch(/3\.0+ MiB.*kept/)
+    const svg = parseXml(snapshotSvg(snapshot))
+    expect(svg[0]?.name).toBe('svg')
+    expect(svg.map(({ text }) => text).join('\n')).toContain('kept')
+    await release()
+  })
+
+  test('76: what a block was said to be for stands in every record of it', async () => {
+    await using device = await deviceOf(name)
+    device.history.start()
+    const { release } = await life(device)
+    await release()
+    const snapshot = device.snapshot()
+    const of = (label: string): string[] =>
+      snapshot.history
+        .filter(({ site }) => framesOf(snapshot, site)[0]?.name === label)
+        .map(({ action }) => action)
+    expect(of('kept')).toEqual(['alloc'])
+    expect(of('short')).toEqual(['alloc', 'free_requested', 'free_completed'])
+    expect(of('given')).toEqual(expect.arrayContaining(['alloc', 'use_recorded', 'free_requested']))
+    const torch = toTorch(snapshot)
+    const named = torch.device_traces.flat().filter(({ frames }) => frames[0]?.name === 'short')
+    expect(named.map(({ action }) => action)).toEqual(['alloc', 'free_requested', 'free_completed'])
+  })
+
+  test('77: a history keeps its newest entries, as many as it was told to, and one that is stopped keeps no more', async () => {
+    await using device = await deviceOf(name)
+    device.history.start({ entries: 10 })
+    for (let i = 0; i < 50; i++) device.defaultLane.malloc(4 * KiB, { site: `turn ${i}` }).free()
+    const snapshot = device.snapshot()
+    expect(snapshot.history).toHaveLength(10)
+    expect(new Set(snapshot.history.map(({ site }) => framesOf(snapshot, site)[0]?.name))).toContain(
+      'turn 49',
+    )
+    device.history.stop()
+    device.defaultLane.malloc(4 * KiB, { site: 'unheard' }).free()
+    const after = device.snapshot()
+    expect(after.history.map(({ id, action }) => [id, action])).toEqual(
+      snapshot.history.map(({ id, action }) => [id, action]),
+    )
+    device.history.start({ entries: 10 })
+    expect(device.snapshot().history).toEqual([])
+  })
+
+  test('78: it is data: JSON gives it back, and PyTorch’s pickle of it says the same of memory', async () => {
+    await using device = await deviceOf(name)
+    device.history.start({ stacks: true })
+    const { release, kept } = await life(device)
+    const snapshot = device.snapshot()
+    expect(parseSnapshot(JSON.stringify(snapshot))).toEqual(E.right(JSON.parse(JSON.stringify(snapshot))))
+    const read = fromTorch(torchPickle(snapshot))
+    expect(E.isRight(read)).toBe(true)
+    const again = (read as E.Right<AllocatorSnapshot>).right
+    expect(at(again, kept.address)).toMatchObject({ size: kept.size, requested: kept.bytes, state: 'live' })
+    const live = (of: AllocatorSnapshot) =>
+      blocksOf(of).flatMap(({ state, address, size }) => (state === 'live' ? [[address, size]] : []))
+    expect(live(again)).toEqual(live(snapshot))
+    await release()
+  })
+
+  test('80: PyTorch’s viewer finds every key that it reads, and can play the history back to its beginning', async () => {
+    await using device = await deviceOf(name)
+    device.history.start({ stacks: true })
+    const { release } = await life(device)
+    for (const during of [true, false]) {
+      if (!during) {
+        await release()
+        await device.emptyCache()
+      }
+      const torch = toTorch(device.snapshot())
+      expect(unread(torch)).toEqual([])
+      expect(() => play(torch)).not.toThrow()
+      expect(torch.braid.dropped).toBe(0)
+    }
+  })
+
+  test('81: with a history or without one, the memory that it shows is the same', async () => {
+    const segmentsOf = async (kept: boolean) => {
+      await using device = await deviceOf(name)
+      if (kept) device.history.start()
+      const { release } = await life(device)
+      const { segments, history } = device.snapshot()
+      await release()
+      expect(history.length > 0).toBe(kept)
+      return segments.map(({ address, blocks, ...segment }) => ({
+        ...segment,
+        blocks: blocks.map(block => ({ ...block, address: block.address - address })),
+      }))
+    }
+    expect(await segmentsOf(true)).toEqual(await segmentsOf(false))
+  })
+
+  test('82: segments and records say which pool they are of', async () => {
+    await using device = await deviceOf(name)
+    device.history.start()
+    const pool = device.pool()
+    const [own, others] = [device.defaultLane.malloc(2 * MiB, { pool }), device.defaultLane.malloc(2 * MiB)]
+    const snapshot = device.snapshot()
+    const poolOf = (address: number): number | undefined =>
+      snapshot.segments.find(({ blocks }) =>
+        blocks.some(block => block.address === address && block.state === 'live'),
+      )?.pool
+    expect([poolOf(own.address), poolOf(others.address)]).toEqual([pool.id, 0])
+    const allocs = snapshot.history.filter(({ action }) => action === 'alloc')
+    expect(allocs.map(({ pool }) => pool)).toEqual([pool.id, 0])
+    const mapped = snapshot.history.filter(
+      ({ action }) => action === 'segment_map' || action === 'segment_alloc',
+    )
+    expect(new Set(mapped.map(({ pool }) => pool))).toEqual(new Set([pool.id, 0]))
+    const torch = toTorch(snapshot)
+    const ids = torch.segments.map(({ segment_pool_id }) => segment_pool_id.items)
+    expect(ids).toContainEqual([0, pool.id])
+    expect(ids).toContainEqual([0, 0])
+  })
+})

@@ -1,0 +1,57 @@
+import { lastValueFrom, toArray } from 'rxjs'
+import { expect } from 'vitest'
+import type { CompileOptions } from '../../dsl/compiler/compile.js'
+import { type Graph, interpret, type Ports } from '../../dsl/index.js'
+import type { HostArray } from '../../dsl/language/operators/operator.js'
+import { type HostOptions, pulled } from '../../runtime/index.js'
+import { opened } from '../conformance/devices.js'
+
+type Values = Readonly<Record<string, HostArray>>
+
+export interface Running {
+  readonly compile?: CompileOptions
+  readonly params?: Readonly<Record<string, HostArray>>
+  readonly ticks?: number
+  /** On `host`, beside its jitter and poison. */
+  readonly host?: HostOptions
+  readonly seed?: number
+}
+
+/** The outputs of every tick, on a device whose timing is shaken and whose freed memory holds garbage. */
+export const ran = async (
+  graph: Graph<Ports, Ports>,
+  device: string,
+  feeds: Readonly<Record<string, readonly HostArray[]>>,
+  { compile = {}, params = {}, ticks, host = {}, seed = 1 }: Running = {},
+): Promise<readonly Values[]> => {
+  const shaken =
+    device === 'host' ? { host: { jitter: seed, jitterMicroseconds: 100, poison: true, ...host } } : {}
+  await using session = await opened(graph, device, { compile, params, poison: true, ...shaken })
+  const pulls = Object.fromEntries(Object.entries(feeds).map(([name, values]) => [name, pulled(values)]))
+  const outputs: Values[] = []
+  await session.run(pulls as never, ticks === undefined ? {} : { ticks }).forEach(lease => {
+    using held = lease as unknown as Values & Disposable
+    outputs.push(Object.fromEntries(Object.entries(held).map(([name, value]) => [name, value.slice()])))
+  })
+  return outputs
+}
+
+/** What it yields on the device is, bit for bit, what it means. */
+export const expectMeaning = async (
+  graph: Graph<Ports, Ports>,
+  device: string,
+  feeds: Readonly<Record<string, readonly HostArray[]>>,
+  running: Running = {},
+): Promise<readonly Values[]> => {
+  const { compile = {}, params = {}, ticks } = running
+  const options = {
+    params,
+    ...(compile.dims ? { dims: compile.dims } : {}),
+    ...(ticks === undefined ? {} : { ticks }),
+  }
+  const meant = await lastValueFrom(interpret(graph, options as never)(feeds as never).pipe(toArray()))
+  const got = await ran(graph, device, feeds, running)
+  expect(meant.length).toBeGreaterThan(0)
+  expect(got).toEqual(meant)
+  return got
+}
