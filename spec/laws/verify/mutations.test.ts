@@ -140,17 +140,15 @@ describe('every mutant is rejected by its law, at the command and for the buffer
 
 describe('every mutant of several ranks is rejected by L8, at a command of some rank, or comes to its end whatever begins first', () => {
   // Every call after the one before it, around the tick too: so both communicators are in one order everywhere.
-  const sets = fc
-    .sample(scripts(2, 2, 5), { numRuns: 80, seed: 11 })
-    .map(ranks =>
-      ranks.map(
-        ({ calls }): Script => ({
-          calls,
-          waits: calls.slice(1).map((_, i) => [i + 1, i] as const),
-          around: true,
-        }),
-      ),
-    )
+  const sets = fc.sample(scripts(2, 2, 5), { numRuns: 80, seed: 11 }).map(ranks =>
+    ranks.map(
+      ({ calls }): Script => ({
+        calls,
+        waits: calls.slice(1).map((_, i) => [i + 1, i] as const),
+        around: true,
+      }),
+    ),
+  )
   const communicators = [
     { id: 0, name: 'all' },
     { id: 1, name: 'other' },
