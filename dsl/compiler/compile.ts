@@ -8,7 +8,7 @@ import type { Graph } from '../language/graph.js'
 import type { Ports } from '../language/tensor.js'
 import type { Peak } from '../memory/peak.js'
 import { packedOf } from '../order/packed.js'
-import { withScratch } from '../order/scratch.js'
+import { withScratchArena } from '../order/scratch-arena.js'
 import { fingerprintOf } from '../verify/fingerprint.js'
 import { verifyCompiled } from '../verify/verify.js'
 import { fail, fault } from './analysis/faults.js'
@@ -167,7 +167,7 @@ export const compile = <I extends Ports, O extends Ports>(
   options?: CompileOptions,
 ): Passed<Plan<I, O>> =>
   // What passes need for a while is taken from one memory.
-  withScratch(() => {
+  withScratchArena(() => {
     // In steps: while commands are made nothing holds the operations any more, and while the plan is proved nothing what commands are made from.
     const plan = emittedOf(sourceOf(graph), options)
     return pipe(plan, E.chain(watched('verify', (plan: Emitted) => verified(plan))))

@@ -1,9 +1,10 @@
+import { nodeName } from '../ir/names.js'
 import type { Plan } from '../ir/plan.js'
-import type { Tables } from '../order/tables.js'
-import { listed, nodeName } from './names.js'
+import type { CommandTable } from '../order/command-table.js'
+import { listed } from './names.js'
 
 /** Runs that touch each root, in issue order. */
-export const accessesOf = (tables: Tables): readonly (readonly number[])[] => {
+export const accessesOf = (tables: CommandTable): readonly (readonly number[])[] => {
   const runs: number[][] = Array.from({ length: tables.buffers }, () => [])
   for (let c = 0; c < tables.commands; c++)
     for (let a = tables.accessStart[c]!; a < tables.accessStart[c + 1]!; a++) {
@@ -16,7 +17,7 @@ export const accessesOf = (tables: Tables): readonly (readonly number[])[] => {
 /** `written by a, then read by b and c`: who is still to touch a root after command `at`. */
 export const stillToCome = (
   plan: Plan,
-  tables: Tables,
+  tables: CommandTable,
   root: number,
   runs: readonly number[],
   at: number,

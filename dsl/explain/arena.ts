@@ -1,8 +1,8 @@
+import { bufferName, nodeName } from '../ir/names.js'
 import type { Plan } from '../ir/plan.js'
-import type { Tables } from '../order/tables.js'
+import type { CommandTable } from '../order/command-table.js'
 import { accessesOf, stillToCome } from './accesses.js'
 import type { HeldPart, Why } from './held.js'
-import { bufferName, nodeName } from './names.js'
 
 interface Resident {
   readonly buffer: number
@@ -15,7 +15,7 @@ interface Resident {
 /** Who each byte of a device's arena belongs to when the buffer that lies highest in it is first touched: every byte has one owner, or none. */
 export const arenaParts = (
   plan: Plan,
-  tables: Tables,
+  tables: CommandTable,
   device: number,
 ): { readonly command: number; readonly parts: readonly HeldPart[] } => {
   const size = plan.arena?.[device] ?? 0

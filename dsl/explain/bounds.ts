@@ -1,6 +1,7 @@
+import { laneName, nodeName, placeOf } from '../ir/names.js'
 import type { Cause } from '../machine/simulate/timeline.js'
 import { type CriticalPath, criticalPath } from './critical.js'
-import { laneName, listed, nodeName, placeOf, plural, timeOf } from './names.js'
+import { listed, plural, timeOf } from './names.js'
 import { type Line, section } from './section.js'
 import { coveredBy, extentOf, type Span, type Timeline, union } from './timeline.js'
 

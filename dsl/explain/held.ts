@@ -1,13 +1,14 @@
 // Over 150 lines as one thing: every byte of one peak, told apart; what lives on, what is in use, what is freed and not yet anybody's.
 
+import { bufferName, laneName, nodeName } from '../ir/names.js'
 import type { Plan } from '../ir/plan.js'
 import { peakOf } from '../memory/peak.js'
 import { growthOf } from '../memory/reuse.js'
 import { latestTurnovers, memoryOf, type Turnover, When } from '../memory/turnover.js'
-import { latestTables, type Tables } from '../order/tables.js'
+import { type CommandTable, latestCommandTable } from '../order/command-table.js'
 import { accessesOf, stillToCome } from './accesses.js'
 import { arenaParts } from './arena.js'
-import { bufferName, laneName, listed, nodeName } from './names.js'
+import { listed } from './names.js'
 
 /**
  * Why some bytes are in memory at the peak. `lasting`: they live on across ticks. `slots`: inputs and outputs, one for each tick in flight. `used`:
@@ -47,7 +48,7 @@ const successors = (plan: Plan, at: number): ReadonlyMap<number, string | undefi
   return found
 }
 
-const lastingParts = (plan: Plan, tables: Tables, memory: number): HeldPart[] =>
+const lastingParts = (plan: Plan, tables: CommandTable, memory: number): HeldPart[] =>
   plan.buffers.flatMap((buffer, b): HeldPart[] => {
     const planned = plan.storage === 'planned'
     const slots = buffer.life === 'input' || buffer.life === 'output'
@@ -80,7 +81,7 @@ const openAt = ({ event, when, buffer }: Turnover, tick: number, until: number):
 /** What is allocated once event `event` of tick `tick` has been issued: what is still to be touched, and what is kept though it is not. */
 const openParts = (
   plan: Plan,
-  tables: Tables,
+  tables: CommandTable,
   turnover: Turnover,
   accesses: readonly (readonly number[])[],
   { tick, event }: { readonly tick: number; readonly event: number },
@@ -107,7 +108,7 @@ const openParts = (
 
 const pooledParts = (
   plan: Plan,
-  tables: Tables,
+  tables: CommandTable,
   turnover: Turnover,
   fixed: number,
   bytes: number,
@@ -153,7 +154,7 @@ const pooledParts = (
 }
 
 /** Of a peak that is proved, but was not replayed: what is allocated where that is most. What is freed by then is not told apart. */
-const provedParts = (plan: Plan, tables: Tables, turnover: Turnover): HeldPart[] => {
+const provedParts = (plan: Plan, tables: CommandTable, turnover: Turnover): HeldPart[] => {
   const { event, when, allocBytes, freeBytes, leaked } = turnover
   let now = leaked
   let most = -1
@@ -172,7 +173,7 @@ const order: readonly Why[] = ['lasting', 'slots', 'used', 'kept', 'waiting', 'f
 
 /** What each memory of a plan holds at its peak: devices in order, then pinned; one that holds nothing is left out. */
 export const heldAtPeak = (plan: Plan): readonly Held[] => {
-  const tables = latestTables(plan)
+  const tables = latestCommandTable(plan)
   const peak = peakOf(plan)
   const planned = plan.storage === 'planned'
   return [...peak.device, peak.pinned].flatMap((bytes, memory): Held[] => {

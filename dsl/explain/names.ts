@@ -1,17 +1,3 @@
-import type { Plan, PlanNode } from '../ir/plan.js'
-
-/** What a plan by somebody else may leave out, or say twice: every name has a stand-in. */
-export const nodeName = (plan: Plan, node: number): string => plan.nodes[node]?.name || `operation ${node}`
-
-export const bufferName = (plan: Plan, buffer: number): string =>
-  plan.buffers[buffer]?.name || `buffer ${buffer}`
-
-export const laneName = (plan: Plan, lane: number): string => plan.lanes[lane]?.name || `lane ${lane}`
-
-/** The user's line, `examples/x.ts:12:9`; nothing where a plan does not say. */
-export const placeOf = (node: PlanNode | undefined): string =>
-  node?.at === undefined || node.at === 'unknown' ? '' : node.at
-
 /** `w0`, `w0 and w1`, `w0, w1 and 3 more`. */
 export const listed = (names: readonly string[], most = 4): string => {
   const distinct = [...new Set(names)]

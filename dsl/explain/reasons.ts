@@ -1,8 +1,9 @@
 // Over 150 lines as one thing: one replay of a plan's commands, and all that it notes on the way.
+
+import { bufferName, laneName, nodeName, placeOf } from '../ir/names.js'
 import type { Plan } from '../ir/plan.js'
 import { type Choices, choicesOf } from './choices.js'
 import { type Held, heldAtPeak } from './held.js'
-import { bufferName, laneName, nodeName, placeOf } from './names.js'
 import { type Access, linksOf, overlap, type Run, runsOf } from './runs.js'
 import { type Takeover, takeoversOf } from './takeovers.js'
 import { type WaitFor, Waits } from './why-wait.js'

@@ -1,10 +1,11 @@
+import { bufferName, laneName, nodeName } from '../ir/names.js'
 import type { Plan } from '../ir/plan.js'
-import { Clock } from '../order/clock.js'
-import { Intervals } from '../order/intervals.js'
-import { Last } from '../order/last.js'
-import { heap } from '../order/scratch.js'
-import { latestTables, Op, pointAt, type Tables } from '../order/tables.js'
-import { bufferName, laneName, listed, nodeName } from './names.js'
+import { type CommandTable, latestCommandTable, Op, pointAt } from '../order/command-table.js'
+import { Frontiers } from '../order/frontiers.js'
+import { IntervalMap } from '../order/interval-map.js'
+import { LastAccesses } from '../order/last-accesses.js'
+import { heap } from '../order/scratch-arena.js'
+import { listed } from './names.js'
 
 /** Planned storage: some bytes of `buffer` were another's just before. */
 export interface Takeover {
@@ -23,13 +24,13 @@ export interface Takeover {
 /** Whose bytes each buffer of an arena takes over, in a tick that has one before it, and what orders the two; nothing with pooled storage. */
 export const takeoversOf = (plan: Plan): readonly Takeover[] => {
   if (plan.storage !== 'planned') return []
-  const tables = latestTables(plan)
+  const tables = latestCommandTable(plan)
   const found: Takeover[] = []
   for (let device = 0; device < plan.devices; device++) replay(tables, device, found)
   return found
 }
 
-const replay = (tables: Tables, device: number, found: Takeover[]): void => {
+const replay = (tables: CommandTable, device: number, found: Takeover[]): void => {
   const { plan, lanes } = tables
   const tenants = plan.buffers.flatMap(({ space, device: own, life, offset }, b) =>
     tables.root[b] === b && space === 'device' && own === device && life === 'tick' && offset !== undefined
@@ -42,12 +43,12 @@ const replay = (tables: Tables, device: number, found: Takeover[]): void => {
   ]
   const cuts = Float64Array.from(new Set(tenants.flatMap(ends))).sort()
   const index = new Map(Array.from(cuts, (cut, i) => [cut, i]))
-  const intervals = new Intervals(cuts.length)
+  const intervals = new IntervalMap(cuts.length)
   const isTenant = new Uint8Array(plan.buffers.length)
   for (const b of tenants) isTenant[b] = 1
-  const clock = new Clock(tables)
+  const clock = new Frontiers(tables)
   const claimed = new Int32Array(plan.buffers.length).fill(-1)
-  const last = new Last(heap, tables.buffers, tables.accesses)
+  const last = new LastAccesses(heap, tables.buffers, tables.accesses)
   // The wait that told lane l the latest of lane m, and in which tick; -1: the host did.
   const via = new Int32Array(lanes * lanes).fill(-1)
   const viaTick = new Int32Array(lanes * lanes)

@@ -1,6 +1,7 @@
+import { bufferName, nodeName } from '../ir/names.js'
 import type { Plan } from '../ir/plan.js'
-import { rivalsOf } from '../order/conflicting-communicators.js'
-import { bufferName, listed, nodeName } from './names.js'
+import { conflictsOf } from '../order/conflicting-communicators.js'
+import { listed } from './names.js'
 import { type Access, overlap, type Run } from './runs.js'
 
 /**
@@ -28,13 +29,13 @@ export class Waits {
   private readonly allocs: readonly number[][]
   private readonly freedAt = new Map<number, number>()
   /** By communicator, those over which calls never run beside its own. */
-  private readonly rivals: ReturnType<typeof rivalsOf>
+  private readonly rivals: ReturnType<typeof conflictsOf>
 
   constructor(
     private readonly plan: Plan,
     runs: readonly Run[],
   ) {
-    this.rivals = rivalsOf(plan.communicators ?? [])
+    this.rivals = conflictsOf(plan.communicators ?? [])
     this.byLane = plan.lanes.map(() => [])
     for (const run of runs) (this.byLane[run.lane] as Run[]).push(run)
     this.allocs = plan.lanes.map(() => [])

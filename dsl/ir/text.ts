@@ -1,6 +1,5 @@
-import { eventOfUse, Op, type Tables, tablesOf } from '../order/tables.js'
-import { collectiveName } from '../verify/report.js'
-import type { Plan } from './plan.js'
+import { bufferName, collectiveName, laneName, nodeName } from './names.js'
+import type { Command, Plan } from './plan.js'
 
 export { toJSON } from './json.js'
 
@@ -13,10 +12,9 @@ export { toJSON } from './json.js'
  *     copy   use w[3]          #after matmul[3] on math, its last reader
  */
 export const textOf = (plan: Plan): string => {
-  const tables = tablesOf(plan)
   const width = Math.max(4, ...plan.lanes.map(lane => lane.name.length)) + 2
-  const marked = runsMarked(tables)
-  const rows = plan.commands.map((_, c) => rowOf(tables, marked, c))
+  const marks = marksOf(plan)
+  const rows = plan.commands.map(command => rowOf(plan, marks, command))
   const middle =
     Math.min(
       40,
@@ -70,11 +68,9 @@ interface Row {
   readonly more: string
 }
 
-const rowOf = (tables: Tables, marked: Int32Array, c: number): Row => {
-  const { plan } = tables
-  const command = plan.commands[c]!
-  const lane = (id: number) => plan.lanes[id]?.name ?? `lane ${id}`
-  const buffer = (id: number) => plan.buffers[id]?.name ?? `buffer ${id}`
+const rowOf = (plan: Plan, marks: Marks, command: Command): Row => {
+  const lane = (id: number) => laneName(plan, id)
+  const buffer = (id: number) => bufferName(plan, id)
   const home = (id: number) => lane(plan.buffers[id]?.home ?? -1)
   const names = (ids: readonly number[]) => ids.map(buffer).join(', ')
   switch (command[0]) {
@@ -89,23 +85,22 @@ const rowOf = (tables: Tables, marked: Int32Array, c: number): Row => {
     case 'run':
       return {
         lane: lane(command[2]),
-        what: `run ${plan.nodes[command[1]]?.name ?? `node ${command[1]}`}`,
+        what: `run ${nodeName(plan, command[1])}`,
         more: `${names(command[3])} -> ${names(command[4])}${collectiveText(plan, command[1])}`.trim(),
       }
     case 'record':
       return { lane: lane(command[2]), what: `record e${command[1]}`, more: '' }
-    case 'wait':
-      return {
-        lane: lane(command[2]),
-        what: `wait e${command[1]}`,
-        more: waitReason(tables, marked, c, command[3] === -1),
-      }
-    case 'use':
-      return {
-        lane: home(command[1]),
-        what: `use ${buffer(command[1])}`,
-        more: useReason(tables, marked, c, command[3]),
-      }
+    case 'wait': {
+      const mark = marks.get(command[1])
+      const ago = command[3] === -1 ? ', of the tick before' : ''
+      const more = mark === undefined ? '#never recorded' : `#after ${markText(plan, mark)}${ago}`
+      return { lane: lane(command[2]), what: `wait e${command[1]}`, more }
+    }
+    case 'use': {
+      const mark = marks.get(command[3])
+      const more = mark?.of === 'end' ? `#after ${markText(plan, mark)}, its last reader` : `#e${command[3]}`
+      return { lane: home(command[1]), what: `use ${buffer(command[1])}`, more }
+    }
   }
 }
 
@@ -114,49 +109,50 @@ const collectiveText = (plan: Plan, node: number): string => {
   return collective === undefined ? '' : ` #${collectiveName(plan, collective)}`
 }
 
-/**
- * For each record, the run that it stands after: the last of its lane before it; -1: none in this tick. Behind a wait of its lane it marks the start of the run r that
- * comes next: -2 - r.
- */
-const runsMarked = ({ commands, lanes, op, lane }: Tables): Int32Array => {
-  const marked = new Int32Array(commands).fill(-1)
-  const last = new Int32Array(lanes).fill(-1)
-  const waited = new Uint8Array(lanes)
-  const starts: number[][] = Array.from({ length: lanes }, () => [])
-  for (let c = 0; c < commands; c++) {
-    const l = lane[c]!
-    if (op[c] === Op.wait || op[c] === Op.previous) waited[l] = 1
-    else if (op[c] === Op.record) {
-      marked[c] = last[l]!
-      if (waited[l] === 1) starts[l]!.push(c)
-    } else if (op[c] === Op.run) {
-      for (const record of starts[l]!) marked[record] = -2 - c
-      starts[l] = []
-      waited[l] = 0
-      last[l] = c
+/** What an event marks: the end of the last run that its lane issued, or the start of what the lane issues next. */
+interface Mark {
+  readonly lane: number
+  of: 'end' | 'start'
+  /** Undefined: there is no such run in the tick. */
+  node: number | undefined
+}
+
+type Marks = ReadonlyMap<number, Mark>
+
+/** By event, what its first record marks. A record that follows a wait of its lane marks the start of the lane's next run. */
+const marksOf = (plan: Plan): Marks => {
+  const marks = new Map<number, Mark>()
+  const lastRun = new Map<number, number>()
+  /** By lane that has waited since its last run: the marks recorded since. */
+  const waiting = new Map<number, Mark[]>()
+  for (const command of plan.commands) {
+    const lane = command[2] as number
+    switch (command[0]) {
+      case 'run':
+        for (const mark of waiting.get(lane) ?? []) {
+          mark.of = 'start'
+          mark.node = command[1]
+        }
+        waiting.delete(lane)
+        lastRun.set(lane, command[1])
+        break
+      case 'wait':
+        if (!waiting.has(lane)) waiting.set(lane, [])
+        break
+      case 'record': {
+        const node = lastRun.get(lane)
+        const mark: Mark = { lane, of: node === undefined ? 'start' : 'end', node }
+        if (!marks.has(command[1])) marks.set(command[1], mark)
+        waiting.get(lane)?.push(mark)
+        break
+      }
     }
   }
-  return marked
+  return marks
 }
 
-const runName = (tables: Tables, c: number): string => {
-  const node = tables.subject[c]!
-  return `${tables.plan.nodes[node]?.name ?? `node ${node}`} on ${tables.plan.lanes[tables.lane[c]!]!.name}`
-}
-
-const waitReason = (tables: Tables, marked: Int32Array, c: number, previous: boolean): string => {
-  const record = tables.recordOf[tables.subject[c]!] ?? -1
-  if (record < 0) return '#never recorded'
-  const run = marked[record]!
+const markText = (plan: Plan, { lane, of, node }: Mark): string => {
   const what =
-    run >= 0
-      ? runName(tables, run)
-      : `the start of ${run === -1 ? tables.plan.lanes[tables.lane[record]!]!.name : runName(tables, -2 - run)}`
-  return `#after ${what}${previous ? ', of the tick before' : ''}`
-}
-
-const useReason = (tables: Tables, marked: Int32Array, c: number, event: number): string => {
-  const record = tables.recordOf[eventOfUse(tables, c)] ?? -1
-  const run = record < 0 ? -1 : marked[record]!
-  return run < 0 ? `#e${event}` : `#after ${runName(tables, run)}, its last reader`
+    node === undefined ? laneName(plan, lane) : `${nodeName(plan, node)} on ${laneName(plan, lane)}`
+  return of === 'end' ? what : `the start of ${what}`
 }

@@ -1,4 +1,4 @@
-import { heap, type Room } from '../order/scratch.js'
+import { type ArrayAllocator, heap } from '../order/scratch-arena.js'
 import type { Releases, Turnover } from './turnover.js'
 
 /** Where the numbers of each lane's allocs begin, and all of them end. */
@@ -23,7 +23,7 @@ class Rows {
   point: Int32Array
   next = 0
 
-  constructor(room: Room, frees: number, rows: number) {
+  constructor(room: ArrayAllocator, frees: number, rows: number) {
     this.start = room.int32(frees + 1)
     this.lane = room.unset32(rows)
     this.point = room.unset32(rows)
@@ -65,7 +65,7 @@ export class Ledger {
   private events = 0
   private frees = 0
 
-  constructor({ allocs, frees, accesses, uses }: Extent, room: Room) {
+  constructor({ allocs, frees, accesses, uses }: Extent, room: ArrayAllocator) {
     this.lanes = allocs.length
     this.starts = startsOf(allocs)
     this.next = this.starts.slice()

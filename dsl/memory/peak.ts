@@ -1,5 +1,5 @@
 import type { Plan } from '../ir/plan.js'
-import { Kind, latestTables, type Tables } from '../order/tables.js'
+import { type CommandTable, Kind, latestCommandTable } from '../order/command-table.js'
 import { type Growth, growthOf } from './reuse.js'
 import { latestTurnovers, type Turnovers } from './turnover.js'
 
@@ -28,7 +28,7 @@ const workFor = (commands: number): number => (commands < 2 ** 17 ? 2 ** 26 : 2 
  * `output` `inFlight` times; views count in their root. Sizes are the buffers' own, before any rounding by the allocator.
  */
 export const peakOf = (plan: Plan): Peak => {
-  const tables = latestTables(plan)
+  const tables = latestCommandTable(plan)
   return replayPeak(tables, () => latestTurnovers(tables))
 }
 
@@ -36,7 +36,11 @@ export const peakOf = (plan: Plan): Peak => {
  * As `peakOf`, of turnovers that may leave out a command; planned storage asks for none. Where all that is asked is whether the peak is within a bound, `enough`
  * is that bound, by memory: the replay stops when that is known.
  */
-export const replayPeak = (tables: Tables, turnovers: () => Turnovers, enough?: readonly number[]): Peak => {
+export const replayPeak = (
+  tables: CommandTable,
+  turnovers: () => Turnovers,
+  enough?: readonly number[],
+): Peak => {
   const fixed = lasting(tables)
   if (tables.plan.storage === 'pooled') return peakOver(turnovers(), fixed, tables.commands, enough)
   return peakFrom(
@@ -69,7 +73,7 @@ const peakFrom = (grown: readonly Growth[], enough: readonly number[] | undefine
 })
 
 /** What each memory holds whatever the commands do: with planned storage, all of it. */
-const lasting = (tables: Tables): number[] => {
+const lasting = (tables: CommandTable): number[] => {
   const { plan } = tables
   const planned = plan.storage === 'planned'
   const held = Array.from({ length: plan.devices + 1 }, (_, memory) =>

@@ -1,5 +1,5 @@
 import type { Plan } from '../ir/plan.js'
-import { latestTables, type Tables } from '../order/tables.js'
+import { type CommandTable, latestCommandTable } from '../order/command-table.js'
 import { RangePool, rounded } from './range-pool.js'
 import { Snapshots } from './snapshots.js'
 import { latestTurnovers, type Turnover, type Turnovers, When } from './turnover.js'
@@ -30,7 +30,7 @@ const workFor = (commands: number): number => (commands < 2 ** 17 ? 2 ** 24 : 2 
  * is after all of tick t − inFlight. Ticks are replayed until what lies free repeats itself, or the limit on work is reached.
  */
 export const poolPeakOf = (plan: Plan): PoolPeak => {
-  const tables = latestTables(plan)
+  const tables = latestCommandTable(plan)
   return replayPool(tables, latestTurnovers(tables))
 }
 
@@ -38,7 +38,11 @@ export const poolPeakOf = (plan: Plan): PoolPeak => {
  * As `poolPeakOf`, of turnovers that may leave out a command. Where all that is asked is whether the peak is within a bound,
  * `enough` is that bound, by device: the replay stops beyond it.
  */
-export const replayPool = (tables: Tables, turnovers: Turnovers, enough?: readonly number[]): PoolPeak => {
+export const replayPool = (
+  tables: CommandTable,
+  turnovers: Turnovers,
+  enough?: readonly number[],
+): PoolPeak => {
   const { plan } = tables
   const base = new Array<number>(plan.devices).fill(0)
   for (const { space, device, life, alias, bytes } of plan.buffers)

@@ -1,4 +1,4 @@
-import type { Room } from '../order/scratch.js'
+import type { ArrayAllocator } from '../order/scratch-arena.js'
 import { startsOf } from './ledger.js'
 import { type Turnover, When } from './turnover.js'
 
@@ -18,7 +18,7 @@ export interface Readiness {
 }
 
 /** Where each lane's allocs begin, and how many frees come before each alloc. */
-const allocsOf = ({ lanes, event, allocs, allocLane }: Turnover, room: Room) => {
+const allocsOf = ({ lanes, event, allocs, allocLane }: Turnover, room: ArrayAllocator) => {
   const counts = new Int32Array(lanes)
   for (let a = 0; a < allocs; a++) counts[allocLane[a]!]!++
   const freed = room.int32(allocs)
@@ -48,7 +48,7 @@ class Sweep {
 
   constructor(
     private readonly turnover: Turnover,
-    room: Room,
+    room: ArrayAllocator,
   ) {
     const { lanes, length, allocs, inFlight, frees, releaseStart, releaseLane, releasePoint } = turnover
     this.allocs = allocsOf(turnover, room)
@@ -150,11 +150,11 @@ class Sweep {
   }
 }
 
-const ticksOf = (count: number, inFlight: number, room: Room): Uint16Array | Int32Array =>
+const ticksOf = (count: number, inFlight: number, room: ArrayAllocator): Uint16Array | Int32Array =>
   inFlight < 2 ** 16 ? room.uint16(count) : room.int32(count)
 
 /** Made of `room`. */
-export const readinessOf = (turnover: Turnover, room: Room): Readiness => {
+export const readinessOf = (turnover: Turnover, room: ArrayAllocator): Readiness => {
   const { lanes, inFlight, allocs, frees } = turnover
   const sweep = new Sweep(turnover, room)
   const { takers } = sweep
@@ -188,7 +188,7 @@ export interface Unavailable {
  * lane. An alloc that grows a memory has taken all that was ready, so none leaves it larger than the greatest of them: a peak that is
  * proved. In the first ticks there are fewer ticks before, so no more than this. It keeps no list of frees, only what each alloc gains.
  */
-export const unavailable = (turnover: Turnover, room: Room): Unavailable => {
+export const unavailable = (turnover: Turnover, room: ArrayAllocator): Unavailable => {
   const { lanes, event, when, allocs, allocLane, allocBytes, frees, freeBytes, inFlight, leaked } = turnover
   const sweep = new Sweep(turnover, room)
   const gain = room.float64(allocs)

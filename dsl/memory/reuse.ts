@@ -1,5 +1,5 @@
 import { Bits } from '../order/bits.js'
-import { type Room, withScratch } from '../order/scratch.js'
+import { type ArrayAllocator, withScratchArena } from '../order/scratch-arena.js'
 import { readinessOf, type Unavailable, unavailable } from './ready.js'
 import { Snapshots } from './snapshots.js'
 import { type Turnover, When } from './turnover.js'
@@ -42,15 +42,15 @@ const maxSlots = 2 ** 25
  * is ready for all, and older than what is not: then only the sum of such chunks counts. So there are never more than inFlight · frees of them.
  */
 export const growthOf = (turnover: Turnover, fixed: number, limits: Limits): Growth =>
-  withScratch(room => grown(turnover, fixed, limits, room))
+  withScratchArena(room => grown(turnover, fixed, limits, room))
 
-const grown = (turnover: Turnover, fixed: number, limits: Limits, room: Room): Growth => {
+const grown = (turnover: Turnover, fixed: number, limits: Limits, room: ArrayAllocator): Growth => {
   const { event, when, command, inFlight, allocs, allocLane, allocBytes, frees, freeBytes, lanes } = turnover
   if (allocs === 0) return { bytes: fixed, ticks: 1, exact: true, reachedAt: -1 }
   const { enough } = limits
   let known: Unavailable | undefined
   const proof = (): Unavailable => {
-    known ??= withScratch(own => unavailable(turnover, own))
+    known ??= withScratchArena(own => unavailable(turnover, own))
     return known
   }
   const prove = (): number => fixed + proof().bytes

@@ -1,8 +1,8 @@
 import type { Plan } from '../ir/plan.js'
-import { Clock } from '../order/clock.js'
-import { Last } from '../order/last.js'
-import { heap, type Room } from '../order/scratch.js'
-import { Kind, Op, type Tables } from '../order/tables.js'
+import { type CommandTable, Kind, Op } from '../order/command-table.js'
+import { Frontiers } from '../order/frontiers.js'
+import { LastAccesses } from '../order/last-accesses.js'
+import { type ArrayAllocator, heap } from '../order/scratch-arena.js'
 import { Ledger } from './ledger.js'
 import { rounded } from './range-pool.js'
 
@@ -12,7 +12,7 @@ export const When = { always: 0, firstTick: 1, laterTicks: 2 } as const
 /**
  * What one memory (a device's, or pinned) gives out and takes back in a tick, in issue order, made flat for replays of many ticks.
  *
- * From tick `inFlight` on, what lanes know of each other is the same in every tick, counted from the tick's first points (see Clock); and in the
+ * From tick `inFlight` on, what lanes know of each other is the same in every tick, counted from the tick's first points (see Frontiers); and in the
  * ticks before, what they know less of is nothing but ticks that never were. So one tick's frontiers, with points counted from the start of
  * the tick, are those of all: point p of a tick is point p + n · length[lane] of the run, n ticks later.
  */
@@ -52,7 +52,7 @@ export const memoryOf = (plan: Plan, b: number): number => {
 }
 
 /** By command: bit 0 where an alloc or free happens in the first tick, bit 1 where it does in later ones, which depends on what a tick leaves open. Where L3 holds every one happens in all. */
-const eventsOf = ({ commands, op, subject, named, kind, buffers }: Tables, room: Room) => {
+const eventsOf = ({ commands, op, subject, named, kind, buffers }: CommandTable, room: ArrayAllocator) => {
   const open = room.uint8(buffers)
   const ticks = room.uint8(commands)
   let strays = false
@@ -78,21 +78,26 @@ const eventsOf = ({ commands, op, subject, named, kind, buffers }: Tables, room:
 /** The turnover of each memory, devices, then pinned, by what releases its bytes. With `uses` sizes are rounded as the session's pool rounds them. */
 export type Turnovers = Readonly<Record<Releases, readonly Turnover[]>>
 
-const latest = new WeakMap<Tables, Turnovers>()
+const latest = new WeakMap<CommandTable, Turnovers>()
 
 /** Those of accesses alone, where nobody has asked for both yet; from a clock that has gone through some ticks, of a plan for which L3 holds if it is `safe`. */
-export const accessTurnovers = (tables: Tables, clock: Clock, safe: boolean): Turnovers =>
-  latest.get(tables) ?? turnoversOf(tables, clock, { wanted: ['accesses'], safe, room: tables.room })
+export const accessTurnovers = (tables: CommandTable, clock: Frontiers, safe: boolean): Turnovers =>
+  latest.get(tables) ?? turnoversOf(tables, clock, { wanted: ['accesses'], safe, room: tables.allocator })
 
 /** The turnovers of the whole plan, kept with its tables: the pool's peak and that of L9 are asked for one after the other. */
-export const latestTurnovers = (tables: Tables): Turnovers => {
+export const latestTurnovers = (tables: CommandTable): Turnovers => {
   let known = latest.get(tables)
-  if (known === undefined) latest.set(tables, (known = turnoversOf(tables, new Clock(tables))))
+  if (known === undefined) latest.set(tables, (known = turnoversOf(tables, new Frontiers(tables))))
   return known
 }
 
 /** Empty ledgers, one for each memory, as long as a tick asks for; `ticks` where some allocs and frees happen in none. */
-const ledgersOf = (tables: Tables, room: Room, asUses: boolean, ticks?: Uint8Array): Ledger[] => {
+const ledgersOf = (
+  tables: CommandTable,
+  room: ArrayAllocator,
+  asUses: boolean,
+  ticks?: Uint8Array,
+): Ledger[] => {
   const { plan, lanes, commands, op, lane, subject, memory } = tables
   const allocs = Array.from({ length: plan.devices + 1 }, () => new Int32Array(lanes))
   const frees = new Int32Array(plan.devices + 1)
@@ -111,14 +116,14 @@ interface Asked {
   readonly wanted?: readonly Releases[]
   /** Whether L3 is known to hold: then nothing leaks, and nothing is freed first. */
   readonly safe?: boolean
-  readonly room?: Room
+  readonly room?: ArrayAllocator
 }
 
 /**
  * The clock may leave out a command, and may have gone through some ticks. Where releases by uses are not wanted there are none, and those by accesses name
  * only the accesses that no other one is after.
  */
-export const turnoversOf = (tables: Tables, clock: Clock, asked: Asked = {}): Turnovers => {
+export const turnoversOf = (tables: CommandTable, clock: Frontiers, asked: Asked = {}): Turnovers => {
   const { wanted = ['accesses', 'uses'], safe = false, room = heap } = asked
   const asUses = wanted.includes('uses')
   const { plan, lanes, commands, op, subject, lane, accessStart, accessRoot, memory, bytes } = tables
@@ -134,7 +139,7 @@ export const turnoversOf = (tables: Tables, clock: Clock, asked: Asked = {}): Tu
   }
   clock.begin()
   const { base, known } = clock
-  const last = new Last(room, tables.buffers, tables.accesses)
+  const last = new LastAccesses(room, tables.buffers, tables.accesses)
   const marks = asUses ? new Marked(tables, clock, room) : undefined
   for (let c = 0; c < commands; c++) {
     const code = op[c]!
@@ -171,7 +176,7 @@ export const turnoversOf = (tables: Tables, clock: Clock, asked: Asked = {}): Tu
 }
 
 /** The coming free of b releases what was last touched, at points counted from `base`. */
-export const releaseAll = (ledger: Ledger, last: Last, b: number, base: Int32Array): void => {
+export const releaseAll = (ledger: Ledger, last: LastAccesses, b: number, base: Int32Array): void => {
   const { cards } = last
   for (let e = last.first(b); e !== 0; e = cards[e + 2]!) {
     const m = cards[e]! - 1
@@ -191,9 +196,9 @@ class Marked {
   private uses = 0
 
   constructor(
-    private readonly tables: Tables,
-    private readonly clock: Clock,
-    room: Room,
+    private readonly tables: CommandTable,
+    private readonly clock: Frontiers,
+    room: ArrayAllocator,
   ) {
     this.recorded = room.int32(tables.events)
     this.point = room.int32(tables.uses)

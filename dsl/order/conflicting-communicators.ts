@@ -4,7 +4,7 @@ import type { PlanCommunicator } from '../ir/plan.js'
  * By communicator, those with which it shares two ranks or more in some group: calls over two such are never side by side, since a call holds a part of the device until
  * all of its group have come. One that says no groups has all ranks.
  */
-export const rivalsOf = (
+export const conflictsOf = (
   communicators: readonly PlanCommunicator[],
 ): ReadonlyMap<number, ReadonlySet<number>> => {
   const rivals = new Map<number, Set<number>>()

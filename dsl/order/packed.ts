@@ -1,9 +1,9 @@
 import type { Command, Plan, PlanBuffer, PlanNode } from '../ir/plan.js'
-import { Mode, Op, type Walk } from './walk.js'
+import { type FlatCommands, Mode, Op } from './flat-commands.js'
 
 // Millions of commands as lists take most of a plan's memory, and of the time to make it. Who judges a plan reads them flat, as they were made; who asks for the
 // lists gets them, and may change them: from then on they are what the plan says.
-const unread = new WeakMap<object, Walk>()
+const unread = new WeakMap<object, FlatCommands>()
 
 /** A list whose items are made when somebody asks for one. An array is such a list. */
 export interface Listing<A> {
@@ -39,9 +39,13 @@ export const allOf = <A extends object>(listing: Listing<A>): readonly A[] =>
   Array.isArray(listing) && Object.isFrozen(listing) ? listing : made(listing)
 
 /** A plan's commands flat, as long as nobody has had them as lists. */
-export const packedOf = (plan: Plan): Walk | undefined => unread.get(plan)
+export const packedOf = (plan: Plan): FlatCommands | undefined => unread.get(plan)
 
-const accessesOf = ({ accessStart, accessNamed, accessMode }: Walk, c: number, mode: number): number[] => {
+const accessesOf = (
+  { accessStart, accessNamed, accessMode }: FlatCommands,
+  c: number,
+  mode: number,
+): number[] => {
   let count = 0
   for (let a = accessStart[c]!; a < accessStart[c + 1]!; a++) if (accessMode[a] === mode) count++
   const list = new Array<number>(count)
@@ -51,7 +55,7 @@ const accessesOf = ({ accessStart, accessNamed, accessMode }: Walk, c: number, m
 }
 
 /** Commands that are `whole`, as lists. */
-export const listed = (walk: Walk): Command[] => {
+export const listed = (walk: FlatCommands): Command[] => {
   const { commands, op, lane, named, eventId, useEvent } = walk
   // As long as it will be, at once: grown by pushes, a list of millions is copied again and again.
   const lists = new Array<Command>(commands)
@@ -95,7 +99,7 @@ export type Outline = Omit<Plan, 'commands' | 'nodes' | 'buffers'> & {
 }
 
 /** A plan of these commands, frozen but for the single commands. */
-export const planOf = (outline: Outline, walk: Walk): Plan => {
+export const planOf = (outline: Outline, walk: FlatCommands): Plan => {
   const { plan, name, devices, inFlight, storage, bound, arena, lanes, buffers, nodes, ...rest } = outline
   const before = { plan, name, devices, inFlight, storage, bound, ...(arena === undefined ? {} : { arena }) }
   if (walk.commands < many) {
@@ -107,7 +111,7 @@ export const planOf = (outline: Outline, walk: Walk): Plan => {
     }
     return Object.freeze({ ...before, ...lists, ...rest })
   }
-  let flat: Walk | undefined = walk
+  let flat: FlatCommands | undefined = walk
   let lists: readonly Command[] = []
   const left: Unmade = { nodes, buffers }
   let [allNodes, allBuffers]: [readonly PlanNode[], readonly PlanBuffer[]] = [[], []]

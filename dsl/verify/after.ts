@@ -1,7 +1,8 @@
+import { quotedLane, quotedNode } from '../ir/names.js'
 import type { PlanNode } from '../ir/plan.js'
-import { Clock } from '../order/clock.js'
-import { Op, type Tables } from '../order/tables.js'
-import { laneName, nodeName, type Sink } from './report.js'
+import { type CommandTable, Op } from '../order/command-table.js'
+import { Frontiers } from '../order/frontiers.js'
+import type { Sink } from './report.js'
 
 type Orders = NonNullable<PlanNode['after']>
 
@@ -13,30 +14,30 @@ const ordersOf = ({ after }: PlanNode): Orders =>
  * L10: each run comes after what its node says it comes after: after the end of that node's run of the same tick, or after its start, which is the point of its lane right
  * before it. So a lane that has come as far as the start of a run is after all that the run waits for, and after all that the lane did before.
  *
- * Replayed by itself, since few plans have any such order. Two ticks decide, as for every law (see Clock).
+ * Replayed by itself, since few plans have any such order. Two ticks decide, as for every law (see Frontiers).
  */
 export class After {
   /** By node: 1 where another node comes after it. */
   private readonly named: Uint8Array
-  private readonly clock: Clock
+  private readonly clock: Frontiers
   /** By node: its latest run's command in this tick (-1: none yet), and the point of its lane before that. */
   private readonly run: Int32Array
   private readonly point: Int32Array
 
   private constructor(
-    private readonly tables: Tables,
+    private readonly tables: CommandTable,
     private readonly sink: Sink,
   ) {
     const { nodes } = tables.plan
     this.named = new Uint8Array(nodes.length)
     for (const node of nodes) for (const [other] of ordersOf(node)) this.named[other] = 1
-    this.clock = new Clock(tables)
+    this.clock = new Frontiers(tables)
     this.run = new Int32Array(nodes.length)
     this.point = new Int32Array(nodes.length)
   }
 
   /** Undefined where no node says that it comes after another one. */
-  static of(tables: Tables, sink: Sink): After | undefined {
+  static of(tables: CommandTable, sink: Sink): After | undefined {
     return tables.ordered ? new After(tables, sink) : undefined
   }
 
@@ -67,7 +68,7 @@ export class After {
     const l = lane[c]!
     for (const [node, when] of ordersOf(plan.nodes[subject[c]!]!)) {
       const earlier = run[node] ?? -1
-      const said = `${nodeName(plan, subject[c]!)} is to come after the ${when === 'start' ? 'start' : 'end'} of ${nodeName(plan, node)}`
+      const said = `${quotedNode(plan, subject[c]!)} is to come after the ${when === 'start' ? 'start' : 'end'} of ${quotedNode(plan, node)}`
       if (earlier < 0) {
         sink.add('L10', c, { lane: l }, () => `${said}, which is not issued before it`)
         continue
@@ -79,7 +80,7 @@ export class After {
         c,
         { lane: l },
         () =>
-          `${said}, commands[${earlier}] on ${laneName(plan, lane[earlier]!)}; ${laneName(plan, l)} waits for no event that follows it`,
+          `${said}, commands[${earlier}] on ${quotedLane(plan, lane[earlier]!)}; ${quotedLane(plan, l)} waits for no event that follows it`,
       )
     }
   }

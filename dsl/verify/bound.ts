@@ -1,26 +1,31 @@
+import { quotedBuffer } from '../ir/names.js'
 import { type Peak, replayPeak } from '../memory/peak.js'
 import { accessTurnovers, type Turnovers } from '../memory/turnover.js'
-import type { Clock } from '../order/clock.js'
-import type { Tables } from '../order/tables.js'
-import { bufferName, type Sink } from './report.js'
+import type { CommandTable } from '../order/command-table.js'
+import type { Frontiers } from '../order/frontiers.js'
+import type { Sink } from './report.js'
 import type { Settled } from './settled.js'
 
 /** The bounds of all memories: devices, then pinned; 0 where the plan names none, or what is no size: nothing would be beyond NaN. */
-export const boundsOf = ({ plan }: Tables): number[] =>
+export const boundsOf = ({ plan }: CommandTable): number[] =>
   [...Array.from({ length: plan.devices }, (_, d) => plan.bound.device[d]), plan.bound.pinned].map(bytes =>
     Number.isFinite(bytes) ? (bytes as number) : 0,
   )
 
 /** Whether the peak of such turnovers is within the bound. */
-export const peakFits = (tables: Tables, turnovers: () => Turnovers, bounds: readonly number[]): boolean =>
+export const peakFits = (
+  tables: CommandTable,
+  turnovers: () => Turnovers,
+  bounds: readonly number[],
+): boolean =>
   heldAt(replayPeak(tables, turnovers, bounds)).every((bytes, memory) => !(bytes > bounds[memory]!))
 
 const heldAt = ({ device, pinned }: Peak): number[] => [...device, pinned]
 
 /** L9: the peak, computed from the plan alone (`known`, where it has been; else from a clock that has gone through some whole ticks; `safe`: L3 holds), is at most `bound`, for each device and for pinned memory. */
 export const checkBound = (
-  tables: Tables,
-  clock: Clock,
+  tables: CommandTable,
+  clock: Frontiers,
   safe: boolean,
   sink: Sink,
   known?: Peak,
@@ -46,7 +51,7 @@ export const checkBound = (
       const where =
         command < 0
           ? 'what lives on across ticks comes to'
-          : `with ${bufferName(plan, tables.named[command]!)} allocated, the peak is`
+          : `with ${quotedBuffer(plan, tables.named[command]!)} allocated, the peak is`
       return `the bound of ${what} is ${bound} bytes, and ${where} ${bytes}: ${bytes - bound} too many`
     })
   })

@@ -1,12 +1,13 @@
-import { Op, type Tables } from '../order/tables.js'
+import { commandText } from '../ir/names.js'
+import { type CommandTable, Op } from '../order/command-table.js'
 import { Beside } from './concurrent.js'
-import { commandText, type Sink } from './report.js'
+import type { Sink } from './report.js'
 
 /**
  * L8: on every communicator all ranks issue the same collectives in the same order; sends match receives with no buffering
  * assumed. It compares the plans of several ranks (verify-ranks.ts); of one plan alone there is only to ask that it has the communicators that it names.
  */
-export const checkCollectives = ({ plan, op, subject, commands, shared }: Tables, sink: Sink): void => {
+export const checkCollectives = ({ plan, op, subject, commands, shared }: CommandTable, sink: Sink): void => {
   if (!shared) return
   for (let c = 0; c < commands && !sink.full; c++) {
     if (op[c] !== Op.run) continue
@@ -23,7 +24,7 @@ export const checkCollectives = ({ plan, op, subject, commands, shared }: Tables
 }
 
 /** L8 of a plan that all ranks are to run: collectives over communicators that share two ranks are never side by side. */
-export const checkBeside = (tables: Tables, sink: Sink): void => {
+export const checkBeside = (tables: CommandTable, sink: Sink): void => {
   const [call, beside] = Beside.of(tables)?.replay() ?? []
   if (call === undefined || beside === undefined) return
   const { plan, lane } = tables

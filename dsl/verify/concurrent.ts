@@ -1,14 +1,14 @@
-import { Clock } from '../order/clock.js'
-import { rivalsOf } from '../order/conflicting-communicators.js'
+import { type CommandTable, Op } from '../order/command-table.js'
+import { conflictsOf } from '../order/conflicting-communicators.js'
+import { Frontiers } from '../order/frontiers.js'
 import { eachNode } from '../order/packed.js'
-import { Op, type Tables } from '../order/tables.js'
 
 /**
  * Calls `tell` for each call that may run beside the latest one over a rival of its communicator, in issue order, until it says so. Calls over one communicator begin in
  * issue order whatever their lanes, so what is before one is before all that follow it there. Two ticks decide, as for L1 and L2.
  */
 export const eachBeside = <K, C extends { readonly command: number }>(
-  clock: Clock,
+  clock: Frontiers,
   calls: readonly C[],
   of: (call: C) => K,
   rivals: (communicator: K) => Iterable<K>,
@@ -51,22 +51,22 @@ interface Call {
 
 /** L8, across communicators, of a plan that all ranks run: whichever group a rank is in, no two calls that some rank may not have side by side are. */
 export class Beside {
-  private readonly clock: Clock
+  private readonly clock: Frontiers
 
   private constructor(
-    tables: Tables,
+    tables: CommandTable,
     private readonly calls: readonly Call[],
-    private readonly rivals: ReturnType<typeof rivalsOf>,
+    private readonly rivals: ReturnType<typeof conflictsOf>,
   ) {
-    this.clock = new Clock(tables)
+    this.clock = new Frontiers(tables)
   }
 
   /** Undefined where no two communicators share two ranks. */
-  static of(tables: Tables): Beside | undefined {
+  static of(tables: CommandTable): Beside | undefined {
     const { communicators = [] } = tables.plan
     if (communicators.length < 2 || !tables.shared) return undefined
     const nodes = eachNode(tables.plan)
-    const rivals = rivalsOf(communicators)
+    const rivals = conflictsOf(communicators)
     if (rivals.size === 0) return undefined
     const calls: Call[] = []
     for (let command = 0; command < tables.commands; command++) {

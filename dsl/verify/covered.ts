@@ -1,5 +1,5 @@
-import type { Clock } from '../order/clock.js'
-import { Op, type Tables } from '../order/tables.js'
+import { type CommandTable, Op } from '../order/command-table.js'
+import type { Frontiers } from '../order/frontiers.js'
 
 /** Ticks that are looked at: a wait may add nothing in the first tick, and something in those that have others before them. */
 const ticks = 3
@@ -9,9 +9,9 @@ const ticks = 3
  * would with the other waits before the lane's next run. A record, alloc or free of the lane between two waits sees the
  * first one alone, so they are not counted together. The clock begins anew. A tick after which every wait has been found to add something is the last that is looked at.
  */
-export const coveredWaits = (tables: Tables, clock: Clock): Uint8Array | undefined => {
-  const { op, lane, recordOf, subject, commands, room } = tables
-  const covered = room.uint8(commands)
+export const coveredWaits = (tables: CommandTable, clock: Frontiers): Uint8Array | undefined => {
+  const { op, lane, recordOf, subject, commands, allocator } = tables
+  const covered = allocator.uint8(commands)
   let left = 0
   for (let c = 0; c < commands; c++) {
     if (op[c] !== Op.wait && op[c] !== Op.previous) continue
@@ -51,14 +51,14 @@ export class Adding {
   private waits = 0
 
   private constructor(
-    private readonly tables: Tables,
-    clock: Clock,
+    private readonly tables: CommandTable,
+    clock: Frontiers,
   ) {
     this.groups = new Groups(tables, clock)
-    this.waited = tables.room.uint8(tables.events)
+    this.waited = tables.allocator.uint8(tables.events)
   }
 
-  static of(tables: Tables, clock: Clock): Adding | undefined {
+  static of(tables: CommandTable, clock: Frontiers): Adding | undefined {
     return tables.carries ? undefined : new Adding(tables, clock)
   }
 
@@ -94,15 +94,15 @@ class Groups {
   added = 0
 
   constructor(
-    private readonly tables: Tables,
-    private readonly clock: Clock,
+    private readonly tables: CommandTable,
+    private readonly clock: Frontiers,
     /** By command, 1 for each wait that has added nothing so far; undefined: none has been looked at. */
     private readonly covered?: Uint8Array,
   ) {
-    const { lanes, room } = tables
+    const { lanes, allocator } = tables
     this.waits = Array.from({ length: lanes }, () => [])
-    this.size = room.int32(lanes)
-    this.before = room.int32(lanes * lanes)
+    this.size = allocator.int32(lanes)
+    this.before = allocator.int32(lanes * lanes)
   }
 
   put(c: number): void {

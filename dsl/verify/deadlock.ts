@@ -1,4 +1,4 @@
-import { Clock } from '../order/clock.js'
+import { Frontiers } from '../order/frontiers.js'
 import type { Blame } from './matching.js'
 import { type Call, callText, type World } from './ranks.js'
 
@@ -73,7 +73,7 @@ const precedence = (calls: readonly Call[], put: (call: Call, earlier: Call) => 
   if (calls.length === 0) return
   const { tables } = calls[0]!.rank
   const { lanes } = tables
-  const clock = new Clock(tables)
+  const clock = new Frontiers(tables)
   const issued: { readonly call: Call; readonly point: number }[][] = Array.from({ length: lanes }, () => [])
   /** By lane and other lane: how many of that lane's calls are known to be before it. */
   const reached = new Int32Array(lanes * lanes)

@@ -1,5 +1,5 @@
 import type { Command } from '../ir/plan.js'
-import { Op, type Tables } from '../order/tables.js'
+import { type CommandTable, Op } from '../order/command-table.js'
 
 const letters: Readonly<Record<Command[0], number>> = {
   alloc: 1,
@@ -51,7 +51,7 @@ export const fingerprintOf = (commands: readonly Command[]): number => {
 }
 
 /** The fingerprint of the commands that tables were made of, which say all of them where they are whole. */
-export const fingerprintOfTables = (tables: Tables): number => {
+export const fingerprintOfTable = (tables: CommandTable): number => {
   if (!tables.whole) return fingerprintOf(tables.plan.commands)
   const { commands, op, lane, named, eventId, useEvent, accessStart, accessNamed, accessMode } = tables
   const sums = new Sums(commands)

@@ -1,14 +1,15 @@
-import type { Clock } from '../order/clock.js'
-import type { Last } from '../order/last.js'
-import { Kind, Op, pointAt, type Tables } from '../order/tables.js'
+import { commandText, quotedBuffer, quotedLane } from '../ir/names.js'
+import { type CommandTable, Kind, Op, pointAt } from '../order/command-table.js'
+import type { Frontiers } from '../order/frontiers.js'
+import type { LastAccesses } from '../order/last-accesses.js'
 import { Card } from './order.js'
-import { bufferName, commandText, laneName, type Sink } from './report.js'
+import type { Sink } from './report.js'
 
 /** Of a buffer, on the card of its first cell: `never` while it has not been allocated, `freed` when it has been, and in between 1 + its home's point at the alloc. */
 const alloc = { never: 0, freed: -1 } as const
 
 /** The command that allocates b first. */
-const allocOf = ({ op, named }: Tables, b: number): number =>
+const allocOf = ({ op, named }: CommandTable, b: number): number =>
   named.findIndex((id, c) => id === b && op[c] === Op.alloc)
 
 /**
@@ -39,15 +40,15 @@ export class Lifetimes {
   private readonly plain: boolean
 
   constructor(
-    private readonly tables: Tables,
-    private readonly clock: Clock,
+    private readonly tables: CommandTable,
+    private readonly clock: Frontiers,
     private readonly sink: Sink,
     /** The last points that lanes touched each cell at, but those that another is after: what holds that one back holds them back too. */
-    private readonly last: Last,
+    private readonly last: LastAccesses,
     /** By use, whether it alone stands for some access; what L6 asks. */
     private readonly needed: Uint8Array,
   ) {
-    this.useBefore = tables.room.int32(tables.uses)
+    this.useBefore = tables.allocator.int32(tables.uses)
     this.plain = tables.cells.cell === tables.accessRoot
   }
 
@@ -81,7 +82,7 @@ export class Lifetimes {
         'L3',
         c,
         { buffer: b, lane: tables.lane[c]! },
-        () => `${bufferName(plan, b)} is allocated a second time, first at commands[${allocOf(tables, b)}]`,
+        () => `${quotedBuffer(plan, b)} is allocated a second time, first at commands[${allocOf(tables, b)}]`,
       )
       return false
     }
@@ -91,7 +92,7 @@ export class Lifetimes {
         c,
         { buffer: b, lane: tables.lane[c]! },
         () =>
-          `${bufferName(plan, b)} is allocated on ${laneName(plan, tables.lane[c]!)}, but its home is ${laneName(plan, home)}`,
+          `${quotedBuffer(plan, b)} is allocated on ${quotedLane(plan, tables.lane[c]!)}, but its home is ${quotedLane(plan, home)}`,
       )
     }
     cards[at] = 1 + clock.known[home * (clock.lanes + 1)]!
@@ -112,8 +113,8 @@ export class Lifetimes {
     const why =
       tables.root[b] === b
         ? `its life is ${tables.plan.buffers[b]!.life}`
-        : `it is a view of ${bufferName(tables.plan, tables.root[b]!)}`
-    sink.add('L3', c, { buffer: b }, () => `${bufferName(tables.plan, b)} is ${verb}, but ${why}`)
+        : `it is a view of ${quotedBuffer(tables.plan, tables.root[b]!)}`
+    sink.add('L3', c, { buffer: b }, () => `${quotedBuffer(tables.plan, b)} is ${verb}, but ${why}`)
   }
 
   run(c: number): void {
@@ -159,7 +160,8 @@ export class Lifetimes {
       'L3',
       c,
       { buffer: named, lane: l },
-      () => `it accesses ${bufferName(tables.plan, named)} ${never ? 'before its alloc' : 'after its free'}`,
+      () =>
+        `it accesses ${quotedBuffer(tables.plan, named)} ${never ? 'before its alloc' : 'after its free'}`,
     )
   }
 
@@ -174,7 +176,7 @@ export class Lifetimes {
       c,
       { buffer: named, lane: l },
       () =>
-        `it is the first access of ${bufferName(plan, named)}, but is not after the point of its home ${laneName(plan, tables.home[b]!)} at commands[${at}] (${commandText(plan, at)}): what held these bytes before may still use them`,
+        `it is the first access of ${quotedBuffer(plan, named)}, but is not after the point of its home ${quotedLane(plan, tables.home[b]!)} at commands[${at}] (${commandText(plan, at)}): what held these bytes before may still use them`,
     )
   }
 
@@ -201,7 +203,7 @@ export class Lifetimes {
       'L3',
       c,
       { buffer: b, lane: tables.lane[c]! },
-      () => `it marks ${bufferName(tables.plan, b)} ${when}`,
+      () => `it marks ${quotedBuffer(tables.plan, b)} ${when}`,
     )
   }
 
@@ -215,8 +217,8 @@ export class Lifetimes {
           ? 'which is never recorded'
           : record > c
             ? `which is recorded only later, at commands[${record}]`
-            : `which is recorded on ${laneName(tables.plan, tables.lane[record]!)}`
-      return `it marks the last access of ${bufferName(tables.plan, b)} on ${laneName(tables.plan, tables.lane[c]!)} by e${tables.eventId[event]}, ${found}`
+            : `which is recorded on ${quotedLane(tables.plan, tables.lane[record]!)}`
+      return `it marks the last access of ${quotedBuffer(tables.plan, b)} on ${quotedLane(tables.plan, tables.lane[c]!)} by e${tables.eventId[event]}, ${found}`
     })
   }
 
@@ -261,7 +263,7 @@ export class Lifetimes {
     const { tables, sink } = this
     const why =
       this.last.cards[this.card(b) + Card.alloc] === alloc.freed ? 'a second time' : 'before its alloc'
-    sink.add('L3', c, { buffer: b }, () => `${bufferName(tables.plan, b)} is freed ${why}`)
+    sink.add('L3', c, { buffer: b }, () => `${quotedBuffer(tables.plan, b)} is freed ${why}`)
   }
 
   private unheld(c: number, b: number, m: number, point: number): void {
@@ -269,7 +271,7 @@ export class Lifetimes {
     const { plan } = tables
     sink.add('L4', c, { buffer: b, lane: m }, () => {
       const last = pointAt(tables, clock, m, point)
-      return `${laneName(plan, m)} last accesses ${bufferName(plan, b)} at commands[${last}] (${commandText(plan, last)}), which no use marks and no command already issued on its home ${laneName(plan, tables.home[b]!)} is after`
+      return `${quotedLane(plan, m)} last accesses ${quotedBuffer(plan, b)} at commands[${last}] (${commandText(plan, last)}), which no use marks and no command already issued on its home ${quotedLane(plan, tables.home[b]!)} is after`
     })
   }
 
@@ -306,7 +308,7 @@ export class Lifetimes {
       allocOf(tables, b),
       { buffer: b },
       () =>
-        `${bufferName(tables.plan, b)} is never freed: every tick leaks ${tables.plan.buffers[b]!.bytes} bytes`,
+        `${quotedBuffer(tables.plan, b)} is never freed: every tick leaks ${tables.plan.buffers[b]!.bytes} bytes`,
     )
   }
 }

@@ -1,6 +1,6 @@
+import { collectiveName } from '../ir/names.js'
 import type { CollectiveSpec } from '../ir/plan.js'
 import { type Call, callText, type Group, isPaired, type World } from './ranks.js'
-import { collectiveName } from './report.js'
 
 /** Where something is wrong with one call, and what. */
 export type Blame = (call: Call, said: () => string) => void

@@ -1,12 +1,13 @@
+import { quotedBuffer, quotedLane } from '../ir/names.js'
 import { replayPool } from '../memory/pool.js'
 import { latestTurnovers, type Turnovers, turnoversOf } from '../memory/turnover.js'
-import type { Clock } from '../order/clock.js'
-import { Kind, Op, type Tables } from '../order/tables.js'
+import { type CommandTable, Kind, Op } from '../order/command-table.js'
+import type { Frontiers } from '../order/frontiers.js'
 import { After } from './after.js'
 import { boundsOf, peakFits } from './bound.js'
 import { Beside } from './concurrent.js'
 import { type Adding, coveredWaits } from './covered.js'
-import { bufferName, laneName, Probe, type Sink } from './report.js'
+import { Probe, type Sink } from './report.js'
 import { Safety } from './safety.js'
 
 /** Plans of at most this many commands have their waits dropped one by one; larger ones get the linear test. */
@@ -15,7 +16,7 @@ export const exactCommands = 4096
 /** Steps that this takes at most: a plan of a thousand ticks in flight on a thousand lanes would take hours, and somebody may have meant it to. */
 const exactSteps = 2 ** 30
 
-const isExact = ({ plan, commands, lanes, op }: Tables): boolean => {
+const isExact = ({ plan, commands, lanes, op }: CommandTable): boolean => {
   if (commands > exactCommands) return false
   let waits = 0
   for (let c = 0; c < commands; c++) if (op[c] === Op.wait || op[c] === Op.previous) waits++
@@ -30,8 +31,8 @@ const isExact = ({ plan, commands, lanes, op }: Tables): boolean => {
  * and L10 are replayed without it; and L8, of collectives that are never side by side with it. Where a law is broken already the question has no answer; then the linear test alone is made.
  */
 export const checkMinimal = (
-  tables: Tables,
-  clock: Clock,
+  tables: CommandTable,
+  clock: Frontiers,
   needed: Uint8Array,
   safe: boolean,
   sink: Sink,
@@ -63,23 +64,23 @@ export const checkMinimal = (
         covered?.[c] === 1
           ? 'what it waits for is already before that lane, or before its other waits'
           : 'every law holds without it'
-      return `${laneName(tables.plan, l)} need not wait for e${event}: ${why}`
+      return `${quotedLane(tables.plan, l)} need not wait for e${event}: ${why}`
     })
   }
 }
 
 // The second half of L9: what the session's pool takes, where that is within the bound to begin with.
-const poolFits = (tables: Tables, turnovers: Turnovers, bounds: readonly number[]): boolean =>
+const poolFits = (tables: CommandTable, turnovers: Turnovers, bounds: readonly number[]): boolean =>
   replayPool(tables, turnovers, bounds).device.every((bytes, d) => bytes <= bounds[d]!)
 
 const holdsWithout = (
-  tables: Tables,
+  tables: CommandTable,
   c: number,
   probe: Probe,
   safety: Safety,
   after: After | undefined,
   apart: Beside | undefined,
-  clock: Clock,
+  clock: Frontiers,
   pool: boolean,
   bounds: readonly number[],
 ): boolean => {
@@ -99,14 +100,14 @@ const holdsWithout = (
 }
 
 /** By event, 1 where somebody waits for it. */
-const waitedFor = ({ op, subject, commands, events, room }: Tables): Uint8Array => {
-  const waited = room.uint8(events)
+const waitedFor = ({ op, subject, commands, events, allocator }: CommandTable): Uint8Array => {
+  const waited = allocator.uint8(events)
   for (let c = 0; c < commands; c++) if (op[c] === Op.wait || op[c] === Op.previous) waited[subject[c]!] = 1
   return waited
 }
 
 /** No event is recorded that nobody waits for or uses; those that are waited for are marked, and those that are used are marked here. */
-const checkRecords = (tables: Tables, wanted: Uint8Array, sink: Sink): void => {
+const checkRecords = (tables: CommandTable, wanted: Uint8Array, sink: Sink): void => {
   const { recordOf, eventId, lane, uses, useEvent } = tables
   for (let u = 0; u < uses; u++) wanted[useEvent[u]!] = 1
   for (let event = 0; event < tables.events; event++) {
@@ -122,7 +123,7 @@ const checkRecords = (tables: Tables, wanted: Uint8Array, sink: Sink): void => {
 }
 
 /** Uses without which L4 still holds: all but those that alone hold back some free (see Lifetimes). */
-const checkUses = (tables: Tables, needed: Uint8Array, sink: Sink): void => {
+const checkUses = (tables: CommandTable, needed: Uint8Array, sink: Sink): void => {
   const { subject, lane, kind, root, useCommand, useEvent } = tables
   for (let u = 0; u < tables.uses && !sink.full; u++) {
     if (needed[u] === 1) continue
@@ -130,11 +131,11 @@ const checkUses = (tables: Tables, needed: Uint8Array, sink: Sink): void => {
     const b = subject[c]!
     const place = { buffer: tables.named[c]!, lane: lane[c]!, event: tables.eventId[useEvent[u]!]! }
     sink.add('L6', c, place, () => {
-      const name = bufferName(tables.plan, tables.named[c]!)
+      const name = quotedBuffer(tables.plan, tables.named[c]!)
       if (kind[b] !== Kind.tick)
         return `${name} (${tables.plan.buffers[b]!.life}) is never freed, so no use of it is needed`
       if (tables.home[root[b]!] === lane[c])
-        return `${laneName(tables.plan, lane[c]!)} is the home of ${name}, whose order its block follows anyway`
+        return `${quotedLane(tables.plan, lane[c]!)} is the home of ${name}, whose order its block follows anyway`
       return `${name} can be freed without it: its last accesses are already before its home lane, or marked by another use`
     })
   }

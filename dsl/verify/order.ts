@@ -1,17 +1,18 @@
-import type { Clock } from '../order/clock.js'
-import { Last } from '../order/last.js'
+import { commandText, quotedBuffer, quotedLane } from '../ir/names.js'
+import { type CommandTable, Kind, Mode, pointAt } from '../order/command-table.js'
+import type { Frontiers } from '../order/frontiers.js'
+import { LastAccesses } from '../order/last-accesses.js'
 import { eachBuffer } from '../order/packed.js'
-import { Kind, Mode, pointAt, type Tables } from '../order/tables.js'
-import { bufferName, commandText, laneName, type Sink } from './report.js'
+import type { Sink } from './report.js'
 
-/** What is kept on a cell's card beside its last touches (see Last): its last write, a point of 0 for none; and what `Lifetimes` keeps there. */
+/** What is kept on a cell's card beside its last touches (see LastAccesses): its last write, a point of 0 for none; and what `Lifetimes` keeps there. */
 export const Card = { writeLane: 3, writePoint: 4, touched: 5, alloc: 6, lastUse: 7 } as const
 const beside = 5
 
 /**
  * L1: every read is after the write it sees. L2: every write is after all earlier reads and writes of those bytes, across
  * ticks too. Two ticks decide both: each tick has the same accesses, so the last access of a lane before a given one lies
- * in the same tick or in the one before, and what is before what is the same for every such pair of ticks (see `Clock`).
+ * in the same tick or in the one before, and what is before what is the same for every such pair of ticks (see `Frontiers`).
  * Of one lane only its last access counts, and of those only what no other one is after: the rest is before it. All of it is asked of cells: two views of one buffer
  * that share no bytes have nothing to do with each other.
  *
@@ -22,15 +23,15 @@ const beside = 5
  */
 export class Order {
   /** The last points that lanes touched each cell at, but those that another is after; a point of an earlier tick is at most the clock's base. */
-  readonly last: Last
+  readonly last: LastAccesses
 
   constructor(
-    private readonly tables: Tables,
-    private readonly clock: Clock,
+    private readonly tables: CommandTable,
+    private readonly clock: Frontiers,
     private readonly sink: Sink,
   ) {
-    const { cells, room } = tables
-    this.last = new Last(room, cells.count, cells.touches, beside)
+    const { cells, allocator } = tables
+    this.last = new LastAccesses(allocator, cells.count, cells.touches, beside)
   }
 
   restart(): void {
@@ -91,7 +92,7 @@ export class Order {
     sink.add('L1', c, { buffer: b, lane: l }, () => {
       const { plan } = tables
       const write = pointAt(tables, clock, lane, point)
-      return `it reads ${bufferName(plan, b)} without being after its write, commands[${write}] (${commandText(plan, write)})${this.ago(lane, point)}; ${laneName(plan, l)} waits for no event that follows it`
+      return `it reads ${quotedBuffer(plan, b)} without being after its write, commands[${write}] (${commandText(plan, write)})${this.ago(lane, point)}; ${quotedLane(plan, l)} waits for no event that follows it`
     })
   }
 
@@ -103,7 +104,7 @@ export class Order {
     if (life === 'state' && init !== undefined) return
     sink.add('L1', c, { buffer: b, lane: l }, () => {
       const whole = tables.cells.first[root + 1]! - tables.cells.first[root]! > 1 ? ' whole' : ''
-      const what = `it reads ${bufferName(tables.plan, b)} (${life})`
+      const what = `it reads ${quotedBuffer(tables.plan, b)} (${life})`
       return life === 'state'
         ? `${what}, which has no initial value, before any run has written it${whole}`
         : `${what} before any run of the tick has written it${whole}`
@@ -138,7 +139,7 @@ export class Order {
       c,
       { buffer: b, lane: l },
       () =>
-        `it writes ${bufferName(tables.plan, b)}, a param: every tick reads the value that was given at opening, so nothing may write it`,
+        `it writes ${quotedBuffer(tables.plan, b)}, a param: every tick reads the value that was given at opening, so nothing may write it`,
     )
   }
 
@@ -149,7 +150,7 @@ export class Order {
       'L2',
       c,
       { buffer: b, lane: l },
-      () => `it writes ${bufferName(tables.plan, b)} twice: the two writes of one run have no order`,
+      () => `it writes ${quotedBuffer(tables.plan, b)} twice: the two writes of one run have no order`,
     )
   }
 
@@ -158,7 +159,7 @@ export class Order {
     const b = tables.cells.named[a]!
     sink.add('L2', c, { buffer: b, lane: l }, () => {
       const earlier = pointAt(tables, clock, m, point)
-      return `it writes ${bufferName(tables.plan, b)} without being after its earlier access, commands[${earlier}] (${commandText(tables.plan, earlier)})${this.ago(m, point)}`
+      return `it writes ${quotedBuffer(tables.plan, b)} without being after its earlier access, commands[${earlier}] (${commandText(tables.plan, earlier)})${this.ago(m, point)}`
     })
   }
 
@@ -177,7 +178,7 @@ export class Order {
         'L1',
         -1,
         { buffer: b },
-        () => `the host reads output ${bufferName(tables.plan, b)} at the end of a tick, and ${what}`,
+        () => `the host reads output ${quotedBuffer(tables.plan, b)} at the end of a tick, and ${what}`,
       )
     }
   }

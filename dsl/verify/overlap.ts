@@ -1,4 +1,4 @@
-import { Clock } from '../order/clock.js'
+import { Frontiers } from '../order/frontiers.js'
 import { eachBeside } from './concurrent.js'
 import type { Blame } from './matching.js'
 import { type Call, callText, type Group, type World } from './ranks.js'
@@ -9,7 +9,7 @@ import { type Call, callText, type Group, type World } from './ranks.js'
  * order on all follows, since two orders are a circle of waits (deadlock.ts).
  */
 export const checkOverlap = (world: World, blame: Blame): void => {
-  const rivals = rivalsOf(world)
+  const rivals = conflictsOf(world)
   if (rivals.size === 0) return
   for (const calls of world.calls)
     if (calls.some(({ group }) => rivals.has(group))) checkRank(calls, rivals, blame)
@@ -18,7 +18,7 @@ export const checkOverlap = (world: World, blame: Blame): void => {
 type Rivals = ReadonlyMap<Group, ReadonlyMap<Group, readonly number[]>>
 
 /** Of each group, those with which it shares two ranks or more, and which. */
-const rivalsOf = ({ groups }: World): Rivals => {
+const conflictsOf = ({ groups }: World): Rivals => {
   const rivals = new Map<Group, Map<Group, readonly number[]>>()
   const of = new Map<number, Group[]>()
   for (const group of groups) for (const rank of group.ranks) of.set(rank, [...(of.get(rank) ?? []), group])
@@ -38,7 +38,7 @@ const rivalsOf = ({ groups }: World): Rivals => {
 const checkRank = (calls: readonly Call[], rivals: Rivals, blame: Blame): void => {
   const told = new Set<string>()
   eachBeside(
-    new Clock(calls[0]!.rank.tables),
+    new Frontiers(calls[0]!.rank.tables),
     calls,
     ({ group }) => group,
     group => rivals.get(group)?.keys() ?? [],

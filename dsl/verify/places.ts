@@ -1,14 +1,15 @@
+import { quotedBuffer, quotedLane, quotedNode } from '../ir/names.js'
 import type { Plan } from '../ir/plan.js'
+import { type CommandTable, Mode, Op } from '../order/command-table.js'
 import { eachBuffer, eachNode } from '../order/packed.js'
-import { Mode, Op, type Tables } from '../order/tables.js'
-import { bufferName, laneName, nodeName, type Sink } from './report.js'
+import type { Sink } from './report.js'
 
 /**
  * What stands where. Buffers (L3), lanes (L7) and nodes (L1) have the ids that commands call them by; a buffer and its home are of one device; a view lies inside its root.
  * A run reads (L1) and writes (L2) memory that its lane's device can address: its own, pinned memory, and that of other devices only where it is a copy
  * of one source or its node says `peerAccess`. Commands of different devices are ordered by the same events as any others.
  */
-export const checkPlaces = (tables: Tables, sink: Sink): void => {
+export const checkPlaces = (tables: CommandTable, sink: Sink): void => {
   checkLists(tables.plan, sink)
   const { blurred } = tables.cells
   if (blurred >= 0)
@@ -17,7 +18,7 @@ export const checkPlaces = (tables: Tables, sink: Sink): void => {
       -1,
       { buffer: blurred },
       () =>
-        `${bufferName(tables.plan, blurred)} is written, a part of a buffer that has too many views for what reads see to be judged by bytes`,
+        `${quotedBuffer(tables.plan, blurred)} is written, a part of a buffer that has too many views for what reads see to be judged by bytes`,
     )
   if (tables.plan.devices > 1 || tables.plan.lanes.some(({ device }) => device !== 0))
     checkReach(tables, sink)
@@ -37,14 +38,14 @@ const checkLists = (plan: Plan, sink: Sink): void => {
         'L7',
         -1,
         { lane: l },
-        () => `${laneName(plan, l)} is number ${l} of its lanes and says id ${id}`,
+        () => `${quotedLane(plan, l)} is number ${l} of its lanes and says id ${id}`,
       )
     if (!isIn(device, devices))
       sink.add(
         'L7',
         -1,
         { lane: l },
-        () => `${laneName(plan, l)} is of device ${device}, and the plan has ${devices}`,
+        () => `${quotedLane(plan, l)} is of device ${device}, and the plan has ${devices}`,
       )
   }
   for (let n = 0; n < nodes.length; n++) if (nodes.at(n)!.id !== n) misnumbered(plan, n, sink)
@@ -62,20 +63,20 @@ const misnumbered = (plan: Plan, n: number, sink: Sink): void =>
     'L1',
     -1,
     {},
-    () => `${nodeName(plan, n)} is number ${n} of its nodes and says id ${plan.nodes[n]!.id}`,
+    () => `${quotedNode(plan, n)} is number ${n} of its nodes and says id ${plan.nodes[n]!.id}`,
   )
 
 const checkBuffer = (plan: Plan, b: number, sink: Sink): void => {
   const { lanes, devices } = plan
   const { id, space, device, home, alias } = plan.buffers[b]!
   const say = (said: string, place: { lane?: number } = {}) =>
-    sink.add('L3', -1, { buffer: b, ...place }, () => `${bufferName(plan, b)} ${said}`)
+    sink.add('L3', -1, { buffer: b, ...place }, () => `${quotedBuffer(plan, b)} ${said}`)
   if (id !== b) say(`is number ${b} of its buffers and says id ${id}`)
   if (!isIn(device, devices)) say(`is on device ${device}, and the plan has ${devices}`)
   if (!isIn(home, lanes.length)) say(`has lane ${home} for a home, and the plan has ${lanes.length}`)
   else if (space === 'device' && lanes[home]!.device !== device)
     say(
-      `is on device ${device}, and its home ${laneName(plan, home)} is of device ${lanes[home]!.device}, whose order its memory cannot follow`,
+      `is on device ${device}, and its home ${quotedLane(plan, home)} is of device ${lanes[home]!.device}, whose order its memory cannot follow`,
       { lane: home },
     )
   if (alias !== undefined) checkView(plan, b, sink)
@@ -84,24 +85,24 @@ const checkBuffer = (plan: Plan, b: number, sink: Sink): void => {
 const checkView = (plan: Plan, b: number, sink: Sink): void => {
   const { alias, aliasOffset = 0, bytes, space, device } = plan.buffers[b]!
   const say = (said: () => string) =>
-    sink.add('L3', -1, { buffer: b }, () => `${bufferName(plan, b)} is a view ${said()}`)
+    sink.add('L3', -1, { buffer: b }, () => `${quotedBuffer(plan, b)} is a view ${said()}`)
   const root = plan.buffers[alias!]
   if (root === undefined || alias === b)
     say(() => `of ${alias === b ? 'itself' : `buffer ${alias}, which the plan does not have`}`)
-  else if (root.alias !== undefined) say(() => `of ${bufferName(plan, alias!)}, which is a view itself`)
+  else if (root.alias !== undefined) say(() => `of ${quotedBuffer(plan, alias!)}, which is a view itself`)
   else if (!(aliasOffset >= 0 && aliasOffset + bytes <= root.bytes))
     say(
       () =>
-        `of bytes ${aliasOffset} to ${aliasOffset + bytes} of ${bufferName(plan, alias!)}, which has ${root.bytes}`,
+        `of bytes ${aliasOffset} to ${aliasOffset + bytes} of ${quotedBuffer(plan, alias!)}, which has ${root.bytes}`,
     )
   else if (root.space !== space || root.device !== device)
     say(
       () =>
-        `in other memory (${space} ${device}) than ${bufferName(plan, alias!)} (${root.space} ${root.device})`,
+        `in other memory (${space} ${device}) than ${quotedBuffer(plan, alias!)} (${root.space} ${root.device})`,
     )
 }
 
-const checkReach = (tables: Tables, sink: Sink): void => {
+const checkReach = (tables: CommandTable, sink: Sink): void => {
   const { plan, op, lane, subject, accessStart, accessNamed, accessMode } = tables
   for (let c = 0; c < tables.commands && !sink.full; c++) {
     if (op[c] !== Op.run) continue
@@ -119,7 +120,7 @@ const checkReach = (tables: Tables, sink: Sink): void => {
         c,
         { buffer: accessNamed[a]!, lane: lane[c]! },
         () =>
-          `it runs on device ${device} and ${reads ? 'reads' : 'writes'} ${bufferName(plan, accessNamed[a]!)} on device ${buffer.device}: only a copy of one source may, or a node that says peerAccess`,
+          `it runs on device ${device} and ${reads ? 'reads' : 'writes'} ${quotedBuffer(plan, accessNamed[a]!)} on device ${buffer.device}: only a copy of one source may, or a node that says peerAccess`,
       )
     }
   }

@@ -1,12 +1,12 @@
+import { commandText } from '../ir/names.js'
 import type { CollectiveSpec, Plan } from '../ir/plan.js'
-import { Op, type Tables } from '../order/tables.js'
-import { commandText } from './report.js'
+import { type CommandTable, Op } from '../order/command-table.js'
 
 /** One rank's plan. */
 export interface Rank {
   readonly rank: number
   readonly plan: Plan
-  readonly tables: Tables
+  readonly tables: CommandTable
 }
 
 /** A group of ranks that talk to each other under one name. Two ranks mean the same one if they say the same name and the same ranks in the same places. */

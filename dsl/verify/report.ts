@@ -1,6 +1,7 @@
-import type { CollectiveSpec, Law, Plan, Violation } from '../ir/plan.js'
+import { commandText } from '../ir/names.js'
+import type { Law, Plan, Violation } from '../ir/plan.js'
 import { show } from '../ir/reader.js'
-import { Op, type Tables } from '../order/tables.js'
+import { type CommandTable, Op } from '../order/command-table.js'
 
 /** Violations that one verification lists at most. A plan with more is no better understood by more of them. */
 export const maxViolations = 1000
@@ -50,59 +51,6 @@ export class Probe implements Sink {
   }
 }
 
-export const bufferName = (plan: Plan, id: number): string => {
-  const buffer = plan.buffers[id]
-  return buffer === undefined ? `buffer ${id}` : `'${buffer.name}'`
-}
-
-export const laneName = (plan: Plan, id: number): string => {
-  const lane = plan.lanes[id]
-  return lane === undefined ? `lane ${id}` : `lane '${lane.name}'`
-}
-
-export const nodeName = (plan: Plan, id: number): string => {
-  const node = plan.nodes[id]
-  return node === undefined ? `node ${id}` : `${node.op} '${node.name}'`
-}
-
-/** `allReduce sum of 1024 f32 over dp`. */
-export const collectiveName = (plan: Plan, spec: CollectiveSpec): string => {
-  const over = plan.communicators?.[spec.communicator]?.name ?? `communicator ${spec.communicator}`
-  const to =
-    spec.kind === 'send'
-      ? `, to ${spec.peer}`
-      : spec.kind === 'recv'
-        ? `, from ${spec.peer}`
-        : spec.root === undefined
-          ? ''
-          : `, root ${spec.root}`
-  const pairs = spec.pairs === undefined ? '' : `, ${spec.pairs.map(pair => pair.join(' to ')).join(', ')}`
-  return `${spec.kind}${spec.how === undefined ? '' : ` ${spec.how}`} of ${spec.count} ${spec.dtype} over ${over}${to}${pairs}`
-}
-
-/** A command in the words of the format, with the names of what it names: `use w[3] by math, e4`. */
-export const commandText = (plan: Plan, c: number): string => {
-  const command = plan.commands[c]
-  const lane = (id: number) => plan.lanes[id]?.name ?? `lane ${id}`
-  const buffer = (id: number) => plan.buffers[id]?.name ?? `buffer ${id}`
-  switch (command?.[0]) {
-    case 'alloc':
-      return `alloc ${buffer(command[1])} on ${lane(command[2])}`
-    case 'free':
-      return `free ${buffer(command[1])}`
-    case 'run':
-      return `run ${plan.nodes[command[1]]?.name ?? `node ${command[1]}`} on ${lane(command[2])}`
-    case 'record':
-      return `record e${command[1]} on ${lane(command[2])}`
-    case 'wait':
-      return `wait e${command[1]} on ${lane(command[2])}${command[3] === -1 ? ', of the tick before' : ''}`
-    case 'use':
-      return `use ${buffer(command[1])} by ${lane(command[2])}, e${command[3]}`
-    default:
-      return 'unknown command'
-  }
-}
-
 const forms: ReadonlySet<string> = new Set(['alloc', 'free', 'run', 'record', 'wait', 'use'])
 
 /** Whatever stands in a list of commands, in a line. */
@@ -112,7 +60,7 @@ const listed = (value: unknown): string =>
     : show(value)
 
 /** Commands that name what the plan does not have. The loader says so in detail; here they break L3 or L7, and the rest is still judged. */
-export const checkIds = (tables: Tables, sink: Sink): void => {
+export const checkIds = (tables: CommandTable, sink: Sink): void => {
   if (tables.whole) return
   for (let c = 0; c < tables.commands && !sink.full; c++) {
     if (tables.op[c] !== Op.broken) continue

@@ -1,5 +1,5 @@
-import type { Clock } from '../order/clock.js'
-import { Kind, Mode, Op, type Tables } from '../order/tables.js'
+import { type CommandTable, Kind, Mode, Op } from '../order/command-table.js'
+import type { Frontiers } from '../order/frontiers.js'
 import type { Adding } from './covered.js'
 import { Lifetimes } from './lifetimes.js'
 import { Order } from './order.js'
@@ -21,7 +21,7 @@ export interface Watch {
 /**
  * L1 to L4 by one replay. Made once and replayed often: the exact test of L6 leaves out one wait after the other.
  *
- * Each law compares points of one tick, or of a tick and the one before, so two ticks decide (see Clock). What is before what inside a tick is the same in
+ * Each law compares points of one tick, or of a tick and the one before, so two ticks decide (see Frontiers). What is before what inside a tick is the same in
  * every tick: of a second one only that is judged again which looks back, accesses of what lives on across ticks, bytes of an arena, and
  * first touches that know of no point of their buffer's home in the tick.
  */
@@ -32,9 +32,9 @@ export class Safety {
   private readonly carried: Uint8Array
 
   constructor(
-    private readonly tables: Tables,
+    private readonly tables: CommandTable,
     /** Afterwards between two ticks, but where a full sink has ended the replay. */
-    private readonly clock: Clock,
+    private readonly clock: Frontiers,
     /** By use, those that alone hold back some free; none where storage is planned. */
     needed: Uint8Array,
     private readonly sink: Sink,
@@ -135,14 +135,14 @@ export class Safety {
 }
 
 /** Runs that touch a state or param which is written, and on more than one lane. */
-const carriedRuns = ({ buffers, kind, cells, commands, lane, room }: Tables): Uint8Array => {
+const carriedRuns = ({ buffers, kind, cells, commands, lane, allocator }: CommandTable): Uint8Array => {
   const none = new Uint8Array(0)
   if (!kind.includes(Kind.state) && !kind.includes(Kind.param)) return none
   const { start, root, cell, mode } = cells
   // Of each cell 1 + the lane that touches it, of each root whether several do.
-  const toucher = room.int32(cells.count)
-  const shared = room.uint8(buffers)
-  const written = room.uint8(buffers)
+  const toucher = allocator.int32(cells.count)
+  const shared = allocator.uint8(buffers)
+  const written = allocator.uint8(buffers)
   let any = false
   for (let c = 0; c < commands; c++) {
     for (let a = start[c]!, end = start[c + 1]!; a < end; a++) {
@@ -155,7 +155,7 @@ const carriedRuns = ({ buffers, kind, cells, commands, lane, room }: Tables): Ui
   }
   for (let b = 0; b < buffers && !any; b++) any = shared[b] === 1 && written[b] === 1
   if (!any) return none
-  const runs = room.uint8(commands)
+  const runs = allocator.uint8(commands)
   for (let c = 0; c < commands; c++)
     for (let a = start[c]!, end = start[c + 1]!; a < end; a++)
       if (shared[root[a]!] === 1 && written[root[a]!] === 1) runs[c] = 1

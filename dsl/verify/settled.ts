@@ -1,8 +1,8 @@
 import { Ledger } from '../memory/ledger.js'
 import { releaseAll, type Turnovers } from '../memory/turnover.js'
-import type { Clock } from '../order/clock.js'
-import type { Last } from '../order/last.js'
-import { Kind, type Tables } from '../order/tables.js'
+import { type CommandTable, Kind } from '../order/command-table.js'
+import type { Frontiers } from '../order/frontiers.js'
+import type { LastAccesses } from '../order/last-accesses.js'
 
 /** Ticks in flight beyond which a settled tick is replayed. */
 const mostInFlight = 64
@@ -21,13 +21,13 @@ export class Settled {
   private ends: Int32Array | undefined
 
   private constructor(
-    private readonly tables: Tables,
-    private readonly clock: Clock,
+    private readonly tables: CommandTable,
+    private readonly clock: Frontiers,
   ) {
     this.ledgers = ledgersOf(tables)
   }
 
-  static of(tables: Tables, clock: Clock): Settled | undefined {
+  static of(tables: CommandTable, clock: Frontiers): Settled | undefined {
     const { plan, lanes, carries, cells, accessRoot } = tables
     const isPlain =
       !carries && cells.cell === accessRoot && lanes <= mostLanes && plan.inFlight <= mostInFlight
@@ -43,7 +43,7 @@ export class Settled {
   }
 
   /** It releases what was last touched. */
-  free(c: number, last: Last): void {
+  free(c: number, last: LastAccesses): void {
     const { named, memory, bytes } = this.tables
     const b = named[c]!
     const ledger = this.ledgers[memory[b]!]!
@@ -76,14 +76,17 @@ export class Settled {
 }
 
 /** One for each memory, for a plan that allocates each tick buffer on its home lane and frees it: by L3 no other passes, but one with buffers that nobody touches, which leaves them with room. */
-const ledgersOf = (tables: Tables): Ledger[] => {
-  const { plan, lanes, buffers, accesses, kind, root, home, memory, room } = tables
+const ledgersOf = (tables: CommandTable): Ledger[] => {
+  const { plan, lanes, buffers, accesses, kind, root, home, memory, allocator } = tables
   const allocs = Array.from({ length: plan.devices + 1 }, () => new Int32Array(lanes))
   for (let b = 0; b < buffers; b++)
     if (kind[b] === Kind.tick && root[b] === b) allocs[memory[b]!]![home[b]!]!++
   return allocs.map(counts => {
     const frees = counts.reduce((sum, count) => sum + count, 0)
-    return new Ledger({ allocs: counts, frees, accesses: Math.min(accesses, frees * lanes), uses: 0 }, room)
+    return new Ledger(
+      { allocs: counts, frees, accesses: Math.min(accesses, frees * lanes), uses: 0 },
+      allocator,
+    )
   })
 }
 

@@ -1,8 +1,9 @@
-import type { Clock } from '../order/clock.js'
-import { Intervals } from '../order/intervals.js'
-import { Last } from '../order/last.js'
-import { Kind, Op, pointAt, type Tables } from '../order/tables.js'
-import { bufferName, commandText, type Sink } from './report.js'
+import { commandText, quotedBuffer } from '../ir/names.js'
+import { type CommandTable, Kind, Op, pointAt } from '../order/command-table.js'
+import type { Frontiers } from '../order/frontiers.js'
+import { IntervalMap } from '../order/interval-map.js'
+import { LastAccesses } from '../order/last-accesses.js'
+import type { Sink } from './report.js'
 
 /** The last access that lane `lane` made of an owner before. */
 interface Debt {
@@ -18,33 +19,33 @@ interface Debt {
  * Only successive owners of a byte are compared: each is wholly before the next one's first access, and that access is one
  * of the next one's own, so any two owners further apart are ordered through those between. A buffer of the tick before is
  * an owner like any other, itself included. `state` and `param` hold their bytes across all ticks and share them with nobody.
- * Of a buffer whose views are accessed, whose bytes need no order among each other, every cell's first access is asked (see Cells).
+ * Of a buffer whose views are accessed, whose bytes need no order among each other, every cell's first access is asked (see ByteIntervals).
  * A pinned buffer has no place in the arena: it has bytes of its own, so its only other owner is itself, a tick earlier.
  */
 export class Storage {
-  private readonly intervals: Intervals[] = []
+  private readonly intervals: IntervalMap[] = []
   private readonly from: Int32Array
   private readonly to: Int32Array
   /** The tick of the buffer's last first access, and whether other owners have taken its bytes since. */
   private readonly claimed: Int32Array
   private readonly taker: Int32Array
-  private readonly last: Last
+  private readonly last: LastAccesses
   /** Of roots of several cells: what each cell's first access of the tick must be after; by cell, the tick in which it was accessed last. */
   private readonly debts = new Map<number, { readonly since: number; readonly debts: readonly Debt[] }>()
   private readonly touched: Int32Array
 
   constructor(
-    private readonly tables: Tables,
-    private readonly clock: Clock,
+    private readonly tables: CommandTable,
+    private readonly clock: Frontiers,
     private readonly sink: Sink,
   ) {
-    const { buffers, cells, accesses, room } = tables
-    this.from = room.int32(buffers).fill(-1)
-    this.to = room.int32(buffers).fill(-1)
-    this.claimed = room.int32(buffers).fill(-1)
-    this.taker = room.int32(buffers).fill(-1)
-    this.last = new Last(room, buffers, accesses)
-    this.touched = room.int32(cells.count).fill(-1)
+    const { buffers, cells, accesses, allocator } = tables
+    this.from = allocator.int32(buffers).fill(-1)
+    this.to = allocator.int32(buffers).fill(-1)
+    this.claimed = allocator.int32(buffers).fill(-1)
+    this.taker = allocator.int32(buffers).fill(-1)
+    this.last = new LastAccesses(allocator, buffers, accesses)
+    this.touched = allocator.int32(cells.count).fill(-1)
     for (let device = 0; device < tables.plan.devices; device++) this.cut(device)
   }
 
@@ -78,7 +79,7 @@ export class Storage {
       this.from[b] = index(buffers[b]!.offset!)
       this.to[b] = index(buffers[b]!.offset! + buffers[b]!.bytes)
     }
-    this.intervals.push(new Intervals(count))
+    this.intervals.push(new IntervalMap(count))
   }
 
   /** Judges command c, just before the clock steps over it. */
@@ -92,7 +93,7 @@ export class Storage {
       c,
       { buffer: tables.named[c]! },
       () =>
-        `a plan with planned storage has no alloc, use or free: ${bufferName(tables.plan, tables.named[c]!)} has its place in the arena`,
+        `a plan with planned storage has no alloc, use or free: ${quotedBuffer(tables.plan, tables.named[c]!)} has its place in the arena`,
     )
   }
 
@@ -131,7 +132,7 @@ export class Storage {
           c,
           { buffer: named, lane: l },
           () =>
-            `it accesses ${bufferName(tables.plan, named)}, whose bytes ${bufferName(tables.plan, taker)} has taken over: the two share bytes, and their accesses must not overlap`,
+            `it accesses ${quotedBuffer(tables.plan, named)}, whose bytes ${quotedBuffer(tables.plan, taker)} has taken over: the two share bytes, and their accesses must not overlap`,
         )
       }
       this.last.touch(b, l, point)
@@ -169,13 +170,13 @@ export class Storage {
     sink.add('L4', c, { buffer: b, lane: l }, () => {
       const earlier = pointAt(tables, clock, m, point)
       const ago = point <= clock.base[m]! ? ' in the tick before' : ''
-      return `its first access of ${bufferName(tables.plan, b)} is not after the last access of ${bufferName(tables.plan, previous)}, which has the same bytes${ago}: commands[${earlier}] (${commandText(tables.plan, earlier)})`
+      return `its first access of ${quotedBuffer(tables.plan, b)} is not after the last access of ${quotedBuffer(tables.plan, previous)}, which has the same bytes${ago}: commands[${earlier}] (${commandText(tables.plan, earlier)})`
     })
   }
 }
 
 /** The roots that lie in a device's arena. */
-const arenaRoots = (tables: Tables, device: number): number[] => {
+const arenaRoots = (tables: CommandTable, device: number): number[] => {
   const found: number[] = []
   tables.plan.buffers.forEach((buffer, b) => {
     if (
@@ -191,7 +192,7 @@ const arenaRoots = (tables: Tables, device: number): number[] => {
 }
 
 /** `state` and `param` share bytes with nobody, and nothing lies outside its arena: both without any replay. */
-export const checkArena = (tables: Tables, sink: Sink): void => {
+export const checkArena = (tables: CommandTable, sink: Sink): void => {
   const { plan } = tables
   for (let device = 0; device < plan.devices; device++) {
     const roots = arenaRoots(tables, device).sort(
@@ -211,7 +212,7 @@ export const checkArena = (tables: Tables, sink: Sink): void => {
           -1,
           { buffer: kept },
           () =>
-            `${bufferName(plan, kept)} (${plan.buffers[kept]!.life}) keeps its bytes across ticks, and ${bufferName(plan, other)} lies over them`,
+            `${quotedBuffer(plan, kept)} (${plan.buffers[kept]!.life}) keeps its bytes across ticks, and ${quotedBuffer(plan, other)} lies over them`,
         )
       }
       if (furthest === -1 || end(b) > end(furthest)) furthest = b
@@ -223,7 +224,7 @@ export const checkArena = (tables: Tables, sink: Sink): void => {
           -1,
           { buffer: b },
           () =>
-            `${bufferName(plan, b)} ends at byte ${end(b)} of device ${device}'s arena, which has ${arena}`,
+            `${quotedBuffer(plan, b)} ends at byte ${end(b)} of device ${device}'s arena, which has ${arena}`,
         )
       }
     }
@@ -236,7 +237,7 @@ export const checkArena = (tables: Tables, sink: Sink): void => {
         'L3',
         -1,
         { buffer: b },
-        () => `${bufferName(plan, b)} lies at byte ${offset} of its device's arena`,
+        () => `${quotedBuffer(plan, b)} lies at byte ${offset} of its device's arena`,
       )
     if (offset !== undefined) return
     if (buffer.life === 'input' || buffer.life === 'output') return
@@ -244,7 +245,7 @@ export const checkArena = (tables: Tables, sink: Sink): void => {
       'L3',
       -1,
       { buffer: b },
-      () => `${bufferName(plan, b)} has no offset, so no place in its device's arena`,
+      () => `${quotedBuffer(plan, b)} has no offset, so no place in its device's arena`,
     )
   })
 }

@@ -1,10 +1,11 @@
+import { commandText } from '../ir/names.js'
 import type { Plan, Violation } from '../ir/plan.js'
-import { tablesOf } from '../order/tables.js'
+import { commandTableOf } from '../order/command-table.js'
 import { checkDeadlock } from './deadlock.js'
 import { type Blame, meetingsOf } from './matching.js'
 import { checkOverlap } from './overlap.js'
 import { worldOf } from './ranks.js'
-import { commandText, maxViolations } from './report.js'
+import { maxViolations } from './report.js'
 import { hasForm, verify } from './verify.js'
 
 /**
@@ -34,7 +35,7 @@ const ofRank = (violation: Violation, rank: number): Violation => ({
 /** L8 alone. */
 const checkRanks = (plans: readonly Plan[]): Violation[] => {
   const found: Violation[] = []
-  const tables = new Map(plans.map(plan => [plan, tablesOf(plan)]))
+  const tables = new Map(plans.map(plan => [plan, commandTableOf(plan)]))
   const ranks = plans.map((plan, rank) => ({ rank, plan, tables: tables.get(plan)! }))
   const world = worldOf(ranks, ({ rank, plan }, command, said) => {
     const where = command < 0 ? 'the plan' : `commands[${command}] (${commandText(plan, command)})`

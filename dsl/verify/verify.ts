@@ -1,15 +1,15 @@
 import { limits } from '../ir/limits.js'
 import type { Law, Plan, Violation } from '../ir/plan.js'
 import type { Peak } from '../memory/peak.js'
-import { Clock } from '../order/clock.js'
+import { type CommandTable, commandTableOf, maxCells } from '../order/command-table.js'
+import { Frontiers } from '../order/frontiers.js'
 import { eachBuffer, isUnmade, packedOf } from '../order/packed.js'
-import { withScratch } from '../order/scratch.js'
-import { maxCells, type Tables, tablesOf } from '../order/tables.js'
+import { withScratchArena } from '../order/scratch-arena.js'
 import { After } from './after.js'
 import { checkBound } from './bound.js'
 import { checkBeside, checkCollectives } from './collectives.js'
 import { Adding } from './covered.js'
-import { fingerprintOfTables } from './fingerprint.js'
+import { fingerprintOfTable } from './fingerprint.js'
 import { checkMinimal } from './minimal.js'
 import { checkPlaces } from './places.js'
 import { checkPrecise, Marks } from './precise.js'
@@ -63,15 +63,15 @@ interface Proof {
 
 const judge = (plan: Plan, options: Proof): Judgement => {
   if (!hasForm(plan)) return refused('L7', 'it has not the form of a plan; parsePlan says where')
-  return withScratch(room => {
+  return withScratchArena(allocator => {
     const lanes = plan.lanes.length
     return lanes * lanes > maxCells
       ? refused('L7', `its ${lanes} lanes are more than can be judged`)
-      : prove(tablesOf(plan, room), options)
+      : prove(commandTableOf(plan, allocator), options)
   })
 }
 
-const prove = (tables: Tables, options: Proof): Judgement => {
+const prove = (tables: CommandTable, options: Proof): Judgement => {
   const { plan, lanes, events } = tables
   if (lanes * events > maxCells)
     return refused('L7', `its ${lanes} lanes and ${events} events are more than can be judged`)
@@ -80,19 +80,19 @@ const prove = (tables: Tables, options: Proof): Judgement => {
   checkPlaces(tables, report)
   checkWaits(tables, report)
   if (plan.storage === 'planned') checkArena(tables, report)
-  const clock = new Clock(tables)
-  const needed = tables.room.uint8(tables.uses)
+  const clock = new Frontiers(tables)
+  const needed = tables.allocator.uint8(tables.uses)
   const quality = options.safety !== true
   const watch: Watch = {
     marks: quality ? new Marks(tables) : undefined,
     adding: quality ? Adding.of(tables, clock) : undefined,
     settled: options.peak === undefined ? Settled.of(tables, clock) : undefined,
   }
-  withScratch(() => new Safety(tables, clock, needed, report).replay(-1, watch))
+  withScratchArena(() => new Safety(tables, clock, needed, report).replay(-1, watch))
   After.of(tables, report)?.replay()
   checkCollectives(tables, report)
   if (options.marked === true) checkBeside(tables, report)
-  withScratch(() =>
+  withScratchArena(() =>
     checkBound(tables, clock, report.violations.length === 0, report, options.peak, watch.settled),
   )
   if (quality) {
@@ -102,7 +102,7 @@ const prove = (tables: Tables, options: Proof): Judgement => {
   }
   return {
     violations: report.violations,
-    fingerprint: options.marked === true ? fingerprintOfTables(tables) : Number.NaN,
+    fingerprint: options.marked === true ? fingerprintOfTable(tables) : Number.NaN,
   }
 }
 

@@ -1,4 +1,4 @@
-import { heap } from '../../order/scratch.js'
+import { heap } from '../../order/scratch-arena.js'
 import type { Lowered, Operation } from './ir.js'
 
 /**

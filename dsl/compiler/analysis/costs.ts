@@ -1,6 +1,6 @@
 import { callOf, demandOf, type Resource } from '../../machine/cost.js'
 import { laneDepth } from '../../machine/machine.js'
-import { heap, type Room } from '../../order/scratch.js'
+import { type ArrayAllocator, heap } from '../../order/scratch-arena.js'
 import type { Operation } from './ir.js'
 import { type Work, workOf } from './operations.js'
 import type { Settings } from './options.js'
@@ -44,7 +44,7 @@ const mostKnown = 1024
 export const aloneOf = (
   operations: readonly Operation[],
   { machine, profile }: Settings,
-  room: Room = heap,
+  room: ArrayAllocator = heap,
 ): Float64Array => {
   const alone = room.float64(operations.length)
   // Large graphs repeat themselves: a machine's figures are the same of fused kernels that do the same, whatever they are called.

@@ -1,4 +1,4 @@
-import { heap, type Room } from '../../order/scratch.js'
+import { type ArrayAllocator, heap } from '../../order/scratch-arena.js'
 import type { Lowered, Operation } from './ir.js'
 
 /** Who comes after whom, in compressed rows: the successors of i are `to[start[i] .. start[i + 1]]`; `degree[i]` operations come before it. */
@@ -34,7 +34,7 @@ const afterOf = (operations: readonly Operation[]): After => {
 
 export const dependenciesOf = (
   { operations }: Pick<Lowered, 'operations'>,
-  room: Room = heap,
+  room: ArrayAllocator = heap,
 ): Dependencies => {
   const count = operations.length
   const after = afterOf(operations)
@@ -60,7 +60,7 @@ const isOrdered = ({ start, to, degree }: Dependencies): boolean => {
 }
 
 /** A topological order: as the user wrote it, if that is one. Shorter than the graph where there is a cycle. */
-export const topological = (dependencies: Dependencies, room: Room = heap): Int32Array => {
+export const topological = (dependencies: Dependencies, room: ArrayAllocator = heap): Int32Array => {
   const { start, to, degree } = dependencies
   const order = room.int32(degree.length)
   if (isOrdered(dependencies)) {

@@ -1,4 +1,4 @@
-import { heap, type Room } from '../../order/scratch.js'
+import { type ArrayAllocator, heap } from '../../order/scratch-arena.js'
 import { accessesOf } from './accesses.js'
 import type { Ordered } from './ir.js'
 
@@ -24,7 +24,7 @@ const sort = (on: Int32Array, from: number, end: number): void => {
   }
 }
 
-const longer = (on: Int32Array, room: Room): Int32Array => {
+const longer = (on: Int32Array, room: ArrayAllocator): Int32Array => {
   const grown = room.int32(2 * on.length)
   grown.set(on)
   return grown
@@ -48,7 +48,7 @@ class Tick {
   private readonly next: Int32Array
   private readonly by: Int32Array
 
-  constructor(ir: Ordered, room: Room) {
+  constructor(ir: Ordered, room: ArrayAllocator) {
     const { start, written, root } = accessesOf(ir)
     const { buffers, operations, settings } = ir
     const carries = room.uint8(buffers.length)
@@ -63,7 +63,7 @@ class Tick {
     this.start = room.int32(operations.length + 1)
     let length = 0
     for (let i = 0; i < operations.length; i++) {
-      // Room for what it reads and writes; readers that a write comes after are looked at one by one.
+      // ArrayAllocator for what it reads and writes; readers that a write comes after are looked at one by one.
       if (length + start[i + 1]! - start[i]! > on.length) on = longer(on, room)
       for (let a = start[i]!; a < written[i]!; a++) {
         const r = root[a]!
@@ -131,7 +131,7 @@ const beyond = ({ windows, meetings = [], control = [] }: Ordered, before: Tick)
  * a read sees the last write before it. State lives on across ticks, so its hazards reach back into the tick before, unless the host
  * issues a tick only when the one before is complete. Made of `room`.
  */
-export const hazardsOf = (ir: Ordered, room: Room = heap): Hazards => {
+export const hazardsOf = (ir: Ordered, room: ArrayAllocator = heap): Hazards => {
   const tick = new Tick(ir, room)
   const more = beyond(ir, tick)
   const count = ir.operations.length

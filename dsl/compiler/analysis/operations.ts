@@ -1,4 +1,4 @@
-import { heap } from '../../order/scratch.js'
+import { heap } from '../../order/scratch-arena.js'
 import { type Accesses, known } from './accesses.js'
 import { follows } from './dependencies.js'
 import type { Collective, Operation } from './ir.js'

@@ -1,4 +1,4 @@
-import { heap, type Room } from '../../order/scratch.js'
+import { type ArrayAllocator, heap } from '../../order/scratch-arena.js'
 
 /** For each of some buffers a row of lanes: 1 + the last access of each, 0 for none. Rows of buffers that are done with serve again. */
 export class Rows {
@@ -10,7 +10,7 @@ export class Rows {
   constructor(
     buffers: number,
     private readonly lanes: number,
-    room: Room = heap,
+    room: ArrayAllocator = heap,
   ) {
     this.rowOf = room.int32(buffers).fill(-1)
   }

@@ -1,7 +1,7 @@
 import { Ledger, startsOf } from '../../memory/ledger.js'
 import { rounded } from '../../memory/range-pool.js'
 import type { Turnovers } from '../../memory/turnover.js'
-import { heap, type Room } from '../../order/scratch.js'
+import { type ArrayAllocator, heap } from '../../order/scratch-arena.js'
 import { byOperation } from '../passes/lifetimes.js'
 import { accessesOf } from './accesses.js'
 import { devicesOf, memoryOf } from './device-of.js'
@@ -17,7 +17,7 @@ export interface Traffic {
 /** Operations that a wait names, numbered; -1: none does. Behind them, where a wait is for a start, those whose start it is. */
 const waitedFor = (
   { operations, waitOn, begins }: Lifetimes,
-  room: Room,
+  room: ArrayAllocator,
 ): { mark: Int32Array; marks: number } => {
   const count = operations.length
   const mark = room.int32(begins === undefined ? count : 2 * count).fill(-1)
@@ -44,7 +44,7 @@ class Issue {
 
   constructor(
     private readonly ir: Lifetimes,
-    room: Room,
+    room: ArrayAllocator,
   ) {
     this.lanes = ir.lanes.length
     this.known = new Int32Array(this.lanes * this.lanes)
@@ -94,7 +94,7 @@ class Issue {
 /** By memory, the devices', then pinned: how many buffers come and go in a tick, by home lane, on how many lanes they are touched, and how many uses they have. */
 const counted = (
   ir: Lifetimes,
-  room: Room,
+  room: ArrayAllocator,
 ): { homes: Int32Array[]; touched: number[]; uses: number[]; memory: Uint8Array; bytes: Float64Array } => {
   const { start, root } = accessesOf(ir)
   const memory = room.uint8(ir.buffers.length)
@@ -117,7 +117,7 @@ const counted = (
 }
 
 /** Of an order with its waits and lifetimes: what a settled tick of its plan gives out and takes back. Made of `room`. */
-export const trafficOf = (ir: Lifetimes, room: Room = heap): Traffic => {
+export const trafficOf = (ir: Lifetimes, room: ArrayAllocator = heap): Traffic => {
   const { operations, laneOf, home, useStart, useBuffer } = ir
   const count = operations.length
   const lanes = ir.lanes.length

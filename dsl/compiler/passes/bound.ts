@@ -2,7 +2,7 @@ import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
 import { type Peak, peakOver } from '../../memory/peak.js'
 import { poolOver, rounded } from '../../memory/pool.js'
-import { withScratch } from '../../order/scratch.js'
+import { withScratchArena } from '../../order/scratch-arena.js'
 import { devicesOf } from '../analysis/device-of.js'
 import { fail, fault } from '../analysis/faults.js'
 import type { Bounded, Lifetimes, Passed, WindowEdge } from '../analysis/ir.js'
@@ -40,7 +40,7 @@ const lasting = (ir: Lifetimes) => {
 
 /** What devices hold for a plan, each: the larger of the session's pool and the peak of L9. */
 const heldBy = (ir: Lifetimes): Held =>
-  withScratch(room => {
+  withScratchArena(room => {
     const { turnovers, commands } = watched('turnover', () => trafficOf(ir, room))(ir)
     const fixed = lasting(ir)
     const peak = watched('peak', () => peakOver(turnovers, [...fixed.device, fixed.pinned], commands))(ir)

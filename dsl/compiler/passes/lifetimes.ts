@@ -1,5 +1,5 @@
 import * as E from 'fp-ts/lib/Either.js'
-import { heap, type Room, withScratch } from '../../order/scratch.js'
+import { type ArrayAllocator, heap, withScratchArena } from '../../order/scratch-arena.js'
 import { accessesOf } from '../analysis/accesses.js'
 import { homesOf } from '../analysis/device-of.js'
 import type { Lifetimes, Passed, Synchronized } from '../analysis/ir.js'
@@ -64,7 +64,7 @@ const spans = (ir: Synchronized): Pick<Lifetimes, 'first' | 'last' | 'home'> => 
 export const byOperation = (
   at: Int32Array,
   count: number,
-  room: Room = heap,
+  room: ArrayAllocator = heap,
 ): { start: Int32Array; items: Int32Array } => {
   // Counted one place further on: once all are put where they belong, each start is where the one before it ends.
   const start = room.int32(count + 2)
@@ -80,7 +80,7 @@ export const byOperation = (
   return { start, items }
 }
 
-const longer = (from: Int32Array, room: Room): Int32Array => {
+const longer = (from: Int32Array, room: ArrayAllocator): Int32Array => {
   const grown = room.int32(2 * from.length)
   grown.set(from)
   return grown
@@ -93,10 +93,10 @@ const longer = (from: Int32Array, room: Room): Int32Array => {
  */
 export const lifetimes = watched(
   'lifetimes',
-  (ir: Synchronized): Passed<Lifetimes> => withScratch(room => E.right(lived(ir, room))),
+  (ir: Synchronized): Passed<Lifetimes> => withScratchArena(room => E.right(lived(ir, room))),
 )
 
-const lived = (ir: Synchronized, room: Room): Lifetimes => {
+const lived = (ir: Synchronized, room: ArrayAllocator): Lifetimes => {
   const { operations, buffers, laneOf, clocks, position } = ir
   const lanes = ir.lanes.length
   const count = operations.length

@@ -1,7 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
 import type { PlanLane } from '../../ir/plan.js'
-import { type Room, withScratch } from '../../order/scratch.js'
+import { type ArrayAllocator, withScratchArena } from '../../order/scratch-arena.js'
 import { accessesOf, reordered } from '../analysis/accesses.js'
 import { aloneOf, type Costs, costsOf } from '../analysis/costs.js'
 import { type Dependencies, dependenciesOf, topological } from '../analysis/dependencies.js'
@@ -33,7 +33,7 @@ const urgencyOf = (
   order: Int32Array,
   { start, to }: Dependencies,
   alone: Float64Array,
-  room: Room,
+  room: ArrayAllocator,
 ): Float64Array => {
   const path = room.float64(order.length)
   const urgent = room.float64(order.length)
@@ -57,7 +57,7 @@ const byUrgency = (
   ir: Placed,
   { start, to, degree }: Dependencies,
   urgent: Float64Array,
-  room: Room,
+  room: ArrayAllocator,
 ): Int32Array => {
   const left = room.int32(degree.length)
   left.set(degree)
@@ -107,7 +107,7 @@ const byTime = (ir: Placed, dependencies: Dependencies, costs: Costs, urgency: F
 }
 
 /** All but what waits to be asked for, in the order in which it is issued; undefined where there is a cycle. */
-const eagerOf = (ir: Placed, by: Ordering['by'], room: Room): Int32Array | undefined => {
+const eagerOf = (ir: Placed, by: Ordering['by'], room: ArrayAllocator): Int32Array | undefined => {
   const { operations, settings } = ir
   const dependencies = dependenciesOf(ir, room)
   const order = topological(dependencies, room)
@@ -152,7 +152,7 @@ const circle = (ir: Placed): Passed<never> => {
 
 /** All but what waits to be asked for, in the order in which it is issued: whatever windows there are, the same. */
 export const rest = (by: Ordering['by'], ir: Placed): Passed<Int32Array> => {
-  const eager = withScratch(room => eagerOf(ir, by, room))
+  const eager = withScratchArena(room => eagerOf(ir, by, room))
   return eager === undefined ? circle(ir) : E.right(eager)
 }
 

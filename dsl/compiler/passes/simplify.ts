@@ -1,7 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { GraphNode } from '../../ir/graph.js'
 import { isShared } from '../../language/communicator.js'
-import { type Room, withScratch } from '../../order/scratch.js'
+import { type ArrayAllocator, withScratchArena } from '../../order/scratch-arena.js'
 import type { Checked, Passed } from '../analysis/ir.js'
 import { donatedReads, isView } from '../analysis/vocabulary.js'
 import { watched } from '../analysis/watch.js'
@@ -70,7 +70,7 @@ class Pairs {
   private readonly keys: Int32Array
   private readonly nodes: Int32Array
 
-  constructor(capacity: number, room: Room) {
+  constructor(capacity: number, room: ArrayAllocator) {
     const size = 2 ** Math.ceil(Math.log2(2 * capacity + 2))
     this.mask = size - 1
     this.keys = room.int32(2 * size)
@@ -95,7 +95,7 @@ class Pairs {
 }
 
 /** For each node, the node that stands for it: itself, or an earlier one of the same meaning. */
-const merge = (nodes: readonly GraphNode[], room: Room): Int32Array => {
+const merge = (nodes: readonly GraphNode[], room: ArrayAllocator): Int32Array => {
   const stands = room.int32(nodes.length)
   for (let id = 0; id < stands.length; id++) stands[id] = id
   // A meaning takes long to write, and nodes of other inputs cannot be twins: it is written only where the first two inputs are the same.
@@ -146,10 +146,10 @@ const live = ({ nodes, outputs }: Checked, stands: Int32Array): Uint8Array => {
 /** After this pass no node is dead, and no two pure nodes do the same to the same values on the same lane. */
 export const simplify = watched(
   'simplify',
-  (ir: Checked): Passed<Checked> => withScratch(room => E.right(simplified(ir, room))),
+  (ir: Checked): Passed<Checked> => withScratchArena(room => E.right(simplified(ir, room))),
 )
 
-const simplified = (ir: Checked, room: Room): Checked => {
+const simplified = (ir: Checked, room: ArrayAllocator): Checked => {
   const stands = merge(ir.nodes, room)
   const alive = live(ir, stands)
   const renumbered = new Int32Array(ir.nodes.length).fill(-1)

@@ -1,5 +1,5 @@
 import * as E from 'fp-ts/lib/Either.js'
-import { heap, type Room, withScratch } from '../../order/scratch.js'
+import { type ArrayAllocator, heap, withScratchArena } from '../../order/scratch-arena.js'
 import { type Hazards, hazardsOf } from '../analysis/hazards.js'
 import type { Meeting, Ordered, Passed, Synchronized } from '../analysis/ir.js'
 import { watched } from '../analysis/watch.js'
@@ -36,9 +36,9 @@ const kept = <A extends Int32Array | Int8Array>(from: A, length: number, to: A):
  * begins where that one ended, find the waits of every tick.
  */
 export const reduce = (laneOf: Int32Array, lanes: number, hazards: Hazards): Waits =>
-  withScratch(room => reduced(laneOf, lanes, hazards, room))
+  withScratchArena(room => reduced(laneOf, lanes, hazards, room))
 
-const reduced = (laneOf: Int32Array, lanes: number, { start, on }: Hazards, room: Room): Waits => {
+const reduced = (laneOf: Int32Array, lanes: number, { start, on }: Hazards, room: ArrayAllocator): Waits => {
   const count = laneOf.length
   const { position, lengths } = positions(laneOf, lanes)
   const waitStart = heap.int32(count + 1)
@@ -95,7 +95,7 @@ const reduced = (laneOf: Int32Array, lanes: number, { start, on }: Hazards, room
   }
 }
 
-const waitsOf = (ir: Ordered, room: Room): Waits & Pick<Synchronized, 'begins'> => {
+const waitsOf = (ir: Ordered, room: ArrayAllocator): Waits & Pick<Synchronized, 'begins'> => {
   const { laneOf, lanes, settings } = ir
   const hazards = hazardsOf(ir, room)
   const starts = startsOf(ir)
@@ -117,7 +117,7 @@ const isWait = (
  * Calls over one communicator have an order that is no wait: it counts for who comes after whom among collectives, and not for memory. So the orders among collectives are
  * reduced with it, and what is left of them is reduced with all that memory asks.
  */
-const asked = (ir: Ordered, room: Room): Ordered => {
+const asked = (ir: Ordered, room: ArrayAllocator): Ordered => {
   const { meetings = [] } = ir
   if (!meetings.some(({ own }) => own)) return ir
   const whole = waitsOf(ir, room)
@@ -128,5 +128,5 @@ const asked = (ir: Ordered, room: Room): Ordered => {
 export const synchronize = watched(
   'synchronize',
   (ir: Ordered): Passed<Synchronized> =>
-    withScratch(room => E.right({ ...ir, ...waitsOf(asked(ir, room), room) })),
+    withScratchArena(room => E.right({ ...ir, ...waitsOf(asked(ir, room), room) })),
 )

@@ -1,5 +1,5 @@
+import { laneName, nodeName, placeOf } from '../../ir/names.js'
 import type { Plan } from '../../ir/plan.js'
-import { laneName, nodeName, placeOf } from '../names.js'
 import { linksOf, runsOf } from '../runs.js'
 import { Waits } from '../why-wait.js'
 

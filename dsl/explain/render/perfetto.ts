@@ -1,9 +1,9 @@
+import { laneName, nodeName, placeOf } from '../../ir/names.js'
 import type { Plan } from '../../ir/plan.js'
 import { arrowsOf } from '../arrows.js'
 import { because } from '../bounds.js'
 import { criticalPath } from '../critical.js'
 import { usageOf } from '../memory.js'
-import { laneName, nodeName, placeOf } from '../names.js'
 import type { Timeline } from '../timeline.js'
 
 /** Runs that are written at most: a trace is opened in a browser. */

@@ -1,9 +1,11 @@
 // Over 150 lines as one thing: one picture, from its title down to its axis.
+
+import { laneName, nodeName, placeOf } from '../../ir/names.js'
 import type { Plan } from '../../ir/plan.js'
 import { type Arrow, arrowsOf } from '../arrows.js'
 import { type Bounds, because, boundsOf, paceText } from '../bounds.js'
 import { highest, type Level, levelsIn, usageOf } from '../memory.js'
-import { laneName, nodeName, placeOf, plural, sizeOf, timeOf } from '../names.js'
+import { plural, sizeOf, timeOf } from '../names.js'
 import { extentOf, type Span, type Timeline } from '../timeline.js'
 import {
   escaped,

@@ -1,5 +1,5 @@
 import type { Plan, PlanNode } from '../../ir/plan.js'
-import { latestTables, Op } from '../../order/tables.js'
+import { latestCommandTable, Op } from '../../order/command-table.js'
 import {
   callOf,
   type Demand,
@@ -113,7 +113,7 @@ const engines: Readonly<Partial<Record<Resource, number>>> = { h2d: 0, d2h: 1, p
 const enginesPerDevice = 3
 
 export const programOf = (plan: Plan, machine: Machine, measured?: MeasuredTimes): Program => {
-  const tables = latestTables(plan)
+  const tables = latestCommandTable(plan)
   const { op, lane, subject, recordOf, lanes, events, commands } = tables
   const { host, device } = machine
   const isStep = (c: number): boolean => {

@@ -5,9 +5,9 @@ import { compile, isProved } from '../../../dsl/compiler/compile.js'
 import { parsePlan, toJSON, verify } from '../../../dsl/index.js'
 import type { Command, Plan } from '../../../dsl/ir/plan.js'
 import type { Graph } from '../../../dsl/language/graph.js'
+import { commandTableOf } from '../../../dsl/order/command-table.js'
 import { eachBuffer, eachNode, isUnmade, packedOf } from '../../../dsl/order/packed.js'
-import { tablesOf } from '../../../dsl/order/tables.js'
-import { fingerprintOf, fingerprintOfTables } from '../../../dsl/verify/fingerprint.js'
+import { fingerprintOf, fingerprintOfTable } from '../../../dsl/verify/fingerprint.js'
 import { graphOf, tasksOf } from '../../fixtures/task-graphs.js'
 
 const compiled = (tasks: number): Plan => {
@@ -55,7 +55,7 @@ test('its nodes and buffers say the same one by one as in their lists', () => {
 
 test('its lists say the same, and are the same ones from then on', () => {
   const flat = packedOf(large)!
-  const print = fingerprintOfTables(tablesOf(large))
+  const print = fingerprintOfTable(commandTableOf(large))
   const { commands } = large
   expect(packedOf(large)).toBeUndefined()
   expect(large.commands).toBe(commands)
@@ -64,7 +64,7 @@ test('its lists say the same, and are the same ones from then on', () => {
   expect(isProved(large)).toBe(true)
   expect(verify(large)).toEqual([])
   // What the verifier makes of the lists is what it had without them.
-  const again = tablesOf(large)
+  const again = commandTableOf(large)
   for (const key of [
     'op',
     'lane',

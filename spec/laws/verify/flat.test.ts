@@ -2,31 +2,31 @@
 // themselves it is their lists that are judged.
 import { beforeAll, describe, expect, test } from 'vitest'
 import type { Plan, PlanBuffer, PlanNode } from '../../../dsl/ir/plan.js'
+import { commandTableOf } from '../../../dsl/order/command-table.js'
+import { type FlatCommands, Op } from '../../../dsl/order/flat-commands.js'
 import { isUnmade, type Listing, packedOf, planOf } from '../../../dsl/order/packed.js'
-import { tablesOf } from '../../../dsl/order/tables.js'
-import { Op, type Walk } from '../../../dsl/order/walk.js'
-import { fingerprintOf, fingerprintOfTables } from '../../../dsl/verify/fingerprint.js'
+import { fingerprintOf, fingerprintOfTable } from '../../../dsl/verify/fingerprint.js'
 import { verify } from '../../../dsl/verify/verify.js'
 import { largePlan, layeredOf } from '../../fixtures/large-plans.js'
 
 let plan: Plan
-let flat: Walk
-const copy = (): Walk => {
+let flat: FlatCommands
+const copy = (): FlatCommands => {
   const copied: Record<string, unknown> = { ...flat }
   for (const [key, value] of Object.entries(copied))
     if (ArrayBuffer.isView(value)) copied[key] = (value as Int32Array).slice()
-  return copied as unknown as Walk
+  return copied as unknown as FlatCommands
 }
-const flatly = (walk: Walk): Plan => {
+const flatly = (walk: FlatCommands): Plan => {
   const { commands: _, ...parts } = plan
   return planOf(parts, walk)
 }
 
 beforeAll(() => {
   plan = largePlan('layered', layeredOf(33_000), 4)
-  const { commands, op, lane, named, events, recordOf, uses, useCommand, useEvent } = tablesOf(plan)
+  const { commands, op, lane, named, events, recordOf, uses, useCommand, useEvent } = commandTableOf(plan)
   const { eventId, accesses, accessStart, accessNamed, accessMode, carries, recordsFirst, whole } =
-    tablesOf(plan)
+    commandTableOf(plan)
   // Events as a compiler numbers them: in the order of their records.
   const rank = new Int32Array(events)
   Array.from(recordOf, (c, e) => [c, e] as const)
@@ -61,14 +61,14 @@ test('flat commands are judged as their lists are', () => {
   expect(packedOf(whole)).toBeDefined()
   expect(verify(whole)).toEqual([])
   expect(packedOf(whole)).toBeDefined()
-  const print = fingerprintOfTables(tablesOf(whole))
+  const print = fingerprintOfTable(commandTableOf(whole))
   expect(fingerprintOf(whole.commands)).toBe(print)
   expect(verify(whole)).toEqual([])
 })
 
 describe('a contradiction is not believed', () => {
   const first = (code: number, from = 0): number => flat.op.indexOf(code, from)
-  const lies: Readonly<Record<string, (walk: Walk) => object | undefined>> = {
+  const lies: Readonly<Record<string, (walk: FlatCommands) => object | undefined>> = {
     'an earlier record': ({ recordOf }) => void recordOf[recordOf.length - 1]!--,
     'a record of another event': ({ recordOf }) => void (recordOf[1] = recordOf[0]!),
     'no record': ({ recordOf }) => void (recordOf[0] = -1),
@@ -102,10 +102,10 @@ describe('a contradiction is not believed', () => {
     test(name, () => {
       const told = copy()
       const liar = flatly({ ...told, ...lie(told) })
-      const read = tablesOf(liar)
+      const read = commandTableOf(liar)
       // The lists were read, so they are what is judged.
       expect(packedOf(liar)).toBeUndefined()
-      expect(fingerprintOfTables(read)).toBe(fingerprintOf(liar.commands))
+      expect(fingerprintOfTable(read)).toBe(fingerprintOf(liar.commands))
     })
 })
 

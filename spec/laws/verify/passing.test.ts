@@ -4,8 +4,8 @@ import { describe, expect, test } from 'vitest'
 import { compile, orThrow } from '../../../dsl/index.js'
 import type { Command, Plan } from '../../../dsl/ir/plan.js'
 import { type Turnover, turnoversOf } from '../../../dsl/memory/turnover.js'
-import { Clock } from '../../../dsl/order/clock.js'
-import { type Tables, tablesOf } from '../../../dsl/order/tables.js'
+import { type CommandTable, commandTableOf } from '../../../dsl/order/command-table.js'
+import { Frontiers } from '../../../dsl/order/frontiers.js'
 import { Adding, coveredWaits } from '../../../dsl/verify/covered.js'
 import { Safety } from '../../../dsl/verify/safety.js'
 import { Settled } from '../../../dsl/verify/settled.js'
@@ -17,8 +17,8 @@ import { planFrom, recipes } from '../../fixtures/plan-generator.js'
 const sink = { full: false, add: () => undefined }
 
 /** The plan's replay, and who watches it. */
-const watched = (tables: Tables) => {
-  const clock = new Clock(tables)
+const watched = (tables: CommandTable) => {
+  const clock = new Frontiers(tables)
   const adding = Adding.of(tables, clock)
   const settled = Settled.of(tables, clock)
   new Safety(tables, clock, new Uint8Array(tables.uses), sink).replay(-1, { adding, settled })
@@ -39,11 +39,11 @@ const said = (turnover: Turnover) => {
 
 /** Whether the first tick told what a settled one turns over; and whether that took more than to count from its start. */
 const agrees = (plan: Plan): { told: boolean; amended: boolean } => {
-  const tables = tablesOf(plan)
+  const tables = commandTableOf(plan)
   const { adding, turnovers } = watched(tables)
-  if (adding !== undefined) expect(adding.all).toBe(coveredWaits(tables, new Clock(tables)) === undefined)
+  if (adding !== undefined) expect(adding.all).toBe(coveredWaits(tables, new Frontiers(tables)) === undefined)
   if (turnovers === undefined) return { told: false, amended: false }
-  const replayed = turnoversOf(tables, new Clock(tables), { wanted: ['accesses'], safe: true }).accesses
+  const replayed = turnoversOf(tables, new Frontiers(tables), { wanted: ['accesses'], safe: true }).accesses
   expect(turnovers.map(said)).toEqual(replayed.map(said))
   return { told: true, amended: replayed.some(({ frontier }) => frontier.some(point => point < 0)) }
 }
@@ -103,8 +103,8 @@ describe('what a settled tick turns over, and whether all waits add something', 
   test('what L3 refuses is not written down, however often it is said', () => {
     const plan = largePlan('again', layeredOf(500), 4)
     const again = plan.commands.filter(([op]) => op === 'alloc' || op === 'free')
-    const { turnovers } = watched(tablesOf(plan))
-    const refused = watched(tablesOf({ ...plan, commands: [...plan.commands, ...again, ...again] }))
+    const { turnovers } = watched(commandTableOf(plan))
+    const refused = watched(commandTableOf({ ...plan, commands: [...plan.commands, ...again, ...again] }))
     expect(refused.turnovers!.map(said)).toEqual(turnovers!.map(said))
   })
 
@@ -114,9 +114,9 @@ describe('what a settled tick turns over, and whether all waits add something', 
     const at = plan.commands.findLastIndex(([op]) => op === 'wait')
     const more = new Array<Command>(9_000).fill(plan.commands[at]!)
     const waiting = { ...plan, lanes, commands: plan.commands.toSpliced(at, 0, ...more) }
-    const tables = tablesOf(waiting)
+    const tables = commandTableOf(waiting)
     // Any one of them could go, the plan's own among them.
-    const covered = coveredWaits(tables, new Clock(tables))!
+    const covered = coveredWaits(tables, new Frontiers(tables))!
     expect(covered.reduce((sum, one) => sum + one, 0)).toBe(9_001)
     expect(new Set(verify(waiting).map(({ law }) => law))).toEqual(new Set(['L6']))
   })
@@ -125,7 +125,7 @@ describe('what a settled tick turns over, and whether all waits add something', 
     const plan = largePlan('twice', layeredOf(500), 4)
     const at = plan.commands.findIndex(([op]) => op === 'wait')
     const commands = plan.commands.toSpliced(at, 0, plan.commands[at]!)
-    expect(watched(tablesOf(plan)).adding!.all).toBe(true)
-    expect(watched(tablesOf({ ...plan, commands })).adding!.all).toBe(false)
+    expect(watched(commandTableOf(plan)).adding!.all).toBe(true)
+    expect(watched(commandTableOf({ ...plan, commands })).adding!.all).toBe(false)
   })
 })

@@ -1,4 +1,4 @@
-import { Intervals } from '../../../order/intervals.js'
+import { IntervalMap } from '../../../order/interval-map.js'
 import type { Arena, Ordered, WindowEdge } from '../../analysis/ir.js'
 import { aligned, type Tenants } from './tenants.js'
 
@@ -12,7 +12,7 @@ const eachTakeover = (members: Int32Array, from: Float64Array, to: Float64Array,
   cuts.forEach((cut, i) => {
     index.set(cut, i)
   })
-  const intervals = new Intervals(cuts.length)
+  const intervals = new IntervalMap(cuts.length)
   // In the second tick every byte has had an owner: in that tick if it is one that came before, else in the tick before.
   for (const tick of [0, 1])
     members.forEach((k, i) => {

@@ -1,5 +1,5 @@
-import { heap, type Room, withScratch } from '../../../order/scratch.js'
-import { Mode, Op, type Walk } from '../../../order/walk.js'
+import { type FlatCommands, Mode, Op } from '../../../order/flat-commands.js'
+import { type ArrayAllocator, heap, withScratchArena } from '../../../order/scratch-arena.js'
 import { type Accesses, accessesOf } from '../../analysis/accesses.js'
 import type { Lifetimes } from '../../analysis/ir.js'
 import { byOperation } from '../lifetimes.js'
@@ -34,7 +34,7 @@ export const issuedOf = (ir: Lifetimes): Issued => {
  */
 const eventsOf = (
   { laneOf, waitOn, begins, useStart }: Issued,
-  room: Room,
+  room: ArrayAllocator,
 ): { event: Int32Array; events: number } => {
   const operations = laneOf.length
   const event = room.int32(begins === undefined ? operations : 2 * operations).fill(-1)
@@ -77,9 +77,9 @@ class Sheet {
  * The commands in issue order, flat. Of each operation: its waits, the allocs of what it is the first to touch, the record of its start where somebody waits for it, the
  * run, its record, the uses that it marks, and the frees of what it is the last to touch.
  */
-export const commandsOf = (ir: Issued): Walk => withScratch(room => written(ir, room))
+export const commandsOf = (ir: Issued): FlatCommands => withScratchArena(room => written(ir, room))
 
-const written = (ir: Issued, room: Room): Walk => {
+const written = (ir: Issued, room: ArrayAllocator): FlatCommands => {
   const { laneOf, waitStart, waitOn, waitTick, begins, useStart, useBuffer, home, accesses } = ir
   const operations = laneOf.length
   const { event, events } = eventsOf(ir, room)

@@ -1,4 +1,4 @@
-import { heap } from '../../../order/scratch.js'
+import { heap } from '../../../order/scratch-arena.js'
 import type { Lowered, Operation } from '../../analysis/ir.js'
 
 const latest = new WeakMap<readonly Operation[], Int32Array>()

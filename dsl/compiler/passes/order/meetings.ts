@@ -1,4 +1,4 @@
-import { rivalsOf } from '../../../order/conflicting-communicators.js'
+import { conflictsOf } from '../../../order/conflicting-communicators.js'
 import type { Meeting, Placed } from '../../analysis/ir.js'
 
 const none: readonly Meeting[] = []
@@ -15,7 +15,7 @@ export const meetingsOf = ({
   settings,
 }: Pick<Placed, 'operations' | 'laneOf' | 'communicators' | 'settings'>): readonly Meeting[] => {
   if (communicators.length < 2) return none
-  const rivals = rivalsOf(communicators)
+  const rivals = conflictsOf(communicators)
   if (rivals.size === 0) return none
   const over = (i: number): number => operations[i]!.collective?.communicator ?? -1
   const calls: number[] = []

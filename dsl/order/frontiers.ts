@@ -1,4 +1,4 @@
-import { Op, type Tables } from './tables.js'
+import { type CommandTable, Op } from './command-table.js'
 
 /**
  * *Before*, replayed. A lane's frontier (`known`, a row a lane) says how far along every lane all that follows on it is
@@ -15,7 +15,7 @@ import { Op, type Tables } from './tables.js'
  * Everything that these say about a pair of ticks t <= t' is the same for t + 1 and t' + 1: an edge leads from a tick to
  * itself or onwards, so a path between the two passes through t … t' alone, and each edge is there again one tick later.
  */
-export class Clock {
+export class Frontiers {
   readonly known: Int32Array
   /** The points of each lane at the start of the present tick. */
   readonly base: Int32Array
@@ -31,23 +31,23 @@ export class Clock {
   tick = -1
 
   constructor(
-    readonly tables: Tables,
+    readonly tables: CommandTable,
     /** A wait that is left out of the replay; -1: none. */
     private dropped = -1,
   ) {
-    const { lanes, events, room } = tables
+    const { lanes, events, allocator } = tables
     this.lanes = lanes
     this.op = tables.op
     this.lane = tables.lane
     this.subject = tables.subject
     this.recordOf = tables.recordOf
-    this.known = room.int32(lanes * lanes)
-    this.base = room.int32(lanes)
+    this.known = allocator.int32(lanes * lanes)
+    this.base = allocator.int32(lanes)
     // Nobody asks for the mark of the tick before where no wait does: then both parities share a table.
-    const marks = room.int32(events * lanes)
-    const recorded = room.int32(events)
-    this.marks = [marks, tables.carries ? room.int32(events * lanes) : marks]
-    this.recorded = [recorded, tables.carries ? room.int32(events) : recorded]
+    const marks = allocator.int32(events * lanes)
+    const recorded = allocator.int32(events)
+    this.marks = [marks, tables.carries ? allocator.int32(events * lanes) : marks]
+    this.recorded = [recorded, tables.carries ? allocator.int32(events) : recorded]
   }
 
   /** As if new, leaving out `dropped`. */

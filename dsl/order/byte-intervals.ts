@@ -1,17 +1,17 @@
 import type { Plan } from '../ir/plan.js'
+import { type FlatCommands, Mode } from './flat-commands.js'
 import { eachBuffer } from './packed.js'
-import type { Room } from './scratch.js'
-import { Mode, type Walk } from './walk.js'
+import type { ArrayAllocator } from './scratch-arena.js'
 
 /**
  * Byte ranges. A root whose views are accessed is cut at their first and last bytes into *cells*, in order of their bytes, so that two accesses share bytes
  * exactly where they touch a cell together; any other root is one cell. A *touch* is one access of one cell. In a plan without views cells are
  * buffers and touches are accesses: the same arrays.
  */
-export interface Cells {
+export interface ByteIntervals {
   readonly count: number
   readonly touches: number
-  /** Cells of root b: first[b] up to first[b + 1]. */
+  /** ByteIntervals of root b: first[b] up to first[b + 1]. */
   readonly first: Int32Array
   /** Touches of command c: start[c] up to start[c + 1]; reads first. */
   readonly start: Int32Array
@@ -24,7 +24,7 @@ export interface Cells {
   readonly blurred: number
 }
 
-type Accesses = Pick<Walk, 'accesses' | 'accessStart' | 'accessNamed' | 'accessMode'> & {
+type Accesses = Pick<FlatCommands, 'accesses' | 'accessStart' | 'accessNamed' | 'accessMode'> & {
   readonly accessRoot: Int32Array
 }
 
@@ -34,13 +34,18 @@ type Accesses = Pick<Walk, 'accesses' | 'accessStart' | 'accessNamed' | 'accessM
  */
 const most = { each: 8, beside: 2 ** 22 }
 
-export const cellsOf = (plan: Plan, root: Int32Array, listed: Accesses, room: Room): Cells => {
+export const byteIntervalsOf = (
+  plan: Plan,
+  root: Int32Array,
+  listed: Accesses,
+  allocator: ArrayAllocator,
+): ByteIntervals => {
   const { accessStart, accessRoot, accessNamed, accessMode } = listed
   const buffers = root.length
   const said = eachBuffer(plan)
   const cuts = cutsOf(plan, root, accessNamed)
-  const first = room.int32(buffers + 1)
-  const whole = (blurred: number): Cells => {
+  const first = allocator.int32(buffers + 1)
+  const whole = (blurred: number): ByteIntervals => {
     for (let b = 0; b <= buffers; b++) first[b] = b
     return {
       count: buffers,
@@ -57,9 +62,9 @@ export const cellsOf = (plan: Plan, root: Int32Array, listed: Accesses, room: Ro
   if (cuts === undefined) return whole(-1)
 
   for (let b = 0; b < buffers; b++) first[b + 1] = first[b]! + (cuts.get(b)?.length ?? 1)
-  /** Cells of each buffer, a view's those of its own bytes. */
-  const from = room.int32(buffers)
-  const to = room.int32(buffers)
+  /** ByteIntervals of each buffer, a view's those of its own bytes. */
+  const from = allocator.int32(buffers)
+  const to = allocator.int32(buffers)
   for (let b = 0; b < buffers; b++) {
     const r = root[b]!
     const own = cuts.get(r)
@@ -77,11 +82,11 @@ export const cellsOf = (plan: Plan, root: Int32Array, listed: Accesses, room: Ro
     return whole(accessNamed.find((b, a) => accessMode[a] === Mode.write && isPart(b)) ?? -1)
   }
 
-  const start = room.int32(accessStart.length)
-  const cell = room.int32(touches)
-  const touched = room.int32(touches)
-  const named = room.int32(touches)
-  const mode = room.uint8(touches)
+  const start = allocator.int32(accessStart.length)
+  const cell = allocator.int32(touches)
+  const touched = allocator.int32(touches)
+  const named = allocator.int32(touches)
+  const mode = allocator.uint8(touches)
   let next = 0
   for (let c = 0; c + 1 < accessStart.length; c++) {
     for (let a = accessStart[c]!; a < accessStart[c + 1]!; a++) {

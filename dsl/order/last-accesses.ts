@@ -1,4 +1,4 @@
-import type { Room } from './scratch.js'
+import type { ArrayAllocator } from './scratch-arena.js'
 
 /** Numbers of one entry: 1 + its lane, its point, the entry that follows. */
 const each = 3
@@ -10,7 +10,7 @@ const each = 3
  * The first entry of an owner begins its *card*, where there may be more numbers that somebody else keeps of it: owners are touched in any order, so all that is asked of one at a time
  * lies side by side in memory. Further entries are behind the cards.
  */
-export class Last {
+export class LastAccesses {
   readonly cards: Int32Array
   private readonly size: number
   private readonly end: number
@@ -19,7 +19,7 @@ export class Last {
   private spare = 0
 
   constructor(
-    room: Room,
+    allocator: ArrayAllocator,
     owners: number,
     /** How many touches a tick has: of all of them together there are no more entries. */
     touches: number,
@@ -29,7 +29,7 @@ export class Last {
     this.size = each + beside
     this.end = (owners + 1) * this.size
     this.fresh = this.end
-    this.cards = room.unset32(this.end + each * touches)
+    this.cards = allocator.unset32(this.end + each * touches)
     this.cards.fill(0, 0, this.end)
   }
 

@@ -1,5 +1,5 @@
 /** Where arrays of numbers come from, all 0 at first, but those that are `unset`: they may hold anything, and what is never written of them is no page of memory. */
-export interface Room {
+export interface ArrayAllocator {
   int32(length: number): Int32Array
   float64(length: number): Float64Array
   uint16(length: number): Uint16Array
@@ -19,7 +19,7 @@ const buffered = (bytes: number): ArrayBufferLike =>
     : new ArrayBuffer(bytes)
 
 /** Arrays that live as long as somebody holds them. */
-export const heap: Room = {
+export const heap: ArrayAllocator = {
   int32: length => new Int32Array(buffered(4 * length)),
   float64: length => new Float64Array(buffered(8 * length)),
   uint16: length => new Uint16Array(buffered(2 * length)),
@@ -39,7 +39,7 @@ const smallest = 2 ** 16
 const largest = 2 ** 25
 
 /** Chunks of memory, given out from the bottom of the first to the top of the last. */
-class Stack implements Room {
+class ScratchArena implements ArrayAllocator {
   private readonly chunks: Chunk[] = []
   private chunk = 0
   private top = 0
@@ -80,7 +80,7 @@ class Stack implements Room {
   }
 
   /** Gives back all that was given out meanwhile. */
-  during<A>(work: (room: Room) => A): A {
+  during<A>(work: (allocator: ArrayAllocator) => A): A {
     const { chunk, top } = this
     try {
       return work(this)
@@ -112,17 +112,17 @@ class Stack implements Room {
   }
 }
 
-let open: Stack | undefined
+let open: ScratchArena | undefined
 /** The last one that was open, as long as nobody has collected it: large plans are compiled and proved one after the other, and of what V8 does not count it is in no hurry to collect more. */
-let latest: WeakRef<Stack> | undefined
+let latest: WeakRef<ScratchArena> | undefined
 
 /**
  * Arrays for the time of `work`: none may be held when it has ended, since the next one is given the same memory. Within another's time memory is taken on top of the
  * other's.
  */
-export const withScratch = <A>(work: (room: Room) => A): A => {
+export const withScratchArena = <A>(work: (allocator: ArrayAllocator) => A): A => {
   if (open !== undefined) return open.during(work)
-  const stack = latest?.deref() ?? new Stack()
+  const stack = latest?.deref() ?? new ScratchArena()
   open = stack
   try {
     return stack.during(work)

@@ -1,13 +1,13 @@
 import type { Plan } from '../ir/plan.js'
-import { type Cells, cellsOf } from './cells.js'
-import type { Clock } from './clock.js'
+import { type ByteIntervals, byteIntervalsOf } from './byte-intervals.js'
+import { type FlatCommands, Op, walk } from './flat-commands.js'
+import type { Frontiers } from './frontiers.js'
 import { eachBuffer, eachNode, packedOf } from './packed.js'
-import { heap, type Room } from './scratch.js'
-import { Op, type Walk, walk } from './walk.js'
+import { type ArrayAllocator, heap } from './scratch-arena.js'
 
-export { Mode, Op } from './walk.js'
+export { Mode, Op } from './flat-commands.js'
 
-/** Codes of `Tables.kind`: what a buffer's life means to a replay. */
+/** Codes of `CommandTable.kind`: what a buffer's life means to a replay. */
 export const Kind = { tick: 0, state: 1, param: 2, input: 3, output: 4 } as const
 const kinds: Readonly<Record<string, number>> = Kind
 
@@ -15,7 +15,7 @@ const kinds: Readonly<Record<string, number>> = Kind
  * A plan made flat, so that a replay touches typed arrays only. Views are resolved: every access, alloc, free and use is of a root.
  * In a plan without views buffers are their own roots: the same arrays.
  */
-export interface Tables extends Walk {
+export interface CommandTable extends FlatCommands {
   readonly plan: Plan
   readonly lanes: number
   readonly buffers: number
@@ -33,25 +33,25 @@ export interface Tables extends Walk {
   readonly ordered: boolean
   readonly shared: boolean
   /** Byte ranges of roots, and what each run touches of them; see cells.ts. */
-  readonly cells: Cells
+  readonly cells: ByteIntervals
   /** Where replays of these tables have their own from. */
-  readonly room: Room
+  readonly allocator: ArrayAllocator
 }
 
-/** Cells of a replay's largest table, lanes × events: beyond it a plan is refused rather than a machine's memory exhausted. */
+/** ByteIntervals of a replay's largest table, lanes × events: beyond it a plan is refused rather than a machine's memory exhausted. */
 export const maxCells = 2 ** 27
 
 const isId = (value: unknown, count: number): value is number =>
   typeof value === 'number' && value >>> 0 === value && value < count
 
-export const tablesOf = (plan: Plan, room: Room = heap): Tables => {
+export const commandTableOf = (plan: Plan, allocator: ArrayAllocator = heap): CommandTable => {
   const buffers = eachBuffer(plan)
   const lanes = plan.lanes.length
-  const root = room.int32(buffers.length)
-  const home = room.int32(buffers.length)
-  const kind = room.uint8(buffers.length)
-  const bytes = room.float64(buffers.length)
-  const memory = room.int32(buffers.length)
+  const root = allocator.int32(buffers.length)
+  const home = allocator.int32(buffers.length)
+  const kind = allocator.uint8(buffers.length)
+  const bytes = allocator.float64(buffers.length)
+  const memory = allocator.int32(buffers.length)
   let views = false
   for (let b = 0; b < buffers.length; b++) {
     const buffer = buffers.at(b)!
@@ -64,10 +64,10 @@ export const tablesOf = (plan: Plan, room: Room = heap): Tables => {
     memory[b] =
       buffer.space === 'pinned' ? plan.devices : Math.min(Math.max(0, buffer.device), plan.devices - 1)
   }
-  const walked = walk(plan, root, home, room)
+  const walked = walk(plan, root, home, allocator)
   const { op, named, commands, accesses, accessStart, accessNamed, accessMode } = walked
-  const subject = views ? room.int32(commands) : named
-  const accessRoot = views ? room.int32(accesses) : accessNamed
+  const subject = views ? allocator.int32(commands) : named
+  const accessRoot = views ? allocator.int32(accesses) : accessNamed
   if (views) {
     for (let c = 0; c < commands; c++) {
       const code = op[c]
@@ -84,7 +84,12 @@ export const tablesOf = (plan: Plan, room: Room = heap): Tables => {
     if (after !== undefined) ordered = true
     if (collective !== undefined) shared = true
   }
-  const cells = cellsOf(plan, root, { accesses, accessStart, accessNamed, accessMode, accessRoot }, room)
+  const cells = byteIntervalsOf(
+    plan,
+    root,
+    { accesses, accessStart, accessNamed, accessMode, accessRoot },
+    allocator,
+  )
   // One by one: V8 gives objects that are spread from others so large a class of their own each time, and code that it has made for one is of no use to the next.
   return {
     commands,
@@ -117,27 +122,31 @@ export const tablesOf = (plan: Plan, room: Room = heap): Tables => {
     ordered,
     shared,
     cells,
-    room,
+    allocator,
   }
 }
 
 let latest:
-  | { readonly plan: WeakRef<Plan>; readonly commands: WeakRef<object>; readonly tables: WeakRef<Tables> }
+  | {
+      readonly plan: WeakRef<Plan>
+      readonly commands: WeakRef<object>
+      readonly tables: WeakRef<CommandTable>
+    }
   | undefined
 
 /** The tables of a plan that nobody changes meanwhile: the pool's peak and that of L9 are asked for one after the other. Not for plans to be proved. */
-export const latestTables = (plan: Plan): Tables => {
+export const latestCommandTable = (plan: Plan): CommandTable => {
   const commands = packedOf(plan) ?? plan.commands
   const known =
     latest?.plan.deref() === plan && latest.commands.deref() === commands ? latest.tables.deref() : undefined
   if (known !== undefined) return known
-  const tables = tablesOf(plan)
+  const tables = commandTableOf(plan)
   latest = { plan: new WeakRef(plan), commands: new WeakRef(commands), tables: new WeakRef(tables) }
   return tables
 }
 
 /** The event of the use that command c is; -1: it is none. */
-export const eventOfUse = ({ useCommand, useEvent, uses }: Tables, c: number): number => {
+export const eventOfUse = ({ useCommand, useEvent, uses }: CommandTable, c: number): number => {
   let low = 0
   for (let high = uses; low < high; ) {
     const middle = (low + high) >> 1
@@ -149,8 +158,8 @@ export const eventOfUse = ({ useCommand, useEvent, uses }: Tables, c: number): n
 
 /** The run or wait that is a lane's point, of the clock's tick or an earlier one: what sentences name. One walk over the plan. */
 export const pointAt = (
-  { commands, op, lane }: Tables,
-  { known, base, lanes, tick }: Clock,
+  { commands, op, lane }: CommandTable,
+  { known, base, lanes, tick }: Frontiers,
   l: number,
   point: number,
 ): number => {

@@ -1,12 +1,12 @@
 import type { Plan } from '../ir/plan.js'
+import { type FlatCommands, Mode, Op } from './flat-commands.js'
 import { eachBuffer, eachNode } from './packed.js'
-import { Mode, Op, type Walk } from './walk.js'
 
 /**
  * Whether commands that came flat say of themselves what a walk over their lists would find: every id is one that the plan has, events are numbered as the plan does, reads
  * stand before writes, and what can be derived is so. The proof relies on nothing that whoever wrote them says of them.
  */
-export const isSound = (walk: Walk, plan: Plan, root: Int32Array, home: Int32Array): boolean =>
+export const isWellFormed = (walk: FlatCommands, plan: Plan, root: Int32Array, home: Int32Array): boolean =>
   areWhole(walk) && hasIds(walk, plan, root, home) && hasAccesses(walk, eachBuffer(plan).length)
 
 const areWhole = ({
@@ -21,7 +21,7 @@ const areWhole = ({
   useCommand,
   useEvent,
   whole,
-}: Walk) => {
+}: FlatCommands) => {
   if (!whole || op.length !== commands || lane.length !== commands || named.length !== commands) return false
   if (eventId.length !== events || recordOf.length !== events) return false
   if (useCommand.length !== uses || useEvent.length !== uses) return false
@@ -29,7 +29,7 @@ const areWhole = ({
   return true
 }
 
-const hasIds = (walk: Walk, plan: Plan, root: Int32Array, home: Int32Array): boolean => {
+const hasIds = (walk: FlatCommands, plan: Plan, root: Int32Array, home: Int32Array): boolean => {
   const { commands, op, lane, named, events, recordOf, uses, useCommand, useEvent } = walk
   const lanes = plan.lanes.length
   const buffers = eachBuffer(plan).length
@@ -82,7 +82,7 @@ const hasIds = (walk: Walk, plan: Plan, root: Int32Array, home: Int32Array): boo
 }
 
 const hasAccesses = (
-  { commands, op, accesses, accessStart, accessNamed, accessMode }: Walk,
+  { commands, op, accesses, accessStart, accessNamed, accessMode }: FlatCommands,
   buffers: number,
 ): boolean => {
   if (accessStart[0] !== 0 || accessStart[commands] !== accesses) return false

@@ -1,16 +1,16 @@
 import type { Plan } from '../ir/plan.js'
 import { packedOf } from './packed.js'
-import type { Room } from './scratch.js'
-import { isSound } from './sound.js'
+import type { ArrayAllocator } from './scratch-arena.js'
+import { isWellFormed } from './well-formed.js'
 
-/** Opcodes of `Tables.op`. `previous` is a wait with distance -1; `broken` names something that the plan does not have. */
+/** Opcodes of `CommandTable.op`. `previous` is a wait with distance -1; `broken` names something that the plan does not have. */
 export const Op = { alloc: 0, free: 1, run: 2, record: 3, wait: 4, use: 5, previous: 6, broken: 7 } as const
 
 /** Modes of an access. A run that reads and writes one buffer has two accesses. */
 export const Mode = { read: 0, write: 1 } as const
 
 /** The commands of a plan, flat. Ids that the plan does not have make their command `broken`: it is then left out of every replay. */
-export interface Walk {
+export interface FlatCommands {
   readonly commands: number
   readonly op: Uint8Array
   /** The command's lane; a free's is the home lane of its buffer. */
@@ -44,11 +44,11 @@ const isId = (value: unknown, count: number): value is number =>
 
 const mostEvents = 2 ** 31 - 1
 
-/** As many of anything as most plans have. Room that is never written costs nothing the first time, and is zeroed like any other the next. */
+/** As many of anything as most plans have. ArrayAllocator that is never written costs nothing the first time, and is zeroed like any other the next. */
 const some = (commands: number): number => 64 + (commands >>> 2)
 
-const grown = (room: Room, array: Int32Array, least: number): Int32Array => {
-  const more = room.int32(Math.max(2 * array.length, least))
+const grown = (allocator: ArrayAllocator, array: Int32Array, least: number): Int32Array => {
+  const more = allocator.int32(Math.max(2 * array.length, least))
   more.set(array)
   return more
 }
@@ -63,23 +63,23 @@ class Events {
   count = 0
 
   constructor(
-    private readonly room: Room,
+    private readonly allocator: ArrayAllocator,
     private readonly commands: number,
   ) {
-    this.small = room.int32(some(commands))
-    this.ids = room.int32(some(commands))
-    this.recorded = room.int32(some(commands))
+    this.small = allocator.int32(some(commands))
+    this.ids = allocator.int32(some(commands))
+    this.recorded = allocator.int32(some(commands))
   }
 
   of(id: number): number {
     const isSmall = id < this.commands
-    if (isSmall && id >= this.small.length) this.small = grown(this.room, this.small, id + 1)
+    if (isSmall && id >= this.small.length) this.small = grown(this.allocator, this.small, id + 1)
     const known = isSmall ? this.small[id]! : (this.large.get(id) ?? 0)
     if (known > 0) return known - 1
     const event = this.count++
     if (event === this.ids.length) {
-      this.ids = grown(this.room, this.ids, 0)
-      this.recorded = grown(this.room, this.recorded, 0)
+      this.ids = grown(this.allocator, this.ids, 0)
+      this.recorded = grown(this.allocator, this.recorded, 0)
     }
     this.ids[event] = id
     if (isSmall) this.small[id] = event + 1
@@ -95,11 +95,11 @@ class Accesses {
   length = 0
 
   constructor(
-    private readonly room: Room,
+    private readonly allocator: ArrayAllocator,
     capacity: number,
   ) {
-    this.named = room.unset32(capacity)
-    this.mode = room.unset8(capacity)
+    this.named = allocator.unset32(capacity)
+    this.mode = allocator.unset8(capacity)
   }
 
   /** Both lists of a run, or nothing where one of them is no list of ids. */
@@ -128,8 +128,8 @@ class Accesses {
 
   private grow(least: number): void {
     const { named, mode } = this
-    this.named = this.room.unset32(2 * least)
-    this.mode = this.room.unset8(2 * least)
+    this.named = this.allocator.unset32(2 * least)
+    this.mode = this.allocator.unset8(2 * least)
     this.named.set(named)
     this.mode.set(mode)
   }
@@ -139,25 +139,32 @@ class Accesses {
  * A plan's commands flat: as they are kept where they are and say what their lists would, else by one walk over them. They are small objects all over memory, and reading them is what a large plan's
  * tables cost.
  */
-export const walk = (plan: Plan, root: Int32Array, home: Int32Array, room: Room): Walk => {
+export const walk = (
+  plan: Plan,
+  root: Int32Array,
+  home: Int32Array,
+  allocator: ArrayAllocator,
+): FlatCommands => {
   const packed = packedOf(plan)
-  return packed !== undefined && isSound(packed, plan, root, home) ? packed : walked(plan, root, home, room)
+  return packed !== undefined && isWellFormed(packed, plan, root, home)
+    ? packed
+    : walked(plan, root, home, allocator)
 }
 
-const walked = (plan: Plan, root: Int32Array, home: Int32Array, room: Room): Walk => {
+const walked = (plan: Plan, root: Int32Array, home: Int32Array, allocator: ArrayAllocator): FlatCommands => {
   const { commands } = plan
   const buffers = plan.buffers.length
   const nodes = plan.nodes.length
   const lanes = plan.lanes.length
   const count = commands.length
-  const op = room.uint8(count)
-  const lane = room.uint16(count)
-  const named = room.int32(count)
-  let useCommand = room.int32(some(count))
-  let useEvent = room.int32(some(count))
-  const accessStart = room.int32(count + 1)
-  const accesses = new Accesses(room, count)
-  const events = new Events(room, count)
+  const op = allocator.uint8(count)
+  const lane = allocator.uint16(count)
+  const named = allocator.int32(count)
+  let useCommand = allocator.int32(some(count))
+  let useEvent = allocator.int32(some(count))
+  const accessStart = allocator.int32(count + 1)
+  const accesses = new Accesses(allocator, count)
+  const events = new Events(allocator, count)
   let uses = 0
   let carries = false
   let recordsFirst = true
@@ -225,8 +232,8 @@ const walked = (plan: Plan, root: Int32Array, home: Int32Array, room: Room): Wal
           lane[c] = l
           named[c] = id
           if (uses === useCommand.length) {
-            useCommand = grown(room, useCommand, 0)
-            useEvent = grown(room, useEvent, 0)
+            useCommand = grown(allocator, useCommand, 0)
+            useEvent = grown(allocator, useEvent, 0)
           }
           useCommand[uses] = c
           useEvent[uses++] = events.of(event)

@@ -45,10 +45,10 @@ class IndexSet {
 
 /**
  * Who holds which bytes of an arena. The arena is cut at every buffer's first and last byte beforehand; a claim then takes a
- * range of cuts and tells of each owner that it displaces. Intervals wholly claimed vanish, so a run of claims costs
+ * range of cuts and tells of each owner that it displaces. IntervalMap wholly claimed vanish, so a run of claims costs
  * amortised constant steps each, however many small buffers lie under a large one.
  */
-export class Intervals {
+export class IntervalMap {
   private readonly starts: IndexSet
   private readonly owner: Int32Array
 

@@ -1,0 +1,62 @@
+import type { CollectiveSpec, Plan, PlanNode } from './plan.js'
+
+// A plan that another program wrote may lack what an id refers to, or leave a name empty: the id stands in for it.
+
+export const nodeName = (plan: Plan, node: number): string => plan.nodes[node]?.name || `node ${node}`
+
+export const bufferName = (plan: Plan, buffer: number): string =>
+  plan.buffers[buffer]?.name || `buffer ${buffer}`
+
+export const laneName = (plan: Plan, lane: number): string => plan.lanes[lane]?.name || `lane ${lane}`
+
+/** As it stands in the middle of a sentence: `'w[3]'`. */
+export const quotedBuffer = (plan: Plan, buffer: number): string =>
+  plan.buffers[buffer]?.name ? `'${bufferName(plan, buffer)}'` : bufferName(plan, buffer)
+
+/** `lane 'copy'`. */
+export const quotedLane = (plan: Plan, lane: number): string =>
+  plan.lanes[lane]?.name ? `lane '${laneName(plan, lane)}'` : laneName(plan, lane)
+
+/** `matmul 'y[3]'`. */
+export const quotedNode = (plan: Plan, node: number): string =>
+  plan.nodes[node]?.name ? `${plan.nodes[node].op} '${nodeName(plan, node)}'` : nodeName(plan, node)
+
+/** The user's line, `examples/x.ts:12:9`; empty where the plan does not give it. */
+export const placeOf = (node: PlanNode | undefined): string =>
+  node?.at === undefined || node.at === 'unknown' ? '' : node.at
+
+/** `allReduce sum of 1024 f32 over dp`. */
+export const collectiveName = (plan: Plan, spec: CollectiveSpec): string => {
+  const { kind, how, count, dtype, peer, root, pairs } = spec
+  const over = plan.communicators?.[spec.communicator]?.name ?? `communicator ${spec.communicator}`
+  const parts = [
+    `${kind}${how === undefined ? '' : ` ${how}`} of ${count} ${dtype} over ${over}`,
+    ...(kind === 'send' ? [`to ${peer}`] : kind === 'recv' ? [`from ${peer}`] : []),
+    ...(root === undefined ? [] : [`root ${root}`]),
+    ...(pairs === undefined ? [] : [pairs.map(pair => pair.join(' to ')).join(', ')]),
+  ]
+  return parts.join(', ')
+}
+
+/** A command as the format writes it, with names in place of ids: `use w[3] by math, e4`. */
+export const commandText = (plan: Plan, c: number): string => {
+  const command = plan.commands[c]
+  const lane = (id: number) => laneName(plan, id)
+  const buffer = (id: number) => bufferName(plan, id)
+  switch (command?.[0]) {
+    case 'alloc':
+      return `alloc ${buffer(command[1])} on ${lane(command[2])}`
+    case 'free':
+      return `free ${buffer(command[1])}`
+    case 'run':
+      return `run ${nodeName(plan, command[1])} on ${lane(command[2])}`
+    case 'record':
+      return `record e${command[1]} on ${lane(command[2])}`
+    case 'wait':
+      return `wait e${command[1]} on ${lane(command[2])}${command[3] === -1 ? ', of the tick before' : ''}`
+    case 'use':
+      return `use ${buffer(command[1])} by ${lane(command[2])}, e${command[3]}`
+    default:
+      return 'unknown command'
+  }
+}
