@@ -39,6 +39,12 @@ export interface Mismatch {
 
 const grouped = (value: number): string => value.toLocaleString('en-US')
 
+/** A size as messages write it, exact and readable: `2,097,152 bytes (2.0 MiB)`. */
+export const size = (bytes: number): string =>
+  bytes >= 2 ** 20
+    ? `${grouped(bytes)} bytes (${(bytes / 2 ** 20).toFixed(1)} MiB)`
+    : `${grouped(bytes)} bytes`
+
 const boundSymbols = (spec: ValueSpec): string => {
   const symbols = new Map<string, number>()
   spec.written?.shape.forEach((dim, axis) => {

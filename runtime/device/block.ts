@@ -1,5 +1,5 @@
 import { DisposedError } from '../errors.js'
-import { size as inWords } from '../session/failures.js'
+import { size as inWords } from '../values.js'
 import type { Core, Space } from './core.js'
 import { type Event, eventFor } from './event.js'
 import { badArgument, badUse, wholeNumber } from './failure.js'

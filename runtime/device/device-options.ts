@@ -1,8 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { HostOptions, NativeAllocatorOptions } from '../addon.js'
 import type { DeviceError } from '../errors.js'
-import { checkOptions } from '../session/options.js'
-import { describe } from '../values.js'
+import { badOption, checkHostOptions, isBoolean, isDeviceName, isRecord } from './option-checks.js'
 import { allocConfFromEnvironment } from './settings/conf.js'
 import { type AllocatorOptions, allocatorOptions, type ResolvedAllocatorOptions } from './settings/options.js'
 
@@ -21,47 +20,38 @@ export interface DeviceOptions {
 
 const names = ['allocator', 'environment', 'host', 'development'] as const
 
-/** What is wrong with what `Device.open` was given, all of it; or its allocator options. */
+const isName = (name: unknown): boolean => name === 'auto' || isDeviceName(name)
+
+/** The errors in what `Device.open` was given, all of them; or the options of its allocators. */
 export const checkDevice = (
   name: unknown,
   given: unknown,
 ): E.Either<readonly DeviceError[], ResolvedAllocatorOptions> => {
-  if (typeof given !== 'object' || given === null || Array.isArray(given))
-    return E.left([bad('options', `an object of ${names.join(', ')}`, given)])
+  if (!isRecord[1](given)) return E.left([badOption('options', `an object of ${names.join(', ')}`, given)])
   const options = given as DeviceOptions
-  const faults: DeviceError[] = [
-    // Left out, it would be `auto`: here the name is not an option.
-    ...(name === undefined ? [bad('name', "'host', 'cuda:N' or 'auto'", name)] : []),
-    ...checkOptions({
-      device: name as string,
-      ...(options.host === undefined ? {} : { host: options.host }),
-    }),
-  ]
+  const wantedName = "'host', 'cuda:N' or 'auto'"
+  const errors: DeviceError[] = []
+  if (name === undefined) errors.push(badOption('name', wantedName, name))
+  else if (!isName(name)) errors.push(badOption('device', wantedName, name))
+  if (options.host !== undefined && !isRecord[1](options.host))
+    errors.push(badOption('host', isRecord[0], options.host))
+  errors.push(...checkHostOptions(options.host))
   for (const key of Object.keys(options))
     if (!(names as readonly string[]).includes(key))
-      faults.push(bad(key, `one of the options ${names.join(', ')}`, key))
+      errors.push(badOption(key, `one of the options ${names.join(', ')}`, key))
   for (const key of ['environment', 'development'] as const)
-    if (options[key] !== undefined && typeof options[key] !== 'boolean')
-      faults.push(bad(key, 'true or false', options[key]))
+    if (options[key] !== undefined && !isBoolean[1](options[key]))
+      errors.push(badOption(key, isBoolean[0], options[key]))
   const conf = options.environment === true ? allocConfFromEnvironment()?.parsed : undefined
   if (conf !== undefined && E.isLeft(conf))
-    faults.push(...conf.left.map((fault): DeviceError => ({ ...fault, _tag: 'BadOption' })))
+    errors.push(...conf.left.map((fault): DeviceError => ({ ...fault, _tag: 'BadOption' })))
   const allocator = allocatorOptions(
     options.allocator,
     conf !== undefined && E.isRight(conf) ? conf.right.options : {},
   )
-  if (E.isLeft(allocator)) faults.push(...allocator.left)
-  return faults.length > 0 || E.isLeft(allocator) ? E.left(faults) : allocator
+  if (E.isLeft(allocator)) errors.push(...allocator.left)
+  return errors.length > 0 || E.isLeft(allocator) ? E.left(errors) : allocator
 }
-
-const bad = (at: string, wanted: string, value: unknown): DeviceError => ({
-  _tag: 'BadOption',
-  at,
-  subject: at,
-  wanted,
-  found: describe(value),
-  next: 'correct the option, or leave it out',
-})
 
 /** For the two allocators of a device. */
 export const nativeOptions = (

@@ -1,4 +1,4 @@
-import { size } from '../session/failures.js'
+import { size } from '../values.js'
 import type { Core, Space } from './core.js'
 
 interface Held {

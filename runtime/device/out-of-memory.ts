@@ -1,5 +1,5 @@
 import type { NativeShortage } from '../addon.js'
-import { size } from '../session/failures.js'
+import { size } from '../values.js'
 import { AllocatorError } from './failure.js'
 
 /** Blocks that were allocated at one place and are alive. */

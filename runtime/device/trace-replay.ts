@@ -1,7 +1,7 @@
 import type { Fault } from '../../dsl/ir/fault.js'
 import { type HostOptions, type NativeReplayFailure, type NativeReplayFigures, native } from '../addon.js'
-import { openFailure, size } from '../session/failures.js'
-import { thrown } from '../values.js'
+import { size, thrown } from '../values.js'
+import { openFailure } from './open-failure.js'
 import type { ResolvedAllocatorOptions } from './settings/options.js'
 import type { AllocatorTrace } from './trace.js'
 

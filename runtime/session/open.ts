@@ -14,10 +14,10 @@ import {
   native,
 } from '../addon.js'
 import { type DeviceName, devicesProblem, nativeName, openDevices, summaryOf } from '../device/devices.js'
+import { openFailure } from '../device/open-failure.js'
 import { type DeviceError, together } from '../errors.js'
 import { thrown } from '../values.js'
 import { Engine } from './engine.js'
-import { openFailure } from './failures.js'
 import { checkOptions } from './options.js'
 import { checkParams, load, type ParamSources } from './params.js'
 import type { Written } from './ports.js'

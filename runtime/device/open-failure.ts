@@ -1,0 +1,152 @@
+import type { Plan } from '../../dsl/ir/plan.js'
+import type { NativeFailure } from '../addon.js'
+import type { DeviceError } from '../errors.js'
+import { size } from '../values.js'
+
+/** Whether the addon threw it: its failures carry the driver's code. */
+export const isNativeFailure = (error: unknown): error is NativeFailure =>
+  error instanceof Error && typeof (error as NativeFailure).code === 'string'
+
+/** The code, the call and the detail of a failure. */
+export const failureText = (failure: NativeFailure): string =>
+  [
+    failure.code,
+    failure.op === '' ? '' : `in ${failure.op}`,
+    failure.detail ? `(${failure.detail.trim()})` : '',
+  ]
+    .filter(Boolean)
+    .join(' ')
+
+/** What a plan needs a device's memory for, in words. */
+const holdings = (plan: Plan, device = 0): string => {
+  const sum = (life: string): number =>
+    plan.buffers.reduce(
+      (total, buffer) =>
+        buffer.life === life &&
+        buffer.space === 'device' &&
+        buffer.device === device &&
+        buffer.alias === undefined
+          ? total + buffer.bytes
+          : total,
+      0,
+    )
+  const whole = plan.bound.device[device] ?? 0
+  const params = sum('param')
+  const state = sum('state')
+  const parts = [
+    params > 0 ? `${size(params)} of parameters` : '',
+    state > 0 ? `${size(state)} of state and workspaces` : '',
+    `${size(Math.max(0, whole - params - state))} of values inside ticks`,
+  ]
+  return `the plan's ${size(whole)}: ${parts.filter(Boolean).join(', ')}`
+}
+
+const libraries = /nvrtc|cublas|nccl/i
+
+/**
+ * Why a device did not open, or a plan could not be put on it. `device` is the name that the user gave, `index` the
+ * device's number in the plan.
+ */
+export const openFailure = (error: unknown, device: string, plan?: Plan, index = 0): DeviceError => {
+  if (!isNativeFailure(error)) {
+    const message = error instanceof Error ? error.message : String(error)
+    const missing = message.includes('not built')
+    return {
+      _tag: missing ? 'NoAddon' : 'DriverFailed',
+      at: device,
+      subject: missing ? 'the native addon' : device,
+      wanted: 'a device that opens',
+      found: message,
+      next: missing ? 'run: npm run build' : 'run: npx braid doctor',
+      cause: error,
+    }
+  }
+  const base = { at: device, subject: device, code: error.code, cause: error }
+  const node = error.node === undefined || error.node < 0 ? undefined : plan?.nodes[error.node]
+  if (error.code === 'CUDA_ERROR_OUT_OF_MEMORY') return outOfMemory(error, base, plan, index)
+  if (
+    libraries.test(`${error.detail ?? ''} ${error.op}`) &&
+    (error.code === 'CUDA_ERROR_FILE_NOT_FOUND' ||
+      error.code === 'CUDA_ERROR_SHARED_OBJECT_INIT_FAILED' ||
+      error.code === 'CUDA_ERROR_NOT_FOUND' ||
+      error.code === 'CUDA_ERROR_NOT_SUPPORTED')
+  )
+    return {
+      ...base,
+      _tag: 'MissingLibrary',
+      subject: node?.name ?? device,
+      wanted: 'the library that this kernel needs',
+      found: failureText(error),
+      next: 'run: npx braid doctor, which says what to install',
+    }
+  if (error.op.startsWith('prepare'))
+    return {
+      ...base,
+      _tag: 'KernelFailed',
+      at: node?.at ?? device,
+      subject: node?.name ?? error.op,
+      wanted: 'a kernel that can be made ready for this device',
+      found: failureText(error),
+      next: 'correct the kernel; the log names its line',
+    }
+  if (error.code === 'CUDA_ERROR_INVALID_DEVICE')
+    return {
+      ...base,
+      _tag: 'NoDevice',
+      wanted: 'a device of this machine',
+      found: failureText(error),
+      next: 'run: npx braid doctor, which lists them',
+    }
+  if (
+    error.code === 'CUDA_ERROR_NO_DEVICE' ||
+    error.code === 'CUDA_ERROR_FILE_NOT_FOUND' ||
+    error.code === 'CUDA_ERROR_SHARED_OBJECT_INIT_FAILED' ||
+    error.code === 'CUDA_ERROR_STUB_LIBRARY' ||
+    error.code === 'CUDA_ERROR_SYSTEM_NOT_READY' ||
+    error.code === 'CUDA_ERROR_NOT_INITIALIZED'
+  )
+    return {
+      ...base,
+      _tag: 'NoDriver',
+      wanted: 'a working NVIDIA driver and a GPU',
+      found: failureText(error),
+      next: "use device: 'host', which needs neither, or run: npx braid doctor",
+    }
+  return {
+    ...base,
+    _tag: 'DriverFailed',
+    at: node?.at ?? device,
+    subject: node?.name ?? device,
+    wanted: 'a driver call that succeeds',
+    found: failureText(error),
+    next: 'run: npx braid doctor',
+  }
+}
+
+const outOfMemory = (
+  error: NativeFailure,
+  base: Pick<DeviceError, 'at' | 'subject'> & { code: string; cause: unknown },
+  plan?: Plan,
+  index = 0,
+): DeviceError => {
+  const pinned = /pinned/i.test(error.op)
+  const wantedBytes =
+    error.wantedBytes ?? (pinned ? (plan?.bound.pinned ?? 0) : (plan?.bound.device[index] ?? 0))
+  const freeBytes = error.freeBytes ?? 0
+  const missingBytes = Math.max(0, wantedBytes - freeBytes)
+  const holds = pinned || !plan ? `${size(wantedBytes)} of pinned host memory` : holdings(plan, index)
+  const known = error.freeBytes !== undefined
+  return {
+    ...base,
+    _tag: 'OutOfMemory',
+    wanted: `${pinned ? 'pinned host' : 'device'} memory for ${holds}`,
+    found: known ? `${size(freeBytes)} free: ${size(missingBytes)} are missing` : failureText(error),
+    next: pinned
+      ? 'compile with fewer inFlight, or smaller inputs'
+      : "compile with a smaller ahead or inFlight, with memory: 'small', or give the device more memory",
+    wantedBytes,
+    freeBytes,
+    missingBytes,
+    holds,
+  }
+}
