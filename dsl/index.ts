@@ -1,6 +1,6 @@
 // The public surface of `braid-gpu`, by hand: what is not listed here is not public.
 
-export { type CompileOptions, compile, isProved } from './compiler/compile.js'
+export { compile, isProved } from './compiler/compile.js'
 export { type ExplainOptions, type Explanation, explain } from './explain/explain.js'
 export {
   type HostFeeds,
@@ -20,6 +20,7 @@ export type { Command, Plan, PlanBuffer, PlanLane, PlanNode, Violation } from '.
 export type { BoundSpec, Dim, DType, TensorSpec } from './ir/tensor.js'
 export { textOf, toJSON } from './ir/text.js'
 export { type Communicator, communicator } from './language/communicator.js'
+export type { CompileOptions } from './language/compile-options.js'
 export type { Feed, Lease, PulledFeed, PushedFeed, WhenFull } from './language/feed.js'
 export type { AnyFlow, DeviceFlow, Flow, HostFlow } from './language/flow.js'
 export {
@@ -106,6 +107,7 @@ export {
   type Tensor,
   tensor,
 } from './language/tensor.js'
+export type { HostArray } from './language/values.js'
 export { type Position, type PositionMapper, setPositionMapper } from './language/where.js'
 export { type MachineFault, machineOf, machines, parseMachine } from './machine/load.js'
 export type { Machine } from './machine/machine.js'

@@ -1,5 +1,5 @@
 // The public surface of `braid-gpu/runtime`, by hand: what is not listed here is not public.
-export type { Feed, Lease, PulledFeed, PushedFeed, WhenFull } from '../dsl/language/feed.js'
+export type { Feed, Lease, PulledFeed, PushedFeed, WhenFull } from '../dsl/index.js'
 export type { HostOptions } from './addon.js'
 export { Arena } from './device/arena.js'
 export { Block } from './device/block.js'

@@ -1,6 +1,6 @@
+import type { HostArray } from '../dsl/index.js'
+import { fittingDim, showDims } from '../dsl/internal.js'
 import { type DType, elements, showSpec, type TensorSpec } from '../dsl/ir/tensor.js'
-import { fittingDim, showDims } from '../dsl/language/bind.js'
-import type { HostArray } from '../dsl/language/operators/operator.js'
 
 interface HostArrayType {
   readonly name: string

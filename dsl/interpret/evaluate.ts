@@ -8,11 +8,10 @@ import { communicatorOf, groupsOf, isShared } from '../language/communicator.js'
 import { type KernelAttrs, kernelDims, runReference } from '../language/kernel.js'
 import { liveNodes } from '../language/live.js'
 import { initLength } from '../language/operators/delay.js'
-import type { HostArray } from '../language/operators/operator.js'
 import { operators } from '../language/operators/registry.js'
 import type { ParamValues } from '../language/param.js'
 import { type Rates, ratesOf } from '../language/rates.js'
-import { hostArray, writer } from '../language/values.js'
+import { type HostArray, hostArray, writer } from '../language/values.js'
 
 export const fault = (error: CompileError): BraidError => new BraidError([error])
 

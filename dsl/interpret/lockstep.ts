@@ -11,8 +11,8 @@ import {
 } from 'rxjs'
 import type { GraphNode } from '../ir/graph.js'
 import { show } from '../ir/show.js'
-import type { HostArray } from '../language/operators/operator.js'
 import type { ParamValues } from '../language/param.js'
+import type { HostArray } from '../language/values.js'
 import { type Bound, fault, initial, paramValue, type Running, remembers, resultsOf } from './evaluate.js'
 import { period } from './period.js'
 

@@ -1,7 +1,7 @@
 import type { GraphNode } from '../ir/graph.js'
-import type { HostArray } from '../language/operators/operator.js'
 import { windowReference } from '../language/operators/window.js'
 import { instantsOf, type Rates } from '../language/rates.js'
+import type { HostArray } from '../language/values.js'
 import { type Running, resultsOf } from './evaluate.js'
 
 /** What flows are read as they come: windows gather them, holds hold them, outputs give them out. */

@@ -16,9 +16,9 @@ import {
   sameGroups,
   showCommunicator,
 } from './communicator.js'
-import { FlowValue } from './flow.js'
 import { isLane, mostDevices } from './lane.js'
 import { soundSpec } from './tensor.js'
+import { here } from './where.js'
 
 /** A mistake, before it is known where it was made. */
 export interface Mistake {
@@ -220,6 +220,36 @@ export class Builder {
     const n = this.counts.get(op) ?? 0
     this.counts.set(op, n + 1)
     return `${op}[${n}]`
+  }
+}
+
+/** A flow as the language holds it: a node of a builder, and the lane that `on` hinted for the compute that follows in its pipe. */
+export class FlowValue {
+  constructor(
+    readonly builder: Builder,
+    readonly id: number,
+    readonly spec: TensorSpec,
+    readonly place: Place,
+    readonly hint: LaneSpec | undefined,
+  ) {}
+
+  pipe(...operators: readonly unknown[]): unknown {
+    let value: unknown = this
+    for (const operator of operators) {
+      if (typeof operator === 'function') value = operator(value)
+      else
+        this.builder.problem(here(), 'pipe', {
+          _tag: 'BadAttribute',
+          wanted: 'operators, such as relu()',
+          found: show(operator),
+          next: 'pass operators to pipe, separated by commas',
+        })
+    }
+    return value
+  }
+
+  toString(): string {
+    return `flow ${this.builder.nodes[this.id]?.name ?? ''}`
   }
 }
 

@@ -1,9 +1,5 @@
-import type { LaneSpec, Place } from '../ir/graph.js'
-import { show } from '../ir/show.js'
-import type { TensorSpec } from '../ir/tensor.js'
-import type { Builder } from './builder.js'
+import type { Place } from '../ir/graph.js'
 import type { AnyTensor } from './tensor.js'
-import { here } from './where.js'
 
 /**
  * A symbolic value of a graph: one tensor a tick, on the host or on the device. A description, never a running thing. Using a
@@ -67,33 +63,3 @@ export interface Flow<out P extends Place, out A extends AnyTensor> {
 export type AnyFlow = Flow<Place, AnyTensor>
 export type DeviceFlow<A extends AnyTensor = AnyTensor> = Flow<'device', A>
 export type HostFlow<A extends AnyTensor = AnyTensor> = Flow<'host', A>
-
-/** A flow as the language holds it: a node of a builder, and the lane that `on` hinted for the compute that follows in its pipe. */
-export class FlowValue {
-  constructor(
-    readonly builder: Builder,
-    readonly id: number,
-    readonly spec: TensorSpec,
-    readonly place: Place,
-    readonly hint: LaneSpec | undefined,
-  ) {}
-
-  pipe(...operators: readonly unknown[]): unknown {
-    let value: unknown = this
-    for (const operator of operators) {
-      if (typeof operator === 'function') value = operator(value)
-      else
-        this.builder.problem(here(), 'pipe', {
-          _tag: 'BadAttribute',
-          wanted: 'operators, such as relu()',
-          found: show(operator),
-          next: 'pass operators to pipe, separated by commas',
-        })
-    }
-    return value
-  }
-
-  toString(): string {
-    return `flow ${this.builder.nodes[this.id]?.name ?? ''}`
-  }
-}

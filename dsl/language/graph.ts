@@ -1,7 +1,7 @@
 import type { GraphIR, GraphNode, Place, Where } from '../ir/graph.js'
 import { show } from '../ir/show.js'
-import { Builder, within } from './builder.js'
-import { type Flow, FlowValue } from './flow.js'
+import { Builder, FlowValue, within } from './builder.js'
+import type { Flow } from './flow.js'
 import type { AnyTensor, Ports } from './tensor.js'
 import { here } from './where.js'
 

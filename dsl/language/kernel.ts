@@ -4,10 +4,10 @@ import type { CompileErrorTag, Where } from '../ir/graph.js'
 import type { CudaSpec } from '../ir/kernel-spec.js'
 import { show } from '../ir/show.js'
 import { type BoundSpec, type Dim, showSpec, type TensorSpec } from '../ir/tensor.js'
-import { builderOf } from './builder.js'
-import type { Flow, FlowValue } from './flow.js'
-import type { HostArray } from './operators/operator.js'
+import { builderOf, type FlowValue } from './builder.js'
+import type { Flow } from './flow.js'
 import { type AnyTensor, type HostArrayOf, type Ports, soundSpec, type Tensor } from './tensor.js'
+import type { HostArray } from './values.js'
 import { here } from './where.js'
 
 /** How a kernel is launched. Grid and block default to 1 where a dimension is left out; `shared` is bytes of dynamic shared memory. */

@@ -1,4 +1,4 @@
-import type { CompileOptions } from '../compiler/compile.js'
+import type { CompileOptions } from './compile-options.js'
 import type { Feed } from './feed.js'
 import type { Graph } from './graph.js'
 import type { ParamValues } from './param.js'

@@ -1,6 +1,8 @@
 import type { DType } from '../ir/tensor.js'
 import { fromBf16, fromF16, toBf16, toF16 } from './half.js'
-import type { HostArray } from './operators/operator.js'
+
+/** A tensor's elements on the host, row-major; of f16 and bf16 their 16 bits. */
+export type HostArray = Uint8Array | Int32Array | Uint16Array | Float32Array
 
 /** A fresh array of zeros for an element type. */
 export const hostArray = (dtype: DType, length: number): HostArray => {

@@ -1,10 +1,8 @@
 import { lastValueFrom, toArray } from 'rxjs'
-import { interpret } from '../../dsl/interpret/interpret.js'
+import { type HostArray, interpret, type Program } from '../../dsl/index.js'
+import { numbers } from '../../dsl/internal.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import type { DType } from '../../dsl/ir/tensor.js'
-import type { HostArray } from '../../dsl/language/operators/operator.js'
-import type { Program } from '../../dsl/language/program.js'
-import { numbers } from '../../dsl/language/values.js'
 
 export interface CheckResult {
   /** Output values compared: ticks times outputs. */

@@ -1,7 +1,6 @@
 import * as E from 'fp-ts/lib/Either.js'
-import { compile } from '../../dsl/compiler/compile.js'
+import { compile, type Program } from '../../dsl/index.js'
 import type { Plan } from '../../dsl/ir/plan.js'
-import type { Program } from '../../dsl/language/program.js'
 import { memory, oneOf } from './args.js'
 import { Failed } from './io.js'
 import { profileFrom } from './traced.js'

@@ -1,4 +1,4 @@
-import type { Machine } from '../../dsl/machine/machine.js'
+import type { Machine } from '../../dsl/index.js'
 import type { DeviceName } from '../device/devices.js'
 import type { HostFigures } from './host-figures.js'
 

@@ -1,13 +1,24 @@
 // What this host takes for what `simulate` asks of a machine's host, measured through sessions as programs open them: some seconds.
+
 import { lastValueFrom, tap } from 'rxjs'
-import { compile } from '../../dsl/compiler/compile.js'
-import { download, graph, lane, matmul, mul, on, param, slice, tensor, upload } from '../../dsl/index.js'
+import {
+  compile,
+  download,
+  graph,
+  lane,
+  machines,
+  matmul,
+  mul,
+  on,
+  param,
+  simulate,
+  slice,
+  tensor,
+  upload,
+} from '../../dsl/index.js'
+import { type Filled, fillingOf, type HostModel } from '../../dsl/internal.js'
 import { orThrow } from '../../dsl/ir/braid-error.js'
 import type { Plan } from '../../dsl/ir/plan.js'
-import { type Filled, fillingOf } from '../../dsl/machine/filling.js'
-import { h200 } from '../../dsl/machine/h200.js'
-import type { HostModel } from '../../dsl/machine/machine.js'
-import { simulate } from '../../dsl/machine/simulate.js'
 import type { DeviceName } from '../device/devices.js'
 import { pulled } from '../session/feeds.js'
 import { open } from '../session/open.js'
@@ -16,6 +27,8 @@ import type { Session } from '../session/session.js'
 /** Nanoseconds and bytes a second, as `HostModel` has them. What the issuing thread's calls cost, and how soon it is heard of a tick's end, is a CUDA driver's, so it is measured there alone. */
 export type HostFigures = Pick<HostModel, 'tick' | 'bandwidth' | 'cache' | 'cacheBandwidth'> &
   Partial<Pick<HostModel, 'turnaround' | 'launch' | 'product' | 'copy'>>
+
+const h200 = machines['h200']!
 
 const sizes = [2 ** 18, 2 ** 20, 2 ** 22, 2 ** 24, 2 ** 26]
 

@@ -1,6 +1,5 @@
 import * as E from 'fp-ts/lib/Either.js'
-import { machines, parseMachine } from '../../dsl/machine/load.js'
-import type { Machine } from '../../dsl/machine/machine.js'
+import { type Machine, machines, parseMachine } from '../../dsl/index.js'
 import { textOf } from './files.js'
 import { Failed, Misuse } from './io.js'
 

@@ -1,6 +1,6 @@
 import * as E from 'fp-ts/lib/Either.js'
+import { verify } from '../../dsl/index.js'
 import type { Plan } from '../../dsl/ir/plan.js'
-import { verify } from '../../dsl/verify/verify.js'
 import { type CompileFlags, compiled } from './compiled.js'
 import { planIn } from './files.js'
 import { Failed, Misuse } from './io.js'

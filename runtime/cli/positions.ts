@@ -1,6 +1,6 @@
 import { findSourceMap } from 'node:module'
 import { fileURLToPath } from 'node:url'
-import { setPositionMapper } from '../../dsl/language/where.js'
+import { setPositionMapper } from '../../dsl/index.js'
 
 const asPath = (source: string): string => (source.startsWith('file://') ? fileURLToPath(source) : source)
 

@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { existsSync, statSync } from 'node:fs'
 import { join, relative, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
-import { isProgram, type Program } from '../../dsl/language/program.js'
+import { isProgram, type Program } from '../../dsl/index.js'
 import { thrown } from '../values.js'
 import { Failed } from './io.js'
 

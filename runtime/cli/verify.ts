@@ -1,6 +1,5 @@
 import * as E from 'fp-ts/lib/Either.js'
-import { verify as verifyPlan } from '../../dsl/verify/verify.js'
-import { verifyRanks } from '../../dsl/verify/verify-ranks.js'
+import { verify as verifyPlan, verifyRanks } from '../../dsl/index.js'
 import { parse } from './args.js'
 import { planIn } from './files.js'
 import { Failed, Misuse, type Output } from './io.js'

@@ -1,6 +1,5 @@
+import type { HostArray, Lease } from '../../dsl/index.js'
 import type { Plan } from '../../dsl/ir/plan.js'
-import type { Lease } from '../../dsl/language/feed.js'
-import type { HostArray } from '../../dsl/language/operators/operator.js'
 import type { NativeDevice, NativeFailure, NativeProgram, NativeStats, NativeTrace } from '../addon.js'
 import { RunError } from '../errors.js'
 import { fill, type Mismatch } from '../values.js'

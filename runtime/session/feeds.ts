@@ -1,5 +1,5 @@
 import { from, type ObservableInput } from 'rxjs'
-import type { Feed, PulledFeed, PushedFeed, WhenFull } from '../../dsl/language/feed.js'
+import type { Feed, PulledFeed, PushedFeed, WhenFull } from '../../dsl/index.js'
 import { describe } from '../values.js'
 
 /** A feed that can be run, or undefined for anything else: a bare Observable has not said what it drops. */

@@ -1,7 +1,5 @@
-import type { Lease } from '../../dsl/language/feed.js'
-import type { HostArray } from '../../dsl/language/operators/operator.js'
-
 /** What a lease does when it is given back, by its owner or because nobody holds it any more. */
+import type { HostArray, Lease } from '../../dsl/index.js'
 export interface LeaseOwner {
   giveBack(tick: number, lost: boolean): void
 }

@@ -1,11 +1,9 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
-import { isProved, writtenOf } from '../../dsl/compiler/compile.js'
+import { isProved, type Ports, verify } from '../../dsl/index.js'
+import { granule, poolPeakOf, writtenOf } from '../../dsl/internal.js'
 import { parsePlan } from '../../dsl/ir/load.js'
 import type { Plan } from '../../dsl/ir/plan.js'
-import type { Ports } from '../../dsl/language/tensor.js'
-import { granule, poolPeakOf } from '../../dsl/memory/pool.js'
-import { verify } from '../../dsl/verify/verify.js'
 import {
   type HostOptions,
   type NativeDevice,

@@ -1,6 +1,6 @@
+import type { HostArray } from '../../dsl/index.js'
 import type { Plan, PlanBuffer } from '../../dsl/ir/plan.js'
 import type { TensorSpec } from '../../dsl/ir/tensor.js'
-import type { HostArray } from '../../dsl/language/operators/operator.js'
 import type { NativeProgram } from '../addon.js'
 import { arrayOver, type ValueSpec } from '../values.js'
 import { rootOf } from './program.js'

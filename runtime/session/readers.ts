@@ -1,5 +1,5 @@
 import { from, type Observable, Subject, takeUntil } from 'rxjs'
-import type { Feed, PulledFeed, PushedFeed } from '../../dsl/language/feed.js'
+import type { Feed, PulledFeed, PushedFeed } from '../../dsl/index.js'
 
 /** What a run gives to the readers of its feeds. */
 export interface ReaderHost {

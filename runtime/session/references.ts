@@ -1,6 +1,6 @@
-import { referencesOf } from '../../dsl/compiler/compile.js'
+import type { HostArray } from '../../dsl/index.js'
+import { referencesOf } from '../../dsl/internal.js'
 import type { Plan } from '../../dsl/ir/plan.js'
-import type { HostArray } from '../../dsl/language/operators/operator.js'
 import type { NativeProgramOptions } from '../addon.js'
 import type { DeviceError } from '../errors.js'
 import { arrayOver } from '../values.js'

@@ -1,6 +1,6 @@
 import type { Subscriber } from 'rxjs'
+import type { Feed, Lease } from '../../dsl/index.js'
 import type { Fault } from '../../dsl/ir/fault.js'
-import type { Feed, Lease } from '../../dsl/language/feed.js'
 import { RunError, type RunErrorTag } from '../errors.js'
 import { type Mismatch, thrown } from '../values.js'
 import { makeReader, type Reader, type ReaderHost } from './readers.js'

@@ -19,8 +19,7 @@ import {
 import type { MapBinary, MapUnary } from '../../dsl/ir/kernel-spec.js'
 import type { DType } from '../../dsl/ir/tensor.js'
 import { mapTolerance } from '../../dsl/language/operators/elementwise.js'
-import type { HostArray } from '../../dsl/language/operators/operator.js'
-import { hostArray, numbers, roundoff, writer } from '../../dsl/language/values.js'
+import { type HostArray, hostArray, numbers, roundoff, writer } from '../../dsl/language/values.js'
 import { pulled } from '../../runtime/index.js'
 import { opened, present } from './devices.js'
 

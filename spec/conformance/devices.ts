@@ -1,7 +1,7 @@
 // What the contract suites run on: `host` always, and `cuda:0` where there is one. A new device is one line here.
 
-import type { CompileOptions } from '../../dsl/compiler/compile.js'
 import { compile } from '../../dsl/compiler/compile.js'
+import type { CompileOptions } from '../../dsl/index.js'
 import { type Graph, orThrow, type Ports } from '../../dsl/index.js'
 import { devices, type OpenOptions, open, type Session } from '../../runtime/index.js'
 

@@ -30,8 +30,7 @@ import {
   upload,
   window,
 } from '../../dsl/index.js'
-import type { HostArray } from '../../dsl/language/operators/operator.js'
-import { hostArray } from '../../dsl/language/values.js'
+import { type HostArray, hostArray } from '../../dsl/language/values.js'
 import { pulled } from '../../runtime/index.js'
 import { opened, present } from './devices.js'
 

@@ -25,7 +25,7 @@ import {
   toJSON,
   upload,
 } from '../../dsl/index.js'
-import type { HostArray } from '../../dsl/language/operators/operator.js'
+import type { HostArray } from '../../dsl/language/values.js'
 import { verify } from '../../dsl/verify/verify.js'
 import { open, pulled, type RunError } from '../../runtime/index.js'
 import { firstDifference, type Sample, sample } from '../fixtures/generate.js'

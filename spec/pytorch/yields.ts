@@ -1,8 +1,8 @@
 import { lastValueFrom, toArray } from 'rxjs'
 import { expect } from 'vitest'
-import type { CompileOptions } from '../../dsl/compiler/compile.js'
+import type { CompileOptions } from '../../dsl/index.js'
 import { type Graph, interpret, type Ports } from '../../dsl/index.js'
-import type { HostArray } from '../../dsl/language/operators/operator.js'
+import type { HostArray } from '../../dsl/language/values.js'
 import { type HostOptions, pulled } from '../../runtime/index.js'
 import { opened } from '../conformance/devices.js'
 

@@ -10,8 +10,9 @@ import {
   lowerKernel,
   runReference,
 } from '../../language/kernel.js'
-import type { HostArray, Operator } from '../../language/operators/operator.js'
+import type { Operator } from '../../language/operators/operator.js'
 import { operators } from '../../language/operators/registry.js'
+import type { HostArray } from '../../language/values.js'
 import { fault } from './faults.js'
 
 /** A user's kernel with every dimension bound. */

@@ -1,7 +1,6 @@
 import type { Where } from '../../ir/graph.js'
 import { show } from '../../ir/show.js'
-import type { Builder } from '../builder.js'
-import type { FlowValue } from '../flow.js'
+import type { Builder, FlowValue } from '../builder.js'
 
 /** How far something runs ahead of its reader, as attributes of its node, from the options that its caller gave: `{ ahead }`, or nothing. */
 export const aheadOf = (

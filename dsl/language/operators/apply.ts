@@ -1,8 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { Where } from '../../ir/graph.js'
 import type { TensorSpec } from '../../ir/tensor.js'
-import { builderOf } from '../builder.js'
-import type { FlowValue } from '../flow.js'
+import { builderOf, type FlowValue } from '../builder.js'
 import type { Attrs, Misfit, Operator } from './operator.js'
 
 const scalar: TensorSpec = { dtype: 'f32', shape: [] }

@@ -4,10 +4,10 @@ import { limits } from '../../ir/limits.js'
 import type { CollectiveSpec } from '../../ir/plan.js'
 import { show } from '../../ir/show.js'
 import { type BoundSpec, elements, showSpec, type TensorSpec, tensorBytes } from '../../ir/tensor.js'
-import { type Builder, builderOf } from '../builder.js'
+import { type Builder, builderOf, type FlowValue } from '../builder.js'
 import { type Communicator, communicatorOf } from '../communicator.js'
-import type { FlowValue } from '../flow.js'
-import type { Attrs, HostArray, Misfit, Operator } from './operator.js'
+import type { HostArray } from '../values.js'
+import type { Attrs, Misfit, Operator } from './operator.js'
 
 /** What tells one collective from another; the rest of its operator is the same for all. */
 export interface Collective {

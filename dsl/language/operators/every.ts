@@ -1,6 +1,6 @@
 import type { Place } from '../../ir/graph.js'
-import { builderOf } from '../builder.js'
-import { type Flow, FlowValue } from '../flow.js'
+import { builderOf, FlowValue } from '../builder.js'
+import type { Flow } from '../flow.js'
 import type { AnyTensor } from '../tensor.js'
 import { here } from '../where.js'
 import { countOf } from './count.js'

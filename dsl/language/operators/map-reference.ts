@@ -1,6 +1,5 @@
 import type { MapBinary, MapInstruction, MapSpec, MapUnary } from '../../ir/kernel-spec.js'
-import { hostArray, reader, writer } from '../values.js'
-import type { HostArray } from './operator.js'
+import { type HostArray, hostArray, reader, writer } from '../values.js'
 
 const f = Math.fround
 

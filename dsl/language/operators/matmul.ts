@@ -10,11 +10,11 @@ import {
   type TensorSpec,
   tensorBytes,
 } from '../../ir/tensor.js'
-import { hostArray, numbers, roundoff, writer } from '../values.js'
+import { type HostArray, hostArray, numbers, roundoff, writer } from '../values.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
 import { isFloat } from './elementwise.js'
-import type { Attrs, HostArray, Misfit, Operator } from './operator.js'
+import type { Attrs, Misfit, Operator } from './operator.js'
 import type { Device, Floats, Mistake, SameDim, SameDType, Shape } from './types.js'
 
 /** Scratch that a large product offers to the library, one buffer a lane. What cuBLASLt's heuristics want on Hopper. */

@@ -1,5 +1,5 @@
 import type { DType } from '../../ir/tensor.js'
-import { FlowValue } from '../flow.js'
+import { FlowValue } from '../builder.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
 import { type Arithmetic, arithmetic } from './arithmetic.js'

@@ -1,5 +1,5 @@
-import { builderOf } from '../builder.js'
-import { type Flow, FlowValue } from '../flow.js'
+import { builderOf, FlowValue } from '../builder.js'
+import type { Flow } from '../flow.js'
 import type { Lane } from '../lane.js'
 import type { AnyTensor } from '../tensor.js'
 import { here } from '../where.js'

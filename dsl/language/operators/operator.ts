@@ -2,9 +2,7 @@ import type { Either } from 'fp-ts/lib/Either.js'
 import type { KernelSpec } from '../../ir/kernel-spec.js'
 import type { CollectiveSpec } from '../../ir/plan.js'
 import type { BoundSpec, TensorSpec } from '../../ir/tensor.js'
-
-/** Values as `interpret` computes with them: f16 and bf16 as their 16 bits. */
-export type HostArray = Uint8Array | Int32Array | Uint16Array | Float32Array
+import type { HostArray } from '../values.js'
 
 /** Why an operator cannot take what it was given; the graph adds where. */
 export interface Misfit {

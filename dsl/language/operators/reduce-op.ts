@@ -1,9 +1,9 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { type BoundSpec, type DType, showSpec, type TensorSpec } from '../../ir/tensor.js'
-import { hostArray, numbers, roundoff, writer } from '../values.js'
+import { type HostArray, hostArray, numbers, roundoff, writer } from '../values.js'
 import { type Call, mistaken } from './collective.js'
 import { isFloat } from './elementwise.js'
-import type { Attrs, HostArray, Misfit } from './operator.js'
+import type { Attrs, Misfit } from './operator.js'
 import type { Floats } from './types.js'
 
 /** How collectives join the values of several ranks: NCCL's `ncclSum`, `ncclProd`, `ncclMin`, `ncclMax` and `ncclAvg`. */

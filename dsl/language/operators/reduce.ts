@@ -9,9 +9,9 @@ import {
   type TensorSpec,
   tensorBytes,
 } from '../../ir/tensor.js'
-import { hostArray, numbers, roundoff, writer } from '../values.js'
+import { type HostArray, hostArray, numbers, roundoff, writer } from '../values.js'
 import { isFloat } from './elementwise.js'
-import type { Attrs, HostArray, Misfit, Operator } from './operator.js'
+import type { Attrs, Misfit, Operator } from './operator.js'
 
 export interface ReduceOptions<A extends number = number, K extends boolean = boolean> {
   /** Counted from 0; negative from the end. */

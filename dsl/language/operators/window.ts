@@ -1,11 +1,11 @@
 import type { Place } from '../../ir/graph.js'
 import type { TensorSpec } from '../../ir/tensor.js'
-import { builderOf } from '../builder.js'
-import { type Flow, FlowValue } from '../flow.js'
+import { builderOf, FlowValue } from '../builder.js'
+import type { Flow } from '../flow.js'
 import { type Tensor, tensor } from '../tensor.js'
+import type { HostArray } from '../values.js'
 import { here } from '../where.js'
 import { countOf } from './count.js'
-import type { HostArray } from './operator.js'
 import type { Shape } from './types.js'
 
 /** The type of n values of one type, as one. */

@@ -22,9 +22,8 @@ import {
   upload,
 } from '../../../dsl/index.js'
 import { type BoundSpec, type DType, elements } from '../../../dsl/ir/tensor.js'
-import type { HostArray } from '../../../dsl/language/operators/operator.js'
 import { joinTolerance } from '../../../dsl/language/operators/reduce-op.js'
-import { hostArray, numbers, writer } from '../../../dsl/language/values.js'
+import { type HostArray, hostArray, numbers, writer } from '../../../dsl/language/values.js'
 
 // biome-ignore lint/suspicious/noExplicitAny: flows of every shape and element type pass through here.
 type Anything = any

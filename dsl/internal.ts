@@ -1,0 +1,19 @@
+// What `runtime` takes from this folder beside the public door and `ir`. Nothing else imports this file.
+
+export { referencesOf, writtenOf } from './compiler/compile.js'
+export { explanations } from './explain/explain.js'
+export { fittingDim, showDims } from './language/bind.js'
+export { hostArray, numbers, writer } from './language/values.js'
+export { here } from './language/where.js'
+export type { Resource } from './machine/cost.js'
+export { type Filled, fillingOf } from './machine/filling.js'
+export type { HostModel } from './machine/machine.js'
+export {
+  type Comparison,
+  compareWith,
+  type MeasuredRun,
+  ticksOf,
+  timesOf,
+} from './machine/simulate/compare.js'
+export { laneNames } from './machine/simulate.js'
+export { granule, poolPeakOf } from './memory/pool.js'
