@@ -395,6 +395,6 @@ export const native = (): Addon => {
     }
   }
   throw new Error(
-    `Braid's native addon is not built. Run: npm run build\n${tried.map(line => `  ${line}`).join('\n')}`,
+    `Braid's native addon is not built. Run: npx braid build\n${tried.map(line => `  ${line}`).join('\n')}`,
   )
 }

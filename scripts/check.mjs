@@ -1,7 +1,8 @@
 // npm run check: lint and format of both languages, types, and a build without warnings. Changes nothing.
-import { buildNative, buildTypeScript } from './build.mjs'
+import { buildTypeScript } from './build.mjs'
 import { install } from './lib/install.mjs'
 import { withBuildLock } from './lib/lock.mjs'
+import { buildNative } from './lib/native.mjs'
 import { ask, checkTypes, entry, run, tool } from './lib/run.mjs'
 import { files } from './lib/stamp.mjs'
 import { check, close, tally } from './lib/tally.mjs'

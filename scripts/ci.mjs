@@ -1,6 +1,6 @@
 // The body of .ci/run: the checks, the tests, and the C++ tests once more under each sanitizer; one line sums up all of it.
 import { join } from 'node:path'
-import { buildSanitized, sanitizers } from './build.mjs'
+import { buildSanitized, sanitizers } from './lib/native.mjs'
 import { entry, root, runBeside } from './lib/run.mjs'
 import { check, close, runGoogleTest, tally } from './lib/tally.mjs'
 

@@ -3,9 +3,9 @@
 // which gives little back when a process ends, it does not. Linux, Node and g++ with its libasan.
 import { mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { buildNative } from './build.mjs'
 import { install } from './lib/install.mjs'
 import { withBuildLock } from './lib/lock.mjs'
+import { buildNative } from './lib/native.mjs'
 import { ask, entry, root, Stop } from './lib/run.mjs'
 import { check, close, runVitest, tally } from './lib/tally.mjs'
 import { needCompiler, needNode } from './lib/tools.mjs'

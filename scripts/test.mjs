@@ -1,7 +1,8 @@
 // npm test [-- FILE…]: builds what is stale, checks the types, runs spec/ under vitest and, where GoogleTest is installed, the C++ tests.
 import { join } from 'node:path'
-import { buildTests, prepare } from './build.mjs'
+import { prepare } from './build.mjs'
 import { withBuildLock } from './lib/lock.mjs'
+import { buildTests } from './lib/native.mjs'
 import { checkTypes, entry, root } from './lib/run.mjs'
 import { check, close, runGoogleTest, runVitest, tally } from './lib/tally.mjs'
 

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { bench, usage as benchUsage } from './bench.js'
+import { build, usage as buildUsage } from './build.js'
 import { doctor, usage as doctorUsage } from './doctor.js'
 import { explain, usage as explainUsage } from './explain.js'
 import { Failed, Misuse, makeOutput, type Output, report } from './io.js'
@@ -55,6 +56,11 @@ const verbs: Readonly<Record<string, Verb>> = {
     usage: doctorUsage,
     does: 'devices, driver, libraries found and missing, and what to do about each',
     run: doctor,
+  },
+  build: {
+    usage: buildUsage,
+    does: 'builds the native addon of this package with the compiler that is here',
+    run: build,
   },
   bench: { usage: benchUsage, does: 'the benchmarks, each with its peer and ratio', run: bench },
 }

@@ -57,7 +57,7 @@ export const openFailure = (error: unknown, device: string, plan?: Plan, index =
       subject: missing ? 'the native addon' : device,
       wanted: 'a device that opens',
       found: message,
-      next: missing ? 'run: npm run build' : 'run: npx braid doctor',
+      next: missing ? 'run: npx braid build' : 'run: npx braid doctor',
       cause: error,
     }
   }

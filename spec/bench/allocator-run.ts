@@ -40,7 +40,7 @@ const built = (): string => {
   if (given) return given
   // In a process of its own, whose words go where they cannot mix with the figures.
   const call = `buildNative(${JSON.stringify(folder)}, { BRAID_BENCH: 'ON' }, ${JSON.stringify(program)})`
-  const script = `import { buildNative } from ${JSON.stringify(pathToFileURL(join(root, 'scripts/build.mjs')).href)}\n${call}`
+  const script = `import { buildNative } from ${JSON.stringify(pathToFileURL(join(root, 'scripts/lib/native.mjs')).href)}\n${call}`
   const result = spawnSync(process.execPath, ['--input-type=module', '-e', script], {
     stdio: ['ignore', 2, 2],
   })

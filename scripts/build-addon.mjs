@@ -1,0 +1,32 @@
+// Builds the addon of an installed package. `npx braid build` fails where it cannot; npm's install step only says what is missing,
+// since the language and the compiler need no addon.
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { withBuildLock } from './lib/lock.mjs'
+import { buildNative } from './lib/native.mjs'
+import { isMain, root, Stop } from './lib/run.mjs'
+import { needNode } from './lib/tools.mjs'
+
+/** Builds native/build/braid.node where it is missing or stale. Throws a Stop that says what is missing. */
+export const buildAddon = () => {
+  needNode()
+  try {
+    withBuildLock(() => buildNative())
+  } catch (error) {
+    if (!['EACCES', 'EROFS', 'ENOSPC'].includes(error.code)) throw error
+    throw new Stop(
+      `${root} cannot be written (${error.code}). Build it as its owner, or install Braid elsewhere.`,
+    )
+  }
+}
+
+// In a checkout `npm run build` builds, and `npm ci` must not.
+const isCheckout = existsSync(join(root, 'tsconfig.json'))
+
+if (isMain(import.meta.url) && !isCheckout)
+  try {
+    buildAddon()
+  } catch (error) {
+    if (!(error instanceof Stop)) throw error
+    process.stderr.write(`\nbraid: the addon is not built yet. ${error.message}\nThen run: npx braid build\n`)
+  }

@@ -1,0 +1,92 @@
+// Builds native/ with CMake: the addon, the C++ tests, the benchmarks. Each only when it is stale.
+import { existsSync, readFileSync, rmSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { availableParallelism } from 'node:os'
+import { dirname, join } from 'node:path'
+import { withBuildLock } from './lock.mjs'
+import { ask, root, run, Stop } from './run.mjs'
+import { files, fingerprint, readStamp, writeStamp } from './stamp.mjs'
+import { generator, needCMake, needCompiler } from './tools.mjs'
+
+const cached = (folder, name) => {
+  const cache = join(root, folder, 'CMakeCache.txt')
+  return existsSync(cache)
+    ? new RegExp(`^${name}(?::\\w+)?=(.*)$`, 'm').exec(readFileSync(cache, 'utf8'))?.[1]
+    : undefined
+}
+
+// Headers of Node-API come from npm packages, wherever npm put them: beside a checkout's own, or hoisted into a user's project.
+const headers = () => {
+  const require = createRequire(join(root, 'package.json'))
+  try {
+    return {
+      BRAID_NODE_ADDON_API: dirname(require.resolve('node-addon-api/package.json')),
+      BRAID_NODE_API_HEADERS: require('node-api-headers').include_dir,
+    }
+  } catch {
+    throw new Stop('The packages node-addon-api and node-api-headers are not installed. Run: npm install')
+  }
+}
+
+/** Configures and builds native/ into `folder` with these CMake definitions. Downloads nothing. */
+export const buildNative = (
+  folder = 'native/build',
+  definitions = {},
+  target = 'braid',
+  jobs = availableParallelism(),
+) => {
+  const sources = files(['native'], path => /\.(h|cc|cmake)$|CMakeLists\.txt$/.test(path))
+  const defined = {
+    CMAKE_BUILD_TYPE: 'Release',
+    BRAID_TESTS: 'OFF',
+    BRAID_BENCH: 'OFF',
+    BRAID_SANITIZE: '',
+    ...headers(),
+    ...definitions,
+  }
+  const words = [...Object.entries(defined).flat(), target, process.env.CXX ?? '', process.env.CXXFLAGS ?? '']
+  const print = fingerprint(sources, words.map(String))
+  const stampFile = `${folder}/.stamp-${target}`
+  const output = target === 'braid' ? 'braid.node' : target
+  if (readStamp(stampFile) === print && existsSync(join(root, folder, output))) return
+  needCMake()
+  needCompiler()
+  if (cached(folder, 'CMAKE_HOME_DIRECTORY') !== join(root, 'native'))
+    rmSync(join(root, folder), { recursive: true, force: true })
+  const chosen = cached(folder, 'CMAKE_GENERATOR') ?? generator()
+  console.log(`Building the native part into ${folder} …`)
+  const configured = run('cmake', [
+    '-S',
+    'native',
+    '-B',
+    folder,
+    '-G',
+    chosen,
+    '-Wno-dev',
+    '--log-level=WARNING',
+    ...Object.entries(defined).map(([name, value]) => `-D${name}=${value}`),
+  ])
+  if (configured !== 0)
+    throw new Stop('CMake could not configure the native part; its own words stand above.')
+  const args = ['--build', folder, '--parallel', String(jobs), '--target', target]
+  if (run('cmake', args) !== 0)
+    throw new Stop("The native part did not build; the compiler's own words stand above.")
+  writeStamp(stampFile, print)
+}
+
+/** Whether GoogleTest can be compiled against. */
+const haveGoogleTest = () =>
+  ask(needCompiler(), ['-x', 'c++', '-std=c++20', '-fsyntax-only', '-'], '#include <gtest/gtest.h>\n') !==
+  undefined
+
+/** Builds the C++ tests, under a sanitizer where one is named. Returns the program's path, or undefined where GoogleTest is not installed. */
+export const buildTests = (folder, sanitize = '', jobs = undefined) => {
+  if (!haveGoogleTest()) return undefined
+  buildNative(folder, { BRAID_TESTS: 'ON', BRAID_SANITIZE: sanitize }, 'braid_tests', jobs)
+  return `${folder}/braid_tests`
+}
+
+/** Sanitizers that the C++ tests are built with, each into a folder of its own; what is built already stays. */
+export const sanitizers = ['address', 'thread']
+export const buildSanitized = (name, jobs = undefined) =>
+  withBuildLock(() => buildTests(`native/build-${name}`, name, jobs), `build-${name}`)
