@@ -48,7 +48,7 @@ const titles: Readonly<Record<string, string>> = {
   Unfinished: 'Nothing is left that could go on',
   BadMachine: 'This does not describe a machine',
   NoBenchmarks: 'There are no benchmarks here',
-  NotBuilt: 'The native addon was not built.',
+  NotBuilt: 'The native addon was not built',
   CheckFailed: 'The plan does not yield what the graph means',
   Unverified: 'The compiler made a plan that breaks a law, and will not run it: this is a bug in Braid',
 }
