@@ -12,22 +12,22 @@ import { withScratchArena } from '../order/scratch-arena.js'
 import { fingerprintOf } from '../verify/fingerprint.js'
 import { verifyCompiled } from '../verify/verify.js'
 import { fail, fault } from './analysis/faults.js'
-import type { Bounded, Passed } from './analysis/ir.js'
+import type { Bounded } from './analysis/ir.js'
 import type { CompileOptions } from './analysis/options.js'
+import { type Passed, pass } from './analysis/pass.js'
 import type { BoundKernel } from './analysis/vocabulary.js'
-import { watched } from './analysis/watch.js'
 import { check } from './passes/check.js'
 import { devices } from './passes/devices.js'
 import { type Draft, draft, emit } from './passes/emit.js'
 import { lower } from './passes/lower.js'
-import { clocks } from './passes/rates.js'
+import { rates } from './passes/rates.js'
 import { simplify } from './passes/simplify.js'
 import { unroll } from './passes/unroll.js'
-import { fit } from './search/fit.js'
-import { mostNeedless, withoutNeedless } from './search/needless.js'
+import { fitToMemory } from './search/fit-to-memory.js'
+import { mostRedundantWaits, withoutRedundantWait } from './search/redundant-waits.js'
 
-export type { Passed } from './analysis/ir.js'
 export type { CompileOptions, Machine } from './analysis/options.js'
+export type { Passed } from './analysis/pass.js'
 
 /** By plan, the fingerprint of the commands that were proved. */
 const proved = new WeakMap<object, number>()
@@ -102,7 +102,7 @@ interface Emitted {
   readonly leaner?: (violations: readonly Violation[]) => Emitted | undefined
 }
 
-const verified = ({ plan, peak, leaner }: Emitted, left = mostNeedless): Passed<Plan> => {
+const verified = ({ plan, peak, leaner }: Emitted, left = mostRedundantWaits): Passed<Plan> => {
   // Of a plan so large that its commands are flat the peak that `bound` found is not found once more. All else is proved anew, of a smaller plan the peak too.
   const { violations, fingerprint } = verifyCompiled(plan, packedOf(plan) === undefined ? undefined : peak)
   const [violation] = violations
@@ -152,7 +152,7 @@ const emitted = (drafted: Drafted): Emitted => {
   // What a large plan is made from is let go of before it is proved.
   if (packedOf(plan) !== undefined) return { plan, peak: draft.peak }
   const leaner = (violations: readonly Violation[]): Emitted | undefined => {
-    const found = withoutNeedless(draft, plan, violations)
+    const found = withoutRedundantWait(draft, plan, violations)
     return found === undefined ? undefined : emitted({ ...drafted, draft: found })
   }
   return { plan, peak: draft.peak, leaner }
@@ -170,7 +170,7 @@ export const compile = <I extends Ports, O extends Ports>(
   withScratchArena(() => {
     // In steps: while commands are made nothing holds the operations any more, and while the plan is proved nothing what commands are made from.
     const plan = emittedOf(sourceOf(graph), options)
-    return pipe(plan, E.chain(watched('verify', (plan: Emitted) => verified(plan))))
+    return pipe(plan, E.chain(pass('verify', (plan: Emitted) => verified(plan))))
   })
 
 const emittedOf = (source: Passed<GraphIR>, options: unknown): Passed<Emitted> =>
@@ -181,11 +181,11 @@ const draftOf = (source: Passed<GraphIR>, options: unknown): Passed<Drafted> =>
     source,
     E.chain(check(options)),
     E.chain(simplify),
-    E.chain(clocks),
+    E.chain(rates),
     E.chain(unroll),
     E.chain(devices),
     E.chain(lower),
     // place, order, synchronize, lifetimes, bound: as often as it takes to find what fits the memory that was given
-    E.chain(fit),
+    E.chain(fitToMemory),
     E.chain(ir => pipe(source, E.map(drafted(ir)))),
   )

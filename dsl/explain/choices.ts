@@ -1,6 +1,6 @@
 // Over 150 lines as one thing: what the compiler chose, a sentence for each kind of choice.
 
-import type { Attempt, Bounded, Operation } from '../compiler/analysis/ir.js'
+import type { Bounded, Evaluation, Operation } from '../compiler/analysis/ir.js'
 import type { Plan } from '../ir/plan.js'
 import { listed, plural, sizeOf, timeOf } from './names.js'
 
@@ -119,13 +119,13 @@ const windowsOf = ({ operations, laneOf, lanes, keep, choice, settings }: Bounde
   })
 }
 
-const by: Readonly<Record<Attempt['by'], string>> = {
+const by: Readonly<Record<Evaluation['by'], string>> = {
   'critical path': 'what other lanes wait for the longest goes first',
   time: 'the most urgent of what could start goes first, as lanes become idle',
   program: 'as the program has it',
 }
 
-const wayOf = ({ by: order, spread, ahead, windows }: Attempt): string =>
+const wayOf = ({ by: order, spread, ahead, windows }: Evaluation): string =>
   [
     by[order],
     ...(spread === 1 ? ['work without a lane on one'] : []),
@@ -135,7 +135,7 @@ const wayOf = ({ by: order, spread, ahead, windows }: Attempt): string =>
     ),
   ].join(', ')
 
-const figuresOf = ({ tick, bound }: Attempt): string =>
+const figuresOf = ({ tick, bound }: Evaluation): string =>
   `${Number.isFinite(tick) ? `a tick of ${timeOf(tick / 1e3)} by the machine's figures, ` : ''}${sizeOf(bound)}`
 
 /** Orders that were not taken, told at most. */
@@ -145,7 +145,7 @@ const orderOf = ({ choice, settings }: Bounded): Pick<Choices, 'order' | 'others
   if (choice === undefined) return { order: '', others: [] }
   const { chosen, tried } = choice
   const { memory } = settings
-  const against = ({ tick, bound }: Attempt): string =>
+  const against = ({ tick, bound }: Evaluation): string =>
     typeof memory === 'number' && bound > memory
       ? `${sizeOf(bound - memory)} too many`
       : memory === 'small' || bound > chosen.bound
@@ -153,7 +153,7 @@ const orderOf = ({ choice, settings }: Bounded): Pick<Choices, 'order' | 'others
         : `a tick of ${timeOf(tick / 1e3)}`
   const way = wayOf(chosen)
   // One way may have been tried under several bounds: that which holds least speaks for it.
-  const least = new Map<string, Attempt>()
+  const least = new Map<string, Evaluation>()
   for (const other of tried) {
     const name = wayOf(other)
     const known = least.get(name)

@@ -2,7 +2,7 @@
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { isLeft } from 'fp-ts/lib/Either.js'
-import { watch } from '../../dsl/compiler/analysis/watch.js'
+import { observePasses } from '../../dsl/compiler/analysis/pass.js'
 import { compile, render } from '../../dsl/index.js'
 import type { GraphIR, GraphNode, LaneSpec } from '../../dsl/ir/graph.js'
 import type { Graph } from '../../dsl/language/graph.js'
@@ -114,7 +114,7 @@ const measure = (shape: Shape): Figures => {
   const source = { ir: familyOf(shape) } as unknown as Graph
   const graphMb = process.memoryUsage().rss / 2 ** 20
   const passes: Record<string, number> = {}
-  watch(pass => {
+  observePasses(pass => {
     const began = processorMs()
     return () => {
       passes[pass] = (passes[pass] ?? 0) + processorMs() - began
@@ -124,7 +124,7 @@ const measure = (shape: Shape): Figures => {
   const began = processorMs()
   const plan = compile(source)
   const ms = processorMs() - began
-  watch(undefined)
+  observePasses(undefined)
   if (isLeft(plan)) throw new Error(render(plan.left[0]))
   const wallMs = performance.now() - wall
   const mb = process.resourceUsage().maxRSS / 1024

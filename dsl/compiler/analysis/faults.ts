@@ -1,7 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { isNonEmpty } from 'fp-ts/lib/ReadonlyArray.js'
 import type { CompileError, CompileErrorTag } from '../../ir/graph.js'
-import type { Passed } from './ir.js'
+import type { Passed } from './pass.js'
 
 export const fault = (
   _tag: CompileErrorTag,

@@ -107,7 +107,10 @@ class Tick {
 }
 
 /** What comes on top of the tick's own: state that lives on from the tick before, and the orders that windows, collectives and the user ask for. */
-const beyond = ({ windows, meetings = [], control = [] }: Ordered, before: Tick): Map<number, number[]> => {
+const beyond = (
+  { windows, collectiveEdges: meetings = [], control = [] }: Ordered,
+  before: Tick,
+): Map<number, number[]> => {
   const more = new Map<number, number[]>()
   const also = (operation: number, entry: number): void => {
     const list = more.get(operation)

@@ -1,15 +1,10 @@
-import type { Either } from 'fp-ts/lib/Either.js'
-import type { ReadonlyNonEmptyArray } from 'fp-ts/lib/ReadonlyNonEmptyArray.js'
-import type { CompileError, GraphNode, GraphOutput, LaneSpec, Where } from '../../ir/graph.js'
+import type { GraphNode, GraphOutput, LaneSpec, Where } from '../../ir/graph.js'
 import type { KernelSpec } from '../../ir/kernel-spec.js'
 import type { CollectiveSpec, PlanCommunicator, PlanLane } from '../../ir/plan.js'
 import type { BoundSpec, DType } from '../../ir/tensor.js'
 import type { Peak } from '../../memory/peak.js'
 import type { Settings } from './options.js'
 import type { BoundKernel } from './vocabulary.js'
-
-/** What every pass yields: the next form, or every mistake that it found. */
-export type Passed<A> = Either<ReadonlyNonEmptyArray<CompileError>, A>
 
 /** The graph with every dimension bound. `specs[i]` is the type of node i; inputs of a node are smaller than it, but for delays. */
 export interface Checked {
@@ -120,15 +115,15 @@ export interface WindowEdge {
 }
 
 /** An order that two collectives need. `own`: they are over one communicator, whose calls begin in issue order with no wait. */
-export interface Meeting extends WindowEdge {
-  readonly own: boolean
+export interface CollectiveEdge extends WindowEdge {
+  readonly sameCommunicator: boolean
 }
 
 /** Operation i is issued i-th; lanes are those that are used, in order of first use. */
 export interface Ordered extends Placed {
   readonly windows: readonly WindowEdge[]
   /** Absent where collectives need none. */
-  readonly meetings?: readonly Meeting[]
+  readonly collectiveEdges?: readonly CollectiveEdge[]
   /** Whether a window's memory stays its own: freed where the next upload takes it, not before. */
   readonly keep: boolean
 }
@@ -146,6 +141,9 @@ export interface Synchronized extends Ordered {
   /** 1 where a wait is for the start of `waitOn[w]`, which waits for something itself; absent where none is. */
   readonly begins?: Uint8Array
 }
+
+/** The waits of every operation and its clock. */
+export type Waits = Pick<Synchronized, 'position' | 'clocks' | 'waitStart' | 'waitOn' | 'waitTick'>
 
 /** With planned storage: the place of each root in its device's arena (-1: none, as of views and pinned memory), and the arenas' sizes. */
 export interface Arena {
@@ -169,7 +167,7 @@ export interface Lifetimes extends Synchronized {
 }
 
 /** One way to place and order a graph, and what it comes to. */
-export interface Attempt {
+export interface Evaluation {
   readonly by: 'critical path' | 'time' | 'program'
   /** Lanes that work without a lane of the user's may be spread over, at most. */
   readonly spread: number
@@ -186,8 +184,8 @@ export interface Attempt {
 
 /** What was chosen, and all that was looked at for it. */
 export interface Choice {
-  readonly chosen: Attempt
-  readonly tried: readonly Attempt[]
+  readonly chosen: Evaluation
+  readonly tried: readonly Evaluation[]
 }
 
 export interface Bounded extends Lifetimes {

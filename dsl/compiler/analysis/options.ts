@@ -3,7 +3,7 @@ import { h200 } from '../../machine/h200.js'
 import { machineOf } from '../../machine/load.js'
 import type { Machine } from '../../machine/machine.js'
 import { fault, unless } from './faults.js'
-import type { Passed } from './ir.js'
+import type { Passed } from './pass.js'
 
 export type { CompileOptions } from '../../language/compile-options.js'
 export type { Machine } from '../../machine/machine.js'
@@ -45,7 +45,7 @@ const known = new Set([
 ])
 
 /** Options as anybody may have given them; `symbols` are the dimensions that the graph speaks of. */
-export const settle = (
+export const normaliseOptions = (
   options: unknown,
   graphName: string,
   symbols: ReadonlySet<string>,

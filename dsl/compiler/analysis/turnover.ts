@@ -2,11 +2,11 @@ import { Ledger, startsOf } from '../../memory/ledger.js'
 import { rounded } from '../../memory/range-pool.js'
 import type { Turnovers } from '../../memory/turnover.js'
 import { type ArrayAllocator, heap } from '../../order/scratch-arena.js'
-import { byOperation } from '../passes/lifetimes.js'
 import { accessesOf } from './accesses.js'
+import { byOperation } from './by-operation.js'
 import { devicesOf, memoryOf } from './device-of.js'
 import type { Lifetimes } from './ir.js'
-import { Rows } from './rows.js'
+import { LastAccesses } from './last-accesses.js'
 
 /** What the plan's memories will give out and take back, and how many commands it will have. */
 export interface Traffic {
@@ -148,7 +148,7 @@ export const trafficOf = (ir: Lifetimes, room: ArrayAllocator = heap): Traffic =
   }
   issue.begin()
   const point = room.int32(count)
-  const last = new Rows(ir.buffers.length, lanes, room)
+  const last = new LastAccesses(ir.buffers.length, lanes, room)
   const accesses = new Int32Array(lanes)
   let command = 0
   for (let i = 0; i < count; i++) {

@@ -5,9 +5,9 @@ import { poolOver, rounded } from '../../memory/pool.js'
 import { withScratchArena } from '../../order/scratch-arena.js'
 import { devicesOf } from '../analysis/device-of.js'
 import { fail, fault } from '../analysis/faults.js'
-import type { Bounded, Lifetimes, Passed, WindowEdge } from '../analysis/ir.js'
+import type { Bounded, Lifetimes, WindowEdge } from '../analysis/ir.js'
+import { type Passed, pass } from '../analysis/pass.js'
 import { trafficOf } from '../analysis/turnover.js'
-import { watched } from '../analysis/watch.js'
 import { lifetimes } from './lifetimes.js'
 import { synchronize } from './synchronize.js'
 
@@ -41,12 +41,12 @@ const lasting = (ir: Lifetimes) => {
 /** What devices hold for a plan, each: the larger of the session's pool and the peak of L9. */
 const heldBy = (ir: Lifetimes): Held =>
   withScratchArena(room => {
-    const { turnovers, commands } = watched('turnover', () => trafficOf(ir, room))(ir)
+    const { turnovers, commands } = pass('turnover', () => trafficOf(ir, room))(ir)
     const fixed = lasting(ir)
-    const peak = watched('peak', () => peakOver(turnovers, [...fixed.device, fixed.pinned], commands))(ir)
+    const peak = pass('peak', () => peakOver(turnovers, [...fixed.device, fixed.pinned], commands))(ir)
     // A session takes whole granules; of a device that holds nothing, none.
     const held = peak.device.map(bytes => (bytes === 0 ? 0 : rounded(bytes)))
-    const pool = watched('pool', () => poolOver(turnovers, fixed.pool, commands, undefined, held))(ir)
+    const pool = pass('pool', () => poolOver(turnovers, fixed.pool, commands, undefined, held))(ir)
     return {
       device: pool.device.map((bytes, on) => Math.max(bytes, held[on]!)),
       pinned: Math.max(fixed.slots, peak.pinned),
@@ -90,7 +90,7 @@ const needed = (ir: Lifetimes, most: Held): Lifetimes => {
 }
 
 /** As `bound`, with all waits of the windows: for plans that are only looked at. */
-export const roughBound = watched('bound', (ir: Lifetimes): Passed<Bounded> => {
+export const roughBound = pass('bound', (ir: Lifetimes): Passed<Bounded> => {
   const { settled, device, pinned, peak } = heldBy(ir)
   return settled ? E.right({ ...ir, peak, bound: { device, pinned } }) : unsettled(ir)
 })
@@ -111,7 +111,7 @@ const unsettled = (ir: Lifetimes): Passed<never> =>
  * After this pass the bound is known in bytes, for each device and for pinned memory, and only those waits are left of the windows
  * without which it would be larger.
  */
-export const bound = watched('bound', (ir: Lifetimes): Passed<Bounded> => {
+export const bound = pass('bound', (ir: Lifetimes): Passed<Bounded> => {
   const most = heldBy(ir)
   if (!most.settled) return unsettled(ir)
   const lean = ir.windows.length === 0 ? ir : needed(ir, most)

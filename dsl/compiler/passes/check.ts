@@ -6,10 +6,10 @@ import { initLength } from '../../language/operators/delay.js'
 import { windowed } from '../../language/operators/window.js'
 import { mostFirings } from '../../language/rates.js'
 import { fault, unless } from '../analysis/faults.js'
-import type { Checked, Passed } from '../analysis/ir.js'
-import { settle } from '../analysis/options.js'
+import type { Checked } from '../analysis/ir.js'
+import { normaliseOptions } from '../analysis/options.js'
+import { type Passed, pass } from '../analysis/pass.js'
 import { kernelFault, operatorOf, structural } from '../analysis/vocabulary.js'
-import { watched } from '../analysis/watch.js'
 import { donationFaults } from './check/donations.js'
 
 const symbolsOf = (nodes: readonly GraphNode[]): ReadonlySet<string> => {
@@ -238,8 +238,8 @@ const outputFaults = (ir: GraphIR): CompileError[] => {
  * every mistake is reported; types are looked at only where links and sizes are sound, so that one mistake is not told twice.
  */
 export const check = (options: unknown): ((ir: GraphIR) => Passed<Checked>) =>
-  watched('check', (ir: GraphIR): Passed<Checked> => {
-    const settings = settle(options, ir.name, symbolsOf(ir.nodes))
+  pass('check', (ir: GraphIR): Passed<Checked> => {
+    const settings = normaliseOptions(options, ir.name, symbolsOf(ir.nodes))
     const optionFaults = E.isLeft(settings) ? settings.left : []
     const dims = E.isRight(settings) ? settings.right.dims : new Map<string, number>()
     const links = faultsOf(ir.nodes, node => linkFault(node, ir.nodes.length))

@@ -3,9 +3,9 @@ import type { CompileError, GraphNode, LaneSpec } from '../../ir/graph.js'
 import { type BoundSpec, tensorBytes } from '../../ir/tensor.js'
 import { type Communicator, isShared, showCommunicator } from '../../language/communicator.js'
 import { fault, unless } from '../analysis/faults.js'
-import type { Checked, Passed } from '../analysis/ir.js'
+import type { Checked } from '../analysis/ir.js'
+import { type Passed, pass } from '../analysis/pass.js'
 import { operatorOf } from '../analysis/vocabulary.js'
-import { watched } from '../analysis/watch.js'
 
 const unknown = -1
 
@@ -253,7 +253,7 @@ const ofSeveral = ({ at, name, attrs }: GraphNode): CompileError =>
  * nothing is said where most of the bytes are that it reads; an upload or a state of which nothing is known where it is read most. A graph that names no device but
  * 0 goes through as it is.
  */
-export const devices = watched('devices', (ir: Checked): Passed<Checked> => {
+export const devices = pass('devices', (ir: Checked): Passed<Checked> => {
   if (ir.nodes.every(({ lane }) => lane === undefined || (lane.device ?? 0) === 0)) return E.right(ir)
   const shared = ir.nodes.filter(isShared)
   if (shared.length > 0) return unless(shared.map(ofSeveral), () => ir)

@@ -5,8 +5,8 @@ import { allOf, type Listing, listed, type Outline, planOf } from '../../order/p
 import { devicesOf } from '../analysis/device-of.js'
 import type { Bounded, Lifetimes, Ordered } from '../analysis/ir.js'
 import { type Work, workOf } from '../analysis/operations.js'
+import { pass } from '../analysis/pass.js'
 import type { BoundKernel } from '../analysis/vocabulary.js'
-import { watched } from '../analysis/watch.js'
 import { commandsOf, type Issued, issuedOf } from './emit/commands.js'
 
 /** All that a plan's buffers are made of. */
@@ -144,7 +144,7 @@ export interface Draft {
 }
 
 /** All of the plan but its commands: from here on operations are done with, whose millions would not go into memory beside those of commands. */
-export const draft = watched('draft', (ir: Bounded): Draft => {
+export const draft = pass('draft', (ir: Bounded): Draft => {
   const nodes = new Nodes(ir)
   const { device, pinned } = ir.bound
   const outline = {
@@ -164,7 +164,7 @@ const freeze = <A extends object>(items: readonly A[]): readonly A[] => {
  * After this pass there is the plan: data, frozen, so that what was proved of it stays true. Of commands there are too many to freeze each: who relies on the proof
  * compares their fingerprint.
  */
-export const emit = watched('emit', ({ outline, issued }: Draft): Plan => {
+export const emit = pass('emit', ({ outline, issued }: Draft): Plan => {
   const { bound, arena, lanes, communicators } = outline
   const frozen = {
     ...outline,

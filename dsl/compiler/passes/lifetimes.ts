@@ -1,10 +1,11 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { type ArrayAllocator, heap, withScratchArena } from '../../order/scratch-arena.js'
 import { accessesOf } from '../analysis/accesses.js'
+import { byOperation } from '../analysis/by-operation.js'
 import { homesOf } from '../analysis/device-of.js'
-import type { Lifetimes, Passed, Synchronized } from '../analysis/ir.js'
-import { Rows } from '../analysis/rows.js'
-import { watched } from '../analysis/watch.js'
+import type { Lifetimes, Synchronized } from '../analysis/ir.js'
+import { LastAccesses } from '../analysis/last-accesses.js'
+import { type Passed, pass } from '../analysis/pass.js'
 
 // The memory of a window stays its own: each upload's is freed right before the next upload of its lane takes it, or at the end of the
 // tick, for the next tick's. Freed at its last read, other lanes would take it first, and the next upload would have to grow the pool.
@@ -60,26 +61,6 @@ const spans = (ir: Synchronized): Pick<Lifetimes, 'first' | 'last' | 'home'> => 
   return { first, last, home: homesOf(ir, home) }
 }
 
-/** Buffers by an operation: those of operation i are `buffers[start[i] .. start[i + 1]]`, in order of id. */
-export const byOperation = (
-  at: Int32Array,
-  count: number,
-  room: ArrayAllocator = heap,
-): { start: Int32Array; items: Int32Array } => {
-  // Counted one place further on: once all are put where they belong, each start is where the one before it ends.
-  const start = room.int32(count + 2)
-  let some = 0
-  for (let id = 0; id < at.length; id++)
-    if (at[id]! >= 0) {
-      start[at[id]! + 2]!++
-      some++
-    }
-  for (let i = 0; i < count; i++) start[i + 2]! += start[i + 1]!
-  const items = room.int32(some)
-  for (let id = 0; id < at.length; id++) if (at[id]! >= 0) items[start[at[id]! + 1]!++] = id
-  return { start, items }
-}
-
 const longer = (from: Int32Array, room: ArrayAllocator): Int32Array => {
   const grown = room.int32(2 * from.length)
   grown.set(from)
@@ -91,7 +72,7 @@ const longer = (from: Int32Array, room: ArrayAllocator): Int32Array => {
  * last access neither the home lane nor another kept use is after. Of those there is one least set: taken latest first, a use is
  * dropped only for a later one, and being after is transitive.
  */
-export const lifetimes = watched(
+export const lifetimes = pass(
   'lifetimes',
   (ir: Synchronized): Passed<Lifetimes> => withScratchArena(room => E.right(lived(ir, room))),
 )
@@ -102,7 +83,7 @@ const lived = (ir: Synchronized, room: ArrayAllocator): Lifetimes => {
   const count = operations.length
   const { start, root } = accessesOf(ir)
   const { first, last, home } = spans(ir)
-  const foreign = new Rows(buffers.length, lanes, room)
+  const foreign = new LastAccesses(buffers.length, lanes, room)
   const ends = byOperation(last, count, room)
   const latest = new Int32Array(lanes).fill(-1)
   const accesses = new Int32Array(lanes)

@@ -1,8 +1,8 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { GraphNode } from '../../ir/graph.js'
 import { rootsOf } from '../analysis/accesses.js'
-import type { Checked, ControlEdge, Lowered, Passed } from '../analysis/ir.js'
-import { watched } from '../analysis/watch.js'
+import type { Checked, ControlEdge, Lowered } from '../analysis/ir.js'
+import { type Passed, pass } from '../analysis/pass.js'
 import { outputs, part, peer, upload, window } from './lower/copies.js'
 import { compute, donationHazards, userKernel, type Writes } from './lower/kernels.js'
 import { Lowering } from './lower/lowering.js'
@@ -36,7 +36,7 @@ const after = (low: Lowering, node: GraphNode): void => {
  * After this pass the graph is operations over buffers: each value is a buffer or a view of one, each delay a state buffer that its
  * readers read in place and one store at the end writes, each output a pinned buffer with one copy of its own.
  */
-export const lower = watched('lower', (ir: Checked): Passed<Lowered> => {
+export const lower = pass('lower', (ir: Checked): Passed<Lowered> => {
   const low = new Lowering(ir)
   const writes: Writes = new Map()
   for (const node of ir.nodes) {

@@ -3,16 +3,17 @@ import { pipe } from 'fp-ts/lib/function.js'
 import type { PlanLane } from '../../ir/plan.js'
 import { type ArrayAllocator, withScratchArena } from '../../order/scratch-arena.js'
 import { accessesOf, reordered } from '../analysis/accesses.js'
+import { startsOf } from '../analysis/control-edges.js'
 import { aloneOf, type Costs, costsOf } from '../analysis/costs.js'
 import { type Dependencies, dependenciesOf, topological } from '../analysis/dependencies.js'
 import { fail, fault } from '../analysis/faults.js'
-import type { Operation, Ordered, Passed, Placed } from '../analysis/ir.js'
-import { windowed } from '../search/windows.js'
-import { levelsOf } from './order/lazy.js'
-import { listed } from './order/list.js'
-import { meetingsOf } from './order/meetings.js'
-import { Queue } from './order/queue.js'
-import { startsOf } from './synchronize/starts.js'
+import type { Operation, Ordered, Placed } from '../analysis/ir.js'
+import type { Passed } from '../analysis/pass.js'
+import { collectiveEdges } from './order/collective-edges.js'
+import { deferralLevels } from './order/deferred.js'
+import { listSchedule } from './order/list-schedule.js'
+import { PriorityQueue } from './order/priority-queue.js'
+import { insertDeferred } from './order/windows.js'
 
 /**
  * How the order is chosen: by critical path, the same as lanes come to it in time, or as the user wrote it; the most that any upload may run ahead; and whether a
@@ -65,10 +66,10 @@ const byUrgency = (
   const key = room.float64(urgent.length)
   for (let i = 0; i < key.length; i++)
     key[i] = start[i] === start[i + 1] ? Number.NEGATIVE_INFINITY : -urgent[i]!
-  const ready = new Queue(key)
+  const ready = new PriorityQueue(key)
   const eager = new Int32Array(left.length)
   let length = 0
-  const levels = levelsOf(ir)
+  const levels = deferralLevels(ir)
   const come = (i: number): void => {
     if (levels[i]! > 0) free(i)
     else ready.push(i)
@@ -90,7 +91,7 @@ const byTime = (ir: Placed, dependencies: Dependencies, costs: Costs, urgency: F
   const none = new Int32Array(ir.operations.length).fill(-1)
   const lanes = ir.lanes.length
   const { operations, laneOf } = ir
-  const { order } = listed({
+  const { order } = listSchedule({
     operations,
     dependencies,
     costs,
@@ -102,7 +103,7 @@ const byTime = (ir: Placed, dependencies: Dependencies, costs: Costs, urgency: F
     chains: 0,
     starts: startsOf(ir),
   })
-  const levels = levelsOf(ir)
+  const levels = deferralLevels(ir)
   return order.filter(i => levels[i] === 0)
 }
 
@@ -151,14 +152,14 @@ const circle = (ir: Placed): Passed<never> => {
 }
 
 /** All but what waits to be asked for, in the order in which it is issued: whatever windows there are, the same. */
-export const rest = (by: Ordering['by'], ir: Placed): Passed<Int32Array> => {
+export const eagerOrder = (by: Ordering['by'], ir: Placed): Passed<Int32Array> => {
   const eager = withScratchArena(room => eagerOf(ir, by, room))
   return eager === undefined ? circle(ir) : E.right(eager)
 }
 
 /** The whole order, of one of all but what waits to be asked for. */
-export const arranged = (ir: Placed, eager: Int32Array, ordering: Omit<Ordering, 'by'>): Ordered => {
-  const { order: issue, windows } = windowed(ir, eager, ordering.ahead)
+export const withDeferred = (ir: Placed, eager: Int32Array, ordering: Omit<Ordering, 'by'>): Ordered => {
+  const { order: issue, windows } = insertDeferred(ir, eager, ordering.ahead)
   const renumbered = new Int32Array(issue.length)
   const operations = new Array<Operation>(issue.length)
   for (let at = 0; at < issue.length; at++) {
@@ -177,11 +178,11 @@ export const arranged = (ir: Placed, eager: Int32Array, ordering: Omit<Ordering,
     when,
   }))
   const ordered = { ...ir, operations, windows: edges, keep: ordering.keep, ...used(ir, issue) }
-  const meetings = meetingsOf(ordered)
+  const meetings = collectiveEdges(ordered)
   return {
     ...ordered,
     ...(control === undefined ? {} : { control }),
-    ...(meetings.length === 0 ? {} : { meetings }),
+    ...(meetings.length === 0 ? {} : { collectiveEdges: meetings }),
   }
 }
 
@@ -193,6 +194,6 @@ export const order =
   (ordering: Ordering) =>
   (ir: Placed): Passed<Ordered> =>
     pipe(
-      rest(ordering.by, ir),
-      E.map(eager => arranged(ir, eager, ordering)),
+      eagerOrder(ordering.by, ir),
+      E.map(eager => withDeferred(ir, eager, ordering)),
     )

@@ -3,9 +3,11 @@ import type { LaneSpec } from '../../ir/graph.js'
 import type { PlanLane } from '../../ir/plan.js'
 import { costsOf } from '../analysis/costs.js'
 import { deviceOf } from '../analysis/device-of.js'
-import type { Buffer, Lowered, Operation, Passed, Placed } from '../analysis/ir.js'
+import type { Buffer, Lowered, Operation, Placed } from '../analysis/ir.js'
 import { changed } from '../analysis/operations.js'
+import type { Passed } from '../analysis/pass.js'
 import { fold, type LaneKind, type Logical } from './place/fold.js'
+import { inPlace } from './place/in-place.js'
 import { isChosen, type Spread, spread } from './place/spread.js'
 
 const defaults: Readonly<Record<Operation['kind'], string>> = {
@@ -172,7 +174,8 @@ export const place =
         ),
       }
     })
-    return E.right({ ...ir, ...workspaces(ir, laneOf, lanes), lanes, laneOf, tried: draft.tried })
+    const placed = { ...ir, ...workspaces(ir, laneOf, lanes), lanes, laneOf, tried: draft.tried }
+    return E.right(inPlace(placed))
   }
 
 /** Each device's lanes become at most so many CUDA streams of that device. */

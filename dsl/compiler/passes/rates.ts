@@ -1,8 +1,8 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
 import { type Rates, ratesOf } from '../../language/rates.js'
-import type { Checked, Passed } from '../analysis/ir.js'
-import { watched } from '../analysis/watch.js'
+import type { Checked } from '../analysis/ir.js'
+import { type Passed, pass } from '../analysis/pass.js'
 
 /** A graph whose flows have rates; undefined: every one comes once a tick. */
 export interface Clocked extends Checked {
@@ -10,7 +10,7 @@ export interface Clocked extends Checked {
 }
 
 /** After this pass every flow has a rate, and a repetition vector exists: flows of different rates meet only at window, every and hold. */
-export const clocks = watched(
+export const rates = pass(
   'clocks',
   (ir: Checked): Passed<Clocked> =>
     pipe(

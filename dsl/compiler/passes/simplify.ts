@@ -2,9 +2,9 @@ import * as E from 'fp-ts/lib/Either.js'
 import type { GraphNode } from '../../ir/graph.js'
 import { isShared } from '../../language/communicator.js'
 import { type ArrayAllocator, withScratchArena } from '../../order/scratch-arena.js'
-import type { Checked, Passed } from '../analysis/ir.js'
+import type { Checked } from '../analysis/ir.js'
+import { type Passed, pass } from '../analysis/pass.js'
 import { donatedReads, isView } from '../analysis/vocabulary.js'
-import { watched } from '../analysis/watch.js'
 
 const identities = new WeakMap<object, number>()
 let nextIdentity = 0
@@ -144,7 +144,7 @@ const live = ({ nodes, outputs }: Checked, stands: Int32Array): Uint8Array => {
 }
 
 /** After this pass no node is dead, and no two pure nodes do the same to the same values on the same lane. */
-export const simplify = watched(
+export const simplify = pass(
   'simplify',
   (ir: Checked): Passed<Checked> => withScratchArena(room => E.right(simplified(ir, room))),
 )

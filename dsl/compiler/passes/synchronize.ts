@@ -1,12 +1,10 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { type ArrayAllocator, heap, withScratchArena } from '../../order/scratch-arena.js'
+import { startsOf } from '../analysis/control-edges.js'
 import { type Hazards, hazardsOf } from '../analysis/hazards.js'
-import type { Meeting, Ordered, Passed, Synchronized } from '../analysis/ir.js'
-import { watched } from '../analysis/watch.js'
-import { reduceWithStarts, startsOf } from './synchronize/starts.js'
-
-/** Waits in compressed rows, as in `Synchronized`, and the clock of every operation. */
-export type Waits = Pick<Synchronized, 'position' | 'clocks' | 'waitStart' | 'waitOn' | 'waitTick'>
+import type { CollectiveEdge, Ordered, Synchronized, Waits } from '../analysis/ir.js'
+import { type Passed, pass } from '../analysis/pass.js'
+import { reduceWithStarts } from './synchronize/starts.js'
 
 /** How many operations of its lane come before each one, and how many each lane has. */
 const positions = (laneOf: Int32Array, lanes: number): { position: Int32Array; lengths: Int32Array } => {
@@ -106,7 +104,7 @@ const waitsOf = (ir: Ordered, room: ArrayAllocator): Waits & Pick<Synchronized, 
 
 const isWait = (
   { waitStart, waitOn, waitTick, begins }: Waits & Pick<Synchronized, 'begins'>,
-  { later, earlier, tick }: Meeting,
+  { later, earlier, tick }: CollectiveEdge,
 ): boolean => {
   for (let w = waitStart[later]!; w < waitStart[later + 1]!; w++)
     if (waitOn[w] === earlier && waitTick[w] === tick && begins?.[w] !== 1) return true
@@ -118,14 +116,17 @@ const isWait = (
  * reduced with it, and what is left of them is reduced with all that memory asks.
  */
 const asked = (ir: Ordered, room: ArrayAllocator): Ordered => {
-  const { meetings = [] } = ir
-  if (!meetings.some(({ own }) => own)) return ir
+  const { collectiveEdges: meetings = [] } = ir
+  if (!meetings.some(({ sameCommunicator: own }) => own)) return ir
   const whole = waitsOf(ir, room)
-  return { ...ir, meetings: meetings.filter(meeting => !meeting.own && isWait(whole, meeting)) }
+  return {
+    ...ir,
+    collectiveEdges: meetings.filter(meeting => !meeting.sameCommunicator && isWait(whole, meeting)),
+  }
 }
 
 /** After this pass every hazard across lanes, and every order that collectives need or the user asked for, is kept by the fewest waits there can be. */
-export const synchronize = watched(
+export const synchronize = pass(
   'synchronize',
   (ir: Ordered): Passed<Synchronized> =>
     withScratchArena(room => E.right({ ...ir, ...waitsOf(asked(ir, room), room) })),

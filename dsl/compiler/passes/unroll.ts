@@ -4,16 +4,16 @@ import { type BoundSpec, tensorBytes } from '../../ir/tensor.js'
 import { windowed } from '../../language/operators/window.js'
 import { instantsOf, type Rates } from '../../language/rates.js'
 import { fail, fault } from '../analysis/faults.js'
-import type { Checked, Output, Passed } from '../analysis/ir.js'
+import type { Checked, Output } from '../analysis/ir.js'
+import { type Passed, pass } from '../analysis/pass.js'
 import { donatedReads } from '../analysis/vocabulary.js'
-import { watched } from '../analysis/watch.js'
 import type { Clocked } from './rates.js'
-import { Copies, isAlone } from './unroll/copies.js'
+import { Instances, isAlone } from './unroll/instances.js'
 
 class Unrolling {
   readonly nodes: GraphNode[] = []
   readonly specs: BoundSpec[] = []
-  private readonly copies: Copies
+  private readonly copies: Instances
   /** By key: the node of the unrolled graph; -1: not made, or not needed. */
   private readonly made: Int32Array
   private readonly parts = new Map<string, number>()
@@ -22,7 +22,7 @@ class Unrolling {
     private readonly ir: Clocked,
     private readonly rates: Rates,
   ) {
-    this.copies = new Copies(ir, rates)
+    this.copies = new Instances(ir, rates)
     this.made = new Int32Array(this.copies.live.length).fill(-1)
   }
 
@@ -169,7 +169,7 @@ class Unrolling {
  *     x → relu → window(2) → y        x → x[0] → relu[0] ┬→ window → y
  *                                       ↘ x[1] → relu[1] ┘
  */
-export const unroll = watched('unroll', (ir: Clocked): Passed<Checked> => {
+export const unroll = pass('unroll', (ir: Clocked): Passed<Checked> => {
   if (ir.rates === undefined) return E.right(ir)
   const unrolling = new Unrolling(ir, ir.rates)
   const outputs = unrolling.outputs()

@@ -10,7 +10,7 @@ import { check } from '../../../dsl/compiler/passes/check.js'
 import { draft, emit } from '../../../dsl/compiler/passes/emit.js'
 import { lifetimes } from '../../../dsl/compiler/passes/lifetimes.js'
 import { lower } from '../../../dsl/compiler/passes/lower.js'
-import { clocks } from '../../../dsl/compiler/passes/rates.js'
+import { rates } from '../../../dsl/compiler/passes/rates.js'
 import { simplify } from '../../../dsl/compiler/passes/simplify.js'
 import { synchronize } from '../../../dsl/compiler/passes/synchronize.js'
 import {
@@ -82,7 +82,7 @@ const asWritten = (ir: Lowered): Ordered => {
 }
 
 const digestsOf = (ir: GraphIR, inFlight: number): readonly [string, string] => {
-  const lowered = pipe(check({ inFlight })(ir), E.chain(simplify), E.chain(clocks), E.chain(lower))
+  const lowered = pipe(check({ inFlight })(ir), E.chain(simplify), E.chain(rates), E.chain(lower))
   if (E.isLeft(lowered)) throw new Error(JSON.stringify(lowered.left))
   const plan = pipe(
     synchronize(asWritten(lowered.right)),

@@ -8,6 +8,7 @@ import { costsOf } from '../../../dsl/compiler/analysis/costs.js'
 import { dependenciesOf, topological } from '../../../dsl/compiler/analysis/dependencies.js'
 import type { Lifetimes, Lowered, Ordered } from '../../../dsl/compiler/analysis/ir.js'
 import type { Settings } from '../../../dsl/compiler/analysis/options.js'
+import { predict } from '../../../dsl/compiler/analysis/predict.js'
 import { outlineOf } from '../../../dsl/compiler/passes/emit.js'
 import { lifetimes } from '../../../dsl/compiler/passes/lifetimes.js'
 import { order } from '../../../dsl/compiler/passes/order.js'
@@ -15,8 +16,7 @@ import { fewestChains, greedyChains } from '../../../dsl/compiler/passes/place/c
 import { fold, type LaneKind } from '../../../dsl/compiler/passes/place/fold.js'
 import { place } from '../../../dsl/compiler/passes/place.js'
 import { synchronize } from '../../../dsl/compiler/passes/synchronize.js'
-import { mostPredicted } from '../../../dsl/compiler/search/attempts.js'
-import { predict } from '../../../dsl/compiler/search/predict.js'
+import { mostPredicted } from '../../../dsl/compiler/search/candidates.js'
 import {
   add,
   compile,

@@ -1,8 +1,8 @@
 import { type FlatCommands, Mode, Op } from '../../../order/flat-commands.js'
 import { type ArrayAllocator, heap, withScratchArena } from '../../../order/scratch-arena.js'
 import { type Accesses, accessesOf } from '../../analysis/accesses.js'
+import { byOperation } from '../../analysis/by-operation.js'
 import type { Lifetimes } from '../../analysis/ir.js'
-import { byOperation } from '../lifetimes.js'
 
 /** What commands are made of: of the operations themselves only what they read and write. */
 export interface Issued

@@ -1,13 +1,13 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
+import { startsOf, withoutStartEdges } from '../../analysis/control-edges.js'
 import { type Costs, costsOf, resources } from '../../analysis/costs.js'
 import { type Dependencies, dependenciesOf, remainingPath, topological } from '../../analysis/dependencies.js'
 import type { Lowered, Operation } from '../../analysis/ir.js'
 import { changed } from '../../analysis/operations.js'
-import { predict } from '../../search/predict.js'
-import { listed } from '../order/list.js'
+import { predict } from '../../analysis/predict.js'
+import { listSchedule } from '../order/list-schedule.js'
 import { order } from '../order.js'
-import { apart, startsOf } from '../synchronize/starts.js'
 import { synchronize } from '../synchronize.js'
 import { blocks, type Chains, fewestChains, greedyChains } from './chains.js'
 
@@ -76,7 +76,7 @@ class Spreading {
     this.dependencies = dependenciesOf(ir)
     this.order = topological(this.dependencies)
     const chooses = (i: number): boolean => laneOf[i] === -1
-    const chained = apart(operations, ir.control)
+    const chained = withoutStartEdges(operations, ir.control)
     this.cut =
       settings.placement === 'cover'
         ? fewestChains(
@@ -104,7 +104,7 @@ class Spreading {
     const { operations } = this.ir
     if (lanes === 1) return laneOf.map(lane => (lane === -1 ? fixed : lane))
     if (way === 'in time')
-      return listed({
+      return listSchedule({
         ...{ operations, dependencies, costs, urgency, lanes: fixed + lanes, fixed, laneOf, ...cut },
         starts: startsOf(this.ir),
       }).laneOf

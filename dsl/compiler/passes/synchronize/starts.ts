@@ -1,36 +1,5 @@
 import type { Hazards } from '../../analysis/hazards.js'
-import type { ControlEdge, Operation, Ordered } from '../../analysis/ir.js'
-import { changed } from '../../analysis/operations.js'
-import type { Waits } from '../synchronize.js'
-
-/** By the later operation, those whose start it waits for; undefined where nobody waits for any. */
-export const startsOf = ({
-  control = [],
-}: Pick<Ordered, 'control'>): ReadonlyMap<number, readonly number[]> | undefined => {
-  const starts = new Map<number, number[]>()
-  for (const { later, earlier, when } of control) {
-    if (when === 'finish') continue
-    const list = starts.get(later)
-    if (list === undefined) starts.set(later, [earlier])
-    else list.push(earlier)
-  }
-  return starts.size === 0 ? undefined : starts
-}
-
-/** Operations without what they come after for their start alone: side by side with it, they are not in line behind it. */
-export const apart = (
-  operations: readonly Operation[],
-  control: readonly ControlEdge[] | undefined,
-): readonly Operation[] => {
-  const starts = startsOf(control === undefined ? {} : { control })
-  if (starts === undefined) return operations
-  return operations.map((operation, i) => {
-    const started = starts.get(i)
-    return started === undefined
-      ? operation
-      : changed(operation, { after: operation.after.filter(before => !started.includes(before)) })
-  })
-}
+import type { Waits } from '../../analysis/ir.js'
 
 /**
  * As `reduce`, with hazards that end where an operation starts. A start is a point of its own on a lane only where the operation waits for something: it is after that,

@@ -2,40 +2,45 @@ import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
 import { costsOf } from '../analysis/costs.js'
 import { fullest } from '../analysis/device-of.js'
-import type { Attempt, Bounded, Lifetimes, Ordered, Passed, Placed, Synchronized } from '../analysis/ir.js'
+import type { Bounded, Evaluation, Lifetimes, Ordered, Placed, Synchronized } from '../analysis/ir.js'
 import { changed } from '../analysis/operations.js'
+import type { Passed } from '../analysis/pass.js'
+import { predict } from '../analysis/predict.js'
 import { arena } from '../passes/arena.js'
 import { bound, roughBound } from '../passes/bound.js'
 import { lifetimes } from '../passes/lifetimes.js'
-import { levelsOf } from '../passes/order/lazy.js'
-import { arranged, type Ordering, rest } from '../passes/order.js'
+import { deferralLevels } from '../passes/order/deferred.js'
+import { eagerOrder, type Ordering, withDeferred } from '../passes/order.js'
 import { synchronize } from '../passes/synchronize.js'
 import { liveOf } from './live.js'
-import { predict } from './predict.js'
 import { squeeze } from './squeeze.js'
 
 /** One way to order a placed graph. `window`: how far uploads without a window of the user's run ahead, by lane. */
-export interface Way {
+export interface Candidate {
   readonly by: Ordering['by']
   readonly ahead: number
   readonly window: ReadonlyMap<number, number>
 }
 
-export interface Found {
+export interface Evaluated {
   readonly ir: Bounded
-  readonly attempt: Attempt
+  readonly attempt: Evaluation
 }
 
 const none: ReadonlyMap<number, number> = new Map()
 
 /** The plain way, fastest where memory is no matter. */
-export const freely = (by: Ordering['by']): Way => ({ by, ahead: Number.POSITIVE_INFINITY, window: none })
+export const unlimited = (by: Ordering['by']): Candidate => ({
+  by,
+  ahead: Number.POSITIVE_INFINITY,
+  window: none,
+})
 
 /** Operations beyond which a plan's needless waits are looked for only when it is chosen: that is more work than all else. */
-export const mostLean = 256
+export const smallGraph = 256
 
 /** The orders of a graph on its lanes, each found once, and what becomes of them under a bound. */
-export class Attempts {
+export class Evaluator {
   private readonly eager = new Map<Ordering['by'], Passed<Int32Array>>()
   /** What is predicted of the plain ways, without a bound. */
   private readonly plain = new Map<Ordering['by'], Prediction>()
@@ -59,17 +64,17 @@ export class Attempts {
   }
 
   private get large(): boolean {
-    return this.ir.operations.length > mostLean
+    return this.ir.operations.length > smallGraph
   }
 
   private isUnwindowed(i: number): boolean {
     const { operations, buffers } = this.ir
-    if (levelsOf(this.ir)[i] === 0) return false
+    if (deferralLevels(this.ir)[i] === 0) return false
     const { ahead, reads, kind } = operations[i]!
     return ahead === undefined && (kind === 'collective' || buffers[reads[0]!]!.life === 'param')
   }
 
-  private hasWindows(window: Way['window']): boolean {
+  private hasWindows(window: Candidate['window']): boolean {
     return this.asked || window.size > 0
   }
 
@@ -82,22 +87,22 @@ export class Attempts {
     return { ...this.ir, operations }
   }
 
-  ordered({ by, ahead, window }: Way, keep: boolean): Passed<Ordered> {
+  ordered({ by, ahead, window }: Candidate, keep: boolean): Passed<Ordered> {
     let eager = this.eager.get(by)
     if (eager === undefined) {
-      eager = rest(by, this.ir)
+      eager = eagerOrder(by, this.ir)
       this.eager.set(by, eager)
     }
     return pipe(
       eager,
       E.map(found =>
-        arranged(this.windowed(window), found, { ahead, keep: keep && this.hasWindows(window) }),
+        withDeferred(this.windowed(window), found, { ahead, keep: keep && this.hasWindows(window) }),
       ),
     )
   }
 
   /** Bytes that no plan of this way holds less than. */
-  live(way: Way): number {
+  live(way: Candidate): number {
     return pipe(
       this.ordered(way, false),
       E.fold(() => Number.POSITIVE_INFINITY, liveOf),
@@ -105,7 +110,7 @@ export class Attempts {
   }
 
   /** Nanoseconds from tick to tick, before memory asks for any wait. */
-  tick(way: Way): number {
+  tick(way: Candidate): number {
     return pipe(
       this.ordered(way, false),
       E.chain(synchronize),
@@ -116,7 +121,7 @@ export class Attempts {
     )
   }
 
-  private predicted(way: Way, ir: Synchronized): Prediction {
+  private predicted(way: Candidate, ir: Synchronized): Prediction {
     if (way.window !== none || way.ahead !== Number.POSITIVE_INFINITY) return tickOf(ir)
     const known = this.plain.get(way.by) ?? tickOf(ir)
     this.plain.set(way.by, known)
@@ -127,7 +132,7 @@ export class Attempts {
    * The plan of this way; where there is a bound, with waits that make it fit if there are such. With windows, their memory is their own unless that holds more than
    * sharing it; in an arena it is whoever's may have it.
    */
-  found(way: Way, memory?: number): Passed<Found> {
+  found(way: Candidate, memory?: number): Passed<Evaluated> {
     const planned = this.ir.settings.storage === 'planned'
     const kept = this.scheduled(way, !planned, memory)
     if (E.isLeft(kept) || planned || !this.hasWindows(way.window)) return this.attempted(way, kept, memory)
@@ -141,7 +146,7 @@ export class Attempts {
     )
   }
 
-  private scheduled(way: Way, keep: boolean, memory: number | undefined): Passed<Bounded> {
+  private scheduled(way: Candidate, keep: boolean, memory: number | undefined): Passed<Bounded> {
     const within = (ir: Lifetimes): Lifetimes => (memory === undefined ? ir : squeeze(ir, memory))
     const ordered = pipe(
       this.ordered(way, keep),
@@ -158,7 +163,7 @@ export class Attempts {
         )
   }
 
-  private attempted(way: Way, bounded: Passed<Bounded>, memory: number | undefined): Passed<Found> {
+  private attempted(way: Candidate, bounded: Passed<Bounded>, memory: number | undefined): Passed<Evaluated> {
     const { by, ahead, window } = way
     return pipe(
       bounded,
@@ -177,7 +182,7 @@ export class Attempts {
 /** Operations up to which ticks are predicted: of more, orders are not compared. */
 export const mostPredicted = 2 ** 16
 
-type Prediction = Pick<Attempt, 'tick' | 'blocked'>
+type Prediction = Pick<Evaluation, 'tick' | 'blocked'>
 
 const tickOf = (ir: Synchronized): Prediction => {
   if (ir.operations.length > mostPredicted) return { tick: Number.NaN, blocked: Number.NaN }
@@ -186,9 +191,9 @@ const tickOf = (ir: Synchronized): Prediction => {
 }
 
 /** A plan that is chosen, without the waits of its windows that nothing needs. */
-export const lean = (found: Found): Passed<Found> =>
+export const withoutRedundantWindowWaits = (found: Evaluated): Passed<Evaluated> =>
   found.ir.settings.storage === 'planned' ||
-  found.ir.operations.length <= mostLean ||
+  found.ir.operations.length <= smallGraph ||
   found.ir.windows.length === 0
     ? E.right(found)
     : pipe(

@@ -1,7 +1,7 @@
-import { accessesOf } from '../analysis/accesses.js'
-import type { Buffer, Operation, Placed } from '../analysis/ir.js'
-import { changed } from '../analysis/operations.js'
-import { watched } from '../analysis/watch.js'
+import { accessesOf } from '../../analysis/accesses.js'
+import type { Buffer, Operation, Placed } from '../../analysis/ir.js'
+import { changed } from '../../analysis/operations.js'
+import { pass } from '../../analysis/pass.js'
 
 /** What the libraries and vector loads of every device want of a pointer. */
 const alignment = 16
@@ -148,7 +148,7 @@ const without = (ir: Placed, gone: Uint8Array, buffers: readonly Buffer[]): Plac
  * After this pass nothing gathers values that can be made where a window wants them: those of a window all of whose values are made on one lane, once each, and read
  * there or by the gather alone. On other lanes each maker would have to wait for the buffer's allocation, and for readers of the values before its own.
  */
-export const inPlace = watched('in-place', (ir: Placed): Placed => {
+export const inPlace = pass('in-place', (ir: Placed): Placed => {
   if (ir.gathers !== true) return ir
   const gathers = [...ir.operations.keys()].filter(i => isGather(ir.operations[i]!))
   const found = new Gathers(ir, gathers)

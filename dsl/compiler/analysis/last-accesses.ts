@@ -1,7 +1,7 @@
 import { type ArrayAllocator, heap } from '../../order/scratch-arena.js'
 
 /** For each of some buffers a row of lanes: 1 + the last access of each, 0 for none. Rows of buffers that are done with serve again. */
-export class Rows {
+export class LastAccesses {
   private last = new Int32Array(1024)
   private readonly rowOf: Int32Array
   private readonly spare: number[] = []

@@ -1,19 +1,19 @@
 import { conflictsOf } from '../../../order/conflicting-communicators.js'
-import type { Meeting, Placed } from '../../analysis/ir.js'
+import type { CollectiveEdge, Placed } from '../../analysis/ir.js'
 
-const none: readonly Meeting[] = []
+const none: readonly CollectiveEdge[] = []
 
 /**
  * The orders that collectives need of each other, of operations in issue order: calls over communicators that share two ranks come one after the other, as they are issued,
  * around the end of the tick too where ticks are side by side. So every rank has them in one order, whatever lanes they are on. One edge wherever the order goes over from
  * one communicator to a rival: what one call is after, all that follow it over its communicator are after.
  */
-export const meetingsOf = ({
+export const collectiveEdges = ({
   operations,
   laneOf,
   communicators = [],
   settings,
-}: Pick<Placed, 'operations' | 'laneOf' | 'communicators' | 'settings'>): readonly Meeting[] => {
+}: Pick<Placed, 'operations' | 'laneOf' | 'communicators' | 'settings'>): readonly CollectiveEdge[] => {
   if (communicators.length < 2) return none
   const rivals = conflictsOf(communicators)
   if (rivals.size === 0) return none
@@ -26,10 +26,15 @@ export const meetingsOf = ({
     calls.push(i)
     ends.set(over(i), i)
   }
-  const meetings: Meeting[] = []
-  const add = (later: number, earlier: number | undefined, tick: Meeting['tick'], own: boolean): void => {
+  const meetings: CollectiveEdge[] = []
+  const add = (
+    later: number,
+    earlier: number | undefined,
+    tick: CollectiveEdge['tick'],
+    own: boolean,
+  ): void => {
     if (earlier === undefined || laneOf[earlier] === laneOf[later]) return
-    if (tick === 0 || settings.inFlight > 1) meetings.push({ later, earlier, tick, own })
+    if (tick === 0 || settings.inFlight > 1) meetings.push({ later, earlier, tick, sameCommunicator: own })
   }
   const last = new Map<number, number>()
   for (const call of calls) {
@@ -44,5 +49,5 @@ export const meetingsOf = ({
     }
     last.set(over(call), call)
   }
-  return meetings.some(({ own }) => !own) ? meetings : none
+  return meetings.some(({ sameCommunicator: own }) => !own) ? meetings : none
 }

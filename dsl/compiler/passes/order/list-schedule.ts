@@ -1,10 +1,10 @@
 import { type Costs, resources } from '../../analysis/costs.js'
 import type { Dependencies } from '../../analysis/dependencies.js'
 import type { Operation } from '../../analysis/ir.js'
-import { Queue } from './queue.js'
+import { PriorityQueue } from './priority-queue.js'
 
 /** What is to be scheduled. Lanes from `fixed` on are to be given to chains, each as a whole, when its first operation is due. */
-export interface Listing {
+export interface Work {
   readonly operations: readonly Operation[]
   readonly dependencies: Dependencies
   readonly costs: Costs
@@ -21,7 +21,7 @@ export interface Listing {
 }
 
 /** Operations in the order in which they begin, and the lane of each. */
-export interface Listed {
+export interface Scheduled {
   readonly order: Int32Array
   readonly laneOf: Int32Array
 }
@@ -30,7 +30,7 @@ export interface Listed {
  * List scheduling: whenever a lane is free, the most urgent operation that is ready begins on it. What an operation takes is what it takes alone, or longer where
  * what is shared is asked for by more than there is. Orders by time, so no lane's backlog is issued before another lane's first operation.
  */
-export const listed = (work: Listing): Listed => new Schedule(work).run()
+export const listSchedule = (work: Work): Scheduled => new Schedule(work).run()
 
 class Schedule {
   private readonly laneOf: Int32Array
@@ -44,14 +44,14 @@ class Schedule {
   /** When each shared thing has done what was asked of it so far. */
   private readonly busy: Float64Array
   /** By lane, and last those of chains without a lane: not ready before `readyAt`, and ready, by urgency. */
-  private readonly coming: Queue[]
-  private readonly ready: Queue[]
+  private readonly coming: PriorityQueue[]
+  private readonly ready: PriorityQueue[]
   /** Operations to come of each chain, and by lane how many chains have any. */
   private readonly rest: Int32Array
   private readonly unfinished: Int32Array
   private host = 0
 
-  constructor(private readonly work: Listing) {
+  constructor(private readonly work: Work) {
     const { laneOf, chains, lanes, dependencies, urgency } = work
     const count = laneOf.length
     this.busy = new Float64Array(work.costs.pools)
@@ -66,11 +66,11 @@ class Schedule {
     this.readyAt = new Float64Array(count)
     this.left = dependencies.degree.slice()
     const first = urgency.map(value => -value)
-    this.coming = Array.from({ length: lanes + 1 }, () => new Queue(this.readyAt))
-    this.ready = Array.from({ length: lanes + 1 }, () => new Queue(first))
+    this.coming = Array.from({ length: lanes + 1 }, () => new PriorityQueue(this.readyAt))
+    this.ready = Array.from({ length: lanes + 1 }, () => new PriorityQueue(first))
   }
 
-  run(): Listed {
+  run(): Scheduled {
     const { work, left } = this
     const { lanes, dependencies } = work
     const { start, to } = dependencies

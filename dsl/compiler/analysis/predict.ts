@@ -1,6 +1,6 @@
 import { paceOf } from '../../machine/simulate/steady.js'
-import { type Costs, resources } from '../analysis/costs.js'
-import type { Synchronized } from '../analysis/ir.js'
+import { type Costs, resources } from './costs.js'
+import type { Synchronized } from './ir.js'
 
 /** What a tick of an order takes by the machine's figures. Nanoseconds. */
 export interface Prediction {

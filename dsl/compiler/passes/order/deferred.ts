@@ -8,7 +8,10 @@ const latest = new WeakMap<readonly Operation[], Int32Array>()
  * they are or uploaded; and collectives with a window. 0 for all others. 1 for those that none of these reads; 2 for those that one of level 1
  * reads, as the upload of a shard that is gathered; and so on.
  */
-export const levelsOf = ({ operations, buffers }: Pick<Lowered, 'operations' | 'buffers'>): Int32Array => {
+export const deferralLevels = ({
+  operations,
+  buffers,
+}: Pick<Lowered, 'operations' | 'buffers'>): Int32Array => {
   const known = latest.get(operations)
   if (known !== undefined) return known
   const levels = heap.int32(operations.length)

@@ -1,5 +1,5 @@
 /** Numbers by key, the least key first and of equal keys the least number. A key holds from when its number is put in. */
-export class Queue {
+export class PriorityQueue {
   // Four children a node, and keys beside the numbers: of a million numbers most time goes by waiting for memory.
   private heap = new Int32Array(16)
   private keys = new Float64Array(16)

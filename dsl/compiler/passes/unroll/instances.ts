@@ -18,7 +18,7 @@ const isTwin = (a: GraphNode, b: GraphNode): boolean => {
 }
 
 /** The copies of all nodes of a graph with rates: which stand for which, what each reads, and which something needs. */
-export class Copies {
+export class Instances {
   readonly base: Int32Array
   readonly total: number
   /** By key: whether an output, or a state that one depends on, needs it. */

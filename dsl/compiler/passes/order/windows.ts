@@ -1,6 +1,6 @@
-import { accessesOf } from '../analysis/accesses.js'
-import type { Placed, WindowEdge } from '../analysis/ir.js'
-import { levelsOf } from '../passes/order/lazy.js'
+import { accessesOf } from '../../analysis/accesses.js'
+import type { Placed, WindowEdge } from '../../analysis/ir.js'
+import { deferralLevels } from './deferred.js'
 
 /** An operation that waits to be asked for, and where in the order of all the rest those stand that ask. */
 interface Streamed {
@@ -195,12 +195,12 @@ const inserted = (
  * j − k − 1, and an edge says so; around the end of the tick too, where fewer ticks than `inFlight` lie between. Where that reader itself
  * comes after a reader of number j, the window cannot hold so few: there it opens no later than j's first reader needs, without an edge.
  */
-export const windowed = (
+export const insertDeferred = (
   ir: Placed,
   eager: Int32Array,
   most: number,
 ): { readonly order: Int32Array; readonly windows: readonly WindowEdge[] } => {
-  const levels = levelsOf(ir)
+  const levels = deferralLevels(ir)
   const members: number[][] = []
   for (let i = 0; i < levels.length; i++)
     if (levels[i]! > 0) {

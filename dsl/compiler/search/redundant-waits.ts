@@ -2,7 +2,7 @@ import type { Plan, Violation } from '../../ir/plan.js'
 import type { Draft } from '../passes/emit.js'
 
 /** Waits that are taken out of one plan, one after the other: each is proved anew. */
-export const mostNeedless = 32
+export const mostRedundantWaits = 32
 
 const without = <A extends Int32Array | Int8Array | Uint8Array>(list: A, at: number): A =>
   list.filter((_: number, i: number) => i !== at) as A
@@ -11,7 +11,7 @@ const without = <A extends Int32Array | Int8Array | Uint8Array>(list: A, at: num
  * The draft without the first wait that the proof of its plan found needless; undefined where that is not all that it found. A wait that memory asked for is tried while
  * lifetimes still follow from it: without it a use, or a later free, took its place, and more memory with that. Once they are settled, the proof sees that it may go alone.
  */
-export const withoutNeedless = (
+export const withoutRedundantWait = (
   draft: Draft,
   plan: Plan,
   violations: readonly Violation[],
