@@ -36,8 +36,7 @@ export {
   type ResolvedAllocatorOptions,
   type SizeDivision,
 } from './device/settings/options.js'
-export { snapshotSvg, snapshotText } from './device/snapshot/picture.js'
-export { type TorchSnapshot, torchPickle, toTorch } from './device/snapshot/snapshot.js'
+export { parseSnapshot, type SnapshotFault } from './device/snapshot/read.js'
 export type {
   AllocatorSnapshot,
   BlockState,
@@ -48,9 +47,11 @@ export type {
   SnapshotRecord,
   SnapshotSegment,
   SnapshotUse,
-} from './device/snapshot/snapshot-data.js'
-export { parseSnapshot, type SnapshotFault } from './device/snapshot/snapshot-read.js'
-export { fromTorch } from './device/snapshot/snapshot-torch.js'
+} from './device/snapshot/snapshot.js'
+export { snapshotSvg } from './device/snapshot/svg.js'
+export { snapshotText } from './device/snapshot/text.js'
+export { torchPickle, toTorch } from './device/snapshot/torch.js'
+export type { TorchSnapshot } from './device/snapshot/torch-form.js'
 export type { Span } from './device/span.js'
 export type { AllocatorStats } from './device/stats.js'
 export {

@@ -1,45 +1,43 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import * as E from 'fp-ts/lib/Either.js'
-import { snapshotSvg, snapshotText } from '../device/snapshot/picture.js'
-import { figuresOf } from '../device/snapshot/picture-figures.js'
-import { torchPickle } from '../device/snapshot/snapshot.js'
-import type { AllocatorSnapshot } from '../device/snapshot/snapshot-data.js'
-import { parseSnapshot } from '../device/snapshot/snapshot-read.js'
-import { fromTorch } from '../device/snapshot/snapshot-torch.js'
-import { oneOf, oneWord, parse, whole } from './args.js'
+import { figuresOf } from '../device/snapshot/layout.js'
+import { parseSnapshot } from '../device/snapshot/read.js'
+import type { AllocatorSnapshot } from '../device/snapshot/snapshot.js'
+import { snapshotSvg } from '../device/snapshot/svg.js'
+import { snapshotText } from '../device/snapshot/text.js'
+import { torchPickle } from '../device/snapshot/torch.js'
+import { thrown } from '../values.js'
+import { oneOf, oneWord, parse } from './args.js'
 import { Failed, Misuse, type Output } from './io.js'
 
-export const usage = 'braid snapshot FILE [--as text|svg|torch|json] [--device N] [-o FILE] [--json]'
+export const usage = 'braid snapshot FILE [--as text|svg|torch|json] [-o FILE] [--json]'
 
 type As = 'text' | 'svg' | 'torch' | 'json'
 const flags = {
   as: { type: 'string' },
-  device: { type: 'string' },
   output: { type: 'string', short: 'o' },
 } as const
 
-const badFile = (at: string, wanted: string, error: unknown, next: string): Failed =>
-  new Failed([{ _tag: 'BadFile', at, subject: 'snapshot', wanted, found: (error as Error).message, next }])
+const badFile = (at: string, wanted: string, found: string, next: string): Failed =>
+  new Failed([{ _tag: 'BadFile', at, subject: 'snapshot', wanted, found, next }])
 
-const read = (path: string, device: number | undefined): AllocatorSnapshot => {
+const read = (path: string): AllocatorSnapshot => {
   let bytes: Buffer
   try {
     bytes = readFileSync(path)
   } catch (error) {
+    const next = 'write one with: JSON.stringify(device.snapshot())'
+    throw badFile(path, 'a snapshot file that can be read', thrown(error), next)
+  }
+  // Every pickle of protocol 2 or later begins with this byte; no JSON does.
+  if (bytes[0] === 0x80)
     throw badFile(
       path,
-      'a snapshot file that can be read',
-      error,
-      'write one with: JSON.stringify(device.snapshot())',
+      "Braid's own snapshot, as JSON",
+      'a Python pickle, which Braid does not read',
+      "open PyTorch's snapshots at https://pytorch.org/memory_viz; write Braid's with: JSON.stringify(device.snapshot())",
     )
-  }
-  // As every pickle begins; no JSON does.
-  const pickled = bytes[0] === 0x80
-  if (!pickled && device !== undefined)
-    throw new Misuse(
-      `--device picks one of the devices in PyTorch's snapshots; ${path} is none\nusage: ${usage}`,
-    )
-  const parsed = pickled ? fromTorch(bytes, device) : parseJson(path, bytes)
+  const parsed = parseJson(path, bytes)
   if (E.isLeft(parsed)) throw new Failed(parsed.left.map(fault => ({ ...fault, at: `${path}: ${fault.at}` })))
   return parsed.right
 }
@@ -48,7 +46,7 @@ const parseJson = (path: string, bytes: Buffer): ReturnType<typeof parseSnapshot
   try {
     return parseSnapshot(bytes.toString('utf8'))
   } catch (error) {
-    throw badFile(path, 'a snapshot that fits into one string', error, 'keep less history')
+    throw badFile(path, 'a snapshot that fits into one string', thrown(error), 'keep less history')
   }
 }
 
@@ -75,14 +73,13 @@ export const snapshot = async (args: readonly string[], out: Output): Promise<nu
   const { output } = values
   if (as === 'torch' && output === undefined)
     throw new Misuse(`--as torch writes a pickle, which is no text: give -o FILE\nusage: ${usage}`)
-  const device = values.device === undefined ? undefined : whole(values.device, '--device', 0)
-  const given = read(path, device)
+  const given = read(path)
   const made = written(given, as)
   if (output !== undefined) {
     try {
       writeFileSync(output, made)
     } catch (error) {
-      throw badFile(output, 'a file that can be written', error, 'give another path to -o')
+      throw badFile(output, 'a file that can be written', thrown(error), 'give another path to -o')
     }
     const open = as === 'torch' ? '; open it at https://pytorch.org/memory_viz' : ''
     out.say(`${output}: the snapshot as ${as}${open}`)
@@ -90,7 +87,7 @@ export const snapshot = async (args: readonly string[], out: Output): Promise<nu
     return 0
   }
   out.say(String(made).trimEnd())
-  // The snapshot itself is the one object; a picture is text inside one.
+  // With --json exactly one object is printed: the snapshot itself, or an object that holds the picture.
   out.result(as === 'json' ? given : { file: path, as, ...summary(given), text: made })
   return 0
 }

@@ -8,7 +8,7 @@ import {
   type SnapshotRecord,
   type SnapshotSegment,
   type SnapshotUse,
-} from './snapshot/snapshot-data.js'
+} from './snapshot/snapshot.js'
 import { statsFrom } from './stats.js'
 
 /** What a device's allocators hold now, from the rows that native/bindings/caching_report.h describes. */

@@ -18,7 +18,7 @@ import { type MemPool, type MemPoolOptions, makePool } from './mem-pool.js'
 import { openFailure } from './open-failure.js'
 import type { Shortage } from './out-of-memory.js'
 import type { ResolvedAllocatorOptions } from './settings/options.js'
-import type { AllocatorSnapshot } from './snapshot/snapshot-data.js'
+import type { AllocatorSnapshot } from './snapshot/snapshot.js'
 import { type AllocatorStats, statsFrom } from './stats.js'
 
 export interface SiteOptions {

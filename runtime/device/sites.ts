@@ -1,4 +1,4 @@
-import type { SnapshotFrame } from './snapshot/snapshot-data.js'
+import type { SnapshotFrame } from './snapshot/snapshot.js'
 
 interface StackError {
   captureStackTrace(target: object): void

@@ -1,5 +1,5 @@
-// Writes Python pickles of protocol 4, of plain data alone. Only those opcodes are used that PyTorch's snapshot viewer reads
-// as well: it has its own unpickler, without LONG4, BINUNICODE8 and frozen sets.
+// Writes Python pickles of protocol 4, of plain data. Uses only opcodes that PyTorch's snapshot viewer knows: the viewer has
+// an unpickler of its own, without LONG4, BINUNICODE8 and frozen sets.
 
 /** A Python tuple; a plain array becomes a list. */
 export class Tuple {
@@ -50,13 +50,13 @@ const op = {
   longGet: 0x6a,
 } as const
 
-// As many as Python's own pickler puts between two marks: a reader may take them as the arguments of one call.
+// Python's own pickler puts as many items between two marks: a reader may pass them as the arguments of one call.
 const batch = 1000
 
 /**
- * `value` as a pickle. Integers up to 2^53 and bigints become `int`, other numbers `float`, objects `dict` in their own order
- * without keys that are undefined, and an array or object that stands in several places is one object there too. A cycle, or
- * what is no data (a function, a Date), is a TypeError.
+ * `value` as a pickle. Integers up to 2^53 and bigints become `int`, other numbers `float`; objects become `dict` in their
+ * own order, without keys that are undefined. An array or object that stands in several places is one object in Python
+ * too. Throws a TypeError for a cycle, and for a value that is no data (a function, a Date).
  */
 export const pickle = (value: Picklable): Uint8Array => {
   const out = new Bytes()
@@ -67,7 +67,7 @@ export const pickle = (value: Picklable): Uint8Array => {
   return out.taken()
 }
 
-/** The arrays, objects and long strings that are met more than once, so are worth a place in the memo. */
+/** The arrays, objects and strings that stand in more than one place: each gets a place in the pickle's memo. */
 const repeated = (root: Picklable): ReadonlySet<unknown> => {
   const met = new Set<unknown>()
   const again = new Set<unknown>()
@@ -131,7 +131,6 @@ class Writer {
       this.text(value)
       this.remember(value)
     } else if (value instanceof Tuple) {
-      // A tuple holds its items when it is made: nothing in it can be it.
       this.tuple(value)
       this.remember(value)
     } else if (Array.isArray(value)) {
@@ -178,21 +177,7 @@ class Writer {
     else if (value >= 0 && value < 2 ** 8) out.byte(op.int1, value)
     else if (value >= 0 && value < 2 ** 16) out.uint(op.int2, value, 2)
     else if (value >= -(2 ** 31) && value < 2 ** 31) out.uint(op.int4, value, 4)
-    else this.wide(value)
-  }
-
-  // An integer that 32 bits do not hold: the same as `long`, without a bigint.
-  private wide(value: number): void {
-    const low = value >>> 0
-    let high = (value - low) / 2 ** 32
-    let bytes = 5
-    while (high < -(2 ** (8 * (bytes - 4) - 1)) || high >= 2 ** (8 * (bytes - 4) - 1)) bytes++
-    this.out.byte(op.long1, bytes)
-    for (let i = 0; i < 4; i++) this.out.byte((low >>> (8 * i)) & 255)
-    for (let i = 4; i < bytes; i++) {
-      this.out.byte(high & 255)
-      high = Math.floor(high / 256)
-    }
+    else this.long(BigInt(value))
   }
 
   // Little-endian two's complement, as few bytes as hold the sign.
@@ -229,25 +214,25 @@ class Bytes {
   private length = 0
 
   byte(first: number, second?: number): void {
-    this.room(2)
+    this.reserve(2)
     this.bytes[this.length++] = first
     if (second !== undefined) this.bytes[this.length++] = second
   }
 
   uint(code: number, value: number, width: 2 | 4): void {
-    this.room(5)
+    this.reserve(5)
     this.bytes[this.length++] = code
     for (let i = 0; i < width; i++) this.bytes[this.length++] = (value >> (8 * i)) & 255
   }
 
   float(code: number, value: number): void {
-    this.room(9)
+    this.reserve(9)
     this.bytes[this.length++] = code
     this.length = this.bytes.writeDoubleBE(value, this.length)
   }
 
   append(bytes: Uint8Array): void {
-    this.room(bytes.length)
+    this.reserve(bytes.length)
     this.bytes.set(bytes, this.length)
     this.length += bytes.length
   }
@@ -256,7 +241,7 @@ class Bytes {
     return this.bytes.subarray(0, this.length)
   }
 
-  private room(more: number): void {
+  private reserve(more: number): void {
     if (this.length + more <= this.bytes.length) return
     const larger = Buffer.allocUnsafe(Math.max(2 * this.bytes.length, this.length + more))
     larger.set(this.bytes.subarray(0, this.length))

@@ -1,7 +1,7 @@
 // Devices: opening, figures, history, snapshots, shortages.
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, it } from 'vitest'
-import { parseSnapshot } from '../../../runtime/device/snapshot/snapshot-read.js'
+import { parseSnapshot } from '../../../runtime/device/snapshot/read.js'
 import { Device, OutOfMemoryError, type Shortage, toTorch } from '../../../runtime/index.js'
 import { hold, KiB, MiB, openOn, present, thrownBy } from './support.js'
 

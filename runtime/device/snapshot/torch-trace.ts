@@ -1,7 +1,7 @@
-// PyTorch's viewer plays a trace backwards from the segments at its end, and stops with an exception where the two
-// contradict each other: a free of a block that is in no segment, or that was never completed; pages unmapped that were not
-// mapped. The traces made here are such that it never does.
-import type { TorchRecord, TorchSegment } from './snapshot.js'
+// PyTorch's viewer plays a trace backwards from the segments at its end. It stops with an exception where the two
+// contradict each other: a free of a block that is in no segment, a free that was never completed, pages unmapped that
+// were not mapped. The traces made here never contradict their segments.
+import type { TorchRecord, TorchSegment } from './torch-form.js'
 
 interface Range {
   address: number
@@ -10,9 +10,9 @@ interface Range {
 }
 
 /**
- * The newest part of a trace that leads to these segments, with a `free_completed` added after each `free_requested` whose
- * block is free at the end; and how many older records had to go. A segment that the viewer would have joined to a
- * neighbour by then is said to be mapped: only so does the viewer take it out of the two again.
+ * The newest part of a trace that leads to these segments, and how many older records were dropped. A `free_completed` is
+ * added after each `free_requested` whose block is free at the end. A `segment_alloc` of a range that the viewer has
+ * joined to a neighbour becomes a `segment_map`: only then does the viewer take the range out of the joined one.
  */
 export const consistent = (
   trace: readonly TorchRecord[],
@@ -31,10 +31,10 @@ export const consistent = (
   return { trace: newestFirst.reverse(), dropped: 0 }
 }
 
-/** What is mapped and what is taken, going back in time. */
+/** The mapped ranges and the blocks in use, going back in time. */
 class Memory {
-  private readonly ranges: Range[] // in order of address, apart
-  private readonly taken: Map<number, number> // blocks that are not free, by address: their sizes
+  private readonly ranges: Range[] // in order of address; no two touch bytes of each other
+  private readonly taken: Map<number, number> // sizes of the blocks that are not free, by address
 
   constructor(segments: readonly TorchSegment[]) {
     this.ranges = segments
@@ -44,13 +44,13 @@ class Memory {
     this.taken = new Map(blocks.map(({ address, size }) => [address, size]))
   }
 
-  /** Whether one range is just the record's. */
+  /** Whether a range is exactly the record's. */
   holds({ addr = 0, size }: TorchRecord): boolean {
     const range = this.ranges[this.before(addr)]
     return range?.address === addr && range.size === size
   }
 
-  /** False where the record cannot have led to what is here. */
+  /** False where the record cannot have led to the present state. */
   undo(record: TorchRecord, complete: (record: TorchRecord) => void): boolean {
     const { action, addr = 0, size } = record
     if (action === 'alloc') this.taken.delete(addr)

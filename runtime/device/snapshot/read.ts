@@ -11,9 +11,9 @@ import {
   type SnapshotLane,
   type SnapshotRecord,
   type SnapshotSegment,
-} from './snapshot-data.js'
+} from './snapshot.js'
 
-/** Why a text or value is no snapshot, and where in it. */
+/** An error in a snapshot, with the place. */
 export type SnapshotFault = PlanFault
 
 const most = {
@@ -30,9 +30,9 @@ const most = {
 }
 
 /**
- * A snapshot from the text of a file, or from any value: all its faults at once (up to a hundred), or a snapshot that is built
- * anew, field by field. Fields that the format does not have are dropped. Every id names something, the blocks of a segment
- * tile it, and no two segments share an address. Never throws.
+ * Reads a snapshot from the text of a file, or from any value. Returns every fault (up to a hundred), or a snapshot that is
+ * built anew, field by field; fields that the format does not have are dropped. Checks that every id names something,
+ * that the blocks of a segment tile it, and that no two segments share an address. Never throws.
  */
 export const parseSnapshot = (
   input: string | unknown,
@@ -85,7 +85,7 @@ class SnapshotReader extends Reader {
     return 0
   }
 
-  /** What fits no neighbour: a place in memory that another thing has, or that nothing has. */
+  /** A block or segment that overlaps another one, or leaves a gap. */
   place(at: string, wanted: string, found: string): void {
     this.fault('Extent', at, at, wanted, found, 'take the snapshot again: it was changed, or cut off')
   }
