@@ -7,7 +7,7 @@ namespace braid::bindings {
 
 CachingDevice::CachingDevice(napi_env env, std::unique_ptr<Driver> opened)
     : env(env), driver(std::move(opened)) {
-  lanes = std::make_unique<caching::Lanes>(*driver);
+  lanes = std::make_unique<Lanes>(*driver);
   hooked_ = napi_add_env_cleanup_hook(env, teardown, this) == napi_ok;
 }
 
@@ -62,7 +62,7 @@ void CachingDevice::drain() {
   std::shared_lock lock(inUse);
   if (destroyed_ || !lanes) return;
   driver->bind();
-  for (caching::LaneId id = 0; id < lanes->count(); ++id) lanes->synchronizeLane(lanes->at(id));
+  for (LaneId id = 0; id < lanes->count(); ++id) lanes->synchronizeLane(lanes->at(id));
 }
 
 void CachingDevice::destroy() {
@@ -75,8 +75,8 @@ void CachingDevice::destroy() {
   }
   if (movedViews > 0 || !lanes) return;
   spaces[1].allocator.reset();
-  for (caching::LaneId id = 0; id < lanes->count(); ++id) {
-    caching::Lane& lane = lanes->at(id);
+  for (LaneId id = 0; id < lanes->count(); ++id) {
+    Lane& lane = lanes->at(id);
     if (!lane.retired && id < owned.size() && owned[id]) driver->streamDestroy(lane.stream);
   }
   lanes.reset();

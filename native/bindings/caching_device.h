@@ -64,8 +64,8 @@ class CachingDevice {
   void enterSource() { refusal_ = static_cast<int>(Refusal::inSource); }
   void leaveSource() { refusal_ = closed_ ? static_cast<int>(Refusal::closed) : 0; }
 
-  caching::Lane* lane(double id) const {
-    return id >= 0 && id < static_cast<double>(lanes->count()) ? &lanes->at(static_cast<caching::LaneId>(id))
+  Lane* lane(double id) const {
+    return id >= 0 && id < static_cast<double>(lanes->count()) ? &lanes->at(static_cast<LaneId>(id))
                                                                : nullptr;
   }
   bool pool(double handle, caching::MemPool** pool) const {
@@ -95,7 +95,7 @@ class CachingDevice {
 
   const napi_env env;
   std::unique_ptr<Driver> driver;
-  std::unique_ptr<caching::Lanes> lanes;
+  std::unique_ptr<Lanes> lanes;
   CachingSpace spaces[2];  // device, pinned
   std::vector<caching::MemPool*> pools;
   std::vector<bool> owned;  // by lane: whether its stream is ours

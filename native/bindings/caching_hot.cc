@@ -8,8 +8,6 @@ namespace braid::bindings {
 namespace {
 
 using caching::Block;
-using caching::Lane;
-using caching::Mark;
 
 napi_value number(napi_env env, double value) {
   napi_value result = nullptr;
@@ -165,7 +163,7 @@ napi_value wait(napi_env env, napi_callback_info info) {
 napi_value drop(napi_env env, napi_callback_info info) {
   const Call<CachingDevice, 1> call(env, info);
   if (call.refusal == static_cast<int>(Refusal::closed)) return code(env, call.refusal);
-  if (Mark* mark = pointer<Mark>(call.arguments[0])) mark->drop();
+  if (Mark* mark = pointer<Mark>(call.arguments[0])) mark->release();
   return code(env, 0);
 }
 

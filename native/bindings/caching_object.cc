@@ -35,8 +35,8 @@ void check(const Napi::CallbackInfo& info, CachingDevice& device, Status status,
   if (status != Status::ok) throw failureObject(info.Env(), failureOf(*device.driver, status, op));
 }
 
-caching::Lane& laneAt(const Napi::CallbackInfo& info, CachingDevice& device, std::size_t at = 0) {
-  caching::Lane* lane = device.lane(numberAt(info[at], "lane"));
+Lane& laneAt(const Napi::CallbackInfo& info, CachingDevice& device, std::size_t at = 0) {
+  Lane* lane = device.lane(numberAt(info[at], "lane"));
   if (!lane) throw Napi::RangeError::New(info.Env(), "there is no such lane");
   return *lane;
 }
@@ -74,7 +74,7 @@ Napi::Value addLane(const Napi::CallbackInfo& info) {
     const Status status = device->driver->streamQuery(stream);
     check(info, *device, status == Status::notReady ? Status::ok : status, "streamQuery");
   }
-  caching::Lane* lane = nullptr;
+  Lane* lane = nullptr;
   if (const Status status = device->lanes->add(stream, owned, name, &lane); status != Status::ok) {
     if (owned) device->driver->streamDestroy(stream);
     check(info, *device, status, "lane");
@@ -90,7 +90,7 @@ Napi::Value addLane(const Napi::CallbackInfo& info) {
 
 Napi::Value retireLane(const Napi::CallbackInfo& info) {
   const Shared device = opened(info);
-  caching::Lane& lane = laneAt(info, *device);
+  Lane& lane = laneAt(info, *device);
   if (lane.retired) return nothing(info);
   Stream stream = lane.stream;
   check(info, *device, device->driver->bind(), "bind");
@@ -100,8 +100,7 @@ Napi::Value retireLane(const Napi::CallbackInfo& info) {
 }
 
 // Waits for a mark off the JavaScript thread; it is held until then.
-Napi::Value waitFor(const Napi::CallbackInfo& info, const Shared& device, caching::Mark* mark,
-                    const char* op) {
+Napi::Value waitFor(const Napi::CallbackInfo& info, const Shared& device, Mark* mark, const char* op) {
   auto status = std::make_shared<Status>(Status::ok);
   auto detail = std::make_shared<std::string>();
   const auto work = [device, mark, status, detail] {
@@ -110,7 +109,7 @@ Napi::Value waitFor(const Napi::CallbackInfo& info, const Shared& device, cachin
     *status = device->driver->bind();
     if (*status == Status::ok) *status = device->lanes->synchronize(*mark);
     if (*status != Status::ok) *detail = device->driver->lastDetail();
-    mark->drop();
+    mark->release();
   };
   return runAsync(info.Env(), "braid.synchronize", work, [status, detail, op](Napi::Env env) -> Napi::Value {
     if (*status == Status::ok) return env.Undefined();
@@ -124,7 +123,7 @@ Napi::Value waitFor(const Napi::CallbackInfo& info, const Shared& device, cachin
 
 Napi::Value synchronizeLane(const Napi::CallbackInfo& info) {
   const Shared device = opened(info);
-  caching::Mark* mark = nullptr;
+  Mark* mark = nullptr;
   check(info, *device, device->driver->bind(), "bind");
   check(info, *device, device->lanes->mark(laneAt(info, *device), &mark), "eventRecord");
   return waitFor(info, device, mark, "synchronize");
@@ -135,7 +134,7 @@ Napi::Value synchronizeEvent(const Napi::CallbackInfo& info) {
   const double handle = numberAt(info[0], "event");
   if (!(handle >= 1 && handle < mostInteger))
     throw Napi::RangeError::New(info.Env(), "there is no such event");
-  auto* mark = reinterpret_cast<caching::Mark*>(static_cast<std::uintptr_t>(handle));
+  auto* mark = reinterpret_cast<Mark*>(static_cast<std::uintptr_t>(handle));
   mark->hold();
   return waitFor(info, device, mark, "synchronize");
 }
@@ -327,7 +326,7 @@ void waitAtGate(void* data) {
 
 Napi::Value hold(const Napi::CallbackInfo& info) {
   const Shared device = opened(info);
-  caching::Lane& lane = laneAt(info, *device);
+  Lane& lane = laneAt(info, *device);
   auto gate = std::make_shared<Gate>();
   auto held = std::make_unique<std::shared_ptr<Gate>>(gate);
   check(info, *device, device->driver->bind(), "bind");

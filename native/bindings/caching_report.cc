@@ -17,7 +17,7 @@ double real(T value) {
   return static_cast<double>(value);
 }
 
-double idOf(const caching::Lane* lane) { return lane ? real(lane->id) : -1.0; }
+double idOf(const Lane* lane) { return lane ? real(lane->id) : -1.0; }
 
 }  // namespace
 
@@ -56,17 +56,17 @@ Napi::Value segmentRows(Napi::Env env, const caching::Allocator& allocator) {
       numbers.insert(numbers.end(),
                      {real(block->address), real(block->size), real(std::uint64_t{block->requested}),
                       real(static_cast<int>(caching::BlockState{block->state})), idOf(block->lane),
-                      real(caching::Count{block->release}), real(std::uint32_t{block->site})});
+                      real(Count{block->release}), real(std::uint32_t{block->site})});
       const bool marked =
           block->state == caching::BlockState::live || block->state == caching::BlockState::pending;
       numbers.push_back(marked ? real(block->uses.size()) : 0);
       if (marked)
-        for (const caching::Mark* mark : block->uses)
+        for (const Mark* mark : block->uses)
           numbers.insert(numbers.end(), {idOf(mark->lane), real(mark->point)});
       const bool noted = marked && block->noted;
       numbers.push_back(noted ? real(block->noted->size()) : 0);
       if (noted)
-        for (const caching::Lane* lane : *block->noted) numbers.push_back(idOf(lane));
+        for (const Lane* lane : *block->noted) numbers.push_back(idOf(lane));
     }
   });
   return row(env, numbers);
@@ -81,14 +81,14 @@ Napi::Value historyRows(Napi::Env env, const caching::History& history) {
   return row(env, numbers);
 }
 
-Napi::Value laneRows(Napi::Env env, const caching::Lanes& lanes) {
+Napi::Value laneRows(Napi::Env env, const Lanes& lanes) {
   std::vector<double> numbers;
-  for (caching::LaneId id = 0; id < lanes.count(); ++id) {
-    const caching::Lane& lane = lanes.at(id);
+  for (LaneId id = 0; id < lanes.count(); ++id) {
+    const Lane& lane = lanes.at(id);
     numbers.insert(numbers.end(), {real(id),
                                    real(reinterpret_cast<std::uintptr_t>(static_cast<Stream>(lane.stream)) %
                                         (std::uintptr_t{1} << 53)),
-                                   lane.retired ? 1.0 : 0.0, real(lane.done()), real(lane.present())});
+                                   lane.retired ? 1.0 : 0.0, real(lane.completed()), real(lane.present())});
   }
   return row(env, numbers);
 }

@@ -16,7 +16,7 @@ Napi::Value segmentRows(Napi::Env env, const caching::Allocator& allocator);
 // Eight numbers a record, oldest first.
 Napi::Value historyRows(Napi::Env env, const caching::History& history);
 // id, stream (its low 53 bits), retired, done, present: five a lane.
-Napi::Value laneRows(Napi::Env env, const caching::Lanes& lanes);
+Napi::Value laneRows(Napi::Env env, const Lanes& lanes);
 Napi::Object shortageObject(Napi::Env env, const caching::Shortage& shortage);
 
 }  // namespace braid::bindings

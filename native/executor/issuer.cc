@@ -148,7 +148,7 @@ Status Issuer::step(const Step& step, std::uint64_t tick) {
     case StepKind::run: return run(step, tick);
     case StepKind::record: {
       call_ = "eventRecord";
-      const Order::Marker marker = program_.marker(step.subject, tick);
+      const TickOrder::Marker marker = program_.marker(step.subject, tick);
       program_.order.record(marker, step.lane);
       return driver_->eventRecord(program_.event(marker), program_.streams()[step.lane]);
     }
@@ -156,7 +156,7 @@ Status Issuer::step(const Step& step, std::uint64_t tick) {
       call_ = "streamWait";
       // In the first tick a wait for the tick before is none: its event was never recorded, and the driver
       // says the same.
-      const Order::Marker marker = program_.marker(step.subject, step.previous ? tick - 1 : tick);
+      const TickOrder::Marker marker = program_.marker(step.subject, step.previous ? tick - 1 : tick);
       program_.order.wait(marker, step.lane);
       return driver_->streamWait(program_.streams()[step.lane], program_.event(marker));
     }

@@ -115,7 +115,7 @@ MaybeFailure Program::makeEvents() {
     markers_.push_back(marker(decoded_.recordedOn[event]));
     if (decoded_.alternating[event]) marker(decoded_.recordedOn[event]);
   }
-  std::vector<Order::Marker> spare;
+  std::vector<TickOrder::Marker> spare;
   for (LaneId lane = 0; lane < streams_.size(); ++lane) spare.push_back(marker(lane));
 
   std::vector<bool> busy(streams_.size());
@@ -135,7 +135,7 @@ MaybeFailure Program::makeEvents() {
   return failure ? failure : makePools(spare);
 }
 
-MaybeFailure Program::makePools(const std::vector<Order::Marker>& spare) {
+MaybeFailure Program::makePools(const std::vector<TickOrder::Marker>& spare) {
   std::vector<std::size_t> allocs(memory.count());
   for (const Step& step : decoded_.steps)
     if (step.kind == StepKind::alloc) ++allocs[memory.of(spec_.buffers[step.subject])];

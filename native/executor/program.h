@@ -42,9 +42,9 @@ class Program {
   const std::vector<Stream>& streams() const { return streams_; }
   // Pieces of work that it puts into its stream's queue, at most.
   std::uint32_t pieces(std::uint32_t run) const { return runPieces_[run]; }
-  Event event(Order::Marker marker) const { return markerEvents_[marker]; }
+  Event event(TickOrder::Marker marker) const { return markerEvents_[marker]; }
   // The marker that a record in this tick sets; a wait for the tick before takes the same with tick - 1.
-  Order::Marker marker(std::uint32_t event, std::uint64_t tick) const {
+  TickOrder::Marker marker(std::uint32_t event, std::uint64_t tick) const {
     return markers_[event] + (decoded_.alternating[event] ? tick & 1 : 0);
   }
   Event tickEnd(std::uint32_t slot, LaneId lane) const { return tickEnds_[slot * streams_.size() + lane]; }
@@ -55,7 +55,7 @@ class Program {
   const std::vector<std::vector<std::uint32_t>>& views() const { return views_; }
 
   SessionMemory memory;
-  Order order;
+  TickOrder order;
   std::vector<std::unique_ptr<Allocator>> pools;  // by memory, as SessionMemory numbers them
   DriverObjects objects;
   Pacing pacing;
@@ -64,7 +64,7 @@ class Program {
   MaybeFailure meetPeers();
   MaybeFailure makeStreams();
   MaybeFailure makeEvents();
-  MaybeFailure makePools(const std::vector<Order::Marker>& spare);
+  MaybeFailure makePools(const std::vector<TickOrder::Marker>& spare);
   MaybeFailure prepareKernels(const ReferenceFactory& reference);
   MaybeFailure makePacing();
   KernelSpec specOf(const Step& run) const;
@@ -85,7 +85,7 @@ class Program {
   std::vector<Driver*> laneDrivers_;
   std::vector<Stream> services_;
   std::vector<Event> markerEvents_;
-  std::vector<Order::Marker> markers_;
+  std::vector<TickOrder::Marker> markers_;
   std::vector<Event> tickEnds_;
   std::vector<LaneId> busyLanes_;
   std::vector<std::vector<std::uint32_t>> views_;

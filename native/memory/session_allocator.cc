@@ -2,7 +2,7 @@
 
 namespace braid {
 
-Allocator::Allocator(const std::vector<Driver*>& drivers, Order& order, std::uint64_t limit,
+Allocator::Allocator(const std::vector<Driver*>& drivers, TickOrder& order, std::uint64_t limit,
                      const std::vector<Stream>& streams, const std::vector<Event>& events,
                      AllocatorPolicy policy)
     : drivers_(drivers),
@@ -89,7 +89,7 @@ void Allocator::recordUse(BlockId id, Point point) {
 }
 
 // The device of `current` is the thread's; that of `lane` may be another.
-Status Allocator::recordSpare(Order::Marker marker, LaneId lane, LaneId current) {
+Status Allocator::recordSpare(TickOrder::Marker marker, LaneId lane, LaneId current) {
   Driver& driver = *drivers_[lane];
   const bool other = &driver != drivers_[current];
   Status status = other ? driver.bind() : Status::ok;
@@ -105,8 +105,8 @@ Status Allocator::waitForPending(std::uint64_t size, LaneId lane, bool* waited) 
   for (LaneId other = 0; other < order_.lanes(); ++other) {
     const Point point{other, pending_[other]};
     // Asked again for each lane: the wait before may have brought this point with it.
-    if (other == lane || covers(order_.frontier(lane), point)) continue;
-    Order::Marker marker = 0;
+    if (order_.lane(lane).isAfter(point)) continue;
+    TickOrder::Marker marker = 0;
     if (!order_.markerAfter(point, &marker)) {
       if (spare_.empty()) return Status::ok;
       marker = spare_[other];
@@ -137,7 +137,7 @@ Status Allocator::synchronizeAll(std::unique_lock<std::mutex>& lock) {
 
 void Allocator::settle() {
   std::lock_guard lock(mutex_);
-  pool_.settle(order_.settled());
+  pool_.settle(order_.completed());
 }
 
 void Allocator::reset() {
@@ -159,7 +159,7 @@ void Allocator::appendState(std::vector<Count>* state) const {
     state->push_back(range.offset);
     state->push_back(range.size);
     for (LaneId lane = 0; lane < order_.lanes(); ++lane)
-      state->push_back(order_.back(lane, range.release[lane]));
+      state->push_back(order_.distance(lane, range.release[lane]));
   }
 }
 

@@ -8,7 +8,7 @@
 #include "driver/driver.h"
 #include "memory/range_pool.h"
 #include "memory/session_block.h"
-#include "order/order.h"
+#include "order/tick_order.h"
 
 namespace braid {
 
@@ -49,13 +49,13 @@ class Allocator {
  public:
   // `drivers` (of the device that each lane is on) and `streams` by lane. `events` are those of order's
   // markers, by marker. All outlive the allocator.
-  Allocator(const std::vector<Driver*>& drivers, Order& order, std::uint64_t limit,
+  Allocator(const std::vector<Driver*>& drivers, TickOrder& order, std::uint64_t limit,
             const std::vector<Stream>& streams, const std::vector<Event>& events,
             AllocatorPolicy policy = {});
 
   // One event per lane, created beforehand, with its marker: recorded where no event of the plan's marks a
   // point that rung 3 needs.
-  void setSpareMarkers(std::vector<Order::Marker> spare) { spare_ = std::move(spare); }
+  void setSpareMarkers(std::vector<TickOrder::Marker> spare) { spare_ = std::move(spare); }
   // Takes the memory for this many blocks, live or free, so that none is taken later.
   void reserve(std::size_t blocks);
 
@@ -65,7 +65,7 @@ class Allocator {
   // points of a lane the last counts.
   void recordUse(BlockId block, Point point);
 
-  // Called when the order has learnt that everything below `order.settled()` is before all lanes.
+  // Called when the order has learnt that everything below `order.completed()` is before all lanes.
   void settle();
   // Everything has completed and every owner is gone (a failed tick left blocks behind).
   void reset();
@@ -82,14 +82,14 @@ class Allocator {
   std::string describe(const AllocatorShortage& shortage) const;
 
  private:
-  Status recordSpare(Order::Marker marker, LaneId lane, LaneId current);
+  Status recordSpare(TickOrder::Marker marker, LaneId lane, LaneId current);
   Status waitForPending(std::uint64_t size, LaneId lane, bool* waited);
   Status synchronizeAll(std::unique_lock<std::mutex>& lock);
   Frontier uses(BlockId id) { return {uses_.data() + id * order_.lanes(), order_.lanes()}; }
   BlockId addBlock();
 
   const std::vector<Driver*>& drivers_;
-  Order& order_;
+  TickOrder& order_;
   const std::vector<Stream>& streams_;
   const std::vector<Event>& events_;
   AllocatorPolicy policy_;
@@ -98,7 +98,7 @@ class Allocator {
   std::vector<Block> blocks_;
   std::vector<Count> uses_;  // blocks × lanes
   std::vector<BlockId> freeIds_;
-  std::vector<Order::Marker> spare_;
+  std::vector<TickOrder::Marker> spare_;
   std::vector<Count> pending_;  // scratch of rung 3
   AllocatorCounters counters_;
   AllocatorShortage shortage_;

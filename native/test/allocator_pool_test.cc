@@ -6,7 +6,7 @@
 #include <random>
 
 #include "memory/range_pool.h"
-#include "order/order.h"
+#include "order/tick_order.h"
 
 namespace braid {
 namespace {
@@ -169,8 +169,8 @@ TEST(RangePool, RandomModel) {
     const std::uint32_t lanes = 1 + below(4), inFlight = 1 + below(3);
     constexpr std::uint64_t units = 64;
     RangePool pool(units * unit, lanes);
-    Order order(lanes, inFlight);
-    std::vector<Order::Marker> markers;
+    TickOrder order(lanes, inFlight);
+    std::vector<TickOrder::Marker> markers;
     for (int i = 0; i < 6; ++i) markers.push_back(order.addMarker());
     std::vector<std::vector<Count>> lastRelease(units, std::vector<Count>(lanes));  // by unit
     std::vector<bool> held(units);
@@ -178,7 +178,7 @@ TEST(RangePool, RandomModel) {
     std::uint64_t peak = 0;
     for (std::uint64_t tick = 0; tick < 12; ++tick) {
       order.beginTick(tick);
-      pool.settle(order.settled());
+      pool.settle(order.completed());
       for (int step = 0; step < 60; ++step) {
         const LaneId lane = below(lanes);
         switch (below(5)) {
@@ -235,8 +235,8 @@ TEST(RangePool, RandomModel) {
   }
 }
 
-TEST(Order, AWaitBringsWhatPrecededTheRecord) {
-  Order order(3, 2);
+TEST(TickOrder, AWaitBringsWhatPrecededTheRecord) {
+  TickOrder order(3, 2);
   const auto a = order.addMarker(), b = order.addMarker();
   order.run(0);
   order.record(a, 0);
@@ -244,32 +244,32 @@ TEST(Order, AWaitBringsWhatPrecededTheRecord) {
   order.wait(a, 1);
   order.record(b, 1);
   order.wait(b, 2);
-  EXPECT_TRUE(covers(order.frontier(2), {0, 1}));
-  EXPECT_FALSE(covers(order.frontier(2), {0, 2}));
-  EXPECT_TRUE(covers(order.frontier(2), {1, 1}));
+  EXPECT_TRUE(happensBefore({0, 1}, order.frontier(2)));
+  EXPECT_FALSE(happensBefore({0, 2}, order.frontier(2)));
+  EXPECT_TRUE(happensBefore({1, 1}, order.frontier(2)));
 }
 
-TEST(Order, ATickCoversTheOneThatHasCompleted) {
-  Order order(2, 2);
+TEST(TickOrder, ATickCoversTheOneThatHasCompleted) {
+  TickOrder order(2, 2);
   for (std::uint64_t tick = 0; tick < 3; ++tick) {
     order.beginTick(tick);
-    EXPECT_EQ(covers(order.frontier(1), {0, 1}), tick == 2);
+    EXPECT_EQ(happensBefore({0, 1}, order.frontier(1)), tick == 2);
     order.run(0);
     order.endTick(tick);
   }
-  EXPECT_TRUE(covers(order.frontier(1), {0, 1}));
-  EXPECT_FALSE(covers(order.frontier(1), {0, 2}));
+  EXPECT_TRUE(happensBefore({0, 1}, order.frontier(1)));
+  EXPECT_FALSE(happensBefore({0, 2}, order.frontier(1)));
 }
 
-TEST(Order, FindsTheNearestMarkerAtOrAfterAPoint) {
-  Order order(1, 1);
+TEST(TickOrder, FindsTheNearestMarkerAtOrAfterAPoint) {
+  TickOrder order(1, 1);
   const auto early = order.addMarker(), late = order.addMarker();
   order.run(0);
   order.record(early, 0);
   order.run(0);
   order.run(0);
   order.record(late, 0);
-  Order::Marker found = 99;
+  TickOrder::Marker found = 99;
   ASSERT_TRUE(order.markerAfter({0, 1}, &found));
   EXPECT_EQ(found, early);
   ASSERT_TRUE(order.markerAfter({0, 2}, &found));

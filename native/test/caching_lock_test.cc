@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "memory/caching/biased_lock.h"
+#include "order/biased_lock.h"
 
 namespace braid::caching {
 namespace {
@@ -24,7 +24,7 @@ struct Guarded {
   // The same by the short way where that is open.
   bool touchLeaning() {
     bool whole = true;
-    return lock.ifLeaning([&] { whole = change(); }) ? whole : touch();
+    return lock.ifBiased([&] { whole = change(); }) ? whole : touch();
   }
 
  private:
@@ -43,7 +43,7 @@ bool leans() {
   BiasedLock lock;
   lock.lock();
   lock.unlock();
-  return lock.ifLeaning([] {});
+  return lock.ifBiased([] {});
 }
 
 TEST(CachingLock, ExcludesForOneThread) {
@@ -102,21 +102,21 @@ TEST(CachingLock, IsTakenTheShortWayByItsFirstThreadAlone) {
   BiasedLock lock;
   bool done = false;
   const auto work = [&] { done = true; };
-  EXPECT_FALSE(lock.ifLeaning(work)) << "leans towards nobody yet";
+  EXPECT_FALSE(lock.ifBiased(work)) << "leans towards nobody yet";
   lock.lock();
   lock.unlock();
   lock.lock();
-  EXPECT_FALSE(lock.ifLeaning(work)) << "held already, by this thread";
+  EXPECT_FALSE(lock.ifBiased(work)) << "held already, by this thread";
   lock.unlock();
   EXPECT_FALSE(done);
-  std::thread([&] { EXPECT_FALSE(lock.ifLeaning(work)) << "another thread"; }).join();
-  EXPECT_TRUE(lock.ifLeaning(work));
+  std::thread([&] { EXPECT_FALSE(lock.ifBiased(work)) << "another thread"; }).join();
+  EXPECT_TRUE(lock.ifBiased(work));
   EXPECT_TRUE(done);
   std::thread([&] {
     lock.lock();
     lock.unlock();
   }).join();
-  EXPECT_FALSE(lock.ifLeaning(work)) << "no longer alone";
+  EXPECT_FALSE(lock.ifBiased(work)) << "no longer alone";
 }
 
 TEST(CachingLock, IsTheNextThreadsWhenTheFirstHasEnded) {

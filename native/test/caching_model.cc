@@ -269,7 +269,7 @@ void Worker::order(const ModelLane& from, const ModelLane& to) {
     std::lock_guard guard(to.lane->mutex);
     status = m_.lanes_->wait(*to.lane, *mark, nullptr);
   }
-  mark->drop();
+  mark->release();
   if (!good(status, "wait")) m_.driver_->streamSynchronize(from.stream);
 }
 
@@ -285,7 +285,7 @@ void Worker::keep(Owned& owned) {
     }
     used(owned, on.stream);
     good(m_.allocator_->keepUntil(owned.block, *mark), "keepUntil");
-    mark->drop();
+    mark->release();
     return;
   }
   // An event of the caller's, of which the allocator knows nothing but that it is there.
@@ -307,7 +307,7 @@ void Worker::keep(Owned& owned) {
 void Worker::forget(bool all) {
   std::erase_if(adopted_, [&](const auto& each) {
     if (!all && each.second->holders() != 1) return false;
-    each.second->drop();
+    each.second->release();
     m_.driver_->eventDestroy(each.first);
     return true;
   });

@@ -367,7 +367,7 @@ TEST(CachingLadder, ForeignEventsAreWaitedFor) {
       c.driver.eventRecord(events[i], foreign[i]);
       Mark* mark = c.lanes.adopt(events[i]);
       EXPECT_EQ(c.allocator->keepUntil(block, *mark), Status::ok);
-      mark->drop();
+      mark->release();
     }
     c.driver.released(
         block->address, block->size,
@@ -389,7 +389,7 @@ TEST(CachingLadder, EmptyCacheWaitsForForeignEvents) {
   c.driver.eventRecord(event, foreign);
   Mark* mark = c.lanes.adopt(event);
   EXPECT_EQ(c.allocator->keepUntil(block, *mark), Status::ok);
-  mark->drop();
+  mark->release();
   c.free(block);
   EXPECT_EQ(c.allocator->emptyCache(), Status::ok);
   EXPECT_EQ(c.allocator->reserved(), 0u);

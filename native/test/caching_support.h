@@ -28,15 +28,15 @@ struct Caching {
     device.finish();
   }
 
-  caching::Lane& lane(bool tracked = true) {
+  Lane& lane(bool tracked = true) {
     Stream stream = nullptr;
-    caching::Lane* made = nullptr;
+    Lane* made = nullptr;
     EXPECT_EQ(driver.streamCreate(&stream, 0), Status::ok);
     EXPECT_EQ(lanes.add(stream, tracked, "", &made), Status::ok);
     return *made;
   }
   // Null where it is refused.
-  caching::Block* malloc(std::uint64_t bytes, caching::Lane& on, caching::MemPool* pool = nullptr,
+  caching::Block* malloc(std::uint64_t bytes, Lane& on, caching::MemPool* pool = nullptr,
                          std::uint32_t site = 0) {
     caching::Block* block = nullptr;
     status = allocator->malloc(bytes, on, &block, &shortage, pool, site);
@@ -49,22 +49,22 @@ struct Caching {
     driver.released(block->address, block->size, {driver.reached(block->lane->stream)});
     EXPECT_EQ(allocator->free(block), Status::ok);
   }
-  void work(caching::Lane& on) {
+  void work(Lane& on) {
     EXPECT_EQ(driver.fill32(0, 0, 1, on.stream), Status::ok);
     on.queued();
   }
   // What follows on `to` comes after what is queued on `from`.
-  void order(caching::Lane& from, caching::Lane& to) {
-    caching::Mark* mark = nullptr;
+  void order(Lane& from, Lane& to) {
+    Mark* mark = nullptr;
     EXPECT_EQ(lanes.mark(from, &mark), Status::ok);
     {
       std::lock_guard guard(to.mutex);
       EXPECT_EQ(lanes.wait(to, *mark, nullptr), Status::ok);
     }
-    mark->drop();
+    mark->release();
   }
   // Somebody reads the block on another lane, and says so.
-  void use(caching::Block* block, caching::Lane& on) {
+  void use(caching::Block* block, Lane& on) {
     work(on);
     EXPECT_EQ(allocator->recordUse(block, on), Status::ok);
   }
@@ -73,7 +73,7 @@ struct Caching {
 
   SimulatedDevice device;
   Watch driver;
-  caching::Lanes lanes;
+  Lanes lanes;
   std::unique_ptr<caching::Allocator> allocator;
   caching::Shortage shortage;
   Status status = Status::ok;

@@ -100,7 +100,7 @@ TEST(CachingUse, OfTheHomeLaneIsNone) {
   Mark* mark = nullptr;
   ASSERT_EQ(c.lanes.mark(home, &mark), Status::ok);
   EXPECT_EQ(c.allocator->keepUntil(block, *mark), Status::ok);
-  mark->drop();
+  mark->release();
   EXPECT_TRUE(block->uses.empty());
   EXPECT_FALSE(block->noted);
   c.free(block);
@@ -140,7 +140,7 @@ TEST(CachingUse, ComposesWithRecordStreamAndKeepUntil) {
   c.driver.eventRecord(event, foreign);
   Mark* mark = c.lanes.adopt(event);
   EXPECT_EQ(c.allocator->keepUntil(block, *mark), Status::ok);
-  mark->drop();
+  mark->release();
   c.free(block);
   const Stream streams[] = {precise.stream, noted.stream, foreign};
   for (const Stream stream : streams) {
@@ -198,12 +198,12 @@ TEST(CachingUse, AMarkThatNobodyHoldsIsFoundBehindManyThatAreHeld) {
   for (int i = 0; i < 1000; ++i) {
     ahead.push_back(mark());
     if (ahead.size() < 4) continue;
-    ahead.front()->drop();
+    ahead.front()->release();
     ahead.erase(ahead.begin());
   }
   EXPECT_LE(c.stats().eventsCreated, 150u);
-  for (Mark* each : held) each->drop();
-  for (Mark* each : ahead) each->drop();
+  for (Mark* each : held) each->release();
+  for (Mark* each : ahead) each->release();
 }
 
 TEST(CachingUse, AForeignEventTwiceIsOneUse) {
@@ -219,7 +219,7 @@ TEST(CachingUse, AForeignEventTwiceIsOneUse) {
   c.free(block);
   EXPECT_EQ(c.allocator->emptyCache(), Status::ok);
   EXPECT_EQ(mark->holders(), 1u);
-  mark->drop();
+  mark->release();
 }
 
 TEST(CachingUse, AQuietLaneSharesItsEvent) {
@@ -301,7 +301,7 @@ TEST(CachingUse, AfterTheFreeIsRefused) {
   ASSERT_EQ(c.lanes.mark(reader, &mark), Status::ok);
   EXPECT_EQ(c.allocator->keepUntil(block, *mark), Status::invalidHandle);
   EXPECT_EQ(mark->holders(), 1u);
-  mark->drop();
+  mark->release();
   EXPECT_EQ(c.books({}), "");
 }
 
@@ -386,7 +386,7 @@ TEST(CachingLanes, APresentPointIsNeverTooEarly) {
         covered.resize(mark->point + 1, ~std::uint64_t{0});
         covered[mark->point] = most;
       }
-      mark->drop();
+      mark->release();
       started = true;
     }
   });
@@ -449,7 +449,7 @@ TEST(CachingLanes, AFreeWhileAMarkIsRecordedIsNotWaitedForForEver) {
     } else {
       Mark* mark = nullptr;
       EXPECT_EQ(lanes.mark(*home, &mark), Status::ok);
-      mark->drop();
+      mark->release();
     }
     freeing.join();
     device.finish();
@@ -476,7 +476,7 @@ TEST(CachingLanes, WhatIsQueuedBehindAQuestionIsNotItsAnswer) {
       queue();
       if (marked) {
         ASSERT_EQ(lanes.mark(*lane, &mark), Status::ok);
-        mark->drop();
+        mark->release();
       }
       if (asks) device.finish();
       Count point = 0;
@@ -486,11 +486,11 @@ TEST(CachingLanes, WhatIsQueuedBehindAQuestionIsNotItsAnswer) {
       };
       if (asks) {
         EXPECT_EQ(lanes.pollLane(*lane), Status::ok);
-        EXPECT_LT(lane->done(), point);
+        EXPECT_LT(lane->completed(), point);
       } else if (!marked) {
         ASSERT_EQ(lanes.mark(*lane, &mark), Status::ok);
         EXPECT_LT(mark->point, point);
-        mark->drop();
+        mark->release();
       }
     }
   }

@@ -188,8 +188,8 @@ struct Bare {
   std::vector<Driver*> drivers{2, driver.get()};
   std::vector<Stream> streams = std::vector<Stream>(2);
   std::vector<Event> events = std::vector<Event>(2);
-  std::vector<Order::Marker> markers;
-  Order order{2, 1};
+  std::vector<TickOrder::Marker> markers;
+  TickOrder order{2, 1};
   std::unique_ptr<Allocator> allocator;
 };
 

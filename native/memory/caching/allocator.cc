@@ -15,7 +15,7 @@ int sizeOf(const Block& block) { return static_cast<int>(block.heap->config.size
 }  // namespace
 
 Allocator::Allocator(Lanes& lanes, std::unique_ptr<Source> source, const Options& options)
-    : lanes_(lanes), place_(lanes.join()), source_(std::move(source)), pages_(lanes.driver()) {
+    : lanes_(lanes), source_(std::move(source)), pages_(lanes.driver()) {
   setOptions(options);
   const bool expandable = options_.expandable && source_->expandable();
   small_ = std::make_unique<Heap>(lanes_, blocks_, options_,
@@ -65,7 +65,7 @@ Status Allocator::malloc(std::uint64_t bytes, Lane& lane, Block** block, Shortag
   bool counted = false;
   {
     const BiasedLock::Hold hold(lane.mutex);
-    Lane::Shelf& own = shelf(lane);
+    LaneBlocks& own = blocksOf(lane);
     found = own.cache.take(&heap, heap.number, size, &evicted);
     if (found == nullptr && evicted == nullptr && !own.pending.empty()) {
       found = resume(lane, heap, size, bytes, &refused);
@@ -104,7 +104,7 @@ Status Allocator::refuse(std::uint64_t bytes, const Lane& lane, Shortage* shorta
 
 inline Mark* const* Allocator::uncovered(const Block& block, const Lane& lane, Mark* const* from) {
   Mark* const* const end = block.uses.end();
-  while (from != end && Lanes::before(lane, **from)) ++from;
+  while (from != end && lane.isAfter(**from)) ++from;
   return from;
 }
 
@@ -131,14 +131,14 @@ Status Allocator::free(Block* block) {
     pending =
         !uses.empty() && (!options_.policy->order || uncovered(*block, home, uses.begin()) != uses.end());
     if (pending) {
-      shelf(home).pending.push(block);
+      blocksOf(home).pending.push(block);
     } else {
       // What the home lane is after by order came to it by a wait, which may be later than the free.
       if (!uses.empty()) dropUses(*block);
       if (history_.on()) [[unlikely]]
         tell(Action::freeCompleted, *block, home);
       if (size <= options_.cacheUpTo && !block->heap->closed.load(std::memory_order_relaxed))
-        taken = shelf(home).cache.give(block, block->heap->number);
+        taken = blocksOf(home).cache.give(block, block->heap->number);
     }
   }
   counters_.freed(stripe, sizes, size, requested, pending);
@@ -153,7 +153,7 @@ Status Allocator::free(Block* block) {
 Status Allocator::recordNoted(Block& block) {
   for (Lane* lane : *block.noted)
     if (recordUse(&block, *lane) != Status::ok)
-      if (const Status failed = lanes_.drain(*lane); failed != Status::ok) return failed;
+      if (const Status failed = lanes_.synchronizeStream(*lane); failed != Status::ok) return failed;
   block.noted.reset();
   return Status::ok;
 }
@@ -163,7 +163,7 @@ Status Allocator::addUse(Block& block, Mark* held) {
     if (use != held && (held->lane == nullptr || use->lane != held->lane)) continue;
     // Of one lane the later point says it all; an event of the caller's counts once.
     if (held->point > use->point) std::swap(use, held);
-    held->drop();
+    held->release();
     return Status::ok;
   }
   block.uses.push(held);
@@ -204,13 +204,13 @@ bool Allocator::covered(const Block& block, const Lane& lane) {
 }
 
 inline void Allocator::letGo(Uses& uses) {
-  for (Mark* const use : uses) use->drop();
+  for (Mark* const use : uses) use->release();
   uses.clear();
 }
 
 void Allocator::dropUses(Block& block) {
   bool byOrder = false;
-  for (const Mark* const use : block.uses) byOrder = byOrder || !lanes_.complete(*use);
+  for (const Mark* const use : block.uses) byOrder = byOrder || !Lanes::complete(*use);
   letGo(block.uses);
   if (byOrder) block.release = std::max<Count>(block.release, block.lane->present());
 }
@@ -246,7 +246,7 @@ void Allocator::tell(Action action, const Block& block, const Lane& lane) {
 Block* Allocator::resume(Lane& lane, const Heap& heap, std::uint64_t size, std::uint64_t bytes,
                          const Lane** refused) {
   constexpr int most = 8;
-  Block* block = shelf(lane).pending.first();
+  Block* block = blocksOf(lane).pending.first();
   for (int looked = 0; block != nullptr && (block->size != size || block->heap != &heap); block = block->next)
     if (++looked == most) return nullptr;
   if (block == nullptr) return nullptr;
@@ -254,10 +254,10 @@ Block* Allocator::resume(Lane& lane, const Heap& heap, std::uint64_t size, std::
   for (Mark *const *use = block->uses.begin(), *const *end = block->uses.end(); use != end; ++use) {
     const Policy& policy = *options_.policy;
     Mark& mark = **use;
-    if (policy.order ? Lanes::before(lane, mark) : lanes_.complete(mark)) continue;
+    if (policy.order ? lane.isAfter(mark) : Lanes::complete(mark)) continue;
     if (policy.poll) {
       rung = Rung::done;
-      if (lanes_.ask(mark, &lane) == Status::ok) continue;
+      if (lanes_.query(mark, &lane) == Status::ok) continue;
       *refused = mark.lane;
       return nullptr;
     }
@@ -268,7 +268,7 @@ Block* Allocator::resume(Lane& lane, const Heap& heap, std::uint64_t size, std::
     rung = Rung::wait;
     break;
   }
-  shelf(lane).pending.remove(block);
+  blocksOf(lane).pending.remove(block);
   // It is somebody's at once: nobody asks when it was released.
   letGo(block->uses);
   if (history_.on()) [[unlikely]]
@@ -281,11 +281,11 @@ Block* Allocator::resume(Lane& lane, const Heap& heap, std::uint64_t size, std::
 Status Allocator::waitForUses(const Block& block, Lane& lane, Mark* const* from) {
   std::size_t waits = 0;
   for (; from != block.uses.end(); from = uncovered(block, lane, from + 1), ++waits) {
-    if (const Status status = lanes_.join(lane, **from); status != Status::ok) return status;
+    if (const Status status = lanes_.issueWait(lane, **from); status != Status::ok) return status;
     if (history_.on()) [[unlikely]]
       tell(Action::waitIssued, block, lane);
   }
-  Lanes::elided(lane, block.uses.size() - waits);
+  Lanes::countElided(lane, block.uses.size() - waits);
   return Status::ok;
 }
 

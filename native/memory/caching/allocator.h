@@ -8,12 +8,13 @@
 #include "memory/caching/block_store.h"
 #include "memory/caching/heap.h"
 #include "memory/caching/history.h"
-#include "memory/caching/lanes.h"
+#include "memory/caching/lane_blocks.h"
 #include "memory/caching/mutex.h"
 #include "memory/caching/options.h"
 #include "memory/caching/pages.h"
 #include "memory/caching/source.h"
 #include "memory/caching/stats.h"
+#include "order/lanes.h"
 
 namespace braid::caching {
 
@@ -217,10 +218,14 @@ class Allocator {
   static constexpr std::uint64_t movesAtOnce = 8192, climbsAMove = 1024, pagesAMove = 2;
   static constexpr std::uint64_t longRequest = std::uint64_t{20} << 20;
 
-  Lane::Shelf& shelf(Lane& lane) const { return lane.shelves[place_]; }
+  LaneBlocks& blocksOf(const Lane& lane) const {
+    LaneBlocks* const known = laneBlocks_[lane.id].load(std::memory_order_acquire);
+    return known != nullptr ? *known : makeLaneBlocks(lane);
+  }
+  [[gnu::noinline, gnu::cold]] LaneBlocks& makeLaneBlocks(const Lane& lane) const;
 
   Lanes& lanes_;
-  const std::size_t place_;  // on every lane's shelves
+  mutable std::atomic<LaneBlocks*> laneBlocks_[Lanes::most] = {};  // by lane; null until it is asked for
   std::unique_ptr<Source> source_;
   Options options_;
   bool coarse_ = false;  // sizes are rounded by more than the smallest

@@ -1,19 +1,21 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "driver/driver.h"
+#include "order/frontier.h"
+#include "order/published.h"
+
+namespace braid {
+class Lane;
+struct Mark;
+}  // namespace braid
 
 namespace braid::caching {
 
-using Count = std::uint64_t;
-
 class Heap;
-class Lane;
-struct Mark;
 struct Segment;
 
 // The reads and writes on foreign lanes that a later owner must come after. One mark for each lane, however
@@ -56,43 +58,28 @@ enum class BlockState : std::uint8_t {
   unmapped,  // addresses without memory
 };
 
-// A value that its owner writes and snapshots read meanwhile.
-template <class T>
-class Seen {
- public:
-  Seen(T value) : value_(value) {}
-  operator T() const { return value_.load(std::memory_order_acquire); }
-  Seen& operator=(T value) {
-    value_.store(value, std::memory_order_release);
-    return *this;
-  }
-
- private:
-  std::atomic<T> value_;
-};
-
 // A piece of a segment. All blocks of a segment tile it, in order of address. Whoever holds a live block owns
 // its `uses`; all else of a block that is not live belongs to whoever guards its list. Alone on its cache
 // lines, and on those that a processor fetches beside them: blocks that are made one after the other are
 // often different threads'.
 struct alignas(128) Block {
   DeviceAddress address = 0;
-  std::uint64_t size = 0;             // as given
-  Seen<std::uint64_t> requested = 0;  // as asked for
+  std::uint64_t size = 0;                  // as given
+  Published<std::uint64_t> requested = 0;  // as asked for
   Heap* heap = nullptr;
-  Lane* lane = nullptr;     // home: where it was given out last
-  Seen<Count> release = 0;  // the point of its home lane when it was freed
-  Seen<BlockState> state = BlockState::unmapped;
-  std::uint8_t stripe = 0;       // of the statistics, that it counts in
-  bool settled = false;          // free, and its release has completed: any lane may take it
-  Seen<std::uint32_t> site = 0;  // where it was allocated, as the history numbers it; 0: not known
+  Lane* lane = nullptr;          // home: where it was given out last
+  Published<Count> release = 0;  // the point of its home lane when it was freed
+  Published<BlockState> state = BlockState::unmapped;
+  std::uint8_t stripe = 0;            // of the statistics, that it counts in
+  bool settled = false;               // free, and its release has completed: any lane may take it
+  Published<std::uint32_t> site = 0;  // where it was allocated, as the history numbers it; 0: not known
   Uses uses;
   std::unique_ptr<std::vector<Lane*>> noted;   // recordStream: marked when it is freed
   Block *next = nullptr, *previous = nullptr;  // in its list or bin
   Block *nextInSegment = nullptr, *previousInSegment = nullptr;
   Segment* segment = nullptr;
-  std::uint64_t age = 0;       // free: the heap's clock when it became so
-  Seen<std::uint64_t> id = 0;  // of this owner; never used twice
+  std::uint64_t age = 0;            // free: the heap's clock when it became so
+  Published<std::uint64_t> id = 0;  // of this owner; never used twice
 };
 
 }  // namespace braid::caching

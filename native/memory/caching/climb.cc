@@ -23,9 +23,10 @@ Status Allocator::slow(const Request& request, Block* evicted, Block** block, Sh
     rung = next;
     found = step();
   };
-  if (policy.poll && !shelf(request.lane).pending.empty()) settlePending(request.lane, true, request.refused);
+  if (policy.poll && !blocksOf(request.lane).pending.empty())
+    settlePending(request.lane, true, request.refused);
   try_(Rung::order, [&] { return heap.take(request.size, request.lane, policy.order); });
-  if (!shelf(request.lane).pending.empty() && policy.order) {
+  if (!blocksOf(request.lane).pending.empty() && policy.order) {
     try_(Rung::order, [&] { return fromPending(request, false, false, &status); });
     if (policy.waitFirst) try_(Rung::wait, [&] { return fromPending(request, true, false, &status); });
   }
@@ -119,14 +120,14 @@ void Allocator::flushCache(Lane& lane) {
   Block* all = nullptr;
   {
     std::lock_guard guard(lane.mutex);
-    all = shelf(lane).cache.flush();
+    all = blocksOf(lane).cache.flush();
   }
   flush(all);
 }
 
 bool Allocator::keepsLittle(Lane& lane) const {
   std::lock_guard guard(lane.mutex);
-  return shelf(lane).cache.within(keptByThread);
+  return blocksOf(lane).cache.within(keptByThread);
 }
 
 void Allocator::flushCaches() {
@@ -136,25 +137,25 @@ void Allocator::flushCaches() {
 // once for each lane whose uses are still outstanding, and not again after it has said no. Returns whether
 // there were any.
 bool Allocator::settlePending(Lane& lane, bool ask, const Lane* refusedAlready) {
-  if (shelf(lane).pending.empty()) return false;
+  if (blocksOf(lane).pending.empty()) return false;
   Block* settled = nullptr;
   {
     std::lock_guard guard(lane.mutex);
     bool refused[Lanes::most] = {};
     if (refusedAlready != nullptr) refused[refusedAlready->id] = true;
-    for (Block *block = shelf(lane).pending.first(), *next; block != nullptr; block = next) {
+    for (Block *block = blocksOf(lane).pending.first(), *next; block != nullptr; block = next) {
       next = block->next;
       bool ready = true;
       for (Mark* const each : block->uses) {
         if (!ready) break;
         Mark& mark = *each;
-        ready = options_.policy->order ? Lanes::before(lane, mark) : lanes_.complete(mark);
+        ready = options_.policy->order ? lane.isAfter(mark) : Lanes::complete(mark);
         if (ready || !ask || (mark.lane != nullptr && refused[mark.lane->id])) continue;
         ready = lanes_.poll(mark, &lane) == Status::ok;
         if (!ready && mark.lane != nullptr) refused[mark.lane->id] = true;
       }
       if (!ready) continue;
-      shelf(lane).pending.remove(block);
+      blocksOf(lane).pending.remove(block);
       block->next = settled;
       settled = block;
     }
@@ -184,7 +185,7 @@ Block* Allocator::fromPending(const Request& request, bool mayWait, bool longer,
     std::lock_guard guard(lane.mutex);
     bool bestCovered = false;
     int looked = 0;
-    for (Block* block = shelf(lane).pending.first(); block != nullptr && looked < most;
+    for (Block* block = blocksOf(lane).pending.first(); block != nullptr && looked < most;
          block = block->next, ++looked) {
       if (block->heap != &request.heap || block->size < request.size ||
           (!longer && block->size != request.size))
@@ -201,7 +202,7 @@ Block* Allocator::fromPending(const Request& request, bool mayWait, bool longer,
       *status = waitForUses(*best, lane);
       if (*status != Status::ok) return nullptr;
     }
-    shelf(lane).pending.remove(best);
+    blocksOf(lane).pending.remove(best);
     settle(*best);
   }
   return request.heap.carve(best, request.size, lane);
@@ -212,7 +213,7 @@ Block* Allocator::fromPending(const Request& request, bool mayWait, bool longer,
 Block* Allocator::fromPendingRun(const Request& request, Status* status) {
   Lane& lane = request.lane;
   Heap& heap = request.heap;
-  if (shelf(lane).pending.empty()) return nullptr;
+  if (blocksOf(lane).pending.empty()) return nullptr;
   std::lock_guard guard(lane.mutex);
   const auto usable = [&](const Block& block) {
     return (block.state == BlockState::pending && block.lane == &lane) ||
@@ -248,7 +249,7 @@ Block* Allocator::fromPendingRun(const Request& request, Status* status) {
   }
   for (Block* part : parts) {
     if (part->state == BlockState::pending) {
-      shelf(lane).pending.remove(part);
+      blocksOf(lane).pending.remove(part);
       settle(*part);
     } else {
       heap.extract(part);

@@ -12,7 +12,7 @@ Heap::Heap(Lanes& lanes, BlockStore& blocks, const Options& options, HeapConfig 
       options_(options) {}
 
 bool Heap::before(const Block& block, const Lane& lane) const {
-  return block.settled || Lanes::before(lane, *block.lane, block.release);
+  return block.settled || lane.isAfter(*block.lane, block.release);
 }
 
 Bins& Heap::addBins(LaneId lane) {

@@ -6,10 +6,10 @@
 
 #include "memory/caching/bins.h"
 #include "memory/caching/block_store.h"
-#include "memory/caching/lanes.h"
 #include "memory/caching/options.h"
 #include "memory/caching/segment.h"
 #include "memory/caching/source.h"
+#include "order/lanes.h"
 
 namespace braid::caching {
 
@@ -65,8 +65,10 @@ class Heap {
   std::unique_ptr<Segment> removeSegment(Block* whole);
   std::unique_ptr<Segment> removeRange(Segment* segment);
 
-  // Has everything that touched it completed? Asks nothing: `lane.done()` moves as lanes are polled.
-  static bool complete(const Block& block) { return block.settled || block.lane->done() >= block.release; }
+  // Has everything that touched it completed? Asks nothing: `lane.completed()` moves as lanes are polled.
+  static bool complete(const Block& block) {
+    return block.settled || block.lane->completed() >= block.release;
+  }
   // May any lane take it? Where lanes share nothing, what has completed is still its own lane's.
   bool settled(const Block& block) const { return options_.policy->order && complete(block); }
   bool before(const Block& block, const Lane& lane) const;

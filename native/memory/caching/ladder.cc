@@ -12,16 +12,19 @@ Allocator::~Allocator() {
   for (LaneId id = 0; id < lanes_.count(); ++id) {
     Lane& lane = lanes_.at(id);
     std::lock_guard guard(lane.mutex);
-    shelf(lane).cache.forget(heaps_.data(), heaps_.size());
-    for (Block *block = shelf(lane).pending.first(), *next; block != nullptr; block = next) {
-      next = block->next;
-      if (std::find(heaps_.begin(), heaps_.end(), block->heap) == heaps_.end()) continue;
-      shelf(lane).pending.remove(block);
+    for (Block* block = blocksOf(lane).pending.first(); block != nullptr; block = block->next)
       dropUses(*block);
-    }
   }
   for (Heap* heap : heaps_) releaseSegments(*heap);
-  lanes_.leave(place_);
+  for (auto& blocks : laneBlocks_) delete blocks.load();
+}
+
+LaneBlocks& Allocator::makeLaneBlocks(const Lane& lane) const {
+  auto made = std::make_unique<LaneBlocks>();
+  LaneBlocks* known = nullptr;
+  if (laneBlocks_[lane.id].compare_exchange_strong(known, made.get(), std::memory_order_acq_rel))
+    known = made.release();
+  return *known;
 }
 
 // Whatever its blocks are: nobody may use them any more.
@@ -132,7 +135,7 @@ std::uint64_t Allocator::releaseFree(const MemPool* pool) {
 std::vector<Mark*> Allocator::outstanding(Lane& home, const Heap* heap) {
   std::vector<Mark*> marks;
   std::lock_guard guard(home.mutex);
-  for (Block* block = shelf(home).pending.first(); block != nullptr; block = block->next) {
+  for (Block* block = blocksOf(home).pending.first(); block != nullptr; block = block->next) {
     if (heap != nullptr && block->heap != heap) continue;
     for (Mark* const mark : block->uses) {
       mark->hold();
@@ -157,11 +160,11 @@ Status Allocator::settleAll(bool wait) {
   for (LaneId id = 0; id < lanes_.count(); ++id) {
     Lane& lane = lanes_.at(id);
     settlePending(lane, true);
-    if (!wait || shelf(lane).pending.empty()) continue;
+    if (!wait || blocksOf(lane).pending.empty()) continue;
     // What is left waits for events of the caller's, which no lane knows.
     for (Mark* mark : outstanding(lane, nullptr)) {
       const Status failed = lanes_.synchronize(*mark);
-      mark->drop();
+      mark->release();
       if (failed != Status::ok) status = failed;
     }
     settlePending(lane, true);
@@ -183,7 +186,7 @@ bool Allocator::holdsBack(Lane& home, const Heap& heap) const {
       [&](const Block& block) { found = found || (block.lane == &home && !Heap::complete(block)); });
   if (found) return true;
   std::lock_guard guard(home.mutex);
-  for (const Block* block = shelf(home).pending.first(); block != nullptr && !found; block = block->next)
+  for (const Block* block = blocksOf(home).pending.first(); block != nullptr && !found; block = block->next)
     found = block->heap == &heap;
   return found;
 }
@@ -208,7 +211,7 @@ Block* Allocator::waitForOthers(const Request& request, Status* status) {
         std::lock_guard guard(lane.mutex);
         *status = lanes_.wait(lane, *mark, nullptr);
       }
-      mark->drop();
+      mark->release();
     }
   };
   waitFor(lane);
@@ -225,7 +228,7 @@ Block* Allocator::waitForOthers(const Request& request, Status* status) {
       std::lock_guard guard(lane.mutex);
       *status = lanes_.wait(lane, *newest, nullptr);
     }
-    newest->drop();
+    newest->release();
     if (*status != Status::ok) return nullptr;
     adoptPending(other, lane);
     if (Block* block = again()) return block;
@@ -235,16 +238,16 @@ Block* Allocator::waitForOthers(const Request& request, Status* status) {
 
 // Pending blocks of `home` whose uses and home `lane` is after by now become its own.
 void Allocator::adoptPending(Lane& home, Lane& lane) {
-  if (shelf(home).pending.empty()) return;
+  if (blocksOf(home).pending.empty()) return;
   Block* moved = nullptr;
   {
     // The only place that holds two lanes: the lower number first.
     std::lock_guard lower((home.id < lane.id ? home : lane).mutex);
     std::lock_guard upper((home.id < lane.id ? lane : home).mutex);
-    for (Block *block = shelf(home).pending.first(), *next; block != nullptr; block = next) {
+    for (Block *block = blocksOf(home).pending.first(), *next; block != nullptr; block = next) {
       next = block->next;
-      if (!covered(*block, lane) || !Lanes::before(lane, home, block->release)) continue;
-      shelf(home).pending.remove(block);
+      if (!covered(*block, lane) || !lane.isAfter(home, block->release)) continue;
+      blocksOf(home).pending.remove(block);
       block->lane = &lane;
       block->release = 0;
       settle(*block);
@@ -300,11 +303,11 @@ Block* Allocator::lastResort(const Request& request, Status* status) {
   for (LaneId id = 0; id < lanes_.count(); ++id) {
     Lane& home = lanes_.at(id);
     for (Mark* mark : outstanding(home, nullptr)) {
-      if (found == nullptr && *status == Status::ok && !lanes_.complete(*mark)) {
+      if (found == nullptr && *status == Status::ok && !Lanes::complete(*mark)) {
         *status = lanes_.synchronize(*mark);
         if (*status == Status::ok && settlePending(home, true)) found = retry();
       }
-      mark->drop();
+      mark->release();
     }
     if (found || *status != Status::ok) return found;
   }

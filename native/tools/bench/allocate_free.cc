@@ -11,7 +11,7 @@ constexpr std::uint32_t live = 256;
 
 void mixed(const Run& run, const char* name, const Mix& drawn) {
   Bed bed(run);
-  caching::Lane& lane = bed.lane();
+  Lane& lane = bed.lane();
   caching::Block* held[live] = {};
   std::size_t at = 0;
   const auto turn = [&] {
@@ -55,7 +55,7 @@ void allocateFree(const Run& run) {
   for (const std::uint64_t bytes :
        {std::uint64_t{4} << 10, std::uint64_t{1} << 20, std::uint64_t{64} << 20}) {
     Bed bed(run);
-    caching::Lane& lane = bed.lane();
+    Lane& lane = bed.lane();
     Line("allocate-free", sizeName(bytes))
         .add(perTurn(run,
                      [&](std::uint64_t turns) {

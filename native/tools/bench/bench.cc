@@ -59,11 +59,11 @@ Bed::~Bed() {
   for (const Stream stream : streams_) driver.streamDestroy(stream);
 }
 
-caching::Lane& Bed::lane(bool tracked) {
+Lane& Bed::lane(bool tracked) {
   Stream stream = nullptr;
   must(driver, driver.streamCreate(&stream, 0), "streamCreate");
   streams_.push_back(stream);
-  caching::Lane* lane = nullptr;
+  Lane* lane = nullptr;
   must(driver, lanes.add(stream, tracked, "", &lane), "lanes.add");
   return *lane;
 }

@@ -99,8 +99,8 @@ class Bed {
  public:
   explicit Bed(const Run& run, caching::Options options = {});
   ~Bed();
-  caching::Lane& lane(bool tracked = true);  // a new one
-  caching::Block* malloc(std::uint64_t bytes, caching::Lane& lane) {
+  Lane& lane(bool tracked = true);  // a new one
+  caching::Block* malloc(std::uint64_t bytes, Lane& lane) {
     caching::Block* block = nullptr;
     const Status status = allocator->malloc(bytes, lane, &block, &shortage_);
     if (status != Status::ok) must(driver, status, "malloc");
@@ -109,14 +109,14 @@ class Bed {
   void free(caching::Block* block) {
     if (const Status status = allocator->free(block); status != Status::ok) must(driver, status, "free");
   }
-  void use(caching::Block* block, caching::Lane& lane) {
+  void use(caching::Block* block, Lane& lane) {
     if (const Status status = allocator->recordUse(block, lane); status != Status::ok)
       must(driver, status, "recordUse");
   }
   void synchronize();
 
   Driver& driver;
-  caching::Lanes lanes;
+  Lanes lanes;
   std::unique_ptr<caching::Allocator> allocator;
 
  private:

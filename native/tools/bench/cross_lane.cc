@@ -15,7 +15,7 @@ bool waits(const caching::Policy& policy) { return &policy == &caching::orderThe
 // outstanding.
 class ByHand {
  public:
-  ByHand(Bed& bed, caching::Lane& reader, caching::Lane& home, std::size_t blocks)
+  ByHand(Bed& bed, Lane& reader, Lane& home, std::size_t blocks)
       : driver_(bed.driver), reader_(reader.stream), home_(home.stream), ring_(blocks) {
     for (Event& each : ring_) {
       must(driver_, driver_.eventCreate(&each, EventKind::order), "eventCreate");
@@ -44,23 +44,23 @@ class ByHand {
 // The same for a program that records events of its own on the reader's lane, for purposes of its own.
 class OwnMarks {
  public:
-  OwnMarks(Bed& bed, caching::Lane& reader, caching::Lane& home, std::size_t blocks)
+  OwnMarks(Bed& bed, Lane& reader, Lane& home, std::size_t blocks)
       : bed_(bed), reader_(reader), home_(home.stream), ring_(blocks) {
-    for (caching::Mark*& each : ring_) each = marked(bed_, reader_);
+    for (Mark*& each : ring_) each = marked(bed_, reader_);
   }
   ~OwnMarks() {
-    for (caching::Mark* each : ring_) each->drop();
+    for (Mark* each : ring_) each->release();
   }
   OwnMarks(const OwnMarks&) = delete;
   void record() {
-    ring_[at_]->drop();
+    ring_[at_]->release();
     ring_[at_] = marked(bed_, reader_);
   }
   void wait() { bed_.driver.streamWait(home_, next()); }
   void query() { bed_.driver.eventQuery(next()); }
   // A mark of the program's, at what it has just queued on the lane. Held.
-  static caching::Mark* marked(Bed& bed, caching::Lane& reader) {
-    caching::Mark* mark = nullptr;
+  static Mark* marked(Bed& bed, Lane& reader) {
+    Mark* mark = nullptr;
     reader.queued();
     must(bed.driver, bed.lanes.mark(reader, &mark), "mark");
     return mark;
@@ -73,17 +73,17 @@ class OwnMarks {
   }
 
   Bed& bed_;
-  caching::Lane& reader_;
+  Lane& reader_;
   const Stream home_;
-  std::vector<caching::Mark*> ring_;
+  std::vector<Mark*> ring_;
   std::size_t at_ = 0;
 };
 
 // `turn`, which says which block it had, beside the calls that `Floor` cannot do without; and what the
 // allocator counted a turn.
 template <class Floor, class Turn>
-void measure(const Run& run, Bed& bed, const std::string& what, const caching::Policy& policy,
-             caching::Lane& home, caching::Lane& reader, Turn turn) {
+void measure(const Run& run, Bed& bed, const std::string& what, const caching::Policy& policy, Lane& home,
+             Lane& reader, Turn turn) {
   for (int i = 0; i < 2048; ++i) turn();
   std::set<const caching::Block*> blocks;
   for (int i = 0; i < 2048; ++i) blocks.insert(turn());
@@ -117,7 +117,7 @@ void measure(const Run& run, Bed& bed, const std::string& what, const caching::P
 }
 
 // All memory that is at hand but for one block is somebody's: that one comes round and round.
-void leaveOne(Bed& bed, std::uint64_t bytes, caching::Lane& home) {
+void leaveOne(Bed& bed, std::uint64_t bytes, Lane& home) {
   caching::Block* const one = bed.malloc(bytes, home);
   for (caching::Stats stats = bed.allocator->stats();; stats = bed.allocator->stats()) {
     const auto& all = stats.all;
@@ -137,7 +137,7 @@ caching::Options under(const caching::Policy& policy) {
 // each turn records one and waits for it, or asks.
 void recorded(const Run& run, std::uint64_t bytes, const caching::Policy& policy) {
   Bed bed(run, under(policy));
-  caching::Lane &home = bed.lane(), &reader = bed.lane(false);
+  Lane &home = bed.lane(), &reader = bed.lane(false);
   leaveOne(bed, bytes, home);
   const auto turn = [&] {
     caching::Block* block = bed.malloc(bytes, home);
@@ -152,11 +152,11 @@ void recorded(const Run& run, std::uint64_t bytes, const caching::Policy& policy
 // one is in the floor as well.
 void shared(const Run& run, std::uint64_t bytes, const caching::Policy& policy) {
   Bed bed(run, under(policy));
-  caching::Lane &home = bed.lane(), &reader = bed.lane();
+  Lane &home = bed.lane(), &reader = bed.lane();
   leaveOne(bed, bytes, home);
   const auto turn = [&] {
     caching::Block* block = bed.malloc(bytes, home);
-    OwnMarks::marked(bed, reader)->drop();
+    OwnMarks::marked(bed, reader)->release();
     bed.use(block, reader);
     bed.free(block);
     return block;
@@ -167,13 +167,13 @@ void shared(const Run& run, std::uint64_t bytes, const caching::Policy& policy) 
 // The home lane is after the reader's newest event already: no call of the driver is left.
 void known(const Run& run, std::uint64_t bytes) {
   Bed bed(run);
-  caching::Lane &home = bed.lane(), &reader = bed.lane();
-  caching::Mark* const mark = OwnMarks::marked(bed, reader);
+  Lane &home = bed.lane(), &reader = bed.lane();
+  Mark* const mark = OwnMarks::marked(bed, reader);
   {
     std::lock_guard guard(home.mutex);
     must(bed.driver, bed.lanes.wait(home, *mark, nullptr), "wait");
   }
-  mark->drop();
+  mark->release();
   Line("cross-lane", "known, " + sizeName(bytes))
       .add(perTurn(run,
                    [&](std::uint64_t turns) {

@@ -9,7 +9,7 @@ enum class How : std::uint8_t { grown, movedOne, movedEight };
 
 double once(const Run& run, std::uint64_t pages, How how, std::uint64_t* moved) {
   Bed bed(run);
-  caching::Lane& lane = bed.lane();
+  Lane& lane = bed.lane();
   const std::uint64_t page = run.driver.info().pageBytes;
   std::vector<caching::Block*> kept;
   if (how != How::grown) {

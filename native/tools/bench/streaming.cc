@@ -76,14 +76,14 @@ struct Loop {
     caching::Options options;
     options.policy = &policy;
     Bed bed(run, options);
-    caching::Lane &upload = bed.lane(), &compute = bed.lane();
+    Lane &upload = bed.lane(), &compute = bed.lane();
     must(driver, driver.fill32(wrong, 0, 1, compute.stream), "fill32");
     compute.queued();
     bed.synchronize();
 
     struct Uploaded {
       caching::Block* block;
-      caching::Mark* ready;
+      Mark* ready;
       std::uint32_t source;
     };
     std::deque<Uploaded> window;
@@ -95,7 +95,7 @@ struct Loop {
         std::lock_guard guard(compute.mutex);
         must(driver, bed.lanes.wait(compute, *next.ready, nullptr), "wait");
       }
-      next.ready->drop();
+      next.ready->release();
       must(driver, driver.launch(*readers[next.source], &next.block->address, &wrong, compute.stream),
            "launch");
       compute.queued();

@@ -84,7 +84,7 @@ void threads(const Run& run) {
       for (const unsigned tried : {1u, 2u}) {
         if (tried > 1 && (count == 1 || count * tried > std::thread::hardware_concurrency())) continue;
         Bed bed(run);
-        std::vector<caching::Lane*> lanes;
+        std::vector<Lane*> lanes;
         for (unsigned i = 0; i < count; ++i) lanes.push_back(&bed.lane());
         const Spread found = together(run, count, tried, turns, makeBody(bed, lanes));
         if (found.median > rate.median) rate = found, apart = tried;
@@ -99,7 +99,7 @@ void threads(const Run& run) {
   };
   // What the machine itself does with more threads: their cores slow each other down, and are not this
   // program's alone.
-  sweep("arithmetic alone", 1000, [](Bed&, std::vector<caching::Lane*>&) {
+  sweep("arithmetic alone", 1000, [](Bed&, std::vector<Lane*>&) {
     return [](unsigned thread, std::uint64_t turns) {
       Random random{thread + 1};
       std::uint64_t sum = 0;
@@ -107,13 +107,13 @@ void threads(const Run& run) {
       asm volatile("" : : "r"(sum));
     };
   });
-  sweep("1 MiB", 1000, [](Bed& bed, std::vector<caching::Lane*>& lanes) {
+  sweep("1 MiB", 1000, [](Bed& bed, std::vector<Lane*>& lanes) {
     return [&](unsigned thread, std::uint64_t turns) {
       for (; turns > 0; --turns) bed.free(bed.malloc(1 << 20, *lanes[thread]));
     };
   });
   // Sixteen sizes, as a program with layers has them.
-  sweep("16 sizes, 32 live", 20'000, [](Bed& bed, std::vector<caching::Lane*>& lanes) {
+  sweep("16 sizes, 32 live", 20'000, [](Bed& bed, std::vector<Lane*>& lanes) {
     return [&](unsigned thread, std::uint64_t turns) {
       Random random{thread + 1};
       caching::Block* held[live] = {};

@@ -70,16 +70,6 @@ class LaneCache {
     }
     return all;
   }
-  // Drops what belongs to these heaps, which are about to go.
-  void forget(const Heap* const* heaps, std::size_t count) {
-    for (Place& place : places_)
-      for (std::size_t i = 0; i < count; ++i)
-        if (place.heap == heaps[i]) place = {};
-  }
-  bool empty() const {
-    return std::all_of(places_.begin(), places_.end(),
-                       [](const Place& place) { return place.first == nullptr; });
-  }
 
  private:
   struct Place {
@@ -124,6 +114,12 @@ class PendingList {
  private:
   std::atomic<Block*> first_{nullptr};
   Block* last_ = nullptr;
+};
+
+// The blocks that an allocator keeps for one lane, outside its heaps. Guarded by the lane's lock.
+struct alignas(128) LaneBlocks {
+  LaneCache cache;
+  PendingList pending;
 };
 
 }  // namespace braid::caching

@@ -1,12 +1,11 @@
-#include "memory/caching/lanes.h"
+#include "order/lanes.h"
 
 #include <algorithm>
-#include <cstdlib>
 
-namespace braid::caching {
+namespace braid {
 namespace {
 
-// Of a number that one thread at a time writes.
+// Adds one to a counter that one thread at a time writes.
 void countOne(std::atomic<std::uint64_t>& number) {
   number.store(number.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
@@ -14,13 +13,7 @@ void countOne(std::atomic<std::uint64_t>& number) {
 }  // namespace
 
 Lane::Lane(LaneId id, Stream stream, bool tracked, std::size_t lanes)
-    : id(id), stream(stream), tracked(tracked), known_(new Count[lanes]()) {}
-
-// Of two threads that learn something at once, the lesser point may stand: what is forgotten is asked for
-// again.
-void Lane::completed(Count point) {
-  if (done_.load(std::memory_order_relaxed) < point) done_.store(point, std::memory_order_release);
-}
+    : id(id), stream(stream), tracked(tracked), order_(id, lanes) {}
 
 Lanes::Lanes(Driver& driver) : driver_(driver) {}
 
@@ -30,29 +23,15 @@ Lanes::~Lanes() {
   }
 }
 
-std::size_t Lanes::join() {
-  std::lock_guard lock(mutex_);
-  std::size_t place = 0;
-  while (place < Lane::mostAllocators && places_[place]) ++place;
-  if (place == Lane::mostAllocators) std::abort();  // whoever makes allocators makes two
-  places_[place] = true;
-  return place;
-}
-
-void Lanes::leave(std::size_t place) {
-  std::lock_guard lock(mutex_);
-  places_[place] = false;
-}
-
 Status Lanes::add(Stream stream, bool tracked, std::string name, Lane** lane) {
   std::lock_guard lock(mutex_);
   const std::size_t known = count();
-  // A retired lane whose work has completed serves again: its points go on where they were, so what its
-  // blocks were released at has passed.
+  // A retired lane whose work has completed is used again. Its points go on from where they were, so the
+  // points at which its blocks were released have passed.
   for (LaneId id = 0; id < known; ++id) {
     Lane& old = *lanes_[id];
     if (!old.retired) continue;
-    if (old.done() < old.marks_.load() && pollLane(old) != Status::ok) continue;
+    if (old.completed() < old.marks_.load() && pollLane(old) != Status::ok) continue;
     std::lock_guard guard(old.mutex);
     old.stream = stream;
     old.tracked = tracked;
@@ -73,7 +52,7 @@ Status Lanes::add(Stream stream, bool tracked, std::string name, Lane** lane) {
 Status Lanes::retire(Lane& lane) {
   Mark* last = nullptr;
   if (const Status status = mark(lane, &last); status != Status::ok) return status;
-  last->drop();
+  last->release();
   std::lock_guard lock(mutex_);
   std::lock_guard guard(lane.mutex);
   lane.retired = true;
@@ -81,16 +60,16 @@ Status Lanes::retire(Lane& lane) {
   return Status::ok;
 }
 
-Mark* Lanes::spare(Lane& lane) {
+Mark* Lanes::unheldMark(Lane& lane) {
   if (lane.newest_ != nullptr && lane.newest_->holders() == 0) return lane.newest_;
-  for (int looked = 0; lane.last_ != nullptr && looked < 8; ++looked) {
-    lane.last_ = lane.last_->next;
-    if (lane.last_->holders() == 0) return lane.last_;
+  for (int looked = 0; lane.searched_ != nullptr && looked < 8; ++looked) {
+    lane.searched_ = lane.searched_->next;
+    if (lane.searched_->holders() == 0) return lane.searched_;
   }
   return nullptr;
 }
 
-Mark* Lanes::make(Lane& lane, Status* status) {
+Mark* Lanes::makeMark(Lane& lane, Status* status) {
   Event event = nullptr;
   if (*status = driver_.eventCreate(&event, EventKind::order); *status != Status::ok) return nullptr;
   created_.fetch_add(1, std::memory_order_relaxed);
@@ -98,44 +77,43 @@ Mark* Lanes::make(Lane& lane, Status* status) {
   made->lane = &lane;
   made->event = event;
   made->frontier.reset(new Count[most]());
-  made->next = lane.last_ != nullptr ? lane.last_->next : made;
-  if (lane.last_ != nullptr) lane.last_->next = made;
-  return lane.last_ = made;
+  made->next = lane.searched_ != nullptr ? lane.searched_->next : made;
+  if (lane.searched_ != nullptr) lane.searched_->next = made;
+  return lane.searched_ = made;
 }
 
 Status Lanes::mark(Lane& lane, Mark** found, bool* recorded) {
   const BiasedLock::Hold hold(lane.mutex);
-  if (lane.newest_ != nullptr && lane.quiet()) {
-    lane.newest_->give();
+  if (lane.newest_ != nullptr && lane.isMarked()) {
+    lane.newest_->holdUnderLock();
     *found = lane.newest_;
     countOne(lane.shared_);
     if (recorded) *recorded = false;
     return Status::ok;
   }
-  // A retired lane has its newest mark, made when it retired.
+  // A retired lane still has the mark that it was given when it retired.
   if (lane.stream == nullptr && lane.retired) [[unlikely]]
     return Status::invalidHandle;
-  Mark* mark = spare(lane);
+  Mark* mark = unheldMark(lane);
   if (mark == nullptr) [[unlikely]] {
     Status status = Status::ok;
-    mark = make(lane, &status);
+    mark = makeMark(lane, &status);
     if (status != Status::ok) return status;
   }
   const std::uint64_t work = lane.work_.load(std::memory_order_relaxed);
-  // The point is taken before the event is recorded: who queues work behind the record sees a mark that is
-  // too late for it, never one that it came too late for. Where the record fails, the point is nobody's.
+  // The point is taken before the event is recorded: work that another thread queues behind the record then
+  // gets a later point, never this one. If the record fails, the point stays unused.
   const Count point = lane.marks_.load(std::memory_order_relaxed) + 1;
   lane.marks_.store(point, std::memory_order_release);
   if (const Status status = driver_.eventRecord(mark->event, lane.stream); status != Status::ok)
     return status;
-  lane.known_[lane.id] = point;
-  for (std::size_t other = 0, lanes = count(); other < lanes; ++other)
-    mark->frontier[other] = lane.known_[other];
+  lane.order_.advanceTo(point);
+  lane.order_.record({mark->frontier.get(), count()});
   mark->point = point;
   lane.newest_ = mark;
   lane.markedWaits_.store(lane.waited_.load(std::memory_order_relaxed), std::memory_order_release);
-  lane.marked_.store(work, std::memory_order_release);
-  mark->give();
+  lane.markedWork_.store(work, std::memory_order_release);
+  mark->holdUnderLock();
   *found = mark;
   countOne(lane.recorded_);
   if (recorded) *recorded = true;
@@ -163,61 +141,58 @@ Mark* Lanes::adopt(Event event) {
   for (Mark& mark : adopted_) {
     if (mark.holders() != 0) continue;
     mark.event = event;
-    mark.give();
+    mark.holdUnderLock();
     return &mark;
   }
   Mark& mark = adopted_.emplace_back();
   mark.event = event;
-  mark.give();
+  mark.holdUnderLock();
   return &mark;
 }
 
-Status Lanes::join(Lane& waiter, Mark& mark) {
+Status Lanes::issueWait(Lane& waiter, Mark& mark) {
   if (const Status status = driver_.streamWait(waiter.stream, mark.event); status != Status::ok)
     return status;
   countOne(waiter.waited_);
   countOne(waiter.waits_);
-  if (mark.lane == nullptr) return Status::ok;
-  const std::size_t lanes = count();
-  for (LaneId other = 0; other < lanes; ++other)
-    waiter.known_[other] = std::max(waiter.known_[other], mark.frontier[other]);
+  if (mark.lane != nullptr) waiter.order_.wait({mark.frontier.get(), count()});
   return Status::ok;
 }
 
-Status Lanes::ask(Mark& mark, Lane* asker) {
+Status Lanes::query(Mark& mark, Lane* asker) {
   if (asker != nullptr)
     countOne(asker->queries_);
   else
     queries_.fetch_add(1, std::memory_order_relaxed);
   const Status status = driver_.eventQuery(mark.event);
-  if (status == Status::ok && mark.lane != nullptr) mark.lane->completed(mark.point);
+  if (status == Status::ok && mark.lane != nullptr) mark.lane->setCompleted(mark.point);
   return status;
 }
 
-// An idle stream has reached every point: one more is counted as passed, which needs no event.
+// An idle stream has reached every point, so one more point is counted as complete, without an event.
 Status Lanes::pollLane(Lane& lane) {
   std::lock_guard guard(lane.mutex);
-  if (lane.quiet() && lane.done() >= lane.marks_.load(std::memory_order_relaxed)) return Status::ok;
+  if (lane.isMarked() && lane.completed() >= lane.marks_.load(std::memory_order_relaxed)) return Status::ok;
   countOne(lane.queries_);
   if (lane.retired) {
     const Status status = driver_.eventQuery(lane.newest_->event);
-    if (status == Status::ok) lane.completed(lane.newest_->point);
+    if (status == Status::ok) lane.setCompleted(lane.newest_->point);
     return status;
   }
-  // As in `mark`: the point is taken before the question is asked.
-  const bool quiet = lane.quiet();
+  // As in `mark`, the point is taken before the query.
+  const bool marked = lane.isMarked();
   const std::uint64_t work = lane.work_.load(std::memory_order_relaxed);
   const std::uint64_t waited = lane.waited_.load(std::memory_order_relaxed);
-  const Count point = lane.marks_.load(std::memory_order_relaxed) + (quiet ? 0 : 1);
+  const Count point = lane.marks_.load(std::memory_order_relaxed) + (marked ? 0 : 1);
   lane.marks_.store(point, std::memory_order_release);
   if (const Status status = driver_.streamQuery(lane.stream); status != Status::ok) return status;
-  if (!quiet) {
-    lane.known_[lane.id] = point;
+  if (!marked) {
+    lane.order_.advanceTo(point);
     lane.markedWaits_.store(waited, std::memory_order_release);
-    lane.marked_.store(work, std::memory_order_release);
+    lane.markedWork_.store(work, std::memory_order_release);
     lane.newest_ = nullptr;
   }
-  lane.completed(point);
+  lane.setCompleted(point);
   return Status::ok;
 }
 
@@ -225,11 +200,11 @@ Status Lanes::synchronize(Mark& mark) {
   if (complete(mark)) return Status::ok;
   synchronizations_.fetch_add(1, std::memory_order_relaxed);
   const Status status = driver_.eventSynchronize(mark.event);
-  if (status == Status::ok && mark.lane != nullptr) mark.lane->completed(mark.point);
+  if (status == Status::ok && mark.lane != nullptr) mark.lane->setCompleted(mark.point);
   return status;
 }
 
-Status Lanes::drain(Lane& lane) {
+Status Lanes::synchronizeStream(Lane& lane) {
   synchronizations_.fetch_add(1, std::memory_order_relaxed);
   return driver_.streamSynchronize(lane.stream);
 }
@@ -238,8 +213,8 @@ Status Lanes::synchronizeLane(Lane& lane) {
   Mark* newest = nullptr;
   if (const Status status = mark(lane, &newest); status != Status::ok) return status;
   const Status status = synchronize(*newest);
-  newest->drop();
+  newest->release();
   return status;
 }
 
-}  // namespace braid::caching
+}  // namespace braid

@@ -1,4 +1,4 @@
-#include "memory/caching/biased_lock.h"
+#include "order/biased_lock.h"
 
 #include <cstdlib>
 #include <thread>
@@ -8,21 +8,21 @@
 #include <unistd.h>
 #endif
 
-namespace braid::caching {
+namespace braid {
 
-bool BiasedLock::barrierEverywhere(bool ask) {
+bool BiasedLock::processBarrier(bool prepare) {
 #if defined(__SANITIZE_THREAD__) || !defined(__linux__) || !defined(SYS_membarrier)
-  // The thread sanitizer knows nothing of such barriers.
-  (void)ask;
+  // The thread sanitizer does not model such barriers.
+  (void)prepare;
   return false;
 #else
   constexpr int privateExpedited = 1 << 3, registerPrivateExpedited = 1 << 4;
-  if (ask) {
+  if (prepare) {
     static const bool ready = syscall(SYS_membarrier, registerPrivateExpedited, 0, 0) == 0;
     return ready;
   }
   if (syscall(SYS_membarrier, privateExpedited, 0, 0) == 0) return true;
-  // A process made by fork has not asked yet.
+  // A forked process has not registered yet.
   if (syscall(SYS_membarrier, registerPrivateExpedited, 0, 0) == 0 &&
       syscall(SYS_membarrier, privateExpedited, 0, 0) == 0)
     return true;
@@ -35,17 +35,17 @@ void BiasedLock::takeShared() {
     while (taken_.load(std::memory_order_relaxed))
       if (++turn % 64 == 0) std::this_thread::yield();
   }
-  void* const favourite = favourite_.load(std::memory_order_relaxed);
-  if (favourite == nobody()) return;
-  if (favourite == nullptr) {
-    // The first one: from its next time on.
-    favourite_.store(self(), std::memory_order_relaxed);
+  void* const biased = biasedTo_.load(std::memory_order_relaxed);
+  if (biased == noThread()) return;
+  if (biased == nullptr) {
+    // The first thread has the bias from its next time on.
+    biasedTo_.store(thisThread(), std::memory_order_relaxed);
     return;
   }
-  favourite_.store(nobody(), std::memory_order_relaxed);
-  barrierEverywhere(false);
+  biasedTo_.store(noThread(), std::memory_order_relaxed);
+  processBarrier(false);
   for (unsigned turn = 1; held_.load(std::memory_order_acquire); ++turn)
     if (turn % 64 == 0) std::this_thread::yield();
 }
 
-}  // namespace braid::caching
+}  // namespace braid
