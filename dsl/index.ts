@@ -1,6 +1,7 @@
 // The public surface of `braid-gpu`, by hand: what is not listed here is not public.
 
-export { compile, isProved } from './compiler/compile.js'
+export { isProved } from './compiler/analysis/provenance.js'
+export { compile } from './compiler/compile.js'
 export { type ExplainOptions, type Explanation, explain } from './explain/explain.js'
 export {
   type HostFeeds,

@@ -1,6 +1,6 @@
 // What `runtime` takes from this folder beside the public door and `ir`. Nothing else imports this file.
 
-export { referencesOf, writtenOf } from './compiler/compile.js'
+export { provenanceOf } from './compiler/analysis/provenance.js'
 export { explanations } from './explain/explain.js'
 export { fittingDim, showDims } from './language/bind.js'
 export { hostArray, numbers, writer } from './language/values.js'

@@ -1,6 +1,5 @@
-// Over 150 lines as one thing: what the compiler chose, a sentence for each kind of choice.
-
-import type { Bounded, Evaluation, Operation } from '../compiler/analysis/ir.js'
+import type { Evaluation, Operation } from '../compiler/analysis/ir.js'
+import { type Decisions, type LaneOrigin, provenanceOf } from '../compiler/analysis/provenance.js'
 import type { Plan } from '../ir/plan.js'
 import { listed, plural, sizeOf, timeOf } from './names.js'
 
@@ -31,9 +30,6 @@ export interface Choices {
 }
 
 const none: Choices = { lanes: [], order: '', others: [], windows: [] }
-const remembered = new WeakMap<object, Choices>()
-
-export const choicesOf = (plan: Plan): Choices => remembered.get(plan) ?? none
 
 const wants: Readonly<Record<Operation['kind'], string>> = {
   upload: 'copies in run beside arithmetic, on an engine of their own',
@@ -45,7 +41,7 @@ const wants: Readonly<Record<Operation['kind'], string>> = {
 }
 
 /** Why work without a lane is spread as it is: over as many lanes as shorten the predicted tick, and no more. */
-const spreadOf = ({ tried = [], choice }: Bounded, lanes: number): string => {
+const spreadOf = ({ lanesTried: tried, choice }: Decisions, lanes: number): string => {
   if (choice?.chosen.spread === 1) return 'all of it on one lane, which holds least'
   const us = (nanoseconds: number) => timeOf(nanoseconds / 1e3)
   const looked = new Map(tried.map(each => [each.lanes, each.tick]))
@@ -56,66 +52,44 @@ const spreadOf = ({ tried = [], choice }: Bounded, lanes: number): string => {
   return `${plural(lanes, 'lane')} for such work: a tick of ${us(own)} by the machine's figures; ${listed(says)}`
 }
 
+const isWork = ({ chosen }: LaneOrigin): boolean => chosen.includes('compute') || chosen.includes('store')
+
 /** A lane in a sentence: named by the program, folded of several that it named, or chosen, and for what kind of work. */
-const lanesOf = (ir: Bounded): string[] => {
-  const { operations, laneOf, lanes, settings } = ir
-  const given = lanes.map(() => new Set<string>())
-  const chosen = lanes.map(() => new Set<Operation['kind']>())
-  operations.forEach(({ lane, kind }, i) => {
-    if (lane === undefined) chosen[laneOf[i]!]!.add(kind)
-    else given[laneOf[i]!]!.add(lane.name)
-  })
-  const working = chosen.filter(kinds => kinds.has('compute') || kinds.has('store')).length
-  let told = false
-  return lanes.map((_, id) => {
-    const names = [...given[id]!]
-    const kinds = [...chosen[id]!]
+const lanesOf = (decisions: Decisions): string[] => {
+  const { lanes, mostLanes } = decisions
+  const working = lanes.filter(isWork)
+  return lanes.map(lane => {
+    const names = lane.named
     const named =
       names.length > 1
-        ? [`lanes ${listed(names)} of the program share it, since there are to be ${settings.lanes} at most`]
+        ? [`lanes ${listed(names)} of the program share it, since there are to be ${mostLanes} at most`]
         : names.length === 1
           ? ['named in the program']
           : []
-    const work = kinds.includes('compute') || kinds.includes('store')
-    const spread = work && !told ? spreadOf(ir, working) : ''
-    told ||= work
+    const spread = lane === working[0] ? spreadOf(decisions, working.length) : ''
     return [
       ...named,
-      ...(kinds.length === 0 ? [] : [`chosen: ${kinds.map(kind => wants[kind]).join('; ')}`]),
+      ...(lane.chosen.length === 0 ? [] : [`chosen: ${lane.chosen.map(kind => wants[kind]).join('; ')}`]),
       ...(spread === '' ? [] : [spread]),
     ].join('; ')
   })
 }
 
-const windowsOf = ({ operations, laneOf, lanes, keep, choice, settings }: Bounded): Window[] => {
-  const groups = new Map<
-    string,
-    Omit<Window, 'automatic' | 'because' | 'lane'> & { lane: number; asked: number; uploads: string[] }
-  >()
-  operations.forEach(({ ahead: asked, name, at, kind }, i) => {
-    if (asked === undefined) return
-    const ahead = Math.min(asked, choice?.chosen.ahead ?? asked)
-    const gathers = kind === 'collective'
-    const key = `${laneOf[i]} ${asked} ${ahead} ${gathers}`
-    const group = groups.get(key)
-    if (group === undefined)
-      groups.set(key, { lane: laneOf[i]!, asked, ahead, uploads: [name], gathers, at: String(at) })
-    else group.uploads.push(name)
-  })
-  const suits = typeof settings.memory === 'number' ? `fits ${sizeOf(settings.memory)}` : 'holds least'
-  return [...groups.values()].map(({ lane, asked, ahead, uploads, gathers, at }) => {
-    const leaves = keep
+const windowsOf = ({ windows, memory, keepsWindows, choice }: Decisions): Window[] => {
+  const suits = typeof memory === 'number' ? `fits ${sizeOf(memory)}` : 'holds least'
+  return windows.map(({ lane, asked, ahead, operations, gathers, at }) => {
+    const leaves = keepsWindows
       ? `what each leaves is freed for the next ${gathers ? 'gather' : 'upload'} of its lane, or at the end of the tick`
       : 'what each leaves is freed at its last read'
-    const { name } = lanes[lane]!
     const automatic =
-      choice?.chosen.windows.some(window => window.lane === name && window.ahead === ahead) === true
+      choice?.chosen.windows.some(window => window.lane === lane && window.ahead === ahead) === true
     const why = automatic
       ? `chosen, since it ${suits}; ${leaves}`
       : ahead < asked
         ? `the program asks for ${asked}, of which this ${suits}; ${leaves}`
         : leaves
-    return { lane: name, ahead, uploads, gathers, at: at === 'unknown' ? '' : at, automatic, because: why }
+    const place = at === 'unknown' ? '' : at
+    return { lane, ahead, uploads: operations, gathers, at: place, automatic, because: why }
   })
 }
 
@@ -141,10 +115,9 @@ const figuresOf = ({ tick, bound }: Evaluation): string =>
 /** Orders that were not taken, told at most. */
 const most = 6
 
-const orderOf = ({ choice, settings }: Bounded): Pick<Choices, 'order' | 'others'> => {
+const orderOf = ({ choice, memory }: Decisions): Pick<Choices, 'order' | 'others'> => {
   if (choice === undefined) return { order: '', others: [] }
   const { chosen, tried } = choice
-  const { memory } = settings
   const against = ({ tick, bound }: Evaluation): string =>
     typeof memory === 'number' && bound > memory
       ? `${sizeOf(bound - memory)} too many`
@@ -166,13 +139,9 @@ const orderOf = ({ choice, settings }: Bounded): Pick<Choices, 'order' | 'others
   }
 }
 
-/** What `explain` will want to know of a plan: sentences, not the compiler's own data, which may be large. */
-export const choicesFrom = (ir: Bounded): Choices => ({
-  lanes: lanesOf(ir),
-  ...orderOf(ir),
-  windows: windowsOf(ir),
-})
-
-export const rememberChoices = (plan: Plan, choices: Choices): void => {
-  remembered.set(plan, choices)
+/** The compiler's decisions for a plan, in sentences; none for a plan that this process did not compile. */
+export const choicesOf = (plan: Plan): Choices => {
+  const decisions = provenanceOf(plan)?.decisions
+  if (decisions === undefined) return none
+  return { lanes: lanesOf(decisions), ...orderOf(decisions), windows: windowsOf(decisions) }
 }

@@ -1,7 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
 import { isProved, type Ports, verify } from '../../dsl/index.js'
-import { granule, poolPeakOf, writtenOf } from '../../dsl/internal.js'
+import { granule, poolPeakOf, provenanceOf } from '../../dsl/internal.js'
 import { parsePlan } from '../../dsl/ir/load.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import {
@@ -163,7 +163,7 @@ const opened = async <I extends Ports, O extends Ports>(
 const writtenIn =
   (plan: Plan): Written =>
   (kind, name) =>
-    writtenOf(plan, kind, name)
+    provenanceOf(plan)?.ports.get(`${kind} ${name}`)
 
 const cancelled = (cause: unknown): DeviceError => ({
   _tag: 'Cancelled',

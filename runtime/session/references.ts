@@ -1,5 +1,5 @@
 import type { HostArray } from '../../dsl/index.js'
-import { referencesOf } from '../../dsl/internal.js'
+import { provenanceOf } from '../../dsl/internal.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import type { NativeProgramOptions } from '../addon.js'
 import type { DeviceError } from '../errors.js'
@@ -19,14 +19,14 @@ export const referencesFor = (
   flat: FlatProgram,
   given: References,
 ): { readonly byKernel: Native } | { readonly errors: readonly [DeviceError, ...DeviceError[]] } => {
-  const known = referencesOf(plan)
+  const known = provenanceOf(plan)?.kernels
   const byKernel: Record<number, Native[number]> = {}
   const errors: DeviceError[] = []
   flat.spec.kernels.forEach((kernel, index) => {
     if (kernel.kind !== 'cuda') return
     const { node, reads, writes } = flat.kernelRuns[index]!
     const reference =
-      (Object.hasOwn(given, kernel.name) ? given[kernel.name] : undefined) ?? known.get(node)?.reference
+      (Object.hasOwn(given, kernel.name) ? given[kernel.name] : undefined) ?? known?.get(node)?.reference
     if (typeof reference === 'function') byKernel[index] = over(plan, reads, writes, reference)
     else errors.push(missing(plan, node, kernel.name))
   })

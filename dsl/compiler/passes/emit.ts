@@ -6,8 +6,10 @@ import { devicesOf } from '../analysis/device-of.js'
 import type { Bounded, Lifetimes, Ordered } from '../analysis/ir.js'
 import { type Work, workOf } from '../analysis/operations.js'
 import { pass } from '../analysis/pass.js'
+import type { Provenance } from '../analysis/provenance.js'
 import type { BoundKernel } from '../analysis/vocabulary.js'
 import { commandsOf, type Issued, issuedOf } from './emit/commands.js'
+import { decisionsOf } from './emit/decisions.js'
 
 /** All that a plan's buffers are made of. */
 type Buffers = Pick<Lifetimes, 'buffers' | 'home'> & { readonly arena: Lifetimes['arena'] | undefined }
@@ -51,14 +53,14 @@ export class Nodes implements Listing<PlanNode> {
   private readonly after = new Map<number, NonNullable<PlanNode['after']>[number][]>()
   /** Of all operations the most that a device may be off. */
   readonly tolerance: number
-  /** The user's kernels, by node. */
-  readonly users: ReadonlyMap<number, BoundKernel>
+  /** By node: the user's kernel. */
+  readonly kernels: ReadonlyMap<number, BoundKernel>
 
   constructor({ operations, control }: Ordered) {
     this.name = new Array<string>(operations.length)
     this.where = new Array<Where>(operations.length)
     this.work = new Array<Work>(operations.length)
-    const users = new Map<number, BoundKernel>()
+    const kernels = new Map<number, BoundKernel>()
     let tolerance = 0
     // Once: a million of them in issue order lie all over memory.
     for (let i = 0; i < operations.length; i++) {
@@ -67,7 +69,7 @@ export class Nodes implements Listing<PlanNode> {
       this.where[i] = operation.at
       this.work[i] = workOf(operation)
       if (operation.tolerance > tolerance) tolerance = operation.tolerance
-      if (operation.user !== undefined) users.set(i, operation.user)
+      if (operation.user !== undefined) kernels.set(i, operation.user)
       const { collective } = operation
       if (collective === undefined) continue
       const { ranks: _, ...said } = collective
@@ -79,7 +81,7 @@ export class Nodes implements Listing<PlanNode> {
       else orders.push([earlier, when])
     }
     this.tolerance = tolerance
-    this.users = users
+    this.kernels = kernels
   }
 
   get length(): number {
@@ -134,16 +136,14 @@ export const outlineOf = (ir: Lifetimes): Plan => {
   }
 }
 
-/** A plan whose commands are still to be made. */
-export interface Draft {
+/** All of a plan but its commands. */
+export interface Draft extends Pick<Provenance, 'kernels' | 'decisions'> {
   readonly outline: Outline
   readonly issued: Issued
   readonly peak: Peak
-  /** The user's kernels, by node. */
-  readonly users: ReadonlyMap<number, BoundKernel>
 }
 
-/** All of the plan but its commands: from here on operations are done with, whose millions would not go into memory beside those of commands. */
+/** Takes from the operations all that the plan needs, so that they are freed before the commands take their memory. */
 export const draft = pass('draft', (ir: Bounded): Draft => {
   const nodes = new Nodes(ir)
   const { device, pinned } = ir.bound
@@ -152,7 +152,8 @@ export const draft = pass('draft', (ir: Bounded): Draft => {
     bound: { device: [...device], pinned },
     tolerance: nodes.tolerance,
   }
-  return { outline, issued: issuedOf(ir), peak: ir.peak, users: nodes.users }
+  const { peak } = ir
+  return { outline, issued: issuedOf(ir), peak, kernels: nodes.kernels, decisions: decisionsOf(ir) }
 })
 
 const freeze = <A extends object>(items: readonly A[]): readonly A[] => {

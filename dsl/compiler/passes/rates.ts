@@ -5,14 +5,14 @@ import type { Checked } from '../analysis/ir.js'
 import { type Passed, pass } from '../analysis/pass.js'
 
 /** A graph whose flows have rates; undefined: every one comes once a tick. */
-export interface Clocked extends Checked {
+export interface Rated extends Checked {
   readonly rates: Rates | undefined
 }
 
 /** After this pass every flow has a rate, and a repetition vector exists: flows of different rates meet only at window, every and hold. */
 export const rates = pass(
   'clocks',
-  (ir: Checked): Passed<Clocked> =>
+  (ir: Checked): Passed<Rated> =>
     pipe(
       ratesOf(ir),
       E.map(rates => ({ ...ir, rates })),

@@ -7,7 +7,7 @@ import { fail, fault } from '../analysis/faults.js'
 import type { Checked, Output } from '../analysis/ir.js'
 import { type Passed, pass } from '../analysis/pass.js'
 import { donatedReads } from '../analysis/vocabulary.js'
-import type { Clocked } from './rates.js'
+import type { Rated } from './rates.js'
 import { Instances, isAlone } from './unroll/instances.js'
 
 class Unrolling {
@@ -19,7 +19,7 @@ class Unrolling {
   private readonly parts = new Map<string, number>()
 
   constructor(
-    private readonly ir: Clocked,
+    private readonly ir: Rated,
     private readonly rates: Rates,
   ) {
     this.copies = new Instances(ir, rates)
@@ -169,7 +169,7 @@ class Unrolling {
  *     x → relu → window(2) → y        x → x[0] → relu[0] ┬→ window → y
  *                                       ↘ x[1] → relu[1] ┘
  */
-export const unroll = pass('unroll', (ir: Clocked): Passed<Checked> => {
+export const unroll = pass('unroll', (ir: Rated): Passed<Checked> => {
   if (ir.rates === undefined) return E.right(ir)
   const unrolling = new Unrolling(ir, ir.rates)
   const outputs = unrolling.outputs()

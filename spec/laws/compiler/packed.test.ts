@@ -1,8 +1,7 @@
 // A large plan's commands are flat, and its nodes and buffers not made, until somebody asks for the lists; both say the same, and what is changed in a list is judged as it stands there.
 import * as E from 'fp-ts/lib/Either.js'
 import { beforeAll, expect, test } from 'vitest'
-import { compile, isProved } from '../../../dsl/compiler/compile.js'
-import { parsePlan, toJSON, verify } from '../../../dsl/index.js'
+import { compile, isProved, parsePlan, toJSON, verify } from '../../../dsl/index.js'
 import type { Command, Plan } from '../../../dsl/ir/plan.js'
 import type { Graph } from '../../../dsl/language/graph.js'
 import { commandTableOf } from '../../../dsl/order/command-table.js'

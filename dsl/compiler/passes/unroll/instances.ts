@@ -1,7 +1,7 @@
 import type { GraphNode } from '../../../ir/graph.js'
 import { newest, type Rates } from '../../../language/rates.js'
 import { isView } from '../../analysis/vocabulary.js'
-import type { Clocked } from '../rates.js'
+import type { Rated } from '../rates.js'
 
 // The copies of a node are numbered in one row with those of all others: copy i of node v is the key `base[v] + i`, and after all of them the state
 // of node v is `total + v`. Copies of every, hold and delay are no nodes: they stand for a copy of another node, or for a state.
@@ -29,7 +29,7 @@ export class Instances {
   private readonly same: Int32Array
 
   constructor(
-    private readonly ir: Clocked,
+    private readonly ir: Rated,
     private readonly rates: Rates,
   ) {
     const { nodes } = ir

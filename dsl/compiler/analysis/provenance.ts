@@ -1,0 +1,68 @@
+import type { Plan } from '../../ir/plan.js'
+import type { TensorSpec } from '../../ir/tensor.js'
+import { packedOf } from '../../order/packed.js'
+import { fingerprintOf } from '../../verify/fingerprint.js'
+import type { Choice, Operation, Placed } from './ir.js'
+import type { Settings } from './options.js'
+import type { BoundKernel } from './vocabulary.js'
+
+/** Where a lane of the plan comes from. */
+export interface LaneOrigin {
+  /** Names of the program's lanes that share it. */
+  readonly named: readonly string[]
+  /** Kinds of operations on it that the program gave no lane. */
+  readonly chosen: readonly Operation['kind'][]
+}
+
+/** Uploads or gathers of one lane that run at most `ahead` before their readers. */
+export interface WindowDecision {
+  readonly lane: string
+  readonly ahead: number
+  /** What the program or the search asked for; the search may have narrowed it to `ahead`. */
+  readonly asked: number
+  readonly operations: readonly string[]
+  /** Whether the operations are collectives. */
+  readonly gathers: boolean
+  readonly at: string
+}
+
+/** What the compiler decided and the plan does not say. */
+export interface Decisions {
+  readonly memory: Settings['memory']
+  /** The most lanes that were allowed. */
+  readonly mostLanes: number
+  /** By lane of the plan. */
+  readonly lanes: readonly LaneOrigin[]
+  /** Predicted ticks of other numbers of lanes. */
+  readonly lanesTried: NonNullable<Placed['tried']>
+  readonly choice: Choice | undefined
+  readonly windows: readonly WindowDecision[]
+  /** Whether a window keeps its memory from one upload to the next. */
+  readonly keepsWindows: boolean
+}
+
+/** What `compile` knows of a plan beside the plan, which is plain data that can be written to a file. */
+export interface Provenance {
+  /** Fingerprint of the commands that were proved. */
+  readonly proof: number
+  /** By plan node: the meaning of the user's kernel. */
+  readonly kernels: ReadonlyMap<number, BoundKernel>
+  /** By `input NAME`, `output NAME` or `param NAME`: the type as the graph has it, with symbols. */
+  readonly ports: ReadonlyMap<string, TensorSpec>
+  readonly decisions: Decisions
+}
+
+const records = new WeakMap<Plan, Provenance>()
+
+/** Undefined for every plan that this process did not compile. */
+export const provenanceOf = (plan: Plan): Provenance | undefined => records.get(plan)
+
+export const recordProvenance = (plan: Plan, provenance: Provenance): void => {
+  records.set(plan, provenance)
+}
+
+/** Whether this process compiled the plan, and so proved every law for it, and its commands are still the same. */
+export const isProved = (plan: Plan): boolean => {
+  const proof = records.get(plan)?.proof
+  return proof !== undefined && (packedOf(plan) !== undefined || proof === fingerprintOf(plan.commands))
+}

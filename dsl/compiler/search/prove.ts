@@ -1,0 +1,75 @@
+import * as E from 'fp-ts/lib/Either.js'
+import type { Plan, Violation } from '../../ir/plan.js'
+import type { TensorSpec } from '../../ir/tensor.js'
+import { packedOf } from '../../order/packed.js'
+import { verifyCompiled } from '../../verify/verify.js'
+import { fail, fault } from '../analysis/faults.js'
+import { type Passed, pass } from '../analysis/pass.js'
+import { type Provenance, recordProvenance } from '../analysis/provenance.js'
+import { type Draft, emit } from '../passes/emit.js'
+
+/** A plan that is not proved yet. */
+export interface Unproved extends Pick<Provenance, 'kernels' | 'decisions'> {
+  readonly plan: Plan
+  readonly peak: Draft['peak']
+  /** Absent for a plan so large that its commands are kept flat: the draft is freed before the proof then. */
+  readonly draft?: Draft
+}
+
+/** The plan of a draft; the draft itself is kept only where the plan is small enough to be emitted again. */
+export const emitted = (draft: Draft): Unproved => {
+  const plan = emit(draft)
+  const { peak, kernels, decisions } = draft
+  return { plan, peak, kernels, decisions, ...(packedOf(plan) === undefined ? { draft } : {}) }
+}
+
+/** Waits that are dropped from one plan at most; the plan is proved anew after each. */
+const mostRedundantWaits = 32
+
+/**
+ * The draft without the first wait that the proof found redundant; undefined where the proof found anything else.
+ * Such a wait is one that memory asked for: while lifetimes still followed from the waits, dropping it would have
+ * cost a use or a later free. With the lifetimes fixed, the wait alone can go.
+ */
+const withoutRedundantWait = (
+  draft: Draft,
+  { commands }: Plan,
+  violations: readonly Violation[],
+): Draft | undefined => {
+  const [first] = violations
+  const isWait = ({ law, command }: Violation): boolean => law === 'L6' && commands[command]?.[0] === 'wait'
+  if (first === undefined || !violations.every(isWait)) return undefined
+  const { issued } = draft
+  // Waits stand in the commands in the order of the draft's list.
+  let at = 0
+  for (let c = 0; c < first.command; c++) if (commands[c]![0] === 'wait') at++
+  const waitStart = issued.waitStart.map(start => (start > at ? start - 1 : start))
+  const waitOn = issued.waitOn.filter((_, w) => w !== at)
+  const waitTick = issued.waitTick.filter((_, w) => w !== at)
+  const begins = issued.begins?.filter((_, w) => w !== at)
+  const without = { ...issued, waitStart, waitOn, waitTick, ...(begins === undefined ? {} : { begins }) }
+  return { ...draft, issued: without }
+}
+
+const proved = (unproved: Unproved, ports: Provenance['ports'], left: number): Passed<Plan> => {
+  const { plan, peak, draft, kernels, decisions } = unproved
+  // The peak that `bound` found is taken over only for a plan so large that finding it again would cost too much.
+  const { violations, fingerprint } = verifyCompiled(plan, draft === undefined ? peak : undefined)
+  const [violation] = violations
+  if (violation === undefined) {
+    recordProvenance(plan, { proof: fingerprint, kernels, ports, decisions })
+    return E.right(plan)
+  }
+  const leaner = draft && left > 0 ? withoutRedundantWait(draft, plan, violations) : undefined
+  if (leaner !== undefined) return proved(emitted(leaner), ports, left - 1)
+  const { law, command, message } = violation
+  const next = 'report this graph; nothing was run'
+  return fail(fault('Unverified', `commands[${command}]`, plan.name, `law ${law}`, message, next))
+}
+
+/**
+ * After this step every law holds for the plan, no wait of it is redundant, and its provenance is recorded. `ports`
+ * are the types of inputs, outputs and parameters as the graph has them.
+ */
+export const prove = (ports: ReadonlyMap<string, TensorSpec>): ((unproved: Unproved) => Passed<Plan>) =>
+  pass('verify', (unproved: Unproved) => proved(unproved, ports, mostRedundantWaits))
