@@ -3,7 +3,8 @@ import { defineConfig } from 'vitest/config'
 
 const at = (path: string) => fileURLToPath(new URL(path, import.meta.url))
 
-// The tests run on the sources; only the addon is built before them. `braid-gpu` names the same modules as a relative import does.
+// The tests run on the sources; only the addon is built before them. `braid-gpu` names the same modules as a
+// relative import does.
 export default defineConfig({
   resolve: {
     alias: [
@@ -16,6 +17,8 @@ export default defineConfig({
     setupFiles: ['spec/fixtures/seed.ts'],
     typecheck: { enabled: false },
     pool: 'forks',
+    // Without this one core in two would be idle on a machine of two.
+    maxWorkers: '100%',
     // Lost leases come back when they are collected: their test collects.
     execArgv: ['--expose-gc'],
     testTimeout: 60_000,

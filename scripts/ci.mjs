@@ -7,12 +7,12 @@ import { check, close, runGoogleTest, tally } from './lib/tally.mjs'
 const script = name => join(root, 'scripts', name)
 
 /** Runs one of our own scripts and adds the line it ends with to the sum. */
-const child = async (sum, name) => {
+const child = async (sum, name, ...args) => {
   let printed = ''
   const told = text => {
     printed += text
   }
-  const status = await runBeside(process.execPath, [script(name)], { told })
+  const status = await runBeside(process.execPath, [script(name), ...args], { told })
   const last = [...printed.matchAll(/^(\d+) passed, (\d+) failed, (\d+) skipped$/gm)].pop()
   if (last) {
     sum.passed += Number(last[1])
@@ -36,7 +36,7 @@ await entry(async () => {
   await child(sum, 'check.mjs')
   // vitest leaves a core idle most of the time. What fails to build here fails again below, and is counted there.
   const ahead = runBeside(process.execPath, [script('build.mjs'), '--sanitized'])
-  await child(sum, 'test.mjs')
+  await child(sum, 'test.mjs', '--all')
   await ahead
   for (const name of sanitizers) {
     let binary

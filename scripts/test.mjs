@@ -1,32 +1,54 @@
-// npm test [-- FILE…]: builds what is stale, checks the types, runs spec/ under vitest and, where GoogleTest is installed, the C++ tests.
+// npm test: builds what is stale, checks the types, and runs the tests of spec/ that take less than four minutes on two cores.
+//   npm test -- FILE…: these test files alone, with all of their cases.
+//   npm test -- --all: every test with all of its cases, and the C++ tests where GoogleTest is installed.
 import { join } from 'node:path'
 import { prepare } from './build.mjs'
 import { withBuildLock } from './lib/lock.mjs'
 import { buildTests } from './lib/native.mjs'
 import { checkTypes, entry, root } from './lib/run.mjs'
-import { check, close, runGoogleTest, runVitest, tally } from './lib/tally.mjs'
+import { leftToCi, quickShare, testFolder } from './lib/suites.mjs'
+import { check, close, listSkipped, runGoogleTest, runVitest, tally } from './lib/tally.mjs'
 
-await entry(async () => {
-  prepare()
-  const sum = tally()
-  const chosen = process.argv.slice(2)
-  if (chosen.length) {
-    runVitest(sum, chosen)
-    return close(sum)
-  }
-  check(sum, 'types', checkTypes)
-  runVitest(sum)
+/** Builds and runs the C++ tests. Returns their suites; none where GoogleTest is not installed. */
+const cppTests = async sum => {
   let binary
   const built = check(sum, 'build of the C++ tests', () => {
-    binary = withBuildLock(() => buildTests('native/build'))
+    binary = withBuildLock(() => buildTests(testFolder), 'build-tests')
     return true
   })
-  if (binary) await runGoogleTest(sum, join(root, binary), 'C++ tests')
-  else if (built) {
+  if (binary) return runGoogleTest(sum, join(root, binary), 'C++ tests')
+  if (built) {
     console.log(
       '\nThe C++ tests were left out: GoogleTest is not installed (Debian, Ubuntu: sudo apt-get install libgtest-dev).',
     )
     sum.skipped++
+  }
+  return []
+}
+
+const sayLeftOut = () => {
+  console.log(`\nLeft to .ci/run, which runs everything:
+  nine tenths of the cases of each property test
+  the C++ tests, and the same tests under the address and the thread sanitizer`)
+  for (const [file, why] of leftToCi) console.log(`  ${file}: ${why}`)
+}
+
+await entry(async () => {
+  prepare()
+  const sum = tally()
+  const words = process.argv.slice(2)
+  const all = words.includes('--all')
+  const files = words.filter(word => word !== '--all')
+  if (files.length > 0) {
+    listSkipped(runVitest(sum, files))
+    return close(sum)
+  }
+  check(sum, 'types', checkTypes)
+  if (all) listSkipped([...runVitest(sum), ...(await cppTests(sum))])
+  else {
+    const without = leftToCi.flatMap(([file]) => ['--exclude', file])
+    listSkipped(runVitest(sum, without, { BRAID_RUNS: String(quickShare) }))
+    sayLeftOut()
   }
   return close(sum)
 })

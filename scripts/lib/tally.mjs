@@ -30,49 +30,104 @@ const report = name => {
   return path
 }
 
-const readReport = path => (existsSync(path) ? JSON.parse(readFileSync(path, 'utf8')) : undefined)
+const read = path => (existsSync(path) ? readFileSync(path, 'utf8') : undefined)
 
-/** vitest over spec/, or over the files named. A run that dies before its report counts as one failure. */
-export const runVitest = (sum, args = []) => {
-  console.log('\n── vitest')
-  const path = report('vitest.json')
-  const status = run(process.execPath, [
-    tool.vitest,
-    'run',
-    '--reporter=default',
-    '--reporter=json',
-    `--outputFile.json=${path}`,
-    ...args,
-  ])
-  const result = readReport(path)
-  sum.passed += result?.numPassedTests ?? 0
-  sum.skipped += (result?.numPendingTests ?? 0) + (result?.numTodoTests ?? 0)
-  const failed = result?.numFailedTests ?? 0
-  // A file that cannot be loaded has no tests that could fail, and still makes the run fail.
-  sum.failed += failed || (status === 0 ? 0 : 1)
-  if (status !== 0) sum.wrong.push('vitest')
+/** One suite's cases, and the skipped ones among them with their reasons. */
+const suite = name => ({ name, passed: 0, failed: 0, skipped: [], cases: [] })
+
+const addCase = (to, name, state, reason) => {
+  to.cases.push({ name, state })
+  if (state === 'skipped') to.skipped.push({ name, reason: reason || 'no reason given' })
+  else to[state]++
 }
 
-/** One GoogleTest binary, its tests shared out over a few processes. */
+const addSuites = (sum, suites) => {
+  for (const { passed, failed, skipped } of suites) {
+    sum.passed += passed
+    sum.failed += failed
+    sum.skipped += skipped.length
+  }
+}
+
+/** A program that ends with an error although none of its cases failed counts as one failure. */
+const addStatus = (sum, name, suites, statuses) => {
+  if (statuses.every(status => status === 0)) return
+  if (suites.every(({ failed }) => failed === 0)) sum.failed++
+  sum.wrong.push(name)
+}
+
+/** vitest over spec/, or over the files named. Returns the suites, one a file. */
+export const runVitest = (sum, args = [], env = {}) => {
+  console.log('\n── vitest')
+  const path = report('vitest.json')
+  const reporters = ['--reporter=default', `--reporter=${join(root, 'scripts/lib/cases-reporter.mjs')}`]
+  const status = run(process.execPath, [tool.vitest, 'run', ...reporters, ...args], {
+    env: { ...process.env, ...env, BRAID_CASES: path },
+  })
+  const suites = JSON.parse(read(path) ?? '{"suites":[]}').suites.map(({ file, tests, broken }) => {
+    const found = suite(file)
+    for (const { name, state, note } of tests) addCase(found, name, state, note)
+    for (const message of broken) addCase(found, message, 'failed')
+    return found
+  })
+  addSuites(sum, suites)
+  addStatus(sum, 'vitest', suites, [status])
+  return suites
+}
+
+const attribute = (text, name) =>
+  new RegExp(`\\b${name}="([^"]*)"`)
+    .exec(text)?.[1]
+    ?.replaceAll(/&#x([0-9A-F]+);/g, (_, hex) => String.fromCodePoint(Number.parseInt(hex, 16)))
+    .replaceAll('&quot;', '"')
+    .replaceAll('&apos;', "'")
+    .replaceAll('&lt;', '<')
+    .replaceAll('&gt;', '>')
+    .replaceAll('&amp;', '&')
+
+/** The cases of GoogleTest's XML report, by suite. Its JSON report does not give the reason of a skipped case. */
+const googleTestSuites = xml =>
+  [...xml.matchAll(/<testsuite (.*?)<\/testsuite>/gs)].map(([, text]) => {
+    const found = suite(attribute(text, 'name'))
+    for (const [, one] of text.matchAll(/<testcase (.*?)(?=<testcase |$)/gs)) {
+      const failed = one.includes('<failure ')
+      const skipped = one.includes('<skipped ') || attribute(one, 'status') === 'notrun'
+      const reason = attribute(one.slice(one.indexOf('<skipped ')), 'message')
+        ?.split('\n')
+        .at(-1)
+      addCase(found, attribute(one, 'name'), failed ? 'failed' : skipped ? 'skipped' : 'passed', reason)
+    }
+    return found
+  })
+
+/** One GoogleTest binary, its tests shared out over a few processes. Returns the suites. */
 export const runGoogleTest = async (sum, binary, name, env = {}) => {
   console.log(`\n── ${name}`)
   const shards = Math.min(4, availableParallelism())
   const shard = async index => {
-    const path = report(`${name.replace(/\W+/g, '-')}-${index}.json`)
+    const path = report(`${name.replace(/\W+/g, '-')}-${index}.xml`)
     const own = { ...env, GTEST_TOTAL_SHARDS: String(shards), GTEST_SHARD_INDEX: String(index) }
-    const args = [`--gtest_output=json:${path}`, '--gtest_brief=1']
+    const args = [`--gtest_output=xml:${path}`, '--gtest_brief=1']
     const status = await runBeside(binary, args, { env: { ...process.env, ...own } })
-    const cases = (readReport(path)?.testsuites ?? []).flatMap(suite => suite.testsuite)
-    const failed = cases.filter(one => one.failures?.length).length
-    const skipped = cases.filter(one => one.result === 'SKIPPED' || one.status === 'NOTRUN').length
-    // A process that dies before its report counts as one failure.
-    sum.failed += failed || (status === 0 ? 0 : 1)
-    sum.skipped += skipped
-    sum.passed += cases.length - failed - skipped
-    return status
+    return { status, suites: googleTestSuites(read(path) ?? '') }
   }
-  const statuses = await Promise.all(Array.from({ length: shards }, (_, index) => shard(index)))
-  if (statuses.some(status => status !== 0)) sum.wrong.push(name)
+  const shared = await Promise.all(Array.from({ length: shards }, (_, index) => shard(index)))
+  const suites = shared.flatMap(({ suites }) => suites)
+  addSuites(sum, suites)
+  addStatus(
+    sum,
+    name,
+    suites,
+    shared.map(({ status }) => status),
+  )
+  return suites
+}
+
+/** Prints every skipped case with its reason. */
+export const listSkipped = suites => {
+  const skipped = suites.flatMap(({ name, skipped }) => skipped.map(one => ({ suite: name, ...one })))
+  if (skipped.length > 0) console.log('\nSkipped:')
+  for (const { suite, name, reason } of skipped) console.log(`  ${suite}: ${name}: ${reason}`)
 }
 
 /** The closing line; the exit status. */

@@ -7,6 +7,7 @@ import { type CompileOptions, interpret } from '../../dsl/index.js'
 import type { HostArray } from '../../dsl/language/values.js'
 import { pulled } from '../../runtime/index.js'
 import { firstDifference, type Sample, sample } from '../fixtures/generate.js'
+import { runs } from '../fixtures/runs.js'
 import { opened, present } from './devices.js'
 
 type Values = Readonly<Record<string, HostArray>>
@@ -64,7 +65,7 @@ describe.each(present)('what a plan yields on %s is what interpret yields', devi
   it('for 200 generated graphs', { timeout: 120_000 }, async () => {
     await fc.assert(
       fc.asyncProperty(samples, seeds, (made, seed) => check(made, device, seed, {})),
-      { numRuns: 200 },
+      { numRuns: runs(200) },
     )
   })
 
@@ -76,7 +77,7 @@ describe.each(present)('what a plan yields on %s is what interpret yields', devi
         fc.constantFrom('fast' as const, 'small' as const),
         (made, seed, memory) => check(made, device, seed, { storage: 'planned', memory }),
       ),
-      { numRuns: 200 },
+      { numRuns: runs(200) },
     )
   })
 
@@ -86,7 +87,7 @@ describe.each(present)('what a plan yields on %s is what interpret yields', devi
       fc.asyncProperty(withRates, seeds, storages, (made, seed, storage) =>
         check(made, device, seed, { storage }),
       ),
-      { numRuns: 60 },
+      { numRuns: runs(60) },
     )
   })
 })

@@ -6,6 +6,7 @@ import { compile, orThrow, type Plan, parsePlan, toJSON } from '../../dsl/index.
 import { errorsOf, open, pulled } from '../../runtime/index.js'
 import { network, params, width } from '../fixtures/layers.js'
 import { patternGraph, patterns } from '../fixtures/patterns.js'
+import { runs } from '../fixtures/runs.js'
 import { present } from './devices.js'
 
 const plan = orThrow(compile(network, { storage: 'planned' }))
@@ -57,7 +58,7 @@ describe.each(present)('planned storage on %s', device => {
           expect(answers).toEqual(pooled.answers)
         },
       ),
-      { numRuns: device === 'host' ? 40 : 20 },
+      { numRuns: runs(device === 'host' ? 40 : 20) },
     )
   })
 

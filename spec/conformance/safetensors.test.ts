@@ -11,6 +11,7 @@ import {
   safetensors,
   writeSafetensors,
 } from '../../runtime/files/safetensors.js'
+import { runs } from '../fixtures/runs.js'
 
 let folder = ''
 beforeAll(async () => void (folder = await mkdtemp(join(tmpdir(), 'braid-safetensors-'))))
@@ -239,7 +240,7 @@ describe('a lying file', () => {
         expect(tensors.size + foreign.size).toBeGreaterThan(0)
         await close()
       }),
-      { numRuns: 400 },
+      { numRuns: runs(400) },
     )
   })
 })

@@ -29,6 +29,7 @@ import type { HostArray } from '../../dsl/language/values.js'
 import { verify } from '../../dsl/verify/verify.js'
 import { open, pulled, type RunError } from '../../runtime/index.js'
 import { firstDifference, type Sample, sample } from '../fixtures/generate.js'
+import { runs } from '../fixtures/runs.js'
 import { fleets, opened } from './devices.js'
 
 type Values = Readonly<Record<string, HostArray>>
@@ -83,14 +84,14 @@ describe.each(fleets)(
     const samples = sample({ kernels: onHost, devices: fleet.length })
     const seeds = fc.integer({ min: 1, max: 1e6 })
     // Each of them compiles its kernels for each device.
-    const runs = onHost ? 60 : 40
+    const cases = runs(onHost ? 60 : 40)
 
     it('for generated graphs', { timeout: 300_000 }, async () => {
       await fc.assert(
         fc.asyncProperty(samples, seeds, fc.constantFrom(1, 99), (made, seed, lanes) =>
           check(made, fleet, seed, { lanes }),
         ),
-        { numRuns: runs },
+        { numRuns: cases },
       )
     })
 
@@ -102,7 +103,7 @@ describe.each(fleets)(
           fc.constantFrom('fast' as const, 'small' as const),
           (made, seed, memory) => check(made, fleet, seed, { storage: 'planned', memory }),
         ),
-        { numRuns: runs },
+        { numRuns: cases },
       )
     })
 

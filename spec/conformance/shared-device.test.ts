@@ -7,6 +7,7 @@ import type { Lease } from '../../dsl/language/feed.js'
 import type { HostArray } from '../../dsl/language/values.js'
 import { pulled, RunError } from '../../runtime/index.js'
 import { firstDifference, type Sample, sample } from '../fixtures/generate.js'
+import { runs } from '../fixtures/runs.js'
 import { opened, present, until } from './devices.js'
 
 type Values = Readonly<Record<string, HostArray>>
@@ -160,7 +161,7 @@ describe.each(present)('sessions that share %s', device => {
           })
         }
       }),
-      { numRuns: 25 },
+      { numRuns: runs(25) },
     )
   })
 

@@ -12,6 +12,7 @@ import { readTrace } from '../../../runtime/device/trace-file.js'
 import { ReplayError, type ReplayResult, replayTrace } from '../../../runtime/device/trace-replay.js'
 import { braid as command } from '../../fixtures/command.js'
 import '../../fixtures/seed.js'
+import { runs } from '../../fixtures/runs.js'
 import {
   type MadeTrace,
   mixture,
@@ -102,7 +103,7 @@ const anyTrace: fc.Arbitrary<MadeTrace> = fc
   })
 
 describe.each(present)('replay on %s', device => {
-  const runs = device === 'host' ? 40 : 15
+  const cases = runs(device === 'host' ? 40 : 15)
 
   it('every policy finishes; books balance; no less is held than what is alive; two runs are the same', async () => {
     await fc.assert(
@@ -126,7 +127,7 @@ describe.each(present)('replay on %s', device => {
           expect(figures(await replayed(made, device, { policy, ...manner }))).toEqual(figures(done))
         },
       ),
-      { numRuns: runs },
+      { numRuns: cases },
     )
   }, 120_000)
 
@@ -155,7 +156,7 @@ describe.each(present)('replay on %s', device => {
           expect(outcome.fault.next).toContain('--limit')
         },
       ),
-      { numRuns: runs },
+      { numRuns: cases },
     )
   }, 120_000)
 

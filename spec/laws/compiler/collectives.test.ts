@@ -45,6 +45,7 @@ import {
   step,
   tensorParallel,
 } from '../../fixtures/rank-graphs.js'
+import { often, runs } from '../../fixtures/runs.js'
 import { oracle, without } from '../../oracle/oracle.js'
 import { canStop, execute } from '../../oracle/rendezvous.js'
 
@@ -91,7 +92,7 @@ describe('plans of several ranks', () => {
         whole(forward(layers), layers.ranks, chosen)
         whole(step(layers), layers.ranks, chosen)
       }),
-      { numRuns: 30 },
+      { numRuns: runs(30) },
     )
   })
 
@@ -100,7 +101,7 @@ describe('plans of several ranks', () => {
       fc.property(fc.integer({ min: 1, max: 6 }), fc.constantFrom(2, 4), options, (layers, ranks, chosen) => {
         whole(tensorParallel(layers, ranks), ranks, chosen)
       }),
-      { numRuns: 15 },
+      { numRuns: runs(15) },
     )
   })
 
@@ -109,7 +110,7 @@ describe('plans of several ranks', () => {
       fc.property(moves(14), options, (mix, chosen) => {
         whole(mixed(mix), 4, chosen)
       }),
-      { numRuns: 120 },
+      { numRuns: runs(120) },
     )
   })
 
@@ -133,9 +134,9 @@ describe('plans of several ranks', () => {
         expect(canStop(plans)).toBe(false)
         if (new Set(calls.map(({ collective }) => collective!.communicator)).size > 1) rivals++
       }),
-      { numRuns: 150 },
+      { numRuns: runs(150) },
     )
-    expect(rivals).toBeGreaterThan(5)
+    expect(rivals).toBeGreaterThan(often(5))
   })
 })
 
@@ -163,9 +164,9 @@ describe('ranks that differ', () => {
         else rejected++
         for (const { law } of found) expect(law).toBe('L8')
       }),
-      { numRuns: 150 },
+      { numRuns: runs(150) },
     )
-    expect(rejected).toBeGreaterThan(30)
+    expect(rejected).toBeGreaterThan(often(30))
   })
 
   test('any wait dropped on one rank breaks a law, or takes more memory than the session has', () => {
@@ -181,9 +182,9 @@ describe('ranks that differ', () => {
           if (found.length === 0) expect(poolPeakOf(broken).device[0]).toBeGreaterThan(plan.bound.device[0]!)
         })
       }),
-      { numRuns: 60 },
+      { numRuns: runs(60) },
     )
-    expect(met).toBeGreaterThan(10)
+    expect(met).toBeGreaterThan(often(10))
   })
 })
 
@@ -334,7 +335,7 @@ describe('windows of gathers', () => {
             ahead + 1,
           )
       }),
-      { numRuns: 25 },
+      { numRuns: runs(25) },
     )
   })
 
@@ -436,7 +437,7 @@ describe('collectives in a plan', () => {
       ['Unsupported', 'allReduce[0]'],
       ['Unsupported', 'allReduce[1]'],
     ])
-    expect(refused.left[0].at).toContain('compile-collectives.test.ts:')
+    expect(refused.left[0].at).toContain('collectives.test.ts:')
   })
 
   test('take the time of their own group, whatever the machine has', () => {

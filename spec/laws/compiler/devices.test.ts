@@ -33,6 +33,7 @@ import {
 } from '../../../dsl/index.js'
 import type { Plan } from '../../../dsl/ir/plan.js'
 import { sample } from '../../fixtures/generate.js'
+import { runs } from '../../fixtures/runs.js'
 
 const vector = tensor('f32', [64])
 
@@ -78,7 +79,7 @@ describe('plans for several devices', () => {
           expect(explain(plan, 'text').length).toBeGreaterThan(0)
         },
       ),
-      { numRuns: 60 },
+      { numRuns: runs(60) },
     )
   })
 

@@ -32,6 +32,7 @@ import {
   taskBench,
   tree,
 } from '../../fixtures/families.js'
+import { runs } from '../../fixtures/runs.js'
 import { graphOf } from '../../fixtures/task-graphs.js'
 
 const small = (least: number, most: number) => fc.integer({ min: least, max: most })
@@ -111,7 +112,7 @@ describe('waits are the transitive reduction, by brute force, of', () => {
           const lanes = Math.max(most, 3)
           expect(foundWaits(tasks.deps, laneOf, lanes).sort()).toEqual(leastWaits(tasks.deps, laneOf).sort())
         }),
-        { numRuns: 40 },
+        { numRuns: runs(40) },
       )
     })
 })
@@ -124,7 +125,7 @@ describe('no wait and no use can be left out, of', () => {
           const source = { ir: graphOf(name, tasks, Math.max(lanes, 3)) } as unknown as Graph
           isMinimal(orThrow(compile(source, { inFlight })))
         }),
-        { numRuns: 12 },
+        { numRuns: runs(12) },
       )
     })
 
@@ -148,7 +149,7 @@ describe('no wait and no use can be left out, of', () => {
           isMinimal(orThrow(compile(pipeline, { inFlight })))
         },
       ),
-      { numRuns: 25 },
+      { numRuns: runs(25) },
     )
   })
 })

@@ -19,6 +19,7 @@ import type { CompileError } from '../../../dsl/ir/graph.js'
 import { render } from '../../../dsl/ir/messages.js'
 import { sample } from '../../fixtures/generate.js'
 import { patternGraph, patterns } from '../../fixtures/patterns.js'
+import { often, runs } from '../../fixtures/runs.js'
 
 const refused = (graph: Graph, options: CompileOptions): Required<CompileError> => {
   const found = compile(graph, { ...options, memory: 1 })
@@ -63,15 +64,15 @@ describe('a plan that does not fit', () => {
       fc.property(sample({ steps: 12 }), storage, ({ graph, dims, inFlight }, storage) => {
         freed += told(graph, { dims, inFlight, storage })
       }),
-      { numRuns: 60 },
+      { numRuns: runs(60) },
     )
     fc.assert(
       fc.property(patterns(24), fc.constantFrom(1, 2), storage, (pattern, inFlight, storage) => {
         freed += told(patternGraph(pattern), { inFlight, storage })
       }),
-      { numRuns: 40 },
+      { numRuns: runs(40) },
     )
-    expect(freed).toBeGreaterThan(0)
+    expect(freed).toBeGreaterThan(often(0))
   })
 
   test('is told in a dozen lines, whatever there is', () => {

@@ -39,6 +39,7 @@ import { figured, greedyLanes, layered, type TaskGraph } from '../../fixtures/fa
 import { figures } from '../../fixtures/figures.js'
 import { fitted } from '../../fixtures/fitted.js'
 import { tasks } from '../../fixtures/ordered-tasks.js'
+import { runs } from '../../fixtures/runs.js'
 
 const settings: Settings = {
   name: 'tasks',
@@ -201,7 +202,7 @@ describe('chains', () => {
         expect(cover.chains).toBe(tasks.deps.length - next.size)
         expect(greedy.chains).toBeGreaterThanOrEqual(cover.chains)
       }),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     )
   })
 })
@@ -232,7 +233,7 @@ describe('fold', () => {
             })
         },
       ),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     )
   })
 })

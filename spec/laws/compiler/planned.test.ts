@@ -18,6 +18,7 @@ import { verify } from '../../../dsl/verify/verify.js'
 import { sample } from '../../fixtures/generate.js'
 import { orderedTasks } from '../../fixtures/ordered-tasks.js'
 import { patternGraph, patterns } from '../../fixtures/patterns.js'
+import { runs } from '../../fixtures/runs.js'
 import { oracle } from '../../oracle/oracle.js'
 
 const planned = (graph: Graph, options: CompileOptions = {}): Plan => {
@@ -54,7 +55,7 @@ describe('planned storage', () => {
           expect(orThrow(parsePlan(toJSON(plan)))).toEqual(plan)
         },
       ),
-      { numRuns: 150 },
+      { numRuns: runs(150) },
     )
   })
 
@@ -70,7 +71,7 @@ describe('planned storage', () => {
           expect(plan.arena![0]).toBeLessThanOrEqual(sum(plan))
         },
       ),
-      { numRuns: 100 },
+      { numRuns: runs(100) },
     )
   })
 
@@ -104,7 +105,7 @@ describe('planned storage', () => {
           verify({ ...plan, buffers: plan.buffers.with(last.id, beyond) }, { safety: true }),
         ).toMatchObject([{ law: 'L9' }])
       }),
-      { numRuns: 60 },
+      { numRuns: runs(60) },
     )
   })
 
@@ -125,7 +126,7 @@ describe('planned storage', () => {
           expect(verify(mutant, { safety: true }).length > 0).toBe(oracle(mutant, false).size > 0)
         },
       ),
-      { numRuns: 60 },
+      { numRuns: runs(60) },
     )
   })
 
@@ -144,7 +145,7 @@ describe('planned storage', () => {
         )
         expect(planned(graph, { inFlight, memory: least }).bound.device[0]).toBeLessThanOrEqual(least)
       }),
-      { numRuns: 40 },
+      { numRuns: runs(40) },
     )
   })
 
@@ -208,7 +209,7 @@ describe('planned storage', () => {
         const ordered = orderedTasks({ deps }, laneOf, () => 512, { inFlight })
         expect(sized(ordered)).toBe(512 * leastPlaces(ordered))
       }),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     )
   })
 })

@@ -16,6 +16,7 @@ import {
 } from '../../../dsl/index.js'
 import { verify } from '../../../dsl/verify/verify.js'
 import { sample } from '../../fixtures/generate.js'
+import { runs } from '../../fixtures/runs.js'
 
 describe('compile', () => {
   test('makes plans of generated graphs that break no law, the same each time', () => {
@@ -33,7 +34,7 @@ describe('compile', () => {
           expect(JSON.stringify(compile(made.graph as Graph, options))).toBe(JSON.stringify(plan))
         },
       ),
-      { numRuns: 100 },
+      { numRuns: runs(100) },
     )
   })
 
@@ -68,7 +69,7 @@ describe('compile', () => {
         )
         expect(waits.sort()).toEqual(least.sort())
       }),
-      { numRuns: 500 },
+      { numRuns: runs(500) },
     )
   })
 
@@ -98,7 +99,7 @@ describe('compile', () => {
       fc.property(fc.anything(), fc.anything(), (graph, options) => {
         expect(isLeft(compile(graph as Graph, options as never))).toBe(true)
       }),
-      { numRuns: 500 },
+      { numRuns: runs(500) },
     )
   })
 })

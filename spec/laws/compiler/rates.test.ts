@@ -6,6 +6,7 @@ import { compile, explain, orThrow, parsePlan, renderAll, simulate, toJSON } fro
 import { textOf } from '../../../dsl/ir/text.js'
 import { verify } from '../../../dsl/verify/verify.js'
 import { sample } from '../../fixtures/generate.js'
+import { runs } from '../../fixtures/runs.js'
 
 describe('compile, of graphs with rates', () => {
   test('makes plans that break no law, the same each time, which a file brings back', () => {
@@ -28,7 +29,7 @@ describe('compile, of graphs with rates', () => {
           expect(simulate(plan.right, 'h200').tickMs).toBeGreaterThan(0)
         },
       ),
-      { numRuns: 80 },
+      { numRuns: runs(80) },
     )
   })
 })

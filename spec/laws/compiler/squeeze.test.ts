@@ -7,6 +7,7 @@ import { compile } from '../../../dsl/compiler/compile.js'
 import { orThrow, verify } from '../../../dsl/index.js'
 import { poolPeakOf } from '../../../dsl/memory/pool.js'
 import { sample } from '../../fixtures/generate.js'
+import { runs } from '../../fixtures/runs.js'
 import { streamed, streamedLeast } from '../../fixtures/streamed.js'
 
 const KiB = 2 ** 10
@@ -51,7 +52,7 @@ describe('memory: BYTES', () => {
           expect(verify(plan)).toEqual([])
         },
       ),
-      { numRuns: 60 },
+      { numRuns: runs(60) },
     )
   })
 })

@@ -17,6 +17,7 @@ import { peakOf } from '../../../dsl/memory/peak.js'
 import { poolPeakOf, rounded } from '../../../dsl/memory/pool.js'
 import { sample } from '../../fixtures/generate.js'
 import { patternGraph, patterns } from '../../fixtures/patterns.js'
+import { runs } from '../../fixtures/runs.js'
 
 const law = (graph: Parameters<typeof irOf>[0], options: object, keep: boolean): void => {
   const lived = pipe(
@@ -49,7 +50,7 @@ test('of generated graphs', () => {
     fc.property(sample(), fc.constantFrom(1, 2, 3), fc.boolean(), ({ graph, dims }, inFlight, keep) =>
       law(graph as Parameters<typeof irOf>[0], { dims, inFlight }, keep),
     ),
-    { numRuns: 100 },
+    { numRuns: runs(100) },
   )
 })
 
@@ -58,6 +59,6 @@ test('of graphs that are hard on a pool', () => {
     fc.property(patterns(60), fc.constantFrom(1, 2, 3), (pattern, inFlight) =>
       law(patternGraph(pattern), { inFlight }, true),
     ),
-    { numRuns: 100 },
+    { numRuns: runs(100) },
   )
 })

@@ -25,6 +25,7 @@ import { machineOf } from '../../../dsl/machine/load.js'
 import { simulate } from '../../../dsl/machine/simulate.js'
 import { fitted } from '../../fixtures/fitted.js'
 import { sample } from '../../fixtures/generate.js'
+import { runs } from '../../fixtures/runs.js'
 import { streamed, streamedLeast } from '../../fixtures/streamed.js'
 
 const KiB = 2 ** 10
@@ -171,7 +172,7 @@ describe('windows that nobody asked for', () => {
           expect(fast.tick).toBeLessThanOrEqual(before * 1.01)
         },
       ),
-      { numRuns: 15 },
+      { numRuns: runs(15) },
     )
   })
 
@@ -189,7 +190,7 @@ describe('windows that nobody asked for', () => {
           expect(simulate(found, orThrow(machineOf(machine))).tickMs).toBeLessThanOrEqual(best * 1.03)
         }
       }),
-      { numRuns: 5 },
+      { numRuns: runs(5) },
     )
   })
 
@@ -204,7 +205,7 @@ describe('windows that nobody asked for', () => {
         expect(choice!.chosen.tick * 1e-6).toBeGreaterThan(tickMs * 0.97)
         expect(choice!.chosen.tick * 1e-6).toBeLessThan(tickMs * 1.03)
       }),
-      { numRuns: 20 },
+      { numRuns: runs(20) },
     )
   })
 
@@ -229,7 +230,7 @@ describe('windows that nobody asked for', () => {
         )
         expect(orThrow(compile(net, { machine, inFlight, memory: 'small' })).bound.device[0]).toBe(memory)
       }),
-      { numRuns: 12 },
+      { numRuns: runs(12) },
     )
   })
 
@@ -242,7 +243,7 @@ describe('windows that nobody asked for', () => {
         expect(plan.bound.device[0]).toBeLessThanOrEqual(memory)
         expect(verify(plan)).toEqual([])
       }),
-      { numRuns: 20 },
+      { numRuns: runs(20) },
     )
   })
 })

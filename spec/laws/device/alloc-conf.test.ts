@@ -13,6 +13,7 @@ import {
 } from '../../../runtime/device/settings/conf.js'
 import { confKeyNames } from '../../../runtime/device/settings/conf-keys.js'
 import { type AllocatorOptions, allocatorOptions } from '../../../runtime/device/settings/options.js'
+import { runs } from '../../fixtures/runs.js'
 
 const MiB = 2 ** 20
 
@@ -302,7 +303,7 @@ describe('what is wrong with a text of settings', () => {
         expect(faults[0]!.wanted).not.toBe('')
         expect(faults[0]!.at).toContain(`character ${moved(offset) + 1}`)
       }),
-      { numRuns: 20 },
+      { numRuns: runs(20) },
     )
   })
 
@@ -411,7 +412,7 @@ describe('what is wrong with a text of settings', () => {
         }
         expect(E.isRight(allocatorOptions({}, options))).toBe(true)
       }),
-      { numRuns: 500 },
+      { numRuns: runs(500) },
     )
   })
 

@@ -11,6 +11,7 @@ import {
   limitOn,
   type ResolvedAllocatorOptions,
 } from '../../../runtime/device/settings/options.js'
+import { runs } from '../../fixtures/runs.js'
 
 const MiB = 2 ** 20
 const steps = fc.oneof(
@@ -219,7 +220,7 @@ describe('the options of an allocator', () => {
         for (const { wanted, found, next } of result.left)
           for (const said of [wanted, found, next]) expect(said).not.toBe('')
       }),
-      { numRuns: 500 },
+      { numRuns: runs(500) },
     )
   })
 

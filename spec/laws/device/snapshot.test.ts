@@ -14,13 +14,14 @@ import type {
 import { snapshotSvg } from '../../../runtime/device/snapshot/svg.js'
 import { snapshotText } from '../../../runtime/device/snapshot/text.js'
 import { torchPickle, toTorch } from '../../../runtime/device/snapshot/torch.js'
+import { runs } from '../../fixtures/runs.js'
 import { modelled, snapshots } from '../../fixtures/snapshots.js'
 import { play, unread } from '../../fixtures/torch-viewer.js'
 import { unpickle } from '../../fixtures/unpickle.js'
 import { parseXml } from '../../fixtures/xml.js'
 
 const law = (name: string, check: (snapshot: AllocatorSnapshot) => void, numRuns = 150) => {
-  it(name, () => fc.assert(fc.property(fc.oneof(snapshots, modelled), check), { numRuns }))
+  it(name, () => fc.assert(fc.property(fc.oneof(snapshots, modelled), check), { numRuns: runs(numRuns) }))
 }
 const bytes = (snapshot: AllocatorSnapshot, states: readonly BlockState[], pinned: boolean) =>
   snapshot.segments
@@ -71,7 +72,7 @@ describe('a snapshot file', () => {
         for (const { at, wanted, found, next } of read.left)
           for (const said of [at, wanted, found, next]) expect(said).not.toBe('')
     })
-    fc.assert(property, { numRuns: 400 })
+    fc.assert(property, { numRuns: runs(400) })
   })
 
   it.each([
@@ -252,7 +253,7 @@ describe("PyTorch's form", () => {
       const empty = snapshot.segments.every(({ mappedSize }) => mappedSize === 0) && wanted.length === 0
       expect(device_traces.map(trace => trace.length)).toEqual([0, empty ? 1 : wanted.length])
     })
-    fc.assert(property, { numRuns: 300 })
+    fc.assert(property, { numRuns: runs(300) })
   })
 })
 

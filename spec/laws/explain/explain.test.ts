@@ -21,6 +21,7 @@ import {
 } from '../../../dsl/index.js'
 import type { Plan } from '../../../dsl/ir/plan.js'
 import { sample } from '../../fixtures/generate.js'
+import { runs } from '../../fixtures/runs.js'
 import { streamed, streamedLeast } from '../../fixtures/streamed.js'
 
 // To write them anew: BRAID_GOLDEN=write npx vitest run spec/laws/explain/explain.test.ts
@@ -86,7 +87,7 @@ describe('explain', () => {
           for (const wait of reasonsOf(plan).waits) expect(wait.for, JSON.stringify(wait)).not.toBe('order')
         },
       ),
-      { numRuns: 100 },
+      { numRuns: runs(100) },
     )
   })
 
@@ -98,7 +99,7 @@ describe('explain', () => {
         for (const { because } of lanes) expect(because).toMatch(/named in the program|chosen: |share it/)
         expect(choices.order).toMatch(/bytes|[MG]iB/)
       }),
-      { numRuns: 60 },
+      { numRuns: runs(60) },
     )
   })
 

@@ -6,6 +6,7 @@ import type { Plan } from '../../../dsl/ir/plan.js'
 import { peakOf } from '../../../dsl/memory/peak.js'
 import { sample } from '../../fixtures/generate.js'
 import { planFrom, recipes } from '../../fixtures/plan-generator.js'
+import { runs } from '../../fixtures/runs.js'
 import { streamed, streamedLeast } from '../../fixtures/streamed.js'
 
 /** What is said of each memory comes to the peak of L9, to the byte, and nothing is left untold. */
@@ -32,7 +33,7 @@ describe('what keeps each byte of the peak alive', () => {
   test('comes to the peak of plans that others made, pooled and planned', () => {
     fc.assert(
       fc.property(recipes(8), recipe => comesToThePeak(planFrom(recipe))),
-      { numRuns: 60 },
+      { numRuns: runs(60) },
     )
   })
 
@@ -45,7 +46,7 @@ describe('what keeps each byte of the peak alive', () => {
         ({ graph, dims, inFlight }, memory, storage) =>
           comesToThePeak(orThrow(compile(graph, { dims, inFlight, memory, storage })) as Plan),
       ),
-      { numRuns: 100 },
+      { numRuns: runs(100) },
     )
   })
 

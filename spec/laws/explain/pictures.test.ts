@@ -10,6 +10,7 @@ import type { Plan } from '../../../dsl/ir/plan.js'
 import { sample } from '../../fixtures/generate.js'
 import { planFrom, recipes } from '../../fixtures/plan-generator.js'
 import { bounded, planOf } from '../../fixtures/plans.js'
+import { runs } from '../../fixtures/runs.js'
 import { slowMachine } from '../../fixtures/slow-machine.js'
 import { streamed, streamedLeast } from '../../fixtures/streamed.js'
 import { parseXml } from '../../fixtures/xml.js'
@@ -40,7 +41,7 @@ describe('what sets the pace', () => {
       expect(us / (ticks * timeline.tickUs)).toBeCloseTo(1, 4)
     }
     for (const [, plan] of plans) holds(plan)
-    fc.assert(fc.property(generated, holds), { numRuns: 60 })
+    fc.assert(fc.property(generated, holds), { numRuns: runs(60) })
     expect(round).toBeGreaterThan(20)
   })
 
@@ -53,7 +54,7 @@ describe('what sets the pace', () => {
         for (const { us } of lanes) expect(us).toBeLessThanOrEqual(tickUs * (1 + 1e-9))
         expect(exposedUs).toBeLessThanOrEqual(exposed.reduce((sum, { us }) => sum + us, 0) + 1e-6)
       }),
-      { numRuns: 60 },
+      { numRuns: runs(60) },
     )
   })
 
@@ -79,7 +80,7 @@ describe('memory in use over time', () => {
       for (let d = 0; d < plan.devices; d++)
         expect(highest(usageOf(timeline, d))).toBeLessThanOrEqual(plan.bound.device[d]!)
     }
-    fc.assert(fc.property(generated, fc.constantFrom(1e7, 1e9, 1e12), within), { numRuns: 60 })
+    fc.assert(fc.property(generated, fc.constantFrom(1e7, 1e9, 1e12), within), { numRuns: runs(60) })
     for (const rate of [1e7, 1e9, 1e12]) within(windowed, rate)
   })
 })
@@ -177,7 +178,7 @@ describe('the trace', () => {
         expect(of('s').map(({ id }) => id)).toEqual(of('f').map(({ id }) => id))
         for (const { args } of of('C')) expect(args['in use']).toBeLessThanOrEqual(args['bound'] as number)
       }),
-      { numRuns: 25 },
+      { numRuns: runs(25) },
     )
   })
 })
@@ -219,7 +220,7 @@ describe('plans that others made', () => {
         expect(text).not.toContain('named in the program')
         expect(text).not.toMatch(/ $/m)
       }),
-      { numRuns: 40 },
+      { numRuns: runs(40) },
     )
   })
 

@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { takeoversOf } from '../../../dsl/explain/takeovers.js'
 import { compile, explain, orThrow } from '../../../dsl/index.js'
 import { patternGraph, patterns } from '../../fixtures/patterns.js'
+import { runs } from '../../fixtures/runs.js'
 import { goldens } from '../../golden/graphs.js'
 
 describe('bytes that are taken over', () => {
@@ -39,7 +40,7 @@ describe('bytes that are taken over', () => {
           sharing.map(({ name }) => name).sort(),
         )
       }),
-      { numRuns: 60 },
+      { numRuns: runs(60) },
     )
   })
 })

@@ -20,6 +20,7 @@ import {
 } from '../../../dsl/index.js'
 import { numbers } from '../../../dsl/language/values.js'
 import { firstDifference, sample } from '../../fixtures/generate.js'
+import { runs } from '../../fixtures/runs.js'
 
 const f32 = (...values: number[]) => new Float32Array(values)
 const two = tensor('f32', [2])
@@ -226,7 +227,7 @@ describe('interpret', () => {
             expect(firstDifference(row[name]!, again[t]![name]!, dtype, 0)).toBeUndefined()
           }
       }),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     )
   })
 })

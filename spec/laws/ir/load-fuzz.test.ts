@@ -8,6 +8,7 @@ import { verifyRanks } from '../../../dsl/verify/verify-ranks.js'
 import { withCollectives } from '../../fixtures/collective-plan.js'
 import { withKernels } from '../../fixtures/kernel-plan.js'
 import { twoLanes, weightStreaming } from '../../fixtures/plans.js'
+import { runs } from '../../fixtures/runs.js'
 
 const texts = [twoLanes, weightStreaming, withKernels, withCollectives].map(toJSON)
 const values = texts.map(text => JSON.parse(text) as unknown)
@@ -108,7 +109,7 @@ describe('no file makes the loader throw or hang', () => {
         }
         survives(text)
       }),
-      { numRuns: 4000 },
+      { numRuns: runs(4000) },
     )
   })
 
@@ -127,7 +128,7 @@ describe('no file makes the loader throw or hang', () => {
         }
         survives(value)
       }),
-      { numRuns: 4000 },
+      { numRuns: runs(4000) },
     )
   })
 
@@ -166,7 +167,7 @@ describe('no file makes the loader throw or hang', () => {
           survives(id === null ? edit(first, two, put(at(one))) : first)
         },
       ),
-      { numRuns: 2000 },
+      { numRuns: runs(2000) },
     )
   })
 

@@ -7,6 +7,7 @@ import { jsonOf } from '../../../dsl/ir/json-parts.js'
 import { parsePlan, parsePlanParts } from '../../../dsl/ir/load.js'
 import { Enough, Reader } from '../../../dsl/ir/reader.js'
 import { plans } from '../../fixtures/plan-generator.js'
+import { runs } from '../../fixtures/runs.js'
 
 const pieces = (text: string, ends: readonly number[]): string[] => {
   const at = [...ends.map(end => end % (text.length + 1)), 0, text.length].sort((a, b) => a - b)
@@ -63,7 +64,7 @@ describe('read in parts', () => {
           expect(parts).toEqual(whole)
         },
       ),
-      { numRuns: 1000 },
+      { numRuns: runs(1000) },
     )
   })
 
@@ -91,7 +92,7 @@ describe('read in parts', () => {
         const [parts, whole] = both(words.join(''), cuts, together)
         expect(parts).toEqual(whole)
       }),
-      { numRuns: 3000 },
+      { numRuns: runs(3000) },
     )
   })
 
@@ -116,7 +117,7 @@ describe('read in parts', () => {
           expect(told(parts)).toEqual(told(whole))
         },
       ),
-      { numRuns: 60 },
+      { numRuns: runs(60) },
     )
   })
 

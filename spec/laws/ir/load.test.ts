@@ -12,6 +12,7 @@ import { withCollectives } from '../../fixtures/collective-plan.js'
 import { withKernels } from '../../fixtures/kernel-plan.js'
 import { plans } from '../../fixtures/plan-generator.js'
 import { singleLane, twoLanes, weightStreaming } from '../../fixtures/plans.js'
+import { runs } from '../../fixtures/runs.js'
 
 const conforms = new Ajv2020({ strict: false }).compile(
   JSON.parse(readFileSync(new URL('../../plan.schema.json', import.meta.url), 'utf8')),
@@ -37,7 +38,7 @@ describe('a plan survives its file', () => {
   })
 
   test('those that are generated', () => {
-    fc.assert(fc.property(plans(5), roundTrip), { numRuns: 40 })
+    fc.assert(fc.property(plans(5), roundTrip), { numRuns: runs(40) })
   })
 
   test('whatever the order of its fields', () => {

@@ -24,6 +24,7 @@ import {
 import { type BoundSpec, type DType, elements } from '../../../dsl/ir/tensor.js'
 import { joinTolerance } from '../../../dsl/language/operators/reduce-op.js'
 import { type HostArray, hostArray, numbers, writer } from '../../../dsl/language/values.js'
+import { runs } from '../../fixtures/runs.js'
 
 // biome-ignore lint/suspicious/noExplicitAny: flows of every shape and element type pass through here.
 type Anything = any
@@ -115,7 +116,7 @@ const meant = (
 }
 
 const holds = async (arbitrary: fc.Arbitrary<Case>, law: (given: Case) => Promise<void>): Promise<void> =>
-  fc.assert(fc.asyncProperty(arbitrary, law), { numRuns: 60 })
+  fc.assert(fc.asyncProperty(arbitrary, law), { numRuns: runs(60) })
 
 describe('collectives by their definition', () => {
   const join: Readonly<Record<(typeof hows)[number], (values: number[]) => number>> = {
@@ -232,7 +233,7 @@ describe('collectives by their definition', () => {
           ),
         )
       }),
-      { numRuns: 60 },
+      { numRuns: runs(60) },
     )
   })
 })

@@ -27,6 +27,7 @@ import {
   upload,
 } from '../../../dsl/index.js'
 import { donationsOf, type KernelAttrs, lowerKernel } from '../../../dsl/language/kernel.js'
+import { runs } from '../../fixtures/runs.js'
 
 // biome-ignore lint/suspicious/noExplicitAny: what JavaScript callers can pass is the subject here.
 type Anything = any
@@ -682,7 +683,7 @@ describe('mistakes are kept, all of them, and the flow goes on', () => {
           expect(options).toEqual(['options.inFlight', 'options.memory', 'options.lanes'])
         },
       ),
-      { numRuns: 300 },
+      { numRuns: runs(300) },
     )
   })
 })
@@ -720,7 +721,7 @@ describe('several mistakes at once', () => {
         )
         expect(outputs.map(({ subject }) => subject).sort()).toEqual(chosen.map(i => `y${i}`).sort())
       }),
-      { numRuns: 200 },
+      { numRuns: runs(200) },
     )
   })
 })

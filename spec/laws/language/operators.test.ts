@@ -7,6 +7,7 @@ import { type BoundSpec, type DType, elements } from '../../../dsl/ir/tensor.js'
 import type { Lowering } from '../../../dsl/language/operators/operator.js'
 import { operators } from '../../../dsl/language/operators/registry.js'
 import { hostArray, numbers, writer } from '../../../dsl/language/values.js'
+import { runs } from '../../fixtures/runs.js'
 
 type Values = readonly number[]
 interface Given {
@@ -172,7 +173,7 @@ describe('elementwise operators of two values', () => {
           expect(Math.abs(got - want)).toBeLessThanOrEqual(Math.abs(want) * (name === 'pow' ? 1e-5 : 6e-8))
         })
       }),
-      { numRuns: 30 },
+      { numRuns: runs(30) },
     )
   })
 

@@ -9,6 +9,7 @@ import { fillingOf, fillTime } from '../../../dsl/machine/filling.js'
 import { h200 } from '../../../dsl/machine/h200.js'
 import { placeIn, syntaxError, withoutComments } from '../../../dsl/machine/jsonc.js'
 import { someMachines } from '../../fixtures/machines.js'
+import { runs } from '../../fixtures/runs.js'
 
 const faultsOf = (text: string) => {
   const machine = parseMachine(text, 'm.jsonc')
@@ -125,7 +126,7 @@ describe('a machine file', () => {
         expect(placeIn(json, at)).toMatch(/^line \d+, column \d+$/)
         expect(syntaxError(json.slice(0, at))).toBeGreaterThanOrEqual(json.slice(0, at).trimEnd().length)
       }),
-      { numRuns: 500 },
+      { numRuns: runs(500) },
     )
     fc.assert(
       fc.property(fc.jsonValue(), value => {

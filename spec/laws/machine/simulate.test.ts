@@ -12,6 +12,7 @@ import { sample } from '../../fixtures/generate.js'
 import { plain, someMachines, uncontended } from '../../fixtures/machines.js'
 import { planFrom, recipes } from '../../fixtures/plan-generator.js'
 import { type BufferSketch, planOf } from '../../fixtures/plans.js'
+import { runs } from '../../fixtures/runs.js'
 
 const close = (value: number, wanted: number): void =>
   expect(Math.abs(value - wanted)).toBeLessThan(1e-9 + 1e-6 * wanted)
@@ -80,7 +81,7 @@ describe('simulate, of any plan on any machine', () => {
         obeysOrder(plan, simulation)
         obeysEngines(simulation, machine.device.h2d.engines)
       }),
-      { numRuns: 40 },
+      { numRuns: runs(40) },
     )
   })
 
@@ -98,7 +99,7 @@ describe('simulate, of any plan on any machine', () => {
             expect(start - runs[after!]!.end).toBeGreaterThanOrEqual(machine.device.waitLatency - 1e-3)
         }
       }),
-      { numRuns: 30 },
+      { numRuns: runs(30) },
     )
   })
 
@@ -126,7 +127,7 @@ describe('simulate, of any plan on any machine', () => {
           tickMs,
         )
       }),
-      { numRuns: 40 },
+      { numRuns: runs(40) },
     )
   })
 
@@ -139,7 +140,7 @@ describe('simulate, of any plan on any machine', () => {
         expect(first.peak).toEqual({ device, pinned })
         expect(first.bound).toEqual(plan.bound)
       }),
-      { numRuns: 20 },
+      { numRuns: runs(20) },
     )
   })
 
@@ -172,7 +173,7 @@ describe('simulate, of any plan on any machine', () => {
             expect(slow.tickMs).toBeGreaterThanOrEqual(fast.tickMs * (1 - 1e-6))
         },
       ),
-      { numRuns: 40 },
+      { numRuns: runs(40) },
     )
   })
 
@@ -184,7 +185,7 @@ describe('simulate, of any plan on any machine', () => {
         const sum = runsOf(timeline, 1).reduce((total, run) => total + alone(run), 0)
         close(tickMs, sum * 1e-6)
       }),
-      { numRuns: 30 },
+      { numRuns: runs(30) },
     )
   })
 })

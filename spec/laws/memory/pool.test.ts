@@ -9,6 +9,7 @@ import { generated } from '../../bench/compile.js'
 import { sample } from '../../fixtures/generate.js'
 import { patternGraph, patterns } from '../../fixtures/patterns.js'
 import { planFrom, recipes } from '../../fixtures/plan-generator.js'
+import { runs } from '../../fixtures/runs.js'
 import { oraclePeak } from '../../oracle/oracle.js'
 import { slowPoolPeaks } from '../../oracle/slow-pool.js'
 
@@ -25,7 +26,7 @@ describe('the pool of a session', () => {
   test('takes what the rule says, in plans that the compiler had no part in', () => {
     fc.assert(
       fc.property(recipes(8), recipe => agrees(planFrom({ ...recipe, planned: false, devices: 1 }))),
-      { numRuns: 60 },
+      { numRuns: runs(60) },
     )
   })
 
@@ -34,7 +35,7 @@ describe('the pool of a session', () => {
       fc.property(sample(), ({ graph, dims, inFlight }) =>
         agrees(orThrow(compile(graph, { dims, inFlight }))),
       ),
-      { numRuns: 60 },
+      { numRuns: runs(60) },
     )
   })
 
@@ -43,7 +44,7 @@ describe('the pool of a session', () => {
       fc.property(patterns(60), fc.integer({ min: 1, max: 3 }), (pattern, inFlight) =>
         agrees(orThrow(compile(patternGraph(pattern), { inFlight }))),
       ),
-      { numRuns: 60 },
+      { numRuns: runs(60) },
     )
   })
 
@@ -63,7 +64,7 @@ describe('the peak of law L9', () => {
         expect(exact).toBe(true)
         expect(oraclePeak(plan, 8).bytes[0]).toBeLessThanOrEqual(device[0]!)
       }),
-      { numRuns: 20 },
+      { numRuns: runs(20) },
     )
   })
 })

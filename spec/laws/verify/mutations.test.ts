@@ -20,14 +20,15 @@ import { rankMutations } from '../../fixtures/mutations-ranks.js'
 import { planFrom, recipes } from '../../fixtures/plan-generator.js'
 import { singleLane, twoLanes, weightStreaming } from '../../fixtures/plans.js'
 import { rankOf, type Script, scripts } from '../../fixtures/rank-scripts.js'
+import { isFullRun, runs } from '../../fixtures/runs.js'
 import { streamed, streamedLeast } from '../../fixtures/streamed.js'
 import { goldens } from '../../golden/graphs.js'
 import { comparable, oracle } from '../../oracle/oracle.js'
 import { canStop, execute } from '../../oracle/rendezvous.js'
 
 /** Mutants of each kind: as many as make the table mean something, and no more than a minute's work on one core. */
-const wanted = 34
-const fewest = { mutants: 10, kinds: 60, all: 1_500 }
+const wanted = isFullRun ? 34 : 12
+const fewest = { mutants: 10, kinds: 60, all: isFullRun ? 1_500 : 700 }
 
 const seeded = (seed: number) => {
   const next = xorshift(seed)
@@ -232,7 +233,7 @@ describe('nothing can be left out of a plan that the compiler made', () => {
           eachIsNeeded(orThrow(compile(net, { dims, inFlight, memory })) as Plan)
         },
       ),
-      { numRuns: 40 },
+      { numRuns: runs(40) },
     )
   })
 

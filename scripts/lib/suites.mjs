@@ -1,0 +1,17 @@
+// What `npm test` leaves to `.ci/run`, so that it takes less than four minutes on two cores. Every law is still
+// tried: property tests look at a tenth of their cases (spec/fixtures/runs.ts), and the files that are left out
+// each start many processes or read whole pages of the documentation.
+
+/** The share of its cases that a property test looks at in `npm test`. */
+export const quickShare = 0.1
+
+export const leftToCi = [
+  ['spec/conformance/readme.test.ts', 'type-checks and runs all code of the documentation'],
+  ['spec/conformance/addon.test.ts', 'worker threads, exits and 100,000 ticks, each in a process of its own'],
+  ['spec/conformance/allocator/disposal.test.ts', 'ends of a process, each in a process of its own'],
+  ['spec/conformance/simulate-cli.test.ts', 'a process for each call of braid simulate'],
+  ['spec/conformance/snapshot-cli.test.ts', 'a process for each call of braid snapshot'],
+]
+
+/** The folder that the C++ tests are built in, apart from the addon's, whose compiler options differ. */
+export const testFolder = 'native/build-tests'
