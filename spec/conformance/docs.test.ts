@@ -1,13 +1,14 @@
-// The README is a program: the blocks of each section together are one file, which must type-check, run, and print what it says.
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+// What people read is a program: the blocks of each section of the README and of docs/ together are one file, which must
+// type-check, run, and print what the page says.
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { formatWithOptions } from 'node:util'
 import ts from 'typescript'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
-const folder = join(root, '.cache', `readme-${process.pid}`)
+const folder = join(root, '.cache', `docs-${process.pid}`)
 
 interface Section {
   readonly title: string
@@ -19,10 +20,20 @@ interface Section {
 const blocks = (text: string, language: string) =>
   [...text.matchAll(new RegExp(`^\`\`\`${language}\\n(.*?)^\`\`\``, 'gms'))].map(match => match[1]!)
 
-const sections: readonly Section[] = readFileSync(join(root, 'README.md'), 'utf8')
-  .split(/^## /m)
-  .map((text, i) => ({
-    title: text.split('\n')[0]!,
+const markdown = readdirSync(join(root, 'docs'), { recursive: true, encoding: 'utf8' })
+  .filter(path => path.endsWith('.md'))
+  .map(path => join('docs', path))
+const pages = ['README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', ...markdown.sort()]
+const read = (page: string): string => readFileSync(join(root, page), 'utf8')
+
+const sections: readonly Section[] = pages
+  .flatMap(page =>
+    read(page)
+      .split(/^## /m)
+      .map(text => ({ title: `${page}: ${text.split('\n')[0]!}`, text })),
+  )
+  .map(({ title, text }, i) => ({
+    title,
     file: join(folder, `section-${i}.ts`),
     code: blocks(text, 'ts').join('\n'),
     output: blocks(text, 'text'),
@@ -35,9 +46,18 @@ beforeAll(() => {
 })
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
-it('has sections with code, and one that shows what it prints', () => {
-  expect(sections.length).toBeGreaterThanOrEqual(3)
-  expect(sections.some(({ output }) => output.length > 0)).toBe(true)
+it('the README is at most 8 KB', () => {
+  expect(Buffer.byteLength(read('README.md'))).toBeLessThanOrEqual(8192)
+})
+
+it.each(pages)('every link of %s leads to a file', page => {
+  const links = [...read(page).matchAll(/\]\((?!https?:)([^)#\s]+)/g)].map(match => match[1]!)
+  expect(links.filter(link => !existsSync(join(root, dirname(page), link)))).toEqual([])
+})
+
+it('pages have sections with code, and some show what it prints', () => {
+  expect(sections.length).toBeGreaterThanOrEqual(8)
+  expect(sections.filter(({ output }) => output.length > 0).length).toBeGreaterThanOrEqual(5)
 })
 
 it('type-checks', () => {
