@@ -6,7 +6,7 @@ export const rounded = (bytes: number): number => Math.max(granule, Math.ceil(by
 
 /**
  * The pool of a session: one range of addresses, given out by order alone, as `native/allocator/session/range_pool.cc` does, byte for byte
- * (spec/decisions.md, 5 and 10).
+ * (docs/internals/decisions, 5 and 10).
  * Free ranges are disjoint, in order of offset, all below `peak`; everything from `peak` on was never taken. Each has a row of its own, which stays where it is while
  * the order changes: offset, size, and the points that a taker must be after, one for each lane, 0 for none. What a lane may take once it may take for good, since no
  * lane's frontier goes back: so a row remembers which lanes have been found after it (of the first 31), and else the lane whose point was missing last, and that point.

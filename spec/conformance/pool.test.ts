@@ -1,4 +1,4 @@
-// The pool of a session and the compiler's model of it are one rule, written twice (spec/decisions.md, 5 and 10): the furthest byte is the
+// The pool of a session and the compiler's model of it are one rule, written twice (docs/internals/decisions, 5 and 10): the furthest byte is the
 // same, tick by tick, whatever the timing. A session is given more than its plan needs, so that nothing but the rule holds it back.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'

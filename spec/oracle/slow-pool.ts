@@ -1,4 +1,4 @@
-// The rule of the session's pool (spec/decisions.md, 5 and 10), word by word and as slow as that is: nothing is remembered that the rule
+// The rule of the session's pool (docs/internals/decisions, 5 and 10), word by word and as slow as that is: nothing is remembered that the rule
 // does not name. What `poolPeakOf` finds fast is held against it.
 import type { Plan } from '../../dsl/ir/plan.js'
 

@@ -326,7 +326,7 @@ describe.each(present)('lanes and events on %s', name => {
 })
 
 describe('a device whose work fails', () => {
-  // On a GPU what fails so ends CUDA for the process (spec/decisions.md, 17): the host device shows what the caller sees.
+  // On a GPU what fails so ends CUDA for the process (docs/internals/decisions, 17): the host device shows what the caller sees.
   test('26: work that fails says so when it is waited for, by the driver’s own code, and the process lives', async () => {
     const device = await deviceOf('host', {}, { host: { faults: [{ call: 'run', nth: 3 }] } })
     const lane = device.lane()
