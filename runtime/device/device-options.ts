@@ -1,7 +1,17 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { HostOptions, NativeAllocatorOptions } from '../addon.js'
 import type { DeviceError } from '../errors.js'
-import { badOption, checkHostOptions, isBoolean, isDeviceName, isRecord } from './option-checks.js'
+import {
+  badOption,
+  bytes,
+  type Check,
+  check,
+  checkEach,
+  flag,
+  object,
+  rate,
+  whole,
+} from './settings/checks.js'
 import { allocConfFromEnvironment } from './settings/conf.js'
 import { type AllocatorOptions, allocatorOptions, type ResolvedAllocatorOptions } from './settings/options.js'
 
@@ -18,30 +28,67 @@ export interface DeviceOptions {
   readonly development?: boolean
 }
 
-const names = ['allocator', 'environment', 'host', 'development'] as const
+const isFault = (value: unknown): boolean => {
+  const { call, nth, status } = (typeof value === 'object' && value !== null ? value : {}) as {
+    call?: unknown
+    nth?: unknown
+    status?: unknown
+  }
+  const holds = (least: number, number: unknown) =>
+    Number.isSafeInteger(number) && (number as number) >= least
+  return typeof call === 'string' && holds(1, nth) && (status === undefined || holds(0, status))
+}
 
-const isName = (name: unknown): boolean => name === 'auto' || isDeviceName(name)
+const hostChecks: Readonly<Record<string, Check>> = {
+  memory: bytes(0),
+  copyRate: rate,
+  flopRate: rate,
+  deviceRate: rate,
+  jitter: whole('a seed, ', 0),
+  jitterMicroseconds: check(
+    'microseconds from 0 to 10,000,000',
+    value => rate.holds(value) && value <= 10_000_000,
+  ),
+  queueDepth: whole('pieces of work, ', 0),
+  poison: flag,
+  faults: check('a list of { call, nth, status? }', value => Array.isArray(value) && value.every(isFault)),
+}
+
+/** The errors in the options of the host device. */
+export const checkHostOptions = (host: unknown): readonly DeviceError[] =>
+  host === undefined || !object.holds(host) ? [] : checkEach(host, hostChecks, 'host.')
+
+export const isDeviceName = (value: unknown): boolean =>
+  typeof value === 'string' && /^(host|host:\d{1,4}|cuda:\d{1,4})$/.test(value)
+
+/** The error for an option `device` that names no device. */
+export const badDevice = (wanted: string, value: unknown): DeviceError => ({
+  ...badOption('device', wanted, value),
+  _tag: typeof value === 'string' ? 'NoDevice' : 'BadOption',
+  next: 'run: npx braid doctor, which lists the devices',
+})
+
+// `allocatorOptions` checks the option `allocator`.
+const checks: Readonly<Record<keyof DeviceOptions, Check>> = {
+  allocator: check('options of the allocator', () => true),
+  environment: flag,
+  host: object,
+  development: flag,
+}
 
 /** The errors in what `Device.open` was given, all of them; or the options of its allocators. */
 export const checkDevice = (
   name: unknown,
   given: unknown,
 ): E.Either<readonly DeviceError[], ResolvedAllocatorOptions> => {
-  if (!isRecord[1](given)) return E.left([badOption('options', `an object of ${names.join(', ')}`, given)])
-  const options = given as DeviceOptions
   const wantedName = "'host', 'cuda:N' or 'auto'"
+  if (!object.holds(given))
+    return E.left([badOption('options', `an object of ${Object.keys(checks).join(', ')}`, given)])
+  const options = given as DeviceOptions
   const errors: DeviceError[] = []
   if (name === undefined) errors.push(badOption('name', wantedName, name))
-  else if (!isName(name)) errors.push(badOption('device', wantedName, name))
-  if (options.host !== undefined && !isRecord[1](options.host))
-    errors.push(badOption('host', isRecord[0], options.host))
-  errors.push(...checkHostOptions(options.host))
-  for (const key of Object.keys(options))
-    if (!(names as readonly string[]).includes(key))
-      errors.push(badOption(key, `one of the options ${names.join(', ')}`, key))
-  for (const key of ['environment', 'development'] as const)
-    if (options[key] !== undefined && !isBoolean[1](options[key]))
-      errors.push(badOption(key, isBoolean[0], options[key]))
+  else if (name !== 'auto' && !isDeviceName(name)) errors.push(badDevice(wantedName, name))
+  errors.push(...checkHostOptions(options.host), ...checkEach(options, checks))
   const conf = options.environment === true ? allocConfFromEnvironment()?.parsed : undefined
   if (conf !== undefined && E.isLeft(conf))
     errors.push(...conf.left.map((fault): DeviceError => ({ ...fault, _tag: 'BadOption' })))

@@ -1,7 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { Fault } from '../../dsl/ir/fault.js'
 import { describe } from '../values.js'
-import { fieldsOf } from './settings/options-read.js'
+import { fieldsOf } from './settings/checks.js'
 
 /** What is wrong with a trace. `at` is the place in it, as `ops[17]`. */
 export type TraceFault = Fault<'BadTrace'>

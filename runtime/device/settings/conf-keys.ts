@@ -1,10 +1,7 @@
-// One table: each key that PyTorch's allocator settings have had, what its value may be, and what becomes of it here. Sources:
-// `AcceleratorAllocatorConfig` and `CUDAAllocatorConfig` of PyTorch, up to 2.14 and what was added since.
-import { divisionsOf, largestWord, wholeOf } from './conf-divisions.js'
+// The table of keys: each key that PyTorch's allocator settings have had, the values that it may have, and what it sets here.
+// Sources: `AcceleratorAllocatorConfig` and `CUDAAllocatorConfig` of PyTorch, up to 2.14 and its additions since.
 import type { ConfValue } from './conf-syntax.js'
-import type { AllocatorOptions, PinnedOptions } from './options.js'
-import { divisionList } from './options-divisions.js'
-import { MiB } from './options-read.js'
+import { type AllocatorOptions, divisionCount, divisionList, MiB, type PinnedOptions } from './options.js'
 
 export type Outcome =
   | { readonly effect: 'honoured'; readonly why: string; readonly options: AllocatorOptions }
@@ -12,13 +9,13 @@ export type Outcome =
   | { readonly effect: 'bad'; readonly wanted: string; readonly found: string; readonly at: number }
   | { readonly effect: 'refused'; readonly wanted: string; readonly why: string; readonly next: string }
 
-/** What other settings of the same text say, wherever they stand. */
+/** What a key needs to know of the other settings of the text, wherever they stand. */
 export interface ConfContext {
   readonly largeSegmentMb: bigint
 }
 
 export interface ConfKey {
-  /** The key, and what else it is called. */
+  /** The key's name, then its other names. */
   readonly names: readonly [string, ...string[]]
   readonly read: (value: ConfValue, context: ConfContext) => Outcome
 }
@@ -80,7 +77,7 @@ const share = (
   },
 })
 
-// More bytes than a number of JavaScript counts are more than any machine has: no bound, or the largest there is.
+// A number of bytes that JavaScript cannot count exactly is larger than any machine: it becomes no bound, or the largest number.
 const bytesOf = (mebibytes: bigint): number => {
   const bytes = Number(mebibytes) * MiB
   return Number.isSafeInteger(bytes) ? bytes : Number.POSITIVE_INFINITY
@@ -232,6 +229,68 @@ const async = (): Outcome =>
     "the driver's own pool knows no lanes: it would reuse memory without regard to the uses that are recorded here",
     'leave backend out',
   )
+
+/** An error in a value, and its place in the text. */
+interface BadValue {
+  readonly wanted: string
+  readonly found: string
+  readonly at: number
+}
+
+const largestWord = 2n ** 64n - 1n
+
+/** A whole number as PyTorch reads it: 64 bits without a sign. Undefined for anything else. */
+export const wholeOf = (text: string): bigint | undefined => {
+  if (!/^\d+$/.test(text)) return undefined
+  const digits = text.replace(/^0+(?=\d)/, '')
+  const number = digits.length <= 20 ? BigInt(digits) : largestWord + 1n
+  return number <= largestWord ? number : undefined
+}
+
+const isPower = (value: bigint): boolean => value > 0n && (value & (value - 1n)) === 0n
+const mostSteps = 2n ** 31n
+const stepsWanted = `0, or a power of two up to ${mostSteps}`
+
+const stepsOf = (text: string): number | undefined => {
+  const steps = wholeOf(text)
+  return steps !== undefined && steps <= mostSteps && (steps === 0n || isPower(steps))
+    ? Number(steps)
+    : undefined
+}
+
+/**
+ * The steps of the sixteen intervals of `roundup_power2_divisions`, exactly as PyTorch fills them. A single number counts for
+ * all. In a list the first entry also counts for all intervals below its own, each other entry only for its own, and `>` for
+ * all intervals after the last one that was named. All sizes from 32 GiB on are one interval.
+ * Source: `AcceleratorAllocatorConfig::parseRoundUpPower2Divisions`.
+ */
+const divisionsOf = (value: ConfValue): readonly number[] | BadValue => {
+  const result = Array.from({ length: divisionCount }, () => 0)
+  if (value.kind === 'word') {
+    const steps = stepsOf(value.word.text)
+    return steps === undefined
+      ? { wanted: `${stepsWanted}; or a list of MiB:steps`, found: value.word.text, at: value.word.at }
+      : result.fill(steps)
+  }
+  let last = 0
+  let first = true
+  for (const { name, value: word } of value.pairs) {
+    const steps = stepsOf(word.text)
+    if (steps === undefined) return { wanted: stepsWanted, found: word.text, at: word.at }
+    if (name.text === '>') {
+      result.fill(steps, last + 1)
+      continue
+    }
+    const mebibytes = wholeOf(name.text)
+    if (mebibytes === undefined || !isPower(mebibytes))
+      return { wanted: 'MiB, a power of two, or ">" for all that is larger', found: name.text, at: name.at }
+    last = Math.min(mebibytes.toString(2).length, divisionCount) - 1
+    if (first) result.fill(steps, 0, last)
+    result[last] = steps
+    first = false
+  }
+  return result
+}
 
 const byName = new Map(confKeys.flatMap(key => key.names.map(name => [name, key] as const)))
 

@@ -1,4 +1,4 @@
-/** A word of the text, and the character at which it begins, from 0. */
+/** A word of the text, and the index of its first character. */
 export interface Word {
   readonly text: string
   readonly at: number
@@ -18,7 +18,7 @@ export interface Setting {
   readonly value: ConfValue
 }
 
-/** Where the text stopped being settings; `key` is that of the setting it is in, if it has one. */
+/** A place where the syntax is wrong. `key` is the key of the setting around it, or empty. */
 export interface SyntaxProblem {
   readonly key: string
   readonly at: number
@@ -29,7 +29,7 @@ export interface SyntaxProblem {
 const marks = ',:[]'
 const blanks = ' \t\n\v\f\r'
 
-// Blanks count nowhere, not even inside of a word: that is how PyTorch reads them.
+// As in PyTorch, blanks are ignored everywhere, even inside a word.
 const tokensOf = (text: string): readonly Word[] => {
   const tokens: Word[] = []
   let word = ''
@@ -54,8 +54,8 @@ const tokensOf = (text: string): readonly Word[] => {
 }
 
 /**
- * Splits `key:value,key:[a:b,c:d]` into settings. A comma may end the text, and a list. Every setting that cannot be read is a
- * problem, and the next one is read all the same.
+ * Splits `key:value,key:[a:b,c:d]` into settings. A comma may end the text, and a list. A setting that cannot be read is a
+ * problem; reading goes on with the next one.
  */
 export const settingsOf = (
   text: string,
@@ -104,7 +104,7 @@ export const settingsOf = (
     const value = word(key.text, 'a value')
     return value && { key, value: { kind: 'word', word: value } }
   }
-  // To the comma after this setting: commas of a list are none.
+  // Skips to the comma that ends this setting; commas inside a list do not end it.
   const skip = (): void => {
     for (let depth = 0; next < tokens.length; next++) {
       if (isMark(tokens[next], '[')) depth++

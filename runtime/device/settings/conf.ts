@@ -1,12 +1,11 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { Fault } from '../../../dsl/ir/fault.js'
-import { wholeOf } from './conf-divisions.js'
-import { type ConfContext, confKeyNames, confKeyOf } from './conf-keys.js'
+import { nearest } from './checks.js'
+import { type ConfContext, confKeyNames, confKeyOf, wholeOf } from './conf-keys.js'
 import { type Setting, settingsOf, textOf } from './conf-syntax.js'
 import type { AllocatorOptions } from './options.js'
-import { nearest } from './options-nearest.js'
 
-/** What became of one setting: it is now one of the options, or there is nothing here that it could change. */
+/** What one setting does: it sets an option (`honoured`), or Braid has nothing that it could change (`noted`). */
 export interface AllocConfNote {
   readonly key: string
   readonly value: string
@@ -14,11 +13,11 @@ export interface AllocConfNote {
   readonly why: string
 }
 
-/** A setting that cannot be read (`BadOption`), or that Braid will not keep (`Unsupported`). */
+/** A setting that cannot be read (`BadOption`), or that Braid does not offer (`Unsupported`). */
 export interface AllocConfFault extends Fault<'BadOption' | 'Unsupported'> {
-  /** Empty where the text has none at that place. */
+  /** The setting's key; empty where the text has no key at that place. */
   readonly key: string
-  /** Where in the text, in characters from 0. */
+  /** The place in the text, in characters from 0. */
   readonly position: number
 }
 
@@ -27,26 +26,26 @@ export interface AllocConf {
   readonly notes: readonly AllocConfNote[]
 }
 
-/** PyTorch's variables, the first that is set counting alone, be it empty: the order of PyTorch 2.14. */
+/** PyTorch's variables, in the order of PyTorch 2.14. Only the first one that is set counts, even if it is empty. */
 export const allocConfVariables = [
   'PYTORCH_CUDA_ALLOC_CONF',
   'PYTORCH_HIP_ALLOC_CONF',
   'PYTORCH_ALLOC_CONF',
 ] as const
 
-/** All that a text of settings says, right or wrong: what `braid doctor` shows. */
+/** All settings of a text, valid or not: what `braid doctor` shows. */
 export const readAllocConf = (
   text: string,
   source = 'allocator settings',
 ): AllocConf & { readonly faults: readonly AllocConfFault[] } => {
   const { settings, problems } = settingsOf(text)
-  const fault = (tag: AllocConfFault['_tag'], key: string, at: number, said: Said): AllocConfFault => ({
+  const fault = (tag: AllocConfFault['_tag'], key: string, at: number, message: Message): AllocConfFault => ({
     _tag: tag,
     at: `${source}, character ${at + 1}`,
     subject: short(key),
-    wanted: said.wanted,
-    found: short(said.found),
-    next: said.next,
+    wanted: message.wanted,
+    found: short(message.found),
+    next: message.next,
     key,
     position: at,
   })
@@ -90,8 +89,8 @@ export const readAllocConf = (
 }
 
 /**
- * Reads settings in the syntax of PyTorch's `PYTORCH_ALLOC_CONF`: `key:value,key:[a:b,…]`, with `True` and `False`. Every fault
- * at once. What is honoured stands in `options`; `notes` says of each setting what became of it.
+ * Reads settings in the syntax of PyTorch's `PYTORCH_ALLOC_CONF`: `key:value,key:[a:b,…]`, with `True` and `False`. Returns
+ * every fault, or the options that the settings set; `notes` says what each setting does.
  */
 export const parseAllocConf = (
   text: string,
@@ -105,7 +104,7 @@ export interface EnvironmentAllocConf {
   /** The variable that counts. */
   readonly variable: (typeof allocConfVariables)[number]
   readonly text: string
-  /** Variables that are set too, and that nobody reads because of it. */
+  /** Variables that are set too, but do not count because of this one. */
   readonly unread: readonly string[]
   readonly parsed: E.Either<readonly AllocConfFault[], AllocConf>
 }
@@ -120,7 +119,7 @@ export const allocConfFromEnvironment = (
   return { variable, text, unread, parsed: parseAllocConf(text, variable) }
 }
 
-interface Said {
+interface Message {
   readonly wanted: string
   readonly found: string
   readonly next: string
@@ -131,7 +130,7 @@ const short = (text: string): string => (text.length > 160 ? `${text.slice(0, 16
 // Two names of one key are one setting.
 const canonical = ({ key }: Setting): string => confKeyOf(key.text)?.names[0] ?? key.text
 
-// Sizes are held to the size of a large segment wherever in the text that stands.
+// Limits of other sizes depend on the size of a large segment, wherever in the text it is set.
 const contextOf = (settings: readonly Setting[]): ConfContext => {
   const large = settings.filter(setting => canonical(setting) === 'large_segment_size_mb').at(-1)?.value
   const given = large?.kind === 'word' ? wholeOf(large.word.text) : undefined
