@@ -16,4 +16,4 @@ export {
   timesOf,
 } from './machine/simulate/compare.js'
 export { laneNames } from './machine/simulate.js'
-export { granule, poolPeakOf } from './memory/pool.js'
+export { granule, poolPeakOf } from './memory/pool-peak.js'

@@ -8,8 +8,8 @@ import { perfettoOf } from './render/perfetto.js'
 import { timelineSvg } from './render/svg.js'
 import { textOf } from './render/text.js'
 
+export type { Held, HeldPart, Why } from '../memory/held.js'
 export type { Bounds, Exposed } from './bounds.js'
-export type { Held, HeldPart, Why } from './held.js'
 export type { Reasons, WaitFor } from './reasons.js'
 
 /** The forms of an explanation, in the order in which they are offered. */

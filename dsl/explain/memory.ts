@@ -1,4 +1,4 @@
-import { memoryOf } from '../memory/turnover.js'
+import { memoryOf } from '../memory/plan-trace.js'
 import { runsOf } from './runs.js'
 import type { Timeline } from './timeline.js'
 

@@ -1,11 +1,4 @@
-/** `w0`, `w0 and w1`, `w0, w1 and 3 more`. */
-export const listed = (names: readonly string[], most = 4): string => {
-  const distinct = [...new Set(names)]
-  const shown = distinct.length > most ? distinct.slice(0, most - 1) : distinct
-  const rest = distinct.length - shown.length
-  const all = rest > 0 ? [...shown, `${rest} more`] : shown
-  return all.length < 2 ? (all[0] ?? '') : `${all.slice(0, -1).join(', ')} and ${all[all.length - 1]}`
-}
+export { joinNames as listed } from '../ir/names.js'
 
 export const plural = (count: number, one: string, many = `${one}s`): string =>
   `${count} ${count === 1 ? one : many}`

@@ -2,8 +2,8 @@
 
 import { bufferName, laneName, nodeName, placeOf } from '../ir/names.js'
 import type { Plan } from '../ir/plan.js'
+import { type Held, heldAtPeak } from '../memory/held.js'
 import { type Choices, choicesOf } from './choices.js'
-import { type Held, heldAtPeak } from './held.js'
 import { type Access, linksOf, overlap, type Run, runsOf } from './runs.js'
 import { type Takeover, takeoversOf } from './takeovers.js'
 import { type WaitFor, Waits } from './why-wait.js'

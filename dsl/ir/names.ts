@@ -21,6 +21,15 @@ export const quotedLane = (plan: Plan, lane: number): string =>
 export const quotedNode = (plan: Plan, node: number): string =>
   plan.nodes[node]?.name ? `${plan.nodes[node].op} '${nodeName(plan, node)}'` : nodeName(plan, node)
 
+/** `w0`, `w0 and w1`, `w0, w1 and 3 more`. */
+export const joinNames = (names: readonly string[], most = 4): string => {
+  const distinct = [...new Set(names)]
+  const shown = distinct.length > most ? distinct.slice(0, most - 1) : distinct
+  const rest = distinct.length - shown.length
+  const all = rest > 0 ? [...shown, `${rest} more`] : shown
+  return all.length < 2 ? (all[0] ?? '') : `${all.slice(0, -1).join(', ')} and ${all[all.length - 1]}`
+}
+
 /** The user's line, `examples/x.ts:12:9`; empty where the plan does not give it. */
 export const placeOf = (node: PlanNode | undefined): string =>
   node?.at === undefined || node.at === 'unknown' ? '' : node.at

@@ -1,86 +1,66 @@
 import type { Plan } from '../ir/plan.js'
 import { type CommandTable, Kind, latestCommandTable } from '../order/command-table.js'
-import { type Growth, growthOf } from './reuse.js'
-import { latestTurnovers, type Turnovers } from './turnover.js'
+import { type Growth, growthOf } from './growth.js'
+import { tracesOf } from './plan-trace.js'
+import type { AllocationTrace } from './trace.js'
 
-/** Bytes that a plan holds at most, by law L9: from the order of its commands alone, so the same in every run. */
+/** Bytes that a plan holds at most, by law L9: they follow from the order of its commands alone, so they are the same in every run. */
 export interface Peak {
   readonly device: readonly number[]
   readonly pinned: number
-  /** Ticks after which it had settled: from then on every tick takes what the ticks before left. */
+  /** Ticks until the steady state. */
   readonly ticks: number
-  /** Whether no tick takes more: that is so, but where the replay stopped beyond a bound that was asked for. */
-  readonly settled: boolean
-  /** Whether `device` and `pinned` are the peak itself. Where the work limit came first they are what no tick takes more than (see `unavailable`). */
+  /** Whether `device` and `pinned` are the peak itself. Else the work limit came first, and the peak is proved to be no more; see `unavailable`. */
   readonly exact: boolean
-  /** The alloc that first took each memory to its peak: a device, or pinned last; -1: what lives on across ticks is all there is. */
+  /** By memory (devices, then pinned), the alloc command that first took it to its peak; -1: no alloc did. */
   readonly reachedAt: readonly number[]
 }
 
-/** Commands that are replayed at most until a peak settles. */
+/** Commands that are replayed at most until the steady state. */
 const maxPeakSteps = 2 ** 26
 
-/** Chunks of free memory times lanes that are looked at: a large plan settles within a few ticks, or in more than are worth waiting for. */
+/** Free chunks times lanes that are looked at. A large plan reaches its steady state within a few ticks, or after more than are worth the wait. */
 const workFor = (commands: number): number => (commands < 2 ** 17 ? 2 ** 26 : 2 ** 24)
 
 /**
- * The peak of a plan, counted in issue order over as many ticks as it takes to settle: `param` and `state` once, `input` and
+ * The peak of a plan, counted in issue order over as many ticks as it takes to reach a steady state: `param` and `state` once, `input` and
  * `output` `inFlight` times; views count in their root. Sizes are the buffers' own, before any rounding by the allocator.
  */
 export const peakOf = (plan: Plan): Peak => {
-  const tables = latestCommandTable(plan)
-  return replayPeak(tables, () => latestTurnovers(tables))
+  const table = latestCommandTable(plan)
+  return peakFrom(table, () => tracesOf(table))
 }
 
 /**
- * As `peakOf`, of turnovers that may leave out a command; planned storage asks for none. Where all that is asked is whether the peak is within a bound, `enough`
- * is that bound, by memory: the replay stops when that is known.
+ * As `peakOf`, from traces that may leave out a command; a plan with planned storage needs none. Where only the question is whether the peak is
+ * within a bound, `enough` is that bound, by memory: the replay stops as soon as that is known.
  */
-export const replayPeak = (
-  tables: CommandTable,
-  turnovers: () => Turnovers,
+export const peakFrom = (
+  table: CommandTable,
+  traces: () => readonly AllocationTrace[],
   enough?: readonly number[],
 ): Peak => {
-  const fixed = lasting(tables)
-  if (tables.plan.storage === 'pooled') return peakOver(turnovers(), fixed, tables.commands, enough)
-  return peakFrom(
-    fixed.map(bytes => ({ bytes, ticks: 1, exact: true, reachedAt: -1 })),
-    enough,
-  )
+  const ticks = Math.max(4, Math.floor(maxPeakSteps / Math.max(1, table.commands)))
+  const work = workFor(table.commands)
+  const fixed = lasting(table)
+  const grown =
+    table.plan.storage === 'planned'
+      ? fixed.map((bytes): Growth => ({ bytes, ticks: 1, exact: true, reachedAt: -1 }))
+      : traces().map((trace, m) => growthOf(trace, fixed[m]!, { ticks, work, enough: enough?.[m] }))
+  return {
+    device: grown.slice(0, -1).map(({ bytes }) => bytes),
+    pinned: grown[grown.length - 1]!.bytes,
+    ticks: grown.reduce((most, { ticks }) => Math.max(most, ticks), 0),
+    exact: grown.every(({ exact }) => exact),
+    reachedAt: grown.map(({ reachedAt }) => reachedAt),
+  }
 }
 
-/** As `replayPeak`, above what lives on in each memory, of a plan of so many commands with pooled storage. */
-export const peakOver = (
-  { accesses }: Turnovers,
-  fixed: readonly number[],
-  commands: number,
-  enough?: readonly number[],
-): Peak => {
-  const ticks = Math.max(4, Math.floor(maxPeakSteps / Math.max(1, commands)))
-  const grown = accesses.map((turnover, memory) =>
-    growthOf(turnover, fixed[memory]!, { ticks, work: workFor(commands), enough: enough?.[memory] }),
-  )
-  return peakFrom(grown, enough)
-}
-
-const peakFrom = (grown: readonly Growth[], enough: readonly number[] | undefined): Peak => ({
-  device: grown.slice(0, -1).map(({ bytes }) => bytes),
-  pinned: grown[grown.length - 1]!.bytes,
-  ticks: grown.reduce((most, { ticks }) => Math.max(most, ticks), 0),
-  settled: grown.every(({ bytes }, memory) => !(bytes > (enough?.[memory] ?? Number.POSITIVE_INFINITY))),
-  exact: grown.every(({ exact }) => exact),
-  reachedAt: grown.map(({ reachedAt }) => reachedAt),
-})
-
-/** What each memory holds whatever the commands do: with planned storage, all of it. */
-const lasting = (tables: CommandTable): number[] => {
-  const { plan } = tables
+/** By memory, the bytes that it holds whatever the commands do: with planned storage all of them. */
+const lasting = ({ plan, buffers, root, kind, memory, bytes }: CommandTable): number[] => {
   const planned = plan.storage === 'planned'
-  const held = Array.from({ length: plan.devices + 1 }, (_, memory) =>
-    planned ? (plan.arena?.[memory] ?? 0) : 0,
-  )
-  const { root, kind, memory, bytes } = tables
-  for (let b = 0; b < tables.buffers; b++) {
+  const held = Array.from({ length: plan.devices + 1 }, (_, m) => (planned ? (plan.arena?.[m] ?? 0) : 0))
+  for (let b = 0; b < buffers; b++) {
     if (root[b] !== b) continue
     const slots = kind[b] === Kind.input || kind[b] === Kind.output
     const pinned = memory[b] === plan.devices

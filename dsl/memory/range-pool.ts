@@ -1,28 +1,40 @@
-import type { Snapshots } from './snapshots.js'
+import type { SteadyState } from './steady-state.js'
 
-/** What an allocation is rounded up to. */
+/** Sizes of allocations are rounded up to a multiple of this. */
 export const granule = 512
 export const rounded = (bytes: number): number => Math.max(granule, Math.ceil(bytes / granule) * granule)
 
+/** A free range. `owner` is what it was given back with. */
+export interface FreeRange {
+  readonly offset: number
+  readonly size: number
+  readonly owner: number
+}
+
 /**
- * The pool of a session: one range of addresses, given out by order alone, as `native/allocator/session/range_pool.cc` does, byte for byte
+ * The pool of a session: one range of addresses, given out by order alone, byte for byte as `native/memory/range_pool.cc` does
  * (docs/internals/decisions, 5 and 10).
- * Free ranges are disjoint, in order of offset, all below `peak`; everything from `peak` on was never taken. Each has a row of its own, which stays where it is while
- * the order changes: offset, size, and the points that a taker must be after, one for each lane, 0 for none. What a lane may take once it may take for good, since no
- * lane's frontier goes back: so a row remembers which lanes have been found after it (of the first 31), and else the lane whose point was missing last, and that point.
+ *
+ * Free ranges are disjoint, in order of offset, and all below `peak`; everything from `peak` on was never taken. Each free range has a row
+ * of its own in the arrays: offset, size, owner, and the *release points* that a lane must happen-after to take it, one a lane, 0 for
+ * none. Neighbours of equal release points and owner are one range.
+ *
+ * A frontier never goes back, so a range that a lane may take once it may always take. A row therefore remembers, of the first 31 lanes,
+ * those that were found to be after it, and the lane whose point was missing at the last look, with that point.
  */
 export class RangePool {
   private count = 0
   private row = new Int32Array(64)
   private offset = new Float64Array(64)
   private size = new Float64Array(64)
+  private owner = new Int32Array(64)
   private points: Int32Array
   private after = new Int32Array(64)
   private missing = new Int32Array(64)
   private needed = new Int32Array(64)
   private readonly spare: number[] = []
   private rows = 0
-  /** Ranges that have been looked at. */
+  /** Ranges that were looked at so far. */
   work = 0
 
   constructor(
@@ -49,8 +61,11 @@ export class RangePool {
     return true
   }
 
-  /** `size` bytes for a lane that is after `frontier`: from the shortest usable range, else run of adjacent ones, else from the end. */
-  take(size: number, lane: number, frontier: Int32Array): number {
+  /**
+   * Takes `size` bytes for a lane with this frontier: from the shortest usable range that is long enough, else from the shortest run of
+   * adjacent usable ranges, else from the end. Returns their offset; -1, with nothing taken, where they would reach beyond `limit`.
+   */
+  take(size: number, lane: number, frontier: Int32Array, limit = Number.POSITIVE_INFINITY): number {
     const { row, count } = this
     const sizes = this.size
     let single = -1
@@ -65,12 +80,13 @@ export class RangePool {
     this.work += i
     const from = single >= 0 ? single : this.run(size, lane, frontier)
     const at = from < count ? this.offset[row[from]!]! : this.peak
+    if (at + size > limit) return -1
     this.cut(from, size)
     if (at + size > this.peak) this.peak = at + size
     return at
   }
 
-  // The first range of the shortest usable run that is long enough; else of the one that touches the untouched end, if any.
+  // The first range of the shortest usable run that is long enough; else of the run that ends at `peak`, if there is one.
   private run(size: number, lane: number, frontier: Int32Array): number {
     const { count, row, offset } = this
     const sizes = this.size
@@ -100,7 +116,7 @@ export class RangePool {
   }
 
   /** Takes back a range, released at `release`, which is copied. */
-  give(at: number, size: number, release: Int32Array): void {
+  give(at: number, size: number, release: Int32Array, owner = 0): void {
     const { row, offset } = this
     const sizes = this.size
     let low = 0
@@ -112,8 +128,8 @@ export class RangePool {
     }
     const before = low > 0 ? row[low - 1]! : -1
     const behind = low < this.count ? row[low]! : -1
-    const joinsBehind = behind >= 0 && offset[behind] === at + size && this.same(behind, release, 0)
-    if (before >= 0 && offset[before]! + sizes[before]! === at && this.same(before, release, 0)) {
+    const joinsBehind = behind >= 0 && offset[behind] === at + size && this.isEqual(behind, owner, release, 0)
+    if (before >= 0 && offset[before]! + sizes[before]! === at && this.isEqual(before, owner, release, 0)) {
       sizes[before]! += size
       if (!joinsBehind) return
       sizes[before]! += sizes[behind]!
@@ -121,11 +137,11 @@ export class RangePool {
     } else if (joinsBehind) {
       offset[behind] = at
       sizes[behind]! += size
-    } else this.insert(low, at, size, release)
+    } else this.insert(low, at, size, release, owner)
   }
 
-  /** Every lane is after `all`: points up to it are forgotten, so that neighbours become equal and merge. */
-  settle(all: Int32Array): void {
+  /** Every lane happens-after the points `all`: points up to them are retired, so that neighbours become equal and merge. */
+  retire(all: Int32Array): void {
     const { lanes, points, offset, size, row } = this
     let kept = 0
     for (let i = 0; i < this.count; i++) {
@@ -137,7 +153,7 @@ export class RangePool {
       if (
         before >= 0 &&
         offset[before]! + size[before]! === offset[own] &&
-        this.same(before, points, first)
+        this.isEqual(before, this.owner[own]!, points, first)
       ) {
         size[before]! += size[own]!
         this.spare.push(own)
@@ -146,27 +162,38 @@ export class RangePool {
     this.count = kept
   }
 
-  /** What the coming ticks depend on, with points counted from `base`. */
-  put(snapshot: Snapshots, base: Int32Array): void {
+  /** Free ranges in order of offset. */
+  get free(): FreeRange[] {
+    const { row, offset, size, owner } = this
+    return Array.from(row.subarray(0, this.count), r => ({
+      offset: offset[r]!,
+      size: size[r]!,
+      owner: owner[r]!,
+    }))
+  }
+
+  /** Puts all that later ticks depend on, with points counted from `base`. */
+  put(state: SteadyState, base: Int32Array): void {
     const { lanes, points } = this
     for (let i = 0; i < this.count; i++) {
       const row = this.row[i]!
-      snapshot.put(this.offset[row]!)
-      snapshot.put(this.size[row]!)
+      state.put(this.offset[row]!)
+      state.put(this.size[row]!)
       const first = row * lanes
       for (let m = 0; m < lanes; m++)
-        snapshot.put(points[first + m] === 0 ? Number.MIN_SAFE_INTEGER : points[first + m]! - base[m]!)
+        state.put(points[first + m] === 0 ? Number.MIN_SAFE_INTEGER : points[first + m]! - base[m]!)
     }
   }
 
-  private same(row: number, release: Int32Array, at: number): boolean {
+  private isEqual(row: number, owner: number, release: Int32Array, at: number): boolean {
+    if (this.owner[row] !== owner) return false
     const { lanes, points } = this
     const first = row * lanes
     for (let m = 0; m < lanes; m++) if (points[first + m] !== release[at + m]) return false
     return true
   }
 
-  private insert(at: number, offset: number, size: number, release: Int32Array): void {
+  private insert(at: number, offset: number, size: number, release: Int32Array, owner: number): void {
     if (this.count === this.offset.length) this.grow()
     const row = this.spare.pop() ?? this.rows++
     this.row.copyWithin(at + 1, at, this.count)
@@ -174,6 +201,7 @@ export class RangePool {
     this.row[at] = row
     this.offset[row] = offset
     this.size[row] = size
+    this.owner[row] = owner
     const { lanes, points } = this
     for (let m = 0; m < lanes; m++) points[row * lanes + m] = release[m]!
     this.after[row] = 0
@@ -188,7 +216,7 @@ export class RangePool {
     this.count -= to - from
   }
 
-  // Rows are as many as ranges at most, so both grow together.
+  // There are no more rows than ranges, so both grow together.
   private grow(): void {
     const wider = <A extends Float64Array | Int32Array>(from: A, to: A): A => {
       to.set(from)
@@ -197,6 +225,7 @@ export class RangePool {
     const length = 2 * this.offset.length
     this.offset = wider(this.offset, new Float64Array(length))
     this.size = wider(this.size, new Float64Array(length))
+    this.owner = wider(this.owner, new Int32Array(length))
     this.row = wider(this.row, new Int32Array(length))
     this.after = wider(this.after, new Int32Array(length))
     this.missing = wider(this.missing, new Int32Array(length))
@@ -204,7 +233,7 @@ export class RangePool {
     this.points = wider(this.points, new Int32Array(length * this.lanes))
   }
 
-  // Takes from the low end of adjacent ranges; what is longer than `size` keeps its release.
+  // Takes `size` bytes from the low end of adjacent ranges; the rest of the last one keeps its release.
   private cut(from: number, size: number): void {
     const { row, count } = this
     const sizes = this.size

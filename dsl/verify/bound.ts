@@ -1,6 +1,7 @@
 import { quotedBuffer } from '../ir/names.js'
-import { type Peak, replayPeak } from '../memory/peak.js'
-import { accessTurnovers, type Turnovers } from '../memory/turnover.js'
+import { type Peak, peakFrom } from '../memory/peak.js'
+import { tracesOf } from '../memory/plan-trace.js'
+import type { AllocationTrace } from '../memory/trace.js'
 import type { CommandTable } from '../order/command-table.js'
 import type { Frontiers } from '../order/frontiers.js'
 import type { Sink } from './report.js'
@@ -12,13 +13,12 @@ export const boundsOf = ({ plan }: CommandTable): number[] =>
     Number.isFinite(bytes) ? (bytes as number) : 0,
   )
 
-/** Whether the peak of such turnovers is within the bound. */
+/** Whether the peak of such traces is within the bound. */
 export const peakFits = (
   tables: CommandTable,
-  turnovers: () => Turnovers,
+  traces: () => readonly AllocationTrace[],
   bounds: readonly number[],
-): boolean =>
-  heldAt(replayPeak(tables, turnovers, bounds)).every((bytes, memory) => !(bytes > bounds[memory]!))
+): boolean => heldAt(peakFrom(tables, traces, bounds)).every((bytes, memory) => !(bytes > bounds[memory]!))
 
 const heldAt = ({ device, pinned }: Peak): number[] => [...device, pinned]
 
@@ -34,11 +34,13 @@ export const checkBound = (
   const { plan } = tables
   const bounds = boundsOf(tables)
   if (known !== undefined && heldAt(known).every((bytes, memory) => !(bytes > bounds[memory]!))) return
-  let accessed: Turnovers | undefined
-  const turnovers = () =>
-    (accessed ??= (safe ? settled?.turnovers() : undefined) ?? accessTurnovers(tables, clock, safe))
-  if (peakFits(tables, turnovers, bounds)) return
-  const peak = replayPeak(tables, turnovers)
+  let found: readonly AllocationTrace[] | undefined
+  const traces = () =>
+    (found ??=
+      (safe ? settled?.traces() : undefined) ??
+      tracesOf(tables, clock, { accessesOnly: true, safe, allocator: tables.allocator }))
+  if (peakFits(tables, traces, bounds)) return
+  const peak = peakFrom(tables, traces)
   const held = heldAt(peak)
   held.forEach((bytes, memory) => {
     const pinned = memory === plan.devices

@@ -1,6 +1,7 @@
 import { quotedBuffer, quotedLane } from '../ir/names.js'
-import { replayPool } from '../memory/pool.js'
-import { latestTurnovers, type Turnovers, turnoversOf } from '../memory/turnover.js'
+import { tracesOf } from '../memory/plan-trace.js'
+import { poolPeakFrom } from '../memory/pool-peak.js'
+import type { AllocationTrace } from '../memory/trace.js'
 import { type CommandTable, Kind, Op } from '../order/command-table.js'
 import type { Frontiers } from '../order/frontiers.js'
 import { After } from './after.js'
@@ -44,7 +45,7 @@ export const checkMinimal = (
   const exact = safe && isExact(tables)
   if (covered === undefined && !exact) return
   const bounds = boundsOf(tables)
-  const pool = exact && tables.plan.storage === 'pooled' && poolFits(tables, latestTurnovers(tables), bounds)
+  const pool = exact && tables.plan.storage === 'pooled' && poolFits(tables, tracesOf(tables), bounds)
   const probe = new Probe()
   const safety = exact ? new Safety(tables, clock, needed, probe) : undefined
   const after = exact ? After.of(tables, probe) : undefined
@@ -70,8 +71,11 @@ export const checkMinimal = (
 }
 
 // The second half of L9: what the session's pool takes, where that is within the bound to begin with.
-const poolFits = (tables: CommandTable, turnovers: Turnovers, bounds: readonly number[]): boolean =>
-  replayPool(tables, turnovers, bounds).device.every((bytes, d) => bytes <= bounds[d]!)
+const poolFits = (
+  tables: CommandTable,
+  traces: readonly AllocationTrace[],
+  bounds: readonly number[],
+): boolean => poolPeakFrom(tables, traces, { enough: bounds }).device.every((bytes, d) => bytes <= bounds[d]!)
 
 const holdsWithout = (
   tables: CommandTable,
@@ -88,15 +92,15 @@ const holdsWithout = (
   safety.replay(c)
   if (!probe.full) after?.replay(c)
   if (probe.full || apart?.replay(c) !== undefined) return false
-  let known: Turnovers | undefined
-  const turnovers = (): Turnovers => {
+  let known: readonly AllocationTrace[] | undefined
+  const traces = (): readonly AllocationTrace[] => {
     if (known === undefined) {
       clock.restart(c)
-      known = turnoversOf(tables, clock)
+      known = tracesOf(tables, clock)
     }
     return known
   }
-  return (!pool || poolFits(tables, turnovers(), bounds)) && peakFits(tables, turnovers, bounds)
+  return (!pool || poolFits(tables, traces(), bounds)) && peakFits(tables, traces, bounds)
 }
 
 /** By event, 1 where somebody waits for it. */

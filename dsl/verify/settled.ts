@@ -1,5 +1,5 @@
-import { Ledger } from '../memory/ledger.js'
-import { releaseAll, type Turnovers } from '../memory/turnover.js'
+import { releaseByAccesses } from '../memory/plan-trace.js'
+import { type AllocationTrace, TraceRecorder } from '../memory/trace.js'
 import { type CommandTable, Kind } from '../order/command-table.js'
 import type { Frontiers } from '../order/frontiers.js'
 import type { LastAccesses } from '../order/last-accesses.js'
@@ -11,12 +11,12 @@ const mostLanes = 31
 const mostPoints = 2 ** 31 - 1
 
 /**
- * What a settled tick gives out and takes back (see Turnover), seen in the first tick of somebody else's replay. Where no wait is for the tick before, the two differ in one
+ * What a settled tick gives out and takes back (see AllocationTrace), seen in the first tick of somebody else's replay. Where no wait is for the tick before, the two differ in one
  * thing alone: of a lane of which the first tick knows no point yet, a later one knows what the lanes that it has met knew when the tick began. Met are its own lane, and those of
  * which it knows a point of the tick, since whatever leads from lane to lane inside a tick is a record behind such a point.
  */
 export class Settled {
-  private readonly ledgers: readonly Ledger[]
+  private readonly ledgers: readonly TraceRecorder[]
   private plain = true
   private ends: Int32Array | undefined
 
@@ -47,7 +47,7 @@ export class Settled {
     const { named, memory, bytes } = this.tables
     const b = named[c]!
     const ledger = this.ledgers[memory[b]!]!
-    releaseAll(ledger, last, b, this.clock.base)
+    releaseByAccesses(ledger, last, b, this.clock.base)
     ledger.free(b, c, bytes[b]!)
   }
 
@@ -63,7 +63,7 @@ export class Settled {
   }
 
   /** Of a plan for which L1 to L4 and L7 hold; undefined where its later ticks differ in more than is said above, or the first one has not ended. */
-  turnovers(): Turnovers | undefined {
+  traces(): readonly AllocationTrace[] | undefined {
     const { ends, ledgers } = this
     if (!this.plain || ends === undefined || !ledgers.every(ledger => ledger.isFull)) return undefined
     const { lanes, plan } = this.tables
@@ -71,22 +71,19 @@ export class Settled {
     const length = Int32Array.from({ length: lanes }, (_, l) => ends[l * (lanes + 1)]!)
     const begun = begunOf(ends, length, inFlight)
     for (const ledger of ledgers) amend(ledger, begun)
-    return { accesses: ledgers.map(ledger => ledger.turnover('accesses', { inFlight, length })), uses: [] }
+    return ledgers.map(ledger => ledger.trace(inFlight, length))
   }
 }
 
 /** One for each memory, for a plan that allocates each tick buffer on its home lane and frees it: by L3 no other passes, but one with buffers that nobody touches, which leaves them with room. */
-const ledgersOf = (tables: CommandTable): Ledger[] => {
-  const { plan, lanes, buffers, accesses, kind, root, home, memory, allocator } = tables
+const ledgersOf = (tables: CommandTable): TraceRecorder[] => {
+  const { plan, lanes, buffers, kind, root, home, memory, allocator } = tables
   const allocs = Array.from({ length: plan.devices + 1 }, () => new Int32Array(lanes))
   for (let b = 0; b < buffers; b++)
     if (kind[b] === Kind.tick && root[b] === b) allocs[memory[b]!]![home[b]!]!++
   return allocs.map(counts => {
     const frees = counts.reduce((sum, count) => sum + count, 0)
-    return new Ledger(
-      { allocs: counts, frees, accesses: Math.min(accesses, frees * lanes), uses: 0 },
-      allocator,
-    )
+    return new TraceRecorder(counts, frees, allocator)
   })
 }
 
@@ -103,7 +100,7 @@ const begunOf = (ends: Int32Array, length: Int32Array, inFlight: number): Int32A
 }
 
 /** What a lane knows only grows: behind the first alloc of a lane that knows some point of each, all do. */
-const amend = ({ frontier, starts }: Ledger, begun: Int32Array): void => {
+const amend = ({ frontier, starts }: TraceRecorder, begun: Int32Array): void => {
   const lanes = starts.length - 1
   for (let l = 0; l < lanes; l++) {
     const met = new Met(begun, lanes, l)

@@ -6,7 +6,7 @@ import { orThrow, type Plan, parsePlan, toJSON, verify } from '../../dsl/index.j
 import type { KernelSpec } from '../../dsl/ir/kernel-spec.js'
 import type { Command } from '../../dsl/ir/plan.js'
 import { peakOf } from '../../dsl/memory/peak.js'
-import { poolPeakOf } from '../../dsl/memory/pool.js'
+import { poolPeakOf } from '../../dsl/memory/pool-peak.js'
 import { errorsOf, open, pulled, type Session } from '../../runtime/index.js'
 import { type BufferSketch, planOf } from '../fixtures/plans.js'
 import { present } from './devices.js'

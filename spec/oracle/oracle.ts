@@ -1,6 +1,6 @@
 // Over 300 lines as one thing: each law asked literally, and what that takes.
 import type { Command, Law, Plan } from '../../dsl/ir/plan.js'
-import { poolPeakOf } from '../../dsl/memory/pool.js'
+import { poolPeakOf } from '../../dsl/memory/pool-peak.js'
 
 /**
  * The laws once more, decided the slow way and sharing no code with `verify`: the plan is unrolled over several ticks into an

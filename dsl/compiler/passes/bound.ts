@@ -1,13 +1,13 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
-import { type Peak, peakOver } from '../../memory/peak.js'
-import { poolOver, rounded } from '../../memory/pool.js'
+import { type Peak, peakFrom } from '../../memory/peak.js'
+import { tracesOf } from '../../memory/plan-trace.js'
+import { poolPeakFrom, rounded } from '../../memory/pool-peak.js'
+import { commandTableOf } from '../../order/command-table.js'
 import { withScratchArena } from '../../order/scratch-arena.js'
-import { devicesOf } from '../analysis/device-of.js'
-import { fail, fault } from '../analysis/faults.js'
 import type { Bounded, Lifetimes, WindowEdge } from '../analysis/ir.js'
 import { type Passed, pass } from '../analysis/pass.js'
-import { trafficOf } from '../analysis/turnover.js'
+import { outlineOf } from './emit.js'
 import { lifetimes } from './lifetimes.js'
 import { synchronize } from './synchronize.js'
 
@@ -15,47 +15,33 @@ interface Held {
   /** By device. */
   readonly device: readonly number[]
   readonly pinned: number
-  readonly settled: boolean
   readonly peak: Peak
 }
 
-/** Bytes that live on across ticks: of each device's memory rounded as the pool rounds them and as they are, and of pinned memory likewise. */
-const lasting = (ir: Lifetimes) => {
-  const { buffers, settings } = ir
-  const none = new Array<number>(devicesOf(ir)).fill(0)
-  const held = { pool: none.slice(), device: none, slots: 0, pinned: 0 }
-  buffers.forEach(({ root, space, life, bytes, device = 0 }, id) => {
-    if (root !== id) return
-    const times = life === 'input' || life === 'output' ? settings.inFlight : 1
-    if (space === 'pinned') held.slots += rounded(bytes) * times
-    if (life === 'tick') return
-    if (space === 'pinned') held.pinned += bytes * times
-    else {
-      held.device[device]! += bytes * times
-      if (times === 1) held.pool[device]! += rounded(bytes)
-    }
-  })
-  return held
-}
+/** Pinned memory that a session takes, in whole granules: one slot for each tick in flight of inputs and outputs, all else once. */
+const pinnedBy = ({ buffers, settings }: Lifetimes): number =>
+  buffers.reduce((sum, { root, space, life, bytes }, id) => {
+    if (root !== id || space !== 'pinned') return sum
+    return sum + rounded(bytes) * (life === 'input' || life === 'output' ? settings.inFlight : 1)
+  }, 0)
 
-/** What devices hold for a plan, each: the larger of the session's pool and the peak of L9. */
+/** The bytes that each device holds for a plan: the larger of what the session's pool takes and the peak of L9. */
 const heldBy = (ir: Lifetimes): Held =>
-  withScratchArena(room => {
-    const { turnovers, commands } = pass('turnover', () => trafficOf(ir, room))(ir)
-    const fixed = lasting(ir)
-    const peak = pass('peak', () => peakOver(turnovers, [...fixed.device, fixed.pinned], commands))(ir)
+  withScratchArena(allocator => {
+    const table = commandTableOf(outlineOf(ir), allocator)
+    const traces = pass('trace', () => tracesOf(table, undefined, { safe: true, allocator }))(ir)
+    const peak = pass('peak', () => peakFrom(table, () => traces))(ir)
     // A session takes whole granules; of a device that holds nothing, none.
     const held = peak.device.map(bytes => (bytes === 0 ? 0 : rounded(bytes)))
-    const pool = pass('pool', () => poolOver(turnovers, fixed.pool, commands, undefined, held))(ir)
+    const pool = pass('pool', () => poolPeakFrom(table, traces, { held }))(ir)
     return {
       device: pool.device.map((bytes, on) => Math.max(bytes, held[on]!)),
-      pinned: Math.max(fixed.slots, peak.pinned),
-      settled: pool.settled && peak.settled,
+      pinned: Math.max(pinnedBy(ir), peak.pinned),
       peak,
     }
   })
 
-/** Replays of commands that looking for needless window waits may cost. */
+/** Commands that may be replayed in the search for redundant window waits. */
 const maxReplays = 2 ** 22
 
 const without = (ir: Lifetimes, edge: WindowEdge): Lifetimes => {
@@ -64,15 +50,15 @@ const without = (ir: Lifetimes, edge: WindowEdge): Lifetimes => {
   return E.isRight(again) ? again.right : ir
 }
 
-/** Whether the edge is a wait of the plan: any other is covered, and costs nothing. */
+/** Whether the edge became a wait of the plan. Any other edge is dominated, and costs nothing. */
 const isWait = (ir: Lifetimes, { later, earlier, tick }: WindowEdge): boolean => {
   for (let w = ir.waitStart[later]!; w < ir.waitStart[later + 1]!; w++)
     if (ir.waitOn[w] === earlier && ir.waitTick[w] === tick) return true
   return false
 }
 
-/** Drops every window wait without which no more memory is held, until each one left is needed. */
-const needed = (ir: Lifetimes, most: Held): Lifetimes => {
+/** Drops window waits without which the plan holds no more than `most`, until each one that is left is needed. */
+const withoutRedundantWaits = (ir: Lifetimes, most: Held): Lifetimes => {
   let left = maxReplays / Math.max(1, 4 * ir.operations.length)
   for (let dropped = true; dropped; ) {
     dropped = false
@@ -89,32 +75,18 @@ const needed = (ir: Lifetimes, most: Held): Lifetimes => {
   return ir
 }
 
-/** As `bound`, with all waits of the windows: for plans that are only looked at. */
+/** As `bound`, with all waits of the windows: for a candidate that need not be chosen. */
 export const roughBound = pass('bound', (ir: Lifetimes): Passed<Bounded> => {
-  const { settled, device, pinned, peak } = heldBy(ir)
-  return settled ? E.right({ ...ir, peak, bound: { device, pinned } }) : unsettled(ir)
+  const { device, pinned, peak } = heldBy(ir)
+  return E.right({ ...ir, peak, bound: { device, pinned } })
 })
 
-const unsettled = (ir: Lifetimes): Passed<never> =>
-  fail(
-    fault(
-      'Unverified',
-      ir.settings.name,
-      ir.settings.name,
-      'a peak that settles over ticks',
-      'none within the work allowed',
-      'use fewer lanes, or inFlight: 1',
-    ),
-  )
-
 /**
- * After this pass the bound is known in bytes, for each device and for pinned memory, and only those waits are left of the windows
- * without which it would be larger.
+ * After this pass the bound is known in bytes, for each device and for pinned memory, and of the windows only those waits are left without
+ * which the plan would hold more.
  */
 export const bound = pass('bound', (ir: Lifetimes): Passed<Bounded> => {
-  const most = heldBy(ir)
-  if (!most.settled) return unsettled(ir)
-  const lean = ir.windows.length === 0 ? ir : needed(ir, most)
-  const { peak } = lean === ir ? most : heldBy(lean)
-  return E.right({ ...lean, peak, bound: { device: most.device, pinned: most.pinned } })
+  const { device, pinned, peak } = heldBy(ir)
+  const lean = ir.windows.length === 0 ? ir : withoutRedundantWaits(ir, { device, pinned, peak })
+  return E.right({ ...lean, peak: lean === ir ? peak : heldBy(lean).peak, bound: { device, pinned } })
 })

@@ -1,7 +1,7 @@
 import type { Where } from '../../ir/graph.js'
 import type { Plan, PlanBuffer, PlanNode } from '../../ir/plan.js'
 import type { Peak } from '../../memory/peak.js'
-import { allOf, type Listing, listed, type Outline, planOf } from '../../order/packed.js'
+import { type Listing, type Outline, planOf } from '../../order/packed.js'
 import { devicesOf } from '../analysis/device-of.js'
 import type { Bounded, Lifetimes, Ordered } from '../analysis/ir.js'
 import { type Work, workOf } from '../analysis/operations.js'
@@ -125,16 +125,9 @@ const outlined = (ir: Lifetimes, nodes: Listing<PlanNode>): Outline => ({
   ...(ir.communicators === undefined ? {} : { communicators: ir.communicators }),
 })
 
-/** The plan but for its bound: all that memory and order ask. */
-export const outlineOf = (ir: Lifetimes): Plan => {
-  const outline = outlined(ir, new Nodes(ir))
-  return {
-    ...outline,
-    buffers: allOf(outline.buffers),
-    nodes: allOf(outline.nodes),
-    commands: listed(commandsOf(issuedOf(ir))),
-  }
-}
+/** The plan but for its bound: all that its peak follows from. */
+export const outlineOf = (ir: Lifetimes): Plan =>
+  planOf(outlined(ir, new Nodes(ir)), commandsOf(issuedOf(ir)))
 
 /** All of a plan but its commands. */
 export interface Draft extends Pick<Provenance, 'kernels' | 'decisions'> {

@@ -1,4 +1,4 @@
-import { rounded } from '../../memory/pool.js'
+import { rounded } from '../../memory/pool-peak.js'
 import type { Ordered } from '../analysis/ir.js'
 
 /**

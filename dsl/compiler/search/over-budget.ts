@@ -1,6 +1,6 @@
-import { heldAtPeak } from '../../explain/held.js'
-import { listed } from '../../explain/names.js'
 import type { CompileError } from '../../ir/graph.js'
+import { joinNames } from '../../ir/names.js'
+import { heldAtPeak } from '../../memory/held.js'
 import { fault } from '../analysis/faults.js'
 import type { Bounded } from '../analysis/ir.js'
 import { outlineOf } from '../passes/emit.js'
@@ -59,7 +59,7 @@ export const overBudget = (ir: Bounded, memory: number): CompileError => {
   const parts = partsOf(ir, device)
   const names = parts.map(({ name }) => name).filter(name => name !== '')
   const where = ir.bound.device.length > 1 ? ` on device ${device}` : ''
-  const found = `${least} bytes at the least${where}; in memory at the peak: ${listed(names, 8)}`
+  const found = `${least} bytes at the least${where}; in memory at the peak: ${joinNames(names, 8)}`
   return {
     ...fault(
       'OverBudget',

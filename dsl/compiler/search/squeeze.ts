@@ -1,7 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
 import type { Plan } from '../../ir/plan.js'
-import { rounded } from '../../memory/pool.js'
+import { rounded } from '../../memory/pool-peak.js'
 import type { Lifetimes, WindowEdge } from '../analysis/ir.js'
 import { outlineOf } from '../passes/emit.js'
 import { lifetimes } from '../passes/lifetimes.js'

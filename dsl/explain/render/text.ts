@@ -1,7 +1,7 @@
 // Over 150 lines as one thing: the sentences of one text, in the order in which they are read.
 
 import type { Plan } from '../../ir/plan.js'
-import type { Held, HeldPart, Why } from '../held.js'
+import type { Held, HeldPart, Why } from '../../memory/held.js'
 import { plural, sizeOf } from '../names.js'
 import type { Reasons } from '../reasons.js'
 import { type Line, section } from '../section.js'

@@ -32,7 +32,7 @@ import {
 } from '../../../dsl/index.js'
 import type { Plan } from '../../../dsl/ir/plan.js'
 import { textOf } from '../../../dsl/ir/text.js'
-import { poolPeakOf } from '../../../dsl/memory/pool.js'
+import { poolPeakOf } from '../../../dsl/memory/pool-peak.js'
 import { verify } from '../../../dsl/verify/verify.js'
 import { verifyRanks } from '../../../dsl/verify/verify-ranks.js'
 import { fitted } from '../../fixtures/fitted.js'

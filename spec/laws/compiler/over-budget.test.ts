@@ -2,7 +2,6 @@
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
-import { heldAtPeak } from '../../../dsl/explain/held.js'
 import {
   add,
   type CompileOptions,
@@ -17,6 +16,7 @@ import {
 } from '../../../dsl/index.js'
 import type { CompileError } from '../../../dsl/ir/graph.js'
 import { render } from '../../../dsl/ir/messages.js'
+import { heldAtPeak } from '../../../dsl/memory/held.js'
 import { sample } from '../../fixtures/generate.js'
 import { patternGraph, patterns } from '../../fixtures/patterns.js'
 import { often, runs } from '../../fixtures/runs.js'

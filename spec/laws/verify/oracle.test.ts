@@ -36,8 +36,8 @@ describe('verify and the oracle', () => {
   test('find the same peak', () => {
     fc.assert(
       fc.property(plans(), plan => {
-        const { device, pinned, settled } = peakOf(plan)
-        expect(settled).toBe(true)
+        const { device, pinned, exact } = peakOf(plan)
+        expect(exact).toBe(true)
         expect([...device, pinned]).toEqual(oraclePeak(plan).bytes)
       }),
       { numRuns: runs(60) },

@@ -3,7 +3,8 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { compile, orThrow } from '../../../dsl/index.js'
 import type { Command, Plan } from '../../../dsl/ir/plan.js'
-import { type Turnover, turnoversOf } from '../../../dsl/memory/turnover.js'
+import { tracesOf } from '../../../dsl/memory/plan-trace.js'
+import type { AllocationTrace } from '../../../dsl/memory/trace.js'
 import { type CommandTable, commandTableOf } from '../../../dsl/order/command-table.js'
 import { Frontiers } from '../../../dsl/order/frontiers.js'
 import { Adding, coveredWaits } from '../../../dsl/verify/covered.js'
@@ -23,16 +24,16 @@ const watched = (tables: CommandTable) => {
   const adding = Adding.of(tables, clock)
   const settled = Settled.of(tables, clock)
   new Safety(tables, clock, new Uint8Array(tables.uses), sink).replay(-1, { adding, settled })
-  return { adding, turnovers: settled?.turnovers()?.accesses }
+  return { adding, traces: settled?.traces() }
 }
 
-/** What is in use of a turnover's arrays, and the points of a release in any order. */
-const said = (turnover: Turnover) => {
-  const { frees, releaseStart, releaseLane, releasePoint, ...rest } = turnover
+/** A trace with the points of each release in any order, but without releases by uses. */
+const comparable = (trace: AllocationTrace) => {
+  const { frees, accesses, uses: _, ...rest } = trace
   const releases = Array.from({ length: frees }, (_, f) =>
-    Array.from({ length: releaseStart[f + 1]! - releaseStart[f]! }, (_, i) => {
-      const r = releaseStart[f]! + i
-      return `${releaseLane[r]} ${releasePoint[r]}`
+    Array.from({ length: accesses.start[f + 1]! - accesses.start[f]! }, (_, i) => {
+      const r = accesses.start[f]! + i
+      return `${accesses.lane[r]} ${accesses.point[r]}`
     }).sort(),
   )
   return { ...rest, frees, releases }
@@ -41,11 +42,11 @@ const said = (turnover: Turnover) => {
 /** Whether the first tick told what a settled one turns over; and whether that took more than to count from its start. */
 const agrees = (plan: Plan): { told: boolean; amended: boolean } => {
   const tables = commandTableOf(plan)
-  const { adding, turnovers } = watched(tables)
+  const { adding, traces } = watched(tables)
   if (adding !== undefined) expect(adding.all).toBe(coveredWaits(tables, new Frontiers(tables)) === undefined)
-  if (turnovers === undefined) return { told: false, amended: false }
-  const replayed = turnoversOf(tables, new Frontiers(tables), { wanted: ['accesses'], safe: true }).accesses
-  expect(turnovers.map(said)).toEqual(replayed.map(said))
+  if (traces === undefined) return { told: false, amended: false }
+  const replayed = tracesOf(tables, new Frontiers(tables), { accessesOnly: true, safe: true })
+  expect(traces.map(comparable)).toEqual(replayed.map(comparable))
   return { told: true, amended: replayed.some(({ frontier }) => frontier.some(point => point < 0)) }
 }
 
@@ -109,9 +110,9 @@ describe('what a settled tick turns over, and whether all waits add something', 
   test('what L3 refuses is not written down, however often it is said', () => {
     const plan = largePlan('again', layeredOf(500), 4)
     const again = plan.commands.filter(([op]) => op === 'alloc' || op === 'free')
-    const { turnovers } = watched(commandTableOf(plan))
+    const { traces } = watched(commandTableOf(plan))
     const refused = watched(commandTableOf({ ...plan, commands: [...plan.commands, ...again, ...again] }))
-    expect(refused.turnovers!.map(said)).toEqual(turnovers!.map(said))
+    expect(refused.traces!.map(comparable)).toEqual(traces!.map(comparable))
   })
 
   test('waits without end are looked at piece by piece', () => {

@@ -1,10 +1,10 @@
 import { bufferName, nodeName } from '../ir/names.js'
 import type { Plan } from '../ir/plan.js'
 import type { CommandTable } from '../order/command-table.js'
-import { accessesOf, stillToCome } from './accesses.js'
-import type { HeldPart, Why } from './held.js'
+import { type HeldPart, runsTouching, stillToCome, type Why } from './held-part.js'
 
-interface Resident {
+/** A buffer's place in the arena, and its first and last access. */
+interface Place {
   readonly buffer: number
   readonly from: number
   readonly to: number
@@ -12,18 +12,24 @@ interface Resident {
   readonly last: number
 }
 
-/** Who each byte of a device's arena belongs to when the buffer that lies highest in it is first touched: every byte has one owner, or none. */
+const maximum = <A>(items: readonly A[], value: (item: A) => number): A | undefined =>
+  items.reduce<A | undefined>(
+    (most, item) => (most === undefined || value(item) > value(most) ? item : most),
+    undefined,
+  )
+
+/** What each byte of a device's arena belongs to when the buffer that lies highest in it is first touched: one buffer, or none. */
 export const arenaParts = (
   plan: Plan,
-  tables: CommandTable,
+  table: CommandTable,
   device: number,
 ): { readonly command: number; readonly parts: readonly HeldPart[] } => {
   const size = plan.arena?.[device] ?? 0
-  const accesses = accessesOf(tables)
-  const residents = plan.buffers.flatMap((buffer, b): Resident[] => {
+  const touching = runsTouching(table)
+  const places = plan.buffers.flatMap((buffer, b): Place[] => {
     const slots = buffer.life === 'input' || buffer.life === 'output'
-    if (tables.root[b] !== b || buffer.space !== 'device' || buffer.device !== device || slots) return []
-    const runs = accesses[b]!
+    if (table.root[b] !== b || buffer.space !== 'device' || buffer.device !== device || slots) return []
+    const runs = touching[b]!
     const from = Math.min(size, buffer.offset ?? 0)
     const to = Math.min(size, from + buffer.bytes)
     const lasts = buffer.life !== 'tick'
@@ -31,25 +37,15 @@ export const arenaParts = (
     const last = lasts ? plan.commands.length : (runs[runs.length - 1] ?? -1)
     return [{ buffer: b, from, to, first, last }]
   })
-  const top = residents.reduce<Resident | undefined>(
-    (most, r) => (most === undefined || r.to > most.to ? r : most),
-    undefined,
-  )
-  const at = Math.max(-1, top?.first ?? -1)
-  const cuts = [...new Set([0, size, ...residents.flatMap(({ from, to }) => [from, to])])].sort(
-    (a, b) => a - b,
-  )
+  const at = Math.max(-1, maximum(places, ({ to }) => to)?.first ?? -1)
+  const cuts = [...new Set([0, size, ...places.flatMap(({ from, to }) => [from, to])])].sort((a, b) => a - b)
   const owned = new Map<string, { buffer: number; why: Why; bytes: number }>()
   for (let i = 0; i + 1 < cuts.length; i++) {
-    const over = residents.filter(({ from, to }) => from <= cuts[i]! && cuts[i]! < to)
+    const over = places.filter(({ from, to }) => from <= cuts[i]! && cuts[i]! < to)
     const live = over.find(({ first, last }) => first <= at && at <= last)
-    // Else whoever touched these bytes last: in this tick, or else in the one before.
+    // Else the buffer that was touched last there: in this tick, or else in the one before.
     const before = over.filter(({ last }) => last < at)
-    const latest = (before.length > 0 ? before : over).reduce<Resident | undefined>(
-      (most, r) => (most === undefined || r.last > most.last ? r : most),
-      undefined,
-    )
-    const owner = live ?? latest
+    const owner = live ?? maximum(before.length > 0 ? before : over, ({ last }) => last)
     const life = owner === undefined ? 'tick' : plan.buffers[owner.buffer]!.life
     const why: Why = live === undefined ? 'free' : life === 'tick' ? 'used' : 'lasting'
     const key = `${why} ${owner?.buffer ?? -1}`
@@ -59,10 +55,10 @@ export const arenaParts = (
   const because = (buffer: number, why: Why): string => {
     if (buffer < 0) return 'a gap that keeps what lies after it aligned'
     if (why === 'lasting') return `a ${plan.buffers[buffer]!.life}, kept from tick to tick`
-    const runs = accesses[buffer]!
-    if (why === 'used') return stillToCome(plan, tables, buffer, runs, at - 1) || 'between its operations'
+    const runs = touching[buffer]!
+    if (why === 'used') return stillToCome(plan, table, buffer, runs, at - 1) || 'between its operations'
     const last = runs[runs.length - 1]
-    const by = last === undefined ? 'nobody' : nodeName(plan, tables.subject[last]!)
+    const by = last === undefined ? 'nobody' : nodeName(plan, table.subject[last]!)
     return `nobody's at that moment: last touched by ${by}`
   }
   const parts = [...owned.values()].map(({ buffer, why, bytes }) => ({

@@ -1,71 +1,79 @@
 import { Bits } from '../order/bits.js'
 import { type ArrayAllocator, withScratchArena } from '../order/scratch-arena.js'
-import { readinessOf, type Unavailable, unavailable } from './ready.js'
-import { Snapshots } from './snapshots.js'
-import { type Turnover, When } from './turnover.js'
+import { readinessOf, type Unavailable, unavailable } from './readiness.js'
+import { SteadyState } from './steady-state.js'
+import { type AllocationTrace, When } from './trace.js'
 
+/** How far one memory grows. */
 export interface Growth {
   readonly bytes: number
+  /** Ticks until the steady state, as far as they were replayed. */
   readonly ticks: number
-  /** Whether `bytes` is the peak itself, or else one that is proved not to be exceeded, where the limits came first. */
+  /** Whether `bytes` is the peak itself. Else the work limit came first, and the peak is proved to be no more (see `unavailable`), or it is beyond `enough`. */
   readonly exact: boolean
-  /** The alloc's command that first took the memory there, as far as it was replayed; -1: none. */
+  /** The alloc command that first took the memory to its peak; -1: no alloc did. */
   readonly reachedAt: number
 }
 
 export interface Limits {
   /** Ticks that are replayed at most. */
   readonly ticks: number
-  /** Chunks and lanes that are looked at, at most. */
+  /** Freed chunks times lanes that are looked at, at most. */
   readonly work: number
-  /** All that is asked is whether the peak is beyond this: the replay stops when that is known. */
+  /** Where only the question is whether the peak is beyond this many bytes: the replay stops as soon as that is known. */
   readonly enough?: number | undefined
-  /** Told where the replay stopped beyond `enough`: what is free then, and of which free of which tick. Holds for the time of the call. */
-  readonly stopped?: ((at: Standing) => void) | undefined
+  /** Called where the replay stops beyond `enough`. The state is valid during the call only. */
+  readonly stopped?: ((at: ReplayState) => void) | undefined
 }
 
-/** Where a replay stands: in which tick, at which event, with the free bytes left of free f of tick t in `left[(t % inFlight) · frees + f]`. */
-export interface Standing {
+/** Where a replay stands: its tick, its event, and the bytes that are left of free f of tick t, in `left[(t % inFlight) · frees + f]`. */
+export interface ReplayState {
   readonly tick: number
   readonly event: number
   readonly left: Float64Array
 }
 
-/** Slots of chunks times lanes beyond which nothing is replayed. */
+/** Chunks times lanes beyond which nothing is replayed. */
 const maxSlots = 2 ** 25
 
 /**
- * One memory over many ticks, as L9 says: an allocation takes freed bytes whose every access is before the present point of its lane, oldest free
- * first, in part where that is enough; what is missing grows the peak.
+ * Replays law L9 for one memory over many ticks: an allocation takes freed bytes whose every access is before the present point of its lane,
+ * oldest free first, in part where that is enough; what is missing grows the memory, from `fixed` bytes on.
  *
- * A chunk is what one free of one tick gave back. It is ready for a lane when `Readiness` says so, which is the same in every tick; `inFlight` ticks later it
- * is ready for all, and older than what is not: then only the sum of such chunks counts. So there are never more than inFlight · frees of them.
+ * A chunk is what one free of one tick gave back. `Readiness` says when it is ready for a lane. `inFlight` ticks later it is ready for every
+ * lane, and older than all chunks that are not: then only the sum of such chunks counts. So there are at most inFlight · frees chunks.
  */
-export const growthOf = (turnover: Turnover, fixed: number, limits: Limits): Growth =>
-  withScratchArena(room => grown(turnover, fixed, limits, room))
+export const growthOf = (trace: AllocationTrace, fixed: number, limits: Limits): Growth =>
+  withScratchArena(allocator => replay(trace, fixed, limits, allocator))
 
-const grown = (turnover: Turnover, fixed: number, limits: Limits, room: ArrayAllocator): Growth => {
-  const { event, when, command, inFlight, allocs, allocLane, allocBytes, frees, freeBytes, lanes } = turnover
+const replay = (trace: AllocationTrace, fixed: number, limits: Limits, allocator: ArrayAllocator): Growth => {
+  const { event, when, command, inFlight, allocs, allocLane, allocBytes, frees, freeBytes, lanes } = trace
   if (allocs === 0) return { bytes: fixed, ticks: 1, exact: true, reachedAt: -1 }
   const { enough } = limits
   let known: Unavailable | undefined
   const proof = (): Unavailable => {
-    known ??= withScratchArena(own => unavailable(turnover, own))
+    known ??= withScratchArena(own => unavailable(trace, own))
     return known
   }
-  const prove = (): number => fixed + proof().bytes
-  // No state can recur before it has been there inFlight + 1 ticks long: where so many are beyond the limit, none is played.
+  const proved = (ticks: number): Growth => ({
+    bytes: fixed + proof().bytes,
+    ticks,
+    exact: false,
+    reachedAt: -1,
+  })
+  // No state recurs in the first inFlight + 1 ticks: where those alone are beyond the limit, nothing is replayed.
   const least = (inFlight + 1) * allocs
   const isHopeless = (): boolean =>
     least * (1 + lanes) > limits.work && least + (inFlight + 1) * proof().ready > limits.work
-  if (enough === undefined ? isHopeless() : prove() <= enough)
-    return { bytes: prove(), ticks: 0, exact: false, reachedAt: -1 }
-  if (inFlight * lanes * frees > maxSlots) return { bytes: prove(), ticks: 0, exact: false, reachedAt: -1 }
+  if (enough === undefined ? isHopeless() : fixed + proof().bytes <= enough) return proved(0)
+  if (inFlight * lanes * frees > maxSlots) return proved(0)
 
-  const { row, head, next, later } = readinessOf(turnover, room)
+  const { row, head, next, later } = readinessOf(trace, allocator)
+  /** By tick, modulo inFlight, and lane: the frees that are ready for the lane. */
   const sets = new Bits(inFlight * lanes, frees)
-  const left = room.float64(inFlight * frees)
-  const snapshots = new Snapshots()
+  const left = allocator.float64(inFlight * frees)
+  const state = new SteadyState()
+  /** Bytes that are ready for every lane. */
   let common = 0
   let peak = fixed
   let reachedAt = -1
@@ -74,22 +82,21 @@ const grown = (turnover: Turnover, fixed: number, limits: Limits, room: ArrayAll
   for (; tick < limits.ticks && work <= limits.work; tick++) {
     const present = tick % inFlight
     if (tick >= inFlight) {
-      // What the tick inFlight ago left is ready for every lane, and the oldest there is.
       for (let f = 0; f < frees; f++) common += left[present * frees + f]!
       left.fill(0, present * frees, (present + 1) * frees)
       for (let l = 0; l < lanes; l++) sets.clear(present * lanes + l)
-      // From here on what lanes know is the same in every tick, so the rest follows from what lies free. Met once more, it repeats for ever.
-      snapshots.begin()
-      snapshots.put(common)
+      // What lanes know is the same in every tick from here on, so what is free decides all that follows.
+      state.begin()
+      state.put(common)
       for (let age = inFlight - 1; age > 0; age--) {
         const from = ((tick - age) % inFlight) * frees
         for (let f = 0; f < frees; f++) {
           if (left[from + f] === 0) continue
-          snapshots.put(age * frees + f)
-          snapshots.put(left[from + f]!)
+          state.put(age * frees + f)
+          state.put(left[from + f]!)
         }
       }
-      if (snapshots.met()) return { bytes: peak, ticks: tick, exact: true, reachedAt }
+      if (state.isReached()) return { bytes: peak, ticks: tick, exact: true, reachedAt }
     }
     for (let e = 0; e < event.length; e++) {
       const a = event[e]!
@@ -131,5 +138,5 @@ const grown = (turnover: Turnover, fixed: number, limits: Limits, room: ArrayAll
       return { bytes: peak, ticks: tick, exact: false, reachedAt }
     }
   }
-  return { bytes: prove(), ticks: tick, exact: false, reachedAt }
+  return proved(tick)
 }

@@ -1,0 +1,204 @@
+import { bufferName, joinNames, laneName, nodeName } from '../ir/names.js'
+import type { Plan } from '../ir/plan.js'
+import { type CommandTable, latestCommandTable } from '../order/command-table.js'
+import { growthOf, type ReplayState } from './growth.js'
+import { arenaParts } from './held-in-arena.js'
+import { type HeldPart, runsTouching, stillToCome, type Why } from './held-part.js'
+import { peakFrom } from './peak.js'
+import { memoryOf, tracesOf } from './plan-trace.js'
+import { type AllocationTrace, When } from './trace.js'
+
+export type { HeldPart, Why } from './held-part.js'
+
+/** What one memory holds at its peak, by law L9: `parts` add up to `bytes` exactly. */
+export interface Held {
+  readonly space: 'device' | 'pinned'
+  readonly device: number
+  readonly bytes: number
+  /** The command at which the peak is reached; -1: no command is needed for it. */
+  readonly command: number
+  readonly parts: readonly HeldPart[]
+}
+
+/** By buffer that is freed after command `at`: the next allocation on its home lane, if there is one in the tick. */
+const successors = (plan: Plan, at: number): ReadonlyMap<number, string | undefined> => {
+  const next: (string | undefined)[] = plan.lanes.map(() => undefined)
+  const found = new Map<number, string | undefined>()
+  for (let c = plan.commands.length - 1; c > at; c--) {
+    const command = plan.commands[c]!
+    if (command[0] === 'alloc') next[command[2]] = bufferName(plan, command[1])
+    else if (command[0] === 'free') found.set(command[1], next[plan.buffers[command[1]]!.home])
+  }
+  return found
+}
+
+const lastingParts = (plan: Plan, table: CommandTable, memory: number): HeldPart[] =>
+  plan.buffers.flatMap((buffer, b): HeldPart[] => {
+    const planned = plan.storage === 'planned'
+    const slots = buffer.life === 'input' || buffer.life === 'output'
+    if (table.root[b] !== b || memoryOf(plan, b) !== memory) return []
+    if (buffer.life === 'tick' && !(planned && buffer.space === 'pinned')) return []
+    if (planned && buffer.space === 'device' && !slots) return []
+    const name = bufferName(plan, b)
+    if (slots) {
+      const because = `${plan.inFlight} slots of ${buffer.bytes} bytes: one for each tick in flight`
+      return [{ buffer: b, name, bytes: buffer.bytes * plan.inFlight, why: 'slots', because }]
+    }
+    const because =
+      buffer.life === 'tick' ? 'pinned, with a place of its own' : `a ${buffer.life}, kept from tick to tick`
+    return [{ buffer: b, name, bytes: buffer.bytes, why: 'lasting', because }]
+  })
+
+/** The roots that are allocated once event `until` of tick `tick` has been issued. */
+const openAt = ({ event, when, buffer }: AllocationTrace, tick: number, until: number): Set<number> => {
+  const open = new Set<number>()
+  // All ticks but the first are alike, so each leaves what the second one leaves.
+  for (const t of new Set([0, Math.min(1, tick), tick]))
+    for (let e = 0; e < event.length && (t < tick || e <= until); e++) {
+      if (when[e] === (t === 0 ? When.laterTicks : When.firstTick)) continue
+      if (event[e]! >= 0) open.add(buffer[e]!)
+      else open.delete(buffer[e]!)
+    }
+  return open
+}
+
+/** The parts of one memory that its trace allocates and frees. */
+class TracedParts {
+  private readonly touching: readonly (readonly number[])[]
+
+  constructor(
+    private readonly plan: Plan,
+    private readonly table: CommandTable,
+    private readonly trace: AllocationTrace,
+  ) {
+    this.touching = runsTouching(table)
+  }
+
+  /** Where the replay first takes the memory to `bytes`: what is allocated, and what is freed but not ready for the allocating lane. */
+  atPeak(fixed: number, bytes: number): HeldPart[] {
+    const parts: HeldPart[] = []
+    growthOf(this.trace, fixed, {
+      ticks: Number.POSITIVE_INFINITY,
+      work: Number.POSITIVE_INFINITY,
+      enough: bytes - 1,
+      stopped: state => parts.push(...this.allocated(state.tick, state.event), ...this.waiting(state)),
+    })
+    return parts
+  }
+
+  /** Where the peak was proved but not replayed: what is allocated where that is most. */
+  proved(): HeldPart[] {
+    const { event, when, allocBytes, freeBytes, leaked } = this.trace
+    let now = leaked
+    let most = -1
+    let at = -1
+    for (let e = 0; e < event.length; e++) {
+      if (when[e] === When.firstTick) continue
+      now += event[e]! >= 0 ? allocBytes[event[e]!]! : -freeBytes[-1 - event[e]!]!
+      if (now <= most) continue
+      most = now
+      at = e
+    }
+    return at < 0 ? [] : this.allocated(1, at)
+  }
+
+  private allocated(tick: number, event: number): HeldPart[] {
+    const { plan, table, trace, touching } = this
+    const at = trace.command[event]!
+    const followers = successors(plan, at)
+    return Array.from(openAt(trace, tick, event), (b): HeldPart => {
+      const coming = stillToCome(plan, table, b, touching[b]!, at)
+      const next = followers.get(b)
+      const kept = !followers.has(b)
+        ? 'never freed'
+        : next === undefined
+          ? 'all who touch it are issued; it is kept to the end of the tick, for the next one'
+          : `all who touch it are issued; it is kept until ${next} takes its place`
+      return {
+        buffer: b,
+        name: bufferName(plan, b),
+        bytes: plan.buffers[b]!.bytes,
+        why: coming === '' ? 'kept' : 'used',
+        because: coming === '' ? kept : coming,
+      }
+    })
+  }
+
+  private waiting({ tick, event, left }: ReplayState): HeldPart[] {
+    const { plan, trace } = this
+    const { inFlight, frees } = trace
+    const parts: HeldPart[] = []
+    const bufferOf = new Int32Array(frees)
+    trace.event.forEach((e, i) => {
+      if (e < 0) bufferOf[-1 - e] = trace.buffer[i]!
+    })
+    const a = trace.event[event]!
+    const taker = laneName(plan, trace.allocLane[a]!)
+    for (let age = Math.min(tick, inFlight - 1); age >= 0; age--)
+      for (let f = 0; f < frees; f++) {
+        const bytes = left[((tick - age) % inFlight) * frees + f]!
+        if (bytes === 0) continue
+        const b = bufferOf[f]!
+        const when = age === 0 ? '' : age === 1 ? ' a tick ago' : ` ${age} ticks ago`
+        const because = `freed${when}, but ${taker} is not known to be after ${joinNames(this.unordered(a, f, b, age))}`
+        parts.push({ buffer: b, name: bufferName(plan, b), bytes, why: 'waiting', because })
+      }
+    return parts
+  }
+
+  /** The last accesses of b, which free f of `age` ticks ago gave back, that are not before alloc a. */
+  private unordered(a: number, f: number, b: number, age: number): string[] {
+    const { plan, table, trace, touching } = this
+    const { lanes, length, allocLane, frontier, accesses } = trace
+    const runs: number[] = []
+    for (let r = accesses.start[f]!; r < accesses.start[f + 1]!; r++) {
+      const m = accesses.lane[r]!
+      const isBefore = accesses.point[r]! <= frontier[a * lanes + m]! + age * length[m]!
+      if (m === allocLane[a] || isBefore) continue
+      const last = touching[b]!.findLast(c => table.lane[c] === m)
+      if (last !== undefined) runs.push(last)
+    }
+    return runs
+      .sort((one, other) => one - other)
+      .map(c => `${nodeName(plan, table.subject[c]!)} on ${laneName(plan, table.lane[c]!)}`)
+  }
+}
+
+const sumOf = (parts: readonly HeldPart[]): number => parts.reduce((sum, { bytes }) => sum + bytes, 0)
+
+const order: readonly Why[] = ['lasting', 'slots', 'used', 'kept', 'waiting', 'free', 'rest']
+
+/** What each memory of a plan holds at its peak: devices in order, then pinned. A memory that holds nothing is left out. */
+export const heldAtPeak = (plan: Plan): readonly Held[] => {
+  const table = latestCommandTable(plan)
+  const planned = plan.storage === 'planned'
+  const traces = planned ? [] : tracesOf(table)
+  const peak = peakFrom(table, () => traces)
+  return [...peak.device, peak.pinned].flatMap((bytes, memory): Held[] => {
+    if (bytes === 0) return []
+    const isDevice = memory < plan.devices
+    const lasting = lastingParts(plan, table, memory)
+    const fixed = sumOf(lasting)
+    const arena = planned && isDevice ? arenaParts(plan, table, memory) : undefined
+    const traced = planned || bytes === fixed ? undefined : new TracedParts(plan, table, traces[memory]!)
+    const parts = [
+      ...lasting,
+      ...(arena?.parts ?? []),
+      ...((peak.exact ? traced?.atPeak(fixed, bytes) : traced?.proved()) ?? []),
+    ]
+    const rest = bytes - sumOf(parts)
+    if (rest > 0)
+      parts.push({
+        buffer: -1,
+        name: '',
+        bytes: rest,
+        why: 'rest',
+        because: 'freed, as far as is proved, and not told apart: the plan settles too slowly to be replayed',
+      })
+    parts.sort(
+      (a, b) => order.indexOf(a.why) - order.indexOf(b.why) || b.bytes - a.bytes || a.buffer - b.buffer,
+    )
+    const command = arena?.command ?? peak.reachedAt[memory]!
+    return [{ space: isDevice ? 'device' : 'pinned', device: isDevice ? memory : 0, bytes, command, parts }]
+  })
+}
