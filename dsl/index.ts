@@ -20,6 +20,7 @@ export { render, renderAll } from './ir/messages.js'
 export type { Command, Plan, PlanBuffer, PlanLane, PlanNode, Violation } from './ir/plan.js'
 export type { BoundSpec, Dim, DType, TensorSpec } from './ir/tensor.js'
 export { textOf, toJSON } from './ir/text.js'
+export type { Dims, KernelAttrs, KernelScalar, Launch } from './language/bound-kernel.js'
 export { type Communicator, communicator } from './language/communicator.js'
 export type { CompileOptions } from './language/compile-options.js'
 export type { Feed, Lease, PulledFeed, PushedFeed, WhenFull } from './language/feed.js'
@@ -33,14 +34,7 @@ export {
   type Outputs,
   type OutputsOf,
 } from './language/graph.js'
-export {
-  type Dims,
-  type KernelAttrs,
-  type KernelDefinition,
-  type KernelScalar,
-  kernel,
-  type Launch,
-} from './language/kernel.js'
+export { type KernelDefinition, kernel } from './language/kernel.js'
 export { device, type Lane, type LaneOptions, lane } from './language/lane.js'
 export { abs } from './language/operators/abs.js'
 export { add } from './language/operators/add.js'

@@ -1,6 +1,7 @@
 import type { GraphNode } from '../ir/graph.js'
+import { instantsOf } from '../language/instants.js'
 import { windowReference } from '../language/operators/window.js'
-import { instantsOf, type Rates } from '../language/rates.js'
+import type { Rates } from '../language/rates.js'
 import type { HostArray } from '../language/values.js'
 import { type Running, resultsOf } from './evaluate.js'
 

@@ -1,32 +1,27 @@
-import type {
-  CompileError,
-  CompileErrorTag,
-  GraphNode,
-  GraphOutput,
-  LaneSpec,
-  Place,
-  Where,
-} from '../ir/graph.js'
+import type { CompileError, GraphNode, GraphOutput, LaneSpec, Place, Where } from '../ir/graph.js'
 import { show } from '../ir/show.js'
-import { showSpec, type TensorSpec } from '../ir/tensor.js'
+import type { TensorSpec } from '../ir/tensor.js'
 import {
   type Communicator,
   communicatorProblem,
+  otherGroups,
+  otherRanks,
   ranksOf,
   sameGroups,
-  showCommunicator,
 } from './communicator.js'
-import { isLane, mostDevices } from './lane.js'
+import { isLane } from './lane.js'
+import {
+  badAttribute,
+  foreignFlow,
+  misplaced,
+  notAFlow,
+  notALane,
+  otherDevice,
+  otherPriority,
+  type UnplacedError,
+} from './messages.js'
 import { soundSpec } from './tensor.js'
 import { here } from './where.js'
-
-/** A mistake, before it is known where it was made. */
-export interface Mistake {
-  readonly _tag: CompileErrorTag
-  readonly wanted: string
-  readonly found: string
-  readonly next: string
-}
 
 export interface NewNode {
   readonly op: string
@@ -40,11 +35,12 @@ export interface NewNode {
   readonly at: Where
 }
 
+const scalar: TensorSpec = { dtype: 'f32', shape: [] }
 const none: Readonly<Record<string, never>> = Object.freeze({})
 
 /**
- * A graph while its body runs. Nothing here throws at a caller's mistake: it is noted in `problems`, and the flow goes on as
- * the best guess, so that `compile` can report every mistake at once.
+ * A graph while its body runs. Nothing here throws at a caller's error: it goes to `problems`, and the flow goes on as the
+ * best guess, so that `compile` can report every error at once.
  */
 export class Builder {
   readonly nodes: GraphNode[] = []
@@ -55,11 +51,12 @@ export class Builder {
   private readonly counts = new Map<string, number>()
   private readonly lanes = new Map<string, LaneSpec>()
   private readonly communicators = new Map<string, Communicator>()
+  private readonly checked = new Set<unknown>()
 
   constructor(readonly name: string) {}
 
-  problem(at: Where, subject: string, mistake: Mistake): void {
-    this.problems.push({ ...mistake, at: at.toString(), subject })
+  report(at: Where, subject: string, error: UnplacedError): void {
+    this.problems.push({ ...error, at: at.toString(), subject })
   }
 
   node(made: NewNode): number {
@@ -83,7 +80,7 @@ export class Builder {
     return new FlowValue(this, this.node(made), made.spec, made.place, hint)
   }
 
-  /** What a delay remembers is known only after what it feeds. */
+  /** Gives a delay its input, which is made after the delay itself. */
   close(delay: number, input: number): void {
     const node = this.nodes[delay]
     if (node) this.nodes[delay] = { ...node, inputs: [input] }
@@ -94,48 +91,27 @@ export class Builder {
     if (node) this.nodes[id] = { ...node, name }
   }
 
-  /** A stand-in for a value that was missing or another graph's: it keeps the graph well formed, and a problem says so already. */
+  /** Stands in for a value that is missing or another graph's, so that the graph stays well formed. The error is reported already. */
   placeholder(spec: TensorSpec, place: Place, at: Where): FlowValue {
     const op = place === 'host' ? 'input' : 'param'
     return this.flow({ op, name: `?${this.nodes.length}`, inputs: [], spec, place, at })
   }
 
-  /** A flow of this graph at `place`, whatever was given. `role` is what it was given as: `the operand`. */
-  take(value: unknown, place: Place, at: Where, subject: string, role: string, guess: TensorSpec): FlowValue {
+  /**
+   * The value as a flow of this graph at `place`. Whatever is wrong with it is reported, and another flow stands in for
+   * it. `role` is what it was given as: `the operand`.
+   */
+  take(value: unknown, place: Place, at: Where, subject: string, role: string, guess = scalar): FlowValue {
     if (!(value instanceof FlowValue)) {
-      this.problem(at, subject, {
-        _tag: 'NotAFlow',
-        wanted: `a flow as ${role}`,
-        found: show(value),
-        next:
-          typeof value === 'function'
-            ? 'call the operator, as in relu(), and give it by pipe'
-            : 'give a flow of this graph',
-      })
+      this.report(at, subject, notAFlow(role, value))
       return this.placeholder(guess, place, at)
     }
-    if (value.builder !== this || !this.open) {
-      this.problem(at, subject, {
-        _tag: 'ForeignFlow',
-        wanted: `a flow of the graph ${this.name}, inside its body`,
-        found:
-          value.builder === this
-            ? 'a flow whose graph is complete'
-            : `a flow of the graph ${value.builder.name}`,
-        next: 'flows live inside the body of their graph: pass values between graphs by outputs and inputs',
-      })
-      if (value.builder !== this) return this.placeholder(value.spec, place, at)
+    if (value.builder !== this) {
+      this.report(at, subject, foreignFlow(this.name, value.builder.name))
+      return this.placeholder(value.spec, place, at)
     }
-    if (value.place !== place)
-      this.problem(at, subject, {
-        _tag: 'PlaceMismatch',
-        wanted: `a ${place} value as ${role}`,
-        found: `${showSpec(value.spec)} on the ${value.place}`,
-        next:
-          place === 'device'
-            ? 'upload it first: pipe(upload(lane))'
-            : 'download it first: pipe(download(lane))',
-      })
+    if (!this.open) this.report(at, subject, foreignFlow(this.name))
+    if (value.place !== place) this.report(at, subject, misplaced(place, role, value.spec, value.place))
     return value
   }
 
@@ -143,75 +119,45 @@ export class Builder {
   lane(value: unknown, at: Where, subject: string): LaneSpec | undefined {
     if (value === undefined) return undefined
     if (!isLane(value)) {
-      this.problem(at, subject, {
-        _tag: 'BadAttribute',
-        wanted: `a lane with a name, a priority of 'low', 'normal' or 'high', and a device from 0 to ${mostDevices - 1}`,
-        found:
-          typeof value === 'object' && value !== null && 'name' in value
-            ? `a lane named ${show(value.name)}${'device' in value ? ` on device ${show(value.device)}` : ''}`
-            : show(value),
-        next: "make one with lane('copy'), or lane('copy', { device: 1 }), or say device(1) for any lane there",
-      })
+      this.report(at, subject, notALane(value))
       return undefined
     }
     // A device alone: the compiler chooses the lane.
     if (value.name === '') return value
-    const known = this.lanes.get(value.name)
-    if (known === undefined) this.lanes.set(value.name, value)
-    else if (known.priority !== value.priority)
-      this.problem(at, subject, {
-        _tag: 'BadAttribute',
-        wanted: `the lane '${value.name}' with one priority, ${known.priority}`,
-        found: `priority ${value.priority}`,
-        next: 'lanes of one name are one lane: give both the same priority, or another name',
-      })
-    if (known !== undefined && (known.device ?? 0) !== (value.device ?? 0))
-      this.problem(at, subject, {
-        _tag: 'BadAttribute',
-        wanted: `the lane '${value.name}' on one device, ${known.device ?? 0}`,
-        found: `device ${value.device ?? 0}`,
-        next: 'lanes of one name are one lane, of one device: give the other one another name',
-      })
-    return known ?? value
+    const known = this.lanes.get(value.name) ?? value
+    this.lanes.set(value.name, known)
+    if (known.priority !== value.priority) this.report(at, subject, otherPriority(known, value))
+    if ((known.device ?? 0) !== (value.device ?? 0)) this.report(at, subject, otherDevice(known, value))
+    return known
   }
 
-  /** The communicator that was given, if it is one. All of a graph with ranks to talk to have the same ranks. */
+  /** The communicator that was given, if it is one. All communicators of a graph with more than one rank have the same ranks. */
   communicator(value: unknown, at: Where, subject: string): Communicator | undefined {
+    // Groups may list 65,536 ranks, and a graph has many collectives: a communicator is checked where it is used first.
+    if (this.checked.has(value)) return value as Communicator
     const problem = communicatorProblem(value)
     if (problem !== undefined) {
-      this.problem(at, subject, { _tag: 'BadAttribute', ...problem })
+      this.report(at, subject, problem)
       return undefined
     }
     const given = value as Communicator
     const known = this.communicators.get(given.name)
-    if (known === given) return known
-    if (known !== undefined && !sameGroups(known, given))
-      this.problem(at, subject, {
-        _tag: 'BadAttribute',
-        wanted: `the communicator ${showCommunicator(known)}, as before in this graph`,
-        found: showCommunicator(given),
-        next: 'communicators of one name are one communicator: give both the same groups, or another name',
-      })
-    if (known !== undefined) return known
+    if (known !== undefined) {
+      if (!sameGroups(known, given)) this.report(at, subject, otherGroups(known, given))
+      return known
+    }
     const other = [...this.communicators.values()].find(({ size }) => size > 1)
     if (given.size > 1 && other !== undefined && ranksOf(other) !== ranksOf(given))
-      this.problem(at, subject, {
-        _tag: 'BadAttribute',
-        wanted: `a communicator of the ${ranksOf(other)} ranks that ${showCommunicator(other)} has`,
-        found: `${showCommunicator(given)}: ${ranksOf(given)} ranks`,
-        next: 'one graph serves all ranks: put each of them into one group of every communicator',
-      })
+      this.report(at, subject, otherRanks(other, given))
     this.communicators.set(given.name, given)
+    this.checked.add(given)
     return given
   }
 
   /** A tensor's type, whatever was given. */
   spec(value: unknown, at: Where, subject: string): TensorSpec {
     const { spec, problem } = soundSpec(value)
-    if (problem) {
-      const { tag, ...rest } = problem
-      this.problem(at, subject, { _tag: tag, ...rest })
-    }
+    if (problem) this.report(at, subject, problem)
     return spec
   }
 
@@ -238,12 +184,15 @@ export class FlowValue {
     for (const operator of operators) {
       if (typeof operator === 'function') value = operator(value)
       else
-        this.builder.problem(here(), 'pipe', {
-          _tag: 'BadAttribute',
-          wanted: 'operators, such as relu()',
-          found: show(operator),
-          next: 'pass operators to pipe, separated by commas',
-        })
+        this.builder.report(
+          here(),
+          'pipe',
+          badAttribute(
+            'operators, such as relu()',
+            show(operator),
+            'pass operators to pipe, separated by commas',
+          ),
+        )
     }
     return value
   }
@@ -265,11 +214,8 @@ export const within = <A>(builder: Builder, body: () => A): A => {
   }
 }
 
-// Where mistakes go that are made outside every graph. Nothing reads it: a flow of it is foreign wherever it is used.
-const nowhere = (): Builder => new Builder('(none)')
-
-/** The graph whose body is running; outside of all, one that leads nowhere. */
-export const current = (): Builder => bodies[bodies.length - 1] ?? nowhere()
+/** The graph whose body is running. Outside of all bodies, one that nothing reads: its flows are foreign wherever they are used. */
+export const current = (): Builder => bodies[bodies.length - 1] ?? new Builder('(none)')
 
 /** The graph that an operator's result belongs to: that of the flow it is piped from, while that is open. */
 export const builderOf = (x: unknown): Builder => {
@@ -277,3 +223,10 @@ export const builderOf = (x: unknown): Builder => {
   if (x.builder.open) return x.builder
   return bodies[bodies.length - 1] ?? x.builder
 }
+
+/** What was piped into the operator `subject`, as a flow at `place`. Its builder is the graph that the result belongs to. */
+export const piped = (x: unknown, place: Place, at: Where, subject: string): FlowValue =>
+  builderOf(x).take(x, place, at, subject, 'the piped value')
+
+/** The place of a piped value, for operators of both places. */
+export const placeOf = (x: unknown): Place => (x instanceof FlowValue ? x.place : 'device')

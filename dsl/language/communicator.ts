@@ -1,6 +1,7 @@
 import type { GraphNode } from '../ir/graph.js'
 import { limits } from '../ir/limits.js'
 import { show } from '../ir/show.js'
+import { badAttribute, type UnplacedError } from './messages.js'
 
 /**
  * Whom collectives are with, made by `communicator`: groups of ranks, disjoint and of one size, `size` ranks in each. A collective is among the ranks of each group;
@@ -68,12 +69,6 @@ export const showCommunicator = ({ name, size, groups }: Communicator): string =
     ? `${show(name)} of ${size} ${size === 1 ? 'rank' : 'ranks'}`
     : `${show(name)} of ${groups.slice(0, 4).map(show).join(' and ')}${groups.length > 4 ? ' and others' : ''}`
 
-interface Problem {
-  readonly wanted: string
-  readonly found: string
-  readonly next: string
-}
-
 const isSize = (size: unknown): boolean =>
   Number.isSafeInteger(size) && (size as number) >= 1 && (size as number) <= limits.ranks
 
@@ -97,31 +92,47 @@ const groupsProblem = (groups: readonly unknown[]): string | undefined => {
   return undefined
 }
 
-// Groups may list as many ranks as there are, and a graph has many collectives: what `communicator` made cannot change, and is looked at once.
-const known = new WeakSet<object>()
-
-/** What is wrong with a value that should be a communicator, whoever made it. */
-export const communicatorProblem = (value: unknown): Problem | undefined => {
-  const next =
-    "make one with communicator('world', 8), or communicator('tensor', { groups: [[0, 1], [2, 3]] })"
+/** What is wrong with a value that should be a communicator, made by `communicator` or by hand. */
+export const communicatorProblem = (value: unknown): UnplacedError | undefined => {
+  const wrong = (wanted: string, found: string): UnplacedError =>
+    badAttribute(
+      wanted,
+      found,
+      "make one with communicator('world', 8), or communicator('tensor', { groups: [[0, 1], [2, 3]] })",
+    )
   if (typeof value !== 'object' || value === null || !('name' in value && 'size' in value))
-    return { wanted: 'a communicator', found: show(value), next }
-  if (known.has(value)) return undefined
+    return wrong('a communicator', show(value))
   const { name, size, groups } = value as { readonly [K in keyof Communicator]: unknown }
   if (typeof name !== 'string' || name === '' || name.length > limits.name)
-    return { wanted: 'a communicator with a name', found: `a communicator named ${show(name)}`, next }
-  if (groups !== undefined) {
-    const wrong = Array.isArray(groups)
-      ? (groupsProblem(groups) ?? (size === groups[0].length ? undefined : `the size ${show(size)}`))
-      : show(groups)
-    const wanted = `groups of one size in which every rank from 0 on is once, ${limits.ranks} ranks at most`
-    if (wrong !== undefined) return { wanted, found: `${wrong} in the communicator ${show(name)}`, next }
-  } else if (!isSize(size))
-    return {
-      wanted: `a size from 1 to ${limits.ranks}, or groups`,
-      found: `${show(size)} as the size of the communicator ${show(name)}`,
-      next,
-    }
-  if (Object.isFrozen(value) && (groups === undefined || Object.isFrozen(groups))) known.add(value)
-  return undefined
+    return wrong('a communicator with a name', `a communicator named ${show(name)}`)
+  if (groups === undefined)
+    return isSize(size)
+      ? undefined
+      : wrong(
+          `a size from 1 to ${limits.ranks}, or groups`,
+          `${show(size)} as the size of the communicator ${show(name)}`,
+        )
+  const found = Array.isArray(groups)
+    ? (groupsProblem(groups) ?? (size === groups[0].length ? undefined : `the size ${show(size)}`))
+    : show(groups)
+  return found === undefined
+    ? undefined
+    : wrong(
+        `groups of one size in which every rank from 0 on is once, ${limits.ranks} ranks at most`,
+        `${found} in the communicator ${show(name)}`,
+      )
 }
+
+export const otherGroups = (known: Communicator, given: Communicator): UnplacedError =>
+  badAttribute(
+    `the communicator ${showCommunicator(known)}, as before in this graph`,
+    showCommunicator(given),
+    'communicators of one name are one communicator: give both the same groups, or another name',
+  )
+
+export const otherRanks = (known: Communicator, given: Communicator): UnplacedError =>
+  badAttribute(
+    `a communicator of the ${ranksOf(known)} ranks that ${showCommunicator(known)} has`,
+    `${showCommunicator(given)}: ${ranksOf(given)} ranks`,
+    'one graph serves all ranks: put each of them into one group of every communicator',
+  )

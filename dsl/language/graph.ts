@@ -2,6 +2,7 @@ import type { GraphIR, GraphNode, Place, Where } from '../ir/graph.js'
 import { show } from '../ir/show.js'
 import { Builder, FlowValue, within } from './builder.js'
 import type { Flow } from './flow.js'
+import { badAttribute } from './messages.js'
 import type { AnyTensor, Ports } from './tensor.js'
 import { here } from './where.js'
 
@@ -30,12 +31,15 @@ const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
 const declareInputs = (builder: Builder, inputs: unknown, at: Where): Record<string, FlowValue> => {
   const flows: Record<string, FlowValue> = {}
   if (!isRecord(inputs))
-    builder.problem(at, builder.name, {
-      _tag: 'BadAttribute',
-      wanted: "inputs by name, such as { x: tensor('f32', [64]) }",
-      found: show(inputs),
-      next: 'give an object of tensors, or {} for none',
-    })
+    builder.report(
+      at,
+      builder.name,
+      badAttribute(
+        "inputs by name, such as { x: tensor('f32', [64]) }",
+        show(inputs),
+        'give an object of tensors, or {} for none',
+      ),
+    )
   for (const [name, value] of Object.entries(isRecord(inputs) ? inputs : {})) {
     const spec = builder.spec(value, at, name)
     flows[name] = builder.flow({ op: 'input', name, inputs: [], spec, place: 'host', at })
@@ -43,7 +47,7 @@ const declareInputs = (builder: Builder, inputs: unknown, at: Where): Record<str
   return flows
 }
 
-// A download that nobody named takes its output's name, so that plans speak the user's words.
+// A download without a name of its own takes its output's, so that plans name it as the user does.
 const nameDownload = (builder: Builder, flow: FlowValue, name: string): void => {
   const node = builder.nodes[flow.id]
   if (node?.op === 'download' && /^download\[\d+\]$/.test(node.name)) builder.rename(flow.id, name)
@@ -52,21 +56,21 @@ const nameDownload = (builder: Builder, flow: FlowValue, name: string): void => 
 const declareOutputs = (builder: Builder, outputs: unknown, at: Where): void => {
   const entries = isRecord(outputs) ? Object.entries(outputs) : []
   if (!isRecord(outputs) || typeof outputs['then'] === 'function')
-    builder.problem(at, builder.name, {
+    builder.report(at, builder.name, {
       _tag: 'NotAFlow',
       wanted: 'outputs by name, such as { y }',
       found: show(outputs),
       next: 'return an object of host flows from the body; the body may not be async',
     })
   else if (entries.length === 0)
-    builder.problem(at, builder.name, {
+    builder.report(at, builder.name, {
       _tag: 'NoOutputs',
       wanted: 'at least one output',
       found: 'none',
       next: 'return a downloaded flow: { y: y.pipe(download()) }',
     })
   for (const [name, value] of entries) {
-    const flow = builder.take(value, 'host', at, name, `the output ${name}`, { dtype: 'f32', shape: [] })
+    const flow = builder.take(value, 'host', at, name, `the output ${name}`)
     nameDownload(builder, flow, name)
     builder.outputs.push({ name, node: flow.id })
   }
@@ -87,12 +91,15 @@ const build = (name: string, inputs: unknown, body: unknown, at: Where): GraphIR
     }
   } else {
     builder.open = false
-    builder.problem(at, name, {
-      _tag: 'BadAttribute',
-      wanted: 'a body: a function from input flows to output flows',
-      found: show(body),
-      next: 'pass ({ x }) => ({ y })',
-    })
+    builder.report(
+      at,
+      name,
+      badAttribute(
+        'a body: a function from input flows to output flows',
+        show(body),
+        'pass ({ x }) => ({ y })',
+      ),
+    )
   }
   const { nodes, outputs, problems } = builder
   return { name, nodes: nodes as readonly GraphNode[], outputs, problems }

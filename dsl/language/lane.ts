@@ -1,4 +1,5 @@
 import type { LaneSpec } from '../ir/graph.js'
+import { limits } from '../ir/limits.js'
 
 /** A logical stream, made by `lane`. Two lanes of one name are the same lane. */
 export interface Lane extends LaneSpec {
@@ -14,9 +15,6 @@ export interface LaneOptions {
   readonly device?: number
 }
 
-/** Devices of one plan, at most. */
-export const mostDevices = 64
-
 const priorities: readonly unknown[] = ['low', 'normal', 'high']
 
 /** A logical stream by name. Lanes are cheap: several may fold into one CUDA stream. `priority` is `normal` and `device` 0 unless given. */
@@ -31,9 +29,9 @@ export const lane = (name: string, options?: LaneOptions): Lane =>
 export const device = (index: number): Lane => Object.freeze({ name: '', priority: 'normal', device: index })
 
 const isDevice = (index: unknown): boolean =>
-  Number.isInteger(index) && (index as number) >= 0 && (index as number) < mostDevices
+  Number.isInteger(index) && (index as number) >= 0 && (index as number) < limits.devices
 
-/** Whether a value can serve as a lane, or as a device, whoever made it. */
+/** Whether a value can serve as a lane, or as a device, made by `lane` and `device` or by hand. */
 export const isLane = (value: unknown): value is Lane => {
   if (typeof value !== 'object' || value === null) return false
   const { name, priority, device } = value as Partial<Lane>

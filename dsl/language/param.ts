@@ -3,6 +3,7 @@ import { show } from '../ir/show.js'
 import type { DType } from '../ir/tensor.js'
 import { current } from './builder.js'
 import type { Flow } from './flow.js'
+import { badAttribute } from './messages.js'
 import type { AnyTensor, HostArrayOf } from './tensor.js'
 import { here } from './where.js'
 
@@ -42,15 +43,9 @@ export const param: Param = ((name: unknown, spec: unknown, options?: ParamOptio
   const builder = current()
   const known = typeof name === 'string' && name.length > 0
   const label = known ? name : `?${builder.nodes.length}`
-  if (!known)
-    builder.problem(at, 'param', {
-      _tag: 'BadAttribute',
-      wanted: 'a name',
-      found: show(name),
-      next: "name it: param('w', …)",
-    })
+  if (!known) builder.report(at, 'param', badAttribute('a name', show(name), "name it: param('w', …)"))
   else if (builder.params.has(name))
-    builder.problem(at, name, {
+    builder.report(at, name, {
       _tag: 'DuplicateName',
       wanted: 'one parameter of this name',
       found: 'another one',
@@ -59,12 +54,7 @@ export const param: Param = ((name: unknown, spec: unknown, options?: ParamOptio
   builder.params.add(label)
   const place: unknown = options?.on ?? 'device'
   if (place !== 'host' && place !== 'device')
-    builder.problem(at, label, {
-      _tag: 'BadAttribute',
-      wanted: "on: 'device' or 'host'",
-      found: show(place),
-      next: 'give one of the two',
-    })
+    builder.report(at, label, badAttribute("on: 'device' or 'host'", show(place), 'give one of the two'))
   return builder.flow({
     op: 'param',
     name: label,

@@ -1,19 +1,21 @@
-// The clock calculus: how often each flow of a graph comes in a tick. Balance equations (Lee and Messerschmitt 1987): a flow and what it is
-// made from come equally often, but for window(n) and every(n), which come once for n, and hold(init, n), which comes n times for one.
+// The clock calculus: how often each flow of a graph comes in a tick. Balance equations (Lee and Messerschmitt 1987): a
+// flow comes as often as its operands; but window(n) and every(n) come once for n of them, and hold(init, n) comes n
+// times for one.
+
 import * as E from 'fp-ts/lib/Either.js'
 import { isNonEmpty } from 'fp-ts/lib/ReadonlyArray.js'
 import type { ReadonlyNonEmptyArray } from 'fp-ts/lib/ReadonlyNonEmptyArray.js'
 import type { CompileError, CompileErrorTag, GraphIR, GraphNode } from '../ir/graph.js'
 import { limits } from '../ir/limits.js'
 import { liveNodes } from './live.js'
+import { gcd, type Ratio, Relations } from './relations.js'
 
-/** The most values of one flow in a tick, and of all flows together. */
-export const mostFirings = limits.rate
+/** The most values of all flows together in a tick; of one flow: `limits.rate`. */
 const mostInAll = 2 ** 20
 
 /**
- * `fires[i]` is how often node i comes in a tick, the least whole numbers of each connected part of the graph. What depends on parameters alone is
- * `constant`: it comes once and is read at any rate.
+ * `fires[i]` is how often node i comes in a tick: the least whole numbers, in each connected part of the graph. A node that
+ * depends on parameters alone is `constant`: it comes once and is read at any rate.
  */
 export interface Rates {
   readonly fires: Int32Array
@@ -22,7 +24,7 @@ export interface Rates {
 
 const changesRate = ({ op }: GraphNode): boolean => op === 'window' || op === 'every' || op === 'hold'
 
-/** All nodes, by id, and those that count: what no output needs has no say in how often the others come. */
+/** All nodes, by id, and the live ones: a node that no output needs does not decide how often others come. */
 interface Graph {
   readonly all: readonly GraphNode[]
   readonly nodes: readonly GraphNode[]
@@ -35,69 +37,6 @@ const constants = ({ all, nodes }: Graph): Uint8Array => {
   return constant
 }
 
-/** A reduced fraction. */
-type Ratio = readonly [number, number]
-
-const gcd = (a: number, b: number): number => (b === 0 ? a : gcd(b, a % b))
-
-const reduced = (a: number, b: number): Ratio => {
-  const by = gcd(a, b)
-  return [a / by, b / by]
-}
-
-const times = ([a, b]: Ratio, [c, d]: Ratio): Ratio => reduced(a * c, b * d)
-const over = (a: Ratio, [c, d]: Ratio): Ratio => times(a, [d, c])
-
-// Of any two flows whose rates are further apart than that, one comes too often in any tick.
-const isLong = ([a, b]: Ratio): boolean => a > mostFirings || b > mostFirings
-
-/** Nodes whose rates are known of each other: a forest in which each node knows its rate by that of its parent. */
-class Relations {
-  /** A node that is too far from another one; numbers stay small, because beyond that they are no longer right. */
-  far: number | undefined
-  private readonly parent: Int32Array
-  private readonly rate: Ratio[]
-
-  constructor(count: number) {
-    this.parent = Int32Array.from({ length: count }, (_, id) => id)
-    this.rate = new Array<Ratio>(count).fill([1, 1])
-  }
-
-  /** What stands for all that `id` is related to, and id's rate by its. */
-  find(id: number): { readonly root: number; readonly rate: Ratio } {
-    const { parent, rate } = this
-    const path: number[] = []
-    let root = id
-    for (; parent[root] !== root; root = parent[root]!) path.push(root)
-    let by: Ratio = [1, 1]
-    for (let step = path.pop(); step !== undefined; step = path.pop()) {
-      by = this.near(step, times(rate[step]!, by))
-      rate[step] = by
-      parent[step] = root
-    }
-    return { root, rate: by }
-  }
-
-  /** a's rate by b's, where that is known. */
-  between(a: number, b: number): Ratio | undefined {
-    const [x, y] = [this.find(a), this.find(b)]
-    return x.root === y.root ? over(x.rate, y.rate) : undefined
-  }
-
-  /** From now on a comes `ratio` times as often as b; nothing was known of the two. */
-  join(a: number, b: number, ratio: Ratio): void {
-    const [x, y] = [this.find(a), this.find(b)]
-    this.parent[x.root] = y.root
-    this.rate[x.root] = this.near(a, over(times(ratio, y.rate), x.rate))
-  }
-
-  private near(id: number, rate: Ratio): Ratio {
-    if (!isLong(rate)) return rate
-    this.far ??= id
-    return [1, 1]
-  }
-}
-
 const faultAt = (
   _tag: CompileErrorTag,
   { at, name }: GraphNode,
@@ -108,7 +47,7 @@ const faultAt = (
 
 const named = ({ name, at }: GraphNode): string => `'${name}' (${at})`
 
-/** a comes p times while b comes q times: told with the faster one first. */
+/** a comes p times while b comes q times. The sentence names the faster one first. */
 const meeting = (node: GraphNode, a: GraphNode, b: GraphNode, [p, q]: Ratio): CompileError => {
   const [fast, slow, many, few] = p > q ? [a, b, p, q] : [b, a, q, p]
   const found = `${named(fast)} comes ${many} times ${few === 1 ? 'for each' : `for ${few}`} of ${named(slow)}`
@@ -123,12 +62,12 @@ const tooLong = (node: GraphNode, found: string): CompileError =>
   faultAt(
     'LongPeriod',
     node,
-    `at most ${mostFirings} values of a flow in a tick, and ${mostInAll} of all together`,
+    `at most ${limits.rate} values of a flow in a tick, and ${mostInAll} of all together`,
     found,
     'take smaller windows, or windows whose sizes have a common multiple that is small',
   )
 
-/** How often a node comes for one coming of its input; undefined: as often as what it meets. */
+/** How often a node comes for one value of its input; undefined: as often as the flows that it meets. */
 const factorOf = ({ op, attrs }: GraphNode): Ratio | undefined => {
   const n = attrs['n'] as number | undefined
   if (op === 'window' || op === 'every') return [1, n!]
@@ -152,7 +91,7 @@ const relate = ({ all, nodes }: Graph, constant: Uint8Array, errors: CompileErro
     const inputs = node.inputs.filter(input => constant[input] === 0)
     for (const input of inputs) equate(node, input, ratio, inputs[0]!)
   }
-  // What a delay remembers may come later in the graph than the delay.
+  // Last, since a delay's input may stand after the delay in the graph.
   for (const node of nodes)
     if (node.op === 'delay')
       for (const input of node.inputs) if (constant[input] === 0) equate(node, input, [1, 1], node.id)
@@ -192,7 +131,7 @@ const checkHolds = (
   }
 }
 
-/** The least whole numbers in the ratios that are known. */
+/** The least whole numbers that have the known ratios. */
 const repetitions = (
   { all, nodes }: Graph,
   constant: Uint8Array,
@@ -204,27 +143,27 @@ const repetitions = (
   for (const { id } of nodes) {
     const { root, rate } = relations.find(id)
     const now = period.get(root) ?? 1
-    // Beyond the most it stays there: by then the tick is too long anyway.
-    period.set(root, now > mostFirings ? now : (now / gcd(now, rate[1])) * rate[1])
+    // Not multiplied beyond the limit: the tick is too long by then, and the number would outgrow exact ones.
+    period.set(root, now > limits.rate ? now : (now / gcd(now, rate[1])) * rate[1])
   }
   let total = 0
-  const told = new Set<number>()
+  const reported = new Set<number>()
   for (const node of nodes) {
     if (constant[node.id] === 1) continue
     const { root, rate } = relations.find(node.id)
     const often = (period.get(root)! / rate[1]) * rate[0]
     total += often
-    if (often > mostFirings && !told.has(root)) {
-      told.add(root)
-      errors.push(tooLong(node, `more than ${mostFirings} of '${node.name}'`))
+    if (often > limits.rate && !reported.has(root)) {
+      reported.add(root)
+      errors.push(tooLong(node, `more than ${limits.rate} of '${node.name}'`))
     }
     fires[node.id] = often
   }
-  if (told.size === 0 && total > mostInAll) errors.push(tooLong(nodes[0]!, `${total} in all`))
+  if (reported.size === 0 && total > mostInAll) errors.push(tooLong(nodes[0]!, `${total} in all`))
   return fires
 }
 
-/** The rates of a graph whose links are sound; undefined where nothing changes a rate, so that all is once a tick. */
+/** The rates of a graph whose links are sound; undefined where no node changes a rate: every flow comes once a tick. */
 export const ratesOf = (
   ir: Pick<GraphIR, 'nodes' | 'outputs'>,
 ): E.Either<ReadonlyNonEmptyArray<CompileError>, Rates | undefined> => {
@@ -236,39 +175,9 @@ export const ratesOf = (
   const relations = relate(graph, constant, errors)
   checkHolds(graph, constant, relations, errors)
   const fires = errors.length === 0 ? repetitions(graph, constant, relations, errors) : new Int32Array(0)
-  if (relations.far !== undefined)
+  if (relations.tooFar !== undefined)
     return E.left([
-      tooLong(ir.nodes[relations.far]!, `more than ${mostFirings} values of one flow for one of another`),
+      tooLong(ir.nodes[relations.tooFar]!, `more than ${limits.rate} values of one flow for one of another`),
     ])
   return isNonEmpty(errors) ? E.left(errors) : E.right({ fires, constant })
 }
-
-/** What comes at one instant of a tick: flows that come `fires` times, for the time `copy` (from 0). */
-export interface Coming {
-  readonly fires: number
-  readonly copy: number
-}
-
-/**
- * The instants of a tick in order. A flow that comes r times comes at the ends of r equal parts of the tick, so that a slow value comes with the
- * last of its fast ones.
- */
-export function* instantsOf(fires: Iterable<number>): Generator<readonly Coming[]> {
-  const rates = [...new Set(fires)]
-  const copies = rates.map(() => 0)
-  for (;;) {
-    let soonest = -1
-    const isBefore = (a: number, b: number): boolean =>
-      (copies[a]! + 1) * rates[b]! < (copies[b]! + 1) * rates[a]!
-    for (let k = 0; k < rates.length; k++)
-      if (copies[k]! < rates[k]! && (soonest === -1 || isBefore(k, soonest))) soonest = k
-    if (soonest === -1) return
-    const now: number[] = []
-    for (let k = 0; k < rates.length; k++) if (copies[k]! < rates[k]! && !isBefore(soonest, k)) now.push(k)
-    yield now.map(k => ({ fires: rates[k]!, copy: copies[k]!++ }))
-  }
-}
-
-/** The newest value, by its number in the tick, of a flow of rate `slow` at coming `copy` of a flow of rate `fast`; -1: that of the tick before. */
-export const newest = (copy: number, fast: number, slow: number): number =>
-  Math.floor(((copy + 1) * slow) / fast) - 1

@@ -1,5 +1,6 @@
 import { show } from '../ir/show.js'
 import { type Dim, type DType, elementBytes, type TensorSpec } from '../ir/tensor.js'
+import { badAttribute, type UnplacedError } from './messages.js'
 
 /** The type of a value: element type and row-major shape. Dimensions are literals or symbols such as `'batch'`. */
 export interface Tensor<out D extends DType = DType, out S extends readonly Dim[] = readonly Dim[]> {
@@ -33,66 +34,53 @@ export const tensor = <D extends DType, const S extends readonly Dim[]>(dtype: D
 /** More dimensions than any kernel indexes. */
 export const maxRank = 8
 
-/** What is wrong with a would-be dimension, or undefined. */
+export const isDType = (value: unknown): value is DType =>
+  typeof value === 'string' && Object.hasOwn(elementBytes, value)
+
+/** What is wrong with a dimension, or undefined. */
 const dimensionProblem = (size: unknown): string | undefined => {
   if (typeof size === 'string') return /^[A-Za-z_]\w*$/.test(size) ? undefined : `the symbol ${show(size)}`
   return Number.isSafeInteger(size) && (size as number) > 0 ? undefined : show(size)
 }
 
-/** What a mistaken spec is, and what it was taken for so that checking can go on. */
-export interface SpecProblem {
-  readonly tag: 'BadDimension' | 'BadAttribute'
-  readonly wanted: string
-  readonly found: string
-  readonly next: string
+const shapeProblem = (dtype: DType, shape: readonly unknown[]): string | undefined => {
+  if (shape.length > maxRank) return `${shape.length} dimensions`
+  const bad = shape.findIndex(size => dimensionProblem(size) !== undefined)
+  if (bad >= 0) return `${dimensionProblem(shape[bad])} as dimension ${bad} of ${show(shape)}`
+  const bytes = shape.reduce<number>(
+    (n, size) => n * (typeof size === 'number' ? size : 1),
+    elementBytes[dtype],
+  )
+  return bytes > Number.MAX_SAFE_INTEGER ? `${show(shape)}, ${bytes} bytes` : undefined
 }
 
-export const isDType = (value: unknown): value is DType =>
-  typeof value === 'string' && Object.hasOwn(elementBytes, value)
-
-/** A value that should be a tensor's type, as one that surely is, with what was wrong. */
-export const soundSpec = (value: unknown): { readonly spec: TensorSpec; readonly problem?: SpecProblem } => {
+/** A value that should be a tensor's type. Where it is none, `problem` says why, and `spec` is what the graph goes on with. */
+export const soundSpec = (
+  value: unknown,
+): { readonly spec: TensorSpec; readonly problem?: UnplacedError } => {
   const { dtype, shape } = (typeof value === 'object' && value !== null ? value : {}) as Partial<TensorSpec>
   const type: DType = isDType(dtype) ? dtype : 'f32'
-  const wantedTensor = "a tensor type such as tensor('f32', [64, 64])"
   if (!isDType(dtype) || !Array.isArray(shape)) {
     const sound = Array.isArray(shape) && shape.every(size => dimensionProblem(size) === undefined)
+    const found =
+      typeof value === 'object' && value !== null ? `dtype ${show(dtype)}, shape ${show(shape)}` : show(value)
     return {
       spec: { dtype: type, shape: sound ? (shape as readonly Dim[]) : [] },
-      problem: {
-        tag: 'BadAttribute',
-        wanted: wantedTensor,
-        found:
-          typeof value === 'object' && value !== null
-            ? `dtype ${show(dtype)}, shape ${show(shape)}`
-            : show(value),
-        next: `use one of the element types ${Object.keys(elementBytes).join(', ')} and an array of dimensions`,
-      },
+      problem: badAttribute(
+        "a tensor type such as tensor('f32', [64, 64])",
+        found,
+        `use one of the element types ${Object.keys(elementBytes).join(', ')} and an array of dimensions`,
+      ),
     }
   }
-  const bad = shape.findIndex(size => dimensionProblem(size) !== undefined)
-  const bytes = shape.reduce<number>(
-    (product, size) => product * (typeof size === 'number' ? size : 1),
-    elementBytes[type],
-  )
-  const found =
-    shape.length > maxRank
-      ? `${shape.length} dimensions`
-      : bad >= 0
-        ? `${dimensionProblem(shape[bad])} as dimension ${bad} of ${show(shape)}`
-        : bytes > Number.MAX_SAFE_INTEGER
-          ? `${show(shape)}, ${bytes} bytes`
-          : undefined
+  const found = shapeProblem(type, shape)
   if (found === undefined) return { spec: { dtype: type, shape } }
+  const within = shape.slice(0, maxRank).map(size => (dimensionProblem(size) === undefined ? size : 1))
   return {
-    spec: {
-      dtype: type,
-      shape: shape
-        .slice(0, maxRank)
-        .map(size => (dimensionProblem(size) === undefined && bytes <= Number.MAX_SAFE_INTEGER ? size : 1)),
-    },
+    // Where the sizes are sound, but too large together, each of them is 1.
+    spec: { dtype: type, shape: shapeProblem(type, within) === undefined ? within : within.map(() => 1) },
     problem: {
-      tag: 'BadDimension',
+      _tag: 'BadDimension',
       wanted: `at most ${maxRank} dimensions, each a whole number from 1 or a symbol such as 'batch', and under 2^53 bytes in all`,
       found,
       next: 'correct the shape',

@@ -1,7 +1,6 @@
 import type { CompileError, GraphNode } from '../../ir/graph.js'
 import type { CudaSpec } from '../../ir/kernel-spec.js'
 import type { BoundSpec, TensorSpec } from '../../ir/tensor.js'
-import { communicatorOf } from '../../language/communicator.js'
 import {
   checkKernel,
   donationsOf,
@@ -9,7 +8,8 @@ import {
   kernelDims,
   lowerKernel,
   runReference,
-} from '../../language/kernel.js'
+} from '../../language/bound-kernel.js'
+import { communicatorOf } from '../../language/communicator.js'
 import type { Operator } from '../../language/operators/operator.js'
 import { operators } from '../../language/operators/registry.js'
 import type { HostArray } from '../../language/values.js'
@@ -46,7 +46,7 @@ export const structural: ReadonlySet<string> = new Set([
 
 /** Whether a value is the memory of the node's first input, or might be: a collective of one rank is the value itself. */
 export const isView = (node: GraphNode): boolean =>
-  node.op === 'reshape' || node.op === 'slice' || node.op === 'after' || communicatorOf(node)?.size === 1
+  operatorOf(node.op)?.mayBeView === true || communicatorOf(node)?.size === 1
 
 export const operatorOf = (name: string): Operator | undefined => operators[name]
 

@@ -1,10 +1,10 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { CompileError, GraphIR, GraphNode } from '../../ir/graph.js'
+import { limits } from '../../ir/limits.js'
 import { type BoundSpec, elementBytes, showSpec, type TensorSpec } from '../../ir/tensor.js'
 import { isCount } from '../../language/operators/count.js'
 import { initLength } from '../../language/operators/delay.js'
 import { windowed } from '../../language/operators/window.js'
-import { mostFirings } from '../../language/rates.js'
 import { fault, unless } from '../analysis/faults.js'
 import type { Checked } from '../analysis/ir.js'
 import { normaliseOptions } from '../analysis/options.js'
@@ -74,7 +74,7 @@ const typeFault = (
       'BadAttribute',
       node.at,
       node.name,
-      `a whole number from 1 to ${mostFirings}`,
+      `a whole number from 1 to ${limits.rate}`,
       'another',
       'correct n',
     )

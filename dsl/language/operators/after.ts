@@ -1,67 +1,68 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { Place } from '../../ir/graph.js'
 import { show } from '../../ir/show.js'
-import { builderOf } from '../builder.js'
+import { piped, placeOf } from '../builder.js'
 import type { Flow } from '../flow.js'
+import { afterDownload, badAttribute } from '../messages.js'
 import type { AnyTensor } from '../tensor.js'
 import { here } from '../where.js'
 import type { Operator } from './operator.js'
 
-/** Its first input, whatever comes before. */
+/** The value of its first input; the second one only orders it. */
 export const afterOperator: Operator = {
   name: 'after',
   infer: ([x]) => E.right(x!),
   lower: () => ({ as: 'view', offsetBytes: 0 }),
+  mayBeView: true,
   reference: ([x]) => x!.slice(),
   tolerance: () => 0,
 }
 
-/** When an operation may begin, of one that it has no data of: once that has finished, or once that has started. */
+/** When an operation may begin: once the other operation has finished, or once it has started. */
 export type When = 'finish' | 'start'
 
 /**
- * What reads this value is ordered after the operation that makes `flow`, though it needs no data of it. The value is the same.
+ * Orders every reader of this value after the operation that makes `flow`, though it needs no data of it. The value is the
+ * same.
  *
- * With `finish` (the default) it begins when that operation is done. With `start` it begins when the lane of that operation has come to it: all that it waits for is
- * done, and it is next. So a collective, say, is not kept from the device by a kernel that would fill it (CUDA starts what is ready, in no order between streams),
- * and the two still run side by side. XLA tells the two apart as execution and scheduling edges.
+ * With `finish` (the default) a reader begins when that operation is done. With `start` it begins when the lane of that
+ * operation has reached it: all that it waits for is done, and it is next. So a collective, say, is not kept from the device
+ * by a kernel that would fill it (CUDA starts what is ready, in no order between streams), and the two still run side by
+ * side. XLA calls the two scheduling and execution edges.
  *
- * What no operation of the tick makes (an input, a parameter, a state) has started and finished before it. A value that has been downloaded already is read by nobody
- * on the device, so it cannot be ordered. An upload that comes after something has no window: this says when.
+ * An input, a parameter or a state, which no operation of the tick makes, has started and finished before it. A value that
+ * is downloaded already has no reader on the device, so it cannot be ordered. An upload that comes after something has no
+ * window: this operator says when it is issued.
  */
 export const after = (flow: Flow<'device', AnyTensor>, when: When = 'finish') => {
   const at = here()
   const ordered = (x: unknown): unknown => {
-    const builder = builderOf(x)
-    const place: Place = (x as { readonly place?: unknown } | null)?.place === 'host' ? 'host' : 'device'
-    const value = builder.take(x, place, at, 'after', 'the piped value', { dtype: 'f32', shape: [] })
-    const whom = builder.take(flow, 'device', at, 'after', 'what comes before', { dtype: 'f32', shape: [] })
+    const place = placeOf(x)
+    const { builder, id, spec, hint } = piped(x, place, at, 'after')
+    const first = builder.take(flow, 'device', at, 'after', 'what comes before')
     if (when !== 'finish' && when !== 'start')
-      builder.problem(at, 'after', {
-        _tag: 'BadAttribute',
-        wanted: "'finish' or 'start'",
-        found: show(when),
-        next: 'say whether it waits for the end of the other operation or for its start',
-      })
-    if (builder.nodes[value.id]?.op === 'download')
-      builder.problem(at, 'after', {
-        _tag: 'PlaceMismatch',
-        wanted: 'a value that the device still reads',
-        found: 'one that is downloaded',
-        next: 'put it before the download: pipe(after(flow), download(lane))',
-      })
-    const { spec } = value
+      builder.report(
+        at,
+        'after',
+        badAttribute(
+          "'finish' or 'start'",
+          show(when),
+          'say whether it waits for the end of the other operation or for its start',
+        ),
+      )
+    const source = builder.nodes[id]
+    if (source?.op === 'download') builder.report(at, 'after', afterDownload)
     return builder.flow(
       {
         op: 'after',
-        name: builder.nodes[value.id]?.name ?? 'after',
-        inputs: [value.id, whom.id],
+        name: source?.name ?? 'after',
+        inputs: [id, first.id],
         attrs: { when: when === 'start' ? when : 'finish' },
         spec,
         place,
         at,
       },
-      value.hint,
+      hint,
     )
   }
   return ordered as <P extends Place, A extends AnyTensor>(x: Flow<P, A>) => Flow<P, A>

@@ -2,6 +2,7 @@ import * as E from 'fp-ts/lib/Either.js'
 import { type DType, showSpec } from '../../ir/tensor.js'
 import type { Communicator } from '../communicator.js'
 import type { Lane } from '../lane.js'
+import { shapeMismatch } from '../messages.js'
 import { maxRank } from '../tensor.js'
 import { here } from '../where.js'
 import { aheadOf } from './ahead.js'
@@ -14,12 +15,13 @@ export const allGatherOperator = collectiveOperator({
   infer: (x, size) =>
     x.shape.length < maxRank
       ? E.right({ dtype: x.dtype, shape: [size, ...x.shape] })
-      : E.left({
-          _tag: 'ShapeMismatch',
-          wanted: `at most ${maxRank - 1} dimensions, beside one for the ranks`,
-          found: showSpec(x),
-          next: 'reshape it first',
-        }),
+      : E.left(
+          shapeMismatch(
+            `at most ${maxRank - 1} dimensions, beside one for the ranks`,
+            showSpec(x),
+            'reshape it first',
+          ),
+        ),
   exchange: given => {
     const all = windowReference(given)
     return given.map(() => all)
@@ -43,8 +45,8 @@ export const allGather = <const N extends number>(
 ) => {
   const at = here()
   const gather = (x: unknown): unknown =>
-    collective(allGatherOperator, at, x, world, lane, ({ builder, subject, source }) =>
-      aheadOf(builder, at, subject, options, source),
+    collective(allGatherOperator, at, x, world, lane, ({ source }) =>
+      aheadOf(source, at, 'allGather', options),
     )
   return gather as unknown as <D extends DType, S extends Shape>(x: Device<D, S>) => Device<D, Led<N, S>>
 }

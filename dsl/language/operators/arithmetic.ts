@@ -6,7 +6,6 @@ import type { Flow } from '../flow.js'
 import type { AnyTensor } from '../tensor.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
-
 import type { Attrs, Operator } from './operator.js'
 import type { Broadcast, Broadcasts, Device, SameDType, Shape } from './types.js'
 
@@ -20,7 +19,7 @@ export interface Arithmetic {
   ) => Device<E, Broadcast<S, R>>
 }
 
-/** Whether f32 holds the number as a finite one: JSON, and so a plan, has no other. */
+/** Whether f32 holds the number as a finite one. JSON, and so a plan, has no others. */
 export const isOperandNumber = (value: unknown): value is number =>
   typeof value === 'number' && Number.isFinite(Math.fround(value))
 
@@ -49,7 +48,7 @@ export const arithmetic = (operator: Operator, op: MapBinary): Arithmetic => {
     return (x: unknown): unknown => {
       if (operand instanceof FlowValue) return apply(operator, at, x, [['the operand', operand]], ofFlow)
       if (isOperandNumber(operand)) return apply(operator, at, x, [], withNumber(op, operand))
-      builderOf(x).problem(at, operator.name, {
+      builderOf(x).report(at, operator.name, {
         _tag: typeof operand === 'number' ? 'BadAttribute' : 'NotAFlow',
         wanted: 'a flow, or a number that f32 can hold, as the operand',
         found: show(operand),

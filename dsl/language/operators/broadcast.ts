@@ -4,7 +4,7 @@ import type { Flow } from '../flow.js'
 import type { Lane } from '../lane.js'
 import type { AnyTensor } from '../tensor.js'
 import { here } from '../where.js'
-import { type Call, collective, collectiveOperator, isPlace, mistaken } from './collective.js'
+import { type Call, collective, collectiveOperator, isPlace, reportAttribute } from './collective.js'
 
 export const broadcastOperator = collectiveOperator({
   name: 'broadcast',
@@ -16,7 +16,7 @@ const rootOf =
   (root: unknown) =>
   (call: Call): { readonly root: number } => {
     if (isPlace(root, call)) return { root }
-    mistaken(
+    reportAttribute(
       call,
       `a root from 0 to ${call.size - 1}: a place in the group`,
       root,

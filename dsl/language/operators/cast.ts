@@ -3,6 +3,7 @@ import type { MapInstruction } from '../../ir/kernel-spec.js'
 import { show } from '../../ir/show.js'
 import { type DType, elementBytes, elements, tensorBytes } from '../../ir/tensor.js'
 import { FlowValue } from '../builder.js'
+import { badAttribute } from '../messages.js'
 import { isDType } from '../tensor.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
@@ -19,12 +20,13 @@ export const castOperator: Operator = {
   infer: ([x], { to }) =>
     isDType(to)
       ? E.right({ dtype: to, shape: x?.shape ?? [] })
-      : E.left({
-          _tag: 'BadAttribute',
-          wanted: `an element type: ${Object.keys(elementBytes).join(', ')}`,
-          found: show(to),
-          next: 'give one of these',
-        }),
+      : E.left(
+          badAttribute(
+            `an element type: ${Object.keys(elementBytes).join(', ')}`,
+            show(to),
+            'give one of these',
+          ),
+        ),
   lower: (inputs, output) => ({
     as: 'run',
     kernel: mapSpec(inputs, output, same),
@@ -38,7 +40,7 @@ export const castOperator: Operator = {
 
 /**
  * Another element type: floats round to nearest even; floats to whole numbers truncate toward zero and saturate, a NaN becoming 0;
- * i32 to u8 saturates. To the type it has already, it is the flow itself.
+ * i32 to u8 saturates. A cast to the type that the value has already is the flow itself.
  */
 export const cast = <E extends DType>(to: E) => {
   const at = here()

@@ -4,18 +4,19 @@ import { limits } from '../../ir/limits.js'
 import type { CollectiveSpec } from '../../ir/plan.js'
 import { show } from '../../ir/show.js'
 import { type BoundSpec, elements, showSpec, type TensorSpec, tensorBytes } from '../../ir/tensor.js'
-import { type Builder, builderOf, type FlowValue } from '../builder.js'
+import { type FlowValue, piped } from '../builder.js'
 import { type Communicator, communicatorOf } from '../communicator.js'
+import { badAttribute, shapeMismatch, type UnplacedError } from '../messages.js'
 import type { HostArray } from '../values.js'
-import type { Attrs, Misfit, Operator } from './operator.js'
+import type { Attrs, Operator } from './operator.js'
 
-/** What tells one collective from another; the rest of its operator is the same for all. */
+/** The parts of a collective's operator that differ from one collective to another. */
 export interface Collective {
   readonly name: CollectiveSpec['kind']
-  infer(x: TensorSpec, size: number, attrs: Attrs): E.Either<Misfit, TensorSpec>
-  /** Elements as `CollectiveSpec.count` has them; the input's own where that says nothing else. */
+  infer(x: TensorSpec, size: number, attrs: Attrs): E.Either<UnplacedError, TensorSpec>
+  /** Elements as `CollectiveSpec.count` has them; absent: those of the input. */
   count?(input: BoundSpec, output: BoundSpec): number
-  /** By place: what each rank of a group gave, then what each gets. */
+  /** As `Operator.exchange`. */
   exchange(
     given: readonly HostArray[],
     spec: BoundSpec,
@@ -24,7 +25,7 @@ export interface Collective {
   ): readonly HostArray[]
   /** The largest relative error among `size` ranks; absent: bit for bit. */
   tolerance?(input: BoundSpec, size: number, attrs: Attrs): number
-  /** What it is of one rank, where that is not the value itself. */
+  /** Its lowering and meaning for a group of one rank; absent: the value itself. */
   readonly alone?: Pick<Operator, 'lower' | 'reference'>
 }
 
@@ -60,27 +61,29 @@ export const collectiveOperator = (of: Collective): Operator => ({
     sizeOf(attrs) === 1 ? 0 : (of.tolerance?.(inputs[0]!, sizeOf(attrs), attrs) ?? 0),
 })
 
-/** The place where a collective was called, for the mistakes of its arguments. */
+/** A call of a collective's function, for the errors of its arguments. */
 export interface Call {
-  readonly builder: Builder
-  readonly at: Where
-  readonly subject: string
   readonly source: FlowValue
-  /** Ranks of a group; the most that there may be where no communicator was given. */
+  readonly at: Where
+  readonly name: string
+  /** Ranks of a group; where no communicator was given, the most that there can be. */
   readonly size: number
 }
 
-export const mistaken = (
-  { builder, at, subject }: Call,
+export const reportAttribute = (
+  { source, at, name }: Call,
   wanted: string,
   found: unknown,
   next: string,
-): void => builder.problem(at, subject, { _tag: 'BadAttribute', wanted, found: show(found), next })
+): void => source.builder.report(at, name, badAttribute(wanted, show(found), next))
 
 export const isPlace = (place: unknown, { size }: Call): place is number =>
   Number.isSafeInteger(place) && (place as number) >= 0 && (place as number) < size
 
-/** Makes the node of a collective: on its own lane, while what follows goes where the piped flow says. `own` checks the arguments that only it has. */
+/**
+ * Makes the node of a collective on the collective's own lane. What follows runs where the piped flow says. `own` checks
+ * the arguments that only this collective has.
+ */
 export const collective = (
   operator: Operator,
   at: Where,
@@ -89,38 +92,32 @@ export const collective = (
   lane: unknown,
   own: (call: Call) => Attrs = () => ({}),
 ): FlowValue => {
-  const builder = builderOf(x)
-  const subject = operator.name
-  const source = builder.take(x, 'device', at, subject, 'the piped value', { dtype: 'f32', shape: [] })
-  const known: Communicator | undefined = builder.communicator(world, at, subject)
-  const given = own({ builder, at, subject, source, size: known?.size ?? limits.ranks })
+  const { name } = operator
+  const source = piped(x, 'device', at, name)
+  const { builder, id, hint } = source
+  const known: Communicator | undefined = builder.communicator(world, at, name)
+  const given = own({ source, at, name, size: known?.size ?? limits.ranks })
   const attrs: Attrs = known === undefined ? given : { communicator: known, ...given }
   const inferred = known === undefined ? E.right(source.spec) : operator.infer([source.spec], attrs)
-  if (E.isLeft(inferred)) builder.problem(at, subject, inferred.left)
+  if (E.isLeft(inferred)) builder.report(at, name, inferred.left)
+  const spec = E.isRight(inferred) ? inferred.right : source.spec
   return builder.flow(
-    {
-      op: operator.name,
-      inputs: [source.id],
-      attrs,
-      spec: E.isRight(inferred) ? inferred.right : source.spec,
-      place: 'device',
-      lane: builder.lane(lane, at, subject),
-      at,
-    },
-    source.hint,
+    { op: name, inputs: [id], attrs, spec, place: 'device', lane: builder.lane(lane, at, name), at },
+    hint,
   )
 }
 
 /** The type of a value whose leading dimension is a part for each rank. */
-export const parted = (x: TensorSpec, size: number, name: string): E.Either<Misfit, TensorSpec> =>
+export const parted = (x: TensorSpec, size: number, name: string): E.Either<UnplacedError, TensorSpec> =>
   x.shape[0] === size
     ? E.right(x)
-    : E.left({
-        _tag: 'ShapeMismatch',
-        wanted: `a leading dimension of ${size}, the size of the communicator: a part for each rank`,
-        found: showSpec(x),
-        next: `reshape it first, as in pipe(reshape([${size}, -1]), ${name}(…))`,
-      })
+    : E.left(
+        shapeMismatch(
+          `a leading dimension of ${size}, the size of the communicator: a part for each rank`,
+          showSpec(x),
+          `reshape it first, as in pipe(reshape([${size}, -1]), ${name}(…))`,
+        ),
+      )
 
 /** The parts of a value, one after the other. */
 export const partsOf = (value: HostArray, size: number): readonly HostArray[] => {

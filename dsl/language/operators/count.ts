@@ -1,19 +1,23 @@
 import type { Where } from '../../ir/graph.js'
+import { limits } from '../../ir/limits.js'
 import { show } from '../../ir/show.js'
 import type { Builder } from '../builder.js'
-import { mostFirings } from '../rates.js'
+import { badAttribute } from '../messages.js'
 
 export const isCount = (n: unknown): n is number =>
-  Number.isSafeInteger(n) && (n as number) >= 1 && (n as number) <= mostFirings
+  Number.isSafeInteger(n) && (n as number) >= 1 && (n as number) <= limits.rate
 
-/** How many values an operator takes together, whatever was given; 1 where that cannot be. */
+/** The n of `window`, `every` and `hold`; 1 where what was given cannot be one. */
 export const countOf = (builder: Builder, at: Where, subject: string, n: unknown): number => {
   if (isCount(n)) return n
-  builder.problem(at, subject, {
-    _tag: 'BadAttribute',
-    wanted: `a whole number from 1 to ${mostFirings}`,
-    found: show(n),
-    next: `say how many values go together, as in ${subject}(4)`,
-  })
+  builder.report(
+    at,
+    subject,
+    badAttribute(
+      `a whole number from 1 to ${limits.rate}`,
+      show(n),
+      `say how many values go together, as in ${subject}(4)`,
+    ),
+  )
   return 1
 }

@@ -1,21 +1,21 @@
 import type { Where } from '../../ir/graph.js'
 import { show } from '../../ir/show.js'
 import { type BoundSpec, elements, showSpec, type TensorSpec } from '../../ir/tensor.js'
-import { type Builder, builderOf } from '../builder.js'
+import { type Builder, piped } from '../builder.js'
 import type { Flow } from '../flow.js'
+import { badAttribute, type UnplacedError } from '../messages.js'
 import type { AnyTensor } from '../tensor.js'
 import { here } from '../where.js'
 import { isOperandNumber } from './arithmetic.js'
 import { isFloat } from './elementwise.js'
-import type { Misfit } from './operator.js'
 
 /** What a state holds before the first value: one number for all elements, or each element, row-major. */
 export type Init = number | ArrayLike<number>
 
-const wrong = (value: number, spec: TensorSpec): boolean =>
+const isBadInit = (value: number, spec: TensorSpec): boolean =>
   !isOperandNumber(value) || (!isFloat(spec.dtype) && !Number.isInteger(value))
 
-/** The init that a delay node carries, whatever was given. */
+/** The init that a delay node carries; 0 where what was given cannot be one. */
 export const initOf = (
   builder: Builder,
   at: Where,
@@ -24,15 +24,18 @@ export const initOf = (
   init: unknown,
 ): number | number[] => {
   const report = (found: string): number => {
-    builder.problem(at, subject, {
-      _tag: 'BadAttribute',
-      wanted: `an initial value of ${showSpec(spec)}: a finite number, or an array with one for each element`,
-      found,
-      next: 'give 0, or an array of the right length',
-    })
+    builder.report(
+      at,
+      subject,
+      badAttribute(
+        `an initial value of ${showSpec(spec)}: a finite number, or an array with one for each element`,
+        found,
+        'give 0, or an array of the right length',
+      ),
+    )
     return 0
   }
-  if (typeof init === 'number') return wrong(init, spec) ? report(show(init)) : init
+  if (typeof init === 'number') return isBadInit(init, spec) ? report(show(init)) : init
   const listed = Array.isArray(init) || (ArrayBuffer.isView(init) && !(init instanceof DataView))
   if (!listed) return report(show(init))
   const values = Array.from(init as unknown as ArrayLike<number>)
@@ -44,35 +47,29 @@ export const initOf = (
   // With symbols, the length is known only at `compile`; it is a multiple of what is known here.
   if (bound ? values.length !== count : values.length === 0 || values.length % count !== 0)
     return report(`${values.length} numbers`)
-  const bad = values.findIndex(value => wrong(value, spec))
+  const bad = values.findIndex(value => isBadInit(value, spec))
   return bad < 0 ? values : report(`${show(values[bad])} as element ${bad}`)
 }
 
-/** What is wrong with the length of a delay's init, once its type has no symbols. */
-export const initLength = (init: unknown, spec: BoundSpec): Misfit | undefined => {
+/** What is wrong with the length of a delay's init, once the symbols of its type are bound. */
+export const initLength = (init: unknown, spec: BoundSpec): UnplacedError | undefined => {
   const wanted = elements(spec.shape)
   return !Array.isArray(init) || init.length === wanted
     ? undefined
-    : {
-        _tag: 'BadAttribute',
-        wanted: `${wanted} initial values, for ${showSpec(spec)}`,
-        found: `${init.length}`,
-        next: 'give one for each element, or one number for all; or bind the symbols of the shape by the option dims',
-      }
+    : badAttribute(
+        `${wanted} initial values, for ${showSpec(spec)}`,
+        `${init.length}`,
+        'give one for each element, or one number for all; or bind the symbols of the shape by the option dims',
+      )
 }
 
-/** The value before (that of the tick before, where it comes once a tick); before the first, `init`. Adds a state on the device. */
+/** The value before (of the tick before, where the flow comes once a tick); before the first, `init`. Adds a state on the device. */
 export const delay = (init: Init) => {
   const at = here()
   const later = (x: unknown): unknown => {
-    const builder = builderOf(x)
-    const source = builder.take(x, 'device', at, 'delay', 'the piped value', { dtype: 'f32', shape: [] })
-    const attrs = { init: initOf(builder, at, 'delay', source.spec, init) }
-    const { spec, hint } = source
-    return builder.flow(
-      { op: 'delay', inputs: [source.id], attrs, spec, place: 'device', lane: hint, at },
-      hint,
-    )
+    const { builder, id, spec, hint } = piped(x, 'device', at, 'delay')
+    const attrs = { init: initOf(builder, at, 'delay', spec, init) }
+    return builder.flow({ op: 'delay', inputs: [id], attrs, spec, place: 'device', lane: hint, at }, hint)
   }
   return later as <A extends AnyTensor>(x: Flow<'device', A>) => Flow<'device', A>
 }

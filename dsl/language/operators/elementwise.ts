@@ -8,9 +8,10 @@ import {
   type TensorSpec,
   tensorBytes,
 } from '../../ir/tensor.js'
+import { badAttribute, dtypeMismatch, shapeMismatch, type UnplacedError } from '../messages.js'
 import { roundoff } from '../values.js'
 import { runMap, wholeInstructions } from './map-reference.js'
-import type { Attrs, Lowering, Misfit, Operator } from './operator.js'
+import type { Attrs, Operator, RunLowering } from './operator.js'
 import { broadcast, broadcastStrides, coalesce } from './shapes.js'
 
 /** Attributes of every elementwise node: its expression over its inputs, in the form of `MapSpec.code`; the last value is the result. */
@@ -22,138 +23,96 @@ export const isFloat = (dtype: DType): boolean => dtype === 'f32' || dtype === '
 
 const codeOf = (attrs: Attrs): readonly MapInstruction[] => (attrs as unknown as ElementwiseAttrs).code
 
-const misfit = (tag: Misfit['_tag'], wanted: string, found: string, next: string): E.Either<Misfit, never> =>
-  E.left({ _tag: tag, wanted, found, next })
-
 const showAll = (specs: readonly TensorSpec[]): string => specs.map(showSpec).join(' and ')
 
 /** Inputs agree on their element type and broadcast; the result has that type. */
 export const inferElementwise = (
   inputs: readonly TensorSpec[],
   code: readonly MapInstruction[],
-): E.Either<Misfit, TensorSpec> => {
+): E.Either<UnplacedError, TensorSpec> => {
   const dtype = inputs[0]?.dtype ?? 'f32'
   if (inputs.some(input => input.dtype !== dtype))
-    return misfit(
-      'DTypeMismatch',
-      'operands of one element type',
-      showAll(inputs),
-      `cast one of them, as in pipe(cast('${dtype}'))`,
+    return E.left(
+      dtypeMismatch(
+        'operands of one element type',
+        showAll(inputs),
+        `cast one of them, as in pipe(cast('${dtype}'))`,
+      ),
     )
   const shape = broadcast(inputs.map(input => input.shape))
   if (shape === undefined)
-    return misfit(
-      'ShapeMismatch',
-      'shapes that broadcast: trailing dimensions equal, or 1',
-      showAll(inputs),
-      'reshape one of them',
+    return E.left(
+      shapeMismatch(
+        'shapes that broadcast: trailing dimensions equal, or 1',
+        showAll(inputs),
+        'reshape one of them',
+      ),
     )
   if (!isFloat(dtype)) {
     const partial = code.find(([op]) => !wholeInstructions.has(op))
     if (partial)
-      return misfit(
-        'DTypeMismatch',
-        `floats: ${partial[0]} of whole numbers is not one`,
-        showAll(inputs),
-        "cast first: pipe(cast('f32'))",
+      return E.left(
+        dtypeMismatch(
+          `floats: ${partial[0]} of whole numbers is not one`,
+          showAll(inputs),
+          "cast first: pipe(cast('f32'))",
+        ),
       )
     const fraction = code.find(([op, value]) => op === 'const' && !Number.isInteger(value))
     if (fraction)
-      return misfit(
-        'BadAttribute',
-        'whole numbers beside whole numbers',
-        String(fraction[1]),
-        "cast first: pipe(cast('f32'))",
+      return E.left(
+        badAttribute(
+          'whole numbers beside whole numbers',
+          String(fraction[1]),
+          "cast first: pipe(cast('f32'))",
+        ),
       )
   }
   return E.right({ dtype, shape })
 }
 
-interface Walk {
-  readonly inputs: readonly BoundSpec[]
-  readonly output: BoundSpec
-  /** Which value of the expression is the result. */
-  readonly value: number
-  readonly walk: Omit<MapSpec, 'code' | 'kind'>
-  /** One for all nodes that share their expression too. */
-  readonly made: WeakMap<readonly MapInstruction[], Made>
+type Run = RunLowering & { readonly kernel: MapSpec }
+
+// Hazard: memory. A graph of a million nodes has few expressions and few shapes, so nodes that share both share one
+// frozen lowering. An entry goes with its expression, which the graph's nodes hold.
+const lowerings = new WeakMap<readonly MapInstruction[], Map<string, Run>>()
+
+const keyOf = (inputs: readonly BoundSpec[], output: BoundSpec): string => {
+  let key = `${output.dtype} ${output.shape}`
+  for (const { dtype, shape } of inputs) key += `|${dtype} ${shape}`
+  return key
 }
 
-/** What a node becomes, and how far a device may be off. */
-interface Made {
-  readonly lowering: Extract<Lowering, { as: 'run' }> & { readonly kernel: MapSpec }
-  readonly tolerance: number
+const lowered = (inputs: readonly BoundSpec[], output: BoundSpec, code: readonly MapInstruction[]): Run => {
+  let byShape = lowerings.get(code)
+  if (byShape === undefined) lowerings.set(code, (byShape = new Map()))
+  const key = keyOf(inputs, output)
+  const known = byShape.get(key)
+  if (known !== undefined) return known
+  const made = Object.freeze(runOf(inputs, output, code))
+  byShape.set(key, made)
+  return made
 }
 
-// Large graphs repeat few shapes: the nodes of one shape share what follows from it. Those of late are told by looking, others by a key;
-// forgotten as a whole when there are many.
-const walks = new Map<string, Walk>()
-const maxWalks = 1024
-const lately: Walk[] = []
-const maxLately = 8
-
-const sameSpec = (a: BoundSpec, b: BoundSpec): boolean => {
-  if (a === b) return true
-  if (a.dtype !== b.dtype || a.shape.length !== b.shape.length) return false
-  for (let i = 0; i < a.shape.length; i++) if (a.shape[i] !== b.shape[i]) return false
-  return true
-}
-
-const isOf = (walk: Walk, inputs: readonly BoundSpec[], output: BoundSpec, value: number): boolean => {
-  if (walk.value !== value || walk.inputs.length !== inputs.length || !sameSpec(walk.output, output))
-    return false
-  for (let i = 0; i < inputs.length; i++) if (!sameSpec(walk.inputs[i]!, inputs[i]!)) return false
-  return true
-}
-
-const walked = (inputs: readonly BoundSpec[], output: BoundSpec, value: number): Walk => {
+const runOf = (inputs: readonly BoundSpec[], output: BoundSpec, code: readonly MapInstruction[]): Run => {
   const { shape, strides } = coalesce(
     output.shape,
     [...inputs, output].map(input => broadcastStrides(input.shape, output.shape)),
   )
-  const floats = [...inputs, output].some(({ dtype }) => isFloat(dtype))
-  const operands = inputs.map(({ dtype }, i) =>
-    Object.freeze({ dtype, offset: 0, strides: Object.freeze([...(strides[i] ?? [])]) }),
-  )
-  const walk: Walk['walk'] = {
-    shape: Object.freeze(shape),
-    compute: floats ? 'f32' : 'i32',
-    operands: Object.freeze(operands),
-    results: Object.freeze([Object.freeze({ value, dtype: output.dtype })]),
-  }
-  return { inputs, output, value, walk, made: new WeakMap() }
-}
-
-const walkOf = (inputs: readonly BoundSpec[], output: BoundSpec, value: number): Walk => {
-  for (const walk of lately) if (isOf(walk, inputs, output, value)) return walk
-  let key = `${value} ${output.dtype} ${output.shape}`
-  for (const { dtype, shape } of inputs) key += `|${dtype} ${shape}`
-  let walk = walks.get(key)
-  if (walk === undefined) {
-    if (walks.size >= maxWalks) walks.clear()
-    walk = walked(inputs, output, value)
-    walks.set(key, walk)
-  }
-  lately.unshift(walk)
-  if (lately.length > maxLately) lately.pop()
-  return walk
-}
-
-const madeOf = (inputs: readonly BoundSpec[], output: BoundSpec, code: readonly MapInstruction[]): Made => {
-  const { walk, made } = walkOf(inputs, output, code.length - 1)
-  const known = made.get(code)
-  if (known !== undefined) return known
-  const { shape, compute, operands, results } = walk
-  const lowering = Object.freeze({
-    as: 'run' as const,
-    kernel: Object.freeze({ kind: 'map' as const, shape, compute, operands, code, results }),
+  return {
+    as: 'run',
+    kernel: {
+      kind: 'map',
+      shape,
+      compute: [...inputs, output].some(({ dtype }) => isFloat(dtype)) ? 'f32' : 'i32',
+      operands: inputs.map(({ dtype }, i) => ({ dtype, offset: 0, strides: strides[i] ?? [] })),
+      code,
+      results: [{ value: code.length - 1, dtype: output.dtype }],
+    },
     flops: mapFlops(code, elements(output.shape)),
     movedBytes: inputs.reduce((sum, input) => sum + tensorBytes(input), tensorBytes(output)),
     workspace: 0,
-  })
-  const found = { lowering, tolerance: mapTolerance(code, output.dtype) }
-  made.set(code, found)
-  return found
+  }
 }
 
 /** One fused kernel over the broadcast shape, in as few dimensions as the operands allow. */
@@ -161,9 +120,9 @@ export const mapSpec = (
   inputs: readonly BoundSpec[],
   output: BoundSpec,
   code: readonly MapInstruction[],
-): MapSpec => madeOf(inputs, output, code).lowering.kernel
+): MapSpec => lowered(inputs, output, code).kernel
 
-// Roundings of f32 that a device may do otherwise than Math does, in units of its last place.
+// How far a device's f32 may be off from Math's, rounded to f32: in units in the last place.
 const loose: Readonly<Record<string, number>> = {
   exp: 4,
   log: 4,
@@ -186,11 +145,11 @@ export const mapTolerance = (code: readonly MapInstruction[], output: DType): nu
 export const mapFlops = (code: readonly MapInstruction[], count: number): number =>
   count * code.reduce((sum, [op]) => sum + (op === 'operand' || op === 'const' ? 0 : 1), 0)
 
-/** An operator whose every node carries its own expression (`ElementwiseAttrs`), traced when the node was made. */
+/** An operator whose nodes carry their own expression each (`ElementwiseAttrs`). */
 export const elementwise = (name: string): Operator => ({
   name,
   infer: (inputs, attrs) => inferElementwise(inputs, codeOf(attrs)),
-  lower: (inputs, output, attrs) => madeOf(inputs, output, codeOf(attrs)).lowering,
+  lower: (inputs, output, attrs) => lowered(inputs, output, codeOf(attrs)),
   reference: (inputs, specs, output, attrs) => runMap(mapSpec(specs, output, codeOf(attrs)), inputs)[0]!,
-  tolerance: (output, inputs, attrs) => madeOf(inputs, output, codeOf(attrs)).tolerance,
+  tolerance: (output, _inputs, attrs) => mapTolerance(codeOf(attrs), output.dtype),
 })

@@ -3,12 +3,13 @@ import { show } from '../../ir/show.js'
 import { isOperandNumber } from './arithmetic.js'
 
 /**
- * Instructions as a function of expressions makes them: in single assignment, equal ones shared. What is no expression of this
- * trace is noted and taken for 1.
+ * The instructions that a function of expressions makes: in single assignment, equal ones shared. A value that is no
+ * expression of this trace counts as 1, and is listed.
  */
 export class Trace {
   readonly code: MapInstruction[] = []
-  readonly mistakes: string[] = []
+  /** What the function gave that is no expression of this trace. */
+  readonly strangers: string[] = []
   private readonly known = new Map<string, Expression>()
 
   emit(instruction: MapInstruction): Expression {
@@ -24,7 +25,7 @@ export class Trace {
   take(value: unknown): Expression {
     if (value instanceof Expression && value.trace === this) return value
     if (isOperandNumber(value)) return this.emit(['const', value])
-    this.mistakes.push(value instanceof Expression ? 'an expression of another map' : show(value))
+    this.strangers.push(value instanceof Expression ? 'an expression of another map' : show(value))
     return this.emit(['const', 1])
   }
 

@@ -2,6 +2,7 @@ import * as E from 'fp-ts/lib/Either.js'
 import type { MapInstruction } from '../../ir/kernel-spec.js'
 import { show } from '../../ir/show.js'
 import type { DType } from '../../ir/tensor.js'
+import { badAttribute, type UnplacedError } from '../messages.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
 import { elementwise } from './elementwise.js'
@@ -15,7 +16,7 @@ export interface GeluOptions {
 }
 
 // x · (1 + erf(x / √2)) / 2
-export const exactGelu: readonly MapInstruction[] = [
+const exactGelu: readonly MapInstruction[] = [
   ['operand', 0],
   ['const', Math.SQRT1_2],
   ['mul', 0, 1],
@@ -28,7 +29,7 @@ export const exactGelu: readonly MapInstruction[] = [
 ]
 
 // x · (1 + tanh(√(2/π) · (x + 0.044715 · x³))) / 2
-export const tanhGelu: readonly MapInstruction[] = [
+const tanhGelu: readonly MapInstruction[] = [
   ['operand', 0],
   ['mul', 0, 0],
   ['mul', 1, 0],
@@ -45,22 +46,24 @@ export const tanhGelu: readonly MapInstruction[] = [
   ['mul', 12, 10],
 ]
 
-const attrsOf = (
-  approximate: unknown,
-): E.Either<{ _tag: 'BadAttribute'; wanted: string; found: string; next: string }, Attrs> =>
-  approximate === 'none' || approximate === 'tanh'
-    ? E.right({ code: approximate === 'tanh' ? tanhGelu : exactGelu })
-    : E.left({
-        _tag: 'BadAttribute',
-        wanted: "approximate: 'none' or 'tanh'",
-        found: show(approximate),
-        next: "leave the option out for the exact form, or give 'tanh'",
-      })
+const attrsOf = (approximate: unknown): E.Either<UnplacedError, Attrs> => {
+  if (approximate === 'none') return E.right({ code: exactGelu })
+  if (approximate === 'tanh') return E.right({ code: tanhGelu })
+  return E.left(
+    badAttribute(
+      "approximate: 'none' or 'tanh'",
+      show(approximate),
+      "leave the option out for the exact form, or give 'tanh'",
+    ),
+  )
+}
 
 /** The Gaussian error linear unit, elementwise, of floats, in its exact form unless `approximate: 'tanh'` (torch.nn.functional.gelu). */
 export const gelu = (options?: GeluOptions) => {
   const at = here()
-  const apply1 = (x: unknown): unknown =>
+  const activated = (x: unknown): unknown =>
     apply(geluOperator, at, x, [], () => attrsOf(options?.approximate ?? 'none'))
-  return apply1 as unknown as <D extends DType, S extends Shape>(x: Device<D, S> & Floats<D>) => Device<D, S>
+  return activated as unknown as <D extends DType, S extends Shape>(
+    x: Device<D, S> & Floats<D>,
+  ) => Device<D, S>
 }

@@ -2,12 +2,13 @@ import * as E from 'fp-ts/lib/Either.js'
 import { show } from '../../ir/show.js'
 import type { DType } from '../../ir/tensor.js'
 import type { AnyFlow } from '../flow.js'
+import { badAttribute, type UnplacedError } from '../messages.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
 import { elementwise } from './elementwise.js'
 import { type Expression, Trace } from './expression.js'
-import type { Attrs, Misfit } from './operator.js'
-import type { Broadcast, Broadcasts, Device, Mistake, Shape } from './types.js'
+import type { Attrs } from './operator.js'
+import type { Broadcast, Broadcasts, Device, Invalid, Shape } from './types.js'
 
 export const mapOperator = elementwise('map')
 
@@ -27,17 +28,18 @@ type AllBroadcast<F extends readonly AnyFlow[], S extends Shape> = F extends rea
 
 type OneType<F extends readonly AnyFlow[], D extends DType> = [F[number]['spec']['dtype']] extends [D]
   ? unknown
-  : Mistake<'the element types differ: cast one of them', readonly [D, F[number]['spec']['dtype']]>
+  : Invalid<'the element types differ: cast one of them', readonly [D, F[number]['spec']['dtype']]>
 
-const bad = (wanted: string, found: string): E.Either<Misfit, never> =>
-  E.left({
-    _tag: 'BadAttribute',
-    wanted,
-    found,
-    next: 'compute with the methods of what the function is given: (a, b) => a.mul(b).add(1)',
-  })
+const bad = (wanted: string, found: string): E.Either<UnplacedError, never> =>
+  E.left(
+    badAttribute(
+      wanted,
+      found,
+      'compute with the methods of what the function is given: (a, b) => a.mul(b).add(1)',
+    ),
+  )
 
-const attrsOf = (fn: unknown, operands: number): E.Either<Misfit, Attrs> => {
+const attrsOf = (fn: unknown, operands: number): E.Either<UnplacedError, Attrs> => {
   if (typeof fn !== 'function') return bad('a function of expressions', show(fn))
   const trace = new Trace()
   const given = Array.from({ length: operands }, (_, i) => trace.emit(['operand', i]))
@@ -50,7 +52,7 @@ const attrsOf = (fn: unknown, operands: number): E.Either<Misfit, Attrs> => {
       `one that threw: ${error instanceof Error ? error.message : show(error)}`,
     )
   }
-  if (trace.mistakes.length > 0) return bad('expressions and finite numbers', trace.mistakes.join(', '))
+  if (trace.strangers.length > 0) return bad('expressions and finite numbers', trace.strangers.join(', '))
   return E.right({ code: trace.upTo(result) })
 }
 

@@ -10,14 +10,15 @@ import {
   type TensorSpec,
   tensorBytes,
 } from '../../ir/tensor.js'
+import { badAttribute, dtypeMismatch, shapeMismatch, type UnplacedError } from '../messages.js'
 import { type HostArray, hostArray, numbers, roundoff, writer } from '../values.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
 import { isFloat } from './elementwise.js'
-import type { Attrs, Misfit, Operator } from './operator.js'
-import type { Device, Floats, Mistake, SameDim, SameDType, Shape } from './types.js'
+import type { Attrs, Operator } from './operator.js'
+import type { Device, Floats, Invalid, SameDim, SameDType, Shape } from './types.js'
 
-/** Scratch that a large product offers to the library, one buffer a lane. What cuBLASLt's heuristics want on Hopper. */
+/** Workspace that a large product offers to the library, one buffer a lane: as much as cuBLASLt's heuristics use on Hopper. */
 export const workspaceBytes = 32 * 1024 * 1024
 const wantsWorkspace = 2 ** 33
 
@@ -26,52 +27,43 @@ export interface MatmulOptions {
   readonly transpose?: boolean
 }
 
-const misfit = (tag: Misfit['_tag'], wanted: string, found: string, next: string): E.Either<Misfit, never> =>
-  E.left({ _tag: tag, wanted, found, next })
-
 const isTransposed = (attrs: Attrs): boolean => attrs['transpose'] === true
 
 const sameShape = (a: readonly Dim[], b: readonly Dim[]): boolean =>
   a.length === b.length && a.every((size, d) => size === b[d])
 
-const infer = (inputs: readonly TensorSpec[], attrs: Attrs): E.Either<Misfit, TensorSpec> => {
+const infer = (inputs: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedError, TensorSpec> => {
   const [x, w] = inputs as readonly [TensorSpec, TensorSpec]
   const found = `${showSpec(x)} and ${showSpec(w)}${isTransposed(attrs) ? ', transposed' : ''}`
   if (!isFloat(x.dtype))
-    return misfit('DTypeMismatch', 'floats: f32, f16 or bf16', found, "cast first: pipe(cast('f32'))")
+    return E.left(dtypeMismatch('floats: f32, f16 or bf16', found, "cast first: pipe(cast('f32'))"))
   if (x.dtype !== w.dtype)
-    return misfit(
-      'DTypeMismatch',
-      'operands of one element type',
-      found,
-      `cast one of them, as in pipe(cast('${x.dtype}'))`,
+    return E.left(
+      dtypeMismatch(
+        'operands of one element type',
+        found,
+        `cast one of them, as in pipe(cast('${x.dtype}'))`,
+      ),
     )
   if (x.shape.length < 2 || w.shape.length < 2)
-    return misfit(
-      'ShapeMismatch',
-      'matrices: at least two dimensions each',
-      found,
-      'reshape a vector to [1, k] or [k, 1]',
+    return E.left(
+      shapeMismatch('matrices: at least two dimensions each', found, 'reshape a vector to [1, k] or [k, 1]'),
     )
   const [rows, inner] = x.shape.slice(-2) as [Dim, Dim]
   const [first, second] = w.shape.slice(-2) as [Dim, Dim]
   const [own, columns] = isTransposed(attrs) ? [second, first] : [first, second]
   if (inner !== own)
-    return misfit(
-      'ShapeMismatch',
-      `equal inner dimensions: ${inner} columns of x, so ${isTransposed(attrs) ? 'columns' : 'rows'} of w`,
-      found,
-      `give a weight of shape ${isTransposed(attrs) ? `[n, ${inner}]` : `[${inner}, n]`}${isTransposed(attrs) ? '' : ', or say { transpose: true } for one of [n, k]'}`,
+    return E.left(
+      shapeMismatch(
+        `equal inner dimensions: ${inner} columns of x, so ${isTransposed(attrs) ? 'columns' : 'rows'} of w`,
+        found,
+        `give a weight of shape ${isTransposed(attrs) ? `[n, ${inner}]` : `[${inner}, n]`}${isTransposed(attrs) ? '' : ', or say { transpose: true } for one of [n, k]'}`,
+      ),
     )
   const lead = x.shape.slice(0, -2)
   const batch = w.shape.slice(0, -2)
   if (lead.length > 0 && batch.length > 0 && !sameShape(lead, batch))
-    return misfit(
-      'ShapeMismatch',
-      'equal batch dimensions, or none on one side',
-      found,
-      'reshape one of them',
-    )
+    return E.left(shapeMismatch('equal batch dimensions, or none on one side', found, 'reshape one of them'))
   return E.right({ dtype: x.dtype, shape: [...(lead.length > 0 ? lead : batch), rows, columns] })
 }
 
@@ -112,7 +104,7 @@ const reference = (
   const result = hostArray(output.dtype, elements(output.shape))
   const write = writer(output.dtype)
   const [stepK, stepN] = transposeB ? [1, k] : [n, 1]
-  // Sums in f64, rounded once: the value that every order of f32 additions is near to.
+  // Sums in f64, rounded once: every order of f32 additions is near to that.
   const row = new Float64Array(n)
   for (let i = 0; i < batch; i++)
     for (let r = 0; r < m; r++) {
@@ -168,10 +160,10 @@ type MatmulFits<S extends Shape, W extends Shape, T> = S extends readonly [
 ]
   ? SameDim<K, WeightK<W, T>> extends true
     ? unknown
-    : Mistake<'the inner dimensions of matmul differ', readonly [K, WeightK<W, T>]>
+    : Invalid<'the inner dimensions of matmul differ', readonly [K, WeightK<W, T>]>
   : number extends S['length']
     ? unknown
-    : Mistake<'matmul wants at least two dimensions', S>
+    : Invalid<'matmul wants at least two dimensions', S>
 
 type ProductShape<S extends Shape, W extends Shape, T> = S extends readonly [infer M extends Dim, Dim]
   ? W extends readonly [...infer L extends Shape, Dim, Dim]
@@ -195,7 +187,7 @@ export const matmul = <E extends DType, W extends Shape, const O extends MatmulO
       const transpose: unknown = options?.transpose ?? false
       return typeof transpose === 'boolean'
         ? E.right({ transpose })
-        : misfit('BadAttribute', 'transpose: true or false', show(transpose), 'give a boolean')
+        : E.left(badAttribute('transpose: true or false', show(transpose), 'give a boolean'))
     })
   return product as unknown as <D extends DType, S extends Shape>(
     x: Device<D, S> & Floats<D> & SameDType<D, E> & MatmulFits<S, W, Transposed<O>>,

@@ -1,7 +1,5 @@
 import type { DType } from '../../ir/tensor.js'
-import { here } from '../where.js'
-import { apply } from './apply.js'
-import { type ReduceOptions, reduceAttrs, reduction } from './reduce.js'
+import { along, type ReduceOptions, reduction } from './reduce.js'
 import type { Device, Floats, Reduced, Shape } from './types.js'
 
 export const meanOperator = reduction('mean')
@@ -19,11 +17,4 @@ interface Mean {
 }
 
 /** The mean along an axis of floats, accumulated in f32. `mean(1)` or `mean({ axis: 1, keepDims: true })`. */
-export const mean: Mean = ((axis: unknown, options?: { keepDims?: unknown }) => {
-  const at = here()
-  const given =
-    typeof axis === 'object' && axis !== null
-      ? (axis as Partial<ReduceOptions>)
-      : { axis, keepDims: options?.keepDims }
-  return (x: unknown): unknown => apply(meanOperator, at, x, [], reduceAttrs(given.axis, given.keepDims))
-}) as never
+export const mean = along(meanOperator) as Mean

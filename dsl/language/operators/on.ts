@@ -1,23 +1,18 @@
-import { builderOf, FlowValue } from '../builder.js'
+import { FlowValue, piped } from '../builder.js'
 import type { Flow } from '../flow.js'
 import type { Lane } from '../lane.js'
 import type { AnyTensor } from '../tensor.js'
 import { here } from '../where.js'
 
 /**
- * The compute that follows in this pipe runs on a lane, or on whichever lane of a device: `on(device(1))` (as `observeOn` does for what follows it). Adds no node;
- * the value is the same, and stays on its device: who reads it on another gets a copy there.
+ * The compute that follows in this pipe runs on a lane, or on any lane of a device: `on(device(1))` (as `observeOn` does for
+ * what follows it). Adds no node: the value is the same and stays on its device; a reader on another device gets a copy there.
  */
 export const on = (lane: Lane) => {
   const at = here()
   const hinted = (x: unknown): unknown => {
-    const builder = builderOf(x)
-    const { id, spec, place } = builder.take(x, 'device', at, 'on', 'the piped value', {
-      dtype: 'f32',
-      shape: [],
-    })
-    const hint = builder.lane(lane ?? null, at, 'on')
-    return new FlowValue(builder, id, spec, place, hint)
+    const { builder, id, spec, place } = piped(x, 'device', at, 'on')
+    return new FlowValue(builder, id, spec, place, builder.lane(lane ?? null, at, 'on'))
   }
   return hinted as <A extends AnyTensor>(x: Flow<'device', A>) => Flow<'device', A>
 }

@@ -1,30 +1,37 @@
+// How to add an operator:
+//
+// 1. Write one file here, named for it. It exports the public function (`relu`), with a docstring that gives types, errors
+//    and the source, and the Operator (`reluOperator`): its type, its lowering and its meaning. `elementwise` (one
+//    expression an element), `reduction` (along an axis) and `collectiveOperator` (among ranks) make whole Operators;
+//    `apply` makes the node. An operator that is made of others, such as `scan`, has no Operator.
+// 2. Add one line to `all.ts`: the compiler and `interpret` find the Operator there, by name.
+// 3. Add one line to `dsl/index.ts`: users import the function from there.
+// 4. Test it in `spec/laws/language/operators.test.ts`, and in `spec/types` what must not compile. The fixtures' random
+//    graphs (`spec/fixtures`) hold every device against its meaning once they can make it.
+
 import type { Either } from 'fp-ts/lib/Either.js'
 import type { KernelSpec } from '../../ir/kernel-spec.js'
 import type { CollectiveSpec } from '../../ir/plan.js'
 import type { BoundSpec, TensorSpec } from '../../ir/tensor.js'
+import type { UnplacedError } from '../messages.js'
 import type { HostArray } from '../values.js'
 
-/** Why an operator cannot take what it was given; the graph adds where. */
-export interface Misfit {
-  readonly _tag: 'ShapeMismatch' | 'DTypeMismatch' | 'BadAttribute'
-  readonly wanted: string
-  readonly found: string
-  readonly next: string
-}
-
-/** What an operator becomes in a plan: work, a view of its first input that starts `offsetBytes` in, or work that ranks do together. */
+/** What an operator becomes in a plan: a run, a view of its first input, or a collective. */
 export type Lowering =
-  | {
-      readonly as: 'run'
-      readonly kernel: KernelSpec
-      /** Floating-point operations, and bytes read and written in device memory. */
-      readonly flops: number
-      readonly movedBytes: number
-      /** Bytes of scratch wanted as a last write (the lane's workspace buffer); 0: none. */
-      readonly workspace: number
-    }
+  | RunLowering
   | { readonly as: 'view'; readonly offsetBytes: number }
   | CollectiveLowering
+
+/** A kernel. */
+export interface RunLowering {
+  readonly as: 'run'
+  readonly kernel: KernelSpec
+  /** Floating-point operations, and bytes read and written in device memory. */
+  readonly flops: number
+  readonly movedBytes: number
+  /** Bytes of workspace that the kernel takes as its last write, one buffer a lane; 0: none. */
+  readonly workspace: number
+}
 
 /** A collective over the node's communicator. `movedBytes`: read and written in this rank's memory. */
 export interface CollectiveLowering extends Omit<CollectiveSpec, 'communicator' | 'peer'> {
@@ -34,13 +41,18 @@ export interface CollectiveLowering extends Omit<CollectiveSpec, 'communicator' 
 
 export type Attrs = Readonly<Record<string, unknown>>
 
-/** One operator: its type (`infer`), its lowering and its meaning. Device value(s) in, one device value out. */
+/** One operator: its type (`infer`), its lowering and its meaning. Device values in, one device value out. */
 export interface Operator {
   readonly name: string
-  /** The value's spec. Runs when the node is made, with symbols (compared by name), and again in `check` with every dimension bound. */
-  infer(inputs: readonly TensorSpec[], attrs: Attrs): Either<Misfit, TensorSpec>
+  /**
+   * The result's type. Runs when the node is made, with symbols (compared by name), and again in `check` with every
+   * dimension bound.
+   */
+  infer(inputs: readonly TensorSpec[], attrs: Attrs): Either<UnplacedError, TensorSpec>
   lower(inputs: readonly BoundSpec[], output: BoundSpec, attrs: Attrs): Lowering
-  /** The meaning: a fresh array. The law of the project holds every device against this. */
+  /** Whether `lower` may yield a view: the result may be the memory of the first input. */
+  readonly mayBeView?: true
+  /** The meaning: a fresh array. Every device is held against this. */
   reference(
     inputs: readonly HostArray[],
     specs: readonly BoundSpec[],
@@ -48,7 +60,8 @@ export interface Operator {
     attrs: Attrs,
   ): HostArray
   /**
-   * Of a collective: its meaning among the ranks of a group, by place. What each gave, then what each gets; those may be one array. `reference` is that of a rank alone.
+   * Of a collective: the meaning among the ranks of a group. Takes the values that the ranks gave, by place, and yields the
+   * values that they get, by place; several places may get one array. `reference` is the meaning for a group of one rank.
    */
   exchange?(
     given: readonly HostArray[],
@@ -56,6 +69,6 @@ export interface Operator {
     output: BoundSpec,
     attrs: Attrs,
   ): readonly HostArray[]
-  /** The largest relative error a device may show against `reference`; 0: bit for bit. */
+  /** The largest relative error that a device may show against `reference`; 0: bit for bit. */
   tolerance(output: BoundSpec, inputs: readonly BoundSpec[], attrs: Attrs): number
 }

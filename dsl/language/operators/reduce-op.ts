@@ -1,9 +1,10 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { type BoundSpec, type DType, showSpec, type TensorSpec } from '../../ir/tensor.js'
+import { dtypeMismatch, type UnplacedError } from '../messages.js'
 import { type HostArray, hostArray, numbers, roundoff, writer } from '../values.js'
-import { type Call, mistaken } from './collective.js'
+import { type Call, reportAttribute } from './collective.js'
 import { isFloat } from './elementwise.js'
-import type { Attrs, Misfit } from './operator.js'
+import type { Attrs } from './operator.js'
 import type { Floats } from './types.js'
 
 /** How collectives join the values of several ranks: NCCL's `ncclSum`, `ncclProd`, `ncclMin`, `ncclMax` and `ncclAvg`. */
@@ -19,7 +20,7 @@ export const reduceOpOf =
   (how: unknown) =>
   (call: Call): { readonly how: ReduceOp } => {
     if (ops.includes(how)) return { how: how as ReduceOp }
-    mistaken(
+    reportAttribute(
       call,
       "'sum', 'product', 'min', 'max' or 'mean'",
       how,
@@ -28,15 +29,10 @@ export const reduceOpOf =
     return { how: 'sum' }
   }
 
-/** Any element type; but means are of floats. */
-export const inferJoined = (x: TensorSpec, attrs: Attrs): E.Either<Misfit, TensorSpec> =>
+/** The type stays. A mean is of floats. */
+export const inferJoined = (x: TensorSpec, attrs: Attrs): E.Either<UnplacedError, TensorSpec> =>
   attrs['how'] === 'mean' && !isFloat(x.dtype)
-    ? E.left({
-        _tag: 'DTypeMismatch',
-        wanted: 'floats, of a mean',
-        found: showSpec(x),
-        next: "cast first: pipe(cast('f32'))",
-      })
+    ? E.left(dtypeMismatch('floats, of a mean', showSpec(x), "cast first: pipe(cast('f32'))"))
     : E.right(x)
 
 const joins: Readonly<Record<ReduceOp, (a: number, b: number) => number>> = {
@@ -48,8 +44,9 @@ const joins: Readonly<Record<ReduceOp, (a: number, b: number) => number>> = {
 }
 
 /**
- * The values of all places, joined in their order. Floats are joined in f64 and rounded once: the value that every order of f32 additions is near to. Whole numbers wrap
- * in their own type, as NCCL's do. A NaN among the values is the minimum and the maximum, of which NCCL promises nothing; -0 is less than +0.
+ * The values of all places, joined in their order. Floats are joined in f64 and rounded once: every order of f32 additions is
+ * near to that. Whole numbers wrap in their own type, as NCCL's do. A NaN among the values is the minimum and the maximum
+ * (NCCL promises nothing for it); -0 is less than +0.
  */
 export const joined = (given: readonly HostArray[], { dtype }: BoundSpec, attrs: Attrs): HostArray => {
   const how = attrs['how'] as ReduceOp

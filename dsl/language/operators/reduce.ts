@@ -9,9 +9,15 @@ import {
   type TensorSpec,
   tensorBytes,
 } from '../../ir/tensor.js'
+import { FlowValue } from '../builder.js'
+import { badAttribute, dtypeMismatch, type UnplacedError } from '../messages.js'
 import { type HostArray, hostArray, numbers, roundoff, writer } from '../values.js'
+import { here } from '../where.js'
+import { apply } from './apply.js'
+import type { Arithmetic } from './arithmetic.js'
 import { isFloat } from './elementwise.js'
-import type { Attrs, Misfit, Operator } from './operator.js'
+import type { Attrs, Operator } from './operator.js'
+import type { Device, Reduced, Shape } from './types.js'
 
 export interface ReduceOptions<A extends number = number, K extends boolean = boolean> {
   /** Counted from 0; negative from the end. */
@@ -20,28 +26,27 @@ export interface ReduceOptions<A extends number = number, K extends boolean = bo
   readonly keepDims?: K
 }
 
-const bad = (wanted: string, found: string, next: string): E.Either<Misfit, never> =>
-  E.left({ _tag: 'BadAttribute', wanted, found, next })
-
 /** An axis counted from 0, from one that may count from the end. */
-export const axisOf = (axis: unknown, x: TensorSpec): E.Either<Misfit, number> => {
+export const axisOf = (axis: unknown, x: TensorSpec): E.Either<UnplacedError, number> => {
   const rank = x.shape.length
   const known = typeof axis === 'number' && Number.isInteger(axis) && axis >= -rank && axis < rank
   if (!known)
-    return bad(
-      rank === 0 ? 'a value with at least one axis' : `an axis of ${showSpec(x)}: ${-rank} to ${rank - 1}`,
-      rank === 0 ? showSpec(x) : show(axis),
-      rank === 0 ? 'a scalar has nothing to go along' : 'count axes from 0, or from the end with -1',
+    return E.left(
+      badAttribute(
+        rank === 0 ? 'a value with at least one axis' : `an axis of ${showSpec(x)}: ${-rank} to ${rank - 1}`,
+        rank === 0 ? showSpec(x) : show(axis),
+        rank === 0 ? 'a scalar has nothing to go along' : 'count axes from 0, or from the end with -1',
+      ),
     )
   return E.right(axis < 0 ? axis + rank : axis)
 }
 
 /** The attributes of a reduction's node, `{ axis, keepDims }`, from what its caller gave. */
-export const reduceAttrs =
+const reduceAttrs =
   (axis: unknown, keepDims: unknown) =>
-  (x: TensorSpec): E.Either<Misfit, Attrs> => {
+  (x: TensorSpec): E.Either<UnplacedError, Attrs> => {
     if (keepDims !== undefined && typeof keepDims !== 'boolean')
-      return bad('keepDims: true or false', show(keepDims), 'give a boolean')
+      return E.left(badAttribute('keepDims: true or false', show(keepDims), 'give a boolean'))
     return E.map((known: number) => ({ axis: known, keepDims: keepDims === true }))(axisOf(axis, x))
   }
 
@@ -62,7 +67,7 @@ const run = (kernel: ReduceSpec, input: HostArray): HostArray => {
   const write = writer(kernel.output)
   const whole = !isFloat(kernel.input)
   const picks = how === 'max' || how === 'min'
-  // Floats are summed in f64 and rounded once: the value that every order of f32 additions is near to. Whole numbers wrap.
+  // Floats are summed in f64 and rounded once: every order of f32 additions is near to that. Whole numbers wrap.
   // A NaN among the elements is the maximum and the minimum, as in PyTorch; -0 is less than +0.
   const join = picks
     ? how === 'max'
@@ -89,12 +94,7 @@ export const reduction = (how: ReduceSpec['how']): Operator => ({
     const { shape, dtype } = x ?? { shape: [], dtype: 'f32' as const }
     const axis = attrs['axis'] as number
     if (how === 'mean' && !isFloat(dtype))
-      return E.left({
-        _tag: 'DTypeMismatch',
-        wanted: 'floats',
-        found: showSpec({ shape, dtype }),
-        next: "cast first: pipe(cast('f32'))",
-      })
+      return E.left(dtypeMismatch('floats', showSpec({ shape, dtype }), "cast first: pipe(cast('f32'))"))
     const kept = attrs['keepDims'] === true
     return E.right({
       dtype: how === 'sum' && dtype === 'u8' ? 'i32' : dtype,
@@ -119,3 +119,27 @@ export const reduction = (how: ReduceSpec['how']): Operator => ({
       : 4 * (inputs[0]?.shape[attrs['axis'] as number] ?? 1) * roundoff.f32 +
         (output.dtype === 'f32' ? 0 : 2 * roundoff[output.dtype]),
 })
+
+/** The public function of a reduction: of an axis and its options, or of one object with both. */
+export const along =
+  (operator: Operator) =>
+  (axis: unknown, options?: { readonly keepDims?: unknown }): unknown => {
+    const at = here()
+    const given: Partial<Record<keyof ReduceOptions, unknown>> =
+      typeof axis === 'object' && axis !== null ? axis : { axis, keepDims: options?.keepDims }
+    return (x: unknown): unknown => apply(operator, at, x, [], reduceAttrs(given.axis, given.keepDims))
+  }
+
+/** The public function of `min` and `max`: of two values where an operand is given, along an axis where options are. */
+export const extreme =
+  (ofTwo: (operand: never) => unknown, ofAxis: Operator) =>
+  (operand: unknown): unknown =>
+    typeof operand === 'object' && operand !== null && !(operand instanceof FlowValue)
+      ? along(ofAxis)(operand)
+      : ofTwo(operand as never)
+
+export interface Extreme extends Arithmetic {
+  <const A extends number, const K extends boolean = false>(
+    options: ReduceOptions<A, K>,
+  ): <D extends DType, S extends Shape>(x: Device<D, S>) => Device<D, Reduced<S, A, K>>
+}

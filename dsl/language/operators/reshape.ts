@@ -1,10 +1,11 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { show } from '../../ir/show.js'
 import { type Dim, type DType, showSpec, type TensorSpec } from '../../ir/tensor.js'
+import { badAttribute, shapeMismatch, type UnplacedError } from '../messages.js'
 import { maxRank, soundSpec } from '../tensor.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
-import type { Attrs, Misfit, Operator } from './operator.js'
+import type { Attrs, Operator } from './operator.js'
 import type { Device, Shape } from './types.js'
 
 /** A size of the new shape: a number, or that of an axis of the input (so that symbols stay what they are when bound). */
@@ -18,13 +19,14 @@ const symbols = (shape: readonly Dim[]): string =>
     .sort()
     .join(' ')
 
-const mismatch = (x: TensorSpec, shape: readonly unknown[]): E.Either<Misfit, never> =>
-  E.left({
-    _tag: 'ShapeMismatch',
-    wanted: `as many elements as ${showSpec(x)}`,
-    found: show(shape),
-    next: 'a reshape keeps all elements: every symbol once, and the numbers with an equal product; one -1 is worked out',
-  })
+const mismatch = (x: TensorSpec, shape: readonly unknown[]): E.Either<UnplacedError, never> =>
+  E.left(
+    shapeMismatch(
+      `as many elements as ${showSpec(x)}`,
+      show(shape),
+      'a reshape keeps all elements: every symbol once, and the numbers with an equal product; one -1 is worked out',
+    ),
+  )
 
 /** Always a view. */
 export const reshapeOperator: Operator = {
@@ -38,30 +40,26 @@ export const reshapeOperator: Operator = {
       : mismatch(x!, shape)
   },
   lower: () => ({ as: 'view', offsetBytes: 0 }),
+  mayBeView: true,
   reference: inputs => inputs[0]!.slice(),
   tolerance: () => 0,
 }
 
 const attrsOf =
   (given: unknown) =>
-  (x: TensorSpec): E.Either<Misfit, Attrs> => {
+  (x: TensorSpec): E.Either<UnplacedError, Attrs> => {
     if (!Array.isArray(given) || given.length > maxRank)
-      return E.left({
-        _tag: 'BadAttribute',
-        wanted: `a shape of at most ${maxRank} dimensions`,
-        found: show(given),
-        next: 'give an array such as [-1, 64]',
-      })
+      return E.left(
+        badAttribute(
+          `a shape of at most ${maxRank} dimensions`,
+          show(given),
+          'give an array such as [-1, 64]',
+        ),
+      )
     const open = given.indexOf(-1)
     const rest = given.filter((_, d) => d !== open) as Dim[]
     const { problem } = soundSpec({ dtype: 'u8', shape: rest })
-    if (problem)
-      return E.left({
-        _tag: 'BadAttribute',
-        wanted: problem.wanted,
-        found: problem.found,
-        next: problem.next,
-      })
+    if (problem) return E.left({ ...problem, _tag: 'BadAttribute' })
     const missing = product(x.shape) / product(rest)
     if (open >= 0 && !Number.isInteger(missing)) return mismatch(x, given)
     const taken = new Set<number>()

@@ -1,7 +1,8 @@
 import { show } from '../../ir/show.js'
 import { showSpec } from '../../ir/tensor.js'
-import { builderOf, FlowValue } from '../builder.js'
+import { FlowValue, piped } from '../builder.js'
 import type { Flow } from '../flow.js'
+import { dtypeMismatch, shapeMismatch } from '../messages.js'
 import type { AnyTensor } from '../tensor.js'
 import { here } from '../where.js'
 import { type Init, initOf } from './delay.js'
@@ -25,19 +26,18 @@ interface Scan {
 export const scan: Scan = ((next: unknown, init: unknown, state?: unknown) => {
   const at = here()
   return (x: unknown): unknown => {
-    const builder = builderOf(x)
-    const source = builder.take(x, 'device', at, 'scan', 'the piped value', { dtype: 'f32', shape: [] })
-    const { hint } = source
+    const source = piped(x, 'device', at, 'scan')
+    const { builder, hint } = source
     const spec = state === undefined ? source.spec : builder.spec(state, at, 'scan')
     const attrs = { init: initOf(builder, at, 'scan', spec, init) }
-    // Until its body has run, the delay remembers itself: well formed, whatever happens in between.
+    // Until the body has run, the delay is its own input, so that the graph is well formed whatever the body does.
     const acc = builder.flow(
       { op: 'delay', inputs: [builder.nodes.length], attrs, spec, place: 'device', lane: hint, at },
       hint,
     )
     const result: unknown = typeof next === 'function' ? next(acc, source) : undefined
     if (!(result instanceof FlowValue)) {
-      builder.problem(at, 'scan', {
+      builder.report(at, 'scan', {
         _tag: 'UnboundDelay',
         wanted: 'a function (acc, x) => the next acc, a flow',
         found: typeof next === 'function' ? `a function that returned ${show(result)}` : show(next),
@@ -47,12 +47,15 @@ export const scan: Scan = ((next: unknown, init: unknown, state?: unknown) => {
     }
     const value = builder.take(result, 'device', at, 'scan', 'the next acc', spec)
     if (showSpec(value.spec) !== showSpec(spec))
-      builder.problem(at, 'scan', {
-        _tag: value.spec.dtype === spec.dtype ? 'ShapeMismatch' : 'DTypeMismatch',
-        wanted: `a next acc of ${showSpec(spec)}, as acc is`,
-        found: showSpec(value.spec),
-        next: 'give the type of the state as the third argument of scan, or make next yield it',
-      })
+      builder.report(
+        at,
+        'scan',
+        (value.spec.dtype === spec.dtype ? shapeMismatch : dtypeMismatch)(
+          `a next acc of ${showSpec(spec)}, as acc is`,
+          showSpec(value.spec),
+          'give the type of the state as the third argument of scan, or make next yield it',
+        ),
+      )
     builder.close(acc.id, value.id)
     return new FlowValue(builder, value.id, value.spec, value.place, hint)
   }

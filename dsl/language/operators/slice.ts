@@ -11,11 +11,12 @@ import {
   type TensorSpec,
   tensorBytes,
 } from '../../ir/tensor.js'
+import { badAttribute, type UnplacedError } from '../messages.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
 import { isFloat } from './elementwise.js'
 import { runMap } from './map-reference.js'
-import type { Attrs, Misfit, Operator } from './operator.js'
+import type { Attrs, Operator } from './operator.js'
 import { axisOf } from './reduce.js'
 import { coalesce, denseStrides } from './shapes.js'
 import type { Device, Replaced, Shape } from './types.js'
@@ -26,22 +27,23 @@ interface SliceAttrs {
   readonly to: number
 }
 
-/** What the libraries and vector loads of every device want of a pointer. */
+/** The alignment of a pointer that the libraries and vector loads of every device need. */
 const alignment = 16
 
-const bounds = (attrs: Attrs): SliceAttrs => attrs as unknown as SliceAttrs
+const attrsFrom = (attrs: Attrs): SliceAttrs => attrs as unknown as SliceAttrs
 
-const infer = ([x]: readonly TensorSpec[], attrs: Attrs): E.Either<Misfit, TensorSpec> => {
-  const { axis, from, to } = bounds(attrs)
+const infer = ([x]: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedError, TensorSpec> => {
+  const { axis, from, to } = attrsFrom(attrs)
   const { dtype, shape } = x!
   const size = shape[axis]
   if (from >= to || (typeof size === 'number' && to > size))
-    return E.left({
-      _tag: 'BadAttribute',
-      wanted: `0 ≤ from < to ≤ ${size}, the size of axis ${axis} of ${showSpec(x!)}`,
-      found: `from ${from} to ${to}`,
-      next: 'take a range inside the axis',
-    })
+    return E.left(
+      badAttribute(
+        `0 ≤ from < to ≤ ${size}, the size of axis ${axis} of ${showSpec(x!)}`,
+        `from ${from} to ${to}`,
+        'take a range inside the axis',
+      ),
+    )
   return E.right({ dtype, shape: shape.map((own, d) => (d === axis ? to - from : own)) })
 }
 
@@ -64,19 +66,21 @@ export const sliceOperator: Operator = {
   infer,
   lower: (inputs, output, attrs) => {
     const x = inputs[0]!
-    const { axis, from } = bounds(attrs)
+    const { axis, from } = attrsFrom(attrs)
     const offsetBytes = from * elements(x.shape.slice(axis + 1)) * elementBytes[x.dtype]
     if (elements(x.shape.slice(0, axis)) === 1 && offsetBytes % alignment === 0)
       return { as: 'view', offsetBytes }
     return {
       as: 'run',
-      kernel: strided(x, output, bounds(attrs)),
+      kernel: strided(x, output, attrsFrom(attrs)),
       flops: 0,
       movedBytes: 2 * tensorBytes(output),
       workspace: 0,
     }
   },
-  reference: (inputs, specs, output, attrs) => runMap(strided(specs[0]!, output, bounds(attrs)), inputs)[0]!,
+  mayBeView: true,
+  reference: (inputs, specs, output, attrs) =>
+    runMap(strided(specs[0]!, output, attrsFrom(attrs)), inputs)[0]!,
   tolerance: () => 0,
 }
 
@@ -85,21 +89,21 @@ const whole = (value: unknown): value is number =>
 
 const attrsOf =
   (axis: unknown, from: unknown, to: unknown) =>
-  (x: TensorSpec): E.Either<Misfit, Attrs> => {
+  (x: TensorSpec): E.Either<UnplacedError, Attrs> => {
     const known = axisOf(axis, x)
     if (E.isLeft(known)) return known
     const size = x.shape[known.right]
     const end = to ?? (typeof size === 'number' ? size : undefined)
     if (whole(from) && whole(end)) return E.right({ axis: known.right, from, to: end })
-    return E.left({
-      _tag: 'BadAttribute',
-      wanted: 'whole numbers from and to, from 0',
-      found: `from ${show(from)} to ${show(to)}`,
-      next:
+    return E.left(
+      badAttribute(
+        'whole numbers from and to, from 0',
+        `from ${show(from)} to ${show(to)}`,
         typeof size === 'string' && to === undefined
           ? `say where to end: the size ${size} is not known here`
           : 'give 0 ≤ from < to',
-    })
+      ),
+    )
   }
 
 type Extent<F extends number, T> = [T] extends [number] ? (F extends 0 ? T : number) : Dim

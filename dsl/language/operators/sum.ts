@@ -1,7 +1,5 @@
 import type { DType } from '../../ir/tensor.js'
-import { here } from '../where.js'
-import { apply } from './apply.js'
-import { type ReduceOptions, reduceAttrs, reduction } from './reduce.js'
+import { along, type ReduceOptions, reduction } from './reduce.js'
 import type { Device, Reduced, Shape } from './types.js'
 
 export const sumOperator = reduction('sum')
@@ -20,11 +18,4 @@ interface Sum {
 }
 
 /** The sum along an axis, accumulated in f32; whole numbers wrap, and u8 sums to i32. `sum(1)` or `sum({ axis: 1, keepDims: true })`. */
-export const sum: Sum = ((axis: unknown, options?: { keepDims?: unknown }) => {
-  const at = here()
-  const given =
-    typeof axis === 'object' && axis !== null
-      ? (axis as Partial<ReduceOptions>)
-      : { axis, keepDims: options?.keepDims }
-  return (x: unknown): unknown => apply(sumOperator, at, x, [], reduceAttrs(given.axis, given.keepDims))
-}) as never
+export const sum = along(sumOperator) as Sum

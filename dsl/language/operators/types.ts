@@ -1,4 +1,4 @@
-// Shapes at the level of types. A mistake becomes a type whose one property says in words what is wrong, so that the compiler's
+// Shapes at the level of types. An error becomes a type whose one property says in words what is wrong, so that the compiler's
 // message reads as a sentence: "Property ''the inner dimensions of matmul differ'' is missing".
 
 import type { Dim, DType } from '../../ir/tensor.js'
@@ -9,10 +9,10 @@ export type Shape = readonly Dim[]
 export type Device<D extends DType, S extends Shape> = Flow<'device', Tensor<D, S>>
 export type FloatType = 'f32' | 'f16' | 'bf16'
 
-/** What no flow has: a sentence for the reader of the error, and the types that are at fault. */
-export type Mistake<Message extends string, Found = unknown> = { readonly [K in Message]: Found }
+/** A property that no flow has. Its name is a sentence for the reader of the error, its type names the types at fault. */
+export type Invalid<Message extends string, Found = unknown> = { readonly [K in Message]: Found }
 
-/** Types that say nothing definite: an array of unknown length, `number`, `string`. What they fit is checked by `compile`. */
+/** Types that are not definite: an array of unknown length, `number`, `string`. `compile` checks what they stand for. */
 type IsOpenDim<A> = number extends A ? true : string extends A ? true : false
 type IsOpenShape<S extends Shape> = number extends S['length'] ? true : false
 
@@ -53,15 +53,15 @@ type Broadcastable<A extends Shape, B extends Shape> =
         : true
 
 export type Broadcasts<A extends Shape, B extends Shape> =
-  Broadcastable<A, B> extends true ? unknown : Mistake<'these shapes do not broadcast', readonly [A, B]>
+  Broadcastable<A, B> extends true ? unknown : Invalid<'these shapes do not broadcast', readonly [A, B]>
 
 export type SameDType<A extends DType, B extends DType> = [A] extends [B]
   ? unknown
-  : Mistake<'the element types differ: cast one of them', readonly [A, B]>
+  : Invalid<'the element types differ: cast one of them', readonly [A, B]>
 
 export type Floats<D extends DType> = [D] extends [FloatType]
   ? unknown
-  : Mistake<"this operator computes with floats: cast('f32') first", D>
+  : Invalid<"this operator computes with floats: cast('f32') first", D>
 
 /** The shape with one axis gone, or 1. Where the axis is not a literal, or counts from the end, only the element type is known. */
 export type Reduced<S extends Shape, A extends number, Keep extends boolean> =
@@ -119,5 +119,5 @@ export type LedBy<N extends number, S extends Shape> =
     : S extends readonly [infer X, ...Shape]
       ? SameDim<X, N> extends true
         ? unknown
-        : Mistake<"the leading dimension must be the communicator's size", readonly [X, N]>
-      : Mistake<"a scalar has no leading dimension of the communicator's size", N>
+        : Invalid<"the leading dimension must be the communicator's size", readonly [X, N]>
+      : Invalid<"a scalar has no leading dimension of the communicator's size", N>

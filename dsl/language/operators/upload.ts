@@ -1,4 +1,4 @@
-import { builderOf } from '../builder.js'
+import { piped } from '../builder.js'
 import type { Flow } from '../flow.js'
 import type { Lane } from '../lane.js'
 import type { AnyTensor } from '../tensor.js'
@@ -6,34 +6,31 @@ import { here } from '../where.js'
 import { aheadOf } from './ahead.js'
 
 export interface UploadOptions {
-  /** Of a host parameter: how many uploads of its window may be issued before their reader; at most `ahead + 1` are in memory. */
+  /**
+   * Of a host parameter: how many uploads of its window may be issued before their reader; at most `ahead + 1` are in
+   * memory.
+   */
   readonly ahead?: number
 }
 
 /**
- * Copies a host value to the device, on a lane of its own choosing where none is given. The lane is the copy's alone: compute
- * that follows goes where `on` says. Parameters with one `ahead` on one lane form a window.
+ * Copies a host value to the device, on a lane that the compiler chooses where none is given. The lane is the copy's alone:
+ * compute that follows goes where `on` says. Parameters with one `ahead` on one lane form a window.
  *
- * Of several devices it is that of the lane; `upload(device(1))` says no more than the device. Where nothing is said it is the one that the value is read on most.
+ * The lane decides the device; `upload(device(1))` gives the device alone. Where neither is given, the value goes to the device
+ * that reads it most.
  */
 export const upload = (lane?: Lane, options?: UploadOptions) => {
   const at = here()
   const copy = (x: unknown): unknown => {
-    const builder = builderOf(x)
-    const source = builder.take(x, 'host', at, 'upload', 'the piped value', { dtype: 'f32', shape: [] })
-    const ahead = aheadOf(builder, at, 'upload', options, source)
+    const source = piped(x, 'host', at, 'upload')
+    const { builder, id, spec, hint } = source
+    const attrs = aheadOf(source, at, 'upload', options)
+    const own = builder.lane(lane, at, 'upload')
+    const name = builder.nodes[id]?.name ?? 'upload'
     return builder.flow(
-      {
-        op: 'upload',
-        name: builder.nodes[source.id]?.name ?? 'upload',
-        inputs: [source.id],
-        attrs: ahead,
-        spec: source.spec,
-        place: 'device',
-        lane: builder.lane(lane, at, 'upload'),
-        at,
-      },
-      source.hint,
+      { op: 'upload', name, inputs: [id], attrs, spec, place: 'device', lane: own, at },
+      hint,
     )
   }
   return copy as <A extends AnyTensor>(x: Flow<'host', A>) => Flow<'device', A>

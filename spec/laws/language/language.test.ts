@@ -26,7 +26,7 @@ import {
   tensor,
   upload,
 } from '../../../dsl/index.js'
-import { donationsOf, type KernelAttrs, lowerKernel } from '../../../dsl/language/kernel.js'
+import { donationsOf, type KernelAttrs, lowerKernel } from '../../../dsl/language/bound-kernel.js'
 import { runs } from '../../fixtures/runs.js'
 
 // biome-ignore lint/suspicious/noExplicitAny: what JavaScript callers can pass is the subject here.

@@ -1,5 +1,6 @@
 import type { GraphNode } from '../../../ir/graph.js'
-import { newest, type Rates } from '../../../language/rates.js'
+import { newest } from '../../../language/instants.js'
+import type { Rates } from '../../../language/rates.js'
 import { isView } from '../../analysis/vocabulary.js'
 import type { Rated } from '../rates.js'
 
