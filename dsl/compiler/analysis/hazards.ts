@@ -1,5 +1,4 @@
 import { type ArrayAllocator, heap } from '../../order/scratch-arena.js'
-import { accessesOf } from './accesses.js'
 import type { Ordered } from './ir.js'
 
 /**
@@ -49,7 +48,7 @@ class Tick {
   private readonly by: Int32Array
 
   constructor(ir: Ordered, room: ArrayAllocator) {
-    const { start, written, root } = accessesOf(ir)
+    const { start, written, root } = ir.accesses
     const { buffers, operations, settings } = ir
     const carries = room.uint8(buffers.length)
     if (settings.inFlight > 1)

@@ -3,8 +3,9 @@ import type { KernelSpec } from '../../ir/kernel-spec.js'
 import type { CollectiveSpec, PlanCommunicator, PlanLane } from '../../ir/plan.js'
 import type { BoundSpec, DType } from '../../ir/tensor.js'
 import type { Peak } from '../../memory/peak.js'
+import type { Accesses } from './accesses.js'
 import type { Settings } from './options.js'
-import type { BoundKernel } from './vocabulary.js'
+import type { BoundKernel } from './user-kernel.js'
 
 /** The graph with every dimension bound. `specs[i]` is the type of node i; inputs of a node are smaller than it, but for delays. */
 export interface Checked {
@@ -97,6 +98,7 @@ export interface Lowered {
   readonly settings: Settings
   readonly operations: readonly Operation[]
   readonly buffers: readonly Buffer[]
+  readonly accesses: Accesses
 }
 
 /** Every operation has a lane; `laneOf[i]` is an index into `lanes`, in no particular order. */

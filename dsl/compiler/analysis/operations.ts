@@ -1,7 +1,6 @@
 import { heap } from '../../order/scratch-arena.js'
-import { type Accesses, known } from './accesses.js'
-import { follows } from './dependencies.js'
-import type { Collective, Operation } from './ir.js'
+import { rootsOf } from './accesses.js'
+import type { Buffer, Collective, Lowered, Operation } from './ir.js'
 
 // Lists of what each operation reads, writes and comes after would be half of what a graph of a million takes: these are flat, and made when somebody asks for one.
 
@@ -143,18 +142,14 @@ export class Operations {
     return this.shared.get(id)
   }
 
-  /** All of them, of which it is known what they touch and come after. */
-  done(rootsOf: (named: Int32Array) => Int32Array): readonly Operation[] {
+  /** All operations, and their accesses to these buffers. */
+  done(buffers: readonly Buffer[]): Pick<Lowered, 'operations' | 'accesses'> {
     const named = this.named.all
-    const accesses: Accesses = {
-      start: this.start.all,
-      written: this.written.all,
-      named,
-      root: rootsOf(named),
+    const { start, written } = this
+    return {
+      operations: this.list,
+      accesses: { start: start.all, written: written.all, named, root: rootsOf(named, buffers) },
     }
-    known(this.list, accesses)
-    if (this.late.size === 0) follows(this.list, { start: this.afterStart.all, before: this.before.all })
-    return this.list
   }
 }
 

@@ -4,7 +4,7 @@ import { packedOf } from '../../order/packed.js'
 import { fingerprintOf } from '../../verify/fingerprint.js'
 import type { Choice, Operation, Placed } from './ir.js'
 import type { Settings } from './options.js'
-import type { BoundKernel } from './vocabulary.js'
+import type { BoundKernel } from './user-kernel.js'
 
 /** Where a lane of the plan comes from. */
 export interface LaneOrigin {

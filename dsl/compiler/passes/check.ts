@@ -7,9 +7,10 @@ import { initLength } from '../../language/operators/delay.js'
 import { windowed } from '../../language/operators/window.js'
 import { fault, unless } from '../analysis/faults.js'
 import type { Checked } from '../analysis/ir.js'
+import { operatorOf, structural } from '../analysis/operators.js'
 import { normaliseOptions } from '../analysis/options.js'
 import { type Passed, pass } from '../analysis/pass.js'
-import { kernelFault, operatorOf, structural } from '../analysis/vocabulary.js'
+import { kernelFault } from '../analysis/user-kernel.js'
 import { donationFaults } from './check/donations.js'
 
 const symbolsOf = (nodes: readonly GraphNode[]): ReadonlySet<string> => {

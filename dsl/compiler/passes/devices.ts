@@ -4,8 +4,8 @@ import { type BoundSpec, tensorBytes } from '../../ir/tensor.js'
 import { type Communicator, isShared, showCommunicator } from '../../language/communicator.js'
 import { fault, unless } from '../analysis/faults.js'
 import type { Checked } from '../analysis/ir.js'
+import { operatorOf } from '../analysis/operators.js'
 import { type Passed, pass } from '../analysis/pass.js'
-import { operatorOf } from '../analysis/vocabulary.js'
 
 const unknown = -1
 

@@ -7,7 +7,7 @@ import type { Bounded, Lifetimes, Ordered } from '../analysis/ir.js'
 import { type Work, workOf } from '../analysis/operations.js'
 import { pass } from '../analysis/pass.js'
 import type { Provenance } from '../analysis/provenance.js'
-import type { BoundKernel } from '../analysis/vocabulary.js'
+import type { BoundKernel } from '../analysis/user-kernel.js'
 import { commandsOf, type Issued, issuedOf } from './emit/commands.js'
 import { decisionsOf } from './emit/decisions.js'
 

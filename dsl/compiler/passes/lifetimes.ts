@@ -1,6 +1,5 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { type ArrayAllocator, heap, withScratchArena } from '../../order/scratch-arena.js'
-import { accessesOf } from '../analysis/accesses.js'
 import { byOperation } from '../analysis/by-operation.js'
 import { homesOf } from '../analysis/device-of.js'
 import type { Lifetimes, Synchronized } from '../analysis/ir.js'
@@ -34,7 +33,7 @@ const keepWindows = (
  */
 const spans = (ir: Synchronized): Pick<Lifetimes, 'first' | 'last' | 'home'> => {
   const { operations, buffers, laneOf } = ir
-  const { start, root } = accessesOf(ir)
+  const { start, root } = ir.accesses
   const first = heap.int32(buffers.length).fill(-1)
   const last = heap.int32(buffers.length).fill(-1)
   const home = heap.int32(buffers.length)
@@ -81,7 +80,7 @@ const lived = (ir: Synchronized, room: ArrayAllocator): Lifetimes => {
   const { operations, buffers, laneOf, clocks, position } = ir
   const lanes = ir.lanes.length
   const count = operations.length
-  const { start, root } = accessesOf(ir)
+  const { start, root } = ir.accesses
   const { first, last, home } = spans(ir)
   const foreign = new LastAccesses(buffers.length, lanes, room)
   const ends = byOperation(last, count, room)

@@ -1,6 +1,5 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { GraphNode } from '../../ir/graph.js'
-import { rootsOf } from '../analysis/accesses.js'
 import type { Checked, ControlEdge, Lowered } from '../analysis/ir.js'
 import { type Passed, pass } from '../analysis/pass.js'
 import { outputs, part, peer, upload, window } from './lower/copies.js'
@@ -80,10 +79,9 @@ export const lower = pass('lower', (ir: Checked): Passed<Lowered> => {
   states(low)
   donationHazards(low)
   const { buffers, control, communicators } = low
-  const operations = low.operations.done(named => rootsOf(named, buffers))
   return E.right({
     settings: ir.settings,
-    operations,
+    ...low.operations.done(buffers),
     buffers,
     ...(control.length === 0 ? {} : { control }),
     ...(communicators.length === 0 ? {} : { communicators }),

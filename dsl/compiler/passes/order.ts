@@ -2,22 +2,28 @@ import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
 import type { PlanLane } from '../../ir/plan.js'
 import { type ArrayAllocator, withScratchArena } from '../../order/scratch-arena.js'
-import { accessesOf, reordered } from '../analysis/accesses.js'
+import { reordered } from '../analysis/accesses.js'
 import { startsOf } from '../analysis/control-edges.js'
 import { aloneOf, type Costs, costsOf } from '../analysis/costs.js'
 import { type Dependencies, dependenciesOf, topological } from '../analysis/dependencies.js'
 import { fail, fault } from '../analysis/faults.js'
 import type { Operation, Ordered, Placed } from '../analysis/ir.js'
-import type { Passed } from '../analysis/pass.js'
+import { type Passed, pass } from '../analysis/pass.js'
 import { collectiveEdges } from './order/collective-edges.js'
 import { deferralLevels } from './order/deferred.js'
 import { listSchedule } from './order/list-schedule.js'
 import { PriorityQueue } from './order/priority-queue.js'
 import { insertDeferred } from './order/windows.js'
 
+//   copy: upload a, upload b    math: relu(a), add(b)
+//   → upload a · relu(a) · upload b · add(b)
+//
+// After this pass operation i is issued i-th: after all that it depends on; deferred uploads and gathers where their
+// window opens or right before their reader; and first the operations that other lanes wait for the longest.
+
 /**
- * How the order is chosen: by critical path, the same as lanes come to it in time, or as the user wrote it; the most that any upload may run ahead; and whether a
- * window keeps its memory from one upload to the next.
+ * How the order is chosen: by critical path; by the time at which lanes come to each operation; or as the program has
+ * it. `ahead`: the most that any upload may run ahead. `keep`: a window keeps its memory from one upload to the next.
  */
 export interface Ordering {
   readonly by: 'critical path' | 'time' | 'program'
@@ -26,8 +32,8 @@ export interface Ordering {
 }
 
 /**
- * What other lanes are waiting for behind each operation: the longest path from its first change of lane to the end of the tick. On one
- * lane nothing is gained by order, so there all are 0 and the user's order stands, which is kind to memory.
+ * The time for which other lanes wait for each operation: the longest path to the end of the tick, from the first
+ * change of lane behind the operation. On one lane all are 0 and the program's order stands, which is kind to memory.
  */
 const urgencyOf = (
   ir: Placed,
@@ -53,7 +59,7 @@ const urgencyOf = (
   return urgent
 }
 
-/** The most urgent first of all that depends on nothing that is still to come, whatever lanes are doing meanwhile. */
+/** Whenever several operations depend on nothing that is still to come, the most urgent first. */
 const byUrgency = (
   ir: Placed,
   { start, to, degree }: Dependencies,
@@ -62,7 +68,7 @@ const byUrgency = (
 ): Int32Array => {
   const left = room.int32(degree.length)
   left.set(degree)
-  // What nobody waits for only gives memory back: it goes first. Then what other lanes wait for; then as the user wrote it.
+  // An operation without successors only gives memory back, so it goes first. Then by urgency, then by program order.
   const key = room.float64(urgent.length)
   for (let i = 0; i < key.length; i++)
     key[i] = start[i] === start[i + 1] ? Number.NEGATIVE_INFINITY : -urgent[i]!
@@ -70,47 +76,40 @@ const byUrgency = (
   const eager = new Int32Array(left.length)
   let length = 0
   const levels = deferralLevels(ir)
-  const come = (i: number): void => {
-    if (levels[i]! > 0) free(i)
+  const arrive = (i: number): void => {
+    if (levels[i]! > 0) release(i)
     else ready.push(i)
   }
-  const free = (i: number): void => {
-    for (let e = start[i]!; e < start[i + 1]!; e++) if (--left[to[e]!]! === 0) come(to[e]!)
+  const release = (i: number): void => {
+    for (let e = start[i]!; e < start[i + 1]!; e++) if (--left[to[e]!]! === 0) arrive(to[e]!)
   }
-  for (let i = 0; i < left.length; i++) if (degree[i] === 0) come(i)
+  for (let i = 0; i < left.length; i++) if (degree[i] === 0) arrive(i)
   while (ready.size > 0) {
     const i = ready.pop()
     eager[length++] = i
-    free(i)
+    release(i)
   }
   return eager.subarray(0, length)
 }
 
-/** As lanes come to them: an operation is issued when it would begin, so that no lane's backlog stands before another lane's next. */
+/** Each operation is issued when its lane would begin it, so no lane's backlog stands before another lane's next one. */
 const byTime = (ir: Placed, dependencies: Dependencies, costs: Costs, urgency: Float64Array): Int32Array => {
-  const none = new Int32Array(ir.operations.length).fill(-1)
-  const lanes = ir.lanes.length
-  const { operations, laneOf } = ir
+  const { operations, laneOf, lanes } = ir
   const { order } = listSchedule({
-    operations,
-    dependencies,
-    costs,
-    urgency,
-    lanes,
-    fixed: lanes,
-    laneOf,
-    chainOf: none,
+    ...{ operations, dependencies, costs, urgency, laneOf, starts: startsOf(ir) },
+    lanes: lanes.length,
+    fixed: lanes.length,
+    chainOf: new Int32Array(operations.length).fill(-1),
     chains: 0,
-    starts: startsOf(ir),
   })
   const levels = deferralLevels(ir)
   return order.filter(i => levels[i] === 0)
 }
 
-/** All but what waits to be asked for, in the order in which it is issued; undefined where there is a cycle. */
+/** Undefined where there is a cycle. */
 const eagerOf = (ir: Placed, by: Ordering['by'], room: ArrayAllocator): Int32Array | undefined => {
   const { operations, settings } = ir
-  const dependencies = dependenciesOf(ir, room)
+  const dependencies = dependenciesOf(operations, room)
   const order = topological(dependencies, room)
   if (order.length < operations.length) return undefined
   if (by === 'program') return byUrgency(ir, dependencies, room.float64(order.length), room)
@@ -122,8 +121,22 @@ const eagerOf = (ir: Placed, by: Ordering['by'], room: ArrayAllocator): Int32Arr
   return byTime(ir, dependencies, costs, urgencyOf(ir, order, dependencies, costs.alone, room))
 }
 
-/** Lanes that are used, in order of first use. */
-const used = (ir: Placed, order: Int32Array): { lanes: PlanLane[]; laneOf: Int32Array } => {
+/** Only a donation can close a cycle: `check` has found every other one. */
+const cycle = (ir: Placed): Passed<never> => {
+  const donor = ir.operations.find(operation => operation.op === 'kernel') ?? ir.operations[0]!
+  const wanted = 'every other use of a donated value before the kernel'
+  const next = 'do not donate it, or copy it first'
+  return fail(fault('UseAfterDonate', donor.at, donor.name, wanted, 'a use that cannot come before it', next))
+}
+
+/** The order of all operations but deferred ones: it is the same for all windows. */
+export const eagerOrder = (by: Ordering['by'], ir: Placed): Passed<Int32Array> => {
+  const eager = withScratchArena(room => eagerOf(ir, by, room))
+  return eager === undefined ? cycle(ir) : E.right(eager)
+}
+
+/** The lanes that are used, numbered in order of first use. */
+const usedLanes = (ir: Placed, order: Int32Array): Pick<Ordered, 'lanes' | 'laneOf'> => {
   const renumbered = new Int32Array(ir.lanes.length).fill(-1)
   const lanes: PlanLane[] = []
   const laneOf = order.map(i => {
@@ -137,27 +150,7 @@ const used = (ir: Placed, order: Int32Array): { lanes: PlanLane[]; laneOf: Int32
   return { lanes, laneOf }
 }
 
-const circle = (ir: Placed): Passed<never> => {
-  const donor = ir.operations.find(operation => operation.op === 'kernel') ?? ir.operations[0]!
-  return fail(
-    fault(
-      'UseAfterDonate',
-      donor.at,
-      donor.name,
-      'every other use of a donated value before the kernel',
-      'a use that cannot come before it',
-      'do not donate it, or copy it first',
-    ),
-  )
-}
-
-/** All but what waits to be asked for, in the order in which it is issued: whatever windows there are, the same. */
-export const eagerOrder = (by: Ordering['by'], ir: Placed): Passed<Int32Array> => {
-  const eager = withScratchArena(room => eagerOf(ir, by, room))
-  return eager === undefined ? circle(ir) : E.right(eager)
-}
-
-/** The whole order, of one of all but what waits to be asked for. */
+/** The whole order: the eager one, with the deferred operations inserted. */
 export const withDeferred = (ir: Placed, eager: Int32Array, ordering: Omit<Ordering, 'by'>): Ordered => {
   const { order: issue, windows } = insertDeferred(ir, eager, ordering.ahead)
   const renumbered = new Int32Array(issue.length)
@@ -166,34 +159,31 @@ export const withDeferred = (ir: Placed, eager: Int32Array, ordering: Omit<Order
     renumbered[issue[at]!] = at
     operations[at] = ir.operations[issue[at]!]!
   }
-  reordered(accessesOf(ir), issue, operations)
-  const edges = windows.map(({ later, earlier, tick }) => ({
-    later: renumbered[later]!,
-    earlier: renumbered[earlier]!,
-    tick,
-  }))
-  const control = ir.control?.map(({ later, earlier, when }) => ({
-    later: renumbered[later]!,
-    earlier: renumbered[earlier]!,
-    when,
-  }))
-  const ordered = { ...ir, operations, windows: edges, keep: ordering.keep, ...used(ir, issue) }
-  const meetings = collectiveEdges(ordered)
+  const renumber = <A extends { readonly later: number; readonly earlier: number }>(edge: A): A => ({
+    ...edge,
+    later: renumbered[edge.later]!,
+    earlier: renumbered[edge.earlier]!,
+  })
+  const ordered = {
+    ...ir,
+    ...usedLanes(ir, issue),
+    operations,
+    accesses: reordered(ir.accesses, issue),
+    windows: windows.map(renumber),
+    keep: ordering.keep,
+  }
+  const edges = collectiveEdges(ordered)
   return {
     ...ordered,
-    ...(control === undefined ? {} : { control }),
-    ...(meetings.length === 0 ? {} : { collectiveEdges: meetings }),
+    ...(ir.control === undefined ? {} : { control: ir.control.map(renumber) }),
+    ...(edges.length === 0 ? {} : { collectiveEdges: edges }),
   }
 }
 
-/**
- * After this pass operation i is issued i-th: after all that it depends on, uploads and gathers where their window opens or right before
- * their reader, and what other lanes wait for the longest first.
- */
-export const order =
-  (ordering: Ordering) =>
-  (ir: Placed): Passed<Ordered> =>
+export const order = (ordering: Ordering): ((ir: Placed) => Passed<Ordered>) =>
+  pass('order', (ir: Placed) =>
     pipe(
       eagerOrder(ordering.by, ir),
       E.map(eager => withDeferred(ir, eager, ordering)),
-    )
+    ),
+  )

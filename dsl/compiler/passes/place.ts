@@ -1,6 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { LaneSpec } from '../../ir/graph.js'
 import type { PlanLane } from '../../ir/plan.js'
+import { accessesOf } from '../analysis/accesses.js'
 import { costsOf } from '../analysis/costs.js'
 import { deviceOf } from '../analysis/device-of.js'
 import type { Buffer, Lowered, Operation, Placed } from '../analysis/ir.js'
@@ -199,7 +200,7 @@ const workspaces = (
   ir: Lowered,
   laneOf: Int32Array,
   lanes: readonly PlanLane[],
-): Pick<Placed, 'operations' | 'buffers'> => {
+): Pick<Placed, 'operations' | 'buffers' | 'accesses'> => {
   if (ir.operations.every(operation => operation.workspace === 0)) return ir
   const buffers: Buffer[] = [...ir.buffers]
   const wanted = new Map<number, number>()
@@ -224,5 +225,5 @@ const workspaces = (
       ? operation
       : changed(operation, { writes: [...operation.writes, scratch.get(laneOf[i]!)!] }),
   )
-  return { operations, buffers }
+  return { operations, buffers, accesses: accessesOf(operations, buffers) }
 }

@@ -3,8 +3,8 @@ import type { GraphNode } from '../../ir/graph.js'
 import { isShared } from '../../language/communicator.js'
 import { type ArrayAllocator, withScratchArena } from '../../order/scratch-arena.js'
 import type { Checked } from '../analysis/ir.js'
+import { donatedReads, isView } from '../analysis/operators.js'
 import { type Passed, pass } from '../analysis/pass.js'
-import { donatedReads, isView } from '../analysis/vocabulary.js'
 
 const identities = new WeakMap<object, number>()
 let nextIdentity = 0

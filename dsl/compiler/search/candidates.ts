@@ -15,70 +15,75 @@ import { synchronize } from '../passes/synchronize.js'
 import { liveOf } from './live.js'
 import { squeeze } from './squeeze.js'
 
-/** One way to order a placed graph. `window`: how far uploads without a window of the user's run ahead, by lane. */
+/** One way to order a placed graph. `window`, by lane: how far uploads without a window of the user's run ahead. */
 export interface Candidate {
   readonly by: Ordering['by']
   readonly ahead: number
   readonly window: ReadonlyMap<number, number>
 }
 
+/** What became of a candidate. */
 export interface Evaluated {
   readonly ir: Bounded
-  readonly attempt: Evaluation
+  readonly evaluation: Evaluation
 }
 
-const none: ReadonlyMap<number, number> = new Map()
+const noWindows: Candidate['window'] = new Map()
 
-/** The plain way, fastest where memory is no matter. */
+/** Nothing is held back for memory. */
 export const unlimited = (by: Ordering['by']): Candidate => ({
   by,
   ahead: Number.POSITIVE_INFINITY,
-  window: none,
+  window: noWindows,
 })
 
-/** Operations beyond which a plan's needless waits are looked for only when it is chosen: that is more work than all else. */
+/** Up to so many operations every candidate is tried, kept, and freed of redundant window waits. */
 export const smallGraph = 256
 
-/** The orders of a graph on its lanes, each found once, and what becomes of them under a bound. */
+/** Up to so many operations ticks are predicted; beyond, orders are not compared. */
+export const mostPredicted = 2 ** 16
+
+type Prediction = Pick<Evaluation, 'tick' | 'blocked'>
+
+const predicted = (ir: Synchronized): Prediction => {
+  if (ir.operations.length > mostPredicted) return { tick: Number.NaN, blocked: Number.NaN }
+  const { tick, blocked } = predict(ir, costsOf(ir.operations, ir.settings))
+  return { tick, blocked }
+}
+
+/** Evaluates candidates for a graph on its lanes: orders it, and takes it through the passes down to its bound. */
 export class Evaluator {
   private readonly eager = new Map<Ordering['by'], Passed<Int32Array>>()
-  /** What is predicted of the plain ways, without a bound. */
+  /** Predictions of the unlimited candidates. */
   private readonly plain = new Map<Ordering['by'], Prediction>()
-  /** By lane: the uploads of parameters, and the gathers, to which the user gave no window. */
+  private readonly levels: Int32Array
+  /** By lane: how many uploads of parameters, and gathers, the user gave no window. */
   readonly unwindowed: ReadonlyMap<number, number>
-  /** Whether the user asked for windows. */
-  private readonly asked: boolean
+  private readonly userWindows: boolean
 
   constructor(
     readonly ir: Placed,
     private readonly spread: number,
   ) {
+    this.levels = deferralLevels(ir)
+    this.userWindows = ir.operations.some(({ ahead }) => ahead !== undefined)
     const count = new Map<number, number>()
-    let asked = false
-    for (let i = 0; i < ir.operations.length; i++) {
-      if (ir.operations[i]!.ahead !== undefined) asked = true
-      else if (this.isUnwindowed(i)) count.set(ir.laneOf[i]!, 1 + (count.get(ir.laneOf[i]!) ?? 0))
-    }
+    for (let i = 0; i < ir.operations.length; i++)
+      if (this.isUnwindowed(i)) count.set(ir.laneOf[i]!, 1 + (count.get(ir.laneOf[i]!) ?? 0))
     this.unwindowed = count
-    this.asked = asked
-  }
-
-  private get large(): boolean {
-    return this.ir.operations.length > smallGraph
   }
 
   private isUnwindowed(i: number): boolean {
-    const { operations, buffers } = this.ir
-    if (deferralLevels(this.ir)[i] === 0) return false
-    const { ahead, reads, kind } = operations[i]!
-    return ahead === undefined && (kind === 'collective' || buffers[reads[0]!]!.life === 'param')
+    if (this.levels[i] === 0) return false
+    const { ahead, reads, kind } = this.ir.operations[i]!
+    return ahead === undefined && (kind === 'collective' || this.ir.buffers[reads[0]!]!.life === 'param')
   }
 
   private hasWindows(window: Candidate['window']): boolean {
-    return this.asked || window.size > 0
+    return this.userWindows || window.size > 0
   }
 
-  private windowed(window: ReadonlyMap<number, number>): Placed {
+  private withWindows(window: Candidate['window']): Placed {
     if (window.size === 0) return this.ir
     const operations = this.ir.operations.map((operation, i) => {
       const ahead = this.isUnwindowed(i) ? window.get(this.ir.laneOf[i]!) : undefined
@@ -87,69 +92,63 @@ export class Evaluator {
     return { ...this.ir, operations }
   }
 
-  ordered({ by, ahead, window }: Candidate, keep: boolean): Passed<Ordered> {
-    let eager = this.eager.get(by)
-    if (eager === undefined) {
-      eager = eagerOrder(by, this.ir)
-      this.eager.set(by, eager)
-    }
+  private ordered({ by, ahead, window }: Candidate, keep: boolean): Passed<Ordered> {
+    const eager = this.eager.get(by) ?? eagerOrder(by, this.ir)
+    this.eager.set(by, eager)
+    const ordering = { ahead, keep: keep && this.hasWindows(window) }
     return pipe(
       eager,
-      E.map(found =>
-        withDeferred(this.windowed(window), found, { ahead, keep: keep && this.hasWindows(window) }),
-      ),
+      E.map(order => withDeferred(this.withWindows(window), order, ordering)),
     )
   }
 
-  /** Bytes that no plan of this way holds less than. */
-  live(way: Candidate): number {
+  /** Bytes that no plan of this candidate holds less than. */
+  live(candidate: Candidate): number {
     return pipe(
-      this.ordered(way, false),
+      this.ordered(candidate, false),
       E.fold(() => Number.POSITIVE_INFINITY, liveOf),
     )
   }
 
-  /** Nanoseconds from tick to tick, before memory asks for any wait. */
-  tick(way: Candidate): number {
+  /** Predicted nanoseconds from tick to tick, before memory asks for any wait. */
+  tick(candidate: Candidate): number {
     return pipe(
-      this.ordered(way, false),
+      this.ordered(candidate, false),
       E.chain(synchronize),
       E.fold(
         () => Number.POSITIVE_INFINITY,
-        ir => this.predicted(way, ir).tick,
+        ir => this.predicted(candidate, ir).tick,
       ),
     )
   }
 
-  private predicted(way: Candidate, ir: Synchronized): Prediction {
-    if (way.window !== none || way.ahead !== Number.POSITIVE_INFINITY) return tickOf(ir)
-    const known = this.plain.get(way.by) ?? tickOf(ir)
-    this.plain.set(way.by, known)
+  private predicted({ by, ahead, window }: Candidate, ir: Synchronized): Prediction {
+    if (window !== noWindows || ahead !== Number.POSITIVE_INFINITY) return predicted(ir)
+    const known = this.plain.get(by) ?? predicted(ir)
+    this.plain.set(by, known)
     return known
   }
 
   /**
-   * The plan of this way; where there is a bound, with waits that make it fit if there are such. With windows, their memory is their own unless that holds more than
-   * sharing it; in an arena it is whoever's may have it.
+   * The plan of a candidate; under a bound (`memory`), with waits that make it fit if there are such. In a pool, a
+   * window keeps its memory for itself unless it holds more than it would by sharing; an arena shares all memory.
    */
-  found(way: Candidate, memory?: number): Passed<Evaluated> {
-    const planned = this.ir.settings.storage === 'planned'
-    const kept = this.scheduled(way, !planned, memory)
-    if (E.isLeft(kept) || planned || !this.hasWindows(way.window)) return this.attempted(way, kept, memory)
+  evaluate(candidate: Candidate, memory?: number): Passed<Evaluated> {
+    const pooled = this.ir.settings.storage === 'pooled'
+    const kept = this.bounded(candidate, pooled, memory)
+    if (E.isLeft(kept) || !pooled || !this.hasWindows(candidate.window))
+      return this.evaluated(candidate, kept, memory)
     const held = fullest(kept.right.bound)
-    if (memory !== undefined && held <= memory) return this.attempted(way, kept, memory)
-    const shared = this.scheduled(way, false, memory)
-    return this.attempted(
-      way,
-      E.isRight(shared) && fullest(shared.right.bound) < held ? shared : kept,
-      memory,
-    )
+    if (memory !== undefined && held <= memory) return this.evaluated(candidate, kept, memory)
+    const shared = this.bounded(candidate, false, memory)
+    const sharesWin = E.isRight(shared) && fullest(shared.right.bound) < held
+    return this.evaluated(candidate, sharesWin ? shared : kept, memory)
   }
 
-  private scheduled(way: Candidate, keep: boolean, memory: number | undefined): Passed<Bounded> {
+  private bounded(candidate: Candidate, keep: boolean, memory: number | undefined): Passed<Bounded> {
     const within = (ir: Lifetimes): Lifetimes => (memory === undefined ? ir : squeeze(ir, memory))
     const ordered = pipe(
-      this.ordered(way, keep),
+      this.ordered(candidate, keep),
       E.map(ir => (memory === undefined ? ir : { ...ir, settings: { ...ir.settings, memory } })),
     )
     return this.ir.settings.storage === 'planned'
@@ -159,44 +158,38 @@ export class Evaluator {
           E.chain(synchronize),
           E.chain(lifetimes),
           E.map(within),
-          E.chain(this.large ? roughBound : bound),
+          E.chain(this.ir.operations.length > smallGraph ? roughBound : bound),
         )
   }
 
-  private attempted(way: Candidate, bounded: Passed<Bounded>, memory: number | undefined): Passed<Evaluated> {
-    const { by, ahead, window } = way
+  private evaluated(
+    candidate: Candidate,
+    bounded: Passed<Bounded>,
+    memory: number | undefined,
+  ): Passed<Evaluated> {
+    const { by, ahead, window } = candidate
+    const { spread } = this
     return pipe(
       bounded,
       E.map(ir => {
-        // An arena and a bound bring waits of their own.
-        const plain = memory === undefined && ir.settings.storage === 'pooled'
-        const predicted = plain ? this.predicted(way, ir) : tickOf(ir)
+        // An arena and a bound add waits, so the prediction of the unlimited candidate does not hold for them.
+        const unchanged = memory === undefined && ir.settings.storage === 'pooled'
+        const prediction = unchanged ? this.predicted(candidate, ir) : predicted(ir)
         const windows = Array.from(window, ([lane, ahead]) => ({ lane: this.ir.lanes[lane]!.name, ahead }))
-        const attempt = { by, spread: this.spread, ahead, windows, ...predicted, bound: fullest(ir.bound) }
-        return { ir: { ...ir, settings: this.ir.settings }, attempt }
+        const evaluation = { by, spread, ahead, windows, ...prediction, bound: fullest(ir.bound) }
+        return { ir: { ...ir, settings: this.ir.settings }, evaluation }
       }),
     )
   }
 }
 
-/** Operations up to which ticks are predicted: of more, orders are not compared. */
-export const mostPredicted = 2 ** 16
-
-type Prediction = Pick<Evaluation, 'tick' | 'blocked'>
-
-const tickOf = (ir: Synchronized): Prediction => {
-  if (ir.operations.length > mostPredicted) return { tick: Number.NaN, blocked: Number.NaN }
-  const { tick, blocked } = predict(ir, costsOf(ir.operations, ir.settings))
-  return { tick, blocked }
+/** The chosen plan without redundant window waits. Plans of small graphs and planned storage have none. */
+export const withoutRedundantWindowWaits = (found: Evaluated): Passed<Evaluated> => {
+  const { ir, evaluation } = found
+  const large = ir.operations.length > smallGraph
+  if (ir.settings.storage === 'planned' || !large || ir.windows.length === 0) return E.right(found)
+  return pipe(
+    bound(ir),
+    E.map(ir => ({ ir, evaluation: { ...evaluation, ...predicted(ir), bound: fullest(ir.bound) } })),
+  )
 }
-
-/** A plan that is chosen, without the waits of its windows that nothing needs. */
-export const withoutRedundantWindowWaits = (found: Evaluated): Passed<Evaluated> =>
-  found.ir.settings.storage === 'planned' ||
-  found.ir.operations.length <= smallGraph ||
-  found.ir.windows.length === 0
-    ? E.right(found)
-    : pipe(
-        bound(found.ir),
-        E.map(ir => ({ ir, attempt: { ...found.attempt, ...tickOf(ir), bound: fullest(ir.bound) } })),
-      )

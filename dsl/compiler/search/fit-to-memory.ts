@@ -4,7 +4,6 @@ import { fullest } from '../analysis/device-of.js'
 import { fail } from '../analysis/faults.js'
 import type { Bounded, Evaluation, Lowered } from '../analysis/ir.js'
 import type { Passed } from '../analysis/pass.js'
-import type { Ordering } from '../passes/order.js'
 import { place } from '../passes/place.js'
 import {
   type Candidate,
@@ -16,104 +15,136 @@ import {
   withoutRedundantWindowWaits,
 } from './candidates.js'
 import { overBudget } from './over-budget.js'
+import {
+  allWindows,
+  type BoundedCandidate,
+  fittingWidths,
+  holdingLess,
+  narrowed,
+  windowed,
+} from './windows.js'
 
-/** What makes a tick shorter by less than this part of it is not worth a stranger order, and less than predictions tell apart. */
+/** Predictions do not tell ticks apart that differ by less than this part; less is not worth an unusual order. */
 const worth = 0.01
 
-/** Tries to squeeze into less, and of ways in a larger graph. */
-const maxTries = 4
+/** Bounds that are tried for one candidate at most, and candidates of a large graph. */
+const mostTries = 4
 
-/** All that is tried for one graph: its lanes are chosen at most twice, and each way is told in the end. */
+const boundOf = ({ ir }: Evaluated): number => fullest(ir.bound)
+
+const isWithin = (found: Passed<Evaluated>, memory: number): found is E.Right<Evaluated> =>
+  E.isRight(found) && boundOf(found.right) <= memory
+
+const isSmaller = (found: Passed<Evaluated>, best: Evaluated): found is E.Right<Evaluated> =>
+  E.isRight(found) && boundOf(found.right) < boundOf(best)
+
+/** Of candidates that no prediction tells apart the first: it holds least back, so it has most to spare. */
+const shortest = (fitting: readonly Evaluated[]): Evaluated | undefined => {
+  const ticks = fitting.map(({ evaluation }) => evaluation.tick)
+  const least = ticks.reduce((a, b) => Math.min(a, b), Number.POSITIVE_INFINITY)
+  return fitting.find(({ evaluation }) => evaluation.tick <= least * (1 + worth)) ?? fitting[0]
+}
+
+/** The unlimited candidate with the shorter predicted tick. */
+const fastest = (evaluator: Evaluator): Candidate => {
+  const { operations, lanes } = evaluator.ir
+  const [path, time] = [unlimited('critical path'), unlimited('time')]
+  if (lanes.length < 2 || operations.length > mostPredicted) return path
+  const plain = evaluator.tick(path)
+  return evaluator.tick(time) < plain * (1 - worth) ? time : path
+}
+
+/** The search of one graph. Its lanes are chosen at most twice: freely, and with all chosen work on one lane. */
 class Search {
-  private readonly placed = new Map<number, Passed<Evaluator>>()
+  private readonly evaluators = new Map<number, Passed<Evaluator>>()
   private readonly known = new Map<Evaluator, Map<string, Passed<Evaluated>>>()
   readonly tried: Evaluation[] = []
   private smallest: Passed<Evaluated> | undefined
+  private readonly large: boolean
 
-  constructor(private readonly ir: Lowered) {}
+  constructor(private readonly ir: Lowered) {
+    this.large = ir.operations.length > smallGraph
+  }
 
-  /** The graph on its lanes, what the user gave none over `spread` of them at most. */
-  on(spread: number): Passed<Evaluator> {
-    let attempts = this.placed.get(spread)
-    if (attempts === undefined) {
-      attempts = pipe(
+  /** The graph on its lanes, work without a lane of the user's spread over at most `spread` of them. */
+  private on(spread: number): Passed<Evaluator> {
+    const evaluator =
+      this.evaluators.get(spread) ??
+      pipe(
         place(spread)(this.ir),
         E.map(ir => new Evaluator(ir, spread)),
       )
-      this.placed.set(spread, attempts)
-    }
-    return attempts
+    this.evaluators.set(spread, evaluator)
+    return evaluator
   }
 
-  /** Each way once, where that many plans are small enough to be kept. */
-  found(attempts: Evaluator, way: Candidate, memory?: number): Passed<Evaluated> {
-    const { by, ahead, window } = way
+  private get free(): Passed<Evaluator> {
+    return this.on(Number.POSITIVE_INFINITY)
+  }
+
+  /** Evaluates a candidate; of a small graph once. */
+  private evaluate(evaluator: Evaluator, candidate: Candidate, memory?: number): Passed<Evaluated> {
+    const { by, ahead, window } = candidate
     const key = `${by} ${ahead} ${[...window]} ${memory}`
-    const known = this.known.get(attempts)?.get(key)
+    const known = this.known.get(evaluator)?.get(key)
     if (known !== undefined) return known
-    const found = attempts.found(way, memory)
-    if (E.isRight(found)) this.tried.push(found.right.attempt)
-    if (this.ir.operations.length > smallGraph) return found
-    const all = this.known.get(attempts) ?? new Map<string, Passed<Evaluated>>()
-    this.known.set(attempts, all.set(key, found))
+    const found = evaluator.evaluate(candidate, memory)
+    if (E.isRight(found)) this.tried.push(found.right.evaluation)
+    if (this.large) return found
+    const all = this.known.get(evaluator) ?? new Map<string, Passed<Evaluated>>()
+    this.known.set(evaluator, all.set(key, found))
     return found
   }
 
-  /** The order with the shortest predicted tick, nothing held back. */
+  /** The shortest predicted tick with nothing held back. */
   private plain(): Passed<Evaluated> {
     return pipe(
-      this.on(Number.POSITIVE_INFINITY),
-      E.chain(attempts => this.found(attempts, unlimited(fastest(attempts)))),
+      this.free,
+      E.chain(evaluator => this.evaluate(evaluator, fastest(evaluator))),
     )
   }
 
-  /** The shortest predicted tick, whatever it holds. Uploads that nothing holds back can come before one that is needed sooner: windows are tried too, of few operations. */
+  /**
+   * The shortest predicted tick, whatever it holds. In a small graph windows are tried too: an upload that nothing
+   * holds back may stand before one that is needed sooner.
+   */
   fast(): Passed<Evaluated> {
     const plain = this.plain()
-    const attempts = this.on(Number.POSITIVE_INFINITY)
-    if (E.isLeft(plain) || E.isLeft(attempts) || this.ir.operations.length > smallGraph) return plain
-    const windowed = this.windowed(attempts.right).map(way => this.found(attempts.right, way))
-    return E.right(shortest([plain.right, ...windowed.filter(E.isRight).map(({ right }) => right)])!)
+    const evaluator = this.free
+    if (E.isLeft(plain) || E.isLeft(evaluator) || this.large) return plain
+    const windows = allWindows(evaluator.right, fastest(evaluator.right).by)
+    const found = windows.map(candidate => this.evaluate(evaluator.right, candidate)).filter(E.isRight)
+    return E.right(shortest([plain.right, ...found.map(({ right }) => right)])!)
   }
 
-  /** The plan that holds least of those that are tried: nothing spread, nothing ahead, and waits for freed bytes where they help. */
+  /** The least memory: nothing spread, nothing ahead, and waits for freed bytes where they help. */
   small(): Passed<Evaluated> {
-    this.smallest ??= this.findSmall()
+    this.smallest ??= pipe(
+      this.on(1),
+      E.chain(evaluator => this.smallestOn(evaluator)),
+    )
     return this.smallest
   }
 
-  private findSmall(): Passed<Evaluated> {
-    return pipe(
-      this.on(1),
-      E.chain(attempts => {
-        const windows = [new Map([...attempts.unwindowed.keys()].map(lane => [lane, 0] as const)), new Map()]
-        const ways: Candidate[] = (windows[0]!.size === 0 ? windows.slice(1) : windows).map(window => ({
-          by: 'program',
-          ahead: 0,
-          window,
-        }))
-        return ways.reduce<Passed<Evaluated>>(
-          (best, way) => {
-            const found = this.least(attempts, way)
-            return E.isLeft(best) || (E.isRight(found) && boundOf(found.right) < boundOf(best.right))
-              ? found
-              : best
-          },
-          this.least(attempts, ways[0]!),
-        )
-      }),
-    )
+  private smallestOn(evaluator: Evaluator): Passed<Evaluated> {
+    const inProgramOrder = (window: Candidate['window']): Candidate => ({ by: 'program', ahead: 0, window })
+    const windows = new Map([...evaluator.unwindowed.keys()].map(lane => [lane, 0] as const))
+    const first = this.least(evaluator, inProgramOrder(windows))
+    if (windows.size === 0) return first
+    const other = this.least(evaluator, inProgramOrder(new Map()))
+    return E.isLeft(first) || isSmaller(other, first.right) ? other : first
   }
 
-  private least(attempts: Evaluator, way: Candidate): Passed<Evaluated> {
-    let best = this.found(attempts, way)
+  /** Bisects between the bytes that are live at once and the bytes that the candidate holds. */
+  private least(evaluator: Evaluator, candidate: Candidate): Passed<Evaluated> {
+    let best = this.evaluate(evaluator, candidate)
     if (E.isLeft(best)) return best
-    let low = attempts.live(way)
-    const most = this.ir.operations.length > smallGraph ? 1 : maxTries
+    let low = evaluator.live(candidate)
+    const most = this.large ? 1 : mostTries
     for (let tries = 0, memory = low; tries < most && boundOf(best.right) > low; tries++) {
-      const found = this.found(attempts, way, memory)
-      if (E.isRight(found) && boundOf(found.right) < boundOf(best.right)) best = found
-      if (E.isRight(found) && boundOf(found.right) <= memory) break
+      const found = this.evaluate(evaluator, candidate, memory)
+      if (isSmaller(found, best.right)) best = found
+      if (isWithin(found, memory)) break
       low = memory
       memory = Math.floor((low + boundOf(best.right)) / 2)
     }
@@ -121,158 +152,64 @@ class Search {
   }
 
   /**
-   * The shortest predicted tick of what fits, or undefined where nothing does. What is tried does not depend on the memory, up to `mostLean` operations, so
-   * more of it is never slower by what predictions tell apart; in a larger graph the widest windows that fit are looked for, and little beside them.
+   * The shortest predicted tick that fits, or undefined where nothing does. The candidates of a small graph do not
+   * depend on the memory, so more memory never makes a plan slower by what predictions tell apart. In a large graph
+   * the widest windows that fit are tried, and little beside them.
    */
   within(memory: number): Evaluated | undefined {
     const plain = this.plain()
     if (E.isLeft(plain)) return undefined
     const fitting = isWithin(plain, memory) ? [plain.right] : []
-    const attempts = this.on(Number.POSITIVE_INFINITY)
-    const large = this.ir.operations.length > smallGraph
-    if (E.isLeft(attempts) || (large && fitting.length > 0)) return fitting[0]
-    for (const { way, most } of large ? this.near(attempts.right, memory) : this.all(attempts.right)) {
-      if ((most ?? attempts.right.live(way)) > memory) continue
-      const found = this.found(attempts.right, way, most)
+    const free = this.free
+    if (E.isLeft(free) || (this.large && fitting.length > 0)) return fitting[0]
+    const evaluator = free.right
+    const candidates = this.large ? this.near(evaluator, memory) : holdingLess(evaluator, fastest(evaluator))
+    for (const { candidate, memory: most } of candidates) {
+      if ((most ?? evaluator.live(candidate)) > memory) continue
+      const found = this.evaluate(evaluator, candidate, most)
       if (isWithin(found, memory)) fitting.push(found.right)
     }
-    if (fitting.length === 0 || !large) {
+    if (fitting.length === 0 || !this.large) {
       const small = this.small()
       if (isWithin(small, memory)) fitting.push(small.right)
     }
     return shortest(fitting)
   }
 
-  /** Ways to hold less, the widest windows first: each as it comes, then squeezed into what it holds at the least. The same whatever memory there is. */
-  private all(attempts: Evaluator): readonly Squeezed[] {
-    const windowed = this.windowed(attempts)
-    // Uploads right before their readers, held back by waits alone, in as much memory as each window needs.
-    const free = unlimited(fastest(attempts))
-    const least = attempts.live(free)
-    const squeezed = windowed.map(way => ({ way: free, most: Math.max(least, attempts.live(way)) }))
+  /** The first few of: the widest windows that could fit, the program's order, and the user's windows narrowed. */
+  private near(evaluator: Evaluator, memory: number): readonly BoundedCandidate[] {
+    const { by } = fastest(evaluator)
+    const widths = fittingWidths(evaluator, by, memory)
     return [
-      ...windowed.flatMap(way => [
-        { way, most: undefined },
-        { way, most: attempts.live(way) },
-      ]),
-      ...squeezed,
-      ...this.narrower(attempts),
-    ].filter(
-      ({ way, most }, i, list) => list.findIndex(other => other.most === most && same(other.way, way)) === i,
-    )
+      ...widths.map(width => windowed(evaluator, by, width)),
+      unlimited('program'),
+      ...narrowed(evaluator),
+    ]
+      .filter(candidate => evaluator.live(candidate) <= memory)
+      .slice(0, mostTries)
+      .map(candidate => ({ candidate, memory }))
   }
-
-  /** Windows of all uploads without one of the user's, the widest first. */
-  private windowed(attempts: Evaluator): readonly Candidate[] {
-    if (attempts.unwindowed.size === 0) return []
-    const by = fastest(attempts)
-    const widths = widthsOf(attempts, Math.max(4, Math.min(8, Math.floor(2048 / this.ir.operations.length))))
-    return widths.map(ahead => windowsOf(attempts, by, ahead))
-  }
-
-  /** The widest windows that could fit, a little less, and the user's own windows made narrower: the first few of them. */
-  private near(attempts: Evaluator, memory: number): readonly Squeezed[] {
-    const by = fastest(attempts)
-    const most = mostAhead(attempts)
-    let low = -1
-    for (let high = most + 1; high - low > 1; ) {
-      const middle = (low + high) >> 1
-      if (attempts.live(windowsOf(attempts, by, middle)) <= memory) low = middle
-      else high = middle
-    }
-    const widths = low < 0 ? [] : [...new Set([low, Math.max(0, low - 1), low >> 1])]
-    const ways = [...widths.map(ahead => windowsOf(attempts, by, ahead)), unlimited('program')]
-    const narrower = this.narrower(attempts).map(({ way }) => way)
-    return [...ways, ...narrower]
-      .filter(way => attempts.live(way) <= memory)
-      .slice(0, maxTries)
-      .map(way => ({ way, most: memory }))
-  }
-
-  /** The user's own windows, half as wide again and again, in the user's order. */
-  private narrower(attempts: Evaluator): readonly Squeezed[] {
-    const asked = attempts.ir.operations.reduce((widest, { ahead }) => Math.max(widest, ahead ?? 0), 0)
-    const ways: Candidate[] = []
-    for (let ahead = asked; ahead > 0; ahead >>= 1) ways.push({ ...windowsOf(attempts, 'program', 0), ahead })
-    if (asked > 0) ways.push({ ...windowsOf(attempts, 'program', 0), ahead: 0 })
-    return ways.map(way => ({ way, most: attempts.live(way) }))
-  }
-}
-
-interface Squeezed {
-  readonly way: Candidate
-  /** Undefined: as it comes. */
-  readonly most: number | undefined
-}
-
-const same = (a: Candidate, b: Candidate): boolean =>
-  a.by === b.by && a.ahead === b.ahead && JSON.stringify([...a.window]) === JSON.stringify([...b.window])
-
-const isWithin = (found: Passed<Evaluated>, memory: number): found is E.Right<Evaluated> =>
-  E.isRight(found) && boundOf(found.right) <= memory
-
-/** No window is wider: beyond it no upload waits for another. */
-const mostAhead = ({ unwindowed, ir }: Evaluator): number =>
-  Math.max(0, ...unwindowed.values()) * ir.settings.inFlight - 1
-
-/** The same window for all uploads without one, as far as each lane has uploads. */
-const windowsOf = ({ unwindowed, ir }: Evaluator, by: Ordering['by'], ahead: number): Candidate => ({
-  by,
-  ahead: Number.POSITIVE_INFINITY,
-  window: new Map(
-    Array.from(unwindowed, ([lane, count]) => [lane, Math.min(ahead, count * ir.settings.inFlight - 1)]),
-  ),
-})
-
-/** So many widths of windows at most, widest first: all of the narrow ones, of the others each half as wide again as the one before. */
-const widthsOf = (attempts: Evaluator, most: number): readonly number[] => {
-  const widest = mostAhead(attempts)
-  const widths: number[] = []
-  for (
-    let ahead = 0;
-    ahead <= widest && widths.length < most;
-    ahead += Math.max(1, widths.length > most >> 1 ? ahead >> 1 : 1)
-  )
-    widths.push(ahead)
-  return widths.reverse()
-}
-
-const fastest = (attempts: Evaluator): Ordering['by'] => {
-  const { operations, lanes } = attempts.ir
-  if (lanes.length < 2 || operations.length > mostPredicted) return 'critical path'
-  const plain = attempts.tick(unlimited('critical path'))
-  return attempts.tick(unlimited('time')) < plain * (1 - worth) ? 'time' : 'critical path'
-}
-
-const boundOf = ({ ir }: Evaluated): number => fullest(ir.bound)
-
-/** Of those that no prediction tells apart the first: it is the one that holds least back, and so has most to spare where a machine is not quite as predicted. */
-const shortest = (fitting: readonly Evaluated[]): Evaluated | undefined => {
-  const least = fitting.reduce(
-    (least, { attempt }) => Math.min(least, attempt.tick),
-    Number.POSITIVE_INFINITY,
-  )
-  return fitting.find(({ attempt }) => attempt.tick <= least * (1 + worth)) ?? fitting[0]
 }
 
 /**
- * Lanes, order, waits and lifetimes: place, order, synchronize, lifetimes and bound, as often as it takes. `fast` is the shortest predicted tick, `small` the least
- * memory that is found; under `memory: BYTES` the shortest predicted tick of what fits, or an error that names the least.
+ * Searches over place, order, synchronize, lifetimes and bound. `memory: 'fast'` asks for the shortest predicted tick,
+ * `'small'` for the least memory that is found, and a number of bytes for the shortest predicted tick that fits: else
+ * an error that names the least.
  */
 export const fitToMemory = (ir: Lowered): Passed<Bounded> => {
   const { memory } = ir.settings
-  const fitting = new Search(ir)
+  const search = new Search(ir)
   const chosen = (found: Evaluated): Passed<Bounded> =>
     pipe(
       withoutRedundantWindowWaits(found),
-      E.map(({ ir, attempt }) => ({ ...ir, choice: { chosen: attempt, tried: fitting.tried } })),
+      E.map(({ ir, evaluation }) => ({ ...ir, choice: { chosen: evaluation, tried: search.tried } })),
     )
-  if (memory === 'small') return pipe(fitting.small(), E.chain(chosen))
-  if (memory === 'fast') return pipe(fitting.fast(), E.chain(chosen))
-  const found = fitting.within(memory)
+  if (memory === 'small') return pipe(search.small(), E.chain(chosen))
+  if (memory === 'fast') return pipe(search.fast(), E.chain(chosen))
+  const found = search.within(memory)
   if (found !== undefined) return chosen(found)
   return pipe(
-    fitting.small(),
+    search.small(),
     E.chain(small => (boundOf(small) <= memory ? chosen(small) : fail(overBudget(small.ir, memory)))),
   )
 }

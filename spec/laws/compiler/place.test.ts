@@ -175,7 +175,7 @@ describe('chains', () => {
     fc.assert(
       fc.property(random, tasks => {
         const ir = tasksOf(tasks, 0)
-        const dependencies = dependenciesOf(ir)
+        const dependencies = dependenciesOf(ir.operations)
         const sorted = topological(dependencies)
         const greedy = greedyChains(ir.operations, sorted, () => true)
         const cover = fewestChains(ir.operations, sorted, dependencies, () => true)

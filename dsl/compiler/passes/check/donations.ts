@@ -1,7 +1,7 @@
 import type { CompileError, GraphNode } from '../../../ir/graph.js'
 import type { BoundSpec } from '../../../ir/tensor.js'
 import { fault } from '../../analysis/faults.js'
-import { donatedReads, operatorOf, structural } from '../../analysis/vocabulary.js'
+import { donatedReads, operatorOf, structural } from '../../analysis/operators.js'
 
 // A donated read gives its memory to the kernel's write. Every other reader of the value must come before the kernel; one that
 // depends on the kernel cannot.

@@ -1,6 +1,6 @@
 import { type FlatCommands, Mode, Op } from '../../../order/flat-commands.js'
 import { type ArrayAllocator, heap, withScratchArena } from '../../../order/scratch-arena.js'
-import { type Accesses, accessesOf } from '../../analysis/accesses.js'
+import type { Accesses } from '../../analysis/accesses.js'
 import { byOperation } from '../../analysis/by-operation.js'
 import type { Lifetimes } from '../../analysis/ir.js'
 
@@ -25,7 +25,7 @@ export interface Issued
 export const issuedOf = (ir: Lifetimes): Issued => {
   const { laneOf, waitStart, waitOn, waitTick, begins, first, last, useStart, useBuffer, home } = ir
   const issued = { laneOf, waitStart, waitOn, waitTick, first, last, useStart, useBuffer, home }
-  return { ...issued, ...(begins === undefined ? {} : { begins }), accesses: accessesOf(ir) }
+  return { ...issued, ...(begins === undefined ? {} : { begins }), accesses: ir.accesses }
 }
 
 /**

@@ -3,7 +3,8 @@ import { tensorBytes } from '../../../ir/tensor.js'
 import { communicatorOf } from '../../../language/communicator.js'
 import type { CollectiveLowering } from '../../../language/operators/operator.js'
 import type { Collective } from '../../analysis/ir.js'
-import { boundKernel, donatedReads, operatorOf } from '../../analysis/vocabulary.js'
+import { donatedReads, operatorOf } from '../../analysis/operators.js'
+import { boundKernel } from '../../analysis/user-kernel.js'
 import type { Lowering } from './lowering.js'
 
 export const compute = (low: Lowering, node: GraphNode): void => {

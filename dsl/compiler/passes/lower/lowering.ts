@@ -4,7 +4,7 @@ import { type BoundSpec, tensorBytes } from '../../../ir/tensor.js'
 import type { Communicator } from '../../../language/communicator.js'
 import type { Buffer, Checked, ControlEdge, Operation } from '../../analysis/ir.js'
 import { Operations } from '../../analysis/operations.js'
-import { donatedReads } from '../../analysis/vocabulary.js'
+import { donatedReads } from '../../analysis/operators.js'
 
 /** A graph on its way to operations and buffers: what each node's value is, who made it, and who has read it. */
 export class Lowering {

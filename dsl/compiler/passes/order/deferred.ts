@@ -1,19 +1,16 @@
 import { heap } from '../../../order/scratch-arena.js'
-import type { Lowered, Operation } from '../../analysis/ir.js'
-
-const latest = new WeakMap<readonly Operation[], Int32Array>()
+import type { Lowered } from '../../analysis/ir.js'
 
 /**
- * Operations that are issued where a reader or a window asks for them, not when they could be: uploads that nothing holds back; collectives of parameters and states, as
- * they are or uploaded; and collectives with a window. 0 for all others. 1 for those that none of these reads; 2 for those that one of level 1
- * reads, as the upload of a shard that is gathered; and so on.
+ * Deferred operations are issued where a reader or a window asks for them, not as soon as they could be: uploads that
+ * come after nothing; collectives of parameters and states, uploaded or not; and collectives with a window. Their level
+ * is 1 where no deferred operation reads them, 2 where one of level 1 does (as the upload of a shard that is gathered),
+ * and so on. All other operations have level 0.
  */
 export const deferralLevels = ({
   operations,
   buffers,
 }: Pick<Lowered, 'operations' | 'buffers'>): Int32Array => {
-  const known = latest.get(operations)
-  if (known !== undefined) return known
   const levels = heap.int32(operations.length)
   const steady = new Set<number>()
   const lasts = (i: number): boolean => {
@@ -41,6 +38,5 @@ export const deferralLevels = ({
       if (levels[i]! > 0)
         for (const before of operations[i]!.after)
           if (levels[before]! > 0) levels[before] = Math.max(levels[before]!, levels[i]! + 1)
-  latest.set(operations, levels)
   return levels
 }

@@ -1,4 +1,3 @@
-import { accessesOf } from '../../analysis/accesses.js'
 import type { Placed, WindowEdge } from '../../analysis/ir.js'
 import { deferralLevels } from './deferred.js'
 
@@ -72,7 +71,7 @@ class Level {
   /** What overwrites bytes that one of them reads comes after it. */
   private overwriters(): void {
     if (this.placeOf === undefined) return
-    const { start, written, root } = accessesOf(this.ir)
+    const { start, written, root } = this.ir.accesses
     const readers = new Map<number, number[]>()
     for (const i of this.members)
       for (let a = start[i]!; a < written[i]!; a++) {
@@ -105,7 +104,7 @@ class Level {
     // Of a million buffers few are made so: the others are not looked up.
     const isMade = new Uint8Array(ir.buffers.length)
     for (const root of made.keys()) isMade[root] = 1
-    const { start, root } = accessesOf(ir)
+    const { start, root } = ir.accesses
     const reads = new Uint8Array(ir.operations.length)
     for (let i = 0; i < reads.length; i++)
       for (let a = start[i]!; a < start[i + 1]!; a++) if (isMade[root[a]!] === 1) reads[i] = 1

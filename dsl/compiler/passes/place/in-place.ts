@@ -46,7 +46,7 @@ class Gathers {
     for (const i of gathers)
       for (const id of [...operations[i]!.reads, ...operations[i]!.writes]) wanted.add(this.root(id))
     const found = new Map<number, { by: number[]; writers: number[] }>()
-    const { start, written, root } = accessesOf(this.ir)
+    const { start, written, root } = this.ir.accesses
     for (let i = 0; i < operations.length; i++)
       for (let a = start[i]!; a < start[i + 1]!; a++) {
         if (!wanted.has(root[a]!)) continue
@@ -128,13 +128,14 @@ const without = (ir: Placed, gone: Uint8Array, buffers: readonly Buffer[]): Plac
   for (let i = 0; i < now.length; i++) now[i] = gone[i] ? -1 : count++
   const standIns = (i: number): readonly number[] =>
     gone[i] ? operations[i]!.after.flatMap(standIns) : [now[i]!]
-  const left = operations.filter((_, i) => !gone[i])
+  const kept = operations
+    .filter((_, i) => !gone[i])
+    .map(operation => changed(operation, { after: [...new Set(operation.after.flatMap(standIns))] }))
   return {
     ...ir,
     buffers,
-    operations: left.map(operation =>
-      changed(operation, { after: [...new Set(operation.after.flatMap(standIns))] }),
-    ),
+    operations: kept,
+    accesses: accessesOf(kept, buffers),
     laneOf: laneOf.filter((_, i) => !gone[i]),
     ...(control === undefined
       ? {}

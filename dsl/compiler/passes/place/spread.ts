@@ -1,5 +1,6 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
+import { accessesOf } from '../../analysis/accesses.js'
 import { startsOf, withoutStartEdges } from '../../analysis/control-edges.js'
 import { type Costs, costsOf, resources } from '../../analysis/costs.js'
 import { type Dependencies, dependenciesOf, remainingPath, topological } from '../../analysis/dependencies.js'
@@ -37,15 +38,18 @@ const judgedWhole = 2 ** 15
 /** A lane more must make the tick shorter by so much of it, else it is not worth having. */
 const worth = 0.01
 
-const beginning = ({ settings, operations, buffers, control, communicators }: Lowered): Lowered => ({
-  ...(communicators === undefined ? {} : { communicators }),
-  ...(control === undefined ? {} : { control: control.filter(({ later }) => later < judged) }),
-  settings,
-  buffers,
-  operations: operations
+const beginning = (ir: Lowered): Lowered => {
+  const operations = ir.operations
     .slice(0, judged)
-    .map(operation => changed(operation, { after: operation.after.filter(before => before < judged) })),
-})
+    .map(operation => changed(operation, { after: operation.after.filter(before => before < judged) }))
+  const { settings, buffers, communicators } = ir
+  const control = ir.control?.filter(({ later }) => later < judged)
+  return {
+    ...{ settings, buffers, operations, accesses: accessesOf(operations, buffers) },
+    ...(communicators === undefined ? {} : { communicators }),
+    ...(control === undefined ? {} : { control }),
+  }
+}
 
 /** Less than this no tick takes: what the issuing thread needs, and what is asked of each shared thing. */
 const leastTick = ({ issue, work, demand, shared, pools, power }: Costs): number => {
@@ -73,7 +77,7 @@ class Spreading {
     private readonly laneOf: Int32Array,
   ) {
     const { operations, settings } = ir
-    this.dependencies = dependenciesOf(ir)
+    this.dependencies = dependenciesOf(operations)
     this.order = topological(this.dependencies)
     const chooses = (i: number): boolean => laneOf[i] === -1
     const chained = withoutStartEdges(operations, ir.control)
@@ -82,7 +86,7 @@ class Spreading {
         ? fewestChains(
             chained,
             this.order,
-            chained === operations ? this.dependencies : dependenciesOf({ operations: chained }),
+            chained === operations ? this.dependencies : dependenciesOf(chained),
             chooses,
           )
         : greedyChains(chained, this.order, chooses)

@@ -1,7 +1,7 @@
 import type { GraphNode } from '../../../ir/graph.js'
 import { newest } from '../../../language/instants.js'
 import type { Rates } from '../../../language/rates.js'
-import { isView } from '../../analysis/vocabulary.js'
+import { isView } from '../../analysis/operators.js'
 import type { Rated } from '../rates.js'
 
 // The copies of a node are numbered in one row with those of all others: copy i of node v is the key `base[v] + i`, and after all of them the state

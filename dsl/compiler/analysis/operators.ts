@@ -1,0 +1,33 @@
+import type { GraphNode } from '../../ir/graph.js'
+import { communicatorOf } from '../../language/communicator.js'
+import { donationsOf, type KernelAttrs } from '../../language/bound-kernel.js'
+import type { Operator } from '../../language/operators/operator.js'
+import { operators } from '../../language/operators/registry.js'
+
+/** Operators that the compiler knows by name; all others go through the registry. */
+export const structural: ReadonlySet<string> = new Set([
+  'input',
+  'param',
+  'upload',
+  'download',
+  'peer',
+  'delay',
+  'window',
+  'every',
+  'hold',
+  'kernel',
+  'port',
+])
+
+export const operatorOf = (name: string): Operator | undefined => operators[name]
+
+/** Whether a value may be the memory of the node's first input: a collective of one rank is its input too. */
+export const isView = (node: GraphNode): boolean =>
+  operatorOf(node.op)?.mayBeView === true || communicatorOf(node)?.size === 1
+
+export const kernelAttrs = (node: GraphNode): KernelAttrs => node.attrs as unknown as KernelAttrs
+
+/** The reads that a kernel node donates, by index; needs no dimensions. */
+export const donatedReads = (node: GraphNode): readonly number[] => [
+  ...donationsOf(kernelAttrs(node)).values(),
+]
