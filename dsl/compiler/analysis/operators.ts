@@ -1,6 +1,6 @@
 import type { GraphNode } from '../../ir/graph.js'
-import { communicatorOf } from '../../language/communicator.js'
 import { donationsOf, type KernelAttrs } from '../../language/bound-kernel.js'
+import { communicatorOf } from '../../language/communicator.js'
 import type { Operator } from '../../language/operators/operator.js'
 import { operators } from '../../language/operators/registry.js'
 

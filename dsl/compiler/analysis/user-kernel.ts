@@ -1,7 +1,13 @@
 import type { CompileError, GraphNode } from '../../ir/graph.js'
 import type { CudaSpec } from '../../ir/kernel-spec.js'
 import type { BoundSpec, TensorSpec } from '../../ir/tensor.js'
-import { checkKernel, donationsOf, kernelDims, lowerKernel, runReference } from '../../language/bound-kernel.js'
+import {
+  checkKernel,
+  donationsOf,
+  kernelDims,
+  lowerKernel,
+  runReference,
+} from '../../language/bound-kernel.js'
 import type { HostArray } from '../../language/values.js'
 import { fault } from './faults.js'
 import { kernelAttrs } from './operators.js'
