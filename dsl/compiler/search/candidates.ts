@@ -13,7 +13,7 @@ import { deferralLevels } from '../passes/order/deferred.js'
 import { eagerOrder, type Ordering, withDeferred } from '../passes/order.js'
 import { synchronize } from '../passes/synchronize.js'
 import { liveOf } from './live.js'
-import { squeeze } from './squeeze.js'
+import { waitAtReuse } from './wait-at-reuse.js'
 
 /** One way to order a placed graph. `window`, by lane: how far uploads without a window of the user's run ahead. */
 export interface Candidate {
@@ -146,7 +146,7 @@ export class Evaluator {
   }
 
   private bounded(candidate: Candidate, keep: boolean, memory: number | undefined): Passed<Bounded> {
-    const within = (ir: Lifetimes): Lifetimes => (memory === undefined ? ir : squeeze(ir, memory))
+    const within = (ir: Lifetimes): Lifetimes => (memory === undefined ? ir : waitAtReuse(ir, memory))
     const ordered = pipe(
       this.ordered(candidate, keep),
       E.map(ir => (memory === undefined ? ir : { ...ir, settings: { ...ir.settings, memory } })),
