@@ -1,15 +1,20 @@
 // The public surface of `braid-gpu/runtime`, by hand: what is not listed here is not public.
 export type { Feed, Lease, PulledFeed, PushedFeed, WhenFull } from '../dsl/index.js'
 export type { HostOptions } from './addon.js'
+export { AllocatorError, type AllocatorErrorTag } from './device/allocator-error.js'
 export { Arena } from './device/arena.js'
-export { Block } from './device/block.js'
 export { Device, type SiteOptions } from './device/device.js'
 export type { DeviceOptions } from './device/device-options.js'
 export { type DeviceName, type DeviceSummary, devices } from './device/devices.js'
-export { Event } from './device/event.js'
-export { AllocatorError, type AllocatorErrorTag } from './device/failure.js'
+export {
+  type AllocateOptions,
+  Block,
+  Event,
+  Lane,
+  type LaneOptions,
+  type Span,
+} from './device/handles.js'
 export type { History, HistoryOptions } from './device/history.js'
-export { type AllocateOptions, Lane, type LaneOptions } from './device/lane.js'
 export {
   type CallbackAllocator,
   type LibraryAllocator,
@@ -52,7 +57,6 @@ export { snapshotSvg } from './device/snapshot/svg.js'
 export { snapshotText } from './device/snapshot/text.js'
 export { torchPickle, toTorch } from './device/snapshot/torch.js'
 export type { TorchSnapshot } from './device/snapshot/torch-form.js'
-export type { Span } from './device/span.js'
 export type { AllocatorStats } from './device/stats.js'
 export {
   type DeviceError,

@@ -1,4 +1,5 @@
-// What this host takes for what `simulate` asks of a machine's host, measured through sessions as programs open them: some seconds.
+// What this host takes for what `simulate` asks of a machine's host, measured through sessions as programs
+// open them: some seconds.
 
 import { lastValueFrom, tap } from 'rxjs'
 import {
@@ -24,7 +25,10 @@ import { pulled } from '../session/feeds.js'
 import { open } from '../session/open.js'
 import type { Session } from '../session/session.js'
 
-/** Nanoseconds and bytes a second, as `HostModel` has them. What the issuing thread's calls cost, and how soon it is heard of a tick's end, is a CUDA driver's, so it is measured there alone. */
+/**
+ * Nanoseconds and bytes a second, as `HostModel` has them. What the issuing thread's calls cost, and how soon
+ * it is heard of a tick's end, is a CUDA driver's, so it is measured there alone.
+ */
 export type HostFigures = Pick<HostModel, 'tick' | 'bandwidth' | 'cache' | 'cacheBandwidth'> &
   Partial<Pick<HostModel, 'turnaround' | 'launch' | 'product' | 'copy'>>
 
@@ -46,7 +50,10 @@ function* repeat(value: Uint8Array) {
 const opened = async (plan: Plan, device: DeviceName, params = {}): Promise<Session> =>
   orThrow(await open(plan, { device, params })()) as unknown as Session
 
-/** Nanoseconds a tick, between leases. A thread that may fill all slots at once hears of the first ticks late and close together, so those are left out. */
+/**
+ * Nanoseconds a tick, between leases. A thread that may fill all slots at once hears of the first ticks late
+ * and close together, so those are left out.
+ */
 const ticks = async (session: Session, value: Uint8Array | undefined, count: number): Promise<number> => {
   const feeds = value === undefined ? {} : { x: pulled(repeat(value)) }
   const warm = 2 * session.inFlight
@@ -129,12 +136,16 @@ const each = async (chain: Chain, device: DeviceName): Promise<number> => {
   return Math.max(0, (took[1]! - took[0]!) / (lengths[1] - lengths[0]))
 }
 
-/** Measures the host on a device of its own: on `cuda:0` what is said of an H200's host, on `host` what the program's own thread takes. */
+/**
+ * Measures the host on a device of its own: on `cuda:0` what is said of an H200's host, on `host` what the
+ * program's own thread takes.
+ */
 export const measureHost = async (device: DeviceName): Promise<HostFigures> => {
   const periods: Filled[] = []
   for (const bytes of sizes) periods.push({ bytes, nanoseconds: await filled(bytes, 3, device) })
-  // What is left of nothing to fill: with far more in flight than it takes to hide how long a tick is under way, or by the two smallest sizes, since a thread
-  // that hears of each tick's end by itself takes longer than one that hears of many at once.
+  // What is left of nothing to fill: with far more in flight than it takes to hide how long a tick is under
+  // way, or by the two smallest sizes, since a thread that hears of each tick's end by itself takes longer
+  // than one that hears of many at once.
   const [a, b] = [periods[0]!, periods[1]!]
   const slope = (b.nanoseconds - a.nanoseconds) / (b.bytes - a.bytes)
   const tick = Math.max(await filled(4, 16, device), a.nanoseconds - slope * a.bytes)

@@ -5,9 +5,10 @@ import {
   allocatorOptions,
   type ResolvedAllocatorOptions,
 } from '../device/settings/options.js'
+import { fallbacks } from '../device/stats.js'
 import type { AllocatorTrace } from '../device/trace.js'
 import { readTrace } from '../device/trace-file.js'
-import { ReplayError, type ReplayResult, replayTrace, rungs } from '../device/trace-replay.js'
+import { ReplayError, type ReplayResult, replayTrace } from '../device/trace-replay.js'
 import { device, oneOf, oneWord, parse, size } from './args.js'
 import { Failed, type Output } from './io.js'
 import { bytes, table } from './table.js'
@@ -123,7 +124,7 @@ const describe = (
       ? []
       : [row('PyTorch, expandable segments', torch.expandable.peakReserved)]),
   ]
-  const served = rungs.filter(rung => done.served[rung] > 0).map(rung => `${rung} ${done.served[rung]}`)
+  const served = fallbacks.filter(name => done.served[name] > 0).map(name => `${name} ${done.served[name]}`)
   const moved =
     done.moves === 0
       ? 'none'

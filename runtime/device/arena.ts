@@ -1,9 +1,8 @@
-import type { Block } from './block.js'
-import type { Span } from './span.js'
+import type { Block, Span } from './handles.js'
 
 /**
- * One block, and parts of it at offsets that somebody has planned: `device.arena`. The parts own nothing and may overlap; what orders their
- * accesses is the plan's to see to.
+ * One block whose parts lie at offsets that a plan has chosen, from `device.arena`. The parts own nothing and
+ * may overlap; the plan must order their accesses.
  */
 export class Arena implements Disposable {
   readonly #block: Block
@@ -12,7 +11,7 @@ export class Arena implements Disposable {
     this.#block = block
   }
 
-  /** The memory: marks of uses, and its lane, are its own. */
+  /** The block, for its lane and for marking uses. */
   get block(): Block {
     return this.#block
   }
@@ -23,7 +22,7 @@ export class Arena implements Disposable {
     return this.#block.address
   }
 
-  /** The part of these bytes from `offset` on. */
+  /** The `bytes` bytes from `offset` on. */
   at(offset: number, bytes: number): Span {
     return this.#block.at(offset, bytes)
   }

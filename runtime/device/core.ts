@@ -1,18 +1,35 @@
-// What a device's handles share. Internal: nothing here is public, and nothing public hands it out.
+// The state that a device shares with its handles. Internal: nothing here is public, and no public call
+// returns it.
 
 import type { NativeCachingDevice, NativeFailure, NativeShortage, NativeSpace } from '../addon.js'
 import { DisposedError } from '../errors.js'
 import { thrown } from '../values.js'
-import { AllocatorError } from './failure.js'
-import type { Holdings } from './leaks.js'
+import { AllocatorError } from './allocator-error.js'
 import { OutOfMemoryError, type Setting, type Shortage, shortageOf } from './out-of-memory.js'
 import type { ResolvedAllocatorOptions } from './settings/options.js'
 import { Sites } from './sites.js'
 
-/** One allocator of a device, with its hot calls at hand. */
+/** One of a device's two allocators. */
 export interface Space extends NativeSpace {
   readonly index: 0 | 1
   readonly kind: 'device' | 'pinned'
+}
+
+/** What the addon knows a block by. */
+export interface BlockRecord {
+  readonly space: Space
+  readonly handle: number
+  readonly bytes: number
+  /** The id of the home lane. */
+  readonly home: number
+  readonly site: number
+}
+
+/** Is told of each block that is allocated and freed. */
+export interface BlockObserver {
+  made(block: object, record: BlockRecord): void
+  freed(block: object, handle: number): void
+  closed(): void
 }
 
 const outOfMemory = 2
@@ -21,19 +38,19 @@ const refusals = { closed: -1, inSource: -2 } as const
 
 export class Core {
   closed = false
-  /** Something beyond numbers is to be found out at each allocation: its pool, or its site. */
+  /** Whether an allocation has to look up its pool in scope, or its site. */
   careful = false
-  /** Allocation sites are kept: in development, or while a history with stacks is. */
+  /** Whether the stack of each allocation is kept: in development, or for a history with stacks. */
   stacks = false
   readonly device: Space
   readonly pinned: Space
   readonly out: Float64Array
-  /** The home of pinned memory: it is given no work, as the host itself is its user. */
+  /** The native home lane of all pinned memory. It runs no work: the host itself uses the memory. */
   readonly hostLane: number
   readonly sites = new Sites()
-  /** Told of each block that is made and freed, in development. */
-  holdings: Holdings | undefined
-  readonly observers = new Set<(shortage: Shortage) => boolean>()
+  /** In development only. */
+  observer: BlockObserver | undefined
+  readonly onOutOfMemory = new Set<(shortage: Shortage) => boolean>()
 
   constructor(
     readonly name: string,
@@ -48,7 +65,7 @@ export class Core {
     this.stacks = this.careful = development
   }
 
-  /** Throws where the device is closed. */
+  /** Throws if the device is closed. */
   open(subject: string): void {
     if (this.closed) throw new DisposedError(subject, `its device ${this.name} is closed; open one again`)
   }
@@ -92,17 +109,16 @@ export class Core {
         at,
         subject,
         wanted: 'a driver call that succeeds',
-        found:
-          detail === '' || detail.includes(code) ? `${detail === '' ? code : detail}` : `${code}: ${detail}`,
+        found: detail === '' ? code : detail.includes(code) ? detail : `${code}: ${detail}`,
         next: sticky
-          ? `work given to ${this.name} earlier has broken it: close the device, and run the work under a checker such as compute-sanitizer`
+          ? `earlier work has broken ${this.name}: close it, and run the work under a checker such as compute-sanitizer`
           : 'run: npx braid doctor',
       },
       { code },
     )
   }
 
-  /** Calls what throws a failure of the addon, and throws the same in Braid's words. */
+  /** Runs a call of the addon; translates the failure that it throws. */
   tried<T>(at: string, subject: string, call: () => T): T {
     try {
       return call()
@@ -111,7 +127,7 @@ export class Core {
     }
   }
 
-  /** The same of what rejects. */
+  /** Awaits a call of the addon; translates the failure that it rejects with. */
   async wait<T>(at: string, subject: string, call: () => Promise<T>): Promise<T> {
     try {
       return await call()

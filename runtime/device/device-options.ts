@@ -18,13 +18,17 @@ import { type AllocatorOptions, allocatorOptions, type ResolvedAllocatorOptions 
 export interface DeviceOptions {
   readonly allocator?: AllocatorOptions
   /**
-   * Settings that PyTorch would read (`PYTORCH_CUDA_ALLOC_CONF`, then `PYTORCH_HIP_ALLOC_CONF`, then `PYTORCH_ALLOC_CONF`) count too, where
-   * `allocator` does not say otherwise. Default false: a variable that was meant for another program changes nothing here.
+   * Reads the settings that PyTorch would read (`PYTORCH_CUDA_ALLOC_CONF`, then `PYTORCH_HIP_ALLOC_CONF`,
+   * then `PYTORCH_ALLOC_CONF`) for options that `allocator` leaves out. Default false: a variable for another
+   * program changes nothing here.
    */
   readonly environment?: boolean
-  /** What the host device is made to do: its memory, rates, jitter, faults. */
+  /** The host device's memory, rates, jitter and faults. */
   readonly host?: HostOptions
-  /** Keeps where each block was allocated, tells of blocks that are lost, and frees them. Costs microseconds an allocation. Default false. */
+  /**
+   * Keeps the place of each allocation, and frees blocks that were lost, with a warning. Costs microseconds
+   * an allocation. Default false.
+   */
   readonly development?: boolean
 }
 
@@ -100,7 +104,7 @@ export const checkDevice = (
   return errors.length > 0 || E.isLeft(allocator) ? E.left(errors) : allocator
 }
 
-/** For the two allocators of a device. */
+/** The options as the addon takes them, for each of a device's two allocators. */
 export const nativeOptions = (
   options: ResolvedAllocatorOptions,
 ): readonly [device: NativeAllocatorOptions, pinned: NativeAllocatorOptions] => {
@@ -111,7 +115,8 @@ export const nativeOptions = (
     {
       ...device,
       ...pinned,
-      // The host reads and writes it with no lane in between, so what is ordered before some lane is not enough: it must have completed.
+      // The host itself reads and writes pinned memory, so uses must have completed: being ordered before a
+      // lane's point is not enough.
       policy: 'poll',
       fraction: 1,
       expandable: false,

@@ -11,7 +11,10 @@ import {
 } from './snapshot/snapshot.js'
 import { statsFrom } from './stats.js'
 
-/** What a device's allocators hold now, from the rows that native/bindings/caching_report.h describes. */
+/**
+ * A snapshot of a device's allocators, from the rows of numbers that native/bindings/caching_report.h
+ * describes.
+ */
 export const snapshotOf = (core: Core, laneNames: ReadonlyMap<number, string>): AllocatorSnapshot => {
   const { native, options, sites } = core
   const rows = native.snapshot()
@@ -35,7 +38,7 @@ export const snapshotOf = (core: Core, laneNames: ReadonlyMap<number, string>): 
   }
 }
 
-// A snapshot is data that JSON holds: no bound is a word.
+// JSON has no Infinity: "no bound" is written as a word.
 const finite = (options: object): Record<string, string | number | boolean> =>
   Object.fromEntries(
     Object.entries(options).map(([key, value]) => [

@@ -1,19 +1,26 @@
-// One class: a device's calls, each a check and a line over what another file does.
 import * as E from 'fp-ts/lib/Either.js'
 import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
 import { native } from '../addon.js'
 import { type DeviceError, together } from '../errors.js'
 import { thrown } from '../values.js'
+import { badArgument, wholeNumber } from './allocator-error.js'
 import { Arena } from './arena.js'
-import type { Block } from './block.js'
 import { Core } from './core.js'
 import { checkDevice, type DeviceOptions, nativeOptions } from './device-options.js'
 import { snapshotOf } from './device-snapshot.js'
 import { type DeviceName, type DeviceSummary, summaryOf } from './devices.js'
-import { badArgument, wholeNumber } from './failure.js'
+import {
+  type AllocateOptions,
+  allocateOn,
+  type Block,
+  type Lane,
+  type LaneKind,
+  type LaneOptions,
+  laneFor,
+  makeLane,
+} from './handles.js'
 import { History } from './history.js'
-import { type AllocateOptions, allocateOn, type Lane, type LaneOptions, laneFor, makeLane } from './lane.js'
-import { Holdings } from './leaks.js'
+import { LeakDetector } from './leaks.js'
 import { type MemPool, type MemPoolOptions, makePool } from './mem-pool.js'
 import { openFailure } from './open-failure.js'
 import type { Shortage } from './out-of-memory.js'
@@ -22,16 +29,17 @@ import type { AllocatorSnapshot } from './snapshot/snapshot.js'
 import { type AllocatorStats, statsFrom } from './stats.js'
 
 export interface SiteOptions {
-  /** What it is for: errors, leak reports and snapshots say it. */
+  /** What the memory is for. Errors, leak warnings and snapshots show it. */
   readonly site?: string
 }
 
-/** For tests, which must reach the addon. */
+/** For `testing.ts`, which calls the addon. */
 export let coreOfDevice: (device: Device) => Core
 
 /**
- * A GPU, or the host device, with its lanes and a caching allocator for its own and for pinned host memory. Belongs to the thread that
- * opened it. Close it, or declare it with `await using`: that waits for what its lanes were given, then gives everything back.
+ * A GPU, or the host device, with its lanes and two caching allocators: for its own memory and for pinned
+ * host memory. Belongs to the thread that opened it. Close it, or declare it with `await using`: closing
+ * waits for the work of its lanes, then gives all memory back.
  */
 export class Device implements AsyncDisposable {
   readonly #core: Core
@@ -54,7 +62,9 @@ export class Device implements AsyncDisposable {
     return typeof value === 'object' && value !== null && #core in value
   }
 
-  /** Opens `host`, `cuda:N`, or `auto`: cuda:0 if that opens, else host. Every mistake in the options at once. */
+  /**
+   * Opens `host`, `cuda:N`, or `auto`: cuda:0 if that opens, else host. Returns every error in the options.
+   */
   static open(
     name: 'auto' | DeviceName | (string & {}),
     options: DeviceOptions = {},
@@ -66,7 +76,7 @@ export class Device implements AsyncDisposable {
         const [first, ...others] = checked.left
         return E.left(together([first!, ...others]))
       } catch (cause) {
-        // A getter of the caller's, or a proxy.
+        // The options have a getter that throws, or are a proxy.
         return E.left({
           _tag: 'BadOption',
           at: 'options',
@@ -83,11 +93,11 @@ export class Device implements AsyncDisposable {
   get name(): DeviceName {
     return this.#core.name as DeviceName
   }
-  /** As it was when it was opened; free bytes stand in `memory`. */
+  /** The device as it was when it was opened. For the present free bytes see `memory`. */
   get summary(): DeviceSummary {
     return summaryOf(this.#core.native.info)
   }
-  /** Every option of its allocators, with its value. */
+  /** All options of its allocators. */
   get options(): ResolvedAllocatorOptions {
     return this.#core.options
   }
@@ -95,18 +105,18 @@ export class Device implements AsyncDisposable {
     return this.#core.closed
   }
 
-  /** Of the driver's, all programs together: bytes. */
+  /** The driver's free and total bytes, for all programs together. */
   get memory(): { readonly free: number; readonly total: number } {
     this.#core.open('a device')
     return this.#core.tried('device.memory', this.name, () => this.#core.native.memory())
   }
 
-  /** The lane that is there from the start. */
+  /** The lane that was made with the device. */
   get defaultLane(): Lane {
     return this.#default
   }
 
-  /** A lane over a stream of its own. */
+  /** Makes a lane over a new stream. */
   lane(options: LaneOptions = {}): Lane {
     this.#core.open('a device')
     const at = 'device.lane'
@@ -121,8 +131,8 @@ export class Device implements AsyncDisposable {
   }
 
   /**
-   * A lane over a stream of the caller's (a CUstream), who keeps it alive until the lane is disposed of. It may be given work
-   * that Braid does not see, so no event on it is shared.
+   * Makes a lane over a stream of the caller's (a CUstream). The caller keeps the stream alive until the lane
+   * is disposed of. The stream may be given work that Braid does not see, so no event on it is shared.
    */
   externalLane(stream: bigint | number, options: { readonly name?: string } = {}): Lane {
     this.#core.open('a device')
@@ -142,14 +152,14 @@ export class Device implements AsyncDisposable {
     return this.#add(name, undefined, handle, 'external')
   }
 
-  /** Device memory whose home is `lane`: the same as `lane.malloc`. */
+  /** Allocates device memory whose home is `lane`: the same as `lane.malloc`. */
   malloc(bytes: number, lane: Lane = this.#default, options?: AllocateOptions): Block {
     this.#core.open('a device')
     laneFor(lane, this.#core, 'device.malloc')
     return allocateOn(lane, this.#core.device, bytes, options, 'device.malloc')
   }
 
-  /** Pinned host memory, which the device copies from and to without a detour. Its home is `lane`, as of any block. */
+  /** Allocates pinned host memory, which the device copies from and to directly. Its home is `lane`. */
   pinned(bytes: number, lane: Lane = this.#default, options?: SiteOptions): Block {
     this.#core.open('a device')
     laneFor(lane, this.#core, 'device.pinned')
@@ -164,20 +174,20 @@ export class Device implements AsyncDisposable {
     return allocateOn(lane, this.#core.pinned, bytes, options, 'device.pinned')
   }
 
-  /** One block whose parts are laid out by a plan. */
+  /** Allocates one block whose parts a plan lays out. */
   arena(bytes: number, lane: Lane = this.#default, options?: SiteOptions): Arena {
     this.#core.open('a device')
     laneFor(lane, this.#core, 'device.arena')
     return new Arena(allocateOn(lane, this.#core.device, bytes, options, 'device.arena'))
   }
 
-  /** A pool of device memory of its own. */
+  /** Makes a separate pool of device memory. */
   pool(options?: MemPoolOptions): MemPool {
     this.#core.open('a device')
     return makePool(this.#core, options)
   }
 
-  /** Figures of device memory, or of pinned memory. */
+  /** The figures of device memory, or of pinned memory. */
   stats(memory: 'device' | 'pinned' = 'device'): AllocatorStats {
     this.#core.open('a device')
     const space = this.#space(memory, 'device.stats')
@@ -185,40 +195,43 @@ export class Device implements AsyncDisposable {
     return statsFrom(row, space === 0 ? this.options.maxSplit : Number.POSITIVE_INFINITY)
   }
 
-  /** Peaks begin anew from what is so now. */
+  /** Sets all peaks to the present values. */
   resetPeaks(memory: 'device' | 'pinned' = 'device'): void {
     this.#core.open('a device')
     const space = this.#space(memory, 'device.resetPeaks')
     this.#core.tried('device.resetPeaks', this.name, () => this.#core.native.resetPeaks(space))
   }
 
-  /** Sums of what was allocated, freed and counted begin anew from 0. */
+  /** Sets all sums and counts to 0. */
   resetAccumulated(memory: 'device' | 'pinned' = 'device'): void {
     this.#core.open('a device')
     const space = this.#space(memory, 'device.resetAccumulated')
     this.#core.tried('device.resetAccumulated', this.name, () => this.#core.native.resetAccumulated(space))
   }
 
-  /** Gives back all memory that is free, of every pool, once every lane has run what it was given. Does not block. */
+  /**
+   * Gives the free memory of every pool back to the driver, once every lane has run its work. Does not block.
+   */
   async emptyCache(): Promise<void> {
     this.#core.open('a device')
     await this.#core.wait('device.emptyCache', this.name, async () => this.#core.native.emptyCache(0))
   }
 
-  /** Who allocated, used and freed what. */
+  /** The record of allocations, uses and frees. */
   get history(): History {
     return this.#history
   }
 
-  /** All segments and blocks, uses that are outstanding, and the history. */
+  /** All segments and blocks, the pending uses, and the history. */
   snapshot(): AllocatorSnapshot {
     this.#core.open('a device')
     return this.#core.tried('device.snapshot', this.name, () => snapshotOf(this.#core, this.#laneNames))
   }
 
   /**
-   * Called when an allocation is about to fail; may free blocks. True where it did: the allocation is tried again. What it throws is
-   * reported as an uncaught error, and counts as false. Gives the function that takes it back.
+   * Calls `observer` when an allocation is about to fail. The observer may free blocks and then returns true:
+   * the allocation is tried again. An error that it throws is reported as uncaught, and counts as false.
+   * Returns the function that removes the observer.
    */
   onOutOfMemory(observer: (shortage: Shortage) => boolean): () => void {
     this.#core.open('a device')
@@ -227,22 +240,22 @@ export class Device implements AsyncDisposable {
       throw badArgument(at, 'observer', 'a function', observer, 'pass a function that may free blocks')
     const core = this.#core
     core.tried(at, this.name, () => core.native.observe((space, given) => askObservers(core, space, given)))
-    // A function of its own, so that the same observer may be there twice.
+    // A new function for each call, so that one observer can be added twice.
     const own = (shortage: Shortage): boolean => observer(shortage)
-    core.observers.add(own)
-    return () => core.observers.delete(own)
+    core.onOutOfMemory.add(own)
+    return () => core.onOutOfMemory.delete(own)
   }
 
   /**
-   * Waits for what the lanes were given, then gives everything back. From the call on every handle of the device throws a `DisposedError`,
-   * and views of pinned blocks have length 0.
+   * Waits for the work of the lanes, then gives all memory back. From the call on every handle of the device
+   * throws a `DisposedError`, and views of pinned blocks have length 0.
    */
   close(): Promise<void> {
     if (this.#closing !== undefined) return this.#closing
     const core = this.#core
     this.#closing = core.tried('device.close', this.name, () => core.native.close())
     core.closed = true
-    core.holdings?.atClose()
+    core.observer?.closed()
     return this.#closing
   }
 
@@ -262,12 +275,7 @@ export class Device implements AsyncDisposable {
     )
   }
 
-  #add(
-    name: string,
-    priority: number | undefined,
-    stream: bigint | undefined,
-    kind: 'own' | 'default' | 'external',
-  ): Lane {
+  #add(name: string, priority: number | undefined, stream: bigint | undefined, kind: LaneKind): Lane {
     const core = this.#core
     const at = kind === 'external' ? 'device.externalLane' : 'device.lane'
     const made = core.tried(at, name, () => core.native.addLane(name, priority, stream))
@@ -280,7 +288,7 @@ const priorities: Readonly<Record<string, number>> = { low: 1, normal: 0, high: 
 
 const askObservers = (core: Core, space: 0 | 1, given: Parameters<Core['shortage']>[1]): boolean => {
   let again = false
-  for (const observer of [...core.observers]) {
+  for (const observer of [...core.onOutOfMemory]) {
     try {
       again = observer(core.shortage(space === 0 ? core.device : core.pinned, given)) === true || again
     } catch (error) {
@@ -305,7 +313,7 @@ const opened = (
       const [device, pinned] = nativeOptions(allocator)
       const made = addon.openCaching(ordinal ?? options.host ?? {}, device, pinned)
       const core = new Core(where, made, allocator, options.development === true)
-      if (core.development) core.holdings = new Holdings(core)
+      if (core.development) core.observer = new LeakDetector(core)
       return make(core)
     }
     if (name !== 'auto') return E.right(on(name))

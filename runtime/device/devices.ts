@@ -1,13 +1,12 @@
-import type { HostOptions } from '../addon.js'
-import { type NativeDevice, type NativeDeviceInfo, native } from '../addon.js'
+import { type HostOptions, type NativeDevice, type NativeDeviceInfo, native } from '../addon.js'
 
-/** How `open` and the command line name a device. */
+/** A device's name, as `open` and the command line take it. */
 export type DeviceName = 'host' | `host:${number}` | `cuda:${number}`
 
 export interface DeviceSummary {
   readonly device: DeviceName
   readonly kind: 'host' | 'cuda'
-  /** As its maker calls it: "NVIDIA H200", "host (2 cores)". */
+  /** The product's name: "NVIDIA H200", "host (2 cores)". */
   readonly name: string
   /** Bytes. */
   readonly totalBytes: number
@@ -31,7 +30,10 @@ export const summaryOf = (info: NativeDeviceInfo): DeviceSummary => ({
   driverVersion: info.driverVersion,
 })
 
-/** The devices of this machine: `host` first, then each CUDA device that the driver shows. Throws if the addon is not built. */
+/**
+ * The devices of this machine: `host` first, then each CUDA device of the driver. Throws if the addon is not
+ * built.
+ */
 export const devices = (): readonly DeviceSummary[] => {
   const found = native().probe().devices.map(summaryOf)
   return found.some(({ kind }) => kind === 'host') ? found : [hostSummary(), ...found]
@@ -46,10 +48,10 @@ const hostSummary = (): DeviceSummary => {
   }
 }
 
-/** How an opened device is called in a failure of the addon. */
+/** The name of an opened device in failures of the addon. */
 export const nativeName = ({ kind, ordinal }: NativeDeviceInfo): string => `${kind}:${ordinal}`
 
-/** Opens a device by name. Throws what the addon throws. */
+/** Opens a device by name. Throws the addon's failure. */
 const openDevice = (name: string, host: HostOptions): NativeDevice => {
   const addon = native()
   const [kind, ordinal = '0'] = name.split(':')
@@ -57,21 +59,21 @@ const openDevice = (name: string, host: HostOptions): NativeDevice => {
   return addon.openHost(ordinal === '0' ? host : { ...host, ordinal: Number(ordinal) })
 }
 
-/** The first so many of a kind. */
+/** The names of the first `count` devices of a kind. */
 const firstOf = (kind: 'host' | 'cuda', count: number): readonly string[] =>
   Array.from({ length: count }, (_, ordinal) => `${kind}:${ordinal}`)
 
-/** Names of so many devices, or fewer, as somebody asked for them; undefined for what `auto` finds. */
+/** The names of `count` devices, or fewer, that the caller wants; undefined for `auto`. */
 const namesOf = (wanted: string | readonly string[], count: number): readonly string[] | undefined => {
   if (wanted === 'auto') return undefined
-  // There are as many host devices as anybody asks for.
+  // A process can have any number of host devices.
   if (wanted === 'host') return firstOf('host', count)
   return typeof wanted === 'string'
     ? [wanted]
     : wanted.map((name, i) => (name === 'host' ? `host:${i}` : name)).slice(0, count)
 }
 
-/** Why a list of names is not so many devices of one kind, in words: wanted, found, what to do. */
+/** Why the caller's names are not `count` devices of one kind; undefined where they are. */
 export const devicesProblem = (
   wanted: string | readonly string[],
   count: number,
@@ -93,8 +95,9 @@ export const devicesProblem = (
 }
 
 /**
- * Opens so many devices by their names (`devicesProblem` has passed them). `auto` is the first CUDA devices if cuda:0 opens, else host devices. Throws what the addon
- * throws, with nothing left open; `opening` is told each name before.
+ * Opens `count` devices by names that `devicesProblem` accepts. `auto` opens the first CUDA devices if cuda:0
+ * opens, else host devices. Calls `opening` with each name before it opens that device. Throws the addon's
+ * failure, with no device left open.
  */
 export const openDevices = (
   wanted: string | readonly string[],

@@ -1,14 +1,21 @@
+import { badArgument, wholeNumber } from './allocator-error.js'
 import type { Core } from './core.js'
-import { badArgument, wholeNumber } from './failure.js'
 
 export interface HistoryOptions {
-  /** How many of the newest records are kept, of device and of pinned memory each. Default 100,000. */
+  /**
+   * How many of the newest records are kept of device memory, and as many of pinned memory. Default 100,000.
+   */
   readonly entries?: number
-  /** The stack of each allocation as well, some microseconds each. Default false: labels alone, where there are some. */
+  /**
+   * Keeps the stack of each allocation, which costs some microseconds. Default false: only labels are kept.
+   */
   readonly stacks?: boolean
 }
 
-/** Who allocated, used and freed what: `device.history`. Off until it is started, and then it costs nothing; `device.snapshot()` holds it. */
+/**
+ * The record of allocations, uses and frees, from `device.history`; `device.snapshot()` contains it. It costs
+ * nothing until it is started.
+ */
 export class History {
   readonly #core: Core
   #on = false
@@ -21,7 +28,7 @@ export class History {
     return this.#on && !this.#core.closed
   }
 
-  /** Forgets what was kept, and keeps what comes. */
+  /** Begins a new history. */
   start(options: HistoryOptions = {}): void {
     const at = 'history.start'
     this.#core.open('a history')
@@ -43,7 +50,7 @@ export class History {
     this.#core.careful ||= this.#core.stacks
   }
 
-  /** What was kept can still be read. */
+  /** Keeps no further records. The present ones stay in snapshots. */
   stop(): void {
     if (!this.on) return
     this.#core.tried('history.stop', 'a history', () => this.#core.native.keepHistory(0))

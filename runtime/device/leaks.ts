@@ -1,77 +1,65 @@
 import { size } from '../values.js'
-import type { Core, Space } from './core.js'
-
-interface Held {
-  readonly space: Space
-  readonly handle: number
-  readonly bytes: number
-  /** The id of its home lane. */
-  readonly home: number
-  readonly site: number
-}
+import type { BlockObserver, BlockRecord, Core } from './core.js'
 
 /**
- * In development: who holds what, so that a block which nobody can reach any more is told of and freed, and what is alive when its device
- * is closed is told of too. A registry costs more than an allocation does, so there is none otherwise.
+ * Finds leaks, in development: frees a block that was collected without being freed, with a warning, and
+ * warns of blocks that are alive when their device is closed. Registering a block costs more than allocating
+ * it, so nothing is registered otherwise.
  */
-export class Holdings {
+export class LeakDetector implements BlockObserver {
   readonly #core: Core
-  readonly #held = new Map<number, Held>()
-  readonly #registry: FinalizationRegistry<Held>
+  readonly #records = new Map<number, BlockRecord>()
+  readonly #registry: FinalizationRegistry<BlockRecord>
 
   constructor(core: Core) {
     this.#core = core
-    this.#registry = new FinalizationRegistry(held => this.#lost(held))
+    this.#registry = new FinalizationRegistry(record => this.#collected(record))
   }
 
-  add(block: object, held: Held): void {
-    this.#held.set(held.handle, held)
-    this.#registry.register(block, held, block)
+  made(block: object, record: BlockRecord): void {
+    this.#records.set(record.handle, record)
+    this.#registry.register(block, record, block)
   }
 
-  remove(block: object, handle: number): void {
-    this.#held.delete(handle)
+  freed(block: object, handle: number): void {
+    this.#records.delete(handle)
     this.#registry.unregister(block)
   }
 
-  /** When the device is closed. */
-  atClose(): void {
+  closed(): void {
     const bySite = new Map<number, { bytes: number; count: number }>()
-    for (const { site, bytes } of this.#held.values()) {
+    for (const { site, bytes } of this.#records.values()) {
       const sum = bySite.get(site) ?? { bytes: 0, count: 0 }
       bySite.set(site, { bytes: sum.bytes + bytes, count: sum.count + 1 })
     }
-    this.#held.clear()
-    for (const [site, { bytes, count }] of bySite)
-      this.#warn(
-        `${count} ${count === 1 ? 'block' : 'blocks'} of ${size(bytes)} alive when ${this.#core.name} was closed`,
-        site,
-      )
+    this.#records.clear()
+    for (const [site, { bytes, count }] of bySite) {
+      const blocks = count === 1 ? '1 block' : `${count} blocks`
+      this.#warn(`${blocks} of ${size(bytes)} alive when ${this.#core.name} was closed`, site)
+    }
   }
 
-  #lost(held: Held): void {
-    if (this.#core.closed || this.#held.get(held.handle) !== held) return
-    this.#held.delete(held.handle)
-    // A view may have been lost together with its block, or moved.
-    if (held.space.index === 1) {
-      held.space.recordUse(held.handle, held.home)
-      this.#core.native.freeViewed(held.handle)
+  #collected(record: BlockRecord): void {
+    if (this.#core.closed || this.#records.get(record.handle) !== record) return
+    this.#records.delete(record.handle)
+    // The program may have moved the memory of a view into another buffer, so pinned memory is freed as
+    // viewed memory.
+    if (record.space.index === 1) {
+      record.space.recordUse(record.handle, record.home)
+      this.#core.native.freeViewed(record.handle)
     } else {
-      held.space.free(held.handle)
+      record.space.free(record.handle)
     }
     this.#warn(
-      `A block of ${size(held.bytes)} on ${this.#core.name} was lost without being freed; it is freed now`,
-      held.site,
+      `A block of ${size(record.bytes)} on ${this.#core.name} was lost without being freed; it is freed now`,
+      record.site,
     )
   }
 
   #warn(what: string, site: number): void {
     const place = this.#core.sites.words(site)
-    process.emitWarning(
-      `${what}.${place === '' ? '' : ` Allocated at ${place}.`} Free blocks with free(), or declare them with using.`,
-      {
-        type: 'BraidLeak',
-      },
-    )
+    const allocated = place === '' ? '' : ` Allocated at ${place}.`
+    const advice = 'Free blocks with free(), or declare them with using.'
+    process.emitWarning(`${what}.${allocated} ${advice}`, { type: 'BraidLeak' })
   }
 }

@@ -1,20 +1,26 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { DisposedError } from '../errors.js'
+import { AllocatorError, badArgument, wrongDevice } from './allocator-error.js'
 import type { Core } from './core.js'
-import { AllocatorError, badArgument, wrongDevice } from './failure.js'
-import { inScope } from './scopes.js'
 
-/** Memory from functions of the caller's. They are called on the JavaScript thread, and must not call the device. `stream` is the lane's, a CUstream. */
+/**
+ * Memory from functions of the caller's. They are called on the JavaScript thread and must not call the
+ * device. `stream` is the lane's stream, a CUstream.
+ */
 export interface CallbackAllocator {
-  /** The address of at least so many bytes, aligned as the device wants it; null or 0 where there are none. */
+  /**
+   * Returns the address of at least `bytes` bytes, aligned as the device needs it; null or 0 where there are
+   * none.
+   */
   allocate(bytes: number, stream: bigint): number | null
-  /** Nothing uses them any more. */
+  /** Called when nothing uses the memory any more. */
   release(address: number, bytes: number, stream: bigint): void
 }
 
 /**
- * Memory from two C symbols of a shared library, as PyTorch's `CUDAPluggableAllocator` takes them: `void *allocate(size_t, int device,
- * void *stream)` and `void release(void *, size_t, int device, void *stream)`. What they give must be memory that the device can use; the
- * host device checks that, and takes none but its own.
+ * Memory from two C symbols of a shared library, as PyTorch's `CUDAPluggableAllocator` takes them: `void
+ * *allocate(size_t, int device, void *stream)` and `void release(void *, size_t, int device, void *stream)`.
+ * The memory must be usable by the device; the host device checks that, and accepts only its own memory.
  */
 export interface LibraryAllocator {
   /** The library's path, as dlopen takes it. */
@@ -24,22 +30,40 @@ export interface LibraryAllocator {
 }
 
 export interface MemPoolOptions {
-  /** An allocation elsewhere that would fail may take free memory from here. Default false. */
+  /** An allocation outside the pool that would fail may take the pool's free memory. Default false. */
   readonly useOnOutOfMemory?: boolean
-  /** Blocks are never split: one a segment. Default false. */
+  /** Blocks are never split: each segment holds one block. Default false. */
   readonly noSplit?: boolean
-  /** Where its memory comes from; by default from the driver. */
+  /** Where the pool's memory comes from. Default: the driver. */
   readonly allocator?: CallbackAllocator | LibraryAllocator
 }
 
-/** Made by `device.pool`. */
+/** For `device.pool`. */
 export let makePool: (core: Core, options: unknown) => MemPool
-/** The handle of a pool that is open and of this device. */
+/** The handle of a pool. Throws unless it is a pool of this device that is open. */
 export let poolFor: (pool: unknown, core: Core, at: string) => number
 
+interface Scope {
+  readonly core: Core
+  readonly pool: MemPool
+  readonly outer: Scope | undefined
+}
+
+// An AsyncLocalStorage follows the awaits of a scope's body, so that two bodies that run concurrently do not
+// mix.
+const scopes = new AsyncLocalStorage<Scope>()
+
+/** The handle of the innermost pool of this device whose `use` runs the caller; 0 where there is none. */
+export const poolInScope = (core: Core, at: string): number => {
+  for (let scope = scopes.getStore(); scope !== undefined; scope = scope.outer)
+    if (scope.core === core) return poolFor(scope.pool, core, at)
+  return 0
+}
+
 /**
- * A pool of its own, from `device.pool()`: what is allocated in it comes from segments that nothing else uses. Closing it gives back what
- * is free; blocks of it that are alive stay good, and their memory goes back when they are freed.
+ * A separate pool of device memory, from `device.pool()`: its allocations come from segments that nothing
+ * else uses. Closing the pool gives its free memory back to the driver. Blocks that are alive stay valid, and
+ * their memory goes back when they are freed.
  */
 export class MemPool implements Disposable {
   readonly #core: Core
@@ -88,7 +112,7 @@ export class MemPool implements Disposable {
     return typeof value === 'object' && value !== null && #core in value
   }
 
-  /** From 1 on, never given twice: snapshots name it. */
+  /** The pool's number in snapshots, from 1 on; no two pools share one. */
   get id(): number {
     return this.#id
   }
@@ -97,23 +121,25 @@ export class MemPool implements Disposable {
   }
 
   /**
-   * Runs `body`; what it allocates of this device comes from this pool, unless it names another. Scopes nest, the innermost counts, and what
-   * an async body allocates after an `await` is in its scope as well. Gives what `body` gives.
+   * Runs `body` and returns its result. Allocations of this device inside `body` come from this pool, unless
+   * they name another one. Scopes nest, and the innermost counts. The scope of an async body includes its
+   * code after an `await`.
    */
   use<T>(body: () => T): T {
     this.#open('pool.use')
     if (typeof body !== 'function')
       throw badArgument('pool.use', 'body', 'a function', body, 'pass a function that allocates')
-    return inScope(this.#core, this, body)
+    this.#core.careful = true
+    return scopes.run({ core: this.#core, pool: this, outer: scopes.getStore() }, body)
   }
 
-  /** Gives back what is free, once every lane has run what it was given. */
+  /** Gives free memory back to the driver, once every lane has run its work. */
   async emptyCache(): Promise<void> {
     const handle = this.#open('pool.emptyCache')
     await this.#core.wait('pool.emptyCache', 'a pool', () => this.#core.native.emptyCache(handle))
   }
 
-  /** Nothing is allocated in it any more. */
+  /** Ends allocation in the pool. */
   close(): void {
     const handle = this.#open('pool.close')
     this.#core.tried('pool.close', 'a pool', () => this.#core.native.closePool(handle))
@@ -144,7 +170,7 @@ const checked = (given: unknown): MemPoolOptions => {
     return given === undefined ? {} : read(given)
   } catch (error) {
     if (error instanceof AllocatorError) throw error
-    // A getter of the caller's, or a proxy.
+    // The options have a getter that throws, or are a proxy.
     throw badArgument('device.pool', 'options', 'options that can be read', given, 'pass a plain object')
   }
 }

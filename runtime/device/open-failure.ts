@@ -44,8 +44,8 @@ const holdings = (plan: Plan, device = 0): string => {
 const libraries = /nvrtc|cublas|nccl/i
 
 /**
- * Why a device did not open, or a plan could not be put on it. `device` is the name that the user gave, `index` the
- * device's number in the plan.
+ * Why a device did not open, or a plan could not be put on it. `device` is the name that the user gave,
+ * `index` the device's number in the plan.
  */
 export const openFailure = (error: unknown, device: string, plan?: Plan, index = 0): DeviceError => {
   if (!isNativeFailure(error)) {

@@ -1,29 +1,32 @@
 import type { NativeShortage } from '../addon.js'
 import { size } from '../values.js'
-import { AllocatorError } from './failure.js'
+import { AllocatorError } from './allocator-error.js'
 
-/** Blocks that were allocated at one place and are alive. */
+/** The live blocks that were allocated at one place. */
 export interface Holder {
   readonly bytes: number
   readonly count: number
-  /** A label, or file and line; empty where no sites were kept. */
+  /** A label, or file and line; empty where places were not kept. */
   readonly site: string
 }
 
-/** What is known of an allocation that cannot be served: sizes in bytes. */
+/** An allocation that cannot be served, and the state of memory. Sizes in bytes. */
 export interface Shortage {
   readonly memory: 'device' | 'pinned'
   readonly wanted: number
   /** After rounding. */
   readonly size: number
-  /** Held from the driver, and the most that may be; undefined where there is no limit. */
+  /** Bytes held from the driver, and the most that may be held; undefined where there is no limit. */
   readonly reserved: number
   readonly limit: number | undefined
-  /** Of what is reserved: in blocks that somebody owns; freed, with uses still to come; free. */
+  /**
+   * Parts of the reserved bytes: in blocks that are owned; in freed blocks with uses that have not completed;
+   * free.
+   */
   readonly live: number
   readonly pending: number
   readonly free: number
-  /** The longest piece that lies free. */
+  /** The longest free piece. */
   readonly longestFree: number
   /** Reserved by pools that this allocation may not use. */
   readonly otherPools: number
@@ -44,7 +47,7 @@ export const shortageOf = (
   holders: given.holders.map(({ bytes, count, site }) => ({ bytes, count, site: words(site) })),
 })
 
-/** How the allocator was set, as far as an advice depends on it. */
+/** The settings of the allocator that the advice depends on. */
 export interface Setting {
   readonly device: string
   readonly expandable: boolean
@@ -63,14 +66,14 @@ const holding = (shortage: Shortage): string => {
 
 const unusable = ({ pending, free, longestFree, otherPools }: Shortage): string => {
   const parts = [
-    free > 0 ? `${size(free)} lie free, the longest piece ${size(longestFree)}` : '',
+    free > 0 ? `${size(free)} are free, the longest piece ${size(longestFree)}` : '',
     pending > 0 ? `${size(pending)} are freed but other lanes may still use them` : '',
     otherPools > 0 ? `${size(otherPools)} belong to other pools` : '',
   ].filter(Boolean)
   return parts.length === 0 ? '' : `; ${parts.join(', ')}`
 }
 
-// Only what could change the outcome: what is on already is not advised.
+// Names only changes that could help: an option that is on already is not advised.
 const advice = (shortage: Shortage, setting: Setting): string => {
   const { size: wanted, reserved, limit, free, pending, otherPools, deviceFree, memory } = shortage
   const byLimit = limit !== undefined && reserved + wanted > limit && deviceFree >= wanted
@@ -93,7 +96,7 @@ const advice = (shortage: Shortage, setting: Setting): string => {
   return parts.join('; ')
 }
 
-/** No memory for an allocation, after everything that the policy allows was tried. */
+/** No memory for an allocation, after every step of the policy's fallback chain. */
 export class OutOfMemoryError extends AllocatorError implements Omit<Shortage, 'wanted'> {
   declare readonly _tag: 'OutOfMemory'
   declare readonly code: 'CUDA_ERROR_OUT_OF_MEMORY'
@@ -113,7 +116,8 @@ export class OutOfMemoryError extends AllocatorError implements Omit<Shortage, '
 
   constructor(at: string, shortage: Shortage, setting: Setting, cause?: unknown) {
     const { memory, wanted, reserved, limit, live, deviceFree, deviceTotal } = shortage
-    const held = `${size(reserved)} are reserved${limit === undefined ? '' : ` of the ${size(limit)} allowed`}, ${size(live)} of them in use`
+    const allowed = limit === undefined ? '' : ` of the ${size(limit)} allowed`
+    const held = `${size(reserved)} are reserved${allowed}, ${size(live)} of them in use`
     const rest = memory === 'device' ? `${size(deviceFree)} of ${size(deviceTotal)} free on the device; ` : ''
     super(
       {

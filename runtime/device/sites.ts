@@ -5,7 +5,7 @@ interface StackError {
   stackTraceLimit: number
 }
 
-// Braid's own frames say nothing of who allocates.
+// Frames of Braid's own files are left out: they do not say which code allocates.
 const own = [new URL('.', import.meta.url).href, new URL('.', import.meta.url).pathname]
 const isOwn = (line: string): boolean =>
   own.some(folder => line.includes(folder)) || line.includes('node:internal')
@@ -21,8 +21,8 @@ const most = 65_536
 const depth = 24
 
 /**
- * Where blocks were allocated, each place once, by a number: 0 is nowhere known. A stack is kept as the text that the engine makes of it,
- * and read only when somebody asks.
+ * The places where blocks were allocated, each stored once under a number; 0 means not known. A stack is
+ * stored as the engine's text and parsed only when it is read.
  */
 export class Sites {
   readonly #numbers = new Map<string, number>()
@@ -35,7 +35,7 @@ export class Sites {
     const key = label === undefined ? text : `${label}\0${text}`
     const known = this.#numbers.get(key)
     if (known !== undefined) return known
-    // A program whose labels never repeat has no places to tell apart: beyond this, nothing is known of them.
+    // Bounds the memory of a program whose labels never repeat: further places are not known.
     if (this.#texts.length >= most) return 0
     const number = this.#texts.push(text) - 1
     this.#labels.push(label)
@@ -43,7 +43,7 @@ export class Sites {
     return number
   }
 
-  /** Innermost first; a label stands before the stack, as a name without a file. */
+  /** The frames, innermost first. A label stands before the stack, as a name without a file. */
   frames(site: number): readonly SnapshotFrame[] {
     const text = this.#texts[site] ?? ''
     const label = this.#labels[site]
@@ -78,13 +78,13 @@ const capture = (): string => {
     const stack = String(holder.stack)
     return stack.slice(stack.indexOf('\n') + 1)
   } catch {
-    // A frozen Error, or a prepareStackTrace that throws: nothing is known then.
+    // Error is frozen, or the program's prepareStackTrace throws: the place is not known.
     return ''
   } finally {
     try {
       errors.stackTraceLimit = limit
     } catch {
-      // Nothing was changed.
+      // Error is frozen, so the limit was not changed.
     }
   }
 }

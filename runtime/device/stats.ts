@@ -14,17 +14,20 @@ const figures = [
   'requested_bytes',
 ]
 
-// Those of `Allocator` in native/allocator/caching/allocator.h, in its order.
-const rungs = ['cache', 'order', 'done', 'wait', 'gather', 'move', 'grow', 'last']
+/**
+ * The fallback chain of an allocation, in order: its lane's cache, order, completion, a wait, coalescing,
+ * moving pages, growing, and the last resorts.
+ */
+export const fallbacks = ['cache', 'order', 'done', 'wait', 'gather', 'move', 'grow', 'last'] as const
 
 const counterNames = [
-  ...rungs.map(rung => `served.${rung}`),
+  ...fallbacks.map(name => `served.${name}`),
   'num_alloc_retries',
   'num_ooms',
   'num_oom_rejections',
   'num_device_alloc',
   'num_device_free',
-  // PyTorch counts the times at which all streams were waited for; here one outstanding use is waited for at a time, and counted.
+  // PyTorch counts waits for all streams; Braid waits for one pending use at a time, and counts each wait.
   'num_sync_all_streams',
   'pages.moves',
   'pages.moved',
@@ -45,9 +48,11 @@ const names = [
 ]
 
 /**
- * Figures of one allocator, by name. PyTorch's names where the meaning is the same (`allocated_bytes.all.current`,
- * `reserved_bytes.large_pool.peak`, `num_ooms`); Braid's own beside them: `served.*` (allocations by the rung that served them), `uses.*`,
- * `waits.*`, `queries`, `events.created`, `pages.*`. Uses, waits, queries and events are of the whole device, pinned memory included.
+ * Figures of one allocator, by name. PyTorch's names where the meaning is the same
+ * (`allocated_bytes.all.current`, `reserved_bytes.large_pool.peak`, `num_ooms`), and Braid's own: `served.*`
+ * (allocations by the step of the fallback chain that served them), `uses.*`, `waits.*`, `queries`,
+ * `events.created`, `pages.*`. Uses, waits, queries and events count for the whole device, pinned memory
+ * included.
  */
 export type AllocatorStats = Readonly<Record<string, number>>
 
@@ -56,7 +61,7 @@ export const statsFrom = (row: Float64Array, maxSplit: number): AllocatorStats =
   names.forEach((name, i) => {
     stats[name] = row[i] ?? 0
   })
-  // As PyTorch says that there is none.
+  // PyTorch writes -1 for "no bound".
   stats['max_split_size'] = Number.isFinite(maxSplit) ? maxSplit : -1
   return stats
 }

@@ -1,14 +1,13 @@
-// For tests alone, and no part of the public surface: what makes outstanding work visible.
-import type { Device } from './device.js'
-import { coreOfDevice } from './device.js'
-import { type Lane, laneFor } from './lane.js'
+// For tests only, not public: ways to make pending work visible.
+import { coreOfDevice, type Device } from './device.js'
+import { type Lane, laneFor } from './handles.js'
 
-/** Bytes outside its heap that V8 has been told of, by everybody. */
+/** The bytes outside V8's heap that were reported to V8, by all modules together. */
 export const externalBytes = (device: Device): number => coreOfDevice(device).native.externalBytes()
 
 /**
- * Holds the lane back where it is until the gate is opened, or the device is closed. On cuda a held lane holds back what other lanes call on
- * the host (other gates), and any driver call that waits for the whole context.
+ * Blocks the lane until the gate is opened or the device is closed. On cuda a blocked lane also blocks host
+ * callbacks of other lanes (other gates), and every driver call that waits for the whole context.
  */
 export const hold = (device: Device, lane: Lane): { open(): void } & Disposable => {
   const core = coreOfDevice(device)

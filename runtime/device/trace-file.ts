@@ -4,7 +4,7 @@ import * as E from 'fp-ts/lib/Either.js'
 import type { Fault } from '../../dsl/ir/fault.js'
 import { type AllocatorTrace, parseTrace } from './trace.js'
 
-/** What V8 holds in one text, nearly. */
+/** A little less than the longest string of V8. */
 const mostText = 2 ** 29 - 2 ** 16
 
 const bad = (at: string, wanted: string, found: string, next: string): E.Either<readonly Fault[], never> =>
@@ -42,7 +42,7 @@ const looksLike = (data: Uint8Array): string => {
   return `a file that begins with ${JSON.stringify(new TextDecoder().decode(data.subarray(0, 16)))}`
 }
 
-/** A trace from a file: JSON, gzipped or not. */
+/** Reads a trace from a file: JSON, gzipped or not. */
 export const readTrace = (path: string): E.Either<readonly Fault[], AllocatorTrace> => {
   let data: Uint8Array
   try {

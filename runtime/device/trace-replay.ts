@@ -3,27 +3,25 @@ import { type HostOptions, type NativeReplayFailure, type NativeReplayFigures, n
 import { size, thrown } from '../values.js'
 import { openFailure } from './open-failure.js'
 import type { ResolvedAllocatorOptions } from './settings/options.js'
+import { fallbacks } from './stats.js'
 import type { AllocatorTrace } from './trace.js'
-
-/** The rungs of an allocation, in the order in which it climbs them. */
-export const rungs = ['cache', 'order', 'done', 'wait', 'gather', 'move', 'grow', 'last'] as const
 
 export interface ReplayResult extends Omit<NativeReplayFigures, 'device' | 'served'> {
   readonly device: string
   readonly deviceName: string
-  /** Allocations served by each rung. */
-  readonly served: Readonly<Record<(typeof rungs)[number], number>>
+  /** Allocations served by each step of the fallback chain. */
+  readonly served: Readonly<Record<(typeof fallbacks)[number], number>>
 }
 
 export interface ReplayOptions {
   /** `auto`, `host` or `cuda:N`. */
   readonly device: string
   readonly allocator: ResolvedAllocatorOptions
-  /** Bytes of the host device; by default enough for whatever the trace can need. */
+  /** Bytes of the host device. Default: enough for any trace. */
   readonly memory?: number
 }
 
-/** What a replay is rejected with: data about the trace's operation, or about the device that did not open. */
+/** The error of a replay: names the trace's operation, or the device that did not open. */
 export class ReplayError extends Error {
   constructor(readonly fault: Fault) {
     super(fault.found)
@@ -32,15 +30,14 @@ export class ReplayError extends Error {
 
 const GiB = 2 ** 30
 
-// Pages that nobody writes to cost the host nothing: four times what is alive, which even segments that are never given back
-// do not reach. Addresses are four times that, on either device.
-const roomFor = (trace: AllocatorTrace): number =>
+// Four times the live bytes, which no policy reaches. Pages that are never written to cost the host nothing.
+const memoryFor = (trace: AllocatorTrace): number =>
   Math.min(64 * 1024 * GiB, 4 * GiB * Math.ceil((trace.peakLive + 1) / GiB))
 
 /** Replays a trace on a device of its own. Rejects with a ReplayError. */
 export const replayTrace = async (trace: AllocatorTrace, options: ReplayOptions): Promise<ReplayResult> => {
   const { pinned: _, ...allocator } = options.allocator
-  const host: HostOptions = { memory: options.memory ?? roomFor(trace) }
+  const host: HostOptions = { memory: options.memory ?? memoryFor(trace) }
   const on = async (device: string): Promise<ReplayResult> => {
     const where = device === 'host' ? host : Number(device.slice('cuda:'.length))
     const { kinds, stream, ids, bytes } = trace
@@ -50,7 +47,7 @@ export const replayTrace = async (trace: AllocatorTrace, options: ReplayOptions)
       { kinds, streams: stream, ids, bytes },
     )
     const served = Object.fromEntries(
-      rungs.map((rung, i) => [rung, figures.served[i] ?? 0]),
+      fallbacks.map((name, i) => [name, figures.served[i] ?? 0]),
     ) as ReplayResult['served']
     return { ...figures, device, deviceName: figures.device, served }
   }
@@ -102,12 +99,18 @@ const failed = (
         ? 'raise --memory'
         : 'replay it on a larger device, or on host'
   const waits = options.allocator.policy.startsWith('order')
+  const parts = [
+    `${size(live)} in use`,
+    `${size(pending)} freed but still in use by other lanes`,
+    `${size(free)} free`,
+    `the longest piece ${size(longestFree)}`,
+  ]
   return new ReplayError({
     _tag: 'OutOfMemory',
     at,
     subject: device,
     wanted: `${size(shortage.wanted)} of ${most}; the trace has ${size(trace.peakLive)} alive at its peak`,
-    found: `${size(reserved)} reserved: ${size(live)} in use, ${size(pending)} freed but still in use by others, ${size(free)} free, the longest piece ${size(longestFree)}; ${size(deviceFree)} free on the device`,
+    found: `${size(reserved)} reserved: ${parts.join(', ')}; ${size(deviceFree)} free on the device`,
     next: waits ? where : `${where}, or try --policy order-then-wait`,
   })
 }

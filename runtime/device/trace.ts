@@ -3,18 +3,19 @@ import type { Fault } from '../../dsl/ir/fault.js'
 import { describe } from '../values.js'
 import { fieldsOf } from './settings/checks.js'
 
-/** What is wrong with a trace. `at` is the place in it, as `ops[17]`. */
+/** An error in a trace. `at` is the place, as `ops[17]`. */
 export type TraceFault = Fault<'BadTrace'>
 
-/** What PyTorch's own allocator needed for the run that was recorded, in bytes. */
+/** The peaks of PyTorch's allocator in the run that was recorded, in bytes. */
 export interface TorchPeaks {
   readonly peakAllocated?: number
   readonly peakReserved?: number
 }
 
 /**
- * A recorded run of an allocator, in order: for each operation its kind (0 allocated, 1 free asked for, 2 free complete, every use of the
- * block having ended), its block, its stream, and of allocations the bytes asked for.
+ * A recorded run of an allocator, in order. Each operation has a kind (0 allocates, 1 asks for a free, 2
+ * completes the free: every use of the block has ended), a block, a stream, and, if it allocates, the bytes
+ * asked for.
  */
 export interface AllocatorTrace {
   readonly name: string
@@ -23,9 +24,12 @@ export interface AllocatorTrace {
   readonly ids: Float64Array
   readonly bytes: Float64Array
   readonly stream: Uint8Array
-  /** The largest sum of bytes asked for, each counted from its allocation until its free was complete. */
+  /** The largest sum of bytes asked for; a block counts from its allocation until its free is complete. */
   readonly peakLive: number
-  /** PyTorch's own, where the trace says: with segments of its default, and with expandable ones. */
+  /**
+   * PyTorch's version and peaks, where the trace has them: with its default segments, and with expandable
+   * ones.
+   */
   readonly torch: {
     readonly version?: string
     readonly default?: TorchPeaks
@@ -33,9 +37,12 @@ export interface AllocatorTrace {
   }
 }
 
-/** The most streams that a trace may have: a device has 256 lanes, and the uses of blocks get lanes of their own. */
+/**
+ * The most streams of a trace: a device has 256 lanes, and the replay runs the uses of blocks on lanes of
+ * their own.
+ */
 export const mostTraceStreams = 128
-// Told at once; a file that is none of these has a fault in each operation.
+// The most faults that are reported. A file that is no trace has a fault in each operation.
 const mostFaults = 20
 
 const fault = (at: string, wanted: string, found: string, next: string): TraceFault => ({
@@ -49,7 +56,10 @@ const fault = (at: string, wanted: string, found: string, next: string): TraceFa
 
 const shape = '[op, id, bytes, stream]: op 0 allocates, 1 asks for a free, 2 is its completion'
 
-/** A trace of what was read from JSON: `{ name, torch, streams, ops: [[op, id, bytes, stream], …] }`. Takes anything; never throws. */
+/**
+ * Reads a trace from a value that JSON held: `{ name, torch, streams, ops: [[op, id, bytes, stream], …] }`.
+ * Takes anything; never throws.
+ */
 export const parseTrace = (value: unknown): E.Either<readonly TraceFault[], AllocatorTrace> => {
   const fields = fieldsOf(value)
   if (fields === undefined)
@@ -150,7 +160,8 @@ const readOps = (ops: readonly unknown[], streams: number, faults: TraceFault[])
   const ids = new Float64Array(ops.length)
   const bytes = new Float64Array(ops.length)
   const stream = new Uint8Array(ops.length)
-  // Where a block that is not gone yet was allocated, and where its free was asked for.
+  // For each block whose free is not complete: the operation that allocated it, and the one that asked for
+  // its free.
   const allocated = new Map<number, number>()
   const freed = new Map<number, number>()
   let live = 0

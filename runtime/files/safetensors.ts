@@ -1,4 +1,5 @@
-// Parameters from a .safetensors file: the header is checked without trust, the bytes are read straight to where they are wanted.
+// Parameters from a .safetensors file: the header is checked without trust, the bytes are read straight to
+// where they are wanted.
 import { type FileHandle, open } from 'node:fs/promises'
 import * as E from 'fp-ts/lib/Either.js'
 import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
@@ -22,7 +23,9 @@ export type {
 } from './safetensors/header.js'
 export { type TensorToWrite, writeSafetensors } from './safetensors/write.js'
 
-/** Fills a parameter's bytes; `open(plan, { params })` takes one by name. Rejects with a `SafetensorsError`. */
+/**
+ * Fills a parameter's bytes; `open(plan, { params })` takes one by name. Rejects with a `SafetensorsError`.
+ */
 export type ParamSource = (
   into: Uint8Array,
   spec?: BoundSpec & { readonly name?: string; readonly bytes?: number },
@@ -42,7 +45,10 @@ export interface Safetensors extends AsyncDisposable {
   /** Tensors of element types that Braid does not compute with: name → the type's name. */
   readonly foreign: ReadonlyMap<string, string>
   readonly metadata: Readonly<Record<string, string>>
-  /** Reads one tensor into bytes that are exactly as long. A name that is not there, or another type or size, rejects. */
+  /**
+   * Reads one tensor into bytes that are exactly as long. A name that is not there, or another type or size,
+   * rejects.
+   */
   source(name: string): ParamSource
   /** Idempotent. */
   close(): Promise<void>

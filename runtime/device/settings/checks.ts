@@ -1,5 +1,5 @@
-// Checks of options that a caller of JavaScript passed: an option may be anything, an object may be a proxy or full of
-// getters that throw.
+// Checks of options that a caller of JavaScript passed: an option may be anything, an object may be a proxy
+// or full of getters that throw.
 import type { Fault } from '../../../dsl/ir/fault.js'
 import { describe } from '../../values.js'
 
@@ -85,7 +85,10 @@ export const checkEach = (
     return holds(value) ? [] : [badOption(`${prefix}${name}`, wanted, value)]
   })
 
-/** The fields of a plain object, each read once; undefined where the value is no plain object, or cannot be read. */
+/**
+ * The fields of a plain object, each read once; undefined where the value is no plain object, or cannot be
+ * read.
+ */
 export const fieldsOf = (value: unknown): ReadonlyMap<string, unknown> | undefined => {
   try {
     if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined
@@ -97,7 +100,10 @@ export const fieldsOf = (value: unknown): ReadonlyMap<string, unknown> | undefin
   }
 }
 
-/** The items of an array, each read once; undefined where it is no array, cannot be read, or is longer than `most`. */
+/**
+ * The items of an array, each read once; undefined where it is no array, cannot be read, or is longer than
+ * `most`.
+ */
 export const itemsOf = (value: unknown, most: number): readonly unknown[] | undefined => {
   try {
     return Array.isArray(value) && value.length <= most ? Array.from(value) : undefined

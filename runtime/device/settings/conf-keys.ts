@@ -1,5 +1,6 @@
-// The table of keys: each key that PyTorch's allocator settings have had, the values that it may have, and what it sets here.
-// Sources: `AcceleratorAllocatorConfig` and `CUDAAllocatorConfig` of PyTorch, up to 2.14 and its additions since.
+// The table of keys: each key that PyTorch's allocator settings have had, the values that it may have, and
+// what it sets here. Sources: `AcceleratorAllocatorConfig` and `CUDAAllocatorConfig` of PyTorch, up to 2.14
+// and its additions since.
 import type { ConfValue } from './conf-syntax.js'
 import { type AllocatorOptions, divisionCount, divisionList, MiB, type PinnedOptions } from './options.js'
 
@@ -77,7 +78,8 @@ const share = (
   },
 })
 
-// A number of bytes that JavaScript cannot count exactly is larger than any machine: it becomes no bound, or the largest number.
+// A number of bytes that JavaScript cannot count exactly is larger than any machine: it becomes no bound, or
+// the largest number.
 const bytesOf = (mebibytes: bigint): number => {
   const bytes = Number(mebibytes) * MiB
   return Number.isSafeInteger(bytes) ? bytes : Number.POSITIVE_INFINITY
@@ -158,7 +160,7 @@ export const confKeys: readonly ConfKey[] = [
   ),
   flag(['release_lock_on_cudamalloc', 'release_lock_on_hipmalloc'], () =>
     noted(
-      "the driver is asked for memory under the allocator's mutex, which a lane that finds a block in its own cache does not take",
+      "only calls that need the driver take the allocator's mutex: a lane that finds a block in its own cache does not",
     ),
   ),
   flag(['graph_capture_record_stream_reuse'], () =>
@@ -205,7 +207,7 @@ export const confKeys: readonly ConfKey[] = [
   },
   flag(['pinned_use_background_threads'], () =>
     noted(
-      'an allocation under the default policy asks the driver nothing, so there is no polling to move to a thread',
+      'under the default policy an allocation queries no event, so there is no polling to move to a thread',
     ),
   ),
   whole(['pinned_reserve_segment_size_mb'], from(1n), mb =>
@@ -226,7 +228,7 @@ export const confKeys: readonly ConfKey[] = [
 const async = (): Outcome =>
   refused(
     'native',
-    "the driver's own pool knows no lanes: it would reuse memory without regard to the uses that are recorded here",
+    "the driver's own pool knows nothing of recorded uses: it would reuse memory too early",
     'leave backend out',
   )
 
@@ -259,10 +261,10 @@ const stepsOf = (text: string): number | undefined => {
 }
 
 /**
- * The steps of the sixteen intervals of `roundup_power2_divisions`, exactly as PyTorch fills them. A single number counts for
- * all. In a list the first entry also counts for all intervals below its own, each other entry only for its own, and `>` for
- * all intervals after the last one that was named. All sizes from 32 GiB on are one interval.
- * Source: `AcceleratorAllocatorConfig::parseRoundUpPower2Divisions`.
+ * The steps of the sixteen intervals of `roundup_power2_divisions`, exactly as PyTorch fills them. A single
+ * number counts for all. In a list the first entry also counts for all intervals below its own, each other
+ * entry only for its own, and `>` for all intervals after the last one that was named. All sizes from 32 GiB
+ * on are one interval. Source: `AcceleratorAllocatorConfig::parseRoundUpPower2Divisions`.
  */
 const divisionsOf = (value: ConfValue): readonly number[] | BadValue => {
   const result = Array.from({ length: divisionCount }, () => 0)

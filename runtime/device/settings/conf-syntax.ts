@@ -54,8 +54,8 @@ const tokensOf = (text: string): readonly Word[] => {
 }
 
 /**
- * Splits `key:value,key:[a:b,c:d]` into settings. A comma may end the text, and a list. A setting that cannot be read is a
- * problem; reading goes on with the next one.
+ * Splits `key:value,key:[a:b,c:d]` into settings. A comma may end the text, and a list. A setting that cannot
+ * be read is a problem; reading goes on with the next one.
  */
 export const settingsOf = (
   text: string,

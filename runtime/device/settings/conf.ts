@@ -5,7 +5,9 @@ import { type ConfContext, confKeyNames, confKeyOf, wholeOf } from './conf-keys.
 import { type Setting, settingsOf, textOf } from './conf-syntax.js'
 import type { AllocatorOptions } from './options.js'
 
-/** What one setting does: it sets an option (`honoured`), or Braid has nothing that it could change (`noted`). */
+/**
+ * What one setting does: it sets an option (`honoured`), or Braid has nothing that it could change (`noted`).
+ */
 export interface AllocConfNote {
   readonly key: string
   readonly value: string
@@ -26,7 +28,10 @@ export interface AllocConf {
   readonly notes: readonly AllocConfNote[]
 }
 
-/** PyTorch's variables, in the order of PyTorch 2.14. Only the first one that is set counts, even if it is empty. */
+/**
+ * PyTorch's variables, in the order of PyTorch 2.14. Only the first one that is set counts, even if it is
+ * empty.
+ */
 export const allocConfVariables = [
   'PYTORCH_CUDA_ALLOC_CONF',
   'PYTORCH_HIP_ALLOC_CONF',
@@ -89,8 +94,8 @@ export const readAllocConf = (
 }
 
 /**
- * Reads settings in the syntax of PyTorch's `PYTORCH_ALLOC_CONF`: `key:value,key:[a:b,…]`, with `True` and `False`. Returns
- * every fault, or the options that the settings set; `notes` says what each setting does.
+ * Reads settings in the syntax of PyTorch's `PYTORCH_ALLOC_CONF`: `key:value,key:[a:b,…]`, with `True` and
+ * `False`. Returns every fault, or the options that the settings set; `notes` says what each setting does.
  */
 export const parseAllocConf = (
   text: string,

@@ -21,10 +21,15 @@ export const MiB = 2 ** 20
 /** Intervals between powers of two that have steps of their own: below 2 MiB, from 2 MiB, … from 32 GiB. */
 export const divisionCount = 16
 
-/** Where an allocation looks for memory, and in which order, before the pool grows and when it cannot grow. */
+/**
+ * Where an allocation looks for memory, and in which order, before the pool grows and when it cannot grow.
+ */
 export type AllocatorPolicy = 'order-then-wait' | 'order-then-grow' | 'poll' | 'never-wait'
 
-/** From `from` bytes on, a power of two from 1 MiB to 32 GiB, sizes are rounded up to `steps` steps between powers of two. */
+/**
+ * From `from` bytes on, a power of two from 1 MiB to 32 GiB, sizes are rounded up to `steps` steps between
+ * powers of two.
+ */
 export interface SizeDivision {
   readonly from: number
   readonly steps: number
@@ -48,7 +53,10 @@ export interface AllocatorOptions {
   readonly policy?: AllocatorPolicy
   /** The most that is held of the device's memory. Default: no bound. */
   readonly limit?: number
-  /** The same as a share of the device's memory, from 0 to 1; the lower of both counts. `per_process_memory_fraction` */
+  /**
+   * The same as a share of the device's memory, from 0 to 1; the lower of both counts.
+   * `per_process_memory_fraction`
+   */
   readonly fraction?: number
   /** Pages are mapped one after the other into ranges of addresses. Default true. `expandable_segments` */
   readonly expandable?: boolean
@@ -56,13 +64,22 @@ export interface AllocatorOptions {
   readonly movePages?: boolean
   /** Blocks of at least this are never split. Default: no bound. `max_split_size_mb` */
   readonly maxSplit?: number
-  /** How much longer a block that is not split may be than the allocation. Default: `largeSegment`. `max_non_split_rounding_mb` */
+  /**
+   * How much longer a block that is not split may be than the allocation. Default: `largeSegment`.
+   * `max_non_split_rounding_mb`
+   */
   readonly maxNonSplitRounding?: number
   /** Bytes asked of the driver for allocations from 1 to 10 MiB. Default 20 MiB. `large_segment_size_mb` */
   readonly largeSegment?: number
-  /** Free segments go back when more than this share of the limit is held; 0 for never. `garbage_collection_threshold` */
+  /**
+   * Free segments go back when more than this share of the limit is held; 0 for never.
+   * `garbage_collection_threshold`
+   */
   readonly collectAbove?: number
-  /** An allocation beyond the limit fails at once: nothing is given back first. Default false. `throw_on_cudamalloc_oom` */
+  /**
+   * An allocation beyond the limit fails at once: nothing is given back first. Default false.
+   * `throw_on_cudamalloc_oom`
+   */
   readonly refuseEarly?: boolean
   /** Steps for all sizes, or by size; 0 or 1 is none. Default 0. `roundup_power2_divisions` */
   readonly divisions?: number | readonly SizeDivision[]
@@ -109,8 +126,8 @@ const pinnedNames = [
 ] as const satisfies (keyof PinnedOptions)[]
 
 /**
- * The options that were given; those of `under` (settings from the environment) where one is missing; else the defaults.
- * Returns every fault. Takes anything and never throws.
+ * The options that were given; those of `under` (settings from the environment) where one is missing; else
+ * the defaults. Returns every fault. Takes anything and never throws.
  */
 export const allocatorOptions = (
   given: unknown,
@@ -174,7 +191,10 @@ const from = check<number>(
   value => isPowerOfTwo(value) && value >= MiB && value <= largestFrom,
 )
 
-/** The steps of each interval, from one number for all, or from a list whose entries each count up to the next one. */
+/**
+ * The steps of each interval, from one number for all, or from a list whose entries each count up to the next
+ * one.
+ */
 const stepsByInterval = (given: unknown, faults: OptionFault[]): readonly number[] => {
   const at = 'allocator.divisions'
   const result = Array.from({ length: divisionCount }, () => 0)

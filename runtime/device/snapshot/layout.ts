@@ -1,5 +1,5 @@
-// What a picture of a snapshot shows, whether it is drawn as text or as SVG: sums, names, and a bar of equal columns
-// for each segment.
+// What a picture of a snapshot shows, whether it is drawn as text or as SVG: sums, names, and a bar of equal
+// columns for each segment.
 import type {
   AllocatorSnapshot,
   BlockState,
@@ -168,8 +168,8 @@ const barOf = (segment: SnapshotSegment, largest: number, { columns, leastColumn
   return { segment, pieces: piecesOf(segment, drawn), enlarged: exact < leastColumns ? drawn / exact : 1 }
 }
 
-// A block's piece ends at the column nearest to the block's end. Blocks that are too small for a column of their own
-// share one.
+// A block's piece ends at the column nearest to the block's end. Blocks that are too small for a column of
+// their own share one.
 const piecesOf = (segment: SnapshotSegment, columns: number): readonly Piece[] => {
   const pieces: { state: BlockState; columns: number; blocks: SnapshotBlock[] }[] = []
   const bytesPerColumn = segment.mappedSize / columns
@@ -215,8 +215,8 @@ export const sizeOf = (bytes: number): string => {
 export const plural = (count: number, one: string): string => `${count} ${one}${count === 1 ? '' : 's'}`
 
 /**
- * A name on one line and not too long. Names come from users and files: control characters and those that turn the
- * direction of writing are spelt out, so that no name steers a terminal.
+ * A name on one line and not too long. Names come from users and files: control characters and those that
+ * turn the direction of writing are spelt out, so that no name steers a terminal.
  */
 export const shown = (name: string, most = 60): string => {
   const visible = name.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/gu, unseen => {

@@ -1,5 +1,5 @@
-// Writes Python pickles of protocol 4, of plain data. Uses only opcodes that PyTorch's snapshot viewer knows: the viewer has
-// an unpickler of its own, without LONG4, BINUNICODE8 and frozen sets.
+// Writes Python pickles of protocol 4, of plain data. Uses only opcodes that PyTorch's snapshot viewer knows:
+// the viewer has an unpickler of its own, without LONG4, BINUNICODE8 and frozen sets.
 
 /** A Python tuple; a plain array becomes a list. */
 export class Tuple {
@@ -50,13 +50,15 @@ const op = {
   longGet: 0x6a,
 } as const
 
-// Python's own pickler puts as many items between two marks: a reader may pass them as the arguments of one call.
+// Python's own pickler puts as many items between two marks: a reader may pass them as the arguments of one
+// call.
 const batch = 1000
 
 /**
- * `value` as a pickle. Integers up to 2^53 and bigints become `int`, other numbers `float`; objects become `dict` in their
- * own order, without keys that are undefined. An array or object that stands in several places is one object in Python
- * too. Throws a TypeError for a cycle, and for a value that is no data (a function, a Date).
+ * `value` as a pickle. Integers up to 2^53 and bigints become `int`, other numbers `float`; objects become
+ * `dict` in their own order, without keys that are undefined. An array or object that stands in several
+ * places is one object in Python too. Throws a TypeError for a cycle, and for a value that is no data (a
+ * function, a Date).
  */
 export const pickle = (value: Picklable): Uint8Array => {
   const out = new Bytes()
@@ -67,7 +69,9 @@ export const pickle = (value: Picklable): Uint8Array => {
   return out.taken()
 }
 
-/** The arrays, objects and strings that stand in more than one place: each gets a place in the pickle's memo. */
+/**
+ * The arrays, objects and strings that stand in more than one place: each gets a place in the pickle's memo.
+ */
 const repeated = (root: Picklable): ReadonlySet<unknown> => {
   const met = new Set<unknown>()
   const again = new Set<unknown>()

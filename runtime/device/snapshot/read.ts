@@ -30,9 +30,10 @@ const most = {
 }
 
 /**
- * Reads a snapshot from the text of a file, or from any value. Returns every fault (up to a hundred), or a snapshot that is
- * built anew, field by field; fields that the format does not have are dropped. Checks that every id names something,
- * that the blocks of a segment tile it, and that no two segments share an address. Never throws.
+ * Reads a snapshot from the text of a file, or from any value. Returns every fault (up to a hundred), or a
+ * snapshot that is built anew, field by field; fields that the format does not have are dropped. Checks that
+ * every id names something, that the blocks of a segment tile it, and that no two segments share an address.
+ * Never throws.
  */
 export const parseSnapshot = (
   input: string | unknown,

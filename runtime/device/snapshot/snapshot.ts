@@ -1,7 +1,11 @@
-// The memory of one device at one moment, as plain data. `Device.snapshot()` returns it, a snapshot file holds it as JSON,
-// and every picture and export is made from it. Addresses, sizes and points are integers below 2^53.
+// The memory of one device at one moment, as plain data. `Device.snapshot()` returns it, a snapshot file
+// holds it as JSON, and every picture and export is made from it. Addresses, sizes and points are integers
+// below 2^53.
 
-/** The id of a lane of the snapshot; -1 where there is no lane, or it is not known (of an event of the caller's). */
+/**
+ * The id of a lane of the snapshot; -1 where there is no lane, or it is not known (of an event of the
+ * caller's).
+ */
 export type LaneId = number
 
 export interface AllocatorSnapshot {
@@ -56,8 +60,8 @@ export interface SnapshotSegment {
 }
 
 /**
- * `live`: owned by the program; `pending`: freed, but its uses have not completed; `cached`: free, kept by its lane;
- * `unmapped`: addresses without memory.
+ * `live`: owned by the program; `pending`: freed, but its uses have not completed; `cached`: free, kept by
+ * its lane; `unmapped`: addresses without memory.
  */
 export type BlockState = 'live' | 'pending' | 'cached' | 'free' | 'unmapped'
 
@@ -109,8 +113,8 @@ export const actions = [
 ] as const
 
 /**
- * `pages_moved` says that the `segment_unmap` and the `segment_map` beside it were of the same memory. It changes no range
- * by itself.
+ * `pages_moved` says that the `segment_unmap` and the `segment_map` beside it were of the same memory. It
+ * changes no range by itself.
  */
 export type SnapshotAction = (typeof actions)[number]
 

@@ -14,7 +14,8 @@ import { type AllocatorSnapshot, type BlockState, blockStates, type SnapshotBloc
 const page = { width: 1000, margin: 24, label: 230, row: 30, bar: 18 }
 const barStart = page.margin + page.label
 const barWidth = page.width - page.margin - barStart
-// Three quarters of the width are for memory, in columns of two units, and a fifth for gaps between mapped stretches.
+// Three quarters of the width are for memory, in columns of two units, and a fifth for gaps between mapped
+// stretches.
 const column = 2
 const gapsWidth = 0.2 * barWidth
 const resolution = {
@@ -32,9 +33,10 @@ const meanings: Readonly<Record<BlockState, string>> = {
 }
 
 /**
- * A snapshot as one self-contained SVG: a row for each segment (of the 300 largest), as wide as it has memory (very
- * small ones enlarged, and saying so), its blocks by state, each with a tooltip. States differ in pattern as well as in
- * colour. Follows the reader's light or dark scheme. The same snapshot gives the same text.
+ * A snapshot as one self-contained SVG: a row for each segment (of the 300 largest), as wide as it has memory
+ * (very small ones enlarged, and saying so), its blocks by state, each with a tooltip. States differ in
+ * pattern as well as in colour. Follows the reader's light or dark scheme. The same snapshot gives the same
+ * text.
  */
 export const snapshotSvg = (snapshot: AllocatorSnapshot): string => {
   const names = new Names(snapshot)
@@ -57,7 +59,8 @@ export const snapshotSvg = (snapshot: AllocatorSnapshot): string => {
   }
   const height = y + page.margin
   return [
-    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${page.width} ${height}" width="${page.width}" height="${height}" role="img" aria-labelledby="braid-title braid-text">`,
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${page.width} ${height}"`,
+    ` width="${page.width}" height="${height}" role="img" aria-labelledby="braid-title braid-text">`,
     `<title id="braid-title">${escaped(`Memory of ${title}`)}</title>`,
     `<desc id="braid-text">${escaped(sentences.join(' '))}</desc>`,
     style,
@@ -75,7 +78,8 @@ const totals = ({ states, reserved, segments, longest }: Figures): string => {
   const parts = (['live', 'pending', 'cached', 'free'] as const).map(
     state => `${sizeOf(states[state].bytes)} ${state}`,
   )
-  return `${sizeOf(reserved)} reserved in ${plural(segments, 'segment')}: ${parts.join(', ')}; ${sizeOf(longest)} free in one piece`
+  const held = `${sizeOf(reserved)} reserved in ${plural(segments, 'segment')}`
+  return `${held}: ${parts.join(', ')}; ${sizeOf(longest)} free in one piece`
 }
 
 const legend = (y: number): string => {
@@ -100,7 +104,8 @@ const rowOf = ({ segment, pieces, enlarged }: Bar, y: number, names: Names): str
   const kind = segment.expandable
     ? `expandable, ${sizeOf(segment.mappedSize)} of ${sizeOf(segment.totalSize)} of addresses`
     : sizeOf(segment.totalSize)
-  const about = `Segment ${segment.counter} at 0x${segment.address.toString(16)}: ${kind}, of ${lane}, for ${segment.sizes} blocks${pool}`
+  const place = `Segment ${segment.counter} at 0x${segment.address.toString(16)}`
+  const about = `${place}: ${kind}, of ${lane}, for ${segment.sizes} blocks${pool}`
   const gaps = pieces.filter(({ state }) => state === 'unmapped').length
   const gap = Math.min(14, gapsWidth / Math.max(1, gaps))
   let x = barStart
@@ -130,10 +135,11 @@ const tooltip = ({ blocks }: Piece, names: Names): string => {
   const [block] = blocks as readonly [SnapshotBlock]
   if (blocks.length > 1) {
     const bytes = blocks.reduce((total, { size }) => total + size, 0)
-    const counts = blockStates
-      .map(state => ({ state, count: blocks.filter(each => each.state === state).length }))
-      .filter(({ count }) => count > 0)
-    return `${blocks.length} blocks, ${sizeOf(bytes)}: ${counts.map(({ state, count }) => `${count} ${state}`).join(', ')}`
+    const counts = blockStates.flatMap(state => {
+      const count = blocks.filter(each => each.state === state).length
+      return count > 0 ? [`${count} ${state}`] : []
+    })
+    return `${blocks.length} blocks, ${sizeOf(bytes)}: ${counts.join(', ')}`
   }
   const lines = [
     `${block.state}: ${sizeOf(block.size)} (${block.size} bytes) at 0x${block.address.toString(16)}`,
@@ -211,7 +217,8 @@ const dark: Colours = {
   hatch: '#56616d',
 }
 
-// Written out for each scheme: a reader of SVG without custom properties, or without schemes, shows the light one.
+// Written out for each scheme: a reader of SVG without custom properties, or without schemes, shows the light
+// one.
 const colours = (of: Colours): string =>
   [
     `text { fill: ${of.ink}; } .note, .size { fill: ${of.quiet}; } .page { fill: ${of.page}; }`,
@@ -232,8 +239,11 @@ ${colours(dark)}
 }
 </style>`
 
-const stripes = (state: BlockState, spacing: number, angle: number, kind: string): string =>
-  `<pattern id="braid-${state}" width="${spacing}" height="${spacing}" patternUnits="userSpaceOnUse" patternTransform="rotate(${angle})"><path class="${kind}" d="M0 0V${spacing}"/></pattern>`
+const stripes = (state: BlockState, spacing: number, angle: number, kind: string): string => {
+  const box = `width="${spacing}" height="${spacing}" patternUnits="userSpaceOnUse"`
+  const line = `<path class="${kind}" d="M0 0V${spacing}"/>`
+  return `<pattern id="braid-${state}" ${box} patternTransform="rotate(${angle})">${line}</pattern>`
+}
 
 const patterns = `<defs>
 ${stripes('pending', 6, 45, 'stripe')}

@@ -13,8 +13,8 @@ const resolution = { columns: 60, leastColumns: 1, segments: 40 }
 const mostHolders = 10
 
 /**
- * A snapshot for a terminal, in plain characters: how much is live, pending, cached and free, a bar for each of the
- * largest segments, the sites that hold the most, and the lanes whose work freed memory waits for.
+ * A snapshot for a terminal, in plain characters: how much is live, pending, cached and free, a bar for each
+ * of the largest segments, the sites that hold the most, and the lanes whose work freed memory waits for.
  */
 export const snapshotText = (snapshot: AllocatorSnapshot): string => {
   const names = new Names(snapshot)
@@ -70,13 +70,18 @@ const totalsText = ({ states, requested, unusable, longest, reserved }: Figures)
 
 const barsText = (bars: readonly Bar[], names: Names): readonly string[] =>
   columns(
-    bars.map(({ segment, pieces }) => [
-      `#${segment.counter}`,
-      names.lane(segment.lane),
-      segment.pool === 0 ? segment.sizes : `${segment.sizes}, pool ${segment.pool}`,
-      sizeOf(segment.mappedSize),
-      `[${pieces.map(({ state, columns }) => marks[state].repeat(state === 'unmapped' ? 1 : columns)).join('')}]`,
-    ]),
+    bars.map(({ segment, pieces }) => {
+      const drawn = pieces.map(({ state, columns }) =>
+        marks[state].repeat(state === 'unmapped' ? 1 : columns),
+      )
+      return [
+        `#${segment.counter}`,
+        names.lane(segment.lane),
+        segment.pool === 0 ? segment.sizes : `${segment.sizes}, pool ${segment.pool}`,
+        sizeOf(segment.mappedSize),
+        `[${drawn.join('')}]`,
+      ]
+    }),
   )
 
 const keyOf = ({ states }: Figures): string => {

@@ -1,6 +1,6 @@
-// The form of PyTorch's snapshots, which its viewer (pytorch.org/memory_viz) and `torch.cuda._memory_viz` read. Names and
-// types are those of torch/csrc/cuda/Module.cpp (`memorySnapshot`). PyTorch writes and reads the state
-// `active_pending_free`; only the comments of torch/cuda call it `active_awaiting_free`.
+// The form of PyTorch's snapshots, which its viewer (pytorch.org/memory_viz) and `torch.cuda._memory_viz`
+// read. Names and types are those of torch/csrc/cuda/Module.cpp (`memorySnapshot`). PyTorch writes and reads
+// the state `active_pending_free`; only the comments of torch/cuda call it `active_awaiting_free`.
 import type { Tuple } from './pickle.js'
 import type { AllocatorSnapshot } from './snapshot.js'
 
@@ -78,7 +78,10 @@ export type TorchSnapshot = {
     readonly stats: AllocatorSnapshot['stats']
     /** Records of actions that PyTorch has no name for. */
     readonly traces: readonly TorchRecord[]
-    /** How many of the oldest records were left out: they contradict the segments, which would stop the viewer. */
+    /**
+     * How many of the oldest records were left out: they contradict the segments, which would stop the
+     * viewer.
+     */
     readonly dropped: number
   }
 }

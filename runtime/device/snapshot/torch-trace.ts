@@ -1,6 +1,6 @@
-// PyTorch's viewer plays a trace backwards from the segments at its end. It stops with an exception where the two
-// contradict each other: a free of a block that is in no segment, a free that was never completed, pages unmapped that
-// were not mapped. The traces made here never contradict their segments.
+// PyTorch's viewer plays a trace backwards from the segments at its end. It stops with an exception where the
+// two contradict each other: a free of a block that is in no segment, a free that was never completed, pages
+// unmapped that were not mapped. The traces made here never contradict their segments.
 import type { TorchRecord, TorchSegment } from './torch-form.js'
 
 interface Range {
@@ -10,9 +10,10 @@ interface Range {
 }
 
 /**
- * The newest part of a trace that leads to these segments, and how many older records were dropped. A `free_completed` is
- * added after each `free_requested` whose block is free at the end. A `segment_alloc` of a range that the viewer has
- * joined to a neighbour becomes a `segment_map`: only then does the viewer take the range out of the joined one.
+ * The newest part of a trace that leads to these segments, and how many older records were dropped. A
+ * `free_completed` is added after each `free_requested` whose block is free at the end. A `segment_alloc` of
+ * a range that the viewer has joined to a neighbour becomes a `segment_map`: only then does the viewer take
+ * the range out of the joined one.
  */
 export const consistent = (
   trace: readonly TorchRecord[],

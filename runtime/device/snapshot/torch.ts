@@ -24,8 +24,8 @@ import { consistent } from './torch-trace.js'
 const own: ReadonlySet<string> = new Set(['use_recorded', 'wait_issued', 'pages_moved'])
 
 /**
- * A snapshot as PyTorch's `torch.cuda.memory._snapshot()` gives it. Facts that PyTorch has no field for stand in fields
- * of Braid's own.
+ * A snapshot as PyTorch's `torch.cuda.memory._snapshot()` gives it. Facts that PyTorch has no field for stand
+ * in fields of Braid's own.
  */
 export const toTorch = (snapshot: AllocatorSnapshot): TorchSnapshot => {
   const names = new Names(snapshot)
@@ -40,7 +40,8 @@ export const toTorch = (snapshot: AllocatorSnapshot): TorchSnapshot => {
     records.filter(record => (record.pinned ?? false) === pinned).map(record => names.record(record))
   const device = consistent(traceOf(false), segments)
   const host = consistent(traceOf(true), hostSegments)
-  // The viewer offers only devices that have segments or records, and stops with an exception where it can offer none.
+  // The viewer offers only devices that have segments or records, and stops with an exception where it can
+  // offer none.
   const empty = device.trace.length === 0 && segments.length === 0
   const trace = empty ? [names.mark('no memory of the device is held, and no record is kept')] : device.trace
   return {
@@ -65,8 +66,8 @@ export const toTorch = (snapshot: AllocatorSnapshot): TorchSnapshot => {
 export const torchPickle = (snapshot: AllocatorSnapshot): Uint8Array => pickle(toTorch(snapshot))
 
 /**
- * Sites and lanes as PyTorch names them. All uses of a site share one list of frames, so that a pickle holds the list
- * once.
+ * Sites and lanes as PyTorch names them. All uses of a site share one list of frames, so that a pickle holds
+ * the list once.
  */
 class Names {
   private readonly lanes: ReadonlyMap<LaneId, SnapshotLane>
@@ -111,8 +112,9 @@ class Names {
 
   record(record: SnapshotRecord): TorchRecord {
     const { action, address, size, lane, pool, timeMicroseconds, site, text } = record
-    // The viewer takes a block's stream for its segment's: it joins ranges whose streams agree, and counts the blocks of
-    // a private pool against the memory that the pool has for their stream. In Braid memory passes from lane to lane.
+    // The viewer takes a block's stream for its segment's: it joins ranges whose streams agree, and counts
+    // the blocks of a private pool against the memory that the pool has for their stream. In Braid memory
+    // passes from lane to lane.
     const segment = action === 'oom' ? undefined : this.segmentAt(address)
     const ofRange = action.startsWith('segment_')
     const stream = this.stream((ofRange || (segment?.pool ?? 0) > 0 ? segment?.lane : undefined) ?? lane)

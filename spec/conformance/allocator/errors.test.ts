@@ -237,7 +237,7 @@ describe('a host device that fails', () => {
     ]) {
       const error = thrownBy(call)
       expect(error).toMatchObject({ _tag: 'DriverFailed', code: 'CUDA_ERROR_ILLEGAL_ADDRESS' })
-      expect(error['next']).toMatch(/has broken it/)
+      expect(error['next']).toMatch(/earlier work has broken/)
     }
     expect(device.stats()['allocation.all.current']).toBe(1)
     device.snapshot()

@@ -151,7 +151,7 @@ describe.each(present)('replay on %s', device => {
           const [, at] = /^ops\[(\d+)\]$/.exec(outcome.fault.at) ?? []
           expect(made.ops[Number(at)]?.[0]).toBe(0)
           expect(outcome.fault.found).toMatch(
-            /reserved: .* in use, .* freed but still in use by others, .* free/,
+            /reserved: .* in use, .* freed but still in use by other lanes, .* free/,
           )
           expect(outcome.fault.next).toContain('--limit')
         },

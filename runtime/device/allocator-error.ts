@@ -3,14 +3,17 @@ import { render } from '../../dsl/ir/messages.js'
 import { describe } from '../values.js'
 
 export type AllocatorErrorTag =
-  | 'BadArgument' // not what the call takes
+  | 'BadArgument' // an argument that the call does not take
   | 'WrongDevice' // a handle of another device
   | 'Reentrant' // a pool's own allocator called the device that called it
-  | 'SourceFailed' // a pool's own allocator threw, or gave no address; `cause` is what it threw
+  | 'SourceFailed' // a pool's own allocator threw, or returned no address; `cause` is the error that it threw
   | 'OutOfMemory'
   | 'DriverFailed'
 
-/** What a call of a device, lane, block, event or pool throws: an Error whose fields are the same data as every fault of Braid. */
+/**
+ * The error that a call of a device, lane, block, event or pool throws. Its fields are those of every fault
+ * of Braid.
+ */
 export class AllocatorError extends Error implements Fault<AllocatorErrorTag> {
   readonly _tag: AllocatorErrorTag
   /** The call: `lane.malloc`. */
@@ -45,7 +48,7 @@ export const badArgument = (
 ): AllocatorError =>
   new AllocatorError({ _tag: 'BadArgument', at, subject, wanted, found: describe(value), next })
 
-/** The same of something that is no value but a thing: `found` says in words what it is. */
+/** An argument that the call does not take; `found` describes it in words. */
 export const badUse = (
   at: string,
   subject: string,
@@ -54,7 +57,7 @@ export const badUse = (
   next: string,
 ): AllocatorError => new AllocatorError({ _tag: 'BadArgument', at, subject, wanted, found, next })
 
-/** A handle that is none of `device`. */
+/** A handle that belongs to another device than `device`. */
 export const wrongDevice = (at: string, subject: string, device: string): AllocatorError =>
   new AllocatorError({
     _tag: 'WrongDevice',
@@ -65,7 +68,7 @@ export const wrongDevice = (at: string, subject: string, device: string): Alloca
     next: 'a device that is opened twice is two devices: use the handles of one',
   })
 
-/** Whole numbers, said as a caller would: bytes from 1 on, unless told otherwise. */
+/** The value, if it is a whole number in the range; else throws. */
 export const wholeNumber = (
   at: string,
   subject: string,
