@@ -113,6 +113,6 @@ export {
   simulate,
   type Timeline,
   type TimelineRun,
-} from './machine/simulate.js'
+} from './machine/simulate/simulate.js'
 export { verify } from './verify/verify.js'
 export { verifyRanks } from './verify/verify-ranks.js'

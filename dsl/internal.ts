@@ -15,5 +15,5 @@ export {
   ticksOf,
   timesOf,
 } from './machine/simulate/compare.js'
-export { laneNames } from './machine/simulate.js'
+export { laneNames } from './machine/simulate/simulate.js'
 export { granule, poolPeakOf } from './memory/pool-peak.js'

@@ -1,5 +1,5 @@
 import { laneName, nodeName, placeOf } from '../ir/names.js'
-import type { Cause } from '../machine/simulate/timeline.js'
+import type { Cause } from '../machine/simulate/simulate.js'
 import { type CriticalPath, criticalPath } from './critical.js'
 import { listed, plural, timeOf } from './names.js'
 import { type Line, section } from './section.js'

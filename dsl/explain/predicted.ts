@@ -1,7 +1,7 @@
 import type { Plan } from '../ir/plan.js'
 import type { Machine } from '../machine/machine.js'
-import { paceOf } from '../machine/simulate/steady.js'
-import { runsOf, simulate } from '../machine/simulate.js'
+import { runsOf, simulate } from '../machine/simulate/simulate.js'
+import { paceOf } from '../machine/simulate/steady-state.js'
 import type { Span, Timeline } from './timeline.js'
 
 /** What a machine is predicted to do with a plan, in the microseconds that people read; undefined where a plan runs nothing. Throws for what is no machine. */
@@ -25,6 +25,6 @@ export const predicted = (plan: Plan, machine: Machine | string): Timeline | und
   )
   // The last ticks have none behind them; those before are as all that follow.
   const tick = Math.max(0, timeline.ticks - 1 - plan.inFlight)
-  const { over, settled } = paceOf(timeline.ended.subarray(0, tick + 1), plan.inFlight)
-  return { plan, machine: name, tick, tickUs: tickMs * 1e3, over: settled ? over : 1, settled, spans }
+  const { over, steady } = paceOf(timeline.ended.subarray(0, tick + 1), plan.inFlight)
+  return { plan, machine: name, tick, tickUs: tickMs * 1e3, over: steady ? over : 1, settled: steady, spans }
 }

@@ -1,6 +1,6 @@
 import type { Plan } from '../ir/plan.js'
 import type { Resource } from '../machine/cost.js'
-import type { Cause } from '../machine/simulate/timeline.js'
+import type { Cause } from '../machine/simulate/simulate.js'
 
 /** One run of one tick as a machine is predicted to do it: microseconds from the moment when the first tick is begun. */
 export interface Span {

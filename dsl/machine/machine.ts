@@ -62,11 +62,11 @@ export interface DeviceModel {
   readonly d2h: CopyModel
 }
 
-/** A direction of copying. Each engine takes one copy at a time; engines share the rate. */
+/** A direction of copying. Each engine takes one copy at a time, at `rate` unless the bus or the memory has less left. */
 export interface CopyModel {
   /** Count. Copies at one time. */
   readonly engines: number
-  /** Bytes a second, of all engines together. Source: a large copy from or to pinned memory. */
+  /** Bytes a second of one copy. Source: a large copy from or to pinned memory. */
   readonly rate: number
   /** Nanoseconds that a copy takes beside its bytes. Source: a chain of small copies. */
   readonly latency: number

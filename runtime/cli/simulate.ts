@@ -1,7 +1,7 @@
 import type { Plan } from '../../dsl/ir/plan.js'
 import { machines } from '../../dsl/machine/load.js'
 import { type Comparison, compareWith, ticksOf } from '../../dsl/machine/simulate/compare.js'
-import { type Simulation, simulate as simulatePlan } from '../../dsl/machine/simulate.js'
+import { type Simulation, simulate as simulatePlan } from '../../dsl/machine/simulate/simulate.js'
 import { oneWord, parse } from './args.js'
 import { compileFlags, compilerOf } from './compiled.js'
 import { Failed, Misuse, type Output } from './io.js'

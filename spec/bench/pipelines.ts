@@ -27,7 +27,7 @@ import {
 } from '../../dsl/index.js'
 import { orThrow } from '../../dsl/ir/braid-error.js'
 import type { Graph } from '../../dsl/language/graph.js'
-import { simulate } from '../../dsl/machine/simulate.js'
+import { simulate } from '../../dsl/machine/simulate/simulate.js'
 import { open } from '../../runtime/session/open.js'
 import { scriptOf } from './python.js'
 import { bf16Values, difference } from './stream-values.js'

@@ -2,7 +2,7 @@
 import { orThrow } from '../../dsl/ir/braid-error.js'
 import type { Plan, PlanNode } from '../../dsl/ir/plan.js'
 import { machineOf } from '../../dsl/machine/load.js'
-import { runsOf, type Simulation, simulate } from '../../dsl/machine/simulate.js'
+import { runsOf, type Simulation, simulate } from '../../dsl/machine/simulate/simulate.js'
 import { poolPeakOf } from '../../dsl/memory/pool-peak.js'
 import { machineFile, measuredMachine } from '../../runtime/cli/doctor-machine.js'
 import { measureHost } from '../../runtime/cli/host-figures.js'

@@ -1,5 +1,5 @@
 import type { Plan } from '../../ir/plan.js'
-import { laneNames, type Simulation } from '../simulate.js'
+import { laneNames, type Simulation } from './simulate.js'
 
 /** One run as a trace has it. Times are milliseconds. */
 export interface MeasuredRun {

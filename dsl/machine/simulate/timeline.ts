@@ -1,17 +1,7 @@
 import type { Resource } from '../cost.js'
-
-/** What a run waited for last before it started. */
-export type Cause =
-  | 'start' // nothing: it could begin at once
-  | 'lane' // the run before it on its lane
-  | 'wait' // an event: the last run before its record
-  | 'engine' // a copy engine, or the host, that another run had
-  | 'issue' // the issuing thread, which was not there earlier
-  | 'queue' // the issuing thread, which a full lane had blocked
-  | 'tick' // the host, which issues a tick only when an earlier one has completed
-  | 'feed' // the program's own thread, which was still filling the tick's inputs
-
-export const causes: readonly Cause[] = ['start', 'lane', 'wait', 'engine', 'issue', 'queue', 'tick', 'feed']
+import { type Cause, causes } from './cause.js'
+import type { PlanWorkload } from './plan-workload.js'
+import { play } from './simulator.js'
 
 /**
  * What ran when, as columns: run i is `node[i]` on `lane[i]` in `tick[i]`, from `start[i]` to `end[i]` nanoseconds after the first tick was fed. Runs stand tick
@@ -33,6 +23,46 @@ export interface Timeline {
   /** When each tick was begun by the issuing thread, and when its last run ended. */
   readonly issued: Float64Array
   readonly ended: Float64Array
+}
+
+/** Plays a plan and keeps what each run did. */
+export const timelineOf = (workload: PlanWorkload, ticks: number): Timeline => {
+  const { runs, usage } = workload
+  const all = runs * ticks
+  const repeated = (column: Int32Array): Int32Array =>
+    Int32Array.from({ length: all }, (_, i) => column[i % runs]!)
+  const start = new Float64Array(all)
+  const end = new Float64Array(all)
+  const cause = new Uint8Array(all)
+  const after = new Int32Array(all).fill(-1)
+  const issued = new Float64Array(ticks)
+  const { ended } = play(workload, ticks, {
+    begin: (tick, time) => {
+      issued[tick] = time
+    },
+    start: (run, time, why, before) => {
+      start[run] = time
+      cause[run] = why
+      after[run] = before
+    },
+    end: (run, time) => {
+      end[run] = time
+    },
+  })
+  return {
+    runs: all,
+    ticks,
+    node: repeated(workload.node),
+    lane: repeated(workload.laneOf),
+    tick: Int32Array.from({ length: all }, (_, i) => Math.floor(i / runs)),
+    start,
+    end,
+    resource: Array.from({ length: all }, (_, i) => usage.resource[i % runs]!),
+    cause,
+    after,
+    issued,
+    ended,
+  }
 }
 
 /** One run of a timeline. `after` is another's index, undefined where it waited for no run. */

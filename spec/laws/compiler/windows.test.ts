@@ -22,7 +22,7 @@ import {
 } from '../../../dsl/index.js'
 import { lane } from '../../../dsl/language/lane.js'
 import { machineOf } from '../../../dsl/machine/load.js'
-import { simulate } from '../../../dsl/machine/simulate.js'
+import { simulate } from '../../../dsl/machine/simulate/simulate.js'
 import { fitted } from '../../fixtures/fitted.js'
 import { sample } from '../../fixtures/generate.js'
 import { runs } from '../../fixtures/runs.js'

@@ -5,8 +5,8 @@ import { compile, orThrow } from '../../../dsl/index.js'
 import type { MatmulSpec } from '../../../dsl/ir/kernel-spec.js'
 import type { Command, Plan, PlanNode } from '../../../dsl/ir/plan.js'
 import type { Machine } from '../../../dsl/machine/machine.js'
-import { paceOf } from '../../../dsl/machine/simulate/steady.js'
-import { runsOf, type Simulation, simulate, type TimelineRun } from '../../../dsl/machine/simulate.js'
+import { paceOf } from '../../../dsl/machine/simulate/steady-state.js'
+import { runsOf, type Simulation, simulate, type TimelineRun } from '../../../dsl/machine/simulate/simulate.js'
 import { peakOf } from '../../../dsl/memory/peak.js'
 import { sample } from '../../fixtures/generate.js'
 import { plain, someMachines, uncontended } from '../../fixtures/machines.js'
@@ -351,7 +351,7 @@ describe('simulate, to the nanosecond', () => {
     const intervals = [5, 1, 1, 7, 1, 1, 7, 1, 1, 7, 1, 1]
     let at = 0
     const ended = Float64Array.from([0, ...intervals], interval => (at += interval))
-    expect(paceOf(ended, 3)).toEqual({ tick: 3, over: 3, settled: true })
+    expect(paceOf(ended, 3)).toEqual({ tick: 3, over: 3, steady: true })
   })
 
   /** The same plan with matrix products for what is called one, which draw so much power that half of their full rate is all there is for long. */

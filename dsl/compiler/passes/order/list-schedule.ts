@@ -1,4 +1,5 @@
-import { type Costs, resources } from '../../analysis/costs.js'
+import { poolsPerDevice } from '../../../machine/usage.js'
+import type { Costs } from '../../analysis/costs.js'
 import type { Dependencies } from '../../analysis/dependencies.js'
 import type { Operation } from '../../analysis/ir.js'
 import { PriorityQueue } from './priority-queue.js'
@@ -165,14 +166,14 @@ class Schedule {
     const { work, busy, ends, free, laneOf, rest, unfinished } = this
     const chain = work.chainOf[i]!
     if (chain >= 0 && --rest[chain]! === 0) unfinished[laneOf[i]!]!--
-    const { alone, work: own, demand, shared, issue } = work.costs
+    const { alone, work: own, demand, firstPool, issue } = work.costs
     this.host += issue[i]!
     const start = Math.max(now, this.host)
     let end = start + alone[i]!
-    for (let r = 0; r < resources; r++) {
-      const asked = demand[resources * i + r]! * own[i]!
+    for (let r = 0; r < poolsPerDevice; r++) {
+      const asked = demand[poolsPerDevice * i + r]! * own[i]!
       if (asked === 0) continue
-      const at = shared[i]! + r
+      const at = firstPool[i]! + r
       busy[at] = Math.max(busy[at]!, start) + asked
       end = Math.max(end, busy[at]!)
     }

@@ -1,8 +1,9 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
+import { poolsPerDevice } from '../../../machine/usage.js'
 import { accessesOf } from '../../analysis/accesses.js'
 import { startsOf, withoutStartEdges } from '../../analysis/control-edges.js'
-import { type Costs, costsOf, resources } from '../../analysis/costs.js'
+import { type Costs, costsOf } from '../../analysis/costs.js'
 import { type Dependencies, dependenciesOf, remainingPath, topological } from '../../analysis/dependencies.js'
 import type { Lowered, Operation } from '../../analysis/ir.js'
 import { changed } from '../../analysis/operations.js'
@@ -52,11 +53,12 @@ const beginning = (ir: Lowered): Lowered => {
 }
 
 /** Less than this no tick takes: what the issuing thread needs, and what is asked of each shared thing. */
-const leastTick = ({ issue, work, demand, shared, pools, power }: Costs): number => {
+const leastTick = ({ issue, work, demand, firstPool, pools, power }: Costs): number => {
   const asked = new Float64Array(pools + 1)
   work.forEach((own, i) => {
     asked[pools]! += issue[i]!
-    for (let r = 0; r < resources; r++) asked[shared[i]! + r]! += demand[resources * i + r]! * own
+    for (let r = 0; r < poolsPerDevice; r++)
+      asked[firstPool[i]! + r]! += demand[poolsPerDevice * i + r]! * own
   })
   return Math.max(...asked, power)
 }

@@ -1,19 +1,19 @@
 import { isLeft } from 'fp-ts/lib/Either.js'
-import { BraidError } from '../ir/braid-error.js'
-import type { Plan } from '../ir/plan.js'
-import { peakOf } from '../memory/peak.js'
-import type { MeasuredTimes } from './cost.js'
-import { machineOf } from './load.js'
-import type { Machine } from './machine.js'
-import { type Bound, chainOf } from './simulate/chain.js'
-import { orderBound } from './simulate/order-bound.js'
-import { programOf, throttled } from './simulate/program.js'
-import { replay } from './simulate/replay.js'
-import { paceOf } from './simulate/steady.js'
-import type { Timeline, TimelineRun } from './simulate/timeline.js'
-import { busyOf, exposedOf } from './simulate/window.js'
+import { BraidError } from '../../ir/braid-error.js'
+import type { Plan } from '../../ir/plan.js'
+import { peakOf } from '../../memory/peak.js'
+import type { MeasuredTimes } from '../cost.js'
+import { machineOf } from '../load.js'
+import type { Machine } from '../machine.js'
+import { type Bound, chainOf } from './chain.js'
+import { orderBound } from './order-bound.js'
+import { throttled, workloadOf } from './plan-workload.js'
+import { paceOf, playTicks, playUntilSteady } from './steady-state.js'
+import { type Timeline, type TimelineRun, timelineOf } from './timeline.js'
+import { busyOf, exposedOf } from './window.js'
 
-export { type Cause, runsOf, type Timeline, type TimelineRun } from './simulate/timeline.js'
+export type { Cause } from './cause.js'
+export { runsOf, type Timeline, type TimelineRun } from './timeline.js'
 
 export interface SimulateOptions {
   /** The most ticks to replay; it stops earlier once ticks take the same time. Default: as many as 2^21 commands make, from 4 to 64. */
@@ -69,7 +69,7 @@ export const laneNames = ({ lanes }: Plan): readonly string[] => {
 /**
  * Predicts a plan on a machine, by name (`h200`, `h200x2`, `h200x8`) or description, without running anything: a discrete-event model of the thread that issues, of
  * lanes that carry out their commands in order, of copy engines that take a copy at a time, and of kernels that share what a device has. The model is stated in
- * `simulate/shares.ts` and `simulate/replay.ts`; priorities of lanes and other programs on the device are not in it, and every rank is taken to be as fast as this one.
+ * `sharing.ts` and `simulator.ts`; priorities of lanes and other programs on the device are not in it, and every rank is taken to be as fast as this one.
  * Deterministic. Throws a `BraidError` for what is no machine.
  */
 export const simulate = (
@@ -77,25 +77,19 @@ export const simulate = (
   machine: Machine | string,
   options: SimulateOptions = {},
 ): Simulation => {
-  const program = programOf(plan, machineFrom(machine), options.measured)
-  const affordable = Math.floor(maxSteps / Math.max(1, program.steps))
+  const described = machineFrom(machine)
+  const full = workloadOf(plan, described, options.measured)
+  const affordable = Math.floor(maxSteps / Math.max(1, full.steps))
   const most = Math.max(1, options.ticks ?? Math.min(64, Math.max(4, affordable)))
-  // The last ticks have none behind them, so they are replayed and not looked at.
-  const tail = Math.min(plan.inFlight, most)
-  let ticks = Math.min(most, Math.max(4, plan.inFlight + 4))
-  let timeline = replay(program, ticks + tail)
-  let pace = paceOf(timeline.ended.subarray(0, ticks), plan.inFlight)
-  while (!pace.settled && ticks < most) {
-    ticks = Math.min(most, 2 * ticks)
-    timeline = replay(program, ticks + tail)
-    pace = paceOf(timeline.ended.subarray(0, ticks), plan.inFlight)
+  let workload = full
+  let { pace, ticks } = playUntilSteady(full, most)
+  // At slower clocks, until ticks are as long as their power needs.
+  for (let round = 0, slower = 1; round < rounds && pace.tick * (1 + alike) < full.usage.power; round++) {
+    slower *= full.usage.power / pace.tick
+    workload = throttled(full, slower)
+    pace = playTicks(workload, ticks).pace
   }
-  // Until ticks are as long as their power needs.
-  for (let round = 0, slower = 1; round < rounds && pace.tick * (1 + alike) < program.power; round++) {
-    slower *= program.power / pace.tick
-    timeline = replay(throttled(program, slower), ticks + tail)
-    pace = paceOf(timeline.ended.subarray(0, ticks), plan.inFlight)
-  }
+  const timeline = timelineOf(workload, ticks + Math.min(plan.inFlight, ticks))
   const to = timeline.ended[ticks - 1] ?? 0
   const window = { from: to - pace.tick * pace.over, to }
   const each = (values: Float64Array): Record<string, number> =>
@@ -103,20 +97,18 @@ export const simulate = (
   const devices = plan.lanes.map(({ device }) => Math.min(plan.devices - 1, Math.max(0, device)))
   const { runs: chain, bounds } = chainOf(timeline, window)
   const { device, pinned } = peakOf(plan)
-  let issue = program.trailing
-  for (let s = 0; s < program.steps; s++) issue += program.pause[s]! + program.cost[s]!
   return {
-    machine: program.machine.name,
+    machine: described.name,
     tickMs: pace.tick * ms,
-    criticalPathMs: paceOf(orderBound(program, ticks), plan.inFlight).tick * ms,
+    criticalPathMs: paceOf(orderBound(workload, ticks), plan.inFlight).tick * ms,
     latencyMs: (to - (timeline.issued[ticks - 1] ?? 0)) * ms,
-    issueMs: issue * ms,
+    issueMs: full.issue.reduce((sum, time) => sum + time, full.trailing) * ms,
     busy: each(busyOf(timeline, plan.lanes.length, window)),
     exposed: each(exposedOf(timeline, devices, plan.devices, window)),
     bounds: Object.fromEntries([...bounds].map(([what, time]) => [what, (time * ms) / pace.over])),
     peak: { device, pinned },
     bound: plan.bound,
-    settled: pace.settled,
+    settled: pace.steady,
     chain,
     timeline,
   }

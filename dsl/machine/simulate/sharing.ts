@@ -1,11 +1,11 @@
-import { type Program, poolsPerDevice } from './program.js'
+import { poolsPerDevice, type Usage } from '../usage.js'
 
 /**
  * Runs at work, each at the speed that its device leaves it. A run by itself goes at speed 1. Where the shares that are asked of a pool (multiprocessors, memory
- * bandwidth, the link) come to more than all of it, each run that wants some of it goes slower by that factor; the pool that is asked for most decides. So
+ * bandwidth, the bus, the engines of a direction, the link) come to more than all of it, each run that wants some of it goes slower by that factor; the pool that is asked for most decides. So
  * what is done together takes as long as one after the other where both would fill the device, and no longer alone than it would where they do not.
  */
-export class Shares {
+export class Sharing {
   private readonly lanes: Int32Array
   private readonly left: Float64Array
   private readonly speed: Float64Array
@@ -16,12 +16,15 @@ export class Shares {
   /** When the first run ends if nothing changes; infinite where none is at work. */
   next = Number.POSITIVE_INFINITY
 
-  constructor(private readonly program: Program) {
-    this.lanes = new Int32Array(program.lanes)
-    this.left = new Float64Array(program.lanes)
-    this.speed = new Float64Array(program.lanes)
-    this.run = new Int32Array(program.lanes)
-    this.load = new Float64Array(program.plan.devices * poolsPerDevice)
+  constructor(
+    private readonly usage: Usage,
+    lanes: number,
+  ) {
+    this.lanes = new Int32Array(lanes)
+    this.left = new Float64Array(lanes)
+    this.speed = new Float64Array(lanes)
+    this.run = new Int32Array(lanes)
+    this.load = new Float64Array(usage.pools)
   }
 
   /** A lane's run begins its work. */
@@ -30,7 +33,7 @@ export class Shares {
     this.lanes[this.count++] = lane
     this.run[lane] = run
     this.left[lane] = work
-    this.settle(now)
+    this.share(now)
   }
 
   /** The lanes whose runs end now, which it calls `ended` for in order of when they began. */
@@ -47,7 +50,7 @@ export class Shares {
       else lanes[kept++] = lane
     }
     this.count = kept
-    this.settle(now)
+    this.share(now)
     for (const lane of done) ended(lane)
   }
 
@@ -58,20 +61,20 @@ export class Shares {
     for (let i = 0; i < this.count; i++) this.left[this.lanes[i]!]! -= past * this.speed[this.lanes[i]!]!
   }
 
-  private settle(now: number): void {
-    const { program, lanes, run, load, left, speed } = this
-    const { demand, device } = program
+  private share(now: number): void {
+    const { usage, lanes, run, load, left, speed } = this
+    const { demand, firstPool } = usage
     load.fill(0)
     for (let i = 0; i < this.count; i++) {
       const r = run[lanes[i]!]!
-      const at = device[r]! * poolsPerDevice
+      const at = firstPool[r]!
       for (let p = 0; p < poolsPerDevice; p++) load[at + p]! += demand[r * poolsPerDevice + p]!
     }
     this.next = Number.POSITIVE_INFINITY
     for (let i = 0; i < this.count; i++) {
       const lane = lanes[i]!
       const r = run[lane]!
-      const at = device[r]! * poolsPerDevice
+      const at = firstPool[r]!
       let most = 1
       for (let p = 0; p < poolsPerDevice; p++)
         if (demand[r * poolsPerDevice + p]! > 0 && load[at + p]! > most) most = load[at + p]!

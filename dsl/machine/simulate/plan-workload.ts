@@ -1,0 +1,163 @@
+import type { Plan, PlanNode } from '../../ir/plan.js'
+import { latestCommandTable, Op } from '../../order/command-table.js'
+import { callOf, type Demand, demandOf, isCollective, type MeasuredTimes, type Work } from '../cost.js'
+import { fillTime } from '../filling.js'
+import { laneDepth, type Machine } from '../machine.js'
+import { usageOf } from '../usage.js'
+import { Step, type Workload } from './workload.js'
+
+/** A plan as the simulator plays it. Runs are numbered by their place among the runs of a tick. */
+export interface PlanWorkload extends Workload {
+  readonly node: Int32Array
+  readonly laneOf: Int32Array
+}
+
+type RunCommand = readonly [
+  'run',
+  node: number,
+  lane: number,
+  reads: readonly number[],
+  writes: readonly number[],
+]
+
+/** Memory that the accesses of a run touch: only pinned, and where its bytes come from and go to. */
+const placesOf = (plan: Plan, reads: readonly number[], writes: readonly number[]) => {
+  const where = (b: number | undefined): number | undefined => {
+    const buffer = b === undefined ? undefined : plan.buffers[b]
+    return buffer === undefined ? undefined : buffer.space === 'pinned' ? -1 : buffer.device
+  }
+  const all = [...reads, ...writes]
+  return {
+    pinned: all.length > 0 && all.every(b => where(b) === -1),
+    from: where(reads[0]),
+    to: where(writes[0]),
+  }
+}
+
+const copies = new Set(['upload', 'download', 'copy', 'peer', 'store'])
+
+/** Ranks of a communicator, where the plan says which they are or how many; its groups are taken to be of one size. */
+const groupOf = ({ communicators = [] }: Plan, id: number | undefined): number | undefined => {
+  const { groups, size } = (id === undefined ? undefined : communicators[id]) ?? {}
+  return groups?.[0]?.length ?? size
+}
+
+/** A plan's run as the cost model wants it: which way it copies is a matter of where its buffers lie. */
+export const workOf = (
+  plan: Plan,
+  node: PlanNode,
+  reads: readonly number[],
+  writes: readonly number[],
+): Work => {
+  const { pinned, from, to } = placesOf(plan, reads, writes)
+  const bytes = [...reads, ...writes].reduce((sum, b) => sum + (plan.buffers[b]?.bytes ?? 0), 0)
+  const { op, name, flops = 0, movedBytes = bytes, kernel, collective } = node
+  const work: Work = { op, name, flops, movedBytes, kernel, collective }
+  if (isCollective(work))
+    return { ...work, kind: 'collective', ranks: groupOf(plan, collective?.communicator) }
+  if (pinned) return { ...work, kind: 'host' }
+  if (
+    (kernel === undefined ? copies.has(op) : kernel.kind === 'copy') &&
+    from !== undefined &&
+    to !== undefined
+  ) {
+    if (from === -1) return { ...work, kind: 'upload' }
+    if (to === -1) return { ...work, kind: 'download' }
+    if (from !== to) return { ...work, kind: 'peer' }
+  }
+  return { ...work, kind: 'compute' }
+}
+
+/** Which commands are steps of a lane; those of memory only cost the issuing thread time. */
+const stepsOf = (plan: Plan) => {
+  const { op, subject, recordOf, commands } = latestCommandTable(plan)
+  const kind = new Int8Array(commands).fill(-1)
+  for (let c = 0; c < commands; c++) {
+    const code = op[c]!
+    const record = code === Op.record || code === Op.wait ? recordOf[subject[c]!]! : -1
+    if (code === Op.run) kind[c] = Step.run
+    else if (code === Op.previous) kind[c] = Step.waitPrevious
+    // An event's mark is its first record; a wait for one that is not recorded earlier in the tick orders nothing.
+    else if (code === Op.record && record === c) kind[c] = Step.record
+    else if (code === Op.wait && record >= 0 && record < c) kind[c] = Step.wait
+  }
+  return kind
+}
+
+/** The plan on the machine, by measured times where there are any. */
+export const workloadOf = (plan: Plan, machine: Machine, measured?: MeasuredTimes): PlanWorkload => {
+  const { op, lane, subject, lanes, events, commands } = latestCommandTable(plan)
+  const { host, device } = machine
+  const kindOf = stepsOf(plan)
+  const steps = kindOf.filter(kind => kind >= 0).length
+  const columns = {
+    kind: new Uint8Array(steps),
+    lane: new Int32Array(steps),
+    subject: new Int32Array(steps),
+    issue: new Float64Array(steps),
+  }
+  const runs: RunCommand[] = []
+  const demands: Demand[] = []
+  let s = 0
+  let pending = 0
+  for (let c = 0; c < commands; c++) {
+    const code = op[c]!
+    if (code === Op.alloc || code === Op.free || code === Op.use) pending += host.allocate
+    const kind = kindOf[c]!
+    if (kind < 0) continue
+    let cost: number = kind === Step.record ? host.record : host.wait
+    if (kind === Step.run) {
+      const command = plan.commands[c] as RunCommand
+      const node = plan.nodes[command[1]]!
+      const demand = demandOf(workOf(plan, node, command[3], command[4]), machine, measured)
+      cost = callOf(node, demand, machine)
+      columns.subject[s] = runs.length
+      runs.push(command)
+      demands.push(demand)
+    } else columns.subject[s] = subject[c]!
+    columns.kind[s] = kind
+    columns.lane[s] = lane[c]!
+    columns.issue[s++] = pending + cost
+    pending = 0
+  }
+  const node = Int32Array.from(runs, ([, node]) => node)
+  const laneOf = Int32Array.from(runs, ([, , lane]) => lane)
+  const deviceOf = plan.lanes.map(lane => Math.min(plan.devices - 1, Math.max(0, lane.device)))
+  return {
+    ...columns,
+    lanes,
+    events,
+    inFlight: plan.inFlight,
+    steps,
+    // After its last step a tick records an end event on each lane that runs something.
+    trailing: pending + new Set(laneOf).size * host.record,
+    runs: runs.length,
+    usage: usageOf(
+      runs.length,
+      plan.devices,
+      machine,
+      run => demands[run]!,
+      run => deviceOf[laneOf[run]!]!,
+    ),
+    waitLatency: device.waitLatency,
+    depth: laneDepth(device, Math.ceil(lanes / plan.devices)),
+    feed: feedOf(plan, machine),
+    turnaround: host.turnaround,
+    node,
+    laneOf,
+  }
+}
+
+/** The program's own thread fills the slots of a tick's inputs, and does what each tick takes. */
+const feedOf = ({ buffers }: Plan, { host }: Machine): number => {
+  let bytes = 0
+  for (const { life, alias, bytes: own } of buffers) if (life === 'input' && alias === undefined) bytes += own
+  return host.tick + fillTime(host, bytes)
+}
+
+/** The same at a slower clock, which all arithmetic goes by; memory and links have clocks of their own. */
+export const throttled = (workload: PlanWorkload, factor: number): PlanWorkload => {
+  const { usage } = workload
+  const work = usage.work.map((work, run) => (usage.resource[run] === 'tensor' ? work * factor : work))
+  return { ...workload, usage: { ...usage, work } }
+}

@@ -1,0 +1,370 @@
+import { CauseCode as Cause } from './cause.js'
+import { Heap } from './heap.js'
+import { Sharing } from './sharing.js'
+import { Step, type Workload } from './workload.js'
+
+/** Of ticks that were played: when each ended, and for how long the issuing thread was blocked in all. Nanoseconds. */
+export interface Summary {
+  readonly ended: Float64Array
+  readonly blocked: number
+}
+
+/** Receives what the simulator plays, as it plays it. Runs have their number over all ticks; `cause` is a `CauseCode`, `after` a run or -1. */
+export interface Recorder {
+  begin(tick: number, time: number): void
+  start(run: number, time: number, cause: number, after: number): void
+  end(run: number, time: number): void
+}
+
+/**
+ * Plays `ticks` ticks of a workload, event by event. Four kinds of actors: the program's own thread, which feeds a tick when its slot is free; the issuing thread,
+ * which issues a fed tick's steps one after the other; lanes, which do their issued steps in order; and runs at work, which share the device (`Sharing`). The
+ * two threads are ahead of the rest: they go on until only the end of a run that has not ended yet can tell when they go on.
+ * What each run did is kept only where a `recorder` asks for it.
+ */
+export const play = (workload: Workload, ticks: number, recorder?: Recorder): Summary =>
+  new Simulator(workload, ticks, recorder).play()
+
+const State = { idle: 0, ready: 1, latency: 2, working: 3, inLine: 4, waiting: 5 } as const
+
+/** The steps of each lane: those of lane l are `step[first[l] .. first[l + 1]]`. */
+const stepsByLane = ({ lanes, steps, lane }: Workload) => {
+  const first = new Int32Array(lanes + 1)
+  for (let s = 0; s < steps; s++) first[lane[s]! + 1]!++
+  for (let l = 0; l < lanes; l++) first[l + 1]! += first[l]!
+  const next = first.slice()
+  const step = new Int32Array(steps)
+  for (let s = 0; s < steps; s++) step[next[lane[s]!]!++] = s
+  return { first, step }
+}
+
+class Simulator {
+  // Lanes: how many steps each has done and has been given, its state, and since when it is free for its next step.
+  private readonly firstStep: Int32Array
+  private readonly laneSteps: Int32Array
+  private readonly done: Float64Array
+  private readonly issuedSteps: Float64Array
+  private readonly state: Uint8Array
+  private readonly free: Float64Array
+  private readonly freeCause: Uint8Array
+  private readonly freeAfter: Int32Array
+  // The run that a lane is at: its number over all ticks, when it may start, and what it waited for last.
+  private readonly current: Int32Array
+  private readonly due: Float64Array
+  private readonly dueCause: Uint8Array
+  private readonly dueAfter: Int32Array
+  private readonly outstanding: Int32Array
+  // Steps of the ticks in flight: when they were issued, and why not earlier. No more ticks than `slots` meet.
+  private readonly slots: number
+  private readonly issueTime: Float64Array
+  private readonly issueCause: Uint8Array
+  private readonly issueAfter: Int32Array
+  // Events of the ticks in flight: when they happen (NaN: not known yet), the run before that, and the lanes that wait for it.
+  private readonly eventTime: Float64Array
+  private readonly eventAfter: Int32Array
+  private readonly eventLane: Int32Array
+  private readonly waiter: Int32Array
+  private readonly nextWaiter: Int32Array
+  private readonly recorded: Uint8Array
+  // Engines: how many more runs each takes, and the lanes that stand in line.
+  private readonly engineFree: Int32Array
+  private readonly lines: number[][]
+  // Ticks: runs that have not ended, the run that ended last, and when the tick ended.
+  private readonly left: Int32Array
+  private readonly lastRun: Int32Array
+  private readonly ended: Float64Array
+  // The threads: until when each is at work, where issuing goes on, what it waits for, and what it waited for last.
+  private fed = 0
+  private thread = 0
+  private issueTick = 0
+  private issueStep = 0
+  private waitsForTick = -1
+  private waitsForLane = -1
+  private blockedAfter = -1
+  private blockedCause: number = Cause.issue
+  private blocked = 0
+
+  private readonly heap: Heap
+  private readonly sharing: Sharing
+  private readonly todo: number[] = []
+  private now = 0
+
+  constructor(
+    private readonly workload: Workload,
+    private readonly ticks: number,
+    private readonly recorder: Recorder | undefined,
+  ) {
+    const { lanes, events, steps, runs, inFlight, usage } = workload
+    const { first, step } = stepsByLane(workload)
+    this.firstStep = first
+    this.laneSteps = step
+    this.done = new Float64Array(lanes)
+    this.issuedSteps = new Float64Array(lanes)
+    this.state = new Uint8Array(lanes)
+    this.free = new Float64Array(lanes)
+    this.freeCause = new Uint8Array(lanes)
+    this.freeAfter = new Int32Array(lanes).fill(-1)
+    this.current = new Int32Array(lanes)
+    this.due = new Float64Array(lanes)
+    this.dueCause = new Uint8Array(lanes)
+    this.dueAfter = new Int32Array(lanes)
+    this.outstanding = new Int32Array(lanes)
+    // A tick is issued when that of inFlight before has ended, and waits for events of the one before it.
+    this.slots = Math.min(ticks, inFlight + 3)
+    this.issueTime = new Float64Array(steps * this.slots)
+    this.issueCause = new Uint8Array(steps * this.slots)
+    this.issueAfter = new Int32Array(steps * this.slots)
+    this.eventTime = new Float64Array(events * this.slots).fill(Number.NaN)
+    this.eventAfter = new Int32Array(events * this.slots)
+    this.eventLane = new Int32Array(events * this.slots)
+    this.waiter = new Int32Array(events * this.slots).fill(-1)
+    this.nextWaiter = new Int32Array(lanes)
+    this.recorded = new Uint8Array(events)
+    for (let s = 0; s < steps; s++)
+      if (workload.kind[s] === Step.record) this.recorded[workload.subject[s]!] = 1
+    this.engineFree = usage.engineSize.slice()
+    this.lines = Array.from(usage.engineSize, () => [])
+    this.left = new Int32Array(ticks).fill(runs)
+    this.lastRun = new Int32Array(ticks).fill(-1)
+    this.ended = new Float64Array(ticks)
+    this.heap = new Heap(lanes)
+    this.sharing = new Sharing(usage, lanes)
+  }
+
+  play(): Summary {
+    const { heap, sharing } = this
+    this.beginTick()
+    this.issue()
+    this.advanceLanes()
+    for (;;) {
+      const next = Math.min(heap.earliest, sharing.next)
+      if (next === Number.POSITIVE_INFINITY) break
+      this.now = next
+      if (sharing.next <= next) sharing.take(next, lane => this.end(lane))
+      while (heap.earliest <= next) this.wake(heap.pop())
+      this.advanceLanes()
+    }
+    return { ended: this.ended, blocked: this.blocked }
+  }
+
+  /** The lanes that may go on do, until none can at this time. */
+  private advanceLanes(): void {
+    for (let lane = this.todo.pop(); lane !== undefined; lane = this.todo.pop()) this.advance(lane)
+  }
+
+  /** The next tick is fed if its slot is free, else when the tick that holds it ends. */
+  private beginTick(): void {
+    const { workload, ticks } = this
+    while (this.issueTick < ticks) {
+      const before = this.issueTick - workload.inFlight
+      if (before >= 0 && this.left[before]! > 0) {
+        this.waitsForTick = before
+        return
+      }
+      this.waitsForTick = -1
+      const slotFree = before >= 0 ? this.ended[before]! + workload.turnaround : 0
+      const feedFrom = Math.max(this.fed, slotFree)
+      this.fed = feedFrom + workload.feed
+      this.blockedAfter = -1
+      this.blockedCause = Cause.issue
+      if (this.fed > this.thread) {
+        this.thread = this.fed
+        if (slotFree > 0 && feedFrom === slotFree) this.blockedAfter = this.lastRun[before]!
+        this.blockedCause = this.blockedAfter >= 0 ? Cause.tick : Cause.feed
+      }
+      this.recorder?.begin(this.issueTick, this.thread)
+      this.issueStep = 0
+      const slot = this.issueTick % this.slots
+      const { events } = workload
+      this.eventTime.fill(Number.NaN, slot * events, (slot + 1) * events)
+      if (workload.runs > 0) return
+      // A tick without runs ends when it has been issued.
+      this.thread += workload.trailing
+      this.ended[this.issueTick] = this.thread
+      this.issueTick++
+    }
+  }
+
+  /** The issuing thread goes on until it has issued everything, or has to wait for a run to end. */
+  private issue(): void {
+    const { workload, slots, todo, state } = this
+    const { steps, lanes, kind, lane, issue, depth } = workload
+    while (this.issueTick < this.ticks && this.waitsForTick < 0) {
+      const base = (this.issueTick % slots) * steps
+      for (; this.issueStep < steps; this.issueStep++) {
+        const s = this.issueStep
+        const l = lane[s]!
+        if (kind[s] === Step.run) {
+          if (this.outstanding[l]! >= depth) {
+            this.waitsForLane = l
+            return
+          }
+          this.outstanding[l]!++
+        }
+        this.thread += issue[s]!
+        this.issueTime[base + s] = this.thread
+        this.issueCause[base + s] = this.blockedCause
+        this.issueAfter[base + s] = this.blockedAfter
+        this.issuedSteps[l]!++
+        if (state[l] === State.idle) todo.push(l)
+      }
+      this.thread += workload.trailing
+      this.issueTick++
+      this.issueStep = 0
+      this.beginTick()
+      if (todo.length > lanes) this.advanceLanes()
+    }
+  }
+
+  /** A lane does the steps that it can do at this time. */
+  private advance(l: number): void {
+    const { workload, state, done, issuedSteps, slots } = this
+    const { steps, kind, subject, events } = workload
+    if (state[l] !== State.idle) return
+    const first = this.firstStep[l]!
+    const length = this.firstStep[l + 1]! - first
+    while (done[l]! < issuedSteps[l]!) {
+      const tick = Math.floor(done[l]! / length)
+      const s = this.laneSteps[first + (done[l]! - tick * length)]!
+      const slot = tick % slots
+      if (kind[s] === Step.run) {
+        this.current[l] = tick * workload.runs + subject[s]!
+        this.ready(l, slot * steps + s)
+        return
+      }
+      if (kind[s] === Step.record)
+        this.record(l, slot * events + subject[s]!, this.issueTime[slot * steps + s]!)
+      else {
+        const from = kind[s] === Step.wait ? tick : tick - 1
+        if (from >= 0 && !this.passes(l, subject[s]!, from % slots)) return
+      }
+      done[l]!++
+    }
+  }
+
+  private record(l: number, event: number, issued: number): void {
+    this.eventTime[event] = Math.max(this.free[l]!, issued)
+    this.eventAfter[event] = this.freeAfter[l]!
+    this.eventLane[event] = l
+    let waiter = this.waiter[event]!
+    this.waiter[event] = -1
+    while (waiter >= 0) {
+      const next = this.nextWaiter[waiter]!
+      this.state[waiter] = State.idle
+      this.todo.push(waiter)
+      waiter = next
+    }
+  }
+
+  /** Whether a lane's wait is over, as far as is known; else the lane waits for the event's record. An event that is never recorded orders nothing. */
+  private passes(l: number, subject: number, slot: number): boolean {
+    if (this.recorded[subject] === 0) return true
+    const event = slot * this.workload.events + subject
+    const time = this.eventTime[event]!
+    if (Number.isNaN(time)) {
+      this.state[l] = State.waiting
+      this.nextWaiter[l] = this.waiter[event]!
+      this.waiter[event] = l
+      return false
+    }
+    const known = this.eventLane[event] === l ? time : time + this.workload.waitLatency
+    if (known > this.free[l]!) {
+      this.free[l] = known
+      this.freeCause[l] = Cause.wait
+      this.freeAfter[l] = this.eventAfter[event]!
+    }
+    return true
+  }
+
+  /** A lane's next step is a run: it starts as soon as the lane, the issuing thread and its engine let it. */
+  private ready(l: number, step: number): void {
+    const issued = this.issueTime[step]!
+    const late = issued > this.free[l]!
+    this.dueCause[l] = late ? this.issueCause[step]! : this.freeCause[l]!
+    this.dueAfter[l] = late ? this.issueAfter[step]! : this.freeAfter[l]!
+    this.due[l] = Math.max(this.free[l]!, issued, this.now)
+    this.state[l] = State.ready
+    // Through the heap even if it may start now: of lanes that ask for an engine at the same time, the one issued first takes it.
+    this.heap.push(l, this.due[l]!, this.current[l]!)
+  }
+
+  private wake(l: number): void {
+    const run = this.current[l]! % this.workload.runs
+    if (this.state[l] === State.ready) {
+      const engine = this.workload.usage.engine[run]!
+      if (engine < 0 || this.engineFree[engine]! > 0) this.start(l, run)
+      else {
+        this.state[l] = State.inLine
+        this.lines[engine]!.push(l)
+      }
+      return
+    }
+    const work = this.workload.usage.work[run]!
+    this.state[l] = State.working
+    if (work > 0) this.sharing.add(l, run, work, this.now)
+    else this.end(l)
+  }
+
+  private start(l: number, run: number): void {
+    const { usage } = this.workload
+    const engine = usage.engine[run]!
+    if (engine >= 0) this.engineFree[engine]!--
+    this.recorder?.start(this.current[l]!, this.now, this.dueCause[l]!, this.dueAfter[l]!)
+    this.state[l] = State.latency
+    this.heap.push(l, this.now + usage.latency[run]!, this.current[l]!)
+  }
+
+  private end(l: number): void {
+    const { workload, now } = this
+    const i = this.current[l]!
+    const tick = Math.floor(i / workload.runs)
+    this.recorder?.end(i, now)
+    this.free[l] = now
+    this.freeCause[l] = Cause.lane
+    this.freeAfter[l] = i
+    this.state[l] = State.idle
+    this.done[l]!++
+    this.outstanding[l]!--
+    this.todo.push(l)
+    const engine = workload.usage.engine[i - tick * workload.runs]!
+    if (engine >= 0) this.handOver(l, engine, i)
+    // Of runs that end together the one issued last.
+    this.lastRun[tick] = this.ended[tick] === now ? Math.max(i, this.lastRun[tick]!) : i
+    this.ended[tick] = now
+    this.left[tick]!--
+    this.resume(l, tick, i)
+  }
+
+  /**
+   * An engine turns to the lane that has stood in line longest, but only when the lane that it serves has nothing more for it at this time. Source: uploads on two
+   * lanes, in spec/bench/results/pipelines.md.
+   */
+  private handOver(l: number, engine: number, ended: number): void {
+    const line = this.lines[engine]!
+    this.engineFree[engine]!++
+    if (line.length === 0) return
+    this.advance(l)
+    const { runs, usage } = this.workload
+    const goesOn = this.state[l] === State.ready && this.due[l]! <= this.now
+    if (goesOn && usage.engine[this.current[l]! % runs] === engine) return
+    const next = line.shift()!
+    this.dueCause[next] = Cause.engine
+    this.dueAfter[next] = ended
+    this.start(next, this.current[next]! % runs)
+  }
+
+  /** The issuing thread goes on if it waited for this end. */
+  private resume(l: number, tick: number, run: number): void {
+    if (this.waitsForTick === tick && this.left[tick] === 0) this.beginTick()
+    else if (this.waitsForLane === l) {
+      this.waitsForLane = -1
+      if (this.now > this.thread) {
+        this.blocked += this.now - this.thread
+        this.thread = this.now
+        this.blockedAfter = run
+        this.blockedCause = Cause.queue
+      }
+    } else return
+    this.issue()
+  }
+}
