@@ -5,8 +5,13 @@ import { compile, orThrow } from '../../../dsl/index.js'
 import type { MatmulSpec } from '../../../dsl/ir/kernel-spec.js'
 import type { Command, Plan, PlanNode } from '../../../dsl/ir/plan.js'
 import type { Machine } from '../../../dsl/machine/machine.js'
+import {
+  runsOf,
+  type Simulation,
+  simulate,
+  type TimelineRun,
+} from '../../../dsl/machine/simulate/simulate.js'
 import { paceOf } from '../../../dsl/machine/simulate/steady-state.js'
-import { runsOf, type Simulation, simulate, type TimelineRun } from '../../../dsl/machine/simulate/simulate.js'
 import { peakOf } from '../../../dsl/memory/peak.js'
 import { sample } from '../../fixtures/generate.js'
 import { plain, someMachines, uncontended } from '../../fixtures/machines.js'
