@@ -1,71 +1,28 @@
-import * as E from 'fp-ts/lib/Either.js'
-import { BraidError } from '../ir/braid-error.js'
-import type { CompileError, GraphIR, GraphNode } from '../ir/graph.js'
+import type { GraphNode } from '../ir/graph.js'
 import { show } from '../ir/show.js'
 import { type BoundSpec, elements, showSpec, tensorBytes } from '../ir/tensor.js'
-import { bindShape, bindSpec, checkDims, fittingDim, showDims } from '../language/bind.js'
-import { type KernelAttrs, kernelDims, runReference } from '../language/bound-kernel.js'
+import { fittingDim, showDims } from '../language/bind.js'
 import { communicatorOf, groupsOf, isShared } from '../language/communicator.js'
-import { liveNodes } from '../language/live.js'
-import { initLength } from '../language/operators/delay.js'
 import { operators } from '../language/operators/registry.js'
 import type { ParamValues } from '../language/param.js'
-import { type Rates, ratesOf } from '../language/rates.js'
 import { type HostArray, hostArray, writer } from '../language/values.js'
+import { fault, type Prepared } from './prepare.js'
 
-export const fault = (error: CompileError): BraidError => new BraidError([error])
-
-/** A graph whose every spec is bound, with what one tick computes in order and when each value was read for the last time. */
-export interface Bound {
-  readonly ir: GraphIR
-  /** The nodes that some output depends on, in this tick or a later one; and every input, which its feed gives anyway. */
-  readonly nodes: readonly GraphNode[]
-  readonly dims: Readonly<Record<string, number>>
-  readonly specs: readonly BoundSpec[]
-  readonly dead: readonly (readonly number[])[]
-  /** How often each flow comes in a tick; undefined: once each. */
-  readonly rates: Rates | undefined
-}
-
-/** What a delay or a hold knows is what came before: state. */
-export const remembers = ({ op }: GraphNode): boolean => op === 'delay' || op === 'hold'
-
-export const bound = (ir: GraphIR, dims: Readonly<Record<string, number>>): Bound => {
-  const problems = [...ir.problems, ...checkDims(ir, dims)]
-  if (problems.length > 0) throw new BraidError(problems)
-  const specs: BoundSpec[] = []
-  for (const node of ir.nodes) {
-    const operator = operators[node.op]
-    const at = node.at.toString()
-    if (operator === undefined) {
-      const spec = bindSpec(node, dims)
-      const init = remembers(node) ? initLength(node.attrs['init'], spec) : undefined
-      if (init) throw fault({ ...init, at, subject: node.name })
-      specs.push(spec)
-    } else {
-      const inferred = operator.infer(
-        node.inputs.map(input => specs[input]!),
-        node.attrs,
-      )
-      if (E.isLeft(inferred)) throw fault({ ...inferred.left, at, subject: node.name })
-      specs.push(inferred.right as BoundSpec)
-    }
-  }
-  const last = ir.nodes.map(({ id }) => id)
-  for (const { id, inputs, op } of ir.nodes)
-    for (const input of inputs)
-      last[input] = op === 'delay' ? Number.POSITIVE_INFINITY : Math.max(last[input]!, id)
-  for (const { node } of ir.outputs) last[node] = Number.POSITIVE_INFINITY
-  const dead: number[][] = ir.nodes.map(() => [])
-  for (const [id, reader] of last.entries()) dead[reader]?.push(id)
-  const rates = ratesOf(ir)
-  if (E.isLeft(rates)) throw new BraidError(rates.left)
-  return { ir, nodes: liveNodes(ir), dims, specs, dead, rates: rates.right }
+/** One rank during one tick: its values by node, and what they are computed from. */
+export interface Rank {
+  /** Its name in errors, where there are several: ` of rank 3`. */
+  readonly label: string
+  readonly params: ReadonlyMap<number, HostArray>
+  /** By delay and hold: the value that comes next. */
+  readonly state: Map<number, HostArray>
+  readonly values: (HostArray | undefined)[]
+  /** By kernel node: all of its writes. */
+  readonly writes: Map<number, HostArray[]>
 }
 
 const constructorOf = (spec: BoundSpec): string => hostArray(spec.dtype, 0).constructor.name
 
-// Feeds and parameters come from outside: the one place where a value's type and length are not known to be right.
+// Feeds and parameters come from outside, so their values are checked; all other values are right by their node's type.
 const checked = (value: unknown, spec: BoundSpec, node: GraphNode, role: string): HostArray => {
   const wanted = elements(spec.shape)
   const sound = ArrayBuffer.isView(value) && value.constructor.name === constructorOf(spec)
@@ -86,21 +43,29 @@ const checked = (value: unknown, spec: BoundSpec, node: GraphNode, role: string)
   })
 }
 
-export const paramValue = async (
-  node: GraphNode,
-  spec: BoundSpec,
+/** The values of the parameters, from arrays or from the functions that fill their bytes. */
+export const loadParams = async (
+  { nodes, specs }: Prepared,
   params: ParamValues,
-  whose: string,
-): Promise<HostArray> => {
-  const given = Object.hasOwn(params, node.name) ? params[node.name] : undefined
-  if (typeof given !== 'function') return checked(given, spec, node, `the parameter${whose}`).slice()
-  const bytes = new Uint8Array(tensorBytes(spec))
-  await given(bytes, { name: node.name, dtype: spec.dtype, shape: spec.shape, bytes: bytes.length })
-  const value = hostArray(spec.dtype, elements(spec.shape))
-  new Uint8Array(value.buffer).set(bytes)
-  return value
+  label: string,
+): Promise<ReadonlyMap<number, HostArray>> => {
+  const values = new Map<number, HostArray>()
+  for (const node of nodes) {
+    if (node.op !== 'param') continue
+    const spec = specs[node.id]!
+    const given = Object.hasOwn(params, node.name) ? params[node.name] : undefined
+    if (typeof given === 'function') {
+      const bytes = new Uint8Array(tensorBytes(spec))
+      await given(bytes, { name: node.name, dtype: spec.dtype, shape: spec.shape, bytes: bytes.length })
+      const value = hostArray(spec.dtype, elements(spec.shape))
+      new Uint8Array(value.buffer).set(bytes)
+      values.set(node.id, value)
+    } else values.set(node.id, checked(given, spec, node, `the parameter${label}`).slice())
+  }
+  return values
 }
 
+/** The first value of a delay or hold. */
 export const initial = ({ attrs }: GraphNode, spec: BoundSpec): HostArray => {
   const init = attrs['init'] as number | readonly number[]
   const write = writer(spec.dtype)
@@ -109,65 +74,43 @@ export const initial = ({ attrs }: GraphNode, spec: BoundSpec): HostArray => {
   return value
 }
 
-/** Every write of a kernel, from its reads. A donated write starts as its read's values, as it does in the read's memory. */
-const kernelWrites = (graph: Bound, node: GraphNode, reads: readonly HostArray[]): HostArray[] => {
-  const attrs = node.attrs as unknown as KernelAttrs
-  const specs = node.inputs.map(input => graph.specs[input]!)
-  const dims = { ...graph.dims, ...kernelDims(attrs, specs) }
-  const writes = attrs.writes.map(({ name, spec }) => {
-    const donated = attrs.reads.findIndex(port => port.name === attrs.donates[name])
-    return donated >= 0
-      ? reads[donated]!.slice()
-      : hostArray(spec.dtype, elements(bindShape(spec.shape, dims)))
+/** The writes of a user's kernel. A donated write starts with its read's values, as it does in the read's memory. */
+const kernelWrites = (graph: Prepared, node: GraphNode, reads: readonly HostArray[]): HostArray[] => {
+  const { writes, donates, reference } = graph.kernels.get(node.id)!
+  const filled = writes.map(({ dtype, shape }, i) => {
+    const donated = donates[i]
+    return donated === undefined ? hostArray(dtype, elements(shape)) : reads[donated]!.slice()
   })
-  runReference(
-    attrs,
+  reference(
     reads.map(read => read.slice()),
-    writes,
-    dims,
+    filled,
   )
-  return writes
+  return filled
 }
 
-/** Values by node of one rank, and what they are computed from. */
-export interface Running {
-  readonly graph: Bound
-  /** `of rank 3`, where there are several. */
-  readonly whose: string
-  readonly params: ReadonlyMap<number, HostArray>
-  /** What delays remember, and holds hold. */
-  readonly state: Map<number, HostArray>
-  readonly values: (HostArray | undefined)[]
-  readonly writes: Map<number, HostArray[]>
-}
-
-const resultOf = (
-  { graph, whose, params, state, values, writes }: Running,
-  node: GraphNode,
-  fed: unknown,
-): HostArray => {
+const valueOf = (graph: Prepared, rank: Rank, node: GraphNode, fed: unknown): HostArray => {
   const { id, op, inputs } = node
   const { specs } = graph
-  const read = inputs.map(input => values[input]!)
+  const read = inputs.map(input => rank.values[input]!)
   switch (op) {
     case 'input':
-      return checked(fed, specs[id]!, node, `the input${whose}`).slice()
+      return checked(fed, specs[id]!, node, `the input${rank.label}`).slice()
     case 'param':
-      return params.get(id)!
+      return rank.params.get(id)!
     case 'upload':
     case 'download':
     case 'every':
       return read[0]!
     case 'delay':
     case 'hold':
-      return state.get(id)!
+      return rank.state.get(id)!
     case 'kernel': {
       const all = kernelWrites(graph, node, read)
-      writes.set(id, all)
+      rank.writes.set(id, all)
       return all[0]!
     }
     case 'port':
-      return writes.get(inputs[0]!)![node.attrs['index'] as number]!
+      return rank.writes.get(inputs[0]!)![node.attrs['index'] as number]!
     default:
       return operators[op]!.reference(
         read,
@@ -178,10 +121,12 @@ const resultOf = (
   }
 }
 
-/** What the ranks of each group get of a collective whose input they all have. */
-const exchanged = (ranks: readonly Running[], { id, op, inputs, attrs }: GraphNode): readonly HostArray[] => {
+const exchanged = (
+  { specs }: Prepared,
+  ranks: readonly Rank[],
+  { id, op, inputs, attrs }: GraphNode,
+): readonly HostArray[] => {
   const [input] = inputs
-  const { specs } = ranks[0]!.graph
   const results = new Array<HostArray>(ranks.length)
   for (const group of groupsOf(communicatorOf({ attrs })!)) {
     const given = group.map(rank => ranks[rank]!.values[input!]!)
@@ -191,10 +136,14 @@ const exchanged = (ranks: readonly Running[], { id, op, inputs, attrs }: GraphNo
   return results
 }
 
-/** The values of a node whose inputs have theirs, by rank: its `reference` on each; of a collective, what each group makes of all that its ranks have. */
-export const resultsOf = (
-  ranks: readonly Running[],
+/**
+ * The value of a node on each rank, from the values of its inputs: the operator's `reference` on each, and of a collective
+ * its `exchange` among the ranks of each group.
+ */
+export const valuesOf = (
+  graph: Prepared,
+  ranks: readonly Rank[],
   node: GraphNode,
   fed: (rank: number) => unknown,
 ): readonly HostArray[] =>
-  isShared(node) ? exchanged(ranks, node) : ranks.map((running, rank) => resultOf(running, node, fed(rank)))
+  isShared(node) ? exchanged(graph, ranks, node) : ranks.map((rank, r) => valueOf(graph, rank, node, fed(r)))

@@ -5,8 +5,8 @@ import { communicatorOf, isShared, ranksOf, showCommunicator } from '../language
 import { type Graph, irOf } from '../language/graph.js'
 import type { ParamValues } from '../language/param.js'
 import type { HostArrayOf, Ports } from '../language/tensor.js'
-import { bound, fault } from './evaluate.js'
-import { lockstep } from './lockstep.js'
+import { fault, type Prepared, prepare } from './prepare.js'
+import { type RankInputs, runRanks } from './ranks.js'
 
 export interface InterpretOptions {
   readonly params?: ParamValues
@@ -23,18 +23,22 @@ export interface InterpretRanksOptions extends Omit<InterpretOptions, 'params'> 
 export type HostFeeds<I extends Ports> = { readonly [K in keyof I]: ObservableInput<HostArrayOf<I[K]>> }
 export type HostValues<O extends Ports> = { readonly [K in keyof O]: HostArrayOf<O[K]> }
 
+const badCount = (at: 'feeds' | 'params', subject: string, wanted: string, found: string, next: string) =>
+  fault({ _tag: 'BadOption', at, subject, wanted, found, next })
+
 /**
- * A graph's meaning: plain RxJS over typed arrays, one operator's `reference` at a time. Where an input comes r times in a tick its feed
- * gives r values for each, and an output that comes r times has its r values one after the other in one array. Ends with the shortest
- * feed, after the last tick that has all of its values; every subscription starts with fresh state. A graph with mistakes, a feed of a wrong size, and a feed's own error are the Observable's
- * error, a `BraidError` in the first two cases; so is a graph with collectives among several ranks, which `interpretRanks` runs.
+ * A graph's meaning: plain RxJS over typed arrays, one operator's `reference` at a time. Where an input comes r times in a tick
+ * its feed gives r values for each tick, and an output that comes r times has its r values one after the other in one array.
+ * Ends with the shortest feed, after the last tick that has all of its values; every subscription starts with fresh state.
+ * The Observable's error is a `BraidError` for a graph with errors, for a feed's value of a wrong size, and for a graph with
+ * collectives among several ranks, which `interpretRanks` runs; a feed's own error is passed on.
  */
 export const interpret =
   <I extends Ports, O extends Ports>(graph: Graph<I, O> | GraphIR, options: InterpretOptions = {}) =>
   (feeds: HostFeeds<I>): Observable<HostValues<O>> =>
     defer(() => {
-      const ready = bound(irOf(graph), options.dims ?? {})
-      const shared = ready.nodes.find(isShared)
+      const prepared = prepare(irOf(graph), options.dims ?? {})
+      const shared = prepared.nodes.find(isShared)
       if (shared !== undefined)
         throw fault({
           _tag: 'Unsupported',
@@ -44,56 +48,59 @@ export const interpret =
           found: `a collective over ${showCommunicator(communicatorOf(shared)!)}`,
           next: 'interpretRanks(graph, options)(feeds) runs all ranks side by side, given the feeds of each',
         })
-      const share = { params: options.params ?? {}, feeds: feeds ?? {} }
-      return lockstep(ready, [share], options.ticks ?? 1).pipe(map(([only]) => only))
+      const inputs = { params: options.params ?? {}, feeds: feeds ?? {} }
+      return runRanks(prepared, [inputs], options.ticks ?? 1).pipe(map(([only]) => only))
     }) as Observable<HostValues<O>>
 
-const wrongCount = (at: 'feeds' | 'params', subject: string, wanted: string, found: string, next: string) =>
-  fault({ _tag: 'BadOption', at, subject, wanted, found, next })
-
 /**
- * The meaning of a graph that several ranks run, each with feeds of its own, given by rank: all of them in lock-step, a tick at a time, a node at a time, a collective
- * from the values of all ranks of a group in order of their places. Yields the outputs by rank, tick by tick, and ends with the shortest feed of any rank. There are as
- * many ranks as the graph's communicators have; any number, where they have but one rank each. Otherwise as `interpret`, its errors too, and feeds or
- * parameters that are not one for each rank are a `BraidError`.
+ * The meaning of a graph that several ranks run, each with feeds of its own, given by rank. All ranks go in lock-step: a tick at
+ * a time, a node at a time, a collective from the values of all ranks of a group in order of their places. Yields the outputs
+ * by rank, tick by tick, and ends with the shortest feed of any rank. The communicators say how many ranks there are; where all
+ * of them have one rank each, the feeds do. Otherwise as `interpret`, its errors too; feeds or parameters that are not one for
+ * each rank are a `BraidError`.
  */
 export const interpretRanks =
   <I extends Ports, O extends Ports>(graph: Graph<I, O> | GraphIR, options: InterpretRanksOptions = {}) =>
   (feeds: readonly HostFeeds<I>[]): Observable<readonly HostValues<O>[]> =>
     defer(() => {
-      const ready = bound(irOf(graph), options.dims ?? {})
-      const { name } = ready.ir
-      if (!Array.isArray(feeds) || feeds.length === 0)
-        throw wrongCount(
-          'feeds',
-          name,
-          'the feeds of each rank, in a list',
-          show(feeds),
-          'give one object of feeds for each rank',
-        )
-      const ranks = feeds.length
-      const shared = ready.nodes.find(isShared)
-      const world = shared && communicatorOf(shared)!
-      if (world !== undefined && ranksOf(world) !== ranks)
-        throw wrongCount(
-          'feeds',
-          name,
-          `feeds of ${ranksOf(world)} ranks, which ${showCommunicator(world)} has`,
-          `${ranks}`,
-          'give one object of feeds for each rank, {} where there are no inputs',
-        )
-      const { params = {} } = options
-      const byRank: readonly ParamValues[] = Array.isArray(params)
-        ? params
-        : feeds.map(() => params as ParamValues)
-      if (byRank.length !== ranks)
-        throw wrongCount(
-          'params',
-          name,
-          `parameters of ${ranks} ranks, as there are feeds`,
-          `${byRank.length}`,
-          'give as many, or one object for all ranks',
-        )
-      const shares = feeds.map((own, rank) => ({ params: byRank[rank] ?? {}, feeds: own ?? {} }))
-      return lockstep(ready, shares, options.ticks ?? 1)
+      const prepared = prepare(irOf(graph), options.dims ?? {})
+      return runRanks(prepared, rankInputs(prepared, feeds, options.params ?? {}), options.ticks ?? 1)
     }) as Observable<readonly HostValues<O>[]>
+
+const rankInputs = (
+  { ir: { name }, nodes }: Prepared,
+  feeds: readonly RankInputs['feeds'][],
+  params: ParamValues | readonly ParamValues[],
+): readonly RankInputs[] => {
+  if (!Array.isArray(feeds) || feeds.length === 0)
+    throw badCount(
+      'feeds',
+      name,
+      'the feeds of each rank, in a list',
+      show(feeds),
+      'give one object of feeds for each rank',
+    )
+  const ranks = feeds.length
+  const shared = nodes.find(isShared)
+  const world = shared && communicatorOf(shared)!
+  if (world !== undefined && ranksOf(world) !== ranks)
+    throw badCount(
+      'feeds',
+      name,
+      `feeds of ${ranksOf(world)} ranks, which ${showCommunicator(world)} has`,
+      `${ranks}`,
+      'give one object of feeds for each rank, {} where there are no inputs',
+    )
+  const byRank: readonly ParamValues[] = Array.isArray(params)
+    ? params
+    : feeds.map(() => params as ParamValues)
+  if (byRank.length !== ranks)
+    throw badCount(
+      'params',
+      name,
+      `parameters of ${ranks} ranks, as there are feeds`,
+      `${byRank.length}`,
+      'give as many, or one object for all ranks',
+    )
+  return feeds.map((own, rank) => ({ params: byRank[rank] ?? {}, feeds: own ?? {} }))
+}

@@ -2,11 +2,14 @@
 
 import type { CudaSpec } from '../ir/kernel-spec.js'
 import { show } from '../ir/show.js'
-import type { BoundSpec, Dim, TensorSpec } from '../ir/tensor.js'
-import { badAttribute, type UnplacedError } from './messages.js'
+import { type BoundSpec, type Dim, showSpec, type TensorSpec } from '../ir/tensor.js'
+import { badAttribute, shapeMismatch, type UnplacedError } from './messages.js'
 import type { HostArray } from './values.js'
 
-/** How a kernel is launched. Grid and block default to 1 where a dimension is left out; `shared` is bytes of dynamic shared memory. */
+/**
+ * How a kernel is launched. Grid and block default to 1 where a dimension is left out; `shared` is bytes of dynamic shared
+ * memory.
+ */
 export interface Launch {
   readonly grid: number | readonly [number, number?, number?]
   readonly block: number | readonly [number, number?, number?]
@@ -16,6 +19,7 @@ export interface Launch {
 
 export type KernelScalar = { readonly i32: number } | { readonly f32: number }
 export type Dims = Readonly<Record<string, number>>
+
 export interface KernelPort {
   readonly name: string
   /** With the kernel's own symbols. */
@@ -64,18 +68,6 @@ export const binding =
     return known[symbol] === size
   }
 
-/** The kernel's symbols, bound by the types of its operands. */
-export const kernelDims = (
-  attrs: KernelAttrs,
-  reads: readonly BoundSpec[],
-  writes: readonly BoundSpec[] = [],
-): Dims => {
-  const dims: Record<string, number> = {}
-  unify(attrs.reads, reads, binding(dims))
-  unify(attrs.writes, writes, binding(dims))
-  return dims
-}
-
 const triple = (value: unknown): readonly [number, number, number] => {
   const given = Array.isArray(value) ? value : [value]
   return [given[0] as number, (given[1] as number | undefined) ?? 1, (given[2] as number | undefined) ?? 1]
@@ -114,61 +106,101 @@ const launchOf = (attrs: KernelAttrs, dims: Dims): { readonly launch?: Launch; r
   return { launch: launch as Launch }
 }
 
-/** What is wrong with a kernel once its dimensions are bound; undefined where it can be lowered. */
-export const checkKernel = (
+/** Which read's memory each write takes, by index; undefined: fresh memory. */
+const donationsOf = ({ reads, writes, donates }: KernelAttrs): readonly (number | undefined)[] =>
+  writes.map(({ name }) => {
+    const read = reads.findIndex(port => Object.hasOwn(donates, name) && port.name === donates[name])
+    return read < 0 ? undefined : read
+  })
+
+/** The reads whose memory a write takes, by index. */
+export const donatedReads = (attrs: KernelAttrs): readonly number[] =>
+  donationsOf(attrs).filter(read => read !== undefined)
+
+/** A user's kernel with every dimension bound. */
+export interface BoundKernel {
+  readonly kernel: CudaSpec
+  readonly reads: readonly BoundSpec[]
+  readonly writes: readonly BoundSpec[]
+  /** For each write, the read that it overwrites; undefined: fresh memory. */
+  readonly donates: readonly (number | undefined)[]
+  readonly tolerance: number
+  /** Fills `writes`; a donated one holds its read's values already. */
+  readonly reference: (reads: readonly HostArray[], writes: readonly HostArray[]) => void
+}
+
+/** The kernel's symbols, bound by its reads, and the writes' types. `dims` bind what the reads do not. */
+const bindPorts = (attrs: KernelAttrs, reads: readonly BoundSpec[], dims: Dims) => {
+  const own: Record<string, number> = {}
+  unify(attrs.reads, reads, binding(own))
+  const bind = ({ spec: { dtype, shape } }: KernelPort): BoundSpec => ({
+    dtype,
+    shape: shape.map(dim => {
+      if (typeof dim === 'number') return dim
+      if (Object.hasOwn(own, dim)) return own[dim]!
+      return Object.hasOwn(dims, dim) ? dims[dim]! : 1
+    }),
+  })
+  const writes = attrs.writes.map(bind)
+  unify(attrs.writes, writes, binding(own))
+  return { reads: attrs.reads.map(bind), writes, all: { ...dims, ...own } }
+}
+
+/**
+ * The kernel on reads of these types. `dims` are those of `compile`; the kernel's own symbols stand before them.
+ * `kernelError` comes first and reports a launch that CUDA cannot make, which is 1 × 1 here.
+ */
+export const boundKernel = (attrs: KernelAttrs, reads: readonly BoundSpec[], dims: Dims): BoundKernel => {
+  const { writes, all } = bindPorts(attrs, reads, dims)
+  const { launch } = launchOf(attrs, all)
+  const named = (ports: readonly KernelPort[], arrays: readonly HostArray[]) =>
+    Object.fromEntries(ports.map(({ name }, i) => [name, arrays[i]!]))
+  return {
+    kernel: {
+      kind: 'cuda',
+      name: attrs.name,
+      source: attrs.cuda,
+      grid: triple(launch?.grid ?? 1),
+      block: triple(launch?.block ?? 1),
+      sharedBytes: launch?.shared ?? 0,
+      scalars: launch?.scalars ?? [],
+    },
+    reads,
+    writes,
+    donates: donationsOf(attrs),
+    tolerance: attrs.tolerance,
+    reference: (from, to) => attrs.reference(named(attrs.reads, from), named(attrs.writes, to), all),
+  }
+}
+
+const sameSpec = (a: BoundSpec, b: BoundSpec): boolean => showSpec(a) === showSpec(b)
+
+/** What is wrong with a kernel on reads of these types: its ports, its donations, its launch. */
+export const kernelError = (
   attrs: KernelAttrs,
+  given: readonly BoundSpec[],
   dims: Dims,
-  reads: readonly BoundSpec[],
-  writes: readonly BoundSpec[],
 ): UnplacedError | undefined => {
-  const { found } = launchOf(attrs, { ...dims, ...kernelDims(attrs, reads, writes) })
+  const { reads, writes, all } = bindPorts(attrs, given, dims)
+  const wrong = reads.findIndex((read, i) => !sameSpec(read, given[i]!))
+  if (wrong >= 0)
+    return shapeMismatch(
+      `${showSpec(reads[wrong]!)} as the read ${attrs.reads[wrong]!.name}`,
+      showSpec(given[wrong]!),
+      'bind the symbols of its reads so that they agree',
+    )
+  for (const [write, read] of donationsOf(attrs).entries())
+    if (read !== undefined && !sameSpec(writes[write]!, given[read]!))
+      return shapeMismatch(
+        'a donated write of the type of its read',
+        attrs.writes[write]!.name,
+        'do not donate it',
+      )
+  const { found } = launchOf(attrs, all)
   if (found === undefined) return undefined
   return badAttribute(
     'a launch: { grid, block, shared?, scalars? } that CUDA can make (a block of at most 1,024 threads)',
     found,
     'correct launch, or what it works out from the dimensions',
   )
-}
-
-/**
- * The kernel as data, its launch worked out. `dims` are those of `compile`; the kernel's own symbols come from the bound
- * specs. `checkKernel` comes first and reports a launch that CUDA cannot make, which is 1 × 1 here.
- */
-export const lowerKernel = (
-  attrs: KernelAttrs,
-  dims: Dims,
-  reads: readonly BoundSpec[],
-  writes: readonly BoundSpec[],
-): CudaSpec => {
-  const { launch } = launchOf(attrs, { ...dims, ...kernelDims(attrs, reads, writes) })
-  return {
-    kind: 'cuda',
-    name: attrs.name,
-    source: attrs.cuda,
-    grid: triple(launch?.grid ?? 1),
-    block: triple(launch?.block ?? 1),
-    sharedBytes: launch?.shared ?? 0,
-    scalars: launch?.scalars ?? [],
-  }
-}
-
-/** Which read's memory each donated write takes: index of the write → index of the read. */
-export const donationsOf = (attrs: KernelAttrs): ReadonlyMap<number, number> =>
-  new Map(
-    Object.entries(attrs.donates).map(([write, read]) => [
-      attrs.writes.findIndex(({ name }) => name === write),
-      attrs.reads.findIndex(({ name }) => name === read),
-    ]),
-  )
-
-/** Runs a kernel's meaning on arrays in the order of its ports; donated writes must hold their read's values. */
-export const runReference = (
-  attrs: KernelAttrs,
-  reads: readonly HostArray[],
-  writes: readonly HostArray[],
-  dims: Dims,
-): void => {
-  const named = (ports: readonly KernelPort[], arrays: readonly HostArray[]) =>
-    Object.fromEntries(ports.map(({ name }, i) => [name, arrays[i]!]))
-  attrs.reference(named(attrs.reads, reads), named(attrs.writes, writes), dims)
 }

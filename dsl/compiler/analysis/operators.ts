@@ -1,5 +1,5 @@
 import type { GraphNode } from '../../ir/graph.js'
-import { donationsOf, type KernelAttrs } from '../../language/bound-kernel.js'
+import { donatedReads as donationsIn, type KernelAttrs } from '../../language/bound-kernel.js'
 import { communicatorOf } from '../../language/communicator.js'
 import type { Operator } from '../../language/operators/operator.js'
 import { operators } from '../../language/operators/registry.js'
@@ -28,6 +28,4 @@ export const isView = (node: GraphNode): boolean =>
 export const kernelAttrs = (node: GraphNode): KernelAttrs => node.attrs as unknown as KernelAttrs
 
 /** The reads that a kernel node donates, by index; needs no dimensions. */
-export const donatedReads = (node: GraphNode): readonly number[] => [
-  ...donationsOf(kernelAttrs(node)).values(),
-]
+export const donatedReads = (node: GraphNode): readonly number[] => donationsIn(kernelAttrs(node))

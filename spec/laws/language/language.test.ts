@@ -26,7 +26,7 @@ import {
   tensor,
   upload,
 } from '../../../dsl/index.js'
-import { donationsOf, type KernelAttrs, lowerKernel } from '../../../dsl/language/bound-kernel.js'
+import { boundKernel, donatedReads, type KernelAttrs } from '../../../dsl/language/bound-kernel.js'
 import { runs } from '../../fixtures/runs.js'
 
 // biome-ignore lint/suspicious/noExplicitAny: what JavaScript callers can pass is the subject here.
@@ -130,9 +130,11 @@ describe('a graph is a description', () => {
     expect([main!.inputs, main!.spec.shape, main!.name]).toEqual([[2, 3], ['rows'], 'split[0]'])
     expect([port!.inputs, port!.spec.shape, port!.attrs]).toEqual([[main!.id], [6], { index: 1 }])
     const attrs = main!.attrs as unknown as KernelAttrs
-    expect([...donationsOf(attrs)]).toEqual([[0, 0]])
+    expect(donatedReads(attrs)).toEqual([0])
     const bound = (shape: number[]) => ({ dtype: 'f32' as const, shape })
-    expect(lowerKernel(attrs, {}, [bound([5]), bound([5, 6])], [bound([5]), bound([6])])).toEqual({
+    const { writes, kernel: lowered } = boundKernel(attrs, [bound([5]), bound([5, 6])], {})
+    expect(writes).toEqual([bound([5]), bound([6])])
+    expect(lowered).toEqual({
       kind: 'cuda',
       name: 'split',
       source: attrs.cuda,

@@ -1,0 +1,110 @@
+import * as E from 'fp-ts/lib/Either.js'
+import { BraidError } from '../ir/braid-error.js'
+import type { CompileError, GraphIR, GraphNode } from '../ir/graph.js'
+import type { BoundSpec } from '../ir/tensor.js'
+import { bindSpec, checkDims } from '../language/bind.js'
+import { type BoundKernel, boundKernel, type KernelAttrs } from '../language/bound-kernel.js'
+import { instantsOf } from '../language/instants.js'
+import { liveNodes } from '../language/live.js'
+import { initLength } from '../language/operators/delay.js'
+import { operators } from '../language/operators/registry.js'
+import { type Rates, ratesOf } from '../language/rates.js'
+
+export const fault = (error: CompileError): BraidError => new BraidError([error])
+
+/** A node that comes at one instant of a tick, for the time `copy` (from 0) in that tick. */
+export interface Coming {
+  readonly node: GraphNode
+  readonly copy: number
+}
+
+/** A graph without errors: the types of its values, and what one tick computes when. */
+export interface Prepared {
+  readonly ir: GraphIR
+  /** The nodes that some output depends on, in this tick or a later one, and every input. */
+  readonly nodes: readonly GraphNode[]
+  /** By node. */
+  readonly specs: readonly BoundSpec[]
+  readonly kernels: ReadonlyMap<number, BoundKernel>
+  /** Nodes that depend on parameters alone, in a graph of several rates: they come before everything else. */
+  readonly constants: readonly GraphNode[]
+  /** The instants of one tick; a single one, in which every node comes, where no node changes a rate. */
+  readonly instants: readonly (readonly Coming[])[]
+  /** By node: the values that no later node of the tick reads. None in a graph of several rates. */
+  readonly lastRead: readonly (readonly number[])[]
+  /** How often an input comes in a tick. */
+  rateOf(node: GraphNode): number
+}
+
+/** Whether a node's value is a state: it was computed before this instant. */
+export const isState = ({ op }: GraphNode): boolean => op === 'delay' || op === 'hold'
+
+const typesOf = (ir: GraphIR, dims: Readonly<Record<string, number>>): readonly BoundSpec[] => {
+  const specs: BoundSpec[] = []
+  for (const node of ir.nodes) {
+    const operator = operators[node.op]
+    const inputs = node.inputs.map(input => specs[input]!)
+    const inferred = operator?.infer(inputs, node.attrs) ?? E.right(bindSpec(node, dims))
+    const error = E.isLeft(inferred)
+      ? inferred.left
+      : isState(node)
+        ? initLength(node.attrs['init'], inferred.right as BoundSpec)
+        : undefined
+    if (error) throw fault({ ...error, at: node.at.toString(), subject: node.name })
+    if (E.isRight(inferred)) specs.push(inferred.right as BoundSpec)
+  }
+  return specs
+}
+
+const lastReads = ({ nodes, outputs }: GraphIR): readonly (readonly number[])[] => {
+  const reader = nodes.map(({ id }) => id)
+  for (const { id, inputs, op } of nodes)
+    for (const input of inputs)
+      reader[input] = op === 'delay' ? Number.POSITIVE_INFINITY : Math.max(reader[input]!, id)
+  for (const { node } of outputs) reader[node] = Number.POSITIVE_INFINITY
+  const last: number[][] = nodes.map(() => [])
+  for (const [id, by] of reader.entries()) last[by]?.push(id)
+  return last
+}
+
+const instants = (nodes: readonly GraphNode[], { fires, constant }: Rates): Coming[][] => {
+  const coming = nodes.filter(({ id }) => constant[id] === 0)
+  return Array.from(instantsOf(coming.map(({ id }) => fires[id]!)), now => {
+    const copies = new Map(now.map(({ fires, copy }) => [fires, copy]))
+    return coming.flatMap(node => {
+      const copy = copies.get(fires[node.id]!)
+      return copy === undefined ? [] : [{ node, copy }]
+    })
+  })
+}
+
+/** Throws a `BraidError` with the graph's errors. */
+export const prepare = (ir: GraphIR, dims: Readonly<Record<string, number>>): Prepared => {
+  const problems = [...ir.problems, ...checkDims(ir, dims)]
+  if (problems.length > 0) throw new BraidError(problems)
+  const specs = typesOf(ir, dims)
+  const found = ratesOf(ir)
+  if (E.isLeft(found)) throw new BraidError(found.left)
+  const rates = found.right
+  const nodes = liveNodes(ir)
+  const kernels = nodes
+    .filter(({ op }) => op === 'kernel')
+    .map(({ id, inputs, attrs }): [number, BoundKernel] => [
+      id,
+      boundKernel(
+        attrs as unknown as KernelAttrs,
+        inputs.map(input => specs[input]!),
+        dims,
+      ),
+    ])
+  return {
+    ir,
+    nodes,
+    specs,
+    kernels: new Map(kernels),
+    constants: nodes.filter(({ id }) => rates?.constant[id] === 1),
+    instants: rates ? instants(nodes, rates) : [nodes.map(node => ({ node, copy: 0 }))],
+    lastRead: rates ? ir.nodes.map(() => []) : lastReads(ir),
+    rateOf: ({ id }) => rates?.fires[id] ?? 1,
+  }
+}

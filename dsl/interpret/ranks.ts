@@ -1,0 +1,84 @@
+import {
+  bufferCount,
+  concatMap,
+  filter,
+  from,
+  map,
+  type Observable,
+  type ObservableInput,
+  range,
+  zip,
+} from 'rxjs'
+import { show } from '../ir/show.js'
+import type { ParamValues } from '../language/param.js'
+import type { HostArray } from '../language/values.js'
+import { initial, loadParams, type Rank } from './evaluate.js'
+import { fault, isState, type Prepared } from './prepare.js'
+import { type Fed, tick } from './tick.js'
+
+/** What a rank brings. Ranks that share one object of parameters have the same values, which are loaded once. */
+export interface RankInputs {
+  readonly params: ParamValues
+  readonly feeds: Readonly<Record<string, ObservableInput<unknown> | undefined>>
+}
+
+/**
+ * All ranks of a graph side by side, a tick at a time. Yields each rank's outputs, tick by tick. Ends with the shortest feed of
+ * any rank; a graph without inputs runs `ticks` ticks.
+ */
+export const runRanks = (
+  graph: Prepared,
+  given: readonly RankInputs[],
+  ticks: number,
+): Observable<readonly Record<string, HostArray>[]> => {
+  const { nodes, specs, rateOf } = graph
+  const label = (rank: number): string => (given.length > 1 ? ` of rank ${rank}` : '')
+  const inputs = nodes.filter(({ op }) => op === 'input')
+  const feeds = given.flatMap(({ feeds }, rank) =>
+    inputs.map(node => {
+      const { name, at } = node
+      const feed = feeds[name]
+      // A tick takes as many values as its input comes times; fewer at the feed's end make no tick.
+      const rate = rateOf(node)
+      if (feed !== undefined && feed !== null)
+        return from(feed).pipe(
+          bufferCount(rate),
+          filter(({ length }) => length === rate),
+        )
+      throw fault({
+        _tag: 'BadOption',
+        at: at.toString(),
+        subject: name,
+        wanted: `a feed for every input${label(rank)}`,
+        found: show(feed),
+        next: `give feeds ${given.length > 1 ? `[{ ${name}: … }, …], one for each rank` : `{ ${name}: … }`}`,
+      })
+    }),
+  )
+  const rows: Observable<unknown[][]> = inputs.length > 0 ? zip(feeds) : range(ticks).pipe(map(() => []))
+  const load = async (): Promise<readonly ReadonlyMap<number, HostArray>[]> => {
+    const loaded = new Map<ParamValues, ReadonlyMap<number, HostArray>>()
+    for (const [rank, { params }] of given.entries())
+      if (!loaded.has(params)) loaded.set(params, await loadParams(graph, params, label(rank)))
+    return given.map(({ params }) => loaded.get(params)!)
+  }
+  const states = given.map(
+    () => new Map(nodes.filter(isState).map(node => [node.id, initial(node, specs[node.id]!)])),
+  )
+  return from(load()).pipe(
+    concatMap(params =>
+      rows.pipe(
+        map(row => {
+          const ranks = given.map((_, rank): Rank => {
+            const [own, state] = [params[rank]!, states[rank]!]
+            return { label: label(rank), params: own, state, values: [], writes: new Map() }
+          })
+          const fed: Fed = given.map((_, rank) =>
+            Object.fromEntries(inputs.map(({ name }, i) => [name, row[rank * inputs.length + i]!])),
+          )
+          return tick(graph, ranks, fed)
+        }),
+      ),
+    ),
+  )
+}

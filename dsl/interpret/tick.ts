@@ -1,0 +1,92 @@
+import type { GraphNode } from '../ir/graph.js'
+import { windowReference } from '../language/operators/window.js'
+import type { HostArray } from '../language/values.js'
+import { type Rank, valuesOf } from './evaluate.js'
+import type { Prepared } from './prepare.js'
+
+/** Delivers the values of one rank, as they come, to the windows, holds and outputs that read them. */
+class Deliveries {
+  /** By window: the values since it came last. By output's node: the values of this tick. */
+  private readonly windows = new Map<number, HostArray[]>()
+  private readonly outputs = new Map<number, HostArray[]>()
+  private readonly readers = new Map<number, ((value: HostArray) => void)[]>()
+
+  constructor({ nodes, ir }: Prepared, { state }: Rank) {
+    for (const { id, op, inputs } of nodes) {
+      if (op === 'window') this.deliver(inputs[0]!, this.list(this.windows, id))
+      if (op === 'hold') this.deliver(inputs[0]!, value => state.set(id, value))
+    }
+    for (const node of new Set(ir.outputs.map(output => output.node)))
+      this.deliver(node, this.list(this.outputs, node))
+  }
+
+  private list(lists: Map<number, HostArray[]>, id: number): (value: HostArray) => void {
+    const list: HostArray[] = []
+    lists.set(id, list)
+    return value => list.push(value)
+  }
+
+  private deliver(node: number, to: (value: HostArray) => void): void {
+    const others = this.readers.get(node)
+    if (others === undefined) this.readers.set(node, [to])
+    else others.push(to)
+  }
+
+  came(node: number, value: HostArray): void {
+    for (const deliver of this.readers.get(node) ?? []) deliver(value)
+  }
+
+  /** The values of a window that is full, which starts over. */
+  window(id: number): HostArray {
+    return windowReference(this.windows.get(id)!.splice(0))
+  }
+
+  output(node: number): HostArray {
+    return windowReference(this.outputs.get(node)!)
+  }
+}
+
+/** The values of a tick's feeds, by rank and input, in the order in which they come. */
+export type Fed = readonly Readonly<Record<string, readonly unknown[]>>[]
+
+/**
+ * One tick on all ranks, instant by instant, and in each a node at a time, so that a collective has the values of all ranks.
+ * Yields the outputs by rank: the values of one output are one array, one after the other. Each rank's `state` moves on.
+ */
+export const tick = (graph: Prepared, ranks: readonly Rank[], fed: Fed): Record<string, HostArray>[] => {
+  const deliveries = ranks.map(rank => new Deliveries(graph, rank))
+  const come = (node: GraphNode, values: readonly HostArray[]): void => {
+    for (const [r, value] of values.entries()) {
+      ranks[r]!.values[node.id] = value
+      deliveries[r]!.came(node.id, value)
+      for (const id of graph.lastRead[node.id]!) ranks[r]!.values[id] = undefined
+    }
+  }
+  // A constant is there before the first instant, as often as a window over it wants it.
+  for (const node of graph.constants) {
+    const sources = ranks.map(({ values }) => values[node.inputs[0]!]!)
+    if (node.op === 'window') {
+      const n = node.attrs['n'] as number
+      come(
+        node,
+        sources.map(source => windowReference(new Array<HostArray>(n).fill(source))),
+      )
+    } else come(node, node.op === 'hold' ? sources : valuesOf(graph, ranks, node, () => undefined))
+  }
+  for (const instant of graph.instants) {
+    for (const { node, copy } of instant)
+      come(
+        node,
+        node.op === 'window'
+          ? deliveries.map(own => own.window(node.id))
+          : valuesOf(graph, ranks, node, rank => fed[rank]![node.name]?.[copy]),
+      )
+    // After all nodes of the instant: a delay that feeds a delay hands on its old value.
+    for (const { node } of instant)
+      if (node.op === 'delay')
+        for (const { state, values } of ranks) state.set(node.id, values[node.inputs[0]!]!)
+  }
+  return deliveries.map(own =>
+    Object.fromEntries(graph.ir.outputs.map(({ name, node }) => [name, own.output(node)])),
+  )
+}
