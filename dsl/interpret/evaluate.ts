@@ -88,7 +88,7 @@ const kernelWrites = (graph: Prepared, node: GraphNode, reads: readonly HostArra
   return filled
 }
 
-const valueOf = (graph: Prepared, rank: Rank, node: GraphNode, fed: unknown): HostArray => {
+const computed = (graph: Prepared, rank: Rank, node: GraphNode, fed: unknown): HostArray => {
   const { id, op, inputs } = node
   const { specs } = graph
   const read = inputs.map(input => rank.values[input]!)
@@ -146,4 +146,4 @@ export const valuesOf = (
   node: GraphNode,
   fed: (rank: number) => unknown,
 ): readonly HostArray[] =>
-  isShared(node) ? exchanged(graph, ranks, node) : ranks.map((rank, r) => valueOf(graph, rank, node, fed(r)))
+  isShared(node) ? exchanged(graph, ranks, node) : ranks.map((rank, r) => computed(graph, rank, node, fed(r)))
