@@ -234,7 +234,7 @@ export interface NativeShortage {
   readonly holders: readonly { readonly bytes: number; readonly count: number; readonly site: number }[]
 }
 
-/** Rows of numbers, as native/bindings/caching_report.h says. */
+/** Rows of numbers, as native/bindings/allocator_report.h says. */
 export interface NativeSnapshot {
   readonly lanes: Float64Array
   readonly segments: Float64Array

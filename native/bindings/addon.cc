@@ -1,6 +1,6 @@
 #include <napi.h>
 
-#include "bindings/caching_object.h"
+#include "bindings/allocator_object.h"
 #include "bindings/convert.h"
 #include "bindings/device.h"
 #include "bindings/failure_object.h"
@@ -8,8 +8,8 @@
 #include "bindings/host_options.h"
 #include "bindings/replay.h"
 
-// The addon has no state of its own: everything hangs on the objects it makes, so it may be loaded in any
-// number of environments (worker threads) of one process.
+// The addon has no global state: all state belongs to the objects that it makes, so several environments
+// (worker threads) of one process may load it.
 namespace braid::bindings {
 namespace {
 

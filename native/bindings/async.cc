@@ -10,7 +10,7 @@ struct Task {
   napi_async_work work = nullptr;
   napi_deferred deferred = nullptr;
   std::function<void()> run;
-  std::function<Napi::Value(Napi::Env)> settle;
+  std::function<Napi::Value(Napi::Env)> finish;
   std::string problem;
 };
 
@@ -24,14 +24,13 @@ void execute(napi_env, void* data) {
   }
 }
 
-// An environment that is being torn down still gets here: then every call into JavaScript fails, and is let
-// fail.
+// Also runs while the environment is torn down: then every call into JavaScript fails, which is ignored.
 void complete(napi_env env, napi_status, void* data) {
   const std::unique_ptr<Task> task(static_cast<Task*>(data));
   napi_delete_async_work(env, task->work);
   try {
     if (!task->problem.empty()) throw Napi::Error::New(env, task->problem);
-    napi_resolve_deferred(env, task->deferred, task->settle(Napi::Env(env)));
+    napi_resolve_deferred(env, task->deferred, task->finish(Napi::Env(env)));
   } catch (const Napi::Error& error) {
     napi_reject_deferred(env, task->deferred, error.Value());
   } catch (const std::exception& error) {
@@ -46,10 +45,10 @@ void complete(napi_env env, napi_status, void* data) {
 }  // namespace
 
 Napi::Promise runAsync(Napi::Env env, const char* name, std::function<void()> work,
-                       std::function<Napi::Value(Napi::Env)> settle) {
+                       std::function<Napi::Value(Napi::Env)> finish) {
   auto task = std::make_unique<Task>();
   task->run = std::move(work);
-  task->settle = std::move(settle);
+  task->finish = std::move(finish);
   napi_value promise = nullptr, resource = Napi::String::New(env, name);
   if (napi_create_promise(env, &task->deferred, &promise) != napi_ok) throw Napi::Error::New(env);
   if (napi_create_async_work(env, nullptr, resource, execute, complete, task.get(), &task->work) != napi_ok)

@@ -8,7 +8,7 @@ namespace braid::bindings {
 namespace {
 
 void onMessage(napi_env env, napi_value, void* context, void*) {
-  // Without an environment the queue is only being emptied.
+  // Without an environment the queue is only emptied.
   if (env == nullptr) return;
   const std::shared_ptr<Channel> channel = *static_cast<std::shared_ptr<Channel>*>(context);
   channel->deliver(Napi::Env(env));
@@ -20,8 +20,7 @@ Napi::ArrayBuffer copyOf(Napi::Env env, DeviceAddress address, std::size_t bytes
   return buffer;
 }
 
-// What was thrown may have no message, or JavaScript may have ended meanwhile, so that nothing can be asked
-// of it.
+// The exception may have no message, or JavaScript may have ended meanwhile and no property can be read.
 std::string wordsOf(const Napi::Error& error) {
   try {
     const std::string& message = error.Message();
@@ -88,8 +87,8 @@ bool Channel::callReference(std::uint32_t kernel, std::uint32_t node, const Devi
   }
   std::unique_lock lock(mutex_);
   answered_.wait(lock, [&] { return call->done || !open_; });
-  // What is not done now is never computed: `compute` looks at `open_` under the same lock before it touches
-  // the operands.
+  // Calls that are not done yet are never computed: `compute` checks `open_` under the same lock before it
+  // touches the operands.
   return call->done && call->ok;
 }
 
@@ -135,7 +134,7 @@ void Channel::deliver(Napi::Env env) {
       else
         tickEnded(env, message);
     } catch (const Napi::Error& error) {
-      // The user's own exception, thrown in `onTick`: what Node does with an exception nobody catches.
+      // An exception that the user's `onTick` has thrown is handled as uncaught.
       napi_fatal_exception(env, error.Value());
     }
   }
@@ -150,15 +149,15 @@ void Channel::tickEnded(Napi::Env env, const Message& message) {
                                      {Napi::Number::New(env, static_cast<double>(message.tick)), failure});
 }
 
-// The reference sees copies: JavaScript may keep an ArrayBuffer for ever, device memory goes to its next
-// owner.
+// The reference gets copies: JavaScript may keep an ArrayBuffer for ever, while device memory gets new
+// owners.
 void Channel::compute(Napi::Env env, Call& call) {
   std::optional<std::string> problem;
   std::vector<Napi::ArrayBuffer> results;
   try {
     const Napi::Array reads = Napi::Array::New(env), writes = Napi::Array::New(env);
     {
-      // Under the lock the worker cannot leave, so its operands stay.
+      // The worker cannot return while this holds the lock, so its operands stay valid.
       std::lock_guard lock(mutex_);
       if (!open_) return;
       for (std::size_t i = 0; i < call.readBytes->size(); ++i)

@@ -14,19 +14,16 @@
 
 namespace braid::bindings {
 
-// The way from a session's threads to JavaScript: ends of ticks, and calls of references. Holds the
-// environment open while a tick is in flight and not otherwise.
+// Carries ends of ticks and calls of references from a session's threads to JavaScript. Keeps the environment
+// alive only while a tick is in flight.
 //
 // Hazards, and their rules:
-//   - A thread-safe function dies with its environment, whoever still holds it. It is only touched under
-//   `mutex_` while
-//     `open_`, and `shut` (called by the environment's cleanup hook, which runs before the function's own)
-//     ends that.
-//   - A worker that waits for a reference's answer would wait for ever once JavaScript stops: `shut` answers
-//   it.
-//   - JavaScript values are held by one object, `roots_`, strongly only while a tick is in flight, so that an
-//   idle program
-//     that nobody holds can be collected.
+//   - A thread-safe function dies with its environment, even while it is held. It is only used under `mutex_`
+//     while `open_`. `shut` clears `open_`; the environment's cleanup hook calls it before the function dies.
+//   - A worker that waits for a reference would wait for ever once JavaScript stops: `shut` wakes it.
+//   - One object, `roots_`, holds the JavaScript values. It is strong only while a tick is in flight, so that
+//   a
+//     dropped idle program can be collected.
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
   // `roots` holds the functions: its `references`, by kernel index, and later its `onTick`.
@@ -34,21 +31,21 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   // Any thread.
   void postTick(std::uint64_t tick, const Failure* failure);
-  // Blocks until JavaScript has computed it, or `shut`. False where it threw; the first message is kept for
-  // `amend`.
+  // Blocks until JavaScript has computed the reference, or until `shut`. False where it threw; the first
+  // message is kept for `amend`.
   bool callReference(std::uint32_t kernel, std::uint32_t node, const DeviceAddress* reads,
                      const std::vector<std::size_t>& readBytes, const DeviceAddress* writes,
                      const std::vector<std::size_t>& writeBytes);
-  // Names the node whose reference threw, if one did.
+  // Adds the node whose reference threw, if one did.
   bool amend(Failure* failure, const std::vector<std::string>& nodeNames);
 
   // JavaScript thread only.
   Napi::Object roots() const { return roots_.Value(); }
   void began();  // a tick was submitted
   void deliver(Napi::Env env);
-  // Nothing is called any more, and nobody waits. Idempotent.
+  // Ends all calls into JavaScript and wakes the threads that wait for one. Idempotent.
   void shut();
-  // After `shut`, while the environment is alive: the handles go back. Idempotent.
+  // Releases the handles. After `shut`, while the environment is alive. Idempotent.
   void release();
 
  private:

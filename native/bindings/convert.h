@@ -24,7 +24,7 @@ inline std::string item(const std::string& list, std::size_t index) {
   return list + "[" + std::to_string(index) + "]";
 }
 inline bool absent(const Napi::Value& value) { return value.IsUndefined() || value.IsNull(); }
-// Absent: the value given.
+// `otherwise` where the field is absent.
 double numberOr(Napi::Value value, const std::string& field, double otherwise);
 bool flagOr(Napi::Value value, const std::string& field, bool otherwise);
 

@@ -7,9 +7,8 @@
 
 namespace braid::bindings {
 
-// A JavaScript object that stands for a native one. It carries a type tag, checked before the pointer is
-// touched, so that a method called on any other object throws instead of reading it as something it is not.
-// (Type tags are read, never forged.)
+// A JavaScript object that wraps a native one. It carries a type tag, which is checked before the pointer is
+// used, so that a method called on any other object throws. JavaScript cannot forge a tag.
 template <class T>
 Napi::Object handle(Napi::Env env, std::shared_ptr<T> native) {
   Napi::Object object = Napi::Object::New(env);
@@ -23,7 +22,7 @@ Napi::Object handle(Napi::Env env, std::shared_ptr<T> native) {
   return object;
 }
 
-// What a value of JavaScript stands for; null where it is none of these.
+// The native object that a JavaScript value wraps; null where it wraps none of this type.
 template <class T>
 std::shared_ptr<T> unwrapped(Napi::Env env, Napi::Value value) {
   bool tagged = false;
@@ -44,7 +43,8 @@ std::shared_ptr<T> self(const Napi::CallbackInfo& info) {
 
 using Method = Napi::Value (*)(const Napi::CallbackInfo& info);
 
-// Methods run behind one net: no C++ exception but a JavaScript error leaves them.
+// All methods run inside this function, so that the only C++ exceptions that leave them are JavaScript
+// errors.
 template <Method method>
 Napi::Value guarded(const Napi::CallbackInfo& info) {
   try {

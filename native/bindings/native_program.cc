@@ -1,4 +1,4 @@
-// Over 300 lines as one thing: the NativeProgram of runtime/addon.ts, method by method.
+// The NativeProgram of runtime/addon.ts.
 #include "bindings/native_program.h"
 
 #include <map>
@@ -15,8 +15,8 @@
 namespace braid::bindings {
 namespace {
 
-// Behind a NativeProgram. Owned by its object, by every view of its memory (which a forgotten program must
-// outlive), and by the work that closes it. JavaScript thread only, except the session.
+// The native part of a NativeProgram. Its JavaScript object owns it, and so do the views of its memory and
+// the work that closes it. JavaScript thread only, except the session.
 struct OpenProgram {
   static constexpr napi_type_tag typeTag{0x6272616964707267u, 0x93c64f2a7be1480du};
   static constexpr const char* typeName = "NativeProgram";
@@ -24,8 +24,8 @@ struct OpenProgram {
   explicit OpenProgram(Napi::Env environment) : env(environment) {}
   ~OpenProgram() { abandon(); }
 
-  // Nobody will close it any more: answers whoever waits for JavaScript, drains, frees. Blocks, but for no
-  // other program: one of this thread may be waiting for this very thread to compute a reference.
+  // Closes a program that JavaScript has dropped: ends waits for JavaScript, drains, frees. It blocks, but
+  // waits for no other program, since another one may be waiting for this thread to compute a reference.
   void abandon() {
     if (hooked) napi_remove_env_cleanup_hook(env, teardown, this);
     hooked = false;
@@ -59,12 +59,11 @@ struct OpenProgram {
   Napi::Reference<Napi::Promise> closing;  // strong while it closes
   bool closed = false;                     // close has been called
   bool hooked = false;
-  std::vector<std::shared_ptr<Device>> counted;  // its devices, which count it
+  std::vector<std::shared_ptr<Device>> counted;  // its devices, each of which counts its open programs
 };
 
-// What the memory of one view needs for as long as anything reads it. The range outlives `close` where
-// JavaScript has moved the memory (ArrayBuffer.prototype.transfer) into an ArrayBuffer that `close` cannot
-// detach.
+// Keeps the memory of one view alive while it may be read. The range outlives `close` where JavaScript has
+// transferred the memory (ArrayBuffer.prototype.transfer) into an ArrayBuffer that `close` cannot detach.
 struct ViewOwner {
   std::shared_ptr<OpenProgram> program;
   std::shared_ptr<const PinnedRange> range;
@@ -96,7 +95,7 @@ Napi::Value view(const Napi::CallbackInfo& info) {
   const std::int64_t slots = slotted ? program->session->spec().inFlight : 1;
   const auto slot = static_cast<std::uint32_t>(integerAt(info[1], "slot", 0, slots - 1));
   Napi::Reference<Napi::ArrayBuffer>& last = program->views[{index, slot}];
-  // V8 may not see two live ArrayBuffers over the same bytes.
+  // V8 forbids two live ArrayBuffers over the same bytes.
   if (!last.IsEmpty()) OpenProgram::detach(last.Value());
   if (buffer.bytes == 0) return Napi::ArrayBuffer::New(env, 0);
   auto* owner = new ViewOwner{program, program->session->pinnedRange()};
@@ -126,7 +125,7 @@ Napi::Value load(const Napi::CallbackInfo& info) {
     throw Napi::RangeError::New(env, buffer.name + " has " + std::to_string(buffer.bytes) + " bytes, not " +
                                          std::to_string(bytes.ByteLength()));
   }
-  // Held, so not collected; the caller does not transfer it before the promise settles.
+  // Held, so it is not collected. The caller does not transfer it before the promise is resolved or rejected.
   auto held = std::make_shared<Napi::Reference<Napi::Uint8Array>>(Napi::Persistent(bytes));
   const void* data = bytes.Data();
   auto failure = std::make_shared<MaybeFailure>();
@@ -145,7 +144,7 @@ Napi::Value read(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
   if (buffer.life != Life::state && buffer.life != Life::param)
     throw Napi::TypeError::New(env, buffer.name + " is not a state or param buffer");
-  // Nobody else knows this ArrayBuffer until the promise settles.
+  // No other code has this ArrayBuffer before the promise is resolved.
   Napi::ArrayBuffer result = Napi::ArrayBuffer::New(env, buffer.bytes);
   auto held = std::make_shared<Napi::Reference<Napi::ArrayBuffer>>(Napi::Persistent(result));
   void* data = result.Data();
@@ -244,7 +243,7 @@ Napi::Value close(const Napi::CallbackInfo& info) {
   const Napi::Promise promise = runAsync(
       info.Env(), "braid.close", [program] { program->session->close(); },
       [program](Napi::Env env) -> Napi::Value {
-        // The last ticks' ends may still be on their way; they come before the promise.
+        // The ends of the last ticks may still be queued; they are delivered before the promise is resolved.
         program->channel->deliver(env);
         program->abandon();
         return env.Undefined();
@@ -263,14 +262,14 @@ Napi::Object programObject(Napi::Env env, std::shared_ptr<OpenProgram> program, 
   define<stats>(object, "stats");
   define<trace>(object, "trace");
   define<close>(object, "close");
-  // Each keeps the other: while a tick is in flight the channel holds the roots, and so the program.
+  // While a tick is in flight, the channel holds the roots, and so the program.
   object.DefineProperty(
       Napi::PropertyDescriptor::Value(Napi::Symbol::New(env, "roots"), roots, napi_default));
   roots.Set("program", object);
   return object;
 }
 
-// The devices that come after the first one, of a program for several.
+// The further devices of a program for several.
 std::vector<std::shared_ptr<Device>> peersAt(Napi::Env env, Napi::Value value) {
   std::vector<std::shared_ptr<Device>> peers;
   if (absent(value)) return peers;
@@ -306,7 +305,7 @@ Napi::Promise openProgram(Napi::Env env, std::shared_ptr<Device> device, Napi::V
 
   std::vector<std::shared_ptr<Device>> devices = peersAt(env, given.Get("peers"));
   devices.insert(devices.begin(), device);
-  // Reading the two above ran the caller's getters, which may have closed a device.
+  // Reading the arguments above ran the caller's getters, which may have closed a device.
   std::vector<std::shared_ptr<Driver>> drivers;
   for (const auto& each : devices) {
     if (each->closed) throw Napi::Error::New(env, "the device is closed");
@@ -314,8 +313,8 @@ Napi::Promise openProgram(Napi::Env env, std::shared_ptr<Device> device, Napi::V
   }
   auto program = std::make_shared<OpenProgram>(env);
   program->channel = Channel::create(env, roots);
-  // After the channel: cleanup hooks run in reverse, and the session must have stopped before its way out is
-  // gone.
+  // After the channel: cleanup hooks run in reverse order, and the session must stop before its channel is
+  // destroyed.
   if (napi_add_env_cleanup_hook(env, OpenProgram::teardown, program.get()) != napi_ok)
     throw Napi::Error::New(env);
   program->hooked = true;

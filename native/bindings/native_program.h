@@ -9,7 +9,7 @@
 namespace braid::bindings {
 
 // Prepares a program off the JavaScript thread and resolves to a NativeProgram. Throws where `spec` or
-// `options` is misshapen.
+// `options` has the wrong form.
 Napi::Promise openProgram(Napi::Env env, std::shared_ptr<Device> device, Napi::Value spec,
                           Napi::Value options);
 

@@ -6,13 +6,13 @@
 namespace braid::bindings {
 namespace {
 
-// Of a lane or a buffer: 0 where it says none.
+// The device of a lane or a buffer: 0 where the field is absent.
 std::uint32_t deviceAt(const Napi::Object& object, const std::string& field) {
   const Napi::Value device = object.Get("device");
   return absent(device) ? 0 : static_cast<std::uint32_t>(integerAt(device, field + ".device", 0, INT32_MAX));
 }
 
-// One number for one device, or a list with one for each.
+// A number for one device, or a list with a number for each device.
 std::vector<std::uint64_t> sizesAt(Napi::Value value, const std::string& field) {
   if (!value.IsArray()) return {sizeAt(value, field)};
   const auto list = value.As<Napi::Array>();

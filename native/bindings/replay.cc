@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <chrono>
 
+#include "bindings/allocator_options.h"
+#include "bindings/allocator_report.h"
 #include "bindings/async.h"
-#include "bindings/caching_options.h"
-#include "bindings/caching_report.h"
 #include "bindings/convert.h"
 #include "bindings/failure_object.h"
 #include "bindings/host_options.h"
@@ -31,8 +31,8 @@ struct Job {
   static constexpr std::size_t mostRuns = 5;
   static constexpr std::chrono::seconds enough{1};
 
-  // A replay does the same in every run, but for its times. With gates first, where there is something to
-  // hold; then a few without them, of which the one whose time is the median counts.
+  // Every run of a replay does the same; only its times differ. The first run has gates, where the trace has
+  // outstanding uses; then come a few runs without gates, and the one with the median time counts.
   void run() {
     std::vector<ReplayFigures> runs;
     bool gates = true;
@@ -58,7 +58,7 @@ struct Job {
   }
 };
 
-// Typed arrays of one length, a place for each operation. TypeScript has checked what they say.
+// Typed arrays of one length, with an element for each operation. TypeScript has checked their contents.
 template <class Array>
 Array columnAt(const Napi::Object& trace, const char* name, napi_typedarray_type type, std::size_t length) {
   const Napi::Value value = trace.Get(name);
@@ -118,7 +118,7 @@ Napi::Value figuresObject(Napi::Env env, const Job& job) {
   return result;
 }
 
-Napi::Value settle(Napi::Env env, const Job& job) {
+Napi::Value finish(Napi::Env env, const Job& job) {
   if (!job.failure) return figuresObject(env, job);
   const Napi::Error error = failureObject(env, *job.failure);
   error.Value().Set("operation", static_cast<double>(job.failedAt));
@@ -138,10 +138,10 @@ Napi::Value replayTrace(const Napi::CallbackInfo& info) {
            : openHost(&job->driver, hostOptions(info[0]), &detail);
   if (status != Status::ok)
     throw failureObject(info.Env(), openFailure(status, cuda ? "openCuda" : "openHost", detail));
-  job->options = cachingOptions(info[1], "options", job->driver->info().totalBytes);
+  job->options = allocatorOptions(info[1], "options", job->driver->info().totalBytes);
   job->ops = opsAt(info[2]);
   return runAsync(
-      info.Env(), "braid.replay", [job] { job->run(); }, [job](Napi::Env env) { return settle(env, *job); });
+      info.Env(), "braid.replay", [job] { job->run(); }, [job](Napi::Env env) { return finish(env, *job); });
 }
 
 }  // namespace braid::bindings

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "executor/extents.h"
+#include "kernels/check.h"
 
 namespace braid {
 namespace {
@@ -15,281 +15,315 @@ std::string item(const char* list, std::size_t index) {
   return std::string(list) + "[" + std::to_string(index) + "]";
 }
 
-MaybeFailure checkBuffer(const ProgramSpec& spec, std::size_t index) {
-  const BufferSpec& buffer = spec.buffers[index];
-  const std::string where = item("buffers", index) + " (" + buffer.name + ")";
-  if (buffer.bytes > mostBytes) return invalidProgram(where, "more than 2^53 bytes");
-  if (buffer.home >= spec.lanes.size()) return invalidProgram(where, "home names no lane");
-  if (buffer.device >= spec.devices.size()) return invalidProgram(where, "device names none");
-  if (buffer.root >= spec.buffers.size()) return invalidProgram(where, "root names no buffer");
-  const BufferSpec& root = spec.buffers[buffer.root];
-  if (root.root != buffer.root) return invalidProgram(where, "root is itself a view");
-  if (root.space != buffer.space) return invalidProgram(where, "a view must lie in its root's space");
-  if (root.space == Space::device && root.device != buffer.device)
-    return invalidProgram(where, "a view must lie on its root's device");
-  if (buffer.rootOffset > root.bytes || buffer.bytes > root.bytes - buffer.rootOffset)
-    return invalidProgram(where, "reaches beyond its root");
-  if (buffer.root == index && buffer.rootOffset != 0)
-    return invalidProgram(where, "rootOffset of a root must be 0");
-  const bool handedOver = buffer.life == Life::input || buffer.life == Life::output;
-  if (handedOver && buffer.space != Space::pinned)
-    return invalidProgram(where, "inputs and outputs must be pinned");
-  if (buffer.root != index) return std::nullopt;
-  if (buffer.space == Space::device && spec.lanes[buffer.home].device != buffer.device)
-    return invalidProgram(where, "home is a lane of another device");
-  if (buffer.arenaOffset >= 0) {
-    if (!spec.planned) return invalidProgram(where, "an offset without planned storage");
-    if (buffer.space != Space::device)
-      return invalidProgram(where, "only device buffers have a place in the arena");
-    const auto offset = static_cast<std::uint64_t>(buffer.arenaOffset);
-    const std::uint64_t arena = spec.devices[buffer.device].arenaBytes;
-    if (offset > arena || buffer.bytes > arena - offset)
-      return invalidProgram(where, "reaches beyond the arena");
-    if (offset % 16 != 0) return invalidProgram(where, "arenaOffset must be a multiple of 16");
-  } else if (spec.planned && buffer.space == Space::device && buffer.life == Life::tick) {
-    return invalidProgram(where, "no place in the arena");
-  }
-  return std::nullopt;
+// The bytes that a kernel touches, from the start of each operand.
+struct Extents {
+  std::vector<std::uint64_t> reads, writes;
+  bool unknown = false;  // a user's kernel: only its author knows
+};
+
+// No product overflows: the spec has passed `checkKernel`.
+std::uint64_t bytesOf(std::int64_t elements, DType type) {
+  return static_cast<std::uint64_t>(elements) * elementBytes(type);
 }
 
-// Walks the words once, in issue order.
+Extents extentsOf(const KernelSpec& spec) {
+  Extents extents;
+  switch (spec.kind) {
+    case KernelSpec::Kind::copy:
+      extents.reads.assign(spec.parts, spec.bytes / spec.parts);
+      extents.writes = {spec.bytes};
+      break;
+    case KernelSpec::Kind::map: {
+      std::int64_t count = 1;
+      for (const std::int64_t size : spec.shape) count *= size;
+      for (const MapOperand& operand : spec.operands) {
+        std::int64_t furthest = operand.offset;
+        for (std::size_t d = 0; d < spec.shape.size(); ++d)
+          if (operand.strides[d] > 0) furthest += operand.strides[d] * (spec.shape[d] - 1);
+        extents.reads.push_back(bytesOf(furthest + 1, operand.dtype));
+      }
+      for (const MapResult& result : spec.results) extents.writes.push_back(bytesOf(count, result.dtype));
+      break;
+    }
+    case KernelSpec::Kind::matmul: {
+      const auto reach = [&](const MatmulOperand& operand, std::int64_t rows, std::int64_t columns) {
+        return bytesOf(rows * columns + (spec.batch - 1) * operand.batchStride, operand.dtype);
+      };
+      extents.reads = {reach(spec.a, spec.m, spec.k), reach(spec.b, spec.k, spec.n)};
+      extents.writes = {reach(spec.c, spec.m, spec.n)};
+      if (spec.workspace > 0) extents.writes.push_back(spec.workspace);
+      break;
+    }
+    case KernelSpec::Kind::reduce:
+      extents.reads = {bytesOf(spec.outer * spec.length * spec.inner, spec.input)};
+      extents.writes = {bytesOf(spec.outer * spec.inner, spec.output)};
+      break;
+    case KernelSpec::Kind::cuda: extents.unknown = true; break;
+  }
+  return extents;
+}
+
+// Reads a spec once, in the order of its fields. Every check returns whether it passed; the first one that
+// did not is the failure.
 class Decoder {
  public:
-  Decoder(const ProgramSpec& spec, Decoded* out)
-      : spec_(spec),
-        out_(*out),
-        words_(spec.commands),
-        kernels_(spec.kernels.size()),
-        recordedOn_(spec.events, -1),
-        state_(spec.buffers.size(), unborn) {
-    out_.alternating.assign(spec.events, false);
-  }
+  Decoder(const ProgramSpec& spec, Decoded* decoded) : spec_(spec), out_(*decoded), words_(spec.commands) {}
 
   MaybeFailure decode() {
-    for (std::size_t i = 0; i < spec_.kernels.size(); ++i) {
-      if (auto problem = extentsOf(spec_.kernels[i], &kernels_[i]))
-        return invalidProgram(item("kernels", i), *problem);
-    }
-    while (at_ < words_.size()) {
-      where_ = item("commands", out_.steps.size());
-      if (MaybeFailure failure = command()) return failure;
-    }
-    for (std::size_t i = 0; i < spec_.buffers.size(); ++i) {
-      if (state_[i] == live)
-        return invalidProgram(item("buffers", i) + " (" + spec_.buffers[i].name + ")",
-                              "allocated and never freed");
-    }
-    for (const std::int64_t lane : recordedOn_)
-      out_.recordedOn.push_back(static_cast<std::uint32_t>(std::max<std::int64_t>(lane, 0)));
-    // A wait for the tick before that stands where no record ever comes waits for nothing, which no plan can
-    // mean.
-    for (const Step& step : out_.steps) {
-      if (step.kind == StepKind::wait && recordedOn_[step.subject] < 0)
-        return invalidProgram(item("events", step.subject), "waited for and never recorded");
-    }
-    return std::nullopt;
+    if (header() && buffers() && kernels()) commands();
+    return failure_;
   }
 
  private:
   enum State : std::uint8_t { unborn, live, dead };
 
-  MaybeFailure bad(const std::string& problem) const { return invalidProgram(where_, problem); }
+  bool check(bool passed, const std::string& problem) {
+    if (!passed && !failure_) failure_ = invalidProgram(where_, problem);
+    return passed;
+  }
+  bool check(bool passed, const char* problem) { return passed || check(false, std::string(problem)); }
 
+  bool header() {
+    const auto from1 = [&](const char* field, std::size_t value, std::size_t most) {
+      where_ = field;
+      return check(value >= 1 && value <= most, "must be 1 to " + std::to_string(most));
+    };
+    if (!from1("inFlight", spec_.inFlight, mostInFlight) || !from1("lanes", spec_.lanes.size(), mostLanes) ||
+        !from1("devices", spec_.devices.size(), mostDevices))
+      return false;
+    where_ = "events";
+    if (!check(spec_.events <= mostEvents, "must be at most " + std::to_string(mostEvents))) return false;
+    where_ = "bound";
+    bool representable = spec_.boundPinned <= mostBytes;
+    for (const auto& [boundBytes, arenaBytes] : spec_.devices)
+      representable = representable && boundBytes <= mostBytes && arenaBytes <= mostBytes;
+    if (!check(representable, "more than 2^53 bytes")) return false;
+    for (std::size_t i = 0; i < spec_.lanes.size(); ++i) {
+      where_ = item("lanes", i) + " (" + spec_.lanes[i].name + ")";
+      if (!check(spec_.lanes[i].device < spec_.devices.size(), "device names none")) return false;
+    }
+    return true;
+  }
+
+  bool buffers() {
+    for (std::size_t i = 0; i < spec_.buffers.size(); ++i) {
+      const BufferSpec& buffer = spec_.buffers[i];
+      where_ = item("buffers", i) + " (" + buffer.name + ")";
+      if (!check(buffer.bytes <= mostBytes, "more than 2^53 bytes") ||
+          !check(buffer.home < spec_.lanes.size(), "home names no lane") ||
+          !check(buffer.device < spec_.devices.size(), "device names none") ||
+          !check(buffer.root < spec_.buffers.size(), "root names no buffer") ||
+          !(buffer.root == i ? root(buffer) : view(buffer)))
+        return false;
+      const bool handedOver = buffer.life == Life::input || buffer.life == Life::output;
+      if (!check(!handedOver || buffer.space == Space::pinned, "inputs and outputs must be pinned"))
+        return false;
+    }
+    return true;
+  }
+
+  bool view(const BufferSpec& buffer) {
+    const BufferSpec& root = spec_.buffers[buffer.root];
+    return check(root.root == buffer.root, "root is itself a view") &&
+           check(root.space == buffer.space, "a view must lie in its root's space") &&
+           check(root.space != Space::device || root.device == buffer.device,
+                 "a view must lie on its root's device") &&
+           check(buffer.rootOffset <= root.bytes && buffer.bytes <= root.bytes - buffer.rootOffset,
+                 "reaches beyond its root");
+  }
+
+  bool root(const BufferSpec& buffer) {
+    const bool onDevice = buffer.space == Space::device;
+    if (!check(buffer.rootOffset == 0, "rootOffset of a root must be 0") ||
+        !check(!onDevice || spec_.lanes[buffer.home].device == buffer.device,
+               "home is a lane of another device"))
+      return false;
+    if (buffer.arenaOffset < 0)
+      return check(!spec_.planned || !onDevice || buffer.life != Life::tick, "no place in the arena");
+    const auto offset = static_cast<std::uint64_t>(buffer.arenaOffset);
+    const std::uint64_t arena = spec_.devices[buffer.device].arenaBytes;
+    return check(spec_.planned, "an offset without planned storage") &&
+           check(onDevice, "only device buffers have a place in the arena") &&
+           check(offset <= arena && buffer.bytes <= arena - offset, "reaches beyond the arena") &&
+           check(offset % 16 == 0, "arenaOffset must be a multiple of 16");
+  }
+
+  bool kernels() {
+    for (std::size_t i = 0; i < spec_.nodes.size(); ++i) {
+      where_ = item("nodes", i) + " (" + spec_.nodes[i].name + ")";
+      if (!check(spec_.nodes[i].kernel < spec_.kernels.size(), "kernel names none")) return false;
+    }
+    for (std::size_t i = 0; i < spec_.kernels.size(); ++i) {
+      where_ = item("kernels", i);
+      const auto problem = checkKernel(spec_.kernels[i]);
+      if (!check(!problem, problem.value_or(""))) return false;
+      extents_.push_back(extentsOf(spec_.kernels[i]));
+    }
+    return true;
+  }
+
+  bool commands() {
+    recordedOn_.assign(spec_.events, -1);
+    state_.assign(spec_.buffers.size(), unborn);
+    out_.alternating.assign(spec_.events, false);
+    while (at_ < words_.size()) {
+      where_ = item("commands", out_.steps.size());
+      Step step;
+      if (!command(words_[at_++], step)) return false;
+      out_.steps.push_back(step);
+    }
+    for (std::size_t i = 0; i < spec_.buffers.size(); ++i) {
+      where_ = item("buffers", i);
+      if (!check(state_[i] != live, "allocated and never freed")) return false;
+    }
+    for (const std::int64_t lane : recordedOn_)
+      out_.recordedOn.push_back(static_cast<std::uint32_t>(std::max<std::int64_t>(lane, 0)));
+    for (const Step& step : out_.steps) {
+      if (step.kind != StepKind::wait) continue;
+      where_ = item("events", step.subject);
+      if (!check(recordedOn_[step.subject] >= 0, "waited for and never recorded")) return false;
+    }
+    return true;
+  }
+
+  bool word(std::int32_t* value) {
+    if (!check(at_ < words_.size(), "the words end inside a command")) return false;
+    *value = words_[at_++];
+    return true;
+  }
   // The next word as an id below `limit`.
-  MaybeFailure id(std::uint32_t* value, std::size_t limit, const char* what) {
-    if (at_ >= words_.size()) return bad("the words end inside a command");
-    const std::int32_t word = words_[at_++];
-    if (word < 0 || static_cast<std::size_t>(word) >= limit)
-      return bad(std::string(what) + " " + std::to_string(word) + " is not one of the " +
-                 std::to_string(limit));
-    *value = static_cast<std::uint32_t>(word);
-    return std::nullopt;
+  bool id(std::uint32_t* value, std::size_t limit, const char* what) {
+    std::int32_t next = 0;
+    if (!word(&next)) return false;
+    *value = static_cast<std::uint32_t>(next);
+    if (next >= 0 && *value < limit) return true;
+    return check(false, std::string(what) + " " + std::to_string(next) + " is not one of the " +
+                            std::to_string(limit));
   }
-  MaybeFailure buffer(std::uint32_t* value) { return id(value, spec_.buffers.size(), "buffer"); }
-  MaybeFailure lane(std::uint32_t* value) { return id(value, spec_.lanes.size(), "lane"); }
-  MaybeFailure event(std::uint32_t* value) { return id(value, spec_.events, "event"); }
+  bool buffer(std::uint32_t* value) { return id(value, spec_.buffers.size(), "buffer"); }
+  bool lane(Step& step) { return id(&step.lane, spec_.lanes.size(), "lane"); }
+  bool event(std::uint32_t* value) { return id(value, spec_.events, "event"); }
 
-  MaybeFailure pooledRoot(std::uint32_t index) const {
-    const BufferSpec& spec = spec_.buffers[index];
-    if (spec_.planned) return bad("planned storage has no alloc, use or free");
-    if (spec.root != index) return bad(spec.name + " is a view");
-    if (spec.life != Life::tick) return bad(spec.name + " does not live for a tick only");
-    return std::nullopt;
-  }
-
-  MaybeFailure accessible(std::uint32_t index) const {
-    const std::uint32_t root = spec_.buffers[index].root;
-    if (!spec_.planned && spec_.buffers[root].life == Life::tick && state_[root] != live) {
-      return bad(spec_.buffers[index].name + (state_[root] == dead ? " is touched after it was freed"
-                                                                   : " is touched before it is allocated"));
+  bool command(std::int32_t kind, Step& step) {
+    if (!check(kind >= 0 && kind <= 5, "unknown command")) return false;
+    step.kind = static_cast<StepKind>(kind);
+    switch (step.kind) {
+      case StepKind::alloc: return pooled(step) && lane(step) && alloc(step);
+      case StepKind::free: return pooled(step) && release(step);
+      case StepKind::run: return run(step);
+      case StepKind::record: return event(&step.subject) && lane(step) && record(step);
+      case StepKind::wait: return event(&step.subject) && lane(step) && wait(step);
+      case StepKind::use: return pooled(step) && lane(step) && event(&step.event) && use(step);
     }
-    return std::nullopt;
+    return false;
   }
 
-  // What another device holds is out of a kernel's reach, unless it says that it reaches there; copies go
-  // anywhere.
-  MaybeFailure reachable(const Step& run, std::uint32_t index) const {
-    const BufferSpec& buffer = spec_.buffers[index];
-    const NodeSpec& node = spec_.nodes[run.subject];
-    if (buffer.space == Space::pinned || buffer.device == spec_.lanes[run.lane].device) return std::nullopt;
-    const KernelSpec& kernel = spec_.kernels[node.kernel];
-    const bool copy = kernel.kind == KernelSpec::Kind::copy;
-    if (copy && kernel.parts > 1) return bad(node.name + " gathers several parts, which stay on one device");
-    if (copy || node.peerAccess) return std::nullopt;
-    return bad(node.name + " runs on device " + std::to_string(spec_.lanes[run.lane].device) +
-               " and touches " + buffer.name + ", which is on device " + std::to_string(buffer.device));
+  // The next word is a buffer that the session's pool allocates.
+  bool pooled(Step& step) {
+    if (!buffer(&step.subject)) return false;
+    const BufferSpec& buffer = spec_.buffers[step.subject];
+    return check(!spec_.planned, "planned storage has no alloc, use or free") &&
+           check(buffer.root == step.subject, "the buffer is a view") &&
+           check(buffer.life == Life::tick, "the buffer does not live for a tick only");
   }
 
-  MaybeFailure command() {
-    const std::int32_t kind = words_[at_++];
-    Step step;
-    MaybeFailure failure;
-    switch (kind) {
-      case 0: failure = alloc(step); break;
-      case 1: failure = release(step); break;
-      case 2: failure = run(step); break;
-      case 3: failure = record(step); break;
-      case 4: failure = wait(step); break;
-      case 5: failure = use(step); break;
-      default: return bad("unknown command " + std::to_string(kind));
-    }
-    if (!failure) out_.steps.push_back(step);
-    return failure;
+  bool alloc(const Step& step) {
+    State& state = state_[step.subject];
+    const bool passed = check(step.lane == spec_.buffers[step.subject].home, "the lane is not its home") &&
+                        check(state == unborn, "allocated twice");
+    state = live;
+    return passed;
   }
 
-  MaybeFailure alloc(Step& step) {
-    step.kind = StepKind::alloc;
-    if (MaybeFailure failure = buffer(&step.subject)) return failure;
-    if (MaybeFailure failure = lane(&step.lane)) return failure;
-    if (MaybeFailure failure = pooledRoot(step.subject)) return failure;
-    const BufferSpec& spec = spec_.buffers[step.subject];
-    if (step.lane != spec.home) return bad(spec.name + " is allocated on a lane that is not its home");
-    if (state_[step.subject] != unborn) return bad(spec.name + " is allocated twice");
-    state_[step.subject] = live;
-    return std::nullopt;
+  bool release(const Step& step) {
+    State& state = state_[step.subject];
+    const bool passed = check(state == live, state == dead ? "freed twice" : "freed before it is allocated");
+    state = dead;
+    return passed;
   }
 
-  MaybeFailure release(Step& step) {
-    step.kind = StepKind::free;
-    if (MaybeFailure failure = buffer(&step.subject)) return failure;
-    if (MaybeFailure failure = pooledRoot(step.subject)) return failure;
-    if (state_[step.subject] != live)
-      return bad(spec_.buffers[step.subject].name +
-                 (state_[step.subject] == dead ? " is freed twice" : " is freed before it is allocated"));
-    state_[step.subject] = dead;
-    return std::nullopt;
-  }
-
-  MaybeFailure run(Step& step) {
-    step.kind = StepKind::run;
+  bool run(Step& step) {
     step.run = out_.runs++;
-    if (MaybeFailure failure = id(&step.subject, spec_.nodes.size(), "node")) return failure;
-    if (MaybeFailure failure = lane(&step.lane)) return failure;
-    const std::size_t left = words_.size();
-    if (MaybeFailure failure = id(&step.reads, left, "read count")) return failure;
-    if (MaybeFailure failure = id(&step.writes, left, "write count")) return failure;
-    step.operands = static_cast<std::uint32_t>(out_.operands.size());
+    if (!id(&step.subject, spec_.nodes.size(), "node") || !lane(step) ||
+        !id(&step.reads, words_.size(), "read count") || !id(&step.writes, words_.size(), "write count"))
+      return false;
     const NodeSpec& node = spec_.nodes[step.subject];
-    const Extents& extents = kernels_[node.kernel];
-    if (!extents.unknown && (step.reads != extents.reads.size() || step.writes != extents.writes.size())) {
-      return bad(node.name + " takes " + std::to_string(extents.reads.size()) + " reads and " +
-                 std::to_string(extents.writes.size()) + " writes, not " + std::to_string(step.reads) +
-                 " and " + std::to_string(step.writes));
-    }
+    const Extents& extents = extents_[node.kernel];
+    if (!check(
+            extents.unknown || (step.reads == extents.reads.size() && step.writes == extents.writes.size()),
+            node.name + ": another number of operands than its kernel has"))
+      return false;
+    step.operands = static_cast<std::uint32_t>(out_.operands.size());
     out_.mostOperands = std::max<std::size_t>(out_.mostOperands, std::size_t{step.reads} + step.writes);
     for (std::uint32_t i = 0; i < step.reads + step.writes; ++i) {
       std::uint32_t operand = 0;
-      if (MaybeFailure failure = buffer(&operand)) return failure;
-      if (MaybeFailure failure = accessible(operand)) return failure;
-      if (MaybeFailure failure = reachable(step, operand)) return failure;
-      if (!extents.unknown) {
-        const std::uint64_t reach = i < step.reads ? extents.reads[i] : extents.writes[i - step.reads];
-        const BufferSpec& spec = spec_.buffers[operand];
-        if (reach > spec.bytes)
-          return bad(node.name + " reaches " + std::to_string(reach) + " bytes into " + spec.name +
-                     ", which has " + std::to_string(spec.bytes));
-      }
+      if (!buffer(&operand) || !accessible(operand) || !reachable(step, operand)) return false;
       out_.operands.push_back(operand);
+      if (extents.unknown) continue;
+      const std::uint64_t reach = i < step.reads ? extents.reads[i] : extents.writes[i - step.reads];
+      const BufferSpec& spec = spec_.buffers[operand];
+      if (reach > spec.bytes)
+        return check(false, node.name + " reaches " + std::to_string(reach) + " bytes into " + spec.name +
+                                ", which has " + std::to_string(spec.bytes));
     }
-    return std::nullopt;
+    return true;
   }
 
-  MaybeFailure record(Step& step) {
-    step.kind = StepKind::record;
-    if (MaybeFailure failure = event(&step.subject)) return failure;
-    if (MaybeFailure failure = lane(&step.lane)) return failure;
-    if (recordedOn_[step.subject] >= 0)
-      return bad("event " + std::to_string(step.subject) + " is recorded twice in a tick");
+  bool accessible(std::uint32_t operand) {
+    const std::uint32_t root = spec_.buffers[operand].root;
+    if (spec_.planned || spec_.buffers[root].life != Life::tick) return true;
+    return check(state_[root] == live,
+                 state_[root] == dead ? "touches a freed buffer" : "touches a buffer before it is allocated");
+  }
+
+  // Copies may touch memory of any device; a kernel only that of its own, unless it declares peer access.
+  bool reachable(const Step& run, std::uint32_t operand) {
+    const BufferSpec& buffer = spec_.buffers[operand];
+    const NodeSpec& node = spec_.nodes[run.subject];
+    if (buffer.space == Space::pinned || buffer.device == spec_.lanes[run.lane].device) return true;
+    const KernelSpec& kernel = spec_.kernels[node.kernel];
+    const bool copy = kernel.kind == KernelSpec::Kind::copy;
+    if (!check(!copy || kernel.parts == 1, "gathers several parts, which must be on one device"))
+      return false;
+    return copy || node.peerAccess ||
+           check(false, node.name + " touches " + buffer.name + ", which is on another device");
+  }
+
+  bool record(const Step& step) {
+    const bool passed = check(recordedOn_[step.subject] < 0, "the event is recorded twice in a tick");
     recordedOn_[step.subject] = static_cast<std::int64_t>(step.lane);
-    return std::nullopt;
+    return passed;
   }
 
-  MaybeFailure wait(Step& step) {
-    step.kind = StepKind::wait;
-    if (MaybeFailure failure = event(&step.subject)) return failure;
-    if (MaybeFailure failure = lane(&step.lane)) return failure;
-    if (at_ >= words_.size()) return bad("the words end inside a command");
-    const std::int32_t tick = words_[at_++];
-    if (tick != 0 && tick != -1) return bad("a wait's tick is 0 or -1, not " + std::to_string(tick));
+  bool wait(Step& step) {
+    std::int32_t tick = 0;
+    if (!word(&tick) || !check(tick == 0 || tick == -1, "a wait's tick is 0 or -1")) return false;
     step.previous = tick == -1;
     const bool recorded = recordedOn_[step.subject] >= 0;
-    if (!step.previous && !recorded)
-      return bad("event " + std::to_string(step.subject) + " is waited for before it is recorded");
-    // Before this tick's record the driver's event still marks the tick before; after it only a second event
-    // does.
+    // Before this tick's record the driver's event still marks the tick before. After it, that takes a second
+    // event.
     if (step.previous && recorded) out_.alternating[step.subject] = true;
-    return std::nullopt;
+    return check(step.previous || recorded, "the event is waited for before it is recorded");
   }
 
-  MaybeFailure use(Step& step) {
-    step.kind = StepKind::use;
-    if (MaybeFailure failure = buffer(&step.subject)) return failure;
-    if (MaybeFailure failure = lane(&step.lane)) return failure;
-    if (MaybeFailure failure = event(&step.event)) return failure;
-    if (MaybeFailure failure = pooledRoot(step.subject)) return failure;
-    if (MaybeFailure failure = accessible(step.subject)) return failure;
-    if (recordedOn_[step.event] != static_cast<std::int64_t>(step.lane))
-      return bad("event " + std::to_string(step.event) + " has not been recorded on that lane");
-    return std::nullopt;
+  bool use(const Step& step) {
+    return accessible(step.subject) && check(recordedOn_[step.event] == static_cast<std::int64_t>(step.lane),
+                                             "the event has not been recorded on that lane");
   }
 
   const ProgramSpec& spec_;
   Decoded& out_;
   const std::vector<std::int32_t>& words_;
-  std::vector<Extents> kernels_;
+  MaybeFailure failure_;
+  std::string where_;                     // the field or command that is being read
+  std::vector<Extents> extents_;          // by kernel
   std::vector<std::int64_t> recordedOn_;  // by event: the lane of its record in this tick, -1 before it
   std::vector<State> state_;              // by buffer
   std::size_t at_ = 0;
-  std::string where_;
 };
 
 }  // namespace
 
-MaybeFailure decode(const ProgramSpec& spec, Decoded* decoded) {
-  if (spec.inFlight < 1 || spec.inFlight > mostInFlight)
-    return invalidProgram("inFlight", "must be 1 to " + std::to_string(mostInFlight));
-  if (spec.lanes.empty() || spec.lanes.size() > mostLanes)
-    return invalidProgram("lanes", "must be 1 to " + std::to_string(mostLanes));
-  if (spec.events > mostEvents)
-    return invalidProgram("events", "must be at most " + std::to_string(mostEvents));
-  if (spec.devices.empty() || spec.devices.size() > mostDevices)
-    return invalidProgram("devices", "must be 1 to " + std::to_string(mostDevices));
-  bool representable = spec.boundPinned <= mostBytes;
-  for (const auto& [boundBytes, arenaBytes] : spec.devices)
-    representable = representable && boundBytes <= mostBytes && arenaBytes <= mostBytes;
-  if (!representable) return invalidProgram("bound", "more than 2^53 bytes");
-  for (std::size_t i = 0; i < spec.lanes.size(); ++i) {
-    if (spec.lanes[i].device >= spec.devices.size())
-      return invalidProgram(item("lanes", i) + " (" + spec.lanes[i].name + ")", "device names none");
-  }
-  for (std::size_t i = 0; i < spec.buffers.size(); ++i) {
-    if (MaybeFailure failure = checkBuffer(spec, i)) return failure;
-  }
-  for (std::size_t i = 0; i < spec.nodes.size(); ++i) {
-    if (spec.nodes[i].kernel >= spec.kernels.size())
-      return invalidProgram(item("nodes", i) + " (" + spec.nodes[i].name + ")", "kernel names none");
-  }
-  return Decoder(spec, decoded).decode();
-}
+MaybeFailure decode(const ProgramSpec& spec, Decoded* decoded) { return Decoder(spec, decoded).decode(); }
 
 }  // namespace braid

@@ -12,9 +12,13 @@ constexpr std::size_t mostLanes = 1024, mostInFlight = 256, mostDevices = 64;
 
 enum class StepKind : std::uint8_t { alloc, free, run, record, wait, use };
 
-// One command, its meaning by kind:
-//   alloc buffer lane | free buffer | run node lane (operands, reads, writes) | record event lane | wait
-//   event lane previous | use buffer lane event
+// One command, by kind:
+//   alloc buffer lane
+//   free buffer
+//   run node lane reads writes operands…
+//   record event lane
+//   wait event lane previous
+//   use buffer lane event
 struct Step {
   StepKind kind = StepKind::alloc;
   bool previous = false;      // wait: for the event as recorded one tick earlier
@@ -28,17 +32,17 @@ struct Step {
 struct Decoded {
   std::vector<Step> steps;
   std::vector<std::uint32_t> operands;  // buffers
-  std::vector<bool>
-      alternating;  // by event: waited for as of the tick before, after it has been recorded in this one
-  std::vector<std::uint32_t> recordedOn;  // by event: the lane of its record (one that is never recorded: 0)
+  // By event: a wait for its record of the tick before stands after its record in this tick.
+  std::vector<bool> alternating;
+  std::vector<std::uint32_t> recordedOn;  // by event: the lane of its record; 0 where it is never recorded
   std::uint32_t runs = 0;
   std::size_t mostOperands = 0;
 };
 
-// Reads the words of a program and trusts none: every id and length is checked, every buffer is allocated
-// before it is touched and freed once, every event recorded before it is waited for, and no kernel reaches
-// beyond its buffers. Whether accesses are *ordered* is the verifier's business. After it has passed, nothing
-// that indexes by the program's numbers can go astray.
+// Reads the words of a program. TypeScript has validated every plan and has the exact messages; the checks
+// here are what keeps this process from crashing on a wrong table. Every id and length is in bounds, every
+// buffer is allocated before it is touched and freed once, every event is recorded before it is waited for,
+// and no kernel reaches beyond its buffers. Whether accesses are ordered is the verifier's concern.
 MaybeFailure decode(const ProgramSpec& spec, Decoded* decoded);
 
 }  // namespace braid

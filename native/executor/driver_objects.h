@@ -8,8 +8,8 @@
 
 namespace braid {
 
-// Owns the streams and events of a session, on whichever of its devices: all are made through it, so that it
-// can say how many were, and all are destroyed with it, after their work is done.
+// Owns and counts the streams and events of a session, on all of its devices. It destroys them; their work
+// must be done by then.
 class DriverObjects {
  public:
   DriverObjects() = default;

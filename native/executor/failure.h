@@ -8,8 +8,7 @@
 
 namespace braid {
 
-// Why a program could not be opened, or a tick did not complete. Data; the bindings make the NativeFailure of
-// it.
+// Why a program could not be opened, or a tick did not complete. The bindings convert it to a NativeFailure.
 struct Failure {
   std::string code;    // the driver's name of the status
   std::string op;      // the driver call or phase
@@ -39,7 +38,7 @@ inline Failure failureOf(Driver& driver, Status status, std::string op) {
   return failure;
 }
 
-// A program that says what cannot be: `where` is the field or the command ("commands[17]").
+// A program that is invalid at `where`: a field, or a command ("commands[17]").
 inline Failure invalidProgram(const std::string& where, const std::string& problem) {
   Failure failure;
   failure.code = statusName(Status::invalidValue);

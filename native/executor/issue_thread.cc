@@ -29,7 +29,8 @@ void IssueThread::enter() {
   ++entered_;
 }
 
-// A queue that is being issued comes back by itself. Says whether it came into the line.
+// Puts the queue into the line and returns whether it did. The queue that is being issued comes back by
+// itself.
 bool IssueThread::stand(Queue& queue) {
   if (queue.standing_ || &queue == current_ || !queue.ready()) return false;
   queue.standing_ = true;
@@ -47,7 +48,7 @@ void IssueThread::unstand(Queue& queue) {
   if (last_ == &queue) last_ = before;
 }
 
-// Whether nobody in the line has anything else to issue than the rest of a tick that a full stream held up.
+// Whether every queue in the line only has the rest of a tick that a full stream held up.
 bool IssueThread::allAreFull() const {
   for (const Queue* queue = first_; queue != nullptr; queue = queue->next_)
     if (!queue->partly_) return false;
@@ -72,9 +73,9 @@ void IssueThread::completed(Queue& queue) {
     std::lock_guard lock(mutex_);
     ++queue.completed_;
     stand(queue);
-    // Also where there is nothing to issue: who hears of a tick's end submits the next, and a thread that has
-    // just been awake is woken for a third less (14 µs on the JavaScript thread instead of 21, on a machine
-    // of two cores).
+    // Woken even with nothing to issue: the callback of a finished tick submits the next one, and waking a
+    // thread that was awake a moment ago takes a third less (14 µs instead of 21 on a machine with two
+    // cores).
     wake = std::exchange(sleeping_, false);
   }
   if (wake) work_.notify_one();
@@ -104,8 +105,8 @@ void IssueThread::leave(Queue& queue) {
   std::lock_guard life(life_);
   assert(thread_.get_id() != std::this_thread::get_id());
   if (--entered_ > 0) return;
-  // Every queue has left, so the line is empty and the thread asleep, or about to be: joining it waits for
-  // nobody.
+  // Every queue has left, so the line is empty and the thread sleeps or is about to: joining it takes no
+  // time.
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -139,8 +140,8 @@ void IssueThread::run() {
     queue.partly_ = !whole;
     stand(queue);
     turned_.notify_all();
-    // A stream that is full has half of it and more still to do when it is known that it has room: time
-    // enough.
+    // A full stream still has more than half of its work left when it is known to have room, so this wait
+    // costs nothing.
     if (!whole && allAreFull()) {
       sleeping_ = true;
       work_.wait_for(lock, std::chrono::microseconds(50));

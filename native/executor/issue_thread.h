@@ -10,20 +10,18 @@
 
 namespace braid {
 
-// The one thread that issues on a device, whichever of the process's sessions the work belongs to. A device
-// is what DeviceInfo's kind and ordinal name: drivers opened one after the other on the same device share its
-// thread.
+// The one thread that issues on a device, for all sessions of the process. DeviceInfo's kind and ordinal
+// identify the device: drivers opened one after the other on it share its thread.
 //
-// Sessions with a tick to issue stand in one line; each issues one tick, or as much of one as its streams
-// have room for, and goes to its end. A session whose ticks are in flight to their limit is not in the line,
+// Sessions with a tick to issue stand in one line. The first issues one tick, or as much of it as its streams
+// have room for, and goes to the end of the line. A session with inFlight ticks in flight is not in the line,
 // so it costs the others nothing; one whose driver call blocks delays them by that call.
 //
-// Lives for ever, its thread from the first entry to the last leaving: a submit that comes too late finds it,
-// and nothing is left for static destructors to take down.
+// Never destroyed, so a late submit still finds it and no static destructor has to stop it. Its thread runs
+// while at least one session has entered.
 class IssueThread {
  public:
-  // A session's ticks, from the first to the last. What stands here is the issue thread's; all of it under
-  // its lock.
+  // The ticks of one session. The members are the issue thread's, guarded by its lock.
   class Queue {
    public:
     explicit Queue(std::uint64_t inFlight) : inFlight_(inFlight) {}
@@ -35,9 +33,9 @@ class IssueThread {
 
    private:
     friend class IssueThread;
-    // Issues a tick, or takes note that it cannot. False: only a part, since a stream is full; it is asked
-    // for the rest after others have had their turn. On the issuing thread, no lock held: it may not enter,
-    // leave, or wait for this thread.
+    // Issues a tick, or records that it cannot. Returns false after a part of it where a stream is full: it
+    // is called for the rest after the other queues. Runs on the issuing thread with no lock held; it must
+    // not enter, leave, or wait for this thread.
     virtual bool issueTick(std::uint64_t tick) = 0;
     bool ready() const { return partly_ || (issued_ < submitted_ && issued_ < completed_ + inFlight_); }
 
@@ -53,15 +51,16 @@ class IssueThread {
 
   // Throws std::system_error where the system has no more threads.
   void enter();
-  // False where this is not the next tick, or the queue has ended. Also after `leave`.
+  // False where this is not the next tick, or the queue has ended. May be called after `leave`.
   bool submit(Queue& queue, std::uint64_t tick);
-  // One more tick has completed: the slot that it took is free.
+  // One more tick has completed and its slot is free.
   void completed(Queue& queue);
   std::uint64_t submitted(const Queue& queue) const;
-  // Takes no more ticks; those not yet begun are dropped if told so. Returns how many it will have issued.
+  // Ends the submits. With `drop`, ticks not yet begun are dropped. Returns how many ticks will have been
+  // issued in all.
   std::uint64_t end(Queue& queue, bool drop);
-  // After `end`, when every tick has been issued: once it returns, the thread does not touch the queue again.
-  // Waits for no other queue.
+  // Called after `end`, when every tick has been issued. Afterwards the thread does not touch the queue
+  // again. Waits for no other queue.
   void leave(Queue& queue);
 
  private:

@@ -3,20 +3,21 @@
 namespace braid {
 namespace {
 
-// Two bf16/f16 NaNs, one f32 NaN: whoever reads a block before writing it sees it in every float type.
+// Two NaNs of bf16 or f16, and one NaN of f32: a read before the first write yields a NaN in every float
+// type.
 constexpr std::uint32_t garbage = 0xFFC0FFC0u;
 
 }  // namespace
 
-Issuer::Issuer(Program& program, Trace& trace, bool poison, bool maySettle)
+Issuer::Issuer(Program& program, Trace& trace, bool poison, bool mayRepeat)
     : program_(program),
       trace_(trace),
       poison_(poison),
-      maySettle_(maySettle),
-      several_(program.devices() > 1),
+      mayRepeat_(mayRepeat),
+      severalDevices_(program.devices() > 1),
       driver_(&program.driver()),
-      settling_(program),
-      inPlace_(program.spec().planned),
+      steadyState_(program),
+      addressesKnown_(program.spec().planned),
       blocksOf_(program.memory.count()),
       addresses_(program.spec().buffers.size()),
       operands_(program.decoded().mostOperands),
@@ -39,9 +40,9 @@ Issuer::Issuer(Program& program, Trace& trace, bool poison, bool maySettle)
       const BufferSpec& buffer = spec.buffers[root];
       if (touched[root] || buffer.life != Life::tick || buffer.space != Space::device) continue;
       touched[root] = true;
-      // A lane of another device cannot be trusted to reach there.
+      // A lane of another device may have no access to this memory.
       if (buffer.device != program.deviceOf(step.lane)) continue;
-      arrivals_.push_back({at, root});
+      firstTouches_.push_back({at, root});
     }
   }
 }
@@ -55,20 +56,21 @@ MaybeFailure Issuer::issue(std::uint64_t tick) {
   for (; next_ < steps.size(); ++next_) {
     const Step& command = steps[next_];
     const std::uint64_t pieces = isPaced(command) ? piecesOf(command) : 0;
-    if (several_ && command.kind != StepKind::free && command.kind != StepKind::use) {
-      if (const Status status = become(command.lane); status != Status::ok) return explain(command, status);
+    if (severalDevices_ && command.kind != StepKind::free && command.kind != StepKind::use) {
+      if (const Status status = bindDeviceOf(command.lane); status != Status::ok)
+        return explain(command, status);
     }
     if (pieces > 0) {
-      bool room = false;
-      if (const Status status = hasRoom(command.lane, pieces, &room); status != Status::ok)
+      bool fitting = false;
+      if (const Status status = fits(command.lane, pieces, &fitting); status != Status::ok)
         return explain(command, status);
-      if (!room) return std::nullopt;
+      if (!fitting) return std::nullopt;
     }
     if (command.kind == StepKind::run || command.kind == StepKind::alloc)
       driver_->label({&program_, tick, next_});
-    Status status = poisonTenants(next_);
-    if (status == Status::ok) status = inPlace_ ? stepInPlace(command, tick) : step(command, tick);
-    if (status == Status::ok && pieces > 0) status = note(command.lane, pieces);
+    Status status = poisonFirstTouches(next_);
+    if (status == Status::ok) status = step(command, tick);
+    if (status == Status::ok && pieces > 0) status = countQueued(command.lane, pieces);
     if (status != Status::ok) return explain(command, status);
   }
   begun_ = false;
@@ -79,33 +81,33 @@ void Issuer::begin(std::uint64_t tick) {
   begun_ = true;
   next_ = 0;
   const auto slot = static_cast<std::uint32_t>(tick % program_.spec().inFlight);
-  if (!inPlace_) {
+  if (!addressesKnown_) {
     program_.order.beginTick(tick);
-    for (const auto& pool : program_.pools) pool->settle();
-    settle(tick);
+    for (const auto& pool : program_.pools) pool->forgetCompleted();
+    enterSteadyState(tick);
   }
   for (const std::uint32_t buffer : handedOver_)
     addresses_[buffer] = program_.memory.address(program_.spec(), buffer, slot);
   for (const LaneId lane : program_.pacing.lanes())
     program_.pacing.adjust(lane, program_.driverOf(lane).streamDepth());
-  nextArrival_ = 0;
-  if (period_ > 0) nextPlace_ = (tick - noted_) % period_ * allBlocks_;
+  nextTouch_ = 0;
+  if (period_ > 0) nextAddress_ = (tick - periodStart_) % period_ * allBlocks_;
 }
 
 MaybeFailure Issuer::end(std::uint64_t tick) {
-  if (inPlace_) {
+  if (addressesKnown_) {
     for (std::size_t which = 0; which < blocksOf_.size(); ++which)
-      if (blocksOf_[which] > 0) program_.pools[which]->repeat(blocksOf_[which]);
+      if (blocksOf_[which] > 0) program_.pools[which]->countRepeated(blocksOf_[which]);
   } else {
     program_.order.endTick(tick);
   }
   const auto slot = static_cast<std::uint32_t>(tick % program_.spec().inFlight);
   for (const LaneId lane : program_.busyLanes()) {
-    Status status = several_ ? become(lane) : Status::ok;
+    Status status = severalDevices_ ? bindDeviceOf(lane) : Status::ok;
     if (status != Status::ok) return explain(status, lane);
     call_ = "eventRecord";
     status = driver_->eventRecord(program_.tickEnd(slot, lane), program_.streams()[lane]);
-    if (status == Status::ok && program_.pacing.isPaced(lane)) status = note(lane, 1);
+    if (status == Status::ok && program_.pacing.isPaced(lane)) status = countQueued(lane, 1);
     if (status != Status::ok) return explain(status, lane);
   }
   return std::nullopt;
@@ -118,21 +120,21 @@ std::uint64_t Issuer::piecesOf(const Step& step) const {
          (trace_.enabled() ? 2 : 0);
 }
 
-Status Issuer::hasRoom(LaneId lane, std::uint64_t pieces, bool* room) {
+Status Issuer::fits(LaneId lane, std::uint64_t pieces, bool* fits) {
   call_ = "eventQuery";
-  const Status status = program_.pacing.room(lane, pieces, *driver_, program_.streams()[lane], room);
-  if (!*room && !full_) fullQueues_.fetch_add(1, std::memory_order_relaxed);
-  full_ = !*room;
+  const Status status = program_.pacing.room(lane, pieces, *driver_, program_.streams()[lane], fits);
+  if (!*fits && !full_) fullQueues_.fetch_add(1, std::memory_order_relaxed);
+  full_ = !*fits;
   return status;
 }
 
-// So many pieces more are in a lane's queue, of the device that is current.
-Status Issuer::note(LaneId lane, std::uint64_t pieces) {
+// Counts pieces that were put into the queue of a lane of the bound device.
+Status Issuer::countQueued(LaneId lane, std::uint64_t pieces) {
   call_ = "eventRecord";
   return program_.pacing.queued(lane, pieces, *driver_, program_.streams()[lane]);
 }
 
-Status Issuer::become(LaneId lane) {
+Status Issuer::bindDeviceOf(LaneId lane) {
   Driver& wanted = program_.driverOf(lane);
   if (&wanted == driver_) return Status::ok;
   call_ = "bind";
@@ -141,68 +143,51 @@ Status Issuer::become(LaneId lane) {
   return status;
 }
 
+// Where addresses are known, nothing asks the order or the allocators any more, so they are not advanced.
 Status Issuer::step(const Step& step, std::uint64_t tick) {
   switch (step.kind) {
     case StepKind::alloc: return alloc(step);
-    case StepKind::free: pool(step.subject).free(blocks_[step.subject]); return Status::ok;
+    case StepKind::free:
+      if (!addressesKnown_) pool(step.subject).free(blocks_[step.subject]);
+      return Status::ok;
     case StepKind::run: return run(step, tick);
     case StepKind::record: {
       call_ = "eventRecord";
       const TickOrder::Marker marker = program_.marker(step.subject, tick);
-      program_.order.record(marker, step.lane);
+      if (!addressesKnown_) program_.order.record(marker, step.lane);
       return driver_->eventRecord(program_.event(marker), program_.streams()[step.lane]);
     }
     case StepKind::wait: {
       call_ = "streamWait";
-      // In the first tick a wait for the tick before is none: its event was never recorded, and the driver
-      // says the same.
+      // In the first tick a wait for the tick before waits for nothing: the driver ignores an event that was
+      // never recorded, and so does the order.
       const TickOrder::Marker marker = program_.marker(step.subject, step.previous ? tick - 1 : tick);
-      program_.order.wait(marker, step.lane);
+      if (!addressesKnown_) program_.order.wait(marker, step.lane);
       return driver_->streamWait(program_.streams()[step.lane], program_.event(marker));
     }
     case StepKind::use:
-      pool(step.subject)
-          .recordUse(blocks_[step.subject], program_.order.marked(program_.marker(step.event, tick)));
+      if (!addressesKnown_)
+        pool(step.subject)
+            .recordUse(blocks_[step.subject], program_.order.marked(program_.marker(step.event, tick)));
       return Status::ok;
   }
   return Status::invalidValue;
 }
 
-// One round is noted down; from the next on it is repeated.
-void Issuer::settle(std::uint64_t tick) {
+// The addresses of one period are recorded, and repeated from the next period on.
+void Issuer::enterSteadyState(std::uint64_t tick) {
   constexpr std::size_t most = std::size_t{1} << 22;
   if (period_ > 0) {
-    inPlace_ = tick == noted_ + period_;
+    addressesKnown_ = tick == periodStart_ + period_;
     return;
   }
-  if (!maySettle_) return;
-  const std::uint64_t period = settling_.period(program_, tick);
+  if (!mayRepeat_) return;
+  const std::uint64_t period = steadyState_.period(program_, tick);
   const std::size_t blocks = allBlocks_;
   if (period == 0 || period > most / (blocks + 1)) return;
   period_ = period;
-  noted_ = tick;
-  places_.resize(period * blocks);
-}
-
-Status Issuer::stepInPlace(const Step& step, std::uint64_t tick) {
-  switch (step.kind) {
-    case StepKind::alloc:
-      place(step.subject, places_[nextPlace_++]);
-      return poison_ ? poison(step.subject, step.lane) : Status::ok;
-    case StepKind::free:
-    case StepKind::use: return Status::ok;
-    case StepKind::run: return run(step, tick);
-    case StepKind::record:
-      call_ = "eventRecord";
-      return driver_->eventRecord(program_.event(program_.marker(step.subject, tick)),
-                                  program_.streams()[step.lane]);
-    case StepKind::wait:
-      call_ = "streamWait";
-      return driver_->streamWait(
-          program_.streams()[step.lane],
-          program_.event(program_.marker(step.subject, step.previous ? tick - 1 : tick)));
-  }
-  return Status::invalidValue;
+  periodStart_ = tick;
+  periodAddresses_.resize(period * blocks);
 }
 
 Status Issuer::poison(std::uint32_t root, LaneId lane) {
@@ -214,26 +199,30 @@ Status Issuer::poison(std::uint32_t root, LaneId lane) {
 }
 
 Status Issuer::alloc(const Step& step) {
+  if (addressesKnown_) {
+    place(step.subject, periodAddresses_[nextAddress_++]);
+    return poison_ ? poison(step.subject, step.lane) : Status::ok;
+  }
   const BufferSpec& buffer = program_.spec().buffers[step.subject];
-  Allocator& pool = this->pool(step.subject);
+  SessionAllocator& pool = this->pool(step.subject);
   const bool paced = isPaced(step);
   const std::uint64_t waits = paced ? pool.counters().waitsIssued : 0;
   call_ = "alloc";
   Status status = pool.malloc(buffer.bytes, step.lane, &blocks_[step.subject]);
-  if (status == Status::ok && paced) status = note(step.lane, pool.counters().waitsIssued - waits);
+  if (status == Status::ok && paced) status = countQueued(step.lane, pool.counters().waitsIssued - waits);
   if (status != Status::ok) return status;
   const DeviceAddress address =
       program_.memory.poolBase(memoryOf(step.subject)) + pool.block(blocks_[step.subject]).offset;
   place(step.subject, address);
-  if (period_ > 0) places_[nextPlace_++] = address;
+  if (period_ > 0) periodAddresses_[nextAddress_++] = address;
   return poison_ ? poison(step.subject, step.lane) : Status::ok;
 }
 
-// A buffer of the arena has no alloc: what was there before it is nobody's from its first access on, on the
-// lane that makes it. Were its bytes still another's by any mistake of order, that one would read garbage.
-Status Issuer::poisonTenants(std::size_t at) {
-  for (; nextArrival_ < arrivals_.size() && arrivals_[nextArrival_].step == at; ++nextArrival_) {
-    const std::uint32_t root = arrivals_[nextArrival_].root;
+// A buffer of the arena has no alloc, so it is poisoned at its first access, on the lane of that access. If
+// by an error of order another buffer still used these bytes, its readers would see NaNs.
+Status Issuer::poisonFirstTouches(std::size_t at) {
+  for (; nextTouch_ < firstTouches_.size() && firstTouches_[nextTouch_].step == at; ++nextTouch_) {
+    const std::uint32_t root = firstTouches_[nextTouch_].root;
     call_ = "fill32";
     const Status status =
         driver_->fill32(addresses_[root], garbage, program_.spec().buffers[root].bytes / sizeof(garbage),
@@ -259,14 +248,14 @@ Status Issuer::run(const Step& step, std::uint64_t tick) {
   const Status status = driver_->launch(program_.kernel(step.run), operands_.data(),
                                         operands_.data() + step.reads, program_.streams()[step.lane]);
   if (status != Status::ok) return status;
-  if (!inPlace_) program_.order.run(step.lane);
+  if (!addressesKnown_) program_.order.run(step.lane);
   call_ = "eventRecord";
   return trace_.enabled() ? trace_.end(program_, tick, step) : Status::ok;
 }
 
 Failure Issuer::explain(Status status) {
   Failure failure = failureOf(*driver_, status, call_);
-  // A device that fails even to be asked has failed before this call.
+  // A device on which even a query fails has failed before this call.
   for (std::size_t device = 0; device < program_.devices(); ++device) {
     const Status known = program_.driver(device).streamQuery(program_.service(device));
     failure.noticed |= known != Status::ok && known != Status::notReady;
@@ -290,7 +279,7 @@ Failure Issuer::explain(const Step& step, Status status) {
   } else if (step.kind == StepKind::alloc) {
     failure.op = std::string(call_) + " " + spec.buffers[step.subject].name;
     if (status == Status::outOfMemory) {
-      const AllocatorShortage shortage = pool(step.subject).shortage();
+      const SessionAllocator::Shortage shortage = pool(step.subject).shortage();
       failure.memory = true;
       failure.wantedBytes = shortage.wanted;
       failure.freeBytes = shortage.free;
@@ -301,10 +290,10 @@ Failure Issuer::explain(const Step& step, Status status) {
 }
 
 void Issuer::abandon() {
-  if (inPlace_ && !program_.spec().planned) program_.order.completeAll();
-  inPlace_ = program_.spec().planned;
+  if (addressesKnown_ && !program_.spec().planned) program_.order.completeAll();
+  addressesKnown_ = program_.spec().planned;
   begun_ = false;
-  settling_.forget();
+  steadyState_.forget();
   period_ = 0;
   for (const auto& pool : program_.pools) pool->reset();
 }

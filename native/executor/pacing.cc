@@ -4,7 +4,7 @@
 
 namespace braid {
 
-// An eighth is left for what is not counted: points of this lane that pools mark for others.
+// An eighth is left for work that is not counted: events that allocators record on this lane for others.
 std::uint64_t Pacing::mostOf(std::size_t depth) { return std::max<std::uint64_t>(marks, depth - depth / 8); }
 
 Status Pacing::addLane(std::size_t depth, std::uint64_t mostPieces,
@@ -27,7 +27,7 @@ Status Pacing::mark(Lane& lane, Driver& driver, Stream stream) {
 }
 
 Status Pacing::ask(Lane& lane, std::uint64_t pieces, Driver& driver, Stream stream, bool* fits) {
-  // What alone is more than a queue takes goes into an empty one.
+  // More pieces than the capacity wait for an empty queue.
   const std::uint64_t wanted = std::min(pieces, lane.most);
   while (lane.queued + wanted > lane.completed + lane.most) {
     const bool marked = lane.oldest < lane.newest;

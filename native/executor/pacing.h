@@ -9,34 +9,33 @@
 
 namespace braid {
 
-// Keeps what is in flight on each stream under what it takes (Driver::streamDepth). A call for one more
-// would block the issuing thread inside the driver, and with it every other session of the device, and
-// whoever else calls the driver in that context meanwhile.
+// Keeps the pieces of work in flight on each stream below its capacity (Driver::streamDepth). A call beyond
+// that would block the issuing thread inside the driver, and with it every other session of the device and
+// every other thread that calls the driver in that context.
 //
-// A lane's pieces are numbered, and an event is recorded after each quarter of what it may hold: how far the
-// lane has come is then known by asking, and half of that and more is still there to be worked off when it is
-// known. Lanes that would not come near if there were eight times as many streams are not counted. Issuing
-// thread only.
+// A lane's pieces are counted, and an event is recorded after each quarter of the capacity. Querying these
+// events gives the lane's progress while more than half of its work is still queued. Lanes that could not
+// fill an eighth of the capacity are not counted. Issuing thread only.
 class Pacing {
  public:
   static constexpr std::size_t marks = 4;
 
-  // Of a lane on which up to `mostPieces` may be in flight, and whose stream takes `depth` of them now (0:
-  // any number). `make` makes an event of that lane.
+  // Adds a lane with at most `mostPieces` in flight, whose stream has capacity for `depth` of them now (0:
+  // any number). `make` creates an event for that lane.
   Status addLane(std::size_t depth, std::uint64_t mostPieces, const std::function<Status(Event*)>& make);
 
   bool isPaced(std::uint32_t lane) const { return lanes_[lane].most > 0; }
   // Those that are.
   const std::vector<std::uint32_t>& lanes() const { return paced_; }
-  // The stream of such a lane takes so many by now, since others have come or gone.
+  // The capacity of the lane's stream has changed, since other streams have come or gone.
   void adjust(std::uint32_t lane, std::size_t depth) { lanes_[lane].most = mostOf(depth); }
-  // Of a lane that is paced. Whether so many pieces more fit it: asks the driver where that is not known yet.
+  // Of a paced lane: whether so many more pieces fit. Queries the driver where that is not known yet.
   Status room(std::uint32_t lane, std::uint64_t pieces, Driver& driver, Stream stream, bool* fits) {
     const Lane& known = lanes_[lane];
     *fits = known.queued + pieces <= known.completed + known.most;
     return *fits ? Status::ok : ask(lanes_[lane], pieces, driver, stream, fits);
   }
-  // So many pieces more have been queued.
+  // Counts pieces that have been queued.
   Status queued(std::uint32_t which, std::uint64_t pieces, Driver& driver, Stream stream) {
     Lane& lane = lanes_[which];
     lane.queued += pieces;

@@ -8,7 +8,7 @@ namespace braid {
 
 Program::Program(std::vector<std::shared_ptr<Driver>> drivers, ProgramSpec spec)
     : memory(drivers),
-      // Not yet checked: sizes that `load` is going to refuse must not be taken for real here.
+      // Clamped, since `load` has not checked the spec yet.
       order(std::min(spec.lanes.size(), mostLanes), std::clamp<std::size_t>(spec.inFlight, 1, mostInFlight)),
       drivers_(std::move(drivers)),
       spec_(std::move(spec)) {}
@@ -20,18 +20,18 @@ MaybeFailure Program::load(const ReferenceFactory& reference) {
   if (MaybeFailure failure = decode(spec_, &decoded_)) return failure;
   views_.resize(spec_.buffers.size());
   for (std::uint32_t i = 0; i < spec_.buffers.size(); ++i) views_[spec_.buffers[i].root].push_back(i);
-  // Memory first: it is what most often fails, and compiling takes long.
+  // Memory comes first: it fails most often, and compiling takes long.
   if (MaybeFailure failure = memory.take(spec_)) return failure;
-  if (MaybeFailure failure = meetPeers()) return failure;
+  if (MaybeFailure failure = enablePeers()) return failure;
   if (MaybeFailure failure = makeStreams()) return failure;
   if (MaybeFailure failure = makeEvents()) return failure;
   if (MaybeFailure failure = prepareKernels(reference)) return failure;
   return makePacing();
 }
 
-// Every device that copies from or to another is made to reach it; where the machine cannot, only kernels
-// that need it are refused.
-MaybeFailure Program::meetPeers() {
+// Enables peer access between all devices that copy from or to each other. Where the machine has none, only
+// kernels that need it are refused.
+MaybeFailure Program::enablePeers() {
   if (drivers_.size() == 1) return std::nullopt;
   for (const auto& driver : drivers_) {
     if (driver->info().kind == drivers_[0]->info().kind) continue;
@@ -39,7 +39,7 @@ MaybeFailure Program::meetPeers() {
                                          deviceName(drivers_[0]->info()) + " and " +
                                          deviceName(driver->info()));
   }
-  std::vector<std::uint8_t> met(drivers_.size() * drivers_.size());
+  std::vector<std::uint8_t> reachable(drivers_.size() * drivers_.size());
   for (const Step& step : decoded_.steps) {
     if (step.kind != StepKind::run) continue;
     const std::uint32_t own = spec_.lanes[step.lane].device;
@@ -47,7 +47,7 @@ MaybeFailure Program::meetPeers() {
       const BufferSpec& buffer = operand(step, i);
       if (buffer.space == Space::pinned || buffer.device == own) continue;
       for (const auto& [from, to] : {std::pair{own, buffer.device}, std::pair{buffer.device, own}}) {
-        std::uint8_t& known = met[from * drivers_.size() + to];
+        std::uint8_t& known = reachable[from * drivers_.size() + to];
         if (known == 0) {
           drivers_[from]->bind();
           const Status status = drivers_[from]->reachPeer(*drivers_[to]);
@@ -72,7 +72,7 @@ MaybeFailure Program::makeStreams() {
   for (const LaneSpec& lane : spec_.lanes) {
     Driver& driver = *drivers_[lane.device];
     const DeviceInfo& info = driver.info();
-    // A plan counts priorities upward from 0, a driver downward.
+    // Higher priorities are greater numbers in a plan, lesser ones in a driver.
     const int priority = std::clamp(-lane.priority, info.greatestPriority, info.leastPriority);
     driver.bind();
     Stream stream = nullptr;
@@ -95,7 +95,7 @@ MaybeFailure Program::makeStreams() {
   return std::nullopt;
 }
 
-// An event is of the device whose lane records it; every device's lanes may wait for it.
+// An event belongs to the device whose lane records it; lanes of every device may wait for it.
 MaybeFailure Program::makeEvents() {
   MaybeFailure failure;
   const auto make = [&](Event* event, LaneId lane, EventKind kind) {
@@ -140,16 +140,17 @@ MaybeFailure Program::makePools(const std::vector<TickOrder::Marker>& spare) {
   for (const Step& step : decoded_.steps)
     if (step.kind == StepKind::alloc) ++allocs[memory.of(spec_.buffers[step.subject])];
   for (std::size_t which = 0; which < memory.count(); ++which) {
-    pools.push_back(std::make_unique<Allocator>(
-        laneDrivers_, order, spec_.planned ? 0 : memory.poolBytes(which), streams_, markerEvents_));
+    pools.push_back(std::make_unique<SessionAllocator>(laneDrivers_, order,
+                                                       spec_.planned ? 0 : memory.poolBytes(which), streams_,
+                                                       markerEvents_, SessionAllocator::Policy{}));
     pools[which]->setSpareMarkers(spare);
     pools[which]->reserve(allocs[which]);
   }
   return std::nullopt;
 }
 
-// What a tick puts at most into each lane's queue: traced runs have an event before and one after, and poison
-// is a fill before each new owner's first piece.
+// The most pieces that a tick puts into each lane's queue: a traced run has an event before and after it, and
+// poison adds a fill for each allocation.
 MaybeFailure Program::makePacing() {
   std::vector<std::uint64_t> pieces(streams_.size(), 1);
   for (const Step& step : decoded_.steps) {
@@ -205,9 +206,9 @@ Status Program::prepare(const Step& run, const KernelSpec& spec, HostCallback ca
 }
 
 MaybeFailure Program::prepareKernels(const ReferenceFactory& reference) {
-  // One prepared kernel for all runs of one kernel in one direction on one device; a user's kernel on the
-  // host device has one for each run, so that its failure can name the node, and so has a run that reaches
-  // other devices.
+  // All runs of a kernel in one direction on one device share a prepared kernel. A user's kernel on the host
+  // device is prepared for each run, so that its failure can name the node; so is a run that accesses other
+  // devices.
   using Key = std::tuple<std::uint32_t, int, std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>;
   std::map<Key, const Kernel*> prepared;
   const bool onHost = drivers_[0]->info().kind == "host";

@@ -12,23 +12,23 @@
 
 namespace braid {
 
-// Makes the callback that computes a user's kernel on the host device: by kernel, node, and the bytes of its
-// operands.
+// Makes the callback that computes a user's kernel on the host device. `reads` and `writes` are the operands'
+// bytes.
 using ReferenceFactory =
     std::function<HostCallback(std::uint32_t kernel, std::uint32_t node, std::vector<std::size_t> reads,
                                std::vector<std::size_t> writes)>;
 
-// A plan made flat and ready: its steps decoded, its kernels prepared, its memory taken, its streams and
-// events made. After `load` nothing here allocates, compiles or creates a driver object.
+// A plan that is ready to be issued: steps decoded, kernels prepared, memory allocated, streams and events
+// created. After `load` nothing here allocates, compiles or creates a driver object.
 class Program {
  public:
-  // As many drivers, all of one kind, as the spec has devices.
+  // One driver for each device of the spec, all of one kind.
   Program(std::vector<std::shared_ptr<Driver>> drivers, ProgramSpec spec);
   Program(std::shared_ptr<Driver> driver, ProgramSpec spec)
       : Program(std::vector<std::shared_ptr<Driver>>{std::move(driver)}, std::move(spec)) {}
   Program(const Program&) = delete;
 
-  // May take long (kernels are compiled). On failure the program is only good for destruction.
+  // May take long, since kernels are compiled. After a failure the program can only be destroyed.
   MaybeFailure load(const ReferenceFactory& reference);
 
   std::size_t devices() const { return drivers_.size(); }
@@ -40,28 +40,28 @@ class Program {
   const Decoded& decoded() const { return decoded_; }
   const Kernel& kernel(std::uint32_t run) const { return *runKernels_[run]; }
   const std::vector<Stream>& streams() const { return streams_; }
-  // Pieces of work that it puts into its stream's queue, at most.
+  // The most pieces of work that the run puts into its stream's queue.
   std::uint32_t pieces(std::uint32_t run) const { return runPieces_[run]; }
   Event event(TickOrder::Marker marker) const { return markerEvents_[marker]; }
-  // The marker that a record in this tick sets; a wait for the tick before takes the same with tick - 1.
+  // The marker that a record in this tick sets. A wait for the tick before passes tick - 1.
   TickOrder::Marker marker(std::uint32_t event, std::uint64_t tick) const {
     return markers_[event] + (decoded_.alternating[event] ? tick & 1 : 0);
   }
   Event tickEnd(std::uint32_t slot, LaneId lane) const { return tickEnds_[slot * streams_.size() + lane]; }
-  // Lanes that run, wait or record anything; the others have no end to wait for.
+  // Lanes with commands. The other lanes' ticks have no end to wait for.
   const std::vector<LaneId>& busyLanes() const { return busyLanes_; }
   Stream service(std::size_t device) const { return services_[device]; }
-  // By root: the views of it that a tick touches.
+  // By root buffer: its views.
   const std::vector<std::vector<std::uint32_t>>& views() const { return views_; }
 
   SessionMemory memory;
   TickOrder order;
-  std::vector<std::unique_ptr<Allocator>> pools;  // by memory, as SessionMemory numbers them
+  std::vector<std::unique_ptr<SessionAllocator>> pools;  // by memory, as SessionMemory numbers them
   DriverObjects objects;
   Pacing pacing;
 
  private:
-  MaybeFailure meetPeers();
+  MaybeFailure enablePeers();
   MaybeFailure makeStreams();
   MaybeFailure makeEvents();
   MaybeFailure makePools(const std::vector<TickOrder::Marker>& spare);

@@ -8,8 +8,7 @@
 
 namespace braid {
 
-// The mirror of NativeProgramSpec in runtime/addon.ts, field by field. Nothing in it is trusted until
-// `decode` has passed it.
+// Mirrors NativeProgramSpec in runtime/addon.ts field by field. `decode` checks it before anything uses it.
 enum class Life : std::uint8_t { tick, state, param, input, output };
 enum class Space : std::uint8_t { device, pinned };
 
@@ -34,10 +33,10 @@ struct LaneSpec {
 struct NodeSpec {
   std::string name;
   std::uint32_t kernel = 0;
-  bool peerAccess = false;  // reads or writes memory of other devices, and is no copy
+  bool peerAccess = false;  // a kernel, not a copy, that accesses memory of other devices
 };
 
-// What the program may hold of one device's memory.
+// The memory of one device that the program may hold.
 struct DeviceSpec {
   std::uint64_t boundBytes = 0;
   std::uint64_t arenaBytes = 0;

@@ -1,4 +1,3 @@
-// Over 300 lines as one thing: a session's life, from its memory and its ticks to its failures and its end.
 #include "executor/session.h"
 
 #include <chrono>
@@ -58,10 +57,10 @@ bool Session::issueTick(std::uint64_t tick) {
     failed = failure_.has_value();
   }
   if (!failed) {
-    // The issuing alone: the tick inFlight before has completed, and no lock is held. What is in it besides
-    // this code's own time is the driver's: a call that makes its caller wait (another thread is in the same
-    // context) counts here. CudaDevice.WhatEachCallCostsTheIssuingThread shows which. The time until a full
-    // queue has room is nobody's.
+    // Measures issuing alone: tick - inFlight has completed and no lock is held. It includes driver calls
+    // that wait, for example because another thread uses the same context;
+    // CudaDevice.WhatEachCallCostsTheIssuingThread measures them. It excludes the time until a full queue has
+    // room.
     const auto start = std::chrono::steady_clock::now();
     failure = issuer_->issue(tick);
     partNanoseconds_ +=
@@ -72,7 +71,7 @@ bool Session::issueTick(std::uint64_t tick) {
     std::lock_guard lock(mutex_);
     if (!failed) issueNanoseconds_[tick % issueNanoseconds_.size()] = partNanoseconds_;
     if (failure) fail(tick, std::move(*failure));
-    // A tick that was not issued, or not to its end, has no end events: it must not be awaited.
+    // A tick that was not issued to its end has no end events, so it must not be awaited.
     if (failure_) failedTick_ = std::min(failedTick_, tick);
     ++issued_;
   }
@@ -98,8 +97,8 @@ void Session::completeLoop() {
     const bool failed = tick >= failedTick_;
     succeeded_ += failed ? 0 : 1;
     lock.unlock();
-    if (failed) settleFailure(tick);
-    // Once settled the failure never changes, so it is shown without the lock.
+    if (failed) finishFailure(tick);
+    // A final failure never changes, so it is read without the lock.
     if (options_.onTick) options_.onTick(tick, failed ? &*failure_ : nullptr);
     issueThread_.completed(*this);
     lock.lock();
@@ -109,15 +108,15 @@ void Session::completeLoop() {
 }
 
 void Session::fail(std::uint64_t tick, Failure failure) {
-  if (!failure_ || (failure_->noticed && !failure.noticed && !settled_)) failure_ = std::move(failure);
+  if (!failure_ || (failure_->noticed && !failure.noticed && !failureFinal_)) failure_ = std::move(failure);
   failedTick_ = std::min(failedTick_, tick);
 }
 
-void Session::settleFailure(std::uint64_t tick) {
+void Session::finishFailure(std::uint64_t tick) {
   drain();
   std::lock_guard lock(mutex_);
-  if (settled_) return;
-  settled_ = true;
+  if (failureFinal_) return;
+  failureFinal_ = true;
   if (failure_->noticed) {
     const auto lane = static_cast<LaneId>(failure_->laneId < 0 ? 0 : failure_->laneId);
     failure_ = asynchronous(*failure_, tick, lane);
@@ -142,7 +141,7 @@ MaybeFailure Session::awaitTick(std::uint64_t tick) {
   return std::nullopt;
 }
 
-// The device of the lane that reported it is asked first: another's failure may have reached it.
+// The device of the reporting lane comes first: another device's failure may be an earlier one.
 WorkLabel Session::failedWork(LaneId lane) {
   WorkLabel culprit = program_->driverOf(lane).failedWork();
   for (std::size_t device = 0; device < drivers_.size() && culprit.owner == nullptr; ++device)
@@ -150,9 +149,9 @@ WorkLabel Session::failedWork(LaneId lane) {
   return culprit;
 }
 
-// A failure of work that was issued earlier. A device that labels its work says which piece it was. The
-// others do not: the runs of the lane whose end reported it are the suspects, the first of them no more than
-// a guess, and called so.
+// Explains a failure of work that was issued earlier. Some devices label their work and know which piece
+// failed. On others the runs of the reporting lane are the suspects, and the failure names the first of them
+// as likely.
 Failure Session::asynchronous(Failure noticed, std::uint64_t tick, LaneId lane) {
   Failure failure = std::move(noticed);
   failure.noticed = false;
@@ -209,7 +208,7 @@ MaybeFailure Session::transfer(std::uint32_t buffer, void* host, bool toDevice) 
   const Stream service = program_->service(spec.device);
   Status status = toDevice ? driver.copy(CopyKind::hostToDevice, device, outside, spec.bytes, service)
                            : driver.copy(CopyKind::deviceToHost, outside, device, spec.bytes, service);
-  // Waited for even after a failed call: the caller's bytes must not be in use when this returns.
+  // Waits even after a failed call: the device must not use the caller's bytes after this returns.
   const Status drained = driver.streamSynchronize(service);
   if (status == Status::ok) status = drained;
   if (status == Status::ok) return std::nullopt;
@@ -243,13 +242,13 @@ SessionStats Session::count() const {
   SessionStats stats;
   const SessionMemory& memory = program_->memory;
   for (std::size_t which = 0; which < memory.count(); ++which) {
-    const AllocatorCounters counters = program_->pools[which]->counters();
+    const SessionAllocator::Counters counters = program_->pools[which]->counters();
     stats.byOrder += counters.byOrder;
     stats.byWait += counters.byWait;
     stats.byGrowth += counters.byGrowth;
     stats.bySynchronize += counters.bySynchronize;
     if (which == memory.pinned()) continue;
-    // With planned storage the whole arena is given out for as long as the session lives.
+    // Planned storage allocates the whole arena for the life of the session.
     const std::uint64_t fixed = memory.fixedBytes(which) + (spec_.planned ? memory.poolBytes(which) : 0);
     const DeviceStats device{fixed + counters.allocatedBytes, fixed + counters.allocatedPeak,
                              memory.totalBytes(which), fixed + program_->pools[which]->peak()};
@@ -279,8 +278,7 @@ SessionStats Session::stats() const {
 TraceRows Session::trace() const { return trace_.rows(); }
 
 void Session::close(Unbegun unbegun) {
-  // Before anything is waited for: a read that another thread is in may itself wait for a tick that is
-  // dropped here.
+  // This comes before all waits: another thread's `read` may be waiting for a tick that is dropped here.
   const std::uint64_t end = issueThread_.end(*this, unbegun == Unbegun::drop);
   {
     std::lock_guard lock(mutex_);
@@ -293,8 +291,7 @@ void Session::close(Unbegun unbegun) {
   std::lock_guard hold(transferMutex_);
   if (!program_) return;
   if (completing_.joinable()) completing_.join();
-  // Every tick has completed, and so has been issued; the issuing thread may still be on its way out of the
-  // last.
+  // Every tick has completed, but the issuing thread may not have returned from the last one yet.
   if (entered_) issueThread_.leave(*this);
   drivers_[0]->bind();
   drain();

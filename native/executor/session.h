@@ -17,11 +17,11 @@ struct SessionOptions {
   std::size_t traceRows = Trace::mostRows;  // the newest are kept
   bool poison = false;
   ReferenceFactory reference;
-  // Called on the completion thread, once for each submitted tick, in order. `failure` is null where the tick
-  // completed.
+  // Called on the completion thread, once for each submitted tick, in order. `failure` is null for a tick
+  // that completed.
   std::function<void(std::uint64_t tick, const Failure* failure)> onTick;
-  // More about a failed tick than the driver knows: what a reference threw. May be empty. Called on the
-  // completion thread.
+  // Adds to a failure what the driver does not know: the exception of a reference. May be empty. Called on
+  // the completion thread.
   std::function<bool(Failure*)> amend;
 };
 
@@ -30,7 +30,7 @@ struct DeviceStats {
   std::uint64_t allocated = 0, allocatedPeak = 0, reserved = 0, poolPeak = 0;
 };
 
-// Bytes are those of all devices together.
+// Bytes are sums over all devices.
 struct SessionStats {
   std::uint64_t allocated = 0, allocatedPeak = 0, reserved = 0, reservedPeak = 0, poolPeak = 0, pinned = 0,
                 ticks = 0;
@@ -39,16 +39,15 @@ struct SessionStats {
   std::vector<DeviceStats> devices;
 };
 
-// A program open on a device, or on several of one kind: then it is the first one's thread that issues for
-// all of them, in the order of the plan. The device's one issuing thread, shared with every other session
-// there, issues its ticks, in order, tick t only when tick t - inFlight has completed. A completion thread of
-// its own waits for their ends, in order, and says so. That one is not shared: it blocks in the driver until
-// this session's next tick ends, so a shared one would have to poll the events of all, and one session's
-// `onTick` would hold up another's.
+// A program open on a device, or on several devices of one kind. The issuing thread of the (first) device,
+// which all its sessions share, issues the ticks in order, tick t only when tick t - inFlight has completed.
+// The session's own completion thread waits for the ends of the ticks, in order, and reports them. It is not
+// shared, since it blocks in the driver until this session's next tick ends: a shared one would have to poll
+// the events of all sessions, and one session's `onTick` would hold up another's.
 //
-// All calls below may come from any thread; none but `load`, `read` and `close` blocks.
+// All calls may come from any thread. Only `load`, `read` and `close` block.
 //
-// After a failure nothing more is issued: what runs is drained, and the failed tick and every later one
+// After a failure nothing more is issued. Work in flight is drained, and the failed tick and all later ones
 // report that failure. Other sessions go on, unless the device itself has failed.
 class Session : private IssueThread::Queue {
  public:
@@ -67,19 +66,19 @@ class Session : private IssueThread::Queue {
   // The memory of a pinned buffer in one slot. Not after close.
   void* pinned(std::uint32_t buffer, std::uint32_t slot) const;
 
-  // What keeps that memory alive beyond the session. Not after close.
+  // Keeps that memory alive beyond the session. Not after close.
   std::shared_ptr<const PinnedRange> pinnedRange() const { return program_->memory.pinnedRange(); }
 
-  // Ticks are 0, 1, 2 …; false where this is not the next, or the session is closed.
+  // Ticks are 0, 1, 2 … False where this is not the next one, or the session is closed.
   bool submit(std::uint64_t tick);
   MaybeFailure load(std::uint32_t buffer, const void* bytes);
   MaybeFailure read(std::uint32_t buffer, void* bytes);
   SessionStats stats() const;
   TraceRows trace() const;
-  // Waits for every submitted tick, then frees everything. Idempotent. Where nobody is left to hear of them,
-  // ticks not yet begun may be dropped: they are never reported, and closing waits for no other session's
-  // driver call. From `onTick` (never the destructor there) it only ends the submits, as the ticks behind
-  // wait for that call to return; the rest is done by the next `close`, or the destructor.
+  // Waits for every submitted tick, then frees everything. Idempotent. With `Unbegun::drop`, ticks not yet
+  // begun are dropped and never reported, and closing waits for no other session's driver call. Called from
+  // `onTick`, it only ends the submits, since later ticks wait for that call to return; the next `close`, or
+  // the destructor, does the rest. The destructor must not run in `onTick`.
   enum class Unbegun { issue, drop };
   void close(Unbegun unbegun = Unbegun::issue);
 
@@ -90,10 +89,10 @@ class Session : private IssueThread::Queue {
   MaybeFailure awaitTick(std::uint64_t tick);
   Failure asynchronous(Failure noticed, std::uint64_t tick, LaneId lane);
   WorkLabel failedWork(LaneId lane);
-  // What the completion thread found at the end of a tick, or the issuing thread noticed in it. The first is
-  // kept, except that the completion thread names the culprit of what the issuing thread has only noticed.
+  // Keeps the first failure, with one exception: the completion thread replaces one that the issuing thread
+  // only noticed by one that names the work at fault.
   void fail(std::uint64_t tick, Failure failure);
-  void settleFailure(std::uint64_t tick);
+  void finishFailure(std::uint64_t tick);
   void drain();
   SessionStats count() const;
   MaybeFailure transfer(std::uint32_t buffer, void* host, bool toDevice);
@@ -113,14 +112,14 @@ class Session : private IssueThread::Queue {
   std::uint64_t issued_ = 0, completed_ = 0;  // ticks; completed_ ≤ issued_
   std::uint64_t end_ = open_;                 // once closing: how many ticks there will ever have been
   MaybeFailure failure_;
-  bool settled_ = false;  // the failure is as every tick will report it
+  bool failureFinal_ = false;  // the failure is as every tick will report it
   std::uint64_t failedTick_ = ~std::uint64_t{0};
   std::uint64_t succeeded_ = 0;
   std::array<double, 1024> issueNanoseconds_{};
   double partNanoseconds_ = 0;  // issuing thread: of a tick that is not issued to its end yet
   std::uint64_t eventsAtFirstTick_ = 0;
 
-  std::mutex transferMutex_;  // held by load, read and close, each to its end
+  std::mutex transferMutex_;  // held by load, read and close until they return
   SessionStats last_;         // as they were when it closed
   bool entered_ = false;      // the issuing thread
   std::thread completing_;

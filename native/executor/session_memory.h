@@ -9,8 +9,8 @@
 
 namespace braid {
 
-// Pinned memory, shared with whoever may still read it: JavaScript can move an ArrayBuffer's memory into one
-// that nobody here knows of, and it lives until that one is collected.
+// Pinned memory with shared ownership: JavaScript can transfer an ArrayBuffer's memory into another
+// ArrayBuffer, which the addon does not see, and the memory must live until that one is collected.
 class PinnedRange {
  public:
   PinnedRange(std::shared_ptr<Driver> driver, void* memory) : driver_(std::move(driver)), memory_(memory) {}

@@ -37,7 +37,7 @@ MaybeFailure Trace::tie(Program& program) {
     const Stream stream = program.service(device);
     Status status = driver.bind();
     if (status == Status::ok) status = program.objects.event(driver, &clock.opening, EventKind::timed);
-    // The second time: the first may wake the device up.
+    // Twice, since the first time may wake the device up.
     for (int time = 0; time < 2 && status == Status::ok; ++time) {
       status = driver.eventRecord(clock.opening, stream);
       if (status == Status::ok) status = driver.streamSynchronize(stream);
@@ -67,7 +67,7 @@ void Trace::collect(Program& program, std::uint64_t tick) {
         program.driver(device).eventElapsed(&milliseconds, from, at(tick, clock.first, 0)) == Status::ok)
       clock.origin += milliseconds;
   }
-  // Times are told from the first run of all.
+  // Times count from the first run on any device.
   if (tick == 0) {
     double zero = std::numeric_limits<double>::infinity();
     for (const Clock& clock : clocks_) zero = clock.runs ? std::min(zero, clock.origin) : zero;

@@ -7,22 +7,22 @@
 
 namespace braid {
 
-// What really ran, one row a run, in order of issue; milliseconds since the first traced run. Of a long
-// session the newest.
+// The runs that were issued, one row each, in order of issue, in milliseconds since the first traced run. A
+// long session keeps the newest.
 struct TraceRows {
   std::vector<double> tick, start, end;
   std::vector<std::int32_t> node, lane;
   std::uint64_t dropped = 0;  // older rows that are no longer kept
 };
 
-// Times every run by a pair of events around it. There are inFlight + 1 sets of events, all made by
-// `prepare`: the set of tick t - 1 is still whole when tick t is read, which is what ties one tick's clock to
-// the next. (Device clocks are read as 32-bit floats, so times are summed from tick to tick instead of being
-// measured from one far origin.) Issuing thread: begin, end. Completion thread: collect. Any thread: rows.
+// Times every run by a pair of events around it. `prepare` creates inFlight + 1 sets of events, so the set of
+// tick t - 1 is still intact when tick t is read, which relates one tick's times to the next. (The driver
+// returns elapsed times as 32-bit floats, so times are summed from tick to tick, not measured from a distant
+// origin.) Issuing thread: begin, end. Completion thread: collect. Any thread: rows.
 //
-// Events of two devices cannot be compared. So each device has a clock of its own, tied to the others' where
-// the program is opened: an event on the idle device, and when this thread saw it complete. That is good to
-// some 20 µs, and their clocks drift apart by what such clocks do.
+// Events of two devices cannot be compared, so each device has its own clock. The clocks are related when the
+// program is opened, by an event on each idle device and the time at which this thread saw it complete. That
+// is exact to some 20 µs, and the clocks drift apart afterwards.
 class Trace {
  public:
   static constexpr std::size_t mostRows = std::size_t{1} << 20;  // 32 bytes each

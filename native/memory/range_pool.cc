@@ -13,9 +13,8 @@ void RangePool::reserve(std::size_t ranges) {
 
 bool RangePool::usable(const Range& range, LaneId lane, ConstFrontier frontier) const {
   const ConstFrontier released = release(range.slot);
-  for (LaneId other = 0; other < lanes_; ++other) {
-    if (other != lane && released[other] > frontier[other]) return false;
-  }
+  for (LaneId other = 0; other < lanes_; ++other)
+    if (other != lane && !happensBefore({other, released[other]}, frontier)) return false;
   return true;
 }
 
@@ -33,8 +32,8 @@ std::uint32_t RangePool::addSlot(ConstFrontier release) {
 }
 
 std::optional<RangePool::Taken> RangePool::take(std::uint64_t size, LaneId lane, ConstFrontier frontier) {
-  // Single ranges before runs of them: blocks of one size then keep to their places, and a small one does not
-  // break a large one.
+  // Single ranges come before runs: blocks of one size then keep their places, and a small block does not
+  // break up a large range.
   std::size_t single = 0, bestFirst = 0, bestLast = 0;
   std::uint64_t singleLength = 0, bestLength = 0;  // 0: none
   std::size_t tailFirst = ranges_.size(), tailLast = ranges_.size();
@@ -125,7 +124,7 @@ void RangePool::give(std::uint64_t offset, std::uint64_t size, ConstFrontier rel
 
 bool RangePool::cheapestPending(std::uint64_t size, LaneId lane, ConstFrontier frontier,
                                 Frontier pending) const {
-  // Quadratic in the free ranges of one run; on the slow path only, where the alternative is to fail.
+  // Quadratic in the free ranges of one run, but only used where the alternative is to fail.
   bool any = false;
   std::size_t bestLanes = 0;
   std::uint64_t bestLength = 0;
@@ -134,7 +133,7 @@ bool RangePool::cheapestPending(std::uint64_t size, LaneId lane, ConstFrontier f
     for (LaneId other = 0; other < lanes_; ++other) {
       bool waits = false;
       for (std::size_t i = first; i < last && !waits; ++i)
-        waits = other != lane && release(ranges_[i].slot)[other] > frontier[other];
+        waits = other != lane && !happensBefore({other, release(ranges_[i].slot)[other]}, frontier);
       lanesToWait += waits ? 1 : 0;
     }
     if (any && (lanesToWait > bestLanes || (lanesToWait == bestLanes && length >= bestLength))) return;
@@ -149,7 +148,7 @@ bool RangePool::cheapestPending(std::uint64_t size, LaneId lane, ConstFrontier f
     for (std::size_t last = first; last < ranges_.size(); ++last) {
       if (last > first && ranges_[last].offset != ranges_[last - 1].end()) break;
       length += ranges_[last].size;
-      // A run that touches the end may use the end as well.
+      // A run at the end of the used part can grow into the part never used.
       const std::uint64_t reach = ranges_[last].end() == peak_ ? length + (limit_ - peak_) : length;
       if (reach < size) continue;
       consider(first, last + 1, length);
@@ -159,12 +158,12 @@ bool RangePool::cheapestPending(std::uint64_t size, LaneId lane, ConstFrontier f
   return any;
 }
 
-void RangePool::settle(ConstFrontier all) {
+void RangePool::forgetCompleted(ConstFrontier completed) {
   std::size_t kept = 0;
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
     Count* released = releases_.data() + ranges_[i].slot * lanes_;
     for (std::size_t lane = 0; lane < lanes_; ++lane) {
-      if (released[lane] <= all[lane]) released[lane] = 0;
+      if (released[lane] <= completed[lane]) released[lane] = 0;
     }
     if (kept > 0 && ranges_[kept - 1].end() == ranges_[i].offset &&
         equal(release(ranges_[kept - 1].slot), release(ranges_[i].slot))) {

@@ -9,15 +9,16 @@
 namespace braid {
 
 // The deterministic pool of a session (spec/decisions.md, 5 and 10): one range of addresses, given out by
-// order alone, so that a plan has one peak, the same in every run and the same that the compiler computed.
-// Offsets count from the start of the range.
+// order alone. So a plan has one peak, the same in every run and the same that the compiler computed. Offsets
+// count from the start of the range.
 //
-// A freed range keeps its *release frontier*. A lane may take a range whose release its own frontier covers;
-// its own lane's points are always covered. Invariants:
-//   1. Free ranges are disjoint, in order of offset, and all below `peak`; everything at or above `peak` was
-//   never taken.
-//   2. `take` never returns bytes whose release frontier the lane does not cover.
-//   3. After `reserve`, nothing here allocates memory while at most that many ranges are free.
+// A freed range keeps its *release frontier*. A lane may take a range once it is after the whole release
+// frontier; a lane is always after its own points. Invariants:
+//   1. Free ranges are disjoint, in order of offset, and all below `peak`; nothing at or above `peak` was
+//   ever
+//      taken.
+//   2. `take` returns only bytes whose release frontier the lane is after.
+//   3. After `reserve`, no call allocates memory while at most that many ranges are free.
 // Not thread-safe.
 class RangePool {
  public:
@@ -28,8 +29,8 @@ class RangePool {
 
   RangePool(std::uint64_t limit, std::size_t lanes);
 
-  // `size` is a multiple of the granule. Nothing where no range the lane may take now is long enough within
-  // the limit.
+  // `size` is a multiple of the granule. Null where no range that the lane may take now is long enough, and
+  // the limit does not allow growth.
   struct Taken {
     std::uint64_t offset = 0;
     bool grew = false;  // the peak rose
@@ -37,22 +38,23 @@ class RangePool {
   std::optional<Taken> take(std::uint64_t size, LaneId lane, ConstFrontier frontier);
   void give(std::uint64_t offset, std::uint64_t size, ConstFrontier release);
 
-  // The cheapest run of adjacent free ranges, usable now or not, that would hold `size` bytes: the fewest
-  // lanes to wait for, then the shortest, then the lowest. *pending becomes the join of the releases in it.
-  // False where there is none.
+  // The cheapest run of adjacent free ranges, usable now or not, that would hold `size` bytes: the one with
+  // the fewest lanes to wait for, then the shortest, then the lowest. Writes the join of its release
+  // frontiers to `pending`. False where there is none.
   bool cheapestPending(std::uint64_t size, LaneId lane, ConstFrontier frontier, Frontier pending) const;
 
-  // Every lane covers `all`: points at or below it are forgotten, so that neighbours become equal
-  // and merge. Where ranges merge is part of the rule: single ranges are taken before runs of them.
-  void settle(ConstFrontier all);
+  // Every lane is after `completed`, so points up to there are dropped from release frontiers, and neighbours
+  // whose frontiers become equal merge. When ranges merge is part of the rule by which `take` chooses: single
+  // ranges come before runs.
+  void forgetCompleted(ConstFrontier completed);
   // Frees everything: the peak stays.
   void reset();
   void reserve(std::size_t ranges);
 
   std::uint64_t limit() const { return limit_; }
   std::uint64_t peak() const { return peak_; }
-  std::uint64_t freeBytes() const;    // within the limit, usable by somebody or not
-  std::uint64_t longestFree() const;  // adjacent, the untouched end included
+  std::uint64_t freeBytes() const;    // within the limit, usable now or not
+  std::uint64_t longestFree() const;  // adjacent ranges, including the part never used
   std::size_t ranges() const { return ranges_.size(); }
 
   struct View {

@@ -2,9 +2,9 @@
 
 namespace braid {
 
-Allocator::Allocator(const std::vector<Driver*>& drivers, TickOrder& order, std::uint64_t limit,
-                     const std::vector<Stream>& streams, const std::vector<Event>& events,
-                     AllocatorPolicy policy)
+SessionAllocator::SessionAllocator(const std::vector<Driver*>& drivers, TickOrder& order, std::uint64_t limit,
+                                   const std::vector<Stream>& streams, const std::vector<Event>& events,
+                                   SessionAllocator::Policy policy)
     : drivers_(drivers),
       order_(order),
       streams_(streams),
@@ -13,14 +13,14 @@ Allocator::Allocator(const std::vector<Driver*>& drivers, TickOrder& order, std:
       pool_(limit, order.lanes()),
       pending_(order.lanes()) {}
 
-void Allocator::reserve(std::size_t blocks) {
+void SessionAllocator::reserve(std::size_t blocks) {
   blocks_.reserve(blocks);
   freeIds_.reserve(blocks);
   uses_.reserve(blocks * order_.lanes());
   pool_.reserve(2 * blocks + 16);
 }
 
-BlockId Allocator::addBlock() {
+BlockId SessionAllocator::addBlock() {
   BlockId id;
   if (freeIds_.empty()) {
     id = static_cast<BlockId>(blocks_.size());
@@ -34,25 +34,25 @@ BlockId Allocator::addBlock() {
   return id;
 }
 
-Status Allocator::malloc(std::uint64_t bytes, LaneId lane, BlockId* block) {
+Status SessionAllocator::malloc(std::uint64_t bytes, LaneId lane, BlockId* block) {
   std::unique_lock lock(mutex_);
   const bool representable = bytes <= pool_.limit();
   const std::uint64_t size = representable ? RangePool::rounded(bytes) : bytes;
   std::optional<RangePool::Taken> taken;
-  std::uint64_t* rung = &counters_.byOrder;
+  std::uint64_t* servedBy = &counters_.byOrder;
   if (representable) {
     taken = pool_.take(size, lane, order_.frontier(lane));
-    if (taken && taken->grew) rung = &counters_.byGrowth;
-    if (!taken && policy_.waitAtReuse) {
+    if (taken && taken->grew) servedBy = &counters_.byGrowth;
+    if (!taken && policy_.wait) {
       bool waited = false;
       if (const Status status = waitForPending(size, lane, &waited); status != Status::ok) return status;
       if (waited) taken = pool_.take(size, lane, order_.frontier(lane));
-      rung = &counters_.byWait;
+      servedBy = &counters_.byWait;
     }
     if (!taken && policy_.synchronize && pool_.longestFree() >= size) {
       if (const Status status = synchronizeAll(lock); status != Status::ok) return status;
       taken = pool_.take(size, lane, order_.frontier(lane));
-      rung = &counters_.bySynchronize;
+      servedBy = &counters_.bySynchronize;
     }
   }
   if (!taken) {
@@ -60,7 +60,7 @@ Status Allocator::malloc(std::uint64_t bytes, LaneId lane, BlockId* block) {
     shortage_ = {size, pool_.freeBytes(), pool_.longestFree(), pool_.limit()};
     return Status::outOfMemory;
   }
-  ++*rung;
+  ++*servedBy;
   counters_.allocatedBytes += size;
   counters_.allocatedPeak = std::max(counters_.allocatedPeak, counters_.allocatedBytes);
   *block = addBlock();
@@ -68,28 +68,28 @@ Status Allocator::malloc(std::uint64_t bytes, LaneId lane, BlockId* block) {
   return Status::ok;
 }
 
-void Allocator::free(BlockId id) {
+void SessionAllocator::free(BlockId id) {
   std::lock_guard lock(mutex_);
   Block& block = blocks_[id];
   if (!block.live) return;
   block.live = false;
-  // The release frontier: the home lane's point now, joined with the points of the uses. Covering a point
-  // covers what its lane had waited for by then, so nothing more is kept.
+  // The release frontier: the home lane's present point, joined with the points of the uses. A lane that is
+  // after a point is also after all that the point's lane had waited for, so nothing more is kept.
   uses(id)[block.home] = order_.present(block.home).count;
   pool_.give(block.offset, block.size, uses(id));
   counters_.allocatedBytes -= block.size;
   freeIds_.push_back(id);
 }
 
-void Allocator::recordUse(BlockId id, Point point) {
+void SessionAllocator::recordUse(BlockId id, Point point) {
   std::lock_guard lock(mutex_);
   if (!blocks_[id].live || blocks_[id].home == point.lane) return;
   Count& last = uses(id)[point.lane];
   last = std::max(last, point.count);
 }
 
-// The device of `current` is the thread's; that of `lane` may be another.
-Status Allocator::recordSpare(TickOrder::Marker marker, LaneId lane, LaneId current) {
+// The thread is bound to the device of `current`, which may differ from that of `lane`.
+Status SessionAllocator::recordSpare(TickOrder::Marker marker, LaneId lane, LaneId current) {
   Driver& driver = *drivers_[lane];
   const bool other = &driver != drivers_[current];
   Status status = other ? driver.bind() : Status::ok;
@@ -100,11 +100,11 @@ Status Allocator::recordSpare(TickOrder::Marker marker, LaneId lane, LaneId curr
   return Status::ok;
 }
 
-Status Allocator::waitForPending(std::uint64_t size, LaneId lane, bool* waited) {
+Status SessionAllocator::waitForPending(std::uint64_t size, LaneId lane, bool* waited) {
   if (!pool_.cheapestPending(size, lane, order_.frontier(lane), pending_)) return Status::ok;
   for (LaneId other = 0; other < order_.lanes(); ++other) {
     const Point point{other, pending_[other]};
-    // Asked again for each lane: the wait before may have brought this point with it.
+    // Checked anew for each lane: the wait before may have ordered this point too.
     if (order_.lane(lane).isAfter(point)) continue;
     TickOrder::Marker marker = 0;
     if (!order_.markerAfter(point, &marker)) {
@@ -121,9 +121,9 @@ Status Allocator::waitForPending(std::uint64_t size, LaneId lane, bool* waited) 
   return Status::ok;
 }
 
-// Not under the mutex: the work that is waited for may need a thread that asks for the counters meanwhile.
-// Only the issuing thread changes anything else here.
-Status Allocator::synchronizeAll(std::unique_lock<std::mutex>& lock) {
+// Releases the mutex while it waits: the work may depend on a thread that reads the counters meanwhile. Only
+// the issuing thread, which is here, changes anything else.
+Status SessionAllocator::synchronizeAll(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   Status status = Status::ok;
   for (LaneId lane = 0; lane < streams_.size(); ++lane) {
@@ -135,12 +135,12 @@ Status Allocator::synchronizeAll(std::unique_lock<std::mutex>& lock) {
   return Status::ok;
 }
 
-void Allocator::settle() {
+void SessionAllocator::forgetCompleted() {
   std::lock_guard lock(mutex_);
-  pool_.settle(order_.completed());
+  pool_.forgetCompleted(order_.completed());
 }
 
-void Allocator::reset() {
+void SessionAllocator::reset() {
   std::lock_guard lock(mutex_);
   for (BlockId id = 0; id < blocks_.size(); ++id) {
     if (blocks_[id].live) freeIds_.push_back(id);
@@ -150,7 +150,7 @@ void Allocator::reset() {
   pool_.reset();
 }
 
-void Allocator::appendState(std::vector<Count>* state) const {
+void SessionAllocator::appendState(std::vector<Count>* state) const {
   std::lock_guard lock(mutex_);
   state->push_back(pool_.peak());
   state->push_back(pool_.ranges());
@@ -163,27 +163,27 @@ void Allocator::appendState(std::vector<Count>* state) const {
   }
 }
 
-void Allocator::repeat(std::uint64_t blocks) {
+void SessionAllocator::countRepeated(std::uint64_t blocks) {
   std::lock_guard lock(mutex_);
   counters_.byOrder += blocks;
 }
 
-AllocatorCounters Allocator::counters() const {
+SessionAllocator::Counters SessionAllocator::counters() const {
   std::lock_guard lock(mutex_);
   return counters_;
 }
 
-AllocatorShortage Allocator::shortage() const {
+SessionAllocator::Shortage SessionAllocator::shortage() const {
   std::lock_guard lock(mutex_);
   return shortage_;
 }
 
-std::uint64_t Allocator::peak() const {
+std::uint64_t SessionAllocator::peak() const {
   std::lock_guard lock(mutex_);
   return pool_.peak();
 }
 
-std::string Allocator::describe(const AllocatorShortage& shortage) const {
+std::string SessionAllocator::describe(const SessionAllocator::Shortage& shortage) const {
   return "wanted " + std::to_string(shortage.wanted) + " bytes; free " + std::to_string(shortage.free) +
          " of " + std::to_string(shortage.limit) + ", the longest run " +
          std::to_string(shortage.longestFree);

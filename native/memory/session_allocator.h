@@ -7,54 +7,55 @@
 
 #include "driver/driver.h"
 #include "memory/range_pool.h"
-#include "memory/session_block.h"
 #include "order/tick_order.h"
 
 namespace braid {
 
-// Which rungs of the ladder an allocation may climb after reuse by order and growth within the limit have
-// failed.
-struct AllocatorPolicy {
-  bool waitAtReuse = true;  // make the lane wait for the uses of pending ranges
-  bool synchronize = true;  // wait, on the calling thread, for everything that was issued
-};
+using BlockId = std::uint32_t;
 
-// How often each rung served an allocation.
-struct AllocatorCounters {
-  std::uint64_t byOrder = 0;
-  std::uint64_t byWait = 0;
-  std::uint64_t byGrowth = 0;
-  std::uint64_t bySynchronize = 0;
-  std::uint64_t failures = 0;
-  std::uint64_t waitsIssued = 0;
-  std::uint64_t allocatedBytes = 0;
-  std::uint64_t allocatedPeak = 0;
-};
-
-// Where the figures of a refused allocation stand.
-struct AllocatorShortage {
-  std::uint64_t wanted = 0, free = 0, longestFree = 0, limit = 0;
-};
-
-// A caching allocator over one range of a device's memory (or of pinned memory), for the lanes of one
-// session:
-//   1. Reuse by order: a freed range that the lane is known to be after is taken at once, with no query.
-//   2. Growth into the part of the range that was never used.
-//   3. Wait-at-reuse: the lane is made to wait, on the device, for the uses of the cheapest run of pending
-//   ranges.
-//   4. Synchronise and retry.
-// Rungs 1 and 2 are RangePool's rule. The order itself is the issuer's, shared with every pool of the
-// session. Thread-safe: one mutex, which is held across driver calls only on rung 3.
-class Allocator {
+// An allocator over one range of a device's memory (or of pinned memory), for the lanes of one session. It
+// tries, in this order:
+//   1. order        a free range that the lane is known to be after; no query
+//   2. growth       the part of the range that was never used
+//   3. wait         the lane waits, on the device, for the uses of the cheapest run of free ranges
+//   4. synchronize  the calling thread waits for everything that was issued
+// RangePool decides 1 and 2. The order is the issuer's, shared with every allocator of the session.
+// Thread-safe: one mutex, held across driver calls only in 3.
+class SessionAllocator {
  public:
-  // `drivers` (of the device that each lane is on) and `streams` by lane. `events` are those of order's
-  // markers, by marker. All outlive the allocator.
-  Allocator(const std::vector<Driver*>& drivers, TickOrder& order, std::uint64_t limit,
-            const std::vector<Stream>& streams, const std::vector<Event>& events,
-            AllocatorPolicy policy = {});
+  // What may be tried when neither order nor growth serves an allocation.
+  struct Policy {
+    bool wait = true;
+    bool synchronize = true;
+  };
+  // How often each of the four served an allocation.
+  struct Counters {
+    std::uint64_t byOrder = 0, byWait = 0, byGrowth = 0, bySynchronize = 0;
+    std::uint64_t failures = 0;
+    std::uint64_t waitsIssued = 0;
+    std::uint64_t allocatedBytes = 0, allocatedPeak = 0;
+  };
+  // Why an allocation failed, in bytes.
+  struct Shortage {
+    std::uint64_t wanted = 0, free = 0, longestFree = 0, limit = 0;
+  };
+  // A piece of memory with one owner. `offset` counts from the start of the range; `bytes` are as requested,
+  // `size` as given.
+  struct Block {
+    std::uint64_t offset = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t size = 0;
+    LaneId home = 0;
+    bool live = false;
+  };
 
-  // One event per lane, created beforehand, with its marker: recorded where no event of the plan's marks a
-  // point that rung 3 needs.
+  // By lane: `drivers` (of the lane's device) and `streams`. By marker of `order`: `events`. All outlive the
+  // allocator.
+  SessionAllocator(const std::vector<Driver*>& drivers, TickOrder& order, std::uint64_t limit,
+                   const std::vector<Stream>& streams, const std::vector<Event>& events, Policy policy);
+
+  // One marker per lane, with an event created beforehand. `wait` records it where no marker of the plan is
+  // at the point that it needs.
   void setSpareMarkers(std::vector<TickOrder::Marker> spare) { spare_ = std::move(spare); }
   // Takes the memory for this many blocks, live or free, so that none is taken later.
   void reserve(std::size_t blocks);
@@ -65,21 +66,21 @@ class Allocator {
   // points of a lane the last counts.
   void recordUse(BlockId block, Point point);
 
-  // Called when the order has learnt that everything below `order.completed()` is before all lanes.
-  void settle();
-  // Everything has completed and every owner is gone (a failed tick left blocks behind).
+  // Called when `order.completed()` has advanced.
+  void forgetCompleted();
+  // Frees every block: a failed tick has left blocks without owners, and all work has completed.
   void reset();
 
-  // What decides about the places of blocks to come, no block being live: see Settling.
+  // All that decides where the blocks to come will lie, while no block is live: see SteadyState.
   void appendState(std::vector<Count>* state) const;
-  // A tick went by that placed this many blocks where the tick before did, without a question.
-  void repeat(std::uint64_t blocks);
+  // Counts the blocks of a tick in steady state, whose places were known without calling this allocator.
+  void countRepeated(std::uint64_t blocks);
 
   const Block& block(BlockId id) const { return blocks_[id]; }
-  AllocatorCounters counters() const;
-  AllocatorShortage shortage() const;  // of the last failure
-  std::uint64_t peak() const;          // the furthest byte ever given out
-  std::string describe(const AllocatorShortage& shortage) const;
+  Counters counters() const;
+  Shortage shortage() const;   // of the last failure
+  std::uint64_t peak() const;  // the end of the highest block ever given out
+  std::string describe(const Shortage& shortage) const;
 
  private:
   Status recordSpare(TickOrder::Marker marker, LaneId lane, LaneId current);
@@ -92,16 +93,17 @@ class Allocator {
   TickOrder& order_;
   const std::vector<Stream>& streams_;
   const std::vector<Event>& events_;
-  AllocatorPolicy policy_;
+  Policy policy_;
   mutable std::mutex mutex_;
   RangePool pool_;
   std::vector<Block> blocks_;
   std::vector<Count> uses_;  // blocks × lanes
   std::vector<BlockId> freeIds_;
   std::vector<TickOrder::Marker> spare_;
-  std::vector<Count> pending_;  // scratch of rung 3
-  AllocatorCounters counters_;
-  AllocatorShortage shortage_;
+  std::vector<Count>
+      pending_;  // the frontier that `waitForPending` waits for; kept so that no call allocates
+  Counters counters_;
+  Shortage shortage_;
 };
 
 }  // namespace braid

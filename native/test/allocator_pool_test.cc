@@ -143,7 +143,7 @@ TEST(RangePool, SettlingMergesWhatEveryLaneCovers) {
   pool.give(2, 1, {0, 9});
   EXPECT_EQ(pool.pool.ranges(), 3u);
   const std::vector<Count> all{2, 8};
-  pool.pool.settle(all);
+  pool.pool.forgetCompleted(all);
   EXPECT_EQ(pool.pool.ranges(), 2u);
   EXPECT_EQ(pool.take(3, 0, {2, 8}), 8);
   EXPECT_EQ(pool.take(2, 1, {2, 0}), 0);
@@ -178,7 +178,7 @@ TEST(RangePool, RandomModel) {
     std::uint64_t peak = 0;
     for (std::uint64_t tick = 0; tick < 12; ++tick) {
       order.beginTick(tick);
-      pool.settle(order.completed());
+      pool.forgetCompleted(order.completed());
       for (int step = 0; step < 60; ++step) {
         const LaneId lane = below(lanes);
         switch (below(5)) {

@@ -195,7 +195,7 @@ TEST(SeveralDevices, WhatCannotBeIsRefused) {
   spec = roundTrip();
   spec.buffers[6].device = 0;
   spec.buffers[6].home = 0;
-  refused(spec, "add runs on device 1 and touches w, which is on device 0");
+  refused(spec, "add touches w, which is on another device");
   spec.nodes[2].peerAccess = true;
   Decoded decoded;
   EXPECT_FALSE(decode(spec, &decoded));
@@ -207,7 +207,7 @@ TEST(SeveralDevices, WhatCannotBeIsRefused) {
   ASSERT_FALSE(decode(spec, &decoded));
   spec.buffers[6].device = 0;
   spec.buffers[6].home = 0;
-  refused(spec, "add gathers several parts, which stay on one device");
+  refused(spec, "gathers several parts, which must be on one device");
 
   MaybeFailure failure;
   EXPECT_FALSE(Session::open(numbered(0), roundTrip(), {}, &failure));

@@ -159,13 +159,13 @@ TEST(Ladder, WithRoomForAllNobodyWaits) {
 
 // An allocator over bare streams; its caller is the issuer.
 struct Bare {
-  explicit Bare(AllocatorPolicy policy, bool spare = false) : driver(hostDriver(shaken(9))) {
+  explicit Bare(SessionAllocator::Policy policy, bool spare = false) : driver(hostDriver(shaken(9))) {
     for (Stream& stream : streams) EXPECT_EQ(driver->streamCreate(&stream, 0), Status::ok);
     for (Event& event : events) {
       EXPECT_EQ(driver->eventCreate(&event, EventKind::order), Status::ok);
       markers.push_back(order.addMarker());
     }
-    allocator = std::make_unique<Allocator>(drivers, order, 4096, streams, events, policy);
+    allocator = std::make_unique<SessionAllocator>(drivers, order, 4096, streams, events, policy);
     if (spare) allocator->setSpareMarkers(markers);
   }
   ~Bare() {
@@ -190,11 +190,12 @@ struct Bare {
   std::vector<Event> events = std::vector<Event>(2);
   std::vector<TickOrder::Marker> markers;
   TickOrder order{2, 1};
-  std::unique_ptr<Allocator> allocator;
+  std::unique_ptr<SessionAllocator> allocator;
 };
 
 TEST(Ladder, TheHostWaitsWhereTheLaneMayNot) {
-  for (const AllocatorPolicy policy : {AllocatorPolicy{false, true}, AllocatorPolicy{true, true}}) {
+  for (const SessionAllocator::Policy policy :
+       {SessionAllocator::Policy{false, true}, SessionAllocator::Policy{true, true}}) {
     Bare bare(policy);  // no spare event either, so that a lane that may wait has nothing to wait for
     BlockId first = 0, second = 0;
     ASSERT_EQ(bare.allocator->malloc(4096, 0, &first), Status::ok);
@@ -233,7 +234,7 @@ TEST(Ladder, WithoutEitherItSaysWhatIsMissing) {
   bare.work(0);
   bare.allocator->free(first);
   EXPECT_EQ(bare.allocator->malloc(2048, 1, &second), Status::outOfMemory);
-  const AllocatorShortage shortage = bare.allocator->shortage();
+  const SessionAllocator::Shortage shortage = bare.allocator->shortage();
   EXPECT_EQ(shortage.wanted, 2048u);
   EXPECT_EQ(shortage.free, 4096u);
   EXPECT_EQ(shortage.limit, 4096u);

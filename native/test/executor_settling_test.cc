@@ -56,10 +56,10 @@ bench::TaskGraph randomGraph(std::mt19937& random) {
 }
 
 struct Issued {
-  explicit Issued(const ProgramSpec& spec, bool maySettle) : program(driver, spec) {
+  explicit Issued(const ProgramSpec& spec, bool mayRepeat) : program(driver, spec) {
     const MaybeFailure failure = program.load({});
     EXPECT_FALSE(failure) << failure->op << " " << failure->detail;
-    issuer = std::make_unique<Issuer>(program, trace, false, maySettle);
+    issuer = std::make_unique<Issuer>(program, trace, false, mayRepeat);
   }
   MaybeFailure tick() {
     driver->given.clear();
@@ -93,7 +93,7 @@ ProgramSpec randomProgram(std::mt19937& random) {
   return spec;
 }
 
-TEST(Settling, PlacesBlocksAsAPoolThatIsAskedWould) {
+TEST(SteadyState, PlacesBlocksAsAPoolThatIsAskedWould) {
   std::mt19937 random(20261121);
   int settled = 0;
   constexpr int programs = 200;
@@ -107,19 +107,20 @@ TEST(Settling, PlacesBlocksAsAPoolThatIsAskedWould) {
       ASSERT_EQ(settling.driver->given, asked.driver->given) << "program " << i << ", tick " << tick;
       ASSERT_EQ(settling.driver->calls, asked.driver->calls) << "program " << i << ", tick " << tick;
     }
-    const AllocatorCounters a = settling.program.pools[0]->counters(), b = asked.program.pools[0]->counters();
+    const SessionAllocator::Counters a = settling.program.pools[0]->counters(),
+                                     b = asked.program.pools[0]->counters();
     EXPECT_EQ(a.byOrder, b.byOrder);
     EXPECT_EQ(a.byGrowth, b.byGrowth);
     EXPECT_EQ(a.allocatedPeak, b.allocatedPeak);
     EXPECT_EQ(settling.program.pools[0]->peak(), asked.program.pools[0]->peak());
-    EXPECT_FALSE(asked.issuer->inPlace());
-    if (settling.issuer->inPlace()) ++settled;
+    EXPECT_FALSE(asked.issuer->addressesKnown());
+    if (settling.issuer->addressesKnown()) ++settled;
   }
   // Those whose memory is too little fail, and circles may be long.
   EXPECT_GT(settled, programs * 3 / 4);
 }
 
-TEST(Settling, BeginsAgainAfterATickThatFailed) {
+TEST(SteadyState, BeginsAgainAfterATickThatFailed) {
   std::mt19937 random(7);
   int settled = 0;
   for (int i = 0; i < 50; ++i) {
@@ -127,11 +128,11 @@ TEST(Settling, BeginsAgainAfterATickThatFailed) {
     spec.devices[0].boundBytes *= 8;
     Issued settling(spec, true);
     for (int tick = 0; tick < 200; ++tick) ASSERT_FALSE(settling.tick());
-    if (settling.issuer->inPlace()) ++settled;
+    if (settling.issuer->addressesKnown()) ++settled;
     settling.driver->failAt = 1;
     EXPECT_TRUE(settling.tick());
     settling.issuer->abandon();
-    EXPECT_FALSE(settling.issuer->inPlace());
+    EXPECT_FALSE(settling.issuer->addressesKnown());
     for (int tick = 0; tick < 20; ++tick) ASSERT_FALSE(settling.tick());
     EXPECT_LE(settling.program.pools[0]->peak(), spec.devices[0].boundBytes);
   }

@@ -12,7 +12,7 @@ import {
 import { statsFrom } from './stats.js'
 
 /**
- * A snapshot of a device's allocators, from the rows of numbers that native/bindings/caching_report.h
+ * A snapshot of a device's allocators, from the rows of numbers that native/bindings/allocator_report.h
  * describes.
  */
 export const snapshotOf = (core: Core, laneNames: ReadonlyMap<number, string>): AllocatorSnapshot => {

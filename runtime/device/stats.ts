@@ -1,4 +1,4 @@
-// Names for the row of numbers that native/bindings/caching_report.h describes.
+// Names for the row of numbers that native/bindings/allocator_report.h describes.
 
 const metrics = ['current', 'peak', 'allocated', 'freed']
 const pools = ['all', 'small_pool', 'large_pool']

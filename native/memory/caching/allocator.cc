@@ -1,4 +1,4 @@
-// What every allocation and every free runs through; `climb.cc` is for those that find nothing at hand.
+// The path of every allocation, free and use; slow_path.cc is for requests that the cache cannot serve.
 #include "memory/caching/allocator.h"
 
 #include <algorithm>
@@ -10,19 +10,14 @@ namespace {
 constexpr std::uint64_t smallest = 512, smallAtMost = std::uint64_t{1} << 20,
                         exbibyte = std::uint64_t{1} << 60;
 
-int sizeOf(const Block& block) { return static_cast<int>(block.heap->config.sizes); }
+int sizesOf(const Heap& heap) { return static_cast<int>(heap.config.sizes); }
 
 }  // namespace
 
 Allocator::Allocator(Lanes& lanes, std::unique_ptr<Source> source, const Options& options)
     : lanes_(lanes), source_(std::move(source)), pages_(lanes.driver()) {
   setOptions(options);
-  const bool expandable = options_.expandable && source_->expandable();
-  small_ = std::make_unique<Heap>(lanes_, blocks_, options_,
-                                  HeapConfig{0, SizeClass::small, false, expandable, source_.get()});
-  large_ = std::make_unique<Heap>(lanes_, blocks_, options_,
-                                  HeapConfig{0, SizeClass::large, false, expandable, source_.get()});
-  heaps_ = {small_.get(), large_.get()};
+  makeDefaultHeaps();
 }
 
 inline std::uint64_t Allocator::rounded(std::uint64_t bytes) const {
@@ -49,7 +44,7 @@ void Allocator::setOptions(const Options& options) {
 
 Heap& Allocator::heapFor(std::uint64_t size, MemPool* pool) {
   if (pool != nullptr) return size <= smallAtMost ? *pool->small : *pool->large;
-  // What was reserved beforehand serves all sizes.
+  // A segment that was reserved beforehand serves all sizes.
   return size <= smallAtMost && options_.reserveFirst == 0 ? *small_ : *large_;
 }
 
@@ -62,33 +57,29 @@ Status Allocator::malloc(std::uint64_t bytes, Lane& lane, Block** block, Shortag
   Block* found = nullptr;
   Block* evicted = nullptr;
   const Lane* refused = nullptr;
-  bool counted = false;
+  Fallback fallback = Fallback::cache;
   {
     const BiasedLock::Hold hold(lane.mutex);
     LaneBlocks& own = blocksOf(lane);
     found = own.cache.take(&heap, heap.number, size, &evicted);
-    if (found == nullptr && evicted == nullptr && !own.pending.empty()) {
-      found = resume(lane, heap, size, bytes, &refused);
-      counted = found != nullptr;
-    }
+    if (found == nullptr && evicted == nullptr && !own.pending.empty())
+      found = reusePending(lane, heap, size, &fallback, &refused);
   }
-  if (!counted) {
-    auto rung = static_cast<std::uint8_t>(Rung::cache);
-    if (found == nullptr) [[unlikely]] {
-      Block* climbed = nullptr;
-      const Status status = slow({bytes, size, lane, pool, heap, refused}, evicted, &climbed, shortage);
-      if (status != Status::ok || climbed == nullptr) return status;
-      found = climbed;
-      rung = StatsCounters::slow;
-    }
-    found->stripe = counters_.allocated(static_cast<int>(heap.config.sizes), found->size, bytes, rung);
+  auto served = static_cast<std::uint8_t>(fallback);
+  if (found == nullptr) [[unlikely]] {
+    Block* slowly = nullptr;  // a pointer whose address is taken would not be kept in a register
+    const Status status = slow({bytes, size, lane, pool, heap, refused}, evicted, &slowly, shortage);
+    if (status != Status::ok || slowly == nullptr) return status;
+    found = slowly;
+    served = StatsCounters::slow;
   }
+  found->counters = counters_.allocated(sizesOf(heap), found->size, bytes, served);
   found->state = BlockState::live;
   found->requested = bytes;
   found->site = site;
   if (history_.on()) [[unlikely]] {
     found->id = ids_.fetch_add(1, std::memory_order_relaxed) + 1;
-    tell(Action::alloc, *found, lane);
+    remember(Action::alloc, *found, lane);
   }
   *block = found;
   return Status::ok;
@@ -102,55 +93,52 @@ Status Allocator::refuse(std::uint64_t bytes, const Lane& lane, Shortage* shorta
   return Status::outOfMemory;
 }
 
-inline Mark* const* Allocator::uncovered(const Block& block, const Lane& lane, Mark* const* from) {
-  Mark* const* const end = block.uses.end();
-  while (from != end && lane.isAfter(**from)) ++from;
-  return from;
+bool Allocator::isAfterUses(const Lane& lane, const Block& block) {
+  for (const Mark* const use : block.uses)
+    if (!lane.isAfter(*use)) return false;
+  return true;
 }
 
 Status Allocator::free(Block* block) {
   if (block->state != BlockState::live) return Status::invalidHandle;
   Lane& home = *block->lane;
   if (block->noted) [[unlikely]] {
-    if (const Status failed = recordNoted(*block); failed != Status::ok) return failed;
+    if (const Status failed = recordNotedLanes(*block); failed != Status::ok) return failed;
   }
   if (history_.on()) [[unlikely]]
-    tell(Action::freeRequested, *block, home);
-  // What it counted is noted before: a block that is nobody's any more may be somebody's at once, or merged
-  // away.
-  const std::uint8_t stripe = block->stripe;
-  const int sizes = sizeOf(*block);
+    remember(Action::freeRequested, *block, home);
+  // Read before the block is given away: from then on another thread may allocate it or merge it.
+  const std::uint8_t counters = block->counters;
+  const int sizes = sizesOf(*block->heap);
   const std::uint64_t size = block->size, requested = block->requested;
-  bool pending = false, taken = false;
+  bool pending = false, cached = false;
   {
     const BiasedLock::Hold hold(home.mutex);
-    // Under the mutex: while a mark is being recorded, the present point is one that nothing may ever be
-    // asked about.
+    // Read under the lock: while another thread records a mark, `present` is a point that no event marks yet.
     block->release = home.present();
     Uses& uses = block->uses;
-    pending =
-        !uses.empty() && (!options_.policy->order || uncovered(*block, home, uses.begin()) != uses.end());
+    pending = !uses.empty() && (!options_.policy->order || !isAfterUses(home, *block));
     if (pending) {
       blocksOf(home).pending.push(block);
     } else {
-      // What the home lane is after by order came to it by a wait, which may be later than the free.
+      // The wait that ordered the uses may be later than the free: `dropUses` moves the release point.
       if (!uses.empty()) dropUses(*block);
       if (history_.on()) [[unlikely]]
-        tell(Action::freeCompleted, *block, home);
+        remember(Action::freeCompleted, *block, home);
       if (size <= options_.cacheUpTo && !block->heap->closed.load(std::memory_order_relaxed))
-        taken = blocksOf(home).cache.give(block, block->heap->number);
+        cached = blocksOf(home).cache.give(block, block->heap->number);
     }
   }
-  counters_.freed(stripe, sizes, size, requested, pending);
-  if (pending || taken) return Status::ok;
+  counters_.freed(counters, sizes, size, requested, pending);
+  if (pending || cached) return Status::ok;
   std::lock_guard lock(mutex_);
-  giveBack(block);
+  returnToHeap(block);
   sweepPools();
   return Status::ok;
 }
 
-// A use that cannot be recorded is waited for; where that fails too, the block stays its owner's.
-Status Allocator::recordNoted(Block& block) {
+// If a lane's use cannot be recorded, its stream is waited for; if that fails too, the block stays live.
+Status Allocator::recordNotedLanes(Block& block) {
   for (Lane* lane : *block.noted)
     if (recordUse(&block, *lane) != Status::ok)
       if (const Status failed = lanes_.synchronizeStream(*lane); failed != Status::ok) return failed;
@@ -158,16 +146,16 @@ Status Allocator::recordNoted(Block& block) {
   return Status::ok;
 }
 
-Status Allocator::addUse(Block& block, Mark* held) {
+// Takes over the caller's hold on the mark. Of two marks of one lane the later one is kept, and an event of
+// the caller's is kept once.
+void Allocator::addUse(Block& block, Mark* held) {
   for (Mark*& use : block.uses) {
     if (use != held && (held->lane == nullptr || use->lane != held->lane)) continue;
-    // Of one lane the later point says it all; an event of the caller's counts once.
     if (held->point > use->point) std::swap(use, held);
     held->release();
-    return Status::ok;
+    return;
   }
   block.uses.push(held);
-  return Status::ok;
 }
 
 Status Allocator::recordUse(Block* block, Lane& lane) {
@@ -176,9 +164,10 @@ Status Allocator::recordUse(Block* block, Lane& lane) {
   Mark* mark = nullptr;
   if (const Status status = lanes_.mark(lane, &mark); status != Status::ok) return status;
   if (history_.on()) [[unlikely]]
-    tell(Action::useRecorded, *block, lane);
+    remember(Action::useRecorded, *block, lane);
   const BiasedLock::Hold hold(block->lane->mutex);
-  return addUse(*block, mark);
+  addUse(*block, mark);
+  return Status::ok;
 }
 
 Status Allocator::recordStream(Block* block, Lane& lane) {
@@ -196,14 +185,11 @@ Status Allocator::keepUntil(Block* block, Mark& mark) {
   if (mark.lane == block->lane) return Status::ok;
   mark.hold();
   std::lock_guard guard(block->lane->mutex);
-  return addUse(*block, &mark);
+  addUse(*block, &mark);
+  return Status::ok;
 }
 
-bool Allocator::covered(const Block& block, const Lane& lane) {
-  return uncovered(block, lane, block.uses.begin()) == block.uses.end();
-}
-
-inline void Allocator::letGo(Uses& uses) {
+inline void Allocator::releaseUses(Uses& uses) {
   for (Mark* const use : uses) use->release();
   uses.clear();
 }
@@ -211,86 +197,74 @@ inline void Allocator::letGo(Uses& uses) {
 void Allocator::dropUses(Block& block) {
   bool byOrder = false;
   for (const Mark* const use : block.uses) byOrder = byOrder || !Lanes::complete(*use);
-  letGo(block.uses);
+  releaseUses(block.uses);
   if (byOrder) block.release = std::max<Count>(block.release, block.lane->present());
 }
 
-void Allocator::settle(Block& block) {
-  counters_.settled(block.stripe, sizeOf(block), block.size);
-  complete(block);
-}
-
-void Allocator::complete(Block& block) {
+void Allocator::retirePending(Block& block) {
+  counters_.finished(block.counters, sizesOf(*block.heap), block.size);
   dropUses(block);
   if (history_.on()) [[unlikely]]
-    tell(Action::freeCompleted, block, *block.lane);
+    remember(Action::freeCompleted, block, *block.lane);
 }
 
-Record Allocator::recordOf(Action action, const Block& block, const Lane& lane) {
-  return {.action = action,
-          .lane = lane.id,
-          .site = block.site,
-          .address = block.address,
-          .size = block.size,
-          .pool = block.heap->config.pool,
-          .id = block.id};
+void Allocator::remember(Action action, const Block& block, const Lane& lane) {
+  history_.add({.action = action,
+                .lane = lane.id,
+                .site = block.site,
+                .address = block.address,
+                .size = block.size,
+                .pool = block.heap->config.pool,
+                .id = block.id});
 }
 
-void Allocator::tell(Action action, const Block& block, const Lane& lane) {
-  history_.add(recordOf(action, block, lane));
-}
-
-// What a lane does over and over: it takes the block of this size that it freed the longest ago. The caller
-// holds the lane's mutex. What is found is counted as given out. Null where the rungs have to be climbed one
-// by one.
-Block* Allocator::resume(Lane& lane, const Heap& heap, std::uint64_t size, std::uint64_t bytes,
-                         const Lane** refused) {
+// The fast form of `fromPending`, for the common case that a lane allocates and frees the same sizes over and
+// over: takes the oldest pending block of exactly this size. The caller holds the lane's lock. Null where the
+// slow path has to search.
+Block* Allocator::reusePending(Lane& lane, const Heap& heap, std::uint64_t size, Fallback* fallback,
+                               const Lane** refused) {
   constexpr int most = 8;
+  const Policy& policy = *options_.policy;
   Block* block = blocksOf(lane).pending.first();
   for (int looked = 0; block != nullptr && (block->size != size || block->heap != &heap); block = block->next)
     if (++looked == most) return nullptr;
   if (block == nullptr) return nullptr;
-  Rung rung = Rung::order;
-  for (Mark *const *use = block->uses.begin(), *const *end = block->uses.end(); use != end; ++use) {
-    const Policy& policy = *options_.policy;
-    Mark& mark = **use;
-    if (policy.order ? lane.isAfter(mark) : Lanes::complete(mark)) continue;
+  Fallback found = Fallback::order;
+  for (Mark* const use : block->uses) {
+    if (policy.order ? lane.isAfter(*use) : Lanes::complete(*use)) continue;
     if (policy.poll) {
-      rung = Rung::done;
-      if (lanes_.query(mark, &lane) == Status::ok) continue;
-      *refused = mark.lane;
+      found = Fallback::completed;
+      if (lanes_.query(*use, &lane) == Status::ok) continue;
+      *refused = use->lane;
       return nullptr;
     }
-    // Nothing free can come before it.
+    // Under `waitFirst` the slow path looks at free blocks first: there must be none that could serve.
     if (!policy.waitFirst || block->heap->freeBytes() >= block->size ||
-        waitForUses(*block, lane, use) != Status::ok)
+        waitForUses(*block, lane) != Status::ok)
       return nullptr;
-    rung = Rung::wait;
+    found = Fallback::wait;
     break;
   }
   blocksOf(lane).pending.remove(block);
-  // It is somebody's at once: nobody asks when it was released.
-  letGo(block->uses);
+  counters_.finished(block->counters, sizesOf(heap), block->size);
+  releaseUses(block->uses);
   if (history_.on()) [[unlikely]]
-    tell(Action::freeCompleted, *block, lane);
-  block->stripe =
-      counters_.resumed(block->stripe, sizeOf(*block), block->size, bytes, static_cast<std::uint8_t>(rung));
+    remember(Action::freeCompleted, *block, lane);
+  *fallback = found;
   return block;
 }
 
-Status Allocator::waitForUses(const Block& block, Lane& lane, Mark* const* from) {
+Status Allocator::waitForUses(const Block& block, Lane& lane) {
   std::size_t waits = 0;
-  for (; from != block.uses.end(); from = uncovered(block, lane, from + 1), ++waits) {
-    if (const Status status = lanes_.issueWait(lane, **from); status != Status::ok) return status;
+  for (Mark* const use : block.uses) {
+    if (lane.isAfter(*use)) continue;
+    if (const Status status = lanes_.issueWait(lane, *use); status != Status::ok) return status;
+    ++waits;
     if (history_.on()) [[unlikely]]
-      tell(Action::waitIssued, block, lane);
+      remember(Action::waitIssued, block, lane);
   }
   Lanes::countElided(lane, block.uses.size() - waits);
   return Status::ok;
-}
-
-Status Allocator::waitForUses(const Block& block, Lane& lane) {
-  return waitForUses(block, lane, uncovered(block, lane, block.uses.begin()));
 }
 
 }  // namespace braid::caching

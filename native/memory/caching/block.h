@@ -18,9 +18,8 @@ namespace braid::caching {
 class Heap;
 struct Segment;
 
-// The reads and writes on foreign lanes that a later owner must come after. One mark for each lane, however
-// often a block is used: a later one takes the place of an earlier one of its lane. The first two need no
-// memory of their own.
+// The uses of a block on foreign lanes, which its next owner must come after: at most one mark for each lane,
+// since a later mark of a lane replaces an earlier one. The first two are stored in place.
 class Uses {
  public:
   bool empty() const { return count_ == 0; }
@@ -47,39 +46,39 @@ class Uses {
   static constexpr std::size_t inPlace = 2;
   Mark* few_[inPlace] = {};
   std::uint32_t count_ = 0;
-  std::unique_ptr<std::vector<Mark*>> many_;  // all of them, from the first time on that there were more
+  std::unique_ptr<std::vector<Mark*>> many_;  // all of them, once there have been more than fit in place
 };
 
 enum class BlockState : std::uint8_t {
-  live,      // somebody's
+  live,      // allocated
   pending,   // freed, with uses that its home lane is not known to be after
-  cached,    // free, in its home lane's cache, neighbours not looked at
+  cached,    // free, in its home lane's cache, not merged with its neighbours
   free,      // free, in its heap's bins
   unmapped,  // addresses without memory
 };
 
-// A piece of a segment. All blocks of a segment tile it, in order of address. Whoever holds a live block owns
-// its `uses`; all else of a block that is not live belongs to whoever guards its list. Alone on its cache
-// lines, and on those that a processor fetches beside them: blocks that are made one after the other are
-// often different threads'.
+// A piece of a segment. All blocks of a segment tile it, in order of address. The lock of a block's home lane
+// guards its uses, and all of it while it is cached or pending; the allocator's mutex guards it while it is
+// free or unmapped. Blocks made one after the other often belong to different threads, so each has its own
+// cache lines, and those that a processor prefetches beside them.
 struct alignas(128) Block {
   DeviceAddress address = 0;
   std::uint64_t size = 0;                  // as given
-  Published<std::uint64_t> requested = 0;  // as asked for
+  Published<std::uint64_t> requested = 0;  // before rounding
   Heap* heap = nullptr;
-  Lane* lane = nullptr;          // home: where it was given out last
+  Lane* lane = nullptr;          // home: the lane that it was last allocated for
   Published<Count> release = 0;  // the point of its home lane when it was freed
   Published<BlockState> state = BlockState::unmapped;
-  std::uint8_t stripe = 0;            // of the statistics, that it counts in
-  bool settled = false;               // free, and its release has completed: any lane may take it
-  Published<std::uint32_t> site = 0;  // where it was allocated, as the history numbers it; 0: not known
+  std::uint8_t counters = 0;          // live or pending: which thread's counters count it
+  bool anyLane = false;               // free, and its release has completed: any lane may take it
+  Published<std::uint32_t> site = 0;  // where it was allocated, as the history numbers sites; 0: unknown
   Uses uses;
-  std::unique_ptr<std::vector<Lane*>> noted;   // recordStream: marked when it is freed
+  std::unique_ptr<std::vector<Lane*>> noted;   // by recordStream; marks are recorded when the block is freed
   Block *next = nullptr, *previous = nullptr;  // in its list or bin
   Block *nextInSegment = nullptr, *previousInSegment = nullptr;
   Segment* segment = nullptr;
-  std::uint64_t age = 0;            // free: the heap's clock when it became so
-  Published<std::uint64_t> id = 0;  // of this owner; never used twice
+  std::uint64_t age = 0;            // free: the heap's clock when it became free
+  Published<std::uint64_t> id = 0;  // of this allocation; never used twice
 };
 
 }  // namespace braid::caching

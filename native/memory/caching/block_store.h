@@ -6,8 +6,8 @@
 
 namespace braid::caching {
 
-// The memory of all `Block`s of an allocator: their addresses stand still, and none is given back before the
-// end, so that what a stale pointer points to is always a block. Guarded by the allocator's mutex.
+// The storage of all `Block`s of an allocator. Their addresses never change and none is destroyed before the
+// allocator, so a stale pointer always points to a block. Guarded by the allocator's mutex.
 class BlockStore {
  public:
   Block* make() {

@@ -1,4 +1,4 @@
-// The rungs `move` and `grow`: memory for an allocation that nothing free can serve.
+// The fallbacks `transfer` and `grow`: memory for an allocation that no free block can serve.
 #include <algorithm>
 #include <chrono>
 #include <tuple>
@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
 
-// Adjacent blocks, free or unmapped, that hold a request when `missing` pages have been mapped: from `first`
-// on, without its first `skip` bytes. `taken`: those, and pages that its free blocks could give to others.
+// Adjacent blocks, free or unmapped, that can hold a request once `missing` pages are mapped. They start at
+// `first`, without its first `skip` bytes. `taken` adds the pages that its free blocks could give to others.
 struct Run {
   Block* first = nullptr;
   std::uint64_t skip = 0, missing = ~std::uint64_t{0}, taken = ~std::uint64_t{0};
@@ -19,9 +19,8 @@ struct Run {
 
 enum class Fewest { missing, taken };
 
-// The run with the fewest pages, lowest first, of blocks that the lane may take now; none where no addresses
-// are left. The caller holds the lane's mutex. Where lanes `share` nothing, only the lane's own blocks are
-// looked at.
+// The run with the fewest pages, at the lowest address, of blocks that the lane may take now; null where no
+// addresses are left. Without `share` only the lane's own blocks count. The caller holds the lane's lock.
 Run bestRun(const Heap& heap, const Lane& lane, bool share, std::uint64_t size, std::uint64_t page,
             Fewest fewest) {
   Run best;
@@ -44,7 +43,7 @@ Run bestRun(const Heap& heap, const Lane& lane, bool share, std::uint64_t size, 
       length += block->size;
       last = block;
     }
-    // Addresses without memory that lead up to memory: as few of them as will do.
+    // A run that begins unmapped and ends in a free block: skip the leading pages that are not needed.
     std::uint64_t skip = 0;
     if (first->state == BlockState::unmapped && last->state == BlockState::free)
       skip = down(std::min(length - size, first->size - page), page);
@@ -77,7 +76,7 @@ std::uint64_t Allocator::segmentBytes(std::uint64_t size, const Heap& heap) cons
                               : up(size, smallSegment);
 }
 
-// More than there can be is refused before anything is given up or waited for.
+// A request beyond the limit or the device's memory is refused before anything is released or waited for.
 bool Allocator::possible(const Request& request) const {
   if (request.size > options_.limit) return false;
   return !request.heap.config.source->expandable() || request.size <= lanes_.driver().info().totalBytes;
@@ -87,10 +86,10 @@ bool Allocator::mayGrow(std::uint64_t bytes) const {
   return bytes <= options_.limit && reserved() <= options_.limit - bytes;
 }
 
-Block* Allocator::grow(const Request& request, Status* status, Rung* rung) {
+Block* Allocator::grow(const Request& request, Status* status, Fallback* fallback) {
   if (!possible(request)) return nullptr;
   if (options_.collectAbove > 0 && options_.limit != unlimited) collectGarbage(request.size);
-  return request.heap.config.expandable ? growRange(request, status, rung) : growPlain(request, status);
+  return request.heap.config.expandable ? growRange(request, status, fallback) : growPlain(request, status);
 }
 
 Block* Allocator::growPlain(const Request& request, Status* status) {
@@ -120,9 +119,9 @@ Block* Allocator::growPlain(const Request& request, Status* status) {
   return heap.carve(block, request.size, request.lane);
 }
 
-// By the run that needs the fewest pages from elsewhere. Where some of those have to be made, it is chosen
-// again: one that takes fewer pages altogether may leave enough for what it lacks.
-Block* Allocator::growRange(const Request& request, Status* status, Rung* rung, bool again) {
+// Takes the run that needs the fewest pages from elsewhere. Where some of them would have to be created, the
+// run is chosen `again`, by the fewest pages altogether: that one may leave enough free pages to move.
+Block* Allocator::growRange(const Request& request, Status* status, Fallback* fallback, bool again) {
   Heap& heap = request.heap;
   const std::uint64_t page = pages_.pageBytes();
   const auto place = [&] {
@@ -132,7 +131,7 @@ Block* Allocator::growRange(const Request& request, Status* status, Rung* rung, 
   };
   Run run = place();
   if (run.first == nullptr) {
-    // Addresses cost nothing: enough for all of the device's memory, however it is moved about.
+    // Addresses cost nothing: reserve enough for all of the device's memory, however pages move.
     const std::uint64_t bytes = up(std::max(4 * lanes_.driver().info().totalBytes, 2 * request.size), page);
     DeviceAddress address = 0;
     *status = lanes_.driver().addressReserve(&address, bytes);
@@ -147,11 +146,11 @@ Block* Allocator::growRange(const Request& request, Status* status, Rung* rung, 
     heap.addUnmapped(rest);
     run.first = rest;
   }
-  // The parts leave their lists, and are nobody's to merge with while pages come and go around them.
+  // The parts leave their lists and count as live, so that nothing merges with them while pages move.
   std::vector<std::pair<Block*, BlockState>> parts;
   for (std::uint64_t length = 0; length < request.size; length += parts.back().first->size) {
     Block* part = parts.empty() ? run.first : parts.back().first->nextInSegment;
-    // What the request does not need of the last one may still give pages.
+    // The part of the last block that the request does not need may still give pages.
     if (part->state == BlockState::free && length + part->size > request.size) {
       heap.extract(part);
       Block* rest = heap.split(part, request.size - length);
@@ -165,7 +164,7 @@ Block* Allocator::growRange(const Request& request, Status* status, Rung* rung, 
     part->state = BlockState::live;
   }
   const auto putBack = [&] {
-    // One after the other: none merges with the next before that is in a list.
+    // One by one: a part must not merge with the next before that one is in a list.
     for (auto& [part, state] : parts) {
       if (state == BlockState::free)
         heap.give(part);
@@ -179,17 +178,17 @@ Block* Allocator::growRange(const Request& request, Status* status, Rung* rung, 
   Clock::duration moving{};
   if (options_.movePages && pages_.spare() < run.missing && mayMove(run.missing - pages_.spare())) {
     began = Clock::now();
-    if (donate(run.missing - pages_.spare()) > 0) *rung = Rung::move;
+    if (transferPages(run.missing - pages_.spare()) > 0) *fallback = Fallback::transfer;
     moving = Clock::now() - began;
   }
-  const bool moved = *rung == Rung::move;
+  const bool moved = *fallback == Fallback::transfer;
   const std::uint64_t more = run.missing > pages_.spare() ? run.missing - pages_.spare() : 0;
   if (more > 0 && options_.movePages && !again) {
     putBack();
-    return growRange(request, status, rung, true);
+    return growRange(request, status, fallback, true);
   }
   if (more > 0) {
-    *rung = Rung::grow;
+    *fallback = Fallback::grow;
     if (!mayGrow(more * page)) return putBack();
     const std::uint64_t before = pages_.reserved();
     *status = pages_.make(run.missing);
@@ -208,13 +207,13 @@ Block* Allocator::growRange(const Request& request, Status* status, Rung* rung, 
       if (*status != Status::ok) return putBack();
       if (part->size > bytes) {
         Block* rest = heap.split(part, bytes);
-        rest->settled = false;
-        heap.mergeUnmapped(rest);  // what lies above may have given its pages just now
+        rest->anyLane = false;
+        heap.mergeUnmapped(rest);  // the block above may have just given its pages
       }
       state = BlockState::free;
       part->lane = &request.lane;
       part->release = 0;
-      part->settled = options_.policy->order;
+      part->anyLane = options_.policy->order;
       mapped(heap, segment, part->address, bytes, request.lane);
     }
     length += part->size;
@@ -225,13 +224,13 @@ Block* Allocator::growRange(const Request& request, Status* status, Rung* rung, 
         static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(moving).count());
   }
   Block* whole = parts.front().first;
-  bool settled = true;
-  for (const auto& [part, state] : parts) settled = settled && heap.settled(*part);
+  bool anyLane = true;
+  for (const auto& [part, state] : parts) anyLane = anyLane && heap.forAnyLane(*part);
   for (std::size_t i = 1; i < parts.size(); ++i) heap.join(whole, parts[i].first);
-  // The lane is after every part, so whoever is after its present point is too.
-  whole->settled = settled;
+  // The lane is after every part, so everything after the lane's present point is too.
+  whole->anyLane = anyLane;
   whole->lane = &request.lane;
-  if (!settled) {
+  if (!anyLane) {
     std::lock_guard guard(request.lane.mutex);
     whole->release = request.lane.present();
   }

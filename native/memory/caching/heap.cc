@@ -12,7 +12,7 @@ Heap::Heap(Lanes& lanes, BlockStore& blocks, const Options& options, HeapConfig 
       options_(options) {}
 
 bool Heap::before(const Block& block, const Lane& lane) const {
-  return block.settled || lane.isAfter(*block.lane, block.release);
+  return block.anyLane || lane.isAfter(*block.lane, block.release);
 }
 
 Bins& Heap::addBins(LaneId lane) {
@@ -49,7 +49,7 @@ bool Heap::shouldSplit(std::uint64_t whole, std::uint64_t size) const {
 
 Block* Heap::take(std::uint64_t size, Lane& lane, bool others) {
   const auto fit = [&](const Block& block) { return fits(block, size); };
-  Block* best = settled_.find(size, fit);
+  Block* best = anyLane_.find(size, fit);
   if (lane.id < bins_.size() && bins_[lane.id]) {
     Block* own = bins_[lane.id]->find(size, fit);
     if (own && (!best || own->size < best->size || (own->size == best->size && own->address < best->address)))
@@ -90,8 +90,8 @@ Block* Heap::carve(Block* block, std::uint64_t size, Lane& lane, bool high) {
     insert(rest);
   }
   block->lane = &lane;
-  block->settled = false;
-  block->requested = block->size;  // until the caller says what was asked for
+  block->anyLane = false;
+  block->requested = block->size;  // until the caller sets what was requested
   block->state = BlockState::live;
   block->next = block->previous = nullptr;
   return block;
@@ -104,7 +104,7 @@ Block* Heap::split(Block* block, std::uint64_t size) {
   rest->heap = this;
   rest->lane = block->lane;
   rest->release = Count{block->release};
-  rest->settled = block->settled;
+  rest->anyLane = block->anyLane;
   rest->state = BlockState{block->state};
   rest->segment = block->segment;
   rest->previousInSegment = block;
@@ -124,24 +124,24 @@ Block* Heap::join(Block* into, Block* next) {
 }
 
 bool Heap::joins(const Block& a, const Block& b) const {
-  return b.state == BlockState::free && (a.lane == b.lane || settled(a) || settled(b));
+  return b.state == BlockState::free && (a.lane == b.lane || forAnyLane(a) || forAnyLane(b));
 }
 
 Block* Heap::give(Block* block) {
-  block->settled = settled(*block);
+  block->anyLane = forAnyLane(*block);
   const auto merge = [&](Block* low, Block* high) {
-    const bool lowSettled = settled(*low), highSettled = settled(*high);
-    // The part that is not settled decides whose the whole is; of one lane, the later point.
-    Lane* lane = lowSettled && !highSettled ? high->lane : low->lane;
+    const bool lowForAny = forAnyLane(*low), highForAny = forAnyLane(*high);
+    // The part that not every lane may take decides the lane; of two parts of one lane, the later point.
+    Lane* lane = lowForAny && !highForAny ? high->lane : low->lane;
     const Count lowest = low->release, highest = high->release;
-    const Count release = lowSettled && highSettled ? 0
-                          : lowSettled              ? highest
-                          : highSettled             ? lowest
-                                                    : std::max(lowest, highest);
+    const Count release = lowForAny && highForAny ? 0
+                          : lowForAny             ? highest
+                          : highForAny            ? lowest
+                                                  : std::max(lowest, highest);
     Block* whole = join(low, high);
     whole->lane = lane;
     whole->release = release;
-    whole->settled = lowSettled && highSettled;
+    whole->anyLane = lowForAny && highForAny;
     return whole;
   };
   if (Block* high = block->nextInSegment; high && joins(*block, *high)) {
@@ -162,7 +162,7 @@ bool Heap::ownOnly(const Lane& lane) const {
   return true;
 }
 
-void Heap::gather(Lane& lane) {
+void Heap::coalesce(Lane& lane) {
   if (ownOnly(lane)) return;
   std::lock_guard guard(lane.mutex);
   const Count present = lane.present();
@@ -172,14 +172,14 @@ void Heap::gather(Lane& lane) {
       Block* next = block->nextInSegment;
       if (!next || next->state != BlockState::free || !before(*next, lane)) continue;
       extract(block);
-      bool all = settled(*block);
+      bool all = forAnyLane(*block);
       while ((next = block->nextInSegment) && next->state == BlockState::free && before(*next, lane)) {
-        all = all && settled(*next);
+        all = all && forAnyLane(*next);
         extract(next);
         join(block, next);
       }
-      // The lane is after all of it, so whatever comes after the lane's present point is too.
-      block->settled = all;
+      // The lane is after all parts, so everything after the lane's present point is too.
+      block->anyLane = all;
       block->lane = &lane;
       block->release = all ? 0 : present;
       insert(block);
@@ -187,7 +187,7 @@ void Heap::gather(Lane& lane) {
   }
 }
 
-void Heap::mergeComplete() {
+void Heap::coalesceCompleted() {
   const auto mergeable = [](const Block* block) {
     return block != nullptr && block->state == BlockState::free && complete(*block);
   };
@@ -201,7 +201,7 @@ void Heap::mergeComplete() {
         join(block, next);
       }
       block->release = 0;
-      block->settled = options_.policy->order;
+      block->anyLane = options_.policy->order;
       insert(block);
     }
   }
@@ -220,7 +220,7 @@ Block* Heap::addSegment(DeviceAddress address, std::uint64_t bytes, Lane& lane, 
   block->heap = this;
   block->lane = &lane;
   block->release = 0;
-  block->settled = options_.policy->order;
+  block->anyLane = options_.policy->order;
   block->state = BlockState::free;
   block->segment = segment.get();
   block->nextInSegment = block->previousInSegment = nullptr;

@@ -26,11 +26,10 @@ struct HeapConfig {
 
 // The free blocks of one pool and size class, those of each home lane apart, and the segments that they tile.
 //
-//   1. Neighbours in `bins` merge where the same lanes may take both: of one home, or where a release has
-//   completed.
-//      Those of different lanes are kept apart until a lane that is after both gathers them.
-//   2. A merged block is released at the later of its parts' points.
-//   3. What is taken belongs to the taker's lane; the rest of it stays as it was.
+//   1. Free neighbours merge if the same lanes may take both: they have one home, or a release has completed.
+//      Neighbours of different lanes stay apart until a lane that is after both coalesces them.
+//   2. The release point of a merged block is the later one of its parts.
+//   3. A block that is taken gets the taker as its home; what is split off it keeps its own.
 // All calls are made under the allocator's mutex.
 class Heap {
  public:
@@ -39,22 +38,23 @@ class Heap {
   const HeapConfig config;
   const std::uint64_t number;  // of this heap alone, and the same in every run
 
-  // A block of `size`, from what the lane itself freed and what every lane may take; with `others`, also from
-  // what other lanes freed that it is after. The shortest; split where that is worth while. Null where there
-  // is none.
+  // The shortest block of at least `size`, from those that the lane itself freed and those that any lane may
+  // take; with `others`, also from those that other lanes freed before a point that this lane is after. Split
+  // to size where that is worth while. Null where there is none.
   Block* take(std::uint64_t size, Lane& lane, bool others);
-  // The same of a block that another rung has chosen and made free; from its low end, or from its high one.
+  // Splits a block that the caller has chosen and taken out of its bin: `size` bytes from its low or high
+  // end.
   Block* carve(Block* block, std::uint64_t size, Lane& lane, bool high = false);
-  // Takes back a block without uses, released at `release` of its lane. Returns it as it is with its
-  // neighbours.
+  // Puts a block without uses into its bin, released at point `release` of its lane. Returns the block that
+  // it became part of.
   Block* give(Block* block);
-  // Merges all neighbours that the lane is after.
-  void gather(Lane& lane);
-  // Whether no other lane has freed what is still its own: then all neighbours have merged already.
+  // Merges all free neighbours that the lane is after.
+  void coalesce(Lane& lane);
+  // Whether no other lane has free blocks of its own here: then all neighbours have merged already.
   bool ownOnly(const Lane& lane) const;
 
-  // Merges all neighbours that nothing on the device can still touch.
-  void mergeComplete();
+  // Merges all free neighbours that nothing on the device can still touch.
+  void coalesceCompleted();
 
   // A plain segment, whole and free, for the lane.
   Block* addSegment(DeviceAddress address, std::uint64_t bytes, Lane& lane, std::uint64_t counter);
@@ -65,27 +65,27 @@ class Heap {
   std::unique_ptr<Segment> removeSegment(Block* whole);
   std::unique_ptr<Segment> removeRange(Segment* segment);
 
-  // Has everything that touched it completed? Asks nothing: `lane.completed()` moves as lanes are polled.
+  // Has all work on the block completed? Queries nothing: polling a lane advances its `completed()`.
   static bool complete(const Block& block) {
-    return block.settled || block.lane->completed() >= block.release;
+    return block.anyLane || block.lane->completed() >= block.release;
   }
-  // May any lane take it? Where lanes share nothing, what has completed is still its own lane's.
-  bool settled(const Block& block) const { return options_.policy->order && complete(block); }
+  // May any lane take it? Under a policy without order, never: lanes share nothing.
+  bool forAnyLane(const Block& block) const { return options_.policy->order && complete(block); }
   bool before(const Block& block, const Lane& lane) const;
   bool shouldSplit(std::uint64_t whole, std::uint64_t size) const;
 
-  // For rungs that handle blocks themselves.
+  // For fallbacks that choose and join blocks themselves.
   void insert(Block* block);                       // into its bin
   void extract(Block* block);                      // out of it
   Block* split(Block* block, std::uint64_t size);  // returns the rest, in no bin; both keep the state
   Block* join(Block* into,
-              Block* next);  // its right neighbour, in no list either; `into` says whose the whole is
+              Block* next);  // its right neighbour, in no list either; the whole keeps `into`'s lane
   Block* mergeUnmapped(Block* block);  // in no list; puts the whole into that of the unmapped
   template <class Visit>
   void eachFree(Visit visit) const {
     for (const auto& bins : bins_)
       if (bins) bins->each(visit);
-    settled_.each(visit);
+    anyLane_.each(visit);
   }
   Block* firstUnmapped() const { return unmapped_; }
   void addUnmapped(Block* block);
@@ -95,18 +95,18 @@ class Heap {
   std::uint64_t freeBytes() const { return freeBytes_.load(std::memory_order_relaxed); }
   std::uint64_t reserved() const { return reserved_; }
   void addReserved(std::int64_t bytes) { reserved_ += static_cast<std::uint64_t>(bytes); }
-  std::uint64_t clock = 0;          // allocations that came this far
-  std::atomic<bool> closed{false};  // what is freed goes back
+  std::uint64_t clock = 0;          // allocations on the slow path so far
+  std::atomic<bool> closed{false};  // freed blocks go back to the source
 
  private:
   bool fits(const Block& block, std::uint64_t size) const;
   Bins& binsOf(const Block& block) {
-    if (block.settled) return settled_;
+    if (block.anyLane) return anyLane_;
     return block.lane->id < bins_.size() && bins_[block.lane->id] ? *bins_[block.lane->id]
                                                                   : addBins(block.lane->id);
   }
-  // Which end an allocation takes: the one that leaves more whole pages, since those can move; or else the
-  // one where it begins at a page's edge, if the low one would not end at one.
+  // Which end an allocation takes: the one that leaves more whole pages, since those can move; between equals
+  // the high end if the allocation then begins at a page boundary and would not end at one otherwise.
   bool highEnd(const Block& block, std::uint64_t size) const;
   Bins& addBins(LaneId lane);
   bool joins(const Block& a, const Block& b) const;
@@ -115,7 +115,7 @@ class Heap {
   BlockStore& blocks_;
   const Options& options_;
   std::vector<std::unique_ptr<Bins>> bins_;  // by home lane
-  Bins settled_;                             // any lane may take these
+  Bins anyLane_;                             // any lane may take these
   Block* unmapped_ = nullptr;
   std::list<std::unique_ptr<Segment>> segments_;
   // Written by the mutex's holder alone.

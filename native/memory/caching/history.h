@@ -32,15 +32,15 @@ struct Record {
   std::int64_t microseconds = 0;  // since the epoch
 };
 
-// Who allocated, used and freed what: the newest `capacity` records. Off until it is started, and then one
-// test of a flag is all that it costs. Thread-safe.
+// The newest `capacity` records of allocations, uses and frees. While it is off, it costs the test of a flag.
+// Thread-safe.
 class History {
  public:
   bool on() const { return on_.load(std::memory_order_relaxed); }
   void start(std::size_t capacity);
   void stop();
-  void add(Record record);  // as of now
-  // Oldest first; *dropped: how many older ones are no longer kept.
+  void add(Record record);  // stamps the time
+  // Oldest first; *dropped is the number of older records that are no longer kept.
   std::vector<Record> read(std::uint64_t* dropped = nullptr) const;
 
  private:

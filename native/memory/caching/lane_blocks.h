@@ -10,13 +10,14 @@
 
 namespace braid::caching {
 
-// Free blocks of the sizes that a lane has asked for lately, which it may take back at once: no search, no
-// neighbours, no shared lock. A heap is known by its number here, so that what a lane finds is the same in
-// every run. Sizes of one set have a few places between them, which give way in turn.
+// Free blocks of the sizes that a lane allocated recently. The lane takes them back without a search, without
+// looking at neighbours, and without a shared lock. Set-associative: each size and heap hashes to a set of
+// four places, which are replaced in turn. Heaps are hashed by number, not by address, so that every run
+// finds the same blocks.
 class LaneCache {
  public:
-  // A block of exactly this size, or null: then the size has a place from now on, and *evicted, a list by
-  // `next`, is what another size had left there.
+  // A block of exactly this size, or null. Where the size has no place yet it gets one, and *evicted becomes
+  // the list (by `next`) of the blocks that were there.
   Block* take(const Heap* heap, std::uint64_t number, std::uint64_t size, Block** evicted) {
     Place* const set = places_.data() + setOf(number, size) * ways;
     for (std::size_t way = 0; way < ways; ++way) {
@@ -30,7 +31,7 @@ class LaneCache {
     next = {heap, size, nullptr};
     return nullptr;
   }
-  // False where nobody has asked for this size lately: it belongs into its heap.
+  // False where the size has no place: the block belongs into its heap.
   bool give(Block* block, std::uint64_t number) {
     const std::size_t index = setOf(number, block->size);
     Place* const set = places_.data() + index * ways;
@@ -44,7 +45,7 @@ class LaneCache {
     }
     return false;
   }
-  // Whether all that is here comes to at most so many bytes.
+  // Whether all blocks together have at most so many bytes.
   bool within(std::uint64_t bytes) const {
     std::uint64_t found = 0;
     for (std::uint64_t sets = full_; sets != 0; sets &= sets - 1) {
@@ -55,8 +56,8 @@ class LaneCache {
     }
     return true;
   }
-  // All that is here, a list by `next`.
-  Block* flush() {
+  // Takes out all blocks, as a list by `next`.
+  Block* drain() {
     Block* all = nullptr;
     for (; full_ != 0; full_ &= full_ - 1) {
       Place* const set = places_.data() + static_cast<std::size_t>(std::countr_zero(full_)) * ways;
@@ -82,15 +83,15 @@ class LaneCache {
     return (((size >> 9) ^ (number << 24)) * 0x9e3779b97f4a7c15u) >> 58;
   }
   std::array<Place, sets * ways> places_{};
-  std::uint64_t full_ = 0;  // by set: whether something may be there
-  std::size_t turn_ = 0;    // which place of a set is the next to give way
+  std::uint64_t full_ = 0;  // by set: whether it may hold blocks
+  std::size_t turn_ = 0;    // which place of a set is replaced next
 };
 
-// Blocks of one home lane whose uses it is not known to be after, in the order in which they were freed.
+// Freed blocks whose home lane is not known to be after their uses, in the order of their frees.
 class PendingList {
  public:
   Block* first() const { return first_.load(std::memory_order_relaxed); }
-  bool empty() const { return first() == nullptr; }  // may be asked without the lane's mutex
+  bool empty() const { return first() == nullptr; }  // may be called without the lane's lock
   void push(Block* block) {
     Block* const last = last_;
     block->state = BlockState::pending;

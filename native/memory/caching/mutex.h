@@ -5,8 +5,8 @@
 
 namespace braid::caching {
 
-// A mutex that is held for less than a system call takes, most of the time: who finds it taken looks again
-// for a while before it sleeps. Two atomic operations where nobody else wants it.
+// A mutex that is mostly held for less time than a system call takes: a thread that finds it taken spins for
+// a while before it sleeps. Two atomic operations where there is no contention.
 class Mutex {
  public:
   bool try_lock() {
@@ -26,7 +26,7 @@ class Mutex {
   }
 
  private:
-  static constexpr std::uint32_t open = 0, taken = 1, wanted = 2;  // wanted: somebody may sleep
+  static constexpr std::uint32_t open = 0, taken = 1, wanted = 2;  // wanted: a thread may sleep
   static void pause() {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();

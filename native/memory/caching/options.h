@@ -4,18 +4,18 @@
 #include <cstdint>
 #include <limits>
 
-#include "memory/caching/policies/all.h"
+#include "memory/caching/policy.h"
 
 namespace braid::caching {
 
 inline constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
 
-// How an allocator behaves; sizes in bytes. The names on the right are PyTorch's, where it has the same.
+// How an allocator behaves; sizes in bytes. A comment names PyTorch's option of the same meaning.
 struct Options {
   const Policy* policy = &orderThenGrow;
   std::uint64_t limit = unlimited;  // reserved at most; per_process_memory_fraction times the device's bytes
   bool expandable = true;           // expandable_segments
-  bool movePages = true;            // whole free pages go where they are needed before new ones are made
+  bool movePages = true;            // move whole free pages before new ones are created
   std::uint64_t maxSplit = unlimited;            // max_split_size_mb
   std::uint64_t maxNonSplitRounding = 20 << 20;  // max_non_split_rounding_mb
   std::uint64_t largeSegment = 20 << 20;         // large_segment_size_mb

@@ -15,8 +15,8 @@ inline std::uint64_t wholePages(DeviceAddress from, DeviceAddress to, std::uint6
   return down(to, page) > up(from, page) ? (down(to, page) - up(from, page)) / page : 0;
 }
 
-// The physical pages of an allocator's expandable heaps: each a handle of its own, so that any of them can be
-// mapped anywhere. Those without an address are spare. Guarded by the allocator's mutex, but for `reserved`.
+// The physical pages of an allocator's expandable heaps. Each page has its own handle, so it can be mapped
+// anywhere; a spare page is mapped nowhere. Guarded by the allocator's mutex, except `reserved`.
 class PagePool {
  public:
   explicit PagePool(Driver& driver) : driver_(driver), pageBytes_(driver.info().pageBytes) {}
@@ -27,13 +27,14 @@ class PagePool {
   std::uint64_t reserved() const { return reserved_.load(std::memory_order_relaxed); }
   std::size_t spare() const { return spare_.size(); }
 
-  // Makes spare pages until there are `count`. What was made stays where one fails.
+  // Creates pages until `count` are spare. After a failure those created so far stay spare.
   Status make(std::size_t count);
-  // Maps `count` spare pages side by side, and says which in `pages`. Where that fails, they are spare again.
+  // Maps `count` spare pages at consecutive addresses and writes their handles to `pages`. After a failure
+  // they are spare again.
   Status map(DeviceAddress address, std::size_t count, Pages* pages);
-  // Unmaps pages side by side; they become spare. Nothing on the device may still touch them.
+  // Unmaps consecutive pages, which become spare. Nothing on the device may still touch them.
   Status unmap(DeviceAddress address, std::size_t count, Pages* pages);
-  // Gives the spare ones back; what the driver does not take stays. Returns their bytes.
+  // Gives the spare pages back to the driver, and keeps those that it refuses. Returns the bytes given back.
   std::uint64_t trim();
 
  private:

@@ -1,10 +1,20 @@
-// Pools of their own, and what an allocator tells about itself.
+// The default heaps, and private pools.
 #include <algorithm>
-#include <map>
 
 #include "memory/caching/allocator.h"
 
 namespace braid::caching {
+
+void Allocator::makeDefaultHeaps() {
+  const bool expandable = options_.expandable && source_->expandable();
+  const auto heap = [&](SizeClass sizes) {
+    return std::make_unique<Heap>(lanes_, blocks_, options_,
+                                  HeapConfig{0, sizes, false, expandable, source_.get()});
+  };
+  small_ = heap(SizeClass::small);
+  large_ = heap(SizeClass::large);
+  heaps_.insert(heaps_.begin(), {small_.get(), large_.get()});
+}
 
 MemPool* Allocator::makePool(bool useOnOutOfMemory, bool noSplit, std::unique_ptr<Source> source) {
   std::lock_guard lock(mutex_);
@@ -33,7 +43,7 @@ void Allocator::closePool(MemPool* pool) {
   pool->small->closed.store(true, std::memory_order_relaxed);
   pool->large->closed.store(true, std::memory_order_relaxed);
   pools_.erase(std::find(pools_.begin(), pools_.end(), pool));
-  flushCaches();
+  drainCaches();
   sweepPools();
 }
 
@@ -43,7 +53,7 @@ bool Allocator::empty(const Heap& heap) const {
   });
 }
 
-// The addresses of a heap without memory. False where the driver has not taken all of them.
+// Gives back the address ranges of a heap that has no memory left. False where the driver refuses one.
 bool Allocator::releaseRanges(Heap& heap) {
   while (!heap.segments().empty()) {
     Segment* segment = heap.segments().front().get();
@@ -56,14 +66,14 @@ bool Allocator::releaseRanges(Heap& heap) {
   return true;
 }
 
-// Closed pools give back what has become free, and go when nothing is left.
+// Closed pools give back what has become free, and are destroyed when nothing is left.
 void Allocator::sweepPools() {
   if (poolStore_.size() == pools_.size()) return;
   for (std::size_t i = 0; i < poolStore_.size();) {
     MemPool& pool = *poolStore_[i];
     if (pool.closed) {
       for (LaneId id = 0; id < lanes_.count(); ++id) {
-        settlePending(lanes_.at(id), true);
+        releasePending(lanes_.at(id), true);
         lanes_.pollLane(lanes_.at(id));
       }
       releaseFree(&pool);
@@ -87,95 +97,11 @@ Status Allocator::configure(const Options& options) {
   if ((expandable != small_->config.expandable && held) || reserved() > options.limit)
     return Status::invalidValue;
   setOptions(options);
-  if (expandable == small_->config.expandable) return Status::ok;
-  heaps_.erase(heaps_.begin(), heaps_.begin() + 2);
-  const auto heap = [&](SizeClass sizes) {
-    return std::make_unique<Heap>(lanes_, blocks_, options_,
-                                  HeapConfig{0, sizes, false, expandable, source_.get()});
-  };
-  small_ = heap(SizeClass::small);
-  large_ = heap(SizeClass::large);
-  heaps_.insert(heaps_.begin(), {small_.get(), large_.get()});
+  if (expandable != small_->config.expandable) {
+    heaps_.erase(heaps_.begin(), heaps_.begin() + 2);
+    makeDefaultHeaps();
+  }
   return Status::ok;
-}
-
-void Allocator::observe(Observer observer, void* data) {
-  std::lock_guard lock(mutex_);
-  observers_.emplace_back(observer, data);
-}
-
-Stats Allocator::stats() const {
-  std::lock_guard lock(mutex_);
-  Stats stats;
-  counters_.sample(&stats);
-  SizeStats* const sizes[3] = {&stats.all, &stats.small, &stats.large};
-  for (const Heap* heap : heaps_)
-    heap->eachFree([&](const Block& block) {
-      if (block.size == block.segment->size || block.segment->expandable) return;
-      for (SizeStats* to : {sizes[0], sizes[1 + static_cast<int>(heap->config.sizes)]}) {
-        ++to->inactiveSplit.current;
-        to->inactiveSplitBytes.current += static_cast<std::int64_t>(block.size);
-      }
-    });
-  const Lanes::Counters lanes = lanes_.counters();
-  stats.uses = lanes.recorded;
-  stats.usesShared = lanes.shared;
-  stats.waits = lanes.waits;
-  stats.waitsElided = lanes.waitsElided;
-  stats.queries = lanes.queries;
-  stats.synchronizations = lanes.synchronizations;
-  stats.eventsCreated = lanes.created;
-  return stats;
-}
-
-void Allocator::resetPeaks() {
-  std::lock_guard lock(mutex_);
-  counters_.resetPeaks();
-}
-
-void Allocator::resetAccumulated() {
-  std::lock_guard lock(mutex_);
-  counters_.resetAccumulated();
-}
-
-Shortage Allocator::shortageOf(const Request& request, Status status) const {
-  Shortage found;
-  found.status = status;
-  found.wanted = request.bytes;
-  found.size = request.size;
-  found.reserved = reserved();
-  found.limit = options_.limit;
-  std::map<std::uint32_t, Shortage::Holder> holders;
-  for (const Heap* heap : heaps_) {
-    const bool own = heap->config.pool == request.heap.config.pool;
-    if (!own) found.otherPools += heap->reserved();
-    for (const auto& segment : heap->segments())
-      for (const Block* block = segment->first; block != nullptr; block = block->nextInSegment) {
-        if (block->state == BlockState::live) {
-          found.live += block->size;
-          Shortage::Holder& holder = holders[block->site];
-          holder.site = block->site;
-          holder.bytes += block->size;
-          ++holder.count;
-        } else if (block->state == BlockState::pending) {
-          found.pending += block->size;
-        } else if (block->state == BlockState::free || block->state == BlockState::cached) {
-          found.free += block->size;
-          if (own) found.longestFree = std::max(found.longestFree, block->size);
-        }
-      }
-  }
-  for (const auto& [site, holder] : holders) found.holders.push_back(holder);
-  std::sort(found.holders.begin(), found.holders.end(), [](const auto& a, const auto& b) {
-    return a.bytes != b.bytes ? a.bytes > b.bytes : a.site < b.site;
-  });
-  if (found.holders.size() > 8) found.holders.resize(8);
-  std::size_t free = 0, total = 0;
-  if (lanes_.driver().memInfo(&free, &total) == Status::ok) {
-    found.deviceFree = free;
-    found.deviceTotal = total;
-  }
-  return found;
 }
 
 }  // namespace braid::caching

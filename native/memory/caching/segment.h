@@ -7,19 +7,19 @@
 
 namespace braid::caching {
 
-// Addresses side by side. A plain segment is memory of its source, all of it; an expandable one is a range of
-// addresses of which pages, each with a handle of its own, are mapped and unmapped as they are needed.
+// A range of addresses. A plain segment is one piece of memory from its source. An expandable segment
+// reserves addresses and maps and unmaps single pages, each with its own handle.
 struct Segment {
   Heap* heap = nullptr;
   DeviceAddress base = 0;
   std::uint64_t size = 0;
   std::uint64_t counter = 0;  // in order of creation
-  Lane* lane = nullptr;       // that it was made for
+  Lane* lane = nullptr;       // whose request created it
   Block* first = nullptr;
   bool expandable = false;
-  bool kept = false;         // reserved beforehand: it goes with the allocator, not before
+  bool kept = false;         // reserved beforehand: released only with the allocator
   std::vector<Pages> pages;  // expandable: by page, null where none is mapped
-  std::uint64_t mapped = 0;  // bytes with memory beneath them
+  std::uint64_t mapped = 0;  // mapped bytes
 };
 
 }  // namespace braid::caching

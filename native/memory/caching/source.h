@@ -10,10 +10,10 @@ class Source {
   virtual ~Source() = default;
   virtual const char* name() const = 0;
   virtual Status allocate(DeviceAddress* address, std::size_t bytes, Stream stream) = 0;
-  // The allocator has seen everything that used it complete. The stream is the one that it came to, null
-  // where that one's lane has been retired.
+  // All work on the memory has completed. The stream is the one given to `allocate`, or null if its lane has
+  // been retired.
   virtual Status release(DeviceAddress address, std::size_t bytes, Stream stream) = 0;
-  // Whether the driver's virtual memory may take its place, under `expandable`.
+  // Whether the option `expandable` replaces this source by the driver's virtual memory.
   virtual bool expandable() const { return false; }
 };
 

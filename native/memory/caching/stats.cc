@@ -1,5 +1,3 @@
-// Over 300 lines as one thing: where each thread counts so that none waits for another's cache lines, and
-// what all of that comes to.
 #include "memory/caching/stats.h"
 
 #include <algorithm>
@@ -9,13 +7,10 @@
 namespace braid::caching {
 namespace {
 
-// Threads by number, the numbers of those that have ended first.
-std::mutex& numbersMutex() {
-  static auto* mutex = new std::mutex;
-  return *mutex;
-}
-
+// Numbers for threads; those of ended threads are given out again first. Never destroyed, since threads may
+// end after static destructors have run.
 struct Numbers {
+  std::mutex mutex;
   std::vector<std::uint32_t> spare;
   std::uint32_t next = 0;
 };
@@ -28,8 +23,8 @@ Numbers& numbers() {
 struct ThreadNumber {
   std::uint32_t value;
   ThreadNumber() {
-    std::lock_guard lock(numbersMutex());
     Numbers& all = numbers();
+    std::lock_guard lock(all.mutex);
     if (all.spare.empty()) {
       value = all.next++;
     } else {
@@ -38,19 +33,19 @@ struct ThreadNumber {
     }
   }
   ~ThreadNumber() {
-    std::lock_guard lock(numbersMutex());
+    std::lock_guard lock(numbers().mutex);
     numbers().spare.push_back(value);
   }
 };
 
-// The stripe that the thread writes alone, from 1 on; `shared`: never one; `unknown`: none so far. Read
-// without a guard, and a dying thread keeps its own.
+// The index of the calling thread's counters, from 1; `shared`: it has none of its own; `unknown`: not
+// assigned yet. Read without a guard, and still valid while the thread ends.
 constexpr std::uint32_t unknown = ~std::uint32_t{0}, shared = unknown - 1;
 constinit thread_local std::uint32_t mine = unknown;
 
-[[gnu::noinline, gnu::cold]] void number() {
+[[gnu::noinline, gnu::cold]] void assignIndex() {
   thread_local ThreadNumber my;
-  mine = my.value < StatsCounters::alone ? my.value + 1 : shared;
+  mine = my.value < StatsCounters::threads ? my.value + 1 : shared;
 }
 
 template <class T>
@@ -58,7 +53,7 @@ T get(const std::atomic<T>& from) {
   return from.load(std::memory_order_relaxed);
 }
 
-// By the only thread that writes there, or by any.
+// How a counter is written: by the only thread that writes it, or by any thread.
 struct Alone {
   template <class T>
   static T add(std::atomic<T>& to, T by) {
@@ -74,187 +69,175 @@ struct Shared {
   }
 };
 
-// Of all sizes (0), small ones or large ones, with what other threads have taken away.
-std::int64_t presentOf(const Stripe& stripe, int which, int kind) {
+// Of all sizes (0), small ones (1) or large ones (2), less what other threads have freed.
+std::int64_t presentOf(const ThreadCounters& counters, int which, int kind) {
   std::int64_t sum = 0;
   for (int size = 0; size < 2; ++size)
     if (which == 0 || which == 1 + size)
-      sum += get(stripe.sizes[size].level[kind]) - get(stripe.taken[size][kind]);
+      sum += get(counters.sizes[size].level[kind]) - get(counters.freedByOthers[size][kind]);
   return sum;
 }
 
-std::uint64_t allocatedEver(const Stripe::Sizes& sizes, int kind) {
-  if (kind == Stripe::requested) return get(sizes.allocatedRequested);
-  if (kind == Stripe::bytes || kind == Stripe::activeBytes) return get(sizes.allocatedBytes);
+std::uint64_t allocatedEver(const ThreadCounters::Sizes& sizes, int kind) {
+  if (kind == ThreadCounters::requested) return get(sizes.allocatedRequested);
+  if (kind == ThreadCounters::bytes || kind == ThreadCounters::activeBytes) return get(sizes.allocatedBytes);
   std::uint64_t blocks = 0;
   for (const auto& served : sizes.served) blocks += get(served);
   return blocks;
 }
 
 template <class Atomics>
-auto& peakOf(Atomics& stripe, int which, int kind) {
-  return which == 0 ? stripe.peakOfAll[kind] : stripe.sizes[which - 1].peak[kind];
+auto& peakOf(Atomics& counters, int which, int kind) {
+  return which == 0 ? counters.peakOfAll[kind] : counters.sizes[which - 1].peak[kind];
 }
 
-// Something may be higher than it ever was: what other threads have taken away is counted in first.
+// Raises the peaks, after subtracting what other threads have freed.
 template <class How>
-[[gnu::noinline, gnu::cold]] void raise(Stripe& stripe) {
+[[gnu::noinline, gnu::cold]] void raise(ThreadCounters& counters) {
   for (int size = 0; size < 2; ++size)
-    for (int kind = 0; kind < Stripe::kinds; ++kind) {
-      const std::int64_t taken = stripe.taken[size][kind].exchange(0, std::memory_order_relaxed);
-      How::add(stripe.sizes[size].level[kind], -taken);
+    for (int kind = 0; kind < ThreadCounters::kinds; ++kind) {
+      const std::int64_t freedByOthers =
+          counters.freedByOthers[size][kind].exchange(0, std::memory_order_relaxed);
+      How::add(counters.sizes[size].level[kind], -freedByOthers);
     }
-  for (int kind = 0; kind < Stripe::kinds; ++kind) {
-    const std::int64_t small = get(stripe.sizes[0].level[kind]), large = get(stripe.sizes[1].level[kind]);
+  for (int kind = 0; kind < ThreadCounters::kinds; ++kind) {
+    const std::int64_t small = get(counters.sizes[0].level[kind]), large = get(counters.sizes[1].level[kind]);
     const std::int64_t levels[3] = {small + large, small, large};
     for (int which = 0; which < 3; ++which)
-      if (levels[which] > get(peakOf(stripe, which, kind)))
-        peakOf(stripe, which, kind).store(levels[which], std::memory_order_relaxed);
+      if (levels[which] > get(peakOf(counters, which, kind)))
+        peakOf(counters, which, kind).store(levels[which], std::memory_order_relaxed);
   }
 }
 
-// Written out, since every allocation comes by here. What was pending until now (`Resumed`) was active
-// before.
-template <class How, bool Resumed>
-[[gnu::always_inline]] inline void count(Stripe& stripe, int size, std::int64_t bytes, std::int64_t requested,
-                                         std::uint8_t rung) {
-  Stripe::Sizes& sizes = stripe.sizes[size];
-  const Stripe::Sizes& others = stripe.sizes[1 - size];
-  How::add(sizes.served[rung], std::uint64_t{1});
+// Written out, since every allocation runs it.
+template <class How>
+[[gnu::always_inline]] inline void count(ThreadCounters& counters, int size, std::int64_t bytes,
+                                         std::int64_t requested, std::uint8_t fallback) {
+  ThreadCounters::Sizes& sizes = counters.sizes[size];
+  const ThreadCounters::Sizes& others = counters.sizes[1 - size];
+  How::add(sizes.served[fallback], std::uint64_t{1});
   How::add(sizes.allocatedBytes, static_cast<std::uint64_t>(bytes));
   How::add(sizes.allocatedRequested, static_cast<std::uint64_t>(requested));
   const auto add = [&](int kind, std::int64_t by) { return How::add(sizes.level[kind], by); };
   const auto risen = [&](int kind, std::int64_t level) {
-    return level > get(sizes.peak[kind]) || level + get(others.level[kind]) > get(stripe.peakOfAll[kind]);
+    return level > get(sizes.peak[kind]) || level + get(others.level[kind]) > get(counters.peakOfAll[kind]);
   };
-  const std::int64_t blocks = add(Stripe::blocks, 1), owned = add(Stripe::bytes, bytes);
-  const std::int64_t asked = add(Stripe::requested, requested);
-  bool over = false;
-  if constexpr (!Resumed) {
-    const std::int64_t active = add(Stripe::active, 1), activeBytes = add(Stripe::activeBytes, bytes);
-    over = risen(Stripe::active, active) || risen(Stripe::activeBytes, activeBytes);
-  }
-  over =
-      over || risen(Stripe::blocks, blocks) || risen(Stripe::bytes, owned) || risen(Stripe::requested, asked);
+  const std::int64_t blocks = add(ThreadCounters::blocks, 1), owned = add(ThreadCounters::bytes, bytes);
+  const std::int64_t requestedBytes = add(ThreadCounters::requested, requested);
+  const std::int64_t active = add(ThreadCounters::active, 1);
+  const std::int64_t activeBytes = add(ThreadCounters::activeBytes, bytes);
+  const bool over = risen(ThreadCounters::active, active) ||
+                    risen(ThreadCounters::activeBytes, activeBytes) ||
+                    risen(ThreadCounters::blocks, blocks) || risen(ThreadCounters::bytes, owned) ||
+                    risen(ThreadCounters::requested, requestedBytes);
   if (over) [[unlikely]]
-    raise<How>(stripe);
+    raise<How>(counters);
 }
 
-// By another thread than the one whose stripe it is.
-[[gnu::noinline]] void takenAway(Stripe& stripe, int size, std::int64_t bytes, std::int64_t requested,
-                                 bool pending) {
-  auto& taken = stripe.taken[size];
-  Shared::add(taken[Stripe::blocks], std::int64_t{1});
-  Shared::add(taken[Stripe::bytes], bytes);
-  Shared::add(taken[Stripe::requested], requested);
+// By another thread than the one whose counters it is.
+[[gnu::noinline]] void freeOnOtherThread(ThreadCounters& counters, int size, std::int64_t bytes,
+                                         std::int64_t requested, bool pending) {
+  auto& freed = counters.freedByOthers[size];
+  Shared::add(freed[ThreadCounters::blocks], std::int64_t{1});
+  Shared::add(freed[ThreadCounters::bytes], bytes);
+  Shared::add(freed[ThreadCounters::requested], requested);
   if (pending) return;
-  Shared::add(taken[Stripe::active], std::int64_t{1});
-  Shared::add(taken[Stripe::activeBytes], bytes);
+  Shared::add(freed[ThreadCounters::active], std::int64_t{1});
+  Shared::add(freed[ThreadCounters::activeBytes], bytes);
 }
 
 }  // namespace
 
 StatsCounters::StatsCounters() {
-  for (auto& stripe : stripes_) stripe.store(nullptr, std::memory_order_relaxed);
+  for (auto& counters : threads_) counters.store(nullptr, std::memory_order_relaxed);
 }
 
 StatsCounters::~StatsCounters() {
-  for (auto& stripe : stripes_) delete stripe.load();
+  for (auto& counters : threads_) delete counters.load();
 }
 
-Stripe& StatsCounters::make(std::size_t index) {
-  auto fresh = std::make_unique<Stripe>();
-  Stripe* stripe = nullptr;
-  if (stripes_[index].compare_exchange_strong(stripe, fresh.get())) {
-    stripe = fresh.release();
+ThreadCounters& StatsCounters::make(std::size_t index) {
+  auto fresh = std::make_unique<ThreadCounters>();
+  ThreadCounters* counters = nullptr;
+  if (threads_[index].compare_exchange_strong(counters, fresh.get())) {
+    counters = fresh.release();
     made_.fetch_add(1, std::memory_order_relaxed);
   }
-  return *stripe;
+  return *counters;
 }
 
-[[gnu::always_inline]] inline Stripe& StatsCounters::at(std::size_t index) {
-  Stripe* const known = stripes_[index].load(std::memory_order_acquire);
+[[gnu::always_inline]] inline ThreadCounters& StatsCounters::at(std::size_t index) {
+  ThreadCounters* const known = threads_[index].load(std::memory_order_acquire);
   return known != nullptr ? *known : make(index);
 }
 
 std::uint8_t StatsCounters::allocated(int size, std::uint64_t bytes, std::uint64_t requested,
-                                      std::uint8_t rung) {
+                                      std::uint8_t fallback) {
   if (mine == unknown) [[unlikely]]
-    number();
+    assignIndex();
   const std::uint32_t index = mine;
   const auto signedBytes = static_cast<std::int64_t>(bytes),
              signedRequested = static_cast<std::int64_t>(requested);
   if (index == shared) [[unlikely]] {
-    count<Shared, false>(at(0), size, signedBytes, signedRequested, rung);
+    count<Shared>(at(0), size, signedBytes, signedRequested, fallback);
     return 0;
   }
-  count<Alone, false>(at(index), size, signedBytes, signedRequested, rung);
+  count<Alone>(at(index), size, signedBytes, signedRequested, fallback);
   return static_cast<std::uint8_t>(index);
 }
 
 void StatsCounters::freed(std::uint8_t index, int size, std::uint64_t bytes, std::uint64_t requested,
                           bool pending) {
-  Stripe& stripe = *stripes_[index].load(std::memory_order_acquire);
+  ThreadCounters& counters = *threads_[index].load(std::memory_order_acquire);
   const auto signedBytes = static_cast<std::int64_t>(bytes),
              signedRequested = static_cast<std::int64_t>(requested);
   if (index == mine) [[likely]] {
-    auto& level = stripe.sizes[size].level;
-    Alone::add(level[Stripe::blocks], std::int64_t{-1});
-    Alone::add(level[Stripe::bytes], -signedBytes);
-    Alone::add(level[Stripe::requested], -signedRequested);
+    auto& level = counters.sizes[size].level;
+    Alone::add(level[ThreadCounters::blocks], std::int64_t{-1});
+    Alone::add(level[ThreadCounters::bytes], -signedBytes);
+    Alone::add(level[ThreadCounters::requested], -signedRequested);
     if (pending) return;
-    Alone::add(level[Stripe::active], std::int64_t{-1});
-    Alone::add(level[Stripe::activeBytes], -signedBytes);
+    Alone::add(level[ThreadCounters::active], std::int64_t{-1});
+    Alone::add(level[ThreadCounters::activeBytes], -signedBytes);
   } else {
-    takenAway(stripe, size, signedBytes, signedRequested, pending);
+    freeOnOtherThread(counters, size, signedBytes, signedRequested, pending);
   }
 }
 
-void StatsCounters::settled(std::uint8_t index, int size, std::uint64_t bytes) {
-  Stripe& stripe = *stripes_[index].load(std::memory_order_acquire);
+void StatsCounters::finished(std::uint8_t index, int size, std::uint64_t bytes) {
+  ThreadCounters& counters = *threads_[index].load(std::memory_order_acquire);
   const auto signedBytes = static_cast<std::int64_t>(bytes);
   if (index == mine) {
-    Alone::add(stripe.sizes[size].level[Stripe::active], std::int64_t{-1});
-    Alone::add(stripe.sizes[size].level[Stripe::activeBytes], -signedBytes);
+    Alone::add(counters.sizes[size].level[ThreadCounters::active], std::int64_t{-1});
+    Alone::add(counters.sizes[size].level[ThreadCounters::activeBytes], -signedBytes);
   } else {
-    Shared::add(stripe.taken[size][Stripe::active], std::int64_t{1});
-    Shared::add(stripe.taken[size][Stripe::activeBytes], signedBytes);
+    Shared::add(counters.freedByOthers[size][ThreadCounters::active], std::int64_t{1});
+    Shared::add(counters.freedByOthers[size][ThreadCounters::activeBytes], signedBytes);
   }
-}
-
-std::uint8_t StatsCounters::resumed(std::uint8_t index, int size, std::uint64_t bytes,
-                                    std::uint64_t requested, std::uint8_t rung) {
-  if (index != mine) [[unlikely]] {
-    settled(index, size, bytes);
-    return allocated(size, bytes, requested, rung);
-  }
-  Stripe& stripe = *stripes_[index].load(std::memory_order_acquire);
-  count<Alone, true>(stripe, size, static_cast<std::int64_t>(bytes), static_cast<std::int64_t>(requested),
-                     rung);
-  return index;
 }
 
 void StatsCounters::sample(Stats* stats) {
-  constexpr Figure SizeStats::*figures[Stripe::kinds] = {&SizeStats::allocation, &SizeStats::allocatedBytes,
-                                                         &SizeStats::requestedBytes, &SizeStats::active,
-                                                         &SizeStats::activeBytes};
+  constexpr Figure SizeStats::*figures[ThreadCounters::kinds] = {
+      &SizeStats::allocation, &SizeStats::allocatedBytes, &SizeStats::requestedBytes, &SizeStats::active,
+      &SizeStats::activeBytes};
   SizeStats* const out[3] = {&stats->all, &stats->small, &stats->large};
   SizeStats* const peaks[3] = {&peaks_.all, &peaks_.small, &peaks_.large};
   SizeStats* const bases[3] = {&base_.all, &base_.small, &base_.large};
   stats->served = served;
-  for (const auto& slot : stripes_) {
-    const Stripe* stripe = slot.load(std::memory_order_acquire);
-    if (stripe == nullptr) continue;
-    for (const Stripe::Sizes& sizes : stripe->sizes)
-      for (int rung = 0; rung < slow; ++rung) stats->served[rung] += get(sizes.served[rung]);
+  for (const auto& slot : threads_) {
+    const ThreadCounters* counters = slot.load(std::memory_order_acquire);
+    if (counters == nullptr) continue;
+    for (const ThreadCounters::Sizes& sizes : counters->sizes)
+      for (int fallback = 0; fallback < slow; ++fallback)
+        stats->served[fallback] += get(sizes.served[fallback]);
     for (int which = 0; which < 3; ++which)
-      for (int kind = 0; kind < Stripe::kinds; ++kind) {
+      for (int kind = 0; kind < ThreadCounters::kinds; ++kind) {
         Figure& to = out[which]->*figures[kind];
-        to.current += presentOf(*stripe, which, kind);
+        to.current += presentOf(*counters, which, kind);
         for (int size = 0; size < 2; ++size)
-          if (which == 0 || which == 1 + size) to.allocated += allocatedEver(stripe->sizes[size], kind);
+          if (which == 0 || which == 1 + size) to.allocated += allocatedEver(counters->sizes[size], kind);
         Figure& peak = peaks[which]->*figures[kind];
-        peak.peak = std::max(peak.peak, get(peakOf(*stripe, which, kind)));
+        peak.peak = std::max(peak.peak, get(peakOf(*counters, which, kind)));
       }
   }
   for (int which = 0; which < 3; ++which) {
@@ -283,13 +266,13 @@ void StatsCounters::sample(Stats* stats) {
 }
 
 void StatsCounters::resetPeaks() {
-  for (auto& slot : stripes_) {
-    Stripe* stripe = slot.load();
-    if (stripe == nullptr) continue;
+  for (auto& slot : threads_) {
+    ThreadCounters* counters = slot.load();
+    if (counters == nullptr) continue;
     for (int which = 0; which < 3; ++which)
-      for (int kind = 0; kind < Stripe::kinds; ++kind) {
-        const std::int64_t now = presentOf(*stripe, which, kind);
-        peakOf(*stripe, which, kind).store(now, std::memory_order_relaxed);
+      for (int kind = 0; kind < ThreadCounters::kinds; ++kind) {
+        const std::int64_t now = presentOf(*counters, which, kind);
+        peakOf(*counters, which, kind).store(now, std::memory_order_relaxed);
       }
   }
   peaks_ = {};
@@ -306,8 +289,9 @@ void StatsCounters::resetAccumulated() {
   base_ = all;
   for (Held& each : held)
     for (Figure* figure : {&each.segment, &each.reservedBytes}) figure->allocated = figure->freed = 0;
-  // Those of the stripes stay, and are taken off.
-  for (std::size_t rung = 0; rung < served.size(); ++rung) served[rung] -= all.served[rung];
+  // The threads' own counters stay, so what they hold now is subtracted from here on.
+  for (std::size_t fallback = 0; fallback < served.size(); ++fallback)
+    served[fallback] -= all.served[fallback];
   retries = outOfMemory = refusedEarly = sourceCalls = sourceReleases = 0;
   moves = pagesMoved = pagesMade = moveNanoseconds = oversizeAllocations = oversizeSegments = 0;
 }

@@ -7,24 +7,24 @@
 
 namespace braid::caching {
 
-// What is so now, the most it ever was, and all that was added and taken away.
+// A current value, its highest value, and the sums of everything added to it and taken from it.
 struct Figure {
   std::int64_t current = 0, peak = 0;
   std::uint64_t allocated = 0, freed = 0;
 };
 
-// PyTorch's statistics where the meaning is the same: of all sizes, of small ones, of large ones.
+// Named as PyTorch's statistics where the meaning is the same.
 struct SizeStats {
-  Figure allocation, allocatedBytes;  // blocks that somebody owns
-  Figure active, activeBytes;         // those, and those whose uses are outstanding
-  Figure requestedBytes;              // as asked for, before rounding
-  Figure segment, reservedBytes;      // segments, or mapped ranges; memory held from the source
+  Figure allocation, allocatedBytes;  // live blocks
+  Figure active, activeBytes;         // live and pending blocks
+  Figure requestedBytes;              // before rounding
+  Figure segment, reservedBytes;      // segments or address ranges; memory held from the source
   Figure inactiveSplit, inactiveSplitBytes;
 };
 
 struct Stats {
   SizeStats all, small, large;
-  std::array<std::uint64_t, 8> served{};  // by rung, in the order of `Allocator`
+  std::array<std::uint64_t, 8> served{};  // by fallback, in the order of Allocator::Fallback
   std::uint64_t retries = 0;              // allocations that had to give memory back first
   std::uint64_t outOfMemory = 0, refusedEarly = 0;
   std::uint64_t sourceCalls = 0, sourceReleases = 0;
@@ -35,48 +35,46 @@ struct Stats {
   std::uint64_t oversizeAllocations = 0, oversizeSegments = 0;
 };
 
-// Figures of the blocks that one thread allocated, written by it alone: so threads do not wait for each
-// other's cache lines. What another thread takes away from them stands beside, until their own thread has it
-// counted in.
-struct Stripe {
-  // The first three are of blocks that somebody owns; active are those and the pending ones.
+// The statistics of the blocks that one thread allocated, written by that thread alone, so that threads do
+// not contend for cache lines. Blocks that another thread frees are counted in `freedByOthers`, which the
+// owner subtracts before it raises a peak. Kept for its speed: one shared set of counters would cost every
+// allocation ten atomic additions on contended cache lines.
+struct ThreadCounters {
+  // The first three count live blocks, the last two live and pending ones.
   enum Kind { blocks, bytes, requested, active, activeBytes, kinds };
   struct alignas(256) Sizes {
     std::atomic<std::int64_t> level[kinds]{}, peak[kinds]{};
-    std::atomic<std::uint64_t> allocatedBytes{}, allocatedRequested{};  // ever
-    std::atomic<std::uint64_t> served[5]{};  // by the rungs that need no mutex; by those that do
+    std::atomic<std::uint64_t> allocatedBytes{}, allocatedRequested{};  // sums since the start
+    std::atomic<std::uint64_t> served[5]{};  // by fallback without the mutex; the last: by all others
   };
   Sizes sizes[2];  // small, large
   std::atomic<std::int64_t> peakOfAll[kinds]{};
-  alignas(128) std::atomic<std::int64_t> taken[2][kinds]{};  // by other threads
+  alignas(128) std::atomic<std::int64_t> freedByOthers[2][kinds]{};
 };
 
-// Exact at every moment for one thread; with several, peaks are of the moments at which some thread left its
-// cache or asked, and at least each thread's own.
+// The counters of all threads. With one thread, peaks are exact. With several, a peak of the sum is the
+// highest sum that `sample` saw, and at least each thread's own peak.
 class StatsCounters {
  public:
-  static constexpr std::uint32_t alone = 63;  // threads with a stripe of their own
+  static constexpr std::uint32_t threads = 63;  // with counters of their own; all others share one set
   StatsCounters();
   ~StatsCounters();
 
-  // Returns the stripe that the block counts in from here on.
-  // `rung`: of those that need no mutex, or `slow`.
+  // An allocation of the calling thread. `served` is its Allocator::Fallback, or `slow` if the slow path
+  // counts it. Returns the index of the thread's counters, which the other calls about this block take.
   static constexpr std::uint8_t slow = 4;
-  std::uint8_t allocated(int size, std::uint64_t bytes, std::uint64_t requested, std::uint8_t rung);
-  void freed(std::uint8_t stripe, int size, std::uint64_t bytes, std::uint64_t requested, bool pending);
-  void settled(std::uint8_t stripe, int size, std::uint64_t bytes);  // pending no longer
-  // Both at once: from pending straight to a new owner. `stripe`: where it counted.
-  std::uint8_t resumed(std::uint8_t stripe, int size, std::uint64_t bytes, std::uint64_t requested,
-                       std::uint8_t rung);
+  std::uint8_t allocated(int size, std::uint64_t bytes, std::uint64_t requested, std::uint8_t served);
+  void freed(std::uint8_t counters, int size, std::uint64_t bytes, std::uint64_t requested, bool pending);
+  // The uses of a pending block are over.
+  void finished(std::uint8_t counters, int size, std::uint64_t bytes);
 
   // Whether more than one thread has ever allocated.
   bool several() const { return made_.load(std::memory_order_relaxed) > 1; }
-  // All stripes together, peaks as they are known. Under the allocator's mutex, as are the next ones.
+  // Sums over all threads. The caller holds the allocator's mutex, here and for all that follows.
   void sample(Stats* stats);
   void resetPeaks();
   void resetAccumulated();
 
-  // Of the mutex's holder.
   std::array<std::uint64_t, 8> served{};
   std::uint64_t retries = 0, outOfMemory = 0, refusedEarly = 0, sourceCalls = 0, sourceReleases = 0;
   std::uint64_t moves = 0, pagesMoved = 0, pagesMade = 0, moveNanoseconds = 0;
@@ -101,19 +99,14 @@ class StatsCounters {
     held[0].add(held[0].reservedBytes, bytes);
     held[1 + size].add(held[1 + size].reservedBytes, bytes);
   }
-  // A page that goes from one size class to the other changes no sum.
-  void reservedMoved(int from, int to, std::int64_t bytes) {
-    held[1 + from].add(held[1 + from].reservedBytes, -bytes);
-    held[1 + to].add(held[1 + to].reservedBytes, bytes);
-  }
 
  private:
-  Stripe& at(std::size_t index);
-  [[gnu::noinline, gnu::cold]] Stripe& make(std::size_t index);
-  std::atomic<Stripe*> stripes_[1 + alone];  // the first one is for all other threads
+  ThreadCounters& at(std::size_t index);
+  [[gnu::noinline, gnu::cold]] ThreadCounters& make(std::size_t index);
+  std::atomic<ThreadCounters*> threads_[1 + threads];  // the first is shared by all further threads
   std::atomic<std::size_t> made_{0};
-  Stats base_;   // what is taken off the accumulated figures
-  Stats peaks_;  // of sums, as they were seen
+  Stats base_;   // the accumulated sums at the last reset, to be subtracted
+  Stats peaks_;  // the highest sums that `sample` saw
 };
 
 }  // namespace braid::caching

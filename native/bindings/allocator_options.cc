@@ -1,4 +1,4 @@
-#include "bindings/caching_options.h"
+#include "bindings/allocator_options.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,7 +16,7 @@ std::uint64_t boundAt(const Napi::Object& from, const char* name, const std::str
 
 }  // namespace
 
-caching::Options cachingOptions(Napi::Value given, const std::string& field, std::uint64_t deviceBytes) {
+caching::Options allocatorOptions(Napi::Value given, const std::string& field, std::uint64_t deviceBytes) {
   const Napi::Object from = objectAt(given, field);
   caching::Options options;
   const std::string policy = textAt(from.Get("policy"), field + ".policy");

@@ -1,4 +1,4 @@
-#include "bindings/caching_hot.h"
+#include "bindings/allocator_calls.h"
 
 #include <bit>
 
@@ -34,7 +34,7 @@ double handleOf(const void* pointer) {
 
 constexpr int bad = static_cast<int>(Refusal::badHandle);
 
-// What the function was made for, its numbers, and whether the device takes calls at all.
+// The arguments of one call: the object of the function, its numbers, and whether the device refuses calls.
 template <class Owner, std::size_t count>
 struct Call {
   Call(napi_env env, napi_callback_info info) {
@@ -47,9 +47,9 @@ struct Call {
     for (std::size_t i = 0; i < count; ++i)
       if (napi_get_value_double(env, values[i], &arguments[i]) != napi_ok && refusal == 0) refusal = bad;
   }
-  static CachingDevice& deviceOf(CachingSpace& space) { return *space.device; }
-  static CachingDevice& deviceOf(CachingDevice& device) { return device; }
-  CachingDevice& device() const { return deviceOf(*owner); }
+  static AllocatorDevice& deviceOf(MemorySpace& space) { return *space.device; }
+  static AllocatorDevice& deviceOf(AllocatorDevice& device) { return device; }
+  AllocatorDevice& device() const { return deviceOf(*owner); }
 
   Owner* owner = nullptr;
   int refusal = bad;
@@ -58,9 +58,9 @@ struct Call {
 
 // lane, bytes, pool, site → the block, its address and size in `out`; 0, and the code in `out`.
 napi_value malloc(napi_env env, napi_callback_info info) {
-  const Call<CachingSpace, 4> call(env, info);
+  const Call<MemorySpace, 4> call(env, info);
   if (!call.owner) return number(env, 0);
-  CachingDevice& device = call.device();
+  AllocatorDevice& device = call.device();
   const auto& [laneId, bytes, poolHandle, site] = call.arguments;
   int status = call.refusal;
   Block* block = nullptr;
@@ -70,7 +70,7 @@ napi_value malloc(napi_env env, napi_callback_info info) {
     if (!lane || !device.pool(poolHandle, &pool) || !(bytes >= 1 && bytes <= 9007199254740992.0)) {
       status = bad;
     } else {
-      CachingSpace& space = *call.owner;
+      MemorySpace& space = *call.owner;
       status = static_cast<int>(device.driver->bind());
       if (status == 0)
         status = static_cast<int>(space.allocator->malloc(static_cast<std::uint64_t>(bytes), *lane, &block,
@@ -90,12 +90,12 @@ napi_value malloc(napi_env env, napi_callback_info info) {
 
 // block
 napi_value free(napi_env env, napi_callback_info info) {
-  const Call<CachingSpace, 1> call(env, info);
+  const Call<MemorySpace, 1> call(env, info);
   if (call.refusal != 0) return code(env, call.refusal);
   Block* block = pointer<Block>(call.arguments[0]);
   if (!block) return code(env, bad);
   const auto bytes = static_cast<std::int64_t>(block->size);
-  CachingDevice& device = call.device();
+  AllocatorDevice& device = call.device();
   Status status = device.driver->bind();
   if (status == Status::ok) status = call.owner->allocator->free(block);
   if (status != Status::invalidHandle) device.weigh(-bytes);
@@ -105,7 +105,7 @@ napi_value free(napi_env env, napi_callback_info info) {
 // block, lane
 template <Status (caching::Allocator::*method)(Block*, Lane&)>
 napi_value use(napi_env env, napi_callback_info info) {
-  const Call<CachingSpace, 2> call(env, info);
+  const Call<MemorySpace, 2> call(env, info);
   if (call.refusal != 0) return code(env, call.refusal);
   Block* block = pointer<Block>(call.arguments[0]);
   Lane* lane = call.device().lane(call.arguments[1]);
@@ -117,7 +117,7 @@ napi_value use(napi_env env, napi_callback_info info) {
 
 // block, event
 napi_value keepUntil(napi_env env, napi_callback_info info) {
-  const Call<CachingSpace, 2> call(env, info);
+  const Call<MemorySpace, 2> call(env, info);
   if (call.refusal != 0) return code(env, call.refusal);
   Block* block = pointer<Block>(call.arguments[0]);
   Mark* mark = pointer<Mark>(call.arguments[1]);
@@ -127,9 +127,9 @@ napi_value keepUntil(napi_env env, napi_callback_info info) {
 
 // lane → an event, its point in `out`; 0, and the code in `out`.
 napi_value record(napi_env env, napi_callback_info info) {
-  const Call<CachingDevice, 1> call(env, info);
+  const Call<AllocatorDevice, 1> call(env, info);
   if (!call.owner) return number(env, 0);
-  CachingDevice& device = call.device();
+  AllocatorDevice& device = call.device();
   Mark* mark = nullptr;
   int status = call.refusal;
   if (status == 0) {
@@ -141,11 +141,11 @@ napi_value record(napi_env env, napi_callback_info info) {
   return number(env, status == 0 ? handleOf(mark) : 0);
 }
 
-// lane, event; out: whether a wait was put on the lane
+// lane, event; `out`: whether a wait was issued
 napi_value wait(napi_env env, napi_callback_info info) {
-  const Call<CachingDevice, 2> call(env, info);
+  const Call<AllocatorDevice, 2> call(env, info);
   if (call.refusal != 0) return code(env, call.refusal);
-  CachingDevice& device = call.device();
+  AllocatorDevice& device = call.device();
   Lane* lane = device.lane(call.arguments[0]);
   Mark* mark = pointer<Mark>(call.arguments[1]);
   if (!lane || !mark || lane->retired) return code(env, bad);
@@ -159,9 +159,9 @@ napi_value wait(napi_env env, napi_callback_info info) {
   return code(env, static_cast<int>(status));
 }
 
-// event: nobody asks for it any more.
+// event: releases it
 napi_value drop(napi_env env, napi_callback_info info) {
-  const Call<CachingDevice, 1> call(env, info);
+  const Call<AllocatorDevice, 1> call(env, info);
   if (call.refusal == static_cast<int>(Refusal::closed)) return code(env, call.refusal);
   if (Mark* mark = pointer<Mark>(call.arguments[0])) mark->release();
   return code(env, 0);
@@ -169,7 +169,7 @@ napi_value drop(napi_env env, napi_callback_info info) {
 
 // event → 0, or notReady
 napi_value done(napi_env env, napi_callback_info info) {
-  const Call<CachingDevice, 1> call(env, info);
+  const Call<AllocatorDevice, 1> call(env, info);
   if (call.refusal != 0) return code(env, call.refusal);
   Mark* mark = pointer<Mark>(call.arguments[0]);
   if (!mark) return code(env, bad);
@@ -180,9 +180,9 @@ napi_value done(napi_env env, napi_callback_info info) {
 
 // lane, kind, to, from, bytes
 napi_value copy(napi_env env, napi_callback_info info) {
-  const Call<CachingDevice, 5> call(env, info);
+  const Call<AllocatorDevice, 5> call(env, info);
   if (call.refusal != 0) return code(env, call.refusal);
-  CachingDevice& device = call.device();
+  AllocatorDevice& device = call.device();
   const auto& [laneId, kind, to, from, bytes] = call.arguments;
   Lane* lane = device.lane(laneId);
   if (!lane || lane->retired || !(kind >= 0 && kind <= 3)) return code(env, bad);
@@ -197,9 +197,9 @@ napi_value copy(napi_env env, napi_callback_info info) {
 
 // lane, to, value, words
 napi_value fill32(napi_env env, napi_callback_info info) {
-  const Call<CachingDevice, 4> call(env, info);
+  const Call<AllocatorDevice, 4> call(env, info);
   if (call.refusal != 0) return code(env, call.refusal);
-  CachingDevice& device = call.device();
+  AllocatorDevice& device = call.device();
   const auto& [laneId, to, value, words] = call.arguments;
   Lane* lane = device.lane(laneId);
   if (!lane || lane->retired) return code(env, bad);
@@ -213,7 +213,7 @@ napi_value fill32(napi_env env, napi_callback_info info) {
 
 // lane → 0, or notReady
 napi_value idle(napi_env env, napi_callback_info info) {
-  const Call<CachingDevice, 1> call(env, info);
+  const Call<AllocatorDevice, 1> call(env, info);
   if (call.refusal != 0) return code(env, call.refusal);
   Lane* lane = call.device().lane(call.arguments[0]);
   if (!lane) return code(env, bad);
@@ -222,15 +222,15 @@ napi_value idle(napi_env env, napi_callback_info info) {
   return code(env, static_cast<int>(status));
 }
 
-// The function owns the device, as its data lies in it.
+// The function owns the device, since its data is part of it.
 void function(napi_env env, napi_value object, const char* name, napi_callback callback, void* data,
-              const std::shared_ptr<CachingDevice>& device) {
+              const std::shared_ptr<AllocatorDevice>& device) {
   napi_value made = nullptr;
   if (napi_create_function(env, name, NAPI_AUTO_LENGTH, callback, data, &made) != napi_ok)
     throw Napi::Error::New(env);
-  auto* held = new std::shared_ptr<CachingDevice>(device);
+  auto* held = new std::shared_ptr<AllocatorDevice>(device);
   const auto release = [](napi_env, void* owned, void*) {
-    delete static_cast<std::shared_ptr<CachingDevice>*>(owned);
+    delete static_cast<std::shared_ptr<AllocatorDevice>*>(owned);
   };
   if (napi_add_finalizer(env, made, held, release, nullptr, nullptr) != napi_ok) {
     delete held;
@@ -241,9 +241,9 @@ void function(napi_env env, napi_value object, const char* name, napi_callback c
 
 }  // namespace
 
-void defineHotSpace(napi_env env, napi_value object, const std::shared_ptr<CachingDevice>& device,
-                    int space) {
-  CachingSpace* data = &device->spaces[space];
+void defineSpaceCalls(napi_env env, napi_value object, const std::shared_ptr<AllocatorDevice>& device,
+                      int space) {
+  MemorySpace* data = &device->spaces[space];
   function(env, object, "malloc", malloc, data, device);
   function(env, object, "free", free, data, device);
   function(env, object, "recordUse", use<&caching::Allocator::recordUse>, data, device);
@@ -251,8 +251,8 @@ void defineHotSpace(napi_env env, napi_value object, const std::shared_ptr<Cachi
   function(env, object, "keepUntil", keepUntil, data, device);
 }
 
-void defineHotDevice(napi_env env, napi_value object, const std::shared_ptr<CachingDevice>& device) {
-  CachingDevice* data = device.get();
+void defineDeviceCalls(napi_env env, napi_value object, const std::shared_ptr<AllocatorDevice>& device) {
+  AllocatorDevice* data = device.get();
   function(env, object, "record", record, data, device);
   function(env, object, "wait", wait, data, device);
   function(env, object, "drop", drop, data, device);

@@ -1,51 +1,51 @@
-#include "bindings/caching_device.h"
+#include "bindings/allocator_device.h"
 
 #include <algorithm>
 #include <utility>
 
 namespace braid::bindings {
 
-CachingDevice::CachingDevice(napi_env env, std::unique_ptr<Driver> opened)
+AllocatorDevice::AllocatorDevice(napi_env env, std::unique_ptr<Driver> opened)
     : env(env), driver(std::move(opened)) {
   lanes = std::make_unique<Lanes>(*driver);
   hooked_ = napi_add_env_cleanup_hook(env, teardown, this) == napi_ok;
 }
 
-CachingDevice::~CachingDevice() {
+AllocatorDevice::~AllocatorDevice() {
   if (hooked_) napi_remove_env_cleanup_hook(env, teardown, this);
   close();
   drain();
   movedViews = 0;
   destroy();
-  if (!tearing) forget();
+  if (!tearing) dropReferences();
 }
 
-void CachingDevice::open(const caching::Options& device, const caching::Options& pinned) {
+void AllocatorDevice::open(const caching::Options& device, const caching::Options& pinned) {
   spaces[0].allocator =
       std::make_unique<caching::Allocator>(*lanes, std::make_unique<caching::DeviceSource>(*driver), device);
   spaces[1].allocator =
       std::make_unique<caching::Allocator>(*lanes, std::make_unique<caching::PinnedSource>(*driver), pinned);
-  for (CachingSpace& space : spaces) space.device = this;
+  for (MemorySpace& space : spaces) space.device = this;
 }
 
-// The environment ends: no JavaScript runs any more, so no source is asked to take its memory back; the
-// process does.
-void CachingDevice::teardown(void* data) {
-  auto* device = static_cast<CachingDevice*>(data);
+// The environment ends and no JavaScript runs any more, so memory of JavaScript sources is not released; the
+// end of the process does that.
+void AllocatorDevice::teardown(void* data) {
+  auto* device = static_cast<AllocatorDevice*>(data);
   device->hooked_ = false;
   device->tearing = true;
   device->close();
   device->drain();
   device->destroy();
-  device->forget();
+  device->dropReferences();
 }
 
-void CachingDevice::forget() {
+void AllocatorDevice::dropReferences() {
   for (napi_ref* reference : {&outBuffer, &thrown, &spaces[0].observer, &spaces[1].observer})
     if (*reference) napi_delete_reference(env, std::exchange(*reference, nullptr));
 }
 
-void CachingDevice::close() {
+void AllocatorDevice::close() {
   if (closed_) return;
   closed_ = true;
   refusal_ = static_cast<int>(Refusal::closed);
@@ -55,17 +55,17 @@ void CachingDevice::close() {
     gate->opened.notify_all();
   }
   highest_ = weight_ = 0;
-  tell();
+  reportBytes();
 }
 
-void CachingDevice::drain() {
+void AllocatorDevice::drain() {
   std::shared_lock lock(inUse);
   if (destroyed_ || !lanes) return;
   driver->bind();
   for (LaneId id = 0; id < lanes->count(); ++id) lanes->synchronizeLane(lanes->at(id));
 }
 
-void CachingDevice::destroy() {
+void AllocatorDevice::destroy() {
   std::unique_lock lock(inUse);
   if (!destroyed_) {
     destroyed_ = true;
@@ -83,15 +83,15 @@ void CachingDevice::destroy() {
   driver.reset();
 }
 
-void CachingDevice::tell() {
+void AllocatorDevice::reportBytes() {
   window_ = windowLength;
-  if (highest_ != told_) {
+  if (highest_ != reported_) {
     std::int64_t total = 0;
-    napi_adjust_external_memory(env, highest_ - told_, &total);
-    told_ = highest_;
+    napi_adjust_external_memory(env, highest_ - reported_, &total);
+    reported_ = highest_;
   }
   highest_ = weight_;
-  tellAbove_ = told_ + std::max<std::int64_t>(1 << 20, told_ / 8);
+  reportAbove_ = reported_ + std::max<std::int64_t>(1 << 20, reported_ / 8);
 }
 
 }  // namespace braid::bindings

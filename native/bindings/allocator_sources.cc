@@ -1,4 +1,4 @@
-#include "bindings/caching_sources.h"
+#include "bindings/allocator_sources.h"
 
 #include <dlfcn.h>
 
@@ -9,7 +9,7 @@ namespace {
 
 class CallbackSource final : public caching::Source {
  public:
-  CallbackSource(CachingDevice& device, Napi::Function allocate, Napi::Function release)
+  CallbackSource(AllocatorDevice& device, Napi::Function allocate, Napi::Function release)
       : device_(device), allocate_(Napi::Persistent(allocate)), release_(Napi::Persistent(release)) {}
   const char* name() const override { return "allocate"; }
 
@@ -38,7 +38,7 @@ class CallbackSource final : public caching::Source {
                               handle(stream)},
                result = nullptr;
     if (call(release_.Value(), 3, arguments, &result)) return Status::ok;
-    // Nobody waits for an answer here, so the program hears of it as of any error that nobody catches.
+    // No caller waits for a result here, so an exception becomes an uncaught one.
     napi_value error = nullptr;
     if (napi_get_and_clear_last_exception(device_.env, &error) == napi_ok)
       napi_fatal_exception(device_.env, error);
@@ -69,7 +69,7 @@ class CallbackSource final : public caching::Source {
     if (napi_get_and_clear_last_exception(device_.env, &error) == napi_ok) keep(error);
     return Status::unknown;
   }
-  // In an array: what was thrown may be no object, which alone can be held.
+  // In an array: references exist for objects only, and the exception may be any value.
   void keep(napi_value error) {
     napi_value list = nullptr;
     if (device_.thrown) napi_delete_reference(device_.env, device_.thrown);
@@ -79,9 +79,9 @@ class CallbackSource final : public caching::Source {
     napi_create_reference(device_.env, list, 1, &device_.thrown);
   }
 
-  CachingDevice& device_;
+  AllocatorDevice& device_;
   Napi::FunctionReference allocate_,
-      release_;  // freed with the allocator, for which the environment still waits
+      release_;  // destroyed with the allocator, while the environment is alive
 };
 
 class LibrarySource final : public caching::Source {
@@ -111,12 +111,12 @@ class LibrarySource final : public caching::Source {
 
 }  // namespace
 
-std::unique_ptr<caching::Source> callbackSource(CachingDevice& device, Napi::Function allocate,
+std::unique_ptr<caching::Source> callbackSource(AllocatorDevice& device, Napi::Function allocate,
                                                 Napi::Function release) {
   return std::make_unique<CallbackSource>(device, allocate, release);
 }
 
-std::unique_ptr<caching::Source> librarySource(const CachingDevice& device, const std::string& path,
+std::unique_ptr<caching::Source> librarySource(const AllocatorDevice& device, const std::string& path,
                                                const std::string& allocate, const std::string& release,
                                                std::string* problem) {
   const auto said = [problem] {

@@ -1,4 +1,4 @@
-#include "bindings/caching_report.h"
+#include "bindings/allocator_report.h"
 
 #include <algorithm>
 #include <vector>

@@ -1,9 +1,9 @@
-#include "bindings/caching_views.h"
+#include "bindings/pinned_views.h"
 
 namespace braid::bindings {
 namespace {
 
-// The buffer, where it still lies over the block.
+// The view's ArrayBuffer, unless its memory was transferred.
 Napi::ArrayBuffer present(const Napi::Reference<Napi::ArrayBuffer>& reference) {
   Napi::ArrayBuffer buffer = reference.Value();
   return buffer.IsEmpty() || buffer.IsDetached() ? Napi::ArrayBuffer() : buffer;
@@ -12,14 +12,14 @@ Napi::ArrayBuffer present(const Napi::Reference<Napi::ArrayBuffer>& reference) {
 }  // namespace
 
 struct PinnedViewOwner {
-  std::shared_ptr<CachingDevice> device;
+  std::shared_ptr<AllocatorDevice> device;
   caching::Block* block;
   Napi::Reference<Napi::ArrayBuffer> buffer;  // weak
-  bool moved = false;                         // freed by its owner while somebody else may read it
+  bool moved = false;  // the owner has freed the block while a transferred ArrayBuffer may still read it
 
   static void release(napi_env env, void*, void* hint) {
     const std::unique_ptr<PinnedViewOwner> view(static_cast<PinnedViewOwner*>(hint));
-    CachingDevice& device = *view->device;
+    AllocatorDevice& device = *view->device;
     if (device.tearing) view->buffer.SuppressDestruct();
     if (const auto found = device.views.find(view->block);
         found != device.views.end() && found->second == view.get())
@@ -37,7 +37,7 @@ struct PinnedViewOwner {
   }
 };
 
-Napi::ArrayBuffer pinnedView(Napi::Env env, const std::shared_ptr<CachingDevice>& device,
+Napi::ArrayBuffer pinnedView(Napi::Env env, const std::shared_ptr<AllocatorDevice>& device,
                              caching::Block* block) {
   if (const auto found = device->views.find(block); found != device->views.end()) {
     Napi::ArrayBuffer buffer = present(found->second->buffer);
@@ -58,7 +58,7 @@ Napi::ArrayBuffer pinnedView(Napi::Env env, const std::shared_ptr<CachingDevice>
   return buffer;
 }
 
-Status freeViewed(CachingDevice& device, caching::Block* block) {
+Status freeViewed(AllocatorDevice& device, caching::Block* block) {
   if (const auto found = device.views.find(block); found != device.views.end()) {
     PinnedViewOwner* view = found->second;
     Napi::ArrayBuffer buffer = present(view->buffer);
@@ -77,7 +77,7 @@ Status freeViewed(CachingDevice& device, caching::Block* block) {
   return status;
 }
 
-void detachViews(CachingDevice& device) {
+void detachViews(AllocatorDevice& device) {
   for (auto& [block, view] : std::exchange(device.views, {})) {
     Napi::ArrayBuffer buffer = present(view->buffer);
     if (buffer.IsEmpty()) {

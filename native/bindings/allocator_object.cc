@@ -1,28 +1,26 @@
-// The NativeCachingDevice: the calls that are not made all the time. TypeScript has checked what they are
-// given. Longer than a file should be, since it is one object's list of methods, each a few lines over what
-// another file does.
-#include "bindings/caching_object.h"
+// The NativeCachingDevice of runtime/addon.ts: its infrequent calls. TypeScript has checked the arguments.
+#include "bindings/allocator_object.h"
 
+#include "bindings/allocator_calls.h"
+#include "bindings/allocator_device.h"
+#include "bindings/allocator_options.h"
+#include "bindings/allocator_report.h"
+#include "bindings/allocator_sources.h"
 #include "bindings/async.h"
-#include "bindings/caching_device.h"
-#include "bindings/caching_hot.h"
-#include "bindings/caching_options.h"
-#include "bindings/caching_report.h"
-#include "bindings/caching_sources.h"
-#include "bindings/caching_views.h"
 #include "bindings/convert.h"
 #include "bindings/device.h"
 #include "bindings/failure_object.h"
 #include "bindings/handle.h"
 #include "bindings/host_options.h"
+#include "bindings/pinned_views.h"
 
 namespace braid::bindings {
 namespace {
 
-using Shared = std::shared_ptr<CachingDevice>;
+using Shared = std::shared_ptr<AllocatorDevice>;
 
 Shared opened(const Napi::CallbackInfo& info) {
-  auto device = self<CachingDevice>(info);
+  auto device = self<AllocatorDevice>(info);
   if (device->refusal() == static_cast<int>(Refusal::closed))
     throw Napi::Error::New(info.Env(), "the device is closed");
   if (device->refusal() != 0)
@@ -31,17 +29,17 @@ Shared opened(const Napi::CallbackInfo& info) {
   return device;
 }
 
-void check(const Napi::CallbackInfo& info, CachingDevice& device, Status status, const char* op) {
+void check(const Napi::CallbackInfo& info, AllocatorDevice& device, Status status, const char* op) {
   if (status != Status::ok) throw failureObject(info.Env(), failureOf(*device.driver, status, op));
 }
 
-Lane& laneAt(const Napi::CallbackInfo& info, CachingDevice& device, std::size_t at = 0) {
+Lane& laneAt(const Napi::CallbackInfo& info, AllocatorDevice& device, std::size_t at = 0) {
   Lane* lane = device.lane(numberAt(info[at], "lane"));
   if (!lane) throw Napi::RangeError::New(info.Env(), "there is no such lane");
   return *lane;
 }
 
-caching::Allocator& spaceAt(const Napi::CallbackInfo& info, CachingDevice& device, std::size_t at = 0) {
+caching::Allocator& spaceAt(const Napi::CallbackInfo& info, AllocatorDevice& device, std::size_t at = 0) {
   return *device.spaces[integerAt(info[at], "space", 0, 1)].allocator;
 }
 
@@ -99,7 +97,7 @@ Napi::Value retireLane(const Napi::CallbackInfo& info) {
   return nothing(info);
 }
 
-// Waits for a mark off the JavaScript thread; it is held until then.
+// Waits for a mark off the JavaScript thread, and holds it until then.
 Napi::Value waitFor(const Napi::CallbackInfo& info, const Shared& device, Mark* mark, const char* op) {
   auto status = std::make_shared<Status>(Status::ok);
   auto detail = std::make_shared<std::string>();
@@ -199,7 +197,7 @@ Napi::Value resetAccumulated(const Napi::CallbackInfo& info) {
   return nothing(info);
 }
 
-// Waits for every lane off the JavaScript thread, so that giving back does not.
+// Waits for every lane off the JavaScript thread, so that the release that follows need not wait.
 Napi::Value emptyCache(const Napi::CallbackInfo& info) {
   const Shared device = opened(info);
   const double pool = numberOr(info[0], "pool", 0);
@@ -231,7 +229,7 @@ Napi::Value memory(const Napi::CallbackInfo& info) {
 Napi::Value keepHistory(const Napi::CallbackInfo& info) {
   const Shared device = opened(info);
   const auto entries = static_cast<std::size_t>(integerAt(info[0], "entries", 0, 1 << 26));
-  for (CachingSpace& space : device->spaces) {
+  for (MemorySpace& space : device->spaces) {
     if (entries > 0)
       space.allocator->history().start(entries);
     else
@@ -260,9 +258,9 @@ Napi::Value shortage(const Napi::CallbackInfo& info) {
   return shortageObject(info.Env(), device->spaces[integerAt(info[0], "space", 0, 1)].shortage);
 }
 
-// The driver's words about a code.
+// The driver's message for a code.
 Napi::Value describe(const Napi::CallbackInfo& info) {
-  const auto device = self<CachingDevice>(info);
+  const auto device = self<AllocatorDevice>(info);
   const auto status = static_cast<Status>(integerAt(info[0], "status", 0, 9999));
   Napi::Object result = Napi::Object::New(info.Env());
   result.Set("code", statusName(status));
@@ -271,9 +269,9 @@ Napi::Value describe(const Napi::CallbackInfo& info) {
   return result;
 }
 
-// What a source threw since this was asked last, in an array.
+// The exception that a source has thrown since the last call, in an array.
 Napi::Value takeThrown(const Napi::CallbackInfo& info) {
-  const auto device = self<CachingDevice>(info);
+  const auto device = self<AllocatorDevice>(info);
   if (!device->thrown) return info.Env().Undefined();
   napi_value list = nullptr;
   napi_get_reference_value(info.Env(), device->thrown, &list);
@@ -283,24 +281,24 @@ Napi::Value takeThrown(const Napi::CallbackInfo& info) {
 }
 
 bool askObserver(void* data, const caching::Shortage& shortage) {
-  auto* space = static_cast<CachingSpace*>(data);
+  auto* space = static_cast<MemorySpace*>(data);
   const Napi::Env env(space->device->env);
   const Napi::HandleScope scope(env);
   napi_value observer = nullptr;
   if (napi_get_reference_value(env, space->observer, &observer) != napi_ok || !observer) return false;
   const int which = space == &space->device->spaces[1] ? 1 : 0;
   napi_value arguments[] = {Napi::Number::New(env, which), shortageObject(env, shortage)}, result = nullptr;
-  // TypeScript's own function, which throws nothing.
+  // The function is TypeScript's own and never throws.
   if (napi_call_function(env, env.Undefined(), observer, 2, arguments, &result) != napi_ok) return false;
   bool again = false;
   return napi_get_value_bool(env, result, &again) == napi_ok && again;
 }
 
-// (space, shortage) => whether something was freed; once
+// (space, shortage) => whether it freed blocks; set once
 Napi::Value observe(const Napi::CallbackInfo& info) {
   const Shared device = opened(info);
   if (!info[0].IsFunction()) throw Napi::TypeError::New(info.Env(), "observer must be a function");
-  for (CachingSpace& space : device->spaces) {
+  for (MemorySpace& space : device->spaces) {
     if (space.observer) continue;
     if (napi_create_reference(info.Env(), info[0], 1, &space.observer) != napi_ok)
       throw Napi::Error::New(info.Env());
@@ -309,7 +307,7 @@ Napi::Value observe(const Napi::CallbackInfo& info) {
   return nothing(info);
 }
 
-// Bytes outside its heap that V8 has been told of, by everybody.
+// The external bytes that all addons of the process have reported to V8.
 Napi::Value externalBytes(const Napi::CallbackInfo& info) {
   opened(info);
   std::int64_t total = 0;
@@ -338,7 +336,7 @@ Napi::Value hold(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value openGate(const Napi::CallbackInfo& info) {
-  const auto device = self<CachingDevice>(info);
+  const auto device = self<AllocatorDevice>(info);
   const auto last = static_cast<std::int64_t>(device->gates.size()) - 1;
   Gate& gate = *device->gates[static_cast<std::size_t>(integerAt(info[0], "gate", 0, last))];
   std::lock_guard lock(gate.mutex);
@@ -348,7 +346,7 @@ Napi::Value openGate(const Napi::CallbackInfo& info) {
 }
 
 Napi::Value close(const Napi::CallbackInfo& info) {
-  const Shared device = self<CachingDevice>(info);
+  const Shared device = self<AllocatorDevice>(info);
   if (device->refusal() == static_cast<int>(Refusal::inSource)) opened(info);
   detachViews(*device);
   device->close();
@@ -370,11 +368,11 @@ Napi::Object deviceObject(Napi::Env env, const Shared& device) {
   device->out = out.Data();
   if (napi_create_reference(env, out, 1, &device->outBuffer) != napi_ok) throw Napi::Error::New(env);
   object.Set("out", out);
-  defineHotDevice(env, object, device);
+  defineDeviceCalls(env, object, device);
   const char* const spaces[] = {"device", "pinned"};
   for (int space = 0; space < 2; ++space) {
     const Napi::Object functions = Napi::Object::New(env);
-    defineHotSpace(env, functions, device, space);
+    defineSpaceCalls(env, functions, device, space);
     object.Set(spaces[space], functions);
   }
   define<addLane>(object, "addLane");
@@ -418,9 +416,9 @@ Napi::Value openCaching(const Napi::CallbackInfo& info) {
   if (const Status bound = driver->bind(); bound != Status::ok)
     throw failureObject(env, failureOf(*driver, bound, "bind"));
   const std::uint64_t bytes = driver->info().totalBytes;
-  const caching::Options options = cachingOptions(info[1], "options", bytes);
-  const caching::Options pinned = cachingOptions(info[2], "pinned", bytes);
-  const auto device = std::make_shared<CachingDevice>(env, std::move(driver));
+  const caching::Options options = allocatorOptions(info[1], "options", bytes);
+  const caching::Options pinned = allocatorOptions(info[2], "pinned", bytes);
+  const auto device = std::make_shared<AllocatorDevice>(env, std::move(driver));
   device->open(options, pinned);
   return deviceObject(env, device);
 }

@@ -1,15 +1,16 @@
-// Pages of free blocks go where they are needed: what the rung `move` takes them from.
+// The fallback `transfer`: whole pages of free blocks become spare, to be mapped where they are needed.
 #include <algorithm>
 
 #include "memory/caching/allocator.h"
 
 namespace braid::caching {
 
-// Moving a page costs as much as hundreds of allocations. A program whose memory comes and goes at random
-// would move some for ever, to hold less than it needs at its peak: in the long run it pays with memory
-// instead. Not for what is long: to fill it takes more than to gather its pages.
+// Moving a page costs as much as hundreds of allocations. A program that allocates and frees at random would
+// move pages for ever, to hold less than its peak needs; so the number of moves is limited, and memory grows
+// instead. Long requests earn further moves: filling them takes longer than moving their pages.
 bool Allocator::mayMove(std::uint64_t pages) const {
-  const std::uint64_t earned = climbs_ / climbsAMove + longBytes_ / (pagesAMove * pages_.pageBytes());
+  const std::uint64_t earned =
+      slowCalls_ / slowCallsPerMove + longBytes_ / (pagesPerMove * pages_.pageBytes());
   return pagesMoved_ + pages <= movesAtOnce + earned || !mayGrow(pages * pages_.pageBytes());
 }
 
@@ -17,18 +18,17 @@ bool Allocator::hasPage(const Block& block) const {
   return wholePages(block.address, block.address + block.size, pages_.pageBytes()) > 0;
 }
 
-// Takes whole pages, at most so many, away from a block that has some and is in no bin: they are spare then,
-// and the rest of it is free again. Nothing on the device can touch it any more. *hole is what lies unmapped
-// where they were.
+// Unmaps at most `most` whole pages of a block that is in no bin and that nothing on the device can still
+// touch. The pages become spare, the rest of the block free. *hole is the unmapped block in their place.
 std::uint64_t Allocator::unmapPages(Block* block, std::uint64_t most, Status* status, Block** hole) {
   Heap& heap = *block->heap;
   Segment& segment = *block->segment;
   const std::uint64_t page = pages_.pageBytes();
   const DeviceAddress end = down(block->address + block->size, page);
   const DeviceAddress first = up(block->address, page);
-  // From the high end: what is left is nearer to its neighbours.
+  // From the high end, so that the rest lies beside its lower neighbour.
   const DeviceAddress start = end - std::min(most * page, end - first);
-  // Nobody merges with a part before it is in a bin.
+  // Live, so that nothing merges with a part before it is in a bin.
   block->state = BlockState::live;
   Block* middle = start > block->address ? heap.split(block, start - block->address) : block;
   Block* high = middle->address + middle->size > end ? heap.split(middle, end - middle->address) : nullptr;
@@ -54,40 +54,39 @@ std::uint64_t Allocator::unmapPages(Block* block, std::uint64_t most, Status* st
   return unmapped ? count : 0;
 }
 
-// Pages that free blocks do not need, spare afterwards: at most `wanted`, from the shortest blocks first.
-// Only of blocks that nothing on the device can still touch, whatever lane they are of: lanes that have free
-// blocks are asked, once.
-std::uint64_t Allocator::donate(std::uint64_t wanted) {
+// Makes at most `wanted` pages of free blocks spare, from the shortest blocks first. Blocks of any lane give
+// pages once nothing on the device can still touch them: each lane with free blocks is polled once.
+std::uint64_t Allocator::transferPages(std::uint64_t wanted) {
   const std::uint64_t page = pages_.pageBytes();
-  std::vector<Block*> donors;
-  bool asked[Lanes::most] = {};
+  std::vector<Block*> sources;
+  bool polled[Lanes::most] = {};
   for (Heap* heap : heaps_) {
     if (!heap->config.expandable) continue;
     heap->eachFree([&](Block& block) {
       if (!hasPage(block)) return;
-      if (!Heap::complete(block) && !asked[block.lane->id]) {
-        asked[block.lane->id] = true;
+      if (!Heap::complete(block) && !polled[block.lane->id]) {
+        polled[block.lane->id] = true;
         lanes_.pollLane(*block.lane);
       }
-      if (Heap::complete(block)) donors.push_back(&block);
+      if (Heap::complete(block)) sources.push_back(&block);
     });
   }
-  std::sort(donors.begin(), donors.end(), [](const Block* a, const Block* b) {
+  std::sort(sources.begin(), sources.end(), [](const Block* a, const Block* b) {
     return a->size != b->size ? a->size < b->size : a->address < b->address;
   });
-  // Out of their bins first: what one of them keeps must not merge with another one.
-  for (Block* donor : donors) {
-    donor->heap->extract(donor);
-    donor->state = BlockState::live;
+  // All leave their bins first: what one of them keeps must not merge with another.
+  for (Block* source : sources) {
+    source->heap->extract(source);
+    source->state = BlockState::live;
   }
   std::uint64_t moved = 0;
   Status status = Status::ok;
   Block* hole = nullptr;
-  for (Block* donor : donors) {
+  for (Block* source : sources) {
     if (moved >= wanted || status != Status::ok)
-      donor->heap->give(donor);
+      source->heap->give(source);
     else
-      moved += unmapPages(donor, wanted - moved, &status, &hole);
+      moved += unmapPages(source, wanted - moved, &status, &hole);
   }
   if (moved > 0) {
     ++counters_.moves;
