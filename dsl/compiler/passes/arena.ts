@@ -3,16 +3,16 @@ import { pipe } from 'fp-ts/lib/function.js'
 import { peakOf } from '../../memory/peak.js'
 import { homesOf } from '../analysis/device-of.js'
 import type { Arena, Bounded, Lifetimes, Ordered, Synchronized } from '../analysis/ir.js'
+import { type LiveRanges, liveRangesOf, mostLive, someOf } from '../analysis/live-ranges.js'
 import type { Passed } from '../analysis/pass.js'
-import { packed } from './arena/by-size.js'
-import { replayed } from './arena/by-time.js'
-import { returnEdges, reuseEdges } from './arena/reuse.js'
-import { aligned, only, Succession, type Tenants, tenantsOf } from './arena/tenants.js'
+import { packedBySize } from './arena/by-size.js'
+import { packedByTime } from './arena/by-time.js'
+import { aligned, ReuseOrder, returnEdges, reuseEdges } from './arena/reuse-order.js'
 import { outlineOf } from './emit.js'
 import { synchronize } from './synchronize.js'
 
-/** The lane that touches each buffer first: what a plan calls its home, and whose device it is on. */
-const ownersOf = (ir: Ordered): Int32Array => {
+/** By buffer, its home: the lane that accesses it first, whose device it is on. */
+const homesByFirstAccess = (ir: Ordered): Int32Array => {
   const { operations, buffers, laneOf } = ir
   const home = new Int32Array(buffers.length).fill(-1)
   operations.forEach(({ reads, writes }, i) => {
@@ -25,57 +25,38 @@ const ownersOf = (ir: Ordered): Int32Array => {
   )
 }
 
-/** The most bytes in use at once, in issue order: no arena is smaller. */
-const leastOf = ({ first, last }: Tenants, sizes: Float64Array, base: number): number => {
-  const operations = last.reduce((most, at) => Math.max(most, at + 1), 0)
-  const taken = new Float64Array(operations)
-  const left = new Float64Array(operations)
-  sizes.forEach((bytes, k) => {
-    taken[first[k]!]! += bytes
-    left[last[k]!]! += bytes
-  })
-  let now = base
-  let most = base
-  for (let i = 0; i < operations; i++) {
-    now += taken[i]!
-    most = Math.max(most, now)
-    now -= left[i]!
-  }
-  return most
-}
-
 const endOf = (offset: Float64Array, sizes: Float64Array, base: number): number =>
   offset.reduce((far, at, k) => Math.max(far, at + sizes[k]!), base)
 
-/** Tenants up to which three arenas are tried; of more, one: the largest tenant first, or else as time goes by. */
+/** Up to so many ranges, several arenas are tried; for more ranges one, the largest range first, or else by time. */
 const few = 4096
-/** Further arenas that are tried of the fewest tenants. */
+/** Further arenas that are tried, fewer of them the more ranges there are. */
 const rounds = 32
 
-/** The smallest of the arenas tried: as time goes by, the largest tenant first, the earliest first, and then those first that lay at the top. */
+/** The smallest of the arenas tried: by time; by size with the largest range first, then with the earliest, then with those first that lay at the top. */
 const tried = (
-  tenants: Tenants,
+  ranges: LiveRanges,
   sizes: Float64Array,
   ir: Synchronized,
   base: number,
   most: number,
 ): Float64Array => {
-  const succession = new Succession(ir, tenants)
+  const reuse = new ReuseOrder(ir, ranges)
   const inTime = Int32Array.from(sizes.keys())
   const bySize = inTime.slice().sort((a, b) => sizes[b]! - sizes[a]! || a - b)
-  const pack = (order: Int32Array) => packed(tenants, sizes, order, succession, base, most)
-  const replay = () => replayed(tenants, sizes, succession, base, most)
-  if (sizes.length > few) return pack(bySize) ?? replay()
+  const pack = (order: Int32Array) => packedBySize(ranges, sizes, order, reuse, base, most)
+  const byTime = () => packedByTime(ranges, sizes, reuse, base, most)
+  if (sizes.length > few) return pack(bySize) ?? byTime()
   const end = (offset: Float64Array): number => endOf(offset, sizes, base)
-  const least = leastOf(tenants, sizes, base)
-  let best = replay()
+  const least = mostLive(ranges, sizes, base)
+  let best = byTime()
   const better = (offset: Float64Array | undefined): boolean => {
     if (offset === undefined || end(offset) >= end(best)) return false
     best = offset
     return true
   }
   for (const order of [bySize, inTime]) if (end(best) > least) better(pack(order))
-  // Who came to lie at the top comes earlier the next time.
+  // Ranges that came to lie at the top are placed earlier the next time.
   let order = bySize
   for (let left = Math.min(rounds, few / sizes.length); left > 0 && end(best) > least; left--) {
     const offset = pack(order)
@@ -89,11 +70,11 @@ const tried = (
 }
 
 /**
- * Without a wait more, if that fits; else with some, where it would reach beyond `most`; else with all that issue order allows. Where nothing fits it
- * is the smallest of these, and of equals the one with fewer waits.
+ * An arena without any more waits, if that fits in `most`; else with waits where it would reach beyond `most`; else with
+ * all waits that issue order allows. Where nothing fits, the smallest of these, and of equals the one with fewer waits.
  */
 const smallest = (
-  tenants: Tenants,
+  ranges: LiveRanges,
   sizes: Float64Array,
   ir: Synchronized,
   base: number,
@@ -101,17 +82,17 @@ const smallest = (
 ): Float64Array => {
   let best: Float64Array | undefined
   for (const limit of new Set([Number.POSITIVE_INFINITY, most, 0])) {
-    const found = tried(tenants, sizes, ir, base, limit)
+    const found = tried(ranges, sizes, ir, base, limit)
     if (best === undefined || endOf(found, sizes, base) < endOf(best, sizes, base)) best = found
     if (endOf(best, sizes, base) <= most) break
   }
   return best!
 }
 
-/** Of one device: what lives on across ticks lies at the bottom, in order of id; above it the tenants share bytes. */
+/** Of each device: buffers that live on across ticks lie at the bottom, in order of id; above them the live ranges share bytes. */
 const placesOf = (
   ir: Synchronized,
-  tenants: Tenants,
+  ranges: LiveRanges,
   home: Int32Array,
 ): Arena & { readonly members: Int32Array[] } => {
   const { buffers, lanes, settings } = ir
@@ -134,17 +115,17 @@ const placesOf = (
       offset[id] = end
       end += aligned(bytes)
     })
-    const own = Int32Array.from(tenants.buffer.keys()).filter(k => inArena(tenants.buffer[k]!, device))
-    const sizes = Float64Array.from(own, k => aligned(buffers[tenants.buffer[k]!]!.bytes))
-    const places = smallest(only(tenants, own), sizes, ir, end, most)
+    const own = Int32Array.from(ranges.buffer.keys()).filter(k => inArena(ranges.buffer[k]!, device))
+    const sizes = Float64Array.from(own, k => aligned(buffers[ranges.buffer[k]!]!.bytes))
+    const places = smallest(someOf(ranges, own), sizes, ir, end, most)
     places.forEach((at, i) => {
-      offset[tenants.buffer[own[i]!]!] = at
+      offset[ranges.buffer[own[i]!]!] = at
       end = Math.max(end, at + sizes[i]!)
     })
     bytes[device] = end
     members.push(own)
   }
-  // What nobody touches has a place all the same, above the others.
+  // A buffer without accesses has a place all the same, above the others.
   buffers.forEach(({ life, root, space }, id) => {
     if (root !== id || space !== 'device' || life === 'input' || life === 'output' || offset[id]! >= 0) return
     offset[id] = bytes[0]!
@@ -153,7 +134,7 @@ const placesOf = (
   return { offset, bytes, members }
 }
 
-/** Slots of inputs and outputs, and all else that is pinned: each has bytes of its own. */
+/** Bytes of pinned memory: slots of inputs and outputs, and all other pinned buffers, which share no bytes. */
 const pinnedOf = ({ buffers, settings }: Ordered): number =>
   buffers.reduce((sum, { root, space, life, bytes }, id) => {
     if (root !== id || space !== 'pinned') return sum
@@ -179,24 +160,25 @@ const boundedBy =
   }
 
 /**
- * With planned storage: after this pass every buffer has its place in its device's arena, whose size is the bound, and lanes wait for what data and
- * those places ask, no more. Two buffers share bytes only where, by the clocks that data, windows and each buffer's own return leave, the one's last
- * accesses are before the other's first, and the other's before the one comes again in the next tick.
+ * Planned storage: stands in for synchronize, lifetimes and bound. After this pass every buffer has a place in its
+ * device's arena, whose size is the bound, and the only waits are those that data and these places need.
  *
- * Under `memory: BYTES`, where an arena would grow beyond them, and with `small`, where that takes fewer bytes, the issue order alone decides who
- * may share: there the lanes are made to wait.
+ * Waits that data, windows and each buffer's own return need come first, and give every operation its clock. Two buffers
+ * share bytes where by these clocks the last accesses of one are before the first access of the other, and the last
+ * accesses of the other before the one comes again in the next tick. Under `memory: BYTES`, where an arena would grow
+ * beyond them, and with `small`, where that takes fewer bytes, issue order alone decides: there lanes are made to wait.
  */
 export const arena = (ordered: Ordered): Passed<Bounded> => {
-  const tenants = tenantsOf(ordered)
-  const home = ownersOf(ordered)
-  const isPinned = (k: number): boolean => ordered.buffers[tenants.buffer[k]!]!.space === 'pinned'
-  const windows = [...ordered.windows, ...returnEdges(ordered, tenants, () => true)]
+  const ranges = liveRangesOf(ordered)
+  const home = homesByFirstAccess(ordered)
+  const isPinned = (k: number): boolean => ordered.buffers[ranges.buffer[k]!]!.space === 'pinned'
+  const windows = [...ordered.windows, ...returnEdges(ordered, ranges, () => true)]
   return pipe(
     synchronize({ ...ordered, windows }),
-    E.map(ir => placesOf(ir, tenants, home)),
+    E.map(ir => placesOf(ir, ranges, home)),
     E.chain(places => {
-      const reuse = reuseEdges(ordered, tenants, places)
-      const returns = returnEdges(ordered, tenants, isPinned)
+      const reuse = reuseEdges(ordered, ranges, places)
+      const returns = returnEdges(ordered, ranges, isPinned)
       return pipe(
         synchronize({ ...ordered, windows: [...returns, ...reuse] }),
         E.map(boundedBy(home, places)),

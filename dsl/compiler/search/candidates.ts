@@ -3,6 +3,7 @@ import { pipe } from 'fp-ts/lib/function.js'
 import { costsOf } from '../analysis/costs.js'
 import { fullest } from '../analysis/device-of.js'
 import type { Bounded, Evaluation, Lifetimes, Ordered, Placed, Synchronized } from '../analysis/ir.js'
+import { liveBytesOf } from '../analysis/live-ranges.js'
 import { changed } from '../analysis/operations.js'
 import type { Passed } from '../analysis/pass.js'
 import { predict } from '../analysis/predict.js'
@@ -12,7 +13,6 @@ import { lifetimes } from '../passes/lifetimes.js'
 import { deferralLevels } from '../passes/order/deferred.js'
 import { eagerOrder, type Ordering, withDeferred } from '../passes/order.js'
 import { synchronize } from '../passes/synchronize.js'
-import { liveOf } from './live.js'
 import { waitAtReuse } from './wait-at-reuse.js'
 
 /** One way to order a placed graph. `window`, by lane: how far uploads without a window of the user's run ahead. */
@@ -106,7 +106,7 @@ export class Evaluator {
   live(candidate: Candidate): number {
     return pipe(
       this.ordered(candidate, false),
-      E.fold(() => Number.POSITIVE_INFINITY, liveOf),
+      E.fold(() => Number.POSITIVE_INFINITY, liveBytesOf),
     )
   }
 

@@ -1,36 +1,37 @@
-import { Neighbours } from './neighbours.js'
-import { alignment, type Succession, type Tenants } from './tenants.js'
+import type { LiveRanges } from '../../analysis/live-ranges.js'
+import { alignment, type ReuseOrder } from './reuse-order.js'
 
-/** Pairs of tenants that are compared at most: beyond it an arena is given up. Graphs whose lanes meet now and then need some hundred a tenant. */
+/** Pairs of ranges that are compared at most: then no arena is found this way. Where lanes meet now and then a range needs some hundred. */
 const maxPairs = 2 ** 25
 
-/** Neighbours of one tenant are told apart by so many numbers. */
-const most = 2 ** 20
+/** A range has fewer neighbours than this, so that one number holds a neighbour's offset and its index. */
+const maxNeighbours = 2 ** 20
 
 /**
- * Best fit, in the order given (largest first, say): each tenant goes to the low end of the shortest gap that is long enough among those that it
- * may not share bytes with, else above all of them. Undefined where that would be too much work.
+ * Best fit, in the order given (largest first, say): each range goes to the low end of the shortest gap that is long
+ * enough between the ranges that it may not share bytes with, else above all of them. Undefined where that would be
+ * too much work.
  *
- * What would reach beyond `limit` goes instead among those only that are in use when it is: waits then order it.
+ * A range that would reach beyond `limit` goes between those only that are live at the same time: waits then order it.
  */
-export const packed = (
-  { first, last }: Tenants,
+export const packedBySize = (
+  { first, last }: LiveRanges,
   sizes: Float64Array,
   order: Int32Array,
-  succession: Succession,
+  reuse: ReuseOrder,
   base: number,
   limit: number,
 ): Float64Array | undefined => {
   const offset = new Float64Array(sizes.length)
-  const neighbours = new Neighbours(succession, { first, last })
+  const neighbours = new Neighbours(reuse, { first, last })
   const near = new Int32Array(sizes.length)
   const keys = new Float64Array(sizes.length)
-  const lowest = (k: number, count: number, shares: (a: number, b: number) => boolean): number => {
+  const lowest = (k: number, count: number, mayShare: (a: number, b: number) => boolean): number => {
     let length = 0
     for (let i = 0; i < count; i++) {
       const other = near[i]!
-      // In order of offset, with who it is below that: both in one number, which sorts the fastest.
-      if (!shares(other, k)) keys[length++] = (offset[other]! / alignment) * most + i
+      // One number sorts faster than a pair: the offset, and below it the index.
+      if (!mayShare(other, k)) keys[length++] = (offset[other]! / alignment) * maxNeighbours + i
     }
     const sorted = keys.subarray(0, length).sort()
     const size = sizes[k]!
@@ -38,7 +39,7 @@ export const packed = (
     let best = -1
     let bestGap = Number.POSITIVE_INFINITY
     for (const key of sorted) {
-      const other = near[key % most]!
+      const other = near[key % maxNeighbours]!
       const gap = offset[other]! - end
       if (gap >= size && gap < bestGap) {
         best = end
@@ -48,14 +49,103 @@ export const packed = (
     }
     return best >= 0 ? best : end
   }
-  const agree = (a: number, b: number): boolean => succession.agree(a, b)
-  const apart = (a: number, b: number): boolean => last[a]! < first[b]! || last[b]! < first[a]!
+  const mayShare = (a: number, b: number): boolean => reuse.mayShare(a, b)
+  const areApart = (a: number, b: number): boolean => last[a]! < first[b]! || last[b]! < first[a]!
   for (const k of order) {
     const count = neighbours.of(k, near)
-    if (neighbours.work > maxPairs || count >= most) return undefined
-    offset[k] = lowest(k, count, agree)
-    if (offset[k]! + sizes[k]! > limit) offset[k] = Math.min(offset[k]!, lowest(k, count, apart))
+    if (neighbours.work > maxPairs || count >= maxNeighbours) return undefined
+    offset[k] = lowest(k, count, mayShare)
+    if (offset[k]! + sizes[k]! > limit) offset[k] = Math.min(offset[k]!, lowest(k, count, areApart))
     neighbours.add(k)
   }
   return offset
+}
+
+/** Operations that one step of the index stands for. */
+const stepWidth = 16
+
+/**
+ * An index by time: finds the ranges that may conflict with a range, without a look at all of them. A range takes up
+ * the tick from the earliest operation that its first access is not known to be after, to its last access; and the
+ * end of the tick, from the earliest operation there that its first access of the next tick is not known to be after.
+ * Ranges that are nowhere together may share bytes: one follows the other, in the tick and around its end.
+ */
+class Neighbours {
+  private readonly stretches: Stretches
+  private readonly steps: number
+  private readonly from: Int32Array
+  private readonly to: Int32Array
+  /** Where the stretch at the end of the tick begins; `steps`: there is none. */
+  private readonly again: Int32Array
+  private readonly seen: Int32Array
+  private stamp = 0
+  /** Entries that were looked at so far. */
+  work = 0
+
+  constructor(reuse: ReuseOrder, { first, last }: Pick<LiveRanges, 'first' | 'last'>) {
+    const stepOf = (i: number): number => Math.floor(i / stepWidth)
+    this.steps = stepOf(reuse.operations) + 1
+    this.stretches = new Stretches(this.steps)
+    this.from = first.map(i => stepOf(reuse.openSince(i)))
+    this.to = last.map(stepOf)
+    this.again = first.map(i => {
+      const open = reuse.openSinceLastTick(i)
+      return open === reuse.operations ? this.steps : stepOf(open)
+    })
+    this.seen = new Int32Array(first.length)
+  }
+
+  add(k: number): void {
+    this.stretches.add(k, this.from[k]!, this.to[k]!)
+    const again = Math.max(this.again[k]!, this.to[k]! + 1)
+    if (again < this.steps) this.stretches.add(k, again, this.steps - 1)
+  }
+
+  /** Puts the ranges that were added and may conflict with k into `into`; returns how many there are. */
+  of(k: number, into: Int32Array): number {
+    const { seen } = this
+    const stamp = ++this.stamp
+    let count = 0
+    const look = (list: readonly number[]): void => {
+      this.work += list.length
+      for (let i = 0; i < list.length; i++) {
+        const other = list[i]!
+        if (seen[other] === stamp) continue
+        seen[other] = stamp
+        into[count++] = other
+      }
+    }
+    this.stretches.visit(this.from[k]!, this.to[k]!, look)
+    const again = Math.max(this.again[k]!, this.to[k]! + 1)
+    if (again < this.steps) this.stretches.visit(again, this.steps - 1, look)
+    return count
+  }
+}
+
+/** Stretches of time, found by the step at which they begin or by any step within. */
+class Stretches {
+  private readonly beginning: number[][]
+  /** A binary tree over the steps: stretches that cover all steps of a node, but not all of its parent. */
+  private readonly covering: number[][]
+
+  constructor(private readonly steps: number) {
+    this.beginning = Array.from({ length: steps }, () => [])
+    this.covering = Array.from({ length: 2 * steps }, () => [])
+  }
+
+  add(k: number, from: number, to: number): void {
+    this.beginning[from]!.push(k)
+    let low = from + this.steps
+    let high = to + this.steps + 1
+    for (; low < high; low >>= 1, high >>= 1) {
+      if (low & 1) this.covering[low++]!.push(k)
+      if (high & 1) this.covering[--high]!.push(k)
+    }
+  }
+
+  /** Visits all that are somewhere from `from` to `to`, each stretch once. */
+  visit(from: number, to: number, visit: (list: readonly number[]) => void): void {
+    for (let node = from + this.steps; node > 0; node >>= 1) visit(this.covering[node]!)
+    for (let at = from + 1; at <= to; at++) visit(this.beginning[at]!)
+  }
 }

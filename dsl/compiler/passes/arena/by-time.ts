@@ -1,32 +1,34 @@
-import type { Succession, Tenants } from './tenants.js'
+import type { LiveRanges } from '../../analysis/live-ranges.js'
+import type { ReuseOrder } from './reuse-order.js'
 
-/** Bytes that nobody holds now. */
+/** Bytes that no range has at the present operation. */
 interface Vacant {
   offset: number
   size: number
-  /** How many operations of each lane must be done before these bytes are anybody's. */
+  /** By lane, how many of its operations must be done before the bytes may be taken. */
   end: Int32Array
-  /** How many operations of each lane are done before the first tenant that they had comes again, a tick later. */
+  /** By lane, how many of its operations are done before the first range that had the bytes comes again, a tick later. */
   again: Int32Array
 }
 
-/** Vacant ranges that are looked at for one tenant, at most: beyond it neighbours become one, as late as the later of them. */
+/** Beyond so many vacant stretches, neighbours become one, as late as the later of them. */
 const maxVacant = 512
 
 /**
- * Best fit in order of first access: as the tick goes by, each tenant takes the shortest vacant range, or else run of them, that it may follow in,
- * and leaves one when it is through. The work is linear in tenants, lanes and `maxVacant`, so this is what the largest graphs get.
+ * Best fit in order of first access: as the tick goes by, each range takes the shortest vacant stretch, or else run of
+ * stretches, that it may follow in, and leaves one after its last access. The work is linear in ranges, lanes and
+ * `maxVacant`, so the largest graphs get this.
  *
- * Where the arena would grow beyond `most`, a tenant takes what is vacant whether it follows or not: waits then order it.
+ * Where the arena would grow beyond `most`, a range takes vacant bytes even where it does not follow: waits then order it.
  */
-export const replayed = (
-  { first, last }: Tenants,
+export const packedByTime = (
+  { first, last }: LiveRanges,
   sizes: Float64Array,
-  succession: Succession,
+  reuse: ReuseOrder,
   base: number,
   most: number,
 ): Float64Array => {
-  const { lanes } = succession
+  const { lanes } = reuse
   const offset = new Float64Array(sizes.length)
   const left: Int32Array[] = new Array(sizes.length)
   const vacant: Vacant[] = []
@@ -38,7 +40,7 @@ export const replayed = (
     for (let m = 0; m < lanes; m++) if (end[m]! > known[m]! || done[m]! > again[m]!) return false
     return true
   }
-  /** Where to go, and the vacant range that is there. What touches the top may grow. */
+  /** The offset to take, and the index of the vacant stretch there. A stretch that ends at the top may grow. */
   const find = (
     size: number,
     usable: (range: Vacant) => boolean,
@@ -71,17 +73,17 @@ export const replayed = (
   }
   const take = (k: number): void => {
     const size = sizes[k]!
-    succession.before(first[k]!, known)
-    succession.end(k, done)
+    reuse.before(first[k]!, known)
+    reuse.end(k, done)
     let { at, start } = find(size, follows)
     if (start + size > Math.max(most, top)) {
       const anywhere = find(size, () => true)
       if (anywhere.start < start) ({ at, start } = anywhere)
     }
     const end = start + size
-    // Who had these bytes first in the tick is who comes again first: all that follow are after it already.
+    // The first range that had these bytes in the tick comes again first: all that follow it are after it already.
     const again = new Int32Array(lanes)
-    if (end > top) succession.beforeInLast(first[k]!, again)
+    if (end > top) reuse.beforeInLastTick(first[k]!, again)
     else again.fill(2 ** 31 - 1)
     let through = at
     for (; through < vacant.length && vacant[through]!.offset < end; through++) {
@@ -99,7 +101,7 @@ export const replayed = (
   }
   const leave = (k: number): void => {
     const end = new Int32Array(lanes)
-    succession.end(k, end)
+    reuse.end(k, end)
     let low = 0
     for (let high = vacant.length; low < high; ) {
       const middle = (low + high) >> 1
@@ -113,14 +115,14 @@ export const replayed = (
   const ends = Array.from(last.keys()).sort((a, b) => last[a]! - last[b]! || a - b)
   let next = 0
   for (let k = 0; k < first.length; k++) {
-    // Who is through with its last access at an operation still holds its bytes during it.
+    // A range has its bytes until its last access has been issued.
     while (next < ends.length && last[ends[next]!]! < first[k]!) leave(ends[next++]!)
     take(k)
   }
   return offset
 }
 
-/** Every other range becomes one with its neighbour, where the two touch. */
+/** Every other stretch becomes one with its neighbour, where the two touch. */
 const coarsen = (vacant: Vacant[], lanes: number): void => {
   let length = 0
   for (let i = 0; i < vacant.length; i++) {
