@@ -1,14 +1,17 @@
-// npm run check: lint and format of both languages, types, and a build without warnings. Changes nothing.
+// npm run check: lint and format of both languages, who imports whom, types, and a build without warnings. Changes nothing.
+//   --pictures: only draws the imports anew in docs/internals/architecture.md.
 import { buildTypeScript } from './build.mjs'
 import { install } from './lib/install.mjs'
 import { withBuildLock } from './lib/lock.mjs'
 import { buildNative } from './lib/native.mjs'
+import { nativeRooms, pictures, typescriptRooms } from './lib/rooms.mjs'
 import { ask, checkTypes, entry, run, tool } from './lib/run.mjs'
 import { files } from './lib/stamp.mjs'
 import { check, close, tally } from './lib/tally.mjs'
 import { needNode } from './lib/tools.mjs'
 
-// What it takes for errors and are none: a pointer whose owner has moved into the list beside it, and lanes of 32 bits seen as int or float.
+// cppcheck reports two things that are no errors: a pointer whose owner has moved into the list beside it, and lanes of
+// 32 bits seen as int or float.
 const cppcheck = [
   ...[
     '--std=c++20',
@@ -32,6 +35,10 @@ const cppcheck = [
 await entry(() => {
   needNode()
   withBuildLock(install)
+  if (process.argv.includes('--pictures')) {
+    pictures(true)
+    return 0
+  }
   const sum = tally()
   const node = (...args) => run(process.execPath, args) === 0
   check(sum, 'biome: lint and format', () =>
@@ -55,6 +62,7 @@ await entry(() => {
     )
     sum.skipped++
   } else check(sum, 'cppcheck', () => run('cppcheck', cppcheck) === 0)
+  check(sum, 'rooms: who imports whom', () => [typescriptRooms(), nativeRooms(), pictures()].every(Boolean))
   check(sum, 'types', checkTypes)
   // -Werror: a warning is an error, so a build that stands had none.
   check(sum, 'build', () =>
