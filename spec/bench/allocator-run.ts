@@ -28,7 +28,7 @@ export interface Figures {
 const here = dirname(fileURLToPath(import.meta.url))
 /** The checkout: this file stands in spec/bench, or in dist/spec/bench. */
 export const root = [join(here, '../..'), join(here, '../../..')].find(path =>
-  existsSync(join(path, 'native/bench')),
+  existsSync(join(path, 'native/tools/bench')),
 )!
 
 const folder = 'native/build-bench'

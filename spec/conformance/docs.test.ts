@@ -4,8 +4,13 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync
 import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { formatWithOptions } from 'node:util'
-import ts from 'typescript'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+
+// A machine that only runs what others built has no compiler.
+const compiler = await import('typescript').then(
+  module => module.default,
+  () => undefined,
+)
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
 const folder = join(root, '.cache', `docs-${process.pid}`)
@@ -60,7 +65,9 @@ it('pages have sections with code, and some show what it prints', () => {
   expect(sections.filter(({ output }) => output.length > 0).length).toBeGreaterThanOrEqual(5)
 })
 
-it('type-checks', () => {
+it('type-checks', context => {
+  if (compiler === undefined) return context.skip('the package typescript is not installed here')
+  const ts = compiler
   const config = ts.readConfigFile(join(root, 'tsconfig.json'), ts.sys.readFile)
   const { options } = ts.parseJsonConfigFileContent(config.config, ts.sys, root)
   const program = ts.createProgram(

@@ -165,7 +165,9 @@ describe.each(present)('sessions that share %s', device => {
     )
   })
 
-  it.runIf(device === 'host')('go on when a call of one of them fails', async () => {
+  it('go on when a call of one of them fails', async context => {
+    if (device !== 'host')
+      return context.skip('a driver of CUDA makes no call fail on request; the host device does')
     await using stays = await summed(2, 2)
     const staying = lastValueFrom(stays.run({ x: pulled(rows(200)) }).pipe(map(first), toArray()))
     for (const call of ['launch', 'run', 'eventRecord', 'bind']) {

@@ -236,15 +236,14 @@ describe('peaks', () => {
   const folder = process.env['BRAID_TRACES'] ?? ''
   for (const name of ['gpt_train', 'stream_pipeline']) {
     const path = join(folder, `${name}.json.gz`)
-    it.skipIf(folder === '' || !existsSync(path))(
-      `${name}: at most 1.03 times what is alive (with BRAID_TRACES, the folder that has it)`,
-      async () => {
-        const trace = right(readTrace(path))
-        const done = await replayTrace(trace, { device: 'host', allocator: right(allocatorOptions({})) })
-        expect(done.peakReserved / done.peakLive).toBeLessThanOrEqual(1.03)
-        expect(done.peakReserved).toBeLessThan(trace.torch.expandable!.peakReserved!)
-      },
-    )
+    it(`${name}: at most 1.03 times what is alive (with BRAID_TRACES, the folder that has it)`, async context => {
+      if (folder === '' || !existsSync(path))
+        return context.skip('BRAID_TRACES names no folder that has this recorded trace')
+      const trace = right(readTrace(path))
+      const done = await replayTrace(trace, { device: 'host', allocator: right(allocatorOptions({})) })
+      expect(done.peakReserved / done.peakLive).toBeLessThanOrEqual(1.03)
+      expect(done.peakReserved).toBeLessThan(trace.torch.expandable!.peakReserved!)
+    })
   }
 
   it('a million events take seconds', async () => {
