@@ -6,8 +6,8 @@ import { observePasses } from '../../dsl/compiler/analysis/pass.js'
 import { compile, render } from '../../dsl/index.js'
 import type { GraphIR, GraphNode, LaneSpec } from '../../dsl/ir/graph.js'
 import type { Graph } from '../../dsl/language/graph.js'
-import { xorshift } from '../fixtures/families.js'
-import { graphOf, tasksOf } from '../fixtures/task-graphs.js'
+import { graphOf, tasksOf } from '../fixtures/graphs/of-tasks.js'
+import { xorshift } from '../fixtures/graphs/tasks.js'
 
 const spec = { dtype: 'f32', shape: [16] } as const
 const lanesOf = (count: number): LaneSpec[] =>

@@ -2,7 +2,7 @@
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { verify } from '../../dsl/index.js'
-import { choleskyOf, largePlan, layeredOf } from '../fixtures/large-plans.js'
+import { choleskyOf, largePlan, layeredOf } from '../fixtures/plans/of-tasks.js'
 
 const lanes = 8
 const limitMs = 2_000

@@ -5,8 +5,8 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { toJSON } from '../../dsl/index.js'
 import { braid, language } from '../fixtures/command.js'
-import { weightStreaming } from '../fixtures/plans.js'
-import { slowMachine } from '../fixtures/slow-machine.js'
+import { slowMachine } from '../fixtures/machines/plain.js'
+import { weightStreaming } from '../fixtures/plans/by-hand.js'
 import { parseXml } from '../fixtures/xml.js'
 
 const folder = mkdtempSync(join(tmpdir(), 'braid-explain-'))

@@ -8,7 +8,7 @@ import type { Command } from '../../dsl/ir/plan.js'
 import { peakOf } from '../../dsl/memory/peak.js'
 import { poolPeakOf } from '../../dsl/memory/pool-peak.js'
 import { errorsOf, open, pulled, type Session } from '../../runtime/index.js'
-import { type BufferSketch, planOf } from '../fixtures/plans.js'
+import { type BufferSketch, planOf } from '../fixtures/plans/by-hand.js'
 import { present } from './devices.js'
 
 type Bytes = Session<
@@ -132,7 +132,7 @@ describe('a plan by hand', () => {
       {
         _tag: 'BadPlan',
         subject: 'n1',
-        at: 'spec/fixtures/plans.ts:2:1',
+        at: 'spec/fixtures/plans/by-hand.ts:2:1',
         next: expect.stringContaining('node of its own'),
       },
     ])

@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest'
 import { type CompileOptions, interpret } from '../../dsl/index.js'
 import type { HostArray } from '../../dsl/language/values.js'
 import { pulled } from '../../runtime/index.js'
-import { firstDifference, type Sample, sample } from '../fixtures/generate.js'
+import { firstDifference, type Sample, sample } from '../fixtures/graphs/random.js'
 import { runs } from '../fixtures/runs.js'
 import { opened, present } from './devices.js'
 

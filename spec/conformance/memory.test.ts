@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest'
 import { compile, orThrow } from '../../dsl/index.js'
 import { open, pulled } from '../../runtime/index.js'
-import { network, params, width } from '../fixtures/layers.js'
+import { network, params, width } from '../fixtures/graphs/streamed.js'
 import { present } from './devices.js'
 
 const plan = orThrow(compile(network))

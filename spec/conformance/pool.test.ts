@@ -8,7 +8,7 @@ import type { Graph } from '../../dsl/language/graph.js'
 import { poolPeakOf } from '../../dsl/memory/pool-peak.js'
 import { open, pulled } from '../../runtime/index.js'
 import { generated } from '../bench/compile.js'
-import { patternGraph, patternInput, patterns } from '../fixtures/patterns.js'
+import { patternGraph, patternInput, patterns } from '../fixtures/graphs/patterns.js'
 import { often, runs } from '../fixtures/runs.js'
 import { slowPoolPeaks } from '../oracle/slow-pool.js'
 

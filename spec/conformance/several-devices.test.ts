@@ -28,7 +28,7 @@ import {
 import type { HostArray } from '../../dsl/language/values.js'
 import { verify } from '../../dsl/verify/verify.js'
 import { open, pulled, type RunError } from '../../runtime/index.js'
-import { firstDifference, type Sample, sample } from '../fixtures/generate.js'
+import { firstDifference, type Sample, sample } from '../fixtures/graphs/random.js'
 import { runs } from '../fixtures/runs.js'
 import { fleets, opened } from './devices.js'
 

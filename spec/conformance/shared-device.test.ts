@@ -6,7 +6,7 @@ import { add, download, graph, interpret, lane, mul, param, scan, tensor, upload
 import type { Lease } from '../../dsl/language/feed.js'
 import type { HostArray } from '../../dsl/language/values.js'
 import { pulled, RunError } from '../../runtime/index.js'
-import { firstDifference, type Sample, sample } from '../fixtures/generate.js'
+import { firstDifference, type Sample, sample } from '../fixtures/graphs/random.js'
 import { runs } from '../fixtures/runs.js'
 import { opened, present, until } from './devices.js'
 

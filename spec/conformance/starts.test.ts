@@ -4,7 +4,7 @@ import { lastValueFrom, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'
 import { interpret } from '../../dsl/index.js'
 import { pulled } from '../../runtime/index.js'
-import { steps, stepsGraph } from '../fixtures/ordered-steps.js'
+import { steps, stepsGraph } from '../fixtures/graphs/steps.js'
 import { often, runs } from '../fixtures/runs.js'
 import { opened, present } from './devices.js'
 

@@ -7,7 +7,7 @@ mapPositions()
 const { compile, download, explain, graph, lane, matmul, on, orThrow, param, relu, tensor, upload } =
   await import('../../dsl/index.js')
 const { goldens } = await import('./graphs.js')
-const { slowMachine: machine } = await import('../fixtures/slow-machine.js')
+const { slowMachine: machine } = await import('../fixtures/machines/plain.js')
 
 const square = tensor('f32', [64, 64])
 

@@ -31,7 +31,7 @@ import {
 } from '../../runtime/index.js'
 import { pause, present, until } from '../conformance/devices.js'
 import { busy, contentOf, deviceOf, hold, KiB, MiB, thrownBy } from '../fixtures/busy.js'
-import { xorshift } from '../fixtures/families.js'
+import { xorshift } from '../fixtures/graphs/tasks.js'
 
 const current = (device: Device, memory: 'device' | 'pinned' = 'device') => {
   const stats = device.stats(memory)

@@ -30,7 +30,7 @@ import {
   verify,
 } from '../../dsl/index.js'
 import { present } from '../conformance/devices.js'
-import { without } from '../fixtures/schedules.js'
+import { without } from '../fixtures/plans/schedules.js'
 import { expectMeaning } from './yields.js'
 
 const copy = lane('copy')

@@ -21,7 +21,7 @@ import {
 import { AllocatorError, type Device, type Lane, toTorch } from '../../runtime/index.js'
 import { present } from '../conformance/devices.js'
 import { deviceOf, hold, KiB, MiB, mirrorOf, settled, thrownBy } from '../fixtures/busy.js'
-import { without } from '../fixtures/schedules.js'
+import { without } from '../fixtures/plans/schedules.js'
 import { goldens } from '../golden/graphs.js'
 
 const bytes = 4 * MiB

@@ -14,7 +14,7 @@ import {
   wait,
   without,
   write,
-} from '../fixtures/schedules.js'
+} from '../fixtures/plans/schedules.js'
 
 /** Which laws are broken, at which command, over which buffer. */
 const broken = (plan: Plan, options?: { readonly safety?: boolean }): readonly string[] =>

@@ -35,7 +35,6 @@ import { textOf } from '../../../dsl/ir/text.js'
 import { poolPeakOf } from '../../../dsl/memory/pool-peak.js'
 import { verify } from '../../../dsl/verify/verify.js'
 import { verifyRanks } from '../../../dsl/verify/verify-ranks.js'
-import { fitted } from '../../fixtures/fitted.js'
 import {
   forward,
   type Move,
@@ -44,7 +43,8 @@ import {
   type Sharded,
   step,
   tensorParallel,
-} from '../../fixtures/rank-graphs.js'
+} from '../../fixtures/graphs/ranks.js'
+import { fitted } from '../../fixtures/plans/fitted.js'
 import { often, runs } from '../../fixtures/runs.js'
 import { oracle, without } from '../../oracle/oracle.js'
 import { canStop, execute } from '../../oracle/rendezvous.js'

@@ -32,7 +32,7 @@ import {
   verify,
 } from '../../../dsl/index.js'
 import type { Plan } from '../../../dsl/ir/plan.js'
-import { sample } from '../../fixtures/generate.js'
+import { sample } from '../../fixtures/graphs/random.js'
 import { runs } from '../../fixtures/runs.js'
 
 const vector = tensor('f32', [64])

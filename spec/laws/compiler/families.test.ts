@@ -19,6 +19,7 @@ import {
 } from '../../../dsl/index.js'
 import type { Plan } from '../../../dsl/ir/plan.js'
 import { verify } from '../../../dsl/verify/verify.js'
+import { graphOf } from '../../fixtures/graphs/of-tasks.js'
 import {
   chains,
   cholesky,
@@ -31,9 +32,8 @@ import {
   type TaskGraph,
   taskBench,
   tree,
-} from '../../fixtures/families.js'
+} from '../../fixtures/graphs/tasks.js'
 import { runs } from '../../fixtures/runs.js'
-import { graphOf } from '../../fixtures/task-graphs.js'
 
 const small = (least: number, most: number) => fc.integer({ min: least, max: most })
 const seed = fc.integer({ min: 1, max: 2 ** 30 })

@@ -2,9 +2,9 @@ import * as E from 'fp-ts/lib/Either.js'
 import { expect, test } from 'vitest'
 import { lifetimes } from '../../../dsl/compiler/passes/lifetimes.js'
 import { synchronize } from '../../../dsl/compiler/passes/synchronize.js'
-import { figured, greedyLanes } from '../../fixtures/families.js'
-import { figures } from '../../fixtures/figures.js'
-import { orderedTasks } from '../../fixtures/ordered-tasks.js'
+import { figured, figures } from '../../fixtures/graphs/figures.js'
+import { greedyLanes } from '../../fixtures/graphs/tasks.js'
+import { orderedTasks } from '../../fixtures/plans/of-tasks.js'
 
 for (const { graph, lanes, tasks, waits, records, uses } of figures)
   test(`${graph} on ${lanes} lanes`, () => {

@@ -17,8 +17,8 @@ import {
 import type { CompileError } from '../../../dsl/ir/graph.js'
 import { render } from '../../../dsl/ir/messages.js'
 import { heldAtPeak } from '../../../dsl/memory/held.js'
-import { sample } from '../../fixtures/generate.js'
-import { patternGraph, patterns } from '../../fixtures/patterns.js'
+import { patternGraph, patterns } from '../../fixtures/graphs/patterns.js'
+import { sample } from '../../fixtures/graphs/random.js'
 import { often, runs } from '../../fixtures/runs.js'
 
 const refused = (graph: Graph, options: CompileOptions): Required<CompileError> => {

@@ -7,7 +7,7 @@ import type { Graph } from '../../../dsl/language/graph.js'
 import { commandTableOf } from '../../../dsl/order/command-table.js'
 import { eachBuffer, eachNode, isUnmade, packedOf } from '../../../dsl/order/packed.js'
 import { fingerprintOf, fingerprintOfTable } from '../../../dsl/verify/fingerprint.js'
-import { graphOf, tasksOf } from '../../fixtures/task-graphs.js'
+import { graphOf, tasksOf } from '../../fixtures/graphs/of-tasks.js'
 
 const compiled = (tasks: number): Plan => {
   const source = { ir: graphOf('layered', tasksOf('layered', tasks), 8) } as unknown as Graph

@@ -35,10 +35,10 @@ import {
   verify,
 } from '../../../dsl/index.js'
 import { h200 } from '../../../dsl/machine/h200.js'
-import { figured, greedyLanes, layered, type TaskGraph } from '../../fixtures/families.js'
-import { figures } from '../../fixtures/figures.js'
-import { fitted } from '../../fixtures/fitted.js'
-import { tasks } from '../../fixtures/ordered-tasks.js'
+import { figured, figures } from '../../fixtures/graphs/figures.js'
+import { greedyLanes, layered, type TaskGraph } from '../../fixtures/graphs/tasks.js'
+import { fitted } from '../../fixtures/plans/fitted.js'
+import { tasks } from '../../fixtures/plans/of-tasks.js'
 import { runs } from '../../fixtures/runs.js'
 
 const settings: Settings = {

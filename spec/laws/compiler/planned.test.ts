@@ -15,9 +15,9 @@ import {
   toJSON,
 } from '../../../dsl/index.js'
 import { verify } from '../../../dsl/verify/verify.js'
-import { sample } from '../../fixtures/generate.js'
-import { orderedTasks } from '../../fixtures/ordered-tasks.js'
-import { patternGraph, patterns } from '../../fixtures/patterns.js'
+import { patternGraph, patterns } from '../../fixtures/graphs/patterns.js'
+import { sample } from '../../fixtures/graphs/random.js'
+import { orderedTasks } from '../../fixtures/plans/of-tasks.js'
 import { runs } from '../../fixtures/runs.js'
 import { oracle } from '../../oracle/oracle.js'
 

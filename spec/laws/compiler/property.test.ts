@@ -15,7 +15,7 @@ import {
   upload,
 } from '../../../dsl/index.js'
 import { verify } from '../../../dsl/verify/verify.js'
-import { sample } from '../../fixtures/generate.js'
+import { sample } from '../../fixtures/graphs/random.js'
 import { runs } from '../../fixtures/runs.js'
 
 describe('compile', () => {

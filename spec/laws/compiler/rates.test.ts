@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest'
 import { compile, explain, orThrow, parsePlan, renderAll, simulate, toJSON } from '../../../dsl/index.js'
 import { textOf } from '../../../dsl/ir/text.js'
 import { verify } from '../../../dsl/verify/verify.js'
-import { sample } from '../../fixtures/generate.js'
+import { sample } from '../../fixtures/graphs/random.js'
 import { runs } from '../../fixtures/runs.js'
 
 describe('compile, of graphs with rates', () => {

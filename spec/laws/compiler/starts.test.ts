@@ -26,8 +26,8 @@ import {
   upload,
   verify,
 } from '../../../dsl/index.js'
-import { fitted } from '../../fixtures/fitted.js'
-import { type Step, spec, steps, stepsGraph } from '../../fixtures/ordered-steps.js'
+import { type Step, spec, steps, stepsGraph } from '../../fixtures/graphs/steps.js'
+import { fitted } from '../../fixtures/plans/fitted.js'
 import { often, runs } from '../../fixtures/runs.js'
 import { ordered } from '../../golden/graphs.js'
 import { comparable, oracle } from '../../oracle/oracle.js'

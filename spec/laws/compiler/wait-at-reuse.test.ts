@@ -6,9 +6,9 @@ import { describe, expect, it } from 'vitest'
 import { compile } from '../../../dsl/compiler/compile.js'
 import { orThrow, verify } from '../../../dsl/index.js'
 import { poolPeakOf } from '../../../dsl/memory/pool-peak.js'
-import { sample } from '../../fixtures/generate.js'
+import { sample } from '../../fixtures/graphs/random.js'
+import { streamed, streamedLeast } from '../../fixtures/graphs/streamed.js'
 import { runs } from '../../fixtures/runs.js'
-import { streamed, streamedLeast } from '../../fixtures/streamed.js'
 
 const KiB = 2 ** 10
 

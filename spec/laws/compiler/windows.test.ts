@@ -23,10 +23,10 @@ import {
 import { lane } from '../../../dsl/language/lane.js'
 import { machineOf } from '../../../dsl/machine/load.js'
 import { simulate } from '../../../dsl/machine/simulate/simulate.js'
-import { fitted } from '../../fixtures/fitted.js'
-import { sample } from '../../fixtures/generate.js'
+import { sample } from '../../fixtures/graphs/random.js'
+import { streamed, streamedLeast } from '../../fixtures/graphs/streamed.js'
+import { fitted } from '../../fixtures/plans/fitted.js'
 import { runs } from '../../fixtures/runs.js'
-import { streamed, streamedLeast } from '../../fixtures/streamed.js'
 
 const KiB = 2 ** 10
 

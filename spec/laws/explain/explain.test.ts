@@ -20,9 +20,9 @@ import {
   upload,
 } from '../../../dsl/index.js'
 import type { Plan } from '../../../dsl/ir/plan.js'
-import { sample } from '../../fixtures/generate.js'
+import { sample } from '../../fixtures/graphs/random.js'
+import { streamed, streamedLeast } from '../../fixtures/graphs/streamed.js'
 import { runs } from '../../fixtures/runs.js'
-import { streamed, streamedLeast } from '../../fixtures/streamed.js'
 
 // To write them anew: BRAID_GOLDEN=write npx vitest run spec/laws/explain/explain.test.ts
 const write = process.env['BRAID_GOLDEN'] === 'write'

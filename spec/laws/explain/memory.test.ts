@@ -4,10 +4,10 @@ import { compile, orThrow } from '../../../dsl/index.js'
 import type { Plan } from '../../../dsl/ir/plan.js'
 import { heldAtPeak } from '../../../dsl/memory/held.js'
 import { peakOf } from '../../../dsl/memory/peak.js'
-import { sample } from '../../fixtures/generate.js'
-import { planFrom, recipes } from '../../fixtures/plan-generator.js'
+import { sample } from '../../fixtures/graphs/random.js'
+import { streamed, streamedLeast } from '../../fixtures/graphs/streamed.js'
+import { planFrom, recipes } from '../../fixtures/plans/random.js'
 import { runs } from '../../fixtures/runs.js'
-import { streamed, streamedLeast } from '../../fixtures/streamed.js'
 
 /** What is said of each memory comes to the peak of L9, to the byte, and nothing is left untold. */
 const comesToThePeak = (plan: Plan): void => {

@@ -3,7 +3,7 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { takeoversOf } from '../../../dsl/explain/takeovers.js'
 import { compile, explain, orThrow } from '../../../dsl/index.js'
-import { patternGraph, patterns } from '../../fixtures/patterns.js'
+import { patternGraph, patterns } from '../../fixtures/graphs/patterns.js'
 import { runs } from '../../fixtures/runs.js'
 import { goldens } from '../../golden/graphs.js'
 

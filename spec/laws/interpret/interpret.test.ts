@@ -19,7 +19,7 @@ import {
   upload,
 } from '../../../dsl/index.js'
 import { numbers } from '../../../dsl/language/values.js'
-import { firstDifference, sample } from '../../fixtures/generate.js'
+import { firstDifference, sample } from '../../fixtures/graphs/random.js'
 import { runs } from '../../fixtures/runs.js'
 
 const f32 = (...values: number[]) => new Float32Array(values)

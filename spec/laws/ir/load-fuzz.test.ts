@@ -5,9 +5,7 @@ import { parsePlan } from '../../../dsl/ir/load.js'
 import { textOf, toJSON } from '../../../dsl/ir/text.js'
 import { verify } from '../../../dsl/verify/verify.js'
 import { verifyRanks } from '../../../dsl/verify/verify-ranks.js'
-import { withCollectives } from '../../fixtures/collective-plan.js'
-import { withKernels } from '../../fixtures/kernel-plan.js'
-import { twoLanes, weightStreaming } from '../../fixtures/plans.js'
+import { twoLanes, weightStreaming, withCollectives, withKernels } from '../../fixtures/plans/by-hand.js'
 import { runs } from '../../fixtures/runs.js'
 
 const texts = [twoLanes, weightStreaming, withKernels, withCollectives].map(toJSON)

@@ -6,7 +6,7 @@ import { jsonParts, toJSON } from '../../../dsl/ir/json.js'
 import { jsonOf } from '../../../dsl/ir/json-parts.js'
 import { parsePlan, parsePlanParts } from '../../../dsl/ir/load.js'
 import { Enough, Reader } from '../../../dsl/ir/reader.js'
-import { plans } from '../../fixtures/plan-generator.js'
+import { plans } from '../../fixtures/plans/random.js'
 import { runs } from '../../fixtures/runs.js'
 
 const pieces = (text: string, ends: readonly number[]): string[] => {

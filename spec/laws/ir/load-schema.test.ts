@@ -8,9 +8,13 @@ import { compile, download, every, graph, orThrow, tensor, upload, window } from
 import { parsePlan } from '../../../dsl/ir/load.js'
 import type { PlanFault } from '../../../dsl/ir/reader.js'
 import { toJSON } from '../../../dsl/ir/text.js'
-import { withCollectives } from '../../fixtures/collective-plan.js'
-import { withKernels } from '../../fixtures/kernel-plan.js'
-import { singleLane, twoLanes, weightStreaming } from '../../fixtures/plans.js'
+import {
+  singleLane,
+  twoLanes,
+  weightStreaming,
+  withCollectives,
+  withKernels,
+} from '../../fixtures/plans/by-hand.js'
 import { often, runs } from '../../fixtures/runs.js'
 
 const conforms = new Ajv2020({ strict: false }).compile(

@@ -8,10 +8,14 @@ import { parsePlan } from '../../../dsl/ir/load.js'
 import type { Plan } from '../../../dsl/ir/plan.js'
 import { toJSON } from '../../../dsl/ir/text.js'
 import { verify } from '../../../dsl/verify/verify.js'
-import { withCollectives } from '../../fixtures/collective-plan.js'
-import { withKernels } from '../../fixtures/kernel-plan.js'
-import { plans } from '../../fixtures/plan-generator.js'
-import { singleLane, twoLanes, weightStreaming } from '../../fixtures/plans.js'
+import {
+  singleLane,
+  twoLanes,
+  weightStreaming,
+  withCollectives,
+  withKernels,
+} from '../../fixtures/plans/by-hand.js'
+import { plans } from '../../fixtures/plans/random.js'
 import { runs } from '../../fixtures/runs.js'
 
 const conforms = new Ajv2020({ strict: false }).compile(

@@ -8,7 +8,7 @@ import { costOf, demandOf } from '../../../dsl/machine/cost.js'
 import { fillingOf, fillTime } from '../../../dsl/machine/filling.js'
 import { h200 } from '../../../dsl/machine/h200.js'
 import { placeIn, syntaxError, withoutComments } from '../../../dsl/machine/jsonc.js'
-import { someMachines } from '../../fixtures/machines.js'
+import { someMachines } from '../../fixtures/machines/random.js'
 import { runs } from '../../fixtures/runs.js'
 
 const faultsOf = (text: string) => {

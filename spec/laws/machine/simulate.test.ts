@@ -13,10 +13,11 @@ import {
 } from '../../../dsl/machine/simulate/simulate.js'
 import { paceOf } from '../../../dsl/machine/simulate/steady-state.js'
 import { peakOf } from '../../../dsl/memory/peak.js'
-import { sample } from '../../fixtures/generate.js'
-import { plain, someMachines, uncontended } from '../../fixtures/machines.js'
-import { planFrom, recipes } from '../../fixtures/plan-generator.js'
-import { type BufferSketch, planOf } from '../../fixtures/plans.js'
+import { sample } from '../../fixtures/graphs/random.js'
+import { plain, uncontended } from '../../fixtures/machines/plain.js'
+import { someMachines } from '../../fixtures/machines/random.js'
+import { type BufferSketch, planOf } from '../../fixtures/plans/by-hand.js'
+import { planFrom, recipes } from '../../fixtures/plans/random.js'
 import { runs } from '../../fixtures/runs.js'
 
 const close = (value: number, wanted: number): void =>

@@ -7,7 +7,7 @@ import { type FlatCommands, Op } from '../../../dsl/order/flat-commands.js'
 import { isUnmade, type Listing, packedOf, planOf } from '../../../dsl/order/packed.js'
 import { fingerprintOf, fingerprintOfTable } from '../../../dsl/verify/fingerprint.js'
 import { verify } from '../../../dsl/verify/verify.js'
-import { largePlan, layeredOf } from '../../fixtures/large-plans.js'
+import { largePlan, layeredOf } from '../../fixtures/plans/of-tasks.js'
 
 let plan: Plan
 let flat: FlatCommands

@@ -10,18 +10,15 @@ import type { Graph } from '../../../dsl/language/graph.js'
 import { poolPeakOf } from '../../../dsl/memory/pool-peak.js'
 import { verify } from '../../../dsl/verify/verify.js'
 import { verifyRanks } from '../../../dsl/verify/verify-ranks.js'
-import { cholesky, fsdp, layered, taskBench, xorshift } from '../../fixtures/families.js'
-import { sample } from '../../fixtures/generate.js'
-import { largePlan } from '../../fixtures/large-plans.js'
-import { mutations } from '../../fixtures/mutations.js'
-import { movedMutations } from '../../fixtures/mutations-moved.js'
-import { placeMutations } from '../../fixtures/mutations-places.js'
-import { rankMutations } from '../../fixtures/mutations-ranks.js'
-import { planFrom, recipes } from '../../fixtures/plan-generator.js'
-import { singleLane, twoLanes, weightStreaming } from '../../fixtures/plans.js'
-import { rankOf, type Script, scripts } from '../../fixtures/rank-scripts.js'
+import { sample } from '../../fixtures/graphs/random.js'
+import { streamed, streamedLeast } from '../../fixtures/graphs/streamed.js'
+import { cholesky, fsdp, layered, taskBench, xorshift } from '../../fixtures/graphs/tasks.js'
+import { singleLane, twoLanes, weightStreaming } from '../../fixtures/plans/by-hand.js'
+import { mutations, rankMutations } from '../../fixtures/plans/mutations.js'
+import { largePlan } from '../../fixtures/plans/of-tasks.js'
+import { planFrom, recipes } from '../../fixtures/plans/random.js'
+import { rankOf, type Script, scripts } from '../../fixtures/plans/ranks.js'
 import { isFullRun, runs } from '../../fixtures/runs.js'
-import { streamed, streamedLeast } from '../../fixtures/streamed.js'
 import { goldens } from '../../golden/graphs.js'
 import { comparable, oracle } from '../../oracle/oracle.js'
 import { canStop, execute } from '../../oracle/rendezvous.js'
@@ -101,8 +98,7 @@ const mutantsOf = <P, M>(
 }
 
 describe('every mutant is rejected by its law, at the command and for the buffer that the oracle names, or proved equal by it', () => {
-  const all = [...mutations, ...movedMutations, ...placeMutations]
-  all.forEach((mutation, kind) => {
+  mutations.forEach((mutation, kind) => {
     test(mutation.name, () => {
       let rejected = 0
       let equivalent = 0

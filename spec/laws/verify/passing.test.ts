@@ -11,9 +11,9 @@ import { Adding, coveredWaits } from '../../../dsl/verify/covered.js'
 import { Safety } from '../../../dsl/verify/safety.js'
 import { Settled } from '../../../dsl/verify/settled.js'
 import { verify } from '../../../dsl/verify/verify.js'
-import { sample } from '../../fixtures/generate.js'
-import { choleskyOf, largePlan, layeredOf } from '../../fixtures/large-plans.js'
-import { planFrom, recipes } from '../../fixtures/plan-generator.js'
+import { sample } from '../../fixtures/graphs/random.js'
+import { choleskyOf, largePlan, layeredOf } from '../../fixtures/plans/of-tasks.js'
+import { planFrom, recipes } from '../../fixtures/plans/random.js'
 import { often, runs } from '../../fixtures/runs.js'
 
 const sink = { full: false, add: () => undefined }

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import type { Plan, PlanCommunicator, Violation } from '../../../dsl/ir/plan.js'
 import { verifyRanks } from '../../../dsl/verify/verify-ranks.js'
-import { type Call, lanes, rankOf, type Script, scripts } from '../../fixtures/rank-scripts.js'
+import { type Call, lanes, rankOf, type Script, scripts } from '../../fixtures/plans/ranks.js'
 import { often, runs } from '../../fixtures/runs.js'
 import { canStop, execute } from '../../oracle/rendezvous.js'
 
