@@ -1,9 +1,10 @@
-// The one door between `runtime` and `native`: the shape of the addon, and the loader. Nothing else imports the binary.
+// The one door between `runtime` and `native`: the addon's types, and its loader. No other file imports the
+// binary.
 import { createRequire } from 'node:module'
 import { fileURLToPath } from 'node:url'
 import type { KernelSpec } from '../dsl/ir/kernel-spec.js'
 
-/** Errors thrown or rejected by the addon: an Error with these fields. `code` is the driver's name, e.g. CUDA_ERROR_OUT_OF_MEMORY. */
+/** An Error that the addon throws or rejects with. `code` is the driver's name: CUDA_ERROR_OUT_OF_MEMORY. */
 export interface NativeFailure extends Error {
   readonly code: string
   /** The driver call or phase that failed: `memAllocate`, `prepare matmul[3]`, `run matmul[3]`. */
@@ -20,11 +21,11 @@ export interface NativeFailure extends Error {
 }
 
 export interface HostOptions {
-  /** Which of the process's host devices it is called; default 0. */
+  /** The number of the host device in this process; default 0. */
   readonly ordinal?: number
   /** Bytes of device memory that the host device has; default 4 GiB. */
   readonly memory?: number
-  /** Bytes a second for copies between host and device, and between devices; 0 or absent: as fast as it goes. */
+  /** Bytes a second for copies between host and device, and between devices; 0 or absent: not slowed. */
   readonly copyRate?: number
   /** Floating-point operations a second for matmul. */
   readonly flopRate?: number
@@ -33,7 +34,10 @@ export interface HostOptions {
   /** Seed of the random delays before each piece of work; 0 or absent: none. */
   readonly jitter?: number
   readonly jitterMicroseconds?: number
-  /** Pieces of work that a stream holds: a call for one more waits until there is room, as on a GPU (some 1,021 there). 0 or absent: any number. */
+  /**
+   * The most pieces of work in a stream's queue: a call for one more waits, as on a GPU (some 1,021 there). 0
+   * or absent: any number.
+   */
   readonly queueDepth?: number
   /** Fill memory with garbage when it is given out and taken back. */
   readonly poison?: boolean
@@ -64,10 +68,12 @@ export interface NativeBuffer {
   readonly space: 0 | 1
   readonly home: number
   readonly life: 0 | 1 | 2 | 3 | 4
-  /** The buffer whose bytes these are (itself, if it is no view), and where in it. */
+  /**
+   * The buffer whose bytes these are (the buffer itself, unless it is a view), and the offset in that buffer.
+   */
   readonly root: number
   readonly rootOffset: number
-  /** Place in the arena of its device, with storage planned; else -1. */
+  /** The offset in its device's arena, with planned storage; else -1. */
   readonly arenaOffset: number
   readonly device: number
 }
@@ -89,7 +95,10 @@ export interface NativeProgramSpec {
   readonly inFlight: number
   readonly lanes: readonly { readonly name: string; readonly priority: number; readonly device: number }[]
   readonly buffers: readonly NativeBuffer[]
-  /** Distinct kernels; each node names one. A kernel of kind `cuda` on the host device needs its entry in `references`. */
+  /**
+   * Distinct kernels; each node names one. On the host device a kernel of kind `cuda` needs an entry in
+   * `references`.
+   */
   readonly kernels: readonly KernelSpec[]
   readonly nodes: readonly { readonly name: string; readonly kernel: number; readonly peerAccess: boolean }[]
   readonly events: number
@@ -109,22 +118,26 @@ export interface NativeProgramOptions {
   /** Fill every block with garbage on the new owner's lane when it is given out (either device). */
   readonly poison?: boolean
   /**
-   * By kernel index: computes a user's kernel on `host`. It sees copies of device memory, which it may keep: one of each read, and
-   * of each write as it was, whose bytes go back into device memory when the function returns: a write must not be detached by then.
+   * By kernel index: a function that computes a user's kernel on `host`. It gets copies of device memory,
+   * which it may keep: one of each read, and one of each write with its present bytes. When it returns, the
+   * bytes of the writes go back into device memory, so a write must not be detached.
    */
   readonly references?: Readonly<Record<number, (reads: ArrayBuffer[], writes: ArrayBuffer[]) => void>>
 }
 
 export interface NativeStats {
-  /** Bytes of tick, state and param blocks given out: now, and the most ever. */
+  /** Bytes of tick, state and param blocks that are allocated: now, and at the peak. */
   readonly allocated: number
   readonly allocatedPeak: number
-  /** Bytes held from the driver, workspaces and all; and the furthest byte of the pool that was ever given out. */
+  /**
+   * Bytes held from the driver, workspaces included; and the end of the furthest allocation in the pool so
+   * far.
+   */
   readonly reserved: number
   readonly reservedPeak: number
   readonly poolPeak: number
   readonly pinned: number
-  /** Ticks completed, and nanoseconds that the issuing thread took for each of the last 1,024. */
+  /** Completed ticks, and the issuing thread's nanoseconds for each of the last 1,024. */
   readonly ticks: number
   readonly issueNanoseconds: Float64Array
   /** Allocations served: by order; by making the lane wait; by growth. */
@@ -134,7 +147,7 @@ export interface NativeStats {
   readonly byGrowth: number
   /** Driver objects created since the program's first tick was issued: 0 in steady state. */
   readonly eventsCreated: number
-  /** By device, of which the bytes above are the sums. */
+  /** By device; the bytes above are the sums. */
   readonly devices: readonly {
     readonly allocated: number
     readonly allocatedPeak: number
@@ -144,8 +157,8 @@ export interface NativeStats {
 }
 
 /**
- * What really ran, in order of issue: the newest 1,048,576 runs. Times are milliseconds since the session's first traced run. Clocks of several devices are tied to
- * each other when the program is opened, to some 20 µs.
+ * The newest 1,048,576 runs, in order of issue. Times are milliseconds since the session's first traced run.
+ * When the program is opened, the clocks of several devices are aligned to some 20 µs.
  */
 export interface NativeTrace {
   readonly tick: Float64Array
@@ -153,27 +166,33 @@ export interface NativeTrace {
   readonly lane: Int32Array
   readonly start: Float64Array
   readonly end: Float64Array
-  /** Older rows that are no longer kept. */
+  /** How many older rows were dropped. */
   readonly dropped: number
 }
 
 export interface NativeProgram {
   /**
-   * The pinned memory of an input, output or pinned param buffer, in one slot (0 for params), as an ArrayBuffer over it.
-   * One live view a buffer and slot: a new call detaches the one before.
+   * The pinned memory of an input, output or pinned param buffer, in one slot (0 for params), as an
+   * ArrayBuffer over it. A buffer and slot have one live view: a new call detaches the view before.
    */
   view(buffer: number, slot: number): ArrayBuffer
   /** Copies bytes into a device state or param buffer, before the first tick. */
   load(buffer: number, bytes: Uint8Array): Promise<void>
-  /** Copies a device state or param buffer out, after what is in flight. */
+  /** Copies a device state or param buffer out, after the ticks in flight. */
   read(buffer: number): Promise<ArrayBuffer>
-  /** Hands tick number `tick` (0, 1, 2 …) to the issuing thread and returns at once. Slot = tick mod inFlight, filled before. */
+  /**
+   * Hands tick number `tick` (0, 1, 2 …) to the issuing thread and returns at once. Slot = tick mod inFlight,
+   * filled before.
+   */
   submit(tick: number): void
-  /** Called once for each submitted tick, in order. After a failure every later tick fails with the same error. */
+  /**
+   * Called once for each submitted tick, in order. After a failure every later tick fails with the same
+   * error.
+   */
   onTick(callback: (tick: number, failure: NativeFailure | null) => void): void
   stats(): NativeStats
   trace(): NativeTrace
-  /** Waits for what is in flight, then frees everything. Idempotent. Views are detached first. */
+  /** Waits for the ticks in flight, then frees everything. Idempotent. Views are detached first. */
   close(): Promise<void>
 }
 
@@ -182,11 +201,11 @@ export interface NativeDevice {
   memory(): { readonly free: number; readonly total: number }
   /** Compiles the kernels and takes the memory off the JavaScript thread. Rejects with a NativeFailure. */
   program(spec: NativeProgramSpec, options: NativeProgramOptions): Promise<NativeProgram>
-  /** Refused while a program is open. Idempotent. */
+  /** Fails while a program is open. Idempotent. */
   close(): void
 }
 
-/** What one allocator of a caching device is told: every option with its value; Infinity is no bound. */
+/** All options of one allocator of a caching device; Infinity means no bound. */
 export interface NativeAllocatorOptions {
   readonly policy: string
   readonly limit: number
@@ -206,11 +225,14 @@ export interface NativeAllocatorOptions {
 }
 
 /**
- * The calls of one allocator that a program makes all the time. Lanes, pools, blocks and events are numbers; a code is 0, the driver's,
- * or a refusal: -1 the device is closed, -2 a pool's own allocator called the device, -3 no such handle.
+ * The frequent calls of one allocator. Lanes, pools, blocks and events are numbers. A code is 0, the
+ * driver's, or a refusal: -1 the device is closed, -2 a pool's own allocator called the device, -3 no such
+ * handle.
  */
 export interface NativeSpace {
-  /** The block, with its address and size in `out`; or 0, with the code in `out`. Pool 0 is the device's own. */
+  /**
+   * The block, with its address and size in `out`; or 0, with the code in `out`. Pool 0 is the device's own.
+   */
   malloc(lane: number, bytes: number, pool: number, site: number): number
   free(block: number): number
   recordUse(block: number, lane: number): number
@@ -234,7 +256,7 @@ export interface NativeShortage {
   readonly holders: readonly { readonly bytes: number; readonly count: number; readonly site: number }[]
 }
 
-/** Rows of numbers, as native/bindings/allocator_report.h says. */
+/** Rows of numbers, as native/bindings/allocator_report.h describes them. */
 export interface NativeSnapshot {
   readonly lanes: Float64Array
   readonly segments: Float64Array
@@ -243,7 +265,10 @@ export interface NativeSnapshot {
   readonly pinnedHistory: Float64Array
 }
 
-/** A driver with lanes, and an allocator each for its own and for pinned host memory (space 0 and 1). Handles are not checked beyond what is cheap. */
+/**
+ * A driver with lanes, and two allocators: of device memory (space 0) and of pinned host memory (space 1).
+ * Handles get only cheap checks.
+ */
 export interface NativeCachingDevice {
   readonly info: NativeDeviceInfo
   readonly out: Float64Array
@@ -261,7 +286,7 @@ export interface NativeCachingDevice {
   fill32(lane: number, to: number, value: number, words: number): number
   idle(lane: number): number
 
-  /** Of this priority (-1 high, 0, 1 low); or, with priority undefined, over the caller's stream. */
+  /** Makes a lane of a priority (-1 high, 0, 1 low); with priority undefined, over the caller's stream. */
   addLane(
     name: string,
     priority: number | undefined,
@@ -270,7 +295,7 @@ export interface NativeCachingDevice {
   retireLane(lane: number): void
   synchronizeLane(lane: number): Promise<void>
   synchronizeEvent(event: number): Promise<void>
-  /** With a source of its own: two functions, or a library's path and two symbols. */
+  /** Makes a pool. It may have its own allocator: two functions, or a library's path and two symbols. */
   makePool(
     useOnOutOfMemory: boolean,
     noSplit: boolean,
@@ -292,22 +317,25 @@ export interface NativeCachingDevice {
   shortage(space: 0 | 1): NativeShortage
   describe(status: number): { readonly code: string; readonly detail: string; readonly sticky: boolean }
   takeThrown(): readonly [unknown] | undefined
-  /** Must not throw. Its answer: whether it freed something. */
+  /** The observer must not throw. It returns whether it freed something. */
   observe(observer: (space: 0 | 1, shortage: NativeShortage) => boolean): void
-  /** Bytes outside its heap that V8 has been told of, by everybody. */
+  /** The bytes outside V8's heap that were reported to V8, by all modules together. */
   externalBytes(): number
-  /** Holds the lane back until the gate is opened, or the device closed. */
+  /** Blocks the lane until the gate is opened, or the device closed. */
   hold(lane: number): number
   openGate(gate: number): void
   close(): Promise<void>
 }
 
-/** A trace of an allocator, a place for each operation: 0 allocated, 1 free asked for, 2 free complete. */
+/**
+ * A trace of an allocator, one entry for each operation: 0 allocates, 1 asks for a free, 2 completes the
+ * free.
+ */
 export interface NativeTraceOps {
   readonly kinds: Uint8Array
   readonly streams: Uint8Array
   readonly ids: Float64Array
-  /** As asked for. Of allocations. */
+  /** As asked for; of allocations only. */
   readonly bytes: Float64Array
 }
 
@@ -315,39 +343,45 @@ export interface NativeTraceOps {
 export interface NativeReplayFigures {
   /** Its name. */
   readonly device: string
-  /** Times are those of the run in the middle. */
+  /** The number of runs; times are those of the median run. */
   readonly runs: number
   readonly events: number
   readonly peakLive: number
   readonly peakReserved: number
-  /** The most at once: of the driver's memory, or ranges of addresses. */
+  /** The most at once: pieces of the driver's memory, or ranges of addresses. */
   readonly segments: number
-  /** In the allocator's calls, by event of the trace; and of one call: the median, all but one in a hundred, the longest. */
+  /**
+   * Time in the allocator's calls, for each event of the trace; and of one call: median, 99th percentile,
+   * longest.
+   */
   readonly nsPerEvent: number
   readonly nsMedian: number
   readonly ns99: number
   readonly nsMost: number
   /** Waits put on lanes. */
   readonly waits: number
-  /** Allocations that took pages from elsewhere, how many pages, and how long unmapping and mapping them took. */
+  /** Allocations that moved pages, the number of pages, and the time to unmap and map them. */
   readonly moves: number
   readonly pagesMoved: number
   readonly moveNs: number
   readonly pagesMade: number
-  /** Uses that were outstanding, at most at once. */
+  /** The most uses that were pending at once. */
   readonly outstanding: number
   readonly synchronizations: number
   readonly retries: number
   readonly queries: number
-  /** Allocations by the rung that served them: cache, order, done, wait, gather, move, grow, last. */
+  /**
+   * Allocations by the step of the fallback chain that served them: cache, order, done, wait, gather, move,
+   * grow, last.
+   */
   readonly served: readonly number[]
 }
 
-/** What a replay is rejected with, once its driver is open. */
+/** The error of a replay whose driver is open. */
 export interface NativeReplayFailure extends NativeFailure {
-  /** Of the trace. */
+  /** The index of the trace's operation. */
   readonly operation: number
-  /** Where memory ended. */
+  /** Set if there was no memory. */
   readonly shortage?: NativeShortage
 }
 
@@ -361,13 +395,15 @@ export interface Addon {
     device: NativeAllocatorOptions,
     pinned: NativeAllocatorOptions,
   ): NativeCachingDevice
-  /** Replays a trace on a driver of its own, off the JavaScript thread. Rejects with a NativeReplayFailure. */
+  /**
+   * Replays a trace on a driver of its own, off the JavaScript thread. Rejects with a NativeReplayFailure.
+   */
   replay(
     where: number | HostOptions,
     options: NativeAllocatorOptions,
     trace: NativeTraceOps,
   ): Promise<NativeReplayFigures>
-  /** Makes an ArrayBuffer's length 0, so that a view kept too long reads nothing. */
+  /** Detaches an ArrayBuffer, so that a view that is used too late reads nothing. */
   detach(buffer: ArrayBuffer): void
 }
 
@@ -380,7 +416,7 @@ const candidates = [
 
 let loaded: Addon | undefined
 
-/** The addon, loaded once. Throws an Error that says how to build it where it is missing. */
+/** Loads the addon once. Throws an Error that says how to build it where it is missing. */
 export const native = (): Addon => {
   if (loaded) return loaded
   const require = createRequire(import.meta.url)

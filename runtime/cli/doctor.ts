@@ -19,7 +19,7 @@ interface Library {
   readonly problem: string
 }
 
-// What each library is for, and what to do where it is missing. Matched by a part of its name.
+// By a part of a library's name: what the library is for, and how to install it.
 const advice: readonly (readonly [RegExp, string, string])[] = [
   [
     /nvrtc/i,
@@ -45,13 +45,13 @@ const advice: readonly (readonly [RegExp, string, string])[] = [
 
 const adviceOf = (name: string) => advice.find(([pattern]) => pattern.test(name))
 
-interface Look {
+interface Probe {
   readonly found: readonly DeviceSummary[]
   readonly libraries: readonly Library[]
   readonly problem: string | undefined
 }
 
-const look = (): Look => {
+const probe = (): Probe => {
   try {
     return { found: devices(), libraries: native().probe().libraries, problem: undefined }
   } catch (error) {
@@ -59,7 +59,7 @@ const look = (): Look => {
   }
 }
 
-/** What the environment says to the allocator, setting by setting. */
+/** The allocator's settings in the environment. */
 const settings = () => {
   const found = allocConfFromEnvironment()
   if (found === undefined) return { variable: null, variables: allocConfVariables, settings: [], faults: [] }
@@ -103,9 +103,9 @@ export const doctor = async (args: readonly string[], out: Output): Promise<numb
   )
   if (positionals.length > 0) throw new Misuse(`"${positionals[0]}" is one word too many\nusage: ${usage}`)
   if (values.device !== undefined && values.machine === undefined)
-    throw new Misuse(`--device says where --machine FILE is measured; it is not there\nusage: ${usage}`)
+    throw new Misuse(`--device says where --machine FILE is measured: give --machine too\nusage: ${usage}`)
   const wanted = values.device === undefined ? 'auto' : device(values.device)
-  const { found, libraries, problem } = look()
+  const { found, libraries, problem } = probe()
   const gpu = found.some(({ kind }) => kind === 'cuda')
   const todo = libraries
     .filter(({ found }) => found === '')
@@ -136,41 +136,52 @@ export const doctor = async (args: readonly string[], out: Output): Promise<numb
     allocator,
     ...(measured === undefined ? {} : { machine: measured }),
   })
+  sayDoctor({ system, found, libraries, problem, todo, allocator, measured, gpu }, out)
+  return problem === undefined ? 0 : 1
+}
+
+interface Report extends Probe {
+  readonly system: { readonly node: string; readonly platform: string; readonly cores: number } & {
+    readonly memory: { readonly total: number; readonly free: number }
+  }
+  readonly todo: readonly { readonly library: string; readonly for: string; readonly do: string }[]
+  readonly allocator: Settings
+  readonly measured: { readonly file: string; readonly device: string } | undefined
+  readonly gpu: boolean
+}
+
+const sayDoctor = (report: Report, out: Output): void => {
+  const { system, found, libraries, problem, todo, allocator, measured, gpu } = report
   const { bold, good, bad, dim } = out.styles
-  out.say(
-    `${bold('System')}   Node ${system.node}, ${system.platform}, ${system.cores} cores, ${bytes(system.memory.free)} of ${bytes(system.memory.total)} memory free`,
-  )
+  const { cores, memory } = system
+  const free = `${bytes(memory.free)} of ${bytes(memory.total)} memory free`
+  out.say(`${bold('System')}   Node ${system.node}, ${system.platform}, ${cores} cores, ${free}`)
   if (problem !== undefined) {
     out.say(`${bad('The native addon does not load:')} ${problem}`)
-    return 1
+    return
   }
   out.say(`\n${bold('Devices')}\n${table(found.map(describe), '  ')}`)
-  if (libraries.length > 0)
-    out.say(
-      `\n${bold('Libraries')}\n${table(
-        libraries.map(({ name, found, version, problem }) => [
-          name,
-          found === '' ? dim('missing') : good('found'),
-          found === '' ? problem : [version, found].filter(Boolean).join('  '),
-        ]),
-        '  ',
-      )}`,
-    )
+  const rows = libraries.map(({ name, found, version, problem }) => [
+    name,
+    found === '' ? dim('missing') : good('found'),
+    found === '' ? problem : [version, found].filter(Boolean).join('  '),
+  ])
+  if (rows.length > 0) out.say(`\n${bold('Libraries')}\n${table(rows, '  ')}`)
   saySettings(allocator, out)
-  if (measured !== undefined)
-    out.say(
-      `\n${bold('Machine')}\n  The host, measured on ${measured.device}, is in ${measured.file}: braid simulate PROGRAM --machine ${measured.file}`,
-    )
+  if (measured !== undefined) {
+    const { device, file } = measured
+    const next = `braid simulate PROGRAM --machine ${file}`
+    out.say(`\n${bold('Machine')}\n  The host, measured on ${device}, is in ${file}: ${next}`)
+  }
   out.say(`\n${bold('What to do')}`)
   if (!gpu) out.say("  Nothing, to run on the host device: device 'auto' takes it here.")
   for (const { library, for: purpose, do: action } of todo) out.say(`  ${library}, for ${purpose}: ${action}`)
   if (allocator.faults.length > 0)
     out.say(`  ${allocator.variable}: correct what is refused above, or unset it`)
   else if (gpu && todo.length === 0) out.say("  Nothing: device 'auto' takes cuda:0.")
-  return 0
 }
 
-/** Measures the host and writes the machine file that says what was found. */
+/** Measures the host and writes the figures to a machine file. */
 const measureMachine = async (file: string, wanted: string, gpu: boolean) => {
   const device = (wanted === 'auto' ? (gpu ? 'cuda:0' : 'host') : wanted) as DeviceName
   const figures = await measureHost(device)
@@ -192,5 +203,8 @@ const describe = ({
   `${bytes(freeBytes)} of ${bytes(totalBytes)} free`,
   device === 'host'
     ? 'its limit is an option: open(plan, { host: { memory } })'
-    : `compute ${computeCapability}, ${multiprocessors} multiprocessors, driver for CUDA ${Math.floor(driverVersion / 1000)}.${Math.floor((driverVersion % 1000) / 10)}`,
+    : `compute ${computeCapability}, ${multiprocessors} multiprocessors, driver for CUDA ${versionOf(driverVersion)}`,
 ]
+
+const versionOf = (version: number): string =>
+  `${Math.floor(version / 1000)}.${Math.floor((version % 1000) / 10)}`

@@ -1,5 +1,5 @@
-// What this host takes for what `simulate` asks of a machine's host, measured through sessions as programs
-// open them: some seconds.
+// Measures the figures of this host that `simulate` needs, through sessions as programs open them. Takes some
+// seconds.
 
 import { lastValueFrom, tap } from 'rxjs'
 import {
@@ -26,8 +26,8 @@ import { open } from '../session/open.js'
 import type { Session } from '../session/session.js'
 
 /**
- * Nanoseconds and bytes a second, as `HostModel` has them. What the issuing thread's calls cost, and how soon
- * it is heard of a tick's end, is a CUDA driver's, so it is measured there alone.
+ * Figures of a `HostModel`, in its units. The costs of the issuing thread's calls and the turnaround depend
+ * on the CUDA driver, so they are measured on cuda only.
  */
 export type HostFigures = Pick<HostModel, 'tick' | 'bandwidth' | 'cache' | 'cacheBandwidth'> &
   Partial<Pick<HostModel, 'turnaround' | 'launch' | 'product' | 'copy'>>
@@ -36,8 +36,8 @@ const h200 = machines['h200']!
 
 const sizes = [2 ** 18, 2 ** 20, 2 ** 22, 2 ** 24, 2 ** 26]
 
-/** Nanoseconds of ticks that are looked at, three times over; and the fewest and most ticks. */
-const looked = 4e7
+/** A measurement runs ticks for this many nanoseconds, three times; at least and at most so many ticks. */
+const measured = 4e7
 const fewest = 6
 const most = 2000
 
@@ -51,8 +51,8 @@ const opened = async (plan: Plan, device: DeviceName, params = {}): Promise<Sess
   orThrow(await open(plan, { device, params })()) as unknown as Session
 
 /**
- * Nanoseconds a tick, between leases. A thread that may fill all slots at once hears of the first ticks late
- * and close together, so those are left out.
+ * Nanoseconds a tick, between leases. The first ticks are left out: the thread fills all slots before it
+ * takes the first lease, so those leases arrive late and close together.
  */
 const ticks = async (session: Session, value: Uint8Array | undefined, count: number): Promise<number> => {
   const feeds = value === undefined ? {} : { x: pulled(repeat(value)) }
@@ -79,12 +79,15 @@ const fillPlan = (bytes: number, inFlight: number): Plan => {
   return orThrow(compile(net, { inFlight }))
 }
 
-/** A tick that the program's own thread fills with so many bytes, of which the device sends four back. */
+/**
+ * Nanoseconds of a tick whose input of `bytes` bytes the program's own thread fills; its output is four
+ * bytes.
+ */
 const filled = async (bytes: number, inFlight: number, device: DeviceName): Promise<number> => {
   await using session = await opened(fillPlan(bytes, inFlight), device)
   const value = new Uint8Array(bytes).fill(1)
   const about = await ticks(session, value, fewest)
-  const count = Math.max(fewest, Math.min(most, Math.round(looked / about)))
+  const count = Math.max(fewest, Math.min(most, Math.round(measured / about)))
   const found = [about]
   for (let repeat = 0; repeat < 3; repeat++) found[repeat] = await ticks(session, value, count)
   return median(found)
@@ -92,7 +95,7 @@ const filled = async (bytes: number, inFlight: number, device: DeviceName): Prom
 
 type Chain = (length: number) => Parameters<typeof compile>[0]
 
-/** Operations one after the other on one lane: the least work there is for each. */
+/** A chain of the smallest kernels on one lane. */
 const kernels: Chain = length =>
   graph('launches', {}, () => {
     let y = param('x', tensor('f32', [1024])).pipe(on(lane('lane0')), mul(0.5))
@@ -110,7 +113,7 @@ const products: Chain = length =>
 
 const copies: Chain = length =>
   graph('copies', {}, () => {
-    // Of one parameter all uploads would be one.
+    // Each copy has a parameter of its own: uploads of one parameter would become one upload.
     const pairs = Array.from({ length: length >> 1 }, (_, i) => [
       `y${i}`,
       param(`x${i}`, tensor('f32', [1024]), { on: 'host' }).pipe(
@@ -121,7 +124,7 @@ const copies: Chain = length =>
     return Object.fromEntries(pairs)
   })
 
-/** Nanoseconds that one more operation of a chain costs the issuing thread. */
+/** Nanoseconds of the issuing thread for one more operation of a chain. */
 const each = async (chain: Chain, device: DeviceName): Promise<number> => {
   const lengths = [16, 64] as const
   const took: number[] = []
@@ -136,16 +139,13 @@ const each = async (chain: Chain, device: DeviceName): Promise<number> => {
   return Math.max(0, (took[1]! - took[0]!) / (lengths[1] - lengths[0]))
 }
 
-/**
- * Measures the host on a device of its own: on `cuda:0` what is said of an H200's host, on `host` what the
- * program's own thread takes.
- */
+/** Measures the host: on `cuda:0` all figures, on `host` those of the program's own thread. */
 export const measureHost = async (device: DeviceName): Promise<HostFigures> => {
   const periods: Filled[] = []
   for (const bytes of sizes) periods.push({ bytes, nanoseconds: await filled(bytes, 3, device) })
-  // What is left of nothing to fill: with far more in flight than it takes to hide how long a tick is under
-  // way, or by the two smallest sizes, since a thread that hears of each tick's end by itself takes longer
-  // than one that hears of many at once.
+  // The time of a tick with nothing to fill is the larger of two measurements: with many ticks in flight, so
+  // that a tick's own duration is hidden; and extrapolated from the two smallest sizes, because a thread that
+  // is told of one tick's end at a time takes longer than one that is told of many at once.
   const [a, b] = [periods[0]!, periods[1]!]
   const slope = (b.nanoseconds - a.nanoseconds) / (b.bytes - a.bytes)
   const tick = Math.max(await filled(4, 16, device), a.nanoseconds - slope * a.bytes)
@@ -161,7 +161,8 @@ export const measureHost = async (device: DeviceName): Promise<HostFigures> => {
     product: await each(products, device),
     copy: await each(copies, device),
   }
-  // With one tick in flight nothing hides the way back: what the tick's own parts do not explain.
+  // With one tick in flight nothing hides the turnaround: it is the part of the time that `simulate` does not
+  // explain.
   const host = { ...h200.host, ...filling, ...calls, tick, turnaround: 0 }
   const { tickMs } = simulate(fillPlan(4, 1), { ...h200, host })
   return { tick, turnaround: Math.max(0, (await filled(4, 1, device)) - tickMs * 1e6), ...filling, ...calls }

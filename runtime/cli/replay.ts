@@ -14,7 +14,8 @@ import { Failed, type Output } from './io.js'
 import { bytes, table } from './table.js'
 
 export const usage =
-  'braid replay TRACE.json.gz [--device auto|host|cuda:N] [--policy NAME] [--expandable true|false] [--move true|false] [--limit BYTES] [--memory BYTES] [--conf "KEY:VALUE,…"] [--json]'
+  'braid replay TRACE.json.gz [--device auto|host|cuda:N] [--policy NAME] [--expandable true|false] ' +
+  '[--move true|false] [--limit BYTES] [--memory BYTES] [--conf "KEY:VALUE,…"] [--json]'
 
 const policies = ['order-then-wait', 'order-then-grow', 'poll', 'never-wait'] as const
 const truths = ['true', 'false'] as const
@@ -107,10 +108,11 @@ const describe = (
   { styles }: Output,
 ): string => {
   const { torch } = trace
-  const how = `${policy}, ${expandable ? (movePages ? 'expandable, pages move' : 'expandable') : 'whole segments'}`
-  // PyTorch's peaks stand against the same bytes alive: its own rounding is its own.
-  const row = (who: string, reserved: number) => [
-    who,
+  const segments = expandable ? (movePages ? 'expandable, pages move' : 'expandable') : 'whole segments'
+  const how = `${policy}, ${segments}`
+  // Each peak is compared with the live bytes as asked for, before the allocator's own rounding.
+  const row = (allocator: string, reserved: number) => [
+    allocator,
     bytes(reserved),
     ratio(reserved, done.peakLive).toFixed(4),
   ]
@@ -125,20 +127,24 @@ const describe = (
       : [row('PyTorch, expandable segments', torch.expandable.peakReserved)]),
   ]
   const served = fallbacks.filter(name => done.served[name] > 0).map(name => `${name} ${done.served[name]}`)
+  const movesPercent = (100 * done.moveNs) / (done.nsPerEvent * done.events)
+  const shareOfMoves = `${movesPercent.toFixed(0)}% of the time in calls`
   const moved =
     done.moves === 0
       ? 'none'
-      : `${done.pagesMoved} pages in ${done.moves} allocations, ${us(done.moveNs / done.moves)} each, ${((100 * done.moveNs) / (done.nsPerEvent * done.events)).toFixed(0)}% of the time in calls`
+      : `${done.pagesMoved} pages in ${done.moves} allocations, ${us(done.moveNs / done.moves)} each, ${shareOfMoves}`
+  const streams = trace.streams === 1 ? '1 stream' : `${trace.streams} streams`
+  const runs = `the median of ${done.runs === 1 ? '1 run' : `${done.runs} runs`}`
   const rows = [
     [
       'trace',
-      `${trace.name || path}: ${done.events} events on ${trace.streams} ${trace.streams === 1 ? 'stream' : 'streams'}, at most ${done.outstanding} uses outstanding`,
+      `${trace.name || path}: ${done.events} events on ${streams}, at most ${done.outstanding} uses outstanding`,
     ],
     ['device', `${done.device}: ${done.deviceName}`],
     ['peak live', bytes(done.peakLive)],
     [
       'calls',
-      `${done.nsPerEvent.toFixed(0)} ns an event; a call ${done.nsMedian.toFixed(0)} ns median, ${us(done.ns99)} p99; the median of ${done.runs} ${done.runs === 1 ? 'run' : 'runs'}`,
+      `${done.nsPerEvent.toFixed(0)} ns an event; a call ${done.nsMedian.toFixed(0)} ns median, ${us(done.ns99)} p99; ${runs}`,
     ],
     ['served', served.join(', ')],
     ['moved', moved],

@@ -1,5 +1,5 @@
-// Parameters from a .safetensors file: the header is checked without trust, the bytes are read straight to
-// where they are wanted.
+// Parameters from a .safetensors file. Every field of the header is checked; the bytes are read directly into
+// the parameter.
 import { type FileHandle, open } from 'node:fs/promises'
 import * as E from 'fp-ts/lib/Either.js'
 import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
@@ -23,15 +23,13 @@ export type {
 } from './safetensors/header.js'
 export { type TensorToWrite, writeSafetensors } from './safetensors/write.js'
 
-/**
- * Fills a parameter's bytes; `open(plan, { params })` takes one by name. Rejects with a `SafetensorsError`.
- */
+/** Fills a parameter's bytes, for `open(plan, { params })`. Rejects with a `SafetensorsError`. */
 export type ParamSource = (
   into: Uint8Array,
   spec?: BoundSpec & { readonly name?: string; readonly bytes?: number },
 ) => Promise<void>
 
-/** What a `ParamSource` rejects with: the fault as data, and as a sentence. */
+/** The error of a `ParamSource`: the fault as data, and as a sentence. */
 export class SafetensorsError extends Error {
   constructor(readonly fault: SafetensorsFault) {
     super(render(fault))
@@ -40,21 +38,18 @@ export class SafetensorsError extends Error {
 }
 
 export interface Safetensors extends AsyncDisposable {
-  /** By name, in the order of the header. */
+  /** The tensors by name, in the order of the header. */
   readonly tensors: ReadonlyMap<string, StoredTensor>
-  /** Tensors of element types that Braid does not compute with: name → the type's name. */
+  /** Tensors whose element type Braid does not compute with: by name, the type. */
   readonly foreign: ReadonlyMap<string, string>
   readonly metadata: Readonly<Record<string, string>>
-  /**
-   * Reads one tensor into bytes that are exactly as long. A name that is not there, or another type or size,
-   * rejects.
-   */
+  /** Reads one tensor. Rejects if the file has no such tensor, or the parameter has another type or size. */
   source(name: string): ParamSource
   /** Idempotent. */
   close(): Promise<void>
 }
 
-// One read of 8 MiB keeps a disk busy and gives other reads of the thread pool their turn.
+// Reads of 8 MiB keep a disk busy, and let other reads of the thread pool run in between.
 const chunk = 8 << 20
 
 const readFully = async (file: FileHandle, into: Uint8Array, position: number): Promise<number> => {
@@ -72,8 +67,8 @@ const readFully = async (file: FileHandle, into: Uint8Array, position: number): 
   return done
 }
 
-/** What keeps a tensor of the file from filling a parameter, or undefined. */
-const misfit = (
+/** Why a tensor of the file cannot fill a parameter; undefined where it can. */
+const mismatch = (
   path: string,
   name: string,
   header: Header,
@@ -120,7 +115,7 @@ const reader = (path: string, file: FileHandle, header: Header): Safetensors => 
   const source =
     (name: string): ParamSource =>
     async (into, spec) => {
-      const fault = misfit(path, name, header, into, spec)
+      const fault = mismatch(path, name, header, into, spec)
       if (fault) throw new SafetensorsError(fault)
       const { offset, bytes } = header.tensors.get(name)!
       const done = await readFully(file, into, offset)

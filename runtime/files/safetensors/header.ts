@@ -1,5 +1,6 @@
-// The header of a .safetensors file, checked without trust: an 8-byte little-endian length, that many bytes of JSON, then the
-// tensors' bytes, which the header must cover exactly once. https://github.com/huggingface/safetensors#format
+// Reads and checks the header of a .safetensors file: an 8-byte little-endian length, that many bytes of
+// JSON, then the tensors' bytes, each of which must belong to exactly one tensor of the header.
+// https://github.com/huggingface/safetensors#format
 import * as E from 'fp-ts/lib/Either.js'
 import type { ReadonlyNonEmptyArray } from 'fp-ts/lib/ReadonlyNonEmptyArray.js'
 import type { Fault } from '../../../dsl/ir/fault.js'
@@ -7,12 +8,12 @@ import type { DType } from '../../../dsl/ir/tensor.js'
 
 export type SafetensorsTag =
   | 'CannotRead' // the operating system refused
-  | 'Truncated' // the file ends before what it announces
-  | 'BadHeader' // not JSON, not UTF-8, too long, names twice
-  | 'BadTensor' // one entry's dtype, shape or offsets cannot be
+  | 'Truncated' // the file is shorter than its header says
+  | 'BadHeader' // not JSON, not UTF-8, too long, or a name stands twice
+  | 'BadTensor' // the dtype, shape or offsets of one entry are invalid
   | 'Overlap' // two tensors share bytes
   | 'Hole' // bytes that no tensor owns
-  | 'Mismatch' // a tensor that is there, but not of the asked name, type or size
+  | 'Mismatch' // no tensor of the name, type and size that the parameter needs
   | 'CannotWrite'
 
 export type SafetensorsFault = Fault<SafetensorsTag>
@@ -28,12 +29,14 @@ export interface StoredTensor {
 
 export interface Header {
   readonly tensors: ReadonlyMap<string, StoredTensor>
-  /** Tensors that are well formed but of an element type that Braid does not compute with, such as I64: name → type. */
+  /**
+   * Well-formed tensors whose element type Braid does not compute with, such as I64: by name, the type.
+   */
   readonly foreign: ReadonlyMap<string, string>
   readonly metadata: Readonly<Record<string, string>>
 }
 
-/** The format's own limit: a longer header is a lie or an attack. */
+/** The format's own limit on the header's length. */
 export const longestHeader = 100_000_000
 
 export const dtypeNames: Readonly<Record<string, DType>> = {
@@ -76,7 +79,7 @@ const isSize = (value: unknown): value is number => Number.isSafeInteger(value) 
 const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** Keys that stand twice in one object of valid JSON text: JSON.parse keeps the last one and says nothing. */
+/** Keys that stand twice in one object of valid JSON text: JSON.parse silently keeps the last one. */
 export const repeatedKeys = (json: string): readonly string[] => {
   const repeated: string[] = []
   const open: (Set<string> | undefined)[] = []
@@ -169,7 +172,8 @@ const readEntry = (
   }
 }
 
-// Every byte after the header belongs to exactly one tensor: anything else is a file made to mislead, or broken.
+// Every byte after the header must belong to exactly one tensor: otherwise the file is broken, or made to
+// mislead.
 const checkCover = (
   entries: readonly Entry[],
   dataStart: number,
@@ -216,7 +220,7 @@ const readMetadata = (value: unknown, report: Report): Readonly<Record<string, s
   return {}
 }
 
-/** The length that the first 8 bytes announce, held against the size of the file. */
+/** The header's length from the first 8 bytes, checked against the size of the file. */
 export const headerLength = (first: Uint8Array, fileBytes: number, at: string): E.Either<Faults, number> => {
   const fault = (tag: SafetensorsTag, wanted: string, found: string) =>
     E.left<Faults, number>([{ _tag: tag, at, subject: 'header length', wanted, found, next: again }])
@@ -229,7 +233,9 @@ export const headerLength = (first: Uint8Array, fileBytes: number, at: string): 
   return E.right(Number(length))
 }
 
-/** The whole header, or everything that is wrong with it (the first 20). `header` is the JSON's bytes, `at` the file's path. */
+/**
+ * The whole header, or its errors (the first 20). `header` holds the JSON's bytes, `at` is the file's path.
+ */
 export const readHeader = (header: Uint8Array, fileBytes: number, at: string): E.Either<Faults, Header> => {
   const faults: SafetensorsFault[] = []
   const report: Report = (tag, subject, wanted, found, next) =>

@@ -5,7 +5,7 @@ import { type BoundSpec, type DType, tensorBytes } from '../../../dsl/ir/tensor.
 import { describe } from '../../values.js'
 import type { SafetensorsFault } from './header.js'
 
-/** A tensor to write: its bytes whole, or as chunks that are made while the file is written. */
+/** A tensor to write: all its bytes, or chunks that are made while the file is written. */
 export interface TensorToWrite extends BoundSpec {
   readonly name: string
   readonly bytes: Uint8Array | (() => Iterable<Uint8Array> | AsyncIterable<Uint8Array>)
@@ -19,7 +19,8 @@ const typeNames: Readonly<Record<DType, string>> = {
   i32: 'I32',
 }
 
-// The JSON is padded with spaces so that the data begins on a multiple of 8, as other writers of the format do.
+// The JSON is padded with spaces so that the data begins on a multiple of 8, as other writers of the format
+// do.
 const headerBytes = (
   entries: readonly TensorToWrite[],
   metadata: Readonly<Record<string, string>>,
@@ -49,7 +50,7 @@ const isEntry = (value: unknown): boolean => {
   )
 }
 
-// Which field is at fault is most of what there is to say.
+// Names the field that is wrong.
 const described = (value: unknown): string => {
   if (typeof value !== 'object' || value === null) return describe(value)
   const fields = ['name', 'dtype', 'shape', 'bytes'].map(
@@ -59,7 +60,8 @@ const described = (value: unknown): string => {
 }
 
 /**
- * Writes a .safetensors file, chunk by chunk. Until the last byte stands it has another name, so a file of this name is whole.
+ * Writes a .safetensors file, chunk by chunk. The file has another name until its last byte is written, so a
+ * file with the final name is complete.
  */
 export const writeSafetensors =
   (
