@@ -9,7 +9,10 @@ export interface Growth {
   readonly bytes: number
   /** Ticks until the steady state, as far as they were replayed. */
   readonly ticks: number
-  /** Whether `bytes` is the peak itself. Else the work limit came first, and the peak is proved to be no more (see `unavailable`), or it is beyond `enough`. */
+  /**
+   * Whether `bytes` is the peak itself. Else the work limit came first, and the peak is proved to be no more
+   * (see `unavailable`), or it is beyond `enough`.
+   */
   readonly exact: boolean
   /** The alloc command that first took the memory to its peak; -1: no alloc did. */
   readonly reachedAt: number
@@ -20,13 +23,19 @@ export interface Limits {
   readonly ticks: number
   /** Freed chunks times lanes that are looked at, at most. */
   readonly work: number
-  /** Where only the question is whether the peak is beyond this many bytes: the replay stops as soon as that is known. */
+  /**
+   * Where only the question is whether the peak is beyond this many bytes: the replay stops as soon as that
+   * is known.
+   */
   readonly enough?: number | undefined
   /** Called where the replay stops beyond `enough`. The state is valid during the call only. */
   readonly stopped?: ((at: ReplayState) => void) | undefined
 }
 
-/** Where a replay stands: its tick, its event, and the bytes that are left of free f of tick t, in `left[(t % inFlight) · frees + f]`. */
+/**
+ * Where a replay stands: its tick, its event, and the bytes that are left of free f of tick t, in `left[(t %
+ * inFlight) · frees + f]`.
+ */
 export interface ReplayState {
   readonly tick: number
   readonly event: number
@@ -37,11 +46,13 @@ export interface ReplayState {
 const maxSlots = 2 ** 25
 
 /**
- * Replays law L9 for one memory over many ticks: an allocation takes freed bytes whose every access is before the present point of its lane,
- * oldest free first, in part where that is enough; what is missing grows the memory, from `fixed` bytes on.
+ * Replays law L9 for one memory over many ticks: an allocation takes freed bytes whose every access is before
+ * the present point of its lane, oldest free first, in part where that is enough; what is missing grows the
+ * memory, from `fixed` bytes on.
  *
- * A chunk is what one free of one tick gave back. `Readiness` says when it is ready for a lane. `inFlight` ticks later it is ready for every
- * lane, and older than all chunks that are not: then only the sum of such chunks counts. So there are at most inFlight · frees chunks.
+ * A chunk is what one free of one tick gave back. `Readiness` says when it is ready for a lane. `inFlight`
+ * ticks later it is ready for every lane, and older than all chunks that are not: then only the sum of such
+ * chunks counts. So there are at most inFlight · frees chunks.
  */
 export const growthOf = (trace: AllocationTrace, fixed: number, limits: Limits): Growth =>
   withScratchArena(allocator => replay(trace, fixed, limits, allocator))
@@ -61,7 +72,8 @@ const replay = (trace: AllocationTrace, fixed: number, limits: Limits, allocator
     exact: false,
     reachedAt: -1,
   })
-  // No state recurs in the first inFlight + 1 ticks: where those alone are beyond the limit, nothing is replayed.
+  // No state recurs in the first inFlight + 1 ticks: where those alone are beyond the limit, nothing is
+  // replayed.
   const least = (inFlight + 1) * allocs
   const isHopeless = (): boolean =>
     least * (1 + lanes) > limits.work && least + (inFlight + 1) * proof().ready > limits.work

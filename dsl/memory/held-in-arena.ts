@@ -18,7 +18,10 @@ const maximum = <A>(items: readonly A[], value: (item: A) => number): A | undefi
     undefined,
   )
 
-/** What each byte of a device's arena belongs to when the buffer that lies highest in it is first touched: one buffer, or none. */
+/**
+ * What each byte of a device's arena belongs to when the buffer that lies highest in it is first touched: one
+ * buffer, or none.
+ */
 export const arenaParts = (
   plan: Plan,
   table: CommandTable,

@@ -3,10 +3,11 @@ import type { Plan } from '../ir/plan.js'
 import type { CommandTable } from '../order/command-table.js'
 
 /**
- * Why some bytes are in memory at the peak. `lasting`: they live on across ticks. `slots`: inputs and outputs, one for each tick in
- * flight. `used`: an operation that is still to be issued touches them. `kept`: no such operation, but they are freed only later (a
- * window has memory of its own). `waiting`: freed, but the allocating lane is not known to be after all that touched them. `free`: no
- * buffer has them at that moment. `rest`: not told apart.
+ * Why some bytes are in memory at the peak. `lasting`: they live on across ticks. `slots`: inputs and
+ * outputs, one for each tick in flight. `used`: an operation that is still to be issued touches them. `kept`:
+ * no such operation, but they are freed only later (a window has memory of its own). `waiting`: freed, but
+ * the allocating lane is not known to be after all that touched them. `free`: no buffer has them at that
+ * moment. `rest`: not told apart.
  */
 export type Why = 'lasting' | 'slots' | 'used' | 'kept' | 'waiting' | 'free' | 'rest'
 
@@ -30,7 +31,10 @@ export const runsTouching = (table: CommandTable): readonly (readonly number[])[
   return runs
 }
 
-/** `still to be written by a, then read by b and c`: of the runs that touch a root, those after command `at`; empty where there are none. */
+/**
+ * `still to be written by a, then read by b and c`: of the runs that touch a root, those after command `at`;
+ * empty where there are none.
+ */
 export const stillToCome = (
   plan: Plan,
   table: CommandTable,

@@ -20,7 +20,10 @@ export interface Held {
   readonly parts: readonly HeldPart[]
 }
 
-/** By buffer that is freed after command `at`: the next allocation on its home lane, if there is one in the tick. */
+/**
+ * By buffer that is freed after command `at`: the next allocation on its home lane, if there is one in the
+ * tick.
+ */
 const successors = (plan: Plan, at: number): ReadonlyMap<number, string | undefined> => {
   const next: (string | undefined)[] = plan.lanes.map(() => undefined)
   const found = new Map<number, string | undefined>()
@@ -74,7 +77,10 @@ class TracedParts {
     this.touching = runsTouching(table)
   }
 
-  /** Where the replay first takes the memory to `bytes`: what is allocated, and what is freed but not ready for the allocating lane. */
+  /**
+   * Where the replay first takes the memory to `bytes`: what is allocated, and what is freed but not ready
+   * for the allocating lane.
+   */
   atPeak(fixed: number, bytes: number): HeldPart[] {
     const parts: HeldPart[] = []
     growthOf(this.trace, fixed, {
@@ -140,7 +146,8 @@ class TracedParts {
         if (bytes === 0) continue
         const b = bufferOf[f]!
         const when = age === 0 ? '' : age === 1 ? ' a tick ago' : ` ${age} ticks ago`
-        const because = `freed${when}, but ${taker} is not known to be after ${joinNames(this.unordered(a, f, b, age))}`
+        const unordered = joinNames(this.unordered(a, f, b, age))
+        const because = `freed${when}, but ${taker} is not known to be after ${unordered}`
         parts.push({ buffer: b, name: bufferName(plan, b), bytes, why: 'waiting', because })
       }
     return parts
@@ -168,7 +175,10 @@ const sumOf = (parts: readonly HeldPart[]): number => parts.reduce((sum, { bytes
 
 const order: readonly Why[] = ['lasting', 'slots', 'used', 'kept', 'waiting', 'free', 'rest']
 
-/** What each memory of a plan holds at its peak: devices in order, then pinned. A memory that holds nothing is left out. */
+/**
+ * What each memory of a plan holds at its peak: devices in order, then pinned. A memory that holds nothing is
+ * left out.
+ */
 export const heldAtPeak = (plan: Plan): readonly Held[] => {
   const table = latestCommandTable(plan)
   const planned = plan.storage === 'planned'

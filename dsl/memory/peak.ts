@@ -4,13 +4,19 @@ import { type Growth, growthOf } from './growth.js'
 import { tracesOf } from './plan-trace.js'
 import type { AllocationTrace } from './trace.js'
 
-/** Bytes that a plan holds at most, by law L9: they follow from the order of its commands alone, so they are the same in every run. */
+/**
+ * Bytes that a plan holds at most, by law L9: they follow from the order of its commands alone, so they are
+ * the same in every run.
+ */
 export interface Peak {
   readonly device: readonly number[]
   readonly pinned: number
   /** Ticks until the steady state. */
   readonly ticks: number
-  /** Whether `device` and `pinned` are the peak itself. Else the work limit came first, and the peak is proved to be no more; see `unavailable`. */
+  /**
+   * Whether `device` and `pinned` are the peak itself. Else the work limit came first, and the peak is proved
+   * to be no more; see `unavailable`.
+   */
   readonly exact: boolean
   /** By memory (devices, then pinned), the alloc command that first took it to its peak; -1: no alloc did. */
   readonly reachedAt: readonly number[]
@@ -19,12 +25,16 @@ export interface Peak {
 /** Commands that are replayed at most until the steady state. */
 const maxPeakSteps = 2 ** 26
 
-/** Free chunks times lanes that are looked at. A large plan reaches its steady state within a few ticks, or after more than are worth the wait. */
+/**
+ * Free chunks times lanes that are looked at. A large plan reaches its steady state within a few ticks, or
+ * after more than are worth the wait.
+ */
 const workFor = (commands: number): number => (commands < 2 ** 17 ? 2 ** 26 : 2 ** 24)
 
 /**
- * The peak of a plan, counted in issue order over as many ticks as it takes to reach a steady state: `param` and `state` once, `input` and
- * `output` `inFlight` times; views count in their root. Sizes are the buffers' own, before any rounding by the allocator.
+ * The peak of a plan, counted in issue order over as many ticks as it takes to reach a steady state: `param`
+ * and `state` once, `input` and `output` `inFlight` times; views count in their root. Sizes are the buffers'
+ * own, before any rounding by the allocator.
  */
 export const peakOf = (plan: Plan): Peak => {
   const table = latestCommandTable(plan)
@@ -32,8 +42,9 @@ export const peakOf = (plan: Plan): Peak => {
 }
 
 /**
- * As `peakOf`, from traces that may leave out a command; a plan with planned storage needs none. Where only the question is whether the peak is
- * within a bound, `enough` is that bound, by memory: the replay stops as soon as that is known.
+ * As `peakOf`, from traces that may leave out a command; a plan with planned storage needs none. Where only
+ * the question is whether the peak is within a bound, `enough` is that bound, by memory: the replay stops as
+ * soon as that is known.
  */
 export const peakFrom = (
   table: CommandTable,

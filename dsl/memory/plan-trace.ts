@@ -15,8 +15,9 @@ const inFirst = 1
 const inLater = 2
 
 /**
- * By command: in which ticks it allocates or frees, `inFirst` and `inLater` added up. That depends on what a tick leaves allocated; where
- * law L3 holds, every alloc and free happens in all ticks. `open`: by buffer, 1 where a tick leaves it allocated.
+ * By command: in which ticks it allocates or frees, `inFirst` and `inLater` added up. That depends on what a
+ * tick leaves allocated; where law L3 holds, every alloc and free happens in all ticks. `open`: by buffer, 1
+ * where a tick leaves it allocated.
  */
 const eventsOf = (table: CommandTable, allocator: ArrayAllocator) => {
   const { commands, op, subject, named, kind, buffers } = table
@@ -56,7 +57,10 @@ const recordersOf = (table: CommandTable, allocator: ArrayAllocator, ticks?: Uin
 }
 
 export interface TraceOptions {
-  /** Whether releases by uses are left out. Then releases by accesses name only the maximal accesses, not those that happen before another one. */
+  /**
+   * Whether releases by uses are left out. Then releases by accesses name only the maximal accesses, not
+   * those that happen before another one.
+   */
   readonly accessesOnly?: boolean
   /** Whether law L3 is known to hold: then nothing leaks, and nothing is freed first. */
   readonly safe?: boolean
@@ -64,8 +68,8 @@ export interface TraceOptions {
 }
 
 /**
- * The allocation trace of each memory of a plan: devices, then pinned. `frontiers` may leave out a command, and may have gone through some
- * whole ticks.
+ * The allocation trace of each memory of a plan: devices, then pinned. `frontiers` may leave out a command,
+ * and may have gone through some whole ticks.
  */
 export const tracesOf = (
   table: CommandTable,
@@ -137,7 +141,10 @@ export const releaseByAccesses = (
 class UseMarks {
   /** By event, its lane's point at the record, from 1 on; 0: not recorded. */
   private readonly recorded: Int32Array
-  /** By use, the point that it marks, and 1 + the use of its buffer before it; by buffer, 1 + the last use since its last free. */
+  /**
+   * By use, the point that it marks, and 1 + the use of its buffer before it; by buffer, 1 + the last use
+   * since its last free.
+   */
   private readonly point: Int32Array
   private readonly useBefore: Int32Array
   private readonly lastUse: Int32Array
@@ -177,7 +184,10 @@ class UseMarks {
     lastUse[b] = u + 1
   }
 
-  /** The next free, of buffer b, releases its bytes at its home lane's point and at the latest one that its uses mark on each lane. */
+  /**
+   * The next free, of buffer b, releases its bytes at its home lane's point and at the latest one that its
+   * uses mark on each lane.
+   */
   release(recorder: TraceRecorder, b: number, home: number): void {
     const { latest, point, useBefore, lastUse } = this
     const { lane, useCommand } = this.table

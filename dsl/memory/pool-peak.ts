@@ -8,11 +8,15 @@ import { type AllocationTrace, When } from './trace.js'
 export { granule, rounded } from './range-pool.js'
 
 export interface PoolPeak {
-  /** The furthest byte that the pool of each device ever takes; where that is not exact, that it takes in the ticks that were replayed. */
+  /**
+   * The furthest byte that the pool of each device ever takes; where that is not exact, that it takes in the
+   * ticks that were replayed.
+   */
   readonly device: readonly number[]
   /**
-   * Whether the replay reached a steady state, so that no tick takes more. `device` is a bound all the same where the work limit came first,
-   * since a session has no more than its bound: where its pool would take more, a lane waits for bytes that are free but not ready.
+   * Whether the replay reached a steady state, so that no tick takes more. `device` is a bound all the same
+   * where the work limit came first, since a session has no more than its bound: where its pool would take
+   * more, a lane waits for bytes that are free but not ready.
    */
   readonly exact: boolean
   /** Ticks that were replayed: `device` is what the first so many take. */
@@ -24,9 +28,10 @@ const maxSteps = 2 ** 26
 const workFor = (commands: number): number => (commands < 2 ** 17 ? 2 ** 24 : 2 ** 22)
 
 /**
- * The furthest byte that the session's pool ever takes for this plan, by the rule of the native executor: each run and each wait is a
- * point of its lane; a freed range is released at its home lane's point and at the points of its uses; when tick t is issued, every lane
- * is after all of tick t − inFlight. Ticks are replayed until the free ranges recur, or until the work limit.
+ * The furthest byte that the session's pool ever takes for this plan, by the rule of the native executor:
+ * each run and each wait is a point of its lane; a freed range is released at its home lane's point and at
+ * the points of its uses; when tick t is issued, every lane is after all of tick t − inFlight. Ticks are
+ * replayed until the free ranges recur, or until the work limit.
  */
 export const poolPeakOf = (plan: Plan): PoolPeak => {
   const table = latestCommandTable(plan)
@@ -34,9 +39,14 @@ export const poolPeakOf = (plan: Plan): PoolPeak => {
 }
 
 export interface PoolLimits {
-  /** By device: where only the question is whether the peak is beyond so many bytes, the replay stops there. */
+  /**
+   * By device: where only the question is whether the peak is beyond so many bytes, the replay stops there.
+   */
   readonly enough?: readonly number[]
-  /** By device, bytes that it holds whatever its pool takes: once the work limit is reached, the replay stops where the pool is sure to take no more. */
+  /**
+   * By device, bytes that it holds whatever its pool takes: once the work limit is reached, the replay stops
+   * where the pool is sure to take no more.
+   */
   readonly held?: readonly number[]
 }
 
@@ -105,7 +115,8 @@ const replay = (trace: AllocationTrace, base: number, limits: Limits): Replayed 
     if (tick >= inFlight) {
       for (let m = 0; m < lanes; m++) done[m] = (tick - inFlight + 1) * length[m]!
       pool.retire(done)
-      // What lanes know of each other is the same in every tick from here on, so the free ranges decide all that follows.
+      // What lanes know of each other is the same in every tick from here on, so the free ranges decide all
+      // that follows.
       state.begin()
       pool.put(state, start)
       if (state.isReached()) return { peak: pool.peak, exact: true, ticks: tick }

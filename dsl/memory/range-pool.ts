@@ -12,15 +12,17 @@ export interface FreeRange {
 }
 
 /**
- * The pool of a session: one range of addresses, given out by order alone, byte for byte as `native/memory/range_pool.cc` does
- * (docs/internals/decisions, 5 and 10).
+ * The pool of a session: one range of addresses, given out by order alone, byte for byte as
+ * `native/memory/range_pool.cc` does (docs/internals/decisions, 5 and 10).
  *
- * Free ranges are disjoint, in order of offset, and all below `peak`; everything from `peak` on was never taken. Each free range has a row
- * of its own in the arrays: offset, size, owner, and the *release points* that a lane must happen-after to take it, one a lane, 0 for
- * none. Neighbours of equal release points and owner are one range.
+ * Free ranges are disjoint, in order of offset, and all below `peak`; everything from `peak` on was never
+ * taken. Each free range has a row of its own in the arrays: offset, size, owner, and the *release points*
+ * that a lane must happen-after to take it, one a lane, 0 for none. Neighbours of equal release points and
+ * owner are one range.
  *
- * A frontier never goes back, so a range that a lane may take once it may always take. A row therefore remembers, of the first 31 lanes,
- * those that were found to be after it, and the lane whose point was missing at the last look, with that point.
+ * A frontier never goes back, so a range that a lane may take once it may always take. A row therefore
+ * remembers, of the first 31 lanes, those that were found to be after it, and the lane whose point was
+ * missing at the last look, with that point.
  */
 export class RangePool {
   private count = 0
@@ -62,8 +64,9 @@ export class RangePool {
   }
 
   /**
-   * Takes `size` bytes for a lane with this frontier: from the shortest usable range that is long enough, else from the shortest run of
-   * adjacent usable ranges, else from the end. Returns their offset; -1, with nothing taken, where they would reach beyond `limit`.
+   * Takes `size` bytes for a lane with this frontier: from the shortest usable range that is long enough,
+   * else from the shortest run of adjacent usable ranges, else from the end. Returns their offset; -1, with
+   * nothing taken, where they would reach beyond `limit`.
    */
   take(size: number, lane: number, frontier: Int32Array, limit = Number.POSITIVE_INFINITY): number {
     const { row, count } = this
@@ -86,7 +89,8 @@ export class RangePool {
     return at
   }
 
-  // The first range of the shortest usable run that is long enough; else of the run that ends at `peak`, if there is one.
+  // The first range of the shortest usable run that is long enough; else of the run that ends at `peak`, if
+  // there is one.
   private run(size: number, lane: number, frontier: Int32Array): number {
     const { count, row, offset } = this
     const sizes = this.size
@@ -140,7 +144,10 @@ export class RangePool {
     } else this.insert(low, at, size, release, owner)
   }
 
-  /** Every lane happens-after the points `all`: points up to them are retired, so that neighbours become equal and merge. */
+  /**
+   * Every lane happens-after the points `all`: points up to them are retired, so that neighbours become equal
+   * and merge.
+   */
   retire(all: Int32Array): void {
     const { lanes, points, offset, size, row } = this
     let kept = 0

@@ -2,32 +2,41 @@ import type { ArrayAllocator } from '../order/scratch-arena.js'
 import { type AllocationTrace, startsOf, When } from './trace.js'
 
 /**
- * Freed bytes become *ready* for a lane at the first of its allocs, in the tick of the free or a later one, that happens-after everything
- * that they were released at. That is the same in every tick, so it is found once.
+ * Freed bytes become *ready* for a lane at the first of its allocs, in the tick of the free or a later one,
+ * that happens-after everything that they were released at. That is the same in every tick, so it is found
+ * once.
  */
 export interface Readiness {
   /** By lane, its place among the lanes that allocate, in order of id; -1 where it does not. */
   readonly row: Int32Array
-  /** By alloc, a list of the frees that become ready for its lane there: its first, and `next[row · frees + f]` after f; -1 ends it. */
+  /**
+   * By alloc, a list of the frees that become ready for its lane there: its first, and `next[row · frees +
+   * f]` after f; -1 ends it.
+   */
   readonly head: Int32Array
   readonly next: Int32Array
-  /** By row and free, how many ticks later; `inFlight` where only the host orders it: then it is in no list. */
+  /**
+   * By row and free, how many ticks later; `inFlight` where only the host orders it: then it is in no list.
+   */
   readonly later: Uint16Array | Int32Array
 }
 
 const never = 2 ** 31 - 1
 
 /**
- * Finds at which alloc of a lane each free becomes ready. Allocs are counted over `inFlight` ticks, as *times*. What a lane knows only grows,
- * so every point of another lane has one time from which it is known. A free is ready at the latest time of its release points, and not
- * before it has been issued.
+ * Finds at which alloc of a lane each free becomes ready. Allocs are counted over `inFlight` ticks, as
+ * *times*. What a lane knows only grows, so every point of another lane has one time from which it is known.
+ * A free is ready at the latest time of its release points, and not before it has been issued.
  */
 class ReadyTimes {
   /** By lane, the number of its first alloc, one entry more than lanes. */
   readonly start: Int32Array
   /** The lanes that allocate. */
   readonly lanes: readonly number[]
-  /** Of the lane that `of` was asked for, by free: the time at which it is ready; `inFlight` times its allocs, or more, where it never is. */
+  /**
+   * Of the lane that `of` was asked for, by free: the time at which it is ready; `inFlight` times its allocs,
+   * or more, where it never is.
+   */
   readonly ready: Int32Array | Float64Array
   /** By alloc, how many frees come before it. */
   private readonly freed: Int32Array
@@ -148,9 +157,10 @@ export interface Unavailable {
 }
 
 /**
- * The most bytes that an alloc of a steady tick cannot take: those in use, its own among them, and those that are free but not ready for its
- * lane. The peak is proved to be no more: an alloc that grows the memory has taken all that was ready, so the memory is no larger than
- * what was unavailable to it. The first ticks have fewer ticks before them, so they hold no more.
+ * The most bytes that an alloc of a steady tick cannot take: those in use, its own among them, and those that
+ * are free but not ready for its lane. The peak is proved to be no more: an alloc that grows the memory has
+ * taken all that was ready, so the memory is no larger than what was unavailable to it. The first ticks have
+ * fewer ticks before them, so they hold no more.
  */
 export const unavailable = (trace: AllocationTrace, allocator: ArrayAllocator): Unavailable => {
   const { lanes, event, when, allocs, allocLane, allocBytes, frees, freeBytes, inFlight, leaked } = trace

@@ -1,6 +1,6 @@
 /**
- * Finds the tick at which a replay has reached its steady state: the first one that starts in a state that an earlier one started in. States are
- * lists of numbers, found by a hash and compared whole.
+ * Finds the tick at which a replay has reached its steady state: the first one that starts in a state that an
+ * earlier one started in. States are lists of numbers, found by a hash and compared whole.
  */
 export class SteadyState {
   private readonly seen = new Map<number, Float64Array[]>()

@@ -1,9 +1,15 @@
 import { type ArrayAllocator, heap } from '../order/scratch-arena.js'
 
-/** In which ticks an event happens. Only a plan that leaks, or that frees first, has events that are not in every tick. */
+/**
+ * In which ticks an event happens. Only a plan that leaks, or that frees first, has events that are not in
+ * every tick.
+ */
 export const When = { always: 0, firstTick: 1, laterTicks: 2 } as const
 
-/** Points that a lane must happen-after to take freed bytes: of free f, `point[r]` of `lane[r]` for r from `start[f]` up to `start[f + 1]`. */
+/**
+ * Points that a lane must happen-after to take freed bytes: of free f, `point[r]` of `lane[r]` for r from
+ * `start[f]` up to `start[f + 1]`.
+ */
 export interface Releases {
   readonly start: Int32Array
   readonly lane: Int32Array
@@ -11,19 +17,24 @@ export interface Releases {
 }
 
 /**
- * The allocation trace of one memory (a device's, or pinned): what a tick allocates and frees, in issue order, with the frontier of
- * each allocation and the release points of each free. Replays of many ticks read it.
+ * The allocation trace of one memory (a device's, or pinned): what a tick allocates and frees, in issue
+ * order, with the frontier of each allocation and the release points of each free. Replays of many ticks read
+ * it.
  *
- * From tick `inFlight` on, what lanes know of each other is the same in every tick, counted from the tick's first points. Earlier ticks
- * know less only of ticks that never were. So the frontiers of one tick, with points counted from its start, stand for all ticks:
- * point p of the trace is point p + n · length[lane] of the run, n ticks later.
+ * From tick `inFlight` on, what lanes know of each other is the same in every tick, counted from the tick's
+ * first points. Earlier ticks know less only of ticks that never were. So the frontiers of one tick, with
+ * points counted from its start, stand for all ticks: point p of the trace is point p + n · length[lane] of
+ * the run, n ticks later.
  */
 export interface AllocationTrace {
   readonly lanes: number
   readonly inFlight: number
   /** Points of each lane in one tick. */
   readonly length: Int32Array
-  /** In issue order: a >= 0 is alloc number a, -1 - f is free number f. Allocs are numbered lane by lane, in issue order on each lane; frees in issue order. */
+  /**
+   * In issue order: a >= 0 is alloc number a, -1 - f is free number f. Allocs are numbered lane by lane, in
+   * issue order on each lane; frees in issue order.
+   */
   readonly event: Int32Array
   readonly when: Uint8Array
   readonly command: Int32Array
@@ -37,7 +48,10 @@ export interface AllocationTrace {
   readonly freeBytes: Float64Array
   /** Law L9 releases bytes at the last accesses of their buffer. */
   readonly accesses: Releases
-  /** The session's pool releases them at the home lane's point at the free, and at the points of uses. No rows where nobody asked for them. */
+  /**
+   * The session's pool releases them at the home lane's point at the free, and at the points of uses. No rows
+   * where nobody asked for them.
+   */
   readonly uses: Releases
   /** Bytes that are still held when a tick ends: 0 unless the plan leaks. */
   readonly leaked: number
@@ -73,7 +87,8 @@ class ReleaseRows {
   }
 }
 
-// From the heap: the recorder's own allocator may be a scratch arena in which others have allocated meanwhile.
+// From the heap: the recorder's own allocator may be a scratch arena in which others have allocated
+// meanwhile.
 const longer = (array: Int32Array): Int32Array => {
   const copy = heap.int32(2 * array.length + 2)
   copy.set(array)
@@ -121,7 +136,9 @@ export class TraceRecorder {
     this.uses = new ReleaseRows(allocator, frees)
   }
 
-  /** Command `command` allocates on a lane whose frontier is `known[lane · lanes ..]`, counted from `base`. */
+  /**
+   * Command `command` allocates on a lane whose frontier is `known[lane · lanes ..]`, counted from `base`.
+   */
   alloc(
     buffer: number,
     command: number,
@@ -144,7 +161,10 @@ export class TraceRecorder {
     this.accesses.put(lane, point)
   }
 
-  /** As `releaseByAccess`, for the session's pool: a point that a use marks, or the home lane's own at the free. */
+  /**
+   * As `releaseByAccess`, for the session's pool: a point that a use marks, or the home lane's own at the
+   * free.
+   */
   releaseByUse(lane: number, point: number): void {
     this.uses.put(lane, point)
   }

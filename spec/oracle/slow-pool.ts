@@ -1,5 +1,5 @@
-// The rule of the session's pool (docs/internals/decisions, 5 and 10), word by word and as slow as that is: nothing is remembered that the rule
-// does not name. What `poolPeakOf` finds fast is held against it.
+// The rule of the session's pool (docs/internals/decisions, 5 and 10), written out word by word, however
+// slow. It shares no code with the pool in dsl/memory: tests compare what `poolPeakOf` finds with it.
 import type { Plan } from '../../dsl/ir/plan.js'
 
 type Points = readonly number[]
@@ -33,7 +33,6 @@ export const slowPoolPeaks = ({ lanes, buffers, commands, inFlight }: Plan, tick
   const frontier: Points[] = lanes.map(() => none)
   const ends: Points[] = []
   const peaks: number[] = []
-  let settled: Points = none
   let ranges: Free[] = []
   let peak = 0
   for (const { space, life, alias, bytes } of buffers)
@@ -73,14 +72,13 @@ export const slowPoolPeaks = ({ lanes, buffers, commands, inFlight }: Plan, tick
   for (let tick = 0; tick < ticks; tick++) {
     const done = ends[tick - inFlight]
     if (done !== undefined) {
-      settled = done
       lanes.forEach((_, l) => {
         frontier[l] = join(frontier[l]!, done)
       })
       ranges = merged(
         ranges.map(range => ({
           ...range,
-          release: range.release.map((point, m) => (point <= settled[m]! ? 0 : point)),
+          release: range.release.map((point, m) => (point <= done[m]! ? 0 : point)),
         })),
       )
     }

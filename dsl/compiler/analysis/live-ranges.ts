@@ -2,8 +2,8 @@ import { rounded } from '../../memory/range-pool.js'
 import type { Ordered } from './ir.js'
 
 /**
- * Live ranges of the tick's buffers, in order of their first access. Only roots have one: accesses of a view are its
- * root's. Pinned buffers are among them.
+ * Live ranges of the tick's buffers, in order of their first access. Only roots have one: accesses of a view
+ * are its root's. Pinned buffers are among them.
  */
 export interface LiveRanges {
   readonly buffer: Int32Array
@@ -20,7 +20,10 @@ type Accessed = Pick<Ordered, 'accesses' | 'buffers' | 'laneOf'>
 export const liveRangesOf = ({ accesses, buffers, laneOf }: Accessed): LiveRanges => {
   const first = new Int32Array(buffers.length).fill(-1)
   const last = new Int32Array(buffers.length).fill(-1)
-  /** By root, a list of the last access of each lane: its head, and by entry the next one, the lane and the operation. */
+  /**
+   * By root, a list of the last access of each lane: its head, and by entry the next one, the lane and the
+   * operation.
+   */
   const head = new Int32Array(buffers.length).fill(-1)
   const next: number[] = []
   const lane: number[] = []
@@ -82,7 +85,10 @@ export const someOf = (ranges: LiveRanges, members: Int32Array): LiveRanges => {
   }
 }
 
-/** The most bytes that are live at once, in issue order, above `base` bytes that always are. No memory can be smaller. */
+/**
+ * The most bytes that are live at once, in issue order, above `base` bytes that always are. No memory can be
+ * smaller.
+ */
 export const mostLive = (
   { first, last }: Pick<LiveRanges, 'first' | 'last'>,
   sizes: Float64Array,
@@ -102,8 +108,8 @@ export const mostLive = (
 }
 
 /**
- * Bytes of device memory that are live at once at most, on the device where that is most. A plan of this issue order
- * cannot hold less, whatever its lanes and waits.
+ * Bytes of device memory that are live at once at most, on the device where that is most. A plan of this
+ * issue order cannot hold less, whatever its lanes and waits.
  */
 export const liveBytesOf = (ir: Accessed): number => {
   const { buffers } = ir

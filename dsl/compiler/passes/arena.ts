@@ -28,12 +28,18 @@ const homesByFirstAccess = (ir: Ordered): Int32Array => {
 const endOf = (offset: Float64Array, sizes: Float64Array, base: number): number =>
   offset.reduce((far, at, k) => Math.max(far, at + sizes[k]!), base)
 
-/** Up to so many ranges, several arenas are tried; for more ranges one, the largest range first, or else by time. */
+/**
+ * Up to so many ranges, several arenas are tried; for more ranges one, the largest range first, or else by
+ * time.
+ */
 const few = 4096
 /** Further arenas that are tried, fewer of them the more ranges there are. */
 const rounds = 32
 
-/** The smallest of the arenas tried: by time; by size with the largest range first, then with the earliest, then with those first that lay at the top. */
+/**
+ * The smallest of the arenas tried: by time; by size with the largest range first, then with the earliest,
+ * then with those first that lay at the top.
+ */
 const tried = (
   ranges: LiveRanges,
   sizes: Float64Array,
@@ -70,8 +76,9 @@ const tried = (
 }
 
 /**
- * An arena without any more waits, if that fits in `most`; else with waits where it would reach beyond `most`; else with
- * all waits that issue order allows. Where nothing fits, the smallest of these, and of equals the one with fewer waits.
+ * An arena without any more waits, if that fits in `most`; else with waits where it would reach beyond
+ * `most`; else with all waits that issue order allows. Where nothing fits, the smallest of these, and of
+ * equals the one with fewer waits.
  */
 const smallest = (
   ranges: LiveRanges,
@@ -89,7 +96,10 @@ const smallest = (
   return best!
 }
 
-/** Of each device: buffers that live on across ticks lie at the bottom, in order of id; above them the live ranges share bytes. */
+/**
+ * Of each device: buffers that live on across ticks lie at the bottom, in order of id; above them the live
+ * ranges share bytes.
+ */
 const placesOf = (
   ir: Synchronized,
   ranges: LiveRanges,
@@ -134,7 +144,9 @@ const placesOf = (
   return { offset, bytes, members }
 }
 
-/** Bytes of pinned memory: slots of inputs and outputs, and all other pinned buffers, which share no bytes. */
+/**
+ * Bytes of pinned memory: slots of inputs and outputs, and all other pinned buffers, which share no bytes.
+ */
 const pinnedOf = ({ buffers, settings }: Ordered): number =>
   buffers.reduce((sum, { root, space, life, bytes }, id) => {
     if (root !== id || space !== 'pinned') return sum
@@ -160,13 +172,15 @@ const boundedBy =
   }
 
 /**
- * Planned storage: stands in for synchronize, lifetimes and bound. After this pass every buffer has a place in its
- * device's arena, whose size is the bound, and the only waits are those that data and these places need.
+ * Planned storage: stands in for synchronize, lifetimes and bound. After this pass every buffer has a place
+ * in its device's arena, whose size is the bound, and the only waits are those that data and these places
+ * need.
  *
- * Waits that data, windows and each buffer's own return need come first, and give every operation its clock. Two buffers
- * share bytes where by these clocks the last accesses of one are before the first access of the other, and the last
- * accesses of the other before the one comes again in the next tick. Under `memory: BYTES`, where an arena would grow
- * beyond them, and with `small`, where that takes fewer bytes, issue order alone decides: there lanes are made to wait.
+ * Waits that data, windows and each buffer's own return need come first, and give every operation its clock.
+ * Two buffers share bytes where by these clocks the last accesses of one are before the first access of the
+ * other, and the last accesses of the other before the one comes again in the next tick. Under `memory:
+ * BYTES`, where an arena would grow beyond them, and with `small`, where that takes fewer bytes, issue order
+ * alone decides: there lanes are made to wait.
  */
 export const arena = (ordered: Ordered): Passed<Bounded> => {
   const ranges = liveRangesOf(ordered)

@@ -18,14 +18,20 @@ interface Held {
   readonly peak: Peak
 }
 
-/** Pinned memory that a session takes, in whole granules: one slot for each tick in flight of inputs and outputs, all else once. */
+/**
+ * Pinned memory that a session takes, in whole granules: one slot for each tick in flight of inputs and
+ * outputs, all else once.
+ */
 const pinnedBy = ({ buffers, settings }: Lifetimes): number =>
   buffers.reduce((sum, { root, space, life, bytes }, id) => {
     if (root !== id || space !== 'pinned') return sum
     return sum + rounded(bytes) * (life === 'input' || life === 'output' ? settings.inFlight : 1)
   }, 0)
 
-/** The bytes that each device holds for a plan: the larger of what the session's pool takes and the peak of L9. */
+/**
+ * The bytes that each device holds for a plan: the larger of what the session's pool takes and the peak of
+ * L9.
+ */
 const heldBy = (ir: Lifetimes): Held =>
   withScratchArena(allocator => {
     const table = commandTableOf(outlineOf(ir), allocator)
@@ -57,7 +63,9 @@ const isWait = (ir: Lifetimes, { later, earlier, tick }: WindowEdge): boolean =>
   return false
 }
 
-/** Drops window waits without which the plan holds no more than `most`, until each one that is left is needed. */
+/**
+ * Drops window waits without which the plan holds no more than `most`, until each one that is left is needed.
+ */
 const withoutRedundantWaits = (ir: Lifetimes, most: Held): Lifetimes => {
   let left = maxReplays / Math.max(1, 4 * ir.operations.length)
   for (let dropped = true; dropped; ) {
@@ -82,8 +90,8 @@ export const roughBound = pass('bound', (ir: Lifetimes): Passed<Bounded> => {
 })
 
 /**
- * After this pass the bound is known in bytes, for each device and for pinned memory, and of the windows only those waits are left without
- * which the plan would hold more.
+ * After this pass the bound is known in bytes, for each device and for pinned memory, and of the windows only
+ * those waits are left without which the plan would hold more.
  */
 export const bound = pass('bound', (ir: Lifetimes): Passed<Bounded> => {
   const { device, pinned, peak } = heldBy(ir)

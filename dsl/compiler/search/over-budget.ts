@@ -5,12 +5,12 @@ import { fault } from '../analysis/faults.js'
 import type { Bounded } from '../analysis/ir.js'
 import { outlineOf } from '../passes/emit.js'
 
-/** Parts that are told one by one: those of a plan of a million buffers are nothing to read. */
-const mostTold = 1000
+/** Parts that are listed one by one; the rest of them is one part. */
+const maxParts = 1000
 
 type Part = NonNullable<CompileError['parts']>[number]
 
-/** By root: the line of the operation that touches it first, which makes it if it is the tick's own. */
+/** By root, the user's line of the operation that accesses it first: of a tick's buffer, the one that makes it. */
 const placesOf = ({ operations, buffers }: Bounded): ReadonlyMap<number, string> => {
   const places = new Map<number, string>()
   for (const { at, reads, writes } of operations)
@@ -25,33 +25,35 @@ const placesOf = ({ operations, buffers }: Bounded): ReadonlyMap<number, string>
 const partsOf = (ir: Bounded, device: number): readonly Part[] => {
   const places = placesOf(ir)
   const held = heldAtPeak(outlineOf(ir)).find(one => one.space === 'device' && one.device === device)
-  const told = (held?.parts ?? [])
+  const parts = (held?.parts ?? [])
     .map(({ buffer, name, bytes, because }) => ({ name, bytes, at: places.get(buffer) ?? '', because }))
     .sort((a, b) => b.bytes - a.bytes)
-  const others = told.splice(mostTold)
+  const others = parts.splice(maxParts)
   const sum = (parts: readonly Part[]): number => parts.reduce((bytes, part) => bytes + part.bytes, 0)
   if (others.length > 0)
-    told.push({
+    parts.push({
       name: '',
       bytes: sum(others),
       at: '',
       because: `of ${others.length} buffers that are no larger`,
     })
-  // The bound is the larger of this peak and what the session's pool takes, which gives out whole granules, each in one piece.
-  const more = ir.bound.device[device]! - sum(told)
+  // The bound is the larger of this peak and what the session's pool takes, which gives out whole granules,
+  // each in one piece.
+  const more = ir.bound.device[device]! - sum(parts)
   if (more > 0)
-    told.push({
+    parts.push({
       name: '',
       bytes: more,
       at: '',
       because: 'free, but in no piece that is long enough, or lost to sizes that are no multiple of 512',
     })
-  return told
+  return parts
 }
 
 /**
- * What `memory: BYTES` is told that the smallest plan found does not fit: its bound, and whose every byte of it is at the peak; what is freed already, too, with the
- * lane that cannot have it yet and whom that is not known to be after.
+ * The error that the smallest plan found does not fit `memory: BYTES`: it gives that plan's bound, and for
+ * every byte of it what holds the byte at the peak. Of bytes that are freed already it names the lane that
+ * may not take them yet, and the operations that this lane is not known to be after.
  */
 export const overBudget = (ir: Bounded, memory: number): CompileError => {
   const least = Math.max(...ir.bound.device)

@@ -28,7 +28,10 @@ const maxCommands = 20_000
 /** The runs after which the free ranges of a pool were released: `runs[owner]`. */
 type Owners = readonly (readonly Run[])[]
 
-/** Of the stretches of adjacent free ranges that are long enough, the owners of the one whose last run was issued first. */
+/**
+ * Of the stretches of adjacent free ranges that are long enough, the owners of the one whose last run was
+ * issued first.
+ */
 const oldestStretch = (
   pool: RangePool,
   size: number,
@@ -67,9 +70,9 @@ const nextNodes = ({ commands, op, subject }: CommandTable): Int32Array => {
 }
 
 /**
- * Replays the session's pools, and answers each allocation that would take one beyond `most` bytes with waits for the runs that released the
- * stretch of free bytes which was released first. Returns these waits for the first tick that needs any; none where no tick does, or where
- * waits do not help the first such allocation.
+ * Replays the session's pools, and answers each allocation that would take one beyond `most` bytes with waits
+ * for the runs that released the stretch of free bytes which was released first. Returns these waits for the
+ * first tick that needs any; none where no tick does, or where waits do not help the first such allocation.
  */
 class PoolReplay {
   private readonly frontiers: Frontiers
@@ -184,8 +187,9 @@ const fresh = (edges: readonly WindowEdge[], known: readonly WindowEdge[]): Wind
 }
 
 /**
- * Where an allocation would grow the pool beyond `most` bytes, makes its lane wait for the last users of freed bytes instead: order is given
- * up for memory, one tick's waits at a time, the first shortage first. The result may still hold more: `bound` finds how much.
+ * Where an allocation would grow the pool beyond `most` bytes, makes its lane wait for the last users of
+ * freed bytes instead: order is given up for memory, one tick's waits at a time, the first shortage first.
+ * The result may still hold more: `bound` finds how much.
  */
 export const waitAtReuse = (ir: Lifetimes, most: number): Lifetimes => {
   for (let round = 0; round < maxRounds; round++) {

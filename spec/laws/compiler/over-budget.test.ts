@@ -1,4 +1,4 @@
-// What does not fit is told to the byte: the least that would, and whose each byte of it is at the peak.
+// The error of a plan that does not fit gives the least bytes that would do, and for each what holds it at the peak.
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
@@ -29,8 +29,8 @@ const refused = (graph: Graph, options: CompileOptions): Required<CompileError> 
 
 const storage = fc.constantFrom('pooled' as const, 'planned' as const)
 
-/** Returns how many parts are freed already. */
-const told = (graph: Graph, options: CompileOptions): number => {
+/** Checks the error; returns how many of its parts are freed already. */
+const check = (graph: Graph, options: CompileOptions): number => {
   const { found, parts } = refused(graph, options)
   const least = Number(/^(\d+) bytes at the least; in memory at the peak: /.exec(found)![1])
   expect(parts.reduce((sum, { bytes }) => sum + bytes, 0)).toBe(least)
@@ -58,24 +58,24 @@ const told = (graph: Graph, options: CompileOptions): number => {
 }
 
 describe('a plan that does not fit', () => {
-  test('is told by the bytes of its smallest peak, which add up: what is in use, and what is freed and not yet to be had', () => {
+  test('lists the bytes of its smallest peak, which add up: those in use, and those freed but not ready', () => {
     let freed = 0
     fc.assert(
       fc.property(sample({ steps: 12 }), storage, ({ graph, dims, inFlight }, storage) => {
-        freed += told(graph, { dims, inFlight, storage })
+        freed += check(graph, { dims, inFlight, storage })
       }),
       { numRuns: runs(60) },
     )
     fc.assert(
       fc.property(patterns(24), fc.constantFrom(1, 2), storage, (pattern, inFlight, storage) => {
-        freed += told(patternGraph(pattern), { inFlight, storage })
+        freed += check(patternGraph(pattern), { inFlight, storage })
       }),
       { numRuns: runs(40) },
     )
     expect(freed).toBeGreaterThan(often(0))
   })
 
-  test('is told in a dozen lines, whatever there is', () => {
+  test('is an error of a dozen lines, whatever there is', () => {
     const many = graph('many', { x: tensor('f32', [256]) }, ({ x }) => {
       const parts = Array.from({ length: 30 }, (_, i) => x.pipe(upload(lane('h2d')), add(i)))
       return { y: parts.reduce((sum, part) => sum.pipe(add(part))).pipe(download(lane('d2h'))) }

@@ -1,4 +1,5 @@
-// Plans of planned storage: every law holds, every wait is needed, and no arena is larger than it must be where that can be told.
+// Plans of planned storage: every law holds, every wait is needed, and no arena is larger than it must be
+// where that can be decided.
 import fc from 'fast-check'
 import { isLeft } from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
@@ -149,7 +150,8 @@ describe('planned storage', () => {
     )
   })
 
-  // Everything that can be before anything else, by paths of an unrolled plan; then every way to give tenants places of one size.
+  // Everything that can be before anything else, by paths of an unrolled plan; then every way to give ranges
+  // places of one size.
   const leastPlaces = (ordered: Ordered): number => {
     const { operations, laneOf, settings } = ordered
     const count = operations.length
@@ -180,9 +182,9 @@ describe('planned storage', () => {
       if (next === count) return true
       if (places.length < most && fits([...places, [next]], next + 1, most)) return true
       return places.some(
-        (tenants, p) =>
-          tenants.every(other => agree(other, next)) &&
-          fits([...places.slice(0, p), [...tenants, next], ...places.slice(p + 1)], next + 1, most),
+        (ranges, p) =>
+          ranges.every(other => agree(other, next)) &&
+          fits([...places.slice(0, p), [...ranges, next], ...places.slice(p + 1)], next + 1, most),
       )
     }
     let most = 1

@@ -1,4 +1,5 @@
-// Under `memory: BYTES` the compiler finds the waits that keep the pool inside it, before it gives up any upload ahead.
+// Under `memory: BYTES` the compiler looks for waits that keep the pool inside it before it makes a window
+// narrower.
 
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
@@ -13,7 +14,7 @@ import { runs } from '../../fixtures/runs.js'
 const KiB = 2 ** 10
 
 describe('memory: BYTES', () => {
-  it.each([1, 2, 3])('holds what a hand would, with ahead %i', ahead => {
+  it.each([1, 2, 3])('holds no more than a plan by hand, with ahead %i', ahead => {
     const least = streamedLeast(ahead)
     const plan = orThrow(compile(streamed(12, ahead), { memory: least }))
     expect(plan.bound.device).toEqual([least])
@@ -23,7 +24,7 @@ describe('memory: BYTES', () => {
     expect(verify(plan)).toEqual([])
   })
 
-  it('gives up uploads ahead only where no waits are enough', () => {
+  it('makes a window narrower only where no waits are enough', () => {
     const plan = orThrow(compile(streamed(12, 3), { memory: (4 + 2 * 4 + 3 * 64) * KiB }))
     expect(plan.bound.device[0]).toBeLessThanOrEqual((4 + 2 * 4 + 3 * 64) * KiB)
     const runs = plan.commands.flatMap(command => (command[0] === 'run' ? [plan.nodes[command[1]]!.op] : []))
@@ -31,7 +32,7 @@ describe('memory: BYTES', () => {
     expect(runs.indexOf('matmul')).toBeLessThanOrEqual(3)
   })
 
-  it('says what is in memory at the peak where nothing is enough', () => {
+  it('names what is in memory at the peak where nothing is enough', () => {
     const refused = compile(streamed(12, 3), { memory: 64 * KiB })
     expect(E.isLeft(refused) && refused.left[0]).toMatchObject({ _tag: 'OverBudget', at: 'options.memory' })
     expect(E.isLeft(refused) && refused.left[0].found).toContain('w')

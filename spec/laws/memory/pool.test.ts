@@ -13,7 +13,10 @@ import { runs } from '../../fixtures/runs.js'
 import { oraclePeak } from '../../oracle/oracle.js'
 import { slowPoolPeaks } from '../../oracle/slow-pool.js'
 
-/** As many ticks by the rule take what was found; and so do as many again, where that is said to be the end of it. */
+/**
+ * As many ticks by the rule take what was found; and so do as many again, where that is said to be the end of
+ * it.
+ */
 const agrees = (plan: Plan): void => {
   const { device, exact, ticks } = poolPeakOf(plan)
   expect(exact).toBe(true)

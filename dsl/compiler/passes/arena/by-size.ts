@@ -1,18 +1,22 @@
 import type { LiveRanges } from '../../analysis/live-ranges.js'
 import { alignment, type ReuseOrder } from './reuse-order.js'
 
-/** Pairs of ranges that are compared at most: then no arena is found this way. Where lanes meet now and then a range needs some hundred. */
+/**
+ * Pairs of ranges that are compared at most: then no arena is found this way. Where lanes meet now and then a
+ * range needs some hundred.
+ */
 const maxPairs = 2 ** 25
 
 /** A range has fewer neighbours than this, so that one number holds a neighbour's offset and its index. */
 const maxNeighbours = 2 ** 20
 
 /**
- * Best fit, in the order given (largest first, say): each range goes to the low end of the shortest gap that is long
- * enough between the ranges that it may not share bytes with, else above all of them. Undefined where that would be
- * too much work.
+ * Best fit, in the order given (largest first, say): each range goes to the low end of the shortest gap that
+ * is long enough between the ranges that it may not share bytes with, else above all of them. Undefined where
+ * that would be too much work.
  *
- * A range that would reach beyond `limit` goes between those only that are live at the same time: waits then order it.
+ * A range that would reach beyond `limit` goes between those only that are live at the same time: waits then
+ * order it.
  */
 export const packedBySize = (
   { first, last }: LiveRanges,
@@ -65,10 +69,11 @@ export const packedBySize = (
 const stepWidth = 16
 
 /**
- * An index by time: finds the ranges that may conflict with a range, without a look at all of them. A range takes up
- * the tick from the earliest operation that its first access is not known to be after, to its last access; and the
- * end of the tick, from the earliest operation there that its first access of the next tick is not known to be after.
- * Ranges that are nowhere together may share bytes: one follows the other, in the tick and around its end.
+ * An index by time: finds the ranges that may conflict with a range, without a look at all of them. A range
+ * takes up the tick from the earliest operation that its first access is not known to be after, to its last
+ * access; and the end of the tick, from the earliest operation there that its first access of the next tick
+ * is not known to be after. Ranges that are nowhere together may share bytes: one follows the other, in the
+ * tick and around its end.
  */
 class Neighbours {
   private readonly stretches: Stretches

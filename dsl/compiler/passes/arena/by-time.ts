@@ -7,7 +7,10 @@ interface Vacant {
   size: number
   /** By lane, how many of its operations must be done before the bytes may be taken. */
   end: Int32Array
-  /** By lane, how many of its operations are done before the first range that had the bytes comes again, a tick later. */
+  /**
+   * By lane, how many of its operations are done before the first range that had the bytes comes again, a
+   * tick later.
+   */
   again: Int32Array
 }
 
@@ -15,11 +18,12 @@ interface Vacant {
 const maxVacant = 512
 
 /**
- * Best fit in order of first access: as the tick goes by, each range takes the shortest vacant stretch, or else run of
- * stretches, that it may follow in, and leaves one after its last access. The work is linear in ranges, lanes and
- * `maxVacant`, so the largest graphs get this.
+ * Best fit in order of first access: as the tick goes by, each range takes the shortest vacant stretch, or
+ * else run of stretches, that it may follow in, and leaves one after its last access. The work is linear in
+ * ranges, lanes and `maxVacant`, so the largest graphs get this.
  *
- * Where the arena would grow beyond `most`, a range takes vacant bytes even where it does not follow: waits then order it.
+ * Where the arena would grow beyond `most`, a range takes vacant bytes even where it does not follow: waits
+ * then order it.
  */
 export const packedByTime = (
   { first, last }: LiveRanges,
@@ -40,7 +44,9 @@ export const packedByTime = (
     for (let m = 0; m < lanes; m++) if (end[m]! > known[m]! || done[m]! > again[m]!) return false
     return true
   }
-  /** The offset to take, and the index of the vacant stretch there. A stretch that ends at the top may grow. */
+  /**
+   * The offset to take, and the index of the vacant stretch there. A stretch that ends at the top may grow.
+   */
   const find = (
     size: number,
     usable: (range: Vacant) => boolean,
@@ -81,7 +87,8 @@ export const packedByTime = (
       if (anywhere.start < start) ({ at, start } = anywhere)
     }
     const end = start + size
-    // The first range that had these bytes in the tick comes again first: all that follow it are after it already.
+    // The first range that had these bytes in the tick comes again first: all that follow it are after it
+    // already.
     const again = new Int32Array(lanes)
     if (end > top) reuse.beforeInLastTick(first[k]!, again)
     else again.fill(2 ** 31 - 1)

@@ -2,15 +2,18 @@ import { IntervalMap } from '../../../order/interval-map.js'
 import type { Arena, Ordered, Synchronized, WindowEdge } from '../../analysis/ir.js'
 import type { LiveRanges } from '../../analysis/live-ranges.js'
 
-/** A place in an arena begins at a multiple of this and is as long as one: every kernel and copy accepts such addresses. */
+/**
+ * A place in an arena begins at a multiple of this and is as long as one: every kernel and copy accepts such
+ * addresses.
+ */
 export const alignment = 512
 
 export const aligned = (bytes: number): number => Math.ceil(bytes / alignment) * alignment
 
 /**
- * Decides by the clocks of operations which live ranges may have the same bytes: one may follow another where every
- * last access of the other is before its own first access (in issue order is not enough), and where its own last
- * accesses are before the other's first access a tick later.
+ * Decides by the clocks of operations which live ranges may have the same bytes: one may follow another where
+ * every last access of the other is before its own first access (in issue order is not enough), and where its
+ * own last accesses are before the other's first access a tick later.
  */
 export class ReuseOrder {
   readonly lanes: number
@@ -39,7 +42,10 @@ export class ReuseOrder {
     this.counts = new Int32Array(this.lanes)
   }
 
-  /** The earliest operation of the tick that is not known to be done before operation i begins; i itself at the latest. */
+  /**
+   * The earliest operation of the tick that is not known to be done before operation i begins; i itself at
+   * the latest.
+   */
   openSince(i: number): number {
     this.before(i, this.counts)
     return this.earliest(i)
@@ -67,7 +73,9 @@ export class ReuseOrder {
     into[laneOf[i]!] = position[i]!
   }
 
-  /** By lane, how many of its operations of the tick before are done before operation i of this tick begins. */
+  /**
+   * By lane, how many of its operations of the tick before are done before operation i of this tick begins.
+   */
   beforeInLastTick(i: number, into: Int32Array): void {
     const { clocks, laneOf, settings } = this.ir
     const at = i * this.lanes
@@ -115,10 +123,16 @@ export class ReuseOrder {
   }
 }
 
-/** Range `later` has bytes that range `earlier` had right before it: in this tick (0), or in the one before (-1). */
+/**
+ * Range `later` has bytes that range `earlier` had right before it: in this tick (0), or in the one before
+ * (-1).
+ */
 type Visit = (later: number, earlier: number, tick: 0 | -1) => void
 
-/** Visits every two ranges of one arena of which one has a byte right after the other; `members` are in order of first access. */
+/**
+ * Visits every two ranges of one arena of which one has a byte right after the other; `members` are in order
+ * of first access.
+ */
 const eachReuse = (members: Int32Array, from: Float64Array, to: Float64Array, visit: Visit): void => {
   const cuts = Float64Array.from(new Set([...from, ...to])).sort()
   const index = new Map<number, number>()
@@ -126,7 +140,8 @@ const eachReuse = (members: Int32Array, from: Float64Array, to: Float64Array, vi
     index.set(cut, i)
   })
   const intervals = new IntervalMap(cuts.length)
-  // In the second tick every byte has had an owner: of that tick if the owner comes before, else of the tick before.
+  // In the second tick every byte has had an owner: of that tick if the owner comes before, else of the tick
+  // before.
   for (const tick of [0, 1])
     members.forEach((k, i) => {
       intervals.claim(index.get(from[i]!)!, index.get(to[i]!)!, k, earlier => {
@@ -137,8 +152,9 @@ const eachReuse = (members: Int32Array, from: Float64Array, to: Float64Array, vi
 }
 
 /**
- * The order between lanes that the places in an arena need: a first access is after all last accesses of the ranges
- * that had its bytes right before, also those of the tick before. Any other two ranges that share a byte follow.
+ * The order between lanes that the places in an arena need: a first access is after all last accesses of the
+ * ranges that had its bytes right before, also those of the tick before. Any other two ranges that share a
+ * byte follow.
  */
 export const reuseEdges = (
   { laneOf, buffers, settings }: Ordered,
@@ -160,7 +176,10 @@ export const reuseEdges = (
   return edges
 }
 
-/** Ranges after themselves a tick ago, so that one place is enough for each, whichever range has it in between. */
+/**
+ * Ranges after themselves a tick ago, so that one place is enough for each, whichever range has it in
+ * between.
+ */
 export const returnEdges = (
   { settings }: Ordered,
   { first, start, lastOn }: LiveRanges,
