@@ -76,10 +76,10 @@ export {
   writeSafetensors,
 } from './files/safetensors.js'
 export { pulled, pushed } from './session/feeds.js'
-export { type OpenOptions, open } from './session/open.js'
+export { open } from './session/open.js'
+export type { OpenOptions } from './session/options.js'
 export type { ParamSource, ParamSources, ParamSpec } from './session/params.js'
 export type { Reference, References } from './session/references.js'
 export type { Leases, RunOptions, Session, ValuesOf } from './session/session.js'
-export type { DeviceStats, SessionStats } from './session/stats.js'
-export type { Summary } from './session/summary.js'
+export type { DeviceStats, SessionStats, Summary } from './session/stats.js'
 export { chromeTrace, perfettoTrace, type TraceRecord, traceFile } from './trace/trace.js'

@@ -1,13 +1,13 @@
 import type { HostArray, Lease } from '../../dsl/index.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import type { NativeDevice, NativeFailure, NativeProgram, NativeStats, NativeTrace } from '../addon.js'
-import { RunError } from '../errors.js'
+import type { RunError } from '../errors.js'
 import { fill, type Mismatch } from '../values.js'
-import { tickFailure } from './failures.js'
 import { type LeaseOwner, makeLease } from './lease.js'
+import { tickFailed, warnCloseFailed, warnLostLease, warnUnfinishedTick } from './messages.js'
 import { inputViews, type Port, portsOf, viewsOf, type Written } from './ports.js'
 import type { Run, RunHost } from './run.js'
-import { Recent } from './summary.js'
+import { Recent } from './stats.js'
 import { Ticks } from './ticks.js'
 
 export interface EngineParts {
@@ -18,12 +18,12 @@ export interface EngineParts {
   readonly inFlight: number
   readonly detach: (buffer: ArrayBuffer) => void
   readonly written?: Written
-  readonly warn: (message: string) => void
 }
 
 /**
- * What is alive behind a session: the native program, its slots, and who each tick belongs to. Invariant: a slot's memory is touched
- * by a feed only while `ticks` says it is free, by the device only while flying, and by a reader only while leased.
+ * What is alive behind a session: the native program, its slots, and the run that each tick belongs to. Invariant: a feed
+ * touches a slot's memory only while `ticks` says it is free, the device only while it is flying, a reader only while it is
+ * leased.
  */
 export class Engine implements RunHost, LeaseOwner {
   readonly ticks: Ticks
@@ -33,7 +33,7 @@ export class Engine implements RunHost, LeaseOwner {
   readonly fillUs = new Recent()
   readonly tickMs = new Recent()
   readonly drops: Map<string, number>
-  /** Called with each value that was fed, as it lies in its slot; for those who hold a run against its meaning. */
+  /** Called with each value that was fed, as it lies in its slot: `braid run --check` compares with `interpret`. */
   onFed: ((input: string, tick: number, value: HostArray) => void) | undefined
   /** The run that has been started and has not ended. */
   run: Run | undefined
@@ -92,10 +92,7 @@ export class Engine implements RunHost, LeaseOwner {
 
   unfinished(input: string, had: number, wanted: number): void {
     this.drops.set(input, (this.drops.get(input) ?? 0) + had)
-    this.parts.warn(
-      `the feed ${input} ended with ${had} of the ${wanted} values of a tick, which are dropped: a tick runs with all of its values. ` +
-        `Next: end the feed after a multiple of ${wanted} values`,
-    )
+    warnUnfinishedTick(input, had, wanted)
   }
 
   ended(run: Run): void {
@@ -109,12 +106,8 @@ export class Engine implements RunHost, LeaseOwner {
   giveBack(tick: number, lost: boolean): void {
     if (this.#stopping) return
     this.ticks.giveBack(tick)
-    if (lost)
-      this.parts.warn(
-        `the lease of tick ${tick} was lost without being given back${this.run ? `, in the run started at ${this.run.at}` : ''}. ` +
-          'Its slot was free again only when the garbage collector noticed. Next: `using lease = out`, or lease[Symbol.dispose]()',
-      )
-    this.run?.pump()
+    if (lost) warnLostLease(tick, this.run?.at)
+    this.run?.advance()
   }
 
   stats(): NativeStats {
@@ -129,17 +122,17 @@ export class Engine implements RunHost, LeaseOwner {
     return this.parts.program.read(buffer)
   }
 
-  /** Drains, then frees. Idempotent, never rejects: what fails while it frees is warned of. */
+  /** Drains, then frees. Idempotent, never rejects: a failure while it frees is a warning. */
   close(): Promise<void> {
     this.#stopping ??= this.#drained().then(async () => {
-      const { program, devices, warn } = this.parts
+      const { program, devices } = this.parts
       try {
         this.#last = { stats: program.stats(), trace: program.trace() }
         this.#views = []
         await program.close()
         for (const device of devices) device.close()
       } catch (error) {
-        warn(`closing a session failed: ${error instanceof Error ? error.message : String(error)}`)
+        warnCloseFailed(error)
       }
     })
     return this.#stopping
@@ -150,7 +143,7 @@ export class Engine implements RunHost, LeaseOwner {
   }
 
   #fail(failure: NativeFailure): void {
-    this.failure ??= new RunError(...tickFailure(failure, this.parts.plan))
+    this.failure ??= tickFailed(failure, this.parts.plan)
   }
 
   #completed(tick: number, failure: NativeFailure | null): void {
@@ -167,7 +160,7 @@ export class Engine implements RunHost, LeaseOwner {
     this.ticks.complete(tick, leased)
     run?.completed(failure ? this.failure : undefined, leased ? this.#lease(tick) : undefined)
     // A run that starts while an unsubscribed one drains waits for these slots.
-    if (this.run !== run) this.run?.pump()
+    if (this.run !== run) this.run?.advance()
     if (this.ticks.flying > 0) return
     for (const resolve of this.#onDrained.splice(0)) resolve()
     if (this.failure) void this.close()

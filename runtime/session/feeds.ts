@@ -1,9 +1,42 @@
+import * as E from 'fp-ts/lib/Either.js'
 import { from, type ObservableInput } from 'rxjs'
 import type { Feed, PulledFeed, PushedFeed, WhenFull } from '../../dsl/index.js'
+import type { RunError } from '../errors.js'
 import { describe } from '../values.js'
+import { notAFeed, notFeeds, otherFeeds } from './messages.js'
+import type { Port } from './ports.js'
 
-/** A feed that can be run, or undefined for anything else: a bare Observable has not said what it drops. */
-export const feedOf = (value: unknown): Feed<unknown> | undefined => {
+/** A feed under its input's name. */
+export interface NamedFeed {
+  readonly name: string
+  readonly feed: Feed<unknown>
+  /** How many values it gives for a tick. */
+  readonly rate: number
+}
+
+/** The feeds that the caller gave to `run` at `at`, one for each input. */
+export const namedFeeds = (
+  inputs: readonly Port[],
+  feeds: unknown,
+  at: string,
+): E.Either<RunError, readonly NamedFeed[]> => {
+  const names = inputs.map(({ spec }) => spec.name)
+  if (typeof feeds !== 'object' || feeds === null) return E.left(notFeeds(at, names, feeds))
+  const given = feeds as Readonly<Record<string, unknown>>
+  const extra = Object.keys(given).filter(name => !names.includes(name))
+  const missing = names.filter(name => !Object.hasOwn(given, name) || given[name] === undefined)
+  if (extra.length > 0 || missing.length > 0) return E.left(otherFeeds(at, names, missing, extra))
+  const named: NamedFeed[] = []
+  for (const { spec, rate } of inputs) {
+    const feed = feedOf(given[spec.name])
+    if (!feed) return E.left(notAFeed(at, spec.name, given[spec.name]))
+    named.push({ name: spec.name, feed, rate })
+  }
+  return E.right(named)
+}
+
+/** A feed that can be run, or undefined for any other value: a bare Observable has not said what it drops. */
+const feedOf = (value: unknown): Feed<unknown> | undefined => {
   if (typeof value !== 'object' || value === null) return undefined
   const feed = value as Feed<unknown>
   if (feed.feed === 'pulled')

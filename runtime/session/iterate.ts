@@ -19,7 +19,7 @@ export const iterate = <A extends Disposable>(source: Observable<A>): AsyncItera
       end = { error }
       const waiting = asked.shift()
       if (waiting) {
-        end = 'complete' // told once
+        end = 'complete' // An error is reported once.
         waiting.reject(error)
       }
       for (const other of asked.splice(0)) other.resolve(done)

@@ -1,7 +1,34 @@
+import type { HostOptions } from '../addon.js'
 import { badDevice, checkHostOptions, isDeviceName } from '../device/device-options.js'
+import type { DeviceName } from '../device/devices.js'
 import { badOption, type Check, check, checkEach, flag, object, whole } from '../device/settings/checks.js'
 import type { DeviceError } from '../errors.js'
-import type { OpenOptions } from './open.js'
+import type { ParamSources } from './params.js'
+import type { References } from './references.js'
+
+export interface OpenOptions {
+  /**
+   * `auto`, the default: cuda:0 if it opens, else host. For a plan of several devices a list, `['cuda:0', 'cuda:1']`, of
+   * which the first is the plan's device 0; or `auto` for the first CUDA devices, or `host` for as many host devices as the
+   * plan has.
+   */
+  readonly device?: 'auto' | DeviceName | (string & {}) | readonly (DeviceName | (string & {}))[]
+  /** Fewer ticks at once than the plan has slots for. */
+  readonly inFlight?: number
+  /** The values of the graph's parameters, by name. */
+  readonly params?: ParamSources
+  /** Settings of the host device: its memory, rates, jitter, faults. */
+  readonly host?: HostOptions
+  /** Times every run command, for `session.trace()`. */
+  readonly trace?: boolean
+  /** Fills memory with garbage when it is given out, so that a read too early shows. */
+  readonly poison?: boolean
+  /** The meaning of a user's kernels, by kernel name, for the host device: for plans that this process did not compile. */
+  readonly references?: References
+  readonly signal?: AbortSignal
+  /** Milliseconds after which a run that waits for its leases is warned of; default 5,000. */
+  readonly leaseWarningMs?: number
+}
 
 const checks: Readonly<Record<keyof OpenOptions, Check>> = {
   device: check(
@@ -24,7 +51,7 @@ const checks: Readonly<Record<keyof OpenOptions, Check>> = {
   ),
 }
 
-/** What is wrong with the options of `open`, all of it. JavaScript callers can pass anything. */
+/** Every error of the options of `open`. JavaScript callers can pass anything. */
 export const checkOptions = (options: OpenOptions): readonly DeviceError[] => {
   if (!object.holds(options)) return [badOption('options', object.wanted, options)]
   const errors = checkEach(options, checks).map(error =>

@@ -4,10 +4,11 @@ import type { Plan, PlanBuffer } from '../../dsl/ir/plan.js'
 import { elements } from '../../dsl/ir/tensor.js'
 import type { NativeProgram } from '../addon.js'
 import type { DeviceError } from '../errors.js'
-import { arrayOver, fill, thrown, type ValueSpec } from '../values.js'
+import { arrayOver, fill, type ValueSpec } from '../values.js'
+import { missingParam, paramThrew, wrongParam } from './messages.js'
 import { specOf, type Written } from './ports.js'
 
-/** What a parameter's function is told beside the bytes that it fills. */
+/** The parameter whose bytes a function fills. */
 export type ParamSpec = Pick<ValueSpec, 'name' | 'dtype' | 'shape' | 'bytes'>
 
 /** A parameter's value: a typed array of its elements, or a function that fills its bytes (little-endian, row-major). */
@@ -30,48 +31,32 @@ const byName = (plan: Plan): readonly (readonly [PlanBuffer, ...PlanBuffer[]])[]
 }
 
 /**
- * What is wrong with the parameters that were given, before anything is opened: missing, of another type or length. One that the plan
- * does not have is no mistake: a parameter that nothing needs is in the graph, and not in the plan.
+ * The errors of the given parameters, before anything is opened: missing, of another type or length. A parameter that the plan
+ * does not have is no error: one that no output needs is in the graph, and not in the plan.
  */
-export const checkParams = (plan: Plan, given: ParamSources, written?: Written): readonly DeviceError[] =>
-  byName(plan).flatMap(([buffer]) =>
-    problemOf(buffer, plan, given, specOf(buffer, written?.('param', buffer.name))),
-  )
+export const checkParams = (plan: Plan, given: ParamSources, written: Written): readonly DeviceError[] =>
+  byName(plan).flatMap(([buffer]) => problemOf(plan, given, specOf(buffer, written('param', buffer.name))))
 
-// The names that were given and are none of the plan's: what is missing may be one of them, mistyped.
-const strangers = (plan: Plan, given: ParamSources): string => {
-  const names = new Set(paramsOf(plan).map(({ name }) => name))
-  const others = Object.keys(given).filter(name => !names.has(name))
-  return others.length === 0 ? 'none' : `none, but ${others.join(', ')}, which the plan does not have`
-}
-
-const problemOf = (
-  buffer: PlanBuffer,
-  plan: Plan,
-  given: ParamSources,
-  spec: ValueSpec,
-): readonly DeviceError[] => {
-  const { name } = buffer
+const problemOf = (plan: Plan, given: ParamSources, spec: ValueSpec): readonly DeviceError[] => {
+  const { name } = spec
   const value = Object.hasOwn(given, name) ? given[name] : undefined
-  const base = { at: `params.${name}`, subject: name }
-  if (value === undefined)
+  if (value === undefined) {
+    const names = new Set(paramsOf(plan).map(param => param.name))
     return [
-      {
-        ...base,
-        _tag: 'MissingParam',
-        wanted: `a value of ${spec.dtype}[${spec.shape.join(', ')}]`,
-        found: strangers(plan, given),
-        next: `open(plan, { params: { ${JSON.stringify(name)}: … } }): a typed array, or a function that fills the bytes`,
-      },
+      missingParam(
+        spec,
+        Object.keys(given).filter(other => !names.has(other)),
+      ),
     ]
+  }
   if (typeof value === 'function') return []
   const mismatch = fill(undefined, value, spec)
-  return mismatch ? [{ ...base, _tag: 'WrongParam', ...mismatch }] : []
+  return mismatch ? [wrongParam(name, mismatch)] : []
 }
 
 /**
- * Gives every parameter its value, on every device that has it, and every state its first one. Pinned parameters are filled where they lie, device ones through one
- * buffer at a time. The first source that throws ends it.
+ * Gives every parameter its value, on every device that has it, and every state its first value. Pinned parameters are filled
+ * where they lie, device parameters through one buffer at a time. The first source that throws ends it.
  */
 export const load = async (
   plan: Plan,
@@ -105,22 +90,14 @@ const put = async (
 ): Promise<DeviceError | undefined> => {
   if (typeof source !== 'function') {
     const mismatch = fill(arrayOver(bytes.buffer as ArrayBuffer, bytes.byteOffset, spec), source, spec)
-    return mismatch && { _tag: 'WrongParam', at: `params.${spec.name}`, subject: spec.name, ...mismatch }
+    return mismatch && wrongParam(spec.name, mismatch)
   }
   try {
     const { name, dtype, shape } = spec
     await source(bytes, { name, dtype, shape, bytes: spec.bytes })
     return undefined
   } catch (cause) {
-    return {
-      _tag: 'WrongParam',
-      at: `params.${spec.name}`,
-      subject: spec.name,
-      wanted: 'a source that fills the bytes',
-      found: `one that threw: ${thrown(cause)}`,
-      next: 'correct the source; its error is the cause',
-      cause,
-    }
+    return paramThrew(spec.name, cause)
   }
 }
 

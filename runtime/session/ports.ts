@@ -3,7 +3,7 @@ import type { Plan, PlanBuffer } from '../../dsl/ir/plan.js'
 import type { TensorSpec } from '../../dsl/ir/tensor.js'
 import type { NativeProgram } from '../addon.js'
 import { arrayOver, type ValueSpec } from '../values.js'
-import { rootOf } from './program.js'
+import { rootOf } from './flatten.js'
 
 /** One input or output of a plan: what it holds, and where its bytes lie in each slot. */
 export interface Port {

@@ -1,7 +1,9 @@
 import { from, type Observable, Subject, takeUntil } from 'rxjs'
-import type { Feed, PulledFeed, PushedFeed } from '../../dsl/index.js'
+import type { PulledFeed, PushedFeed } from '../../dsl/index.js'
+import type { NamedFeed } from './feeds.js'
+import { warnReturnThrew } from './messages.js'
 
-/** What a run gives to the readers of its feeds. */
+/** What a run does for the readers of its feeds. */
 export interface ReaderHost {
   /** Whether this tick's slot may be filled now. */
   fillable(tick: number): boolean
@@ -28,21 +30,16 @@ export interface Reader {
   ask(next: number): void
   /** Nothing more is wanted. Idempotent. */
   stop(): void
-  /** A source that is over holds back a last value for which there is no slot. */
-  readonly lingers: boolean
-  /** Gives up that value. */
-  forsake(): void
+  /** Whether the source is over and its last value still waits for a slot. */
+  readonly pending: boolean
+  /** Drops the pending value. */
+  drop(): void
 }
 
 export const makeReader = (named: NamedFeed, first: number, host: ReaderHost): Reader => {
   const { feed, rate } = named
   const slots = new Slots(first, rate, host)
   return feed.feed === 'pulled' ? new PulledReader(feed, slots, host) : new PushedReader(feed, slots, host)
-}
-
-interface NamedFeed {
-  readonly feed: Feed<unknown>
-  readonly rate: number
 }
 
 /** Where a feed's values go: so many to each tick, one tick after the other. */
@@ -79,7 +76,8 @@ class Slots {
 }
 
 type AnyIterator = Iterator<unknown> | AsyncIterator<unknown>
-// Looking at a caller's value may run the caller's code; what throws then is no promise, and is told of as the value that it is.
+
+// Looking at a caller's value may run the caller's code. A value that throws is no promise: it goes on as a value.
 const isThenable = (value: unknown): value is PromiseLike<unknown> => {
   try {
     return (
@@ -94,7 +92,7 @@ const isThenable = (value: unknown): value is PromiseLike<unknown> => {
 
 /** Asks its iterator for the values of one tick at a time, so a run that ends early has taken at most one tick's too many. */
 class PulledReader implements Reader {
-  readonly lingers = false
+  readonly pending = false
   #iterator: AnyIterator | undefined
   #asking = false
   #stopped = false
@@ -118,7 +116,7 @@ class PulledReader implements Reader {
     try {
       const iterator = source[Symbol.asyncIterator]?.() ?? source[Symbol.iterator]!()
       if (typeof (iterator as Partial<AnyIterator> | undefined)?.next !== 'function')
-        throw new TypeError('what it gave to iterate with has no next()')
+        throw new TypeError('its iterator has no next()')
       this.#iterator = iterator
     } catch (cause) {
       this.#stopped = true
@@ -162,7 +160,7 @@ class PulledReader implements Reader {
       if (later) this.host.wake()
     } else if (isThenable(value)) {
       value.then(
-        settled => this.#took(settled, true),
+        resolved => this.#took(resolved, true),
         cause => this.#threw(cause),
       )
     } else this.#took(value, later)
@@ -181,22 +179,17 @@ class PulledReader implements Reader {
     this.host.failed(cause)
   }
 
-  forsake(): void {}
+  drop(): void {}
 
   stop(): void {
     if (this.#stopped) return
     this.#stopped = true
-    // Cleaning up is the source's own affair: it can no longer change how the run ends, but its failure is not hidden.
-    const complain = (error: unknown): void =>
-      process.emitWarning(
-        `a feed's return() threw: ${error instanceof Error ? error.message : String(error)}`,
-        'BraidWarning',
-      )
+    // A failure of the source's cleaning up no longer changes how the run ends, so it is a warning.
     try {
       const returned: unknown = this.#iterator?.return?.()
-      if (isThenable(returned)) returned.then(undefined, complain)
+      if (isThenable(returned)) returned.then(undefined, warnReturnThrew)
     } catch (error) {
-      complain(error)
+      warnReturnThrew(error)
     }
   }
 }
@@ -225,7 +218,7 @@ class PushedReader implements Reader {
     return this.slots.end
   }
 
-  get lingers(): boolean {
+  get pending(): boolean {
     return this.#over && this.#waiting !== nothing
   }
 
@@ -273,7 +266,7 @@ class PushedReader implements Reader {
     if (this.slots.put(value) && this.#over) this.slots.close()
   }
 
-  forsake(): void {
+  drop(): void {
     if (this.#waiting === nothing) return
     this.#waiting = nothing
     this.host.dropped()

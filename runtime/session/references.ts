@@ -4,8 +4,9 @@ import type { Plan } from '../../dsl/ir/plan.js'
 import type { NativeProgramOptions } from '../addon.js'
 import type { DeviceError } from '../errors.js'
 import { arrayOver } from '../values.js'
+import type { FlatProgram } from './flatten.js'
+import { missingReference } from './messages.js'
 import { specOf } from './ports.js'
-import type { FlatProgram } from './program.js'
 
 /** What a user's kernel computes, in TypeScript: reads and writes in the order of the kernel's arguments. */
 export type Reference = (reads: readonly HostArray[], writes: readonly HostArray[]) => void
@@ -13,7 +14,7 @@ export type References = Readonly<Record<string, Reference>>
 
 type Native = NonNullable<NativeProgramOptions['references']>
 
-/** The meanings that the host device calls for a plan's user kernels, by kernel index; or which ones nobody gave. */
+/** The references that the host device calls for the plan's user kernels, by kernel index; or an error for each that is missing. */
 export const referencesFor = (
   plan: Plan,
   flat: FlatProgram,
@@ -28,13 +29,13 @@ export const referencesFor = (
     const reference =
       (Object.hasOwn(given, kernel.name) ? given[kernel.name] : undefined) ?? known?.get(node)?.reference
     if (typeof reference === 'function') byKernel[index] = over(plan, reads, writes, reference)
-    else errors.push(missing(plan, node, kernel.name))
+    else errors.push(missingReference(plan.nodes[node]!, kernel.name))
   })
   const [first, ...others] = errors
   return first ? { errors: [first, ...others] } : { byKernel }
 }
 
-// A donated write lies in its read's memory, where the meaning's own copy of the read would change under it: reads are copied then.
+// A donated write lies in its read's memory. The reference must not see its read change as it writes, so it gets a copy.
 const over = (
   plan: Plan,
   reads: readonly number[],
@@ -50,12 +51,3 @@ const over = (
       writeBytes.map((bytes, i) => arrayOver(bytes, 0, specs[reads.length + i]!)),
     )
 }
-
-const missing = (plan: Plan, node: number, name: string): DeviceError => ({
-  _tag: 'MissingReference',
-  at: plan.nodes[node]!.at,
-  subject: plan.nodes[node]!.name,
-  wanted: `what the kernel ${name} means in TypeScript: the host device does not run CUDA`,
-  found: 'none: a plan that is read from a file carries only the CUDA source',
-  next: `open(plan, { references: { ${name}: (reads, writes) => … } }), or a cuda device`,
-})

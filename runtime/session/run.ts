@@ -1,8 +1,9 @@
 import type { Subscriber } from 'rxjs'
-import type { Feed, Lease } from '../../dsl/index.js'
-import type { Fault } from '../../dsl/ir/fault.js'
-import { RunError, type RunErrorTag } from '../errors.js'
-import { type Mismatch, thrown } from '../values.js'
+import type { Lease } from '../../dsl/index.js'
+import type { RunError } from '../errors.js'
+import type { Mismatch } from '../values.js'
+import type { NamedFeed } from './feeds.js'
+import { feedFailed, feedFull, wrongValue } from './messages.js'
 import { makeReader, type Reader, type ReaderHost } from './readers.js'
 import type { Ticks } from './ticks.js'
 
@@ -22,14 +23,8 @@ export interface RunHost {
   freed(then: () => void): void
 }
 
-export interface NamedFeed {
-  readonly name: string
-  readonly feed: Feed<unknown>
-  /** How many values it gives for a tick. */
-  readonly rate: number
-}
-
-// `fatal`: the device failed, and the session is freed before the error is told. `quiet`: outputs still on their way are not given out.
+// `fatal`: the device failed, and the session is freed before the error is reported. `quiet`: outputs that are still on the
+// device are not given out.
 type Ending =
   | { readonly as: 'complete' }
   | { readonly as: 'error'; readonly error: unknown; readonly fatal: boolean; readonly quiet: boolean }
@@ -44,16 +39,16 @@ export class Run {
   readonly #end: number
   #ending: Ending | undefined
   #flying = 0
-  #pumping = false
+  #advancing = false
   #again = false
-  #settled = false
+  #finished = false
 
   constructor(
     private readonly host: RunHost,
     private readonly subscriber: Subscriber<Lease<unknown>>,
     feeds: readonly NamedFeed[],
     ticks: number,
-    /** Where the caller called `run`, for what is said about its leases. */
+    /** Where the caller called `run`. */
     readonly at: string,
   ) {
     const first = host.ticks.next
@@ -63,10 +58,10 @@ export class Run {
 
   start(): void {
     // Pushes that arrive while feeds are being subscribed to wait until all of them are.
-    this.#pumping = true
+    this.#advancing = true
     for (const reader of this.#readers) if (!this.#ending) reader.start()
-    this.#pumping = false
-    this.pump()
+    this.#advancing = false
+    this.advance()
   }
 
   /** Whether nothing moves until a lease is given back. */
@@ -80,46 +75,46 @@ export class Run {
     )
   }
 
-  /** Submits all that can be submitted now. Re-entrant: feeds and subscribers may call back into it from anywhere. */
-  pump(): void {
-    if (this.#pumping) {
+  /** Submits every tick that can be submitted now. Re-entrant: feeds and subscribers may call back into it from anywhere. */
+  advance(): void {
+    if (this.#advancing) {
       this.#again = true
       return
     }
-    this.#pumping = true
+    this.#advancing = true
     do {
       this.#again = false
       while (this.#step()) {}
     } while (this.#again)
-    this.#pumping = false
-    this.#settle()
+    this.#advancing = false
+    this.#finish()
   }
 
-  /** Whether somebody still wants the outputs of its ticks. */
+  /** Whether the subscriber still gets the outputs of its ticks. */
   get listening(): boolean {
     const ending = this.#ending
     return !this.subscriber.closed && ending?.as !== 'cancel' && !(ending?.as === 'error' && ending.quiet)
   }
 
   /**
-   * A tick of this run is back from the device; its lease, if it is to be given out. It counts as flying until its lease has been told
-   * of: the subscriber may give the lease back at once, and the end of the run must not overtake the value that it is looking at.
+   * A tick of this run is back from the device, with its lease if that is given out. The tick counts as flying until the
+   * subscriber has had the lease: the end of the run must not overtake the value that the subscriber is looking at.
    */
   completed(failure: RunError | undefined, lease: Lease<unknown> | undefined): void {
     if (failure) this.#fail({ as: 'error', error: failure, fatal: true, quiet: true })
     if (lease) this.subscriber.next(lease)
     this.#flying--
-    this.pump()
+    this.advance()
   }
 
-  /** Unsubscribed: submit nothing more, drain, say nothing. */
+  /** Unsubscribed: submit nothing more, drain, report nothing. */
   cancel(): void {
     if (this.#ending?.as === 'cancel') return
     this.#close({ as: 'cancel' })
-    this.#settle()
+    this.#finish()
   }
 
-  /** Aborted, or the session is being closed: drain, give out nothing more, then tell why. */
+  /** Aborted, or the session is being closed: drain, give out nothing more, then report the reason. */
   abort(reason: unknown): void {
     this.#fail({ as: 'error', error: reason, fatal: false, quiet: true })
   }
@@ -127,7 +122,7 @@ export class Run {
   #fail(ending: Ending): void {
     if (this.#ending?.as === 'cancel' || this.#ending?.as === 'error') return
     this.#close(ending)
-    if (!this.#pumping) this.#settle()
+    if (!this.#advancing) this.#finish()
   }
 
   #limit(): number {
@@ -170,73 +165,53 @@ export class Run {
   }
 
   // The last thing that a run does, once: when it is ending and its ticks are back.
-  #settle(): void {
+  #finish(): void {
     if (!this.#ending) {
-      this.#forsakeLingering()
+      this.#dropPending()
       return
     }
-    if (this.#settled || this.#flying > 0) return
-    this.#settled = true
+    if (this.#finished || this.#flying > 0) return
+    this.#finished = true
     const ending = this.#ending
-    const tell = (): void => {
+    const report = (): void => {
       if (ending.as === 'error') this.subscriber.error(ending.error)
       else if (ending.as === 'complete') this.subscriber.complete()
     }
     this.host.ended(this)
-    if (ending.as === 'error' && ending.fatal) this.host.freed(tell)
-    else tell()
+    if (ending.as === 'error' && ending.fatal) this.host.freed(report)
+    else report()
   }
 
-  // The end of a pushed feed never waits for a lease: when nothing is on the device and no slot has come back by the next turn of
-  // the event loop, the value that it still held for a slot is dropped, and counted.
-  #forsakeLingering(): void {
+  // The end of a pushed feed never waits for a lease: when nothing is on the device and no slot has come back by the next turn
+  // of the event loop, the pending value is dropped, and counted.
+  #dropPending(): void {
     const stuck = (reader: Reader): boolean =>
-      reader.lingers &&
+      reader.pending &&
       !this.#ending &&
       this.host.ticks.flying === 0 &&
       this.host.ticks.before(reader.filled) === 'leased'
     if (!this.#readers.some(stuck)) return
     setImmediate(() => {
-      for (const reader of this.#readers.filter(stuck)) reader.forsake()
-      this.pump()
+      for (const reader of this.#readers.filter(stuck)) reader.drop()
+      this.advance()
     })
   }
 
   #readerHost({ name, rate }: NamedFeed, input: number): ReaderHost {
-    const error = (_tag: RunErrorTag, fault: Omit<Fault, '_tag' | 'at' | 'subject'>, cause?: unknown): void =>
-      this.#fail({
-        as: 'error',
-        error: new RunError({ _tag, at: this.at, subject: name, ...fault }, { cause }),
-        fatal: false,
-        quiet: false,
-      })
+    const fail = (error: RunError): void => this.#fail({ as: 'error', error, fatal: false, quiet: false })
     return {
       fillable: tick => !this.#ending && tick < this.#end && this.host.ticks.fillable(tick),
       fill: (tick, part, value) => {
         if (this.#ending) return false
         const mismatch = this.host.fill(input, tick, part, value)
-        if (mismatch) error('WrongValue', mismatch)
+        if (mismatch) fail(wrongValue(this.at, name, mismatch))
         return !mismatch
       },
-      wake: () => this.pump(),
+      wake: () => this.advance(),
       dropped: () => this.host.dropped(name),
       unfinished: had => this.host.unfinished(name, had, rate),
-      failed: cause =>
-        error(
-          'FeedFailed',
-          {
-            wanted: 'a value for each tick, or the end',
-            found: `an error of the feed's source: ${thrown(cause)}`,
-            next: "look at the error's `cause`; the session can run again",
-          },
-          cause,
-        ),
-      full: () =>
-        error('FeedFull', {
-          wanted: `at most ${this.host.ticks.size * rate} values ahead of the leases that are given back`,
-          found: 'one more',
-          next: "give leases back sooner, open with more inFlight, or say pushed(source, 'dropOldest')",
-        }),
+      failed: cause => fail(feedFailed(this.at, name, cause)),
+      full: () => fail(feedFull(this.at, name, this.host.ticks.size * rate)),
     }
   }
 }

@@ -1,17 +1,18 @@
+import * as E from 'fp-ts/lib/Either.js'
 import { Observable } from 'rxjs'
 import type { FeedsOf, HostArray, HostArrayOf, Lease, Ports } from '../../dsl/index.js'
 import { here } from '../../dsl/internal.js'
-import type { Fault } from '../../dsl/ir/fault.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import type { DeviceSummary } from '../device/devices.js'
-import { DisposedError, RunError, type RunErrorTag } from '../errors.js'
+import { DisposedError, type RunError } from '../errors.js'
 import { type TraceRecord, traceRecords } from '../trace/trace.js'
 import { arrayOver, describe } from '../values.js'
 import type { Engine } from './engine.js'
-import { feedOf } from './feeds.js'
+import { namedFeeds } from './feeds.js'
 import { iterate } from './iterate.js'
+import { alreadyRunning, badRunOptions, badSignal, badTicks, sessionFailed } from './messages.js'
 import { specOf } from './ports.js'
-import { type NamedFeed, Run } from './run.js'
+import { Run } from './run.js'
 import { watch } from './stalls.js'
 import { type SessionStats, sessionStats } from './stats.js'
 
@@ -38,9 +39,11 @@ export interface Session<I extends Ports = Ports, O extends Ports = Ports> exten
   readonly inFlight: number
   readonly closed: boolean
   /**
-   * Cold: each subscription is a run, one at a time. Every output is a lease that holds its slot until it is given back. Of an input
-   * that comes r times a tick (`window`, `every`) its feed gives r values for each; an output that comes r times has its r values one after
-   * the other in one array. Ends with the shortest feed; values that are fewer than a tick's then are dropped, counted, and warned of. Its error is a `RunError`, told after all in flight is drained. Throws a DisposedError once the session is closed.
+   * Cold: each subscription is a run, one at a time. Every output is a lease that holds its slot until it is given back. Where
+   * an input comes r times a tick (`window`, `every`) its feed gives r values for each tick; an output that comes r times has
+   * its r values one after the other in one array. Ends with the shortest feed; values that are too few for a tick then are
+   * dropped, counted, and warned of. Its error is a `RunError`, reported after everything in flight is drained. Throws a
+   * DisposedError once the session is closed.
    */
   run(feeds: FeedsOf<I>, options?: RunOptions): Leases<O>
   stats(): SessionStats
@@ -63,18 +66,13 @@ export interface SessionParts {
 export const makeSession = <I extends Ports, O extends Ports>(parts: SessionParts): Session<I, O> =>
   new OpenSession(parts) as unknown as Session<I, O>
 
-const engines = new WeakMap<object, Engine>()
-
 /** Shows every value that is fed to a session, as it lies in its slot, which is valid during the call only. Not public. */
 export const captureFeeds = (
   session: Session<never, never> | Session,
   seen: (input: string, tick: number, value: HostArray) => void,
 ): void => {
-  engines.get(session)!.onFed = seen
+  ;(session as unknown as OpenSession).capture(seen)
 }
-
-const feedsNeeded = (names: readonly string[]): string =>
-  names.length === 0 ? 'no feeds: the graph has no inputs' : `a feed for each input: ${names.join(', ')}`
 
 class OpenSession {
   readonly plan: Plan
@@ -90,7 +88,6 @@ class OpenSession {
     this.device = parts.devices[0]!
     this.#engine = parts.engine
     this.inFlight = parts.engine.ticks.size
-    engines.set(this, parts.engine)
   }
 
   get closed(): boolean {
@@ -103,16 +100,11 @@ class OpenSession {
   ): Observable<Lease<unknown>> & AsyncIterable<Lease<unknown>> {
     this.#alive()
     const at = here().toString()
-    const error = (
-      _tag: RunErrorTag,
-      subject: string,
-      fault: Omit<Fault, '_tag' | 'at' | 'subject'>,
-    ): RunError => new RunError({ _tag, at, subject, ...fault })
     const leases = new Observable<Lease<unknown>>(subscriber => {
-      const problem = this.#problem(error) ?? checkRunOptions(options, error)
-      const named = problem ? problem : this.#named(feeds, error)
-      if (named instanceof Error) {
-        subscriber.error(named)
+      const error = this.#closing ? closed() : (this.#busy(at) ?? checkRunOptions(options, at))
+      const named = error ? E.left(error) : namedFeeds(this.#engine.inputs, feeds, at)
+      if (E.isLeft(named)) {
+        subscriber.error(named.left)
         return
       }
       const { signal, ticks = Number.POSITIVE_INFINITY } = options
@@ -121,14 +113,14 @@ class OpenSession {
         return
       }
       const engine = this.#engine
-      const run = new Run(engine, subscriber, named, ticks, at)
+      const run = new Run(engine, subscriber, named.right, ticks, at)
       engine.run = run
       const unwatch = watch(
         {
-          get stalled() {
-            return run.stalled
-          },
-          describe: () => ({ ticks: engine.ticks.leased(), at, subject: `a run of "${this.plan.name}"` }),
+          name: this.plan.name,
+          at,
+          stalled: () => run.stalled,
+          leased: () => engine.ticks.leased(),
         },
         this.parts.leaseWarningMs,
       )
@@ -147,7 +139,7 @@ class OpenSession {
 
   stats(): SessionStats {
     this.#alive()
-    return sessionStats(this.#engine, this.plan)
+    return sessionStats(this.#engine, this.#engine.stats(), this.plan)
   }
 
   trace(): readonly TraceRecord[] {
@@ -190,101 +182,30 @@ class OpenSession {
     await this.#engine.close()
   }
 
+  capture(seen: (input: string, tick: number, value: HostArray) => void): void {
+    this.#engine.onFed = seen
+  }
+
   #alive(): void {
-    if (this.#closing) throw new DisposedError('this session', 'open the plan again')
+    if (this.#closing) throw closed()
   }
 
-  #problem(
-    error: (tag: RunErrorTag, subject: string, fault: Omit<Fault, '_tag' | 'at' | 'subject'>) => RunError,
-  ): Error | undefined {
-    if (this.#closing) return new DisposedError('this session', 'open the plan again')
+  #busy(at: string): RunError | undefined {
     const { failure, run } = this.#engine
-    if (failure)
-      return error('SessionFailed', `the session of "${this.plan.name}"`, {
-        wanted: 'a device that works',
-        found: `an earlier failure of a tick: ${failure.found}`,
-        next: 'open the plan again: the process and other sessions live on',
-      })
-    if (run)
-      return error('AlreadyRunning', `the session of "${this.plan.name}"`, {
-        wanted: 'one run at a time',
-        found: `a run started at ${run.at} that has not ended`,
-        next: 'unsubscribe from it or let it end first, or open a second session',
-      })
-    return undefined
-  }
-
-  #named(
-    feeds: unknown,
-    error: (tag: RunErrorTag, subject: string, fault: Omit<Fault, '_tag' | 'at' | 'subject'>) => RunError,
-  ): readonly NamedFeed[] | RunError {
-    const names = this.#engine.inputs.map(({ spec }) => spec.name)
-    const given = typeof feeds === 'object' && feeds !== null ? (feeds as Record<string, unknown>) : undefined
-    if (!given)
-      return error('WrongFeeds', 'feeds', {
-        wanted: feedsNeeded(names),
-        found: describe(feeds),
-        next: 'pass an object of feeds by input name',
-      })
-    const extra = Object.keys(given).filter(name => !names.includes(name))
-    const missing = names.filter(name => !Object.hasOwn(given, name) || given[name] === undefined)
-    if (extra.length > 0 || missing.length > 0)
-      return error('WrongFeeds', 'feeds', {
-        wanted: feedsNeeded(names),
-        found: [
-          missing.length > 0 ? `none for ${missing.join(', ')}` : '',
-          extra.length > 0 ? `one for ${extra.join(', ')}, which is no input` : '',
-        ]
-          .filter(Boolean)
-          .join('; '),
-        next: 'give exactly one feed by each name',
-      })
-    const named: NamedFeed[] = []
-    for (const { spec, rate } of this.#engine.inputs) {
-      const { name } = spec
-      const feed = feedOf(given[name])
-      if (!feed)
-        return error('WrongFeeds', name, {
-          wanted: 'a feed: a source that has said what it does when the session is full',
-          found: describe(given[name]),
-          next: "wrap it: pulled(iterable), or pushed(observable, 'dropOldest' | 'dropNewest' | 'fail')",
-        })
-      named.push({ name, feed, rate })
-    }
-    return named
+    if (failure) return sessionFailed(at, this.plan, failure)
+    return run && alreadyRunning(at, this.plan, run.at)
   }
 }
 
-const checkRunOptions = (
-  options: RunOptions,
-  error: (tag: RunErrorTag, subject: string, fault: Omit<Fault, '_tag' | 'at' | 'subject'>) => RunError,
-): RunError | undefined => {
-  const wrong = (subject: string, found: string): RunError =>
-    error('BadOption', subject, {
-      wanted: 'an object with the options ticks and signal, or nothing',
-      found,
-      next: 'write { ticks: 10 }, or leave it out',
-    })
+const closed = (): DisposedError => new DisposedError('this session', 'open the plan again')
+
+const checkRunOptions = (options: RunOptions, at: string): RunError | undefined => {
   if (typeof options !== 'object' || options === null || Array.isArray(options))
-    return wrong('options', describe(options))
+    return badRunOptions(at, 'options', describe(options))
   const unknown = Object.keys(options).find(name => name !== 'ticks' && name !== 'signal')
-  if (unknown !== undefined) return wrong(unknown, `the option ${unknown}`)
-  const { ticks, signal } = options
-  if (
-    ticks !== undefined &&
-    ticks !== Number.POSITIVE_INFINITY &&
-    !(Number.isSafeInteger(ticks) && ticks >= 0)
-  )
-    return error('BadOption', 'ticks', {
-      wanted: 'a whole number from 0',
-      found: describe(ticks),
-      next: 'leave it out to run until the feeds end',
-    })
-  if (signal !== undefined && !(signal instanceof AbortSignal))
-    return error('BadOption', 'signal', {
-      wanted: 'an AbortSignal',
-      found: describe(signal),
-      next: 'pass controller.signal',
-    })
-  return undefined
+  if (unknown !== undefined) return badRunOptions(at, unknown, `the option ${unknown}`)
+  const { ticks = 0, signal } = options
+  if (ticks !== Number.POSITIVE_INFINITY && !(Number.isSafeInteger(ticks) && ticks >= 0))
+    return badTicks(at, ticks)
+  return signal === undefined || signal instanceof AbortSignal ? undefined : badSignal(at, signal)
 }

@@ -1,46 +1,46 @@
-/** What is watched: something that may wait for its leases. */
+import { warnLeasesOut } from './messages.js'
+
+/** A run that may wait for its leases. */
 export interface Watched {
-  readonly stalled: boolean
-  /** The ticks whose leases are out, and where the run was started. */
-  describe(): { readonly ticks: readonly number[]; readonly at: string; readonly subject: string }
+  /** The plan's name, and where the run was started. */
+  readonly name: string
+  readonly at: string
+  stalled(): boolean
+  /** The ticks whose leases are out. */
+  leased(): readonly number[]
 }
 
-// A run whose leases are never returned stops, by design. Nothing would be left to keep the process alive then, so it must also be
-// said when the event loop runs empty, not only after a while.
+// A run whose leases are never given back stops, by design. Nothing keeps the process alive then, so the warning must also
+// come when the event loop runs empty, not only after a while.
 const watched = new Set<Watched>()
 const warnEach = (): void => {
-  for (const run of watched) if (run.stalled) warn(run)
+  for (const run of watched) if (run.stalled()) warn(run)
+}
+
+const unwatch = (run: Watched): boolean => {
+  const was = watched.delete(run)
+  if (was && watched.size === 0) process.removeListener('beforeExit', warnEach)
+  return was
 }
 
 const warn = (run: Watched): void => {
-  if (!watched.delete(run)) return
-  if (watched.size === 0) process.removeListener('beforeExit', warnEach)
-  const { ticks, at, subject } = run.describe()
-  const names =
-    ticks.length === 1 ? `the lease of tick ${ticks[0]}` : `the leases of ticks ${ticks.join(', ')}`
-  process.emitWarning(
-    `${subject} waits for ${names}: every slot is lent out, so no tick can run until one is given back. ` +
-      'Next: dispose each lease when you are done with it: `using lease = out`, or lease[Symbol.dispose](), and copy what must live longer',
-    { type: 'BraidWarning', code: 'BRAID_LEASES_OUT', detail: `the run was started at ${at}` },
-  )
+  if (unwatch(run)) warnLeasesOut(run.name, run.at, run.leased())
 }
 
 /** Warns once if the run has waited for its leases for `afterMs`. Returns what stops the watch. Never keeps the process alive. */
 export const watch = (run: Watched, afterMs: number): (() => void) => {
-  let since = 0
+  let quarters = 0
   const timer = setInterval(() => {
-    since = run.stalled ? since + 1 : 0
-    if (since >= 4) {
-      clearInterval(timer)
-      warn(run)
-    }
+    quarters = run.stalled() ? quarters + 1 : 0
+    if (quarters < 4) return
+    clearInterval(timer)
+    warn(run)
   }, afterMs / 4)
   timer.unref()
   if (watched.size === 0) process.on('beforeExit', warnEach)
   watched.add(run)
   return () => {
     clearInterval(timer)
-    watched.delete(run)
-    if (watched.size === 0) process.removeListener('beforeExit', warnEach)
+    unwatch(run)
   }
 }

@@ -6,7 +6,7 @@ const lifeNumber = { tick: 0, state: 1, param: 2, input: 3, output: 4 } as const
   Life,
   number
 >
-const word = { alloc: 0, free: 1, run: 2, record: 3, wait: 4, use: 5 } as const
+const opcode = { alloc: 0, free: 1, run: 2, record: 3, wait: 4, use: 5 } as const
 
 /** A plan as the executor reads it, and by kernel the first run command of the plan that runs it. */
 export interface FlatProgram {
@@ -41,7 +41,7 @@ export const flatten = (plan: Plan): FlatProgram => {
         peerAccess,
       })),
       events: events.size,
-      commands: words(plan.commands, events),
+      commands: flatWords(plan.commands, events),
       storage: plan.storage,
       arenaBytes: each(plan, plan.arena),
       bound: { device: each(plan, plan.bound.device), pinned: plan.bound.pinned },
@@ -87,8 +87,8 @@ const eventNumbers = (commands: readonly Command[]): ReadonlyMap<number, number>
   return numbers
 }
 
-// What a user's kernel means on the host comes from the types of its operands, so that operands of other types make another kernel. A
-// copy's direction comes from where its operands lie, which the executor looks at run by run: one node may copy both ways.
+// The reference of a user's kernel depends on the types of its operands, so operands of other types make another kernel. A
+// copy's direction depends on where its operands lie, which the executor looks up run by run: one node may copy both ways.
 const distinctKernels = (plan: Plan) => {
   const kernels: KernelSpec[] = []
   const kernelRuns: KernelRun[] = []
@@ -118,8 +118,8 @@ const operandTypes = (plan: Plan, reads: readonly number[], writes: readonly num
     ids.map(id => plan.buffers[id]!).map(({ bytes, dtype, shape }) => [bytes, dtype, shape]),
   )
 
-/** A node of a user's kernel that runs on operands of other types in one place than in another: it has no one meaning. */
-export const nodesOfTwoTypes = (plan: Plan): readonly number[] => {
+/** Nodes of users' kernels whose runs differ in the types of their operands: such a node has no single meaning. */
+export const nodesOfSeveralTypes = (plan: Plan): readonly number[] => {
   const types = new Map<number, string>()
   const mixed = new Set<number>()
   for (const command of plan.commands) {
@@ -153,11 +153,11 @@ const wordCount = (command: Command): number => {
   }
 }
 
-const words = (commands: readonly Command[], events: ReadonlyMap<number, number>): Int32Array => {
+const flatWords = (commands: readonly Command[], events: ReadonlyMap<number, number>): Int32Array => {
   const flat = new Int32Array(commands.reduce((sum, command) => sum + wordCount(command), 0))
   let at = 0
   for (const command of commands) {
-    flat[at++] = word[command[0]]
+    flat[at++] = opcode[command[0]]
     switch (command[0]) {
       case 'alloc':
         flat[at++] = command[1]

@@ -1,0 +1,57 @@
+import * as E from 'fp-ts/lib/Either.js'
+import { isProved, verify } from '../../dsl/index.js'
+import { granule, poolPeakOf } from '../../dsl/internal.js'
+import { parsePlan } from '../../dsl/ir/load.js'
+import type { Plan } from '../../dsl/ir/plan.js'
+import type { DeviceError } from '../errors.js'
+import { nodesOfSeveralTypes } from './flatten.js'
+import * as messages from './messages.js'
+
+/**
+ * The plan that is to be run. A plan that this process compiled is proved. Any other value may be anything: it is parsed and
+ * held to the laws about safety, and only what the parser made of it goes on.
+ */
+export const soundPlan = (plan: Plan): E.Either<readonly DeviceError[], Plan> => {
+  if (isProved(plan)) return E.right(plan)
+  const other = otherThanPlan(plan)
+  if (other) return E.left([other])
+  const parsed = parsePlan(plan)
+  if (E.isLeft(parsed))
+    return E.left(parsed.left.map((fault): DeviceError => ({ ...fault, _tag: 'BadPlan' })))
+  const [worst, ...others] = verify(parsed.right, { safety: true })
+  if (worst) return E.left([messages.brokenLaws(parsed.right, [worst, ...others])])
+  const errors = belowPool(parsed.right)
+  return errors.length > 0 ? E.left(errors) : parsed
+}
+
+// The values that JavaScript callers pass most easily instead of a plan.
+const otherThanPlan = (given: unknown): DeviceError | undefined => {
+  if (typeof given !== 'object' || given === null) return undefined
+  if ('_tag' in given && (given._tag === 'Right' || given._tag === 'Left')) return messages.eitherForPlan
+  if ('ir' in given || ('nodes' in given && 'problems' in given)) return messages.graphForPlan
+  return undefined
+}
+
+// Law L9 counts bytes, taken in part from wherever they lie free. A session's pool gives out whole granules, each buffer in
+// one piece. So a plan by hand may obey every law and promise less than its pool takes: it would end amid a tick.
+const belowPool = (plan: Plan): readonly DeviceError[] => {
+  if (plan.storage !== 'pooled') return []
+  const { device } = poolPeakOf(plan)
+  return device.flatMap((needed, index) =>
+    needed <= (plan.bound.device[index] ?? 0) ? [] : [messages.boundBelowPool(plan, device, index, granule)],
+  )
+}
+
+/** Why a session cannot run a sound plan: nodes without a kernel, other ranks, operands of several types. */
+export const unrunnable = (plan: Plan): readonly DeviceError[] => {
+  const running = new Set<number>()
+  for (const command of plan.commands) if (command[0] === 'run') running.add(command[1])
+  const withoutKernel = [...running].map(id => plan.nodes[id]!).filter(({ kernel }) => kernel === undefined)
+  const shared = withoutKernel.filter(({ collective }) => collective !== undefined)
+  const [first, ...others] = shared
+  return [
+    ...withoutKernel.filter(({ collective }) => collective === undefined).map(messages.noKernel),
+    ...(first ? [messages.otherRanks(plan, first, others.length)] : []),
+    ...nodesOfSeveralTypes(plan).map(id => messages.severalTypes(plan.nodes[id]!)),
+  ]
+}

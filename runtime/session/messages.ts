@@ -1,0 +1,332 @@
+// Every sentence about opening a plan and running it: the errors of `open`, the errors of a run, and the warnings.
+
+import type { Fault } from '../../dsl/ir/fault.js'
+import type { Plan, PlanNode, Violation } from '../../dsl/ir/plan.js'
+import type { NativeFailure } from '../addon.js'
+import { failureText, isNativeFailure } from '../device/open-failure.js'
+import { type DeviceError, RunError, type RunErrorTag } from '../errors.js'
+import { describe, type Mismatch, thrown, type ValueSpec } from '../values.js'
+
+// ---- open ---------------------------------------------------------------------------------------------------------
+
+export const unreadable = (cause: unknown): DeviceError => ({
+  _tag: 'BadOption',
+  at: 'options',
+  subject: 'options',
+  wanted: 'a plan and options that can be read',
+  found: `what throws when it is read: ${thrown(cause)}`,
+  next: 'pass plain objects; its error is the cause',
+  cause,
+})
+
+export const cancelled = (cause: unknown): DeviceError => ({
+  _tag: 'Cancelled',
+  at: 'signal',
+  subject: 'open',
+  wanted: 'time to open',
+  found: 'an aborted signal',
+  next: 'open again without aborting',
+  cause,
+})
+
+export const tooManyInFlight = (plan: Plan, inFlight: number): DeviceError => ({
+  _tag: 'BadOption',
+  at: 'inFlight',
+  subject: 'inFlight',
+  wanted: `at most ${plan.inFlight}, the slots that the plan was compiled with`,
+  found: String(inFlight),
+  next: `compile(graph, { inFlight: ${inFlight} })`,
+})
+
+export const tooFewDevices = (plan: Plan, [wanted, found, next]: readonly string[]): DeviceError => ({
+  _tag: 'NoDevice',
+  at: 'device',
+  subject: plan.name,
+  wanted: wanted!,
+  found: found!,
+  next: next!,
+})
+
+// ---- the plan -----------------------------------------------------------------------------------------------------
+
+const notAPlan = { _tag: 'BadPlan', at: 'plan', subject: 'plan', wanted: 'a plan' } as const
+
+export const eitherForPlan: DeviceError = {
+  ...notAPlan,
+  found: 'an Either, as compile yields it',
+  next: 'unwrap it: open(orThrow(compile(graph)))',
+}
+
+export const graphForPlan: DeviceError = {
+  ...notAPlan,
+  found: 'a graph',
+  next: 'compile it first: open(orThrow(compile(graph)))',
+}
+
+export const brokenLaws = (plan: Plan, violations: readonly [Violation, ...Violation[]]): DeviceError => {
+  const sentences = violations.slice(0, 3).map(({ law, message }) => `${law}: ${message}`)
+  if (violations.length > 3) sentences.push(`and ${violations.length - 3} more`)
+  const [{ command }] = violations
+  return {
+    _tag: 'BadPlan',
+    at: command >= 0 ? `commands[${command}]` : 'plan',
+    subject: plan.name,
+    wanted: 'a plan that obeys the laws about safety',
+    found: sentences.join('; '),
+    next: 'run: npx braid verify PLAN.json --safety, which lists all of them',
+    violations,
+  }
+}
+
+/** `needed`: by device, the bytes that the session's pool takes. */
+export const boundBelowPool = (
+  plan: Plan,
+  needed: readonly number[],
+  device: number,
+  granule: number,
+): DeviceError => ({
+  _tag: 'BadPlan',
+  at: `bound.device[${device}]`,
+  subject: plan.name,
+  wanted: `at least ${needed[device]} bytes, which the session's pool takes: whole granules of ${granule} bytes, each buffer in one piece`,
+  found: `${plan.bound.device[device] ?? 0} bytes`,
+  next: `raise bound.device to [${needed.join(', ')}] in the plan, or compile the graph again`,
+})
+
+const badNode = ({ at, name }: PlanNode, wanted: string, found: string, next: string): DeviceError => ({
+  _tag: 'BadPlan',
+  at,
+  subject: name,
+  wanted,
+  found,
+  next,
+})
+
+export const noKernel = (node: PlanNode): DeviceError =>
+  badNode(
+    node,
+    'a kernel for every node that runs',
+    `a node "${node.op}" without one`,
+    'this plan can be verified and explained, not run: compile the graph again',
+  )
+
+/** `others`: how many more collectives the plan has. */
+export const otherRanks = (plan: Plan, node: PlanNode, others: number): DeviceError => {
+  const { kind, communicator } = node.collective!
+  const { name, groups, size } = plan.communicators?.[communicator] ?? {}
+  const ranks = groups?.[0]?.length ?? size
+  const more = others === 0 ? '' : `, and ${others === 1 ? 'one more' : `${others} others`}`
+  return badNode(
+    node,
+    'a plan of one rank: a session talks to no other ranks so far',
+    `${kind} over '${name}' of ${ranks === undefined ? 'all' : ranks} ranks${more}`,
+    'verify the plans of all ranks together (verifyRanks, or braid verify with all their files), explain and simulate them; to run the graph here, make its communicators of one rank',
+  )
+}
+
+export const severalTypes = (node: PlanNode): DeviceError =>
+  badNode(
+    node,
+    "operands of the same element types and shapes in every run of a user's kernel",
+    'runs of this node on others',
+    'give each kind of operands a node of its own',
+  )
+
+export const missingReference = ({ at, name }: PlanNode, kernel: string): DeviceError => ({
+  _tag: 'MissingReference',
+  at,
+  subject: name,
+  wanted: `what the kernel ${kernel} means in TypeScript: the host device does not run CUDA`,
+  found: 'none: a plan that is read from a file carries only the CUDA source',
+  next: `open(plan, { references: { ${kernel}: (reads, writes) => … } }), or a cuda device`,
+})
+
+// ---- parameters ---------------------------------------------------------------------------------------------------
+
+/** `strangers`: names that were given and are none of the plan's; one of them may be this name, mistyped. */
+export const missingParam = (
+  { name, dtype, shape }: ValueSpec,
+  strangers: readonly string[],
+): DeviceError => ({
+  _tag: 'MissingParam',
+  at: `params.${name}`,
+  subject: name,
+  wanted: `a value of ${dtype}[${shape.join(', ')}]`,
+  found: strangers.length === 0 ? 'none' : `none, but ${strangers.join(', ')}, which the plan does not have`,
+  next: `open(plan, { params: { ${JSON.stringify(name)}: … } }): a typed array, or a function that fills the bytes`,
+})
+
+export const wrongParam = (name: string, mismatch: Mismatch): DeviceError => ({
+  _tag: 'WrongParam',
+  at: `params.${name}`,
+  subject: name,
+  ...mismatch,
+})
+
+export const paramThrew = (name: string, cause: unknown): DeviceError => ({
+  _tag: 'WrongParam',
+  at: `params.${name}`,
+  subject: name,
+  wanted: 'a source that fills the bytes',
+  found: `one that threw: ${thrown(cause)}`,
+  next: 'correct the source; its error is the cause',
+  cause,
+})
+
+// ---- a run --------------------------------------------------------------------------------------------------------
+
+const runError =
+  (_tag: RunErrorTag) =>
+  (at: string, subject: string, fault: Mismatch, cause?: unknown): RunError =>
+    new RunError({ _tag, at, subject, ...fault }, { cause })
+
+const wrongFeeds = runError('WrongFeeds')
+const badOption = runError('BadOption')
+
+/** A value that its input cannot take. `at`: where the caller called `run`. */
+export const wrongValue = runError('WrongValue')
+
+export const sessionFailed = (at: string, plan: Plan, failure: RunError): RunError =>
+  runError('SessionFailed')(at, `the session of "${plan.name}"`, {
+    wanted: 'a device that works',
+    found: `an earlier failure of a tick: ${failure.found}`,
+    next: 'open the plan again: the process and other sessions live on',
+  })
+
+export const alreadyRunning = (at: string, plan: Plan, started: string): RunError =>
+  runError('AlreadyRunning')(at, `the session of "${plan.name}"`, {
+    wanted: 'one run at a time',
+    found: `a run started at ${started} that has not ended`,
+    next: 'unsubscribe from it or let it end first, or open a second session',
+  })
+
+const feedsNeeded = (names: readonly string[]): string =>
+  names.length === 0 ? 'no feeds: the graph has no inputs' : `a feed for each input: ${names.join(', ')}`
+
+export const notFeeds = (at: string, names: readonly string[], found: unknown): RunError =>
+  wrongFeeds(at, 'feeds', {
+    wanted: feedsNeeded(names),
+    found: describe(found),
+    next: 'pass an object of feeds by input name',
+  })
+
+export const otherFeeds = (
+  at: string,
+  names: readonly string[],
+  missing: readonly string[],
+  extra: readonly string[],
+): RunError =>
+  wrongFeeds(at, 'feeds', {
+    wanted: feedsNeeded(names),
+    found: [
+      missing.length > 0 ? `none for ${missing.join(', ')}` : '',
+      extra.length > 0 ? `one for ${extra.join(', ')}, which is no input` : '',
+    ]
+      .filter(Boolean)
+      .join('; '),
+    next: 'give exactly one feed by each name',
+  })
+
+export const notAFeed = (at: string, name: string, found: unknown): RunError =>
+  wrongFeeds(at, name, {
+    wanted: 'a feed: a source that has said what it does when the session is full',
+    found: describe(found),
+    next: "wrap it: pulled(iterable), or pushed(observable, 'dropOldest' | 'dropNewest' | 'fail')",
+  })
+
+export const badRunOptions = (at: string, subject: string, found: string): RunError =>
+  badOption(at, subject, {
+    wanted: 'an object with the options ticks and signal, or nothing',
+    found,
+    next: 'write { ticks: 10 }, or leave it out',
+  })
+
+export const badTicks = (at: string, found: unknown): RunError =>
+  badOption(at, 'ticks', {
+    wanted: 'a whole number from 0',
+    found: describe(found),
+    next: 'leave it out to run until the feeds end',
+  })
+
+export const badSignal = (at: string, found: unknown): RunError =>
+  badOption(at, 'signal', {
+    wanted: 'an AbortSignal',
+    found: describe(found),
+    next: 'pass controller.signal',
+  })
+
+export const feedFailed = (at: string, name: string, cause: unknown): RunError =>
+  runError('FeedFailed')(
+    at,
+    name,
+    {
+      wanted: 'a value for each tick, or the end',
+      found: `an error of the feed's source: ${thrown(cause)}`,
+      next: "look at the error's `cause`; the session can run again",
+    },
+    cause,
+  )
+
+/** `most`: values that a feed may be ahead of the leases that are given back. */
+export const feedFull = (at: string, name: string, most: number): RunError =>
+  runError('FeedFull')(at, name, {
+    wanted: `at most ${most} values ahead of the leases that are given back`,
+    found: 'one more',
+    next: "give leases back sooner, open with more inFlight, or say pushed(source, 'dropOldest')",
+  })
+
+export const tickFailed = (failure: NativeFailure, plan: Plan): RunError => {
+  const node = failure.node === undefined || failure.node < 0 ? undefined : plan.nodes[failure.node]
+  const where = [
+    node ? `${node.op} ${node.name}` : '',
+    failure.lane ? `lane ${failure.lane}` : '',
+    failure.device && plan.devices > 1 ? failure.device : '',
+  ].filter(Boolean)
+  const fault: Fault<RunErrorTag> = {
+    _tag: 'TickFailed',
+    at: node?.at ?? plan.name,
+    subject: node?.name ?? plan.name,
+    wanted: `a tick without a failure${where.length === 0 ? '' : ` (${where.join(', ')})`}`,
+    found: isNativeFailure(failure) ? failureText(failure) : String((failure as Error).message ?? failure),
+    next: 'this session is over and freed; the process lives on: open the plan again',
+  }
+  return new RunError(fault, {
+    cause: failure,
+    ...(isNativeFailure(failure) ? { code: failure.code } : {}),
+    ...(failure.lane ? { lane: failure.lane } : {}),
+    ...(node ? { node: node.name } : {}),
+  })
+}
+
+// ---- warnings -----------------------------------------------------------------------------------------------------
+
+const warn = (message: string): void => process.emitWarning(message, { type: 'BraidWarning' })
+
+export const warnUnfinishedTick = (input: string, had: number, wanted: number): void =>
+  warn(
+    `the feed ${input} ended with ${had} of the ${wanted} values of a tick, which are dropped: a tick runs with all of its values. ` +
+      `Next: end the feed after a multiple of ${wanted} values`,
+  )
+
+/** `started`: where the run that goes on was started, if one does. */
+export const warnLostLease = (tick: number, started: string | undefined): void =>
+  warn(
+    `the lease of tick ${tick} was lost without being given back${started === undefined ? '' : `, in the run started at ${started}`}. ` +
+      'Its slot was free again only when the garbage collector noticed. Next: `using lease = out`, or lease[Symbol.dispose]()',
+  )
+
+export const warnReturnThrew = (error: unknown): void =>
+  warn(`a feed's return() threw: ${error instanceof Error ? error.message : String(error)}`)
+
+export const warnCloseFailed = (error: unknown): void =>
+  warn(`closing a session failed: ${error instanceof Error ? error.message : String(error)}`)
+
+export const warnLeasesOut = (name: string, started: string, ticks: readonly number[]): void => {
+  const leases =
+    ticks.length === 1 ? `the lease of tick ${ticks[0]}` : `the leases of ticks ${ticks.join(', ')}`
+  process.emitWarning(
+    `a run of "${name}" waits for ${leases}: every slot is lent out, so no tick can run until one is given back. ` +
+      'Next: dispose each lease when you are done with it: `using lease = out`, or lease[Symbol.dispose](), and copy what must live longer',
+    { type: 'BraidWarning', code: 'BRAID_LEASES_OUT', detail: `the run was started at ${started}` },
+  )
+}
