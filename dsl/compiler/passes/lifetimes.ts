@@ -1,13 +1,23 @@
 import * as E from 'fp-ts/lib/Either.js'
+import { LastAccesses } from '../../order/last-accesses.js'
 import { type ArrayAllocator, heap, withScratchArena } from '../../order/scratch-arena.js'
 import { byOperation } from '../analysis/by-operation.js'
 import { homesOf } from '../analysis/device-of.js'
 import type { Lifetimes, Synchronized } from '../analysis/ir.js'
-import { LastAccesses } from '../analysis/last-accesses.js'
 import { type Passed, pass } from '../analysis/pass.js'
 
-// The memory of a window stays its own: each upload's is freed right before the next upload of its lane takes it, or at the end of the
-// tick, for the next tick's. Freed at its last read, other lanes would take it first, and the next upload would have to grow the pool.
+//   run upload(w) on copy   run matmul(w) on math
+//   → alloc w on copy · run upload · run matmul · use w on math, after matmul · free w
+//
+// After this pass each tick buffer has a home lane, a first operation and one after which it is freed. There it has a
+// use for each foreign lane whose last access neither the home lane nor another kept use happens after. This set of
+// uses is the least: they are examined latest first, a use is elided only for a later one, and the order is transitive.
+
+/**
+ * A window keeps its memory: what an upload of it fills is freed right before the next upload of its lane takes it, or
+ * at the end of the tick for the next tick's. Freed at its last read, other lanes would take it first, and the next
+ * upload would have to grow the pool.
+ */
 const keepWindows = (
   { operations, laneOf, lanes }: Synchronized,
   first: Int32Array,
@@ -28,8 +38,8 @@ const keepWindows = (
 }
 
 /**
- * The first operation that touches each tick buffer (through its views too), the one after which it is freed, and the lane of the first of
- * all buffers: of its device, where it is in device memory.
+ * The first and the last operation that access each tick buffer, itself or through a view, and the home lane of every
+ * buffer: the lane of its first access, on its own device if it is in device memory.
  */
 const spans = (ir: Synchronized): Pick<Lifetimes, 'first' | 'last' | 'home'> => {
   const { operations, buffers, laneOf } = ir
@@ -60,35 +70,37 @@ const spans = (ir: Synchronized): Pick<Lifetimes, 'first' | 'last' | 'home'> => 
   return { first, last, home: homesOf(ir, home) }
 }
 
-const longer = (from: Int32Array, room: ArrayAllocator): Int32Array => {
-  const grown = room.int32(2 * from.length)
-  grown.set(from)
-  return grown
+/** Uses by operation; the uses of one operation in order of buffer. */
+const usesByOperation = (
+  after: readonly number[],
+  buffers: readonly number[],
+  operations: number,
+): Pick<Lifetimes, 'useStart' | 'useBuffer'> => {
+  const { start, items } = byOperation(Int32Array.from(after), operations)
+  const useBuffer = heap.int32(buffers.length)
+  for (let i = 0; i < operations; i++)
+    for (let u = start[i]!; u < start[i + 1]!; u++) {
+      const buffer = buffers[items[u]!]!
+      let at = u
+      for (; at > start[i]! && useBuffer[at - 1]! > buffer; at--) useBuffer[at] = useBuffer[at - 1]!
+      useBuffer[at] = buffer
+    }
+  return { useStart: start, useBuffer }
 }
 
-/**
- * After this pass each tick buffer has a home lane, a first operation and one after which it is freed, and there a use for each foreign lane whose
- * last access neither the home lane nor another kept use is after. Of those there is one least set: taken latest first, a use is
- * dropped only for a later one, and being after is transitive.
- */
-export const lifetimes = pass(
-  'lifetimes',
-  (ir: Synchronized): Passed<Lifetimes> => withScratchArena(room => E.right(lived(ir, room))),
-)
-
-const lived = (ir: Synchronized, room: ArrayAllocator): Lifetimes => {
+const livedFor = (ir: Synchronized, room: ArrayAllocator): Lifetimes => {
   const { operations, buffers, laneOf, clocks, position } = ir
   const lanes = ir.lanes.length
   const count = operations.length
   const { start, root } = ir.accesses
   const { first, last, home } = spans(ir)
-  const foreign = new LastAccesses(buffers.length, lanes, room)
+  const foreign = new LastAccesses(room, buffers.length, start[count]!)
   const ends = byOperation(last, count, room)
+  /** By lane: its latest operation. */
   const latest = new Int32Array(lanes).fill(-1)
   const accesses = new Int32Array(lanes)
-  let useAfter = room.int32(count + lanes)
-  let useOf = room.int32(count + lanes)
-  let uses = 0
+  const useAfter: number[] = []
+  const useOf: number[] = []
   let elidedUses = 0
   for (let i = 0; i < count; i++) {
     const lane = laneOf[i]!
@@ -99,38 +111,35 @@ const lived = (ir: Synchronized, room: ArrayAllocator): Lifetimes => {
     }
     for (let e = ends.start[i]!; e < ends.start[i + 1]!; e++) {
       const buffer = ends.items[e]!
-      const length = foreign.drain(buffer, accesses)
-      const kept = uses
-      if (uses + length > useAfter.length) {
-        useAfter = longer(useAfter, room)
-        useOf = longer(useOf, room)
+      // The last access of each foreign lane, latest first.
+      let length = 0
+      for (let entry = foreign.first(buffer); entry !== 0; entry = foreign.cards[entry + 2]!) {
+        const access = foreign.cards[entry + 1]!
+        let at = length++
+        for (; at > 0 && accesses[at - 1]! < access; at--) accesses[at] = accesses[at - 1]!
+        accesses[at] = access
       }
+      const kept = useAfter.length
       const onHome = latest[home[buffer]!]! * lanes
       for (let at = 0; at < length; at++) {
         const access = accesses[at]!
         const on = laneOf[access]!
         const point = position[access]!
-        let covered = clocks[onHome + on]! > point
-        for (let use = kept; use < uses && !covered; use++)
-          covered = clocks[useAfter[use]! * lanes + on]! > point
-        if (covered) {
-          elidedUses++
-          continue
+        let dominated = clocks[onHome + on]! > point
+        for (let use = kept; use < useAfter.length && !dominated; use++)
+          dominated = clocks[useAfter[use]! * lanes + on]! > point
+        if (dominated) elidedUses++
+        else {
+          useAfter.push(access)
+          useOf.push(buffer)
         }
-        useAfter[uses] = access
-        useOf[uses++] = buffer
       }
     }
   }
-  // By operation, and of one operation in order of id.
-  const useBuffer = heap.int32(uses)
-  const { start: useStart, items } = byOperation(useAfter.subarray(0, uses), count)
-  for (let i = 0; i < count; i++)
-    for (let u = useStart[i]!; u < useStart[i + 1]!; u++) {
-      const buffer = useOf[items[u]!]!
-      let at = u
-      for (; at > useStart[i]! && useBuffer[at - 1]! > buffer; at--) useBuffer[at] = useBuffer[at - 1]!
-      useBuffer[at] = buffer
-    }
-  return { ...ir, first, last, home, useStart, useBuffer, elidedUses }
+  return { ...ir, first, last, home, ...usesByOperation(useAfter, useOf, count), elidedUses }
 }
+
+export const lifetimes = pass(
+  'lifetimes',
+  (ir: Synchronized): Passed<Lifetimes> => withScratchArena(room => E.right(livedFor(ir, room))),
+)
