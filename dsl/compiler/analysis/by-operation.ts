@@ -7,10 +7,10 @@ import { type ArrayAllocator, heap } from '../../order/scratch-arena.js'
 export const byOperation = (
   at: Int32Array,
   count: number,
-  room: ArrayAllocator = heap,
+  allocator: ArrayAllocator = heap,
 ): { start: Int32Array; items: Int32Array } => {
   // Counts lie two places further on; while items are put in place, each start moves to its final position.
-  const start = room.int32(count + 2)
+  const start = allocator.int32(count + 2)
   let some = 0
   for (let id = 0; id < at.length; id++)
     if (at[id]! >= 0) {
@@ -18,7 +18,7 @@ export const byOperation = (
       some++
     }
   for (let i = 0; i < count; i++) start[i + 2]! += start[i + 1]!
-  const items = room.int32(some)
+  const items = allocator.int32(some)
   for (let id = 0; id < at.length; id++) if (at[id]! >= 0) items[start[at[id]! + 1]!++] = id
   return { start, items }
 }

@@ -6,29 +6,29 @@ import type { Operation } from './ir.js'
 import { type Work, workOf } from './operations.js'
 import type { Settings } from './options.js'
 
-/** What operations ask of the machine that a plan is made for, by operation. Times are nanoseconds. */
+/** The costs of operations on the machine that a plan is made for, by operation. Times are nanoseconds. */
 export interface Costs extends Usage {
-  /** On the issuing thread: to start the operation, to record an event, to make a lane wait. */
+  /** Times on the issuing thread: to launch the operation, to record an event, to make a lane wait. */
   readonly issue: Float64Array
   readonly record: number
   readonly wait: number
-  /** From a record's point to the start of what waits for it on another lane. */
+  /** From the point of a record to the start of the operation that waits for it on another lane. */
   readonly waitLatency: number
-  /** Operations outstanding on each of so many lanes of all devices; the thread that issues one more is blocked until the oldest ends. */
+  /** Operations that may be outstanding on each of so many lanes; to issue one more blocks until the oldest ends. */
   readonly depth: (lanes: number) => number
 }
 
-/** Of so many kinds of work it is remembered. */
+/** Kinds of work whose time is kept. */
 const mostKnown = 1024
 
-/** What each operation takes from start to end with nothing beside it: all that a path's length asks for. Nanoseconds. */
+/** Nanoseconds from start to end of each operation with nothing concurrent: enough to find the longest path. */
 export const aloneOf = (
   operations: readonly Operation[],
   { machine, profile }: Settings,
-  room: ArrayAllocator = heap,
+  allocator: ArrayAllocator = heap,
 ): Float64Array => {
-  const alone = room.float64(operations.length)
-  // Large graphs repeat themselves: a machine's figures are the same of fused kernels that do the same, whatever they are called.
+  const alone = allocator.float64(operations.length)
+  // Large graphs repeat few fused kernels; their times do not depend on their names.
   const known = new Map<Work, number>()
   for (let i = 0; i < operations.length; i++) {
     const operation = operations[i]!
@@ -41,7 +41,7 @@ export const aloneOf = (
   return alone
 }
 
-/** The machine's figures for each operation, those that were measured first. */
+/** The costs of each operation: measured times where the profile has them, else the machine's figures. */
 export const costsOf = (operations: readonly Operation[], { machine, profile }: Settings): Costs => {
   const { host, device } = machine
   let devices = 1

@@ -10,21 +10,21 @@ export interface Dependencies {
 
 export const dependenciesOf = (
   operations: readonly Operation[],
-  room: ArrayAllocator = heap,
+  allocator: ArrayAllocator = heap,
 ): Dependencies => {
   const count = operations.length
   const after = operations.map(operation => operation.after)
-  const degree = room.int32(count)
+  const degree = allocator.int32(count)
   let edges = 0
   // Counts lie two places further on; while edges are put in place, each start moves to its final position.
-  const start = room.int32(count + 2)
+  const start = allocator.int32(count + 2)
   for (let i = 0; i < count; i++) {
     degree[i] = after[i]!.length
     edges += degree[i]!
     for (const before of after[i]!) start[before + 2]!++
   }
   for (let i = 0; i < count; i++) start[i + 2]! += start[i + 1]!
-  const to = room.int32(edges)
+  const to = allocator.int32(edges)
   for (let i = 0; i < count; i++) for (const before of after[i]!) to[start[before + 1]!++] = i
   return { start, to, degree }
 }
@@ -37,9 +37,9 @@ const isOrdered = ({ start, to, degree }: Dependencies): boolean => {
 }
 
 /** A topological order: the program's own, if it is one. Shorter than the graph where there is a cycle. */
-export const topological = (dependencies: Dependencies, room: ArrayAllocator = heap): Int32Array => {
+export const topological = (dependencies: Dependencies, allocator: ArrayAllocator = heap): Int32Array => {
   const { start, to, degree } = dependencies
-  const order = room.int32(degree.length)
+  const order = allocator.int32(degree.length)
   if (isOrdered(dependencies)) {
     for (let i = 0; i < order.length; i++) order[i] = i
     return order

@@ -3,20 +3,20 @@ import type { Buffer, Operation, Placed } from './ir.js'
 /** The device that an operation runs on. */
 export const deviceOf = ({ device = 0 }: Operation): number => device
 
-/** How many devices a plan on such lanes is for: those that have a number below that of some lane's, too. */
+/** One more than the highest device number of any lane. */
 export const devicesOf = ({ lanes }: Pick<Placed, 'lanes'>): number => {
   let most = 0
   for (let l = 0; l < lanes.length; l++) most = Math.max(most, lanes[l]!.device)
   return most + 1
 }
 
-/** Which memory a buffer is in: a device's, by number, or pinned memory, which comes after those of all devices. */
+/** The number of a buffer's memory: its device, or one past all devices for pinned memory. */
 export const memoryOf = ({ space, device = 0 }: Buffer, devices: number): number =>
   space === 'pinned' ? devices : device
 
 /**
- * The home of a buffer in device memory is a lane of its device: where a lane of another one touches it first, as the copy of a state may, it is the first of its own
- * device that does.
+ * The home of a buffer in device memory is a lane of its own device. Where a lane of another device accesses it first,
+ * as the copy of a state may, the home is the first lane of its own device that does.
  */
 export const homesOf = (
   ir: Pick<Placed, 'operations' | 'buffers' | 'lanes' | 'laneOf'>,
@@ -40,7 +40,7 @@ export const homesOf = (
   })
   for (let id = 0; id < buffers.length; id++) {
     const { root, device = 0 } = buffers[id]!
-    // What no lane of its device touches: any of them.
+    // No lane of its device accesses it: any of them serves.
     if (root === id && away(id, home[id]!))
       home[id] = Math.max(
         0,
@@ -51,5 +51,5 @@ export const homesOf = (
   return home
 }
 
-/** What a plan asks of the fullest of its devices. */
+/** The bytes on the device that holds most. */
 export const fullest = ({ device }: { readonly device: readonly number[] }): number => Math.max(...device)

@@ -12,7 +12,7 @@ export const fault = (
   next: string,
 ): CompileError => ({ _tag, at: String(at), subject, wanted, found, next })
 
-/** The value, unless there are mistakes: then all of them. */
+/** The value, or all errors if there are any. */
 export const unless = <A>(errors: readonly CompileError[], value: () => A): Passed<A> =>
   isNonEmpty(errors) ? E.left(errors) : E.right(value())
 

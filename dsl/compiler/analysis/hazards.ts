@@ -2,8 +2,8 @@ import { type ArrayAllocator, heap } from '../../order/scratch-arena.js'
 import type { Ordered } from './ir.js'
 
 /**
- * What each operation must come after, in compressed rows: `on[start[i] .. start[i + 1]]`, latest in issue order first. An entry below 0 is
- * operation `-1 - entry` of the tick before.
+ * The operations that operation i must come after: `on[start[i] .. start[i + 1]]`, latest in issue order first. An
+ * entry below 0 is operation `-1 - entry` of the tick before.
  */
 export interface Hazards {
   readonly start: Int32Array
@@ -13,7 +13,7 @@ export interface Hazards {
 // Operations of this tick, latest first, then those of the tick before, latest first.
 const isLater = (a: number, b: number): boolean => (a < 0 && b < 0 ? a < b : a > b)
 
-/** Sorts `on[from .. end]`, latest first: few entries, so each is put in its place among those before it. */
+/** Sorts `on[from .. end]`, latest first. Insertion sort: entries are few. */
 const sort = (on: Int32Array, from: number, end: number): void => {
   for (let i = from + 1; i < end; i++) {
     const entry = on[i]!
@@ -23,47 +23,47 @@ const sort = (on: Int32Array, from: number, end: number): void => {
   }
 }
 
-const longer = (on: Int32Array, room: ArrayAllocator): Int32Array => {
-  const grown = room.int32(2 * on.length)
+const longer = (on: Int32Array, allocator: ArrayAllocator): Int32Array => {
+  const grown = allocator.int32(2 * on.length)
   grown.set(on)
   return grown
 }
 
-/** An access to state before this tick has written it: what it waits for is known at the end of the tick. */
+/** An access to state before this tick writes it: its hazard is with the last accesses of the tick before. */
 interface Early {
   readonly operation: number
   readonly buffer: number
   readonly writes: boolean
 }
 
-/** Hazards within a tick, in rows that are not sorted yet; and who was last at each buffer when it ends. */
+/** Hazards within a tick, not sorted yet, and the last accesses to each buffer when it ends. */
 class Tick {
   readonly start: Int32Array
   readonly on: Int32Array
   readonly early: Early[] = []
-  /** By root: its last writer, and the first of its readers since; lists of readers are chained by access. -1: none. */
+  /** By root: its last writer, and the first access in the chain of its readers since then. -1: none. */
   readonly writer: Int32Array
   private readonly reader: Int32Array
   private readonly next: Int32Array
   private readonly by: Int32Array
 
-  constructor(ir: Ordered, room: ArrayAllocator) {
+  constructor(ir: Ordered, allocator: ArrayAllocator) {
     const { start, written, root } = ir.accesses
     const { buffers, operations, settings } = ir
-    const carries = room.uint8(buffers.length)
+    const carries = allocator.uint8(buffers.length)
     if (settings.inFlight > 1)
       for (let b = 0; b < buffers.length; b++) carries[b] = buffers[b]!.life === 'state' ? 1 : 0
-    const writer = room.int32(buffers.length).fill(-1)
-    const reader = room.int32(buffers.length).fill(-1)
-    const next = room.int32(root.length)
-    const by = room.int32(root.length)
-    // A read adds its writer, and itself to one later write at most; where each buffer is written once, the first is all.
-    let on = room.int32(root.length + 8)
-    this.start = room.int32(operations.length + 1)
+    const writer = allocator.int32(buffers.length).fill(-1)
+    const reader = allocator.int32(buffers.length).fill(-1)
+    const next = allocator.int32(root.length)
+    const by = allocator.int32(root.length)
+    // A read adds one hazard with its writer, and is itself in one hazard of a later write at most.
+    let on = allocator.int32(root.length + 8)
+    this.start = allocator.int32(operations.length + 1)
     let length = 0
     for (let i = 0; i < operations.length; i++) {
-      // ArrayAllocator for what it reads and writes; readers that a write comes after are looked at one by one.
-      if (length + start[i + 1]! - start[i]! > on.length) on = longer(on, room)
+      // Space for one hazard an access; the readers before a write are counted one by one below.
+      if (length + start[i + 1]! - start[i]! > on.length) on = longer(on, allocator)
       for (let a = start[i]!; a < written[i]!; a++) {
         const r = root[a]!
         if (writer[r]! >= 0) on[length++] = writer[r]!
@@ -74,7 +74,7 @@ class Tick {
         if (writer[r] === -1 && carries[r] === 1) this.early.push({ operation: i, buffer: r, writes: true })
         if (reader[r]! >= 0)
           for (let at = reader[r]!; at >= 0; at = next[at]!) {
-            if (length + start[i + 1]! - a >= on.length) on = longer(on, room)
+            if (length + start[i + 1]! - a >= on.length) on = longer(on, allocator)
             on[length++] = by[at]!
           }
         else if (writer[r]! >= 0) on[length++] = writer[r]!
@@ -105,8 +105,8 @@ class Tick {
   }
 }
 
-/** What comes on top of the tick's own: state that lives on from the tick before, and the orders that windows, collectives and the user ask for. */
-const beyond = (
+/** Hazards beyond the tick's own: of state that lives on across ticks, and of windows, collectives and the user. */
+const furtherHazards = (
   { windows, collectiveEdges: meetings = [], control = [] }: Ordered,
   before: Tick,
 ): Map<number, number[]> => {
@@ -129,13 +129,13 @@ const beyond = (
 }
 
 /**
- * A read comes after the write it sees; a write after all reads since the write before it, or after that write. In issue order, so that
- * a read sees the last write before it. State lives on across ticks, so its hazards reach back into the tick before, unless the host
- * issues a tick only when the one before is complete. Made of `room`.
+ * A read comes after the write that it sees, which is the last before it in issue order. A write comes after all reads
+ * since the write before it, or after that write. State lives on across ticks, so its hazards reach back into the tick
+ * before, unless the host issues a tick only when the one before is complete (`inFlight: 1`).
  */
-export const hazardsOf = (ir: Ordered, room: ArrayAllocator = heap): Hazards => {
-  const tick = new Tick(ir, room)
-  const more = beyond(ir, tick)
+export const hazardsOf = (ir: Ordered, allocator: ArrayAllocator = heap): Hazards => {
+  const tick = new Tick(ir, allocator)
+  const more = furtherHazards(ir, tick)
   const count = ir.operations.length
   if (more.size === 0) {
     for (let i = 0; i < count; i++) sort(tick.on, tick.start[i]!, tick.start[i + 1]!)
@@ -143,8 +143,8 @@ export const hazardsOf = (ir: Ordered, room: ArrayAllocator = heap): Hazards => 
   }
   let extra = 0
   for (const entries of more.values()) extra += entries.length
-  const start = room.int32(count + 1)
-  const on = room.int32(tick.on.length + extra)
+  const start = allocator.int32(count + 1)
+  const on = allocator.int32(tick.on.length + extra)
   let length = 0
   for (let i = 0; i < count; i++) {
     for (let e = tick.start[i]!; e < tick.start[i + 1]!; e++) on[length++] = tick.on[e]!

@@ -2,9 +2,10 @@ import { heap } from '../../order/scratch-arena.js'
 import { rootsOf } from './accesses.js'
 import type { Buffer, Collective, Lowered, Operation } from './ir.js'
 
-// Lists of what each operation reads, writes and comes after would be half of what a graph of a million takes: these are flat, and made when somebody asks for one.
+// Lists of reads, writes and predecessors of a million operations would take half of the compiler's memory. They are
+// kept in flat columns, and a list is made each time when one is read.
 
-/** Numbers that are written one after the other, as many as there turn out to be. */
+/** A growing column of numbers. */
 class Column {
   length = 0
   private items: Int32Array
@@ -37,10 +38,10 @@ class Column {
   }
 }
 
-/** What an operation says of itself alone. */
+/** An operation without its lists. */
 export type Own = Omit<Operation, 'reads' | 'writes' | 'after'>
 
-/** What operations that do the same have in common. */
+/** The part of an operation that all operations share that do the same. */
 export type Work = Pick<
   Operation,
   'op' | 'kernel' | 'flops' | 'movedBytes' | 'kind' | 'workspace' | 'ahead' | 'tolerance' | 'user'
@@ -57,10 +58,10 @@ const isOf = (work: Work, own: Own): boolean =>
   work.tolerance === own.tolerance &&
   work.user === own.user
 
-/** Kernels of which the latest work is known: large graphs repeat few. */
+/** Kernels whose latest work is kept: large graphs repeat few. */
 const mostKernels = 1024
 
-/** What is done, told once of all operations in a row, or over one kernel, that do the same. */
+/** One `Work` object for successive operations over one kernel that do the same. */
 class Works {
   private readonly latest = new Map<Operation['kernel'], Work>()
 
@@ -75,7 +76,7 @@ class Works {
   }
 }
 
-/** Operations while they are made, each after those that it needs. */
+/** Builds the list of operations; each is added after those that it needs. */
 export class Operations {
   private readonly list: Recorded[] = []
   private readonly start: Column
@@ -87,7 +88,7 @@ export class Operations {
   private readonly shared = new Map<number, Collective>()
   private readonly works = new Works()
 
-  /** About so many operations that read so many values. */
+  /** Capacities: operations, and values that they read. */
   constructor(operations: number, reads: number) {
     this.start = new Column(operations + 1)
     this.written = new Column(operations)
@@ -117,7 +118,7 @@ export class Operations {
     return this.list.push(new Recorded(own, this.works.of(own), this, this.list.length)) - 1
   }
 
-  /** Also after these, which are known only now. */
+  /** Adds predecessors that became known after the operation was added. */
   delay(id: number, after: readonly number[]): void {
     const late = this.late.get(id)
     if (late === undefined) this.late.set(id, [...after])
@@ -229,10 +230,10 @@ class Recorded implements Operation {
   }
 }
 
-/** What the operation does: one object for those of a graph that do the same, so whoever asks many has looked at most of them already. */
+/** The work of an operation; operations that do the same mostly have one and the same object. */
 export const workOf = (operation: Operation): Work => Recorded.workOf(operation)
 
-/** The same operation, but for `more`. A spread alone would say little of it. */
+/** A copy of the operation with some fields replaced. (Its fields are getters, which a spread would lose.) */
 export const changed = (operation: Operation, more: Partial<Operation>): Operation => {
   const { op, kernel, flops, movedBytes, kind, workspace, ahead, tolerance, user } = workOf(operation)
   const { name, at, lane, device = 0, reads, writes, after, collective } = operation

@@ -44,7 +44,7 @@ const known = new Set([
   'name',
 ])
 
-/** Options as anybody may have given them; `symbols` are the dimensions that the graph speaks of. */
+/** Checks options of any origin and fills in defaults. `symbols` are the symbolic dimensions of the graph. */
 export const normaliseOptions = (
   options: unknown,
   graphName: string,

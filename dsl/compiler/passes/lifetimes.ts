@@ -88,14 +88,14 @@ const usesByOperation = (
   return { useStart: start, useBuffer }
 }
 
-const livedFor = (ir: Synchronized, room: ArrayAllocator): Lifetimes => {
+const livedFor = (ir: Synchronized, allocator: ArrayAllocator): Lifetimes => {
   const { operations, buffers, laneOf, clocks, position } = ir
   const lanes = ir.lanes.length
   const count = operations.length
   const { start, root } = ir.accesses
   const { first, last, home } = spans(ir)
-  const foreign = new LastAccesses(room, buffers.length, start[count]!)
-  const ends = byOperation(last, count, room)
+  const foreign = new LastAccesses(allocator, buffers.length, start[count]!)
+  const ends = byOperation(last, count, allocator)
   /** By lane: its latest operation. */
   const latest = new Int32Array(lanes).fill(-1)
   const accesses = new Int32Array(lanes)
@@ -141,5 +141,5 @@ const livedFor = (ir: Synchronized, room: ArrayAllocator): Lifetimes => {
 
 export const lifetimes = pass(
   'lifetimes',
-  (ir: Synchronized): Passed<Lifetimes> => withScratchArena(room => E.right(livedFor(ir, room))),
+  (ir: Synchronized): Passed<Lifetimes> => withScratchArena(allocator => E.right(livedFor(ir, allocator))),
 )

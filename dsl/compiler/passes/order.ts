@@ -40,10 +40,10 @@ const urgencyOf = (
   order: Int32Array,
   { start, to }: Dependencies,
   alone: Float64Array,
-  room: ArrayAllocator,
+  allocator: ArrayAllocator,
 ): Float64Array => {
-  const path = room.float64(order.length)
-  const urgent = room.float64(order.length)
+  const path = allocator.float64(order.length)
+  const urgent = allocator.float64(order.length)
   for (let next = order.length - 1; next >= 0; next--) {
     const i = order[next]!
     let longest = 0
@@ -64,12 +64,12 @@ const byUrgency = (
   ir: Placed,
   { start, to, degree }: Dependencies,
   urgent: Float64Array,
-  room: ArrayAllocator,
+  allocator: ArrayAllocator,
 ): Int32Array => {
-  const left = room.int32(degree.length)
+  const left = allocator.int32(degree.length)
   left.set(degree)
   // An operation without successors only gives memory back, so it goes first. Then by urgency, then by program order.
-  const key = room.float64(urgent.length)
+  const key = allocator.float64(urgent.length)
   for (let i = 0; i < key.length; i++)
     key[i] = start[i] === start[i + 1] ? Number.NEGATIVE_INFINITY : -urgent[i]!
   const ready = new PriorityQueue(key)
@@ -107,18 +107,18 @@ const byTime = (ir: Placed, dependencies: Dependencies, costs: Costs, urgency: F
 }
 
 /** Undefined where there is a cycle. */
-const eagerOf = (ir: Placed, by: Ordering['by'], room: ArrayAllocator): Int32Array | undefined => {
+const eagerOf = (ir: Placed, by: Ordering['by'], allocator: ArrayAllocator): Int32Array | undefined => {
   const { operations, settings } = ir
-  const dependencies = dependenciesOf(operations, room)
-  const order = topological(dependencies, room)
+  const dependencies = dependenciesOf(operations, allocator)
+  const order = topological(dependencies, allocator)
   if (order.length < operations.length) return undefined
-  if (by === 'program') return byUrgency(ir, dependencies, room.float64(order.length), room)
+  if (by === 'program') return byUrgency(ir, dependencies, allocator.float64(order.length), allocator)
   if (by === 'critical path') {
-    const urgency = urgencyOf(ir, order, dependencies, aloneOf(operations, settings, room), room)
-    return byUrgency(ir, dependencies, urgency, room)
+    const urgency = urgencyOf(ir, order, dependencies, aloneOf(operations, settings, allocator), allocator)
+    return byUrgency(ir, dependencies, urgency, allocator)
   }
   const costs = costsOf(operations, settings)
-  return byTime(ir, dependencies, costs, urgencyOf(ir, order, dependencies, costs.alone, room))
+  return byTime(ir, dependencies, costs, urgencyOf(ir, order, dependencies, costs.alone, allocator))
 }
 
 /** Only a donation can close a cycle: `check` has found every other one. */
@@ -131,7 +131,7 @@ const cycle = (ir: Placed): Passed<never> => {
 
 /** The order of all operations but deferred ones: it is the same for all windows. */
 export const eagerOrder = (by: Ordering['by'], ir: Placed): Passed<Int32Array> => {
-  const eager = withScratchArena(room => eagerOf(ir, by, room))
+  const eager = withScratchArena(allocator => eagerOf(ir, by, allocator))
   return eager === undefined ? cycle(ir) : E.right(eager)
 }
 

@@ -70,11 +70,11 @@ class Pairs {
   private readonly keys: Int32Array
   private readonly nodes: Int32Array
 
-  constructor(capacity: number, room: ArrayAllocator) {
+  constructor(capacity: number, allocator: ArrayAllocator) {
     const size = 2 ** Math.ceil(Math.log2(2 * capacity + 2))
     this.mask = size - 1
-    this.keys = room.int32(2 * size)
-    this.nodes = room.int32(size).fill(Pairs.none)
+    this.keys = allocator.int32(2 * size)
+    this.nodes = allocator.int32(size).fill(Pairs.none)
   }
 
   /** What was there before: none, then the first node, then `several` for good. */
@@ -95,11 +95,11 @@ class Pairs {
 }
 
 /** For each node, the node that stands for it: itself, or an earlier one of the same meaning. */
-const merge = (nodes: readonly GraphNode[], room: ArrayAllocator): Int32Array => {
-  const stands = room.int32(nodes.length)
+const merge = (nodes: readonly GraphNode[], allocator: ArrayAllocator): Int32Array => {
+  const stands = allocator.int32(nodes.length)
   for (let id = 0; id < stands.length; id++) stands[id] = id
   // A meaning takes long to write, and nodes of other inputs cannot be twins: it is written only where the first two inputs are the same.
-  const alone = new Pairs(nodes.length, room)
+  const alone = new Pairs(nodes.length, allocator)
   const met = new Map<string, number>()
   const given = givenAway(nodes)
   const meaningOf = ({ op, inputs, lane, attrs, spec }: GraphNode): string =>
@@ -146,11 +146,11 @@ const live = ({ nodes, outputs }: Checked, stands: Int32Array): Uint8Array => {
 /** After this pass no node is dead, and no two pure nodes do the same to the same values on the same lane. */
 export const simplify = pass(
   'simplify',
-  (ir: Checked): Passed<Checked> => withScratchArena(room => E.right(simplified(ir, room))),
+  (ir: Checked): Passed<Checked> => withScratchArena(allocator => E.right(simplified(ir, allocator))),
 )
 
-const simplified = (ir: Checked, room: ArrayAllocator): Checked => {
-  const stands = merge(ir.nodes, room)
+const simplified = (ir: Checked, allocator: ArrayAllocator): Checked => {
+  const stands = merge(ir.nodes, allocator)
   const alive = live(ir, stands)
   const renumbered = new Int32Array(ir.nodes.length).fill(-1)
   let count = 0

@@ -6,7 +6,13 @@ import type { CollectiveEdge, Ordered, Synchronized, Waits } from '../analysis/i
 import { type Passed, pass } from '../analysis/pass.js'
 import { reduceWithStarts } from './synchronize/starts.js'
 
-/** How many operations of its lane come before each one, and how many each lane has. */
+//   run a on copy · run b on math, reads a · run c on math, reads a
+//   → run a on copy · math waits for a · run b · run c        (c is in order by the wait of b)
+//
+// After this pass every hazard across lanes, and every order that collectives or the user ask for, is kept by the
+// fewest waits that there can be.
+
+/** `position[i]`: how many operations of its lane come before operation i. `lengths`: operations of each lane. */
 const positions = (laneOf: Int32Array, lanes: number): { position: Int32Array; lengths: Int32Array } => {
   const lengths = new Int32Array(lanes)
   const position = heap.int32(laneOf.length)
@@ -19,35 +25,41 @@ const reachesBack = (on: Int32Array): boolean => {
   return false
 }
 
-/** The first so many of them, for as long as they are held. */
-const kept = <A extends Int32Array | Int8Array>(from: A, length: number, to: A): A => {
+/** The first `length` items, in memory of their own. */
+const copied = <A extends Int32Array | Int8Array>(from: A, length: number, to: A): A => {
   to.set(from.subarray(0, length))
   return to
 }
 
 /**
- * The fewest waits that order every hazard, given lanes and issue order: the transitive reduction, which is unique. A clock holds for
- * each lane how many of its operations are known to be done; ones of the tick before count from -(length of the lane) to 0. Hazards are
- * taken latest first: one that the lane's clock covers needs no wait, any other gets one and brings its whole clock along.
+ * The fewest waits that order every hazard, given lanes and issue order: the transitive reduction, which is unique. A
+ * clock holds for each lane how many of its operations are known to be done; operations of the tick before count from
+ * -(length of the lane) to 0. Hazards are examined latest first: one that the lane's clock dominates needs no wait, any
+ * other gets a wait, which joins the clock of the operation that it waits for.
  *
- * A path from the tick before to this one runs through these two only, so one tick with hazards of its own, then one that
- * begins where that one ended, find the waits of every tick.
+ * A path from the tick before to this tick lies within these two. So two ticks are played: the first finds what each
+ * lane knows when it ends, the second begins there and finds the waits of every tick.
  */
 export const reduce = (laneOf: Int32Array, lanes: number, hazards: Hazards): Waits =>
-  withScratchArena(room => reduced(laneOf, lanes, hazards, room))
+  withScratchArena(allocator => reduced(laneOf, lanes, hazards, allocator))
 
-const reduced = (laneOf: Int32Array, lanes: number, { start, on }: Hazards, room: ArrayAllocator): Waits => {
+const reduced = (
+  laneOf: Int32Array,
+  lanes: number,
+  { start, on }: Hazards,
+  allocator: ArrayAllocator,
+): Waits => {
   const count = laneOf.length
   const { position, lengths } = positions(laneOf, lanes)
   const waitStart = heap.int32(count + 1)
-  const waitOn = room.int32(on.length)
-  const waitTick = room.int8(on.length)
-  // A tick's first row of each lane is what it knew when the tick before ended; nothing at first.
+  const waitOn = allocator.int32(on.length)
+  const waitTick = allocator.int8(on.length)
+  // What each lane knows when a tick begins; before the first tick nothing.
   let entering = new Int32Array(lanes * lanes)
   for (let l = 0; l < lanes; l++) for (let m = 0; m < lanes; m++) entering[l * lanes + m] = -lengths[m]!
   let before: Int32Array | undefined
   for (let tick = reachesBack(on) ? 0 : 1; ; tick++) {
-    const clocks = (tick === 0 ? room : heap).int32(count * lanes)
+    const clocks = (tick === 0 ? allocator : heap).int32(count * lanes)
     const latest = new Int32Array(lanes).fill(-1)
     let waits = 0
     for (let i = 0; i < count; i++) {
@@ -82,8 +94,8 @@ const reduced = (laneOf: Int32Array, lanes: number, { start, on }: Hazards, room
         position,
         clocks,
         waitStart,
-        waitOn: kept(waitOn, waits, heap.int32(waits)),
-        waitTick: kept(waitTick, waits, heap.int8(waits)),
+        waitOn: copied(waitOn, waits, heap.int32(waits)),
+        waitTick: copied(waitTick, waits, heap.int8(waits)),
       }
     before = clocks
     entering = entering.map((known, at) => {
@@ -93,9 +105,9 @@ const reduced = (laneOf: Int32Array, lanes: number, { start, on }: Hazards, room
   }
 }
 
-const waitsOf = (ir: Ordered, room: ArrayAllocator): Waits & Pick<Synchronized, 'begins'> => {
+const waitsOf = (ir: Ordered, allocator: ArrayAllocator): Waits & Pick<Synchronized, 'begins'> => {
   const { laneOf, lanes, settings } = ir
-  const hazards = hazardsOf(ir, room)
+  const hazards = hazardsOf(ir, allocator)
   const starts = startsOf(ir)
   return starts === undefined
     ? reduce(laneOf, lanes.length, hazards)
@@ -112,22 +124,21 @@ const isWait = (
 }
 
 /**
- * Calls over one communicator have an order that is no wait: it counts for who comes after whom among collectives, and not for memory. So the orders among collectives are
- * reduced with it, and what is left of them is reduced with all that memory asks.
+ * The order of calls over one communicator is kept without waits. It orders collectives, but no memory. So the edges of
+ * collectives are reduced together with it first; those that are left are then reduced with all hazards.
  */
-const asked = (ir: Ordered, room: ArrayAllocator): Ordered => {
+const withReducedEdges = (ir: Ordered, allocator: ArrayAllocator): Ordered => {
   const { collectiveEdges: meetings = [] } = ir
   if (!meetings.some(({ sameCommunicator: own }) => own)) return ir
-  const whole = waitsOf(ir, room)
+  const whole = waitsOf(ir, allocator)
   return {
     ...ir,
     collectiveEdges: meetings.filter(meeting => !meeting.sameCommunicator && isWait(whole, meeting)),
   }
 }
 
-/** After this pass every hazard across lanes, and every order that collectives need or the user asked for, is kept by the fewest waits there can be. */
 export const synchronize = pass(
   'synchronize',
   (ir: Ordered): Passed<Synchronized> =>
-    withScratchArena(room => E.right({ ...ir, ...waitsOf(asked(ir, room), room) })),
+    withScratchArena(allocator => E.right({ ...ir, ...waitsOf(withReducedEdges(ir, allocator), allocator) })),
 )

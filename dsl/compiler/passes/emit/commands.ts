@@ -34,10 +34,10 @@ export const issuedOf = (ir: Lifetimes): Issued => {
  */
 const eventsOf = (
   { laneOf, waitOn, begins, useStart }: Issued,
-  room: ArrayAllocator,
+  allocator: ArrayAllocator,
 ): { event: Int32Array; events: number } => {
   const operations = laneOf.length
-  const event = room.int32(begins === undefined ? operations : 2 * operations).fill(-1)
+  const event = allocator.int32(begins === undefined ? operations : 2 * operations).fill(-1)
   for (let w = 0; w < waitOn.length; w++) event[begins?.[w] === 1 ? operations + waitOn[w]! : waitOn[w]!] = 0
   let events = 0
   for (let i = 0; i < operations; i++) {
@@ -77,14 +77,14 @@ class Sheet {
  * The commands in issue order, flat. Of each operation: its waits, the allocs of what it is the first to touch, the record of its start where somebody waits for it, the
  * run, its record, the uses that it marks, and the frees of what it is the last to touch.
  */
-export const commandsOf = (ir: Issued): FlatCommands => withScratchArena(room => written(ir, room))
+export const commandsOf = (ir: Issued): FlatCommands => withScratchArena(allocator => written(ir, allocator))
 
-const written = (ir: Issued, room: ArrayAllocator): FlatCommands => {
+const written = (ir: Issued, allocator: ArrayAllocator): FlatCommands => {
   const { laneOf, waitStart, waitOn, waitTick, begins, useStart, useBuffer, home, accesses } = ir
   const operations = laneOf.length
-  const { event, events } = eventsOf(ir, room)
-  const allocs = byOperation(ir.first, operations, room)
-  const frees = byOperation(ir.last, operations, room)
+  const { event, events } = eventsOf(ir, allocator)
+  const allocs = byOperation(ir.first, operations, allocator)
+  const frees = byOperation(ir.last, operations, allocator)
   const uses = useBuffer.length
   const commands = operations + events + waitOn.length + uses + allocs.items.length + frees.items.length
   const sheet = new Sheet(commands)

@@ -4,9 +4,10 @@ import type { CollectiveEdge, Placed } from '../../analysis/ir.js'
 const none: readonly CollectiveEdge[] = []
 
 /**
- * The orders that collectives need of each other, of operations in issue order: calls over communicators that share two ranks come one after the other, as they are issued,
- * around the end of the tick too where ticks are side by side. So every rank has them in one order, whatever lanes they are on. One edge wherever the order goes over from
- * one communicator to a rival: what one call is after, all that follow it over its communicator are after.
+ * Two communicators conflict if they share two ranks: their calls must come one after the other in the same order on
+ * every rank, across the end of the tick too where ticks overlap. The operations are in issue order, and their order is
+ * kept by one edge wherever it passes from a communicator to a conflicting one: calls over one communicator follow each
+ * other anyway.
  */
 export const collectiveEdges = ({
   operations,
@@ -19,7 +20,7 @@ export const collectiveEdges = ({
   if (rivals.size === 0) return none
   const over = (i: number): number => operations[i]!.collective?.communicator ?? -1
   const calls: number[] = []
-  /** By communicator, its last call of a tick. */
+  /** By communicator: its last call of the tick. */
   const ends = new Map<number, number>()
   for (let i = 0; i < operations.length; i++) {
     if (operations[i]!.kind !== 'collective' || !rivals.has(over(i))) continue

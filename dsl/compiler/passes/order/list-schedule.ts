@@ -4,20 +4,20 @@ import type { Dependencies } from '../../analysis/dependencies.js'
 import type { Operation } from '../../analysis/ir.js'
 import { PriorityQueue } from './priority-queue.js'
 
-/** What is to be scheduled. Lanes from `fixed` on are to be given to chains, each as a whole, when its first operation is due. */
+/** Lanes below `fixed` are given; the others are assigned to whole chains, each when its first operation is due. */
 export interface Work {
   readonly operations: readonly Operation[]
   readonly dependencies: Dependencies
   readonly costs: Costs
-  /** The most urgent goes first among those that could begin at the same time. */
+  /** Of operations that could begin at the same time, the most urgent goes first. */
   readonly urgency: Float64Array
   readonly lanes: number
   readonly fixed: number
-  /** -1: whichever lane its chain is given. */
+  /** -1: the lane that its chain is assigned to. */
   readonly laneOf: Int32Array
   readonly chainOf: Int32Array
   readonly chains: number
-  /** By operation, those of what it comes after that have only to have started. */
+  /** By operation: its predecessors that need only have started. */
   readonly starts?: ReadonlyMap<number, readonly number[]> | undefined
 }
 
@@ -28,8 +28,9 @@ export interface Scheduled {
 }
 
 /**
- * List scheduling: whenever a lane is free, the most urgent operation that is ready begins on it. What an operation takes is what it takes alone, or longer where
- * what is shared is asked for by more than there is. Orders by time, so no lane's backlog is issued before another lane's first operation.
+ * List scheduling: whenever a lane is free, the most urgent ready operation begins on it. An operation takes its time
+ * alone, or longer where a shared resource is oversubscribed. The order is by start time, so no lane's backlog is
+ * issued before another lane's first operation.
  */
 export const listSchedule = (work: Work): Scheduled => new Schedule(work).run()
 
@@ -38,16 +39,16 @@ class Schedule {
   private readonly laneOfChain: Int32Array
   private readonly free: Float64Array
   private readonly ends: Float64Array
-  /** Only where a start is waited for. */
+  /** Kept only where some operation waits for a start. */
   private readonly begins: Float64Array | undefined
   private readonly readyAt: Float64Array
   private readonly left: Int32Array
-  /** When each shared thing has done what was asked of it so far. */
+  /** When each shared resource has finished the work assigned so far. */
   private readonly busy: Float64Array
-  /** By lane, and last those of chains without a lane: not ready before `readyAt`, and ready, by urgency. */
+  /** By lane, and last for chains without a lane: operations that become ready at `readyAt`, and ready ones by urgency. */
   private readonly coming: PriorityQueue[]
   private readonly ready: PriorityQueue[]
-  /** Operations to come of each chain, and by lane how many chains have any. */
+  /** Operations left of each chain; by lane, chains that have any left. */
   private readonly rest: Int32Array
   private readonly unfinished: Int32Array
   private host = 0
@@ -110,7 +111,7 @@ class Schedule {
     this.coming[laneOf[i] === -1 ? work.lanes : laneOf[i]!]!.push(i)
   }
 
-  /** When a queue's next operation could begin. */
+  /** When the next operation of a queue could begin. */
   private earliest(q: number): number {
     const { work, coming, ready, free } = this
     if (coming[q]!.size === 0 && ready[q]!.size === 0) return Number.POSITIVE_INFINITY
@@ -121,10 +122,10 @@ class Schedule {
     return Math.max(idle, this.readyAt[coming[q]!.head]!)
   }
 
-  /** The most urgent of those that could begin now: of this lane, or of chains that may have it. */
+  /** The most urgent operation that could begin now: of this lane, or of a chain that may take the lane. */
   private take(q: number, now: number): number {
     const { work, laneOf } = this
-    this.settle(q, now)
+    this.makeReady(q, now)
     if (q === work.lanes) {
       const i = this.ready[q]!.pop()
       laneOf[i] = this.laneFor(i, now)
@@ -133,7 +134,7 @@ class Schedule {
       return i
     }
     if (q >= work.fixed) {
-      this.settle(work.lanes, now)
+      this.makeReady(work.lanes, now)
       const floating = this.ready[work.lanes]!
       if (floating.size > 0 && work.urgency[floating.head]! > work.urgency[this.ready[q]!.head]!) {
         const idle = this.laneFor(floating.head, now)
@@ -143,12 +144,15 @@ class Schedule {
     return this.ready[q]!.pop()
   }
 
-  private settle(q: number, now: number): void {
+  private makeReady(q: number, now: number): void {
     const coming = this.coming[q]!
     while (coming.size > 0 && this.readyAt[coming.head]! <= now) this.ready[q]!.push(coming.pop())
   }
 
-  /** An idle lane for the start of a chain: one that the fewest unfinished chains are on; of those that of what it comes after, else the first. */
+  /**
+   * An idle lane for the start of a chain: the one with the fewest unfinished chains; of several, the lane of one of its
+   * predecessors, else the first. -1 where no lane is idle.
+   */
   private laneFor(i: number, now: number): number {
     const { work, free, laneOf, unfinished } = this
     let best = -1

@@ -1,19 +1,19 @@
 import type { Placed, WindowEdge } from '../../analysis/ir.js'
 import { deferralLevels } from './deferred.js'
 
-/** An operation that waits to be asked for, and where in the order of all the rest those stand that ask. */
+/** A deferred operation, and the places in the order of the operations that ask for it. */
 interface Streamed {
   readonly operation: number
-  /** It comes no earlier than all that it comes after itself. */
+  /** The earliest place after its own predecessors. */
   readonly least: number
-  /** The first of its readers, of those that the user has come after it, and of those that overwrite what it reads. */
+  /** The place of the first operation that must come after it: a reader, a later one by control, or an overwriter. */
   readonly first: number
   readonly lastReader: number
   /** The last reader on each lane that reads it. */
   readonly readers: readonly number[]
 }
 
-/** Operations put before places in an order: few, beside all the places there are. */
+/** Operations to be inserted before places of an order. */
 class Places {
   private readonly lists = new Map<number, number[]>()
 
@@ -30,9 +30,9 @@ class Places {
 
 const none: readonly number[] = []
 
-/** The operations of one level, beside an order of all that is issued later than they are asked for. */
+/** The deferred operations of one level, and the order of all lower levels, into which they are inserted. */
 class Level {
-  /** By operation its place in the order; -1: none yet. Only where something other than a reader decides. */
+  /** By operation: its place in the order, -1: none yet. Undefined where only readers decide. */
   private readonly placeOf: Int32Array | undefined
   private readonly least = new Map<number, number>()
   private readonly first = new Map<number, number>()
@@ -48,7 +48,7 @@ class Level {
     const placeOf = new Int32Array(operations.length).fill(-1)
     for (let at = 0; at < order.length; at++) placeOf[order[at]!] = at
     this.placeOf = placeOf
-    // Of what is not in the order yet: where that may begin.
+    // The earliest places of operations that are not in the order yet.
     for (let i = 0; i < levels.length; i++)
       if (levels[i]! > 0 && placeOf[i] === -1) {
         let least = 0
@@ -64,11 +64,12 @@ class Level {
         this.asks(earlier, placeOf[later]!)
   }
 
+  /** The operation at this place must come after operation i. */
   private asks(i: number, at: number): void {
     this.first.set(i, Math.min(at, this.first.get(i) ?? at))
   }
 
-  /** What overwrites bytes that one of them reads comes after it. */
+  /** Operations that overwrite what a deferred operation reads come after it. */
   private overwriters(): void {
     if (this.placeOf === undefined) return
     const { start, written, root } = this.ir.accesses
@@ -97,11 +98,11 @@ class Level {
     for (const i of members) {
       const { root } = ir.buffers[ir.operations[i]!.writes[0]!]!
       const known = made.get(root)
-      // Several fill one buffer where a window takes them in place.
+      // Several operations fill one buffer where a window's values are made in place.
       if (known === undefined) made.set(root, { all: [i], first: order.length, last: -1, lanes: new Map() })
       else known.all.push(i)
     }
-    // Of a million buffers few are made so: the others are not looked up.
+    // A flag by buffer first: only few of a million buffers are in the map.
     const isMade = new Uint8Array(ir.buffers.length)
     for (const root of made.keys()) isMade[root] = 1
     const { start, root } = ir.accesses
@@ -133,7 +134,7 @@ class Level {
   }
 }
 
-/** The order with the operations of one level put in. */
+/** The order with the deferred operations of one level inserted. */
 const inserted = (
   ir: Placed,
   order: Int32Array,
@@ -162,8 +163,8 @@ const inserted = (
     const count = group.length
     group.sort((a, b) => a.first - b.first || a.operation - b.operation)
     let earliest = 0
-    // A window on a lane of its own opens first, so that its few large buffers lie together; where single ones share the lane,
-    // they do not stand in line behind it.
+    // A window with a lane of its own opens first, so that its few large buffers lie together. Uploads without a window
+    // on the same lane do not queue behind it.
     const into = single.has(ir.laneOf[group[0]!.operation]!) ? right : opening
     group.forEach(({ operation, first, least }, j) => {
       const before = j - ahead - 1
@@ -189,10 +190,11 @@ const inserted = (
 }
 
 /**
- * Puts what waits to be asked for into the order of all the rest: uploads, and gathers of parameters. One without `ahead` goes right before the first that asks. Those
- * of one lane and one `ahead: k` form a window, in order of who asks first: number j goes as early as it may, right after the last reader of number
- * j − k − 1, and an edge says so; around the end of the tick too, where fewer ticks than `inFlight` lie between. Where that reader itself
- * comes after a reader of number j, the window cannot hold so few: there it opens no later than j's first reader needs, without an edge.
+ * Inserts the deferred operations into the order of all others. One without `ahead` goes right before the first
+ * operation that asks for it. Those of one lane and one `ahead: k` form a window, sorted by who asks first: number j
+ * goes as early as it may, right after the last reader of number j − k − 1, and an edge keeps that order; across the end
+ * of the tick too, where fewer ticks than `inFlight` lie between. Where that reader itself comes after a reader of
+ * number j, the window cannot hold so few: number j goes no later than its first reader needs, without an edge.
  */
 export const insertDeferred = (
   ir: Placed,

@@ -2,13 +2,15 @@ import type { Hazards } from '../../analysis/hazards.js'
 import type { Waits } from '../../analysis/ir.js'
 
 /**
- * As `reduce`, with hazards that end where an operation starts. A start is a point of its own on a lane only where the operation waits for something: it is after that,
- * and before the operation's end. Where it waits for nothing, its start is the end of the operation before it on the lane, of the tick before if it is the lane's
- * first; `overlap` says whether ticks are side by side, so that this is not so anyway. So points still make a partial order, and what is left of its
- * edges is again the one transitive reduction: the end of an operation is after its start, so whoever knows of the end needs no wait for the start.
+ * As `reduce`, for graphs in which some operation waits for the start of another. A start is a point of its own only
+ * where the operation waits for something; else it is the end of the operation before it on its lane (of the tick
+ * before, for the lane's first operation; `overlap`: ticks overlap, so that this order is not given anyway). Points
+ * are partially ordered again, so the transitive reduction is unique again: an end happens after its start, so a lane
+ * that knows of the end needs no wait for the start.
  *
- * Clocks count half operations meanwhile: an end at place p of a lane is 2p + 2, a start 2p + 1. An *entry* is such a point by its place in issue order, so that the
- * latest is the largest: 2i + 1 is the end of operation i and 2i its start, and those of the tick before lie 2 · count lower.
+ * Clocks count half operations here: the start of the operation at position p of its lane is 2p + 1, its end 2p + 2.
+ * An *entry* is such a point by issue order, so that the latest is the largest: 2i is the start of operation i, 2i + 1
+ * its end, and entries of the tick before lie 2 · count lower.
  */
 export const reduceWithStarts = (
   laneOf: Int32Array,
@@ -27,7 +29,7 @@ export const reduceWithStarts = (
     last[laneOf[i]!] = i
   }
   const waitStart = new Int32Array(count + 1)
-  /** Where its start is, as an entry; undefined: it has always started. */
+  /** The entry of an operation's start; undefined: it starts before anything can wait for it. */
   const startOf = (i: number): number | undefined => {
     if (waitStart[i + 1]! > waitStart[i]!) return 2 * i
     if (previous[i]! >= 0) return 2 * previous[i]! + 1
