@@ -2,6 +2,7 @@
 
 export { provenanceOf } from './compiler/analysis/provenance.js'
 export { explanations } from './explain/explain.js'
+export { traceJson } from './explain/render/trace-json.js'
 export { fittingDim, showDims } from './language/bind.js'
 export { hostArray, numbers, writer } from './language/values.js'
 export { here } from './language/where.js'

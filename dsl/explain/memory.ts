@@ -1,6 +1,6 @@
+import type { Plan } from '../ir/plan.js'
 import { memoryOf } from '../memory/plan-trace.js'
 import { runsOf } from './runs.js'
-import type { Timeline } from './timeline.js'
 
 /** Bytes of device memory in use from a moment on, in microseconds. */
 export interface Level {
@@ -8,11 +8,19 @@ export interface Level {
   readonly bytes: number
 }
 
+/** When one run of one tick ran: `run` is its place among the runs of a tick; microseconds. */
+interface RunTime {
+  readonly tick: number
+  readonly run: number
+  readonly start: number
+  readonly end: number
+}
+
 /**
  * Device memory that operations have need of, over time: a tick buffer from the start of its first operation to the end of its last, and all that lives on
  * across ticks. Never more than the bound: what takes a buffer's bytes starts after all who touched them have ended.
  */
-export const usageOf = ({ plan, spans }: Timeline, device = 0): readonly Level[] => {
+export const memoryInUse = (plan: Plan, spans: readonly RunTime[], device = 0): readonly Level[] => {
   const runs = runsOf(plan)
   const touched = runs.map(({ reads, writes }) => [...new Set([...reads, ...writes].map(({ root }) => root))])
   let lasting = 0

@@ -1,4 +1,4 @@
-import { statSync, writeFileSync } from 'node:fs'
+import { closeSync, openSync, statSync, writeSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import * as E from 'fp-ts/lib/Either.js'
 import type { Lease, Program } from '../../dsl/index.js'
@@ -8,7 +8,7 @@ import { errorsOf, RunError } from '../errors.js'
 import { open } from '../session/open.js'
 import { captureFeeds, type Session } from '../session/session.js'
 import type { SessionStats } from '../session/stats.js'
-import { traceFile } from '../trace/trace.js'
+import { traceChunks } from '../trace/trace.js'
 import { describe as describeValue, thrown } from '../values.js'
 import { devices, oneOf, oneWord, parse, whole } from './args.js'
 import { type CheckResult, check, type Values } from './check.js'
@@ -207,7 +207,12 @@ const writable = (path: string): void => {
 
 const save = (path: string, session: Session, plan: Plan): void => {
   try {
-    writeFileSync(path, traceFile(path, session.trace(), plan))
+    const file = openSync(path, 'w')
+    try {
+      for (const chunk of traceChunks(session.trace(), plan)) writeSync(file, chunk)
+    } finally {
+      closeSync(file)
+    }
   } catch (error) {
     throw new Failed([
       {
@@ -254,10 +259,7 @@ const describe = (plan: Plan, done: Done, trace: string | undefined, { styles }:
       `${done.check.outputs} outputs against interpret: relative error ${done.check.maxRelativeError.toExponential(2)}, allowed ${done.check.tolerance.toExponential(2)}: ${done.check.ok ? styles.good('good') : styles.bad('wrong')}`,
     ])
   if (trace !== undefined)
-    rows.push([
-      'trace',
-      `${trace}${trace.endsWith('.json') ? '' : ': open https://ui.perfetto.dev and drop it on the page'}`,
-    ])
+    rows.push(['trace', `${trace}: open https://ui.perfetto.dev and drop it on the page`])
   return table(rows.map(([label, text]) => [styles.bold(label!), text!]))
 }
 

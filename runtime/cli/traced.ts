@@ -6,7 +6,7 @@ import { Failed } from './io.js'
 
 export const nextTrace = 'write one with: braid run PROGRAM --ticks 20 --trace FILE'
 
-/** The runs of a trace file, whichever of the two forms it has. */
+/** The runs of a trace file. */
 export const traceFrom = (path: string): readonly MeasuredRun[] => {
   const trace = readTrace(read(path), path)
   if (E.isLeft(trace)) throw new Failed([trace.left])

@@ -17,7 +17,7 @@ import {
   upload,
 } from '../../dsl/index.js'
 import { compareWith, ticksOf } from '../../dsl/machine/simulate/compare.js'
-import { chromeTrace, perfettoTrace, type TraceRecord } from '../../runtime/trace/trace.js'
+import { perfettoTrace, type TraceRecord } from '../../runtime/trace/trace.js'
 import { readTrace } from '../../runtime/trace/trace-read.js'
 import { braid, language, runtime } from '../fixtures/command.js'
 
@@ -156,27 +156,29 @@ describe('braid simulate', () => {
 })
 
 describe('a trace', () => {
-  it('is read as it was written, in either form', () => {
+  it('is read as it was written', () => {
     const records = slow(6)
-    for (const [name, bytes] of [
-      ['chrome', new TextEncoder().encode(chromeTrace(records, plan))],
-      ['perfetto', perfettoTrace(records, plan)],
-    ] as const) {
-      const trace = readTrace(bytes, name)
-      if (!isRight(trace)) throw new Error(JSON.stringify(trace.left))
-      const ticks = ticksOf(plan, trace.right)
-      if (typeof ticks === 'string') throw new Error(ticks)
-      expect(ticks).toHaveLength(6)
-      for (const [i, run] of ticks.flat().entries()) {
-        expect([run.tick, run.name, run.laneId]).toEqual([
-          records[i]!.tick,
-          records[i]!.name,
-          records[i]!.laneId,
-        ])
-        expect(run.startMs).toBeCloseTo(records[i]!.startMs, 5)
-        expect(run.endMs).toBeCloseTo(records[i]!.endMs, 5)
-      }
+    const trace = readTrace(perfettoTrace(records, plan), 'run.json')
+    if (!isRight(trace)) throw new Error(JSON.stringify(trace.left))
+    const ticks = ticksOf(plan, trace.right)
+    if (typeof ticks === 'string') throw new Error(ticks)
+    expect(ticks).toHaveLength(6)
+    for (const [i, run] of ticks.flat().entries()) {
+      expect([run.tick, run.name, run.laneId]).toEqual([
+        records[i]!.tick,
+        records[i]!.name,
+        records[i]!.laneId,
+      ])
+      expect(run.startMs).toBeCloseTo(records[i]!.startMs, 5)
+      expect(run.endMs).toBeCloseTo(records[i]!.endMs, 5)
     }
+  })
+
+  it('in the protobuf form of earlier versions is refused by name', () => {
+    const trace = readTrace(Uint8Array.of(0x0a, 0x08, 0x50, 0x01, 0x68, 0x01), 'run.pftrace')
+    if (isRight(trace)) throw new Error('read')
+    expect(trace.left.found).toContain('protobuf')
+    expect(trace.left.next).toContain('--trace FILE')
   })
 
   it('of a device half as fast is twice the plan, in the tick, each lane and each operation', () => {

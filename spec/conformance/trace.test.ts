@@ -1,47 +1,20 @@
-// The traces of what ran, read back by a decoder that knows only the wire format.
+// The trace of what ran, as a viewer reads it.
 import { describe, expect, it } from 'vitest'
 import { download, graph, lane, matmul, tensor, upload } from '../../dsl/index.js'
-import { chromeTrace, perfettoTrace, pulled } from '../../runtime/index.js'
+import { chromeTrace, perfettoTrace, pulled, traceChunks, traceFile } from '../../runtime/index.js'
 import { opened } from './devices.js'
 
-type Field = { readonly number: number; readonly value: bigint | Uint8Array }
-
-const decode = (bytes: Uint8Array): readonly Field[] => {
-  const fields: Field[] = []
-  let at = 0
-  const varint = (): bigint => {
-    let value = 0n
-    for (let shift = 0n; ; shift += 7n) {
-      const byte = bytes[at++]!
-      value |= BigInt(byte & 0x7f) << shift
-      if (byte < 0x80) return value
-    }
-  }
-  while (at < bytes.length) {
-    const key = varint()
-    const number = Number(key >> 3n)
-    const kind = Number(key & 7n)
-    if (kind === 0) fields.push({ number, value: varint() })
-    else if (kind === 1) {
-      fields.push({
-        number,
-        value: new DataView(bytes.buffer, bytes.byteOffset + at, 8).getBigUint64(0, true),
-      })
-      at += 8
-    } else if (kind === 2) {
-      const length = Number(varint())
-      if (at + length > bytes.length) throw new Error('a field that ends outside its message')
-      fields.push({ number, value: bytes.subarray(at, at + length) })
-      at += length
-    } else throw new Error(`wire type ${kind}`)
-  }
-  return fields
+interface Event {
+  readonly ph: string
+  readonly name: string
+  readonly cat?: string
+  readonly pid: number
+  readonly tid: number
+  readonly ts: number
+  readonly dur: number
+  readonly id?: number
+  readonly args: Readonly<Record<string, unknown>>
 }
-const all = (fields: readonly Field[], number: number) =>
-  fields.filter(field => field.number === number).map(({ value }) => value)
-const message = (fields: readonly Field[], number: number) =>
-  all(fields, number).map(value => decode(value as Uint8Array))
-const text = (value: bigint | Uint8Array | undefined) => new TextDecoder().decode(value as Uint8Array)
 
 const net = graph('traced', { x: tensor('f32', [8, 8]), w: tensor('f32', [8, 8]) }, ({ x, w }) => {
   const b = w.pipe(upload(lane('copy')))
@@ -56,58 +29,59 @@ const traced = async () => {
 }
 
 describe('a trace', () => {
-  it('has a track a lane, a slice a run, arrows of waits, and counters, as Perfetto reads them', async () => {
+  it('has a row a lane, a slice a run, arrows of waits, and counters', async () => {
     const { plan, records } = await traced()
-    const packets = message(decode(perfettoTrace(records, plan)), 1)
-    for (const packet of packets) expect(all(packet, 10)).toEqual([1n])
-    const tracks = packets.flatMap(packet => message(packet, 60))
-    const names = new Map(tracks.map(track => [all(track, 1)[0], text(all(track, 2)[0])]))
-    for (const { name } of plan.lanes) expect([...names.values()]).toContain(name)
-    const events = packets.flatMap(packet =>
-      message(packet, 11).map(event => ({
-        time: all(packet, 8)[0] as bigint,
-        kind: all(event, 9)[0],
-        track: all(event, 11)[0],
-        name: text(all(event, 23)[0]),
-        flows: all(event, 47),
-        ends: all(event, 48),
-        counter: all(event, 30)[0],
-      })),
+    const { traceEvents } = JSON.parse(chromeTrace(records, plan)) as { traceEvents: Event[] }
+    const of = (phase: string) => traceEvents.filter(({ ph }) => ph === phase)
+    const rows = of('M').filter(({ name }) => name === 'thread_name')
+    expect(rows.map(({ args }) => args['name'])).toEqual(plan.lanes.map(({ name }) => name))
+    const slices = of('X')
+    expect(slices.map(({ name, tid, cat, args }) => [name, tid, cat, args['tick'], args['at']])).toEqual(
+      records.map(({ name, laneId, op, tick, at }) => [name, laneId, op, tick, at]),
     )
-    for (let i = 1; i < events.length; i++) expect(events[i]!.time >= events[i - 1]!.time).toBe(true)
-    const begins = events.filter(({ kind }) => kind === 1n)
-    expect(begins).toHaveLength(records.length)
-    expect(events.filter(({ kind }) => kind === 2n)).toHaveLength(records.length)
-    expect(begins.map(({ name, track }) => `${names.get(track)} ${name}`).sort()).toEqual(
-      records.map(({ lane, name }) => `${lane} ${name}`).sort(),
-    )
-    // On each track slices open and close in turn: a lane does one thing at a time.
-    for (const track of new Set(begins.map(({ track }) => track)))
-      events
-        .filter(event => event.track === track)
-        .forEach(({ kind }, i) => void expect(kind).toBe(i % 2 === 0 ? 1n : 2n))
-    const starts = begins.flatMap(({ flows }) => flows)
-    const ends = begins.flatMap(({ ends }) => ends)
+    const origin = Math.min(0, ...records.map(({ startMs }) => startMs))
+    slices.forEach(({ ts, dur }, i) => {
+      expect(ts).toBeGreaterThanOrEqual(0)
+      expect(ts).toBeCloseTo((records[i]!.startMs - origin) * 1000, 2)
+      expect(ts + dur).toBeCloseTo((records[i]!.endMs - origin) * 1000, 2)
+    })
+    // A lane does one thing at a time.
+    for (const { id } of plan.lanes) {
+      const own = slices.filter(({ tid }) => tid === id).sort((a, b) => a.ts - b.ts)
+      for (let i = 1; i < own.length; i++)
+        expect(own[i]!.ts).toBeGreaterThanOrEqual(own[i - 1]!.ts + own[i - 1]!.dur - 1e-6)
+    }
+    // Each arrow goes from within one run to within another, on another lane.
+    const starts = of('s')
     expect(starts.length).toBeGreaterThan(0)
-    expect([...starts].sort()).toEqual([...ends].sort())
-    const counters = events.filter(({ kind }) => kind === 4n).map(({ counter }) => counter)
-    expect(counters.length).toBeGreaterThan(0)
-    expect(counters.at(-1)).toBe(0n)
+    expect(of('f').map(({ id }) => id)).toEqual(starts.map(({ id }) => id))
+    for (const arrow of [...starts, ...of('f')])
+      expect(
+        slices.some(
+          ({ tid, ts, dur }) => tid === arrow.tid && ts <= arrow.ts + 1e-6 && arrow.ts <= ts + dur + 1e-6,
+        ),
+      ).toBe(true)
+    starts.forEach(({ tid }, i) => void expect(tid).not.toBe(of('f')[i]!.tid))
+    const levels = of('C').map(({ args }) => args['in use'] as number)
+    expect(Math.max(...levels)).toBeGreaterThan(levels.at(-1)!)
+    // After the last tick only what lives on across ticks is left.
+    expect(levels.at(-1)).toBe(Math.min(...levels))
   })
 
-  it('has a readable twin', async () => {
+  it('is the same text, whole, in chunks, and as the bytes of a file of any name', async () => {
     const { plan, records } = await traced()
-    const { traceEvents } = JSON.parse(chromeTrace(records, plan)) as {
-      traceEvents: { ph: string; name: string; args?: { name?: string } }[]
-    }
-    expect(traceEvents.filter(({ ph }) => ph === 'X').map(({ name }) => name)).toEqual(
-      records.map(({ name }) => name),
-    )
-    expect(traceEvents.filter(({ name }) => name === 'thread_name').map(({ args }) => args!.name)).toEqual(
-      plan.lanes.map(({ name }) => name),
-    )
-    expect(traceEvents.filter(({ ph }) => ph === 's').length).toBe(
-      traceEvents.filter(({ ph }) => ph === 'f').length,
-    )
+    const many = Array.from({ length: 2000 }, () => records).flat()
+    const text = chromeTrace(many, plan)
+    const chunks = [...traceChunks(many, plan)]
+    expect(chunks.length).toBeGreaterThan(2)
+    expect(chunks.join('')).toBe(text)
+    expect(JSON.parse(text)).toHaveProperty('traceEvents')
+    for (const bytes of [
+      perfettoTrace(records, plan),
+      traceFile('a.json', records, plan),
+      traceFile('a.pftrace', records, plan),
+    ])
+      expect(new TextDecoder().decode(bytes)).toBe(chromeTrace(records, plan))
+    expect(JSON.parse(chromeTrace([], plan))).toHaveProperty('traceEvents')
   })
 })

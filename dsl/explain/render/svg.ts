@@ -4,7 +4,7 @@ import { laneName, nodeName, placeOf } from '../../ir/names.js'
 import type { Plan } from '../../ir/plan.js'
 import { type Arrow, arrowsOf } from '../arrows.js'
 import { type Bounds, because, boundsOf, paceText } from '../bounds.js'
-import { highest, type Level, levelsIn, usageOf } from '../memory.js'
+import { highest, type Level, levelsIn, memoryInUse } from '../memory.js'
 import { plural, sizeOf, timeOf } from '../names.js'
 import { extentOf, type Span, type Timeline } from '../timeline.js'
 import {
@@ -79,7 +79,7 @@ export const timelineSvg = (plan: Plan, known: Timeline | undefined): string => 
   }
   const lanesEnd = frame.top + plan.lanes.length * page.row
   const strips = plan.bound.device.flatMap((bound, device) => {
-    const levels = usageOf(timeline, device)
+    const levels = memoryInUse(plan, timeline.spans, device)
     return highest(levels) > 0 || device === 0 ? [{ bound, device, levels }] : []
   })
   const bottom = lanesEnd + strips.length * (page.strip + 22)

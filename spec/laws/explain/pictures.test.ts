@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { boundsOf } from '../../../dsl/explain/bounds.js'
 import { criticalPath } from '../../../dsl/explain/critical.js'
-import { highest, usageOf } from '../../../dsl/explain/memory.js'
+import { highest, memoryInUse } from '../../../dsl/explain/memory.js'
 import { predicted } from '../../../dsl/explain/predicted.js'
 import { style } from '../../../dsl/explain/render/svg-parts.js'
 import { compile, explain, orThrow } from '../../../dsl/index.js'
@@ -78,7 +78,7 @@ describe('memory in use over time', () => {
       const timeline = predicted(plan, { ...machine, device: { ...device, h2d: copies, d2h: copies } })
       if (timeline === undefined) return
       for (let d = 0; d < plan.devices; d++)
-        expect(highest(usageOf(timeline, d))).toBeLessThanOrEqual(plan.bound.device[d]!)
+        expect(highest(memoryInUse(plan, timeline.spans, d))).toBeLessThanOrEqual(plan.bound.device[d]!)
     }
     fc.assert(fc.property(generated, fc.constantFrom(1e7, 1e9, 1e12), within), { numRuns: runs(60) })
     for (const rate of [1e7, 1e9, 1e12]) within(windowed, rate)
