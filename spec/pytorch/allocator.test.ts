@@ -1,4 +1,5 @@
-// Cases 49 to 72: sizes, limits, settings, pressure, figures. Over 300 lines because it is one list; each case stands alone.
+// Cases 49 to 72: sizes, limits, settings, pressure, figures. Over 300 lines because it is one list; each
+// case stands alone.
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
@@ -30,7 +31,7 @@ import {
   pulled,
 } from '../../runtime/index.js'
 import { pause, present, until } from '../conformance/devices.js'
-import { busy, contentOf, deviceOf, hold, KiB, MiB, thrownBy } from '../fixtures/busy.js'
+import { busy, contentOf, deviceOf, hold, KiB, MiB, thrownBy } from '../fixtures/allocator.js'
 import { xorshift } from '../fixtures/graphs/tasks.js'
 
 const current = (device: Device, memory: 'device' | 'pinned' = 'device') => {
@@ -48,7 +49,7 @@ const nothing = { blocks: 0, allocated: 0, active: 0, requested: 0 }
 const outOfMemory = (call: () => unknown): OutOfMemoryError => {
   const error = thrownBy(call)
   expect(error).toBeInstanceOf(OutOfMemoryError)
-  return error as OutOfMemoryError
+  return error as unknown as OutOfMemoryError
 }
 const withEnvironment = async <T>(text: string, body: () => Promise<T>): Promise<T> => {
   const before = allocConfVariables.map(name => [name, process.env[name]] as const)
@@ -106,7 +107,7 @@ describe.each(present)('the allocator on %s', name => {
       ]) {
         const error = thrownBy(call)
         expect(error).toBeInstanceOf(AllocatorError)
-        expect((error as AllocatorError)._tag).toBe('BadArgument')
+        expect((error as unknown as AllocatorError)._tag).toBe('BadArgument')
       }
     expect(current(device)).toEqual(nothing)
     expect(reserved(device)).toBe(0)
@@ -490,8 +491,8 @@ describe.each(present)('the allocator on %s', name => {
     timeout: 120_000,
   }, async () => {
     await using device = await deviceOf(name)
-    // Other programs take and give back memory of a GPU as well, between any two looks at it. So each half is looked for by itself, twice,
-    // and for up to a minute.
+    // Other programs take and give back memory of a GPU as well, between any two looks at it. So each half is
+    // looked for by itself, twice, and for up to a minute.
     const falls: number[] = []
     const rises: number[] = []
     const quiet = (seen: readonly number[]): boolean => seen.filter(bytes => bytes === 64 * MiB).length >= 2

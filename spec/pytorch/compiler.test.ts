@@ -1,5 +1,6 @@
-// Cases 146 to 153: what the compiler must put between operations of different lanes, and must not. Each graph is compiled, its plan
-// looked at, command by command; then all of them run on every device with poisoned memory and shaken timing.
+// Cases 146 to 153: what the compiler must put between operations of different lanes, and must not. Each
+// graph is compiled, its plan looked at, command by command; then all of them run on every device with
+// poisoned memory and shaken timing.
 
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'

@@ -1,4 +1,5 @@
-// The contract of recordUse, line by line (5k of the list): what a mark promises, what it costs, and where it is never passed over.
+// The contract of recordUse, line by line (5k of the list): what a mark promises, what it costs, and where it
+// is never passed over.
 import { describe, expect, test } from 'vitest'
 import {
   add,
@@ -20,7 +21,7 @@ import {
 } from '../../dsl/index.js'
 import { AllocatorError, type Device, type Lane, toTorch } from '../../runtime/index.js'
 import { present } from '../conformance/devices.js'
-import { deviceOf, hold, KiB, MiB, mirrorOf, settled, thrownBy } from '../fixtures/busy.js'
+import { deviceOf, hold, KiB, MiB, mirrorOf, settles, thrownBy } from '../fixtures/allocator.js'
 import { without } from '../fixtures/plans/schedules.js'
 import { goldens } from '../golden/graphs.js'
 
@@ -97,7 +98,7 @@ describe.each(present)('what recordUse promises on %s', name => {
     expect(seen()).toEqual([7])
     const error = thrownBy(() => next.recordUse(other.defaultLane))
     expect(error).toBeInstanceOf(AllocatorError)
-    expect((error as AllocatorError)._tag).toBe('WrongDevice')
+    expect((error as unknown as AllocatorError)._tag).toBe('WrongDevice')
     expect(next.address).toBe(address)
   })
 
@@ -120,7 +121,7 @@ describe.each(present)('what recordUse promises on %s', name => {
     plain.free()
     const reserved = stat(device, 'reserved_bytes.all.current')
     const emptied = device.emptyCache()
-    expect(await settled(emptied)).toBe(false)
+    expect(await settles(emptied)).toBe(false)
     expect(released).toEqual([])
     own.gate.open()
     await emptied

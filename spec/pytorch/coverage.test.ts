@@ -1,11 +1,13 @@
-// Every case of the list is a test, or has a reason: none is both, none is missing, and nothing is counted that the suites do not hold.
+// Every case of the list is a test, or has a reason: none is both, none is missing, and nothing is counted
+// that the suites do not hold.
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { cases, contractLines, elsewhere, partly } from './coverage.js'
 
 const folder = new URL('.', import.meta.url)
 const suites = readdirSync(folder).filter(name => name.endsWith('.test.ts') && name !== 'coverage.test.ts')
-// Titles of tests, which stand first in the call: test('33: …', test.each(…)('33, 34: …'. Ranges do not count.
+// Titles of tests, which stand first in the call: test('33: …', test.each(…)('33, 34: …'. Ranges do not
+// count.
 const titles = suites.flatMap(file =>
   [
     ...readFileSync(new URL(file, folder), 'utf8').matchAll(

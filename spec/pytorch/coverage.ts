@@ -1,5 +1,6 @@
-// What became of each case of the list. A case is a test whose title begins with its number, or stands here with the reason why it is
-// not one. `coverage.test.ts` holds the two to each other, so nothing is claimed twice or left out.
+// What became of each case of the list. A case is a test whose title begins with its number, or stands here
+// with the reason why it is not one. `coverage.test.ts` holds the two to each other, so nothing is claimed
+// twice or left out.
 
 export interface Elsewhere {
   readonly number: number

@@ -1,5 +1,6 @@
-// Cases 27 to 32, and 5: what a dataflow that spreads over lanes must mean, in the language: nobody writes an event here. On every device, with
-// shaken timing and poisoned memory, so that a step taken too early shows as a wrong number.
+// Cases 27 to 32, and 5: what a dataflow that spreads over lanes must mean, in the language: nobody writes an
+// event here. On every device, with shaken timing and poisoned memory, so that a step taken too early shows
+// as a wrong number.
 import { describe, expect, test } from 'vitest'
 import {
   add,
@@ -106,7 +107,8 @@ describe.each(present)('dataflow over lanes on %s', device => {
   })
 
   test('27: and so does the host: what it is given is complete', async () => {
-    // The copy is as slow as 1 MiB a second there: a lease that did not wait for it would show the poison beneath.
+    // The copy is as slow as 1 MiB a second there: a lease that did not wait for it would show the poison
+    // beneath.
     const slow = device === 'host' ? { copyRate: 2 ** 20, jitter: 0 } : {}
     await expectMeaning(
       net('late', x => ({ y: x.pipe(on(side), neg()) })),
@@ -125,7 +127,8 @@ describe.each(present)('dataflow over lanes on %s', device => {
   ] as const)(
     '28: two branches fork and join, and the gradient adds up over %i ticks, %s',
     async (ticks, _, twice) => {
-      // loss = Σ (x² + (2x)²)/2: the branches' gradients 2x·½·2 and 8x·½ meet, and a state gathers what every tick brings.
+      // loss = Σ (x² + (2x)²)/2: the branches' gradients 2x·½·2 and 8x·½ meet, and a state gathers what every
+      // tick brings.
       const graph = net('branches', x => {
         const left = twice(x.pipe(on(side), mul(0.5)) as Row)
         const right = twice(twice(x.pipe(on(other), mul(1)) as Row))

@@ -1,5 +1,6 @@
-// Cases 124 to 132: the schedules of sharded training: gathered weights, scattered gradients, reduced ones. By hand on the allocator,
-// where a collective is a copy on its own lane and "slow" is a gate; and as programs, whose issue order is the plan's own.
+// Cases 124 to 132: the schedules of sharded training: gathered weights, scattered gradients, reduced ones.
+// By hand on the allocator, where a collective is a copy on its own lane and "slow" is a gate; and as
+// programs, whose issue order is the plan's own.
 import { describe, expect, test } from 'vitest'
 import {
   add,
@@ -25,7 +26,7 @@ import {
 } from '../../dsl/index.js'
 import { type Block, type Event, open, pulled } from '../../runtime/index.js'
 import { present } from '../conformance/devices.js'
-import { busy, deviceOf, hold, KiB, MiB, mirrorOf, settled } from '../fixtures/busy.js'
+import { busy, deviceOf, hold, KiB, MiB, mirrorOf, settles } from '../fixtures/allocator.js'
 
 const bytes = 4 * MiB
 const sample = 64 * KiB
@@ -44,8 +45,9 @@ interface Shape {
 }
 
 /**
- * `passes` forwards, then their backwards: each layer's weight is gathered for forward and gathered again for backward, in turned order;
- * each gradient is scattered on a lane of its own. The names of the uploads are those of their parameters, so that an order can be read.
+ * `passes` forwards, then their backwards: each layer's weight is gathered for forward and gathered again for
+ * backward, in turned order; each gradient is scattered on a lane of its own. The names of the uploads are
+ * those of their parameters, so that an order can be read.
  */
 const training = ({ layers, ahead, passes = 1, recompute = false, skip = [] }: Shape): Graph<Ports, Ports> =>
   graph('training', { x: square }, ({ x }) => {
@@ -91,7 +93,9 @@ const nameOf = (plan: Plan, run: Command & { 0: 'run' }): string =>
   plan.nodes[run[1]]!.name.replace(/\.\d+$/, '')
 const gathers = (plan: Plan): string[] => runsOn(plan, 'gather').map(run => nameOf(plan, run))
 
-/** For each gather, the matmuls of the tick that were issued before it: how far ahead of its reader it stands. */
+/**
+ * For each gather, the matmuls of the tick that were issued before it: how far ahead of its reader it stands.
+ */
 const leads = (plan: Plan): number[] => {
   const order = plan.commands.filter((command): command is Command & { 0: 'run' } => command[0] === 'run')
   const gathered = new Map<number, number>()
@@ -138,7 +142,8 @@ describe.each(present)('sharded training on %s', name => {
       weights[layer]!.free()
       if (layer + window < layers) issueGather(layer + window)
     }
-    // Compute has not begun, and the first gathers are through: they overlap with whatever compute does. The rest waits for it.
+    // Compute has not begun, and the first gathers are through: they overlap with whatever compute does. The
+    // rest waits for it.
     await gathered[window - 1]!.synchronize()
     expect(gathered.map(({ done }) => done)).toEqual(gathered.map((_, layer) => layer < window))
     expect(computed.some(({ done }) => done)).toBe(false)
@@ -207,7 +212,8 @@ describe.each(present)('sharded training on %s', name => {
     const grads = Array.from({ length: layers }, () => compute.malloc(sample))
     const gate = hold(device, reduce)
     for (let layer = 0; layer < layers; layer++) {
-      // compute fills the gradient, scatter makes the wide copy, reduce reads that, late, into the gradient of the original type.
+      // compute fills the gradient, scatter makes the wide copy, reduce reads that, late, into the gradient
+      // of the original type.
       const input = compute.malloc(bytes)
       compute.fill32(input, 200 + layer)
       using filled = compute.record()
@@ -224,7 +230,7 @@ describe.each(present)('sharded training on %s', name => {
       wide.free()
     }
     // Whoever writes too early has done so by then.
-    await settled(Promise.all([compute.synchronize(), scatter.synchronize()]))
+    await settles(Promise.all([compute.synchronize(), scatter.synchronize()]))
     gate.open()
     for (const each of [compute, scatter, reduce]) await each.synchronize()
     const back = mirrorOf(device, layers * sample, reduce)
@@ -239,7 +245,8 @@ describe.each(present)('sharded training on %s', name => {
       await using device = await deviceOf(name, { policy: 'order-then-wait' })
       const [scatter, reduce] = [device.lane(), device.lane()]
       const out = mirrorOf(device, 4 * KiB, reduce)
-      // Far ahead of the device, which is busy with something else first. No gate: a GPU takes only so much behind one.
+      // Far ahead of the device, which is busy with something else first. No gate: a GPU takes only so much
+      // behind one.
       busy(reduce, reduce.malloc(16 * MiB), 16)
       for (let layer = 0; layer < layers; layer++) {
         using wide = scatter.malloc(bytes)
@@ -291,7 +298,8 @@ describe('the issue order of sharded training', () => {
   const forward = ['f0', 'f1', 'f2', 'f3']
   const backward = ['b3', 'b2', 'b1', 'b0']
 
-  // The gathers of one pass, by the number that each parameter was made with: all forwards come before the backwards.
+  // The gathers of one pass, by the number that each parameter was made with: all forwards come before the
+  // backwards.
   const ofPass = (plan: Plan, layers: number, passes: number, pass: number): string[] =>
     runsOn(plan, 'gather').flatMap(run => {
       const [name, number] = plan.nodes[run[1]]!.name.split('.')

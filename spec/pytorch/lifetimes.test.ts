@@ -1,5 +1,6 @@
-// Cases 33 to 48: a freed block and those who still read it. The delay stands before the consumer's *read*, and what it read is copied
-// out: a block given away too early shows as the next owner's words. Each is held to every policy, whose ways differ, not their outcome.
+// Cases 33 to 48: a freed block and those who still read it. The delay stands before the consumer's *read*,
+// and what it read is copied out: a block given away too early shows as the next owner's words. Each is held
+// to every policy, whose ways differ, not their outcome.
 import { describe, expect, test } from 'vitest'
 import {
   AllocatorError,
@@ -18,10 +19,10 @@ import {
   KiB,
   MiB,
   mirrorOf,
-  settled,
+  settles,
   thrownBy,
   wordsOf,
-} from '../fixtures/busy.js'
+} from '../fixtures/allocator.js'
 
 const policies: readonly AllocatorPolicy[] = ['order-then-wait', 'order-then-grow', 'poll', 'never-wait']
 // Two pages: what it takes is not to be had from a neighbour's rest.
@@ -60,9 +61,12 @@ const scene = async (
   return { device, home, reader, block, seen: mirror.all, release }
 }
 
-/** Gives a lane the time to do what it should not do yet: a next owner who waits for nobody has written by then. */
+/**
+ * Gives a lane the time to do what it should not do yet: a next owner who waits for nobody has written by
+ * then.
+ */
 const chance = async (lane: Lane): Promise<void> => {
-  await settled(lane.synchronize())
+  await settles(lane.synchronize())
 }
 
 /** The next owner writes at once; on the device that may have to wait. */
@@ -189,8 +193,8 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
       const through = home.synchronize()
       // By its mark the reader is done: the block serves, and nothing waits for what the reader does now.
       if (mark === 'recordUse') expect(next.address).toBe(address)
-      if (mark === 'recordUse') expect(await settled(through, 10_000)).toBe(true)
-      else expect(next.address !== address || !(await settled(through))).toBe(true)
+      if (mark === 'recordUse') expect(await settles(through, 10_000)).toBe(true)
+      else expect(next.address !== address || !(await settles(through))).toBe(true)
       gate.open()
       await through
       await reader.synchronize()
@@ -218,7 +222,10 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     expect(after['uses.recorded']).toBe(before['uses.recorded']! + 1)
   })
 
-  /** Three delayed readers of one block, marked one way or another and freed; the last of them reads after all else has had its time. */
+  /**
+   * Three delayed readers of one block, marked one way or another and freed; the last of them reads after all
+   * else has had its time.
+   */
   const three = async (
     last: number,
     mark: (block: Block, readers: readonly Lane[]) => void,
@@ -437,7 +444,7 @@ describe.each(present)('a block and its readers on %s', name => {
     const { address } = pinned
     const error = thrownBy(() => pinned.recordUse(two.defaultLane))
     expect(error).toBeInstanceOf(AllocatorError)
-    expect((error as AllocatorError)._tag).toBe('WrongDevice')
+    expect((error as unknown as AllocatorError)._tag).toBe('WrongDevice')
     expect(thrownBy(() => two.defaultLane.copy(two.defaultLane.malloc(sample), pinned))).toBeInstanceOf(
       AllocatorError,
     )
@@ -457,7 +464,7 @@ describe.each(present)('a block and its readers on %s', name => {
       words.fill(100 + row, row * KiB, row * KiB + 256)
       lane.copy(block.at(row * 4 * KiB, KiB), pinned.at(row * 4 * KiB, KiB))
     }
-    const got = await wordsOf(device, lane, block)
+    const got = await wordsOf(device, block, lane)
     for (let row = 0; row < rows; row++) {
       expect(new Set(got.subarray(row * KiB, row * KiB + 256))).toEqual(new Set([100 + row]))
       expect(new Set(got.subarray(row * KiB + 256, (row + 1) * KiB))).toEqual(new Set([2]))

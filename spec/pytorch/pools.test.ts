@@ -8,7 +8,7 @@ import {
   OutOfMemoryError,
 } from '../../runtime/index.js'
 import { present } from '../conformance/devices.js'
-import { contentOf, deviceOf, KiB, MiB, thrownBy } from '../fixtures/busy.js'
+import { contentOf, deviceOf, KiB, MiB, thrownBy } from '../fixtures/allocator.js'
 
 const poolBytes = (device: Device, id: number): number =>
   device
@@ -23,7 +23,10 @@ const poolOf = (device: Device, block: Block): number | undefined =>
   device.snapshot().segments.find(({ blocks }) => blocks.some(({ address }) => address === block.address))
     ?.pool
 
-/** A source over an arena, page by page: what a caller's own allocator is to the pool. It says what it was asked. */
+/**
+ * A source over an arena, page by page: what a caller's own allocator is to the pool. It says what it was
+ * asked.
+ */
 const sourceOf = (device: Device, pages: number) => {
   const arena = device.arena(pages * 2 * MiB)
   const base = arena.address
@@ -149,7 +152,8 @@ describe.each(present)('pools on %s', name => {
     expect(borrowed.address).toBe(free)
     expect(poolOf(device, borrowed)).toBe(lent.id)
     expect(thrownBy(() => home.malloc(12 * MiB))).toBeInstanceOf(OutOfMemoryError)
-    // What the other pool has free goes back to the driver instead, and is the default pool's when it comes again.
+    // What the other pool has free goes back to the driver instead, and is the default pool's when it comes
+    // again.
     a.free()
     await home.synchronize()
     const again = home.malloc(12 * MiB)

@@ -1,5 +1,6 @@
-// Cases 133 to 145: what a race checker must find and what it must let pass, each as the smallest plan that says it. The checker is
-// `verify`: the order of lanes and events, nothing run. Numbers in the plans: lanes and buffers from 0, events as they are recorded.
+// Cases 133 to 145: what a race checker must find and what it must let pass, each as the smallest plan that
+// says it. The checker is `verify`: the order of lanes and events, nothing run. Numbers in the plans: lanes
+// and buffers from 0, events as they are recorded.
 import { describe, expect, test } from 'vitest'
 import type { Plan } from '../../dsl/ir/plan.js'
 import { verify } from '../../dsl/verify/verify.js'
@@ -128,7 +129,8 @@ describe('a checker of races, over plans', () => {
   })
 
   test('140: the accesses of a buffer are remembered when its bytes are given to the next', () => {
-    // Two buffers of one offset, by turns: the second owner writes on a lane that has not waited for the first one's reader.
+    // Two buffers of one offset, by turns: the second owner writes on a lane that has not waited for the
+    // first one's reader.
     const shared = [
       { name: 'b0', offset: 0, bytes: 1024 },
       { name: 'b1', offset: 0, bytes: 1024, home: 2 },

@@ -1,4 +1,5 @@
-// Cases 73 to 82: what a snapshot says of memory, and its history of how that came to be; and that PyTorch's tools could read it.
+// Cases 73 to 82: what a snapshot says of memory, and its history of how that came to be; and that PyTorch's
+// tools could read it.
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
 import {
@@ -15,7 +16,7 @@ import {
   toTorch,
 } from '../../runtime/index.js'
 import { present } from '../conformance/devices.js'
-import { deviceOf, hold, KiB, MiB } from '../fixtures/busy.js'
+import { deviceOf, hold, KiB, MiB } from '../fixtures/allocator.js'
 import { play, unread } from '../fixtures/torch-viewer.js'
 import { unpickle } from '../fixtures/unpickle.js'
 import { parseXml } from '../fixtures/xml.js'

@@ -1,4 +1,5 @@
-// Cases 1 to 26: lanes and events. A lane is held back by a gate, never by a sleep, so what is outstanding is so until the test says.
+// Cases 1 to 26: lanes and events. A lane is held back by a gate, never by a sleep, so what is outstanding is
+// so until the test says.
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
 import {
@@ -10,12 +11,12 @@ import {
   type Lane,
 } from '../../runtime/index.js'
 import { present } from '../conformance/devices.js'
-import { contentOf, deviceOf, hold, KiB, MiB, mirrorOf, settled, thrownBy } from '../fixtures/busy.js'
+import { contentOf, deviceOf, hold, KiB, MiB, mirrorOf, settles, thrownBy } from '../fixtures/allocator.js'
 
 const tagOf = (call: () => unknown): string | undefined => {
   const error = thrownBy(call)
   expect(error).toBeInstanceOf(AllocatorError)
-  return (error as AllocatorError)._tag
+  return (error as unknown as AllocatorError)._tag
 }
 
 describe.each(present)('lanes and events on %s', name => {
@@ -62,7 +63,8 @@ describe.each(present)('lanes and events on %s', name => {
     const outside = device.externalLane(own.stream)
     const block = device.defaultLane.malloc(64 * KiB)
     const before = device.stats()['uses.recorded']!
-    // Braid sees what its own lanes are given, so nothing new is one event; of an outside stream it cannot know.
+    // Braid sees what its own lanes are given, so nothing new is one event; of an outside stream it cannot
+    // know.
     for (let i = 0; i < 3; i++) block.recordUse(own)
     expect(device.stats()['uses.recorded']).toBe(before + 1)
     for (let i = 0; i < 3; i++) block.recordUse(outside)
@@ -85,7 +87,7 @@ describe.each(present)('lanes and events on %s', name => {
     expect(lane.idle).toBe(false)
     expect(idle.done).toBe(true)
     const waiting = behind.synchronize()
-    expect(await settled(waiting)).toBe(false)
+    expect(await settles(waiting)).toBe(false)
     gate.open()
     await waiting
     expect(behind.done).toBe(true)
@@ -182,7 +184,8 @@ describe.each(present)('lanes and events on %s', name => {
     for (let i = 0; i < count; i++) source[i] = 7 * i
     new Uint32Array(to.view()).fill(0)
     const part = 4 * 16 * KiB
-    // The three parts in turned order: pinned offsets 0, 1, 2 lie at device offsets 2, 0, 1 and back at 1, 2, 0.
+    // The three parts in turned order: pinned offsets 0, 1, 2 lie at device offsets 2, 0, 1 and back at 1, 2,
+    // 0.
     for (let i = 0; i < 3; i++) lane.copy(block.at(((i + 2) % 3) * part, part), from.at(i * part, part))
     for (let i = 0; i < 3; i++) lane.copy(to.at(((i + 2) % 3) * part, part), block.at(i * part, part))
     const event = lane.record()
@@ -224,7 +227,7 @@ describe.each(present)('lanes and events on %s', name => {
     lane.copy(mirror.block, block)
     expect(lane.idle).toBe(false)
     const waiting = lane.synchronize()
-    expect(await settled(waiting)).toBe(false)
+    expect(await settles(waiting)).toBe(false)
     expect(mirror.all()).toEqual([0])
     gate.open()
     await waiting
@@ -319,14 +322,15 @@ describe.each(present)('lanes and events on %s', name => {
       await free.synchronize()
       expect(new Uint32Array(spare.view())[0]).toBe(i)
     }
-    expect(await settled(Promise.race(waiting))).toBe(false)
+    expect(await settles(Promise.race(waiting))).toBe(false)
     gate.open()
     await Promise.all(waiting)
   })
 })
 
 describe('a device whose work fails', () => {
-  // On a GPU what fails so ends CUDA for the process (docs/internals/decisions, 17): the host device shows what the caller sees.
+  // On a GPU what fails so ends CUDA for the process (docs/internals/decisions, 17): the host device shows
+  // what the caller sees.
   test('26: work that fails says so when it is waited for, by the driver’s own code, and the process lives', async () => {
     const device = await deviceOf('host', {}, { host: { faults: [{ call: 'run', nth: 3 }] } })
     const lane = device.lane()
@@ -341,8 +345,8 @@ describe('a device whose work fails', () => {
       (thrown: unknown) => thrown,
     )
     expect(error).toBeInstanceOf(AllocatorError)
-    expect((error as AllocatorError)._tag).toBe('DriverFailed')
-    expect((error as AllocatorError).code).toMatch(/^CUDA_ERROR_/)
+    expect((error as unknown as AllocatorError)._tag).toBe('DriverFailed')
+    expect((error as unknown as AllocatorError).code).toMatch(/^CUDA_ERROR_/)
     await device.close().catch(() => undefined)
     await using another = await deviceOf('host')
     expect(

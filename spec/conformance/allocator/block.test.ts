@@ -1,6 +1,7 @@
 // Blocks: memory, marks of uses, and that no byte is handed out while somebody may still touch it.
 import { describe, expect, it } from 'vitest'
-import { hold, KiB, MiB, openOn, present, wordsOf } from './support.js'
+import { hold, KiB, MiB, openOn, wordsOf } from '../../fixtures/allocator.js'
+import { present } from '../devices.js'
 
 describe.each(present)('blocks on %s', name => {
   it('1 hold what is written to them', async () => {
@@ -51,7 +52,8 @@ describe.each(present)('blocks on %s', name => {
     using filled = home.record()
     reader.wait(filled)
     {
-      // The delay stands before the read, so that a reuse that does not wait for the reader overwrites what it has yet to read.
+      // The delay stands before the read, so that a reuse that does not wait for the reader overwrites what
+      // it has yet to read.
       using _gate = hold(device, reader)
       reader.copy(copied, block)
       block.recordUse(reader)

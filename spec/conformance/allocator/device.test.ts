@@ -3,7 +3,8 @@ import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, it } from 'vitest'
 import { parseSnapshot } from '../../../runtime/device/snapshot/read.js'
 import { Device, OutOfMemoryError, type Shortage, toTorch } from '../../../runtime/index.js'
-import { hold, KiB, MiB, openOn, present, thrownBy } from './support.js'
+import { hold, KiB, MiB, openOn, thrownBy } from '../../fixtures/allocator.js'
+import { present } from '../devices.js'
 
 describe.each(present)('devices on %s', name => {
   it('1 open by name, and say what they are', async () => {

@@ -1,9 +1,9 @@
-// Ends: of blocks, lanes, devices, threads and the process, in any order, with work outstanding. Each scene is a process of its own, as
-// what is held to is that it does not crash, hang or leak.
+// Ends: of blocks, lanes, devices, threads and the process, in any order, with work outstanding. Each scene
+// is a process of its own, as what is held to is that it does not crash, hang or leak.
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
-import { present } from './support.js'
+import { present } from '../devices.js'
 
 const scenes = fileURLToPath(new URL('../../fixtures/allocator-scenes.ts', import.meta.url))
 

@@ -1,9 +1,10 @@
-// Nonsense from JavaScript callers: every mistake ends in an error that says where, what was wanted, what was found and what to do; none
-// throws something else, and none harms the device.
+// Nonsense from JavaScript callers: every mistake ends in an error that says where, what was wanted, what was
+// found and what to do; none throws something else, and none harms the device.
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, it } from 'vitest'
 import { AllocatorError, Device, DisposedError, errorsOf } from '../../../runtime/index.js'
-import { hold, KiB, openOn, present, thrownBy } from './support.js'
+import { hold, KiB, openOn, thrownBy } from '../../fixtures/allocator.js'
+import { present } from '../devices.js'
 
 // biome-ignore lint/suspicious/noExplicitAny: what a JavaScript caller sees
 type Anything = any
@@ -127,7 +128,8 @@ describe.each(present)('nonsense on %s', name => {
     ]
     for (const [i, call] of calls.entries())
       for (const given of [...nonsense, ...foreign]) {
-        // A stream's handle may be any whole number of 64 bits, and these are: whether it is a stream is the driver's to say.
+        // A stream's handle may be any whole number of 64 bits, and these are: whether it is a stream is the
+        // driver's to say.
         if (i === 15 && typeof given === 'bigint') continue
         const error = thrownBy(() => call(given))
         expect(error, `call ${i} with ${typeof given}: ${error.message}`).toBeInstanceOf(AllocatorError)

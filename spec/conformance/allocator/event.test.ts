@@ -1,6 +1,7 @@
 // Events: points of a lane, waits that order others after them, and waits that are known to be needless.
 import { describe, expect, it } from 'vitest'
-import { hold, KiB, openOn, present } from './support.js'
+import { hold, KiB, openOn } from '../../fixtures/allocator.js'
+import { present } from '../devices.js'
 
 describe.each(present)('events on %s', name => {
   it('1 are done when their lane has passed them, in order', async () => {

@@ -1,6 +1,7 @@
 // Lanes: they come and go, and nothing that was allocated on one is stranded by that.
 import { describe, expect, it } from 'vitest'
-import { hold, KiB, MiB, openOn, present, wordsOf } from './support.js'
+import { hold, KiB, MiB, openOn, wordsOf } from '../../fixtures/allocator.js'
+import { present } from '../devices.js'
 
 describe.each(present)('lanes on %s', name => {
   it('1 have a name, a stream, and a priority', async () => {

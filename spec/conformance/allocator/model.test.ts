@@ -1,10 +1,12 @@
-// The allocator against a model, by random commands over several lanes: what is live never overlaps, the books balance after every command,
-// every reader sees the words of the owner it read, however late it runs, and when all is done all memory can be given back.
+// The allocator against a model, by random commands over several lanes: what is live never overlaps, the
+// books balance after every command, every reader sees the words of the owner it read, however late it runs,
+// and when all is done all memory can be given back.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { AllocatorPolicy, Block, Device, Lane, MemPool } from '../../../runtime/index.js'
+import { KiB, MiB, openOn } from '../../fixtures/allocator.js'
 import { often, runs } from '../../fixtures/runs.js'
-import { KiB, MiB, openOn, present } from './support.js'
+import { present } from '../devices.js'
 
 /** One owner of memory: its block, whose every word is `word`. */
 interface Owner {
@@ -70,7 +72,10 @@ const allocate = (bytes: number, on: number, pool: number) =>
     model.owners.push({ block, home, word })
   })
 
-/** A lane reads the first and the last word, ordered after the owner; the allocator is told in one of its three ways. */
+/**
+ * A lane reads the first and the last word, ordered after the owner; the allocator is told in one of its
+ * three ways.
+ */
 const read = (at: number, on: number, marking: Marking) =>
   command(`${marking}(${at}, ${on})`, (model, { lanes, seen, scratch }) => {
     const owner = chosen(model.owners, at)
@@ -147,7 +152,8 @@ describe.each(present)('the allocator on %s, by random commands', name => {
           const limit = tight ? { limit: 96 * MiB + lateBytes * 4 } : {}
           await using device = await openOn(name, {
             allocator: { policy, expandable, ...limit },
-            // A reader's fill takes a tenth of a millisecond: an owner that comes too early has long written then.
+            // A reader's fill takes a tenth of a millisecond: an owner that comes too early has long written
+            // then.
             host: { jitter: jitter + 1, jitterMicroseconds: 40, deviceRate: 4 * MiB * 10_000 },
           })
           const lanes = [device.defaultLane, device.lane(), device.lane(), device.lane()]

@@ -1,6 +1,8 @@
-// Pinned host memory under the same protocol: a block is not given out again while a copy may still read or write it.
+// Pinned host memory under the same protocol: a block is not given out again while a copy may still read or
+// write it.
 import { describe, expect, it } from 'vitest'
-import { hold, KiB, openOn, present } from './support.js'
+import { hold, KiB, openOn } from '../../fixtures/allocator.js'
+import { present } from '../devices.js'
 
 describe.each(present)('pinned memory on %s', name => {
   it('1 is seen by JavaScript through one view', async () => {
@@ -14,7 +16,8 @@ describe.each(present)('pinned memory on %s', name => {
     expect(new Uint8Array(block.view())[4095]).toBe(9)
   })
 
-  // The host overwrites what it is given at once: so neither a copy of a lane that marked its use nor one of the home lane may be outstanding.
+  // The host overwrites what it is given at once: so neither a copy of a lane that marked its use nor one of
+  // the home lane may be outstanding.
   it.each(['home', 'foreign'])('2 is not reused while a copy on its %s lane still reads it', async which => {
     await using device = await openOn(name)
     const upload = device.lane({ name: 'upload' })

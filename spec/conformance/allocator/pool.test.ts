@@ -5,7 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import type { Block, CallbackAllocator, Device } from '../../../runtime/index.js'
-import { KiB, MiB, openOn, pause, present, thrownBy, wordsOf } from './support.js'
+import { KiB, MiB, openOn, thrownBy, wordsOf } from '../../fixtures/allocator.js'
+import { pause, present } from '../devices.js'
 
 const poolOf = (device: Device, block: Block): number =>
   device

@@ -68,7 +68,8 @@ const model = (ops: readonly TraceRow[], round: number) => {
   return { mostLive, mostHeld }
 }
 
-// Phases of sizes that belong together, on some streams; a share of the frees is completed later, in any order, or never.
+// Phases of sizes that belong together, on some streams; a share of the frees is completed later, in any
+// order, or never.
 const anyTrace: fc.Arbitrary<MadeTrace> = fc
   .record({
     streams: fc.integer({ min: 1, max: 5 }),
@@ -194,7 +195,8 @@ describe.each(present)('replay on %s', device => {
       (error: unknown) => error,
     )
     expect(limited).toBeInstanceOf(ReplayError)
-    // The calling thread may wait for the use: so the trace goes on, and the first two blocks fit one after the other.
+    // The calling thread may wait for the use: so the trace goes on, and the first two blocks fit one after
+    // the other.
     const patient = { ...made, ops: ops.slice(0, 4) }
     expect(
       (await replayed(patient, device, { policy: 'poll', limit: 8 * MiB })).synchronizations,

@@ -1,5 +1,6 @@
-// PyTorch's settings text: what is written is what is meant, whatever the blanks and the order; what cannot be meant is said with its
-// key and its place; nothing throws. One file, since its table of keys is what every property here draws from.
+// PyTorch's settings text: what is written is what is meant, whatever the blanks and the order; what cannot
+// be meant is said with its key and its place; nothing throws. One file, since its table of keys is what
+// every property here draws from.
 
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
@@ -104,7 +105,10 @@ const settings: fc.Arbitrary<readonly Written[]> = fc
 const compact = (written: readonly Written[]): string =>
   written.map(({ key, text }) => `${key}:${text}`).join(',')
 
-/** Blanks between any two characters, and where the character at an offset of the compact text has come to stand. */
+/**
+ * Blanks between any two characters, and where the character at an offset of the compact text has come to
+ * stand.
+ */
 const spaced = (
   text: string,
   gaps: readonly string[],

@@ -1,5 +1,5 @@
-// The options of an allocator, from whatever a caller of JavaScript may pass: those given, the environment's beneath them, the defaults
-// beneath those; every fault at once; nothing throws.
+// The options of an allocator, from whatever a caller of JavaScript may pass: those given, the environment's
+// beneath them, the defaults beneath those; every fault at once; nothing throws.
 
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'

@@ -1,4 +1,5 @@
-// A snapshot and all that is made from it say the same: the file, PyTorch's form, the picture in text and the one as SVG.
+// A snapshot and all that is made from it say the same: the file, PyTorch's form, the picture in text and the
+// one as SVG.
 
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
