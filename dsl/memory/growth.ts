@@ -1,5 +1,5 @@
-import { Bits } from '../order/bits.js'
 import { type ArrayAllocator, withScratchArena } from '../order/scratch-arena.js'
+import { BitSets } from './bit-sets.js'
 import { readinessOf, type Unavailable, unavailable } from './readiness.js'
 import { SteadyState } from './steady-state.js'
 import { type AllocationTrace, When } from './trace.js'
@@ -82,7 +82,7 @@ const replay = (trace: AllocationTrace, fixed: number, limits: Limits, allocator
 
   const { row, head, next, later } = readinessOf(trace, allocator)
   /** By tick, modulo inFlight, and lane: the frees that are ready for the lane. */
-  const sets = new Bits(inFlight * lanes, frees)
+  const sets = new BitSets(inFlight * lanes, frees)
   const left = allocator.float64(inFlight * frees)
   const state = new SteadyState()
   /** Bytes that are ready for every lane. */

@@ -1,7 +1,10 @@
-/** Some sets of small numbers, each of which knows its least: a bit a number, and above every 32 words one that says which of them are not 0. */
-export class Bits {
+/**
+ * Sets of small numbers that find their least in constant time: a bit a number, and above every 32 words a bit a
+ * word that says whether it is not 0.
+ */
+export class BitSets {
   private readonly words: Int32Array
-  /** Where each level of a set starts; the last entry is what one set takes. */
+  /** Where each level of a set starts; the last entry is the length of a set, in words. */
   private readonly level: number[] = [0]
 
   constructor(sets: number, capacity: number) {
