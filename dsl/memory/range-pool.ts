@@ -19,10 +19,6 @@ export interface FreeRange {
  * taken. Each free range has a row of its own in the arrays: offset, size, owner, and the *release points*
  * that a lane must happen-after to take it, one a lane, 0 for none. Neighbours of equal release points and
  * owner are one range.
- *
- * A frontier never goes back, so a range that a lane may take once it may always take. A row therefore
- * remembers, of the first 31 lanes, those that were found to be after it, and the lane whose point was
- * missing at the last look, with that point.
  */
 export class RangePool {
   private count = 0
@@ -31,9 +27,6 @@ export class RangePool {
   private size = new Float64Array(64)
   private owner = new Int32Array(64)
   private points: Int32Array
-  private after = new Int32Array(64)
-  private missing = new Int32Array(64)
-  private needed = new Int32Array(64)
   private readonly spare: number[] = []
   private rows = 0
   /** Ranges that were looked at so far. */
@@ -46,20 +39,11 @@ export class RangePool {
     this.points = new Int32Array(64 * lanes)
   }
 
+  /** Whether a lane with this frontier happens-after all release points of a row. */
   private usable(row: number, lane: number, frontier: Int32Array): boolean {
-    const bit = lane < 31 ? 1 << lane : 0
-    if ((this.after[row]! & bit) !== 0) return true
-    const missing = this.missing[row]!
-    if (missing !== lane && this.needed[row]! > frontier[missing]!) return false
     const { lanes, points } = this
-    const first = row * lanes
-    for (let m = 0; m < lanes; m++)
-      if (m !== lane && points[first + m]! > frontier[m]!) {
-        this.missing[row] = m
-        this.needed[row] = points[first + m]!
-        return false
-      }
-    this.after[row]! |= bit
+    for (let m = 0, at = row * lanes; m < lanes; m++)
+      if (m !== lane && points[at + m]! > frontier[m]!) return false
     return true
   }
 
@@ -155,7 +139,6 @@ export class RangePool {
       const own = row[i]!
       const first = own * lanes
       for (let m = 0; m < lanes; m++) if (points[first + m]! <= all[m]!) points[first + m] = 0
-      this.needed[own] = points[first + this.missing[own]!]!
       const before = kept > 0 ? row[kept - 1]! : -1
       if (
         before >= 0 &&
@@ -211,9 +194,6 @@ export class RangePool {
     this.owner[row] = owner
     const { lanes, points } = this
     for (let m = 0; m < lanes; m++) points[row * lanes + m] = release[m]!
-    this.after[row] = 0
-    this.missing[row] = 0
-    this.needed[row] = release[0]!
   }
 
   private drop(from: number, to: number): void {
@@ -234,9 +214,6 @@ export class RangePool {
     this.size = wider(this.size, new Float64Array(length))
     this.owner = wider(this.owner, new Int32Array(length))
     this.row = wider(this.row, new Int32Array(length))
-    this.after = wider(this.after, new Int32Array(length))
-    this.missing = wider(this.missing, new Int32Array(length))
-    this.needed = wider(this.needed, new Int32Array(length))
     this.points = wider(this.points, new Int32Array(length * this.lanes))
   }
 
