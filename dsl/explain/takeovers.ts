@@ -1,9 +1,9 @@
 import { bufferName, laneName, nodeName } from '../ir/names.js'
 import type { Plan } from '../ir/plan.js'
-import { type CommandTable, latestCommandTable, Op, pointAt } from '../order/command-table.js'
-import { Frontiers } from '../order/frontiers.js'
+import { type CommandTable, commandTableOf, Op } from '../order/command-table.js'
 import { IntervalMap } from '../order/interval-map.js'
 import { LastAccesses } from '../order/last-accesses.js'
+import { Replay } from '../order/replay.js'
 import { heap } from '../order/scratch-arena.js'
 import { listed } from './names.js'
 
@@ -24,7 +24,7 @@ export interface Takeover {
 /** Whose bytes each buffer of an arena takes over, in a tick that has one before it, and what orders the two; nothing with pooled storage. */
 export const takeoversOf = (plan: Plan): readonly Takeover[] => {
   if (plan.storage !== 'planned') return []
-  const tables = latestCommandTable(plan)
+  const tables = commandTableOf(plan)
   const found: Takeover[] = []
   for (let device = 0; device < plan.devices; device++) replay(tables, device, found)
   return found
@@ -46,7 +46,7 @@ const replay = (tables: CommandTable, device: number, found: Takeover[]): void =
   const intervals = new IntervalMap(cuts.length)
   const isTenant = new Uint8Array(plan.buffers.length)
   for (const b of tenants) isTenant[b] = 1
-  const clock = new Frontiers(tables)
+  const clock = new Replay(tables)
   const claimed = new Int32Array(plan.buffers.length).fill(-1)
   const last = new LastAccesses(heap, tables.buffers, tables.accesses)
   // The wait that told lane l the latest of lane m, and in which tick; -1: the host did.
@@ -82,7 +82,7 @@ const replay = (tables: CommandTable, device: number, found: Takeover[]): void =
       bytes: plan.buffers[b]!.bytes,
       from: bufferName(plan, previous),
       ticksAgo: claimed[previous] === clock.tick ? 0 : 1,
-      after: listed(touched.map(m => node(pointAt(tables, clock, m, last.of(previous, m))))),
+      after: listed(touched.map(m => node(clock.commandAt(m, last.of(previous, m))))),
       because: [...new Set(touched.map(m => told(l, m)))].join('; '),
     })
   }
@@ -112,7 +112,7 @@ const replay = (tables: CommandTable, device: number, found: Takeover[]): void =
         clock.step(c)
         latest[l] = c
         for (let a = tables.accessStart[c]!; a < tables.accessStart[c + 1]!; a++)
-          last.touch(tables.accessRoot[a]!, l, clock.known[l * lanes + l]!)
+          last.put(tables.accessRoot[a]!, l, clock.known[l * lanes + l]!)
       }
     }
   }

@@ -1,6 +1,6 @@
 import { bufferName, joinNames, laneName, nodeName } from '../ir/names.js'
 import type { Plan } from '../ir/plan.js'
-import { type CommandTable, latestCommandTable } from '../order/command-table.js'
+import { type CommandTable, commandTableOf } from '../order/command-table.js'
 import { growthOf, type ReplayState } from './growth.js'
 import { arenaParts } from './held-in-arena.js'
 import { type HeldPart, runsTouching, stillToCome, type Why } from './held-part.js'
@@ -180,7 +180,7 @@ const order: readonly Why[] = ['lasting', 'slots', 'used', 'kept', 'waiting', 'f
  * left out.
  */
 export const heldAtPeak = (plan: Plan): readonly Held[] => {
-  const table = latestCommandTable(plan)
+  const table = commandTableOf(plan)
   const planned = plan.storage === 'planned'
   const traces = planned ? [] : tracesOf(table)
   const peak = peakFrom(table, () => traces)

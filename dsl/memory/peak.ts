@@ -1,5 +1,5 @@
 import type { Plan } from '../ir/plan.js'
-import { type CommandTable, Kind, latestCommandTable } from '../order/command-table.js'
+import { type CommandTable, commandTableOf, Kind } from '../order/command-table.js'
 import { type Growth, growthOf } from './growth.js'
 import { tracesOf } from './plan-trace.js'
 import type { AllocationTrace } from './trace.js'
@@ -37,7 +37,7 @@ const workFor = (commands: number): number => (commands < 2 ** 17 ? 2 ** 26 : 2 
  * own, before any rounding by the allocator.
  */
 export const peakOf = (plan: Plan): Peak => {
-  const table = latestCommandTable(plan)
+  const table = commandTableOf(plan)
   return peakFrom(table, () => tracesOf(table))
 }
 

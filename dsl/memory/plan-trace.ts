@@ -1,7 +1,7 @@
 import type { Plan } from '../ir/plan.js'
 import { type CommandTable, Kind, Op } from '../order/command-table.js'
-import { Frontiers } from '../order/frontiers.js'
 import { LastAccesses } from '../order/last-accesses.js'
+import { Replay } from '../order/replay.js'
 import { type ArrayAllocator, heap } from '../order/scratch-arena.js'
 import { type AllocationTrace, TraceRecorder, When } from './trace.js'
 
@@ -73,7 +73,7 @@ export interface TraceOptions {
  */
 export const tracesOf = (
   table: CommandTable,
-  frontiers = new Frontiers(table),
+  frontiers = new Replay(table),
   { accessesOnly = false, safe = false, allocator = heap }: TraceOptions = {},
 ): readonly AllocationTrace[] => {
   const { plan, lanes, commands, op, subject, lane, accessStart, accessRoot, memory, bytes } = table
@@ -82,12 +82,7 @@ export const tracesOf = (
   const leaked = new Float64Array(recorders.length)
   for (let b = 0; b < table.buffers; b++) if (open?.[b] === 1) leaked[memory[b]!]! += bytes[b]!
 
-  // In steady state a tick knows of the inFlight - 1 ticks before it, and of all that came before those.
-  for (let tick = frontiers.tick + 2; tick < plan.inFlight; tick++) {
-    frontiers.begin()
-    for (let c = 0; c < commands; c++) frontiers.step(c)
-  }
-  frontiers.begin()
+  frontiers.beginSteadyTick()
   const { base, known } = frontiers
   const last = new LastAccesses(allocator, table.buffers, table.accesses)
   const marks = accessesOnly ? undefined : new UseMarks(table, frontiers, allocator)
@@ -107,17 +102,16 @@ export const tracesOf = (
       }
       if (when === inFirst) recorder.only(When.firstTick)
       else if (when === inLater) recorder.only(When.laterTicks)
-    } else if (code === Op.run) {
-      frontiers.run(c)
-      const point = known[l * lanes + l]!
+      continue
+    }
+    frontiers.step(c)
+    if (code === Op.run) {
+      const point = frontiers.now(l)
       for (let a = accessStart[c]!, end = accessStart[c + 1]!; a < end; a++)
-        if (accessesOnly) last.cover(accessRoot[a]!, l, point, known, l * lanes)
-        else last.touch(accessRoot[a]!, l, point)
-    } else if (code === Op.record) {
-      frontiers.record(c)
-      marks?.record(c)
-    } else if (code === Op.use) marks?.use(c)
-    else if (code !== Op.broken) frontiers.wait(c, code)
+        if (accessesOnly) last.putMaximal(accessRoot[a]!, l, point, known, l * lanes)
+        else last.put(accessRoot[a]!, l, point)
+    } else if (code === Op.record) marks?.record(c)
+    else if (code === Op.use) marks?.use(c)
   }
   const length = Int32Array.from(base, (from, l) => known[l * (lanes + 1)]! - from)
   return recorders.map((recorder, m) => recorder.trace(plan.inFlight, length, leaked[m]!))
@@ -130,10 +124,9 @@ export const releaseByAccesses = (
   b: number,
   base: Int32Array,
 ): void => {
-  const { cards } = last
-  for (let e = last.first(b); e !== 0; e = cards[e + 2]!) {
-    const m = cards[e]! - 1
-    recorder.releaseByAccess(m, cards[e + 1]! - base[m]!)
+  for (let e = last.first(b); e !== 0; e = last.next(e)) {
+    const m = last.laneOf(e)
+    recorder.releaseByAccess(m, last.pointOf(e) - base[m]!)
   }
 }
 
@@ -153,7 +146,7 @@ class UseMarks {
 
   constructor(
     private readonly table: CommandTable,
-    private readonly frontiers: Frontiers,
+    private readonly frontiers: Replay,
     allocator: ArrayAllocator,
   ) {
     this.recorded = allocator.int32(table.events)

@@ -1,5 +1,5 @@
 import type { Plan } from '../ir/plan.js'
-import { type CommandTable, Kind, latestCommandTable } from '../order/command-table.js'
+import { type CommandTable, commandTableOf, Kind } from '../order/command-table.js'
 import { tracesOf } from './plan-trace.js'
 import { RangePool, rounded } from './range-pool.js'
 import { SteadyState } from './steady-state.js'
@@ -34,7 +34,7 @@ const workFor = (commands: number): number => (commands < 2 ** 17 ? 2 ** 24 : 2 
  * replayed until the free ranges recur, or until the work limit.
  */
 export const poolPeakOf = (plan: Plan): PoolPeak => {
-  const table = latestCommandTable(plan)
+  const table = commandTableOf(plan)
   return poolPeakFrom(table, tracesOf(table))
 }
 

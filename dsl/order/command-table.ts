@@ -1,8 +1,7 @@
 import type { Plan } from '../ir/plan.js'
 import { type ByteIntervals, byteIntervalsOf } from './byte-intervals.js'
-import { type FlatCommands, Op, walk } from './flat-commands.js'
-import type { Frontiers } from './frontiers.js'
-import { eachBuffer, eachNode, packedOf } from './packed.js'
+import { eachBuffer, eachNode, flatCommandsOf } from './compiled-plan.js'
+import { areWellFormed, type FlatCommands, flatCommandsFrom, Op } from './flat-commands.js'
 import { type ArrayAllocator, heap } from './scratch-arena.js'
 
 export { Mode, Op } from './flat-commands.js'
@@ -12,16 +11,16 @@ export const Kind = { tick: 0, state: 1, param: 2, input: 3, output: 4 } as cons
 const kinds: Readonly<Record<string, number>> = Kind
 
 /**
- * A plan made flat, so that a replay touches typed arrays only. Views are resolved: every access, alloc, free and use is of a root.
- * In a plan without views buffers are their own roots: the same arrays.
+ * A plan in flat arrays, so that a replay reads numbers only. Views are resolved: every access, alloc, free and use is of a
+ * root. Events are dense: numbered from 0 on, as they are first named.
  */
 export interface CommandTable extends FlatCommands {
   readonly plan: Plan
   readonly lanes: number
-  readonly buffers: number
   /** A root for alloc, free and use; a node for run; a dense event for record and wait. */
   readonly subject: Int32Array
   readonly accessRoot: Int32Array
+  readonly buffers: number
   readonly root: Int32Array
   readonly home: Int32Array
   readonly bytes: Float64Array
@@ -29,54 +28,46 @@ export interface CommandTable extends FlatCommands {
   readonly memory: Int32Array
   /** The life as a number, see `Kind`. */
   readonly kind: Uint8Array
-  /** Whether some node says that it comes after another one, and whether some is a collective. */
+  readonly events: number
+  /** By dense event, its number in the plan; and its first record in issue order, -1: none. */
+  readonly eventId: Int32Array
+  readonly recordOf: Int32Array
+  /** Uses in issue order, numbered from 0: their commands, and their dense events. */
+  readonly uses: number
+  readonly useCommand: Int32Array
+  readonly useEvent: Int32Array
+  /** Whether some wait is for the tick before. */
+  readonly carries: boolean
+  /** Whether some node says that it comes after another one, and whether some node is a collective. */
   readonly ordered: boolean
   readonly shared: boolean
-  /** Byte ranges of roots, and what each run touches of them; see cells.ts. */
-  readonly cells: ByteIntervals
-  /** Where replays of these tables have their own from. */
+  /** What runs access, by bytes. */
+  readonly intervals: ByteIntervals
+  /** Where replays of this table have their arrays from. */
   readonly allocator: ArrayAllocator
 }
 
-/** ByteIntervals of a replay's largest table, lanes × events: beyond it a plan is refused rather than a machine's memory exhausted. */
-export const maxCells = 2 ** 27
+/** Numbers in a replay's largest table, lanes × events: beyond it a plan is refused rather than a machine's memory exhausted. */
+export const mostNumbers = 2 ** 27
 
 const isId = (value: unknown, count: number): value is number =>
   typeof value === 'number' && value >>> 0 === value && value < count
 
+/** The table of any plan, whoever wrote it: commands that name what the plan does not have are `broken` in it. */
 export const commandTableOf = (plan: Plan, allocator: ArrayAllocator = heap): CommandTable => {
-  const buffers = eachBuffer(plan)
-  const lanes = plan.lanes.length
-  const root = allocator.int32(buffers.length)
-  const home = allocator.int32(buffers.length)
-  const kind = allocator.uint8(buffers.length)
-  const bytes = allocator.float64(buffers.length)
-  const memory = allocator.int32(buffers.length)
-  let views = false
-  for (let b = 0; b < buffers.length; b++) {
-    const buffer = buffers.at(b)!
-    const { alias } = buffer
-    root[b] = isId(alias, buffers.length) ? alias : b
-    if (root[b] !== b) views = true
-    home[b] = isId(buffer.home, lanes) ? buffer.home : 0
-    kind[b] = buffer.life === 'tick' ? Kind.tick : (kinds[buffer.life] ?? Kind.tick)
-    bytes[b] = buffer.bytes
-    memory[b] =
-      buffer.space === 'pinned' ? plan.devices : Math.min(Math.max(0, buffer.device), plan.devices - 1)
-  }
-  const walked = walk(plan, root, home, allocator)
-  const { op, named, commands, accesses, accessStart, accessNamed, accessMode } = walked
-  const subject = views ? allocator.int32(commands) : named
-  const accessRoot = views ? allocator.int32(accesses) : accessNamed
-  if (views) {
-    for (let c = 0; c < commands; c++) {
-      const code = op[c]
-      const owned = code === Op.alloc || code === Op.free || code === Op.use
-      subject[c] = owned ? root[named[c]!]! : named[c]!
-    }
-    for (let a = 0; a < accesses; a++) accessRoot[a] = root[accessNamed[a]!]!
-  }
+  const places = placesOf(plan, allocator)
+  const { root, home, views } = places
   const nodes = eachNode(plan)
+  const lanes = plan.lanes.length
+  const has = { lanes, nodes: nodes.length, buffers: root.length }
+  const known = flatCommandsOf(plan)
+  const flat =
+    known !== undefined && areWellFormed(known, has, root, home)
+      ? known
+      : flatCommandsFrom(plan, root, home, allocator)
+  const { accesses, accessNamed } = flat
+  const accessRoot = views ? allocator.int32(accesses) : accessNamed
+  if (views) for (let a = 0; a < accesses; a++) accessRoot[a] = root[accessNamed[a]!]!
   let ordered = false
   let shared = false
   for (let n = 0; n < nodes.length; n++) {
@@ -84,89 +75,110 @@ export const commandTableOf = (plan: Plan, allocator: ArrayAllocator = heap): Co
     if (after !== undefined) ordered = true
     if (collective !== undefined) shared = true
   }
-  const cells = byteIntervalsOf(
-    plan,
-    root,
-    { accesses, accessStart, accessNamed, accessMode, accessRoot },
-    allocator,
-  )
-  // One by one: V8 gives objects that are spread from others so large a class of their own each time, and code that it has made for one is of no use to the next.
-  return {
-    commands,
-    op,
-    lane: walked.lane,
-    named,
-    events: walked.events,
-    eventId: walked.eventId,
-    recordOf: walked.recordOf,
-    uses: walked.uses,
-    useCommand: walked.useCommand,
-    useEvent: walked.useEvent,
-    accesses,
-    accessStart,
-    accessNamed,
-    accessMode,
-    carries: walked.carries,
-    recordsFirst: walked.recordsFirst,
-    whole: walked.whole,
-    plan,
-    lanes,
-    buffers: buffers.length,
-    subject,
-    accessRoot,
-    root,
-    home,
-    bytes,
-    memory,
-    kind,
-    ordered,
-    shared,
-    cells,
-    allocator,
-  }
+  const intervals = byteIntervalsOf(plan, root, { ...flat, accessRoot }, allocator)
+  const subjects = subjectsOf(flat, root, allocator)
+  return { plan, lanes, ...flat, ...places, accessRoot, ...subjects, ordered, shared, intervals, allocator }
 }
 
-let latest:
-  | {
-      readonly plan: WeakRef<Plan>
-      readonly commands: WeakRef<object>
-      readonly tables: WeakRef<CommandTable>
+const placesOf = (plan: Plan, allocator: ArrayAllocator) => {
+  const list = eachBuffer(plan)
+  const buffers = list.length
+  const lanes = plan.lanes.length
+  const root = allocator.int32(buffers)
+  const home = allocator.int32(buffers)
+  const kind = allocator.uint8(buffers)
+  const bytes = allocator.float64(buffers)
+  const memory = allocator.int32(buffers)
+  let views = false
+  for (let b = 0; b < buffers; b++) {
+    const buffer = list.at(b)!
+    const { alias } = buffer
+    root[b] = isId(alias, buffers) ? alias : b
+    if (root[b] !== b) views = true
+    home[b] = isId(buffer.home, lanes) ? buffer.home : 0
+    kind[b] = kinds[buffer.life] ?? Kind.tick
+    bytes[b] = buffer.bytes
+    memory[b] =
+      buffer.space === 'pinned' ? plan.devices : Math.min(Math.max(0, buffer.device), plan.devices - 1)
+  }
+  return { buffers, root, home, kind, bytes, memory, views }
+}
+
+/** What each command concerns, with dense events. */
+const subjectsOf = (flat: FlatCommands, root: Int32Array, allocator: ArrayAllocator) => {
+  const { commands, op, named } = flat
+  const uses = flat.useEventId.length
+  const subject = allocator.int32(commands)
+  const useCommand = allocator.int32(uses)
+  const useEvent = allocator.int32(uses)
+  const dense = new DenseNumbers(allocator, commands)
+  let next = 0
+  let carries = false
+  for (let c = 0; c < commands; c++) {
+    const id = named[c]!
+    switch (op[c]) {
+      case Op.record:
+      case Op.wait:
+        subject[c] = dense.of(id)
+        break
+      case Op.previous:
+        carries = true
+        subject[c] = dense.of(id)
+        break
+      case Op.use:
+        useCommand[next] = c
+        useEvent[next] = dense.of(flat.useEventId[next]!)
+        next++
+        subject[c] = root[id]!
+        break
+      case Op.alloc:
+      case Op.free:
+        subject[c] = root[id]!
+        break
+      default:
+        subject[c] = id
     }
-  | undefined
-
-/** The tables of a plan that nobody changes meanwhile: the pool's peak and that of L9 are asked for one after the other. Not for plans to be proved. */
-export const latestCommandTable = (plan: Plan): CommandTable => {
-  const commands = packedOf(plan) ?? plan.commands
-  const known =
-    latest?.plan.deref() === plan && latest.commands.deref() === commands ? latest.tables.deref() : undefined
-  if (known !== undefined) return known
-  const tables = commandTableOf(plan)
-  latest = { plan: new WeakRef(plan), commands: new WeakRef(commands), tables: new WeakRef(tables) }
-  return tables
-}
-
-/** The event of the use that command c is; -1: it is none. */
-export const eventOfUse = ({ useCommand, useEvent, uses }: CommandTable, c: number): number => {
-  let low = 0
-  for (let high = uses; low < high; ) {
-    const middle = (low + high) >> 1
-    if (useCommand[middle]! < c) low = middle + 1
-    else high = middle
   }
-  return useCommand[low] === c ? useEvent[low]! : -1
+  const events = dense.count
+  const eventId = dense.ids.subarray(0, events)
+  const recordOf = allocator.int32(events).fill(-1)
+  for (let c = commands - 1; c >= 0; c--) if (op[c] === Op.record) recordOf[subject[c]!] = c
+  return { subject, uses, useCommand, useEvent, carries, events, eventId, recordOf }
 }
 
-/** The run or wait that is a lane's point, of the clock's tick or an earlier one: what sentences name. One walk over the plan. */
-export const pointAt = (
-  { commands, op, lane }: CommandTable,
-  { known, base, lanes, tick }: Frontiers,
-  l: number,
-  point: number,
-): number => {
-  const each = tick > 0 ? base[l]! / tick : known[l * lanes + l]!
-  let left = point > base[l]! ? point - base[l]! : point - (Math.ceil(point / each) - 1) * each
-  for (let c = 0; c < commands; c++)
-    if (lane[c] === l && (op[c] === Op.run || op[c] === Op.wait || op[c] === Op.previous) && --left === 0)
-      return c
-  return -1
+/** Numbers from 0 on for ids in the order in which they are first asked for. Ids of most plans are small and are looked up in an array, others in a map. */
+class DenseNumbers {
+  ids: Int32Array
+  count = 0
+  /** By small id, 1 + its number; 0: none. */
+  private small: Int32Array
+  private readonly large = new Map<number, number>()
+
+  constructor(
+    private readonly allocator: ArrayAllocator,
+    private readonly mostSmall: number,
+  ) {
+    const some = 64 + (mostSmall >>> 2)
+    this.small = allocator.int32(some)
+    this.ids = allocator.int32(some)
+  }
+
+  of(id: number): number {
+    const isSmall = id < this.mostSmall
+    if (isSmall && id >= this.small.length) this.small = this.grown(this.small, id + 1)
+    const known = isSmall ? this.small[id]! : (this.large.get(id) ?? 0)
+    if (known > 0) return known - 1
+    const number = this.count++
+    if (number === this.ids.length) this.ids = this.grown(this.ids, 0)
+    this.ids[number] = id
+    if (isSmall) this.small[id] = number + 1
+    else this.large.set(id, number + 1)
+    return number
+  }
+
+  private grown(array: Int32Array, least: number): Int32Array {
+    const longer = this.allocator.int32(Math.max(2 * array.length, least))
+    longer.set(array)
+    return longer
+  }
 }

@@ -1,58 +1,56 @@
-import { type CommandTable, Op } from './command-table.js'
+import { type ArrayAllocator, heap } from './scratch-arena.js'
+
+/** What is replayed: so many lanes and events, with ticks in flight. */
+export interface FrontiersOf {
+  readonly lanes: number
+  readonly events: number
+  readonly inFlight: number
+  /** Whether some wait is for an event of the tick before. */
+  readonly carries: boolean
+}
 
 /**
- * *Before*, replayed. A lane's frontier (`known`, a row a lane) says how far along every lane all that follows on it is
- * known to be after; a point is one run or one wait of a lane, numbered from 1 on and never restarted. So a point p of
- * lane m is before whatever lane l issues next exactly where known[l · lanes + m] >= p. The relation has four causes:
+ * *Happens-before*, the one mechanism that decides it: each lane's frontier while ticks are issued. A point is one run or one wait of a lane, numbered from
+ * 1 on and never restarted. Row l of `known` is the frontier of lane l: point p of lane m happens before whatever lane l
+ * issues next exactly where known[l · lanes + m] >= p. The relation has four causes:
  *
  *   1. a lane runs its commands in order: known[l][l] counts its own points;
- *   2. a wait joins the frontier that its event's lane had at the record (of this tick, or of the tick before with -1:
- *      then nothing in the first tick). An event's record is its first in the tick: a second one is L7's to report, marks
- *      nothing and is nobody's mark, so all else is judged as if it were not there;
+ *   2. a wait joins the frontier that the event's lane had at the record, of this tick or of the tick before;
  *   3. the host issues tick t only when tick t - inFlight has completed: `begin` joins that tick's ends into every lane;
  *   4. nothing else.
  *
- * Everything that these say about a pair of ticks t <= t' is the same for t + 1 and t' + 1: an edge leads from a tick to
- * itself or onwards, so a path between the two passes through t … t' alone, and each edge is there again one tick later.
+ * Whatever these say about a pair of ticks t <= t' they say about t + 1 and t' + 1: an edge leads from a tick to itself or
+ * onwards, so a path between the two passes through t … t' alone, and each edge is there again one tick later. So two
+ * ticks decide every law that compares a tick with itself or with the one before. From tick `inFlight` - 1 on the frontiers
+ * are in steady state: counted from the tick's first points, they are the same in every tick.
  */
 export class Frontiers {
   readonly known: Int32Array
   /** The points of each lane at the start of the present tick. */
   readonly base: Int32Array
   readonly lanes: number
-  private readonly op: Uint8Array
-  private readonly lane: Uint16Array
-  private readonly subject: Int32Array
-  private readonly recordOf: Int32Array
+  readonly inFlight: number
+  /** By parity of the tick: each event's frontier at its record, a row an event; and 1 + the tick of that record. */
   private readonly marks: readonly [Int32Array, Int32Array]
-  /** 1 + the tick of the last record, by parity of the tick and event. */
   private readonly recorded: readonly [Int32Array, Int32Array]
+  /** By tick, the points of each lane at its end. */
   private readonly ends: Int32Array[] = []
   tick = -1
 
-  constructor(
-    readonly tables: CommandTable,
-    /** A wait that is left out of the replay; -1: none. */
-    private dropped = -1,
-  ) {
-    const { lanes, events, allocator } = tables
+  constructor({ lanes, events, inFlight, carries }: FrontiersOf, allocator: ArrayAllocator = heap) {
     this.lanes = lanes
-    this.op = tables.op
-    this.lane = tables.lane
-    this.subject = tables.subject
-    this.recordOf = tables.recordOf
+    this.inFlight = inFlight
     this.known = allocator.int32(lanes * lanes)
     this.base = allocator.int32(lanes)
-    // Nobody asks for the mark of the tick before where no wait does: then both parities share a table.
+    // Where no wait is for the tick before, both parities share a table.
     const marks = allocator.int32(events * lanes)
     const recorded = allocator.int32(events)
-    this.marks = [marks, tables.carries ? allocator.int32(events * lanes) : marks]
-    this.recorded = [recorded, tables.carries ? allocator.int32(events) : recorded]
+    this.marks = [marks, carries ? allocator.int32(events * lanes) : marks]
+    this.recorded = [recorded, carries ? allocator.int32(events) : recorded]
   }
 
-  /** As if new, leaving out `dropped`. */
-  restart(dropped: number): void {
-    this.dropped = dropped
+  /** Forgets every tick. */
+  restart(): void {
     this.tick = -1
     this.ends.length = 0
     this.known.fill(0)
@@ -63,71 +61,60 @@ export class Frontiers {
   /** Starts the next tick. */
   begin(): void {
     const { known, base, lanes } = this
-    if (this.tick >= 0) this.ends.push(this.points())
-    this.tick++
     for (let l = 0; l < lanes; l++) base[l] = known[l * lanes + l]!
-    const done = this.ends[this.tick - this.tables.plan.inFlight]
+    if (this.tick >= 0) this.ends.push(base.slice())
+    this.tick++
+    const done = this.ends[this.tick - this.inFlight]
     if (done === undefined) return
-    for (let l = 0; l < lanes; l++) join(known, l * lanes, done, 0, lanes)
+    for (let l = 0; l < lanes; l++) this.join(l, done, 0)
   }
 
-  private points(): Int32Array {
-    const { lanes } = this
-    const points = new Int32Array(lanes)
-    for (let l = 0; l < lanes; l++) points[l] = this.known[l * lanes + l]!
-    return points
+  /** The lane issues a run or a wait: its new point. */
+  advance(l: number): number {
+    return ++this.known[l * (this.lanes + 1)]!
   }
 
-  /** Issues command c: afterwards a run or wait has its point, known[l][l]. */
-  step(c: number): void {
-    const code = this.op[c]!
-    if (code === Op.run) this.run(c)
-    else if (code === Op.record) this.record(c)
-    else if (code === Op.wait || code === Op.previous) this.wait(c, code)
+  /** The latest point of lane l. */
+  now(l: number): number {
+    return this.known[l * (this.lanes + 1)]!
   }
 
-  run(c: number): void {
-    this.known[this.lane[c]! * (this.lanes + 1)]!++
-  }
-
-  record(c: number): void {
+  /** The event marks the present frontier of lane l. */
+  record(event: number, l: number): void {
     const { lanes, known } = this
-    const event = this.subject[c]!
-    if (this.recordOf[event] !== c) return
     const parity = (this.tick & 1) as 0 | 1
     const marks = this.marks[parity]
-    const from = this.lane[c]! * lanes
+    const from = l * lanes
     const to = event * lanes
     for (let m = 0; m < lanes; m++) marks[to + m] = known[from + m]!
     this.recorded[parity][event] = this.tick + 1
   }
 
-  wait(c: number, code: number): void {
-    if (c === this.dropped) return
-    const { lanes, known } = this
-    const l = this.lane[c]!
-    const event = this.subject[c]!
-    const mark = this.markOf(event, code === Op.previous ? 1 : 0)
-    if (mark !== undefined) join(known, l * lanes, mark, event * lanes, lanes)
-    known[l * lanes + l]!++
+  /** Lane l waits for the event as recorded `distance` ticks ago: it joins that frontier, where there is one. */
+  wait(event: number, l: number, distance: 0 | 1): void {
+    const marks = this.marksOf(event, distance)
+    if (marks !== undefined) this.join(l, marks, event * this.lanes)
   }
 
-  /** The table in which the event's frontier stands (at event · lanes), as recorded `distance` ticks ago; undefined where it was not. */
-  markOf(event: number, distance: 0 | 1): Int32Array | undefined {
+  /** Lane l comes after everything in the frontier `from[start ..]`. */
+  join(l: number, from: Int32Array, start: number): void {
+    const { known, lanes } = this
+    const at = l * lanes
+    for (let m = 0; m < lanes; m++) {
+      const point = from[start + m]!
+      if (point > known[at + m]!) known[at + m] = point
+    }
+  }
+
+  /** The table in which the event's frontier stands (at event · lanes), as recorded `distance` ticks ago; undefined: it was not recorded then. */
+  marksOf(event: number, distance: 0 | 1): Int32Array | undefined {
     const tick = this.tick - distance
     const parity = (tick & 1) as 0 | 1
     return tick >= 0 && this.recorded[parity][event] === tick + 1 ? this.marks[parity] : undefined
   }
 
-  /** Is point p of lane m before whatever lane l issues next? */
-  covers(l: number, m: number, p: number): boolean {
+  /** Does point p of lane m happen before whatever lane l issues next? */
+  isBefore(l: number, m: number, p: number): boolean {
     return this.known[l * this.lanes + m]! >= p
-  }
-}
-
-const join = (into: Int32Array, at: number, from: Int32Array, start: number, lanes: number): void => {
-  for (let m = 0; m < lanes; m++) {
-    const point = from[start + m]!
-    if (point > into[at + m]!) into[at + m] = point
   }
 }

@@ -1,133 +1,129 @@
 import type { ArrayAllocator } from './scratch-arena.js'
 
 /** Numbers of one entry: 1 + its lane, its point, the entry that follows. */
-const each = 3
+const size = 3
 
 /**
- * Of each owner, a buffer or a cell of one, the last point that each lane touched it at: a chain of entries, one a lane. Entry `e` has 1 + its lane in `cards[e]`, its
- * point in `cards[e + 1]` and the next in `cards[e + 2]`; 0 ends a chain. Lanes that touch one owner are few, so a chain is short.
- *
- * The first entry of an owner begins its *card*, where there may be more numbers that somebody else keeps of it: owners are touched in any order, so all that is asked of one at a time
- * lies side by side in memory. Further entries are behind the cards.
+ * Of each owner, a buffer or a byte interval, the last point at which each lane accessed it: a chain of entries, one a lane. Few lanes access one owner, so a
+ * chain is short. An owner's first entry has a place of its own, further ones are taken from behind those places.
  */
 export class LastAccesses {
-  readonly cards: Int32Array
-  private readonly size: number
+  private readonly entries: Int32Array
   private readonly end: number
   private fresh: number
-  /** A chain of entries that are to be had again. */
+  /** A chain of entries that are free again. */
   private spare = 0
 
-  constructor(
-    allocator: ArrayAllocator,
-    owners: number,
-    /** How many touches a tick has: of all of them together there are no more entries. */
-    touches: number,
-    /** How many numbers there are on a card beside the entry. */
-    beside = 0,
-  ) {
-    this.size = each + beside
-    this.end = (owners + 1) * this.size
+  /** `accesses`: how many a tick has. There are never more entries, since each is of one owner and one lane. */
+  constructor(allocator: ArrayAllocator, owners: number, accesses: number) {
+    this.end = (owners + 1) * size
     this.fresh = this.end
-    this.cards = allocator.unset32(this.end + each * touches)
-    this.cards.fill(0, 0, this.end)
+    this.entries = allocator.unset32(this.end + size * accesses)
+    this.entries.fill(0, 0, this.end)
   }
 
   restart(): void {
-    this.cards.fill(0, 0, this.end)
+    this.entries.fill(0, 0, this.end)
     this.fresh = this.end
     this.spare = 0
   }
 
-  /** Where an owner's card begins. */
-  card(owner: number): number {
-    return (owner + 1) * this.size
-  }
-
-  /** The first entry of an owner's chain; 0: nobody has touched it. */
+  /** The first entry of an owner's chain; 0: no lane has accessed it. */
   first(owner: number): number {
-    const card = this.card(owner)
-    return this.cards[card] === 0 ? 0 : card
+    const e = (owner + 1) * size
+    return this.entries[e] === 0 ? 0 : e
   }
 
-  touch(owner: number, lane: number, point: number): void {
-    const { cards } = this
-    for (let e = this.first(owner); e !== 0; e = cards[e + 2]!)
-      if (cards[e] === lane + 1) {
-        cards[e + 1] = point
+  /** The entry that follows in the chain; 0: none. */
+  next(e: number): number {
+    return this.entries[e + 2]!
+  }
+
+  laneOf(e: number): number {
+    return this.entries[e]! - 1
+  }
+
+  pointOf(e: number): number {
+    return this.entries[e + 1]!
+  }
+
+  /** A lane accesses an owner at its point `point`. */
+  put(owner: number, lane: number, point: number): void {
+    for (let e = this.first(owner); e !== 0; e = this.next(e))
+      if (this.entries[e] === lane + 1) {
+        this.entries[e + 1] = point
         return
       }
-    this.add(this.card(owner), lane, point)
+    this.add(owner, lane, point)
   }
 
   /**
-   * As `touch`, by a lane whose frontier is `known[from ..]`, where what comes before another touch need not be kept: whoever is after this touch is after all that its
-   * lane knows of.
+   * As `put`, by a lane whose frontier is `known[from ..]`, keeping only the maximal accesses: the ones that happen before this one are dropped, since
+   * whatever is after this one is after them.
    */
-  cover(owner: number, lane: number, point: number, known: Int32Array, from: number): void {
-    const { cards } = this
-    const card = this.card(owner)
+  putMaximal(owner: number, lane: number, point: number, known: Int32Array, from: number): void {
+    const { entries } = this
     let own = false
     for (let before = 0, e = this.first(owner); e !== 0; ) {
-      const m = cards[e]! - 1
+      const m = entries[e]! - 1
       if (m === lane) {
-        cards[e + 1] = point
+        entries[e + 1] = point
         own = true
-      } else if (known[from + m]! >= cards[e + 1]!) {
+      } else if (known[from + m]! >= entries[e + 1]!) {
         e = this.drop(e, before)
         continue
       }
       before = e
-      e = cards[e + 2]!
+      e = entries[e + 2]!
     }
-    if (!own) this.add(card, lane, point)
-  }
-
-  /** Takes entry e out of its chain, in which it follows `before`; 0: it is on a card. The entry that comes next in the chain. */
-  private drop(e: number, before: number): number {
-    const { cards } = this
-    const next = cards[e + 2]!
-    if (before !== 0) {
-      cards[before + 2] = next
-      this.spared(e)
-      return next
-    }
-    if (next === 0) {
-      cards[e] = 0
-      return 0
-    }
-    for (let i = 0; i < each; i++) cards[e + i] = cards[next + i]!
-    this.spared(next)
-    return e
-  }
-
-  private spared(e: number): void {
-    this.cards[e + 2] = this.spare
-    this.spare = e
-  }
-
-  private add(card: number, lane: number, point: number): void {
-    const { cards } = this
-    let e = card
-    if (cards[card] === 0) cards[card + 2] = 0
-    else {
-      e = this.spare
-      if (e === 0) {
-        e = this.fresh
-        this.fresh = e + each
-      } else this.spare = cards[e + 2]!
-      cards[e + 2] = cards[card + 2]!
-      cards[card + 2] = e
-    }
-    cards[e] = lane + 1
-    cards[e + 1] = point
+    if (!own) this.add(owner, lane, point)
   }
 
   /** The last point of one lane; 0: none. */
   of(owner: number, lane: number): number {
-    const { cards } = this
-    for (let e = this.first(owner); e !== 0; e = cards[e + 2]!)
-      if (cards[e] === lane + 1) return cards[e + 1]!
+    for (let e = this.first(owner); e !== 0; e = this.next(e))
+      if (this.entries[e] === lane + 1) return this.entries[e + 1]!
     return 0
+  }
+
+  /** Takes entry e out of its chain, in which it follows `before` (0: it is the owner's first); the entry that now stands in its place. */
+  private drop(e: number, before: number): number {
+    const { entries } = this
+    const next = entries[e + 2]!
+    if (before !== 0) {
+      entries[before + 2] = next
+      this.release(e)
+      return next
+    }
+    if (next === 0) {
+      entries[e] = 0
+      return 0
+    }
+    for (let i = 0; i < size; i++) entries[e + i] = entries[next + i]!
+    this.release(next)
+    return e
+  }
+
+  private release(e: number): void {
+    this.entries[e + 2] = this.spare
+    this.spare = e
+  }
+
+  private add(owner: number, lane: number, point: number): void {
+    const { entries } = this
+    const first = (owner + 1) * size
+    let e = first
+    if (entries[first] === 0) entries[first + 2] = 0
+    else {
+      e = this.spare
+      if (e === 0) {
+        e = this.fresh
+        this.fresh = e + size
+      } else this.spare = entries[e + 2]!
+      entries[e + 2] = entries[first + 2]!
+      entries[first + 2] = e
+    }
+    entries[e] = lane + 1
+    entries[e + 1] = point
   }
 }

@@ -1,7 +1,7 @@
 import { quotedBuffer, quotedLane, quotedNode } from '../ir/names.js'
 import type { Plan } from '../ir/plan.js'
 import { type CommandTable, Mode, Op } from '../order/command-table.js'
-import { eachBuffer, eachNode } from '../order/packed.js'
+import { eachBuffer, eachNode } from '../order/compiled-plan.js'
 import type { Sink } from './report.js'
 
 /**
@@ -9,19 +9,18 @@ import type { Sink } from './report.js'
  * A run reads (L1) and writes (L2) memory that its lane's device can address: its own, pinned memory, and that of other devices only where it is a copy
  * of one source or its node says `peerAccess`. Commands of different devices are ordered by the same events as any others.
  */
-export const checkPlaces = (tables: CommandTable, sink: Sink): void => {
-  checkLists(tables.plan, sink)
-  const { blurred } = tables.cells
-  if (blurred >= 0)
+export const checkPlaces = (table: CommandTable, sink: Sink): void => {
+  checkLists(table.plan, sink)
+  const { inexact } = table.intervals
+  if (inexact >= 0)
     sink.add(
       'L1',
       -1,
-      { buffer: blurred },
+      { buffer: inexact },
       () =>
-        `${quotedBuffer(tables.plan, blurred)} is written, a part of a buffer that has too many views for what reads see to be judged by bytes`,
+        `${quotedBuffer(table.plan, inexact)} is written, a part of a buffer that has too many views for what reads see to be judged by bytes`,
     )
-  if (tables.plan.devices > 1 || tables.plan.lanes.some(({ device }) => device !== 0))
-    checkReach(tables, sink)
+  if (table.plan.devices > 1 || table.plan.lanes.some(({ device }) => device !== 0)) checkReach(table, sink)
 }
 
 const isIn = (id: unknown, count: number): boolean =>
@@ -102,9 +101,9 @@ const checkView = (plan: Plan, b: number, sink: Sink): void => {
     )
 }
 
-const checkReach = (tables: CommandTable, sink: Sink): void => {
-  const { plan, op, lane, subject, accessStart, accessNamed, accessMode } = tables
-  for (let c = 0; c < tables.commands && !sink.full; c++) {
+const checkReach = (table: CommandTable, sink: Sink): void => {
+  const { plan, op, lane, subject, accessStart, accessNamed, accessMode } = table
+  for (let c = 0; c < table.commands && !sink.full; c++) {
     if (op[c] !== Op.run) continue
     const node = plan.nodes[subject[c]!]!
     // What gathers several parts stays on one device.

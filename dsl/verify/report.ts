@@ -6,15 +6,15 @@ import { type CommandTable, Op } from '../order/command-table.js'
 /** Violations that one verification lists at most. A plan with more is no better understood by more of them. */
 export const maxViolations = 1000
 
-/** Where a law's findings go: a report that words them, or a probe that only asks whether there is one. */
+/** Where a law puts what it finds: a report that makes sentences of it, or a probe that only asks whether there is anything. */
 export interface Sink {
-  /** Nothing more is wanted: the replay may stop. */
+  /** The replay may stop. */
   readonly full: boolean
   add(
     law: Law,
     command: number,
     place: { buffer?: number; lane?: number; event?: number },
-    said: () => string,
+    sentence: () => string,
   ): void
 }
 
@@ -28,22 +28,22 @@ export class Report implements Sink {
     return this.violations.length >= maxViolations
   }
 
-  /** One violation for each law, command and buffer, however many ticks show it. `said` completes "L4: commands[17] (free w[3]): …". */
+  /** One violation for each law, command and buffer, however many ticks show it. `sentence` completes "L4: commands[17] (free w[3]): …". */
   add(
     law: Law,
     command: number,
     place: { buffer?: number; lane?: number; event?: number },
-    said: () => string,
+    sentence: () => string,
   ): void {
     const key = `${law} ${command} ${place.buffer} ${place.lane} ${place.event}`
     if (this.full || this.seen.has(key)) return
     this.seen.add(key)
     const where = command < 0 ? 'the plan' : `commands[${command}] (${commandText(this.plan, command)})`
-    this.violations.push({ law, command, ...place, message: `${law}: ${where}: ${said()}` })
+    this.violations.push({ law, command, ...place, message: `${law}: ${where}: ${sentence()}` })
   }
 }
 
-/** Full at the first finding, and builds no sentence: what the exact test of L6 replays into, once for each wait. */
+/** Full at the first violation, and makes no sentence of it: for the exact test of L6, which judges the plan once for each wait. */
 export class Probe implements Sink {
   full = false
   add(): void {
@@ -51,26 +51,25 @@ export class Probe implements Sink {
   }
 }
 
-const forms: ReadonlySet<string> = new Set(['alloc', 'free', 'run', 'record', 'wait', 'use'])
+const forms: ReadonlySet<unknown> = new Set(['alloc', 'free', 'run', 'record', 'wait', 'use'])
 
-/** Whatever stands in a list of commands, in a line. */
-const listed = (value: unknown): string =>
+/** Any value in a list of commands, in a line. */
+const showCommand = (value: unknown): string =>
   Array.isArray(value)
     ? `[${Array.from(value.slice(0, 6), show).join(', ')}${value.length > 6 ? ', …' : ''}]`
     : show(value)
 
-/** Commands that name what the plan does not have. The loader says so in detail; here they break L3 or L7, and the rest is still judged. */
-export const checkIds = (tables: CommandTable, sink: Sink): void => {
-  if (tables.whole) return
-  for (let c = 0; c < tables.commands && !sink.full; c++) {
-    if (tables.op[c] !== Op.broken) continue
-    const command = tables.plan.commands[c]
+/** Commands that name what the plan does not have. They break L1, L3 or L7, and are left out of all else. */
+export const checkIds = (table: CommandTable, sink: Sink): void => {
+  for (let c = 0; c < table.commands && !sink.full; c++) {
+    if (table.op[c] !== Op.broken) continue
+    const command = table.plan.commands[c]
     const law: Law =
       command?.[0] === 'run' ? 'L1' : command?.[0] === 'record' || command?.[0] === 'wait' ? 'L7' : 'L3'
     sink.add(law, c, {}, () =>
-      forms.has(command?.[0] as string)
-        ? `it names a buffer, lane, node or event that the plan does not have: ${listed(command)}`
-        : `a command of the format is wanted, and this is ${listed(command)}`,
+      forms.has(command?.[0])
+        ? `it names a buffer, lane, node or event that the plan does not have: ${showCommand(command)}`
+        : `a command of the format is wanted, and this is ${showCommand(command)}`,
     )
   }
 }

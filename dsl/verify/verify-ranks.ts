@@ -1,17 +1,17 @@
 import { commandText } from '../ir/names.js'
 import type { Plan, Violation } from '../ir/plan.js'
 import { commandTableOf } from '../order/command-table.js'
-import { checkDeadlock } from './deadlock.js'
-import { type Blame, meetingsOf } from './matching.js'
-import { checkOverlap } from './overlap.js'
-import { worldOf } from './ranks.js'
+import { checkConcurrent } from './l8-concurrent.js'
+import { checkDeadlock } from './l8-deadlock.js'
+import { type Blame, matchesOf, worldOf } from './l8-matching.js'
 import { maxViolations } from './report.js'
 import { hasForm, verify } from './verify.js'
 
 /**
- * Proves the laws of the plans of several ranks, the n-th that of rank n: of each what `verify` proves, and of all together L8: on every communicator all ranks issue
- * the same collectives in the same order, sends match receives with nothing buffered, and communicators that share two ranks or more are never side by side. Each
- * violation says whose it is (`rank`). Plans that are one object are proved once.
+ * Proves the laws of the plans of several ranks, the n-th that of rank n: of each plan what `verify` proves, and of all
+ * together L8: on every communicator all ranks issue the same collectives in the same order, sends match receives with no
+ * buffering, and communicators that share two ranks or more never have concurrent calls. Each violation names its rank
+ * (`rank`). A plan that several ranks share is proved once.
  */
 export const verifyRanks = (
   plans: readonly Plan[],
@@ -36,18 +36,18 @@ const ofRank = (violation: Violation, rank: number): Violation => ({
 const checkRanks = (plans: readonly Plan[]): Violation[] => {
   const found: Violation[] = []
   const tables = new Map(plans.map(plan => [plan, commandTableOf(plan)]))
-  const ranks = plans.map((plan, rank) => ({ rank, plan, tables: tables.get(plan)! }))
-  const world = worldOf(ranks, ({ rank, plan }, command, said) => {
+  const ranks = plans.map((plan, rank) => ({ rank, plan, table: tables.get(plan)! }))
+  const world = worldOf(ranks, ({ rank, plan }, command, sentence) => {
     const where = command < 0 ? 'the plan' : `commands[${command}] (${commandText(plan, command)})`
-    found.push({ law: 'L8', command, rank, message: `L8: rank ${rank}, ${where}: ${said()}` })
+    found.push({ law: 'L8', command, rank, message: `L8: rank ${rank}, ${where}: ${sentence()}` })
   })
-  const blame: Blame = ({ rank: { rank, plan, tables }, command }, said) => {
+  const blame: Blame = ({ rank: { rank, plan, table }, command }, sentence) => {
     const where = `commands[${command}] (${commandText(plan, command)})`
-    const message = `L8: rank ${rank}, ${where}: ${said()}`
-    found.push({ law: 'L8', command, lane: tables.lane[command]!, rank, message })
+    const message = `L8: rank ${rank}, ${where}: ${sentence()}`
+    found.push({ law: 'L8', command, lane: table.lane[command]!, rank, message })
   }
-  const meetings = meetingsOf(world, blame)
-  if (found.length === 0 && meetings !== undefined) checkDeadlock(world, meetings, blame)
-  checkOverlap(world, blame)
+  const matches = matchesOf(world, blame)
+  if (found.length === 0 && matches !== undefined) checkDeadlock(world, matches, blame)
+  checkConcurrent(world, blame)
   return found
 }

@@ -1,7 +1,7 @@
 import type { Where } from '../../ir/graph.js'
 import type { Plan, PlanBuffer, PlanNode } from '../../ir/plan.js'
 import type { Peak } from '../../memory/peak.js'
-import { type Listing, type Outline, planOf } from '../../order/packed.js'
+import { compiledPlan, type Listing, type Outline } from '../../order/compiled-plan.js'
 import { devicesOf } from '../analysis/device-of.js'
 import type { Bounded, Lifetimes, Ordered } from '../analysis/ir.js'
 import { type Work, workOf } from '../analysis/operations.js'
@@ -127,7 +127,7 @@ const outlined = (ir: Lifetimes, nodes: Listing<PlanNode>): Outline => ({
 
 /** The plan but for its bound: all that its peak follows from. */
 export const outlineOf = (ir: Lifetimes): Plan =>
-  planOf(outlined(ir, new Nodes(ir)), commandsOf(issuedOf(ir)))
+  compiledPlan(outlined(ir, new Nodes(ir)), commandsOf(issuedOf(ir)))
 
 /** All of a plan but its commands. */
 export interface Draft extends Pick<Provenance, 'kernels' | 'decisions'> {
@@ -155,8 +155,7 @@ const freeze = <A extends object>(items: readonly A[]): readonly A[] => {
 }
 
 /**
- * After this pass there is the plan: data, frozen, so that what was proved of it stays true. Of commands there are too many to freeze each: who relies on the proof
- * compares their fingerprint.
+ * After this pass there is the plan: data, all of it frozen, so that what is proved of it stays true.
  */
 export const emit = pass('emit', ({ outline, issued }: Draft): Plan => {
   const { bound, arena, lanes, communicators } = outline
@@ -166,7 +165,7 @@ export const emit = pass('emit', ({ outline, issued }: Draft): Plan => {
     lanes: freeze(lanes),
     ...(communicators === undefined ? {} : { communicators: freeze(communicators) }),
   }
-  return planOf(
+  return compiledPlan(
     arena === undefined ? frozen : { ...frozen, arena: Object.freeze([...arena]) },
     commandsOf(issued),
   )

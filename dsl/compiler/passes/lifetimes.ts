@@ -107,14 +107,14 @@ const livedFor = (ir: Synchronized, allocator: ArrayAllocator): Lifetimes => {
     latest[lane] = i
     for (let a = start[i]!; a < start[i + 1]!; a++) {
       const r = root[a]!
-      if (last[r]! >= 0 && home[r] !== lane) foreign.touch(r, lane, i)
+      if (last[r]! >= 0 && home[r] !== lane) foreign.put(r, lane, i)
     }
     for (let e = ends.start[i]!; e < ends.start[i + 1]!; e++) {
       const buffer = ends.items[e]!
       // The last access of each foreign lane, latest first.
       let length = 0
-      for (let entry = foreign.first(buffer); entry !== 0; entry = foreign.cards[entry + 2]!) {
-        const access = foreign.cards[entry + 1]!
+      for (let entry = foreign.first(buffer); entry !== 0; entry = foreign.next(entry)) {
+        const access = foreign.pointOf(entry)
         let at = length++
         for (; at > 0 && accesses[at - 1]! < access; at--) accesses[at] = accesses[at - 1]!
         accesses[at] = access

@@ -1,8 +1,8 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { Plan, Violation } from '../../ir/plan.js'
 import type { TensorSpec } from '../../ir/tensor.js'
-import { packedOf } from '../../order/packed.js'
-import { verifyCompiled } from '../../verify/verify.js'
+import { flatCommandsOf } from '../../order/compiled-plan.js'
+import { verify } from '../../verify/verify.js'
 import { fail, fault } from '../analysis/faults.js'
 import { type Passed, pass } from '../analysis/pass.js'
 import { type Provenance, recordProvenance } from '../analysis/provenance.js'
@@ -12,15 +12,19 @@ import { type Draft, emit } from '../passes/emit.js'
 export interface Unproved extends Pick<Provenance, 'kernels' | 'decisions'> {
   readonly plan: Plan
   readonly peak: Draft['peak']
-  /** Absent for a plan so large that its commands are kept flat: the draft is freed before the proof then. */
+  /** Absent for a plan of more than `mostCommands`: its draft is freed before the proof. */
   readonly draft?: Draft
 }
+
+/** Commands of a plan that may be emitted again without a redundant wait. */
+const mostCommands = 2 ** 17
 
 /** The plan of a draft; the draft itself is kept only where the plan is small enough to be emitted again. */
 export const emitted = (draft: Draft): Unproved => {
   const plan = emit(draft)
   const { peak, kernels, decisions } = draft
-  return { plan, peak, kernels, decisions, ...(packedOf(plan) === undefined ? { draft } : {}) }
+  const isSmall = flatCommandsOf(plan)!.commands <= mostCommands
+  return { plan, peak, kernels, decisions, ...(isSmall ? { draft } : {}) }
 }
 
 /** Waits that are dropped from one plan at most; the plan is proved anew after each. */
@@ -53,11 +57,11 @@ const withoutRedundantWait = (
 
 const proved = (unproved: Unproved, ports: Provenance['ports'], left: number): Passed<Plan> => {
   const { plan, peak, draft, kernels, decisions } = unproved
-  // The peak that `bound` found is taken over only for a plan so large that finding it again would cost too much.
-  const { violations, fingerprint } = verifyCompiled(plan, draft === undefined ? peak : undefined)
+  // For a plan too large to be replayed twice, L9 is judged by the peak that `bound` found from the same commands.
+  const violations = verify(plan, { everyRank: true, peak: draft === undefined ? peak : undefined })
   const [violation] = violations
   if (violation === undefined) {
-    recordProvenance(plan, { proof: fingerprint, kernels, ports, decisions })
+    recordProvenance(plan, { kernels, ports, decisions })
     return E.right(plan)
   }
   const leaner = draft && left > 0 ? withoutRedundantWait(draft, plan, violations) : undefined

@@ -3,7 +3,7 @@ import { pipe } from 'fp-ts/lib/function.js'
 import { lastingOf, rounded } from '../../memory/pool-peak.js'
 import { RangePool } from '../../memory/range-pool.js'
 import { type CommandTable, commandTableOf, Op } from '../../order/command-table.js'
-import { Frontiers } from '../../order/frontiers.js'
+import { Replay } from '../../order/replay.js'
 import { withScratchArena } from '../../order/scratch-arena.js'
 import type { Lifetimes, WindowEdge } from '../analysis/ir.js'
 import { outlineOf } from '../passes/emit.js'
@@ -75,7 +75,7 @@ const nextNodes = ({ commands, op, subject }: CommandTable): Int32Array => {
  * first tick that needs any; none where no tick does, or where waits do not help the first such allocation.
  */
 class PoolReplay {
-  private readonly frontiers: Frontiers
+  private readonly frontiers: Replay
   private readonly pools: readonly RangePool[]
   private readonly runs: Run[][] = []
   private readonly edges: WindowEdge[] = []
@@ -90,7 +90,7 @@ class PoolReplay {
     private readonly table: CommandTable,
     private readonly most: number,
   ) {
-    this.frontiers = new Frontiers(table)
+    this.frontiers = new Replay(table)
     this.pools = lastingOf(table).map(bytes => new RangePool(table.lanes, bytes))
     this.nextNode = nextNodes(table)
     this.offset = new Float64Array(table.buffers)
@@ -168,7 +168,7 @@ class PoolReplay {
       for (const run of unordered) {
         const tick = run.tick === frontiers.tick ? 0 : -1
         this.edges.push({ later: this.nextNode[c]!, earlier: run.node, tick })
-        for (let m = 0; m < frontier.length; m++) frontier[m] = Math.max(frontier[m]!, run.frontier[m]!)
+        frontiers.join(lane, run.frontier, 0)
       }
     }
     this.offset[b] = pool.take(size, lane, frontier, most)

@@ -1,5 +1,5 @@
 import type { Plan, PlanNode } from '../../ir/plan.js'
-import { latestCommandTable, Op } from '../../order/command-table.js'
+import { type CommandTable, commandTableOf, Op } from '../../order/command-table.js'
 import { callOf, type Demand, demandOf, isCollective, type MeasuredTimes, type Work } from '../cost.js'
 import { fillTime } from '../filling.js'
 import { laneDepth, type Machine } from '../machine.js'
@@ -69,8 +69,7 @@ export const workOf = (
 }
 
 /** Which commands are steps of a lane; those of memory only cost the issuing thread time. */
-const stepsOf = (plan: Plan) => {
-  const { op, subject, recordOf, commands } = latestCommandTable(plan)
+const stepsOf = ({ op, subject, recordOf, commands }: CommandTable) => {
   const kind = new Int8Array(commands).fill(-1)
   for (let c = 0; c < commands; c++) {
     const code = op[c]!
@@ -86,9 +85,10 @@ const stepsOf = (plan: Plan) => {
 
 /** The plan on the machine, by measured times where there are any. */
 export const workloadOf = (plan: Plan, machine: Machine, measured?: MeasuredTimes): PlanWorkload => {
-  const { op, lane, subject, lanes, events, commands } = latestCommandTable(plan)
+  const table = commandTableOf(plan)
+  const { op, lane, subject, lanes, events, commands } = table
   const { host, device } = machine
-  const kindOf = stepsOf(plan)
+  const kindOf = stepsOf(table)
   const steps = kindOf.filter(kind => kind >= 0).length
   const columns = {
     kind: new Uint8Array(steps),

@@ -1,4 +1,4 @@
-// What was proved of a plan is relied on only while nobody has changed it.
+// What was proved of a plan stays true, since nothing of the plan can be changed.
 import { expect, test } from 'vitest'
 import { compile, type Graph, isProved, orThrow } from '../../../dsl/index.js'
 import type { Plan } from '../../../dsl/ir/plan.js'
@@ -31,18 +31,12 @@ test('its parts cannot be replaced', () => {
   }).toThrow(TypeError)
 })
 
-test('a change of any word of any command is seen, and nothing throws', () => {
-  const words = (command: unknown[]): unknown[][] =>
-    command.flatMap(item => (Array.isArray(item) ? [item] : [])).concat([command])
-  const count = made().commands.length
-  for (let c = 0; c < count; c++)
-    for (let list = 0; list < words(made().commands[c] as unknown as unknown[]).length; list++) {
-      const command = made().commands[c] as unknown as unknown[]
-      for (let i = 0; i < words(command)[list]!.length; i++)
-        for (const other of [999, undefined, 'x', null]) {
-          const plan = made()
-          words(plan.commands[c] as unknown as unknown[])[list]![i] = other
-          expect(isProved(plan)).toBe(false)
-        }
-    }
+test('no word of any command can be changed', () => {
+  const { commands } = made()
+  for (const command of commands)
+    for (const words of [command, ...command.filter(Array.isArray)] as unknown[][])
+      for (let i = 0; i < words.length; i++)
+        expect(() => {
+          words[i] = 999
+        }).toThrow(TypeError)
 })

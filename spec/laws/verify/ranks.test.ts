@@ -7,7 +7,7 @@ import { often, runs } from '../../fixtures/runs.js'
 import { canStop, execute } from '../../oracle/rendezvous.js'
 
 const judged = (plans: readonly Plan[]): readonly Violation[] => verifyRanks(plans, { safety: true })
-const beside = ({ message }: Violation): boolean => message.includes('may run beside')
+const isConcurrent = ({ message }: Violation): boolean => message.includes('may run at the same time as')
 
 const all: PlanCommunicator = { id: 0, name: 'all' }
 const other: PlanCommunicator = { id: 1, name: 'other' }
@@ -206,7 +206,9 @@ describe('verifyRanks and an executor that buffers nothing', () => {
         const plans = edited(sets, changes).map(each => rankOf(each, [all, other]))
         const outcome = execute(plans)
         counts[outcome]++
-        expect(judged(plans).filter(violation => !beside(violation)).length === 0).toBe(outcome === 'done')
+        expect(judged(plans).filter(violation => !isConcurrent(violation)).length === 0).toBe(
+          outcome === 'done',
+        )
       }),
       { numRuns: runs(1500) },
     )

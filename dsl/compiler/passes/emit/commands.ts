@@ -63,13 +63,12 @@ class Sheet {
     this.accessStart = heap.int32(commands + 1)
   }
 
-  put(op: number, lane: number, named: number): number {
+  put(op: number, lane: number, named: number): void {
     const at = this.length++
     this.op[at] = op
     this.lane[at] = lane
     this.named[at] = named
     this.accessStart[at] = this.accesses
-    return at
   }
 }
 
@@ -88,33 +87,23 @@ const written = (ir: Issued, allocator: ArrayAllocator): FlatCommands => {
   const uses = useBuffer.length
   const commands = operations + events + waitOn.length + uses + allocs.items.length + frees.items.length
   const sheet = new Sheet(commands)
-  const eventId = heap.int32(events)
-  const recordOf = heap.int32(events).fill(-1)
-  const useCommand = heap.int32(uses)
-  const useEvent = heap.int32(uses)
-  const record = (e: number, lane: number): void => {
-    eventId[e] = e
-    recordOf[e] = sheet.put(Op.record, lane, e)
-  }
-  let carries = false
-  let recordsFirst = true
+  const useEventId = heap.int32(uses)
   for (let i = 0; i < operations; i++) {
     const lane = laneOf[i]!
     for (let w = waitStart[i]!; w < waitStart[i + 1]!; w++) {
-      if (waitTick[w] !== 0) carries = true
       const on = event[begins?.[w] === 1 ? operations + waitOn[w]! : waitOn[w]!]!
-      if (recordOf[on]! < 0) recordsFirst = false
       sheet.put(waitTick[w] === 0 ? Op.wait : Op.previous, lane, on)
     }
     for (let a = allocs.start[i]!; a < allocs.start[i + 1]!; a++)
       sheet.put(Op.alloc, home[allocs.items[a]!]!, allocs.items[a]!)
-    if (begins !== undefined && event[operations + i]! >= 0) record(event[operations + i]!, lane)
+    if (begins !== undefined && event[operations + i]! >= 0)
+      sheet.put(Op.record, lane, event[operations + i]!)
     sheet.put(Op.run, lane, i)
     sheet.accesses = accesses.start[i + 1]!
-    if (event[i]! >= 0) record(event[i]!, lane)
+    if (event[i]! >= 0) sheet.put(Op.record, lane, event[i]!)
     for (let u = useStart[i]!; u < useStart[i + 1]!; u++) {
-      useEvent[u] = event[i]!
-      useCommand[u] = sheet.put(Op.use, lane, useBuffer[u]!)
+      useEventId[u] = event[i]!
+      sheet.put(Op.use, lane, useBuffer[u]!)
     }
     for (let f = frees.start[i]!; f < frees.start[i + 1]!; f++)
       sheet.put(Op.free, home[frees.items[f]!]!, frees.items[f]!)
@@ -128,18 +117,10 @@ const written = (ir: Issued, allocator: ArrayAllocator): FlatCommands => {
     op: sheet.op,
     lane: sheet.lane,
     named: sheet.named,
-    events,
-    eventId,
-    recordOf,
-    uses,
-    useCommand,
-    useEvent,
+    useEventId,
     accesses: accesses.named.length,
     accessStart: sheet.accessStart,
     accessNamed: accesses.named,
     accessMode,
-    carries,
-    recordsFirst,
-    whole: true,
   }
 }

@@ -1,13 +1,16 @@
 import { commandText } from '../ir/names.js'
 import { type CommandTable, Op } from '../order/command-table.js'
-import { Beside } from './concurrent.js'
+import { ConcurrentCalls } from './l8-concurrent.js'
 import type { Sink } from './report.js'
 
 /**
  * L8: on every communicator all ranks issue the same collectives in the same order; sends match receives with no buffering
- * assumed. It compares the plans of several ranks (verify-ranks.ts); of one plan alone there is only to ask that it has the communicators that it names.
+ * assumed. That compares the plans of several ranks (verify-ranks.ts). One plan alone must have the communicators that its
+ * nodes name; and where all ranks are to run it (`everyRank`), collectives over communicators that share two ranks are
+ * never concurrent.
  */
-export const checkCollectives = ({ plan, op, subject, commands, shared }: CommandTable, sink: Sink): void => {
+export const checkCollectives = (table: CommandTable, everyRank: boolean, sink: Sink): void => {
+  const { plan, op, lane, subject, commands, shared } = table
   if (!shared) return
   for (let c = 0; c < commands && !sink.full; c++) {
     if (op[c] !== Op.run) continue
@@ -21,18 +24,14 @@ export const checkCollectives = ({ plan, op, subject, commands, shared }: Comman
         `its ${collective.kind} is over communicator ${collective.communicator}, and the plan has ${plan.communicators?.length ?? 0}`,
     )
   }
-}
-
-/** L8 of a plan that all ranks are to run: collectives over communicators that share two ranks are never side by side. */
-export const checkBeside = (tables: CommandTable, sink: Sink): void => {
-  const [call, beside] = Beside.of(tables)?.replay() ?? []
-  if (call === undefined || beside === undefined) return
-  const { plan, lane } = tables
+  if (!everyRank) return
+  const [call, other] = ConcurrentCalls.of(table)?.find() ?? []
+  if (call === undefined || other === undefined) return
   sink.add(
     'L8',
     call,
     { lane: lane[call]! },
     () =>
-      `it may run beside ${commandText(plan, beside)}, commands[${beside}], over a communicator that shares two ranks with its own`,
+      `it may run at the same time as ${commandText(plan, other)}, commands[${other}], over a communicator that shares two ranks with its own`,
   )
 }

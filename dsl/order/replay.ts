@@ -1,0 +1,62 @@
+import { type CommandTable, Op } from './command-table.js'
+import { Frontiers } from './frontiers.js'
+
+/**
+ * The frontiers of a plan, replayed command by command. An event's record is its first in the tick: a second one is for L7 to report, and marks nothing,
+ * so that all else is judged as if it were not there.
+ */
+export class Replay extends Frontiers {
+  private readonly op: Uint8Array
+  private readonly lane: Uint16Array
+  private readonly subject: Int32Array
+  private readonly recordOf: Int32Array
+  private dropped = -1
+
+  constructor(readonly table: CommandTable) {
+    const { lanes, events, carries, plan, allocator } = table
+    super({ lanes, events, carries, inFlight: plan.inFlight }, allocator)
+    this.op = table.op
+    this.lane = table.lane
+    this.subject = table.subject
+    this.recordOf = table.recordOf
+  }
+
+  /** Begins anew, and leaves out the wait `dropped` from now on; -1: none. */
+  override restart(dropped = -1): void {
+    super.restart()
+    this.dropped = dropped
+  }
+
+  /** Issues command c: afterwards a run or a wait has its point. */
+  step(c: number): void {
+    const code = this.op[c]!
+    if (code === Op.run) this.advance(this.lane[c]!)
+    else if (code === Op.record) {
+      if (this.recordOf[this.subject[c]!] === c) this.record(this.subject[c]!, this.lane[c]!)
+    } else if (code === Op.wait || code === Op.previous) {
+      if (c === this.dropped) return
+      this.wait(this.subject[c]!, this.lane[c]!, code === Op.previous ? 1 : 0)
+      this.advance(this.lane[c]!)
+    }
+  }
+
+  /** Issues whole ticks, and begins one that is in steady state. */
+  beginSteadyTick(): void {
+    while (this.tick + 2 < this.inFlight) {
+      this.begin()
+      for (let c = 0; c < this.table.commands; c++) this.step(c)
+    }
+    this.begin()
+  }
+
+  /** The run or wait that is point `point` of lane l, of the present tick or an earlier one: for sentences. It walks over the plan once. */
+  commandAt(l: number, point: number): number {
+    const { op, lane, base, tick } = this
+    const inTick = tick > 0 ? base[l]! / tick : this.now(l)
+    let left = point > base[l]! ? point - base[l]! : point - (Math.ceil(point / inTick) - 1) * inTick
+    for (let c = 0; c < this.table.commands; c++)
+      if (lane[c] === l && (op[c] === Op.run || op[c] === Op.wait || op[c] === Op.previous) && --left === 0)
+        return c
+    return -1
+  }
+}

@@ -1,0 +1,136 @@
+import { quotedBuffer, quotedLane } from '../ir/names.js'
+import { tracesOf } from '../memory/plan-trace.js'
+import { poolPeakFrom } from '../memory/pool-peak.js'
+import type { AllocationTrace } from '../memory/trace.js'
+import { type CommandTable, Kind, Op } from '../order/command-table.js'
+import { Replay } from '../order/replay.js'
+import { dominatedWaits } from './dominated-waits.js'
+import { ConcurrentCalls } from './l8-concurrent.js'
+import { boundsOf, peakFits } from './l9-bound.js'
+import { After } from './l10-after.js'
+import { Probe, type Sink } from './report.js'
+import { Safety } from './safety.js'
+
+/** Plans of at most this many commands have their waits dropped one by one; larger ones get the linear test. */
+export const exactCommands = 4096
+
+/** Steps of the exact test at most: with a thousand ticks in flight on a thousand lanes it would take hours. */
+const exactSteps = 2 ** 30
+
+const isExact = ({ plan, commands, lanes, op }: CommandTable): boolean => {
+  if (commands > exactCommands) return false
+  let waits = 0
+  for (let c = 0; c < commands; c++) if (op[c] === Op.wait || op[c] === Op.previous) waits++
+  return waits * commands * (4 + plan.inFlight) * Math.max(1, lanes / 16) <= exactSteps
+}
+
+/**
+ * L6: drop any one wait or use and some law breaks; no event is recorded that no command waits for or uses.
+ *
+ * Uses are decided exactly at any size: a use serves L4 of its own buffer and nothing else, so it is needed where it alone
+ * marks some lane's last access at the free (`needed`). Waits: dropping one leaves L5 and L7 as they were; the other laws
+ * are judged without it. Where a law is broken already the question has no answer: then the linear test alone is made.
+ */
+export const checkMinimal = (replay: Replay, needed: Uint8Array, safe: boolean, sink: Sink): void => {
+  const { table } = replay
+  checkRecords(table, sink)
+  checkUses(table, needed, sink)
+  const dominated = dominatedWaits(replay)
+  const without = safe && isExact(table) ? new Without(replay, needed) : undefined
+  if (dominated === undefined && without === undefined) return
+  for (let c = 0; c < table.commands && !sink.full; c++) {
+    if (table.op[c] !== Op.wait && table.op[c] !== Op.previous) continue
+    const isDominated = dominated?.[c] === 1
+    if (!isDominated && without?.holds(c) !== true) continue
+    const event = table.eventId[table.subject[c]!]!
+    const l = table.lane[c]!
+    sink.add('L6', c, { event, lane: l }, () => {
+      const why = isDominated
+        ? 'what it waits for is already before that lane, or before its other waits'
+        : 'every law holds without it'
+      return `${quotedLane(table.plan, l)} need not wait for e${event}: ${why}`
+    })
+  }
+}
+
+/** The exact test: every law, of the plan without one wait. */
+class Without {
+  private readonly probe = new Probe()
+  private readonly table: CommandTable
+  private readonly safety: Safety
+  private readonly after: After | undefined
+  private readonly concurrent: ConcurrentCalls | undefined
+  private readonly bounds: readonly number[]
+  /** Whether the session's pool stays within the bound: the second half of L9, where it does so to begin with. */
+  private readonly pool: boolean
+
+  constructor(
+    private readonly replay: Replay,
+    needed: Uint8Array,
+  ) {
+    const { table } = replay
+    this.table = table
+    this.safety = new Safety(replay, needed, this.probe)
+    this.after = After.of(table, this.probe)
+    const concurrent = ConcurrentCalls.of(table)
+    this.concurrent = concurrent?.find() === undefined ? concurrent : undefined
+    this.bounds = boundsOf(table)
+    this.pool = table.plan.storage === 'pooled' && this.poolFits(tracesOf(table, new Replay(table)))
+  }
+
+  /** Whether every law holds without wait c. */
+  holds(c: number): boolean {
+    const { table, probe, replay, bounds } = this
+    probe.full = false
+    this.safety.judge(c)
+    if (!probe.full) this.after?.judge(c)
+    if (probe.full || this.concurrent?.find(c) !== undefined) return false
+    if (table.plan.storage === 'planned') return true
+    replay.restart(c)
+    const traces = tracesOf(table, replay)
+    return (!this.pool || this.poolFits(traces)) && peakFits(table, () => traces, bounds)
+  }
+
+  private poolFits(traces: readonly AllocationTrace[]): boolean {
+    const { table, bounds } = this
+    return poolPeakFrom(table, traces, { enough: bounds }).device.every((bytes, d) => bytes <= bounds[d]!)
+  }
+}
+
+/** No event is recorded that no command waits for or uses. */
+const checkRecords = (table: CommandTable, sink: Sink): void => {
+  const { plan, op, subject, commands, events, recordOf, eventId, lane, useEvent, allocator } = table
+  const wanted = allocator.uint8(events)
+  for (let c = 0; c < commands; c++) if (op[c] === Op.wait || op[c] === Op.previous) wanted[subject[c]!] = 1
+  for (let u = 0; u < useEvent.length; u++) wanted[useEvent[u]!] = 1
+  for (let event = 0; event < events; event++) {
+    const record = recordOf[event]!
+    if (record < 0 || wanted[event] === 1) continue
+    const l = lane[record]!
+    sink.add(
+      'L6',
+      record,
+      { event: eventId[event]!, lane: l },
+      () => `${quotedLane(plan, l)} records e${eventId[event]}, and no command waits for it or uses it`,
+    )
+  }
+}
+
+/** Uses without which L4 still holds. */
+const checkUses = (table: CommandTable, needed: Uint8Array, sink: Sink): void => {
+  const { plan, subject, named, lane, kind, home, root, uses, useCommand, useEvent, eventId } = table
+  for (let u = 0; u < uses && !sink.full; u++) {
+    if (needed[u] === 1) continue
+    const c = useCommand[u]!
+    const b = subject[c]!
+    const l = lane[c]!
+    sink.add('L6', c, { buffer: named[c]!, lane: l, event: eventId[useEvent[u]!]! }, () => {
+      const name = quotedBuffer(plan, named[c]!)
+      if (kind[b] !== Kind.tick)
+        return `${name} (${plan.buffers[b]!.life}) is never freed, so no use of it is needed`
+      if (home[root[b]!] === l)
+        return `${quotedLane(plan, l)} is the home of ${name}, whose order its block follows anyway`
+      return `${name} can be freed without it: its last accesses are already before its home lane, or marked by another use`
+    })
+  }
+}
