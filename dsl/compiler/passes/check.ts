@@ -13,6 +13,13 @@ import { type Passed, pass } from '../analysis/pass.js'
 import { kernelFault } from '../analysis/user-kernel.js'
 import { donationFaults } from './check/donations.js'
 
+//   x: f32[batch, 784] · matmul(x, w: f32[784, 64]) · dims { batch: 64 }
+//   → x: f32[64, 784] · matmul: f32[64, 64]
+//
+// After this pass names, sizes, types, links and donations agree, every dimension is a number, and the options are
+// sound. Otherwise every error is reported; types are examined only where links and sizes are sound, so that one
+// mistake is reported once.
+
 const symbolsOf = (nodes: readonly GraphNode[]): ReadonlySet<string> => {
   const symbols = new Set<string>()
   for (const { spec } of nodes) for (const dim of spec.shape) if (typeof dim === 'string') symbols.add(dim)
@@ -56,10 +63,10 @@ const sizeFault = (node: GraphNode, spec: BoundSpec): CompileError | undefined =
 const same = (a: BoundSpec, b: BoundSpec): boolean =>
   a.dtype === b.dtype && a.shape.length === b.shape.length && a.shape.every((dim, i) => dim === b.shape[i])
 
-/** Operators of one value, of whose type (or of n of it) theirs follows. */
+/** Operators of one value whose type is that of the value, or of n of them. */
 const keepsType: ReadonlySet<string> = new Set(['upload', 'download', 'delay', 'window', 'every', 'hold'])
 
-/** The type of the node again, now that every dimension is a number: `['batch', 4]` beside `[8, 'n']` may not agree after all. */
+/** Types are inferred again once every dimension is a number: only now may `['batch', 4]` and `[8, 'n']` disagree. */
 const typeFault = (
   node: GraphNode,
   specs: readonly BoundSpec[],
@@ -202,8 +209,8 @@ const outputFaults = (ir: GraphIR): CompileError[] => {
         'return a downloaded flow: { y: y.pipe(download()) }',
       ),
     ]
-  // An output that the graph itself complained of, where it was returned, is not told again.
-  const told = new Set(
+  // The graph has reported some of these outputs already, with the line that returns them.
+  const reported = new Set(
     ir.problems.filter(({ _tag }) => _tag === 'PlaceMismatch').map(({ subject }) => subject),
   )
   return ir.outputs.flatMap(output => {
@@ -219,7 +226,7 @@ const outputFaults = (ir: GraphIR): CompileError[] => {
           'return flows of this graph',
         ),
       ]
-    return node.place === 'host' || told.has(output.name)
+    return node.place === 'host' || reported.has(output.name)
       ? []
       : [
           fault(
@@ -234,10 +241,6 @@ const outputFaults = (ir: GraphIR): CompileError[] => {
   })
 }
 
-/**
- * After this pass names, sizes, types, links and donations agree, every dimension is a number, and the options are sound. Otherwise
- * every mistake is reported; types are looked at only where links and sizes are sound, so that one mistake is not told twice.
- */
 export const check = (options: unknown): ((ir: GraphIR) => Passed<Checked>) =>
   pass('check', (ir: GraphIR): Passed<Checked> => {
     const settings = normaliseOptions(options, ir.name, symbolsOf(ir.nodes))

@@ -7,16 +7,24 @@ import type { Checked } from '../analysis/ir.js'
 import { operatorOf } from '../analysis/operators.js'
 import { type Passed, pass } from '../analysis/pass.js'
 
+//   a = relu(x) on device 0 · b = exp(a) on device 1
+//   → a = relu(x) on device 0 · a@1 = peer copy of a · b = exp(a@1) on device 1
+//
+// After this pass every value of a graph for several devices is on one of them, and each reader reads it there: between
+// two devices stands one peer copy for all readers of a value on a device, and a parameter is resident on every device
+// that reads it. The user places values by `on`, a lane or a device. An operator without a place goes where most of the
+// bytes are that it reads, an upload or a state where it is read most. A graph that names no device but 0 is unchanged.
+
 const unknown = -1
 
-/** Rounds of finding out where things are: a chain of states, each of which follows from the next, may take one each. */
+/** Rounds of placing: a chain of states, each of which follows from the next, may take a round each. */
 const maxRounds = 16
 
-const saidBy = ({ lane }: GraphNode): number => (lane === undefined ? unknown : (lane.device ?? 0))
+const givenBy = ({ lane }: GraphNode): number => (lane === undefined ? unknown : (lane.device ?? 0))
 
 const laneOn = (device: number): LaneSpec => ({ name: '', priority: 'normal', device })
 
-/** What a node is to a device: a value handed over by or to the host, bytes of its own, or a look at another's. */
+/** The role of a node: a value on the host, a value with bytes of its own on a device, or a view of another's. */
 type Part = 'host' | 'upload' | 'param' | 'state' | 'view' | 'work' | 'download'
 
 const partOf = (node: GraphNode, specs: readonly BoundSpec[]): Part => {
@@ -40,15 +48,15 @@ const partOf = (node: GraphNode, specs: readonly BoundSpec[]): Part => {
   return operator?.lower(inputs, specs[node.id]!, node.attrs).as === 'view' ? 'view' : 'work'
 }
 
-/** Inputs whose bytes a node reads: what comes `after` something only waits for that. */
+/** The inputs whose bytes a node reads: `after` only waits for its second one. */
 const dataOf = ({ op, inputs }: GraphNode): readonly number[] =>
   op === 'after' ? inputs.slice(0, 1) : inputs
 
-/** The device of every value, and of each download; `unknown` for what is everybody's. */
+/** The device of every value and of each download; `unknown` for values that are resident on every device. */
 class Places {
   readonly part: readonly Part[]
   readonly device: Int32Array
-  /** Parameters, and looks at them: there is one wherever it is read. */
+  /** 1 for parameters and views of them: one is resident on each device that reads it. */
   readonly anywhere: Uint8Array
 
   constructor(private readonly ir: Checked) {
@@ -60,33 +68,33 @@ class Places {
       this.anywhere[id] = part === 'param' || (part === 'view' && this.anywhere[inputs[0]!] === 1) ? 1 : 0
     }
     this.device = new Int32Array(nodes.length).fill(unknown)
-    for (let round = 0; !this.settled(round >= maxRounds); round++);
+    for (let round = 0; !this.resolve(round >= maxRounds); round++);
   }
 
-  /** One round: what follows from what is known; else where readers are; else device 0. */
-  private settled(last: boolean): boolean {
+  /** One round: by what is known already; else by readers; else device 0. Whether all are known after it. */
+  private resolve(last: boolean): boolean {
     this.follow()
     const { part, device } = this
     const { nodes } = this.ir
     const wanted = this.demand()
     let left = false
     let found = false
-    const settle = (id: number, where: number): void => {
+    const assign = (id: number, where: number): void => {
       left = true
       if (where === unknown) return
       device[id] = where
       found = true
     }
     for (const { id, inputs } of nodes)
-      if (device[id] === unknown && part[id] === 'state') settle(id, device[inputs[0]!]!)
-    for (const { id } of nodes) if (device[id] === unknown && part[id] === 'upload') settle(id, wanted[id]!)
+      if (device[id] === unknown && part[id] === 'state') assign(id, device[inputs[0]!]!)
+    for (const { id } of nodes) if (device[id] === unknown && part[id] === 'upload') assign(id, wanted[id]!)
     if (!found)
-      for (const { id } of nodes) if (device[id] === unknown && part[id] === 'state') settle(id, wanted[id]!)
+      for (const { id } of nodes) if (device[id] === unknown && part[id] === 'state') assign(id, wanted[id]!)
     if (left && (!found || last))
       for (const { id } of nodes)
         if (device[id] === unknown && (part[id] === 'state' || part[id] === 'upload')) device[id] = 0
     if (left) return false
-    // What reads nothing but parameters is where its own readers are.
+    // A node that reads only parameters goes to its own readers.
     for (const { id } of nodes)
       if (device[id] === unknown && this.anywhere[id] === 0 && part[id] !== 'host')
         device[id] = Math.max(0, wanted[id]!)
@@ -94,7 +102,7 @@ class Places {
     return true
   }
 
-  /** Forward: the user's word, or the device of most of the bytes that a node reads, the first of these where there are several. */
+  /** Forward: the device that the user gave, else that of most of the bytes that a node reads (of equals the first). */
   private follow(): void {
     const { part, device, anywhere } = this
     const { nodes, specs } = this.ir
@@ -104,9 +112,9 @@ class Places {
       const own = part[id]!
       if (own === 'view') device[id] = device[inputs[0]!]!
       if (own === 'host' || own === 'view' || own === 'param') continue
-      const said = saidBy(node)
-      if (said !== unknown) device[id] = said
-      if (said !== unknown || own === 'state' || own === 'upload') continue
+      const given = givenBy(node)
+      if (given !== unknown) device[id] = given
+      if (given !== unknown || own === 'state' || own === 'upload') continue
       bytes.clear()
       for (const input of inputs) {
         const on = device[input]!
@@ -122,7 +130,7 @@ class Places {
     }
   }
 
-  /** Backward: by node, the device that most of its readers are on, of equals the first. */
+  /** Backward: by node, the device of most of its readers (of equals the first). */
   private demand(): Int32Array {
     const { part, device } = this
     const { nodes } = this.ir
@@ -148,7 +156,7 @@ class Places {
   }
 }
 
-/** The graph again, with what crosses from one device to another. */
+/** Rebuilds the graph with peer copies. */
 class Crossing {
   readonly nodes: GraphNode[] = []
   readonly specs: BoundSpec[] = []
@@ -205,12 +213,12 @@ class Crossing {
     })
   }
 
-  /** A value of the host, or one that is only waited for. */
+  /** A value on the host, or one that is only waited for. */
   private wherever(input: number): number {
     return this.places.anywhere[input] === 1 ? this.on(input, 0) : this.renumbered[input]!
   }
 
-  /** The value of an old node on a device: itself there, a parameter's own copy, or one peer copy for all its readers there. */
+  /** An old node's value on a device: itself if it is there, a parameter of the device, or one peer copy for all readers there. */
   private on(old: number, device: number): number {
     const { anywhere, device: where } = this.places
     if (anywhere[old] === 0 && where[old] === device) return this.renumbered[old]!
@@ -236,7 +244,7 @@ class Crossing {
   }
 }
 
-/** A rank is one device: which of several devices of a process talks for it nobody has said. */
+/** A rank is one device, so a graph for several devices cannot be one rank. */
 const ofSeveral = ({ at, name, attrs }: GraphNode): CompileError =>
   fault(
     'Unsupported',
@@ -247,12 +255,6 @@ const ofSeveral = ({ at, name, attrs }: GraphNode): CompileError =>
     'start one process for each GPU, or move values between the devices of one process with on(device(1))',
   )
 
-/**
- * After this pass every value of a graph for several devices is on one of them, and whoever reads it is there too: between two devices stands a peer copy, one for all
- * readers of a value on a device, and a parameter is resident wherever it is read. A value is where the user says, by `on`, a lane or a device; an operator of which
- * nothing is said where most of the bytes are that it reads; an upload or a state of which nothing is known where it is read most. A graph that names no device but
- * 0 goes through as it is.
- */
 export const devices = pass('devices', (ir: Checked): Passed<Checked> => {
   if (ir.nodes.every(({ lane }) => lane === undefined || (lane.device ?? 0) === 0)) return E.right(ir)
   const shared = ir.nodes.filter(isShared)

@@ -11,7 +11,12 @@ import type { BoundKernel } from '../analysis/user-kernel.js'
 import { commandsOf, type Issued, issuedOf } from './emit/commands.js'
 import { decisionsOf } from './emit/decisions.js'
 
-/** All that a plan's buffers are made of. */
+//   Bounded: operations, lanes, waits, uses, spans of buffers
+//   → Plan: lanes, buffers, nodes, and commands alloc, wait, run, record, use, free
+//
+// After this pass there is the plan: data, all of it frozen, so that what is proved for it stays true.
+
+/** The facts that buffers of the plan are made of. */
 type Buffers = Pick<Lifetimes, 'buffers' | 'home'> & { readonly arena: Lifetimes['arena'] | undefined }
 
 const bufferOf = (ir: Buffers, id: number): PlanBuffer => {
@@ -44,14 +49,14 @@ const bufferOf = (ir: Buffers, id: number): PlanBuffer => {
   }
 }
 
-/** What operations say that commands do not, in columns: of millions the objects themselves are let go of. */
+/** The facts of operations that commands do not have, in columns, so that the operations themselves are freed. */
 export class Nodes implements Listing<PlanNode> {
   private readonly name: string[]
   private readonly where: Where[]
   private readonly work: Work[]
   private readonly shared = new Map<number, PlanNode['collective']>()
   private readonly after = new Map<number, NonNullable<PlanNode['after']>[number][]>()
-  /** Of all operations the most that a device may be off. */
+  /** The largest relative error that any operation may have. */
   readonly tolerance: number
   /** By node: the user's kernel. */
   readonly kernels: ReadonlyMap<number, BoundKernel>
@@ -62,7 +67,7 @@ export class Nodes implements Listing<PlanNode> {
     this.work = new Array<Work>(operations.length)
     const kernels = new Map<number, BoundKernel>()
     let tolerance = 0
-    // Once: a million of them in issue order lie all over memory.
+    // One pass: operations in issue order are scattered in memory.
     for (let i = 0; i < operations.length; i++) {
       const operation = operations[i]!
       this.name[i] = operation.name
@@ -105,7 +110,7 @@ export class Nodes implements Listing<PlanNode> {
   }
 }
 
-/** Buffers as the plan says them, of those of the passes. */
+/** The buffers of the plan. */
 const buffersOf = (ir: Lifetimes): Listing<PlanBuffer> => {
   const { buffers, home, arena } = ir
   return { length: buffers.length, at: id => bufferOf({ buffers, home, arena }, id) }
@@ -154,9 +159,6 @@ const freeze = <A extends object>(items: readonly A[]): readonly A[] => {
   return Object.freeze(items)
 }
 
-/**
- * After this pass there is the plan: data, all of it frozen, so that what is proved of it stays true.
- */
 export const emit = pass('emit', ({ outline, issued }: Draft): Plan => {
   const { bound, arena, lanes, communicators } = outline
   const frozen = {

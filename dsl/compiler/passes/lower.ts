@@ -7,6 +7,13 @@ import { compute, donationHazards, userKernel, type Writes } from './lower/kerne
 import { Lowering } from './lower/lowering.js'
 import { states } from './lower/states.js'
 
+//   x = input · u = upload(x) · y = relu(u) · output y
+//   → buffers x (pinned), u, y, out (pinned) · operations: copy x → u · relu u → y · copy y → out
+//
+// After this pass the graph is operations over buffers: each value is a buffer or a view of one, each delay a state
+// buffer that its readers read in place and one store at the end writes, each output a pinned buffer with a copy of
+// its own.
+
 const source = (low: Lowering, node: GraphNode): void => {
   const spec = low.spec(node.id)
   const fresh = (): number => {
@@ -22,7 +29,7 @@ const source = (low: Lowering, node: GraphNode): void => {
   low.yields(node.id, fresh(), -1)
 }
 
-/** The value itself. What nobody makes in this tick is over before it begins. */
+/** The value itself, with an order for its readers. A value that no operation of this tick makes orders nothing. */
 const after = (low: Lowering, node: GraphNode): void => {
   const [value, whom] = node.inputs as readonly [number, number]
   low.yields(node.id, low.buffer[value]!, low.maker(value), value)
@@ -31,10 +38,6 @@ const after = (low: Lowering, node: GraphNode): void => {
   low.passOn(node.id, value, earlier < 0 ? [] : [{ earlier, when }])
 }
 
-/**
- * After this pass the graph is operations over buffers: each value is a buffer or a view of one, each delay a state buffer that its
- * readers read in place and one store at the end writes, each output a pinned buffer with one copy of its own.
- */
 export const lower = pass('lower', (ir: Checked): Passed<Lowered> => {
   const low = new Lowering(ir)
   const writes: Writes = new Map()

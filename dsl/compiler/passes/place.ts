@@ -11,6 +11,13 @@ import { fold, type LaneKind, type Logical } from './place/fold.js'
 import { inPlace } from './place/in-place.js'
 import { isChosen, type Spread, spread } from './place/spread.js'
 
+//   upload · relu · download, none on a lane   →   upload on h2d · relu on main · download on d2h
+//
+// After this pass every operation has a lane (a CUDA stream) of its device: the user's where given; one for each
+// direction of copies and one for collectives; and for all other work of a device as many as shorten the predicted tick.
+// Each lane with a matmul that wants scratch has a workspace. The values of a window are made in its buffer where
+// they can be.
+
 const defaults: Readonly<Record<Operation['kind'], string>> = {
   upload: 'h2d',
   download: 'd2h',
@@ -27,10 +34,10 @@ const kinds: Readonly<Partial<Record<Operation['kind'], LaneKind>>> = {
   collective: 'comm',
 }
 
-/** Lanes for work that the user gave none, where `lanes` does not say: more than so many streams gain nothing on the machines that are known. */
+/** The most lanes for work without a lane of the user's, unless `lanes` says: more gain nothing on known machines. */
 const defaultLanes = 8
 
-/** A name that no lane has yet: a lane that the compiler chose is never one that the user named. */
+/** A name that no lane has yet, so that a chosen lane is never one of the user's. */
 const unused = (name: string, taken: ReadonlySet<string>): string => {
   for (let n = 1; ; n++) {
     const candidate = n === 1 ? name : `${name}.${n}`
@@ -38,7 +45,7 @@ const unused = (name: string, taken: ReadonlySet<string>): string => {
   }
 }
 
-interface Draft {
+interface LaneDraft {
   readonly names: readonly string[]
   /** By lane. */
   readonly devices: readonly number[]
@@ -46,8 +53,8 @@ interface Draft {
   readonly tried: NonNullable<Placed['tried']>
 }
 
-/** Lanes before folding: the user's, one for each direction of copies and for collectives without one, and last those over which all other work is spread. */
-const drafted = (ir: Lowered, most: number): Draft => {
+/** Lanes before folding: the user's, those for copies and collectives, and last those over which other work is spread. */
+const drafted = (ir: Lowered, most: number): LaneDraft => {
   const { operations } = ir
   const index = new Map<string, number>()
   const taken = new Set<string>()
@@ -67,7 +74,7 @@ const drafted = (ir: Lowered, most: number): Draft => {
     devices.push(device)
     return names.push(name) - 1
   }
-  // A lane is one object wherever it is given, mostly.
+  // Most programs use one object for a lane wherever they give it.
   const known = new Map<LaneSpec, number>()
   const given = (lane: LaneSpec): number => {
     const id = named(`user ${lane.name}`, lane.device ?? 0, () => lane.name)
@@ -110,7 +117,7 @@ const drafted = (ir: Lowered, most: number): Draft => {
   return { names, devices, laneOf, tried }
 }
 
-/** The work of one device over lanes of its own, with the work of the devices that are still to come on one lane each. */
+/** Spreads the work of one device over its lanes, while the devices that are still to come have one lane each. */
 const spreadOn = (
   ir: Lowered,
   left: readonly number[],
@@ -134,7 +141,7 @@ const lanesName = (name: string, device: number): string => (device === 0 ? name
 
 const logicalOf = (
   { operations }: Lowered,
-  { names, laneOf }: Pick<Draft, 'names' | 'laneOf'>,
+  { names, laneOf }: Pick<LaneDraft, 'names' | 'laneOf'>,
   alone?: Float64Array,
 ): Logical[] => {
   const logical = names.map(name => ({ name, kind: undefined as LaneKind | undefined, priority: 0, work: 0 }))
@@ -148,16 +155,13 @@ const logicalOf = (
   return logical.map(lane => ({ ...lane, kind: lane.kind ?? 'work' }))
 }
 
-/**
- * After this pass every operation has a lane (a CUDA stream) of its device: the user's where given; one for each direction of copies, and one for collectives; and for all
- * other work of a device as many as shorten the predicted tick, `spreadOver` at most. Every matmul that wants one has its lane's workspace.
- */
+/** `spreadOver`: the most lanes for work without a lane of the user's. */
 export const place =
   (spreadOver = Number.POSITIVE_INFINITY) =>
   (ir: Lowered): Passed<Placed> => {
     const most = ir.settings.lanes === Number.MAX_SAFE_INTEGER ? defaultLanes : ir.settings.lanes
     const draft = drafted(ir, Math.min(most, spreadOver))
-    // How busy a lane is matters only where lanes are folded.
+    // The work of a lane matters only where lanes are folded.
     const folds = draft.names.length > ir.settings.lanes
     const logical = logicalOf(ir, draft, folds ? costsOf(ir.operations, ir.settings).alone : undefined)
     const folded = foldedOn(logical, draft.devices, ir.settings.lanes)
@@ -195,7 +199,7 @@ const foldedOn = (logical: readonly Logical[], devices: readonly number[], most:
   return folded
 }
 
-/** One state buffer for each lane with a matmul that wants scratch, as large as the largest wish. */
+/** One state buffer for each lane with a matmul that wants scratch, of the largest size wanted. */
 const workspaces = (
   ir: Lowered,
   laneOf: Int32Array,

@@ -4,14 +4,18 @@ import { type Rates, ratesOf } from '../../language/rates.js'
 import type { Checked } from '../analysis/ir.js'
 import { type Passed, pass } from '../analysis/pass.js'
 
-/** A graph whose flows have rates; undefined: every one comes once a tick. */
+//   x · window(x, 2)  →  x twice a tick · window(x, 2) once a tick
+//
+// After this pass every flow has a rate, and a repetition vector exists: flows of different rates meet only at window,
+// every and hold.
+
+/** The graph with the rates of its flows; undefined: every flow comes once a tick. */
 export interface Rated extends Checked {
   readonly rates: Rates | undefined
 }
 
-/** After this pass every flow has a rate, and a repetition vector exists: flows of different rates meet only at window, every and hold. */
 export const rates = pass(
-  'clocks',
+  'rates',
   (ir: Checked): Passed<Rated> =>
     pipe(
       ratesOf(ir),

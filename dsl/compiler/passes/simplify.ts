@@ -6,6 +6,11 @@ import type { Checked } from '../analysis/ir.js'
 import { donatedReads, isView } from '../analysis/operators.js'
 import { type Passed, pass } from '../analysis/pass.js'
 
+//   a = relu(x) · b = relu(x) · c = exp(x) · y = a + b
+//   → a = relu(x) · y = a + a
+//
+// After this pass no node is dead, and no two pure nodes do the same to the same values on the same lane.
+
 const identities = new WeakMap<object, number>()
 let nextIdentity = 0
 
@@ -30,8 +35,9 @@ const keyOf = (value: unknown): string => {
   return String(value)
 }
 
-// Sources and state are themselves, and a hold takes its rate from what it meets. A streamed upload keeps its place in its window: merging two would keep the first in memory
-// until the second's reader; and so would a collective that gathers anew what was let go of. A kernel that donates changes memory.
+// Two sources or two states are never the same, and a hold takes its rate from its readers. Merging two streamed uploads,
+// or two gathers of the same shards, would hold the first in memory until the second's reader. A kernel that donates
+// changes memory.
 const isPure = (node: GraphNode, nodes: readonly GraphNode[]): boolean => {
   switch (node.op) {
     case 'input':
@@ -48,7 +54,7 @@ const isPure = (node: GraphNode, nodes: readonly GraphNode[]): boolean => {
   }
 }
 
-/** Values whose memory a kernel takes, and what they are views of: twins of them have memory of their own to give. */
+/** Values whose memory a kernel takes, and the values that they are views of: each duplicate has memory of its own to give. */
 const givenAway = (nodes: readonly GraphNode[]): Uint8Array => {
   const given = new Uint8Array(nodes.length)
   for (const kernel of nodes) {
@@ -62,7 +68,7 @@ const givenAway = (nodes: readonly GraphNode[]): Uint8Array => {
   return given
 }
 
-/** By two small numbers, the only node of theirs: open addresses, since a Map of so many keys costs more than all else here. */
+/** A hash table from two small numbers to a node, with open addressing: a Map of a million keys costs more than the whole pass. */
 class Pairs {
   static readonly none = -1
   static readonly several = -2
@@ -77,7 +83,7 @@ class Pairs {
     this.nodes = allocator.int32(size).fill(Pairs.none)
   }
 
-  /** What was there before: none, then the first node, then `several` for good. */
+  /** Enters a node and returns the entry before: `none`, then the first node, then always `several`. */
   swap(a: number, b: number, node: number): number {
     const { mask, keys, nodes } = this
     let at = (Math.imul(a, 0x9e3779b1) ^ Math.imul(b, 0x85ebca6b)) >>> 0
@@ -94,11 +100,11 @@ class Pairs {
   }
 }
 
-/** For each node, the node that stands for it: itself, or an earlier one of the same meaning. */
+/** By node: the node that replaces it, itself or an earlier one of the same meaning. */
 const merge = (nodes: readonly GraphNode[], allocator: ArrayAllocator): Int32Array => {
   const stands = allocator.int32(nodes.length)
   for (let id = 0; id < stands.length; id++) stands[id] = id
-  // A meaning takes long to write, and nodes of other inputs cannot be twins: it is written only where the first two inputs are the same.
+  // The text of a meaning is costly, so it is made only for nodes that share their first two inputs.
   const alone = new Pairs(nodes.length, allocator)
   const met = new Map<string, number>()
   const given = givenAway(nodes)
@@ -112,14 +118,14 @@ const merge = (nodes: readonly GraphNode[], allocator: ArrayAllocator): Int32Arr
     if (first === Pairs.none) continue
     if (first !== Pairs.several) met.set(meaningOf(nodes[first]!), first)
     const meaning = meaningOf(node)
-    const twin = met.get(meaning)
-    if (twin === undefined) met.set(meaning, node.id)
-    else stands[node.id] = twin
+    const duplicate = met.get(meaning)
+    if (duplicate === undefined) met.set(meaning, node.id)
+    else stands[node.id] = duplicate
   }
   return stands
 }
 
-/** Which nodes an output or a live delay reads. Inputs stay: they are what the graph may be fed. */
+/** The nodes that an output or a live delay reads. Inputs stay, since callers feed them. */
 const live = ({ nodes, outputs }: Checked, stands: Int32Array): Uint8Array => {
   const alive = new Uint8Array(nodes.length)
   const stack: number[] = []
@@ -130,7 +136,7 @@ const live = ({ nodes, outputs }: Checked, stands: Int32Array): Uint8Array => {
     stack.push(node)
   }
   for (const output of outputs) alive[stands[output.node]!] = 1
-  // Whoever reads a value comes after it, but for a delay: from the last node to the first, and then what delays remember.
+  // Readers come after what they read, except delays: one sweep from the last node back, then what delays remember.
   for (let id = nodes.length - 1; id >= 0; id--) {
     const { op, inputs } = nodes[id]!
     if (op === 'input') alive[id] = 1
@@ -143,7 +149,6 @@ const live = ({ nodes, outputs }: Checked, stands: Int32Array): Uint8Array => {
   return alive
 }
 
-/** After this pass no node is dead, and no two pure nodes do the same to the same values on the same lane. */
 export const simplify = pass(
   'simplify',
   (ir: Checked): Passed<Checked> => withScratchArena(allocator => E.right(simplified(ir, allocator))),

@@ -11,11 +11,19 @@ import { type Passed, pass } from '../analysis/pass.js'
 import type { Rated } from './rates.js'
 import { Instances, isAlone } from './unroll/instances.js'
 
+//     x → relu → window(2) → y      becomes      x → x[0] → relu[0] ┬→ window → y
+//                                                  ↘ x[1] → relu[1] ┘
+//
+// After this pass every node comes once a tick. A node that came r times a tick is unrolled into its instances `name[0]`
+// to `name[r - 1]`, as far as something needs them. A `window` gathers as many inputs as it has values; a value that is
+// fed is a `part` of its input; every, hold and delay are replaced by the instances that they stand for, and where
+// that is an instance of the tick before, by a `delay`.
+
 class Unrolling {
   readonly nodes: GraphNode[] = []
   readonly specs: BoundSpec[] = []
-  private readonly copies: Instances
-  /** By key: the node of the unrolled graph; -1: not made, or not needed. */
+  private readonly instances: Instances
+  /** By key: the node of the unrolled graph; -1: not made yet, or not needed. */
   private readonly made: Int32Array
   private readonly parts = new Map<string, number>()
 
@@ -23,17 +31,17 @@ class Unrolling {
     private readonly ir: Rated,
     private readonly rates: Rates,
   ) {
-    this.copies = new Instances(ir, rates)
-    this.made = new Int32Array(this.copies.live.length).fill(-1)
+    this.instances = new Instances(ir, rates)
+    this.made = new Int32Array(this.instances.live.length).fill(-1)
   }
 
-  /** The whole unrolled graph: inputs, states and what is constant first, then all else as it comes. */
+  /** Makes the unrolled graph: inputs, states and constants first, then all other nodes instant by instant. */
   outputs(): readonly Output[] {
-    const { ir, rates, copies } = this
-    const { live, base, total } = copies
+    const { ir, rates, instances } = this
+    const { live, base, total } = instances
     for (const node of ir.nodes) if (node.op === 'input') this.input(node)
     for (const { id } of ir.nodes) if (live[total + id]) this.state(id)
-    for (const { id } of ir.nodes) if (rates.constant[id] && live[base[id]!]) this.copy(id, 0)
+    for (const { id } of ir.nodes) if (rates.constant[id] && live[base[id]!]) this.instance(id, 0)
     const often = new Map<number, number[]>()
     for (const { id, op } of ir.nodes) {
       if (rates.constant[id] || op === 'input') continue
@@ -47,13 +55,13 @@ class Unrolling {
       if (coming.length > 1) now.sort()
       for (const id of now) {
         const copy = numbers.get(rates.fires[id]!)!
-        if (live[base[id]! + copy]) this.copy(id, copy)
+        if (live[base[id]! + copy]) this.instance(id, copy)
       }
     }
     for (const { id } of ir.nodes)
       if (live[total + id]) {
         const state = this.made[total + id]!
-        this.nodes[state] = { ...this.nodes[state]!, inputs: [this.made[copies.source(id)]!] }
+        this.nodes[state] = { ...this.nodes[state]!, inputs: [this.made[instances.source(id)]!] }
       }
     return ir.outputs.map(output => this.output(output))
   }
@@ -63,7 +71,7 @@ class Unrolling {
     return this.nodes.push({ ...node, id: this.nodes.length, spec }) - 1
   }
 
-  /** An input stays one: its values of a tick lie one after the other, and each is a part of it. */
+  /** An input stays one node: the values of a tick lie in it one after the other. */
   private input(node: GraphNode): void {
     const rate = this.rates.fires[node.id]!
     const spec = this.ir.specs[node.id]!
@@ -71,22 +79,22 @@ class Unrolling {
       rate === 1
         ? this.push(node, spec)
         : this.push({ ...node, attrs: { ...node.attrs, rate } }, windowed(spec, rate) as BoundSpec)
-    this.made.fill(made, this.copies.base[node.id]!, this.copies.base[node.id]! + rate)
+    this.made.fill(made, this.instances.base[node.id]!, this.instances.base[node.id]! + rate)
   }
 
   private state(id: number): void {
     const { name, attrs, place, lane, at } = this.ir.nodes[id]!
     const node = { op: 'delay', name, inputs: [], attrs: { init: attrs['init'] }, place, lane, at }
     const spec = this.ir.specs[id]!
-    this.made[this.copies.total + id] = this.push({ ...node, spec }, spec)
+    this.made[this.instances.total + id] = this.push({ ...node, spec }, spec)
   }
 
-  private copy(id: number, copy: number): void {
+  private instance(id: number, copy: number): void {
     const node = this.ir.nodes[id]!
-    // Made where it is read.
+    // An order on the host: made where its value is read.
     if (node.op === 'after' && node.place === 'host') return
     const spec = this.ir.specs[id]!
-    const key = this.copies.base[id]! + copy
+    const key = this.instances.base[id]! + copy
     const given = node.op === 'upload' ? this.host(node.inputs[0]!, copy) : this.inputs(node, key)
     const name = this.rates.fires[id] === 1 ? node.name : `${node.name}[${copy}]`
     const look = isAlone(node) ? { op: 'reshape', attrs: { shape: spec.shape } } : undefined
@@ -94,10 +102,10 @@ class Unrolling {
   }
 
   private inputs(node: GraphNode, key: number): readonly number[] {
-    const inputs = this.copies.readsOf(key).map(read => this.made[read]!)
+    const inputs = this.instances.readsOf(key).map(read => this.made[read]!)
     if (node.op !== 'kernel') return inputs
     for (const index of donatedReads(node)) {
-      if (this.copies.shared[this.copies.owner(node.inputs[index]!)] === 0) continue
+      if (this.instances.shared[this.instances.owner(node.inputs[index]!)] === 0) continue
       const { name, spec } = this.nodes[inputs[index]!]!
       const own = {
         op: 'window',
@@ -111,25 +119,25 @@ class Unrolling {
     return inputs
   }
 
-  /** A host value: one node where its bytes lie in a row, else one for each of what it is made of. */
+  /** The nodes of a host value: one where its bytes are contiguous, else one for each value that it is made of. */
   private host(id: number, copy: number): readonly number[] {
-    const leaves = this.copies.leaves(id, copy)
-    const of = this.copies.nodeOf(leaves[0]!)
+    const leaves = this.instances.leaves(id, copy)
+    const of = this.instances.nodeOf(leaves[0]!)
     if (this.ir.nodes[of]!.op === 'after')
-      return leaves.flatMap(leaf => this.later(of, leaf - this.copies.base[of]!))
+      return leaves.flatMap(leaf => this.later(of, leaf - this.instances.base[of]!))
     if (this.ir.nodes[of]!.op !== 'input' || this.rates.fires[of] === 1)
       return leaves.map(leaf => this.made[leaf]!)
     const inRow = leaves.every((leaf, i) => leaf === leaves[0]! + i)
     return inRow
-      ? [this.part(of, leaves[0]! - this.copies.base[of]!, leaves.length, this.ir.specs[id]!)]
-      : leaves.map(leaf => this.part(of, leaf - this.copies.base[of]!, 1, this.ir.specs[of]!))
+      ? [this.part(of, leaves[0]! - this.instances.base[of]!, leaves.length, this.ir.specs[id]!)]
+      : leaves.map(leaf => this.part(of, leaf - this.instances.base[of]!, 1, this.ir.specs[of]!))
   }
 
-  /** A host value that comes after something: so does each of what it is made of. */
+  /** A host value that comes after another flow: each value that it is made of comes after that flow. */
   private later(id: number, copy: number): readonly number[] {
     const node = this.ir.nodes[id]!
     const [value, whom] = node.inputs as readonly [number, number]
-    const other = this.made[this.copies.resolve(whom, copy)]!
+    const other = this.made[this.instances.resolve(whom, copy)]!
     return this.host(value, copy).map(of =>
       this.push({ ...node, name: this.nodes[of]!.name, inputs: [of, other] }, this.specs[of]!),
     )
@@ -142,7 +150,7 @@ class Unrolling {
     const { name, place, at } = this.ir.nodes[of]!
     const called = count === 1 ? `${name}[${index}]` : `${name}[${index}..${index + count - 1}]`
     const attrs = { offsetBytes: index * tensorBytes(this.ir.specs[of]!) }
-    const inputs = [this.made[this.copies.base[of]!]!]
+    const inputs = [this.made[this.instances.base[of]!]!]
     const made = this.push(
       { op: 'part', name: called, inputs, attrs, spec, place, lane: undefined, at },
       spec,
@@ -162,14 +170,6 @@ class Unrolling {
   }
 }
 
-/**
- * After this pass every node comes once a tick. A node that came r times is its copies `name[0]` to `name[r - 1]`, those that something needs. Values
- * of a window are gathered by a `window` with as many inputs; a value that a feed gives is a `part` of its input; every, hold and delay are the copies
- * that they stand for, and where that is one of the tick before, a `delay`.
- *
- *     x → relu → window(2) → y        x → x[0] → relu[0] ┬→ window → y
- *                                       ↘ x[1] → relu[1] ┘
- */
 export const unroll = pass('unroll', (ir: Rated): Passed<Checked> => {
   if (ir.rates === undefined) return E.right(ir)
   const unrolling = new Unrolling(ir, ir.rates)

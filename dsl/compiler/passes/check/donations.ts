@@ -3,10 +3,10 @@ import type { BoundSpec } from '../../../ir/tensor.js'
 import { fault } from '../../analysis/faults.js'
 import { donatedReads, operatorOf, structural } from '../../analysis/operators.js'
 
-// A donated read gives its memory to the kernel's write. Every other reader of the value must come before the kernel; one that
-// depends on the kernel cannot.
+// A donated read gives its memory to the kernel's write. Every other reader of the value must come before the kernel,
+// which a reader that depends on the kernel cannot.
 
-/** The node whose memory each value is, looking through views: they name earlier nodes, so one sweep finds all. */
+/** By node: the node whose memory its value is. Views name earlier nodes, so one sweep resolves them all. */
 const owners = (nodes: readonly GraphNode[], specs: readonly BoundSpec[]): Int32Array => {
   const owner = Int32Array.from(nodes, node => node.id)
   for (const node of nodes) {
@@ -18,7 +18,7 @@ const owners = (nodes: readonly GraphNode[], specs: readonly BoundSpec[]): Int32
   return owner
 }
 
-/** Runs after types were found sound: it asks operators which of them are views. */
+/** Needs sound types: operators decide by them whether they are views. */
 export const donationFaults = (
   nodes: readonly GraphNode[],
   specs: readonly BoundSpec[],

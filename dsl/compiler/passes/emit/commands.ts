@@ -4,7 +4,7 @@ import type { Accesses } from '../../analysis/accesses.js'
 import { byOperation } from '../../analysis/by-operation.js'
 import type { Lifetimes } from '../../analysis/ir.js'
 
-/** What commands are made of: of the operations themselves only what they read and write. */
+/** The facts that commands are made of; of the operations only their accesses. */
 export interface Issued
   extends Pick<
     Lifetimes,
@@ -29,8 +29,8 @@ export const issuedOf = (ir: Lifetimes): Issued => {
 }
 
 /**
- * One event for each operation that a wait or a use names, numbered in the order of their records; -1: none. Behind them, where a wait is for a start, one for each
- * operation whose start it is.
+ * By operation: the event of its end if a wait or a use names it, else -1. Behind all operations, where some wait is for
+ * a start: the events of starts. Events are numbered in the order of their records.
  */
 const eventsOf = (
   { laneOf, waitOn, begins, useStart }: Issued,
@@ -47,7 +47,7 @@ const eventsOf = (
   return { event, events }
 }
 
-/** Commands while they are written, one after the other; `accesses` is how many come before the next one. */
+/** Commands in columns; `accesses`: how many accesses come before the next command. */
 class Sheet {
   readonly op: Uint8Array
   readonly lane: Uint16Array
@@ -73,8 +73,9 @@ class Sheet {
 }
 
 /**
- * The commands in issue order, flat. Of each operation: its waits, the allocs of what it is the first to touch, the record of its start where somebody waits for it, the
- * run, its record, the uses that it marks, and the frees of what it is the last to touch.
+ * The commands in issue order, flat. For each operation: its waits, the allocs of buffers that it accesses first, the
+ * record of its start if some operation waits for that, the run, the record of its end, the uses that this event marks,
+ * and the frees of buffers that it accesses last.
  */
 export const commandsOf = (ir: Issued): FlatCommands => withScratchArena(allocator => written(ir, allocator))
 

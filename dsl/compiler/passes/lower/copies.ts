@@ -2,7 +2,7 @@ import type { GraphNode } from '../../../ir/graph.js'
 import type { Output } from '../../analysis/ir.js'
 import type { Lowering } from './lowering.js'
 
-/** Whose bytes a host value has: what a download brings is still on the device when it is asked for. */
+/** The node whose bytes a host value has: those of a download are still on the device. */
 const contentOf = (low: Lowering, id: number): number => {
   const { op, inputs } = low.ir.nodes[id]!
   return op === 'download' ? inputs[0]! : id
@@ -20,7 +20,7 @@ export const outputs = (low: Lowering): void => {
     }
 }
 
-/** An output of several values: each is copied to its own part when it is there. */
+/** An output of several values: each is copied to its own part of it. */
 const stacked = (low: Lowering, name: string, { nodes, spec, rate }: NonNullable<Output['parts']>): void => {
   const whole = low.fresh(name, spec, 'output', 'pinned', rate === 1 ? undefined : { rate })
   let offset = 0
@@ -35,7 +35,7 @@ const stacked = (low: Lowering, name: string, { nodes, spec, rate }: NonNullable
 }
 
 export const upload = (low: Lowering, node: GraphNode): void => {
-  // What comes straight back from a download never left the device.
+  // A value that comes straight back from a download never left the device.
   const back = low.ir.nodes[node.inputs[0]!]!.op === 'download'
   const inputs = node.inputs.map(input => contentOf(low, input))
   const ahead = node.attrs['ahead'] as number | undefined
@@ -50,13 +50,13 @@ export const peer = (low: Lowering, node: GraphNode): void => {
   low.yields(node.id, target, low.copy(node, node.inputs, target, 'peer'))
 }
 
-/** Values gathered in one buffer, by one copy of all of them. */
+/** Gathers values in one buffer, by one copy of all of them. */
 export const window = (low: Lowering, node: GraphNode): void => {
   const target = low.fresh(node.name, low.spec(node.id), 'tick', 'device')
   low.yields(node.id, target, low.copy(node, node.inputs, target, 'compute'))
 }
 
-/** A part of a host value: some of its bytes, where they are. */
+/** A part of a host value: a view of some of its bytes. */
 export const part = (low: Lowering, node: GraphNode): void => {
   const [of] = node.inputs
   const offset = node.attrs['offsetBytes'] as number

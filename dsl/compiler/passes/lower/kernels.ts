@@ -37,7 +37,7 @@ export const compute = (low: Lowering, node: GraphNode): void => {
   )
 }
 
-/** What it says to the other ranks of the group is all that it is: it has no kernel. */
+/** A collective has no kernel: its kind, communicator and counts are all of it. */
 const collective = (
   low: Lowering,
   node: GraphNode,
@@ -46,11 +46,11 @@ const collective = (
   tolerance: number,
 ): number => {
   const world = communicatorOf(node)!
-  const said: Collective = { kind, communicator: low.communicator(world), ...spec, ranks: world.size }
+  const call: Collective = { kind, communicator: low.communicator(world), ...spec, ranks: world.size }
   const ahead = node.attrs['ahead'] as number | undefined
   return low.operation(node, node.inputs, [target], {
     kind: 'collective',
-    collective: said,
+    collective: call,
     movedBytes,
     tolerance,
     ahead,
@@ -83,7 +83,7 @@ export const userKernel = (low: Lowering, node: GraphNode, writes: Writes): void
   writes.set(node.id, targets)
 }
 
-/** A kernel that takes a read's memory comes after all its other readers; known only once every node is lowered. */
+/** A kernel that takes a read's memory comes after all other readers, which are known once every node is lowered. */
 export const donationHazards = (low: Lowering): void => {
   for (const node of low.ir.nodes) {
     if (node.op !== 'kernel') continue

@@ -6,20 +6,20 @@ import type { Buffer, Checked, ControlEdge, Operation } from '../../analysis/ir.
 import { Operations } from '../../analysis/operations.js'
 import { donatedReads } from '../../analysis/operators.js'
 
-/** A graph on its way to operations and buffers: what each node's value is, who made it, and who has read it. */
+/** The state of lowering: the buffer, the maker and the readers of each node's value. */
 export class Lowering {
   readonly operations: Operations
   readonly buffers: Buffer[] = []
-  /** By node: the buffer of its value, the operation that makes it (-1: none), and the version of the memory that it is. */
+  /** By node: the buffer of its value, the operation that makes it (-1: none), and the version of the buffer's bytes. */
   readonly buffer: Int32Array
   private readonly made: Int32Array
   private readonly version: Int32Array
-  /** Who reads which version: asked for only where a kernel takes a read's memory. */
+  /** By version: its readers. Kept only where some kernel takes a read's memory. */
   private readonly readers = new Map<number, number[]>()
   private readonly donates: boolean
-  /** Where new buffers in device memory are: with the node that is being lowered. */
+  /** The device of new buffers: that of the node that is being lowered. */
   private device = 0
-  /** By node: operations that whoever reads its value comes after, without data. */
+  /** By node: the operations that readers of its value come after without data. */
   private readonly orders = new Map<number, readonly Omit<ControlEdge, 'later'>[]>()
   readonly control: ControlEdge[] = []
   readonly communicators: PlanCommunicator[] = []
@@ -39,7 +39,7 @@ export class Lowering {
     return this.ir.specs[node]!
   }
 
-  /** From here on buffers are made for this node. */
+  /** New buffers are on the device of this node from now on. */
   begin(node: number): void {
     this.device = this.deviceOf(node)
   }
@@ -87,7 +87,7 @@ export class Lowering {
     return this.buffers.length - 1
   }
 
-  /** The value of `node` is `buffer`, made by `operation`; of the same version as `like` where it only looks at that one's memory. */
+  /** The value of `node` is `buffer`, made by `operation`. A view has the version of the node `like` that it views. */
   yields(node: number, buffer: number, operation: number, like = node): void {
     this.buffer[node] = buffer
     this.made[node] = operation
@@ -108,7 +108,7 @@ export class Lowering {
     else readers.push(reader)
   }
 
-  /** Whoever reads the value of `node` comes after all that a reader of `of` comes after, and after those who are `more`. */
+  /** Readers of `node` come after all operations that readers of `of` come after, and after `more`. */
   passOn(node: number, of: number, more: readonly Omit<ControlEdge, 'later'>[] = []): void {
     if (this.orders.size === 0 && more.length === 0) return
     const all = [...(this.orders.get(of) ?? []), ...more]
@@ -121,7 +121,7 @@ export class Lowering {
       for (const { earlier, when } of this.orders.get(input) ?? [])
         if (when === 'finish' || !whole.has(earlier)) whole.set(earlier, when)
     for (const [earlier, when] of whole) {
-      // Data says more.
+      // Data orders them already.
       if (after.includes(earlier)) continue
       after.push(earlier)
       this.control.push({ later, earlier, when })
@@ -134,7 +134,7 @@ export class Lowering {
     return reads
   }
 
-  /** An operation that reads the values of `inputs`, after those who made them. Lists are made as long as they are: there are millions. */
+  /** An operation that reads the values of `inputs`, after their makers. Loops instead of `map`: it runs a million times. */
   operation(
     node: GraphNode,
     inputs: readonly number[],
@@ -157,7 +157,7 @@ export class Lowering {
       flops: more.flops ?? 0,
       movedBytes: more.movedBytes ?? 0,
       kind: more.kind ?? 'compute',
-      // One without a name says no more than the device.
+      // A lane without a name only names a device.
       lane: node.lane?.name === '' ? undefined : node.lane,
       device: this.deviceOf(node.id),
       workspace: more.workspace ?? 0,
@@ -169,7 +169,7 @@ export class Lowering {
     return this.operations.add(own, more.reads ?? this.placesOf(inputs), writes, after)
   }
 
-  /** Those of one name are one communicator. Its groups are said where it is not one of all ranks in order. */
+  /** Communicators of one name are one. Groups are listed unless it is a single group of all ranks in order. */
   communicator({ name, size, groups }: Communicator): number {
     const known = this.named.get(name)
     if (known !== undefined) return known

@@ -1,7 +1,7 @@
 import type { Dependencies } from '../../analysis/dependencies.js'
 import type { Operation } from '../../analysis/ir.js'
 
-/** Operations in chains, each of which comes after the one before it in the same chain; -1: in none. Chains are numbered by their first operations. */
+/** Each operation comes after the one before it in its chain; -1: in no chain. Chains are numbered by their first operations. */
 export interface Chains {
   readonly chainOf: Int32Array
   readonly chains: number
@@ -11,8 +11,8 @@ export interface Chains {
 export type Chooses = (i: number) => boolean
 
 /**
- * Each operation goes on with the chain of the first operation that it comes after and that no other has gone on with, else it begins a chain. Linear. Within a few
- * percent of the fewest chains on regular graphs.
+ * Each operation continues the chain of its first predecessor that no other operation has continued, else it begins a
+ * chain. Linear; within a few percent of the fewest chains on regular graphs.
  */
 export const greedyChains = (
   operations: readonly Operation[],
@@ -31,7 +31,7 @@ export const greedyChains = (
   return { chainOf, chains }
 }
 
-/** The lane of each chain where lanes take as many successive chains as make them equally busy: neighbours talk to each other most. */
+/** The lane of each chain where each lane takes successive chains, equally much work a lane: neighbours communicate most. */
 export const blocks = ({ chainOf, chains }: Chains, lanes: number, alone: Float64Array): Int32Array => {
   const work = new Float64Array(chains)
   let whole = 0
@@ -49,8 +49,8 @@ export const blocks = ({ chainOf, chains }: Chains, lanes: number, alone: Float6
 }
 
 /**
- * The fewest chains that there can be: as many operations as possible go on with another's (Hopcroft and Karp 1973, from the greedy chains on), so that the fewest
- * dependencies are left between chains. O(edges · √operations); seldom more than a few rounds.
+ * The fewest chains that there can be: a maximum matching of operations with those that continue their chains (Hopcroft
+ * and Karp 1973, starting from the greedy chains). O(edges · √operations); seldom more than a few rounds.
  */
 export const fewestChains = (
   operations: readonly Operation[],
@@ -76,9 +76,9 @@ export const fewestChains = (
   return { chainOf, chains }
 }
 
-/** A matching of operations with those that go on with their chains. */
+/** A matching of operations with the operations that continue their chains. */
 class Matching {
-  /** Rounds from an operation that nothing goes on with, along what it could be followed by and what that follows now. */
+  /** Length of the alternating path from an unmatched operation. */
   private readonly depth: Int32Array
   private readonly edge: Int32Array
 
@@ -92,7 +92,7 @@ class Matching {
     this.edge = new Int32Array(next.length)
   }
 
-  /** One round: as many shortest ways to match one more as do not meet. False where there is none. */
+  /** One round: a maximal set of disjoint shortest augmenting paths. False where there is none. */
   grow(order: Int32Array): boolean {
     const { depth, edge, next, previous, chooses } = this
     const { start, to } = this.dependencies
@@ -124,23 +124,23 @@ class Matching {
     return true
   }
 
-  // Depth first without recursion: a way may be as long as the graph.
+  // Depth first without recursion: a path may be as long as the graph.
   private augment(from: number, shortest: number): void {
     const { depth, edge, next, previous, chooses } = this
     const { start, to } = this.dependencies
-    const way = [from]
-    while (way.length > 0) {
-      const i = way[way.length - 1]!
+    const path = [from]
+    while (path.length > 0) {
+      const i = path[path.length - 1]!
       if (edge[i]! >= start[i + 1]!) {
         depth[i] = -1
-        way.pop()
-        if (way.length > 0) edge[way[way.length - 1]!]!++
+        path.pop()
+        if (path.length > 0) edge[path[path.length - 1]!]!++
         continue
       }
       const s = to[edge[i]!]!
       const other = chooses(s) ? previous[s]! : i
       if (other === -1 && depth[i]! + 1 === shortest) {
-        for (const step of way) {
+        for (const step of path) {
           const follows = to[edge[step]!]!
           next[step] = follows
           previous[follows] = step
@@ -148,7 +148,7 @@ class Matching {
         }
         return
       }
-      if (other !== -1 && depth[other] === depth[i]! + 1) way.push(other)
+      if (other !== -1 && depth[other] === depth[i]! + 1) path.push(other)
       else edge[i]!++
     }
   }

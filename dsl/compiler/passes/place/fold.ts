@@ -1,7 +1,7 @@
 /** What a lane carries: copies to the device, copies back, collectives, or work. */
 export type LaneKind = 'in' | 'out' | 'comm' | 'work'
 
-/** A lane before it is known which CUDA stream it becomes. `work` is nanoseconds a tick. */
+/** A lane before folding into CUDA streams. `work` is nanoseconds a tick. */
 export interface Logical {
   readonly name: string
   readonly kind: LaneKind
@@ -24,8 +24,9 @@ const kindsFor = (lanes: readonly Logical[], most: number): readonly (readonly L
 }
 
 /**
- * Which lane's CUDA stream each lane becomes when there may be fewer. Kinds stay apart as long as there are streams for them: copies in, copies out, collectives and work;
- * then copies, collectives and work; then work and all that moves bytes. The streams of a kind go to its lanes of most work; each other lane joins the least busy of them.
+ * By lane: the lane whose CUDA stream it shares when there may be at most `most` streams. Kinds stay apart as long as
+ * there are streams for them: first copies in, copies out, collectives and work; then copies, collectives and work; then
+ * work and all that moves bytes. The streams of a kind go to its busiest lanes; each other lane joins the least busy.
  */
 export const fold = (lanes: readonly Logical[], most: number): Int32Array => {
   const folded = Int32Array.from(lanes.keys())

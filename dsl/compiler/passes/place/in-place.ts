@@ -3,10 +3,10 @@ import type { Buffer, Operation, Placed } from '../../analysis/ir.js'
 import { changed } from '../../analysis/operations.js'
 import { pass } from '../../analysis/pass.js'
 
-/** What the libraries and vector loads of every device want of a pointer. */
+/** The alignment that libraries and vector loads of every device need. */
 const alignment = 16
 
-/** Who touches a root, by operation, and who of them writes it. */
+/** The operations that access a root, and those of them that write it. */
 interface Touch {
   readonly by: readonly number[]
   readonly writers: readonly number[]
@@ -17,12 +17,12 @@ const untouched: Touch = { by: [], writers: [] }
 const isGather = ({ kernel }: Operation): boolean => kernel?.kind === 'copy' && (kernel.parts ?? 1) > 1
 
 class Gathers {
-  /** By operation: whether it is a gather that is needless now. */
+  /** By operation: whether it is a gather that is redundant now. */
   readonly gone: Uint8Array
-  /** By root: where its bytes lie in another one's. */
+  /** By root: the root that it became a view of, and its offset there. */
   private readonly moved = new Map<number, { readonly into: number; readonly offset: number }>()
   private readonly touches = new Map<number, Touch>()
-  /** Windows that are filled by those who make their values. */
+  /** Windows that the makers of their values fill. */
   private readonly filled = new Set<number>()
   private readonly controlled: ReadonlySet<number>
 
@@ -90,7 +90,7 @@ class Gathers {
     this.filled.add(target)
   }
 
-  /** A value that is made where it is for this gather and for whoever is on the makers' lane, whole and once. */
+  /** Whether a value is a whole tick buffer on the window's device that is written once, so that it can be a view of the window. */
   private canMove(read: number, root: number, target: Buffer, bytes: number): boolean {
     const { buffers, operations } = this.ir
     const own = buffers[root]!
@@ -107,7 +107,7 @@ class Gathers {
     )
   }
 
-  /** The buffers, those that moved as views of where they are now. */
+  /** The buffers, those that moved as views of their new place. */
   buffers(): readonly Buffer[] {
     return this.ir.buffers.map(buffer => {
       let { root, offset } = buffer
@@ -120,7 +120,7 @@ class Gathers {
   }
 }
 
-/** The graph without some operations: who came after them comes after those that they came after. */
+/** The graph without some operations; their successors come after their predecessors. */
 const without = (ir: Placed, gone: Uint8Array, buffers: readonly Buffer[]): Placed => {
   const { operations, laneOf, control } = ir
   const now = new Int32Array(operations.length)
@@ -146,8 +146,9 @@ const without = (ir: Placed, gone: Uint8Array, buffers: readonly Buffer[]): Plac
 }
 
 /**
- * After this pass nothing gathers values that can be made where a window wants them: those of a window all of whose values are made on one lane, once each, and read
- * there or by the gather alone. On other lanes each maker would have to wait for the buffer's allocation, and for readers of the values before its own.
+ * The values of a window are made in its buffer, and nothing gathers them: where all of them are made on one lane, once
+ * each, and read there or by the gather alone. On other lanes each maker would have to wait for the allocation of the
+ * buffer, and for readers of the values before its own.
  */
 export const inPlace = pass('in-place', (ir: Placed): Placed => {
   if (ir.gathers !== true) return ir

@@ -13,11 +13,11 @@ import { order } from '../order.js'
 import { synchronize } from '../synchronize.js'
 import { blocks, type Chains, fewestChains, greedyChains } from './chains.js'
 
-/** Work that the user gave no lane: the compiler chooses. */
+/** Work without a lane of the user's: the compiler chooses its lane. */
 export const isChosen = ({ lane, kind }: Operation): boolean =>
   lane === undefined && (kind === 'compute' || kind === 'store')
 
-/** How many lanes were looked at, and what each would make of the tick: nanoseconds, and waits, of the operations that were judged. */
+/** A number of lanes that was tried: the predicted nanoseconds a tick, and the waits. */
 export interface Tried {
   readonly lanes: number
   readonly tick: number
@@ -30,13 +30,13 @@ export interface Spread {
   readonly tried: readonly Tried[]
 }
 
-/** Operations by which lanes are judged: of a larger graph its beginning stands for the whole. */
+/** Operations by which numbers of lanes are compared; of a larger graph its beginning. */
 const judged = 2 ** 13
 
-/** Operations up to which the way that chains are given to lanes is judged by all of them: a beginning says little of neighbours. */
+/** Operations up to which ways of assigning chains are compared by the whole graph: its beginning says little of neighbours. */
 const judgedWhole = 2 ** 15
 
-/** A lane more must make the tick shorter by so much of it, else it is not worth having. */
+/** The part by which one more lane must shorten the tick. */
 const worth = 0.01
 
 const beginning = (ir: Lowered): Lowered => {
@@ -52,7 +52,7 @@ const beginning = (ir: Lowered): Lowered => {
   }
 }
 
-/** Less than this no tick takes: what the issuing thread needs, and what is asked of each shared thing. */
+/** A lower bound of the tick: the time of the issuing thread, and of each shared resource. */
 const leastTick = ({ issue, work, demand, firstPool, pools, power }: Costs): number => {
   const asked = new Float64Array(pools + 1)
   work.forEach((own, i) => {
@@ -63,9 +63,10 @@ const leastTick = ({ issue, work, demand, firstPool, pools, power }: Costs): num
   return Math.max(...asked, power)
 }
 
-type Way = 'in time' | 'in blocks'
+/** Lanes take chains as they become idle, or blocks of neighbouring chains. */
+type Assignment = 'in time' | 'in blocks'
 
-/** The chains of the work to be spread, and what becomes of them on so many lanes. */
+/** The chains of the work to be spread, and predictions for numbers of lanes. */
 class Spreading {
   private readonly cut: Chains
   private readonly dependencies: Dependencies
@@ -96,7 +97,7 @@ class Spreading {
     this.urgency = remainingPath(this.order, this.dependencies, this.costs.alone)
   }
 
-  /** Lanes beyond which there is nothing to spread; 1 where operations wait for each other in a circle, which `order` tells. */
+  /** The most lanes of any use; 1 where operations form a cycle, which `order` reports. */
   get most(): number {
     return this.order.length < this.laneOf.length ? 1 : this.cut.chains
   }
@@ -105,7 +106,7 @@ class Spreading {
     return leastTick(this.costs)
   }
 
-  over(lanes: number, way: Way): Int32Array {
+  over(lanes: number, way: Assignment): Int32Array {
     const { fixed, laneOf, dependencies, costs, urgency, cut } = this
     const { operations } = this.ir
     if (lanes === 1) return laneOf.map(lane => (lane === -1 ? fixed : lane))
@@ -118,7 +119,7 @@ class Spreading {
     return laneOf.map((lane, i) => (lane === -1 ? fixed + block[cut.chainOf[i]!]! : lane))
   }
 
-  judge(lanes: number, way: Way): Tried & { readonly way: Way } {
+  judge(lanes: number, way: Assignment): Tried & { readonly way: Assignment } {
     const named = Array.from({ length: this.fixed + lanes }, (_, id) => ({
       id,
       name: '',
@@ -149,8 +150,8 @@ const better = <A extends Tried>(a: A, b: A): A => {
 }
 
 /**
- * Spreads what has no lane (-1) over at most `room` lanes beside the `fixed` ones: as many as make the predicted tick shorter, and no more. A chain is on one lane, so
- * what is a plain chain stays on one. Lanes take chains as they become idle, or neighbours together, whichever is better.
+ * Spreads operations without a lane (-1) over at most `room` lanes beside the `fixed` ones: as many as shorten the
+ * predicted tick, and no more. A chain stays on one lane.
  */
 export const spread = (ir: Lowered, fixed: number, laneOf: Int32Array, room: number): Spread => {
   const whole = new Spreading(ir, fixed, laneOf)
@@ -159,7 +160,7 @@ export const spread = (ir: Lowered, fixed: number, laneOf: Int32Array, room: num
   const part = laneOf.length <= judged ? whole : new Spreading(beginning(ir), fixed, laneOf.slice(0, judged))
   const tried = [part.judge(1, 'in time')]
   let best = tried[0]!
-  const look = (lanes: number): Tried & { readonly way: Way } => {
+  const look = (lanes: number): Tried & { readonly way: Assignment } => {
     const found = better(part.judge(lanes, 'in time'), part.judge(lanes, 'in blocks'))
     tried.push(found)
     return found
@@ -169,7 +170,7 @@ export const spread = (ir: Lowered, fixed: number, laneOf: Int32Array, room: num
     const found = look(lanes)
     if (found.tick < best.tick * (1 - worth)) best = found
   }
-  // Of the lanes between the last two that were looked at as many are folded back as gain nothing.
+  // Bisection: the fewest lanes between the last two numbers that are as good as the best.
   const least = best.tick
   for (let fewer = best.lanes >> 1; best.lanes - fewer > 1; ) {
     const middle = (fewer + best.lanes) >> 1

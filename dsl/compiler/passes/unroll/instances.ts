@@ -4,29 +4,30 @@ import type { Rates } from '../../../language/rates.js'
 import { isView } from '../../analysis/operators.js'
 import type { Rated } from '../rates.js'
 
-// The copies of a node are numbered in one row with those of all others: copy i of node v is the key `base[v] + i`, and after all of them the state
-// of node v is `total + v`. Copies of every, hold and delay are no nodes: they stand for a copy of another node, or for a state.
+// Instances are numbered by *key*: instance i of node v has the key `base[v] + i`, and behind all instances the state of
+// node v has the key `total + v`. Instances of every, hold and delay are no nodes: each stands for an instance of another
+// node, or for a state.
 
 /** A window of one value: the same bytes. */
 export const isAlone = ({ op, attrs }: GraphNode): boolean => op === 'window' && attrs['n'] === 1
 const looksAcross: ReadonlySet<string> = new Set(['window', 'every', 'hold', 'delay'])
 
-const isTwin = (a: GraphNode, b: GraphNode): boolean => {
+const isSameState = (a: GraphNode, b: GraphNode): boolean => {
   if (a.lane?.name !== b.lane?.name) return false
   const [x, y] = [a.attrs['init'], b.attrs['init']]
   if (!Array.isArray(x) || !Array.isArray(y)) return Object.is(x, y)
   return x.length === y.length && x.every((value, i) => Object.is(value, y[i]))
 }
 
-/** The copies of all nodes of a graph with rates: which stand for which, what each reads, and which something needs. */
+/** The instances of all nodes of a graph with rates: which stand for which, what each reads, and which are needed. */
 export class Instances {
   readonly base: Int32Array
   readonly total: number
-  /** By key: whether an output, or a state that one depends on, needs it. */
+  /** By key: whether an output needs it, directly or through a state. */
   readonly live: Uint8Array
-  /** By node: whether its value is read by other copies than its own, so that a kernel cannot take its memory. */
+  /** By node: whether instances read values of other numbers than their own, so that no kernel may take its memory. */
   readonly shared: Uint8Array
-  /** By node with a state: the node whose state is the same one. */
+  /** By node with a state: the node that has the same state. */
   private readonly same: Int32Array
 
   constructor(
@@ -44,7 +45,7 @@ export class Instances {
     this.mark()
   }
 
-  /** The key that copy `copy` of a node stands for: its own, but for every, hold and delay. */
+  /** The key that instance `copy` of a node stands for: its own, except for every, hold and delay. */
   resolve(node: number, copy: number): number {
     const { rates, base, total, same } = this
     const { fires, constant } = rates
@@ -63,26 +64,26 @@ export class Instances {
     }
   }
 
-  /** What a state holds for the next tick: the newest value of what a hold holds, or a delay is behind. */
+  /** The key of the value that a state holds for the next tick: the newest that its hold or delay has read. */
   source(id: number): number {
     const from = this.ir.nodes[id]!.inputs[0]!
     return this.resolve(from, this.rates.fires[from]! - 1)
   }
 
-  /** Two states of one init that take over the same value are one: so it is with a delay behind a hold. */
+  /** Two states with one init that take over the same value are one, as of a delay behind a hold. */
   private shareStates(): void {
     const met = new Map<number, number[]>()
     for (const node of this.ir.nodes) {
       if ((node.op !== 'delay' && node.op !== 'hold') || this.rates.constant[node.id] === 1) continue
       const source = this.source(node.id)
       const others = met.get(source) ?? []
-      const twin = others.find(other => isTwin(this.ir.nodes[other]!, node))
-      if (twin === undefined) met.set(source, [...others, node.id])
-      else this.same[node.id] = twin
+      const same = others.find(other => isSameState(this.ir.nodes[other]!, node))
+      if (same === undefined) met.set(source, [...others, node.id])
+      else this.same[node.id] = same
     }
   }
 
-  /** Whose memory a value may be, through what only looks at it. */
+  /** The node whose memory a value may be, behind views. */
   owner(id: number): number {
     let of = id
     while (isView(this.ir.nodes[of]!)) of = this.ir.nodes[of]!.inputs[0]!
@@ -101,7 +102,7 @@ export class Instances {
     return shared
   }
 
-  /** The keys of what a host value is made of, in order: inputs, parameters, downloads, and values that come after something. */
+  /** The keys that a host value is made of, in order: of inputs, parameters, downloads and ordered host values. */
   leaves(node: number, copy: number): readonly number[] {
     const key = this.resolve(node, copy)
     const id = this.nodeOf(key)
@@ -111,7 +112,7 @@ export class Instances {
       : [key]
   }
 
-  /** Of a copy that is a node: which copies of its inputs it reads. */
+  /** The instances of its inputs that an instance reads. */
   private inputsOf(id: number, copy: number): readonly (readonly [node: number, copy: number])[] {
     const { op, inputs, attrs } = this.ir.nodes[id]!
     if (op !== 'window') return inputs.map(input => [input, copy] as const)
@@ -119,7 +120,7 @@ export class Instances {
     return Array.from({ length: n }, (_, k) => [inputs[0]!, copy * n + k] as const)
   }
 
-  /** Whose copy a key is. */
+  /** The node of a key. */
   nodeOf(key: number): number {
     const { base } = this
     let low = 0
@@ -132,7 +133,7 @@ export class Instances {
     return low
   }
 
-  /** The keys of what a copy reads, or a state is to hold. */
+  /** The keys that an instance reads, or that a state takes over. */
   readsOf(key: number): readonly number[] {
     if (key >= this.total) return [this.source(key - this.total)]
     const id = this.nodeOf(key)
