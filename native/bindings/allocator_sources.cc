@@ -119,17 +119,17 @@ std::unique_ptr<caching::Source> callbackSource(AllocatorDevice& device, Napi::F
 std::unique_ptr<caching::Source> librarySource(const AllocatorDevice& device, const std::string& path,
                                                const std::string& allocate, const std::string& release,
                                                std::string* problem) {
-  const auto said = [problem] {
+  const auto failed = [problem] {
     const char* words = dlerror();
     *problem = words ? words : "unknown";
     return nullptr;
   };
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library) return said();
+  if (!library) return failed();
   void* const first = dlsym(library, allocate.c_str());
-  if (!first) return said();
+  if (!first) return failed();
   void* const second = dlsym(library, release.c_str());
-  if (!second) return said();
+  if (!second) return failed();
   return std::make_unique<LibrarySource>(device.driver->info().ordinal, allocate,
                                          reinterpret_cast<LibrarySource::Allocate>(first),
                                          reinterpret_cast<LibrarySource::Release>(second));

@@ -31,10 +31,10 @@ Status Context::open(std::shared_ptr<const DriverLibrary> library, int ordinal,
   return Status::ok;
 }
 
-// After a sticky error the primary context stays unusable as long as anyone in the process retains it, and
-// cuBLASLt's runtime never lets go. Resetting it destroys it for all of them. Where the fault was the GPU's
-// (an illegal address on an H200, driver 580) not even that helps: every later retain fails with the same
-// code until the process ends.
+// After a sticky error the primary context stays unusable as long as it is retained anywhere in the process,
+// and cuBLASLt's runtime never releases it. A reset destroys it for all users. If the GPU itself faulted (an
+// illegal address on an H200, driver 580), not even that helps: every later retain fails with the same code
+// until the process ends.
 Context::~Context() {
   if (broken_) call().cuDevicePrimaryCtxReset(device_);
   call().cuDevicePrimaryCtxRelease(device_);

@@ -25,7 +25,8 @@ class Context {
   CUdevice device() const { return device_; }
   int attribute(int which) const;
 
-  // The driver's code as ours; of a failure, the call and the driver's words become this thread's detail.
+  // Converts the driver's code. After a failure, the call and the driver's message become this thread's
+  // detail.
   Status check(CUresult code, const char* call) const {
     if (code == kSuccess) return Status::ok;
     return failed(code, call);

@@ -28,8 +28,8 @@ Status CopyKernel::launch(const DeviceAddress* reads, const DeviceAddress* write
   return status;
 }
 
-// Addresses are unified: where pinned memory is one end the driver finds out the other. Between two devices
-// it is told the contexts, and goes through the host by itself where the one cannot reach the other.
+// Addresses are unified: with pinned memory at one end the driver determines the other. Between two devices
+// it needs both contexts, and copies through the host where one device cannot access the other.
 Status PeerCopyKernel::launch(const DeviceAddress* reads, const DeviceAddress* writes,
                               CUstream stream) const {
   if (bytes_ == 0) return Status::ok;

@@ -6,11 +6,14 @@
 
 namespace braid::cuda {
 
-// More words about the last failure on the calling thread; what Driver::lastDetail answers.
-std::string& detail();
+// Details of the last failure on the calling thread, returned by Driver::lastDetail.
+inline std::string& detail() {
+  thread_local std::string text;
+  return text;
+}
 
-inline Status fail(Status status, std::string words) {
-  detail() = std::move(words);
+inline Status fail(Status status, std::string text) {
+  detail() = std::move(text);
   return status;
 }
 

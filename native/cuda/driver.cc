@@ -4,16 +4,15 @@
 #include <chrono>
 #include <thread>
 
-#include "cuda/map_source.h"
 #include "cuda/matmul.h"
-#include "cuda/reduce_source.h"
+#include "cuda/source.h"
 #include "kernels/check.h"
 
 namespace braid::cuda {
 namespace {
 
 CUstream cu(Stream stream) { return reinterpret_cast<CUstream>(stream); }
-// CUDA's own events are aligned: the lowest bit of a handle says that it was made to be awaited.
+// CUDA's events are aligned, so the lowest bit of a handle marks those of kind `awaited`.
 constexpr std::uintptr_t awaitedEvent = 1;
 bool isAwaited(Event event) { return (reinterpret_cast<std::uintptr_t>(event) & awaitedEvent) != 0; }
 CUevent cu(Event event) {
@@ -131,7 +130,7 @@ Status CudaDriver::pagesMap(DeviceAddress address, std::size_t bytes, Pages page
   return status;
 }
 
-// Setting access is what costs: once for all of them.
+// Setting access is expensive, so it is done once for all pages.
 Status CudaDriver::pagesMapEach(DeviceAddress address, std::size_t each, const Pages* pages,
                                 std::size_t count) {
   std::size_t mapped = 0;
@@ -206,7 +205,7 @@ Status CudaDriver::eventQuery(Event event) {
   return context_->check(call_.cuEventQuery(cu(event)), "cuEventQuery");
 }
 
-// The driver spins for an event that it has not made for sleeping.
+// The driver spins on an event that was not created with the flag for blocking waits.
 Status CudaDriver::eventSynchronize(Event event) {
   if (isAwaited(event)) return context_->check(call_.cuEventSynchronize(cu(event)), "cuEventSynchronize");
   constexpr std::chrono::microseconds longest{100};
@@ -285,8 +284,8 @@ Status CudaDriver::reachPeer(Driver& other) {
   // One GPU may stand for several devices of a program.
   if (peer->context_->handle() == context_->handle()) return Status::ok;
   int can = 0;
-  const CUresult asked = call_.cuDeviceCanAccessPeer(&can, context_->device(), peer->context_->device());
-  if (asked != kSuccess || can == 0) return Status::notSupported;
+  const CUresult queried = call_.cuDeviceCanAccessPeer(&can, context_->device(), peer->context_->device());
+  if (queried != kSuccess || can == 0) return Status::notSupported;
   Current current(*context_);
   const CUresult code = call_.cuCtxEnablePeerAccess(peer->context_->handle(), 0);
   if (code == kPeerAlreadyEnabled) return Status::ok;

@@ -54,12 +54,12 @@ class GeneratedKernel : public CudaKernel {
   std::size_t readCount_;
   std::vector<std::size_t> masks_;  // alignment less one, for each pointer
   std::vector<std::int64_t> byteOffsets_;
-  std::string call_;  // what a failed launch is called in its detail
+  std::string call_;  // names a failed launch in its detail
   Launch plain_, vector_;
   mutable Arguments arguments_;  // written and read by the issuing thread alone
 };
 
-// A user's CUDA C++: pointers, then scalars, launched as the spec says.
+// A user's CUDA C++ kernel: takes pointers, then scalars, with the launch of the spec.
 class UserKernel : public CudaKernel {
  public:
   // Checks the launch against the device's and the function's limits.

@@ -107,7 +107,7 @@ bool openLibrary(const std::vector<std::string>& candidates, SharedLibrary* libr
     } else if (places.find(candidate.substr(0, slash)) == std::string::npos) {
       places += (places.empty() ? "" : ", ") + candidate.substr(0, slash);
     }
-    // There, yet not loadable: the one case where the loader's own words matter.
+    // The file exists but cannot be loaded: the only case where the loader's message matters.
     if (words.rfind(candidate + ": cannot open shared object file", 0) != 0) {
       refusals += (refusals.empty() ? "; " : ", ") + words;
     }
@@ -158,8 +158,8 @@ std::shared_ptr<const NvrtcLibrary> NvrtcLibrary::open(const std::vector<std::st
 #undef BRAID_RESOLVE
   int count = 0;
   nvrtc->call.nvrtcVersion(&nvrtc->major, &nvrtc->minor);
-  // NVRTC opens its builtins by bare name, which the loader does not find beside a wheel's library. Once
-  // loaded under that name they are found; where they are elsewhere this does nothing.
+  // NVRTC opens its builtins by bare name, which the loader does not find next to a wheel's library. Loading
+  // them first under that name helps; where they are elsewhere this does nothing.
   const std::string directory = nvrtc->library.path.substr(0, nvrtc->library.path.rfind('/') + 1);
   const std::string version = std::to_string(nvrtc->major) + "." + std::to_string(nvrtc->minor);
   if (!directory.empty())

@@ -22,7 +22,7 @@ struct SharedLibrary {
   std::string path;  // as the loader found it
 };
 
-// Opens the first candidate that loads. On failure *problem says what was looked for and where.
+// Opens the first candidate that loads. After a failure *problem lists the names and places that were tried.
 bool openLibrary(const std::vector<std::string>& candidates, SharedLibrary* library, std::string* problem);
 
 // `libnvrtc` for a driver of CUDA 13: libnvrtc.so.13, .so.12, .so; each by the loader's own search

@@ -58,8 +58,7 @@ MapLoops mapLoops(const KernelSpec& spec) {
   bool vector = loops.count >= lanes && (loops.shape.size() == 1 || inner % lanes == 0);
   for (const auto& strides : loops.strides) {
     vector = vector && (strides.back() == 1 || strides.back() == 0);
-    // Each row starts at a multiple of the access, or the alignment of the first says nothing about the
-    // others.
+    // Each row must start at a multiple of the access, since only the alignment of the first row is checked.
     for (std::size_t d = 0; vector && strides.back() == 1 && d + 1 < strides.size(); ++d)
       vector = strides[d] % lanes == 0;
   }

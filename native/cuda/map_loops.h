@@ -7,8 +7,8 @@
 
 namespace braid::cuda {
 
-// The dimensions of a map after those that every operand walks alike have become one, and how each operand
-// walks them. Never empty: a scalar is one dimension of one element.
+// The dimensions of a map, after merging those that have equal strides in every operand, and the strides of
+// each operand. Never empty: a scalar is one dimension of one element.
 struct MapLoops {
   std::vector<std::int64_t> shape;
   std::vector<std::vector<std::int64_t>> strides;  // of each operand, as many as `shape`

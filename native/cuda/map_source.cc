@@ -1,4 +1,4 @@
-#include "cuda/map_source.h"
+#include "cuda/source.h"
 
 #include <cmath>
 #include <cstdio>
@@ -34,8 +34,8 @@ std::string intLiteral(double constant) {
   return "(int)" + number(static_cast<std::uint32_t>(value)) + "u";
 }
 
-// What an instruction is in CUDA C++, with $a, $b and $c for its arguments. Null: no such instruction in this
-// type.
+// The CUDA C++ of an instruction, with $a, $b and $c for its arguments. Null where this type has no such
+// instruction.
 const char* floatPattern(MapOp op) {
   switch (op) {
     case MapOp::operand:

@@ -1,8 +1,8 @@
 #include "cuda/matmul.h"
 
 #include "cuda/matmul_problem.h"
-#include "cuda/matmul_source.h"
 #include "cuda/matmul_tune.h"
+#include "cuda/source.h"
 
 namespace braid::cuda {
 namespace {
@@ -66,9 +66,9 @@ Status Blas::ready() {
   if (!session->library) return fail(Status::fileNotFound, problem);
   if (const cublasStatus code = session->library->call.cublasLtCreate(&session->handle)) {
     session->handle = nullptr;
-    return fail(
-        code == kCublasAllocFailed ? Status::outOfMemory : Status::notInitialized,
-        std::string("cublasLtCreate: cuBLASLt says ") + session->library->call.cublasLtGetStatusString(code));
+    return fail(code == kCublasAllocFailed ? Status::outOfMemory : Status::notInitialized,
+                std::string("cublasLtCreate: cuBLASLt reports ") +
+                    session->library->call.cublasLtGetStatusString(code));
   }
   session_ = std::move(session);
   return Status::ok;
@@ -94,7 +94,7 @@ Status Blas::prepare(const KernelSpec& spec, std::unique_ptr<Kernel>* kernel) {
           return status;
         }
       }
-      if (!choices.empty()) settle(*problem, spec, *compiler_, timed, &choices);
+      if (!choices.empty()) tune(*problem, spec, *compiler_, timed, &choices);
     }
     // The last of them takes any operand; without it some view would find no algorithm.
     if (!choices.empty() && choices.back().alignment == elementBytes(spec.a.dtype)) {

@@ -33,8 +33,8 @@ Status MatmulProblem::check(cublasStatus code, const char* call) const {
   const Status status = code == kCublasAllocFailed    ? Status::outOfMemory
                         : code == kCublasNotSupported ? Status::notSupported
                                                       : Status::unknown;
-  return fail(status,
-              std::string(call) + ": cuBLASLt says " + session_->library->call.cublasLtGetStatusString(code));
+  return fail(status, std::string(call) + ": cuBLASLt reports " +
+                          session_->library->call.cublasLtGetStatusString(code));
 }
 
 Status MatmulProblem::layout(LtLayout* layout, DType type, std::int64_t rows, std::int64_t columns,
@@ -93,15 +93,15 @@ Status MatmulProblem::algorithms(std::size_t alignment, std::size_t workspaceByt
   }
   std::vector<LtHeuristic> results(static_cast<std::size_t>(most));
   int count = 0;
-  const bool asked = code == kCublasSuccess;
-  if (asked) {
+  const bool searched = code == kCublasSuccess;
+  if (searched) {
     code = call.cublasLtMatmulAlgoGetHeuristic(session_->handle, desc_, b_, a_, c_, c_, preference, most,
                                                results.data(), &count);
   }
   call.cublasLtMatmulPreferenceDestroy(preference);
-  if (asked && (code == kCublasNotSupported || (code == kCublasSuccess && count == 0))) return Status::ok;
+  if (searched && (code == kCublasNotSupported || (code == kCublasSuccess && count == 0))) return Status::ok;
   if (code != kCublasSuccess)
-    return check(code, asked ? "cublasLtMatmulAlgoGetHeuristic" : "cublasLtMatmulPreferenceSetAttribute");
+    return check(code, searched ? "cublasLtMatmulAlgoGetHeuristic" : "cublasLtMatmulPreferenceSetAttribute");
   for (int i = 0; i < count; ++i) {
     const LtHeuristic& result = results[static_cast<std::size_t>(i)];
     if (result.state == kCublasSuccess && result.workspaceBytes <= workspaceBytes) {
@@ -119,7 +119,7 @@ Status MatmulProblem::run(const MatmulChoice& choice, DeviceAddress a, DeviceAdd
       session_->handle, desc_, &one, pointer(b), b_, pointer(a), a_, &zero, pointer(c), c_, pointer(c), c_,
       &choice.algorithm, pointer(choice.workspaceBytes ? workspace : 0), choice.workspaceBytes, stream);
   if (code == kCublasSuccess) return Status::ok;
-  // "Execution failed" hides the driver's own code: if the context is broken, the stream says how.
+  // "Execution failed" hides the driver's code: if the context is broken, a query of the stream returns it.
   const CUresult driver = session_->context->call().cuStreamQuery(stream);
   if (driver != kSuccess && driver != kNotReady) return session_->context->check(driver, "cublasLtMatmul");
   return check(code, "cublasLtMatmul");

@@ -1,4 +1,4 @@
-#include "cuda/matmul_source.h"
+#include "cuda/source.h"
 
 #include "cuda/prelude.h"
 

@@ -68,8 +68,8 @@ constexpr int kRounds = 3, kRunsARound = 2;
 
 }  // namespace
 
-void settle(const MatmulProblem& problem, const KernelSpec& spec, Compiler& compiler, bool timed,
-            std::vector<MatmulChoice>* choices) {
+void tune(const MatmulProblem& problem, const KernelSpec& spec, Compiler& compiler, bool timed,
+          std::vector<MatmulChoice>* choices) {
   const Context& context = *problem.session().context;
   const DriverFunctions& call = context.call();
   std::size_t workspace = 0;

@@ -2,9 +2,9 @@
 
 namespace braid::cuda {
 
-// What every generated kernel begins with: storage types, packs of 16 bytes, conversions (kernel-spec.ts says
-// which), and the functions whose corner cases are JavaScript's rather than C's. No header: NVRTC alone must
-// do.
+// The beginning of every generated kernel: storage types, packs of 16 bytes, the conversions of
+// kernel-spec.ts, and functions whose corner cases are those of JavaScript, not of C. Includes no header, so
+// that NVRTC alone suffices.
 inline constexpr const char* kPrelude = R"cuda(
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -20,7 +20,10 @@ FN float loadF(u8 x) { return (float)x; }
 FN float loadF(f16 x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits)); return y; }
 FN float loadF(bf16 x) { return __uint_as_float((unsigned)x.bits << 16); }
 
-FN int truncate(float x) { return x >= 2147483648.0f ? 2147483647 : x <= -2147483648.0f ? (-2147483647 - 1) : x == x ? (int)x : 0; }
+FN int truncate(float x) {
+  if (x >= 2147483648.0f) return 2147483647;
+  return x <= -2147483648.0f ? (-2147483647 - 1) : x == x ? (int)x : 0;
+}
 FN int loadI(int x) { return x; }
 FN int loadI(u8 x) { return (int)x; }
 FN int loadI(float x) { return truncate(x); }
@@ -48,7 +51,8 @@ FN float maxF(float a, float b) {
   return a > b ? a : b > a ? b : a == b ? __uint_as_float(__float_as_uint(a) & __float_as_uint(b)) : a + b;
 }
 FN float powF(float a, float b) {
-  if (b != b || (fabsf(a) == 1.0f && fabsf(b) == __uint_as_float(0x7f800000u))) return __uint_as_float(0x7fc00000u);
+  if (b != b || (fabsf(a) == 1.0f && fabsf(b) == __uint_as_float(0x7f800000u)))
+    return __uint_as_float(0x7fc00000u);
   return powf(a, b);
 }
 FN int minI(int a, int b) { return a < b ? a : b; }
@@ -57,10 +61,14 @@ FN int addI(int a, int b) { return (int)((unsigned)a + (unsigned)b); }
 FN int subI(int a, int b) { return (int)((unsigned)a - (unsigned)b); }
 FN int mulI(int a, int b) { return (int)((unsigned)a * (unsigned)b); }
 FN double powD(double a, double b) {
-  return b != b || (fabs(a) == 1.0 && fabs(b) > 1.7976931348623157e308) ? (double)__uint_as_float(0x7fc00000u) : pow(a, b);
+  if (b != b || (fabs(a) == 1.0 && fabs(b) > 1.7976931348623157e308))
+    return (double)__uint_as_float(0x7fc00000u);
+  return pow(a, b);
 }
 // JavaScript's ToInt32: modulo 2^32.
-FN int wrap(double x) { return fabs(x) <= 1.7976931348623157e308 ? (int)(unsigned)(long long)fmod(trunc(x), 4294967296.0) : 0; }
+FN int wrap(double x) {
+  return fabs(x) <= 1.7976931348623157e308 ? (int)(unsigned)(long long)fmod(trunc(x), 4294967296.0) : 0;
+}
 FN int divI(int a, int b) { return b == 0 ? 0 : b == -1 ? subI(0, a) : a / b; }
 FN int absI(int a) { return a < 0 ? subI(0, a) : a; }
 )cuda";

@@ -52,7 +52,7 @@ CudaReport probe(const LibraryPaths& paths) {
     probeDevices(driver, &report, &all);
   }
   all.libraries.push_back(report);
-  // Without a driver nothing says which major version is wanted; the newest is then as good as any.
+  // Without a driver the major version is not known; the newest is then as good as any.
   const int version = driver ? driver->version : 13000;
 
   problem.clear();

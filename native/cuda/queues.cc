@@ -13,8 +13,8 @@ constexpr int most = 64;              // devices: others count together with the
 std::size_t queues() {
   static const std::size_t count = [] {
     const char* given = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
-    const int asked = given != nullptr ? std::atoi(given) : 0;
-    return static_cast<std::size_t>(asked >= 1 && asked <= 32 ? asked : 8);
+    const int connections = given != nullptr ? std::atoi(given) : 0;
+    return static_cast<std::size_t>(connections >= 1 && connections <= 32 ? connections : 8);
   }();
   return count;
 }

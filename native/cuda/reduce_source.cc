@@ -1,4 +1,4 @@
-#include "cuda/reduce_source.h"
+#include "cuda/source.h"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 namespace braid::cuda {
 namespace {
 
-// How partial results combine, as the prelude's functions say; V is float, or int for whole numbers.
+// How partial results combine, by the prelude's functions. V is float, or int for integers.
 constexpr const char* kCommon = R"cuda(
 FN V load(T x) { return LOAD(x); }
 FN V wider(V a, V b) { return COMBINE; }
@@ -26,7 +26,8 @@ template <int WIDTH> FN V row(const T* x, int lane) {
     for (int j = 0; j < WIDTH; ++j) value = wider(value, load(pack.v[j]));
   }
   #pragma unroll
-  for (int step = (GROUP < 32 ? GROUP : 32) / 2; step > 0; step /= 2) value = wider(value, __shfl_xor_sync(0xffffffffu, value, step));
+  for (int step = (GROUP < 32 ? GROUP : 32) / 2; step > 0; step /= 2)
+    value = wider(value, __shfl_xor_sync(0xffffffffu, value, step));
   if constexpr (GROUP > 32) {
     __shared__ V partial[GROUP > 32 ? GROUP / 32 : 1];
     if (lane % 32 == 0) partial[lane / 32] = value;
@@ -34,7 +35,8 @@ template <int WIDTH> FN V row(const T* x, int lane) {
     value = lane < GROUP / 32 ? partial[lane] : (V)(FIRST);
     if (lane < 32) {
       #pragma unroll
-      for (int step = 16; step > 0; step /= 2) value = wider(value, __shfl_xor_sync(0xffffffffu, value, step));
+      for (int step = 16; step > 0; step /= 2)
+        value = wider(value, __shfl_xor_sync(0xffffffffu, value, step));
     }
   }
   return value;
@@ -47,11 +49,15 @@ template <int WIDTH> FN void rows(const T* x, U* y, Index count) {
   const V value = row<WIDTH>(x + at * LENGTH, lane);
   if (mine < count && lane == 0) finish(value, y[mine]);
 }
-extern "C" __global__ void __launch_bounds__(BLOCK) braid_reduce(const T* x, U* y, Index count) { rows<1>(x, y, count); }
+extern "C" __global__ void __launch_bounds__(BLOCK) braid_reduce(const T* x, U* y, Index count) {
+  rows<1>(x, y, count);
+}
 )cuda";
 
 constexpr const char* kRowsVector = R"cuda(
-extern "C" __global__ void __launch_bounds__(BLOCK) braid_reduce_vector(const T* x, U* y, Index count) { rows<VECTOR>(x, y, count); }
+extern "C" __global__ void __launch_bounds__(BLOCK) braid_reduce_vector(const T* x, U* y, Index count) {
+  rows<VECTOR>(x, y, count);
+}
 )cuda";
 
 // inner > 1: a block takes 32 columns of one outer index; its warps read whole rows of them, each its own
@@ -82,7 +88,7 @@ std::string define(const char* name, const std::string& value) {
   return "#define " + std::string(name) + " " + value + "\n";
 }
 
-// The value that changes nothing.
+// The neutral element.
 std::string first(ReduceHow how, bool whole) {
   switch (how) {
     case ReduceHow::sum:

@@ -9,20 +9,19 @@
 
 namespace braid::cuda {
 
-// The generated text of one kernel and how it wants to be launched. Pure data: made without a device, read in
-// tests. Every function takes its pointers (reads, then writes, less those that `operands` leaves out), then
-// `count` as the index type.
+// The generated text of one kernel and its launch. Pure data, made without a device. Every function takes its
+// pointers (reads, then writes, without those that `operands` leaves out), then `count` in the index type.
 struct KernelSource {
   struct Variant {
     const char* entry = "";
-    std::int64_t threads =
-        0;  // wanted in all; the grid covers them, or strides over them where that would be too many
+    // All threads of the kernel. The grid covers them, or strides over them where it would be too large.
+    std::int64_t threads = 0;
     unsigned block = 256;
     bool strided = true;  // a grid smaller than `threads` still does all the work
   };
   std::string text;
   Variant plain;
-  // Of 16-byte accesses; used where every pointer is a multiple of its alignment below. entry "": there is
+  // With 16-byte accesses, for pointers that are multiples of `alignments`. Its entry is "" where there is
   // none.
   Variant vector;
   std::vector<std::size_t> alignments;    // bytes, for each pointer; 1: any
@@ -32,5 +31,14 @@ struct KernelSource {
 };
 
 const char* cudaTypeName(DType type);  // as in the prelude
+
+// One fused elementwise kernel. These three trust the spec, which checkKernel has checked.
+void mapSource(const KernelSpec& spec, KernelSource* source);
+// A reduction over the middle of outer × length × inner. The order of additions depends on the sizes alone,
+// so equal inputs give equal bits.
+void reduceSource(const KernelSpec& spec, int multiprocessors, KernelSource* source);
+// A tiled product for the operand types that cuBLASLt does not multiply, and for k = 0. Sums in f32, in order
+// of k.
+void matmulSource(const KernelSpec& spec, KernelSource* source);
 
 }  // namespace braid::cuda

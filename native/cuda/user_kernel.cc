@@ -57,10 +57,10 @@ Status UserKernel::make(std::shared_ptr<Module> module, const KernelSpec& spec,
   if (const CUresult code = call.cuFuncGetAttribute(&fixedShared, kFunctionStaticShared, function)) {
     return context.check(code, "cuFuncGetAttribute");
   }
-  const std::uint64_t asked = std::uint64_t{spec.block[0]} * spec.block[1] * spec.block[2];
-  if (asked > static_cast<std::uint64_t>(threads)) {
+  const std::uint64_t perBlock = std::uint64_t{spec.block[0]} * spec.block[1] * spec.block[2];
+  if (perBlock > static_cast<std::uint64_t>(threads)) {
     return fail(Status::launchOutOfResources,
-                spec.name + " is launched with " + std::to_string(asked) +
+                spec.name + " is launched with " + std::to_string(perBlock) +
                     " threads a block; compiled for this device it may have " + std::to_string(threads) +
                     ". Use smaller blocks, or __launch_bounds__ to make it use fewer registers");
   }

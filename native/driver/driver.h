@@ -32,47 +32,47 @@ struct DeviceInfo {
   std::size_t pageBytes = 0;  // granularity of addressReserve/pagesCreate/pagesMap; 0: not supported
 };
 
-// Who queued a piece of work, and where in its program.
+// Which program queued a piece of work, and where in that program.
 struct WorkLabel {
   const void* owner = nullptr;
   std::uint64_t tick = 0;
   std::size_t step = 0;
 };
 
-// What an event is for. All kinds may be recorded, waited for on streams, asked for, and synchronised with.
+// The purpose of an event. All kinds may be recorded, waited for on streams, queried, and synchronised with.
 enum class EventKind : std::uint8_t {
   order,    // streams wait for it; any number may be outstanding
-  timed,    // the same, and it notes the time
+  timed,    // the same, and it records the time
   awaited,  // threads sleep until it: they wake at once, and few may be outstanding (on cuda 56, the next
             // record blocks)
 };
 
 enum class CopyKind { hostToDevice, deviceToHost, deviceToDevice, hostToHost };
 
-// A kernel made ready for one device: compiled, its algorithm chosen, its launch shape known. Immutable;
-// launched from the issuing thread only.
+// A kernel prepared for one device: compiled, with its algorithm and launch shape chosen. Immutable; launched
+// from the issuing thread only.
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  // Pieces of work that one launch puts into its stream's queue, at most.
+  // The most pieces of work that one launch puts into its stream's queue.
   virtual std::size_t pieces() const { return 1; }
 };
 
-// Computes a user's kernel on the host device by calling its TypeScript reference: called on a lane's worker
-// thread, blocks it until the answer is written. Addresses are those of the reads, then of the writes.
-// Returns false if the reference threw.
+// Computes a user's kernel on the host device by its TypeScript reference. Called on a lane's worker thread,
+// which it blocks until the result is written. Takes the addresses of the reads, then of the writes. Returns
+// false if the reference threw.
 using HostCallback = std::function<bool(const DeviceAddress* reads, std::size_t readCount,
                                         const DeviceAddress* writes, std::size_t writeCount)>;
 
 // One device, as everything above sees it: the allocator, the executor and the graphs are written once
 // against this table. Beneath it stand `cuda` (native/cuda) and `host` (native/host), with the same codes and
 // the same ordering rules:
-//   1. Work on a stream runs in order, one after the other. Streams run beside each other.
+//   1. Work on a stream runs in order, one piece after the other. Streams run concurrently.
 //   2. eventRecord marks the point that the stream has reached; a second record moves the mark.
-//   3. streamWait orders all that follows on the stream after the mark as it is *at the call*; an event never
-//   recorded is no wait. The event may be one of another device of the same kind, recorded there.
-//   4. Nothing here blocks the caller except the calls that say so, and those for which a stream has no room
-//   (streamDepth).
+//   3. streamWait orders all later work of the stream after the mark as it is *at the call*. Waiting for an
+//      event that was never recorded does nothing. The event may belong to another device of the same kind.
+//   4. No call blocks, except those documented to block and those that queue work on a full stream
+//      (streamDepth).
 // Every call may be made from any thread once that thread has called bind(). No call throws.
 class Driver {
  public:
@@ -81,7 +81,7 @@ class Driver {
   virtual const DeviceInfo& info() const = 0;
   // Makes this device current on the calling thread. Cheap: done before each tick.
   virtual Status bind() = 0;
-  // More words about the last failure on this thread (NVRTC's log, a library's name), or "".
+  // Details of the last failure on this thread (NVRTC's log, a library's name), or "".
   virtual std::string lastDetail() = 0;
 
   // Memory. Addresses are aligned to 512 bytes at least. memAllocate may block.
@@ -119,7 +119,7 @@ class Driver {
   virtual Status streamDestroy(Stream stream) = 0;      // work already queued still completes
   virtual Status streamSynchronize(Stream stream) = 0;  // blocks
   virtual Status streamQuery(Stream stream) = 0;        // ok, or notReady
-  // Pieces of work that each stream holds as things are: a call for one more blocks. 0: any number.
+  // The pieces of work that each stream can hold at present; a call for one more blocks. 0: any number.
   virtual std::size_t streamDepth() const { return 0; }
   virtual Status streamWait(Stream stream, Event event) = 0;
   virtual Status eventCreate(Event* event, EventKind kind) = 0;
@@ -140,28 +140,28 @@ class Driver {
   virtual Status launch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes,
                         Stream stream) = 0;
 
-  // Several devices of one kind in one process. Called once for each pair and direction, before work that
-  // needs it. Lets this device's kernels reach the other's memory. Status::notSupported where the machine
-  // cannot; peer copies go all the same, through the host if need be.
+  // Lets this device's kernels access the memory of another device of the same kind. Called once for each
+  // pair and direction, before work that needs it. Status::notSupported where the machine cannot; peer copies
+  // work all the same, through the host if need be.
   virtual Status reachPeer(Driver&) { return Status::notSupported; }
-  // A copy that this device does on its streams, where one of the two ends, or both, is memory of another
-  // device: those of `from` and `to`, or pinned memory where that is null.
+  // A copy on this device's streams with memory of another device at one or both ends: of devices `from` and
+  // `to`, where null means pinned memory.
   virtual Status preparePeerCopy(std::unique_ptr<Kernel>*, std::size_t /*bytes*/, Driver* /*from*/,
                                  Driver* /*to*/) {
     return Status::notSupported;
   }
 
-  // Labels the work that this thread queues from now on. A device that knows which piece of work has ended it
-  // gives that piece's label; one that does not (cuda) gives one without an owner.
+  // Labels the work that this thread queues from now on. `failedWork` returns the label of the piece that
+  // failed, or one without an owner on devices that do not know it (cuda).
   virtual void label(const WorkLabel&) {}
   virtual WorkLabel failedWork() { return {}; }
 
-  // Runs `function(data)` on a thread of the driver's after all work queued on the stream: no driver call in
-  // it, no lock that a caller of the driver may hold.
+  // Runs `function(data)` on a thread of the driver's after all work queued on the stream. It must not call
+  // the driver, or take a lock that a caller of the driver may hold.
   virtual Status hostFunction(Stream stream, void (*function)(void*), void* data) = 0;
 };
 
-// What the host device may be made to do. All off by default.
+// Options of the host device. All are off by default.
 struct HostOptions {
   int ordinal = 0;  // which of the process's host devices it is called
   std::size_t memoryBytes = std::size_t{4} << 30;
@@ -185,11 +185,11 @@ struct HostOptions {
       faults;  // the nth use of the named call (a Driver method's name, or "run" for work on a stream) fails
 };
 
-// Opening a device. On failure *detail says which library or device is missing and what to do.
+// Opens a device. After a failure *detail names the missing library or device and what to do.
 Status openHost(std::unique_ptr<Driver>* driver, const HostOptions& options, std::string* detail);
 Status openCuda(std::unique_ptr<Driver>* driver, int ordinal, std::string* detail);
 
-// What `doctor` shows: each library looked for, found or not, its version or the reason.
+// The report of `doctor`: each library, found or missing, with its version or the reason.
 struct LibraryReport {
   std::string name, found, version, problem;
 };

@@ -32,8 +32,7 @@ const char* statusName(Status status) {
     case Status::notSupported: return "CUDA_ERROR_NOT_SUPPORTED";
     case Status::unknown: return "CUDA_ERROR_UNKNOWN";
   }
-  // Codes that this table does not list pass through from the CUDA driver unchanged; each still deserves a
-  // name of its own.
+  // Codes that this table does not list come from the CUDA driver unchanged; they are named by number.
   switch (static_cast<int>(status)) {
     case 46: return "CUDA_ERROR_DEVICE_UNAVAILABLE";
     case 214: return "CUDA_ERROR_ECC_UNCORRECTABLE";

@@ -37,7 +37,8 @@ enum class Status : int {
 // The driver's own name of a code ("CUDA_ERROR_OUT_OF_MEMORY"), the same on both devices.
 const char* statusName(Status status);
 
-// After one of these nothing more runs on the device's context: the session ends, the process lives on.
+// Whether the code is sticky: nothing more runs on the device's context, so the session ends, but the process
+// goes on.
 bool isSticky(Status status);
 
 }  // namespace braid

@@ -143,7 +143,8 @@ Status Issuer::bindDeviceOf(LaneId lane) {
   return status;
 }
 
-// Where addresses are known, nothing asks the order or the allocators any more, so they are not advanced.
+// Where addresses are known, neither the order nor the allocators are used any more, so they are not
+// advanced.
 Status Issuer::step(const Step& step, std::uint64_t tick) {
   switch (step.kind) {
     case StepKind::alloc: return alloc(step);

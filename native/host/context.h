@@ -11,8 +11,7 @@
 
 namespace braid::host {
 
-// What all streams of one device share: its engines, its live memory, and the failure that ended it, if one
-// did.
+// What all streams of one device share: its engines, its live memory, and the failure that ended it, if any.
 class Context {
  public:
   explicit Context(const HostOptions& options) : options_(options) {}
@@ -22,8 +21,8 @@ class Context {
   const LiveRanges& live() const { return live_; }
   LiveRanges& pinned() { return pinned_; }
   const LiveRanges& pinned() const { return pinned_; }
-  // Whether a piece of this device's work may touch these bytes: its own memory, pinned memory whoever took
-  // it, and other devices' where the piece is one that reaches there.
+  // Whether a piece of this device's work may touch these bytes: its own memory, any pinned memory, and other
+  // devices' memory if the piece accesses peers.
   bool reaches(DeviceAddress address, std::size_t bytes, bool peers) const;
   Engine& engine(EngineKind kind) { return engines_[static_cast<std::size_t>(kind)]; }
   bool slowed() const {
@@ -31,8 +30,8 @@ class Context {
            options_.deviceBytesPerSecond > 0;
   }
 
-  // The first failure of a piece of work is the device's from then on: what is queued is skipped, every call
-  // returns it.
+  // After the first failure of a piece of work the device has failed: queued work is skipped and every call
+  // returns that failure.
   void fail(Status status, std::string detail, const WorkLabel& label) {
     std::lock_guard lock(mutex_);
     if (failure_.load() != Status::ok) return;
@@ -45,7 +44,7 @@ class Context {
     std::lock_guard lock(mutex_);
     return detail_;
   }
-  // Of the piece of work that failed.
+  // The label of the piece of work that failed.
   WorkLabel failedWork() {
     std::lock_guard lock(mutex_);
     return label_;

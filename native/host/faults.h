@@ -9,7 +9,7 @@
 
 namespace braid::host {
 
-// The calls that can be made to fail, by their names in Driver; `run` is a piece of work on a stream.
+// The calls that can be made to fail, named as in Driver; `run` is a piece of work on a stream.
 enum class Call : unsigned char {
   bind,
   memAllocate,
@@ -44,13 +44,13 @@ enum class Call : unsigned char {
 };
 const char* callName(Call call);
 
-// Counts the uses of each call that has a fault, and says when one must fail.
+// Counts the uses of each call that has a fault, and makes the n-th one fail.
 class Faults {
  public:
   // False if a fault names no call, or is to happen on use 0.
   bool load(const std::vector<HostOptions::Fault>& faults, std::string* detail);
 
-  // Where this use of `call` must fail: true, and the status to fail with. Cheap where no fault is asked for.
+  // Whether this use of `call` must fail, and with which status. Cheap where there are no faults.
   bool strikes(Call call, Status* status) {
     Site& site = sites_[static_cast<std::size_t>(call)];
     return !site.faults.empty() && count(site, status);

@@ -9,14 +9,14 @@
 
 namespace braid::host {
 
-// Objects under handles that can be wrong: null, of another device, of another kind, destroyed already. A
-// handle is a number (kind, device, generation, index) and never an address, so a wrong one is found out
-// without touching memory. Objects are kept and used again, so an object that was found stays an object, even
-// when another thread retires its handle meanwhile.
+// Objects behind handles that may be wrong: null, of another device, of another kind, or destroyed. A handle
+// is a number (kind, device, generation, index), never an address, so a wrong one is detected without
+// touching memory. Objects are reused and never destroyed before the table, so an object stays valid even
+// while another thread retires its handle.
 template <class T>
 class HandleTable {
  public:
-  // `tag` tells this table's handles from all others; 16 bits, not 0.
+  // `tag` distinguishes this table's handles from all others; 16 bits, not 0.
   explicit HandleTable(std::uint16_t tag) : tag_(std::uint64_t{tag} << 48) {}
   ~HandleTable() {
     for (auto& chunk : chunks_) delete chunk.load();
@@ -24,8 +24,8 @@ class HandleTable {
   HandleTable(const HandleTable&) = delete;
   HandleTable& operator=(const HandleTable&) = delete;
 
-  // A retired object for which `usable(T&)` holds, else a new one from `make()`, which returns a unique_ptr
-  // (or null, to fail). 0 when there is none to be had.
+  // Returns the handle of a retired object for which `usable(T&)` holds, else of a new one from `make()`,
+  // which returns a unique_ptr (null to fail). 0 after a failure.
   template <class Usable, class Make>
   std::uint64_t create(T** object, Usable usable, Make make) {
     std::lock_guard lock(mutex_);
@@ -52,8 +52,8 @@ class HandleTable {
     return slot ? slot->object.get() : nullptr;
   }
 
-  // The object, for exactly one of all the callers that ever retire this handle. `retired(T&)` runs before it
-  // can be used again.
+  // Returns the object to exactly one of the callers that retire this handle. `retired(T&)` runs before the
+  // object can be reused.
   template <class Retired>
   bool retire(std::uint64_t handle, Retired retired) {
     std::lock_guard lock(mutex_);
@@ -65,7 +65,7 @@ class HandleTable {
     return true;
   }
 
-  // Every object that was ever made.
+  // Visits every object ever made.
   template <class Visit>
   void forEach(Visit visit) {
     for (std::uint32_t index = 0; index < count_; ++index) visit(*at(index).object);

@@ -42,8 +42,8 @@ HostDriver::HostDriver(const HostOptions& options)
   Neighbours::all().show(number_, this);
 }
 
-// Every queue drains before any is taken down, as one may wait for another. After that no other device finds
-// anything here; one that is still to wait for a queue of this one keeps it, done.
+// Every queue drains before any is destroyed, since one may wait for another. Afterwards no other device
+// finds this one; a device that still has to wait for one of its queues shares the ownership of that queue.
 HostDriver::~HostDriver() {
   streams_->forEach([](StreamQueue& queue) { queue.stop(); });
   streams_->forEach([](StreamQueue& queue) { queue.join(); });

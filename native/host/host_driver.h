@@ -11,9 +11,8 @@
 
 namespace braid::host {
 
-// The embedded device. Its calls check their handles, count against the faults asked for, and return the
-// device's failure once it has one, as CUDA's calls do; what they then do is in the parts: memory, virtual
-// memory, queues, kernels.
+// The embedded device. Its calls check their handles, apply the requested faults, and return the device's
+// failure once it has one, as CUDA's calls do. Memory, virtual memory, streams and kernels do the work.
 class HostDriver final : public Driver {
  public:
   explicit HostDriver(const HostOptions& options);
@@ -62,7 +61,7 @@ class HostDriver final : public Driver {
   void label(const WorkLabel& label) override { label_ = label; }
   WorkLabel failedWork() override { return context_.failedWork(); }
 
-  // What other devices ask, through Neighbours.
+  // Called by other devices, through Neighbours.
   static std::uint16_t numberIn(std::uint64_t handle) { return static_cast<std::uint16_t>(handle >> 52); }
   bool findMark(std::uint64_t event, Mark* mark, std::shared_ptr<const void>* keep) const;
   bool covers(DeviceAddress address, std::size_t bytes, bool deviceMemory) const {
@@ -71,9 +70,9 @@ class HostDriver final : public Driver {
   }
 
  private:
-  // Ok when the call may go on: neither made to fail, nor on a device that has failed.
+  // Ok where the call may go on: no fault applies and the device has not failed.
   Status enter(Call call);
-  // The same for calls that give something back: they do so on a failed device too, and then return its
+  // The same for calls that release something: they do so on a failed device too, and then return its
   // failure.
   Status enterRelease(Call call);
   Status leave() { return context_.failure() == Status::ok ? Status::ok : sticky(); }
@@ -84,7 +83,7 @@ class HostDriver final : public Driver {
   StreamQueue* find(Stream stream) const { return streams_->find(reinterpret_cast<std::uint64_t>(stream)); }
   EventState* find(Event event) const { return events_.find(reinterpret_cast<std::uint64_t>(event)); }
 
-  // Queues a piece, once there is room for it; `describe(Piece&)` says what it is.
+  // Queues a piece once the queue has capacity. `describe(Piece&)` fills it in.
   template <class Describe>
   Mark push(StreamQueue& queue, Piece::Kind kind, Cost cost, Describe describe) {
     const Time issued = slowed_ ? Clock::now() : Time{};
@@ -104,8 +103,8 @@ class HostDriver final : public Driver {
   Cost transferCost(CopyKind kind, std::size_t bytes) const;
   Cost computeCost(double amount, double rate) const;
 
-  // Of the calling thread, which may issue on several host devices in turn: each piece that may fail is
-  // labelled first.
+  // The label of the calling thread, which may issue on several host devices in turn: it labels each piece
+  // that may fail.
   static constinit thread_local WorkLabel label_;
 
   const std::uint16_t number_;

@@ -10,13 +10,13 @@ namespace {
 
 class HostKernel final : public Kernel {
  public:
-  // Shared with the pieces in flight, so that a kernel may go before its last launch has run.
+  // Shared with the pieces in flight, so that a kernel may be destroyed before its last launch has run.
   std::shared_ptr<const CpuKernel> cpu;
   Cost cost;
 };
 
 Duration seconds(double value) {
-  // A rate may be so low that its time is beyond what a clock can hold: a year is long enough.
+  // A low rate may give a time that a clock cannot represent: a year is the most.
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(std::min(value, 3.2e7)));
 }
 
@@ -82,7 +82,7 @@ Status HostDriver::streamWait(Stream stream, Event event) {
     mark = state->current();
   else if (!Neighbours::all().find(reinterpret_cast<std::uint64_t>(event), &mark, &keep))
     return unknown("event");
-  // A stream need not wait for itself, nor for what is done.
+  // A stream need not wait for itself, nor for completed work.
   if (!mark.stream || mark.stream == queue || mark.stream->reached(mark.pieces)) return Status::ok;
   push(*queue, Piece::Kind::wait, Cost{}, [&](Piece& piece) {
     piece.mark = mark;
@@ -116,8 +116,8 @@ Status HostDriver::eventRecord(Event event, Stream stream) {
   if (!state) return unknown("event");
   StreamQueue* queue = find(stream);
   if (!queue) return unknown("stream");
-  // The lock is held over the push: the stamp must find the mark that belongs to it. Not while there is no
-  // room: what is queued may be a stamp of this event.
+  // The event's lock is held during the push, so that the time stamp finds its own mark. Not while the queue
+  // is full: a queued piece may be a time stamp of this event.
   queue->awaitRoom(streamDepth());
   std::lock_guard lock(state->mutex);
   state->mark = state->timed
@@ -249,7 +249,7 @@ Status HostDriver::preparePeerCopy(std::unique_ptr<Kernel>* kernel, std::size_t 
   spec.reachesPeers = true;
   const Status status = prepare(kernel, spec, {});
   if (status != Status::ok) return status;
-  // From device to device, or between one and the host: either way it goes at the rate of copies.
+  // Copies between devices and between a device and the host have the same rate.
   const double rate = context_.options().copyBytesPerSecond;
   const EngineKind engine = from == nullptr ? EngineKind::upload
                             : to == nullptr ? EngineKind::download

@@ -15,7 +15,7 @@ namespace braid::host {
 constexpr std::uint16_t kPoison = 0xffbb;
 void poison(void* memory, std::size_t bytes);
 
-// The device's memory as a number: what is taken is taken from `limit`, whoever takes it.
+// The bytes of the device's memory that are taken, by allocations and pages together; at most `limit`.
 class Budget {
  public:
   explicit Budget(std::size_t limit) : limit_(limit) {}

@@ -12,7 +12,7 @@ Neighbours& Neighbours::all() {
 std::uint16_t Neighbours::enter() {
   std::lock_guard lock(mutex_);
   const auto next = [this] { return last_ = static_cast<std::uint16_t>(last_ % most + 1); };
-  // The next number after the last one taken, so that a closed device's handles are not soon another's.
+  // Numbers are given out in turn, so that a closed device's handles are not soon those of another.
   for (std::size_t tries = 0; tries < most && places_[next()].takers > 0; ++tries) continue;
   ++places_[last_].takers;
   return last_;

@@ -12,27 +12,27 @@ namespace braid::host {
 
 class HostDriver;
 
-// All host devices of the process, by the number that their handles carry: what lets one device's stream wait
-// for an event of another, and a piece of work reach pinned memory, or another device's memory.
+// All host devices of the process, by the number that their handles carry. Through it one device's stream
+// waits for an event of another, and work accesses pinned memory or another device's memory.
 //
-// Its lock is held while another device is looked at, and every device leaves under it: none is looked at
-// after it has begun to go. No lock is taken in here that is ever held while this one is wanted.
+// Its lock is held while another device is accessed, and a device leaves under that lock, so no device is
+// accessed while it is destroyed. No lock taken here may be held by a thread that waits for this one.
 class Neighbours {
  public:
   static constexpr std::uint16_t most = 4095;
-  // Lives for ever: devices may be closed by static destructors.
+  // Never destroyed: static destructors may close devices.
   static Neighbours& all();
 
-  // A number for a device that is being made, from 1 on. Nobody sees the device before `show`. Where so many
-  // are open that all numbers are taken it shares one with another, and only that other one is seen.
+  // A number, from 1 on, for a device that is being made, which is invisible before `show`. If all numbers
+  // are taken, two devices share one, and only the other one is visible.
   std::uint16_t enter();
   void show(std::uint16_t number, const HostDriver* device);
   void leave(std::uint16_t number, const HostDriver* device);
 
-  // What an event of any device marks, and what must be kept as long as somebody waits for it. False: no such
-  // event.
+  // The mark of an event of any device, and an owner that keeps it valid while a stream waits for it. False
+  // where there is no such event.
   bool find(std::uint64_t event, Mark* mark, std::shared_ptr<const void>* keep) const;
-  // Whether every byte is pinned memory of one of them, or, if asked for, device memory of one of them.
+  // Whether every byte is pinned memory of one of the devices, or, with `deviceMemory`, device memory of one.
   bool covers(DeviceAddress address, std::size_t bytes, bool deviceMemory) const;
 
  private:

@@ -9,8 +9,8 @@
 
 namespace braid::host {
 
-// Which addresses are memory of the device now. Work asks before it touches anything, so that a stale or wild
-// address becomes illegalAddress, as on a GPU, and not a crash.
+// The addresses that are memory of the device now. Work checks them before it touches memory, so that a stale
+// or wild address becomes illegalAddress, as on a GPU, instead of a crash.
 class LiveRanges {
  public:
   void add(DeviceAddress address, std::size_t bytes) {

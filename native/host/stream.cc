@@ -12,7 +12,7 @@
 namespace braid::host {
 namespace {
 
-// How far the engines' time may fall behind the clock before it is brought up to it.
+// How far the engines' time may fall behind the clock before it is advanced.
 constexpr Duration kSlack = std::chrono::milliseconds(20);
 
 std::uint64_t splitmix(std::uint64_t* state) {
@@ -82,7 +82,7 @@ void StreamQueue::join() {
 
 void StreamQueue::serve() {
 #if defined(__linux__)
-  // Sleeps end within microseconds of their time, not within the usual 50.
+  // Makes sleeps end within microseconds of their time, not within the usual 50.
   prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
 #endif
   std::unique_lock lock(mutex_);
@@ -108,7 +108,7 @@ void StreamQueue::serve() {
     doneAt_[done % kHistory] = time_;
     done_.store(done, std::memory_order_release);
     if (done >= awaited_) {
-      awaited_ = ~std::uint64_t{0};  // whoever waits for more says so again
+      awaited_ = ~std::uint64_t{0};  // threads that wait for a later piece set it again
       progress_.notify_all();
     }
   }
@@ -121,14 +121,14 @@ Time StreamQueue::perform(Piece& piece) {
     const Time at = context_->slowed() ? ready : Clock::now();
     std::lock_guard lock(piece.event->mutex);
     EventState& event = *piece.event;
-    // Recorded again, or another event by now: this time is nobody's.
+    // Recorded again meanwhile, or reused by another event: the time is dropped.
     if (event.mark.stream == this && event.mark.pieces == done_.load(std::memory_order_relaxed) + 1) {
       event.stamped = true;
       event.at = at;
     }
     return ready;
   }
-  // As on a GPU, what was queued is dropped: copies, kernels, and host functions too, which are never called.
+  // As on a GPU, queued work is dropped: copies, kernels, and host functions, which are never called.
   if (context_->failure() != Status::ok) return ready;
   return work(piece);
 }
@@ -138,7 +138,7 @@ Time StreamQueue::work(Piece& piece) {
   if (jitter_ != 0) {
     const std::uint64_t random = splitmix(&jitter_);
     const double share = static_cast<double>(random >> 11) * 0x1p-53;
-    // Half of the pieces go on at once, so that both neighbours of every race come first at times.
+    // Half of the pieces have no delay, so that either side of every race comes first at times.
     if (random & 1) {
       std::this_thread::sleep_for(
           std::chrono::duration<double, std::micro>(share * context_->options().jitterMicroseconds));
@@ -204,8 +204,8 @@ Time StreamQueue::work(Piece& piece) {
   if (!context_->slowed()) return until;
   const Time now = Clock::now();
   if (!engine) return now;
-  // Behind: the processor was busy elsewhere, or the rate is more than it can do. The next pieces make up for
-  // a little of it.
+  // The time is late: the processor was busy, or cannot reach the rate. The next pieces make up for a little
+  // of it.
   if (now > until) return std::max(until, now - kSlack);
   std::this_thread::sleep_until(until);
   return until;

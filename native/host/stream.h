@@ -16,7 +16,7 @@ class Context;
 class StreamQueue;
 struct EventState;
 
-// How far a stream must have come: so many of its pieces done. An event's mark is one of these.
+// A point of a stream: so many of its pieces are done. The mark of an event is one.
 struct Mark {
   StreamQueue* stream = nullptr;  // null: nothing to wait for
   std::uint64_t pieces = 0;
@@ -26,7 +26,7 @@ struct Mark {
 struct Piece {
   enum class Kind : unsigned char { copy, fill, launch, wait, stamp, function };
   Kind kind = Kind::copy;
-  Status fault = Status::ok;  // what this piece must fail with
+  Status fault = Status::ok;  // the status that this piece must fail with
   WorkLabel label;
   Cost cost;
   Time issued{};
@@ -37,7 +37,7 @@ struct Piece {
   std::shared_ptr<const CpuKernel> kernel;
   std::vector<DeviceAddress> addresses;
   Mark mark;
-  std::shared_ptr<const void> keep;  // of a mark on another device
+  std::shared_ptr<const void> keep;  // keeps a mark on another device valid
   EventState* event = nullptr;
   void (*function)(void*) = nullptr;
   void* data = nullptr;
@@ -45,18 +45,18 @@ struct Piece {
   Piece* next = nullptr;
 };
 
-// A FIFO of work and the thread that does it. Outlives its stream: after streamDestroy it drains, and then
-// serves another stream; its count of pieces goes on, so that marks made before stay true for ever.
+// A FIFO of work and the thread that does it. It outlives its stream: after streamDestroy it drains, and then
+// serves another stream. Its count of pieces goes on, so that earlier marks stay valid.
 class StreamQueue {
  public:
   explicit StreamQueue(Context* context);
   ~StreamQueue() { join(); }
 
-  // Starts serving a new stream. Only while idle.
+  // Starts serving a new stream; only while idle.
   void open(std::uint64_t jitterState);
   bool idle() const;
 
-  // `fill(Piece&)` describes the work. Nothing is allocated unless the queue is longer than it ever was.
+  // `fill(Piece&)` describes the work. Allocates only where the queue is longer than ever before.
   template <class Fill>
   Mark push(Fill fill) {
     bool wake = false;
@@ -80,7 +80,7 @@ class StreamQueue {
     return mark;
   }
 
-  // Blocks while `depth` pieces and more are queued (0: any number may be), so that one more may be pushed.
+  // Blocks while `depth` or more pieces are queued (0: never), so that one more may be pushed.
   void awaitRoom(std::size_t depth) {
     const std::uint64_t issued = issued_.load(std::memory_order_acquire);
     if (depth > 0 && issued - done_.load(std::memory_order_acquire) >= depth) await(issued - depth + 1);
@@ -89,11 +89,10 @@ class StreamQueue {
   // The end of the queue as it is now.
   Mark mark() { return Mark{this, issued_.load(std::memory_order_acquire)}; }
   bool reached(std::uint64_t pieces) const { return done_.load(std::memory_order_acquire) >= pieces; }
-  // Blocks, without spinning. Returns when that piece was done by the engines' time; long ago, if it is long
-  // done.
+  // Blocks without spinning. Returns the engines' time at which the piece was done, which may be long ago.
   Time await(std::uint64_t pieces);
 
-  // Does what is queued, then ends the thread. Nothing may be pushed after.
+  // Does the queued work, then ends the thread. Nothing may be pushed afterwards.
   void stop();
   void join();
 
@@ -113,7 +112,7 @@ class StreamQueue {
   Piece *first_ = nullptr, *last_ = nullptr, *spare_ = nullptr;
   std::vector<std::unique_ptr<Piece>> pieces_;
   std::atomic<std::uint64_t> issued_{0}, done_{0};
-  std::uint64_t awaited_ = ~std::uint64_t{0};  // the nearest piece that somebody waits for
+  std::uint64_t awaited_ = ~std::uint64_t{0};  // the nearest piece that a thread waits for
   Time doneAt_[kHistory]{};                    // of the last pieces, by their number
 
   std::uint64_t jitter_ = 0;  // state of this stream's delays; 0: none

@@ -11,7 +11,7 @@ void* pointer(DeviceAddress address) { return reinterpret_cast<void*>(address); 
 
 bool wholePages(std::size_t value) { return value % kPageBytes == 0; }
 
-// An address range without memory; what it showed before is gone.
+// Makes the address range inaccessible and drops its old mappings.
 bool hollow(DeviceAddress address, std::size_t bytes) {
   return mmap(pointer(address), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
               0) != MAP_FAILED;
@@ -39,7 +39,7 @@ VirtualMemory::~VirtualMemory() {
 Status VirtualMemory::reserve(DeviceAddress* address, std::size_t bytes, std::string* detail) {
   if (bytes == 0 || !wholePages(bytes) || bytes > SIZE_MAX / 4)
     return wrong(detail, "a reservation is some whole pages of 2 MiB");
-  // More than is wanted, so that an aligned range lies in it; then the ends are given back.
+  // Reserves more than needed, so that it contains an aligned range; then releases both ends.
   const std::size_t wide = bytes + kPageBytes;
   void* memory = mmap(nullptr, wide, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
@@ -141,7 +141,7 @@ Status VirtualMemory::map(DeviceAddress address, std::size_t bytes, Pages pages,
 
 Status VirtualMemory::unmap(DeviceAddress address, std::size_t bytes, std::string* detail) {
   std::lock_guard lock(mutex_);
-  // Whole mappings, side by side: nothing is unmapped unless all of the range can be.
+  // Only whole adjacent mappings: nothing is unmapped unless all of the range can be.
   const auto first = mappings_.find(address);
   auto last = first;
   for (DeviceAddress at = address; at < address + bytes; ++last) {

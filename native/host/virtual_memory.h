@@ -13,8 +13,9 @@ namespace braid::host {
 
 constexpr std::size_t kPageBytes = std::size_t{2} << 20;
 
-// Address ranges apart from the memory beneath them. The memory is one anonymous file, dealt out in pages of
-// 2 MiB, so that the same pages can appear at another address with their content, or at two at once.
+// Address ranges that are separate from memory. The memory is one anonymous file, handed out in pages of 2
+// MiB, so that the same pages can be mapped at another address with their content, or at two addresses at
+// once.
 class VirtualMemory {
  public:
   VirtualMemory(Budget* budget, LiveRanges* live, bool poison, std::uint16_t handleTag);
@@ -29,7 +30,7 @@ class VirtualMemory {
   Status unmap(DeviceAddress address, std::size_t bytes, std::string* detail);
 
  private:
-  // Memory goes back when the handle is gone and no address shows it any more.
+  // Memory is freed once its handle is released and it is mapped nowhere.
   struct Physical {
     std::vector<std::uint32_t> pages;  // places in the file
     std::uint32_t mappings = 0;

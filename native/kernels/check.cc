@@ -34,7 +34,7 @@ int arity(MapOp op) {
 }
 
 Problem checkCounts(const KernelSpec& spec, std::size_t reads, std::size_t writes) {
-  // A spec made by hand may leave the run's counts at 0.
+  // Specs in tests may leave the run's counts at 0.
   if (spec.readCount == 0 && spec.writeCount == 0) return std::nullopt;
   if (spec.readCount == reads && spec.writeCount == writes) return std::nullopt;
   return "the run has " + show(spec.readCount) + " reads and " + show(spec.writeCount) +

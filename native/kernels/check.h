@@ -7,10 +7,10 @@
 
 namespace braid {
 
-// What is wrong with a kernel, in words that name the field, or nothing: ranks, sizes, overflow, which value
-// an instruction may name, element types, and the operands of the run where they are given. Every device asks
-// this before it prepares a kernel, and trusts the spec from then on; so what one device refuses all refuse.
-// Sizes that have passed can be multiplied with each other and with an element's bytes, within one operand,
+// Returns the first error of a kernel, naming its field, or nothing. Checks ranks, sizes, overflow, the
+// values that instructions name, element types, and the numbers of operands where the spec has them. Every
+// device calls this before it prepares a kernel and trusts the spec afterwards, so all devices refuse the
+// same. Checked sizes can be multiplied with each other and with an element's bytes, within one operand,
 // without overflow.
 std::optional<std::string> checkKernel(const KernelSpec& spec);
 

@@ -11,7 +11,7 @@
 
 namespace braid {
 
-// Memory that a kernel needs while it runs; one for each worker thread, grown only, so that no launch
+// Scratch memory of a kernel while it runs. Each worker thread has one, which only grows, so that no launch
 // allocates in steady state.
 class Scratch {
  public:
@@ -37,13 +37,13 @@ class Scratch {
   std::size_t capacity_ = 0;
 };
 
-// What one operand of a kernel touches: bytes from its address on, which must be aligned so.
+// The bytes that one operand of a kernel touches, from its address on, and the alignment of that address.
 struct Extent {
   std::uint64_t bytes = 0;
   std::uint32_t alignment = 1;
 };
 
-// A kernel as the processor computes it. Immutable once made.
+// A kernel that the CPU computes. Immutable.
 class CpuKernel {
  public:
   virtual ~CpuKernel() = default;
@@ -60,17 +60,18 @@ class CpuKernel {
 
 using CpuKernelResult = std::unique_ptr<CpuKernel>;
 
-// Checks the spec (kernels/check.h). On failure `*detail` says which field is wrong, and how.
+// Checks the spec (kernels/check.h). After a failure `*detail` describes the error.
 Status prepareCpu(CpuKernelResult* kernel, const KernelSpec& spec, HostCallback callback,
                   std::string* detail);
 
-// One for each kind; each trusts its spec, as prepareCpu has checked it.
+// One for each kind of kernel. They trust the spec, which prepareCpu has checked.
 CpuKernelResult makeCpuCopy(const KernelSpec& spec);
 CpuKernelResult makeCpuMap(const KernelSpec& spec);
 CpuKernelResult makeCpuMatmul(const KernelSpec& spec);
 CpuKernelResult makeCpuReduce(const KernelSpec& spec);
 
-// Whether the processor has AVX2; the same arithmetic either way, as no multiply is ever fused with an add.
+// Whether the processor has AVX2. The arithmetic is the same either way, since no multiply is fused with an
+// add.
 bool cpuHasAvx2();
 
 }  // namespace braid

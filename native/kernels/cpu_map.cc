@@ -1,22 +1,18 @@
-// Over 300 lines as one thing: the interpreter of a map, an instruction a case, with the loads and stores of
-// its blocks.
 #include <algorithm>
 #include <cmath>
 
 #include "kernels/cpu.h"
 #include "kernels/element.h"
 
-// The interpreter of fused elementwise kernels. One instruction runs over a block of elements before the next
-// does, so that its dispatch is paid once a block and every loop below is one that the compiler turns into
-// vector code.
+// The interpreter of fused elementwise kernels. Each instruction runs over a block of elements before the
+// next one does, so that dispatch costs once a block and the compiler vectorizes every loop.
 
 namespace braid {
 namespace {
 
 constexpr std::int64_t kBlock = 512;
 
-// One instruction with its values placed: argument and target are blocks in scratch. A target is never also
-// an argument.
+// An instruction whose arguments and target are blocks of scratch memory. A target is never also an argument.
 struct Step {
   MapOp op = MapOp::constant;
   std::uint32_t to = 0, a = 0, b = 0, c = 0;
@@ -48,10 +44,9 @@ Source normalise(const KernelSpec& spec, std::size_t read) {
   return source;
 }
 
-// Elements `first` to `first + count` of the row-major order, gathered run by run along the innermost
-// dimension.
+// Elements `first` to `first + count` of the row-major order, read run by run along the innermost dimension.
 template <class T>
-void gather(T* to, DeviceAddress base, const Source& source, std::int64_t first, std::int64_t count) {
+void readStrided(T* to, DeviceAddress base, const Source& source, std::int64_t first, std::int64_t count) {
   if (source.sizes.empty()) return element::load(to, base, source.dtype, source.offset, count, 0);
   const std::size_t rank = source.sizes.size();
   std::int64_t index[8], at = source.offset;
@@ -290,7 +285,7 @@ class CpuMap final : public CpuKernel {
         const auto value = static_cast<std::size_t>(argument);
         if (lastUse[value] == j && !fixed[value]) spare.push_back(block[value]), lastUse[value] = length + 1;
       });
-      if (lastUse[j] == 0 && !fixed[j]) spare.push_back(block[j]);  // a value that nobody reads
+      if (lastUse[j] == 0 && !fixed[j]) spare.push_back(block[j]);  // a value that is never read
     }
     for (MapResult& result : results_)
       result.value = static_cast<std::int32_t>(block[static_cast<std::size_t>(result.value)]);
@@ -319,12 +314,12 @@ class CpuMap final : public CpuKernel {
       std::fill_n(block(to), widest, constant);
     }
     for (const Step& step : once_)
-      gather(block(step.to), addresses[sources_[step.a].read], sources_[step.a], 0, widest);
+      readStrided(block(step.to), addresses[sources_[step.a].read], sources_[step.a], 0, widest);
     for (std::int64_t first = 0; first < count_; first += kBlock) {
       const std::int64_t count = std::min(kBlock, count_ - first);
       for (const Step& step : steps_) {
         if (step.op == MapOp::operand)
-          gather(block(step.to), addresses[sources_[step.a].read], sources_[step.a], first, count);
+          readStrided(block(step.to), addresses[sources_[step.a].read], sources_[step.a], first, count);
         else
           runStep(step.op, block(step.to), block(step.a), block(step.b), block(step.c), count);
       }

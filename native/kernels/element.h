@@ -63,8 +63,8 @@ void convert(const From* from, std::int64_t stride, To* __restrict to, std::int6
     for (std::int64_t i = 0; i < count; ++i) convertOne(from[i * stride], to + i);
 }
 
-// Brings `count` elements in, widened to the type that is computed in (float or i32). The address is aligned
-// to the element.
+// Reads `count` elements, widened to the type of the computation (float or i32). The address is aligned to
+// the element.
 template <class To>
 void load(To* to, DeviceAddress base, DType type, std::int64_t start, std::int64_t count,
           std::int64_t stride = 1) {
@@ -85,7 +85,7 @@ void load(To* to, DeviceAddress base, DType type, std::int64_t start, std::int64
   }
 }
 
-// Writes `count` elements side by side, narrowed as kernel-spec.ts says.
+// Writes `count` adjacent elements, narrowed as kernel-spec.ts specifies.
 template <class From>
 void store(DeviceAddress base, DType type, std::int64_t start, const From* from, std::int64_t count) {
   const auto plain = [](From value, auto* target) { narrow(value, target); };

@@ -7,7 +7,7 @@
 
 namespace braid {
 
-// The mirror of dsl/ir/kernel-spec.ts, field by field; the meaning of each field is written there.
+// Mirrors dsl/ir/kernel-spec.ts field by field; each field is documented there.
 enum class DType : std::uint8_t { u8, i32, f16, bf16, f32 };
 
 inline std::size_t elementBytes(DType type) {

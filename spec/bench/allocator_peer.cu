@@ -1,5 +1,6 @@
-// PyTorch's caching allocator, from C++, through the same loops as native/bench: the peer of spec/bench/allocator.ts.
-// Also cudaMallocAsync, which is CUDA's own. One JSON object a line. Built by allocator_peer.py.
+// PyTorch's caching allocator, from C++, in the same loops as native/tools/bench: the peer of
+// spec/bench/allocator.ts. Also cudaMallocAsync, CUDA's own. One JSON object a line. Built by
+// allocator_peer.py.
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
@@ -20,7 +21,7 @@
 #include <thread>
 #include <vector>
 
-// Exported, and declared in no header: what PyTorch's larger libraries set when they are loaded.
+// Exported, but declared in no header: PyTorch's larger libraries set it when they are loaded.
 namespace c10::cuda::_internal {
 void setHasPrimaryContext(bool (*known)(c10::DeviceIndex));
 }
@@ -38,7 +39,9 @@ void must(cudaError_t status, const char* what) {
   std::exit(1);
 }
 
-double nanoseconds(Clock::duration duration) { return std::chrono::duration<double, std::nano>(duration).count(); }
+double nanoseconds(Clock::duration duration) {
+  return std::chrono::duration<double, std::nano>(duration).count();
+}
 
 struct Spread {
   double median, least, most;
@@ -68,8 +71,9 @@ Spread perTurn(Loop loop) {
 
 void print(const char* bench, const std::string& what, const Spread& time, const char* unit,
            const std::string& more = "") {
-  std::printf("{\"bench\":\"%s\",\"case\":\"%s\",\"unit\":\"%s\",\"median\":%.6g,\"least\":%.6g,\"most\":%.6g%s}\n",
-              bench, what.c_str(), unit, time.median, time.least, time.most, more.c_str());
+  std::printf(
+      "{\"bench\":\"%s\",\"case\":\"%s\",\"unit\":\"%s\",\"median\":%.6g,\"least\":%.6g,\"most\":%.6g%s}\n",
+      bench, what.c_str(), unit, time.median, time.least, time.most, more.c_str());
   std::fflush(stdout);
 }
 
@@ -82,7 +86,7 @@ void each(const char* bench, const std::string& what, Body body) {
   must(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
 
-// As native/bench has it.
+// As in native/tools/bench.
 struct Random {
   std::uint64_t state;
   std::uint64_t next() {
@@ -124,8 +128,9 @@ void allocateFree(cudaStream_t stream) {
   const std::pair<const char*, std::size_t> sizes[] = {
       {"4 KiB", std::size_t{4} << 10}, {"1 MiB", std::size_t{1} << 20}, {"64 MiB", std::size_t{64} << 20}};
   for (const auto& [name, bytes] : sizes)
-    each("allocate-free", name,
-         [&, bytes = bytes] { torch_allocator::raw_delete(torch_allocator::raw_alloc_with_stream(bytes, stream)); });
+    each("allocate-free", name, [&, bytes = bytes] {
+      torch_allocator::raw_delete(torch_allocator::raw_alloc_with_stream(bytes, stream));
+    });
 
   Random random{1};
   std::vector<std::size_t> any, powers;
@@ -181,7 +186,7 @@ void threads() {
   double alone = 0;
   for (const unsigned count : {1u, 2u, 4u, 8u}) {
     constexpr std::uint64_t turns = 1000;
-    // The better of cores beside each other and every second one, as native/bench/threads.cc has it.
+    // The better of adjacent cores and every second core, as in native/tools/bench/threads.cc.
     Spread rate{};
     for (const unsigned apart : {1u, 2u}) {
       if (apart > 1 && (count == 1 || count * apart > std::thread::hardware_concurrency())) continue;
@@ -232,7 +237,8 @@ void threads() {
       if (const Spread found = spread(rates); found.median > rate.median) rate = found;
     }
     if (count == 1) alone = rate.median;
-    print("threads", "1 MiB, " + std::to_string(count) + (count == 1 ? " thread" : " threads"), rate, "million/s",
+    print("threads", "1 MiB, " + std::to_string(count) + (count == 1 ? " thread" : " threads"), rate,
+          "million/s",
           ",\"threads\":" + std::to_string(count) + ",\"overOne\":" + std::to_string(rate.median / alone));
   }
 }
@@ -247,8 +253,8 @@ __global__ void reader(const uint4* words, unsigned* wrong, int count, unsigned 
   if (bad) atomicAdd(wrong, bad);
 }
 
-// The loop of native/bench/streaming.cc with `record_stream`, and by hand: a block is dropped once the upload stream
-// has been made to wait for its reader.
+// The loop of native/tools/bench/streaming.cc with `record_stream`, and by hand: a block is dropped once the
+// upload stream waits for its reader.
 void streaming(c10::cuda::CUDAStream upload, c10::cuda::CUDAStream compute, std::size_t bytes) {
   constexpr unsigned sources = 5;
   std::vector<void*> pinned(sources);
@@ -299,7 +305,8 @@ void streaming(c10::cuda::CUDAStream upload, c10::cuda::CUDAStream compute, std:
         c10::cuda::setCurrentCUDAStream(upload);
         for (unsigned layer = 0; layer < layers; ++layer) {
           while (!stash.empty() && stash.size() + window.size() > ahead) {
-            must(cudaStreamWaitEvent(upload.stream(), read[stash.front().layer % 8], 0), "cudaStreamWaitEvent");
+            must(cudaStreamWaitEvent(upload.stream(), read[stash.front().layer % 8], 0),
+                 "cudaStreamWaitEvent");
             stash.pop_front();
           }
           Uploaded next{allocator->allocate(bytes), layer};
@@ -320,10 +327,11 @@ void streaming(c10::cuda::CUDAStream upload, c10::cuda::CUDAStream compute, std:
       const double mib = static_cast<double>(stats.reserved_bytes[0].peak - reservedBefore) / 1048576;
       const double block = static_cast<double>(bytes) / 1048576;
       const std::string policy = byHand ? "PyTorch, events by hand" : "PyTorch, record_stream";
-      print("streaming", policy + ", ahead 2, " + std::to_string(layers) + " layers", spread(times), "ms a layer",
+      print("streaming", policy + ", ahead 2, " + std::to_string(layers) + " layers", spread(times),
+            "ms a layer",
             ",\"policy\":\"" + policy + "\",\"layers\":" + std::to_string(layers) +
-                ",\"ahead\":2,\"blockMiB\":" + std::to_string(block) + ",\"reservedMiB\":" + std::to_string(mib) +
-                ",\"blocks\":" + std::to_string(mib / block) +
+                ",\"ahead\":2,\"blockMiB\":" + std::to_string(block) +
+                ",\"reservedMiB\":" + std::to_string(mib) + ",\"blocks\":" + std::to_string(mib / block) +
                 ",\"issueUsALayer\":" + std::to_string(spread(issues).median));
     }
   }

@@ -63,7 +63,7 @@ Status Allocator::malloc(std::uint64_t bytes, Lane& lane, Block** block, Shortag
     LaneBlocks& own = blocksOf(lane);
     found = own.cache.take(&heap, heap.number, size, &evicted);
     if (found == nullptr && evicted == nullptr && !own.pending.empty())
-      found = reusePending(lane, heap, size, &fallback, &refused);
+      found = reusePending(lane, own.pending, heap, size, &fallback, &refused);
   }
   auto served = static_cast<std::uint8_t>(fallback);
   if (found == nullptr) [[unlikely]] {
@@ -221,11 +221,11 @@ void Allocator::remember(Action action, const Block& block, const Lane& lane) {
 // The fast form of `fromPending`, for the common case that a lane allocates and frees the same sizes over and
 // over: takes the oldest pending block of exactly this size. The caller holds the lane's lock. Null where the
 // slow path has to search.
-Block* Allocator::reusePending(Lane& lane, const Heap& heap, std::uint64_t size, Fallback* fallback,
-                               const Lane** refused) {
+Block* Allocator::reusePending(Lane& lane, PendingList& pending, const Heap& heap, std::uint64_t size,
+                               Fallback* fallback, const Lane** refused) {
   constexpr int most = 8;
   const Policy& policy = *options_.policy;
-  Block* block = blocksOf(lane).pending.first();
+  Block* block = pending.first();
   for (int looked = 0; block != nullptr && (block->size != size || block->heap != &heap); block = block->next)
     if (++looked == most) return nullptr;
   if (block == nullptr) return nullptr;
@@ -245,7 +245,7 @@ Block* Allocator::reusePending(Lane& lane, const Heap& heap, std::uint64_t size,
     found = Fallback::wait;
     break;
   }
-  blocksOf(lane).pending.remove(block);
+  pending.remove(block);
   counters_.finished(block->counters, sizesOf(heap), block->size);
   releaseUses(block->uses);
   if (history_.on()) [[unlikely]]

@@ -144,8 +144,8 @@ class Allocator {
   [[gnu::noinline, gnu::cold]] static Status refuse(std::uint64_t bytes, const Lane& lane,
                                                     Shortage* shortage);
   // Not inlined, so that `malloc` stays short for requests that the cache serves.
-  [[gnu::noinline]] Block* reusePending(Lane& lane, const Heap& heap, std::uint64_t size, Fallback* fallback,
-                                        const Lane** refused);
+  [[gnu::noinline]] Block* reusePending(Lane& lane, PendingList& pending, const Heap& heap,
+                                        std::uint64_t size, Fallback* fallback, const Lane** refused);
   [[gnu::noinline, gnu::cold]] Status recordNotedLanes(Block& block);
   // The block is no longer pending: counts it so and releases its uses.
   void retirePending(Block& block);

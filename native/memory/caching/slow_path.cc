@@ -222,6 +222,7 @@ Block* Allocator::waitForOthers(const Request& request, Status* status) {
       *status = lanes_.wait(lane, *mark, nullptr);
     }
     mark->release();
+    return *status == Status::ok;
   };
   const auto waitForPending = [&](Lane& home) {
     std::vector<Mark*> marks = outstanding(home, &heap);
@@ -240,8 +241,7 @@ Block* Allocator::waitForOthers(const Request& request, Status* status) {
     Mark* newest = nullptr;
     if (*status == Status::ok) *status = lanes_.mark(other, &newest);
     if (*status != Status::ok) return nullptr;
-    wait(newest);
-    if (*status != Status::ok) return nullptr;
+    if (!wait(newest)) return nullptr;
     adoptPending(other, lane);
     if (Block* block = takeAgain()) return block;
   }

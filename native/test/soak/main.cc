@@ -1,5 +1,5 @@
-// Random owners of an allocator for as long as is asked, seed after seed, each kind of run in turn; or a
-// failure of each driver call's nth use. Ends with one line of JSON; status 1 where a law was broken.
+// Runs random owners of an allocator for a given time, seed after seed, each kind of run in turn; or makes
+// the nth use of each driver call fail. Ends with one line of JSON; status 1 where a law was broken.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -8,7 +8,7 @@
 #include <map>
 #include <string>
 
-#include "caching_model.h"
+#include "test/memory/caching/random_owner.h"
 
 namespace {
 

@@ -47,7 +47,7 @@ Line& Line::add(const Spread& spread, const char* unit) {
       .add("most", spread.most);
 }
 
-Bed::Bed(const Run& run, caching::Options options)
+Bed::Bed(const Run& run, const caching::Options& options)
     : driver(run.driver),
       lanes(driver),
       allocator(std::make_unique<caching::Allocator>(lanes, std::make_unique<caching::DeviceSource>(driver),

@@ -10,8 +10,8 @@
 #include "driver/driver.h"
 #include "memory/caching/allocator.h"
 
-// What the benchmarks of the allocator share. Each prints one JSON object a line on standard output, with
-// everything that it measured; what the figures are held to stands in spec/bench/allocator.ts.
+// Shared by the benchmarks of the allocator. Each prints what it measured on standard output, one JSON object
+// a line. spec/bench/allocator.ts has the requirements.
 namespace braid::bench {
 
 struct Run {
@@ -21,7 +21,7 @@ struct Run {
   bool cuda() const { return driver.info().kind == "cuda"; }
 };
 
-// Ends the program with the driver's own words where a call failed: a benchmark has nothing to go on with.
+// Ends the program with the driver's message where a call failed.
 void must(Driver& driver, Status status, const char* what);
 
 struct Spread {
@@ -29,7 +29,7 @@ struct Spread {
 };
 Spread spread(std::vector<double> values);
 
-// One line. Keys and words are the program's own: nothing in them wants escaping.
+// One line of JSON. Keys and strings are the program's own and need no escaping.
 class Line {
  public:
   Line(const char* bench, const std::string& what);
@@ -72,11 +72,11 @@ Spread perTurn(const Run& run, Loop loop) {
   std::vector<double> each;
   for (int repeat = 0; repeat < run.repeats; ++repeat)
     each.push_back(timed(loop, turns) / static_cast<double>(turns));
-  return spread(std::move(each));
+  return spread(each);
 }
 
-// The same beside what it cannot do without, measured in turn with it, a few milliseconds each: a machine
-// that is slower for a while is so for both.
+// The same together with a floor, the calls that it needs in any case. The two are measured in turn, a few
+// milliseconds each, so that a slow phase of the machine affects both.
 struct Beside {
   Spread time, floor, over;  // over: the difference of the two, pair by pair
 };
@@ -91,13 +91,13 @@ Beside perTurnBeside(const Run& run, Loop loop, Floor floor) {
     bare.push_back(timed(floor, floors) / static_cast<double>(floors));
     over.push_back(times.back() - bare.back());
   }
-  return {spread(std::move(times)), spread(std::move(bare)), spread(std::move(over))};
+  return {spread(times), spread(bare), spread(over)};
 }
 
 // An allocator over the device's memory with lanes of its own, all idle when it goes.
 class Bed {
  public:
-  explicit Bed(const Run& run, caching::Options options = {});
+  explicit Bed(const Run& run, const caching::Options& options = {});
   ~Bed();
   Lane& lane(bool tracked = true);  // a new one
   caching::Block* malloc(std::uint64_t bytes, Lane& lane) {

@@ -10,9 +10,9 @@ namespace {
 
 bool waits(const caching::Policy& policy) { return &policy == &caching::orderThenWait; }
 
-// A caller who does by hand the least that can be done, with as many events as blocks come round: what a
-// query finds done was recorded as many turns before, and no event is recorded again while its use is
-// outstanding.
+// A caller that makes only the necessary driver calls by hand, with as many events as blocks in rotation: a
+// query that succeeds is about an event recorded that many turns before, and no event is recorded again while
+// its use is outstanding.
 class ByHand {
  public:
   ByHand(Bed& bed, Lane& reader, Lane& home, std::size_t blocks)
@@ -79,8 +79,8 @@ class OwnMarks {
   std::size_t at_ = 0;
 };
 
-// `turn`, which says which block it had, beside the calls that `Floor` cannot do without; and what the
-// allocator counted a turn.
+// Times `turn`, which returns the block that it used, and the driver calls that `Floor` needs; and reports
+// the allocator's counters for each turn.
 template <class Floor, class Turn>
 void measure(const Run& run, Bed& bed, const std::string& what, const caching::Policy& policy, Lane& home,
              Lane& reader, Turn turn) {
@@ -116,7 +116,7 @@ void measure(const Run& run, Bed& bed, const std::string& what, const caching::P
       .add("queriesEach", each(after.queries - before.queries));
 }
 
-// All memory that is at hand but for one block is somebody's: that one comes round and round.
+// All memory but one block is live, so that this block is reused again and again.
 void leaveOne(Bed& bed, std::uint64_t bytes, Lane& home) {
   caching::Block* const one = bed.malloc(bytes, home);
   for (caching::Stats stats = bed.allocator->stats();; stats = bed.allocator->stats()) {
@@ -133,8 +133,8 @@ caching::Options under(const caching::Policy& policy) {
   return options;
 }
 
-// The reader is a stream of the caller's, which may have been given work at any time: no event is shared,
-// each turn records one and waits for it, or asks.
+// The reader is a caller's stream, which may get work at any time: no event is shared, and each turn records
+// one and waits for it, or queries it.
 void recorded(const Run& run, std::uint64_t bytes, const caching::Policy& policy) {
   Bed bed(run, under(policy));
   Lane &home = bed.lane(), &reader = bed.lane(false);

@@ -1,5 +1,5 @@
-// What running a plan eagerly costs the thread that issues it: by itself, over a driver that does nothing;
-// and on the device, beside the same driver calls made by a loop.
+// The cost of issuing a plan eagerly: alone, with a driver that does nothing; and on the device, compared
+// with the same driver calls in a loop.
 #include "executor/issuer.h"
 
 #include "tools/bench/bench.h"
@@ -11,7 +11,7 @@ namespace {
 
 std::shared_ptr<Driver> borrowed(Driver& driver) { return {std::shared_ptr<void>(), &driver}; }
 
-// A program made ready to be issued, tick after tick, with nobody beside.
+// A program that is ready to be issued, tick after tick, with no other session.
 struct Ready {
   Ready(std::shared_ptr<Driver> driver, const TaskGraph& graph, bool planned)
       : Ready({std::move(driver)}, graph.name, programOf(graph, planned)) {}
@@ -136,9 +136,9 @@ void onDevice(const Run& run, const TaskGraph& graph, bool planned, bool empty) 
   }
   ready.synchronize();
   Line(empty ? "executor-empty" : "executor-launch", graph.name + (planned ? ", planned" : ", pooled"))
-      .add(spread(std::move(plans)), "ns a task")
-      .add("calls", spread(std::move(loops)).median)
-      .add("overCalls", spread(std::move(ratios)).median);
+      .add(spread(plans), "ns a task")
+      .add("calls", spread(loops).median)
+      .add("overCalls", spread(ratios).median);
 }
 
 }  // namespace

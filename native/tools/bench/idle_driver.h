@@ -6,9 +6,9 @@
 
 namespace braid::bench {
 
-// A driver whose launches do nothing. Over another driver all other calls are that one's, so that streams and
-// events are real and tasks are empty; over none, nothing at all is done: what is left is what the caller
-// itself costs.
+// A driver whose launches do nothing. With an inner driver it forwards all other calls, so that streams and
+// events are real and tasks are empty. Without one no call does anything: what remains is the cost of the
+// caller.
 class IdleDriver : public Driver {
  public:
   explicit IdleDriver(Driver* inner) : inner_(inner) {

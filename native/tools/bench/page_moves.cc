@@ -1,5 +1,5 @@
-// What the rung `move` costs beside the rung `grow`: one allocation of n pages, its memory brought together
-// from n holes of one page each, from one hole after another of eight, or made anew.
+// The cost of the fallback `transfer` compared with `grow`: one allocation of n pages, with pages moved from
+// n holes of one page, or from holes of eight pages, or created anew.
 #include "tools/bench/bench.h"
 
 namespace braid::bench {
@@ -48,7 +48,7 @@ void pageMoves(const Run& run) {
                                 : how == How::movedOne ? "moved from holes of 1 page"
                                                        : "moved from holes of 8 pages";
       Line("page-moves", std::to_string(pages) + " pages " + words)
-          .add(spread(std::move(each)), "µs")
+          .add(spread(each), "µs")
           .add("pages", static_cast<double>(pages))
           .add("pagesMoved", static_cast<double>(moved));
     }

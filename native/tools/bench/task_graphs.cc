@@ -86,8 +86,8 @@ ProgramSpec programOf(const TaskGraph& graph, bool planned, const std::vector<st
     mostReads = std::max(mostReads, static_cast<std::uint32_t>(reads.size()));
   for (std::uint32_t reads = 0; reads <= mostReads; ++reads) spec.kernels.push_back(kernelOf(reads));
 
-  // A clock says of each lane how many of its tasks are known to be done. Waits are for what it does not
-  // cover, the latest first, and bring the clock of what they wait for along.
+  // A clock counts for each lane the tasks that happen before. Waits are for tasks beyond the clock, the
+  // latest first, and each joins the clock of its task.
   std::vector<std::vector<std::uint32_t>> clocks(tasks), waits(tasks), lastReader(tasks), freed(tasks);
   std::vector<std::vector<std::uint32_t>> frontier(lanes, std::vector<std::uint32_t>(lanes));
   std::vector<std::uint32_t> position(tasks), issued(lanes), last(tasks);

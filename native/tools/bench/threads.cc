@@ -27,9 +27,9 @@ void pin(std::thread& thread, unsigned core) {
 
 constexpr std::uint32_t live = 32;
 
-// `body(thread, turns)` on `count` threads at once, each so many cores `apart` from the next, over and over:
-// millions of turns a second, of all together, in each of some whiles in which all of them ran. The threads
-// are the same ones all the time, as a program's are: a lane's lock leans towards the first that takes it.
+// Runs `body(thread, turns)` on `count` threads at once, each so many cores `apart` from the next. Returns
+// millions of turns a second of all threads together, for several periods in which all ran. The threads stay
+// the same, as in a program: a lane's lock is biased towards the first thread that takes it.
 template <class Body>
 Spread together(const Run& run, unsigned count, unsigned apart, std::uint64_t turns, Body body) {
   const auto lasting = std::chrono::duration<double, std::milli>(2 * run.repeatMs);
@@ -68,7 +68,7 @@ Spread together(const Run& run, unsigned count, unsigned apart, std::uint64_t tu
   }
   stop.store(true, std::memory_order_relaxed);
   for (std::thread& thread : all) thread.join();
-  return spread(std::move(rates));
+  return spread(rates);
 }
 
 }  // namespace
@@ -77,8 +77,7 @@ void threads(const Run& run) {
   const auto sweep = [&](const std::string& what, std::uint64_t turns, auto makeBody) {
     double alone = 0;
     for (const unsigned count : {1u, 2u, 4u, 8u}) {
-      // A virtual machine does not say which of its cores are halves of one: those beside each other, or
-      // none.
+      // A virtual machine does not report which of its cores share a physical core: adjacent ones, or none.
       Spread rate;
       unsigned apart = 1;
       for (const unsigned tried : {1u, 2u}) {

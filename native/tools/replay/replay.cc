@@ -16,7 +16,7 @@ double nanoseconds(Clock::duration duration) {
   return std::chrono::duration<double, std::nano>(duration).count();
 }
 
-// What a timed call that does nothing seems to take.
+// The time that the clock measures for a call that does nothing.
 double clockCost() {
   std::vector<double> costs(1001);
   for (double& cost : costs) {
@@ -27,14 +27,14 @@ double clockCost() {
   return costs[500];
 }
 
-// A use that is outstanding when its block is freed, and the lane, of those for uses, that it is on.
+// A use that is outstanding when its block is freed, and the index of its lane among the lanes for uses.
 struct Use {
   Time until = 0;  // 0: none; the completion is the very next thing that happens
   std::uint32_t lane = 0;
 };
 
-// The uses of a trace, by the operation that asks for the free, and how many lanes they need. Operation i
-// happens at i, and what it completes is complete at i + 1; what is never completed outlasts the trace.
+// The uses of a trace, by the operation that requests the free, and the number of lanes that they need.
+// Operation i happens at time i and takes effect at i + 1; a free that never completes outlasts the trace.
 std::vector<Use> usesOf(const std::vector<TraceOp>& ops, std::size_t most, std::size_t* lanes) {
   std::vector<Use> uses(ops.size());
   std::unordered_map<std::uint64_t, Time> completed;
@@ -46,8 +46,8 @@ std::vector<Use> usesOf(const std::vector<TraceOp>& ops, std::size_t most, std::
     uses[i].until = at == completed.end() ? ops.size() + 1 : at->second == i + 2 ? 0 : at->second;
     if (at != completed.end()) completed.erase(at);
   }
-  // On one lane ends come in order: the lane that is held longest of those that are held no longer; else a
-  // new one; or, where there are too many, the one that holds it too long by least.
+  // Uses on one lane end in order. So each use goes to the lane whose last use ends latest, but not after
+  // this one; else to a new lane; or, with no lane left, to the one that delays it the least.
   std::vector<Time> held;
   for (std::size_t i = 0; i < ops.size(); ++i) {
     const Time until = uses[i].until;
@@ -76,7 +76,7 @@ class Replay {
         lanes_(driver_),
         allocator_(lanes_, std::make_unique<DeviceSource>(driver_), options),
         shortage_(shortage) {}
-  ~Replay() { driver_.drain(); }  // a device may wait for its work before it takes memory back
+  ~Replay() { driver_.drain(); }  // freeing memory may wait for the device's work
 
   Status run(const std::vector<TraceOp>& ops, ReplayFigures* figures, std::string* detail) {
     std::vector<Use> uses(ops.size());

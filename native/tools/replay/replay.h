@@ -8,8 +8,8 @@
 
 namespace braid::caching {
 
-// A recorded run of an allocator, in order: allocations, frees as they were asked for, and frees as they were
-// complete, when every use had ended.
+// A recorded run of an allocator: allocations, requested frees, and completed frees (when every use has
+// ended), in order.
 struct TraceOp {
   enum class Kind : std::uint8_t { allocate, freeRequested, freeCompleted };
   Kind kind;
@@ -33,12 +33,12 @@ struct ReplayFigures {
 // Of a trace: what it has more of is refused. The uses get lanes of their own.
 inline constexpr std::uint32_t mostTraceStreams = 128;
 
-// Replays a trace on lanes of its own. Between a free and its completion the block has a use that is really
-// outstanding: a lane that is held at a gate until the trace is there. Whoever blocks on it moves the trace's
-// clock (see ReplayDriver). On failure figures->events is the number of the operation that failed, *detail
-// says why, and *shortage, where memory ended, what held it. Without gates only the clock holds the lanes
-// back: all figures are the same, and the times are those of a program, which has kernels where a gate is a
-// host function (50 us to CUDA).
+// Replays a trace on its own lanes. Between a free and its completion the block has a use that is really
+// outstanding, on a lane that a gate holds until the trace reaches the completion. A call that blocks on it
+// advances the trace's clock (see ReplayDriver). After a failure figures->events is the number of the failed
+// operation, *detail the reason, and *shortage, where memory ran out, what held the memory. Without gates
+// only the clock holds the lanes back: all figures are the same, and the times are realistic, since a gate is
+// a host function that costs CUDA 50 µs.
 Status replay(Driver& driver, const Options& options, const std::vector<TraceOp>& ops, ReplayFigures* figures,
               std::string* detail, Shortage* shortage = nullptr, bool gates = true);
 

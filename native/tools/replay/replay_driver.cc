@@ -5,9 +5,9 @@
 namespace braid::caching {
 namespace {
 
-// A device's queues are finite: who queues more than they hold, behind a gate that is closed, blocks for
-// ever. An H200 takes 1,021 pieces of work a stream, fewer where streams share a queue. What goes beyond this
-// is the clock's alone.
+// A device's queues are finite: queuing more than they hold behind a closed gate blocks for ever. An H200
+// takes 1,021 pieces of work a stream, fewer where streams share a queue. Work beyond this limit is not given
+// to the device.
 constexpr std::size_t mostQueued = 48;
 
 }  // namespace
@@ -20,7 +20,7 @@ ReplayDriver::~ReplayDriver() {
   }
 }
 
-// Runs on a thread of the driver's.
+// Runs on a driver thread.
 void ReplayDriver::gate(void* data) {
   Line& line = *static_cast<Line*>(data);
   std::unique_lock lock(line.mutex);
@@ -64,8 +64,8 @@ bool ReplayDriver::mayQueue(Line& line) {
   return true;
 }
 
-Status ReplayDriver::answer(Status asked, Time until) const {
-  if (asked != Status::ok && asked != Status::notReady) return asked;
+Status ReplayDriver::answer(Status queried, Time until) const {
+  if (queried != Status::ok && queried != Status::notReady) return queried;
   return until <= now_ ? Status::ok : Status::notReady;
 }
 
@@ -112,8 +112,8 @@ Status ReplayDriver::streamSynchronize(Stream stream) {
 }
 
 Status ReplayDriver::streamQuery(Stream stream) {
-  const Line& asked = line(stream);
-  return answer(inner_.streamQuery(asked.inner), asked.until);
+  const Line& queried = line(stream);
+  return answer(inner_.streamQuery(queried.inner), queried.until);
 }
 
 Status ReplayDriver::streamWait(Stream stream, Event event) {

@@ -10,21 +10,18 @@
 
 namespace braid::caching {
 
-// A device on which the trace's clock decides what has completed: the clock counts operations of the trace,
-// and all work is queued together with the time at which the trace calls it complete.
+// A device on which the trace's clock decides what has completed. The clock counts operations of the trace,
+// and all work is queued with the time at which it completes in the trace.
 //
 //   1. The device has the work too: `hold` stops a real stream at a gate, real events are recorded behind it,
-//   real
-//      streams wait for them, and every question is put to the real driver. What is still outstanding in the
-//      trace is so on the device.
-//   2. The answer is the trace's. A device may be behind it, by microseconds (its threads wake up) or for
-//   longer (host
-//      functions of all streams may wait their turn), and never by the trace's fault; nothing ever touches
-//      the memory. So a replay is the same in every run.
-//   3. Who blocks until something is complete moves the clock: all that completes earlier in the trace does
-//   so first. So
-//      no call can wait for a gate that only its own caller would open.
-// One thread's, but for the gates.
+//      real streams wait for them, and every query also goes to the real driver. So what is outstanding in
+//      the trace is outstanding on the device.
+//   2. The trace decides the answers. The device may be late, by microseconds (its threads wake up) or longer
+//      (host functions of all streams may wait for each other), but never ahead of the trace, and nothing
+//      touches the memory. So every run of a replay is the same.
+//   3. A call that blocks until work is complete advances the clock: all that completes earlier in the trace
+//      completes first. So no call can wait for a gate that only its own caller would open.
+// Used by one thread, except the gates.
 class ReplayDriver final : public Driver {
  public:
   using Time = std::uint64_t;
@@ -106,7 +103,7 @@ class ReplayDriver final : public Driver {
     std::mutex mutex;
     std::condition_variable moved;
     Time open = 0;           // gates up to this time are
-    std::deque<Time> gates;  // those that the stream has not passed, in order
+    std::deque<Time> gates;  // the gates that the stream has not passed, in order
   };
   // Behind an Event.
   struct Mark {
@@ -116,7 +113,7 @@ class ReplayDriver final : public Driver {
   static Line& line(Stream stream) { return *reinterpret_cast<Line*>(stream); }
   static Mark& mark(Event event) { return *reinterpret_cast<Mark*>(event); }
   static void gate(void* line);
-  Status answer(Status asked, Time until) const;
+  Status answer(Status queried, Time until) const;
   bool mayQueue(Line& line);
   void block(Line& line, Time until);
 

@@ -1,0 +1,241 @@
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "cuda/library.h"
+#include "cuda/map_loops.h"
+#include "cuda/prelude.h"
+#include "cuda/source.h"
+#include "kernels/cpu.h"
+#include "test/cuda/specs.h"
+
+// The generated kernels as text: read, compiled by NVRTC where it is installed, and run on the processor, one
+// thread of the grid after another, against the host device's own kernels.
+
+namespace braid::test {
+namespace {
+
+using namespace braid::cuda;
+
+KernelSpec mapOf(std::vector<std::int64_t> shape, std::vector<MapOperand> operands) {
+  KernelSpec spec;
+  spec.kind = KernelSpec::Kind::map;
+  spec.shape = std::move(shape);
+  spec.operands = std::move(operands);
+  spec.code = {{MapOp::operand, 0}};
+  spec.results = {{0, DType::bf16}};
+  return spec;
+}
+
+TEST(CudaMapLoops, JoinDimensionsWithTheSameStrides) {
+  const MapLoops dense =
+      mapLoops(mapOf({4, 1, 6, 8}, {{DType::f32, 0, {48, 7, 8, 1}}, {DType::f32, 3, {0, 0, 0, 0}}}));
+  EXPECT_EQ(dense.shape, (std::vector<std::int64_t>{192}));
+  EXPECT_EQ(walkOf(dense, 0), Walk::dense);
+  EXPECT_EQ(walkOf(dense, 1), Walk::scalar);
+  const MapLoops bias = mapLoops(mapOf({4, 6, 8}, {{DType::f32, 0, {48, 8, 1}}, {DType::f32, 0, {0, 0, 1}}}));
+  EXPECT_EQ(bias.shape, (std::vector<std::int64_t>{24, 8}));
+  EXPECT_EQ(walkOf(bias, 0), Walk::dense);
+  EXPECT_EQ(walkOf(bias, 1), Walk::strided);
+  EXPECT_EQ(bias.lanes, 8);
+}
+
+TEST(CudaMapLoops, TakeWideAccessesOnlyWhereEveryRowAllowsThem) {
+  EXPECT_EQ(mapLoops(mapOf({64, 30}, {{DType::bf16, 0, {32, 1}}})).lanes, 1);  // 30 is no multiple of 8
+  EXPECT_EQ(mapLoops(mapOf({64, 32}, {{DType::bf16, 0, {36, 1}}})).lanes, 1);  // nor is 36
+  EXPECT_EQ(mapLoops(mapOf({64, 32}, {{DType::bf16, 0, {40, 1}}})).lanes, 8);
+  EXPECT_EQ(mapLoops(mapOf({32, 64}, {{DType::bf16, 0, {1, 32}}})).lanes, 1);  // transposed
+  EXPECT_EQ(mapLoops(mapOf({1003}, {{DType::bf16, 0, {1}}})).lanes, 8);        // with a tail
+}
+
+TEST(CudaMapLoops, CountIn64BitsOnlyWhereSizesDemandIt) {
+  EXPECT_FALSE(mapLoops(mapOf({1 << 20, 512}, {{DType::u8, 0, {512, 1}}})).wide);
+  EXPECT_TRUE(mapLoops(mapOf({1 << 21, 1 << 10}, {{DType::u8, 0, {1 << 10, 1}}})).wide);
+  EXPECT_TRUE(mapLoops(mapOf({2, 8}, {{DType::u8, 0, {std::int64_t{1} << 31, 1}}})).wide);
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
+  return text;
+}
+
+// What a CUDA compiler has and a host compiler has not.
+constexpr const char* kShim = R"(
+#include <cmath>
+#include "kernels/half.h"
+#define __device__
+#define __global__ static
+#define __forceinline__ inline
+#define __launch_bounds__(threads)
+static struct { unsigned x; } blockIdx, threadIdx, gridDim;
+static float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
+static unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
+)";
+
+// One kernel in a namespace of its own, and a function that runs its whole grid.
+std::string hosted(const KernelSource& source, const KernelSpec& spec, const char* entry,
+                   std::int64_t threads, const std::string& name) {
+  std::string text = replaced(source.text, "extern \"C\" ", "");
+  text = replaced(text, "asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(y) : \"h\"(x.bits));",
+                  "y = braid::floatFromF16(x.bits);");
+  text = replaced(text, "asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(y.bits) : \"f\"(x));",
+                  "y.bits = braid::f16FromFloat(x);");
+  std::string call = std::string(entry) + "(";
+  std::size_t slot = 0;
+  for (const MapOperand& operand : spec.operands)
+    call += "(const " + std::string(cudaTypeName(operand.dtype)) + "*)p[" + std::to_string(slot++) + "], ";
+  for (const MapResult& result : spec.results)
+    call += "(" + std::string(cudaTypeName(result.dtype)) + "*)p[" + std::to_string(slot++) + "], ";
+  const std::string blocks =
+      std::to_string(std::max<std::int64_t>(1, threads / 256 / 2));  // too few on purpose: the grid strides
+  return "namespace " + name + " {\n" + text + "}\nextern \"C\" void run_" + name +
+         "(char** p) {\n  using namespace " + name + ";\n  gridDim.x = " + blocks +
+         ";\n  for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x)\n    for (threadIdx.x = 0; "
+         "threadIdx.x < "
+         "256; ++threadIdx.x)\n      " +
+         replaced(call, entry, name + "::" + entry) + std::to_string(source.count) + ");\n}\n";
+}
+
+TEST(CudaMapSource, MeansWhatTheHostsKernelsMean) {
+  const auto folder = std::filesystem::temp_directory_path() / ("braid-map-" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  Random random{20261121};
+  std::vector<KernelSpec> specs;
+  std::vector<std::string> names;
+  std::vector<std::size_t> specOf;
+  std::string text = kShim;
+  for (std::size_t s = 0; s < 60; ++s) {
+    specs.push_back(randomMap(random));
+    KernelSource source;
+    mapSource(specs[s], &source);
+    for (const KernelSource::Variant& variant : {source.plain, source.vector}) {
+      if (!*variant.entry) continue;
+      names.push_back("k" + std::to_string(names.size()));
+      specOf.push_back(s);
+      text += hosted(source, specs[s], variant.entry, variant.threads, names.back());
+    }
+  }
+  EXPECT_GT(names.size(), specs.size() + 10);  // some of them have a vector kernel
+  std::ofstream(folder / "maps.cc") << text;
+  const std::string library = (folder / "maps.so").string();
+  const std::string command =
+      "c++ -std=c++20 -O1 -w -ffp-contract=off -fno-strict-aliasing -fPIC -shared -I" BRAID_SOURCE_FOLDER
+      " " +
+      (folder / "maps.cc").string() + " -o " + library;
+  ASSERT_EQ(std::system(command.c_str()), 0) << command;
+  void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(handle, nullptr) << dlerror();
+
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const KernelSpec& spec = specs[specOf[i]];
+    std::string detail;
+    CpuKernelResult reference;
+    ASSERT_EQ(prepareCpu(&reference, spec, {}, &detail), Status::ok) << detail;
+    std::vector<std::vector<std::uint8_t>> reads, wanted, found;
+    for (std::size_t o = 0; o < spec.operands.size(); ++o)
+      reads.push_back(randomBytes(random, spec.operands[o].dtype, operandBytes(spec, o)));
+    for (const MapResult& result : spec.results) {
+      wanted.emplace_back(static_cast<std::size_t>(elementsOf(spec.shape)) * elementBytes(result.dtype),
+                          0xcd);
+      found.push_back(wanted.back());
+    }
+    std::vector<DeviceAddress> addresses;
+    for (auto& read : reads) addresses.push_back(reinterpret_cast<DeviceAddress>(read.data()));
+    // Where a read begins is aligned, as the device sees to before it takes the vector kernel.
+    struct alignas(64) Line {
+      std::uint8_t bytes[64];
+    };
+    std::vector<std::vector<Line>> aligned;
+    std::vector<char*> pointers;
+    for (std::size_t o = 0; o < reads.size(); ++o) {
+      const std::size_t from =
+          static_cast<std::size_t>(spec.operands[o].offset) * elementBytes(spec.operands[o].dtype);
+      aligned.emplace_back(reads[o].size() / sizeof(Line) + 1);
+      std::memcpy(aligned.back().data(), reads[o].data() + from, reads[o].size() - from);
+      pointers.push_back(reinterpret_cast<char*>(aligned.back().data()));
+    }
+    for (auto& write : wanted) addresses.push_back(reinterpret_cast<DeviceAddress>(write.data()));
+    for (auto& write : found) pointers.push_back(reinterpret_cast<char*>(write.data()));
+    Scratch scratch;
+    ASSERT_TRUE(reference->run(addresses.data(), scratch));
+    reinterpret_cast<void (*)(char**)>(dlsym(handle, ("run_" + names[i]).c_str()))(pointers.data());
+    for (std::size_t r = 0; r < found.size(); ++r) {
+      const std::ptrdiff_t at = firstDifference(found[r], wanted[r], spec.results[r].dtype);
+      ASSERT_EQ(at, -1) << "spec " << specOf[i] << " as " << names[i] << ", result " << r << ": "
+                        << elementOf(found[r], spec.results[r].dtype, static_cast<std::size_t>(at))
+                        << " where the host has "
+                        << elementOf(wanted[r], spec.results[r].dtype, static_cast<std::size_t>(at)) << " in "
+                        << folder;
+    }
+  }
+  dlclose(handle);
+  std::filesystem::remove_all(folder);
+}
+
+// Every kind of generated text, by the compiler that will see it.
+TEST(CudaSources, CompileUnderNvrtc) {
+  std::string problem;
+  const auto nvrtc = NvrtcLibrary::open({}, 13000, &problem);
+  if (!nvrtc) GTEST_SKIP() << problem;
+  const auto compiles = [&](const std::string& text, const std::string& what) {
+    nvrtcProgram program = nullptr;
+    ASSERT_EQ(nvrtc->call.nvrtcCreateProgram(&program, text.c_str(), "generated.cu", 0, nullptr, nullptr), 0);
+    const char* options[] = {"--std=c++17", "--gpu-architecture=compute_80", "--fmad=false"};
+    const int code = nvrtc->call.nvrtcCompileProgram(program, 3, options);
+    std::size_t bytes = 0;
+    nvrtc->call.nvrtcGetProgramLogSize(program, &bytes);
+    std::string log(bytes, 0);
+    nvrtc->call.nvrtcGetProgramLog(program, log.data());
+    EXPECT_EQ(code, 0) << what << "\n" << log << "\n" << text;
+    nvrtc->call.nvrtcDestroyProgram(&program);
+  };
+  KernelSource source;
+  for (bool whole : {false, true}) {
+    KernelSpec spec = mapOf({64, 128}, {{DType::f16, 0, {128, 1}}, {DType::u8, 0, {0, 1}}});
+    spec.computeInt = whole;
+    spec.code = {{MapOp::operand, 0}, {MapOp::operand, 1}, {MapOp::constant, 0, 0, 0, -INFINITY}};
+    for (auto op = static_cast<int>(MapOp::select); op <= static_cast<int>(MapOp::eq); ++op) {
+      spec.code.push_back({static_cast<MapOp>(op), static_cast<std::int32_t>(spec.code.size() - 1), 0, 1, 0});
+    }
+    const auto last = static_cast<std::int32_t>(spec.code.size() - 1);
+    spec.results = {
+        {last, DType::u8}, {last, DType::i32}, {last, DType::f16}, {last, DType::bf16}, {last, DType::f32}};
+    source = {};
+    mapSource(spec, &source);
+    compiles(source.text, "map");
+  }
+  for (const auto& [outer, length, inner] : {std::tuple{6144, 8192, 1},
+                                             {1, 100000, 1},
+                                             {5, 7, 1},
+                                             {3, 0, 1},
+                                             {9, 1, 1},
+                                             {2, 300, 65},
+                                             {1, 3, 40}}) {
+    for (DType type : {DType::u8, DType::f16, DType::f32}) {
+      KernelSpec spec;
+      spec.kind = KernelSpec::Kind::reduce;
+      spec.outer = outer, spec.length = length, spec.inner = inner;
+      spec.input = type;
+      spec.how = type == DType::u8 ? ReduceHow::max : type == DType::f16 ? ReduceHow::min : ReduceHow::mean;
+      source = {};
+      reduceSource(spec, 132, &source);
+      compiles(source.text, "reduce");
+    }
+  }
+  KernelSpec product;
+  product.m = 33, product.n = 65, product.k = 17, product.batch = 3;
+  product.a.dtype = DType::u8, product.c.dtype = DType::bf16;
+  for (bool transposed : {false, true}) {
+    product.transposeB = transposed;
+    source = {};
+    matmulSource(product, &source);
+    compiles(source.text, "matmul");
+  }
+}
+
+}  // namespace
+}  // namespace braid::test

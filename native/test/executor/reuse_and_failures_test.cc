@@ -1,0 +1,339 @@
+// How a session's allocations wait when reuse by order and growth have failed; how failures name their work;
+// and the length of a trace.
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+
+#include "executor/session.h"
+
+namespace braid {
+namespace {
+
+constexpr std::size_t count = 4096, bytes = count * 4;
+
+std::shared_ptr<Driver> hostDriver(HostOptions options = {}) {
+  std::unique_ptr<Driver> driver;
+  std::string detail;
+  EXPECT_EQ(openHost(&driver, options, &detail), Status::ok) << detail;
+  return driver;
+}
+
+HostOptions shaken(std::uint64_t seed) {
+  HostOptions options;
+  options.jitterSeed = seed;
+  options.poison = true;
+  return options;
+}
+
+BufferSpec buffer(const char* name, Space space, Life life, std::uint32_t home, std::uint32_t root) {
+  return {name, bytes, space, home, life, root, 0, -1};
+}
+
+// Each buffer goes up on one lane and down on another; nothing but the allocator orders one tick's buffer
+// after the last one's. Buffers: 0 x, 1 d, 2 y.
+ProgramSpec across(std::uint32_t inFlight) {
+  ProgramSpec spec;
+  spec.name = "across";
+  spec.inFlight = inFlight;
+  spec.lanes = {{"up", 0}, {"down", 0}};
+  spec.buffers = {buffer("x", Space::pinned, Life::input, 0, 0), buffer("d", Space::device, Life::tick, 0, 1),
+                  buffer("y", Space::pinned, Life::output, 1, 2)};
+  spec.kernels.resize(1);
+  spec.kernels[0].bytes = bytes;
+  spec.nodes = {{"up", 0}, {"down", 0}};
+  spec.events = 2;
+  spec.devices[0].boundBytes = bytes;  // one d, and so no room for the next tick's beside it
+  spec.boundPinned = 2 * inFlight * bytes;
+  spec.commands = {0, 1, 0, 2, 0, 0, 1, 1, 0, 1, 3, 0, 0, 4, 0, 1, 0,
+                   2, 1, 1, 1, 1, 1, 2, 3, 1, 1, 5, 1, 1, 1, 1, 1};
+  return spec;
+}
+
+// Two lanes that share one block and not one event: x → a → y on the first, x → b → z on the second. Buffers:
+// 0 x, 1 a, 2 y, 3 b, 4 z.
+ProgramSpec apart(std::uint32_t inFlight) {
+  ProgramSpec spec = across(inFlight);
+  spec.buffers = {buffer("x", Space::pinned, Life::input, 0, 0), buffer("a", Space::device, Life::tick, 0, 1),
+                  buffer("y", Space::pinned, Life::output, 0, 2),
+                  buffer("b", Space::device, Life::tick, 1, 3),
+                  buffer("z", Space::pinned, Life::output, 1, 4)};
+  spec.nodes = {{"a up", 0}, {"a down", 0}, {"b up", 0}, {"b down", 0}};
+  spec.events = 0;
+  spec.boundPinned = 3 * inFlight * bytes;
+  spec.commands = {0, 1, 0, 2, 0, 0, 1, 1, 0, 1, 2, 1, 0, 1, 1, 1, 2, 1, 1,
+                   0, 3, 1, 2, 2, 1, 1, 1, 0, 3, 2, 3, 1, 1, 1, 3, 4, 1, 3};
+  return spec;
+}
+
+struct Ends {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<MaybeFailure> failures;
+
+  std::function<void(std::uint64_t, const Failure*)> callback() {
+    return [this](std::uint64_t, const Failure* failure) {
+      std::lock_guard lock(mutex);
+      failures.push_back(failure ? MaybeFailure(*failure) : std::nullopt);
+      changed.notify_all();
+    };
+  }
+  void await(std::size_t ended) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return failures.size() >= ended; });
+  }
+};
+
+std::unique_ptr<Session> opened(std::shared_ptr<Driver> driver, ProgramSpec spec, Ends& ends,
+                                SessionOptions options = {}) {
+  options.onTick = ends.callback();
+  options.poison = true;
+  MaybeFailure failure;
+  auto session = Session::open(std::move(driver), std::move(spec), std::move(options), &failure);
+  EXPECT_FALSE(failure) << failure->op << " " << failure->detail;
+  return session;
+}
+
+// Every value of every tick comes down as it went up.
+void runTicks(Session& session, Ends& ends, std::uint64_t ticks, const std::vector<std::uint32_t>& outputs) {
+  const std::uint32_t inFlight = session.spec().inFlight;
+  const auto value = [](std::uint64_t tick, std::size_t i) { return static_cast<float>(tick * 7 + i % 13); };
+  const auto check = [&](std::uint64_t tick) {
+    ends.await(tick + 1);
+    for (const std::uint32_t output : outputs) {
+      const float* y =
+          static_cast<const float*>(session.pinned(output, static_cast<std::uint32_t>(tick % inFlight)));
+      for (std::size_t i = 0; i < count; ++i)
+        ASSERT_EQ(y[i], value(tick, i)) << "tick " << tick << " output " << output << " at " << i;
+    }
+  };
+  for (std::uint64_t tick = 0; tick < ticks; ++tick) {
+    if (tick >= inFlight) check(tick - inFlight);
+    float* x = static_cast<float*>(session.pinned(0, static_cast<std::uint32_t>(tick % inFlight)));
+    for (std::size_t i = 0; i < count; ++i) x[i] = value(tick, i);
+    ASSERT_TRUE(session.submit(tick));
+  }
+  for (std::uint64_t tick = ticks - std::min<std::uint64_t>(ticks, inFlight); tick < ticks; ++tick)
+    check(tick);
+}
+
+TEST(SessionAllocation, TheLaneWaitsForTheReaderOfTheBlockItTakes) {
+  for (const std::uint64_t seed : {0u, 1u, 2u, 3u, 4u, 5u}) {
+    Ends ends;
+    auto session = opened(hostDriver(shaken(seed)), across(4), ends);
+    ASSERT_TRUE(session);
+    runTicks(*session, ends, 60, {2});
+    const SessionStats stats = session->stats();
+    EXPECT_EQ(stats.byGrowth, 1u);
+    EXPECT_EQ(stats.byWait, 59u) << "whatever the timing: order decides, not completion";
+    EXPECT_EQ(stats.byOrder + stats.bySynchronize, 0u);
+    EXPECT_EQ(stats.eventsCreated, 0u);
+    EXPECT_EQ(stats.poolPeak, bytes);
+  }
+}
+
+TEST(SessionAllocation, WhereNoEventMarksThePointASpareOneDoes) {
+  for (const std::uint64_t seed : {0u, 1u, 2u, 3u, 4u, 5u}) {
+    Ends ends;
+    auto session = opened(hostDriver(shaken(seed)), apart(3), ends);
+    ASSERT_TRUE(session);
+    runTicks(*session, ends, 60, {2, 4});
+    const SessionStats stats = session->stats();
+    EXPECT_EQ(stats.byGrowth, 1u);
+    EXPECT_EQ(stats.byWait, 119u);
+    EXPECT_EQ(stats.byOrder + stats.bySynchronize, 0u);
+    EXPECT_EQ(stats.eventsCreated, 0u);
+    EXPECT_EQ(stats.poolPeak, bytes);
+  }
+}
+
+TEST(SessionAllocation, WithRoomForAllNoLaneWaits) {
+  ProgramSpec spec = across(4);
+  spec.devices[0].boundBytes = 5 * bytes;
+  Ends ends;
+  auto session = opened(hostDriver(shaken(1)), spec, ends);
+  ASSERT_TRUE(session);
+  runTicks(*session, ends, 60, {2});
+  EXPECT_EQ(session->stats().byWait, 0u);
+  EXPECT_EQ(session->stats().byGrowth + session->stats().byOrder, 60u);
+}
+
+// An allocator over bare streams; its caller is the issuer.
+struct Bare {
+  explicit Bare(SessionAllocator::Policy policy, bool spare = false) : driver(hostDriver(shaken(9))) {
+    for (Stream& stream : streams) EXPECT_EQ(driver->streamCreate(&stream, 0), Status::ok);
+    for (Event& event : events) {
+      EXPECT_EQ(driver->eventCreate(&event, EventKind::order), Status::ok);
+      markers.push_back(order.addMarker());
+    }
+    allocator = std::make_unique<SessionAllocator>(drivers, order, 4096, streams, events, policy);
+    if (spare) allocator->setSpareMarkers(markers);
+  }
+  ~Bare() {
+    for (const Stream stream : streams) driver->streamSynchronize(stream);
+  }
+  // Work on a lane that takes its time.
+  void work(LaneId lane) {
+    order.run(lane);
+    ASSERT_EQ(driver->hostFunction(
+                  streams[lane],
+                  [](void* done) {
+                    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+                    *static_cast<std::atomic<bool>*>(done) = true;
+                  },
+                  &done),
+              Status::ok);
+  }
+  std::atomic<bool> done{false};
+  std::shared_ptr<Driver> driver;
+  std::vector<Driver*> drivers{2, driver.get()};
+  std::vector<Stream> streams = std::vector<Stream>(2);
+  std::vector<Event> events = std::vector<Event>(2);
+  std::vector<TickOrder::Marker> markers;
+  TickOrder order{2, 1};
+  std::unique_ptr<SessionAllocator> allocator;
+};
+
+TEST(SessionAllocation, TheHostWaitsWhereTheLaneMayNot) {
+  for (const SessionAllocator::Policy policy :
+       {SessionAllocator::Policy{false, true}, SessionAllocator::Policy{true, true}}) {
+    Bare bare(policy);  // no spare event either, so that a lane that may wait has nothing to wait for
+    BlockId first = 0, second = 0;
+    ASSERT_EQ(bare.allocator->malloc(4096, 0, &first), Status::ok);
+    bare.work(0);
+    bare.allocator->free(first);
+    ASSERT_EQ(bare.allocator->malloc(4096, 1, &second), Status::ok);
+    EXPECT_TRUE(bare.done) << "the block's last access is over";
+    EXPECT_EQ(bare.allocator->block(second).offset, 0u);
+    EXPECT_EQ(bare.allocator->counters().bySynchronize, 1u);
+    EXPECT_EQ(bare.allocator->counters().byWait, 0u);
+    // All lanes are after what the host has waited for, so the next allocation is served by order.
+    bare.allocator->free(second);
+    ASSERT_EQ(bare.allocator->malloc(4096, 1, &second), Status::ok);
+    EXPECT_EQ(bare.allocator->counters().byOrder, 1u);
+  }
+}
+
+TEST(SessionAllocation, TheLaneWaitsAndTheHostDoesNot) {
+  Bare bare({}, true);
+  BlockId first = 0, second = 0;
+  ASSERT_EQ(bare.allocator->malloc(4096, 0, &first), Status::ok);
+  bare.work(0);
+  bare.allocator->free(first);
+  ASSERT_EQ(bare.allocator->malloc(4096, 1, &second), Status::ok);
+  EXPECT_FALSE(bare.done);
+  EXPECT_EQ(bare.allocator->counters().byWait, 1u);
+  EXPECT_EQ(bare.allocator->counters().waitsIssued, 1u);
+  EXPECT_EQ(bare.driver->streamSynchronize(bare.streams[1]), Status::ok);
+  EXPECT_TRUE(bare.done) << "the second lane stands behind the first one's work";
+}
+
+TEST(SessionAllocation, WithoutEitherTheShortageIsReported) {
+  Bare bare({false, false}, true);
+  BlockId first = 0, second = 0;
+  ASSERT_EQ(bare.allocator->malloc(3072, 0, &first), Status::ok);
+  bare.work(0);
+  bare.allocator->free(first);
+  EXPECT_EQ(bare.allocator->malloc(2048, 1, &second), Status::outOfMemory);
+  const SessionAllocator::Shortage shortage = bare.allocator->shortage();
+  EXPECT_EQ(shortage.wanted, 2048u);
+  EXPECT_EQ(shortage.free, 4096u);
+  EXPECT_EQ(shortage.limit, 4096u);
+  EXPECT_EQ(bare.allocator->malloc(1024, 1, &second), Status::ok) << "what was never used is still there";
+}
+
+// Pieces of a tick in order of issue: the poison of d, up, down.
+TEST(Failures, NameThePieceOfWorkThatFailed) {
+  struct Case {
+    std::uint64_t nth, tick;
+    const char *op, *lane;
+    int node;
+  };
+  for (const Case& one :
+       {Case{1, 0, "fill32 d", "up", -1}, Case{2, 0, "run up", "up", 0}, Case{3, 0, "run down", "down", 1},
+        Case{5, 1, "run up", "up", 0}, Case{9, 2, "run down", "down", 1}}) {
+    HostOptions options = shaken(3);
+    options.faults = {{"run", one.nth, Status::illegalAddress}};
+    Ends ends;
+    auto session = opened(hostDriver(options), across(2), ends);
+    ASSERT_TRUE(session);
+    for (std::uint64_t tick = 0; tick < 6; ++tick) ASSERT_TRUE(session->submit(tick));
+    ends.await(6);
+    const MaybeFailure& failure = ends.failures[5];
+    ASSERT_TRUE(failure);
+    EXPECT_EQ(failure->code, "CUDA_ERROR_ILLEGAL_ADDRESS");
+    EXPECT_EQ(failure->op, one.op);
+    EXPECT_EQ(failure->lane, one.lane);
+    EXPECT_EQ(failure->node, one.node);
+    EXPECT_NE(failure->detail.find("in tick " + std::to_string(one.tick)), std::string::npos)
+        << failure->detail;
+    EXPECT_EQ(failure->detail.find("likely"), std::string::npos);
+  }
+}
+
+TEST(Failures, AGuessIsCalledOne) {
+  HostOptions options;
+  options.faults = {{"eventSynchronize", 1, Status::launchFailed}};
+  Ends ends;
+  auto session = opened(hostDriver(options), apart(2), ends);
+  ASSERT_TRUE(session);
+  ASSERT_TRUE(session->submit(0));
+  ends.await(1);
+  ASSERT_TRUE(ends.failures[0]);
+  EXPECT_EQ(ends.failures[0]->op, "run, likely one of a up, a down");
+  EXPECT_EQ(ends.failures[0]->lane, "up");
+  EXPECT_EQ(ends.failures[0]->node, 0);
+}
+
+TEST(Failures, AreNotBlamedOnAnotherProgramOfTheDevice) {
+  HostOptions options;
+  options.faults = {{"run", 4, Status::launchFailed}};
+  const auto driver = hostDriver(options);
+  Ends ends, bystanders;
+  auto session = opened(driver, across(2), ends);
+  auto bystander = opened(driver, across(2), bystanders);
+  ASSERT_TRUE(session && bystander);
+  for (std::uint64_t tick = 0; tick < 2; ++tick) ASSERT_TRUE(session->submit(tick));
+  ends.await(2);
+  ASSERT_TRUE(ends.failures[1]);
+  EXPECT_EQ(ends.failures[1]->op, "fill32 d");
+  ASSERT_TRUE(bystander->submit(0));
+  bystanders.await(1);
+  ASSERT_TRUE(bystanders.failures[0]);
+  EXPECT_EQ(bystanders.failures[0]->node, -1);
+  EXPECT_NE(bystanders.failures[0]->detail.find("another program on this device failed"), std::string::npos)
+      << bystanders.failures[0]->detail;
+}
+
+TEST(Trace, KeepsTheNewestRows) {
+  SessionOptions options;
+  options.trace = true;
+  options.traceRows = 7;
+  Ends ends;
+  auto session = opened(hostDriver(), across(2), ends, std::move(options));
+  ASSERT_TRUE(session);
+  runTicks(*session, ends, 3, {2});
+  EXPECT_EQ(session->trace().dropped, 0u);
+  EXPECT_EQ(session->trace().tick, (std::vector<double>{0, 0, 1, 1, 2, 2}));
+  for (std::uint64_t tick = 3; tick < 20; ++tick) ASSERT_TRUE(session->submit(tick));
+  ends.await(20);
+  session->close();
+  const TraceRows rows = session->trace();
+  EXPECT_EQ(rows.tick, (std::vector<double>{16, 17, 17, 18, 18, 19, 19}));
+  EXPECT_EQ(rows.node, (std::vector<std::int32_t>{1, 0, 1, 0, 1, 0, 1}));
+  EXPECT_EQ(rows.dropped, 33u);
+  for (std::size_t i = 0; i < 7; ++i) EXPECT_LE(rows.start[i], rows.end[i]);
+}
+
+TEST(Memory, PinnedMemoryOutlivesItsSessionWhileItIsRead) {
+  Ends ends;
+  auto session = opened(hostDriver(), across(2), ends);
+  ASSERT_TRUE(session);
+  const auto range = session->pinnedRange();
+  std::fill_n(static_cast<float*>(session->pinned(0, 0)), count, 3.0f);
+  session->close();
+  session.reset();
+  EXPECT_EQ(static_cast<const float*>(range->memory())[count - 1], 3.0f);
+}
+
+}  // namespace
+}  // namespace braid

@@ -1,0 +1,528 @@
+// The kernels of the host device, against plain loops.
+#include <algorithm>
+#include <bit>
+#include <chrono>
+
+#include "kernels/half.h"
+#include "test/host/support.h"
+
+namespace braid::test {
+namespace {
+
+float widen(DeviceAddress memory, DType type, std::int64_t i) {
+  switch (type) {
+    case DType::u8: return reinterpret_cast<const std::uint8_t*>(memory)[i];
+    case DType::i32: return static_cast<float>(reinterpret_cast<const std::int32_t*>(memory)[i]);
+    case DType::f16: return floatFromF16(reinterpret_cast<const std::uint16_t*>(memory)[i]);
+    case DType::bf16: return floatFromBf16(reinterpret_cast<const std::uint16_t*>(memory)[i]);
+    case DType::f32: return reinterpret_cast<const float*>(memory)[i];
+  }
+  return 0;
+}
+
+std::vector<float> widened(DeviceAddress memory, DType type, std::int64_t count) {
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) values[static_cast<std::size_t>(i)] = widen(memory, type, i);
+  return values;
+}
+
+// The bits that a result of this type has for the value.
+std::uint32_t narrow(float value, DType type) {
+  switch (type) {
+    case DType::u8: return u8FromFloat(value);
+    case DType::i32: return static_cast<std::uint32_t>(i32FromFloat(value));
+    case DType::f16: return f16FromFloat(value);
+    case DType::bf16: return bf16FromFloat(value);
+    case DType::f32: return std::bit_cast<std::uint32_t>(value);
+  }
+  return 0;
+}
+
+std::uint32_t bitsAt(DeviceAddress memory, DType type, std::int64_t i) {
+  switch (elementBytes(type)) {
+    case 1: return reinterpret_cast<const std::uint8_t*>(memory)[i];
+    case 2: return reinterpret_cast<const std::uint16_t*>(memory)[i];
+    default: return reinterpret_cast<const std::uint32_t*>(memory)[i];
+  }
+}
+
+bool sameNumber(std::uint32_t a, std::uint32_t b, DType type) {
+  if (a == b) return true;
+  const auto nan = [type](std::uint32_t bits) {
+    if (type == DType::f32) return (bits & 0x7fffffffu) > 0x7f800000u;
+    if (type == DType::f16) return (bits & 0x7fffu) > 0x7c00u;
+    return type == DType::bf16 && (bits & 0x7fffu) > 0x7f80u;
+  };
+  return nan(a) && nan(b);
+}
+
+DeviceAddress randomMemory(Driver& driver, DType type, std::int64_t count, Random& random) {
+  const DeviceAddress memory = allocate(driver, static_cast<std::size_t>(count) * elementBytes(type));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float value = random.real() * 4;
+    const auto bits = type == DType::u8 || type == DType::i32 ? static_cast<std::uint32_t>(random.below(200))
+                                                              : narrow(value, type);
+    std::memcpy(reinterpret_cast<void*>(memory + static_cast<std::uint64_t>(i) * elementBytes(type)), &bits,
+                elementBytes(type));
+  }
+  return memory;
+}
+
+constexpr DType kTypes[] = {DType::u8, DType::i32, DType::f16, DType::bf16, DType::f32};
+
+// Map.
+
+float mapped(MapOp op, float a, float b, float c) {
+  const double x = a, y = b;
+  switch (op) {
+    case MapOp::select: return a != 0 ? b : c;
+    case MapOp::neg: return -a;
+    case MapOp::abs: return std::fabs(a);
+    case MapOp::exp: return static_cast<float>(std::exp(x));
+    case MapOp::log: return static_cast<float>(std::log(x));
+    case MapOp::sqrt: return static_cast<float>(std::sqrt(x));
+    case MapOp::rsqrt: return static_cast<float>(1 / std::sqrt(x));
+    case MapOp::tanh: return static_cast<float>(std::tanh(x));
+    case MapOp::erf: return static_cast<float>(std::erf(x));
+    case MapOp::sigmoid: return static_cast<float>(1 / (1 + std::exp(-x)));
+    case MapOp::sin: return static_cast<float>(std::sin(x));
+    case MapOp::cos: return static_cast<float>(std::cos(x));
+    case MapOp::floor: return std::floor(a);
+    case MapOp::ceil: return std::ceil(a);
+    case MapOp::round: return static_cast<float>(std::copysign(x - std::remainder(x, 1.0), x));
+    case MapOp::add:
+      return static_cast<float>(x + y);  // one rounding of an exact sum, product or quotient is what f32 does
+    case MapOp::sub: return static_cast<float>(x - y);
+    case MapOp::mul: return static_cast<float>(x * y);
+    case MapOp::div: return static_cast<float>(x / y);
+    case MapOp::min:
+      return std::isnan(a) || std::isnan(b) ? NAN : a == b ? (std::signbit(a) ? a : b) : std::min(a, b);
+    case MapOp::max:
+      return std::isnan(a) || std::isnan(b) ? NAN : a == b ? (std::signbit(a) ? b : a) : std::max(a, b);
+    case MapOp::pow: return static_cast<float>(std::pow(x, y));
+    case MapOp::lt: return a < b;
+    case MapOp::le: return a <= b;
+    case MapOp::eq: return a == b;
+    default: return 0;
+  }
+}
+
+std::vector<std::int64_t> dense(const std::vector<std::int64_t>& shape) {
+  std::vector<std::int64_t> strides(shape.size());
+  std::int64_t stride = 1;
+  for (std::size_t d = shape.size(); d-- > 0;) strides[d] = stride, stride *= shape[d];
+  return strides;
+}
+
+// Random programs over random shapes, strides (dense, broadcast, sliced, reversed, transposed) and types.
+TEST(HostMap, RandomProgramsComputeWhatAPlainLoopDoes) {
+  for (std::uint64_t seed = 1; seed <= 150; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Random random{seed};
+    const auto driver = host();
+    KernelSpec spec;
+    spec.kind = KernelSpec::Kind::map;
+    std::int64_t count = 1;
+    for (std::uint64_t rank = random.below(5); rank > 0; --rank)
+      spec.shape.push_back(1 + static_cast<std::int64_t>(random.below(rank == 1 ? 700 : 6)));
+    for (const std::int64_t size : spec.shape) count *= size;
+
+    std::vector<DeviceAddress> reads, writes;
+    for (std::uint64_t i = 1 + random.below(3); i > 0; --i) {
+      MapOperand operand;
+      operand.dtype = kTypes[random.below(5)];
+      operand.strides = dense(spec.shape);
+      operand.offset = static_cast<std::int64_t>(random.below(2) * random.below(20));
+      std::int64_t most = 0;
+      for (std::size_t d = 0; d < spec.shape.size(); ++d) {
+        const std::uint64_t kind = random.below(8);
+        if (kind == 0) operand.strides[d] = 0;
+        if (kind == 1) operand.strides[d] *= 2;
+        if (kind == 2) operand.strides[d] *= -1, operand.offset -= operand.strides[d] * (spec.shape[d] - 1);
+        if (kind == 3 && d > 0 && spec.shape[d] == spec.shape[d - 1])
+          std::swap(operand.strides[d], operand.strides[d - 1]);
+      }
+      for (std::size_t d = 0; d < spec.shape.size(); ++d)
+        most += std::max<std::int64_t>(0, operand.strides[d] * (spec.shape[d] - 1));
+      reads.push_back(randomMemory(*driver, operand.dtype, operand.offset + most + 1, random));
+      spec.operands.push_back(std::move(operand));
+    }
+    const int length = 2 + static_cast<int>(random.below(20));
+    for (int j = 0; j < length; ++j) {
+      const auto earlier = [&] {
+        return static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(j)));
+      };
+      MapInstruction instruction;
+      const std::uint64_t kind = j == 0 ? 0 : random.below(6);
+      if (kind == 0)
+        instruction.op = MapOp::operand,
+        instruction.a = static_cast<std::int32_t>(random.below(spec.operands.size()));
+      else if (kind == 1)
+        instruction.op = MapOp::constant, instruction.constant = random.real() * 3;
+      else
+        instruction = {static_cast<MapOp>(static_cast<int>(MapOp::select) + random.below(25)), earlier(),
+                       earlier(), earlier(), 0};
+      spec.code.push_back(instruction);
+    }
+    for (std::uint64_t i = 1 + random.below(2); i > 0; --i) {
+      const MapResult result{static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(length))),
+                             kTypes[random.below(5)]};
+      spec.results.push_back(result);
+      writes.push_back(allocate(*driver, static_cast<std::size_t>(count) * elementBytes(result.dtype)));
+    }
+    spec.readCount = reads.size();
+    spec.writeCount = writes.size();
+    ASSERT_EQ(launch(*driver, spec, reads, writes), Status::ok) << driver->lastDetail();
+
+    std::vector<float> values(spec.code.size());
+    for (std::int64_t i = 0; i < count; ++i) {
+      for (std::size_t j = 0; j < spec.code.size(); ++j) {
+        const MapInstruction& instruction = spec.code[j];
+        if (instruction.op == MapOp::constant) {
+          values[j] = static_cast<float>(instruction.constant);
+        } else if (instruction.op == MapOp::operand) {
+          const auto which = static_cast<std::size_t>(instruction.a);
+          std::int64_t rest = i, at = spec.operands[which].offset;
+          for (std::size_t d = spec.shape.size(); d-- > 0; rest /= spec.shape[d])
+            at += rest % spec.shape[d] * spec.operands[which].strides[d];
+          values[j] = widen(reads[which], spec.operands[which].dtype, at);
+        } else {
+          const auto argument = [&](std::int32_t value) { return values[static_cast<std::size_t>(value)]; };
+          values[j] = mapped(instruction.op, argument(instruction.a), argument(instruction.b),
+                             argument(instruction.c));
+        }
+      }
+      for (std::size_t r = 0; r < spec.results.size(); ++r) {
+        const DType type = spec.results[r].dtype;
+        const std::uint32_t wanted = narrow(values[static_cast<std::size_t>(spec.results[r].value)], type),
+                            found = bitsAt(writes[r], type, i);
+        ASSERT_TRUE(sameNumber(wanted, found, type))
+            << "element " << i << ": wanted " << wanted << ", found " << found;
+      }
+    }
+  }
+}
+
+KernelSpec binary(MapOp op, std::int64_t count, DType type, bool whole) {
+  KernelSpec spec;
+  spec.kind = KernelSpec::Kind::map;
+  spec.shape = {count};
+  spec.computeInt = whole;
+  spec.operands = {{type, 0, {1}}, {type, 0, {1}}};
+  spec.code = {{MapOp::operand, 0}, {MapOp::operand, 1}, {op, 0, 1}};
+  spec.results = {{2, type}};
+  return spec;
+}
+
+TEST(HostMap, TheEdgesOfF32AreThoseOfJavaScript) {
+  const auto driver = host();
+  const float inf = INFINITY;
+  const std::vector<float> specials = {0.0f,   -0.0f,   1,       -1,   inf,  -inf, NAN,
+                                       1e-45f, -1e-45f, 3.4e38f, 0.5f, 1.5f, 2.5f, -2.5f};
+  std::vector<float> a, b;
+  for (const float x : specials)
+    for (const float y : specials) a.push_back(x), b.push_back(y);
+  for (const MapOp op : {MapOp::add, MapOp::sub, MapOp::mul, MapOp::div, MapOp::min, MapOp::max, MapOp::lt,
+                         MapOp::le, MapOp::eq}) {
+    const DeviceAddress c = allocate(*driver, a.size() * 4);
+    ASSERT_EQ(launch(*driver, binary(op, static_cast<std::int64_t>(a.size()), DType::f32, false),
+                     {upload(*driver, a), upload(*driver, b)}, {c}),
+              Status::ok);
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      const auto wanted = std::bit_cast<std::uint32_t>(mapped(op, a[i], b[i], 0));
+      EXPECT_TRUE(sameNumber(wanted, bitsAt(c, DType::f32, static_cast<std::int64_t>(i)), DType::f32))
+          << static_cast<int>(op) << " of " << a[i] << ", " << b[i];
+    }
+  }
+  // JavaScript: 1 ** NaN and 1 ** Infinity are NaN.
+  const DeviceAddress c = allocate(*driver, 16);
+  ASSERT_EQ(launch(*driver, binary(MapOp::pow, 4, DType::f32, false),
+                   {upload(*driver, std::vector<float>{1, 1, -1, 2}),
+                    upload(*driver, std::vector<float>{NAN, inf, -inf, 3})},
+                   {c}),
+            Status::ok);
+  const auto powers = download<float>(c, 4);
+  EXPECT_TRUE(std::isnan(powers[0]) && std::isnan(powers[1]) && std::isnan(powers[2]));
+  EXPECT_EQ(powers[3], 8.0f);
+}
+
+TEST(HostMap, WholeNumbersWrapAndNarrowBySaturating) {
+  const auto driver = host();
+  const std::int32_t least = -2147483647 - 1, most = 2147483647;
+  const std::vector<std::int32_t> a = {most, least, least, 65537, -7, 7, 7}, b = {1, -1, 1, 65537, 2, 0, -2};
+  const auto run = [&](MapOp op) {
+    const DeviceAddress c = allocate(*driver, a.size() * 4);
+    EXPECT_EQ(launch(*driver, binary(op, static_cast<std::int64_t>(a.size()), DType::i32, true),
+                     {upload(*driver, a), upload(*driver, b)}, {c}),
+              Status::ok);
+    return download<std::int32_t>(c, a.size());
+  };
+  EXPECT_EQ(run(MapOp::add), (std::vector<std::int32_t>{least, most, least + 1, 131074, -5, 7, 5}));
+  EXPECT_EQ(run(MapOp::sub), (std::vector<std::int32_t>{most - 1, least + 1, most, 0, -9, 7, 9}));
+  EXPECT_EQ(run(MapOp::mul), (std::vector<std::int32_t>{most, least, least, 131073, -14, 0, -14}));
+  EXPECT_EQ(run(MapOp::div), (std::vector<std::int32_t>{most, least, least, 1, -3, 0, -3}));
+  EXPECT_EQ(run(MapOp::neg), (std::vector<std::int32_t>{-most, least, least, -65537, 7, -7, -7}));
+  EXPECT_EQ(run(MapOp::abs), (std::vector<std::int32_t>{most, least, least, 65537, 7, 7, 7}));
+  EXPECT_EQ(run(MapOp::lt), (std::vector<std::int32_t>{0, 1, 1, 0, 1, 0, 0}));
+  KernelSpec spec = binary(MapOp::add, 3, DType::i32, true);
+  spec.results[0].dtype = DType::u8;
+  const DeviceAddress bytes = allocate(*driver, 3);
+  ASSERT_EQ(launch(*driver, spec,
+                   {upload(*driver, std::vector<std::int32_t>{-5, 200, 100}),
+                    upload(*driver, std::vector<std::int32_t>{1, 100, 1})},
+                   {bytes}),
+            Status::ok);
+  EXPECT_EQ(download<std::uint8_t>(bytes, 3), (std::vector<std::uint8_t>{0, 255, 101}));
+}
+
+TEST(HostMap, InPlaceIsAllowed) {
+  const auto driver = host();
+  std::vector<float> values(5000);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  const DeviceAddress memory = upload(*driver, values);
+  ASSERT_EQ(launch(*driver, binary(MapOp::add, 5000, DType::f32, false), {memory, memory}, {memory}),
+            Status::ok);
+  const auto doubled = download<float>(memory, values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(doubled[i], 2.0f * values[i]) << i;
+}
+
+// Matmul.
+
+KernelSpec product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch, bool transposed,
+                   DType type) {
+  KernelSpec spec;
+  spec.kind = KernelSpec::Kind::matmul;
+  spec.m = m;
+  spec.n = n;
+  spec.k = k;
+  spec.batch = batch;
+  spec.transposeB = transposed;
+  spec.a = {type, m * k};
+  spec.b = {type, k * n};
+  spec.c = {type, m * n};
+  return spec;
+}
+
+TEST(HostMatmul, IsBitForBitThreePlainLoops) {
+  const std::int64_t sizes[][3] = {{1, 1, 1},     {1, 17, 5},   {6, 16, 8},     {7, 33, 300},
+                                   {97, 530, 40}, {13, 1, 513}, {100, 15, 257}, {5, 520, 2}};
+  for (const auto& [m, n, k] : sizes)
+    for (const bool transposed : {false, true})
+      for (const DType type : {DType::f32, DType::f16, DType::bf16})
+        for (const std::int64_t shared : {0, 1, 2}) {
+          SCOPED_TRACE(std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) + " " +
+                       std::to_string(static_cast<int>(type)));
+          Random random{static_cast<std::uint64_t>(m * 1000 + n + k)};
+          const auto driver = host();
+          KernelSpec spec = product(m, n, k, 2, transposed, type);
+          if (shared == 1) spec.a.batchStride = 0;
+          if (shared == 2) spec.b.batchStride = 0;
+          spec.workspace = shared == 0 ? 512 : 0;
+          if (type == DType::f16 && transposed) spec.c.dtype = DType::f32;
+          const DeviceAddress a = randomMemory(*driver, type, 2 * m * k, random),
+                              b = randomMemory(*driver, type, 2 * k * n, random);
+          const DeviceAddress c =
+              allocate(*driver, static_cast<std::size_t>(2 * m * n) * elementBytes(spec.c.dtype));
+          std::vector<DeviceAddress> writes = {c};
+          if (spec.workspace) writes.push_back(allocate(*driver, 512));
+          ASSERT_EQ(launch(*driver, spec, {a, b}, writes), Status::ok) << driver->lastDetail();
+          // Widened once, and read through plain pointers: under a sanitizer every call of the loops below
+          // would count.
+          const std::vector<float> as = widened(a, type, 2 * m * k), bs = widened(b, type, 2 * k * n);
+          const std::int64_t along = transposed ? 1 : n, across = transposed ? k : 1;
+          for (std::int64_t i = 0; i < 2; ++i)
+            for (std::int64_t row = 0; row < m; ++row)
+              for (std::int64_t column = 0; column < n; ++column) {
+                float sum = 0;
+                const float* x = as.data() + i * spec.a.batchStride + row * k;
+                const float* y = bs.data() + i * spec.b.batchStride + column * across;
+                for (std::int64_t q = 0; q < k; ++q) {
+                  const float part = x[q] * y[q * along];
+                  sum = sum + part;
+                }
+                ASSERT_EQ(bitsAt(c, spec.c.dtype, (i * m + row) * n + column), narrow(sum, spec.c.dtype))
+                    << i << " " << row << " " << column;
+              }
+        }
+}
+
+TEST(HostMatmul, IsFastEnoughToWorkWith) {
+  const auto driver = host();
+  for (const DType type : {DType::f32, DType::bf16}) {
+    const KernelSpec spec = product(384, 512, 512, 1, false, type);
+    Random random{1};
+    const DeviceAddress a = randomMemory(*driver, type, spec.m * spec.k, random),
+                        b = randomMemory(*driver, type, spec.k * spec.n, random);
+    const DeviceAddress c = allocate(*driver, static_cast<std::size_t>(spec.m * spec.n) * 4);
+    double best = 0;
+    for (int i = 0; i < 5; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      ASSERT_EQ(launch(*driver, spec, {a, b}, {c}), Status::ok);
+      const double time = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      best = std::max(best, 2e-9 * static_cast<double>(spec.m * spec.n * spec.k) / time);
+    }
+    std::printf("matmul %s: %.1f GFLOP/s\n", type == DType::f32 ? "f32" : "bf16", best);
+    EXPECT_GT(best,
+              0.05);  // an order of magnitude below any machine that this is built for, sanitizers and all
+  }
+}
+
+// Reduce.
+
+TEST(HostReduce, AgreesWithAPlainLoop) {
+  Random random{11};
+  const std::int64_t shapes[][3] = {{1, 1, 1}, {3, 7, 1}, {2, 1000, 1}, {4, 5, 6}, {2, 3, 1300}, {1, 513, 2}};
+  for (const auto& [outer, length, inner] : shapes)
+    for (const DType input : kTypes)
+      for (const DType output : kTypes)
+        for (const ReduceHow how : {ReduceHow::sum, ReduceHow::mean, ReduceHow::max, ReduceHow::min}) {
+          const bool whole = input == DType::u8 || input == DType::i32;
+          if (whole && how == ReduceHow::mean) continue;
+          const auto driver = host();
+          KernelSpec spec;
+          spec.kind = KernelSpec::Kind::reduce;
+          spec.how = how;
+          spec.outer = outer;
+          spec.length = length;
+          spec.inner = inner;
+          spec.input = input;
+          spec.output = output;
+          const DeviceAddress x = randomMemory(*driver, input, outer * length * inner, random);
+          const DeviceAddress y =
+              allocate(*driver, static_cast<std::size_t>(outer * inner) * elementBytes(output));
+          ASSERT_EQ(launch(*driver, spec, {x}, {y}), Status::ok) << driver->lastDetail();
+          for (std::int64_t o = 0; o < outer; ++o)
+            for (std::int64_t i = 0; i < inner; ++i) {
+              float total = widen(x, input, o * length * inner + i);
+              for (std::int64_t l = 1; l < length; ++l) {
+                const float next = widen(x, input, (o * length + l) * inner + i);
+                total = how == ReduceHow::max   ? std::max(total, next)
+                        : how == ReduceHow::min ? std::min(total, next)
+                                                : total + next;
+              }
+              if (how == ReduceHow::mean) total /= static_cast<float>(length);
+              ASSERT_EQ(bitsAt(y, output, o * inner + i), narrow(total, output))
+                  << static_cast<int>(input) << " " << static_cast<int>(how) << " " << o << " " << i;
+            }
+        }
+}
+
+TEST(HostReduce, NaNWinsAndWholeSumsWrap) {
+  const auto driver = host();
+  KernelSpec spec;
+  spec.kind = KernelSpec::Kind::reduce;
+  spec.outer = spec.inner = 1;
+  spec.length = 3;
+  const DeviceAddress y = allocate(*driver, 4);
+  for (const ReduceHow how : {ReduceHow::max, ReduceHow::min})
+    for (std::size_t at = 0; at < 3; ++at) {
+      std::vector<float> values = {1, 2, 3};
+      values[at] = NAN;
+      spec.how = how;
+      ASSERT_EQ(launch(*driver, spec, {upload(*driver, values)}, {y}), Status::ok);
+      EXPECT_TRUE(std::isnan(download<float>(y, 1)[0])) << at;
+    }
+  spec.how = ReduceHow::sum;
+  spec.input = spec.output = DType::i32;
+  ASSERT_EQ(launch(*driver, spec, {upload(*driver, std::vector<std::int32_t>{2147483647, 1, 5})}, {y}),
+            Status::ok);
+  EXPECT_EQ(download<std::int32_t>(y, 1)[0], -2147483647 - 1 + 5);
+}
+
+// The others, and what is refused.
+
+TEST(HostKernels, ACopyAndAUsersKernel) {
+  const auto driver = host();
+  const DeviceAddress from = upload(*driver, std::vector<std::int32_t>{1, 2, 3}), to = allocate(*driver, 12);
+  KernelSpec spec;
+  spec.bytes = 12;
+  ASSERT_EQ(launch(*driver, spec, {from}, {to}), Status::ok);
+  EXPECT_EQ(download<std::int32_t>(to, 3), (std::vector<std::int32_t>{1, 2, 3}));
+  spec = {};
+  spec.kind = KernelSpec::Kind::cuda;
+  spec.name = "add";
+  spec.readCount = 2;
+  spec.writeCount = 1;
+  const auto add = [](const DeviceAddress* reads, std::size_t readCount, const DeviceAddress* writes,
+                      std::size_t writeCount) {
+    EXPECT_EQ(readCount, 2u);
+    EXPECT_EQ(writeCount, 1u);
+    for (int i = 0; i < 3; ++i)
+      reinterpret_cast<std::int32_t*>(writes[0])[i] =
+          reinterpret_cast<std::int32_t*>(reads[0])[i] + reinterpret_cast<std::int32_t*>(reads[1])[i];
+    return true;
+  };
+  const DeviceAddress sum = allocate(*driver, 12);
+  ASSERT_EQ(launch(*driver, spec, {from, to}, {sum}, add), Status::ok);
+  EXPECT_EQ(download<std::int32_t>(sum, 3), (std::vector<std::int32_t>{2, 4, 6}));
+}
+
+TEST(HostKernels, SeveralSourcesAreCopiedOneAfterTheOther) {
+  const auto driver = host();
+  const DeviceAddress first = upload(*driver, std::vector<std::int32_t>{1, 2});
+  const DeviceAddress second = upload(*driver, std::vector<std::int32_t>{3, 4});
+  const DeviceAddress to = allocate(*driver, 24);
+  KernelSpec spec;
+  spec.bytes = 24;
+  spec.parts = spec.readCount = 3;
+  spec.writeCount = 1;
+  ASSERT_EQ(launch(*driver, spec, {second, first, second}, {to}), Status::ok);
+  EXPECT_EQ(download<std::int32_t>(to, 6), (std::vector<std::int32_t>{3, 4, 1, 2, 3, 4}));
+}
+
+TEST(HostKernels, SpecsThatCannotBeAreRefusedWithTheReason) {
+  const auto driver = host();
+  const auto refused = [&](const KernelSpec& spec, const char* reason) {
+    std::unique_ptr<Kernel> kernel;
+    EXPECT_EQ(driver->prepare(&kernel, spec, {}), Status::invalidValue) << reason;
+    EXPECT_NE(driver->lastDetail().find(reason), std::string::npos) << driver->lastDetail();
+    EXPECT_EQ(kernel, nullptr);
+  };
+  const KernelSpec map = binary(MapOp::add, 4, DType::f32, false),
+                   matmul = product(2, 3, 4, 1, false, DType::f32);
+  const auto but = [](KernelSpec spec, const std::function<void(KernelSpec&)>& change) {
+    return change(spec), spec;
+  };
+  const std::int64_t huge = std::int64_t{1} << 62;
+  refused(but(map, [](auto& s) { s.shape = {0}; }), "not positive");
+  refused(but(map, [](auto& s) { s.shape = {-4}; }), "not positive");
+  refused(but(map, [&](auto& s) { s.shape = {huge}; }), "too many");
+  refused(but(map, [](auto& s) { s.shape.assign(9, 1); }), "rank 9");
+  refused(but(map, [](auto& s) { s.operands[0].strides = {1, 1}; }), "strides");
+  refused(but(map, [&](auto& s) { s.operands[1].strides = {huge}; }), "overflow");
+  refused(but(map, [](auto& s) { s.operands[1].offset = -1; }), "before its start");
+  refused(but(map, [](auto& s) { s.operands[1].strides = {-1}; }), "before its start");
+  refused(but(map, [&](auto& s) { s.operands[1].offset = huge; }), "too far");
+  refused(but(map, [](auto& s) { s.operands[1].dtype = static_cast<DType>(9); }), "element type");
+  refused(but(map, [](auto& s) { s.code[1].a = 2; }), "operand 2 of 2");
+  refused(but(map, [](auto& s) { s.code[2].b = 2; }), "not an earlier one");
+  refused(but(map, [](auto& s) { s.code[2].a = -1; }), "not an earlier one");
+  refused(but(map, [](auto& s) { s.code[2].op = static_cast<MapOp>(99); }), "unknown operation");
+  refused(but(map, [](auto& s) { s.results[0].value = 3; }), "value 3 of 3");
+  refused(but(map, [](auto& s) { s.results.clear(); }), "no results");
+  refused(but(map, [](auto& s) { s.readCount = 1, s.writeCount = 1; }), "the kernel wants 2 and 1");
+  refused(but(matmul, [](auto& s) { s.m = 0; }), "positive");
+  refused(but(matmul, [&](auto& s) { s.k = huge; }), "too many");
+  refused(but(matmul, [](auto& s) { s.a.dtype = DType::u8; }), "f32, f16 or bf16");
+  refused(but(matmul, [](auto& s) { s.b.batchStride = -1; }), "negative");
+  refused(but(matmul, [](auto& s) { s.batch = 2, s.c.batchStride = 5; }), "overlap");
+  refused(but(matmul, [&](auto& s) { s.batch = 3, s.a.batchStride = huge; }), "too far");
+  KernelSpec reduce;
+  reduce.kind = KernelSpec::Kind::reduce;
+  refused(reduce, "positive");
+  refused(but(reduce, [&](auto& s) { s.outer = s.length = s.inner = std::int64_t{1} << 40; }), "too many");
+  refused(but(reduce, [](auto& s) { s.direction = 7, s.kind = KernelSpec::Kind::copy; }), "direction 7");
+  KernelSpec copy;
+  copy.bytes = 12;
+  refused(but(copy, [](auto& s) { s.parts = 5; }), "12 bytes are not 5 equal parts");
+  refused(but(copy, [](auto& s) { s.parts = 0; }), "0 equal parts");
+  refused(but(copy, [](auto& s) { s.parts = 3, s.readCount = 2, s.writeCount = 1; }),
+          "the kernel wants 3 and 1");
+  refused(but(reduce, [](auto& s) { s.kind = static_cast<KernelSpec::Kind>(77); }), "unknown kind");
+  refused(but(reduce, [](auto& s) { s.kind = KernelSpec::Kind::cuda; }), "must have a name");
+  refused(but(reduce, [](auto& s) { s.kind = KernelSpec::Kind::cuda, s.name = "f", s.block[2] = 0; }),
+          "kernel f: grid");
+}
+
+}  // namespace
+}  // namespace braid::test
