@@ -2,21 +2,15 @@
 // and the length of a trace.
 #include <gtest/gtest.h>
 
-#include <condition_variable>
-
-#include "executor/session.h"
+#include "test/executor/support.h"
 
 namespace braid {
 namespace {
 
 constexpr std::size_t count = 4096, bytes = count * 4;
 
-std::shared_ptr<Driver> hostDriver(HostOptions options = {}) {
-  std::unique_ptr<Driver> driver;
-  std::string detail;
-  EXPECT_EQ(openHost(&driver, options, &detail), Status::ok) << detail;
-  return driver;
-}
+using test::Ends;
+using test::hostDriver;
 
 HostOptions shaken(std::uint64_t seed) {
   HostOptions options;
@@ -65,26 +59,8 @@ ProgramSpec apart(std::uint32_t inFlight) {
   return spec;
 }
 
-struct Ends {
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::vector<MaybeFailure> failures;
-
-  std::function<void(std::uint64_t, const Failure*)> callback() {
-    return [this](std::uint64_t, const Failure* failure) {
-      std::lock_guard lock(mutex);
-      failures.push_back(failure ? MaybeFailure(*failure) : std::nullopt);
-      changed.notify_all();
-    };
-  }
-  void await(std::size_t ended) {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return failures.size() >= ended; });
-  }
-};
-
-std::unique_ptr<Session> opened(std::shared_ptr<Driver> driver, ProgramSpec spec, Ends& ends,
-                                SessionOptions options = {}) {
+std::unique_ptr<Session> openedWith(std::shared_ptr<Driver> driver, ProgramSpec spec, Ends& ends,
+                                    SessionOptions options = {}) {
   options.onTick = ends.callback();
   options.poison = true;
   MaybeFailure failure;
@@ -119,7 +95,7 @@ void runTicks(Session& session, Ends& ends, std::uint64_t ticks, const std::vect
 TEST(SessionAllocation, TheLaneWaitsForTheReaderOfTheBlockItTakes) {
   for (const std::uint64_t seed : {0u, 1u, 2u, 3u, 4u, 5u}) {
     Ends ends;
-    auto session = opened(hostDriver(shaken(seed)), across(4), ends);
+    auto session = openedWith(hostDriver(shaken(seed)), across(4), ends);
     ASSERT_TRUE(session);
     runTicks(*session, ends, 60, {2});
     const SessionStats stats = session->stats();
@@ -134,7 +110,7 @@ TEST(SessionAllocation, TheLaneWaitsForTheReaderOfTheBlockItTakes) {
 TEST(SessionAllocation, WhereNoEventMarksThePointASpareOneDoes) {
   for (const std::uint64_t seed : {0u, 1u, 2u, 3u, 4u, 5u}) {
     Ends ends;
-    auto session = opened(hostDriver(shaken(seed)), apart(3), ends);
+    auto session = openedWith(hostDriver(shaken(seed)), apart(3), ends);
     ASSERT_TRUE(session);
     runTicks(*session, ends, 60, {2, 4});
     const SessionStats stats = session->stats();
@@ -150,95 +126,11 @@ TEST(SessionAllocation, WithRoomForAllNoLaneWaits) {
   ProgramSpec spec = across(4);
   spec.devices[0].boundBytes = 5 * bytes;
   Ends ends;
-  auto session = opened(hostDriver(shaken(1)), spec, ends);
+  auto session = openedWith(hostDriver(shaken(1)), spec, ends);
   ASSERT_TRUE(session);
   runTicks(*session, ends, 60, {2});
   EXPECT_EQ(session->stats().byWait, 0u);
   EXPECT_EQ(session->stats().byGrowth + session->stats().byOrder, 60u);
-}
-
-// An allocator over bare streams; its caller is the issuer.
-struct Bare {
-  explicit Bare(SessionAllocator::Policy policy, bool spare = false) : driver(hostDriver(shaken(9))) {
-    for (Stream& stream : streams) EXPECT_EQ(driver->streamCreate(&stream, 0), Status::ok);
-    for (Event& event : events) {
-      EXPECT_EQ(driver->eventCreate(&event, EventKind::order), Status::ok);
-      markers.push_back(order.addMarker());
-    }
-    allocator = std::make_unique<SessionAllocator>(drivers, order, 4096, streams, events, policy);
-    if (spare) allocator->setSpareMarkers(markers);
-  }
-  ~Bare() {
-    for (const Stream stream : streams) driver->streamSynchronize(stream);
-  }
-  // Work on a lane that takes its time.
-  void work(LaneId lane) {
-    order.run(lane);
-    ASSERT_EQ(driver->hostFunction(
-                  streams[lane],
-                  [](void* done) {
-                    std::this_thread::sleep_for(std::chrono::milliseconds(30));
-                    *static_cast<std::atomic<bool>*>(done) = true;
-                  },
-                  &done),
-              Status::ok);
-  }
-  std::atomic<bool> done{false};
-  std::shared_ptr<Driver> driver;
-  std::vector<Driver*> drivers{2, driver.get()};
-  std::vector<Stream> streams = std::vector<Stream>(2);
-  std::vector<Event> events = std::vector<Event>(2);
-  std::vector<TickOrder::Marker> markers;
-  TickOrder order{2, 1};
-  std::unique_ptr<SessionAllocator> allocator;
-};
-
-TEST(SessionAllocation, TheHostWaitsWhereTheLaneMayNot) {
-  for (const SessionAllocator::Policy policy :
-       {SessionAllocator::Policy{false, true}, SessionAllocator::Policy{true, true}}) {
-    Bare bare(policy);  // no spare event either, so that a lane that may wait has nothing to wait for
-    BlockId first = 0, second = 0;
-    ASSERT_EQ(bare.allocator->malloc(4096, 0, &first), Status::ok);
-    bare.work(0);
-    bare.allocator->free(first);
-    ASSERT_EQ(bare.allocator->malloc(4096, 1, &second), Status::ok);
-    EXPECT_TRUE(bare.done) << "the block's last access is over";
-    EXPECT_EQ(bare.allocator->block(second).offset, 0u);
-    EXPECT_EQ(bare.allocator->counters().bySynchronize, 1u);
-    EXPECT_EQ(bare.allocator->counters().byWait, 0u);
-    // All lanes are after what the host has waited for, so the next allocation is served by order.
-    bare.allocator->free(second);
-    ASSERT_EQ(bare.allocator->malloc(4096, 1, &second), Status::ok);
-    EXPECT_EQ(bare.allocator->counters().byOrder, 1u);
-  }
-}
-
-TEST(SessionAllocation, TheLaneWaitsAndTheHostDoesNot) {
-  Bare bare({}, true);
-  BlockId first = 0, second = 0;
-  ASSERT_EQ(bare.allocator->malloc(4096, 0, &first), Status::ok);
-  bare.work(0);
-  bare.allocator->free(first);
-  ASSERT_EQ(bare.allocator->malloc(4096, 1, &second), Status::ok);
-  EXPECT_FALSE(bare.done);
-  EXPECT_EQ(bare.allocator->counters().byWait, 1u);
-  EXPECT_EQ(bare.allocator->counters().waitsIssued, 1u);
-  EXPECT_EQ(bare.driver->streamSynchronize(bare.streams[1]), Status::ok);
-  EXPECT_TRUE(bare.done) << "the second lane stands behind the first one's work";
-}
-
-TEST(SessionAllocation, WithoutEitherTheShortageIsReported) {
-  Bare bare({false, false}, true);
-  BlockId first = 0, second = 0;
-  ASSERT_EQ(bare.allocator->malloc(3072, 0, &first), Status::ok);
-  bare.work(0);
-  bare.allocator->free(first);
-  EXPECT_EQ(bare.allocator->malloc(2048, 1, &second), Status::outOfMemory);
-  const SessionAllocator::Shortage shortage = bare.allocator->shortage();
-  EXPECT_EQ(shortage.wanted, 2048u);
-  EXPECT_EQ(shortage.free, 4096u);
-  EXPECT_EQ(shortage.limit, 4096u);
-  EXPECT_EQ(bare.allocator->malloc(1024, 1, &second), Status::ok) << "what was never used is still there";
 }
 
 // Pieces of a tick in order of issue: the poison of d, up, down.
@@ -254,7 +146,7 @@ TEST(Failures, NameThePieceOfWorkThatFailed) {
     HostOptions options = shaken(3);
     options.faults = {{"run", one.nth, Status::illegalAddress}};
     Ends ends;
-    auto session = opened(hostDriver(options), across(2), ends);
+    auto session = openedWith(hostDriver(options), across(2), ends);
     ASSERT_TRUE(session);
     for (std::uint64_t tick = 0; tick < 6; ++tick) ASSERT_TRUE(session->submit(tick));
     ends.await(6);
@@ -274,7 +166,7 @@ TEST(Failures, AGuessIsCalledOne) {
   HostOptions options;
   options.faults = {{"eventSynchronize", 1, Status::launchFailed}};
   Ends ends;
-  auto session = opened(hostDriver(options), apart(2), ends);
+  auto session = openedWith(hostDriver(options), apart(2), ends);
   ASSERT_TRUE(session);
   ASSERT_TRUE(session->submit(0));
   ends.await(1);
@@ -289,8 +181,8 @@ TEST(Failures, AreNotBlamedOnAnotherProgramOfTheDevice) {
   options.faults = {{"run", 4, Status::launchFailed}};
   const auto driver = hostDriver(options);
   Ends ends, bystanders;
-  auto session = opened(driver, across(2), ends);
-  auto bystander = opened(driver, across(2), bystanders);
+  auto session = openedWith(driver, across(2), ends);
+  auto bystander = openedWith(driver, across(2), bystanders);
   ASSERT_TRUE(session && bystander);
   for (std::uint64_t tick = 0; tick < 2; ++tick) ASSERT_TRUE(session->submit(tick));
   ends.await(2);
@@ -309,7 +201,7 @@ TEST(Trace, KeepsTheNewestRows) {
   options.trace = true;
   options.traceRows = 7;
   Ends ends;
-  auto session = opened(hostDriver(), across(2), ends, std::move(options));
+  auto session = openedWith(hostDriver(), across(2), ends, std::move(options));
   ASSERT_TRUE(session);
   runTicks(*session, ends, 3, {2});
   EXPECT_EQ(session->trace().dropped, 0u);
@@ -326,7 +218,7 @@ TEST(Trace, KeepsTheNewestRows) {
 
 TEST(Memory, PinnedMemoryOutlivesItsSessionWhileItIsRead) {
   Ends ends;
-  auto session = opened(hostDriver(), across(2), ends);
+  auto session = openedWith(hostDriver(), across(2), ends);
   ASSERT_TRUE(session);
   const auto range = session->pinnedRange();
   std::fill_n(static_cast<float*>(session->pinned(0, 0)), count, 3.0f);
