@@ -20,7 +20,7 @@ afterAll(() => rm(folder, { recursive: true, force: true }))
 let count = 0
 const fresh = () => join(folder, `${count++}.safetensors`)
 
-/** A file of this header (text or bytes) with this many bytes of data, and a length field that may lie. */
+/** A file with this header (text or bytes), this many bytes of data, and a length field that may be wrong. */
 const file = async (header: string | Uint8Array, dataBytes: number, length?: bigint): Promise<string> => {
   const json = typeof header === 'string' ? new TextEncoder().encode(header) : header
   const bytes = new Uint8Array(8 + json.length + dataBytes)
@@ -44,8 +44,8 @@ const sound = {
   b: { dtype: 'U8', shape: [5], data_offsets: [24, 29] },
 }
 
-describe('a sound file', () => {
-  it('yields what was written, read into the bytes that were given', async () => {
+describe('a valid file', () => {
+  it('yields the tensors that were written', async () => {
     const path = fresh()
     const weights = Float32Array.from({ length: 3 << 20 }, (_, i) => i * 0.5)
     const chunks = function* () {
@@ -87,7 +87,7 @@ describe('a sound file', () => {
     expect([...small]).toEqual([1, 2, 3, 4, 5, 6])
   })
 
-  it('may hold element types that Braid does not compute with, as long as nobody asks for them', async () => {
+  it('may hold element types that Braid does not compute with, as long as no parameter needs them', async () => {
     const path = await file(JSON.stringify({ ids: { dtype: 'I64', shape: [2], data_offsets: [0, 16] } }), 16)
     const opened = await safetensors(path)()
     if (E.isLeft(opened)) throw new Error(JSON.stringify(opened.left))
@@ -96,7 +96,7 @@ describe('a sound file', () => {
     await expect(held.source('ids')(new Uint8Array(16))).rejects.toThrow(/I64/)
   })
 
-  it('refuses another name, type, shape or size, by words', async () => {
+  it('refuses another name, type, shape or size, each with its own error', async () => {
     const opened = await safetensors(await file(JSON.stringify(sound), 29))()
     if (E.isLeft(opened)) throw new Error(JSON.stringify(opened.left))
     await using held = opened.right
@@ -110,7 +110,7 @@ describe('a sound file', () => {
     ).rejects.toBeInstanceOf(SafetensorsError)
   })
 
-  it('that shrinks after it was opened is told as truncated', async () => {
+  it('that shrinks after it was opened is reported as truncated', async () => {
     const path = await file(JSON.stringify(sound), 29)
     const opened = await safetensors(path)()
     if (E.isLeft(opened)) throw new Error(JSON.stringify(opened.left))
@@ -122,7 +122,7 @@ describe('a sound file', () => {
   })
 })
 
-describe('a lying file', () => {
+describe('an invalid file', () => {
   const entry = (changes: object) => JSON.stringify({ a: { ...sound.a, ...changes } })
   const lies: readonly [
     name: string,
@@ -212,7 +212,7 @@ describe('a lying file', () => {
     expect((await faults(path))[0]).toMatchObject({ _tag: 'Truncated', found: '3 bytes' })
   })
 
-  it('tells all that is wrong, and stops at twenty', async () => {
+  it('reports all faults, up to twenty', async () => {
     const bad = { dtype: 'F17', shape: [1], data_offsets: [0, 4] }
     expect(await faults(await file(JSON.stringify({ a: bad, b: bad, c: bad }), 4))).toHaveLength(3)
     const many = Object.fromEntries(Array.from({ length: 500 }, (_, i) => [`t${i}`, bad]))
@@ -224,7 +224,7 @@ describe('a lying file', () => {
     expect((await faults(folder))[0]._tag).toBe('CannotRead')
   })
 
-  it('with any one byte of its header changed is refused or still covers its data', async () => {
+  it('with any byte of its header changed is refused, or its tensors still cover the data', async () => {
     const whole = new Uint8Array(await readFile(await file(JSON.stringify(sound), 29)))
     const path = fresh()
     await fc.assert(
@@ -246,7 +246,7 @@ describe('a lying file', () => {
 })
 
 describe('the writer', () => {
-  it('leaves no file behind that is not whole', async () => {
+  it('leaves no incomplete file behind', async () => {
     const path = fresh()
     const short = await writeSafetensors(path, [
       { name: 'a', dtype: 'f32', shape: [2], bytes: new Uint8Array(4) },

@@ -1,5 +1,4 @@
-// Cases 49 to 72: sizes, limits, settings, pressure, figures. Over 300 lines because it is one list; each
-// case stands alone.
+// Cases 49 to 72: sizes, limits, settings, memory pressure, figures.
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
@@ -65,7 +64,7 @@ const withEnvironment = async <T>(text: string, body: () => Promise<T>): Promise
 }
 
 describe.each(present)('the allocator on %s', name => {
-  test('49: what is allocated and freed leaves the figures as they were, at every size', async () => {
+  test('49: allocating and freeing leaves the figures unchanged, at every size', async () => {
     await using device = await deviceOf(name)
     const home = device.defaultLane
     for (const bytes of [1, 511, 512, 513, 1000, 64 * KiB, MiB, MiB + 1, 9 * MiB, 10 * MiB, 23 * MiB]) {
@@ -85,7 +84,7 @@ describe.each(present)('the allocator on %s', name => {
     }
   })
 
-  test('50: bytes below 1, or no whole number, are refused by name, and nothing is allocated', async () => {
+  test('50: sizes below 1 and sizes that are no whole number are refused by name, and nothing is allocated', async () => {
     await using device = await deviceOf(name)
     for (const bytes of [
       -1,
@@ -113,7 +112,7 @@ describe.each(present)('the allocator on %s', name => {
     expect(reserved(device)).toBe(0)
   })
 
-  test('51: one KiB is 1,024 bytes more in use, and as many freed after it; peaks begin anew when told', async () => {
+  test('51: allocating one KiB adds 1,024 bytes and freeing it removes them; peaks can be reset', async () => {
     await using device = await deviceOf(name)
     const before = device.stats()
     const block = device.defaultLane.malloc(KiB)
@@ -135,7 +134,7 @@ describe.each(present)('the allocator on %s', name => {
     expect(device.stats()['reserved_bytes.all.current']).toBe(after['reserved_bytes.all.current'])
   })
 
-  test('52: without memory the error says what was wanted and what holds it, and work goes on', async () => {
+  test('52: an out-of-memory error says what was wanted and what holds the memory, and the device goes on', async () => {
     await using device = await deviceOf(name, { limit: 32 * MiB })
     const home = device.defaultLane
     const kept = home.malloc(8 * MiB, { site: 'the model' })
@@ -156,7 +155,7 @@ describe.each(present)('the allocator on %s', name => {
     expect(device.stats()['num_ooms']).toBe(2)
   })
 
-  test('53: once something is freed, the request that failed succeeds', async () => {
+  test('53: after a free the request that failed succeeds', async () => {
     await using device = await deviceOf(name, { limit: 32 * MiB })
     const home = device.defaultLane
     const [a, b] = [home.malloc(16 * MiB), home.malloc(12 * MiB)]
@@ -167,7 +166,7 @@ describe.each(present)('the allocator on %s', name => {
     outOfMemory(() => home.malloc(16 * MiB))
   })
 
-  test('54: a share of the device is a bound: just below it there is memory, above it there is none; other shares are refused', async () => {
+  test('54: a share of the device is a limit: allocations below it succeed, above it they fail; invalid shares are refused', async () => {
     const share = 0.01
     await using device = await deviceOf(name, { fraction: share }, { host: { memory: 4096 * MiB } })
     const bound = Math.floor(share * device.memory.total)
@@ -190,7 +189,7 @@ describe.each(present)('the allocator on %s', name => {
     }
   })
 
-  test('55: a share in the environment’s settings counts where they are asked for, and one out of range is an error', async () => {
+  test('55: a share in the environment counts where the environment is read, and an invalid one is an error', async () => {
     await withEnvironment('per_process_memory_fraction:0.01', async () => {
       await using without = await deviceOf(name)
       expect(without.options.fraction).toBe(1)
@@ -216,7 +215,7 @@ describe.each(present)('the allocator on %s', name => {
     [true, true],
     [false, true],
   ])(
-    '56: under a cap, with expandable segments %s and a longest split %s, all memory goes back in the end',
+    '56: under a limit, with expandable segments %s and a longest split %s, all memory goes back in the end',
     async (expandable, capped) => {
       const limit = 160 * MiB
       const maxSplit = capped ? 20 * MiB : Number.POSITIVE_INFINITY
@@ -245,7 +244,7 @@ describe.each(present)('the allocator on %s', name => {
     },
   )
 
-  test('57: garbage is collected above its threshold from plain segments, and never from expandable ones', async () => {
+  test('57: free plain segments go back above the collection threshold, expandable ones never do', async () => {
     const settings = { limit: 128 * MiB, collectAbove: 0.5, movePages: false }
     for (const expandable of [false, true]) {
       await using device = await deviceOf(name, { ...settings, expandable })
@@ -266,7 +265,7 @@ describe.each(present)('the allocator on %s', name => {
     }
   })
 
-  test('58: sizes are rounded to steps between powers of two, for all sizes or by size, exactly; bad settings are errors', async () => {
+  test('58: sizes are rounded to steps between powers of two, for all sizes or by size; bad settings are errors', async () => {
     const sizesOf = async (text: string, wanted: readonly (readonly [number, number])[]): Promise<void> => {
       const { options } = orThrow(parseAllocConf(text))
       await using device = await deviceOf(name, options)
@@ -306,7 +305,7 @@ describe.each(present)('the allocator on %s', name => {
       expect(E.isLeft(parseAllocConf(text)), text).toBe(true)
   })
 
-  test('59: told to refuse early, what is beyond the limit fails before anything is given back, and is counted', async () => {
+  test('59: with refuseEarly an allocation beyond the limit fails before anything is given back, and is counted', async () => {
     await using device = await deviceOf(name, { limit: 32 * MiB, refuseEarly: true })
     const home = device.defaultLane
     home.malloc(12 * MiB).free()
@@ -321,7 +320,7 @@ describe.each(present)('the allocator on %s', name => {
     kept.free()
   })
 
-  test('60: the environment may name this kind of allocator, and no other', async () => {
+  test('60: the environment may name the native backend and no other', async () => {
     await withEnvironment('backend:native', async () => {
       await using device = await deviceOf(name, {}, { environment: true })
       device.defaultLane.malloc(KiB).free()
@@ -333,13 +332,13 @@ describe.each(present)('the allocator on %s', name => {
     })
   })
 
-  test('61: with nothing cached, pinned memory goes back as it is freed; of device memory the figures know nothing', async () => {
+  test('61: with cacheUpTo 0 pinned memory goes back when it is freed; figures of device memory do not count it', async () => {
     await using device = await deviceOf(name, { pinned: { cacheUpTo: 0 } })
     const before = device.stats()['allocation.all.allocated']
     for (let turn = 0; turn < 3; turn++) {
       device.pinned(3 * MiB).free()
       await device.defaultLane.synchronize()
-      // Whoever asks next finds it done with, and gone.
+      // The next allocation finds the use completed, and the memory gone.
       device.pinned(KiB).free()
       expect(device.stats('pinned')['num_device_free']).toBeGreaterThan(turn)
     }
@@ -361,7 +360,7 @@ describe.each(present)('the allocator on %s', name => {
     home.malloc(100 * MiB).free()
   })
 
-  test('63: observers hear of an allocation before it fails, and what they free is tried', async () => {
+  test('63: observers are called before an allocation fails, and memory that they free serves it', async () => {
     await using device = await deviceOf(name, { limit: 32 * MiB })
     const home = device.defaultLane
     let spare: Block | undefined = home.malloc(24 * MiB)
@@ -385,7 +384,7 @@ describe.each(present)('the allocator on %s', name => {
     block.free()
   })
 
-  test('64: ten thousand allocations, frees and emptied caches, on three lanes, and every block holds what was put into it', async () => {
+  test('64: over ten thousand allocations, frees and emptied caches on three lanes every block keeps its words', async () => {
     await using device = await deviceOf(name, {}, { host: { jitter: 0 } })
     const lanes = [device.lane(), device.lane(), device.lane()]
     const random = xorshift(fc.readConfigureGlobal().seed ?? 64)
@@ -402,7 +401,7 @@ describe.each(present)('the allocator on %s', name => {
         held.push({ block, word: i })
       } else if (held.length > 0) {
         const { block } = held.splice(Math.floor(random() * held.length), 1)[0]!
-        // Now and then another lane has used it last.
+        // Now and then another lane uses the block last.
         if (dice > 0.9) {
           const other = lanes[Math.floor(random() * 3)]!
           using written = block.lane.record()
@@ -431,7 +430,7 @@ describe.each(present)('the allocator on %s', name => {
     expect([reserved(device), reserved(device, 'pinned')]).toEqual([0, 0])
   })
 
-  test('65: the same requests in the same order lie at the same places', async () => {
+  test('65: the same requests in the same order get the same addresses', async () => {
     const placesOf = async (): Promise<readonly number[]> => {
       await using device = await deviceOf(name)
       const home = device.defaultLane
@@ -454,7 +453,7 @@ describe.each(present)('the allocator on %s', name => {
     expect(second).toEqual(first)
   })
 
-  test('66: nor does it matter where the driver’s memory lies: what is reused follows the order in which it came', async () => {
+  test('66: which block is reused depends on the order of segments, not on the driver’s addresses', async () => {
     const reuse = async (order: readonly number[]): Promise<readonly number[]> => {
       await using device = await deviceOf(name)
       using arena = device.arena(order.length * 2 * MiB)
@@ -487,12 +486,12 @@ describe.each(present)('the allocator on %s', name => {
     expect(await reuse([3, 0, 5, 1, 4, 2])).toEqual(ascending)
   })
 
-  test('67: the driver’s free memory falls by what is reserved, and comes back with the emptied cache', {
+  test('67: the driver’s free memory falls by the reserved bytes, and rises again with the emptied cache', {
     timeout: 120_000,
   }, async () => {
     await using device = await deviceOf(name)
-    // Other programs take and give back memory of a GPU as well, between any two looks at it. So each half is
-    // looked for by itself, twice, and for up to a minute.
+    // Other programs on the GPU allocate and free memory between any two measurements. So each half is
+    // measured by itself, twice, for up to a minute.
     const falls: number[] = []
     const rises: number[] = []
     const quiet = (seen: readonly number[]): boolean => seen.filter(bytes => bytes === 64 * MiB).length >= 2
@@ -519,7 +518,7 @@ describe.each(present)('the allocator on %s', name => {
     })
   })
 
-  test('68: in development a block that nobody can reach any more is told of by its site, and freed; so is one alive at the end', async () => {
+  test('68: in development a lost block is reported by its site and freed; so is a block alive at the end', async () => {
     const told: string[] = []
     const hear = (warning: Error): void => {
       if (warning.name === 'BraidLeak') told.push(warning.message)
@@ -549,7 +548,7 @@ describe.each(present)('the allocator on %s', name => {
     }
   })
 
-  test('69: pinned memory has figures of its own; its cache is emptied with the rest; what is reserved first stays', async () => {
+  test('69: pinned memory has its own figures; its cache is emptied too; bytes reserved first stay', async () => {
     await using device = await deviceOf(name)
     const before = device.stats()
     const [a, b] = [device.pinned(KiB), device.pinned(3 * MiB)]
@@ -571,7 +570,7 @@ describe.each(present)('the allocator on %s', name => {
     expect(first.stats('pinned')['num_device_alloc']).toBe(1)
   })
 
-  test('69: settings of how pinned memory is made are read, and say that there is nothing here for them to change', () => {
+  test('69: settings of how pinned memory is made are read, and noted as changing nothing', () => {
     const text =
       'pinned_use_cuda_host_register:True,pinned_num_register_threads:8,pinned_use_background_threads:True'
     const { options, notes } = orThrow(parseAllocConf(text))
@@ -580,7 +579,7 @@ describe.each(present)('the allocator on %s', name => {
     expect(E.isLeft(parseAllocConf('pinned_num_register_threads:3'))).toBe(true)
   })
 
-  test('70: devices opened at once are each whole, and the first use of one does not wait for the other', async () => {
+  test('70: devices that are opened concurrently are independent: using one does not wait for another', async () => {
     const devices = await Promise.all(Array.from({ length: 4 }, () => deviceOf(name)))
     const contents = await Promise.all(
       devices.map(async (device, i) => {
@@ -593,7 +592,7 @@ describe.each(present)('the allocator on %s', name => {
     await Promise.all(devices.map(device => device.close()))
   })
 
-  test('71: graphs that mean the same have the same bound, and hold the same when they run', async () => {
+  test('71: graphs with the same meaning have the same bound, and reserve the same memory when they run', async () => {
     const square = tensor('f32', [64, 64])
     const [copy, math] = [lane('copy'), lane('math')]
     const once = graph('once', { x: square }, ({ x }) => {
@@ -620,7 +619,7 @@ describe.each(present)('the allocator on %s', name => {
     expect(peaks[1]).toEqual(peaks[0])
   })
 
-  test('72: a matmul’s workspace is memory like any other: asked for by those that want one, once a lane, and in the bound', () => {
+  test('72: a matmul’s workspace is part of the bound: one for each lane, only for matmuls that want one', () => {
     const wide = (size: number, times: number): Graph<Ports, Ports> =>
       graph('wide', { x: tensor('f32', [size, size]) }, ({ x }) => {
         let y = x.pipe(upload(lane('copy')), on(lane('math')))
@@ -639,7 +638,7 @@ describe.each(present)('the allocator on %s', name => {
 })
 
 describe('a host device', () => {
-  test('52: whose own memory ends, with no limit set, gives the same error, and goes on', async () => {
+  test('52: running out of its own memory gives the same error without a limit, and the device goes on', async () => {
     await using device = await deviceOf('host', {}, { host: { memory: 32 * MiB } })
     const home = device.defaultLane
     const kept = home.malloc(16 * MiB)
@@ -649,7 +648,7 @@ describe('a host device', () => {
     home.malloc(24 * MiB).free()
   })
 
-  test('53: waits for what is under way rather than fail, where that brings the memory', async () => {
+  test('53: an allocation waits for pending work rather than fail, where that frees enough memory', async () => {
     await using device = await deviceOf(
       'host',
       { policy: 'poll', limit: 32 * MiB },

@@ -1,6 +1,6 @@
-// Cases 146 to 153: what the compiler must put between operations of different lanes, and must not. Each
-// graph is compiled, its plan looked at, command by command; then all of them run on every device with
-// poisoned memory and shaken timing.
+// Cases 146 to 153: the waits and uses that the compiler must put between operations of different lanes, and
+// no others. Each graph is compiled and its plan checked command by command; then all of them run on every
+// device with poisoned memory and random timing.
 
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
@@ -42,7 +42,7 @@ const rows = lane('rows')
 const row = tensor('f32', [256])
 type Row = Flow<'device', Tensor<'f32', readonly [256]>>
 
-/** One producer on math; what reads it, by output. */
+/** One producer on math, with a reader for each output. */
 const readBy = (name: string, readers: (value: Row) => Readonly<Record<string, Row>>) =>
   graph(name, { x: row }, ({ x }) => {
     const value = x.pipe(upload(copy), on(math), relu()) as Row
@@ -69,7 +69,7 @@ const joined = readBy('joined', value => {
   return { y: value.pipe(on(math), add(first)) }
 })
 const interleaved = readBy('interleaved', value => {
-  // Each value of math is read by side alone, which is busy with its own work in between.
+  // Only side reads each value of math, and has work of its own in between.
   let [own, sum] = [value, value.pipe(on(side), mul(1))]
   for (let i = 2; i <= 5; i++) {
     own = own.pipe(on(math), mul(i))
@@ -105,7 +105,7 @@ const twice = kernel({
       y[i] = 2 * value
     }),
 })
-// The donated memory is written by other, once side, the earlier reader, is done with it.
+// other writes the donated memory, after side, the earlier reader, has read it.
 const donated = readBy('donated', value => ({
   a: value.pipe(on(side), neg()),
   b: twice({ x: value.pipe(on(other)) }).y as Row,
@@ -131,7 +131,7 @@ const planOf = (net: Graph<Ports, Ports>): Plan => {
   return plan
 }
 
-/** Where a command of the plan is, by the name of its node. */
+/** The index of a run in the plan, by the name of its node. */
 const runOf = (plan: Plan, name: string): { readonly at: number; readonly lane: number } => {
   const at = plan.commands.findIndex(command => command[0] === 'run' && plan.nodes[command[1]]!.name === name)
   if (at < 0) throw new Error(`no run ${name} among ${plan.nodes.map(node => node.name).join(', ')}`)
@@ -159,7 +159,7 @@ const waitsFor = (plan: Plan, record: number): number[] =>
   positions(plan, command => command[0] === 'wait' && command[1] === plan.commands[record]![1])
 
 describe('the compiler, between lanes', () => {
-  test('146: a value read on another lane is recorded on its own, right after it is made, and waited for right before it is read', () => {
+  test('146: a value read on another lane is recorded right after it is made, and waited for right before it is read', () => {
     const plan = planOf(across)
     const [record, ...others] = recordAfter(plan, 'relu[0]')
     expect(others).toEqual([])
@@ -174,10 +174,10 @@ describe('the compiler, between lanes', () => {
     expect(verify(without(plan, wait!), { safety: true }).map(({ law }) => law)).toContain('L1')
   })
 
-  test('146: and one read on its own lane is not', () => {
+  test('146: a value read on its own lane is neither recorded nor waited for', () => {
     const plan = planOf(along)
     expect(runOf(plan, 'relu[0]').lane).toBe(runOf(plan, 'neg[0]').lane)
-    // The one record after it marks that the upload's memory is read; nobody waits for it.
+    // The one record after it marks that the upload's memory was read; no lane waits for it.
     expect(recordAfter(plan, 'relu[0]').flatMap(record => waitsFor(plan, record))).toEqual([])
   })
 
@@ -197,7 +197,7 @@ describe('the compiler, between lanes', () => {
     }
   })
 
-  test('148: no wait and no use may be left out of any plan, though none has a result that anyone reads', () => {
+  test('148: no wait and no use can be left out of any plan, though no command reads their result', () => {
     let left = 0
     for (const net of Object.values(graphs)) {
       const plan = planOf(net)
@@ -209,13 +209,13 @@ describe('the compiler, between lanes', () => {
     expect(left).toBeGreaterThan(30)
   })
 
-  test('148: what nobody reads is gone with its waits and records, and twins are one: nothing else is', () => {
+  test('148: a value that is never read goes with its waits and records, duplicates become one, and nothing else goes', () => {
     const [wanted, found] = [planOf(alive), planOf(dead)]
     expect(found.commands).toEqual(wanted.commands)
     expect(found.nodes.map(({ op }) => op)).toEqual(wanted.nodes.map(({ op }) => op))
   })
 
-  test('149: a file whose commands are not of their form, or name what there is not, is refused before it runs', () => {
+  test('149: a file with a malformed command, or an unknown id, is refused before it runs', () => {
     const plan = planOf(kept)
     const all = planOf(interleaved)
     const kinds = new Set<string>()
@@ -246,7 +246,7 @@ describe('the compiler, between lanes', () => {
     expect([...kinds].sort()).toEqual(['alloc', 'free', 'record', 'run', 'use', 'wait'])
   })
 
-  test('150: a value whose last reader is on another lane is freed after a use that marks this reader', () => {
+  test('150: a value whose last reader is on another lane is freed after a use that marks that reader', () => {
     const plan = planOf(across)
     const [use, ...others] = usesOf(plan, 'relu[0]')
     expect(others).toEqual([])
@@ -261,7 +261,7 @@ describe('the compiler, between lanes', () => {
     ])
   })
 
-  test('150: interleaved with other work of both lanes, each value has a use of its own, right after its own reader', () => {
+  test('150: interleaved with other work of both lanes, each value has its own use, right after its own reader', () => {
     const plan = planOf(interleaved)
     const mathLane = runOf(plan, 'relu[0]').lane
     const sideLane = runOf(plan, 'abs[0]').lane
@@ -269,10 +269,10 @@ describe('the compiler, between lanes', () => {
       (command): command is Command & { 0: 'use' } =>
         command[0] === 'use' && command[2] === sideLane && plan.buffers[command[1]]!.home === mathLane,
     )
-    // The value of each of the five steps, or its negative, is last read by side.
+    // side is the last reader of each of the five steps' values, or of their negatives.
     expect(marked.length).toBe(5)
     expect(new Set(marked.map(([, buffer]) => buffer)).size).toBe(5)
-    // Each at a point of its own: none waits for the end of side's work.
+    // Each use marks its own point: no free waits for the end of side's work.
     expect(new Set(marked.map(([, , , event]) => event)).size).toBe(5)
   })
 
@@ -285,7 +285,7 @@ describe('the compiler, between lanes', () => {
     expect(lanes).toHaveLength(2)
   })
 
-  test('152: of two reading lanes the earlier is protected as well as the last', () => {
+  test('152: with two reading lanes the earlier reader is protected as well as the last one', () => {
     const plan = planOf(branches)
     const readers = [runOf(plan, 'neg[0]').lane, runOf(plan, 'abs[0]').lane]
     const uses = usesOf(plan, 'relu[0]')
@@ -296,12 +296,12 @@ describe('the compiler, between lanes', () => {
     }
   })
 
-  test('152: but by one use, where the last reader is after the earlier one anyway', () => {
+  test('152: one use is enough where the last reader is after the earlier one', () => {
     const plan = planOf(chained)
     expect(usesOf(plan, 'relu[0]').map(([, , on]) => on)).toEqual([runOf(plan, 'add[0]').lane])
   })
 
-  test('152: and memory that another lane is given to write waits for every earlier reader', () => {
+  test('152: a lane that writes into donated memory waits for every earlier reader', () => {
     const plan = planOf(donated)
     const writer = runOf(plan, 'twice[0]')
     const reader = runOf(plan, 'neg[0]')
@@ -312,7 +312,7 @@ describe('the compiler, between lanes', () => {
     )
   })
 
-  test('153: a reader on another lane is protected where the last reader is on the home lane again', () => {
+  test('153: a reader on another lane is protected although the last reader is on the home lane', () => {
     const plan = planOf(sideThenHome)
     const home = runOf(plan, 'relu[0]').lane
     expect(runOf(plan, 'abs[0]').lane).toBe(home)
@@ -324,7 +324,7 @@ describe('the compiler, between lanes', () => {
     ])
   })
 
-  test('153: and needs no use where the home lane has waited for what it made of it', () => {
+  test('153: it needs no use where the home lane has waited for the reader’s result', () => {
     const plan = planOf(joined)
     expect(usesOf(plan, 'relu[0]')).toEqual([])
   })

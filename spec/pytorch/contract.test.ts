@@ -1,5 +1,4 @@
-// The contract of recordUse, line by line (5k of the list): what a mark promises, what it costs, and where it
-// is never passed over.
+// The contract of recordUse, line by line (5k of the list): what a mark guarantees, and what it costs.
 import { describe, expect, test } from 'vitest'
 import {
   add,
@@ -29,7 +28,7 @@ const bytes = 4 * MiB
 const sample = 64 * KiB
 const stat = (device: Device, key: string): number => device.stats()[key]!
 
-/** A block of `home` whose reader on another lane is held back; freed behind its mark. */
+/** A block of `home` whose reader on another lane is blocked; the block is freed after the mark. */
 const freedBehind = async (device: Device, home: Lane, reader: Lane, size = bytes) => {
   const mirror = mirrorOf(device, sample, reader)
   const block = home.malloc(size)
@@ -45,19 +44,19 @@ const freedBehind = async (device: Device, home: Lane, reader: Lane, size = byte
 }
 
 describe.each(present)('what recordUse promises on %s', name => {
-  test('5k.1: a freed block serves its lane at once; the wait is put on the lane when it is handed out, and only then, and once', async () => {
+  test('5k.1: a freed block is reused by its lane at once; one wait is put on the lane, when the block is given out', async () => {
     await using device = await deviceOf(name, { policy: 'order-then-wait' })
     const [home, reader] = [device.lane(), device.lane()]
     const before = stat(device, 'waits.issued')
     const { address, gate, seen } = await freedBehind(device, home, reader)
-    // reader waited for home; nobody has waited for reader yet, so home goes on with its own work.
+    // reader waited for home; no lane has waited for reader yet, so home goes on with its own work.
     expect(stat(device, 'waits.issued')).toBe(before + 1)
     await home.synchronize()
     const first = home.malloc(bytes)
     expect([first.address, stat(device, 'waits.issued')]).toEqual([address, before + 2])
     home.fill32(first, 9)
     expect(home.idle).toBe(false)
-    // The lane is after the reader now: handing it out again costs nothing more.
+    // The lane is after the reader now: reusing the block again needs no wait.
     first.free()
     for (let turn = 0; turn < 5; turn++) {
       const again = home.malloc(bytes)
@@ -70,7 +69,7 @@ describe.each(present)('what recordUse promises on %s', name => {
     expect(seen()).toEqual([7])
   })
 
-  test('5k.1: a part that is split off a waited-for block needs no wait of its own', async () => {
+  test('5k.1: a part that is split off a block whose uses were waited for needs no further wait', async () => {
     await using device = await deviceOf(name, { policy: 'order-then-wait' })
     const [home, reader] = [device.lane(), device.lane()]
     const { address, gate } = await freedBehind(device, home, reader, 16 * MiB)
@@ -83,7 +82,7 @@ describe.each(present)('what recordUse promises on %s', name => {
     await home.synchronize()
   })
 
-  test('5k.2: a mark is never passed over: in pools it holds, of another device it is an error, and the block is still there', async () => {
+  test('5k.2: a mark always counts: it holds in pools; from another device it is an error and the block stays valid', async () => {
     await using device = await deviceOf(name, { policy: 'order-then-wait' })
     await using other = await deviceOf(name)
     const [home, reader] = [device.lane(), device.lane()]
@@ -102,7 +101,7 @@ describe.each(present)('what recordUse promises on %s', name => {
     expect(next.address).toBe(address)
   })
 
-  test('5k.3: memory goes back only when every reader is through: emptied caches, closed pools, sources of the caller’s', async () => {
+  test('5k.3: memory goes back only after every reader: from emptied caches, closed pools and pools’ own allocators', async () => {
     await using device = await deviceOf(name)
     const [home, reader] = [device.lane(), device.lane()]
     using arena = device.arena(8 * MiB)
@@ -131,10 +130,10 @@ describe.each(present)('what recordUse promises on %s', name => {
     pool.close()
   })
 
-  test('5k.4: neighbours keep their own readers: one is not made to wait for the other’s', async () => {
+  test('5k.4: neighbouring blocks keep their own readers: reusing one does not wait for the other’s', async () => {
     await using device = await deviceOf(name, { policy: 'order-then-wait' })
     const [home, slow, quick] = [device.lane(), device.lane(), device.lane()]
-    // Side by side in one segment, freed together.
+    // Neighbours in one segment, freed together.
     const whole = home.malloc(2 * bytes)
     whole.free()
     const [a, b] = [home.malloc(bytes), home.malloc(bytes)]
@@ -158,7 +157,7 @@ describe.each(present)('what recordUse promises on %s', name => {
     await home.synchronize()
   })
 
-  test('5k.4: marks of one lane are one, the last: a thousand of them are an event each at most in flight, and one wait', async () => {
+  test('5k.4: a later mark of a lane replaces an earlier one: a thousand marks cost one wait', async () => {
     await using device = await deviceOf(name, { policy: 'order-then-wait' })
     const [home, reader] = [device.lane(), device.lane()]
     const scratch = reader.malloc(4 * KiB)
@@ -178,7 +177,7 @@ describe.each(present)('what recordUse promises on %s', name => {
     block.free()
     home.malloc(bytes)
     expect(stat(device, 'waits.issued') - before).toBeLessThanOrEqual(1)
-    // With nothing done in between, one event serves every mark.
+    // Without work in between, one event serves every mark.
     const [recorded, shared] = [stat(device, 'uses.recorded'), stat(device, 'uses.shared')]
     const blocks = Array.from({ length: 50 }, () => home.malloc(KiB))
     for (const each of blocks) each.recordUse(reader)
@@ -186,7 +185,7 @@ describe.each(present)('what recordUse promises on %s', name => {
     expect(stat(device, 'uses.shared') - shared).toBeGreaterThanOrEqual(49)
   })
 
-  test('5k.5: any lane may have a block once it is after the free, by order alone, with nothing having run', async () => {
+  test('5k.5: any lane that is after the free reuses the block, by order alone, before any work has run', async () => {
     await using device = await deviceOf(name, { policy: 'order-then-wait' })
     const [home, other] = [device.lane(), device.lane()]
     const gate = hold(device, home)
@@ -203,7 +202,7 @@ describe.each(present)('what recordUse promises on %s', name => {
     await other.synchronize()
   })
 
-  test('5k.5: and after every use of it, were its home never after them', async () => {
+  test('5k.5: a lane that is after every use reuses the block even where its home lane is not after them', async () => {
     await using device = await deviceOf(name, { policy: 'order-then-wait' })
     const [home, reader, other] = [device.lane(), device.lane(), device.lane()]
     using _ = hold(device, home)
@@ -220,7 +219,7 @@ describe.each(present)('what recordUse promises on %s', name => {
     expect(stat(device, 'reserved_bytes.all.current')).toBe(bytes)
   })
 
-  test('5k.6: a block that is free but for its readers is seen as that: in the snapshot, the history and the figures', async () => {
+  test('5k.6: a freed block with pending uses is shown as pending in snapshots, history and figures', async () => {
     await using device = await deviceOf(name, { policy: 'order-then-wait' })
     device.history.start()
     const [home, reader] = [device.lane({ name: 'home' }), device.lane({ name: 'reader' })]
@@ -251,7 +250,7 @@ describe.each(present)('what recordUse promises on %s', name => {
     await home.synchronize()
   })
 
-  test('5k.7: under pressure it is waited for as many readers as are needed, the oldest first, and looked again after each', async () => {
+  test('5k.7: under pressure an allocation waits for as few readers as it needs, the oldest first', async () => {
     await using device = await deviceOf(name, { policy: 'never-wait', limit: 3 * 16 * MiB })
     const home = device.lane()
     const [first, second] = [device.lane(), device.lane()]
@@ -259,7 +258,7 @@ describe.each(present)('what recordUse promises on %s', name => {
     const target = device.pinned(16 * MiB)
     const blocks = Array.from({ length: 3 }, () => home.malloc(16 * MiB))
     await home.synchronize()
-    // One reader ends by itself; the other not before the test says so. The oldest is enough.
+    // The older reader ends by itself; the other one only when the test opens its gate. The oldest is enough.
     for (let turn = 0; turn < 4; turn++) first.copy(target, blocks[0]!)
     const gate = hold(device, second)
     second.copy(scratch, blocks[1]!)
@@ -292,7 +291,7 @@ describe('what the compiler does with it', () => {
     net => orThrow(compile(net)) as Plan,
   )
 
-  test('5k.8: no lane waits twice for one producer, and a buffer has one use a reading lane at most', () => {
+  test('5k.8: no lane waits twice for one producer, and a buffer has at most one use for each reading lane', () => {
     for (const plan of plans) {
       const waits = plan.commands.flatMap(command =>
         command[0] === 'wait' ? [command.slice(1).join(' ')] : [],
@@ -314,7 +313,7 @@ describe('what the compiler does with it', () => {
     expect(uses.map(command => command[2])).not.toContain(home)
   })
 
-  test('5k.8: each is needed: without any one the verifier finds what could go wrong', () => {
+  test('5k.8: each wait and use is needed: without any one the verifier finds an error', () => {
     for (const plan of plans)
       plan.commands.forEach(([kind], c) => {
         if (kind === 'use' || kind === 'wait')
@@ -322,7 +321,7 @@ describe('what the compiler does with it', () => {
       })
   })
 
-  test('5k.9: lanes are as many as were written, or folded into as few streams as was asked, and mean the same', () => {
+  test('5k.9: a plan has the lanes that were written, or folds them into as many streams as asked, with the same meaning', () => {
     const wide = graph('wide', { x: row }, ({ x }) => {
       const value = x.pipe(upload(lane('in')))
       return Object.fromEntries(

@@ -1,13 +1,12 @@
-// Every case of the list is a test, or has a reason: none is both, none is missing, and nothing is counted
-// that the suites do not hold.
+// Every case of the list is a test or has a reason, never both; no case is missing, and no unknown case is
+// counted.
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import { cases, contractLines, elsewhere, partly } from './coverage.js'
 
 const folder = new URL('.', import.meta.url)
 const suites = readdirSync(folder).filter(name => name.endsWith('.test.ts') && name !== 'coverage.test.ts')
-// Titles of tests, which stand first in the call: test('33: …', test.each(…)('33, 34: …'. Ranges do not
-// count.
+// Titles of tests, the first argument of a call: test('33: …', test.each(…)('33, 34: …'. Ranges do not count.
 const titles = suites.flatMap(file =>
   [
     ...readFileSync(new URL(file, folder), 'utf8').matchAll(
@@ -19,7 +18,7 @@ const tested = new Set(titles.flatMap(({ numbers }) => numbers))
 const all = Array.from({ length: cases }, (_, i) => i + 1)
 
 describe('the list', () => {
-  test('is covered: each of its cases is tested or has a reason, and none is both', () => {
+  test('is covered: each case is tested or has a reason, and none is both', () => {
     const reasons = elsewhere.map(({ number }) => number)
     expect(new Set(reasons).size).toBe(reasons.length)
     const missing = all.filter(number => !tested.has(String(number)) && !reasons.includes(number))
@@ -27,7 +26,7 @@ describe('the list', () => {
     expect(reasons.filter(number => tested.has(String(number)))).toEqual([])
   })
 
-  test('names no case that it does not have', () => {
+  test('contains every case that is named', () => {
     const known = new Set([
       ...all.map(String),
       ...Array.from({ length: contractLines }, (_, i) => `5k.${i + 1}`),
@@ -36,24 +35,24 @@ describe('the list', () => {
     expect(elsewhere.filter(({ number }) => !all.includes(number))).toEqual([])
   })
 
-  test('keeps every line of the contract', () => {
+  test('has a test for every line of the contract', () => {
     const lines = Array.from({ length: contractLines }, (_, i) => `5k.${i + 1}`)
     expect(lines.filter(line => !tested.has(line))).toEqual([])
   })
 
-  test('says what is left out of a case only of cases that are tested', () => {
+  test('names an untested part only of tested cases', () => {
     expect(partly.filter(({ number }) => !tested.has(String(number)))).toEqual([])
     for (const { not, why } of partly) expect(not.length * why.length).toBeGreaterThan(0)
   })
 
-  test('has reasons that say why, and where', () => {
+  test('has reasons with a why and a where', () => {
     for (const { number, why, where } of elsewhere)
       expect(Math.min(why.length, where.length), `${number}`).toBeGreaterThan(5)
-    // What waits for graphs is as much as the list has of them, and what has no counterpart is little.
+    // Few cases have no counterpart in Braid.
     expect(elsewhere.filter(({ kind }) => kind === 'none').length).toBeLessThanOrEqual(3)
   })
 
-  test('is tested on devices, not only on paper', () => {
+  test('has suites with enough tests', () => {
     expect(suites.length).toBeGreaterThanOrEqual(9)
     expect(titles.length).toBeGreaterThan(150)
   })

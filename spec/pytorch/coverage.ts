@@ -1,26 +1,26 @@
-// What became of each case of the list. A case is a test whose title begins with its number, or stands here
-// with the reason why it is not one. `coverage.test.ts` holds the two to each other, so nothing is claimed
-// twice or left out.
+// The cases of the list that are no test, or only in part, each with its reason. Every other case is a test
+// whose title begins with its number. `coverage.test.ts` compares the two, so no case is counted twice or
+// left out.
 
 export interface Elsewhere {
   readonly number: number
-  /** In the words of the list. */
+  /** The case, in the words of the list. */
   readonly case: string
-  /** `graphs`: waits for Braid's graphs. `none`: nothing in Braid corresponds to it. */
+  /** `graphs`: the case waits for Braid's graphs. `none`: Braid has no counterpart. */
   readonly kind: 'graphs' | 'none'
   readonly why: string
-  /** Where what it asks for will be tested, or is found instead. */
+  /** Where the case will be tested, or which cases stand for it. */
   readonly where: string
 }
 
-/** Cases that are tested in part, and what of them is not. */
+/** A case that is tested in part: the part that is not tested. */
 export interface Partly {
   readonly number: number
   readonly not: string
   readonly why: string
 }
 
-/** How many cases the list has, and how many lines its contract of `recordUse`. */
+/** The number of cases, and of lines in the contract of `recordUse`. */
 export const cases = 153
 export const contractLines = 9
 
@@ -40,7 +40,7 @@ export const elsewhere: readonly Elsewhere[] = [
     number: 25,
     case: 'elapsed time between events of two devices is an error',
     kind: 'none',
-    why: 'events carry no times, so no two of them can be compared; that handles of two devices do not mix is 16 and 23',
+    why: 'events carry no times, so no two of them can be compared; 16 and 23 test that handles of two devices do not mix',
     where: 'times are of a session’s runs: 5',
   },
   waiting(
@@ -65,7 +65,7 @@ export const elsewhere: readonly Elsewhere[] = [
   waiting(
     98,
     'capture on the default stream is refused',
-    'nothing is captured; what a graph refuses is told when it is built',
+    'nothing is captured; a graph reports its errors when it is built',
   ),
   waiting(99, 'a graph without nodes warns', 'there is no graph mode yet'),
   waiting(
@@ -126,7 +126,7 @@ export const elsewhere: readonly Elsewhere[] = [
   waiting(
     112,
     'capture modes for calls of other threads',
-    'nothing is captured, so no call of another thread can be in its way',
+    'nothing is captured, so no call of another thread can disturb it',
   ),
   waiting(
     113,
@@ -189,23 +189,23 @@ export const partly: readonly Partly[] = [
   {
     number: 61,
     not: 'device memory without any caching',
-    why: 'there is no such mode: emptyCache gives back what is free, and pools of the caller’s own source do as that does',
+    why: 'there is no such mode: emptyCache gives free memory back, and a pool with its own allocator behaves as that allocator does',
   },
   {
     number: 65,
     not: 'two threads',
-    why: 'a device belongs to the JavaScript thread that opened it; threads are the business of the C++ tests',
+    why: 'a device belongs to the JavaScript thread that opened it; the C++ tests use threads',
   },
   {
     number: 69,
     not: 'background threads and registered memory',
-    why: 'settings for them are read and noted: there is nothing here that they could change',
+    why: 'settings for them are read and noted: Braid has nothing that they could change',
   },
   { number: 70, not: 'two threads', why: 'as 65' },
   {
     number: 77,
     not: 'leaving out actions by name',
-    why: 'a history is plain data, to be filtered by whoever reads it',
+    why: 'a history is plain data, which a reader can filter',
   },
   {
     number: 78,
@@ -216,6 +216,6 @@ export const partly: readonly Partly[] = [
   {
     number: 94,
     not: 'threads',
-    why: 'scopes follow asynchronous contexts, which are what a JavaScript program has many of',
+    why: 'scopes follow asynchronous contexts, which a JavaScript program has instead of threads',
   },
 ]

@@ -1,6 +1,6 @@
-// Cases 27 to 32, and 5: what a dataflow that spreads over lanes must mean, in the language: nobody writes an
-// event here. On every device, with shaken timing and poisoned memory, so that a step taken too early shows
-// as a wrong number.
+// Cases 27 to 32, and 5: the meaning of dataflows over several lanes, in the language, without events. On
+// every device, with random timing and poisoned memory, so that a step that runs too early shows as a wrong
+// number.
 import { describe, expect, test } from 'vitest'
 import {
   add,
@@ -69,7 +69,7 @@ const doubled = kernel({
 })
 
 describe.each(present)('dataflow over lanes on %s', device => {
-  test('5: times are asked for at opening: where they were not there are none, and where they were they are in order on every lane', async () => {
+  test('5: a session that was opened with trace has times in order on every lane; others have none', async () => {
     const graph = net('timed', x => ({ y: x.pipe(on(math), relu(), on(side), neg()) }))
     for (const trace of [false, true]) {
       await using session = await opened(graph, device, { trace })
@@ -92,7 +92,7 @@ describe.each(present)('dataflow over lanes on %s', device => {
     }
   })
 
-  test('27: a consumer on the producer’s lane needs no wait, one on another lane gets one, and both see what was produced', async () => {
+  test('27: a consumer on the producer’s lane needs no wait, one on another lane gets one, and both read the produced value', async () => {
     const within = net('within', x => ({ y: x.pipe(on(math), relu(), neg()) }))
     const beyond = net('beyond', x => ({ y: x.pipe(on(math), relu(), on(side), neg()) }))
     const [inside, outside] = [planOf(within), planOf(beyond)]
@@ -106,9 +106,8 @@ describe.each(present)('dataflow over lanes on %s', device => {
     for (const graph of [within, beyond]) await expectMeaning(graph, device, feed(6), { seed: 27 })
   })
 
-  test('27: and so does the host: what it is given is complete', async () => {
-    // The copy is as slow as 1 MiB a second there: a lease that did not wait for it would show the poison
-    // beneath.
+  test('27: the host gets complete values too', async () => {
+    // The copy runs at 1 MiB a second: a lease that did not wait for it would show poisoned memory.
     const slow = device === 'host' ? { copyRate: 2 ** 20, jitter: 0 } : {}
     await expectMeaning(
       net('late', x => ({ y: x.pipe(on(side), neg()) })),
@@ -127,8 +126,8 @@ describe.each(present)('dataflow over lanes on %s', device => {
   ] as const)(
     '28: two branches fork and join, and the gradient adds up over %i ticks, %s',
     async (ticks, _, twice) => {
-      // loss = Σ (x² + (2x)²)/2: the branches' gradients 2x·½·2 and 8x·½ meet, and a state gathers what every
-      // tick brings.
+      // loss = Σ (x² + (2x)²)/2: the branches' gradients 2x·½·2 and 8x·½ are added, and a state sums them
+      // over the ticks.
       const graph = net('branches', x => {
         const left = twice(x.pipe(on(side), mul(0.5)) as Row)
         const right = twice(twice(x.pipe(on(other), mul(1)) as Row))
@@ -149,7 +148,7 @@ describe.each(present)('dataflow over lanes on %s', device => {
     },
   )
 
-  test('29: what reads the root of the graph waits for it, on every lane, however late it is filled', async () => {
+  test('29: readers of an input wait for it on every lane, however late it is filled', async () => {
     const slow = device === 'host' ? { copyRate: 2 ** 19, jitter: 0 } : {}
     const graph = net('root', x => ({
       a: x.pipe(on(side), mul(2)),
@@ -161,7 +160,7 @@ describe.each(present)('dataflow over lanes on %s', device => {
     await expectMeaning(graph, device, feed(4), { host: slow })
   })
 
-  test('30: a tick’s lease comes when all its lanes have ended, the slowest too, and ticks come in order', async () => {
+  test('30: a tick’s lease comes when its slowest lane has ended, and ticks come in order', async () => {
     const big = 2 ** 16
     const wide = tensor('f32', [big])
     const graphs = graph('leaves', { x: row, w: wide }, ({ x, w }) => ({
@@ -175,7 +174,7 @@ describe.each(present)('dataflow over lanes on %s', device => {
     expect(seen.map(({ slow }) => slow![big - 1])).toEqual([2, 4, 6, 8])
   })
 
-  test('31: values that cross between host and device are ordered for one consumer and for two', async () => {
+  test('31: values that cross between host and device are ordered, for one consumer and for two', async () => {
     const one = net('one', x => ({ y: x.pipe(on(math), neg()) }))
     const two = net('two', x => ({ y: x.pipe(on(math), neg()), z: x.pipe(on(side), mul(2)) }))
     const shared = net('shared', x => ({ y: x.pipe(on(math), neg()), z: x.pipe(on(math), neg(), relu()) }))
@@ -195,7 +194,7 @@ describe.each(present)('dataflow over lanes on %s', device => {
     }
   })
 
-  test('32: matmuls of two lanes, in two sessions at once, do not disturb each other', async () => {
+  test('32: matmuls of two lanes, in two concurrent sessions, do not disturb each other', async () => {
     const [m, k] = [48, 64]
     const weights = tensor('f32', [k, k])
     const product = (scale: number) =>
@@ -204,7 +203,7 @@ describe.each(present)('dataflow over lanes on %s', device => {
         const on2 = x.pipe(upload(copy), on(side), matmul(param('b', weights)), mul(scale))
         return { y: on1.pipe(download(math)), z: on2.pipe(download(side)) }
       }) as unknown as Net
-    // Each weight is a multiple of the identity: what it yields is known, number by number.
+    // Each weight is a multiple of the identity, so every number of the result is known.
     const identity = (factor: number) =>
       Float32Array.from({ length: k * k }, (_, i) => (i % (k + 1) === 0 ? factor : 0))
     const x = Float32Array.from({ length: m * k }, (_, i) => i % 251)
@@ -225,7 +224,7 @@ describe.each(present)('dataflow over lanes on %s', device => {
     )
   })
 
-  test('32: matmuls that want a workspace have one a lane, which outlives the tick', () => {
+  test('32: matmuls that want a workspace share one for each lane, which lives on across ticks', () => {
     const size = 2048
     const graphs = graph('large', { x: tensor('f32', [size, size]) }, ({ x }) => {
       const device = x.pipe(upload(copy))

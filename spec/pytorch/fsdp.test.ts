@@ -1,6 +1,6 @@
-// Cases 124 to 132: the schedules of sharded training: gathered weights, scattered gradients, reduced ones.
-// By hand on the allocator, where a collective is a copy on its own lane and "slow" is a gate; and as
-// programs, whose issue order is the plan's own.
+// Cases 124 to 132: schedules of sharded training, with gathered weights and scattered or reduced gradients.
+// By hand on the allocator, where a collective is a copy on its own lane and a gate makes it slow; and as
+// programs, by the issue order of their plans.
 import { describe, expect, test } from 'vitest'
 import {
   add,
@@ -45,9 +45,9 @@ interface Shape {
 }
 
 /**
- * `passes` forwards, then their backwards: each layer's weight is gathered for forward and gathered again for
- * backward, in turned order; each gradient is scattered on a lane of its own. The names of the uploads are
- * those of their parameters, so that an order can be read.
+ * `passes` forwards, then their backwards. Each layer's weight is gathered for forward and, in reverse order,
+ * for backward; each gradient is scattered on a separate lane. Uploads are named after their parameters, so
+ * that tests can read the order.
  */
 const training = ({ layers, ahead, passes = 1, recompute = false, skip = [] }: Shape): Graph<Ports, Ports> =>
   graph('training', { x: square }, ({ x }) => {
@@ -94,7 +94,7 @@ const nameOf = (plan: Plan, run: Command & { 0: 'run' }): string =>
 const gathers = (plan: Plan): string[] => runsOn(plan, 'gather').map(run => nameOf(plan, run))
 
 /**
- * For each gather, the matmuls of the tick that were issued before it: how far ahead of its reader it stands.
+ * For each gather, the number of the tick's matmuls that were issued before it.
  */
 const leads = (plan: Plan): number[] => {
   const order = plan.commands.filter((command): command is Command & { 0: 'run' } => command[0] === 'run')
@@ -113,7 +113,7 @@ const leads = (plan: Plan): number[] => {
 }
 
 describe.each(present)('sharded training on %s', name => {
-  test('124: gathers run while compute is held back, as far as the window goes; compute then waits for the first alone', async () => {
+  test('124: gathers run ahead of blocked compute as far as the window allows; compute waits only for the first one', async () => {
     await using device = await deviceOf(name, { policy: 'order-then-wait' })
     const [gather, compute] = [device.lane({ name: 'gather' }), device.lane({ name: 'compute' })]
     const shard = gather.malloc(bytes)
@@ -142,12 +142,12 @@ describe.each(present)('sharded training on %s', name => {
       weights[layer]!.free()
       if (layer + window < layers) issueGather(layer + window)
     }
-    // Compute has not begun, and the first gathers are through: they overlap with whatever compute does. The
-    // rest waits for it.
+    // Compute has not begun, and the first gathers have run: they overlap with compute. The other gathers
+    // wait for it.
     await gathered[window - 1]!.synchronize()
     expect(gathered.map(({ done }) => done)).toEqual(gathered.map((_, layer) => layer < window))
     expect(computed.some(({ done }) => done)).toBe(false)
-    // The whole schedule holds the window and the shard, however far ahead the host is.
+    // The schedule holds only the window and the shard, however far ahead the host is.
     expect(device.stats()['reserved_bytes.all.peak']).toBeLessThanOrEqual((window + 1 + 1) * bytes)
     gate.open()
     await compute.synchronize()
@@ -157,7 +157,7 @@ describe.each(present)('sharded training on %s', name => {
       )
   })
 
-  test('125: who waits for the optimizer’s event goes on though its lane is busy again; who waits for the lane does not', async () => {
+  test('125: a wait for the optimizer’s event ends while its lane is busy again; a wait for the lane does not', async () => {
     await using device = await deviceOf(name)
     const [compute, narrow, wide] = [device.lane(), device.lane(), device.lane()]
     const weight = compute.malloc(bytes)
@@ -179,9 +179,9 @@ describe.each(present)('sharded training on %s', name => {
     expect(late.all()).toEqual([125])
   })
 
-  test('126: a step holds at most three gathered weights and its activations, forward and backward; and all of it is free after it', async () => {
+  test('126: a step holds at most three gathered weights and its activations, and frees all of it at its end', async () => {
     const layers = 6
-    // One step at a time, as training goes.
+    // One step at a time, as in training.
     const plan = planOf(training({ layers, ahead: 1 }), { memory: 'small', inFlight: 1 })
     const one = 32 * 32 * 4
     // The input and one value a layer are kept for backward; beside them no more than three.
@@ -205,7 +205,7 @@ describe.each(present)('sharded training on %s', name => {
     expect(freed).toBe(tick)
   })
 
-  test('130: reduced gradients of many layers, in a wider type behind a slow lane and under pressure, are nobody else’s', async () => {
+  test('130: reduced gradients of a wider type, behind a slow lane and under pressure, are never overwritten', async () => {
     await using device = await deviceOf(name, { policy: 'order-then-wait', limit: 20 * bytes })
     const [compute, scatter, reduce] = [device.lane(), device.lane(), device.lane()]
     const layers = 6
@@ -226,10 +226,10 @@ describe.each(present)('sharded training on %s', name => {
       reduce.wait(scattered)
       reduce.copy(grads[layer]!, wide.at(bytes - sample, sample))
       wide.recordUse(reduce)
-      // The cast that orphans it: the wide buffer is let go here, while reduce has not begun.
+      // The wide buffer is freed after the cast, while reduce has not begun.
       wide.free()
     }
-    // Whoever writes too early has done so by then.
+    // A write that comes too early has run by then.
     await settles(Promise.all([compute.synchronize(), scatter.synchronize()]))
     gate.open()
     for (const each of [compute, scatter, reduce]) await each.synchronize()
@@ -245,8 +245,8 @@ describe.each(present)('sharded training on %s', name => {
       await using device = await deviceOf(name, { policy: 'order-then-wait' })
       const [scatter, reduce] = [device.lane(), device.lane()]
       const out = mirrorOf(device, 4 * KiB, reduce)
-      // Far ahead of the device, which is busy with something else first. No gate: a GPU takes only so much
-      // behind one.
+      // The host runs far ahead of the device, which is busy first. Not with a gate: a GPU queues only some
+      // work behind one.
       busy(reduce, reduce.malloc(16 * MiB), 16)
       for (let layer = 0; layer < layers; layer++) {
         using wide = scatter.malloc(bytes)
@@ -266,7 +266,7 @@ describe.each(present)('sharded training on %s', name => {
   })
 
   test.each([1, 2, 4])(
-    '132: with %i scatters in flight that many inputs are held, and each is read before it is written again',
+    '132: with %i scatters in flight as many inputs are held, and each is read before it is written again',
     async depth => {
       await using device = await deviceOf(name, { policy: 'order-then-wait' })
       const [compute, scatter] = [device.lane(), device.lane()]
@@ -308,7 +308,7 @@ describe('the issue order of sharded training', () => {
     })
 
   test.each([false, true])(
-    '127: backward gathers in turned order, for one forward and for two; values computed again: %s',
+    '127: backward gathers in reverse order, for one forward and for two; values computed again: %s',
     recompute => {
       expect(gathers(planOf(training({ layers: 4, ahead: 1, recompute })))).toEqual([...forward, ...backward])
       const twice = planOf(training({ layers: 3, ahead: 1, passes: 2, recompute }))

@@ -1,6 +1,6 @@
-// Cases 33 to 48: a freed block and those who still read it. The delay stands before the consumer's *read*,
-// and what it read is copied out: a block given away too early shows as the next owner's words. Each is held
-// to every policy, whose ways differ, not their outcome.
+// Cases 33 to 48: a freed block and its pending readers. The delay stands before the read, and the words that
+// were read are copied out: a block given out too early shows as the next owner's words. Every case runs
+// under every policy.
 import { describe, expect, test } from 'vitest'
 import {
   AllocatorError,
@@ -25,7 +25,7 @@ import {
 } from '../fixtures/allocator.js'
 
 const policies: readonly AllocatorPolicy[] = ['order-then-wait', 'order-then-grow', 'poll', 'never-wait']
-// Two pages: what it takes is not to be had from a neighbour's rest.
+// Two pages, so that no remainder of another segment can serve it.
 const bytes = 4 * MiB
 const sample = 64 * KiB
 
@@ -34,12 +34,12 @@ interface Scene {
   readonly home: Lane
   readonly reader: Lane
   readonly block: Block
-  /** What the reader read, once it has. */
+  /** The words that the reader read, once it has read them. */
   readonly seen: () => readonly number[]
   readonly release: () => Promise<void>
 }
 
-/** A block filled with 7s whose reader, on another lane, is held back right before it reads. */
+/** A block filled with 7s whose reader, on another lane, is blocked right before it reads. */
 const scene = async (
   device: Device,
   from?: (block: Block) => Parameters<Lane['copy']>[1],
@@ -62,14 +62,13 @@ const scene = async (
 }
 
 /**
- * Gives a lane the time to do what it should not do yet: a next owner who waits for nobody has written by
- * then.
+ * Gives a lane time for a mistake: a next owner that does not wait has written by then.
  */
 const chance = async (lane: Lane): Promise<void> => {
   await settles(lane.synchronize())
 }
 
-/** The next owner writes at once; on the device that may have to wait. */
+/** The next owner's write, which may have to wait on the device. */
 const takeOver = ({ home }: Scene, word = 9): Block => {
   const next = home.malloc(bytes)
   home.fill32(next, word)
@@ -81,20 +80,20 @@ const all = present.flatMap(name => policies.map(policy => [name, policy] as con
 describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
   const open = () => deviceOf(name, { policy })
 
-  test('33: recorded by recordStream, a block is not written by its next owner before the delayed reader has read', async () => {
+  test('33: after recordStream a block’s next owner does not write before a delayed reader has read', async () => {
     await using device = await open()
     const it = await scene(device)
     const { address } = it.block
     it.block.recordStream(it.reader)
     it.block.free()
     const next = takeOver(it)
-    // Another block, or the same one, whose new owner waits on the device.
+    // Either another block, or the same one, whose new owner waits on the device.
     if (next.address === address) expect(it.home.idle).toBe(false)
     else expect(device.stats()['reserved_bytes.all.current']).toBe(2 * bytes)
     await it.release()
     expect(it.seen()).toEqual([7])
     expect(await contentOf(device, it.home, next)).toEqual([9])
-    // Once the reader is through, both serve again, and no more memory is taken.
+    // Once the reader has read, both blocks are reused, and no more memory is taken.
     const known = [address, next.address]
     const reserved = device.stats()['reserved_bytes.all.current']!
     next.free()
@@ -102,7 +101,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     expect(device.stats()['reserved_bytes.all.current']).toBe(reserved)
   })
 
-  test('33: nothing of this is luck: without the mark the same schedule reads what the next owner wrote', async () => {
+  test('33: the check can fail: without the mark the same schedule reads the next owner’s words', async () => {
     await using device = await open()
     const it = await scene(device)
     const { address } = it.block
@@ -125,7 +124,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     expect(it.seen()).toEqual([7])
   })
 
-  test('35: deferred frees are waited for under pressure: a hundred of them, in the memory of eight, and every reader read its own', async () => {
+  test('35: under pressure an allocation waits for deferred frees: a hundred blocks in the memory of eight, each read correctly', async () => {
     await using device = await deviceOf(
       name,
       { policy, limit: 8 * bytes + 8 * MiB },
@@ -152,7 +151,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     expect(device.stats()['reserved_bytes.all.peak']).toBeLessThanOrEqual(8 * bytes + 8 * MiB)
   })
 
-  test('36: freed behind a recorded use, a block serves at once where the policy waits, another does where it does not', async () => {
+  test('36: a block freed with a pending use is reused at once under policies that wait, and another block under the others', async () => {
     await using device = await open()
     const it = await scene(device)
     const { address } = it.block
@@ -173,7 +172,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     expect(await contentOf(device, it.home, next)).toEqual([9])
   })
 
-  test('36: what the reader is given after its mark holds nobody up; recordStream, which says less, waits for that as well', async () => {
+  test('36: work that the reader is given after its mark delays no reuse; after recordStream it does', async () => {
     for (const mark of ['recordUse', 'recordStream'] as const) {
       await using device = await open()
       const [home, reader] = [device.lane(), device.lane()]
@@ -191,7 +190,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
       const next = home.malloc(bytes)
       home.fill32(next, 9)
       const through = home.synchronize()
-      // By its mark the reader is done: the block serves, and nothing waits for what the reader does now.
+      // The reader has passed its mark: the block is reused, and nothing waits for the reader's later work.
       if (mark === 'recordUse') expect(next.address).toBe(address)
       if (mark === 'recordUse') expect(await settles(through, 10_000)).toBe(true)
       else expect(next.address !== address || !(await settles(through))).toBe(true)
@@ -202,7 +201,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     }
   })
 
-  test('37: a use on the home lane is nothing: no event, no wait, and the block serves at once', async () => {
+  test('37: a use on the home lane costs nothing: no event, no wait, and the block is reused at once', async () => {
     await using device = await open()
     const home = device.lane()
     const block = home.malloc(bytes)
@@ -218,13 +217,13 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     const after = device.stats()
     expect(next.address).toBe(address)
     expect(after['waits.issued']).toBe(before['waits.issued'])
-    // The one event is the caller's own.
+    // The one event is the test's own.
     expect(after['uses.recorded']).toBe(before['uses.recorded']! + 1)
   })
 
   /**
-   * Three delayed readers of one block, marked one way or another and freed; the last of them reads after all
-   * else has had its time.
+   * Three delayed readers of one block, marked in one of the ways, and its free; the last reader reads long
+   * after the others.
    */
   const three = async (
     last: number,
@@ -248,7 +247,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     home.fill32(next, 9)
     for (const [i, gate] of gates.entries()) if (i !== last) gate.open()
     await chance(home)
-    // Once more, now that all but one are through.
+    // Once more, now that all readers but one have read.
     const late = home.malloc(bytes)
     home.fill32(late, 8)
     await chance(home)
@@ -258,7 +257,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     expect(await contentOf(device, home, next)).toEqual([9])
   }
 
-  test('38: of several readers none is overtaken, whichever is the last', async () => {
+  test('38: a block with several readers is not reused before the last one, whichever lane that is', async () => {
     for (const last of [0, 1, 2])
       await three(last, (block, readers) => {
         for (const reader of readers) block.recordUse(reader)
@@ -280,7 +279,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
       })
   })
 
-  test('40: a block of a side lane, read elsewhere, is reused by its side lane after the reader', async () => {
+  test('40: a block of a side lane that another lane reads is reused by the side lane after the reader', async () => {
     await using device = await open()
     const [side, reader] = [device.lane(), device.defaultLane]
     const mirror = mirrorOf(device, sample, reader)
@@ -300,7 +299,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     expect(mirror.all()).toEqual([7])
   })
 
-  test('40: and by another lane only once that lane is after the reader and after the free', async () => {
+  test('40: another lane reuses it only once that lane is after the reader and after the free', async () => {
     await using device = await open()
     const it = await scene(device)
     const other = device.lane()
@@ -312,17 +311,17 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     expect(elsewhere.address).not.toBe(address)
     await it.release()
     expect(it.seen()).toEqual([7])
-    // All has completed: whoever asks first may have it, but for a policy that keeps lanes apart.
+    // All work has completed: any lane may have the block, except under a policy that keeps lanes apart.
     const reserved = device.stats()['reserved_bytes.all.current']!
     const later = other.malloc(bytes)
     if (policy !== 'poll') expect(later.address).toBe(address)
     expect(device.stats()['reserved_bytes.all.current']).toBe(policy === 'poll' ? reserved + bytes : reserved)
   })
 
-  // A block of its own segment, so that there is no rest of one that would be taken first.
+  // A block with its own segment, so that no remainder of another segment is taken first.
   const page = 16 * MiB
 
-  test('41: a pinned block is not handed out while a copy of its home lane still reads it, whatever the host writes next', async () => {
+  test('41: a pinned block is not given out again while a copy of its home lane still reads it', async () => {
     await using device = await open()
     const lane = device.lane()
     const target = lane.malloc(page)
@@ -332,7 +331,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     const gate = hold(device, lane)
     lane.copy(target, pinned)
     pinned.free()
-    // The host writes when it likes: no lane's order holds it back.
+    // The host writes at any time: it is in no lane's order.
     const next = device.pinned(page, lane)
     expect(next.address).not.toBe(address)
     new Uint32Array(next.view()).fill(9)
@@ -341,7 +340,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     expect(await contentOf(device, lane, target.at(page - sample, sample))).toEqual([7])
   })
 
-  test('41: nor while a recorded use of another lane is outstanding; and it serves again after that', async () => {
+  test('41: a pinned block is not given out again while a recorded use of another lane is pending, and is afterwards', async () => {
     await using device = await open()
     const [home, reader] = [device.lane(), device.lane()]
     const target = reader.malloc(page)
@@ -363,7 +362,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     expect(device.stats('pinned')['reserved_bytes.all.current']).toBe(reserved)
   })
 
-  test('45: what is recorded inside a pool’s scope is kept like any other, and serves the pool again afterwards', async () => {
+  test('45: uses recorded inside a pool’s scope hold memory back as elsewhere, and the pool reuses the memory afterwards', async () => {
     await using device = await open()
     const pool = device.pool()
     const it = await pool.use(() => scene(device))
@@ -384,7 +383,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     expect(blocks).toHaveLength(reserved / bytes)
   })
 
-  test('47: two hundred small allocations behind a delayed reader alias neither it nor each other', async () => {
+  test('47: two hundred small allocations behind a delayed reader overlap neither its block nor each other', async () => {
     await using device = await open()
     const [home, reader] = [device.lane(), device.lane()]
     const small = 8 * KiB
@@ -414,7 +413,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
       expect(new Set(words.subarray((i * small) / 4, ((i + 1) * small) / 4))).toEqual(new Set([1000 + i]))
   })
 
-  test('48: the source of a download on another lane is not recycled while the copy is under way', async () => {
+  test('48: the source of a download on another lane is not reused while the copy runs', async () => {
     await using device = await open()
     const [comm, offload] = [device.lane(), device.lane()]
     const layers = 4
@@ -437,7 +436,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
 })
 
 describe.each(present)('a block and its readers on %s', name => {
-  test('42: a pinned block is of one device, and a use by a lane of another is refused, not lost', async () => {
+  test('42: a use of a pinned block by a lane of another device is an error, and the block stays valid', async () => {
     await using one = await deviceOf(name)
     await using two = await deviceOf(name)
     const pinned = one.pinned(sample)
@@ -452,7 +451,7 @@ describe.each(present)('a block and its readers on %s', name => {
     pinned.free()
   })
 
-  test('43: parts of a pinned block with gaps between them are copied, and the gaps are not', async () => {
+  test('43: copying parts of a pinned block with gaps between them leaves the gaps untouched', async () => {
     await using device = await deviceOf(name)
     const lane = device.lane()
     const rows = 64
@@ -479,7 +478,7 @@ describe.each(present)('a block and its readers on %s', name => {
       const [home, reader] = [device.lane(), device.lane()]
       const kept = home.malloc(2 * bytes)
       const scratch = device.pinned(2 * bytes, reader)
-      // What fits only once the reader is through: waited for, and looked for again, in the same call.
+      // An allocation that fits only after the reader waits for it, and tries again, in the same call.
       const read = home.malloc(2 * bytes)
       home.fill32(read, 7)
       reader.wait(home.record())
@@ -489,7 +488,7 @@ describe.each(present)('a block and its readers on %s', name => {
       const next = home.malloc(2 * bytes)
       expect(device.stats()['num_ooms']).toBe(0)
       home.fill32(next, 9)
-      // What cannot fit fails as often as it is asked for, and costs nothing.
+      // An allocation that cannot fit fails every time, and changes nothing.
       const before = device.stats()['allocated_bytes.all.current']
       for (let turn = 0; turn < 3; turn++)
         expect(thrownBy(() => home.malloc(bytes))).toBeInstanceOf(OutOfMemoryError)

@@ -1,4 +1,4 @@
-// Cases 83 to 94: pools of their own, and memory that comes from the caller's own functions.
+// Cases 83 to 94: pools, and pools whose memory comes from the caller's own functions.
 import { describe, expect, test } from 'vitest'
 import {
   type Block,
@@ -24,8 +24,7 @@ const poolOf = (device: Device, block: Block): number | undefined =>
     ?.pool
 
 /**
- * A source over an arena, page by page: what a caller's own allocator is to the pool. It says what it was
- * asked.
+ * An allocator of the caller's, over an arena, page by page. It records its calls.
  */
 const sourceOf = (device: Device, pages: number) => {
   const arena = device.arena(pages * 2 * MiB)
@@ -53,7 +52,7 @@ const sourceOf = (device: Device, pages: number) => {
 }
 
 describe.each(present)('pools on %s', name => {
-  test('83, 90: each has a number of its own, from 1 on, growing, never given twice', async () => {
+  test('83, 90: each pool has a number, growing from 1, that is never used again', async () => {
     await using device = await deviceOf(name)
     const ids: number[] = []
     for (let i = 0; i < 20; i++) {
@@ -63,12 +62,12 @@ describe.each(present)('pools on %s', name => {
     }
     expect(ids[0]).toBeGreaterThanOrEqual(1)
     expect(ids).toEqual([...new Set(ids)].sort((a, b) => a - b))
-    // Made in one go by many at once, too.
+    // Also when many are made concurrently.
     const more = await Promise.all(Array.from({ length: 20 }, async () => device.pool().id))
     expect(new Set([...ids, ...more]).size).toBe(40)
   })
 
-  test('84: a pool that is closed before its block is gone gives the memory back when the block is freed', async () => {
+  test('84: a pool that is closed before its block is freed gives the memory back with the free', async () => {
     await using device = await deviceOf(name)
     const { allocator, calls, out } = sourceOf(device, 4)
     const pool = device.pool({ allocator })
@@ -86,7 +85,7 @@ describe.each(present)('pools on %s', name => {
     expect(thrownBy(() => home.malloc(512, { pool }))).toBeInstanceOf(DisposedError)
   })
 
-  test('84: one that is closed with nothing in use gives all of it back at once or with the next emptied cache', async () => {
+  test('84: a pool that is closed with no block in use gives its memory back by the next emptied cache', async () => {
     await using device = await deviceOf(name)
     const pool = device.pool()
     device.defaultLane.malloc(6 * MiB, { pool }).free()
@@ -98,7 +97,7 @@ describe.each(present)('pools on %s', name => {
     expect(device.stats()['reserved_bytes.all.current']).toBe(0)
   })
 
-  test('85: a source is asked for 2 MiB at a time, which small blocks share', async () => {
+  test('85: a pool’s own allocator is asked for 2 MiB at a time, which small blocks share', async () => {
     await using device = await deviceOf(name)
     const { allocator, calls } = sourceOf(device, 8)
     using pool = device.pool({ allocator })
@@ -120,7 +119,7 @@ describe.each(present)('pools on %s', name => {
     await pool.emptyCache()
   })
 
-  test('86: blocks outlive their pool, are freed after it, and their source is called with what it gave', async () => {
+  test('86: blocks outlive their pool; freeing them passes their addresses back to the pool’s own allocator', async () => {
     await using device = await deviceOf(name)
     const { allocator, out } = sourceOf(device, 8)
     const home = device.defaultLane
@@ -137,10 +136,10 @@ describe.each(present)('pools on %s', name => {
     expect(out.size).toBe(0)
   })
 
-  // Of plain segments: the pages of expandable ones go where they are needed anyway.
+  // With plain segments: pages of expandable ones move to where they are needed anyway.
   const plain = { expandable: false, limit: 36 * MiB }
 
-  test('87: where memory ends, only a pool that lends does, and at the same address', async () => {
+  test('87: when memory runs out, only pools with useOnOutOfMemory lend free memory, at the same address', async () => {
     await using device = await deviceOf(name, plain)
     const home = device.defaultLane
     const [own, lent] = [device.pool(), device.pool({ useOnOutOfMemory: true })]
@@ -152,15 +151,15 @@ describe.each(present)('pools on %s', name => {
     expect(borrowed.address).toBe(free)
     expect(poolOf(device, borrowed)).toBe(lent.id)
     expect(thrownBy(() => home.malloc(12 * MiB))).toBeInstanceOf(OutOfMemoryError)
-    // What the other pool has free goes back to the driver instead, and is the default pool's when it comes
-    // again.
+    // Free memory of the other pool goes back to the driver instead, and the default pool takes it from
+    // there.
     a.free()
     await home.synchronize()
     const again = home.malloc(12 * MiB)
     expect(poolOf(device, again)).toBe(0)
   })
 
-  test('88: a closed pool lends nothing', async () => {
+  test('88: a closed pool lends no memory', async () => {
     await using device = await deviceOf(name, plain)
     const home = device.defaultLane
     const lent = device.pool({ useOnOutOfMemory: true })
@@ -168,14 +167,14 @@ describe.each(present)('pools on %s', name => {
     home.malloc(12 * MiB)
     first.free()
     lent.close()
-    // The freed part goes back to the driver, and comes from there: it is of the default pool now.
+    // The freed part goes back to the driver, and the default pool takes it from there.
     const block = home.malloc(12 * MiB)
     expect(poolOf(device, block)).toBe(0)
     expect(thrownBy(() => home.malloc(12 * MiB))).toBeInstanceOf(OutOfMemoryError)
     second.free()
   })
 
-  test('89: a pool that does not split gives each block a segment of its own', async () => {
+  test('89: a pool with noSplit gives each block a segment of its own', async () => {
     await using device = await deviceOf(name)
     const [whole, split] = [device.pool({ noSplit: true }), device.pool()]
     const home = device.defaultLane
@@ -186,7 +185,7 @@ describe.each(present)('pools on %s', name => {
     for (const block of held.flat()) block.free()
   })
 
-  test('91: emptying the cache inside a pool’s scope takes nothing that is in use, there or elsewhere', async () => {
+  test('91: emptying the cache inside a pool’s scope takes no memory that is in use, in the pool or elsewhere', async () => {
     await using device = await deviceOf(name)
     const home = device.defaultLane
     const pools = Array.from({ length: 4 }, () => device.pool())
@@ -206,7 +205,7 @@ describe.each(present)('pools on %s', name => {
     )
   })
 
-  test('92: scopes nest: each allocation is of the innermost', async () => {
+  test('92: scopes nest: each allocation comes from the innermost pool', async () => {
     await using device = await deviceOf(name)
     const home = device.defaultLane
     const [outer, inner] = [device.pool({ noSplit: true }), device.pool({ noSplit: true })]
@@ -225,7 +224,7 @@ describe.each(present)('pools on %s', name => {
     ).toHaveLength(1)
   })
 
-  test('93: a pool with a source of its own has plain segments, whatever the device’s own have', async () => {
+  test('93: a pool with its own allocator has plain segments, whatever segments the device has', async () => {
     await using device = await deviceOf(name, { expandable: true })
     const { allocator } = sourceOf(device, 2)
     const [own, others] = [device.pool({ allocator }), device.pool()]
@@ -236,7 +235,7 @@ describe.each(present)('pools on %s', name => {
     await device.emptyCache()
   })
 
-  test('94: what others allocate while a scope waits is not in it', async () => {
+  test('94: allocations of other code while a scope’s body awaits are outside the scope', async () => {
     await using device = await deviceOf(name)
     const home = device.defaultLane
     const pool = device.pool()

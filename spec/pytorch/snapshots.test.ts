@@ -1,5 +1,4 @@
-// Cases 73 to 82: what a snapshot says of memory, and its history of how that came to be; and that PyTorch's
-// tools could read it.
+// Cases 73 to 82: snapshots of memory, their history, and that PyTorch's tools can read them.
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
 import {
@@ -29,7 +28,7 @@ const framesOf = (snapshot: AllocatorSnapshot, site: number): readonly SnapshotF
   snapshot.sites[site] ?? []
 const ofThisFile = ({ filename }: SnapshotFrame): boolean => filename.endsWith('snapshots.test.ts')
 
-/** A small life: three blocks of two lanes, one of them freed behind a reader that is held back. */
+/** Three blocks on two lanes, one of them freed behind a blocked reader. */
 const life = async (device: Device): Promise<{ kept: Block; release: () => Promise<void> }> => {
   const [home, reader] = [device.lane({ name: 'home' }), device.lane({ name: 'reader' })]
   const kept = home.malloc(3 * MiB, { site: 'kept' })
@@ -51,7 +50,7 @@ const life = async (device: Device): Promise<{ kept: Block; release: () => Promi
 }
 
 describe.each(present)('a snapshot on %s', name => {
-  test('73: finds a block by what was asked for, with its place in the program; the last thing after an emptied cache is memory going back', async () => {
+  test('73: shows a block with its requested size and its place; an emptied cache is the last record', async () => {
     await using device = await deviceOf(name)
     device.history.start({ stacks: true })
     const odd = 311 * KiB + 4
@@ -68,7 +67,7 @@ describe.each(present)('a snapshot on %s', name => {
     expect(after.map(({ action }) => action)).toContain('alloc')
   })
 
-  test('73: its blocks tile its segments, and their sums are those of the figures', async () => {
+  test('73: blocks tile their segments, and their sums equal the figures', async () => {
     await using device = await deviceOf(name)
     const { release } = await life(device)
     const snapshot = device.snapshot()
@@ -93,7 +92,7 @@ describe.each(present)('a snapshot on %s', name => {
     await release()
   })
 
-  test('74: a live block has its place, a freed one none; where nothing is recorded there is none at all', async () => {
+  test('74: a live block has a site, a freed one none; without recording there are no sites', async () => {
     await using device = await deviceOf(name)
     const early = device.defaultLane.malloc(2 * MiB)
     expect(framesOf(device.snapshot(), at(device.snapshot(), early.address)!.site)).toEqual([])
@@ -111,7 +110,7 @@ describe.each(present)('a snapshot on %s', name => {
     expect(framesOf(device.snapshot(), at(device.snapshot(), after.address)!.site)).toEqual([])
   })
 
-  test('75: places are kept as far as was asked: none, labels, or whole stacks; records keep them past the free', async () => {
+  test('75: sites are kept as asked: none, labels, or stacks; records keep them after the free', async () => {
     for (const [stacks, label] of [
       [false, false],
       [false, true],
@@ -131,7 +130,7 @@ describe.each(present)('a snapshot on %s', name => {
     }
   })
 
-  test('75: pictures of it, as text and as SVG, name the blocks and say how much they hold', async () => {
+  test('75: the text and SVG pictures name the blocks and their sizes', async () => {
     await using device = await deviceOf(name)
     device.history.start()
     const { release } = await life(device)
@@ -144,7 +143,7 @@ describe.each(present)('a snapshot on %s', name => {
     await release()
   })
 
-  test('76: what a block was said to be for stands in every record of it', async () => {
+  test('76: a block’s label stands in every record of the block', async () => {
     await using device = await deviceOf(name)
     device.history.start()
     const { release } = await life(device)
@@ -162,7 +161,7 @@ describe.each(present)('a snapshot on %s', name => {
     expect(named.map(({ action }) => action)).toEqual(['alloc', 'free_requested', 'free_completed'])
   })
 
-  test('77: a history keeps its newest entries, as many as it was told to, and one that is stopped keeps no more', async () => {
+  test('77: a history keeps its newest entries, as many as asked for; a stopped one keeps no more', async () => {
     await using device = await deviceOf(name)
     device.history.start({ entries: 10 })
     for (let i = 0; i < 50; i++) device.defaultLane.malloc(4 * KiB, { site: `turn ${i}` }).free()
@@ -181,7 +180,7 @@ describe.each(present)('a snapshot on %s', name => {
     expect(device.snapshot().history).toEqual([])
   })
 
-  test('78: it is data: JSON gives it back, and PyTorch’s pickle of it says the same of memory', async () => {
+  test('78: a snapshot is data: JSON returns it unchanged, and PyTorch’s pickle shows the same memory', async () => {
     await using device = await deviceOf(name)
     device.history.start({ stacks: true })
     const { release, kept } = await life(device)
@@ -217,7 +216,7 @@ describe.each(present)('a snapshot on %s', name => {
     }
   })
 
-  test('81: with a history or without one, the memory that it shows is the same', async () => {
+  test('81: a snapshot shows the same memory with a history and without one', async () => {
     const segmentsOf = async (kept: boolean) => {
       await using device = await deviceOf(name)
       if (kept) device.history.start()
@@ -233,7 +232,7 @@ describe.each(present)('a snapshot on %s', name => {
     expect(await segmentsOf(true)).toEqual(await segmentsOf(false))
   })
 
-  test('82: segments and records say which pool they are of', async () => {
+  test('82: segments and records name their pool', async () => {
     await using device = await deviceOf(name)
     device.history.start()
     const pool = device.pool()

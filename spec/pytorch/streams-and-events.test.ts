@@ -1,5 +1,5 @@
-// Cases 1 to 26: lanes and events. A lane is held back by a gate, never by a sleep, so what is outstanding is
-// so until the test says.
+// Cases 1 to 26: lanes and events. A gate blocks a lane, never a sleep, so work stays pending until the test
+// opens the gate.
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
 import {
@@ -20,7 +20,7 @@ const tagOf = (call: () => unknown): string | undefined => {
 }
 
 describe.each(present)('lanes and events on %s', name => {
-  test('1: a device has a default lane from the start; others have streams of their own, and an idle one says so', async () => {
+  test('1: a device has a default lane from the start, other lanes have streams of their own, and an unused lane is idle', async () => {
     await using device = await deviceOf(name)
     const [main, side, third] = [device.defaultLane, device.lane(), device.lane()]
     expect(new Set([main.stream, side.stream, third.stream]).size).toBe(3)
@@ -28,7 +28,7 @@ describe.each(present)('lanes and events on %s', name => {
     for (const lane of [main, side, third]) expect(lane.idle).toBe(true)
   })
 
-  test('2: lanes and events say what they are before and after they are recorded, and after their end', async () => {
+  test('2: lanes and events report their state before a record, after it, and after they are disposed of', async () => {
     const device = await deviceOf(name)
     const lane = device.lane({ name: 'copy' })
     expect(`${lane.name} ${lane.external} ${lane.disposed}`).toBe('copy false false')
@@ -42,7 +42,7 @@ describe.each(present)('lanes and events on %s', name => {
     )
   })
 
-  test('3, 21: a lane over the stream of another is that stream: one order, whoever gives the work', async () => {
+  test('3, 21: an external lane over a lane’s stream is the same stream: work through either runs in one order', async () => {
     await using device = await deviceOf(name)
     const own = device.lane()
     const outside = device.externalLane(own.stream)
@@ -57,14 +57,14 @@ describe.each(present)('lanes and events on %s', name => {
     expect(await contentOf(device, own, block)).toEqual([2])
   })
 
-  test('21: an external stream outlives its lane, and nothing that it is given is taken to be seen', async () => {
+  test('21: an external stream outlives its lane, and Braid assumes that it may have been given other work', async () => {
     await using device = await deviceOf(name)
     const own = device.lane()
     const outside = device.externalLane(own.stream)
     const block = device.defaultLane.malloc(64 * KiB)
     const before = device.stats()['uses.recorded']!
-    // Braid sees what its own lanes are given, so nothing new is one event; of an outside stream it cannot
-    // know.
+    // Braid knows all work of its own lanes, so three marks without work in between share one event. It does
+    // not know the work of an external stream.
     for (let i = 0; i < 3; i++) block.recordUse(own)
     expect(device.stats()['uses.recorded']).toBe(before + 1)
     for (let i = 0; i < 3; i++) block.recordUse(outside)
@@ -75,7 +75,7 @@ describe.each(present)('lanes and events on %s', name => {
     expect(await contentOf(device, own, block)).toEqual([5])
   })
 
-  test('4: an event on an idle lane is done; one behind work is not, until it has run; waiting for it makes it so', async () => {
+  test('4: an event on an idle lane is done; an event behind work is done once the work has run; synchronize waits for it', async () => {
     await using device = await deviceOf(name)
     const lane = device.lane()
     const idle = lane.record()
@@ -93,7 +93,7 @@ describe.each(present)('lanes and events on %s', name => {
     expect(behind.done).toBe(true)
   })
 
-  test('6: events of one point are one, whichever call took them, and points come in the order of the lane', async () => {
+  test('6: two events at one point are equal, whichever call recorded them, and points follow the lane’s order', async () => {
     await using device = await deviceOf(name)
     const [lane, side] = [device.lane(), device.lane()]
     const block = lane.malloc(4 * KiB)
@@ -110,7 +110,7 @@ describe.each(present)('lanes and events on %s', name => {
     expect(device.stats()['uses.shared']).toBeGreaterThanOrEqual(4)
   })
 
-  test('7: what is no lane, event or block of the device is refused, by name, and nothing happens', async () => {
+  test('7: a value that is no lane, event or block of the device is refused by name, with no effect', async () => {
     await using device = await deviceOf(name)
     const [lane, block] = [device.defaultLane, device.defaultLane.malloc(4 * KiB)]
     const event = lane.record()
@@ -130,7 +130,7 @@ describe.each(present)('lanes and events on %s', name => {
     expect(lane.idle).toBe(true)
   })
 
-  test('8: a lane ends with its scope; what it was given still runs, and its blocks stay good', async () => {
+  test('8: a lane is disposed of with its scope; its pending work still runs, and its blocks stay valid', async () => {
     await using device = await deviceOf(name)
     const made = await (async () => {
       using lane = device.lane({ name: 'scoped' })
@@ -148,7 +148,7 @@ describe.each(present)('lanes and events on %s', name => {
     expect(device.stats()['allocated_bytes.all.current']).toBe(0)
   })
 
-  test('9, 17: scopes of two devices nest; each device’s innermost one counts, and both end as they began', async () => {
+  test('9, 17: scopes of two devices nest: on each device the innermost one counts, and leaving restores the outer one', async () => {
     await using one = await deviceOf(name)
     await using two = await deviceOf(name)
     const poolOf = (device: Device, address: number): number | undefined =>
@@ -174,7 +174,7 @@ describe.each(present)('lanes and events on %s', name => {
     expect(where()).toEqual([0, 0])
   })
 
-  test('10: copies to and from pinned memory return at once and are right once their event is done, parts at offsets too', async () => {
+  test('10: copies to and from pinned memory, and parts of it at offsets, return at once and are correct when their event is done', async () => {
     await using device = await deviceOf(name)
     const lane = device.lane()
     const count = 3 * 16 * KiB
@@ -184,8 +184,7 @@ describe.each(present)('lanes and events on %s', name => {
     for (let i = 0; i < count; i++) source[i] = 7 * i
     new Uint32Array(to.view()).fill(0)
     const part = 4 * 16 * KiB
-    // The three parts in turned order: pinned offsets 0, 1, 2 lie at device offsets 2, 0, 1 and back at 1, 2,
-    // 0.
+    // The three parts rotate: pinned offsets 0, 1, 2 go to device offsets 2, 0, 1, and back to 1, 2, 0.
     for (let i = 0; i < 3; i++) lane.copy(block.at(((i + 2) % 3) * part, part), from.at(i * part, part))
     for (let i = 0; i < 3; i++) lane.copy(to.at(((i + 2) % 3) * part, part), block.at(i * part, part))
     const event = lane.record()
@@ -217,7 +216,7 @@ describe.each(present)('lanes and events on %s', name => {
     expect([through.all(), end.all()]).toEqual([[2], [1]])
   })
 
-  test('12, 13: a copy does not block its caller: the lane is busy, nothing is there, and synchronize says when it is', async () => {
+  test('12, 13: a copy does not block its caller: the lane is busy, no byte has arrived, and synchronize waits for it', async () => {
     await using device = await deviceOf(name)
     const lane = device.lane()
     const block = lane.malloc(64 * KiB)
@@ -235,7 +234,7 @@ describe.each(present)('lanes and events on %s', name => {
     expect(mirror.all()).toEqual([12])
   })
 
-  test('14, 15: each device has one default lane, the same each time, that nothing ends; what is no device is refused', async () => {
+  test('14, 15: a device has one default lane, which cannot be disposed of; an unknown device is refused', async () => {
     await using one = await deviceOf(name)
     await using two = await deviceOf(name)
     expect(one.defaultLane).toBe(one.defaultLane)
@@ -252,7 +251,7 @@ describe.each(present)('lanes and events on %s', name => {
     }
   })
 
-  test('16, 23: an event is of the lane that recorded it, and of its device: no lane of another device waits for it', async () => {
+  test('16, 23: an event belongs to the lane that recorded it and to its device; a lane of another device cannot wait for it', async () => {
     await using one = await deviceOf(name)
     await using two = await deviceOf(name)
     const event = one.defaultLane.record()
@@ -267,7 +266,7 @@ describe.each(present)('lanes and events on %s', name => {
     expect(two.stats()['waits.issued']).toBe(0)
   })
 
-  test('18, 24: lanes and events answer whichever device was used last', async () => {
+  test('18, 24: lanes and events work whichever device was used last', async () => {
     await using one = await deviceOf(name)
     await using two = await deviceOf(name)
     const lanes = [one.lane(), two.lane()] as const
@@ -283,7 +282,7 @@ describe.each(present)('lanes and events on %s', name => {
     expect(lanes.map(({ idle }) => idle)).toEqual([true, true])
   })
 
-  test('19: lanes of two devices are never the same, though all that they say of themselves is', async () => {
+  test('19: lanes of two devices are never equal, even where all their properties are', async () => {
     await using one = await deviceOf(name)
     await using two = await deviceOf(name)
     const [a, b] = [one.lane({ name: 'copy' }), two.lane({ name: 'copy' })]
@@ -294,7 +293,7 @@ describe.each(present)('lanes and events on %s', name => {
     expect(tagOf(() => block.recordUse(b))).toBe('WrongDevice')
   })
 
-  test('20: lanes have one of three priorities, and work of each is done', async () => {
+  test('20: lanes have one of three priorities, and lanes of each priority run their work', async () => {
     await using device = await deviceOf(name)
     for (const priority of ['low', 'normal', 'high'] as const) {
       const lane = device.lane({ priority })
@@ -306,7 +305,7 @@ describe.each(present)('lanes and events on %s', name => {
       expect(tagOf(() => device.lane({ priority: priority as never }))).toBe('BadArgument')
   })
 
-  test('22: whoever waits for one lane holds up nobody: not another lane, not an allocation, not another waiter', async () => {
+  test('22: waiting for one lane blocks no other lane, no allocation, and no other waiter', async () => {
     await using device = await deviceOf(name)
     const [stuck, free] = [device.lane(), device.lane()]
     const spare = device.pinned(4 * KiB, free)
@@ -329,13 +328,13 @@ describe.each(present)('lanes and events on %s', name => {
 })
 
 describe('a device whose work fails', () => {
-  // On a GPU what fails so ends CUDA for the process (docs/internals/decisions, 17): the host device shows
-  // what the caller sees.
-  test('26: work that fails says so when it is waited for, by the driver’s own code, and the process lives', async () => {
+  // On a GPU such a failure ends CUDA for the process (docs/internals/decisions, 17), so the case runs on the
+  // host device.
+  test('26: work that fails is reported when it is waited for, with the driver’s code, and the process goes on', async () => {
     const device = await deviceOf('host', {}, { host: { faults: [{ call: 'run', nth: 3 }] } })
     const lane = device.lane()
     const block = lane.malloc(4 * KiB)
-    // It may be known before all is given, and is known at the latest when the lane is waited for.
+    // The failure may be reported by a later call, and at the latest by the wait for the lane.
     const working = async (): Promise<void> => {
       for (let i = 0; i < 4; i++) lane.fill32(block, i)
       await lane.synchronize()

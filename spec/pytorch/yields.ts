@@ -12,12 +12,12 @@ export interface Running {
   readonly compile?: CompileOptions
   readonly params?: Readonly<Record<string, HostArray>>
   readonly ticks?: number
-  /** On `host`, beside its jitter and poison. */
+  /** Options of the host device, beside jitter and poison. */
   readonly host?: HostOptions
   readonly seed?: number
 }
 
-/** The outputs of every tick, on a device whose timing is shaken and whose freed memory holds garbage. */
+/** The outputs of every tick, on a device with random timing whose freed memory holds garbage. */
 export const ran = async (
   graph: Graph<Ports, Ports>,
   device: string,
@@ -36,7 +36,7 @@ export const ran = async (
   return outputs
 }
 
-/** What it yields on the device is, bit for bit, what it means. */
+/** Checks that the graph yields on the device, bit for bit, what `interpret` yields. Returns the outputs. */
 export const expectMeaning = async (
   graph: Graph<Ports, Ports>,
   device: string,

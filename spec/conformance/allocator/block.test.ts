@@ -1,4 +1,4 @@
-// Blocks: memory, marks of uses, and that no byte is handed out while somebody may still touch it.
+// Blocks: memory, marks of uses, and that no byte is given out again while a lane may still read or write it.
 import { describe, expect, it } from 'vitest'
 import { hold, KiB, MiB, openOn, wordsOf } from '../../fixtures/allocator.js'
 import { present } from '../devices.js'
@@ -28,7 +28,7 @@ describe.each(present)('blocks on %s', name => {
     expect(device.stats()['allocated_bytes.all.current']).toBe(0)
   })
 
-  it('3 are given out again at once on their home lane, without a mark', async () => {
+  it('3 are reused at once on their home lane, without a mark', async () => {
     await using device = await openOn(name)
     const lane = device.lane()
     const first = lane.malloc(MiB)
@@ -52,8 +52,8 @@ describe.each(present)('blocks on %s', name => {
     using filled = home.record()
     reader.wait(filled)
     {
-      // The delay stands before the read, so that a reuse that does not wait for the reader overwrites what
-      // it has yet to read.
+      // The delay stands before the read: a reuse that does not wait for the reader overwrites the words
+      // before they are read.
       using _gate = hold(device, reader)
       reader.copy(copied, block)
       block.recordUse(reader)
@@ -99,7 +99,7 @@ describe.each(present)('blocks on %s', name => {
     for (const block of blocks) block.free()
   })
 
-  it('7 need no mark on their home lane: it is no use at all', async () => {
+  it('7 need no mark on their home lane, where a mark counts as no use', async () => {
     await using device = await openOn(name)
     const lane = device.lane()
     const block = lane.malloc(KiB)
@@ -115,7 +115,7 @@ describe.each(present)('blocks on %s', name => {
     block.free()
   })
 
-  it('8 with recordStream are kept for all that the lane was given by the time of the free', async () => {
+  it('8 with recordStream are kept until the lane has run all work given to it before the free', async () => {
     await using device = await openOn(name)
     const home = device.lane()
     const other = device.lane()
@@ -127,7 +127,7 @@ describe.each(present)('blocks on %s', name => {
     block.recordStream(other)
     {
       using _gate = hold(device, other)
-      // After the note, before the free: counts too.
+      // Work after recordStream and before the free counts too.
       other.copy(copied, block)
       block.free()
       const next = home.malloc(4 * KiB)
@@ -137,7 +137,7 @@ describe.each(present)('blocks on %s', name => {
     expect((await wordsOf(device, copied, other))[0]).toBe(3)
   })
 
-  it('9 are kept until an event of the caller, though it is disposed of', async () => {
+  it('9 with keepUntil are kept until the event has completed, even if it is disposed of', async () => {
     await using device = await openOn(name)
     const home = device.lane()
     const other = device.lane()
@@ -181,7 +181,7 @@ describe.each(present)('blocks on %s', name => {
         reader.copy(out.at(words.length * 4, 4), block.at(block.bytes - 4, 4))
         words.push({ at: words.length, word: i })
       } else {
-        // A read whose result nobody looks at, into memory that only this lane uses.
+        // A read into memory that only this lane uses; its result is not checked.
         const sink = reader.malloc(block.bytes)
         reader.copy(sink, block)
         sink.free()
@@ -198,7 +198,7 @@ describe.each(present)('blocks on %s', name => {
     expect(device.stats()['reserved_bytes.all.current']).toBe(0)
   })
 
-  it('11 say what they are, and nothing else once they are freed', async () => {
+  it('11 report their properties, and only their sizes once they are freed', async () => {
     await using device = await openOn(name)
     const block = device.defaultLane.malloc(1000)
     expect([block.bytes, block.size, block.pinned, block.disposed, block.lane]).toEqual([

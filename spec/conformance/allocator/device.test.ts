@@ -7,7 +7,7 @@ import { hold, KiB, MiB, openOn, thrownBy } from '../../fixtures/allocator.js'
 import { present } from '../devices.js'
 
 describe.each(present)('devices on %s', name => {
-  it('1 open by name, and say what they are', async () => {
+  it('1 open by name, and report their properties', async () => {
     await using device = await openOn(name)
     expect(device.name).toBe(name)
     expect(device.summary.totalBytes).toBe(device.memory.total)
@@ -27,7 +27,7 @@ describe.each(present)('devices on %s', name => {
     expect(device.stats()['allocation.all.current']).toBe(0)
   })
 
-  it('1 want a name', async () => {
+  it('1 need a name', async () => {
     const opened = await Device.open(undefined as never)()
     expect(E.isLeft(opened) && opened.left).toMatchObject({ _tag: 'BadOption', at: 'name' })
   })
@@ -64,7 +64,7 @@ describe.each(present)('devices on %s', name => {
     })
   })
 
-  it('3 count which rung served what', async () => {
+  it('3 count the allocations served by each step of the fallback chain', async () => {
     await using device = await openOn(name)
     const lane = device.defaultLane
     for (let i = 0; i < 10; ++i) lane.malloc(KiB).free()
@@ -73,7 +73,7 @@ describe.each(present)('devices on %s', name => {
     expect(stats['served.cache']).toBeGreaterThanOrEqual(8)
   })
 
-  it("4 say in PyTorch's form how they are set up, under PyTorch's names", async () => {
+  it("4 report their options in PyTorch's form, under PyTorch's names", async () => {
     await using plain = await openOn(name)
     expect(toTorch(plain.snapshot()).allocator_settings).toMatchObject({
       ...{ expandable_segments: true, max_split_size: -1, garbage_collection_threshold: 0 },
@@ -93,7 +93,7 @@ describe.each(present)('devices on %s', name => {
     expect(other.options.divisions).toContain(8)
   })
 
-  it('4 keep a history when told to, and say in a snapshot what is outstanding', async () => {
+  it('4 keep a history when started, and show pending uses in a snapshot', async () => {
     await using device = await openOn(name)
     const lane = device.lane({ name: 'home' })
     const other = device.lane({ name: 'reader' })
@@ -125,7 +125,7 @@ describe.each(present)('devices on %s', name => {
     expect(device.snapshot().history).toHaveLength(snapshot.history.length)
   })
 
-  it('5 keep no more history than was asked for, and stacks when asked', async () => {
+  it('5 keep no more history than asked for, and stacks when asked', async () => {
     await using device = await openOn(name)
     device.history.start({ entries: 5, stacks: true })
     for (let i = 0; i < 10; ++i) device.defaultLane.malloc(KiB).free()
@@ -138,7 +138,7 @@ describe.each(present)('devices on %s', name => {
     expect(device.snapshot().history.at(-1)!.site).toBe(0)
   })
 
-  it('6 name what holds the memory when there is none', async () => {
+  it('6 name the holders of memory in an out-of-memory error', async () => {
     await using device = await openOn(name, { allocator: { limit: 64 * MiB } })
     const lane = device.defaultLane
     const weights = lane.malloc(40 * MiB, { site: 'weights' })
@@ -159,14 +159,14 @@ describe.each(present)('devices on %s', name => {
     ])
     expect(error.message).toMatch(/weights/)
     expect(error.next).toMatch(/raise allocator.limit/)
-    // What is on already is not advised.
+    // An option that is on already is not advised.
     expect(error.next).not.toMatch(/expandable|order-then-wait/)
     expect(device.stats()['num_ooms']).toBe(1)
     weights.free()
     lane.malloc(30 * MiB).free()
   })
 
-  it('7 ask observers before an allocation fails, who may free blocks', async () => {
+  it('7 call observers before an allocation fails, which may free blocks', async () => {
     await using device = await openOn(name, { allocator: { limit: 64 * MiB } })
     const lane = device.defaultLane
     const spare = lane.malloc(40 * MiB)
@@ -188,7 +188,7 @@ describe.each(present)('devices on %s', name => {
     expect(told).toHaveLength(length)
   })
 
-  it('8 free nothing for ever: all memory goes back', async () => {
+  it('8 give all memory back', async () => {
     await using device = await openOn(name)
     const free = device.memory.free
     const lanes = [device.lane(), device.lane()]
@@ -198,7 +198,7 @@ describe.each(present)('devices on %s', name => {
     if (name === 'host') expect(device.memory.free).toBe(free)
   })
 
-  it('9 take a share of the device for a limit', async () => {
+  it('9 accept a share of the device as a limit', async () => {
     const total = await openOn(name).then(async device => {
       const { total } = device.memory
       await device.close()
@@ -209,7 +209,7 @@ describe.each(present)('devices on %s', name => {
     expect(error.limit! / MiB).toBeCloseTo(100, 3)
   })
 
-  it('10 read the settings of the environment only when told to', async () => {
+  it('10 read the settings of the environment only when asked', async () => {
     const variable = 'PYTORCH_CUDA_ALLOC_CONF'
     const before = process.env[variable]
     try {

@@ -1,5 +1,5 @@
-// Ends: of blocks, lanes, devices, threads and the process, in any order, with work outstanding. Each scene
-// is a process of its own, as what is held to is that it does not crash, hang or leak.
+// Blocks, lanes, devices, threads and the process end in any order, with work pending. Each scene runs in a
+// process of its own, which must not crash, hang or leak.
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
@@ -33,7 +33,7 @@ describe.each(present)('on %s', device => {
     })
   })
 
-  it('thrown: an error that nobody catches', () => {
+  it('thrown: an uncaught error', () => {
     const { status, signal, stdout, stderr } = played('thrown', device)
     expect({ status, signal, stdout: String(stdout).trim() }).toEqual({
       status: 1,
@@ -44,7 +44,7 @@ describe.each(present)('on %s', device => {
   })
 })
 
-it('weight: V8 is told what its objects keep alive', () => {
+it('weight: V8 knows how much memory its objects keep alive', () => {
   const { status, stdout, stderr } = played('weight', 'host')
   expect({ status, stdout: String(stdout).trim() }, String(stderr)).toEqual({ status: 0, stdout: 'well' })
 })

@@ -1,5 +1,5 @@
-// Nonsense from JavaScript callers: every mistake ends in an error that says where, what was wanted, what was
-// found and what to do; none throws something else, and none harms the device.
+// Wrong arguments from JavaScript callers: each gives an error with its place, what was wanted and found, and
+// what to do. No other error is thrown, and the device goes on.
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, it } from 'vitest'
 import { AllocatorError, Device, DisposedError, errorsOf } from '../../../runtime/index.js'
@@ -65,7 +65,7 @@ describe('Device.open', () => {
     if (E.isLeft(result)) isFault(result.left)
   })
 
-  it('3 tells every mistake at once', async () => {
+  it('3 reports every error in the options at once', async () => {
     const result = await Device.open('host', {
       allocator: { limit: -1, policy: 'best' },
       host: { memory: 1.5 },
@@ -80,14 +80,14 @@ describe('Device.open', () => {
     ])
   })
 
-  it('4 says which device there is not', async () => {
+  it('4 names a device that does not exist', async () => {
     const result = await Device.open('cuda:973')()
     if (E.isRight(result)) throw new Error('opened')
     expect(['NoDevice', 'NoDriver']).toContain(result.left._tag)
   })
 })
 
-describe.each(present)('nonsense on %s', name => {
+describe.each(present)('wrong arguments on %s', name => {
   it('1 for any argument is refused, and the device goes on', async () => {
     await using device = await openOn(name)
     await using other = await openOn('host')
@@ -128,8 +128,8 @@ describe.each(present)('nonsense on %s', name => {
     ]
     for (const [i, call] of calls.entries())
       for (const given of [...nonsense, ...foreign]) {
-        // A stream's handle may be any whole number of 64 bits, and these are: whether it is a stream is the
-        // driver's to say.
+        // These are whole numbers of 64 bits, so each may be the handle of a stream: only the driver can
+        // tell.
         if (i === 15 && typeof given === 'bigint') continue
         const error = thrownBy(() => call(given))
         expect(error, `call ${i} with ${typeof given}: ${error.message}`).toBeInstanceOf(AllocatorError)
@@ -162,7 +162,7 @@ describe.each(present)('nonsense on %s', name => {
       expect(call).toThrow(TypeError)
   })
 
-  it('4 cannot make a handle: constructors are not for callers', async () => {
+  it('4 cannot make a handle: the constructors are private', async () => {
     await using device = await openOn(name)
     const { Block, Event, Lane, MemPool } = (await import('../../../runtime/index.js')) as Anything
     for (const Handle of [Block, Event, Lane, MemPool, Device as Anything]) {
@@ -176,14 +176,14 @@ describe.each(present)('nonsense on %s', name => {
     }
   })
 
-  it('5 of size: what no device has', async () => {
+  it('5 sizes larger than any device fail', async () => {
     await using device = await openOn(name)
     for (const bytes of [2 ** 50, Number.MAX_SAFE_INTEGER])
       expect(thrownBy(() => device.defaultLane.malloc(bytes))._tag).toBe('OutOfMemory')
     expect(thrownBy(() => device.defaultLane.malloc(0))._tag).toBe('BadArgument')
   })
 
-  it('6 among devices is told apart', async () => {
+  it('6 handles of another device are refused', async () => {
     await using device = await openOn(name)
     await using other = await openOn('host')
     using block = device.defaultLane.malloc(KiB)
@@ -195,14 +195,14 @@ describe('a host device that fails', () => {
   const failing = async (call: string, status?: number): Promise<Device> =>
     openOn('host', { host: { faults: [{ call, nth: 1, ...(status === undefined ? {} : { status }) }] } })
 
-  it('1 to record an event says so, and goes on', async () => {
+  it('1 to record an event reports it, and goes on', async () => {
     await using device = await failing('eventRecord')
     const error = thrownBy(() => device.defaultLane.record())
     expect(error).toMatchObject({ _tag: 'DriverFailed', code: 'CUDA_ERROR_UNKNOWN', at: 'lane.record' })
     using _event = device.defaultLane.record()
   })
 
-  it('2 to make pages says so, and goes on', async () => {
+  it('2 to make pages reports it, and goes on', async () => {
     await using device = await failing('pagesCreate')
     expect(thrownBy(() => device.defaultLane.malloc(KiB))).toMatchObject({
       _tag: 'DriverFailed',
@@ -211,14 +211,14 @@ describe('a host device that fails', () => {
     device.defaultLane.malloc(KiB).free()
   })
 
-  it('3 to make a use keeps the block alive, so that nothing is handed out', async () => {
+  it('3 to record a use keeps the block alive, so that its memory is not given out', async () => {
     await using device = await failing('eventRecord')
     using block = device.defaultLane.malloc(KiB)
     expect(thrownBy(() => block.recordUse(device.lane()))._tag).toBe('DriverFailed')
     expect(block.disposed).toBe(false)
   })
 
-  it('4 for good: every call says so, nothing crashes, and it can be closed', async () => {
+  it('4 permanently: every call reports it, nothing crashes, and the device can be closed', async () => {
     const device = await failing('run', 700)
     const lane = device.lane()
     const block = lane.malloc(KiB)
@@ -250,12 +250,12 @@ describe('a host device that fails', () => {
     again.defaultLane.malloc(1).free()
   })
 
-  it('5 while it is opened says so', async () => {
+  it('5 while it is opened reports it', async () => {
     const result = await Device.open('host', { host: { faults: [{ call: 'streamCreate', nth: 1 }] } })()
     expect(E.isLeft(result) && result.left._tag).toBe('DriverFailed')
   })
 
-  it('6 with work outstanding, held back, is closed all the same', async () => {
+  it('6 with pending work behind a blocked lane can still be closed', async () => {
     const device = await openOn('host')
     const lane = device.lane()
     hold(device, lane)

@@ -1,4 +1,4 @@
-// Events: points of a lane, waits that order others after them, and waits that are known to be needless.
+// Events: points of a lane, waits that order other lanes after them, and redundant waits.
 import { describe, expect, it } from 'vitest'
 import { hold, KiB, openOn } from '../../fixtures/allocator.js'
 import { present } from '../devices.js'
@@ -23,7 +23,7 @@ describe.each(present)('events on %s', name => {
     expect(lane.idle).toBe(true)
   })
 
-  it('2 mark one point where nothing was queued in between', async () => {
+  it('2 mark one point if no work was queued in between', async () => {
     await using device = await openOn(name)
     const lane = device.lane()
     using block = lane.malloc(KiB)
@@ -34,7 +34,7 @@ describe.each(present)('events on %s', name => {
     expect(device.stats()['events.created']).toBe(1)
   })
 
-  it('3 order another lane, and a wait that is known to hold is not put on it', async () => {
+  it('3 order another lane; a wait that is known to be redundant is not put on the lane', async () => {
     await using device = await openOn(name)
     const [a, b, c] = [device.lane(), device.lane(), device.lane()] as const
     using block = a.malloc(KiB)
@@ -43,7 +43,7 @@ describe.each(present)('events on %s', name => {
     using done = a.record()
     expect(b.wait(done)).toBe(true)
     expect(b.wait(done)).toBe(false)
-    // What b waited for passes on through b's own event.
+    // A wait for b's event also orders a lane after everything that b waited for.
     using after = b.record()
     expect(c.wait(after)).toBe(true)
     expect(c.wait(done)).toBe(false)
@@ -62,7 +62,7 @@ describe.each(present)('events on %s', name => {
     await lane.synchronize()
   })
 
-  it('5 serve again once disposed of: a loop makes no more of them than are outstanding', async () => {
+  it('5 are reused once disposed of: a loop creates no more driver events than are in use', async () => {
     await using device = await openOn(name)
     const lane = device.lane()
     using block = lane.malloc(KiB)
@@ -73,7 +73,7 @@ describe.each(present)('events on %s', name => {
     expect(device.stats()['events.created']).toBeLessThanOrEqual(2)
   })
 
-  it('6 throw once disposed of, and disposing again is nothing', async () => {
+  it('6 throw once disposed of; disposing again does nothing', async () => {
     await using device = await openOn(name)
     const event = device.defaultLane.record()
     event[Symbol.dispose]()
@@ -84,7 +84,7 @@ describe.each(present)('events on %s', name => {
     await expect(event.synchronize()).rejects.toThrow(/an event is closed/)
   })
 
-  it('7 let two waits go on at once, beside JavaScript', async () => {
+  it('7 can be waited for concurrently, while JavaScript runs', async () => {
     await using device = await openOn(name)
     const lanes = [device.lane(), device.lane()]
     const gates = lanes.map(lane => hold(device, lane))

@@ -1,4 +1,4 @@
-// Lanes: they come and go, and nothing that was allocated on one is stranded by that.
+// Lanes: they are made and disposed of, and memory that was allocated on one is never lost.
 import { describe, expect, it } from 'vitest'
 import { hold, KiB, MiB, openOn, wordsOf } from '../../fixtures/allocator.js'
 import { present } from '../devices.js'
@@ -13,7 +13,7 @@ describe.each(present)('lanes on %s', name => {
     expect(device.defaultLane.name).toBe('default')
   })
 
-  it('2 run what they were given after they were disposed of, and leave their blocks good', async () => {
+  it('2 run their pending work after they were disposed of, and their blocks stay valid', async () => {
     await using device = await openOn(name)
     const lane = device.lane()
     const block = lane.malloc(64 * KiB)
@@ -29,7 +29,7 @@ describe.each(present)('lanes on %s', name => {
     block.free()
   })
 
-  it('3 strand no memory: what was freed on one that is gone serves another', async () => {
+  it('3 lose no memory: memory freed on a lane that is gone serves another lane', async () => {
     await using device = await openOn(name)
     const lane = device.lane()
     const block = lane.malloc(8 * MiB)
@@ -40,7 +40,7 @@ describe.each(present)('lanes on %s', name => {
     expect(device.stats()['reserved_bytes.all.current']).toBe(reserved)
   })
 
-  it('4 may come and go by the hundred', async () => {
+  it('4 can be made and disposed of by the hundred', async () => {
     await using device = await openOn(name)
     for (let i = 0; i < 400; ++i) {
       using lane = device.lane()
@@ -71,7 +71,7 @@ describe.each(present)('lanes on %s', name => {
     expect(new Uint32Array(to.view())[255]).toBe(255)
   })
 
-  it('6 copy no further than both ends reach', async () => {
+  it('6 copy no more bytes than both blocks have', async () => {
     await using device = await openOn(name)
     const lane = device.lane()
     using short = lane.malloc(100)
@@ -85,7 +85,7 @@ describe.each(present)('lanes on %s', name => {
     await lane.synchronize()
   })
 
-  it('7 of the default keep their device company', async () => {
+  it('7 the default lane stays as long as its device', async () => {
     await using device = await openOn(name)
     device.defaultLane[Symbol.dispose]()
     expect(device.defaultLane.disposed).toBe(false)

@@ -1,6 +1,6 @@
-// The allocator against a model, by random commands over several lanes: what is live never overlaps, the
-// books balance after every command, every reader sees the words of the owner it read, however late it runs,
-// and when all is done all memory can be given back.
+// The allocator against a model, by random commands over several lanes: live blocks never overlap, the
+// figures agree after every command, every reader sees the words of its block however late it runs, and at
+// the end all memory goes back.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { AllocatorPolicy, Block, Device, Lane, MemPool } from '../../../runtime/index.js'
@@ -18,7 +18,7 @@ interface Owner {
 interface Model {
   readonly owners: Owner[]
   words: number
-  /** By place in `seen`, the word that must stand there in the end. */
+  /** By index in `seen`, the word that must stand there at the end. */
   readonly expected: number[]
 }
 
@@ -26,7 +26,7 @@ interface Real {
   readonly device: Device
   readonly lanes: readonly Lane[]
   readonly pools: readonly (MemPool | undefined)[]
-  /** By lane, what it fills before it reads, so that it reads late. */
+  /** By lane, a block that it fills before it reads, so that it reads late. */
   readonly scratch: readonly Block[]
   /** Where readers put the words that they read. */
   readonly seen: Block
@@ -73,8 +73,8 @@ const allocate = (bytes: number, on: number, pool: number) =>
   })
 
 /**
- * A lane reads the first and the last word, ordered after the owner; the allocator is told in one of its
- * three ways.
+ * A lane reads the first and the last word, ordered after the owner. The use is marked in one of the three
+ * ways.
  */
 const read = (at: number, on: number, marking: Marking) =>
   command(`${marking}(${at}, ${on})`, (model, { lanes, seen, scratch }) => {
@@ -152,8 +152,8 @@ describe.each(present)('the allocator on %s, by random commands', name => {
           const limit = tight ? { limit: 96 * MiB + lateBytes * 4 } : {}
           await using device = await openOn(name, {
             allocator: { policy, expandable, ...limit },
-            // A reader's fill takes a tenth of a millisecond: an owner that comes too early has long written
-            // then.
+            // A reader's fill takes a tenth of a millisecond: by then a next owner that comes too
+            // early has written.
             host: { jitter: jitter + 1, jitterMicroseconds: 40, deviceRate: 4 * MiB * 10_000 },
           })
           const lanes = [device.defaultLane, device.lane(), device.lane(), device.lane()]
@@ -169,7 +169,7 @@ describe.each(present)('the allocator on %s, by random commands', name => {
           try {
             await fc.asyncModelRun(() => ({ model, real }), steps)
           } catch (error) {
-            // Under a limit there may be no memory: what was done by then must hold all the same.
+            // Under a limit an allocation may fail; everything before it must still hold.
             if (!tight || (error as { code?: string }).code !== 'CUDA_ERROR_OUT_OF_MEMORY') throw error
           }
           ran += model.words

@@ -16,8 +16,8 @@ describe.each(present)('pinned memory on %s', name => {
     expect(new Uint8Array(block.view())[4095]).toBe(9)
   })
 
-  // The host overwrites what it is given at once: so neither a copy of a lane that marked its use nor one of
-  // the home lane may be outstanding.
+  // The host writes to new pinned memory at once: so no copy may be pending, neither of a lane that marked
+  // its use nor of the home lane.
   it.each(['home', 'foreign'])('2 is not reused while a copy on its %s lane still reads it', async which => {
     await using device = await openOn(name)
     const upload = device.lane({ name: 'upload' })
@@ -43,7 +43,7 @@ describe.each(present)('pinned memory on %s', name => {
     for (const block of later) block.free()
   })
 
-  it('8 is free sooner where its owner says where the home lane was done with it', async () => {
+  it('8 is free sooner if its owner marks the home lane’s last use', async () => {
     await using device = await openOn(name)
     const upload = device.lane()
     using target = upload.malloc(4 * KiB)
@@ -58,7 +58,7 @@ describe.each(present)('pinned memory on %s', name => {
     expect(next.address).toBe(address)
   })
 
-  it('3 has views of length 0 once it is freed, in any way', async () => {
+  it('3 has views of length 0 once it is freed, whichever way', async () => {
     const device = await openOn(name)
     const freed = device.pinned(KiB)
     const kept = device.pinned(KiB)
@@ -84,14 +84,14 @@ describe.each(present)('pinned memory on %s', name => {
     try {
       port1.postMessage(block.view(), [block.view()])
     } catch {
-      // Newer versions of Node say so; older ones copy.
+      // Newer versions of Node throw; older ones copy.
     }
     expect(block.view().byteLength).toBe(KiB)
     port1.close()
     port2.close()
   })
 
-  it('6 whose view was moved away is given out again only when nobody can read it', async context => {
+  it('6 is given out again only when a buffer that its view was moved to has been collected', async context => {
     await using device = await openOn(name)
     const block = device.pinned(KiB)
     const { address } = block

@@ -1,4 +1,4 @@
-// Pools: memory apart, scopes that use them, and memory from users' own allocators.
+// Pools: separate memory, scopes, and memory from users' own allocators.
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -16,7 +16,7 @@ const poolOf = (device: Device, block: Block): number =>
     )!.pool
 
 describe.each(present)('pools on %s', name => {
-  it('1 keep their memory apart, and give it back when they are closed', async () => {
+  it('1 keep their memory separate, and give it back when they are closed', async () => {
     await using device = await openOn(name)
     const lane = device.defaultLane
     const before = lane.malloc(KiB)
@@ -25,7 +25,7 @@ describe.each(present)('pools on %s', name => {
     expect([poolOf(device, before), poolOf(device, inside)]).toEqual([0, pool.id])
     before.free()
     inside.free()
-    // What is free in one serves no other.
+    // Free memory of one pool serves no other pool.
     using again = lane.malloc(KiB, { pool })
     expect(poolOf(device, again)).toBe(pool.id)
     const { 'reserved_bytes.all.current': reserved } = device.stats()
@@ -36,7 +36,7 @@ describe.each(present)('pools on %s', name => {
     expect(() => pool.close()).toThrow(/was not closed/)
   })
 
-  it('2 leave the blocks good that are alive when they are closed', async () => {
+  it('2 leave blocks valid that are alive when they are closed', async () => {
     await using device = await openOn(name)
     const pool = device.pool()
     const block = device.defaultLane.malloc(KiB, { pool })
@@ -49,7 +49,7 @@ describe.each(present)('pools on %s', name => {
     expect(device.stats()['reserved_bytes.all.current']).toBeLessThan(reserved!)
   })
 
-  it('3 are numbered from 1 on, and no number comes twice', async () => {
+  it('3 are numbered from 1 on, and no number is used twice', async () => {
     await using device = await openOn(name)
     const ids = [0, 1, 2].map(() => {
       using pool = device.pool()
@@ -78,7 +78,7 @@ describe.each(present)('pools on %s', name => {
     expect(poolOf(device, after)).toBe(0)
   })
 
-  it('5 follow an async body through what it awaits, and not what runs meanwhile', async () => {
+  it('5 a scope follows an async body through its awaits, and excludes code that runs meanwhile', async () => {
     await using device = await openOn(name)
     const lane = device.defaultLane
     using pool = device.pool()
@@ -103,7 +103,7 @@ describe.each(present)('pools on %s', name => {
     expect(poolOf(device, block)).toBe(0)
   })
 
-  it('7 are of one device: its scope says nothing of another', async () => {
+  it('7 belong to one device: a scope does not affect another device', async () => {
     await using device = await openOn(name)
     await using other = await openOn('host')
     using pool = device.pool()
@@ -120,7 +120,7 @@ describe.each(present)('pools on %s', name => {
     for (const block of blocks) block.free()
   })
 
-  it('9 lend their free memory only where they were told to', async () => {
+  it('9 lend their free memory only with useOnOutOfMemory', async () => {
     await using device = await openOn(name, { allocator: { limit: 64 * MiB } })
     const lane = device.defaultLane
     using lent = device.pool({ useOnOutOfMemory: true })
@@ -166,7 +166,7 @@ describe.each(present)("users' allocators on %s", name => {
     expect(calls).toHaveLength(2)
   })
 
-  it('6 get everything back when the device is closed, whatever is alive', async () => {
+  it('6 get all memory back when the device is closed, whichever blocks are alive', async () => {
     const device = await openOn(name)
     const backing = device.defaultLane.malloc(64 * MiB)
     const { address } = backing
@@ -183,7 +183,7 @@ describe.each(present)("users' allocators on %s", name => {
     expect(pool.disposed).toBe(true)
   })
 
-  it('2 that have none left, throw, or give nonsense, are told apart', async () => {
+  it('2 that have no memory, throw, or return a wrong value give different errors', async () => {
     await using device = await openOn(name)
     const release = (): void => {}
     const failure = (allocate: () => unknown): Record<string, unknown> => {
@@ -199,7 +199,7 @@ describe.each(present)("users' allocators on %s", name => {
     expect([thrown._tag, thrown.cause]).toEqual(['SourceFailed', mine])
     for (const nonsense of ['x', -1, 0.5, Number.NaN, 2 ** 53, {}])
       expect(failure(() => nonsense)._tag).toBe('SourceFailed')
-    // And the device goes on.
+    // The device goes on.
     device.defaultLane.malloc(KiB).free()
   })
 
@@ -225,7 +225,7 @@ describe.each(present)("users' allocators on %s", name => {
       },
     })
     expect(thrownBy(() => lane.malloc(KiB, { pool }))._tag).toBe('OutOfMemory')
-    // Once for each time that the allocator asks again before it gives up.
+    // One call for each retry of the allocator.
     expect(errors.length % 6).toBe(0)
     expect(errors.length).toBeGreaterThan(0)
     for (const error of errors) expect(error.message).toMatch(/allocate or release function/)
@@ -236,7 +236,7 @@ describe.each(present)("users' allocators on %s", name => {
   afterAll(() => rmSync(folder, { recursive: true, force: true }))
   const library = join(folder, 'pool.so')
   const source = join(folder, 'pool.c')
-  // Plain memory of the process, which neither device copies to: it is given out and taken back.
+  // Plain memory of the process, which neither device can copy to: it is only allocated and released.
   writeFileSync(
     source,
     `#include <stdlib.h>

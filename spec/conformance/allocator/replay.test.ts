@@ -39,7 +39,7 @@ const traceOf = (made: MadeTrace): AllocatorTrace => right(parseTrace(made))
 const replayed = (made: MadeTrace, device: string, options: AllocatorOptions = {}): Promise<ReplayResult> =>
   replayTrace(traceOf(made), { device, allocator: right(allocatorOptions(options)) })
 
-/** All but what a clock says. */
+/** All figures except times. */
 const figures = ({
   nsPerEvent: _a,
   nsMedian: _b,
@@ -50,7 +50,7 @@ const figures = ({
   ...rest
 }: ReplayResult) => rest
 
-/** The most bytes held by live blocks at once, and by those with the ones whose uses are outstanding. */
+/** The most bytes at once in live blocks, and in live blocks together with those that have pending uses. */
 const model = (ops: readonly TraceRow[], round: number) => {
   const size = new Map<number, number>()
   let [live, held, mostLive, mostHeld] = [0, 0, 0, 0]
@@ -68,8 +68,7 @@ const model = (ops: readonly TraceRow[], round: number) => {
   return { mostLive, mostHeld }
 }
 
-// Phases of sizes that belong together, on some streams; a share of the frees is completed later, in any
-// order, or never.
+// Phases of similar sizes on some streams; a share of the frees is completed later, in any order, or never.
 const anyTrace: fc.Arbitrary<MadeTrace> = fc
   .record({
     streams: fc.integer({ min: 1, max: 5 }),
@@ -106,7 +105,7 @@ const anyTrace: fc.Arbitrary<MadeTrace> = fc
 describe.each(present)('replay on %s', device => {
   const cases = runs(device === 'host' ? 40 : 15)
 
-  it('every policy finishes; books balance; no less is held than what is alive; two runs are the same', async () => {
+  it('every policy finishes; figures agree; no less is held than is alive; two runs are equal', async () => {
     await fc.assert(
       fc.asyncProperty(
         anyTrace,
@@ -117,7 +116,7 @@ describe.each(present)('replay on %s', device => {
           const { mostLive, mostHeld } = model(made.ops, 512)
           expect(done.events).toBe(made.ops.length)
           expect(done.peakLive).toBe(model(made.ops, 1).mostHeld)
-          // Only where lanes wait on the device is a block taken before its uses are over.
+          // A block is taken before its uses have ended only under policies that make lanes wait.
           const least = policy === 'order-then-wait' ? mostLive : mostHeld
           expect(done.peakReserved).toBeGreaterThanOrEqual(least)
           const served = Object.values(done.served).reduce((sum, count) => sum + count, 0)
@@ -132,7 +131,7 @@ describe.each(present)('replay on %s', device => {
     )
   }, 120_000)
 
-  it('a limit ends in the same figures, or in an error that names the operation; never in a wait for ever', async () => {
+  it('under a limit a replay gives the same figures, or an error that names the operation; it never hangs', async () => {
     await fc.assert(
       fc.asyncProperty(
         anyTrace,
@@ -176,7 +175,7 @@ describe.each(present)('replay on %s', device => {
     }
   }, 60_000)
 
-  it('a block that a use holds back is not given out until the trace says so, except behind a wait', async () => {
+  it('a block with a pending use is not given out before the trace completes it, except behind a wait', async () => {
     const ops: TraceRow[] = [
       [0, 0, 8 * MiB, 0],
       [1, 0, 0, 0],
@@ -195,8 +194,8 @@ describe.each(present)('replay on %s', device => {
       (error: unknown) => error,
     )
     expect(limited).toBeInstanceOf(ReplayError)
-    // The calling thread may wait for the use: so the trace goes on, and the first two blocks fit one after
-    // the other.
+    // The calling thread may wait for the use, so the trace goes on: the second block takes the first one's
+    // memory.
     const patient = { ...made, ops: ops.slice(0, 4) }
     expect(
       (await replayed(patient, device, { policy: 'poll', limit: 8 * MiB })).synchronizations,
@@ -205,7 +204,7 @@ describe.each(present)('replay on %s', device => {
 })
 
 describe('peaks', () => {
-  it('programs of one kind and another hold little more than they use', async () => {
+  it('programs of several kinds hold little more than they use', async () => {
     for (const make of programs)
       for (const seed of [1, 2]) {
         const made = make(seed)
@@ -215,12 +214,12 @@ describe('peaks', () => {
       }
   }, 60_000)
 
-  it('a program of long blocks that repeats itself holds no more the longer it runs', async () => {
+  it('a program of long blocks that repeats itself does not hold more over time', async () => {
     const shape = { layers: 8, top: 82, step: 1, activation: 21, ahead: 1 }
     const held = async (turns: number) =>
       (await replayed(pipelineOf('round and round', { ...shape, turns }), 'host')).peakReserved
     const first = await held(4)
-    // Some 150 pages a turn move: far more in all than may move whatever is allocated.
+    // Some 150 pages move in each turn: far more in all than may move regardless of what is allocated.
     expect(await held(120)).toBe(first)
   }, 60_000)
 
@@ -234,7 +233,7 @@ describe('peaks', () => {
     }
   }, 60_000)
 
-  // BRAID_TRACES: a folder of traces that were recorded; they are no part of the repository.
+  // BRAID_TRACES: a folder of recorded traces, which are not part of the repository.
   const folder = process.env['BRAID_TRACES'] ?? ''
   for (const name of ['gpt_train', 'stream_pipeline']) {
     const path = join(folder, `${name}.json.gz`)
@@ -316,14 +315,14 @@ describe('a trace that is wrong', () => {
     expect(parsed.left[0]!.next).not.toBe('')
   })
 
-  it('tells of several faults at once, and of no more than can be read', () => {
+  it('reports several faults at once, and no more than a person can read', () => {
     const two = parseTrace(withOps([0, 1, -1, 0], [0, 2, 512, 9]))
     expect(E.isLeft(two) && two.left.map(fault => fault.at)).toEqual(['ops[0]', 'ops[1]'])
     const many = parseTrace(withOps(...Array.from({ length: 1000 }, () => 'x')))
     expect(E.isLeft(many) && many.left.length).toBe(21)
   })
 
-  it('whatever it is, it is data, and nothing is thrown', () => {
+  it('any value gives faults as data; nothing is thrown', () => {
     const number = fc.oneof(
       fc.integer({ min: -2, max: 4 }),
       fc.double(),
@@ -339,7 +338,7 @@ describe('a trace that is wrong', () => {
     )
   })
 
-  it('what parses is what was written', async () => {
+  it('a trace is read as it was written', async () => {
     await fc.assert(
       fc.asyncProperty(anyTrace, async made => {
         const shuffled = { ...made, ops: made.ops.map(row => [...row]) }
@@ -405,7 +404,7 @@ describe('braid replay', () => {
     expect(stdout).toMatch(/PyTorch, expandable segments +200\.00 MiB/)
   })
 
-  it('flags, and settings in the words of PyTorch; a flag counts more', () => {
+  it('flags count over settings of PyTorch’s option string', () => {
     const conf = braid(
       good,
       '--device',
@@ -438,7 +437,7 @@ describe('braid replay', () => {
     expect(errors[0]!.at).toMatch(/good\.json\.gz: ops\[\d+\]$/)
   })
 
-  it('a device whose memory is too small says so', () => {
+  it('a device with too little memory is an error', () => {
     const { status, stderr } = braid(good, '--device', 'host', '--memory', '64MiB')
     expect([status, stderr]).toEqual([1, expect.stringMatching(/\[OutOfMemory\][\s\S]*--memory/)])
   })
@@ -454,7 +453,7 @@ describe('braid replay', () => {
     expect([status, stderr]).toEqual([2, expect.stringMatching(message)])
   })
 
-  it('settings that are wrong say where', () => {
+  it('wrong settings are errors with their place', () => {
     const { status, stderr } = braid(good, '--conf', 'max_split_size:20')
     expect([status, stderr]).toEqual([
       1,

@@ -1,6 +1,5 @@
-// PyTorch's settings text: what is written is what is meant, whatever the blanks and the order; what cannot
-// be meant is said with its key and its place; nothing throws. One file, since its table of keys is what
-// every property here draws from.
+// PyTorch's option string: its meaning does not depend on blanks and order; each error names the key and the
+// place; nothing throws.
 
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
@@ -44,7 +43,7 @@ const entries = fc.array(fc.record({ name: fc.oneof(fc.constant('>'), powers(20)
 })
 type Entry = { readonly name: string; readonly steps: number }
 
-/** The rule seen from an interval: the last entry that reaches it counts. */
+/** The rule for one interval: the last entry that reaches it counts. */
 const stepsAt = (interval: number, list: readonly Entry[]): number => {
   const indexOf = (name: string) => Math.min(15, Math.log2(Number(name)))
   const firstNamed = list.findIndex(({ name }) => name !== '>')
@@ -86,7 +85,7 @@ const table: Readonly<Record<string, fc.Arbitrary<Meant>>> = {
   expandable_segments_reserve_by_class: words('[]', '[capture:0.25,workspace:40G]'),
   svm: words('False'),
 }
-// Of these, the one has properties of its own below, and the other is refused whatever it says.
+// Left out of the table: the first key has its own properties below, the second is always refused.
 const others = ['roundup_power2_divisions', 'roundup_bypass_threshold_mb']
 const twins = [
   ['release_lock_on_cudamalloc', 'release_lock_on_hipmalloc'],
@@ -106,8 +105,7 @@ const compact = (written: readonly Written[]): string =>
   written.map(({ key, text }) => `${key}:${text}`).join(',')
 
 /**
- * Blanks between any two characters, and where the character at an offset of the compact text has come to
- * stand.
+ * Puts blanks between characters; also maps an index of the compact text to the new index.
  */
 const spaced = (
   text: string,
@@ -134,7 +132,7 @@ const optionsOf = (written: readonly Written[]): AllocatorOptions => {
 const right = (text: string): AllocConf => orThrow(parseAllocConf(text))
 
 describe('what a text of settings means', () => {
-  test('is what was written, in any order, with blanks anywhere, with or without a last comma', () => {
+  test('does not depend on order, blanks, or a last comma', () => {
     fc.assert(
       fc.property(settings, gaps, fc.boolean(), (written, blanks, comma) => {
         const text = compact(written) + (comma && written.length > 0 ? ',' : '')
@@ -152,7 +150,7 @@ describe('what a text of settings means', () => {
     )
   })
 
-  test('can be taken by the allocator as it is', () => {
+  test('is accepted by the allocator', () => {
     fc.assert(
       fc.property(settings, written => {
         const { options } = right(compact(written))
@@ -161,13 +159,13 @@ describe('what a text of settings means', () => {
         expect(resolved).toMatchObject(rest)
         if (pinned?.cacheUpTo !== undefined) expect(resolved.pinned.cacheUpTo).toBe(pinned.cacheUpTo)
         expect(resolved.pinned.roundUpTo).toBeLessThanOrEqual(resolved.pinned.cacheUpTo)
-        // And given by hand it is held to be as good.
+        // The same options are accepted when they are given directly.
         expect(allocatorOptions(options)).toEqual(E.right(resolved))
       }),
     )
   })
 
-  test('is what the last of several settings of one key says, under either of its names', () => {
+  test('is that of the last of several settings of one key, under either of its names', () => {
     fc.assert(
       fc.property(fc.array(fc.boolean(), { minLength: 2, maxLength: 6 }), flags => {
         const text = flags.map(on => `expandable_segments:${on ? 'True' : 'False'}`).join(',')
@@ -187,19 +185,19 @@ describe('what a text of settings means', () => {
     expect([...confKeyNames].sort()).toEqual([...Object.keys(table), ...others].sort())
   })
 
-  test('nothing is nothing', () => {
+  test('an empty text sets nothing', () => {
     for (const text of ['', ' \n\t'])
       expect(parseAllocConf(text)).toEqual(E.right({ options: {}, notes: [] }))
   })
 
-  test('sizes beyond all machines are no bound', () => {
+  test('sizes larger than any machine mean no bound', () => {
     expect(right('max_split_size_mb:18446744073709551615').options).toEqual({
       maxSplit: Number.POSITIVE_INFINITY,
     })
     expect(right(`max_split_size_mb:${'0'.repeat(1e5)}64`).options).toEqual({ maxSplit: 64 * MiB })
   })
 
-  test('a larger segment raises what is asked of other sizes, wherever it stands', () => {
+  test('a larger segment raises the lower limit of other sizes, wherever it stands', () => {
     const under = ['max_split_size_mb:40', 'max_non_split_rounding_mb:40']
     for (const setting of under) {
       for (const text of [`large_segment_size_mb:64,${setting}`, `${setting},large_segment_size_mb:64`]) {
@@ -344,7 +342,7 @@ describe('what is wrong with a text of settings', () => {
     expect(faults[0]).toMatchObject({ _tag: 'BadOption', key, position, found })
   })
 
-  test('a slip in a key names the key that was meant, and where it stands', () => {
+  test('a misspelt key gives the nearest key, and its place', () => {
     const slips = fc.record({
       key: fc.constantFrom(...confKeyNames.filter(name => name.length > 4 && !/cuda|hip/.test(name))),
       at: fc.nat(),
@@ -365,7 +363,7 @@ describe('what is wrong with a text of settings', () => {
     )
   })
 
-  test('every fault is said, and what is right beside them is still read', () => {
+  test('every fault is reported, and valid settings beside them are still read', () => {
     const { faults, notes, options } = readAllocConf(
       'foo:1,svm:True,backend:cudaMallocAsync,expandable_segments:False,bar',
     )
@@ -379,7 +377,7 @@ describe('what is wrong with a text of settings', () => {
     expect(options).toEqual({ expandable: false })
   })
 
-  test('what Braid will not do is refused with its reason', () => {
+  test('a setting that Braid does not offer is refused with the reason', () => {
     for (const [text, reason] of [
       ['backend:cudaMallocAsync', /uses/],
       ['backend:hipMallocAsync', /uses/],
@@ -437,7 +435,7 @@ describe('what is wrong with a text of settings', () => {
 describe('the environment', () => {
   const names = ['PYTORCH_CUDA_ALLOC_CONF', 'PYTORCH_HIP_ALLOC_CONF', 'PYTORCH_ALLOC_CONF']
 
-  test('the first variable that is set counts alone, be it empty', () => {
+  test('only the first variable that is set counts, even if it is empty', () => {
     const value = fc.option(fc.constantFrom('', 'svm:False', 'expandable_segments:True', 'nonsense'), {
       nil: undefined,
     })

@@ -1,5 +1,4 @@
-// A snapshot and all that is made from it say the same: the file, PyTorch's form, the picture in text and the
-// one as SVG.
+// A snapshot and everything made from it agree: the file, PyTorch's form, the text picture and the SVG.
 
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
@@ -49,7 +48,7 @@ describe('a snapshot file', () => {
     Number.MAX_VALUE,
     '__proto__',
   )
-  it('is read as a snapshot or as faults that say where, whatever stands in it; and what is read can be drawn', () => {
+  it('with any change is read as a snapshot that can be drawn, or as faults with their places', () => {
     const property = fc.property(snapshots, fc.array(fc.nat()), odd, (snapshot, path, value) => {
       const copy = JSON.parse(JSON.stringify(snapshot)) as Record<string, unknown>
       let place: object = copy
@@ -193,7 +192,7 @@ describe("PyTorch's form", () => {
       const standard = snapshot.history.filter(
         ({ action }) => !/^(use_recorded|wait_issued|pages_moved)$/.test(action),
       )
-      // A segment that came beside another may be said to be mapped.
+      // A segment next to another one may be shown as mapped.
       const key = (action: string, time: number) =>
         `${action.replace('segment_alloc', 'segment_map')} ${time}`
       const given = new Set(standard.map(({ action, timeMicroseconds }) => key(action, timeMicroseconds)))
@@ -220,7 +219,7 @@ describe("PyTorch's form", () => {
     },
   )
 
-  law("gives ranges that come and go the stream of their segment, whoever's allocation it was", snapshot => {
+  law('gives mapped and unmapped ranges the stream of their segment, whichever lane allocated', snapshot => {
     const torch = toTorch(snapshot)
     for (const { action, addr, stream } of [...torch.device_traces.flat(), ...torch.host_traces]) {
       const inside = snapshot.segments.find(s => addr! >= s.address && addr! < s.address + s.totalSize)
@@ -258,7 +257,7 @@ describe("PyTorch's form", () => {
   })
 })
 
-describe('a history that the viewer of PyTorch would lose its way in', () => {
+describe('a history that contradicts its segments', () => {
   const at = 2 ** 40
   const page = 2 ** 21
   const record = (
@@ -286,7 +285,7 @@ describe('a history that the viewer of PyTorch would lose its way in', () => {
     ...{ pool, expandable: counter === 0, counter, pinned: false, blocks },
   })
 
-  it('keeps what came before a segment that stands beside a range which came earlier and went later', () => {
+  it('keeps the records before a segment whose neighbouring range came earlier and went later', () => {
     const { device_traces, braid } = toTorch({
       ...small,
       segments: [
@@ -309,19 +308,19 @@ describe('a history that the viewer of PyTorch would lose its way in', () => {
     expect(ranges).toEqual(['segment_map', 'segment_map', 'segment_unmap'])
   })
 
-  it('calls a segment that stands alone by its own name', () => {
+  it('shows a segment without neighbours as allocated, not as mapped', () => {
     const segments = [segment(at, 1, [block(at, page, 'free')])]
     const { device_traces } = toTorch({ ...small, segments, history: [record(0, 'segment_alloc', at)] })
     expect(device_traces[0]!.map(({ action }) => action)).toEqual(['segment_alloc'])
   })
 
-  it('has a record to show of a device that holds nothing, and none of its own beside others', () => {
+  it('adds a record for a device without memory, and none otherwise', () => {
     const empty = toTorch({ ...small, segments: [] })
     expect(empty.device_traces[0]!.map(({ action }) => action)).toEqual(['snapshot'])
     expect(toTorch(small).device_traces).toEqual([[]])
   })
 
-  it("says the segment's stream of a block in a private pool, and beside it whose it was", () => {
+  it("gives a block in a private pool its segment's stream, and its own beside it", () => {
     const history = [record(0, 'segment_map', at), record(1, 'alloc', at, 512, 1)]
     const traceIn = (pool: number) => {
       const blocks = [block(at, 512, 'live', { lane: 1 }), block(at + 512, page - 512, 'free')]
@@ -388,7 +387,7 @@ describe('the figures', () => {
 })
 
 describe('the picture in text', () => {
-  law('is the same each time, and steers no terminal', snapshot => {
+  law('is the same each time, and contains no control characters', snapshot => {
     const text = snapshotText(snapshot)
     expect(snapshotText(structuredClone(snapshot))).toBe(text)
     expect(text.replaceAll('\n', '')).not.toMatch(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u)
@@ -407,7 +406,7 @@ describe('the picture in text', () => {
           mappedSize === 0 ? 0 : Math.max(1, Math.round((60 * mappedSize) / largest)),
         )
         expect(bar.includes('/')).toBe(blocks.some(({ state }) => state === 'unmapped'))
-        // A character at each border between two states may go to either.
+        // The character at a border between two states may show either.
         const each = mappedSize / Math.max(1, marks.length)
         const shown = { live: '#', pending: 'w', cached: '-', free: '.' } as const
         for (const [state, mark] of Object.entries(shown)) {
@@ -420,7 +419,7 @@ describe('the picture in text', () => {
     }
   })
 
-  it('reads so', () => {
+  it('looks like this', () => {
     expect(snapshotText(small)).toBe(`cuda:0, NVIDIA H200, 139.81 GiB
 
 device memory: 4.00 KiB reserved in 1 segment
