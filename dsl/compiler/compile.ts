@@ -32,6 +32,7 @@ import { emitted, prove } from './search/prove.js'
 //   │  synchronize    ▼ Ordered        the fewest waits that order every dependency
 //   │  lifetimes      ▼ Synchronized   where each buffer is allocated, used and freed
 //   │  bound          ▼ Lifetimes      the bytes that the plan holds at most
+//   │  arena          ▼ Ordered        with planned storage, in place of the last three: a place for every buffer
 //   └─────────────────▼ Bounded
 //      emit           ▼ Draft          the commands, and with them the plan
 //      prove          ▼ Unproved       every law holds; what is known beside the plan is recorded (Provenance)
