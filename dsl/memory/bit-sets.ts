@@ -1,6 +1,6 @@
 /**
- * Sets of small numbers that find their least in constant time: a bit a number, and above every 32 words a bit a
- * word that says whether it is not 0.
+ * Sets of small numbers that find their least in constant time: a bit a number, and above every 32 words a
+ * bit a word that says whether it is not 0.
  */
 export class BitSets {
   private readonly words: Int32Array

@@ -48,10 +48,7 @@ export interface AllocationTrace {
   readonly freeBytes: Float64Array
   /** Law L9 releases bytes at the last accesses of their buffer. */
   readonly accesses: Releases
-  /**
-   * The session's pool releases them at the home lane's point at the free, and at the points of uses. No rows
-   * where nobody asked for them.
-   */
+  /** The session's pool releases them at the home lane's point at the free, and at the points of uses. */
   readonly uses: Releases
   /** Bytes that are still held when a tick ends: 0 unless the plan leaks. */
   readonly leaked: number
@@ -97,16 +94,13 @@ const longer = (array: Int32Array): Int32Array => {
 
 /** Writes down the allocation trace of one memory, in issue order. */
 export class TraceRecorder {
-  /** As in the trace. */
-  readonly frontier: Int32Array
-  /** Where the numbers of each lane's allocs begin, and all of them end. */
-  readonly starts: Int32Array
   private readonly event: Int32Array
   private readonly when: Uint8Array
   private readonly command: Int32Array
   private readonly buffer: Int32Array
   private readonly allocLane: Int32Array
   private readonly allocBytes: Float64Array
+  private readonly frontier: Int32Array
   private readonly freeBytes: Float64Array
   private readonly accesses: ReleaseRows
   private readonly uses: ReleaseRows
@@ -120,9 +114,8 @@ export class TraceRecorder {
   /** For so many allocs of each lane, and so many frees. */
   constructor(allocs: Int32Array, frees: number, allocator: ArrayAllocator) {
     this.lanes = allocs.length
-    this.starts = startsOf(allocs)
-    this.next = this.starts.slice()
-    this.allocs = this.starts[this.lanes]!
+    this.next = startsOf(allocs)
+    this.allocs = this.next[this.lanes]!
     const events = this.allocs + frees
     this.event = allocator.int32(events)
     this.when = allocator.uint8(events)
@@ -142,6 +135,7 @@ export class TraceRecorder {
   alloc(
     buffer: number,
     command: number,
+    when: number,
     bytes: number,
     lane: number,
     known: Int32Array,
@@ -149,7 +143,7 @@ export class TraceRecorder {
   ): void {
     const { lanes, frontier } = this
     const a = this.next[lane]!++
-    this.put(buffer, command, a)
+    this.put(buffer, command, when, a)
     this.allocLane[a] = lane
     this.allocBytes[a] = bytes
     for (let m = 0, to = a * lanes, from = lane * lanes; m < lanes; m++)
@@ -169,34 +163,23 @@ export class TraceRecorder {
     this.uses.put(lane, point)
   }
 
-  free(buffer: number, command: number, bytes: number): void {
+  free(buffer: number, command: number, when: number, bytes: number): void {
     const f = this.frees++
-    this.put(buffer, command, -1 - f)
+    this.put(buffer, command, when, -1 - f)
     this.freeBytes[f] = bytes
     this.accesses.start[f + 1] = this.accesses.length
     this.uses.start[f + 1] = this.uses.length
   }
 
-  /** The event that was put last is not in every tick. */
-  only(when: number): void {
-    this.when[this.events - 1] = when
-  }
-
-  /** Whether every alloc of each lane and every free has been put. */
-  get isFull(): boolean {
-    return (
-      this.events === this.event.length && this.next.every((next, l) => next === (this.starts[l + 1] ?? next))
-    )
-  }
-
-  private put(buffer: number, command: number, event: number): void {
+  private put(buffer: number, command: number, when: number, event: number): void {
+    this.when[this.events] = when
     this.event[this.events] = event
     this.command[this.events] = command
     this.buffer[this.events++] = buffer
   }
 
   /** The trace, of ticks in which each lane has so many points. */
-  trace(inFlight: number, length: Int32Array, leaked = 0): AllocationTrace {
+  trace(inFlight: number, length: Int32Array, leaked: number): AllocationTrace {
     const { lanes, event, when, command, buffer, allocs, allocLane, allocBytes, frontier } = this
     const { frees, freeBytes, accesses, uses } = this
     const releases = ({ start, lane, point }: ReleaseRows): Releases => ({ start, lane, point })

@@ -25,16 +25,16 @@ const isWithin = (peak: Peak, bounds: readonly number[]): boolean =>
 const peaksOf = ({ device, pinned }: Peak): number[] => [...device, pinned]
 
 /**
- * L9: the peak, computed from the plan alone, is at most `bound`, for each device and for pinned memory. `safe`: L3 holds.
+ * L9: the peak, computed from the plan alone, is at most `bound`, for each device and for pinned memory.
  * The replay may have gone through whole ticks. `known`: the peak, where it has been computed from these commands already.
  */
-export const checkBound = (replay: Replay, safe: boolean, sink: Sink, known?: Peak): void => {
+export const checkBound = (replay: Replay, sink: Sink, known?: Peak): void => {
   const { table } = replay
   const { plan, named, lane, allocator } = table
   const bounds = boundsOf(table)
   if (known !== undefined && isWithin(known, bounds)) return
   let found: readonly AllocationTrace[] | undefined
-  const traces = () => (found ??= tracesOf(table, replay, { accessesOnly: true, safe, allocator }))
+  const traces = () => (found ??= tracesOf(table, replay, allocator))
   if (peakFits(table, traces, bounds)) return
   const peak = peakFrom(table, traces)
   peaksOf(peak).forEach((bytes, memory) => {

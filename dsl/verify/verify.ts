@@ -75,7 +75,7 @@ const judge = (table: CommandTable, { safety = false, everyRank = false, peak }:
   checkCollectives(table, everyRank, report)
   // 4. Memory: L9.
   if (report.full) replay.restart()
-  withScratchArena(() => checkBound(replay, report.violations.length === 0, report, peak))
+  withScratchArena(() => checkBound(replay, report, peak))
   // 5. Quality: L5 and L6.
   if (!safety) {
     const safe = report.violations.length === 0

@@ -35,7 +35,7 @@ const pinnedBy = ({ buffers, settings }: Lifetimes): number =>
 const heldBy = (ir: Lifetimes): Held =>
   withScratchArena(allocator => {
     const table = commandTableOf(outlineOf(ir), allocator)
-    const traces = pass('trace', () => tracesOf(table, undefined, { safe: true, allocator }))(ir)
+    const traces = pass('trace', () => tracesOf(table, undefined, allocator))(ir)
     const peak = pass('peak', () => peakFrom(table, () => traces))(ir)
     // A session takes whole granules; of a device that holds nothing, none.
     const held = peak.device.map(bytes => (bytes === 0 ? 0 : rounded(bytes)))
