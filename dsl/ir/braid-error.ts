@@ -13,7 +13,10 @@ export class BraidError extends Error {
 
 const faultsOf = (left: Fault | readonly Fault[]): readonly Fault[] => ('_tag' in left ? [left] : left)
 
-/** The value of a right; for those who would rather catch than match: `orThrow(compile(graph))`. Throws a `BraidError`. */
+/**
+ * The value of a right; for those who would rather catch than match: `orThrow(compile(graph))`. Throws a
+ * `BraidError`.
+ */
 export const orThrow = <A>(either: Either<Fault | readonly Fault[], A>): A => {
   if (isLeft(either)) throw new BraidError(faultsOf(either.left))
   return either.right

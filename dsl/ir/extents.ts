@@ -2,37 +2,37 @@ import type { KernelSpec } from './kernel-spec.js'
 import type { Plan } from './plan.js'
 import { type DType, elementBytes } from './tensor.js'
 
-/** One way in which a run would reach outside its buffers, or into one where the device cannot. */
-export interface Misreach {
+/** An access of a run outside its buffer, or at an address that the device cannot use. */
+export interface OutOfBounds {
   readonly command: number
   readonly node: number
-  /** The buffer that is at fault; -1: the number of reads or writes. */
+  /** The buffer; -1: the run has another number of reads or writes than its kernel. */
   readonly buffer: number
   readonly wanted: string
   readonly found: string
 }
 
 /**
- * Memory safety of every run whose node has a kernel: each reads and writes inside its buffers only, and at addresses that
- * are multiples of the element's size (anything else is a sticky error of the device). A `cuda` kernel's reach is its
- * author's word: it cannot be checked. Wants a plan whose ids are in range (the loader sees to that first).
+ * Memory safety of every run whose node has a kernel: each reads and writes inside its buffers only, and at
+ * addresses that are multiples of the element's size (anything else is a sticky error of the device). What a
+ * `cuda` kernel accesses cannot be checked. Ids must be in range: the loader checks them first.
  */
-export const misreaches = (plan: Plan, most = 100): readonly Misreach[] => {
-  const found: Misreach[] = []
+export const outOfBounds = (plan: Plan, most = 100): readonly OutOfBounds[] => {
+  const found: OutOfBounds[] = []
   for (let command = 0; command < plan.commands.length && found.length < most; command++) {
     const run = plan.commands[command]!
     if (run[0] !== 'run') continue
     const { kernel, collective } = plan.nodes[run[1]] ?? {}
     if (kernel === undefined && collective === undefined) continue
-    const say = (buffer: number, wanted: string, is: string) =>
+    const add = (buffer: number, wanted: string, is: string) =>
       found.push({ command, node: run[1], buffer, wanted, found: is })
     if (collective !== undefined) {
-      // What a rank gives and gets is `count` elements, or as many times that as there are ranks: never less.
+      // A rank gives and gets `count` elements, or a multiple of that.
       const { kind, count, dtype } = collective
       for (const id of [...run[3], ...run[4]]) {
         const { bytes } = plan.buffers[id]!
         if (!(count * elementBytes[dtype] <= bytes))
-          say(
+          add(
             id,
             `${count} ${dtype} within its ${bytes} bytes`,
             `its ${kind} reaches to byte ${count * elementBytes[dtype]}`,
@@ -47,23 +47,23 @@ export const misreaches = (plan: Plan, most = 100): readonly Misreach[] => {
       ['writes', need.writes, run[4]],
     ] as const) {
       if (wants.length !== gets.length) {
-        say(-1, `${wants.length} ${what} for its ${kernel.kind}`, `${gets.length}`)
+        add(-1, `${wants.length} ${what} for its ${kernel.kind}`, `${gets.length}`)
         continue
       }
       wants.forEach((reach, i) => {
         const buffer = plan.buffers[gets[i]!]!
         const verb = `${what.slice(0, -1)} ${i}`
         if (!(reach.first >= 0))
-          say(buffer.id, `${verb} from byte 0 on`, `its ${kernel.kind} starts at byte ${reach.first}`)
+          add(buffer.id, `${verb} from byte 0 on`, `its ${kernel.kind} starts at byte ${reach.first}`)
         if (!(reach.end <= buffer.bytes))
-          say(
+          add(
             buffer.id,
             `${verb} within its ${buffer.bytes} bytes`,
             `its ${kernel.kind} reaches to byte ${reach.end}`,
           )
         const place = (buffer.aliasOffset ?? 0) + (plan.buffers[buffer.alias ?? buffer.id]?.offset ?? 0)
         if (place % reach.align !== 0)
-          say(buffer.id, `${verb} at a multiple of ${reach.align} bytes`, `it lies at byte ${place}`)
+          add(buffer.id, `${verb} at a multiple of ${reach.align} bytes`, `it lies at byte ${place}`)
       })
     }
   }

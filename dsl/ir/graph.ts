@@ -3,7 +3,10 @@ import type { DType, TensorSpec } from './tensor.js'
 
 export type { Dim, DType, TensorSpec } from './tensor.js'
 
-/** A logical stream, as the user names it. Two lanes of one name are the same lane; one without a name is whichever lane of its device the compiler chooses. */
+/**
+ * A logical stream, as the user names it. Two lanes of one name are the same lane; one without a name is
+ * whichever lane of its device the compiler chooses.
+ */
 export interface LaneSpec {
   readonly name: string
   readonly priority: 'low' | 'normal' | 'high'
@@ -14,18 +17,20 @@ export interface LaneSpec {
 /** Where a value lies: pinned host memory, or device memory. */
 export type Place = 'host' | 'device'
 
-/** A position in the user's source, captured when a node is made and rendered only when somebody reads it. */
+/** A position in the user's source, captured when a node is made and rendered only when it is read. */
 export interface Where {
   /** `file:line:column`, the file relative to the working directory where that is known. */
   toString(): string
 }
 
 /**
- * One node of a graph: one value a tick, or as many as its rate says (dsl/rates.ts). `inputs` are indices into `Graph.nodes` and always smaller than the node's own
- * index, except that a `delay` node's single input (the value it remembers for the next tick) may be any index.
+ * One node of a graph: one value a tick, or as many as its rate says (dsl/rates.ts). `inputs` are indices
+ * into `Graph.nodes` and always smaller than the node's own index, except that a `delay` node's single input
+ * (the value it remembers for the next tick) may be any index.
  *
- * A collective (`allReduce`, `allGather`, `reduceScatter`, `allToAll`, `broadcast`, `permute`; one device value) has attrs `{ communicator: { name, size, groups? } }` and
- * what is its own: `how`, `root`, `pairs`, `ahead`. Its `lane` is its own too.
+ * A collective (`allReduce`, `allGather`, `reduceScatter`, `allToAll`, `broadcast`, `permute`; one device
+ * value) has attrs `{ communicator: { name, size, groups? } }` and what is its own: `how`, `root`, `pairs`,
+ * `ahead`. Its `lane` is its own too.
  *
  * Structural operators, which the compiler knows by name (all others go through the operator registry):
  *
@@ -50,7 +55,10 @@ export interface GraphNode {
   readonly attrs: Readonly<Record<string, unknown>>
   readonly spec: TensorSpec
   readonly place: Place
-  /** The lane, or the device, that the user gave by `on`, `upload(lane)` or `download(lane)`; undefined where the compiler chooses. */
+  /**
+   * The lane, or the device, that the user gave by `on`, `upload(lane)` or `download(lane)`; undefined where
+   * the compiler chooses.
+   */
   readonly lane: LaneSpec | undefined
   readonly at: Where
 }
@@ -61,7 +69,10 @@ export interface GraphOutput {
   readonly node: number
 }
 
-/** The pure description that `graph(...)` builds. `problems` are the mistakes that types could not stop (JavaScript callers). */
+/**
+ * The pure description that `graph(...)` builds. `problems` are the errors that types could not stop
+ * (JavaScript callers).
+ */
 export interface GraphIR {
   readonly name: string
   readonly nodes: readonly GraphNode[]

@@ -25,9 +25,10 @@ const code = {
 } as const
 
 /**
- * The value of a JSON text that comes in parts and may be longer than a string can be. The entries of a plan's long lists are cut out and parsed by themselves; what is
- * left is an ordinary text. Everything is parsed by JSON.parse in the end, so nothing is accepted here that is not JSON. Throws what JSON.parse throws, and `Enough` where a list is
- * too long, which `r` then has as a fault.
+ * The value of a JSON text that comes in parts and may be longer than a string can be. The entries of a
+ * plan's long lists are cut out and parsed by themselves; what is left is an ordinary text. Everything is
+ * parsed by JSON.parse in the end, so nothing is accepted here that is not JSON. Throws what JSON.parse
+ * throws, and `Enough` where a list is too long, which `r` then has as a fault.
  */
 export const jsonOf = (parts: Iterable<string>, r: Reader, together = usual): unknown => {
   const cut = new Cut(r, together)

@@ -74,7 +74,10 @@ const order = [
   'f32',
 ] as const // prettier-ignore
 
-/** JSON has no names for three numbers, and JSON.stringify loses the sign of zero: both matter to a kernel's constants. */
+/**
+ * JSON has no names for three numbers, and JSON.stringify loses the sign of zero: both matter to a kernel's
+ * constants.
+ */
 const numberText = (value: number): string => {
   if (Object.is(value, -0)) return '-0'
   return Number.isFinite(value) ? String(value) : `"${value}"`
@@ -134,7 +137,8 @@ export function* jsonParts(plan: Plan): Generator<string> {
 }
 
 /**
- * A plan as the public format `plan: 1`. Canonical: plans that are equal give equal texts, since fields stand in a fixed order
- * whatever made the object. One lane, buffer, node or command a line, so that a diff reads. Throws a RangeError where the text is longer than a string can be: see `jsonParts`.
+ * A plan as the public format `plan: 1`. Canonical: plans that are equal give equal texts, since fields stand
+ * in a fixed order whatever made the object. One lane, buffer, node or command a line, so that a diff reads.
+ * Throws a RangeError where the text is longer than a string can be: see `jsonParts`.
  */
 export const toJSON = (plan: Plan): string => Array.from(jsonParts(plan)).join('')

@@ -1,14 +1,15 @@
 import type { DType } from './tensor.js'
 
 /**
- * What a `run` command does on a device, as data: the instruction set that every device implements. An operator's `lower`
- * makes one; `native/kernels/` reads it. Reads and writes are those of the command, in its order.
+ * What a `run` command does on a device, as data: the instruction set that every device implements. An
+ * operator's `lower` makes one; `native/kernels/` reads it. Reads and writes are those of the command, in its
+ * order.
  */
 export type KernelSpec = CopySpec | MapSpec | MatmulSpec | ReduceSpec | CudaSpec
 
 /**
- * reads [source …], writes [target]: `bytes` bytes, in whichever direction their spaces ask for. Of several sources, which all lie in one
- * space, each gives the same number of bytes, one after the other.
+ * reads [source …], writes [target]: `bytes` bytes, in whichever direction their spaces ask for. Of several
+ * sources, which all lie in one space, each gives the same number of bytes, one after the other.
  */
 export interface CopySpec {
   readonly kind: 'copy'
@@ -18,12 +19,13 @@ export interface CopySpec {
 }
 
 /**
- * One fused elementwise kernel over `shape`. Operand i is read at the element offset `offset + Σ index[d] · strides[d]`
- * (stride 0 broadcasts, other strides make slices); every result is written densely, row-major.
+ * One fused elementwise kernel over `shape`. Operand i is read at the element offset `offset + Σ index[d] ·
+ * strides[d]` (stride 0 broadcasts, other strides make slices); every result is written densely, row-major.
  *
- * `code` is in single assignment: instruction j yields value j, arguments name earlier values. All values are f32 when
- * `compute` is `f32`, and i32 when it is `i32`; loads widen, stores narrow (f16/bf16 round to nearest even; f32 → u8/i32
- * truncates toward zero and saturates, NaN → 0; i32 → u8 saturates; i32 → float is done by a `f32` map: loads of i32/u8 convert).
+ * `code` is in single assignment: instruction j yields value j, arguments name earlier values. All values are
+ * f32 when `compute` is `f32`, and i32 when it is `i32`; loads widen, stores narrow (f16/bf16 round to
+ * nearest even; f32 → u8/i32 truncates toward zero and saturates, NaN → 0; i32 → u8 saturates; i32 → float is
+ * done by a `f32` map: loads of i32/u8 convert).
  */
 export interface MapSpec {
   readonly kind: 'map'
@@ -66,8 +68,9 @@ export type MapInstruction =
   | readonly ['select', number, number, number]
 
 /**
- * reads [a, b], writes [c] or [c, workspace]: c[i] = a[i] · b[i] for i < batch, row-major, accumulated in f32.
- * a is m × k, b is k × n (n × k when `transposeB`), c is m × n. A batch stride (in elements) of 0 shares the operand.
+ * reads [a, b], writes [c] or [c, workspace]: c[i] = a[i] · b[i] for i < batch, row-major, accumulated in
+ * f32. a is m × k, b is k × n (n × k when `transposeB`), c is m × n. A batch stride (in elements) of 0 shares
+ * the operand.
  */
 export interface MatmulSpec {
   readonly kind: 'matmul'
@@ -83,7 +86,9 @@ export interface MatmulSpec {
   readonly workspace: number
 }
 
-/** reads [x] as outer × length × inner, writes [y] as outer × inner. Accumulates in f32 (i32 for i32 and u8). */
+/**
+ * reads [x] as outer × length × inner, writes [y] as outer × inner. Accumulates in f32 (i32 for i32 and u8).
+ */
 export interface ReduceSpec {
   readonly kind: 'reduce'
   readonly how: 'sum' | 'mean' | 'max' | 'min'
@@ -95,9 +100,10 @@ export interface ReduceSpec {
 }
 
 /**
- * A user's kernel. `source` is CUDA C++ with `extern "C" __global__ void name(...)`; its arguments are a pointer for each
- * read, a pointer for each write (a donated write's pointer is its read's), then `scalars` in order.
- * On `host` it is computed by the kernel's TypeScript reference, which travels beside the plan, not in it.
+ * A user's kernel. `source` is CUDA C++ with `extern "C" __global__ void name(...)`; its arguments are a
+ * pointer for each read, a pointer for each write (a donated write's pointer is its read's), then `scalars`
+ * in order. On `host` it is computed by the kernel's TypeScript reference, which travels beside the plan, not
+ * in it.
  */
 export interface CudaSpec {
   readonly kind: 'cuda'

@@ -1,4 +1,7 @@
-/** What a plan may have at most, so that a file cannot ask for more than a machine can hold. All are far beyond any plan in use. */
+/**
+ * What a plan may have at most, so that a file cannot ask for more than a machine can hold. All are far
+ * beyond any plan in use.
+ */
 export const limits = {
   devices: 64,
   inFlight: 1024,

@@ -8,7 +8,10 @@ const reducing: readonly CollectiveSpec['kind'][] = ['allReduce', 'reduceScatter
 const rooted: readonly CollectiveSpec['kind'][] = ['broadcast', 'reduce', 'gather', 'scatter']
 const paired: readonly CollectiveSpec['kind'][] = ['send', 'recv']
 
-/** A communicator by its own fields. Whether there are such ranks, each in one group, is for who has all plans (laws/ranks.ts). */
+/**
+ * A communicator by its own fields. Whether there are such ranks, each in one group, follows only from the
+ * plans of all ranks (verifyRanks).
+ */
 export const readCommunicator = (r: Reader, value: unknown, index: number): PlanCommunicator => {
   const at = `communicators[${index}]`
   const given = r.object(value, at)

@@ -26,7 +26,10 @@ const gridMost = 2 ** 31 - 1
 
 export const readDType = (r: Reader, value: unknown, at: string): DType => r.oneOf(value, at, dtypes)
 
-/** A kernel as data, by its own fields alone; whether it fits the buffers of its runs is laws/extents.ts. */
+/**
+ * A kernel as data, by its own fields alone; whether it fits the buffers of its runs is checked in
+ * extents.ts.
+ */
 export const readKernel = (r: Reader, value: unknown, at: string): KernelSpec => {
   const spec = r.object(value, at)
   const get = (key: string) => r.field(spec, key)

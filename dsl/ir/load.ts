@@ -1,7 +1,6 @@
-// Over 300 lines as one thing: every field of the plan format is read here, in the order of the format, and nowhere else.
 import * as E from 'fp-ts/lib/Either.js'
 import type { ReadonlyNonEmptyArray } from 'fp-ts/lib/ReadonlyNonEmptyArray.js'
-import { misreaches } from './extents.js'
+import { outOfBounds } from './extents.js'
 import { jsonOf } from './json-parts.js'
 import { limits } from './limits.js'
 import { readCollective, readCommunicator } from './load-collective.js'
@@ -9,20 +8,25 @@ import { readDType, readKernel } from './load-kernel.js'
 import type { Command, Plan, PlanBuffer, PlanLane, PlanNode } from './plan.js'
 import { Enough, type PlanFault, Reader, show } from './reader.js'
 import { elementBytes } from './tensor.js'
+import { viewErrors } from './views.js'
 
 export { limits } from './limits.js'
 export type { PlanFault, PlanFaultTag } from './reader.js'
 
 /**
- * A plan from the text of a file, or from any value: all its faults at once (up to `limits.faults`), or a plan that is built
- * anew, field by field, so that nothing of the input stays in it. Fields that the format does not have are dropped. Checks
- * form, and that every kernel stays inside its buffers; the laws are `verify`'s. Never throws.
+ * A plan from the text of a file, or from any value: all its faults at once (up to `limits.faults`), or a
+ * plan that is built anew, field by field, so that nothing of the input stays in it. Fields that the format
+ * does not have are dropped. This is the one place where the form and the ranges of a plan are checked; the
+ * laws are `verify`'s. Never throws.
  */
 export const parsePlan = (input: string | unknown): Parsed => parsed(new Reader(), r => planIn(r, input))
 
-/** As `parsePlan`, of a text that comes in parts, in order: a plan of a million nodes is longer than a string can be. */
+/**
+ * As `parsePlan`, of a text that comes in parts, in order: a plan of a million nodes is longer than a string
+ * can be.
+ */
 export const parsePlanParts = (parts: Iterable<string>): Parsed => {
-  // What JSON.parse makes is nobody else's.
+  // What JSON.parse makes is this reader's own.
   const r = new Reader(true)
   return parsed(r, () => readPlan(r, jsonOf(parts, r)))
 }
@@ -119,7 +123,7 @@ const readPlan = (r: Reader, value: unknown): Plan => {
     nodes: r.each(nodes, (node, i) => readNode(r, node, i, counts)),
     commands: r.each(
       commands,
-      (command, i) => plainCommand(command, counts) ?? readCommand(r, command, `commands[${i}]`, counts),
+      (command, i) => formedCommand(command, counts) ?? readCommand(r, command, `commands[${i}]`, counts),
     ),
     ...(given === undefined
       ? {}
@@ -224,7 +228,10 @@ const readRate = (
   return { rate }
 }
 
-/** What a buffer holds: its element type and shape, and the value of a state before the first tick. They agree with its bytes. */
+/**
+ * What a buffer holds: its element type and shape, and the value of a state before the first tick. They agree
+ * with its bytes.
+ */
 const readContent = (
   r: Reader,
   get: (key: string) => unknown,
@@ -327,7 +334,8 @@ const forms: Readonly<Record<Command[0], readonly ('buffer' | 'lane' | 'event' |
 const isBelow = (value: unknown, count: number): value is number =>
   typeof value === 'number' && value >>> 0 === value && value < count
 
-const plainIds = (value: unknown, count: number): readonly number[] | undefined => {
+/** A copy of a list of ids; undefined: it is none. */
+const idsBelow = (value: unknown, count: number): readonly number[] | undefined => {
   if (!Array.isArray(value) || value.length > limits.accesses) return undefined
   const ids: number[] = []
   for (let i = 0; i < value.length; i++) {
@@ -338,34 +346,36 @@ const plainIds = (value: unknown, count: number): readonly number[] | undefined 
   return ids
 }
 
-/** A command that is as it should be; undefined: `readCommand` says what is wrong with it. There are millions of them, so the usual ones are read without a word. */
-const plainCommand = (value: unknown, counts: Counts): Command | undefined => {
+/**
+ * A copy of a command that has the format's form; undefined: `readCommand` says what is wrong with it. There
+ * are millions of commands, so those without an error are read without the text of their places.
+ */
+const formedCommand = (value: unknown, counts: Counts): Command | undefined => {
   if (!Array.isArray(value)) return undefined
-  const [op, id, lane, third, fourth] = value as readonly unknown[]
-  switch (op) {
-    case 'run': {
-      const reads = value.length === 5 ? plainIds(third, counts.buffers) : undefined
-      const writes = reads === undefined ? undefined : plainIds(fourth, counts.buffers)
-      if (writes === undefined || !isBelow(id, counts.nodes) || !isBelow(lane, counts.lanes)) return undefined
-      return ['run', id, lane, reads!, writes]
-    }
-    case 'free':
-      return value.length === 2 && isBelow(id, counts.buffers) ? ['free', id] : undefined
-    case 'alloc':
-      if (value.length !== 3 || !isBelow(id, counts.buffers) || !isBelow(lane, counts.lanes)) return undefined
-      return ['alloc', id, lane]
-    case 'record':
-    case 'wait': {
-      if (!isBelow(id, limits.events) || !isBelow(lane, counts.lanes)) return undefined
-      if (value.length === 3) return [op, id, lane]
-      return op === 'wait' && value.length === 4 && third === -1 ? ['wait', id, lane, -1] : undefined
-    }
-    case 'use':
-      if (value.length !== 4 || !isBelow(id, counts.buffers) || !isBelow(lane, counts.lanes)) return undefined
-      return isBelow(third, limits.events) ? ['use', id, lane, third] : undefined
-    default:
-      return undefined
+  const op: unknown = value[0]
+  const { length } = value
+  if (typeof op !== 'string' || !Object.hasOwn(forms, op)) return undefined
+  const form = forms[op as Command[0]]
+  const isPrevious = op === 'wait' && length === 4
+  if (length !== form.length + 1 && !isPrevious) return undefined
+  const command: unknown[] = [op]
+  for (let i = 0; i < form.length; i++) {
+    const what = form[i]!
+    const word: unknown = value[i + 1]
+    const read =
+      what === 'buffers'
+        ? idsBelow(word, counts.buffers)
+        : isBelow(word, what === 'event' ? limits.events : counts[`${what}s`])
+          ? word
+          : undefined
+    if (read === undefined) return undefined
+    command.push(read)
   }
+  if (isPrevious) {
+    if (value[3] !== -1) return undefined
+    command.push(-1)
+  }
+  return command as unknown as Command
 }
 
 const readCommand = (r: Reader, value: unknown, at: string, counts: Counts): Command => {
@@ -413,44 +423,10 @@ const readCommand = (r: Reader, value: unknown, at: string, counts: Counts): Com
   return command as unknown as Command
 }
 
-/** A view lies inside its root, which is no view itself, and in the same memory. */
 const checkViews = (r: Reader, plan: Plan): void => {
-  plan.buffers.forEach((buffer, b) => {
-    if (buffer.alias === undefined) return
-    const at = `buffers[${b}].alias`
-    const root = plan.buffers[buffer.alias]
-    if (root === undefined) return
-    const subject = `'${buffer.name}'`
-    if (root === buffer) r.fault('BadAlias', at, subject, 'another buffer', 'itself', 'leave alias out')
-    else if (root.alias !== undefined)
-      r.fault(
-        'BadAlias',
-        at,
-        subject,
-        'a buffer that is no view',
-        `'${root.name}', a view`,
-        'name the root itself',
-      )
-    const end = (buffer.aliasOffset ?? 0) + buffer.bytes
-    if (end > root.bytes)
-      r.fault(
-        'BadAlias',
-        at,
-        subject,
-        `an end within the ${root.bytes} bytes of '${root.name}'`,
-        `${end}`,
-        'shorten or move the view',
-      )
-    if (root.space !== buffer.space || root.device !== buffer.device) {
-      r.fault(
-        'BadAlias',
-        at,
-        subject,
-        `the memory of '${root.name}'`,
-        `${buffer.space} ${buffer.device}`,
-        'give a view the space and device of its root',
-      )
-    }
+  plan.buffers.forEach(({ name }, b) => {
+    for (const { wanted, found, next } of viewErrors(plan, b))
+      r.fault('BadAlias', `buffers[${b}].alias`, `'${name}'`, wanted, found, next)
   })
 }
 
@@ -471,16 +447,16 @@ const checkTotal = (r: Reader, plan: Plan): void => {
 }
 
 const checkExtents = (r: Reader, plan: Plan): void => {
-  for (const miss of misreaches(plan, limits.faults)) {
-    const node = plan.nodes[miss.node]!
-    const subject = miss.buffer < 0 ? `'${node.name}'` : `'${plan.buffers[miss.buffer]!.name}'`
+  for (const access of outOfBounds(plan, limits.faults)) {
+    const node = plan.nodes[access.node]!
+    const subject = access.buffer < 0 ? `'${node.name}'` : `'${plan.buffers[access.buffer]!.name}'`
     r.fault(
       'Extent',
-      `commands[${miss.command}]`,
+      `commands[${access.command}]`,
       subject,
-      miss.wanted,
-      miss.found,
-      `correct the kernel of node ${miss.node} ('${node.name}') or the buffer`,
+      access.wanted,
+      access.found,
+      `correct the kernel of node ${access.node} ('${node.name}') or the buffer`,
     )
   }
 }

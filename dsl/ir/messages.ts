@@ -1,6 +1,7 @@
 import type { Fault } from './fault.js'
 
-// The one place of prose: what each kind of error is called in a sentence. A kind that is missing here reads by its tag.
+// The one place of prose: what each kind of error is called in a sentence. A kind that is missing here reads
+// by its tag.
 const titles: Readonly<Record<string, string>> = {
   NotAFlow: 'Something else belongs here',
   ForeignFlow: 'This flow belongs to another graph',
@@ -69,12 +70,13 @@ const grouped = (bytes: number): string =>
   `${String(bytes).replace(/\B(?=(\d{3})+$)/g, ',')} bytes`.padStart('1,234,567,890 bytes'.length)
 
 /**
- * Any error as text: its title, place and subject on the first line, then what was wanted, what was found, and what to do.
+ * Any error as text: its title, place and subject on the first line, then what was wanted, what was found,
+ * and what to do.
  */
 export const render = (fault: Fault): string => {
   const { _tag, at, subject, wanted, found, next, parts } = fault
   const title = Object.hasOwn(titles, _tag) ? titles[_tag]! : _tag
-  // Said once where both are the same, as an option's name; a place that nobody knows is not said.
+  // Shown once where both are the same, as an option's name; an unknown place is not shown.
   const place = [at === 'unknown' ? '' : at, subject].filter(part => part !== '' && part !== undefined)
   const where = [...new Set(place)].join(': ')
   const lines = [`${where ? `${where}: ` : ''}${title}. [${_tag}]`]

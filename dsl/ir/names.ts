@@ -1,6 +1,7 @@
 import type { CollectiveSpec, Plan, PlanNode } from './plan.js'
 
-// A plan that another program wrote may lack what an id refers to, or leave a name empty: the id stands in for it.
+// A plan that another program wrote may lack what an id refers to, or leave a name empty: the id stands in
+// for it.
 
 export const nodeName = (plan: Plan, node: number): string => plan.nodes[node]?.name || `node ${node}`
 

@@ -2,8 +2,9 @@ import type { KernelSpec } from './kernel-spec.js'
 import type { BoundSpec, DType } from './tensor.js'
 
 /**
- * The compiled program: JSON-able data, the same for every device. Fields and commands as in the public format `plan: 1`
- * (`spec/plan.schema.json`); the meaning of *before* and the laws L1 to L10 stand in `dsl/verify/verify.ts`.
+ * The compiled program: JSON-able data, the same for every device. Fields and commands as in the public
+ * format `plan: 1` (`spec/plan.schema.json`); the meaning of *before* and the laws L1 to L10 stand in
+ * `dsl/verify/verify.ts`.
  */
 export interface Plan<_I = unknown, _O = unknown> {
   readonly plan: 1
@@ -11,7 +12,10 @@ export interface Plan<_I = unknown, _O = unknown> {
   readonly devices: number
   readonly inFlight: number
   readonly storage: 'pooled' | 'planned'
-  /** Bytes, per device and of pinned host memory: what the device holds for this plan when it runs is at most this. */
+  /**
+   * Bytes, per device and of pinned host memory: what the device holds for this plan when it runs is at most
+   * this.
+   */
   readonly bound: { readonly device: readonly number[]; readonly pinned: number }
   /** Bytes of each device's arena; only with `storage: 'planned'`. */
   readonly arena?: readonly number[]
@@ -19,9 +23,12 @@ export interface Plan<_I = unknown, _O = unknown> {
   readonly buffers: readonly PlanBuffer[]
   readonly nodes: readonly PlanNode[]
   readonly commands: readonly Command[]
-  /** Whom this rank's collectives are with; none where no node is one. */
+  /** The communicators of this rank's collectives; none where no node is a collective. */
   readonly communicators?: readonly PlanCommunicator[]
-  /** The largest relative error that the arithmetic of this plan may show against `interpret`; 0 means bit for bit. */
+  /**
+   * The largest relative error that the arithmetic of this plan may show against `interpret`; 0 means bit for
+   * bit.
+   */
   readonly tolerance?: number
 }
 
@@ -35,12 +42,15 @@ export interface PlanLane {
 
 export type Space = 'device' | 'pinned'
 /**
- * `tick`: allocated and freed inside the tick. `state`, `param`: live on across ticks. `input`, `output`: one of
- * `inFlight` slots, handed over by the host; `name` is the port's name.
+ * `tick`: allocated and freed inside the tick. `state`, `param`: live on across ticks. `input`, `output`: one
+ * of `inFlight` slots, handed over by the host; `name` is the port's name.
  */
 export type Life = 'tick' | 'state' | 'param' | 'input' | 'output'
 
-/** `id` is the index in `buffers`. `bytes` is what the buffer itself needs, before any rounding by the allocator. */
+/**
+ * `id` is the index in `buffers`. `bytes` is what the buffer itself needs, before any rounding by the
+ * allocator.
+ */
 export interface PlanBuffer {
   readonly id: number
   readonly name: string
@@ -49,16 +59,25 @@ export interface PlanBuffer {
   readonly device: number
   readonly home: number
   readonly life: Life
-  /** This buffer is a view of another (never of a view): `aliasOffset` bytes into it. It is never allocated or freed itself. */
+  /**
+   * This buffer is a view of another (never of a view): `aliasOffset` bytes into it. It is never allocated or
+   * freed itself.
+   */
   readonly alias?: number
   readonly aliasOffset?: number
   /** Bytes into the device's arena; only with `storage: 'planned'`. */
   readonly offset?: number
   readonly dtype?: DType
   readonly shape?: readonly number[]
-  /** What a state buffer holds before the first tick: one value for all elements, or each. Absent: not initialised. */
+  /**
+   * What a state buffer holds before the first tick: one value for all elements, or each. Absent: not
+   * initialised.
+   */
   readonly init?: number | readonly number[]
-  /** Of an input or output: it comes so many times a tick, and its values lie one after the other along the first dimension. Absent: once. */
+  /**
+   * Of an input or output: it comes so many times a tick, and its values lie one after the other along the
+   * first dimension. Absent: once.
+   */
   readonly rate?: number
 }
 
@@ -71,18 +90,25 @@ export interface PlanNode {
   readonly kernel?: KernelSpec
   /** The run is a collective, or a send or receive. */
   readonly collective?: CollectiveSpec
-  /** Nodes of which it needs no data, but which it comes after in each tick: after their end, or once their lane has come to them. */
+  /**
+   * Nodes after which it comes in each tick without needing their data: after their end, or once their lane
+   * has come to them.
+   */
   readonly after?: readonly (readonly [node: number, when: 'start' | 'finish'])[]
   /** Its kernel reads or writes memory of other devices in place; a copy always may. */
   readonly peerAccess?: boolean
-  /** Work of the node: floating-point operations, and bytes moved through device memory. For `explain` and the host's slow-down. */
+  /**
+   * Work of the node: floating-point operations, and bytes moved through device memory. For `explain` and the
+   * host's slow-down.
+   */
   readonly flops?: number
   readonly movedBytes?: number
 }
 
 /**
- * `id` is the index in `communicators`; ranks know it by its `name`. Its groups are disjoint lists of ranks, so that one plan may serve all of a mesh: a rank
- * talks to the group that has it. Absent: one group of all ranks, in order; then `size` may say how many these are.
+ * `id` is the index in `communicators`; ranks know it by its `name`. Its groups are disjoint lists of ranks,
+ * so that one plan may serve all of a mesh: a rank talks to the group that has it. Absent: one group of all
+ * ranks, in order; then `size` may say how many these are.
  */
 export interface PlanCommunicator {
   readonly id: number
@@ -106,9 +132,10 @@ export const collectiveKinds = [
 ] as const
 
 /**
- * What a node says to other ranks, in NCCL's terms: `count` elements are what each rank gives (`allGather`, `gather`, `allToAll` to each), or gets
- * (`reduceScatter`, `scatter`). `root`, `peer` and `pairs` (of a `permute`: from and to) are places in the group. All ranks of the group issue the same; a `send` meets
- * the `recv` of its peer, and only then do both go on.
+ * A node's exchange with other ranks, in NCCL's terms: `count` elements are what each rank gives
+ * (`allGather`, `gather`, `allToAll` to each), or gets (`reduceScatter`, `scatter`). `root`, `peer` and
+ * `pairs` (of a `permute`: from and to) are places in the group. All ranks of the group issue the same; a
+ * `send` meets the `recv` of its peer, and only then do both go on.
  */
 export interface CollectiveSpec {
   readonly kind: (typeof collectiveKinds)[number]
@@ -132,14 +159,17 @@ export type Command =
 
 export type Law = 'L1' | 'L2' | 'L3' | 'L4' | 'L5' | 'L6' | 'L7' | 'L8' | 'L9' | 'L10'
 
-/** One broken law, with where and what. `command` is an index into `commands`, -1 where no single command is at fault. */
+/**
+ * One broken law, with where and what. `command` is an index into `commands`, -1 where no single command is
+ * at fault.
+ */
 export interface Violation {
   readonly law: Law
   readonly command: number
   readonly buffer?: number
   readonly lane?: number
   readonly event?: number
-  /** Whose plan, where there are several: its place among them. */
+  /** The plan's place in the list, where several were verified. */
   readonly rank?: number
   /** The whole sentence: the command, the buffer by name, what was wanted, what was found. */
   readonly message: string

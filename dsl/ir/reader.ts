@@ -17,7 +17,7 @@ export type PlanFaultTag =
 /** Why a text or value is not a plan, and where in it. */
 export type PlanFault = Fault<PlanFaultTag>
 
-/** A value in one short line, whatever it is. */
+/** Any value, in one short line. */
 export const show = (value: unknown): string => {
   if (typeof value === 'string') return JSON.stringify(value.length > 40 ? `${value.slice(0, 40)}…` : value)
   if (Array.isArray(value)) return `a list of ${value.length}`
@@ -28,19 +28,22 @@ export const show = (value: unknown): string => {
 
 const mostAlike = 2 ** 14
 
-/** Stops the reading: what has been found wrong is enough. */
+/** Stops the reading: as many faults have been found as are listed. */
 export class Enough extends Error {}
 
 /**
- * Reads fields of untrusted values, each once, and notes whatever is not as wanted. Every method returns a value of its
- * type: a neutral one where the given is wrong, so that reading goes on and all faults are found at once. Only own
- * properties count; nothing is read that is not asked for.
+ * Reads fields of untrusted values, each once, and notes whatever is not as wanted. Every method returns a
+ * value of its type: a neutral one where the given is wrong, so that reading goes on and all faults are found
+ * at once. Only own properties count; nothing is read that is not asked for.
  */
 export class Reader {
   readonly faults: PlanFault[] = []
   private readonly alike = new Map<string, unknown>()
 
-  /** `own`: all that is read was made for this reader alone, and lists without holes; they may be written over. */
+  /**
+   * `own`: everything that is read was made for this reader alone, in lists without holes; they may be
+   * written over.
+   */
   constructor(readonly own = false) {}
 
   fault(tag: PlanFaultTag, at: string, subject: string, wanted: string, found: string, next: string): void {
@@ -75,7 +78,10 @@ export class Reader {
     return this.own ? value : Array.from(value) // dense: a hole becomes an entry that is undefined
   }
 
-  /** Each entry of such a list read; in place where the list may be written over, so that a large plan is never there twice. */
+  /**
+   * Each entry of such a list read; in place where the list may be written over, so that a large plan is
+   * never there twice.
+   */
   each<T>(list: readonly unknown[], read: (value: unknown, index: number) => T): T[] {
     if (!this.own) return list.map(read)
     const own = list as unknown[]
@@ -83,7 +89,10 @@ export class Reader {
     return own as T[]
   }
 
-  /** What is read of values that are alike, once for all of them where they are this reader's own: most nodes of a large plan have one of a few kernels. */
+  /**
+   * Equal values are read once where they are this reader's own: most nodes of a large plan have one of a few
+   * kernels.
+   */
   shared<T>(value: unknown, read: () => T): T {
     if (!this.own) return read()
     const text = JSON.stringify(value)

@@ -1,4 +1,4 @@
-// How a value that somebody passed by mistake reads in an error: short, and never throwing.
+// A value that was passed in error, as a message shows it: short, and never throwing.
 export const show = (value: unknown): string => {
   try {
     if (value === null || value === undefined) return String(value)

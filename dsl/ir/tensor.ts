@@ -1,7 +1,13 @@
-/** Element types. `f16` and `bf16` are stored as 16 bits and computed in f32; `u8` and `i32` are computed in i32. */
+/**
+ * Element types. `f16` and `bf16` are stored as 16 bits and computed in f32; `u8` and `i32` are computed in
+ * i32.
+ */
 export type DType = 'u8' | 'i32' | 'f16' | 'bf16' | 'f32'
 
-/** A dimension: a literal, or a symbol (`'batch'`) bound by `compile(graph, { dims })`; an unbound symbol is 1. */
+/**
+ * A dimension: a literal, or a symbol (`'batch'`) bound by `compile(graph, { dims })`; an unbound symbol is
+ * 1.
+ */
 export type Dim = number | string
 
 /** What a value is, apart from where it lies. The shape is row-major; `[]` is a scalar. */

@@ -4,8 +4,9 @@ import type { Command, Plan } from './plan.js'
 export { toJSON } from './json.js'
 
 /**
- * A plan as text, for golden files and for reading: a header, then one command a line, with names and with the reason where
- * a command has one. The first column is the lane: for alloc, use and free the home of the buffer, whose order they concern.
+ * A plan as text, for golden files and for reading: a header, then one command a line, with names and with
+ * the reason where a command has one. The first column is the lane: for alloc, use and free the home of the
+ * buffer, whose order they concern.
  *
  *     math   wait e3           #after upload w[3] on copy
  *     math   run matmul[3]     x[3], w[3] -> y[3]
@@ -52,11 +53,11 @@ const header = (plan: Plan): string[] => {
 }
 
 const laneOf = ({ devices }: Plan, { name, priority, device }: Plan['lanes'][number]): string => {
-  const said = [
+  const parts = [
     ...(priority === 0 ? [] : [`priority ${priority}`]),
     ...(devices === 1 ? [] : [`device ${device}`]),
   ]
-  return said.length === 0 ? name : `${name} (${said.join(', ')})`
+  return parts.length === 0 ? name : `${name} (${parts.join(', ')})`
 }
 
 const spaceOf = ({ devices }: Plan, { space, device }: Plan['buffers'][number]): string =>
@@ -109,7 +110,10 @@ const collectiveText = (plan: Plan, node: number): string => {
   return collective === undefined ? '' : ` #${collectiveName(plan, collective)}`
 }
 
-/** What an event marks: the end of the last run that its lane issued, or the start of what the lane issues next. */
+/**
+ * What an event marks: the end of the last run that its lane issued, or the start of what the lane issues
+ * next.
+ */
 interface Mark {
   readonly lane: number
   of: 'end' | 'start'
@@ -119,7 +123,10 @@ interface Mark {
 
 type Marks = ReadonlyMap<number, Mark>
 
-/** By event, what its first record marks. A record that follows a wait of its lane marks the start of the lane's next run. */
+/**
+ * By event, what its first record marks. A record that follows a wait of its lane marks the start of the
+ * lane's next run.
+ */
 const marksOf = (plan: Plan): Marks => {
   const marks = new Map<number, Mark>()
   const lastRun = new Map<number, number>()

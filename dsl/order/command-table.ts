@@ -11,8 +11,8 @@ export const Kind = { tick: 0, state: 1, param: 2, input: 3, output: 4 } as cons
 const kinds: Readonly<Record<string, number>> = Kind
 
 /**
- * A plan in flat arrays, so that a replay reads numbers only. Views are resolved: every access, alloc, free and use is of a
- * root. Events are dense: numbered from 0 on, as they are first named.
+ * A plan in flat arrays, so that a replay reads numbers only. Views are resolved: every access, alloc, free
+ * and use is of a root. Events are dense: numbered from 0 on, as they are first named.
  */
 export interface CommandTable extends FlatCommands {
   readonly plan: Plan
@@ -47,13 +47,18 @@ export interface CommandTable extends FlatCommands {
   readonly allocator: ArrayAllocator
 }
 
-/** Numbers in a replay's largest table, lanes × events: beyond it a plan is refused rather than a machine's memory exhausted. */
+/**
+ * Numbers in a replay's largest table, lanes × events: beyond it a plan is refused rather than a machine's
+ * memory exhausted.
+ */
 export const mostNumbers = 2 ** 27
 
 const isId = (value: unknown, count: number): value is number =>
   typeof value === 'number' && value >>> 0 === value && value < count
 
-/** The table of any plan, whoever wrote it: commands that name what the plan does not have are `broken` in it. */
+/**
+ * The table of any plan, whoever wrote it: commands that name what the plan does not have are `broken` in it.
+ */
 export const commandTableOf = (plan: Plan, allocator: ArrayAllocator = heap): CommandTable => {
   const places = placesOf(plan, allocator)
   const { root, home, views } = places
@@ -146,7 +151,10 @@ const subjectsOf = (flat: FlatCommands, root: Int32Array, allocator: ArrayAlloca
   return { subject, uses, useCommand, useEvent, carries, events, eventId, recordOf }
 }
 
-/** Numbers from 0 on for ids in the order in which they are first asked for. Ids of most plans are small and are looked up in an array, others in a map. */
+/**
+ * Numbers from 0 on for ids in the order in which they are first asked for. Ids of most plans are small and
+ * are looked up in an array, others in a map.
+ */
 class DenseNumbers {
   ids: Int32Array
   count = 0

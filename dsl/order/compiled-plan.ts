@@ -2,9 +2,10 @@ import type { Command, Plan, PlanBuffer, PlanNode } from '../ir/plan.js'
 import { commandLists, type FlatCommands } from './flat-commands.js'
 
 /*
- * A compiled plan keeps its commands flat, and makes its lists of commands, nodes and buffers when they are first read: of
- * a million operations the lists take most of the memory and a quarter of the time, and a plan is proved, predicted and
- * explained from the flat arrays. All of it is frozen, so that what was proved of it stays true.
+ * A compiled plan keeps its commands flat, and makes its lists of commands, nodes and buffers when they are
+ * first read: of a million operations the lists take most of the memory and a quarter of the time, and a plan is
+ * proved, predicted and explained from the flat arrays. All of it is frozen, so that what was proved of it stays
+ * true.
  */
 
 /** A list whose items are made one by one. An array is such a list. */

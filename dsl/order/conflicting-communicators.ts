@@ -1,16 +1,17 @@
 import type { PlanCommunicator } from '../ir/plan.js'
 
 /**
- * By communicator, those with which it shares two ranks or more in some group: calls over two such are never side by side, since a call holds a part of the device until
- * all of its group have come. One that says no groups has all ranks.
+ * By communicator, those that conflict with it: they share two ranks or more in some group. Calls over the
+ * two are never concurrent, since a call holds a part of the device until all of its group have come. A
+ * communicator without groups has all ranks.
  */
 export const conflictsOf = (
   communicators: readonly PlanCommunicator[],
 ): ReadonlyMap<number, ReadonlySet<number>> => {
-  const rivals = new Map<number, Set<number>>()
+  const conflicts = new Map<number, Set<number>>()
   const add = (a: number, b: number): void => {
-    const known = rivals.get(a)
-    if (known === undefined) rivals.set(a, new Set([b]))
+    const known = conflicts.get(a)
+    if (known === undefined) conflicts.set(a, new Set([b]))
     else known.add(b)
   }
   for (let a = 0; a < communicators.length; a++)
@@ -19,7 +20,7 @@ export const conflictsOf = (
         add(a, b)
         add(b, a)
       }
-  return rivals
+  return conflicts
 }
 
 const shareTwo = (a: PlanCommunicator, b: PlanCommunicator): boolean => {

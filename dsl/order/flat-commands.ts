@@ -1,19 +1,28 @@
 import type { Command, Plan } from '../ir/plan.js'
 import type { ArrayAllocator } from './scratch-arena.js'
 
-/** Operation codes. `previous` is a wait for the tick before; `broken` is no command of the format, or names something that the plan does not have. */
+/**
+ * Operation codes. `previous` is a wait for the tick before; `broken` is no command of the format, or names
+ * something that the plan does not have.
+ */
 export const Op = { alloc: 0, free: 1, run: 2, record: 3, wait: 4, use: 5, previous: 6, broken: 7 } as const
 
 /** Modes of an access. A run that reads and writes one buffer has two accesses. */
 export const Mode = { read: 0, write: 1 } as const
 
-/** Commands in flat arrays, in issue order. Millions of commands as lists take most of a plan's memory, and most of the time to read it. */
+/**
+ * Commands in flat arrays, in issue order. Millions of commands as lists take most of a plan's memory, and
+ * most of the time to read it.
+ */
 export interface FlatCommands {
   readonly commands: number
   readonly op: Uint8Array
   /** The command's lane; a free's is the home of its buffer. */
   readonly lane: Uint16Array
-  /** What the command names first: a buffer, a node of a run, an event of a record or wait; -1 of a broken command. */
+  /**
+   * What the command names first: a buffer, a node of a run, an event of a record or wait; -1 of a broken
+   * command.
+   */
   readonly named: Int32Array
   /** The event of each use, in issue order. */
   readonly useEventId: Int32Array
@@ -75,7 +84,10 @@ class Accesses {
   }
 }
 
-/** The commands of a plan, from its lists. A list may hold anything: whatever is no command of this plan becomes `broken`. */
+/**
+ * The commands of a plan, from its lists. A list may hold anything: whatever is no command of this plan
+ * becomes `broken`.
+ */
 export const flatCommandsFrom = (
   plan: Plan,
   root: Int32Array,
@@ -146,7 +158,10 @@ export const flatCommandsFrom = (
   }
 }
 
-/** Whether flat commands name only what the plan has, in the form that `flatCommandsFrom` gives them: a proof relies on nothing that their maker says of them. */
+/**
+ * Whether flat commands name only what the plan has, in the form that `flatCommandsFrom` gives them: a proof
+ * relies on nothing that their maker says of them.
+ */
 export const areWellFormed = (
   flat: FlatCommands,
   has: { readonly lanes: number; readonly nodes: number; readonly buffers: number },

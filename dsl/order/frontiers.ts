@@ -10,19 +10,21 @@ export interface FrontiersOf {
 }
 
 /**
- * *Happens-before*, the one mechanism that decides it: each lane's frontier while ticks are issued. A point is one run or one wait of a lane, numbered from
- * 1 on and never restarted. Row l of `known` is the frontier of lane l: point p of lane m happens before whatever lane l
- * issues next exactly where known[l · lanes + m] >= p. The relation has four causes:
+ * *Happens-before*, the one mechanism that decides it: each lane's frontier while ticks are issued. A point
+ * is one run or one wait of a lane, numbered from 1 on and never restarted. Row l of `known` is the frontier
+ * of lane l: point p of lane m happens before whatever lane l issues next exactly where known[l · lanes + m]
+ * >= p. The relation has four causes:
  *
  *   1. a lane runs its commands in order: known[l][l] counts its own points;
  *   2. a wait joins the frontier that the event's lane had at the record, of this tick or of the tick before;
  *   3. the host issues tick t only when tick t - inFlight has completed: `begin` joins that tick's ends into every lane;
  *   4. nothing else.
  *
- * Whatever these say about a pair of ticks t <= t' they say about t + 1 and t' + 1: an edge leads from a tick to itself or
- * onwards, so a path between the two passes through t … t' alone, and each edge is there again one tick later. So two
- * ticks decide every law that compares a tick with itself or with the one before. From tick `inFlight` - 1 on the frontiers
- * are in steady state: counted from the tick's first points, they are the same in every tick.
+ * Whatever these say about a pair of ticks t <= t' they say about t + 1 and t' + 1: an edge leads from a tick
+ * to itself or onwards, so a path between the two passes through t … t' alone, and each edge is there again
+ * one tick later. So two ticks decide every law that compares a tick with itself or with the one before. From
+ * tick `inFlight` - 1 on the frontiers are in steady state: counted from the tick's first points, they are
+ * the same in every tick.
  */
 export class Frontiers {
   readonly known: Int32Array
@@ -30,7 +32,10 @@ export class Frontiers {
   readonly base: Int32Array
   readonly lanes: number
   readonly inFlight: number
-  /** By parity of the tick: each event's frontier at its record, a row an event; and 1 + the tick of that record. */
+  /**
+   * By parity of the tick: each event's frontier at its record, a row an event; and 1 + the tick of that
+   * record.
+   */
   private readonly marks: readonly [Int32Array, Int32Array]
   private readonly recorded: readonly [Int32Array, Int32Array]
   /** By tick, the points of each lane at its end. */
@@ -90,7 +95,9 @@ export class Frontiers {
     this.recorded[parity][event] = this.tick + 1
   }
 
-  /** Lane l waits for the event as recorded `distance` ticks ago: it joins that frontier, where there is one. */
+  /**
+   * Lane l waits for the event as recorded `distance` ticks ago: it joins that frontier, where there is one.
+   */
   wait(event: number, l: number, distance: 0 | 1): void {
     const marks = this.marksOf(event, distance)
     if (marks !== undefined) this.join(l, marks, event * this.lanes)
@@ -106,7 +113,10 @@ export class Frontiers {
     }
   }
 
-  /** The table in which the event's frontier stands (at event · lanes), as recorded `distance` ticks ago; undefined: it was not recorded then. */
+  /**
+   * The table in which the event's frontier stands (at event · lanes), as recorded `distance` ticks ago;
+   * undefined: it was not recorded then.
+   */
   marksOf(event: number, distance: 0 | 1): Int32Array | undefined {
     const tick = this.tick - distance
     const parity = (tick & 1) as 0 | 1

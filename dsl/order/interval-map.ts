@@ -1,5 +1,6 @@
 /**
- * A set of integers below `size` that finds neighbours: a tree of bit sets, 32 wide. Every call is log32(size) steps.
+ * A set of integers below `size` that finds neighbours: a tree of bit sets, 32 wide. Every call is
+ * log32(size) steps.
  */
 class IndexSet {
   private readonly levels: Uint32Array[] = []
@@ -44,9 +45,10 @@ class IndexSet {
 }
 
 /**
- * Who holds which bytes of an arena. The arena is cut at every buffer's first and last byte beforehand; a claim then takes a
- * range of cuts and tells of each owner that it displaces. IntervalMap wholly claimed vanish, so a run of claims costs
- * amortised constant steps each, however many small buffers lie under a large one.
+ * The owners of an arena's bytes. The arena is cut at every buffer's first and last byte beforehand; a claim
+ * then takes a range of cuts and reports each owner that it displaces. Intervals that a claim covers wholly
+ * vanish, so a run of claims costs amortised constant steps each, however many small buffers lie under a
+ * large one.
  */
 export class IntervalMap {
   private readonly starts: IndexSet
@@ -58,7 +60,7 @@ export class IntervalMap {
     this.starts.add(0)
   }
 
-  /** As if new: nobody holds anything. */
+  /** Nothing has an owner, as at first. */
   restart(): void {
     this.claim(0, this.cuts, -1, () => {})
   }

@@ -4,8 +4,9 @@ import type { ArrayAllocator } from './scratch-arena.js'
 const size = 3
 
 /**
- * Of each owner, a buffer or a byte interval, the last point at which each lane accessed it: a chain of entries, one a lane. Few lanes access one owner, so a
- * chain is short. An owner's first entry has a place of its own, further ones are taken from behind those places.
+ * Of each owner, a buffer or a byte interval, the last point at which each lane accessed it: a chain of
+ * entries, one a lane. Few lanes access one owner, so a chain is short. An owner's first entry has a place of
+ * its own, further ones are taken from behind those places.
  */
 export class LastAccesses {
   private readonly entries: Int32Array
@@ -14,7 +15,9 @@ export class LastAccesses {
   /** A chain of entries that are free again. */
   private spare = 0
 
-  /** `accesses`: how many a tick has. There are never more entries, since each is of one owner and one lane. */
+  /**
+   * `accesses`: how many a tick has. There are never more entries, since each is of one owner and one lane.
+   */
   constructor(allocator: ArrayAllocator, owners: number, accesses: number) {
     this.end = (owners + 1) * size
     this.fresh = this.end
@@ -58,8 +61,8 @@ export class LastAccesses {
   }
 
   /**
-   * As `put`, by a lane whose frontier is `known[from ..]`, keeping only the maximal accesses: the ones that happen before this one are dropped, since
-   * whatever is after this one is after them.
+   * As `put`, by a lane whose frontier is `known[from ..]`, keeping only the maximal accesses: the ones that
+   * happen before this one are dropped, since whatever is after this one is after them.
    */
   putMaximal(owner: number, lane: number, point: number, known: Int32Array, from: number): void {
     const { entries } = this
@@ -86,7 +89,10 @@ export class LastAccesses {
     return 0
   }
 
-  /** Takes entry e out of its chain, in which it follows `before` (0: it is the owner's first); the entry that now stands in its place. */
+  /**
+   * Takes entry e out of its chain, in which it follows `before` (0: it is the owner's first); the entry that
+   * now stands in its place.
+   */
   private drop(e: number, before: number): number {
     const { entries } = this
     const next = entries[e + 2]!

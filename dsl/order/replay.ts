@@ -2,8 +2,8 @@ import { type CommandTable, Op } from './command-table.js'
 import { Frontiers } from './frontiers.js'
 
 /**
- * The frontiers of a plan, replayed command by command. An event's record is its first in the tick: a second one is for L7 to report, and marks nothing,
- * so that all else is judged as if it were not there.
+ * The frontiers of a plan, replayed command by command. An event's record is its first in the tick: a second
+ * one is for L7 to report, and marks nothing, so that all else is judged as if it were not there.
  */
 export class Replay extends Frontiers {
   private readonly op: Uint8Array
@@ -49,7 +49,10 @@ export class Replay extends Frontiers {
     this.begin()
   }
 
-  /** The run or wait that is point `point` of lane l, of the present tick or an earlier one: for sentences. It walks over the plan once. */
+  /**
+   * The run or wait that is point `point` of lane l, of the present tick or an earlier one: for sentences. It
+   * walks over the plan once.
+   */
   commandAt(l: number, point: number): number {
     const { op, lane, base, tick } = this
     const inTick = tick > 0 ? base[l]! / tick : this.now(l)

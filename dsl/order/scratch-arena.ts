@@ -1,4 +1,7 @@
-/** Where arrays of numbers come from, all 0 at first, but those that are `unset`: they may hold anything, and what is never written of them is no page of memory. */
+/**
+ * Allocates arrays of numbers. All are 0 at first but those that are `unset`, which may hold anything: what
+ * is never written of them takes no page of memory.
+ */
 export interface ArrayAllocator {
   int32(length: number): Int32Array
   float64(length: number): Float64Array
@@ -9,16 +12,17 @@ export interface ArrayAllocator {
   unset8(length: number): Uint8Array
 }
 
-// V8 marks its whole heap again whenever 64 MB of ArrayBuffers have come, and a fresh page costs the system more than a pass takes to fill it: of a million
-// operations that would be most of the time. So large arrays come from memory whose bytes V8 does not count, where there is such (nothing is ever shared with
-// another thread), and what is done with serves again.
+// V8 marks its whole heap again whenever 64 MB of ArrayBuffers have come, and a fresh page costs the system
+// more than a pass takes to fill it: of a million operations that would be most of the time. So large arrays
+// come from shared memory, whose bytes V8 does not count (nothing is ever shared with another thread), and
+// the memory of a scratch arena is used again.
 const large = 2 ** 20
 const buffered = (bytes: number): ArrayBufferLike =>
   bytes >= large && typeof SharedArrayBuffer === 'function'
     ? new SharedArrayBuffer(bytes)
     : new ArrayBuffer(bytes)
 
-/** Arrays that live as long as somebody holds them. */
+/** Arrays that live as long as they are referred to. */
 export const heap: ArrayAllocator = {
   int32: length => new Int32Array(buffered(4 * length)),
   float64: length => new Float64Array(buffered(8 * length)),
@@ -31,14 +35,14 @@ export const heap: ArrayAllocator = {
 
 interface Chunk {
   readonly buffer: ArrayBufferLike
-  /** Bytes below it were given out before and may hold anything; from it on all are 0. */
+  /** Bytes below it have been allocated before and may hold anything; from it on all are 0. */
   used: number
 }
 
 const smallest = 2 ** 16
 const largest = 2 ** 25
 
-/** Chunks of memory, given out from the bottom of the first to the top of the last. */
+/** An arena allocator: chunks of memory, allocated from the bottom of the first to the top of the last. */
 class ScratchArena implements ArrayAllocator {
   private readonly chunks: Chunk[] = []
   private chunk = 0
@@ -79,7 +83,7 @@ class ScratchArena implements ArrayAllocator {
     return new Uint8Array(this.chunks[this.chunk]!.buffer, at, length)
   }
 
-  /** Gives back all that was given out meanwhile. */
+  /** Frees everything that `work` allocates. */
   during<A>(work: (allocator: ArrayAllocator) => A): A {
     const { chunk, top } = this
     try {
@@ -113,12 +117,15 @@ class ScratchArena implements ArrayAllocator {
 }
 
 let open: ScratchArena | undefined
-/** The last one that was open, as long as nobody has collected it: large plans are compiled and proved one after the other, and of what V8 does not count it is in no hurry to collect more. */
+/**
+ * The arena that was open last, until it is collected: large plans are compiled and proved one after the
+ * other.
+ */
 let latest: WeakRef<ScratchArena> | undefined
 
 /**
- * Arrays for the time of `work`: none may be held when it has ended, since the next one is given the same memory. Within another's time memory is taken on top of the
- * other's.
+ * A scratch arena for the time of `work`: no array of it may be used afterwards, since the next caller gets
+ * the same memory. Calls nest: the inner one allocates above what the outer one has.
  */
 export const withScratchArena = <A>(work: (allocator: ArrayAllocator) => A): A => {
   if (open !== undefined) return open.during(work)

@@ -1,13 +1,17 @@
 import { Op } from '../order/command-table.js'
 import type { Replay } from '../order/replay.js'
 
-/** Ticks that are replayed: a wait may add nothing in the first tick, and something in those that have others before them. */
+/**
+ * Ticks that are replayed: a wait may add nothing in the first tick, and something in those that have others
+ * before them.
+ */
 const ticks = 3
 
 /**
- * The linear test of L6: by command, 1 for each wait that adds nothing in any tick (undefined: there is none), since its event's frontier is dominated by the
- * lane's own, or by that and the other waits before the lane's next run. A record, alloc or free of the lane between two
- * waits sees the first one alone, so such waits are not counted together.
+ * The linear test of L6: by command, 1 for each wait that adds nothing in any tick (undefined: there is
+ * none), since its event's frontier is dominated by the lane's own, or by that and the other waits before the
+ * lane's next run. A record, alloc or free of the lane between two waits sees the first one alone, so such
+ * waits are not counted together.
  */
 export const dominatedWaits = (replay: Replay): Uint8Array | undefined => {
   const { table } = replay
@@ -36,7 +40,10 @@ export const dominatedWaits = (replay: Replay): Uint8Array | undefined => {
   return groups.added < left ? dominated : undefined
 }
 
-/** Waits of a group times lanes beyond which another group begins, so that no plan takes more memory than there is. A wait that only a more distant one dominates is not found. */
+/**
+ * Waits of a group times lanes beyond which another group begins, so that no plan takes more memory than
+ * there is. A wait that only a more distant one dominates is not found.
+ */
 const mostNumbers = 2 ** 22
 
 /** Of each lane, its waits since its last other command, and its frontier before them. */
@@ -67,7 +74,10 @@ class WaitGroups {
     this.waits[l]!.push(c)
   }
 
-  /** Lane l issues something else. `after[w]` is the join of the waits that follow wait w; `before` grows to the join of the frontier and the waits that precede it. */
+  /**
+   * Lane l issues something else. `after[w]` is the join of the waits that follow wait w; `before` grows to
+   * the join of the frontier and the waits that precede it.
+   */
   end(l: number): void {
     const waits = this.waits[l]!
     const size = waits.length

@@ -6,20 +6,24 @@ import type { Replay } from '../order/replay.js'
 import type { Sink } from './report.js'
 
 /**
- * L1: every read is after the write it sees. L2: every write is after all earlier reads and writes of those bytes, across
- * ticks too. Both are asked of byte intervals: two views of one buffer that share no bytes have nothing to do with each
- * other. Each tick has the same accesses, so a lane's last access before a given one lies in the same tick or in the one
- * before.
+ * L1: every read is after the write it sees. L2: every write is after all earlier reads and writes of those
+ * bytes, across ticks too. Both are asked of byte intervals: two views of one buffer that share no bytes have
+ * nothing to do with each other. Each tick has the same accesses, so a lane's last access before a given one
+ * lies in the same tick or in the one before.
  *
- * A `tick` buffer is a new one each tick, and an `input` or `output` is one of the host's slots, so their order across
- * ticks is not asked here: reuse of their bytes is a matter of L4, or of the host. Nothing may write a `param`: it holds
- * its value for every tick. The host reads an output when its tick has completed, so some run must write it.
+ * A `tick` buffer is a new one each tick, and an `input` or `output` is one of the host's slots, so their
+ * order across ticks is not asked here: reuse of their bytes is a matter of L4, or of the host. Nothing may
+ * write a `param`: it holds its value for every tick. The host reads an output when its tick has completed,
+ * so some run must write it.
  */
 export class Order {
   /** Of each interval, the lane of its last write, and the point; 0: none. */
   private readonly writeLane: Uint16Array
   private readonly writePoint: Int32Array
-  /** Whether a later tick may break a law that the first one keeps: where a buffer that lives on across ticks is written. */
+  /**
+   * Whether a later tick may break a law that the first one keeps: where a buffer that lives on across ticks
+   * is written.
+   */
   looksBack = false
 
   constructor(

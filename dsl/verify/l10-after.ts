@@ -11,16 +11,19 @@ const ordersOf = ({ after }: PlanNode): Orders =>
   (Array.isArray(after) ? after.filter(Array.isArray) : []) as unknown as Orders
 
 /**
- * L10: each run comes after what its node says it comes after: after the end of that node's run of the same tick, or after
- * its start, which is the point of its lane right before it. So a lane that has come as far as the start of a run is after
- * all that the run waits for, and after all that the lane did before. It has a replay of its own, since few plans have any
- * such order.
+ * L10: each run comes after what its node says it comes after: after the end of that node's run of the same
+ * tick, or after its start, which is the point of its lane right before it. So a lane that has come as far as
+ * the start of a run is after all that the run waits for, and after all that the lane did before. It has a
+ * replay of its own, since few plans have any such order.
  */
 export class After {
   private readonly replay: Replay
   /** By node: 1 where another node comes after it. */
   private readonly isNamed: Uint8Array
-  /** By node: the command of its latest run in this tick (-1: none yet), and the point of its lane before that. */
+  /**
+   * By node: the command of its latest run in this tick (-1: none yet), and the point of its lane before
+   * that.
+   */
   private readonly run: Int32Array
   private readonly point: Int32Array
 

@@ -14,25 +14,35 @@ interface Earlier {
 }
 
 /**
- * L3 and L4 with planned storage: of two buffers that share bytes, every access of one is before the first access of the
- * other, across ticks too. Reported as L3 where the two overlap in issue order already, else as L4.
+ * L3 and L4 with planned storage: of two buffers that share bytes, every access of one is before the first
+ * access of the other, across ticks too. Reported as L3 where the two overlap in issue order already, else as
+ * L4.
  *
- * Only successive owners of a byte are compared: each is wholly before the next one's first access, and that access is one
- * of the next one's own, so any two owners further apart are ordered through those between. A buffer of the tick before is
- * an owner like any other, itself included. `state` and `param` hold their bytes across all ticks, and share them with no
- * other buffer. Where a buffer has several byte intervals, which need no order among each other, the first access of every
- * interval is judged. A pinned buffer has bytes of its own, so its only other owner is itself, a tick earlier.
+ * Only successive owners of a byte are compared: each is wholly before the next one's first access, and that
+ * access is one of the next one's own, so any two owners further apart are ordered through those between. A
+ * buffer of the tick before is an owner like any other, itself included. `state` and `param` hold their bytes
+ * across all ticks, and share them with no other buffer. Where a buffer has several byte intervals, which
+ * need no order among each other, the first access of every interval is judged. A pinned buffer has bytes of
+ * its own, so its only other owner is itself, a tick earlier.
  */
 export class ArenaOrder {
-  /** By device, the owners of its arena's bytes; by buffer, its bytes there in cuts: from and to, -1 where it has no place. */
+  /**
+   * By device, the owners of its arena's bytes; by buffer, its bytes there in cuts: from and to, -1 where it
+   * has no place.
+   */
   private readonly owners: IntervalMap[] = []
   private readonly from: Int32Array
   private readonly to: Int32Array
-  /** By buffer, the tick of its last first access, and the buffer that has taken its bytes since; -1: none. */
+  /**
+   * By buffer, the tick of its last first access, and the buffer that has taken its bytes since; -1: none.
+   */
   private readonly claimed: Int32Array
   private readonly taker: Int32Array
   private readonly last: LastAccesses
-  /** By root of several intervals: the command of its first access in the tick, and what the first access of each interval must be after. */
+  /**
+   * By root of several intervals: the command of its first access in the tick, and what the first access of
+   * each interval must be after.
+   */
   private readonly earlier = new Map<number, { readonly since: number; readonly accesses: Earlier[] }>()
   /** Bytes of the arena have had other owners in the tick before. */
   readonly looksBack = true
@@ -98,8 +108,8 @@ export class ArenaOrder {
     )
   }
 
-  // A run claims all its bytes before its accesses are judged: a run that reads bytes which it writes as another buffer
-  // displaces an owner that it is itself still using.
+  // A run claims all its bytes before its accesses are judged: a run that reads bytes which it writes as
+  // another buffer displaces an owner that it is itself still using.
   private run(c: number): void {
     const { replay, taker, last } = this
     const { plan, lane, kind, accessStart, accessRoot, accessNamed } = replay.table
@@ -127,7 +137,9 @@ export class ArenaOrder {
     }
   }
 
-  /** The first access of b in the tick: its bytes are taken from their owners, which must be done with them. */
+  /**
+   * The first access of b in the tick: its bytes are taken from their owners, which must be done with them.
+   */
   private claim(c: number, l: number, b: number): void {
     const { replay, taker, from, to } = this
     const { plan, intervals } = replay.table
@@ -156,7 +168,10 @@ export class ArenaOrder {
     }
   }
 
-  /** Every access of `previous` is before the first access of b, which run c on lane l makes; `accesses` keeps them. */
+  /**
+   * Every access of `previous` is before the first access of b, which run c on lane l makes; `accesses` keeps
+   * them.
+   */
   private follow(c: number, l: number, b: number, previous: number, accesses: Earlier[] | undefined): void {
     const { last } = this
     for (let e = last.first(previous); e !== 0; e = last.next(e)) {
@@ -194,7 +209,10 @@ const arenaRoots = (table: CommandTable, device: number): number[] => {
   return found
 }
 
-/** Without any replay: `state` and `param` share bytes with no other buffer, and nothing lies outside its arena. */
+/**
+ * Without any replay: `state` and `param` share bytes with no other buffer, and nothing lies outside its
+ * arena.
+ */
 export const checkArena = (table: CommandTable, sink: Sink): void => {
   const { plan } = table
   for (let device = 0; device < plan.devices; device++) {

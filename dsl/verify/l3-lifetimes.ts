@@ -3,7 +3,10 @@ import { type CommandTable, Kind, Op } from '../order/command-table.js'
 import type { Replay } from '../order/replay.js'
 import type { Sink } from './report.js'
 
-/** Of a buffer in a tick: `never` before its alloc, `freed` after its free, and in between 1 + its home's point at the alloc. */
+/**
+ * Of a buffer in a tick: `never` before its alloc, `freed` after its free, and in between 1 + its home's
+ * point at the alloc.
+ */
 const state = { never: 0, freed: -1 } as const
 
 /** The command that allocates b first. */
@@ -11,16 +14,20 @@ const allocOf = ({ op, named }: CommandTable, b: number): number =>
   named.findIndex((id, c) => id === b && op[c] === Op.alloc)
 
 /**
- * L3, pooled: a tick buffer is allocated once, on its home lane, before its first access, and freed once, after its last;
- * nothing else is allocated or freed. An alloc is *before* the first access in issue order and in the order of lanes: the
- * block may have had another owner until the home lane's point at the alloc, so a foreign lane's first access must be
- * after that point (the accesses that follow are, by L1 and L2). That point may be of the tick before.
+ * L3, pooled: a tick buffer is allocated once, on its home lane, before its first access, and freed once,
+ * after its last; nothing else is allocated or freed. An alloc is *before* the first access in issue order
+ * and in the order of lanes: the block may have had another owner until the home lane's point at the alloc,
+ * so a foreign lane's first access must be after that point (the accesses that follow are, by L1 and L2).
+ * That point may be of the tick before.
  */
 export class Lifetimes {
   private readonly states: Int32Array
   /** By byte interval, whether it has been accessed in the tick. */
   private readonly accessed: Uint8Array
-  /** Whether a later tick may break the law where the first one keeps it: an access relies on there being no tick before. */
+  /**
+   * Whether a later tick may break the law where the first one keeps it: an access relies on there being no
+   * tick before.
+   */
   looksBack = false
 
   constructor(

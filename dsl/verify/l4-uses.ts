@@ -4,9 +4,9 @@ import type { Replay } from '../order/replay.js'
 import type { Sink } from './report.js'
 
 /**
- * L4, pooled: at a free, each foreign lane's last access is marked by a `use`, or before the event of another use of that
- * buffer, or before some command already issued on the home lane. It is a matter of one tick, since all accesses of a tick
- * buffer and its free are of one.
+ * L4, pooled: at a free, each foreign lane's last access is marked by a `use`, or before the event of another
+ * use of that buffer, or before some command already issued on the home lane. It is a matter of one tick,
+ * since all accesses of a tick buffer and its free are of one.
  */
 export class Uses {
   /** Uses so far in the tick; by use, 1 + the use of its buffer before it; by buffer, 1 + its last use. */
@@ -16,7 +16,10 @@ export class Uses {
 
   constructor(
     private readonly replay: Replay,
-    /** The maximal accesses of each interval: whatever holds back one of them holds back the accesses before it too. */
+    /**
+     * The maximal accesses of each interval: whatever holds back one of them holds back the accesses before
+     * it too.
+     */
     private readonly last: LastAccesses,
     /** By use, 1 where it alone marks some access: for L6. */
     private readonly needed: Uint8Array,

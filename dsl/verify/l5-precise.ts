@@ -4,10 +4,10 @@ import { LastAccesses } from '../order/last-accesses.js'
 import type { Sink } from './report.js'
 
 /**
- * L5: between a lane's last access to a buffer and the record of its use, that lane issues no other run. So the record
- * stands after the last access, with no run of the lane between; a use of a lane that never accesses the buffer is
- * imprecise too. One pass over the runs finds the last accesses of buffers that have uses, counted in runs of their
- * lanes; one over the uses judges them.
+ * L5: between a lane's last access to a buffer and the record of its use, that lane issues no other run. So
+ * the record stands after the last access, with no run of the lane between; a use of a lane that never
+ * accesses the buffer is imprecise too. One pass over the runs finds the last accesses of buffers that have
+ * uses, counted in runs of their lanes; one over the uses judges them.
  */
 export const checkPrecise = (table: CommandTable, sink: Sink): void => {
   const { op, lane, subject, recordOf, accessStart, accessRoot, uses, useCommand, useEvent, allocator } =
@@ -37,7 +37,10 @@ export const checkPrecise = (table: CommandTable, sink: Sink): void => {
   }
 }
 
-/** Use c of an event; `access`: its lane's last access of the buffer, by its number among the lane's runs (0: none); `before`: the lane's runs before the record. */
+/**
+ * Use c of an event; `access`: its lane's last access of the buffer, by its number among the lane's runs (0:
+ * none); `before`: the lane's runs before the record.
+ */
 const imprecise = (
   table: CommandTable,
   c: number,

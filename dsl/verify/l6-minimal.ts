@@ -11,10 +11,14 @@ import { After } from './l10-after.js'
 import { Probe, type Sink } from './report.js'
 import { Safety } from './safety.js'
 
-/** Plans of at most this many commands have their waits dropped one by one; larger ones get the linear test. */
+/**
+ * Plans of at most this many commands have their waits dropped one by one; larger ones get the linear test.
+ */
 export const exactCommands = 4096
 
-/** Steps of the exact test at most: with a thousand ticks in flight on a thousand lanes it would take hours. */
+/**
+ * Steps of the exact test at most: with a thousand ticks in flight on a thousand lanes it would take hours.
+ */
 const exactSteps = 2 ** 30
 
 const isExact = ({ plan, commands, lanes, op }: CommandTable): boolean => {
@@ -27,9 +31,10 @@ const isExact = ({ plan, commands, lanes, op }: CommandTable): boolean => {
 /**
  * L6: drop any one wait or use and some law breaks; no event is recorded that no command waits for or uses.
  *
- * Uses are decided exactly at any size: a use serves L4 of its own buffer and nothing else, so it is needed where it alone
- * marks some lane's last access at the free (`needed`). Waits: dropping one leaves L5 and L7 as they were; the other laws
- * are judged without it. Where a law is broken already the question has no answer: then the linear test alone is made.
+ * Uses are decided exactly at any size: a use serves L4 of its own buffer and nothing else, so it is needed
+ * where it alone marks some lane's last access at the free (`needed`). Waits: dropping one leaves L5 and L7
+ * as they were; the other laws are judged without it. Where a law is broken already the question has no
+ * answer: then the linear test alone is made.
  */
 export const checkMinimal = (replay: Replay, needed: Uint8Array, safe: boolean, sink: Sink): void => {
   const { table } = replay
@@ -61,7 +66,9 @@ class Without {
   private readonly after: After | undefined
   private readonly concurrent: ConcurrentCalls | undefined
   private readonly bounds: readonly number[]
-  /** Whether the session's pool stays within the bound: the second half of L9, where it does so to begin with. */
+  /**
+   * Whether the session's pool stays within the bound: the second half of L9, where it does so to begin with.
+   */
   private readonly pool: boolean
 
   constructor(

@@ -3,9 +3,9 @@ import { type CommandTable, Op } from '../order/command-table.js'
 import type { Sink } from './report.js'
 
 /**
- * L7: every wait's event is recorded earlier in issue order (for a wait with -1: in the tick before, so anywhere in the
- * tick), so no plan can deadlock. An event marks one point a tick, by its first record. A second one is reported here
- * alone, and every law is judged as if it were not there.
+ * L7: every wait's event is recorded earlier in issue order (for a wait with -1: in the tick before, so
+ * anywhere in the tick), so no plan can deadlock. An event marks one point a tick, by its first record. A
+ * second one is reported here alone, and every law is judged as if it were not there.
  */
 export const checkWaits = (table: CommandTable, sink: Sink): void => {
   const { plan, op, subject, recordOf, eventId, lane } = table

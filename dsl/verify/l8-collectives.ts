@@ -4,10 +4,10 @@ import { ConcurrentCalls } from './l8-concurrent.js'
 import type { Sink } from './report.js'
 
 /**
- * L8: on every communicator all ranks issue the same collectives in the same order; sends match receives with no buffering
- * assumed. That compares the plans of several ranks (verify-ranks.ts). One plan alone must have the communicators that its
- * nodes name; and where all ranks are to run it (`everyRank`), collectives over communicators that share two ranks are
- * never concurrent.
+ * L8: on every communicator all ranks issue the same collectives in the same order; sends match receives with
+ * no buffering assumed. That compares the plans of several ranks (verify-ranks.ts). One plan alone must have
+ * the communicators that its nodes name; and where all ranks are to run it (`everyRank`), collectives over
+ * communicators that share two ranks are never concurrent.
  */
 export const checkCollectives = (table: CommandTable, everyRank: boolean, sink: Sink): void => {
   const { plan, op, lane, subject, commands, shared } = table

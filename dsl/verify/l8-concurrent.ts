@@ -5,9 +5,10 @@ import { Replay } from '../order/replay.js'
 import { type Blame, type Call, callText, type Group, type World } from './l8-matching.js'
 
 /**
- * Calls `found` for each call that may be concurrent with the latest one over a communicator that conflicts with its own, in issue order, until it returns true.
- * Calls over one communicator begin in issue order whatever their lanes (NCCL's rule), so what is before one of them is
- * before all that follow it there. Two ticks decide, as for L1 and L2.
+ * Calls `found` for each call that may be concurrent with the latest one over a communicator that conflicts
+ * with its own, in issue order, until it returns true. Calls over one communicator begin in issue order
+ * whatever their lanes (NCCL's rule), so what is before one of them is before all that follow it there. Two
+ * ticks decide, as for L1 and L2.
  */
 export const eachConcurrent = <K, C extends { readonly command: number }>(
   replay: Replay,
@@ -44,7 +45,10 @@ export const eachConcurrent = <K, C extends { readonly command: number }>(
   }
 }
 
-/** Concurrent calls of a plan that all ranks run, over communicators that share two ranks, whichever group a rank is in. */
+/**
+ * Concurrent calls of a plan that all ranks run, over communicators that share two ranks, whichever group a
+ * rank is in.
+ */
 export class ConcurrentCalls {
   private constructor(
     private readonly replay: Replay,
@@ -68,7 +72,10 @@ export class ConcurrentCalls {
     return new ConcurrentCalls(new Replay(table), calls, conflicts)
   }
 
-  /** The commands of the first call that may be concurrent with another one, and of that one, without the wait `dropped` (-1: none). */
+  /**
+   * The commands of the first call that may be concurrent with another one, and of that one, without the wait
+   * `dropped` (-1: none).
+   */
   find(dropped = -1): readonly [call: number, other: number] | undefined {
     const { replay, calls, conflicts } = this
     let found: readonly [number, number] | undefined
@@ -88,10 +95,11 @@ export class ConcurrentCalls {
 }
 
 /**
- * L8 of several ranks: two communicators that share two ranks or more never have concurrent calls on one of those ranks. A
- * call holds a part of the device until all of its group have come, so where one rank begins one call first and another
- * the other, each may wait for the other for ever. Each rank must order the two; that the order is the same on all ranks
- * is a matter of deadlock (l8-deadlock.ts), since two orders make a circle of waits.
+ * L8 of several ranks: two communicators that share two ranks or more never have concurrent calls on one of
+ * those ranks. A call holds a part of the device until all of its group have come, so where one rank begins
+ * one call first and another the other, each may wait for the other for ever. Each rank must order the two;
+ * that the order is the same on all ranks is a matter of deadlock (l8-deadlock.ts), since two orders make a
+ * circle of waits.
  */
 export const checkConcurrent = (world: World, blame: Blame): void => {
   const conflicts = conflictingGroups(world)

@@ -7,18 +7,21 @@ interface Wait {
 }
 
 /**
- * L8 of several ranks, with no buffering assumed: matching calls begin when each of them has come to the head of its lane,
- * and end together. A rank's calls over one communicator begin in issue order, whatever their lanes (NCCL's rule). So the
- * ranks stop for ever exactly where matches wait for each other in a circle, which is what is left after taking out, again
- * and again, the matches that wait for none. The waits inside a tick are the same in every tick, and none is for a later
- * one, so one tick decides.
+ * L8 of several ranks, with no buffering assumed: matching calls begin when each of them has come to the head
+ * of its lane, and end together. A rank's calls over one communicator begin in issue order, whatever their
+ * lanes (NCCL's rule). So the ranks stop for ever exactly where matches wait for each other in a circle,
+ * which is what is left after taking out, again and again, the matches that wait for none. The waits inside a
+ * tick are the same in every tick, and none is for a later one, so one tick decides.
  */
 export const checkDeadlock = (world: World, matches: readonly Match[], blame: Blame): void => {
   const matchOf = new Map<Call, number>()
   matches.forEach((calls, match) => {
     for (const call of calls) matchOf.set(call, match)
   })
-  /** By match, why it waits: the match of `earlier` is to end before `call` begins; and the matches that wait for it. */
+  /**
+   * By match, why it waits: the match of `earlier` is to end before `call` begins; and the matches that wait
+   * for it.
+   */
   const waits: Wait[][] = matches.map(() => [])
   const waiting: number[][] = matches.map(() => [])
   for (const calls of world.calls)
@@ -64,7 +67,10 @@ const circleFrom = (start: number, why: (match: number) => Wait, matchOf: (call:
   }
 }
 
-/** Of one rank: each call with the maximal calls before it, which are the last one of each lane that is before it, and the one before it over its communicator. */
+/**
+ * Of one rank: each call with the maximal calls before it, which are the last one of each lane that is before
+ * it, and the one before it over its communicator.
+ */
 const precedence = (calls: readonly Call[], put: (call: Call, earlier: Call) => void): void => {
   if (calls.length === 0) return
   const { table } = calls[0]!.rank

@@ -9,7 +9,10 @@ export interface Rank {
   readonly table: CommandTable
 }
 
-/** A group of ranks of one communicator: the same for two ranks where their plans give the same name and the same ranks in the same places. */
+/**
+ * A group of ranks of one communicator: the same for two ranks where their plans give the same name and the
+ * same ranks in the same places.
+ */
 export interface Group {
   readonly name: string
   readonly ranks: readonly number[]
@@ -140,10 +143,10 @@ export type Blame = (call: Call, sentence: () => string) => void
 export type Match = readonly Call[]
 
 /**
- * L8 of several ranks, which calls match: the n-th collectives of all ranks of a group, and the n-th send from one place to
- * another with the n-th receive there. Matching calls agree in kind, count, element type, reduction and root. Undefined
- * where some call has no match or does not agree with it; of each rank and group only the first such call is reported,
- * since all that follow are one off.
+ * L8 of several ranks, which calls match: the n-th collectives of all ranks of a group, and the n-th send
+ * from one place to another with the n-th receive there. Matching calls agree in kind, count, element type,
+ * reduction and root. Undefined where some call has no match or does not agree with it; of each rank and
+ * group only the first such call is reported, since all that follow are one off.
  */
 export const matchesOf = (world: World, blame: Blame): readonly Match[] | undefined => {
   const matches: Match[] = []

@@ -26,7 +26,8 @@ const peaksOf = ({ device, pinned }: Peak): number[] => [...device, pinned]
 
 /**
  * L9: the peak, computed from the plan alone, is at most `bound`, for each device and for pinned memory.
- * The replay may have gone through whole ticks. `known`: the peak, where it has been computed from these commands already.
+ * The replay may have gone through whole ticks. `known`: the peak, where it has been computed from these
+ * commands already.
  */
 export const checkBound = (replay: Replay, sink: Sink, known?: Peak): void => {
   const { table } = replay

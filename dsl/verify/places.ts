@@ -1,13 +1,16 @@
 import { quotedBuffer, quotedLane, quotedNode } from '../ir/names.js'
 import type { Plan } from '../ir/plan.js'
+import { viewErrors } from '../ir/views.js'
 import { type CommandTable, Mode, Op } from '../order/command-table.js'
 import { eachBuffer, eachNode } from '../order/compiled-plan.js'
 import type { Sink } from './report.js'
 
 /**
- * What stands where. Buffers (L3), lanes (L7) and nodes (L1) have the ids that commands call them by; a buffer and its home are of one device; a view lies inside its root.
- * A run reads (L1) and writes (L2) memory that its lane's device can address: its own, pinned memory, and that of other devices only where it is a copy
- * of one source or its node says `peerAccess`. Commands of different devices are ordered by the same events as any others.
+ * Ids and devices. Buffers (L3), lanes (L7) and nodes (L1) have the ids that commands call them by; a buffer
+ * and its home are of one device; a view lies inside its root. A run reads (L1) and writes (L2) memory that
+ * its lane's device can address: its own, pinned memory, and that of other devices only where it is a copy of
+ * one source or its node says `peerAccess`. Commands of different devices are ordered by the same events as
+ * any others.
  */
 export const checkPlaces = (table: CommandTable, sink: Sink): void => {
   checkLists(table.plan, sink)
@@ -18,7 +21,7 @@ export const checkPlaces = (table: CommandTable, sink: Sink): void => {
       -1,
       { buffer: inexact },
       () =>
-        `${quotedBuffer(table.plan, inexact)} is written, a part of a buffer that has too many views for what reads see to be judged by bytes`,
+        `${quotedBuffer(table.plan, inexact)} is written, a part of a buffer with too many views to judge by bytes what its reads see`,
     )
   if (table.plan.devices > 1 || table.plan.lanes.some(({ device }) => device !== 0)) checkReach(table, sink)
 }
@@ -51,9 +54,9 @@ const checkLists = (plan: Plan, sink: Sink): void => {
   for (let b = 0; b < buffers.length; b++) {
     const buffer = buffers.at(b)!
     const { home, device } = buffer
-    const sound =
+    const isPlaced =
       buffer.id === b && isIn(device, devices) && isIn(home, lanes.length) && buffer.alias === undefined
-    if (!sound || (buffer.space === 'device' && lanes[home]!.device !== device)) checkBuffer(plan, b, sink)
+    if (!isPlaced || (buffer.space === 'device' && lanes[home]!.device !== device)) checkBuffer(plan, b, sink)
   }
 }
 
@@ -68,13 +71,13 @@ const misnumbered = (plan: Plan, n: number, sink: Sink): void =>
 const checkBuffer = (plan: Plan, b: number, sink: Sink): void => {
   const { lanes, devices } = plan
   const { id, space, device, home, alias } = plan.buffers[b]!
-  const say = (said: string, place: { lane?: number } = {}) =>
-    sink.add('L3', -1, { buffer: b, ...place }, () => `${quotedBuffer(plan, b)} ${said}`)
-  if (id !== b) say(`is number ${b} of its buffers and says id ${id}`)
-  if (!isIn(device, devices)) say(`is on device ${device}, and the plan has ${devices}`)
-  if (!isIn(home, lanes.length)) say(`has lane ${home} for a home, and the plan has ${lanes.length}`)
+  const add = (sentence: string, place: { lane?: number } = {}) =>
+    sink.add('L3', -1, { buffer: b, ...place }, () => `${quotedBuffer(plan, b)} ${sentence}`)
+  if (id !== b) add(`is number ${b} of its buffers and says id ${id}`)
+  if (!isIn(device, devices)) add(`is on device ${device}, and the plan has ${devices}`)
+  if (!isIn(home, lanes.length)) add(`has lane ${home} for a home, and the plan has ${lanes.length}`)
   else if (space === 'device' && lanes[home]!.device !== device)
-    say(
+    add(
       `is on device ${device}, and its home ${quotedLane(plan, home)} is of device ${lanes[home]!.device}, whose order its memory cannot follow`,
       { lane: home },
     )
@@ -82,23 +85,11 @@ const checkBuffer = (plan: Plan, b: number, sink: Sink): void => {
 }
 
 const checkView = (plan: Plan, b: number, sink: Sink): void => {
-  const { alias, aliasOffset = 0, bytes, space, device } = plan.buffers[b]!
-  const say = (said: () => string) =>
-    sink.add('L3', -1, { buffer: b }, () => `${quotedBuffer(plan, b)} is a view ${said()}`)
-  const root = plan.buffers[alias!]
-  if (root === undefined || alias === b)
-    say(() => `of ${alias === b ? 'itself' : `buffer ${alias}, which the plan does not have`}`)
-  else if (root.alias !== undefined) say(() => `of ${quotedBuffer(plan, alias!)}, which is a view itself`)
-  else if (!(aliasOffset >= 0 && aliasOffset + bytes <= root.bytes))
-    say(
-      () =>
-        `of bytes ${aliasOffset} to ${aliasOffset + bytes} of ${quotedBuffer(plan, alias!)}, which has ${root.bytes}`,
-    )
-  else if (root.space !== space || root.device !== device)
-    say(
-      () =>
-        `in other memory (${space} ${device}) than ${quotedBuffer(plan, alias!)} (${root.space} ${root.device})`,
-    )
+  const { alias } = plan.buffers[b]!
+  const add = (sentence: string) =>
+    sink.add('L3', -1, { buffer: b }, () => `${quotedBuffer(plan, b)} is a view ${sentence}`)
+  if (plan.buffers[alias!] === undefined) add(`of buffer ${alias}, which the plan does not have`)
+  for (const { wanted, found } of viewErrors(plan, b)) add(`of ${found}; wanted: ${wanted}`)
 }
 
 const checkReach = (table: CommandTable, sink: Sink): void => {
@@ -106,7 +97,7 @@ const checkReach = (table: CommandTable, sink: Sink): void => {
   for (let c = 0; c < table.commands && !sink.full; c++) {
     if (op[c] !== Op.run) continue
     const node = plan.nodes[subject[c]!]!
-    // What gathers several parts stays on one device.
+    // A copy of several sources stays on one device.
     const reaches = node.kernel?.kind === 'copy' ? (node.kernel.parts ?? 1) === 1 : node.peerAccess === true
     if (reaches) continue
     const { device } = plan.lanes[lane[c]!]!

@@ -3,10 +3,15 @@ import type { Law, Plan, Violation } from '../ir/plan.js'
 import { show } from '../ir/reader.js'
 import { type CommandTable, Op } from '../order/command-table.js'
 
-/** Violations that one verification lists at most. A plan with more is no better understood by more of them. */
+/**
+ * Violations that one verification lists at most. A plan with more is no better understood by more of them.
+ */
 export const maxViolations = 1000
 
-/** Where a law puts what it finds: a report that makes sentences of it, or a probe that only asks whether there is anything. */
+/**
+ * Where a law puts what it finds: a report that makes sentences of it, or a probe that only asks whether
+ * there is anything.
+ */
 export interface Sink {
   /** The replay may stop. */
   readonly full: boolean
@@ -28,7 +33,10 @@ export class Report implements Sink {
     return this.violations.length >= maxViolations
   }
 
-  /** One violation for each law, command and buffer, however many ticks show it. `sentence` completes "L4: commands[17] (free w[3]): …". */
+  /**
+   * One violation for each law, command and buffer, however many ticks show it. `sentence` completes "L4:
+   * commands[17] (free w[3]): …".
+   */
   add(
     law: Law,
     command: number,
@@ -43,7 +51,10 @@ export class Report implements Sink {
   }
 }
 
-/** Full at the first violation, and makes no sentence of it: for the exact test of L6, which judges the plan once for each wait. */
+/**
+ * Full at the first violation, and makes no sentence of it: for the exact test of L6, which judges the plan
+ * once for each wait.
+ */
 export class Probe implements Sink {
   full = false
   add(): void {

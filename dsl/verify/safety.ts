@@ -40,8 +40,8 @@ class Pooled {
 }
 
 /**
- * L1 to L4 by one replay of at most two ticks, which decide them (see Frontiers). Made once and replayed often: the exact test of
- * L6 leaves out one wait after the other.
+ * L1 to L4 by one replay of at most two ticks, which decide them (see Frontiers). Made once and replayed
+ * often: the exact test of L6 leaves out one wait after the other.
  */
 export class Safety {
   private readonly last: LastAccesses

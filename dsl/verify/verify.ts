@@ -1,4 +1,6 @@
+import * as E from 'fp-ts/lib/Either.js'
 import { limits } from '../ir/limits.js'
+import { parsePlan } from '../ir/load.js'
 import type { Law, Plan, Violation } from '../ir/plan.js'
 import type { Peak } from '../memory/peak.js'
 import { type CommandTable, commandTableOf, mostNumbers } from '../order/command-table.js'
@@ -17,38 +19,47 @@ import { checkIds, Report } from './report.js'
 import { Safety } from './safety.js'
 
 /*
- * The laws of a plan, a file each. L1 to L4 are judged in one replay of two ticks (safety.ts). Commands, ids, devices and
- * views that cannot be (report.ts, places.ts) are reported under the law that they would break.
+ * The laws of a plan, a file each. L1 to L4 are judged in one replay of at most two ticks (safety.ts). Commands,
+ * ids, devices and views that cannot be (report.ts, places.ts) are reported under the law that they would break.
  *
  * | law | |
  * |---|---|
  * | L1  | every read is after the write it sees |
  * | L2  | every write is after all earlier reads and writes of those bytes, across ticks too |
- * | L3  | a tick buffer is allocated once, before its first access, and freed once, after its last; nothing leaks |
- * | L4  | at a free, each foreign lane's last access is marked by a use, or before the event of another use of that buffer, or before some command already issued on the home lane |
+ * | L3  | a tick buffer is allocated once, before its first access, and freed once, after its last |
+ * | L4  | at a free, each foreign lane's last access is marked by a use, or before the event of another use of that
+ *         buffer, or before some command already issued on the home lane |
  * | L5  | between a lane's last access to a buffer and the record of its use, that lane issues no other run |
- * | L6  | drop any one wait or use and some law breaks; no event is recorded that no command waits for or uses |
+ * | L6  | drop any one wait or use and some law breaks; every event that is recorded is waited for or used |
  * | L7  | every wait's event is recorded earlier in issue order |
- * | L8  | all ranks issue the same collectives in the same order (verifyRanks, for the plans of several ranks) |
+ * | L8  | all ranks issue the same collectives in the same order (verifyRanks, for plans of several ranks) |
  * | L9  | the peak, computed from the plan alone, is at most `bound` |
  * | L10 | each run comes after what its node says that it comes after: its start, or its end |
  *
- * *Before* is what order/frontiers.ts says. The work is linear in commands, lanes and ticks, but for the exact test of L6,
- * which plans of at most `exactCommands` commands get.
+ * *Before* is what order/frontiers.ts says. The work is linear in commands, lanes and ticks, but for the exact
+ * test of L6, which plans of at most `exactCommands` commands get.
  */
 
 export interface VerifyOptions {
   /** Leaves out L5 and L6, which are about quality. */
   readonly safety?: boolean
-  /** All ranks are to run this one plan: L8 then holds collectives of communicators that share ranks apart, too. */
+  /**
+   * All ranks are to run this one plan: L8 then holds collectives of communicators that share ranks apart,
+   * too.
+   */
   readonly everyRank?: boolean
-  /** The plan's peak, where the caller has computed it from the same commands: L9 compares it with the bound. */
+  /**
+   * The plan's peak, where the caller has computed it from the same commands: L9 compares it with the bound.
+   */
   readonly peak?: Peak | undefined
 }
 
-/** Proves the laws of any plan, whoever wrote it: an empty list where every law holds. A value that is no plan breaks some law or other; nothing throws. */
+/**
+ * Proves the laws of any plan, whoever wrote it: an empty list where every law holds. A value that is no plan
+ * breaks some law or other; nothing throws.
+ */
 export const verify = (plan: Plan, options: VerifyOptions = {}): readonly Violation[] => {
-  if (!hasForm(plan)) return refused('it has not the form of a plan; parsePlan says where')
+  if (!hasForm(plan)) return refused(`it is no plan: ${formError(plan)}`)
   return withScratchArena(allocator => {
     const lanes = plan.lanes.length
     if (lanes * lanes > mostNumbers) return refused(`its ${lanes} lanes are more than can be judged`)
@@ -61,7 +72,8 @@ export const verify = (plan: Plan, options: VerifyOptions = {}): readonly Violat
 
 const judge = (table: CommandTable, { safety = false, everyRank = false, peak }: VerifyOptions) => {
   const report = new Report(table.plan)
-  // 1. Commands, buffers, lanes and nodes are what the format knows, and L7: the replays rely on nothing more.
+  // 1. Commands, buffers, lanes and nodes are what the format knows, and L7: the replays rely on nothing
+  // more.
   checkIds(table, report)
   checkPlaces(table, report)
   checkWaits(table, report)
@@ -85,14 +97,22 @@ const judge = (table: CommandTable, { safety = false, everyRank = false, peak }:
   return report.violations
 }
 
+/** The first error that the loader finds. */
+const formError = (plan: unknown): string => {
+  const loaded = parsePlan(plan)
+  if (E.isRight(loaded)) return 'parsePlan reads it, so give verify what parsePlan returns'
+  const { at, wanted, found } = loaded.left[0]
+  return `${at}: wanted ${wanted}, found ${found}`
+}
+
 const refused = (why: string): readonly Violation[] => {
   const law: Law = 'L7'
   return [{ law, command: -1, message: `${law}: the plan: ${why}` }]
 }
 
 /**
- * Whether a value has as much of a plan's form as the replays rely on, whoever made it: ids may be out of range, and commands be anything (see checkIds).
- * Loops, since `every` skips holes.
+ * Whether a value has as much of a plan's form as the replays rely on, whoever made it: ids may be out of
+ * range, and commands be anything (see checkIds). Loops, since `every` skips holes.
  */
 export const hasForm = (plan: Plan): boolean => {
   if (!isObject(plan)) return false

@@ -3,10 +3,11 @@ import type { Command, Law, Plan } from '../../dsl/ir/plan.js'
 import { poolPeakOf } from '../../dsl/memory/pool-peak.js'
 
 /**
- * The laws once more, decided the slow way and sharing no code with `verify`: the plan is unrolled over several ticks into an
- * explicit graph of command instances, *before* is reachability in it, and each law is asked literally of every pair. For
- * plans of some dozens of commands. An event's mark is its first record in the tick: a second one breaks L7 and is otherwise
- * as if it were not there. A finding is `law command buffer`, with -1 where there is none.
+ * The laws once more, decided the slow way and sharing no code with `verify`: the plan is unrolled over
+ * several ticks into an explicit graph of command instances, *before* is reachability in it, and each law is
+ * asked literally of every pair. For plans of some dozens of commands. An event's mark is its first record in
+ * the tick: a second one breaks L7 and is otherwise as if it were not there. A finding is `law command
+ * buffer`, with -1 where there is none.
  */
 export const oracle = (given: Plan, quality = true): Set<string> => {
   const found = new Set<string>()
@@ -36,8 +37,9 @@ export const oracle = (given: Plan, quality = true): Set<string> => {
 }
 
 /**
- * What verify and the oracle must agree on, sorted. L6 is a question about plans in which every other law holds; and where two
- * buffers share bytes of the arena, one overlap can be told of several of its accesses: then only that there is one.
+ * What verify and the oracle must agree on, sorted. L6 is a question about plans in which every other law
+ * holds; and where two buffers share bytes of the arena, one overlap can be told of several of its accesses:
+ * then only that there is one.
  */
 export const comparable = (plan: Plan, found: readonly string[]): string[] => {
   const safe = found.every(key => key.startsWith('L5') || key.startsWith('L6'))
@@ -97,7 +99,8 @@ const unroll = (plan: Plan, ticks: number, meeting = false): Unrolled => {
       } else if (record < c) into[i]!.push(at(t, record))
     }
   }
-  // Ancestors of each instance, in an order in which all of them come first: tick by tick, its start, then its commands.
+  // Ancestors of each instance, in an order in which all of them come first: tick by tick, its start, then
+  // its commands.
   const above: Set<number>[] = Array.from({ length: size }, () => new Set())
   const close = (i: number) => {
     for (const j of into[i]!) {
@@ -122,7 +125,10 @@ const unroll = (plan: Plan, ticks: number, meeting = false): Unrolled => {
 const communicatorOf = ({ nodes }: Plan, command: Command): number | undefined =>
   command[0] === 'run' ? nodes[command[1]]?.collective?.communicator : undefined
 
-/** Whether calls that some two ranks have both may run side by side: those of two communicators in each of which the two are in one group. */
+/**
+ * Whether calls that some two ranks have both may run side by side: those of two communicators in each of
+ * which the two are in one group.
+ */
 const beside = (plan: Plan): boolean => {
   const { communicators = [], commands } = plan
   const calls = commands.flatMap((command, c) => {
@@ -202,7 +208,10 @@ const events = (plan: Plan, say: Say): void => {
   })
 }
 
-/** A run reaches device memory of another device, a buffer's home is of another device, a view leaves its root, an id is not its place. */
+/**
+ * A run reaches device memory of another device, a buffer's home is of another device, a view leaves its
+ * root, an id is not its place.
+ */
 const places = (plan: Plan, say: Say): void => {
   plan.lanes.forEach(({ id, device }, l) => {
     if (id !== l || device >= plan.devices) say('L7', -1)
@@ -392,7 +401,10 @@ const planned = (u: Unrolled, say: Say): void => {
   }
 }
 
-/** Orders without data: the end of a run, or its start, which is whatever its lane ran or waited for last before it. */
+/**
+ * Orders without data: the end of a run, or its start, which is whatever its lane ran or waited for last
+ * before it.
+ */
 const afters = (u: Unrolled, say: Say): void => {
   const { commands, nodes } = u.plan
   for (let t = 0; t < u.ticks; t++) {
@@ -438,7 +450,8 @@ export const without = (plan: Plan, c: number): Plan => ({
   commands: plan.commands.filter((_, i) => i !== c),
 })
 
-// The pool's rule is not the verifier's, so it is taken as it is: a wait is needed, too, where the pool outgrows the bound without it.
+// The pool's rule is not the verifier's, so it is taken as it is: a wait is needed, too, where the pool
+// outgrows the bound without it.
 const fits = (plan: Plan): boolean =>
   plan.storage === 'planned' || poolPeakOf(plan).device.every((bytes, d) => bytes <= plan.bound.device[d]!)
 
@@ -466,8 +479,9 @@ const minimal = (plan: Plan, safe: boolean, say: Say): void => {
 }
 
 /**
- * L9, as worded: a list of freed chunks, searched from its oldest, tick after tick until what lies free at the end of one has lain
- * so before. What completed `inFlight` ticks ago is known to every lane, so of that only the bytes count.
+ * L9, as worded: a list of freed chunks, searched from its oldest, tick after tick until what lies free at
+ * the end of one has lain so before. What completed `inFlight` ticks ago is known to every lane, so of that
+ * only the bytes count.
  */
 export const oraclePeak = (plan: Plan, ticks = 8): { bytes: number[]; reachedAt: number[] } => {
   const u = unroll(plan, ticks)

@@ -1,8 +1,10 @@
 import type { CollectiveSpec, Plan } from '../../dsl/ir/plan.js'
 
 /**
- * The plans of several ranks executed with nothing buffered, one step after the other, and sharing no code with `verifyRanks`. Every lane is a queue; a collective at its
- * head ends when all ranks of its group have theirs at their heads, a send when its peer has the receive there. A rank's calls over one communicator begin in issue order.
+ * The plans of several ranks executed with nothing buffered, one step after the other, and sharing no code
+ * with `verifyRanks`. Every lane is a queue; a collective at its head ends when all ranks of its group have
+ * theirs at their heads, a send when its peer has the receive there. A rank's calls over one communicator
+ * begin in issue order.
  */
 export type Outcome = 'done' | 'stuck' | 'mismatch'
 
@@ -152,7 +154,9 @@ const agree = (calls: readonly Call[]): boolean => {
   return calls.every(call => say(call) === say(calls[0]!))
 }
 
-/** Devices that can hold any number of calls at once: all that can begin has begun, so there is one outcome. */
+/**
+ * Devices that can hold any number of calls at once: all that can begin has begun, so there is one outcome.
+ */
 export const execute = (plans: readonly Plan[]): Outcome => {
   const state = new State(queuesOf(plans))
   for (;;) {

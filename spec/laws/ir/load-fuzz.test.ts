@@ -11,7 +11,10 @@ import { runs } from '../../fixtures/runs.js'
 const texts = [twoLanes, weightStreaming, withKernels, withCollectives].map(toJSON)
 const values = texts.map(text => JSON.parse(text) as unknown)
 
-/** What any input must come to: a plan that can be judged and printed, or faults that say where. Never a throw. */
+/**
+ * What any input must come to: a plan that can be judged and printed, or faults that say where. Never a
+ * throw.
+ */
 const survives = (input: unknown): void => {
   const parsed = parsePlan(input)
   if (E.isLeft(parsed)) {

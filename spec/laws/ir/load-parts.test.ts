@@ -1,4 +1,5 @@
-// A plan's file may be longer than a string can be: read in parts it is what it is read whole, and so is what is no plan and no JSON.
+// A plan's file may be longer than a string can be: read in parts it is what it is read whole, and so is what
+// is no plan and no JSON.
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'

@@ -1,4 +1,5 @@
-// The JSON Schema in spec/ and the loader are two statements of one format: a file that is good for one is good for the other.
+// The JSON Schema in spec/ and the loader are two statements of one format: a file that is good for one is
+// good for the other.
 import { readFileSync } from 'node:fs'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import fc from 'fast-check'
@@ -47,7 +48,10 @@ const bases = [singleLane, twoLanes, weightStreaming, withKernels, withCollectiv
 )
 const sites = bases.flatMap(base => places(base).flatMap(path => (path.length === 0 ? [] : [{ base, path }])))
 
-/** JSON values that a field may be given: some of the right type and out of range, some beside the limits, some of another type. */
+/**
+ * JSON values that a field may be given: some of the right type and out of range, some beside the limits,
+ * some of another type.
+ */
 const wrong: readonly unknown[] = [
   null,
   true,
@@ -129,8 +133,9 @@ const edited = (base: object, path: Path, { kind, value }: Edit): unknown => {
 }
 
 /**
- * What only the loader can ask, since it relates one field to others: ids against the lists that they index, views against
- * their roots, sizes against shapes and kernels against the buffers that they run on, one size for each device, offsets where storage is planned.
+ * What only the loader can ask, since it relates one field to others: ids against the lists that they index,
+ * views against their roots, sizes against shapes and kernels against the buffers that they run on, one size
+ * for each device, offsets where storage is planned.
  */
 const deep = (fault: PlanFault): boolean =>
   fault._tag === 'UnknownId' ||

@@ -1,4 +1,5 @@
-// Flat commands, and nodes and buffers that are still to be made, are input like any other: where they contradict themselves, their lists are judged.
+// Flat commands, and nodes and buffers that are still to be made, are input like any other: where they
+// contradict themselves, their lists are judged.
 import { beforeAll, describe, expect, test } from 'vitest'
 import type { Plan, PlanBuffer, PlanNode } from '../../../dsl/ir/plan.js'
 import { commandTableOf } from '../../../dsl/order/command-table.js'

@@ -1,5 +1,7 @@
-// Plans, broken one way at a time: every mutant is rejected by the law that it breaks, at the command and for the buffer that an oracle without any of the verifier's
-// code names, or proved equal by it. One file, since one table at the end counts all kinds: how many were made, rejected and equal, of one rank's plan and of several.
+// Plans, broken one way at a time: every mutant is rejected by the law that it breaks, at the command and for
+// the buffer that an oracle without any of the verifier's code names, or proved equal by it. One file, since
+// one table at the end counts all kinds: how many were made, rejected and equal, of one rank's plan and of
+// several.
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
@@ -23,7 +25,10 @@ import { goldens } from '../../golden/graphs.js'
 import { comparable, oracle } from '../../oracle/oracle.js'
 import { canStop, execute } from '../../oracle/rendezvous.js'
 
-/** Mutants of each kind: as many as make the table mean something, and no more than a minute's work on one core. */
+/**
+ * Mutants of each kind: as many as make the table mean something, and no more than a minute's work on one
+ * core.
+ */
 const wanted = isFullRun ? 34 : 12
 const fewest = { mutants: 10, kinds: 60, all: isFullRun ? 1_500 : 700 }
 
@@ -32,8 +37,9 @@ const seeded = (seed: number) => {
   return (count: number): number => Math.floor(next() * count)
 }
 
-// Plans by hand; generated ones that the compiler had no part in; families of task graphs; and the compiler's own, as they come and with the waits that fit them
-// into the least memory, the golden ones among them. All that the oracle can judge in time.
+// Plans by hand; generated ones that the compiler had no part in; families of task graphs; and the compiler's
+// own, as they come and with the waits that fit them into the least memory, the golden ones among them. All
+// that the oracle can judge in time.
 const sampled: readonly Plan[] = [
   singleLane,
   twoLanes,
@@ -122,7 +128,8 @@ describe('every mutant is rejected by its law, at the command and for the buffer
             (mutant.buffer === undefined || mutant.buffer === buffer) &&
             (mutant.names === undefined || buffer !== undefined),
         )
-        // The second half of L9, what the session's pool takes, is asked by L6 and open: a wait may serve it alone.
+        // The second half of L9, what the session's pool takes, is asked by L6 and open: a wait may serve it
+        // alone.
         if (blamed === undefined && mutant.names && fits(of) && !fits(mutant.plan)) continue
         expect(blamed, violations.map(({ message }) => message).join('\n')).toBeDefined()
         const { law, command, buffer, message } = blamed!
@@ -136,7 +143,8 @@ describe('every mutant is rejected by its law, at the command and for the buffer
 })
 
 describe('every mutant of several ranks is rejected by L8, at a command of some rank, or comes to its end whatever begins first', () => {
-  // Every call after the one before it, around the tick too: so both communicators are in one order everywhere.
+  // Every call after the one before it, around the tick too: so both communicators are in one order
+  // everywhere.
   const sets = fc.sample(scripts(2, 2, 5), { numRuns: 80, seed: 11 }).map(ranks =>
     ranks.map(
       ({ calls }): Script => ({

@@ -1,0 +1,39 @@
+import type { Plan } from './plan.js'
+
+/** What is wrong with one view, in the words of a fault. */
+export interface ViewError {
+  readonly wanted: string
+  readonly found: string
+  readonly next: string
+}
+
+/**
+ * The errors of buffer b as a view: it lies inside its root, which is another buffer and no view itself, and
+ * in the same memory. None where it is no view, or where its root is not in the plan.
+ */
+export const viewErrors = ({ buffers }: Plan, b: number): readonly ViewError[] => {
+  const { alias, aliasOffset = 0, bytes, space, device } = buffers[b]!
+  const root = alias === undefined ? undefined : buffers[alias]
+  if (root === undefined) return []
+  const errors: ViewError[] = []
+  if (alias === b) errors.push({ wanted: 'another buffer', found: 'itself', next: 'leave alias out' })
+  else if (root.alias !== undefined)
+    errors.push({
+      wanted: 'a buffer that is no view',
+      found: `'${root.name}', a view`,
+      next: 'name the root itself',
+    })
+  if (!(aliasOffset >= 0 && aliasOffset + bytes <= root.bytes))
+    errors.push({
+      wanted: `bytes within the ${root.bytes} of '${root.name}'`,
+      found: `bytes ${aliasOffset} to ${aliasOffset + bytes}`,
+      next: 'shorten or move the view',
+    })
+  if (root.space !== space || root.device !== device)
+    errors.push({
+      wanted: `the memory of '${root.name}' (${root.space} ${root.device})`,
+      found: `${space} ${device}`,
+      next: 'give a view the space and device of its root',
+    })
+  return errors
+}
