@@ -24,7 +24,7 @@ export interface Where {
 }
 
 /**
- * One node of a graph: one value a tick, or as many as its rate says (dsl/rates.ts). `inputs` are indices
+ * One node of a graph: one value a tick, or as many as its rate says (language/rates.ts). `inputs` are indices
  * into `Graph.nodes` and always smaller than the node's own index, except that a `delay` node's single input
  * (the value it remembers for the next tick) may be any index.
  *
@@ -41,10 +41,10 @@ export interface Where {
  * | `upload`   | device      | 1 host value    | `{ ahead?: number }` |
  * | `download` | host        | 1 device value  | `{}` |
  * | `delay`    | device      | 1 device value  | `{ init: number \| number[] }`: yields init, then the input of the tick before |
- * | `window`   | as its input | 1 value     | `{ n }`: n successive values as one, once for n (dsl/rates.ts) |
+ * | `window`   | as its input | 1 value     | `{ n }`: n successive values as one, once for n (language/rates.ts) |
  * | `every`    | as its input | 1 value     | `{ n }`: the last of n values, once for n |
  * | `hold`     | device      | 1 device value  | `{ init, n? }`: the newest value of a slow flow, at the rate of what it meets |
- * | `kernel`   | device      | the reads       | `KernelAttrs` (dsl/kernel.ts); its value is its first write |
+ * | `kernel`   | device      | the reads       | `KernelAttrs` (language/kernel.ts); its value is its first write |
  * | `port`     | device      | 1 kernel        | `{ index }`: write number `index` of a kernel, which is not the first |
  */
 export interface GraphNode {
