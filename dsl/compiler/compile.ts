@@ -19,24 +19,24 @@ import { unroll } from './passes/unroll.js'
 import { fitToMemory } from './search/fit-to-memory.js'
 import { emitted, prove } from './search/prove.js'
 
-//                     the graph, as the user wrote it
-//      check          ▼ GraphIR        names, shapes, dtypes, effects and options agree, or every error at once
-//      simplify       ▼ Checked        no dead node, no duplicate pure node
-//      rates          ▼ Checked        every flow has a rate
-//      unroll         ▼ Rated          one node an instance, everything at one rate
-//      devices        ▼ Checked        every value has a device, peer copies stand between devices
-//      lower          ▼ Checked        operations over buffers: kernels, and the buffers that they read and write
-//   ┌─ fitToMemory ───▼ Lowered        a search: candidates in, the best that fits out
-//   │  place          ▼ Lowered        every operation has a lane
-//   │  order          ▼ Placed         one issue order for the tick
-//   │  synchronize    ▼ Ordered        the fewest waits that order every dependency
-//   │  lifetimes      ▼ Synchronized   where each buffer is allocated, used and freed
-//   │  bound          ▼ Lifetimes      the bytes that the plan holds at most
-//   │  arena          ▼ Ordered        with planned storage, in place of the last three: a place for every buffer
-//   └─────────────────▼ Bounded
-//      emit           ▼ Draft          the commands, and with them the plan
-//      prove          ▼ Unproved       every law holds; what is known beside the plan is recorded (Provenance)
-//                     Plan
+//                   the graph, as the user wrote it
+//     check         ▼ GraphIR        names, shapes, dtypes, effects and options agree, or all errors at once
+//     simplify      ▼ Checked        no dead node, no duplicate pure node
+//     rates         ▼ Checked        every flow has a rate
+//     unroll        ▼ Rated          one node an instance, everything at one rate
+//     devices       ▼ Checked        every value has a device, peer copies stand between devices
+//     lower         ▼ Checked        operations over buffers
+//   ┌ fitToMemory ──▼ Lowered        a search: candidates in, the best that fits out
+//   │ place         ▼ Lowered        every operation has a lane
+//   │ order         ▼ Placed         one issue order for the tick
+//   │ synchronize   ▼ Ordered        the fewest waits that order every dependency
+//   │ lifetimes     ▼ Synchronized   where each buffer is allocated, used and freed
+//   │ bound         ▼ Lifetimes      the bytes that the plan holds at most
+//   │ arena         ▼ Ordered        planned storage, in place of the last three: a place for every buffer
+//   └───────────────▼ Bounded
+//     emit          ▼ Draft          the commands, and with them the plan
+//     prove         ▼ Unproved       every law holds; the provenance is recorded
+//                   Plan
 
 /** The types of inputs, parameters and outputs with their symbols, for which a plan has only numbers. */
 const portsOf = ({ nodes, outputs }: GraphIR): Provenance['ports'] =>
@@ -68,8 +68,8 @@ const compiled = (source: GraphIR, options: unknown): Passed<Plan> =>
   )
 
 /**
- * The whole compiler: a graph becomes a plan for which every law holds, or every error at once. Pure and total: it
- * throws for no argument, and the same graph and options give the same plan to the byte.
+ * The whole compiler: a graph becomes a plan for which every law holds, or every error at once. Pure and
+ * total: it throws for no argument, and the same graph and options give the same plan to the byte.
  */
 export const compile = <I extends Ports, O extends Ports>(
   graph: Graph<I, O>,

@@ -1,17 +1,5 @@
 import { heap } from '../../order/scratch-arena.js'
-import type { Buffer, Operation } from './ir.js'
-
-/**
- * The buffers that each operation accesses, in flat columns: operation i reads `root[start[i] .. written[i]]` and
- * writes `root[written[i] .. start[i + 1]]`. A view is listed by the buffer whose bytes it has (its root).
- */
-export interface Accesses {
-  readonly start: Int32Array
-  readonly written: Int32Array
-  readonly root: Int32Array
-  /** As `root`, with views by their own ids; the same array where there are no views. */
-  readonly named: Int32Array
-}
+import type { Accesses, Buffer, Operation } from './ir.js'
 
 export const accessesOf = (operations: readonly Operation[], buffers: readonly Buffer[]): Accesses => {
   const start = heap.int32(operations.length + 1)

@@ -1,7 +1,10 @@
 import type { ControlEdge, Operation, Ordered } from './ir.js'
 import { changed } from './operations.js'
 
-/** By later operation: the operations whose start it waits for. Undefined where no operation waits for a start. */
+/**
+ * By later operation: the operations whose start it waits for. Undefined where no operation waits for a
+ * start.
+ */
 export const startsOf = ({
   control = [],
 }: Pick<Ordered, 'control'>): ReadonlyMap<number, readonly number[]> | undefined => {
@@ -16,8 +19,8 @@ export const startsOf = ({
 }
 
 /**
- * The operations without the dependencies on a start alone: an operation runs concurrently with one whose start it
- * waits for, so it does not continue its chain.
+ * The operations without the dependencies on a start alone: an operation runs concurrently with one whose
+ * start it waits for, so it does not continue its chain.
  */
 export const withoutStartEdges = (
   operations: readonly Operation[],

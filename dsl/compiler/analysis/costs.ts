@@ -14,14 +14,19 @@ export interface Costs extends Usage {
   readonly wait: number
   /** From the point of a record to the start of the operation that waits for it on another lane. */
   readonly waitLatency: number
-  /** Operations that may be outstanding on each of so many lanes; to issue one more blocks until the oldest ends. */
+  /**
+   * Operations that may be outstanding on each of so many lanes; to issue one more blocks until the oldest
+   * ends.
+   */
   readonly depth: (lanes: number) => number
 }
 
 /** Kinds of work whose time is kept. */
 const mostKnown = 1024
 
-/** Nanoseconds from start to end of each operation with nothing concurrent: enough to find the longest path. */
+/**
+ * Nanoseconds from start to end of each operation with nothing concurrent: enough to find the longest path.
+ */
 export const aloneOf = (
   operations: readonly Operation[],
   { machine, profile }: Settings,

@@ -1,7 +1,9 @@
 import { type ArrayAllocator, heap } from '../../order/scratch-arena.js'
 import type { Operation } from './ir.js'
 
-/** The successors of operation i are `to[start[i] .. start[i + 1]]`; `degree[i]` operations come before it. */
+/**
+ * The successors of operation i are `to[start[i] .. start[i + 1]]`; `degree[i]` operations come before it.
+ */
 export interface Dependencies {
   readonly start: Int32Array
   readonly to: Int32Array
@@ -54,7 +56,10 @@ export const topological = (dependencies: Dependencies, allocator: ArrayAllocato
   return order.subarray(0, length)
 }
 
-/** The longest path from the start of each operation to the end of the tick, by the time that each takes alone. */
+/**
+ * The longest path from the start of each operation to the end of the tick, by the time that each takes
+ * alone.
+ */
 export const remainingPath = (
   order: Int32Array,
   { start, to }: Dependencies,

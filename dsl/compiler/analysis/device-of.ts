@@ -15,8 +15,8 @@ export const memoryOf = ({ space, device = 0 }: Buffer, devices: number): number
   space === 'pinned' ? devices : device
 
 /**
- * The home of a buffer in device memory is a lane of its own device. Where a lane of another device accesses it first,
- * as the copy of a state may, the home is the first lane of its own device that does.
+ * The home of a buffer in device memory is a lane of its own device. Where a lane of another device accesses
+ * it first, as the copy of a state may, the home is the first lane of its own device that does.
  */
 export const homesOf = (
   ir: Pick<Placed, 'operations' | 'buffers' | 'lanes' | 'laneOf'>,

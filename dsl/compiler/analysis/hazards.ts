@@ -2,8 +2,8 @@ import { type ArrayAllocator, heap } from '../../order/scratch-arena.js'
 import type { Ordered } from './ir.js'
 
 /**
- * The operations that operation i must come after: `on[start[i] .. start[i + 1]]`, latest in issue order first. An
- * entry below 0 is operation `-1 - entry` of the tick before.
+ * The operations that operation i must come after: `on[start[i] .. start[i + 1]]`, latest in issue order
+ * first. An entry below 0 is operation `-1 - entry` of the tick before.
  */
 export interface Hazards {
   readonly start: Int32Array
@@ -105,7 +105,10 @@ class Tick {
   }
 }
 
-/** Hazards beyond the tick's own: of state that lives on across ticks, and of windows, collectives and the user. */
+/**
+ * Hazards beyond the tick's own: of state that lives on across ticks, and of windows, collectives and the
+ * user.
+ */
 const furtherHazards = (
   { windows, collectiveEdges: meetings = [], control = [] }: Ordered,
   before: Tick,
@@ -129,9 +132,10 @@ const furtherHazards = (
 }
 
 /**
- * A read comes after the write that it sees, which is the last before it in issue order. A write comes after all reads
- * since the write before it, or after that write. State lives on across ticks, so its hazards reach back into the tick
- * before, unless the host issues a tick only when the one before is complete (`inFlight: 1`).
+ * A read comes after the write that it sees, which is the last before it in issue order. A write comes after
+ * all reads since the write before it, or after that write. State lives on across ticks, so its hazards reach
+ * back into the tick before, unless the host issues a tick only when the one before is complete (`inFlight:
+ * 1`).
  */
 export const hazardsOf = (ir: Ordered, allocator: ArrayAllocator = heap): Hazards => {
   const tick = new Tick(ir, allocator)

@@ -3,15 +3,14 @@ import type { KernelSpec } from '../../ir/kernel-spec.js'
 import type { CollectiveSpec, PlanCommunicator, PlanLane } from '../../ir/plan.js'
 import type { BoundSpec, DType } from '../../ir/tensor.js'
 import type { Peak } from '../../memory/peak.js'
-import type { Accesses } from './accesses.js'
 import type { Settings } from './options.js'
 import type { BoundKernel } from './user-kernel.js'
 
 // The typed forms between passes. Each extends the one before, so a pass only adds what it found.
 
 /**
- * The graph with every dimension bound. `specs[i]` is the type of node i; a node's inputs have smaller ids than it,
- * except the inputs of delays.
+ * The graph with every dimension bound. `specs[i]` is the type of node i; a node's inputs have smaller ids
+ * than it, except the inputs of delays.
  */
 export interface Checked {
   readonly settings: Settings
@@ -24,12 +23,18 @@ export interface Checked {
   readonly unrolled?: boolean
 }
 
-/** An output; one of several values holds its `parts` one after the other, and `spec` is the type of the whole. */
+/**
+ * An output; one of several values holds its `parts` one after the other, and `spec` is the type of the
+ * whole.
+ */
 export interface Output extends GraphOutput {
   readonly parts?: { readonly nodes: readonly number[]; readonly spec: BoundSpec; readonly rate: number }
 }
 
-/** A buffer whose home lane is not known yet. `root` is the buffer whose bytes it views; itself if it is no view. */
+/**
+ * A buffer whose home lane is not known yet. `root` is the buffer whose bytes it views; itself if it is no
+ * view.
+ */
 export interface Buffer {
   readonly name: string
   readonly bytes: number
@@ -46,14 +51,16 @@ export interface Buffer {
   readonly rate?: number
 }
 
-/** The collective that an operation is, with its communicator by index, and the number of ranks in a group. */
+/**
+ * The collective that an operation is, with its communicator by index, and the number of ranks in a group.
+ */
 export interface Collective extends CollectiveSpec {
   readonly ranks: number
 }
 
 /**
- * An operation becomes one run command. `after`: the operations that must be issued before it, for their data or for
- * memory; valid until `order`, which renumbers operations by their place in the issue order.
+ * An operation becomes one run command. `after`: the operations that must be issued before it, for their data
+ * or for memory; valid until `order`, which renumbers operations by their place in the issue order.
  */
 export interface Operation {
   readonly op: string
@@ -74,7 +81,10 @@ export interface Operation {
   readonly device?: number
   /** Bytes of scratch wanted from the lane's workspace; 0: none. */
   readonly workspace: number
-  /** How far an upload or collective may run ahead of its reader, counted in operations of its window; undefined: no window. */
+  /**
+   * How far an upload or collective may run ahead of its reader, counted in operations of its window;
+   * undefined: no window.
+   */
   readonly ahead: number | undefined
   readonly tolerance: number
   /** The user's kernel, whose meaning goes into the provenance of the plan. */
@@ -82,13 +92,26 @@ export interface Operation {
 }
 
 /**
- * An order that the user asked for without data: `later` begins when `earlier` has finished, or when it has started.
- * `earlier` is in the list `after` of the later operation too.
+ * An order that the user asked for without data: `later` begins when `earlier` has finished, or when it has
+ * started. `earlier` is in the list `after` of the later operation too.
  */
 export interface ControlEdge {
   readonly later: number
   readonly earlier: number
   readonly when: 'start' | 'finish'
+}
+
+/**
+ * The buffers that each operation accesses, in flat columns: operation i reads `root[start[i] .. written[i]]`
+ * and writes `root[written[i] .. start[i + 1]]`. A view is listed by the buffer whose bytes it has (its
+ * root).
+ */
+export interface Accesses {
+  readonly start: Int32Array
+  readonly written: Int32Array
+  readonly root: Int32Array
+  /** As `root`, with views by their own ids; the same array where there are no views. */
+  readonly named: Int32Array
 }
 
 /** Operations over buffers: without lanes, in no particular order. */
@@ -107,20 +130,27 @@ export interface Lowered {
 
 /** Every operation has a lane: `laneOf[i]` is an index into `lanes`. */
 export interface Placed extends Lowered {
-  /** The numbers of lanes that were tried for operations without a lane of the user's: predicted nanoseconds a tick, and waits. */
+  /**
+   * The numbers of lanes that were tried for operations without a lane of the user's: predicted nanoseconds a
+   * tick, and waits.
+   */
   readonly tried?: readonly { readonly lanes: number; readonly tick: number; readonly waits: number }[]
   readonly lanes: readonly PlanLane[]
   readonly laneOf: Int32Array
 }
 
-/** An order for the sake of memory: `later` waits for `earlier` of this tick (0) or of the tick before (-1). */
+/**
+ * An order for the sake of memory: `later` waits for `earlier` of this tick (0) or of the tick before (-1).
+ */
 export interface WindowEdge {
   readonly later: number
   readonly earlier: number
   readonly tick: 0 | -1
 }
 
-/** An order that two collectives need; those over the same communicator begin in issue order without a wait. */
+/**
+ * An order that two collectives need; those over the same communicator begin in issue order without a wait.
+ */
 export interface CollectiveEdge extends WindowEdge {
   readonly sameCommunicator: boolean
 }
@@ -135,9 +165,10 @@ export interface Ordered extends Placed {
 }
 
 /**
- * `clocks[i · lanes + m]`: how many operations of lane m are known to be done when operation i is done, itself among
- * them. Operation i waits for the operations `waitOn[waitStart[i] .. waitStart[i + 1]]`, of this tick (`waitTick` 0) or
- * of the tick before (-1). `position[i]`: how many operations of its lane come before operation i.
+ * `clocks[i · lanes + m]`: how many operations of lane m are known to be done when operation i is done,
+ * itself among them. Operation i waits for the operations `waitOn[waitStart[i] .. waitStart[i + 1]]`, of this
+ * tick (`waitTick` 0) or of the tick before (-1). `position[i]`: how many operations of its lane come before
+ * operation i.
  */
 export interface Synchronized extends Ordered {
   readonly position: Int32Array
@@ -152,7 +183,10 @@ export interface Synchronized extends Ordered {
 /** The waits of every operation and its clock. */
 export type Waits = Pick<Synchronized, 'position' | 'clocks' | 'waitStart' | 'waitOn' | 'waitTick'>
 
-/** Planned storage: the offset of each root in its device's arena (-1 for views and pinned memory), and the arenas' sizes. */
+/**
+ * Planned storage: the offset of each root in its device's arena (-1 for views and pinned memory), and the
+ * arenas' sizes.
+ */
 export interface Arena {
   readonly offset: Float64Array
   readonly bytes: readonly number[]
@@ -162,7 +196,10 @@ export interface Arena {
 export interface Lifetimes extends Synchronized {
   /** By buffer: its home lane; for a view, that of its root. */
   readonly home: Int32Array
-  /** The first operation that accesses each tick buffer, and the operation after which it is freed; -1 for other buffers. */
+  /**
+   * The first operation that accesses each tick buffer, and the operation after which it is freed; -1 for
+   * other buffers.
+   */
   readonly first: Int32Array
   readonly last: Int32Array
   /** Operation i is followed by uses of the buffers `useBuffer[useStart[i] .. useStart[i + 1]]`. */
@@ -183,8 +220,8 @@ export interface Evaluation {
   /** Windows that the search gave to uploads without one of the user's. */
   readonly windows: readonly { readonly lane: string; readonly ahead: number }[]
   /**
-   * Predicted nanoseconds from tick to tick, and of these the time for which the issuing thread waits for a lane's full
-   * queue. NaN for graphs too large to predict.
+   * Predicted nanoseconds from tick to tick, and of these the time for which the issuing thread waits for a
+   * lane's full queue. NaN for graphs too large to predict.
    */
   readonly tick: number
   readonly blocked: number

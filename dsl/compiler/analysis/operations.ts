@@ -2,8 +2,8 @@ import { heap } from '../../order/scratch-arena.js'
 import { rootsOf } from './accesses.js'
 import type { Buffer, Collective, Lowered, Operation } from './ir.js'
 
-// Lists of reads, writes and predecessors of a million operations would take half of the compiler's memory. They are
-// kept in flat columns, and a list is made each time when one is read.
+// Lists of reads, writes and predecessors of a million operations would take half of the compiler's memory.
+// They are kept in flat columns, and a list is made each time when one is read.
 
 /** A growing column of numbers. */
 class Column {

@@ -21,12 +21,16 @@ type Ordered = Pick<Synchronized, 'laneOf' | 'waitStart' | 'waitOn' | 'waitTick'
 /** Ticks beyond so many in flight overlap no further than these do. */
 const deepest = 4
 
-/** Operations of all ticks up to which more ticks are played until their pace is steady; of more the fewest that tell anything. */
+/**
+ * Operations of all ticks up to which more ticks are played until their pace is steady; of more the fewest
+ * that tell anything.
+ */
 const played = 2 ** 13
 
 /**
- * Plays an order on the machine of `costs`, by the same simulator that `simulate` plays a plan on. Two things a plan has are left out, since no order changes
- * them: what the issuing thread takes for memory, and the program's own thread that feeds ticks. No tick is shorter than what its power takes.
+ * Plays an order on the machine of `costs`, by the same simulator that `simulate` plays a plan on. Two things
+ * a plan has are left out, since no order changes them: what the issuing thread takes for memory, and the
+ * program's own thread that feeds ticks. No tick is shorter than what its power takes.
  */
 export const predict = (ir: Ordered, costs: Costs): Prediction => {
   const workload = workloadOf(ir, costs)
@@ -43,7 +47,10 @@ export const predict = (ir: Ordered, costs: Costs): Prediction => {
   return { tick: Math.max(pace.tick, costs.power), latency: ended[0]!, blocked: blocked / ended.length }
 }
 
-/** The operations as steps: what each waits for, and the records that others wait for: of when its lane comes to it, and of its end. */
+/**
+ * The operations as steps: what each waits for, and the records that others wait for: of when its lane comes
+ * to it, and of its end.
+ */
 const workloadOf = (ir: Ordered, costs: Costs): Workload => {
   const { laneOf, waitStart, waitOn, waitTick, begins } = ir
   const count = laneOf.length

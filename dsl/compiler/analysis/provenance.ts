@@ -57,5 +57,8 @@ export const recordProvenance = (plan: Plan, provenance: Provenance): void => {
   records.set(plan, provenance)
 }
 
-/** Whether this process compiled the plan, and so proved every law for it: it is frozen, so what was proved stays true. */
+/**
+ * Whether this process compiled the plan, and so proved every law for it: it is frozen, so what was proved
+ * stays true.
+ */
 export const isProved = (plan: Plan): boolean => records.has(plan)

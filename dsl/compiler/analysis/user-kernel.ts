@@ -12,7 +12,9 @@ type Dims = ReadonlyMap<string, number>
 export const boundKernel = (node: GraphNode, reads: readonly BoundSpec[], dims: Dims): kernels.BoundKernel =>
   kernels.boundKernel(kernelAttrs(node), reads, Object.fromEntries(dims))
 
-/** The error of a kernel node once dimensions are bound, if any: in its ports, its donations or its launch. */
+/**
+ * The error of a kernel node once dimensions are bound, if any: in its ports, its donations or its launch.
+ */
 export const kernelFault = (
   node: GraphNode,
   reads: readonly BoundSpec[],

@@ -16,9 +16,9 @@ import { donationFaults } from './check/donations.js'
 //   x: f32[batch, 784] · matmul(x, w: f32[784, 64]) · dims { batch: 64 }
 //   → x: f32[64, 784] · matmul: f32[64, 64]
 //
-// After this pass names, sizes, types, links and donations agree, every dimension is a number, and the options are
-// sound. Otherwise every error is reported; types are examined only where links and sizes are sound, so that one
-// mistake is reported once.
+// After this pass names, sizes, types, links and donations agree, every dimension is a number, and the
+// options are sound. Otherwise every error is reported; types are examined only where links and sizes are
+// sound, so that one mistake is reported once.
 
 const symbolsOf = (nodes: readonly GraphNode[]): ReadonlySet<string> => {
   const symbols = new Set<string>()
@@ -66,7 +66,10 @@ const same = (a: BoundSpec, b: BoundSpec): boolean =>
 /** Operators of one value whose type is that of the value, or of n of them. */
 const keepsType: ReadonlySet<string> = new Set(['upload', 'download', 'delay', 'window', 'every', 'hold'])
 
-/** Types are inferred again once every dimension is a number: only now may `['batch', 4]` and `[8, 'n']` disagree. */
+/**
+ * Types are inferred again once every dimension is a number: only now may `['batch', 4]` and `[8, 'n']`
+ * disagree.
+ */
 const typeFault = (
   node: GraphNode,
   specs: readonly BoundSpec[],

@@ -10,10 +10,11 @@ import { type Passed, pass } from '../analysis/pass.js'
 //   a = relu(x) on device 0 · b = exp(a) on device 1
 //   → a = relu(x) on device 0 · a@1 = peer copy of a · b = exp(a@1) on device 1
 //
-// After this pass every value of a graph for several devices is on one of them, and each reader reads it there: between
-// two devices stands one peer copy for all readers of a value on a device, and a parameter is resident on every device
-// that reads it. The user places values by `on`, a lane or a device. An operator without a place goes where most of the
-// bytes are that it reads, an upload or a state where it is read most. A graph that names no device but 0 is unchanged.
+// After this pass every value of a graph for several devices is on one of them, and each reader reads it
+// there: between two devices stands one peer copy for all readers of a value on a device, and a parameter is
+// resident on every device that reads it. The user places values by `on`, a lane or a device. An operator
+// without a place goes where most of the bytes are that it reads, an upload or a state where it is read most.
+// A graph that names no device but 0 is unchanged.
 
 const unknown = -1
 
@@ -24,7 +25,9 @@ const givenBy = ({ lane }: GraphNode): number => (lane === undefined ? unknown :
 
 const laneOn = (device: number): LaneSpec => ({ name: '', priority: 'normal', device })
 
-/** The role of a node: a value on the host, a value with bytes of its own on a device, or a view of another's. */
+/**
+ * The role of a node: a value on the host, a value with bytes of its own on a device, or a view of another's.
+ */
 type Part = 'host' | 'upload' | 'param' | 'state' | 'view' | 'work' | 'download'
 
 const partOf = (node: GraphNode, specs: readonly BoundSpec[]): Part => {
@@ -102,7 +105,10 @@ class Places {
     return true
   }
 
-  /** Forward: the device that the user gave, else that of most of the bytes that a node reads (of equals the first). */
+  /**
+   * Forward: the device that the user gave, else that of most of the bytes that a node reads (of equals the
+   * first).
+   */
   private follow(): void {
     const { part, device, anywhere } = this
     const { nodes, specs } = this.ir
@@ -218,7 +224,10 @@ class Crossing {
     return this.places.anywhere[input] === 1 ? this.on(input, 0) : this.renumbered[input]!
   }
 
-  /** An old node's value on a device: itself if it is there, a parameter of the device, or one peer copy for all readers there. */
+  /**
+   * An old node's value on a device: itself if it is there, a parameter of the device, or one peer copy for
+   * all readers there.
+   */
   private on(old: number, device: number): number {
     const { anywhere, device: where } = this.places
     if (anywhere[old] === 0 && where[old] === device) return this.renumbered[old]!

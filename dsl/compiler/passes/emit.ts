@@ -49,7 +49,9 @@ const bufferOf = (ir: Buffers, id: number): PlanBuffer => {
   }
 }
 
-/** The facts of operations that commands do not have, in columns, so that the operations themselves are freed. */
+/**
+ * The facts of operations that commands do not have, in columns, so that the operations themselves are freed.
+ */
 export class Nodes implements Listing<PlanNode> {
   private readonly name: string[]
   private readonly where: Where[]
@@ -141,7 +143,10 @@ export interface Draft extends Pick<Provenance, 'kernels' | 'decisions'> {
   readonly peak: Peak
 }
 
-/** Takes from the operations all that the plan needs, so that they are freed before the commands take their memory. */
+/**
+ * Takes from the operations all that the plan needs, so that they are freed before the commands take their
+ * memory.
+ */
 export const draft = pass('draft', (ir: Bounded): Draft => {
   const nodes = new Nodes(ir)
   const { device, pinned } = ir.bound

@@ -9,14 +9,15 @@ import { type Passed, pass } from '../analysis/pass.js'
 //   run upload(w) on copy   run matmul(w) on math
 //   → alloc w on copy · run upload · run matmul · use w on math, after matmul · free w
 //
-// After this pass each tick buffer has a home lane, a first operation and one after which it is freed. There it has a
-// use for each foreign lane whose last access neither the home lane nor another kept use happens after. This set of
-// uses is the least: they are examined latest first, a use is elided only for a later one, and the order is transitive.
+// After this pass each tick buffer has a home lane, a first operation and one after which it is freed. There
+// it has a use for each foreign lane whose last access neither the home lane nor another kept use happens
+// after. This set of uses is the least: they are examined latest first, a use is elided only for a later one,
+// and the order is transitive.
 
 /**
- * A window keeps its memory: what an upload of it fills is freed right before the next upload of its lane takes it, or
- * at the end of the tick for the next tick's. Freed at its last read, other lanes would take it first, and the next
- * upload would have to grow the pool.
+ * A window keeps its memory: what an upload of it fills is freed right before the next upload of its lane
+ * takes it, or at the end of the tick for the next tick's. Freed at its last read, other lanes would take it
+ * first, and the next upload would have to grow the pool.
  */
 const keepWindows = (
   { operations, laneOf, lanes }: Synchronized,
@@ -38,8 +39,8 @@ const keepWindows = (
 }
 
 /**
- * The first and the last operation that access each tick buffer, itself or through a view, and the home lane of every
- * buffer: the lane of its first access, on its own device if it is in device memory.
+ * The first and the last operation that access each tick buffer, itself or through a view, and the home lane
+ * of every buffer: the lane of its first access, on its own device if it is in device memory.
  */
 const spans = (ir: Synchronized): Pick<Lifetimes, 'first' | 'last' | 'home'> => {
   const { operations, buffers, laneOf } = ir

@@ -10,9 +10,9 @@ import { states } from './lower/states.js'
 //   x = input · u = upload(x) · y = relu(u) · output y
 //   → buffers x (pinned), u, y, out (pinned) · operations: copy x → u · relu u → y · copy y → out
 //
-// After this pass the graph is operations over buffers: each value is a buffer or a view of one, each delay a state
-// buffer that its readers read in place and one store at the end writes, each output a pinned buffer with a copy of
-// its own.
+// After this pass the graph is operations over buffers: each value is a buffer or a view of one, each delay a
+// state buffer that its readers read in place and one store at the end writes, each output a pinned buffer
+// with a copy of its own.
 
 const source = (low: Lowering, node: GraphNode): void => {
   const spec = low.spec(node.id)
@@ -29,7 +29,10 @@ const source = (low: Lowering, node: GraphNode): void => {
   low.yields(node.id, fresh(), -1)
 }
 
-/** The value itself, with an order for its readers. A value that no operation of this tick makes orders nothing. */
+/**
+ * The value itself, with an order for its readers. A value that no operation of this tick makes orders
+ * nothing.
+ */
 const after = (low: Lowering, node: GraphNode): void => {
   const [value, whom] = node.inputs as readonly [number, number]
   low.yields(node.id, low.buffer[value]!, low.maker(value), value)

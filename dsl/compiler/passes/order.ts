@@ -18,12 +18,14 @@ import { insertDeferred } from './order/windows.js'
 //   copy: upload a, upload b    math: relu(a), add(b)
 //   → upload a · relu(a) · upload b · add(b)
 //
-// After this pass operation i is issued i-th: after all that it depends on; deferred uploads and gathers where their
-// window opens or right before their reader; and first the operations that other lanes wait for the longest.
+// After this pass operation i is issued i-th: after all that it depends on; deferred uploads and gathers
+// where their window opens or right before their reader; and first the operations that other lanes wait for
+// the longest.
 
 /**
- * How the order is chosen: by critical path; by the time at which lanes come to each operation; or as the program has
- * it. `ahead`: the most that any upload may run ahead. `keep`: a window keeps its memory from one upload to the next.
+ * How the order is chosen: by critical path; by the time at which lanes come to each operation; or as the
+ * program has it. `ahead`: the most that any upload may run ahead. `keep`: a window keeps its memory from one
+ * upload to the next.
  */
 export interface Ordering {
   readonly by: 'critical path' | 'time' | 'program'
@@ -32,8 +34,9 @@ export interface Ordering {
 }
 
 /**
- * The time for which other lanes wait for each operation: the longest path to the end of the tick, from the first
- * change of lane behind the operation. On one lane all are 0 and the program's order stands, which is kind to memory.
+ * The time for which other lanes wait for each operation: the longest path to the end of the tick, from the
+ * first change of lane behind the operation. On one lane all are 0 and the program's order stands, which is
+ * kind to memory.
  */
 const urgencyOf = (
   ir: Placed,
@@ -68,7 +71,8 @@ const byUrgency = (
 ): Int32Array => {
   const left = allocator.int32(degree.length)
   left.set(degree)
-  // An operation without successors only gives memory back, so it goes first. Then by urgency, then by program order.
+  // An operation without successors only gives memory back, so it goes first. Then by urgency, then by
+  // program order.
   const key = allocator.float64(urgent.length)
   for (let i = 0; i < key.length; i++)
     key[i] = start[i] === start[i + 1] ? Number.NEGATIVE_INFINITY : -urgent[i]!
@@ -92,7 +96,10 @@ const byUrgency = (
   return eager.subarray(0, length)
 }
 
-/** Each operation is issued when its lane would begin it, so no lane's backlog stands before another lane's next one. */
+/**
+ * Each operation is issued when its lane would begin it, so no lane's backlog stands before another lane's
+ * next one.
+ */
 const byTime = (ir: Placed, dependencies: Dependencies, costs: Costs, urgency: Float64Array): Int32Array => {
   const { operations, laneOf, lanes } = ir
   const { order } = listSchedule({

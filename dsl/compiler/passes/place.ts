@@ -13,10 +13,10 @@ import { isChosen, type Spread, spread } from './place/spread.js'
 
 //   upload · relu · download, none on a lane   →   upload on h2d · relu on main · download on d2h
 //
-// After this pass every operation has a lane (a CUDA stream) of its device: the user's where given; one for each
-// direction of copies and one for collectives; and for all other work of a device as many as shorten the predicted tick.
-// Each lane with a matmul that wants scratch has a workspace. The values of a window are made in its buffer where
-// they can be.
+// After this pass every operation has a lane (a CUDA stream) of its device: the user's where given; one for
+// each direction of copies and one for collectives; and for all other work of a device as many as shorten the
+// predicted tick. Each lane with a matmul that wants scratch has a workspace. The values of a window are made
+// in its buffer where they can be.
 
 const defaults: Readonly<Record<Operation['kind'], string>> = {
   upload: 'h2d',
@@ -34,7 +34,10 @@ const kinds: Readonly<Partial<Record<Operation['kind'], LaneKind>>> = {
   collective: 'comm',
 }
 
-/** The most lanes for work without a lane of the user's, unless `lanes` says: more gain nothing on known machines. */
+/**
+ * The most lanes for work without a lane of the user's, unless `lanes` says: more gain nothing on known
+ * machines.
+ */
 const defaultLanes = 8
 
 /** A name that no lane has yet, so that a chosen lane is never one of the user's. */
@@ -53,7 +56,10 @@ interface LaneDraft {
   readonly tried: NonNullable<Placed['tried']>
 }
 
-/** Lanes before folding: the user's, those for copies and collectives, and last those over which other work is spread. */
+/**
+ * Lanes before folding: the user's, those for copies and collectives, and last those over which other work is
+ * spread.
+ */
 const drafted = (ir: Lowered, most: number): LaneDraft => {
   const { operations } = ir
   const index = new Map<string, number>()
@@ -117,7 +123,9 @@ const drafted = (ir: Lowered, most: number): LaneDraft => {
   return { names, devices, laneOf, tried }
 }
 
-/** Spreads the work of one device over its lanes, while the devices that are still to come have one lane each. */
+/**
+ * Spreads the work of one device over its lanes, while the devices that are still to come have one lane each.
+ */
 const spreadOn = (
   ir: Lowered,
   left: readonly number[],

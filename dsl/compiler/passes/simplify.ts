@@ -35,9 +35,9 @@ const keyOf = (value: unknown): string => {
   return String(value)
 }
 
-// Two sources or two states are never the same, and a hold takes its rate from its readers. Merging two streamed uploads,
-// or two gathers of the same shards, would hold the first in memory until the second's reader. A kernel that donates
-// changes memory.
+// Two sources or two states are never the same, and a hold takes its rate from its readers. Merging two
+// streamed uploads, or two gathers of the same shards, would hold the first in memory until the second's
+// reader. A kernel that donates changes memory.
 const isPure = (node: GraphNode, nodes: readonly GraphNode[]): boolean => {
   switch (node.op) {
     case 'input':
@@ -54,7 +54,10 @@ const isPure = (node: GraphNode, nodes: readonly GraphNode[]): boolean => {
   }
 }
 
-/** Values whose memory a kernel takes, and the values that they are views of: each duplicate has memory of its own to give. */
+/**
+ * Values whose memory a kernel takes, and the values that they are views of: each duplicate has memory of its
+ * own to give.
+ */
 const givenAway = (nodes: readonly GraphNode[]): Uint8Array => {
   const given = new Uint8Array(nodes.length)
   for (const kernel of nodes) {
@@ -68,7 +71,10 @@ const givenAway = (nodes: readonly GraphNode[]): Uint8Array => {
   return given
 }
 
-/** A hash table from two small numbers to a node, with open addressing: a Map of a million keys costs more than the whole pass. */
+/**
+ * A hash table from two small numbers to a node, with open addressing: a Map of a million keys costs more
+ * than the whole pass.
+ */
 class Pairs {
   static readonly none = -1
   static readonly several = -2
@@ -108,8 +114,11 @@ const merge = (nodes: readonly GraphNode[], allocator: ArrayAllocator): Int32Arr
   const alone = new Pairs(nodes.length, allocator)
   const met = new Map<string, number>()
   const given = givenAway(nodes)
-  const meaningOf = ({ op, inputs, lane, attrs, spec }: GraphNode): string =>
-    `${op} ${inputs.map(input => stands[input]).join(' ')} ${lane?.name ?? ''} ${lane?.device ?? 0} ${keyOf(attrs)} ${spec.dtype}[${spec.shape}]`
+  const meaningOf = ({ op, inputs, lane, attrs, spec }: GraphNode): string => {
+    const values = inputs.map(input => stands[input]).join(' ')
+    const where = `${lane?.name ?? ''} ${lane?.device ?? 0}`
+    return `${op} ${values} ${where} ${keyOf(attrs)} ${spec.dtype}[${spec.shape}]`
+  }
   const rank = (input: number | undefined): number => (input === undefined ? 0 : stands[input]! + 1)
   for (let id = 0; id < nodes.length; id++) {
     const node = nodes[id]!
@@ -136,7 +145,8 @@ const live = ({ nodes, outputs }: Checked, stands: Int32Array): Uint8Array => {
     stack.push(node)
   }
   for (const output of outputs) alive[stands[output.node]!] = 1
-  // Readers come after what they read, except delays: one sweep from the last node back, then what delays remember.
+  // Readers come after what they read, except delays: one sweep from the last node back, then what delays
+  // remember.
   for (let id = nodes.length - 1; id >= 0; id--) {
     const { op, inputs } = nodes[id]!
     if (op === 'input') alive[id] = 1

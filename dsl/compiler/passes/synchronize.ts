@@ -9,10 +9,12 @@ import { reduceWithStarts } from './synchronize/starts.js'
 //   run a on copy · run b on math, reads a · run c on math, reads a
 //   → run a on copy · math waits for a · run b · run c        (c is in order by the wait of b)
 //
-// After this pass every hazard across lanes, and every order that collectives or the user ask for, is kept by the
-// fewest waits that there can be.
+// After this pass every hazard across lanes, and every order that collectives or the user ask for, is kept by
+// the fewest waits that there can be.
 
-/** `position[i]`: how many operations of its lane come before operation i. `lengths`: operations of each lane. */
+/**
+ * `position[i]`: how many operations of its lane come before operation i. `lengths`: operations of each lane.
+ */
 const positions = (laneOf: Int32Array, lanes: number): { position: Int32Array; lengths: Int32Array } => {
   const lengths = new Int32Array(lanes)
   const position = heap.int32(laneOf.length)
@@ -37,8 +39,8 @@ const copied = <A extends Int32Array | Int8Array>(from: A, length: number, to: A
  * -(length of the lane) to 0. Hazards are examined latest first: one that the lane's clock dominates needs no wait, any
  * other gets a wait, which joins the clock of the operation that it waits for.
  *
- * A path from the tick before to this tick lies within these two. So two ticks are played: the first finds what each
- * lane knows when it ends, the second begins there and finds the waits of every tick.
+ * A path from the tick before to this tick lies within these two. So two ticks are played: the first finds
+ * what each lane knows when it ends, the second begins there and finds the waits of every tick.
  */
 export const reduce = (laneOf: Int32Array, lanes: number, hazards: Hazards): Waits =>
   withScratchArena(allocator => reduced(laneOf, lanes, hazards, allocator))
@@ -124,8 +126,9 @@ const isWait = (
 }
 
 /**
- * The order of calls over one communicator is kept without waits. It orders collectives, but no memory. So the edges of
- * collectives are reduced together with it first; those that are left are then reduced with all hazards.
+ * The order of calls over one communicator is kept without waits. It orders collectives, but no memory. So
+ * the edges of collectives are reduced together with it first; those that are left are then reduced with all
+ * hazards.
  */
 const withReducedEdges = (ir: Ordered, allocator: ArrayAllocator): Ordered => {
   const { collectiveEdges: meetings = [] } = ir

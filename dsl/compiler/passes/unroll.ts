@@ -14,10 +14,10 @@ import { Instances, isAlone } from './unroll/instances.js'
 //     x → relu → window(2) → y      becomes      x → x[0] → relu[0] ┬→ window → y
 //                                                  ↘ x[1] → relu[1] ┘
 //
-// After this pass every node comes once a tick. A node that came r times a tick is unrolled into its instances `name[0]`
-// to `name[r - 1]`, as far as something needs them. A `window` gathers as many inputs as it has values; a value that is
-// fed is a `part` of its input; every, hold and delay are replaced by the instances that they stand for, and where
-// that is an instance of the tick before, by a `delay`.
+// After this pass every node comes once a tick. A node that came r times a tick is unrolled into its
+// instances `name[0]` to `name[r - 1]`, as far as something needs them. A `window` gathers as many inputs as
+// it has values; a value that is fed is a `part` of its input; every, hold and delay are replaced by the
+// instances that they stand for, and where that is an instance of the tick before, by a `delay`.
 
 class Unrolling {
   readonly nodes: GraphNode[] = []
@@ -35,7 +35,9 @@ class Unrolling {
     this.made = new Int32Array(this.instances.live.length).fill(-1)
   }
 
-  /** Makes the unrolled graph: inputs, states and constants first, then all other nodes instant by instant. */
+  /**
+   * Makes the unrolled graph: inputs, states and constants first, then all other nodes instant by instant.
+   */
   outputs(): readonly Output[] {
     const { ir, rates, instances } = this
     const { live, base, total } = instances
@@ -119,7 +121,10 @@ class Unrolling {
     return inputs
   }
 
-  /** The nodes of a host value: one where its bytes are contiguous, else one for each value that it is made of. */
+  /**
+   * The nodes of a host value: one where its bytes are contiguous, else one for each value that it is made
+   * of.
+   */
   private host(id: number, copy: number): readonly number[] {
     const leaves = this.instances.leaves(id, copy)
     const of = this.instances.nodeOf(leaves[0]!)

@@ -15,7 +15,10 @@ import { eagerOrder, type Ordering, withDeferred } from '../passes/order.js'
 import { synchronize } from '../passes/synchronize.js'
 import { waitAtReuse } from './wait-at-reuse.js'
 
-/** One way to order a placed graph. `window`, by lane: how far uploads without a window of the user's run ahead. */
+/**
+ * One way to order a placed graph. `window`, by lane: how far uploads without a window of the user's run
+ * ahead.
+ */
 export interface Candidate {
   readonly by: Ordering['by']
   readonly ahead: number
@@ -51,7 +54,10 @@ const predicted = (ir: Synchronized): Prediction => {
   return { tick, blocked }
 }
 
-/** Evaluates candidates for a graph on its lanes: orders it, and takes it through the passes down to its bound. */
+/**
+ * Evaluates candidates for a graph on its lanes: orders it, and takes it through the passes down to its
+ * bound.
+ */
 export class Evaluator {
   private readonly eager = new Map<Ordering['by'], Passed<Int32Array>>()
   /** Predictions of the unlimited candidates. */
@@ -130,8 +136,9 @@ export class Evaluator {
   }
 
   /**
-   * The plan of a candidate; under a bound (`memory`), with waits that make it fit if there are such. In a pool, a
-   * window keeps its memory for itself unless it holds more than it would by sharing; an arena shares all memory.
+   * The plan of a candidate; under a bound (`memory`), with waits that make it fit if there are such. In a
+   * pool, a window keeps its memory for itself unless it holds more than it would by sharing; an arena shares
+   * all memory.
    */
   evaluate(candidate: Candidate, memory?: number): Passed<Evaluated> {
     const pooled = this.ir.settings.storage === 'pooled'
@@ -172,7 +179,8 @@ export class Evaluator {
     return pipe(
       bounded,
       E.map(ir => {
-        // An arena and a bound add waits, so the prediction of the unlimited candidate does not hold for them.
+        // An arena and a bound add waits, so the prediction of the unlimited candidate does not hold for
+        // them.
         const unchanged = memory === undefined && ir.settings.storage === 'pooled'
         const prediction = unchanged ? this.predicted(candidate, ir) : predicted(ir)
         const windows = Array.from(window, ([lane, ahead]) => ({ lane: this.ir.lanes[lane]!.name, ahead }))

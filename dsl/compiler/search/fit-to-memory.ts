@@ -24,7 +24,9 @@ import {
   windowed,
 } from './windows.js'
 
-/** Predictions do not tell ticks apart that differ by less than this part; less is not worth an unusual order. */
+/**
+ * Predictions do not tell ticks apart that differ by less than this part; less is not worth an unusual order.
+ */
 const worth = 0.01
 
 /** Bounds that are tried for one candidate at most, and candidates of a large graph. */
@@ -54,7 +56,9 @@ const fastest = (evaluator: Evaluator): Candidate => {
   return evaluator.tick(time) < plain * (1 - worth) ? time : path
 }
 
-/** The search of one graph. Its lanes are chosen at most twice: freely, and with all chosen work on one lane. */
+/**
+ * The search of one graph. Its lanes are chosen at most twice: freely, and with all chosen work on one lane.
+ */
 class Search {
   private readonly evaluators = new Map<number, Passed<Evaluator>>()
   private readonly known = new Map<Evaluator, Map<string, Passed<Evaluated>>>()
@@ -105,8 +109,8 @@ class Search {
   }
 
   /**
-   * The shortest predicted tick, whatever it holds. In a small graph windows are tried too: an upload that nothing
-   * holds back may stand before one that is needed sooner.
+   * The shortest predicted tick, whatever it holds. In a small graph windows are tried too: an upload that
+   * nothing holds back may stand before one that is needed sooner.
    */
   fast(): Passed<Evaluated> {
     const plain = this.plain()
@@ -152,9 +156,9 @@ class Search {
   }
 
   /**
-   * The shortest predicted tick that fits, or undefined where nothing does. The candidates of a small graph do not
-   * depend on the memory, so more memory never makes a plan slower by what predictions tell apart. In a large graph
-   * the widest windows that fit are tried, and little beside them.
+   * The shortest predicted tick that fits, or undefined where nothing does. The candidates of a small graph
+   * do not depend on the memory, so more memory never makes a plan slower by what predictions tell apart. In
+   * a large graph the widest windows that fit are tried, and little beside them.
    */
   within(memory: number): Evaluated | undefined {
     const plain = this.plain()
@@ -176,7 +180,10 @@ class Search {
     return shortest(fitting)
   }
 
-  /** The first few of: the widest windows that could fit, the program's order, and the user's windows narrowed. */
+  /**
+   * The first few of: the widest windows that could fit, the program's order, and the user's windows
+   * narrowed.
+   */
   private near(evaluator: Evaluator, memory: number): readonly BoundedCandidate[] {
     const { by } = fastest(evaluator)
     const widths = fittingWidths(evaluator, by, memory)
@@ -192,9 +199,9 @@ class Search {
 }
 
 /**
- * Searches over place, order, synchronize, lifetimes and bound. `memory: 'fast'` asks for the shortest predicted tick,
- * `'small'` for the least memory that is found, and a number of bytes for the shortest predicted tick that fits: else
- * an error that names the least.
+ * Searches over place, order, synchronize, lifetimes and bound. `memory: 'fast'` asks for the shortest
+ * predicted tick, `'small'` for the least memory that is found, and a number of bytes for the shortest
+ * predicted tick that fits: else an error that names the least.
  */
 export const fitToMemory = (ir: Lowered): Passed<Bounded> => {
   const { memory } = ir.settings

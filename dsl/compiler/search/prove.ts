@@ -31,9 +31,9 @@ export const emitted = (draft: Draft): Unproved => {
 const mostRedundantWaits = 32
 
 /**
- * The draft without the first wait that the proof found redundant; undefined where the proof found anything else.
- * Such a wait is one that memory asked for: while lifetimes still followed from the waits, dropping it would have
- * cost a use or a later free. With the lifetimes fixed, the wait alone can go.
+ * The draft without the first wait that the proof found redundant; undefined where the proof found anything
+ * else. Such a wait is one that memory asked for: while lifetimes still followed from the waits, dropping it
+ * would have cost a use or a later free. With the lifetimes fixed, the wait alone can go.
  */
 const withoutRedundantWait = (
   draft: Draft,
@@ -57,7 +57,8 @@ const withoutRedundantWait = (
 
 const proved = (unproved: Unproved, ports: Provenance['ports'], left: number): Passed<Plan> => {
   const { plan, peak, draft, kernels, decisions } = unproved
-  // For a plan too large to be replayed twice, L9 is judged by the peak that `bound` found from the same commands.
+  // For a plan too large to be replayed twice, L9 is judged by the peak that `bound` found from the same
+  // commands.
   const violations = verify(plan, { everyRank: true, peak: draft === undefined ? peak : undefined })
   const [violation] = violations
   if (violation === undefined) {
@@ -72,8 +73,8 @@ const proved = (unproved: Unproved, ports: Provenance['ports'], left: number): P
 }
 
 /**
- * After this step every law holds for the plan, no wait of it is redundant, and its provenance is recorded. `ports`
- * are the types of inputs, outputs and parameters as the graph has them.
+ * After this step every law holds for the plan, no wait of it is redundant, and its provenance is recorded.
+ * `ports` are the types of inputs, outputs and parameters as the graph has them.
  */
 export const prove = (ports: ReadonlyMap<string, TensorSpec>): ((unproved: Unproved) => Passed<Plan>) =>
   pass('verify', (unproved: Unproved) => proved(unproved, ports, mostRedundantWaits))

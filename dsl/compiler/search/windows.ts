@@ -22,7 +22,9 @@ export const windowed = ({ unwindowed, ir }: Evaluator, by: Ordering['by'], widt
   ),
 })
 
-/** At most `most` widths, the widest first: every narrow one, then each half as wide again as the one before. */
+/**
+ * At most `most` widths, the widest first: every narrow one, then each half as wide again as the one before.
+ */
 const widthsOf = (evaluator: Evaluator, most: number): readonly number[] => {
   const widest = widestWindow(evaluator)
   const widths: number[] = []
@@ -71,8 +73,8 @@ const isSame = (a: BoundedCandidate, b: BoundedCandidate): boolean => {
 }
 
 /**
- * Candidates that hold less, the widest windows first: each with no bound, then with the bytes that it holds at the
- * least. They do not depend on the memory that there is.
+ * Candidates that hold less, the widest windows first: each with no bound, then with the bytes that it holds
+ * at the least. They do not depend on the memory that there is.
  */
 export const holdingLess = (evaluator: Evaluator, unlimited: Candidate): readonly BoundedCandidate[] => {
   const candidates = allWindows(evaluator, unlimited.by)

@@ -1,5 +1,5 @@
-// Collectives through the compiler: every plan of theirs passes the laws of all its ranks together, with no wait too many; windows bound what is gathered ahead; lanes,
-// costs and reasons are theirs.
+// Collectives through the compiler: every plan of theirs passes the laws of all its ranks together, with no
+// wait too many; windows bound what is gathered ahead; lanes, costs and reasons are theirs.
 import fc from 'fast-check'
 import { isLeft } from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
@@ -124,7 +124,8 @@ describe('plans of several ranks', () => {
         const plans = each(plan, 4)
         expect(execute(plans)).toBe('done')
         const calls = plan.nodes.filter(({ collective }) => collective !== undefined)
-        // Rows and columns share one rank each: that devices which hold one call at a time could stop over those is known of every mesh.
+        // Rows and columns share one rank each: that devices which hold one call at a time could stop over
+        // those is known of every mesh.
         if (
           calls.length > 4 ||
           plan.inFlight === 1 ||
@@ -198,7 +199,8 @@ describe('gathers of states', () => {
       const fed = x.pipe(upload())
       const outputs: Record<string, unknown> = {}
       for (const name of ['a', 'b', 'c']) {
-        // The next value needs none of what is gathered, so it could be stored long before anybody asks for that.
+        // The next value needs none of what is gathered, so it could be stored long before anybody asks for
+        // that.
         let now = fed.pipe(slice(0, 0, 1), reshape([16]))
         const decay = scan(
           (w: typeof now) => {
@@ -302,9 +304,11 @@ describe('windows of gathers', () => {
     const ahead = [0, 1, 2, 3]
     const bounds = ahead.map(ahead => heldBy(forward({ ...wide, ahead }), alone))
     expect(differences(bounds)).toEqual([layer, layer, layer])
-    // One layer, beside what all hold: parameters in shards, x, and an activation beside the one that it is made of.
+    // One layer, beside what all hold: parameters in shards, x, and an activation beside the one that it is
+    // made of.
     expect(bounds[0]! - layer).toBe(8 * (layer / 8) + 2 * 16 * 512 * 4)
-    // An uploaded shard is as far ahead of its gather, and its bytes are had again once that is known to be over.
+    // An uploaded shard is as far ahead of its gather, and its bytes are had again once that is known to be
+    // over.
     for (const more of differences(
       ahead.map(ahead => heldBy(forward({ ...wide, ahead, offloaded: true }), alone)),
     )) {

@@ -1,4 +1,5 @@
-// A compiled plan keeps its commands flat, and makes its lists when they are first read: both say the same, and neither can be changed.
+// A compiled plan keeps its commands flat, and makes its lists when they are first read: both say the same,
+// and neither can be changed.
 import * as E from 'fp-ts/lib/Either.js'
 import { beforeAll, expect, test } from 'vitest'
 import { compile, isProved, parsePlan, toJSON, verify } from '../../../dsl/index.js'

@@ -1,5 +1,6 @@
-// What the passes between the graph and the plan make of a few large graphs, to the byte: they may be made faster, not different. Lanes and
-// order are as written, so that the digests say nothing of how those are chosen.
+// What the passes between the graph and the plan make of a few large graphs, to the byte: they may be made
+// faster, not different. Lanes and order are as written, so that the digests say nothing of how those are
+// chosen.
 import { createHash } from 'node:crypto'
 import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
@@ -113,7 +114,10 @@ const inPlace = kernel({
     }),
 })
 
-/** Rows of a batch through state, a view and a kernel that takes its read's memory, each on two lanes of eight. */
+/**
+ * Rows of a batch through state, a view and a kernel that takes its read's memory, each on two lanes of
+ * eight.
+ */
 const stateful = (rows: number): GraphIR => {
   const lanes = Array.from({ length: 8 }, (_, i) => lane(`lane${i}`))
   const { ir } = graph('stateful', { x: tensor('f32', [rows, 64]) }, ({ x }) => {

@@ -1,5 +1,5 @@
-// On every family of graphs, on two lanes and on many: the waits are those of a transitive reduction found by brute force, and a plan from which any one wait or
-// use is dropped breaks a law.
+// On every family of graphs, on two lanes and on many: the waits are those of a transitive reduction found by
+// brute force, and a plan from which any one wait or use is dropped breaks a law.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { reduce } from '../../../dsl/compiler/passes/synchronize.js'

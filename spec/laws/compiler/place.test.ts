@@ -1,4 +1,5 @@
-// Work without a lane of the user's is spread over the lanes that shorten the predicted tick, and no more; lanes of the user's are never mixed with chosen ones.
+// Work without a lane of the user's is spread over the lanes that shorten the predicted tick, and no more;
+// lanes of the user's are never mixed with chosen ones.
 
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
@@ -53,7 +54,10 @@ const settings: Settings = {
   profile: new Map(),
 }
 
-/** Tasks of so many measured nanoseconds, none on a lane yet, each of which leaves most of the device to others. */
+/**
+ * Tasks of so many measured nanoseconds, none on a lane yet, each of which leaves most of the device to
+ * others.
+ */
 const tasksOf = ({ deps }: TaskGraph, nanoseconds: number, more: Partial<Settings> = {}): Lowered => ({
   settings: {
     ...settings,

@@ -1,4 +1,5 @@
-// Orders without data: `after(flow)` and `after(flow, 'start')`. The waits that keep them are the fewest there can be, together with those that data asks for.
+// Orders without data: `after(flow)` and `after(flow, 'start')`. The waits that keep them are the fewest
+// there can be, together with those that data asks for.
 import fc from 'fast-check'
 import { isLeft } from 'fp-ts/lib/Either.js'
 import { lastValueFrom, toArray } from 'rxjs'
@@ -106,7 +107,10 @@ describe('orders without data', () => {
   })
 })
 
-/** Lanes, and of each operation those that it comes after, as hazards have them (an entry below 0: of the tick before), and those whose start it comes after. */
+/**
+ * Lanes, and of each operation those that it comes after, as hazards have them (an entry below 0: of the tick
+ * before), and those whose start it comes after.
+ */
 interface Drawn {
   readonly lanes: readonly number[]
   readonly hazards: readonly (readonly number[])[]
@@ -139,8 +143,9 @@ const drawn: fc.Arbitrary<Drawn> = fc
   )
 
 /**
- * The same by sets: each point's whole past, three ticks of them. A wait is what is left of those that a point must come after once what its lane knows, and what the others
- * bring, is taken away. Points are texts: tick, operation, and whether it is the start or the end.
+ * The same by sets: each point's whole past, three ticks of them. A wait is what is left of those that a
+ * point must come after once what its lane knows, and what the others bring, is taken away. Points are texts:
+ * tick, operation, and whether it is the start or the end.
  */
 const bySets = ({ lanes, hazards, starts, overlap }: Drawn): readonly string[] => {
   const past = new Map<string, ReadonlySet<string>>()
@@ -158,7 +163,8 @@ const bySets = ({ lanes, hazards, starts, overlap }: Drawn): readonly string[] =
       for (const on of hazards[i]!)
         if (on >= 0 || tick > 0) wanted.add(on >= 0 ? point(tick, on, true) : point(tick - 1, -1 - on, true))
       for (const on of starts[i]!) {
-        // A start is its own point where it waits for something; else it is the end of what its lane did before, if ticks overlap at all.
+        // A start is its own point where it waits for something; else it is the end of what its lane did
+        // before, if ticks overlap at all.
         const own = point(tick, on, false)
         const other = before.get(`${tick} ${on}`)
         if (past.has(own)) wanted.add(own)
@@ -210,7 +216,8 @@ describe('waits for starts and ends', () => {
 })
 
 describe('why', () => {
-  // A kernel as large as the device does not keep the small one on the other lane from it; what reads its result comes after both.
+  // A kernel as large as the device does not keep the small one on the other lane from it; what reads its
+  // result comes after both.
   const large = graph('large', { x: spec }, ({ x }) => {
     const [math, comm, out] = [lane('math'), lane('comm'), lane('out')]
     const here = x.pipe(upload(lane('in')))

@@ -1,4 +1,5 @@
-// Under `memory: BYTES` uploads that the user gave no window get the windows, and the graph the order, with the shortest predicted tick that fits.
+// Under `memory: BYTES` uploads that the user gave no window get the windows, and the graph the order, with
+// the shortest predicted tick that fits.
 
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
@@ -44,7 +45,10 @@ const streams = fc.record({
   inFlight: fc.constantFrom(1, 2),
 })
 
-/** A machine on which copies and products take about as long as each other, and issuing nothing: there windows make or break a tick. */
+/**
+ * A machine on which copies and products take about as long as each other, and issuing nothing: there windows
+ * make or break a tick.
+ */
 const machine = {
   extends: 'h200',
   name: 'even',
@@ -87,7 +91,10 @@ const offloads = fc.record({
   every: fc.integer({ min: 2, max: 4 }),
 })
 
-/** Weights streamed in on one lane, the input on another of the same engine, activations out; `ahead` as a hand would write it. */
+/**
+ * Weights streamed in on one lane, the input on another of the same engine, activations out; `ahead` as a
+ * hand would write it.
+ */
 const offloadOf = ({ layers, rows, every }: Offload, ahead?: number): Graph =>
   graph('offload', {}, () => {
     let y = param('x', tensor('f32', [8 * rows, 64]), { on: 'host' }).pipe(upload())

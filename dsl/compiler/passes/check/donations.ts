@@ -3,8 +3,8 @@ import type { BoundSpec } from '../../../ir/tensor.js'
 import { fault } from '../../analysis/faults.js'
 import { donatedReads, operatorOf, structural } from '../../analysis/operators.js'
 
-// A donated read gives its memory to the kernel's write. Every other reader of the value must come before the kernel,
-// which a reader that depends on the kernel cannot.
+// A donated read gives its memory to the kernel's write. Every other reader of the value must come before the
+// kernel, which a reader that depends on the kernel cannot.
 
 /** By node: the node whose memory its value is. Views name earlier nodes, so one sweep resolves them all. */
 const owners = (nodes: readonly GraphNode[], specs: readonly BoundSpec[]): Int32Array => {

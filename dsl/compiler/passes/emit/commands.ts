@@ -1,8 +1,7 @@
 import { type FlatCommands, Mode, Op } from '../../../order/flat-commands.js'
 import { type ArrayAllocator, heap, withScratchArena } from '../../../order/scratch-arena.js'
-import type { Accesses } from '../../analysis/accesses.js'
 import { byOperation } from '../../analysis/by-operation.js'
-import type { Lifetimes } from '../../analysis/ir.js'
+import type { Accesses, Lifetimes } from '../../analysis/ir.js'
 
 /** The facts that commands are made of; of the operations only their accesses. */
 export interface Issued
@@ -29,8 +28,8 @@ export const issuedOf = (ir: Lifetimes): Issued => {
 }
 
 /**
- * By operation: the event of its end if a wait or a use names it, else -1. Behind all operations, where some wait is for
- * a start: the events of starts. Events are numbered in the order of their records.
+ * By operation: the event of its end if a wait or a use names it, else -1. Behind all operations, where some
+ * wait is for a start: the events of starts. Events are numbered in the order of their records.
  */
 const eventsOf = (
   { laneOf, waitOn, begins, useStart }: Issued,
@@ -73,9 +72,9 @@ class Sheet {
 }
 
 /**
- * The commands in issue order, flat. For each operation: its waits, the allocs of buffers that it accesses first, the
- * record of its start if some operation waits for that, the run, the record of its end, the uses that this event marks,
- * and the frees of buffers that it accesses last.
+ * The commands in issue order, flat. For each operation: its waits, the allocs of buffers that it accesses
+ * first, the record of its start if some operation waits for that, the run, the record of its end, the uses
+ * that this event marks, and the frees of buffers that it accesses last.
  */
 export const commandsOf = (ir: Issued): FlatCommands => withScratchArena(allocator => written(ir, allocator))
 

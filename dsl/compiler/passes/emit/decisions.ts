@@ -28,7 +28,10 @@ const windowsOf = ({ operations, laneOf, lanes, choice }: Bounded): readonly Win
   return [...groups.values()]
 }
 
-/** What was decided for a plan: names and figures, not the operations themselves, of which there may be millions. */
+/**
+ * What was decided for a plan: names and figures, not the operations themselves, of which there may be
+ * millions.
+ */
 export const decisionsOf = (ir: Bounded): Decisions => ({
   memory: ir.settings.memory,
   mostLanes: ir.settings.lanes,

@@ -83,7 +83,10 @@ export const userKernel = (low: Lowering, node: GraphNode, writes: Writes): void
   writes.set(node.id, targets)
 }
 
-/** A kernel that takes a read's memory comes after all other readers, which are known once every node is lowered. */
+/**
+ * A kernel that takes a read's memory comes after all other readers, which are known once every node is
+ * lowered.
+ */
 export const donationHazards = (low: Lowering): void => {
   for (const node of low.ir.nodes) {
     if (node.op !== 'kernel') continue

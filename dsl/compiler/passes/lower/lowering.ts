@@ -10,7 +10,10 @@ import { donatedReads } from '../../analysis/operators.js'
 export class Lowering {
   readonly operations: Operations
   readonly buffers: Buffer[] = []
-  /** By node: the buffer of its value, the operation that makes it (-1: none), and the version of the buffer's bytes. */
+  /**
+   * By node: the buffer of its value, the operation that makes it (-1: none), and the version of the buffer's
+   * bytes.
+   */
   readonly buffer: Int32Array
   private readonly made: Int32Array
   private readonly version: Int32Array
@@ -87,7 +90,10 @@ export class Lowering {
     return this.buffers.length - 1
   }
 
-  /** The value of `node` is `buffer`, made by `operation`. A view has the version of the node `like` that it views. */
+  /**
+   * The value of `node` is `buffer`, made by `operation`. A view has the version of the node `like` that it
+   * views.
+   */
   yields(node: number, buffer: number, operation: number, like = node): void {
     this.buffer[node] = buffer
     this.made[node] = operation
@@ -134,7 +140,10 @@ export class Lowering {
     return reads
   }
 
-  /** An operation that reads the values of `inputs`, after their makers. Loops instead of `map`: it runs a million times. */
+  /**
+   * An operation that reads the values of `inputs`, after their makers. Loops instead of `map`: it runs a
+   * million times.
+   */
   operation(
     node: GraphNode,
     inputs: readonly number[],
@@ -169,7 +178,9 @@ export class Lowering {
     return this.operations.add(own, more.reads ?? this.placesOf(inputs), writes, after)
   }
 
-  /** Communicators of one name are one. Groups are listed unless it is a single group of all ranks in order. */
+  /**
+   * Communicators of one name are one. Groups are listed unless it is a single group of all ranks in order.
+   */
   communicator({ name, size, groups }: Communicator): number {
     const known = this.named.get(name)
     if (known !== undefined) return known

@@ -1,7 +1,10 @@
 import type { GraphNode } from '../../../ir/graph.js'
 import type { Lowering } from './lowering.js'
 
-/** One store of state: a copy of the next value, or of a temporary where that value is a state which this tick overwrites. */
+/**
+ * One store of state: a copy of the next value, or of a temporary where that value is a state which this tick
+ * overwrites.
+ */
 const store = (
   low: Lowering,
   delay: GraphNode,

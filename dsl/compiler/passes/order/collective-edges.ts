@@ -4,10 +4,10 @@ import type { CollectiveEdge, Placed } from '../../analysis/ir.js'
 const none: readonly CollectiveEdge[] = []
 
 /**
- * Two communicators conflict if they share two ranks: their calls must come one after the other in the same order on
- * every rank, across the end of the tick too where ticks overlap. The operations are in issue order, and their order is
- * kept by one edge wherever it passes from a communicator to a conflicting one: calls over one communicator follow each
- * other anyway.
+ * Two communicators conflict if they share two ranks: their calls must come one after the other in the same
+ * order on every rank, across the end of the tick too where ticks overlap. The operations are in issue order,
+ * and their order is kept by one edge wherever it passes from a communicator to a conflicting one: calls over
+ * one communicator follow each other anyway.
  */
 export const collectiveEdges = ({
   operations,

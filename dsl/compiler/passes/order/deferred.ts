@@ -2,10 +2,10 @@ import { heap } from '../../../order/scratch-arena.js'
 import type { Lowered } from '../../analysis/ir.js'
 
 /**
- * Deferred operations are issued where a reader or a window asks for them, not as soon as they could be: uploads that
- * come after nothing; collectives of parameters and states, uploaded or not; and collectives with a window. Their level
- * is 1 where no deferred operation reads them, 2 where one of level 1 does (as the upload of a shard that is gathered),
- * and so on. All other operations have level 0.
+ * Deferred operations are issued where a reader or a window asks for them, not as soon as they could be:
+ * uploads that come after nothing; collectives of parameters and states, uploaded or not; and collectives
+ * with a window. Their level is 1 where no deferred operation reads them, 2 where one of level 1 does (as the
+ * upload of a shard that is gathered), and so on. All other operations have level 0.
  */
 export const deferralLevels = ({
   operations,

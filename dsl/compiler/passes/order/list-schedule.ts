@@ -4,7 +4,10 @@ import type { Dependencies } from '../../analysis/dependencies.js'
 import type { Operation } from '../../analysis/ir.js'
 import { PriorityQueue } from './priority-queue.js'
 
-/** Lanes below `fixed` are given; the others are assigned to whole chains, each when its first operation is due. */
+/**
+ * Lanes below `fixed` are given; the others are assigned to whole chains, each when its first operation is
+ * due.
+ */
 export interface Work {
   readonly operations: readonly Operation[]
   readonly dependencies: Dependencies
@@ -28,9 +31,9 @@ export interface Scheduled {
 }
 
 /**
- * List scheduling: whenever a lane is free, the most urgent ready operation begins on it. An operation takes its time
- * alone, or longer where a shared resource is oversubscribed. The order is by start time, so no lane's backlog is
- * issued before another lane's first operation.
+ * List scheduling: whenever a lane is free, the most urgent ready operation begins on it. An operation takes
+ * its time alone, or longer where a shared resource is oversubscribed. The order is by start time, so no
+ * lane's backlog is issued before another lane's first operation.
  */
 export const listSchedule = (work: Work): Scheduled => new Schedule(work).run()
 
@@ -45,7 +48,10 @@ class Schedule {
   private readonly left: Int32Array
   /** When each shared resource has finished the work assigned so far. */
   private readonly busy: Float64Array
-  /** By lane, and last for chains without a lane: operations that become ready at `readyAt`, and ready ones by urgency. */
+  /**
+   * By lane, and last for chains without a lane: operations that become ready at `readyAt`, and ready ones by
+   * urgency.
+   */
   private readonly coming: PriorityQueue[]
   private readonly ready: PriorityQueue[]
   /** Operations left of each chain; by lane, chains that have any left. */
@@ -150,8 +156,8 @@ class Schedule {
   }
 
   /**
-   * An idle lane for the start of a chain: the one with the fewest unfinished chains; of several, the lane of one of its
-   * predecessors, else the first. -1 where no lane is idle.
+   * An idle lane for the start of a chain: the one with the fewest unfinished chains; of several, the lane of
+   * one of its predecessors, else the first. -1 where no lane is idle.
    */
   private laneFor(i: number, now: number): number {
     const { work, free, laneOf, unfinished } = this

@@ -1,4 +1,7 @@
-/** Numbers by key: the least key first, of equal keys the least number. A number's key is read when it is pushed. */
+/**
+ * Numbers by key: the least key first, of equal keys the least number. A number's key is read when it is
+ * pushed.
+ */
 export class PriorityQueue {
   // Four children a node, and the keys beside the numbers: fewer cache misses in heaps of a million numbers.
   private heap = new Int32Array(16)

@@ -6,7 +6,10 @@ interface Streamed {
   readonly operation: number
   /** The earliest place after its own predecessors. */
   readonly least: number
-  /** The place of the first operation that must come after it: a reader, a later one by control, or an overwriter. */
+  /**
+   * The place of the first operation that must come after it: a reader, a later one by control, or an
+   * overwriter.
+   */
   readonly first: number
   readonly lastReader: number
   /** The last reader on each lane that reads it. */
@@ -163,8 +166,8 @@ const inserted = (
     const count = group.length
     group.sort((a, b) => a.first - b.first || a.operation - b.operation)
     let earliest = 0
-    // A window with a lane of its own opens first, so that its few large buffers lie together. Uploads without a window
-    // on the same lane do not queue behind it.
+    // A window with a lane of its own opens first, so that its few large buffers lie together. Uploads
+    // without a window on the same lane do not queue behind it.
     const into = single.has(ir.laneOf[group[0]!.operation]!) ? right : opening
     group.forEach(({ operation, first, least }, j) => {
       const before = j - ahead - 1
@@ -190,11 +193,12 @@ const inserted = (
 }
 
 /**
- * Inserts the deferred operations into the order of all others. One without `ahead` goes right before the first
- * operation that asks for it. Those of one lane and one `ahead: k` form a window, sorted by who asks first: number j
- * goes as early as it may, right after the last reader of number j − k − 1, and an edge keeps that order; across the end
- * of the tick too, where fewer ticks than `inFlight` lie between. Where that reader itself comes after a reader of
- * number j, the window cannot hold so few: number j goes no later than its first reader needs, without an edge.
+ * Inserts the deferred operations into the order of all others. One without `ahead` goes right before the
+ * first operation that asks for it. Those of one lane and one `ahead: k` form a window, sorted by who asks
+ * first: number j goes as early as it may, right after the last reader of number j − k − 1, and an edge keeps
+ * that order; across the end of the tick too, where fewer ticks than `inFlight` lie between. Where that
+ * reader itself comes after a reader of number j, the window cannot hold so few: number j goes no later than
+ * its first reader needs, without an edge.
  */
 export const insertDeferred = (
   ir: Placed,

@@ -1,7 +1,10 @@
 import type { Dependencies } from '../../analysis/dependencies.js'
 import type { Operation } from '../../analysis/ir.js'
 
-/** Each operation comes after the one before it in its chain; -1: in no chain. Chains are numbered by their first operations. */
+/**
+ * Each operation comes after the one before it in its chain; -1: in no chain. Chains are numbered by their
+ * first operations.
+ */
 export interface Chains {
   readonly chainOf: Int32Array
   readonly chains: number
@@ -11,8 +14,8 @@ export interface Chains {
 export type Chooses = (i: number) => boolean
 
 /**
- * Each operation continues the chain of its first predecessor that no other operation has continued, else it begins a
- * chain. Linear; within a few percent of the fewest chains on regular graphs.
+ * Each operation continues the chain of its first predecessor that no other operation has continued, else it
+ * begins a chain. Linear; within a few percent of the fewest chains on regular graphs.
  */
 export const greedyChains = (
   operations: readonly Operation[],
@@ -31,7 +34,10 @@ export const greedyChains = (
   return { chainOf, chains }
 }
 
-/** The lane of each chain where each lane takes successive chains, equally much work a lane: neighbours communicate most. */
+/**
+ * The lane of each chain where each lane takes successive chains, equally much work a lane: neighbours
+ * communicate most.
+ */
 export const blocks = ({ chainOf, chains }: Chains, lanes: number, alone: Float64Array): Int32Array => {
   const work = new Float64Array(chains)
   let whole = 0
@@ -49,8 +55,9 @@ export const blocks = ({ chainOf, chains }: Chains, lanes: number, alone: Float6
 }
 
 /**
- * The fewest chains that there can be: a maximum matching of operations with those that continue their chains (Hopcroft
- * and Karp 1973, starting from the greedy chains). O(edges · √operations); seldom more than a few rounds.
+ * The fewest chains that there can be: a maximum matching of operations with those that continue their chains
+ * (Hopcroft and Karp 1973, starting from the greedy chains). O(edges · √operations); seldom more than a few
+ * rounds.
  */
 export const fewestChains = (
   operations: readonly Operation[],

@@ -24,9 +24,10 @@ const kindsFor = (lanes: readonly Logical[], most: number): readonly (readonly L
 }
 
 /**
- * By lane: the lane whose CUDA stream it shares when there may be at most `most` streams. Kinds stay apart as long as
- * there are streams for them: first copies in, copies out, collectives and work; then copies, collectives and work; then
- * work and all that moves bytes. The streams of a kind go to its busiest lanes; each other lane joins the least busy.
+ * By lane: the lane whose CUDA stream it shares when there may be at most `most` streams. Kinds stay apart as
+ * long as there are streams for them: first copies in, copies out, collectives and work; then copies,
+ * collectives and work; then work and all that moves bytes. The streams of a kind go to its busiest lanes;
+ * each other lane joins the least busy.
  */
 export const fold = (lanes: readonly Logical[], most: number): Int32Array => {
   const folded = Int32Array.from(lanes.keys())

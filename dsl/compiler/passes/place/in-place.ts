@@ -90,7 +90,10 @@ class Gathers {
     this.filled.add(target)
   }
 
-  /** Whether a value is a whole tick buffer on the window's device that is written once, so that it can be a view of the window. */
+  /**
+   * Whether a value is a whole tick buffer on the window's device that is written once, so that it can be a
+   * view of the window.
+   */
   private canMove(read: number, root: number, target: Buffer, bytes: number): boolean {
     const { buffers, operations } = this.ir
     const own = buffers[root]!
@@ -146,9 +149,9 @@ const without = (ir: Placed, gone: Uint8Array, buffers: readonly Buffer[]): Plac
 }
 
 /**
- * The values of a window are made in its buffer, and nothing gathers them: where all of them are made on one lane, once
- * each, and read there or by the gather alone. On other lanes each maker would have to wait for the allocation of the
- * buffer, and for readers of the values before its own.
+ * The values of a window are made in its buffer, and nothing gathers them: where all of them are made on one
+ * lane, once each, and read there or by the gather alone. On other lanes each maker would have to wait for
+ * the allocation of the buffer, and for readers of the values before its own.
  */
 export const inPlace = pass('in-place', (ir: Placed): Placed => {
   if (ir.gathers !== true) return ir

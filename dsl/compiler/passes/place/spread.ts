@@ -33,7 +33,10 @@ export interface Spread {
 /** Operations by which numbers of lanes are compared; of a larger graph its beginning. */
 const judged = 2 ** 13
 
-/** Operations up to which ways of assigning chains are compared by the whole graph: its beginning says little of neighbours. */
+/**
+ * Operations up to which ways of assigning chains are compared by the whole graph: its beginning says little
+ * of neighbours.
+ */
 const judgedWhole = 2 ** 15
 
 /** The part by which one more lane must shorten the tick. */
@@ -150,8 +153,8 @@ const better = <A extends Tried>(a: A, b: A): A => {
 }
 
 /**
- * Spreads operations without a lane (-1) over at most `room` lanes beside the `fixed` ones: as many as shorten the
- * predicted tick, and no more. A chain stays on one lane.
+ * Spreads operations without a lane (-1) over at most `room` lanes beside the `fixed` ones: as many as
+ * shorten the predicted tick, and no more. A chain stays on one lane.
  */
 export const spread = (ir: Lowered, fixed: number, laneOf: Int32Array, room: number): Spread => {
   const whole = new Spreading(ir, fixed, laneOf)

@@ -2,15 +2,15 @@ import type { Hazards } from '../../analysis/hazards.js'
 import type { Waits } from '../../analysis/ir.js'
 
 /**
- * As `reduce`, for graphs in which some operation waits for the start of another. A start is a point of its own only
- * where the operation waits for something; else it is the end of the operation before it on its lane (of the tick
- * before, for the lane's first operation; `overlap`: ticks overlap, so that this order is not given anyway). Points
- * are partially ordered again, so the transitive reduction is unique again: an end happens after its start, so a lane
- * that knows of the end needs no wait for the start.
+ * As `reduce`, for graphs in which some operation waits for the start of another. A start is a point of its
+ * own only where the operation waits for something; else it is the end of the operation before it on its lane
+ * (of the tick before, for the lane's first operation; `overlap`: ticks overlap, so that this order is not
+ * given anyway). Points are partially ordered again, so the transitive reduction is unique again: an end
+ * happens after its start, so a lane that knows of the end needs no wait for the start.
  *
- * Clocks count half operations here: the start of the operation at position p of its lane is 2p + 1, its end 2p + 2.
- * An *entry* is such a point by issue order, so that the latest is the largest: 2i is the start of operation i, 2i + 1
- * its end, and entries of the tick before lie 2 · count lower.
+ * Clocks count half operations here: the start of the operation at position p of its lane is 2p + 1, its end
+ * 2p + 2. An *entry* is such a point by issue order, so that the latest is the largest: 2i is the start of
+ * operation i, 2i + 1 its end, and entries of the tick before lie 2 · count lower.
  */
 export const reduceWithStarts = (
   laneOf: Int32Array,

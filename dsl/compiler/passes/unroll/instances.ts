@@ -4,9 +4,9 @@ import type { Rates } from '../../../language/rates.js'
 import { isView } from '../../analysis/operators.js'
 import type { Rated } from '../rates.js'
 
-// Instances are numbered by *key*: instance i of node v has the key `base[v] + i`, and behind all instances the state of
-// node v has the key `total + v`. Instances of every, hold and delay are no nodes: each stands for an instance of another
-// node, or for a state.
+// Instances are numbered by *key*: instance i of node v has the key `base[v] + i`, and behind all instances
+// the state of node v has the key `total + v`. Instances of every, hold and delay are no nodes: each stands
+// for an instance of another node, or for a state.
 
 /** A window of one value: the same bytes. */
 export const isAlone = ({ op, attrs }: GraphNode): boolean => op === 'window' && attrs['n'] === 1
@@ -19,13 +19,19 @@ const isSameState = (a: GraphNode, b: GraphNode): boolean => {
   return x.length === y.length && x.every((value, i) => Object.is(value, y[i]))
 }
 
-/** The instances of all nodes of a graph with rates: which stand for which, what each reads, and which are needed. */
+/**
+ * The instances of all nodes of a graph with rates: which stand for which, what each reads, and which are
+ * needed.
+ */
 export class Instances {
   readonly base: Int32Array
   readonly total: number
   /** By key: whether an output needs it, directly or through a state. */
   readonly live: Uint8Array
-  /** By node: whether instances read values of other numbers than their own, so that no kernel may take its memory. */
+  /**
+   * By node: whether instances read values of other numbers than their own, so that no kernel may take its
+   * memory.
+   */
   readonly shared: Uint8Array
   /** By node with a state: the node that has the same state. */
   private readonly same: Int32Array
@@ -64,7 +70,9 @@ export class Instances {
     }
   }
 
-  /** The key of the value that a state holds for the next tick: the newest that its hold or delay has read. */
+  /**
+   * The key of the value that a state holds for the next tick: the newest that its hold or delay has read.
+   */
   source(id: number): number {
     const from = this.ir.nodes[id]!.inputs[0]!
     return this.resolve(from, this.rates.fires[from]! - 1)
@@ -102,7 +110,10 @@ export class Instances {
     return shared
   }
 
-  /** The keys that a host value is made of, in order: of inputs, parameters, downloads and ordered host values. */
+  /**
+   * The keys that a host value is made of, in order: of inputs, parameters, downloads and ordered host
+   * values.
+   */
   leaves(node: number, copy: number): readonly number[] {
     const key = this.resolve(node, copy)
     const id = this.nodeOf(key)
