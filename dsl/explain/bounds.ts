@@ -1,7 +1,7 @@
-import { laneName, nodeName, placeOf } from '../ir/names.js'
+import { joinNames, laneName, nodeName, placeOf } from '../ir/names.js'
 import type { Cause } from '../machine/simulate/simulate.js'
 import { type CriticalPath, criticalPath } from './critical.js'
-import { listed, plural, timeOf } from './names.js'
+import { plural, timeOf } from './names.js'
 import { type Line, section } from './section.js'
 import { coveredBy, extentOf, type Span, type Timeline, union } from './timeline.js'
 
@@ -187,7 +187,7 @@ export const boundsText = (timeline: Timeline, bounds: Bounds): string[] => {
   const hidden = exposed.slice(0, few).map(({ name, us }) => `${name} ${timeOf(us)}`)
   return [
     ...section(
-      `what bounds the tick (${timeline.settled ? '' : 'about '}${timeOf(tickUs)} on ${machine}, predicted)`,
+      `what bounds the tick (${timeline.steady ? '' : 'about '}${timeOf(tickUs)} on ${machine}, predicted)`,
       `${what}, ${timeOf(path.us)}${silent}`,
       [
         ...pathLines(timeline, path),
@@ -202,7 +202,7 @@ export const boundsText = (timeline: Timeline, bounds: Bounds): string[] => {
           says:
             exposed.length === 0
               ? `every ${shared ? 'copy and collective' : 'copy'} runs beside other work`
-              : `exposed: for ${timeOf(exposedUs)} a tick only ${shared ? 'copies and collectives' : 'copies'} run: ${exposed.length > few ? `${hidden.join(', ')} and ${exposed.length - few} more` : listed(hidden)}`,
+              : `exposed: for ${timeOf(exposedUs)} a tick only ${shared ? 'copies and collectives' : 'copies'} run: ${exposed.length > few ? `${hidden.join(', ')} and ${exposed.length - few} more` : joinNames(hidden)}`,
         },
       ],
     ),

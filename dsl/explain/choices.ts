@@ -1,7 +1,8 @@
 import type { Evaluation, Operation } from '../compiler/analysis/ir.js'
 import { type Decisions, type LaneOrigin, provenanceOf } from '../compiler/analysis/provenance.js'
+import { joinNames } from '../ir/names.js'
 import type { Plan } from '../ir/plan.js'
-import { listed, plural, sizeOf, timeOf } from './names.js'
+import { plural, sizeOf, timeOf } from './names.js'
 
 /** Uploads or gathers of one lane that may run so many ahead of their readers. */
 export interface Window {
@@ -49,7 +50,7 @@ const spreadOf = ({ lanesTried: tried, choice }: Decisions, lanes: number): stri
   if (own === undefined || looked.size < 2) return ''
   const others = [...looked].filter(([count]) => count !== lanes).sort(([a], [b]) => a - b)
   const says = others.map(([count, tick]) => `${us(tick)} with ${count}`)
-  return `${plural(lanes, 'lane')} for such work: a tick of ${us(own)} by the machine's figures; ${listed(says)}`
+  return `${plural(lanes, 'lane')} for such work: a tick of ${us(own)} by the machine's figures; ${joinNames(says)}`
 }
 
 const isWork = ({ chosen }: LaneOrigin): boolean => chosen.includes('compute') || chosen.includes('store')
@@ -62,7 +63,7 @@ const lanesOf = (decisions: Decisions): string[] => {
     const names = lane.named
     const named =
       names.length > 1
-        ? [`lanes ${listed(names)} of the program share it, since there are to be ${mostLanes} at most`]
+        ? [`lanes ${joinNames(names)} of the program share it, since there are to be ${mostLanes} at most`]
         : names.length === 1
           ? ['named in the program']
           : []

@@ -27,7 +27,7 @@ const alike = 1e-5
  * Walks back from the end of the tick, each time to what was waited for last, until an operation comes round again as long ago as so many ticks take: then the chain
  * between is what they take; about so, where the pace is not steady. A plan whose ticks do not lean on each other yields the chain from the tick's begin.
  */
-export const criticalPath = ({ spans, tick, tickUs, settled }: Timeline): CriticalPath => {
+export const criticalPath = ({ spans, tick, tickUs, steady }: Timeline): CriticalPath => {
   let span = spans.reduce<Span | undefined>(
     (last, each) => (each.tick === tick && (last === undefined || each.end > last.end) ? each : last),
     undefined,
@@ -41,7 +41,7 @@ export const criticalPath = ({ spans, tick, tickUs, settled }: Timeline): Critic
     // Ticks in flight may come in groups, unlike each other: what lies between two of them is not the pace.
     const since = again.find(i => {
       const takes = (path[i]!.tick - tick) * tickUs
-      return takes > 0 && (!settled || Math.abs(path[i]!.start - start - takes) <= alike * takes)
+      return takes > 0 && (!steady || Math.abs(path[i]!.start - start - takes) <= alike * takes)
     })
     if (since !== undefined) {
       const first = path[since]!

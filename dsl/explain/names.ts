@@ -1,5 +1,3 @@
-export { joinNames as listed } from '../ir/names.js'
-
 export const plural = (count: number, one: string, many = `${one}s`): string =>
   `${count} ${count === 1 ? one : many}`
 

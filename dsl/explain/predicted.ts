@@ -26,5 +26,5 @@ export const predicted = (plan: Plan, machine: Machine | string): Timeline | und
   // The last ticks have none behind them; those before are as all that follow.
   const tick = Math.max(0, timeline.ticks - 1 - plan.inFlight)
   const { over, steady } = paceOf(timeline.ended.subarray(0, tick + 1), plan.inFlight)
-  return { plan, machine: name, tick, tickUs: tickMs * 1e3, over: steady ? over : 1, settled: steady, spans }
+  return { plan, machine: name, tick, tickUs: tickMs * 1e3, over: steady ? over : 1, steady, spans }
 }

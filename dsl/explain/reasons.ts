@@ -1,11 +1,11 @@
-// Over 150 lines as one thing: one replay of a plan's commands, and all that it notes on the way.
-
 import { bufferName, laneName, nodeName, placeOf } from '../ir/names.js'
 import type { Plan } from '../ir/plan.js'
 import { type Held, heldAtPeak } from '../memory/held.js'
+import { commandTableOf } from '../order/command-table.js'
 import { type Choices, choicesOf } from './choices.js'
-import { type Access, linksOf, overlap, type Run, runsOf } from './runs.js'
-import { type Takeover, takeoversOf } from './takeovers.js'
+import { HappensBefore } from './happens-before.js'
+import { type MemoryReuse, memoryReuseOf } from './memory-reuse.js'
+import { type Access, type Links, linksOf, overlap, type Run, runsOf } from './runs.js'
 import { type WaitFor, Waits } from './why-wait.js'
 
 export type { WaitFor } from './why-wait.js'
@@ -67,56 +67,39 @@ export interface Reasons {
     readonly at: string
   }[]
   readonly held: readonly Held[]
-  /** Planned storage: whose bytes each buffer of an arena takes over. */
-  readonly takeovers: readonly Takeover[]
+  /** Planned storage: which buffers had the bytes of each buffer of an arena before it. */
+  readonly takeovers: readonly MemoryReuse[]
 }
 
-/** Earlier accesses of one root that a later one may depend on. */
+const contains = (whole: Access, part: Access): boolean => whole.from <= part.from && part.to <= whole.to
+
+interface Accessed {
+  readonly run: Run
+  readonly access: Access
+}
+
+/** Accesses of one root that a later access may depend on. */
 interface Past {
-  writes: { readonly run: Run; readonly access: Access }[]
-  reads: { readonly run: Run; readonly access: Access }[]
+  readonly writes: readonly Accessed[]
+  readonly reads: readonly Accessed[]
 }
 
-const covers = (whole: Access, part: Access): boolean => whole.from <= part.from && part.to <= whole.to
+const untouched: Past = { writes: [], reads: [] }
 
-export const reasonsOf = (plan: Plan): Reasons => {
-  const runs = runsOf(plan)
-  const { marks, next: following, held } = linksOf(plan, runs)
-  const orders = new Waits(plan, runs)
-  const step = (run: Run | undefined): Step =>
-    run === undefined
-      ? { name: 'the end of the tick', lane: '', at: '' }
-      : { name: nodeName(plan, run.node), lane: laneName(plan, run.lane), at: placeOf(plan.nodes[run.node]) }
-  const count = plan.lanes.length
-  // known[l][m]: how many runs of lane m lane l is after; via[l][m]: the wait that brought that.
-  const known = plan.lanes.map(() => new Int32Array(count))
-  const via = plan.lanes.map(() => new Int32Array(count).fill(-1))
-  const snapshot = new Map<number, Int32Array>()
-  const waits: Reasons['waits'][number][] = []
-  const uses: Reasons['uses'][number][] = []
-  const elidedWaits: Reasons['elidedWaits'][number][] = []
-  const elidedUses: Reasons['elidedUses'][number][] = []
-  const past = new Map<number, Past>()
-  const latest = new Map<number, Map<number, Run>>()
-  const kept = new Map<number, { readonly lane: number; readonly event: number }[]>()
-  const direct = new Map<number, Set<Run>>()
-  /** By run's command: nodes after which it comes by a wait of its own, since the user asked for it. And by node, its latest run. */
-  const asked = new Map<number, Set<number>>()
-  const issued = new Map<number, Run>()
-  const waitText = (at: number): string => {
-    const command = plan.commands[at]
-    return command?.[0] === 'wait'
-      ? `${laneName(plan, command[2])} waited for ${step(marks.get(command[1])).name} already`
-      : 'the order of the lane'
-  }
-  /** What a run depends on directly, by data: the writes that it sees, and what it overwrites. */
-  const dependencies = (run: Run): Set<Run> => {
+/** What runs depend on by data, in issue order. */
+class DataOrder {
+  private readonly past = new Map<number, Past>()
+  /** By root and lane, the latest run that touched it. */
+  readonly latest = new Map<number, Map<number, Run>>()
+
+  /** The writes that a run sees, and what it overwrites. */
+  dependencies(run: Run): Set<Run> {
     const earlier = new Set<Run>()
     for (const read of run.reads)
-      for (const { run: writer, access } of past.get(read.root)?.writes ?? [])
+      for (const { run: writer, access } of this.past.get(read.root)?.writes ?? [])
         if (overlap(read, access)) earlier.add(writer)
     for (const write of run.writes) {
-      const { reads = [], writes = [] } = past.get(write.root) ?? {}
+      const { reads, writes } = this.past.get(write.root) ?? untouched
       const readers = reads.filter(({ access }) => overlap(write, access))
       for (const { run: reader } of readers) earlier.add(reader)
       if (readers.length === 0)
@@ -125,147 +108,184 @@ export const reasonsOf = (plan: Plan): Reasons => {
     earlier.delete(run)
     return earlier
   }
-  const remember = (run: Run): void => {
+
+  add(run: Run): void {
     for (const access of run.reads) {
-      const of = past.get(access.root)
-      if (of === undefined) past.set(access.root, { writes: [], reads: [{ run, access }] })
-      else of.reads.push({ run, access })
+      const { reads, writes } = this.past.get(access.root) ?? untouched
+      this.past.set(access.root, { writes, reads: [...reads, { run, access }] })
     }
     for (const access of run.writes) {
-      const of = past.get(access.root) ?? { writes: [], reads: [] }
-      past.set(access.root, {
-        writes: [...of.writes.filter(other => !covers(access, other.access)), { run, access }],
-        reads: of.reads.filter(other => !overlap(access, other.access)),
+      const { reads, writes } = this.past.get(access.root) ?? untouched
+      this.past.set(access.root, {
+        writes: [...writes.filter(other => !contains(access, other.access)), { run, access }],
+        reads: reads.filter(other => !overlap(access, other.access)),
       })
     }
     for (const { root } of [...run.reads, ...run.writes])
-      latest.set(root, (latest.get(root) ?? new Map()).set(run.lane, run))
+      this.latest.set(root, (this.latest.get(root) ?? new Map()).set(run.lane, run))
   }
-  let next = 0
-  plan.commands.forEach((command, at) => {
-    switch (command[0]) {
-      case 'wait': {
-        const [, event, lane, tick] = command
-        const before = marks.get(event)
-        const after = held.get(at)
-        const ticks = tick === -1
-        const seen = before === undefined || ticks ? 0 : known[lane]![before.lane]!
-        const { node, start, ...why } = orders.why(at, before, following.get(event), after, seen, ticks)
-        const started = start === true ? runs.find(run => run.node === node) : undefined
-        const [from, to] = [step(started ?? before), step(after)]
-        if (after !== undefined && node !== undefined)
-          asked.set(after.command, (asked.get(after.command) ?? new Set()).add(node))
-        waits.push({
-          command: at,
-          lane: laneName(plan, lane),
-          ...why,
-          before:
-            started !== undefined
-              ? `the start of ${from.name}`
-              : before === undefined
-                ? 'what nothing precedes'
-                : `${from.name}${ticks ? ' of the tick before' : ''}`,
-          after: to.name,
-          at: to.at,
-          beforeAt: from.at,
-          beforeLane: from.lane,
-        })
-        if (tick === -1 || before === undefined) break
-        if (after !== undefined)
-          direct.set(after.command, (direct.get(after.command) ?? new Set()).add(before))
-        const brought = snapshot.get(event)
-        for (let m = 0; brought !== undefined && m < count; m++)
-          if (brought[m]! > known[lane]![m]!) {
-            known[lane]![m] = brought[m]!
-            via[lane]![m] = at
-          }
-        break
-      }
-      case 'record':
-        if (!snapshot.has(command[1])) snapshot.set(command[1], known[command[2]]!.slice())
-        break
-      case 'run': {
-        const run = runs[next++]!
-        for (const before of dependencies(run))
-          if (before.lane !== run.lane && !direct.get(run.command)?.has(before)) {
-            const { name, lane, at } = step(run)
-            elidedWaits.push({
-              before: step(before).name,
-              after: name,
-              by: waitText(via[run.lane]![before.lane]!),
-              lane,
-              at,
-            })
-          }
-        for (const [node, when] of plan.nodes[run.node]?.after ?? []) {
-          const before = issued.get(node)
-          if (before === undefined || before.lane === run.lane) continue
-          if (
-            asked.get(run.command)?.has(node) ||
-            (when === 'finish' && direct.get(run.command)?.has(before))
-          )
-            continue
-          const { name, lane, at } = step(run)
-          const told = via[run.lane]![before.lane]!
-          const start = when === 'start'
-          elidedWaits.push({
-            before: `${start ? 'the start of ' : ''}${step(before).name}`,
-            after: name,
-            by:
-              start && told < 0
-                ? `nothing that it is not after itself holds ${step(before).name} back`
-                : waitText(told),
-            lane,
-            at,
-          })
-        }
-        remember(run)
-        issued.set(run.node, run)
-        known[run.lane]![run.lane] = run.place
-        break
-      }
-      case 'use': {
-        const [, buffer, lane, event] = command
-        const { name, at: place } = step(marks.get(event))
-        uses.push({
-          command: at,
-          buffer: bufferName(plan, buffer),
-          home: laneName(plan, plan.buffers[buffer]!.home),
-          lane: laneName(plan, lane),
-          access: name,
-          at: place,
-        })
-        const root = plan.buffers[buffer]!.alias ?? buffer
-        const of = kept.get(root)
-        if (of === undefined) kept.set(root, [{ lane, event }])
-        else of.push({ lane, event })
-        break
-      }
-      case 'free': {
-        const [, buffer] = command
-        const { home } = plan.buffers[buffer]!
-        for (const [lane, run] of latest.get(buffer) ?? []) {
-          if (lane === home || kept.get(buffer)?.some(use => use.lane === lane)) continue
-          const other = kept.get(buffer)?.find(use => (snapshot.get(use.event)?.[lane] ?? 0) >= run.place)
-          const ordered = known[home]![lane]! >= run.place
-          if (!ordered && other === undefined) continue
-          const by = ordered
-            ? waitText(via[home]![lane]!)
-            : `the use on ${laneName(plan, other?.lane ?? home)} is after it`
-          const { name, at: place } = step(run)
-          elidedUses.push({
-            buffer: bufferName(plan, buffer),
-            home: laneName(plan, home),
-            lane: laneName(plan, lane),
-            access: name,
-            by,
-            at: place,
-          })
-        }
-        break
-      }
+}
+
+const addTo = <Key, Value>(sets: Map<Key, Set<Value>>, key: Key, value: Value): void =>
+  void sets.set(key, (sets.get(key) ?? new Set()).add(value))
+
+/** One replay of a tick's commands, which collects what it says of each. */
+class Replay {
+  readonly waits: Reasons['waits'][number][] = []
+  readonly uses: Reasons['uses'][number][] = []
+  readonly elidedWaits: Reasons['elidedWaits'][number][] = []
+  readonly elidedUses: Reasons['elidedUses'][number][] = []
+  private readonly links: Links
+  private readonly whyWait: Waits
+  private readonly order: HappensBefore
+  private readonly data = new DataOrder()
+  /** By run's command, its point. */
+  private readonly pointOf = new Map<number, number>()
+  /** By event of the plan, its number in the command table. */
+  private readonly eventOf = new Map<number, number>()
+  /** By root, the uses so far: the lane of each and its event. */
+  private readonly usesOf = new Map<number, { readonly lane: number; readonly event: number }[]>()
+  /** By run's command: the runs that it waits for itself, and the nodes after which the user asked for it to come. */
+  private readonly waitsFor = new Map<number, Set<Run>>()
+  private readonly asked = new Map<number, Set<number>>()
+  /** By node, its latest run. */
+  private readonly issued = new Map<number, Run>()
+
+  constructor(
+    private readonly plan: Plan,
+    private readonly runs: readonly Run[],
+  ) {
+    this.links = linksOf(plan, runs)
+    this.whyWait = new Waits(plan, runs)
+    this.order = new HappensBefore(commandTableOf(plan))
+    this.order.begin()
+    let next = 0
+    plan.commands.forEach((command, at) => {
+      if (command[0] === 'record') this.eventOf.set(command[1], this.order.table.subject[at]!)
+      else if (command[0] === 'wait') this.wait(at, command[1], command[2], command[3] === -1)
+      else if (command[0] === 'run') this.run(runs[next]!)
+      else if (command[0] === 'use') this.use(at, command[1], command[2], command[3])
+      else if (command[0] === 'free') this.free(command[1])
+      this.order.step(at)
+      if (command[0] === 'run') this.pointOf.set(at, this.order.now(runs[next++]!.lane))
+    })
+  }
+
+  private step(run: Run | undefined): Step {
+    const { plan } = this
+    if (run === undefined) return { name: 'the end of the tick', lane: '', at: '' }
+    return {
+      name: nodeName(plan, run.node),
+      lane: laneName(plan, run.lane),
+      at: placeOf(plan.nodes[run.node]),
     }
-  })
+  }
+
+  /** By what `lane` is after the runs of `other`, as a sentence. */
+  private reasonFor(lane: number, other: number): string {
+    const command = this.plan.commands[this.order.causeOf(lane, other).wait]
+    return command?.[0] === 'wait'
+      ? `${laneName(this.plan, command[2])} waited for ${this.step(this.links.marks.get(command[1])).name} already`
+      : 'the order of the lane'
+  }
+
+  private wait(at: number, event: number, lane: number, previous: boolean): void {
+    const { plan, links, order } = this
+    const before = links.marks.get(event)
+    const after = links.held.get(at)
+    const seen = before === undefined || previous ? 0 : order.runsBefore(lane, before.lane)
+    const { node, start, ...why } = this.whyWait.why(at, before, links.next.get(event), after, seen, previous)
+    const started = start === true ? this.runs.find(run => run.node === node) : undefined
+    const [from, to] = [this.step(started ?? before), this.step(after)]
+    if (after !== undefined && node !== undefined) addTo(this.asked, after.command, node)
+    if (after !== undefined && before !== undefined && !previous) addTo(this.waitsFor, after.command, before)
+    const name =
+      before === undefined ? 'what nothing precedes' : `${from.name}${previous ? ' of the tick before' : ''}`
+    this.waits.push({
+      command: at,
+      lane: laneName(plan, lane),
+      ...why,
+      before: started === undefined ? name : `the start of ${from.name}`,
+      after: to.name,
+      at: to.at,
+      beforeAt: from.at,
+      beforeLane: from.lane,
+    })
+  }
+
+  private run(run: Run): void {
+    const { name, lane, at } = this.step(run)
+    for (const before of this.data.dependencies(run)) {
+      if (before.lane === run.lane || this.waitsFor.get(run.command)?.has(before)) continue
+      const by = this.reasonFor(run.lane, before.lane)
+      this.elidedWaits.push({ before: this.step(before).name, after: name, by, lane, at })
+    }
+    for (const [node, when] of this.plan.nodes[run.node]?.after ?? []) {
+      const before = this.issued.get(node)
+      if (before === undefined || before.lane === run.lane || this.asked.get(run.command)?.has(node)) continue
+      const start = when === 'start'
+      if (!start && this.waitsFor.get(run.command)?.has(before)) continue
+      const earlier = this.step(before).name
+      const free = start && this.order.causeOf(run.lane, before.lane).wait < 0
+      this.elidedWaits.push({
+        before: `${start ? 'the start of ' : ''}${earlier}`,
+        after: name,
+        by: free
+          ? `nothing that it is not after itself holds ${earlier} back`
+          : this.reasonFor(run.lane, before.lane),
+        lane,
+        at,
+      })
+    }
+    this.data.add(run)
+    this.issued.set(run.node, run)
+  }
+
+  private use(at: number, buffer: number, lane: number, event: number): void {
+    const { plan } = this
+    const { name, at: place } = this.step(this.links.marks.get(event))
+    this.uses.push({
+      command: at,
+      buffer: bufferName(plan, buffer),
+      home: laneName(plan, plan.buffers[buffer]!.home),
+      lane: laneName(plan, lane),
+      access: name,
+      at: place,
+    })
+    const root = plan.buffers[buffer]!.alias ?? buffer
+    const all = this.usesOf.get(root) ?? []
+    this.usesOf.set(root, [...all, { lane, event: this.eventOf.get(event) ?? -1 }])
+  }
+
+  /** Lanes that touched the buffer and have no use of it: what orders each of them before the free. */
+  private free(buffer: number): void {
+    const { plan, order } = this
+    const { home } = plan.buffers[buffer]!
+    const uses = this.usesOf.get(buffer) ?? []
+    for (const [lane, run] of this.data.latest.get(buffer) ?? []) {
+      if (lane === home || uses.some(use => use.lane === lane)) continue
+      const point = this.pointOf.get(run.command)!
+      const other = uses.find(({ event }) => event >= 0 && order.isBeforeEvent(event, lane, point))
+      const ordered = order.isBefore(home, lane, point)
+      if (!ordered && other === undefined) continue
+      const { name, at } = this.step(run)
+      this.elidedUses.push({
+        buffer: bufferName(plan, buffer),
+        home: laneName(plan, home),
+        lane: laneName(plan, lane),
+        access: name,
+        by: ordered
+          ? this.reasonFor(home, lane)
+          : `the use on ${laneName(plan, other?.lane ?? home)} is after it`,
+        at,
+      })
+    }
+  }
+}
+
+export const reasonsOf = (plan: Plan): Reasons => {
+  const runs = runsOf(plan)
+  const { waits, uses, elidedWaits, elidedUses } = new Replay(plan, runs)
   const choices = choicesOf(plan)
   const waiting = new Map<string, number>()
   for (const { lane } of waits) waiting.set(lane, (waiting.get(lane) ?? 0) + 1)
@@ -290,6 +310,6 @@ export const reasonsOf = (plan: Plan): Reasons => {
     elidedWaits,
     elidedUses,
     held: heldAtPeak(plan),
-    takeovers: takeoversOf(plan),
+    takeovers: memoryReuseOf(plan),
   }
 }

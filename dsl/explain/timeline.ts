@@ -29,7 +29,7 @@ export interface Timeline {
   /** Ticks after which everything repeats itself: ticks in flight may end in groups. */
   readonly over: number
   /** Whether it does, in the ticks that were predicted. */
-  readonly settled: boolean
+  readonly steady: boolean
   /** Every run of every tick that was predicted, by index: tick by tick, in issue order. */
   readonly spans: readonly Span[]
 }

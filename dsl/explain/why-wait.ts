@@ -1,7 +1,6 @@
-import { bufferName, nodeName } from '../ir/names.js'
+import { bufferName, joinNames, nodeName } from '../ir/names.js'
 import type { Plan } from '../ir/plan.js'
 import { conflictsOf } from '../order/conflicting-communicators.js'
-import { listed } from './names.js'
 import { type Access, overlap, type Run } from './runs.js'
 
 /**
@@ -28,14 +27,14 @@ export class Waits {
   /** By lane: its allocs' commands, in order. */
   private readonly allocs: readonly number[][]
   private readonly freedAt = new Map<number, number>()
-  /** By communicator, those over which calls never run beside its own. */
-  private readonly rivals: ReturnType<typeof conflictsOf>
+  /** By communicator, those whose calls are never concurrent with its own. */
+  private readonly conflicting: ReturnType<typeof conflictsOf>
 
   constructor(
     private readonly plan: Plan,
     runs: readonly Run[],
   ) {
-    this.rivals = conflictsOf(plan.communicators ?? [])
+    this.conflicting = conflictsOf(plan.communicators ?? [])
     this.byLane = plan.lanes.map(() => [])
     for (const run of runs) (this.byLane[run.lane] as Run[]).push(run)
     this.allocs = plan.lanes.map(() => [])
@@ -63,8 +62,8 @@ export class Waits {
     const asked =
       after && this.asked(before, ticks ? before && this.byLane[before.lane]![0] : next, after, seen, ticks)
     if (asked !== undefined) return asked
-    const met = before && after && this.rivalry(before, after, seen)
-    if (met !== undefined) return { for: 'ranks', because: met }
+    const ranks = before && after && this.conflictOfRanks(before, after, seen)
+    if (ranks !== undefined) return { for: 'ranks', because: ranks }
     const takers = this.takers(at, after)
     const left = before === undefined ? [] : this.givers(before, at, takers, ticks)
     if (left.length > 0)
@@ -105,11 +104,11 @@ export class Waits {
   }
 
   /** Collectives of the one lane and the other over communicators that share two ranks: the latest of the one, the first of the other. */
-  private rivalry(before: Run, after: Run, seen: number): string | undefined {
-    if (this.rivals.size === 0) return undefined
+  private conflictOfRanks(before: Run, after: Run, seen: number): string | undefined {
+    if (this.conflicting.size === 0) return undefined
     for (const [earlier, later] of this.around(before, after, seen)) {
       const [one, other] = [this.communicatorOf(earlier), this.communicatorOf(later)]
-      if (one === undefined || other === undefined || this.rivals.get(one)?.has(other) !== true) continue
+      if (one === undefined || other === undefined || this.conflicting.get(one)?.has(other) !== true) continue
       const [first, second] = [one, other].map(id => this.plan.communicators![id]!.name)
       const whose = later === after ? 'it' : nodeName(this.plan, later.node)
       return `${first} and ${second} share ranks, on all of which ${whose} comes after ${nodeName(this.plan, earlier.node)}`
@@ -118,7 +117,7 @@ export class Waits {
   }
 
   private names(buffers: readonly number[]): string {
-    return listed(buffers.map(b => bufferName(this.plan, b)))
+    return joinNames(buffers.map(b => bufferName(this.plan, b)))
   }
 
   /** Why `after` must come after `before`, where they touch the same memory: of this tick, or what lives on across ticks. */

@@ -53,12 +53,12 @@ const rowOf = ({ top }: Frame, lane: number): number => top + lane * page.row
 const barOf = (frame: Frame, lane: number): number => rowOf(frame, lane) + (page.row - page.bar) / 2
 
 /**
- * One settled tick as one self-contained SVG: a row for each lane, a bar for each operation, arrows for waits, the chain that sets the pace outlined,
+ * One tick in steady state as one self-contained SVG: a row for each lane, a bar for each operation, arrows for waits, the chain that sets the pace outlined,
  * and below it the device memory in use. The ticks around it are there, faded. Follows the reader's light or dark scheme; no script, no fonts. The same timeline gives
  * the same text.
  */
 export const timelineSvg = (plan: Plan, known: Timeline | undefined): string => {
-  const timeline = known ?? { plan, machine: '', tick: 0, tickUs: 0, over: 1, settled: true, spans: [] }
+  const timeline = known ?? { plan, machine: '', tick: 0, tickUs: 0, over: 1, steady: true, spans: [] }
   const { machine, tickUs } = timeline
   const bounds = boundsOf(timeline)
   const extent = extentOf(timeline)

@@ -36,7 +36,7 @@ describe('what sets the pace', () => {
         expect(spans[i]!.after).toBe(spans[i - 1]!.index)
         expect(spans[i]!.start).toBeGreaterThanOrEqual(spans[i - 1]!.end - 1e-6)
       }
-      if (!timeline.settled || ticks === 0) return
+      if (!timeline.steady || ticks === 0) return
       round++
       expect(us / (ticks * timeline.tickUs)).toBeCloseTo(1, 4)
     }

@@ -1,14 +1,14 @@
-// What `explain` says of bytes that change hands in an arena: who had them, and that each such sentence is true of the plan.
+// What `explain` says of bytes of an arena that one buffer has after another: which buffers, and that each sentence is true of the plan.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { takeoversOf } from '../../../dsl/explain/takeovers.js'
+import { memoryReuseOf } from '../../../dsl/explain/memory-reuse.js'
 import { compile, explain, orThrow } from '../../../dsl/index.js'
 import { patternGraph, patterns } from '../../fixtures/graphs/patterns.js'
 import { runs } from '../../fixtures/runs.js'
 import { goldens } from '../../golden/graphs.js'
 
-describe('bytes that are taken over', () => {
-  test('are told with who had them and what orders the two', () => {
+describe('memory that buffers of an arena reuse', () => {
+  test('is explained by the buffer that had it and by what orders the two', () => {
     const text = explain(orThrow(compile(goldens['weight-streaming'], { storage: 'planned' })))
     expect(text).toContain('w2, 16384 bytes from byte 0 on, has those of')
     expect(text).toContain('w0, after w0 and matmul[0]: copy does them in order; copy waits for matmul[0]')
@@ -18,14 +18,14 @@ describe('bytes that are taken over', () => {
     expect(explain(orThrow(compile(goldens['weight-streaming'])))).not.toContain('taken over')
   })
 
-  test('are those of buffers that share bytes, each such pair told at least once', () => {
+  test('is that of buffers that share bytes, each such pair named at least once', () => {
     fc.assert(
       fc.property(patterns(40), fc.constantFrom(1, 2, 3), (pattern, inFlight) => {
         const plan = orThrow(compile(patternGraph(pattern), { inFlight, storage: 'planned' }))
         const placed = plan.buffers.filter(({ offset, life }) => offset !== undefined && life === 'tick')
         const named = new Map(placed.map(buffer => [buffer.name, buffer]))
-        const takeovers = takeoversOf(plan)
-        for (const { buffer, from, offset, because } of takeovers) {
+        const reused = memoryReuseOf(plan)
+        for (const { buffer, from, offset, because } of reused) {
           const [own, other] = [named.get(buffer)!, named.get(from)!]
           expect(own.offset).toBe(offset)
           expect(own.offset! < other.offset! + other.bytes && other.offset! < own.offset! + own.bytes).toBe(
@@ -36,7 +36,7 @@ describe('bytes that are taken over', () => {
         const sharing = placed.filter(a =>
           placed.some(b => a !== b && a.offset! < b.offset! + b.bytes && b.offset! < a.offset! + a.bytes),
         )
-        expect([...new Set(takeovers.map(({ buffer }) => buffer))].sort()).toEqual(
+        expect([...new Set(reused.map(({ buffer }) => buffer))].sort()).toEqual(
           sharing.map(({ name }) => name).sort(),
         )
       }),
