@@ -38,15 +38,15 @@ export const oracle = (given: Plan, quality = true): Set<string> => {
 
 /**
  * What verify and the oracle must agree on, sorted. L6 is a question about plans in which every other law
- * holds; and where two buffers share bytes of the arena, one overlap can be told of several of its accesses:
+ * holds; and where two buffers share bytes of the arena, one overlap can be reported for several of its accesses:
  * then only that there is one.
  */
 export const comparable = (plan: Plan, found: readonly string[]): string[] => {
   const safe = found.every(key => key.startsWith('L5') || key.startsWith('L6'))
   const asked = found.filter(key => safe || !key.startsWith('L6'))
-  const told =
+  const reported =
     plan.storage === 'planned' ? asked.map(key => (/^L[34]/.test(key) ? 'an overlap' : key)) : asked
-  return [...new Set(told)].sort()
+  return [...new Set(reported)].sort()
 }
 
 type Say = (law: Law, command: number, buffer?: number) => void
@@ -65,8 +65,8 @@ interface Unrolled {
 const laneOf = (command: Command): number =>
   command[0] === 'alloc' || command[0] === 'free' || command[0] === 'use' ? -1 : command[2]
 
-/** `meeting`: calls over one communicator come after one another, in issue order, whatever their lanes. */
-const unroll = (plan: Plan, ticks: number, meeting = false): Unrolled => {
+/** `inCallOrder`: calls over one communicator come after one another, in issue order, whatever their lanes. */
+const unroll = (plan: Plan, ticks: number, inCallOrder = false): Unrolled => {
   const n = plan.commands.length
   const starts = ticks * n // then one node a tick: the host starts it
   const size = starts + ticks
@@ -86,7 +86,7 @@ const unroll = (plan: Plan, ticks: number, meeting = false): Unrolled => {
       into[i]!.push(starts + t)
       if (last[lane]! >= 0) into[i]!.push(last[lane]!)
       last[lane] = i
-      const over = meeting ? communicatorOf(plan, command) : undefined
+      const over = inCallOrder ? communicatorOf(plan, command) : undefined
       if (over !== undefined) {
         if (called.has(over)) into[i]!.push(called.get(over)!)
         called.set(over, i)
@@ -126,10 +126,10 @@ const communicatorOf = ({ nodes }: Plan, command: Command): number | undefined =
   command[0] === 'run' ? nodes[command[1]]?.collective?.communicator : undefined
 
 /**
- * Whether calls that some two ranks have both may run side by side: those of two communicators in each of
+ * Whether calls that some two ranks have both may be concurrent: those of two communicators in each of
  * which the two are in one group.
  */
-const beside = (plan: Plan): boolean => {
+const hasConcurrentCalls = (plan: Plan): boolean => {
   const { communicators = [], commands } = plan
   const calls = commands.flatMap((command, c) => {
     const over = communicatorOf(plan, command)
@@ -142,14 +142,14 @@ const beside = (plan: Plan): boolean => {
     communicators[over]!.groups?.findIndex(group => group.includes(rank)) ?? 0
   const meet = (over: number, a: number, b: number): boolean =>
     groupOf(over, a) >= 0 && groupOf(over, a) === groupOf(over, b)
-  const rivals = (x: number, y: number): boolean =>
+  const conflict = (x: number, y: number): boolean =>
     x !== y && all.some(a => all.some(b => a < b && meet(x, a, b) && meet(y, a, b)))
   const u = unroll(plan, 3, true)
   for (let t = 0; t < u.ticks; t++)
     for (let s = 0; s <= t; s++)
       for (const earlier of calls)
         for (const later of calls)
-          if ((s < t || earlier.c < later.c) && rivals(earlier.over, later.over))
+          if ((s < t || earlier.c < later.c) && conflict(earlier.over, later.over))
             if (!u.before(u.at(s, earlier.c), u.at(t, later.c))) return true
   return false
 }
@@ -457,7 +457,7 @@ const fits = (plan: Plan): boolean =>
 
 const minimal = (plan: Plan, safe: boolean, say: Say): void => {
   const counted = safe && fits(plan)
-  const apart = safe && !beside(plan)
+  const apart = safe && !hasConcurrentCalls(plan)
   plan.commands.forEach((command, c) => {
     if (command[0] === 'record') {
       const wanted = plan.commands.some(
@@ -468,7 +468,7 @@ const minimal = (plan: Plan, safe: boolean, say: Say): void => {
         say('L6', c)
     }
     if (!safe || (command[0] !== 'wait' && command[0] !== 'use')) return
-    if (apart && command[0] === 'wait' && beside(without(plan, c))) return
+    if (apart && command[0] === 'wait' && hasConcurrentCalls(without(plan, c))) return
     if (
       oracle(without(plan, c), false).size === 0 &&
       (command[0] === 'use' || !counted || fits(without(plan, c)))

@@ -127,7 +127,7 @@ class State {
 const paired = ({ spec }: Call): boolean => spec.kind === 'send' || spec.kind === 'recv'
 
 /** Some calls, of those that have begun, that meet. */
-const meeting = (begun: readonly Call[]): readonly Call[] | undefined => {
+const matching = (begun: readonly Call[]): readonly Call[] | undefined => {
   for (const call of begun) {
     if (call.spec.kind === 'send') {
       const to = call.group[call.spec.peer!]
@@ -162,7 +162,7 @@ export const execute = (plans: readonly Plan[]): Outcome => {
   for (;;) {
     state.run()
     if (state.over) return 'done'
-    const calls = meeting(state.heads())
+    const calls = matching(state.heads())
     if (calls === undefined) return 'stuck'
     if (!agree(calls)) return 'mismatch'
     for (const call of calls) state.end(call)
@@ -176,7 +176,7 @@ export const canStop = (plans: readonly Plan[]): boolean => {
     for (let calls: readonly Call[] | undefined = []; calls !== undefined; ) {
       for (const call of calls) state.end(call)
       state.run()
-      calls = meeting(state.slot.filter(call => call !== undefined))
+      calls = matching(state.slot.filter(call => call !== undefined))
     }
     if (state.over) return false
     if (seen.has(state.key)) return false

@@ -97,7 +97,7 @@ describe('read in parts', () => {
     )
   })
 
-  test('a plan is the plan, and what is wrong in it is told as ever', () => {
+  test('a plan is the plan, and its faults are those of the whole text', () => {
     fc.assert(
       fc.property(
         plans(),
@@ -113,9 +113,9 @@ describe('read in parts', () => {
           const [parts, whole] = [parsePlanParts(pieces(other, cuts)), parsePlan(other)]
           expect(E.isRight(parts)).toBe(E.isRight(whole))
           // Where in a text that is no JSON the mistake is, is counted otherwise.
-          const told = (result: typeof parts) =>
+          const faultsOf = (result: typeof parts) =>
             E.isLeft(result) ? result.left.map(({ _tag, at }) => [_tag, at]) : result.right
-          expect(told(parts)).toEqual(told(whole))
+          expect(faultsOf(parts)).toEqual(faultsOf(whole))
         },
       ),
       { numRuns: runs(60) },

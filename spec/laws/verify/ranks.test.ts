@@ -58,7 +58,7 @@ const ranks = (communicators: readonly PlanCommunicator[], ...scripts: Script[])
   scripts.map(each => rankOf(each, communicators))
 
 describe('what ranks say to each other', () => {
-  test('the same collectives in the same order are accepted, and a mesh may run rows beside columns', () => {
+  test('the same collectives in the same order are accepted, and a mesh may run rows and columns at the same time', () => {
     const same = script(sum(0), { ...sum(0), kind: 'allGather' }, sum(0, 1))
     expect(judged(ranks([all], same, same, same))).toEqual([])
     const mesh = script(sum(0, 0), sum(1, 1))
@@ -136,7 +136,7 @@ describe('what ranks say to each other', () => {
     expect(judged([tied, turned])[0]!.message).toContain('deadlock')
   })
 
-  test('what cannot be: strangers, places that nobody has, two of one name', () => {
+  test('errors: unknown ranks, places that no rank has, two communicators of one name', () => {
     const alone = ranks([{ id: 0, name: 'all', groups: [[1]] }], script(sum(0)), script(sum(0)))
     expect(judged(alone)).toContainEqual(expect.objectContaining({ law: 'L8', rank: 0, command: 0 }))
     expect(judged(ranks([all], script(to(5)), script()))[0]!.message).toContain('its peer is 5')
@@ -150,7 +150,7 @@ describe('what ranks say to each other', () => {
     expect(judged([undefined as never, 3 as never]).length).toBeGreaterThan(0)
   })
 
-  test('a violation of one plan is told with its rank', () => {
+  test('a violation of one plan names its rank', () => {
     const plan = ranks([all], script(sum(0)))[0]!
     const broken: Plan = { ...plan, commands: [...plan.commands, ['wait', 9, 0]] }
     expect(verifyRanks([plan, broken], { safety: true })).toEqual([
