@@ -121,13 +121,12 @@ describe('braid snapshot', () => {
     expect(JSON.parse(braid('snapshot', good, '--as', 'json').stdout)).toEqual(given)
   })
 
-  it.skipIf(!hasPython)(
-    "writes a pickle that Python loads and that holds PyTorch's keys (skipped without python3)",
-    () => {
-      const path = join(folder, 'snapshot.pickle')
-      expect(braid('snapshot', good, '--as', 'torch', '-o', path).stdout).toContain('pytorch.org/memory_viz')
-      // The sums that PyTorch's own `_memory_viz.py stats` asserts, and the keys that its `trace` and `segments` read.
-      const script = `
+  it("writes a pickle that Python loads and that holds PyTorch's keys", context => {
+    if (!hasPython) return context.skip('python3 is not installed')
+    const path = join(folder, 'snapshot.pickle')
+    expect(braid('snapshot', good, '--as', 'torch', '-o', path).stdout).toContain('pytorch.org/memory_viz')
+    // The sums that PyTorch's own `_memory_viz.py stats` asserts, and the keys that its `trace` and `segments` read.
+    const script = `
 import pickle, sys
 data = pickle.load(open(sys.argv[1], "rb"))
 for seg in data["segments"]:
@@ -139,20 +138,19 @@ for seg in data["segments"]:
 for e in data["device_traces"][0]:
     print(e["action"], e["addr"], e["size"], e["stream"], e["time_us"])
 print(data["braid"]["traces"][0]["action"], data["segments"][0]["blocks"][1]["pending_uses"])`
-      const { stdout, stderr } = spawnSync('python3', ['-c', script, path], { encoding: 'utf8' })
-      expect(stderr).toBe('')
-      expect(stdout.trim().split('\n')).toEqual([
-        "stream_94000000000000;seg_1099511627776 active_allocated [('<weights>.ts', 12, 'load')]",
-        "stream_94000000000000;seg_1099511627776 active_pending_free [('<weights>.ts', 12, 'load')]",
-        'stream_94000000000000;seg_1100543426560 inactive []',
-        'segment_map 1099511627776 125829120 94000000000000 1790000000000000',
-        'alloc 1099511627776 104857600 94000000000000 1790000000000010',
-        'alloc 1099616485376 20971520 94000000000000 1790000000000015',
-        'free_requested 1099616485376 20971520 94000000000000 1790000000000025',
-        "use_recorded [{'stream': 0, 'lane': 'math', 'event_point': 4, 'done': False}]",
-      ])
-    },
-  )
+    const { stdout, stderr } = spawnSync('python3', ['-c', script, path], { encoding: 'utf8' })
+    expect(stderr).toBe('')
+    expect(stdout.trim().split('\n')).toEqual([
+      "stream_94000000000000;seg_1099511627776 active_allocated [('<weights>.ts', 12, 'load')]",
+      "stream_94000000000000;seg_1099511627776 active_pending_free [('<weights>.ts', 12, 'load')]",
+      'stream_94000000000000;seg_1100543426560 inactive []',
+      'segment_map 1099511627776 125829120 94000000000000 1790000000000000',
+      'alloc 1099511627776 104857600 94000000000000 1790000000000010',
+      'alloc 1099616485376 20971520 94000000000000 1790000000000015',
+      'free_requested 1099616485376 20971520 94000000000000 1790000000000025',
+      "use_recorded [{'stream': 0, 'lane': 'math', 'event_point': 4, 'done': False}]",
+    ])
+  })
 
   it("refuses a pickle, runs nothing of it, and says where PyTorch's snapshots open", () => {
     const path = join(folder, 'torch.pickle')
