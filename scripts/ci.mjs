@@ -1,4 +1,5 @@
-// The body of .ci/run: the checks, the tests, and the C++ tests once more under each sanitizer; one line sums up all of it.
+// The body of .ci/run: the checks, the tests, and the C++ tests once more under each sanitizer; one line sums
+// up all of it.
 import { join } from 'node:path'
 import { buildSanitized, sanitizers } from './lib/native.mjs'
 import { entry, root, runBeside } from './lib/run.mjs'
@@ -9,10 +10,10 @@ const script = name => join(root, 'scripts', name)
 /** Runs one of our own scripts and adds the line it ends with to the sum. */
 const child = async (sum, name, ...args) => {
   let printed = ''
-  const told = text => {
+  const take = text => {
     printed += text
   }
-  const status = await runBeside(process.execPath, [script(name), ...args], { told })
+  const status = await runBeside(process.execPath, [script(name), ...args], { told: take })
   const last = [...printed.matchAll(/^(\d+) passed, (\d+) failed, (\d+) skipped$/gm)].pop()
   if (last) {
     sum.passed += Number(last[1])
@@ -34,7 +35,7 @@ const options = {
 await entry(async () => {
   const sum = tally()
   await child(sum, 'check.mjs')
-  // vitest leaves a core idle most of the time. What fails to build here fails again below, and is counted there.
+  // Beside the tests, at low priority. A build that fails here fails again below, and is counted there.
   const ahead = runBeside(process.execPath, [script('build.mjs'), '--sanitized'])
   await child(sum, 'test.mjs', '--all')
   await ahead

@@ -1,4 +1,5 @@
-// npm run test:cuda: every conformance suite and the C++ tests on a GPU; writes spec/bench/results/conformance-cuda.md.
+// npm run test:cuda: every conformance suite and the C++ tests on a GPU; writes
+// spec/bench/results/conformance-cuda.md.
 //   --device NAME   the device that the report is about; default cuda:0
 //   --out FILE      the report; default spec/bench/results/conformance-cuda.md
 //   --commit HASH   the commit that is tested, where git is missing; also BRAID_COMMIT

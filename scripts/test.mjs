@@ -1,4 +1,5 @@
-// npm test: builds what is stale, checks the types, and runs the tests of spec/ that take less than four minutes on two cores.
+// npm test: builds what is stale, checks the types, and runs the tests of spec/ that take less than four
+// minutes on two cores.
 //   npm test -- FILE…: these test files alone, with all of their cases.
 //   npm test -- --all: every test with all of its cases, and the C++ tests where GoogleTest is installed.
 import { join } from 'node:path'

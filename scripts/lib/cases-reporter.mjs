@@ -1,4 +1,5 @@
-// A vitest reporter: every test with its file, its state and, where it was skipped, the reason, as JSON into BRAID_CASES.
+// A vitest reporter: every test with its file, its state and, where it was skipped, the reason, as JSON into
+// BRAID_CASES.
 import { writeFileSync } from 'node:fs'
 import { relative } from 'node:path'
 import { root } from './run.mjs'

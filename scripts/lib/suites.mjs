@@ -1,6 +1,6 @@
-// What `npm test` leaves to `.ci/run`, so that it takes less than four minutes on two cores. Every law is still
-// tried: property tests look at a tenth of their cases (spec/fixtures/runs.ts), and the files that are left out
-// each start many processes or read whole pages of the documentation.
+// What `npm test` leaves to `.ci/run`, so that it takes less than four minutes on two cores. Every law is
+// still tried: property tests look at a tenth of their cases (spec/fixtures/runs.ts), and the files that are
+// left out each start many processes or read whole pages of the documentation.
 
 /** The share of its cases that a property test looks at in `npm test`. */
 export const quickShare = 0.1

@@ -85,7 +85,9 @@ const attribute = (text, name) =>
     .replaceAll('&gt;', '>')
     .replaceAll('&amp;', '&')
 
-/** The cases of GoogleTest's XML report, by suite. Its JSON report does not give the reason of a skipped case. */
+/**
+ * The cases of GoogleTest's XML report, by suite. Its JSON report does not give the reason of a skipped case.
+ */
 const googleTestSuites = xml =>
   [...xml.matchAll(/<testsuite (.*?)<\/testsuite>/gs)].map(([, text]) => {
     const found = suite(attribute(text, 'name'))

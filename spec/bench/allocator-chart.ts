@@ -1,4 +1,5 @@
-// A line chart as SVG text, in the colours of whatever page it stands on, light or dark. Each line is named at its end.
+// A line chart as SVG text, in the colours of whatever page it stands on, light or dark. Each line is named
+// at its end.
 
 export interface Chart {
   readonly title: string

@@ -1,5 +1,6 @@
-// Weight streaming written by hand on the allocator alone: what is reserved, over the number of layers, by policy; beside PyTorch's
-// record_stream and events by hand. Layers are uploaded 1, 2 or 3 ahead, and the thread that issues them is far ahead of the device.
+// Weight streaming written by hand on the allocator alone: what is reserved, over the number of layers, by
+// policy; beside PyTorch's record_stream and events by hand. Layers are uploaded 1, 2 or 3 ahead, and the
+// thread that issues them is far ahead of the device.
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { chart } from './allocator-chart.js'

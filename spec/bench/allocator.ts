@@ -1,6 +1,6 @@
-// What the caching allocator's calls cost, beside the driver's own calls and PyTorch's allocator, all in one run and from C++. The bars
-// are those of an H200; a record, a wait or a query are the driver's floor under a block that another lane still reads, measured in turn
-// with it.
+// What the caching allocator's calls cost, beside the driver's own calls and PyTorch's allocator, all in one
+// run and from C++. The bars are those of an H200; a record, a wait or a query are the driver's floor under a
+// block that another lane still reads, measured in turn with it.
 import { availableParallelism } from 'node:os'
 import { fromJavaScript } from './allocator-javascript.js'
 import { type Figure, measure } from './allocator-run.js'

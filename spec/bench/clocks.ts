@@ -1,4 +1,5 @@
-// What a GPU's clock and power are while something runs on it, as nvidia-smi says: large products take more power than the board may draw, and the clock gives way.
+// What a GPU's clock and power are while something runs on it, as nvidia-smi says: large products take more
+// power than the board may draw, and the clock gives way.
 import { spawn } from 'node:child_process'
 
 export interface Clocks {
@@ -10,7 +11,10 @@ const query = '--query-gpu=clocks.sm,power.draw'
 
 const median = (values: readonly number[]): number => [...values].sort((a, b) => a - b)[values.length >> 1]!
 
-/** The medians over the run of `work`, which is to take a second or more; undefined where nvidia-smi is not there, or says nothing in time. */
+/**
+ * The medians over the run of `work`, which is to take a second or more; undefined where nvidia-smi is not
+ * there, or says nothing in time.
+ */
 export const clocksOf = async (gpu: number, work: () => Promise<unknown>): Promise<Clocks | undefined> => {
   const args = [query, '--format=csv,noheader,nounits', '-lms', '50', '-i', String(gpu)]
   const monitor = spawn('nvidia-smi', args, { stdio: ['ignore', 'pipe', 'ignore'] })

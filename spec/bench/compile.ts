@@ -1,4 +1,5 @@
-// How long `compile` takes and what it holds, pass by pass, as graphs grow: tiled Cholesky, random layers, and chains that meet now and then.
+// How long `compile` takes and what it holds, pass by pass, as graphs grow: tiled Cholesky, random layers,
+// and chains that meet now and then.
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { isLeft } from 'fp-ts/lib/Either.js'
@@ -69,7 +70,8 @@ export const generated = ({
       ),
     )
   }
-  // The last few are added up, so that no node is dead for long: every value reaches the output or is dropped by the compiler.
+  // The last few are added up, so that no node is dead for long: every value reaches the output or is dropped
+  // by the compiler.
   const first = list.length - width
   let sum = first
   for (let i = 1; i < width; i++) {
@@ -82,7 +84,10 @@ export const generated = ({
   return { name: `${shape} ${nodes}`, nodes: list, outputs: [{ name: 'y', node: id }], problems: [] }
 }
 
-/** Passes in order, and the parts of `bound`; times are of the processor, so that other work on the machine counts for little. */
+/**
+ * Passes in order, and the parts of `bound`; times are of the processor, so that other work on the machine
+ * counts for little.
+ */
 interface Figures {
   readonly operations: number
   readonly commands: number
@@ -93,7 +98,10 @@ interface Figures {
   readonly verifyMs: number
   /** On top of `ms`: the first read of the commands of a plan so large that they are kept flat. */
   readonly listsMs: number
-  /** The resident memory at its peak until then, in MiB, the graph itself and Node included; and of that, what was there before `compile`. */
+  /**
+   * The resident memory at its peak until then, in MiB, the graph itself and Node included; and of that, what
+   * was there before `compile`.
+   */
   readonly mb: number
   readonly graphMb: number
   readonly passes: Readonly<Record<string, number>>

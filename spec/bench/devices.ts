@@ -1,4 +1,5 @@
-// What a second device is worth to a pipeline, and what a copy between two takes: on two GPUs where there are two, else on host devices of known rates.
+// What a second device is worth to a pipeline, and what a copy between two takes: on two GPUs where there are
+// two, else on host devices of known rates.
 import { compile } from '../../dsl/compiler/compile.js'
 import {
   add,
@@ -55,7 +56,10 @@ const small = (bytes: Uint8Array): void => {
   }
 }
 
-/** Products one after the other; on two devices the first half is on one, the rest on the other. Little comes in and little goes out. */
+/**
+ * Products one after the other; on two devices the first half is on one, the rest on the other. Little comes
+ * in and little goes out.
+ */
 const products = ({ rows, width }: Fleet, count: number): Graph =>
   graph(`${layers} products on ${count}`, { x: tensor('f32', [width]) }, ({ x }) => {
     const math = Array.from({ length: count }, (_, where) => lane(`math ${where}`, { device: where }))

@@ -1,9 +1,13 @@
-// What running a plan eagerly costs the thread that issues it: the executor by itself, over a driver that does nothing; tasks that launch
-// nothing, and tasks that launch an empty kernel, beside the same driver calls made by a loop. Task graphs as CUDASTF's stress benchmarks
-// have them: a task a datum, eight lanes of a hundred tasks, and a chain.
+// What running a plan eagerly costs the thread that issues it: the executor by itself, over a driver that
+// does nothing; tasks that launch nothing, and tasks that launch an empty kernel, beside the same driver
+// calls made by a loop. Task graphs as CUDASTF's stress benchmarks have them: a task a datum, eight lanes of
+// a hundred tasks, and a chain.
 import { measure } from './allocator-run.js'
 
-/** Microseconds a task of CUDASTF's stream back end with one thread, on an H200 (its stress benchmarks, August 2026). */
+/**
+ * Microseconds a task of CUDASTF's stream back end with one thread, on an H200 (its stress benchmarks, August
+ * 2026).
+ */
 const cudastf: Readonly<Record<string, number>> = {
   'task bench, trivial': 1.51,
   'task bench, stencil': 3.16,

@@ -1,4 +1,5 @@
-// What overlap is worth, on the host device with copies slowed to the pace of products; and that a plan has one peak, whatever the timing.
+// What overlap is worth, on the host device with copies slowed to the pace of products; and that a plan has
+// one peak, whatever the timing.
 import { lastValueFrom, map, toArray } from 'rxjs'
 import { compile } from '../../dsl/compiler/compile.js'
 import { download, graph, lane, matmul, on, param, relu, tensor, upload } from '../../dsl/index.js'

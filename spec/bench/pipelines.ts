@@ -1,7 +1,8 @@
-// Pipelines with something to overlap, on a GPU beside the same pipelines written by hand in PyTorch, on one stream and on several with
-// events between them: branches that meet at the end, a chain of diamonds, an ensemble of two models, and weights streamed in while
-// activations are offloaded. Values are the same to the bit, outputs are compared. In each step the input is copied in from pinned memory and
-// the output out to it, by both; many steps in turn, and no copy by the program's own thread.
+// Pipelines with something to overlap, on a GPU beside the same pipelines written by hand in PyTorch, on one
+// stream and on several with events between them: branches that meet at the end, a chain of diamonds, an
+// ensemble of two models, and weights streamed in while activations are offloaded. Values are the same to the
+// bit, outputs are compared. In each step the input is copied in from pinned memory and the output out to it,
+// by both; many steps in turn, and no copy by the program's own thread.
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -35,7 +36,10 @@ import { bf16Values, difference } from './stream-values.js'
 const script = scriptOf('pipelines.py')
 const steps = 200
 const warm = 20
-/** How often Braid and PyTorch take turns, each from the start: on a machine that others use, one turn is now and then a hundredth slower. */
+/**
+ * How often Braid and PyTorch take turns, each from the start: on a machine that others use, one turn is now
+ * and then a hundredth slower.
+ */
 const turns = 3
 
 const middle = (values: readonly number[]) => [...values].sort((a, b) => a - b)[values.length >> 1]!
@@ -58,7 +62,8 @@ interface Pipeline {
 const bf16 = <const S extends readonly number[]>(shape: S) => tensor('bf16', shape)
 const square = (name: string, width: number) => param(name, bf16([width, width]))
 
-// Weights are streamed in, `ahead` of their layer or as far as the compiler finds; every third activation goes out to the host.
+// Weights are streamed in, `ahead` of their layer or as far as the compiler finds; every third activation
+// goes out to the host.
 const offloaded = (ahead?: number): unknown =>
   graph('offload', {}, () => {
     const x = param('x', bf16([offload.rows, offload.width]), { on: 'host' })
@@ -161,7 +166,8 @@ const ours = async (graph: Pipeline['graph'], values: Record<string, Uint16Array
     )
   }
   await drain(warm)
-  // As the script beside this file does: the median of three times all steps, each from the first submission to the last lease.
+  // As the script beside this file does: the median of three times all steps, each from the first submission
+  // to the last lease.
   const wall: number[] = []
   for (let time = 0; time < 3; time++) {
     const began = performance.now()
@@ -173,7 +179,8 @@ const ours = async (graph: Pipeline['graph'], values: Record<string, Uint16Array
   const count = (kind: string) => plan.commands.filter(([command]) => command === kind).length
   return {
     wallMs,
-    // Ticks end in groups where copies of several are done together: then the median is less than the mean, which is what a step takes.
+    // Ticks end in groups where copies of several are done together: then the median is less than the mean,
+    // which is what a step takes.
     tickMs: stats.tickMs.median,
     tickP90Ms: stats.tickMs.p90,
     predictedMs: simulate(plan, 'h200').tickMs,
@@ -204,7 +211,8 @@ const pytorch = (pipeline: Pipeline, values: Record<string, Uint16Array>, folder
   return { ...figures, output: new Uint16Array(new Uint8Array(readFileSync(join(folder, 'y.bf16'))).buffer) }
 }
 
-// The window that the compiler finds under the memory of each window that was written by hand, beside the best of those that fit there.
+// The window that the compiler finds under the memory of each window that was written by hand, beside the
+// best of those that fit there.
 const windows = async (log: (line: string) => void) => {
   const [pipeline] = pipelines().filter(({ name }) => name === 'offload')
   const values = valuesOf(pipeline!)

@@ -2,7 +2,10 @@ import { existsSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-/** A script of this folder. It is not compiled, so it stands in the sources: beside this file, or beside the dist folder. */
+/**
+ * A script of this folder. It is not compiled, so it stands in the sources: beside this file, or beside the
+ * dist folder.
+ */
 export const scriptOf = (name: string): string => {
   const here = dirname(fileURLToPath(import.meta.url))
   const candidates = [join(here, name), join(here, '../../../spec/bench', name)]

@@ -1,4 +1,5 @@
-// A pipeline on a device: its steady tick and peaks without a trace, then how long each of its runs takes, with one.
+// A pipeline on a device: its steady tick and peaks without a trace, then how long each of its runs takes,
+// with one.
 import { lastValueFrom, tap } from 'rxjs'
 import { orThrow } from '../../dsl/ir/braid-error.js'
 import type { Plan } from '../../dsl/ir/plan.js'
@@ -17,7 +18,10 @@ export interface MeasuredOp {
   readonly measuredMs: number
 }
 
-/** A copy of one tick, in order of when it began: what a lane's copies are among those of others on the same engine. */
+/**
+ * A copy of one tick, in order of when it began: what a lane's copies are among those of others on the same
+ * engine.
+ */
 export interface MeasuredCopy {
   readonly name: string
   readonly lane: string
@@ -30,7 +34,10 @@ export interface Measured {
   /** Bytes of device memory: what the session holds, and the furthest that its pool went. */
   readonly reserved: number
   readonly poolPeak: number
-  /** Microseconds a tick: of the issuing thread, and of the program's own for filling inputs and for handing over. */
+  /**
+   * Microseconds a tick: of the issuing thread, and of the program's own for filling inputs and for handing
+   * over.
+   */
   readonly issueUs: number
   readonly fillUs: number
   readonly enqueueUs: number
@@ -44,7 +51,10 @@ export interface Measured {
 const most = 8192 * 8192
 let shared: Uint16Array | undefined
 
-/** Random values, small, so that long chains of products stay finite: zeros would let a device run faster than any real work does. */
+/**
+ * Random values, small, so that long chains of products stay finite: zeros would let a device run faster than
+ * any real work does.
+ */
 const fill = (into: Uint8Array): void => {
   shared ??= bf16Values(most, 0, 2 ** -6)
   const bytes = new Uint8Array(shared.buffer)

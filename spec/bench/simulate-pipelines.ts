@@ -1,4 +1,5 @@
-// Ten pipelines to hold `simulate` against: what bounds them is in turn a link, the tensor cores, device memory, the host's feeding, and how lanes share a device.
+// Ten pipelines to hold `simulate` against: what bounds them is in turn a link, the tensor cores, device
+// memory, the host's feeding, and how lanes share a device.
 import { compile } from '../../dsl/compiler/compile.js'
 import {
   add,
@@ -39,7 +40,10 @@ const planOf = (
   options: CompileOptions = {},
 ): Plan => orThrow(compile(net, { machine, ...options }))
 
-/** Weights of 128 MiB from pinned memory, `rows` rows: `ahead` uploads run ahead of the product that reads them. */
+/**
+ * Weights of 128 MiB from pinned memory, `rows` rows: `ahead` uploads run ahead of the product that reads
+ * them.
+ */
 const weights = (layers: number, rows: number, ahead: number) =>
   graph(`weights, ahead ${ahead}, ${rows} rows`, {}, () => {
     const copy = lane('copy')

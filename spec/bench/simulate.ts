@@ -1,4 +1,5 @@
-// `simulate` beside a GPU: ten pipelines, their predicted and measured ticks and peaks; then, by kind of run, what to correct in the machine's figures.
+// `simulate` beside a GPU: ten pipelines, their predicted and measured ticks and peaks; then, by kind of run,
+// what to correct in the machine's figures.
 import { orThrow } from '../../dsl/ir/braid-error.js'
 import type { Plan, PlanNode } from '../../dsl/ir/plan.js'
 import { machineOf } from '../../dsl/machine/load.js'
@@ -11,7 +12,9 @@ import { devices } from '../../runtime/device/devices.js'
 import { type Measured, measure } from './simulate-measure.js'
 import { type Pipeline, pipelines, probes } from './simulate-pipelines.js'
 
-/** What the predictions are held to: pipelines of the ten whose tick is within so much of the measured one. */
+/**
+ * What the predictions are held to: pipelines of the ten whose tick is within so much of the measured one.
+ */
 const wanted = { pipelines: 8, within: 0.1 } as const
 const known = 'h200'
 const mebi = 2 ** 20
@@ -35,7 +38,9 @@ const rowOf = ({ name, plan }: Pipeline, predicted: Simulation, measured: Measur
   boundBy: Object.entries(predicted.bounds).sort(([, a], [, b]) => b - a)[0]?.[0] ?? '',
 })
 
-/** A run by what it does, its sizes with it: `matmul bf16 8192×8192×8192`, `map 402.7 MB`, `upload 134.2 MB`. */
+/**
+ * A run by what it does, its sizes with it: `matmul bf16 8192×8192×8192`, `map 402.7 MB`, `upload 134.2 MB`.
+ */
 const kindOf = ({ op, kernel, movedBytes = 0 }: PlanNode): string => {
   const size = (bytes: number): string => `${(bytes / 1e6).toPrecision(4)} MB`
   if (kernel?.kind === 'matmul') return `matmul ${kernel.a.dtype} ${kernel.m}×${kernel.n}×${kernel.k}`
@@ -100,7 +105,10 @@ const calibration = (runs: readonly { plan: Plan; measured: Measured }[]): strin
   return table([head, ...rows], '  ')
 }
 
-/** With a trace: a tick, and what its busiest lane does in it. Without one: the tick, and the clock that the device had. */
+/**
+ * With a trace: a tick, and what its busiest lane does in it. Without one: the tick, and the clock that the
+ * device had.
+ */
 const tickTable = (runs: readonly { name: string; predicted: Simulation; measured: Measured }[]): string => {
   const head = [
     'pipeline',
@@ -125,7 +133,9 @@ const tickTable = (runs: readonly { name: string; predicted: Simulation; measure
   return table([head, ...rows], '  ')
 }
 
-/** Where lanes share an engine: its copies in the order in which they began, planned and measured, by lane. */
+/**
+ * Where lanes share an engine: its copies in the order in which they began, planned and measured, by lane.
+ */
 const copyOrder = (plan: Plan, { timeline }: Simulation, { copies }: Measured): string[] => {
   const all = runsOf(timeline).filter(({ resource }) => resource === 'h2d')
   if (new Set(all.map(({ lane }) => lane)).size < 2) return []
@@ -175,7 +185,8 @@ export const bench = {
         ok: true,
       }
     }
-    // The device is the one that Braid knows; the host is this one, measured right before, from other work than the pipelines.
+    // The device is the one that Braid knows; the host is this one, measured right before, from other work
+    // than the pipelines.
     const figures = await measureHost(device)
     const machine = orThrow(machineOf(measuredMachine(figures)))
     log('the host, measured before the pipelines and from other work (braid doctor --machine FILE):')

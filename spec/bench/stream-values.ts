@@ -1,4 +1,7 @@
-/** A typed array of bf16 bits: (2k − 255) / 256 · scale, k the top byte of a hash of the index. `scale` is a power of two, so each is exact. */
+/**
+ * A typed array of bf16 bits: (2k − 255) / 256 · scale, k the top byte of a hash of the index. `scale` is a
+ * power of two, so each is exact.
+ */
 export const bf16Values = (count: number, seed: number, scale: number): Uint16Array => {
   const table = new Uint16Array(256)
   const real = new Float32Array(1)
@@ -33,7 +36,10 @@ export const bf16ToNumber = (bits: number): number => {
   return new Float32Array(word.buffer)[0]!
 }
 
-/** The largest difference relative to the largest value; infinite where lengths differ or something is not finite. */
+/**
+ * The largest difference relative to the largest value; infinite where lengths differ or something is not
+ * finite.
+ */
 export const difference = (a: Uint16Array, b: Uint16Array): number => {
   let most = a.length === b.length && a.length > 0 ? 0 : Number.POSITIVE_INFINITY
   let scale = 0

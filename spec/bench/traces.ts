@@ -1,5 +1,5 @@
-// What the allocator holds at its peak beside what is alive then: on recorded traces (BRAID_TRACES, a folder of them) with PyTorch's own
-// peaks, or on programs that are made up.
+// What the allocator holds at its peak beside what is alive then: on recorded traces (BRAID_TRACES, a folder
+// of them) with PyTorch's own peaks, or on programs that are made up.
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { isLeft } from 'fp-ts/lib/Either.js'

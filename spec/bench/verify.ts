@@ -1,4 +1,5 @@
-// What `verify` takes of plans that no pass had a part in, all nine laws, and how it grows: Cholesky and layered random task graphs on 8 lanes.
+// What `verify` takes of plans that no pass had a part in, all nine laws, and how it grows: Cholesky and
+// layered random task graphs on 8 lanes.
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { verify } from '../../dsl/index.js'

@@ -1,6 +1,7 @@
-// Weight streaming on a GPU beside PyTorch's hand-written stash, in the same run and on the same values: 32 layers of relu(x · w), w
-// 8192 × 8192 bf16 (128 MiB) from pinned memory, x 6,144 × 8192 resident, a slice of the last y downloaded each tick on its own lane.
-// Weights have variance 2^-10 / 3, so the mean square grows by 4/3 a layer: outputs stay finite, far inside bf16.
+// Weight streaming on a GPU beside PyTorch's hand-written stash, in the same run and on the same values: 32
+// layers of relu(x · w), w 8192 × 8192 bf16 (128 MiB) from pinned memory, x 6,144 × 8192 resident, a slice of
+// the last y downloaded each tick on its own lane. Weights have variance 2^-10 / 3, so the mean square grows
+// by 4/3 a layer: outputs stay finite, far inside bf16.
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -22,7 +23,10 @@ const steps = 20
 const warm = 3
 const script = scriptOf('weight_streaming.py')
 const mebibytes = (bytes: number) => bytes / 2 ** 20
-/** What the runs are held to: the step beside PyTorch's best, MiB with two weight buffers, relative difference, and µs a tick. */
+/**
+ * What the runs are held to: the step beside PyTorch's best, MiB with two weight buffers, relative
+ * difference, and µs a tick.
+ */
 const bars = { step: 1.01, reserved: 576, difference: 1e-2, enqueue: 100 } as const
 
 export const network = (ahead: number) =>
@@ -49,7 +53,8 @@ const ours = async (
   params: Record<string, Uint16Array | ((into: Uint8Array) => void)>,
   log: (line: string) => void,
 ) => {
-  // x, two activations, the matmul's workspace, and ahead + 1 weights: what a hand would hold. The compiler finds the waits for it.
+  // x, two activations, the matmul's workspace, and ahead + 1 weights: what a hand would hold. The compiler
+  // finds the waits for it.
   const memory = (576 + (ahead - 1) * 128) * 2 ** 20
   const plan = orThrow(compile(network(ahead), { memory }))
   let output = new Uint16Array(0)

@@ -1,5 +1,5 @@
-// Small instances of the graphs that schedulers are compared on, written as a user would, each on lanes of its own: so that a reader learns from their plans
-// what the compiler does with such a shape.
+// Small instances of the graphs that schedulers are compared on, written as a user would, each on lanes of
+// its own: so that a reader learns from their plans what the compiler does with such a shape.
 import {
   add,
   delay,
@@ -53,7 +53,10 @@ const tree = graph('tree', { x: square }, ({ x }) => {
   return { y: left.pipe(on(a), add(right), download(copy)) }
 })
 
-/** What two lanes read comes from above, and one waits for the other: the second diamond's top needs no wait for the first's. */
+/**
+ * What two lanes read comes from above, and one waits for the other: the second diamond's top needs no wait
+ * for the first's.
+ */
 const diamonds = graph('diamonds', { x: square }, ({ x }) => {
   const top = x.pipe(upload(copy), on(a), relu())
   const middle = top.pipe(on(a), mul(2), add(top.pipe(on(b), mul(3))))
@@ -70,14 +73,20 @@ const layered = graph('layered', { x: square }, ({ x }) => {
   return { y: s.pipe(on(c), add(r), add(q), download(copy)) }
 })
 
-/** A state that one lane reads and another stores: the store comes after this tick's read, and the next tick's read after the store. */
+/**
+ * A state that one lane reads and another stores: the store comes after this tick's read, and the next tick's
+ * read after the store.
+ */
 const stateful = graph('stateful-pipeline', { x: square }, ({ x }) => {
   const now = x.pipe(upload(copy), on(a), relu())
   const smooth = now.pipe(on(b), add(now.pipe(on(b), delay(0))), mul(0.5))
   return { y: smooth.pipe(on(c), sub(now), download(copy)) }
 })
 
-/** Two layers: weights come ahead on their own lane, forward, then backward, and each gradient leaves as soon as it is there. */
+/**
+ * Two layers: weights come ahead on their own lane, forward, then backward, and each gradient leaves as soon
+ * as it is there.
+ */
 const fsdp = graph('fsdp', { x: square }, ({ x }) => {
   const [gather, reduce] = [lane('gather'), lane('reduce')]
   const weight = (name: string) => param(name, square, { on: 'host' })
@@ -94,7 +103,10 @@ const fsdp = graph('fsdp', { x: square }, ({ x }) => {
   }
 })
 
-/** Three tiles by three, right-looking, of a factorisation whose steps stand for those of LAPACK: what they read and write is theirs. */
+/**
+ * Three tiles by three, right-looking, of a factorisation whose steps stand for those of LAPACK: what they
+ * read and write is theirs.
+ */
 const cholesky = graph('cholesky', { x: square }, ({ x }) => {
   const n = 3
   const lanes: readonly Lane[] = [a, b, c]
@@ -118,7 +130,10 @@ const cholesky = graph('cholesky', { x: square }, ({ x }) => {
   )
 })
 
-/** Task Bench's stencil, three wide and three steps: each task reads its neighbours of the step before, one lane a column. */
+/**
+ * Task Bench's stencil, three wide and three steps: each task reads its neighbours of the step before, one
+ * lane a column.
+ */
 const stencil = graph('task-bench-stencil', { x: square }, ({ x }) => {
   const lanes = [a, b, c]
   const whole = x.pipe(upload(copy)) as Tile
@@ -138,7 +153,10 @@ const vec = graph('grcuda-vec', { x: square, y: square }, ({ x, y }) => {
   return { z: total(p.pipe(on(a), mul(p), sub(q.pipe(on(b), mul(q)))) as Tile, a).pipe(download(copy)) }
 })
 
-/** GrCUDA's Black–Scholes: independent kernels, each behind its own copies, so that copies and kernels overlap. */
+/**
+ * GrCUDA's Black–Scholes: independent kernels, each behind its own copies, so that copies and kernels
+ * overlap.
+ */
 const options = graph('grcuda-options', { x0: square, x1: square, x2: square }, inputs =>
   Object.fromEntries(
     Object.values(inputs).map(
@@ -147,7 +165,9 @@ const options = graph('grcuda-options', { x0: square, x1: square, x2: square }, 
   ),
 )
 
-/** GrCUDA's ensemble: two classifiers beside each other, each ending in a softmax, and the better of the two. */
+/**
+ * GrCUDA's ensemble: two classifiers beside each other, each ending in a softmax, and the better of the two.
+ */
 const ensemble = graph('grcuda-ensemble', { x: square }, ({ x }) => {
   const [ridge, bayes] = [param('ridge', square), param('bayes', square)]
   const whole = x.pipe(upload(copy)) as Tile
@@ -160,7 +180,10 @@ const ensemble = graph('grcuda-ensemble', { x: square }, ({ x }) => {
   return { y: p.pipe(on(a), add(q), max({ axis: 1 }), download(copy)) }
 })
 
-/** GrCUDA's HITS, two rounds: hubs from authorities and authorities from hubs, each normalised, on two lanes that cross. */
+/**
+ * GrCUDA's HITS, two rounds: hubs from authorities and authorities from hubs, each normalised, on two lanes
+ * that cross.
+ */
 const hits = graph('grcuda-hits', { x: square }, ({ x }) => {
   const whole = x.pipe(upload(copy)) as Tile
   let hubs = whole.pipe(on(a), relu()) as Tile
@@ -174,7 +197,9 @@ const hits = graph('grcuda-hits', { x: square }, ({ x }) => {
   return { hubs: hubs.pipe(download(copy)), authorities: authorities.pipe(download(copy)) }
 })
 
-/** GrCUDA's image pipeline: three blurs, two of them to edges, one to sharpen with, and masks that join them. */
+/**
+ * GrCUDA's image pipeline: three blurs, two of them to edges, one to sharpen with, and masks that join them.
+ */
 const image = graph('grcuda-image', { x: square }, ({ x }) => {
   const picture = x.pipe(upload(copy)) as Tile
   const blur = (here: Lane, radius: number): Tile => picture.pipe(on(here), mul(1 / radius)) as Tile
