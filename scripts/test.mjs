@@ -2,11 +2,12 @@
 // minutes on two cores.
 //   npm test -- FILE…: these test files alone, with all of their cases.
 //   npm test -- --all: every test with all of its cases, and the C++ tests where GoogleTest is installed.
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { prepare } from './build.mjs'
 import { withBuildLock } from './lib/lock.mjs'
 import { buildTests } from './lib/native.mjs'
-import { checkTypes, entry, root } from './lib/run.mjs'
+import { checkTypes, entry, root, Stop } from './lib/run.mjs'
 import { leftToCi, quickShare, testFolder } from './lib/suites.mjs'
 import { check, close, listSkipped, runGoogleTest, runVitest, tally } from './lib/tally.mjs'
 
@@ -47,6 +48,9 @@ await entry(async () => {
   check(sum, 'types', checkTypes)
   if (all) listSkipped([...runVitest(sum), ...(await cppTests(sum))])
   else {
+    const gone = leftToCi.filter(([file]) => !existsSync(join(root, file)))
+    if (gone.length > 0)
+      throw new Stop(`${gone.join('\n')}\nscripts/lib/suites.mjs names files that are not there.`)
     const without = leftToCi.flatMap(([file]) => ['--exclude', file])
     listSkipped(runVitest(sum, without, { BRAID_RUNS: String(quickShare) }))
     sayLeftOut()

@@ -6,7 +6,7 @@
 export const quickShare = 0.1
 
 export const leftToCi = [
-  ['spec/conformance/readme.test.ts', 'type-checks and runs all code of the documentation'],
+  ['spec/conformance/docs.test.ts', 'type-checks and runs all code of the documentation'],
   ['spec/conformance/addon.test.ts', 'worker threads, exits and 100,000 ticks, each in a process of its own'],
   ['spec/conformance/allocator/disposal.test.ts', 'ends of a process, each in a process of its own'],
   ['spec/conformance/simulate-cli.test.ts', 'a process for each call of braid simulate'],

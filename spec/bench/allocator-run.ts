@@ -1,4 +1,4 @@
-// Runs benchmarks of native/bench and, beside a GPU and where PyTorch's allocator has the same loops, those
+// Runs benchmarks of native/tools/bench and, beside a GPU and where PyTorch's allocator has the same loops, those
 // (allocator_peer.cu).
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'

@@ -1,17 +1,11 @@
 // The command line as a user meets it: one JSON object on standard output, errors on standard error, exit statuses 0, 1 and 2.
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { machines, orThrow, parseMachine } from '../../dsl/index.js'
-import { braid, braidWith, language, runtime } from '../fixtures/command.js'
+import { braid, braidWith, language, objectOf, runtime, scratch } from '../fixtures/command.js'
 
-const folder = mkdtempSync(join(tmpdir(), 'braid-cli-'))
-const file = (name: string, text: string): string => {
-  const path = join(folder, name)
-  writeFileSync(path, text)
-  return path
-}
+const { folder, file } = scratch()
 const source = (
   body: string,
 ): string => `import { add, compile, download, graph, lane, mul, program, tensor, upload } from ${JSON.stringify(language)}
@@ -23,11 +17,6 @@ const feeds = () => ({ x: pulled(Array.from({ length: 6 }, (_, i) => new Float32
 export default program({ graph: net, feeds })
 `
 const good = file('good.mts', source(doubling))
-
-const one = (stdout: string): Record<string, unknown> => {
-  expect(stdout.trim().split('\n')).toHaveLength(1)
-  return JSON.parse(stdout) as Record<string, unknown>
-}
 
 describe('braid', () => {
   it('runs a program of TypeScript, checks it, and writes one object', () => {
@@ -46,7 +35,7 @@ describe('braid', () => {
     )
     expect(stderr).toContain('loading')
     expect(status).toBe(0)
-    const result = one(stdout)
+    const result = objectOf(stdout)
     expect(Object.keys(result)).toEqual([
       'program',
       'device',
@@ -94,7 +83,7 @@ describe('braid', () => {
     const { pathname: program } = new URL('../../examples/two-devices/program.ts', import.meta.url)
     const ran = braid('run', program, '--device', 'host:0,host:1', '--ticks', '4', '--check', '--json')
     expect(ran.status).toBe(0)
-    const result = one(ran.stdout) as {
+    const result = objectOf(ran.stdout) as {
       bound: { device: number[] }
       devices: { peak: { reserved: number } }[]
     }
@@ -110,7 +99,7 @@ describe('braid', () => {
     const path = join(folder, 'plan.json')
     expect(braid('plan', good, '--as', 'json', '-o', path).status).toBe(0)
     expect(JSON.parse(readFileSync(path, 'utf8'))).toMatchObject({ plan: 1, name: 'doubling' })
-    expect(one(braid('plan', good, '--json').stdout)).toMatchObject({ plan: 1 })
+    expect(objectOf(braid('plan', good, '--json').stdout)).toMatchObject({ plan: 1 })
     expect(braid('plan', good, '--as', 'dot').stdout).toContain('digraph')
     expect(braid('explain', good).stdout).toContain('uses')
     expect(braid('verify', path)).toMatchObject({
@@ -151,7 +140,7 @@ describe('braid', () => {
     })
     const stuck = braid('verify', first, rank(0, ['send', 'recv']), '--json')
     expect(stuck.status).toBe(1)
-    expect(one(stuck.stdout)).toMatchObject({
+    expect(objectOf(stuck.stdout)).toMatchObject({
       ok: false,
       violations: [expect.objectContaining({ law: 'L8', message: expect.stringContaining('deadlock') })],
     })
@@ -160,7 +149,7 @@ describe('braid', () => {
   it('runs, plans, proves and explains a program with planned storage', () => {
     const ran = braid('run', good, '--device', 'host', '--storage', 'planned', '--check', '--json')
     expect(ran.status).toBe(0)
-    const { peak, bound, commands } = one(ran.stdout) as Record<string, Record<string, unknown>>
+    const { peak, bound, commands } = objectOf(ran.stdout) as Record<string, Record<string, unknown>>
     expect([peak!['reserved']]).toEqual(bound!['device'])
     expect(commands).toMatchObject({ alloc: 0, use: 0 })
     const path = join(folder, 'planned.json')
@@ -192,7 +181,7 @@ describe('braid', () => {
     expect(people.stdout).toMatch(/^L3 /m)
     const result = braid('verify', path, '--json')
     expect(result.status).toBe(1)
-    expect(one(result.stdout)).toMatchObject({
+    expect(objectOf(result.stdout)).toMatchObject({
       ok: false,
       violations: expect.arrayContaining([expect.objectContaining({ law: 'L3' })]),
     })
@@ -363,7 +352,7 @@ export default program({ graph: net, feeds: () => ({ x: pulled([]), z: pulled([]
     const { status, stdout } = braid('doctor')
     expect(status).toBe(0)
     expect(stdout).toContain('What to do')
-    const result = one(braid('doctor', '--json').stdout)
+    const result = objectOf(braid('doctor', '--json').stdout)
     expect(result).toMatchObject({
       ok: true,
       devices: expect.arrayContaining([expect.objectContaining({ device: 'host' })]),
@@ -372,7 +361,7 @@ export default program({ graph: net, feeds: () => ({ x: pulled([]), z: pulled([]
 
   it('doctor --machine measures the host and writes a machine that simulate takes', () => {
     const path = join(folder, 'here.jsonc')
-    const { machine } = one(braid('doctor', '--machine', path, '--device', 'host', '--json').stdout) as {
+    const { machine } = objectOf(braid('doctor', '--machine', path, '--device', 'host', '--json').stdout) as {
       machine: { device: string; file: string; host: Record<string, number> }
     }
     expect(machine).toMatchObject({ device: 'host', file: path, extends: 'h200' })
@@ -383,7 +372,7 @@ export default program({ graph: net, feeds: () => ({ x: pulled([]), z: pulled([]
       expect(Math.abs(value / wanted - 1)).toBeLessThan(0.01)
     for (const [figure, value] of Object.entries(machine.host)) near(parsed.host[figure as 'tick'], value)
     expect(parsed.device).toEqual(machines['h200']!.device)
-    expect(one(braid('simulate', good, '--machine', path, '--json').stdout)).toMatchObject({
+    expect(objectOf(braid('simulate', good, '--machine', path, '--json').stdout)).toMatchObject({
       machine: parsed.name,
     })
     expect(braid('doctor', '--device', 'host').status).toBe(2)
@@ -395,13 +384,13 @@ export default program({ graph: net, feeds: () => ({ x: pulled([]), z: pulled([]
       PYTORCH_HIP_ALLOC_CONF: undefined,
       PYTORCH_ALLOC_CONF: undefined,
     }
-    expect(one(braidWith(unset, 'doctor', '--json').stdout)).toMatchObject({
+    expect(objectOf(braidWith(unset, 'doctor', '--json').stdout)).toMatchObject({
       allocator: { variable: null, settings: [] },
     })
     const text =
       'expandable_segments:False, pinned_use_background_threads:True,max_split_size_mb:3,backend:cudaMallocAsync'
     const env = { ...unset, PYTORCH_CUDA_ALLOC_CONF: text, PYTORCH_ALLOC_CONF: 'svm:False' }
-    expect(one(braidWith(env, 'doctor', '--json').stdout)).toMatchObject({
+    expect(objectOf(braidWith(env, 'doctor', '--json').stdout)).toMatchObject({
       ok: true,
       allocator: {
         variable: 'PYTORCH_CUDA_ALLOC_CONF',

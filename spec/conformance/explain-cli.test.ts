@@ -1,20 +1,14 @@
 // `braid explain` and `braid plan --as …` as a user meets them: every form, a program or a plan from a file, a machine by name or from a file.
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { toJSON } from '../../dsl/index.js'
-import { braid, language } from '../fixtures/command.js'
+import { braid, language, scratch } from '../fixtures/command.js'
 import { slowMachine } from '../fixtures/machines/plain.js'
 import { weightStreaming } from '../fixtures/plans/by-hand.js'
 import { parseXml } from '../fixtures/xml.js'
 
-const folder = mkdtempSync(join(tmpdir(), 'braid-explain-'))
-const file = (name: string, text: string): string => {
-  const path = join(folder, name)
-  writeFileSync(path, text)
-  return path
-}
+const { folder, file } = scratch()
 const program = file(
   'net.mts',
   `import { add, download, graph, lane, mul, param, program, tensor, upload } from ${JSON.stringify(language)}

@@ -1,6 +1,5 @@
 // braid simulate as a user meets it, and the trace that it is held against.
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { isRight } from 'fp-ts/lib/Either.js'
 import { describe, expect, it } from 'vitest'
@@ -19,14 +18,9 @@ import {
 import { compareWith, ticksOf } from '../../dsl/machine/simulate/compare.js'
 import { perfettoTrace, type TraceRecord } from '../../runtime/trace/trace.js'
 import { readTrace } from '../../runtime/trace/trace-read.js'
-import { braid, language, runtime } from '../fixtures/command.js'
+import { braid, language, runtime, scratch } from '../fixtures/command.js'
 
-const folder = mkdtempSync(join(tmpdir(), 'braid-simulate-'))
-const file = (name: string, text: string | Uint8Array): string => {
-  const path = join(folder, name)
-  writeFileSync(path, text)
-  return path
-}
+const { folder, file } = scratch()
 
 const net = graph('doubling', { x: tensor('f32', [1 << 20]) }, ({ x }) => ({
   y: x.pipe(upload(lane('up')), mul(2), download(lane('down'))),

@@ -1,23 +1,13 @@
 // `braid snapshot` as a user meets it.
 import { spawnSync } from 'node:child_process'
-import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import type { AllocatorSnapshot } from '../../runtime/device/snapshot/snapshot.js'
-import { braid } from '../fixtures/command.js'
+import { braid, objectOf, scratch } from '../fixtures/command.js'
 import { parseXml } from '../fixtures/xml.js'
 
-const folder = mkdtempSync(join(tmpdir(), 'braid-snapshot-'))
-const file = (name: string, text: string): string => {
-  const path = join(folder, name)
-  writeFileSync(path, text)
-  return path
-}
-const one = (stdout: string): Record<string, unknown> => {
-  expect(stdout.trim().split('\n')).toHaveLength(1)
-  return JSON.parse(stdout) as Record<string, unknown>
-}
+const { folder, file } = scratch()
 const hasPython = spawnSync('python3', ['--version']).status === 0
 
 const MiB = 2 ** 20
@@ -98,7 +88,7 @@ describe('braid snapshot', () => {
   it('writes one object with --json: the totals and the picture', () => {
     const { status, stdout } = braid('snapshot', good, '--json')
     expect(status).toBe(0)
-    expect(one(stdout)).toMatchObject({
+    expect(objectOf(stdout)).toMatchObject({
       as: 'text',
       device: { name: 'NVIDIA H200' },
       memory: { reserved: 160 * MiB, live: 100 * MiB, pending: 20 * MiB, free: 40 * MiB, longest: 40 * MiB },
@@ -117,7 +107,7 @@ describe('braid snapshot', () => {
   })
 
   it('gives the snapshot itself as json', () => {
-    expect(one(braid('snapshot', good, '--as', 'json', '--json').stdout)).toEqual(given)
+    expect(objectOf(braid('snapshot', good, '--as', 'json', '--json').stdout)).toEqual(given)
     expect(JSON.parse(braid('snapshot', good, '--as', 'json').stdout)).toEqual(given)
   })
 

@@ -1,6 +1,5 @@
 // `braid replay`: traces read from files that may be anything, and replayed by every policy on every device.
-import { existsSync, mkdtempSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import fc from 'fast-check'
@@ -10,7 +9,7 @@ import { type AllocatorOptions, allocatorOptions } from '../../../runtime/device
 import { type AllocatorTrace, parseTrace } from '../../../runtime/device/trace.js'
 import { readTrace } from '../../../runtime/device/trace-file.js'
 import { ReplayError, type ReplayResult, replayTrace } from '../../../runtime/device/trace-replay.js'
-import { braid as command } from '../../fixtures/command.js'
+import { braid as command, scratch } from '../../fixtures/command.js'
 import '../../fixtures/seed.js'
 import { runs } from '../../fixtures/runs.js'
 import {
@@ -352,12 +351,7 @@ describe('a trace that is wrong', () => {
 })
 
 describe('braid replay', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'braid-replay-'))
-  const file = (name: string, data: string | Uint8Array): string => {
-    const path = join(folder, name)
-    writeFileSync(path, data)
-    return path
-  }
+  const { folder, file } = scratch()
   const braid = (...args: string[]) => command('replay', ...args)
   const made = programs[3]!(1)
   const torch = {

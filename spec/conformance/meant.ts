@@ -1,0 +1,34 @@
+// Whether a session yields what `interpret` yields, of a random graph.
+import { lastValueFrom, toArray } from 'rxjs'
+import { expect } from 'vitest'
+import { interpret } from '../../dsl/index.js'
+import type { HostArray } from '../../dsl/language/values.js'
+import { pulled, type Session } from '../../runtime/index.js'
+import { firstDifference, type Sample } from '../fixtures/graphs/random.js'
+
+type Values = Readonly<Record<string, HostArray>>
+
+/** Runs all ticks of the sample, and copies the outputs of each. */
+export const outputsOf = async (session: Session, { feeds, ticks }: Sample): Promise<readonly Values[]> => {
+  const outputs: Values[] = []
+  const pulls = Object.fromEntries(Object.entries(feeds).map(([name, values]) => [name, pulled(values)]))
+  await session.run(pulls as never, { ticks }).forEach(lease => {
+    using held = lease as unknown as Values & Disposable
+    outputs.push(Object.fromEntries(Object.entries(held).map(([name, value]) => [name, value.slice()])))
+  })
+  return outputs
+}
+
+/** Fails unless these are the values of `interpret`, each output within its slack. */
+export const expectMeant = async (made: Sample, got: readonly Values[]): Promise<void> => {
+  const { graph, params, dims, feeds, ticks } = made
+  const running = interpret(graph, { params: params as never, dims, ticks })(feeds as never)
+  const wanted = (await lastValueFrom(running.pipe(toArray()))) as unknown as readonly Values[]
+  expect(got).toHaveLength(wanted.length)
+  wanted.forEach((values, tick) => {
+    for (const [name, { dtype, slack }] of Object.entries(made.outputs)) {
+      const difference = firstDifference(got[tick]![name]!, values[name]!, dtype, slack)
+      expect(difference, `output ${name} of tick ${tick}`).toBeUndefined()
+    }
+  })
+}
