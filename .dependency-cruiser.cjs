@@ -36,6 +36,20 @@ module.exports = {
       to: { path: '^native/' },
     },
     {
+      name: 'two-doors-to-dsl',
+      comment: 'runtime takes from dsl its public door, its ir, and what dsl/internal.ts lists.',
+      severity: 'error',
+      from: { path: '^runtime/' },
+      to: { path: '^dsl/', pathNot: '^dsl/(index\\.ts|internal\\.ts|ir/)' },
+    },
+    {
+      name: 'internal-is-for-runtime',
+      comment: 'dsl/internal.ts is a door, not a room: only runtime goes through it.',
+      severity: 'error',
+      from: { pathNot: '^(runtime|spec)/' },
+      to: { path: '^dsl/internal\\.ts$' },
+    },
+    {
       name: 'compiler-analysis-is-asked',
       comment: 'analysis answers passes and the search; it calls neither.',
       severity: 'error',

@@ -7,11 +7,11 @@ import type { HostArrayOf, Ports } from './tensor.js'
 /** A feed for each input of a graph. */
 export type FeedsOf<I extends Ports> = { readonly [K in keyof I]: Feed<HostArrayOf<I[K]>> }
 
-/** Options of `compile` and of `open`, by the names they have there; the command line's own come before them. */
+/** Options of `compile` and of `open`, by their names there. Flags of the command line stand before them. */
 export interface ProgramOptions extends CompileOptions {
   readonly device?: 'auto' | 'host' | `cuda:${number}`
-  readonly mode?: 'eager' | 'graph'
-  /** What the host device is made to do: `memory`, `copyRate`, `flopRate`, `jitter` and so on, as in `open`. */
+  readonly mode?: 'eager'
+  /** Settings of the host device: `memory`, `copyRate`, `flopRate`, `jitter` and so on, as in `open`. */
   readonly host?: Readonly<Record<string, unknown>>
   readonly poison?: boolean
   readonly trace?: boolean

@@ -1,11 +1,11 @@
-import { explain as explainPlan, explanations } from '../../dsl/explain/explain.js'
+import { explain as explainPlan } from '../../dsl/index.js'
+import { explanations } from '../../dsl/internal.js'
 import { oneOf, oneWord, parse } from './args.js'
-import { compileFlags, compilerOf } from './compiled.js'
 import { figuresOf } from './figures.js'
 import { save } from './files.js'
 import type { Output } from './io.js'
 import { machineFrom } from './machine.js'
-import { planFrom } from './planned.js'
+import { compileFlags, compilerOf, planFrom } from './planned.js'
 
 export const usage =
   'braid explain PROGRAM|PLAN.json [--as text|json|dot|perfetto|svg] [--machine NAME|FILE] [--memory BYTES|fast|small] [--storage pooled|planned] [--profile TRACE] [-o FILE] [--json]'

@@ -1,9 +1,15 @@
-import { closeSync, fstatSync, openSync, readFileSync, readSync, writeSync } from 'node:fs'
+import { closeSync, fstatSync, openSync, readFileSync, readSync, writeFileSync } from 'node:fs'
 import { StringDecoder } from 'node:string_decoder'
 import { parsePlanParts } from '../../dsl/ir/load.js'
 import { Failed } from './io.js'
 
-const bad = (path: string, subject: string, wanted: string, error: unknown, next: string): Failed =>
+export const badFile = (
+  path: string,
+  subject: string,
+  wanted: string,
+  error: unknown,
+  next: string,
+): Failed =>
   new Failed([{ _tag: 'BadFile', at: path, subject, wanted, found: (error as Error).message, next }])
 
 /** The text of a file that a flag or an argument names; `next` says what to give instead where it cannot be read. */
@@ -11,11 +17,11 @@ export const textOf = (path: string, subject: string, next: string): string => {
   try {
     return readFileSync(path, 'utf8')
   } catch (error) {
-    throw bad(path, subject, `a ${subject} file that can be read`, error, next)
+    throw badFile(path, subject, `a ${subject} file that can be read`, error, next)
   }
 }
 
-/** Bytes of a file that are read at a time. */
+/** Bytes that are read at a time. */
 const piece = 2 ** 22
 
 function* piecesOf(file: number): Generator<string> {
@@ -38,7 +44,7 @@ export const planIn = (path: string): ReturnType<typeof parsePlanParts> => {
     if (fstatSync(file).isDirectory()) throw new Error('it is a directory')
   } catch (error) {
     if (file >= 0) closeSync(file)
-    throw bad(
+    throw badFile(
       path,
       'plan',
       'a plan file that can be read',
@@ -53,16 +59,22 @@ export const planIn = (path: string): ReturnType<typeof parsePlanParts> => {
   }
 }
 
-/** Writes what `-o FILE` asked for, in parts where it is long. */
-export const save = (path: string, text: string | Iterable<string>, subject: string): void => {
+/** Writes the file that a flag names, in parts where it is long. */
+export const save = (
+  path: string,
+  content: string | Uint8Array | Iterable<string>,
+  subject: string,
+  flag = '-o',
+): void => {
   try {
+    const whole = typeof content === 'string' || content instanceof Uint8Array
     const file = openSync(path, 'w')
     try {
-      for (const part of typeof text === 'string' ? [text] : text) writeSync(file, part)
+      for (const part of whole ? [content] : content) writeFileSync(file, part)
     } finally {
       closeSync(file)
     }
   } catch (error) {
-    throw bad(path, subject, 'a file that can be written', error, 'give another path to -o')
+    throw badFile(path, subject, 'a file that can be written', error, `give another path to ${flag}`)
   }
 }

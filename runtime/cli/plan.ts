@@ -1,13 +1,12 @@
-import { explain } from '../../dsl/explain/explain.js'
+import { explain, type Machine } from '../../dsl/index.js'
 import { jsonParts } from '../../dsl/ir/json.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import { textOf, toJSON } from '../../dsl/ir/text.js'
-import type { Machine } from '../../dsl/machine/machine.js'
 import { oneOf, oneWord, parse } from './args.js'
-import { compiled, compileFlags, compilerOf } from './compiled.js'
 import { save } from './files.js'
 import { Failed, type Output } from './io.js'
 import { machineFrom } from './machine.js'
+import { compiled, compileFlags, compilerOf } from './planned.js'
 import { loadProgram } from './program.js'
 
 export const usage =

@@ -1,10 +1,43 @@
 import * as E from 'fp-ts/lib/Either.js'
-import { verify } from '../../dsl/index.js'
+import { type CompileOptions, compile, type Program, verify } from '../../dsl/index.js'
 import type { Plan } from '../../dsl/ir/plan.js'
-import { type CompileFlags, compiled } from './compiled.js'
+import { memory, oneOf } from './args.js'
 import { planIn } from './files.js'
 import { Failed, Misuse } from './io.js'
 import { loadProgram } from './program.js'
+import { profileFrom } from './traced.js'
+
+/** The flags that concern the compiler, the same for every verb that takes a program. */
+export const compileFlags = {
+  memory: { type: 'string' },
+  storage: { type: 'string' },
+  profile: { type: 'string' },
+} as const
+
+/** What the command line says to the compiler. `profile`: nanoseconds by name of operation, read from a trace. */
+export type CompileFlags = Pick<CompileOptions, 'memory' | 'storage' | 'profile'>
+
+/** The flags, checked: before a program is loaded, since loading runs it. */
+export const compilerOf = (values: {
+  memory?: string | undefined
+  storage?: string | undefined
+  profile?: string | undefined
+}): CompileFlags => ({
+  ...(values.memory === undefined ? {} : { memory: memory(values.memory) }),
+  ...(values.storage === undefined
+    ? {}
+    : { storage: oneOf(values.storage, '--storage', ['pooled', 'planned']) }),
+  ...(values.profile === undefined ? {} : { profile: profileFrom(values.profile) }),
+})
+
+/** A program's plan: its own options, and before them those of the command line. */
+export const compiled = (program: Program, flags: CompileFlags): Plan => {
+  const { dims, inFlight, memory, storage, lanes, placement, machine, profile } = program.options ?? {}
+  const options = { dims, inFlight, lanes, memory, storage, placement, machine, profile, ...flags }
+  const plan = compile(program.graph, options)
+  if (E.isLeft(plan)) throw new Failed(plan.left)
+  return plan.right
+}
 
 /** A plan from a file, whoever wrote it: its form is checked, and that the laws about safety hold, since what is said of a plan assumes them. */
 const readPlan = (path: string): Plan => {

@@ -1,4 +1,4 @@
-import { closeSync, openSync, statSync, writeSync } from 'node:fs'
+import { statSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import * as E from 'fp-ts/lib/Either.js'
 import type { Lease, Program } from '../../dsl/index.js'
@@ -12,14 +12,15 @@ import { traceChunks } from '../trace/trace.js'
 import { describe as describeValue, thrown } from '../values.js'
 import { devices, oneOf, oneWord, parse, whole } from './args.js'
 import { type CheckResult, check, type Values } from './check.js'
-import { compiled, compileFlags, compilerOf } from './compiled.js'
 import { figuresOf } from './figures.js'
+import { save } from './files.js'
 import { Failed, Misuse, type Output } from './io.js'
+import { compiled, compileFlags, compilerOf } from './planned.js'
 import { loadProgram } from './program.js'
 import { bytes, table } from './table.js'
 
 export const usage =
-  'braid run PROGRAM [--device auto|host|cuda:N[,cuda:N…]] [--ticks N] [--mode eager|graph] [--memory BYTES|fast|small] [--storage pooled|planned] [--profile TRACE] [--check] [--trace FILE] [--json]'
+  'braid run PROGRAM [--device auto|host|cuda:N[,cuda:N…]] [--ticks N] [--memory BYTES|fast|small] [--storage pooled|planned] [--profile TRACE] [--check] [--trace FILE] [--json]'
 
 const flags = {
   ...compileFlags,
@@ -30,35 +31,27 @@ const flags = {
   trace: { type: 'string' },
 } as const
 
+/** The one way to run a plan so far; the flag is kept for scripts that name it. */
+const mode = 'eager'
+
 export const run = async (args: readonly string[], out: Output): Promise<number> => {
   const { values, positionals } = parse(args, flags, usage)
   const path = oneWord(positionals, 'PROGRAM', usage)
   const ticks = values.ticks === undefined ? undefined : whole(values.ticks, '--ticks', 1)
   const wanted = values.device === undefined ? undefined : devices(values.device)
   if (values.trace !== undefined) writable(values.trace)
-  const asked = values.mode === undefined ? undefined : oneOf(values.mode, '--mode', ['eager', 'graph'])
+  if (values.mode !== undefined) oneOf(values.mode, '--mode', [mode])
   const compiler = compilerOf(values)
   const program = await loadProgram(path)
-  const mode = asked ?? program.options?.mode ?? 'eager'
-  if (mode !== 'eager' && mode !== 'graph')
+  const asked: unknown = program.options?.mode ?? mode
+  if (asked !== mode)
     throw badProgram(
       path,
       'options.mode',
-      "'eager' or 'graph'",
-      describeValue(mode),
-      'correct the option, or leave it out',
+      `'${mode}'`,
+      describeValue(asked),
+      'leave it out: every tick is issued eagerly',
     )
-  if (mode === 'graph')
-    throw new Failed([
-      {
-        _tag: 'Unsupported',
-        at: '--mode',
-        subject: 'mode',
-        wanted: 'eager',
-        found: 'graph',
-        next: 'leave --mode out: this version issues every tick eagerly',
-      },
-    ])
   const plan = compiled(program, compiler)
   const done = await execute(path, program, plan, {
     device: wanted,
@@ -121,7 +114,8 @@ const execute = async (
   const options = program.options ?? {}
   const opened = await open(plan, {
     device: wanted.device ?? options.device ?? 'auto',
-    trace: wanted.trace !== undefined,
+    trace: wanted.trace !== undefined || options.trace === true,
+    poison: options.poison === true,
     ...(program.params ? { params: program.params } : {}),
     ...(options.host ? { host: options.host as HostOptions } : {}),
   })()
@@ -146,23 +140,15 @@ const execute = async (
       got.push(Object.fromEntries(Object.entries(held).map(([name, value]) => [name, value.slice()])))
   })
   await taken.catch((error: unknown) => {
-    // The command itself called run: the place to look at is the program.
+    // The command called `run`, so the user looks at the program.
     if (!(error instanceof RunError)) throw error
     const { _tag, at, subject, wanted, found, next, cause } = error
-    throw new Failed([
-      {
-        _tag,
-        at: at === 'unknown' ? path : at,
-        subject,
-        wanted,
-        found,
-        next,
-        ...(cause === undefined ? {} : { cause }),
-      },
-    ])
+    const place = at === 'unknown' ? path : at
+    const why = cause === undefined ? {} : { cause }
+    throw new Failed([{ _tag, at: place, subject, wanted, found, next, ...why }])
   })
   const stats = session.stats()
-  if (wanted.trace !== undefined) save(wanted.trace, session, plan)
+  if (wanted.trace !== undefined) save(wanted.trace, traceChunks(session.trace(), plan), 'trace', '--trace')
   return {
     device: session.devices.map(({ device }) => device).join(','),
     deviceName: [...new Set(session.devices.map(({ name }) => name))].join(', '),
@@ -190,7 +176,7 @@ const feedsOf = (path: string, program: Program): unknown => {
   }
 }
 
-// Before anything runs: a run may take hours.
+// Checked before anything runs: a run may take hours.
 const writable = (path: string): void => {
   const folder = dirname(resolve(path))
   const problem =
@@ -203,28 +189,6 @@ const writable = (path: string): void => {
           : `no folder ${folder}`
   if (problem !== undefined)
     throw new Misuse(`--trace: wanted a file that can be written; found ${problem} ("${path}")`)
-}
-
-const save = (path: string, session: Session, plan: Plan): void => {
-  try {
-    const file = openSync(path, 'w')
-    try {
-      for (const chunk of traceChunks(session.trace(), plan)) writeSync(file, chunk)
-    } finally {
-      closeSync(file)
-    }
-  } catch (error) {
-    throw new Failed([
-      {
-        _tag: 'BadFile',
-        at: path,
-        subject: 'trace',
-        wanted: 'a file that can be written',
-        found: (error as Error).message,
-        next: 'give another path to --trace',
-      },
-    ])
-  }
 }
 
 const describe = (plan: Plan, done: Done, trace: string | undefined, { styles }: Output): string => {

@@ -1,6 +1,6 @@
+import type { Simulation } from '../../dsl/index.js'
+import { laneNames, type Resource } from '../../dsl/internal.js'
 import type { Plan } from '../../dsl/ir/plan.js'
-import type { Resource } from '../../dsl/machine/cost.js'
-import { laneNames, type Simulation } from '../../dsl/machine/simulate/simulate.js'
 
 const columns = 72
 const marks: Readonly<Record<Resource, string>> = {

@@ -1,4 +1,4 @@
-import { readFileSync, writeFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import * as E from 'fp-ts/lib/Either.js'
 import { figuresOf } from '../device/snapshot/layout.js'
 import { parseSnapshot } from '../device/snapshot/read.js'
@@ -8,6 +8,7 @@ import { snapshotText } from '../device/snapshot/text.js'
 import { torchPickle } from '../device/snapshot/torch.js'
 import { thrown } from '../values.js'
 import { oneOf, oneWord, parse } from './args.js'
+import { save } from './files.js'
 import { Failed, Misuse, type Output } from './io.js'
 
 export const usage = 'braid snapshot FILE [--as text|svg|torch|json] [-o FILE] [--json]'
@@ -76,11 +77,7 @@ export const snapshot = async (args: readonly string[], out: Output): Promise<nu
   const given = read(path)
   const made = written(given, as)
   if (output !== undefined) {
-    try {
-      writeFileSync(output, made)
-    } catch (error) {
-      throw badFile(output, 'a file that can be written', thrown(error), 'give another path to -o')
-    }
+    save(output, made, 'snapshot')
     const open = as === 'torch' ? '; open it at https://pytorch.org/memory_viz' : ''
     out.say(`${output}: the snapshot as ${as}${open}`)
     out.result({ file: path, as, output, ...summary(given) })

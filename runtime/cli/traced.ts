@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import * as E from 'fp-ts/lib/Either.js'
-import { type MeasuredRun, timesOf } from '../../dsl/machine/simulate/compare.js'
+import { type MeasuredRun, timesOf } from '../../dsl/internal.js'
 import { readTrace } from '../trace/trace-read.js'
 import { Failed } from './io.js'
 

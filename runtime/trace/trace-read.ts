@@ -1,6 +1,6 @@
 import * as E from 'fp-ts/lib/Either.js'
+import type { MeasuredRun } from '../../dsl/internal.js'
 import type { Fault } from '../../dsl/ir/fault.js'
-import type { MeasuredRun } from '../../dsl/machine/simulate/compare.js'
 
 /** The first byte of a trace in Perfetto's protobuf form, which Braid once wrote: the tag of its first packet. */
 const protobuf = 0x0a
