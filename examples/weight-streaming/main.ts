@@ -27,7 +27,7 @@ const main = async (): Promise<boolean> => {
   const source = options.file ?? join(checkout, 'README.md')
   if (statSync(source, { throwIfNoEntry: false })?.isFile() !== true)
     throw new Error(`${source}: no such file`)
-  const tracePath = options.trace ?? join(checkout, '.cache', 'weight-streaming.pftrace')
+  const tracePath = options.trace ?? join(checkout, '.cache', 'weight-streaming.json')
   const onHost = device === 'host'
 
   console.log(

@@ -142,8 +142,8 @@ describe('feeds and traces', () => {
     ['traceFile, no path', () => traceFile()],
     ['traceFile, a number', () => traceFile(5, [], plan)],
     ['traceFile, no records', () => traceFile('a.json')],
-    ['traceFile, no plan', () => traceFile('a.pftrace', [], {})],
-    ['traceFile, other records', () => traceFile('a.pftrace', [{}], plan)],
+    ['traceFile, no plan', () => traceFile('a.json', [], {})],
+    ['traceFile, other records', () => traceFile('a.json', [{}], plan)],
     ['chromeTrace, a time that is none', () => chromeTrace([record], plan)],
     ['perfettoTrace, nothing', () => perfettoTrace()],
   ]

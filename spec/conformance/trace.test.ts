@@ -79,7 +79,7 @@ describe('a trace', () => {
     for (const bytes of [
       perfettoTrace(records, plan),
       traceFile('a.json', records, plan),
-      traceFile('a.pftrace', records, plan),
+      traceFile('a.json', records, plan),
     ])
       expect(new TextDecoder().decode(bytes)).toBe(chromeTrace(records, plan))
     expect(JSON.parse(chromeTrace([], plan))).toHaveProperty('traceEvents')
