@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/kernel_spec.h"
+#include "driver/kernel_spec.h"
 
 namespace braid::cuda {
 

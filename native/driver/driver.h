@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "driver/kernel_spec.h"
 #include "driver/status.h"
-#include "kernels/kernel_spec.h"
 
 namespace braid {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/kernel_spec.h"
+#include "driver/kernel_spec.h"
 
 namespace braid {
 

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "kernels/kernel_spec.h"
+#include "driver/kernel_spec.h"
 
 namespace braid {
 

@@ -8,9 +8,9 @@
 
 namespace braid {
 
-// The deterministic pool of a session (spec/decisions.md, 5 and 10): one range of addresses, given out by
-// order alone. So a plan has one peak, the same in every run and the same that the compiler computed. Offsets
-// count from the start of the range.
+// The deterministic pool of a session (docs/internals/decisions, 5 and 10): one range of addresses, given out
+// by order alone. So a plan has one peak, the same in every run and the same that the compiler computed.
+// Offsets count from the start of the range.
 //
 // A freed range keeps its *release frontier*. A lane may take a range once it is after the whole release
 // frontier; a lane is always after its own points. Invariants:

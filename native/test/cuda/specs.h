@@ -4,8 +4,8 @@
 #include <cstring>
 #include <vector>
 
+#include "driver/kernel_spec.h"
 #include "kernels/half.h"
-#include "kernels/kernel_spec.h"
 #include "test/host/support.h"
 
 namespace braid::test {

@@ -1,5 +1,5 @@
-// The rule of the deterministic pool (spec/decisions.md, 5 and 10), clause by clause and against a random
-// model.
+// The rule of the deterministic pool (docs/internals/decisions, 5 and 10), clause by clause and against a
+// random model.
 #include <gtest/gtest.h>
 
 #include <map>
