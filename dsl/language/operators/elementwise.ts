@@ -73,9 +73,17 @@ export const inferElementwise = (
 
 type Run = RunLowering & { readonly kernel: MapSpec }
 
+interface Lowerings {
+  readonly byShape: Map<string, Run>
+  /** The newest: in a large graph the next node mostly has the same shapes, and its key takes longer than all else. */
+  inputs: readonly BoundSpec[]
+  output: BoundSpec
+  run: Run
+}
+
 // Hazard: memory. A graph of a million nodes has few expressions and few shapes, so nodes that share both share one
 // frozen lowering. An entry goes with its expression, which the graph's nodes hold.
-const lowerings = new WeakMap<readonly MapInstruction[], Map<string, Run>>()
+const lowerings = new WeakMap<readonly MapInstruction[], Lowerings>()
 
 const keyOf = (inputs: readonly BoundSpec[], output: BoundSpec): string => {
   let key = `${output.dtype} ${output.shape}`
@@ -83,15 +91,29 @@ const keyOf = (inputs: readonly BoundSpec[], output: BoundSpec): string => {
   return key
 }
 
+const same = (a: BoundSpec, b: BoundSpec): boolean =>
+  a === b ||
+  (a.dtype === b.dtype &&
+    a.shape.length === b.shape.length &&
+    a.shape.every((length, axis) => length === b.shape[axis]))
+
 const lowered = (inputs: readonly BoundSpec[], output: BoundSpec, code: readonly MapInstruction[]): Run => {
-  let byShape = lowerings.get(code)
-  if (byShape === undefined) lowerings.set(code, (byShape = new Map()))
+  const known = lowerings.get(code)
+  if (
+    known !== undefined &&
+    known.inputs.length === inputs.length &&
+    same(known.output, output) &&
+    known.inputs.every((input, i) => same(input, inputs[i]!))
+  )
+    return known.run
   const key = keyOf(inputs, output)
-  const known = byShape.get(key)
-  if (known !== undefined) return known
-  const made = Object.freeze(runOf(inputs, output, code))
-  byShape.set(key, made)
-  return made
+  const run = known?.byShape.get(key) ?? Object.freeze(runOf(inputs, output, code))
+  if (known === undefined) lowerings.set(code, { byShape: new Map([[key, run]]), inputs, output, run })
+  else {
+    known.byShape.set(key, run)
+    Object.assign(known, { inputs, output, run })
+  }
+  return run
 }
 
 const runOf = (inputs: readonly BoundSpec[], output: BoundSpec, code: readonly MapInstruction[]): Run => {
