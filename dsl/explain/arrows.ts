@@ -1,7 +1,10 @@
 import type { Plan } from '../ir/plan.js'
 import { linksOf, runsOf } from './runs.js'
 
-/** A wait between two operations: places among the runs of a tick; `ticks` 1 is for the tick before. */
+/**
+ * A wait between two runs. `from` and `to` number the runs of a tick; `ticks` is 1 where `from` ran in the
+ * previous tick.
+ */
 export interface Arrow {
   readonly from: number
   readonly to: number
@@ -10,7 +13,7 @@ export interface Arrow {
   readonly command: number
 }
 
-/** The waits of a plan that have an operation on either end, in issue order. */
+/** The waits of a plan that have a run on either end, in issue order. */
 export const arrowsOf = (plan: Plan): readonly Arrow[] => {
   const runs = runsOf(plan)
   const { marks, held } = linksOf(plan, runs)

@@ -3,7 +3,7 @@ import type { Cause } from '../machine/simulate/simulate.js'
 import { type CriticalPath, criticalPath } from './critical.js'
 import { plural, timeOf } from './names.js'
 import { type Line, section } from './section.js'
-import { coveredBy, extentOf, type Span, type Timeline, union } from './timeline.js'
+import { extentOf, overlapWith, type Span, type Timeline, union } from './timeline.js'
 
 /** Time in which a copy or a collective runs and nothing else does. */
 export interface Exposed {
@@ -13,7 +13,7 @@ export interface Exposed {
   readonly us: number
 }
 
-/** What sets a tick's time, as a machine is predicted to do it. */
+/** What sets a tick's time, by a prediction for a machine. */
 export interface Bounds {
   readonly machine: string
   readonly tickUs: number
@@ -22,7 +22,7 @@ export interface Bounds {
   readonly lanes: readonly { readonly name: string; readonly us: number }[]
   readonly exposedUs: number
   readonly exposed: readonly Exposed[]
-  /** Operations that say nothing of their work, so that only their launch is counted. */
+  /** Operations whose work is unknown: only their launch is counted. */
   readonly unknown: number
 }
 
@@ -39,13 +39,13 @@ export const boundsOf = (timeline: Timeline): Bounds => {
   const lanes = plan.lanes
     .map((_, lane) => ({
       name: laneName(plan, lane),
-      us: coveredBy(union(inside.filter(span => span.lane === lane)), from, to) / over,
+      us: overlapWith(union(inside.filter(span => span.lane === lane)), from, to) / over,
     }))
     .sort((a, b) => b.us - a.us)
   const byRun = new Map<number, Exposed>()
   for (const span of copies) {
     const [start, end] = [Math.max(from, span.start), Math.min(to, span.end)]
-    const us = end - start - coveredBy(works, start, end)
+    const us = end - start - overlapWith(works, start, end)
     byRun.set(span.run, {
       name: nodeName(plan, span.node),
       lane: laneName(plan, span.lane),
@@ -58,7 +58,7 @@ export const boundsOf = (timeline: Timeline): Bounds => {
   const exposedUs =
     alone.reduce((sum, { start, end }) => {
       const [first, last] = [Math.max(from, start), Math.min(to, end)]
-      return sum + Math.max(0, last - first - coveredBy(works, first, last))
+      return sum + Math.max(0, last - first - overlapWith(works, first, last))
     }, 0) / over
   const unknown = plan.nodes.filter(
     ({ flops, movedBytes }) => flops === undefined && movedBytes === undefined,
@@ -69,7 +69,7 @@ export const boundsOf = (timeline: Timeline): Bounds => {
 const percent = (part: number, whole: number): string =>
   whole > 0 ? `${Math.round((100 * part) / whole)} %` : '0 %'
 
-/** Operations of one lane that follow each other, told as one where they are many. */
+/** Groups the consecutive operations of one lane. */
 const stretches = ({ spans }: CriticalPath): Span[][] => {
   const found: Span[][] = []
   for (const span of spans) {
@@ -83,30 +83,31 @@ const stretches = ({ spans }: CriticalPath): Span[][] => {
 const ticksBefore = (count: number): string =>
   count === 0 ? '' : count === 1 ? ' of the tick before' : ` of ${count} ticks before`
 
-/** How long after what it waited for last a run started. */
+/** Time from the end of the last run that a run waited for to its own start. */
 const gapOf = (span: Span, { spans }: Timeline): number =>
   span.after === undefined ? 0 : span.start - spans[span.after]!.end
 
 export const because = (span: Span, timeline: Timeline): string => {
   const { plan, spans } = timeline
   const after = span.after === undefined ? undefined : spans[span.after]
-  const who = after === undefined ? '' : `${nodeName(plan, after.node)}${ticksBefore(span.tick - after.tick)}`
+  const name =
+    after === undefined ? '' : `${nodeName(plan, after.node)}${ticksBefore(span.tick - after.tick)}`
   const gap = gapOf(span, timeline)
   const late = gap >= 0.05 ? `, ${timeOf(gap)} later` : ''
   const says: Readonly<Record<Cause, string>> = {
     start: 'waits for nothing',
-    lane: `after ${who}`,
-    wait: `waits for ${who}${after === undefined ? '' : ` on ${laneName(plan, after.lane)}`}`,
-    engine: `in line behind ${who}, on the same engine`,
-    issue: who === '' ? 'starts as soon as the host has issued it' : `issued only after ${who}${late}`,
-    queue: `issued only when ${who === '' ? 'a full lane' : who} had left its queue${late}`,
-    tick: `the host begins a tick when ${who === '' ? 'an earlier one' : who} has ended${late}`,
+    lane: `after ${name}`,
+    wait: `waits for ${name}${after === undefined ? '' : ` on ${laneName(plan, after.lane)}`}`,
+    engine: `in line behind ${name}, on the same engine`,
+    issue: name === '' ? 'starts as soon as the host has issued it' : `issued only after ${name}${late}`,
+    queue: `issued only when ${name === '' ? 'a full lane' : name} had left its queue${late}`,
+    tick: `the host begins a tick when ${name === '' ? 'an earlier one' : name} has ended${late}`,
     feed: 'starts when the program has filled its inputs',
   }
   return says[span.cause]
 }
 
-/** What the time of a chain goes to: lanes that work, and waiting between them. */
+/** The parts of a chain's time: by lane that works, and by reason of the gaps between runs. */
 const sharesOf = (timeline: Timeline, { spans, us, ticks }: CriticalPath): string => {
   const parts = new Map<string, number>()
   const put = (what: string, time: number) => parts.set(what, (parts.get(what) ?? 0) + time)
@@ -124,7 +125,7 @@ const sharesOf = (timeline: Timeline, { spans, us, ticks }: CriticalPath): strin
     .join(', ')
 }
 
-/** Runs of more operations than this are told by their first and last. */
+/** Longer groups of operations are shown by their first and last. */
 const few = 4
 
 const pathLines = (timeline: Timeline, path: CriticalPath): Line[] => {
@@ -157,7 +158,7 @@ const pathLines = (timeline: Timeline, path: CriticalPath): Line[] => {
   }))
 }
 
-/** In a line, what sets the pace. */
+/** One line that names what sets the pace. */
 export const paceText = (timeline: Timeline, { path }: Bounds): string => {
   if (path.spans.length === 0) return ''
   const shares = sharesOf(timeline, path)
@@ -168,7 +169,7 @@ export const paceText = (timeline: Timeline, { path }: Bounds): string => {
     : `ticks do not wait for each other; the longest chain of one: ${shares}`
 }
 
-/** The sentences; nothing where no operation says what it does. */
+/** The section's lines. Empty where the work of every operation is unknown. */
 export const boundsText = (timeline: Timeline, bounds: Bounds): string[] => {
   const { machine, tickUs, path, lanes, exposedUs, exposed, unknown } = bounds
   if (unknown === timeline.plan.nodes.length) return []
@@ -184,7 +185,9 @@ export const boundsText = (timeline: Timeline, bounds: Bounds): string[] => {
         ? 'the host, which issues operations no faster than the device does them; the last chain of a tick'
         : 'ticks do not wait for each other; the longest chain of one'
   const shared = timeline.plan.nodes.some(({ collective }) => collective !== undefined)
-  const hidden = exposed.slice(0, few).map(({ name, us }) => `${name} ${timeOf(us)}`)
+  const longest = exposed.slice(0, few).map(({ name, us }) => `${name} ${timeOf(us)}`)
+  const names =
+    exposed.length > few ? `${longest.join(', ')} and ${exposed.length - few} more` : joinNames(longest)
   return [
     ...section(
       `what bounds the tick (${timeline.steady ? '' : 'about '}${timeOf(tickUs)} on ${machine}, predicted)`,
@@ -202,7 +205,9 @@ export const boundsText = (timeline: Timeline, bounds: Bounds): string[] => {
           says:
             exposed.length === 0
               ? `every ${shared ? 'copy and collective' : 'copy'} runs beside other work`
-              : `exposed: for ${timeOf(exposedUs)} a tick only ${shared ? 'copies and collectives' : 'copies'} run: ${exposed.length > few ? `${hidden.join(', ')} and ${exposed.length - few} more` : joinNames(hidden)}`,
+              : `exposed: for ${timeOf(exposedUs)} a tick only ${
+                  shared ? 'copies and collectives' : 'copies'
+                } run: ${names}`,
         },
       ],
     ),

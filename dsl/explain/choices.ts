@@ -4,28 +4,28 @@ import { joinNames } from '../ir/names.js'
 import type { Plan } from '../ir/plan.js'
 import { plural, sizeOf, timeOf } from './names.js'
 
-/** Uploads or gathers of one lane that may run so many ahead of their readers. */
+/** The uploads or gathers of one lane, of which at most `ahead` are issued before the one that is read. */
 export interface Window {
   readonly lane: string
   readonly ahead: number
   readonly uploads: readonly string[]
-  /** Whether what runs ahead comes from other ranks. */
+  /** Whether they are collectives rather than uploads. */
   readonly gathers: boolean
   readonly at: string
-  /** Whether the compiler found it, for what the program gave none to. */
+  /** Whether the compiler chose it; else the program set it. */
   readonly automatic: boolean
   readonly because: string
 }
 
 /**
- * What the compiler chose that a plan does not say: why each operation is on its lane, which order won, which windows there are. Known only of plans
- * that this process compiled; of others all is empty, and nothing is said.
+ * The compiler's choices that a plan does not record: the origin of each lane, the order, the windows. Empty
+ * for a plan that this process did not compile.
  */
 export interface Choices {
-  /** By lane of the plan. */
+  /** By lane of the plan: why its operations are on it. */
   readonly lanes: readonly string[]
   readonly order: string
-  /** Orders that were looked at and not taken, each with what speaks against it. */
+  /** Orders that were rejected, each with the reason. */
   readonly others: readonly string[]
   readonly windows: readonly Window[]
 }
@@ -41,7 +41,7 @@ const wants: Readonly<Record<Operation['kind'], string>> = {
   collective: 'collectives run beside arithmetic and beside copies',
 }
 
-/** Why work without a lane is spread as it is: over as many lanes as shorten the predicted tick, and no more. */
+/** Why work without a lane of its own is on as many lanes as it is. */
 const spreadOf = ({ lanesTried: tried, choice }: Decisions, lanes: number): string => {
   if (choice?.chosen.spread === 1) return 'all of it on one lane, which holds least'
   const us = (nanoseconds: number) => timeOf(nanoseconds / 1e3)
@@ -50,12 +50,13 @@ const spreadOf = ({ lanesTried: tried, choice }: Decisions, lanes: number): stri
   if (own === undefined || looked.size < 2) return ''
   const others = [...looked].filter(([count]) => count !== lanes).sort(([a], [b]) => a - b)
   const says = others.map(([count, tick]) => `${us(tick)} with ${count}`)
-  return `${plural(lanes, 'lane')} for such work: a tick of ${us(own)} by the machine's figures; ${joinNames(says)}`
+  const predicted = `a tick of ${us(own)} by the machine's figures`
+  return `${plural(lanes, 'lane')} for such work: ${predicted}; ${joinNames(says)}`
 }
 
 const isWork = ({ chosen }: LaneOrigin): boolean => chosen.includes('compute') || chosen.includes('store')
 
-/** A lane in a sentence: named by the program, folded of several that it named, or chosen, and for what kind of work. */
+/** By lane: which lanes of the program it stands for, or for what kind of work the compiler chose it. */
 const lanesOf = (decisions: Decisions): string[] => {
   const { lanes, mostLanes } = decisions
   const working = lanes.filter(isWork)
@@ -80,7 +81,9 @@ const windowsOf = ({ windows, memory, keepsWindows, choice }: Decisions): Window
   const suits = typeof memory === 'number' ? `fits ${sizeOf(memory)}` : 'holds least'
   return windows.map(({ lane, asked, ahead, operations, gathers, at }) => {
     const leaves = keepsWindows
-      ? `what each leaves is freed for the next ${gathers ? 'gather' : 'upload'} of its lane, or at the end of the tick`
+      ? `what each leaves is freed for the next ${
+          gathers ? 'gather' : 'upload'
+        } of its lane, or at the end of the tick`
       : 'what each leaves is freed at its last read'
     const automatic =
       choice?.chosen.windows.some(window => window.lane === lane && window.ahead === ahead) === true
@@ -100,7 +103,7 @@ const by: Readonly<Record<Evaluation['by'], string>> = {
   program: 'as the program has it',
 }
 
-const wayOf = ({ by: order, spread, ahead, windows }: Evaluation): string =>
+const describe = ({ by: order, spread, ahead, windows }: Evaluation): string =>
   [
     by[order],
     ...(spread === 1 ? ['work without a lane on one'] : []),
@@ -110,10 +113,12 @@ const wayOf = ({ by: order, spread, ahead, windows }: Evaluation): string =>
     ),
   ].join(', ')
 
-const figuresOf = ({ tick, bound }: Evaluation): string =>
-  `${Number.isFinite(tick) ? `a tick of ${timeOf(tick / 1e3)} by the machine's figures, ` : ''}${sizeOf(bound)}`
+const figuresOf = ({ tick, bound }: Evaluation): string => {
+  const predicted = Number.isFinite(tick) ? `a tick of ${timeOf(tick / 1e3)} by the machine's figures, ` : ''
+  return predicted + sizeOf(bound)
+}
 
-/** Orders that were not taken, told at most. */
+/** The most rejected orders that are listed. */
 const most = 6
 
 const orderOf = ({ choice, memory }: Decisions): Pick<Choices, 'order' | 'others'> => {
@@ -125,17 +130,17 @@ const orderOf = ({ choice, memory }: Decisions): Pick<Choices, 'order' | 'others
       : memory === 'small' || bound > chosen.bound
         ? `${sizeOf(bound)}${Number.isFinite(tick) ? `, a tick of ${timeOf(tick / 1e3)}` : ''}`
         : `a tick of ${timeOf(tick / 1e3)}`
-  const way = wayOf(chosen)
-  // One way may have been tried under several bounds: that which holds least speaks for it.
+  const order = describe(chosen)
+  // Of candidates with the same description keep the one with the lowest bound.
   const least = new Map<string, Evaluation>()
   for (const other of tried) {
-    const name = wayOf(other)
+    const name = describe(other)
     const known = least.get(name)
     if (known === undefined || other.bound < known.bound) least.set(name, other)
   }
-  least.delete(way)
+  least.delete(order)
   return {
-    order: `${way}; ${figuresOf(chosen)}`,
+    order: `${order}; ${figuresOf(chosen)}`,
     others: [...least].slice(0, most).map(([name, other]) => `${name}: ${against(other)}`),
   }
 }

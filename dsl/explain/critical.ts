@@ -1,14 +1,23 @@
 import type { Span, Timeline } from './timeline.js'
 
-/** The chain that sets a tick's time, first to last. `ticks`: it comes round again after so many, and takes as long as they do; 0: it does not come round. */
+/**
+ * The chain of runs that sets a tick's time, first to last. It repeats every `ticks` ticks and takes as long
+ * as they do; `ticks` is 0 where it does not repeat.
+ */
 export interface CriticalPath {
   readonly spans: readonly Span[]
   readonly ticks: number
-  /** Microseconds from the start of the first to the start of the same a turn later, or to the end of the last. */
+  /**
+   * Microseconds from the start of the first run to the start of its next repetition, or to the end of the
+   * last run where the chain does not repeat.
+   */
   readonly us: number
 }
 
-/** A chain that comes round, told from its first operation in issue order: what stood before that is the same so many ticks later. */
+/**
+ * The same repeating chain, rotated to begin with its first operation in issue order. Runs that move behind
+ * the end are those of `ticks` ticks later.
+ */
 const turned = (path: readonly Span[], spans: readonly Span[], ticks: number): readonly Span[] => {
   const perTick = (spans[spans.length - 1]!.index + 1) / (spans[spans.length - 1]!.tick + 1)
   const pivot = path.reduce((least, span, i) => (span.run < path[least]!.run ? i : least), 0)
@@ -20,12 +29,14 @@ const turned = (path: readonly Span[], spans: readonly Span[], ticks: number): r
   return follows && round.length === path.length ? round : path
 }
 
-/** Times that differ by less than this part of them are the same. */
+/** Relative difference below which two times count as equal. */
 const alike = 1e-5
 
 /**
- * Walks back from the end of the tick, each time to what was waited for last, until an operation comes round again as long ago as so many ticks take: then the chain
- * between is what they take; about so, where the pace is not steady. A plan whose ticks do not lean on each other yields the chain from the tick's begin.
+ * Goes back from the last run of the tick, each time to the run that it waited for last, until the same
+ * operation of an earlier tick is reached at a distance that equals the time of the ticks between them
+ * (without a steady pace, at any distance). The runs between the two are the chain. Where no operation
+ * repeats, the chain starts with the tick.
  */
 export const criticalPath = ({ spans, tick, tickUs, steady }: Timeline): CriticalPath => {
   let span = spans.reduce<Span | undefined>(
@@ -38,7 +49,8 @@ export const criticalPath = ({ spans, tick, tickUs, steady }: Timeline): Critica
   while (span !== undefined) {
     const { run, start, tick }: Span = span
     const again = met.get(run) ?? []
-    // Ticks in flight may come in groups, unlike each other: what lies between two of them is not the pace.
+    // Ticks in flight may come in groups: the interval between two ticks of different place in their groups
+    // is not the pace.
     const since = again.find(i => {
       const takes = (path[i]!.tick - tick) * tickUs
       return takes > 0 && (!steady || Math.abs(path[i]!.start - start - takes) <= alike * takes)
@@ -52,7 +64,7 @@ export const criticalPath = ({ spans, tick, tickUs, steady }: Timeline): Critica
     path.push(span)
     span = span.after === undefined ? undefined : spans[span.after]
   }
-  // Of a chain that does not come round only the last tick's part is told, back to where it leaves that tick: it may come into it again from another one's copies.
+  // Only the last tick's part of a chain that does not repeat, back to where the chain leaves that tick.
   const left = path.findIndex(each => each.tick !== tick)
   const own = path.slice(0, left < 0 ? path.length : left).reverse()
   return { spans: own, ticks: 0, us: end - (own[0]?.start ?? 0) }

@@ -12,16 +12,16 @@ export type { Held, HeldPart, Why } from '../memory/held.js'
 export type { Bounds, Exposed } from './bounds.js'
 export type { Reasons, WaitFor } from './reasons.js'
 
-/** The forms of an explanation, in the order in which they are offered. */
+/** The forms of an explanation. */
 export const explanations = ['text', 'json', 'dot', 'perfetto', 'svg'] as const
 export type Explanation = (typeof explanations)[number]
 
 export interface ExplainOptions {
-  /** What is predicted to run the plan: a machine by name or description. Default: `h200`. */
+  /** The machine for the prediction, by name or description. Default: `h200`. */
   readonly machine?: Machine | string | undefined
 }
 
-/** Entries of one list that are written: those of a plan of a million commands are more than one string can hold. */
+/** Entries of one list that the JSON holds at most, since a string has a greatest length. */
 const entries = 100_000
 
 const shortened = (reasons: Reasons): object => {
@@ -36,11 +36,15 @@ const shortened = (reasons: Reasons): object => {
 }
 
 /**
- * Why a plan is as it is, from the plan alone: for each wait the two operations it orders, and whether for data, for state or for memory; for each use the access it stands for,
- * for each of either that is not there what orders it already; the lanes and windows; what sets a tick's time on a machine; and whose each byte is at the peak.
- * As `text`; as `json` of the same (of each list 100,000 entries at most, and how many there are in `counts`); as a graph in DOT; as a timeline for Perfetto (Chrome's trace format) or as an SVG for documents, both as `simulate` predicts it. Of a
- * plan that this process did not compile it says what can be known; it is to be one for which `verify(plan, { safety: true })` finds nothing. Deterministic. Throws a
- * `BraidError` for what is no machine.
+ * Explains a plan from the plan alone: for each wait the two operations that it orders, and whether for data,
+ * state or memory; for each use the access that it stands for; for each wait or use that is absent, what
+ * orders the two operations already; the lanes and windows; what sets the tick's time on a machine; and which
+ * buffers hold the bytes of the peak.
+ * The forms: `text`; `json` (of each list at most 100,000 entries, and its length in `counts`); `dot`, a
+ * graph for Graphviz; `perfetto`, a predicted timeline in Chrome's trace format; `svg`, the same as a
+ * picture. The compiler's choices are explained only for a plan that this process compiled. The plan must be
+ * one for which `verify(plan, { safety: true })` finds nothing. Deterministic. Throws a `BraidError` where
+ * `machine` is not a machine.
  */
 export const explain = (plan: Plan, as: Explanation = 'text', options: ExplainOptions = {}): string => {
   const { machine = 'h200' } = options
@@ -54,7 +58,8 @@ export const explain = (plan: Plan, as: Explanation = 'text', options: ExplainOp
     case 'json': {
       const timeline = predicted(plan, machine)
       const timing = timeline && boundsOf(timeline)
-      return `${JSON.stringify({ ...shortened(reasonsOf(plan)), ...(timing === undefined ? {} : { timing }) }, null, 2)}\n`
+      const parts = { ...shortened(reasonsOf(plan)), ...(timing === undefined ? {} : { timing }) }
+      return `${JSON.stringify(parts, null, 2)}\n`
     }
     case 'text': {
       const timeline = predicted(plan, machine)

@@ -1,13 +1,16 @@
 import { type CommandTable, Op } from '../order/command-table.js'
 import { Replay } from '../order/replay.js'
 
-/** What brought a lane behind another lane's runs: a wait's command, or -1 for the host, which begins a tick late; and the tick in which it did. */
+/**
+ * Why a lane happens-after another lane's runs: the command of a wait, and the tick of that wait; `wait` is
+ * -1 where the cause is that the host issues a tick only after an earlier tick has completed.
+ */
 export interface Cause {
   readonly wait: number
   readonly tick: number
 }
 
-/** Happens-before, with the cause by which each lane is after what it is after of each other lane. */
+/** Happens-before, and for each pair of lanes the cause of the latest order between them. */
 export class HappensBefore extends Replay {
   private readonly causeWait: Int32Array
   private readonly causeTick: Int32Array
@@ -38,18 +41,18 @@ export class HappensBefore extends Replay {
     if (code === Op.run) this.runPoints[lane]!.push(this.now(lane))
   }
 
-  /** How many runs of lane `other`, of all ticks, are before whatever `lane` issues next. */
+  /** Number of runs of lane `other`, over all ticks, that happen before the next command of `lane`. */
   runsBefore(lane: number, other: number): number {
     return this.runsUpTo(other, this.known[lane * this.lanes + other]!)
   }
 
-  /** Whether a point of `lane` is before an event of this tick. */
+  /** Whether a point of `lane` happens before an event of this tick. */
   isBeforeEvent(event: number, lane: number, point: number): boolean {
     const marks = this.marksOf(event, 0)
     return marks !== undefined && marks[event * this.lanes + lane]! >= point
   }
 
-  /** By what `lane` is after the latest run of `other` that it is after. */
+  /** Why `lane` happens-after the latest run of `other` that it happens-after. */
   causeOf(lane: number, other: number): Cause {
     const at = lane * this.lanes + other
     return { wait: this.causeWait[at]!, tick: this.causeTick[at]! }
@@ -67,7 +70,10 @@ export class HappensBefore extends Replay {
     return low
   }
 
-  /** A wait is the cause only of runs that the lane was not after already: not of further waits of the other lane. */
+  /**
+   * Records the cause where the lane newly happens-after a run; a join that adds only waits of the other lane
+   * is no cause.
+   */
   private learn(before: Int32Array, first: number, wait: number): void {
     for (let i = 0; i < before.length; i++) {
       const at = first + i

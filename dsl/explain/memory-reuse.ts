@@ -6,21 +6,24 @@ import { LastAccesses } from '../order/last-accesses.js'
 import { heap } from '../order/scratch-arena.js'
 import { HappensBefore } from './happens-before.js'
 
-/** Planned storage: some bytes of `buffer` were another buffer's just before. */
+/** Planned storage: `buffer` reuses bytes that were last of the buffer `from`. */
 export interface MemoryReuse {
   readonly buffer: string
   readonly offset: number
   readonly bytes: number
-  /** Whose they were, in this tick or in the one before. */
+  /** The earlier buffer: of this tick, or of the previous one. */
   readonly from: string
   readonly ticksAgo: 0 | 1
-  /** The last operations that touched them then. */
+  /** The last operations that accessed it. */
   readonly after: string
-  /** Why those are over. */
+  /** Why those operations happen before the reuse. */
   readonly because: string
 }
 
-/** Which buffers had the bytes of each buffer of an arena before it, in the second tick of a replay, and what orders the two; nothing with pooled storage. */
+/**
+ * Every memory reuse among the buffers of the arenas, with what orders the two buffers, found in the second
+ * tick of a replay. Empty with pooled storage.
+ */
 export const memoryReuseOf = (plan: Plan): readonly MemoryReuse[] => {
   if (plan.storage !== 'planned') return []
   const tables = commandTableOf(plan)
@@ -29,7 +32,7 @@ export const memoryReuseOf = (plan: Plan): readonly MemoryReuse[] => {
   return found
 }
 
-/** Buffers of an arena that live for a part of a tick. */
+/** Buffers of a device's arena that live for a part of a tick. */
 const arenaBuffers = ({ plan, root }: CommandTable, device: number): readonly number[] =>
   plan.buffers.flatMap(({ space, device: own, life, offset }, b) =>
     root[b] === b && space === 'device' && own === device && life === 'tick' && offset !== undefined
@@ -56,7 +59,7 @@ const replay = (tables: CommandTable, device: number, found: MemoryReuse[]): voi
   const recordedAfter = new Int32Array(tables.events).fill(-1)
 
   const node = (c: number): string => nodeName(plan, tables.subject[c]!)
-  /** Why what lane l is given next is after what lane m did. */
+  /** Why the next command of lane l happens after the last access of lane m. */
   const because = (l: number, m: number): string => {
     if (l === m) return `${laneName(plan, l)} does them in order`
     const { wait, tick } = order.causeOf(l, m)

@@ -8,7 +8,7 @@ export interface Level {
   readonly bytes: number
 }
 
-/** When one run of one tick ran: `run` is its place among the runs of a tick; microseconds. */
+/** The time of one run of one tick, in microseconds. `run` is its place among the runs of a tick. */
 interface RunTime {
   readonly tick: number
   readonly run: number
@@ -17,8 +17,9 @@ interface RunTime {
 }
 
 /**
- * Device memory that operations have need of, over time: a tick buffer from the start of its first operation to the end of its last, and all that lives on
- * across ticks. Never more than the bound: what takes a buffer's bytes starts after all who touched them have ended.
+ * Device memory in use over time: a tick buffer counts from the start of its first operation to the end of
+ * its last; buffers that live on across ticks count always. Never above the bound, since a buffer that reuses
+ * bytes starts after the last access of their earlier buffer.
  */
 export const memoryInUse = (plan: Plan, spans: readonly RunTime[], device = 0): readonly Level[] => {
   const runs = runsOf(plan)
@@ -42,7 +43,7 @@ export const memoryInUse = (plan: Plan, spans: readonly RunTime[], device = 0): 
         known.to = Math.max(known.to, end)
       }
     }
-  // What ends gives its bytes to what starts at the same moment.
+  // At equal times frees come before allocations.
   const steps = [...open.values()]
     .flatMap(({ from, to, bytes }) => [
       { us: from, bytes },
@@ -63,7 +64,7 @@ export const memoryInUse = (plan: Plan, spans: readonly RunTime[], device = 0): 
 export const highest = (levels: readonly Level[]): number =>
   levels.reduce((most, { bytes }) => Math.max(most, bytes), 0)
 
-/** The level at a moment, and those until another. */
+/** The level at `from`, and its changes until `to`. */
 export const levelsIn = (levels: readonly Level[], from: number, to: number): readonly Level[] => {
   const before = levels.findLast(({ us }) => us <= from)
   return [{ us: from, bytes: before?.bytes ?? 0 }, ...levels.filter(({ us }) => us > from && us < to)]

@@ -1,7 +1,7 @@
 export const plural = (count: number, one: string, many = `${one}s`): string =>
   `${count} ${count === 1 ? one : many}`
 
-/** Bytes as people say them: exact below a MiB, since there the figures are compared by eye. */
+/** Bytes as a figure and a unit; exact below one MiB. */
 export const sizeOf = (bytes: number): string =>
   bytes < 2 ** 20
     ? `${bytes} bytes`
@@ -11,7 +11,7 @@ export const sizeOf = (bytes: number): string =>
 
 const fixed = (value: number): string => (Number.isInteger(value) ? String(value) : value.toFixed(2))
 
-/** Microseconds in the unit that reads best. */
+/** A time of so many microseconds, with a suitable unit. */
 export const timeOf = (us: number): string => {
   if (us >= 1e6) return `${(us / 1e6).toFixed(2)} s`
   if (us >= 1e3) return `${(us / 1e3).toFixed(us >= 1e5 ? 1 : 2)} ms`

@@ -4,7 +4,10 @@ import { runsOf, simulate } from '../machine/simulate/simulate.js'
 import { paceOf } from '../machine/simulate/steady-state.js'
 import type { Span, Timeline } from './timeline.js'
 
-/** What a machine is predicted to do with a plan, in the microseconds that people read; undefined where a plan runs nothing. Throws for what is no machine. */
+/**
+ * The predicted timeline of a plan on a machine, in microseconds. Undefined for a plan without runs. Throws a
+ * `BraidError` where `machine` is not a machine.
+ */
 export const predicted = (plan: Plan, machine: Machine | string): Timeline | undefined => {
   const { machine: name, tickMs, timeline } = simulate(plan, machine)
   const perTick = timeline.ticks === 0 ? 0 : timeline.runs / timeline.ticks
@@ -23,7 +26,7 @@ export const predicted = (plan: Plan, machine: Machine | string): Timeline | und
       after,
     }),
   )
-  // The last ticks have none behind them; those before are as all that follow.
+  // The last ticks of a simulation have no successors, so the tick shown is the last one before them.
   const tick = Math.max(0, timeline.ticks - 1 - plan.inFlight)
   const { over, steady } = paceOf(timeline.ended.subarray(0, tick + 1), plan.inFlight)
   return { plan, machine: name, tick, tickUs: tickMs * 1e3, over: steady ? over : 1, steady, spans }

@@ -10,7 +10,7 @@ import { type WaitFor, Waits } from './why-wait.js'
 
 export type { WaitFor } from './why-wait.js'
 
-/** A run by the user's names. `at` is empty where a plan does not say. */
+/** A run by the user's names. `at` is empty where the plan has no source position. */
 export interface Step {
   readonly name: string
   readonly lane: string
@@ -26,7 +26,7 @@ export interface Reasons {
     readonly priority: number
     readonly runs: number
     readonly waits: number
-    /** Its first operations, and how they came to it. */
+    /** The names of its first operations. */
     readonly does: readonly string[]
     readonly because: string
   }[]
@@ -38,7 +38,7 @@ export interface Reasons {
     readonly before: string
     readonly after: string
     readonly because: string
-    /** Where the user wrote the operation that waits, and the one that it waits for. */
+    /** The user's source position of the operation that waits, and of the one that it waits for. */
     readonly at: string
     readonly beforeAt: string
     readonly beforeLane: string
@@ -67,7 +67,7 @@ export interface Reasons {
     readonly at: string
   }[]
   readonly held: readonly Held[]
-  /** Planned storage: which buffers had the bytes of each buffer of an arena before it. */
+  /** Planned storage: which bytes are reused, and by which buffers. */
   readonly takeovers: readonly MemoryReuse[]
 }
 
@@ -86,13 +86,13 @@ interface Past {
 
 const untouched: Past = { writes: [], reads: [] }
 
-/** What runs depend on by data, in issue order. */
+/** The data dependencies of runs, in issue order. */
 class DataOrder {
   private readonly past = new Map<number, Past>()
-  /** By root and lane, the latest run that touched it. */
+  /** By root and lane, the latest run that accessed it. */
   readonly latest = new Map<number, Map<number, Run>>()
 
-  /** The writes that a run sees, and what it overwrites. */
+  /** The runs whose writes a run reads, and those whose accesses it overwrites. */
   dependencies(run: Run): Set<Run> {
     const earlier = new Set<Run>()
     for (const read of run.reads)
@@ -129,7 +129,7 @@ class DataOrder {
 const addTo = <Key, Value>(sets: Map<Key, Set<Value>>, key: Key, value: Value): void =>
   void sets.set(key, (sets.get(key) ?? new Set()).add(value))
 
-/** One replay of a tick's commands, which collects what it says of each. */
+/** One replay of a tick's commands, which collects the reason for each wait and use. */
 class Replay {
   readonly waits: Reasons['waits'][number][] = []
   readonly uses: Reasons['uses'][number][] = []
@@ -145,7 +145,10 @@ class Replay {
   private readonly eventOf = new Map<number, number>()
   /** By root, the uses so far: the lane of each and its event. */
   private readonly usesOf = new Map<number, { readonly lane: number; readonly event: number }[]>()
-  /** By run's command: the runs that it waits for itself, and the nodes after which the user asked for it to come. */
+  /**
+   * By a run's command: the runs that it waits for directly, and the nodes whose order by `after` those waits
+   * keep.
+   */
   private readonly waitsFor = new Map<number, Set<Run>>()
   private readonly asked = new Map<number, Set<number>>()
   /** By node, its latest run. */
@@ -181,12 +184,12 @@ class Replay {
     }
   }
 
-  /** By what `lane` is after the runs of `other`, as a sentence. */
+  /** Why `lane` happens-after the runs of `other`, as a sentence. */
   private reasonFor(lane: number, other: number): string {
     const command = this.plan.commands[this.order.causeOf(lane, other).wait]
-    return command?.[0] === 'wait'
-      ? `${laneName(this.plan, command[2])} waited for ${this.step(this.links.marks.get(command[1])).name} already`
-      : 'the order of the lane'
+    if (command?.[0] !== 'wait') return 'the order of the lane'
+    const before = this.step(this.links.marks.get(command[1])).name
+    return `${laneName(this.plan, command[2])} waited for ${before} already`
   }
 
   private wait(at: number, event: number, lane: number, previous: boolean): void {
@@ -257,7 +260,7 @@ class Replay {
     this.usesOf.set(root, [...all, { lane, event: this.eventOf.get(event) ?? -1 }])
   }
 
-  /** Lanes that touched the buffer and have no use of it: what orders each of them before the free. */
+  /** The lanes that accessed the buffer without a use: what orders each of them before the free. */
   private free(buffer: number): void {
     const { plan, order } = this
     const { home } = plan.buffers[buffer]!

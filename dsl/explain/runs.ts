@@ -1,6 +1,8 @@
 import type { Plan } from '../ir/plan.js'
 
-/** Bytes of a root buffer that a run touches, under the name that it knows them by. */
+/**
+ * The bytes of a root buffer that a run accesses, and the buffer (a view or the root) that the command names.
+ */
 export interface Access {
   readonly buffer: number
   readonly root: number
@@ -24,7 +26,7 @@ const accessOf =
   (plan: Plan) =>
   (buffer: number): Access => {
     const { alias, aliasOffset = 0, bytes } = plan.buffers[buffer]!
-    // A buffer of no bytes is still written and read: it orders like one of one byte.
+    // A buffer of no bytes is ordered as if it had one byte.
     return { buffer, root: alias ?? buffer, from: aliasOffset, to: aliasOffset + Math.max(1, bytes) }
   }
 
@@ -48,15 +50,15 @@ export const runsOf = (plan: Plan): readonly Run[] => {
 }
 
 export interface Links {
-  /** By event: the run that its record stands after; none where the lane has run nothing yet. */
+  /** By event: the lane's last run before its record; absent where there is none. */
   readonly marks: ReadonlyMap<number, Run>
-  /** By event: the run that its record stands before, on the same lane, in the same tick. */
+  /** By event: the lane's next run after its record, in the same tick; absent where there is none. */
   readonly next: ReadonlyMap<number, Run>
-  /** By a wait's command: the run that it holds back; none where the tick ends first. */
+  /** By a wait's command: the lane's next run, which the wait delays; absent where there is none. */
   readonly held: ReadonlyMap<number, Run>
 }
 
-/** For each record, the run that it stands after; for each wait, the run that it holds back. An event's mark is its first record. */
+/** The runs around each record, and the run that each wait delays. The first record of an event counts. */
 export const linksOf = (plan: Plan, runs: readonly Run[]): Links => {
   const marks = new Map<number, Run>()
   const following = new Map<number, Run>()

@@ -1,9 +1,11 @@
-/** Lines of one section at most: a plan of a million commands is read as JSON. */
+/** Lines of one section at most; the JSON form has them all. */
 const most = 400
-/** A sentence longer than this does not push the places of all others to the right. */
+/**
+ * The widest column of sentences: a longer sentence does not move the source positions of the other lines.
+ */
 const widest = 124
 
-/** A line and where in the user's program it belongs. */
+/** A line, and the user's source position that it is about. */
 export interface Line {
   readonly says: string
   readonly at?: string
@@ -14,7 +16,7 @@ export const section = (title: string, says: string, lines: readonly Line[]): st
   return ['', `${title}: ${says}`, ...placed(lines, '  ')]
 }
 
-/** Lines with the user's places in a column of their own. */
+/** The lines, with the source positions in a column of their own. */
 const placed = (lines: readonly Line[], indent: string): string[] => {
   const shown = lines.slice(0, most)
   const column = Math.min(

@@ -2,7 +2,7 @@ import type { Plan } from '../ir/plan.js'
 import type { Resource } from '../machine/cost.js'
 import type { Cause } from '../machine/simulate/simulate.js'
 
-/** One run of one tick as a machine is predicted to do it: microseconds from the moment when the first tick is begun. */
+/** One predicted run of one tick, in microseconds after the first tick was begun. */
 export interface Span {
   readonly index: number
   readonly tick: number
@@ -12,29 +12,32 @@ export interface Span {
   readonly lane: number
   readonly start: number
   readonly end: number
-  /** What it keeps busy: arithmetic, device memory, a direction of copying, a link, the host. */
+  /** The resource that bounds it. */
   readonly resource: Resource
-  /** What it waited for last, and which span that was: its index; none where it was no run. */
+  /**
+   * What it waited for last, and the index of the span that it waited for; undefined where that was not a
+   * run.
+   */
   readonly cause: Cause
   readonly after: number | undefined
 }
 
-/** What a machine is predicted to do with a plan, tick after tick, until every tick is like the one before. */
+/** A predicted timeline, tick after tick, until the pace is steady. */
 export interface Timeline {
   readonly plan: Plan
   readonly machine: string
-  /** The tick that is told of, and how long a tick takes once the pace is steady. */
+  /** The tick that the explanation shows, and the time of a tick at a steady pace. */
   readonly tick: number
   readonly tickUs: number
-  /** Ticks after which everything repeats itself: ticks in flight may end in groups. */
+  /** Ticks after which the timeline repeats: ticks in flight may end in groups. */
   readonly over: number
-  /** Whether it does, in the ticks that were predicted. */
+  /** Whether it repeats within the predicted ticks. */
   readonly steady: boolean
-  /** Every run of every tick that was predicted, by index: tick by tick, in issue order. */
+  /** Every predicted run by index: tick by tick, in issue order. */
   readonly spans: readonly Span[]
 }
 
-/** From the first start to the last end of the tick that is told of: longer than `tickUs` where ticks overlap. */
+/** From the first start to the last end of the tick shown; longer than `tickUs` where ticks overlap. */
 export const extentOf = ({ spans, tick }: Timeline): { readonly from: number; readonly to: number } => {
   let from = Number.POSITIVE_INFINITY
   let to = Number.NEGATIVE_INFINITY
@@ -46,7 +49,7 @@ export const extentOf = ({ spans, tick }: Timeline): { readonly from: number; re
   return from <= to ? { from, to } : { from: 0, to: 0 }
 }
 
-/** Intervals joined where they meet, in order. */
+/** The union of intervals, in order and disjoint. */
 export const union = (
   spans: readonly { readonly start: number; readonly end: number }[],
 ): { start: number; end: number }[] => {
@@ -59,8 +62,8 @@ export const union = (
   return joined
 }
 
-/** How much of [from, to) the intervals cover; they are in order and apart. */
-export const coveredBy = (
+/** How much of [from, to) lies in the intervals, which are in order and disjoint. */
+export const overlapWith = (
   joined: readonly { readonly start: number; readonly end: number }[],
   from: number,
   to: number,
@@ -72,8 +75,8 @@ export const coveredBy = (
     if (joined[middle]!.end <= from) low = middle + 1
     else high = middle
   }
-  let covered = 0
+  let sum = 0
   for (; low < joined.length && joined[low]!.start < to; low++)
-    covered += Math.max(0, Math.min(to, joined[low]!.end) - Math.max(from, joined[low]!.start))
-  return covered
+    sum += Math.max(0, Math.min(to, joined[low]!.end) - Math.max(from, joined[low]!.start))
+  return sum
 }

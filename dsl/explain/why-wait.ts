@@ -4,30 +4,31 @@ import { conflictsOf } from '../order/conflicting-communicators.js'
 import { type Access, overlap, type Run } from './runs.js'
 
 /**
- * What a wait is for. `data`: an operation reads or overwrites what another one wrote or reads in the tick. `state`: the same across
- * ticks. `control`: the user asked for the order, without data (`after`). `ranks`: two collectives that some ranks have both come one after the other on all of them. `memory`: an operation takes bytes that another
- * buffer has left. `order`: none of these; such a wait breaks law L6.
+ * The purpose of a wait. `data`: one operation reads or overwrites what another one of the tick wrote or
+ * reads. `state`: the same across ticks. `control`: the user asked for the order (`after`). `ranks`: two
+ * collectives of conflicting communicators, which must be in one order on all ranks. `memory`: an operation
+ * reuses the bytes of another buffer. `order`: none of these; such a wait breaks law L6.
  */
 export type WaitFor = 'data' | 'state' | 'control' | 'ranks' | 'memory' | 'order'
 
 export interface WhyWait {
   readonly for: WaitFor
   readonly because: string
-  /** Of `control`: the node that it comes after, and whether after its start. */
+  /** Of `control`: the node that is waited for, and whether for its start. */
   readonly node?: number
   readonly start?: boolean
 }
 
-/** How many operations of each lane are looked at for what a wait orders, beyond the two that it stands between. */
+/** Operations of each lane around a wait that are searched for the pair that it orders. */
 const reach = 32
 
-/** Says of any wait what it is for, in terms of the operations it stands between: as much of a plan as that takes, gathered once. */
+/** Finds the purpose of waits from the operations around them; made once for a plan. */
 export class Waits {
   private readonly byLane: readonly (readonly Run[])[]
-  /** By lane: its allocs' commands, in order. */
+  /** By lane: the commands of its allocs, in order. */
   private readonly allocs: readonly number[][]
   private readonly freedAt = new Map<number, number>()
-  /** By communicator, those whose calls are never concurrent with its own. */
+  /** By communicator, those that conflict with it. */
   private readonly conflicting: ReturnType<typeof conflictsOf>
 
   constructor(
@@ -45,8 +46,9 @@ export class Waits {
   }
 
   /**
-   * `next`: the run that the event's record stands before; `seen`: how many runs of the other lane this one was after already; `ticks`: the wait is for the tick
-   * before.
+   * Why wait `at` is there. `before`: the run before the event's record, `next`: the run after it; `after`:
+   * the run that the wait delays; `seen`: how many runs of the other lane already happened before the wait;
+   * `ticks`: whether the wait is for the previous tick.
    */
   why(
     at: number,
@@ -80,7 +82,10 @@ export class Waits {
     return { for: 'order', because: 'no data and no memory that is known here' }
   }
 
-  /** The order that the user asked for which a wait keeps: for the start of what comes next on the other lane, or for the end of what it has done since. */
+  /**
+   * The order from `after` that a wait keeps: after the start of the run that follows the record, or after
+   * the end of a run since the last order between the lanes.
+   */
   private asked(
     before: Run | undefined,
     next: Run | undefined,
@@ -103,7 +108,7 @@ export class Waits {
     return this.plan.nodes[node]!.collective?.communicator
   }
 
-  /** Collectives of the one lane and the other over communicators that share two ranks: the latest of the one, the first of the other. */
+  /** Two collectives of conflicting communicators that the wait orders. */
   private conflictOfRanks(before: Run, after: Run, seen: number): string | undefined {
     if (this.conflicting.size === 0) return undefined
     for (const [earlier, later] of this.around(before, after, seen)) {
@@ -111,7 +116,8 @@ export class Waits {
       if (one === undefined || other === undefined || this.conflicting.get(one)?.has(other) !== true) continue
       const [first, second] = [one, other].map(id => this.plan.communicators![id]!.name)
       const whose = later === after ? 'it' : nodeName(this.plan, later.node)
-      return `${first} and ${second} share ranks, on all of which ${whose} comes after ${nodeName(this.plan, earlier.node)}`
+      const call = nodeName(this.plan, earlier.node)
+      return `${first} and ${second} share ranks, on all of which ${whose} comes after ${call}`
     }
     return undefined
   }
@@ -120,7 +126,10 @@ export class Waits {
     return joinNames(buffers.map(b => bufferName(this.plan, b)))
   }
 
-  /** Why `after` must come after `before`, where they touch the same memory: of this tick, or what lives on across ticks. */
+  /**
+   * Why `after` must come after `before`: the memory that both access, in one tick, or across ticks where it
+   * lives on.
+   */
   private conflict(before: Run, after: Run, ticks: boolean): string | undefined {
     const { plan } = this
     const lives = ({ root }: Access): boolean =>
@@ -136,12 +145,13 @@ export class Waits {
     return again === undefined ? undefined : `it overwrites ${bufferName(plan, again.buffer)}`
   }
 
-  /** What a wait orders by data, where it is not the two operations themselves: earlier ones of the one lane, later ones of the other. */
+  /** The data that a wait orders between other runs of the two lanes than those on its ends. */
   private farther(before: Run, after: Run, seen: number, ticks: boolean): string | undefined {
     for (const [earlier, later] of this.around(before, after, seen)) {
       const why = this.conflict(earlier, later, ticks)
-      if (why !== undefined)
-        return `${nodeName(this.plan, later.node)} comes after ${nodeName(this.plan, earlier.node)}, since ${why}`
+      if (why === undefined) continue
+      const [first, second] = [earlier, later].map(({ node }) => nodeName(this.plan, node))
+      return `${second} comes after ${first}, since ${why}`
     }
     return undefined
   }
@@ -155,7 +165,7 @@ export class Waits {
       }
   }
 
-  /** Planned storage: what a later operation touches lies where an earlier one's buffer lay. */
+  /** Planned storage: a buffer of a later operation has bytes of an earlier operation's buffer. */
   private arena(before: Run, after: Run, seen: number): string | undefined {
     const { plan } = this
     if (plan.storage !== 'planned') return undefined
@@ -183,7 +193,10 @@ export class Waits {
     return undefined
   }
 
-  /** The buffers that a lane allocates between a wait and the operation that it holds back: what the freed bytes are for. */
+  /**
+   * The buffers that a lane allocates between a wait and the run that it delays: the freed bytes are for
+   * them.
+   */
   private takers(wait: number, after: Run | undefined): readonly number[] {
     if (after === undefined) return []
     const own = this.allocs[after.lane]!
@@ -200,7 +213,10 @@ export class Waits {
     return takers
   }
 
-  /** Of what `before` accesses, what has been freed when the taker is allocated; of the taker's own home and size first. */
+  /**
+   * The buffers that `before` accesses and that are freed before the wait; where there are several, those of
+   * the same home lane and size as the new buffers.
+   */
   private givers(before: Run, wait: number, takers: readonly number[], ticks: boolean): readonly number[] {
     const { buffers } = this.plan
     const alike = takers.map(t => buffers[t]!)

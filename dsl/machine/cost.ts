@@ -2,54 +2,68 @@ import type { KernelSpec, MapSpec, MatmulSpec } from '../ir/kernel-spec.js'
 import { type DType, elementBytes, elements } from '../ir/tensor.js'
 import type { CollectiveModel, CopyModel, Machine } from './machine.js'
 
-/** What bounds a run: arithmetic, device memory, a direction of copying, the link between devices or between ranks, or the host. */
+/**
+ * The resource that bounds a run: arithmetic, device memory, a direction of copying, the link between devices
+ * or between ranks, or the host.
+ */
 export type Resource = 'tensor' | 'bandwidth' | 'h2d' | 'd2h' | 'peer' | 'link' | 'host'
 
-/** What is to be done. An `Operation` of either half of the compiler and a plan's node are such. */
+/** The work of a run. The compiler's `Operation`s and a plan's nodes have this form. */
 export interface Work {
   readonly op: string
   readonly name?: string
-  /** `upload`, `download`, `peer`, `collective`, `host`, or anything else for a kernel. Where it is not said, by `op`. */
+  /**
+   * `upload`, `download`, `peer`, `collective` or `host`; anything else is a kernel. Where it is absent, `op`
+   * decides.
+   */
   readonly kind?: string
   /** Floating-point operations. */
   readonly flops?: number | undefined
   /** Bytes of memory read and written: of a copy, twice its bytes. */
   readonly movedBytes?: number | undefined
   readonly kernel?: KernelSpec | undefined
-  /** Of a collective: what each rank gives, or gets where the ranks share a result out, as a plan's node says it. */
+  /**
+   * Of a collective: the elements that each rank gives, or gets where the ranks share out a result, as in a
+   * plan's node.
+   */
   readonly collective?:
     | { readonly kind: string; readonly count: number; readonly dtype: DType; readonly ranks?: number }
     | undefined
-  /** Ranks that take part in it, if not all of the machine's. */
+  /** Ranks that take part; absent: all ranks of the machine. */
   readonly ranks?: number | undefined
 }
 
 export interface Cost {
   readonly resource: Resource
-  /** From start to end, with nothing beside it. */
+  /** From start to end, without concurrent runs. */
   readonly nanoseconds: number
 }
 
-/** A run by itself, in parts: what of it is latency, what is work, and what share of the device the work takes meanwhile. */
+/**
+ * A run without concurrent runs: its latency, its work, and the parts of the device that the work occupies.
+ */
 export interface Demand extends Cost {
-  /** Of `nanoseconds`, what comes first and shares nothing. */
+  /** The first part of `nanoseconds`, which occupies nothing. */
   readonly latency: number
-  /** Shares of the device's multiprocessors, arithmetic, memory bandwidth and bus that the rest keeps busy, each at most 1. */
+  /**
+   * The fractions of the device's multiprocessors, arithmetic, memory bandwidth and bus that the work
+   * occupies, each at most 1.
+   */
   readonly multiprocessors: number
   readonly arithmetic: number
   readonly bandwidth: number
-  /** Of what both directions of copying have together. */
+  /** Of the bandwidth that both directions of copying share. */
   readonly bus: number
-  /** Nanoseconds of all the power that the device may draw for long. */
+  /** Nanoseconds at the device's whole sustained power. */
   readonly energy: number
 }
 
-/** Times by name of node, in nanoseconds: what was measured stands before what is modelled. */
+/** Times by name of node, in nanoseconds: a measured time takes precedence over the model. */
 export type MeasuredTimes = ReadonlyMap<string, number>
 
 type Rate = Exclude<keyof CollectiveModel, 'latency' | 'multiprocessors'>
 
-/** By kind: whose rate it has, and whether its larger side is as large as what all ranks give together. */
+/** By kind: the rate that it uses, and whether its larger side is the contributions of all ranks together. */
 const collectives: Readonly<Record<string, { readonly rate: Rate; readonly all: boolean }>> = {
   allgather: { rate: 'allGather', all: true },
   reducescatter: { rate: 'reduceScatter', all: true },
@@ -70,22 +84,25 @@ const kindOf = (name: string): (typeof collectives)[string] | undefined => {
   return Object.hasOwn(collectives, plain) ? collectives[plain] : undefined
 }
 
-/** Operators that are collectives by their name alone, whatever way it is spelt: `allGather`, `all-gather`, `all_gather`. `reduce` is not: it is a kernel. */
+/**
+ * Operators that are collectives by their name, in any spelling: `allGather`, `all-gather`, `all_gather`. Not
+ * `reduce`, which is a kernel.
+ */
 const byName = new Set(['allGather', 'reduceScatter', 'allReduce', 'allToAll', 'broadcast', 'sendReceive'])
 
-/** Whether a run talks to other ranks. */
+/** Whether a run exchanges data with other ranks. */
 export const isCollective = ({ op, collective }: Pick<Work, 'op' | 'collective'>): boolean =>
   collective !== undefined ||
   (!/^(reduce|gather|scatter|permute)$/i.test(op) && byName.has(kindOf(op)?.rate ?? ''))
 
-/** The least bytes that one rank sends or receives, where the larger side of the collective has `bytes`. */
+/** The least bytes that one rank sends or receives in a collective whose larger side has `bytes`. */
 const wireBytes = (rate: Rate, bytes: number, ranks: number): number => {
   if (ranks <= 1) return 0
   if (rate === 'allReduce') return (2 * bytes * (ranks - 1)) / ranks
   return rate === 'broadcast' || rate === 'sendReceive' ? bytes : (bytes * (ranks - 1)) / ranks
 }
 
-/** Bytes of the larger side: what it is said to be, or of all bytes that the run reads and writes its part. */
+/** Bytes of the larger side: as given, else from the bytes that the run reads and writes. */
 const largerSide = (
   { collective, movedBytes = 0 }: Work,
   { rate, all }: (typeof collectives)[string],
@@ -138,14 +155,17 @@ const collective = (work: Work, machine: Machine): Demand => {
   })
 }
 
-/** Nanoseconds that bytes take through device memory, or through its cache where they fit. */
+/** Nanoseconds to move bytes through device memory, or through its cache where they fit. */
 const throughMemory = (bytes: number, { bandwidth, cache, cacheBandwidth }: Machine['device']): number => {
   const kept = Math.max(0, Math.min(1, 2 - (2 * bytes) / cache))
   const fast = Math.max(cacheBandwidth, bandwidth)
   return bytes * ((cache > 0 ? kept : 0) / fast + (1 - (cache > 0 ? kept : 0)) / bandwidth) * seconds
 }
 
-/** Tiles that a library chooses among, in parts of the machine's: rows, columns, and what it reaches of the full rate. */
+/**
+ * The tiles among which a library chooses, relative to the machine's: rows, columns, and the part of the full
+ * rate that they reach.
+ */
 const tiles: readonly (readonly [rows: number, columns: number, reach: number])[] = [
   ...[1, 1.125, 1.25, 1.375, 1.5, 1.75, 2].flatMap(long => [[1, long, 1] as const, [long, 1, 1] as const]),
   [0.5, 1, 0.8],
@@ -153,8 +173,9 @@ const tiles: readonly (readonly [rows: number, columns: number, reach: number])[
 ]
 
 /**
- * How a product is cut: `rounds` of tiles, in the last of which multiprocessors may be idle, and how many operations of all that the device could do meanwhile are
- * the product's. The cut that takes least.
+ * How a product is divided: the number of `rounds` of tiles, in the last of which multiprocessors may be
+ * idle, and the product's operations as a part of those that the device could do meanwhile. The tile size
+ * that takes least time.
  */
 const cutOf = ({ batch, m, n }: MatmulSpec, { tile, multiprocessors }: Machine['device']) => {
   let best = { used: 1, stretch: Number.POSITIVE_INFINITY }
@@ -169,8 +190,9 @@ const cutOf = ({ batch, m, n }: MatmulSpec, { tile, multiprocessors }: Machine['
 }
 
 /**
- * What an instruction of a fused kernel takes on a GPU, in those that take one cycle: polynomials and both sides of a branch where neighbours differ (erf, tanh,
- * pow), a division in steps, and functions that a quarter as many units have.
+ * The cost of an instruction of a fused kernel on a GPU, in instructions of one cycle. It counts polynomials,
+ * both sides of a branch where neighbours differ (erf, tanh, pow), a division in steps, and functions with a
+ * quarter of the units.
  */
 const slots: Readonly<Record<string, number>> = {
   const: 0,
@@ -188,14 +210,20 @@ const slots: Readonly<Record<string, number>> = {
   pow: 40,
 }
 
-/** Floating-point operations that a fused kernel takes the time of. A cycle could do a multiplication and an addition, which the vendor counts as two. */
+/**
+ * Floating-point operations that take as long as a fused kernel. A multiplication and an addition take one
+ * cycle together, and the vendor counts them as two.
+ */
 const mapOperations = ({ shape, code }: MapSpec): number =>
   2 * elements(shape) * code.reduce((sum, [what]) => sum + (slots[what] ?? 1), 0)
 
-/** So much longer do elements of four bytes take beside some of fewer: a thread has eight of each, so its accesses to the wider ones leave gaps. */
+/**
+ * Slow-down of accesses to elements of four bytes in a kernel that also has narrower ones: each thread
+ * handles eight of both, so its accesses to the wider ones leave gaps.
+ */
 const widened = 1.84
 
-/** Bytes that a fused kernel takes the time of. */
+/** Bytes that take as long as a fused kernel's accesses. */
 const mapBytes = ({ shape, operands, results }: MapSpec, movedBytes: number): number => {
   const all = [...operands, ...results].map(({ dtype }) => elementBytes[dtype])
   if (Math.min(...all) >= 4) return movedBytes
@@ -225,12 +253,12 @@ const kernel = ({ kernel: spec, flops = 0, movedBytes = 0 }: Work, { device }: M
       multiprocessors: used,
       arithmetic: share(arithmetic, work),
       bandwidth: share(memory, work),
-      // Filling pipelines and writing tiles draws power too, at whatever clock.
+      // Filling pipelines and writing tiles draws power at every clock.
       energy: arithmetic / device.power.products + work - Math.max(arithmetic * stretch, memory),
     })
   }
   const used = share(blocksOf(spec, movedBytes, bytesPerBlock), multiprocessors)
-  // Fewer blocks than multiprocessors keep so much less of the bandwidth and of the arithmetic busy.
+  // Fewer blocks than multiprocessors occupy proportionally less of the bandwidth and the arithmetic.
   const fast = Math.max(used, 1 / multiprocessors)
   const operations = spec?.kind === 'map' ? mapOperations(spec) : flops
   const arithmetic = ((operations / device.flops.vector) * seconds) / fast
@@ -242,7 +270,7 @@ const kernel = ({ kernel: spec, flops = 0, movedBytes = 0 }: Work, { device }: M
   })
 }
 
-/** Thread blocks of all other kernels. One of which nothing is known fills the device. */
+/** Thread blocks of any other kernel. A kernel without figures fills the device. */
 const blocksOf = (spec: KernelSpec | undefined, movedBytes: number, bytesPerBlock: number): number => {
   if (spec?.kind === 'cuda') return spec.grid[0] * spec.grid[1] * spec.grid[2]
   return movedBytes > 0 ? Math.ceil(movedBytes / bytesPerBlock) : Number.POSITIVE_INFINITY
@@ -264,13 +292,16 @@ const modelled = (work: Work, machine: Machine): Demand => {
   return isCollective(work) ? collective(work, machine) : kernel(work, machine)
 }
 
-/** How long a run takes by itself and what it takes of the device. A measured time stretches or shrinks its work; its latency is kept as far as it fits. */
+/**
+ * The time of a run without concurrent runs, and its demands. A measured time scales its work; its latency
+ * stays as far as it fits.
+ */
 export const demandOf = (work: Work, machine: Machine, measured?: MeasuredTimes): Demand => {
   const model = modelled(work, machine)
   const time = work.name === undefined ? undefined : measured?.get(work.name)
   if (time === undefined || !(time >= 0)) return model
   const latency = Math.min(model.latency, time)
-  // The same bytes and operations in another time keep another part of the device busy.
+  // The same bytes and operations in another time occupy another part of the device.
   const pace = time > latency ? (model.nanoseconds - model.latency) / (time - latency) : 1
   const { arithmetic, bandwidth, bus, energy } = model
   return {
@@ -284,13 +315,13 @@ export const demandOf = (work: Work, machine: Machine, measured?: MeasuredTimes)
   }
 }
 
-/** What bounds a run, and how long it takes by itself, in nanoseconds. */
+/** The resource that bounds a run, and its time without concurrent runs, in nanoseconds. */
 export const costOf = (work: Work, machine: Machine, measured?: MeasuredTimes): Cost => {
   const { resource, nanoseconds } = demandOf(work, machine, measured)
   return { resource, nanoseconds }
 }
 
-/** Nanoseconds that a run's start costs the thread that issues it. */
+/** Nanoseconds of the issuing thread to start a run. */
 export const callOf = ({ kernel }: Pick<Work, 'kernel'>, { resource }: Cost, { host }: Machine): number => {
   if (kernel?.kind === 'matmul') return host.product
   if (resource === 'h2d' || resource === 'd2h' || resource === 'peer') return host.copy

@@ -1,15 +1,18 @@
 import type { HostModel } from './machine.js'
 
-/** How long the program's own thread takes to fill inputs. */
+/** The time in which the program's own thread fills inputs. */
 type Filling = Pick<HostModel, 'bandwidth' | 'cache' | 'cacheBandwidth'>
 
-/** So many bytes of inputs, and the nanoseconds that filling them took. */
+/** A measurement: the bytes of a tick's inputs, and the nanoseconds to fill them. */
 export interface Filled {
   readonly bytes: number
   readonly nanoseconds: number
 }
 
-/** Nanoseconds to fill so many bytes of a tick's inputs: the first of them at the cache's rate, the others at the memory's. */
+/**
+ * Nanoseconds to fill so many bytes of a tick's inputs: those that fit in the cache at its rate, the others
+ * at the memory's.
+ */
 export const fillTime = ({ bandwidth, cache, cacheBandwidth }: Filling, bytes: number): number => {
   const cached = Math.min(bytes, cache)
   return (cached / cacheBandwidth + (bytes - cached) / bandwidth) * 1e9
@@ -21,15 +24,16 @@ const error = (filling: Filling, samples: readonly Filled[]): number =>
     0,
   )
 
-/** Geometric mean; undefined of none. */
+/** Geometric mean; undefined for an empty list. */
 const mean = (values: readonly number[]): number | undefined =>
   values.length === 0
     ? undefined
     : Math.exp(values.reduce((sum, value) => sum + Math.log(value), 0) / values.length)
 
 /**
- * The rates that come nearest to what was measured, by ratio. A cache ends at a size that was measured, so that one rate follows from those within it and the other
- * from those beyond. Undefined where there is nothing to go by.
+ * The rates that fit the measurements best, by ratio. The cache's size is taken to be a measured size: the
+ * sizes up to it give the cache's rate, the larger sizes give the memory's. Undefined without usable
+ * measurements.
  */
 export const fillingOf = (measured: readonly Filled[]): Filling | undefined => {
   const samples = measured.filter(({ bytes, nanoseconds }) => bytes > 0 && nanoseconds > 0)

@@ -1,8 +1,9 @@
 import type { Machine } from './machine.js'
 
 /**
- * One NVIDIA H200 (141 GB, PCIe 5 x16, driver 580, CUDA 13), from pinned memory. *Traced*, *ticks*: from the runs and ticks of spec/bench/results/simulate.md, where
- * a trace's own events take some 1.5 µs of each run. *Calls*: a loop of that call alone.
+ * One NVIDIA H200 (141 GB, PCIe 5 x16, driver 580, CUDA 13), with pinned host memory. *Traced* and *ticks*:
+ * from the traced runs and the times of ticks in spec/bench/results/simulate.md; the events of a trace add
+ * some 1.5 µs to each run. *Calls*: a loop of that call alone.
  */
 export const h200: Machine = {
   name: 'h200',
@@ -11,28 +12,30 @@ export const h200: Machine = {
   device: {
     // The driver.
     memory: 143_771 * 2 ** 20,
-    // Ticks of elementwise chains over 64 MiB; traced 4.03e12 to 4.12e12; copies from device to device 4.247e12 (calls).
+    // Ticks of elementwise chains over 64 MiB; traced 4.03e12 to 4.12e12; copies from device to device
+    // 4.247e12 (calls).
     bandwidth: 4.15e12,
-    // The driver; and by traced kernels over 2 to 17 MB, which take 0.174 µs a MB.
+    // The driver; and traced kernels over 2 to 17 MB, which take 0.174 µs a MB.
     cache: 50 * 2 ** 20,
     cacheBandwidth: 5.6e12,
-    // bf16: traced 6,144 × 8,192² with as long a pause after each, random values, at 1,980 MHz (the vendor's peak is 989e12). f16: as bf16. f32: without TF32, not
-    // measured. vector: the vendor's peak.
+    // bf16: traced 6,144 × 8,192² with a pause as long after each, random values, at 1,980 MHz (the vendor's
+    // peak is 989e12). f16: as bf16. f32: without TF32, not measured. vector: the vendor's peak.
     flops: { bf16: 862e12, f16: 862e12, f32: 50e12, vector: 60e12 },
-    // products: ticks of 8,192³ and 4,096³, at 1,440 to 1,530 MHz and 690 W of 700: 700e12. memory: by what branches of products leave for their other kernels.
+    // products: ticks of 8,192³ and 4,096³, at 1,440 to 1,530 MHz and 690 W of 700: 700e12. memory: from
+    // ticks of branches, by the rate that products leave to the other kernels.
     power: { products: 0.812, memory: 0.6 },
     multiprocessors: 132,
     bytesPerBlock: 16_384,
     tile: 128,
-    // Ticks of 24 kernels over 8 MiB: 5.3 µs each, 3.0 of them the bytes'.
+    // Ticks of 24 kernels over 8 MiB: 5.3 µs each, 3.0 of them for the bytes.
     kernelLatency: 2_200,
     // Ticks of branches of 2,048³ and diamonds of 1,536³.
     productLatency: 3_800,
     // Not measured by itself.
     waitLatency: 1_000,
-    // Calls: the 1,022nd kernel, copy or fill outstanding blocks.
+    // Calls: the 1,022nd outstanding kernel, copy or fill blocks.
     queueDepth: 1_021,
-    // Calls: with 8 streams held each takes as many, with 16 of them 511, with 32 of them 256.
+    // Calls: 8 blocked streams hold as many each, 16 hold 511 each, 32 hold 256 each.
     queues: 8,
     // Ticks of 64 MiB both ways at once: 49.7e9 each.
     bus: 99.5e9,
@@ -41,7 +44,8 @@ export const h200: Machine = {
     d2h: { engines: 1, rate: 55.4e9, latency: 2_500 },
   },
   host: {
-    // Between 2,736 in a loop of launches alone and 3,500 to 3,700 as ticks of 200 small kernels took it, on another machine.
+    // Between 2,736 (a loop of launches alone) and 3,500 to 3,700 (ticks of 200 small kernels, on another
+    // machine).
     launch: 3_200,
     // Issue times of branches and diamonds.
     product: 6_000,
@@ -55,7 +59,7 @@ export const h200: Machine = {
     collective: 5_000,
     // Calls.
     callback: 1_367,
-    // Ticks of frames of 1 MiB, less the filling.
+    // Ticks of frames of 1 MiB, less the time to fill them.
     tick: 30_000,
     // Not measured by itself.
     turnaround: 25_000,
@@ -66,7 +70,7 @@ export const h200: Machine = {
   },
   // NVLink 4, one direction: 450e9 by the vendor; not measured.
   peer: { engines: 1, rate: 390e9, latency: 3_000 },
-  // NCCL 2.28 without multicast, between the figures for two and for four ranks below.
+  // NCCL 2.28 without multicast: between the figures for two and for four ranks below.
   collectives: {
     allGather: 270e9,
     reduceScatter: 270e9,
@@ -79,7 +83,10 @@ export const h200: Machine = {
   },
 }
 
-/** Two H200s of one host, a process each. 256 MiB are gathered in 0.607 ms and reduced in 0.627 ms: 134 MB each way. */
+/**
+ * Two H200s of one host, a process each. An all-gather of 256 MiB takes 0.607 ms and a reduction 0.627 ms:
+ * 134 MB each way.
+ */
 export const h200x2: Machine = {
   ...h200,
   name: 'h200x2',
@@ -87,7 +94,10 @@ export const h200x2: Machine = {
   collectives: { ...h200.collectives, allGather: 229e9, reduceScatter: 221e9 },
 }
 
-/** Eight H200s of one host, a process each. Bus bandwidths are those that 4 showed: 256 MiB gathered in 0.700 ms, reduced in 0.695 ms. */
+/**
+ * Eight H200s of one host, a process each. The bus bandwidths are those of four: 256 MiB in an all-gather
+ * 0.700 ms, in a reduction 0.695 ms.
+ */
 export const h200x8: Machine = {
   ...h200,
   name: 'h200x8',

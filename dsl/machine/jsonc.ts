@@ -1,4 +1,7 @@
-/** JSON with comments and trailing commas as JSON of the same length, line by line: what an error says of a place is true of the original. */
+/**
+ * Turns JSON with comments and trailing commas into JSON of the same length and lines, so that the place of
+ * an error holds for the original.
+ */
 export const withoutComments = (text: string): string =>
   text
     .replace(/"(?:\\.|[^"\\\n])*"|\/\/[^\n]*|\/\*[\s\S]*?\*\//g, token =>
@@ -13,14 +16,17 @@ export const placeIn = (text: string, offset: number): string => {
 }
 
 /**
- * The first character at which a text is no JSON any more: its length where it ends too early. What JSON.parse says of the place differs from engine to engine, and
- * of short texts it says none. Only for texts that JSON.parse refused.
+ * The first character at which a text stops being JSON: its length where it ends too early. JSON.parse
+ * reports the place differently in each engine, and not at all for short texts. Only for texts that
+ * JSON.parse has rejected.
  */
 export const syntaxError = (text: string): number => {
-  const token =
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON allows none in a string.
-    /\s*(?:([{}[\],:])|("(?:\\(?:["\\/bfnrt]|u[\da-fA-F]{4})|[^"\\\u0000-\u001f])*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?|true|false|null))/y
-  // What may come next: a value, a value or the end of a list, a key, a key or the end of an object, a colon, or what follows a value.
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON allows none in a string.
+  const string = /"(?:\\(?:["\\/bfnrt]|u[\da-fA-F]{4})|[^"\\\u0000-\u001f])*"/.source
+  const number = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?/.source
+  const token = new RegExp(`\\s*(?:([{}[\\],:])|(${string}|${number}|true|false|null))`, 'y')
+  // What may come next: a value; a value or the end of a list; a key; a key or the end of an object; a colon;
+  // or what follows a value.
   let state: 'value' | 'first' | 'key' | 'firstKey' | 'colon' | 'after' = 'value'
   const open: string[] = []
   let at = 0

@@ -8,13 +8,16 @@ import { placeIn, syntaxError, withoutComments } from './jsonc.js'
 import type { Machine } from './machine.js'
 import { type Quantity, quantity, wanted } from './quantity.js'
 
-/** Why something is not a machine, and where in it. */
+/** Why a value is not a machine, and at which field. */
 export type MachineFault = Fault<'BadMachine'>
 
-/** The machines that Braid knows by name. */
+/** Braid's own machines by name. */
 export const machines: Readonly<Record<string, Machine>> = { h200, h200x2, h200x8 }
 
-/** What a field is: a quantity, and the least that it may be. `above: 0` must be greater. `otherwise`: where it is not given. */
+/**
+ * A field: its quantity and the least value. With `above: 0` the value must be greater than 0. `otherwise` is
+ * the value of an absent field.
+ */
 interface Field {
   readonly is: Quantity
   readonly least?: number
@@ -152,8 +155,9 @@ class Reading {
 const names = (): string => Object.keys(machines).join(', ')
 
 /**
- * A machine from a value: a name that is known, or a description, which may say `extends` and then only what is different. All mistakes at once, each with the
- * field's path. Never throws.
+ * A machine from a value: the name of a known machine, or a description, which may extend a known machine
+ * (`extends`) and then gives only the differences. Reports all errors at once, each with the field's path.
+ * Never throws.
  */
 export const machineOf = (
   value: unknown,
@@ -203,7 +207,7 @@ const notRead = (at: string): MachineFault => ({
   next: `give one of ${names()}`,
 })
 
-/** A machine from the text of a file: JSON with comments. `at` is the file's name, for messages. */
+/** A machine from the text of a file, JSON with comments. `at`: the file's name for messages. */
 export const parseMachine = (
   text: string,
   at = 'machine',

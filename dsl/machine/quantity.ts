@@ -1,4 +1,4 @@
-// What a field of a machine file may say: a number in the field's own unit, or a string that names its unit.
+// The value of a field of a machine file: a number in the field's own unit, or a string with a unit.
 
 export type Quantity = 'count' | 'part' | 'bytes' | 'bytesPerSecond' | 'flopsPerSecond' | 'nanoseconds'
 
@@ -22,7 +22,7 @@ const units: Readonly<Record<Quantity, Readonly<Record<string, number>>>> = {
   nanoseconds: { ns: 1, us: 1e3, µs: 1e3, μs: 1e3, ms: 1e6, s: 1e9 },
 }
 
-/** What is wanted where a quantity stands, in words. */
+/** The expected form of a quantity, in words. */
 export const wanted: Readonly<Record<Quantity, string>> = {
   count: 'a whole number, as a number',
   part: 'a part of one, as a number',
@@ -32,7 +32,10 @@ export const wanted: Readonly<Record<Quantity, string>> = {
   nanoseconds: 'nanoseconds as a number, or a time such as "1.5 us"',
 }
 
-/** The number in the quantity's own unit; undefined where it says something else, an unknown unit or one of another quantity. */
+/**
+ * The number in the quantity's own unit; undefined for anything but a number with no unit or a unit of the
+ * quantity.
+ */
 export const quantity = (value: unknown, kind: Quantity): number | undefined => {
   if (typeof value === 'number') return Number.isFinite(value) ? value : undefined
   if (typeof value !== 'string') return undefined

@@ -2,33 +2,39 @@ import type { Demand, Resource } from './cost.js'
 import type { Machine } from './machine.js'
 
 /**
- * Pools that the runs of a device share: each run at work asks for a part of some. The engines of a direction of copying are a pool too, of which a copy takes
- * one engine's part.
+ * Resource pools that the runs of a device share: each run occupies a part of some. The copy engines of one
+ * direction are a pool too, of which a copy occupies one engine.
  */
 const pool = { multiprocessors: 0, bandwidth: 1, h2d: 2, d2h: 3, peer: 4, link: 5, bus: 6 } as const
 export const poolsPerDevice = 7
 
-/** What a list of runs asks of their devices, as columns by run. Times are nanoseconds. */
+/** The resources that a list of runs occupies, as columns by run. Times are nanoseconds. */
 export interface Usage {
-  /** From start to end with nothing beside it: `latency`, which shares nothing, then `work`. */
+  /** From start to end without concurrent runs: `latency`, which occupies nothing, then `work`. */
   readonly alone: Float64Array
   readonly latency: Float64Array
   readonly work: Float64Array
-  /** The part of each pool of its device that a run's work keeps busy: `demand[poolsPerDevice · run + pool]`, at most 1. */
+  /**
+   * The part of each pool of its device that a run's work occupies: `demand[poolsPerDevice · run + pool]`, at
+   * most 1.
+   */
   readonly demand: Float64Array
   /** The first pool of a run's device, among the `pools` of all devices. */
   readonly firstPool: Int32Array
   readonly pools: number
-  /** The engine that a run takes whole, or -1; and how many runs each engine takes at a time. */
+  /** The engine that a run occupies whole, or -1; and the number of concurrent runs of each engine. */
   readonly engine: Int32Array
   readonly engineSize: Int32Array
-  /** What bounds each run. */
+  /** The resource that bounds each run. */
   readonly resource: readonly Resource[]
-  /** The time of all the power that a device may draw for long, the most of any: no tick is shorter for long. */
+  /**
+   * Nanoseconds at a device's whole sustained power, the largest of all devices: a lower bound of the tick's
+   * time.
+   */
   readonly power: number
 }
 
-/** What `count` runs ask for, on `devices` devices: `demandOf` and `deviceOf` say it of each. */
+/** The resources of `count` runs on `devices` devices; `demandOf` and `deviceOf` give those of each run. */
 export const usageOf = (
   count: number,
   devices: number,
@@ -46,7 +52,7 @@ export const usageOf = (
     firstPool: new Int32Array(count),
     pools,
     engine: new Int32Array(count).fill(-1),
-    // An engine has its pool's number. The last one is the host, which all devices share.
+    // An engine has its pool's number. The last engine is the host, which all devices share.
     engineSize: new Int32Array(pools + 1).fill(1),
     resource: Array.from<Resource>({ length: count }),
   }

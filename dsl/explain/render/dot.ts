@@ -3,13 +3,14 @@ import type { Plan } from '../../ir/plan.js'
 import { linksOf, runsOf } from '../runs.js'
 import { Waits } from '../why-wait.js'
 
-// Newlines and the like would end a line of DOT; HTML entities are its own.
+// A newline would end a line of DOT, and DOT reads HTML entities.
 const quoted = (text: string): string =>
   `"${text.replace(/["\\]/g, '\\$&').replace(/\r?\n/g, '\\n').replace(/&/g, '&amp;')}"`
 
 /**
- * A cluster for each lane, its operations in order; a solid edge for the order of a lane, a dashed one for a wait, labelled with its event and with what it is for. An
- * edge from the tick before points back in a tick, so it has no say in where things stand.
+ * A cluster for each lane with its operations in order; a solid edge for the order of a lane, a dashed one
+ * for a wait, labelled with its event and purpose. An edge from the previous tick points back, so it does not
+ * constrain the layout.
  */
 export const dotOf = (plan: Plan): string => {
   const runs = runsOf(plan)
@@ -18,7 +19,9 @@ export const dotOf = (plan: Plan): string => {
   const number = new Map(runs.map((run, i) => [run, i]))
   const lines = [
     `digraph ${quoted(plan.name)} {`,
-    '  rankdir=LR; compound=true; fontname="sans-serif"; node [shape=box, style=rounded, fontname="sans-serif", fontsize=11]; edge [fontname="sans-serif", fontsize=9];',
+    '  rankdir=LR; compound=true; fontname="sans-serif"; ' +
+      'node [shape=box, style=rounded, fontname="sans-serif", fontsize=11]; ' +
+      'edge [fontname="sans-serif", fontsize=9];',
   ]
   for (const { id } of plan.lanes) {
     lines.push(
@@ -48,9 +51,8 @@ export const dotOf = (plan: Plan): string => {
     const label = quoted(
       `e${command[1]}: ${why}${start === true ? ', its start' : ticks ? ', next tick' : ''}`,
     )
-    lines.push(
-      `  n${number.get(from)} -> n${number.get(to)} [style=dashed, constraint=${!ticks}, label=${label}, tooltip=${quoted(because)}];`,
-    )
+    const attributes = `style=dashed, constraint=${!ticks}, label=${label}, tooltip=${quoted(because)}`
+    lines.push(`  n${number.get(from)} -> n${number.get(to)} [${attributes}];`)
   })
   return `${[...lines, '}'].join('\n')}\n`
 }

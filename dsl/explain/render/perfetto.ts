@@ -4,10 +4,13 @@ import { criticalPath } from '../critical.js'
 import type { Timeline } from '../timeline.js'
 import { traceJson } from './trace-json.js'
 
-/** Runs that are written at most: of a larger plan the tick that the explanation is about, and its neighbours. */
+/** Runs that a trace has at most: of a larger plan only the tick shown and its neighbours are written. */
 const most = 100_000
 
-/** What a machine is predicted to do, as Perfetto shows it. Operations of the chain that sets the pace are in the category `pace`. */
+/**
+ * A predicted timeline as a trace for Perfetto. Operations of the chain that sets the pace have the category
+ * `pace`.
+ */
 export const perfettoOf = (plan: Plan, timeline: Timeline | undefined): string => {
   const all = timeline?.spans ?? []
   const spans = all.length <= most ? all : all.filter(({ tick }) => Math.abs(tick - timeline!.tick) <= 1)

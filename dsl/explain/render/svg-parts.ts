@@ -1,4 +1,4 @@
-// The pieces of every picture of a plan: text that XML has place for, lengths that are the same in every run, colours in both schemes.
+// The parts of an SVG picture: escaped text, rounded lengths, colours of both schemes.
 import type { Resource } from '../../machine/cost.js'
 
 const escapes: Readonly<Record<string, string>> = {
@@ -9,7 +9,7 @@ const escapes: Readonly<Record<string, string>> = {
   "'": '&#39;',
 }
 
-/** What XML 1.0 has no place for becomes a replacement character. */
+/** Characters that XML 1.0 does not allow become a replacement character. */
 export const escaped = (words: string): string =>
   words
     .replace(/[^\t\n\r\u{20}-\u{D7FF}\u{E000}-\u{FFFD}\u{10000}-\u{10FFFF}]/gu, '\uFFFD')
@@ -20,12 +20,12 @@ export const short = (length: number): string => String(Math.round(length * 100)
 export const text = (x: number, y: number, words: string, kind: string): string =>
   `<text class="${kind}" x="${short(x)}" y="${short(y)}">${escaped(words)}</text>`
 
-/** About how wide a character is, of text of `size` pixels: an upper estimate, since readers bring their own fonts. */
+/** An upper estimate of the width of a text of `size` pixels, since each viewer has its own fonts. */
 export const widthOf = (words: string, size: number): number => words.length * size * 0.6
 
-/** As much of a name as there is room for; nothing where that would say nothing. */
-export const fitted = (name: string, room: number, size: number): string => {
-  const most = Math.floor(room / (size * 0.6))
+/** The name, shortened to the width; empty where fewer than four characters fit. */
+export const fitted = (name: string, width: number, size: number): string => {
+  const most = Math.floor(width / (size * 0.6))
   if (name.length <= most) return name
   return most < 4 ? '' : `${name.slice(0, most - 1)}…`
 }
@@ -95,18 +95,27 @@ const colours = (of: typeof light): string =>
     `text { fill: ${of.ink}; } .note, .size, .axis { fill: ${of.quiet}; } .page { fill: ${of.page}; }`,
     `.row { fill: ${of.row}; } .grid { stroke: ${of.grid}; }`,
     ...(Object.keys(meanings) as Kind[]).map(kind => `.${kind} { fill: ${of[kind]}; }`),
-    `.bar rect { stroke: ${of.page}; } .bar:hover rect { stroke: ${of.ink}; } .critical rect { stroke: ${of.critical}; }`,
-    `.wait { stroke: ${of.wait}; } .tip { fill: ${of.wait}; } .way { stroke: ${of.critical}; } .waytip { fill: ${of.critical}; }`,
-    `.memory { fill: ${of.memory}; } .level { stroke: ${of.edge}; } .bound { stroke: ${of.critical}; } .over { fill: ${of.critical}; }`,
+    `.bar rect { stroke: ${of.page}; } .bar:hover rect { stroke: ${of.ink}; } \
+.critical rect { stroke: ${of.critical}; }`,
+    `.wait { stroke: ${of.wait}; } .tip { fill: ${of.wait}; } \
+.way { stroke: ${of.critical}; } .waytip { fill: ${of.critical}; }`,
+    `.memory { fill: ${of.memory}; } .level { stroke: ${of.edge}; } \
+.bound { stroke: ${of.critical}; } .over { fill: ${of.critical}; }`,
   ].join('\n')
 
-/** Every colour is written out in both schemes: readers of SVG without custom properties, or without schemes, show the light one. */
+/**
+ * Every colour is written in both schemes: viewers without custom properties or schemes show the light one.
+ */
 export const style = `<style>
 text { font-family: ui-sans-serif, system-ui, sans-serif; font-size: 12px; }
-.title { font-size: 17px; font-weight: 600; } .lane { font-size: 13px; font-weight: 600; } .note, .axis, .name, .over { font-size: 11px; }
-.size { font-size: 11px; text-anchor: end; } .name { pointer-events: none; } .axis { text-anchor: middle; font-variant-numeric: tabular-nums; }
-.bar rect { stroke-width: 0.75; } .bar:hover rect { stroke-width: 2; } .critical rect { stroke-width: 1.75; } .faded { opacity: 0.4; } .crowd { opacity: 0.55; }
-.grid { stroke-width: 1; } .wait, .way { fill: none; } .wait { stroke-width: 1; opacity: 0.75; } .way { stroke-width: 1.75; }
+.title { font-size: 17px; font-weight: 600; } .lane { font-size: 13px; font-weight: 600; } \
+.note, .axis, .name, .over { font-size: 11px; }
+.size { font-size: 11px; text-anchor: end; } .name { pointer-events: none; } \
+.axis { text-anchor: middle; font-variant-numeric: tabular-nums; }
+.bar rect { stroke-width: 0.75; } .bar:hover rect { stroke-width: 2; } \
+.critical rect { stroke-width: 1.75; } .faded { opacity: 0.4; } .crowd { opacity: 0.55; }
+.grid { stroke-width: 1; } .wait, .way { fill: none; } \
+.wait { stroke-width: 1; opacity: 0.75; } .way { stroke-width: 1.75; }
 .level { fill: none; stroke-width: 1.25; } .bound { stroke-width: 1.25; stroke-dasharray: 5 4; }
 ${colours(light)}
 @media (prefers-color-scheme: dark) {
@@ -115,6 +124,8 @@ ${colours(dark)}
 </style>`
 
 export const markers = `<defs>
-<marker id="braid-tip" viewBox="0 0 6 6" refX="5.4" refY="3" markerWidth="5" markerHeight="5" orient="auto"><path class="tip" d="M0 0.4L6 3L0 5.6Z"/></marker>
-<marker id="braid-waytip" viewBox="0 0 6 6" refX="5.4" refY="3" markerWidth="4" markerHeight="4" orient="auto"><path class="waytip" d="M0 0.4L6 3L0 5.6Z"/></marker>
+<marker id="braid-tip" viewBox="0 0 6 6" refX="5.4" refY="3" markerWidth="5" markerHeight="5" \
+orient="auto"><path class="tip" d="M0 0.4L6 3L0 5.6Z"/></marker>
+<marker id="braid-waytip" viewBox="0 0 6 6" refX="5.4" refY="3" markerWidth="4" markerHeight="4" \
+orient="auto"><path class="waytip" d="M0 0.4L6 3L0 5.6Z"/></marker>
 </defs>`

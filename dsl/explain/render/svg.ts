@@ -1,5 +1,3 @@
-// Over 150 lines as one thing: one picture, from its title down to its axis.
-
 import { laneName, nodeName, placeOf } from '../../ir/names.js'
 import type { Plan } from '../../ir/plan.js'
 import { type Arrow, arrowsOf } from '../arrows.js'
@@ -21,13 +19,16 @@ import {
 } from './svg-parts.js'
 
 const page = { width: 1000, margin: 24, row: 42, bar: 24, strip: 84 }
-/** Bars that would be narrower share one, and more arrows than this would hide what they are between. */
+/**
+ * Narrower bars are merged with their neighbours; a picture with more arrows than this shows only those of
+ * the chain that sets the pace.
+ */
 const narrow = 1.5
 const arrows = 400
-/** Above so many they stand back. */
+/** More arrows than this are drawn fainter. */
 const crowd = 48
 
-/** Sizes in a picture are read, not compared: in the unit that is nearest. */
+/** A size with a suitable unit, rounded. */
 const kibibytes = (bytes: number): string => {
   if (bytes < 2 ** 10 || bytes >= 2 ** 20) return sizeOf(bytes)
   const size = bytes / 2 ** 10
@@ -37,7 +38,7 @@ const kibibytes = (bytes: number): string => {
 interface Frame {
   readonly timeline: Timeline
   readonly bounds: Bounds
-  /** Where the axis begins: the first start of the tick that is told of. */
+  /** Zero of the axis: the first start of the tick shown. */
   readonly zero: number
   readonly from: number
   readonly to: number
@@ -53,9 +54,10 @@ const rowOf = ({ top }: Frame, lane: number): number => top + lane * page.row
 const barOf = (frame: Frame, lane: number): number => rowOf(frame, lane) + (page.row - page.bar) / 2
 
 /**
- * One tick in steady state as one self-contained SVG: a row for each lane, a bar for each operation, arrows for waits, the chain that sets the pace outlined,
- * and below it the device memory in use. The ticks around it are there, faded. Follows the reader's light or dark scheme; no script, no fonts. The same timeline gives
- * the same text.
+ * One tick in steady state as one self-contained SVG: a row for each lane, a bar for each operation, arrows
+ * for waits, the chain that sets the pace outlined, and the device memory in use below. The neighbouring
+ * ticks are faded. Follows the viewer's light or dark scheme; no script, no fonts. Equal timelines give equal
+ * texts.
  */
 export const timelineSvg = (plan: Plan, known: Timeline | undefined): string => {
   const timeline = known ?? { plan, machine: '', tick: 0, tickUs: 0, over: 1, steady: true, spans: [] }
@@ -70,7 +72,7 @@ export const timelineSvg = (plan: Plan, known: Timeline | undefined): string => 
     bounds,
     zero: extent.from,
     from: extent.from - pad,
-    // A tick that the host holds back is longer than its operations: the wait for it is part of the picture.
+    // A tick that the host delays is longer than its operations; the picture includes the delay.
     to: Math.max(extent.to, Math.min(extent.from + tickUs, extent.to + 3 * (extent.to - extent.from))) + pad,
     left: page.margin + label,
     right: page.width - page.margin,
@@ -89,12 +91,14 @@ export const timelineSvg = (plan: Plan, known: Timeline | undefined): string => 
       ? `${plan.name}: runs nothing`
       : `${plan.name}: a tick in ${timeOf(tickUs)} on ${machine}`
   return [
-    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${page.width} ${short(height)}" width="${page.width}" height="${short(height)}" role="img" aria-labelledby="braid-title braid-text">`,
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${page.width} ${short(height)}" ` +
+      `width="${page.width}" height="${short(height)}" role="img" aria-labelledby="braid-title braid-text">`,
     `<title id="braid-title">${escaped(title)}</title>`,
     `<desc id="braid-text">${escaped(described(frame))}</desc>`,
     style,
     markers,
-    `<clipPath id="braid-plot"><rect x="${short(frame.left)}" y="0" width="${short(frame.right - frame.left)}" height="${short(height)}"/></clipPath>`,
+    `<clipPath id="braid-plot"><rect x="${short(frame.left)}" y="0" ` +
+      `width="${short(frame.right - frame.left)}" height="${short(height)}"/></clipPath>`,
     `<rect class="page" width="${page.width}" height="${short(height)}"/>`,
     text(page.margin, page.margin + 16, fitted(title, page.width - 2 * page.margin, 17), 'title'),
     text(
@@ -132,7 +136,11 @@ const described = ({ timeline, bounds }: Frame): string => {
   const chain = bounds.path.spans.slice(0, 8).map(({ node }) => nodeName(plan, node))
   const more =
     bounds.path.spans.length > chain.length ? ` and ${bounds.path.spans.length - chain.length} more` : ''
-  return `${plural(plan.nodes.length, 'operation')} on ${plural(plan.lanes.length, 'lane')}. Busy: ${lanes.join(', ')}. What sets the pace: ${chain.join(', ')}${more}. Only copies run for ${timeOf(bounds.exposedUs)} a tick.`
+  return [
+    `${plural(plan.nodes.length, 'operation')} on ${plural(plan.lanes.length, 'lane')}. `,
+    `Busy: ${lanes.join(', ')}. What sets the pace: ${chain.join(', ')}${more}. `,
+    `Only copies run for ${timeOf(bounds.exposedUs)} a tick.`,
+  ].join('')
 }
 
 const legend = ({ timeline: { spans } }: Frame): string => {
@@ -144,7 +152,8 @@ const legend = ({ timeline: { spans } }: Frame): string => {
     return made
   }
   const box = (kind: string, group: string) => (x: number) =>
-    `<g class="${group}"><rect class="${kind}" x="${short(x)}" y="${y - 11}" width="22" height="13" rx="2"/></g>`
+    `<g class="${group}">` +
+    `<rect class="${kind}" x="${short(x)}" y="${y - 11}" width="22" height="13" rx="2"/></g>`
   const used = (Object.keys(meanings) as Kind[]).filter(kind =>
     spans.some(({ resource }) => kinds[resource] === kind),
   )
@@ -162,13 +171,14 @@ const rowLabel = (frame: Frame, lane: number, name: string): string => {
   const busy = bounds.lanes.find(each => each.name === laneName(timeline.plan, lane))?.us ?? 0
   const share = timeline.tickUs > 0 ? Math.round((100 * busy) / timeline.tickUs) : 0
   return [
-    `<rect class="row" x="${short(left)}" y="${short(y + 3)}" width="${short(right - left)}" height="${page.row - 6}" rx="3"/>`,
+    `<rect class="row" x="${short(left)}" y="${short(y + 3)}" `,
+    `width="${short(right - left)}" height="${page.row - 6}" rx="3"/>`,
     text(page.margin, y + 18, name, 'lane'),
     text(page.margin, y + 33, `${share} % busy`, 'note'),
   ].join('')
 }
 
-/** Distances between marks that people count in, about eight to the axis. */
+/** The distance of the axis marks: 1, 2 or 5 times a power of ten, with about eight marks. */
 const stepOf = (us: number): number => {
   const raw = us / 8
   const ten = 10 ** Math.floor(Math.log10(raw))
@@ -196,7 +206,10 @@ interface Piece {
   readonly group: string
 }
 
-/** Bars of one lane; those that would be too narrow to see share one with their neighbours of the same kind and tick. */
+/**
+ * The bars of one lane. A bar that is too narrow to see is merged with its neighbours of the same kind and
+ * tick.
+ */
 const piecesOf = (frame: Frame, lane: number): readonly Piece[] => {
   const { timeline, from, to, critical } = frame
   const pieces: Piece[] = []
@@ -222,7 +235,7 @@ const bars = (frame: Frame, lane: number): string => {
   return piecesOf(frame, lane)
     .map(({ spans, x, right, group }) => {
       const [span] = spans as [Span]
-      // Outlines of neighbours do not run into each other.
+      // An inset keeps the outlines of neighbours apart.
       const inset = group.includes('critical') && right - x > 5 ? 1 : 0
       const left = Math.max(frame.left, x + inset)
       const end = Math.min(frame.right, Math.max(right - inset, x + 0.75))
@@ -230,7 +243,8 @@ const bars = (frame: Frame, lane: number): string => {
       const name = fitted(said, end - left - 8, 11)
       return [
         `<g class="${group}"><title>${escaped(tooltip(frame, spans))}</title>`,
-        `<rect class="${kinds[span.resource]}" x="${short(x + inset)}" y="${short(y)}" width="${short(Math.max(0.75, right - x - 2 * inset))}" height="${page.bar}" rx="2"/>`,
+        `<rect class="${kinds[span.resource]}" x="${short(x + inset)}" y="${short(y)}" `,
+        `width="${short(Math.max(0.75, right - x - 2 * inset))}" height="${page.bar}" rx="2"/>`,
         name === '' ? '' : text(left + 5, y + 16, name, 'name'),
         '</g>',
       ].join('')
@@ -243,8 +257,10 @@ const tooltip = ({ timeline, zero }: Frame, spans: readonly Span[]): string => {
   const [first] = spans as [Span]
   const last = spans[spans.length - 1]!
   const from = `${first.start < zero ? '−' : ''}${timeOf(Math.abs(first.start - zero))}`
-  if (spans.length > 1)
-    return `${nodeName(plan, first.node)} … ${nodeName(plan, last.node)}: ${spans.length} operations, ${timeOf(last.end - first.start)} from ${from} on`
+  if (spans.length > 1) {
+    const names = `${nodeName(plan, first.node)} … ${nodeName(plan, last.node)}`
+    return `${names}: ${spans.length} operations, ${timeOf(last.end - first.start)} from ${from} on`
+  }
   const ticks = first.tick - timeline.tick
   const tick = ticks === 0 ? '' : ticks < 0 ? ', of the tick before' : ', of the next tick'
   const place = placeOf(plan.nodes[first.node])
@@ -267,7 +283,7 @@ const waits = (frame: Frame): string => {
   })
   const binds = ({ from, to }: { from: Span; to: Span }): boolean =>
     frame.critical.has(to) && to.after === from.index
-  // The chain that sets the pace may wait in a tick before, and for more than events: a copy engine.
+  // The chain may include waits of earlier ticks, and waits for a copy engine, which are no events.
   const chain = [...frame.critical].flatMap(to => {
     const from = to.after === undefined ? undefined : spans[to.after]
     const shown = from !== undefined && frame.critical.has(from) && from.lane !== to.lane
@@ -283,7 +299,7 @@ const waits = (frame: Frame): string => {
   ].join('\n')
 }
 
-/** From where a bar ends to where another starts, through the space between their rows. */
+/** A curve from the end of one bar to the start of another, through the space between their rows. */
 const arrow = (frame: Frame, from: Span, to: Span, kind: string, marker: string): string => {
   const { plan } = frame.timeline
   const down = to.lane > from.lane
@@ -291,8 +307,17 @@ const arrow = (frame: Frame, from: Span, to: Span, kind: string, marker: string)
   const y1 = barOf(frame, from.lane) + (down ? page.bar : 0)
   const y2 = barOf(frame, to.lane) + (down ? 0 : page.bar)
   const bend = (y2 - y1) / 2
-  const says = `${nodeName(plan, to.node)} waits for ${nodeName(plan, from.node)}${from.tick === to.tick ? '' : ' of the tick before'}`
-  return `<path class="${kind}" marker-end="url(#${marker})" d="M${short(x1)} ${short(y1)}C${short(x1)} ${short(y1 + bend)} ${short(x2)} ${short(y2 - bend)} ${short(x2)} ${short(y2)}"><title>${escaped(says)}</title></path>`
+  const tick = from.tick === to.tick ? '' : ' of the tick before'
+  const says = `${nodeName(plan, to.node)} waits for ${nodeName(plan, from.node)}${tick}`
+  const points = [
+    `${short(x1)} ${short(y1 + bend)}`,
+    `${short(x2)} ${short(y2 - bend)}`,
+    `${short(x2)} ${short(y2)}`,
+  ]
+  return [
+    `<path class="${kind}" marker-end="url(#${marker})" d="M${short(x1)} ${short(y1)}C${points.join(' ')}">`,
+    `<title>${escaped(says)}</title></path>`,
+  ].join('')
 }
 
 const strip = (frame: Frame, y: number, levels: readonly Level[], bound: number, of: string): string => {
@@ -312,11 +337,12 @@ const strip = (frame: Frame, y: number, levels: readonly Level[], bound: number,
   }
   const line = `${points.join('')}H${short(right)}`
   const limit = yOf(bound)
+  const title = `device memory in use${of}: at most ${kibibytes(most)}`
   return [
     text(page.margin, y + 32, 'memory', 'lane'),
     text(page.margin, y + 48, `${kibibytes(most)} at most`, 'note'),
     ...(of === '' ? [] : [text(page.margin, y + 62, of.trim(), 'note')]),
-    `<path class="memory" d="${line}V${short(base)}H${short(left)}Z"><title>${escaped(`device memory in use${of}: at most ${kibibytes(most)}`)}</title></path>`,
+    `<path class="memory" d="${line}V${short(base)}H${short(left)}Z"><title>${escaped(title)}</title></path>`,
     `<path class="level" d="${line}"/>`,
     `<path class="bound" d="M${short(left)} ${short(limit)}H${short(right)}"/>`,
     text(left + 2, limit - 5, `bound ${kibibytes(bound)}`, 'over'),

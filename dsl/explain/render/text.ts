@@ -1,12 +1,10 @@
-// Over 150 lines as one thing: the sentences of one text, in the order in which they are read.
-
 import type { Plan } from '../../ir/plan.js'
 import type { Held, HeldPart, Why } from '../../memory/held.js'
 import { plural, sizeOf } from '../names.js'
 import type { Reasons } from '../reasons.js'
 import { type Line, section } from '../section.js'
 
-/** Lines under a heading each, in order of the headings' first line. */
+/** Lines grouped by heading, in order of first appearance. */
 const grouped = <A>(items: readonly A[], heading: (item: A) => string, line: (item: A) => Line): Line[] => {
   const groups = new Map<string, Line[]>()
   for (const item of items) {
@@ -44,20 +42,20 @@ const laneLines = ({ lanes }: Reasons): Line[] => {
   return lanes.map(({ name, device, priority, runs, waits, because }) => {
     const where = lanes.some(lane => lane.device !== device) ? `, on device ${device}` : ''
     const why = because === '' ? '' : `: ${because}`
-    return {
-      says: `${name.padEnd(width)}  ${plural(runs, 'operation')}, ${times(waits)}${where}${priorityOf(priority)}${why}`,
-    }
+    const work = `${plural(runs, 'operation')}, ${times(waits)}`
+    return { says: `${name.padEnd(width)}  ${work}${where}${priorityOf(priority)}${why}` }
   })
 }
 
 const windowLines = ({ choices }: Reasons): Line[] =>
-  choices.windows.flatMap(({ lane, ahead, uploads, at, because }) => [
-    {
-      says: `${lane}: ${listOf(uploads)}: ${ahead === 0 ? 'each right before its reader' : `at most ${ahead} ahead of the one that is read`}, so ${ahead + 1} in memory`,
-      at,
-    },
-    { says: `${' '.repeat(lane.length)}  ${because}` },
-  ])
+  choices.windows.flatMap(({ lane, ahead, uploads, at, because }) => {
+    const when =
+      ahead === 0 ? 'each right before its reader' : `at most ${ahead} ahead of the one that is read`
+    return [
+      { says: `${lane}: ${listOf(uploads)}: ${when}, so ${ahead + 1} in memory`, at },
+      { says: `${' '.repeat(lane.length)}  ${because}` },
+    ]
+  })
 
 const listOf = (names: readonly string[]): string =>
   names.length <= 4
@@ -69,10 +67,10 @@ const waitLines = ({ waits }: Reasons): Line[] => {
   return grouped(
     waits,
     ({ lane }) => `${lane} goes on with`,
-    ({ for: why, before, beforeLane, after, because, at }) => ({
-      says: `${why.padEnd(kind)}  ${after}, after ${before}${beforeLane === '' ? '' : ` on ${beforeLane}`}: ${because}`,
-      at,
-    }),
+    ({ for: why, before, beforeLane, after, because, at }) => {
+      const on = beforeLane === '' ? '' : ` on ${beforeLane}`
+      return { says: `${why.padEnd(kind)}  ${after}, after ${before}${on}: ${because}`, at }
+    },
   )
 }
 
@@ -102,7 +100,7 @@ const meaning: Readonly<Record<Why, string>> = {
   rest: 'not told apart',
 }
 
-/** Parts that differ in nothing but their names are told together, where they are more than a few. */
+/** More parts than this that differ only in name share a line. */
 const few = 4
 
 const heldLines = ({ parts }: Held): Line[] => {
@@ -113,29 +111,28 @@ const heldLines = ({ parts }: Held): Line[] => {
     if (group === undefined) alike.set(key, [part])
     else group.push(part)
   }
-  const told = [...alike.values()].flatMap(group =>
+  const shown = [...alike.values()].flatMap(group =>
     group.length > few ? [group] : group.map(part => [part]),
   )
-  const sizes = told.map(group => (group.length === 1 ? '' : `${group.length} × `) + sizeOf(group[0]!.bytes))
+  const sizes = shown.map(group => (group.length === 1 ? '' : `${group.length} × `) + sizeOf(group[0]!.bytes))
   const width = sizes.reduce((longest, size) => Math.max(longest, size.length), 0)
   const sums = new Map<Why, number>()
   for (const { why, bytes } of parts) sums.set(why, (sums.get(why) ?? 0) + bytes)
   return grouped(
-    told.map((group, i) => ({ group, size: sizes[i]! })),
+    shown.map((group, i) => ({ group, size: sizes[i]! })),
     ({ group: [part] }) => {
       const { why, bytes } = part!
       return sums.get(why) === bytes ? meaning[why] : `${meaning[why]}, ${sizeOf(sums.get(why)!)} in all`
     },
     ({ group, size }) => {
       const { name, because } = group[0]!
-      return {
-        says: `${size.padStart(width)}  ${name === '' ? because : `${listOf(group.map(part => part.name))}: ${because}`}`,
-      }
+      const says = name === '' ? because : `${listOf(group.map(part => part.name))}: ${because}`
+      return { says: `${size.padStart(width)}  ${says}` }
     },
   )
 }
 
-/** The command at which the peak is reached, as a step of the user's program. */
+/** The user's operation at which the peak is reached. */
 const reachedAt = (plan: Plan, { command }: Held): string => {
   const at = plan.commands[command]
   if (at === undefined) return 'at any time'
@@ -152,7 +149,8 @@ const heldSections = (plan: Plan, { held }: Reasons): string[] =>
     const bound = space === 'pinned' ? plan.bound.pinned : (plan.bound.device[device] ?? 0)
     const more =
       space === 'device' && bound > bytes
-        ? `; the session's pool gives out whole granules in one piece, and needs ${sizeOf(bound - bytes)} more for that`
+        ? "; the session's pool gives out whole granules in one piece, " +
+          `and needs ${sizeOf(bound - bytes)} more for that`
         : ''
     return section(
       `in ${where} at the peak (${sizeOf(bytes)})`,
@@ -161,7 +159,7 @@ const heldSections = (plan: Plan, { held }: Reasons): string[] =>
     )
   })
 
-const takeoverLines = ({ takeovers }: Reasons): Line[] =>
+const memoryReuseLines = ({ takeovers }: Reasons): Line[] =>
   grouped(
     takeovers,
     ({ buffer, offset, bytes }) => `${buffer}, ${sizeOf(bytes)} from byte ${offset} on, has those of`,
@@ -170,12 +168,14 @@ const takeoverLines = ({ takeovers }: Reasons): Line[] =>
     }),
   )
 
-/** All that is said of a plan; `timing` are the lines of what a machine is predicted to do with it. */
+/** The whole explanation. `timing`: the lines about the prediction for a machine. */
 export const textOf = (plan: Plan, reasons: Reasons, timing: readonly string[]): string => {
   const { waits, uses, elidedWaits, elidedUses, choices, takeovers } = reasons
   const devices = plan.bound.device.map(sizeOf).join(', ')
+  const work = `${plural(plan.nodes.length, 'operation')} on ${plural(plan.lanes.length, 'lane')}`
+  const windows = choices.windows.some(({ gathers }) => gathers) ? 'uploads and gathers' : 'uploads'
   return `${[
-    `${plan.name}: ${plural(plan.nodes.length, 'operation')} on ${plural(plan.lanes.length, 'lane')}, ${plural(plan.inFlight, 'tick')} in flight`,
+    `${plan.name}: ${work}, ${plural(plan.inFlight, 'tick')} in flight`,
     `bound: ${devices} of device memory, ${sizeOf(plan.bound.pinned)} of pinned memory`,
     ...section('lanes', 'each is a CUDA stream, and does its operations in order', laneLines(reasons)),
     ...(choices.order === ''
@@ -183,18 +183,14 @@ export const textOf = (plan: Plan, reasons: Reasons, timing: readonly string[]):
       : ['', `order: ${choices.order}`, ...choices.others.map(other => `  not ${other}`)]),
     ...(choices.windows.length === 0
       ? []
-      : section(
-          'windows',
-          `${choices.windows.some(({ gathers }) => gathers) ? 'uploads and gathers' : 'uploads'} that run ahead`,
-          windowLines(reasons),
-        )),
+      : section('windows', `${windows} that run ahead`, windowLines(reasons))),
     ...timing,
     ...heldSections(plan, reasons),
     ...(plan.storage === 'planned'
       ? section(
           `bytes that are taken over (${takeovers.length})`,
           'each buffer has its place in the arena, and so have those before it',
-          takeoverLines(reasons),
+          memoryReuseLines(reasons),
         )
       : []),
     ...section(

@@ -4,7 +4,7 @@ import { arrowsOf } from '../arrows.js'
 import { memoryInUse } from '../memory.js'
 import { runsOf } from '../runs.js'
 
-/** A run of one tick, measured or predicted: `run` is its place among the runs of a tick; microseconds. */
+/** A run of one tick, measured or predicted, in microseconds. `run` is its place among the runs of a tick. */
 export interface TracedRun {
   readonly tick: number
   readonly run: number
@@ -14,7 +14,7 @@ export interface TracedRun {
   readonly end: number
 }
 
-/** How a trace calls itself, and what it says of each run beside its name, tick and place. */
+/** The process name of a trace, and the category and further arguments of each run. */
 export interface TraceLabels<Run> {
   readonly process: string
   readonly category: (run: Run) => string
@@ -23,12 +23,13 @@ export interface TraceLabels<Run> {
 
 type TraceEvent = Readonly<Record<string, unknown>>
 
-/** Events that are written together: a chunk of some hundred KB. */
+/** Events of one chunk of text: some hundred KB. */
 const perChunk = 1024
 
 /**
- * Runs in Chrome's trace format, which Perfetto opens, in chunks of text: a process for each device with a row for each lane, a slice for each run, an arrow for
- * each wait, and a counter of the memory in use beside the bound. An event stands on a line.
+ * Runs in Chrome's trace format, which Perfetto opens, in chunks of text: a process for each device with a
+ * row for each lane, a slice for each run, an arrow for each wait, and a counter of the memory in use with
+ * the bound. One event a line.
  */
 export function* traceJson<Run extends TracedRun>(
   plan: Plan,
@@ -87,7 +88,7 @@ function* eventsOf<Run extends TracedRun>(
       }
 }
 
-/** An arrow for each wait of each tick that has both ends. */
+/** An arrow for each wait whose two runs are both in the trace. */
 function* flowsOf(plan: Plan, runs: readonly TracedRun[]): Generator<TraceEvent> {
   const perTick = runsOf(plan).length
   const ticks = new Map<number, (TracedRun | undefined)[]>()
@@ -97,7 +98,7 @@ function* flowsOf(plan: Plan, runs: readonly TracedRun[]): Generator<TraceEvent>
     tick[run.run] = run
   }
   const waits = arrowsOf(plan)
-  // Perfetto binds an arrow's end to what runs at that moment: within both runs, not at their edges.
+  // Perfetto attaches an arrow's end to the slice at that time, so both ends lie inside their slices.
   const inside = ({ start, end }: TracedRun): number => Math.min(1e-3, (end - start) / 2)
   const flow = (ph: 's' | 'f', { lane }: TracedRun, ts: number, event: number, id: number): TraceEvent => ({
     ph,

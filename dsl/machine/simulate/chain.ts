@@ -3,26 +3,33 @@ import { runAt, type Timeline, type TimelineRun } from './timeline.js'
 import type { Window } from './window.js'
 
 /**
- * What a stretch of a tick goes to: a run's resource, or what a run waited for when no run was in its way: the issuing thread, the program's own that fills inputs, a mark on its way to another lane,
- * a full queue, the host from a tick's end to the issue of the one that it made room for.
+ * The kinds of time along a chain: a run's resource, or, where no run delays the next one, the cause of the
+ * gap: the issuing thread, the program's own thread that fills inputs, an event on its way to another lane, a
+ * full queue, or the host between a tick's end and the next issue.
  */
 export type Bound = Resource | 'issue' | 'feed' | 'wait' | 'queue' | 'turnaround'
 
 export interface Chain {
-  /** The runs, in order of time, each of which waited last for the one before it. */
+  /** The runs in order of time; each waited last for the one before it. */
   readonly runs: readonly TimelineRun[]
-  /** Nanoseconds of the window by what they went to: together they are the window. */
+  /** Nanoseconds of the window by kind; their sum is the window. */
   readonly bounds: ReadonlyMap<Bound, number>
 }
 
-/** What the time between a run and the one that it waited for last is for: marks that travel between lanes, or a thread at work. */
+/**
+ * The kind of the gap between a run and the run that it waited for last: an event on its way, or a thread at
+ * work.
+ */
 const gapOf = ({ cause }: TimelineRun): Bound => {
   if (cause === 'wait' || cause === 'queue' || cause === 'feed') return cause
   if (cause === 'tick') return 'turnaround'
   return cause === 'lane' || cause === 'engine' ? 'wait' : 'issue'
 }
 
-/** From the last run of the window back over what each run waited for last: the reason why the window is not shorter. */
+/**
+ * Goes from the last run of the window back over the runs that each one waited for last: the chain that
+ * determines the window's length.
+ */
 export const chainOf = (timeline: Timeline, { from, to }: Window): Chain => {
   const bounds = new Map<Bound, number>()
   const runs: TimelineRun[] = []

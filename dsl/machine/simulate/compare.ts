@@ -1,7 +1,7 @@
 import type { Plan } from '../../ir/plan.js'
 import { laneNames, type Simulation } from './simulate.js'
 
-/** One run as a trace has it. Times are milliseconds. */
+/** One run of a trace. Times are milliseconds. */
 export interface MeasuredRun {
   readonly tick: number
   readonly name: string
@@ -13,7 +13,7 @@ export interface MeasuredRun {
 export interface Side {
   readonly plannedMs: number
   readonly measuredMs: number
-  /** Measured by planned. */
+  /** Measured divided by planned. */
   readonly ratio: number
 }
 
@@ -22,18 +22,18 @@ export interface ComparedRun extends Side {
   readonly op: string
   readonly at: string
   readonly lane: string
-  /** What the difference is to the tick: measured less planned. */
+  /** The difference in a tick: measured less planned. */
   readonly differenceMs: number
 }
 
-/** Planned against measured, side by side. */
+/** Planned and measured times. */
 export interface Comparison {
-  /** Ticks that were compared: those of the trace but for the first ones, which fill the pipeline. */
+  /** The ticks that were compared: those of the trace without the first ones, which fill the pipeline. */
   readonly ticks: number
   readonly tick: Side
-  /** How long each lane is busy in a tick. */
+  /** Busy time of each lane in a tick. */
   readonly lanes: Readonly<Record<string, Side>>
-  /** How long each operation takes, the largest differences first. */
+  /** Time of each operation, the largest differences first. */
   readonly operations: readonly ComparedRun[]
 }
 
@@ -57,8 +57,9 @@ const runsOf = (plan: Plan): readonly Run[] =>
   plan.commands.filter((command): command is Run => command[0] === 'run')
 
 /**
- * The ticks of a trace, each in the order of the plan's commands, or why it is not a trace of this plan. Lanes run their commands in order, so the runs of a lane in a tick are
- * told apart by their place. Ticks that a trace has no more, or not yet, in full are left out.
+ * The ticks of a trace, each in the order of the plan's commands; or why it is not a trace of this plan.
+ * Lanes run their commands in order, so the runs of a lane in a tick are identified by their place.
+ * Incomplete ticks are left out.
  */
 export const ticksOf = (
   plan: Plan,
@@ -78,7 +79,8 @@ export const ticksOf = (
     if (wanted === run.name) tick.found[place!] = run
     else {
       tick.strange = true
-      mismatch ??= `'${run.name}' on lane ${run.laneId}, where the plan runs ${wanted === undefined ? 'nothing more' : `'${wanted}'`}`
+      const planned = wanted === undefined ? 'nothing more' : `'${wanted}'`
+      mismatch ??= `'${run.name}' on lane ${run.laneId}, where the plan runs ${planned}`
     }
   }
   const whole = [...ticks].filter(
@@ -88,7 +90,10 @@ export const ticksOf = (
   return whole.sort(([a], [b]) => a - b).map(([, { found }]) => found)
 }
 
-/** Nanoseconds by name of node, medians over the ticks of a trace: what `compile` takes as `profile`, and `simulate` as `measured`. */
+/**
+ * Nanoseconds by name of node, medians over the ticks of a trace: the `profile` of `compile`, and the
+ * `measured` of `simulate`.
+ */
 export const timesOf = (trace: readonly MeasuredRun[]): ReadonlyMap<string, number> => {
   const times = new Map<string, number[]>()
   for (const { name, startMs, endMs } of trace) {
@@ -100,20 +105,20 @@ export const timesOf = (trace: readonly MeasuredRun[]): ReadonlyMap<string, numb
   return new Map([...times].map(([name, all]) => [name, median(all)]))
 }
 
-/** Compares a simulation with the ticks of a trace of the same plan: medians over those that are steady. */
+/** Compares a simulation with the ticks of a trace of the same plan, by medians over the steady ticks. */
 export const compareWith = (
   plan: Plan,
   { timeline, tickMs, busy }: Simulation,
   all: readonly (readonly MeasuredRun[])[],
 ): Comparison => {
   const runs = runsOf(plan)
-  // The first ticks find every lane idle; a trace of few ticks is better than none.
+  // In the first ticks every lane is idle. A trace of few ticks keeps at least one.
   const ticks = all.slice(Math.min(plan.inFlight, Math.max(0, all.length - 2)))
   const ends = ticks.map(runs => runs.reduce((last, { endMs }) => Math.max(last, endMs), 0))
   const first = ticks[0]!.reduce((least, { startMs }) => Math.min(least, startMs), Number.POSITIVE_INFINITY)
   const measuredTick =
     ends.length > 1 ? (ends[ends.length - 1]! - ends[0]!) / (ends.length - 1) : ends[0]! - first
-  // Of the last tick that has others behind it.
+  // The last tick that has successors.
   const last = Math.max(0, timeline.ticks - 1 - plan.inFlight) * runs.length
   const names = laneNames(plan)
   const lanes = new Map(names.map(name => [name, 0]))

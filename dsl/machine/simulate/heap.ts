@@ -1,4 +1,7 @@
-/** Times at which lanes go on, the earliest first; of equal times the one that was issued first. A lane stands in it at most once. */
+/**
+ * A priority queue of the times at which lanes resume, earliest first; at equal times in issue order. It has
+ * a lane at most once.
+ */
 export class Heap {
   private readonly lanes: Int32Array
   private readonly time: Float64Array
@@ -11,7 +14,7 @@ export class Heap {
     this.order = new Float64Array(lanes)
   }
 
-  /** Infinite where nothing waits. */
+  /** Infinite for an empty queue. */
   get earliest(): number {
     return this.size === 0 ? Number.POSITIVE_INFINITY : this.time[this.lanes[0]!]!
   }

@@ -1,16 +1,17 @@
 import { Step, type Workload } from './workload.js'
 
 /**
- * When each tick would end if only order held it back: every run as long as it takes by itself, as soon as its lane, its events and the tick that must have
- * completed let it; no threads, no engines, nothing shared. No run of a replay starts earlier, so the pace of these ends is a bound on that of the
- * plan: the longest chain of runs, counted by how many ticks it spans.
+ * The end of each tick if order alone delayed it: every run takes its time without concurrent runs and starts
+ * as soon as its lane, its events and the completed tick of `inFlight` before allow; no threads, no engines,
+ * no shared resources. No run of a replay starts earlier, so the pace of these ends is a lower bound of the
+ * plan's pace: the longest chain of runs, divided by the number of ticks it spans.
  */
 export const orderBound = (workload: Workload, ticks: number): Float64Array => {
   const { steps, kind, lane, subject, events, lanes, inFlight } = workload
   const { latency, work } = workload.usage
   const ended = new Float64Array(ticks)
   const free = new Float64Array(lanes)
-  // By parity of the tick; before the first tick nothing was recorded, at time 0.
+  // By parity of the tick; before the first tick no event was recorded, and all times are 0.
   const marks = [new Float64Array(events), new Float64Array(events)] as const
   for (let tick = 0; tick < ticks; tick++) {
     const now = marks[(tick & 1) as 0 | 1]

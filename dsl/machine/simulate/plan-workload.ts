@@ -6,7 +6,7 @@ import { laneDepth, type Machine } from '../machine.js'
 import { usageOf } from '../usage.js'
 import { Step, type Workload } from './workload.js'
 
-/** A plan as the simulator plays it. Runs are numbered by their place among the runs of a tick. */
+/** A plan as a workload of the simulator. Runs are numbered by their place among the runs of a tick. */
 export interface PlanWorkload extends Workload {
   readonly node: Int32Array
   readonly laneOf: Int32Array
@@ -20,7 +20,10 @@ type RunCommand = readonly [
   writes: readonly number[],
 ]
 
-/** Memory that the accesses of a run touch: only pinned, and where its bytes come from and go to. */
+/**
+ * The memory that the accesses of a run touch: whether all of it is pinned, and the devices of source and
+ * target.
+ */
 const placesOf = (plan: Plan, reads: readonly number[], writes: readonly number[]) => {
   const where = (b: number | undefined): number | undefined => {
     const buffer = b === undefined ? undefined : plan.buffers[b]
@@ -36,13 +39,16 @@ const placesOf = (plan: Plan, reads: readonly number[], writes: readonly number[
 
 const copies = new Set(['upload', 'download', 'copy', 'peer', 'store'])
 
-/** Ranks of a communicator, where the plan says which they are or how many; its groups are taken to be of one size. */
+/**
+ * Ranks of a communicator, where the plan says which they are or how many; all its groups are assumed to have
+ * one size.
+ */
 const groupOf = ({ communicators = [] }: Plan, id: number | undefined): number | undefined => {
   const { groups, size } = (id === undefined ? undefined : communicators[id]) ?? {}
   return groups?.[0]?.length ?? size
 }
 
-/** A plan's run as the cost model wants it: which way it copies is a matter of where its buffers lie. */
+/** A plan's run as the cost model's work; the spaces of its buffers decide the direction of a copy. */
 export const workOf = (
   plan: Plan,
   node: PlanNode,
@@ -68,7 +74,7 @@ export const workOf = (
   return { ...work, kind: 'compute' }
 }
 
-/** Which commands are steps of a lane; those of memory only cost the issuing thread time. */
+/** The commands that are steps of a lane; memory commands only take time of the issuing thread. */
 const stepsOf = ({ op, subject, recordOf, commands }: CommandTable) => {
   const kind = new Int8Array(commands).fill(-1)
   for (let c = 0; c < commands; c++) {
@@ -76,14 +82,15 @@ const stepsOf = ({ op, subject, recordOf, commands }: CommandTable) => {
     const record = code === Op.record || code === Op.wait ? recordOf[subject[c]!]! : -1
     if (code === Op.run) kind[c] = Step.run
     else if (code === Op.previous) kind[c] = Step.waitPrevious
-    // An event's mark is its first record; a wait for one that is not recorded earlier in the tick orders nothing.
+    // The first record of an event counts; a wait for an event that is not recorded earlier in the tick
+    // orders nothing.
     else if (code === Op.record && record === c) kind[c] = Step.record
     else if (code === Op.wait && record >= 0 && record < c) kind[c] = Step.wait
   }
   return kind
 }
 
-/** The plan on the machine, by measured times where there are any. */
+/** The workload of the plan on the machine, with measured times where there are any. */
 export const workloadOf = (plan: Plan, machine: Machine, measured?: MeasuredTimes): PlanWorkload => {
   const table = commandTableOf(plan)
   const { op, lane, subject, lanes, events, commands } = table
@@ -148,14 +155,14 @@ export const workloadOf = (plan: Plan, machine: Machine, measured?: MeasuredTime
   }
 }
 
-/** The program's own thread fills the slots of a tick's inputs, and does what each tick takes. */
+/** The program's own thread fills the slots of a tick's inputs, and does the fixed work of each tick. */
 const feedOf = ({ buffers }: Plan, { host }: Machine): number => {
   let bytes = 0
   for (const { life, alias, bytes: own } of buffers) if (life === 'input' && alias === undefined) bytes += own
   return host.tick + fillTime(host, bytes)
 }
 
-/** The same at a slower clock, which all arithmetic goes by; memory and links have clocks of their own. */
+/** The workload at a slower clock, which scales all arithmetic; memory and links have their own clocks. */
 export const throttled = (workload: PlanWorkload, factor: number): PlanWorkload => {
   const { usage } = workload
   const work = usage.work.map((work, run) => (usage.resource[run] === 'tensor' ? work * factor : work))

@@ -1,9 +1,11 @@
 import { poolsPerDevice, type Usage } from '../usage.js'
 
 /**
- * Runs at work, each at the speed that its device leaves it. A run by itself goes at speed 1. Where the shares that are asked of a pool (multiprocessors, memory
- * bandwidth, the bus, the engines of a direction, the link) come to more than all of it, each run that wants some of it goes slower by that factor; the pool that is asked for most decides. So
- * what is done together takes as long as one after the other where both would fill the device, and no longer alone than it would where they do not.
+ * The concurrent runs, each at the speed that its device's pools allow. Alone a run has speed 1. Where the
+ * demands on a pool (multiprocessors, memory bandwidth, the bus, the engines of a direction, the link) exceed
+ * the pool, each run with a demand on it is slowed by that factor; the most loaded pool of a run decides. So
+ * concurrent runs that each fill the device take as long as one after the other, and runs that fit together
+ * take no longer than alone.
  */
 export class Sharing {
   private readonly lanes: Int32Array
@@ -13,7 +15,7 @@ export class Sharing {
   private readonly load: Float64Array
   private count = 0
   private since = 0
-  /** When the first run ends if nothing changes; infinite where none is at work. */
+  /** The end of the first run to end at the present speeds; infinite where none is at work. */
   next = Number.POSITIVE_INFINITY
 
   constructor(
@@ -27,7 +29,7 @@ export class Sharing {
     this.load = new Float64Array(usage.pools)
   }
 
-  /** A lane's run begins its work. */
+  /** The run of a lane begins its work. */
   add(lane: number, run: number, work: number, now: number): void {
     this.advance(now)
     this.lanes[this.count++] = lane
@@ -36,7 +38,7 @@ export class Sharing {
     this.share(now)
   }
 
-  /** The lanes whose runs end now, which it calls `ended` for in order of when they began. */
+  /** Calls `ended` for each lane whose run ends now, in the order in which the runs began. */
   take(now: number, ended: (lane: number) => void): void {
     this.advance(now)
     const { lanes, left, speed } = this
@@ -45,7 +47,8 @@ export class Sharing {
     const done: number[] = []
     for (let i = 0; i < this.count; i++) {
       const lane = lanes[i]!
-      // What is left of a nanosecond's millionth, or of the last digits that a late moment has, is rounding: a run that waited for it would wait for ever.
+      // A remainder below a millionth of a nanosecond, or below the precision of a late time, is a rounding
+      // error; to wait for it would never end.
       if (left[lane]! <= least * speed[lane]!) done.push(lane)
       else lanes[kept++] = lane
     }

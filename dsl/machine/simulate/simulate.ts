@@ -16,39 +16,54 @@ export type { Cause } from './cause.js'
 export { runsOf, type Timeline, type TimelineRun } from './timeline.js'
 
 export interface SimulateOptions {
-  /** The most ticks to replay; it stops earlier once ticks take the same time. Default: as many as 2^21 commands make, from 4 to 64. */
+  /**
+   * The most ticks to simulate; fewer where the pace is steady. Default: as many as 2^21 commands allow,
+   * between 4 and 64.
+   */
   readonly ticks?: number
-  /** Nanoseconds by name of node, such as a trace gives: they stand before what the machine's rates say. */
+  /** Nanoseconds by name of node, as from a trace; they take precedence over the machine's model. */
   readonly measured?: MeasuredTimes
 }
 
-/** What a plan does on a machine. Times are milliseconds a tick, once ticks follow each other at a steady pace; sizes are bytes. */
+/** The prediction of a plan on a machine. Times are milliseconds a tick at a steady pace; sizes are bytes. */
 export interface Simulation {
   readonly machine: string
   readonly tickMs: number
-  /** The longest chain of runs, for each tick that it spans: no fewer milliseconds on any number of lanes and engines of these rates, in this order. */
+  /**
+   * The longest chain of runs, divided by the ticks that it spans: a lower bound in this order, with these
+   * rates, on any number of lanes and engines.
+   */
   readonly criticalPathMs: number
-  /** From the first command of a tick being issued to the end of its last run. */
+  /** From the issue of a tick's first command to the end of its last run. */
   readonly latencyMs: number
-  /** What a tick's commands cost the issuing thread. */
+  /** Time of the issuing thread for a tick's commands. */
   readonly issueMs: number
-  /** By lane: when it works; and when it copies or communicates while no kernel runs on its device. */
+  /**
+   * By lane: its busy time; and the time in which it copies or communicates while no kernel runs on its
+   * device.
+   */
   readonly busy: Readonly<Record<string, number>>
   readonly exposed: Readonly<Record<string, number>>
-  /** What the tick goes to, along the chain of runs that each waited for the one before: together they are `tickMs`. */
+  /**
+   * The tick's time by kind, along the chain of runs that each waited for the one before; their sum is
+   * `tickMs`.
+   */
   readonly bounds: Readonly<Partial<Record<Bound, number>>>
-  /** As law L9 has it: from the order of commands alone, so the same on every machine. */
+  /** The peak of law L9: from the order of commands alone, so the same on every machine. */
   readonly peak: { readonly device: readonly number[]; readonly pinned: number }
   readonly bound: Plan['bound']
-  /** Whether the pace had settled after the ticks that were replayed. */
+  /** Whether the simulated ticks reached a steady state. */
   readonly settled: boolean
-  /** That chain, over the last ticks. */
+  /** The chain behind `bounds`, over the last ticks. */
   readonly chain: readonly TimelineRun[]
   readonly timeline: Timeline
 }
 
 const maxSteps = 2 ** 21
-/** Slower clocks that are tried, and how near to what power allows a tick is to come. */
+/**
+ * The number of slower clocks that are tried, and the tolerance between a tick's time and the time that its
+ * power needs.
+ */
 const rounds = 12
 const alike = 1e-3
 const ms = 1e-6
@@ -59,7 +74,7 @@ const machineFrom = (machine: Machine | string): Machine => {
   return made.right
 }
 
-/** Names of lanes as keys: a name that several have says which lane it is. */
+/** Lane names as unique keys: a repeated name gets the lane's number. */
 export const laneNames = ({ lanes }: Plan): readonly string[] => {
   const count = new Map<string, number>()
   for (const { name } of lanes) count.set(name, (count.get(name) ?? 0) + 1)
@@ -67,10 +82,11 @@ export const laneNames = ({ lanes }: Plan): readonly string[] => {
 }
 
 /**
- * Predicts a plan on a machine, by name (`h200`, `h200x2`, `h200x8`) or description, without running anything: a discrete-event model of the thread that issues, of
- * lanes that carry out their commands in order, of copy engines that take a copy at a time, and of kernels that share what a device has. The model is stated in
- * `sharing.ts` and `simulator.ts`; priorities of lanes and other programs on the device are not in it, and every rank is taken to be as fast as this one.
- * Deterministic. Throws a `BraidError` for what is no machine.
+ * Predicts a plan on a machine, given by name (`h200`, `h200x2`, `h200x8`) or description, without running
+ * anything. A discrete-event model: a thread that issues, lanes that run their commands in order, copy
+ * engines that do one copy at a time, and kernels that share the device. `sharing.ts` and `simulator.ts`
+ * state the model. It ignores priorities of lanes and other programs on the device, and takes every rank to
+ * be as fast as this one. Deterministic. Throws a `BraidError` where `machine` is not a machine.
  */
 export const simulate = (
   plan: Plan,

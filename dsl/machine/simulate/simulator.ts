@@ -3,13 +3,18 @@ import { Heap } from './heap.js'
 import { Sharing } from './sharing.js'
 import { Step, type Workload } from './workload.js'
 
-/** Of ticks that were played: when each ended, and for how long the issuing thread was blocked in all. Nanoseconds. */
+/**
+ * The end of each simulated tick, and the total time for which the issuing thread was blocked. Nanoseconds.
+ */
 export interface Summary {
   readonly ended: Float64Array
   readonly blocked: number
 }
 
-/** Receives what the simulator plays, as it plays it. Runs have their number over all ticks; `cause` is a `CauseCode`, `after` a run or -1. */
+/**
+ * Receives the simulated runs as they happen. A run is numbered over all ticks; `cause` is a `CauseCode`,
+ * `after` a run or -1.
+ */
 export interface Recorder {
   begin(tick: number, time: number): void
   start(run: number, time: number, cause: number, after: number): void
@@ -17,10 +22,11 @@ export interface Recorder {
 }
 
 /**
- * Plays `ticks` ticks of a workload, event by event. Four kinds of actors: the program's own thread, which feeds a tick when its slot is free; the issuing thread,
- * which issues a fed tick's steps one after the other; lanes, which do their issued steps in order; and runs at work, which share the device (`Sharing`). The
- * two threads are ahead of the rest: they go on until only the end of a run that has not ended yet can tell when they go on.
- * What each run did is kept only where a `recorder` asks for it.
+ * Simulates `ticks` ticks of a workload, event by event. Four kinds of actors: the program's own thread,
+ * which feeds a tick when its slot is free; the issuing thread, which issues the steps of a fed tick one
+ * after the other; lanes, which do their issued steps in order; and concurrent runs, which share the device
+ * (`Sharing`). The two threads run ahead of the others: they stop only where their progress depends on the
+ * end of a run. The times of single runs are kept only by a `recorder`.
  */
 export const play = (workload: Workload, ticks: number, recorder?: Recorder): Summary =>
   new Simulator(workload, ticks, recorder).play()
@@ -39,7 +45,7 @@ const stepsByLane = ({ lanes, steps, lane }: Workload) => {
 }
 
 class Simulator {
-  // Lanes: how many steps each has done and has been given, its state, and since when it is free for its next step.
+  // Lanes: the steps done and issued, the state, and the time from which the lane is free for its next step.
   private readonly firstStep: Int32Array
   private readonly laneSteps: Int32Array
   private readonly done: Float64Array
@@ -48,32 +54,32 @@ class Simulator {
   private readonly free: Float64Array
   private readonly freeCause: Uint8Array
   private readonly freeAfter: Int32Array
-  // The run that a lane is at: its number over all ticks, when it may start, and what it waited for last.
+  // The current run of each lane: its number over all ticks, when it may start, and what it waited for last.
   private readonly current: Int32Array
   private readonly due: Float64Array
   private readonly dueCause: Uint8Array
   private readonly dueAfter: Int32Array
   private readonly outstanding: Int32Array
-  // Steps of the ticks in flight: when they were issued, and why not earlier. No more ticks than `slots` meet.
+  // Steps of the ticks in flight: when they were issued, and the cause. At most `slots` ticks are concurrent.
   private readonly slots: number
   private readonly issueTime: Float64Array
   private readonly issueCause: Uint8Array
   private readonly issueAfter: Int32Array
-  // Events of the ticks in flight: when they happen (NaN: not known yet), the run before that, and the lanes that wait for it.
+  // Events of the ticks in flight: their time (NaN: not known yet), the run before, and the lanes that wait.
   private readonly eventTime: Float64Array
   private readonly eventAfter: Int32Array
   private readonly eventLane: Int32Array
   private readonly waiter: Int32Array
   private readonly nextWaiter: Int32Array
   private readonly recorded: Uint8Array
-  // Engines: how many more runs each takes, and the lanes that stand in line.
+  // Engines: their free places, and the lanes in their queues.
   private readonly engineFree: Int32Array
   private readonly lines: number[][]
-  // Ticks: runs that have not ended, the run that ended last, and when the tick ended.
+  // Ticks: runs that have not ended, the run that ended last, and the tick's end.
   private readonly left: Int32Array
   private readonly lastRun: Int32Array
   private readonly ended: Float64Array
-  // The threads: until when each is at work, where issuing goes on, what it waits for, and what it waited for last.
+  // The threads: the end of their present work, the next step to issue, and what they wait and waited for.
   private fed = 0
   private thread = 0
   private issueTick = 0
@@ -109,7 +115,7 @@ class Simulator {
     this.dueCause = new Uint8Array(lanes)
     this.dueAfter = new Int32Array(lanes)
     this.outstanding = new Int32Array(lanes)
-    // A tick is issued when that of inFlight before has ended, and waits for events of the one before it.
+    // Tick t is issued when tick t - inFlight has ended, and waits for events of tick t - 1.
     this.slots = Math.min(ticks, inFlight + 3)
     this.issueTime = new Float64Array(steps * this.slots)
     this.issueCause = new Uint8Array(steps * this.slots)
@@ -147,12 +153,12 @@ class Simulator {
     return { ended: this.ended, blocked: this.blocked }
   }
 
-  /** The lanes that may go on do, until none can at this time. */
+  /** Runs the lanes until none can progress at this time. */
   private advanceLanes(): void {
     for (let lane = this.todo.pop(); lane !== undefined; lane = this.todo.pop()) this.advance(lane)
   }
 
-  /** The next tick is fed if its slot is free, else when the tick that holds it ends. */
+  /** Feeds the next tick if its slot is free, else when the tick that holds the slot ends. */
   private beginTick(): void {
     const { workload, ticks } = this
     while (this.issueTick < ticks) {
@@ -185,7 +191,7 @@ class Simulator {
     }
   }
 
-  /** The issuing thread goes on until it has issued everything, or has to wait for a run to end. */
+  /** The issuing thread continues until everything is issued or it must wait for a run's end. */
   private issue(): void {
     const { workload, slots, todo, state } = this
     const { steps, lanes, kind, lane, issue, depth } = workload
@@ -216,7 +222,7 @@ class Simulator {
     }
   }
 
-  /** A lane does the steps that it can do at this time. */
+  /** Does the steps of a lane that are possible at this time. */
   private advance(l: number): void {
     const { workload, state, done, issuedSteps, slots } = this
     const { steps, kind, subject, events } = workload
@@ -256,7 +262,10 @@ class Simulator {
     }
   }
 
-  /** Whether a lane's wait is over, as far as is known; else the lane waits for the event's record. An event that is never recorded orders nothing. */
+  /**
+   * Whether a lane's wait is satisfied; if not, the lane waits for the event's record. An event without a
+   * record orders nothing.
+   */
   private passes(l: number, subject: number, slot: number): boolean {
     if (this.recorded[subject] === 0) return true
     const event = slot * this.workload.events + subject
@@ -276,7 +285,9 @@ class Simulator {
     return true
   }
 
-  /** A lane's next step is a run: it starts as soon as the lane, the issuing thread and its engine let it. */
+  /**
+   * Starts the run that is a lane's next step as soon as the lane, the issuing thread and its engine allow.
+   */
   private ready(l: number, step: number): void {
     const issued = this.issueTime[step]!
     const late = issued > this.free[l]!
@@ -284,7 +295,8 @@ class Simulator {
     this.dueAfter[l] = late ? this.issueAfter[step]! : this.freeAfter[l]!
     this.due[l] = Math.max(this.free[l]!, issued, this.now)
     this.state[l] = State.ready
-    // Through the heap even if it may start now: of lanes that ask for an engine at the same time, the one issued first takes it.
+    // Through the heap even if it may start now: among lanes that need an engine at the same time, the one
+    // issued first gets it.
     this.heap.push(l, this.due[l]!, this.current[l]!)
   }
 
@@ -328,7 +340,7 @@ class Simulator {
     this.todo.push(l)
     const engine = workload.usage.engine[i - tick * workload.runs]!
     if (engine >= 0) this.handOver(l, engine, i)
-    // Of runs that end together the one issued last.
+    // Among runs that end together, the one issued last.
     this.lastRun[tick] = this.ended[tick] === now ? Math.max(i, this.lastRun[tick]!) : i
     this.ended[tick] = now
     this.left[tick]!--
@@ -336,8 +348,8 @@ class Simulator {
   }
 
   /**
-   * An engine turns to the lane that has stood in line longest, but only when the lane that it serves has nothing more for it at this time. Source: uploads on two
-   * lanes, in spec/bench/results/pipelines.md.
+   * An engine moves on to the first lane in its queue, but only when the present lane has no copy that could
+   * start at this time. Source: uploads on two lanes, in spec/bench/results/pipelines.md.
    */
   private handOver(l: number, engine: number, ended: number): void {
     const line = this.lines[engine]!
@@ -353,7 +365,7 @@ class Simulator {
     this.start(next, this.current[next]! % runs)
   }
 
-  /** The issuing thread goes on if it waited for this end. */
+  /** The issuing thread continues if it waited for this end. */
   private resume(l: number, tick: number, run: number): void {
     if (this.waitsForTick === tick && this.left[tick] === 0) this.beginTick()
     else if (this.waitsForLane === l) {

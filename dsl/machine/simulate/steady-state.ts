@@ -1,7 +1,7 @@
 import { play, type Summary } from './simulator.js'
 import type { Workload } from './workload.js'
 
-/** The pace at which ticks end: nanoseconds a tick over the last `over` ticks; and whether it repeats itself. */
+/** The pace of ticks: nanoseconds a tick over the last `over` ticks, and whether it is steady. */
 export interface Pace {
   readonly tick: number
   readonly over: number
@@ -9,8 +9,9 @@ export interface Pace {
 }
 
 /**
- * From when each tick ended. Ticks may come in groups (all that are in flight end close together, then a gap), so the pace is steady where the last intervals are
- * those `p` before them again, more of them than are in flight, for the least such p; else it is what the second half of the ticks took.
+ * The pace from the ends of ticks. Ticks may come in groups (all ticks in flight end close together, then a
+ * gap), so the pace is steady where the last intervals repeat those `p` before them, more of them than are in
+ * flight, for the least such p. Otherwise the pace is the average of the second half.
  */
 export const paceOf = (ended: Float64Array, inFlight: number): Pace => {
   const last = ended.length - 1
@@ -29,7 +30,10 @@ export const paceOf = (ended: Float64Array, inFlight: number): Pace => {
 
 export interface Played extends Summary {
   readonly pace: Pace
-  /** Ticks that the pace was taken from: `inFlight` more were played, since the last ticks have none behind them. */
+  /**
+   * Ticks from which the pace was taken; `inFlight` more were simulated, since the last ticks have no
+   * successors.
+   */
   readonly ticks: number
 }
 
@@ -39,7 +43,7 @@ export const playTicks = (workload: Workload, ticks: number): Played => {
   return { ...summary, pace: paceOf(summary.ended.subarray(0, ticks), inFlight), ticks }
 }
 
-/** Plays twice as many ticks until their pace is steady, at most `most`. */
+/** Doubles the number of simulated ticks, up to `most`, until the pace is steady. */
 export const playUntilSteady = (workload: Workload, most: number): Played => {
   let ticks = Math.min(most, workload.inFlight + 4)
   for (;;) {

@@ -4,8 +4,8 @@ import type { PlanWorkload } from './plan-workload.js'
 import { play } from './simulator.js'
 
 /**
- * What ran when, as columns: run i is `node[i]` on `lane[i]` in `tick[i]`, from `start[i]` to `end[i]` nanoseconds after the first tick was fed. Runs stand tick
- * by tick, in issue order.
+ * The simulated runs as columns: run i is `node[i]` on `lane[i]` in `tick[i]`, from `start[i]` to `end[i]`
+ * nanoseconds after the first tick was fed. Ordered by tick, then in issue order.
  */
 export interface Timeline {
   readonly runs: number
@@ -15,17 +15,17 @@ export interface Timeline {
   readonly tick: Int32Array
   readonly start: Float64Array
   readonly end: Float64Array
-  /** Of each run, what bounds it. */
+  /** The resource that bounds each run. */
   readonly resource: readonly Resource[]
-  /** What it waited for last: an index into `causes`, and the run that it was, as an index of this timeline; -1: none. */
+  /** What each run waited for last: an index into `causes`, and the index of a run; -1: no run. */
   readonly cause: Uint8Array
   readonly after: Int32Array
-  /** When each tick was begun by the issuing thread, and when its last run ended. */
+  /** When the issuing thread began each tick, and when its last run ended. */
   readonly issued: Float64Array
   readonly ended: Float64Array
 }
 
-/** Plays a plan and keeps what each run did. */
+/** Simulates a plan and keeps the times of each run. */
 export const timelineOf = (workload: PlanWorkload, ticks: number): Timeline => {
   const { runs, usage } = workload
   const all = runs * ticks
@@ -65,7 +65,7 @@ export const timelineOf = (workload: PlanWorkload, ticks: number): Timeline => {
   }
 }
 
-/** One run of a timeline. `after` is another's index, undefined where it waited for no run. */
+/** One run of a timeline. `after` is the index of another run, undefined where it waited for no run. */
 export interface TimelineRun {
   readonly index: number
   readonly node: number

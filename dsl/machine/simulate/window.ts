@@ -1,6 +1,9 @@
 import type { Timeline } from './timeline.js'
 
-/** A stretch of a timeline, from a tick's end to a later one's: its runs are those that overlap it, cut where it ends. */
+/**
+ * A window of a timeline, from the end of one tick to the end of a later one. It has the runs that overlap
+ * it, cut at its ends.
+ */
 export interface Window {
   readonly from: number
   readonly to: number
@@ -9,7 +12,7 @@ export interface Window {
 const isKernel = (resource: Timeline['resource'][number]): boolean =>
   resource === 'tensor' || resource === 'bandwidth'
 
-/** Nanoseconds in which each lane works. */
+/** Nanoseconds in which each lane is busy. */
 export const busyOf = (timeline: Timeline, lanes: number, { from, to }: Window): Float64Array => {
   const busy = new Float64Array(lanes)
   for (let i = 0; i < timeline.runs; i++) {
@@ -21,8 +24,8 @@ export const busyOf = (timeline: Timeline, lanes: number, { from, to }: Window):
 }
 
 /**
- * Nanoseconds in which each lane copies or communicates while no kernel runs on its device: what overlap has not hidden. Lanes that do so at the same time each
- * count it.
+ * Nanoseconds in which each lane copies or communicates while no kernel runs on its device: the exposed time.
+ * Lanes that do so at the same time each count it.
  */
 export const exposedOf = (
   timeline: Timeline,
@@ -36,7 +39,7 @@ export const exposedOf = (
     if (timeline.end[i]! > from && timeline.start[i]! < to) inside.push(i)
   inside.sort((a, b) => timeline.start[a]! - timeline.start[b]! || a - b)
   for (let d = 0; d < devices; d++) {
-    // The times of kernels on this device, joined where they touch.
+    // The union of the kernels' times on this device.
     const starts: number[] = []
     const ends: number[] = []
     for (const i of inside) {
@@ -50,13 +53,13 @@ export const exposedOf = (
         ends.push(end)
       }
     }
-    const covered = coverage(starts, ends)
+    const kernelTime = coverage(starts, ends)
     for (const i of inside) {
       const l = timeline.lane[i]!
       if (deviceOf[l] !== d || isKernel(timeline.resource[i]!)) continue
       const start = Math.max(from, timeline.start[i]!)
       const end = Math.min(to, timeline.end[i]!)
-      exposed[l]! += end - start - (covered(end) - covered(start))
+      exposed[l]! += end - start - (kernelTime(end) - kernelTime(start))
     }
   }
   return exposed
