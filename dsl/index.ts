@@ -1,4 +1,4 @@
-// The public surface of `braid-gpu`, by hand: what is not listed here is not public.
+// The public surface of `braid-gpu`, listed by hand. Everything else is internal.
 
 export { isProved } from './compiler/analysis/provenance.js'
 export { compile } from './compiler/compile.js'

@@ -6,22 +6,22 @@ export type DeviceErrorTag =
   | 'NoAddon' // the native addon is not built
   | 'NoDriver' // the NVIDIA driver is missing, or does not start
   | 'NoDevice' // no device of that name
-  | 'MissingLibrary' // NVRTC, cuBLASLt: the plan needs one that is not there
+  | 'MissingLibrary' // NVRTC, cuBLASLt: the plan needs a library that is not installed
   | 'OutOfMemory'
   | 'KernelFailed' // a kernel could not be made ready: NVRTC's log, no image for this GPU …
   | 'DriverFailed' // any other failure of the driver
   | 'BadPlan' // a plan from elsewhere that is malformed, breaks a law about safety, or cannot be run
   | 'MissingParam'
-  | 'WrongParam' // of another type or size, of no such name, or its source threw
+  | 'WrongParam' // wrong type or size, unknown name, or its source threw
   | 'MissingReference' // a user's kernel on `host`, of a plan that was read from a file
   | 'BadOption'
   | 'Cancelled' // the signal was aborted
 
-/** Why a plan could not be opened. Where several things are wrong, `others` holds the rest. */
+/** The first error of `open`; `others` holds the rest. */
 export interface DeviceError extends Fault<DeviceErrorTag> {
   /** The driver's own name of the failure, such as `CUDA_ERROR_OUT_OF_MEMORY`. */
   readonly code?: string
-  /** OutOfMemory: bytes asked for, bytes there were, the difference, and what the memory is for. */
+  /** OutOfMemory: bytes requested, bytes available, the difference, and the purpose of the memory. */
   readonly wantedBytes?: number
   readonly freeBytes?: number
   readonly missingBytes?: number
@@ -34,7 +34,7 @@ export interface DeviceError extends Fault<DeviceErrorTag> {
 }
 
 export type RunErrorTag =
-  | 'WrongFeeds' // not the graph's inputs by name, or something that is no feed
+  | 'WrongFeeds' // names that are not the graph's inputs, or a value that is no feed
   | 'WrongValue' // a value of another type or length than its input
   | 'FeedFailed' // the feed's source threw or rejected; `cause` holds what it threw
   | 'FeedFull' // a push on a `fail` feed while every slot was taken
@@ -74,7 +74,7 @@ export class RunError extends Error implements Fault<RunErrorTag> {
   }
 }
 
-/** Misuse of a handle that was closed. Thrown, since no run of a right program meets it. */
+/** Use of a handle that was closed. Thrown, since a correct program never does this. */
 export class DisposedError extends Error {
   readonly _tag = 'Disposed'
   constructor(

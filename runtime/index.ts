@@ -1,4 +1,4 @@
-// The public surface of `braid-gpu/runtime`, by hand: what is not listed here is not public.
+// The public surface of `braid-gpu/runtime`, listed by hand. Everything else is internal.
 export type { Feed, Lease, PulledFeed, PushedFeed, WhenFull } from '../dsl/index.js'
 export type { HostOptions } from './addon.js'
 export { AllocatorError, type AllocatorErrorTag } from './device/allocator-error.js'

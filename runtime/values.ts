@@ -16,7 +16,10 @@ const arrayTypes: Readonly<Record<DType, HostArrayType>> = {
   f32: Float32Array,
 }
 
-/** What a port or parameter holds, as messages write it: bytes where a plan from elsewhere names no element type. */
+/**
+ * The contents of a port or parameter, as messages write them: bytes where a plan from elsewhere names no
+ * element type.
+ */
 export interface ValueSpec {
   readonly name: string
   readonly dtype: DType
@@ -30,7 +33,7 @@ export interface ValueSpec {
 export const arrayOver = (buffer: ArrayBuffer, offset: number, spec: ValueSpec): HostArray =>
   new arrayTypes[spec.dtype](buffer, offset, elements(spec.shape))
 
-/** What was wrong with a value, for the caller to say where. */
+/** The error of a value; the caller adds its place. */
 export interface Mismatch {
   readonly wanted: string
   readonly found: string
@@ -59,7 +62,7 @@ const wantedOf = (spec: ValueSpec): string => {
   return `${arrayTypes[spec.dtype].name} of ${grouped(elements(spec.shape))} elements, ${shape}${symbols === '' ? '' : ` with ${symbols}`}`
 }
 
-// What to do next: where one symbol explains the length that was given, the size it would have to be bound to.
+// The next step: where one symbol explains the given length, the size to bind it to.
 const nextOf = (spec: ValueSpec, count: number | undefined): string => {
   const { written, shape } = spec
   const symbols = (written?.shape ?? []).filter(dim => typeof dim === 'string')
@@ -72,7 +75,7 @@ const nextOf = (spec: ValueSpec, count: number | undefined): string => {
   return `give a value of that length, or compile for ${fitting ? 'this one' : 'another size'}: compile(graph, { dims: ${showDims(dims)} })`
 }
 
-/** A value of the caller's, in the words of a message. Never throws. */
+/** A caller's value as text for a message. Never throws. */
 export const describe = (value: unknown): string => {
   try {
     return described(value)
@@ -81,7 +84,7 @@ export const describe = (value: unknown): string => {
   }
 }
 
-/** What was thrown, in the words of a message: anything can be. */
+/** A thrown value as text for a message. */
 export const thrown = (cause: unknown): string => {
   try {
     return cause instanceof Error && cause.message !== '' ? String(cause.message) : describe(cause)
@@ -107,7 +110,7 @@ const described = (value: unknown): string => {
     : `${typeof value} ${String(value)}`
 }
 
-// Buffers and ArrayBuffers carry bytes, not elements: the right number of bytes is all they can promise.
+// Buffers and ArrayBuffers carry bytes, not elements: only their number of bytes can be checked.
 const asBytes = (value: unknown): Uint8Array | undefined => {
   if (value instanceof ArrayBuffer || value instanceof SharedArrayBuffer) return new Uint8Array(value)
   if (Buffer.isBuffer(value) || value instanceof DataView)
@@ -118,7 +121,7 @@ const asBytes = (value: unknown): Uint8Array | undefined => {
   return undefined
 }
 
-/** Copies a caller's value into its place, or says why it cannot be that value. Without a place it only says. */
+/** Copies a caller's value into `into`, or yields its error. Without `into` it only checks. */
 export const fill = (
   target: HostArray | undefined,
   value: unknown,
@@ -127,7 +130,7 @@ export const fill = (
   try {
     return filled(target, value, spec)
   } catch {
-    // Looking at a caller's value may run the caller's code: a proxy's, a getter's.
+    // Reading a caller's value may run the caller's code, as of a proxy or a getter.
     return { wanted: wantedOf(spec), found: describe(value), next: nextOf(spec, undefined) }
   }
 }

@@ -2,7 +2,7 @@ import type { CompileError, GraphIR, GraphNode } from '../ir/graph.js'
 import { show } from '../ir/show.js'
 import type { BoundSpec, Dim, TensorSpec } from '../ir/tensor.js'
 
-/** A shape with every symbol bound; one that `dims` does not name is 1. */
+/** A shape with every symbol bound; a symbol that `dims` does not name is 1. */
 export const bindShape = (shape: readonly Dim[], dims: Readonly<Record<string, number>>): number[] =>
   shape.map(size => (typeof size === 'number' ? size : Object.hasOwn(dims, size) ? dims[size]! : 1))
 
@@ -12,7 +12,7 @@ export const bindSpec = (node: GraphNode, dims: Readonly<Record<string, number>>
   shape: bindShape(node.spec.shape, dims),
 })
 
-/** What is wrong with the `dims` that somebody gave: a size that cannot be, or a symbol that the graph does not have. */
+/** The errors of the option `dims`: an invalid size, or a symbol that the graph does not have. */
 export const checkDims = (ir: GraphIR, dims: Readonly<Record<string, unknown>>): readonly CompileError[] => {
   const symbols = new Set<string>()
   for (const { spec } of ir.nodes)
@@ -44,8 +44,8 @@ export const showDims = (dims: Readonly<Record<string, number | '…'>>): string
     .join(', ')} }`
 
 /**
- * The one symbol of a written shape, with the size of it, that would give a value `count` elements while the others stay as they are
- * bound. Undefined where none would, or more than one.
+ * The one symbol of a shape, and its size, with which a value would have `count` elements while the other
+ * symbols keep their sizes. Undefined where no symbol fits, or several do.
  */
 export const fittingDim = (
   written: TensorSpec,

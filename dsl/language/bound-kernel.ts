@@ -7,8 +7,8 @@ import { badAttribute, shapeMismatch, type UnplacedError } from './messages.js'
 import type { HostArray } from './values.js'
 
 /**
- * How a kernel is launched. Grid and block default to 1 where a dimension is left out; `shared` is bytes of dynamic shared
- * memory.
+ * How a kernel is launched. Grid and block default to 1 where a dimension is left out; `shared` is bytes of
+ * dynamic shared memory.
  */
 export interface Launch {
   readonly grid: number | readonly [number, number?, number?]
@@ -42,7 +42,9 @@ export interface KernelAttrs {
   readonly tolerance: number
 }
 
-/** Binds the symbols of ports to the sizes of `specs`. Yields the first port that does not fit; -1: all fit. */
+/**
+ * Binds the symbols of ports to the sizes of `specs`. Yields the first port that does not fit; -1: all fit.
+ */
 export const unify = (
   ports: readonly KernelPort[],
   specs: readonly TensorSpec[],
@@ -147,8 +149,8 @@ const bindPorts = (attrs: KernelAttrs, reads: readonly BoundSpec[], dims: Dims) 
 }
 
 /**
- * The kernel on reads of these types. `dims` are those of `compile`; the kernel's own symbols stand before them.
- * `kernelError` comes first and reports a launch that CUDA cannot make, which is 1 × 1 here.
+ * The kernel on reads of these types. `dims` are those of `compile`; the kernel's own symbols take
+ * precedence. `kernelError` has already reported a launch that CUDA cannot make; such a launch is 1 × 1 here.
  */
 export const boundKernel = (attrs: KernelAttrs, reads: readonly BoundSpec[], dims: Dims): BoundKernel => {
   const { writes, all } = bindPorts(attrs, reads, dims)
@@ -175,7 +177,7 @@ export const boundKernel = (attrs: KernelAttrs, reads: readonly BoundSpec[], dim
 
 const sameSpec = (a: BoundSpec, b: BoundSpec): boolean => showSpec(a) === showSpec(b)
 
-/** What is wrong with a kernel on reads of these types: its ports, its donations, its launch. */
+/** The error of a kernel on reads of these types: of its ports, its donations or its launch. */
 export const kernelError = (
   attrs: KernelAttrs,
   given: readonly BoundSpec[],

@@ -39,8 +39,8 @@ const scalar: TensorSpec = { dtype: 'f32', shape: [] }
 const none: Readonly<Record<string, never>> = Object.freeze({})
 
 /**
- * A graph while its body runs. Nothing here throws at a caller's error: it goes to `problems`, and the flow goes on as the
- * best guess, so that `compile` can report every error at once.
+ * A graph while its body runs. A caller's error is never thrown. It is added to `problems`, and the flow
+ * continues with the most likely type, so that `compile` can report every error at once.
  */
 export class Builder {
   readonly nodes: GraphNode[] = []
@@ -91,15 +91,18 @@ export class Builder {
     if (node) this.nodes[id] = { ...node, name }
   }
 
-  /** Stands in for a value that is missing or another graph's, so that the graph stays well formed. The error is reported already. */
+  /**
+   * Replaces a value that is missing or belongs to another graph, so that the graph stays well formed. The
+   * error has been reported before.
+   */
   placeholder(spec: TensorSpec, place: Place, at: Where): FlowValue {
     const op = place === 'host' ? 'input' : 'param'
     return this.flow({ op, name: `?${this.nodes.length}`, inputs: [], spec, place, at })
   }
 
   /**
-   * The value as a flow of this graph at `place`. Whatever is wrong with it is reported, and another flow stands in for
-   * it. `role` is what it was given as: `the operand`.
+   * The value as a flow of this graph at `place`. An error is reported, and a placeholder replaces the value.
+   * `role` names the value in the message: `the operand`.
    */
   take(value: unknown, place: Place, at: Where, subject: string, role: string, guess = scalar): FlowValue {
     if (!(value instanceof FlowValue)) {
@@ -115,7 +118,7 @@ export class Builder {
     return value
   }
 
-  /** The lane that was given, if it is one. */
+  /** The value as a lane; undefined, with an error reported, if it is none. */
   lane(value: unknown, at: Where, subject: string): LaneSpec | undefined {
     if (value === undefined) return undefined
     if (!isLane(value)) {
@@ -131,9 +134,13 @@ export class Builder {
     return known
   }
 
-  /** The communicator that was given, if it is one. All communicators of a graph with more than one rank have the same ranks. */
+  /**
+   * The value as a communicator; undefined, with an error reported, if it is none. All communicators of a
+   * graph with more than one rank have the same ranks.
+   */
   communicator(value: unknown, at: Where, subject: string): Communicator | undefined {
-    // Groups may list 65,536 ranks, and a graph has many collectives: a communicator is checked where it is used first.
+    // Groups may list 65,536 ranks, and a graph has many collectives: a communicator is checked at its first
+    // use.
     if (this.checked.has(value)) return value as Communicator
     const problem = communicatorProblem(value)
     if (problem !== undefined) {
@@ -154,7 +161,7 @@ export class Builder {
     return given
   }
 
-  /** A tensor's type, whatever was given. */
+  /** A tensor's type; a scalar, with an error reported, if the value is none. */
   spec(value: unknown, at: Where, subject: string): TensorSpec {
     const { spec, problem } = soundSpec(value)
     if (problem) this.report(at, subject, problem)
@@ -169,7 +176,10 @@ export class Builder {
   }
 }
 
-/** A flow as the language holds it: a node of a builder, and the lane that `on` hinted for the compute that follows in its pipe. */
+/**
+ * A flow as the language holds it: a node of a builder, and the lane that `on` hinted for the compute that
+ * follows in its pipe.
+ */
 export class FlowValue {
   constructor(
     readonly builder: Builder,
@@ -204,7 +214,7 @@ export class FlowValue {
 
 const bodies: Builder[] = []
 
-/** Runs a graph's body with its builder as the one that new flows belong to. */
+/** Runs a graph's body. Flows that it makes belong to its builder. */
 export const within = <A>(builder: Builder, body: () => A): A => {
   bodies.push(builder)
   try {
@@ -214,17 +224,23 @@ export const within = <A>(builder: Builder, body: () => A): A => {
   }
 }
 
-/** The graph whose body is running. Outside of all bodies, one that nothing reads: its flows are foreign wherever they are used. */
+/**
+ * The graph whose body is running. Outside of every body, a graph that nothing reads: a flow of it is an
+ * error wherever it is used.
+ */
 export const current = (): Builder => bodies[bodies.length - 1] ?? new Builder('(none)')
 
-/** The graph that an operator's result belongs to: that of the flow it is piped from, while that is open. */
+/** The graph that an operator's result belongs to: the graph of the piped flow, while that graph is open. */
 export const builderOf = (x: unknown): Builder => {
   if (!(x instanceof FlowValue)) return current()
   if (x.builder.open) return x.builder
   return bodies[bodies.length - 1] ?? x.builder
 }
 
-/** What was piped into the operator `subject`, as a flow at `place`. Its builder is the graph that the result belongs to. */
+/**
+ * The value piped into the operator `subject`, as a flow at `place`. Its builder is the graph that the result
+ * belongs to.
+ */
 export const piped = (x: unknown, place: Place, at: Where, subject: string): FlowValue =>
   builderOf(x).take(x, place, at, subject, 'the piped value')
 

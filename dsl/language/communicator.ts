@@ -4,8 +4,9 @@ import { show } from '../ir/show.js'
 import { badAttribute, type UnplacedError } from './messages.js'
 
 /**
- * Whom collectives are with, made by `communicator`: groups of ranks, disjoint and of one size, `size` ranks in each. A collective is among the ranks of each group;
- * groups do not hear of each other. A rank's *place* is where its group lists it, from 0.
+ * The ranks of a collective, made by `communicator`: disjoint groups of `size` ranks each. A collective
+ * exchanges values within each group and never between groups. A rank's *place* is where its group lists it,
+ * from 0.
  */
 export interface Communicator<out Size extends number = number> {
   /** Two communicators of one name are the same communicator. */
@@ -27,13 +28,16 @@ interface CommunicatorOf {
 }
 
 /**
- * A communicator by name: `communicator('world', 8)` is one group of ranks 0 to 7; `communicator('tensor', { groups: [[0, 1], [2, 3]] })` is two groups of two, as
- * `MPI_Comm_split` and `ncclCommSplit` make them. One graph serves all ranks, so every rank from 0 on is in exactly one group of each communicator: a rank in no
- * group could not run the collectives of its own graph. Communicators of one graph therefore have the same ranks; only one of a single rank, whose collectives
- * talk to nobody, says nothing of how many there are.
+ * A communicator by name: `communicator('world', 8)` is one group of ranks 0 to 7; `communicator('tensor', {
+ * groups: [[0, 1], [2, 3]] })` is two groups of two, as `MPI_Comm_split` and `ncclCommSplit` make them. One
+ * graph serves all ranks, so every rank from 0 on is in exactly one group of each communicator: a rank in no
+ * group could not run the collectives of its own graph. Communicators of one graph therefore have the same
+ * ranks, except a communicator of a single rank, whose collectives exchange nothing and which may be used
+ * with any number of ranks.
  *
- * Never throws: what cannot be (no name, a size that is not a whole number from 1 to 65,536, groups that overlap, differ in size or leave a rank out) is a
- * `BadAttribute` of `compile` where the communicator is used.
+ * Never throws: an invalid argument (no name, a size that is not a whole number from 1 to 65,536, groups that
+ * overlap, differ in size or leave a rank out) is a `BadAttribute` of `compile` where the communicator is
+ * used.
  */
 export const communicator: CommunicatorOf = (name: string, of: unknown): Communicator<never> => {
   const groups: unknown =
@@ -47,14 +51,14 @@ export const communicator: CommunicatorOf = (name: string, of: unknown): Communi
 export const groupsOf = ({ size, groups }: Communicator): Groups =>
   groups ?? [Array.from({ length: size }, (_, rank) => rank)]
 
-/** How many ranks a communicator is for. */
+/** The number of ranks in all groups of a communicator. */
 export const ranksOf = ({ size, groups }: Communicator): number => size * (groups?.length ?? 1)
 
 /** The communicator of a node; undefined where the node is no collective. */
 export const communicatorOf = ({ attrs }: Pick<GraphNode, 'attrs'>): Communicator | undefined =>
   attrs['communicator'] as Communicator | undefined
 
-/** Whether a node talks to other ranks: a collective among one rank does not. */
+/** Whether a node exchanges values with other ranks: a collective of a single rank does not. */
 export const isShared = (node: Pick<GraphNode, 'attrs'>): boolean => (communicatorOf(node)?.size ?? 1) > 1
 
 export const sameGroups = (a: Communicator, b: Communicator): boolean => {
@@ -92,7 +96,7 @@ const groupsProblem = (groups: readonly unknown[]): string | undefined => {
   return undefined
 }
 
-/** What is wrong with a value that should be a communicator, made by `communicator` or by hand. */
+/** The error of a value used as a communicator, made by `communicator` or by hand. */
 export const communicatorProblem = (value: unknown): UnplacedError | undefined => {
   const wrong = (wanted: string, found: string): UnplacedError =>
     badAttribute(

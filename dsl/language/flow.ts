@@ -2,8 +2,8 @@ import type { Place } from '../ir/graph.js'
 import type { AnyTensor } from './tensor.js'
 
 /**
- * A symbolic value of a graph: one tensor a tick, on the host or on the device. A description, never a running thing. Using a
- * flow twice is sharing it.
+ * A symbolic value of a graph: one tensor a tick, on the host or on the device. It describes a computation
+ * and never runs. A flow that is used twice is computed once.
  */
 export interface Flow<out P extends Place, out A extends AnyTensor> {
   readonly place: P

@@ -118,9 +118,9 @@ interface GraphOf {
 }
 
 /**
- * One tick of a pipeline: `graph({ x: tensor('f32', ['batch', 64]) }, ({ x }) => ({ y: … }))`, with a name before the inputs if
- * wanted. The body runs once, at once, and only describes. What it throws is thrown; mistakes with flows are kept for
- * `compile`, which reports all of them.
+ * One tick of a pipeline: `graph({ x: tensor('f32', ['batch', 64]) }, ({ x }) => ({ y: … }))`, with an
+ * optional name before the inputs. The body runs once, immediately, and only describes. An exception of the
+ * body is passed on; errors in flows are kept for `compile`, which reports all of them.
  */
 export const graph: GraphOf = (...args: readonly unknown[]) => {
   const at = here()

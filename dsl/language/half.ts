@@ -1,4 +1,5 @@
-// Conversions between f32 and the two 16-bit formats, bit for bit as IEEE 754 and the devices do them: to nearest, ties to even.
+// Conversions between f32 and the two 16-bit formats, bit for bit as IEEE 754 and the devices do them: to
+// nearest, ties to even.
 
 const word = new Uint32Array(1)
 const real = new Float32Array(word.buffer)
@@ -16,7 +17,10 @@ export const fromBf16 = (bits: number): number => {
   return real[0]!
 }
 
-/** The 16 bits of an f32 as f16. Beyond 65,519.99… it is infinite; below 2^-24 it rounds to a subnormal or to 0. */
+/**
+ * The 16 bits of an f32 as f16. Beyond 65,519.99… it is infinite; below 2^-24 it rounds to a subnormal or to
+ * 0.
+ */
 export const toF16 = (value: number): number => {
   real[0] = value
   const bits = word[0]!
@@ -24,7 +28,8 @@ export const toF16 = (value: number): number => {
   const magnitude = bits & 0x7fffffff
   if (magnitude > 0x7f800000) return sign | 0x7e00
   if (magnitude >= 0x477ff000) return sign | 0x7c00
-  // Normal in f16: move the exponent's bias from 127 to 15, then drop 13 bits, ties to even; a carry runs into the exponent rightly.
+  // Normal in f16: move the exponent's bias from 127 to 15, then drop 13 bits, ties to even; a carry into the
+  // exponent is correct.
   if (magnitude >= 0x38800000)
     return sign | ((magnitude - 0x38000000 + 0x0fff + ((magnitude >>> 13) & 1)) >>> 13)
   // Subnormal: as many units of 2^-24. The multiplication is exact, so one rounding remains.

@@ -1,12 +1,14 @@
-/** What comes at one instant of a tick: flows that come `fires` times, for the time `copy` (from 0). */
+/**
+ * The values of one instant of a tick: number `copy` (from 0) of each flow that has `fires` values a tick.
+ */
 export interface Coming {
   readonly fires: number
   readonly copy: number
 }
 
 /**
- * The instants of a tick in order. A flow that comes r times comes at the ends of r equal parts of the tick, so a slow
- * value comes with the last of its fast ones.
+ * The instants of a tick in order. A flow of rate r has its values at the ends of r equal parts of the tick,
+ * so a slow value coincides with the last of the fast values that it depends on.
  */
 export function* instantsOf(fires: Iterable<number>): Generator<readonly Coming[]> {
   const rates = [...new Set(fires)]
@@ -25,8 +27,8 @@ export function* instantsOf(fires: Iterable<number>): Generator<readonly Coming[
 }
 
 /**
- * Which value of a flow of rate `slow` is the newest when value `copy` of a flow of rate `fast` comes, by its number in
- * the tick; -1: the last one of the tick before.
+ * Which value of a flow of rate `slow` is the newest when value `copy` of a flow of rate `fast` comes, by its
+ * number in the tick; -1: the last one of the tick before.
  */
 export const newest = (copy: number, fast: number, slow: number): number =>
   Math.floor(((copy + 1) * slow) / fast) - 1

@@ -13,11 +13,16 @@ type Arrays<R extends Ports> = { readonly [K in keyof R]: HostArrayOf<R[K]> }
 export interface KernelDefinition<R extends Ports, W extends Ports> {
   /** The name of the `extern "C" __global__` function in `cuda`. */
   readonly name: string
-  /** CUDA C++. Arguments: a pointer for each read, then one for each write (a donated one's is its read's), then the scalars. */
+  /**
+   * CUDA C++. Arguments: a pointer for each read, then one for each write (a donated one's is its read's),
+   * then the scalars.
+   */
   readonly cuda: string
   readonly reads: R
   readonly writes: W
-  /** `{ y: 'x' }`: the write y takes the memory of the read x, which no other operation may read afterwards. */
+  /**
+   * `{ y: 'x' }`: the write y takes the memory of the read x, which no other operation may read afterwards.
+   */
   readonly donates?: { readonly [K in keyof W]?: keyof R & string }
   /** Fixed, or worked out from the bound dimensions (the kernel's symbols, by name). */
   readonly launch: Launch | ((dims: Dims) => Launch)
@@ -77,8 +82,8 @@ const donationProblem = (
     : `${showSpec(to.spec)} from ${showSpec(from.spec)}`
 }
 
-/** The definition as attributes that the graph can go on with, and what is wrong with it. */
-const sound = (
+/** The definition as well-formed attributes, and its errors. */
+const attributesOf = (
   definition: unknown,
 ): { readonly attrs: KernelAttrs; readonly errors: readonly UnplacedError[] } => {
   const errors: UnplacedError[] = []
@@ -223,11 +228,12 @@ const call = (
 }
 
 /**
- * A CUDA C++ kernel with declared accesses and a meaning in TypeScript, as a function from flows to flows by name. Symbols in
- * its reads fit any size; in its writes they stand for the same. Nothing is compiled until the plan is opened.
+ * A CUDA C++ kernel with declared accesses and a meaning in TypeScript, as a function from flows to flows by
+ * name. Symbols in its reads fit any size; its writes have the same sizes. Nothing is compiled until the plan
+ * is opened.
  */
 export const kernel = <const R extends Ports, const W extends Ports>(definition: KernelDefinition<R, W>) => {
-  const { attrs, errors } = sound(definition)
+  const { attrs, errors } = attributesOf(definition)
   return <const F extends Takes<R>>(reads: F): Yields<W, Bindings<R, F>> =>
     call(attrs, errors, reads, here()) as never
 }

@@ -11,13 +11,18 @@ export interface Lane extends LaneSpec {
 
 export interface LaneOptions {
   readonly priority?: 'low' | 'normal' | 'high'
-  /** Which of the plan's devices the lane is on, from 0: `open` says which of the machine's devices these are. */
+  /**
+   * Which of the plan's devices the lane is on, from 0: `open` says which of the machine's devices these are.
+   */
   readonly device?: number
 }
 
 const priorities: readonly unknown[] = ['low', 'normal', 'high']
 
-/** A logical stream by name. Lanes are cheap: several may fold into one CUDA stream. `priority` is `normal` and `device` 0 unless given. */
+/**
+ * A logical stream by name. Lanes are cheap: several may fold into one CUDA stream. `priority` is `normal`
+ * and `device` 0 unless given.
+ */
 export const lane = (name: string, options?: LaneOptions): Lane =>
   Object.freeze({
     name,
@@ -31,7 +36,7 @@ export const device = (index: number): Lane => Object.freeze({ name: '', priorit
 const isDevice = (index: unknown): boolean =>
   Number.isInteger(index) && (index as number) >= 0 && (index as number) < limits.devices
 
-/** Whether a value can serve as a lane, or as a device, made by `lane` and `device` or by hand. */
+/** Whether a value is a valid lane or device, made by `lane` and `device` or by hand. */
 export const isLane = (value: unknown): value is Lane => {
   if (typeof value !== 'object' || value === null) return false
   const { name, priority, device } = value as Partial<Lane>

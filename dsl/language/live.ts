@@ -1,6 +1,9 @@
 import type { GraphIR, GraphNode } from '../ir/graph.js'
 
-/** The nodes that some output depends on, in this tick or a later one; and every input, which its feed gives anyway. */
+/**
+ * The nodes that some output depends on, in this tick or a later one; and every input, since its feed is read
+ * either way.
+ */
 export const liveNodes = ({ nodes, outputs }: Pick<GraphIR, 'nodes' | 'outputs'>): readonly GraphNode[] => {
   const seen = new Set<number>()
   const visit = outputs.map(({ node }) => node)

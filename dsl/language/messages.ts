@@ -1,4 +1,5 @@
-// The sentences of the language's errors that more than one operator can report. An operator's own stand in its file.
+// The sentences of the language's errors that more than one operator can report. Sentences of a single
+// operator are in its file.
 
 import type { CompileError, LaneSpec, Place } from '../ir/graph.js'
 import { limits } from '../ir/limits.js'
@@ -19,7 +20,7 @@ const notAFlowError = tagged('NotAFlow')
 const foreignFlowError = tagged('ForeignFlow')
 const placeMismatch = tagged('PlaceMismatch')
 
-/** `role` is what the value was given as: `the operand`. */
+/** `role` names the value in the message: `the operand`. */
 export const notAFlow = (role: string, value: unknown): UnplacedError =>
   notAFlowError(
     `a flow as ${role}`,

@@ -12,7 +12,7 @@ export interface ParamOptions<P extends Place = Place> {
   readonly on?: P
 }
 
-/** What a parameter's function is told beside the bytes that it fills. */
+/** The second argument of a parameter's function: the port that it fills. */
 export interface ParamSpec {
   readonly name: string
   readonly dtype: DType
@@ -20,7 +20,10 @@ export interface ParamSpec {
   readonly bytes: number
 }
 
-/** A parameter's value: a typed array of its elements, or a function that fills its bytes (little-endian, row-major). */
+/**
+ * A parameter's value: a typed array of its elements, or a function that fills its bytes (little-endian,
+ * row-major).
+ */
 export type ParamValue<A extends AnyTensor = AnyTensor> =
   | HostArrayOf<A>
   | ((into: Uint8Array, spec: ParamSpec) => void | Promise<void>)
@@ -37,7 +40,10 @@ interface Param {
   <const A extends AnyTensor>(name: string, spec: A, options?: ParamOptions<'device'>): Flow<'device', A>
 }
 
-/** A value that is the same in every tick, as a flow of the graph whose body is running. Its value is given by name at `open`. */
+/**
+ * A value that is the same in every tick, as a flow of the graph whose body is running. Its value is given by
+ * name at `open`.
+ */
 export const param: Param = ((name: unknown, spec: unknown, options?: ParamOptions) => {
   const at = here()
   const builder = current()

@@ -7,7 +7,7 @@ import type { HostArrayOf, Ports } from './tensor.js'
 /** A feed for each input of a graph. */
 export type FeedsOf<I extends Ports> = { readonly [K in keyof I]: Feed<HostArrayOf<I[K]>> }
 
-/** Options of `compile` and of `open`, by their names there. Flags of the command line stand before them. */
+/** Options of `compile` and of `open`, under the same names. Flags of the command line take precedence. */
 export interface ProgramOptions extends CompileOptions {
   readonly device?: 'auto' | 'host' | `cuda:${number}`
   readonly mode?: 'eager'
@@ -27,7 +27,7 @@ export interface ProgramSpec<I extends Ports, O extends Ports> {
 
 const brand = 'braid.program'
 
-/** What a file exports so that the command line can run it. */
+/** The export of a file that the command line can run. */
 export interface Program<I extends Ports = Ports, O extends Ports = Ports> extends ProgramSpec<I, O> {
   readonly kind: typeof brand
 }
@@ -36,6 +36,6 @@ export interface Program<I extends Ports = Ports, O extends Ports = Ports> exten
 export const program = <I extends Ports, O extends Ports>(spec: ProgramSpec<I, O>): Program<I, O> =>
   Object.freeze({ ...spec, kind: brand })
 
-/** Whether a value is one that `program` made, here or in another copy of this package. */
+/** Whether `program` made the value, in this copy of the package or in another one. */
 export const isProgram = (value: unknown): value is Program =>
   typeof value === 'object' && value !== null && (value as { kind?: unknown }).kind === brand

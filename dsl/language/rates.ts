@@ -1,6 +1,6 @@
-// The clock calculus: how often each flow of a graph comes in a tick. Balance equations (Lee and Messerschmitt 1987): a
-// flow comes as often as its operands; but window(n) and every(n) come once for n of them, and hold(init, n) comes n
-// times for one.
+// The clock calculus: how many values each flow of a graph has in a tick (its rate). Balance equations (Lee
+// and Messerschmitt 1987): a flow has the rate of its operands; window(n) and every(n) have one value for n
+// of their operand's, and hold(init, n) has n values for one.
 
 import * as E from 'fp-ts/lib/Either.js'
 import { isNonEmpty } from 'fp-ts/lib/ReadonlyArray.js'
@@ -14,8 +14,9 @@ import { gcd, type Ratio, Relations } from './relations.js'
 const mostInAll = 2 ** 20
 
 /**
- * `fires[i]` is how often node i comes in a tick: the least whole numbers, in each connected part of the graph. A node that
- * depends on parameters alone is `constant`: it comes once and is read at any rate.
+ * `fires[i]` is the rate of node i, its values in a tick: the least whole numbers in each connected part of
+ * the graph. A node that depends on parameters alone is `constant`: it has one value, which is read at any
+ * rate.
  */
 export interface Rates {
   readonly fires: Int32Array
@@ -24,7 +25,9 @@ export interface Rates {
 
 const changesRate = ({ op }: GraphNode): boolean => op === 'window' || op === 'every' || op === 'hold'
 
-/** All nodes, by id, and the live ones: a node that no output needs does not decide how often others come. */
+/**
+ * All nodes, by id, and the live ones: a node that no output needs does not constrain the rates of others.
+ */
 interface Graph {
   readonly all: readonly GraphNode[]
   readonly nodes: readonly GraphNode[]
@@ -47,7 +50,7 @@ const faultAt = (
 
 const named = ({ name, at }: GraphNode): string => `'${name}' (${at})`
 
-/** a comes p times while b comes q times. The sentence names the faster one first. */
+/** a has p values while b has q. The sentence names the faster flow first. */
 const meeting = (node: GraphNode, a: GraphNode, b: GraphNode, [p, q]: Ratio): CompileError => {
   const [fast, slow, many, few] = p > q ? [a, b, p, q] : [b, a, q, p]
   const found = `${named(fast)} comes ${many} times ${few === 1 ? 'for each' : `for ${few}`} of ${named(slow)}`
@@ -67,7 +70,9 @@ const tooLong = (node: GraphNode, found: string): CompileError =>
     'take smaller windows, or windows whose sizes have a common multiple that is small',
   )
 
-/** How often a node comes for one value of its input; undefined: as often as the flows that it meets. */
+/**
+ * Values of a node for one value of its input; undefined: determined by the other operands of its readers.
+ */
 const factorOf = ({ op, attrs }: GraphNode): Ratio | undefined => {
   const n = attrs['n'] as number | undefined
   if (op === 'window' || op === 'every') return [1, n!]
@@ -143,7 +148,8 @@ const repetitions = (
   for (const { id } of nodes) {
     const { root, rate } = relations.find(id)
     const now = period.get(root) ?? 1
-    // Not multiplied beyond the limit: the tick is too long by then, and the number would outgrow exact ones.
+    // Not multiplied beyond the limit: the tick is an error by then, and the product would exceed exact
+    // integers.
     period.set(root, now > limits.rate ? now : (now / gcd(now, rate[1])) * rate[1])
   }
   let total = 0
@@ -163,7 +169,10 @@ const repetitions = (
   return fires
 }
 
-/** The rates of a graph whose links are sound; undefined where no node changes a rate: every flow comes once a tick. */
+/**
+ * The rates of a well-formed graph; undefined where no node changes a rate and every flow has one value a
+ * tick.
+ */
 export const ratesOf = (
   ir: Pick<GraphIR, 'nodes' | 'outputs'>,
 ): E.Either<ReadonlyNonEmptyArray<CompileError>, Rates | undefined> => {

@@ -13,15 +13,18 @@ const reduced = (a: number, b: number): Ratio => {
 const times = ([a, b]: Ratio, [c, d]: Ratio): Ratio => reduced(a * c, b * d)
 const over = (a: Ratio, [c, d]: Ratio): Ratio => times(a, [d, c])
 
-// Of two flows whose rates are further apart than that, one comes too often in any tick.
+// If the ratio of two rates exceeds this, one of the flows exceeds the largest rate in any tick.
 const isTooFar = ([a, b]: Ratio): boolean => a > limits.rate || b > limits.rate
 
-/** Which nodes' rates are known of each other, and their ratios: a union-find forest whose edges carry ratios. */
+/** The known ratios between nodes' rates: a union-find forest whose edges carry ratios. */
 export class Relations {
-  /** The first node found whose rate is too far from another's. Its ratio is not kept: it would outgrow exact numbers. */
+  /**
+   * The first node whose ratio to another exceeds the limit. Its ratio is not kept: it would exceed exact
+   * integers.
+   */
   tooFar: number | undefined
   private readonly parent: Int32Array
-  /** By node: its rate for one of its parent's. */
+  /** By node: the ratio of its rate to its parent's. */
   private readonly rate: Ratio[]
 
   constructor(count: number) {
@@ -29,7 +32,7 @@ export class Relations {
     this.rate = new Array<Ratio>(count).fill([1, 1])
   }
 
-  /** The root of the tree that `id` stands in, and id's rate for one of the root's. */
+  /** The root of the tree that holds `id`, and the ratio of id's rate to the root's. */
   find(id: number): { readonly root: number; readonly rate: Ratio } {
     const { parent, rate } = this
     const path: number[] = []
@@ -44,13 +47,13 @@ export class Relations {
     return { root, rate: product }
   }
 
-  /** a's rate for one of b's; undefined where the two are not related. */
+  /** The ratio of a's rate to b's; undefined where the two are not related. */
   between(a: number, b: number): Ratio | undefined {
     const [x, y] = [this.find(a), this.find(b)]
     return x.root === y.root ? over(x.rate, y.rate) : undefined
   }
 
-  /** Relates two nodes that were not related: a comes `ratio` times as often as b. */
+  /** Relates two unrelated nodes: a's rate is `ratio` times b's. */
   join(a: number, b: number, ratio: Ratio): void {
     const [x, y] = [this.find(a), this.find(b)]
     this.parent[x.root] = y.root

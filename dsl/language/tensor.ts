@@ -2,7 +2,10 @@ import { show } from '../ir/show.js'
 import { type Dim, type DType, elementBytes, type TensorSpec } from '../ir/tensor.js'
 import { badAttribute, type UnplacedError } from './messages.js'
 
-/** The type of a value: element type and row-major shape. Dimensions are literals or symbols such as `'batch'`. */
+/**
+ * The type of a value: element type and row-major shape. Dimensions are literals or symbols such as
+ * `'batch'`.
+ */
 export interface Tensor<out D extends DType = DType, out S extends readonly Dim[] = readonly Dim[]> {
   readonly dtype: D
   readonly shape: S
@@ -25,8 +28,9 @@ export interface HostArrays {
 export type HostArrayOf<A extends AnyTensor> = HostArrays[A['dtype']]
 
 /**
- * A tensor's type: `tensor('f32', ['batch', 784])`. `[]` is a scalar. A symbol is bound by `compile(graph, { dims })`, and is 1
- * where it is not. Never throws: a shape that cannot be is reported by `compile` where the tensor is used.
+ * A tensor's type: `tensor('f32', ['batch', 784])`. `[]` is a scalar. A symbol is bound by `compile(graph, {
+ * dims })`, and is 1 where it is not. Never throws: an invalid shape is reported by `compile` where the
+ * tensor is used.
  */
 export const tensor = <D extends DType, const S extends readonly Dim[]>(dtype: D, shape: S): Tensor<D, S> =>
   Object.freeze({ dtype, shape: Array.isArray(shape) ? (Object.freeze([...shape]) as unknown as S) : shape })
@@ -37,7 +41,7 @@ export const maxRank = 8
 export const isDType = (value: unknown): value is DType =>
   typeof value === 'string' && Object.hasOwn(elementBytes, value)
 
-/** What is wrong with a dimension, or undefined. */
+/** The error of a dimension; undefined where it is valid. */
 const dimensionProblem = (size: unknown): string | undefined => {
   if (typeof size === 'string') return /^[A-Za-z_]\w*$/.test(size) ? undefined : `the symbol ${show(size)}`
   return Number.isSafeInteger(size) && (size as number) > 0 ? undefined : show(size)
@@ -54,18 +58,20 @@ const shapeProblem = (dtype: DType, shape: readonly unknown[]): string | undefin
   return bytes > Number.MAX_SAFE_INTEGER ? `${show(shape)}, ${bytes} bytes` : undefined
 }
 
-/** A value that should be a tensor's type. Where it is none, `problem` says why, and `spec` is what the graph goes on with. */
+/**
+ * A value used as a tensor's type. Where it is none, `problem` is the error and `spec` a valid replacement.
+ */
 export const soundSpec = (
   value: unknown,
 ): { readonly spec: TensorSpec; readonly problem?: UnplacedError } => {
   const { dtype, shape } = (typeof value === 'object' && value !== null ? value : {}) as Partial<TensorSpec>
   const type: DType = isDType(dtype) ? dtype : 'f32'
   if (!isDType(dtype) || !Array.isArray(shape)) {
-    const sound = Array.isArray(shape) && shape.every(size => dimensionProblem(size) === undefined)
+    const valid = Array.isArray(shape) && shape.every(size => dimensionProblem(size) === undefined)
     const found =
       typeof value === 'object' && value !== null ? `dtype ${show(dtype)}, shape ${show(shape)}` : show(value)
     return {
-      spec: { dtype: type, shape: sound ? (shape as readonly Dim[]) : [] },
+      spec: { dtype: type, shape: valid ? (shape as readonly Dim[]) : [] },
       problem: badAttribute(
         "a tensor type such as tensor('f32', [64, 64])",
         found,
@@ -77,7 +83,7 @@ export const soundSpec = (
   if (found === undefined) return { spec: { dtype: type, shape } }
   const within = shape.slice(0, maxRank).map(size => (dimensionProblem(size) === undefined ? size : 1))
   return {
-    // Where the sizes are sound, but too large together, each of them is 1.
+    // Where each size is valid but their product is too large, every size is 1.
     spec: { dtype: type, shape: shapeProblem(type, within) === undefined ? within : within.map(() => 1) },
     problem: {
       _tag: 'BadDimension',

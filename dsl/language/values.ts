@@ -27,7 +27,10 @@ const saturate =
   (value: number): number =>
     Number.isNaN(value) ? 0 : value <= low ? low : value >= high ? high : Math.trunc(value)
 
-/** How a number is stored: floats round to nearest even, whole types truncate toward zero and saturate, NaN is 0. */
+/**
+ * How a number is stored: floats round to nearest even, whole types truncate toward zero and saturate, NaN is
+ * 0.
+ */
 export const writer = (dtype: DType): ((value: number) => number) => {
   switch (dtype) {
     case 'u8':
@@ -52,7 +55,10 @@ export const numbers = (values: HostArray, dtype: DType): HostArray | Float32Arr
   return result
 }
 
-/** Half the distance of 1 to the next number: what one rounding to the type may be off by, relatively. 0 for whole types. */
+/**
+ * Half the distance of 1 to the next number: the largest relative error of one rounding to the type. 0 for
+ * whole types.
+ */
 export const roundoff: Readonly<Record<DType, number>> = {
   u8: 0,
   i32: 0,

@@ -7,7 +7,7 @@ export interface Position {
   readonly column: number
 }
 
-/** Takes a position in the code that runs to one in the code that was written (a source map), or yields undefined. */
+/** Maps a position in the running code to one in its source (by a source map), or yields undefined. */
 export type PositionMapper = (position: Position) => Position | undefined
 
 let mapper: PositionMapper | undefined
@@ -35,7 +35,7 @@ const asPath = (file: string): string => {
   return /^\/[A-Za-z]:/.test(path) ? path.slice(1) : path
 }
 
-// The folder of this very module and the runtime's beside it, in the sources or in dist/. Frames under them are Braid's own.
+// The folders of the language and of the runtime, in the sources or in dist/. Frames in them belong to Braid.
 const own = ['../', '../../runtime/'].map(folder => asPath(new URL(folder, import.meta.url).href))
 const ownFile = (file: string): boolean => own.some(folder => asPath(file).startsWith(folder))
 
@@ -91,7 +91,8 @@ const parse = (stack: string): Position[] =>
     return found ? [{ file: found[1] ?? '', line: Number(found[2]), column: Number(found[3]) }] : []
   })
 
-// Hazard: `prepareStackTrace` and `stackTraceLimit` are global. They are put back before anything else can run.
+// Hazard: `prepareStackTrace` and `stackTraceLimit` are global. They are restored before any other code can
+// run.
 const captureAtMost = (frames: number): Position | undefined => {
   const errors = Error as unknown as StackError
   const { prepareStackTrace, stackTraceLimit } = errors
@@ -117,13 +118,13 @@ const captureAtMost = (frames: number): Position | undefined => {
       if (stackTraceLimit === undefined) delete errors.stackTraceLimit
       else errors.stackTraceLimit = stackTraceLimit
     } catch {
-      // A frozen `Error`: nothing was changed, so nothing is to be put back.
+      // A frozen `Error`: nothing was changed, so nothing is restored.
     }
   }
 }
 
 /**
- * The nearest place on the stack that is not Braid's own. Cheap enough for every node of a large graph: few frames, and
- * no text until somebody reads it. Never throws, and yields `unknown` where an engine has no stacks.
+ * The nearest place on the stack outside of Braid. Cheap enough for every node of a large graph: it takes few
+ * frames, and formats text only on demand. Never throws; yields `unknown` where an engine has no stacks.
  */
 export const here = (): Where => new Captured(captureAtMost(6) ?? captureAtMost(40))

@@ -1,4 +1,4 @@
-// A camera of sorts: frames that come when they come, each with its number in its first four bytes.
+// A simulated camera: frames at its own pace, each with its number in its first four bytes.
 import { interval, map, type Observable, take } from 'rxjs'
 
 export const height = 120
@@ -19,11 +19,11 @@ export const frame = (number: number): Uint8Array => {
 export const frameNumber = (pixels: Uint8Array) =>
   new DataView(pixels.buffer, pixels.byteOffset).getUint32(0, true)
 
-/** `count` frames, one every `milliseconds`, whether anybody is ready for them or not. */
+/** `count` frames, one every `milliseconds`, whether or not the session has a free slot. */
 export const camera = (count: number, milliseconds: number): Observable<Uint8Array> =>
   interval(milliseconds).pipe(take(count), map(frame))
 
-/** What the graph is to compute, in plain loops: how far each pixel is from its row's mean. */
+/** The expected results, in plain loops: the difference of each pixel from its row's mean. */
 export const contrast = (pixels: Uint8Array): Uint8Array => {
   const result = new Uint8Array(pixels.length)
   for (let row = 0; row < height; row++) {

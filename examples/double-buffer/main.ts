@@ -1,5 +1,6 @@
-// Frames from an Observable that does not wait, through three lanes, with back pressure: when all slots are taken, the oldest
-// frame that still waits is dropped. Shows the credits as they go, then checks every answer, the drops and the overlap.
+// Frames from an Observable that does not wait, through three lanes, with back pressure: when all slots are
+// taken, the oldest waiting frame is dropped. Shows the credits during the run, then checks every answer, the
+// drops and the overlap.
 import { parseArgs } from 'node:util'
 import { compile, orThrow } from 'braid-gpu'
 import { type OpenOptions, open, pushed } from 'braid-gpu/runtime'
@@ -44,7 +45,7 @@ const main = async () => {
       tap(lease => {
         using held = lease
         const number = frameNumber(held.first)
-        // Half a step of rounding in the mean may tip one truncation.
+        // A rounding difference in the mean may change one truncation.
         if (number <= newest || difference(held.contrast, contrast(frame(number))) > 1) wrong++
         newest = number
         delivered++

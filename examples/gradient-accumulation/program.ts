@@ -1,4 +1,5 @@
-// For the command line: `npx braid run examples/gradient-accumulation/program.ts --device host --ticks 20 --check`.
+// For the command line: `npx braid run examples/gradient-accumulation/program.ts --device host --ticks 20
+// --check`.
 import {
   download,
   every,
@@ -23,8 +24,9 @@ const copy = lane('copy')
 const math = lane('math')
 
 /**
- * A batch that is too large for the device, as eight that are not: `window` gathers the gradients of eight micro-batches, the weights take one step by
- * their mean, and `hold` keeps them for the next eight. A tick is one step; each feed gives eight values for it.
+ * A batch too large for the device, as eight micro-batches: `window` collects the gradients of the eight, the
+ * weights take one step by their mean, and `hold` keeps them for the next eight. A tick is one step; each
+ * feed gives eight values for it.
  */
 export const training = graph(
   'gradient-accumulation',

@@ -1,10 +1,11 @@
-// Samples of a linear relation with some noise, from a seed, and the training in plain loops that the graph is held against.
+// Samples of a linear relation with some noise, from a seed, and the training in plain loops that the graph
+// is compared with.
 export const features = 64
 export const rows = 32
 export const micro = 8
 export const rate = 0.05
 
-/** Rows of features, and of each what the weights are to make of it. */
+/** Rows of features, and the target of each row. */
 export interface Sample {
   readonly x: Float32Array
   readonly target: Float32Array

@@ -1,6 +1,7 @@
-// One network on one device, and cut into two stages on two: the same answers, each stage's weights on its own device, and a tick that takes about half as long, since
-// the second stage of one tick runs beside the first of the next. Host devices by default, slowed to a known rate so that the figures are theirs and not the
-// processor's; with `--device cuda:0,cuda:1` two GPUs. Ends with status 1 if something is off.
+// One network on one device, and cut into two stages on two: the same answers, each stage's weights on its
+// own device, and a tick that takes about half as long, since the second stage of one tick overlaps the first
+// of the next. Host devices by default, slowed to a known rate so that the figures do not depend on the
+// processor; with `--device cuda:0,cuda:1` two GPUs. Exit status 1 if a check fails.
 import { parseArgs } from 'node:util'
 import { compile, orThrow, textOf } from 'braid-gpu'
 import { open, pulled } from 'braid-gpu/runtime'

@@ -1,5 +1,5 @@
-// Layers that are products with weights of their own, in as many stages as there are devices: each device has the weights of its stage, and what one stage yields goes
-// to the next one's device.
+// Layers of matrix products, in one stage a device: each device has the weights of its stage, and the result
+// of a stage goes to the next device.
 import {
   device,
   download,
@@ -19,7 +19,7 @@ export const width = 256
 export const rows = 64
 export const layers = 8
 
-/** The values of every layer's weights, from its number: small, so that nothing grows out of hand. */
+/** The values of every layer's weights, from its number: small, so that the results stay bounded. */
 export const weights = (): Record<string, Float32Array> =>
   Object.fromEntries(
     Array.from({ length: layers }, (_, layer) => [
@@ -31,7 +31,7 @@ export const weights = (): Record<string, Float32Array> =>
 export const feed = (tick: number): Float32Array =>
   Float32Array.from({ length: rows * width }, (_, i) => ((i + 7 * tick) % 19) / 19)
 
-/** Nothing is said of copies between devices: they follow from where the layers are. */
+/** The compiler adds the copies between devices, from the lanes of the layers. */
 export const network = (devices: number) =>
   graph(`${layers} layers on ${devices}`, { x: tensor('f32', [rows, width]) }, ({ x }) => {
     let flow: Flow<'device', Tensor<'f32', readonly [number, number]>> = x.pipe(upload(device(0)))

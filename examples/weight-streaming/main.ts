@@ -1,5 +1,5 @@
-// The main job: a network larger than its device's memory is streamed through it, layer by layer, and everything that Braid
-// promised about it before is measured afterwards. Ends with status 1 if any promise was not kept.
+// Streams a network larger than its device's memory through the device, layer by layer, and then measures
+// every figure that the plan promised. Exit status 1 if a promise was broken.
 import { mkdirSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { compile, type InputsOf, interpret, type OutputsOf, orThrow, type Plan } from 'braid-gpu'
@@ -54,7 +54,7 @@ const main = async (): Promise<boolean> => {
   )
   row('waits', `${wait} a tick: the places where one lane must not run ahead of another`)
   row('uses', `${use} a tick: the memory of a buffer is another's right after the last read that stands here`)
-  row('elided', `${elided} more uses were proved needless, because something already orders them`)
+  row('elided', `${elided} more uses were proved redundant, because something already orders them`)
   row('bound', `${mebibytes(plan.bound.device[0]!)} of device memory at most, known before anything runs`)
 
   const execute = async (label: string, which: Network, trace: boolean) => {

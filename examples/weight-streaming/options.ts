@@ -24,7 +24,7 @@ export const readOptions = () => {
     throw new Error(`--ticks: wanted a whole number from 3, found ${values.ticks}`)
   if (positionals.length > 1)
     throw new Error(`wanted one file, found ${positionals.length}: ${positionals.join(' ')}`)
-  // What is no device is told by `open`, with the devices that there are.
+  // `open` reports an unknown device, with the devices of this machine.
   const device = values.device as NonNullable<OpenOptions['device']>
   return { ...values, ticks, device, file: positionals[0] }
 }

@@ -6,7 +6,7 @@ import { layers, network, weightName } from './network.js'
 import { rowsOf } from './rows.js'
 import { checkout, defaultPath, openWeights } from './weights.js'
 
-/** The file is opened when the first layer is asked for, and made if need be. */
+/** The file is opened, and if missing created, when the first layer is requested. */
 const lazily = () => {
   let opened: ReturnType<typeof openWeights> | undefined
   return async (layer: number, into: Uint8Array) => {
@@ -17,7 +17,10 @@ const lazily = () => {
 
 const read = lazily()
 
-/** Rates at which a copy of a layer's weights takes as long as its product (5 ms each), and memory for four layers. */
+/**
+ * Rates at which a copy of a layer's weights takes as long as its product (5 ms each), and memory for four
+ * layers.
+ */
 export const slowed = { memory: 4 << 20, copyRate: 210e6, flopRate: 1.68e9 } as const
 
 export default program({

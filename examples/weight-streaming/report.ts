@@ -1,4 +1,4 @@
-// Saying what happens, in words that need no manual.
+// The example's output.
 import type { Plan } from 'braid-gpu'
 
 export const mebibytes = (bytes: number) => `${(bytes / 2 ** 20).toFixed(2)} MiB`
@@ -8,7 +8,7 @@ export const row = (label: string, text: string) => console.log(`  ${label.padEn
 
 export const title = (text: string) => console.log(`\n${text}`)
 
-/** One thing that was promised: ✓ or ✗, and the words. Returns whether it holds. */
+/** A line for one promise: ✓ or ✗, and the text. Returns whether it holds. */
 export const verdict = (holds: boolean, label: string, text: string) => {
   console.log(`  ${holds ? '✓' : '✗'} ${label.padEnd(10)} ${text}`)
   return holds
@@ -27,7 +27,10 @@ export const progress = (label: string, total: number) => {
   }
 }
 
-/** How many commands of each kind the plan has, and how many uses were proved needless: pairs of a buffer and a foreign lane without one. */
+/**
+ * How many commands of each kind the plan has, and how many uses were proved redundant: pairs of a buffer and
+ * a foreign lane without a use.
+ */
 export const figures = (plan: Plan) => {
   const count = { run: 0, wait: 0, record: 0, use: 0, alloc: 0, free: 0 }
   const foreign = new Set<string>()

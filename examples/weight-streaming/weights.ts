@@ -1,4 +1,5 @@
-// The weights as a .safetensors file: made once from a seed, then read back like any other file of these names and shapes.
+// The weights as a .safetensors file: created once from a seed, then read like any other file of these names
+// and shapes.
 import { existsSync, mkdirSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -20,7 +21,8 @@ const randomNumbers = (start: number) => {
   }
 }
 
-// Uniform in ±√(6 / width): a layer of relu then keeps the mean square of what it is given, however many layers follow.
+// Uniform in ±√(6 / width): a layer of relu then keeps the mean square of its input through any number of
+// layers.
 const layerWeights = (layer: number): Uint8Array => {
   const next = randomNumbers(seed + layer * 7919)
   const limit = Math.sqrt(6 / width)
@@ -63,7 +65,10 @@ const openWhole = async (path: string): Promise<Safetensors | undefined> => {
   return opened.right
 }
 
-/** Opens the file; at the default path it is made first where it is missing. Its header and size are checked every time. */
+/**
+ * Opens the file; at the default path it is created first if missing. Its header and size are checked every
+ * time.
+ */
 export const openWeights = async (
   path: string,
   make: boolean,

@@ -3,12 +3,12 @@ import { Misuse } from './io.js'
 
 type Options = NonNullable<ParseArgsConfig['options']>
 type Common = { readonly json: { type: 'boolean' }; readonly help: { type: 'boolean'; short: 'h' } }
-// Named, since a declaration file cannot name what Node's own types keep to themselves.
+// Named, since a declaration file cannot name types that Node does not export.
 type Parsed<O extends Options> = ReturnType<
   typeof parseArgs<{ args: string[]; options: O & Common; allowPositionals: true; strict: true }>
 >
 
-/** The flags and words after a verb. Everything that does not belong there is a Misuse that names the usage. */
+/** The flags and words after a verb. Any other argument is a Misuse, with the usage. */
 export const parse = <const O extends Options>(
   args: readonly string[],
   options: O,
@@ -26,7 +26,7 @@ export const parse = <const O extends Options>(
   }
 }
 
-// `--ticks -1` is a wrong number, to be told as one; parseArgs takes it for two flags.
+// `--ticks -1` is an invalid number and is reported as such; parseArgs takes it for two flags.
 const withValues = (args: readonly string[], options: Options): string[] => {
   const whole: string[] = []
   for (let i = 0; i < args.length; i++) {
@@ -40,7 +40,7 @@ const withValues = (args: readonly string[], options: Options): string[] => {
   return whole
 }
 
-/** The one word that a verb wants. */
+/** The one positional argument of a verb. */
 export const oneWord = (words: readonly string[], what: string, usage: string): string => {
   const [word, extra] = words
   if (word === undefined || word === '') throw new Misuse(`${what} is missing\nusage: ${usage}`)

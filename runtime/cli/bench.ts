@@ -7,7 +7,7 @@ import { table } from './table.js'
 
 export const usage = 'braid bench [NAME…] [--json]'
 
-/** What a module of `spec/bench` exports as `bench`. */
+/** The `bench` export of a module of `spec/bench`. */
 interface Bench {
   readonly name: string
   readonly title: string

@@ -10,16 +10,16 @@ export interface CheckResult {
   readonly maxRelativeError: number
   readonly tolerance: number
   readonly ok: boolean
-  /** The worst output, where the check fails. */
+  /** The output with the largest error, where the check fails. */
   readonly worst?: { readonly output: string; readonly tick: number; readonly relativeError: number }
 }
 
 export type Values = Readonly<Record<string, HostArray>>
 
-/** By input, the values that were fed, in order: as many for a tick as the input comes times. */
+/** By input, the values that were fed, in order: with as many values a tick as the input's rate. */
 export type Fed = ReadonlyMap<string, readonly HostArray[]>
 
-/** Holds what a run gave out against what `interpret` yields on the values that were really fed, tick by tick. */
+/** Compares the outputs of a run with those of `interpret` on the captured inputs, tick by tick. */
 export const check = async (
   program: Program,
   plan: Plan,
@@ -57,7 +57,10 @@ export const check = async (
   return { outputs, maxRelativeError: worst.relativeError, tolerance, ok, ...(ok ? {} : { worst }) }
 }
 
-/** The largest difference of two values, relative to the largest magnitude of the second; 0 only where they are equal bit for bit. */
+/**
+ * The largest difference of two values, relative to the largest magnitude of the second; 0 only where they
+ * are equal bit for bit.
+ */
 export const relativeError = (got: HostArray, wanted: HostArray, dtype: DType): number => {
   if (got.length !== wanted.length) return Number.POSITIVE_INFINITY
   const found = numbers(got, dtype)

@@ -2,7 +2,7 @@ import type { Machine } from '../../dsl/index.js'
 import type { DeviceName } from '../device/devices.js'
 import type { HostFigures } from './host-figures.js'
 
-/** The machine whose device figures the file takes over: the device is not measured. */
+/** The machine whose device figures the file copies: the device is not measured. */
 const known = 'h200'
 
 const rates = new Set(['bandwidth', 'cacheBandwidth'])

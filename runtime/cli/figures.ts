@@ -6,7 +6,10 @@ export interface Figures {
   readonly record: number
   readonly use: number
   readonly alloc: number
-  /** Pairs of a tick buffer and a foreign lane that accesses it, without a use: something already orders them. */
+  /**
+   * Pairs of a tick buffer and a foreign lane that accesses it, without a use, because another order covers
+   * it.
+   */
   readonly elided: number
 }
 

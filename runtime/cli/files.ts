@@ -12,7 +12,10 @@ export const badFile = (
 ): Failed =>
   new Failed([{ _tag: 'BadFile', at: path, subject, wanted, found: (error as Error).message, next }])
 
-/** The text of a file that a flag or an argument names; `next` says what to give instead where it cannot be read. */
+/**
+ * The text of a file that a flag or an argument names; `next` is the advice of the error where it cannot be
+ * read.
+ */
 export const textOf = (path: string, subject: string, next: string): string => {
   try {
     return readFileSync(path, 'utf8')
@@ -35,7 +38,7 @@ function* piecesOf(file: number): Generator<string> {
   yield decoder.end()
 }
 
-/** A plan from a PLAN.json of any length, which is read a piece at a time. */
+/** A plan from a PLAN.json of any length, read in chunks. */
 export const planIn = (path: string): ReturnType<typeof parsePlanParts> => {
   let file = -1
   try {

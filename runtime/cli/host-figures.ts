@@ -144,8 +144,8 @@ export const measureHost = async (device: DeviceName): Promise<HostFigures> => {
   const periods: Filled[] = []
   for (const bytes of sizes) periods.push({ bytes, nanoseconds: await filled(bytes, 3, device) })
   // The time of a tick with nothing to fill is the larger of two measurements: with many ticks in flight, so
-  // that a tick's own duration is hidden; and extrapolated from the two smallest sizes, because a thread that
-  // is told of one tick's end at a time takes longer than one that is told of many at once.
+  // that a tick's own duration is hidden; and extrapolated from the two smallest sizes, because a thread
+  // notified of one completed tick at a time takes longer than one notified of many at once.
   const [a, b] = [periods[0]!, periods[1]!]
   const slope = (b.nanoseconds - a.nanoseconds) / (b.bytes - a.bytes)
   const tick = Math.max(await filled(4, 16, device), a.nanoseconds - slope * a.bytes)
@@ -161,8 +161,8 @@ export const measureHost = async (device: DeviceName): Promise<HostFigures> => {
     product: await each(products, device),
     copy: await each(copies, device),
   }
-  // With one tick in flight nothing hides the turnaround: it is the part of the time that `simulate` does not
-  // explain.
+  // With one tick in flight nothing hides the turnaround: it is the measured time minus the time that
+  // `simulate` predicts.
   const host = { ...h200.host, ...filling, ...calls, tick, turnaround: 0 }
   const { tickMs } = simulate(fillPlan(4, 1), { ...h200, host })
   return { tick, turnaround: Math.max(0, (await filled(4, 1, device)) - tickMs * 1e6), ...filling, ...calls }

@@ -5,7 +5,7 @@ import { thrown } from '../values.js'
 /** The command line was used wrongly: exit status 2. */
 export class Misuse extends Error {}
 
-/** What a verb ends with when something is wrong that is not a misuse: the errors as data; exit status 1. */
+/** Thrown by a verb for any failure that is not a misuse: the errors as data; exit status 1. */
 export class Failed extends Error {
   constructor(readonly faults: readonly Fault[]) {
     super(renderAll(faults))
@@ -39,8 +39,8 @@ const colours = (): boolean =>
   process.stdout.isTTY === true && !process.env['NO_COLOR'] && process.env['TERM'] !== 'dumb'
 
 /**
- * The output of this process. With `--json`, what a user's program prints goes to standard error: standard output is for the one
- * object.
+ * The output of this process. With `--json`, what a user's program prints goes to standard error: standard
+ * output is for the one object.
  */
 export const makeOutput = (json: boolean): Output => {
   const write = process.stdout.write.bind(process.stdout) as (text: string) => boolean
@@ -53,7 +53,7 @@ export const makeOutput = (json: boolean): Output => {
   }
 }
 
-/** A fault as JSON: its data, without what cannot be written. */
+/** A fault as JSON: its data, without values that JSON cannot hold. */
 const plain = (fault: Fault): object => {
   const { cause, ...data } = fault as Fault & { cause?: unknown }
   return cause === undefined
@@ -61,7 +61,7 @@ const plain = (fault: Fault): object => {
     : { ...data, cause: cause instanceof Error ? cause.message : String(cause) }
 }
 
-/** Says on standard error what ended the command, and returns its exit status. */
+/** Reports on standard error what ended the command, and returns the exit status. */
 export const report = (error: unknown, json: boolean): number => {
   const say = (text: string): void => void process.stderr.write(`${text}\n`)
   if (error instanceof Misuse) {

@@ -5,7 +5,10 @@ import { Failed, Misuse } from './io.js'
 
 const names = (): string => Object.keys(machines).join(', ')
 
-/** `--machine`: one that Braid knows by name, or a file that describes one (JSON, comments allowed). What has neither a dot nor a slash is meant as a name. */
+/**
+ * `--machine`: the name of a known machine, or a file that describes one (JSON, comments allowed). A value
+ * without a dot or a slash is a name.
+ */
 export const machineFrom = (flag: string): Machine => {
   const known = Object.hasOwn(machines, flag) ? machines[flag] : undefined
   if (known !== undefined) return known

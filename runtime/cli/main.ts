@@ -104,10 +104,11 @@ const main = async (argv: readonly string[]): Promise<number> => {
   }
 }
 
-// Whether the command has said how it ends.
+// Whether the command has reported its end.
 let ended = false
 
-// Whatever escapes from a user's program (an Observable's late error, a rejected promise) is a sentence first as well.
+// An uncaught error of a user's program (an Observable's late error, a rejected promise) is reported as a
+// sentence too.
 for (const event of ['uncaughtException', 'unhandledRejection'] as const)
   process.on(event, (error: unknown) => {
     ended = true
@@ -115,7 +116,7 @@ for (const event of ['uncaughtException', 'unhandledRejection'] as const)
     process.exit()
   })
 
-// Who reads the output may have seen enough: `braid plan … | head`.
+// The reader of the output may close the pipe early: `braid plan … | head`.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code === 'EPIPE') {
     ended = true
@@ -124,7 +125,7 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   throw error
 })
 
-// Where nothing is left that could wake what is awaited Node ends with 13, silently.
+// Node exits silently with 13 when a top-level await can never settle.
 process.on('exit', () => {
   if (ended || process.exitCode !== 13) return
   process.exitCode = report(

@@ -57,7 +57,7 @@ export const plan = async (args: readonly string[], out: Output): Promise<number
   }
   const text = written(made, as, machine)
   out.say(text.trimEnd())
-  // The plan itself is the one object; its other forms are text inside one.
+  // The JSON form is the plan itself; the other forms are text inside an object.
   out.result(
     as === 'json' || values.as === undefined
       ? (JSON.parse(asJSON(made)) as object)

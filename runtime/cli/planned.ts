@@ -7,17 +7,19 @@ import { Failed, Misuse } from './io.js'
 import { loadProgram } from './program.js'
 import { profileFrom } from './traced.js'
 
-/** The flags that concern the compiler, the same for every verb that takes a program. */
+/** The compiler's flags, the same for every verb that takes a program. */
 export const compileFlags = {
   memory: { type: 'string' },
   storage: { type: 'string' },
   profile: { type: 'string' },
 } as const
 
-/** What the command line says to the compiler. `profile`: nanoseconds by name of operation, read from a trace. */
+/**
+ * The compiler's options on the command line. `profile`: nanoseconds by name of operation, read from a trace.
+ */
 export type CompileFlags = Pick<CompileOptions, 'memory' | 'storage' | 'profile'>
 
-/** The flags, checked: before a program is loaded, since loading runs it. */
+/** The flags, checked before a program is loaded, since loading runs the program. */
 export const compilerOf = (values: {
   memory?: string | undefined
   storage?: string | undefined
@@ -30,7 +32,7 @@ export const compilerOf = (values: {
   ...(values.profile === undefined ? {} : { profile: profileFrom(values.profile) }),
 })
 
-/** A program's plan: its own options, and before them those of the command line. */
+/** A program's plan. Options of the command line take precedence over the program's. */
 export const compiled = (program: Program, flags: CompileFlags): Plan => {
   const { dims, inFlight, memory, storage, lanes, placement, machine, profile } = program.options ?? {}
   const options = { dims, inFlight, lanes, memory, storage, placement, machine, profile, ...flags }
@@ -39,7 +41,10 @@ export const compiled = (program: Program, flags: CompileFlags): Plan => {
   return plan.right
 }
 
-/** A plan from a file, whoever wrote it: its form is checked, and that the laws about safety hold, since what is said of a plan assumes them. */
+/**
+ * A plan from a file of any origin: its form and the laws about safety are checked, since every report about
+ * a plan assumes them.
+ */
 const readPlan = (path: string): Plan => {
   const parsed = planIn(path)
   if (E.isLeft(parsed)) throw new Failed(parsed.left)
@@ -57,7 +62,7 @@ const readPlan = (path: string): Plan => {
   ])
 }
 
-/** The plan that a verb is about: of a PROGRAM, compiled as the flags say, or the one that a PLAN.json holds. */
+/** The plan that a verb works on: compiled from a PROGRAM with the flags, or read from a PLAN.json. */
 export const planFrom = async (path: string, flags: CompileFlags, usage: string): Promise<Plan> => {
   if (!path.endsWith('.json')) return compiled(await loadProgram(path), flags)
   if (Object.keys(flags).length > 0)

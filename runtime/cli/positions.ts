@@ -4,7 +4,10 @@ import { setPositionMapper } from '../../dsl/index.js'
 
 const asPath = (source: string): string => (source.startsWith('file://') ? fileURLToPath(source) : source)
 
-/** From here on places in programs are those of the TypeScript that was written, where a source map says so. Before programs load. */
+/**
+ * Installs source maps, so that places in programs are those of their TypeScript. Call it before a program is
+ * loaded.
+ */
 export const mapPositions = (): void => {
   ;(process as { setSourceMapsEnabled?: (on: boolean) => void }).setSourceMapsEnabled?.(true)
   setPositionMapper(({ file, line, column }) => {

@@ -16,7 +16,10 @@ export const home = (): string => {
   return existsSync(join(here, 'package.json')) ? here : fileURLToPath(new URL('../../../', import.meta.url))
 }
 
-/** Loads what a file exports with `program({ … })`, as its default or as `program`. TypeScript is loaded through tsx. */
+/**
+ * Loads the export made by `program({ … })`, the default export or `program`. TypeScript is loaded through
+ * tsx.
+ */
 export const loadProgram = async (path: string): Promise<Program> => {
   const file = resolve(path)
   const stat = statSync(file, { throwIfNoEntry: false })
@@ -51,9 +54,9 @@ export const loadProgram = async (path: string): Promise<Program> => {
   )
 }
 
-// A file that throws while it loads is the user's own error: told with its message and place.
+// A file that throws while it loads is the user's error, reported with its message and place.
 const load = async (file: string, path: string): Promise<Record<string, unknown>> => {
-  const built = twin(file)
+  const built = builtOf(file)
   try {
     if (built === undefined && /\.[mc]?ts$/.test(file)) await startTypeScript(path)
     return (await import(pathToFileURL(built ?? file).href)) as Record<string, unknown>
@@ -68,7 +71,7 @@ const load = async (file: string, path: string): Promise<Record<string, unknown>
   }
 }
 
-// Where in the user's own files: the first frame that is neither Node's, nor a package's, nor of this command.
+// The place in the user's files: the first frame outside of Node, of packages and of this command.
 const placeOf = (error: unknown, file: string): string => {
   const stack = error instanceof Error && typeof error.stack === 'string' ? error.stack : ''
   const frame = stack
@@ -78,15 +81,15 @@ const placeOf = (error: unknown, file: string): string => {
   return error instanceof SyntaxError && !/\.[mc]?ts$/.test(file) ? syntaxPlace(file) : ''
 }
 
-// An error of syntax that was caught does not say where; Node says it of a file that it checks.
+// A caught SyntaxError has no place; `node --check` prints it.
 const syntaxPlace = (file: string): string => {
   const { stderr } = spawnSync(process.execPath, ['--check', file], { encoding: 'utf8' })
   const [, line] = /^[^\n]*:(\d+)\n/.exec(stderr) ?? []
   return line === undefined ? '' : ` at ${file}:${line}`
 }
 
-// The examples are built with Braid: no need to translate again what stands in dist and is not older.
-const twin = (file: string): string | undefined => {
+// The examples are built with Braid: the output in dist is used if it is up to date.
+const builtOf = (file: string): string | undefined => {
   const inside = relative(home(), file)
   if (!inside.startsWith('examples') || !inside.endsWith('.ts')) return undefined
   const built = join(home(), 'dist', inside.replace(/\.ts$/, '.js'))

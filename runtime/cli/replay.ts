@@ -110,7 +110,7 @@ const describe = (
   const { torch } = trace
   const segments = expandable ? (movePages ? 'expandable, pages move' : 'expandable') : 'whole segments'
   const how = `${policy}, ${segments}`
-  // Each peak is compared with the live bytes as asked for, before the allocator's own rounding.
+  // Each peak is compared with the requested live bytes, before the allocator's rounding.
   const row = (allocator: string, reserved: number) => [
     allocator,
     bytes(reserved),

@@ -31,7 +31,7 @@ const flags = {
   trace: { type: 'string' },
 } as const
 
-/** The one way to run a plan so far; the flag is kept for scripts that name it. */
+/** The only mode. The flag is kept for scripts that pass it. */
 const mode = 'eager'
 
 export const run = async (args: readonly string[], out: Output): Promise<number> => {

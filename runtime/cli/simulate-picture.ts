@@ -13,7 +13,10 @@ const marks: Readonly<Record<Resource, string>> = {
   host: 'h',
 }
 
-/** One steady tick, a row a lane: a column shows what its lane does for half of that time or more, `:` where it is less, and a dot where it is nothing. */
+/**
+ * One steady tick, a row a lane: a column shows the kind of work that takes at least half of its time, `:`
+ * for less, and a dot for no work.
+ */
 export const picture = (plan: Plan, { timeline, tickMs }: Simulation): string => {
   const to = timeline.ended[Math.max(0, timeline.ticks - 1 - plan.inFlight)] ?? 0
   const from = to - tickMs * 1e6
@@ -25,15 +28,15 @@ export const picture = (plan: Plan, { timeline, tickMs }: Simulation): string =>
     const start = Math.max(from, timeline.start[i]!) - from
     const end = Math.min(to, timeline.end[i]!) - from
     if (end <= start) continue
-    const cells = time[timeline.lane[i]!]![kinds.indexOf(timeline.resource[i]!)]!
+    const times = time[timeline.lane[i]!]![kinds.indexOf(timeline.resource[i]!)]!
     const last = Math.min(columns - 1, Math.floor(end / width))
     for (let c = Math.floor(start / width); c <= last; c++)
-      cells[c]! += Math.max(0, Math.min(end, (c + 1) * width) - Math.max(start, c * width))
+      times[c]! += Math.max(0, Math.min(end, (c + 1) * width) - Math.max(start, c * width))
   }
   const names = laneNames(plan)
   const room = names.reduce((most, name) => Math.max(most, name.length), 0)
   const rows = time.map((lane, l) => {
-    const cells = Array.from({ length: columns }, (_, c) => {
+    const columnsOfLane = Array.from({ length: columns }, (_, c) => {
       let best = -1
       let busy = 0
       for (const [k, kind] of lane.entries()) {
@@ -43,7 +46,7 @@ export const picture = (plan: Plan, { timeline, tickMs }: Simulation): string =>
       if (best < 0) return '.'
       return busy >= width / 2 ? marks[kinds[best]!] : ':'
     })
-    return `${names[l]!.padEnd(room)} |${cells.join('')}|`
+    return `${names[l]!.padEnd(room)} |${columnsOfLane.join('')}|`
   })
   const end = `${tickMs.toPrecision(4)} ms`
   const scale = `${' '.repeat(room + 2)}0${end.padStart(columns - 1)}`

@@ -1,4 +1,7 @@
-/** Rows in aligned columns, two spaces apart. Columns whose every cell is a number (or empty) stand on the right. */
+/**
+ * Rows in aligned columns, two spaces apart. Columns whose every cell is a number (or empty) stand on the
+ * right.
+ */
 export const table = (rows: readonly (readonly string[])[], indent = ''): string => {
   const columns = rows.reduce((most, row) => Math.max(most, row.length), 0)
   const widths = Array.from({ length: columns }, (_, c) =>
@@ -20,7 +23,7 @@ export const table = (rows: readonly (readonly string[])[], indent = ''): string
     .join('\n')
 }
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: these are the escapes of colours, which take no room.
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are the escapes of colours, which have no width.
 const visible = (text: string): number => text.replace(/\u001b\[\d+m/g, '').length
 
 const pad = (text: string, width: number, right: boolean): string => {

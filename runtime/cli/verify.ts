@@ -12,8 +12,8 @@ export const verify = async (args: readonly string[], out: Output): Promise<numb
   const plans = positionals.map(path => {
     const parsed = planIn(path)
     if (E.isLeft(parsed)) {
-      const whose = positionals.length === 1 ? '' : `${path}: `
-      throw new Failed(parsed.left.map(fault => ({ ...fault, at: `${whose}${fault.at}` })))
+      const prefix = positionals.length === 1 ? '' : `${path}: `
+      throw new Failed(parsed.left.map(fault => ({ ...fault, at: `${prefix}${fault.at}` })))
     }
     return parsed.right
   })

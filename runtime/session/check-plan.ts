@@ -8,8 +8,8 @@ import { nodesOfSeveralTypes } from './flatten.js'
 import * as messages from './messages.js'
 
 /**
- * The plan that is to be run. A plan that this process compiled is proved. Any other value may be anything: it is parsed and
- * held to the laws about safety, and only what the parser made of it goes on.
+ * The plan to run. A plan that this process compiled has been verified. Any other value is parsed and checked
+ * against the laws about safety, and only the parsed plan is used.
  */
 export const soundPlan = (plan: Plan): E.Either<readonly DeviceError[], Plan> => {
   if (isProved(plan)) return E.right(plan)
@@ -32,8 +32,9 @@ const otherThanPlan = (given: unknown): DeviceError | undefined => {
   return undefined
 }
 
-// Law L9 counts bytes, taken in part from wherever they lie free. A session's pool gives out whole granules, each buffer in
-// one piece. So a plan by hand may obey every law and promise less than its pool takes: it would end amid a tick.
+// Law L9 counts bytes and ignores fragmentation. A session's pool allocates whole granules, each buffer
+// contiguous. So a hand-written plan may obey every law with a bound below what its pool takes, and would run
+// out of memory in a tick.
 const belowPool = (plan: Plan): readonly DeviceError[] => {
   if (plan.storage !== 'pooled') return []
   const { device } = poolPeakOf(plan)
@@ -42,7 +43,9 @@ const belowPool = (plan: Plan): readonly DeviceError[] => {
   )
 }
 
-/** Why a session cannot run a sound plan: nodes without a kernel, other ranks, operands of several types. */
+/**
+ * Why a session cannot run a verified plan: nodes without a kernel, other ranks, operands of several types.
+ */
 export const unrunnable = (plan: Plan): readonly DeviceError[] => {
   const running = new Set<number>()
   for (const command of plan.commands) if (command[0] === 'run') running.add(command[1])

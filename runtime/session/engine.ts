@@ -21,9 +21,9 @@ export interface EngineParts {
 }
 
 /**
- * What is alive behind a session: the native program, its slots, and the run that each tick belongs to. Invariant: a feed
- * touches a slot's memory only while `ticks` says it is free, the device only while it is flying, a reader only while it is
- * leased.
+ * The state behind a session: the native program, its slots, and the run that each tick belongs to.
+ * Invariant: a feed accesses a slot's memory only while the slot is free in `ticks`, the device only while it
+ * is in flight, a reader only while it is leased.
  */
 export class Engine implements RunHost, LeaseOwner {
   readonly ticks: Ticks
@@ -33,7 +33,10 @@ export class Engine implements RunHost, LeaseOwner {
   readonly fillUs = new Recent()
   readonly tickMs = new Recent()
   readonly drops: Map<string, number>
-  /** Called with each value that was fed, as it lies in its slot: `braid run --check` compares with `interpret`. */
+  /**
+   * Called with each value that was fed, as it lies in its slot: `braid run --check` compares with
+   * `interpret`.
+   */
   onFed: ((input: string, tick: number, value: HostArray) => void) | undefined
   /** The run that has been started and has not ended. */
   run: Run | undefined
@@ -122,7 +125,7 @@ export class Engine implements RunHost, LeaseOwner {
     return this.parts.program.read(buffer)
   }
 
-  /** Drains, then frees. Idempotent, never rejects: a failure while it frees is a warning. */
+  /** Drains, then frees. Idempotent, never rejects: a failure while freeing becomes a warning. */
   close(): Promise<void> {
     this.#stopping ??= this.#drained().then(async () => {
       const { program, devices } = this.parts

@@ -10,7 +10,7 @@ import type { Port } from './ports.js'
 export interface NamedFeed {
   readonly name: string
   readonly feed: Feed<unknown>
-  /** How many values it gives for a tick. */
+  /** Values for each tick. */
   readonly rate: number
 }
 
@@ -35,7 +35,10 @@ export const namedFeeds = (
   return E.right(named)
 }
 
-/** A feed that can be run, or undefined for any other value: a bare Observable has not said what it drops. */
+/**
+ * A feed that can be run, or undefined for any other value, such as a bare Observable, which has no policy
+ * for a full session.
+ */
 const feedOf = (value: unknown): Feed<unknown> | undefined => {
   if (typeof value !== 'object' || value === null) return undefined
   const feed = value as Feed<unknown>
@@ -52,12 +55,13 @@ const isAsyncIterable = (value: unknown): value is AsyncIterable<unknown> =>
   value !== undefined &&
   typeof (value as AsyncIterable<unknown>)[Symbol.asyncIterator] === 'function'
 
-// Iterable as well, but surely meant as one value.
+// These are iterable too, but are meant as one value.
 const isSingle = (value: unknown): boolean => typeof value === 'string' || ArrayBuffer.isView(value)
 
 /**
- * A source that waits: it is asked for a value only when there is a slot to put it in, and its iterator is returned when the
- * run ends before it. Each run iterates anew. Throws a TypeError for what cannot be iterated.
+ * A source that waits: a value is requested only when a slot is free for it, and the iterator's `return` is
+ * called when the run ends first. Each run iterates anew. Throws a TypeError for a value that is not
+ * iterable.
  */
 export const pulled = <A>(source: Iterable<A> | AsyncIterable<A>): PulledFeed<A> => {
   if (isSingle(source))
@@ -74,8 +78,9 @@ export const pulled = <A>(source: Iterable<A> | AsyncIterable<A>): PulledFeed<A>
 const policies: readonly WhenFull[] = ['dropOldest', 'dropNewest', 'fail']
 
 /**
- * A source that does not wait, with what is dropped while every slot is taken: `dropOldest` keeps the newest value for the next
- * slot, `dropNewest` drops what arrives, `fail` ends the run with an error. Throws a TypeError for what cannot be subscribed to.
+ * A source that does not wait, with a policy while every slot is taken: `dropOldest` keeps the newest value
+ * for the next slot, `dropNewest` drops the value that arrives, `fail` ends the run with an error. Throws a
+ * TypeError for a value that is no Observable.
  */
 export const pushed = <A>(source: ObservableInput<A>, whenFull: WhenFull): PushedFeed<A> => {
   if (!policies.includes(whenFull))

@@ -8,7 +8,7 @@ const lifeNumber = { tick: 0, state: 1, param: 2, input: 3, output: 4 } as const
 >
 const opcode = { alloc: 0, free: 1, run: 2, record: 3, wait: 4, use: 5 } as const
 
-/** A plan as the executor reads it, and by kernel the first run command of the plan that runs it. */
+/** A plan as the executor reads it, and for each kernel the first run command that uses it. */
 export interface FlatProgram {
   readonly spec: NativeProgramSpec
   readonly kernelRuns: readonly KernelRun[]
@@ -21,8 +21,9 @@ export interface KernelRun {
 }
 
 /**
- * Plan → flat program. The plan obeys the laws and every node that runs has a kernel: `open` made sure. Buffer, lane and node
- * numbers stay; events become dense; equal kernels become one, so each is compiled once.
+ * Plan → flat program. `open` has checked that the plan obeys the laws and every node that runs has a kernel.
+ * Buffer, lane and node numbers stay; events become dense; equal kernels become one, so each is compiled
+ * once.
  */
 export const flatten = (plan: Plan): FlatProgram => {
   const events = eventNumbers(plan.commands)
@@ -53,7 +54,7 @@ export const flatten = (plan: Plan): FlatProgram => {
 const each = ({ devices }: Plan, sizes: readonly number[] = []): number[] =>
   Array.from({ length: devices }, (_, device) => sizes[device] ?? 0)
 
-/** The buffer whose bytes a buffer has (itself, if it is no view), and where in it. */
+/** The buffer that a view lies in (the buffer itself, if it is no view), and the offset. */
 export const rootOf = (plan: Plan, id: number): { readonly root: number; readonly offset: number } => {
   const buffer = plan.buffers[id]!
   return buffer.alias === undefined
@@ -87,8 +88,9 @@ const eventNumbers = (commands: readonly Command[]): ReadonlyMap<number, number>
   return numbers
 }
 
-// The reference of a user's kernel depends on the types of its operands, so operands of other types make another kernel. A
-// copy's direction depends on where its operands lie, which the executor looks up run by run: one node may copy both ways.
+// The reference of a user's kernel depends on the types of its operands, so operands of other types make
+// another kernel. A copy's direction depends on where its operands lie, which the executor looks up run by
+// run: one node may copy both ways.
 const distinctKernels = (plan: Plan) => {
   const kernels: KernelSpec[] = []
   const kernelRuns: KernelRun[] = []
@@ -118,7 +120,10 @@ const operandTypes = (plan: Plan, reads: readonly number[], writes: readonly num
     ids.map(id => plan.buffers[id]!).map(({ bytes, dtype, shape }) => [bytes, dtype, shape]),
   )
 
-/** Nodes of users' kernels whose runs differ in the types of their operands: such a node has no single meaning. */
+/**
+ * Nodes of users' kernels whose runs differ in the types of their operands: such a node has no single
+ * meaning.
+ */
 export const nodesOfSeveralTypes = (plan: Plan): readonly number[] => {
   const types = new Map<number, string>()
   const mixed = new Set<number>()

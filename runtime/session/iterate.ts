@@ -1,8 +1,8 @@
 import type { Observable } from 'rxjs'
 
 /**
- * An Observable for `for await`. Values that come before they are asked for are kept, so it is meant for sources that bound
- * themselves, as a run's leases do. Leaving the loop unsubscribes; a lease that is kept here unseen is given back then.
+ * An Observable for `for await`. Values that arrive before they are requested are queued, so it is meant for
+ * bounded sources, such as a run's leases. Leaving the loop unsubscribes and returns the queued leases.
  */
 export const iterate = <A extends Disposable>(source: Observable<A>): AsyncIterator<A> => {
   const kept: A[] = []

@@ -1,20 +1,21 @@
-/** What a lease does when it is given back, by its owner or because nobody holds it any more. */
+/** Called when a lease is returned, by its owner or by the garbage collector. */
 import type { HostArray, Lease } from '../../dsl/index.js'
 export interface LeaseOwner {
   giveBack(tick: number, lost: boolean): void
 }
 
-// A view must not outlive its lease silently: whoever holds a view holds the lease. Weak in the key, so the two fall together.
+// A view keeps its lease alive. The map is weak in its keys, so a view and its lease are collected together.
 const leaseOf = new WeakMap<ArrayBuffer, object>()
 
-// Called some time after a lease was lost: its credit goes back to the session, or the run would stall for ever.
+// Called some time after a lease was lost. Its credit returns to the session; otherwise the run would stall
+// for ever.
 const lost = new FinalizationRegistry<{ owner: LeaseOwner; tick: number }>(({ owner, tick }) =>
   owner.giveBack(tick, true),
 )
 
 /**
- * Makes the lease of one tick: its outputs, on loan. Giving it back empties its views and frees its slot. `detach` makes a
- * buffer's length 0.
+ * Makes the lease of one tick: a loan of its outputs. Returning it empties its views and frees its slot.
+ * `detach` makes a buffer's length 0.
  */
 export const makeLease = (
   tick: number,

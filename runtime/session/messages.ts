@@ -1,4 +1,5 @@
-// Every sentence about opening a plan and running it: the errors of `open`, the errors of a run, and the warnings.
+// Every sentence about opening a plan and running it: the errors of `open`, the errors of a run, and the
+// warnings.
 
 import type { Fault } from '../../dsl/ir/fault.js'
 import type { Plan, PlanNode, Violation } from '../../dsl/ir/plan.js'
@@ -7,7 +8,7 @@ import { failureText, isNativeFailure } from '../device/open-failure.js'
 import { type DeviceError, RunError, type RunErrorTag } from '../errors.js'
 import { describe, type Mismatch, thrown, type ValueSpec } from '../values.js'
 
-// ---- open ---------------------------------------------------------------------------------------------------------
+// ---- open -------------------------------------------------------------------------------------------------
 
 export const unreadable = (cause: unknown): DeviceError => ({
   _tag: 'BadOption',
@@ -47,7 +48,7 @@ export const tooFewDevices = (plan: Plan, [wanted, found, next]: readonly string
   next: next!,
 })
 
-// ---- the plan -----------------------------------------------------------------------------------------------------
+// ---- the plan ---------------------------------------------------------------------------------------------
 
 const notAPlan = { _tag: 'BadPlan', at: 'plan', subject: 'plan', wanted: 'a plan' } as const
 
@@ -141,9 +142,9 @@ export const missingReference = ({ at, name }: PlanNode, kernel: string): Device
   next: `open(plan, { references: { ${kernel}: (reads, writes) => … } }), or a cuda device`,
 })
 
-// ---- parameters ---------------------------------------------------------------------------------------------------
+// ---- parameters -------------------------------------------------------------------------------------------
 
-/** `strangers`: names that were given and are none of the plan's; one of them may be this name, mistyped. */
+/** `strangers`: given names that the plan does not have; one of them may be a misspelling of this name. */
 export const missingParam = (
   { name, dtype, shape }: ValueSpec,
   strangers: readonly string[],
@@ -173,7 +174,7 @@ export const paramThrew = (name: string, cause: unknown): DeviceError => ({
   cause,
 })
 
-// ---- a run --------------------------------------------------------------------------------------------------------
+// ---- a run ------------------------------------------------------------------------------------------------
 
 const runError =
   (_tag: RunErrorTag) =>
@@ -183,7 +184,7 @@ const runError =
 const wrongFeeds = runError('WrongFeeds')
 const badOption = runError('BadOption')
 
-/** A value that its input cannot take. `at`: where the caller called `run`. */
+/** A value of the wrong type or length for its input. `at`: where the caller called `run`. */
 export const wrongValue = runError('WrongValue')
 
 export const sessionFailed = (at: string, plan: Plan, failure: RunError): RunError =>
@@ -267,7 +268,7 @@ export const feedFailed = (at: string, name: string, cause: unknown): RunError =
     cause,
   )
 
-/** `most`: values that a feed may be ahead of the leases that are given back. */
+/** `most`: the most values that a feed may be ahead of the returned leases. */
 export const feedFull = (at: string, name: string, most: number): RunError =>
   runError('FeedFull')(at, name, {
     wanted: `at most ${most} values ahead of the leases that are given back`,
@@ -298,7 +299,7 @@ export const tickFailed = (failure: NativeFailure, plan: Plan): RunError => {
   })
 }
 
-// ---- warnings -----------------------------------------------------------------------------------------------------
+// ---- warnings ---------------------------------------------------------------------------------------------
 
 const warn = (message: string): void => process.emitWarning(message, { type: 'BraidWarning' })
 
@@ -308,7 +309,7 @@ export const warnUnfinishedTick = (input: string, had: number, wanted: number): 
       `Next: end the feed after a multiple of ${wanted} values`,
   )
 
-/** `started`: where the run that goes on was started, if one does. */
+/** `started`: where the active run was started, if there is one. */
 export const warnLostLease = (tick: number, started: string | undefined): void =>
   warn(
     `the lease of tick ${tick} was lost without being given back${started === undefined ? '' : `, in the run started at ${started}`}. ` +

@@ -18,8 +18,9 @@ import { referencesFor } from './references.js'
 import { makeSession, type Session } from './session.js'
 
 /**
- * Opens a plan on a device: checks what was given, makes the kernels ready, takes the memory, fills the parameters. A plan that this
- * process did not compile is parsed and held to the laws about safety first. Nothing stays open when it ends with an error.
+ * Opens a plan on a device: checks its arguments, builds the kernels, reserves the memory, fills the
+ * parameters. A plan that this process did not compile is first parsed and checked against the laws about
+ * safety. After an error nothing stays open.
  */
 export const open =
   <I extends Ports, O extends Ports>(
@@ -31,24 +32,24 @@ export const open =
     return E.isLeft(checked) ? checked : opened<I, O>(checked.right, options)
   }
 
-/** The plan that is to be run, or every error of it and of the options. */
+/** The plan to run, or every error of the plan and of the options. */
 const checkAll = (plan: Plan, options: OpenOptions): E.Either<DeviceError, Plan> => {
   try {
     const wrong = checkOptions(options)
-    const sound = soundPlan(plan)
+    const checked = soundPlan(plan)
     const errors =
-      wrong.length === 0 && E.isRight(sound)
-        ? errorsTogether(sound.right, options)
-        : [...wrong, ...(E.isLeft(sound) ? sound.left : [])]
+      wrong.length === 0 && E.isRight(checked)
+        ? errorsTogether(checked.right, options)
+        : [...wrong, ...(E.isLeft(checked) ? checked.left : [])]
     const [first, ...others] = errors
-    return E.isRight(sound) && !first ? sound : E.left(together([first!, ...others]))
+    return E.isRight(checked) && !first ? checked : E.left(together([first!, ...others]))
   } catch (cause) {
-    // A getter of the caller's, or a proxy.
+    // A getter or proxy of the caller threw.
     return E.left(unreadable(cause))
   }
 }
 
-/** The errors of a sound plan with sound options. */
+/** The errors of a verified plan with valid options. */
 const errorsTogether = (plan: Plan, options: OpenOptions): readonly DeviceError[] => {
   const { device = 'auto', inFlight = plan.inFlight, params = {} } = options
   const devices = devicesProblem(device, plan.devices)

@@ -8,9 +8,9 @@ import type { References } from './references.js'
 
 export interface OpenOptions {
   /**
-   * `auto`, the default: cuda:0 if it opens, else host. For a plan of several devices a list, `['cuda:0', 'cuda:1']`, of
-   * which the first is the plan's device 0; or `auto` for the first CUDA devices, or `host` for as many host devices as the
-   * plan has.
+   * `auto`, the default: cuda:0 if it opens, else host. For a plan of several devices a list, `['cuda:0',
+   * 'cuda:1']`, of which the first is the plan's device 0; or `auto` for the first CUDA devices, or `host`
+   * for as many host devices as the plan has.
    */
   readonly device?: 'auto' | DeviceName | (string & {}) | readonly (DeviceName | (string & {}))[]
   /** Fewer ticks at once than the plan has slots for. */
@@ -21,12 +21,15 @@ export interface OpenOptions {
   readonly host?: HostOptions
   /** Times every run command, for `session.trace()`. */
   readonly trace?: boolean
-  /** Fills memory with garbage when it is given out, so that a read too early shows. */
+  /** Fills memory with garbage when it is allocated, so that a premature read becomes visible. */
   readonly poison?: boolean
-  /** The meaning of a user's kernels, by kernel name, for the host device: for plans that this process did not compile. */
+  /**
+   * The meaning of a user's kernels, by kernel name, for the host device: for plans that this process did not
+   * compile.
+   */
   readonly references?: References
   readonly signal?: AbortSignal
-  /** Milliseconds after which a run that waits for its leases is warned of; default 5,000. */
+  /** Milliseconds that a run waits for its leases before a warning; default 5,000. */
   readonly leaseWarningMs?: number
 }
 
@@ -51,7 +54,7 @@ const checks: Readonly<Record<keyof OpenOptions, Check>> = {
   ),
 }
 
-/** Every error of the options of `open`. JavaScript callers can pass anything. */
+/** Every error of the options of `open`. JavaScript callers can pass any value. */
 export const checkOptions = (options: OpenOptions): readonly DeviceError[] => {
   if (!object.holds(options)) return [badOption('options', object.wanted, options)]
   const errors = checkEach(options, checks).map(error =>

@@ -11,7 +11,10 @@ import { specOf, type Written } from './ports.js'
 /** The parameter whose bytes a function fills. */
 export type ParamSpec = Pick<ValueSpec, 'name' | 'dtype' | 'shape' | 'bytes'>
 
-/** A parameter's value: a typed array of its elements, or a function that fills its bytes (little-endian, row-major). */
+/**
+ * A parameter's value: a typed array of its elements, or a function that fills its bytes (little-endian,
+ * row-major).
+ */
 export type ParamSource = HostArray | ((into: Uint8Array, spec: ParamSpec) => void | Promise<void>)
 
 export type ParamSources = Readonly<Record<string, ParamSource>>
@@ -19,7 +22,7 @@ export type ParamSources = Readonly<Record<string, ParamSource>>
 const paramsOf = (plan: Plan): readonly PlanBuffer[] =>
   plan.buffers.filter(({ life, alias }) => life === 'param' && alias === undefined)
 
-/** Parameters by name: one that several devices read is resident on each of them. */
+/** Parameters by name. A parameter that several devices read is resident on each of them. */
 const byName = (plan: Plan): readonly (readonly [PlanBuffer, ...PlanBuffer[]])[] => {
   const named = new Map<string, [PlanBuffer, ...PlanBuffer[]]>()
   for (const buffer of paramsOf(plan)) {
@@ -31,8 +34,8 @@ const byName = (plan: Plan): readonly (readonly [PlanBuffer, ...PlanBuffer[]])[]
 }
 
 /**
- * The errors of the given parameters, before anything is opened: missing, of another type or length. A parameter that the plan
- * does not have is no error: one that no output needs is in the graph, and not in the plan.
+ * The errors of the given parameters, before anything is opened: missing, or of the wrong type or length. A
+ * parameter that the plan does not have is no error, since a plan leaves out parameters that no output needs.
  */
 export const checkParams = (plan: Plan, given: ParamSources, written: Written): readonly DeviceError[] =>
   byName(plan).flatMap(([buffer]) => problemOf(plan, given, specOf(buffer, written('param', buffer.name))))
@@ -55,8 +58,9 @@ const problemOf = (plan: Plan, given: ParamSources, spec: ValueSpec): readonly D
 }
 
 /**
- * Gives every parameter its value, on every device that has it, and every state its first value. Pinned parameters are filled
- * where they lie, device parameters through one buffer at a time. The first source that throws ends it.
+ * Gives every parameter its value, on every device that has it, and every state its first value. Pinned
+ * parameters are filled in place, device parameters through one staging buffer at a time. Stops at the first
+ * source that throws.
  */
 export const load = async (
   plan: Plan,

@@ -10,14 +10,17 @@ export interface Port {
   readonly spec: ValueSpec
   readonly root: number
   readonly offset: number
-  /** How many values a tick has of an input: `spec` is one of them, and they lie one after the other. Of an output `spec` is all. */
+  /**
+   * Values of an input in each tick: `spec` describes one value, and the values are contiguous. An output's
+   * `spec` describes all of its values.
+   */
   readonly rate: number
 }
 
-/** Input and output specs as the graph's author wrote them, symbols and all, where this process knows. */
+/** Input and output specs as the graph's author wrote them, with symbols, where this process knows them. */
 export type Written = (kind: 'input' | 'output' | 'param', name: string) => TensorSpec | undefined
 
-/** What a buffer holds. A plan from elsewhere may not say its element type: then it holds bytes. */
+/** The type of a buffer. Where a plan from elsewhere names no element type, the buffer holds bytes. */
 export const specOf = (buffer: PlanBuffer, written?: TensorSpec): ValueSpec => {
   const typed = buffer.dtype !== undefined && buffer.shape !== undefined
   return {
@@ -49,7 +52,10 @@ const oneOf = (buffer: PlanBuffer, rate: number): PlanBuffer => {
   return { ...buffer, bytes: bytes / rate, ...(shape === undefined ? {} : { shape: shape.slice(1) }) }
 }
 
-/** The inputs' memory in every slot, mapped once: `[slot][port][value of the tick]`. Feeds are copied straight into it. */
+/**
+ * The inputs' memory in every slot, mapped once: `[slot][port][value of the tick]`. Feeds are copied straight
+ * into it.
+ */
 export const inputViews = (
   program: NativeProgram,
   ports: readonly Port[],
@@ -65,7 +71,10 @@ export const inputViews = (
     }),
   )
 
-/** The ports' memory in one slot. Ports that share a buffer share its one view, which a second call would detach. */
+/**
+ * The ports' memory in one slot. Ports that share a buffer share its one view, which a second call would
+ * detach.
+ */
 export const viewsOf = (
   program: NativeProgram,
   ports: readonly Port[],

@@ -3,34 +3,42 @@ import type { PulledFeed, PushedFeed } from '../../dsl/index.js'
 import type { NamedFeed } from './feeds.js'
 import { warnReturnThrew } from './messages.js'
 
-/** What a run does for the readers of its feeds. */
+/** The run, as the readers of its feeds use it. */
 export interface ReaderHost {
   /** Whether this tick's slot may be filled now. */
   fillable(tick: number): boolean
-  /** Copies a value into the slot of a tick, as number `part` there; false: it was refused and the run is ending with an error. */
+  /**
+   * Copies a value into the slot of a tick, as number `part` of the tick; false: the value was rejected, and
+   * the run is ending with an error.
+   */
   fill(tick: number, part: number, value: unknown): boolean
-  /** Something changed: more may be submitted. */
+  /** Tries to submit again after a change. */
   wake(): void
   failed(cause: unknown): void
   /** A push on a `fail` feed without a slot. */
   full(): void
   dropped(): void
-  /** The source is over, and gave only so many of the values of a tick. */
+  /** The source ended with fewer values than a tick has. */
   unfinished(had: number): void
 }
 
-/** One feed of one run. It fills the slots of ticks `first`, `first + 1` … in order, each with as many values as the feed gives for a tick. */
+/**
+ * One feed of one run. It fills the slots of ticks `first`, `first + 1` … in order, each with as many values
+ * as the feed gives for a tick.
+ */
 export interface Reader {
-  /** The tick that it fills next, or is filling. */
+  /** The tick being filled, or the next to fill. */
   readonly filled: number
-  /** The first tick that it cannot fill because its source is over; Infinity until that is known. */
+  /** The first tick that it cannot fill because its source ended; Infinity before that. */
   readonly end: number
   start(): void
-  /** Tick `next` may be filled and is to be submitted: pull for it, or take what waits. May fill at once. */
+  /**
+   * Tick `next` may be filled and submitted: pull its value, or take the pending one. May fill synchronously.
+   */
   ask(next: number): void
-  /** Nothing more is wanted. Idempotent. */
+  /** Stops the feed. Idempotent. */
   stop(): void
-  /** Whether the source is over and its last value still waits for a slot. */
+  /** Whether the source ended and its last value still waits for a slot. */
   readonly pending: boolean
   /** Drops the pending value. */
   drop(): void
@@ -42,9 +50,9 @@ export const makeReader = (named: NamedFeed, first: number, host: ReaderHost): R
   return feed.feed === 'pulled' ? new PulledReader(feed, slots, host) : new PushedReader(feed, slots, host)
 }
 
-/** Where a feed's values go: so many to each tick, one tick after the other. */
+/** Distributes a feed's values over the ticks: a fixed number to each tick, in order. */
 class Slots {
-  /** The first tick that cannot be filled because the source is over; Infinity until that is known. */
+  /** The first tick that cannot be filled because the source ended; Infinity before that. */
   end = Number.POSITIVE_INFINITY
   #part = 0
 
@@ -58,7 +66,7 @@ class Slots {
     return this.host.fillable(this.filled)
   }
 
-  /** The next value; false: it was refused. */
+  /** Takes the next value; false: it was rejected. */
   put(value: unknown): boolean {
     if (!this.host.fill(this.filled, this.#part, value)) return false
     if (++this.#part < this.rate) return true
@@ -67,7 +75,7 @@ class Slots {
     return true
   }
 
-  /** The source is over: a tick runs with all of its values, so the last few may be too few. */
+  /** The source ended. A tick needs all of its values, so the last tick may be incomplete. */
   close(): void {
     this.end = this.filled
     if (this.#part > 0) this.host.unfinished(this.#part)
@@ -77,7 +85,8 @@ class Slots {
 
 type AnyIterator = Iterator<unknown> | AsyncIterator<unknown>
 
-// Looking at a caller's value may run the caller's code. A value that throws is no promise: it goes on as a value.
+// Reading a caller's value may run the caller's code. A value that throws is treated as a value, not as a
+// promise.
 const isThenable = (value: unknown): value is PromiseLike<unknown> => {
   try {
     return (
@@ -90,7 +99,10 @@ const isThenable = (value: unknown): value is PromiseLike<unknown> => {
   }
 }
 
-/** Asks its iterator for the values of one tick at a time, so a run that ends early has taken at most one tick's too many. */
+/**
+ * Asks its iterator for the values of one tick at a time, so a run that ends early has taken the values of at
+ * most one tick too many.
+ */
 class PulledReader implements Reader {
   readonly pending = false
   #iterator: AnyIterator | undefined
@@ -145,7 +157,8 @@ class PulledReader implements Reader {
     else this.#answered(result, false)
   }
 
-  // `later`: on a turn of its own, so the run must be woken; otherwise the run is asking and looks by itself.
+  // `later`: called asynchronously, so the run must be woken; otherwise the run is calling and checks
+  // afterwards.
   #answered(answer: unknown, later: boolean): void {
     if (typeof answer !== 'object' || answer === null) {
       this.#threw(new TypeError(`the iterator's next() gave ${String(answer)}, not a result`))
@@ -184,7 +197,7 @@ class PulledReader implements Reader {
   stop(): void {
     if (this.#stopped) return
     this.#stopped = true
-    // A failure of the source's cleaning up no longer changes how the run ends, so it is a warning.
+    // A failure in the source's cleanup no longer changes how the run ends, so it becomes a warning.
     try {
       const returned: unknown = this.#iterator?.return?.()
       if (isThenable(returned)) returned.then(undefined, warnReturnThrew)
@@ -196,12 +209,15 @@ class PulledReader implements Reader {
 
 const nothing = Symbol('nothing waits')
 
-/** Takes a push into the next slot while there is one; else does what the feed said. Its end never stands behind its data. */
+/**
+ * Puts a pushed value into the next free slot; without one applies the feed's policy. Its end is never
+ * delayed by pending data.
+ */
 class PushedReader implements Reader {
   #waiting: unknown = nothing
   #over = false
   #stopped = false
-  // Not a subscription: a source that emits while it is being subscribed to could not be stopped by one.
+  // Not a Subscription: a source that emits during `subscribe` could not be stopped by it.
   readonly #stop = new Subject<void>()
 
   constructor(

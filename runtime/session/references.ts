@@ -8,13 +8,16 @@ import type { FlatProgram } from './flatten.js'
 import { missingReference } from './messages.js'
 import { specOf } from './ports.js'
 
-/** What a user's kernel computes, in TypeScript: reads and writes in the order of the kernel's arguments. */
+/** The meaning of a user's kernel in TypeScript: reads and writes in the order of the kernel's arguments. */
 export type Reference = (reads: readonly HostArray[], writes: readonly HostArray[]) => void
 export type References = Readonly<Record<string, Reference>>
 
 type Native = NonNullable<NativeProgramOptions['references']>
 
-/** The references that the host device calls for the plan's user kernels, by kernel index; or an error for each that is missing. */
+/**
+ * The references that the host device calls for the plan's user kernels, by kernel index; or an error for
+ * each that is missing.
+ */
 export const referencesFor = (
   plan: Plan,
   flat: FlatProgram,
@@ -35,7 +38,8 @@ export const referencesFor = (
   return first ? { errors: [first, ...others] } : { byKernel }
 }
 
-// A donated write lies in its read's memory. The reference must not see its read change as it writes, so it gets a copy.
+// A donated write lies in its read's memory. The reference gets a copy of the read, which must not change
+// while the reference writes.
 const over = (
   plan: Plan,
   reads: readonly number[],

@@ -7,32 +7,33 @@ import { feedFailed, feedFull, wrongValue } from './messages.js'
 import { makeReader, type Reader, type ReaderHost } from './readers.js'
 import type { Ticks } from './ticks.js'
 
-/** What a run needs of its session. */
+/** The session, as a run uses it. */
 export interface RunHost {
   readonly ticks: Ticks
-  /** Copies a value into an input's place in the slot of a tick: that of its value `part` there. */
+  /** Copies value number `part` of an input into the slot of a tick. */
   fill(input: number, tick: number, part: number, value: unknown): Mismatch | undefined
   /** Hands the next tick to the device. May throw. */
   submit(): void
   dropped(input: string): void
-  /** A feed was over when it had given only so many of the values of a tick. */
+  /** A feed ended with fewer values than a tick has. */
   unfinished(input: string, had: number, wanted: number): void
-  /** The run is over and nothing of it is on the device: the session may take another. */
+  /** The run has ended and drained: the session may start another run. */
   ended(run: Run): void
   /** Calls back once a session whose device failed has drained and is freed. */
   freed(then: () => void): void
 }
 
-// `fatal`: the device failed, and the session is freed before the error is reported. `quiet`: outputs that are still on the
-// device are not given out.
+// `fatal`: the device failed, and the session is freed before the error is reported. `quiet`: outputs that
+// are still on the device are not delivered.
 type Ending =
   | { readonly as: 'complete' }
   | { readonly as: 'error'; readonly error: unknown; readonly fatal: boolean; readonly quiet: boolean }
   | { readonly as: 'cancel' }
 
 /**
- * One run: it fills slots from its feeds, submits ticks, and gives out leases. It is driven by three things only: a feed's value, a
- * completed tick, a lease given back. However it ends, it first submits nothing more, stops its feeds, and waits for its own ticks.
+ * One run: it fills slots from its feeds, submits ticks, and gives out leases. It is driven by three things
+ * only: a feed's value, a completed tick, a lease given back. To end, it stops submitting, stops its feeds
+ * and waits for its ticks in flight.
  */
 export class Run {
   readonly #readers: readonly Reader[]
@@ -75,7 +76,7 @@ export class Run {
     )
   }
 
-  /** Submits every tick that can be submitted now. Re-entrant: feeds and subscribers may call back into it from anywhere. */
+  /** Submits every tick that can be submitted now. Re-entrant: feeds and subscribers may call it. */
   advance(): void {
     if (this.#advancing) {
       this.#again = true
@@ -97,8 +98,8 @@ export class Run {
   }
 
   /**
-   * A tick of this run is back from the device, with its lease if that is given out. The tick counts as flying until the
-   * subscriber has had the lease: the end of the run must not overtake the value that the subscriber is looking at.
+   * A tick of this run completed, with its lease if the outputs are delivered. The tick counts as in flight
+   * until the subscriber has handled the lease, so that the end of the run never precedes a value.
    */
   completed(failure: RunError | undefined, lease: Lease<unknown> | undefined): void {
     if (failure) this.#fail({ as: 'error', error: failure, fatal: true, quiet: true })
@@ -114,7 +115,7 @@ export class Run {
     this.#finish()
   }
 
-  /** Aborted, or the session is being closed: drain, give out nothing more, then report the reason. */
+  /** Aborted, or the session is being closed: drain, deliver nothing more, then report the reason. */
   abort(reason: unknown): void {
     this.#fail({ as: 'error', error: reason, fatal: false, quiet: true })
   }
@@ -131,7 +132,8 @@ export class Run {
     return limit
   }
 
-  // One tick forward, if it may be and every input of it is there. False: nothing more can be done now.
+  // Submits one tick, if it may be submitted and all of its inputs are there. False: nothing more can be
+  // submitted now.
   #step(): boolean {
     const { ticks } = this.host
     const tick = ticks.next
@@ -164,7 +166,7 @@ export class Run {
     for (const reader of this.#readers) reader.stop()
   }
 
-  // The last thing that a run does, once: when it is ending and its ticks are back.
+  // The last step of a run, once: when it is ending and its ticks are complete.
   #finish(): void {
     if (!this.#ending) {
       this.#dropPending()
@@ -182,8 +184,8 @@ export class Run {
     else report()
   }
 
-  // The end of a pushed feed never waits for a lease: when nothing is on the device and no slot has come back by the next turn
-  // of the event loop, the pending value is dropped, and counted.
+  // The end of a pushed feed never waits for a lease: when nothing is on the device and no slot has come back
+  // by the next turn of the event loop, the pending value is dropped, and counted.
   #dropPending(): void {
     const stuck = (reader: Reader): boolean =>
       reader.pending &&

@@ -18,36 +18,40 @@ import { type SessionStats, sessionStats } from './stats.js'
 
 export type ValuesOf<O extends Ports> = { readonly [K in keyof O]: HostArrayOf<O[K]> }
 
-/** A run: an Observable, and for `for await` as well (which asks for nothing ahead: leases in hand hold the slots). */
+/**
+ * A run: an Observable, and for `for await` as well (which requests nothing ahead: unreturned leases hold
+ * their slots).
+ */
 export type Leases<O extends Ports> = Observable<Lease<ValuesOf<O>>> & AsyncIterable<Lease<ValuesOf<O>>>
 
 export interface RunOptions {
   /** Aborting submits nothing more, drains, and ends the run with the signal's reason. */
   readonly signal?: AbortSignal
-  /** Ticks after which the run completes; needed where a graph without inputs should end by itself. */
+  /** Ticks after which the run completes; a run of a graph without inputs needs it to end. */
   readonly ticks?: number
 }
 
-/** A plan opened on a device. Its state lives on from run to run. */
+/** A plan opened on a device. Its state is kept between runs. */
 export interface Session<I extends Ports = Ports, O extends Ports = Ports> extends AsyncDisposable {
   readonly plan: Plan<I, O>
-  /** The first of its devices, mostly the only one. */
+  /** The first of its devices. */
   readonly device: DeviceSummary
   /** By device of the plan. */
   readonly devices: readonly DeviceSummary[]
-  /** Ticks that may be between a feed and the return of their lease. */
+  /** The most ticks between a feed and the return of their lease. */
   readonly inFlight: number
   readonly closed: boolean
   /**
-   * Cold: each subscription is a run, one at a time. Every output is a lease that holds its slot until it is given back. Where
-   * an input comes r times a tick (`window`, `every`) its feed gives r values for each tick; an output that comes r times has
-   * its r values one after the other in one array. Ends with the shortest feed; values that are too few for a tick then are
-   * dropped, counted, and warned of. Its error is a `RunError`, reported after everything in flight is drained. Throws a
-   * DisposedError once the session is closed.
+   * Cold: each subscription is a run, one at a time. Every output is a lease that holds its slot until it is
+   * given back. Where an input comes r times a tick (`window`, `every`) its feed gives r values for each
+   * tick; an output that comes r times has its r values one after the other in one array. Ends with the
+   * shortest feed; values of an incomplete last tick are dropped and counted, with a warning. Its error is a
+   * `RunError`, reported after everything in flight is drained. Throws a DisposedError once the session is
+   * closed.
    */
   run(feeds: FeedsOf<I>, options?: RunOptions): Leases<O>
   stats(): SessionStats
-  /** What ran, if opened with `trace: true`: each run command of each tick, with its lane and times. */
+  /** The runs, if opened with `trace: true`: each run command of each tick, with its lane and times. */
   trace(): readonly TraceRecord[]
   /** Copies a state or device parameter out, by its buffer's name, after what is in flight. */
   read(name: string): Promise<HostArray>
@@ -66,7 +70,7 @@ export interface SessionParts {
 export const makeSession = <I extends Ports, O extends Ports>(parts: SessionParts): Session<I, O> =>
   new OpenSession(parts) as unknown as Session<I, O>
 
-/** Shows every value that is fed to a session, as it lies in its slot, which is valid during the call only. Not public. */
+/** Observes every value that is fed to a session, in its slot, valid only during the call. Not public. */
 export const captureFeeds = (
   session: Session<never, never> | Session,
   seen: (input: string, tick: number, value: HostArray) => void,

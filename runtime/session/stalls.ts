@@ -10,8 +10,8 @@ export interface Watched {
   leased(): readonly number[]
 }
 
-// A run whose leases are never given back stops, by design. Nothing keeps the process alive then, so the warning must also
-// come when the event loop runs empty, not only after a while.
+// A run whose leases are never returned stalls, by design. Nothing keeps the process alive then, so the
+// warning must also come when the event loop runs empty, not only after a time.
 const watched = new Set<Watched>()
 const warnEach = (): void => {
   for (const run of watched) if (run.stalled()) warn(run)
@@ -27,7 +27,10 @@ const warn = (run: Watched): void => {
   if (unwatch(run)) warnLeasesOut(run.name, run.at, run.leased())
 }
 
-/** Warns once if the run has waited for its leases for `afterMs`. Returns what stops the watch. Never keeps the process alive. */
+/**
+ * Warns once if the run has waited for its leases for `afterMs`. Returns a function that stops the timer.
+ * Never keeps the process alive.
+ */
 export const watch = (run: Watched, afterMs: number): (() => void) => {
   let quarters = 0
   const timer = setInterval(() => {

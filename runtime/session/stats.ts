@@ -2,7 +2,7 @@ import type { Plan } from '../../dsl/ir/plan.js'
 import type { NativeStats } from '../addon.js'
 import type { Ticks } from './ticks.js'
 
-/** The last values of a series, for medians and percentiles. Takes constant memory, and constant time to add. */
+/** The last values of a series, for medians and percentiles, in constant memory and constant time a value. */
 export class Recent {
   readonly #values: Float64Array
   #count = 0
@@ -52,19 +52,21 @@ export interface SessionStats {
   readonly ticks: number
   /** From the later of a tick's submission and the completion before it, to its completion. */
   readonly tickMs: Summary
-  /** Microseconds that the JavaScript thread took to hand a filled tick over, and before that to copy its feeds' values. */
+  /**
+   * Microseconds of the JavaScript thread to submit a filled tick, and before that to copy its feeds' values.
+   */
   readonly enqueueUs: Summary
   readonly fillUs: Summary
   /** Microseconds that the native thread took to issue a tick. */
   readonly issueUs: Summary
   /**
-   * Bytes: the most allocated at once; the most held from the device, workspaces included; pinned host memory. Of several
-   * devices the sums.
+   * Bytes: the most allocated at once; the most held from the device, workspaces included; pinned host
+   * memory. Of several devices the sums.
    */
   readonly peak: { readonly allocated: number; readonly reserved: number; readonly pinned: number }
-  /** The furthest byte of the device's pool that was ever given out. */
+  /** The highest byte of the device's pool that was ever allocated. */
   readonly poolPeak: number
-  /** What the plan promised to stay within. */
+  /** The plan's bound. */
   readonly bound: { readonly device: number; readonly pinned: number }
   /** By device of the plan, bytes as above. */
   readonly devices: readonly DeviceStats[]
@@ -76,11 +78,15 @@ export interface SessionStats {
     readonly flying: number
     readonly leased: number
   }
-  /** Allocations by how they were served, and driver events made since the first tick: 0 in steady state. */
+  /**
+   * Allocations by their path in the allocator, and driver events made since the first tick: 0 in steady
+   * state.
+   */
   readonly reuse: { readonly byOrder: number; readonly byWait: number; readonly byGrowth: number }
   readonly eventsCreated: number
   /**
-   * How often issuing a tick paused because a stream's queue was full. Other sessions of the device go on meanwhile.
+   * How often issuing a tick paused because a stream's queue was full. Other sessions of the device go on
+   * meanwhile.
    */
   readonly fullQueues: number
 }

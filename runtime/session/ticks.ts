@@ -1,9 +1,10 @@
-/** Where a slot's last tick stands: given back (or never used), on the device, or out as a lease. */
+/** The state of a slot's last tick: returned (or never used), on the device, or leased. */
 export type SlotState = 'free' | 'flying' | 'leased'
 
 /**
- * The credits of a session. Tick t may be filled and submitted only when tick t − size has completed *and* its lease has been given
- * back, so at most `size` ticks are anywhere between a feed and the return of their lease. Ticks are numbered through all runs.
+ * The credits of a session. Tick t may be filled and submitted only when tick t − size has completed *and*
+ * its lease has been returned, so at most `size` ticks are between a feed and the return of their lease. Tick
+ * numbers continue from run to run.
  */
 export class Ticks {
   /** The next tick to be submitted. */
@@ -28,7 +29,10 @@ export class Ticks {
     return this.#states[tick % this.size]!
   }
 
-  /** Whether a feed may fill this tick already. Feeds fill in order, so every tick between `next` and it is fillable too. */
+  /**
+   * Whether a feed may fill this tick already. Feeds fill in order, so every tick between `next` and it is
+   * fillable too.
+   */
   fillable(tick: number): boolean {
     return tick < this.next + this.size && this.before(tick) === 'free'
   }

@@ -2,7 +2,9 @@ import * as E from 'fp-ts/lib/Either.js'
 import type { MeasuredRun } from '../../dsl/internal.js'
 import type { Fault } from '../../dsl/ir/fault.js'
 
-/** The first byte of a trace in Perfetto's protobuf form, which Braid once wrote: the tag of its first packet. */
+/**
+ * The first byte of a trace in Perfetto's protobuf form, which Braid once wrote: the tag of its first packet.
+ */
 const protobuf = 0x0a
 
 /** The runs of a trace that `braid run --trace` wrote, or what is wrong with the file. */

@@ -14,7 +14,7 @@ export interface TraceRecord {
   readonly at: string
   readonly lane: string
   readonly laneId: number
-  /** Of the plan's devices the one that it ran on. */
+  /** The device of the plan that it ran on. */
   readonly device: number
   readonly startMs: number
   readonly endMs: number
@@ -41,7 +41,7 @@ export const traceRecords = (trace: NativeTrace, plan: Plan): readonly TraceReco
 
 const numbersOf = ['tick', 'node', 'laneId', 'startMs', 'endMs'] as const
 
-// JavaScript callers can pass anything, also a trace of another plan.
+// JavaScript callers can pass any value, for example a trace of another plan.
 const expectTrace = (caller: string, records: unknown, plan: Plan): void => {
   const fail = (wanted: string, found: string): never => {
     throw new TypeError(
@@ -61,13 +61,14 @@ const expectTrace = (caller: string, records: unknown, plan: Plan): void => {
 }
 
 /**
- * The records as what ran, by place among the plan's runs. A lane's runs never cross: where the device's clock is coarser than a run is long, a run starts when
- * the one before it on its lane ends. Times are whole nanoseconds, in microseconds.
+ * The records by index among the plan's runs. Runs of one lane never overlap: where the device's clock is
+ * coarser than a run is long, a run starts when the previous run of its lane ends. Times are whole
+ * nanoseconds, in microseconds.
  */
 const runsOf = (records: readonly TraceRecord[], plan: Plan) => {
   const place = new Map<number, number>()
   for (const command of plan.commands) if (command[0] === 'run') place.set(command[1], place.size)
-  // Lanes' clocks may begin before the session's first traced run; a viewer's time does not.
+  // A lane's clock may start before the session's first traced run; a viewer takes no negative times.
   const origin = records.reduce((least, { startMs }) => Math.min(least, startMs), 0)
   const nanoseconds = (ms: number): number => Math.round((ms - origin) * 1e6)
   const until = new Map<number, number>()
@@ -80,8 +81,9 @@ const runsOf = (records: readonly TraceRecord[], plan: Plan) => {
 }
 
 /**
- * What ran, in Chrome's trace format, which Perfetto opens: a row for each lane, a slice for each run, an arrow for each wait, and the memory that runs had need
- * of. In chunks, since a trace of some million runs is longer than a string can be.
+ * The runs in Chrome's trace format, which Perfetto opens: a row for each lane, a slice for each run, an
+ * arrow for each wait, and the memory in use. In chunks, since a trace of some million runs exceeds the
+ * longest string.
  */
 export const traceChunks = (records: readonly TraceRecord[], plan: Plan): Iterable<string> => {
   expectTrace('traceChunks', records, plan)
@@ -108,7 +110,7 @@ export const perfettoTrace = (records: readonly TraceRecord[], plan: Plan): Uint
   return bytesOf(records, plan)
 }
 
-/** The same bytes, whatever the file is called: `braid run --trace FILE` writes them. */
+/** The same bytes under any file name: `braid run --trace FILE` writes them. */
 export const traceFile = (path: string, records: readonly TraceRecord[], plan: Plan): Uint8Array => {
   if (typeof path !== 'string')
     throw new TypeError(

@@ -1,4 +1,5 @@
-// What must compile, and beside it what must not. `tsc --noEmit` is the test: an expected error that does not come is an error.
+// Programs that must compile, and programs that must not. `tsc --noEmit` is the test: a missing expected
+// error is an error.
 import type { Observable } from 'rxjs'
 import {
   abs,
@@ -57,7 +58,7 @@ const math = lane('math', { priority: 'high' })
 // @ts-expect-error there is no such priority
 lane('math', { priority: 'urgent' })
 
-// ---- shapes are carried, symbols and all ----------------------------------------------------------------------------------------
+// ---- shapes are carried, symbols and all ------------------------------------------------------------------
 export const net = graph(
   { image: tensor('u8', ['batch', 784]), weight: tensor('f32', [784, 64]) },
   ({ image, weight }) => {
@@ -69,7 +70,7 @@ export const net = graph(
   },
 )
 
-// ---- orders without data keep what they order as it is -----------------------------------------------------------------------------
+// ---- orders without data keep what they order as it is ----------------------------------------------------
 export const ordered = graph({ x: tensor('f32', [8]), w: tensor('f32', [8]) }, ({ x, w }) => {
   const y = x.pipe(upload(copy), relu())
   const host = w.pipe(after(y, 'start'))
@@ -155,7 +156,7 @@ graph({ a: tensor('f32', ['n', 3]), b: tensor('f32', [5, 3]), c: tensor('f16', [
   return { z: z.pipe(download(copy)) }
 })
 
-// ---- places ---------------------------------------------------------------------------------------------------------------------
+// ---- places -----------------------------------------------------------------------------------------------
 // @ts-expect-error a host value has nothing to be downloaded
 graph({ a: tensor('f32', [2, 2]) }, ({ a }) => ({ a: a.pipe(download(copy)) }))
 // @ts-expect-error an output left on the device
@@ -163,7 +164,7 @@ graph({ a: tensor('f32', [2, 2]) }, ({ a }) => ({ a: a.pipe(upload(copy)) }))
 graph({ a: tensor('f32', [2, 2]), u: tensor('u8', [2]) }, ({ a, u }) => {
   // @ts-expect-error a device value is not uploaded again
   a.pipe(upload(copy), upload(copy))
-  // @ts-expect-error compute reads device values, this one is on the host
+  // @ts-expect-error compute reads device values, and this value is on the host
   a.pipe(relu())
   // @ts-expect-error a lane hint is for compute, which has no host values
   a.pipe(on(math))
@@ -201,7 +202,7 @@ tensor('f64', [2])
 // @ts-expect-error a dimension is a number or a symbol
 tensor('f32', [true])
 
-// ---- kernels --------------------------------------------------------------------------------------------------------------------
+// ---- kernels ----------------------------------------------------------------------------------------------
 const scale = kernel({
   name: 'scale',
   cuda: 'extern "C" __global__ void scale(const float* x, float* y) {}',
@@ -240,7 +241,7 @@ kernel({
   reference: () => {},
 })
 
-// ---- rates ----------------------------------------------------------------------------------------------------------------------
+// ---- rates ------------------------------------------------------------------------------------------------
 graph({ x: tensor('u8', ['n', 3]) }, ({ x }) => {
   const four = x.pipe(window(4))
   same<typeof four, Flow<'host', Tensor<'u8', readonly [4, 'n', 3]>>>(true)
@@ -265,7 +266,7 @@ graph({ x: tensor('u8', ['n', 3]) }, ({ x }) => {
   return { y: x.pipe(every(2)), z: held.pipe(download()) }
 })
 
-// ---- collectives ----------------------------------------------------------------------------------------------------------------
+// ---- collectives ------------------------------------------------------------------------------------------
 const world = communicator('world', 8)
 const pairs = communicator('pairs', {
   groups: [
@@ -309,7 +310,7 @@ export const meshed = graph(
     same<typeof scalars, Flow<'device', Tensor<'bf16', readonly [2]>>>(true)
     const scalar = scalars.pipe(reduceScatter(pairs, 'max'))
     same<typeof scalar, Flow<'device', Tensor<'bf16', readonly []>>>(true)
-    // Of a size that is known later, compile says whether it fits.
+    // For a size that is known later, compile checks it.
     const some = whole.pipe(reduceScatter(anyone, 'sum'), allGather(anyone))
     same<typeof some, F32<readonly [number, 'n']>>(true)
     // @ts-expect-error the leading dimension is 8, and the communicator's size 2
@@ -328,9 +329,9 @@ export const meshed = graph(
     flows.x.pipe(allReduce(world, 'sum'))
     // @ts-expect-error a communicator, not its size
     x.pipe(allGather(8))
-    // @ts-expect-error whose value it is
+    // @ts-expect-error the root is missing
     x.pipe(broadcast(world))
-    // @ts-expect-error who sends to whom
+    // @ts-expect-error the pairs are missing
     x.pipe(permute(world, [0, 1]))
     // @ts-expect-error the lane comes before the options
     x.pipe(allGather(world, { ahead: 1 }))
@@ -342,13 +343,13 @@ same<
   Observable<readonly { readonly y: Float32Array }[]>
 >(true)
 
-// ---- feeds ----------------------------------------------------------------------------------------------------------------------
+// ---- feeds ------------------------------------------------------------------------------------------------
 declare const images$: Observable<Uint8Array>
 declare const images: Feed<Uint8Array>
 declare const weights: Feed<Float32Array>
 declare const run: (feeds: FeedsOf<InputsOf<typeof net>>) => void
 run({ image: images, weight: weights })
-// @ts-expect-error a bare Observable has not said what to drop when full
+// @ts-expect-error a bare Observable has no policy for a full session
 run({ image: images$, weight: weights })
 // @ts-expect-error the weight's feed is missing
 run({ image: images })

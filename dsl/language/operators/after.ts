@@ -8,7 +8,7 @@ import type { AnyTensor } from '../tensor.js'
 import { here } from '../where.js'
 import type { Operator } from './operator.js'
 
-/** The value of its first input; the second one only orders it. */
+/** The value of its first input; the second input only orders it. */
 export const afterOperator: Operator = {
   name: 'after',
   infer: ([x]) => E.right(x!),
@@ -22,17 +22,17 @@ export const afterOperator: Operator = {
 export type When = 'finish' | 'start'
 
 /**
- * Orders every reader of this value after the operation that makes `flow`, though it needs no data of it. The value is the
- * same.
+ * Orders every reader of this value after the operation that makes `flow`, though the readers need no data of
+ * `flow`. The value is unchanged.
  *
- * With `finish` (the default) a reader begins when that operation is done. With `start` it begins when the lane of that
- * operation has reached it: all that it waits for is done, and it is next. So a collective, say, is not kept from the device
- * by a kernel that would fill it (CUDA starts what is ready, in no order between streams), and the two still run side by
- * side. XLA calls the two scheduling and execution edges.
+ * With `finish` (the default) a reader begins when that operation is done. With `start` a reader begins when
+ * the lane of that operation has reached it: everything the operation waits for is done, and it is next in
+ * its stream. This keeps a large kernel from delaying a collective (CUDA starts ready work of several streams
+ * in any order), while both may run concurrently. XLA calls the two scheduling and execution edges.
  *
- * An input, a parameter or a state, which no operation of the tick makes, has started and finished before it. A value that
- * is downloaded already has no reader on the device, so it cannot be ordered. An upload that comes after something has no
- * window: this operator says when it is issued.
+ * An input, a parameter or a state, which no operation of the tick makes, has started and finished before it.
+ * A value that is downloaded already has no reader on the device, so it cannot be ordered. An upload that is
+ * ordered by `after` has no window: this operator decides when it is issued.
  */
 export const after = (flow: Flow<'device', AnyTensor>, when: When = 'finish') => {
   const at = here()

@@ -17,7 +17,7 @@ export const allGatherOperator = collectiveOperator({
       ? E.right({ dtype: x.dtype, shape: [size, ...x.shape] })
       : E.left(
           shapeMismatch(
-            `at most ${maxRank - 1} dimensions, beside one for the ranks`,
+            `at most ${maxRank - 1} dimensions, and one more for the ranks`,
             showSpec(x),
             'reshape it first',
           ),
@@ -34,9 +34,11 @@ export interface AllGatherOptions {
 }
 
 /**
- * The values of all ranks of the group, in order of their places, along a new leading dimension: `[…shape]` becomes `[size, …shape]`, the same on every rank. Of any
- * element type. `ncclAllGather`. The lane is the collective's alone: compute that follows goes where `on` says. Gathers with one `ahead` on one lane form a
- * window, as uploads do: so the weights of the next layer come while this one computes. `ahead` is a whole number from 0, else a `BadAttribute`.
+ * The values of all ranks of the group, in order of their places, along a new leading dimension: `[…shape]`
+ * becomes `[size, …shape]`, the same on every rank. Of any element type. `ncclAllGather`. The lane is the
+ * collective's alone: compute that follows it runs where `on` decides. Gathers with one `ahead` on one lane
+ * form a window, as uploads do: the weights of the next layer arrive while this layer computes. `ahead` is a
+ * whole number from 0, else a `BadAttribute`.
  */
 export const allGather = <const N extends number>(
   world: Communicator<N>,
@@ -44,9 +46,9 @@ export const allGather = <const N extends number>(
   options?: AllGatherOptions,
 ) => {
   const at = here()
-  const gather = (x: unknown): unknown =>
+  const operator = (x: unknown): unknown =>
     collective(allGatherOperator, at, x, world, lane, ({ source }) =>
       aheadOf(source, at, 'allGather', options),
     )
-  return gather as unknown as <D extends DType, S extends Shape>(x: Device<D, S>) => Device<D, Led<N, S>>
+  return operator as unknown as <D extends DType, S extends Shape>(x: Device<D, S>) => Device<D, Led<N, S>>
 }

@@ -17,8 +17,10 @@ export const allReduceOperator = collectiveOperator({
 })
 
 /**
- * The values of all ranks of the group, joined element by element: every rank gets the same. Of any shape, which stays; of any element type, but `'mean'` is of
- * floats (a `DTypeMismatch` else). Whole numbers wrap. `ncclAllReduce`. The lane is the collective's alone: compute that follows goes where `on` says.
+ * The values of all ranks of the group, reduced element by element; every rank gets the same result. Takes
+ * any shape and element type and keeps both; `'mean'` takes floats only (else a `DTypeMismatch`). Whole
+ * numbers wrap. `ncclAllReduce`. The lane is the collective's alone: compute that follows it runs where `on`
+ * decides.
  */
 export const allReduce = <const N extends number, const H extends ReduceOp>(
   world: Communicator<N>,

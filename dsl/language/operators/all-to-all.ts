@@ -17,9 +17,11 @@ export const allToAllOperator = collectiveOperator({
 })
 
 /**
- * Each rank of the group gives each a part: part p of the value goes to place p, and what came from place p is part p of the result. `[size, …shape]` stays
- * `[size, …shape]`; the leading dimension is the communicator's size (a `ShapeMismatch` else). Of any element type. Twice is the value itself. `ncclAlltoAll`. The
- * lane is the collective's alone: compute that follows goes where `on` says.
+ * Each rank of the group sends one part to each rank: part p of the value goes to place p, and the part
+ * received from place p is part p of the result. The shape is unchanged; the leading dimension is the
+ * communicator's size (else a `ShapeMismatch`). Takes any element type. Applied twice it yields the value
+ * itself. `ncclAlltoAll`. The lane is the collective's alone: compute that follows it runs where `on`
+ * decides.
  */
 export const allToAll = <const N extends number>(world: Communicator<N>, lane?: Lane) => {
   const at = here()

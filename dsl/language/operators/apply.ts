@@ -6,8 +6,8 @@ import type { UnplacedError } from '../messages.js'
 import type { Attrs, Operator } from './operator.js'
 
 /**
- * Makes the node of an operator over device flows, on the lane that the piped flow carries. `others` are its further operands
- * by role. An error is reported, and the flow goes on with the type of its first operand.
+ * Makes the node of an operator over device flows, on the lane that the piped flow carries. `others` are its
+ * further operands by role. An error is reported, and the result then has the type of the first operand.
  */
 export const apply = (
   operator: Operator,

@@ -9,7 +9,10 @@ import { apply } from './apply.js'
 import type { Attrs, Operator } from './operator.js'
 import type { Broadcast, Broadcasts, Device, SameDType, Shape } from './types.js'
 
-/** An elementwise operator with a number or a flow as its second operand; shapes broadcast, element types must be equal. */
+/**
+ * An elementwise operator with a number or a flow as its second operand; shapes broadcast, element types must
+ * be equal.
+ */
 export interface Arithmetic {
   (operand: number): <A extends AnyTensor>(x: Flow<'device', A>) => Flow<'device', A>
   <D extends DType, R extends Shape>(

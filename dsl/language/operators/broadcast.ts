@@ -26,8 +26,9 @@ const rootOf =
   }
 
 /**
- * The value of the rank at place `root` of the group, on every rank of it. Of any shape and element type, which stay. A root outside of the group is a
- * `BadAttribute`. `ncclBroadcast`. The lane is the collective's alone: compute that follows goes where `on` says.
+ * The value of the rank at place `root` of the group, on every rank of it. Takes any shape and element type
+ * and keeps both. A root outside of the group is a `BadAttribute`. `ncclBroadcast`. The lane is the
+ * collective's alone: compute that follows it runs where `on` decides.
  */
 export const broadcast = (world: Communicator, root: number, lane?: Lane) => {
   const at = here()

@@ -39,8 +39,9 @@ export const castOperator: Operator = {
 }
 
 /**
- * Another element type: floats round to nearest even; floats to whole numbers truncate toward zero and saturate, a NaN becoming 0;
- * i32 to u8 saturates. A cast to the type that the value has already is the flow itself.
+ * Another element type: floats round to nearest even; floats to whole numbers truncate toward zero and
+ * saturate, a NaN becoming 0; i32 to u8 saturates. A cast to the type that the value has already is the flow
+ * itself.
  */
 export const cast = <E extends DType>(to: E) => {
   const at = here()

@@ -66,7 +66,7 @@ export interface Call {
   readonly source: FlowValue
   readonly at: Where
   readonly name: string
-  /** Ranks of a group; where no communicator was given, the most that there can be. */
+  /** Ranks of a group; without a communicator, the largest size allowed. */
   readonly size: number
 }
 
@@ -81,8 +81,8 @@ export const isPlace = (place: unknown, { size }: Call): place is number =>
   Number.isSafeInteger(place) && (place as number) >= 0 && (place as number) < size
 
 /**
- * Makes the node of a collective on the collective's own lane. What follows runs where the piped flow says. `own` checks
- * the arguments that only this collective has.
+ * Makes the node of a collective on the collective's own lane. Compute that follows runs where the piped flow
+ * decides. `own` checks the arguments that only this collective has.
  */
 export const collective = (
   operator: Operator,

@@ -15,7 +15,7 @@ export type Init = number | ArrayLike<number>
 const isBadInit = (value: number, spec: TensorSpec): boolean =>
   !isOperandNumber(value) || (!isFloat(spec.dtype) && !Number.isInteger(value))
 
-/** The init that a delay node carries; 0 where what was given cannot be one. */
+/** The init of a delay node; 0 where the argument is invalid. */
 export const initOf = (
   builder: Builder,
   at: Where,
@@ -44,14 +44,15 @@ export const initOf = (
     (product, size) => product * (typeof size === 'number' ? size : 1),
     1,
   )
-  // With symbols, the length is known only at `compile`; it is a multiple of what is known here.
+  // With symbols, the length is known only at `compile`; it is a multiple of the product of the sizes known
+  // here.
   if (bound ? values.length !== count : values.length === 0 || values.length % count !== 0)
     return report(`${values.length} numbers`)
   const bad = values.findIndex(value => isBadInit(value, spec))
   return bad < 0 ? values : report(`${show(values[bad])} as element ${bad}`)
 }
 
-/** What is wrong with the length of a delay's init, once the symbols of its type are bound. */
+/** The error of the length of a delay's init, once the symbols of its type are bound. */
 export const initLength = (init: unknown, spec: BoundSpec): UnplacedError | undefined => {
   const wanted = elements(spec.shape)
   return !Array.isArray(init) || init.length === wanted
@@ -63,7 +64,10 @@ export const initLength = (init: unknown, spec: BoundSpec): UnplacedError | unde
       )
 }
 
-/** The value before (of the tick before, where the flow comes once a tick); before the first, `init`. Adds a state on the device. */
+/**
+ * The previous value of the flow (of the previous tick, where the flow comes once a tick); `init` for the
+ * first value. Adds a state on the device.
+ */
 export const delay = (init: Init) => {
   const at = here()
   const later = (x: unknown): unknown => {

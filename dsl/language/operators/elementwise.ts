@@ -14,7 +14,10 @@ import { runMap, wholeInstructions } from './map-reference.js'
 import type { Attrs, Operator, RunLowering } from './operator.js'
 import { broadcast, broadcastStrides, coalesce } from './shapes.js'
 
-/** Attributes of every elementwise node: its expression over its inputs, in the form of `MapSpec.code`; the last value is the result. */
+/**
+ * Attributes of every elementwise node: its expression over its inputs, in the form of `MapSpec.code`; the
+ * last value is the result.
+ */
 export interface ElementwiseAttrs {
   readonly code: readonly MapInstruction[]
 }
@@ -62,7 +65,7 @@ export const inferElementwise = (
     if (fraction)
       return E.left(
         badAttribute(
-          'whole numbers beside whole numbers',
+          'whole numbers as operands of whole numbers',
           String(fraction[1]),
           "cast first: pipe(cast('f32'))",
         ),
@@ -75,14 +78,17 @@ type Run = RunLowering & { readonly kernel: MapSpec }
 
 interface Lowerings {
   readonly byShape: Map<string, Run>
-  /** The newest: in a large graph the next node mostly has the same shapes, and its key takes longer than all else. */
+  /**
+   * The latest entry: in a large graph the next node mostly has the same shapes, and its key costs more than
+   * the rest of the lookup.
+   */
   inputs: readonly BoundSpec[]
   output: BoundSpec
   run: Run
 }
 
-// Hazard: memory. A graph of a million nodes has few expressions and few shapes, so nodes that share both share one
-// frozen lowering. An entry goes with its expression, which the graph's nodes hold.
+// Hazard: memory. A graph of a million nodes has few expressions and few shapes, so nodes that share both
+// share one frozen lowering. An entry goes with its expression, which the graph's nodes hold.
 const lowerings = new WeakMap<readonly MapInstruction[], Lowerings>()
 
 const keyOf = (inputs: readonly BoundSpec[], output: BoundSpec): string => {
@@ -157,7 +163,10 @@ const loose: Readonly<Record<string, number>> = {
   pow: 16,
 }
 
-/** 0 where every step is exactly rounded by IEEE 754; else the looseness of its steps, and of the type it is stored in. */
+/**
+ * 0 where every step is exactly rounded by IEEE 754; else the sum of the errors of its steps and of the
+ * rounding to its type.
+ */
 export const mapTolerance = (code: readonly MapInstruction[], output: DType): number => {
   const units = code.reduce((sum, [op]) => sum + (loose[op] ?? 0), 0)
   return units === 0 ? 0 : 4 * units * roundoff.f32 + (output === 'f32' ? 0 : 2 * roundoff[output])

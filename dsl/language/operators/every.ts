@@ -6,8 +6,9 @@ import { here } from '../where.js'
 import { countOf } from './count.js'
 
 /**
- * The last of each n values, when it is there. Of the same type, on the host and on the device. The values that it leaves out
- * are computed only where another operator reads them. n is a whole number from 1 to 4,096, else a `BadAttribute`.
+ * The last of each n values, at the rate of one value in n. Keeps the type; works on the host and on the
+ * device. The values left out are computed only where another operator reads them. n is a whole number from 1
+ * to 4,096, else a `BadAttribute`.
  */
 export const every = (n: number) => {
   const at = here()

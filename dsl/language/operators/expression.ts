@@ -3,12 +3,12 @@ import { show } from '../../ir/show.js'
 import { isOperandNumber } from './arithmetic.js'
 
 /**
- * The instructions that a function of expressions makes: in single assignment, equal ones shared. A value that is no
- * expression of this trace counts as 1, and is listed.
+ * The instructions that a function of expressions makes: in single assignment, equal ones shared. A value
+ * that is no expression of this trace counts as 1 and is listed as an error.
  */
 export class Trace {
   readonly code: MapInstruction[] = []
-  /** What the function gave that is no expression of this trace. */
+  /** Values of the function that are no expression of this trace. */
   readonly strangers: string[] = []
   private readonly known = new Map<string, Expression>()
 
@@ -56,7 +56,9 @@ const renumber = (instruction: MapInstruction, place: ReadonlyMap<number, number
 
 type Operand = Expression | number
 
-/** One element, as `map` traces it: every method adds an instruction to the kernel. Comparisons are 1 or 0. */
+/**
+ * One element, as `map` traces it: every method adds an instruction to the kernel. Comparisons are 1 or 0.
+ */
 export class Expression {
   constructor(
     readonly trace: Trace,

@@ -58,7 +58,10 @@ const attrsOf = (approximate: unknown): E.Either<UnplacedError, Attrs> => {
   )
 }
 
-/** The Gaussian error linear unit, elementwise, of floats, in its exact form unless `approximate: 'tanh'` (torch.nn.functional.gelu). */
+/**
+ * The Gaussian error linear unit, elementwise, of floats, in its exact form unless `approximate: 'tanh'`
+ * (torch.nn.functional.gelu).
+ */
 export const gelu = (options?: GeluOptions) => {
   const at = here()
   const activated = (x: unknown): unknown =>

@@ -6,13 +6,13 @@ import { countOf } from './count.js'
 import { type Init, initOf } from './delay.js'
 
 /**
- * A slow device flow at the rate of the flow that it meets: its newest value at each instant of that flow, of the same type. A
- * value of a group of n comes with the last of the group, so before the first one there is `init` (one number for all
- * elements, or each element, row-major). How many instants a value is held follows from the flow that it meets; `n` says it
- * where nothing else does.
+ * A slow device flow at the rate of the faster flow it is combined with: its newest value at each instant of
+ * that flow. Keeps the type. A value of a group of n coincides with the last instant of the group, so the
+ * instants before it have `init` (one number for all elements, or each element, row-major). The faster flow
+ * determines for how many instants a value is held; `n` gives the number where no other flow does.
  *
- * Errors of `compile`: `BadAttribute` for an init or n that cannot be, `UnknownRate` where nothing says how long a value is
- * held, `RateMismatch` where the flow that it meets is the slower one.
+ * Errors of `compile`: `BadAttribute` for an invalid init or n, `UnknownRate` where nothing determines how
+ * long a value is held, `RateMismatch` where the other flow is the slower one.
  */
 export const hold = (init: Init, n?: number) => {
   const at = here()

@@ -3,7 +3,8 @@ import { type HostArray, hostArray, reader, writer } from '../values.js'
 
 const f = Math.fround
 
-// Abramowitz and Stegun would be too coarse: the series below 2, the continued fraction above. Error under 1e-15 up to where erf is 1 in f64.
+// Abramowitz and Stegun would be too coarse: the series below 2, the continued fraction above. Error under
+// 1e-15 up to where erf is 1 in f64.
 const erf = (x: number): number => {
   const a = Math.abs(x)
   if (Number.isNaN(a)) return x
@@ -79,7 +80,7 @@ const wholeUnary: Readonly<Partial<Record<MapUnary, (a: number) => number>>> = {
   abs: a => (a < 0 ? -a | 0 : a),
 }
 
-/** What whole numbers can do in a map; the rest wants floats. */
+/** Instructions that a map of whole numbers may use; the others take floats. */
 export const wholeInstructions: ReadonlySet<string> = new Set([
   'operand',
   'const',
@@ -119,7 +120,7 @@ const step = (instruction: MapInstruction, compute: 'f32' | 'i32'): Step => {
   }
 }
 
-/** What a `map` kernel means: each result as a fresh dense array. */
+/** The meaning of a `map` kernel: each result as a fresh dense array. */
 export const runMap = (spec: MapSpec, inputs: readonly HostArray[]): HostArray[] => {
   const { shape, operands, compute } = spec
   const total = shape.reduce((product, size) => product * size, 1)
@@ -138,7 +139,8 @@ export const runMap = (spec: MapSpec, inputs: readonly HostArray[]): HostArray[]
     }
     for (let s = 0; s < steps.length; s++) values[s] = steps[s]!(values, loaded)
     for (let r = 0; r < results.length; r++) results[r]![i] = writes[r]!(values[spec.results[r]!.value]!)
-    // The next index, row-major: the last dimension that is not at its end steps, those after it start over.
+    // The next index, row-major: increment the last dimension that is not at its end, and reset the
+    // dimensions after it.
     for (let d = shape.length - 1; d >= 0; d--) {
       const size = shape[d]!
       if (++index[d]! < size) {

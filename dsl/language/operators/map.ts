@@ -57,8 +57,9 @@ const attrsOf = (fn: unknown, operands: number): E.Either<UnplacedError, Attrs> 
 }
 
 /**
- * One fused elementwise kernel: `x.pipe(map((a, b) => a.mul(b).add(1), y))`, where `a` is an element of x and `b` the one of y in its
- * place; shapes broadcast, element types are equal. The function runs once, on symbols.
+ * One fused elementwise kernel: `x.pipe(map((a, b) => a.mul(b).add(1), y))`, where `a` is an element of x and
+ * `b` the one of y in its place; shapes broadcast, element types are equal. The function runs once, on
+ * symbols.
  */
 export const map = <const F extends readonly Device<DType, Shape>[]>(
   fn: (x: Expression, ...others: { readonly [K in keyof F]: Expression }) => Expression | number,

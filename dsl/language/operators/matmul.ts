@@ -18,7 +18,10 @@ import { isFloat } from './elementwise.js'
 import type { Attrs, Operator } from './operator.js'
 import type { Device, Floats, Invalid, SameDim, SameDType, Shape } from './types.js'
 
-/** Workspace that a large product offers to the library, one buffer a lane: as much as cuBLASLt's heuristics use on Hopper. */
+/**
+ * Workspace that a large product offers to the library, one buffer a lane: as much as cuBLASLt's heuristics
+ * use on Hopper.
+ */
 export const workspaceBytes = 32 * 1024 * 1024
 const wantsWorkspace = 2 ** 33
 
@@ -67,7 +70,10 @@ const infer = (inputs: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedEr
   return E.right({ dtype: x.dtype, shape: [...(lead.length > 0 ? lead : batch), rows, columns] })
 }
 
-/** The product as the devices compute it: leading dimensions of x are rows where the weight is shared, a batch where it is not. */
+/**
+ * The product as the devices compute it: leading dimensions of x are rows where the weight is shared, a batch
+ * where it is not.
+ */
 export const matmulSpec = (x: BoundSpec, w: BoundSpec, transposed: boolean): MatmulSpec => {
   const [rows, k] = x.shape.slice(-2) as [number, number]
   const n = w.shape[w.shape.length - (transposed ? 2 : 1)]!
@@ -104,7 +110,7 @@ const reference = (
   const result = hostArray(output.dtype, elements(output.shape))
   const write = writer(output.dtype)
   const [stepK, stepN] = transposeB ? [1, k] : [n, 1]
-  // Sums in f64, rounded once: every order of f32 additions is near to that.
+  // Sums in f64, rounded once: every order of f32 additions is close to that.
   const row = new Float64Array(n)
   for (let i = 0; i < batch; i++)
     for (let r = 0; r < m; r++) {
@@ -119,7 +125,7 @@ const reference = (
   return result
 }
 
-/** x · w, accumulated in f32 whatever the element type; see `matmul`. */
+/** x · w, accumulated in f32 for every element type; see `matmul`. */
 export const matmulOperator: Operator = {
   name: 'matmul',
   infer,
@@ -174,8 +180,9 @@ type ProductShape<S extends Shape, W extends Shape, T> = S extends readonly [inf
     : Shape
 
 /**
- * The matrix product x · w of floats, accumulated in f32: x is [..., m, k]; w is [k, n], or [n, k] with `transpose: true`, shared by
- * all of x's leading dimensions or with leading dimensions equal to them. The result has x's element type.
+ * The matrix product x · w of floats, accumulated in f32: x is [..., m, k]; w is [k, n], or [n, k] with
+ * `transpose: true`, shared by all of x's leading dimensions or with leading dimensions equal to them. The
+ * result has x's element type.
  */
 export const matmul = <E extends DType, W extends Shape, const O extends MatmulOptions = MatmulOptions>(
   w: Device<E, W>,

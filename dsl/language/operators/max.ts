@@ -8,7 +8,7 @@ export const maxOperator = reduction('max')
 export const maximumOperator = elementwise('maximum')
 
 /**
- * The larger of two values, elementwise: `x.pipe(max(y))` or `x.pipe(max(0))`; a NaN of either is the result, as in PyTorch. Along
- * an axis: `x.pipe(max({ axis: 1, keepDims: true }))`.
+ * The larger of two values, elementwise: `x.pipe(max(y))` or `x.pipe(max(0))`; a NaN of either is the result,
+ * as in PyTorch. Along an axis: `x.pipe(max({ axis: 1, keepDims: true }))`.
  */
 export const max = extreme(arithmetic(maximumOperator, 'max'), maxOperator) as Extreme

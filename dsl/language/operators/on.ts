@@ -5,8 +5,9 @@ import type { AnyTensor } from '../tensor.js'
 import { here } from '../where.js'
 
 /**
- * The compute that follows in this pipe runs on a lane, or on any lane of a device: `on(device(1))` (as `observeOn` does for
- * what follows it). Adds no node: the value is the same and stays on its device; a reader on another device gets a copy there.
+ * Runs the compute that follows in this pipe on a lane, or on any lane of a device: `on(device(1))` (compare
+ * RxJS's `observeOn`). Adds no node: the value stays on its device, and a reader on another device gets a
+ * copy there.
  */
 export const on = (lane: Lane) => {
   const at = here()

@@ -1,13 +1,13 @@
 // How to add an operator:
 //
-// 1. Write one file here, named for it. It exports the public function (`relu`), with a docstring that gives types, errors
+// 1. Write one file here, named after the operator. It exports the public function (`relu`), with a docstring that gives types, errors
 //    and the source, and the Operator (`reluOperator`): its type, its lowering and its meaning. `elementwise` (one
 //    expression an element), `reduction` (along an axis) and `collectiveOperator` (among ranks) make whole Operators;
-//    `apply` makes the node. An operator that is made of others, such as `scan`, has no Operator.
+//    `apply` makes the node. An operator composed of others, such as `scan`, has no Operator.
 // 2. Add one line to `all.ts`: the compiler and `interpret` find the Operator there, by name.
 // 3. Add one line to `dsl/index.ts`: users import the function from there.
 // 4. Test it in `spec/laws/language/operators.test.ts`, and in `spec/types` what must not compile. The fixtures' random
-//    graphs (`spec/fixtures`) hold every device against its meaning once they can make it.
+//    graphs (`spec/fixtures`) compare every device with its meaning once they can generate it.
 
 import type { Either } from 'fp-ts/lib/Either.js'
 import type { KernelSpec } from '../../ir/kernel-spec.js'
@@ -45,14 +45,14 @@ export type Attrs = Readonly<Record<string, unknown>>
 export interface Operator {
   readonly name: string
   /**
-   * The result's type. Runs when the node is made, with symbols (compared by name), and again in `check` with every
-   * dimension bound.
+   * The result's type. Runs when the node is made, with symbols (compared by name), and again in `check` with
+   * every dimension bound.
    */
   infer(inputs: readonly TensorSpec[], attrs: Attrs): Either<UnplacedError, TensorSpec>
   lower(inputs: readonly BoundSpec[], output: BoundSpec, attrs: Attrs): Lowering
   /** Whether `lower` may yield a view: the result may be the memory of the first input. */
   readonly mayBeView?: true
-  /** The meaning: a fresh array. Every device is held against this. */
+  /** The meaning: a fresh array. The results of every device are compared with this. */
   reference(
     inputs: readonly HostArray[],
     specs: readonly BoundSpec[],
@@ -60,8 +60,9 @@ export interface Operator {
     attrs: Attrs,
   ): HostArray
   /**
-   * Of a collective: the meaning among the ranks of a group. Takes the values that the ranks gave, by place, and yields the
-   * values that they get, by place; several places may get one array. `reference` is the meaning for a group of one rank.
+   * Of a collective: the meaning among the ranks of a group. Takes the ranks' values by place and yields
+   * their results by place; several places may share one array. `reference` is the meaning for a group of one
+   * rank.
    */
   exchange?(
     given: readonly HostArray[],

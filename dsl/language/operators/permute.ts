@@ -30,7 +30,7 @@ export const permuteOperator = collectiveOperator({
       return from === undefined ? hostArray(dtype, elements(shape)) : given[from]!
     })
   },
-  // A rank that receives nothing gets zeros; so does a rank alone whose pairs leave out that it sends to itself.
+  // A rank that receives nothing gets zeros; so does a single rank whose pairs do not list itself.
   alone: {
     lower: (inputs, output, attrs) =>
       pairsOf(attrs).length > 0
@@ -74,10 +74,11 @@ const soundPairs =
   }
 
 /**
- * Ranks of the group send their values to each other: for each pair `[from, to]` of places, the rank at `to` gets the value of
- * the rank at `from`. A rank that no pair sends to gets zeros. A rank may send to several, but receives from one at most: two
- * senders to one place, or a place outside of the group, is a `BadAttribute`. Of any shape and element type, which stay.
- * `ncclSend` and `ncclRecv` in one group. The lane is the collective's alone: compute that follows goes where `on` says.
+ * Ranks of the group send their values to each other: for each pair `[from, to]` of places, the rank at `to`
+ * gets the value of the rank at `from`. A rank that no pair sends to gets zeros. A rank may send to several
+ * ranks and receives from at most one: two senders to one place, or a place outside of the group, is a
+ * `BadAttribute`. Takes any shape and element type and keeps both. `ncclSend` and `ncclRecv` in one group.
+ * The lane is the collective's alone: compute that follows it runs where `on` decides.
  */
 export const permute = (world: Communicator, pairs: Pairs, lane?: Lane) => {
   const at = here()

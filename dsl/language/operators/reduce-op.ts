@@ -7,15 +7,18 @@ import { isFloat } from './elementwise.js'
 import type { Attrs } from './operator.js'
 import type { Floats } from './types.js'
 
-/** How collectives join the values of several ranks: NCCL's `ncclSum`, `ncclProd`, `ncclMin`, `ncclMax` and `ncclAvg`. */
+/**
+ * The reductions of collectives over the values of several ranks: NCCL's `ncclSum`, `ncclProd`, `ncclMin`,
+ * `ncclMax` and `ncclAvg`.
+ */
 export type ReduceOp = 'sum' | 'product' | 'min' | 'max' | 'mean'
 
 const ops: readonly unknown[] = ['sum', 'product', 'min', 'max', 'mean'] satisfies readonly ReduceOp[]
 
-/** Means are of floats. */
+/** Means take floats only. */
 export type Joins<H extends ReduceOp, D extends DType> = [H] extends ['mean'] ? Floats<D> : unknown
 
-/** The attributes of a collective that joins: `{ how }`. */
+/** The attributes of a reducing collective: `{ how }`. */
 export const reduceOpOf =
   (how: unknown) =>
   (call: Call): { readonly how: ReduceOp } => {
@@ -29,7 +32,7 @@ export const reduceOpOf =
     return { how: 'sum' }
   }
 
-/** The type stays. A mean is of floats. */
+/** Keeps the type. A mean takes floats only. */
 export const inferJoined = (x: TensorSpec, attrs: Attrs): E.Either<UnplacedError, TensorSpec> =>
   attrs['how'] === 'mean' && !isFloat(x.dtype)
     ? E.left(dtypeMismatch('floats, of a mean', showSpec(x), "cast first: pipe(cast('f32'))"))
@@ -44,9 +47,9 @@ const joins: Readonly<Record<ReduceOp, (a: number, b: number) => number>> = {
 }
 
 /**
- * The values of all places, joined in their order. Floats are joined in f64 and rounded once: every order of f32 additions is
- * near to that. Whole numbers wrap in their own type, as NCCL's do. A NaN among the values is the minimum and the maximum
- * (NCCL promises nothing for it); -0 is less than +0.
+ * The values of all places, joined in their order. Floats are joined in f64 and rounded once: every order of
+ * f32 additions is close to that. Whole numbers wrap in their own type, as NCCL's do. A NaN among the values
+ * is the minimum and the maximum (NCCL promises nothing for it); -0 is less than +0.
  */
 export const joined = (given: readonly HostArray[], { dtype }: BoundSpec, attrs: Attrs): HostArray => {
   const how = attrs['how'] as ReduceOp
@@ -65,7 +68,9 @@ export const joined = (given: readonly HostArray[], { dtype }: BoundSpec, attrs:
   return result
 }
 
-/** f32 may be added in any order; of f16 and bf16, each of the steps from rank to rank may round to the type. */
+/**
+ * f32 may be added in any order; of f16 and bf16, each of the steps from rank to rank may round to the type.
+ */
 export const joinTolerance = ({ dtype }: BoundSpec, size: number, attrs: Attrs): number =>
   attrs['how'] === 'min' || attrs['how'] === 'max' || !isFloat(dtype)
     ? 0

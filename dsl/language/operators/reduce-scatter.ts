@@ -22,9 +22,11 @@ export const reduceScatterOperator = collectiveOperator({
 })
 
 /**
- * The values of all ranks of the group, joined element by element, of which each rank gets its part: `[size, …shape]` becomes `[…shape]`, the part at the rank's
- * place. The leading dimension is the communicator's size (a `ShapeMismatch` else). Of any element type, but `'mean'` is of floats (a `DTypeMismatch` else). Whole
- * numbers wrap. `ncclReduceScatter`. The lane is the collective's alone: compute that follows goes where `on` says.
+ * The values of all ranks of the group, reduced element by element, of which each rank gets its part: `[size,
+ * …shape]` becomes `[…shape]`, the part at the rank's place. The leading dimension is the communicator's size
+ * (else a `ShapeMismatch`). Takes any element type; `'mean'` takes floats only (else a `DTypeMismatch`).
+ * Whole numbers wrap. `ncclReduceScatter`. The lane is the collective's alone: compute that follows it runs
+ * where `on` decides.
  */
 export const reduceScatter = <const N extends number, const H extends ReduceOp>(
   world: Communicator<N>,

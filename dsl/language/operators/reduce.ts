@@ -41,7 +41,7 @@ export const axisOf = (axis: unknown, x: TensorSpec): E.Either<UnplacedError, nu
   return E.right(axis < 0 ? axis + rank : axis)
 }
 
-/** The attributes of a reduction's node, `{ axis, keepDims }`, from what its caller gave. */
+/** The attributes of a reduction's node, `{ axis, keepDims }`, from the caller's arguments. */
 const reduceAttrs =
   (axis: unknown, keepDims: unknown) =>
   (x: TensorSpec): E.Either<UnplacedError, Attrs> => {
@@ -67,8 +67,8 @@ const run = (kernel: ReduceSpec, input: HostArray): HostArray => {
   const write = writer(kernel.output)
   const whole = !isFloat(kernel.input)
   const picks = how === 'max' || how === 'min'
-  // Floats are summed in f64 and rounded once: every order of f32 additions is near to that. Whole numbers wrap.
-  // A NaN among the elements is the maximum and the minimum, as in PyTorch; -0 is less than +0.
+  // Floats are summed in f64 and rounded once: every order of f32 additions is close to that. Whole numbers
+  // wrap. A NaN among the elements is the maximum and the minimum, as in PyTorch; -0 is less than +0.
   const join = picks
     ? how === 'max'
       ? Math.max
@@ -87,7 +87,7 @@ const run = (kernel: ReduceSpec, input: HostArray): HostArray => {
   return result
 }
 
-/** A reduction along one axis. Sums of u8 are i32; means want floats. */
+/** A reduction along one axis. Sums of u8 are i32; means take floats only. */
 export const reduction = (how: ReduceSpec['how']): Operator => ({
   name: how,
   infer: ([x], attrs) => {
@@ -130,7 +130,10 @@ export const along =
     return (x: unknown): unknown => apply(operator, at, x, [], reduceAttrs(given.axis, given.keepDims))
   }
 
-/** The public function of `min` and `max`: of two values where an operand is given, along an axis where options are. */
+/**
+ * The public function of `min` and `max`: of two values where an operand is given, along an axis where
+ * options are.
+ */
 export const extreme =
   (ofTwo: (operand: never) => unknown, ofAxis: Operator) =>
   (operand: unknown): unknown =>

@@ -8,7 +8,10 @@ import { apply } from './apply.js'
 import type { Attrs, Operator } from './operator.js'
 import type { Device, Shape } from './types.js'
 
-/** A size of the new shape: a number, or that of an axis of the input (so that symbols stay what they are when bound). */
+/**
+ * A size of the new shape: a number, or the size of an axis of the input (so that a symbol is kept and bound
+ * later).
+ */
 type Size = number | { readonly axis: number }
 
 const product = (shape: readonly Dim[]): number =>
@@ -74,7 +77,7 @@ const attrsOf =
         shape.push({ axis })
       }
     }
-    // A -1 can stand for the one symbol that is left, where it has no factor beside it.
+    // -1 may be the one remaining symbol, if that symbol has no numeric factor.
     const left = x.shape.findIndex((size, axis) => typeof size === 'string' && !taken.has(axis))
     if (open >= 0 && left >= 0 && missing === 1) shape[open] = { axis: left }
     return E.right({ shape })

@@ -20,8 +20,8 @@ interface Scan {
 }
 
 /**
- * State from value to value: `x.pipe(scan((acc, x) => acc.pipe(add(x)), 0))` yields each new `acc`. The state has x's type, or
- * that of the third argument: `scan(next, 0, tensor('f32', [64]))`.
+ * State from value to value: `x.pipe(scan((acc, x) => acc.pipe(add(x)), 0))` yields each new `acc`. The state
+ * has x's type, or that of the third argument: `scan(next, 0, tensor('f32', [64]))`.
  */
 export const scan: Scan = ((next: unknown, init: unknown, state?: unknown) => {
   const at = here()
@@ -30,7 +30,8 @@ export const scan: Scan = ((next: unknown, init: unknown, state?: unknown) => {
     const { builder, hint } = source
     const spec = state === undefined ? source.spec : builder.spec(state, at, 'scan')
     const attrs = { init: initOf(builder, at, 'scan', spec, init) }
-    // Until the body has run, the delay is its own input, so that the graph is well formed whatever the body does.
+    // Until the body has run, the delay is its own input, so that the graph is well formed even if the body
+    // throws.
     const acc = builder.flow(
       { op: 'delay', inputs: [builder.nodes.length], attrs, spec, place: 'device', lane: hint, at },
       hint,

@@ -1,10 +1,16 @@
 import type { Dim } from '../../ir/tensor.js'
 
-/** One dimension of a broadcast: equal sizes, or one of them 1. Symbols are equal by name. Undefined where they differ. */
+/**
+ * One dimension of a broadcast: equal sizes, or one of them 1. Symbols are equal by name. Undefined where
+ * they differ.
+ */
 export const broadcastDim = (a: Dim, b: Dim): Dim | undefined =>
   a === b || b === 1 ? a : a === 1 ? b : undefined
 
-/** The shape that several shapes broadcast to, trailing dimensions aligned as in numpy; undefined where they do not. */
+/**
+ * The shape that several shapes broadcast to, trailing dimensions aligned as in numpy; undefined where they
+ * do not.
+ */
 export const broadcast = (shapes: readonly (readonly Dim[])[]): readonly Dim[] | undefined => {
   const first = shapes[0] ?? []
   if (shapes.every(shape => shape === first)) return first
@@ -33,7 +39,10 @@ export const denseStrides = (shape: readonly number[]): number[] => {
   return strides
 }
 
-/** Strides that read a dense operand of shape `from` as if it had shape `to`: 0 along every broadcast dimension. */
+/**
+ * Strides that read a dense operand of shape `from` as if it had shape `to`: 0 along every broadcast
+ * dimension.
+ */
 export const broadcastStrides = (from: readonly number[], to: readonly number[]): number[] => {
   const own = denseStrides(from)
   const lead = to.length - from.length
@@ -41,8 +50,8 @@ export const broadcastStrides = (from: readonly number[], to: readonly number[])
 }
 
 /**
- * The same walk over memory in as few dimensions as can be: a dimension of 1 goes, and two neighbours merge where for every
- * operand the outer stride is the inner size times the inner stride.
+ * The same strided access in as few dimensions as possible: dimensions of size 1 are dropped, and two
+ * neighbours merge where for every operand the outer stride is the inner size times the inner stride.
  */
 export const coalesce = (
   shape: readonly number[],

@@ -49,18 +49,20 @@ const infer = ([x]: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedError
 
 const strided = (x: BoundSpec, output: BoundSpec, { axis, from }: SliceAttrs): MapSpec => {
   const strides = denseStrides(x.shape)
-  const walk = coalesce(output.shape, [strides, denseStrides(output.shape)])
+  const merged = coalesce(output.shape, [strides, denseStrides(output.shape)])
   return {
     kind: 'map',
-    shape: walk.shape,
+    shape: merged.shape,
     compute: isFloat(x.dtype) ? 'f32' : 'i32',
-    operands: [{ dtype: x.dtype, offset: from * (strides[axis] ?? 1), strides: walk.strides[0] ?? [] }],
+    operands: [{ dtype: x.dtype, offset: from * (strides[axis] ?? 1), strides: merged.strides[0] ?? [] }],
     code: [['operand', 0]],
     results: [{ value: 0, dtype: output.dtype }],
   }
 }
 
-/** A view where the range is contiguous and starts where every device can read; else a copy of the range. */
+/**
+ * A view where the range is contiguous and its start is aligned for every device; else a copy of the range.
+ */
 export const sliceOperator: Operator = {
   name: 'slice',
   infer,
@@ -108,7 +110,10 @@ const attrsOf =
 
 type Extent<F extends number, T> = [T] extends [number] ? (F extends 0 ? T : number) : Dim
 
-/** Elements `from` to `to` (not included; the end of the axis if left out) along an axis. A view where the layout allows, else a copy. */
+/**
+ * Elements `from` to `to` (not included; the end of the axis if left out) along an axis. A view where the
+ * layout allows, else a copy.
+ */
 export const slice = <
   const A extends number,
   const F extends number,

@@ -17,5 +17,8 @@ interface Sum {
   <const A extends number, const K extends boolean = false>(options: ReduceOptions<A, K>): Summed<A, K>
 }
 
-/** The sum along an axis, accumulated in f32; whole numbers wrap, and u8 sums to i32. `sum(1)` or `sum({ axis: 1, keepDims: true })`. */
+/**
+ * The sum along an axis, accumulated in f32; whole numbers wrap, and u8 sums to i32. `sum(1)` or `sum({ axis:
+ * 1, keepDims: true })`.
+ */
 export const sum = along(sumOperator) as Sum

@@ -1,5 +1,5 @@
-// Shapes at the level of types. An error becomes a type whose one property says in words what is wrong, so that the compiler's
-// message reads as a sentence: "Property ''the inner dimensions of matmul differ'' is missing".
+// Shapes at the level of types. An error becomes a type whose one property is a sentence about the error, so
+// that the compiler's message contains it: "Property ''the inner dimensions of matmul differ'' is missing".
 
 import type { Dim, DType } from '../../ir/tensor.js'
 import type { Flow } from '../flow.js'
@@ -9,10 +9,15 @@ export type Shape = readonly Dim[]
 export type Device<D extends DType, S extends Shape> = Flow<'device', Tensor<D, S>>
 export type FloatType = 'f32' | 'f16' | 'bf16'
 
-/** A property that no flow has. Its name is a sentence for the reader of the error, its type names the types at fault. */
+/**
+ * A property that no flow has. Its name is a sentence for the reader of the error, its type names the types
+ * at fault.
+ */
 export type Invalid<Message extends string, Found = unknown> = { readonly [K in Message]: Found }
 
-/** Types that are not definite: an array of unknown length, `number`, `string`. `compile` checks what they stand for. */
+/**
+ * Types that are not definite: an array of unknown length, `number`, `string`. `compile` checks their values.
+ */
 type IsOpenDim<A> = number extends A ? true : string extends A ? true : false
 type IsOpenShape<S extends Shape> = number extends S['length'] ? true : false
 
@@ -63,7 +68,10 @@ export type Floats<D extends DType> = [D] extends [FloatType]
   ? unknown
   : Invalid<"this operator computes with floats: cast('f32') first", D>
 
-/** The shape with one axis gone, or 1. Where the axis is not a literal, or counts from the end, only the element type is known. */
+/**
+ * The shape with one axis removed, or of size 1. Where the axis is not a literal, or counts from the end,
+ * only the element type is known.
+ */
 export type Reduced<S extends Shape, A extends number, Keep extends boolean> =
   IsOpenShape<S> extends true
     ? Shape
@@ -101,7 +109,7 @@ export type Replaced<
         : readonly [X, ...Replaced<R, A, Size, [...Seen, 0]>]
       : readonly []
 
-/** The shape with one dimension more before the others. */
+/** The shape with a further leading dimension. */
 export type Led<N extends number, S extends Shape> = IsOpenShape<S> extends true ? Shape : readonly [N, ...S]
 
 /** The shape without its leading dimension. */

@@ -7,18 +7,19 @@ import { aheadOf } from './ahead.js'
 
 export interface UploadOptions {
   /**
-   * Of a host parameter: how many uploads of its window may be issued before their reader; at most `ahead + 1` are in
-   * memory.
+   * Of a host parameter: how many uploads of its window may be issued before their reader; at most `ahead +
+   * 1` are in memory.
    */
   readonly ahead?: number
 }
 
 /**
- * Copies a host value to the device, on a lane that the compiler chooses where none is given. The lane is the copy's alone:
- * compute that follows goes where `on` says. Parameters with one `ahead` on one lane form a window.
+ * Copies a host value to the device, on a lane that the compiler chooses where none is given. The lane is the
+ * copy's alone: compute that follows it runs where `on` decides. Parameters with one `ahead` on one lane form
+ * a window.
  *
- * The lane decides the device; `upload(device(1))` gives the device alone. Where neither is given, the value goes to the device
- * that reads it most.
+ * The lane determines the device; `upload(device(1))` gives the device alone. Without either the value goes
+ * to the device that reads it most.
  */
 export const upload = (lane?: Lane, options?: UploadOptions) => {
   const at = here()

@@ -8,13 +8,13 @@ import { here } from '../where.js'
 import { countOf } from './count.js'
 import type { Shape } from './types.js'
 
-/** The type of n values of one type, as one. */
+/** The type of a window of n values. */
 export const windowed = ({ dtype, shape }: TensorSpec, n: number): TensorSpec => ({
   dtype,
   shape: [n, ...shape],
 })
 
-/** The meaning: the values one after the other, in a fresh array. */
+/** The meaning: the values concatenated in a fresh array. */
 export const windowReference = (values: readonly HostArray[]): HostArray => {
   const [first] = values
   const all = new (first!.constructor as new (length: number) => HostArray)(first!.length * values.length)
@@ -23,13 +23,14 @@ export const windowReference = (values: readonly HostArray[]): HostArray => {
 }
 
 /**
- * Each n successive values as one tensor with a leading dimension n, once for every n: `[…shape]` becomes `[n, …shape]`, of any
- * element type, on the host and on the device. As RxJS's `bufferCount(n)`, it yields when the last of the n is there; where a
- * feed ends amid a window, that window never comes. n is a whole number from 1 to 4,096, else a `BadAttribute`.
+ * Each n successive values as one tensor with a leading dimension n: `[…shape]` becomes `[n, …shape]`, of any
+ * element type, on the host and on the device. Like RxJS's `bufferCount(n)`, it yields when the last of the n
+ * values is available; a window during which a feed ends is never yielded. n is a whole number from 1 to
+ * 4,096, else a `BadAttribute`.
  */
 export const window = <const N extends number>(n: N) => {
   const at = here()
-  const gather = (x: unknown): unknown => {
+  const operator = (x: unknown): unknown => {
     const place = placeOf(x)
     const { builder, id, spec: one, hint } = piped(x, place, at, 'window')
     const count = countOf(builder, at, 'window', n)
@@ -37,7 +38,7 @@ export const window = <const N extends number>(n: N) => {
     const lane = place === 'device' ? hint : undefined
     return builder.flow({ op: 'window', inputs: [id], attrs: { n: count }, spec, place, lane, at }, hint)
   }
-  return gather as unknown as <P extends Place, A extends Tensor>(
+  return operator as unknown as <P extends Place, A extends Tensor>(
     x: Flow<P, A>,
   ) => Flow<P, Tensor<A['dtype'], number extends A['shape']['length'] ? Shape : readonly [N, ...A['shape']]>>
 }

@@ -24,7 +24,7 @@ describe('ranks in lock-step', () => {
   const f32 = (...values: number[]) => new Float32Array(values)
   const world = communicator('world', 2)
 
-  it('parameters are of all ranks or of each; those of all are asked for once', async () => {
+  it('parameters are shared or by rank; a shared parameter is requested once', async () => {
     const net = graph({}, () => {
       const w = param('w', tensor('f32', [2]))
       return { sum: w.pipe(allReduce(world, 'sum'), download()), own: w.pipe(download()) }
@@ -46,7 +46,7 @@ describe('ranks in lock-step', () => {
     ])
   })
 
-  it('state is each rank’s own, and starts afresh with every subscription; the shortest feed ends all', async () => {
+  it('each rank has its own state, fresh with every subscription; the shortest feed ends all ranks', async () => {
     const net = graph({ x: tensor('f32', [1]) }, ({ x }) => {
       const y = x.pipe(upload())
       const total = y.pipe(scan((sum, own) => sum.pipe(add(own), add(own.pipe(allReduce(world, 'max')))), 0))
@@ -60,7 +60,7 @@ describe('ranks in lock-step', () => {
     for (let again = 0; again < 2; again++) expect(await lastValueFrom(rows.pipe(toArray()))).toEqual(wanted)
   })
 
-  it('rates and collectives go together: a window of what is reduced is what is reduced of the window', async () => {
+  it('rates and collectives commute: the window of a reduced flow is the reduced window', async () => {
     const after = graph({ x: tensor('i32', [2]) }, ({ x }) => ({
       y: x.pipe(upload(), allReduce(world, 'sum'), window(3), download()),
     }))
@@ -78,7 +78,7 @@ describe('ranks in lock-step', () => {
     ])
   })
 
-  it('slow reductions, of a parameter too, meet what is fast, and what was before', async () => {
+  it('slow reductions, also of a parameter, combine with fast flows and with earlier values', async () => {
     const net = graph({ x: tensor('f32', [1]) }, ({ x }) => {
       const fast = x.pipe(upload())
       const slow = fast.pipe(every(2), allReduce(world, 'sum'), hold(0))
@@ -102,7 +102,7 @@ describe('ranks in lock-step', () => {
     ])
   })
 
-  describe('says what it was not given', () => {
+  describe('reports missing arguments', () => {
     const net = graph({ x: tensor('f32', [1]) }, ({ x }) => ({
       y: x.pipe(upload(), add(param('w', tensor('f32', [1]))), allReduce(world, 'sum'), download()),
     }))
@@ -135,7 +135,7 @@ describe('ranks in lock-step', () => {
       expect(await faults([one, one], { params: [params, undefined] })).toMatch(/for the parameter of rank 1/)
     })
 
-    it('interpret sends who has several ranks to interpretRanks', async () => {
+    it('interpret refuses several ranks and names interpretRanks', async () => {
       const error: unknown = await lastValueFrom(interpret(net, { params })(one)).catch(e => e)
       expect((error as BraidError).faults).toMatchObject([{ _tag: 'Unsupported', subject: 'allReduce[0]' }])
       expect((error as BraidError).message).toMatch(/interpretRanks/)

@@ -43,7 +43,7 @@ describe('interpret', () => {
     expect(await firstValueFrom(rows.pipe(toArray()))).toEqual([{ y: f32(11, 22) }, { y: f32(33, 44) }])
   })
 
-  it('remembers by delay and scan, and starts afresh with every subscription', async () => {
+  it('keeps state by delay and scan, fresh with every subscription', async () => {
     const net = graph({ x: two }, ({ x }) => {
       const now = x.pipe(upload())
       return {
@@ -124,7 +124,7 @@ describe('interpret', () => {
     })
   })
 
-  it('asks for nothing that no output depends on, but for every feed', async () => {
+  it('requests only parameters that an output depends on, but every feed', async () => {
     const net = graph({ x: two, unused: two }, ({ x, unused }) => {
       unused.pipe(upload(), mul(param('dead', two)))
       return { y: x.pipe(upload(), download()) }
@@ -133,7 +133,7 @@ describe('interpret', () => {
     expect(await firstValueFrom(rows.pipe(toArray()))).toEqual([{ y: f32(1, 2) }])
   })
 
-  it('does not touch what it is fed, and hands out arrays of the caller’s own', async () => {
+  it('does not change its inputs, and yields fresh arrays', async () => {
     const net = graph({ x: two }, ({ x }) => ({ same: x, copy: x.pipe(upload(), download()) }))
     const fed = f32(1, 2)
     const { same, copy } = await lastValueFrom(interpret(net)({ x: [fed] }))
@@ -159,7 +159,7 @@ describe('interpret', () => {
     expect(wrong).toMatchObject({ _tag: 'DTypeMismatch' })
   })
 
-  it('holds the length of a state’s first values against its size once that is known, as compile does', async () => {
+  it('checks the length of a state’s init against its bound size, as compile does', async () => {
     const rows = tensor('f32', ['rows', 2])
     const nets = [
       graph({ x: rows }, ({ x }) => ({ y: x.pipe(upload(), delay([1, 2, 3, 4]), download()) })),
@@ -192,7 +192,7 @@ describe('interpret', () => {
     }
   })
 
-  it('refuses missing feeds, missing parameters, unknown dims, and graphs with mistakes', async () => {
+  it('refuses missing feeds, missing parameters, unknown dims, and graphs with errors', async () => {
     const net = graph({ x: two }, ({ x }) => ({ y: x.pipe(upload(), mul(param('w', two)), download()) }))
     expect(await faultsOf(lastValueFrom(interpret(net)({} as never)))).toMatchObject([{ _tag: 'BadOption' }])
     expect(await faultsOf(lastValueFrom(interpret(net)({ x: [f32(1, 2)] })))).toMatchObject([
@@ -206,7 +206,7 @@ describe('interpret', () => {
     expect(faults.map(({ _tag }) => _tag)).toEqual(['BadAttribute', 'PlaceMismatch'])
   })
 
-  it('gives every generated graph a meaning: no mistakes, all ticks, finite values, the same each time', async () => {
+  it('interprets every generated graph: no errors, all ticks, finite values, the same each time', async () => {
     await fc.assert(
       fc.asyncProperty(sample(), async made => {
         expect(irOf(made.graph).problems).toEqual([])

@@ -1,4 +1,4 @@
-// Over 300 lines as one thing: what collectives mean among ranks, each law for all element types, sizes and groups.
+// The meaning of collectives among ranks: each law for all element types, sizes and groups.
 import fc from 'fast-check'
 import { lastValueFrom } from 'rxjs'
 import { describe, expect, it } from 'vitest'
@@ -61,7 +61,7 @@ const arrayOf = (dtype: DType, values: readonly number[]): HostArray => {
 }
 const asNumbers = (dtype: DType, values: HostArray): number[] => Array.from(numbers(values, dtype))
 
-/** What each rank has after one tick of a body, given what each had before. */
+/** The result of each rank after one tick of a body, from the value of each rank. */
 const run = async (
   spec: BoundSpec,
   given: readonly HostArray[],
@@ -81,7 +81,10 @@ interface Case {
   readonly given: readonly HostArray[]
 }
 
-/** Values of every rank, small enough that sums of them are whole in every type. `led`: a part for each rank of a group comes first. */
+/**
+ * Values of every rank, small enough that sums of them are whole in every type. `led`: the leading dimension
+ * has a part for each rank of a group.
+ */
 const cases = (types: readonly DType[], led: boolean): fc.Arbitrary<Case> =>
   fc
     .record({
@@ -100,7 +103,7 @@ const cases = (types: readonly DType[], led: boolean): fc.Arbitrary<Case> =>
         .map(all => ({ world, spec, given: all.map(own => arrayOf(dtype, own)) }))
     })
 
-/** By rank, from what the ranks of its group gave by place, and its own place. */
+/** By rank, from the values of its group by place, and its own place. */
 const meant = (
   { world, given }: Case,
   of: (given: readonly HostArray[], place: number) => HostArray,
@@ -244,7 +247,7 @@ describe('what collectives are of each other', () => {
     x =>
       Array.from({ length: n }).reduce(operator, x)
 
-  it('a gather of what is scattered again is the value, as often as there are ranks', async () => {
+  it('reduceScatter of allGather is the value times the number of ranks', async () => {
     await holds(cases(dtypes, false), async ({ world, spec, given }) => {
       expect(await run(spec, given, x => x.pipe(allGather(world), reduceScatter(world, 'sum')))).toEqual(
         given.map(value =>
@@ -297,7 +300,7 @@ describe('what collectives are of each other', () => {
     })
   })
 
-  it('groups do not hear of each other: each is a world of its own', async () => {
+  it('groups are independent: the result in each depends on its own ranks only', async () => {
     const bodies: readonly ((world: Communicator) => Body)[] = [
       world => x => x.pipe(allReduce(world, 'sum'), relu()),
       world => x => x.pipe(reduceScatter(world, 'max'), allGather(world)),
@@ -330,12 +333,12 @@ describe('what collectives are of each other', () => {
           permute(self, [[0, 0]]),
           download(),
         ),
-        nobody: y.pipe(permute(self, []), download()),
+        zeros: y.pipe(permute(self, []), download()),
       }
     })
-    // Bits that no arithmetic would keep: of a NaN, and of -0.
+    // Bits that arithmetic would not keep: of a NaN, and of -0.
     const x = Uint16Array.of(0x7fc1, 0x8000, 0x3f80)
-    const wanted = { same: x, nobody: new Uint16Array(3) }
+    const wanted = { same: x, zeros: new Uint16Array(3) }
     expect(await lastValueFrom(interpret(net)({ x: [x] }))).toEqual(wanted)
     expect(await lastValueFrom(interpretRanks(net)([{ x: [x] }, { x: [x] }]))).toEqual([wanted, wanted])
   })

@@ -37,7 +37,8 @@ describe.each(formats)('$name', ({ to, from, fractionBits, exponentBits, infinit
     const wrong: unknown[] = []
     for (let low = 0; low < infinity; low++) {
       const high = low + 1
-      // Beyond the largest value the next one would be where the exponent goes on: half the way there rounds to infinity.
+      // Beyond the largest value the next one would be where the exponent goes on: half the way there rounds
+      // to infinity.
       const above = high === infinity ? 2 * from(low) - from(low - 1) : from(high)
       const middle = (from(low) + above) / 2
       const even = low % 2 === 0 ? low : high

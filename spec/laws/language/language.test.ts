@@ -1,4 +1,4 @@
-// Over 300 lines as one thing: what a graph records, and every kind of mistake that a JavaScript caller can make.
+// The record that a graph makes of its body, and every kind of error that a JavaScript caller can make.
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { afterEach, describe, expect, it } from 'vitest'
@@ -173,7 +173,7 @@ describe('where', () => {
     expect(JSON.stringify(irOf(made()).nodes[1]!.at)).toMatch(/^"spec\/laws/)
   })
 
-  it('tells the operators of one pipe apart', () => {
+  it('distinguishes the operators of one pipe', () => {
     const places = irOf(made()).nodes.map(({ at }) => String(at))
     expect(new Set(places).size).toBe(places.length)
   })
@@ -203,7 +203,7 @@ describe('where', () => {
   })
 })
 
-describe('mistakes are kept, all of them, and the flow goes on', () => {
+describe('all errors are kept, and the flow continues', () => {
   it('one graph reports every one, each with its place, what was wanted and found, and what to do', () => {
     const made = graph(x4, ({ x }) => {
       const a = x.pipe(upload())
@@ -226,7 +226,7 @@ describe('mistakes are kept, all of them, and the flow goes on', () => {
     }
   })
 
-  it('what is not a flow, is another graph’s, or outlives its graph', () => {
+  it('a value that is no flow, belongs to another graph, or outlives its graph', () => {
     let other: Anything
     const first = graph(x4, ({ x }) => {
       other = x.pipe(upload())
@@ -239,7 +239,7 @@ describe('mistakes are kept, all of them, and the flow goes on', () => {
     expect(tagsOf(a => a.pipe(add({} as Anything), download()))).toEqual(['NotAFlow'])
     expect(tagsOf(a => a.pipe(relu as Anything, download()))).toEqual(['NotAFlow'])
     expect(tagsOf(a => a.pipe(undefined as Anything, relu(), download()))).toEqual(['BadAttribute'])
-    // After its body has returned, a graph still takes note.
+    // After its body has returned, a graph still records errors.
     other.pipe(relu())
     expect(tags(first)).toEqual(['ForeignFlow'])
   })
@@ -254,7 +254,7 @@ describe('mistakes are kept, all of them, and the flow goes on', () => {
     expect(tags(inner)).toEqual(['ForeignFlow'])
   })
 
-  it('inputs, bodies and outputs that cannot be', () => {
+  it('invalid inputs, bodies and outputs', () => {
     const g = graph as Anything
     expect(tags(g())).toEqual(['BadAttribute', 'BadAttribute'])
     expect(tags(g(null, () => ({})))).toEqual(['BadAttribute', 'NoOutputs'])
@@ -280,7 +280,7 @@ describe('mistakes are kept, all of them, and the flow goes on', () => {
       expect(tags(g({ x: wrong }, ({ x }: Anything) => ({ x })))).toEqual(['BadAttribute'])
   })
 
-  it('what the body throws is thrown, and leaves no trace', () => {
+  it('an exception of the body is passed on, and changes no later graph', () => {
     expect(() =>
       graph(x4, () => {
         throw new Error('mine')
@@ -289,7 +289,7 @@ describe('mistakes are kept, all of them, and the flow goes on', () => {
     expect(tags(graph(x4, ({ x }) => ({ y: x })))).toEqual([])
   })
 
-  it('lanes and uploads that cannot be', () => {
+  it('invalid lanes and uploads', () => {
     for (const wrong of ['copy', 3, null, {}, { name: '' }, { name: 'a', priority: 'urgent' }])
       expect(tags(graph(x4, ({ x }) => ({ y: x.pipe(upload(wrong as Anything), download()) })))).toEqual([
         'BadAttribute',
@@ -348,7 +348,7 @@ describe('mistakes are kept, all of them, and the flow goes on', () => {
     expect(tagsOf(a => a.pipe(delay(new Float32Array(4)), download()))).toEqual([])
   })
 
-  it('kernels that cannot be', () => {
+  it('invalid kernels', () => {
     const good = {
       name: 'k',
       cuda: 'x',
@@ -383,7 +383,7 @@ describe('mistakes are kept, all of them, and the flow goes on', () => {
     expect(callOf({}, x => ({ x, z: x }))).toEqual(['BadAttribute'])
   })
 
-  describe('collectives that cannot be', () => {
+  describe('invalid collectives', () => {
     const { allGather, allReduce, allToAll, broadcast, communicator, permute, reduceScatter, reshape } =
       braid as Anything
     const world = communicator('world', 4)
@@ -393,7 +393,7 @@ describe('mistakes are kept, all of them, and the flow goes on', () => {
         [1, 3],
       ],
     })
-    const told = (...operators: Anything[]): readonly string[] =>
+    const reported = (...operators: Anything[]): readonly string[] =>
       graph(x4, ({ x }) => ({
         y: (x.pipe(upload()) as Anything).pipe(...operators, download()),
       })).ir.problems.map(({ _tag, found }) => `${_tag}: ${found}`)
@@ -412,11 +412,11 @@ describe('mistakes are kept, all of them, and the flow goes on', () => {
         ]),
         // Of the same name and groups: the same communicator.
         allReduce(communicator('world', { groups: [[0, 1, 2, 3]] }), 'sum'),
-        // Of one rank, it says nothing of how many there are.
+        // A communicator of one rank does not fix the number of ranks.
         allGather(communicator('self', 1), undefined, {}),
         reshape([4]),
       ]
-      expect(told(...good)).toEqual([])
+      expect(reported(...good)).toEqual([])
     })
 
     it('have no communicator', () => {
@@ -436,11 +436,11 @@ describe('mistakes are kept, all of them, and the flow goes on', () => {
           broadcast(wrong, 0),
           permute(wrong, []),
         ])
-          expect(told(operator)).toEqual([`BadAttribute: ${found}`])
+          expect(reported(operator)).toEqual([`BadAttribute: ${found}`])
     })
 
-    it('have one that cannot be', () => {
-      const of = (...args: Anything[]): readonly string[] => told(allReduce(communicator(...args), 'sum'))
+    it('have an invalid communicator', () => {
+      const of = (...args: Anything[]): readonly string[] => reported(allReduce(communicator(...args), 'sum'))
       for (const name of [undefined, '', 3, Symbol('world'), 'x'.repeat(5000)])
         expect(of(name, 4)).toEqual([expect.stringMatching(/^BadAttribute: a communicator named /)])
       for (const size of [
@@ -480,18 +480,18 @@ describe('mistakes are kept, all of them, and the flow goes on', () => {
         expect(of('w', { groups: wrong })).toEqual([`BadAttribute: ${found} in the communicator 'w'`])
       for (const wrong of [{}, { groups: undefined }, { groups: 'all' }, { groups: { length: 2 } }, [[0, 1]]])
         expect(of('w', wrong)).toEqual([expect.stringMatching(/^BadAttribute: /)])
-      // One that nobody made may say anything.
+      // A communicator made by hand may hold any values.
       for (const wrong of [
         { name: 'w', size: 3, groups: [[0, 1]] },
         { name: 'w', size: 0 },
         { name: 'w', size: 2, groups: 'all' },
         { name: '', size: 2 },
       ])
-        expect(told(allReduce(wrong, 'sum'))).toEqual([expect.stringMatching(/^BadAttribute: /)])
+        expect(reported(allReduce(wrong, 'sum'))).toEqual([expect.stringMatching(/^BadAttribute: /)])
     })
 
     it('have two of one name, or of other ranks', () => {
-      const sums = (...worlds: Anything[]) => told(...worlds.map(one => allReduce(one, 'sum')))
+      const sums = (...worlds: Anything[]) => reported(...worlds.map(one => allReduce(one, 'sum')))
       expect(sums(world, communicator('world', 2))).toEqual(["BadAttribute: 'world' of 2 ranks"])
       expect(
         sums(
@@ -521,14 +521,14 @@ describe('mistakes are kept, all of them, and the flow goes on', () => {
     it('join in an unknown way, or to a mean of whole numbers', () => {
       for (const how of [undefined, 'avg', 0, null])
         for (const operator of [allReduce(world, how), reduceScatter(world, how)])
-          expect(told(operator)).toEqual([expect.stringMatching(/^BadAttribute: /)])
+          expect(reported(operator)).toEqual([expect.stringMatching(/^BadAttribute: /)])
       for (const operator of [allReduce(world, 'mean'), reduceScatter(world, 'mean')])
-        expect(told(braid.cast('i32'), operator)).toEqual(['DTypeMismatch: i32[4]'])
+        expect(reported(braid.cast('i32'), operator)).toEqual(['DTypeMismatch: i32[4]'])
     })
 
     it('name places outside of the group, or two senders to one place', () => {
       for (const root of [undefined, -1, 2, 0.5, '0', Number.NaN])
-        expect(told(broadcast(pairs, root))).toEqual([expect.stringMatching(/^BadAttribute: /)])
+        expect(reported(broadcast(pairs, root))).toEqual([expect.stringMatching(/^BadAttribute: /)])
       for (const wrong of [
         undefined,
         3,
@@ -541,23 +541,23 @@ describe('mistakes are kept, all of them, and the flow goes on', () => {
         [['0', 1]],
         [null],
       ])
-        expect(told(permute(pairs, wrong))).toEqual([expect.stringMatching(/^BadAttribute: /)])
+        expect(reported(permute(pairs, wrong))).toEqual([expect.stringMatching(/^BadAttribute: /)])
       const two = [
         [0, 1],
         [1, 1],
       ]
-      expect(told(permute(pairs, two))).toEqual(['BadAttribute: two that send to place 1'])
+      expect(reported(permute(pairs, two))).toEqual(['BadAttribute: two that send to place 1'])
     })
 
     it('have no part for each rank, or no dimension left', () => {
       for (const operator of [allToAll(pairs), reduceScatter(pairs, 'sum')]) {
-        expect(told(operator)).toEqual(['ShapeMismatch: f32[4]'])
-        expect(told(braid.sum(0), operator)).toEqual(['ShapeMismatch: f32[]'])
+        expect(reported(operator)).toEqual(['ShapeMismatch: f32[4]'])
+        expect(reported(braid.sum(0), operator)).toEqual(['ShapeMismatch: f32[]'])
       }
-      expect(told(reshape([1, 1, 1, 1, 1, 1, 1, 4]), allGather(world))).toEqual([
+      expect(reported(reshape([1, 1, 1, 1, 1, 1, 1, 4]), allGather(world))).toEqual([
         'ShapeMismatch: f32[1, 1, 1, 1, 1, 1, 1, 4]',
       ])
-      // A symbol is no size: not when the graph is made, whatever it is bound to later.
+      // A symbol has no size when the graph is made.
       const bound = graph({ x: tensor('f32', ['n']) }, ({ x }) => ({
         y: (x.pipe(upload()) as Anything).pipe(allToAll(world), download()),
       }))
@@ -571,9 +571,9 @@ describe('mistakes are kept, all of them, and the flow goes on', () => {
           allGather(world, wrong),
           permute(world, [], wrong),
         ])
-          expect(told(operator)).toEqual([expect.stringMatching(/^BadAttribute: /)])
+          expect(reported(operator)).toEqual([expect.stringMatching(/^BadAttribute: /)])
       for (const ahead of [-1, 0.5, Number.NaN, '1', 2 ** 60, null])
-        expect(told(allGather(world, undefined, { ahead }))).toEqual([
+        expect(reported(allGather(world, undefined, { ahead }))).toEqual([
           expect.stringMatching(/^BadAttribute: /),
         ])
       const later = graph(x4, ({ x }) => {
@@ -585,11 +585,11 @@ describe('mistakes are kept, all of them, and the flow goes on', () => {
       expect(tags(later)).toEqual(['BadAttribute'])
     })
 
-    it('are of a host value, or of no flow; and every mistake of one call is told', () => {
+    it('are of a host value, or of no flow; and every error of one call is reported', () => {
       const host = graph(x4, ({ x }) => ({ y: (x as Anything).pipe(allReduce(world, 'sum'), download()) }))
       expect(tags(host)).toEqual(['PlaceMismatch'])
       expect(tagsOf(() => allReduce(world, 'sum')(undefined).pipe(download()))).toEqual(['NotAFlow'])
-      expect(told(allReduce(undefined, 'avg', 'comm'))).toEqual([
+      expect(reported(allReduce(undefined, 'avg', 'comm'))).toEqual([
         'BadAttribute: undefined',
         "BadAttribute: 'avg'",
         "BadAttribute: 'comm'",
@@ -597,7 +597,7 @@ describe('mistakes are kept, all of them, and the flow goes on', () => {
     })
   })
 
-  it('no operator throws or loses its way, whatever it is given', () => {
+  it('no operator throws or yields no flow, for any arguments', () => {
     const names = [
       'abs',
       'add',
@@ -675,9 +675,9 @@ describe('mistakes are kept, all of them, and the flow goes on', () => {
             for (const input of inputs) expect(op === 'delay' ? input < nodes.length : input < id).toBe(true)
           for (const problem of problems) expect(render(problem)).toContain(`[${problem._tag}]`)
           const compiled = braid.compile(made)
-          const told = E.isLeft(compiled) ? compiled.left : []
-          for (const problem of problems) expect(told).toContainEqual(problem)
-          // Mistakes in the options hide none of the graph's, and the other way round.
+          const reported = E.isLeft(compiled) ? compiled.left : []
+          for (const problem of problems) expect(reported).toContainEqual(problem)
+          // Errors in the options hide none of the graph's errors, and vice versa.
           const both = braid.compile(made, { inFlight: 0, memory: 'most', lanes: -1 } as Anything)
           const all = E.isLeft(both) ? both.left : []
           for (const problem of problems) expect(all).toContainEqual(problem)
@@ -690,9 +690,9 @@ describe('mistakes are kept, all of them, and the flow goes on', () => {
   })
 })
 
-describe('several mistakes at once', () => {
-  // Each with the tag that it ends in, and the graph well formed after it: whatever the choice, compile tells every one.
-  const mistakes: readonly (readonly [tag: string, make: (a: Anything) => Anything])[] = [
+describe('several errors at once', () => {
+  // Each with its tag. The graph stays well formed, so compile reports every error of any selection.
+  const errors: readonly (readonly [tag: string, make: (a: Anything) => Anything])[] = [
     ['BadAttribute', a => a.pipe(add(Number.NaN))],
     ['BadAttribute', a => a.pipe(braid.cast('f64' as Anything))],
     ['NotAFlow', a => a.pipe(add({} as Anything))],
@@ -706,18 +706,18 @@ describe('several mistakes at once', () => {
 
   it('each is in the Left, once, at its own place', () => {
     fc.assert(
-      fc.property(fc.uniqueArray(fc.nat(mistakes.length - 1), { minLength: 1 }), chosen => {
+      fc.property(fc.uniqueArray(fc.nat(errors.length - 1), { minLength: 1 }), chosen => {
         const net = graph('wrong', x4, ({ x }) => {
           const a: Anything = x.pipe(upload())
-          return Object.fromEntries(chosen.map(i => [`y${i}`, mistakes[i]![1](a)])) as Anything
+          return Object.fromEntries(chosen.map(i => [`y${i}`, errors[i]![1](a)])) as Anything
         })
         const compiled = braid.compile(net)
-        const told = (E.isLeft(compiled) ? compiled.left : []).filter(
+        const reported = (E.isLeft(compiled) ? compiled.left : []).filter(
           ({ wanted }) => !wanted.includes('output'),
         )
-        expect(told.map(({ _tag }) => _tag).sort()).toEqual(chosen.map(i => mistakes[i]![0]).sort())
-        expect(new Set(told.map(({ at }) => at)).size).toBe(chosen.length)
-        // None of these flows was downloaded, which is told of each output.
+        expect(reported.map(({ _tag }) => _tag).sort()).toEqual(chosen.map(i => errors[i]![0]).sort())
+        expect(new Set(reported.map(({ at }) => at)).size).toBe(chosen.length)
+        // None of these flows was downloaded, which is reported for each output.
         const outputs = (E.isLeft(compiled) ? compiled.left : []).filter(({ wanted }) =>
           wanted.includes('output'),
         )
@@ -762,7 +762,7 @@ describe('messages and bridges', () => {
     )
   })
 
-  it('a program is what was given, marked', () => {
+  it('a program is its argument with a mark', () => {
     const made = program({ graph: mistaken, feeds: {} as Anything })
     expect(braid.isProgram(made)).toBe(true)
     expect(made.graph).toBe(mistaken)

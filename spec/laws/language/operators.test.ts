@@ -1,4 +1,4 @@
-// Over 300 lines as one thing: every operator of the language beside a formula that has nothing in common with its code.
+// Every operator of the language against a formula that shares no code with it.
 import fc from 'fast-check'
 import { lastValueFrom } from 'rxjs'
 import { describe, expect, it } from 'vitest'
@@ -63,7 +63,7 @@ const some = [-2.5, -1, -0.25, 0, 0.5, 1, 3.75]
 const above = [0.125, 0.5, 1, 2, 9.5]
 
 const normal = (x: number): number => {
-  // Φ(x) by Simpson's rule over the density: nothing in common with how erf is computed.
+  // Φ(x) by Simpson's rule over the density: independent of how erf is computed.
   const steps = 4000
   const h = x / steps
   const density = (t: number) => Math.exp((-t * t) / 2) / Math.sqrt(2 * Math.PI)
@@ -193,7 +193,7 @@ describe('elementwise operators of two values', () => {
     expect((await compute([u], x => x.pipe(braid.sub(10)))).values).toEqual([240, 0, 0])
   })
 
-  it('refuse what cannot be', () => {
+  it('refuse invalid operands', () => {
     const x = f32([2, 3])
     expect(problemsOf([x, f32([2])], (a, b) => a.pipe(braid.add(b)))).toEqual(['ShapeMismatch'])
     expect(problemsOf([x, typed('f16', [3])], (a, b) => a.pipe(braid.add(b)))).toEqual(['DTypeMismatch'])
@@ -239,7 +239,7 @@ describe('map', () => {
     ])
   })
 
-  it('every instruction means what its name says', async () => {
+  it('every instruction has the meaning of its name', async () => {
     const value = -1.5
     const cases: readonly (readonly [(x: braid.Expression) => braid.Expression | number, number])[] = [
       [x => x.sub(1).min(-3).max(-2), -2],

@@ -1,4 +1,5 @@
-// window, every and hold: what they mean, held against RxJS itself, and what the clock calculus says of flows that do not fit.
+// window, every and hold: their meaning against RxJS, and the errors of the clock calculus for flows of
+// different rates.
 import { isLeft } from 'fp-ts/lib/Either.js'
 import { bufferCount, from, lastValueFrom, map, scan as scanned, toArray } from 'rxjs'
 import { describe, expect, it, test } from 'vitest'
@@ -35,7 +36,7 @@ const one = tensor('f32', [1])
 const values = (count: number) => Array.from({ length: count }, (_, i) => new Float32Array([i + 1]))
 const numbers = (count: number) => Array.from({ length: count }, (_, i) => i + 1)
 
-/** What an output yields, tick by tick, of a feed of 1, 2, 3 … */
+/** The values of an output, tick by tick, for a feed of 1, 2, 3 … */
 const yielded = async (net: Graph, count: number, options = {}): Promise<number[][]> => {
   const rows = interpret(net, options)({ x: values(count) } as never)
   const ticks = await lastValueFrom(rows.pipe(toArray()))
@@ -61,7 +62,7 @@ describe('the meaning of rates', () => {
     expect(await yielded(net, 12)).toEqual(await lastValueFrom(last))
   })
 
-  it('of hold is the newest value, before the first the init; an output has the values of a tick in a row', async () => {
+  it('of hold is the newest value, and before it the init; an output has the values of a tick in a row', async () => {
     const net = graph({ x: one }, ({ x }) => {
       const fast = x.pipe(upload())
       return { y: fast.pipe(every(3), hold(-1), add(fast.pipe(mul(0))), download()) }
@@ -167,7 +168,7 @@ const lineOf = (text: string): RegExp =>
   new RegExp(`'${text}' \\(spec/laws/language/rates\\.test\\.ts:\\d+:\\d+\\)`)
 
 describe('the clock calculus', () => {
-  test('names both flows that meet at different rates, their rates, their lines, and what brings them together', () => {
+  test('names two combined flows of different rates, their rates and lines, and the operators that align them', () => {
     const net = graph({ x: one }, ({ x }) => {
       const fast = x.pipe(upload())
       return { y: fast.pipe(add(fast.pipe(window(4), mean(0))), download()) }
@@ -184,7 +185,7 @@ describe('the clock calculus', () => {
     expect(renderAll([error!])).toContain('Flows of different rates meet')
   })
 
-  test('tells every mistake at once: meetings, holds that nothing bounds, feedback of another rate', () => {
+  test('reports every error at once: mismatched rates, holds of unknown length, feedback of another rate', () => {
     const net = graph({ x: one, z: one }, ({ x, z }) => {
       const fast = x.pipe(upload())
       const odd = fast.pipe(every(3))
@@ -233,7 +234,7 @@ describe('the clock calculus', () => {
     expect(verify(orThrow(compile(twice)))).toEqual([])
   })
 
-  test('interpret says the same', async () => {
+  test('interpret reports the same', async () => {
     const net = graph({ x: one }, ({ x }) => {
       const fast = x.pipe(upload())
       return { y: fast.pipe(add(fast.pipe(every(2))), download()) }
@@ -297,12 +298,12 @@ describe('a plan of a graph with rates', () => {
   const math = lane('math')
   const names = (net: Graph) => orThrow(compile(net)).nodes.map(({ name }) => name)
 
-  test('has the copies by name, and none that nobody reads', () => {
+  test('names the unrolled instances, and has none that nothing reads', () => {
     const net = graph({ x: one }, ({ x }) => ({ y: x.pipe(upload(), relu(), every(3), download()) }))
     expect(names(net)).toEqual(['x[2]', 'relu[0][2]', 'y'])
   })
 
-  test('uploads a window of the host in one copy, and gathers what does not lie in a row', () => {
+  test('uploads a window of the host in one copy, and copies values that are not contiguous into one buffer', () => {
     const rowed = graph({ x: one }, ({ x }) => ({ y: x.pipe(window(4), upload(), download()) }))
     expect(names(rowed)).toEqual(['window[0]', 'y'])
     const apart = graph({ x: one }, ({ x }) => ({ y: x.pipe(every(2), window(4), upload(), download()) }))
@@ -311,7 +312,7 @@ describe('a plan of a graph with rates', () => {
     expect(plan.commands.find(([kind]) => kind === 'run')![3]).toHaveLength(4)
   })
 
-  test('looks at a window of one value where it is', () => {
+  test('makes a window of one value a view', () => {
     const net = graph({ x: one }, ({ x }) => ({
       y: x.pipe(window(1), upload(), relu(), window(1), sum(0), download()),
     }))
@@ -333,7 +334,7 @@ describe('a plan of a graph with rates', () => {
     ])
   })
 
-  test('makes values where their window wants them, where one lane makes all and no other reads them', () => {
+  test('writes values directly into their window, where one lane makes all of them and no other reads them', () => {
     const rows = tensor('f32', [4])
     const net = (read: boolean, own: boolean) =>
       graph({ x: rows }, ({ x }) => {
@@ -359,7 +360,7 @@ describe('a plan of a graph with rates', () => {
     })
     const plan = orThrow(compile(net))
     expect(verify(plan)).toEqual([])
-    // What window[0] and window[1] gather is made where they are; window[2] gathers the same values once more.
+    // The values of window[0] and window[1] are written in place; window[2] copies the same values once more.
     expect(plan.nodes.filter(({ op }) => op === 'window').map(({ name }) => name)).toEqual(['window[2]'])
     const views = plan.buffers.filter(({ name, space }) => name.startsWith('relu') && space === 'device')
     expect(views.map(({ alias, aliasOffset }) => [plan.buffers[alias!]!.name, aliasOffset])).toEqual(
