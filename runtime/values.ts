@@ -59,7 +59,8 @@ const boundSymbols = (spec: ValueSpec): string => {
 const wantedOf = (spec: ValueSpec): string => {
   const symbols = boundSymbols(spec)
   const shape = showSpec(spec.written ?? spec)
-  return `${arrayTypes[spec.dtype].name} of ${grouped(elements(spec.shape))} elements, ${shape}${symbols === '' ? '' : ` with ${symbols}`}`
+  const bound = symbols === '' ? '' : ` with ${symbols}`
+  return `${arrayTypes[spec.dtype].name} of ${grouped(elements(spec.shape))} elements, ${shape}${bound}`
 }
 
 // The next step: where one symbol explains the given length, the size to bind it to.
@@ -68,11 +69,15 @@ const nextOf = (spec: ValueSpec, count: number | undefined): string => {
   const symbols = (written?.shape ?? []).filter(dim => typeof dim === 'string')
   if (count === undefined) return `give a ${arrayTypes[spec.dtype].name}, or the bytes of one`
   if (written === undefined)
-    return 'give a value of that type and length; where the graph names a dimension, its size is the option of compile(graph, { dims })'
+    return (
+      'give a value of that type and length; ' +
+      'where the graph names a dimension, its size is the option of compile(graph, { dims })'
+    )
   if (symbols.length === 0) return 'give a value of that length'
   const fitting = fittingDim(written, shape, count)
   const dims = fitting ?? Object.fromEntries(symbols.map(symbol => [symbol, '…' as const]))
-  return `give a value of that length, or compile for ${fitting ? 'this one' : 'another size'}: compile(graph, { dims: ${showDims(dims)} })`
+  const size = fitting ? 'this one' : 'another size'
+  return `give a value of that length, or compile for ${size}: compile(graph, { dims: ${showDims(dims)} })`
 }
 
 /** A caller's value as text for a message. Never throws. */

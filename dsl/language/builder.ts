@@ -20,7 +20,7 @@ import {
   otherPriority,
   type UnplacedError,
 } from './messages.js'
-import { soundSpec } from './tensor.js'
+import { validSpec } from './tensor.js'
 import { here } from './where.js'
 
 export interface NewNode {
@@ -118,7 +118,7 @@ export class Builder {
     return value
   }
 
-  /** The value as a lane; undefined, with an error reported, if it is none. */
+  /** The value as a lane; undefined without a value, or, with an error reported, for one that is no lane. */
   lane(value: unknown, at: Where, subject: string): LaneSpec | undefined {
     if (value === undefined) return undefined
     if (!isLane(value)) {
@@ -161,9 +161,9 @@ export class Builder {
     return given
   }
 
-  /** A tensor's type; a scalar, with an error reported, if the value is none. */
+  /** The value as a tensor's type; a valid replacement, with an error reported, if it is none. */
   spec(value: unknown, at: Where, subject: string): TensorSpec {
-    const { spec, problem } = soundSpec(value)
+    const { spec, problem } = validSpec(value)
     if (problem) this.report(at, subject, problem)
     return spec
   }

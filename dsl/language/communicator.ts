@@ -71,7 +71,8 @@ export const sameGroups = (a: Communicator, b: Communicator): boolean => {
 export const showCommunicator = ({ name, size, groups }: Communicator): string =>
   groups === undefined
     ? `${show(name)} of ${size} ${size === 1 ? 'rank' : 'ranks'}`
-    : `${show(name)} of ${groups.slice(0, 4).map(show).join(' and ')}${groups.length > 4 ? ' and others' : ''}`
+    : `${show(name)} of ${groups.slice(0, 4).map(show).join(' and ')}` +
+      (groups.length > 4 ? ' and others' : '')
 
 const isSize = (size: unknown): boolean =>
   Number.isSafeInteger(size) && (size as number) >= 1 && (size as number) <= limits.ranks

@@ -5,7 +5,7 @@ import { binding, type Dims, type KernelAttrs, type KernelPort, type Launch, uni
 import { builderOf, type FlowValue } from './builder.js'
 import type { Flow } from './flow.js'
 import { badAttribute, dtypeMismatch, shapeMismatch, type UnplacedError } from './messages.js'
-import { type AnyTensor, type HostArrayOf, type Ports, soundSpec, type Tensor } from './tensor.js'
+import { type AnyTensor, type HostArrayOf, type Ports, type Tensor, validSpec } from './tensor.js'
 import { here } from './where.js'
 
 type Arrays<R extends Ports> = { readonly [K in keyof R]: HostArrayOf<R[K]> }
@@ -64,7 +64,7 @@ const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
 
 const portsOf = (value: unknown, report: (error: UnplacedError) => void): KernelPort[] =>
   Object.entries(isRecord(value) ? value : {}).map(([name, given]) => {
-    const { spec, problem } = soundSpec(given)
+    const { spec, problem } = validSpec(given)
     if (problem) report({ ...problem, wanted: `${problem.wanted} for ${name}` })
     return { name, spec }
   })

@@ -53,7 +53,8 @@ export const afterDownload = placeMismatch(
 
 export const notALane = (value: unknown): UnplacedError =>
   badAttribute(
-    `a lane with a name, a priority of 'low', 'normal' or 'high', and a device from 0 to ${limits.devices - 1}`,
+    "a lane with a name, a priority of 'low', 'normal' or 'high', " +
+      `and a device from 0 to ${limits.devices - 1}`,
     typeof value === 'object' && value !== null && 'name' in value
       ? `a lane named ${show(value.name)}${'device' in value ? ` on device ${show(value.device)}` : ''}`
       : show(value),

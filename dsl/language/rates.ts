@@ -53,10 +53,12 @@ const named = ({ name, at }: GraphNode): string => `'${name}' (${at})`
 /** a has p values while b has q. The sentence names the faster flow first. */
 const meeting = (node: GraphNode, a: GraphNode, b: GraphNode, [p, q]: Ratio): CompileError => {
   const [fast, slow, many, few] = p > q ? [a, b, p, q] : [b, a, q, p]
-  const found = `${named(fast)} comes ${many} times ${few === 1 ? 'for each' : `for ${few}`} of ${named(slow)}`
+  const times = few === 1 ? 'for each' : `for ${few}`
+  const found = `${named(fast)} comes ${many} times ${times} of ${named(slow)}`
   const next =
     few === 1
-      ? `window(${many}) or every(${many}) on '${fast.name}', or hold(init) on '${slow.name}', bring them to one rate`
+      ? `window(${many}) or every(${many}) on '${fast.name}', or hold(init) on '${slow.name}', ` +
+        'bring them to one rate'
       : `bring them to one rate with window or every on '${fast.name}', and hold on '${slow.name}'`
   return faultAt('RateMismatch', node, 'flows of one rate', found, next)
 }

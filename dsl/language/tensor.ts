@@ -61,7 +61,7 @@ const shapeProblem = (dtype: DType, shape: readonly unknown[]): string | undefin
 /**
  * A value used as a tensor's type. Where it is none, `problem` is the error and `spec` a valid replacement.
  */
-export const soundSpec = (
+export const validSpec = (
   value: unknown,
 ): { readonly spec: TensorSpec; readonly problem?: UnplacedError } => {
   const { dtype, shape } = (typeof value === 'object' && value !== null ? value : {}) as Partial<TensorSpec>
@@ -87,7 +87,9 @@ export const soundSpec = (
     spec: { dtype: type, shape: shapeProblem(type, within) === undefined ? within : within.map(() => 1) },
     problem: {
       _tag: 'BadDimension',
-      wanted: `at most ${maxRank} dimensions, each a whole number from 1 or a symbol such as 'batch', and under 2^53 bytes in all`,
+      wanted:
+        `at most ${maxRank} dimensions, each a whole number from 1 or a symbol such as 'batch', ` +
+        'and under 2^53 bytes in all',
       found,
       next: 'correct the shape',
     },

@@ -8,7 +8,8 @@ import { machineFrom } from './machine.js'
 import { compileFlags, compilerOf, planFrom } from './planned.js'
 
 export const usage =
-  'braid explain PROGRAM|PLAN.json [--as text|json|dot|perfetto|svg] [--machine NAME|FILE] [--memory BYTES|fast|small] [--storage pooled|planned] [--profile TRACE] [-o FILE] [--json]'
+  'braid explain PROGRAM|PLAN.json [--as text|json|dot|perfetto|svg] [--machine NAME|FILE] ' +
+  '[--memory BYTES|fast|small] [--storage pooled|planned] [--profile TRACE] [-o FILE] [--json]'
 
 const flags = {
   ...compileFlags,

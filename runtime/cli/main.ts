@@ -39,7 +39,7 @@ const verbs: Readonly<Record<string, Verb>> = {
   },
   simulate: {
     usage: simulateUsage,
-    does: 'predicts timeline, peak and exposed time on a described machine; --against holds a measured trace beside it',
+    does: 'predicts timeline, peak and exposed time on a described machine; --against compares a measured trace',
     run: simulate,
   },
   replay: {
@@ -71,8 +71,10 @@ const help = (): string =>
     '',
     ...Object.values(verbs).flatMap(({ usage, does }) => [`  ${usage}`, `      ${does}`]),
     '',
-    'PROGRAM is a .ts, .js or .mjs file whose default export is program({ graph, feeds }). Sizes are bytes, or say KiB, MiB or GiB.',
-    '--json prints one JSON object on standard output; errors go to standard error. Exit status: 0, 1 for a failure, 2 for a misuse.',
+    'PROGRAM is a .ts, .js or .mjs file whose default export is program({ graph, feeds }). ' +
+      'Sizes are bytes, or say KiB, MiB or GiB.',
+    '--json prints one JSON object on standard output; errors go to standard error. ' +
+      'Exit status: 0, 1 for a failure, 2 for a misuse.',
   ].join('\n')
 
 const version = (): string =>
@@ -136,7 +138,9 @@ process.on('exit', () => {
         subject: '',
         wanted: 'a program that loads, and feeds that give values or end',
         found: 'one that waits for something that can never come',
-        next: 'look for a top-level await that nothing settles, and for a feed that falls silent without completing',
+        next:
+          'look for a top-level await that nothing settles, ' +
+          'and for a feed that falls silent without completing',
       },
     ]),
     process.argv.includes('--json'),

@@ -10,7 +10,8 @@ import { compiled, compileFlags, compilerOf } from './planned.js'
 import { loadProgram } from './program.js'
 
 export const usage =
-  'braid plan PROGRAM [--as text|json|dot|perfetto|svg] [--machine NAME|FILE] [--memory BYTES|fast|small] [--storage pooled|planned] [--profile TRACE] [-o FILE] [--json]'
+  'braid plan PROGRAM [--as text|json|dot|perfetto|svg] [--machine NAME|FILE] ' +
+  '[--memory BYTES|fast|small] [--storage pooled|planned] [--profile TRACE] [-o FILE] [--json]'
 
 const flags = {
   ...compileFlags,

@@ -67,7 +67,8 @@ export const planFrom = async (path: string, flags: CompileFlags, usage: string)
   if (!path.endsWith('.json')) return compiled(await loadProgram(path), flags)
   if (Object.keys(flags).length > 0)
     throw new Misuse(
-      `${path} is a plan that is compiled already: --memory, --storage and --profile go with a PROGRAM\nusage: ${usage}`,
+      `${path} is a plan that is compiled already: ` +
+        `--memory, --storage and --profile go with a PROGRAM\nusage: ${usage}`,
     )
   return readPlan(path)
 }

@@ -20,7 +20,8 @@ import { loadProgram } from './program.js'
 import { bytes, table } from './table.js'
 
 export const usage =
-  'braid run PROGRAM [--device auto|host|cuda:N[,cuda:N…]] [--ticks N] [--memory BYTES|fast|small] [--storage pooled|planned] [--profile TRACE] [--check] [--trace FILE] [--json]'
+  'braid run PROGRAM [--device auto|host|cuda:N[,cuda:N…]] [--ticks N] ' +
+  '[--memory BYTES|fast|small] [--storage pooled|planned] [--profile TRACE] [--check] [--trace FILE] [--json]'
 
 const flags = {
   ...compileFlags,
@@ -59,6 +60,12 @@ export const run = async (args: readonly string[], out: Output): Promise<number>
     check: values.check === true,
     trace: values.trace,
   })
+  report(plan, done, values.trace, out)
+  if (done.check && !done.check.ok) throw checkFailed(path, done.check)
+  return 0
+}
+
+const report = (plan: Plan, done: Done, trace: string | undefined, out: Output): void => {
   const { stats } = done
   out.result({
     program: plan.name,
@@ -76,18 +83,21 @@ export const run = async (args: readonly string[], out: Output): Promise<number>
       : {}),
     drops: stats.drops,
   })
-  out.say(describe(plan, done, values.trace, out))
-  const { check: checked } = done
-  if (!checked || checked.ok) return 0
-  const { output = '', tick = 0, relativeError = 0 } = checked.worst ?? {}
-  throw new Failed([
+  out.say(describe(plan, done, trace, out))
+}
+
+const checkFailed = (at: string, { tolerance, worst }: CheckResult): Failed => {
+  const { output = '', tick = 0, relativeError = 0 } = worst ?? {}
+  return new Failed([
     {
       _tag: 'CheckFailed',
-      at: path,
+      at,
       subject: output,
-      wanted: `what interpret yields, within a relative error of ${checked.tolerance}`,
+      wanted: `what interpret yields, within a relative error of ${tolerance}`,
       found: `a relative error of ${relativeError.toExponential(2)} in tick ${tick}`,
-      next: 'run it with --device host and, in code, { poison: true }, to tell a wrong reference from a wrong plan',
+      next:
+        'run it with --device host and, in code, { poison: true }, ' +
+        'to distinguish a wrong reference from a wrong plan',
     },
   ])
 }
@@ -140,12 +150,7 @@ const execute = async (
       got.push(Object.fromEntries(Object.entries(held).map(([name, value]) => [name, value.slice()])))
   })
   await taken.catch((error: unknown) => {
-    // The command called `run`, so the user looks at the program.
-    if (!(error instanceof RunError)) throw error
-    const { _tag, at, subject, wanted, found, next, cause } = error
-    const place = at === 'unknown' ? path : at
-    const why = cause === undefined ? {} : { cause }
-    throw new Failed([{ _tag, at: place, subject, wanted, found, next, ...why }])
+    throw error instanceof RunError ? runFailed(path, error) : error
   })
   const stats = session.stats()
   if (wanted.trace !== undefined) save(wanted.trace, traceChunks(session.trace(), plan), 'trace', '--trace')
@@ -156,6 +161,15 @@ const execute = async (
     stats,
     check: wanted.check ? await check(program, plan, fed, got) : undefined,
   }
+}
+
+// Where the error has no place in the user's code, its place is the program's file.
+const runFailed = (path: string, error: RunError): Failed => {
+  const { _tag, at, subject, wanted, found, next, cause } = error
+  const place = at === 'unknown' ? path : at
+  return new Failed([
+    { _tag, at: place, subject, wanted, found, next, ...(cause === undefined ? {} : { cause }) },
+  ])
 }
 
 const badProgram = (at: string, subject: string, wanted: string, found: string, next: string): Failed =>
@@ -201,26 +215,34 @@ const describe = (plan: Plan, done: Done, trace: string | undefined, { styles }:
   const rows: (readonly string[])[] = [
     [
       'plan',
-      `${plan.name}: ${plan.lanes.length} ${plan.lanes.length === 1 ? 'lane' : 'lanes'} (${plan.lanes.map(({ name }) => name).join(', ')}), a tick is ${run} runs, ${wait} waits, ${use} uses, ${elided} elided`,
+      `${plan.name}: ${plan.lanes.length} ${plan.lanes.length === 1 ? 'lane' : 'lanes'} ` +
+        `(${plan.lanes.map(({ name }) => name).join(', ')}), ` +
+        `a tick is ${run} runs, ${wait} waits, ${use} uses, ${elided} elided`,
     ],
     ['device', `${done.device}: ${done.deviceName}`],
     ['ticks', `${done.ticks}, ${plan.inFlight} in flight`],
     ['tick', `${ms(stats.tickMs.median)} median, ${ms(stats.tickMs.p90)} p90`],
     [
       'enqueue',
-      `${stats.enqueueUs.median.toFixed(1)} µs median on the JavaScript thread, ${stats.issueUs.median.toFixed(1)} µs on the issuing thread`,
+      `${stats.enqueueUs.median.toFixed(1)} µs median on the JavaScript thread, ` +
+        `${stats.issueUs.median.toFixed(1)} µs on the issuing thread`,
     ],
     ['bound', `${plan.bound.device.map(bytes).join(' and ')} of device memory promised`],
     [
       'peak',
-      `${stats.devices.map(({ peak }) => bytes(peak.reserved)).join(' and ')} held, ${within}; ${bytes(stats.peak.allocated)} in use; ${bytes(stats.peak.pinned)} pinned of ${bytes(plan.bound.pinned)}`,
+      `${stats.devices.map(({ peak }) => bytes(peak.reserved)).join(' and ')} held, ${within}; ` +
+        `${bytes(stats.peak.allocated)} in use; ` +
+        `${bytes(stats.peak.pinned)} pinned of ${bytes(plan.bound.pinned)}`,
     ],
   ]
   if (drops.length > 0) rows.push(['drops', drops.map(([name, count]) => `${name} ${count}`).join(', ')])
   if (done.check)
     rows.push([
       'check',
-      `${done.check.outputs} outputs against interpret: relative error ${done.check.maxRelativeError.toExponential(2)}, allowed ${done.check.tolerance.toExponential(2)}: ${done.check.ok ? styles.good('good') : styles.bad('wrong')}`,
+      `${done.check.outputs} outputs against interpret: ` +
+        `relative error ${done.check.maxRelativeError.toExponential(2)}, ` +
+        `allowed ${done.check.tolerance.toExponential(2)}: ` +
+        (done.check.ok ? styles.good('good') : styles.bad('wrong')),
     ])
   if (trace !== undefined)
     rows.push(['trace', `${trace}: open https://ui.perfetto.dev and drop it on the page`])

@@ -34,7 +34,7 @@ export const picture = (plan: Plan, { timeline, tickMs }: Simulation): string =>
       times[c]! += Math.max(0, Math.min(end, (c + 1) * width) - Math.max(start, c * width))
   }
   const names = laneNames(plan)
-  const room = names.reduce((most, name) => Math.max(most, name.length), 0)
+  const nameWidth = names.reduce((most, name) => Math.max(most, name.length), 0)
   const rows = time.map((lane, l) => {
     const columnsOfLane = Array.from({ length: columns }, (_, c) => {
       let best = -1
@@ -46,10 +46,10 @@ export const picture = (plan: Plan, { timeline, tickMs }: Simulation): string =>
       if (best < 0) return '.'
       return busy >= width / 2 ? marks[kinds[best]!] : ':'
     })
-    return `${names[l]!.padEnd(room)} |${columnsOfLane.join('')}|`
+    return `${names[l]!.padEnd(nameWidth)} |${columnsOfLane.join('')}|`
   })
   const end = `${tickMs.toPrecision(4)} ms`
-  const scale = `${' '.repeat(room + 2)}0${end.padStart(columns - 1)}`
+  const scale = `${' '.repeat(nameWidth + 2)}0${end.padStart(columns - 1)}`
   const legend = kinds.filter((_, k) => time.some(lane => lane[k]!.some(cell => cell > 0)))
   const words = legend.map(kind => `${marks[kind]} ${kind}`)
   return [scale, ...rows, [...words, ': any of them for less than half of a column'].join('   ')].join('\n')

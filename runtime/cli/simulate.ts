@@ -10,7 +10,8 @@ import { bytes, table } from './table.js'
 import { nextTrace, traceFrom } from './traced.js'
 
 export const usage =
-  'braid simulate PROGRAM|PLAN.json --machine NAME|FILE [--against TRACE] [--memory BYTES|fast|small] [--storage pooled|planned] [--profile TRACE] [--json]'
+  'braid simulate PROGRAM|PLAN.json --machine NAME|FILE [--against TRACE] ' +
+  '[--memory BYTES|fast|small] [--storage pooled|planned] [--profile TRACE] [--json]'
 
 const flags = { ...compileFlags, machine: { type: 'string' }, against: { type: 'string' } } as const
 

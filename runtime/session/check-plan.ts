@@ -11,7 +11,7 @@ import * as messages from './messages.js'
  * The plan to run. A plan that this process compiled has been verified. Any other value is parsed and checked
  * against the laws about safety, and only the parsed plan is used.
  */
-export const soundPlan = (plan: Plan): E.Either<readonly DeviceError[], Plan> => {
+export const checkedPlan = (plan: Plan): E.Either<readonly DeviceError[], Plan> => {
   if (isProved(plan)) return E.right(plan)
   const other = otherThanPlan(plan)
   if (other) return E.left([other])

@@ -66,11 +66,13 @@ const isSingle = (value: unknown): boolean => typeof value === 'string' || Array
 export const pulled = <A>(source: Iterable<A> | AsyncIterable<A>): PulledFeed<A> => {
   if (isSingle(source))
     throw new TypeError(
-      `pulled: wanted an iterable of values, one a tick; found ${describe(source)}. Next: wrap it: pulled([value])`,
+      `pulled: wanted an iterable of values, one a tick; found ${describe(source)}. ` +
+        'Next: wrap it: pulled([value])',
     )
   if (!isIterable(source) && !isAsyncIterable(source))
     throw new TypeError(
-      `pulled: wanted an iterable or an async iterable; found ${describe(source)}. Next: for an Observable use pushed(source, whenFull)`,
+      `pulled: wanted an iterable or an async iterable; found ${describe(source)}. ` +
+        'Next: for an Observable use pushed(source, whenFull)',
     )
   return Object.freeze({ feed: 'pulled', source })
 }
@@ -85,7 +87,8 @@ const policies: readonly WhenFull[] = ['dropOldest', 'dropNewest', 'fail']
 export const pushed = <A>(source: ObservableInput<A>, whenFull: WhenFull): PushedFeed<A> => {
   if (!policies.includes(whenFull))
     throw new TypeError(
-      `pushed: wanted 'dropOldest', 'dropNewest' or 'fail' as its second argument; found ${describe(whenFull)}. Next: say what is dropped when the session is full`,
+      `pushed: wanted 'dropOldest', 'dropNewest' or 'fail' as its second argument; found ${describe(whenFull)}. ` +
+        'Next: say what is dropped when the session is full',
     )
   const wrong = (next: string): TypeError =>
     new TypeError(`pushed: wanted an Observable; found ${describe(source)}. Next: ${next}`)

@@ -89,7 +89,9 @@ export const boundBelowPool = (
   _tag: 'BadPlan',
   at: `bound.device[${device}]`,
   subject: plan.name,
-  wanted: `at least ${needed[device]} bytes, which the session's pool takes: whole granules of ${granule} bytes, each buffer in one piece`,
+  wanted:
+    `at least ${needed[device]} bytes, which the session's pool takes: ` +
+    `whole granules of ${granule} bytes, each buffer in one piece`,
   found: `${plan.bound.device[device] ?? 0} bytes`,
   next: `raise bound.device to [${needed.join(', ')}] in the plan, or compile the graph again`,
 })
@@ -121,7 +123,8 @@ export const otherRanks = (plan: Plan, node: PlanNode, others: number): DeviceEr
     node,
     'a plan of one rank: a session talks to no other ranks so far',
     `${kind} over '${name}' of ${ranks === undefined ? 'all' : ranks} ranks${more}`,
-    'verify the plans of all ranks together (verifyRanks, or braid verify with all their files), explain and simulate them; to run the graph here, make its communicators of one rank',
+    'verify the plans of all ranks together (verifyRanks, or braid verify with all their files), ' +
+      'explain and simulate them; to run the graph here, make its communicators of one rank',
   )
 }
 
@@ -305,15 +308,18 @@ const warn = (message: string): void => process.emitWarning(message, { type: 'Br
 
 export const warnUnfinishedTick = (input: string, had: number, wanted: number): void =>
   warn(
-    `the feed ${input} ended with ${had} of the ${wanted} values of a tick, which are dropped: a tick runs with all of its values. ` +
+    `the feed ${input} ended with ${had} of the ${wanted} values of a tick, which are dropped: ` +
+      'a tick runs with all of its values. ' +
       `Next: end the feed after a multiple of ${wanted} values`,
   )
 
 /** `started`: where the active run was started, if there is one. */
 export const warnLostLease = (tick: number, started: string | undefined): void =>
   warn(
-    `the lease of tick ${tick} was lost without being given back${started === undefined ? '' : `, in the run started at ${started}`}. ` +
-      'Its slot was free again only when the garbage collector noticed. Next: `using lease = out`, or lease[Symbol.dispose]()',
+    `the lease of tick ${tick} was lost without being given back` +
+      `${started === undefined ? '' : `, in the run started at ${started}`}. ` +
+      'Its slot was free again only when the garbage collector noticed. ' +
+      'Next: `using lease = out`, or lease[Symbol.dispose]()',
   )
 
 export const warnReturnThrew = (error: unknown): void =>
@@ -327,7 +333,8 @@ export const warnLeasesOut = (name: string, started: string, ticks: readonly num
     ticks.length === 1 ? `the lease of tick ${ticks[0]}` : `the leases of ticks ${ticks.join(', ')}`
   process.emitWarning(
     `a run of "${name}" waits for ${leases}: every slot is lent out, so no tick can run until one is given back. ` +
-      'Next: dispose each lease when you are done with it: `using lease = out`, or lease[Symbol.dispose](), and copy what must live longer',
+      'Next: dispose each lease when you are done with it: `using lease = out`, or lease[Symbol.dispose](), ' +
+      'and copy what must live longer',
     { type: 'BraidWarning', code: 'BRAID_LEASES_OUT', detail: `the run was started at ${started}` },
   )
 }

@@ -7,7 +7,7 @@ import { type NativeDevice, type NativeFailure, type NativeProgram, native } fro
 import { devicesProblem, nativeName, openDevices, summaryOf } from '../device/devices.js'
 import { openFailure } from '../device/open-failure.js'
 import { type DeviceError, together } from '../errors.js'
-import { soundPlan, unrunnable } from './check-plan.js'
+import { checkedPlan, unrunnable } from './check-plan.js'
 import { Engine } from './engine.js'
 import { flatten } from './flatten.js'
 import { cancelled, tooFewDevices, tooManyInFlight, unreadable } from './messages.js'
@@ -36,7 +36,7 @@ export const open =
 const checkAll = (plan: Plan, options: OpenOptions): E.Either<DeviceError, Plan> => {
   try {
     const wrong = checkOptions(options)
-    const checked = soundPlan(plan)
+    const checked = checkedPlan(plan)
     const errors =
       wrong.length === 0 && E.isRight(checked)
         ? errorsTogether(checked.right, options)

@@ -162,7 +162,8 @@ class OpenSession {
     const buffer = readable.find(candidate => candidate.name === name)
     if (!buffer)
       throw new TypeError(
-        `read: wanted the name of a state or device parameter (${readable.map(b => b.name).join(', ') || 'this plan has none'}); found ${describe(name)}`,
+        'read: wanted the name of a state or device parameter ' +
+          `(${readable.map(b => b.name).join(', ') || 'this plan has none'}); found ${describe(name)}`,
       )
     return arrayOver(await this.#engine.read(buffer.id), 0, specOf(buffer))
   }

@@ -114,7 +114,8 @@ export const perfettoTrace = (records: readonly TraceRecord[], plan: Plan): Uint
 export const traceFile = (path: string, records: readonly TraceRecord[], plan: Plan): Uint8Array => {
   if (typeof path !== 'string')
     throw new TypeError(
-      `traceFile: wanted the file's path; found ${describe(path)}. Next: traceFile('run.json', session.trace(), session.plan)`,
+      `traceFile: wanted the file's path; found ${describe(path)}. ` +
+        "Next: traceFile('run.json', session.trace(), session.plan)",
     )
   expectTrace('traceFile', records, plan)
   return bytesOf(records, plan)

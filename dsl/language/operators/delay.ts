@@ -60,7 +60,8 @@ export const initLength = (init: unknown, spec: BoundSpec): UnplacedError | unde
     : badAttribute(
         `${wanted} initial values, for ${showSpec(spec)}`,
         `${init.length}`,
-        'give one for each element, or one number for all; or bind the symbols of the shape by the option dims',
+        'give one for each element, or one number for all; ' +
+          'or bind the symbols of the shape by the option dims',
       )
 }
 

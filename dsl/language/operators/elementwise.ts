@@ -150,8 +150,8 @@ export const mapSpec = (
   code: readonly MapInstruction[],
 ): MapSpec => lowered(inputs, output, code).kernel
 
-// How far a device's f32 may be off from Math's, rounded to f32: in units in the last place.
-const loose: Readonly<Record<string, number>> = {
+// The largest error of a device's f32 against Math's result rounded to f32, in units in the last place.
+const errorUnits: Readonly<Record<string, number>> = {
   exp: 4,
   log: 4,
   rsqrt: 4,
@@ -168,7 +168,7 @@ const loose: Readonly<Record<string, number>> = {
  * rounding to its type.
  */
 export const mapTolerance = (code: readonly MapInstruction[], output: DType): number => {
-  const units = code.reduce((sum, [op]) => sum + (loose[op] ?? 0), 0)
+  const units = code.reduce((sum, [op]) => sum + (errorUnits[op] ?? 0), 0)
   return units === 0 ? 0 : 4 * units * roundoff.f32 + (output === 'f32' ? 0 : 2 * roundoff[output])
 }
 

@@ -60,7 +60,9 @@ const infer = (inputs: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedEr
       shapeMismatch(
         `equal inner dimensions: ${inner} columns of x, so ${isTransposed(attrs) ? 'columns' : 'rows'} of w`,
         found,
-        `give a weight of shape ${isTransposed(attrs) ? `[n, ${inner}]` : `[${inner}, n]`}${isTransposed(attrs) ? '' : ', or say { transpose: true } for one of [n, k]'}`,
+        isTransposed(attrs)
+          ? `give a weight of shape [n, ${inner}]`
+          : `give a weight of shape [${inner}, n], or say { transpose: true } for one of [n, k]`,
       ),
     )
   const lead = x.shape.slice(0, -2)

@@ -2,7 +2,7 @@ import * as E from 'fp-ts/lib/Either.js'
 import { show } from '../../ir/show.js'
 import { type Dim, type DType, showSpec, type TensorSpec } from '../../ir/tensor.js'
 import { badAttribute, shapeMismatch, type UnplacedError } from '../messages.js'
-import { maxRank, soundSpec } from '../tensor.js'
+import { maxRank, validSpec } from '../tensor.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
 import type { Attrs, Operator } from './operator.js'
@@ -27,7 +27,8 @@ const mismatch = (x: TensorSpec, shape: readonly unknown[]): E.Either<UnplacedEr
     shapeMismatch(
       `as many elements as ${showSpec(x)}`,
       show(shape),
-      'a reshape keeps all elements: every symbol once, and the numbers with an equal product; one -1 is worked out',
+      'a reshape keeps all elements: every symbol once, and the numbers with an equal product; ' +
+        'one -1 is worked out',
     ),
   )
 
@@ -61,7 +62,7 @@ const attrsOf =
       )
     const open = given.indexOf(-1)
     const rest = given.filter((_, d) => d !== open) as Dim[]
-    const { problem } = soundSpec({ dtype: 'u8', shape: rest })
+    const { problem } = validSpec({ dtype: 'u8', shape: rest })
     if (problem) return E.left({ ...problem, _tag: 'BadAttribute' })
     const missing = product(x.shape) / product(rest)
     if (open >= 0 && !Number.isInteger(missing)) return mismatch(x, given)
