@@ -8,12 +8,12 @@ import type { ParamValues } from '../language/param.js'
 import { type HostArray, hostArray, writer } from '../language/values.js'
 import { fault, type Prepared } from './prepare.js'
 
-/** One rank during one tick: its values by node, and what they are computed from. */
+/** One rank during one tick: its values by node, and their sources. */
 export interface Rank {
-  /** Its name in errors, where there are several: ` of rank 3`. */
+  /** Its name in errors, where there are several ranks: ` of rank 3`. */
   readonly label: string
   readonly params: ReadonlyMap<number, HostArray>
-  /** By delay and hold: the value that comes next. */
+  /** By delay and hold: its next value. */
   readonly state: Map<number, HostArray>
   readonly values: (HostArray | undefined)[]
   /** By kernel node: all of its writes. */
@@ -22,20 +22,21 @@ export interface Rank {
 
 const constructorOf = (spec: BoundSpec): string => hostArray(spec.dtype, 0).constructor.name
 
-// Feeds and parameters come from outside, so their values are checked; all other values are right by their node's type.
+// Feeds and parameters come from outside, so their values are checked; all other values have the type of
+// their node.
 const checked = (value: unknown, spec: BoundSpec, node: GraphNode, role: string): HostArray => {
   const wanted = elements(spec.shape)
-  const sound = ArrayBuffer.isView(value) && value.constructor.name === constructorOf(spec)
-  if (sound && (value as HostArray).length === wanted) return value as HostArray
+  const hasType = ArrayBuffer.isView(value) && value.constructor.name === constructorOf(spec)
+  if (hasType && (value as HostArray).length === wanted) return value as HostArray
   const symbols = node.spec.shape.filter(size => typeof size === 'string')
-  const fitting = sound ? fittingDim(node.spec, spec.shape, (value as HostArray).length) : undefined
+  const fitting = hasType ? fittingDim(node.spec, spec.shape, (value as HostArray).length) : undefined
   const dims = fitting ?? Object.fromEntries(symbols.map(symbol => [symbol, '…' as const]))
   throw fault({
-    _tag: sound ? 'ShapeMismatch' : 'DTypeMismatch',
+    _tag: hasType ? 'ShapeMismatch' : 'DTypeMismatch',
     at: node.at.toString(),
     subject: node.name,
     wanted: `a ${constructorOf(spec)} of ${wanted} elements for ${role} ${showSpec(spec)}`,
-    found: sound ? `${(value as HostArray).length} elements` : show(value),
+    found: hasType ? `${(value as HostArray).length} elements` : show(value),
     next:
       symbols.length > 0
         ? `give another array, or bind ${symbols.join(', ')}: interpret(graph, { dims: ${showDims(dims)} })`
@@ -74,7 +75,10 @@ export const initial = ({ attrs }: GraphNode, spec: BoundSpec): HostArray => {
   return value
 }
 
-/** The writes of a user's kernel. A donated write starts with its read's values, as it does in the read's memory. */
+/**
+ * The writes of a user's kernel. A donated write starts with its read's values, as it does in the read's
+ * memory.
+ */
 const kernelWrites = (graph: Prepared, node: GraphNode, reads: readonly HostArray[]): HostArray[] => {
   const { writes, donates, reference } = graph.kernels.get(node.id)!
   const filled = writes.map(({ dtype, shape }, i) => {
@@ -137,8 +141,8 @@ const exchanged = (
 }
 
 /**
- * The value of a node on each rank, from the values of its inputs: the operator's `reference` on each, and of a collective
- * its `exchange` among the ranks of each group.
+ * The value of a node on each rank: by the operator's `reference` on each rank's inputs, or, for a
+ * collective, by its `exchange` among the ranks of each group.
  */
 export const valuesOf = (
   graph: Prepared,

@@ -11,7 +11,7 @@ import { type RankInputs, runRanks } from './ranks.js'
 export interface InterpretOptions {
   readonly params?: ParamValues
   readonly dims?: Readonly<Record<string, number>>
-  /** How many ticks a graph without inputs runs; default 1. Feeds end the others. */
+  /** The number of ticks of a graph without inputs; default 1. Other graphs end with their feeds. */
   readonly ticks?: number
 }
 
@@ -27,11 +27,12 @@ const badCount = (at: 'feeds' | 'params', subject: string, wanted: string, found
   fault({ _tag: 'BadOption', at, subject, wanted, found, next })
 
 /**
- * A graph's meaning: plain RxJS over typed arrays, one operator's `reference` at a time. Where an input comes r times in a tick
- * its feed gives r values for each tick, and an output that comes r times has its r values one after the other in one array.
- * Ends with the shortest feed, after the last tick that has all of its values; every subscription starts with fresh state.
- * The Observable's error is a `BraidError` for a graph with errors, for a feed's value of a wrong size, and for a graph with
- * collectives among several ranks, which `interpretRanks` runs; a feed's own error is passed on.
+ * A graph's meaning: plain RxJS over typed arrays, one operator's `reference` at a time. An input of rate r
+ * takes r values of its feed for each tick; an output of rate r has its r values one after the other in one
+ * array. Ends with the shortest feed, after the last tick with all values; every subscription starts with
+ * fresh state. The Observable's error is a `BraidError` for a graph with errors, for a feed's value of a
+ * wrong size, and for a graph with collectives among several ranks, which `interpretRanks` runs; a feed's own
+ * error is passed on.
  */
 export const interpret =
   <I extends Ports, O extends Ports>(graph: Graph<I, O> | GraphIR, options: InterpretOptions = {}) =>
@@ -53,11 +54,11 @@ export const interpret =
     }) as Observable<HostValues<O>>
 
 /**
- * The meaning of a graph that several ranks run, each with feeds of its own, given by rank. All ranks go in lock-step: a tick at
- * a time, a node at a time, a collective from the values of all ranks of a group in order of their places. Yields the outputs
- * by rank, tick by tick, and ends with the shortest feed of any rank. The communicators say how many ranks there are; where all
- * of them have one rank each, the feeds do. Otherwise as `interpret`, its errors too; feeds or parameters that are not one for
- * each rank are a `BraidError`.
+ * The meaning of a graph on several ranks, each with its own feeds, in a list by rank. All ranks proceed in
+ * lock-step, a tick and a node at a time; a collective takes the values of all ranks of a group, in order of
+ * their places. Yields the outputs by rank, tick by tick, and ends with the shortest feed of any rank. The
+ * number of ranks follows from the communicators; where each has one rank, from the feeds. Otherwise as
+ * `interpret`, its errors too; feeds or parameters of another number of ranks are a `BraidError`.
  */
 export const interpretRanks =
   <I extends Ports, O extends Ports>(graph: Graph<I, O> | GraphIR, options: InterpretRanksOptions = {}) =>

@@ -12,13 +12,13 @@ import { type Rates, ratesOf } from '../language/rates.js'
 
 export const fault = (error: CompileError): BraidError => new BraidError([error])
 
-/** A node that comes at one instant of a tick, for the time `copy` (from 0) in that tick. */
+/** A node of one instant of a tick, for the time `copy` (from 0) in that tick. */
 export interface Coming {
   readonly node: GraphNode
   readonly copy: number
 }
 
-/** A graph without errors: the types of its values, and what one tick computes when. */
+/** A graph without errors: the types of its values, and the schedule of one tick. */
 export interface Prepared {
   readonly ir: GraphIR
   /** The nodes that some output depends on, in this tick or a later one, and every input. */
@@ -26,13 +26,16 @@ export interface Prepared {
   /** By node. */
   readonly specs: readonly BoundSpec[]
   readonly kernels: ReadonlyMap<number, BoundKernel>
-  /** Nodes that depend on parameters alone, in a graph of several rates: they come before everything else. */
+  /**
+   * Nodes that depend on parameters alone, in a graph of several rates: they are computed before everything
+   * else.
+   */
   readonly constants: readonly GraphNode[]
-  /** The instants of one tick; a single one, in which every node comes, where no node changes a rate. */
+  /** The instants of one tick; one instant with every node where no node changes a rate. */
   readonly instants: readonly (readonly Coming[])[]
   /** By node: the values that no later node of the tick reads. None in a graph of several rates. */
   readonly lastRead: readonly (readonly number[])[]
-  /** How often an input comes in a tick. */
+  /** The number of values of an input in a tick. */
   rateOf(node: GraphNode): number
 }
 

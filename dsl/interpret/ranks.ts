@@ -16,15 +16,15 @@ import { initial, loadParams, type Rank } from './evaluate.js'
 import { fault, isState, type Prepared } from './prepare.js'
 import { type Fed, tick } from './tick.js'
 
-/** What a rank brings. Ranks that share one object of parameters have the same values, which are loaded once. */
+/** The inputs of a rank. Parameters that ranks share as one object are loaded once. */
 export interface RankInputs {
   readonly params: ParamValues
   readonly feeds: Readonly<Record<string, ObservableInput<unknown> | undefined>>
 }
 
 /**
- * All ranks of a graph side by side, a tick at a time. Yields each rank's outputs, tick by tick. Ends with the shortest feed of
- * any rank; a graph without inputs runs `ticks` ticks.
+ * Runs all ranks of a graph in lock-step. Yields each rank's outputs, tick by tick. Ends with the shortest
+ * feed of any rank; a graph without inputs runs `ticks` ticks.
  */
 export const runRanks = (
   graph: Prepared,
@@ -38,7 +38,7 @@ export const runRanks = (
     inputs.map(node => {
       const { name, at } = node
       const feed = feeds[name]
-      // A tick takes as many values as its input comes times; fewer at the feed's end make no tick.
+      // A tick takes as many values as its input's rate; an incomplete group at the feed's end makes no tick.
       const rate = rateOf(node)
       if (feed !== undefined && feed !== null)
         return from(feed).pipe(

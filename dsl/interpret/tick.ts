@@ -4,9 +4,9 @@ import type { HostArray } from '../language/values.js'
 import { type Rank, valuesOf } from './evaluate.js'
 import type { Prepared } from './prepare.js'
 
-/** Delivers the values of one rank, as they come, to the windows, holds and outputs that read them. */
+/** Delivers the values of one rank to the windows, holds and outputs that read them. */
 class Deliveries {
-  /** By window: the values since it came last. By output's node: the values of this tick. */
+  /** By window: the values since its last result. By output's node: the values of this tick. */
   private readonly windows = new Map<number, HostArray[]>()
   private readonly outputs = new Map<number, HostArray[]>()
   private readonly readers = new Map<number, ((value: HostArray) => void)[]>()
@@ -36,7 +36,7 @@ class Deliveries {
     for (const deliver of this.readers.get(node) ?? []) deliver(value)
   }
 
-  /** The values of a window that is full, which starts over. */
+  /** The values of a full window, which starts over. */
   window(id: number): HostArray {
     return windowReference(this.windows.get(id)!.splice(0))
   }
@@ -46,12 +46,13 @@ class Deliveries {
   }
 }
 
-/** The values of a tick's feeds, by rank and input, in the order in which they come. */
+/** The values of a tick's feeds, by rank and input, in order. */
 export type Fed = readonly Readonly<Record<string, readonly unknown[]>>[]
 
 /**
- * One tick on all ranks, instant by instant, and in each a node at a time, so that a collective has the values of all ranks.
- * Yields the outputs by rank: the values of one output are one array, one after the other. Each rank's `state` moves on.
+ * One tick on all ranks, one instant and one node at a time, so that a collective has the values of all
+ * ranks. Returns the outputs by rank: the values of one output are one array, one after the other. Updates
+ * each rank's `state`.
  */
 export const tick = (graph: Prepared, ranks: readonly Rank[], fed: Fed): Record<string, HostArray>[] => {
   const deliveries = ranks.map(rank => new Deliveries(graph, rank))
@@ -62,7 +63,7 @@ export const tick = (graph: Prepared, ranks: readonly Rank[], fed: Fed): Record<
       for (const id of graph.lastRead[node.id]!) ranks[r]!.values[id] = undefined
     }
   }
-  // A constant is there before the first instant, as often as a window over it wants it.
+  // A constant is computed before the first instant, as often as a window over it needs it.
   for (const node of graph.constants) {
     const sources = ranks.map(({ values }) => values[node.inputs[0]!]!)
     if (node.op === 'window') {
@@ -81,7 +82,7 @@ export const tick = (graph: Prepared, ranks: readonly Rank[], fed: Fed): Record<
           ? deliveries.map(own => own.window(node.id))
           : valuesOf(graph, ranks, node, rank => fed[rank]![node.name]?.[copy]),
       )
-    // After all nodes of the instant: a delay that feeds a delay hands on its old value.
+    // After all nodes of the instant: a delay that feeds a delay passes on its old value.
     for (const { node } of instant)
       if (node.op === 'delay')
         for (const { state, values } of ranks) state.set(node.id, values[node.inputs[0]!]!)

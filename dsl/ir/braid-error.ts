@@ -2,7 +2,7 @@ import { type Either, isLeft } from 'fp-ts/lib/Either.js'
 import type { Fault } from './fault.js'
 import { renderAll } from './messages.js'
 
-/** What `orThrow` throws: every fault in its message, and as data. */
+/** The error of `orThrow`: every fault in its message, and as data. */
 export class BraidError extends Error {
   override readonly name = 'BraidError'
 
@@ -14,8 +14,8 @@ export class BraidError extends Error {
 const faultsOf = (left: Fault | readonly Fault[]): readonly Fault[] => ('_tag' in left ? [left] : left)
 
 /**
- * The value of a right; for those who would rather catch than match: `orThrow(compile(graph))`. Throws a
- * `BraidError`.
+ * The value of a right; for programs that catch errors rather than match: `orThrow(compile(graph))`. Throws a
+ * `BraidError` for a left.
  */
 export const orThrow = <A>(either: Either<Fault | readonly Fault[], A>): A => {
   if (isLeft(either)) throw new BraidError(faultsOf(either.left))

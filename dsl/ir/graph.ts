@@ -24,9 +24,9 @@ export interface Where {
 }
 
 /**
- * One node of a graph: one value a tick, or as many as its rate says (language/rates.ts). `inputs` are indices
- * into `Graph.nodes` and always smaller than the node's own index, except that a `delay` node's single input
- * (the value it remembers for the next tick) may be any index.
+ * One node of a graph: one value a tick, or as many as its rate (language/rates.ts). `inputs` are indices
+ * into `Graph.nodes`, always smaller than the node's own index, except that a `delay` node's single input (the
+ * value it remembers for the next tick) may be any index.
  *
  * A collective (`allReduce`, `allGather`, `reduceScatter`, `allToAll`, `broadcast`, `permute`; one device
  * value) has attrs `{ communicator: { name, size, groups? } }` and what is its own: `how`, `root`, `pairs`,
@@ -36,16 +36,16 @@ export interface Where {
  *
  * | op | place | inputs | attrs |
  * |---|---|---|---|
- * | `input`    | host        | none            | `{}`; `name` is the feed's name |
- * | `param`    | host/device | none            | `{}`; `name` is the parameter's name. On the host it is pinned and read in place |
- * | `upload`   | device      | 1 host value    | `{ ahead?: number }` |
- * | `download` | host        | 1 device value  | `{}` |
- * | `delay`    | device      | 1 device value  | `{ init: number \| number[] }`: yields init, then the input of the tick before |
- * | `window`   | as its input | 1 value     | `{ n }`: n successive values as one, once for n (language/rates.ts) |
- * | `every`    | as its input | 1 value     | `{ n }`: the last of n values, once for n |
- * | `hold`     | device      | 1 device value  | `{ init, n? }`: the newest value of a slow flow, at the rate of what it meets |
- * | `kernel`   | device      | the reads       | `KernelAttrs` (language/kernel.ts); its value is its first write |
- * | `port`     | device      | 1 kernel        | `{ index }`: write number `index` of a kernel, which is not the first |
+ * | `input` | host | none | `{}`; `name` is the feed's name |
+ * | `param` | host/device | none | `{}`; `name` is the parameter's name; on the host it is read in place |
+ * | `upload` | device | 1 host value | `{ ahead?: number }` |
+ * | `download` | host | 1 device value | `{}` |
+ * | `delay` | device | 1 device value | `{ init: number \| number[] }`: init, then the previous input |
+ * | `window` | as its input | 1 value | `{ n }`: n successive values as one, once for n |
+ * | `every` | as its input | 1 value | `{ n }`: the last of n values, once for n |
+ * | `hold` | device | 1 device value | `{ init, n? }`: the newest value of a slow flow, at a higher rate |
+ * | `kernel` | device | the reads | `KernelAttrs` (language/kernel.ts); its first write |
+ * | `port` | device | 1 kernel | `{ index }`: write `index` of a kernel, not the first |
  */
 export interface GraphNode {
   readonly id: number
@@ -81,16 +81,16 @@ export interface GraphIR {
 }
 
 export type CompileErrorTag =
-  | 'NotAFlow' // something that is not a flow was given where a flow is wanted
+  | 'NotAFlow' // a value that is not a flow, where a flow is expected
   | 'ForeignFlow' // a flow of another graph
   | 'ShapeMismatch'
   | 'DTypeMismatch'
-  | 'PlaceMismatch' // a host value where a device value is wanted, or the reverse
-  | 'BadAttribute' // an option or argument of an operator that cannot be: axis out of range, ahead: -1, NaN …
+  | 'PlaceMismatch' // a host value where a device value is expected, or the reverse
+  | 'BadAttribute' // an invalid option or argument of an operator: axis out of range, ahead: -1, NaN …
   | 'UnboundDelay' // a delay or scan that was never closed
   | 'Cycle' // a cycle that crosses no delay
   | 'RateMismatch' // flows that come differently often meet
-  | 'UnknownRate' // nothing says how long a value is held
+  | 'UnknownRate' // the rate of a hold's result is not known
   | 'LongPeriod' // a tick would be too many values of a flow
   | 'UseAfterDonate'
   | 'DuplicateName' // two inputs, params or outputs of one name

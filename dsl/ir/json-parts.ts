@@ -1,7 +1,7 @@
 import { limits } from './limits.js'
 import type { Reader } from './reader.js'
 
-/** The lists of a plan that may be long: each is read a part at a time, whatever the file's length. */
+/** The lists of a plan that may be long: each is read in parts, whatever the file's length. */
 const most: Readonly<Record<string, number>> = {
   lanes: limits.lanes,
   buffers: limits.buffers,
@@ -9,7 +9,7 @@ const most: Readonly<Record<string, number>> = {
   commands: limits.commands,
 }
 
-/** Characters of list entries that are parsed together, and of all the rest of a plan at most. */
+/** The most characters of list entries that are parsed together, and of the rest of a plan. */
 const usual = 2 ** 20
 const mostRest = 2 ** 26
 
@@ -37,20 +37,20 @@ export const jsonOf = (parts: Iterable<string>, r: Reader, together = usual): un
 }
 
 class Cut {
-  /** All but the entries of long lists. */
+  /** The text without the entries of long lists. */
   private readonly rest: string[] = []
   private restLength = 0
   private readonly lists = new Map<string, unknown[]>()
   private depth = 0
   private inString = false
   private escaped = false
-  /** At depth 1: the string that is being read or was read last, and whether it is a key. */
+  /** At depth 1: the present or last string, and whether it is a key. */
   private word = ''
   private isKey = true
-  /** The long list that is being read; its text since the last entries that were parsed. */
+  /** The present long list; its text since the last parsed entries. */
   private list: string | undefined
   private text = ''
-  /** Whether what comes next stands after a comma of the list. */
+  /** Whether the next character follows a comma of the list. */
   private owed = false
 
   constructor(
@@ -104,7 +104,7 @@ class Cut {
         case code.colon:
           if (this.depth !== 1) break
           this.isKey = false
-          // What stands under a name twice counts as it stands last.
+          // Of a repeated name the last value counts.
           this.lists.delete(this.word)
           break
         case code.comma:
@@ -135,11 +135,11 @@ class Cut {
   private keep(text: string): void {
     this.restLength += text.length
     if (this.restLength > mostRest)
-      throw new RangeError('more than 64 MiB beside lanes, buffers, nodes and commands')
+      throw new RangeError('more than 64 MiB besides lanes, buffers, nodes and commands')
     this.rest.push(text)
   }
 
-  /** The entries that have been read so far, with a comma after them or at the end of their list. */
+  /** Parses the entries so far, at a comma after them or at the end of their list. */
   private parse(more: boolean): void {
     const name = this.list!
     const into = this.lists.get(name)!

@@ -1,6 +1,6 @@
 import type { Plan } from './plan.js'
 
-// The order of fields, whatever object they stand in. A field that is not here is not of the format.
+// The order of fields in every object. Other fields are not of the format.
 const order = [
   'kind',
   'id',
@@ -75,8 +75,8 @@ const order = [
 ] as const // prettier-ignore
 
 /**
- * JSON has no names for three numbers, and JSON.stringify loses the sign of zero: both matter to a kernel's
- * constants.
+ * JSON has no names for three numbers, and JSON.stringify loses the sign of zero: a kernel's constants need
+ * all four.
  */
 const numberText = (value: number): string => {
   if (Object.is(value, -0)) return '-0'
@@ -92,7 +92,7 @@ const encode = (value: unknown): string => {
   return `{ ${present.map(key => `"${key}": ${encode(fields[key])}`).join(', ')} }`
 }
 
-/** Characters that a part has at least, but the last one. */
+/** The least characters of a part, except the last one. */
 const together = 2 ** 20
 
 function* lines(list: readonly unknown[]): Generator<string> {
@@ -137,8 +137,8 @@ export function* jsonParts(plan: Plan): Generator<string> {
 }
 
 /**
- * A plan as the public format `plan: 1`. Canonical: plans that are equal give equal texts, since fields stand
- * in a fixed order whatever made the object. One lane, buffer, node or command a line, so that a diff reads.
- * Throws a RangeError where the text is longer than a string can be: see `jsonParts`.
+ * A plan in the public format `plan: 1`. Canonical: equal plans give equal texts, since the order of fields
+ * is fixed. One lane, buffer, node or command a line, so that a diff is readable. Throws a RangeError where
+ * the text is longer than a string can be: see `jsonParts`.
  */
 export const toJSON = (plan: Plan): string => Array.from(jsonParts(plan)).join('')

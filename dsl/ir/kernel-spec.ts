@@ -1,9 +1,8 @@
 import type { DType } from './tensor.js'
 
 /**
- * What a `run` command does on a device, as data: the instruction set that every device implements. An
- * operator's `lower` makes one; `native/kernels/` reads it. Reads and writes are those of the command, in its
- * order.
+ * The work of a `run` command as data: the instruction set that every device implements. An operator's
+ * `lower` makes one; `native/kernels/` reads it. Reads and writes are those of the command, in its order.
  */
 export type KernelSpec = CopySpec | MapSpec | MatmulSpec | ReduceSpec | CudaSpec
 
@@ -102,8 +101,8 @@ export interface ReduceSpec {
 /**
  * A user's kernel. `source` is CUDA C++ with `extern "C" __global__ void name(...)`; its arguments are a
  * pointer for each read, a pointer for each write (a donated write's pointer is its read's), then `scalars`
- * in order. On `host` it is computed by the kernel's TypeScript reference, which travels beside the plan, not
- * in it.
+ * in order. On `host` the kernel's TypeScript reference computes it; the reference accompanies the plan and
+ * is not in it.
  */
 export interface CudaSpec {
   readonly kind: 'cuda'

@@ -1,6 +1,6 @@
 /**
- * What a plan may have at most, so that a file cannot ask for more than a machine can hold. All are far
- * beyond any plan in use.
+ * The limits of a plan, so that a file cannot ask for more than a machine can hold. All are far beyond any
+ * plan in use.
  */
 export const limits = {
   devices: 64,
@@ -13,7 +13,7 @@ export const limits = {
   events: 2 ** 22,
   /** Buffers that one run reads, or writes. */
   accesses: 4096,
-  /** How often an input or an output comes in a tick. */
+  /** The rate of an input or output. */
   rate: 4096,
   /** Characters of a name or a place in a file. */
   name: 4096,
@@ -30,6 +30,6 @@ export const limits = {
   init: 2 ** 24,
   /** Bytes of one buffer, and of all together with their slots: what a number holds exactly. */
   bytes: Number.MAX_SAFE_INTEGER,
-  /** Faults that are listed; a file with more is not a plan. */
+  /** Faults that are listed at most. */
   faults: 100,
 } as const

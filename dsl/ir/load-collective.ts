@@ -9,8 +9,8 @@ const rooted: readonly CollectiveSpec['kind'][] = ['broadcast', 'reduce', 'gathe
 const paired: readonly CollectiveSpec['kind'][] = ['send', 'recv']
 
 /**
- * A communicator by its own fields. Whether there are such ranks, each in one group, follows only from the
- * plans of all ranks (verifyRanks).
+ * A communicator by its own fields. Whether its ranks exist, each in one group, follows only from the plans
+ * of all ranks (verifyRanks).
  */
 export const readCommunicator = (r: Reader, value: unknown, index: number): PlanCommunicator => {
   const at = `communicators[${index}]`

@@ -26,7 +26,7 @@ export const parsePlan = (input: string | unknown): Parsed => parsed(new Reader(
  * can be.
  */
 export const parsePlanParts = (parts: Iterable<string>): Parsed => {
-  // What JSON.parse makes is this reader's own.
+  // The result of JSON.parse belongs to this reader alone.
   const r = new Reader(true)
   return parsed(r, () => readPlan(r, jsonOf(parts, r)))
 }
@@ -41,7 +41,7 @@ const parsed = (r: Reader, read: (r: Reader) => Plan): Parsed => {
     const plan = read(r)
     if (r.faults.length === 0) return E.right(plan)
   } catch (error) {
-    // A text that is no JSON; or a value that throws when it is read (a getter, a revoked proxy).
+    // Not a JSON text; or a value that throws when it is read (a getter, a revoked proxy).
     if (!(error instanceof Enough)) {
       const found = error instanceof Error ? String(error.message).slice(0, 200) : show(error)
       r.faults.push({
@@ -132,7 +132,7 @@ const readPlan = (r: Reader, value: unknown): Plan => {
   }
   checkViews(r, plan)
   checkTotal(r, plan)
-  // Extents mean something only where every id does.
+  // Extents are checked only where every id is valid.
   if (r.faults.length === 0) checkExtents(r, plan)
   return plan
 }
@@ -203,7 +203,7 @@ const readBuffer = (r: Reader, value: unknown, index: number, counts: Counts): P
   }
 }
 
-/** How often an input or output comes in a tick: its values lie one after the other. */
+/** The rate of an input or output; its values lie one after the other. */
 const readRate = (
   r: Reader,
   get: (key: string) => unknown,
@@ -229,8 +229,8 @@ const readRate = (
 }
 
 /**
- * What a buffer holds: its element type and shape, and the value of a state before the first tick. They agree
- * with its bytes.
+ * The contents of a buffer: its element type and shape, and the initial value of a state. They agree with its
+ * bytes.
  */
 const readContent = (
   r: Reader,
@@ -321,7 +321,7 @@ const readAfter = (r: Reader, value: unknown, at: string, counts: Counts): NonNu
     ]
   })
 
-/** The operands of each command, in order: what each word names. */
+/** The operands of each command, in order: the kind of id of each. */
 const forms: Readonly<Record<Command[0], readonly ('buffer' | 'lane' | 'event' | 'node' | 'buffers')[]>> = {
   alloc: ['buffer', 'lane'],
   free: ['buffer'],
@@ -334,7 +334,7 @@ const forms: Readonly<Record<Command[0], readonly ('buffer' | 'lane' | 'event' |
 const isBelow = (value: unknown, count: number): value is number =>
   typeof value === 'number' && value >>> 0 === value && value < count
 
-/** A copy of a list of ids; undefined: it is none. */
+/** A copy of a list of ids; undefined where it is not one. */
 const idsBelow = (value: unknown, count: number): readonly number[] | undefined => {
   if (!Array.isArray(value) || value.length > limits.accesses) return undefined
   const ids: number[] = []
@@ -347,8 +347,8 @@ const idsBelow = (value: unknown, count: number): readonly number[] | undefined 
 }
 
 /**
- * A copy of a command that has the format's form; undefined: `readCommand` says what is wrong with it. There
- * are millions of commands, so those without an error are read without the text of their places.
+ * A copy of a valid command; undefined for an invalid one, whose fault `readCommand` finds. There are
+ * millions of commands, so valid ones are read without making the texts of their places.
  */
 const formedCommand = (value: unknown, counts: Counts): Command | undefined => {
   if (!Array.isArray(value)) return undefined

@@ -1,7 +1,6 @@
 import type { Fault } from './fault.js'
 
-// The one place of prose: what each kind of error is called in a sentence. A kind that is missing here reads
-// by its tag.
+// The one place of prose: the title of each kind of error. A kind that is missing here reads by its tag.
 const titles: Readonly<Record<string, string>> = {
   NotAFlow: 'Something else belongs here',
   ForeignFlow: 'This flow belongs to another graph',
@@ -63,15 +62,15 @@ const sentence = (text: string): string => {
   return code || /[.!?]$/.test(start) ? start : `${start}.`
 }
 
-/** Parts of a figure that are written out. */
+/** Parts of a number of bytes that are listed. */
 const mostParts = 12
 
 const grouped = (bytes: number): string =>
   `${String(bytes).replace(/\B(?=(\d{3})+$)/g, ',')} bytes`.padStart('1,234,567,890 bytes'.length)
 
 /**
- * Any error as text: its title, place and subject on the first line, then what was wanted, what was found,
- * and what to do.
+ * Any error as text: its title, place and subject on the first line, then the expected value, the actual
+ * value, and the next step.
  */
 export const render = (fault: Fault): string => {
   const { _tag, at, subject, wanted, found, next, parts } = fault
@@ -87,10 +86,10 @@ export const render = (fault: Fault): string => {
       `          ${grouped(bytes)}  ${[name, because].filter(Boolean).join(': ')}${at && ` (${at})`}`,
     )
   const others = parts?.slice(mostParts) ?? []
-  if (others.length > 0)
-    lines.push(
-      `          ${grouped(others.reduce((sum, { bytes }) => sum + bytes, 0))}  in ${others.length} parts more`,
-    )
+  if (others.length > 0) {
+    const sum = others.reduce((total, { bytes }) => total + bytes, 0)
+    lines.push(`          ${grouped(sum)}  in ${others.length} parts more`)
+  }
   if (next) lines.push(`  next    ${sentence(next)}`)
   return lines.join('\n')
 }

@@ -1,7 +1,6 @@
 import type { CollectiveSpec, Plan, PlanNode } from './plan.js'
 
-// A plan that another program wrote may lack what an id refers to, or leave a name empty: the id stands in
-// for it.
+// A plan from another program may lack the target of an id, or have an empty name: the id then stands for it.
 
 export const nodeName = (plan: Plan, node: number): string => plan.nodes[node]?.name || `node ${node}`
 

@@ -12,10 +12,7 @@ export interface Plan<_I = unknown, _O = unknown> {
   readonly devices: number
   readonly inFlight: number
   readonly storage: 'pooled' | 'planned'
-  /**
-   * Bytes, per device and of pinned host memory: what the device holds for this plan when it runs is at most
-   * this.
-   */
+  /** The most bytes that the plan holds when it runs, per device and of pinned host memory. */
   readonly bound: { readonly device: readonly number[]; readonly pinned: number }
   /** Bytes of each device's arena; only with `storage: 'planned'`. */
   readonly arena?: readonly number[]
@@ -132,10 +129,10 @@ export const collectiveKinds = [
 ] as const
 
 /**
- * A node's exchange with other ranks, in NCCL's terms: `count` elements are what each rank gives
+ * A node's exchange with other ranks, in NCCL's terms. `count`: the elements that each rank gives
  * (`allGather`, `gather`, `allToAll` to each), or gets (`reduceScatter`, `scatter`). `root`, `peer` and
  * `pairs` (of a `permute`: from and to) are places in the group. All ranks of the group issue the same; a
- * `send` meets the `recv` of its peer, and only then do both go on.
+ * `send` waits for the `recv` of its peer, and a `recv` for its `send`.
  */
 export interface CollectiveSpec {
   readonly kind: (typeof collectiveKinds)[number]
@@ -160,8 +157,8 @@ export type Command =
 export type Law = 'L1' | 'L2' | 'L3' | 'L4' | 'L5' | 'L6' | 'L7' | 'L8' | 'L9' | 'L10'
 
 /**
- * One broken law, with where and what. `command` is an index into `commands`, -1 where no single command is
- * at fault.
+ * One broken law: its place and description. `command` is an index into `commands`, -1 where no single
+ * command is at fault.
  */
 export interface Violation {
   readonly law: Law
@@ -171,7 +168,7 @@ export interface Violation {
   readonly event?: number
   /** The plan's place in the list, where several were verified. */
   readonly rank?: number
-  /** The whole sentence: the command, the buffer by name, what was wanted, what was found. */
+  /** The whole sentence: the command, the buffer by name, the expected and the actual order. */
   readonly message: string
 }
 

@@ -17,7 +17,7 @@ export type PlanFaultTag =
 /** Why a text or value is not a plan, and where in it. */
 export type PlanFault = Fault<PlanFaultTag>
 
-/** Any value, in one short line. */
+/** A text of one short line for any value. */
 export const show = (value: unknown): string => {
   if (typeof value === 'string') return JSON.stringify(value.length > 40 ? `${value.slice(0, 40)}…` : value)
   if (Array.isArray(value)) return `a list of ${value.length}`
@@ -28,22 +28,19 @@ export const show = (value: unknown): string => {
 
 const mostAlike = 2 ** 14
 
-/** Stops the reading: as many faults have been found as are listed. */
+/** Stops the reading: the list of faults is full. */
 export class Enough extends Error {}
 
 /**
- * Reads fields of untrusted values, each once, and notes whatever is not as wanted. Every method returns a
- * value of its type: a neutral one where the given is wrong, so that reading goes on and all faults are found
- * at once. Only own properties count; nothing is read that is not asked for.
+ * Reads fields of untrusted values, each once, and notes each fault. Every method returns a value of its
+ * type, a neutral one in place of an invalid one, so that all faults are found at once. It reads own
+ * properties only, and only those asked for.
  */
 export class Reader {
   readonly faults: PlanFault[] = []
   private readonly alike = new Map<string, unknown>()
 
-  /**
-   * `own`: everything that is read was made for this reader alone, in lists without holes; they may be
-   * written over.
-   */
+  /** `own`: every value was made for this reader alone, in lists without holes; it may overwrite them. */
   constructor(readonly own = false) {}
 
   fault(tag: PlanFaultTag, at: string, subject: string, wanted: string, found: string, next: string): void {
@@ -79,8 +76,8 @@ export class Reader {
   }
 
   /**
-   * Each entry of such a list read; in place where the list may be written over, so that a large plan is
-   * never there twice.
+   * Reads each entry of a list; in place where the list may be overwritten, so that a large plan is never in
+   * memory twice.
    */
   each<T>(list: readonly unknown[], read: (value: unknown, index: number) => T): T[] {
     if (!this.own) return list.map(read)
@@ -90,7 +87,7 @@ export class Reader {
   }
 
   /**
-   * Equal values are read once where they are this reader's own: most nodes of a large plan have one of a few
+   * Equal values are read once where they are this reader's own: most nodes of a large plan have one of few
    * kernels.
    */
   shared<T>(value: unknown, read: () => T): T {
@@ -164,7 +161,7 @@ export class Reader {
     return least
   }
 
-  /** Any number of the arithmetic: JSON has no names for three of them, so they are strings there. */
+  /** Any number of the arithmetic: the three that JSON has no names for are strings there. */
   number(value: unknown, at: string): number {
     if (typeof value === 'number') return value
     if (value === 'Infinity' || value === '-Infinity' || value === 'NaN') return Number(value)

@@ -1,4 +1,4 @@
-// A value that was passed in error, as a message shows it: short, and never throwing.
+// The text of an invalid argument in a message: short, and it never throws.
 export const show = (value: unknown): string => {
   try {
     if (value === null || value === undefined) return String(value)

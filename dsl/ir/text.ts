@@ -47,7 +47,8 @@ const header = (plan: Plan): string[] => {
           : ` view of ${plan.buffers[buffer.alias]?.name} at ${buffer.aliasOffset ?? 0}`
       const place = buffer.offset === undefined ? '' : ` at ${buffer.offset}`
       const rate = buffer.rate === undefined ? '' : `, ${buffer.rate} a tick`
-      return `${buffer.life} ${buffer.name}: ${buffer.bytes} bytes, ${spaceOf(plan, buffer)}${rate}${place}${view}`
+      const where = `${spaceOf(plan, buffer)}${rate}${place}${view}`
+      return `${buffer.life} ${buffer.name}: ${buffer.bytes} bytes, ${where}`
     }),
   ]
 }
@@ -111,8 +112,8 @@ const collectiveText = (plan: Plan, node: number): string => {
 }
 
 /**
- * What an event marks: the end of the last run that its lane issued, or the start of what the lane issues
- * next.
+ * The point that an event marks: the end of the last run that its lane issued, or the start of the lane's
+ * next command.
  */
 interface Mark {
   readonly lane: number
@@ -124,7 +125,7 @@ interface Mark {
 type Marks = ReadonlyMap<number, Mark>
 
 /**
- * By event, what its first record marks. A record that follows a wait of its lane marks the start of the
+ * By event, the mark of its first record. A record that follows a wait of its lane marks the start of the
  * lane's next run.
  */
 const marksOf = (plan: Plan): Marks => {

@@ -1,6 +1,6 @@
 import type { Plan } from './plan.js'
 
-/** What is wrong with one view, in the words of a fault. */
+/** An error of one view, in the words of a fault. */
 export interface ViewError {
   readonly wanted: string
   readonly found: string

@@ -4,10 +4,10 @@ import { type FlatCommands, Mode } from './flat-commands.js'
 import type { ArrayAllocator } from './scratch-arena.js'
 
 /**
- * What runs access, by bytes. A root whose views are accessed is cut at their first and last bytes into
- * *intervals*, in order of their bytes, so that two accesses share bytes exactly where they access an
- * interval together; any other root is one interval. An access of several intervals counts once for each. In
- * a plan without views intervals are buffers: the arrays are those of the command table.
+ * The accesses of runs, by bytes. A root whose views are accessed is cut at their first and last bytes into
+ * *intervals*, in order of their bytes, so that two accesses share bytes exactly where they access a common
+ * interval; any other root is one interval. An access of several intervals counts once for each. In a plan
+ * without views intervals are buffers: the arrays are those of the command table.
  */
 export interface ByteIntervals {
   readonly count: number
@@ -30,9 +30,9 @@ type Accesses = Pick<FlatCommands, 'accesses' | 'accessStart' | 'accessNamed' | 
 }
 
 /**
- * Views are judged as the whole of their roots where there would be more accesses of intervals than `factor`
- * times those of commands, and `more`. For order that rejects more plans, never fewer; but which bytes a
- * view's write has written is then not known, so such a write is reported (`inexact`).
+ * A view is treated as its whole root where there would be more accesses of intervals than `factor` times
+ * those of commands, plus `more`. Order is then judged too strictly, never too loosely. The bytes that a
+ * view's write has written are then not known, so such a write is reported (`inexact`).
  */
 const most = { factor: 8, more: 2 ** 22 }
 

@@ -6,7 +6,7 @@ import { type ArrayAllocator, heap } from './scratch-arena.js'
 
 export { Mode, Op } from './flat-commands.js'
 
-/** Codes of `CommandTable.kind`: what a buffer's life means to a replay. */
+/** Codes of `CommandTable.kind`: a buffer's life, as replays distinguish it. */
 export const Kind = { tick: 0, state: 1, param: 2, input: 3, output: 4 } as const
 const kinds: Readonly<Record<string, number>> = Kind
 
@@ -41,15 +41,15 @@ export interface CommandTable extends FlatCommands {
   /** Whether some node says that it comes after another one, and whether some node is a collective. */
   readonly ordered: boolean
   readonly shared: boolean
-  /** What runs access, by bytes. */
+  /** The accesses of runs, by bytes. */
   readonly intervals: ByteIntervals
-  /** Where replays of this table have their arrays from. */
+  /** The allocator of this table's arrays, and of its replays. */
   readonly allocator: ArrayAllocator
 }
 
 /**
- * Numbers in a replay's largest table, lanes × events: beyond it a plan is refused rather than a machine's
- * memory exhausted.
+ * Numbers in a replay's largest table, lanes × events. A plan beyond it is rejected, rather than exhaust the
+ * machine's memory.
  */
 export const mostNumbers = 2 ** 27
 
@@ -57,7 +57,8 @@ const isId = (value: unknown, count: number): value is number =>
   typeof value === 'number' && value >>> 0 === value && value < count
 
 /**
- * The table of any plan, whoever wrote it: commands that name what the plan does not have are `broken` in it.
+ * The table of any plan, whatever its origin: commands that name ids that the plan does not have are
+ * `broken`.
  */
 export const commandTableOf = (plan: Plan, allocator: ArrayAllocator = heap): CommandTable => {
   const places = placesOf(plan, allocator)
@@ -109,7 +110,7 @@ const placesOf = (plan: Plan, allocator: ArrayAllocator) => {
   return { buffers, root, home, kind, bytes, memory, views }
 }
 
-/** What each command concerns, with dense events. */
+/** The subject of each command, with dense events. */
 const subjectsOf = (flat: FlatCommands, root: Int32Array, allocator: ArrayAllocator) => {
   const { commands, op, named } = flat
   const uses = flat.useEventId.length

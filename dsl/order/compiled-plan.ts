@@ -3,9 +3,8 @@ import { commandLists, type FlatCommands } from './flat-commands.js'
 
 /*
  * A compiled plan keeps its commands flat, and makes its lists of commands, nodes and buffers when they are
- * first read: of a million operations the lists take most of the memory and a quarter of the time, and a plan is
- * proved, predicted and explained from the flat arrays. All of it is frozen, so that what was proved of it stays
- * true.
+ * first read: of a million operations the lists take most of the memory and a quarter of the time, and proof,
+ * prediction and explanation use the flat arrays. All of it is frozen, so that a proof of it stays true.
  */
 
 /** A list whose items are made one by one. An array is such a list. */
@@ -14,7 +13,7 @@ export interface Listing<A> {
   at(i: number): A | undefined
 }
 
-/** What a compiled plan is made of. */
+/** The parts of a compiled plan. */
 interface Parts {
   readonly flat: FlatCommands
   nodes: Listing<PlanNode>
@@ -23,10 +22,10 @@ interface Parts {
 
 const partsOf = new WeakMap<Plan, Parts>()
 
-/** A compiled plan's commands; undefined of any other plan. */
+/** A compiled plan's commands; undefined for any other plan. */
 export const flatCommandsOf = (plan: Plan): FlatCommands | undefined => partsOf.get(plan)?.flat
 
-/** A plan's nodes one by one: where its list has not been read, each is made for the caller, and not kept. */
+/** A plan's nodes one by one: where the list has not been read, each is made for the caller and not kept. */
 export const eachNode = (plan: Plan): Listing<PlanNode> => partsOf.get(plan)?.nodes ?? plan.nodes
 
 /** A plan's buffers likewise. */
@@ -51,7 +50,7 @@ const frozen = (commands: Command[]): readonly Command[] => {
   return Object.freeze(commands)
 }
 
-/** A plan but for its commands, and with lists that may still be to make. */
+/** A plan without its commands, with lists that may not be made yet. */
 export type Outline = Omit<Plan, 'commands' | 'nodes' | 'buffers'> & {
   readonly nodes: Listing<PlanNode>
   readonly buffers: Listing<PlanBuffer>

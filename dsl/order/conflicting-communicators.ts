@@ -2,8 +2,8 @@ import type { PlanCommunicator } from '../ir/plan.js'
 
 /**
  * By communicator, those that conflict with it: they share two ranks or more in some group. Calls over the
- * two are never concurrent, since a call holds a part of the device until all of its group have come. A
- * communicator without groups has all ranks.
+ * two must never be concurrent, since a call occupies a part of the device until all of its group have come.
+ * A communicator without groups has all ranks.
  */
 export const conflictsOf = (
   communicators: readonly PlanCommunicator[],

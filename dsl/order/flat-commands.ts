@@ -2,8 +2,8 @@ import type { Command, Plan } from '../ir/plan.js'
 import type { ArrayAllocator } from './scratch-arena.js'
 
 /**
- * Operation codes. `previous` is a wait for the tick before; `broken` is no command of the format, or names
- * something that the plan does not have.
+ * Operation codes. `previous` is a wait for the previous tick; `broken` is an invalid command, or one that
+ * names an id that the plan does not have.
  */
 export const Op = { alloc: 0, free: 1, run: 2, record: 3, wait: 4, use: 5, previous: 6, broken: 7 } as const
 
@@ -20,7 +20,7 @@ export interface FlatCommands {
   /** The command's lane; a free's is the home of its buffer. */
   readonly lane: Uint16Array
   /**
-   * What the command names first: a buffer, a node of a run, an event of a record or wait; -1 of a broken
+   * The first id of the command: a buffer, a node of a run, an event of a record or wait; -1 of a broken
    * command.
    */
   readonly named: Int32Array
@@ -53,7 +53,9 @@ class Accesses {
     this.mode = allocator.unset8(capacity)
   }
 
-  /** Adds both lists of a run; false, and adds nothing, where one of them is no list of buffers. */
+  /**
+   * Adds both lists of a run. Returns false, and adds nothing, where one of them is not a list of buffers.
+   */
   add(reads: unknown, writes: unknown, buffers: number): boolean {
     if (!Array.isArray(reads) || !Array.isArray(writes)) return false
     const { length } = this
@@ -84,10 +86,7 @@ class Accesses {
   }
 }
 
-/**
- * The commands of a plan, from its lists. A list may hold anything: whatever is no command of this plan
- * becomes `broken`.
- */
+/** The commands of a plan, from its lists. A list may hold anything: an invalid command becomes `broken`. */
 export const flatCommandsFrom = (
   plan: Plan,
   root: Int32Array,
@@ -124,7 +123,7 @@ export const flatCommandsFrom = (
       case 'record':
         return isId(id, mostEvents) && isId(l, lanes) ? Op.record : Op.broken
       case 'wait':
-        // Any other distance than -1 must not pass for the order that a wait of this tick gives.
+        // A distance other than -1 must not count as the order of a wait of this tick.
         if (!isId(id, mostEvents) || !isId(l, lanes) || (third !== undefined && third !== -1))
           return Op.broken
         return third === -1 ? Op.previous : Op.wait
@@ -159,8 +158,8 @@ export const flatCommandsFrom = (
 }
 
 /**
- * Whether flat commands name only what the plan has, in the form that `flatCommandsFrom` gives them: a proof
- * relies on nothing that their maker says of them.
+ * Whether flat commands name only ids that the plan has, in the form that `flatCommandsFrom` gives them: a
+ * proof does not trust their origin.
  */
 export const areWellFormed = (
   flat: FlatCommands,
@@ -176,7 +175,7 @@ export const areWellFormed = (
     accessMode.length !== accesses
   )
     return false
-  /** By code, how many there are of what it names; events have no list. */
+  /** By code, the number of ids that its commands may name; events have no list. */
   const counts: (number | undefined)[] = []
   counts[Op.run] = has.nodes
   for (const code of [Op.alloc, Op.free, Op.use]) counts[code] = has.buffers
@@ -204,7 +203,7 @@ export const areWellFormed = (
 /** Well-formed flat commands as lists. */
 export const commandLists = (flat: FlatCommands): Command[] => {
   const { commands, op, lane, named, useEventId } = flat
-  // At its full length from the start: a list of millions that grows is copied again and again.
+  // Made at full length, since a growing list of millions is copied repeatedly.
   const lists = new Array<Command>(commands)
   let uses = 0
   for (let c = 0; c < commands; c++) {

@@ -1,6 +1,6 @@
 import { type ArrayAllocator, heap } from './scratch-arena.js'
 
-/** What is replayed: so many lanes and events, with ticks in flight. */
+/** The number of lanes, of events, and of ticks in flight of a replay. */
 export interface FrontiersOf {
   readonly lanes: number
   readonly events: number
@@ -17,12 +17,13 @@ export interface FrontiersOf {
  *
  *   1. a lane runs its commands in order: known[l][l] counts its own points;
  *   2. a wait joins the frontier that the event's lane had at the record, of this tick or of the tick before;
- *   3. the host issues tick t only when tick t - inFlight has completed: `begin` joins that tick's ends into every lane;
+ *   3. the host issues tick t only when tick t - inFlight has completed: `begin` joins that tick's ends into
+ *      every lane;
  *   4. nothing else.
  *
- * Whatever these say about a pair of ticks t <= t' they say about t + 1 and t' + 1: an edge leads from a tick
- * to itself or onwards, so a path between the two passes through t … t' alone, and each edge is there again
- * one tick later. So two ticks decide every law that compares a tick with itself or with the one before. From
+ * An order between ticks t <= t' also holds between t + 1 and t' + 1: an edge leads from a tick to itself or
+ * a later one, so a path between the two passes through t … t' alone, and each edge is repeated one tick
+ * later. So two ticks decide every law that compares a tick with itself or with the one before. From
  * tick `inFlight` - 1 on the frontiers are in steady state: counted from the tick's first points, they are
  * the same in every tick.
  */

@@ -60,7 +60,7 @@ export class IntervalMap {
     this.starts.add(0)
   }
 
-  /** Nothing has an owner, as at first. */
+  /** Removes every owner. */
   restart(): void {
     this.claim(0, this.cuts, -1, () => {})
   }

@@ -61,8 +61,8 @@ export class LastAccesses {
   }
 
   /**
-   * As `put`, by a lane whose frontier is `known[from ..]`, keeping only the maximal accesses: the ones that
-   * happen before this one are dropped, since whatever is after this one is after them.
+   * As `put`, by a lane whose frontier is `known[from ..]`, keeping only the maximal accesses: those that
+   * happen before this one are dropped, since whatever happens after this one happens after them.
    */
   putMaximal(owner: number, lane: number, point: number, known: Int32Array, from: number): void {
     const { entries } = this

@@ -2,8 +2,8 @@ import { type CommandTable, Op } from './command-table.js'
 import { Frontiers } from './frontiers.js'
 
 /**
- * The frontiers of a plan, replayed command by command. An event's record is its first in the tick: a second
- * one is for L7 to report, and marks nothing, so that all else is judged as if it were not there.
+ * The frontiers of a plan, replayed command by command. The first record of an event in the tick counts: L7
+ * reports a second one, and every other law ignores it.
  */
 export class Replay extends Frontiers {
   private readonly op: Uint8Array
@@ -21,7 +21,7 @@ export class Replay extends Frontiers {
     this.recordOf = table.recordOf
   }
 
-  /** Begins anew, and leaves out the wait `dropped` from now on; -1: none. */
+  /** Restarts, and leaves out the wait `dropped` from now on; -1: none. */
   override restart(dropped = -1): void {
     super.restart()
     this.dropped = dropped
@@ -50,8 +50,8 @@ export class Replay extends Frontiers {
   }
 
   /**
-   * The run or wait that is point `point` of lane l, of the present tick or an earlier one: for sentences. It
-   * walks over the plan once.
+   * The run or wait that is point `point` of lane l, of the present tick or an earlier one. It searches the
+   * plan once, so it is for sentences only.
    */
   commandAt(l: number, point: number): number {
     const { op, lane, base, tick } = this

@@ -1,6 +1,6 @@
 /**
- * Allocates arrays of numbers. All are 0 at first but those that are `unset`, which may hold anything: what
- * is never written of them takes no page of memory.
+ * Allocates arrays of numbers. All are 0 at first, except the `unset` ones, which may hold anything: an
+ * element that is never written takes no page of memory.
  */
 export interface ArrayAllocator {
   int32(length: number): Int32Array
@@ -12,10 +12,10 @@ export interface ArrayAllocator {
   unset8(length: number): Uint8Array
 }
 
-// V8 marks its whole heap again whenever 64 MB of ArrayBuffers have come, and a fresh page costs the system
-// more than a pass takes to fill it: of a million operations that would be most of the time. So large arrays
-// come from shared memory, whose bytes V8 does not count (nothing is ever shared with another thread), and
-// the memory of a scratch arena is used again.
+// V8 marks its whole heap each time that 64 MB of ArrayBuffers have been allocated, and a fresh page costs
+// the system more than a pass takes to fill it: of a million operations that would be most of the time. So
+// large arrays use shared memory, whose bytes V8 does not count (nothing is ever shared with another thread),
+// and the memory of a scratch arena is reused.
 const large = 2 ** 20
 const buffered = (bytes: number): ArrayBufferLike =>
   bytes >= large && typeof SharedArrayBuffer === 'function'
@@ -118,14 +118,14 @@ class ScratchArena implements ArrayAllocator {
 
 let open: ScratchArena | undefined
 /**
- * The arena that was open last, until it is collected: large plans are compiled and proved one after the
+ * The arena that was used last, until it is collected: large plans are compiled and proved one after the
  * other.
  */
 let latest: WeakRef<ScratchArena> | undefined
 
 /**
- * A scratch arena for the time of `work`: no array of it may be used afterwards, since the next caller gets
- * the same memory. Calls nest: the inner one allocates above what the outer one has.
+ * Runs `work` with a scratch arena. No array of it may be used afterwards, since the next caller gets the
+ * same memory. Calls nest: the inner one allocates above the outer one's arrays.
  */
 export const withScratchArena = <A>(work: (allocator: ArrayAllocator) => A): A => {
   if (open !== undefined) return open.during(work)

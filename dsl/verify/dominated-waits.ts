@@ -1,17 +1,14 @@
 import { Op } from '../order/command-table.js'
 import type { Replay } from '../order/replay.js'
 
-/**
- * Ticks that are replayed: a wait may add nothing in the first tick, and something in those that have others
- * before them.
- */
+/** Ticks that are replayed: a wait may be redundant in the first tick, and not in ticks with predecessors. */
 const ticks = 3
 
 /**
- * The linear test of L6: by command, 1 for each wait that adds nothing in any tick (undefined: there is
- * none), since its event's frontier is dominated by the lane's own, or by that and the other waits before the
- * lane's next run. A record, alloc or free of the lane between two waits sees the first one alone, so such
- * waits are not counted together.
+ * The linear test of L6: by command, 1 for each wait that is redundant in every tick; undefined: there is
+ * none. A wait is redundant where its event's frontier is dominated by the lane's own, or by that joined with
+ * the other waits before the lane's next run. A record, alloc or free of the lane between two waits separates
+ * them, since it happens after the first one alone.
  */
 export const dominatedWaits = (replay: Replay): Uint8Array | undefined => {
   const { table } = replay
@@ -41,22 +38,22 @@ export const dominatedWaits = (replay: Replay): Uint8Array | undefined => {
 }
 
 /**
- * Waits of a group times lanes beyond which another group begins, so that no plan takes more memory than
- * there is. A wait that only a more distant one dominates is not found.
+ * Limit of the waits of a group times the lanes, beyond which another group begins: it bounds the memory of
+ * the test. A wait that only a wait of another group dominates is not found.
  */
 const mostNumbers = 2 ** 22
 
-/** Of each lane, its waits since its last other command, and its frontier before them. */
+/** By lane: its waits since its last other command, and its frontier before them. */
 class WaitGroups {
   private readonly waits: number[][]
   private readonly before: Int32Array
   private after = new Int32Array(0)
-  /** Waits that have been found to add something. */
+  /** The number of waits that are not redundant in some tick. */
   added = 0
 
   constructor(
     private readonly replay: Replay,
-    /** By command, 1 for each wait that has added nothing so far. */
+    /** By command, 1 for each wait that has been redundant so far. */
     private readonly dominated: Uint8Array,
   ) {
     const { lanes, allocator } = replay.table
@@ -64,7 +61,7 @@ class WaitGroups {
     this.before = allocator.int32(lanes * lanes)
   }
 
-  /** Wait c, just before it is issued. */
+  /** Called for wait c, just before it is issued. */
   put(c: number): void {
     const { known, lanes, table } = this.replay
     const l = table.lane[c]!
@@ -75,7 +72,7 @@ class WaitGroups {
   }
 
   /**
-   * Lane l issues something else. `after[w]` is the join of the waits that follow wait w; `before` grows to
+   * Lane l issues another command. `after[w]` is the join of the waits that follow wait w; `before` grows to
    * the join of the frontier and the waits that precede it.
    */
   end(l: number): void {

@@ -118,7 +118,8 @@ export class Order {
     const b = intervals.named[a]!
     this.sink.add('L1', c, { buffer: b, lane: l }, () => {
       const write = this.accessText(lane, point)
-      return `it reads ${quotedBuffer(plan, b)} without being after its write, ${write}; ${quotedLane(plan, l)} waits for no event that follows it`
+      const broken = `it reads ${quotedBuffer(plan, b)} without being after its write, ${write}`
+      return `${broken}; ${quotedLane(plan, l)} waits for no event that follows it`
     })
   }
 
@@ -145,7 +146,8 @@ export class Order {
       c,
       { buffer: b, lane: l },
       () =>
-        `it writes ${quotedBuffer(plan, b)}, a param: every tick reads the value that was given at opening, so nothing may write it`,
+        `it writes ${quotedBuffer(plan, b)}, a param: ` +
+        'every tick reads the value that was given at opening, so nothing may write it',
     )
   }
 
@@ -168,7 +170,8 @@ export class Order {
       c,
       { buffer: b, lane: l },
       () =>
-        `it writes ${quotedBuffer(plan, b)} without being after its earlier access, ${this.accessText(m, point)}`,
+        `it writes ${quotedBuffer(plan, b)} without being after its earlier access, ` +
+        this.accessText(m, point),
     )
   }
 

@@ -6,15 +6,15 @@ import type { Sink } from './report.js'
 
 type Orders = NonNullable<PlanNode['after']>
 
-/** A plan that is no plan of the format may hold anything here. */
+/** A plan of an invalid form may hold anything here. */
 const ordersOf = ({ after }: PlanNode): Orders =>
   (Array.isArray(after) ? after.filter(Array.isArray) : []) as unknown as Orders
 
 /**
- * L10: each run comes after what its node says it comes after: after the end of that node's run of the same
- * tick, or after its start, which is the point of its lane right before it. So a lane that has come as far as
- * the start of a run is after all that the run waits for, and after all that the lane did before. It has a
- * replay of its own, since few plans have any such order.
+ * L10: each run comes after the runs that its node names in `after`: after the end of that node's run of the
+ * same tick, or after its start, which is the point of its lane right before it. A lane that happens-after
+ * the start of a run happens-after everything that the run waits for, and everything that the lane did
+ * before. L10 has a replay of its own, since few plans have such orders.
  */
 export class After {
   private readonly replay: Replay
@@ -39,7 +39,7 @@ export class After {
     this.point = new Int32Array(nodes.length)
   }
 
-  /** Undefined where no node says that it comes after another one. */
+  /** Undefined where no node has such an order. */
   static of(table: CommandTable, sink: Sink): After | undefined {
     return table.ordered ? new After(table, sink) : undefined
   }
@@ -72,7 +72,8 @@ export class After {
     const l = lane[c]!
     for (const [node, when] of ordersOf(plan.nodes[subject[c]!]!)) {
       const earlier = run[node] ?? -1
-      const order = `${quotedNode(plan, subject[c]!)} is to come after the ${when === 'start' ? 'start' : 'end'} of ${quotedNode(plan, node)}`
+      const end = `the ${when === 'start' ? 'start' : 'end'} of ${quotedNode(plan, node)}`
+      const order = `${quotedNode(plan, subject[c]!)} is to come after ${end}`
       if (earlier < 0) {
         sink.add('L10', c, { lane: l }, () => `${order}, which is not issued before it`)
         continue
@@ -84,7 +85,8 @@ export class After {
         c,
         { lane: l },
         () =>
-          `${order}, commands[${earlier}] on ${quotedLane(plan, lane[earlier]!)}; ${quotedLane(plan, l)} waits for no event that follows it`,
+          `${order}, commands[${earlier}] on ${quotedLane(plan, lane[earlier]!)}; ` +
+          `${quotedLane(plan, l)} waits for no event that follows it`,
       )
     }
   }

@@ -104,7 +104,8 @@ export class ArenaOrder {
       c,
       { buffer: named[c]! },
       () =>
-        `a plan with planned storage has no alloc, use or free: ${quotedBuffer(plan, named[c]!)} has its place in the arena`,
+        'a plan with planned storage has no alloc, use or free: ' +
+        `${quotedBuffer(plan, named[c]!)} has its place in the arena`,
     )
   }
 
@@ -130,7 +131,9 @@ export class ArenaOrder {
           c,
           { buffer: named, lane: l },
           () =>
-            `it accesses ${quotedBuffer(plan, named)}, whose bytes ${quotedBuffer(plan, by)} has taken over: the two share bytes, and their accesses must not overlap`,
+            `it accesses ${quotedBuffer(plan, named)}, ` +
+            `whose bytes ${quotedBuffer(plan, by)} has taken over: ` +
+            'the two share bytes, and their accesses must not overlap',
         )
       }
       last.put(b, l, replay.now(l) + 1)
@@ -138,7 +141,8 @@ export class ArenaOrder {
   }
 
   /**
-   * The first access of b in the tick: its bytes are taken from their owners, which must be done with them.
+   * The first access of b in the tick: b takes its bytes from their owners, whose accesses must all be
+   * before.
    */
   private claim(c: number, l: number, b: number): void {
     const { replay, taker, from, to } = this
@@ -188,7 +192,11 @@ export class ArenaOrder {
     this.sink.add('L4', c, { buffer: b, lane: l }, () => {
       const access = replay.commandAt(m, point)
       const ago = point <= replay.base[m]! ? ' in the tick before' : ''
-      return `its first access of ${quotedBuffer(plan, b)} is not after the last access of ${quotedBuffer(plan, previous)}, which has the same bytes${ago}: commands[${access}] (${commandText(plan, access)})`
+      return [
+        `its first access of ${quotedBuffer(plan, b)} is not after `,
+        `the last access of ${quotedBuffer(plan, previous)}, which has the same bytes${ago}: `,
+        `commands[${access}] (${commandText(plan, access)})`,
+      ].join('')
     })
   }
 }
@@ -233,7 +241,8 @@ export const checkArena = (table: CommandTable, sink: Sink): void => {
           -1,
           { buffer: kept },
           () =>
-            `${quotedBuffer(plan, kept)} (${plan.buffers[kept]!.life}) keeps its bytes across ticks, and ${quotedBuffer(plan, other)} lies over them`,
+            `${quotedBuffer(plan, kept)} (${plan.buffers[kept]!.life}) keeps its bytes across ticks, ` +
+            `and ${quotedBuffer(plan, other)} lies over them`,
         )
       }
       if (furthest === -1 || end(b) > end(furthest)) furthest = b

@@ -68,7 +68,8 @@ export class Lifetimes {
         c,
         { buffer: b, lane: l },
         () =>
-          `${quotedBuffer(plan, b)} is allocated on ${quotedLane(plan, l)}, but its home is ${quotedLane(plan, home)}`,
+          `${quotedBuffer(plan, b)} is allocated on ${quotedLane(plan, l)}, ` +
+          `but its home is ${quotedLane(plan, home)}`,
       )
     states[b] = 1 + replay.now(home)
   }
@@ -125,7 +126,11 @@ export class Lifetimes {
     const root = intervals.root[a]!
     this.sink.add('L3', c, { buffer: b, lane: lane[c]! }, () => {
       const at = allocOf(table, root)
-      return `it is the first access of ${quotedBuffer(plan, b)}, but is not after the point of its home ${quotedLane(plan, home[root]!)} at commands[${at}] (${commandText(plan, at)}): the buffer that held these bytes before may still be in use`
+      return [
+        `it is the first access of ${quotedBuffer(plan, b)}, but is not after the point of `,
+        `its home ${quotedLane(plan, home[root]!)} at commands[${at}] (${commandText(plan, at)}): `,
+        'the buffer that held these bytes before may still be in use',
+      ].join('')
     })
   }
 

@@ -93,7 +93,8 @@ export class Uses {
           : record > c
             ? `which is recorded only later, at commands[${record}]`
             : `which is recorded on ${quotedLane(plan, lane[record]!)}`
-      return `it marks the last access of ${quotedBuffer(plan, b)} on ${quotedLane(plan, lane[c]!)} by e${eventId[event]}, ${found}`
+      const access = `the last access of ${quotedBuffer(plan, b)} on ${quotedLane(plan, lane[c]!)}`
+      return `it marks ${access} by e${eventId[event]}, ${found}`
     })
   }
 
@@ -102,7 +103,11 @@ export class Uses {
     const { plan, home } = replay.table
     this.sink.add('L4', c, { buffer: b, lane: m }, () => {
       const access = replay.commandAt(m, point)
-      return `${quotedLane(plan, m)} last accesses ${quotedBuffer(plan, b)} at commands[${access}] (${commandText(plan, access)}), which no use marks and no command already issued on its home ${quotedLane(plan, home[b]!)} is after`
+      return [
+        `${quotedLane(plan, m)} last accesses ${quotedBuffer(plan, b)} `,
+        `at commands[${access}] (${commandText(plan, access)}), which no use marks `,
+        `and no command already issued on its home ${quotedLane(plan, home[b]!)} is after`,
+      ].join('')
     })
   }
 }

@@ -4,10 +4,9 @@ import { LastAccesses } from '../order/last-accesses.js'
 import type { Sink } from './report.js'
 
 /**
- * L5: between a lane's last access to a buffer and the record of its use, that lane issues no other run. So
- * the record stands after the last access, with no run of the lane between; a use of a lane that never
- * accesses the buffer is imprecise too. One pass over the runs finds the last accesses of buffers that have
- * uses, counted in runs of their lanes; one over the uses judges them.
+ * L5: between a lane's last access to a buffer and the record of its use, that lane issues no other run. A
+ * use of a lane that never accesses the buffer breaks the law too. One pass over the runs finds the last
+ * accesses of buffers with uses, counted in runs of their lanes; one over the uses judges them.
  */
 export const checkPrecise = (table: CommandTable, sink: Sink): void => {
   const { op, lane, subject, recordOf, accessStart, accessRoot, uses, useCommand, useEvent, allocator } =
@@ -60,7 +59,14 @@ const imprecise = (
     const record = recordOf[event]!
     const between = before - access
     if (between < 0)
-      return `its event is recorded at commands[${record}], before ${quotedLane(plan, l)} last accesses ${name} at ${last}`
-    return `${quotedLane(plan, l)} issues ${between === 1 ? 'another run' : `${between} other runs`} between its last access of ${name} at ${last} and the record at commands[${record}]`
+      return [
+        `its event is recorded at commands[${record}], `,
+        `before ${quotedLane(plan, l)} last accesses ${name} at ${last}`,
+      ].join('')
+    const runs = between === 1 ? 'another run' : `${between} other runs`
+    return [
+      `${quotedLane(plan, l)} issues ${runs} between its last access of ${name} at ${last} `,
+      `and the record at commands[${record}]`,
+    ].join('')
   })
 }

@@ -30,11 +30,9 @@ const isExact = ({ plan, commands, lanes, op }: CommandTable): boolean => {
 
 /**
  * L6: drop any one wait or use and some law breaks; no event is recorded that no command waits for or uses.
- *
- * Uses are decided exactly at any size: a use serves L4 of its own buffer and nothing else, so it is needed
- * where it alone marks some lane's last access at the free (`needed`). Waits: dropping one leaves L5 and L7
- * as they were; the other laws are judged without it. Where a law is broken already the question has no
- * answer: then the linear test alone is made.
+ * Uses are decided exactly at any size: a use serves only L4 of its own buffer, so it is needed where it
+ * alone marks some lane's last access at the free (`needed`). Waits: dropping one does not affect L5 and L7;
+ * the other laws are judged without it. Where a law is broken already only the linear test is made.
  */
 export const checkMinimal = (replay: Replay, needed: Uint8Array, safe: boolean, sink: Sink): void => {
   const { table } = replay
@@ -67,7 +65,8 @@ class Without {
   private readonly concurrent: ConcurrentCalls | undefined
   private readonly bounds: readonly number[]
   /**
-   * Whether the session's pool stays within the bound: the second half of L9, where it does so to begin with.
+   * Whether the session's pool stays within the bound, as the second half of L9 demands, where it does so
+   * with all waits.
    */
   private readonly pool: boolean
 
@@ -137,7 +136,10 @@ const checkUses = (table: CommandTable, needed: Uint8Array, sink: Sink): void =>
         return `${name} (${plan.buffers[b]!.life}) is never freed, so no use of it is needed`
       if (home[root[b]!] === l)
         return `${quotedLane(plan, l)} is the home of ${name}, whose order its block follows anyway`
-      return `${name} can be freed without it: its last accesses are already before its home lane, or marked by another use`
+      return [
+        `${name} can be freed without it: its last accesses are already before its home lane, `,
+        'or marked by another use',
+      ].join('')
     })
   }
 }

@@ -3,9 +3,9 @@ import { type CommandTable, Op } from '../order/command-table.js'
 import type { Sink } from './report.js'
 
 /**
- * L7: every wait's event is recorded earlier in issue order (for a wait with -1: in the tick before, so
- * anywhere in the tick), so no plan can deadlock. An event marks one point a tick, by its first record. A
- * second one is reported here alone, and every law is judged as if it were not there.
+ * L7: every wait's event is recorded earlier in issue order (for a wait with -1: anywhere in the tick, since
+ * the record is the previous tick's), so no plan can deadlock. An event marks one point a tick, by its first
+ * record. A second record is reported here alone; every other law ignores it.
  */
 export const checkWaits = (table: CommandTable, sink: Sink): void => {
   const { plan, op, subject, recordOf, eventId, lane } = table
@@ -22,7 +22,9 @@ export const checkWaits = (table: CommandTable, sink: Sink): void => {
         c,
         place,
         () =>
-          `e${eventId[event]} is recorded a second time in the tick, first at commands[${record}] on ${quotedLane(plan, lane[record]!)}; an event marks one point a tick`,
+          `e${eventId[event]} is recorded a second time in the tick, ` +
+          `first at commands[${record}] on ${quotedLane(plan, lane[record]!)}; ` +
+          'an event marks one point a tick',
       )
     } else if (record < 0 || (record > c && code === Op.wait)) {
       const found = record < 0 ? 'is never recorded' : `is recorded only later, at commands[${record}]`

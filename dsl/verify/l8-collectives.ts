@@ -21,7 +21,8 @@ export const checkCollectives = (table: CommandTable, everyRank: boolean, sink: 
       c,
       {},
       () =>
-        `its ${collective.kind} is over communicator ${collective.communicator}, and the plan has ${plan.communicators?.length ?? 0}`,
+        `its ${collective.kind} is over communicator ${collective.communicator}, ` +
+        `and the plan has ${plan.communicators?.length ?? 0}`,
     )
   }
   if (!everyRank) return
@@ -32,6 +33,7 @@ export const checkCollectives = (table: CommandTable, everyRank: boolean, sink: 
     call,
     { lane: lane[call]! },
     () =>
-      `it may run at the same time as ${commandText(plan, other)}, commands[${other}], over a communicator that shares two ranks with its own`,
+      `it may run at the same time as ${commandText(plan, other)}, commands[${other}], ` +
+      'over a communicator that shares two ranks with its own',
   )
 }

@@ -96,10 +96,10 @@ export class ConcurrentCalls {
 
 /**
  * L8 of several ranks: two communicators that share two ranks or more never have concurrent calls on one of
- * those ranks. A call holds a part of the device until all of its group have come, so where one rank begins
- * one call first and another the other, each may wait for the other for ever. Each rank must order the two;
- * that the order is the same on all ranks is a matter of deadlock (l8-deadlock.ts), since two orders make a
- * circle of waits.
+ * those ranks. A call occupies a part of the device until all of its group have come, so where two ranks
+ * begin the two calls in different orders, each may wait for the other for ever. Each rank must order the
+ * two; whether the order is the same on all ranks is a question of deadlock (l8-deadlock.ts), since two
+ * orders make a cycle of waits.
  */
 export const checkConcurrent = (world: World, blame: Blame): void => {
   const conflicts = conflictingGroups(world)
@@ -145,7 +145,11 @@ const checkRank = (calls: readonly Call[], conflicts: Conflicts, blame: Blame): 
       blame(
         call,
         () =>
-          `it may run at the same time as ${callText(other)}${isOfTickBefore ? ', of the tick before' : ''}: '${mine.name}' and '${theirs.name}' share ranks ${shared.join(', ')}, so one must come after the other on each of them, or ranks that begin with different ones wait for each other for ever`,
+          `it may run at the same time as ${callText(other)}` +
+          `${isOfTickBefore ? ', of the tick before' : ''}: ` +
+          `'${mine.name}' and '${theirs.name}' share ranks ${shared.join(', ')}, ` +
+          'so one must come after the other on each of them, ' +
+          'or ranks that begin with different ones wait for each other for ever',
       )
     },
   )

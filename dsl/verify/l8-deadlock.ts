@@ -9,9 +9,9 @@ interface Wait {
 /**
  * L8 of several ranks, with no buffering assumed: matching calls begin when each of them has come to the head
  * of its lane, and end together. A rank's calls over one communicator begin in issue order, whatever their
- * lanes (NCCL's rule). So the ranks stop for ever exactly where matches wait for each other in a circle,
- * which is what is left after taking out, again and again, the matches that wait for none. The waits inside a
- * tick are the same in every tick, and none is for a later one, so one tick decides.
+ * lanes (NCCL's rule). So the ranks deadlock exactly where matches wait for each other in a cycle, which
+ * remains after repeatedly removing the matches that wait for none. The waits inside a tick are the same in
+ * every tick, and none is for a later one, so one tick decides.
  */
 export const checkDeadlock = (world: World, matches: readonly Match[], blame: Blame): void => {
   const matchOf = new Map<Call, number>()
@@ -53,7 +53,7 @@ export const checkDeadlock = (world: World, matches: readonly Match[], blame: Bl
   })
 }
 
-/** A circle of waits among the matches that are left, each of which waits for another one of them. */
+/** A cycle of waits among the remaining matches, each of which waits for another one of them. */
 const circleFrom = (start: number, why: (match: number) => Wait, matchOf: (call: Call) => number): Wait[] => {
   const seenAt = new Map<number, number>()
   const path: Wait[] = []

@@ -37,7 +37,7 @@ export interface World {
   readonly calls: readonly Call[][]
 }
 
-/** Reports what is wrong with one rank's communicators. */
+/** Reports an error in one rank's communicators. */
 export type Complaint = (rank: Rank, command: number, sentence: () => string) => void
 
 export const worldOf = (ranks: readonly Rank[], complain: Complaint): World => {
@@ -136,7 +136,7 @@ export const isPaired = ({ spec }: Call): boolean => spec.kind === 'send' || spe
 export const callText = ({ rank, command }: Call): string =>
   `commands[${command}] of rank ${rank.rank} (${commandText(rank.plan, command)})`
 
-/** Reports what is wrong with one call. */
+/** Reports an error in one call. */
 export type Blame = (call: Call, sentence: () => string) => void
 
 /** Calls of several ranks that begin and end together. */
@@ -175,7 +175,8 @@ const matchCollectives = (group: Group, matches: Match[], wrong: Blame): void =>
       wrong(
         mine,
         () =>
-          `it is number ${n + 1} of its rank's collectives over '${group.name}', ${specText(mine)}, and that of rank ${other.rank.rank} is ${specText(other)}: ${callText(other)}`,
+          `it is number ${n + 1} of its rank's collectives over '${group.name}', ${specText(mine)}, ` +
+          `and that of rank ${other.rank.rank} is ${specText(other)}: ${callText(other)}`,
       )
       return
     }
@@ -186,7 +187,8 @@ const matchCollectives = (group: Group, matches: Match[], wrong: Blame): void =>
     wrong(
       extra,
       () =>
-        `it is number ${shared + 1} of its rank's collectives over '${group.name}', and rank ${short} issues ${shared}: it waits for that rank for ever`,
+        `it is number ${shared + 1} of its rank's collectives over '${group.name}', ` +
+        `and rank ${short} issues ${shared}: it waits for that rank for ever`,
     )
   })
   if (lists.every(list => list.length === first.length))
@@ -233,7 +235,8 @@ const matchPairs = (group: Group, matches: Match[], wrong: Blame): void => {
     wrong(
       extra,
       () =>
-        `it is ${what[0]} number ${shared + 1} from rank ${from} to rank ${to} over '${group.name}', and the other side has ${shared} ${what[1]}: it waits for ever`,
+        `it is ${what[0]} number ${shared + 1} from rank ${from} to rank ${to} over '${group.name}', ` +
+        `and the other side has ${shared} ${what[1]}: it waits for ever`,
     )
   }
 }

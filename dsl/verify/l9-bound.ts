@@ -6,7 +6,7 @@ import type { CommandTable } from '../order/command-table.js'
 import type { Replay } from '../order/replay.js'
 import type { Sink } from './report.js'
 
-/** The bounds of all memories: devices, then pinned; 0 where the plan gives none, or one that is no size. */
+/** The bounds of all memories: devices, then pinned; 0 where the plan has no bound or an invalid one. */
 export const boundsOf = ({ plan }: CommandTable): number[] =>
   [...Array.from({ length: plan.devices }, (_, d) => plan.bound.device[d]), plan.bound.pinned].map(bytes =>
     Number.isFinite(bytes) ? (bytes as number) : 0,

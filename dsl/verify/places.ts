@@ -21,7 +21,8 @@ export const checkPlaces = (table: CommandTable, sink: Sink): void => {
       -1,
       { buffer: inexact },
       () =>
-        `${quotedBuffer(table.plan, inexact)} is written, a part of a buffer with too many views to judge by bytes what its reads see`,
+        `${quotedBuffer(table.plan, inexact)} is written, ` +
+        'a part of a buffer with too many views to judge by bytes what its reads see',
     )
   if (table.plan.devices > 1 || table.plan.lanes.some(({ device }) => device !== 0)) checkReach(table, sink)
 }
@@ -78,7 +79,8 @@ const checkBuffer = (plan: Plan, b: number, sink: Sink): void => {
   if (!isIn(home, lanes.length)) add(`has lane ${home} for a home, and the plan has ${lanes.length}`)
   else if (space === 'device' && lanes[home]!.device !== device)
     add(
-      `is on device ${device}, and its home ${quotedLane(plan, home)} is of device ${lanes[home]!.device}, whose order its memory cannot follow`,
+      `is on device ${device}, and its home ${quotedLane(plan, home)} is of device ${lanes[home]!.device}, ` +
+        'whose order its memory cannot follow',
       { lane: home },
     )
   if (alias !== undefined) checkView(plan, b, sink)
@@ -110,7 +112,9 @@ const checkReach = (table: CommandTable, sink: Sink): void => {
         c,
         { buffer: accessNamed[a]!, lane: lane[c]! },
         () =>
-          `it runs on device ${device} and ${reads ? 'reads' : 'writes'} ${quotedBuffer(plan, accessNamed[a]!)} on device ${buffer.device}: only a copy of one source may, or a node that says peerAccess`,
+          `it runs on device ${device} and ${reads ? 'reads' : 'writes'} ` +
+          `${quotedBuffer(plan, accessNamed[a]!)} on device ${buffer.device}: ` +
+          'only a copy of one source may, or a node that says peerAccess',
       )
     }
   }

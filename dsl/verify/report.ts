@@ -3,14 +3,12 @@ import type { Law, Plan, Violation } from '../ir/plan.js'
 import { show } from '../ir/reader.js'
 import { type CommandTable, Op } from '../order/command-table.js'
 
-/**
- * Violations that one verification lists at most. A plan with more is no better understood by more of them.
- */
+/** Violations that one verification lists at most. */
 export const maxViolations = 1000
 
 /**
- * Where a law puts what it finds: a report that makes sentences of it, or a probe that only asks whether
- * there is anything.
+ * Receives the violations of a law: a report that writes their sentences, or a probe for whether there is
+ * any.
  */
 export interface Sink {
   /** The replay may stop. */
@@ -52,8 +50,8 @@ export class Report implements Sink {
 }
 
 /**
- * Full at the first violation, and makes no sentence of it: for the exact test of L6, which judges the plan
- * once for each wait.
+ * Full at the first violation, and writes no sentence: for the exact test of L6, which judges the plan once
+ * for each wait.
  */
 export class Probe implements Sink {
   full = false
@@ -64,13 +62,16 @@ export class Probe implements Sink {
 
 const forms: ReadonlySet<unknown> = new Set(['alloc', 'free', 'run', 'record', 'wait', 'use'])
 
-/** Any value in a list of commands, in a line. */
+/** A text of one line for any value in a list of commands. */
 const showCommand = (value: unknown): string =>
   Array.isArray(value)
     ? `[${Array.from(value.slice(0, 6), show).join(', ')}${value.length > 6 ? ', …' : ''}]`
     : show(value)
 
-/** Commands that name what the plan does not have. They break L1, L3 or L7, and are left out of all else. */
+/**
+ * Commands that name ids that the plan does not have. They break L1, L3 or L7, and every other check ignores
+ * them.
+ */
 export const checkIds = (table: CommandTable, sink: Sink): void => {
   for (let c = 0; c < table.commands && !sink.full; c++) {
     if (table.op[c] !== Op.broken) continue

@@ -41,7 +41,7 @@ class Pooled {
 
 /**
  * L1 to L4 by one replay of at most two ticks, which decide them (see Frontiers). Made once and replayed
- * often: the exact test of L6 leaves out one wait after the other.
+ * often: the exact test of L6 leaves out one wait after another.
  */
 export class Safety {
   private readonly last: LastAccesses
@@ -81,7 +81,7 @@ export class Safety {
       }
       if (sink.full) return
       storage.end()
-      // Nothing of the tick before matters, so each later tick is judged as the first one is.
+      // Where nothing of the previous tick matters, every tick is judged as the first one is.
       if (!order.looksBack && !storage.looksBack) break
     }
     order.checkOutputs()

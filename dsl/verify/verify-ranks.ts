@@ -8,7 +8,7 @@ import { maxViolations } from './report.js'
 import { hasForm, verify } from './verify.js'
 
 /**
- * Proves the laws of the plans of several ranks, the n-th that of rank n: of each plan what `verify` proves,
+ * Proves the laws of the plans of several ranks, the n-th that of rank n: of each plan the laws of `verify`,
  * and of all together L8: on every communicator all ranks issue the same collectives in the same order, sends
  * match receives with no buffering, and communicators that share two ranks or more never have concurrent
  * calls. Each violation names its rank (`rank`). A plan that several ranks share is proved once.

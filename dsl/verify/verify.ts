@@ -19,16 +19,16 @@ import { checkIds, Report } from './report.js'
 import { Safety } from './safety.js'
 
 /*
- * The laws of a plan, a file each. L1 to L4 are judged in one replay of at most two ticks (safety.ts). Commands,
- * ids, devices and views that cannot be (report.ts, places.ts) are reported under the law that they would break.
+ * The laws of a plan, a file each. One replay of at most two ticks judges L1 to L4 (safety.ts). Invalid
+ * commands, ids, devices and views (report.ts, places.ts) are reported under the law that they would break.
  *
  * | law | |
  * |---|---|
  * | L1  | every read is after the write it sees |
  * | L2  | every write is after all earlier reads and writes of those bytes, across ticks too |
  * | L3  | a tick buffer is allocated once, before its first access, and freed once, after its last |
- * | L4  | at a free, each foreign lane's last access is marked by a use, or before the event of another use of that
- *         buffer, or before some command already issued on the home lane |
+ * | L4  | at a free, each foreign lane's last access is marked by a use, or before the event of another use
+ *         of that buffer, or before some command already issued on the home lane |
  * | L5  | between a lane's last access to a buffer and the record of its use, that lane issues no other run |
  * | L6  | drop any one wait or use and some law breaks; every event that is recorded is waited for or used |
  * | L7  | every wait's event is recorded earlier in issue order |
@@ -36,16 +36,16 @@ import { Safety } from './safety.js'
  * | L9  | the peak, computed from the plan alone, is at most `bound` |
  * | L10 | each run comes after what its node says that it comes after: its start, or its end |
  *
- * *Before* is what order/frontiers.ts says. The work is linear in commands, lanes and ticks, but for the exact
+ * order/frontiers.ts defines *before*. The work is linear in commands, lanes and ticks, except for the exact
  * test of L6, which plans of at most `exactCommands` commands get.
  */
 
 export interface VerifyOptions {
-  /** Leaves out L5 and L6, which are about quality. */
+  /** Leaves out L5 and L6, which concern quality. */
   readonly safety?: boolean
   /**
-   * All ranks are to run this one plan: L8 then holds collectives of communicators that share ranks apart,
-   * too.
+   * All ranks run this one plan. L8 then also demands that collectives of conflicting communicators are
+   * ordered.
    */
   readonly everyRank?: boolean
   /**
@@ -55,8 +55,8 @@ export interface VerifyOptions {
 }
 
 /**
- * Proves the laws of any plan, whoever wrote it: an empty list where every law holds. A value that is no plan
- * breaks some law or other; nothing throws.
+ * Proves the laws of any plan, whatever its origin: the list of violations, empty where every law holds. A
+ * value that is not a plan breaks some law; nothing throws.
  */
 export const verify = (plan: Plan, options: VerifyOptions = {}): readonly Violation[] => {
   if (!hasForm(plan)) return refused(`it is no plan: ${formError(plan)}`)
@@ -72,8 +72,7 @@ export const verify = (plan: Plan, options: VerifyOptions = {}): readonly Violat
 
 const judge = (table: CommandTable, { safety = false, everyRank = false, peak }: VerifyOptions) => {
   const report = new Report(table.plan)
-  // 1. Commands, buffers, lanes and nodes are what the format knows, and L7: the replays rely on nothing
-  // more.
+  // 1. Commands, buffers, lanes and nodes are valid, and L7: the replays rely on nothing more.
   checkIds(table, report)
   checkPlaces(table, report)
   checkWaits(table, report)
@@ -111,12 +110,12 @@ const refused = (why: string): readonly Violation[] => {
 }
 
 /**
- * Whether a value has as much of a plan's form as the replays rely on, whoever made it: ids may be out of
- * range, and commands be anything (see checkIds). Loops, since `every` skips holes.
+ * Whether a value has enough of a plan's form for the replays, whatever its origin: ids may be out of range,
+ * and commands may be anything (see checkIds). Loops, since `every` skips holes.
  */
 export const hasForm = (plan: Plan): boolean => {
   if (!isObject(plan)) return false
-  // The lists of a compiled plan are not read here: they would be made for it.
+  // The lists of a compiled plan are not read here, since reading would make them.
   if (flatCommandsOf(plan) === undefined && !hasLists(plan)) return false
   if (!Array.isArray(plan.bound?.device)) return false
   const buffers = eachBuffer(plan)

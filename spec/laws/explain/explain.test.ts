@@ -24,7 +24,7 @@ import { sample } from '../../fixtures/graphs/random.js'
 import { streamed, streamedLeast } from '../../fixtures/graphs/streamed.js'
 import { runs } from '../../fixtures/runs.js'
 
-// To write them anew: BRAID_GOLDEN=write npx vitest run spec/laws/explain/explain.test.ts
+// To update the golden texts: BRAID_GOLDEN=write npx vitest run spec/laws/explain/explain.test.ts
 const write = process.env['BRAID_GOLDEN'] === 'write'
 const golden = (name: string) => new URL(`../../golden/${name}`, import.meta.url)
 let explained: Readonly<Record<string, string>> = {}
@@ -40,19 +40,17 @@ beforeAll(() => {
 })
 
 describe('explain', () => {
-  test.each(['weight-streaming', 'diamond', 'state', 'windowed'])(
-    'says of %s what stands beside its plan',
-    name => {
-      const file = golden(`${name}.explain.txt`)
-      if (write) writeFileSync(file, explained[name]!)
-      expect(explained[name]).toBe(readFileSync(file, 'utf8'))
-    },
-  )
+  test.each(['weight-streaming', 'diamond', 'state', 'windowed'])('gives the golden text of %s', name => {
+    const file = golden(`${name}.explain.txt`)
+    if (write) writeFileSync(file, explained[name]!)
+    expect(explained[name]).toBe(readFileSync(file, 'utf8'))
+  })
 
-  test('tells waits for memory from those for data, and names whose bytes they free for whom', () => {
+  test('distinguishes waits for memory from those for data, and names the two buffers of a reuse', () => {
     const { waits } = reasonsOf(orThrow(compile(streamed(6, 1), { memory: streamedLeast(1) })) as Plan)
     for (const wait of waits) {
-      // Uploads read pinned parameters, which nobody writes; math takes what the download of the tick before has read.
+      // Uploads read pinned parameters, which no operation writes; math reuses the bytes that the previous
+      // tick's download has read.
       const memory = wait.lane === 'copy' || wait.before.endsWith('of the tick before')
       expect(wait.for).toBe(memory ? 'memory' : 'data')
       expect(wait.because).toMatch(memory ? /^\S+ takes the bytes that \S+ leaves$/ : /^it reads \S+$/)
@@ -60,7 +58,7 @@ describe('explain', () => {
     expect(waits.find(({ after }) => after === 'w4')!.because).toBe('w4 takes the bytes that w2 leaves')
   })
 
-  test('tells waits for state across ticks', () => {
+  test('finds waits for state across ticks', () => {
     const square = tensor('f32', [64, 64])
     const net = graph('fed-back', { x: square }, ({ x }) => {
       const now = x.pipe(upload(lane('copy')), on(lane('math')), relu())
@@ -76,7 +74,7 @@ describe('explain', () => {
     ])
   })
 
-  test('knows what every wait of generated plans is for', () => {
+  test('finds the purpose of every wait of generated plans', () => {
     fc.assert(
       fc.property(
         sample({ steps: 10 }),
@@ -91,7 +89,7 @@ describe('explain', () => {
     )
   })
 
-  test('says of every lane of generated plans how it came to be, and of every plan which order won', () => {
+  test('gives the origin of every lane of generated plans, and the chosen order of every plan', () => {
     fc.assert(
       fc.property(sample({ steps: 10 }), ({ graph: net, dims, inFlight }) => {
         const plan = orThrow(compile(net, { dims, inFlight })) as Plan
@@ -103,7 +101,7 @@ describe('explain', () => {
     )
   })
 
-  test('tells lanes that share a CUDA stream, and lanes that the compiler chose', () => {
+  test('names lanes that share a CUDA stream, and lanes that the compiler chose', () => {
     const square = tensor('f32', [64, 64])
     const net = graph('lanes', { x: square }, ({ x }) => {
       const a = x.pipe(upload(), on(lane('left')), relu())
@@ -124,7 +122,7 @@ describe('explain', () => {
     )
   })
 
-  test("tells a window that it found from the user's, and says nothing of either in a plan from a file", () => {
+  test("distinguishes the compiler's windows from the user's, and lists none for a plan from a file", () => {
     const square = tensor('f32', [64, 64])
     const net = (ahead?: number) =>
       graph('windows', { x: square }, ({ x }) => {

@@ -1,4 +1,5 @@
-// What `explain` says of bytes of an arena that one buffer has after another: which buffers, and that each sentence is true of the plan.
+// The memory reuse that `explain` lists for arenas: which buffers, and that each sentence is true of the
+// plan.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { memoryReuseOf } from '../../../dsl/explain/memory-reuse.js'
@@ -8,17 +9,18 @@ import { runs } from '../../fixtures/runs.js'
 import { goldens } from '../../golden/graphs.js'
 
 describe('memory that buffers of an arena reuse', () => {
-  test('is explained by the buffer that had it and by what orders the two', () => {
+  test('is explained by the earlier buffer and by the order of the two', () => {
     const text = explain(orThrow(compile(goldens['weight-streaming'], { storage: 'planned' })))
     expect(text).toContain('w2, 16384 bytes from byte 0 on, has those of')
     expect(text).toContain('w0, after w0 and matmul[0]: copy does them in order; copy waits for matmul[0]')
     expect(text).toContain(
-      'w3 of the tick before, after w3 and matmul[3]: copy does them in order; copy waits for matmul[3] of the tick before',
+      'w3 of the tick before, after w3 and matmul[3]: ' +
+        'copy does them in order; copy waits for matmul[3] of the tick before',
     )
     expect(explain(orThrow(compile(goldens['weight-streaming'])))).not.toContain('taken over')
   })
 
-  test('is that of buffers that share bytes, each such pair named at least once', () => {
+  test('is of buffers that share bytes, and each such pair is listed', () => {
     fc.assert(
       fc.property(patterns(40), fc.constantFrom(1, 2, 3), (pattern, inFlight) => {
         const plan = orThrow(compile(patternGraph(pattern), { inFlight, storage: 'planned' }))

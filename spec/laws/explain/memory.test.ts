@@ -9,7 +9,7 @@ import { streamed, streamedLeast } from '../../fixtures/graphs/streamed.js'
 import { planFrom, recipes } from '../../fixtures/plans/random.js'
 import { runs } from '../../fixtures/runs.js'
 
-/** What is said of each memory comes to the peak of L9, to the byte, and nothing is left untold. */
+/** The parts of each memory add up to the peak of L9, to the byte; none is `rest`. */
 const comesToThePeak = (plan: Plan): void => {
   const peak = peakOf(plan)
   const held = heldAtPeak(plan)
@@ -30,14 +30,14 @@ const comesToThePeak = (plan: Plan): void => {
 }
 
 describe('what keeps each byte of the peak alive', () => {
-  test('comes to the peak of plans that others made, pooled and planned', () => {
+  test('adds up to the peak of plans from elsewhere, pooled and planned', () => {
     fc.assert(
       fc.property(recipes(8), recipe => comesToThePeak(planFrom(recipe))),
       { numRuns: runs(60) },
     )
   })
 
-  test('comes to the peak of plans that the compiler made', () => {
+  test('adds up to the peak of compiled plans', () => {
     fc.assert(
       fc.property(
         sample({ steps: 10 }),
@@ -50,7 +50,7 @@ describe('what keeps each byte of the peak alive', () => {
     )
   })
 
-  test('tells what is read, what a window keeps, and what waits for a lane', () => {
+  test('names bytes in use, kept by a window, and waiting for a lane', () => {
     const under = orThrow(compile(streamed(6, 1), { memory: streamedLeast(1) })) as Plan
     comesToThePeak(under)
     const free = orThrow(compile(streamed(6, 1), { memory: 'fast' })) as Plan

@@ -26,7 +26,7 @@ const generated = sample({ steps: 10 }).map(
 )
 
 describe('what sets the pace', () => {
-  test('a chain that comes round takes as long as the ticks that it spans, and is one: each operation starts after the one before it', () => {
+  test('a chain that repeats takes as long as the ticks it spans, and its operations are in order', () => {
     let round = 0
     const holds = (plan: Plan): void => {
       const timeline = predicted(plan, machine)
@@ -45,7 +45,7 @@ describe('what sets the pace', () => {
     expect(round).toBeGreaterThan(20)
   })
 
-  test('no lane is busy for longer than a tick takes, and no more is exposed than copies take', () => {
+  test('no lane is busy for longer than a tick, and exposed time is at most the time of copies', () => {
     fc.assert(
       fc.property(generated, plan => {
         const timeline = predicted(plan, machine)
@@ -101,7 +101,7 @@ describe('the picture', () => {
     },
   )
 
-  test('names every operation of the tick, its place and what it waited for, in the order of its lane', () => {
+  test('names every operation of the tick, its place and its cause, in the order of its lane', () => {
     const titles = parseXml(explain(windowed, 'svg', { machine }))
       .filter(({ name }) => name === 'title')
       .map(({ text }) => text)
@@ -162,7 +162,7 @@ interface TraceEvent {
 }
 
 describe('the trace', () => {
-  test('has every run of every tick, each wait as a flow between two of them, and memory that stays within its bound', () => {
+  test('has every run of every tick, each wait as a flow between two runs, and memory within bound', () => {
     fc.assert(
       fc.property(generated, plan => {
         const { traceEvents } = JSON.parse(explain(plan, 'perfetto', { machine })) as {
@@ -204,8 +204,8 @@ describe('the graph', () => {
   })
 })
 
-describe('plans that others made', () => {
-  test('are explained in every form, without what they do not say', () => {
+describe('plans from elsewhere', () => {
+  test('are explained in every form, without the facts that they lack', () => {
     fc.assert(
       fc.property(recipes(7), recipe => {
         const plan = planFrom(recipe)

@@ -12,8 +12,7 @@ const texts = [twoLanes, weightStreaming, withKernels, withCollectives].map(toJS
 const values = texts.map(text => JSON.parse(text) as unknown)
 
 /**
- * What any input must come to: a plan that can be judged and printed, or faults that say where. Never a
- * throw.
+ * The result of any input: a plan that can be judged and printed, or faults with their places; never a throw.
  */
 const survives = (input: unknown): void => {
   const parsed = parsePlan(input)

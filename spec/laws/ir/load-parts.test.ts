@@ -1,5 +1,5 @@
-// A plan's file may be longer than a string can be: read in parts it is what it is read whole, and so is what
-// is no plan and no JSON.
+// A plan's file may be longer than a string can be: reading it in parts gives the same plan or the same
+// faults as reading it whole.
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
@@ -32,7 +32,7 @@ const both = (text: string, cuts: readonly number[], together: number) => {
   ]
 }
 
-/** Values that have, now and then, what a plan has, at any depth. */
+/** Values that sometimes have a plan's fields, at any depth. */
 const name = fc.constantFrom('commands', 'nodes', 'buffers', 'lanes', 'name', 'a"b', 'x\\', '{[,:]}', '')
 const { value } = fc.letrec(tie => ({
   value: fc.oneof({ depthSize: 'small' }, fc.integer(), name, fc.constant(null), tie('list'), tie('object')),
@@ -112,7 +112,7 @@ describe('read in parts', () => {
           const other = text.slice(0, where) + put + text.slice(where + 1)
           const [parts, whole] = [parsePlanParts(pieces(other, cuts)), parsePlan(other)]
           expect(E.isRight(parts)).toBe(E.isRight(whole))
-          // Where in a text that is no JSON the mistake is, is counted otherwise.
+          // The two ways report the place of a JSON error differently.
           const faultsOf = (result: typeof parts) =>
             E.isLeft(result) ? result.left.map(({ _tag, at }) => [_tag, at]) : result.right
           expect(faultsOf(parts)).toEqual(faultsOf(whole))

@@ -1,5 +1,4 @@
-// The JSON Schema in spec/ and the loader are two statements of one format: a file that is good for one is
-// good for the other.
+// The JSON Schema in spec/ and the loader state one format: they accept the same files.
 import { readFileSync } from 'node:fs'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import fc from 'fast-check'
@@ -49,8 +48,7 @@ const bases = [singleLane, twoLanes, weightStreaming, withKernels, withCollectiv
 const sites = bases.flatMap(base => places(base).flatMap(path => (path.length === 0 ? [] : [{ base, path }])))
 
 /**
- * JSON values that a field may be given: some of the right type and out of range, some beside the limits,
- * some of another type.
+ * JSON values for a field: some of the right type and out of range, some at the limits, some of another type.
  */
 const wrong: readonly unknown[] = [
   null,
@@ -133,9 +131,9 @@ const edited = (base: object, path: Path, { kind, value }: Edit): unknown => {
 }
 
 /**
- * What only the loader can ask, since it relates one field to others: ids against the lists that they index,
- * views against their roots, sizes against shapes and kernels against the buffers that they run on, one size
- * for each device, offsets where storage is planned.
+ * The checks that only the loader can make, since they relate one field to others: ids against the lists that
+ * they index, views against their roots, sizes against shapes and kernels against the buffers that they run
+ * on, one size for each device, offsets where storage is planned.
  */
 const deep = (fault: PlanFault): boolean =>
   fault._tag === 'UnknownId' ||
@@ -156,13 +154,13 @@ describe('the schema and the loader', () => {
         const parsed = parsePlan(value)
         const faults = E.isLeft(parsed) ? parsed.left : []
         const schema = conforms(value)
-        const said = `${path.join('.')} ${edit.kind} ${JSON.stringify(edit.value)}: ${JSON.stringify(faults)} / ${JSON.stringify(conforms.errors?.slice(-3))}`
+        const text = JSON.stringify({ path, edit, faults, errors: conforms.errors?.slice(-3) })
         if (faults.length === 0) {
           accepted++
-          expect(schema, said).toBe(true)
+          expect(schema, text).toBe(true)
         } else if (!faults.every(deep)) {
           rejected++
-          expect(schema, said).toBe(false)
+          expect(schema, text).toBe(false)
         }
       }),
       { numRuns: runs(4000) },

@@ -173,11 +173,13 @@ describe('what only the loader can see', () => {
   test('kernels that contradict themselves or their runs', () => {
     const operand = { dtype: 'f32', offset: 7, strides: [8, -1] }
     expect(tags(withKernel(0, { bytes: 513 }))).toContain('Extent commands[1]')
-    expect(tags(withKernel(0, { parts: 2 }))).toContain('Extent commands[1]') // two sources are wanted, and one is given
+    // Two sources are expected, and one is given.
+    expect(tags(withKernel(0, { parts: 2 }))).toContain('Extent commands[1]')
     expect(tags(withKernel(0, { parts: 3 }))).toContain('BadKernel nodes[0].kernel.parts')
     expect(tags(withKernel(1, { workspace: 0 }))).toContain('Extent commands[3]')
     expect(tags(withKernel(1, { batch: 2 }))).toContain('Extent commands[3]')
-    expect(tags(withKernel(2, { operands: [{ ...operand, offset: 6 }] }))).toContain('Extent commands[6]') // would start before its buffer
+    // It would start before its buffer.
+    expect(tags(withKernel(2, { operands: [{ ...operand, offset: 6 }] }))).toContain('Extent commands[6]')
     expect(tags(withKernel(2, { operands: [{ ...operand, offset: 8 }] }))).toContain('Extent commands[6]')
     expect(tags(withKernel(2, { operands: [{ ...operand, strides: [8] }] }))).toContain(
       'BadKernel nodes[2].kernel.operands[0].strides',

@@ -36,9 +36,10 @@ describe('a machine file', () => {
     })
   })
 
-  test('names each mistake with its place, what was wanted and what was found', () => {
+  test('names each error with its place, the expected and the actual value', () => {
     const faults = faultsOf(`{ "extends": "h200", "name": "", "devices": 1.5, "ranks": "many",
-      "device": { "bandwidth": "3 us", "memory": -1, "speed": 2, "h2d": 7, "kernelLatency": "1 GB/s", "queueDepth": 0 },
+      "device": { "bandwidth": "3 us", "memory": -1, "speed": 2, "h2d": 7, "kernelLatency": "1 GB/s",
+        "queueDepth": 0 },
       "host": { "launch": -2 }, "peer": { "rate": 0 }, "collectives": { "multiprocessors": true } }`)
     expect(faults.map(({ at, found }) => `${at} ${found}`).sort()).toEqual(
       [
@@ -86,7 +87,7 @@ describe('a machine file', () => {
     expect(faultsOf('')[0].at).toBe('m.jsonc: line 1, column 1')
   })
 
-  test('is read whatever it holds, and a mistake is where JSON.parse has one', () => {
+  test('is read whatever it holds, and an error is where JSON.parse has one', () => {
     const pieces = fc.constantFrom(
       '{',
       '}',
@@ -120,7 +121,7 @@ describe('a machine file', () => {
           refused = true
         }
         if (!refused) return
-        // All before the place begins some JSON: the text up to it can still be completed, the next character cannot follow.
+        // The text up to the place is a prefix of some JSON text; with the next character it is none.
         const at = syntaxError(json)
         expect(at).toBeLessThanOrEqual(json.length)
         expect(placeIn(json, at)).toMatch(/^line \d+, column \d+$/)
@@ -195,7 +196,8 @@ describe('what a run costs', () => {
       costOf({ op: 'x', collective: { kind, count, dtype: 'f32' }, ranks }, machine)
     const rate = h200.collectives.allReduce * 1e-9
     const bytes = 4 * 1e6
-    // Each rank gives a million elements of 4 bytes: eight times as many are gathered, seven of eight come from others.
+    // Each rank gives a million elements of 4 bytes: the result has eight times as many, seven eighths of
+    // them from other ranks.
     expect(time('allGather', 1e6)).toEqual({
       resource: 'link',
       nanoseconds: expect.closeTo((7 * bytes) / rate),
@@ -205,7 +207,7 @@ describe('what a run costs', () => {
     expect(time('send', 1e6).nanoseconds).toBeCloseTo(bytes / rate)
     expect(time('broadcast', 1e6).nanoseconds).toBeCloseTo(bytes / rate)
     expect(time('allGather', 1e6, 2).nanoseconds).toBeCloseTo(bytes / rate)
-    // By itself a rank has nobody to talk to.
+    // A single rank sends nothing.
     expect(time('allReduce', 1e6, 1).resource).toBe('bandwidth')
     expect(costOf({ op: 'reduce', movedBytes: 2 ** 30 }, machine).resource).toBe('bandwidth')
     expect(costOf({ op: 'all-to-all', movedBytes: 2 ** 30 }, machine).resource).toBe('link')
@@ -303,7 +305,7 @@ describe('how long inputs take to fill', () => {
     )
   })
 
-  test('is nothing that can be told from nothing', () => {
+  test('is undefined without measurements', () => {
     expect(fillingOf([])).toBeUndefined()
     expect(fillingOf([{ bytes: 0, nanoseconds: 5 }])).toBeUndefined()
   })

@@ -1,4 +1,3 @@
-// Over 300 lines as one list: what holds of any simulation, then figures worked out by hand.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { compile, orThrow } from '../../../dsl/index.js'
@@ -23,13 +22,16 @@ import { runs } from '../../fixtures/runs.js'
 const close = (value: number, wanted: number): void =>
   expect(Math.abs(value - wanted)).toBeLessThan(1e-9 + 1e-6 * wanted)
 
-/** Plans of either origin: by hand and naive, or the compiler's of a random graph. */
+/** Plans of either origin: naive ones by hand, or the compiler's for a random graph. */
 const somePlans: fc.Arbitrary<Plan> = fc.oneof(
   recipes(10).map(recipe => planFrom(recipe)),
   sample().map(({ graph, dims, inFlight }) => orThrow(compile(graph, { dims, inFlight }))),
 )
 
-/** Each run is after all that the plan puts before it, by a reading of its commands that keeps nothing but times. */
+/**
+ * Each run starts after everything that the plan orders before it, by an independent reading of its commands
+ * that keeps only times.
+ */
 const obeysOrder = (plan: Plan, { timeline }: Simulation): void => {
   const runs = runsOf(timeline)
   const free = plan.lanes.map(() => 0)
@@ -59,7 +61,7 @@ const obeysOrder = (plan: Plan, { timeline }: Simulation): void => {
   expect(i).toBe(runs.length)
 }
 
-/** At no time more copies in one direction than there are engines for it. */
+/** Never more concurrent copies in one direction than it has engines. */
 const obeysEngines = ({ timeline }: Simulation, engines: number): void => {
   for (const resource of ['h2d', 'd2h'] as const) {
     const edges = runsOf(timeline)
@@ -80,7 +82,7 @@ const obeysEngines = ({ timeline }: Simulation, engines: number): void => {
 const alone = ({ start, end }: TimelineRun): number => end - start
 
 describe('simulate, of any plan on any machine', () => {
-  test('runs each operation once a tick, after all that is before it, and copies on as many engines as there are', () => {
+  test('runs each operation once a tick, in the order of the plan, with one copy an engine at a time', () => {
     fc.assert(
       fc.property(somePlans, someMachines, (plan, machine) => {
         const simulation = simulate(plan, machine, { ticks: 12 })
@@ -100,7 +102,7 @@ describe('simulate, of any plan on any machine', () => {
           if (after !== undefined) expect(runs[after]!.end).toBeLessThanOrEqual(start)
           if (after !== undefined && (cause === 'lane' || cause === 'engine'))
             expect(start).toBe(runs[after]!.end)
-          // Longer where the record itself was issued later than that.
+          // Later where the record itself was issued later than that.
           if (cause === 'wait')
             expect(start - runs[after!]!.end).toBeGreaterThanOrEqual(machine.device.waitLatency - 1e-3)
         }
@@ -115,7 +117,8 @@ describe('simulate, of any plan on any machine', () => {
         const { tickMs, criticalPathMs, busy, exposed, bounds, settled } = simulate(plan, machine)
         fc.pre(settled)
         expect(criticalPathMs).toBeLessThanOrEqual(tickMs * (1 + 1e-6))
-        // Slowed by what ran beside it a lane may be busy for longer than its runs are by themselves, never longer than the tick.
+        // Slowed by concurrent runs, a lane may be busy for longer than its runs take alone, never longer
+        // than the tick.
         for (const lane of Object.values(busy)) expect(lane).toBeLessThanOrEqual(tickMs * (1 + 1e-6))
         for (const [lane, ms] of Object.entries(exposed)) {
           expect(ms).toBeGreaterThanOrEqual(-1e-9)
@@ -196,7 +199,7 @@ describe('simulate, of any plan on any machine', () => {
   })
 })
 
-/** A plan of runs whose times are given in nanoseconds, by what they are. */
+/** A plan of runs with given times in nanoseconds, by operator. */
 interface Piece {
   readonly op: 'upload' | 'download' | 'elementwise' | 'matmul' | 'host'
   readonly lane: number
@@ -274,7 +277,7 @@ describe('simulate, to the nanosecond', () => {
     close(exposed['l1']!, 0)
   })
 
-  test('what is not hidden is exposed', () => {
+  test('copy time that no kernel hides is exposed', () => {
     const { exposed, tickMs } = simulate(
       pieces([
         { op: 'upload', lane: 0, ns: 1000 },
@@ -331,7 +334,7 @@ describe('simulate, to the nanosecond', () => {
     )
   })
 
-  test('one engine takes copies of a direction in turn, those of the other direction beside it', () => {
+  test('one engine does copies of a direction in turn, concurrent with those of the other direction', () => {
     expect(
       starts([
         { op: 'upload', lane: 0, ns: 1000 },
@@ -341,7 +344,7 @@ describe('simulate, to the nanosecond', () => {
     ).toEqual([0, 1000, 0])
   })
 
-  test('an engine copies on for a lane until that has to wait', () => {
+  test('an engine keeps copying for a lane until the lane has to wait', () => {
     const list = [
       { op: 'upload', lane: 0, ns: 1000 },
       { op: 'upload', lane: 1, ns: 500 },
@@ -349,7 +352,8 @@ describe('simulate, to the nanosecond', () => {
       { op: 'matmul', lane: 2, ns: 3000, after: [0] },
       { op: 'upload', lane: 0, ns: 1000, after: [3] },
     ] as const
-    // Lane 1 stands in line from the start: not behind the first copy of lane 0 but behind both, and not behind that which waits for the kernel.
+    // Lane 1 is in the engine's queue from the start. It gets the engine after both first copies of lane 0,
+    // not after the one that waits for the kernel.
     expect(starts(list)).toEqual([0, 2000, 1000, 1000, 4000])
   })
 
@@ -360,7 +364,10 @@ describe('simulate, to the nanosecond', () => {
     expect(paceOf(ended, 3)).toEqual({ tick: 3, over: 3, steady: true })
   })
 
-  /** The same plan with matrix products for what is called one, which draw so much power that half of their full rate is all there is for long. */
+  /**
+   * The same plan with matrix products in place of `matmul`, which draw so much power that only half of their
+   * full rate is sustained.
+   */
   const hungry = (
     list: Parameters<typeof pieces>[0],
     inFlight: number,
@@ -387,7 +394,7 @@ describe('simulate, to the nanosecond', () => {
     return 1e6 * simulate({ ...plan, nodes }, machine).tickMs
   }
 
-  test('products for which the power is not enough take as long as that does, in turn or beside each other', () => {
+  test('products that need more power than there is are bound by power, in turn or concurrent', () => {
     const product = (lane: number) => ({ op: 'matmul', lane, ns: 1000 }) as const
     for (const lane of [0, 1]) expect(hungry([product(0), product(lane)], 2) / 4000).toBeCloseTo(1, 2)
   })
@@ -401,7 +408,7 @@ describe('simulate, to the nanosecond', () => {
     expect(hungry(list, 2) / 2000).toBeCloseTo(1, 2)
   })
 
-  test('a step on the host runs beside everything on the device', () => {
+  test('a step on the host is concurrent with everything on the device', () => {
     close(
       nanoseconds([
         { op: 'host', lane: 0, ns: 900 },
@@ -447,7 +454,7 @@ describe('simulate, to the nanosecond', () => {
 
   test('a lane holds as many runs as its queue is deep, and then holds up the issuing thread', () => {
     const machine: Machine = { ...plain, device: { ...plain.device, queueDepth: 2 } }
-    // Lane 1 has nothing in its way but the thread, which is held by lane 0 until its first run has ended.
+    // Only the issuing thread delays lane 1; lane 0 blocks the thread until its first run has ended.
     const list = [
       { op: 'matmul', lane: 0, ns: 1000 },
       { op: 'matmul', lane: 0, ns: 1000 },
@@ -485,14 +492,14 @@ describe('simulate, to the nanosecond', () => {
     ).toEqual([0, 200])
   })
 
-  test('what is gathered among ranks takes the link, and what is not hidden is exposed', () => {
+  test('an all-gather occupies the link, and the part that no kernel hides is exposed', () => {
     const plan = pieces([
       { op: 'elementwise', lane: 0, ns: 100 },
       { op: 'matmul', lane: 1, ns: 100 },
     ])
     const gather = { ...plan.nodes[0]!, op: 'all-gather', movedBytes: 5000 }
     const machine = { ...plain, ranks: 4 }
-    // 4,000 bytes gathered, of which 3,000 come from others, at 10 a nanosecond.
+    // The all-gather yields 4,000 bytes, 3,000 of them from other ranks, at 10 a nanosecond.
     const { tickMs, exposed } = simulate({ ...plan, nodes: [gather, plan.nodes[1]!] }, machine)
     close(1e6 * tickMs, 300)
     close(1e6 * exposed['l0']!, 200)
@@ -519,7 +526,7 @@ describe('simulate, to the nanosecond', () => {
     expect(simulate(plan, plain)).toMatchObject({ tickMs: 0, criticalPathMs: 0, busy: {}, exposed: {} })
   })
 
-  test('what is no machine is said', () => {
+  test('a value that is not a machine is an error', () => {
     const plan = pieces([{ op: 'matmul', lane: 0, ns: 100 }])
     expect(() => simulate(plan, 'h2000')).toThrow(/h200, h200x2, h200x8/)
     expect(() => simulate(plan, { ...plain, ranks: -1 })).toThrow(/machine.ranks/)

@@ -14,8 +14,7 @@ import { oraclePeak } from '../../oracle/oracle.js'
 import { slowPoolPeaks } from '../../oracle/slow-pool.js'
 
 /**
- * As many ticks by the rule take what was found; and so do as many again, where that is said to be the end of
- * it.
+ * From the last of its `ticks` ticks on, the pool's peak is that of the slow oracle, which stays the same.
  */
 const agrees = (plan: Plan): void => {
   const { device, exact, ticks } = poolPeakOf(plan)
@@ -26,14 +25,14 @@ const agrees = (plan: Plan): void => {
 }
 
 describe('the pool of a session', () => {
-  test('takes what the rule says, in plans that the compiler had no part in', () => {
+  test('has the peak of the slow oracle, in plans by hand', () => {
     fc.assert(
       fc.property(recipes(8), recipe => agrees(planFrom({ ...recipe, planned: false, devices: 1 }))),
       { numRuns: runs(60) },
     )
   })
 
-  test('takes what the rule says, in plans of generated graphs', () => {
+  test('has the peak of the slow oracle, in plans of generated graphs', () => {
     fc.assert(
       fc.property(sample(), ({ graph, dims, inFlight }) =>
         agrees(orThrow(compile(graph, { dims, inFlight }))),
@@ -42,7 +41,7 @@ describe('the pool of a session', () => {
     )
   })
 
-  test('takes what the rule says where lanes hardly meet and sizes are of all kinds', () => {
+  test('has the peak of the slow oracle where lanes rarely synchronise and sizes vary', () => {
     fc.assert(
       fc.property(patterns(60), fc.integer({ min: 1, max: 3 }), (pattern, inFlight) =>
         agrees(orThrow(compile(patternGraph(pattern), { inFlight }))),
@@ -59,7 +58,7 @@ describe('the pool of a session', () => {
 })
 
 describe('the peak of law L9', () => {
-  test('is not exceeded where lanes hardly meet', () => {
+  test('is not exceeded where lanes rarely synchronise', () => {
     fc.assert(
       fc.property(patterns(24), fc.integer({ min: 1, max: 3 }), (pattern, inFlight) => {
         const plan = orThrow(compile(patternGraph(pattern), { inFlight }))

@@ -12,13 +12,13 @@ for (const [name, graph] of [
   ['layered', layeredOf(3000)],
 ] as const)
   for (const inFlight of [1, 2, 4])
-    test(`${name}, ${inFlight} in flight: every wait adds something, and every law holds`, () => {
+    test(`${name}, ${inFlight} in flight: no wait is redundant, and every law holds`, () => {
       const plan = { ...largePlan(name, graph, 8), inFlight }
       expect(dominatedWaits(new Replay(commandTableOf(plan)))).toBeUndefined()
       expect(verify(plan)).toEqual([])
     })
 
-test('a wait that stands twice adds nothing', () => {
+test('a repeated wait is redundant', () => {
   const plan = largePlan('twice', layeredOf(500), 4)
   const at = plan.commands.findIndex(([op]) => op === 'wait')
   const commands = plan.commands.toSpliced(at, 0, plan.commands[at]!)
@@ -26,7 +26,7 @@ test('a wait that stands twice adds nothing', () => {
   expect([dominated[at], dominated[at + 1]]).toEqual([1, 1])
 })
 
-test('so many waits that they are judged in groups', () => {
+test('more waits than one group holds', () => {
   const plan = largePlan('many lanes', layeredOf(500), 4)
   const lanes = Array.from({ length: 1024 }, (_, id) => ({ ...plan.lanes[0]!, id, name: `lane ${id}` }))
   const at = plan.commands.findLastIndex(([op]) => op === 'wait')

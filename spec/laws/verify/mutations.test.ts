@@ -69,7 +69,7 @@ const compiled = made.filter(({ commands }) => commands.length <= 64)
 const fits = (plan: Plan): boolean =>
   poolPeakOf(plan).device.every((bytes, d) => bytes <= plan.bound.device[d]!)
 
-test('every plan that is to be broken is whole, by verify and by the oracle', () => {
+test('verify and the oracle accept every unbroken plan', () => {
   expect(compiled.length).toBeGreaterThan(20)
   expect(compiled.filter(plan => plan.commands.some(command => command[3] === -1)).length).toBeGreaterThan(2)
   for (const plan of [...families, ...compiled]) {
@@ -103,7 +103,7 @@ const mutantsOf = <P, M>(
   return found
 }
 
-describe('every mutant is rejected by its law, at the command and for the buffer that the oracle names, or proved equal by it', () => {
+describe('every mutant is rejected as the oracle does (law, command, buffer), or proved equal by it', () => {
   mutations.forEach((mutation, kind) => {
     test(mutation.name, () => {
       let rejected = 0
@@ -142,7 +142,7 @@ describe('every mutant is rejected by its law, at the command and for the buffer
   })
 })
 
-describe('every mutant of several ranks is rejected by L8, at a command of some rank, or comes to its end whatever begins first', () => {
+describe('every mutant of several ranks is rejected by L8, or ends in whatever order calls begin', () => {
   // Every call after the one before it, around the tick too: so both communicators are in one order
   // everywhere.
   const sets = fc.sample(scripts(2, 2, 5), { numRuns: 80, seed: 11 }).map(ranks =>
@@ -160,7 +160,7 @@ describe('every mutant of several ranks is rejected by L8, at a command of some 
   ]
   const plansOf = (ranks: readonly Script[]): Plan[] => ranks.map(script => rankOf(script, communicators))
 
-  test('what is to be broken is whole', () => {
+  test('the unbroken plans of several ranks are accepted', () => {
     for (const set of sets) {
       expect(verifyRanks(plansOf(set), { safety: true })).toEqual([])
       expect(canStop(plansOf(set))).toBe(false)
@@ -188,7 +188,7 @@ describe('every mutant of several ranks is rejected by L8, at a command of some 
   })
 })
 
-test('the table: no kind of few mutants, none whose mutants are all as good as what they were made of', () => {
+test('the table: every kind has enough mutants, and some of each kind are rejected', () => {
   if (process.env['BRAID_TABLE'] !== undefined) console.table(table)
   expect(new Set(table.map(({ kind }) => kind)).size).toBeGreaterThanOrEqual(fewest.kinds)
   expect(table.reduce((sum, { mutants }) => sum + mutants, 0)).toBeGreaterThanOrEqual(fewest.all)
@@ -293,7 +293,7 @@ describe('commands that name what the plan does not have, and sizes that no buff
   })
 })
 
-test('a buffer of more views than can be judged by bytes: what was not written is not taken for written', () => {
+test('a buffer with too many views to judge by bytes: an unwritten byte never counts as written', () => {
   const views = 3_000
   const buffer = { id: 0, space: 'device', device: 0, home: 0, life: 'tick' } as const
   const parts = Array.from({ length: views - 1 }, (_, i) => i + 1)

@@ -80,7 +80,7 @@ describe('verify and the oracle', () => {
     )
   })
 
-  test('find the same of orders without data, whether they are kept, by chance or not, or are all that a wait is for', () => {
+  test('find the same violations in plans with orders without data', () => {
     let kept = 0
     let broken = 0
     const edge = fc.tuple(fc.nat(), fc.nat(), fc.constantFrom('start' as const, 'finish' as const))
