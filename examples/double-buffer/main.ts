@@ -31,10 +31,12 @@ const main = async () => {
   )
   console.log(`Braid · double buffer: ${count} frames, one every ${every} ms, on ${session.device.name}`)
   console.log(
-    `  ${session.inFlight} credits: frames that may be on their way at once. A frame takes one when it is accepted, and gives it back when`,
+    `  ${session.inFlight} credits: frames that may be on their way at once. A frame takes one when ` +
+      `it is accepted, and gives it back when`,
   )
   console.log(
-    '  its answer has been used. o = free, > = on the device, = = leased to the program, which is looking at it\n',
+    '  its answer has been used. o = free, > = on the device, ' +
+      '= = leased to the program, which is looking at it\n',
   )
   let delivered = 0
   let wrong = 0
@@ -53,7 +55,9 @@ const main = async () => {
         if (delivered % 12 === 1) {
           const slots = `${'o'.repeat(free)}${'>'.repeat(flying)}${'='.repeat(leased)}`
           console.log(
-            `  frame ${String(number).padStart(4)}   credits ${slots.padEnd(session.inFlight)}   delivered ${String(delivered).padStart(3)}   dropped ${String(session.stats().drops['frame'] ?? 0).padStart(3)}`,
+            `  frame ${String(number).padStart(4)}   credits ${slots.padEnd(session.inFlight)}   ` +
+              `delivered ${String(delivered).padStart(3)}   ` +
+              `dropped ${String(session.stats().drops['frame'] ?? 0).padStart(3)}`,
           )
         }
       }),
@@ -73,7 +77,8 @@ const main = async () => {
   const dropped = drops['frame'] ?? 0
 
   console.log(
-    `\n  ${(wall / 1000).toFixed(2)} s; the lanes were busy ${lanes.map(({ name, ms }) => `${name} ${((100 * ms) / span).toFixed(0)} %`).join(', ')} of the time`,
+    `\n  ${(wall / 1000).toFixed(2)} s; the lanes were busy ` +
+      `${lanes.map(({ name, ms }) => `${name} ${((100 * ms) / span).toFixed(0)} %`).join(', ')} of the time`,
   )
   const check = (holds: boolean, text: string) => {
     console.log(`  ${holds ? '✓' : '✗'} ${text}`)

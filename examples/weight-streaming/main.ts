@@ -31,7 +31,8 @@ const main = async (): Promise<boolean> => {
   const onHost = device === 'host'
 
   console.log(
-    `Braid · weight streaming: ${layers} layers of relu(x · w), ${mebibytes(networkBytes)} of weights in all`,
+    `Braid · weight streaming: ${layers} layers of relu(x · w), ` +
+      `${mebibytes(networkBytes)} of weights in all`,
   )
   const began = performance.now()
   const weights = await openWeights(options.weights ?? defaultPath, options.weights === undefined)
@@ -50,7 +51,8 @@ const main = async (): Promise<boolean> => {
   title('The plan: none of this was written by hand')
   row(
     'lanes',
-    `${plan.lanes.length} (${plan.lanes.map(lane => lane.name).join(', ')}), each a stream of its own; ${run} operations a tick`,
+    `${plan.lanes.length} (${plan.lanes.map(lane => lane.name).join(', ')}), each a stream of its own; ` +
+      `${run} operations a tick`,
   )
   row('waits', `${wait} a tick: the places where one lane must not run ahead of another`)
   row('uses', `${use} a tick: the memory of a buffer is another's right after the last read that stands here`)
@@ -63,7 +65,10 @@ const main = async (): Promise<boolean> => {
     if (label === 'overlapped')
       row(
         'device',
-        `${session.device.name}${onHost ? `, given ${mebibytes(slowed.memory)}; copies and products slowed so that each takes about 5 ms` : ''}`,
+        onHost
+          ? `${session.device.name}, given ${mebibytes(slowed.memory)}; ` +
+              'copies and products slowed so that each takes about 5 ms'
+          : session.device.name,
       )
     const show = progress(label, ticks)
     let done = 0
@@ -115,21 +120,25 @@ const main = async (): Promise<boolean> => {
     verdict(
       peak.reserved <= bound,
       'memory',
-      `promised ${mebibytes(bound)}, held ${mebibytes(peak.reserved)}, of which ${mebibytes(peak.allocated)} in use at the peak`,
+      `promised ${mebibytes(bound)}, held ${mebibytes(peak.reserved)}, ` +
+        `of which ${mebibytes(peak.allocated)} in use at the peak`,
     ),
     verdict(
       ratio <= largestRatio || !onHost,
       'time',
-      `${fast.toFixed(1)} ms a tick overlapped, ${slow.toFixed(1)} ms on one lane: ${ratio.toFixed(2)} of it${onHost ? ` (wanted: ${largestRatio} or less)` : ''}`,
+      `${fast.toFixed(1)} ms a tick overlapped, ${slow.toFixed(1)} ms on one lane: ${ratio.toFixed(2)} of it` +
+        `${onHost ? ` (wanted: ${largestRatio} or less)` : ''}`,
     ),
     verdict(
       complete && error <= tolerance,
       'answers',
-      `${ticks} outputs against interpret, twice: largest relative difference ${error.toExponential(1)} (allowed: ${tolerance.toExponential(1)})`,
+      `${ticks} outputs against interpret, twice: largest relative difference ${error.toExponential(1)} ` +
+        `(allowed: ${tolerance.toExponential(1)})`,
     ),
   ]
   title(
-    `Trace of what ran: ${near(tracePath)}. To see it, open https://ui.perfetto.dev and drop the file on the page.`,
+    `Trace of what ran: ${near(tracePath)}. ` +
+      `To see it, open https://ui.perfetto.dev and drop the file on the page.`,
   )
   return checks.every(holds => holds)
 }

@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util'
 import type { OpenOptions } from 'braid-gpu/runtime'
 
-export const usage = `node dist/examples/weight-streaming/main.js [FILE] [options]       (or: npm start -- [FILE] [options])
+export const usage = `node dist/examples/weight-streaming/main.js [FILE] [options]   (or: npm start -- [FILE] [options])
   FILE             its bytes are the rows that flow through the network; default: README.md
   --device NAME    host (default), cuda:0, auto
   --ticks N        how many blocks of 16 rows; default 8

@@ -59,7 +59,8 @@ const openWhole = async (path: string): Promise<Safetensors | undefined> => {
     await opened.right.close()
     const found = tensor ? `${tensor.dtype}[${tensor.shape.join(', ')}]` : 'nothing'
     throw new Error(
-      `${path}: ${weightName(layer)}: wanted f32[${width}, ${width}], found ${found}; give another file, or remove this one`,
+      `${path}: ${weightName(layer)}: wanted f32[${width}, ${width}], found ${found}; ` +
+        `give another file, or remove this one`,
     )
   }
   return opened.right

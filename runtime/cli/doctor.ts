@@ -24,7 +24,8 @@ const advice: readonly (readonly [RegExp, string, string])[] = [
   [
     /nvrtc/i,
     "maps, reductions and users' kernels on cuda",
-    'pip install nvidia-cuda-nvrtc-cu12 (or -cu13), or the CUDA toolkit; then put its folder in LD_LIBRARY_PATH',
+    'pip install nvidia-cuda-nvrtc-cu12 (or -cu13), or the CUDA toolkit; ' +
+      'then put its folder in LD_LIBRARY_PATH',
   ],
   [
     /cublas/i,
@@ -203,7 +204,8 @@ const describe = ({
   `${bytes(freeBytes)} of ${bytes(totalBytes)} free`,
   device === 'host'
     ? 'its limit is an option: open(plan, { host: { memory } })'
-    : `compute ${computeCapability}, ${multiprocessors} multiprocessors, driver for CUDA ${versionOf(driverVersion)}`,
+    : `compute ${computeCapability}, ${multiprocessors} multiprocessors, ` +
+      `driver for CUDA ${versionOf(driverVersion)}`,
 ]
 
 const versionOf = (version: number): string =>

@@ -39,7 +39,9 @@ const verbs: Readonly<Record<string, Verb>> = {
   },
   simulate: {
     usage: simulateUsage,
-    does: 'predicts timeline, peak and exposed time on a described machine; --against compares a measured trace',
+    does:
+      'predicts timeline, peak and exposed time on a described machine; ' +
+      '--against compares a measured trace',
     run: simulate,
   },
   replay: {
@@ -49,7 +51,9 @@ const verbs: Readonly<Record<string, Verb>> = {
   },
   snapshot: {
     usage: snapshotUsage,
-    does: "draws what an allocator holds: a file of device.snapshot(), or PyTorch's; --as torch is for PyTorch's viewer",
+    does:
+      "draws what an allocator holds: a file of device.snapshot(), or PyTorch's; " +
+      "--as torch is for PyTorch's viewer",
     run: snapshot,
   },
   doctor: {

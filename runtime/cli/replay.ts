@@ -132,19 +132,22 @@ const describe = (
   const moved =
     done.moves === 0
       ? 'none'
-      : `${done.pagesMoved} pages in ${done.moves} allocations, ${us(done.moveNs / done.moves)} each, ${shareOfMoves}`
+      : `${done.pagesMoved} pages in ${done.moves} allocations, ` +
+        `${us(done.moveNs / done.moves)} each, ${shareOfMoves}`
   const streams = trace.streams === 1 ? '1 stream' : `${trace.streams} streams`
   const runs = `the median of ${done.runs === 1 ? '1 run' : `${done.runs} runs`}`
   const rows = [
     [
       'trace',
-      `${trace.name || path}: ${done.events} events on ${streams}, at most ${done.outstanding} uses outstanding`,
+      `${trace.name || path}: ${done.events} events on ${streams}, ` +
+        `at most ${done.outstanding} uses outstanding`,
     ],
     ['device', `${done.device}: ${done.deviceName}`],
     ['peak live', bytes(done.peakLive)],
     [
       'calls',
-      `${done.nsPerEvent.toFixed(0)} ns an event; a call ${done.nsMedian.toFixed(0)} ns median, ${us(done.ns99)} p99; ${runs}`,
+      `${done.nsPerEvent.toFixed(0)} ns an event; ` +
+        `a call ${done.nsMedian.toFixed(0)} ns median, ${us(done.ns99)} p99; ${runs}`,
     ],
     ['served', served.join(', ')],
     ['moved', moved],

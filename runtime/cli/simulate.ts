@@ -72,7 +72,8 @@ const describe = (plan: Plan, simulation: Simulation, { styles }: Output): strin
     ['from issue to end', `${ms(latencyMs)} ms; issuing takes ${ms(issueMs)} ms`],
     [
       'peak',
-      `${sizes(peak.device)}, pinned ${bytes(peak.pinned)}; bound ${sizes(bound.device)}, pinned ${bytes(bound.pinned)}`,
+      `${sizes(peak.device)}, pinned ${bytes(peak.pinned)}; ` +
+        `bound ${sizes(bound.device)}, pinned ${bytes(bound.pinned)}`,
     ],
   ]
   const lanes = [

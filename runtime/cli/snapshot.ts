@@ -36,7 +36,8 @@ const read = (path: string): AllocatorSnapshot => {
       path,
       "Braid's own snapshot, as JSON",
       'a Python pickle, which Braid does not read',
-      "open PyTorch's snapshots at https://pytorch.org/memory_viz; write Braid's with: JSON.stringify(device.snapshot())",
+      "open PyTorch's snapshots at https://pytorch.org/memory_viz; " +
+        "write Braid's with: JSON.stringify(device.snapshot())",
     )
   const parsed = parseJson(path, bytes)
   if (E.isLeft(parsed)) throw new Failed(parsed.left.map(fault => ({ ...fault, at: `${path}: ${fault.at}` })))

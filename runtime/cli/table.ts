@@ -23,7 +23,7 @@ export const table = (rows: readonly (readonly string[])[], indent = ''): string
     .join('\n')
 }
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: these are the escapes of colours, which have no width.
+// biome-ignore lint/suspicious/noControlCharactersInRegex: escapes of colours have no width.
 const visible = (text: string): number => text.replace(/\u001b\[\d+m/g, '').length
 
 const pad = (text: string, width: number, right: boolean): string => {

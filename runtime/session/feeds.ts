@@ -87,7 +87,8 @@ const policies: readonly WhenFull[] = ['dropOldest', 'dropNewest', 'fail']
 export const pushed = <A>(source: ObservableInput<A>, whenFull: WhenFull): PushedFeed<A> => {
   if (!policies.includes(whenFull))
     throw new TypeError(
-      `pushed: wanted 'dropOldest', 'dropNewest' or 'fail' as its second argument; found ${describe(whenFull)}. ` +
+      `pushed: wanted 'dropOldest', 'dropNewest' or 'fail' as its second argument; ` +
+        `found ${describe(whenFull)}. ` +
         'Next: say what is dropped when the session is full',
     )
   const wrong = (next: string): TypeError =>

@@ -157,7 +157,9 @@ export const missingParam = (
   subject: name,
   wanted: `a value of ${dtype}[${shape.join(', ')}]`,
   found: strangers.length === 0 ? 'none' : `none, but ${strangers.join(', ')}, which the plan does not have`,
-  next: `open(plan, { params: { ${JSON.stringify(name)}: … } }): a typed array, or a function that fills the bytes`,
+  next:
+    `open(plan, { params: { ${JSON.stringify(name)}: … } }): ` +
+    `a typed array, or a function that fills the bytes`,
 })
 
 export const wrongParam = (name: string, mismatch: Mismatch): DeviceError => ({
@@ -332,8 +334,10 @@ export const warnLeasesOut = (name: string, started: string, ticks: readonly num
   const leases =
     ticks.length === 1 ? `the lease of tick ${ticks[0]}` : `the leases of ticks ${ticks.join(', ')}`
   process.emitWarning(
-    `a run of "${name}" waits for ${leases}: every slot is lent out, so no tick can run until one is given back. ` +
-      'Next: dispose each lease when you are done with it: `using lease = out`, or lease[Symbol.dispose](), ' +
+    `a run of "${name}" waits for ${leases}: every slot is lent out, ` +
+      `so no tick can run until one is given back. ` +
+      'Next: dispose each lease when you are done with it: ' +
+      '`using lease = out`, or lease[Symbol.dispose](), ' +
       'and copy what must live longer',
     { type: 'BraidWarning', code: 'BRAID_LEASES_OUT', detail: `the run was started at ${started}` },
   )

@@ -46,7 +46,7 @@ describe('ranks in lock-step', () => {
     ])
   })
 
-  it('each rank has its own state, fresh with every subscription; the shortest feed ends all ranks', async () => {
+  it('each rank has its own state, fresh in each subscription; the shortest feed ends all', async () => {
     const net = graph({ x: tensor('f32', [1]) }, ({ x }) => {
       const y = x.pipe(upload())
       const total = y.pipe(scan((sum, own) => sum.pipe(add(own), add(own.pipe(allReduce(world, 'max')))), 0))

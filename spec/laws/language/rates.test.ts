@@ -62,7 +62,7 @@ describe('the meaning of rates', () => {
     expect(await yielded(net, 12)).toEqual(await lastValueFrom(last))
   })
 
-  it('of hold is the newest value, and before it the init; an output has the values of a tick in a row', async () => {
+  it('of hold is the newest value, and before it the init; an output has a tick of values in a row', async () => {
     const net = graph({ x: one }, ({ x }) => {
       const fast = x.pipe(upload())
       return { y: fast.pipe(every(3), hold(-1), add(fast.pipe(mul(0))), download()) }
@@ -168,7 +168,7 @@ const lineOf = (text: string): RegExp =>
   new RegExp(`'${text}' \\(spec/laws/language/rates\\.test\\.ts:\\d+:\\d+\\)`)
 
 describe('the clock calculus', () => {
-  test('names two combined flows of different rates, their rates and lines, and the operators that align them', () => {
+  test('names two combined flows of different rates, their lines, and the operators that align them', () => {
     const net = graph({ x: one }, ({ x }) => {
       const fast = x.pipe(upload())
       return { y: fast.pipe(add(fast.pipe(window(4), mean(0))), download()) }
@@ -185,7 +185,7 @@ describe('the clock calculus', () => {
     expect(renderAll([error!])).toContain('Flows of different rates meet')
   })
 
-  test('reports every error at once: mismatched rates, holds of unknown length, feedback of another rate', () => {
+  test('reports every error at once: different rates, unbounded holds, feedback of another rate', () => {
     const net = graph({ x: one, z: one }, ({ x, z }) => {
       const fast = x.pipe(upload())
       const odd = fast.pipe(every(3))
@@ -303,7 +303,7 @@ describe('a plan of a graph with rates', () => {
     expect(names(net)).toEqual(['x[2]', 'relu[0][2]', 'y'])
   })
 
-  test('uploads a window of the host in one copy, and copies values that are not contiguous into one buffer', () => {
+  test('uploads a window of the host in one copy; copies scattered values into one buffer', () => {
     const rowed = graph({ x: one }, ({ x }) => ({ y: x.pipe(window(4), upload(), download()) }))
     expect(names(rowed)).toEqual(['window[0]', 'y'])
     const apart = graph({ x: one }, ({ x }) => ({ y: x.pipe(every(2), window(4), upload(), download()) }))
@@ -334,7 +334,7 @@ describe('a plan of a graph with rates', () => {
     ])
   })
 
-  test('writes values directly into their window, where one lane makes all of them and no other reads them', () => {
+  test('writes values into their window directly, where one lane makes all and no other reads them', () => {
     const rows = tensor('f32', [4])
     const net = (read: boolean, own: boolean) =>
       graph({ x: rows }, ({ x }) => {
