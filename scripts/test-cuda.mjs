@@ -13,7 +13,8 @@ import { ask, entry, root, Stop } from './lib/run.mjs'
 import { testFolder } from './lib/suites.mjs'
 import { close, listSkipped, runGoogleTest, runVitest, tally } from './lib/tally.mjs'
 
-const folders = ['spec/conformance/', 'spec/pytorch/']
+// One GPU serves processes in turn: with sixteen of them each test waits for fifteen others, some beyond their time limit.
+const conformance = ['spec/conformance/', 'spec/pytorch/', '--maxWorkers=5']
 
 const options = () => {
   const text = { type: 'string' }
@@ -132,7 +133,7 @@ await entry(async () => {
   const device = await find(name)
   console.log(`${name}: ${device.name}, driver ${driverOf(device)}`)
   const sum = tally()
-  const typescript = runVitest(sum, folders).map(suite => ({
+  const typescript = runVitest(sum, conformance).map(suite => ({
     ...suite,
     onDevice: suite.cases.filter(({ name: title, state }) => state === 'passed' && title.includes(name))
       .length,

@@ -28,7 +28,22 @@ const headers = () => {
   }
 }
 
-/** Configures and builds native/ into `folder` with these CMake definitions. Downloads nothing. */
+const defaults = { CMAKE_BUILD_TYPE: 'Release', BRAID_TESTS: 'OFF', BRAID_BENCH: 'OFF', BRAID_SANITIZE: '' }
+
+/** Configures native/ into `folder` with these CMake definitions. Downloads nothing. */
+export const configureNative = (folder = 'native/build', definitions = {}) => {
+  needCMake()
+  needCompiler()
+  if (cached(folder, 'CMAKE_HOME_DIRECTORY') !== join(root, 'native'))
+    rmSync(join(root, folder), { recursive: true, force: true })
+  const chosen = cached(folder, 'CMAKE_GENERATOR') ?? generator()
+  const defined = Object.entries({ ...defaults, ...headers(), ...definitions })
+  const args = ['-S', 'native', '-B', folder, '-G', chosen, '-Wno-dev', '--log-level=WARNING']
+  if (run('cmake', [...args, ...defined.map(([name, value]) => `-D${name}=${value}`)]) !== 0)
+    throw new Stop('CMake could not configure the native part; its own words stand above.')
+}
+
+/** Configures and builds a target of native/ where its sources or definitions have changed. */
 export const buildNative = (
   folder = 'native/build',
   definitions = {},
@@ -36,38 +51,16 @@ export const buildNative = (
   jobs = availableParallelism(),
 ) => {
   const sources = files(['native'], path => /\.(h|cc|cmake)$|CMakeLists\.txt$/.test(path))
-  const defined = {
-    CMAKE_BUILD_TYPE: 'Release',
-    BRAID_TESTS: 'OFF',
-    BRAID_BENCH: 'OFF',
-    BRAID_SANITIZE: '',
-    ...headers(),
-    ...definitions,
-  }
-  const words = [...Object.entries(defined).flat(), target, process.env.CXX ?? '', process.env.CXXFLAGS ?? '']
-  const print = fingerprint(sources, words.map(String))
+  const words = [...Object.entries({ ...defaults, ...definitions }).flat(), target]
+  const print = fingerprint(
+    sources,
+    [...words, process.env.CXX ?? '', process.env.CXXFLAGS ?? ''].map(String),
+  )
   const stampFile = `${folder}/.stamp-${target}`
   const output = target === 'braid' ? 'braid.node' : target
   if (readStamp(stampFile) === print && existsSync(join(root, folder, output))) return
-  needCMake()
-  needCompiler()
-  if (cached(folder, 'CMAKE_HOME_DIRECTORY') !== join(root, 'native'))
-    rmSync(join(root, folder), { recursive: true, force: true })
-  const chosen = cached(folder, 'CMAKE_GENERATOR') ?? generator()
   console.log(`Building the native part into ${folder} …`)
-  const configured = run('cmake', [
-    '-S',
-    'native',
-    '-B',
-    folder,
-    '-G',
-    chosen,
-    '-Wno-dev',
-    '--log-level=WARNING',
-    ...Object.entries(defined).map(([name, value]) => `-D${name}=${value}`),
-  ])
-  if (configured !== 0)
-    throw new Stop('CMake could not configure the native part; its own words stand above.')
+  configureNative(folder, definitions)
   const args = ['--build', folder, '--parallel', String(jobs), '--target', target]
   if (run('cmake', args) !== 0)
     throw new Stop("The native part did not build; the compiler's own words stand above.")
