@@ -1,5 +1,5 @@
-// Builds the addon of an installed package. `npx braid build` fails where it cannot; npm's install step only says what is missing,
-// since the language and the compiler need no addon.
+// Builds the addon of an installed package. Where the addon cannot be built, `npx braid build` fails; npm's
+// install step only reports what is missing, since the language and the compiler need no addon.
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { withBuildLock } from './lib/lock.mjs'

@@ -1,4 +1,5 @@
-// npm run check: lint and format of both languages, who imports whom, types, and a build without warnings. Changes nothing.
+// npm run check: lint and format of both languages, imports between rooms, types, and a build without warnings.
+// Changes no file.
 //   --pictures: only draws the imports anew in docs/internals/architecture.md.
 import { buildTypeScript } from './build.mjs'
 import { install } from './lib/install.mjs'
@@ -10,8 +11,8 @@ import { files } from './lib/stamp.mjs'
 import { check, close, tally } from './lib/tally.mjs'
 import { needNode } from './lib/tools.mjs'
 
-// cppcheck reports two things that are no errors: a pointer whose owner has moved into the list beside it, and lanes of
-// 32 bits seen as int or float.
+// cppcheck reports two things that are no errors: a pointer whose owner has moved into the neighbouring list,
+// and lanes of 32 bits read as int or as float.
 const cppcheck = [
   ...[
     '--std=c++20',
@@ -47,7 +48,8 @@ await entry(() => {
   const cpp = files(['native'], path => /\.(h|cc)$/.test(path))
   if (ask('clang-format', ['--version']) === undefined) {
     console.log(
-      '\nThe format of C++ was not checked: clang-format is not installed (Debian, Ubuntu: sudo apt-get install clang-format).',
+      '\nThe format of C++ was not checked: clang-format is not installed ' +
+        '(Debian, Ubuntu: sudo apt-get install clang-format).',
     )
     sum.skipped++
   } else

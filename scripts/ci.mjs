@@ -2,7 +2,7 @@
 // up all of it.
 import { join } from 'node:path'
 import { buildSanitized, sanitizers } from './lib/native.mjs'
-import { entry, root, runBeside } from './lib/run.mjs'
+import { entry, root, runConcurrently } from './lib/run.mjs'
 import { check, close, runGoogleTest, tally } from './lib/tally.mjs'
 
 const script = name => join(root, 'scripts', name)
@@ -13,7 +13,7 @@ const child = async (sum, name, ...args) => {
   const take = text => {
     printed += text
   }
-  const status = await runBeside(process.execPath, [script(name), ...args], { told: take })
+  const status = await runConcurrently(process.execPath, [script(name), ...args], { onOutput: take })
   const last = [...printed.matchAll(/^(\d+) passed, (\d+) failed, (\d+) skipped$/gm)].pop()
   if (last) {
     sum.passed += Number(last[1])
@@ -35,8 +35,8 @@ const options = {
 await entry(async () => {
   const sum = tally()
   await child(sum, 'check.mjs')
-  // Beside the tests, at low priority. A build that fails here fails again below, and is counted there.
-  const ahead = runBeside(process.execPath, [script('build.mjs'), '--sanitized'])
+  // Concurrently with the tests, at low priority. A build that fails here fails again below, and is counted there.
+  const ahead = runConcurrently(process.execPath, [script('build.mjs'), '--sanitized'])
   await child(sum, 'test.mjs', '--all')
   await ahead
   for (const name of sanitizers) {

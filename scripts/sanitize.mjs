@@ -1,6 +1,6 @@
-// npm run sanitize [-- FILE…]: the addon compiled with -fsanitize=address,undefined, under the tests of the allocator, of
-// sessions and of the addon itself, or those named. What the sanitizers say of Braid's own code counts as a failure; of V8's,
-// which gives little back when a process ends, it does not. Linux, Node and g++ with its libasan.
+// npm run sanitize [-- FILE…]: the tests of the allocator, of sessions and of the addon, or the named files, with the
+// addon compiled with -fsanitize=address,undefined. A sanitizer's report about Braid's own code is a failure; one about
+// V8 is not, since V8 leaves memory allocated when a process ends. Needs Linux, Node and g++ with its libasan.
 import { mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { install } from './lib/install.mjs'
@@ -35,12 +35,12 @@ const needSanitizers = () => {
   ]
   if (ask(compiler, probe, 'int probe() { return 0; }\n') === undefined)
     throw new Stop(
-      `${compiler} does not link with -fsanitize=address,undefined: its libasan or libubsan is not installed.\n` +
+      `${compiler} does not link with -fsanitize=address,undefined: libasan or libubsan is not installed.\n` +
         '  Debian, Ubuntu: sudo apt-get install g++      Fedora: sudo dnf install libasan libubsan',
     )
 }
 
-/** Node knows nothing of libasan, which must be the first library of a process: the one that the addon was linked with. */
+/** The libasan that the addon was linked with. Node does not load it, and it must be a process's first library. */
 const libasan = () => {
   const path = /libasan\S* => (\S+)/.exec(ask('ldd', [join(root, folder, 'braid.node')]) ?? '')?.[1]
   if (path === undefined)
@@ -54,11 +54,13 @@ const libasan = () => {
 // A short quarantine: one of the tests watches how the process grows. Leaks are looked for in the logs.
 const options = leaks => `detect_leaks=${leaks}:exitcode=0:quarantine_size_mb=6:log_path=${join(logs, 'log')}`
 
+const hook = join(root, 'scripts/lib/sanitized-addon.cjs')
+
 const environment = () => ({
   LD_PRELOAD: [libasan(), process.env.LD_PRELOAD].filter(Boolean).join(':'),
   ASAN_OPTIONS: options(0),
   UBSAN_OPTIONS: `print_stacktrace=1:log_path=${join(logs, 'log')}`,
-  NODE_OPTIONS: `${process.env.NODE_OPTIONS ?? ''} --require ${JSON.stringify(join(root, 'scripts/lib/sanitized-addon.cjs'))}`,
+  NODE_OPTIONS: `${process.env.NODE_OPTIONS ?? ''} --require ${JSON.stringify(hook)}`,
 })
 
 const isLoaded = () => {
@@ -70,7 +72,8 @@ const isLoaded = () => {
   return maps?.includes(`${folder}/braid.node`) === true && maps.includes('libasan')
 }
 
-// A promise that is still open when its thread is ended cannot be settled any more, and Node-API frees its handle in no other way.
+// A promise that is pending when its thread is terminated can no longer be settled, and Node-API frees a promise's
+// handle only when the promise is settled.
 const unavoidable = /\bnapi_create_promise\b/
 
 /** What the logs hold against Braid's own code; each once. */
@@ -117,7 +120,8 @@ await entry(() => {
   const pool = ['--pool=forks', '--maxWorkers=1', '--testTimeout=300000']
   const chosen = process.argv.slice(2)
   runVitest(sum, [...pool, ...(chosen.length > 0 ? chosen : tests)])
-  // Naming all that V8 leaves behind takes seconds at each process's end: only where threads and processes end with everything held.
+  // Leak detection lists all that V8 leaves allocated, which takes seconds for each process. So it runs only for the
+  // tests in which threads and processes end while they hold everything.
   process.env.ASAN_OPTIONS = options(1)
   if (chosen.length === 0) runVitest(sum, [...pool, 'spec/conformance/addon.test.ts'])
   check(sum, 'no error and no leak of the addon', () => {

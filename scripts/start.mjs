@@ -1,4 +1,4 @@
-// npm start [-- FILE]: from a bare clone to the main example, examples/weight-streaming, on the bytes of FILE.
+// npm start [-- FILE]: from a bare clone to examples/weight-streaming, on the bytes of FILE.
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { prepare } from './build.mjs'

@@ -117,7 +117,7 @@ const reportOf = (device, commit, typescript, cpp, sum) => {
     ...(cpp.length > 0
       ? tableOf('C++ tests', cpp)
       : [
-          `The C++ tests did not run: ${testFolder}/braid_tests is not built (\`npm test -- --all\` builds it).`,
+          `The C++ tests did not run: ${testFolder}/braid_tests is not built. \`npm test -- --all\` builds it.`,
         ]),
     '',
     '## Skipped',

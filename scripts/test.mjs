@@ -21,7 +21,8 @@ const cppTests = async sum => {
   if (binary) return runGoogleTest(sum, join(root, binary), 'C++ tests')
   if (built) {
     console.log(
-      '\nThe C++ tests were left out: GoogleTest is not installed (Debian, Ubuntu: sudo apt-get install libgtest-dev).',
+      '\nThe C++ tests were left out: GoogleTest is not installed ' +
+        '(Debian, Ubuntu: sudo apt-get install libgtest-dev).',
     )
     sum.skipped++
   }

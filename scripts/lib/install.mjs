@@ -4,7 +4,7 @@ import { root, run, Stop } from './run.mjs'
 
 const time = path => (existsSync(join(root, path)) ? statSync(join(root, path)).mtimeMs : -1)
 
-/** `npm ci` where node_modules is missing or older than the lock file. npm writes node_modules/.package-lock.json last. */
+/** Runs `npm ci` where node_modules is missing or older than the lock file; npm writes .package-lock.json last. */
 export const install = () => {
   if (time('node_modules/.package-lock.json') >= time('package-lock.json')) return
   console.log('Installing the packages of package-lock.json (npm ci) …')
@@ -13,10 +13,11 @@ export const install = () => {
   const status = npm?.endsWith('.js') ? run(process.execPath, [npm, ...args]) : run('npm', args)
   if (status === 127)
     throw new Stop(
-      'npm is needed to install the packages, and it is not on the PATH. It comes with Node: https://nodejs.org/en/download',
+      'npm is needed to install the packages, and it is not on the PATH. ' +
+        'It comes with Node: https://nodejs.org/en/download',
     )
   if (status !== 0)
     throw new Stop(
-      'npm ci failed (its own words stand above). It needs the network once, or an npm cache; then run this again.',
+      'npm ci failed (its messages are above). It needs the network once, or an npm cache; then run this again.',
     )
 }

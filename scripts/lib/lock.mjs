@@ -14,11 +14,11 @@ const holder = path => {
   }
 }
 
-/** Runs `work` while no other build of this checkout under this name runs: two CMakes in one folder would write over each other. */
+/** Runs `work` while no other build of this name runs in this checkout: two CMakes would overwrite each other. */
 export const withBuildLock = (work, name = 'build') => {
   mkdirSync(join(root, '.cache'), { recursive: true })
   const path = join(root, '.cache', `${name}.lock`)
-  for (let told = false; ; sleep(200)) {
+  for (let reported = false; ; sleep(200)) {
     try {
       writeFileSync(path, String(process.pid), { flag: 'wx' })
       break
@@ -26,8 +26,8 @@ export const withBuildLock = (work, name = 'build') => {
       if (error.code !== 'EEXIST') throw error
       const pid = holder(path)
       if (pid === undefined) rmSync(path, { force: true })
-      else if (!told) console.log(`Waiting for another build of this checkout (process ${pid}) …`)
-      told = pid !== undefined
+      else if (!reported) console.log(`Waiting for another build of this checkout (process ${pid}) …`)
+      reported = pid !== undefined
     }
   }
   try {

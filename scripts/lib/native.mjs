@@ -15,7 +15,7 @@ const cached = (folder, name) => {
     : undefined
 }
 
-// Headers of Node-API come from npm packages, wherever npm put them: beside a checkout's own, or hoisted into a user's project.
+// Headers of Node-API come from npm packages: in the node_modules of a checkout, or hoisted into a user's project.
 const headers = () => {
   const require = createRequire(join(root, 'package.json'))
   try {
@@ -72,14 +72,17 @@ const haveGoogleTest = () =>
   ask(needCompiler(), ['-x', 'c++', '-std=c++20', '-fsyntax-only', '-'], '#include <gtest/gtest.h>\n') !==
   undefined
 
-/** Builds the C++ tests, under a sanitizer where one is named. Returns the program's path, or undefined where GoogleTest is not installed. */
+/**
+ * Builds the C++ tests, under a sanitizer if one is named. Returns the program's path, or undefined if GoogleTest
+ * is not installed.
+ */
 export const buildTests = (folder, sanitize = '', jobs = undefined) => {
   if (!haveGoogleTest()) return undefined
   buildNative(folder, { BRAID_TESTS: 'ON', BRAID_SANITIZE: sanitize }, 'braid_tests', jobs)
   return `${folder}/braid_tests`
 }
 
-/** Sanitizers that the C++ tests are built with, each into a folder of its own; what is built already stays. */
+/** The sanitizers of the C++ tests. Each builds into its own folder. */
 export const sanitizers = ['address', 'thread']
 export const buildSanitized = (name, jobs = undefined) =>
   withBuildLock(() => buildTests(`native/build-${name}`, name, jobs), `build-${name}`)

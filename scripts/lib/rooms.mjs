@@ -1,4 +1,5 @@
-// Who may import whom. TypeScript: the rules of .dependency-cruiser.cjs. C++: the table below, since every include names its room.
+// Which room may import which. TypeScript: the rules of .dependency-cruiser.cjs. C++: the table below, since every
+// include names its room.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { ask, root, run } from './run.mjs'
@@ -10,7 +11,7 @@ const cruiser = [
   '.dependency-cruiser.cjs',
 ]
 
-/** Whether every TypeScript import keeps to the order of the rooms, without a circle; prints what does not. */
+/** Whether every TypeScript import keeps to the order of the rooms, without a cycle; prints those that do not. */
 export const typescriptRooms = () => run(process.execPath, [...cruiser, 'dsl', 'runtime', 'examples']) === 0
 
 const mayInclude = {
@@ -49,7 +50,10 @@ const picture = folder => {
   return `\`\`\`mermaid\n${ask(process.execPath, args)?.trim()}\n\`\`\``
 }
 
-/** The pictures of who imports whom, between their marks in architecture.md. Returns whether they were right; `write` makes them so. */
+/**
+ * The import graphs between their marks in architecture.md. Returns whether they were up to date; `write` updates
+ * them.
+ */
 export const pictures = (write = false) => {
   const text = readFileSync(join(root, page), 'utf8')
   const drawn = ['dsl', 'runtime'].reduce((before, folder) => {

@@ -1,29 +1,32 @@
-// Running other programs, and speaking plainly. Only node: imports: these files run before node_modules exists.
+// Running other programs. Only node: imports: these files run before node_modules exists.
 import { spawn, spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 
 /** The repository's top folder, with a slash at the end. */
 export const root = fileURLToPath(new URL('../../', import.meta.url))
 
-/** An end that was foreseen: printed as it stands, without a stack. */
+/** An expected error: its message is printed without a stack. */
 export class Stop extends Error {}
 
-/** Runs a program in the repository, its output straight to the terminal. Returns its exit status; 127 where it could not be started. */
+/** Runs a program in the repository, its output to the terminal. Returns its exit status; 127 if it did not start. */
 export const run = (command, args, options = {}) => {
   const result = spawnSync(command, args, { cwd: root, stdio: ['ignore', 'inherit', 'inherit'], ...options })
   if (result.signal) return 128
   return result.error ? 127 : (result.status ?? 1)
 }
 
-/** As `run`, beside others: what it prints is printed when it ends, in one piece, or with `told` as it comes, and told. */
-export const runBeside = (command, args, { told, ...options } = {}) =>
+/**
+ * As `run`, concurrently with other programs: the output is printed in one piece when the program ends. With
+ * `onOutput`, the output is printed as it comes and passed to `onOutput`.
+ */
+export const runConcurrently = (command, args, { onOutput, ...options } = {}) =>
   new Promise(resolve => {
     const printed = []
     const child = spawn(command, args, { cwd: root, stdio: ['ignore', 'pipe', 'pipe'], ...options })
     const take = bytes => {
-      if (told === undefined) return printed.push(bytes)
+      if (onOutput === undefined) return printed.push(bytes)
       process.stdout.write(bytes)
-      told(bytes.toString())
+      onOutput(bytes.toString())
     }
     for (const stream of [child.stdout, child.stderr]) stream.on('data', take)
     const end = status => {

@@ -1,4 +1,4 @@
-// Is an output older than its sources? Decided by a fingerprint of the sources' names, sizes and times, in a few milliseconds.
+// Whether an output is older than its sources, by a fingerprint of the sources' names, sizes and times.
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -7,14 +7,14 @@ import { root } from './run.mjs'
 /** Every file under `paths` (relative to the repository) that `wanted` takes, sorted. */
 export const files = (paths, wanted = () => true) => {
   const found = []
-  const walk = path => {
+  const visit = path => {
     const whole = join(root, path)
     if (!existsSync(whole)) return
     if (!statSync(whole).isDirectory()) return void (wanted(path) && found.push(path))
     for (const name of readdirSync(whole))
-      if (!/^(node_modules|build(-.*)?|dist|\..*)$/.test(name)) walk(join(path, name))
+      if (!/^(node_modules|build(-.*)?|dist|\..*)$/.test(name)) visit(join(path, name))
   }
-  for (const path of paths) walk(path)
+  for (const path of paths) visit(path)
   return found.sort()
 }
 

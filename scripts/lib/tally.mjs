@@ -2,7 +2,7 @@
 import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
-import { root, run, runBeside, tool } from './run.mjs'
+import { root, run, runConcurrently, tool } from './run.mjs'
 
 export const tally = () => ({ passed: 0, failed: 0, skipped: 0, wrong: [] })
 
@@ -110,7 +110,7 @@ export const runGoogleTest = async (sum, binary, name, env = {}) => {
     const path = report(`${name.replace(/\W+/g, '-')}-${index}.xml`)
     const own = { ...env, GTEST_TOTAL_SHARDS: String(shards), GTEST_SHARD_INDEX: String(index) }
     const args = [`--gtest_output=xml:${path}`, '--gtest_brief=1']
-    const status = await runBeside(binary, args, { env: { ...process.env, ...own } })
+    const status = await runConcurrently(binary, args, { env: { ...process.env, ...own } })
     return { status, suites: googleTestSuites(read(path) ?? '') }
   }
   const shared = await Promise.all(Array.from({ length: shards }, (_, index) => shard(index)))

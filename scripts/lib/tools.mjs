@@ -1,4 +1,4 @@
-// What the machine must have before anything can be built, each with the sentence to print where it is missing.
+// The tools that a build needs, each with the error message for where it is missing.
 import { ask, Stop } from './run.mjs'
 
 const atLeast = (found, wanted) => {
@@ -15,17 +15,19 @@ const numbers = text =>
     ?.split('.')
     .map(Number)
 
-/** Braid's engines field: Node 20.19 is the first 20 that loads ES modules by `require`, and its Node-API is 9. */
+/** As Braid's `engines` field: Node 20.19 is the first 20 that loads ES modules by `require`; its Node-API is 9. */
 export const needNode = (version = process.versions.node) => {
   if (atLeast(version.split('.').map(Number), [20, 19])) return
   throw new Stop(
     `Node 20.19 or newer is needed, this is Node ${version} (${process.execPath}).\n` +
-      '  Install a newer one: https://nodejs.org/en/download, or `nvm install 22`, or `apt-get install nodejs` where that is new enough.',
+      '  Install a newer one: https://nodejs.org/en/download, or `nvm install 22`, ' +
+      'or `apt-get install nodejs` where that is new enough.',
   )
 }
 
 const probe =
-  '#include <compare>\n#include <concepts>\n#include <semaphore>\n#include <span>\nint main() { return std::span<int>().empty() ? 0 : 1; }\n'
+  '#include <compare>\n#include <concepts>\n#include <semaphore>\n#include <span>\n' +
+  'int main() { return std::span<int>().empty() ? 0 : 1; }\n'
 
 /** The C++ compiler that CMake will take: $CXX, else c++, g++, clang++. Tried on a file that wants C++20. */
 export const needCompiler = () => {
@@ -42,7 +44,8 @@ export const needCompiler = () => {
       present.length
         ? `Found only:\n    ${present.join('\n    ')}`
         : `None of ${candidates.join(', ')} is installed.`
-    }\n  Debian, Ubuntu: sudo apt-get install g++      Fedora: sudo dnf install gcc-c++      macOS: xcode-select --install`,
+    }\n  Debian, Ubuntu: sudo apt-get install g++      Fedora: sudo dnf install gcc-c++      ` +
+      'macOS: xcode-select --install',
   )
 }
 
@@ -50,7 +53,8 @@ export const needCMake = () => {
   const version = numbers(ask('cmake', ['--version']))
   if (version && atLeast(version, [3, 20])) return
   throw new Stop(
-    `CMake 3.20 or newer is needed to build the native part; ${version ? `this is ${version.join('.')}` : 'it is not installed'}.\n` +
+    'CMake 3.20 or newer is needed to build the native part; ' +
+      `${version ? `this is ${version.join('.')}` : 'it is not installed'}.\n` +
       '  Debian, Ubuntu: sudo apt-get install cmake      Fedora: sudo dnf install cmake      macOS: brew install cmake',
   )
 }
@@ -60,6 +64,7 @@ export const generator = () => {
   if (ask('ninja', ['--version']) !== undefined) return 'Ninja'
   if (ask('make', ['--version']) !== undefined) return 'Unix Makefiles'
   throw new Stop(
-    'Neither ninja nor make is installed, and CMake needs one.\n  Debian, Ubuntu: sudo apt-get install ninja-build',
+    'Neither ninja nor make is installed, and CMake needs one.\n' +
+      '  Debian, Ubuntu: sudo apt-get install ninja-build',
   )
 }

@@ -15,7 +15,7 @@ export interface Chart {
 const width = 860
 const height = 420
 const frame = { left: 72, right: 250, top: 64, bottom: 48 }
-// Told apart in both schemes, and by people who see few colours: each has a dash of its own too.
+// Distinguishable in the light and the dark scheme; dashes too, for readers who see few colours.
 const styles = [
   { colour: '#0b84f3', dash: '' },
   { colour: '#2ca02c', dash: '6 3' },
@@ -57,15 +57,18 @@ export const chart = ({ title, subtitle, x, y, series }: Chart): string => {
     17,
   )
   const lines: string[] = [
-    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" role="img" aria-label="${xml(title)}" font-family="system-ui, sans-serif" font-size="13">`,
-    '<style>text{fill:#1f2328}.soft{fill:#59636e}.grid{stroke:#d1d9e0}@media (prefers-color-scheme:dark){text{fill:#e6edf3}.soft{fill:#9198a1}.grid{stroke:#3d444d}}</style>',
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" role="img" ` +
+      `aria-label="${xml(title)}" font-family="system-ui, sans-serif" font-size="13">`,
+    '<style>text{fill:#1f2328}.soft{fill:#59636e}.grid{stroke:#d1d9e0}@media (prefers-color-scheme:dark)' +
+      '{text{fill:#e6edf3}.soft{fill:#9198a1}.grid{stroke:#3d444d}}</style>',
     `<text x="${frame.left}" y="24" font-size="17" font-weight="600">${xml(title)}</text>`,
     `<text x="${frame.left}" y="44" class="soft">${xml(subtitle)}</text>`,
   ]
   for (let value = 0; value <= top; value += step) {
     lines.push(
       `<line class="grid" x1="${frame.left}" x2="${right}" y1="${one(up(value))}" y2="${one(up(value))}"/>`,
-      `<text class="soft" x="${frame.left - 8}" y="${one(up(value) + 4)}" text-anchor="end">${value.toLocaleString('en-US')}</text>`,
+      `<text class="soft" x="${frame.left - 8}" y="${one(up(value) + 4)}" text-anchor="end">` +
+        `${value.toLocaleString('en-US')}</text>`,
     )
   }
   for (const value of xs)
@@ -73,8 +76,10 @@ export const chart = ({ title, subtitle, x, y, series }: Chart): string => {
       `<text class="soft" x="${one(across(value))}" y="${bottom + 18}" text-anchor="middle">${value}</text>`,
     )
   lines.push(
-    `<text class="soft" x="${one((frame.left + right) / 2)}" y="${height - 8}" text-anchor="middle">${xml(x)}</text>`,
-    `<text class="soft" transform="translate(16 ${one((frame.top + bottom) / 2)}) rotate(-90)" text-anchor="middle">${xml(y)}</text>`,
+    `<text class="soft" x="${one((frame.left + right) / 2)}" y="${height - 8}" ` +
+      `text-anchor="middle">${xml(x)}</text>`,
+    `<text class="soft" transform="translate(16 ${one((frame.top + bottom) / 2)}) rotate(-90)" ` +
+      `text-anchor="middle">${xml(y)}</text>`,
   )
   series.forEach(({ name, points }, i) => {
     const { colour, dash } = styles[i % styles.length]!
@@ -83,12 +88,15 @@ export const chart = ({ title, subtitle, x, y, series }: Chart): string => {
       .join('')
     const last = points[points.length - 1]!
     lines.push(
-      `<path d="${path}" fill="none" stroke="${colour}" stroke-width="2"${dash && ` stroke-dasharray="${dash}"`}/>`,
+      `<path d="${path}" fill="none" stroke="${colour}" stroke-width="2"` +
+        `${dash && ` stroke-dasharray="${dash}"`}/>`,
       ...points.map(
         point => `<circle cx="${one(across(point.x))}" cy="${one(up(point.y))}" r="2.5" fill="${colour}"/>`,
       ),
-      `<path d="M${one(across(last.x) + 5)} ${one(up(last.y))}L${right + 16} ${one(ends[i]!)}" stroke="${colour}" fill="none"/>`,
-      `<text x="${right + 20}" y="${one(ends[i]! + 4)}">${xml(name)}: ${Math.round(last.y).toLocaleString('en-US')}</text>`,
+      `<path d="M${one(across(last.x) + 5)} ${one(up(last.y))}L${right + 16} ${one(ends[i]!)}" ` +
+        `stroke="${colour}" fill="none"/>`,
+      `<text x="${right + 20}" y="${one(ends[i]! + 4)}">` +
+        `${xml(name)}: ${Math.round(last.y).toLocaleString('en-US')}</text>`,
     )
   })
   return `${[...lines, '</svg>'].join('\n')}\n`

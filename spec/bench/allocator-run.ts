@@ -39,13 +39,15 @@ const program = 'braid_allocator_bench'
 const built = (): string => {
   const given = process.env['BRAID_ALLOCATOR_BENCH']
   if (given) return given
-  // In a process of its own, whose words go where they cannot mix with the figures.
+  // In a separate process, whose output goes to standard error, apart from the figures.
   const call = `buildNative(${JSON.stringify(folder)}, { BRAID_BENCH: 'ON' }, ${JSON.stringify(program)})`
-  const script = `import { buildNative } from ${JSON.stringify(pathToFileURL(join(root, 'scripts/lib/native.mjs')).href)}\n${call}`
+  const library = pathToFileURL(join(root, 'scripts/lib/native.mjs')).href
+  const script = `import { buildNative } from ${JSON.stringify(library)}\n${call}`
   const result = spawnSync(process.execPath, ['--input-type=module', '-e', script], {
     stdio: ['ignore', 2, 2],
   })
-  if (result.status !== 0) throw new Error(`${folder}/${program} could not be built; the words above say why`)
+  if (result.status !== 0)
+    throw new Error(`${folder}/${program} could not be built; the reason is printed above`)
   return join(root, folder, program)
 }
 
@@ -60,7 +62,8 @@ const lines = (
   })
   if (result.status !== 0)
     throw new Error(
-      `${[command, ...args].join(' ')} failed: ${result.error?.message ?? result.stderr.trim().split('\n').slice(-5).join('\n')}`,
+      `${[command, ...args].join(' ')} failed: ` +
+        (result.error?.message ?? result.stderr.trim().split('\n').slice(-5).join('\n')),
     )
   const [about, ...figures] = result.stdout
     .trim()

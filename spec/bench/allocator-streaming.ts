@@ -22,7 +22,7 @@ const seriesOf = (figures: readonly Figure[]) => {
 export const bench = {
   name: 'allocator-streaming',
   title:
-    'Weight streaming by hand on the allocator alone: peak reserved over 8 to 128 layers, Braid by policy and PyTorch',
+    'Weight streaming by hand on the allocator alone, 8 to 128 layers: peak reserved, Braid by policy and PyTorch',
   run: async (log: (line: string) => void) => {
     const { name, ours, theirs, torch } = measure(['streaming'], log)
     const rows = [...ours, ...theirs].map(figure => ({
@@ -38,13 +38,16 @@ export const bench = {
     const waiting = rows.filter(({ policy }) => policy === 'order-then-wait')
     const most = Math.max(...waiting.map(({ blocks, ahead }) => blocks - ahead))
     log(
-      `${most <= 1 ? '✓' : '✗'} order-then-wait holds k + ${most} blocks for k uploads ahead, from 8 to 128 layers (wanted: k + 1)`,
+      `${most <= 1 ? '✓' : '✗'} order-then-wait holds k + ${most} blocks for k uploads ahead, ` +
+        'from 8 to 128 layers (wanted: k + 1)',
     )
     if (theirs.length > 0) {
       const block = rows[0]!.blockMiB
       const svg = chart({
         title: `Memory reserved by a weight-streaming loop, ${drawnAhead} uploads ahead`,
-        subtitle: `layers of ${block} MiB, no host synchronisation within a pass; ${name}, PyTorch ${torch.replace(/\+.*/, '')}`,
+        subtitle:
+          `layers of ${block} MiB, no host synchronisation within a pass; ` +
+          `${name}, PyTorch ${torch.replace(/\+.*/, '')}`,
         x: 'layers',
         y: 'peak reserved, MiB',
         series: seriesOf([...ours, ...theirs]).map(({ name: policy, points }) => ({

@@ -1,7 +1,7 @@
-"""PyTorch's caching allocator from C++, beside Braid's: the peer of spec/bench/allocator.ts and allocator-streaming.ts.
+"""PyTorch's caching allocator from C++: the peer of spec/bench/allocator.ts and allocator-streaming.ts.
 
-Builds allocator_peer.cu against the installed PyTorch with nvcc, once for each PyTorch, and runs it with the arguments given here. One
-JSON object a line on standard output, the first about the machine.
+Builds allocator_peer.cu against the installed PyTorch with nvcc, once for each PyTorch, and runs it with the
+arguments given here. One JSON object a line on standard output, the first about the machine.
 """
 
 import glob
@@ -32,14 +32,17 @@ def build(source):
     folder.mkdir(exist_ok=True)
     libraries = [os.path.join(os.path.dirname(torch.__file__), "lib")]
     # The runtime library that PyTorch itself loads: two of them in one process would be two runtimes.
-    runtimes = [path for part in __import__("nvidia").__path__ for path in glob.glob(f"{part}/*/lib/libcudart.so*")]
+    packages = __import__("nvidia").__path__
+    runtimes = [path for part in packages for path in glob.glob(f"{part}/*/lib/libcudart.so*")]
     if runtimes:
         libraries.append(os.path.dirname(runtimes[0]))
-    command = [compiler(), "-O2", "-std=c++20", "-arch=native", "--cudart=none", "-w", "-o", str(program) + ".new", str(source)]
+    command = [compiler(), "-O2", "-std=c++20", "-arch=native", "--cudart=none", "-w"]
+    command += ["-o", str(program) + ".new", str(source)]
     command += [f"-I{path}" for path in cpp_extension.include_paths("cuda")]
     command += [f"-L{path}" for path in libraries] + [f"-Xlinker=-rpath={path}" for path in libraries]
     # By its path: a file named for its version is no library to nvcc.
-    command += ["-Xlinker=--no-as-needed", "-lc10", "-lc10_cuda"] + ([f"-Xlinker={runtimes[0]}"] if runtimes else ["-lcudart"])
+    command += ["-Xlinker=--no-as-needed", "-lc10", "-lc10_cuda"]
+    command += [f"-Xlinker={runtimes[0]}"] if runtimes else ["-lcudart"]
     subprocess.run(command, check=True, stdout=sys.stderr)
     os.replace(str(program) + ".new", program)
     return program
@@ -47,7 +50,8 @@ def build(source):
 
 def main():
     program = build(pathlib.Path(__file__).with_suffix(".cu"))
-    about = {"bench": "device", "case": torch.cuda.get_device_name(0), "torch": torch.__version__, "from": "C++"}
+    device = torch.cuda.get_device_name(0)
+    about = {"bench": "device", "case": device, "torch": torch.__version__, "from": "C++"}
     print(json.dumps(about), flush=True)
     sys.exit(subprocess.run([str(program), *sys.argv[1:]]).returncode)
 

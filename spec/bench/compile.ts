@@ -176,12 +176,18 @@ const limits = { ms: 10_000, verifyMs: 2_000, synchronizeMs: 800, mb: 1536, grow
 
 const line = ({ shape, nodes }: Shape, { ms, verifyMs, listsMs, mb, passes }: Figures): string => {
   const parts = Object.entries(passes).map(([pass, ms]) => `${pass} ${ms.toFixed(0)}`)
-  return `${shape.padEnd(8)} ${String(nodes).padStart(7)} nodes: ${ms.toFixed(0)} ms, ${mb.toFixed(0)} MB; of it verify ${verifyMs.toFixed(0)} ms; lists of commands ${listsMs.toFixed(0)} ms more (${parts.join(', ')})`
+  return (
+    `${shape.padEnd(8)} ${String(nodes).padStart(7)} nodes: ${ms.toFixed(0)} ms, ${mb.toFixed(0)} MB; ` +
+    `of it verify ${verifyMs.toFixed(0)} ms; lists of commands ${listsMs.toFixed(0)} ms more ` +
+    `(${parts.join(', ')})`
+  )
 }
 
 export const bench = {
   name: 'compile',
-  title: `compile on one core (node ${nodeOptions.join(' ')}), 8 lanes, as graphs grow: milliseconds of each pass, and peak resident memory`,
+  title:
+    `compile on one core (node ${nodeOptions.join(' ')}), 8 lanes, as graphs grow: ` +
+    'milliseconds of each pass, and peak resident memory',
   run: async (
     log: (line: string) => void,
   ): Promise<{ rows: Record<string, number | string>[]; ok: boolean }> => {

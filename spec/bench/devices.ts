@@ -114,7 +114,9 @@ const measured = async (
 
 export const bench = {
   name: 'devices',
-  title: `Two devices: ${layers} products in two stages beside all of them on one (wanted: at most ${largestRatio} of its tick), and copies between the two`,
+  title:
+    `Two devices: ${layers} products in two stages, relative to all of them on one ` +
+    `(wanted: at most ${largestRatio} of its tick), and copies between the two`,
   run: async (log: (line: string) => void) => {
     const found = fleet()
     const onGpus = found.names[0] === 'cuda:0'
@@ -122,7 +124,8 @@ export const bench = {
     const two = await measured(products(found, 2), found, 2, small)
     const ratio = two.tickMs / one.tickMs
     log(
-      `${found.names.join(' and ')}: ${two.tickMs.toFixed(3)} ms a tick, ${one.tickMs.toFixed(3)} on one: ${ratio.toFixed(3)} of it`,
+      `${found.names.join(' and ')}: ${two.tickMs.toFixed(3)} ms a tick, ` +
+        `${one.tickMs.toFixed(3)} on one: ${ratio.toFixed(3)} of it`,
     )
     const rows: Record<string, unknown>[] = [
       { case: 'one device', tickMs: one.tickMs, ...(onGpus ? { predictedMs: one.predictedMs } : {}) },

@@ -44,7 +44,9 @@ const values = (count: number, seed: number) =>
 
 export const bench = {
   name: 'overlap',
-  title: `Overlap on host: ${layers} layers, copy = compute = ${pieceMs} ms, overlapped beside one lane; the peak under ${seeds} jitter seeds`,
+  title:
+    `Overlap on host: ${layers} layers, copy = compute = ${pieceMs} ms, overlapped and on one lane; ` +
+    `the peak under ${seeds} jitter seeds`,
   run: async (log: (line: string) => void) => {
     const params: Record<string, Float32Array> = { x: values(rows * width, 1) }
     for (let layer = 0; layer < layers; layer++) params[`w[${layer}]`] = values(width * width, 1000 * layer)
@@ -67,7 +69,9 @@ export const bench = {
     const together = await run(0, 0)
     const ratio = together.stats.tickMs.median / apart.stats.tickMs.median
     log(
-      `  one lane ${apart.stats.tickMs.median.toFixed(1)} ms a tick, overlapped ${together.stats.tickMs.median.toFixed(1)} ms: ${ratio.toFixed(3)} of it (wanted: at most ${largestRatio})`,
+      `  one lane ${apart.stats.tickMs.median.toFixed(1)} ms a tick, ` +
+        `overlapped ${together.stats.tickMs.median.toFixed(1)} ms: ` +
+        `${ratio.toFixed(3)} of it (wanted: at most ${largestRatio})`,
     )
     const peaks = new Set<string>()
     let same = true
@@ -79,7 +83,9 @@ export const bench = {
     const { peak, poolPeak } = together.stats
     peaks.add([peak.reserved, poolPeak].join(' '))
     log(
-      `  peak ${peak.reserved} bytes held, pool to ${poolPeak}, bound ${together.bound}; ${peaks.size === 1 ? 'the same' : `${peaks.size} different ones`} in ${seeds} jittered runs; answers ${same ? 'the same' : 'different'}`,
+      `  peak ${peak.reserved} bytes held, pool to ${poolPeak}, bound ${together.bound}; ` +
+        `${peaks.size === 1 ? 'the same' : `${peaks.size} different ones`} in ${seeds} jittered runs; ` +
+        `answers ${same ? 'the same' : 'different'}`,
     )
     const ok = ratio <= largestRatio && peaks.size === 1 && same && peak.reserved <= together.bound
     const row = (variant: string, measured: typeof together, more: Record<string, number> = {}) => ({

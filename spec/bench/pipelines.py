@@ -2,8 +2,9 @@
 
     python3 pipelines.py NAME FOLDER SHAPES STEPS WARM
 
-FOLDER holds the input and the parameters as raw bf16; the output of the last step is written there as y.bf16. One JSON object on standard
-output: milliseconds a step, all steps queued one after the other and the last one waited for.
+FOLDER holds the input and the parameters as raw bf16; the output of the last step is written there as y.bf16. One
+JSON object on standard output: milliseconds a step, all steps queued one after the other and the last one waited
+for.
 """
 
 import json
@@ -13,12 +14,14 @@ import time
 
 import torch
 
-name, folder, shapes, steps, warm = sys.argv[1], pathlib.Path(sys.argv[2]), json.loads(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5])
+name, folder, shapes = sys.argv[1], pathlib.Path(sys.argv[2]), json.loads(sys.argv[3])
+steps, warm = int(sys.argv[4]), int(sys.argv[5])
 shape = shapes[name]
 
 
 def load(what, size, pinned=False):
-    data = torch.frombuffer(bytearray((folder / f"{what}.bf16").read_bytes()), dtype=torch.bfloat16).view(*size)
+    raw = bytearray((folder / f"{what}.bf16").read_bytes())
+    data = torch.frombuffer(raw, dtype=torch.bfloat16).view(*size)
     return data.pin_memory() if pinned else data.cuda()
 
 

@@ -205,14 +205,15 @@ const pytorch = (pipeline: Pipeline, values: Record<string, Uint16Array>, folder
   const result = spawnSync('python3', args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] })
   if (result.status !== 0)
     throw new Error(
-      `python3 ${args.join(' ')} failed: ${result.error?.message ?? result.stderr.trim().split('\n').slice(-5).join('\n')}`,
+      `python3 ${args.join(' ')} failed: ` +
+        (result.error?.message ?? result.stderr.trim().split('\n').slice(-5).join('\n')),
     )
   const figures = JSON.parse(result.stdout) as Theirs
   return { ...figures, output: new Uint16Array(new Uint8Array(readFileSync(join(folder, 'y.bf16'))).buffer) }
 }
 
-// The window that the compiler finds under the memory of each window that was written by hand, beside the
-// best of those that fit there.
+// The window that the compiler finds in the memory of each hand-written window, compared with the best
+// hand-written window that fits there.
 const windows = async (log: (line: string) => void) => {
   const [pipeline] = pipelines().filter(({ name }) => name === 'offload')
   const values = valuesOf(pipeline!)
@@ -221,7 +222,8 @@ const windows = async (log: (line: string) => void) => {
     const plan = await ours(offloaded(ahead) as Pipeline['graph'], values)
     written.push(plan)
     log(
-      `  ${ahead} ahead by hand, ${plan.boundMiB.toFixed(1)} MiB: ${plan.wallMs.toFixed(3)} ms a step, ${plan.predictedMs.toFixed(3)} predicted`,
+      `  ${ahead} ahead by hand, ${plan.boundMiB.toFixed(1)} MiB: ` +
+        `${plan.wallMs.toFixed(3)} ms a step, ${plan.predictedMs.toFixed(3)} predicted`,
     )
   }
   const rows = []
@@ -240,12 +242,14 @@ const windows = async (log: (line: string) => void) => {
       ratio: found.wallMs / best,
     })
     log(
-      `  window found in ${boundMiB.toFixed(1)} MiB: ${found.wallMs.toFixed(3)} ms a step; the best written by hand ${best.toFixed(3)}`,
+      `  window found in ${boundMiB.toFixed(1)} MiB: ${found.wallMs.toFixed(3)} ms a step; ` +
+        `the best written by hand ${best.toFixed(3)}`,
     )
   }
   const fast = await ours(offloaded() as Pipeline['graph'], values)
   log(
-    `  no window by hand and no memory said, ${fast.boundMiB.toFixed(1)} MiB: ${fast.wallMs.toFixed(3)} ms a step, ${fast.predictedMs.toFixed(3)} predicted`,
+    `  no window by hand and no memory said, ${fast.boundMiB.toFixed(1)} MiB: ` +
+      `${fast.wallMs.toFixed(3)} ms a step, ${fast.predictedMs.toFixed(3)} predicted`,
   )
   return rows
 }
@@ -253,7 +257,7 @@ const windows = async (log: (line: string) => void) => {
 export const bench = {
   name: 'pipelines',
   title:
-    'Pipelines on cuda:0 beside the same by hand in PyTorch, on one stream and on several: milliseconds a step',
+    'Pipelines on cuda:0, and the same by hand in PyTorch on one stream and on several: milliseconds a step',
   run: async (log: (line: string) => void) => {
     const rows: Record<string, string | number>[] = []
     let ok = true
@@ -284,7 +288,8 @@ export const bench = {
           difference: gap,
         })
         log(
-          `  ${pipeline.name.padEnd(10)} ${mine.wallMs.toFixed(3)} ms a step; PyTorch on one stream ${theirs.oneMs.toFixed(3)}, on several ${theirs.streamsMs.toFixed(3)}`,
+          `  ${pipeline.name.padEnd(10)} ${mine.wallMs.toFixed(3)} ms a step; ` +
+            `PyTorch on one stream ${theirs.oneMs.toFixed(3)}, on several ${theirs.streamsMs.toFixed(3)}`,
         )
       } finally {
         rmSync(folder, { recursive: true, force: true })

@@ -1,4 +1,4 @@
-// `simulate` beside a GPU: ten pipelines, their predicted and measured ticks and peaks; then, by kind of run,
+// `simulate` compared with a GPU: ten pipelines, their predicted and measured ticks and peaks; then, by kind of run,
 // what to correct in the machine's figures.
 import { orThrow } from '../../dsl/ir/braid-error.js'
 import type { Plan, PlanNode } from '../../dsl/ir/plan.js'
@@ -174,7 +174,9 @@ const hostCosts = (runs: readonly { name: string; predicted: Simulation; measure
 
 export const bench = {
   name: 'simulate',
-  title: `simulate for ${known} beside a GPU: ticks within ${100 * wanted.within} % on ${wanted.pipelines} of 10 pipelines, peaks equal`,
+  title:
+    `simulate for ${known} compared with a GPU: ticks within ${100 * wanted.within} % ` +
+    `on ${wanted.pipelines} of 10 pipelines, peaks equal`,
   run: async (log: (line: string) => void): Promise<{ rows: Row[]; ok: boolean }> => {
     const device = devices().find(({ kind }) => kind === 'cuda')?.device
     if (device === undefined) {
@@ -212,20 +214,24 @@ export const bench = {
             equal++
         }
         log(
-          `${name.padEnd(44)} ${predicted.tickMs.toFixed(3).padStart(9)} ms predicted ${measured.tickMs.toFixed(3).padStart(9)} ms measured`,
+          `${name.padEnd(44)} ${predicted.tickMs.toFixed(3).padStart(9)} ms predicted ` +
+            `${measured.tickMs.toFixed(3).padStart(9)} ms measured`,
         )
       } catch (error) {
         log(
-          `${name.padEnd(44)} could not be measured: ${error instanceof Error ? error.message : String(error)}`,
+          `${name.padEnd(44)} could not be measured: ` +
+            (error instanceof Error ? error.message : String(error)),
         )
         if (i < ten.length) rows.push(rowOf(pipeline, predicted, undefined))
       }
     }
     log(
-      `${near >= wanted.pipelines ? '✓' : '✗'} ${near} of ${ten.length} ticks within ${100 * wanted.within} % (wanted: ${wanted.pipelines})`,
+      `${near >= wanted.pipelines ? '✓' : '✗'} ${near} of ${ten.length} ticks ` +
+        `within ${100 * wanted.within} % (wanted: ${wanted.pipelines})`,
     )
     log(
-      `${equal === ten.length ? '✓' : '✗'} ${equal} of ${ten.length} peaks as predicted, to the byte (wanted: all)`,
+      `${equal === ten.length ? '✓' : '✗'} ${equal} of ${ten.length} peaks as predicted, ` +
+        'to the byte (wanted: all)',
     )
     log('with a trace and without:')
     for (const line of tickTable(runs).split('\n')) log(line)
@@ -234,7 +240,7 @@ export const bench = {
       const lines = copyOrder(plan, predicted, measured)
       if (lines.length > 0) for (const line of [name, ...lines]) log(`  ${line}`)
     }
-    log('by kind of run, with whatever ran beside it:')
+    log('by kind of run, with the runs concurrent with it:')
     for (const line of calibration(runs).split('\n')) log(line)
     log('the two threads, a tick:')
     for (const line of hostCosts(runs).split('\n')) log(line)

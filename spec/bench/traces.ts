@@ -1,4 +1,4 @@
-// What the allocator holds at its peak beside what is alive then: on recorded traces (BRAID_TRACES, a folder
+// Bytes that the allocator reserves at its peak, relative to the bytes alive then: on recorded traces (BRAID_TRACES, a folder
 // of them) with PyTorch's own peaks, or on programs that are made up.
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
@@ -28,7 +28,7 @@ const madeUp = (): readonly AllocatorTrace[] =>
 
 export const bench = {
   name: 'traces',
-  title: `Peak reserved over peak live, on each trace at most ${most}; BRAID_TRACES names a folder of recorded ones`,
+  title: `Peak reserved over peak live, at most ${most} on each trace; BRAID_TRACES: a folder of recorded traces`,
   run: async (log: (line: string) => void) => {
     const folder = process.env['BRAID_TRACES']
     const traces = folder ? recorded(folder) : madeUp()

@@ -65,7 +65,9 @@ if (process.argv[1] === here)
 
 export const bench = {
   name: 'verify',
-  title: `verify, all laws, of plans on 8 lanes, on one core (node ${nodeOptions.join(' ')}): milliseconds of the processor, and microseconds a node as plans grow`,
+  title:
+    `verify, all laws, of plans on 8 lanes, on one core (node ${nodeOptions.join(' ')}): ` +
+    'milliseconds of the processor, and microseconds a node as plans grow',
   run: async (
     log: (line: string) => void,
   ): Promise<{ rows: Record<string, number | string>[]; ok: boolean }> => {
@@ -91,7 +93,10 @@ export const bench = {
         })
         ok &&= median <= limitMs
         log(
-          `  ${name.padEnd(8)} ${String(nodes).padStart(7)} nodes, ${commands} commands: ${median.toFixed(0).padStart(5)} ms (${least.toFixed(0)} to ${worst.toFixed(0)}, the first ${firstMs.toFixed(0)}), ${perNode.toFixed(2)} µs a node, ${(mostMiB - planMiB).toFixed(0)} MiB beside the plan's ${planMiB.toFixed(0)}`,
+          `  ${name.padEnd(8)} ${String(nodes).padStart(7)} nodes, ${commands} commands: ` +
+            `${median.toFixed(0).padStart(5)} ms (${least.toFixed(0)} to ${worst.toFixed(0)}, ` +
+            `the first ${firstMs.toFixed(0)}), ${perNode.toFixed(2)} µs a node, ` +
+            `${(mostMiB - planMiB).toFixed(0)} MiB in addition to the plan's ${planMiB.toFixed(0)}`,
         )
       }
     log(`  1,000,000 nodes within ${limitMs} ms: ${ok ? 'yes' : 'no'}`)

@@ -90,7 +90,8 @@ const ours = async (
     boundMiB: mebibytes(plan.bound.device[0]!),
   }
   log(
-    `  ${row.variant.padEnd(24)} ${row.stepMs.toFixed(2).padStart(8)} ms a step, ${row.peakReservedMiB.toFixed(1).padStart(8)} MiB reserved`,
+    `  ${row.variant.padEnd(24)} ${row.stepMs.toFixed(2).padStart(8)} ms a step, ` +
+      `${row.peakReservedMiB.toFixed(1).padStart(8)} MiB reserved`,
   )
   return { row, output }
 }
@@ -126,7 +127,8 @@ const pytorch = (log: (line: string) => void): { rows: Row[]; output: Uint16Arra
     })
     if (result.status !== 0)
       throw new Error(
-        `python3 ${script} failed: ${result.error?.message ?? result.stderr.trim().split('\n').slice(-5).join('\n')}`,
+        `python3 ${script} failed: ` +
+          (result.error?.message ?? result.stderr.trim().split('\n').slice(-5).join('\n')),
       )
     const report = JSON.parse(result.stdout) as { torch: string; device: string; rows: Row[] }
     log(`  PyTorch ${report.torch} on ${report.device}`)
@@ -168,7 +170,8 @@ export const bench = {
     ]
     for (const [name, found, wanted] of checks)
       log(
-        `  ${found <= wanted ? '✓' : '✗'} ${name}: ${found.toPrecision(4)} (wanted: at most ${wanted.toPrecision(4)})`,
+        `  ${found <= wanted ? '✓' : '✗'} ${name}: ${found.toPrecision(4)} ` +
+          `(wanted: at most ${wanted.toPrecision(4)})`,
       )
     return {
       rows: [one.row, two.row, ...theirs.rows],

@@ -1,8 +1,9 @@
 """Weight streaming in PyTorch with the lifetimes written by hand: the peer of spec/bench/weight-streaming.ts.
 
-32 layers of y = relu(x @ w), w 8192 x 8192 bf16 in pinned host memory, x 6144 x 8192 bf16 resident on the device. A slice of the last
-y is downloaded each step on a stream of its own. Values by the integer formula of spec/bench/stream-values.ts, so that outputs can be
-compared. With --json one JSON object on standard output; --out FILE takes the downloaded slice (bf16 bits) of the last step.
+32 layers of y = relu(x @ w), w 8192 x 8192 bf16 in pinned host memory, x 6144 x 8192 bf16 resident on the device.
+A slice of the last y is downloaded each step on a stream of its own. Values by the integer formula of
+spec/bench/stream-values.ts, so that outputs can be compared. With --json one JSON object on standard output; with
+--out FILE the downloaded slice (bf16 bits) of the last step is written to FILE.
 """
 
 import argparse
@@ -18,7 +19,7 @@ MIB = 2**20
 
 
 def values(count, seed, scale):
-    """bf16 of (2 k - 255) / 256 * scale, k the top byte of a hash of the index: exact in bf16 for a power of two."""
+    """bf16 of (2 k - 255) / 256 * scale, k the top byte of a hash of the index. Exact for a power of two."""
     h = torch.arange(seed, seed + count, dtype=torch.int64, device="cuda")
     h = (h * 0x9E3779B1) & MASK
     h = h ^ (h >> 15)
@@ -44,7 +45,8 @@ class Step:
     def __init__(self, x, weights, args):
         self.x, self.weights, self.args = x, weights, args
         self.main, self.copy, self.out = (torch.cuda.Stream() for _ in range(3))
-        self.slots = [torch.empty(args.slice, args.width, dtype=torch.bfloat16, pin_memory=True) for _ in range(2)]
+        size = (args.slice, args.width)
+        self.slots = [torch.empty(*size, dtype=torch.bfloat16, pin_memory=True) for _ in range(2)]
         self.ticks = 0
 
     def download(self, y):
@@ -55,7 +57,8 @@ class Step:
             self.slots[self.ticks % 2].copy_(y[: self.args.slice], non_blocking=True)
         read = torch.cuda.Event()
         read.record(self.out)
-        self.main.wait_event(read)  # y goes back to the pool of `main`, so its next writer must come after the download
+        # y goes back to the pool of `main`, so its next writer must come after the download.
+        self.main.wait_event(read)
         self.ticks += 1
 
 
@@ -85,7 +88,7 @@ class RecordStream(Step):
 
 
 class Stash(Step):
-    """By hand: weights come from the allocator, a stash keeps each alive until the copy stream has been made to wait for its reader."""
+    """By hand: weights come from the allocator; a stash keeps each until the copy stream waits for its reader."""
 
     def __init__(self, x, weights, args, buffers):
         super().__init__(x, weights, args)
@@ -97,7 +100,7 @@ class Stash(Step):
             while len(self.stash) >= self.buffers:
                 _, read = self.stash.pop(0)
                 self.copy.wait_event(read)
-                del _  # inside the right stream's order: the block's next owner is the copy stream, which waits
+                del _  # safe: the block's next owner is the copy stream, which waits for the reader
             with torch.cuda.stream(self.copy):
                 device = w.to("cuda", non_blocking=True)
                 ready = torch.cuda.Event()
@@ -114,7 +117,10 @@ class Stash(Step):
 
 
 class Preallocated(Step):
-    """By hand: a ring of weight buffers and two activations made once, an event a weight buffer each way. Nothing is allocated in a step."""
+    """By hand: a ring of weight buffers and two activations made once, an event a weight buffer each way.
+
+    No step allocates memory.
+    """
 
     def __init__(self, x, weights, args, buffers):
         super().__init__(x, weights, args)
@@ -186,7 +192,8 @@ def measure(name, make, args):
         "peakReservedMiB": reserved / MIB,
         "outsideMiB": max(0, used - torch.cuda.memory_reserved()) / MIB,
     }
-    print(f"  {name:24s} {row['stepMs']:8.2f} ms a step, {row['peakReservedMiB']:8.1f} MiB reserved", file=sys.stderr)
+    line = f"  {name:24s} {row['stepMs']:8.2f} ms a step, {row['peakReservedMiB']:8.1f} MiB reserved"
+    print(line, file=sys.stderr)
     return row, step.slots[(step.ticks - 1) % 2].clone()
 
 
@@ -204,7 +211,7 @@ def main():
     args = parser.parse_args()
     weights = pinned_weights(args)
     x = values(args.rows * args.width, 0x40000000, 1.0).view(args.rows, args.width).cpu()
-    torch.cuda.empty_cache()  # what made the values held larger segments, in one of which x would keep the rest of it reserved
+    torch.cuda.empty_cache()  # x would otherwise keep one of the larger segments of `values` reserved
     x = x.cuda()
     torch.cuda.synchronize()
     variants = [
@@ -225,7 +232,8 @@ def main():
     if args.out:
         with open(args.out, "wb") as file:
             file.write(last.contiguous().view(torch.int16).numpy().tobytes())
-    report = {"torch": torch.__version__, "device": torch.cuda.get_device_name(), "steps": args.steps, "rows": rows}
+    report = {"torch": torch.__version__, "device": torch.cuda.get_device_name()}
+    report |= {"steps": args.steps, "rows": rows}
     print(json.dumps(report) if args.json else json.dumps(report, indent=2))
 
 

@@ -1,5 +1,5 @@
-// The addon under what JavaScript may do to it: worker threads that end in the middle, exits, collection, nonsense. Each scene is a
-// process of its own, since what it must not do is end one.
+// The addon under everything that JavaScript can do to it: worker threads that end in the middle, exits, garbage
+// collection, wrong arguments. Each scene is a separate process, since a fault of the addon would end the process.
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
@@ -24,13 +24,13 @@ describe('the addon', () => {
     ['workers', 'runs programs in the main thread and in two workers at once'],
     [
       'terminate',
-      'lets a worker be terminated with ticks, a reference, a read, an opening or a close in flight, or views and functions held',
+      'lets a worker be terminated with ticks, reads, an opening or a close in flight, or views and functions held',
     ],
     ['exit', 'lets the process exit with ticks in flight'],
     ['exitInReference', 'lets the process exit from inside a reference'],
     ['leaks', 'gives back threads, files and memory over 200 sessions'],
     ['forgotten', 'gives back what was never closed once it is collected, and not while a view of it lives'],
-    ['flyingForgotten', 'ends the ticks of a program that nobody holds any more'],
+    ['flyingForgotten', 'ends the ticks of a program that is no longer referenced'],
     ['misuse', 'refuses wrong receivers, arguments and fields with an Error'],
     ['buffers', 'stands detached, moved and doubled buffers'],
     ['callbacks', 'stands callbacks and references that throw, detach and close'],

@@ -1,5 +1,6 @@
-// Every instruction of a map, every cast and the picking reductions, at the edges of their types and on random bits: a device yields
-// what `interpret` yields, bit for bit where the tolerance is 0, else within it. A NaN is equal to a NaN, whatever its bits.
+// Every instruction of a map, every cast and the picking reductions, at the edges of their types and on random bits:
+// a device yields what `interpret` yields, bit for bit where the tolerance is 0, else within it. Any two NaNs are
+// equal, whatever their bits.
 import fc from 'fast-check'
 import { lastValueFrom } from 'rxjs'
 import { describe, expect, it } from 'vitest'
@@ -128,7 +129,7 @@ const operands = (dtype: DType, random: number): readonly [HostArray, HostArray]
   return [two[0]!, two[1]!]
 }
 
-// The least that a rounding may be off by where a value is too small to be normal, and the largest finite value.
+// The rounding error of a value that is too small to be normal, and the largest finite value.
 const smallest: Readonly<Record<DType, number>> = {
   u8: 0,
   i32: 0,
@@ -159,7 +160,7 @@ interface Wanted {
   readonly tolerance: number
 }
 
-/** Runs one tick on the device and by `interpret`, and tells the first element of each output that is too far off. */
+/** Runs one tick on the device and by `interpret`, and reports the first element of each output that is outside the tolerance. */
 const differences = async (
   device: string,
   net: Anything,
@@ -169,18 +170,18 @@ const differences = async (
   const rows = Object.fromEntries(Object.entries(feeds).map(([name, value]) => [name, [value]]))
   const meant = (await lastValueFrom(interpret(net)(rows as Anything))) as Values
   await using session = await opened(net as Anything, device)
-  const told: string[] = []
+  const found: string[] = []
   const pulls = Object.fromEntries(Object.entries(rows).map(([name, values]) => [name, pulled(values)]))
   await session.run(pulls as Anything, { ticks: 1 }).forEach(lease => {
     using held = lease as unknown as Values & Disposable
     for (const [name, { dtype, tolerance }] of Object.entries(outputs)) {
       const [got, want] = [numbers(held[name]!, dtype), numbers(meant[name]!, dtype)]
       const wrong = got.findIndex((value, i) => !near(value, want[i]!, dtype, tolerance))
-      if (got.length !== want.length) told.push(`${name}: ${got.length} elements, not ${want.length}`)
-      else if (wrong >= 0) told.push(`${name}[${wrong}]: ${got[wrong]}, not ${want[wrong]}`)
+      if (got.length !== want.length) found.push(`${name}: ${got.length} elements, not ${want.length}`)
+      else if (wrong >= 0) found.push(`${name}[${wrong}]: ${got[wrong]}, not ${want[wrong]}`)
     }
   })
-  return told
+  return found
 }
 
 describe.each(present)('arithmetic on %s', device => {

@@ -1,4 +1,4 @@
-// The command line as a user meets it: one JSON object on standard output, errors on standard error, exit statuses 0, 1 and 2.
+// The command line: one JSON object on standard output, errors on standard error, exit statuses 0, 1 and 2.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
@@ -6,13 +6,14 @@ import { machines, orThrow, parseMachine } from '../../dsl/index.js'
 import { braid, braidWith, language, objectOf, runtime, scratch } from '../fixtures/command.js'
 
 const { folder, file } = scratch()
-const source = (
-  body: string,
-): string => `import { add, compile, download, graph, lane, mul, program, tensor, upload } from ${JSON.stringify(language)}
+const imported = 'add, compile, download, graph, lane, mul, program, tensor, upload'
+const source = (body: string): string => `import { ${imported} } from ${JSON.stringify(language)}
 import { pulled } from ${JSON.stringify(runtime)}
 ${body}`
 const doubling = `console.log('loading')
-const net = graph('doubling', { x: tensor('f32', [8]) }, ({ x }) => ({ y: x.pipe(upload(lane('copy')), mul(2), download(lane('copy'))) }))
+const net = graph('doubling', { x: tensor('f32', [8]) }, ({ x }) => ({
+  y: x.pipe(upload(lane('copy')), mul(2), download(lane('copy'))),
+}))
 const feeds = () => ({ x: pulled(Array.from({ length: 6 }, (_, i) => new Float32Array(8).fill(i))) })
 export default program({ graph: net, feeds })
 `
@@ -71,7 +72,7 @@ describe('braid', () => {
     )
   })
 
-  it('prints for people what it promised beside what it measured', () => {
+  it('prints for people the promised and the measured figures', () => {
     const { status, stdout } = braid('run', good, '--device', 'host')
     expect(status).toBe(0)
     expect(stdout).toMatch(/bound +[\d.]+ \w+ of device memory promised/)
@@ -248,14 +249,16 @@ export default program({ graph: net, feeds: () => ({ x: pulled([]), z: pulled([]
     expect(errors[0]).toMatchObject({ _tag: 'ShapeMismatch', at: expect.stringMatching(/wrong\.mts:6/) })
   })
 
-  it('tells a file that is no program, one that throws, and a feed that throws, in a sentence', () => {
+  it('reports a file that is no program, one that throws, and a feed that throws, in a sentence', () => {
     for (const [name, text, says] of [
       ['empty.mjs', 'export const x = 1', 'the exports x'],
       ['throws.mjs', 'throw new Error("out of ink")', 'out of ink'],
       [
         'late.mts',
         source(
-          `${doubling.replace('export default', 'const p =')}\nexport default program({ ...p, feeds: () => ({ x: pulled((function* () { throw new Error('dry') })()) }) })`,
+          `${doubling.replace('export default', 'const p =')}
+function* dry() { throw new Error('dry') }
+export default program({ ...p, feeds: () => ({ x: pulled(dry()) }) })`,
         ),
         'dry',
       ],
@@ -324,7 +327,7 @@ export default program({ graph: net, feeds: () => ({ x: pulled([]), z: pulled([]
       () => file('graph.mts', source(doubling.replace('graph: net', 'graph: {} as never'))),
       'a graph, as graph(...) makes it',
     ],
-  ])('tells of %s in a sentence that says what was wanted and found', (_, path, says) => {
+  ])('reports %s in a sentence with the wanted and the found value', (_, path, says) => {
     const people = braid('run', path(), '--device', 'host')
     expect({ status: people.status, stdout: people.stdout.replace('loading\n', '') }).toEqual({
       status: 1,
@@ -335,7 +338,7 @@ export default program({ graph: net, feeds: () => ({ x: pulled([]), z: pulled([]
     expect(people.stderr).not.toMatch(/\n {4}at |undefined undefined/)
   })
 
-  it('tells a bound that no plan can keep, and a device that is not there', () => {
+  it('reports a bound that no plan can keep, and a device that does not exist', () => {
     expect(braid('run', good, '--memory', '1').stderr).toMatch(
       /\[OverBudget\]\n {2}wanted {2}at most 1 bytes/,
     )
@@ -344,7 +347,7 @@ export default program({ graph: net, feeds: () => ({ x: pulled([]), z: pulled([]
     expect(far.stderr).toMatch(/cuda:99: .*\n {2}wanted /)
   })
 
-  it('tells its version', () => {
+  it('prints its version', () => {
     expect(braid('--version').stdout).toMatch(/^\d+\.\d+\.\d+\n$/)
   })
 
@@ -378,7 +381,7 @@ export default program({ graph: net, feeds: () => ({ x: pulled([]), z: pulled([]
     expect(braid('doctor', '--device', 'host').status).toBe(2)
   })
 
-  it('doctor says what the environment tells the allocator', () => {
+  it('doctor prints the allocator settings of the environment', () => {
     const unset = {
       PYTORCH_CUDA_ALLOC_CONF: undefined,
       PYTORCH_HIP_ALLOC_CONF: undefined,
@@ -388,7 +391,8 @@ export default program({ graph: net, feeds: () => ({ x: pulled([]), z: pulled([]
       allocator: { variable: null, settings: [] },
     })
     const text =
-      'expandable_segments:False, pinned_use_background_threads:True,max_split_size_mb:3,backend:cudaMallocAsync'
+      'expandable_segments:False, pinned_use_background_threads:True,' +
+      'max_split_size_mb:3,backend:cudaMallocAsync'
     const env = { ...unset, PYTORCH_CUDA_ALLOC_CONF: text, PYTORCH_ALLOC_CONF: 'svm:False' }
     expect(objectOf(braidWith(env, 'doctor', '--json').stdout)).toMatchObject({
       ok: true,

@@ -1,4 +1,4 @@
-// What the contract suites run on: `host` always, and `cuda:0` where there is one. A new device is one line here.
+// The devices of the contract suites: `host` always, and `cuda:0` where there is one. A new device is one line here.
 
 import { compile } from '../../dsl/compiler/compile.js'
 import type { CompileOptions } from '../../dsl/index.js'
@@ -10,7 +10,10 @@ const cudas = names.filter(name => name.startsWith('cuda:'))
 
 export const present: readonly string[] = names.filter(device => device === 'host' || device === 'cuda:0')
 
-/** What plans for so many devices run on: host devices, CUDA devices where there are as many, and one of them twice where there is one at all. */
+/**
+ * Lists of devices for plans that need several: host devices; where there are enough GPUs, two or four of them; where
+ * there is a GPU, the same one twice.
+ */
 export const fleets: readonly (readonly string[])[] = [
   ['host:0', 'host:1'],
   ['host:0', 'host:1', 'host:2'],

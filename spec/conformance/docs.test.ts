@@ -1,4 +1,4 @@
-// What people read is a program: the blocks of each section of the README and of docs/ together are one file, which must
+// The documentation is tested: the code blocks of each section of the README and of docs/ form one file, which must
 // type-check, run, and print what the page says.
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'

@@ -1,4 +1,5 @@
-// Opening and running when something is wrong: each ends in an error that says what, where and what to do, and nothing stays behind.
+// Opening and running with a fault: each ends in an error that names the fault, its place and the remedy, and every
+// resource is released.
 import * as E from 'fp-ts/lib/Either.js'
 import { lastValueFrom, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'
@@ -68,7 +69,7 @@ describe('what open refuses', () => {
     await works()
   })
 
-  it('parameters that are missing, with the ones that nobody wants, or of another size', async () => {
+  it('parameters that are missing, that the plan does not have, or of another size', async () => {
     const [error] = await refused({ device: 'host', params: { wieght: bias } })
     expect(error).toMatchObject({
       _tag: 'MissingParam',
@@ -79,7 +80,7 @@ describe('what open refuses', () => {
     expect(short).toMatchObject({ _tag: 'WrongParam', found: 'Float32Array of 3 elements' })
   })
 
-  it('a parameter that is missing names what was given; one that nothing needs may be left out, or given', async () => {
+  it('a missing parameter: the given ones are named; an unneeded one may be left out, or given', async () => {
     expect((await refused({ device: 'host' }))[0]).toMatchObject({ _tag: 'MissingParam', found: 'none' })
     expect(
       (await refused({ device: 'host', params: { bias: undefined, w: bias, v: bias } }))[0],
@@ -138,7 +139,7 @@ describe('what open refuses', () => {
     expect(error!.violations!.map(({ law }) => law)).toContain('L3')
   })
 
-  it('a plan that talks to other ranks, compiled or from a file, of either storage: told once, where it was written', async () => {
+  it('a plan of several ranks, compiled or from a file, of either storage: one error, with its place', async () => {
     const summed = (ranks: number) => {
       const world = communicator('world', ranks)
       return graph('summed', { x: row }, ({ x }) => ({
@@ -170,7 +171,9 @@ describe('what open refuses', () => {
   it('a user kernel without its meaning, of a plan from a file; given it, the plan runs', async () => {
     const triple = kernel({
       name: 'triple',
-      cuda: 'extern "C" __global__ void triple(const float* x, float* y) { y[threadIdx.x] = 3 * x[threadIdx.x]; }',
+      cuda:
+        'extern "C" __global__ void triple(const float* x, float* y) ' +
+        '{ y[threadIdx.x] = 3 * x[threadIdx.x]; }',
       reads: { x: tensor('f32', [8]) },
       writes: { y: tensor('f32', [8]) },
       launch: { grid: 1, block: 8 },
@@ -239,7 +242,7 @@ describe('a length that does not fit the size that a symbol is bound to', () => 
     )
   })
 
-  it('no size is suggested where none fits, where two symbols could, or where the type is wrong', async () => {
+  it('no size is suggested where none fits, two symbols could, or the type is wrong', async () => {
     expect((await refusal(shaped('batch', 784), { batch: 4 }, new Float32Array(785))).next).toContain(
       '{ batch: … }',
     )
@@ -266,10 +269,10 @@ describe('a length that does not fit the size that a symbol is bound to', () => 
       _tag: 'WrongParam',
       next: expect.stringContaining('{ dims: { width: 6 } }'),
     })
-    const told = lastValueFrom(
+    const interpreted = lastValueFrom(
       interpret(shaped('batch', 3), { dims: { batch: 2 } })({ x: [new Float32Array(9)] as never }),
     )
-    await expect(told).rejects.toThrow('interpret(graph, { dims: { batch: 3 } })')
+    await expect(interpreted).rejects.toThrow('interpret(graph, { dims: { batch: 3 } })')
   })
 })
 

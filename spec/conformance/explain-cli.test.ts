@@ -1,4 +1,5 @@
-// `braid explain` and `braid plan --as …` as a user meets them: every form, a program or a plan from a file, a machine by name or from a file.
+// `braid explain` and `braid plan --as …`: every form, a program or a plan from a file, a machine by name or from a
+// file.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
@@ -14,7 +15,8 @@ const program = file(
   `import { add, download, graph, lane, mul, param, program, tensor, upload } from ${JSON.stringify(language)}
 const net = graph('net', { x: tensor('f32', [1024]) }, ({ x }) => {
   const w = param('w', tensor('f32', [1024]), { on: 'host' })
-  return { y: x.pipe(upload(lane('copy')), mul(2), add(w.pipe(upload(lane('copy'), { ahead: 1 }))), download(lane('out'))) }
+  const streamed = w.pipe(upload(lane('copy'), { ahead: 1 }))
+  return { y: x.pipe(upload(lane('copy')), mul(2), add(streamed), download(lane('out'))) }
 })
 export default program({ graph: net, feeds: () => ({}) })
 `,
@@ -55,7 +57,7 @@ describe('braid explain', () => {
     expect(reasons.timing).toMatchObject({ machine: 'h200', tickUs: expect.any(Number) })
   })
 
-  it('draws a plan that somebody else wrote', () => {
+  it('draws a plan that another program wrote', () => {
     const path = join(folder, 'foreign.svg')
     const { status, stdout } = braid('explain', foreign, '--as', 'svg', '-o', path)
     expect({ status, stdout }).toMatchObject({ status: 0, stdout: expect.stringContaining(path) })
@@ -71,7 +73,7 @@ describe('braid explain', () => {
   })
 
   it.each([
-    ['a machine that nobody knows', [program, '--machine', 'abacus'], 2, /h200.*found "abacus"/s],
+    ['an unknown machine', [program, '--machine', 'abacus'], 2, /h200.*found "abacus"/s],
     [
       'a machine file without rates',
       [program, '--machine', file('bad.jsonc', '{ "name": "x" }')],
@@ -82,7 +84,7 @@ describe('braid explain', () => {
     ['another form', [program, '--as', 'poem'], 2, /text, json, dot, perfetto, svg/],
     ['a plan that is compiled already', [foreign, '--memory', 'small'], 2, /compiled already/],
     ['no place to write', [program, '-o', join(folder, 'nowhere', 'x.txt')], 1, /file that can be written/],
-  ] as const)('tells %s', (_, args, status, says) => {
+  ] as const)('reports %s', (_, args, status, says) => {
     const found = braid('explain', ...args)
     expect({ status: found.status, stdout: found.stdout }).toEqual({ status, stdout: '' })
     expect(found.stderr).toMatch(says)

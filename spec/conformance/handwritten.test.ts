@@ -1,4 +1,5 @@
-// Plans that nobody compiled: what the laws allow runs, whatever the compiler would have written; the rest is refused before it starts.
+// Hand-written plans: every plan that the laws allow runs, even one that the compiler would not write; every other
+// plan is refused before it starts.
 import * as E from 'fp-ts/lib/Either.js'
 import { lastValueFrom, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'
@@ -93,7 +94,8 @@ describe('a plan by hand', () => {
     kind: 'cuda',
     name: 'twice',
     source:
-      'extern "C" __global__ void twice(const unsigned char* x, unsigned char* y) { y[threadIdx.x] = 2 * x[threadIdx.x]; }',
+      'extern "C" __global__ void twice(const unsigned char* x, unsigned char* y) ' +
+      '{ y[threadIdx.x] = 2 * x[threadIdx.x]; }',
     grid: [1, 1, 1],
     block: [64, 1, 1],
     sharedBytes: 0,
@@ -152,8 +154,8 @@ describe('a plan by hand', () => {
     ])
   })
 
-  it('6. a bound that every law keeps, but no pool can in one piece, is refused with both figures, and opens when it is raised', async () => {
-    // 0 and 2 are freed around 1, which stays: what is then asked for fits their bytes together, and no piece of them.
+  it('6. a lawful bound that fragmentation exceeds is refused with both figures, and opens when raised', async () => {
+    // 0 and 2 are freed while 1, between them, stays: the next request fits their sum, but neither of them.
     const pieces = [0, 1, 2].map(i => ({ name: `piece ${i}`, bytes: 512 }))
     const plan = written(
       [copy, copy, copy, copy, copy, copy],

@@ -1,4 +1,4 @@
-// Collectives of one rank run everywhere: a program for any number of ranks is right for one, and nothing is sent.
+// Collectives of one rank run on every device: a program for any number of ranks is valid for one, and sends nothing.
 import { lastValueFrom, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'
 import {
@@ -84,7 +84,7 @@ describe.each(present)('collectives of one rank on %s', device => {
           allGather(self, comm, { ahead: 1 }),
           permute(self, [[0, 0]]),
         )
-        return { same: same.pipe(download()), nobody: same.pipe(permute(self, [], comm), download()) }
+        return { same: same.pipe(download()), unsent: same.pipe(permute(self, [], comm), download()) }
       })
       const feeds = { x: [0, 1, 2].map(tick => counted(dtype, 5, tick)) }
       for (const storage of storages) await check(net as never, device, feeds, { storage })
@@ -116,7 +116,9 @@ describe.each(present)('collectives of one rank on %s', device => {
     const spec = tensor('f32', [64])
     const bump = kernel({
       name: 'bump',
-      cuda: 'extern "C" __global__ void bump(const float* x, float* y) { y[threadIdx.x] = x[threadIdx.x] + 1; }',
+      cuda:
+        'extern "C" __global__ void bump(const float* x, float* y) ' +
+        '{ y[threadIdx.x] = x[threadIdx.x] + 1; }',
       reads: { x: spec },
       writes: { y: spec },
       donates: { y: 'x' },

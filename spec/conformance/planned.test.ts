@@ -1,4 +1,5 @@
-// Planned storage on every device: one arena a session, taken when it opens and given back when it ends, and its size is what was promised.
+// Planned storage on every device: one arena a session, allocated when it opens and freed when it ends, of the size
+// that the plan states.
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, it } from 'vitest'
@@ -31,7 +32,7 @@ const jittered = (device: string, jitter: number) =>
   device === 'host' ? { host: { jitter, jitterMicroseconds: 120, poison: true } } : {}
 
 describe.each(present)('planned storage on %s', device => {
-  it('holds its arena and nothing else, whatever the timing, and answers as pooled storage does', async () => {
+  it('holds only its arena, whatever the timing, and yields what pooled storage yields', async () => {
     const pooled = await run(orThrow(compile(network)), device, { params })
     for (let seed = 1; seed <= 8; seed++) {
       const { answers, stats } = await run(plan, device, { params, ...jittered(device, seed) })
@@ -43,7 +44,7 @@ describe.each(present)('planned storage on %s', device => {
     }
   })
 
-  it('answers as pooled storage does where lanes hardly meet, with waits that memory alone asks for too', async () => {
+  it('yields what pooled storage yields where lanes rarely wait, with waits for memory reuse too', async () => {
     await fc.assert(
       fc.asyncProperty(
         patterns(40),

@@ -1,4 +1,5 @@
-// Graphs of several rates, on every device: what feeds give and when they are asked, what a lease holds, how a run ends.
+// Graphs of several rates, on every device: the values of feeds and when they are pulled, the values of a lease, the
+// end of a run.
 import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -147,7 +148,7 @@ describe.each(present)('rates on %s', device => {
     expect(leases.map(answer)).toEqual(ticks(2))
   })
 
-  it('ends after the last tick that has all of its values, and tells of those that are left', async () => {
+  it('ends after the last tick that has all of its values, and reports those that are left', async () => {
     const { messages, stop } = warned()
     const session = await start()
     const run = session.run({ x: pulled(pairs(11)), z: pulled(pairs(9, 1000)) })
@@ -217,12 +218,17 @@ describe('braid, of a program with rates', () => {
   const program = join(mkdtempSync(join(tmpdir(), 'braid-rates-')), 'rates.mts')
   writeFileSync(
     program,
-    `import { add, download, every, graph, hold, program, relu, tensor, upload, window, sum } from ${JSON.stringify(language)}
+    `import { add, download, every, graph, hold, program, relu, sum, tensor, upload, window } from
+  ${JSON.stringify(language)}
 import { pulled } from ${JSON.stringify(runtime)}
 const net = graph('two-rates', { x: tensor('f32', [8]), z: tensor('f32', [8]) }, ({ x, z }) => {
   const fast = x.pipe(upload())
   const held = z.pipe(upload(), hold(1))
-  return { y: fast.pipe(relu(), add(held), download()), s: fast.pipe(window(3), sum(0), add(z.pipe(upload())), download()), e: x.pipe(every(3)) }
+  return {
+    y: fast.pipe(relu(), add(held), download()),
+    s: fast.pipe(window(3), sum(0), add(z.pipe(upload())), download()),
+    e: x.pipe(every(3)),
+  }
 })
 const rows = n => Array.from({ length: n }, (_, i) => new Float32Array(8).fill(i - 4))
 export default program({ graph: net, feeds: () => ({ x: pulled(rows(20)), z: pulled(rows(10)) }) })

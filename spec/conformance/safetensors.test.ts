@@ -39,7 +39,7 @@ const faults = async (path: string): Promise<SafetensorsFaults> => {
   throw new Error('the file was accepted')
 }
 
-const sound = {
+const wellFormed = {
   a: { dtype: 'F32', shape: [2, 3], data_offsets: [0, 24] },
   b: { dtype: 'U8', shape: [5], data_offsets: [24, 29] },
 }
@@ -87,7 +87,7 @@ describe('a valid file', () => {
     expect([...small]).toEqual([1, 2, 3, 4, 5, 6])
   })
 
-  it('may hold element types that Braid does not compute with, as long as no parameter needs them', async () => {
+  it('may hold element types that Braid does not compute with, if no parameter needs them', async () => {
     const path = await file(JSON.stringify({ ids: { dtype: 'I64', shape: [2], data_offsets: [0, 16] } }), 16)
     const opened = await safetensors(path)()
     if (E.isLeft(opened)) throw new Error(JSON.stringify(opened.left))
@@ -97,7 +97,7 @@ describe('a valid file', () => {
   })
 
   it('refuses another name, type, shape or size, each with its own error', async () => {
-    const opened = await safetensors(await file(JSON.stringify(sound), 29))()
+    const opened = await safetensors(await file(JSON.stringify(wellFormed), 29))()
     if (E.isLeft(opened)) throw new Error(JSON.stringify(opened.left))
     await using held = opened.right
     await expect(held.source('c')(new Uint8Array(4))).rejects.toThrow(/a, b/)
@@ -111,7 +111,7 @@ describe('a valid file', () => {
   })
 
   it('that shrinks after it was opened is reported as truncated', async () => {
-    const path = await file(JSON.stringify(sound), 29)
+    const path = await file(JSON.stringify(wellFormed), 29)
     const opened = await safetensors(path)()
     if (E.isLeft(opened)) throw new Error(JSON.stringify(opened.left))
     await using held = opened.right
@@ -123,7 +123,7 @@ describe('a valid file', () => {
 })
 
 describe('an invalid file', () => {
-  const entry = (changes: object) => JSON.stringify({ a: { ...sound.a, ...changes } })
+  const entry = (changes: object) => JSON.stringify({ a: { ...wellFormed.a, ...changes } })
   const lies: readonly [
     name: string,
     header: string | Uint8Array,
@@ -131,11 +131,11 @@ describe('an invalid file', () => {
     tag: string,
     length?: bigint,
   ][] = [
-    ['a header longer than the file', JSON.stringify(sound), 29, 'Truncated', 5000n],
-    ['a header of 2^63 bytes', JSON.stringify(sound), 29, 'BadHeader', 1n << 63n],
-    ['a header of 2^64 - 1 bytes', JSON.stringify(sound), 29, 'BadHeader', (1n << 64n) - 1n],
-    ['a header just over the limit', JSON.stringify(sound), 29, 'BadHeader', 100_000_001n],
-    ['a header that is too short for its JSON', JSON.stringify(sound), 29, 'BadHeader', 20n],
+    ['a header longer than the file', JSON.stringify(wellFormed), 29, 'Truncated', 5000n],
+    ['a header of 2^63 bytes', JSON.stringify(wellFormed), 29, 'BadHeader', 1n << 63n],
+    ['a header of 2^64 - 1 bytes', JSON.stringify(wellFormed), 29, 'BadHeader', (1n << 64n) - 1n],
+    ['a header just over the limit', JSON.stringify(wellFormed), 29, 'BadHeader', 100_000_001n],
+    ['a header that is too short for its JSON', JSON.stringify(wellFormed), 29, 'BadHeader', 20n],
     ['an empty header', '', 0, 'BadHeader'],
     ['not JSON', '{"a": nope}', 0, 'BadHeader'],
     ['an array', '[]', 0, 'BadHeader'],
@@ -147,10 +147,15 @@ describe('an invalid file', () => {
       'BadHeader',
     ],
     ['a byte order mark', Uint8Array.of(0xef, 0xbb, 0xbf, 0x7b, 0x7d), 0, 'BadHeader'],
-    ['a name twice', `{"a":${JSON.stringify(sound.a)},"a":${JSON.stringify(sound.a)}}`, 24, 'BadHeader'],
+    [
+      'a name twice',
+      `{"a":${JSON.stringify(wellFormed.a)},"a":${JSON.stringify(wellFormed.a)}}`,
+      24,
+      'BadHeader',
+    ],
     [
       'a name twice, once escaped',
-      `{"a":${JSON.stringify(sound.a)},"\\u0061":${JSON.stringify(sound.a)}}`,
+      `{"a":${JSON.stringify(wellFormed.a)},"\\u0061":${JSON.stringify(wellFormed.a)}}`,
       24,
       'BadHeader',
     ],
@@ -160,7 +165,12 @@ describe('an invalid file', () => {
       24,
       'BadHeader',
     ],
-    ['metadata that is not strings', JSON.stringify({ __metadata__: { n: 1 }, ...sound }), 29, 'BadHeader'],
+    [
+      'metadata that is not strings',
+      JSON.stringify({ __metadata__: { n: 1 }, ...wellFormed }),
+      29,
+      'BadHeader',
+    ],
     ['a tensor that is null', '{"a":null}', 0, 'BadTensor'],
     ['an unknown dtype', entry({ dtype: 'F17' }), 24, 'BadTensor'],
     ['a dtype named like a method', entry({ dtype: 'constructor' }), 24, 'BadTensor'],
@@ -174,23 +184,23 @@ describe('an invalid file', () => {
     ['offsets that run backwards', entry({ data_offsets: [24, 0] }), 24, 'BadTensor'],
     ['one offset', entry({ data_offsets: [24] }), 24, 'BadTensor'],
     ['a negative offset', entry({ data_offsets: [-24, 0] }), 24, 'BadTensor'],
-    ['data that ends early', JSON.stringify(sound), 20, 'Truncated'],
-    ['data that goes on', JSON.stringify(sound), 30, 'Hole'],
+    ['data that ends early', JSON.stringify(wellFormed), 20, 'Truncated'],
+    ['data that goes on', JSON.stringify(wellFormed), 30, 'Hole'],
     [
       'a hole between tensors',
-      JSON.stringify({ ...sound, b: { ...sound.b, data_offsets: [25, 30] } }),
+      JSON.stringify({ ...wellFormed, b: { ...wellFormed.b, data_offsets: [25, 30] } }),
       30,
       'Hole',
     ],
     [
       'two tensors over the same bytes',
-      JSON.stringify({ ...sound, b: { ...sound.b, data_offsets: [20, 25] } }),
+      JSON.stringify({ ...wellFormed, b: { ...wellFormed.b, data_offsets: [20, 25] } }),
       29,
       'Overlap',
     ],
     [
       'a tensor inside another',
-      JSON.stringify({ ...sound, b: { ...sound.b, data_offsets: [4, 9] } }),
+      JSON.stringify({ ...wellFormed, b: { ...wellFormed.b, data_offsets: [4, 9] } }),
       24,
       'Overlap',
     ],
@@ -225,7 +235,7 @@ describe('an invalid file', () => {
   })
 
   it('with any byte of its header changed is refused, or its tensors still cover the data', async () => {
-    const whole = new Uint8Array(await readFile(await file(JSON.stringify(sound), 29)))
+    const whole = new Uint8Array(await readFile(await file(JSON.stringify(wellFormed), 29)))
     const path = fresh()
     await fc.assert(
       fc.asyncProperty(fc.nat(whole.length - 30), fc.integer({ min: 1, max: 255 }), async (at, change) => {

@@ -1,4 +1,4 @@
-// The contract of a session, on every device: credits, leases, feeds, endings, disposal. Numbered as in a manual.
+// The contract of a session, on every device: credits, leases, feeds, ends of runs, disposal. Cases are numbered.
 import { firstValueFrom, interval, lastValueFrom, map, NEVER, of, Subject, take, toArray } from 'rxjs'
 import { afterEach, describe, expect, it } from 'vitest'
 import { add, download, graph, lane, mul, param, scan, tensor, upload } from '../../dsl/index.js'
@@ -42,7 +42,7 @@ describe.each(present)('a session on %s', device => {
   }
   const doubling = (options: Parameters<typeof opened>[2] = {}) =>
     start<Session<{ x: typeof four }, { y: typeof four }>>(opened(double, device, options))
-  const adding = (options: Parameters<typeof opened>[2] = {}) =>
+  const sumSession = (options: Parameters<typeof opened>[2] = {}) =>
     start<Session<{ a: typeof four; b: typeof four }, { y: typeof four }>>(opened(sum, device, options))
   afterEach(async () => {
     for (const session of open.splice(0)) await session.close()
@@ -138,7 +138,7 @@ describe.each(present)('a session on %s', device => {
   })
 
   it('7 waits for values that come later, and for all inputs of a tick', async () => {
-    const session = await adding()
+    const session = await sumSession()
     const slow = (async function* () {
       for (let i = 0; i < 4; i++) {
         await pause(5)
@@ -150,8 +150,8 @@ describe.each(present)('a session on %s', device => {
     ).toEqual([0, 2, 4, 6])
   })
 
-  it('8 ends with the shortest feed, takes at most one value too many from the others, and returns their iterators', async () => {
-    const session = await adding()
+  it('8 ends with the shortest feed, pulls at most one value more from the others, and returns their iterators', async () => {
+    const session = await sumSession()
     let asked = 0
     let returned = 0
     const long: Iterable<Float32Array> = {
@@ -384,7 +384,7 @@ describe.each(present)('a session on %s', device => {
     ])
   })
 
-  it('23 stops when it is unsubscribed from: nothing more is asked, slots come back, another run may start at once', async () => {
+  it('23 stops when it is unsubscribed from: no more pulls, slots come back, another run may start at once', async () => {
     const session = await doubling()
     let asked = 0
     let returned = false
@@ -423,7 +423,7 @@ describe.each(present)('a session on %s', device => {
     ).rejects.toBe(reason)
   })
 
-  it('25 closes while a run is active: it drains, the run ends with a DisposedError, and all afterwards throws one', async () => {
+  it('25 closes while a run is active: it drains, the run ends with a DisposedError; later calls throw one', async () => {
     const session = await doubling()
     let error: unknown
     const leases: Lease<{ readonly y: Float32Array }>[] = []
@@ -507,7 +507,7 @@ describe.each(present)('a session on %s', device => {
     expect(enqueueUs.median).toBeGreaterThan(0)
   })
 
-  it('30 tells what ran, lane by lane, if it was asked to', async () => {
+  it('30 records every run with its lane, if it was opened with trace', async () => {
     const session = await doubling({ trace: true })
     await session.run({ x: pulled(rows(5)) }).forEach(lease => void lease[Symbol.dispose]())
     const records = session.trace()

@@ -1,5 +1,6 @@
-// Plans for several devices of one process: they yield what `interpret` yields, on whichever devices of one kind they are opened. On host devices under jitter and with
-// poisoned memory; a copy that comes too early, or a wait that a device does not know of, shows as a wrong answer.
+// Plans for several devices of one process: they yield what `interpret` yields, on any devices of one kind. On host
+// devices under jitter and with poisoned memory, so that a copy that starts too early, or a missing wait between
+// devices, gives a wrong result.
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { lastValueFrom, toArray } from 'rxjs'
@@ -154,7 +155,7 @@ describe.each(fleets)(
       const states = plan.buffers.filter(({ life, alias }) => life === 'state' && alias === undefined)
       expect(new Set(states.map(({ device }) => device)).size).toBe(fleet.length)
       for (const { name, device: where } of states) expect((await session.read(name))[5]).toBe(where + 30)
-      // Every run is on a lane of the device that it is said to be on, and copies between devices are as few as can be.
+      // Every run is on a lane of its own device, and there are as few copies between devices as possible.
       expect(new Set(session.trace().map(({ device }) => device)).size).toBe(fleet.length)
       expect(plan.nodes.filter(({ op }) => op === 'peer')).toHaveLength(fleet.length - 1)
     })
@@ -211,7 +212,7 @@ describe('opening a plan for several devices', () => {
     [['host'], '2 devices, as the plan is made for', 'one: host:0'],
     ['cuda:0', '2 devices, as the plan is made for', 'one: cuda:0'],
     [['cuda:0', 'host'], 'devices of one kind', 'cuda:0, host:1'],
-  ] as const)('on %s is told what is missing', async (wanted, words, found) => {
+  ] as const)('on %s reports what is missing', async (wanted, words, found) => {
     const result = await open(plan, { device: wanted })()
     expect(E.isLeft(result) && result.left).toMatchObject({ _tag: 'NoDevice', wanted: words, found })
   })

@@ -1,4 +1,4 @@
-// Sessions that share a device: one thread issues for all of them, in turns, and each yields what it would yield alone.
+// Sessions that share a device: one thread issues for all of them in turns, and each yields what it yields alone.
 import fc from 'fast-check'
 import { lastValueFrom, map, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'
@@ -15,7 +15,7 @@ type Values = Readonly<Record<string, HostArray>>
 const four = tensor('f32', [4])
 const copy = lane('copy')
 const math = lane('math')
-/** y = w · (x₀ + … + xₜ): a state, so that a tick lost, doubled or taken from another session shows in every later one. */
+/** y = w · (x₀ + … + xₜ): a state, so that a lost, doubled or foreign tick changes every later result. */
 const summing = graph('summing', { x: four }, ({ x }) => {
   const w = param('w', four)
   const total = x.pipe(
@@ -37,8 +37,8 @@ const sums = (count: number, w: number): number[] => {
   return Array.from({ length: count }, (_, i) => w * (total += i % 7))
 }
 
-/** Where several wait for what all of them bring about: looked at whenever somebody has brought it nearer. */
-const meeting = () => {
+/** A condition that several sessions wait for: `until` waits for it, and `look` evaluates it again. */
+const condition = () => {
   const waiting = new Set<() => void>()
   const look = (): void => {
     for (const ask of [...waiting]) ask()
@@ -66,10 +66,10 @@ describe.each(present)('sessions that share %s', device => {
       return await lastValueFrom(session.run({ x: pulled(rows(30)) }).pipe(map(first), toArray()))
     })()
     expect(alone).toEqual(sums(30, 3))
-    // Nobody is given value 5k before everybody has shown 5k: a session that had its turns only when another has ended would wait for ever,
-    // however fast or slow the device is.
+    // No session is fed value 5k before every session has yielded 5k: a session that had its turns only after
+    // another one's end would wait for ever, on a device of any speed.
     const shown = [0, 0, 0, 0]
-    const together = meeting()
+    const together = condition()
     const fed = async function* () {
       let given = 0
       for (const value of rows(30)) {
@@ -79,7 +79,7 @@ describe.each(present)('sessions that share %s', device => {
       }
     }
     const sessions = await Promise.all([3, 5, 7, 3].map((w, i) => summed(w, 1 + (i % 3))))
-    const beside = await Promise.all(
+    const concurrent = await Promise.all(
       sessions.map(async (opened, i) => {
         await using session = opened
         const values: number[] = []
@@ -91,7 +91,7 @@ describe.each(present)('sessions that share %s', device => {
         return values
       }),
     )
-    expect(beside).toEqual([alone, sums(30, 5), sums(30, 7), alone])
+    expect(concurrent).toEqual([alone, sums(30, 5), sums(30, 7), alone])
   })
 
   it('go on when one of them is disposed, in the middle of its ticks or at rest', async () => {

@@ -31,7 +31,9 @@ const program = file(
   'program.mts',
   `import { download, graph, lane, mul, program, tensor, upload } from ${JSON.stringify(language)}
 import { pulled } from ${JSON.stringify(runtime)}
-const net = graph('doubling', { x: tensor('f32', [1 << 20]) }, ({ x }) => ({ y: x.pipe(upload(lane('up')), mul(2), download(lane('down'))) }))
+const net = graph('doubling', { x: tensor('f32', [1 << 20]) }, ({ x }) => ({
+  y: x.pipe(upload(lane('up')), mul(2), download(lane('down'))),
+}))
 export default program({ graph: net, feeds: () => ({ x: pulled([new Float32Array(1 << 20)]) }) })
 `,
 )
@@ -118,7 +120,7 @@ describe('braid simulate', () => {
     expect(errors.find(({ at }) => at!.endsWith('bandwidth'))!['wanted']).toContain('GB/s')
   })
 
-  it('ends with 2 for a name that nobody knows, and with 1 for a file that cannot be read', () => {
+  it('ends with 2 for an unknown name, and with 1 for a file that cannot be read', () => {
     const unknown = braid('simulate', planFile, '--machine', 'h2000')
     expect(unknown.status).toBe(2)
     expect(unknown.stderr).toContain('h200, h200x2, h200x8')
@@ -131,7 +133,7 @@ describe('braid simulate', () => {
     expect(braid('simulate', file('no-plan.json', '{}'), '--machine', 'h200').status).toBe(1)
   })
 
-  it('holds a trace of a real run beside the plan', () => {
+  it('compares a trace of a real run with the plan', () => {
     const trace = join(folder, 'run.json')
     expect(braid('run', program, '--device', 'host', '--trace', trace).status).toBe(0)
     const { status, stdout } = braid('simulate', program, '--machine', 'h200', '--against', trace, '--json')
@@ -185,7 +187,7 @@ describe('a trace', () => {
     expect(differences).toEqual([...differences].sort((a, b) => b - a))
   })
 
-  it('that has lost its first runs is read from the first whole tick on; one of another plan is refused', () => {
+  it('without its first runs is read from the first whole tick on; one of another plan is refused', () => {
     const ticks = ticksOf(plan, slow(5).slice(1))
     expect(ticks).toHaveLength(4)
     expect(

@@ -115,7 +115,7 @@ describe('braid snapshot', () => {
     if (!hasPython) return context.skip('python3 is not installed')
     const path = join(folder, 'snapshot.pickle')
     expect(braid('snapshot', good, '--as', 'torch', '-o', path).stdout).toContain('pytorch.org/memory_viz')
-    // The sums that PyTorch's own `_memory_viz.py stats` asserts, and the keys that its `trace` and `segments` read.
+    // The sums that PyTorch's `_memory_viz.py stats` asserts, and the keys that its `trace` and `segments` read.
     const script = `
 import pickle, sys
 data = pickle.load(open(sys.argv[1], "rb"))
@@ -124,7 +124,8 @@ for seg in data["segments"]:
     assert seg["segment_pool_id"] == (0, 0) and type(seg["segment_pool_id"]) is tuple
     for b in seg["blocks"]:
         assert 0 <= b["requested_size"] <= b["size"]
-        print("stream_%d;seg_%d" % (seg["stream"], seg["address"]), b["state"], [(f["filename"].split("/")[-1], f["line"], f["name"]) for f in b["frames"]])
+        frames = [(f["filename"].split("/")[-1], f["line"], f["name"]) for f in b["frames"]]
+        print("stream_%d;seg_%d" % (seg["stream"], seg["address"]), b["state"], frames)
 for e in data["device_traces"][0]:
     print(e["action"], e["addr"], e["size"], e["stream"], e["time_us"])
 print(data["braid"]["traces"][0]["action"], data["segments"][0]["blocks"][1]["pending_uses"])`

@@ -1,4 +1,5 @@
-// Orders without data, as devices keep them: what comes after a start begins no earlier than all that the other one waits for has ended; after an end, no earlier than that.
+// Orders without data, on devices: an operation after another's start begins no earlier than the end of everything
+// that the other waits for; an operation after another's end begins no earlier than that end.
 import fc from 'fast-check'
 import { lastValueFrom, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'
@@ -11,13 +12,13 @@ import { opened, present } from './devices.js'
 type Values = Readonly<Record<string, Float32Array>>
 
 describe.each(present)('orders without data on %s', device => {
-  // Times of a GPU are told to half a microsecond.
+  // A GPU's times have a resolution of half a microsecond.
   const slack = device === 'host' ? 0 : 0.002
 
   it('are kept in every tick, and change no value', { timeout: 120_000 }, async () => {
     const ticks = 4
     const feed = Array.from({ length: ticks }, (_, tick) => new Float32Array(16).map((_, i) => i - 3 * tick))
-    let beside = 0
+    let overlapped = 0
     await fc.assert(
       fc.asyncProperty(
         steps(10),
@@ -42,7 +43,7 @@ describe.each(present)('orders without data on %s', device => {
           const { plan } = session
           const runs = plan.commands.filter(command => command[0] === 'run')
           const records = new Map(session.trace().map(record => [`${record.tick} ${record.node}`, record]))
-          /** What an operation begins after by itself: its lane's operation before it, and those that write what it reads. */
+          /** The operations before this one without `after`: its lane's previous one, and the writers of its reads. */
           const needs = (node: number): readonly number[] => {
             const at = runs.findIndex(run => run[1] === node)
             const [, , lane, reads] = runs[at]!
@@ -57,13 +58,13 @@ describe.each(present)('orders without data on %s', device => {
                 const { startMs } = records.get(`${tick} ${id}`)!
                 for (const before of when === 'start' ? needs(node) : [node])
                   expect(startMs).toBeGreaterThanOrEqual(records.get(`${tick} ${before}`)!.endMs - slack)
-                if (when === 'start' && startMs < records.get(`${tick} ${node}`)!.endMs) beside++
+                if (when === 'start' && startMs < records.get(`${tick} ${node}`)!.endMs) overlapped++
               }
         },
       ),
       { numRuns: runs(40) },
     )
     // To come after a start is not to come after the end.
-    if (device === 'host') expect(beside).toBeGreaterThan(often(0))
+    if (device === 'host') expect(overlapped).toBeGreaterThan(often(0))
   })
 })

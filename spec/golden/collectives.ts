@@ -30,8 +30,9 @@ const pairs = communicator('pairs', {
 }) // prettier-ignore
 
 /**
- * Two layers in shards of four ranks, gathered at most one ahead of their product. What comes in is summed over pairs of ranks, and of what goes out each rank gets the
- * mean of its own rows. Pairs are in the world, so no rank has calls over both side by side: the sum and the gathers are on two lanes, and wait for each other.
+ * Two layers in shards of four ranks, gathered at most one ahead of their product. The input is summed over pairs of
+ * ranks, and each rank gets the mean of its own rows of the output. Both communicators share ranks, so no rank has
+ * concurrent calls over both: the sum and the gathers are on two lanes, and wait for each other.
  */
 export const collectives = graph('collectives', { x: square }, ({ x }) => {
   const full = (name: string) =>

@@ -1,6 +1,6 @@
 // Line numbers of this file stand in the golden texts of `explain`.
-// Prints, as JSON by name, the explanations that are kept as text beside this file. A process of its own: here places in the graphs are those of the TypeScript that was
-// written, as a user of the command line sees them.
+// Prints, as JSON by name, the explanations of this folder's text files. A separate process, so that places in the
+// graphs are those of the TypeScript sources, as on the command line.
 import { mapPositions } from '../../runtime/cli/positions.js'
 
 mapPositions()
@@ -11,7 +11,7 @@ const { slowMachine: machine } = await import('../fixtures/machines/plain.js')
 
 const square = tensor('f32', [64, 64])
 
-// Six weights, of which three may be in memory: the compiler is told of no window, and finds one.
+// Six weights, of which three may be in memory: no window is given, and the compiler finds one.
 const windowed = graph('windowed', { x: square }, ({ x }) => {
   let y = x.pipe(upload(lane('rows')), on(lane('math')))
   for (let i = 0; i < 6; i++)

@@ -166,7 +166,7 @@ const options = graph('grcuda-options', { x0: square, x1: square, x2: square }, 
 )
 
 /**
- * GrCUDA's ensemble: two classifiers beside each other, each ending in a softmax, and the better of the two.
+ * GrCUDA's ensemble: two concurrent classifiers, each ending in a softmax, and the better of the two.
  */
 const ensemble = graph('grcuda-ensemble', { x: square }, ({ x }) => {
   const [ridge, bayes] = [param('ridge', square), param('bayes', square)]

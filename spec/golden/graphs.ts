@@ -43,7 +43,7 @@ const inPlace = kernel({
     }),
 })
 
-/** Graphs whose plans are kept as text beside this file. */
+/** Graphs whose plans are kept as text in this folder. */
 export const goldens = {
   ...families,
   'weight-streaming': graph('weight-streaming', { x: square }, ({ x }) => {
@@ -89,7 +89,7 @@ export const goldens = {
   }),
 } as const
 
-/** A product that fills the device starts after the small sum on the other lane has, and the two run beside each other; what comes last is after both. */
+/** A product that fills the device starts after a sum on another lane starts, and overlaps it; the rest is after both. */
 export const ordered = graph('ordered', { x: square }, ({ x }) => {
   const here = x.pipe(upload(copy))
   const small = here.pipe(on(math), relu(), on(side), add(1))

@@ -37,9 +37,9 @@ export const oracle = (given: Plan, quality = true): Set<string> => {
 }
 
 /**
- * What verify and the oracle must agree on, sorted. L6 is a question about plans in which every other law
- * holds; and where two buffers share bytes of the arena, one overlap can be reported for several of its accesses:
- * then only that there is one.
+ * The findings that verify and the oracle must agree on, sorted. L6 is compared only in plans in which every other
+ * law holds. Where two buffers share bytes of the arena, one overlap can be reported for several of its accesses;
+ * then only its presence is compared.
  */
 export const comparable = (plan: Plan, found: readonly string[]): string[] => {
   const safe = found.every(key => key.startsWith('L5') || key.startsWith('L6'))
@@ -58,14 +58,14 @@ interface Unrolled {
   readonly at: (t: number, c: number) => number
   /** Is instance i before instance j? */
   readonly before: (i: number, j: number) => boolean
-  /** Is instance i before whatever lane `lane` issues at (t, c)? */
+  /** Is instance i before the next instance that lane `lane` issues at (t, c)? */
   readonly known: (i: number, lane: number, t: number, c: number) => boolean
 }
 
 const laneOf = (command: Command): number =>
   command[0] === 'alloc' || command[0] === 'free' || command[0] === 'use' ? -1 : command[2]
 
-/** `inCallOrder`: calls over one communicator come after one another, in issue order, whatever their lanes. */
+/** `inCallOrder`: calls over one communicator run one after another, in issue order, whatever their lanes. */
 const unroll = (plan: Plan, ticks: number, inCallOrder = false): Unrolled => {
   const n = plan.commands.length
   const starts = ticks * n // then one node a tick: the host starts it
@@ -243,8 +243,8 @@ const order = (u: Unrolled, say: Say): void => {
   for (const buffer of roots(u.plan)) {
     const carried = buffer.life === 'state' || buffer.life === 'param'
     const all = accessesOf(u, buffer.id)
-    const covered = (byte: number) => all.some(access => access.write && has(access, byte))
-    if (buffer.life === 'output' && !pieces(all, 0, buffer.bytes).every(covered)) say('L1', -1, buffer.id)
+    const written = (byte: number) => all.some(access => access.write && has(access, byte))
+    if (buffer.life === 'output' && !pieces(all, 0, buffer.bytes).every(written)) say('L1', -1, buffer.id)
     all.forEach((access, i) => {
       const earlier = all
         .slice(0, i)
@@ -255,9 +255,10 @@ const order = (u: Unrolled, say: Say): void => {
         for (const other of earlier)
           if (meet(other, access) && !u.before(u.at(other.t, other.c), here))
             say('L2', access.c, access.named)
-        const twin = (other: Access, j: number) =>
+        const sameCommand = (other: Access, j: number) =>
           j < i && other.write && other.t === access.t && other.c === access.c
-        if (all.some((other, j) => twin(other, j) && meet(other, access))) say('L2', access.c, access.named)
+        if (all.some((other, j) => sameCommand(other, j) && meet(other, access)))
+          say('L2', access.c, access.named)
       } else {
         const given =
           ['param', 'input'].includes(buffer.life) || (buffer.life === 'state' && buffer.init !== undefined)
@@ -548,6 +549,6 @@ export const oraclePeak = (plan: Plan, ticks = 8): { bytes: number[]; reachedAt:
     if (t >= plan.inFlight && seen.has(now)) return { bytes, reachedAt }
     if (t >= plan.inFlight) seen.add(now)
   }
-  if (ticks >= 2048) throw new Error(`the peak of '${plan.name}' has not settled in ${ticks} ticks`)
+  if (ticks >= 2048) throw new Error(`the peak of '${plan.name}' has no steady state in ${ticks} ticks`)
   return oraclePeak(plan, 2 * ticks)
 }

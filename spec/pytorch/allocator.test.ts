@@ -84,7 +84,7 @@ describe.each(present)('the allocator on %s', name => {
     }
   })
 
-  test('50: sizes below 1 and sizes that are no whole number are refused by name, and nothing is allocated', async () => {
+  test('50: sizes below 1 and sizes that are no integer are refused by name, and nothing is allocated', async () => {
     await using device = await deviceOf(name)
     for (const bytes of [
       -1,
@@ -112,7 +112,7 @@ describe.each(present)('the allocator on %s', name => {
     expect(reserved(device)).toBe(0)
   })
 
-  test('51: allocating one KiB adds 1,024 bytes and freeing it removes them; peaks can be reset', async () => {
+  test('51: allocating one KiB adds 1,024 bytes, freeing it removes them; peaks can be reset', async () => {
     await using device = await deviceOf(name)
     const before = device.stats()
     const block = device.defaultLane.malloc(KiB)
@@ -134,7 +134,7 @@ describe.each(present)('the allocator on %s', name => {
     expect(device.stats()['reserved_bytes.all.current']).toBe(after['reserved_bytes.all.current'])
   })
 
-  test('52: an out-of-memory error says what was wanted and what holds the memory, and the device goes on', async () => {
+  test('52: an out-of-memory error has the wanted size and the holders of memory; the device goes on', async () => {
     await using device = await deviceOf(name, { limit: 32 * MiB })
     const home = device.defaultLane
     const kept = home.malloc(8 * MiB, { site: 'the model' })
@@ -166,7 +166,7 @@ describe.each(present)('the allocator on %s', name => {
     outOfMemory(() => home.malloc(16 * MiB))
   })
 
-  test('54: a share of the device is a limit: allocations below it succeed, above it they fail; invalid shares are refused', async () => {
+  test('54: a share of the device is a limit: allocations above it fail; invalid shares are refused', async () => {
     const share = 0.01
     await using device = await deviceOf(name, { fraction: share }, { host: { memory: 4096 * MiB } })
     const bound = Math.floor(share * device.memory.total)
@@ -189,7 +189,7 @@ describe.each(present)('the allocator on %s', name => {
     }
   })
 
-  test('55: a share in the environment counts where the environment is read, and an invalid one is an error', async () => {
+  test('55: a share in the environment counts where the environment is read; an invalid one is an error', async () => {
     await withEnvironment('per_process_memory_fraction:0.01', async () => {
       await using without = await deviceOf(name)
       expect(without.options.fraction).toBe(1)
@@ -244,7 +244,7 @@ describe.each(present)('the allocator on %s', name => {
     },
   )
 
-  test('57: free plain segments go back above the collection threshold, expandable ones never do', async () => {
+  test('57: free plain segments go back above the collection threshold, expandable ones do not', async () => {
     const settings = { limit: 128 * MiB, collectAbove: 0.5, movePages: false }
     for (const expandable of [false, true]) {
       await using device = await deviceOf(name, { ...settings, expandable })
@@ -265,7 +265,7 @@ describe.each(present)('the allocator on %s', name => {
     }
   })
 
-  test('58: sizes are rounded to steps between powers of two, for all sizes or by size; bad settings are errors', async () => {
+  test('58: sizes are rounded to steps between powers of two, all sizes or some; bad settings are errors', async () => {
     const sizesOf = async (text: string, wanted: readonly (readonly [number, number])[]): Promise<void> => {
       const { options } = orThrow(parseAllocConf(text))
       await using device = await deviceOf(name, options)
@@ -305,7 +305,7 @@ describe.each(present)('the allocator on %s', name => {
       expect(E.isLeft(parseAllocConf(text)), text).toBe(true)
   })
 
-  test('59: with refuseEarly an allocation beyond the limit fails before anything is given back, and is counted', async () => {
+  test('59: with refuseEarly an allocation beyond the limit fails before memory goes back, and is counted', async () => {
     await using device = await deviceOf(name, { limit: 32 * MiB, refuseEarly: true })
     const home = device.defaultLane
     home.malloc(12 * MiB).free()
@@ -332,7 +332,7 @@ describe.each(present)('the allocator on %s', name => {
     })
   })
 
-  test('61: with cacheUpTo 0 pinned memory goes back when it is freed; figures of device memory do not count it', async () => {
+  test('61: with cacheUpTo 0 freed pinned memory goes back; figures of device memory do not count it', async () => {
     await using device = await deviceOf(name, { pinned: { cacheUpTo: 0 } })
     const before = device.stats()['allocation.all.allocated']
     for (let turn = 0; turn < 3; turn++) {
@@ -360,7 +360,7 @@ describe.each(present)('the allocator on %s', name => {
     home.malloc(100 * MiB).free()
   })
 
-  test('63: observers are called before an allocation fails, and memory that they free serves it', async () => {
+  test('63: observers are called before an allocation fails; memory that they free serves it', async () => {
     await using device = await deviceOf(name, { limit: 32 * MiB })
     const home = device.defaultLane
     let spare: Block | undefined = home.malloc(24 * MiB)
@@ -384,7 +384,7 @@ describe.each(present)('the allocator on %s', name => {
     block.free()
   })
 
-  test('64: over ten thousand allocations, frees and emptied caches on three lanes every block keeps its words', async () => {
+  test('64: over ten thousand allocations, frees and emptied caches on three lanes blocks keep their words', async () => {
     await using device = await deviceOf(name, {}, { host: { jitter: 0 } })
     const lanes = [device.lane(), device.lane(), device.lane()]
     const random = xorshift(fc.readConfigureGlobal().seed ?? 64)
@@ -453,7 +453,7 @@ describe.each(present)('the allocator on %s', name => {
     expect(second).toEqual(first)
   })
 
-  test('66: which block is reused depends on the order of segments, not on the driver’s addresses', async () => {
+  test('66: the choice of block depends on the order of segments, not on the driver’s addresses', async () => {
     const reuse = async (order: readonly number[]): Promise<readonly number[]> => {
       await using device = await deviceOf(name)
       using arena = device.arena(order.length * 2 * MiB)
@@ -518,10 +518,10 @@ describe.each(present)('the allocator on %s', name => {
     })
   })
 
-  test('68: in development a lost block is reported by its site and freed; so is a block alive at the end', async () => {
-    const told: string[] = []
+  test('68: in development a lost block is reported by its site and freed, as is one alive at the end', async () => {
+    const leaks: string[] = []
     const hear = (warning: Error): void => {
-      if (warning.name === 'BraidLeak') told.push(warning.message)
+      if (warning.name === 'BraidLeak') leaks.push(warning.message)
     }
     process.on('warning', hear)
     try {
@@ -531,24 +531,24 @@ describe.each(present)('the allocator on %s', name => {
       }
       lose()
       expect(device.stats()['allocation.all.current']).toBe(1)
-      for (let turn = 0; turn < 50 && told.length === 0; turn++) {
+      for (let turn = 0; turn < 50 && leaks.length === 0; turn++) {
         ;(globalThis as { gc?: () => void }).gc?.()
         await new Promise(resolve => setTimeout(resolve, 10))
       }
-      expect(told).toHaveLength(1)
-      expect(told[0]).toContain('lost cargo')
+      expect(leaks).toHaveLength(1)
+      expect(leaks[0]).toContain('lost cargo')
       expect(device.stats()['allocation.all.current']).toBe(0)
       const kept = device.defaultLane.malloc(KiB, { site: 'kept to the end' })
       await device.close()
-      await until(() => told.length === 2)
-      expect(told[1]).toContain('kept to the end')
+      await until(() => leaks.length === 2)
+      expect(leaks[1]).toContain('kept to the end')
       expect(kept.disposed).toBe(true)
     } finally {
       process.off('warning', hear)
     }
   })
 
-  test('69: pinned memory has its own figures; its cache is emptied too; bytes reserved first stay', async () => {
+  test('69: pinned memory has its own figures; its cache is emptied too; initial bytes stay', async () => {
     await using device = await deviceOf(name)
     const before = device.stats()
     const [a, b] = [device.pinned(KiB), device.pinned(3 * MiB)]
@@ -579,7 +579,7 @@ describe.each(present)('the allocator on %s', name => {
     expect(E.isLeft(parseAllocConf('pinned_num_register_threads:3'))).toBe(true)
   })
 
-  test('70: devices that are opened concurrently are independent: using one does not wait for another', async () => {
+  test('70: devices opened concurrently are independent: using one does not wait for another', async () => {
     const devices = await Promise.all(Array.from({ length: 4 }, () => deviceOf(name)))
     const contents = await Promise.all(
       devices.map(async (device, i) => {
@@ -592,7 +592,7 @@ describe.each(present)('the allocator on %s', name => {
     await Promise.all(devices.map(device => device.close()))
   })
 
-  test('71: graphs with the same meaning have the same bound, and reserve the same memory when they run', async () => {
+  test('71: graphs with the same meaning have the same bound, and reserve the same memory', async () => {
     const square = tensor('f32', [64, 64])
     const [copy, math] = [lane('copy'), lane('math')]
     const once = graph('once', { x: square }, ({ x }) => {
@@ -619,7 +619,7 @@ describe.each(present)('the allocator on %s', name => {
     expect(peaks[1]).toEqual(peaks[0])
   })
 
-  test('72: a matmul’s workspace is part of the bound: one for each lane, only for matmuls that want one', () => {
+  test('72: a matmul’s workspace is in the bound: one a lane, only for matmuls that need it', () => {
     const wide = (size: number, times: number): Graph<Ports, Ports> =>
       graph('wide', { x: tensor('f32', [size, size]) }, ({ x }) => {
         let y = x.pipe(upload(lane('copy')), on(lane('math')))
@@ -638,7 +638,7 @@ describe.each(present)('the allocator on %s', name => {
 })
 
 describe('a host device', () => {
-  test('52: running out of its own memory gives the same error without a limit, and the device goes on', async () => {
+  test('52: a device without a limit that is out of memory gives the same error, and goes on', async () => {
     await using device = await deviceOf('host', {}, { host: { memory: 32 * MiB } })
     const home = device.defaultLane
     const kept = home.malloc(16 * MiB)
@@ -648,7 +648,7 @@ describe('a host device', () => {
     home.malloc(24 * MiB).free()
   })
 
-  test('53: an allocation waits for pending work rather than fail, where that frees enough memory', async () => {
+  test('53: an allocation waits for pending work instead of failing, if that frees enough', async () => {
     await using device = await deviceOf(
       'host',
       { policy: 'poll', limit: 32 * MiB },

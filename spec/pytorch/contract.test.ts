@@ -44,7 +44,7 @@ const freedBehind = async (device: Device, home: Lane, reader: Lane, size = byte
 }
 
 describe.each(present)('what recordUse promises on %s', name => {
-  test('5k.1: a freed block is reused by its lane at once; one wait is put on the lane, when the block is given out', async () => {
+  test('5k.1: a freed block is reused by its lane at once; the lane gets one wait, when the block is given out', async () => {
     await using device = await deviceOf(name, { policy: 'order-then-wait' })
     const [home, reader] = [device.lane(), device.lane()]
     const before = stat(device, 'waits.issued')
@@ -69,7 +69,7 @@ describe.each(present)('what recordUse promises on %s', name => {
     expect(seen()).toEqual([7])
   })
 
-  test('5k.1: a part that is split off a block whose uses were waited for needs no further wait', async () => {
+  test('5k.1: a part split off a block whose uses were waited for needs no further wait', async () => {
     await using device = await deviceOf(name, { policy: 'order-then-wait' })
     const [home, reader] = [device.lane(), device.lane()]
     const { address, gate } = await freedBehind(device, home, reader, 16 * MiB)
@@ -82,7 +82,7 @@ describe.each(present)('what recordUse promises on %s', name => {
     await home.synchronize()
   })
 
-  test('5k.2: a mark always counts: it holds in pools; from another device it is an error and the block stays valid', async () => {
+  test('5k.2: a mark counts, in pools too; from another device it is an error, and the block stays valid', async () => {
     await using device = await deviceOf(name, { policy: 'order-then-wait' })
     await using other = await deviceOf(name)
     const [home, reader] = [device.lane(), device.lane()]
@@ -101,7 +101,7 @@ describe.each(present)('what recordUse promises on %s', name => {
     expect(next.address).toBe(address)
   })
 
-  test('5k.3: memory goes back only after every reader: from emptied caches, closed pools and pools’ own allocators', async () => {
+  test('5k.3: memory goes back after every reader: from emptied caches, closed pools and own allocators', async () => {
     await using device = await deviceOf(name)
     const [home, reader] = [device.lane(), device.lane()]
     using arena = device.arena(8 * MiB)
@@ -130,7 +130,7 @@ describe.each(present)('what recordUse promises on %s', name => {
     pool.close()
   })
 
-  test('5k.4: neighbouring blocks keep their own readers: reusing one does not wait for the other’s', async () => {
+  test('5k.4: neighbouring blocks keep their own readers: reuse of one waits for its own only', async () => {
     await using device = await deviceOf(name, { policy: 'order-then-wait' })
     const [home, slow, quick] = [device.lane(), device.lane(), device.lane()]
     // Neighbours in one segment, freed together.
@@ -185,7 +185,7 @@ describe.each(present)('what recordUse promises on %s', name => {
     expect(stat(device, 'uses.shared') - shared).toBeGreaterThanOrEqual(49)
   })
 
-  test('5k.5: any lane that is after the free reuses the block, by order alone, before any work has run', async () => {
+  test('5k.5: any lane after the free reuses the block, by order alone, before any work has run', async () => {
     await using device = await deviceOf(name, { policy: 'order-then-wait' })
     const [home, other] = [device.lane(), device.lane()]
     const gate = hold(device, home)
@@ -202,7 +202,7 @@ describe.each(present)('what recordUse promises on %s', name => {
     await other.synchronize()
   })
 
-  test('5k.5: a lane that is after every use reuses the block even where its home lane is not after them', async () => {
+  test('5k.5: a lane after every use reuses the block, even if the home lane is not after them', async () => {
     await using device = await deviceOf(name, { policy: 'order-then-wait' })
     const [home, reader, other] = [device.lane(), device.lane(), device.lane()]
     using _ = hold(device, home)
@@ -219,7 +219,7 @@ describe.each(present)('what recordUse promises on %s', name => {
     expect(stat(device, 'reserved_bytes.all.current')).toBe(bytes)
   })
 
-  test('5k.6: a freed block with pending uses is shown as pending in snapshots, history and figures', async () => {
+  test('5k.6: a freed block with pending uses is pending in snapshots, history and figures', async () => {
     await using device = await deviceOf(name, { policy: 'order-then-wait' })
     device.history.start()
     const [home, reader] = [device.lane({ name: 'home' }), device.lane({ name: 'reader' })]
@@ -250,7 +250,7 @@ describe.each(present)('what recordUse promises on %s', name => {
     await home.synchronize()
   })
 
-  test('5k.7: under pressure an allocation waits for as few readers as it needs, the oldest first', async () => {
+  test('5k.7: under pressure an allocation waits for the fewest readers, the oldest first', async () => {
     await using device = await deviceOf(name, { policy: 'never-wait', limit: 3 * 16 * MiB })
     const home = device.lane()
     const [first, second] = [device.lane(), device.lane()]
@@ -291,7 +291,7 @@ describe('what the compiler does with it', () => {
     net => orThrow(compile(net)) as Plan,
   )
 
-  test('5k.8: no lane waits twice for one producer, and a buffer has at most one use for each reading lane', () => {
+  test('5k.8: no lane waits twice for one producer; a buffer has at most one use for each reading lane', () => {
     for (const plan of plans) {
       const waits = plan.commands.flatMap(command =>
         command[0] === 'wait' ? [command.slice(1).join(' ')] : [],
@@ -321,7 +321,7 @@ describe('what the compiler does with it', () => {
       })
   })
 
-  test('5k.9: a plan has the lanes that were written, or folds them into as many streams as asked, with the same meaning', () => {
+  test('5k.9: a plan has the written lanes, or folds them into the given number of streams, with the same meaning', () => {
     const wide = graph('wide', { x: row }, ({ x }) => {
       const value = x.pipe(upload(lane('in')))
       return Object.fromEntries(

@@ -18,7 +18,7 @@ const tested = new Set(titles.flatMap(({ numbers }) => numbers))
 const all = Array.from({ length: cases }, (_, i) => i + 1)
 
 describe('the list', () => {
-  test('is covered: each case is tested or has a reason, and none is both', () => {
+  test('is complete: each case is tested or has a reason, and none is both', () => {
     const reasons = elsewhere.map(({ number }) => number)
     expect(new Set(reasons).size).toBe(reasons.length)
     const missing = all.filter(number => !tested.has(String(number)) && !reasons.includes(number))

@@ -40,19 +40,19 @@ export const elsewhere: readonly Elsewhere[] = [
     number: 25,
     case: 'elapsed time between events of two devices is an error',
     kind: 'none',
-    why: 'events carry no times, so no two of them can be compared; 16 and 23 test that handles of two devices do not mix',
+    why: 'events carry no times to compare; 16 and 23 test that handles of two devices do not mix',
     where: 'times are of a session’s runs: 5',
   },
   waiting(
     46,
     'no event operation on a capturing stream from the eager path',
-    'a graph is built node by node from a plan, and no lane is ever in a capture; it returns with graphs that are launched on lanes in use',
+    'a graph is built node by node from a plan, so no lane is in a capture; returns with graphs launched on lanes',
   ),
   {
     number: 79,
     case: 'regions of compiled code are numbered in the trace',
     kind: 'none',
-    why: 'the history is of the allocator by hand; what a compiled plan allocates is the plan, with a name and a line for every buffer',
+    why: 'the history is of the allocator by hand; a compiled plan has a name and a line for every buffer',
     where: 'labels: 75 and 76; plans: explain',
   },
   waiting(
@@ -164,7 +164,7 @@ export const elsewhere: readonly Elsewhere[] = [
   waiting(
     122,
     'checkpoints of a pool give the same layout again',
-    'a plan’s offsets are data, so there is nothing to restore; entry contracts and clobber sets are of plan trees',
+    'a plan’s offsets are data, so nothing is restored; entry contracts and clobber sets are of plan trees',
     trees,
   ),
   waiting(123, 'trees of recorded graphs', 'plan trees', trees),
@@ -189,7 +189,7 @@ export const partly: readonly Partly[] = [
   {
     number: 61,
     not: 'device memory without any caching',
-    why: 'there is no such mode: emptyCache gives free memory back, and a pool with its own allocator behaves as that allocator does',
+    why: 'no such mode: emptyCache gives free memory back; a pool with its own allocator behaves as that does',
   },
   {
     number: 65,

@@ -69,7 +69,7 @@ const doubled = kernel({
 })
 
 describe.each(present)('dataflow over lanes on %s', device => {
-  test('5: a session that was opened with trace has times in order on every lane; others have none', async () => {
+  test('5: a session opened with trace has times in order on every lane; others have none', async () => {
     const graph = net('timed', x => ({ y: x.pipe(on(math), relu(), on(side), neg()) }))
     for (const trace of [false, true]) {
       await using session = await opened(graph, device, { trace })
@@ -92,7 +92,7 @@ describe.each(present)('dataflow over lanes on %s', device => {
     }
   })
 
-  test('27: a consumer on the producer’s lane needs no wait, one on another lane gets one, and both read the produced value', async () => {
+  test('27: a consumer needs a wait only on another lane than the producer’s; both read the produced value', async () => {
     const within = net('within', x => ({ y: x.pipe(on(math), relu(), neg()) }))
     const beyond = net('beyond', x => ({ y: x.pipe(on(math), relu(), on(side), neg()) }))
     const [inside, outside] = [planOf(within), planOf(beyond)]
@@ -174,7 +174,7 @@ describe.each(present)('dataflow over lanes on %s', device => {
     expect(seen.map(({ slow }) => slow![big - 1])).toEqual([2, 4, 6, 8])
   })
 
-  test('31: values that cross between host and device are ordered, for one consumer and for two', async () => {
+  test('31: values that cross between host and device are ordered, for one and two consumers', async () => {
     const one = net('one', x => ({ y: x.pipe(on(math), neg()) }))
     const two = net('two', x => ({ y: x.pipe(on(math), neg()), z: x.pipe(on(side), mul(2)) }))
     const shared = net('shared', x => ({ y: x.pipe(on(math), neg()), z: x.pipe(on(math), neg(), relu()) }))

@@ -113,7 +113,7 @@ const leads = (plan: Plan): number[] => {
 }
 
 describe.each(present)('sharded training on %s', name => {
-  test('124: gathers run ahead of blocked compute as far as the window allows; compute waits only for the first one', async () => {
+  test('124: gathers run ahead of blocked compute up to the window; compute waits only for the first one', async () => {
     await using device = await deviceOf(name, { policy: 'order-then-wait' })
     const [gather, compute] = [device.lane({ name: 'gather' }), device.lane({ name: 'compute' })]
     const shard = gather.malloc(bytes)
@@ -157,7 +157,7 @@ describe.each(present)('sharded training on %s', name => {
       )
   })
 
-  test('125: a wait for the optimizer’s event ends while its lane is busy again; a wait for the lane does not', async () => {
+  test('125: a wait for the optimizer’s event ends while its lane is busy again, one for the lane does not', async () => {
     await using device = await deviceOf(name)
     const [compute, narrow, wide] = [device.lane(), device.lane(), device.lane()]
     const weight = compute.malloc(bytes)
@@ -179,12 +179,12 @@ describe.each(present)('sharded training on %s', name => {
     expect(late.all()).toEqual([125])
   })
 
-  test('126: a step holds at most three gathered weights and its activations, and frees all of it at its end', async () => {
+  test('126: a step holds at most three gathered weights and its activations, and frees them at its end', async () => {
     const layers = 6
     // One step at a time, as in training.
     const plan = planOf(training({ layers, ahead: 1 }), { memory: 'small', inFlight: 1 })
     const one = 32 * 32 * 4
-    // The input and one value a layer are kept for backward; beside them no more than three.
+    // The input and one value a layer are kept for backward; in addition at most three.
     expect(plan.bound.device[0]).toBeLessThanOrEqual((layers + 1) * one + 3 * one)
     const params = Object.fromEntries(
       plan.buffers
@@ -205,7 +205,7 @@ describe.each(present)('sharded training on %s', name => {
     expect(freed).toBe(tick)
   })
 
-  test('130: reduced gradients of a wider type, behind a slow lane and under pressure, are never overwritten', async () => {
+  test('130: reduced gradients of a wider type, behind a slow lane, under pressure, are not overwritten', async () => {
     await using device = await deviceOf(name, { policy: 'order-then-wait', limit: 20 * bytes })
     const [compute, scatter, reduce] = [device.lane(), device.lane(), device.lane()]
     const layers = 6

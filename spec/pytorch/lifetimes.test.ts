@@ -62,14 +62,14 @@ const scene = async (
 }
 
 /**
- * Gives a lane time for a mistake: a next owner that does not wait has written by then.
+ * Gives a lane time for an error: a next owner that does not wait has written by then.
  */
 const chance = async (lane: Lane): Promise<void> => {
   await settles(lane.synchronize())
 }
 
 /** The next owner's write, which may have to wait on the device. */
-const takeOver = ({ home }: Scene, word = 9): Block => {
+const reuse = ({ home }: Scene, word = 9): Block => {
   const next = home.malloc(bytes)
   home.fill32(next, word)
   return next
@@ -80,13 +80,13 @@ const all = present.flatMap(name => policies.map(policy => [name, policy] as con
 describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
   const open = () => deviceOf(name, { policy })
 
-  test('33: after recordStream a block’s next owner does not write before a delayed reader has read', async () => {
+  test('33: after recordStream a block’s next owner writes only after a delayed reader has read', async () => {
     await using device = await open()
     const it = await scene(device)
     const { address } = it.block
     it.block.recordStream(it.reader)
     it.block.free()
-    const next = takeOver(it)
+    const next = reuse(it)
     // Either another block, or the same one, whose new owner waits on the device.
     if (next.address === address) expect(it.home.idle).toBe(false)
     else expect(device.stats()['reserved_bytes.all.current']).toBe(2 * bytes)
@@ -101,12 +101,12 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     expect(device.stats()['reserved_bytes.all.current']).toBe(reserved)
   })
 
-  test('33: the check can fail: without the mark the same schedule reads the next owner’s words', async () => {
+  test('33: the check can fail: without the mark the schedule reads the next owner’s words', async () => {
     await using device = await open()
     const it = await scene(device)
     const { address } = it.block
     it.block.free()
-    const next = takeOver(it)
+    const next = reuse(it)
     expect(next.address).toBe(address)
     await it.home.synchronize()
     await it.release()
@@ -119,12 +119,12 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     const part = it.block.at(bytes - sample, sample)
     part.block.recordStream(it.reader)
     it.block.free()
-    takeOver(it)
+    reuse(it)
     await it.release()
     expect(it.seen()).toEqual([7])
   })
 
-  test('35: under pressure an allocation waits for deferred frees: a hundred blocks in the memory of eight, each read correctly', async () => {
+  test('35: under pressure an allocation waits for deferred frees: 100 blocks in the memory of 8, read correctly', async () => {
     await using device = await deviceOf(
       name,
       { policy, limit: 8 * bytes + 8 * MiB },
@@ -151,14 +151,14 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     expect(device.stats()['reserved_bytes.all.peak']).toBeLessThanOrEqual(8 * bytes + 8 * MiB)
   })
 
-  test('36: a block freed with a pending use is reused at once under policies that wait, and another block under the others', async () => {
+  test('36: a block freed with a pending use is reused at once only under policies that wait', async () => {
     await using device = await open()
     const it = await scene(device)
     const { address } = it.block
     it.block.recordUse(it.reader)
     it.block.free()
     const waits = device.stats()['waits.issued']!
-    const next = takeOver(it)
+    const next = reuse(it)
     if (policy === 'order-then-wait') {
       expect(next.address).toBe(address)
       expect(device.stats()['waits.issued']).toBe(waits + 1)
@@ -172,7 +172,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     expect(await contentOf(device, it.home, next)).toEqual([9])
   })
 
-  test('36: work that the reader is given after its mark delays no reuse; after recordStream it does', async () => {
+  test('36: a reader’s work after its mark delays no reuse; after recordStream it does', async () => {
     for (const mark of ['recordUse', 'recordStream'] as const) {
       await using device = await open()
       const [home, reader] = [device.lane(), device.lane()]
@@ -201,7 +201,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     }
   })
 
-  test('37: a use on the home lane costs nothing: no event, no wait, and the block is reused at once', async () => {
+  test('37: a use on the home lane is free: no event, no wait, and the block is reused at once', async () => {
     await using device = await open()
     const home = device.lane()
     const block = home.malloc(bytes)
@@ -257,7 +257,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     expect(await contentOf(device, home, next)).toEqual([9])
   }
 
-  test('38: a block with several readers is not reused before the last one, whichever lane that is', async () => {
+  test('38: a block with several readers is reused only after the last one, on whichever lane', async () => {
     for (const last of [0, 1, 2])
       await three(last, (block, readers) => {
         for (const reader of readers) block.recordUse(reader)
@@ -279,7 +279,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
       })
   })
 
-  test('40: a block of a side lane that another lane reads is reused by the side lane after the reader', async () => {
+  test('40: a block of a side lane, read on another lane, is reused by the side lane after the reader', async () => {
     await using device = await open()
     const [side, reader] = [device.lane(), device.defaultLane]
     const mirror = mirrorOf(device, sample, reader)
@@ -340,7 +340,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     expect(await contentOf(device, lane, target.at(page - sample, sample))).toEqual([7])
   })
 
-  test('41: a pinned block is not given out again while a recorded use of another lane is pending, and is afterwards', async () => {
+  test('41: a pinned block is given out again only when a recorded use of another lane is done', async () => {
     await using device = await open()
     const [home, reader] = [device.lane(), device.lane()]
     const target = reader.malloc(page)
@@ -362,7 +362,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     expect(device.stats('pinned')['reserved_bytes.all.current']).toBe(reserved)
   })
 
-  test('45: uses recorded inside a pool’s scope hold memory back as elsewhere, and the pool reuses the memory afterwards', async () => {
+  test('45: uses recorded in a pool’s scope hold memory back; the pool reuses the memory afterwards', async () => {
     await using device = await open()
     const pool = device.pool()
     const it = await pool.use(() => scene(device))
@@ -372,7 +372,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
         .segments.reduce((sum, { pool: id, mappedSize }) => sum + (id === pool.id ? mappedSize : 0), 0)
     it.block.recordStream(it.reader)
     it.block.free()
-    const next = pool.use(() => takeOver(it))
+    const next = pool.use(() => reuse(it))
     await it.release()
     expect(it.seen()).toEqual([7])
     const reserved = poolBytes()
@@ -383,7 +383,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     expect(blocks).toHaveLength(reserved / bytes)
   })
 
-  test('47: two hundred small allocations behind a delayed reader overlap neither its block nor each other', async () => {
+  test('47: 200 small allocations behind a delayed reader overlap neither its block nor each other', async () => {
     await using device = await open()
     const [home, reader] = [device.lane(), device.lane()]
     const small = 8 * KiB
@@ -436,7 +436,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
 })
 
 describe.each(present)('a block and its readers on %s', name => {
-  test('42: a use of a pinned block by a lane of another device is an error, and the block stays valid', async () => {
+  test('42: a use of a pinned block by a lane of another device is an error; the block stays valid', async () => {
     await using one = await deviceOf(name)
     await using two = await deviceOf(name)
     const pinned = one.pinned(sample)

@@ -6,11 +6,11 @@ import type { Plan } from '../../dsl/ir/plan.js'
 import { verify } from '../../dsl/verify/verify.js'
 import {
   alloc,
+  allocating,
   free,
   read,
   record,
   schedule,
-  turnover,
   use,
   wait,
   without,
@@ -38,7 +38,7 @@ describe('a checker of races, over plans', () => {
     expect(broken(schedule(1, 1, [read(0, 0), write(0, 0), read(0, 0), write(0, 0)]))).toEqual([])
   })
 
-  test('134: two ticks in flight race like two lanes: the next tick writes a buffer that this one still reads', () => {
+  test('134: two ticks in flight race like two lanes: the next one writes a buffer that this one reads', () => {
     const commands = [write(0, 0), record(0, 0), wait(0, 1), read(1, 0)]
     const plan = schedule(2, 1, commands)
     expect(broken(plan)).toEqual([])
@@ -110,9 +110,9 @@ describe('a checker of races, over plans', () => {
       use(0, 1, 1),
       free(0),
     ]
-    expect(broken(turnover(2, [{ name: 'b0' }], early))).toEqual(['L4 8 b0', 'L5 7 b0', 'L6 7 b0'])
+    expect(broken(allocating(2, [{ name: 'b0' }], early))).toEqual(['L4 8 b0', 'L5 7 b0', 'L6 7 b0'])
     const late = early.with(5, early[6]!).with(6, early[5]!)
-    expect(broken(turnover(2, [{ name: 'b0' }], late))).toEqual([])
+    expect(broken(allocating(2, [{ name: 'b0' }], late))).toEqual([])
   })
 
   test('140: an event that is not recorded, or recorded after the wait, orders nothing', () => {
@@ -124,7 +124,7 @@ describe('a checker of races, over plans', () => {
 
   test('140: a use whose event was never recorded marks nothing', () => {
     const commands = [alloc(0, 0), write(0, 0), record(0, 0), wait(0, 1), read(1, 0), use(0, 1, 9), free(0)]
-    const laws = broken(turnover(2, [{ name: 'b0' }], commands), { safety: true })
+    const laws = broken(allocating(2, [{ name: 'b0' }], commands), { safety: true })
     expect(laws).toEqual(['L4 5 b0', 'L4 6 b0'])
   })
 
@@ -136,12 +136,14 @@ describe('a checker of races, over plans', () => {
       { name: 'b1', offset: 0, bytes: 1024, home: 2 },
     ]
     const first = [write(0, 0), record(0, 0), wait(0, 1), read(1, 0)]
-    expect(broken(turnover(3, shared, [...first, write(2, 1)], 1024), { safety: true })).toContain('L4 4 b1')
+    expect(broken(allocating(3, shared, [...first, write(2, 1)], 1024), { safety: true })).toContain(
+      'L4 4 b1',
+    )
     const joined = [...first, record(1, 1), wait(1, 2), write(2, 1)]
-    expect(broken(turnover(3, shared, joined, 1024), { safety: true })).toEqual([])
+    expect(broken(allocating(3, shared, joined, 1024), { safety: true })).toEqual([])
     // With pooled storage the use at the free keeps the reader.
     const pooled = [alloc(0, 0), ...first, record(1, 1), use(0, 1, 1), free(0)]
-    const plan = turnover(2, [{ name: 'b0' }], pooled)
+    const plan = allocating(2, [{ name: 'b0' }], pooled)
     expect(broken(plan)).toEqual([])
     expect(broken(without(plan, 6), { safety: true })).toEqual(['L4 6 b0'])
   })
@@ -163,7 +165,7 @@ describe('a checker of races, over plans', () => {
       ...[1, 2, 3].flatMap(lane => [wait(0, lane), read(lane, 0), record(lane, lane), use(0, lane, lane)]),
       free(0),
     ]
-    const plan = turnover(4, [{ name: 'b0' }], commands)
+    const plan = allocating(4, [{ name: 'b0' }], commands)
     expect(broken(plan)).toEqual([])
     plan.commands.forEach((command, c) => {
       if (command[0] !== 'use') return
@@ -177,7 +179,7 @@ describe('a checker of races, over plans', () => {
     expect([...broken(plan)].sort()).toEqual(['L1 2 b2', 'L2 2 b0', 'L2 2 b1'])
   })
 
-  test('143: a lane that waits for another lane takes over the later of both lanes’ points, for each lane', () => {
+  test('143: a lane that waits for another lane has the later of both lanes’ points, for each lane', () => {
     const both = [
       write(0, 0),
       write(1, 1),

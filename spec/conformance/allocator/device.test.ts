@@ -170,22 +170,22 @@ describe.each(present)('devices on %s', name => {
     await using device = await openOn(name, { allocator: { limit: 64 * MiB } })
     const lane = device.defaultLane
     const spare = lane.malloc(40 * MiB)
-    const told: Shortage[] = []
+    const shortages: Shortage[] = []
     const stop = device.onOutOfMemory(shortage => {
-      told.push(shortage)
+      shortages.push(shortage)
       if (spare.disposed) return false
       spare.free()
       return true
     })
     lane.malloc(50 * MiB).free()
-    expect(told).toHaveLength(1)
-    expect(told[0]).toMatchObject({ memory: 'device', wanted: 50 * MiB, live: 40 * MiB })
+    expect(shortages).toHaveLength(1)
+    expect(shortages[0]).toMatchObject({ memory: 'device', wanted: 50 * MiB, live: 40 * MiB })
     expect(() => lane.malloc(65 * MiB)).toThrow(OutOfMemoryError)
-    expect(told.length).toBeGreaterThan(1)
+    expect(shortages.length).toBeGreaterThan(1)
     stop()
-    const { length } = told
+    const { length } = shortages
     expect(() => lane.malloc(65 * MiB)).toThrow(OutOfMemoryError)
-    expect(told).toHaveLength(length)
+    expect(shortages).toHaveLength(length)
   })
 
   it('8 give all memory back', async () => {
@@ -216,8 +216,8 @@ describe.each(present)('devices on %s', name => {
       process.env[variable] = 'expandable_segments:False,garbage_collection_threshold:0.5'
       await using plain = await openOn(name)
       expect(plain.options.expandable).toBe(true)
-      await using told = await openOn(name, { environment: true, allocator: { collectAbove: 0.25 } })
-      expect([told.options.expandable, told.options.collectAbove]).toEqual([false, 0.25])
+      await using overridden = await openOn(name, { environment: true, allocator: { collectAbove: 0.25 } })
+      expect([overridden.options.expandable, overridden.options.collectAbove]).toEqual([false, 0.25])
       process.env[variable] = 'expandable_segments:Maybe'
       const refused = await Device.open(name, { environment: true })()
       expect(E.isLeft(refused) && refused.left.at).toMatch(/PYTORCH_CUDA_ALLOC_CONF, character/)

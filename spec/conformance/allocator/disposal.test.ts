@@ -18,12 +18,12 @@ describe.each(present)('on %s', device => {
     ['alive', 'the process ends with everything alive'],
     ['exit', 'process.exit in the middle'],
     ['exitWhileWaiting', 'process.exit with waits under way'],
-    ['collected', 'devices that nobody holds any more'],
-    ['lost', 'in development lost blocks are told of by their site, and freed'],
+    ['collected', 'devices that are no longer referenced'],
+    ['lost', 'in development lost blocks are reported by their site, and freed'],
     ['viewed', 'a view keeps its block'],
     ['orders', 'handles and their device, in every order'],
     ['worker', 'worker threads that end, fail and are terminated'],
-    ['closing', 'a close beside waits'],
+    ['closing', 'a close concurrent with waits'],
   ])('%s: %s', (scene, _) => {
     const { status, signal, stdout, stderr } = played(scene, device)
     expect({ status, signal, stdout: String(stdout).trim() }, String(stderr)).toEqual({

@@ -109,7 +109,7 @@ const order = (before: number, after: number) =>
     lanes[after % lanes.length]!.wait(event)
   })
 
-const settle = (on: number) =>
+const synchronize = (on: number) =>
   command(`synchronize(${on})`, (_, { lanes }) => lanes[on % lanes.length]!.synchronize())
 
 const empty = command('emptyCache', (_, { device }) => device.emptyCache())
@@ -130,7 +130,7 @@ const commands = fc.commands(
     number.map(free),
     number.map(free),
     fc.tuple(number, number).map(([before, after]) => order(before, after)),
-    number.map(settle),
+    number.map(synchronize),
     fc.constant(empty),
   ],
   { maxCommands: 300, size: 'max' },

@@ -91,7 +91,7 @@ describe.each(present)('pinned memory on %s', name => {
     port2.close()
   })
 
-  it('6 is given out again only when a buffer that its view was moved to has been collected', async context => {
+  it('6 is given out again only when a buffer that its view moved to has been collected', async context => {
     await using device = await openOn(name)
     const block = device.pinned(KiB)
     const { address } = block

@@ -78,7 +78,7 @@ describe.each(present)('pools on %s', name => {
     expect(poolOf(device, after)).toBe(0)
   })
 
-  it('5 a scope follows an async body through its awaits, and excludes code that runs meanwhile', async () => {
+  it('5 a scope follows an async body through its awaits, and excludes concurrent code', async () => {
     await using device = await openOn(name)
     const lane = device.defaultLane
     using pool = device.pool()
@@ -241,8 +241,16 @@ describe.each(present)("users' allocators on %s", name => {
     source,
     `#include <stdlib.h>
      static int live, device_;
-     void *take(size_t size, int device, void *stream) { void *p = 0; device_ = device; (void)stream; return posix_memalign(&p, 512, size) ? 0 : (++live, p); }
-     void give(void *p, size_t size, int device, void *stream) { (void)size; (void)stream; if (p && device == device_) --live; free(p); }
+     void *take(size_t size, int device, void *stream) {
+       void *p = 0;
+       device_ = device; (void)stream;
+       return posix_memalign(&p, 512, size) ? 0 : (++live, p);
+     }
+     void give(void *p, size_t size, int device, void *stream) {
+       (void)size; (void)stream;
+       if (p && device == device_) --live;
+       free(p);
+     }
      void *none(size_t size, int device, void *stream) { (void)size; (void)device; (void)stream; return 0; }
     `,
   )

@@ -130,7 +130,7 @@ describe.each(present)('replay on %s', device => {
     )
   }, 120_000)
 
-  it('under a limit a replay gives the same figures, or an error that names the operation; it never hangs', async () => {
+  it('under a limit a replay gives the same figures, or an error that names the operation; it ends', async () => {
     await fc.assert(
       fc.asyncProperty(
         anyTrace,
@@ -174,7 +174,7 @@ describe.each(present)('replay on %s', device => {
     }
   }, 60_000)
 
-  it('a block with a pending use is not given out before the trace completes it, except behind a wait', async () => {
+  it('a block with a pending use is not given out before the trace ends the use, except after a wait', async () => {
     const ops: TraceRow[] = [
       [0, 0, 8 * MiB, 0],
       [1, 0, 0, 0],
@@ -236,7 +236,7 @@ describe('peaks', () => {
   const folder = process.env['BRAID_TRACES'] ?? ''
   for (const name of ['gpt_train', 'stream_pipeline']) {
     const path = join(folder, `${name}.json.gz`)
-    it(`${name}: at most 1.03 times what is alive (with BRAID_TRACES, the folder that has it)`, async context => {
+    it(`${name}: at most 1.03 times the live bytes (BRAID_TRACES names the trace's folder)`, async context => {
       if (folder === '' || !existsSync(path))
         return context.skip('BRAID_TRACES names no folder that has this recorded trace')
       const trace = right(readTrace(path))
@@ -390,7 +390,7 @@ describe('braid replay', () => {
     expect(result['ratio']).toBe((result['peakReserved'] as number) / (result['peakLive'] as number))
   })
 
-  it('prints a table with PyTorch beside it; reads plain JSON too', () => {
+  it('prints a table with a column for PyTorch; reads plain JSON too', () => {
     const { status, stdout } = braid(file('good.json', json), '--device', 'host')
     expect(status).toBe(0)
     expect(stdout).toMatch(/Braid, order-then-grow, expandable, pages move +\d+\.\d\d MiB +\d\.\d{4}/)

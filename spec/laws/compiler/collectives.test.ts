@@ -115,7 +115,7 @@ describe('plans of several ranks', () => {
   })
 
   test('come to an end, whatever ranks begin first, and have no wait too many by brute force', () => {
-    let rivals = 0
+    let conflicting = 0
     fc.assert(
       fc.property(moves(7), options, (mix, chosen) => {
         const plan = made(mixed(mix), chosen)
@@ -133,11 +133,11 @@ describe('plans of several ranks', () => {
         )
           return
         expect(canStop(plans)).toBe(false)
-        if (new Set(calls.map(({ collective }) => collective!.communicator)).size > 1) rivals++
+        if (new Set(calls.map(({ collective }) => collective!.communicator)).size > 1) conflicting++
       }),
       { numRuns: runs(150) },
     )
-    expect(rivals).toBeGreaterThan(often(5))
+    expect(conflicting).toBeGreaterThan(often(5))
   })
 })
 
@@ -269,12 +269,12 @@ describe('the order of collectives', () => {
     expect(between(whole(two(), 4, { inFlight: 1 }))).toBe(3)
   })
 
-  test('is nobody else’s business: a mesh runs rows beside columns, and one communicator is in order by itself', () => {
+  test('is for conflicting communicators: rows and columns of a mesh overlap, and one alone is in order', () => {
     expect(between(whole(two(rows, columns), 4))).toBe(2)
     expect(between(whole(two(all, all), 4))).toBe(2)
   })
 
-  test('of one communicator on two lanes serves its rivals', () => {
+  test('of one communicator on two lanes orders the conflicting one too', () => {
     const net = graph('served', { x: row, z: row }, ({ x, z }) => {
       const first = x.pipe(upload(), allReduce(other, 'sum', lane('three')), relu())
       const y = first.pipe(allReduce(all, 'sum', lane('one')), relu())
@@ -304,8 +304,8 @@ describe('windows of gathers', () => {
     const ahead = [0, 1, 2, 3]
     const bounds = ahead.map(ahead => heldBy(forward({ ...wide, ahead }), alone))
     expect(differences(bounds)).toEqual([layer, layer, layer])
-    // One layer, beside what all hold: parameters in shards, x, and an activation beside the one that it is
-    // made of.
+    // One layer, besides what all hold: parameters in shards, x, an activation, and the activation that it is
+    // computed from.
     expect(bounds[0]! - layer).toBe(8 * (layer / 8) + 2 * 16 * 512 * 4)
     // An uploaded shard is as far ahead of its gather, and its bytes are had again once that is known to be
     // over.

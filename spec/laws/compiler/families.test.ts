@@ -97,7 +97,7 @@ const isMinimal = (plan: Plan): void => {
   plan.commands.forEach((command, dropped) => {
     if (command[0] !== 'wait' && command[0] !== 'use') return
     const commands = plan.commands.filter((_, c) => c !== dropped)
-    // An event that nobody waits for any more breaks L6 by itself: that is not what is asked.
+    // An event that no lane waits for breaks L6 by itself, which is not the question here.
     const broken = verify({ ...plan, commands }).filter(({ law }) => law !== 'L6')
     expect(broken, `without ${JSON.stringify(command)}`).not.toEqual([])
   })

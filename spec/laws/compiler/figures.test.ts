@@ -13,10 +13,10 @@ for (const { graph, lanes, tasks, waits, records, uses } of figures)
     const synchronized = synchronize(
       orderedTasks(made, greedyLanes(made, lanes), () => 4, { storage: 'pooled' }),
     )
-    if (E.isLeft(synchronized)) throw new Error('synchronize found a mistake')
+    if (E.isLeft(synchronized)) throw new Error('synchronize found an error')
     expect(synchronized.right.waitOn.length).toBe(waits)
     expect(new Set(synchronized.right.waitOn).size).toBe(records)
     const lived = lifetimes(synchronized.right)
-    if (E.isLeft(lived)) throw new Error('lifetimes found a mistake')
+    if (E.isLeft(lived)) throw new Error('lifetimes found an error')
     expect(lived.right.useBuffer.length).toBe(uses)
   })

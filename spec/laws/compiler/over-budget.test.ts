@@ -1,4 +1,4 @@
-// The error of a plan that does not fit gives the least bytes that would do, and for each what holds it at the peak.
+// The error of a plan that does not fit has the least sufficient bytes, and for each device the holders at its peak.
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
@@ -58,7 +58,7 @@ const check = (graph: Graph, options: CompileOptions): number => {
 }
 
 describe('a plan that does not fit', () => {
-  test('lists the bytes of its smallest peak, which add up: those in use, and those freed but not ready', () => {
+  test('lists the bytes of its smallest peak: those in use, and those freed but not ready; they add up', () => {
     let freed = 0
     fc.assert(
       fc.property(sample({ steps: 12 }), storage, ({ graph, dims, inFlight }, storage) => {

@@ -82,7 +82,7 @@ const outcomeOf = (ordered: Ordered): Outcome =>
     E.chain(lifetimes),
     E.match(
       () => {
-        throw new Error('a pass found a mistake')
+        throw new Error('a pass found an error')
       },
       ir => ({
         lanes: ir.lanes.length,
@@ -153,7 +153,7 @@ describe('lanes and order of the compiler’s choice', () => {
     expect(chosen(tasksOf(chain, 1_000_000))).toMatchObject({ lanes: 1, waits: 0, uses: 0 })
   })
 
-  it('do not put kernels beside each other that fill the device', () => {
+  it('do not overlap kernels that fill the device', () => {
     const wide = tasksOf({ deps: Array.from({ length: 16 }, () => []) }, 50_000)
     const long = tasksOf({ deps: Array.from({ length: 16 }, () => []) }, 1_000_000)
     const full = { ...long, operations: long.operations.map(task => ({ ...task, movedBytes: 2 ** 28 })) }

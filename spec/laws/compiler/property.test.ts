@@ -84,12 +84,12 @@ describe('compile', () => {
       launch: { grid: 1, block: 8 },
       reference: () => {},
     })
-    const twins = graph('twins', { x: tensor('f32', [8]) }, ({ x }) => {
+    const duplicates = graph('duplicates', { x: tensor('f32', [8]) }, ({ x }) => {
       const value = x.pipe(upload())
       const own = () => inPlace({ x: value.pipe(add(1)) }).y.pipe(download())
       return { y: own(), z: own(), sum: value.pipe(add(1), download()), same: value.pipe(add(1), download()) }
     })
-    const plan = orThrow(compile(twins))
+    const plan = orThrow(compile(duplicates))
     expect(verify(plan)).toEqual([])
     expect(plan.nodes.filter(({ op }) => op === 'add')).toHaveLength(3)
   })

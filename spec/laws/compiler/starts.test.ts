@@ -234,7 +234,10 @@ describe('why', () => {
       expect(verify(plan)).toEqual([])
       const text = explain(plan)
       expect(text).toMatch(
-        /control {2}add\[2\], after the start of add\[0\] on comm: it starts after add\[0\] has started +\S+\.ts:\d+:\d+/,
+        new RegExp(
+          'control {2}add\\[2\\], after the start of add\\[0\\] on comm: ' +
+            'it starts after add\\[0\\] has started +\\S+\\.ts:\\d+:\\d+',
+        ),
       )
       expect(text).toMatch(
         /control {2}add\[3\], after add\[0\] on comm: it starts after add\[0\] has finished/,
@@ -288,15 +291,15 @@ describe('why', () => {
 
   test('what a plan from a file says of it is read, and nothing else is', () => {
     const plan = JSON.parse(toJSON(orThrow(compile(large)) as Plan))
-    const told = (after: unknown): unknown => {
+    const faults = (after: unknown): unknown => {
       const found = parsePlan({ ...plan, nodes: plan.nodes.with(1, { ...plan.nodes[1], after }) })
       return isLeft(found) ? found.left.map(({ at }) => at) : verify(found.right).map(({ law }) => law)
     }
-    expect(told([[0, 'finish']])).toEqual([])
-    expect(told([[2, 'start']])).toEqual(['L10'])
-    expect(told([[99, 'start']])).toEqual(['nodes[1].after[0][0]'])
-    expect(told([[0, 'end']])).toEqual(['nodes[1].after[0][1]'])
-    expect(told('x')).toEqual(['nodes[1].after'])
+    expect(faults([[0, 'finish']])).toEqual([])
+    expect(faults([[2, 'start']])).toEqual(['L10'])
+    expect(faults([[99, 'start']])).toEqual(['nodes[1].after[0][0]'])
+    expect(faults([[0, 'end']])).toEqual(['nodes[1].after[0][1]'])
+    expect(faults('x')).toEqual(['nodes[1].after'])
     for (const after of ['x', [1], [[{}]], [[-1, 'start']], null])
       expect(() => verify({ ...plan, nodes: plan.nodes.with(1, { ...plan.nodes[1], after }) })).not.toThrow()
   })
@@ -304,9 +307,9 @@ describe('why', () => {
   test('a start is no end in what the compiler predicts', () => {
     const tickOf = (when: 'start' | 'finish'): number => {
       const pair = graph('pair', { x: spec }, ({ x }) => {
-        const [math, beside, out] = [lane('math'), lane('beside'), lane('out')]
+        const [math, side, out] = [lane('math'), lane('side'), lane('out')]
         const here = x.pipe(upload(lane('in')))
-        const one = here.pipe(on(math), neg(), on(beside), add(1))
+        const one = here.pipe(on(math), neg(), on(side), add(1))
         const two = here.pipe(on(math), add(2), comesAfter(one, when), add(3))
         return { one: one.pipe(download(out)), two: two.pipe(download(out)) }
       })
@@ -316,7 +319,7 @@ describe('why', () => {
     expect(tickOf('finish') - tickOf('start')).toBeGreaterThan(20_000)
   })
 
-  test('mistakes are told: a word that is neither, a value that is downloaded, an upload with a window', () => {
+  test('errors: a word that is neither, a value that is downloaded, an upload with a window', () => {
     const wrong = graph('wrong', { x: spec }, ({ x }) => {
       const y = x.pipe(upload(), neg())
       const w = param('w', spec, { on: 'host' })
@@ -335,13 +338,13 @@ describe('why', () => {
     ])
   })
 
-  test('an upload may come after the start of what it is to run beside', () => {
-    const beside = graph('beside', { x: spec }, ({ x }) => {
+  test('an upload may come after the start of the run that it overlaps', () => {
+    const overlapping = graph('overlapping', { x: spec }, ({ x }) => {
       const y = x.pipe(upload(lane('in')), on(lane('math')), neg(), add(1))
       const w = param('w', spec, { on: 'host' }).pipe(comesAfter(y, 'start'), upload(lane('copy')))
       return { z: y.pipe(add(w), download(lane('out'))) }
     })
-    const plan = orThrow(compile(beside)) as Plan
+    const plan = orThrow(compile(overlapping)) as Plan
     expect(verify(plan)).toEqual([])
     expect(explain(plan)).toMatch(
       /control {2}w, after the start of add\[0\] on math|control {2}w, after neg\[0\]/,

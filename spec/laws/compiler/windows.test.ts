@@ -117,7 +117,7 @@ const least = (refused: ReturnType<typeof compile>): number => {
 }
 
 describe('uploads that nothing holds back', () => {
-  it('come before what the user has come after them, whoever reads them later', () => {
+  it('come before what the user orders after them, whichever run reads them later', () => {
     const row = tensor('f32', [64])
     for (const when of ['start', 'finish'] as const) {
       const net = graph('asked', { x: row }, ({ x }) => {
@@ -132,7 +132,7 @@ describe('uploads that nothing holds back', () => {
   })
 })
 
-describe('windows that nobody asked for', () => {
+describe('windows that the compiler chooses', () => {
   it.each([1, 2, 3])('are %i wide where the memory is for one buffer more', ahead => {
     const memory = streamedLeast(ahead)
     const asked = orThrow(compile(streamed(12, ahead), { memory }))
@@ -154,7 +154,7 @@ describe('windows that nobody asked for', () => {
     expect(least(compile(streamed(12), { memory: memory - 1 }))).toBe(memory)
   })
 
-  it('fit, verify, and are never slower for more memory by what predictions tell apart', () => {
+  it('fit, verify, and are never slower for more memory by more than predictions resolve', () => {
     fc.assert(
       fc.property(
         streams,
@@ -216,7 +216,7 @@ describe('windows that nobody asked for', () => {
     )
   })
 
-  it('have no wait that is needless only once lifetimes are settled', () => {
+  it('have no wait that only the final lifetimes make redundant', () => {
     const made = { layers: 5, inFlight: 2, rows: 3, every: 2 }
     for (const ahead of [1, 2]) {
       const memory = orThrow(compile(offloadOf(made, ahead), { machine, inFlight: 2 })).bound.device[0]!

@@ -87,7 +87,7 @@ const table: Readonly<Record<string, fc.Arbitrary<Meant>>> = {
 }
 // Left out of the table: the first key has its own properties below, the second is always refused.
 const others = ['roundup_power2_divisions', 'roundup_bypass_threshold_mb']
-const twins = [
+const aliases = [
   ['release_lock_on_cudamalloc', 'release_lock_on_hipmalloc'],
   ['pinned_use_cuda_host_register', 'pinned_use_hip_host_register'],
 ]
@@ -98,7 +98,7 @@ interface Written extends Meant {
 
 const settings: fc.Arbitrary<readonly Written[]> = fc
   .shuffledSubarray(Object.keys(table))
-  .filter(keys => !twins.some(pair => pair.every(key => keys.includes(key))))
+  .filter(keys => !aliases.some(pair => pair.every(key => keys.includes(key))))
   .chain(keys => fc.tuple(...keys.map(key => table[key]!.map(meant => ({ key, ...meant })))))
 
 const compact = (written: readonly Written[]): string =>
@@ -363,7 +363,7 @@ describe('what is wrong with a text of settings', () => {
     )
   })
 
-  test('every fault is reported, and valid settings beside them are still read', () => {
+  test('every fault is reported, and the valid settings are still read', () => {
     const { faults, notes, options } = readAllocConf(
       'foo:1,svm:True,backend:cudaMallocAsync,expandable_segments:False,bar',
     )

@@ -1,4 +1,4 @@
-// A pickle that Braid writes means the same value to Python, and to an independent reader: same types, same order.
+// Python and an independent reader read a pickle of Braid's as the same value: same types, same order.
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -25,8 +25,8 @@ def typed(v):
     if t is dict: return ["dict", [[k, typed(x)] for k, x in v.items()]]
     raise TypeError(t)
 # What the unpickler of PyTorch's viewer reads.
-known = set("""PROTO NONE NEWTRUE NEWFALSE BININT1 BININT2 BININT LONG1 BINFLOAT SHORT_BINUNICODE BINUNICODE EMPTY_LIST
-APPENDS EMPTY_DICT SETITEMS EMPTY_TUPLE TUPLE1 TUPLE2 TUPLE3 TUPLE MARK MEMOIZE BINGET LONG_BINGET STOP""".split())
+known = set("""PROTO NONE NEWTRUE NEWFALSE BININT1 BININT2 BININT LONG1 BINFLOAT SHORT_BINUNICODE BINUNICODE
+EMPTY_LIST APPENDS EMPTY_DICT SETITEMS EMPTY_TUPLE TUPLE1 TUPLE2 TUPLE3 TUPLE MARK MEMOIZE BINGET LONG_BINGET STOP""".split())
 data = open(sys.argv[1], "rb").read()
 wanted = json.load(open(sys.argv[2]))
 at = 0

@@ -186,7 +186,7 @@ describe("PyTorch's form", () => {
   law('can be played back by its viewer, whatever the history says', snapshot => play(toTorch(snapshot)), 400)
 
   law(
-    'keeps the newest records that it can, says how many older ones it dropped, and adds only completions and what it must',
+    'keeps the newest records, counts the older ones it dropped, and adds only completions and necessary records',
     snapshot => {
       const { device_traces, host_traces, braid, segments } = toTorch(snapshot)
       const standard = snapshot.history.filter(
@@ -320,15 +320,16 @@ describe('a history that contradicts its segments', () => {
     expect(toTorch(small).device_traces).toEqual([[]])
   })
 
-  it("gives a block in a private pool its segment's stream, and its own beside it", () => {
+  it("gives a block in a private pool its segment's stream, and its own as home_stream", () => {
     const history = [record(0, 'segment_map', at), record(1, 'alloc', at, 512, 1)]
     const traceIn = (pool: number) => {
       const blocks = [block(at, 512, 'live', { lane: 1 }), block(at + 512, page - 512, 'free')]
       return toTorch({ ...small, segments: [segment(at, 0, blocks, pool)], history }).device_traces[0]!
     }
-    const told = (pool: number) => traceIn(pool).map(({ stream, home_stream }) => `${stream} ${home_stream}`)
-    expect(told(3)).toEqual(['0 undefined', '0 9472'])
-    expect(told(0)).toEqual(['0 undefined', '9472 undefined'])
+    const streams = (pool: number) =>
+      traceIn(pool).map(({ stream, home_stream }) => `${stream} ${home_stream}`)
+    expect(streams(3)).toEqual(['0 undefined', '0 9472'])
+    expect(streams(0)).toEqual(['0 undefined', '9472 undefined'])
   })
 })
 
