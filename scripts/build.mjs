@@ -1,4 +1,5 @@
-// npm run build: the TypeScript into dist/, the addon into native/build/braid.node; each only when it is stale.
+// npm run build: the TypeScript into dist/, the addon into native/build/braid.node; each only when it is
+// stale.
 //   --native: the addon alone. --typescript: dist/ alone. --sanitized: instead, the C++ tests under each
 //   sanitizer, on one core and at low priority, so that other work goes first.
 import { rmSync } from 'node:fs'

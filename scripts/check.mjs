@@ -1,5 +1,5 @@
-// npm run check: lint and format of both languages, imports between rooms, types, and a build without warnings.
-// Changes no file.
+// npm run check: lint and format of both languages, imports between rooms, types, and a build without
+// warnings. Changes no file.
 //   --pictures: only draws the imports anew in docs/internals/architecture.md.
 import { buildTypeScript } from './build.mjs'
 import { install } from './lib/install.mjs'

@@ -35,7 +35,8 @@ const options = {
 await entry(async () => {
   const sum = tally()
   await child(sum, 'check.mjs')
-  // Concurrently with the tests, at low priority. A build that fails here fails again below, and is counted there.
+  // Concurrently with the tests, at low priority. A build that fails here fails again below, and is counted
+  // there.
   const ahead = runConcurrently(process.execPath, [script('build.mjs'), '--sanitized'])
   await child(sum, 'test.mjs', '--all')
   await ahead

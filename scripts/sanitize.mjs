@@ -1,6 +1,7 @@
-// npm run sanitize [-- FILE…]: the tests of the allocator, of sessions and of the addon, or the named files, with the
-// addon compiled with -fsanitize=address,undefined. A sanitizer's report about Braid's own code is a failure; one about
-// V8 is not, since V8 leaves memory allocated when a process ends. Needs Linux, Node and g++ with its libasan.
+// npm run sanitize [-- FILE…]: the tests of the allocator, of sessions and of the addon, or the named files,
+// with the addon compiled with -fsanitize=address,undefined. A sanitizer's report about Braid's own code is a
+// failure; one about V8 is not, since V8 leaves memory allocated when a process ends. Needs Linux, Node and
+// g++ with its libasan.
 import { mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { install } from './lib/install.mjs'
@@ -40,7 +41,10 @@ const needSanitizers = () => {
     )
 }
 
-/** The libasan that the addon was linked with. Node does not load it, and it must be a process's first library. */
+/**
+ * The libasan that the addon was linked with. Node does not load it, and it must be a process's first
+ * library.
+ */
 const libasan = () => {
   const path = /libasan\S* => (\S+)/.exec(ask('ldd', [join(root, folder, 'braid.node')]) ?? '')?.[1]
   if (path === undefined)
@@ -72,8 +76,8 @@ const isLoaded = () => {
   return maps?.includes(`${folder}/braid.node`) === true && maps.includes('libasan')
 }
 
-// A promise that is pending when its thread is terminated can no longer be settled, and Node-API frees a promise's
-// handle only when the promise is settled.
+// A promise that is pending when its thread is terminated can no longer be settled, and Node-API frees a
+// promise's handle only when the promise is settled.
 const unavoidable = /\bnapi_create_promise\b/
 
 /** What the logs hold against Braid's own code; each once. */
@@ -120,8 +124,8 @@ await entry(() => {
   const pool = ['--pool=forks', '--maxWorkers=1', '--testTimeout=300000']
   const chosen = process.argv.slice(2)
   runVitest(sum, [...pool, ...(chosen.length > 0 ? chosen : tests)])
-  // Leak detection lists all that V8 leaves allocated, which takes seconds for each process. So it runs only for the
-  // tests in which threads and processes end while they hold everything.
+  // Leak detection lists all that V8 leaves allocated, which takes seconds for each process. So it runs only
+  // for the tests in which threads and processes end while they hold everything.
   process.env.ASAN_OPTIONS = options(1)
   if (chosen.length === 0) runVitest(sum, [...pool, 'spec/conformance/addon.test.ts'])
   check(sum, 'no error and no leak of the addon', () => {

@@ -1,6 +1,6 @@
-// npm run soak [-- --minutes 10] [--seed N] [--faults] [--sanitize address|thread] [--write]: the allocator's laws
-// under random owners, seed after seed. With --faults each driver call fails on its nth use. --write stores the
-// figures in spec/bench/results/soak.json.
+// npm run soak [-- --minutes 10] [--seed N] [--faults] [--sanitize address|thread] [--write]: the allocator's
+// laws under random owners, seed after seed. With --faults each driver call fails on its nth use. --write
+// stores the figures in spec/bench/results/soak.json.
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { arch, cpus } from 'node:os'

@@ -4,7 +4,10 @@ import { root, run, Stop } from './run.mjs'
 
 const time = path => (existsSync(join(root, path)) ? statSync(join(root, path)).mtimeMs : -1)
 
-/** Runs `npm ci` where node_modules is missing or older than the lock file; npm writes .package-lock.json last. */
+/**
+ * Runs `npm ci` where node_modules is missing or older than the lock file; npm writes .package-lock.json
+ * last.
+ */
 export const install = () => {
   if (time('node_modules/.package-lock.json') >= time('package-lock.json')) return
   console.log('Installing the packages of package-lock.json (npm ci) …')

@@ -14,7 +14,9 @@ const holder = path => {
   }
 }
 
-/** Runs `work` while no other build of this name runs in this checkout: two CMakes would overwrite each other. */
+/**
+ * Runs `work` while no other build of this name runs in this checkout: two CMakes would overwrite each other.
+ */
 export const withBuildLock = (work, name = 'build') => {
   mkdirSync(join(root, '.cache'), { recursive: true })
   const path = join(root, '.cache', `${name}.lock`)

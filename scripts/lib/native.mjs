@@ -15,7 +15,8 @@ const cached = (folder, name) => {
     : undefined
 }
 
-// Headers of Node-API come from npm packages: in the node_modules of a checkout, or hoisted into a user's project.
+// Headers of Node-API come from npm packages: in the node_modules of a checkout, or hoisted into a user's
+// project.
 const headers = () => {
   const require = createRequire(join(root, 'package.json'))
   try {
@@ -73,8 +74,8 @@ const haveGoogleTest = () =>
   undefined
 
 /**
- * Builds the C++ tests, under a sanitizer if one is named. Returns the program's path, or undefined if GoogleTest
- * is not installed.
+ * Builds the C++ tests, under a sanitizer if one is named. Returns the program's path, or undefined if
+ * GoogleTest is not installed.
  */
 export const buildTests = (folder, sanitize = '', jobs = undefined) => {
   if (!haveGoogleTest()) return undefined

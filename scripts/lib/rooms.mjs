@@ -1,5 +1,5 @@
-// Which room may import which. TypeScript: the rules of .dependency-cruiser.cjs. C++: the table below, since every
-// include names its room.
+// Which room may import which. TypeScript: the rules of .dependency-cruiser.cjs. C++: the table below, since
+// every include names its room.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { ask, root, run } from './run.mjs'
@@ -11,7 +11,9 @@ const cruiser = [
   '.dependency-cruiser.cjs',
 ]
 
-/** Whether every TypeScript import keeps to the order of the rooms, without a cycle; prints those that do not. */
+/**
+ * Whether every TypeScript import keeps to the order of the rooms, without a cycle; prints those that do not.
+ */
 export const typescriptRooms = () => run(process.execPath, [...cruiser, 'dsl', 'runtime', 'examples']) === 0
 
 const mayInclude = {
@@ -51,8 +53,8 @@ const picture = folder => {
 }
 
 /**
- * The import graphs between their marks in architecture.md. Returns whether they were up to date; `write` updates
- * them.
+ * The import graphs between their marks in architecture.md. Returns whether they were up to date; `write`
+ * updates them.
  */
 export const pictures = (write = false) => {
   const text = readFileSync(join(root, page), 'utf8')

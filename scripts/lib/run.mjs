@@ -8,7 +8,10 @@ export const root = fileURLToPath(new URL('../../', import.meta.url))
 /** An expected error: its message is printed without a stack. */
 export class Stop extends Error {}
 
-/** Runs a program in the repository, its output to the terminal. Returns its exit status; 127 if it did not start. */
+/**
+ * Runs a program in the repository, its output to the terminal. Returns its exit status; 127 if it did not
+ * start.
+ */
 export const run = (command, args, options = {}) => {
   const result = spawnSync(command, args, { cwd: root, stdio: ['ignore', 'inherit', 'inherit'], ...options })
   if (result.signal) return 128

@@ -15,7 +15,10 @@ const numbers = text =>
     ?.split('.')
     .map(Number)
 
-/** As Braid's `engines` field: Node 20.19 is the first 20 that loads ES modules by `require`; its Node-API is 9. */
+/**
+ * As Braid's `engines` field: Node 20.19 is the first 20 that loads ES modules by `require`; its Node-API is
+ * 9.
+ */
 export const needNode = (version = process.versions.node) => {
   if (atLeast(version.split('.').map(Number), [20, 19])) return
   throw new Stop(

@@ -1,5 +1,5 @@
-// Runs benchmarks of native/tools/bench and, beside a GPU and where PyTorch's allocator has the same loops, those
-// (allocator_peer.cu).
+// Runs benchmarks of native/tools/bench and, beside a GPU and where PyTorch's allocator has the same loops,
+// those (allocator_peer.cu).
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { dirname, join } from 'node:path'

@@ -1,5 +1,5 @@
-// `simulate` compared with a GPU: ten pipelines, their predicted and measured ticks and peaks; then, by kind of run,
-// what to correct in the machine's figures.
+// `simulate` compared with a GPU: ten pipelines, their predicted and measured ticks and peaks; then, by kind
+// of run, what to correct in the machine's figures.
 import { orThrow } from '../../dsl/ir/braid-error.js'
 import type { Plan, PlanNode } from '../../dsl/ir/plan.js'
 import { machineOf } from '../../dsl/machine/load.js'

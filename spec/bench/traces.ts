@@ -1,5 +1,5 @@
-// Bytes that the allocator reserves at its peak, relative to the bytes alive then: on recorded traces (BRAID_TRACES, a folder
-// of them) with PyTorch's own peaks, or on programs that are made up.
+// Bytes that the allocator reserves at its peak, relative to the bytes alive then: on recorded traces
+// (BRAID_TRACES, a folder of them) with PyTorch's own peaks, or on programs that are made up.
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { isLeft } from 'fp-ts/lib/Either.js'

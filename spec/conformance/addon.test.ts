@@ -1,5 +1,6 @@
-// The addon under everything that JavaScript can do to it: worker threads that end in the middle, exits, garbage
-// collection, wrong arguments. Each scene is a separate process, since a fault of the addon would end the process.
+// The addon under everything that JavaScript can do to it: worker threads that end in the middle, exits,
+// garbage collection, wrong arguments. Each scene is a separate process, since a fault of the addon would end
+// the process.
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'

@@ -1,6 +1,6 @@
-// Every instruction of a map, every cast and the picking reductions, at the edges of their types and on random bits:
-// a device yields what `interpret` yields, bit for bit where the tolerance is 0, else within it. Any two NaNs are
-// equal, whatever their bits.
+// Every instruction of a map, every cast and the picking reductions, at the edges of their types and on
+// random bits: a device yields what `interpret` yields, bit for bit where the tolerance is 0, else within it.
+// Any two NaNs are equal, whatever their bits.
 import fc from 'fast-check'
 import { lastValueFrom } from 'rxjs'
 import { describe, expect, it } from 'vitest'
@@ -160,7 +160,10 @@ interface Wanted {
   readonly tolerance: number
 }
 
-/** Runs one tick on the device and by `interpret`, and reports the first element of each output that is outside the tolerance. */
+/**
+ * Runs one tick on the device and by `interpret`, and reports the first element of each output that is
+ * outside the tolerance.
+ */
 const differences = async (
   device: string,
   net: Anything,

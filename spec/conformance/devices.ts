@@ -1,4 +1,5 @@
-// The devices of the contract suites: `host` always, and `cuda:0` where there is one. A new device is one line here.
+// The devices of the contract suites: `host` always, and `cuda:0` where there is one. A new device is one
+// line here.
 
 import { compile } from '../../dsl/compiler/compile.js'
 import type { CompileOptions } from '../../dsl/index.js'
@@ -11,8 +12,8 @@ const cudas = names.filter(name => name.startsWith('cuda:'))
 export const present: readonly string[] = names.filter(device => device === 'host' || device === 'cuda:0')
 
 /**
- * Lists of devices for plans that need several: host devices; where there are enough GPUs, two or four of them; where
- * there is a GPU, the same one twice.
+ * Lists of devices for plans that need several: host devices; where there are enough GPUs, two or four of
+ * them; where there is a GPU, the same one twice.
  */
 export const fleets: readonly (readonly string[])[] = [
   ['host:0', 'host:1'],

@@ -1,5 +1,5 @@
-// The documentation is tested: the code blocks of each section of the README and of docs/ form one file, which must
-// type-check, run, and print what the page says.
+// The documentation is tested: the code blocks of each section of the README and of docs/ form one file,
+// which must type-check, run, and print what the page says.
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'

@@ -1,5 +1,5 @@
-// Opening and running with a fault: each ends in an error that names the fault, its place and the remedy, and every
-// resource is released.
+// Opening and running with a fault: each ends in an error that names the fault, its place and the remedy, and
+// every resource is released.
 import * as E from 'fp-ts/lib/Either.js'
 import { lastValueFrom, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'

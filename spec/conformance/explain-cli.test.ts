@@ -1,5 +1,5 @@
-// `braid explain` and `braid plan --as …`: every form, a program or a plan from a file, a machine by name or from a
-// file.
+// `braid explain` and `braid plan --as …`: every form, a program or a plan from a file, a machine by name or
+// from a file.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'

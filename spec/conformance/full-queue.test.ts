@@ -1,5 +1,5 @@
-// A tick with more work for one lane than a stream's queue takes: the work is issued as the queue drains, and the
-// results are those of any other tick.
+// A tick with more work for one lane than a stream's queue takes: the work is issued as the queue drains, and
+// the results are those of any other tick.
 import { lastValueFrom, map, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'
 import { add, download, graph, lane, param, tensor, upload } from '../../dsl/index.js'

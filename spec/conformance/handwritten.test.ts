@@ -1,5 +1,5 @@
-// Hand-written plans: every plan that the laws allow runs, even one that the compiler would not write; every other
-// plan is refused before it starts.
+// Hand-written plans: every plan that the laws allow runs, even one that the compiler would not write; every
+// other plan is refused before it starts.
 import * as E from 'fp-ts/lib/Either.js'
 import { lastValueFrom, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'

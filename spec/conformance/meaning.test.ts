@@ -1,6 +1,6 @@
-// The law of the project: for every graph and every feed, the compiled plan yields what `interpret` yields, with
-// pooled storage and with planned. On `host` under jitter and with poisoned memory, so that a missing wait or a
-// lifetime that ends too early gives a wrong result.
+// The law of the project: for every graph and every feed, the compiled plan yields what `interpret` yields,
+// with pooled storage and with planned. On `host` under jitter and with poisoned memory, so that a missing
+// wait or a lifetime that ends too early gives a wrong result.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { CompileOptions } from '../../dsl/index.js'

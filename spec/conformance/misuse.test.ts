@@ -1,5 +1,5 @@
-// Wrong calls of the runtime's public functions from JavaScript: each ends in an error with the wanted and the found
-// value and the remedy; none throws anything else, and none harms the session.
+// Wrong calls of the runtime's public functions from JavaScript: each ends in an error with the wanted and
+// the found value and the remedy; none throws anything else, and none harms the session.
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import * as E from 'fp-ts/lib/Either.js'

@@ -1,4 +1,5 @@
-// Collectives of one rank run on every device: a program for any number of ranks is valid for one, and sends nothing.
+// Collectives of one rank run on every device: a program for any number of ranks is valid for one, and sends
+// nothing.
 import { lastValueFrom, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'
 import {

@@ -1,5 +1,5 @@
-// Planned storage on every device: one arena a session, allocated when it opens and freed when it ends, of the size
-// that the plan states.
+// Planned storage on every device: one arena a session, allocated when it opens and freed when it ends, of
+// the size that the plan states.
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, it } from 'vitest'

@@ -1,6 +1,6 @@
-// The pool of a session and the compiler's model of it follow one rule (docs/internals/decisions, 5 and 10): the
-// furthest byte is the same, tick by tick, whatever the timing. A session has more memory than its plan needs, so that
-// only the rule limits it.
+// The pool of a session and the compiler's model of it follow one rule (docs/internals/decisions, 5 and 10):
+// the furthest byte is the same, tick by tick, whatever the timing. A session has more memory than its plan
+// needs, so that only the rule limits it.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { compile, orThrow } from '../../dsl/index.js'
@@ -59,8 +59,8 @@ describe('the pool on host', () => {
           const plan = orThrow(compile(patternGraph(pattern), { inFlight }))
           const { device, ticks, exact } = poolPeakOf(plan)
           if (exact) steady++
-          // Without a steady state within the limit on work, the peak is that of the replayed ticks, many more than
-          // the ticks of this run.
+          // Without a steady state within the limit on work, the peak is that of the replayed ticks, many
+          // more than the ticks of this run.
           const length = exact ? ticks + 4 : 200
           const peaks = [
             await poolPeak(roomy(plan), patternInput, length, jitter),

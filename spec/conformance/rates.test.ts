@@ -1,5 +1,5 @@
-// Graphs of several rates, on every device: the values of feeds and when they are pulled, the values of a lease, the
-// end of a run.
+// Graphs of several rates, on every device: the values of feeds and when they are pulled, the values of a
+// lease, the end of a run.
 import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

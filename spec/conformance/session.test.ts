@@ -1,4 +1,5 @@
-// The contract of a session, on every device: credits, leases, feeds, ends of runs, disposal. Cases are numbered.
+// The contract of a session, on every device: credits, leases, feeds, ends of runs, disposal. Cases are
+// numbered.
 import { firstValueFrom, interval, lastValueFrom, map, NEVER, of, Subject, take, toArray } from 'rxjs'
 import { afterEach, describe, expect, it } from 'vitest'
 import { add, download, graph, lane, mul, param, scan, tensor, upload } from '../../dsl/index.js'

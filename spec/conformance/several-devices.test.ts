@@ -1,6 +1,6 @@
-// Plans for several devices of one process: they yield what `interpret` yields, on any devices of one kind. On host
-// devices under jitter and with poisoned memory, so that a copy that starts too early, or a missing wait between
-// devices, gives a wrong result.
+// Plans for several devices of one process: they yield what `interpret` yields, on any devices of one kind.
+// On host devices under jitter and with poisoned memory, so that a copy that starts too early, or a missing
+// wait between devices, gives a wrong result.
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { lastValueFrom, toArray } from 'rxjs'

@@ -1,4 +1,5 @@
-// Sessions that share a device: one thread issues for all of them in turns, and each yields what it yields alone.
+// Sessions that share a device: one thread issues for all of them in turns, and each yields what it yields
+// alone.
 import fc from 'fast-check'
 import { lastValueFrom, map, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'

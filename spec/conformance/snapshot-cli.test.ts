@@ -115,7 +115,8 @@ describe('braid snapshot', () => {
     if (!hasPython) return context.skip('python3 is not installed')
     const path = join(folder, 'snapshot.pickle')
     expect(braid('snapshot', good, '--as', 'torch', '-o', path).stdout).toContain('pytorch.org/memory_viz')
-    // The sums that PyTorch's `_memory_viz.py stats` asserts, and the keys that its `trace` and `segments` read.
+    // The sums that PyTorch's `_memory_viz.py stats` asserts, and the keys that its `trace` and `segments`
+    // read.
     const script = `
 import pickle, sys
 data = pickle.load(open(sys.argv[1], "rb"))

@@ -1,5 +1,5 @@
-// Orders without data, on devices: an operation after another's start begins no earlier than the end of everything
-// that the other waits for; an operation after another's end begins no earlier than that end.
+// Orders without data, on devices: an operation after another's start begins no earlier than the end of
+// everything that the other waits for; an operation after another's end begins no earlier than that end.
 import fc from 'fast-check'
 import { lastValueFrom, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'
@@ -43,7 +43,10 @@ describe.each(present)('orders without data on %s', device => {
           const { plan } = session
           const runs = plan.commands.filter(command => command[0] === 'run')
           const records = new Map(session.trace().map(record => [`${record.tick} ${record.node}`, record]))
-          /** The operations before this one without `after`: its lane's previous one, and the writers of its reads. */
+          /**
+           * The operations before this one without `after`: its lane's previous one, and the writers of its
+           * reads.
+           */
           const needs = (node: number): readonly number[] => {
             const at = runs.findIndex(run => run[1] === node)
             const [, , lane, reads] = runs[at]!

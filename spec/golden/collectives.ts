@@ -30,9 +30,10 @@ const pairs = communicator('pairs', {
 }) // prettier-ignore
 
 /**
- * Two layers in shards of four ranks, gathered at most one ahead of their product. The input is summed over pairs of
- * ranks, and each rank gets the mean of its own rows of the output. Both communicators share ranks, so no rank has
- * concurrent calls over both: the sum and the gathers are on two lanes, and wait for each other.
+ * Two layers in shards of four ranks, gathered at most one ahead of their product. The input is summed over
+ * pairs of ranks, and each rank gets the mean of its own rows of the output. Both communicators share ranks,
+ * so no rank has concurrent calls over both: the sum and the gathers are on two lanes, and wait for each
+ * other.
  */
 export const collectives = graph('collectives', { x: square }, ({ x }) => {
   const full = (name: string) =>

@@ -37,9 +37,9 @@ export const oracle = (given: Plan, quality = true): Set<string> => {
 }
 
 /**
- * The findings that verify and the oracle must agree on, sorted. L6 is compared only in plans in which every other
- * law holds. Where two buffers share bytes of the arena, one overlap can be reported for several of its accesses;
- * then only its presence is compared.
+ * The findings that verify and the oracle must agree on, sorted. L6 is compared only in plans in which every
+ * other law holds. Where two buffers share bytes of the arena, one overlap can be reported for several of its
+ * accesses; then only its presence is compared.
  */
 export const comparable = (plan: Plan, found: readonly string[]): string[] => {
   const safe = found.every(key => key.startsWith('L5') || key.startsWith('L6'))

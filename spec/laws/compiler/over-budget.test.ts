@@ -1,4 +1,5 @@
-// The error of a plan that does not fit has the least sufficient bytes, and for each device the holders at its peak.
+// The error of a plan that does not fit has the least sufficient bytes, and for each device the holders at
+// its peak.
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
