@@ -3,21 +3,14 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { withBuildLock } from './lib/lock.mjs'
-import { buildNative } from './lib/native.mjs'
+import { buildNative, isNativeBuilt } from './lib/native.mjs'
 import { isMain, root, Stop } from './lib/run.mjs'
 import { needNode } from './lib/tools.mjs'
 
 /** Builds native/build/braid.node where it is missing or stale. Throws a Stop that says what is missing. */
 export const buildAddon = () => {
   needNode()
-  try {
-    withBuildLock(() => buildNative())
-  } catch (error) {
-    if (!['EACCES', 'EROFS', 'ENOSPC'].includes(error.code)) throw error
-    throw new Stop(
-      `${root} cannot be written (${error.code}). Build it as its owner, or install Braid elsewhere.`,
-    )
-  }
+  if (!isNativeBuilt()) withBuildLock(() => buildNative())
 }
 
 // In a checkout `npm run build` builds, and `npm ci` must not.

@@ -5,20 +5,29 @@
 import { rmSync } from 'node:fs'
 import { constants, setPriority } from 'node:os'
 import { join } from 'node:path'
-import { install } from './lib/install.mjs'
+import { install, isInstalled } from './lib/install.mjs'
 import { withBuildLock } from './lib/lock.mjs'
-import { buildNative, buildSanitized, sanitizers } from './lib/native.mjs'
+import { buildNative, buildSanitized, isNativeBuilt, sanitizers } from './lib/native.mjs'
 import { entry, isMain, root, run, Stop, tool } from './lib/run.mjs'
 import { files, fingerprint, readStamp, writeStamp } from './lib/stamp.mjs'
 import { needNode } from './lib/tools.mjs'
 
-export const buildTypeScript = () => {
+const stampOf = () => {
   const sources = files(['dsl', 'runtime', 'examples', 'spec/bench', 'spec/fixtures'], path =>
     path.endsWith('.ts'),
   )
   const inputs = files(['tsconfig.json', 'tsconfig.build.json', 'package-lock.json'])
   const print = `${fingerprint([...sources, ...inputs])}\n${sources.join('\n')}`
-  const stamp = readStamp('dist/.stamp')
+  return { sources, print, stamp: readStamp('dist/.stamp') }
+}
+
+const isTypeScriptBuilt = () => {
+  const { print, stamp } = stampOf()
+  return stamp === print
+}
+
+export const buildTypeScript = () => {
+  const { sources, print, stamp } = stampOf()
   if (stamp === print) return
   // A source that went away must not live on in dist.
   if (
@@ -28,6 +37,8 @@ export const buildTypeScript = () => {
       .some(path => !sources.includes(path))
   )
     rmSync(join(root, 'dist'), { recursive: true, force: true })
+  // A build that is cut short leaves a stamp that fits nothing, and names the sources that dist may hold.
+  writeStamp('dist/.stamp', `unfinished\n${sources.join('\n')}`)
   console.log('Compiling TypeScript …')
   if (run(process.execPath, [tool.tsc, '-p', 'tsconfig.build.json']) !== 0)
     throw new Stop('TypeScript found the errors above; nothing was run.')
@@ -37,6 +48,8 @@ export const buildTypeScript = () => {
 /** Everything that the examples, the command line and the tests need, from a bare clone on. */
 export const prepare = () => {
   needNode()
+  // A checkout that is built may be one that cannot be written.
+  if (isInstalled() && isTypeScriptBuilt() && isNativeBuilt()) return
   withBuildLock(() => {
     install()
     buildTypeScript()

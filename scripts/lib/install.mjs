@@ -4,12 +4,12 @@ import { root, run, Stop } from './run.mjs'
 
 const time = path => (existsSync(join(root, path)) ? statSync(join(root, path)).mtimeMs : -1)
 
-/**
- * Runs `npm ci` where node_modules is missing or older than the lock file; npm writes .package-lock.json
- * last.
- */
+/** Whether node_modules is as new as package-lock.json; npm writes .package-lock.json last. */
+export const isInstalled = () => time('node_modules/.package-lock.json') >= time('package-lock.json')
+
+/** Runs `npm ci` where node_modules is missing or older than package-lock.json. */
 export const install = () => {
-  if (time('node_modules/.package-lock.json') >= time('package-lock.json')) return
+  if (isInstalled()) return
   console.log('Installing the packages of package-lock.json (npm ci) …')
   const npm = process.env.npm_execpath
   const args = ['ci', '--include=dev', '--no-audit', '--no-fund', '--loglevel=error']
@@ -21,6 +21,7 @@ export const install = () => {
     )
   if (status !== 0)
     throw new Stop(
-      'npm ci failed (its messages are above). It needs the network once, or an npm cache; then run this again.',
+      'npm ci failed (its messages are above). It needs the network once, or an npm cache; ' +
+        'then run this again.',
     )
 }

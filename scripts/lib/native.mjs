@@ -5,7 +5,7 @@ import { availableParallelism } from 'node:os'
 import { dirname, join } from 'node:path'
 import { withBuildLock } from './lock.mjs'
 import { ask, root, run, Stop } from './run.mjs'
-import { files, fingerprint, readStamp, writeStamp } from './stamp.mjs'
+import { files, fingerprint, readStamp, removeStamp, writeStamp } from './stamp.mjs'
 import { generator, needCMake, needCompiler } from './tools.mjs'
 
 const cached = (folder, name) => {
@@ -44,6 +44,22 @@ export const configureNative = (folder = 'native/build', definitions = {}) => {
     throw new Stop('CMake could not configure the native part; its own words stand above.')
 }
 
+/** A target's stamp file, what it says when the present sources have been built, and whether it does. */
+const stampOf = (folder, definitions, target) => {
+  const sources = files(['native'], path => /\.(h|cc|cmake)$|CMakeLists\.txt$/.test(path))
+  const words = [...Object.entries({ ...defaults, ...definitions }).flat(), target]
+  const print = fingerprint(
+    sources,
+    [...words, process.env.CXX ?? '', process.env.CXXFLAGS ?? ''].map(String),
+  )
+  const path = `${folder}/.stamp-${target}`
+  const output = target === 'braid' ? 'braid.node' : target
+  return { path, print, isCurrent: readStamp(path) === print && existsSync(join(root, folder, output)) }
+}
+
+/** Whether the addon is built from the sources as they are. */
+export const isNativeBuilt = () => stampOf('native/build', {}, 'braid').isCurrent
+
 /** Configures and builds a target of native/ where its sources or definitions have changed. */
 export const buildNative = (
   folder = 'native/build',
@@ -51,21 +67,15 @@ export const buildNative = (
   target = 'braid',
   jobs = availableParallelism(),
 ) => {
-  const sources = files(['native'], path => /\.(h|cc|cmake)$|CMakeLists\.txt$/.test(path))
-  const words = [...Object.entries({ ...defaults, ...definitions }).flat(), target]
-  const print = fingerprint(
-    sources,
-    [...words, process.env.CXX ?? '', process.env.CXXFLAGS ?? ''].map(String),
-  )
-  const stampFile = `${folder}/.stamp-${target}`
-  const output = target === 'braid' ? 'braid.node' : target
-  if (readStamp(stampFile) === print && existsSync(join(root, folder, output))) return
+  const { path, print, isCurrent } = stampOf(folder, definitions, target)
+  if (isCurrent) return
+  removeStamp(path)
   console.log(`Building the native part into ${folder} …`)
   configureNative(folder, definitions)
   const args = ['--build', folder, '--parallel', String(jobs), '--target', target]
   if (run('cmake', args) !== 0)
     throw new Stop("The native part did not build; the compiler's own words stand above.")
-  writeStamp(stampFile, print)
+  writeStamp(path, print)
 }
 
 /** Whether GoogleTest can be compiled against. */

@@ -1,6 +1,6 @@
 // Whether an output is older than its sources, by a fingerprint of the sources' names, sizes and times.
 import { createHash } from 'node:crypto'
-import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { root } from './run.mjs'
 
@@ -30,6 +30,8 @@ export const fingerprint = (paths, words = []) => {
 
 const whole = path => join(root, path)
 export const readStamp = path => (existsSync(whole(path)) ? readFileSync(whole(path), 'utf8') : '')
+/** Called before a build, so that the stamp of one that was cut short never fits. */
+export const removeStamp = path => rmSync(whole(path), { force: true })
 export const writeStamp = (path, text) => {
   mkdirSync(dirname(whole(path)), { recursive: true })
   writeFileSync(whole(path), text)
