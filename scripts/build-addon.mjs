@@ -7,10 +7,13 @@ import { buildNative, isNativeBuilt } from './lib/native.mjs'
 import { isMain, root, Stop } from './lib/run.mjs'
 import { needNode } from './lib/tools.mjs'
 
-/** Builds native/build/braid.node where it is missing or stale. Throws a Stop that says what is missing. */
-export const buildAddon = () => {
+/**
+ * Builds native/build/braid.node where it is missing or stale; `stdout` is where CMake prints. Throws a Stop
+ * that names what is missing.
+ */
+export const buildAddon = (stdout = 'inherit') => {
   needNode()
-  if (!isNativeBuilt()) withBuildLock(() => buildNative())
+  if (!isNativeBuilt()) withBuildLock(() => buildNative(undefined, {}, 'braid', undefined, stdout))
 }
 
 // In a checkout `npm run build` builds, and `npm ci` must not.

@@ -1,11 +1,16 @@
-import { existsSync, statSync } from 'node:fs'
+import { existsSync, lstatSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { root, run, Stop } from './run.mjs'
 
 const time = path => (existsSync(join(root, path)) ? statSync(join(root, path)).mtimeMs : -1)
 
-/** Whether node_modules is as new as package-lock.json; npm writes .package-lock.json last. */
-export const isInstalled = () => time('node_modules/.package-lock.json') >= time('package-lock.json')
+/**
+ * Whether node_modules is as new as package-lock.json; npm writes .package-lock.json last. A node_modules that
+ * is a link belongs to another checkout, where `npm ci` would remove every package first.
+ */
+export const isInstalled = () =>
+  lstatSync(join(root, 'node_modules'), { throwIfNoEntry: false })?.isSymbolicLink() === true ||
+  time('node_modules/.package-lock.json') >= time('package-lock.json')
 
 /** Runs `npm ci` where node_modules is missing or older than package-lock.json. */
 export const install = () => {

@@ -32,7 +32,7 @@ const headers = () => {
 const defaults = { CMAKE_BUILD_TYPE: 'Release', BRAID_TESTS: 'OFF', BRAID_BENCH: 'OFF', BRAID_SANITIZE: '' }
 
 /** Configures native/ into `folder` with these CMake definitions. Downloads nothing. */
-export const configureNative = (folder = 'native/build', definitions = {}) => {
+export const configureNative = (folder = 'native/build', definitions = {}, stdout = 'inherit') => {
   needCMake()
   needCompiler()
   if (cached(folder, 'CMAKE_HOME_DIRECTORY') !== join(root, 'native'))
@@ -40,7 +40,8 @@ export const configureNative = (folder = 'native/build', definitions = {}) => {
   const chosen = cached(folder, 'CMAKE_GENERATOR') ?? generator()
   const defined = Object.entries({ ...defaults, ...headers(), ...definitions })
   const args = ['-S', 'native', '-B', folder, '-G', chosen, '-Wno-dev', '--log-level=WARNING']
-  if (run('cmake', [...args, ...defined.map(([name, value]) => `-D${name}=${value}`)]) !== 0)
+  const values = defined.map(([name, value]) => `-D${name}=${value}`)
+  if (run('cmake', [...args, ...values], { stdio: ['ignore', stdout, 'inherit'] }) !== 0)
     throw new Stop('CMake could not configure the native part; its own words stand above.')
 }
 
@@ -66,14 +67,15 @@ export const buildNative = (
   definitions = {},
   target = 'braid',
   jobs = availableParallelism(),
+  stdout = 'inherit',
 ) => {
   const { path, print, isCurrent } = stampOf(folder, definitions, target)
   if (isCurrent) return
   removeStamp(path)
   console.log(`Building the native part into ${folder} …`)
-  configureNative(folder, definitions)
+  configureNative(folder, definitions, stdout)
   const args = ['--build', folder, '--parallel', String(jobs), '--target', target]
-  if (run('cmake', args) !== 0)
+  if (run('cmake', args, { stdio: ['ignore', stdout, 'inherit'] }) !== 0)
     throw new Stop("The native part did not build; the compiler's own words stand above.")
   writeStamp(path, print)
 }

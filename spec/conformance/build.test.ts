@@ -8,8 +8,10 @@ import {
   mkdirSync,
   mkdtempSync,
   readdirSync,
+  renameSync,
   rmSync,
   symlinkSync,
+  utimesSync,
   writeFileSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -189,6 +191,17 @@ describe.runIf(process.platform !== 'win32')('npm start', () => {
     )
     expect(stale.stderr).not.toContain('    at ')
     spawnSync('chmod', ['-R', 'u+w', folder])
+  })
+
+  it('leaves the packages of another checkout alone, to which node_modules is a link', () => {
+    const { folder, put } = built()
+    renameSync(join(folder, 'node_modules'), join(folder, 'theirs'))
+    symlinkSync(join(folder, 'theirs'), join(folder, 'node_modules'))
+    put('package-lock.json', '{ }')
+    utimesSync(join(folder, 'theirs/.package-lock.json'), 0, 0)
+    put('bin/npm', '#!/bin/sh\nrm -r node_modules/*\n', 0o755)
+    expect(start(folder).status).toBe(0)
+    expect(existsSync(join(folder, 'theirs/node-addon-api'))).toBe(true)
   })
 
   it('builds anew what an earlier build left unfinished', () => {
