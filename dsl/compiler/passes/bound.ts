@@ -5,6 +5,7 @@ import { tracesOf } from '../../memory/plan-trace.js'
 import { poolPeakFrom, rounded } from '../../memory/pool-peak.js'
 import { commandTableOf } from '../../order/command-table.js'
 import { withScratchArena } from '../../order/scratch-arena.js'
+import { exactCommands } from '../../verify/l6-minimal.js'
 import type { Bounded, Lifetimes, WindowEdge } from '../analysis/ir.js'
 import { type Passed, pass } from '../analysis/pass.js'
 import { outlineOf } from './emit.js'
@@ -16,6 +17,8 @@ interface Held {
   readonly device: readonly number[]
   readonly pinned: number
   readonly peak: Peak
+  /** Of the plan. */
+  readonly commands: number
 }
 
 /**
@@ -44,11 +47,27 @@ const heldBy = (ir: Lifetimes): Held =>
       device: pool.device.map((bytes, on) => Math.max(bytes, held[on]!)),
       pinned: Math.max(pinnedBy(ir), peak.pinned),
       peak,
+      commands: table.commands,
     }
   })
 
-/** Commands that may be replayed in the search for redundant window waits. */
-const maxReplays = 2 ** 22
+/** Commands that may be replayed in the search for redundant window waits, over all ticks of all replays. */
+const maxReplays = 2 ** 24
+
+/** Whether a plan holds no more than `most`, and the commands that were replayed to know. */
+const fits = (ir: Lifetimes, most: Held): { readonly fits: boolean; readonly replayed: number } =>
+  withScratchArena(allocator => {
+    const table = commandTableOf(outlineOf(ir), allocator)
+    const traces = tracesOf(table, undefined, allocator)
+    const enough = [...most.device, most.pinned]
+    const peak = peakFrom(table, () => traces, enough)
+    const replayed = (ticks: number): number => (ticks + 2) * table.commands
+    const isWithin = peak.device.every((bytes, on) => bytes <= enough[on]!) && peak.pinned <= most.pinned
+    if (!isWithin) return { fits: false, replayed: replayed(peak.ticks) }
+    const pool = poolPeakFrom(table, traces, { enough })
+    const fits = pool.device.every((bytes, on) => bytes <= enough[on]!)
+    return { fits, replayed: replayed(peak.ticks + pool.ticks) }
+  })
 
 const without = (ir: Lifetimes, edge: WindowEdge): Lifetimes => {
   const windows = ir.windows.filter(other => other !== edge)
@@ -64,18 +83,21 @@ const isWait = (ir: Lifetimes, { later, earlier, tick }: WindowEdge): boolean =>
 }
 
 /**
- * Drops window waits without which the plan holds no more than `most`, until each one that is left is needed.
+ * Drops window waits without which the plan holds no more than `most`, until each one that is left is needed. A plan so
+ * large that law L6 does not drop its waits one by one either keeps them all.
  */
 const withoutRedundantWaits = (ir: Lifetimes, most: Held): Lifetimes => {
-  let left = maxReplays / Math.max(1, 4 * ir.operations.length)
+  if (most.commands > exactCommands) return ir
+  let left = maxReplays
   for (let dropped = true; dropped; ) {
     dropped = false
     for (const edge of ir.windows) {
       if (!isWait(ir, edge)) continue
-      if (left-- < 0) return ir
+      if (left < 0) return ir
       const candidate = without(ir, edge)
-      const { device, pinned } = heldBy(candidate)
-      if (device.some((bytes, on) => bytes > most.device[on]!) || pinned > most.pinned) continue
+      const found = fits(candidate, most)
+      left -= found.replayed
+      if (!found.fits) continue
       ir = candidate
       dropped = true
     }
@@ -94,7 +116,8 @@ export const roughBound = pass('bound', (ir: Lifetimes): Passed<Bounded> => {
  * those waits are left without which the plan would hold more.
  */
 export const bound = pass('bound', (ir: Lifetimes): Passed<Bounded> => {
-  const { device, pinned, peak } = heldBy(ir)
-  const lean = ir.windows.length === 0 ? ir : withoutRedundantWaits(ir, { device, pinned, peak })
+  const held = heldBy(ir)
+  const { device, pinned, peak } = held
+  const lean = ir.windows.length === 0 ? ir : withoutRedundantWaits(ir, held)
   return E.right({ ...lean, peak: lean === ir ? peak : heldBy(lean).peak, bound: { device, pinned } })
 })
