@@ -32,5 +32,12 @@ export const elements = (shape: readonly number[]): number =>
 /** Bytes of the whole tensor. */
 export const tensorBytes = (spec: BoundSpec): number => elements(spec.shape) * elementBytes[spec.dtype]
 
+/** Whether two types are the same. */
+export const sameSpec = (a: TensorSpec, b: TensorSpec): boolean =>
+  a === b ||
+  (a.dtype === b.dtype &&
+    a.shape.length === b.shape.length &&
+    a.shape.every((size, axis) => size === b.shape[axis]))
+
 /** `f32[6144, 8192]`, as every message and text form writes it. */
 export const showSpec = (spec: TensorSpec): string => `${spec.dtype}[${spec.shape.join(', ')}]`

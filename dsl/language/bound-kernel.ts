@@ -2,7 +2,7 @@
 
 import type { CudaSpec } from '../ir/kernel-spec.js'
 import { show } from '../ir/show.js'
-import { type BoundSpec, type Dim, showSpec, type TensorSpec } from '../ir/tensor.js'
+import { type BoundSpec, type Dim, sameSpec, showSpec, type TensorSpec } from '../ir/tensor.js'
 import { badAttribute, shapeMismatch, type UnplacedError } from './messages.js'
 import type { HostArray } from './values.js'
 
@@ -174,8 +174,6 @@ export const boundKernel = (attrs: KernelAttrs, reads: readonly BoundSpec[], dim
     reference: (from, to) => attrs.reference(named(attrs.reads, from), named(attrs.writes, to), all),
   }
 }
-
-const sameSpec = (a: BoundSpec, b: BoundSpec): boolean => showSpec(a) === showSpec(b)
 
 /** The error of a kernel on reads of these types: of its ports, its donations or its launch. */
 export const kernelError = (

@@ -2,9 +2,9 @@ import type { GraphNode, GraphOutput, LaneSpec, Where } from '../../ir/graph.js'
 import type { KernelSpec } from '../../ir/kernel-spec.js'
 import type { CollectiveSpec, PlanCommunicator, PlanLane } from '../../ir/plan.js'
 import type { BoundSpec, DType } from '../../ir/tensor.js'
+import type { BoundKernel } from '../../language/bound-kernel.js'
 import type { Peak } from '../../memory/peak.js'
 import type { Settings } from './options.js'
-import type { BoundKernel } from './user-kernel.js'
 
 // The typed forms between passes. Each extends the one before, so a pass only adds what it found.
 

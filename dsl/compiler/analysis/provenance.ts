@@ -1,8 +1,8 @@
 import type { Plan } from '../../ir/plan.js'
 import type { TensorSpec } from '../../ir/tensor.js'
+import type { BoundKernel } from '../../language/bound-kernel.js'
 import type { Choice, Operation, Placed } from './ir.js'
 import type { Settings } from './options.js'
-import type { BoundKernel } from './user-kernel.js'
 
 /** Where a lane of the plan comes from. */
 export interface LaneOrigin {

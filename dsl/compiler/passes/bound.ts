@@ -83,8 +83,8 @@ const isWait = (ir: Lifetimes, { later, earlier, tick }: WindowEdge): boolean =>
 }
 
 /**
- * Drops window waits without which the plan holds no more than `most`, until each one that is left is needed. A plan so
- * large that law L6 does not drop its waits one by one either keeps them all.
+ * Drops window waits without which the plan holds no more than `most`, until each one that is left is needed.
+ * A plan so large that law L6 does not drop its waits one by one either keeps them all.
  */
 const withoutRedundantWaits = (ir: Lifetimes, most: Held): Lifetimes => {
   if (most.commands > exactCommands) return ir

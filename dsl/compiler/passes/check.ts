@@ -1,16 +1,16 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { CompileError, GraphIR, GraphNode } from '../../ir/graph.js'
 import { limits } from '../../ir/limits.js'
-import { type BoundSpec, elementBytes, showSpec, type TensorSpec } from '../../ir/tensor.js'
+import { type BoundSpec, elementBytes, sameSpec, showSpec, type TensorSpec } from '../../ir/tensor.js'
+import { kernelError } from '../../language/bound-kernel.js'
 import { isCount } from '../../language/operators/count.js'
 import { initLength } from '../../language/operators/delay.js'
 import { windowed } from '../../language/operators/window.js'
 import { fault, unless } from '../analysis/faults.js'
 import type { Checked } from '../analysis/ir.js'
-import { operatorOf, structural } from '../analysis/operators.js'
+import { kernelAttrs, operatorOf, structural } from '../analysis/operators.js'
 import { normaliseOptions } from '../analysis/options.js'
 import { type Passed, pass } from '../analysis/pass.js'
-import { kernelFault } from '../analysis/user-kernel.js'
 import { donationFaults } from './check/donations.js'
 
 //   x: f32[batch, 784] · matmul(x, w: f32[784, 64]) · dims { batch: 64 }
@@ -60,8 +60,15 @@ const sizeFault = (node: GraphNode, spec: BoundSpec): CompileError | undefined =
       )
 }
 
-const same = (a: BoundSpec, b: BoundSpec): boolean =>
-  a.dtype === b.dtype && a.shape.length === b.shape.length && a.shape.every((dim, i) => dim === b.shape[i])
+/** The error of a kernel node with every dimension bound: of its ports, its donations or its launch. */
+const kernelFault = (
+  node: GraphNode,
+  reads: readonly BoundSpec[],
+  dims: ReadonlyMap<string, number>,
+): CompileError | undefined => {
+  const error = kernelError(kernelAttrs(node), reads, Object.fromEntries(dims))
+  return error && fault(error._tag, node.at, node.name, error.wanted, error.found, error.next)
+}
 
 /** Operators of one value whose type is that of the value, or of n of them. */
 const keepsType: ReadonlySet<string> = new Set(['upload', 'download', 'delay', 'window', 'every', 'hold'])
@@ -92,7 +99,7 @@ const typeFault = (
   if (keepsType.has(node.op)) {
     const given = specs[node.inputs[0]!]!
     const input = node.op === 'window' ? (windowed(given, node.attrs['n'] as number) as BoundSpec) : given
-    return same(input, output)
+    return sameSpec(input, output)
       ? undefined
       : fault(
           input.dtype === output.dtype ? 'ShapeMismatch' : 'DTypeMismatch',
@@ -129,7 +136,7 @@ const typeFault = (
     return fault(_tag, node.at, node.name, wanted, found, next)
   }
   const found = inferred.right as BoundSpec
-  return same(found, output)
+  return sameSpec(found, output)
     ? undefined
     : fault(
         'ShapeMismatch',

@@ -9,6 +9,11 @@ import { reduceWithStarts } from './synchronize/starts.js'
 //   run a on copy · run b on math, reads a · run c on math, reads a
 //   → run a on copy · math waits for a · run b · run c        (c is in order by the wait of b)
 //
+// The clocks here are not `dsl/order`'s Frontiers. Those replay waits and events that a plan has; here any
+// operation may still become one that is waited for, so every operation keeps a clock of its own, and later
+// passes read them all. And those count waits as points of a lane, while here waits are still to be found, so
+// operations alone are counted.
+//
 // After this pass every hazard across lanes, and every order that collectives or the user ask for, is kept by
 // the fewest waits that there can be.
 
@@ -34,10 +39,10 @@ const copied = <A extends Int32Array | Int8Array>(from: A, length: number, to: A
 }
 
 /**
- * The fewest waits that order every hazard, given lanes and issue order: the transitive reduction, which is unique. A
- * clock holds for each lane how many of its operations are known to be done; operations of the tick before count from
- * -(length of the lane) to 0. Hazards are examined latest first: one that the lane's clock dominates needs no wait, any
- * other gets a wait, which joins the clock of the operation that it waits for.
+ * The fewest waits that order every hazard, given lanes and issue order: the transitive reduction, which is
+ * unique. A clock holds for each lane how many of its operations are known to be done; operations of the tick
+ * before count from -(length of the lane) to 0. Hazards are examined latest first: one that the lane's clock
+ * dominates needs no wait, any other gets a wait, which joins the clock of the operation that it waits for.
  *
  * A path from the tick before to this tick lies within these two. So two ticks are played: the first finds
  * what each lane knows when it ends, the second begins there and finds the waits of every tick.

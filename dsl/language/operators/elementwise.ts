@@ -4,6 +4,7 @@ import {
   type BoundSpec,
   type DType,
   elements,
+  sameSpec,
   showSpec,
   type TensorSpec,
   tensorBytes,
@@ -97,19 +98,13 @@ const keyOf = (inputs: readonly BoundSpec[], output: BoundSpec): string => {
   return key
 }
 
-const same = (a: BoundSpec, b: BoundSpec): boolean =>
-  a === b ||
-  (a.dtype === b.dtype &&
-    a.shape.length === b.shape.length &&
-    a.shape.every((length, axis) => length === b.shape[axis]))
-
 const lowered = (inputs: readonly BoundSpec[], output: BoundSpec, code: readonly MapInstruction[]): Run => {
   const known = lowerings.get(code)
   if (
     known !== undefined &&
     known.inputs.length === inputs.length &&
-    same(known.output, output) &&
-    known.inputs.every((input, i) => same(input, inputs[i]!))
+    sameSpec(known.output, output) &&
+    known.inputs.every((input, i) => sameSpec(input, inputs[i]!))
   )
     return known.run
   const key = keyOf(inputs, output)

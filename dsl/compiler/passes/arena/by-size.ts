@@ -10,6 +10,9 @@ const maxPairs = 2 ** 25
 /** A range has fewer neighbours than this, so that one number holds a neighbour's offset and its index. */
 const maxNeighbours = 2 ** 20
 
+// Not `dsl/memory`'s range pool: a pool is played forward in time, while here ranges come by size, and each
+// is placed between ranges of any time that it may not share bytes with.
+
 /**
  * Best fit, in the order given (largest first, say): each range goes to the low end of the shortest gap that
  * is long enough between the ranges that it may not share bytes with, else above all of them. Undefined where

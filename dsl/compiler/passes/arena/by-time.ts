@@ -17,6 +17,10 @@ interface Vacant {
 /** Beyond so many vacant stretches, neighbours become one, as late as the later of them. */
 const maxVacant = 512
 
+// Not `dsl/memory`'s range pool, although both take the best fit. There a free range has one release point a
+// lane, and a tick's frees are taken in the next one; here places are the same in every tick, so a vacant
+// stretch has two: its last owner's end in this tick, and its first owner's return in the next.
+
 /**
  * Best fit in order of first access: as the tick goes by, each range takes the shortest vacant stretch, or
  * else run of stretches, that it may follow in, and leaves one after its last access. The work is linear in

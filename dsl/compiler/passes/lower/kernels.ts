@@ -1,10 +1,10 @@
 import type { GraphNode } from '../../../ir/graph.js'
 import { tensorBytes } from '../../../ir/tensor.js'
+import { boundKernel } from '../../../language/bound-kernel.js'
 import { communicatorOf } from '../../../language/communicator.js'
 import type { CollectiveLowering } from '../../../language/operators/operator.js'
 import type { Collective } from '../../analysis/ir.js'
-import { donatedReads, operatorOf } from '../../analysis/operators.js'
-import { boundKernel } from '../../analysis/user-kernel.js'
+import { donatedReads, kernelAttrs, operatorOf } from '../../analysis/operators.js'
 import type { Lowering } from './lowering.js'
 
 export const compute = (low: Lowering, node: GraphNode): void => {
@@ -62,9 +62,9 @@ export type Writes = Map<number, readonly number[]>
 
 export const userKernel = (low: Lowering, node: GraphNode, writes: Writes): void => {
   const bound = boundKernel(
-    node,
+    kernelAttrs(node),
     node.inputs.map(input => low.spec(input)),
-    low.ir.settings.dims,
+    Object.fromEntries(low.ir.settings.dims),
   )
   const { kernel, writes: specs, donates, tolerance } = bound
   const targets = specs.map((spec, i) => {

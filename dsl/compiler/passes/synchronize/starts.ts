@@ -1,6 +1,10 @@
 import type { Hazards } from '../../analysis/hazards.js'
 import type { Waits } from '../../analysis/ir.js'
 
+// The reduction of `synchronize` has one point an operation, and that is all that most graphs need. With
+// starts there are two, and whether a start is a point at all depends on the waits found so far: that costs
+// twice the clocks and a sorted list for every operation, so it is done only in graphs with such an edge.
+
 /**
  * As `reduce`, for graphs in which some operation waits for the start of another. A start is a point of its
  * own only where the operation waits for something; else it is the end of the operation before it on its lane
