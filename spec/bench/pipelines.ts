@@ -1,8 +1,9 @@
-// Pipelines with something to overlap, on a GPU beside the same pipelines written by hand in PyTorch, on one
-// stream and on several with events between them: branches that meet at the end, a chain of diamonds, an
-// ensemble of two models, and weights streamed in while activations are offloaded. Values are the same to the
-// bit, outputs are compared. In each step the input is copied in from pinned memory and the output out to it,
-// by both; many steps in turn, and no copy by the program's own thread.
+// Pipelines with something to overlap, on a GPU beside the same pipelines written by hand in PyTorch: branches
+// that meet at the end, a chain of diamonds, an ensemble of two models, and weights streamed in while
+// activations are offloaded. PyTorch runs each in eight ways, and the best one counts: on one stream or on
+// several, call by call or as CUDA graphs, ticks in turn or overlapped (pipelines.py). Both sides have as many
+// ticks in flight. In each tick the input is copied in from pinned memory and the outputs out to it; no copy is
+// made by the program's own thread. All outputs of the last tick are compared.
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -42,8 +43,11 @@ const warm = 20
  */
 const turns = 3
 
+/** Ticks in flight, of a Braid plan and of PyTorch's loops. */
+const inFlight = 3
+
 const middle = (values: readonly number[]) => [...values].sort((a, b) => a - b)[values.length >> 1]!
-const bars = { ratio: 1, difference: 3e-2, window: 1.03 } as const
+const bars = { ratio: 1, window: 1.03 } as const
 
 // Shapes, named as the script beside this file names them.
 const branches = { width: 512, count: 8, depth: 6 }
@@ -57,6 +61,11 @@ interface Pipeline {
   /** Elements of each parameter, and of the input `x`. */
   readonly params: Readonly<Record<string, number>>
   readonly input: number
+  /**
+   * Roundings to bf16 that only one side makes: 0 where both do the same arithmetic, so that outputs are equal
+   * bit for bit.
+   */
+  readonly roundings: number
 }
 
 const bf16 = <const S extends readonly number[]>(shape: S) => tensor('bf16', shape)
@@ -81,9 +90,10 @@ const offloaded = (ahead?: number): unknown =>
 export const pipelines = (): Pipeline[] => {
   const named = (count: number, of: (i: number) => string, size: number) =>
     Object.fromEntries(Array.from({ length: count }, (_, i) => [of(i), size] as const))
-  const shapes: { name: string; graph: unknown; params: Record<string, number>; input: number }[] = [
+  const shapes: (Omit<Pipeline, 'graph'> & { graph: unknown })[] = [
     {
       name: 'branches',
+      roundings: 0,
       input: branches.width ** 2,
       params: named(branches.count * branches.depth, i => `w[${i}]`, branches.width ** 2),
       graph: graph('branches', {}, () => {
@@ -100,6 +110,7 @@ export const pipelines = (): Pipeline[] => {
     },
     {
       name: 'diamonds',
+      roundings: 0,
       input: diamonds.width ** 2,
       params: named(2 * diamonds.count, i => `w[${i}]`, diamonds.width ** 2),
       graph: graph('diamonds', {}, () => {
@@ -115,6 +126,8 @@ export const pipelines = (): Pipeline[] => {
     },
     {
       name: 'ensemble',
+      // PyTorch's softmax rounds once, at its end. Braid rounds the differences, exponentials and sums too.
+      roundings: 3,
       input: ensemble.rows * ensemble.features,
       params: named(2, i => `w[${i}]`, ensemble.features * ensemble.classes),
       graph: graph('ensemble', {}, () => {
@@ -131,6 +144,7 @@ export const pipelines = (): Pipeline[] => {
     },
     {
       name: 'offload',
+      roundings: 0,
       input: offload.rows * offload.width,
       params: named(offload.layers, i => `w[${i}]`, offload.width ** 2),
       graph: offloaded(2),
@@ -151,16 +165,18 @@ const valuesOf = ({ params, input }: Pipeline): Record<string, Uint16Array> => {
 }
 
 const ours = async (graph: Pipeline['graph'], values: Record<string, Uint16Array>, memory?: number) => {
-  const plan = orThrow(compile(graph, { inFlight: 3, memory }))
+  const plan = orThrow(compile(graph, { inFlight, memory }))
   await using session = orThrow(await open(plan, { device: 'cuda:0', params: values })())
-  let output = new Uint16Array(0)
+  let outputs: readonly Uint16Array[] = []
   const drain = (ticks: number) => {
     let left = ticks
     return lastValueFrom(
       session.run({} as never, { ticks }).pipe(
         map(lease => {
-          using held = lease as unknown as Disposable & { y: Uint16Array }
-          if (--left === 0) output = held.y.slice()
+          using held = lease as unknown as Disposable & Readonly<Record<string, Uint16Array>>
+          if (--left > 0) return
+          const named = Object.entries(held).sort(([a], [b]) => (a < b ? -1 : 1))
+          outputs = named.map(([, value]) => value.slice())
         }),
       ),
     )
@@ -188,28 +204,59 @@ const ours = async (graph: Pipeline['graph'], values: Record<string, Uint16Array
     lanes: plan.lanes.length,
     waits: count('wait'),
     boundMiB: plan.bound.device[0]! / 2 ** 20,
-    output,
+    outputs,
   }
 }
 
-interface Theirs {
-  readonly oneMs: number
-  readonly streamsMs: number
+interface Way {
+  readonly way: string
+  readonly ms?: number
+  readonly reservedMiB?: number
+  /** Whether its outputs are those of the first way, bit for bit. */
+  readonly equal?: boolean
+  readonly error?: string
 }
 
 const pytorch = (pipeline: Pipeline, values: Record<string, Uint16Array>, folder: string) => {
   for (const [name, array] of Object.entries(values))
     writeFileSync(join(folder, `${name.replace(/\W/g, '_')}.bf16`), new Uint8Array(array.buffer))
   const shape = JSON.stringify({ branches, diamonds, ensemble, offload })
-  const args = [script, pipeline.name, folder, shape, String(steps), String(warm)]
+  const args = [script, pipeline.name, folder, shape, String(steps), String(warm), String(inFlight)]
   const result = spawnSync('python3', args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] })
   if (result.status !== 0)
     throw new Error(
       `python3 ${args.join(' ')} failed: ` +
         (result.error?.message ?? result.stderr.trim().split('\n').slice(-5).join('\n')),
     )
-  const figures = JSON.parse(result.stdout) as Theirs
-  return { ...figures, output: new Uint16Array(new Uint8Array(readFileSync(join(folder, 'y.bf16'))).buffer) }
+  const { torch, ways } = JSON.parse(result.stdout) as { torch: string; ways: readonly Way[] }
+  const output = new Uint16Array(new Uint8Array(readFileSync(join(folder, 'outputs.bf16'))).buffer)
+  return { torch, ways, output }
+}
+
+/** By way, the median of the rounds; a way that failed in one is left out, and reported. */
+const waysOf = (rounds: readonly (readonly Way[])[], log: (line: string) => void) =>
+  rounds[0]!.flatMap(({ way }, i) => {
+    const each = rounds.map(ways => ways[i]!)
+    const wrong = each.find(({ error, equal }) => error !== undefined || equal !== true)
+    if (wrong !== undefined)
+      log(`  PyTorch, ${way}: ${wrong.error ?? 'its outputs differ from those of the first way'}`)
+    return wrong === undefined
+      ? [{ way, ms: middle(each.map(({ ms }) => ms!)), reservedMiB: each[0]!.reservedMiB! }]
+      : []
+  })
+
+/** The outputs of both sides, one after the other: how many elements differ in bits, and by how much. */
+const compared = (ours: readonly Uint16Array[], theirs: Uint16Array) => {
+  let unequal = 0
+  let gap = 0
+  let from = 0
+  for (const own of ours) {
+    const other = theirs.subarray(from, from + own.length)
+    from += own.length
+    gap = Math.max(gap, difference(own, other))
+    unequal += own.reduce((count, value, i) => count + (value === other[i] ? 0 : 1), 0)
+  }
+  return { unequal, difference: from === theirs.length ? gap : Number.POSITIVE_INFINITY }
 }
 
 // The window that the compiler finds in the memory of each hand-written window, compared with the best
@@ -256,8 +303,7 @@ const windows = async (log: (line: string) => void) => {
 
 export const bench = {
   name: 'pipelines',
-  title:
-    'Pipelines on cuda:0, and the same by hand in PyTorch on one stream and on several: milliseconds a step',
+  title: 'Pipelines on cuda:0, and the same by hand in PyTorch, the best of eight ways: milliseconds a step',
   run: async (log: (line: string) => void) => {
     const rows: Record<string, string | number>[] = []
     let ok = true
@@ -268,29 +314,40 @@ export const bench = {
         const rounds = []
         for (let round = 0; round < turns; round++)
           rounds.push({ theirs: pytorch(pipeline, values, folder), mine: await ours(pipeline.graph, values) })
-        const theirs = {
-          oneMs: middle(rounds.map(round => round.theirs.oneMs)),
-          streamsMs: middle(rounds.map(round => round.theirs.streamsMs)),
-          output: rounds[0]!.theirs.output,
-        }
+        const ways = waysOf(
+          rounds.map(({ theirs }) => theirs.ways),
+          log,
+        )
+        const best = (kind: string) =>
+          ways.filter(({ way }) => way.startsWith(kind)).sort((a, b) => a.ms - b.ms)[0]
+        const [eager, graph] = [best('eager'), best('graph')]
         const wallMs = middle(rounds.map(round => round.mine.wallMs))
         const { mine } = rounds.find(round => round.mine.wallMs === wallMs)!
-        const ratio = mine.wallMs / Math.min(theirs.oneMs, theirs.streamsMs)
-        const gap = difference(mine.output, theirs.output)
-        ok &&= ratio <= bars.ratio && gap <= bars.difference
-        const { output: _, ...figures } = mine
+        const peer = Math.min(...ways.map(({ ms }) => ms))
+        const ratio = mine.wallMs / peer
+        const { unequal, difference } = compared(mine.outputs, rounds[0]!.theirs.output)
+        const allowed = pipeline.roundings * 2 ** -8
+        // All eight ways count: where one failed, the best one is not known.
+        const whole = ways.length === rounds[0]!.theirs.ways.length
+        ok &&= ratio <= bars.ratio && difference <= allowed && whole
+        const { outputs: _, ...figures } = mine
         rows.push({
           pipeline: pipeline.name,
           ...figures,
-          torchOneMs: theirs.oneMs,
-          torchStreamsMs: theirs.streamsMs,
+          eager: eager?.way ?? 'failed',
+          eagerMs: eager?.ms ?? Number.NaN,
+          graph: graph?.way ?? 'failed',
+          graphMs: graph?.ms ?? Number.NaN,
           ratio,
-          difference: gap,
+          'Braid is': ratio <= 1 ? 'ahead' : `behind by ${((ratio - 1) * 100).toFixed(1)} %`,
+          unequal,
+          difference,
+          allowed,
         })
-        log(
-          `  ${pipeline.name.padEnd(10)} ${mine.wallMs.toFixed(3)} ms a step; ` +
-            `PyTorch on one stream ${theirs.oneMs.toFixed(3)}, on several ${theirs.streamsMs.toFixed(3)}`,
-        )
+        log(`  ${pipeline.name}: ${mine.wallMs.toFixed(3)} ms a step, bound ${mine.boundMiB.toFixed(1)} MiB`)
+        for (const { way, ms, reservedMiB } of ways)
+          log(`    PyTorch, ${way.padEnd(46)} ${ms.toFixed(3)} ms, ${reservedMiB.toFixed(0)} MiB reserved`)
+        log(`    outputs: ${unequal} elements differ, by ${difference.toExponential(1)} at most (${allowed})`)
       } finally {
         rmSync(folder, { recursive: true, force: true })
       }

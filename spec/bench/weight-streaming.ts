@@ -1,7 +1,11 @@
 // Weight streaming on a GPU beside PyTorch's hand-written stash, in the same run and on the same values: 32
 // layers of relu(x · w), w 8192 × 8192 bf16 (128 MiB) from pinned memory, x 6,144 × 8192 resident, a slice of
-// the last y downloaded each tick on its own lane. Weights have variance 2^-10 / 3, so the mean square grows
-// by 4/3 a layer: outputs stay finite, far inside bf16.
+// the last y downloaded each tick on its own lane. Both have as many ticks in flight. Weights have variance
+// 2^-10 / 3, so the mean square grows by 4/3 a layer: outputs stay finite, far inside bf16.
+//
+// Memory is counted alike: `peakReservedMiB` is what the allocator holds, with the libraries' workspaces and
+// without the context, its modules and the libraries' handles; `deviceMiB` is all that the process has taken,
+// by nvidia-smi.
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -18,6 +22,8 @@ const layers = 32
 const width = 8192
 const rows = 6144
 const kept = 4
+/** Ticks in flight, of Braid's plan and of PyTorch's loops. */
+const inFlight = 2
 const shift = 2_000_003
 const steps = 20
 const warm = 3
@@ -45,18 +51,27 @@ export const network = (ahead: number) =>
   })
 
 interface Row {
-  readonly [figure: string]: number | string
+  readonly [figure: string]: number | string | null
+}
+
+/** MiB in use on the first GPU by all processes; null without nvidia-smi. */
+const deviceMiB = (): number | null => {
+  const query = ['--query-gpu=memory.used', '--format=csv,noheader,nounits', '-i', '0']
+  const { status, stdout } = spawnSync('nvidia-smi', query, { encoding: 'utf8', timeout: 20_000 })
+  const used = Number(stdout)
+  return status === 0 && stdout.trim() !== '' && Number.isFinite(used) ? used : null
 }
 
 const ours = async (
   ahead: number,
   params: Record<string, Uint16Array | ((into: Uint8Array) => void)>,
+  idleMiB: number | null,
   log: (line: string) => void,
 ) => {
   // x, two activations, the matmul's workspace, and ahead + 1 weights: what a hand would hold. The compiler
   // finds the waits for it.
   const memory = (576 + (ahead - 1) * 128) * 2 ** 20
-  const plan = orThrow(compile(network(ahead), { memory }))
+  const plan = orThrow(compile(network(ahead), { memory, inFlight }))
   let output = new Uint16Array(0)
   const run = async (inFlight: number) => {
     await using session = orThrow(await open(plan, { device: 'cuda:0', params, inFlight })())
@@ -72,9 +87,12 @@ const ours = async (
     await drain(warm)
     const began = performance.now()
     await drain(steps)
-    return { wallMs: (performance.now() - began) / steps, stats: session.stats() }
+    const wallMs = (performance.now() - began) / steps
+    const used = deviceMiB()
+    const taken = used === null || idleMiB === null ? null : used - idleMiB
+    return { wallMs, taken, stats: session.stats() }
   }
-  const pipelined = await run(2)
+  const pipelined = await run(inFlight)
   const synced = await run(1)
   const { stats } = pipelined
   const row = {
@@ -87,10 +105,11 @@ const ours = async (
     issueUs: stats.issueUs.median,
     peakAllocatedMiB: mebibytes(stats.peak.allocated),
     peakReservedMiB: mebibytes(stats.peak.reserved),
+    deviceMiB: pipelined.taken,
     boundMiB: mebibytes(plan.bound.device[0]!),
   }
   log(
-    `  ${row.variant.padEnd(24)} ${row.stepMs.toFixed(2).padStart(8)} ms a step, ` +
+    `  ${row.variant.padEnd(29)} ${row.stepMs.toFixed(2).padStart(8)} ms a step, ` +
       `${row.peakReservedMiB.toFixed(1).padStart(8)} MiB reserved`,
   )
   return { row, output }
@@ -117,6 +136,8 @@ const pytorch = (log: (line: string) => void): { rows: Row[]; output: Uint16Arra
       steps,
       '--warm',
       warm,
+      '--in-flight',
+      inFlight,
       '--out',
       file,
     ]
@@ -143,7 +164,8 @@ export const bench = {
   name: 'weight-streaming',
   title: `Weight streaming on cuda:0: ${layers} × 128 MiB bf16, ${rows} rows, beside PyTorch by hand`,
   run: async (log: (line: string) => void): Promise<{ rows: Row[]; ok: boolean }> => {
-    log('PyTorch, with lifetimes written by hand:')
+    const idleMiB = deviceMiB()
+    log(`PyTorch, with lifetimes written by hand, ${inFlight} steps in flight:`)
     const theirs = pytorch(log)
     log('Braid, with none:')
     const base = bf16Values(width * width, 0, 2 ** -5)
@@ -151,14 +173,14 @@ export const bench = {
       x: bf16Values(rows * width, 0x40000000, 1),
     }
     for (let layer = 0; layer < layers; layer++) params[`w[${layer}]`] = turned(base, layer * shift)
-    const one = await ours(1, params, log)
-    const two = await ours(2, params, log)
+    const one = await ours(1, params, idleMiB, log)
+    const two = await ours(2, params, idleMiB, log)
 
     const best = Math.min(...theirs.rows.map(row => Number(row['stepMs'])))
     const twoBuffers = Math.min(
       ...theirs.rows
         .filter(row => String(row['variant']).includes('2 buffers'))
-        .map(row => Number(row['peakReservedMiB']) + Number(row['outsideMiB'])),
+        .map(row => Number(row['peakReservedMiB'])),
     )
     const gap = Math.max(difference(one.output, theirs.output), difference(two.output, theirs.output))
     const checks: [string, number, number][] = [

@@ -1,14 +1,22 @@
-"""Weight streaming in PyTorch with the lifetimes written by hand: the peer of spec/bench/weight-streaming.ts.
+"""Weight streaming in PyTorch, with lifetimes written by hand: the peer of spec/bench/weight-streaming.ts.
 
-32 layers of y = relu(x @ w), w 8192 x 8192 bf16 in pinned host memory, x 6144 x 8192 bf16 resident on the device.
-A slice of the last y is downloaded each step on a stream of its own. Values by the integer formula of
-spec/bench/stream-values.ts, so that outputs can be compared. With --json one JSON object on standard output; with
---out FILE the downloaded slice (bf16 bits) of the last step is written to FILE.
+32 layers of y = relu(x @ w), w 8192 x 8192 bf16 in pinned host memory, x 6144 x 8192 bf16 resident on the
+device. A slice of the last y is downloaded each step on a stream of its own. At most --in-flight steps are
+in flight, as many as Braid has ticks: before a step is issued, the host waits for the end of the step so
+many before it. One more row shows `record_stream` where the host runs as far ahead as it gets. Events are
+made once. Values by the integer formula of spec/bench/stream-values.ts, so that outputs can be compared.
+With --json one JSON object on standard output; with --out FILE the downloaded slice (bf16 bits) of the last
+step is written to FILE.
+
+`peakReservedMiB` is what the caching allocator has taken from the device: the library's workspaces are in
+it, the context, the modules and the library's handles are not. `deviceMiB` is all that the process has
+taken, by nvidia-smi.
 """
 
 import argparse
 import json
 import statistics
+import subprocess
 import sys
 import time
 
@@ -40,25 +48,33 @@ def pinned_weights(args):
 
 
 class Step:
-    """What every variant shares: the streams, the download of the slice, and two pinned slots for it."""
+    """What every variant shares: streams, events, the download of the slice, and pinned slots for it."""
 
     def __init__(self, x, weights, args):
         self.x, self.weights, self.args = x, weights, args
         self.main, self.copy, self.out = (torch.cuda.Stream() for _ in range(3))
         size = (args.slice, args.width)
-        self.slots = [torch.empty(*size, dtype=torch.bfloat16, pin_memory=True) for _ in range(2)]
+        turns = range(args.in_flight)
+        self.slots = [torch.empty(*size, dtype=torch.bfloat16, pin_memory=True) for _ in turns]
+        self.ready = [torch.cuda.Event() for _ in weights]
+        self.done, self.sliced = torch.cuda.Event(), torch.cuda.Event()
+        self.ends = [torch.cuda.Event() for _ in turns]
         self.ticks = 0
 
+    def begin(self):
+        """Waits until the slot of this step, and with it the step that had it before, has ended."""
+        self.ends[self.ticks % len(self.ends)].synchronize()
+
     def download(self, y):
-        done = torch.cuda.Event()
-        done.record(self.main)
-        self.out.wait_event(done)
+        slot = self.ticks % len(self.slots)
+        self.done.record(self.main)
+        self.out.wait_event(self.done)
         with torch.cuda.stream(self.out):
-            self.slots[self.ticks % 2].copy_(y[: self.args.slice], non_blocking=True)
-        read = torch.cuda.Event()
-        read.record(self.out)
+            self.slots[slot].copy_(y[: self.args.slice], non_blocking=True)
+        self.sliced.record(self.out)
         # y goes back to the pool of `main`, so its next writer must come after the download.
-        self.main.wait_event(read)
+        self.main.wait_event(self.sliced)
+        self.ends[slot].record(self.main)
         self.ticks += 1
 
 
@@ -72,12 +88,19 @@ class OneStream(Step):
 
 
 class RecordStream(Step):
+    def __init__(self, x, weights, args, limited):
+        super().__init__(x, weights, args)
+        self.limited = limited
+
+    def begin(self):
+        if self.limited:
+            super().begin()
+
     def __call__(self):
         y = self.x
-        for w in self.weights:
+        for w, ready in zip(self.weights, self.ready):
             with torch.cuda.stream(self.copy):
                 device = w.to("cuda", non_blocking=True)
-                ready = torch.cuda.Event()
                 ready.record(self.copy)
             self.main.wait_event(ready)
             with torch.cuda.stream(self.main):
@@ -88,27 +111,26 @@ class RecordStream(Step):
 
 
 class Stash(Step):
-    """By hand: weights come from the allocator; a stash keeps each until the copy stream waits for its reader."""
+    """By hand: weights of the allocator; a stash keeps each until the copy stream waits for its reader."""
 
     def __init__(self, x, weights, args, buffers):
         super().__init__(x, weights, args)
         self.buffers, self.stash = buffers, []
+        self.read = [torch.cuda.Event() for _ in weights]
 
     def __call__(self):
         y = self.x
-        for w in self.weights:
+        for w, ready, read in zip(self.weights, self.ready, self.read):
             while len(self.stash) >= self.buffers:
-                _, read = self.stash.pop(0)
-                self.copy.wait_event(read)
+                _, was_read = self.stash.pop(0)
+                self.copy.wait_event(was_read)
                 del _  # safe: the block's next owner is the copy stream, which waits for the reader
             with torch.cuda.stream(self.copy):
                 device = w.to("cuda", non_blocking=True)
-                ready = torch.cuda.Event()
                 ready.record(self.copy)
             self.main.wait_event(ready)
             with torch.cuda.stream(self.main):
                 product = y @ device
-                read = torch.cuda.Event()
                 read.record(self.main)
                 y = product.relu_()
             self.stash.append((device, read))
@@ -149,15 +171,24 @@ class Preallocated(Step):
         self.download(y)
 
 
-def measure(name, make, args):
+def device_mib():
+    """MiB in use on the first GPU by all processes, or NaN without nvidia-smi."""
+    query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-i", "0"]
+    try:
+        return float(subprocess.run(query, capture_output=True, text=True, check=True, timeout=20).stdout)
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return float("nan")
+
+
+def measure(name, make, args, idle_mib):
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
     torch._C._cuda_clearCublasWorkspaces()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    free_before = torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved()
     step = make()
     for _ in range(args.warm):
+        step.begin()
         step()
     torch.cuda.synchronize()
     marks = [torch.cuda.Event(enable_timing=True) for _ in range(args.steps + 1)]
@@ -165,6 +196,7 @@ def measure(name, make, args):
     marks[0].record(step.main)
     began = time.perf_counter()
     for i in range(args.steps):
+        step.begin()
         issued = time.perf_counter()
         step()
         cpu.append((time.perf_counter() - issued) * 1e3)
@@ -174,12 +206,12 @@ def measure(name, make, args):
     steps = sorted(a.elapsed_time(b) for a, b in zip(marks, marks[1:]))
     synced = []
     for _ in range(args.steps):
+        step.begin()
         issued = time.perf_counter()
         step()
         torch.cuda.synchronize()
         synced.append((time.perf_counter() - issued) * 1e3)
-    reserved = torch.cuda.max_memory_reserved()
-    used = free_before - torch.cuda.mem_get_info()[0]
+    used = device_mib() - idle_mib
     row = {
         "variant": name,
         "stepMs": statistics.median(steps),
@@ -189,12 +221,12 @@ def measure(name, make, args):
         "syncedMs": statistics.median(synced),
         "cpuMs": statistics.median(cpu),
         "peakAllocatedMiB": torch.cuda.max_memory_allocated() / MIB,
-        "peakReservedMiB": reserved / MIB,
-        "outsideMiB": max(0, used - torch.cuda.memory_reserved()) / MIB,
+        "peakReservedMiB": torch.cuda.max_memory_reserved() / MIB,
+        "deviceMiB": used if used == used else None,
     }
-    line = f"  {name:24s} {row['stepMs']:8.2f} ms a step, {row['peakReservedMiB']:8.1f} MiB reserved"
+    line = f"  {name:29s} {row['stepMs']:8.2f} ms a step, {row['peakReservedMiB']:8.1f} MiB reserved"
     print(line, file=sys.stderr)
-    return row, step.slots[(step.ticks - 1) % 2].clone()
+    return row, step.slots[(step.ticks - 1) % len(step.slots)].clone()
 
 
 def main():
@@ -207,8 +239,10 @@ def main():
     parser.add_argument("--shift", type=int, default=2_000_003)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--warm", type=int, default=3)
+    parser.add_argument("--in-flight", type=int, default=2)
     parser.add_argument("--out")
     args = parser.parse_args()
+    idle_mib = device_mib()
     weights = pinned_weights(args)
     x = values(args.rows * args.width, 0x40000000, 1.0).view(args.rows, args.width).cpu()
     torch.cuda.empty_cache()  # x would otherwise keep one of the larger segments of `values` reserved
@@ -220,11 +254,12 @@ def main():
         ("stash, 3 buffers", lambda: Stash(x, weights, args, 3)),
         ("preallocated, 2 buffers", lambda: Preallocated(x, weights, args, 2)),
         ("preallocated, 3 buffers", lambda: Preallocated(x, weights, args, 3)),
-        ("record_stream", lambda: RecordStream(x, weights, args)),
+        ("record_stream", lambda: RecordStream(x, weights, args, True)),
+        ("record_stream, host unlimited", lambda: RecordStream(x, weights, args, False)),
     ]
     rows, last = [], None
     for name, make in variants:
-        row, output = measure(name, make, args)
+        row, output = measure(name, make, args, idle_mib)
         reference = last if last is not None else output
         row["maxDifference"] = (output.float() - reference.float()).abs().max().item()
         last = reference
@@ -233,7 +268,7 @@ def main():
         with open(args.out, "wb") as file:
             file.write(last.contiguous().view(torch.int16).numpy().tobytes())
     report = {"torch": torch.__version__, "device": torch.cuda.get_device_name()}
-    report |= {"steps": args.steps, "rows": rows}
+    report |= {"steps": args.steps, "inFlight": args.in_flight, "rows": rows}
     print(json.dumps(report) if args.json else json.dumps(report, indent=2))
 
 

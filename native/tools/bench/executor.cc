@@ -84,6 +84,35 @@ Spread over(Spread spread, double count) {
   return {spread.median / count, spread.least / count, spread.most / count};
 }
 
+// The ticks of a session until its pool has reached the steady state, from then on addresses are known: how
+// many they are, and the nanoseconds of one, over the repeats. Each repeat starts with a pool without blocks.
+struct Starting {
+  double ticks = 0;
+  Spread tick;
+};
+Starting startingOf(const Run& run, Ready& ready) {
+  constexpr int most = 2048;  // the issuer stops searching for a period before
+  Starting starting;
+  std::vector<double> each;
+  for (int repeat = 0; repeat < run.repeats; ++repeat) {
+    ready.issuer->abandon();
+    double spent = 0;
+    int ticks = 0;
+    while (ticks < most) {
+      const auto began = Clock::now();
+      ready.issue();
+      const auto ended = Clock::now();
+      if (ready.issuer->addressesKnown()) break;
+      spent += nanoseconds(ended - began);
+      ++ticks;
+    }
+    starting.ticks = ticks;
+    each.push_back(spent / std::max(1, ticks));
+  }
+  starting.tick = spread(each);
+  return starting;
+}
+
 void own(const Run& run, const TaskGraph& graph, bool planned) {
   Ready ready(std::make_shared<IdleDriver>(nullptr), graph, planned);
   const auto commands = static_cast<double>(ready.program.steps().size());
@@ -91,10 +120,13 @@ void own(const Run& run, const TaskGraph& graph, bool planned) {
   const Spread tick = perTurn(run, [&](std::uint64_t turns) {
     for (; turns > 0; --turns) ready.issue();
   });
-  Line("executor", "own, " + graph.name + (planned ? ", planned" : ", pooled"))
-      .add(over(tick, commands), "ns a command")
+  Line line("executor", "own, " + graph.name + (planned ? ", planned" : ", pooled"));
+  line.add(over(tick, commands), "ns a command")
       .add("commands", commands)
       .add("nsATask", tick.median / tasks);
+  if (planned) return;  // addresses are known from the first tick on
+  const Starting starting = startingOf(run, ready);
+  line.add("startingTicks", starting.ticks).add("starting", starting.tick.median / commands);
 }
 
 // The same with every other lane on a second device: what it costs to make devices current in turn.
