@@ -1,7 +1,7 @@
-import { readFileSync } from 'node:fs'
 import { gunzipSync } from 'node:zlib'
 import * as E from 'fp-ts/lib/Either.js'
 import type { Fault } from '../../dsl/ir/fault.js'
+import { readWhole } from '../files/whole.js'
 import { type AllocatorTrace, parseTrace } from './trace.js'
 
 /** A little less than the longest string of V8. */
@@ -46,7 +46,7 @@ const looksLike = (data: Uint8Array): string => {
 export const readTrace = (path: string): E.Either<readonly Fault[], AllocatorTrace> => {
   let data: Uint8Array
   try {
-    data = readFileSync(path)
+    data = readWhole(path)
   } catch (error) {
     return bad(
       path,

@@ -14,6 +14,7 @@ import {
   type SafetensorsFault,
   type StoredTensor,
 } from './safetensors/header.js'
+import { irregular, readFlags } from './whole.js'
 
 export type {
   Faults as SafetensorsFaults,
@@ -145,8 +146,11 @@ export const safetensors =
   async () => {
     let file: FileHandle | undefined
     try {
-      file = await open(path, 'r')
-      const { size } = await file.stat()
+      file = await open(path, readFlags)
+      const stats = await file.stat()
+      const found = irregular(stats)
+      if (found !== undefined) throw new Error(`it is ${found}`)
+      const { size } = stats
       const first = new Uint8Array(Math.min(8, size))
       await readFully(file, first, 0)
       const length = headerLength(first, size, path)
@@ -164,7 +168,7 @@ export const safetensors =
           _tag: 'CannotRead',
           at: typeof path === 'string' ? path : 'path',
           subject: typeof path === 'string' ? path : 'path',
-          wanted: 'a file that can be read',
+          wanted: 'a regular file that can be read',
           found: typeof path === 'string' ? found : describe(path),
           next: 'check the path and its permissions',
         },

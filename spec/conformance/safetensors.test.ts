@@ -1,4 +1,5 @@
-import { mkdtemp, open, readFile, rm, truncate, writeFile } from 'node:fs/promises'
+import { spawnSync } from 'node:child_process'
+import { mkdtemp, open, readFile, rm, stat, truncate, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import fc from 'fast-check'
@@ -94,6 +95,19 @@ describe('a valid file', () => {
     await using held = opened.right
     expect(held.foreign.get('ids')).toBe('I64')
     await expect(held.source('ids')(new Uint8Array(16))).rejects.toThrow(/I64/)
+  })
+
+  it('may have a header of many tensors: reading it takes time in proportion to them', {
+    timeout: 15_000,
+  }, async () => {
+    const entries = Array.from({ length: 180_000 }, (_, i) => [
+      `t${i}`,
+      { dtype: i % 2 ? 'I64' : 'F32', shape: [i % 2 ? 1 : 2], data_offsets: [8 * i, 8 * i + 8] },
+    ])
+    const opened = await safetensors(await file(JSON.stringify(Object.fromEntries(entries)), 8 * 180_000))()
+    if (E.isLeft(opened)) throw new Error(opened.left[0].found)
+    expect(opened.right.tensors.size + opened.right.foreign.size).toBe(180_000)
+    await opened.right.close()
   })
 
   it('refuses another name, type, shape or size, each with its own error', async () => {
@@ -229,9 +243,43 @@ describe('an invalid file', () => {
     expect(await faults(await file(JSON.stringify(many), 4))).toHaveLength(20)
   })
 
-  it('is missing, or is a folder', async () => {
+  it('is missing, or is no regular file', async () => {
     expect((await faults(join(folder, 'missing')))[0]).toMatchObject({ _tag: 'CannotRead' })
-    expect((await faults(folder))[0]._tag).toBe('CannotRead')
+    expect((await faults(folder))[0]).toMatchObject({ _tag: 'CannotRead', found: 'it is a directory' })
+  })
+
+  it.runIf(process.platform === 'linux')('is a FIFO or a device: neither is waited for', async () => {
+    const fifo = join(folder, 'fifo')
+    expect(spawnSync('mkfifo', [fifo]).status).toBe(0)
+    expect((await faults(fifo))[0]).toMatchObject({
+      _tag: 'CannotRead',
+      found: expect.stringMatching(/^it is a FIFO/),
+    })
+    expect((await faults('/dev/zero'))[0]).toMatchObject({ _tag: 'CannotRead', found: 'it is a device' })
+    for (const path of [fifo, '/dev/null'])
+      expect(await writeSafetensors(path, [])()).toMatchObject({
+        _tag: 'Left',
+        left: { _tag: 'CannotWrite' },
+      })
+    expect((await stat('/dev/null')).isCharacterDevice()).toBe(true)
+  })
+
+  it('holds values of any length and depth, and is reported in short sentences', async () => {
+    const nested = (open: string, close: string) => `${open.repeat(300_000)}1${close.repeat(300_000)}`
+    const headers = [
+      `{"a":"${'x'.repeat(11e6)}"}`,
+      `{"a":"${'\\n'.repeat(3e6)}"}`,
+      `{"a":${nested('[', ']')}}`,
+      `{"a":${nested('{"b":', '}')}}`,
+      `{"a":{"dtype":${nested('[', ']')}}}`,
+      `{"a":{"dtype":"F32","shape":${nested('[', ']')}}}`,
+      `{"__metadata__":${nested('[', ']')}}`,
+    ]
+    for (const header of headers) {
+      const [{ found, wanted }] = await faults(await file(header, 0))
+      expect(found.length).toBeLessThan(200)
+      expect(`${wanted} ${found}`).not.toMatch(/call stack|undefined.*undefined/)
+    }
   })
 
   it('with any byte of its header changed is refused, or its tensors still cover the data', async () => {
@@ -277,5 +325,8 @@ describe('the writer', () => {
 })
 
 it('repeated keys are found at every depth, and not across objects', () => {
-  expect(repeatedKeys('{"a":{"x":1},"b":{"x":1},"c":["x",{"y":1,"y":2}],"a":"\\"a\\":"}')).toEqual(['y', 'a'])
+  expect(repeatedKeys('{"a":{"x":1},"b":{"x":1},"c":["x",{"y":1,"y":2}],"a":"\\"a\\":"}', 9)).toEqual([
+    'y',
+    'a',
+  ])
 })

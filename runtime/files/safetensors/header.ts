@@ -4,6 +4,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { ReadonlyNonEmptyArray } from 'fp-ts/lib/ReadonlyNonEmptyArray.js'
 import type { Fault } from '../../../dsl/ir/fault.js'
+import { show as showValue } from '../../../dsl/ir/show.js'
 import type { DType } from '../../../dsl/ir/tensor.js'
 
 export type SafetensorsTag =
@@ -70,27 +71,49 @@ type Report = (tag: SafetensorsTag, subject: string, wanted: string, found: stri
 const again = 'write the file again, or take another copy of it'
 const most = 20
 
-const show = (value: unknown): string => {
-  const text = JSON.stringify(value) ?? String(value)
-  return text.length > 80 ? `${text.slice(0, 77)}…` : text
-}
+// A header may hold anything of any depth and length, of which a message shows the beginning.
+const show = (value: unknown): string =>
+  typeof value === 'string' ? JSON.stringify(value.slice(0, 40)) : showValue(value)
 
 const isSize = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0
 const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** Keys that stand twice in one object of valid JSON text: JSON.parse silently keeps the last one. */
-export const repeatedKeys = (json: string): readonly string[] => {
+/** Where the string that begins at `start` of valid JSON text ends: after its closing quote. */
+const endOfString = (json: string, start: number): number => {
+  for (let at = start + 1; ; at++) {
+    at = json.indexOf('"', at)
+    let backslashes = 0
+    while (json[at - 1 - backslashes] === '\\') backslashes++
+    if (backslashes % 2 === 0) return at + 1
+  }
+}
+
+/**
+ * Keys that stand twice in one object of valid JSON text, the first `limit` of them: JSON.parse silently
+ * keeps the last value. By hand, since a regular expression of strings overflows the stack at some million
+ * characters.
+ */
+export const repeatedKeys = (json: string, limit: number): readonly string[] => {
   const repeated: string[] = []
   const open: (Set<string> | undefined)[] = []
-  for (const [token, key, colon] of json.matchAll(/("(?:[^"\\]|\\.)*")\s*(:?)|[{}[\]]/g)) {
+  for (let at = 0; at < json.length && repeated.length < limit; at++) {
+    const token = json[at]
     if (token === '{') open.push(new Set())
     else if (token === '[') open.push(undefined)
     else if (token === '}' || token === ']') open.pop()
-    else if (colon) {
-      const name = JSON.parse(key!) as string
-      if (open.at(-1)?.has(name)) repeated.push(name)
-      open.at(-1)?.add(name)
+    else if (token === '"') {
+      const end = endOfString(json, at)
+      let next = end
+      while (json[next] === ' ' || json[next] === '\n' || json[next] === '\r' || json[next] === '\t') next++
+      if (json[next] === ':') {
+        const raw = json.slice(at, end)
+        const name = raw.includes('\\') ? (JSON.parse(raw) as string) : raw.slice(1, -1)
+        const known = open.at(-1)
+        if (known?.has(name)) repeated.push(name)
+        known?.add(name)
+      }
+      at = next - 1
     }
   }
   return repeated
@@ -111,7 +134,8 @@ const parse = (header: Uint8Array, report: Report): Readonly<Record<string, unkn
       report('BadHeader', 'header', 'a JSON object of tensors by name', show(value), again)
       return undefined
     }
-    for (const name of repeatedKeys(text)) report('BadHeader', name, 'one entry of this name', 'two', again)
+    for (const name of repeatedKeys(text, most))
+      report('BadHeader', name, 'one entry of this name', 'two', again)
     return value
   } catch (error) {
     report('BadHeader', 'header', 'JSON', (error as Error).message, again)
@@ -242,21 +266,23 @@ export const readHeader = (header: Uint8Array, fileBytes: number, at: string): E
     void (faults.length < most && faults.push({ _tag: tag, at, subject, wanted, found, next }))
   const dataStart = 8 + header.byteLength
   const dataBytes = fileBytes - dataStart
-  const { __metadata__, ...named } = parse(header, report) ?? {}
-  const metadata = readMetadata(__metadata__, report)
-  const entries = Object.entries(named).map(([name, value]) =>
-    readEntry(name, value, dataStart, dataBytes, report),
-  )
+  const given = parse(header, report) ?? {}
+  const metadata = readMetadata(given['__metadata__'], report)
+  const entries = Object.entries(given)
+    .filter(([name]) => name !== '__metadata__')
+    .map(([name, value]) => readEntry(name, value, dataStart, dataBytes, report))
   const sound = entries.filter(entry => entry !== undefined)
   if (faults.length === 0) checkCover(sound, dataStart, dataBytes, report)
   const [first, ...rest] = faults
   if (first) return E.left([first, ...rest])
-  const known = sound.filter(entry => Object.hasOwn(dtypeNames, entry.type))
+  const isKnown = (entry: Entry): boolean => Object.hasOwn(dtypeNames, entry.type)
   const tensors = new Map(
-    known.map(({ name, dtype, shape, bytes, offset }) => [name, { dtype, shape, bytes, offset }] as const),
+    sound
+      .filter(isKnown)
+      .map(({ name, dtype, shape, bytes, offset }) => [name, { dtype, shape, bytes, offset }] as const),
   )
   const foreign = new Map(
-    sound.filter(entry => !known.includes(entry)).map(({ name, type }) => [name, type] as const),
+    sound.filter(entry => !isKnown(entry)).map(({ name, type }) => [name, type] as const),
   )
   return E.right({ tensors, foreign, metadata })
 }

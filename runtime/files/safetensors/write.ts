@@ -1,8 +1,10 @@
+import { statSync } from 'node:fs'
 import { open, rename, rm } from 'node:fs/promises'
 import * as E from 'fp-ts/lib/Either.js'
 import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
 import { type BoundSpec, type DType, tensorBytes } from '../../../dsl/ir/tensor.js'
 import { describe } from '../../values.js'
+import { irregular, partOf, targetOf } from '../whole.js'
 import type { SafetensorsFault } from './header.js'
 
 /** A tensor to write: all its bytes, or chunks that are made while the file is written. */
@@ -96,9 +98,15 @@ export const writeSafetensors =
         '__metadata__',
         'rename it',
       )
-    const part = `${path}.${process.pid}.part`
+    let part: string | undefined
     try {
-      const file = await open(part, 'w')
+      const stats = statSync(path, { throwIfNoEntry: false })
+      const found = stats && irregular(stats)
+      if (found !== undefined)
+        return fault(path, 'a regular file', `it is ${found}`, 'choose another path; its file is replaced')
+      const target = targetOf(path, stats)
+      part = partOf(target)
+      const file = await open(part, 'wx')
       try {
         await file.writeFile(headerBytes(entries, metadata))
         for (const entry of entries) {
@@ -118,7 +126,7 @@ export const writeSafetensors =
       } finally {
         await file.close()
       }
-      await rename(part, path)
+      await rename(part, target)
       return E.right(undefined)
     } catch (error) {
       return fault(
@@ -128,6 +136,6 @@ export const writeSafetensors =
         'choose a folder that exists, has room and may be written',
       )
     } finally {
-      await rm(part, { force: true })
+      if (part !== undefined) await rm(part, { force: true })
     }
   }
