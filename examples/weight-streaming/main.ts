@@ -10,7 +10,7 @@ import { readOptions, usage } from './options.js'
 import { slowed } from './program.js'
 import { difference, figures, mebibytes, progress, row, title, verdict } from './report.js'
 import { rowsOf } from './rows.js'
-import { checkout, defaultPath, openWeights } from './weights.js'
+import { cacheFolder, checkout, openWeights } from './weights.js'
 
 type Network = Plan<InputsOf<typeof network>, OutputsOf<typeof network>>
 
@@ -27,7 +27,7 @@ const main = async (): Promise<boolean> => {
   const source = options.file ?? join(checkout, 'README.md')
   if (statSync(source, { throwIfNoEntry: false })?.isFile() !== true)
     throw new Error(`${source}: no such file`)
-  const tracePath = options.trace ?? join(checkout, '.cache', 'weight-streaming.json')
+  const tracePath = options.trace ?? join(cacheFolder(), 'weight-streaming.json')
   const onHost = device === 'host'
 
   console.log(
@@ -35,11 +35,11 @@ const main = async (): Promise<boolean> => {
       `${mebibytes(networkBytes)} of weights in all`,
   )
   const began = performance.now()
-  const weights = await openWeights(options.weights ?? defaultPath, options.weights === undefined)
+  const weights = await openWeights(options.weights)
   const took = weights.made
     ? `made just now from a seed, in ${((performance.now() - began) / 1000).toFixed(1)} s`
     : 'there already'
-  row('weights', `${near(options.weights ?? defaultPath)} (${took})`)
+  row('weights', `${near(weights.path)} (${took})`)
   row('rows', `the bytes of ${near(source)}, ${ticks} ticks of ${rows} × ${width}`)
   const params = Object.fromEntries(
     Array.from({ length: layers }, (_, layer) => [weightName(layer), weights.file.source(weightName(layer))]),

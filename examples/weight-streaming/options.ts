@@ -1,12 +1,13 @@
 import { parseArgs } from 'node:util'
 import type { OpenOptions } from 'braid-gpu/runtime'
 
-export const usage = `node dist/examples/weight-streaming/main.js [FILE] [options]   (or: npm start -- [FILE] [options])
+export const usage = `npm start -- [FILE] [options]
+  (or: node dist/examples/weight-streaming/main.js [FILE] [options])
   FILE             its bytes are the rows that flow through the network; default: README.md
   --device NAME    host (default), cuda:0, auto
   --ticks N        how many blocks of 16 rows; default 8
   --weights FILE   a .safetensors file with layers.0.weight … layers.31.weight, f32[512, 512] each
-  --trace FILE     where to write the trace; default .cache/weight-streaming.trace.json`
+  --trace FILE     where to write the trace; default .cache/weight-streaming.json`
 
 export const readOptions = () => {
   const { values, positionals } = parseArgs({

@@ -4,13 +4,13 @@ import { program } from 'braid-gpu'
 import { pulled } from 'braid-gpu/runtime'
 import { layers, network, weightName } from './network.js'
 import { rowsOf } from './rows.js'
-import { checkout, defaultPath, openWeights } from './weights.js'
+import { checkout, openWeights } from './weights.js'
 
-/** The file is opened, and if missing created, when the first layer is requested. */
+/** The file is opened, or made, when the first layer is requested. */
 const lazily = () => {
   let opened: ReturnType<typeof openWeights> | undefined
   return async (layer: number, into: Uint8Array) => {
-    opened ??= openWeights(defaultPath, true)
+    opened ??= openWeights()
     await (await opened).file.source(weightName(layer))(into)
   }
 }

@@ -1,6 +1,7 @@
-// The weights as a .safetensors file: created once from a seed, then read like any other file of these names
-// and shapes.
-import { existsSync, mkdirSync } from 'node:fs'
+// The weights as a .safetensors file: created from a seed where there is none, then read like any other file
+// of these names and shapes.
+import { createHash } from 'node:crypto'
+import { accessSync, constants, existsSync, mkdirSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -40,11 +41,24 @@ const folderOf = (from: string): string => {
 /** The folder of the package, wherever this file was compiled to. */
 export const checkout = folderOf(dirname(fileURLToPath(import.meta.url)))
 
-/** In `.cache/`, which git ignores, where the file stays for the next run. */
-export const defaultPath = join(checkout, '.cache', `weights-${layers}x${width}-f32-seed${seed}.safetensors`)
+const canWrite = (folder: string): boolean => {
+  try {
+    mkdirSync(folder, { recursive: true })
+    accessSync(folder, constants.W_OK)
+    return true
+  } catch {
+    return false
+  }
+}
 
-const openWhole = async (path: string): Promise<Safetensors | undefined> => {
-  if (!existsSync(path)) return undefined
+/** For files that later runs use again: `.cache/`, which git ignores, where the checkout can be written. */
+export const cacheFolder = (): string => {
+  const inCheckout = join(checkout, '.cache')
+  return canWrite(inCheckout) ? inCheckout : join(tmpdir(), 'braid')
+}
+
+/** Opens the file and checks that it has every layer's weights. Throws an error that says what is wrong. */
+const openWhole = async (path: string): Promise<Safetensors> => {
   const opened = await safetensors(path)()
   if (E.isLeft(opened))
     throw new Error(
@@ -59,34 +73,62 @@ const openWhole = async (path: string): Promise<Safetensors | undefined> => {
     await opened.right.close()
     const found = tensor ? `${tensor.dtype}[${tensor.shape.join(', ')}]` : 'nothing'
     throw new Error(
-      `${path}: ${weightName(layer)}: wanted f32[${width}, ${width}], found ${found}; ` +
-        `give another file, or remove this one`,
+      `${path}: ${weightName(layer)}: wanted f32[${width}, ${width}], found ${found}; give another file`,
     )
   }
   return opened.right
 }
 
-/**
- * Opens the file; at the default path it is created first if missing. Its header and size are checked every
- * time.
- */
-export const openWeights = async (
-  path: string,
-  make: boolean,
-): Promise<{ file: Safetensors; made: boolean }> => {
-  const there = await openWhole(path)
-  if (there) return { file: there, made: false }
-  if (!make) throw new Error(`${path}: no such file`)
+const digestOf = async (file: Safetensors): Promise<string> => {
+  const hash = createHash('sha256')
+  const bytes = new Uint8Array(4 * width * width)
+  for (let layer = 0; layer < layers; layer++) {
+    await file.source(weightName(layer))(bytes)
+    hash.update(bytes)
+  }
+  return hash.digest('hex')
+}
+
+/** The file that an earlier run made, if it is as it was made: its digest stands in it. */
+const openMade = async (path: string): Promise<Safetensors | undefined> => {
+  const file = await openWhole(path).catch(() => undefined)
+  if (file === undefined) return undefined
+  const isWhole = await digestOf(file).then(
+    digest => digest === file.metadata['sha256'],
+    () => false,
+  )
+  if (isWhole) return file
+  await file.close()
+  return undefined
+}
+
+const make = async (path: string): Promise<void> => {
   mkdirSync(dirname(path), { recursive: true })
-  const entries = Array.from({ length: layers }, (_, layer) => ({
+  const weights = Array.from({ length: layers }, (_, layer) => layerWeights(layer))
+  const entries = weights.map((bytes, layer) => ({
     name: weightName(layer),
     dtype: 'f32' as const,
     shape: [width, width],
-    bytes: () => [layerWeights(layer)],
+    bytes,
   }))
-  const written = await writeSafetensors(path, entries, { seed: String(seed) })()
+  const hash = createHash('sha256')
+  for (const bytes of weights) hash.update(bytes)
+  const written = await writeSafetensors(path, entries, { seed: String(seed), sha256: hash.digest('hex') })()
   if (E.isLeft(written)) throw new Error(`${written.left.at}: ${written.left.found}; ${written.left.next}`)
-  const file = await openWhole(path)
-  if (!file) throw new Error(`${path}: was written and is gone`)
-  return { file, made: true }
+}
+
+/**
+ * Opens the file of weights that the user gave. Without one, opens the file that an earlier run left in
+ * `folder`, or makes it where it is missing or damaged.
+ */
+export const openWeights = async (
+  given?: string,
+  folder = cacheFolder(),
+): Promise<{ path: string; file: Safetensors; made: boolean }> => {
+  if (given !== undefined) return { path: given, file: await openWhole(given), made: false }
+  const path = join(folder, `weights-${layers}x${width}-f32-seed${seed}.safetensors`)
+  const there = await openMade(path)
+  if (there) return { path, file: there, made: false }
+  await make(path)
+  return { path, file: await openWhole(path), made: true }
 }
