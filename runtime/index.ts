@@ -1,4 +1,6 @@
 // The public surface of `braid-gpu/runtime`, listed by hand. Everything else is internal.
+import { mapPositions } from './positions.js'
+
 export type { Feed, Lease, PulledFeed, PushedFeed, WhenFull } from '../dsl/index.js'
 export type { HostOptions } from './addon.js'
 export { AllocatorError, type AllocatorErrorTag } from './device/allocator-error.js'
@@ -83,3 +85,5 @@ export type { Reference, References } from './session/references.js'
 export type { Leases, RunOptions, Session, ValuesOf } from './session/session.js'
 export type { DeviceStats, SessionStats, Summary } from './session/stats.js'
 export { chromeTrace, perfettoTrace, type TraceRecord, traceChunks, traceFile } from './trace/trace.js'
+
+mapPositions()

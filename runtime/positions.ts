@@ -15,7 +15,7 @@ const mapped: PositionMapper = ({ file, line, column }) => {
 }
 
 /**
- * Maps the places in errors and plans to the user's TypeScript, by the source maps that Node keeps: of modules that
- * were loaded with source maps enabled, as tsx and `node --enable-source-maps` load them.
+ * Maps the places in errors and plans to the user's TypeScript, by the source maps that Node keeps: of
+ * modules that were loaded with source maps enabled, as tsx and `node --enable-source-maps` load them.
  */
 export const mapPositions = (): void => setPositionMapper(mapped)

@@ -4,15 +4,16 @@ import { parse } from './args.js'
 import { Failed, type Output } from './io.js'
 import { home } from './program.js'
 
-export const usage = 'braid build'
+export const usage = 'braid build [--json]'
 
 /** Builds the addon of this package, or of this checkout, with the C++ compiler and CMake of this machine. */
 export const build = async (args: readonly string[], out: Output): Promise<number> => {
   parse(args, {}, usage)
   const script = pathToFileURL(join(home(), 'scripts/build-addon.mjs')).href
-  const { buildAddon } = (await import(script)) as { buildAddon(): void }
+  const { buildAddon } = (await import(script)) as { buildAddon(stdout: number): void }
   try {
-    buildAddon()
+    // What CMake prints is no result.
+    buildAddon(2)
   } catch (error) {
     const found = error instanceof Error ? error.message : String(error)
     throw new Failed([

@@ -31,6 +31,7 @@ export const explain = async (args: readonly string[], out: Output): Promise<num
   const path = oneWord(positionals, 'PROGRAM or PLAN.json', usage)
   const as = oneOf(values.as ?? 'text', '--as', explanations)
   const machine = machineFrom(values.machine ?? 'h200')
+  out.reserve()
   const plan = await planFrom(path, compilerOf(values), usage)
   const text = explainPlan(plan, as, { machine })
   const summary = {

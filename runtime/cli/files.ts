@@ -1,6 +1,6 @@
-import { closeSync, fstatSync, openSync, readFileSync, readSync, writeFileSync } from 'node:fs'
 import { StringDecoder } from 'node:string_decoder'
 import { parsePlanParts } from '../../dsl/ir/load.js'
+import { piecesOf, readWhole, writeWhole } from '../files/whole.js'
 import { Failed } from './io.js'
 
 export const badFile = (
@@ -13,53 +13,42 @@ export const badFile = (
   new Failed([{ _tag: 'BadFile', at: path, subject, wanted, found: (error as Error).message, next }])
 
 /**
- * The text of a file that a flag or an argument names; `next` is the advice of the error where it cannot be
+ * The bytes of a file that a flag or an argument names; `next` is the advice of the error where it cannot be
  * read.
  */
-export const textOf = (path: string, subject: string, next: string): string => {
+export const bytesOf = (path: string, subject: string, next: string): Buffer => {
   try {
-    return readFileSync(path, 'utf8')
+    return readWhole(path)
   } catch (error) {
     throw badFile(path, subject, `a ${subject} file that can be read`, error, next)
   }
 }
 
-/** Bytes that are read at a time. */
-const piece = 2 ** 22
+/** The text of a file that a flag or an argument names. */
+export const textOf = (path: string, subject: string, next: string): string =>
+  bytesOf(path, subject, next).toString('utf8')
 
-function* piecesOf(file: number): Generator<string> {
+function* textIn(path: string, failed: (error: unknown) => void): Generator<string> {
   const decoder = new StringDecoder('utf8')
-  const bytes = Buffer.allocUnsafe(piece)
-  for (;;) {
-    const read = readSync(file, bytes, 0, piece, null)
-    if (read === 0) break
-    yield decoder.write(bytes.subarray(0, read))
+  try {
+    for (const bytes of piecesOf(path)) yield decoder.write(bytes)
+  } catch (error) {
+    failed(error)
   }
   yield decoder.end()
 }
 
 /** A plan from a PLAN.json of any length, read in chunks. */
 export const planIn = (path: string): ReturnType<typeof parsePlanParts> => {
-  let file = -1
-  try {
-    file = openSync(path, 'r')
-    // Opening a directory works, reading it does not.
-    if (fstatSync(file).isDirectory()) throw new Error('it is a directory')
-  } catch (error) {
-    if (file >= 0) closeSync(file)
-    throw badFile(
-      path,
-      'plan',
-      'a plan file that can be read',
-      error,
-      'write one with: braid plan PROGRAM --as json -o PLAN.json',
-    )
-  }
-  try {
-    return parsePlanParts(piecesOf(file))
-  } finally {
-    closeSync(file)
-  }
+  let unreadable: { readonly error: unknown } | undefined
+  const parsed = parsePlanParts(
+    textIn(path, error => {
+      unreadable = { error }
+    }),
+  )
+  if (unreadable === undefined) return parsed
+  const next = 'write one with: braid plan PROGRAM --as json -o PLAN.json'
+  throw badFile(path, 'plan', 'a plan file that can be read', (unreadable as { error: unknown }).error, next)
 }
 
 /** Writes the file that a flag names, in parts where it is long. */
@@ -69,14 +58,9 @@ export const save = (
   subject: string,
   flag = '-o',
 ): void => {
+  const whole = typeof content === 'string' || content instanceof Uint8Array
   try {
-    const whole = typeof content === 'string' || content instanceof Uint8Array
-    const file = openSync(path, 'w')
-    try {
-      for (const part of whole ? [content] : content) writeFileSync(file, part)
-    } finally {
-      closeSync(file)
-    }
+    writeWhole(path, whole ? [content] : content)
   } catch (error) {
     throw badFile(path, subject, 'a file that can be written', error, `give another path to ${flag}`)
   }

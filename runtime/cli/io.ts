@@ -19,6 +19,11 @@ export interface Output {
   say(text: string): void
   /** The result for programs; nothing without `--json`. */
   result(value: object): void
+  /**
+   * From now on standard output carries the result alone: what a user's program prints goes to standard
+   * error. So it is with `--json` from the start.
+   */
+  reserve(): void
   readonly styles: Styles
 }
 
@@ -38,17 +43,18 @@ const styled = (on: boolean): Styles => {
 const colours = (): boolean =>
   process.stdout.isTTY === true && !process.env['NO_COLOR'] && process.env['TERM'] !== 'dumb'
 
-/**
- * The output of this process. With `--json`, what a user's program prints goes to standard error: standard
- * output is for the one object.
- */
+/** The output of this process. */
 export const makeOutput = (json: boolean): Output => {
   const write = process.stdout.write.bind(process.stdout) as (text: string) => boolean
-  if (json) process.stdout.write = process.stderr.write.bind(process.stderr)
+  const reserve = (): void => {
+    process.stdout.write = process.stderr.write.bind(process.stderr)
+  }
+  if (json) reserve()
   return {
     json,
     say: text => void (json || write(`${text}\n`)),
     result: value => void (json && write(`${JSON.stringify(value)}\n`)),
+    reserve,
     styles: styled(!json && colours()),
   }
 }

@@ -1,12 +1,13 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { mapPositions } from '../positions.js'
 import { bench, usage as benchUsage } from './bench.js'
 import { build, usage as buildUsage } from './build.js'
 import { doctor, usage as doctorUsage } from './doctor.js'
 import { explain, usage as explainUsage } from './explain.js'
+import { exitStatus } from './interrupt.js'
 import { Failed, Misuse, makeOutput, type Output, report } from './io.js'
 import { plan, usage as planUsage } from './plan.js'
-import { mapPositions } from './positions.js'
 import { home } from './program.js'
 import { replay, usage as replayUsage } from './replay.js'
 import { run, usage as runUsage } from './run.js'
@@ -151,6 +152,10 @@ process.on('exit', () => {
   )
 })
 
+// Before any program is loaded, so that its places are those of its TypeScript.
+process.setSourceMapsEnabled(true)
 mapPositions()
 process.exitCode = await main(process.argv.slice(2))
 ended = true
+// A program that was interrupted may hold timers and sockets that keep the process alive.
+if (process.exitCode === exitStatus.SIGINT || process.exitCode === exitStatus.SIGTERM) process.exit()

@@ -49,6 +49,7 @@ export const plan = async (args: readonly string[], out: Output): Promise<number
   const as = oneOf(values.as ?? 'text', '--as', forms)
   const machine = machineFrom(values.machine ?? 'h200')
   const compiler = compilerOf(values)
+  out.reserve()
   const made = compiled(await loadProgram(path), compiler)
   if (values.output !== undefined) {
     save(values.output, as === 'json' ? jsonParts(made) : written(made, as, machine), 'plan')

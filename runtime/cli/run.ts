@@ -14,6 +14,7 @@ import { devices, oneOf, oneWord, parse, whole } from './args.js'
 import { type CheckResult, check, type Values } from './check.js'
 import { figuresOf } from './figures.js'
 import { save } from './files.js'
+import { type EndingSignal, exitStatus, Interrupted, interruptible } from './interrupt.js'
 import { Failed, Misuse, type Output } from './io.js'
 import { compiled, compileFlags, compilerOf } from './planned.js'
 import { loadProgram } from './program.js'
@@ -62,7 +63,7 @@ export const run = async (args: readonly string[], out: Output): Promise<number>
   })
   report(plan, done, values.trace, out)
   if (done.check && !done.check.ok) throw checkFailed(path, done.check)
-  return 0
+  return done.interrupted === undefined ? 0 : exitStatus[done.interrupted]
 }
 
 const report = (plan: Plan, done: Done, trace: string | undefined, out: Output): void => {
@@ -72,6 +73,7 @@ const report = (plan: Plan, done: Done, trace: string | undefined, out: Output):
     device: done.device,
     mode,
     ticks: done.ticks,
+    ...(done.interrupted === undefined ? {} : { interrupted: done.interrupted }),
     tickMs: { median: stats.tickMs.median, p90: stats.tickMs.p90 },
     enqueueUs: { median: stats.enqueueUs.median },
     peak: stats.peak,
@@ -106,6 +108,8 @@ interface Done {
   readonly device: string
   readonly deviceName: string
   readonly ticks: number
+  /** The signal that ended the run. */
+  readonly interrupted: EndingSignal | undefined
   readonly stats: SessionStats
   readonly check: CheckResult | undefined
 }
@@ -141,25 +145,34 @@ const execute = async (
   const feeds = feedsOf(path, program)
   const hasInputs = plan.buffers.some(({ life }) => life === 'input')
   const ticks = wanted.ticks ?? (hasInputs ? undefined : 10)
-  const leases = session.run(feeds as never, ticks === undefined ? {} : { ticks })
   let count = 0
-  const taken = leases.forEach(lease => {
-    using held: Lease<Values> = lease
-    count++
-    if (wanted.check)
-      got.push(Object.fromEntries(Object.entries(held).map(([name, value]) => [name, value.slice()])))
-  })
-  await taken.catch((error: unknown) => {
-    throw error instanceof RunError ? runFailed(path, error) : error
-  })
+  let interrupted: EndingSignal | undefined
+  await interruptible(signal =>
+    session
+      .run(feeds as never, { signal, ...(ticks === undefined ? {} : { ticks }) })
+      .forEach(lease => {
+        using held: Lease<Values> = lease
+        count++
+        if (wanted.check)
+          got.push(Object.fromEntries(Object.entries(held).map(([name, value]) => [name, value.slice()])))
+      })
+      .catch((error: unknown) => {
+        if (!(error instanceof Interrupted)) throw error instanceof RunError ? runFailed(path, error) : error
+        interrupted = error.by
+      }),
+  )
   const stats = session.stats()
   if (wanted.trace !== undefined) save(wanted.trace, traceChunks(session.trace(), plan), 'trace', '--trace')
   return {
     device: session.devices.map(({ device }) => device).join(','),
     deviceName: [...new Set(session.devices.map(({ name }) => name))].join(', '),
     ticks: count,
+    interrupted,
     stats,
-    check: wanted.check ? await check(program, plan, fed, got) : undefined,
+    check:
+      wanted.check && (count > 0 || interrupted === undefined)
+        ? await check(program, plan, fed, got)
+        : undefined,
   }
 }
 
@@ -220,7 +233,11 @@ const describe = (plan: Plan, done: Done, trace: string | undefined, { styles }:
         `a tick is ${run} runs, ${wait} waits, ${use} uses, ${elided} elided`,
     ],
     ['device', `${done.device}: ${done.deviceName}`],
-    ['ticks', `${done.ticks}, ${plan.inFlight} in flight`],
+    [
+      'ticks',
+      `${done.ticks}, ${plan.inFlight} in flight` +
+        (done.interrupted === undefined ? '' : `; ended by ${done.interrupted}`),
+    ],
     ['tick', `${ms(stats.tickMs.median)} median, ${ms(stats.tickMs.p90)} p90`],
     [
       'enqueue',

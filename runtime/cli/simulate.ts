@@ -37,6 +37,7 @@ export const simulate = async (args: readonly string[], out: Output): Promise<nu
     throw new Misuse(`--machine is missing: ${Object.keys(machines).join(', ')}, or a file\nusage: ${usage}`)
   const machine = machineFrom(values.machine)
   const compiler = compilerOf(values)
+  out.reserve()
   const plan = await planFrom(path, compiler, usage)
   const measured = compiler.profile && new Map(Object.entries(compiler.profile))
   const simulation = simulatePlan(plan, machine, measured ? { measured } : {})

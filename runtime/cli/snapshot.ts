@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs'
 import * as E from 'fp-ts/lib/Either.js'
 import { figuresOf } from '../device/snapshot/layout.js'
 import { parseSnapshot } from '../device/snapshot/read.js'
@@ -8,7 +7,7 @@ import { snapshotText } from '../device/snapshot/text.js'
 import { torchPickle } from '../device/snapshot/torch.js'
 import { thrown } from '../values.js'
 import { oneOf, oneWord, parse } from './args.js'
-import { save } from './files.js'
+import { bytesOf, save } from './files.js'
 import { Failed, Misuse, type Output } from './io.js'
 
 export const usage = 'braid snapshot FILE [--as text|svg|torch|json] [-o FILE] [--json]'
@@ -23,13 +22,7 @@ const badFile = (at: string, wanted: string, found: string, next: string): Faile
   new Failed([{ _tag: 'BadFile', at, subject: 'snapshot', wanted, found, next }])
 
 const read = (path: string): AllocatorSnapshot => {
-  let bytes: Buffer
-  try {
-    bytes = readFileSync(path)
-  } catch (error) {
-    const next = 'write one with: JSON.stringify(device.snapshot())'
-    throw badFile(path, 'a snapshot file that can be read', thrown(error), next)
-  }
+  const bytes = bytesOf(path, 'snapshot', 'write one with: JSON.stringify(device.snapshot())')
   // Every pickle of protocol 2 or later begins with this byte; no JSON does.
   if (bytes[0] === 0x80)
     throw badFile(

@@ -1,7 +1,7 @@
 // Line numbers of this file stand in the golden texts of `explain`.
-// Prints, as JSON by name, the explanations of this folder's text files. A separate process, so that places in the
-// graphs are those of the TypeScript sources, as on the command line.
-import { mapPositions } from '../../runtime/cli/positions.js'
+// Prints, as JSON by name, the explanations of this folder's text files. A separate process, so that places
+// in the graphs are those of the TypeScript sources, as on the command line.
+import { mapPositions } from '../../runtime/positions.js'
 
 mapPositions()
 const { compile, download, explain, graph, lane, matmul, on, orThrow, param, relu, tensor, upload } =
