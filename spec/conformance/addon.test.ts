@@ -23,10 +23,7 @@ const scene = (name: string): string => {
 describe('the addon', () => {
   it.each([
     ['workers', 'runs programs in the main thread and in two workers at once'],
-    [
-      'terminate',
-      'lets a worker be terminated with ticks, reads, an opening or a close in flight, or views and functions held',
-    ],
+    ['terminate', 'lets a worker be terminated with calls in flight, or with views and functions held'],
     ['exit', 'lets the process exit with ticks in flight'],
     ['exitInReference', 'lets the process exit from inside a reference'],
     ['leaks', 'gives back threads, files and memory over 200 sessions'],

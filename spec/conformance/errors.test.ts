@@ -139,7 +139,7 @@ describe('what open refuses', () => {
     expect(error!.violations!.map(({ law }) => law)).toContain('L3')
   })
 
-  it('a plan of several ranks, compiled or from a file, of either storage: one error, with its place', async () => {
+  it('a plan of several ranks, compiled or from a file: one error, with its place', async () => {
     const summed = (ranks: number) => {
       const world = communicator('world', ranks)
       return graph('summed', { x: row }, ({ x }) => ({

@@ -154,7 +154,7 @@ describe('a plan by hand', () => {
     ])
   })
 
-  it('6. a lawful bound that fragmentation exceeds is refused with both figures, and opens when raised', async () => {
+  it('6. a lawful bound that fragmentation exceeds is refused, and opens when raised', async () => {
     // 0 and 2 are freed while 1, between them, stays: the next request fits their sum, but neither of them.
     const pieces = [0, 1, 2].map(i => ({ name: `piece ${i}`, bytes: 512 }))
     const plan = written(

@@ -1,4 +1,5 @@
-// The package as npm packs it: what is in it, and that its addon can be configured where npm has hoisted the headers.
+// The package as npm packs it: which files it has, and that its addon can be configured where npm has hoisted
+// the headers.
 import { execFileSync } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -44,7 +44,7 @@ describe.each(present)('planned storage on %s', device => {
     }
   })
 
-  it('yields what pooled storage yields where lanes rarely wait, with waits for memory reuse too', async () => {
+  it('yields what pooled storage yields where lanes rarely wait', async () => {
     await fc.assert(
       fc.asyncProperty(
         patterns(40),

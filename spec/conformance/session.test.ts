@@ -151,7 +151,7 @@ describe.each(present)('a session on %s', device => {
     ).toEqual([0, 2, 4, 6])
   })
 
-  it('8 ends with the shortest feed, pulls at most one value more from the others, and returns their iterators', async () => {
+  it('8 ends with the shortest feed, pulls at most one value more, and returns the iterators', async () => {
     const session = await sumSession()
     let asked = 0
     let returned = 0
@@ -385,7 +385,7 @@ describe.each(present)('a session on %s', device => {
     ])
   })
 
-  it('23 stops when it is unsubscribed from: no more pulls, slots come back, another run may start at once', async () => {
+  it('23 stops when it is unsubscribed from: no more pulls, and another run may start at once', async () => {
     const session = await doubling()
     let asked = 0
     let returned = false
@@ -424,7 +424,7 @@ describe.each(present)('a session on %s', device => {
     ).rejects.toBe(reason)
   })
 
-  it('25 closes while a run is active: it drains, the run ends with a DisposedError; later calls throw one', async () => {
+  it('25 closes while a run is active: the run drains; it and later calls get a DisposedError', async () => {
     const session = await doubling()
     let error: unknown
     const leases: Lease<{ readonly y: Float32Array }>[] = []

@@ -89,7 +89,7 @@ export const goldens = {
   }),
 } as const
 
-/** A product that fills the device starts after a sum on another lane starts, and overlaps it; the rest is after both. */
+/** A product fills the device beside a sum on another lane that starts first; the rest is after both. */
 export const ordered = graph('ordered', { x: square }, ({ x }) => {
   const here = x.pipe(upload(copy))
   const small = here.pipe(on(math), relu(), on(side), add(1))

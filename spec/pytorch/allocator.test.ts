@@ -84,7 +84,7 @@ describe.each(present)('the allocator on %s', name => {
     }
   })
 
-  test('50: sizes below 1 and sizes that are no integer are refused by name, and nothing is allocated', async () => {
+  test('50: sizes that are no positive integer are refused by name, and nothing is allocated', async () => {
     await using device = await deviceOf(name)
     for (const bytes of [
       -1,
@@ -134,7 +134,7 @@ describe.each(present)('the allocator on %s', name => {
     expect(device.stats()['reserved_bytes.all.current']).toBe(after['reserved_bytes.all.current'])
   })
 
-  test('52: an out-of-memory error has the wanted size and the holders of memory; the device goes on', async () => {
+  test('52: an out-of-memory error names the wanted size and the holders of memory', async () => {
     await using device = await deviceOf(name, { limit: 32 * MiB })
     const home = device.defaultLane
     const kept = home.malloc(8 * MiB, { site: 'the model' })
@@ -166,7 +166,7 @@ describe.each(present)('the allocator on %s', name => {
     outOfMemory(() => home.malloc(16 * MiB))
   })
 
-  test('54: a share of the device is a limit: allocations above it fail; invalid shares are refused', async () => {
+  test('54: a share of the device is a limit; invalid shares are refused', async () => {
     const share = 0.01
     await using device = await deviceOf(name, { fraction: share }, { host: { memory: 4096 * MiB } })
     const bound = Math.floor(share * device.memory.total)
@@ -189,7 +189,7 @@ describe.each(present)('the allocator on %s', name => {
     }
   })
 
-  test('55: a share in the environment counts where the environment is read; an invalid one is an error', async () => {
+  test('55: a share in the environment is a limit where the environment is read', async () => {
     await withEnvironment('per_process_memory_fraction:0.01', async () => {
       await using without = await deviceOf(name)
       expect(without.options.fraction).toBe(1)
@@ -265,7 +265,7 @@ describe.each(present)('the allocator on %s', name => {
     }
   })
 
-  test('58: sizes are rounded to steps between powers of two, all sizes or some; bad settings are errors', async () => {
+  test('58: sizes are rounded to steps between powers of two; bad settings are errors', async () => {
     const sizesOf = async (text: string, wanted: readonly (readonly [number, number])[]): Promise<void> => {
       const { options } = orThrow(parseAllocConf(text))
       await using device = await deviceOf(name, options)
@@ -281,7 +281,17 @@ describe.each(present)('the allocator on %s', name => {
       [1.26 * MiB, 1.5 * MiB],
       [2 * MiB, 2 * MiB],
       [2.1 * MiB, 2.5 * MiB],
+      [4 * MiB + 1, 5 * MiB],
       [7.01 * MiB, 8 * MiB],
+      [9 * MiB, 10 * MiB],
+    ])
+    await sizesOf('roundup_power2_divisions:[1:1,2:2,4:4,>:8]', [
+      [5000, 5120],
+      [MiB + 1, MiB + 512],
+      [2 * MiB + 1, 3 * MiB],
+      [4 * MiB + 1, 5 * MiB],
+      [8 * MiB + 1, 9 * MiB],
+      [17 * MiB, 18 * MiB],
     ])
     await sizesOf('roundup_power2_divisions:[1:2,2:4,4:8,>:0]', [
       [1.1 * MiB, 1.5 * MiB],
@@ -305,7 +315,7 @@ describe.each(present)('the allocator on %s', name => {
       expect(E.isLeft(parseAllocConf(text)), text).toBe(true)
   })
 
-  test('59: with refuseEarly an allocation beyond the limit fails before memory goes back, and is counted', async () => {
+  test('59: with refuseEarly an allocation beyond the limit fails before memory goes back', async () => {
     await using device = await deviceOf(name, { limit: 32 * MiB, refuseEarly: true })
     const home = device.defaultLane
     home.malloc(12 * MiB).free()
@@ -332,7 +342,7 @@ describe.each(present)('the allocator on %s', name => {
     })
   })
 
-  test('61: with cacheUpTo 0 freed pinned memory goes back; figures of device memory do not count it', async () => {
+  test('61: with cacheUpTo 0 freed pinned memory goes back to the driver', async () => {
     await using device = await deviceOf(name, { pinned: { cacheUpTo: 0 } })
     const before = device.stats()['allocation.all.allocated']
     for (let turn = 0; turn < 3; turn++) {
@@ -384,7 +394,7 @@ describe.each(present)('the allocator on %s', name => {
     block.free()
   })
 
-  test('64: over ten thousand allocations, frees and emptied caches on three lanes blocks keep their words', async () => {
+  test('64: blocks keep their words over ten thousand allocations and frees on three lanes', async () => {
     await using device = await deviceOf(name, {}, { host: { jitter: 0 } })
     const lanes = [device.lane(), device.lane(), device.lane()]
     const random = xorshift(fc.readConfigureGlobal().seed ?? 64)
@@ -453,7 +463,7 @@ describe.each(present)('the allocator on %s', name => {
     expect(second).toEqual(first)
   })
 
-  test('66: the choice of block depends on the order of segments, not on the driver’s addresses', async () => {
+  test('66: which block is chosen depends on the order of segments, not on addresses', async () => {
     const reuse = async (order: readonly number[]): Promise<readonly number[]> => {
       await using device = await deviceOf(name)
       using arena = device.arena(order.length * 2 * MiB)
@@ -518,7 +528,7 @@ describe.each(present)('the allocator on %s', name => {
     })
   })
 
-  test('68: in development a lost block is reported by its site and freed, as is one alive at the end', async () => {
+  test('68: in development blocks that are lost, or alive at the end, are reported and freed', async () => {
     const leaks: string[] = []
     const hear = (warning: Error): void => {
       if (warning.name === 'BraidLeak') leaks.push(warning.message)

@@ -159,7 +159,7 @@ const waitsFor = (plan: Plan, record: number): number[] =>
   positions(plan, command => command[0] === 'wait' && command[1] === plan.commands[record]![1])
 
 describe('the compiler, between lanes', () => {
-  test('146: a value read on another lane is recorded right after its run, and waited for right before its read', () => {
+  test('146: a value is recorded right after its run, and waited for right before its read', () => {
     const plan = planOf(across)
     const [record, ...others] = recordAfter(plan, 'relu[0]')
     expect(others).toEqual([])
@@ -209,7 +209,7 @@ describe('the compiler, between lanes', () => {
     expect(left).toBeGreaterThan(30)
   })
 
-  test('148: an unread value goes with its waits and records, duplicates become one, and nothing else goes', () => {
+  test('148: unread values go with their waits and records, duplicates become one', () => {
     const [wanted, found] = [planOf(alive), planOf(dead)]
     expect(found.commands).toEqual(wanted.commands)
     expect(found.nodes.map(({ op }) => op)).toEqual(wanted.nodes.map(({ op }) => op))
@@ -261,7 +261,7 @@ describe('the compiler, between lanes', () => {
     ])
   })
 
-  test('150: between other work of both lanes, each value has its own use, right after its own reader', () => {
+  test('150: each value has its own use, right after its own reader', () => {
     const plan = planOf(interleaved)
     const mathLane = runOf(plan, 'relu[0]').lane
     const sideLane = runOf(plan, 'abs[0]').lane

@@ -44,7 +44,7 @@ const freedBehind = async (device: Device, home: Lane, reader: Lane, size = byte
 }
 
 describe.each(present)('what recordUse promises on %s', name => {
-  test('5k.1: a freed block is reused by its lane at once; the lane gets one wait, when the block is given out', async () => {
+  test('5k.1: a freed block is reused by its lane at once, with one wait', async () => {
     await using device = await deviceOf(name, { policy: 'order-then-wait' })
     const [home, reader] = [device.lane(), device.lane()]
     const before = stat(device, 'waits.issued')
@@ -82,7 +82,7 @@ describe.each(present)('what recordUse promises on %s', name => {
     await home.synchronize()
   })
 
-  test('5k.2: a mark counts, in pools too; from another device it is an error, and the block stays valid', async () => {
+  test('5k.2: a mark counts in pools too; a mark by another device’s lane is an error', async () => {
     await using device = await deviceOf(name, { policy: 'order-then-wait' })
     await using other = await deviceOf(name)
     const [home, reader] = [device.lane(), device.lane()]
@@ -101,7 +101,7 @@ describe.each(present)('what recordUse promises on %s', name => {
     expect(next.address).toBe(address)
   })
 
-  test('5k.3: memory goes back after every reader: from emptied caches, closed pools and own allocators', async () => {
+  test('5k.3: emptied caches and users’ allocators get memory back after every reader', async () => {
     await using device = await deviceOf(name)
     const [home, reader] = [device.lane(), device.lane()]
     using arena = device.arena(8 * MiB)
@@ -185,7 +185,7 @@ describe.each(present)('what recordUse promises on %s', name => {
     expect(stat(device, 'uses.shared') - shared).toBeGreaterThanOrEqual(49)
   })
 
-  test('5k.5: any lane after the free reuses the block, by order alone, before any work has run', async () => {
+  test('5k.5: any lane after the free reuses the block before any work has run', async () => {
     await using device = await deviceOf(name, { policy: 'order-then-wait' })
     const [home, other] = [device.lane(), device.lane()]
     const gate = hold(device, home)
@@ -291,7 +291,7 @@ describe('what the compiler does with it', () => {
     net => orThrow(compile(net)) as Plan,
   )
 
-  test('5k.8: no lane waits twice for one producer; a buffer has at most one use for each reading lane', () => {
+  test('5k.8: no lane waits twice for one producer or marks a buffer’s use twice', () => {
     for (const plan of plans) {
       const waits = plan.commands.flatMap(command =>
         command[0] === 'wait' ? [command.slice(1).join(' ')] : [],
@@ -321,7 +321,7 @@ describe('what the compiler does with it', () => {
       })
   })
 
-  test('5k.9: a plan has the written lanes, or folds them into the given number of streams, with the same meaning', () => {
+  test('5k.9: a plan has the written lanes, or folds them into the given number of streams', () => {
     const wide = graph('wide', { x: row }, ({ x }) => {
       const value = x.pipe(upload(lane('in')))
       return Object.fromEntries(

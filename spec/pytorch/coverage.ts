@@ -46,7 +46,7 @@ export const elsewhere: readonly Elsewhere[] = [
   waiting(
     46,
     'no event operation on a capturing stream from the eager path',
-    'a graph is built node by node from a plan, so no lane is in a capture; returns with graphs launched on lanes',
+    'a graph is built node by node from a plan, so no lane is in a capture',
   ),
   {
     number: 79,
@@ -189,7 +189,7 @@ export const partly: readonly Partly[] = [
   {
     number: 61,
     not: 'device memory without any caching',
-    why: 'no such mode: emptyCache gives free memory back; a pool with its own allocator behaves as that does',
+    why: 'no such mode: emptyCache gives free memory back, and a pool may have its own allocator',
   },
   {
     number: 65,

@@ -113,7 +113,7 @@ const leads = (plan: Plan): number[] => {
 }
 
 describe.each(present)('sharded training on %s', name => {
-  test('124: gathers run ahead of blocked compute up to the window; compute waits only for the first one', async () => {
+  test('124: gathers run ahead of blocked compute, as far as their window allows', async () => {
     await using device = await deviceOf(name, { policy: 'order-then-wait' })
     const [gather, compute] = [device.lane({ name: 'gather' }), device.lane({ name: 'compute' })]
     const shard = gather.malloc(bytes)
@@ -157,7 +157,7 @@ describe.each(present)('sharded training on %s', name => {
       )
   })
 
-  test('125: a wait for the optimizer’s event ends while its lane is busy again, one for the lane does not', async () => {
+  test('125: a wait for the optimizer’s event does not wait for its lane’s later work', async () => {
     await using device = await deviceOf(name)
     const [compute, narrow, wide] = [device.lane(), device.lane(), device.lane()]
     const weight = compute.malloc(bytes)
@@ -179,7 +179,7 @@ describe.each(present)('sharded training on %s', name => {
     expect(late.all()).toEqual([125])
   })
 
-  test('126: a step holds at most three gathered weights and its activations, and frees them at its end', async () => {
+  test('126: a step holds at most three gathered weights, and frees everything at its end', async () => {
     const layers = 6
     // One step at a time, as in training.
     const plan = planOf(training({ layers, ahead: 1 }), { memory: 'small', inFlight: 1 })
@@ -205,7 +205,7 @@ describe.each(present)('sharded training on %s', name => {
     expect(freed).toBe(tick)
   })
 
-  test('130: reduced gradients of a wider type, behind a slow lane, under pressure, are not overwritten', async () => {
+  test('130: reduced gradients of a wider type are not overwritten under pressure', async () => {
     await using device = await deviceOf(name, { policy: 'order-then-wait', limit: 20 * bytes })
     const [compute, scatter, reduce] = [device.lane(), device.lane(), device.lane()]
     const layers = 6

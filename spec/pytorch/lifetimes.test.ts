@@ -80,7 +80,7 @@ const all = present.flatMap(name => policies.map(policy => [name, policy] as con
 describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
   const open = () => deviceOf(name, { policy })
 
-  test('33: after recordStream a block’s next owner writes only after a delayed reader has read', async () => {
+  test('33: after recordStream the next owner writes only after a delayed reader has read', async () => {
     await using device = await open()
     const it = await scene(device)
     const { address } = it.block
@@ -124,7 +124,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     expect(it.seen()).toEqual([7])
   })
 
-  test('35: under pressure an allocation waits for deferred frees: 100 blocks in the memory of 8, read correctly', async () => {
+  test('35: under pressure allocations wait for deferred frees: 100 blocks in the memory of 8', async () => {
     await using device = await deviceOf(
       name,
       { policy, limit: 8 * bytes + 8 * MiB },
@@ -279,7 +279,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
       })
   })
 
-  test('40: a block of a side lane, read on another lane, is reused by the side lane after the reader', async () => {
+  test('40: a block of a side lane is reused by that lane after its reader on another', async () => {
     await using device = await open()
     const [side, reader] = [device.lane(), device.defaultLane]
     const mirror = mirrorOf(device, sample, reader)
@@ -362,7 +362,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     expect(device.stats('pinned')['reserved_bytes.all.current']).toBe(reserved)
   })
 
-  test('45: uses recorded in a pool’s scope hold memory back; the pool reuses the memory afterwards', async () => {
+  test('45: uses recorded in a pool’s scope hold its memory back until they are done', async () => {
     await using device = await open()
     const pool = device.pool()
     const it = await pool.use(() => scene(device))
@@ -383,7 +383,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     expect(blocks).toHaveLength(reserved / bytes)
   })
 
-  test('47: 200 small allocations behind a delayed reader overlap neither its block nor each other', async () => {
+  test('47: 200 small blocks behind a delayed reader overlap neither its block nor each other', async () => {
     await using device = await open()
     const [home, reader] = [device.lane(), device.lane()]
     const small = 8 * KiB
@@ -436,7 +436,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
 })
 
 describe.each(present)('a block and its readers on %s', name => {
-  test('42: a use of a pinned block by a lane of another device is an error; the block stays valid', async () => {
+  test('42: a use of a pinned block by a lane of another device is an error', async () => {
     await using one = await deviceOf(name)
     await using two = await deviceOf(name)
     const pinned = one.pinned(sample)

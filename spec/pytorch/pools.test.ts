@@ -85,7 +85,7 @@ describe.each(present)('pools on %s', name => {
     expect(thrownBy(() => home.malloc(512, { pool }))).toBeInstanceOf(DisposedError)
   })
 
-  test('84: a pool closed with no block in use gives its memory back with the next emptied cache', async () => {
+  test('84: a pool closed with no block in use gives its memory back', async () => {
     await using device = await deviceOf(name)
     const pool = device.pool()
     device.defaultLane.malloc(6 * MiB, { pool }).free()
@@ -119,7 +119,7 @@ describe.each(present)('pools on %s', name => {
     await pool.emptyCache()
   })
 
-  test('86: blocks outlive their pool; a free passes the address back to the pool’s own allocator', async () => {
+  test('86: blocks outlive their pool; their frees reach the pool’s own allocator', async () => {
     await using device = await deviceOf(name)
     const { allocator, out } = sourceOf(device, 8)
     const home = device.defaultLane
@@ -139,7 +139,7 @@ describe.each(present)('pools on %s', name => {
   // With plain segments: pages of expandable ones move to where they are needed anyway.
   const plain = { expandable: false, limit: 36 * MiB }
 
-  test('87: out of memory, only pools with useOnOutOfMemory lend free memory, at the same address', async () => {
+  test('87: out of memory, only pools with useOnOutOfMemory lend free memory', async () => {
     await using device = await deviceOf(name, plain)
     const home = device.defaultLane
     const [own, lent] = [device.pool(), device.pool({ useOnOutOfMemory: true })]
@@ -185,7 +185,7 @@ describe.each(present)('pools on %s', name => {
     for (const block of held.flat()) block.free()
   })
 
-  test('91: emptying the cache in a pool’s scope takes no memory in use, of the pool or of others', async () => {
+  test('91: emptying the cache in a pool’s scope takes no memory in use', async () => {
     await using device = await deviceOf(name)
     const home = device.defaultLane
     const pools = Array.from({ length: 4 }, () => device.pool())

@@ -50,7 +50,7 @@ const life = async (device: Device): Promise<{ kept: Block; release: () => Promi
 }
 
 describe.each(present)('a snapshot on %s', name => {
-  test('73: shows a block with its requested size and place; an emptied cache is the last record', async () => {
+  test('73: shows a block’s requested size and place; an emptied cache is the last record', async () => {
     await using device = await deviceOf(name)
     device.history.start({ stacks: true })
     const odd = 311 * KiB + 4
@@ -180,7 +180,7 @@ describe.each(present)('a snapshot on %s', name => {
     expect(device.snapshot().history).toEqual([])
   })
 
-  test('78: a snapshot is data: JSON keeps it unchanged, and PyTorch’s pickle has the same memory', async () => {
+  test('78: JSON keeps a snapshot unchanged, and PyTorch’s pickle has the same memory', async () => {
     await using device = await deviceOf(name)
     device.history.start({ stacks: true })
     const { release, kept } = await life(device)
@@ -200,7 +200,7 @@ describe.each(present)('a snapshot on %s', name => {
     await release()
   })
 
-  test('80: PyTorch’s viewer finds every key that it reads, and plays the history back to its start', async () => {
+  test('80: PyTorch’s viewer finds every key that it reads, and plays the history back', async () => {
     await using device = await deviceOf(name)
     device.history.start({ stacks: true })
     const { release } = await life(device)

@@ -20,7 +20,7 @@ const tagOf = (call: () => unknown): string | undefined => {
 }
 
 describe.each(present)('lanes and events on %s', name => {
-  test('1: a device has a default lane; other lanes have streams of their own; an unused lane is idle', async () => {
+  test('1: every lane has a stream of its own; an unused lane is idle', async () => {
     await using device = await deviceOf(name)
     const [main, side, third] = [device.defaultLane, device.lane(), device.lane()]
     expect(new Set([main.stream, side.stream, third.stream]).size).toBe(3)
@@ -42,7 +42,7 @@ describe.each(present)('lanes and events on %s', name => {
     )
   })
 
-  test('3, 21: an external lane over a lane’s stream is the same stream: work of both runs in one order', async () => {
+  test('3, 21: work of a lane and of an external lane over its stream runs in one order', async () => {
     await using device = await deviceOf(name)
     const own = device.lane()
     const outside = device.externalLane(own.stream)
@@ -75,7 +75,7 @@ describe.each(present)('lanes and events on %s', name => {
     expect(await contentOf(device, own, block)).toEqual([5])
   })
 
-  test('4: an event on an idle lane is done; one behind work is done after the work; synchronize waits for it', async () => {
+  test('4: an event is done when the work before it is done; synchronize waits for it', async () => {
     await using device = await deviceOf(name)
     const lane = device.lane()
     const idle = lane.record()
@@ -93,7 +93,7 @@ describe.each(present)('lanes and events on %s', name => {
     expect(behind.done).toBe(true)
   })
 
-  test('6: two events at one point are equal, whatever call recorded them; points follow the lane’s order', async () => {
+  test('6: events with no work between them are of one point; points follow the lane’s order', async () => {
     await using device = await deviceOf(name)
     const [lane, side] = [device.lane(), device.lane()]
     const block = lane.malloc(4 * KiB)
@@ -110,7 +110,7 @@ describe.each(present)('lanes and events on %s', name => {
     expect(device.stats()['uses.shared']).toBeGreaterThanOrEqual(4)
   })
 
-  test('7: a value that is no lane, event or block of the device is refused by name, without effect', async () => {
+  test('7: a value that is no lane, event or block is refused by name, without effect', async () => {
     await using device = await deviceOf(name)
     const [lane, block] = [device.defaultLane, device.defaultLane.malloc(4 * KiB)]
     const event = lane.record()
@@ -130,7 +130,7 @@ describe.each(present)('lanes and events on %s', name => {
     expect(lane.idle).toBe(true)
   })
 
-  test('8: a lane is disposed of with its scope; its pending work runs, and its blocks stay valid', async () => {
+  test('8: a disposed lane’s pending work runs, and its blocks stay valid', async () => {
     await using device = await deviceOf(name)
     const made = await (async () => {
       using lane = device.lane({ name: 'scoped' })
@@ -148,7 +148,7 @@ describe.each(present)('lanes and events on %s', name => {
     expect(device.stats()['allocated_bytes.all.current']).toBe(0)
   })
 
-  test('9, 17: scopes of two devices nest: on each the innermost one counts, and leaving restores the outer', async () => {
+  test('9, 17: scopes of two devices nest: on each device the innermost scope counts', async () => {
     await using one = await deviceOf(name)
     await using two = await deviceOf(name)
     const poolOf = (device: Device, address: number): number | undefined =>
@@ -174,7 +174,7 @@ describe.each(present)('lanes and events on %s', name => {
     expect(where()).toEqual([0, 0])
   })
 
-  test('10: copies of pinned memory and its parts return at once, and are correct when their event is done', async () => {
+  test('10: copies of pinned memory and its parts are correct when their event is done', async () => {
     await using device = await deviceOf(name)
     const lane = device.lane()
     const count = 3 * 16 * KiB
@@ -216,7 +216,7 @@ describe.each(present)('lanes and events on %s', name => {
     expect([through.all(), end.all()]).toEqual([[2], [1]])
   })
 
-  test('12, 13: a copy does not block its caller: the lane is busy, no byte is there, synchronize waits for it', async () => {
+  test('12, 13: a copy does not block its caller; synchronize waits for it', async () => {
     await using device = await deviceOf(name)
     const lane = device.lane()
     const block = lane.malloc(64 * KiB)
@@ -234,7 +234,7 @@ describe.each(present)('lanes and events on %s', name => {
     expect(mirror.all()).toEqual([12])
   })
 
-  test('14, 15: a device has one default lane, which cannot be disposed of; unknown devices are refused', async () => {
+  test('14, 15: the default lane cannot be disposed of; unknown devices are refused', async () => {
     await using one = await deviceOf(name)
     await using two = await deviceOf(name)
     expect(one.defaultLane).toBe(one.defaultLane)
@@ -251,7 +251,7 @@ describe.each(present)('lanes and events on %s', name => {
     }
   })
 
-  test('16, 23: an event is of its recording lane and device; a lane of another device cannot wait for it', async () => {
+  test('16, 23: a lane of another device cannot wait for an event', async () => {
     await using one = await deviceOf(name)
     await using two = await deviceOf(name)
     const event = one.defaultLane.record()
@@ -330,7 +330,7 @@ describe.each(present)('lanes and events on %s', name => {
 describe('a device whose work fails', () => {
   // On a GPU such a failure ends CUDA for the process (docs/internals/decisions, 17), so the case runs on the
   // host device.
-  test('26: failing work is reported when it is waited for, with the driver’s code; the process goes on', async () => {
+  test('26: failing work is reported with the driver’s code, and the process goes on', async () => {
     const device = await deviceOf('host', {}, { host: { faults: [{ call: 'run', nth: 3 }] } })
     const lane = device.lane()
     const block = lane.malloc(4 * KiB)

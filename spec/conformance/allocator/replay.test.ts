@@ -130,7 +130,7 @@ describe.each(present)('replay on %s', device => {
     )
   }, 120_000)
 
-  it('under a limit a replay gives the same figures, or an error that names the operation; it ends', async () => {
+  it('under a limit a replay ends, with the same figures or an error that names the operation', async () => {
     await fc.assert(
       fc.asyncProperty(
         anyTrace,
@@ -174,7 +174,7 @@ describe.each(present)('replay on %s', device => {
     }
   }, 60_000)
 
-  it('a block with a pending use is not given out before the trace ends the use, except after a wait', async () => {
+  it('a block with a pending use is given out after the use has ended, or after a wait', async () => {
     const ops: TraceRow[] = [
       [0, 0, 8 * MiB, 0],
       [1, 0, 0, 0],
@@ -236,7 +236,7 @@ describe('peaks', () => {
   const folder = process.env['BRAID_TRACES'] ?? ''
   for (const name of ['gpt_train', 'stream_pipeline']) {
     const path = join(folder, `${name}.json.gz`)
-    it(`${name}: at most 1.03 times the live bytes (BRAID_TRACES names the trace's folder)`, async context => {
+    it(`${name}: at most 1.03 times the live bytes (BRAID_TRACES: the trace's folder)`, async context => {
       if (folder === '' || !existsSync(path))
         return context.skip('BRAID_TRACES names no folder that has this recorded trace')
       const trace = right(readTrace(path))

@@ -59,7 +59,7 @@ const check = (graph: Graph, options: CompileOptions): number => {
 }
 
 describe('a plan that does not fit', () => {
-  test('lists the bytes of its smallest peak: those in use, and those freed but not ready; they add up', () => {
+  test('lists the bytes of its smallest peak: those in use, and those freed but not ready', () => {
     let freed = 0
     fc.assert(
       fc.property(sample({ steps: 12 }), storage, ({ graph, dims, inFlight }, storage) => {

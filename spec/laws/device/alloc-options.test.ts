@@ -133,7 +133,7 @@ describe('the options of an allocator', () => {
     expect(result).toMatchObject({ left: [{ _tag: 'BadOption', at: `allocator.${name}` }] })
   })
 
-  test('every fault is said at once, each by its name', () => {
+  test('every fault is reported at once, each by its name', () => {
     fc.assert(
       fc.property(fc.subarray(Object.keys(wrong), { minLength: 1 }), names => {
         const result = allocatorOptions(Object.fromEntries(names.map(name => [name, wrong[name]![0]])))

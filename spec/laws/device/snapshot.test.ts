@@ -185,39 +185,35 @@ describe("PyTorch's form", () => {
 
   law('can be played back by its viewer, whatever the history says', snapshot => play(toTorch(snapshot)), 400)
 
-  law(
-    'keeps the newest records, counts the older ones it dropped, and adds only completions and necessary records',
-    snapshot => {
-      const { device_traces, host_traces, braid, segments } = toTorch(snapshot)
-      const standard = snapshot.history.filter(
-        ({ action }) => !/^(use_recorded|wait_issued|pages_moved)$/.test(action),
-      )
-      // A segment next to another one may be shown as mapped.
-      const key = (action: string, time: number) =>
-        `${action.replace('segment_alloc', 'segment_map')} ${time}`
-      const given = new Set(standard.map(({ action, timeMicroseconds }) => key(action, timeMicroseconds)))
-      const empty = device_traces[1]!.some(({ user_metadata }) =>
-        user_metadata.startsWith('no memory of the device'),
-      )
-      if (empty) expect([segments.length, device_traces[1]!.length]).toEqual([0, 1])
-      const traces = [...(empty ? [[], []] : device_traces), host_traces]
-      const kept = traces.map(trace => trace.filter(({ action, time_us }) => given.has(key(action, time_us))))
-      expect(kept.flat().length + braid.dropped).toBe(standard.length)
-      for (const [i, trace] of traces.entries()) {
-        const added = trace.filter(record => !kept[i]!.includes(record))
-        for (const { action, time_us } of added) {
-          expect(action).toBe('free_completed')
-          expect(given.has(key('free_requested', time_us))).toBe(true)
-        }
+  law('keeps the newest records, counts the dropped ones, and adds only necessary records', snapshot => {
+    const { device_traces, host_traces, braid, segments } = toTorch(snapshot)
+    const standard = snapshot.history.filter(
+      ({ action }) => !/^(use_recorded|wait_issued|pages_moved)$/.test(action),
+    )
+    // A segment next to another one may be shown as mapped.
+    const key = (action: string, time: number) => `${action.replace('segment_alloc', 'segment_map')} ${time}`
+    const given = new Set(standard.map(({ action, timeMicroseconds }) => key(action, timeMicroseconds)))
+    const empty = device_traces[1]!.some(({ user_metadata }) =>
+      user_metadata.startsWith('no memory of the device'),
+    )
+    if (empty) expect([segments.length, device_traces[1]!.length]).toEqual([0, 1])
+    const traces = [...(empty ? [[], []] : device_traces), host_traces]
+    const kept = traces.map(trace => trace.filter(({ action, time_us }) => given.has(key(action, time_us))))
+    expect(kept.flat().length + braid.dropped).toBe(standard.length)
+    for (const [i, trace] of traces.entries()) {
+      const added = trace.filter(record => !kept[i]!.includes(record))
+      for (const { action, time_us } of added) {
+        expect(action).toBe('free_completed')
+        expect(given.has(key('free_requested', time_us))).toBe(true)
       }
-      const times = (list: readonly { readonly time_us: number }[]) => list.map(({ time_us }) => time_us)
-      const pinned = [false, true].map(side => standard.filter(record => (record.pinned ?? false) === side))
-      const newest = (side: readonly (typeof standard)[number][], n: number) =>
-        side.slice(side.length - n).map(({ timeMicroseconds }) => timeMicroseconds)
-      expect(times(kept[1]!)).toEqual(newest(pinned[0]!, kept[1]!.length))
-      expect(times(kept[2]!)).toEqual(newest(pinned[1]!, kept[2]!.length))
-    },
-  )
+    }
+    const times = (list: readonly { readonly time_us: number }[]) => list.map(({ time_us }) => time_us)
+    const pinned = [false, true].map(side => standard.filter(record => (record.pinned ?? false) === side))
+    const newest = (side: readonly (typeof standard)[number][], n: number) =>
+      side.slice(side.length - n).map(({ timeMicroseconds }) => timeMicroseconds)
+    expect(times(kept[1]!)).toEqual(newest(pinned[0]!, kept[1]!.length))
+    expect(times(kept[2]!)).toEqual(newest(pinned[1]!, kept[2]!.length))
+  })
 
   law('gives mapped and unmapped ranges the stream of their segment, whichever lane allocated', snapshot => {
     const torch = toTorch(snapshot)

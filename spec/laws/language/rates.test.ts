@@ -62,7 +62,7 @@ describe('the meaning of rates', () => {
     expect(await yielded(net, 12)).toEqual(await lastValueFrom(last))
   })
 
-  it('of hold is the newest value, and before it the init; an output has a tick of values in a row', async () => {
+  it('of hold is the newest value, and before it the init; an output has its values in a row', async () => {
     const net = graph({ x: one }, ({ x }) => {
       const fast = x.pipe(upload())
       return { y: fast.pipe(every(3), hold(-1), add(fast.pipe(mul(0))), download()) }
