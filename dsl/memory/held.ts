@@ -82,12 +82,15 @@ class TracedParts {
    * for the allocating lane.
    */
   atPeak(fixed: number, bytes: number): HeldPart[] {
-    const parts: HeldPart[] = []
+    let parts: HeldPart[] = []
     growthOf(this.trace, fixed, {
       ticks: Number.POSITIVE_INFINITY,
       work: Number.POSITIVE_INFINITY,
       enough: bytes - 1,
-      stopped: state => parts.push(...this.allocated(state.tick, state.event), ...this.waiting(state)),
+      // A spread into `push` overflows the stack at some hundred thousand parts.
+      stopped: state => {
+        parts = [...this.allocated(state.tick, state.event), ...this.waiting(state)]
+      },
     })
     return parts
   }

@@ -22,8 +22,7 @@ export const verifyRanks = (
     if (plans.indexOf(plan) < rank) return
     for (const violation of verify(plan, options)) found.push(ofRank(violation, rank))
   })
-  if (plans.every(hasForm)) found.push(...checkRanks(plans))
-  return found.slice(0, maxViolations)
+  return [...found, ...(plans.every(hasForm) ? checkRanks(plans) : [])].slice(0, maxViolations)
 }
 
 const ofRank = (violation: Violation, rank: number): Violation => ({

@@ -3,9 +3,11 @@ import type { NativeFailure } from '../addon.js'
 import type { DeviceError } from '../errors.js'
 import { size } from '../values.js'
 
-/** Whether the addon threw it: its failures carry the driver's code. */
+/** Whether the addon threw it: its failures have the driver's code and call; Node's have a code alone. */
 export const isNativeFailure = (error: unknown): error is NativeFailure =>
-  error instanceof Error && typeof (error as NativeFailure).code === 'string'
+  error instanceof Error &&
+  typeof (error as NativeFailure).code === 'string' &&
+  typeof (error as NativeFailure).op === 'string'
 
 /** The code, the call and the detail of a failure. */
 export const failureText = (failure: NativeFailure): string =>
@@ -135,12 +137,16 @@ const outOfMemory = (
   const freeBytes = error.freeBytes ?? 0
   const missingBytes = Math.max(0, wantedBytes - freeBytes)
   const holds = pinned || !plan ? `${size(wantedBytes)} of pinned host memory` : holdings(plan, index)
-  const known = error.freeBytes !== undefined
+  const free = `${size(freeBytes)} free`
+  const shortage =
+    missingBytes > 0
+      ? `${free}: ${size(missingBytes)} are missing`
+      : `${free}, but not to be had: ${failureText(error)}`
   return {
     ...base,
     _tag: 'OutOfMemory',
     wanted: `${pinned ? 'pinned host' : 'device'} memory for ${holds}`,
-    found: known ? `${size(freeBytes)} free: ${size(missingBytes)} are missing` : failureText(error),
+    found: error.freeBytes === undefined ? failureText(error) : shortage,
     next: pinned
       ? 'compile with fewer inFlight, or smaller inputs'
       : "compile with a smaller ahead or inFlight, with memory: 'small', or give the device more memory",

@@ -193,7 +193,8 @@ const piecesOf = (segment: SnapshotSegment, columns: number): readonly Piece[] =
     small.push(block)
     if (end > column) close(end)
   }
-  pieces.findLast(({ columns }) => columns > 0)?.blocks.push(...small)
+  const last = pieces.findLast(({ columns }) => columns > 0)
+  for (const block of small) last?.blocks.push(block)
   return pieces
 }
 

@@ -6,6 +6,7 @@ import { heldAtPeak } from '../../../dsl/memory/held.js'
 import { peakOf } from '../../../dsl/memory/peak.js'
 import { sample } from '../../fixtures/graphs/random.js'
 import { streamed, streamedLeast } from '../../fixtures/graphs/streamed.js'
+import { planOf } from '../../fixtures/plans/by-hand.js'
 import { planFrom, recipes } from '../../fixtures/plans/random.js'
 import { runs } from '../../fixtures/runs.js'
 
@@ -48,6 +49,21 @@ describe('what keeps each byte of the peak alive', () => {
       ),
       { numRuns: runs(100) },
     )
+  })
+
+  test('lists any number of buffers', () => {
+    const each = Array.from({ length: 150_000 }, (_, i) => i)
+    const plan = planOf({
+      name: 'many',
+      lanes: ['one'],
+      buffers: each.map(i => ({ name: `b${i}`, bytes: 512 })),
+      commands: [
+        ...each.map(i => ['alloc', i, 0] as const),
+        ...each.map(i => ['run', i, 0, [], [i]] as const),
+        ...each.map(i => ['free', i] as const),
+      ],
+    })
+    expect(heldAtPeak(plan)[0]!.parts).toHaveLength(each.length)
   })
 
   test('names bytes in use, kept by a window, and waiting for a lane', () => {
