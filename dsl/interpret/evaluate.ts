@@ -5,6 +5,7 @@ import { fittingDim, showDims } from '../language/bind.js'
 import { communicatorOf, groupsOf, isShared } from '../language/communicator.js'
 import { operators } from '../language/operators/registry.js'
 import type { ParamValues } from '../language/param.js'
+import { lateResult, referenceForm } from '../language/reference.js'
 import { type HostArray, hostArray, writer } from '../language/values.js'
 import { fault, type Prepared } from './prepare.js'
 
@@ -85,11 +86,22 @@ const kernelWrites = (graph: Prepared, node: GraphNode, reads: readonly HostArra
     const donated = donates[i]
     return donated === undefined ? hostArray(dtype, elements(shape)) : reads[donated]!.slice()
   })
-  reference(
-    reads.map(read => read.slice()),
-    filled,
+  const late = lateResult(
+    reference(
+      reads.map(read => read.slice()),
+      filled,
+    ),
   )
-  return filled
+  if (late === undefined) return filled
+  const { wanted, next } = referenceForm
+  throw fault({
+    _tag: 'BadAttribute',
+    at: node.at.toString(),
+    subject: node.name,
+    wanted,
+    found: late,
+    next,
+  })
 }
 
 const computed = (graph: Prepared, rank: Rank, node: GraphNode, fed: unknown): HostArray => {

@@ -127,8 +127,8 @@ export interface BoundKernel {
   /** For each write, the read that it overwrites; undefined: fresh memory. */
   readonly donates: readonly (number | undefined)[]
   readonly tolerance: number
-  /** Fills `writes`; a donated one holds its read's values already. */
-  readonly reference: (reads: readonly HostArray[], writes: readonly HostArray[]) => void
+  /** Fills `writes`; a donated one holds its read's values already. Yields what the user's function yields. */
+  readonly reference: (reads: readonly HostArray[], writes: readonly HostArray[]) => unknown
 }
 
 /** The kernel's symbols, bound by its reads, and the writes' types. `dims` bind what the reads do not. */

@@ -5,6 +5,7 @@ import { binding, type Dims, type KernelAttrs, type KernelPort, type Launch, uni
 import { builderOf, type FlowValue } from './builder.js'
 import type { Flow } from './flow.js'
 import { badAttribute, dtypeMismatch, shapeMismatch, type UnplacedError } from './messages.js'
+import { lateFunction, referenceForm } from './reference.js'
 import { type AnyTensor, type HostArrayOf, type Ports, type Tensor, validSpec } from './tensor.js'
 import { here } from './where.js'
 
@@ -114,6 +115,8 @@ const attributesOf = (
     reference,
     'as in ({ x }, { y }) => { y.set(x) }',
   )
+  const late = lateFunction(reference)
+  if (late !== undefined) report(badAttribute(referenceForm.wanted, late, referenceForm.next))
   want(
     typeof tolerance === 'number' && tolerance >= 0,
     'a tolerance from 0',

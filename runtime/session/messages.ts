@@ -1,6 +1,7 @@
 // Every sentence about opening a plan and running it: the errors of `open`, the errors of a run, and the
 // warnings.
 
+import { referenceForm } from '../../dsl/internal.js'
 import type { Fault } from '../../dsl/ir/fault.js'
 import type { Plan, PlanNode, Violation } from '../../dsl/ir/plan.js'
 import type { NativeFailure } from '../addon.js'
@@ -143,6 +144,14 @@ export const missingReference = ({ at, name }: PlanNode, kernel: string): Device
   wanted: `what the kernel ${kernel} means in TypeScript: the host device does not run CUDA`,
   found: 'none: a plan that is read from a file carries only the CUDA source',
   next: `open(plan, { references: { ${kernel}: (reads, writes) => … } }), or a cuda device`,
+})
+
+export const lateReference = ({ at, name }: PlanNode, found: string): DeviceError => ({
+  _tag: 'BadOption',
+  at,
+  subject: name,
+  found,
+  ...referenceForm,
 })
 
 // ---- parameters -------------------------------------------------------------------------------------------

@@ -191,6 +191,21 @@ describe('what open refuses', () => {
       _tag: 'MissingReference',
       next: expect.stringContaining('triple'),
     })
+    expect(
+      (await refused({ device: 'host', references: { triple: async () => {} } }, fromFile))[0],
+    ).toMatchObject({
+      _tag: 'BadOption',
+      found: 'an async function',
+    })
+    await using later = orThrow(
+      await open(fromFile as typeof own, {
+        device: 'host',
+        references: { triple: () => Promise.resolve() } as never,
+      })(),
+    )
+    await expect(lastValueFrom(later.run({ x: pulled([new Float32Array(8)]) }))).rejects.toThrow(
+      'one that returned a promise',
+    )
     const references = {
       triple: ([x]: readonly ArrayLike<number>[], [y]: readonly { set(values: ArrayLike<number>): void }[]) =>
         y!.set(Array.from(x!, value => 3 * value)),

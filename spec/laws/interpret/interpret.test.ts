@@ -124,6 +124,41 @@ describe('interpret', () => {
     })
   })
 
+  it('refuses a reference that fills its writes later or never', async () => {
+    const later = (reference: unknown) => {
+      const filled = kernel({
+        name: 'filled',
+        cuda: 'extern "C" __global__ void filled(const float* x, float* y) {}',
+        reads: { x: two },
+        writes: { y: two },
+        launch: { grid: 1, block: 1 },
+        reference: reference as () => void,
+      })
+      return graph({ x: two }, ({ x }) => ({ y: filled({ x: x.pipe(upload()) }).y.pipe(download()) }))
+    }
+    const declared: readonly [string, unknown][] = [
+      ['an async function', async () => undefined],
+      ['a generator function', function* () {}],
+      ['an async generator function', async function* () {}],
+    ]
+    for (const [found, reference] of declared) {
+      const refused = compile(later(reference))
+      expect(refused).toMatchObject({ _tag: 'Left', left: [{ _tag: 'BadAttribute', found }] })
+    }
+    const returned: readonly [string, unknown][] = [
+      ['one that returned a promise', () => Promise.reject(new Error('late'))],
+      ['one that returned an iterator', () => [1][Symbol.iterator]()],
+    ]
+    for (const [found, reference] of returned) {
+      const faults = await faultsOf(lastValueFrom(interpret(later(reference))({ x: [f32(1, 2)] })))
+      expect(faults).toMatchObject([{ _tag: 'BadAttribute', subject: 'filled[0]', found }])
+    }
+    const net = later(({ x }: { x: Float32Array }, { y }: { y: Float32Array }) =>
+      x.map((value, i) => (y[i] = value)),
+    )
+    expect(await lastValueFrom(interpret(net)({ x: [f32(1, 2)] }))).toEqual({ y: f32(1, 2) })
+  })
+
   it('requests only parameters that an output depends on, but every feed', async () => {
     const net = graph({ x: two, unused: two }, ({ x, unused }) => {
       unused.pipe(upload(), mul(param('dead', two)))
