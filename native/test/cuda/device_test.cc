@@ -113,21 +113,6 @@ TEST_F(CudaDevice, ComputesMapsBitForBit) {
   }
 }
 
-TEST_F(CudaDevice, ComputesFunctionsWithinAFewUnits) {
-  Random random{8};
-  for (auto op = static_cast<int>(MapOp::exp); op <= static_cast<int>(MapOp::cos); ++op) {
-    KernelSpec spec;
-    spec.kind = KernelSpec::Kind::map;
-    spec.shape = {100003};
-    spec.operands = {{DType::f32, 0, {1}}};
-    spec.code = {{MapOp::operand, 0}, {static_cast<MapOp>(op), 0}};
-    spec.results = {{1, DType::f32}};
-    spec.readCount = spec.writeCount = 1;
-    Bytes x = randomBytes(random, DType::f32, 400012, false);
-    expectEqual(spec, {x}, {Bytes(400012)}, {DType::f32}, 1e-6, "function " + std::to_string(op));
-  }
-}
-
 TEST_F(CudaDevice, Reduces) {
   Random random{9};
   for (const auto& [outer, length, inner] : {std::tuple{1, 1, 1},
@@ -396,79 +381,6 @@ TEST_F(CudaDevice, MultipliesLargeMatricesAtFullRate) {
   gpu_->eventDestroy(stop);
   gpu_->streamDestroy(on);
   for (DeviceAddress each : {reads[0], reads[1], writes[0], writes[1]}) gpu_->memFree(each);
-}
-
-// What each call costs the thread that issues a tick: 32 uploads of 128 MiB, each read by two kernels on
-// another stream, as a streamed model does it. Printed, not judged. The copies of one tick keep the engine
-// busy for some 80 ms, so all but the first are issued behind others; where a call's greatest time is far
-// from its median, the driver has made the caller wait.
-TEST_F(CudaDevice, WhatEachCallCostsTheIssuingThread) {
-  constexpr std::size_t kBytes = std::size_t{128} << 20, kLayers = 32, kPlaces = 3;
-  void* pinned = nullptr;
-  if (gpu_->pinnedAllocate(&pinned, kBytes) != Status::ok) GTEST_SKIP() << gpu_->lastDetail();
-  const Stream up = stream(*gpu_), math = stream(*gpu_);
-  std::vector<DeviceAddress> places;
-  for (std::size_t i = 0; i < kPlaces; ++i) places.push_back(allocate(*gpu_, kBytes));
-  const DeviceAddress sum = allocate(*gpu_, 512);
-  KernelSpec spec;
-  spec.kind = KernelSpec::Kind::reduce;
-  spec.outer = spec.inner = 1;
-  spec.length = kBytes / 4;
-  std::unique_ptr<Kernel> kernel;
-  ASSERT_EQ(gpu_->prepare(&kernel, spec, {}), Status::ok) << gpu_->lastDetail();
-  std::vector<Event> arrived, read;
-  for (std::size_t i = 0; i < kLayers; ++i) arrived.push_back(event(*gpu_)), read.push_back(event(*gpu_));
-  const auto host = address(pinned);
-
-  using Clock = std::chrono::steady_clock;
-  struct Site {
-    const char* name;
-    std::vector<double> nanoseconds;
-  } sites[] = {{"wait", {}}, {"copy", {}}, {"record", {}}, {"launch", {}}};
-  const auto timed = [&](Site& site, auto call) {
-    const auto start = Clock::now();
-    ASSERT_EQ(call(), Status::ok) << gpu_->lastDetail();
-    site.nanoseconds.push_back(std::chrono::duration<double, std::nano>(Clock::now() - start).count());
-  };
-  for (int tick = 0; tick < 6; ++tick) {
-    for (Site& site : sites) site.nanoseconds.clear();
-    const auto start = Clock::now();
-    for (std::size_t i = 0; i < kLayers; ++i) {
-      const DeviceAddress place = places[i % kPlaces];
-      timed(sites[0], [&] { return gpu_->streamWait(up, read[(i + kLayers - kPlaces) % kLayers]); });
-      timed(sites[1], [&] { return gpu_->copy(CopyKind::hostToDevice, place, host, kBytes, up); });
-      timed(sites[2], [&] { return gpu_->eventRecord(arrived[i], up); });
-      timed(sites[0], [&] { return gpu_->streamWait(math, arrived[i]); });
-      for (int twice = 0; twice < 2; ++twice) {
-        timed(sites[3], [&] { return gpu_->launch(*kernel, &place, &sum, math); });
-      }
-      timed(sites[2], [&] { return gpu_->eventRecord(read[i], math); });
-    }
-    const double issued = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-    // Every other tick is issued behind the one before, as inFlight 2 does.
-    if (tick % 2 == 1) {
-      ASSERT_EQ(gpu_->streamSynchronize(math), Status::ok);
-    }
-    std::printf("tick %d%s: issued in %.3f ms, done after %.3f ms\n", tick,
-                tick % 2 ? ", behind the one before" : "", issued,
-                std::chrono::duration<double, std::milli>(Clock::now() - start).count());
-    for (Site& site : sites) {
-      std::sort(site.nanoseconds.begin(), site.nanoseconds.end());
-      double all = 0;
-      for (const double each : site.nanoseconds) all += each;
-      std::printf("  %-6s %3zu calls: median %6.0f ns, 90 %% %7.0f, most %9.0f, in all %10.0f\n", site.name,
-                  site.nanoseconds.size(), site.nanoseconds[site.nanoseconds.size() / 2],
-                  site.nanoseconds[site.nanoseconds.size() * 9 / 10], site.nanoseconds.back(), all);
-    }
-  }
-  gpu_->streamSynchronize(up);
-  for (const Event each : arrived) gpu_->eventDestroy(each);
-  for (const Event each : read) gpu_->eventDestroy(each);
-  gpu_->streamDestroy(up);
-  gpu_->streamDestroy(math);
-  for (const DeviceAddress place : places) gpu_->memFree(place);
-  gpu_->memFree(sum);
-  gpu_->pinnedFree(pinned);
 }
 
 // A kernel that writes where nothing is ends its context. Where the driver can recover, one opened afterwards

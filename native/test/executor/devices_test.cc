@@ -81,26 +81,6 @@ void run(Session& session, Ends& ends, std::uint64_t ticks) {
     check(tick);
 }
 
-TEST(SeveralDevices, AValueGoesThereAndBackInEveryOrder) {
-  for (const std::uint64_t seed : {0u, 1u, 2u, 3u, 4u, 5u}) {
-    HostOptions options;
-    options.jitterSeed = seed;
-    options.poison = true;
-    Ends ends;
-    auto session = opened(two(options), roundTrip(1 + seed % 3), ends, seed == 1);
-    ASSERT_TRUE(session);
-    run(*session, ends, 60);
-    const SessionStats stats = session->stats();
-    EXPECT_EQ(stats.ticks, 60u);
-    EXPECT_EQ(stats.eventsCreated, 0u);
-    ASSERT_EQ(stats.devices.size(), 2u);
-    EXPECT_EQ(stats.devices[0].reserved, 4 * 512u);
-    EXPECT_EQ(stats.devices[1].reserved, 5 * 512u);
-    EXPECT_EQ(stats.devices[1].allocated, 512u) << "w";
-    EXPECT_EQ(stats.reserved, 9 * 512u);
-  }
-}
-
 TEST(SeveralDevices, EachHasItsMemoryAndGivesItBack) {
   auto drivers = two();
   std::size_t before[2], during[2], after[2], total = 0;

@@ -59,34 +59,19 @@ TEST(PlannedSession, RunsInOneArenaAndAllocatesNothingInATick) {
   }
 }
 
-TEST(PlannedSession, AnArenaBeyondTheDeviceIsOutOfMemoryAtOpening) {
-  HostOptions options;
-  options.memoryBytes = 1024;
-  auto driver = hostDriver(options);
-  MaybeFailure failure;
-  EXPECT_FALSE(Session::open(driver, planned(), {}, &failure));
-  ASSERT_TRUE(failure);
-  EXPECT_EQ(failure->code, "CUDA_ERROR_OUT_OF_MEMORY");
-  EXPECT_TRUE(failure->memory);
-  EXPECT_EQ(failure->wantedBytes, 3 * 512u);
-  EXPECT_EQ(failure->freeBytes, 1024u);
-  EXPECT_EQ(freeBytes(*driver), 1024u);
-
-  options.memoryBytes = 3 * 512;
-  Ends ends;
-  EXPECT_TRUE(opened(hostDriver(options), planned(), ends)) << "to the byte";
-}
-
-TEST(PlannedSession, FaultsWhileOpeningLeaveNothingBehind) {
-  for (const char* call : {"memAllocate", "pinnedAllocate", "streamCreate", "eventCreate", "prepare"}) {
-    HostOptions options;
-    options.faults = {{call, 1, Status::outOfMemory}};
-    auto driver = hostDriver(options);
-    const std::size_t before = freeBytes(*driver);
-    MaybeFailure failure;
-    EXPECT_FALSE(Session::open(driver, planned(), {}, &failure));
-    ASSERT_TRUE(failure) << call;
-    EXPECT_EQ(freeBytes(*driver), before) << call;
+TEST(SessionOfEitherStorage, FaultsWhileOpeningLeaveNothingBehind) {
+  for (const ProgramSpec& spec : {pipeline(), planned()}) {
+    for (const char* call : {"memAllocate", "pinnedAllocate", "streamCreate", "eventCreate", "prepare"}) {
+      HostOptions options;
+      options.faults = {{call, 1, Status::outOfMemory}};
+      auto driver = hostDriver(options);
+      const std::size_t before = freeBytes(*driver);
+      MaybeFailure failure;
+      EXPECT_FALSE(Session::open(driver, spec, {}, &failure));
+      ASSERT_TRUE(failure) << call;
+      EXPECT_EQ(failure->code, "CUDA_ERROR_OUT_OF_MEMORY") << call;
+      EXPECT_EQ(freeBytes(*driver), before) << call;
+    }
   }
 }
 

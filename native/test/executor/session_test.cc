@@ -34,22 +34,6 @@ TEST(Session, RunsTicksInOrderAndCreatesNothingOnTheWay) {
   }
 }
 
-TEST(Session, ADoneSessionGivesItsMemoryBack) {
-  auto driver = hostDriver();
-  std::size_t before = 0, after = 0, total = 0;
-  driver->memInfo(&before, &total);
-  {
-    Ends ends;
-    auto session = opened(driver, pipeline(), ends);
-    ASSERT_TRUE(session);
-    driver->memInfo(&after, &total);
-    EXPECT_EQ(before - after, 4 * 512u);
-    ASSERT_TRUE(session->submit(0));
-  }
-  driver->memInfo(&after, &total);
-  EXPECT_EQ(before, after);
-}
-
 TEST(Session, EachFaultEndsInOneFailureThatEveryLaterTickRepeats) {
   for (const char* call : {"run", "launch", "streamWait", "eventRecord", "eventSynchronize"}) {
     for (const std::uint64_t nth : {1u, 2u, 5u, 9u}) {
@@ -77,34 +61,6 @@ TEST(Session, EachFaultEndsInOneFailureThatEveryLaterTickRepeats) {
       session->close();
     }
   }
-}
-
-TEST(Session, FaultsWhileOpeningLeaveNothingBehind) {
-  for (const char* call : {"memAllocate", "pinnedAllocate", "streamCreate", "eventCreate", "prepare"}) {
-    HostOptions options;
-    options.faults = {{call, 1, Status::outOfMemory}};
-    auto driver = hostDriver(options);
-    std::size_t before = 0, after = 0, total = 0;
-    driver->memInfo(&before, &total);
-    MaybeFailure failure;
-    EXPECT_FALSE(Session::open(driver, pipeline(), {}, &failure));
-    ASSERT_TRUE(failure) << call;
-    EXPECT_EQ(failure->code, "CUDA_ERROR_OUT_OF_MEMORY") << call;
-    driver->memInfo(&after, &total);
-    EXPECT_EQ(before, after) << call;
-  }
-}
-
-TEST(Session, TooLittleMemorySaysHowMuch) {
-  HostOptions options;
-  options.memoryBytes = 1024;
-  MaybeFailure failure;
-  EXPECT_FALSE(Session::open(hostDriver(options), pipeline(), {}, &failure));
-  ASSERT_TRUE(failure);
-  EXPECT_EQ(failure->code, "CUDA_ERROR_OUT_OF_MEMORY");
-  EXPECT_TRUE(failure->memory);
-  EXPECT_EQ(failure->wantedBytes, 4 * 512u);
-  EXPECT_EQ(failure->freeBytes, 1024u);
 }
 
 // A bound that is too tight for reuse by order alone: the copy lane must be made to wait for the reader of

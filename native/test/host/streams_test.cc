@@ -2,9 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <mutex>
-#include <new>
 #include <thread>
 
 #include "test/host/support.h"
@@ -43,18 +41,6 @@ HostOptions jittered(std::uint64_t seed) {
   return options;
 }
 
-TEST(HostStreams, WorkOnAStreamRunsInOrder) {
-  const auto driver = host(jittered(7));
-  const Stream on = stream(*driver);
-  Log log;
-  std::vector<Entry> entries;
-  for (int i = 0; i < 500; ++i) entries.push_back({&log, i});
-  for (Entry& entry : entries) ASSERT_EQ(driver->hostFunction(on, append, &entry), Status::ok);
-  ASSERT_EQ(driver->streamSynchronize(on), Status::ok);
-  ASSERT_EQ(log.entries.size(), 500u);
-  for (int i = 0; i < 500; ++i) EXPECT_EQ(log.entries[static_cast<std::size_t>(i)], i);
-}
-
 TEST(HostStreams, StreamsRunBesideEachOther) {
   const auto driver = host();
   const Stream held = stream(*driver), free = stream(*driver);
@@ -69,27 +55,6 @@ TEST(HostStreams, StreamsRunBesideEachOther) {
   gate.open = true;
   ASSERT_EQ(driver->streamSynchronize(held), Status::ok);
   EXPECT_EQ(driver->streamQuery(held), Status::ok);
-}
-
-TEST(HostStreams, AWaitOrdersAllThatFollows) {
-  const auto driver = host();
-  const Stream first = stream(*driver), second = stream(*driver);
-  const Event mark = event(*driver);
-  Gate gate;
-  Log log;
-  Entry one{&log, 1}, two{&log, 2};
-  driver->hostFunction(first, Gate::pass, &gate);
-  driver->hostFunction(first, append, &one);
-  ASSERT_EQ(driver->eventRecord(mark, first), Status::ok);
-  ASSERT_EQ(driver->streamWait(second, mark), Status::ok);
-  driver->hostFunction(second, append, &two);
-  EXPECT_EQ(driver->eventQuery(mark), Status::notReady);
-  std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  EXPECT_EQ(driver->streamQuery(second), Status::notReady);
-  gate.open = true;
-  ASSERT_EQ(driver->streamSynchronize(second), Status::ok);
-  EXPECT_EQ(log.entries, (std::vector<int>{1, 2}));
-  EXPECT_EQ(driver->eventQuery(mark), Status::ok);
 }
 
 TEST(HostStreams, AWaitTakesTheMarkAsItIsAtTheCall) {
@@ -365,31 +330,6 @@ TEST(HostStreams, EnqueueingDoesNotAllocateInSteadyState) {
   const std::uint64_t before = allocations();
   for (int i = 0; i < 5; ++i) turn();
   EXPECT_EQ(allocations() - before, 0u);
-}
-
-// Printed, not judged: the machine is shared. The bound is one that only an accident of quadratic work would
-// pass.
-TEST(HostStreams, EnqueueIsCheap) {
-  const auto driver = host();
-  const Stream on = stream(*driver), other = stream(*driver);
-  const Event mark = event(*driver);
-  const DeviceAddress memory = allocate(*driver, 4096);
-  constexpr int kCalls = 20000;
-  for (int round = 0; round < 3; ++round) {
-    Gate gate;  // so that the calls are measured and not the waking of a thread
-    driver->hostFunction(on, Gate::pass, &gate);
-    const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < kCalls; ++i) driver->fill32(memory, 1, 1, on);
-    const auto filled = std::chrono::steady_clock::now();
-    for (int i = 0; i < kCalls; ++i) driver->eventRecord(mark, on), driver->streamWait(other, mark);
-    const auto waited = std::chrono::steady_clock::now();
-    gate.open = true;
-    driver->streamSynchronize(other);
-    const double fillNs = std::chrono::duration<double, std::nano>(filled - start).count() / kCalls;
-    const double waitNs = std::chrono::duration<double, std::nano>(waited - filled).count() / kCalls;
-    std::printf("enqueue %.0f ns, record and wait %.0f ns\n", fillNs, waitNs);
-    EXPECT_LT(fillNs, 50000);
-  }
 }
 
 }  // namespace

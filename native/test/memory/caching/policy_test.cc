@@ -92,16 +92,6 @@ TEST(CachingPolicy, OnlyOrderCarriesMemoryFromLaneToLane) {
   }
 }
 
-TEST(CachingFallbacks, Cache) {
-  Caching c;
-  Lane& home = c.lane();
-  c.free(c.malloc(size, home));
-  const Stats before = c.stats();
-  c.free(c.malloc(size, home));
-  c.free(c.malloc(size, home));
-  EXPECT_EQ(c.stats().served[cache], before.served[cache] + 2);
-}
-
 TEST(CachingFallbacks, OrderSplitsAFreeBlock) {
   Caching c;
   Lane& home = c.lane();
@@ -118,21 +108,8 @@ TEST(CachingFallbacks, OrderSplitsAFreeBlock) {
   EXPECT_EQ(c.violations({3, 2 * mebi + 600 * kibi + mebi + 512}), "");
 }
 
-TEST(CachingFallbacks, CompletedUsesAreFoundByPolling) {
-  Caching c(with(neverWait));
-  Lane &home = c.lane(), &reader = c.lane();
-  Block* block = c.malloc(size, home);
-  c.use(block, reader);
-  c.free(block);
-  c.device.finish();
-  ASSERT_NE(c.malloc(size, home), nullptr);
-  EXPECT_EQ(c.allocator->reserved(), size);
-  EXPECT_EQ(c.stats().queries, 1u);
-}
-
-// Two blocks of different lanes, side by side, for one lane that is after both.
-// The block of this size that was freed the longest ago, without a look at the heaps: by order, or by one
-// question.
+// The block of this size that was freed the longest ago is taken without a search of the heaps: by order, or
+// after one query.
 TEST(CachingFallbacks, APendingBlockOfTheSameSizeIsTakenAtOnce) {
   Caching c(with(orderThenGrow));
   Lane &home = c.lane(), &reader = c.lane();
@@ -171,6 +148,7 @@ TEST(CachingFallbacks, NoLaneWaitsWhileAnythingLongEnoughIsFree) {
   EXPECT_EQ(c.stats().waits, 1u);
 }
 
+// Two neighbouring blocks of different lanes serve one lane that is after both.
 TEST(CachingFallbacks, CoalescingMergesWhatOrderAllows) {
   Caching c;
   Lane &first = c.lane(), &second = c.lane(), &third = c.lane();
@@ -283,60 +261,6 @@ TEST(CachingFallbacks, MovedPagesServeTheOtherSizeClass) {
 
 // Where memory ends.
 
-TEST(CachingLastResort, ManyPendingBlocksAreReclaimed) {
-  for (const Policy* policy : policies) {
-    SimulatedDevice::Config config;
-    config.totalBytes = 64 * mebi;
-    Caching c(with(*policy), config);
-    Lane &home = c.lane(), &reader = c.lane();
-    for (int i = 0; i < 100; ++i) {
-      Block* block = c.malloc(16 * mebi, home);
-      ASSERT_NE(block, nullptr) << policy->name << ", the " << i << "th";
-      EXPECT_EQ(c.driver.problem(), "");
-      c.work(reader);
-      EXPECT_EQ(c.allocator->recordStream(block, reader), Status::ok);
-      c.free(block);
-    }
-    EXPECT_EQ(c.stats().outOfMemory, 0u);
-  }
-}
-
-TEST(CachingLastResort, ARefusalStandsUntilSomethingIsFreed) {
-  for (const Policy* policy : policies) {
-    Caching c(limited(with(*policy), 32 * mebi));
-    Lane &home = c.lane(), &reader = c.lane();
-    Block *kept = c.malloc(16 * mebi, home), *used = c.malloc(16 * mebi, home);
-    for (int i = 0; i < 2; ++i) {
-      EXPECT_EQ(c.malloc(16 * mebi, home), nullptr);
-      EXPECT_EQ(c.status, Status::outOfMemory);
-    }
-    EXPECT_EQ(c.stats().outOfMemory, 2u);
-    c.use(used, reader);
-    c.free(used);
-    EXPECT_NE(c.malloc(16 * mebi, home), nullptr) << policy->name;
-    EXPECT_NE(kept, nullptr);
-  }
-}
-
-// No more waiting than needed: what the request needs is complete when the first of two uses is.
-TEST(CachingLastResort, TheHostWaitsForTheOldestUseAlone) {
-  Caching c(limited(with(neverWait), 2 * size));
-  Lane &home = c.lane(), &first = c.lane(), &second = c.lane();
-  Block *one = c.malloc(size, home), *two = c.malloc(size, home);
-  c.use(one, first);
-  c.use(two, second);
-  c.free(one);
-  c.free(two);
-  c.device.hold(second.stream, true);
-  Block* taken = c.malloc(size, home);
-  ASSERT_NE(taken, nullptr);
-  EXPECT_EQ(taken->address, one->address);
-  EXPECT_TRUE(c.device.idle(first.stream));
-  EXPECT_FALSE(c.device.idle(second.stream));
-  EXPECT_EQ(c.stats().synchronizations, 1u);
-  c.device.hold(second.stream, false);
-}
-
 TEST(CachingLastResort, ALaneThatHoldsNothingBackIsNotWaitedFor) {
   Caching c(limited(with(orderThenGrow), 2 * size));
   Lane &home = c.lane(), &busy = c.lane(), &reader = c.lane();
@@ -406,34 +330,6 @@ TEST(CachingLastResort, OtherHeapsGiveUpWhatTheyDoNotNeed) {
   EXPECT_NE(c.malloc(22 * mebi, home), nullptr);
   EXPECT_EQ(c.allocator->reserved(), 22 * mebi);
   EXPECT_EQ(c.stats().retries, 1u);
-}
-
-TEST(CachingLastResort, ObserversAreCalledBeforeItFails) {
-  Caching c(limited({}, 2 * size));
-  Lane& home = c.lane();
-  struct Held {
-    Caching* c;
-    Block* block;
-    int asked = 0;
-  } held{&c, c.malloc(size, home)};
-  Block* other = c.malloc(size, home);
-  c.allocator->observe(
-      [](void* data, const Shortage& shortage) {
-        auto& held = *static_cast<Held*>(data);
-        ++held.asked;
-        EXPECT_EQ(shortage.size, size);
-        if (held.block == nullptr) return false;
-        held.c->free(held.block);
-        held.block = nullptr;
-        return true;
-      },
-      &held);
-  EXPECT_NE(c.malloc(size, home), nullptr);
-  EXPECT_EQ(held.asked, 1);
-  EXPECT_EQ(c.malloc(size, home), nullptr);
-  EXPECT_EQ(held.asked, 2);
-  EXPECT_EQ(c.stats().outOfMemory, 1u);
-  EXPECT_NE(other, nullptr);
 }
 
 TEST(CachingLastResort, AShortageReportsWhatHoldsTheMemory) {

@@ -1,8 +1,6 @@
-// Uses on other lanes: what recordUse, recordStream and keepUntil promise, alone and together, also while
-// other threads are active.
-#include <functional>
+// Uses on other lanes: their cost in waits, queries and events, their failures, and several threads. The
+// conformance suites test what recordUse, recordStream and keepUntil promise.
 #include <thread>
-#include <utility>
 
 #include "test/memory/caching/support.h"
 
@@ -23,50 +21,21 @@ bool freeAtOnce(Caching& c, Lane& home, const Block* block) {
   return same;
 }
 
-TEST(CachingUse, IsRecordedNow) {
-  Caching c(with(neverWait));
-  Lane &home = c.lane(), &reader = c.lane();
-  Block* block = c.malloc(size, home);
-  c.use(block, reader);
-  c.work(reader);  // later work of the lane has nothing to do with the block
-  c.free(block);
-  EXPECT_EQ(block->state, BlockState::pending);
-  c.device.advance(reader.stream, 1);
-  EXPECT_FALSE(c.device.idle(reader.stream));
-  EXPECT_TRUE(freeAtOnce(c, home, block));
-}
-
-TEST(CachingUse, RecordStreamCountsUntilTheFree) {
-  Caching c(with(neverWait));
-  Lane &home = c.lane(), &reader = c.lane();
-  Block* block = c.malloc(size, home);
-  c.work(reader);
-  EXPECT_EQ(c.allocator->recordStream(block, reader), Status::ok);
-  EXPECT_EQ(c.allocator->recordStream(block, reader), Status::ok);
-  EXPECT_EQ(c.stats().uses, 0u) << "nothing is recorded before the free";
-  c.work(reader);
-  c.free(block);
-  EXPECT_EQ(c.stats().uses, 1u);
-  c.work(reader);
-  c.device.advance(reader.stream, 1);
-  Block* other = c.malloc(size, home);
-  EXPECT_NE(other->address, block->address);
-  c.device.advance(reader.stream, 1);
-  EXPECT_TRUE(freeAtOnce(c, home, block));
-}
-
-// What a lane waits for of its own accord it is after, also for what it freed before.
+// A wait that the home lane has issued for any reason, before the free or after it, orders it after the use.
 TEST(CachingUse, AWaitForAnotherReasonCounts) {
   for (const Policy* policy : {&orderThenWait, &orderThenGrow, &neverWait}) {
     SCOPED_TRACE(policy->name);
     Caching c(with(*policy));
     Lane &home = c.lane(), &reader = c.lane();
-    for (int turn = 0; turn < 3; ++turn) {
+    for (const bool before : {false, true, false}) {
       Block* block = c.malloc(size, home);
       c.use(block, reader);
+      if (before) c.order(reader, home);
       c.free(block);
-      EXPECT_EQ(block->state, BlockState::pending);
-      c.order(reader, home);
+      if (!before) {
+        EXPECT_EQ(block->state, BlockState::pending);
+        c.order(reader, home);
+      }
       const std::uint64_t queries = c.stats().queries;
       EXPECT_TRUE(freeAtOnce(c, home, block));
       EXPECT_EQ(c.stats().queries, queries);
@@ -90,70 +59,6 @@ TEST(CachingUse, OnlyWhatTheLaneIsNotAfterIsWaitedFor) {
   c.free(again);
 }
 
-TEST(CachingUse, OfTheHomeLaneIsNone) {
-  Caching c;
-  Lane& home = c.lane();
-  Block* block = c.malloc(size, home);
-  c.use(block, home);
-  EXPECT_EQ(c.allocator->recordStream(block, home), Status::ok);
-  Mark* mark = nullptr;
-  ASSERT_EQ(c.lanes.mark(home, &mark), Status::ok);
-  EXPECT_EQ(c.allocator->keepUntil(block, *mark), Status::ok);
-  mark->release();
-  EXPECT_TRUE(block->uses.empty());
-  EXPECT_FALSE(block->noted);
-  c.free(block);
-  EXPECT_TRUE(freeAtOnce(c, home, block));
-  EXPECT_EQ(c.stats().uses, 1u) << "the test's own mark";
-}
-
-TEST(CachingUse, Accumulates) {
-  Caching c(with(neverWait));
-  Lane &home = c.lane(), &first = c.lane(), &second = c.lane();
-  Block* block = c.malloc(size, home);
-  c.use(block, first);
-  c.use(block, second);
-  c.use(block, first);
-  EXPECT_EQ(block->uses.size(), 2u) << "of one lane the last says it all";
-  c.free(block);
-  c.device.advance(second.stream, 1);
-  c.device.advance(first.stream, 1);
-  Block* other = c.malloc(size, home);
-  EXPECT_NE(other->address, block->address) << "the second use of the first lane is outstanding";
-  c.device.advance(first.stream, 1);
-  EXPECT_TRUE(freeAtOnce(c, home, block));
-}
-
-TEST(CachingUse, ComposesWithRecordStreamAndKeepUntil) {
-  Caching c(with(neverWait));
-  Lane &home = c.lane(), &precise = c.lane(), &noted = c.lane();
-  Stream foreign = nullptr;
-  Event event = nullptr;
-  ASSERT_EQ(c.driver.streamCreate(&foreign, 0), Status::ok);
-  ASSERT_EQ(c.driver.eventCreate(&event, EventKind::order), Status::ok);
-  Block* block = c.malloc(size, home);
-  c.use(block, precise);
-  c.work(noted);
-  EXPECT_EQ(c.allocator->recordStream(block, noted), Status::ok);
-  c.driver.fill32(0, 0, 1, foreign);
-  c.driver.eventRecord(event, foreign);
-  Mark* mark = c.lanes.adopt(event);
-  EXPECT_EQ(c.allocator->keepUntil(block, *mark), Status::ok);
-  mark->release();
-  c.free(block);
-  const Stream streams[] = {precise.stream, noted.stream, foreign};
-  for (const Stream stream : streams) {
-    Block* other = c.malloc(size, home);
-    EXPECT_NE(other->address, block->address);
-    c.free(other);
-    c.device.advance(stream, 1);
-  }
-  c.device.finish();
-  // Two free blocks by now: both are to be had.
-  Block *one = c.malloc(size, home), *two = c.malloc(size, home);
-  EXPECT_TRUE(one->address == block->address || two->address == block->address);
-}
-
 TEST(CachingUse, IsThreadSafe) {
   Caching c;
   Lane& home = c.lane();
@@ -169,16 +74,6 @@ TEST(CachingUse, IsThreadSafe) {
   EXPECT_EQ(block->uses.size(), 4u);
   c.free(block);
   EXPECT_EQ(c.violations({}), "");
-}
-
-TEST(CachingUse, ALoopDoesNotGrow) {
-  Caching c;
-  Lane &home = c.lane(), &reader = c.lane();
-  Block* block = c.malloc(size, home);
-  for (int i = 0; i < 10'000; ++i) c.use(block, reader);
-  EXPECT_EQ(block->uses.size(), 1u);
-  EXPECT_LE(c.stats().eventsCreated, 2u);
-  EXPECT_EQ(c.stats().uses, 10'000u);
 }
 
 // More marks are held, side by side in their ring, than one search looks at: the next one goes on behind
@@ -221,41 +116,6 @@ TEST(CachingUse, AForeignEventTwiceIsOneUse) {
   mark->release();
 }
 
-TEST(CachingUse, ALaneWithoutNewWorkSharesItsEvent) {
-  Caching c;
-  Lane &home = c.lane(), &reader = c.lane();
-  Block* blocks[8];
-  for (Block*& each : blocks) each = c.malloc(size, home);
-  c.work(reader);
-  for (Block* each : blocks) EXPECT_EQ(c.allocator->recordUse(each, reader), Status::ok);
-  EXPECT_EQ(c.stats().uses, 1u);
-  EXPECT_EQ(c.stats().usesShared, 7u);
-  EXPECT_EQ(c.stats().eventsCreated, 1u);
-  c.work(reader);
-  EXPECT_EQ(c.allocator->recordUse(blocks[0], reader), Status::ok);
-  EXPECT_EQ(c.stats().uses, 2u);
-}
-
-TEST(CachingUse, AnUntrackedLaneAlwaysHasNewWork) {
-  Caching c;
-  Lane &home = c.lane(), &reader = c.lane(false);
-  Block* block = c.malloc(size, home);
-  c.driver.fill32(0, 0, 1, reader.stream);  // not reported to the lane
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(c.allocator->recordUse(block, reader), Status::ok);
-  EXPECT_EQ(c.stats().uses, 3u);
-}
-
-TEST(CachingUse, KnownOrderNeedsNoWait) {
-  Caching c(with(orderThenWait));
-  Lane &home = c.lane(), &reader = c.lane();
-  Block* block = c.malloc(size, home);
-  c.use(block, reader);
-  c.order(reader, home);
-  c.free(block);
-  EXPECT_TRUE(freeAtOnce(c, home, block));
-  EXPECT_EQ(c.stats().queries, 0u);
-}
-
 // The home lane is after the use by a wait of its own; another lane that is after the block's last work
 // there, but not after that wait, may not have it.
 TEST(CachingUse, WhatTheHomeLaneWaitedForBindsOtherLanesToo) {
@@ -271,21 +131,6 @@ TEST(CachingUse, WhatTheHomeLaneWaitedForBindsOtherLanesToo) {
   c.order(home, other);
   Block* later = c.malloc(size, other);
   EXPECT_EQ(later->address, block->address);
-}
-
-TEST(CachingUse, WaitAtReuseTakesTheBlockAtOnce) {
-  Caching c(with(orderThenWait));
-  Lane &home = c.lane(), &reader = c.lane();
-  Block* block = c.malloc(size, home);
-  const DeviceAddress was = block->address;
-  for (int i = 0; i < 50; ++i) {
-    c.use(block, reader);
-    c.free(block);
-    block = c.malloc(size, home);
-    ASSERT_EQ(block->address, was);
-    ASSERT_EQ(c.stats().waits, static_cast<std::uint64_t>(i) + 1) << "one wait for each use";
-  }
-  EXPECT_EQ(c.stats().synchronizations, 0u);
 }
 
 TEST(CachingUse, AfterTheFreeIsRefused) {
