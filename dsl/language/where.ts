@@ -24,9 +24,8 @@ interface Site {
 }
 
 interface StackError {
-  captureStackTrace?: (target: object) => void
   prepareStackTrace?: unknown
-  stackTraceLimit?: number
+  stackTraceLimit?: number | undefined
 }
 
 const asPath = (file: string): string => {
@@ -53,8 +52,18 @@ const relative = (file: string): string => {
   return root !== undefined && path.startsWith(`${root}/`) ? path.slice(root.length + 1) : path
 }
 
-const firstForeign = (positions: readonly Position[]): Position | undefined =>
-  positions.find(({ file }) => !ownFile(file) && !file.startsWith('node:')) ?? positions[0]
+/** Whether the frames of a file belong to Braid or to Node, by the name that the engine gives it. */
+const isForeign = (file: string): boolean => {
+  let foreign = foreignFiles.get(file)
+  if (foreign === undefined) {
+    foreign = file !== '' && !ownFile(file) && !file.startsWith('node:')
+    if (foreignFiles.size >= mostKept) foreignFiles.clear()
+    foreignFiles.set(file, foreign)
+  }
+  return foreign
+}
+
+const foreignFiles = new Map<string, boolean>()
 
 class Captured implements Where {
   constructor(private readonly position: Position | undefined) {}
@@ -76,11 +85,30 @@ class Captured implements Where {
   }
 }
 
-const position = (site: Site): Position => ({
-  file: site.getFileName() ?? '',
-  line: site.getLineNumber() ?? 0,
-  column: site.getColumnNumber() ?? 0,
-})
+const unknown = new Captured(undefined)
+
+/** By file, then by line and column. A loop makes a million nodes in one place, and they share one object. */
+const captured = new Map<string, Map<number, Captured>>()
+
+/** Files, and places of one file, that are kept at most. */
+const mostKept = 2 ** 16
+
+const at = (file: string, line: number, column: number): Captured => {
+  let places = captured.get(file)
+  if (places === undefined) {
+    if (captured.size >= mostKept) captured.clear()
+    places = new Map()
+    captured.set(file, places)
+  }
+  const key = line * 2 ** 26 + column
+  let place = places.get(key)
+  if (place === undefined) {
+    if (places.size >= mostKept) places.clear()
+    place = new Captured({ file, line, column })
+    places.set(key, place)
+  }
+  return place
+}
 
 const keepSites = (_: unknown, sites: readonly Site[]): readonly Site[] => sites
 
@@ -91,32 +119,38 @@ const parse = (stack: string): Position[] =>
     return found ? [{ file: found[1] ?? '', line: Number(found[2]), column: Number(found[3]) }] : []
   })
 
+const firstIn = (stack: string): Captured | undefined => {
+  const positions = parse(stack)
+  const first = positions.find(({ file }) => isForeign(file)) ?? positions[0]
+  return first && at(first.file, first.line, first.column)
+}
+
+const firstOf = (sites: readonly Site[]): Captured | undefined => {
+  for (const site of sites) {
+    const file = site.getFileName() ?? ''
+    if (isForeign(file)) return at(file, site.getLineNumber() ?? 0, site.getColumnNumber() ?? 0)
+  }
+  return undefined
+}
+
 // Hazard: `prepareStackTrace` and `stackTraceLimit` are global. They are restored before any other code can
-// run.
-const captureAtMost = (frames: number): Position | undefined => {
+// run. One that was not set before is set to undefined, which engines take for not set: to delete a property
+// of Error costs more than all else here.
+const captureAtMost = (frames: number): Captured | undefined => {
   const errors = Error as unknown as StackError
   const { prepareStackTrace, stackTraceLimit } = errors
   try {
     errors.stackTraceLimit = frames
     errors.prepareStackTrace = keepSites
-    const holder: { stack?: unknown } = errors.captureStackTrace ? {} : new Error()
-    errors.captureStackTrace?.(holder)
-    const { stack } = holder
-    if (typeof stack === 'string') return firstForeign(parse(stack))
-    if (!Array.isArray(stack)) return undefined
-    for (const site of stack as readonly Site[]) {
-      const file = site.getFileName()
-      if (file && !ownFile(file) && !file.startsWith('node:')) return position(site)
-    }
-    return undefined
+    const { stack } = new Error() as { readonly stack?: unknown }
+    if (typeof stack === 'string') return firstIn(stack)
+    return Array.isArray(stack) ? firstOf(stack as readonly Site[]) : undefined
   } catch {
     return undefined
   } finally {
     try {
-      if (prepareStackTrace === undefined) delete errors.prepareStackTrace
-      else errors.prepareStackTrace = prepareStackTrace
-      if (stackTraceLimit === undefined) delete errors.stackTraceLimit
-      else errors.stackTraceLimit = stackTraceLimit
+      errors.prepareStackTrace = prepareStackTrace
+      errors.stackTraceLimit = stackTraceLimit
     } catch {
       // A frozen `Error`: nothing was changed, so nothing is restored.
     }
@@ -124,7 +158,8 @@ const captureAtMost = (frames: number): Position | undefined => {
 }
 
 /**
- * The nearest place on the stack outside of Braid. Cheap enough for every node of a large graph: it takes few
- * frames, and formats text only on demand. Never throws; yields `unknown` where an engine has no stacks.
+ * The nearest place on the stack outside of Braid. Cheap enough for every node of a large graph: it mostly
+ * takes four frames (two of this file, the operator's, its caller's), and formats text only on demand. Never
+ * throws; yields `unknown` where an engine has no stacks.
  */
-export const here = (): Where => new Captured(captureAtMost(6) ?? captureAtMost(40))
+export const here = (): Where => captureAtMost(4) ?? captureAtMost(40) ?? unknown

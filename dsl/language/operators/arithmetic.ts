@@ -1,4 +1,4 @@
-import type { MapBinary, MapInstruction } from '../../ir/kernel-spec.js'
+import type { MapBinary } from '../../ir/kernel-spec.js'
 import { show } from '../../ir/show.js'
 import type { DType } from '../../ir/tensor.js'
 import { builderOf, FlowValue } from '../builder.js'
@@ -6,6 +6,7 @@ import type { Flow } from '../flow.js'
 import type { AnyTensor } from '../tensor.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
+import { attrsOfCode } from './code.js'
 import type { Attrs, Operator } from './operator.js'
 import type { Broadcast, Broadcasts, Device, SameDType, Shape } from './types.js'
 
@@ -27,21 +28,18 @@ export const isOperandNumber = (value: unknown): value is number =>
   typeof value === 'number' && Number.isFinite(Math.fround(value))
 
 const withFlow = (op: MapBinary): Attrs =>
-  Object.freeze({
-    code: Object.freeze([
-      ['operand', 0],
-      ['operand', 1],
-      [op, 0, 1],
-    ] as readonly MapInstruction[]),
-  })
+  attrsOfCode([
+    ['operand', 0],
+    ['operand', 1],
+    [op, 0, 1],
+  ])
 
-const withNumber = (op: MapBinary, value: number): Attrs => ({
-  code: [
+const withNumber = (op: MapBinary, value: number): Attrs =>
+  attrsOfCode([
     ['operand', 0],
     ['const', value],
     [op, 0, 1],
-  ],
-})
+  ])
 
 /** The public function of a binary instruction. */
 export const arithmetic = (operator: Operator, op: MapBinary): Arithmetic => {

@@ -34,7 +34,11 @@ export const inferElementwise = (
   inputs: readonly TensorSpec[],
   code: readonly MapInstruction[],
 ): E.Either<UnplacedError, TensorSpec> => {
-  const dtype = inputs[0]?.dtype ?? 'f32'
+  const [first] = inputs
+  const dtype = first?.dtype ?? 'f32'
+  // Of floats of one type nothing can be wrong: they keep that type, and share it.
+  if (first !== undefined && isFloat(dtype) && inputs.every(input => sameSpec(input, first)))
+    return E.right(first)
   if (inputs.some(input => input.dtype !== dtype))
     return E.left(
       dtypeMismatch(

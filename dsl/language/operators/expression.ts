@@ -31,16 +31,20 @@ export class Trace {
 
   /** The instructions that a result needs, and no more; the last one is the result. */
   upTo(result: Expression): readonly MapInstruction[] {
-    const needed = new Set<number>()
-    const visit = [result.index]
-    for (let next = visit.pop(); next !== undefined; next = visit.pop()) {
-      if (needed.has(next)) continue
-      needed.add(next)
-      visit.push(...earlier(this.code[next]!))
+    const needed = new Uint8Array(result.index + 1)
+    needed[result.index] = 1
+    let count = 0
+    for (let index = result.index; index >= 0; index--) {
+      if (needed[index] === 0) continue
+      count++
+      for (const operand of earlier(this.code[index]!)) needed[operand] = 1
     }
-    const order = [...needed].sort((a, b) => a - b)
-    const place = new Map(order.map((index, at) => [index, at]))
-    return order.map(index => renumber(this.code[index]!, place))
+    if (count === needed.length) return this.code.slice(0, count)
+    const place = new Int32Array(needed.length)
+    const kept: MapInstruction[] = []
+    for (let index = 0; index <= result.index; index++)
+      if (needed[index] === 1) place[index] = kept.push(renumber(this.code[index]!, place)) - 1
+    return kept
   }
 }
 
@@ -49,10 +53,10 @@ const isLeaf = ([op]: MapInstruction): boolean => op === 'operand' || op === 'co
 const earlier = (instruction: MapInstruction): readonly number[] =>
   isLeaf(instruction) ? [] : (instruction.slice(1) as number[])
 
-const renumber = (instruction: MapInstruction, place: ReadonlyMap<number, number>): MapInstruction =>
+const renumber = (instruction: MapInstruction, place: Int32Array): MapInstruction =>
   isLeaf(instruction)
     ? instruction
-    : ([instruction[0], ...earlier(instruction).map(index => place.get(index)!)] as unknown as MapInstruction)
+    : ([instruction[0], ...earlier(instruction).map(index => place[index]!)] as unknown as MapInstruction)
 
 type Operand = Expression | number
 

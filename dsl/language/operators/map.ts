@@ -5,6 +5,7 @@ import type { AnyFlow } from '../flow.js'
 import { badAttribute, type UnplacedError } from '../messages.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
+import { attrsOfCode } from './code.js'
 import { elementwise } from './elementwise.js'
 import { type Expression, Trace } from './expression.js'
 import type { Attrs } from './operator.js'
@@ -53,7 +54,7 @@ const attrsOf = (fn: unknown, operands: number): E.Either<UnplacedError, Attrs> 
     )
   }
   if (trace.strangers.length > 0) return bad('expressions and finite numbers', trace.strangers.join(', '))
-  return E.right({ code: trace.upTo(result) })
+  return E.right(attrsOfCode(trace.upTo(result)))
 }
 
 /**

@@ -2,7 +2,8 @@ import type { MapInstruction } from '../../ir/kernel-spec.js'
 import type { DType } from '../../ir/tensor.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
-import type { Attrs, Operator } from './operator.js'
+import { attrsOfCode } from './code.js'
+import type { Operator } from './operator.js'
 import type { Device, Floats, Shape } from './types.js'
 
 /** An elementwise operator of floats. */
@@ -12,7 +13,7 @@ export type AnyUnary = () => <D extends DType, S extends Shape>(x: Device<D, S>)
 
 /** The public function of an operator that is one expression over its one input. */
 export const unary = (operator: Operator, code: readonly MapInstruction[]): AnyUnary => {
-  const attrs: Attrs = Object.freeze({ code: Object.freeze(code) })
+  const attrs = attrsOfCode(code)
   const make = () => {
     const at = here()
     return (x: unknown): unknown => apply(operator, at, x, [], attrs)
