@@ -18,7 +18,6 @@ import {
   graph,
   hold,
   interpret,
-  kernel,
   lane,
   matmul,
   on,
@@ -33,6 +32,7 @@ import {
 } from '../../dsl/index.js'
 import { type HostArray, hostArray } from '../../dsl/language/values.js'
 import { pulled } from '../../runtime/index.js'
+import { twiceInPlace } from '../fixtures/graphs/kernels.js'
 import { opened, present } from './devices.js'
 
 const self = communicator('self', 1)
@@ -115,31 +115,18 @@ describe.each(present)('collectives of one rank on %s', device => {
 
   it('give away the memory of the value, which others then have of their own', async () => {
     const spec = tensor('f32', [64])
-    const bump = kernel({
-      name: 'bump',
-      cuda:
-        'extern "C" __global__ void bump(const float* x, float* y) ' +
-        '{ y[threadIdx.x] = x[threadIdx.x] + 1; }',
-      reads: { x: spec },
-      writes: { y: spec },
-      donates: { y: 'x' },
-      launch: { grid: 1, block: 64 },
-      reference: ({ x }, { y }) => {
-        for (let i = 0; i < y.length; i++) y[i] = x[i]! + 1
-      },
-    })
     const net = graph({ x: spec }, ({ x }) => {
       const y = x.pipe(upload())
-      const { y: bumped } = bump({ x: y.pipe(relu(), broadcast(self, 0)) })
-      return { y: bumped.pipe(add(y.pipe(relu())), download()) }
+      const { y: doubled } = twiceInPlace({ x: y.pipe(relu(), broadcast(self, 0)) })
+      return { y: doubled.pipe(add(y.pipe(relu())), download()) }
     })
     for (const storage of storages)
       await check(net as never, device, { x: [counted('f32', 64, 1)] }, { storage })
     // What is held is read twice, and taken twice.
     const rated = graph({ x: spec }, ({ x }) => {
       const fast = x.pipe(upload(), relu())
-      const { y: bumped } = bump({ x: fast.pipe(every(2), hold(0), broadcast(self, 0)) })
-      return { y: bumped.pipe(add(fast), download()) }
+      const { y: doubled } = twiceInPlace({ x: fast.pipe(every(2), hold(0), broadcast(self, 0)) })
+      return { y: doubled.pipe(add(fast), download()) }
     })
     const feeds = { x: [0, 1, 2, 3].map(tick => counted('f32', 64, tick)) }
     for (const storage of storages) await check(rated as never, device, feeds, { storage })

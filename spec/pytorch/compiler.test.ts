@@ -13,7 +13,6 @@ import {
   type Flow,
   type Graph,
   graph,
-  kernel,
   lane,
   mul,
   neg,
@@ -31,6 +30,7 @@ import {
   verify,
 } from '../../dsl/index.js'
 import { present } from '../conformance/devices.js'
+import { twiceInPlace } from '../fixtures/graphs/kernels.js'
 import { without } from '../fixtures/plans/schedules.js'
 import { expectMeaning } from './yields.js'
 
@@ -93,22 +93,10 @@ const kept = graph('kept', { x: row }, ({ x }) => {
   )
   return { y: sum.pipe(on(side), neg(), download(rows)) }
 }) as unknown as Graph<Ports, Ports>
-const twice = kernel({
-  name: 'twice',
-  cuda: 'extern "C" __global__ void twice(const float* x, float* y) { y[threadIdx.x] = 2 * x[threadIdx.x]; }',
-  reads: { x: row },
-  writes: { y: row },
-  donates: { y: 'x' },
-  launch: { grid: 1, block: 256 },
-  reference: ({ x }, { y }) =>
-    void x.forEach((value, i) => {
-      y[i] = 2 * value
-    }),
-})
 // other writes the donated memory, after side, the earlier reader, has read it.
 const donated = readBy('donated', value => ({
   a: value.pipe(on(side), neg()),
-  b: twice({ x: value.pipe(on(other)) }).y as Row,
+  b: twiceInPlace({ x: value.pipe(on(other)) }).y as Row,
 }))
 
 const graphs = {

@@ -9,7 +9,6 @@ import {
   type Flow,
   type Graph,
   graph,
-  kernel,
   lane,
   matmul,
   mul,
@@ -28,6 +27,7 @@ import {
 } from '../../dsl/index.js'
 import { pulled } from '../../runtime/index.js'
 import { opened, present } from '../conformance/devices.js'
+import { twiceInPlace } from '../fixtures/graphs/kernels.js'
 import { expectMeaning } from './yields.js'
 
 const copy = lane('copy')
@@ -53,20 +53,6 @@ const laneOf = (plan: Plan, name: string): number =>
   plan.commands.find(command => command[0] === 'run' && plan.nodes[command[1]]!.name === name)![2] as number
 const waitsOn = (plan: Plan, lane: number): number =>
   plan.commands.filter(command => command[0] === 'wait' && command[2] === lane).length
-
-/** 2x, written over x. */
-const doubled = kernel({
-  name: 'doubled',
-  cuda: `extern "C" __global__ void doubled(const float* x, float* y) {
-    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
-    y[i] = x[i] + x[i];
-  }`,
-  reads: { x: row },
-  writes: { y: row },
-  donates: { y: 'x' },
-  launch: { grid: 4, block: 256 },
-  reference: ({ x }, { y }) => void x.forEach((value, i) => void (y[i] = value + value)),
-})
 
 describe.each(present)('dataflow over lanes on %s', device => {
   test('5: a session opened with trace has times in order on every lane; others have none', async () => {
@@ -121,8 +107,8 @@ describe.each(present)('dataflow over lanes on %s', device => {
   test.each([
     [1, 'out of place', (x: Row): Row => x.pipe(add(x)) as Row],
     [5, 'out of place', (x: Row): Row => x.pipe(add(x)) as Row],
-    [1, 'in place', (x: Row): Row => doubled({ x }).y as Row],
-    [5, 'in place', (x: Row): Row => doubled({ x }).y as Row],
+    [1, 'in place', (x: Row): Row => twiceInPlace({ x }).y as Row],
+    [5, 'in place', (x: Row): Row => twiceInPlace({ x }).y as Row],
   ] as const)(
     '28: two branches fork and join, and the gradient adds up over %i ticks, %s',
     async (ticks, _, twice) => {

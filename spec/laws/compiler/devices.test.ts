@@ -13,7 +13,6 @@ import {
   explain,
   type Graph,
   graph,
-  kernel,
   lane,
   matmul,
   mul,
@@ -32,6 +31,7 @@ import {
   verify,
 } from '../../../dsl/index.js'
 import type { Plan } from '../../../dsl/ir/plan.js'
+import { twiceInPlace } from '../../fixtures/graphs/kernels.js'
 import { sample } from '../../fixtures/graphs/random.js'
 import { runs } from '../../fixtures/runs.js'
 
@@ -171,18 +171,9 @@ describe('plans for several devices', () => {
   })
 
   test('give a kernel a copy of its own to take the memory of', () => {
-    const inPlace = kernel({
-      name: 'in_place',
-      cuda: 'extern "C" __global__ void in_place(const float* x, float* y) {}',
-      reads: { x: vector },
-      writes: { y: vector },
-      donates: { y: 'x' },
-      launch: { grid: 1, block: 64 },
-      reference: () => {},
-    })
     const made = graph({ x: vector }, ({ x }) => {
       const a = x.pipe(upload(device(0)), add(1))
-      return { y: inPlace({ x: a.pipe(on(device(1))) }).y.pipe(download()) }
+      return { y: twiceInPlace({ x: a.pipe(on(device(1))) }).y.pipe(download()) }
     })
     const plan = orThrow(compile(made))
     expect(verify(plan)).toEqual([])

@@ -8,13 +8,13 @@ import {
   download,
   type Graph,
   graph,
-  kernel,
   orThrow,
   renderAll,
   tensor,
   upload,
 } from '../../../dsl/index.js'
 import { verify } from '../../../dsl/verify/verify.js'
+import { twiceInPlace } from '../../fixtures/graphs/kernels.js'
 import { sample } from '../../fixtures/graphs/random.js'
 import { runs } from '../../fixtures/runs.js'
 
@@ -74,19 +74,9 @@ describe('compile', () => {
   })
 
   test('keeps apart two values of one meaning whose memory two kernels take', () => {
-    const vector = tensor('f32', ['n'])
-    const inPlace = kernel({
-      name: 'in_place',
-      cuda: 'extern "C" __global__ void in_place(const float* x, float* y) {}',
-      reads: { x: vector },
-      writes: { y: vector },
-      donates: { y: 'x' },
-      launch: { grid: 1, block: 8 },
-      reference: () => {},
-    })
     const duplicates = graph('duplicates', { x: tensor('f32', [8]) }, ({ x }) => {
       const value = x.pipe(upload())
-      const own = () => inPlace({ x: value.pipe(add(1)) }).y.pipe(download())
+      const own = () => twiceInPlace({ x: value.pipe(add(1)) }).y.pipe(download())
       return { y: own(), z: own(), sum: value.pipe(add(1), download()), same: value.pipe(add(1), download()) }
     })
     const plan = orThrow(compile(duplicates))

@@ -14,7 +14,6 @@ import {
   graph,
   hold,
   interpret,
-  kernel,
   lane,
   mean,
   mul,
@@ -31,6 +30,7 @@ import {
   window,
 } from '../../../dsl/index.js'
 import { verify } from '../../../dsl/verify/verify.js'
+import { twiceInPlace } from '../../fixtures/graphs/kernels.js'
 
 const one = tensor('f32', [1])
 const values = (count: number) => Array.from({ length: count }, (_, i) => new Float32Array([i + 1]))
@@ -369,23 +369,11 @@ describe('a plan of a graph with rates', () => {
   })
 
   test('gives a kernel memory of its own where other copies read what it takes', () => {
-    const vector = tensor('f32', ['n'])
-    const inPlace = kernel({
-      name: 'in_place',
-      cuda: 'extern "C" __global__ void in_place(float* x, float* y) {}',
-      reads: { x: vector },
-      writes: { y: vector },
-      donates: { y: 'x' },
-      launch: { grid: 1, block: 1 },
-      reference: ({ x }, { y }) => {
-        for (let i = 0; i < x.length; i++) y[i] = x[i]! + 1
-      },
-    })
     const net = graph({ x: one }, ({ x }) => {
       const fast = x.pipe(upload(), cast('f32'), relu())
       const held = fast.pipe(every(2), hold(0))
-      const taken = inPlace({ x: held }).y
-      const before = inPlace({ x: fast.pipe(mul(2)) }).y
+      const taken = twiceInPlace({ x: held }).y
+      const before = twiceInPlace({ x: fast.pipe(mul(2)) }).y
       return { y: taken.pipe(add(fast), add(before), download()) }
     })
     const plan = orThrow(compile(net))
