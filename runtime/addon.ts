@@ -104,6 +104,8 @@ export interface NativeProgramSpec {
   readonly events: number
   readonly commands: Int32Array
   readonly storage: 'pooled' | 'planned'
+  /** Each tick begins, on the device, after the end of the tick before, its blocks where they were then. */
+  readonly enforced: boolean
   /** By device. */
   readonly arenaBytes: readonly number[]
   /** Bytes that each device and the pinned memory may hold for this program. */

@@ -88,6 +88,7 @@ ProgramSpec programSpec(Napi::Value value) {
   if (storage != "pooled" && storage != "planned")
     throw Napi::TypeError::New(value.Env(), "spec.storage must be pooled or planned");
   spec.planned = storage == "planned";
+  spec.enforced = flagOr(object.Get("enforced"), "spec.enforced", false);
   const Napi::Object bound = objectAt(object.Get("bound"), "spec.bound");
   const std::vector<std::uint64_t> bounds = sizesAt(bound.Get("device"), "spec.bound.device");
   const std::vector<std::uint64_t> arenas = sizesAt(object.Get("arenaBytes"), "spec.arenaBytes");

@@ -52,6 +52,8 @@ MaybeFailure Issuer::issue(std::uint64_t tick) {
   driver_ = &program_.driver();
   if (const Status status = driver_->bind(); status != Status::ok) return explain(status);
   if (!begun_) begin(tick);
+  if (MaybeFailure failure = orderAfterTickBefore(tick)) return failure;
+  if (nextOrder_ < tickOrders()) return std::nullopt;
   const std::vector<Step>& steps = program_.steps();
   for (; next_ < steps.size(); ++next_) {
     const Step& command = steps[next_];
@@ -80,6 +82,7 @@ MaybeFailure Issuer::issue(std::uint64_t tick) {
 void Issuer::begin(std::uint64_t tick) {
   begun_ = true;
   next_ = 0;
+  nextOrder_ = tick > 0 ? 0 : tickOrders();
   const auto slot = static_cast<std::uint32_t>(tick % program_.spec().inFlight);
   if (!addressesKnown_) {
     program_.order.beginTick(tick);
@@ -92,6 +95,38 @@ void Issuer::begin(std::uint64_t tick) {
     program_.pacing.adjust(lane, program_.driverOf(lane).streamDepth());
   nextTouch_ = 0;
   if (period_ > 0) nextAddress_ = (tick - periodStart_) % period_ * allBlocks_;
+}
+
+// Where the bound is enforced every lane comes after the end of the tick before, on all lanes: the first lane
+// waits for the others' ends, and then the others for the first. Where a lane's queue is full it stops, and
+// is called again.
+MaybeFailure Issuer::orderAfterTickBefore(std::uint64_t tick) {
+  const std::vector<LaneId>& lanes = program_.busyLanes();
+  const auto slot =
+      static_cast<std::uint32_t>((tick + program_.spec().inFlight - 1) % program_.spec().inFlight);
+  for (; nextOrder_ < tickOrders(); ++nextOrder_) {
+    const bool isOfFirst = nextOrder_ < lanes.size();
+    const LaneId lane = isOfFirst ? lanes.front() : lanes[nextOrder_ - lanes.size() + 1];
+    if (severalDevices_) {
+      if (const Status status = bindDeviceOf(lane); status != Status::ok) return explain(status, lane);
+    }
+    const bool paced = program_.pacing.isPaced(lane);
+    bool fitting = true;
+    Status status = paced ? fits(lane, 1, &fitting) : Status::ok;
+    if (status == Status::ok && !fitting) return std::nullopt;
+    const Stream stream = program_.streams()[lane];
+    if (status == Status::ok && nextOrder_ + 1 == lanes.size()) {
+      call_ = "eventRecord";
+      status = driver_->eventRecord(program_.tickOrder(), stream);
+    } else if (status == Status::ok) {
+      call_ = "streamWait";
+      status = driver_->streamWait(
+          stream, isOfFirst ? program_.tickEnd(slot, lanes[nextOrder_ + 1]) : program_.tickOrder());
+    }
+    if (status == Status::ok && paced) status = countQueued(lane, 1);
+    if (status != Status::ok) return explain(status, lane);
+  }
+  return std::nullopt;
 }
 
 MaybeFailure Issuer::end(std::uint64_t tick) {
@@ -175,17 +210,19 @@ Status Issuer::step(const Step& step, std::uint64_t tick) {
   return Status::invalidValue;
 }
 
-// The addresses of one period are recorded, and repeated from the next period on.
+// The addresses of one period are recorded, and repeated from the next period on. Of an enforced bound every
+// tick is a period, since it begins after the end of the tick before.
 void Issuer::enterSteadyState(std::uint64_t tick) {
   constexpr std::size_t most = std::size_t{1} << 22;
   if (period_ > 0) {
     addressesKnown_ = tick == periodStart_ + period_;
     return;
   }
-  if (!mayRepeat_) return;
-  const std::uint64_t period = steadyState_.period(program_, tick);
+  const bool enforced = program_.spec().enforced;
+  if (!enforced && !mayRepeat_) return;
+  const std::uint64_t period = enforced ? 1 : steadyState_.period(program_, tick);
   const std::size_t blocks = allBlocks_;
-  if (period == 0 || period > most / (blocks + 1)) return;
+  if (period == 0 || (!enforced && period > most / (blocks + 1))) return;
   period_ = period;
   periodStart_ = tick;
   periodAddresses_.resize(period * blocks);

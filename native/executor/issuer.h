@@ -15,7 +15,8 @@ namespace braid {
 // The caller has seen tick - inFlight complete.
 //
 // The addresses of planned buffers are fixed, and those of pooled buffers are known from the steady state on
-// (see SteadyState). Then a tick consists of its driver calls alone.
+// (see SteadyState). Then a tick consists of its driver calls alone. Where the bound is enforced, that is
+// from the second tick on.
 class Issuer {
  public:
   // Without `mayRepeat` every tick calls the allocators for every block: for tests.
@@ -35,6 +36,11 @@ class Issuer {
  private:
   void begin(std::uint64_t tick);
   MaybeFailure end(std::uint64_t tick);
+  MaybeFailure orderAfterTickBefore(std::uint64_t tick);
+  std::size_t tickOrders() const {
+    return program_.spec().enforced && !program_.busyLanes().empty() ? 2 * program_.busyLanes().size() - 1
+                                                                     : 0;
+  }
   bool isPaced(const Step& step) const {
     return step.kind != StepKind::free && step.kind != StepKind::use && program_.pacing.isPaced(step.lane);
   }
@@ -74,6 +80,7 @@ class Issuer {
   std::uint64_t allBlocks_ = 0;          // their sum
   const char* call_ = "";                // the present driver call, for failures
   std::size_t next_ = 0;                 // the first command of the tick that is not issued yet
+  std::size_t nextOrder_ = 0;            // the first of `tickOrders` that is not issued yet
   bool begun_ = false;                   // a tick has begun and is not issued to its end
   bool full_ = false;                    // command `next_` has found its lane's queue full
   std::atomic<std::uint64_t> fullQueues_{0};

@@ -132,6 +132,7 @@ MaybeFailure Program::makeEvents() {
     for (const LaneId lane : busyLanes_)
       make(&tickEnds_[slot * streams_.size() + lane], lane, EventKind::awaited);
   }
+  if (spec_.enforced && !busyLanes_.empty()) make(&tickOrder_, busyLanes_.front(), EventKind::order);
   return failure ? failure : makePools(spare);
 }
 
@@ -149,14 +150,17 @@ MaybeFailure Program::makePools(const std::vector<TickOrder::Marker>& spare) {
   return std::nullopt;
 }
 
-// The most pieces that a tick puts into each lane's queue: a traced run has an event before and after it, and
-// poison adds a fill for each allocation.
+// The most pieces that a tick puts into each lane's queue: a traced run has an event before and after it,
+// poison adds a fill for each allocation, and an enforced bound the order of ticks.
 MaybeFailure Program::makePacing() {
   std::vector<std::uint64_t> pieces(streams_.size(), 1);
   for (const Step& step : decoded_.steps) {
     if (step.kind == StepKind::run) pieces[step.lane] += this->pieces(step.run) + 3;
     if (step.kind == StepKind::record || step.kind == StepKind::wait) ++pieces[step.lane];
     if (step.kind == StepKind::alloc) pieces[step.lane] += 2;
+  }
+  for (const LaneId lane : busyLanes_) {
+    if (spec_.enforced) pieces[lane] += lane == busyLanes_.front() ? busyLanes_.size() : 1;
   }
   for (LaneId lane = 0; lane < streams_.size(); ++lane) {
     Driver& driver = driverOf(lane);

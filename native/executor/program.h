@@ -48,6 +48,8 @@ class Program {
     return markers_[event] + (decoded_.alternating[event] ? tick & 1 : 0);
   }
   Event tickEnd(std::uint32_t slot, LaneId lane) const { return tickEnds_[slot * streams_.size() + lane]; }
+  // Recorded on the first of the busy lanes; only where the bound is enforced.
+  Event tickOrder() const { return tickOrder_; }
   // Lanes with commands. The other lanes' ticks have no end to wait for.
   const std::vector<LaneId>& busyLanes() const { return busyLanes_; }
   Stream service(std::size_t device) const { return services_[device]; }
@@ -87,6 +89,7 @@ class Program {
   std::vector<Event> markerEvents_;
   std::vector<TickOrder::Marker> markers_;
   std::vector<Event> tickEnds_;
+  Event tickOrder_ = nullptr;
   std::vector<LaneId> busyLanes_;
   std::vector<std::vector<std::uint32_t>> views_;
 };

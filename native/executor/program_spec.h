@@ -52,6 +52,9 @@ struct ProgramSpec {
   std::uint32_t events = 0;
   std::vector<std::int32_t> commands;
   bool planned = false;
+  // The bound is that of one tick on an idle device. So each tick begins, on the device, after the end of the
+  // tick before, and has its blocks where the first one had them.
+  bool enforced = false;
   std::vector<DeviceSpec> devices = std::vector<DeviceSpec>(1);
   std::uint64_t boundPinned = 0;
 };

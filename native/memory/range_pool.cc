@@ -180,7 +180,7 @@ void RangePool::reset() {
   ranges_.clear();
   releases_.clear();
   freeSlots_.clear();
-  if (peak_ > 0) ranges_.push_back({0, peak_, addSlot(std::vector<Count>(lanes_, 0))});
+  peak_ = 0;
 }
 
 std::uint64_t RangePool::freeBytes() const {

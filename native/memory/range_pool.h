@@ -47,7 +47,8 @@ class RangePool {
   // whose frontiers become equal merge. When ranges merge is part of the rule by which `take` chooses: single
   // ranges come before runs.
   void forgetCompleted(ConstFrontier completed);
-  // Frees everything: the peak stays.
+  // Frees everything, as if nothing had ever been taken: the ranges to come lie where those of a new pool
+  // would.
   void reset();
   void reserve(std::size_t ranges);
 

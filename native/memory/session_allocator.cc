@@ -147,6 +147,7 @@ void SessionAllocator::reset() {
     blocks_[id].live = false;
   }
   counters_.allocatedBytes = 0;
+  peakBefore_ = std::max(peakBefore_, pool_.peak());
   pool_.reset();
 }
 
@@ -180,7 +181,7 @@ SessionAllocator::Shortage SessionAllocator::shortage() const {
 
 std::uint64_t SessionAllocator::peak() const {
   std::lock_guard lock(mutex_);
-  return pool_.peak();
+  return std::max(peakBefore_, pool_.peak());
 }
 
 std::string SessionAllocator::describe(const SessionAllocator::Shortage& shortage) const {

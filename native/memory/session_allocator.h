@@ -96,6 +96,7 @@ class SessionAllocator {
   Policy policy_;
   mutable std::mutex mutex_;
   RangePool pool_;
+  std::uint64_t peakBefore_ = 0;  // of the pool before `reset`
   std::vector<Block> blocks_;
   std::vector<Count> uses_;  // blocks × lanes
   std::vector<BlockId> freeIds_;

@@ -44,6 +44,7 @@ export const flatten = (plan: Plan): FlatProgram => {
       events: events.size,
       commands: flatWords(plan.commands, events),
       storage: plan.storage,
+      enforced: plan.boundKind === 'enforced',
       arenaBytes: each(plan, plan.arena),
       bound: { device: each(plan, plan.bound.device), pinned: plan.bound.pinned },
     },
