@@ -1,5 +1,5 @@
 import { bufferName, laneName, nodeName, placeOf } from '../ir/names.js'
-import type { Plan } from '../ir/plan.js'
+import type { BoundKind, Plan } from '../ir/plan.js'
 import { type Held, heldAtPeak } from '../memory/held.js'
 import { commandTableOf } from '../order/command-table.js'
 import { type Choices, choicesOf } from './choices.js'
@@ -20,6 +20,8 @@ export interface Step {
 export interface Reasons {
   readonly name: string
   readonly bound: Plan['bound']
+  /** How the bound is kept, where the plan says it. */
+  readonly boundKind?: BoundKind
   readonly lanes: readonly {
     readonly name: string
     readonly device: number
@@ -306,6 +308,7 @@ export const reasonsOf = (plan: Plan): Reasons => {
   return {
     name: plan.name,
     bound: plan.bound,
+    ...(plan.boundKind === undefined ? {} : { boundKind: plan.boundKind }),
     lanes,
     choices,
     waits,

@@ -5,7 +5,7 @@ import { jsonOf } from './json-parts.js'
 import { limits } from './limits.js'
 import { readCollective, readCommunicator } from './load-collective.js'
 import { readDType, readKernel } from './load-kernel.js'
-import type { Command, Plan, PlanBuffer, PlanLane, PlanNode } from './plan.js'
+import { boundKinds, type Command, type Plan, type PlanBuffer, type PlanLane, type PlanNode } from './plan.js'
 import { Enough, type PlanFault, Reader, show } from './reader.js'
 import { elementBytes } from './tensor.js'
 import { viewErrors } from './views.js'
@@ -88,6 +88,9 @@ const readPlan = (r: Reader, value: unknown): Plan => {
     return sizes
   }
   const bound = r.object(get('bound'), 'plan.bound')
+  const kind = get('boundKind')
+  if (kind !== undefined && storage === 'planned')
+    r.wrong('plan.boundKind', 'no boundKind, since an arena is always as large as it says', kind)
   const arena = get('arena')
   if (storage === 'planned' && arena === undefined)
     r.wrong('plan.arena', 'the bytes of each arena, since storage is planned', arena)
@@ -117,6 +120,7 @@ const readPlan = (r: Reader, value: unknown): Plan => {
       device: perDevice(r.field(bound, 'device'), 'plan.bound.device'),
       pinned: r.integer(r.field(bound, 'pinned'), 'plan.bound.pinned', 0, limits.bytes),
     },
+    ...(kind === undefined ? {} : { boundKind: r.oneOf(kind, 'plan.boundKind', boundKinds) }),
     ...(storage === 'planned' ? { arena: perDevice(arena ?? [], 'plan.arena') } : {}),
     lanes: r.each(lanes, (lane, i) => readLane(r, lane, i, counts)),
     buffers: r.each(buffers, (buffer, i) => readBuffer(r, buffer, i, counts)),

@@ -14,6 +14,8 @@ export interface Plan<_I = unknown, _O = unknown> {
   readonly storage: 'pooled' | 'planned'
   /** The most bytes that the plan holds when it runs, per device and of pinned host memory. */
   readonly bound: { readonly device: readonly number[]; readonly pinned: number }
+  /** How the bound is kept; only with `storage: 'pooled'`. See `BoundKind`. */
+  readonly boundKind?: BoundKind
   /** Bytes of each device's arena; only with `storage: 'planned'`. */
   readonly arena?: readonly number[]
   readonly lanes: readonly PlanLane[]
@@ -28,6 +30,15 @@ export interface Plan<_I = unknown, _O = unknown> {
    */
   readonly tolerance?: number
 }
+
+/**
+ * How a plan keeps its bound, which law L9 proves. `exact`: the session's pool never takes more, however many
+ * ticks run; ticks overlap. `enforced`: the pool takes no more in one tick on an idle device, and the session
+ * places the blocks of every tick as in the first one; so each tick begins, on the device, after the end of
+ * the tick before. Absent: as `exact`, and bytes counted wherever they lie free come to no more either.
+ */
+export type BoundKind = (typeof boundKinds)[number]
+export const boundKinds = ['exact', 'enforced'] as const
 
 /** A CUDA stream. `id` is its index in `lanes`. Priority: higher runs first, 0 is the default. */
 export interface PlanLane {

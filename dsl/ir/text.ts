@@ -27,12 +27,13 @@ export const textOf = (plan: Plan): string => {
 
 const header = (plan: Plan): string[] => {
   const sizes = plan.bound.device.map((bytes, device) => `device ${device}: ${bytes}`)
+  const kind = plan.boundKind === undefined ? '' : ` (${plan.boundKind})`
   const lasting = plan.buffers.filter(
     buffer => buffer.life !== 'tick' || buffer.alias !== undefined || plan.storage === 'planned',
   )
   return [
     `plan ${plan.name}: ${plan.storage}, ${plan.inFlight} in flight`,
-    `bound, bytes: ${[...sizes, `pinned: ${plan.bound.pinned}`].join(', ')}`,
+    `bound, bytes: ${[...sizes, `pinned: ${plan.bound.pinned}`].join(', ')}${kind}`,
     ...(plan.arena === undefined ? [] : [`arena, bytes: ${plan.arena.join(', ')}`]),
     ...(plan.communicators ?? []).map(({ name, groups, size }) => {
       const all = size === undefined ? 'all ranks' : `all ${size} ranks`

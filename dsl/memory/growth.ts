@@ -1,6 +1,6 @@
 import { type ArrayAllocator, withScratchArena } from '../order/scratch-arena.js'
 import { BitSets } from './bit-sets.js'
-import { readinessOf, type Unavailable, unavailable } from './readiness.js'
+import { readinessOf } from './readiness.js'
 import { SteadyState } from './steady-state.js'
 import { type AllocationTrace, When } from './trace.js'
 
@@ -10,8 +10,8 @@ export interface Growth {
   /** Ticks until the steady state, as far as they were replayed. */
   readonly ticks: number
   /**
-   * Whether `bytes` is the peak itself. Else the work limit came first, and the peak is proved to be no more
-   * (see `unavailable`), or it is beyond `enough`.
+   * Whether `bytes` is the peak itself. Else it is what the replayed ticks hold: the work limit came first,
+   * or it is beyond `enough`.
    */
   readonly exact: boolean
   /** The alloc command that first took the memory to its peak; -1: no alloc did. */
@@ -61,24 +61,7 @@ const replay = (trace: AllocationTrace, fixed: number, limits: Limits, allocator
   const { event, when, command, inFlight, allocs, allocLane, allocBytes, frees, freeBytes, lanes } = trace
   if (allocs === 0) return { bytes: fixed, ticks: 1, exact: true, reachedAt: -1 }
   const { enough } = limits
-  let known: Unavailable | undefined
-  const proof = (): Unavailable => {
-    known ??= withScratchArena(own => unavailable(trace, own))
-    return known
-  }
-  const proved = (ticks: number): Growth => ({
-    bytes: fixed + proof().bytes,
-    ticks,
-    exact: false,
-    reachedAt: -1,
-  })
-  // No state recurs in the first inFlight + 1 ticks: where those alone are beyond the limit, nothing is
-  // replayed.
-  const least = (inFlight + 1) * allocs
-  const isHopeless = (): boolean =>
-    least * (1 + lanes) > limits.work && least + (inFlight + 1) * proof().ready > limits.work
-  if (enough === undefined ? isHopeless() : fixed + proof().bytes <= enough) return proved(0)
-  if (inFlight * lanes * frees > maxSlots) return proved(0)
+  if (inFlight * lanes * frees > maxSlots) return { bytes: fixed, ticks: 0, exact: false, reachedAt: -1 }
 
   const { row, head, next, later } = readinessOf(trace, allocator)
   /** By tick, modulo inFlight, and lane: the frees that are ready for the lane. */
@@ -150,5 +133,5 @@ const replay = (trace: AllocationTrace, fixed: number, limits: Limits, allocator
       return { bytes: peak, ticks: tick, exact: false, reachedAt }
     }
   }
-  return proved(tick)
+  return { bytes: peak, ticks: tick, exact: false, reachedAt }
 }

@@ -4,13 +4,13 @@ import { type CommandTable, commandTableOf } from '../order/command-table.js'
 import { growthOf, type ReplayState } from './growth.js'
 import { arenaParts } from './held-in-arena.js'
 import { type HeldPart, runsTouching, stillToCome, type Why } from './held-part.js'
-import { peakFrom } from './peak.js'
+import { countedPeak, peakFrom } from './peak.js'
 import { memoryOf, tracesOf } from './plan-trace.js'
 import { type AllocationTrace, When } from './trace.js'
 
 export type { HeldPart, Why } from './held-part.js'
 
-/** What one memory holds at its peak, by law L9: `parts` add up to `bytes` exactly. */
+/** What one memory holds at its peak, by law L9: `parts` add up to `bytes`. */
 export interface Held {
   readonly space: 'device' | 'pinned'
   readonly device: number
@@ -95,20 +95,10 @@ class TracedParts {
     return parts
   }
 
-  /** Where the peak was proved but not replayed: what is allocated where that is most. */
-  proved(): HeldPart[] {
-    const { event, when, allocBytes, freeBytes, leaked } = this.trace
-    let now = leaked
-    let most = -1
-    let at = -1
-    for (let e = 0; e < event.length; e++) {
-      if (when[e] === When.firstTick) continue
-      now += event[e]! >= 0 ? allocBytes[event[e]!]! : -freeBytes[-1 - event[e]!]!
-      if (now <= most) continue
-      most = now
-      at = e
-    }
-    return at < 0 ? [] : this.allocated(1, at)
+  /** Where command `at` takes the session's pool to its peak: what is allocated. */
+  inPool(at: number): HeldPart[] {
+    const event = this.trace.command.indexOf(at)
+    return event < 0 ? [] : this.allocated(0, event)
   }
 
   private allocated(tick: number, event: number): HeldPart[] {
@@ -186,7 +176,8 @@ export const heldAtPeak = (plan: Plan): readonly Held[] => {
   const table = commandTableOf(plan)
   const planned = plan.storage === 'planned'
   const traces = planned ? [] : tracesOf(table)
-  const peak = peakFrom(table, () => traces)
+  const counted = planned || plan.boundKind !== undefined ? undefined : countedPeak(table, traces)
+  const peak = counted ?? peakFrom(table, () => traces)
   return [...peak.device, peak.pinned].flatMap((bytes, memory): Held[] => {
     if (bytes === 0) return []
     const isDevice = memory < plan.devices
@@ -197,7 +188,7 @@ export const heldAtPeak = (plan: Plan): readonly Held[] => {
     const parts = [
       ...lasting,
       ...(arena?.parts ?? []),
-      ...((peak.exact ? traced?.atPeak(fixed, bytes) : traced?.proved()) ?? []),
+      ...((counted ? traced?.atPeak(fixed, bytes) : traced?.inPool(peak.reachedAt[memory]!)) ?? []),
     ]
     const rest = bytes - sumOf(parts)
     if (rest > 0)
@@ -206,7 +197,9 @@ export const heldAtPeak = (plan: Plan): readonly Held[] => {
         name: '',
         bytes: rest,
         why: 'rest',
-        because: 'freed, as far as is proved, and not told apart: the plan settles too slowly to be replayed',
+        because:
+          'free, but not ready for the lane that allocates, in no piece that is long enough, ' +
+          'or lost to sizes that are no multiple of 512',
       })
     parts.sort(
       (a, b) => order.indexOf(a.why) - order.indexOf(b.why) || b.bytes - a.bytes || a.buffer - b.buffer,

@@ -1,7 +1,8 @@
 import type { Plan } from '../ir/plan.js'
 import { type CommandTable, commandTableOf, Kind } from '../order/command-table.js'
-import { type Growth, growthOf } from './growth.js'
+import { growthOf } from './growth.js'
 import { tracesOf } from './plan-trace.js'
+import { poolPeakFrom } from './pool-peak.js'
 import type { AllocationTrace } from './trace.js'
 
 /**
@@ -11,14 +12,14 @@ import type { AllocationTrace } from './trace.js'
 export interface Peak {
   readonly device: readonly number[]
   readonly pinned: number
-  /** Ticks until the steady state. */
+  /** Ticks that were replayed: until the steady state, where that is asked. */
   readonly ticks: number
   /**
-   * Whether `device` and `pinned` are the peak itself. Else the work limit came first, and the peak is proved
-   * to be no more; see `unavailable`.
+   * Whether `device` and `pinned` are the peak itself. Else the steady state is further away than the work
+   * limit, or the peak is beyond `enough`: then they are what the replayed ticks hold.
    */
   readonly exact: boolean
-  /** By memory (devices, then pinned), the alloc command that first took it to its peak; -1: no alloc did. */
+  /** By memory (devices, then pinned), the alloc command that first took the memory to its peak; -1: no alloc did. */
   readonly reachedAt: readonly number[]
 }
 
@@ -32,9 +33,15 @@ const maxPeakSteps = 2 ** 26
 const workFor = (commands: number): number => (commands < 2 ** 17 ? 2 ** 26 : 2 ** 24)
 
 /**
- * The peak of a plan, counted in issue order over as many ticks as it takes to reach a steady state: `param`
- * and `state` once, `input` and `output` `inFlight` times; views count in their root. Sizes are the buffers'
- * own, before any rounding by the allocator.
+ * The peak of a plan. By its `boundKind`:
+ *
+ *   exact     what the session's pool takes over as many ticks as it takes to reach a steady state
+ *   enforced  what the session's pool takes in one tick on an idle device
+ *   absent    bytes, counted in issue order until the steady state, wherever they lie free; where that is
+ *             further away than the work limit: as `enforced`
+ *
+ * `param` and `state` count once, `input` and `output` `inFlight` times; views count in their root. The pool
+ * gives out whole granules; counted bytes are the buffers' own. Planned storage has its arena.
  */
 export const peakOf = (plan: Plan): Peak => {
   const table = commandTableOf(plan)
@@ -51,18 +58,38 @@ export const peakFrom = (
   traces: () => readonly AllocationTrace[],
   enough?: readonly number[],
 ): Peak => {
+  const { storage, boundKind } = table.plan
+  if (storage === 'planned') return arenaPeak(table)
+  if (boundKind === 'exact') return poolPeakFrom(table, traces(), { enough })
+  const counted = boundKind === 'enforced' ? undefined : countedPeak(table, traces(), enough)
+  if (counted !== undefined) return counted
+  return { ...poolPeakFrom(table, traces(), { enough, ticks: 1 }), exact: true }
+}
+
+const arenaPeak = (table: CommandTable): Peak => {
+  const fixed = lasting(table)
+  const reachedAt = fixed.map(() => -1)
+  return { device: fixed.slice(0, -1), pinned: fixed.at(-1)!, ticks: 1, exact: true, reachedAt }
+}
+
+/** The peak by counted bytes; undefined where the steady state is further away than the work limit. */
+export const countedPeak = (
+  table: CommandTable,
+  traces: readonly AllocationTrace[],
+  enough?: readonly number[],
+): Peak | undefined => {
   const ticks = Math.max(4, Math.floor(maxPeakSteps / Math.max(1, table.commands)))
   const work = workFor(table.commands)
   const fixed = lasting(table)
-  const grown =
-    table.plan.storage === 'planned'
-      ? fixed.map((bytes): Growth => ({ bytes, ticks: 1, exact: true, reachedAt: -1 }))
-      : traces().map((trace, m) => growthOf(trace, fixed[m]!, { ticks, work, enough: enough?.[m] }))
+  const grown = traces.map((trace, m) => growthOf(trace, fixed[m]!, { ticks, work, enough: enough?.[m] }))
+  const isBeyond = grown.some(({ bytes }, m) => bytes > (enough?.[m] ?? Number.POSITIVE_INFINITY))
+  const exact = grown.every(({ exact }) => exact)
+  if (!exact && !isBeyond) return undefined
   return {
     device: grown.slice(0, -1).map(({ bytes }) => bytes),
-    pinned: grown[grown.length - 1]!.bytes,
+    pinned: grown.at(-1)!.bytes,
     ticks: grown.reduce((most, { ticks }) => Math.max(most, ticks), 0),
-    exact: grown.every(({ exact }) => exact),
+    exact,
     reachedAt: grown.map(({ reachedAt }) => reachedAt),
   }
 }

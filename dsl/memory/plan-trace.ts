@@ -56,14 +56,18 @@ const recordersOf = (table: CommandTable, ticks: Uint8Array, allocator: ArrayAll
   return allocs.map((counts, m) => new TraceRecorder(counts, frees[m]!, allocator))
 }
 
-/**
- * The allocation trace of each memory of a plan: devices, then pinned. `replay` may leave out a command, and
- * may have gone through some whole ticks.
- */
+export interface TraceOptions {
+  /** It may leave out a command, and may have gone through some whole ticks. */
+  readonly replay?: Replay
+  readonly allocator?: ArrayAllocator
+  /** Release points by accesses are for L9's count of bytes only: the session's pool has those of uses. */
+  readonly releases?: 'accesses and uses' | 'uses'
+}
+
+/** The allocation trace of each memory of a plan: devices, then pinned. */
 export const tracesOf = (
   table: CommandTable,
-  replay = new Replay(table),
-  allocator: ArrayAllocator = heap,
+  { replay = new Replay(table), allocator = heap, releases = 'accesses and uses' }: TraceOptions = {},
 ): readonly AllocationTrace[] => {
   const { plan, lanes, commands, op, subject, lane, memory, bytes } = table
   const { accessStart, accessRoot, recordOf, useEvent } = table
@@ -74,7 +78,8 @@ export const tracesOf = (
 
   replay.beginSteadyTick()
   const { base, known } = replay
-  const accesses = new LastAccesses(allocator, table.buffers, table.accesses)
+  const counted = releases !== 'uses'
+  const accesses = new LastAccesses(allocator, counted ? table.buffers : 0, counted ? table.accesses : 0)
   /**
    * By buffer and lane, the latest point that a use of this tick marks; by event, the point that its record
    * marks.
@@ -89,7 +94,7 @@ export const tracesOf = (
     if (code !== Op.alloc && code !== Op.free) {
       replay.step(c)
       const point = now(l)
-      if (code === Op.run)
+      if (code === Op.run && counted)
         for (let a = accessStart[c]!, end = accessStart[c + 1]!; a < end; a++)
           accesses.put(accessRoot[a]!, l, point)
       else if (code === Op.record && recordOf[subject[c]!] === c) recorded[subject[c]!] = point
@@ -105,8 +110,9 @@ export const tracesOf = (
     const when = ticks[c] === inFirst ? When.firstTick : ticks[c] === inLater ? When.laterTicks : When.always
     if (code === Op.alloc) recorder.alloc(b, c, when, bytes[b]!, l, known, base)
     else {
-      for (let e = accesses.first(b); e !== 0; e = accesses.next(e))
-        recorder.releaseByAccess(accesses.laneOf(e), accesses.pointOf(e))
+      if (counted)
+        for (let e = accesses.first(b); e !== 0; e = accesses.next(e))
+          recorder.releaseByAccess(accesses.laneOf(e), accesses.pointOf(e))
       recorder.releaseByUse(l, now(l))
       for (let e = marks.first(b); e !== 0; e = marks.next(e))
         if (marks.laneOf(e) !== l) recorder.releaseByUse(marks.laneOf(e), marks.pointOf(e))

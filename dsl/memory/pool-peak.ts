@@ -1,5 +1,6 @@
 import type { Plan } from '../ir/plan.js'
 import { type CommandTable, commandTableOf, Kind } from '../order/command-table.js'
+import { type ArrayAllocator, withScratchArena } from '../order/scratch-arena.js'
 import { tracesOf } from './plan-trace.js'
 import { RangePool, rounded } from './range-pool.js'
 import { SteadyState } from './steady-state.js'
@@ -7,31 +8,33 @@ import { type AllocationTrace, When } from './trace.js'
 
 export { granule, rounded } from './range-pool.js'
 
+/** By memory: devices, then pinned. */
 export interface PoolPeak {
-  /**
-   * The furthest byte that the pool of each device ever takes; where that is not exact, that it takes in the
-   * ticks that were replayed.
-   */
   readonly device: readonly number[]
+  readonly pinned: number
   /**
-   * Whether the replay reached a steady state, so that no tick takes more. `device` is a bound all the same
-   * where the work limit came first, since a session has no more than its bound: where its pool would take
-   * more, a lane waits for bytes that are free but not ready.
+   * Whether the replay reached a steady state, so that no tick takes more. Else the figures are what the
+   * replayed ticks take.
    */
   readonly exact: boolean
-  /** Ticks that were replayed: `device` is what the first so many take. */
+  /** Ticks that were replayed. */
   readonly ticks: number
+  /** By memory, what the first tick takes: it begins on an idle device. */
+  readonly first: readonly number[]
+  /** By memory, the alloc command that first took the pool to its peak; -1: no alloc did. */
+  readonly reachedAt: readonly number[]
 }
 
 /** Commands that are replayed at most, and free ranges that are looked at. */
 const maxSteps = 2 ** 26
-const workFor = (commands: number): number => (commands < 2 ** 17 ? 2 ** 24 : 2 ** 22)
+const workFor = (commands: number): number => (commands < 2 ** 17 ? 2 ** 24 : 2 ** 26)
 
 /**
  * The furthest byte that the session's pool ever takes for this plan, by the rule of the native executor:
  * each run and each wait is a point of its lane; a freed range is released at its home lane's point and at
  * the points of its uses; when tick t is issued, every lane is after all of tick t − inFlight. Ticks are
- * replayed until the free ranges recur, or until the work limit.
+ * replayed until the free ranges recur, or until the work limit. Buffers that live on across ticks lie below
+ * the pool's ranges, and count.
  */
 export const poolPeakOf = (plan: Plan): PoolPeak => {
   const table = commandTableOf(plan)
@@ -40,45 +43,47 @@ export const poolPeakOf = (plan: Plan): PoolPeak => {
 
 export interface PoolLimits {
   /**
-   * By device: where only the question is whether the peak is beyond so many bytes, the replay stops there.
+   * By memory: where only the question is whether the peak is beyond so many bytes, the replay stops there.
    */
-  readonly enough?: readonly number[]
-  /**
-   * By device, bytes that it holds whatever its pool takes: once the work limit is reached, the replay stops
-   * where the pool is sure to take no more.
-   */
-  readonly held?: readonly number[]
+  readonly enough?: readonly number[] | undefined
+  /** Ticks that are replayed at most, however much work they are: 1 is what one tick takes on an idle device. */
+  readonly ticks?: number
 }
 
 /** As `poolPeakOf`, from traces that may leave out a command. */
 export const poolPeakFrom = (
   table: CommandTable,
   traces: readonly AllocationTrace[],
-  { enough, held }: PoolLimits = {},
+  { enough, ticks }: PoolLimits = {},
 ): PoolPeak => {
   const { plan, commands } = table
-  const ticks = Math.max(4, Math.floor(maxSteps / Math.max(1, commands)))
-  const replayed = lastingOf(table).map((bytes, device) =>
-    replay(traces[device]!, bytes, {
-      ticks,
-      work: workFor(commands),
-      enough: enough?.[device] ?? Number.POSITIVE_INFINITY,
-      held: held?.[device] ?? 0,
-    }),
+  const replayed = lastingOf(table).map((bytes, memory) =>
+    withScratchArena(allocator =>
+      replay(traces[memory]!, bytes, allocator, {
+        ticks: ticks ?? Math.max(4, Math.floor(maxSteps / Math.max(1, commands))),
+        work: ticks === undefined ? workFor(commands) : Number.POSITIVE_INFINITY,
+        enough: enough?.[memory] ?? Number.POSITIVE_INFINITY,
+      }),
+    ),
   )
   return {
     device: replayed.slice(0, plan.devices).map(({ peak }) => peak),
+    pinned: replayed[plan.devices]!.peak,
     exact: replayed.every(({ exact }) => exact),
     ticks: replayed.reduce((most, { ticks }) => Math.max(most, ticks), 0),
+    first: replayed.map(({ first }) => first),
+    reachedAt: replayed.map(({ reachedAt }) => reachedAt),
   }
 }
 
-/** By device, the bytes of buffers that live on across ticks: they lie below the pool's ranges. */
+/** By memory, the whole granules that it holds apart from its pool: what lives on, and slots. */
 export const lastingOf = ({ plan, buffers, root, kind, memory, bytes }: CommandTable): number[] => {
-  const held = new Array<number>(plan.devices).fill(0)
-  for (let b = 0; b < buffers; b++)
-    if (root[b] === b && memory[b]! < plan.devices && (kind[b] === Kind.state || kind[b] === Kind.param))
-      held[memory[b]!]! += rounded(bytes[b]!)
+  const held = new Array<number>(plan.devices + 1).fill(0)
+  for (let b = 0; b < buffers; b++) {
+    if (root[b] !== b || kind[b] === Kind.tick) continue
+    const slots = kind[b] === Kind.input || kind[b] === Kind.output ? plan.inFlight : 1
+    held[memory[b]!]! += rounded(bytes[b]!) * slots
+  }
   return held
 }
 
@@ -86,30 +91,36 @@ interface Replayed {
   readonly peak: number
   readonly exact: boolean
   readonly ticks: number
+  readonly first: number
+  readonly reachedAt: number
 }
 
 interface Limits {
   readonly ticks: number
   readonly work: number
   readonly enough: number
-  readonly held: number
 }
 
-const replay = (trace: AllocationTrace, base: number, limits: Limits): Replayed => {
-  const { lanes, length, inFlight, event, when, buffer, allocs, allocLane, frontier, uses } = trace
-  if (allocs === 0) return { peak: base, exact: true, ticks: 0 }
-  const allocBytes = trace.allocBytes.map(rounded)
-  const freeBytes = trace.freeBytes.map(rounded)
+const replay = (
+  trace: AllocationTrace,
+  base: number,
+  allocator: ArrayAllocator,
+  limits: Limits,
+): Replayed => {
+  const { lanes, length, inFlight, event, when, command, buffer, allocs, frontier, uses } = trace
+  const { allocLane, allocBytes, freeBytes } = trace
+  if (allocs === 0) return { peak: base, exact: true, ticks: 0, first: base, reachedAt: -1 }
   const pool = new RangePool(lanes, base)
   const state = new SteadyState()
-  const offset = new Float64Array(1 + buffer.reduce((most, b) => Math.max(most, b), 0))
-  /** What a tick takes where it reuses nothing. */
-  const most = allocBytes.reduce((sum, bytes) => sum + bytes, 0)
+  const offset = allocator.float64(1 + buffer.reduce((most, b) => Math.max(most, b), 0))
   const start = new Int32Array(lanes)
   const done = new Int32Array(lanes)
   const known = new Int32Array(lanes)
   const release = new Int32Array(lanes)
+  let first = base
+  let reachedAt = -1
   let tick = 0
+  const replayed = (exact: boolean): Replayed => ({ peak: pool.peak, exact, ticks: tick, first, reachedAt })
   for (; tick < limits.ticks && pool.work <= limits.work; tick++) {
     for (let m = 0; m < lanes; m++) start[m] = tick * length[m]!
     if (tick >= inFlight) {
@@ -119,17 +130,17 @@ const replay = (trace: AllocationTrace, base: number, limits: Limits): Replayed 
       // that follows.
       state.begin()
       pool.put(state, start)
-      if (state.isReached()) return { peak: pool.peak, exact: true, ticks: tick }
+      if (state.isReached()) return replayed(true)
     }
     for (let e = 0; e < event.length; e++) {
       const a = event[e]!
       if (a >= 0) {
         if (tick > 0 && when[e] === When.firstTick) continue
+        const before = pool.peak
         for (let m = 0; m < lanes; m++) known[m] = Math.max(0, frontier[a * lanes + m]! + start[m]!)
-        offset[buffer[e]!] = pool.take(allocBytes[a]!, allocLane[a]!, known)
-        // With the rest of this tick the pool takes no more than is held anyway.
-        const isEnough = pool.work > limits.work && base + (tick + 1) * most <= limits.held
-        if (pool.peak > limits.enough || isEnough) return { peak: pool.peak, exact: false, ticks: tick + 1 }
+        offset[buffer[e]!] = pool.take(rounded(allocBytes[a]!), allocLane[a]!, known)
+        if (pool.peak > before) reachedAt = command[e]!
+        if (pool.peak > limits.enough) return replayed(false)
         continue
       }
       if (tick === 0 && when[e] === When.laterTicks) continue
@@ -137,9 +148,10 @@ const replay = (trace: AllocationTrace, base: number, limits: Limits): Replayed 
       release.fill(0)
       for (let r = uses.start[f]!; r < uses.start[f + 1]!; r++)
         release[uses.lane[r]!] = uses.point[r]! + start[uses.lane[r]!]!
-      pool.give(offset[buffer[e]!]!, freeBytes[f]!, release)
+      pool.give(offset[buffer[e]!]!, rounded(freeBytes[f]!), release)
     }
+    if (tick === 0) first = pool.peak
     pool.work += event.length
   }
-  return { peak: pool.peak, exact: false, ticks: tick }
+  return replayed(false)
 }

@@ -27,6 +27,8 @@ export class RangePool {
   private size = new Float64Array(64)
   private owner = new Int32Array(64)
   private points: Int32Array
+  /** By row, a lane whose point kept some lane from taking it: likely it keeps the next one too. */
+  private missing = new Int32Array(64)
   private readonly spare: number[] = []
   private rows = 0
   /** Ranges that were looked at so far. */
@@ -42,8 +44,14 @@ export class RangePool {
   /** Whether a lane with this frontier happens-after all release points of a row. */
   private usable(row: number, lane: number, frontier: Int32Array): boolean {
     const { lanes, points } = this
-    for (let m = 0, at = row * lanes; m < lanes; m++)
-      if (m !== lane && points[at + m]! > frontier[m]!) return false
+    const at = row * lanes
+    const likely = this.missing[row]!
+    if (likely !== lane && points[at + likely]! > frontier[likely]!) return false
+    for (let m = 0; m < lanes; m++) {
+      if (m === lane || points[at + m]! <= frontier[m]!) continue
+      this.missing[row] = m
+      return false
+    }
     return true
   }
 
@@ -214,6 +222,7 @@ export class RangePool {
     this.size = wider(this.size, new Float64Array(length))
     this.owner = wider(this.owner, new Int32Array(length))
     this.row = wider(this.row, new Int32Array(length))
+    this.missing = wider(this.missing, new Int32Array(length))
     this.points = wider(this.points, new Int32Array(length * this.lanes))
   }
 

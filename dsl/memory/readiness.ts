@@ -1,5 +1,5 @@
 import type { ArrayAllocator } from '../order/scratch-arena.js'
-import { type AllocationTrace, startsOf, When } from './trace.js'
+import { type AllocationTrace, startsOf } from './trace.js'
 
 /**
  * Freed bytes become *ready* for a lane at the first of its allocs, in the tick of the free or a later one,
@@ -148,53 +148,4 @@ export const readinessOf = (trace: AllocationTrace, allocator: ArrayAllocator): 
     }
   })
   return { row, head, next, later }
-}
-
-export interface Unavailable {
-  readonly bytes: number
-  /** Frees that become ready at an alloc before the host orders them, counted for each lane. */
-  readonly ready: number
-}
-
-/**
- * The most bytes that an alloc of a steady tick cannot take: those in use, its own among them, and those that
- * are free but not ready for its lane. The peak is proved to be no more: an alloc that grows the memory has
- * taken all that was ready, so the memory is no larger than what was unavailable to it. The first ticks have
- * fewer ticks before them, so they hold no more.
- */
-export const unavailable = (trace: AllocationTrace, allocator: ArrayAllocator): Unavailable => {
-  const { lanes, event, when, allocs, allocLane, allocBytes, frees, freeBytes, inFlight, leaked } = trace
-  const times = new ReadyTimes(trace, allocator)
-  /** By alloc, the bytes that become ready there. */
-  const gain = allocator.float64(allocs)
-  let all = leaked
-  // What the ticks before freed that the host does not order yet.
-  for (let f = 0; f < frees; f++) all += (inFlight - 1) * freeBytes[f]!
-  /** By lane, the bytes that it cannot take, without those that the tick has allocated. */
-  const held = new Float64Array(lanes).fill(all)
-  let ready = 0
-  for (const lane of times.lanes) {
-    const count = times.of(lane)
-    for (let f = 0; f < frees; f++) {
-      const time = times.ready[f]!
-      if (time >= inFlight * count) continue
-      const ticks = time < count ? 0 : Math.floor(time / count)
-      gain[times.start[lane]! + time - ticks * count]! += freeBytes[f]!
-      // Ready when the tick starts already, of the ticks before.
-      held[lane]! -= (inFlight - 1 - ticks) * freeBytes[f]!
-      ready++
-    }
-  }
-  let allocated = 0
-  let most = 0
-  for (let e = 0; e < event.length; e++) {
-    const a = event[e]!
-    // Freed bytes were in use and are not ready yet: unavailable before and after.
-    if (a < 0) continue
-    if (when[e] !== When.firstTick) allocated += allocBytes[a]!
-    const lane = allocLane[a]!
-    held[lane]! -= gain[a]!
-    if (held[lane]! + allocated > most) most = held[lane]! + allocated
-  }
-  return { bytes: most, ready }
 }

@@ -3,7 +3,7 @@ import { tracesOf } from '../memory/plan-trace.js'
 import { poolPeakFrom } from '../memory/pool-peak.js'
 import type { AllocationTrace } from '../memory/trace.js'
 import { type CommandTable, Kind, Op } from '../order/command-table.js'
-import { Replay } from '../order/replay.js'
+import type { Replay } from '../order/replay.js'
 import { dominatedWaits } from './dominated-waits.js'
 import { ConcurrentCalls } from './l8-concurrent.js'
 import { boundsOf, peakFits } from './l9-bound.js'
@@ -65,8 +65,8 @@ class Without {
   private readonly concurrent: ConcurrentCalls | undefined
   private readonly bounds: readonly number[]
   /**
-   * Whether the session's pool stays within the bound, as the second half of L9 demands, where it does so
-   * with all waits.
+   * Whether the session's pool stays within a bound of no kind, as the second half of L9 demands, where it
+   * does so with all waits.
    */
   private readonly pool: boolean
 
@@ -81,7 +81,9 @@ class Without {
     const concurrent = ConcurrentCalls.of(table)
     this.concurrent = concurrent?.find() === undefined ? concurrent : undefined
     this.bounds = boundsOf(table)
-    this.pool = table.plan.storage === 'pooled' && this.poolFits(tracesOf(table, new Replay(table)))
+    const { storage, boundKind } = table.plan
+    const counted = storage === 'pooled' && boundKind === undefined
+    this.pool = counted && this.poolFits(tracesOf(table))
   }
 
   /** Whether every law holds without wait c. */
@@ -93,7 +95,7 @@ class Without {
     if (probe.full || this.concurrent?.find(c) !== undefined) return false
     if (table.plan.storage === 'planned') return true
     replay.restart(c)
-    const traces = tracesOf(table, replay)
+    const traces = tracesOf(table, { replay })
     return (!this.pool || this.poolFits(traces)) && peakFits(table, () => traces, bounds)
   }
 

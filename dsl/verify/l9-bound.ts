@@ -1,4 +1,5 @@
 import { quotedBuffer } from '../ir/names.js'
+import type { Plan } from '../ir/plan.js'
 import { type Peak, peakFrom } from '../memory/peak.js'
 import { tracesOf } from '../memory/plan-trace.js'
 import type { AllocationTrace } from '../memory/trace.js'
@@ -12,6 +13,9 @@ export const boundsOf = ({ plan }: CommandTable): number[] =>
     Number.isFinite(bytes) ? (bytes as number) : 0,
   )
 
+/** The release points that the peak follows from. */
+const releasesFor = ({ boundKind }: Plan) => (boundKind === undefined ? 'accesses and uses' : 'uses')
+
 /** Whether the peak of such an allocation trace is within the bounds. */
 export const peakFits = (
   table: CommandTable,
@@ -20,24 +24,32 @@ export const peakFits = (
 ): boolean => isWithin(peakFrom(table, traces, bounds), bounds)
 
 const isWithin = (peak: Peak, bounds: readonly number[]): boolean =>
-  peaksOf(peak).every((bytes, memory) => bytes <= bounds[memory]!)
+  peak.exact && peaksOf(peak).every((bytes, memory) => bytes <= bounds[memory]!)
 
 const peaksOf = ({ device, pinned }: Peak): number[] => [...device, pinned]
 
 /**
  * L9: the peak, computed from the plan alone, is at most `bound`, for each device and for pinned memory.
- * The replay may have gone through whole ticks. `known`: the peak, where it has been computed from these
- * commands already.
+ * Which ticks it is the peak of, the plan's `boundKind` says (see `peakOf`). The replay may have gone through
+ * whole ticks.
  */
-export const checkBound = (replay: Replay, sink: Sink, known?: Peak): void => {
+export const checkBound = (replay: Replay, sink: Sink): void => {
   const { table } = replay
   const { plan, named, lane, allocator } = table
   const bounds = boundsOf(table)
-  if (known !== undefined && isWithin(known, bounds)) return
   let found: readonly AllocationTrace[] | undefined
-  const traces = () => (found ??= tracesOf(table, replay, allocator))
+  const traces = () => (found ??= tracesOf(table, { replay, allocator, releases: releasesFor(plan) }))
   if (peakFits(table, traces, bounds)) return
   const peak = peakFrom(table, traces)
+  if (!peak.exact)
+    sink.add(
+      'L9',
+      -1,
+      {},
+      () =>
+        `its boundKind is exact, and after ${peak.ticks} ticks the session's pool has not come back to ` +
+        "a state that it was in before: wanted boundKind 'enforced'",
+    )
   peaksOf(peak).forEach((bytes, memory) => {
     const bound = bounds[memory]!
     if (bytes <= bound) return

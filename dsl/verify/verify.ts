@@ -2,7 +2,6 @@ import * as E from 'fp-ts/lib/Either.js'
 import { limits } from '../ir/limits.js'
 import { parsePlan } from '../ir/load.js'
 import type { Law, Plan, Violation } from '../ir/plan.js'
-import type { Peak } from '../memory/peak.js'
 import { type CommandTable, commandTableOf, mostNumbers } from '../order/command-table.js'
 import { eachBuffer, flatCommandsOf } from '../order/compiled-plan.js'
 import { Replay } from '../order/replay.js'
@@ -33,7 +32,7 @@ import { Safety } from './safety.js'
  * | L6  | drop any one wait or use and some law breaks; every event that is recorded is waited for or used |
  * | L7  | every wait's event is recorded earlier in issue order |
  * | L8  | all ranks issue the same collectives in the same order (verifyRanks, for plans of several ranks) |
- * | L9  | the peak, computed from the plan alone, is at most `bound` |
+ * | L9  | the peak, computed from the plan alone, is at most `bound`; `boundKind` says of which ticks |
  * | L10 | each run comes after what its node says that it comes after: its start, or its end |
  *
  * order/frontiers.ts defines *before*. The work is linear in commands, lanes and ticks, except for the exact
@@ -48,10 +47,6 @@ export interface VerifyOptions {
    * ordered.
    */
   readonly everyRank?: boolean
-  /**
-   * The plan's peak, where the caller has computed it from the same commands: L9 compares it with the bound.
-   */
-  readonly peak?: Peak | undefined
 }
 
 /**
@@ -70,7 +65,7 @@ export const verify = (plan: Plan, options: VerifyOptions = {}): readonly Violat
   })
 }
 
-const judge = (table: CommandTable, { safety = false, everyRank = false, peak }: VerifyOptions) => {
+const judge = (table: CommandTable, { safety = false, everyRank = false }: VerifyOptions) => {
   const report = new Report(table.plan)
   // 1. Commands, buffers, lanes and nodes are valid, and L7: the replays rely on nothing more.
   checkIds(table, report)
@@ -86,7 +81,7 @@ const judge = (table: CommandTable, { safety = false, everyRank = false, peak }:
   checkCollectives(table, everyRank, report)
   // 4. Memory: L9.
   if (report.full) replay.restart()
-  withScratchArena(() => checkBound(replay, report, peak))
+  withScratchArena(() => checkBound(replay, report))
   // 5. Quality: L5 and L6.
   if (!safety) {
     const safe = report.violations.length === 0

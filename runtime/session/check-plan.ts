@@ -20,8 +20,7 @@ export const checkedPlan = (plan: Plan): E.Either<readonly DeviceError[], Plan> 
     return E.left(parsed.left.map((fault): DeviceError => ({ ...fault, _tag: 'BadPlan' })))
   const [worst, ...others] = verify(parsed.right, { safety: true })
   if (worst) return E.left([messages.brokenLaws(parsed.right, [worst, ...others])])
-  const errors = belowPool(parsed.right)
-  return errors.length > 0 ? E.left(errors) : parsed
+  return withinPool(parsed.right)
 }
 
 // The values that JavaScript callers pass most easily instead of a plan.
@@ -32,15 +31,19 @@ const otherThanPlan = (given: unknown): DeviceError | undefined => {
   return undefined
 }
 
-// Law L9 counts bytes and ignores fragmentation. A session's pool allocates whole granules, each buffer
-// contiguous. So a hand-written plan may obey every law with a bound below what its pool takes, and would run
-// out of memory in a tick.
-const belowPool = (plan: Plan): readonly DeviceError[] => {
-  if (plan.storage !== 'pooled') return []
-  const { device } = poolPeakOf(plan)
-  return device.flatMap((needed, index) =>
-    needed <= (plan.bound.device[index] ?? 0) ? [] : [messages.boundBelowPool(plan, device, index, granule)],
+// Without a `boundKind`, law L9 counts bytes and ignores fragmentation. A session's pool allocates whole
+// granules, each buffer contiguous. So a hand-written plan may obey every law with a bound below what its
+// pool takes, and would run out of memory in a tick. Where the pool's steady state is too far away to be
+// replayed, the session enforces the bound, which one tick on an idle device must be within.
+const withinPool = (plan: Plan): E.Either<readonly DeviceError[], Plan> => {
+  if (plan.storage !== 'pooled' || plan.boundKind !== undefined) return E.right(plan)
+  const { device, first, exact } = poolPeakOf(plan)
+  const needed = exact ? device : first.slice(0, plan.devices)
+  const errors = needed.flatMap((bytes, index) =>
+    bytes <= (plan.bound.device[index] ?? 0) ? [] : [messages.boundBelowPool(plan, needed, index, granule)],
   )
+  if (errors.length > 0) return E.left(errors)
+  return E.right(exact ? plan : { ...plan, boundKind: 'enforced' })
 }
 
 /**

@@ -1,9 +1,8 @@
 import type { GraphNode, GraphOutput, LaneSpec, Where } from '../../ir/graph.js'
 import type { KernelSpec } from '../../ir/kernel-spec.js'
-import type { CollectiveSpec, PlanCommunicator, PlanLane } from '../../ir/plan.js'
+import type { BoundKind, CollectiveSpec, PlanCommunicator, PlanLane } from '../../ir/plan.js'
 import type { BoundSpec, DType } from '../../ir/tensor.js'
 import type { BoundKernel } from '../../language/bound-kernel.js'
-import type { Peak } from '../../memory/peak.js'
 import type { Settings } from './options.js'
 
 // The typed forms between passes. Each extends the one before, so a pass only adds what it found.
@@ -236,8 +235,7 @@ export interface Choice {
 }
 
 export interface Bounded extends Lifetimes {
-  /** The peak as L9 counts it. */
-  readonly peak: Peak
   readonly bound: { readonly device: readonly number[]; readonly pinned: number }
+  readonly boundKind: BoundKind | undefined
   readonly choice?: Choice
 }

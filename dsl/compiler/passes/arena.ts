@@ -1,6 +1,5 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
-import { peakOf } from '../../memory/peak.js'
 import { homesOf } from '../analysis/device-of.js'
 import type { Arena, Bounded, Lifetimes, Ordered, Synchronized } from '../analysis/ir.js'
 import { type LiveRanges, liveRangesOf, mostLive, someOf } from '../analysis/live-ranges.js'
@@ -8,7 +7,6 @@ import type { Passed } from '../analysis/pass.js'
 import { packedBySize } from './arena/by-size.js'
 import { packedByTime } from './arena/by-time.js'
 import { aligned, ReuseOrder, returnEdges, reuseEdges } from './arena/reuse-order.js'
-import { outlineOf } from './emit.js'
 import { synchronize } from './synchronize.js'
 
 /** By buffer, its home: the lane that accesses it first, whose device it is on. */
@@ -167,8 +165,7 @@ const boundedBy =
       elidedUses: 0,
       arena: { offset, bytes },
     }
-    const outline = outlineOf(lives)
-    return { ...lives, peak: peakOf(outline), bound: { device: bytes, pinned: pinnedOf(ir) } }
+    return { ...lives, bound: { device: bytes, pinned: pinnedOf(ir) }, boundKind: undefined }
   }
 
 /**

@@ -1,6 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
-import { type Peak, peakFrom } from '../../memory/peak.js'
+import type { BoundKind } from '../../ir/plan.js'
+import { countedPeak, peakFrom } from '../../memory/peak.js'
 import { tracesOf } from '../../memory/plan-trace.js'
 import { poolPeakFrom, rounded } from '../../memory/pool-peak.js'
 import { commandTableOf } from '../../order/command-table.js'
@@ -16,7 +17,7 @@ interface Held {
   /** By device. */
   readonly device: readonly number[]
   readonly pinned: number
-  readonly peak: Peak
+  readonly kind: BoundKind | undefined
   /** Of the plan. */
   readonly commands: number
 }
@@ -32,22 +33,33 @@ const pinnedBy = ({ buffers, settings }: Lifetimes): number =>
   }, 0)
 
 /**
- * The bytes that each device holds for a plan: the larger of what the session's pool takes and the peak of
- * L9.
+ * The bytes that each device holds for a plan, and how they are kept. The first of these that applies:
+ *
+ *   absent    a small plan, of which L6 drops the waits one by one: the larger of what the session's pool
+ *             takes, and L9's count of bytes. That count reaches its steady state later than the pool, and
+ *             holds more on the way
+ *   exact     what the session's pool takes, where its steady state is near enough to be replayed
+ *   enforced  what the pool takes in one tick on an idle device
  */
 const heldBy = (ir: Lifetimes): Held =>
   withScratchArena(allocator => {
-    const table = commandTableOf(outlineOf(ir), allocator)
-    const traces = pass('trace', () => tracesOf(table, undefined, allocator))(ir)
-    const peak = pass('peak', () => peakFrom(table, () => traces))(ir)
+    const table = commandTableOf(outlineOf(ir, allocator), allocator)
+    const { commands } = table
+    const isCounted = commands <= exactCommands
+    const releases = isCounted ? 'accesses and uses' : 'uses'
+    const traces = pass('trace', () => tracesOf(table, { allocator, releases }))(ir)
+    const pool = pass('pool', () => poolPeakFrom(table, traces))(ir)
+    if (!pool.exact)
+      return { device: pool.first.slice(0, -1), pinned: pool.first.at(-1)!, kind: 'enforced', commands }
+    const counted = isCounted ? pass('peak', () => countedPeak(table, traces))(ir) : undefined
+    if (counted === undefined) return { device: pool.device, pinned: pool.pinned, kind: 'exact', commands }
     // A session takes whole granules; of a device that holds nothing, none.
-    const held = peak.device.map(bytes => (bytes === 0 ? 0 : rounded(bytes)))
-    const pool = pass('pool', () => poolPeakFrom(table, traces, { held }))(ir)
+    const held = counted.device.map(bytes => (bytes === 0 ? 0 : rounded(bytes)))
     return {
       device: pool.device.map((bytes, on) => Math.max(bytes, held[on]!)),
-      pinned: Math.max(pinnedBy(ir), peak.pinned),
-      peak,
-      commands: table.commands,
+      pinned: Math.max(pinnedBy(ir), counted.pinned),
+      kind: undefined,
+      commands,
     }
   })
 
@@ -57,13 +69,14 @@ const maxReplays = 2 ** 24
 /** Whether a plan holds no more than `most`, and the commands that were replayed to know. */
 const fits = (ir: Lifetimes, most: Held): { readonly fits: boolean; readonly replayed: number } =>
   withScratchArena(allocator => {
-    const table = commandTableOf(outlineOf(ir), allocator)
-    const traces = tracesOf(table, undefined, allocator)
+    const table = commandTableOf(outlineOf({ ...ir, boundKind: most.kind }, allocator), allocator)
+    const traces = tracesOf(table, { allocator })
     const enough = [...most.device, most.pinned]
     const peak = peakFrom(table, () => traces, enough)
     const replayed = (ticks: number): number => (ticks + 2) * table.commands
     const isWithin = peak.device.every((bytes, on) => bytes <= enough[on]!) && peak.pinned <= most.pinned
-    if (!isWithin) return { fits: false, replayed: replayed(peak.ticks) }
+    if (!isWithin || !peak.exact) return { fits: false, replayed: replayed(peak.ticks) }
+    if (most.kind !== undefined) return { fits: true, replayed: replayed(peak.ticks) }
     const pool = poolPeakFrom(table, traces, { enough })
     const fits = pool.device.every((bytes, on) => bytes <= enough[on]!)
     return { fits, replayed: replayed(peak.ticks + pool.ticks) }
@@ -105,11 +118,14 @@ const withoutRedundantWaits = (ir: Lifetimes, most: Held): Lifetimes => {
   return ir
 }
 
-/** As `bound`, with all waits of the windows: for a candidate that need not be chosen. */
-export const roughBound = pass('bound', (ir: Lifetimes): Passed<Bounded> => {
-  const { device, pinned, peak } = heldBy(ir)
-  return E.right({ ...ir, peak, bound: { device, pinned } })
+const bounded = (ir: Lifetimes, { device, pinned, kind }: Held): Bounded => ({
+  ...ir,
+  bound: { device, pinned },
+  boundKind: kind,
 })
+
+/** As `bound`, with all waits of the windows: for a candidate that need not be chosen. */
+export const roughBound = pass('bound', (ir: Lifetimes): Passed<Bounded> => E.right(bounded(ir, heldBy(ir))))
 
 /**
  * After this pass the bound is known in bytes, for each device and for pinned memory, and of the windows only
@@ -117,7 +133,5 @@ export const roughBound = pass('bound', (ir: Lifetimes): Passed<Bounded> => {
  */
 export const bound = pass('bound', (ir: Lifetimes): Passed<Bounded> => {
   const held = heldBy(ir)
-  const { device, pinned, peak } = held
-  const lean = ir.windows.length === 0 ? ir : withoutRedundantWaits(ir, held)
-  return E.right({ ...lean, peak: lean === ir ? peak : heldBy(lean).peak, bound: { device, pinned } })
+  return E.right(bounded(ir.windows.length === 0 ? ir : withoutRedundantWaits(ir, held), held))
 })

@@ -1,8 +1,8 @@
 import type { Where } from '../../ir/graph.js'
 import type { Plan, PlanBuffer, PlanNode } from '../../ir/plan.js'
 import type { BoundKernel } from '../../language/bound-kernel.js'
-import type { Peak } from '../../memory/peak.js'
 import { compiledPlan, type Listing, type Outline } from '../../order/compiled-plan.js'
+import type { ArrayAllocator } from '../../order/scratch-arena.js'
 import { devicesOf } from '../analysis/device-of.js'
 import type { Bounded, Lifetimes, Ordered } from '../analysis/ir.js'
 import { type Work, workOf } from '../analysis/operations.js'
@@ -118,13 +118,17 @@ const buffersOf = (ir: Lifetimes): Listing<PlanBuffer> => {
   return { length: buffers.length, at: id => bufferOf({ buffers, home, arena }, id) }
 }
 
-const outlined = (ir: Lifetimes, nodes: Listing<PlanNode>): Outline => ({
+/** Passes before `bound` know no kind yet. */
+type Unbounded = Lifetimes & Partial<Pick<Bounded, 'boundKind'>>
+
+const outlined = (ir: Unbounded, nodes: Listing<PlanNode>): Outline => ({
   plan: 1,
   name: ir.settings.name,
   devices: devicesOf(ir),
   inFlight: ir.settings.inFlight,
   storage: ir.arena === undefined ? 'pooled' : 'planned',
   bound: { device: [Number.MAX_SAFE_INTEGER], pinned: Number.MAX_SAFE_INTEGER },
+  ...(ir.boundKind === undefined ? {} : { boundKind: ir.boundKind }),
   ...(ir.arena === undefined ? {} : { arena: ir.arena.bytes }),
   lanes: ir.lanes,
   buffers: buffersOf(ir),
@@ -132,15 +136,14 @@ const outlined = (ir: Lifetimes, nodes: Listing<PlanNode>): Outline => ({
   ...(ir.communicators === undefined ? {} : { communicators: ir.communicators }),
 })
 
-/** The plan but for its bound: all that its peak follows from. */
-export const outlineOf = (ir: Lifetimes): Plan =>
-  compiledPlan(outlined(ir, new Nodes(ir)), commandsOf(issuedOf(ir)))
+/** The plan but for its bound: all that its peak follows from. Its commands may be a scratch arena's. */
+export const outlineOf = (ir: Unbounded, allocator?: ArrayAllocator): Plan =>
+  compiledPlan(outlined(ir, new Nodes(ir)), commandsOf(issuedOf(ir), allocator))
 
 /** All of a plan but its commands. */
 export interface Draft extends Pick<Provenance, 'kernels' | 'decisions'> {
   readonly outline: Outline
   readonly issued: Issued
-  readonly peak: Peak
 }
 
 /**
@@ -155,8 +158,7 @@ export const draft = pass('draft', (ir: Bounded): Draft => {
     bound: { device: [...device], pinned },
     tolerance: nodes.tolerance,
   }
-  const { peak } = ir
-  return { outline, issued: issuedOf(ir), peak, kernels: nodes.kernels, decisions: decisionsOf(ir) }
+  return { outline, issued: issuedOf(ir), kernels: nodes.kernels, decisions: decisionsOf(ir) }
 })
 
 const freeze = <A extends object>(items: readonly A[]): readonly A[] => {

@@ -11,7 +11,6 @@ import { type Draft, emit } from '../passes/emit.js'
 /** A plan that is not proved yet. */
 export interface Unproved extends Pick<Provenance, 'kernels' | 'decisions'> {
   readonly plan: Plan
-  readonly peak: Draft['peak']
   /** Absent for a plan of more than `mostCommands`: its draft is freed before the proof. */
   readonly draft?: Draft
 }
@@ -22,9 +21,9 @@ const mostCommands = 2 ** 17
 /** The plan of a draft; the draft itself is kept only where the plan is small enough to be emitted again. */
 export const emitted = (draft: Draft): Unproved => {
   const plan = emit(draft)
-  const { peak, kernels, decisions } = draft
+  const { kernels, decisions } = draft
   const isSmall = flatCommandsOf(plan)!.commands <= mostCommands
-  return { plan, peak, kernels, decisions, ...(isSmall ? { draft } : {}) }
+  return { plan, kernels, decisions, ...(isSmall ? { draft } : {}) }
 }
 
 /** Waits that are dropped from one plan at most; the plan is proved anew after each. */
@@ -56,10 +55,8 @@ const withoutRedundantWait = (
 }
 
 const proved = (unproved: Unproved, ports: Provenance['ports'], left: number): Passed<Plan> => {
-  const { plan, peak, draft, kernels, decisions } = unproved
-  // For a plan too large to be replayed twice, L9 is judged by the peak that `bound` found from the same
-  // commands.
-  const violations = verify(plan, { everyRank: true, peak: draft === undefined ? peak : undefined })
+  const { plan, draft, kernels, decisions } = unproved
+  const violations = verify(plan, { everyRank: true })
   const [violation] = violations
   if (violation === undefined) {
     recordProvenance(plan, { kernels, ports, decisions })

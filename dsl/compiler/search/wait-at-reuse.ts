@@ -194,7 +194,7 @@ const fresh = (edges: readonly WindowEdge[], known: readonly WindowEdge[]): Wind
 export const waitAtReuse = (ir: Lifetimes, most: number): Lifetimes => {
   for (let round = 0; round < maxRounds; round++) {
     const waits = withScratchArena(allocator => {
-      const table = commandTableOf(outlineOf(ir), allocator)
+      const table = commandTableOf(outlineOf(ir, allocator), allocator)
       return table.commands > maxCommands ? [] : new PoolReplay(table, most).waits()
     })
     const edges = fresh(waits, ir.windows)

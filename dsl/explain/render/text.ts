@@ -168,6 +168,13 @@ const memoryReuseLines = ({ takeovers }: Reasons): Line[] =>
     }),
   )
 
+const kindText = ({ boundKind }: Plan): string =>
+  boundKind === 'exact'
+    ? ', exact: no tick takes more'
+    : boundKind === 'enforced'
+      ? ', enforced: each tick begins, on the device, after the end of the tick before'
+      : ''
+
 /** The whole explanation. `timing`: the lines about the prediction for a machine. */
 export const textOf = (plan: Plan, reasons: Reasons, timing: readonly string[]): string => {
   const { waits, uses, elidedWaits, elidedUses, choices, takeovers } = reasons
@@ -176,7 +183,7 @@ export const textOf = (plan: Plan, reasons: Reasons, timing: readonly string[]):
   const windows = choices.windows.some(({ gathers }) => gathers) ? 'uploads and gathers' : 'uploads'
   return `${[
     `${plan.name}: ${work}, ${plural(plan.inFlight, 'tick')} in flight`,
-    `bound: ${devices} of device memory, ${sizeOf(plan.bound.pinned)} of pinned memory`,
+    `bound: ${devices} of device memory, ${sizeOf(plan.bound.pinned)} of pinned memory${kindText(plan)}`,
     ...section('lanes', 'each is a CUDA stream, and does its operations in order', laneLines(reasons)),
     ...(choices.order === ''
       ? []

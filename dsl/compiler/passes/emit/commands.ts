@@ -55,11 +55,11 @@ class Sheet {
   accesses = 0
   length = 0
 
-  constructor(commands: number) {
-    this.op = heap.uint8(commands)
-    this.lane = heap.uint16(commands)
-    this.named = heap.int32(commands)
-    this.accessStart = heap.int32(commands + 1)
+  constructor(commands: number, allocator: ArrayAllocator) {
+    this.op = allocator.uint8(commands)
+    this.lane = allocator.uint16(commands)
+    this.named = allocator.int32(commands)
+    this.accessStart = allocator.int32(commands + 1)
   }
 
   put(op: number, lane: number, named: number): void {
@@ -74,11 +74,15 @@ class Sheet {
 /**
  * The commands in issue order, flat. For each operation: its waits, the allocs of buffers that it accesses
  * first, the record of its start if some operation waits for that, the run, the record of its end, the uses
- * that this event marks, and the frees of buffers that it accesses last.
+ * that this event marks, and the frees of buffers that it accesses last. For a plan that is looked at once
+ * they may come from a scratch arena.
  */
-export const commandsOf = (ir: Issued): FlatCommands => withScratchArena(allocator => written(ir, allocator))
+export const commandsOf = (ir: Issued, allocator?: ArrayAllocator): FlatCommands =>
+  allocator === undefined
+    ? withScratchArena(scratch => written(ir, heap, scratch))
+    : written(ir, allocator, allocator)
 
-const written = (ir: Issued, allocator: ArrayAllocator): FlatCommands => {
+const written = (ir: Issued, into: ArrayAllocator, allocator: ArrayAllocator): FlatCommands => {
   const { laneOf, waitStart, waitOn, waitTick, begins, useStart, useBuffer, home, accesses } = ir
   const operations = laneOf.length
   const { event, events } = eventsOf(ir, allocator)
@@ -86,8 +90,8 @@ const written = (ir: Issued, allocator: ArrayAllocator): FlatCommands => {
   const frees = byOperation(ir.last, operations, allocator)
   const uses = useBuffer.length
   const commands = operations + events + waitOn.length + uses + allocs.items.length + frees.items.length
-  const sheet = new Sheet(commands)
-  const useEventId = heap.int32(uses)
+  const sheet = new Sheet(commands, into)
+  const useEventId = into.int32(uses)
   for (let i = 0; i < operations; i++) {
     const lane = laneOf[i]!
     for (let w = waitStart[i]!; w < waitStart[i + 1]!; w++) {
@@ -109,7 +113,7 @@ const written = (ir: Issued, allocator: ArrayAllocator): FlatCommands => {
       sheet.put(Op.free, home[frees.items[f]!]!, frees.items[f]!)
   }
   sheet.accessStart[commands] = accesses.named.length
-  const accessMode = heap.uint8(accesses.named.length)
+  const accessMode = into.uint8(accesses.named.length)
   for (let i = 0; i < operations; i++)
     for (let a = accesses.written[i]!; a < accesses.start[i + 1]!; a++) accessMode[a] = Mode.write
   return {
