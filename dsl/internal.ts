@@ -3,6 +3,7 @@
 export { provenanceOf } from './compiler/analysis/provenance.js'
 export { explanations } from './explain/explain.js'
 export { traceJson } from './explain/render/trace-json.js'
+export { distance, meaning } from './interpret/meaning.js'
 export { fittingDim, showDims } from './language/bind.js'
 export { lateFunction, lateResult, referenceForm } from './language/reference.js'
 export { hostArray, numbers, writer } from './language/values.js'

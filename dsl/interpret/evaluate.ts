@@ -9,6 +9,9 @@ import { lateResult, referenceForm } from '../language/reference.js'
 import { type HostArray, hostArray, writer } from '../language/values.js'
 import { fault, type Prepared } from './prepare.js'
 
+/** What takes the place of a node's value, given what the node read. */
+export type Disturb = (node: GraphNode, value: HostArray, reads: readonly HostArray[]) => HostArray
+
 /** One rank during one tick: its values by node, and their sources. */
 export interface Rank {
   /** Its name in errors, where there are several ranks: ` of rank 3`. */
@@ -19,6 +22,8 @@ export interface Rank {
   readonly values: (HostArray | undefined)[]
   /** By kernel node: all of its writes. */
   readonly writes: Map<number, HostArray[]>
+  /** Absent: values are those of the operators' references. */
+  readonly disturb?: Disturb | undefined
 }
 
 const constructorOf = (spec: BoundSpec): string => hostArray(spec.dtype, 0).constructor.name
@@ -162,4 +167,16 @@ export const valuesOf = (
   node: GraphNode,
   fed: (rank: number) => unknown,
 ): readonly HostArray[] =>
-  isShared(node) ? exchanged(graph, ranks, node) : ranks.map((rank, r) => computed(graph, rank, node, fed(r)))
+  isShared(node)
+    ? exchanged(graph, ranks, node)
+    : ranks.map((rank, r) => {
+        const value = computed(graph, rank, node, fed(r))
+        const { disturb, values } = rank
+        return disturb === undefined
+          ? value
+          : disturb(
+              node,
+              value,
+              node.inputs.map(input => values[input]!),
+            )
+      })

@@ -39,19 +39,24 @@ export const interpret =
   (feeds: HostFeeds<I>): Observable<HostValues<O>> =>
     defer(() => {
       const prepared = prepare(irOf(graph), options.dims ?? {})
-      const shared = prepared.nodes.find(isShared)
-      if (shared !== undefined)
-        throw fault({
-          _tag: 'Unsupported',
-          at: shared.at.toString(),
-          subject: shared.name,
-          wanted: 'a graph of one rank',
-          found: `a collective over ${showCommunicator(communicatorOf(shared)!)}`,
-          next: 'interpretRanks(graph, options)(feeds) runs all ranks side by side, given the feeds of each',
-        })
+      refuseShared(prepared)
       const inputs = { params: options.params ?? {}, feeds: feeds ?? {} }
       return runRanks(prepared, [inputs], options.ticks ?? 1).pipe(map(([only]) => only))
     }) as Observable<HostValues<O>>
+
+/** Throws where several ranks take part. */
+export const refuseShared = ({ nodes }: Prepared): void => {
+  const shared = nodes.find(isShared)
+  if (shared !== undefined)
+    throw fault({
+      _tag: 'Unsupported',
+      at: shared.at.toString(),
+      subject: shared.name,
+      wanted: 'a graph of one rank',
+      found: `a collective over ${showCommunicator(communicatorOf(shared)!)}`,
+      next: 'interpretRanks(graph, options)(feeds) runs all ranks side by side, given the feeds of each',
+    })
+}
 
 /**
  * The meaning of a graph on several ranks, each with its own feeds, in a list by rank. All ranks proceed in

@@ -12,7 +12,7 @@ import {
 import { show } from '../ir/show.js'
 import type { ParamValues } from '../language/param.js'
 import type { HostArray } from '../language/values.js'
-import { initial, loadParams, type Rank } from './evaluate.js'
+import { type Disturb, initial, loadParams, type Rank } from './evaluate.js'
 import { fault, isState, type Prepared } from './prepare.js'
 import { type Fed, tick } from './tick.js'
 
@@ -20,6 +20,7 @@ import { type Fed, tick } from './tick.js'
 export interface RankInputs {
   readonly params: ParamValues
   readonly feeds: Readonly<Record<string, ObservableInput<unknown> | undefined>>
+  readonly disturb?: Disturb | undefined
 }
 
 /**
@@ -71,7 +72,8 @@ export const runRanks = (
         map(row => {
           const ranks = given.map((_, rank): Rank => {
             const [own, state] = [params[rank]!, states[rank]!]
-            return { label: label(rank), params: own, state, values: [], writes: new Map() }
+            const { disturb } = given[rank]!
+            return { label: label(rank), params: own, state, values: [], writes: new Map(), disturb }
           })
           const fed: Fed = given.map((_, rank) =>
             Object.fromEntries(inputs.map(({ name }, i) => [name, row[rank * inputs.length + i]!])),

@@ -25,8 +25,9 @@ export interface Plan<_I = unknown, _O = unknown> {
   /** The communicators of this rank's collectives; none where no node is a collective. */
   readonly communicators?: readonly PlanCommunicator[]
   /**
-   * The largest relative error that the arithmetic of this plan may show against `interpret`; 0 means bit for
-   * bit.
+   * The largest relative error that a device may show in one operation of this plan against its reference; 0:
+   * all outputs are those of `interpret` bit for bit. What errors come to at an output follows from the values:
+   * `braid run --check` finds it.
    */
   readonly tolerance?: number
 }

@@ -1,16 +1,20 @@
 import { lastValueFrom, toArray } from 'rxjs'
-import { type HostArray, interpret, type Program } from '../../dsl/index.js'
-import { numbers } from '../../dsl/internal.js'
+import type { HostArray, Program } from '../../dsl/index.js'
+import { distance, meaning, numbers } from '../../dsl/internal.js'
 import type { Plan } from '../../dsl/ir/plan.js'
-import type { DType } from '../../dsl/ir/tensor.js'
 
 export interface CheckResult {
   /** Output values compared: ticks times outputs. */
   readonly outputs: number
+  /**
+   * The largest difference of an element from what `interpret` yields, relative to the largest magnitude of
+   * its tensor; 0 only where all are equal.
+   */
   readonly maxRelativeError: number
+  /** What rounding allows there, relative to the same; of the output that comes closest to it. */
   readonly tolerance: number
   readonly ok: boolean
-  /** The output with the largest error, where the check fails. */
+  /** The output that is furthest beyond what is allowed, where the check fails. */
   readonly worst?: { readonly output: string; readonly tick: number; readonly relativeError: number }
 }
 
@@ -36,46 +40,43 @@ export const check = async (
     ...(program.params ? { params: program.params } : {}),
     ...(dims ? { dims } : {}),
   }
-  const meant = await lastValueFrom(interpret(program.graph, options)(feeds as never).pipe(toArray()))
+  const meant = await lastValueFrom(meaning(program.graph, options)(feeds as never).pipe(toArray()))
   const types = new Map(
     plan.buffers.filter(({ life }) => life === 'output').map(({ name, dtype }) => [name, dtype ?? 'u8']),
   )
-  const tolerance = plan.tolerance ?? 0
-  let worst = { output: '', tick: -1, relativeError: 0 }
-  let outputs = 0
-  got.forEach((values, tick) => {
-    for (const [output, value] of Object.entries(values)) {
-      outputs++
-      const wanted = (meant[tick] as Values | undefined)?.[output]
-      const error = wanted
-        ? relativeError(value, wanted, types.get(output) ?? 'u8')
-        : Number.POSITIVE_INFINITY
-      if (error > worst.relativeError || worst.tick < 0) worst = { output, tick, relativeError: error }
-    }
-  })
-  const ok = meant.length === got.length && worst.relativeError <= tolerance
-  return { outputs, maxRelativeError: worst.relativeError, tolerance, ok, ...(ok ? {} : { worst }) }
+  const compared = got.flatMap((values, tick) =>
+    Object.entries(values).map(([output, value]) => {
+      const row = meant[tick]
+      const wanted = row?.values[output]
+      if (row === undefined || wanted === undefined) return missing(output, tick)
+      const dtype = types.get(output) ?? 'u8'
+      const allowed = row.allowed[output] ?? 0
+      const { difference, scale, wrong } = distance(numbers(value, dtype), numbers(wanted, dtype), allowed)
+      const relativeError = relative(difference, scale)
+      const tolerance = relative(allowed, scale)
+      const share = difference === 0 ? 0 : relative(difference, allowed)
+      return { output, tick, relativeError, tolerance, share, ok: wrong === undefined }
+    }),
+  )
+  const none = { output: '', tick: 0, relativeError: 0, tolerance: 0, share: 0, ok: true }
+  const { output, tick, relativeError, tolerance } = compared.reduce(
+    (worst, one) => (one.share > worst.share ? one : worst),
+    compared[0] ?? none,
+  )
+  const ok = meant.length === got.length && compared.every(one => one.ok)
+  const maxRelativeError = Math.max(0, ...compared.map(one => one.relativeError))
+  const result = { outputs: compared.length, maxRelativeError, tolerance, ok }
+  return ok ? result : { ...result, worst: { output, tick, relativeError } }
 }
 
-/**
- * The largest difference of two values, relative to the largest magnitude of the second; 0 only where they
- * are equal bit for bit.
- */
-export const relativeError = (got: HostArray, wanted: HostArray, dtype: DType): number => {
-  if (got.length !== wanted.length) return Number.POSITIVE_INFINITY
-  const found = numbers(got, dtype)
-  const meant = numbers(wanted, dtype)
-  let difference = 0
-  let scale = 0
-  for (let i = 0; i < meant.length; i++) {
-    const a = found[i]!
-    const b = meant[i]!
-    if (Number.isFinite(b)) scale = Math.max(scale, Math.abs(b))
-    if (a === b || (Number.isNaN(a) && Number.isNaN(b))) continue
-    difference = Math.max(
-      difference,
-      Number.isFinite(a) && Number.isFinite(b) ? Math.abs(a - b) : Number.POSITIVE_INFINITY,
-    )
-  }
-  return difference === 0 ? 0 : difference / Math.max(scale, Number.MIN_VALUE)
-}
+const missing = (output: string, tick: number) => ({
+  output,
+  tick,
+  relativeError: Number.POSITIVE_INFINITY,
+  tolerance: 0,
+  share: Number.POSITIVE_INFINITY,
+  ok: false,
+})
+
+const relative = (of: number, scale: number): number =>
+  of === 0 ? 0 : of / Math.max(scale, Number.MIN_VALUE)

@@ -1,10 +1,10 @@
 // Whether a session yields what `interpret` yields, of a random graph.
 import { lastValueFrom, toArray } from 'rxjs'
 import { expect } from 'vitest'
-import { interpret } from '../../dsl/index.js'
-import type { HostArray } from '../../dsl/language/values.js'
+import { distance, meaning } from '../../dsl/interpret/meaning.js'
+import { type HostArray, numbers } from '../../dsl/language/values.js'
 import { pulled, type Session } from '../../runtime/index.js'
-import { firstDifference, type Sample } from '../fixtures/graphs/random.js'
+import type { Sample } from '../fixtures/graphs/random.js'
 
 type Values = Readonly<Record<string, HostArray>>
 
@@ -19,15 +19,20 @@ export const outputsOf = async (session: Session, { feeds, ticks }: Sample): Pro
   return outputs
 }
 
-/** Fails unless these are the values of `interpret`, each output within its slack. */
+/** Fails unless these are the values that the graph means, each as near as rounding allows. */
 export const expectMeant = async (made: Sample, got: readonly Values[]): Promise<void> => {
   const { graph, params, dims, feeds, ticks } = made
-  const running = interpret(graph, { params: params as never, dims, ticks })(feeds as never)
-  const wanted = (await lastValueFrom(running.pipe(toArray()))) as unknown as readonly Values[]
+  const running = meaning(graph, { params: params as never, dims, ticks })(feeds as never)
+  const wanted = await lastValueFrom(running.pipe(toArray()))
   expect(got).toHaveLength(wanted.length)
-  wanted.forEach((values, tick) => {
-    for (const [name, { dtype, slack }] of Object.entries(made.outputs)) {
-      const difference = firstDifference(got[tick]![name]!, values[name]!, dtype, slack)
+  wanted.forEach(({ values, allowed }, tick) => {
+    for (const [name, dtype] of Object.entries(made.outputs)) {
+      const [found, meant] = [numbers(got[tick]![name]!, dtype), numbers(values[name]!, dtype)]
+      const { wrong } = distance(found, meant, allowed[name]!)
+      const difference =
+        wrong === undefined
+          ? undefined
+          : { wrong, got: found[wrong], meant: meant[wrong], allowed: allowed[name] }
       expect(difference, `output ${name} of tick ${tick}`).toBeUndefined()
     }
   })

@@ -12,7 +12,6 @@ import {
   device,
   download,
   graph,
-  interpret,
   lane,
   matmul,
   mul,
@@ -26,9 +25,10 @@ import {
   toJSON,
   upload,
 } from '../../dsl/index.js'
+import { distance, meaning } from '../../dsl/interpret/meaning.js'
 import { verify } from '../../dsl/verify/verify.js'
 import { open, pulled, type RunError } from '../../runtime/index.js'
-import { firstDifference, type Sample, sample } from '../fixtures/graphs/random.js'
+import { type Sample, sample } from '../fixtures/graphs/random.js'
 import { runs } from '../fixtures/runs.js'
 import { fleets, opened } from './devices.js'
 import { expectMeant, outputsOf } from './meant.js'
@@ -110,7 +110,7 @@ describe.each(fleets)(
       const feeds = Array.from({ length: 8 }, (_, t) =>
         Float32Array.from({ length: 4 * size }, (_, k) => (k + t) % 3),
       )
-      const wanted = await lastValueFrom(interpret(net, { params })({ x: feeds } as never).pipe(toArray()))
+      const wanted = await lastValueFrom(meaning(net, { params })({ x: feeds } as never).pipe(toArray()))
       for (const storage of ['pooled', 'planned'] as const) {
         const host = onHost ? { host: { jitter: 5, poison: true } } : {}
         const opening = { compile: { storage, inFlight: 3 }, params, poison: true, ...host }
@@ -118,8 +118,8 @@ describe.each(fleets)(
         let tick = 0
         for await (const lease of session.run({ x: pulled(feeds) })) {
           using out = lease
-          const difference = firstDifference(out.y, wanted[tick++]!.y, 'f32', 1e-3)
-          expect(difference, `tick ${tick}`).toBeUndefined()
+          const { values, allowed } = wanted[tick++]!
+          expect(distance(out.y, values['y']!, allowed['y']!).wrong, `tick ${tick}`).toBeUndefined()
         }
         expect(tick).toBe(8)
         expect(session.stats().eventsCreated).toBe(0)

@@ -3,13 +3,14 @@
 import fc from 'fast-check'
 import { lastValueFrom, map, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'
-import { add, download, graph, interpret, lane, mul, param, scan, tensor, upload } from '../../dsl/index.js'
+import { add, download, graph, lane, mul, param, scan, tensor, upload } from '../../dsl/index.js'
 import type { Lease } from '../../dsl/language/feed.js'
 import type { HostArray } from '../../dsl/language/values.js'
 import { pulled, RunError } from '../../runtime/index.js'
-import { firstDifference, type Sample, sample } from '../fixtures/graphs/random.js'
+import { type Sample, sample } from '../fixtures/graphs/random.js'
 import { runs } from '../fixtures/runs.js'
 import { opened, present, until } from './devices.js'
+import { expectMeant } from './meant.js'
 
 type Values = Readonly<Record<string, HostArray>>
 
@@ -150,17 +151,8 @@ describe.each(present)('sessions that share %s', device => {
     await fc.assert(
       fc.asyncProperty(arbitrary, arbitrary, fc.integer({ min: 1, max: 1e6 }), async (one, other, seed) => {
         const both = await Promise.all([ran(one, seed), ran(other, seed + 1)])
-        for (const [i, { graph, params, dims, feeds, ticks, outputs }] of [one, other].entries()) {
-          const meaning = interpret(graph, { params: params as never, dims, ticks })(feeds as never)
-          const wanted = (await lastValueFrom(meaning.pipe(toArray()))) as unknown as readonly Values[]
-          expect(both[i]).toHaveLength(wanted.length)
-          wanted.forEach((values, tick) => {
-            for (const [name, { dtype, slack }] of Object.entries(outputs)) {
-              const difference = firstDifference(both[i]![tick]![name]!, values[name]!, dtype, slack)
-              expect(difference, `output ${name} of tick ${tick} of graph ${i}`).toBeUndefined()
-            }
-          })
-        }
+        await expectMeant(one, both[0]!)
+        await expectMeant(other, both[1]!)
       }),
       { numRuns: runs(25) },
     )

@@ -182,4 +182,6 @@ export const elementwise = (name: string): Operator => ({
   lower: (inputs, output, attrs) => lowered(inputs, output, codeOf(attrs)),
   reference: (inputs, specs, output, attrs) => runMap(mapSpec(specs, output, codeOf(attrs)), inputs)[0]!,
   tolerance: (output, _inputs, attrs) => mapTolerance(codeOf(attrs), output.dtype),
+  // A single step is exact to some units of its result. Of several, one may take away what another made.
+  scale: (largest, _inputs, attrs) => (mapFlops(codeOf(attrs), 1) > 1 ? Math.max(0, ...largest) : 0),
 })

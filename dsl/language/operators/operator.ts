@@ -72,6 +72,14 @@ export interface Operator {
     output: BoundSpec,
     attrs: Attrs,
   ): readonly HostArray[]
-  /** The largest relative error that a device may show against `reference`; 0: bit for bit. */
+  /**
+   * The largest error that a device may show against `reference`, relative to the largest element of the
+   * result, or to `scale` where that is larger; 0: bit for bit.
+   */
   tolerance(output: BoundSpec, inputs: readonly BoundSpec[], attrs: Attrs): number
+  /**
+   * The magnitude of what the result is made of, from that of the largest element of each input: where terms
+   * cancel, the result is smaller than what rounding left of them.
+   */
+  scale?(largest: readonly number[], inputs: readonly BoundSpec[], attrs: Attrs): number
 }

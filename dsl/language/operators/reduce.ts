@@ -87,6 +87,10 @@ const run = (kernel: ReduceSpec, input: HostArray): HostArray => {
   return result
 }
 
+/** How many elements are added up. */
+const lengthOf = (inputs: readonly BoundSpec[], attrs: Attrs): number =>
+  inputs[0]?.shape[attrs['axis'] as number] ?? 1
+
 /** A reduction along one axis. Sums of u8 are i32; means take floats only. */
 export const reduction = (how: ReduceSpec['how']): Operator => ({
   name: how,
@@ -116,8 +120,8 @@ export const reduction = (how: ReduceSpec['how']): Operator => ({
   tolerance: (output, inputs, attrs) =>
     how === 'max' || how === 'min' || !isFloat(output.dtype)
       ? 0
-      : 4 * (inputs[0]?.shape[attrs['axis'] as number] ?? 1) * roundoff.f32 +
-        (output.dtype === 'f32' ? 0 : 2 * roundoff[output.dtype]),
+      : lengthOf(inputs, attrs) * roundoff.f32 + (output.dtype === 'f32' ? 0 : 2 * roundoff[output.dtype]),
+  scale: ([x], inputs, attrs) => (how === 'mean' ? (x ?? 0) / lengthOf(inputs, attrs) : (x ?? 0)),
 })
 
 /** The public function of a reduction: of an axis and its options, or of one object with both. */

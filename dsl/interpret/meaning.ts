@@ -1,0 +1,175 @@
+import { defer, map, type Observable, zip } from 'rxjs'
+import type { GraphIR, GraphNode } from '../ir/graph.js'
+import { type Graph, irOf } from '../language/graph.js'
+import { operators } from '../language/operators/registry.js'
+import type { Ports } from '../language/tensor.js'
+import { type HostArray, numbers, roundoff, writer } from '../language/values.js'
+import type { Disturb } from './evaluate.js'
+import { type HostFeeds, type InterpretOptions, refuseShared } from './interpret.js'
+import { type Prepared, prepare } from './prepare.js'
+import { runRanks } from './ranks.js'
+
+/** One tick of a graph: its outputs, and how far rounding may take an element of each on a device. */
+export interface Meaning {
+  readonly values: Readonly<Record<string, HostArray>>
+  /** By output, an absolute difference; 0: equal bit for bit. */
+  readonly allowed: Readonly<Record<string, number>>
+}
+
+/**
+ * How many times the largest change that was seen is allowed: a device may round against us in each place, and
+ * a sample of roundings is not the worst one.
+ */
+const safety = 2
+
+/** Which way an element of a node's value is moved. */
+type Direction = (node: number, element: number) => 1 | -1
+
+// A hash of both numbers, so that the directions are the same in every run.
+const scattered: Direction = (node, element) => {
+  let h = Math.imul(element + 1, 0x9e3779b1) ^ Math.imul(node + 1, 0x85ebca6b)
+  h ^= h >>> 15
+  h = Math.imul(h, 0xc2b2ae35)
+  return (h ^ (h >>> 13)) & 1 ? 1 : -1
+}
+const upward: Direction = () => 1
+
+/** The largest finite magnitude. */
+const largest = (values: HostArray | Float32Array): number => {
+  let most = 0
+  for (let i = 0; i < values.length; i++) {
+    const size = Math.abs(values[i]!)
+    if (size > most && size < Number.POSITIVE_INFINITY) most = size
+  }
+  return most
+}
+
+/** The largest relative error that a device may show in the values of a node, of exact operands. */
+const toleranceOf = ({ specs, kernels }: Prepared, { id, op, inputs, attrs }: GraphNode): number =>
+  op === 'kernel' || op === 'port'
+    ? kernels.get(op === 'port' ? inputs[0]! : id)!.tolerance
+    : (operators[op]?.tolerance(
+        specs[id]!,
+        inputs.map(input => specs[input]!),
+        attrs,
+      ) ?? 0)
+
+/** By node: whether a device may differ in its value at all. */
+const inexactNodes = (graph: Prepared): readonly boolean[] => {
+  const inexact: boolean[] = graph.specs.map(() => false)
+  // A delay passes on what a later node makes, so once through the list is not always enough.
+  for (let changed = true; changed; ) {
+    changed = false
+    for (const node of graph.nodes) {
+      if (inexact[node.id]) continue
+      const now = node.inputs.some(input => inexact[input]) || toleranceOf(graph, node) > 0
+      inexact[node.id] = now
+      changed ||= now
+    }
+  }
+  return inexact
+}
+
+/**
+ * Moves each element of a result by as much as a device may be off: by the operator's own error, and, where an
+ * operand is inexact, by one unit in the last place at least, since the result may round the other way.
+ */
+const disturbing =
+  (graph: Prepared, inexact: readonly boolean[], direction: Direction): Disturb =>
+  (node, value, reads) => {
+    if (!inexact[node.id] || !(node.op in operators || node.op === 'kernel' || node.op === 'port'))
+      return value
+    const tolerance = toleranceOf(graph, node)
+    const { specs } = graph
+    const { dtype } = specs[node.id]!
+    const given = numbers(value, dtype)
+    const beside = operators[node.op]?.scale?.(
+      reads.map((read, i) => largest(numbers(read, specs[node.inputs[i]!]!.dtype))),
+      node.inputs.map(input => specs[input]!),
+      node.attrs,
+    )
+    const by = tolerance * Math.max(largest(given), beside ?? 0)
+    const write = writer(dtype)
+    const moved = value.slice()
+    for (let i = 0; i < moved.length; i++) {
+      const unit = 2 * roundoff[dtype] * Math.abs(given[i]!)
+      moved[i] = write(given[i]! + direction(node.id, i) * Math.max(by, unit))
+    }
+    return moved
+  }
+
+/** The largest finite difference of an element. What is not finite must be the same on a device. */
+const change = (values: HostArray, moved: HostArray, read: (value: HostArray) => HostArray): number => {
+  const [a, b] = [read(values), read(moved)]
+  let most = 0
+  for (let i = 0; i < a.length; i++) {
+    const difference = Math.abs(a[i]! - b[i]!)
+    if (difference > most && difference < Number.POSITIVE_INFINITY) most = difference
+  }
+  return most
+}
+
+/**
+ * What `interpret` yields, with what rounding is worth in it: the graph is also run with every inexact result
+ * moved by as much as its operator lets a device differ, once in scattered directions and once upward, and the
+ * largest change of an output is allowed twice. So what is allowed follows from the values themselves: the
+ * lengths of the sums, the element types, the depth of the graph, what cancels and what grows. An output with
+ * nothing inexact before it must be equal bit for bit. `feeds` are subscribed to three times.
+ */
+export const meaning =
+  <I extends Ports, O extends Ports>(graph: Graph<I, O> | GraphIR, options: InterpretOptions = {}) =>
+  (feeds: HostFeeds<I>): Observable<Meaning> =>
+    defer(() => {
+      const prepared = prepare(irOf(graph), options.dims ?? {})
+      refuseShared(prepared)
+      const inputs = { params: options.params ?? {}, feeds: feeds ?? {} }
+      const run = (disturb?: Disturb) =>
+        runRanks(prepared, [{ ...inputs, disturb }], options.ticks ?? 1).pipe(map(([only]) => only!))
+      const inexact = inexactNodes(prepared)
+      const directions = inexact.includes(true) ? [scattered, upward] : []
+      const runs = [run(), ...directions.map(direction => run(disturbing(prepared, inexact, direction)))]
+      return zip(runs).pipe(
+        map(([values, ...moved]) => ({ values: values!, allowed: allowed(prepared, values!, moved) })),
+      )
+    })
+
+const allowed = (
+  { ir, specs }: Prepared,
+  values: Meaning['values'],
+  moved: readonly Meaning['values'][],
+): Meaning['allowed'] =>
+  Object.fromEntries(
+    ir.outputs.map(({ name, node }) => {
+      const read = (value: HostArray) => numbers(value, specs[node]!.dtype)
+      const changes = moved.map(other => change(values[name]!, other[name]!, read))
+      return [name, safety * Math.max(0, ...changes)]
+    }),
+  )
+
+/** How far values are from what is meant. */
+export interface Distance {
+  /** The largest difference of an element; infinite where one of the two is not finite, or missing. */
+  readonly difference: number
+  /** The largest magnitude of a meant element. */
+  readonly scale: number
+  /** The first element that is further away than is allowed. */
+  readonly wrong: number | undefined
+}
+
+/** Compares an output with its meaning, element by element. NaN is equal to NaN alone. */
+export const distance = (
+  got: HostArray | Float32Array,
+  meant: HostArray | Float32Array,
+  allowed: number,
+): Distance => {
+  let difference = got.length === meant.length ? 0 : Number.POSITIVE_INFINITY
+  let wrong = difference === 0 ? undefined : Math.min(got.length, meant.length)
+  for (let i = 0; i < Math.min(got.length, meant.length); i++) {
+    const [a, b] = [got[i]!, meant[i]!]
+    if (a === b || (Number.isNaN(a) && Number.isNaN(b))) continue
+    const apart = Number.isFinite(a) && Number.isFinite(b) ? Math.abs(a - b) : Number.POSITIVE_INFINITY
+    difference = Math.max(difference, apart)
+    if (!(apart <= allowed)) wrong ??= i
+  }
+  return { difference, scale: largest(meant), wrong }
+}
