@@ -1,6 +1,7 @@
 import { commandText } from '../ir/names.js'
 import type { Plan, Violation } from '../ir/plan.js'
 import { commandTableOf } from '../order/command-table.js'
+import { checkCircles } from './l8-circles.js'
 import { checkConcurrent } from './l8-concurrent.js'
 import { checkDeadlock } from './l8-deadlock.js'
 import { type Blame, matchesOf, worldOf } from './l8-matching.js'
@@ -10,8 +11,9 @@ import { hasForm, verify } from './verify.js'
 /**
  * Proves the laws of the plans of several ranks, the n-th that of rank n: of each plan the laws of `verify`,
  * and of all together L8: on every communicator all ranks issue the same collectives in the same order, sends
- * match receives with no buffering, and communicators that share two ranks or more never have concurrent
- * calls. Each violation names its rank (`rank`). A plan that several ranks share is proved once.
+ * match receives with no buffering, communicators that share two ranks or more never have concurrent calls,
+ * and devices that hold one call at a time never stop round a circle of communicators that share one rank
+ * each. Each violation names its rank (`rank`). A plan that several ranks share is proved once.
  */
 export const verifyRanks = (
   plans: readonly Plan[],
@@ -46,7 +48,10 @@ const checkRanks = (plans: readonly Plan[]): Violation[] => {
     found.push({ law: 'L8', command, lane: table.lane[command]!, rank, message })
   }
   const matches = matchesOf(world, blame)
-  if (found.length === 0 && matches !== undefined) checkDeadlock(world, matches, blame)
+  if (found.length === 0 && matches !== undefined) {
+    checkDeadlock(world, matches, blame)
+    if (found.length === 0) checkCircles(world, matches, blame)
+  }
   checkConcurrent(world, blame)
   return found
 }

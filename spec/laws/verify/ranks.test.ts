@@ -232,4 +232,80 @@ describe('verifyRanks and an executor that buffers nothing', () => {
     expect(counts.stops).toBeGreaterThan(often(50))
     expect(counts.ends).toBeGreaterThan(often(50))
   })
+
+  /** Three communicators of three ranks: each two share one rank. */
+  const ring = [0, 1, 2].map(
+    (id): PlanCommunicator => ({ id, name: `pair${id}`, groups: [[id, (id + 1) % 3].sort()] }),
+  )
+  const around = fc.tuple(
+    fc.array(fc.tuple(fc.nat(2), fc.tuple(fc.nat(2), fc.nat(2), fc.nat(2))), { minLength: 2, maxLength: 4 }),
+    fc.array(fc.tuple(fc.nat(2), fc.nat(3), fc.nat(3)), { maxLength: 4 }),
+    fc.array(fc.boolean(), { minLength: 3, maxLength: 3 }),
+    fc.array(fc.tuple(fc.nat(2), fc.nat(), fc.nat()), { maxLength: 1 }),
+  )
+
+  test('agree on whether they can stop round a circle of communicators that share one rank each', () => {
+    const counts = { stops: 0, ends: 0 }
+    fc.assert(
+      fc.property(around, ([meetings, waits, tied, swaps]) => {
+        const plans = [0, 1, 2].map(rank => {
+          const calls = meetings
+            .filter(([id]) => id === rank || (id + 1) % 3 === rank)
+            .map(([id, lane]) => sum(id, lane[rank]))
+          for (const [at, i, j] of swaps)
+            if (at === rank && calls.length > 0) {
+              const [x, y] = [i % calls.length, j % calls.length]
+              ;[calls[x], calls[y]] = [calls[y]!, calls[x]!]
+            }
+          const own = waits
+            .filter(([at]) => at === rank)
+            .map(([, later, earlier]) => [later, earlier] as const)
+          return rankOf({ calls, waits: own, around: tied[rank]! }, ring)
+        })
+        if (execute(plans) !== 'done') return
+        const stops = canStop(plans)
+        counts[stops ? 'stops' : 'ends']++
+        expect(judged(plans).length > 0).toBe(stops)
+      }),
+      { numRuns: runs(1000) },
+    )
+    expect(counts.stops).toBeGreaterThan(often(20))
+    expect(counts.ends).toBeGreaterThan(often(50))
+  })
+
+  test('a circle is reported step by step, and ordering one of its ranks does not mend it', () => {
+    const loose = ring.map((_, rank) =>
+      rankOf(script(sum(Math.min(rank, (rank + 2) % 3), 0), sum(Math.max(rank, (rank + 2) % 3), 1)), ring),
+    )
+    const [violation, ...more] = judged(loose)
+    expect(more).toEqual([])
+    expect(violation).toMatchObject({ law: 'L8' })
+    expect(violation!.message.match(/rank \d may hold/g)).toHaveLength(3)
+    expect(violation!.message).toContain('which waits for rank')
+    const tied = ring.map((_, rank) =>
+      rankOf(
+        {
+          ...script(sum(Math.min(rank, (rank + 2) % 3), 0), sum(Math.max(rank, (rank + 2) % 3), 1)),
+          waits: [[1, 0]],
+          around: true,
+        },
+        ring,
+      ),
+    )
+    expect(judged(tied)).toEqual([])
+    expect(judged([loose[0]!, tied[1]!, tied[2]!])).toHaveLength(1)
+  })
+
+  test('the axes of a mesh make no circle: its calls may be concurrent on every rank', () => {
+    const cube = [0, 1, 2].map((axis): PlanCommunicator => {
+      const lines = new Map<number, number[]>()
+      for (let rank = 0; rank < 8; rank++) {
+        const line = rank & ~(1 << axis)
+        lines.set(line, [...(lines.get(line) ?? []), rank])
+      }
+      return { id: axis, name: `axis${axis}`, groups: [...lines.values()] }
+    })
+    const loose = script(sum(0, 0), sum(1, 1), sum(2, 2))
+    expect(judged(Array.from({ length: 8 }, () => rankOf(loose, cube)))).toEqual([])
+  })
 })
