@@ -23,8 +23,8 @@ import { mapTolerance } from '../../dsl/language/operators/elementwise.js'
 import { type HostArray, hostArray, numbers, roundoff, writer } from '../../dsl/language/values.js'
 import { pulled } from '../../runtime/index.js'
 import { opened, present } from './devices.js'
+import { ran, type Values } from './yields.js'
 
-type Values = Readonly<Record<string, HostArray>>
 // biome-ignore lint/suspicious/noExplicitAny: the graphs here are built in loops, which no type follows
 type Anything = any
 
@@ -172,18 +172,14 @@ const differences = async (
 ): Promise<readonly string[]> => {
   const rows = Object.fromEntries(Object.entries(feeds).map(([name, value]) => [name, [value]]))
   const meant = (await lastValueFrom(interpret(net)(rows as Anything))) as Values
-  await using session = await opened(net as Anything, device)
+  const [yielded] = await ran(net as Anything, device, rows)
   const found: string[] = []
-  const pulls = Object.fromEntries(Object.entries(rows).map(([name, values]) => [name, pulled(values)]))
-  await session.run(pulls as Anything, { ticks: 1 }).forEach(lease => {
-    using held = lease as unknown as Values & Disposable
-    for (const [name, { dtype, tolerance }] of Object.entries(outputs)) {
-      const [got, want] = [numbers(held[name]!, dtype), numbers(meant[name]!, dtype)]
-      const wrong = got.findIndex((value, i) => !near(value, want[i]!, dtype, tolerance))
-      if (got.length !== want.length) found.push(`${name}: ${got.length} elements, not ${want.length}`)
-      else if (wrong >= 0) found.push(`${name}[${wrong}]: ${got[wrong]}, not ${want[wrong]}`)
-    }
-  })
+  for (const [name, { dtype, tolerance }] of Object.entries(outputs)) {
+    const [got, want] = [numbers(yielded![name]!, dtype), numbers(meant[name]!, dtype)]
+    const wrong = got.findIndex((value, i) => !near(value, want[i]!, dtype, tolerance))
+    if (got.length !== want.length) found.push(`${name}: ${got.length} elements, not ${want.length}`)
+    else if (wrong >= 0) found.push(`${name}[${wrong}]: ${got[wrong]}, not ${want[wrong]}`)
+  }
   return found
 }
 

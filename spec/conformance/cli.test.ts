@@ -80,7 +80,7 @@ describe('braid', () => {
     expect(stdout).not.toContain('\u001b')
   })
 
-  it('runs a plan for two devices on two, and says what each of them held', () => {
+  it('runs a plan for two devices on two, and prints what each of them held', () => {
     const { pathname: program } = new URL('../../examples/two-devices/program.ts', import.meta.url)
     const ran = braid('run', program, '--device', 'host:0,host:1', '--ticks', '4', '--check', '--json')
     expect(ran.status).toBe(0)
@@ -351,7 +351,7 @@ export default program({ ...p, feeds: () => ({ x: pulled(dry()) }) })`,
     expect(braid('--version').stdout).toMatch(/^\d+\.\d+\.\d+\n$/)
   })
 
-  it('doctor says what there is and what to do', () => {
+  it('doctor prints which devices there are and what to do', () => {
     const { status, stdout } = braid('doctor')
     expect(status).toBe(0)
     expect(stdout).toContain('What to do')

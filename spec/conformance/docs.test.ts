@@ -81,7 +81,7 @@ it('type-checks', context => {
 })
 
 describe.each(sections)('$title', ({ file, output }) => {
-  it('runs, and prints what it says', async () => {
+  it('runs, and prints what the page shows', async () => {
     const printed: string[] = []
     const log = vi
       .spyOn(console, 'log')

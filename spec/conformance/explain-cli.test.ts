@@ -28,7 +28,7 @@ const machine = file(
 )
 
 describe('braid explain', () => {
-  it('says why, with the lines of the program, and what a machine makes of it', () => {
+  it('prints reasons, with the lines of the program, and the times of a machine', () => {
     const { status, stdout, stderr } = braid('explain', program, '--machine', machine)
     expect({ status, stderr }).toEqual({ status: 0, stderr: '' })
     expect(stdout).toMatch(/^net: \d+ operations on \d lanes/)

@@ -90,7 +90,7 @@ describe('a file that is written', () => {
     throw new Error('the disk is full')
   }
 
-  it('is whole or is not there, and nothing is left beside it', () => {
+  it('is whole or is not there, and no other file is left', () => {
     const path = join(own, 'new.json')
     expect(() => writeWhole(path, failing())).toThrow('the disk is full')
     expect(readdirSync(own)).toEqual([])

@@ -147,7 +147,7 @@ describe('feeds and traces', () => {
     ['chromeTrace, a time that is none', () => chromeTrace([record], plan)],
     ['perfettoTrace, nothing', () => perfettoTrace()],
   ]
-  it.each(calls)('%s: a TypeError that says what to do', (_, call) => {
+  it.each(calls)('%s: a TypeError with the next step', (_, call) => {
     let error: unknown
     try {
       call()

@@ -1,6 +1,5 @@
 // Collectives of one rank run on every device: a program for any number of ranks is valid for one, and sends
 // nothing.
-import { lastValueFrom, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'
 import {
   add,
@@ -17,7 +16,6 @@ import {
   type Graph,
   graph,
   hold,
-  interpret,
   lane,
   matmul,
   on,
@@ -31,9 +29,9 @@ import {
   window,
 } from '../../dsl/index.js'
 import { type HostArray, hostArray } from '../../dsl/language/values.js'
-import { pulled } from '../../runtime/index.js'
 import { twiceInPlace } from '../fixtures/graphs/kernels.js'
-import { opened, present } from './devices.js'
+import { present } from './devices.js'
+import { expectMeaning } from './yields.js'
 
 const self = communicator('self', 1)
 const comm = lane('comm')
@@ -51,21 +49,7 @@ const check = async (
     undefined,
     [],
   ])
-  const host = device === 'host' ? { host: { jitter: 7, jitterMicroseconds: 60, poison: true } } : {}
-  await using session = await opened(net, device, {
-    compile: options,
-    poison: true,
-    params: params as never,
-    ...host,
-  })
-  const got: unknown[] = []
-  const pulls = Object.fromEntries(Object.entries(feeds).map(([name, values]) => [name, pulled(values)]))
-  await session.run(pulls as never).forEach(lease => {
-    using held = lease as unknown as Readonly<Record<string, HostArray>> & Disposable
-    got.push(Object.fromEntries(Object.entries(held).map(([name, value]) => [name, value.slice()])))
-  })
-  const wanted = interpret(net, { params: params as never })(feeds as never).pipe(toArray())
-  expect(got).toEqual(await lastValueFrom(wanted))
+  await expectMeaning(net as never, device, feeds, { compile: options, params, seed: 7 })
 }
 
 const counted = (dtype: 'u8' | 'i32' | 'f16' | 'bf16' | 'f32', length: number, tick: number): HostArray =>

@@ -164,7 +164,7 @@ describe.each(present)('rates on %s', device => {
     expect(again.total).toBe(1010)
   })
 
-  it('says nothing of values that it took for a tick which another feed ends', async () => {
+  it('warns of no value that was taken for a tick which another feed ends', async () => {
     const { messages, stop } = warned()
     const session = await start()
     const run = session.run({ x: pulled(pairs(100)), z: pulled(pairs(2, 1000)) })

@@ -455,7 +455,7 @@ describe.each(present)('a session on %s', device => {
     expect(kept.closed).toBe(true)
   })
 
-  it('27 warns once of leases that are not given back, and says which', async () => {
+  it('27 warns once of leases that are not given back, and names them', async () => {
     const session = await doubling({ leaseWarningMs: 60 })
     const warnings: Error[] = []
     const listen = (warning: Error): void => void warnings.push(warning)

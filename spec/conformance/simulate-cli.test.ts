@@ -105,7 +105,7 @@ describe('braid simulate', () => {
     )
   })
 
-  it('says where a machine file is wrong, what was wanted and what was found', () => {
+  it('reports where a machine file is wrong, what was wanted and what was found', () => {
     const machine = file(
       'bad.jsonc',
       '{ "extends": "h200", "name": "bad", "device": { "bandwidth": "3 us" }, "hosts": 1 }',

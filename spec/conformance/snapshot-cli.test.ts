@@ -144,7 +144,7 @@ print(data["braid"]["traces"][0]["action"], data["segments"][0]["blocks"][1]["pe
     ])
   })
 
-  it("refuses a pickle, runs nothing of it, and says where PyTorch's snapshots open", () => {
+  it('refuses a pickle, runs nothing of it, and names the page that opens it', () => {
     const path = join(folder, 'torch.pickle')
     expect(braid('snapshot', good, '--as', 'torch', '-o', path).status).toBe(0)
     const { status, stdout, stderr } = braid('snapshot', path)
@@ -214,7 +214,7 @@ print(data["braid"]["traces"][0]["action"], data["segments"][0]["blocks"][1]["pe
     expect(stderr).not.toContain('\u001b')
   })
 
-  it('says so where it cannot write', () => {
+  it('reports a file that it cannot write', () => {
     const { status, stderr } = braid('snapshot', good, '-o', join(folder, 'no', 'such', 'folder'))
     expect(status).toBe(1)
     expect(stderr).toContain('Give another path to -o')

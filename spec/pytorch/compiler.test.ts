@@ -30,9 +30,9 @@ import {
   verify,
 } from '../../dsl/index.js'
 import { present } from '../conformance/devices.js'
+import { expectMeaning } from '../conformance/yields.js'
 import { twiceInPlace } from '../fixtures/graphs/kernels.js'
 import { without } from '../fixtures/plans/schedules.js'
-import { expectMeaning } from './yields.js'
 
 const copy = lane('copy')
 const math = lane('math')

@@ -27,8 +27,8 @@ import {
 } from '../../dsl/index.js'
 import { pulled } from '../../runtime/index.js'
 import { opened, present } from '../conformance/devices.js'
+import { expectMeaning } from '../conformance/yields.js'
 import { twiceInPlace } from '../fixtures/graphs/kernels.js'
-import { expectMeaning } from './yields.js'
 
 const copy = lane('copy')
 const math = lane('math')

@@ -199,7 +199,7 @@ describe('gathers of states', () => {
       const fed = x.pipe(upload())
       const outputs: Record<string, unknown> = {}
       for (const name of ['a', 'b', 'c']) {
-        // The next value needs none of what is gathered, so it could be stored long before anybody asks for
+        // The next value needs none of what is gathered, so it could be stored long before it is needed for
         // that.
         let now = fed.pipe(slice(0, 0, 1), reshape([16]))
         const decay = scan(
@@ -320,7 +320,7 @@ describe('windows of gathers', () => {
     ).toEqual([layer])
   })
 
-  test('are in use at once as the window says, of any step', () => {
+  test('are in use at once as far as the window allows, of any step', () => {
     fc.assert(
       fc.property(sharded, fc.integer({ min: 0, max: 3 }), (of, ahead) => {
         const plan = made(step({ ...of, ahead }))
@@ -388,7 +388,7 @@ describe('collectives in a plan', () => {
     expect(lanes(1)).toHaveLength(1)
   })
 
-  test('say whom they are with', () => {
+  test('name the ranks of their group', () => {
     const mesh = communicator('rows', {
       groups: [
         [0, 1],

@@ -1,4 +1,4 @@
-// A compiled plan keeps its commands flat, and makes its lists when they are first read: both say the same,
+// A compiled plan keeps its commands flat, and makes its lists when they are first read: both hold the same,
 // and neither can be changed.
 import * as E from 'fp-ts/lib/Either.js'
 import { beforeAll, expect, test } from 'vitest'
@@ -23,7 +23,7 @@ test('it is proved and judged without lists', () => {
   expect(Array.isArray(eachNode(plan)) || Array.isArray(eachBuffer(plan))).toBe(false)
 })
 
-test('its nodes and buffers say the same one by one as in their lists', () => {
+test('its nodes and buffers are the same one by one as in their lists', () => {
   const some = [0, 1, 777, eachNode(plan).length - 1]
   const nodes = some.map(i => eachNode(plan).at(i))
   const buffers = some.map(i => eachBuffer(plan).at(i))
@@ -33,7 +33,7 @@ test('its nodes and buffers say the same one by one as in their lists', () => {
   expect(eachNode(plan)).toBe(plan.nodes)
 })
 
-test('its lists say the same as its flat commands, and are made once', () => {
+test('its lists hold the same as its flat commands, and are made once', () => {
   const flat = flatCommandsOf(plan)!
   const { commands } = plan
   expect(plan.commands).toBe(commands)

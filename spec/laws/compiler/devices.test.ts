@@ -95,7 +95,7 @@ describe('plans for several devices', () => {
     expect(devices(ir)).toMatchObject({ right: ir })
   })
 
-  test('put a value where the user says, an operator where most of its bytes are', () => {
+  test('put a value where the user asks, an operator where most of its bytes are', () => {
     const made = graph({ x: tensor('f32', [64, 64]), b: vector }, ({ x, b }) => {
       const large = x.pipe(upload(device(1)))
       const small = b.pipe(upload(device(0)))
@@ -109,7 +109,7 @@ describe('plans for several devices', () => {
     expect(peersOf(plan)).toEqual(['b@1', 'x@0'])
   })
 
-  test('bring uploads, parameters and states of which nothing is said to their readers', () => {
+  test('bring uploads, parameters and states without a device to their readers', () => {
     const made = graph({ x: vector }, ({ x }) => {
       const w = param('w', vector)
       const now = x.pipe(upload())

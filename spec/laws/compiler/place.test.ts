@@ -72,7 +72,7 @@ interface Outcome {
   readonly waits: number
   readonly uses: number
   readonly tick: number
-  /** What `simulate` says of the plan, where it is small enough to ask. Milliseconds. */
+  /** The tick by `simulate`, of a plan that is small enough. Milliseconds. */
   readonly simulated: number
 }
 

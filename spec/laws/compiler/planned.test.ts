@@ -131,7 +131,7 @@ describe('planned storage', () => {
     )
   })
 
-  test('fits the memory that is given, or says the least that it needs, which is true', () => {
+  test('fits the memory that is given, or reports the least that it needs, correctly', () => {
     fc.assert(
       fc.property(patterns(40), fc.constantFrom(1, 2), (pattern, inFlight) => {
         const graph = patternGraph(pattern)

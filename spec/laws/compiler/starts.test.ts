@@ -48,7 +48,7 @@ const options = fc.record({
   chosen: fc.boolean(),
 })
 
-/** Names of what comes before, by plan node, as the plan says it. */
+/** The names of the plan's nodes that come before each node. */
 const ordersIn = (plan: Plan): number => plan.nodes.reduce((sum, { after }) => sum + (after?.length ?? 0), 0)
 
 describe('orders without data', () => {
@@ -289,7 +289,7 @@ describe('why', () => {
     expect(rejected).toBeGreaterThan(5)
   })
 
-  test('what a plan from a file says of it is read, and nothing else is', () => {
+  test('is read from the file of a plan, and nothing else is', () => {
     const plan = JSON.parse(toJSON(orThrow(compile(large)) as Plan))
     const faults = (after: unknown): unknown => {
       const found = parsePlan({ ...plan, nodes: plan.nodes.with(1, { ...plan.nodes[1], after }) })

@@ -147,7 +147,7 @@ describe('windows that the compiler chooses', () => {
     expect(choice?.chosen.windows).toEqual([])
   })
 
-  it('are 0 wide where the memory is for one buffer, and there the error of less says so', () => {
+  it('are 0 wide where the memory is for one buffer, as the error for less memory reports', () => {
     const memory = streamedLeast(0)
     const { choice } = fitted(streamed(12), { memory })
     expect(choice?.chosen.windows).toEqual([{ lane: 'copy', ahead: 0 }])

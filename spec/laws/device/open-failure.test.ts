@@ -1,4 +1,4 @@
-// The error of a device that does not open: each sentence says what is known, and nothing that is not.
+// The error of a device that does not open: each sentence states what is known, and nothing that is not.
 import { describe, expect, it } from 'vitest'
 import { openFailure } from '../../../runtime/device/open-failure.js'
 import { twoLanes } from '../../fixtures/plans/by-hand.js'
@@ -19,7 +19,7 @@ describe('the error of a device that does not open', () => {
     expect(openFailure(failure({ code, op: '' }), 'cuda:0').found).toBe('CUDA_ERROR_UNKNOWN')
   })
 
-  it('counts the bytes that are missing, and says so where enough are free and none can be had', () => {
+  it('counts the missing bytes, and reports where enough are free and none can be had', () => {
     const short = (wantedBytes: number, freeBytes: number) =>
       openFailure(
         failure({ code: 'CUDA_ERROR_OUT_OF_MEMORY', op: 'memAllocate', wantedBytes, freeBytes }),

@@ -58,7 +58,7 @@ describe('what sets the pace', () => {
     )
   })
 
-  test('a stream of weights is bound by its copies, and says so', () => {
+  test('a stream of weights is reported as bound by its copies', () => {
     const timeline = predicted(windowed, machine)!
     const { path, lanes } = boundsOf(timeline)
     expect(new Set(path.spans.map(({ lane }) => windowed.lanes[lane]!.name))).toEqual(new Set(['copy']))

@@ -6,6 +6,7 @@ import { textOf, toJSON } from '../../../dsl/ir/text.js'
 import { verify } from '../../../dsl/verify/verify.js'
 import { verifyRanks } from '../../../dsl/verify/verify-ranks.js'
 import { twoLanes, weightStreaming, withCollectives, withKernels } from '../../fixtures/plans/by-hand.js'
+import { edited, type Holder, type Path, places } from '../../fixtures/plans/fields.js'
 import { runs } from '../../fixtures/runs.js'
 
 const texts = [twoLanes, weightStreaming, withKernels, withCollectives].map(toJSON)
@@ -61,37 +62,6 @@ const odd: readonly unknown[] = [
   () => 1,
 ] // prettier-ignore
 
-/** Every place in a value, as the path to it. */
-const places = (
-  value: unknown,
-  path: readonly (string | number)[] = [],
-): (readonly (string | number)[])[] => {
-  if (typeof value !== 'object' || value === null) return [path]
-  return [
-    path,
-    ...Object.entries(value).flatMap(([key, inner]) =>
-      places(inner, [...path, Array.isArray(value) ? Number(key) : key]),
-    ),
-  ]
-}
-
-const edit = (
-  root: unknown,
-  path: readonly (string | number)[],
-  change: (holder: Record<string | number, unknown>, key: string | number) => void,
-): unknown => {
-  const copy = { root: structuredClone(root) } as Record<string | number, unknown>
-  let holder = copy
-  const whole = ['root', ...path]
-  for (const key of whole.slice(0, -1)) {
-    const inner = holder[key]
-    if (typeof inner !== 'object' || inner === null) return copy.root
-    holder = inner as Record<string | number, unknown>
-  }
-  change(holder, whole.at(-1)!)
-  return copy.root
-}
-
 describe('no file makes the loader throw or hang', () => {
   test('4,000 texts with bytes flipped, dropped, doubled, and cut short', () => {
     const edits = fc.array(fc.tuple(fc.nat(3), fc.nat(), fc.integer({ min: 32, max: 126 })), {
@@ -133,13 +103,9 @@ describe('no file makes the loader throw or hang', () => {
   })
 
   // Some odd values cannot be cloned; they are then the last change.
-  const safely = (
-    value: unknown,
-    path: readonly (string | number)[],
-    change: Parameters<typeof edit>[2],
-  ): unknown => {
+  const safely = (value: unknown, path: Path, change: Parameters<typeof edited>[2]): unknown => {
     try {
-      return edit(value, path, change)
+      return edited(value, path, change)
     } catch {
       return value
     }
@@ -154,17 +120,17 @@ describe('no file makes the loader throw or hang', () => {
         fc.option(fc.integer({ min: -3, max: 40 })),
         (which, x, y, id) => {
           const all = paths[which]!
-          const at = (path: readonly (string | number)[]) =>
+          const at = (path: Path) =>
             path.reduce<unknown>(
               (inner, key) => (inner as Record<string | number, unknown>)?.[key],
               values[which],
             )
           const [one, two] = [all[x % all.length]!, all[y % all.length]!]
-          const put = (new_: unknown) => (holder: Record<string | number, unknown>, key: string | number) => {
+          const put = (new_: unknown) => (holder: Holder, key: string | number) => {
             holder[key] = structuredClone(new_)
           }
-          const first = edit(values[which], one, put(id ?? at(two)))
-          survives(id === null ? edit(first, two, put(at(one))) : first)
+          const first = edited(values[which], one, put(id ?? at(two)))
+          survives(id === null ? edited(first, two, put(at(one))) : first)
         },
       ),
       { numRuns: runs(2000) },

@@ -1,6 +1,4 @@
 // The JSON Schema in spec/ and the loader state one format: they accept the same files.
-import { readFileSync } from 'node:fs'
-import { Ajv2020 } from 'ajv/dist/2020.js'
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
@@ -15,23 +13,8 @@ import {
   withCollectives,
   withKernels,
 } from '../../fixtures/plans/by-hand.js'
+import { conforms, edited, type Holder, type Path, places } from '../../fixtures/plans/fields.js'
 import { often, runs } from '../../fixtures/runs.js'
-
-const conforms = new Ajv2020({ strict: false }).compile(
-  JSON.parse(readFileSync(new URL('../../plan.schema.json', import.meta.url), 'utf8')),
-)
-
-type Path = readonly (string | number)[]
-
-const places = (value: unknown, path: Path = []): Path[] =>
-  typeof value !== 'object' || value === null
-    ? [path]
-    : [
-        path,
-        ...Object.entries(value).flatMap(([key, inner]) =>
-          places(inner, [...path, Array.isArray(value) ? Number(key) : key]),
-        ),
-      ]
 
 // With inputs and outputs of a rate, and a copy of several sources.
 const rates = orThrow(
@@ -114,21 +97,17 @@ const edits: fc.Arbitrary<Edit> = fc.record({
   value: fc.constantFrom(...wrong),
 })
 
-const edited = (base: object, path: Path, { kind, value }: Edit): unknown => {
-  const copy = structuredClone(base)
-  let holder = copy as Record<string | number, unknown>
-  for (const key of path.slice(0, -1)) holder = holder[key] as Record<string | number, unknown>
-  const last = path.at(-1)!
-  const inner = holder[last]
-  if (kind === 'drop') {
-    if (Array.isArray(holder)) holder.splice(last as number, 1)
-    else delete holder[last]
-  } else if (kind === 'set') holder[last] = value
-  else if (kind === 'push' && Array.isArray(inner)) inner.push(value)
-  else if (typeof inner === 'object' && inner !== null && !Array.isArray(inner))
-    (inner as Record<string, unknown>)['unheardOf'] = value
-  return copy
-}
+const applied = (base: object, path: Path, { kind, value }: Edit): unknown =>
+  edited(base, path, (holder, last) => {
+    const inner = holder[last]
+    if (kind === 'drop') {
+      if (Array.isArray(holder)) holder.splice(last as number, 1)
+      else delete holder[last]
+    } else if (kind === 'set') holder[last] = value
+    else if (kind === 'push' && Array.isArray(inner)) inner.push(value)
+    else if (typeof inner === 'object' && inner !== null && !Array.isArray(inner))
+      (inner as Holder)['unheardOf'] = value
+  })
 
 /**
  * The checks that only the loader can make, since they relate one field to others: ids against the lists that
@@ -150,7 +129,7 @@ describe('the schema and the loader', () => {
     let accepted = 0
     fc.assert(
       fc.property(fc.constantFrom(...sites), edits, ({ base, path }, edit) => {
-        const value = edited(base, path, edit)
+        const value = applied(base, path, edit)
         const parsed = parsePlan(value)
         const faults = E.isLeft(parsed) ? parsed.left : []
         const schema = conforms(value)

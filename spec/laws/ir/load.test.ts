@@ -1,5 +1,3 @@
-import { readFileSync } from 'node:fs'
-import { Ajv2020 } from 'ajv/dist/2020.js'
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
@@ -15,12 +13,9 @@ import {
   withCollectives,
   withKernels,
 } from '../../fixtures/plans/by-hand.js'
+import { conforms } from '../../fixtures/plans/fields.js'
 import { plans } from '../../fixtures/plans/random.js'
 import { runs } from '../../fixtures/runs.js'
-
-const conforms = new Ajv2020({ strict: false }).compile(
-  JSON.parse(readFileSync(new URL('../../plan.schema.json', import.meta.url), 'utf8')),
-)
 
 const tags = (plan: unknown): string[] => {
   const parsed = parsePlan(plan)

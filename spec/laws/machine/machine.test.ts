@@ -23,7 +23,7 @@ describe('a machine file', () => {
     expect(orThrow(parseMachine(readFileSync(path, 'utf8')))).toEqual(h200)
   })
 
-  test('says what is different from a machine that is known', () => {
+  test('states its difference from a machine that is known', () => {
     const machine = orThrow(
       parseMachine(
         '{ "extends": "h200x8", "name": "slow", "device": { "h2d": { "rate": "25 GB/s", }, } } // done',
@@ -62,7 +62,7 @@ describe('a machine file', () => {
     expect(faults.find(({ at }) => at.endsWith('kernelLatency'))!.wanted).toContain('us')
   })
 
-  test('that says too little names what is missing', () => {
+  test('that is incomplete is refused with the missing fields', () => {
     expect(faultsOf('{ "name": "mine" }').map(({ at, found }) => [at, found])).toEqual(
       ['devices', 'ranks', 'device', 'host', 'peer', 'collectives'].map(field => [
         `m.jsonc.${field}`,
@@ -80,7 +80,7 @@ describe('a machine file', () => {
     expect(orThrow(machineOf({ ...h200, device }))).toEqual(h200)
   })
 
-  test('that is no JSON says at which line and column', () => {
+  test('that is no JSON is refused with its line and column', () => {
     expect(faultsOf('{\n  "name": // nothing\n}')[0].at).toBe('m.jsonc: line 3, column 1')
     expect(faultsOf('{ "name": "a" "b" }')[0].at).toBe('m.jsonc: line 1, column 15')
     expect(faultsOf('{ "name": "a"')[0].at).toBe('m.jsonc: line 1, column 14')
@@ -141,7 +141,7 @@ describe('a machine file', () => {
     expect(JSON.parse(withoutComments(text))).toEqual({ a: '// no', c: [1, 2], d: '"/*' })
   })
 
-  test('is what any description says again', () => {
+  test('survives its description', () => {
     fc.assert(
       fc.property(someMachines, machine => {
         expect(orThrow(parseMachine(JSON.stringify(machine)))).toEqual(machine)

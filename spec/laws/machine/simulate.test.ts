@@ -140,7 +140,7 @@ describe('simulate, of any plan on any machine', () => {
     )
   })
 
-  test('says the same each time, and the peak of law L9', () => {
+  test('gives the same each time, and the peak of law L9', () => {
     fc.assert(
       fc.property(somePlans, someMachines, (plan, machine) => {
         const first = simulate(plan, machine)

@@ -28,7 +28,7 @@ beforeAll(() => {
   flat = { commands, op, lane, named, useEventId, accesses, accessStart, accessNamed, accessMode }
 })
 
-test('flat commands are judged as their lists are, and say the same', () => {
+test('flat commands are judged as their lists are, and hold the same', () => {
   const compiled = planWith(copy())
   expect(verify(compiled)).toEqual([])
   expect(compiled.commands).toEqual(plan.commands)

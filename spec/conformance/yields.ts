@@ -1,12 +1,13 @@
+// Whether a graph yields on a device what `interpret` yields, bit for bit.
 import { lastValueFrom, toArray } from 'rxjs'
 import { expect } from 'vitest'
 import type { CompileOptions } from '../../dsl/index.js'
 import { type Graph, interpret, type Ports } from '../../dsl/index.js'
 import type { HostArray } from '../../dsl/language/values.js'
 import { type HostOptions, pulled } from '../../runtime/index.js'
-import { opened } from '../conformance/devices.js'
+import { opened } from './devices.js'
 
-type Values = Readonly<Record<string, HostArray>>
+export type Values = Readonly<Record<string, HostArray>>
 
 export interface Running {
   readonly compile?: CompileOptions
