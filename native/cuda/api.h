@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 // The part of the CUDA driver API that Braid calls, declared here so that no CUDA header is needed to build.
 // Each declaration is the driver's own: a size or an order that differs is a crash, not an error. See cuda.h
@@ -143,6 +144,162 @@ struct DriverFunctions {
 #define BRAID_FIELD(name, version, symbol, arguments) CUresult(*name) arguments = nullptr;
   BRAID_CUDA_DRIVER_FUNCTIONS(BRAID_FIELD)
 #undef BRAID_FIELD
+};
+
+// Graphs. CUDA 12 gave several of these names to two signatures, and cuGetProcAddress picks by driver: so
+// each is looked up by the one symbol that has this signature in every driver from CUDA 12.3 on. All or none.
+using CUgraph = struct CUgraph_st*;
+using CUgraphNode = struct CUgraphNode_st*;
+using CUgraphExec = struct CUgraphExec_st*;
+using CUuserObject = struct CUuserObject_st*;
+using CUgraphConditionalHandle = std::uint64_t;
+using CUgraphEdgeData = struct CUgraphEdgeData_st;
+
+// CUmemorytype
+inline constexpr int kMemoryHost = 1, kMemoryDevice = 2, kMemoryUnified = 4;
+// Flags
+inline constexpr unsigned kConditionAssign = 1, kUserObjectNoSync = 1, kUserObjectMove = 1,
+                          kDependenciesAdd = 0, kDependenciesSet = 1;
+inline constexpr std::uint64_t kInstantiatePriorities = 8;
+
+struct CUDA_MEMCPY3D {
+  std::size_t srcXInBytes = 0, srcY = 0, srcZ = 0, srcLOD = 0;
+  int srcMemoryType = 0;
+  const void* srcHost = nullptr;
+  CUdeviceptr srcDevice = 0;
+  void* srcArray = nullptr;
+  void* reserved0 = nullptr;
+  std::size_t srcPitch = 0, srcHeight = 0;
+  std::size_t dstXInBytes = 0, dstY = 0, dstZ = 0, dstLOD = 0;
+  int dstMemoryType = 0;
+  void* dstHost = nullptr;
+  CUdeviceptr dstDevice = 0;
+  void* dstArray = nullptr;
+  void* reserved1 = nullptr;
+  std::size_t dstPitch = 0, dstHeight = 0;
+  std::size_t widthInBytes = 0, height = 0, depth = 0;
+};
+static_assert(sizeof(CUDA_MEMCPY3D) == 200);
+
+struct CUgraphNodeParams {
+  int type = 0;
+  int reserved0[3] = {};
+  union {
+    long long reserved1[29] = {};
+    struct {
+      CUfunction function;
+      unsigned grid[3], block[3], sharedBytes;
+      void** arguments;
+      void** extra;
+      void* kernel;
+      CUcontext context;
+    } kernel;
+    struct {
+      int flags, reserved;
+      CUcontext context;
+      CUDA_MEMCPY3D copy;
+    } memcpy;
+    struct {
+      CUdeviceptr to;
+      std::size_t pitch;
+      unsigned value, elementBytes;
+      std::size_t width, height;
+      CUcontext context;
+    } memset;
+    struct {
+      CUhostFn function;
+      void* data;
+    } host;
+    struct {
+      CUgraph graph;
+      int ownership;
+    } child;
+    struct {
+      CUevent event;
+    } event;
+    struct {
+      CUgraphConditionalHandle handle;
+      int type;
+      unsigned size;
+      CUgraph* bodies;  // the driver's own array
+      CUcontext context;
+    } conditional;
+  };
+  long long reserved2 = 0;
+  CUgraphNodeParams() {}
+};
+static_assert(sizeof(CUgraphNodeParams) == 256);
+
+struct CUDA_GRAPH_INSTANTIATE_PARAMS {
+  std::uint64_t flags = 0;
+  CUstream uploadStream = nullptr;
+  CUgraphNode errorNode = nullptr;
+  int result = 0;
+};
+static_assert(sizeof(CUDA_GRAPH_INSTANTIATE_PARAMS) == 32);
+
+struct CUgraphExecUpdateResultInfo {
+  int result = 0;
+  CUgraphNode errorNode = nullptr, errorFromNode = nullptr;
+};
+static_assert(sizeof(CUgraphExecUpdateResultInfo) == 24);
+
+// The field, the symbol, the arguments. All return CUresult.
+#define BRAID_CUDA_GRAPH_FUNCTIONS(X)                                                                        \
+  X(create, cuGraphCreate, (CUgraph * graph, unsigned flags))                                                \
+  X(destroy, cuGraphDestroy, (CUgraph graph))                                                                \
+  X(clone, cuGraphClone, (CUgraph * clone, CUgraph graph))                                                   \
+  X(findInClone, cuGraphNodeFindInClone, (CUgraphNode * node, CUgraphNode original, CUgraph clone))          \
+  X(nodes, cuGraphGetNodes, (CUgraph graph, CUgraphNode * nodes, std::size_t * count))                       \
+  X(edges, cuGraphGetEdges, (CUgraph graph, CUgraphNode * from, CUgraphNode * to, std::size_t * count))      \
+  X(addEdges, cuGraphAddDependencies,                                                                        \
+    (CUgraph graph, const CUgraphNode* from, const CUgraphNode* to, std::size_t count))                      \
+  X(removeEdges, cuGraphRemoveDependencies,                                                                  \
+    (CUgraph graph, const CUgraphNode* from, const CUgraphNode* to, std::size_t count))                      \
+  X(dot, cuGraphDebugDotPrint, (CUgraph graph, const char* path, unsigned flags))                            \
+  X(addNode, cuGraphAddNode_v2,                                                                              \
+    (CUgraphNode * node, CUgraph graph, const CUgraphNode* dependencies, const CUgraphEdgeData* data,        \
+     std::size_t count, CUgraphNodeParams* params))                                                          \
+  X(destroyNode, cuGraphDestroyNode, (CUgraphNode node))                                                     \
+  X(setParams, cuGraphNodeSetParams, (CUgraphNode node, CUgraphNodeParams * params))                         \
+  X(type, cuGraphNodeGetType, (CUgraphNode node, int* type))                                                 \
+  X(child, cuGraphChildGraphNodeGetGraph, (CUgraphNode node, CUgraph * graph))                               \
+  X(condition, cuGraphConditionalHandleCreate,                                                               \
+    (CUgraphConditionalHandle * handle, CUgraph graph, CUcontext context, unsigned initial, unsigned flags)) \
+  X(captureBegin, cuStreamBeginCapture_v2, (CUstream stream, int mode))                                      \
+  X(captureBeginOnto, cuStreamBeginCaptureToGraph,                                                           \
+    (CUstream stream, CUgraph graph, const CUgraphNode* dependencies, const CUgraphEdgeData* data,           \
+     std::size_t count, int mode))                                                                           \
+  X(captureEnd, cuStreamEndCapture, (CUstream stream, CUgraph * graph))                                      \
+  X(captureInfo, cuStreamGetCaptureInfo_v2,                                                                  \
+    (CUstream stream, int* status, std::uint64_t* id, CUgraph* graph, const CUgraphNode** dependencies,      \
+     std::size_t* count))                                                                                    \
+  X(captureDependencies, cuStreamUpdateCaptureDependencies,                                                  \
+    (CUstream stream, CUgraphNode * dependencies, std::size_t count, unsigned flags))                        \
+  X(captureMode, cuThreadExchangeStreamCaptureMode, (int* mode))                                             \
+  X(instantiate, cuGraphInstantiateWithParams,                                                               \
+    (CUgraphExec * exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS * params))                             \
+  X(execDestroy, cuGraphExecDestroy, (CUgraphExec exec))                                                     \
+  X(upload, cuGraphUpload, (CUgraphExec exec, CUstream stream))                                              \
+  X(launch, cuGraphLaunch, (CUgraphExec exec, CUstream stream))                                              \
+  X(execUpdate, cuGraphExecUpdate_v2,                                                                        \
+    (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo * result))                                 \
+  X(execSetParams, cuGraphExecNodeSetParams,                                                                 \
+    (CUgraphExec exec, CUgraphNode node, CUgraphNodeParams * params))                                        \
+  X(setEnabled, cuGraphNodeSetEnabled, (CUgraphExec exec, CUgraphNode node, unsigned enabled))               \
+  X(getEnabled, cuGraphNodeGetEnabled, (CUgraphExec exec, CUgraphNode node, unsigned* enabled))              \
+  X(userObjectCreate, cuUserObjectCreate,                                                                    \
+    (CUuserObject * object, void* data, CUhostFn destroy, unsigned count, unsigned flags))                   \
+  X(userObjectRetain, cuUserObjectRetain, (CUuserObject object, unsigned count))                             \
+  X(userObjectRelease, cuUserObjectRelease, (CUuserObject object, unsigned count))                           \
+  X(retain, cuGraphRetainUserObject, (CUgraph graph, CUuserObject object, unsigned count, unsigned flags))   \
+  X(release, cuGraphReleaseUserObject, (CUgraph graph, CUuserObject object, unsigned count))
+
+struct GraphFunctions {
+#define BRAID_FIELD(field, symbol, arguments) CUresult(*field) arguments = nullptr;
+  BRAID_CUDA_GRAPH_FUNCTIONS(BRAID_FIELD)
+#undef BRAID_FIELD
+  std::string missing;  // the first symbol that the driver lacks: then it has no graphs for Braid
 };
 
 }  // namespace braid::cuda

@@ -4,27 +4,16 @@
 #include <chrono>
 #include <thread>
 
+#include "cuda/handles.h"
 #include "cuda/matmul.h"
 #include "cuda/source.h"
 #include "kernels/check.h"
 
 namespace braid::cuda {
-namespace {
-
-CUstream cu(Stream stream) { return reinterpret_cast<CUstream>(stream); }
-// CUDA's events are aligned, so the lowest bit of a handle marks those of kind `awaited`.
-constexpr std::uintptr_t awaitedEvent = 1;
-bool isAwaited(Event event) { return (reinterpret_cast<std::uintptr_t>(event) & awaitedEvent) != 0; }
-CUevent cu(Event event) {
-  return reinterpret_cast<CUevent>(reinterpret_cast<std::uintptr_t>(event) & ~awaitedEvent);
-}
-CUpages cu(Pages pages) { return reinterpret_cast<CUpages>(pages); }
-
-}  // namespace
-
 CudaDriver::CudaDriver(std::shared_ptr<Context> context, const LibraryPaths& paths)
     : context_(std::move(context)),
       call_(context_->call()),
+      graph_(context_->library().graph),
       compiler_(std::make_shared<Compiler>(context_, paths.nvrtc)),
       blas_(std::make_shared<Blas>(context_, compiler_, paths.cublasLt)) {
   pageProperties_.location.id = context_->device();

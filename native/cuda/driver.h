@@ -54,17 +54,64 @@ class CudaDriver : public Driver {
   Status launch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes,
                 Stream stream) override;
   Status hostFunction(Stream stream, void (*function)(void*), void* data) override;
+  Status prepareCondition(std::unique_ptr<Kernel>* kernel) override;
   Status reachPeer(Driver& other) override;
   Status preparePeerCopy(std::unique_ptr<Kernel>* kernel, std::size_t bytes, Driver* from,
                          Driver* to) override;
+
+  Status graphCreate(Graph* graph) override;
+  Status graphDestroy(Graph graph) override;
+  Status graphClone(Graph* clone, Graph graph) override;
+  Status graphFindInClone(GraphNode* node, GraphNode original, Graph clone) override;
+  Status graphNodes(Graph graph, std::vector<GraphNode>* nodes) override;
+  Status graphEdges(Graph graph, std::vector<GraphEdge>* edges) override;
+  Status graphAddEdges(Graph graph, const GraphEdge* edges, std::size_t count) override;
+  Status graphRemoveEdges(Graph graph, const GraphEdge* edges, std::size_t count) override;
+  Status graphDot(Graph graph, std::string* text) override;
+  Status nodeAdd(GraphNode* node, Graph graph, const GraphNode* dependencies, std::size_t count,
+                 const NodeParams& params) override;
+  Status nodeDestroy(GraphNode node) override;
+  Status nodeUpdate(GraphNode node, const NodeParams& params) override;
+  Status nodeKind(GraphNode node, NodeKind* kind) override;
+  Status nodeChild(GraphNode node, Graph* child) override;
+  Status conditionCreate(Condition* condition, Graph graph, bool assign, std::uint32_t initial) override;
+  Status nodeAddConditional(GraphNode* node, Graph graph, const GraphNode* dependencies, std::size_t count,
+                            Condition condition, ConditionalKind kind, Graph* bodies,
+                            std::size_t bodyCount) override;
+  Status captureBegin(Stream stream, CaptureMode mode) override;
+  Status captureBeginOnto(Stream stream, Graph onto, const GraphNode* dependencies, std::size_t count,
+                          CaptureMode mode) override;
+  Status captureEnd(Stream stream, Graph* graph) override;
+  Status captureInfo(Stream stream, CaptureInfo* info) override;
+  Status captureDependencies(Stream stream, const GraphNode* nodes, std::size_t count, bool add) override;
+  Status captureModeExchange(CaptureMode* mode) override;
+  Status graphInstantiate(GraphExec* exec, Graph graph, const InstantiateOptions& options,
+                          InstantiateResult* result) override;
+  Status execDestroy(GraphExec exec) override;
+  Status execUpload(GraphExec exec, Stream stream) override;
+  Status execLaunch(GraphExec exec, Stream stream) override;
+  Status execUpdate(GraphExec exec, Graph graph, UpdateResult* result) override;
+  Status execNodeUpdate(GraphExec exec, GraphNode node, const NodeParams& params) override;
+  Status execNodeEnable(GraphExec exec, GraphNode node, bool enabled) override;
+  Status execNodeEnabled(GraphExec exec, GraphNode node, bool* enabled) override;
+  Status userObjectCreate(UserObject* object, void (*destroy)(void*), void* data, unsigned count) override;
+  Status userObjectRetain(UserObject object, unsigned count) override;
+  Status userObjectRelease(UserObject object, unsigned count) override;
+  Status graphRetain(Graph graph, UserObject object, unsigned count, bool move) override;
+  Status graphRelease(Graph graph, UserObject object, unsigned count) override;
 
  private:
   CudaDriver(std::shared_ptr<Context> context, const LibraryPaths& paths);
   Status prepareSource(const KernelSource& source, std::size_t readCount, const char* title,
                        std::unique_ptr<Kernel>* kernel);
 
+  // Ok where the driver has all of the graph functions.
+  Status haveGraphs() const;
+  Status nodeParams(const NodeParams& params, KernelNode* node) const;
+
   std::shared_ptr<Context> context_;
   const DriverFunctions& call_;
+  const GraphFunctions& graph_;
   DeviceInfo info_;
   CUmemAllocationProp pageProperties_;
   std::shared_ptr<Compiler> compiler_;

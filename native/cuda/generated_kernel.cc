@@ -10,10 +10,11 @@ GeneratedKernel::GeneratedKernel(std::shared_ptr<Module> module, const KernelSou
       readCount_(readCount),
       byteOffsets_(source.byteOffsets),
       call_(call),
+      // Right for a 32-bit index too: the low half comes first on every machine that CUDA runs on.
+      count_(static_cast<std::uint64_t>(source.count)),
       arguments_(source.byteOffsets.size() + 1) {
   for (std::size_t alignment : source.alignments) masks_.push_back(alignment - 1);
-  // Right for a 32-bit index too: the low half comes first on every machine that CUDA runs on.
-  arguments_[source.byteOffsets.size()] = static_cast<std::uint64_t>(source.count);
+  arguments_[source.byteOffsets.size()] = count_;
 }
 
 Status GeneratedKernel::prepare(const KernelSource::Variant& variant, Launch* launch) const {
@@ -44,19 +45,34 @@ Status GeneratedKernel::make(std::shared_ptr<Module> module, const KernelSource&
   return Status::ok;
 }
 
-Status GeneratedKernel::launch(const DeviceAddress* reads, const DeviceAddress* writes,
-                               CUstream stream) const {
+const GeneratedKernel::Launch& GeneratedKernel::choose(const DeviceAddress* reads,
+                                                       const DeviceAddress* writes,
+                                                       std::uint64_t* arguments) const {
   std::uint64_t astray = 0;
   for (std::size_t i = 0; i < byteOffsets_.size(); ++i) {
     const DeviceAddress base = i < readCount_ ? reads[i] : writes[i - readCount_];
-    arguments_[i] = base + static_cast<std::uint64_t>(byteOffsets_[i]);
-    astray |= arguments_[i] & masks_[i];
+    arguments[i] = base + static_cast<std::uint64_t>(byteOffsets_[i]);
+    astray |= arguments[i] & masks_[i];
   }
-  const Launch& chosen = vector_.function && astray == 0 ? vector_ : plain_;
+  return vector_.function && astray == 0 ? vector_ : plain_;
+}
+
+Status GeneratedKernel::launch(const DeviceAddress* reads, const DeviceAddress* writes,
+                               CUstream stream) const {
+  const Launch& chosen = choose(reads, writes, arguments_.values());
   const Context& context = module_->context();
   return context.check(context.call().cuLaunchKernel(chosen.function, chosen.grid, 1, 1, chosen.block, 1, 1,
                                                      0, stream, arguments_.data(), nullptr),
                        call_.c_str());
+}
+
+Status GeneratedKernel::node(const DeviceAddress* reads, const DeviceAddress* writes,
+                             KernelNode* node) const {
+  node->values.resize(byteOffsets_.size() + 1);
+  const Launch& chosen = choose(reads, writes, node->values.data());
+  node->values.back() = count_;
+  node->kernel(chosen.function, {chosen.grid, 1, 1}, {chosen.block, 1, 1}, 0);
+  return Status::ok;
 }
 
 }  // namespace braid::cuda

@@ -74,6 +74,14 @@ bool resolve(const SharedLibrary& library, DriverFunctions* call, std::string* p
   return true;
 }
 
+void resolveGraphs(const SharedLibrary& library, GraphFunctions* graph) {
+#define BRAID_RESOLVE(field, symbol, arguments)                                            \
+  graph->field = reinterpret_cast<decltype(graph->field)>(dlsym(library.handle, #symbol)); \
+  if (!graph->field && graph->missing.empty()) graph->missing = #symbol;
+  BRAID_CUDA_GRAPH_FUNCTIONS(BRAID_RESOLVE)
+#undef BRAID_RESOLVE
+}
+
 }  // namespace
 
 std::string versionText(int version) {
@@ -132,6 +140,7 @@ std::shared_ptr<const DriverLibrary> DriverLibrary::open(const std::vector<std::
     *problem += ". Install the NVIDIA driver, 525 or later";
     return nullptr;
   }
+  resolveGraphs(driver->library, &driver->graph);
   if (driver->call.cuDriverGetVersion(&driver->version) != kSuccess) driver->version = 0;
   if (driver->version < kOldestDriver) {
     *problem = driver->library.path + " is of CUDA " + versionText(driver->version) + "; Braid needs CUDA " +

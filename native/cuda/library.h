@@ -33,6 +33,7 @@ std::vector<std::string> libraryCandidates(const std::string& base, int driverVe
 struct DriverLibrary {
   SharedLibrary library;
   DriverFunctions call;
+  GraphFunctions graph;
   int version = 0;  // 13000 for CUDA 13.0
   static std::shared_ptr<const DriverLibrary> open(const std::vector<std::string>& paths,
                                                    std::string* problem);

@@ -19,6 +19,7 @@ class MatmulKernel : public CudaKernel {
 
   // One that splits its sum over blocks clears scratch first, and adds up last.
   std::size_t pieces() const override { return 3; }
+  Form form() const override { return Form::captured; }
   Status launch(const DeviceAddress* reads, const DeviceAddress* writes, CUstream stream) const override {
     const std::uint64_t bits = reads[0] | reads[1] | writes[0];
     for (const MatmulChoice& choice : choices_) {

@@ -24,9 +24,12 @@ UserKernel::UserKernel(std::shared_ptr<Module> module, const KernelSpec& spec, C
       arguments_(spec.readCount + spec.writeCount + spec.scalars.size()) {
   for (std::size_t i = 0; i < spec.scalars.size(); ++i) {
     const CudaScalar& scalar = spec.scalars[i];
+    std::uint64_t slot = 0;
     std::memcpy(
-        &arguments_[readCount_ + writeCount_ + i],
-        scalar.isFloat ? static_cast<const void*>(&scalar.f32) : static_cast<const void*>(&scalar.i32), 4);
+        &slot, scalar.isFloat ? static_cast<const void*>(&scalar.f32) : static_cast<const void*>(&scalar.i32),
+        4);
+    scalars_.push_back(slot);
+    arguments_[readCount_ + writeCount_ + i] = slot;
   }
 }
 
@@ -89,6 +92,14 @@ Status UserKernel::launch(const DeviceAddress* reads, const DeviceAddress* write
       context.call().cuLaunchKernel(function_, grid_[0], grid_[1], grid_[2], block_[0], block_[1], block_[2],
                                     sharedBytes_, stream, arguments_.data(), nullptr),
       call_.c_str());
+}
+
+Status UserKernel::node(const DeviceAddress* reads, const DeviceAddress* writes, KernelNode* node) const {
+  node->values.assign(reads, reads + readCount_);
+  node->values.insert(node->values.end(), writes, writes + writeCount_);
+  node->values.insert(node->values.end(), scalars_.begin(), scalars_.end());
+  node->kernel(function_, {grid_[0], grid_[1], grid_[2]}, {block_[0], block_[1], block_[2]}, sharedBytes_);
+  return Status::ok;
 }
 
 }  // namespace braid::cuda

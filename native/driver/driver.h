@@ -7,19 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "driver/graph.h"
 #include "driver/kernel_spec.h"
 #include "driver/status.h"
 
 namespace braid {
 
-using DeviceAddress = std::uint64_t;
-
-struct StreamTag;
-struct EventTag;
 struct PageTag;
-using Stream = StreamTag*;  // a FIFO of work: a CUstream, or a worker thread's queue
-using Event = EventTag*;    // a CUevent, or its like
-using Pages = PageTag*;     // physical memory without an address
+using Pages = PageTag*;  // physical memory without an address
 
 struct DeviceInfo {
   std::string kind;  // "cuda" or "host"
@@ -47,8 +42,6 @@ enum class EventKind : std::uint8_t {
             // record blocks)
 };
 
-enum class CopyKind { hostToDevice, deviceToHost, deviceToDevice, hostToHost };
-
 // A kernel prepared for one device: compiled, with its algorithm and launch shape chosen. Immutable; launched
 // from the issuing thread only.
 class Kernel {
@@ -56,6 +49,10 @@ class Kernel {
   virtual ~Kernel() = default;
   // The most pieces of work that one launch puts into its stream's queue.
   virtual std::size_t pieces() const { return 1; }
+  // How it gets into a graph: as one node (NodeParams::launch), or, where a library launches what it likes,
+  // by capturing a launch.
+  enum class Form : std::uint8_t { node, captured };
+  virtual Form form() const { return Form::node; }
 };
 
 // Computes a user's kernel on the host device by its TypeScript reference. Called on a lane's worker thread,
@@ -74,10 +71,9 @@ using HostCallback = std::function<bool(const DeviceAddress* reads, std::size_t 
 //   4. No call blocks, except those documented to block and those that queue work on a full stream
 //      (streamDepth).
 // Every call may be made from any thread once that thread has called bind(). No call throws.
-class Driver {
+// The calls that make and launch graphs stand in driver/graph.h, with their rules.
+class Driver : public GraphCalls {
  public:
-  virtual ~Driver() = default;
-
   virtual const DeviceInfo& info() const = 0;
   // Makes this device current on the calling thread. Cheap: done before each tick.
   virtual Status bind() = 0;
@@ -139,6 +135,10 @@ class Driver {
   // Addresses in the order of the run's reads and writes. No allocation, no blocking.
   virtual Status launch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes,
                         Stream stream) = 0;
+
+  // A kernel of one read, a u32 in device memory, and one write, a Condition: sets the condition to the
+  // value. It runs only in a graph.
+  virtual Status prepareCondition(std::unique_ptr<Kernel>*) { return Status::notSupported; }
 
   // Lets this device's kernels access the memory of another device of the same kind. Called once for each
   // pair and direction, before work that needs it. Status::notSupported where the machine cannot; peer copies

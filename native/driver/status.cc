@@ -20,6 +20,7 @@ const char* statusName(Status status) {
     case Status::sharedObjectInitFailed: return "CUDA_ERROR_SHARED_OBJECT_INIT_FAILED";
     case Status::operatingSystem: return "CUDA_ERROR_OPERATING_SYSTEM";
     case Status::invalidHandle: return "CUDA_ERROR_INVALID_HANDLE";
+    case Status::illegalState: return "CUDA_ERROR_ILLEGAL_STATE";
     case Status::notFound: return "CUDA_ERROR_NOT_FOUND";
     case Status::notReady: return "CUDA_ERROR_NOT_READY";
     case Status::illegalAddress: return "CUDA_ERROR_ILLEGAL_ADDRESS";
@@ -29,6 +30,17 @@ const char* statusName(Status status) {
     case Status::misalignedAddress: return "CUDA_ERROR_MISALIGNED_ADDRESS";
     case Status::launchFailed: return "CUDA_ERROR_LAUNCH_FAILED";
     case Status::systemNotReady: return "CUDA_ERROR_SYSTEM_NOT_READY";
+    case Status::notPermitted: return "CUDA_ERROR_NOT_PERMITTED";
+    case Status::captureUnsupported: return "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED";
+    case Status::captureInvalidated: return "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED";
+    case Status::captureMerge: return "CUDA_ERROR_STREAM_CAPTURE_MERGE";
+    case Status::captureUnmatched: return "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED";
+    case Status::captureUnjoined: return "CUDA_ERROR_STREAM_CAPTURE_UNJOINED";
+    case Status::captureIsolation: return "CUDA_ERROR_STREAM_CAPTURE_ISOLATION";
+    case Status::captureImplicit: return "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT";
+    case Status::capturedEvent: return "CUDA_ERROR_CAPTURED_EVENT";
+    case Status::captureWrongThread: return "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD";
+    case Status::graphExecUpdateFailure: return "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE";
     case Status::notSupported: return "CUDA_ERROR_NOT_SUPPORTED";
     case Status::unknown: return "CUDA_ERROR_UNKNOWN";
   }
@@ -40,7 +52,6 @@ const char* statusName(Status status) {
     case 226: return "CUDA_ERROR_CONTAINED";
     case 300: return "CUDA_ERROR_INVALID_SOURCE";
     case 302: return "CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND";
-    case 401: return "CUDA_ERROR_ILLEGAL_STATE";
     case 708: return "CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE";
     case 710: return "CUDA_ERROR_ASSERT";
     case 714: return "CUDA_ERROR_HARDWARE_STACK_ERROR";
@@ -48,7 +59,6 @@ const char* statusName(Status status) {
     case 717: return "CUDA_ERROR_INVALID_ADDRESS_SPACE";
     case 718: return "CUDA_ERROR_INVALID_PC";
     case 720: return "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE";
-    case 800: return "CUDA_ERROR_NOT_PERMITTED";
     case 803: return "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH";
     case 804: return "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE";
     default: return "CUDA_ERROR_OTHER";

@@ -9,7 +9,8 @@
 
 namespace braid::host {
 
-// The calls that can be made to fail, named as in Driver; `run` is a piece of work on a stream.
+// The calls that can be made to fail, named as in Driver; `run` is a piece of work on a stream, or a node of
+// a graph that does work.
 enum class Call : unsigned char {
   bind,
   memAllocate,
@@ -39,6 +40,42 @@ enum class Call : unsigned char {
   prepare,
   launch,
   hostFunction,
+  graphCreate,
+  graphDestroy,
+  graphClone,
+  graphFindInClone,
+  graphNodes,
+  graphEdges,
+  graphAddEdges,
+  graphRemoveEdges,
+  graphDot,
+  nodeAdd,
+  nodeDestroy,
+  nodeUpdate,
+  nodeKind,
+  nodeChild,
+  conditionCreate,
+  nodeAddConditional,
+  prepareCondition,
+  captureBegin,
+  captureBeginOnto,
+  captureEnd,
+  captureInfo,
+  captureDependencies,
+  captureModeExchange,
+  graphInstantiate,
+  execDestroy,
+  execUpload,
+  execLaunch,
+  execUpdate,
+  execNodeUpdate,
+  execNodeEnable,
+  execNodeEnabled,
+  userObjectCreate,
+  userObjectRetain,
+  userObjectRelease,
+  graphRetain,
+  graphRelease,
   run,
   count
 };
@@ -55,6 +92,7 @@ class Faults {
     Site& site = sites_[static_cast<std::size_t>(call)];
     return !site.faults.empty() && count(site, status);
   }
+  bool any(Call call) const { return !sites_[static_cast<std::size_t>(call)].faults.empty(); }
 
  private:
   struct Site {

@@ -31,6 +31,8 @@ HostDriver::HostDriver(const HostOptions& options)
       memory_(&budget_, &context_.live(), &context_.pinned(), options.poison),
       virtual_(&budget_, &context_.live(), options.poison, tag(number_, 1)),
       events_(tag(number_, 2)),
+      graphs_(tag(number_, 4), tag(number_, 5), tag(number_, 6), tag(number_, 7)),
+      engine_(&context_),
       streams_(std::make_shared<HandleTable<StreamQueue>>(tag(number_, 3))) {
   const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
   info_.kind = "host";
@@ -73,7 +75,16 @@ Status HostDriver::enter(Call call) {
 Status HostDriver::enterRelease(Call call) {
   Status status = Status::ok;
   if (faults_.strikes(call, &status)) return fail(status, std::string(callName(call)) + " was made to fail");
+  if (insideCallback())
+    return fail(Status::notPermitted,
+                std::string(callName(call)) + " inside a host function or a destructor");
   return Status::ok;
+}
+
+Status HostDriver::enterUnsafe(Call call) {
+  std::string detail;
+  const Status status = graphs_.unsafe(callName(call), &detail);
+  return status == Status::ok ? status : fail(status, std::move(detail));
 }
 
 Status HostDriver::bind() { return enterRelease(Call::bind); }
@@ -84,6 +95,7 @@ std::string HostDriver::lastDetail() { return lastFailure; }
 
 Status HostDriver::memAllocate(DeviceAddress* address, std::size_t bytes) {
   if (const Status status = enter(Call::memAllocate); status != Status::ok) return status;
+  if (const Status status = enterUnsafe(Call::memAllocate); status != Status::ok) return status;
   if (!address) return fail(nullResult(), "no place for the address");
   std::string detail;
   const Status status = memory_.allocate(address, bytes, false, &detail);
@@ -92,6 +104,7 @@ Status HostDriver::memAllocate(DeviceAddress* address, std::size_t bytes) {
 
 Status HostDriver::memFree(DeviceAddress address) {
   if (const Status status = enterRelease(Call::memFree); status != Status::ok) return status;
+  if (const Status status = enterUnsafe(Call::memFree); status != Status::ok) return status;
   std::string detail;
   const Status status = memory_.release(address, false, &detail);
   return status == Status::ok ? leave() : fail(status, detail);
@@ -106,6 +119,7 @@ Status HostDriver::memInfo(std::size_t* freeBytes, std::size_t* totalBytes) {
 
 Status HostDriver::pinnedAllocate(void** pointer, std::size_t bytes) {
   if (const Status status = enter(Call::pinnedAllocate); status != Status::ok) return status;
+  if (const Status status = enterUnsafe(Call::pinnedAllocate); status != Status::ok) return status;
   if (!pointer) return fail(nullResult(), "no place for the pointer");
   std::string detail;
   DeviceAddress address = 0;
@@ -117,6 +131,7 @@ Status HostDriver::pinnedAllocate(void** pointer, std::size_t bytes) {
 
 Status HostDriver::pinnedFree(void* pointer) {
   if (const Status status = enterRelease(Call::pinnedFree); status != Status::ok) return status;
+  if (const Status status = enterUnsafe(Call::pinnedFree); status != Status::ok) return status;
   std::string detail;
   const Status status = memory_.release(reinterpret_cast<DeviceAddress>(pointer), true, &detail);
   return status == Status::ok ? leave() : fail(status, detail);

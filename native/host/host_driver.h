@@ -3,6 +3,7 @@
 #include "driver/driver.h"
 #include "host/context.h"
 #include "host/faults.h"
+#include "host/graphs.h"
 #include "host/handle_table.h"
 #include "host/memory.h"
 #include "host/neighbours.h"
@@ -10,6 +11,8 @@
 #include "host/virtual_memory.h"
 
 namespace braid::host {
+
+class HostKernel;
 
 // The embedded device. Its calls check their handles, apply the requested faults, and return the device's
 // failure once it has one, as CUDA's calls do. Memory, virtual memory, streams and kernels do the work.
@@ -55,9 +58,52 @@ class HostDriver final : public Driver {
   Status launch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes,
                 Stream stream) override;
   Status hostFunction(Stream stream, void (*function)(void*), void* data) override;
+  Status prepareCondition(std::unique_ptr<Kernel>* kernel) override;
   Status reachPeer(Driver& other) override;
   Status preparePeerCopy(std::unique_ptr<Kernel>* kernel, std::size_t bytes, Driver* from,
                          Driver* to) override;
+
+  Status graphCreate(Graph* graph) override;
+  Status graphDestroy(Graph graph) override;
+  Status graphClone(Graph* clone, Graph graph) override;
+  Status graphFindInClone(GraphNode* node, GraphNode original, Graph clone) override;
+  Status graphNodes(Graph graph, std::vector<GraphNode>* nodes) override;
+  Status graphEdges(Graph graph, std::vector<GraphEdge>* edges) override;
+  Status graphAddEdges(Graph graph, const GraphEdge* edges, std::size_t count) override;
+  Status graphRemoveEdges(Graph graph, const GraphEdge* edges, std::size_t count) override;
+  Status graphDot(Graph graph, std::string* text) override;
+  Status nodeAdd(GraphNode* node, Graph graph, const GraphNode* dependencies, std::size_t count,
+                 const NodeParams& params) override;
+  Status nodeDestroy(GraphNode node) override;
+  Status nodeUpdate(GraphNode node, const NodeParams& params) override;
+  Status nodeKind(GraphNode node, NodeKind* kind) override;
+  Status nodeChild(GraphNode node, Graph* child) override;
+  Status conditionCreate(Condition* condition, Graph graph, bool assign, std::uint32_t initial) override;
+  Status nodeAddConditional(GraphNode* node, Graph graph, const GraphNode* dependencies, std::size_t count,
+                            Condition condition, ConditionalKind kind, Graph* bodies,
+                            std::size_t bodyCount) override;
+  Status captureBegin(Stream stream, CaptureMode mode) override;
+  Status captureBeginOnto(Stream stream, Graph onto, const GraphNode* dependencies, std::size_t count,
+                          CaptureMode mode) override;
+  Status captureEnd(Stream stream, Graph* graph) override;
+  Status captureInfo(Stream stream, CaptureInfo* info) override;
+  Status captureDependencies(Stream stream, const GraphNode* nodes, std::size_t count, bool add) override;
+  Status captureModeExchange(CaptureMode* mode) override;
+  Status graphInstantiate(GraphExec* exec, Graph graph, const InstantiateOptions& options,
+                          InstantiateResult* result) override;
+  Status execDestroy(GraphExec exec) override;
+  Status execUpload(GraphExec exec, Stream stream) override;
+  Status execLaunch(GraphExec exec, Stream stream) override;
+  Status execUpdate(GraphExec exec, Graph graph, UpdateResult* result) override;
+  Status execNodeUpdate(GraphExec exec, GraphNode node, const NodeParams& params) override;
+  Status execNodeEnable(GraphExec exec, GraphNode node, bool enabled) override;
+  Status execNodeEnabled(GraphExec exec, GraphNode node, bool* enabled) override;
+  Status userObjectCreate(UserObject* object, void (*destroy)(void*), void* data, unsigned count) override;
+  Status userObjectRetain(UserObject object, unsigned count) override;
+  Status userObjectRelease(UserObject object, unsigned count) override;
+  Status graphRetain(Graph graph, UserObject object, unsigned count, bool move) override;
+  Status graphRelease(Graph graph, UserObject object, unsigned count) override;
+
   void label(const WorkLabel& label) override { label_ = label; }
   WorkLabel failedWork() override { return context_.failedWork(); }
 
@@ -83,12 +129,35 @@ class HostDriver final : public Driver {
   StreamQueue* find(Stream stream) const { return streams_->find(reinterpret_cast<std::uint64_t>(stream)); }
   EventState* find(Event event) const { return events_.find(reinterpret_cast<std::uint64_t>(event)); }
 
+  // The same for calls that may not be made while some stream captures, unless its mode is relaxed.
+  Status enterUnsafe(Call call);
+  Status outside(EventState& state, const char* call, Mark* mark);
+  // Checks a node's parameters and prices its work.
+  Status describe(const NodeParams& params, NewNode* node);
+  static Status check(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes,
+                      const HostKernel** host);
+  static void fillLaunch(const HostKernel& host, const DeviceAddress* reads, const DeviceAddress* writes,
+                         Work* work);
+  Status describeLaunch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes,
+                        Work* work);
+  // Queues the work, or adds it to the graph that the stream captures.
+  Status submit(StreamQueue& queue, NodeKind kind, Work work);
+  // A graph call: `use(detail)` after the checks.
+  template <class Use>
+  Status graphCall(Call call, Use use);
+  template <class Use>
+  Status graphReleaseCall(Call call, Use use);
+  Status queueLaunch(ExecData& exec, StreamQueue& queue);
+  void preparePoints(const Image& image, GraphLaunch& launch, StreamQueue& queue);
+  void prepareFaults(const Image& image, GraphLaunch& launch);
+
   // Queues a piece once the queue has capacity. `describe(Piece&)` fills it in.
   template <class Describe>
   Mark push(StreamQueue& queue, Piece::Kind kind, Cost cost, Describe describe) {
     const Time issued = slowed_ ? Clock::now() : Time{};
-    const bool work = kind != Piece::Kind::wait && kind != Piece::Kind::stamp;
-    if (kind != Piece::Kind::stamp) queue.awaitRoom(streamDepth());
+    const bool work = kind != Piece::Kind::wait && kind != Piece::Kind::stamp && kind != Piece::Kind::graph;
+    // The callers of the others hold locks, and have waited before they took them.
+    if (kind != Piece::Kind::stamp && kind != Piece::Kind::graph) queue.awaitRoom(streamDepth());
     Status fault = Status::ok;
     if (work) faults_.strikes(Call::run, &fault);
     return queue.push([&](Piece& piece) {
@@ -116,9 +185,12 @@ class HostDriver final : public Driver {
   Memory memory_;
   VirtualMemory virtual_;
   HandleTable<EventState> events_;
+  Graphs graphs_;  // its user objects outlive the launches
+  GraphEngine engine_;
   // Shared with the pieces of other devices that wait for its streams.
   const std::shared_ptr<HandleTable<StreamQueue>> streams_;
   std::atomic<std::uint64_t> streamsMade_{0};
+  std::atomic<std::uint64_t> launches_{0};
 };
 
 }  // namespace braid::host

@@ -3,16 +3,31 @@
 
 #include "host/host_driver.h"
 
-// Streams, events, and the work between them.
+// Streams, events, the work between them, and what a capture makes of it.
 
 namespace braid::host {
-namespace {
 
 class HostKernel final : public Kernel {
  public:
   // Shared with the pieces in flight, so that a kernel may be destroyed before its last launch has run.
   std::shared_ptr<const CpuKernel> cpu;
   Cost cost;
+};
+
+namespace {
+
+class SetCondition final : public CpuKernel {
+ public:
+  SetCondition() {
+    readCount = writeCount = 1;
+    extents = {Extent{4, 4}, Extent{0, 1}};  // the condition is a number, and no memory
+  }
+  bool run(const DeviceAddress* addresses, Scratch&) const override {
+    GraphLaunch* launch = GraphLaunch::current();
+    if (launch == nullptr) return false;
+    launch->setCondition(addresses[1], *reinterpret_cast<const std::uint32_t*>(addresses[0]));
+    return true;
+  }
 };
 
 Duration seconds(double value) {
@@ -51,6 +66,7 @@ Status HostDriver::streamCreate(Stream* stream, int) {
 
 Status HostDriver::streamDestroy(Stream stream) {
   if (const Status status = enterRelease(Call::streamDestroy); status != Status::ok) return status;
+  if (StreamQueue* queue = find(stream); queue && queue->capture != 0) graphs_.forget(queue);
   if (!streams_->retire(reinterpret_cast<std::uint64_t>(stream), [](StreamQueue&) {}))
     return unknown("stream");
   return leave();
@@ -60,6 +76,11 @@ Status HostDriver::streamSynchronize(Stream stream) {
   if (const Status status = enterRelease(Call::streamSynchronize); status != Status::ok) return status;
   StreamQueue* queue = find(stream);
   if (!queue) return unknown("stream");
+  if (const std::uint64_t capture = queue->capture; capture != 0) {
+    std::string detail;
+    const Status status = graphs_.forbid(capture, Status::captureUnsupported, "streamSynchronize", &detail);
+    return fail(status, std::move(detail));
+  }
   queue->await(queue->mark().pieces);
   return leave();
 }
@@ -68,6 +89,11 @@ Status HostDriver::streamQuery(Stream stream) {
   if (const Status status = enter(Call::streamQuery); status != Status::ok) return status;
   StreamQueue* queue = find(stream);
   if (!queue) return unknown("stream");
+  if (const std::uint64_t capture = queue->capture; capture != 0) {
+    std::string detail;
+    const Status status = graphs_.forbid(capture, Status::captureUnsupported, "streamQuery", &detail);
+    return fail(status, std::move(detail));
+  }
   if (!queue->reached(queue->mark().pieces)) return Status::notReady;
   return leave();
 }
@@ -78,10 +104,25 @@ Status HostDriver::streamWait(Stream stream, Event event) {
   if (!queue) return unknown("stream");
   Mark mark;
   std::shared_ptr<const void> keep;
-  if (EventState* state = find(event))
-    mark = state->current();
-  else if (!Neighbours::all().find(reinterpret_cast<std::uint64_t>(event), &mark, &keep))
+  std::uint64_t captured = 0;
+  std::vector<std::uint64_t> nodes;
+  if (EventState* state = find(event)) {
+    std::lock_guard lock(state->mutex);
+    mark = state->mark;
+    captured = state->capture;
+    if (captured != 0) nodes = state->captured;
+  } else if (!Neighbours::all().find(reinterpret_cast<std::uint64_t>(event), &mark, &keep))
     return unknown("event");
+  std::string detail;
+  if (captured != 0) {
+    const Status status = graphs_.waitCaptured(queue, captured, nodes, &detail);
+    return status == Status::ok ? status : fail(status, std::move(detail));
+  }
+  if (const std::uint64_t capture = queue->capture; capture != 0) {
+    const Status status = graphs_.forbid(capture, Status::captureIsolation,
+                                         "a wait for an event that was recorded outside", &detail);
+    return fail(status, std::move(detail));
+  }
   // A stream need not wait for itself, nor for completed work.
   if (!mark.stream || mark.stream == queue || mark.stream->reached(mark.pieces)) return Status::ok;
   push(*queue, Piece::Kind::wait, Cost{}, [&](Piece& piece) {
@@ -116,6 +157,11 @@ Status HostDriver::eventRecord(Event event, Stream stream) {
   if (!state) return unknown("event");
   StreamQueue* queue = find(stream);
   if (!queue) return unknown("stream");
+  if (queue->capture != 0) {
+    std::string detail;
+    const Status status = graphs_.recordCaptured(queue, state, &detail);
+    return status == Status::ok ? status : fail(status, std::move(detail));
+  }
   // The event's lock is held during the push, so that the time stamp finds its own mark. Not while the queue
   // is full: a queued piece may be a time stamp of this event.
   queue->awaitRoom(streamDepth());
@@ -124,14 +170,31 @@ Status HostDriver::eventRecord(Event event, Stream stream) {
                     ? push(*queue, Piece::Kind::stamp, Cost{}, [&](Piece& piece) { piece.event = state; })
                     : queue->mark();
   state->stamped = false;
+  state->capture = 0;
   return Status::ok;
+}
+
+// The event's mark, unless it was last recorded in a capture.
+Status HostDriver::outside(EventState& state, const char* call, Mark* mark) {
+  std::uint64_t capture = 0;
+  {
+    std::lock_guard lock(state.mutex);
+    *mark = state.mark;
+    capture = state.capture;
+  }
+  if (capture == 0) return Status::ok;
+  std::string detail;
+  const Status status = graphs_.forbid(capture, Status::capturedEvent, call, &detail);
+  return fail(status, std::move(detail));
 }
 
 Status HostDriver::eventQuery(Event event) {
   if (const Status status = enter(Call::eventQuery); status != Status::ok) return status;
   EventState* state = find(event);
   if (!state) return unknown("event");
-  const Mark mark = state->current();
+  Mark mark;
+  if (const Status status = outside(*state, "eventQuery", &mark); status != Status::ok) return status;
+  if (const Status status = enterUnsafe(Call::eventQuery); status != Status::ok) return status;
   if (mark.stream && !mark.stream->reached(mark.pieces)) return Status::notReady;
   return leave();
 }
@@ -140,7 +203,8 @@ Status HostDriver::eventSynchronize(Event event) {
   if (const Status status = enterRelease(Call::eventSynchronize); status != Status::ok) return status;
   EventState* state = find(event);
   if (!state) return unknown("event");
-  const Mark mark = state->current();
+  Mark mark;
+  if (const Status status = outside(*state, "eventSynchronize", &mark); status != Status::ok) return status;
   if (mark.stream) mark.stream->await(mark.pieces);
   return leave();
 }
@@ -189,13 +253,14 @@ Status HostDriver::copy(CopyKind kind, DeviceAddress to, DeviceAddress from, std
   if (bytes == 0) return Status::ok;
   if (to == 0 || from == 0 || to + bytes < to || from + bytes < from)
     return fail(Status::invalidValue, "a copy to or from no memory");
-  push(*queue, Piece::Kind::copy, transferCost(kind, bytes), [&](Piece& piece) {
-    piece.to = to;
-    piece.from = from;
-    piece.bytes = bytes;
-    piece.copyKind = kind;
-  });
-  return Status::ok;
+  Work work;
+  work.kind = Work::Kind::copy;
+  work.cost = transferCost(kind, bytes);
+  work.to = to;
+  work.from = from;
+  work.bytes = bytes;
+  work.copyKind = kind;
+  return submit(*queue, NodeKind::copy, std::move(work));
 }
 
 Status HostDriver::fill32(DeviceAddress to, std::uint32_t value, std::size_t words, Stream stream) {
@@ -205,14 +270,13 @@ Status HostDriver::fill32(DeviceAddress to, std::uint32_t value, std::size_t wor
   if (words == 0) return Status::ok;
   if (to == 0 || to % 4 != 0 || words > SIZE_MAX / 4)
     return fail(Status::invalidValue, "a fill of no memory, or not aligned to 4 bytes");
-  const double bytes = 4.0 * static_cast<double>(words);
-  push(*queue, Piece::Kind::fill, computeCost(bytes, context_.options().deviceBytesPerSecond),
-       [&](Piece& piece) {
-         piece.to = to;
-         piece.value = value;
-         piece.bytes = words * 4;
-       });
-  return Status::ok;
+  Work work;
+  work.kind = Work::Kind::fill;
+  work.cost = computeCost(4.0 * static_cast<double>(words), context_.options().deviceBytesPerSecond);
+  work.to = to;
+  work.value = value;
+  work.width = words;
+  return submit(*queue, NodeKind::fill, std::move(work));
 }
 
 Status HostDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& spec, HostCallback callback) {
@@ -232,6 +296,15 @@ Status HostDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& sp
     made->cost = computeCost(cpu->movedBytes, options.deviceBytesPerSecond);
   cpu->reachesPeers = spec.reachesPeers;
   made->cpu = std::move(cpu);
+  *kernel = std::move(made);
+  return Status::ok;
+}
+
+Status HostDriver::prepareCondition(std::unique_ptr<Kernel>* kernel) {
+  if (const Status status = enter(Call::prepareCondition); status != Status::ok) return status;
+  if (!kernel) return fail(Status::invalidValue, "no place for the kernel");
+  auto made = std::make_unique<HostKernel>();
+  made->cpu = std::make_shared<SetCondition>();
   *kernel = std::move(made);
   return Status::ok;
 }
@@ -264,16 +337,43 @@ Status HostDriver::launch(const Kernel& kernel, const DeviceAddress* reads, cons
   if (const Status status = enter(Call::launch); status != Status::ok) return status;
   StreamQueue* queue = find(stream);
   if (!queue) return unknown("stream");
-  const auto* host = dynamic_cast<const HostKernel*>(&kernel);
-  if (!host) return fail(Status::invalidHandle, "a kernel of another device");
-  const CpuKernel& cpu = *host->cpu;
+  const HostKernel* host = nullptr;
+  if (const Status status = check(kernel, reads, writes, &host); status != Status::ok) return status;
+  if (queue->capture != 0) {
+    Work work;
+    describeLaunch(kernel, reads, writes, &work);
+    return submit(*queue, NodeKind::kernel, std::move(work));
+  }
+  push(*queue, Piece::Kind::launch, host->cost,
+       [&](Piece& piece) { fillLaunch(*host, reads, writes, &piece); });
+  return Status::ok;
+}
+
+Status HostDriver::check(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes,
+                         const HostKernel** host) {
+  *host = dynamic_cast<const HostKernel*>(&kernel);
+  if (!*host) return fail(Status::invalidHandle, "a kernel of another device");
+  const CpuKernel& cpu = *(*host)->cpu;
   if ((cpu.readCount > 0 && !reads) || (cpu.writeCount > 0 && !writes))
     return fail(Status::invalidValue, "no addresses");
-  push(*queue, Piece::Kind::launch, host->cost, [&](Piece& piece) {
-    piece.kernel = host->cpu;
-    piece.addresses.assign(reads, reads + cpu.readCount);
-    piece.addresses.insert(piece.addresses.end(), writes, writes + cpu.writeCount);
-  });
+  return Status::ok;
+}
+
+// Assigning keeps the capacity of a piece's addresses, so that no launch allocates in steady state.
+void HostDriver::fillLaunch(const HostKernel& host, const DeviceAddress* reads, const DeviceAddress* writes,
+                            Work* work) {
+  work->kernel = host.cpu;
+  work->addresses.assign(reads, reads + host.cpu->readCount);
+  work->addresses.insert(work->addresses.end(), writes, writes + host.cpu->writeCount);
+}
+
+Status HostDriver::describeLaunch(const Kernel& kernel, const DeviceAddress* reads,
+                                  const DeviceAddress* writes, Work* work) {
+  const HostKernel* host = nullptr;
+  if (const Status status = check(kernel, reads, writes, &host); status != Status::ok) return status;
+  work->kind = Work::Kind::launch;
+  work->cost = host->cost;
+  fillLaunch(*host, reads, writes, work);
   return Status::ok;
 }
 
@@ -282,9 +382,25 @@ Status HostDriver::hostFunction(Stream stream, void (*function)(void*), void* da
   StreamQueue* queue = find(stream);
   if (!queue) return unknown("stream");
   if (!function) return fail(Status::invalidValue, "no function");
-  push(*queue, Piece::Kind::function, Cost{}, [&](Piece& piece) {
-    piece.function = function;
-    piece.data = data;
+  Work work;
+  work.kind = Work::Kind::function;
+  work.function = function;
+  work.data = data;
+  return submit(*queue, NodeKind::hostFunction, std::move(work));
+}
+
+Status HostDriver::submit(StreamQueue& queue, NodeKind kind, Work work) {
+  if (queue.capture != 0) {
+    std::string detail;
+    NewNode node;
+    node.kind = kind;
+    node.work = std::move(work);
+    const Status status = graphs_.capture(&queue, node, &detail);
+    return status == Status::ok ? status : fail(status, std::move(detail));
+  }
+  push(queue, work.kind, work.cost, [&](Piece& piece) {
+    work.addresses.swap(piece.addresses);  // keeps their capacity
+    static_cast<Work&>(piece) = std::move(work);
   });
   return Status::ok;
 }

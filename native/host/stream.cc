@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "host/context.h"
+#include "host/graph_run.h"
 
 namespace braid::host {
 namespace {
@@ -28,7 +29,22 @@ std::string hex(DeviceAddress address) {
   return text;
 }
 
+void fillRow(DeviceAddress to, std::uint32_t value, std::uint32_t elementBytes, std::size_t width) {
+  if (elementBytes == 4)
+    std::fill_n(reinterpret_cast<std::uint32_t*>(to), width, value);
+  else if (elementBytes == 2)
+    std::fill_n(reinterpret_cast<std::uint16_t*>(to), width, static_cast<std::uint16_t>(value));
+  else
+    std::memset(reinterpret_cast<void*>(to), static_cast<int>(value & 0xff), width);
+}
+
+thread_local int callbacks = 0;
+
 }  // namespace
+
+bool insideCallback() { return callbacks > 0; }
+CallbackScope::CallbackScope() { ++callbacks; }
+CallbackScope::~CallbackScope() { --callbacks; }
 
 StreamQueue::StreamQueue(Context* context) : context_(context) {
   for (int i = 0; i < 64; ++i) {
@@ -55,7 +71,7 @@ Piece* StreamQueue::grow() {
   return pieces_.back().get();
 }
 
-Time StreamQueue::await(std::uint64_t pieces) {
+Time Progress::await(std::uint64_t pieces) {
   std::unique_lock lock(mutex_);
   while (done_.load(std::memory_order_relaxed) < pieces) {
     awaited_ = std::min(awaited_, pieces);
@@ -63,6 +79,16 @@ Time StreamQueue::await(std::uint64_t pieces) {
   }
   const bool remembered = done_.load(std::memory_order_relaxed) - pieces < kHistory;
   return remembered ? doneAt_[pieces % kHistory] : Time{};
+}
+
+void Progress::advanceLocked(Time time) {
+  const std::uint64_t done = done_.load(std::memory_order_relaxed) + 1;
+  doneAt_[done % kHistory] = time;
+  done_.store(done, std::memory_order_release);
+  if (done >= awaited_) {
+    awaited_ = ~std::uint64_t{0};  // threads that wait for a later piece set it again
+    progress_.notify_all();
+  }
 }
 
 void StreamQueue::stop() {
@@ -100,17 +126,12 @@ void StreamQueue::serve() {
     time_ = perform(*piece);
     piece->kernel.reset();
     piece->keep.reset();
+    piece->graph.reset();
     lock.lock();
 
     piece->next = spare_;
     spare_ = piece;
-    const std::uint64_t done = done_.load(std::memory_order_relaxed) + 1;
-    doneAt_[done % kHistory] = time_;
-    done_.store(done, std::memory_order_release);
-    if (done >= awaited_) {
-      awaited_ = ~std::uint64_t{0};  // threads that wait for a later piece set it again
-      progress_.notify_all();
-    }
+    advanceLocked(time_);
   }
 }
 
@@ -128,80 +149,87 @@ Time StreamQueue::perform(Piece& piece) {
     }
     return ready;
   }
-  // As on a GPU, queued work is dropped: copies, kernels, and host functions, which are never called.
-  if (context_->failure() != Status::ok) return ready;
-  return work(piece);
+  if (piece.kind == Piece::Kind::graph) return piece.graph->run(ready);
+  return performWork(*context_, piece, piece.fault, piece.label, ready, &jitter_, scratch_);
 }
 
-Time StreamQueue::work(Piece& piece) {
-  Time ready = std::max(piece.issued, time_);
-  if (jitter_ != 0) {
-    const std::uint64_t random = splitmix(&jitter_);
+Time performWork(Context& context, const Work& work, Status fault, const WorkLabel& label, Time ready,
+                 std::uint64_t* jitter, Scratch& scratch) {
+  // As on a GPU, queued work is dropped: copies, kernels, and host functions, which are never called.
+  if (context.failure() != Status::ok) return ready;
+  if (*jitter != 0) {
+    const std::uint64_t random = splitmix(jitter);
     const double share = static_cast<double>(random >> 11) * 0x1p-53;
     // Half of the pieces have no delay, so that either side of every race comes first at times.
     if (random & 1) {
       std::this_thread::sleep_for(
-          std::chrono::duration<double, std::micro>(share * context_->options().jitterMicroseconds));
+          std::chrono::duration<double, std::micro>(share * context.options().jitterMicroseconds));
       ready = Clock::now();
     }
   }
-  if (piece.fault != Status::ok) {
-    context_->fail(piece.fault, "this piece of work was made to fail", piece.label);
+  if (fault != Status::ok) {
+    context.fail(fault, "this piece of work was made to fail", label);
     return ready;
   }
-  const bool engine = piece.cost.engine != EngineKind::none && piece.cost.duration.count() > 0;
-  const Time until = engine ? context_->engine(piece.cost.engine).reserve(ready, piece.cost.duration) : ready;
+  const bool engine = work.cost.engine != EngineKind::none && work.cost.duration.count() > 0;
+  const Time until = engine ? context.engine(work.cost.engine).reserve(ready, work.cost.duration) : ready;
 
   const auto touches = [&](DeviceAddress address, std::size_t bytes, std::uint32_t alignment, bool peers) {
     if (address % alignment != 0)
-      context_->fail(Status::misalignedAddress,
-                     hex(address) + " is not aligned to " + std::to_string(alignment) + " bytes",
-                     piece.label);
-    else if (context_->reaches(address, bytes, peers))
+      context.fail(Status::misalignedAddress,
+                   hex(address) + " is not aligned to " + std::to_string(alignment) + " bytes", label);
+    else if (context.reaches(address, bytes, peers))
       return true;
     else
-      context_->fail(Status::illegalAddress,
-                     hex(address) + ", " + std::to_string(bytes) + " bytes: not memory of this device",
-                     piece.label);
+      context.fail(Status::illegalAddress,
+                   hex(address) + ", " + std::to_string(bytes) + " bytes: not memory of this device", label);
     return false;
   };
-  switch (piece.kind) {
-    case Piece::Kind::copy: {
+  switch (work.kind) {
+    case Work::Kind::copy: {
       const bool toDevice =
-          piece.copyKind == CopyKind::hostToDevice || piece.copyKind == CopyKind::deviceToDevice;
+          work.copyKind == CopyKind::hostToDevice || work.copyKind == CopyKind::deviceToDevice;
       const bool fromDevice =
-          piece.copyKind == CopyKind::deviceToHost || piece.copyKind == CopyKind::deviceToDevice;
-      if ((toDevice && !touches(piece.to, piece.bytes, 1, false)) ||
-          (fromDevice && !touches(piece.from, piece.bytes, 1, false)))
+          work.copyKind == CopyKind::deviceToHost || work.copyKind == CopyKind::deviceToDevice;
+      if ((toDevice && !touches(work.to, work.bytes, 1, false)) ||
+          (fromDevice && !touches(work.from, work.bytes, 1, false)))
         return ready;
-      std::memmove(reinterpret_cast<void*>(piece.to), reinterpret_cast<const void*>(piece.from), piece.bytes);
+      std::memmove(reinterpret_cast<void*>(work.to), reinterpret_cast<const void*>(work.from), work.bytes);
       break;
     }
-    case Piece::Kind::fill: {
-      if (!touches(piece.to, piece.bytes, 4, false)) return ready;
-      std::fill_n(reinterpret_cast<std::uint32_t*>(piece.to), piece.bytes / 4, piece.value);
-      break;
-    }
-    case Piece::Kind::launch: {
-      const CpuKernel& kernel = *piece.kernel;
-      for (std::size_t i = 0; i < kernel.extents.size(); ++i)
-        if (!touches(piece.addresses[i], kernel.extents[i].bytes, kernel.extents[i].alignment,
-                     kernel.reachesPeers))
-          return ready;
-      try {
-        if (!kernel.run(piece.addresses.data(), scratch_))
-          context_->fail(Status::launchFailed, "the kernel's reference failed", piece.label);
-      } catch (const std::bad_alloc&) {
-        context_->fail(Status::launchOutOfResources, "no memory for the kernel's scratch", piece.label);
-      } catch (...) {
-        context_->fail(Status::launchFailed, "the kernel's reference threw", piece.label);
+    case Work::Kind::fill: {
+      const std::size_t row = work.width * work.elementBytes;
+      for (std::size_t i = 0; i < work.height; ++i) {
+        const DeviceAddress to = work.to + i * work.pitch;
+        if (!touches(to, row, work.elementBytes, false)) return ready;
+        fillRow(to, work.value, work.elementBytes, work.width);
       }
       break;
     }
-    case Piece::Kind::function: piece.function(piece.data); break;
+    case Work::Kind::launch: {
+      const CpuKernel& kernel = *work.kernel;
+      for (std::size_t i = 0; i < kernel.extents.size(); ++i)
+        if (!touches(work.addresses[i], kernel.extents[i].bytes, kernel.extents[i].alignment,
+                     kernel.reachesPeers))
+          return ready;
+      try {
+        if (!kernel.run(work.addresses.data(), scratch))
+          context.fail(Status::launchFailed, "the kernel's reference failed", label);
+      } catch (const std::bad_alloc&) {
+        context.fail(Status::launchOutOfResources, "no memory for the kernel's scratch", label);
+      } catch (...) {
+        context.fail(Status::launchFailed, "the kernel's reference threw", label);
+      }
+      break;
+    }
+    case Work::Kind::function: {
+      const CallbackScope scope;
+      work.function(work.data);
+      break;
+    }
     default: break;
   }
-  if (!context_->slowed()) return until;
+  if (!context.slowed()) return until;
   const Time now = Clock::now();
   if (!engine) return now;
   // The time is late: the processor was busy, or cannot reach the rate. The next pieces make up for a little

@@ -20,64 +20,16 @@
 #include <string>
 #include <vector>
 
-#include "cuda/api.h"
 #include "cuda/cublaslt_api.h"
 #include "cuda/nvrtc_api.h"
 #include "kernels/half.h"
+#include "test/cuda/fake/state.h"
 
 using namespace braid::cuda;
+using namespace fake;
 
 namespace {
 
-struct Failure {
-  std::string call;
-  int nth = 0, code = 0;
-};
-
-struct State {
-  std::mutex mutex;
-  Failure failure;
-  int sticky = 0;
-  std::map<std::string, int> calls;
-  std::map<std::string, int> live;
-  std::vector<std::string> launched;
-  std::map<CUdeviceptr, CUcontext> owners;
-  std::set<std::pair<CUcontext, CUcontext>> peers;
-  bool reachable = true;
-};
-
-State& state() {
-  static State* all = new State;  // outlives every static destructor
-  return *all;
-}
-
-int gate(const char* call) {
-  State& all = state();
-  const std::lock_guard lock(all.mutex);
-  const int count = ++all.calls[call];
-  if (all.failure.call == call && --all.failure.nth == 0) return all.failure.code;
-  (void)count;
-  return 0;
-}
-
-void born(const char* kind) {
-  const std::lock_guard lock(state().mutex);
-  ++state().live[kind];
-}
-void gone(const char* kind) {
-  const std::lock_guard lock(state().mutex);
-  --state().live[kind];
-}
-
-struct FakeEvent {
-  unsigned flags;
-  bool recorded;
-  CUcontext context;
-};
-struct FakeStream {
-  int priority;
-  CUcontext context;
-};
 struct FakeModule {
   std::string image;
   std::vector<CUfunction> functions;
@@ -132,15 +84,6 @@ void setElement(void* base, int type, std::int64_t index, float value) {
 }
 
 }  // namespace
-
-#define EXPORT extern "C" __attribute__((visibility("default")))
-#define CALL(name, arguments)                      \
-  EXPORT CUresult name arguments {                 \
-    if (const int code = gate(#name)) return code; \
-    if (state().sticky) return state().sticky;
-#define END \
-  return 0; \
-  }
 
 // The tests' own door.
 EXPORT void fake_fail(const char* call, int nth, int code) { state().failure = {call, nth, code}; }
@@ -302,13 +245,18 @@ END
 CALL(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream))
 return move(to, from, bytes);
 }
-CALL(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void* from, std::size_t bytes, CUstream))
+CALL(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream))
+if (CUresult result = 0; captured(stream, copyOf(to, reinterpret_cast<CUdeviceptr>(from), bytes), &result))
+  return result;
 return move(to, reinterpret_cast<CUdeviceptr>(from), bytes);
 }
-CALL(cuMemcpyDtoHAsync_v2, (void* to, CUdeviceptr from, std::size_t bytes, CUstream))
+CALL(cuMemcpyDtoHAsync_v2, (void* to, CUdeviceptr from, std::size_t bytes, CUstream stream))
+if (CUresult result = 0; captured(stream, copyOf(reinterpret_cast<CUdeviceptr>(to), from, bytes), &result))
+  return result;
 return move(reinterpret_cast<CUdeviceptr>(to), from, bytes);
 }
-CALL(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream))
+CALL(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream))
+if (CUresult result = 0; captured(stream, copyOf(to, from, bytes), &result)) return result;
 return move(to, from, bytes);
 }
 CALL(cuMemcpyPeerAsync, (CUdeviceptr to, CUcontext toContext, CUdeviceptr from, CUcontext fromContext,
@@ -318,6 +266,10 @@ return move(to, from, bytes);
 }
 CALL(cuMemsetD32Async, (CUdeviceptr to, unsigned value, std::size_t words, CUstream stream))
 if (!mayQueue(stream)) return 400;
+CUgraphNodeParams fill;
+fill.type = 2;
+fill.memset = {to, 0, value, 4, words, 1, current};
+if (CUresult result = 0; captured(stream, fill, &result)) return result;
 for (std::size_t i = 0; i < words; ++i) reinterpret_cast<unsigned*>(to)[i] = value;
 END
 
@@ -352,7 +304,11 @@ END CALL(cuEventQuery, (CUevent)) END CALL(cuEventSynchronize, (CUevent)) END
   if (each->context != reinterpret_cast<FakeEvent*>(from)->context) return 400;
 }
 *milliseconds = 1;
-END CALL(cuLaunchHostFunc, (CUstream, CUhostFn function, void* data)) function(data);
+END CALL(cuLaunchHostFunc, (CUstream stream, CUhostFn function, void* data)) CUgraphNodeParams call;
+call.type = 3;
+call.host = {function, data};
+if (CUresult result = 0; captured(stream, call, &result)) return result;
+function(data);
 END
 
 CALL(cuModuleLoadDataEx, (CUmodule * module, const void* image, unsigned, int*, void**))
@@ -378,13 +334,21 @@ END CALL(cuFuncSetAttribute, (CUfunction, int, int)) END
           unsigned blockY, unsigned blockZ, unsigned, CUstream stream, void** arguments,
           void**)) if (!arguments || gridX * gridY * gridZ == 0 || blockX * blockY * blockZ == 0) return 1;
 if (!mayQueue(stream)) return 400;
-const std::string& name = reinterpret_cast<FakeFunction*>(function)->name;
-state().launched.push_back(name);
-if (name == "trap") state().sticky = 700;
-END
+CUgraphNodeParams launch;
+launch.type = 0;
+launch.kernel = {function, {gridX, gridY, gridZ}, {blockX, blockY, blockZ}, 0, arguments, nullptr, nullptr,
+                 nullptr};
+if (CUresult result = 0; captured(stream, launch, &result)) return result;
+return launchKernel(function);
+}
+CUresult fake::launchKernel(CUfunction function) {
+  const std::string& name = reinterpret_cast<FakeFunction*>(function)->name;
+  state().launched.push_back(name);
+  if (name == "trap") state().sticky = 700;
+  return 0;
+}
 
-    EXPORT nvrtcResult
-    nvrtcVersion(int* major, int* minor) {
+EXPORT nvrtcResult nvrtcVersion(int* major, int* minor) {
   *major = 13;
   *minor = 0;
   return 0;

@@ -1,0 +1,515 @@
+#include "host/graphs.h"
+
+#include <algorithm>
+#include <set>
+
+namespace braid::host {
+namespace {
+
+template <class Handle>
+std::uint64_t number(Handle handle) {
+  return reinterpret_cast<std::uint64_t>(handle);
+}
+
+template <class Handle>
+Handle handle(std::uint64_t number) {
+  return reinterpret_cast<Handle>(number);
+}
+
+bool mayBeDisabled(NodeKind kind) {
+  return kind == NodeKind::kernel || kind == NodeKind::copy || kind == NodeKind::fill;
+}
+
+// A node of a definition whose kind stays, with new parameters.
+template <class Node>
+void replace(Node& node, const NewNode& made) {
+  node.work = made.work;
+  node.event = made.event;
+}
+
+}  // namespace
+
+Graphs::Graphs(std::uint16_t graphTag, std::uint16_t nodeTag, std::uint16_t execTag, std::uint16_t userTag)
+    : graphTag_(std::uint64_t{graphTag} << 48),
+      nodeTag_(std::uint64_t{nodeTag} << 48),
+      execTag_(std::uint64_t{execTag} << 48),
+      users_(userTag) {}
+
+Status Graphs::wrong(Status status, std::string words, std::string* detail) {
+  *detail = std::move(words);
+  return status;
+}
+Status Graphs::unknownGraph(std::string* detail) {
+  return wrong(Status::invalidValue, "not a graph of this device: null, destroyed, or another's", detail);
+}
+Status Graphs::unknownNode(std::string* detail) {
+  return wrong(Status::invalidValue, "not a node of this graph: null, destroyed, or another's", detail);
+}
+Status Graphs::unknownExec(std::string* detail) {
+  return wrong(Status::invalidValue, "not an executable graph of this device: null, destroyed, or another's",
+               detail);
+}
+
+GraphData* Graphs::find(Graph graph) const {
+  const auto found = graphs_.find(number(graph));
+  return found == graphs_.end() ? nullptr : found->second;
+}
+NodeData* Graphs::find(GraphNode node) const {
+  const auto found = nodes_.find(number(node));
+  return found == nodes_.end() ? nullptr : found->second;
+}
+ExecData* Graphs::findExec(GraphExec exec) const {
+  const auto found = execs_.find(number(exec));
+  return found == execs_.end() ? nullptr : found->second.get();
+}
+
+void Graphs::name(GraphData& graph) {
+  graph.id = graphTag_ | ++made_;
+  graphs_[graph.id] = &graph;
+}
+void Graphs::name(NodeData& node) {
+  node.id = nodeTag_ | ++made_;
+  nodes_[node.id] = &node;
+}
+void Graphs::forgetGraph(const GraphData& graph) {
+  graphs_.erase(graph.id);
+  for (const auto& node : graph.nodes) forgetNode(*node);
+}
+void Graphs::forgetNode(const NodeData& node) {
+  nodes_.erase(node.id);
+  for (const auto& body : node.bodies) forgetGraph(*body);
+}
+std::unique_ptr<GraphData> Graphs::copyOf(const GraphData& graph) {
+  return copyGraph(
+      graph, &users_, [this](GraphData& made) { name(made); }, [this](NodeData& made) { name(made); });
+}
+
+// Definitions.
+
+Status Graphs::create(Graph* graph, std::string*) {
+  std::lock_guard lock(mutex_);
+  auto made = std::make_unique<GraphData>(&users_);
+  name(*made);
+  *graph = handle<Graph>(made->id);
+  roots_[made->id] = std::move(made);
+  return Status::ok;
+}
+
+Status Graphs::destroy(Graph graph, std::string* detail) {
+  std::lock_guard lock(mutex_);
+  const auto found = roots_.find(number(graph));
+  if (found == roots_.end()) {
+    if (find(graph))
+      return wrong(Status::invalidValue, "a graph inside a node goes with its node, and not before", detail);
+    return unknownGraph(detail);
+  }
+  forgetGraph(*found->second);
+  roots_.erase(found);
+  return Status::ok;
+}
+
+Status Graphs::clone(Graph* clone, Graph graph, std::string* detail) {
+  std::lock_guard lock(mutex_);
+  const GraphData* from = find(graph);
+  if (!from) return unknownGraph(detail);
+  auto made = copyOf(*from);
+  *clone = handle<Graph>(made->id);
+  roots_[made->id] = std::move(made);
+  return Status::ok;
+}
+
+Status Graphs::findInClone(GraphNode* node, GraphNode original, Graph clone, std::string* detail) {
+  std::lock_guard lock(mutex_);
+  const GraphData* graph = find(clone);
+  if (!graph) return unknownGraph(detail);
+  for (const auto& each : graph->nodes)
+    if (each->original == number(original) && original != nullptr) {
+      *node = handle<GraphNode>(each->id);
+      return Status::ok;
+    }
+  return wrong(Status::invalidValue, "the graph is no clone of the node's, or its copy was destroyed",
+               detail);
+}
+
+Status Graphs::nodes(Graph graph, std::vector<GraphNode>* nodes, std::string* detail) {
+  std::lock_guard lock(mutex_);
+  const GraphData* found = find(graph);
+  if (!found) return unknownGraph(detail);
+  nodes->clear();
+  for (const auto& node : found->nodes) nodes->push_back(handle<GraphNode>(node->id));
+  return Status::ok;
+}
+
+Status Graphs::edges(Graph graph, std::vector<GraphEdge>* edges, std::string* detail) {
+  std::lock_guard lock(mutex_);
+  const GraphData* found = find(graph);
+  if (!found) return unknownGraph(detail);
+  edges->clear();
+  for (const auto& node : found->nodes)
+    for (const NodeData* dependency : node->dependencies)
+      edges->push_back({handle<GraphNode>(dependency->id), handle<GraphNode>(node->id)});
+  return Status::ok;
+}
+
+Status Graphs::addEdges(Graph graph, const GraphEdge* edges, std::size_t count, std::string* detail) {
+  std::lock_guard lock(mutex_);
+  const GraphData* found = find(graph);
+  if (!found) return unknownGraph(detail);
+  std::set<std::pair<NodeData*, NodeData*>> added;
+  for (std::size_t i = 0; i < count; ++i) {
+    NodeData* from = find(edges[i].from);
+    NodeData* to = find(edges[i].to);
+    if (!from || !to || from->graph != found || to->graph != found) return unknownNode(detail);
+    if (from == to) return wrong(Status::invalidValue, "an edge from a node to itself", detail);
+    if (std::ranges::find(to->dependencies, from) != to->dependencies.end() ||
+        !added.emplace(from, to).second)
+      return wrong(Status::invalidValue, "the edge exists already", detail);
+  }
+  for (std::size_t i = 0; i < count; ++i) find(edges[i].to)->dependencies.push_back(find(edges[i].from));
+  return Status::ok;
+}
+
+Status Graphs::removeEdges(Graph graph, const GraphEdge* edges, std::size_t count, std::string* detail) {
+  std::lock_guard lock(mutex_);
+  const GraphData* found = find(graph);
+  if (!found) return unknownGraph(detail);
+  std::set<std::pair<NodeData*, NodeData*>> removed;
+  for (std::size_t i = 0; i < count; ++i) {
+    NodeData* from = find(edges[i].from);
+    NodeData* to = find(edges[i].to);
+    if (!from || !to || from->graph != found || to->graph != found) return unknownNode(detail);
+    if (std::ranges::find(to->dependencies, from) == to->dependencies.end() ||
+        !removed.emplace(from, to).second)
+      return wrong(Status::invalidValue, "there is no such edge", detail);
+  }
+  for (const auto& [from, to] : removed) std::erase(to->dependencies, from);
+  return Status::ok;
+}
+
+Status Graphs::dot(Graph graph, std::string* text, std::string* detail) {
+  std::lock_guard lock(mutex_);
+  const GraphData* found = find(graph);
+  if (!found) return unknownGraph(detail);
+  *text = dotText(*found);
+  return Status::ok;
+}
+
+// Nodes.
+
+Status Graphs::find(const GraphData& graph, const GraphNode* nodes, std::size_t count,
+                    std::vector<NodeData*>* found, std::string* detail) const {
+  for (std::size_t i = 0; i < count; ++i) {
+    NodeData* node = find(nodes[i]);
+    if (!node || node->graph != &graph) return unknownNode(detail);
+    if (std::ranges::find(*found, node) != found->end())
+      return wrong(Status::invalidValue, "a dependency is named twice", detail);
+    found->push_back(node);
+  }
+  return Status::ok;
+}
+
+Status Graphs::embeddable(const GraphData& child, const GraphData& into, std::string* detail) const {
+  if (child.root() == into.root())
+    return wrong(Status::invalidValue, "a graph cannot become a part of itself", detail);
+  if (child.contains(NodeKind::conditional))
+    return wrong(Status::notSupported, "a child graph cannot have conditional nodes", detail);
+  if (into.isConditional())
+    for (const NodeKind kind : {NodeKind::hostFunction, NodeKind::eventWait, NodeKind::eventRecord})
+      if (child.contains(kind))
+        return wrong(
+            Status::notSupported,
+            std::string("a conditional node's body cannot have a node of kind ") + nodeKindName(kind),
+            detail);
+  return Status::ok;
+}
+
+Status Graphs::addTo(GraphData& graph, std::vector<NodeData*> dependencies, const NewNode& made,
+                     NodeData** node, std::string* detail) {
+  const bool plain = made.kind == NodeKind::kernel || made.kind == NodeKind::copy ||
+                     made.kind == NodeKind::fill || made.kind == NodeKind::empty ||
+                     made.kind == NodeKind::child;
+  if (graph.isConditional() && !plain)
+    return wrong(
+        Status::notSupported,
+        std::string("a conditional node's body cannot have a node of kind ") + nodeKindName(made.kind),
+        detail);
+  auto added = std::make_unique<NodeData>();
+  added->graph = &graph;
+  added->kind = made.kind;
+  replace(*added, made);
+  added->dependencies = std::move(dependencies);
+  if (made.kind == NodeKind::child) {
+    const GraphData* child = find(made.child);
+    if (!child) return unknownGraph(detail);
+    if (const Status status = embeddable(*child, graph, detail); status != Status::ok) return status;
+    added->bodies.push_back(copyOf(*child));
+    added->bodies.back()->owner = added.get();
+  }
+  name(*added);
+  *node = added.get();
+  graph.nodes.push_back(std::move(added));
+  return Status::ok;
+}
+
+Status Graphs::add(GraphNode* node, Graph graph, const GraphNode* dependencies, std::size_t count,
+                   const NewNode& made, std::string* detail) {
+  std::lock_guard lock(mutex_);
+  GraphData* found = find(graph);
+  if (!found) return unknownGraph(detail);
+  std::vector<NodeData*> after;
+  NodeData* added = nullptr;
+  Status status = find(*found, dependencies, count, &after, detail);
+  if (status == Status::ok) status = addTo(*found, std::move(after), made, &added, detail);
+  if (status == Status::ok) *node = handle<GraphNode>(added->id);
+  return status;
+}
+
+Status Graphs::destroyNode(GraphNode node, std::string* detail) {
+  std::lock_guard lock(mutex_);
+  NodeData* found = find(node);
+  if (!found) return unknownNode(detail);
+  GraphData& graph = *found->graph;
+  for (const auto& each : graph.nodes) std::erase(each->dependencies, found);
+  forgetNode(*found);
+  std::erase_if(graph.nodes, [&](const auto& each) { return each.get() == found; });
+  return Status::ok;
+}
+
+Status Graphs::update(GraphNode node, const NewNode& made, std::string* detail) {
+  std::lock_guard lock(mutex_);
+  NodeData* found = find(node);
+  if (!found) return unknownNode(detail);
+  if (found->kind != made.kind)
+    return wrong(Status::invalidValue, std::string("the node is of kind ") + nodeKindName(found->kind),
+                 detail);
+  if (made.kind == NodeKind::empty || made.kind == NodeKind::conditional)
+    return wrong(Status::invalidValue, "a node of this kind has no parameters that change", detail);
+  if (made.kind == NodeKind::child) {
+    const GraphData* child = find(made.child);
+    if (!child) return unknownGraph(detail);
+    if (const Status status = embeddable(*child, *found->graph, detail); status != Status::ok) return status;
+    auto copy = copyOf(*child);
+    copy->owner = found;
+    forgetGraph(*found->bodies[0]);
+    found->bodies[0] = std::move(copy);
+    return Status::ok;
+  }
+  replace(*found, made);
+  return Status::ok;
+}
+
+Status Graphs::kind(GraphNode node, NodeKind* kind, std::string* detail) {
+  std::lock_guard lock(mutex_);
+  const NodeData* found = find(node);
+  if (!found) return unknownNode(detail);
+  *kind = found->kind;
+  return Status::ok;
+}
+
+Status Graphs::child(GraphNode node, Graph* child, std::string* detail) {
+  std::lock_guard lock(mutex_);
+  const NodeData* found = find(node);
+  if (!found) return unknownNode(detail);
+  if (found->kind != NodeKind::child)
+    return wrong(Status::invalidValue, std::string("the node is of kind ") + nodeKindName(found->kind),
+                 detail);
+  *child = handle<Graph>(found->bodies[0]->id);
+  return Status::ok;
+}
+
+Status Graphs::createCondition(Condition* condition, Graph graph, bool assign, std::uint32_t initial,
+                               std::string* detail) {
+  std::lock_guard lock(mutex_);
+  GraphData* found = find(graph);
+  if (!found) return unknownGraph(detail);
+  *condition = graphTag_ | ++made_;
+  found->conditions.push_back({*condition, assign, initial});
+  return Status::ok;
+}
+
+Status Graphs::addConditional(GraphNode* node, Graph graph, const GraphNode* dependencies, std::size_t count,
+                              Condition condition, ConditionalKind kind, Graph* bodies, std::size_t bodyCount,
+                              std::string* detail) {
+  std::lock_guard lock(mutex_);
+  GraphData* found = find(graph);
+  if (!found) return unknownGraph(detail);
+  const std::size_t most = kind == ConditionalKind::branch ? 2 : kind == ConditionalKind::loop ? 1 : SIZE_MAX;
+  if (bodyCount == 0 || bodyCount > most)
+    return wrong(
+        Status::invalidValue,
+        "an if has 1 or 2 bodies, a loop has 1, a switch 1 or more; given: " + std::to_string(bodyCount),
+        detail);
+  const bool known = std::ranges::any_of(
+      found->conditions, [&](const Image::Initial& made) { return made.condition == condition; });
+  if (!known) return wrong(Status::invalidValue, "the condition was made for another graph", detail);
+  std::vector<NodeData*> after;
+  if (const Status status = find(*found, dependencies, count, &after, detail); status != Status::ok)
+    return status;
+  auto added = std::make_unique<NodeData>();
+  added->graph = found;
+  added->kind = NodeKind::conditional;
+  added->condition = condition;
+  added->conditional = kind;
+  added->dependencies = std::move(after);
+  for (std::size_t i = 0; i < bodyCount; ++i) {
+    auto body = std::make_unique<GraphData>(&users_);
+    body->owner = added.get();
+    name(*body);
+    bodies[i] = handle<Graph>(body->id);
+    added->bodies.push_back(std::move(body));
+  }
+  name(*added);
+  *node = handle<GraphNode>(added->id);
+  found->nodes.push_back(std::move(added));
+  return Status::ok;
+}
+
+// Executables.
+
+Status Graphs::instantiate(GraphExec* exec, Graph graph, InstantiateResult* result, std::string* detail) {
+  std::lock_guard lock(mutex_);
+  *result = InstantiateResult::error;
+  const GraphData* found = find(graph);
+  if (!found) return unknownGraph(detail);
+  auto made = std::make_unique<ExecData>();
+  made->image = makeImage(*found, result);
+  if (!made->image)
+    return wrong(Status::invalidValue, std::string("the graph cannot run: ") + instantiateResultName(*result),
+                 detail);
+  auto users = std::make_shared<UserReferences>(&users_);
+  collectUsers(*found, users.get());
+  made->users = std::move(users);
+  const std::uint64_t id = execTag_ | ++made_;
+  *exec = handle<GraphExec>(id);
+  execs_[id] = std::move(made);
+  return Status::ok;
+}
+
+Status Graphs::destroyExec(GraphExec exec, std::string* detail) {
+  std::lock_guard lock(mutex_);
+  return execs_.erase(number(exec)) > 0 ? Status::ok : unknownExec(detail);
+}
+
+Status Graphs::updateExec(GraphExec exec, Graph graph, UpdateResult* result, std::string* detail) {
+  std::lock_guard lock(mutex_);
+  *result = UpdateResult::error;
+  ExecData* found = findExec(exec);
+  if (!found) return unknownExec(detail);
+  const GraphData* from = find(graph);
+  if (!from) return unknownGraph(detail);
+  InstantiateResult made = InstantiateResult::error;
+  auto image = makeImage(*from, &made);
+  *result = image ? comparable(*found->image, *image) : UpdateResult::topologyChanged;
+  if (*result != UpdateResult::success)
+    return wrong(Status::graphExecUpdateFailure,
+                 std::string("the executable was not updated: ") + updateResultName(*result), detail);
+  // Nodes are still addressed by the graph that was instantiated, and stay disabled.
+  for (std::size_t i = 0; i < image->nodes.size(); ++i) {
+    image->nodes[i].source = found->image->nodes[i].source;
+    image->nodes[i].enabled = found->image->nodes[i].enabled;
+  }
+  image->indexOf = found->image->indexOf;
+  auto users = std::make_shared<UserReferences>(&users_);
+  collectUsers(*from, users.get());
+  found->image = std::move(image);
+  found->users = std::move(users);
+  found->flights = std::make_shared<std::atomic<std::uint64_t>>(0);
+  return Status::ok;
+}
+
+// Launches that are queued keep the image that they were queued with.
+Image& Graphs::writable(ExecData& exec) {
+  if (exec.flights->load(std::memory_order_acquire) > 0) {
+    exec.image = std::make_shared<Image>(*exec.image);
+    exec.flights = std::make_shared<std::atomic<std::uint64_t>>(0);
+  }
+  return *exec.image;
+}
+
+Status Graphs::execNode(GraphExec exec, GraphNode node, ExecData** found, std::uint32_t* index,
+                        std::string* detail) const {
+  *found = findExec(exec);
+  if (!*found) return unknownExec(detail);
+  const auto& indices = (*found)->image->indexOf;
+  const auto place = indices.find(number(node));
+  if (!find(node) || place == indices.end()) return unknownNode(detail);
+  *index = place->second;
+  return Status::ok;
+}
+
+Status Graphs::updateExecNode(GraphExec exec, GraphNode node, const NewNode& made, std::string* detail) {
+  std::lock_guard lock(mutex_);
+  ExecData* found = nullptr;
+  std::uint32_t index = 0;
+  if (const Status status = execNode(exec, node, &found, &index, detail); status != Status::ok) return status;
+  const ImageNode& before = found->image->nodes[index];
+  if (before.kind != made.kind)
+    return wrong(Status::invalidValue, std::string("the node is of kind ") + nodeKindName(before.kind),
+                 detail);
+  if (made.kind == NodeKind::empty || made.kind == NodeKind::conditional)
+    return wrong(Status::invalidValue, "a node of this kind has no parameters that change", detail);
+  if (made.kind == NodeKind::copy && made.work.copyKind != before.work.copyKind)
+    return wrong(Status::invalidValue, "the kinds of memory of a copy cannot change", detail);
+  if (made.kind != NodeKind::child) {
+    replace(writable(*found).nodes[index], made);
+    return Status::ok;
+  }
+  const GraphData* child = find(made.child);
+  if (!child) return unknownGraph(detail);
+  InstantiateResult result = InstantiateResult::error;
+  auto body = makeImage(*child, &result);
+  const UpdateResult fits = body ? comparable(*before.bodies[0], *body) : UpdateResult::topologyChanged;
+  if (fits != UpdateResult::success)
+    return wrong(Status::invalidValue, std::string("the child graph does not fit: ") + updateResultName(fits),
+                 detail);
+  writable(*found).nodes[index].bodies[0] = std::move(body);
+  auto users = std::make_shared<UserReferences>(*found->users);
+  collectUsers(*child, users.get());
+  found->users = std::move(users);
+  return Status::ok;
+}
+
+Status Graphs::enable(GraphExec exec, GraphNode node, bool enabled, std::string* detail) {
+  std::lock_guard lock(mutex_);
+  ExecData* found = nullptr;
+  std::uint32_t index = 0;
+  if (const Status status = execNode(exec, node, &found, &index, detail); status != Status::ok) return status;
+  if (!mayBeDisabled(found->image->nodes[index].kind))
+    return wrong(Status::invalidValue, "only kernels, copies and fills can be disabled", detail);
+  writable(*found).nodes[index].enabled = enabled;
+  return Status::ok;
+}
+
+Status Graphs::isEnabled(GraphExec exec, GraphNode node, bool* enabled, std::string* detail) {
+  std::lock_guard lock(mutex_);
+  ExecData* found = nullptr;
+  std::uint32_t index = 0;
+  if (const Status status = execNode(exec, node, &found, &index, detail); status != Status::ok) return status;
+  if (!mayBeDisabled(found->image->nodes[index].kind))
+    return wrong(Status::invalidValue, "only kernels, copies and fills can be disabled", detail);
+  *enabled = found->image->nodes[index].enabled;
+  return Status::ok;
+}
+
+// User objects.
+
+Status Graphs::retain(Graph graph, UserObject object, std::uint64_t count, bool move, std::string* detail) {
+  std::lock_guard lock(mutex_);
+  GraphData* found = find(graph);
+  if (!found) return unknownGraph(detail);
+  if (count == 0 || !found->users.retain(number(object), count, move))
+    return wrong(Status::invalidValue, "not a user object of this device, or no references", detail);
+  return Status::ok;
+}
+
+Status Graphs::release(Graph graph, UserObject object, std::uint64_t count, std::string* detail) {
+  std::lock_guard lock(mutex_);
+  GraphData* found = find(graph);
+  if (!found) return unknownGraph(detail);
+  if (count == 0 || !found->users.release(number(object), count))
+    return wrong(Status::invalidValue, "the graph does not hold so many references to the user object",
+                 detail);
+  return Status::ok;
+}
+
+}  // namespace braid::host

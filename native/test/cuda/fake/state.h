@@ -1,0 +1,85 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda/api.h"
+
+// What the fake libraries' functions share.
+namespace fake {
+
+using namespace braid::cuda;
+
+struct Failure {
+  std::string call;
+  int nth = 0, code = 0;
+};
+
+struct State {
+  std::mutex mutex;
+  Failure failure;
+  int sticky = 0;
+  std::map<std::string, int> calls;
+  std::map<std::string, int> live;
+  std::vector<std::string> launched;
+  std::map<CUdeviceptr, CUcontext> owners;
+  std::set<std::pair<CUcontext, CUcontext>> peers;
+  bool reachable = true;
+};
+
+inline State& state() {
+  static State* all = new State;  // outlives every static destructor
+  return *all;
+}
+
+inline int gate(const char* call) {
+  State& all = state();
+  const std::lock_guard lock(all.mutex);
+  const int count = ++all.calls[call];
+  if (all.failure.call == call && --all.failure.nth == 0) return all.failure.code;
+  (void)count;
+  return 0;
+}
+
+inline void born(const char* kind) {
+  const std::lock_guard lock(state().mutex);
+  ++state().live[kind];
+}
+inline void gone(const char* kind) {
+  const std::lock_guard lock(state().mutex);
+  --state().live[kind];
+}
+
+struct FakeEvent {
+  unsigned flags;
+  bool recorded;
+  CUcontext context;
+};
+struct FakeGraph;
+struct FakeNode;
+struct FakeStream {
+  int priority;
+  CUcontext context;
+  FakeGraph* capture = nullptr;  // what the stream captures into
+  FakeNode* last = nullptr;
+  bool invalid = false;
+};
+// Work queued on a capturing stream is a node instead. False where the stream does not capture.
+bool captured(CUstream stream, const CUgraphNodeParams& params, CUresult* result);
+CUgraphNodeParams copyOf(CUdeviceptr to, CUdeviceptr from, std::size_t bytes);
+CUresult launchKernel(CUfunction function);
+
+}  // namespace fake
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+#define CALL(name, arguments)                      \
+  EXPORT CUresult name arguments {                 \
+    if (const int code = gate(#name)) return code; \
+    if (state().sticky) return state().sticky;
+#define END \
+  return 0; \
+  }
