@@ -17,8 +17,8 @@ export interface Meaning {
 }
 
 /**
- * How many times the largest change that was seen is allowed: a device may round against us in each place, and
- * a sample of roundings is not the worst one.
+ * How many times the largest change that was seen is allowed: a device may round against us in each place,
+ * and a sample of roundings is not the worst one.
  */
 const safety = 2
 
@@ -71,8 +71,8 @@ const inexactNodes = (graph: Prepared): readonly boolean[] => {
 }
 
 /**
- * Moves each element of a result by as much as a device may be off: by the operator's own error, and, where an
- * operand is inexact, by one unit in the last place at least, since the result may round the other way.
+ * Moves each element of a result by as much as a device may be off: by the operator's own error, and, where
+ * an operand is inexact, by one unit in the last place at least, since the result may round the other way.
  */
 const disturbing =
   (graph: Prepared, inexact: readonly boolean[], direction: Direction): Disturb =>
@@ -111,8 +111,8 @@ const change = (values: HostArray, moved: HostArray, read: (value: HostArray) =>
 
 /**
  * What `interpret` yields, with what rounding is worth in it: the graph is also run with every inexact result
- * moved by as much as its operator lets a device differ, once in scattered directions and once upward, and the
- * largest change of an output is allowed twice. So what is allowed follows from the values themselves: the
+ * moved by as much as its operator lets a device differ, once in scattered directions and once upward, and
+ * the largest change of an output is allowed twice. So what is allowed follows from the values themselves: the
  * lengths of the sums, the element types, the depth of the graph, what cancels and what grows. An output with
  * nothing inexact before it must be equal bit for bit. `feeds` are subscribed to three times.
  */

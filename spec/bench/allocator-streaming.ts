@@ -22,7 +22,7 @@ const seriesOf = (figures: readonly Figure[]) => {
 export const bench = {
   name: 'allocator-streaming',
   title:
-    'Weight streaming by hand on the allocator alone, 8 to 128 layers: peak reserved, Braid by policy and PyTorch',
+    'Weight streaming by hand on the allocator alone, 8 to 128 layers: peak reserved, by policy, and PyTorch',
   run: async (log: (line: string) => void) => {
     const { name, ours, theirs, torch } = measure(['streaming'], log)
     const rows = [...ours, ...theirs].map(figure => ({

@@ -94,7 +94,7 @@ export const bench = {
           least: figure.least,
           most: figure.most,
           calls: figure['calls'] ?? '',
-          // A pooled session's first ticks, until its pool is in steady state: what a command costs, how many.
+          // Of a pooled session's first ticks, until its pool is in steady state: a command's cost.
           'before steady state': figure['starting'] ?? '',
           'ticks before': figure['startingTicks'] ?? '',
           against,

@@ -1,9 +1,9 @@
-// Pipelines with something to overlap, on a GPU beside the same pipelines written by hand in PyTorch: branches
-// that meet at the end, a chain of diamonds, an ensemble of two models, and weights streamed in while
-// activations are offloaded. PyTorch runs each in eight ways, and the best one counts: on one stream or on
-// several, call by call or as CUDA graphs, ticks in turn or overlapped (pipelines.py). Both sides have as many
-// ticks in flight. In each tick the input is copied in from pinned memory and the outputs out to it; no copy is
-// made by the program's own thread. All outputs of the last tick are compared.
+// Pipelines with something to overlap, on a GPU beside the same pipelines written by hand in PyTorch:
+// branches that meet at the end, a chain of diamonds, an ensemble of two models, and weights streamed in
+// while activations are offloaded. PyTorch runs each in eight ways, and the best one counts: on one stream
+// or on several, call by call or as CUDA graphs, ticks in turn or overlapped (pipelines.py). Both sides
+// have as many ticks in flight. In each tick the input is copied in from pinned memory and the outputs out
+// to it; no copy is made by the program's own thread. All outputs of the last tick are compared.
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -62,8 +62,8 @@ interface Pipeline {
   readonly params: Readonly<Record<string, number>>
   readonly input: number
   /**
-   * Roundings to bf16 that only one side makes: 0 where both do the same arithmetic, so that outputs are equal
-   * bit for bit.
+   * Roundings to bf16 that only one side makes: 0 where both do the same arithmetic, so that outputs are
+   * equal bit for bit.
    */
   readonly roundings: number
 }

@@ -28,7 +28,7 @@ const madeUp = (): readonly AllocatorTrace[] =>
 
 export const bench = {
   name: 'traces',
-  title: `Peak reserved over peak live, at most ${most} on each trace; BRAID_TRACES: a folder of recorded traces`,
+  title: `Peak reserved over peak live, at most ${most} on each; BRAID_TRACES: a folder of recorded traces`,
   run: async (log: (line: string) => void) => {
     const folder = process.env['BRAID_TRACES']
     const traces = folder ? recorded(folder) : madeUp()

@@ -1,5 +1,6 @@
-// What `--check` and the laws of meaning must catch, whatever the element type: operands in the wrong order, at
-// any depth of a graph, and reads that do not wait for their writes. What they must let pass: the graph as it is.
+// What `--check` and the laws of meaning must catch, whatever the element type: operands in the wrong
+// order, at any depth of a graph, and reads that do not wait for their writes. What they must let pass: the
+// graph as it is.
 import * as E from 'fp-ts/lib/Either.js'
 import { firstValueFrom, lastValueFrom, toArray } from 'rxjs'
 import { describe, expect, it, vi } from 'vitest'

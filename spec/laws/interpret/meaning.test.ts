@@ -1,0 +1,79 @@
+// What rounding allows an output, over generated graphs: enough for every plan
+// (spec/conformance/meaning.test.ts runs them), and so little that operands in the wrong order cannot hide
+// behind it.
+import fc from 'fast-check'
+import { lastValueFrom, toArray } from 'rxjs'
+import { expect, it } from 'vitest'
+import { interpret, irOf } from '../../../dsl/index.js'
+import { distance, meaning } from '../../../dsl/interpret/meaning.js'
+import type { GraphIR } from '../../../dsl/ir/graph.js'
+import type { DType } from '../../../dsl/ir/tensor.js'
+import { type HostArray, numbers } from '../../../dsl/language/values.js'
+import { type Sample, sample } from '../../fixtures/graphs/random.js'
+import { isFullRun, often, runs } from '../../fixtures/runs.js'
+
+type Values = Readonly<Record<string, HostArray>>
+
+const optionsOf = ({ params, dims, ticks }: Sample) => ({ params: params as never, dims, ticks })
+const meant = (made: Sample) =>
+  lastValueFrom(meaning(made.graph, optionsOf(made))(made.feeds as never).pipe(toArray()))
+
+/** The graphs in which one difference or quotient has its operands in the wrong order. */
+const swapped = (ir: GraphIR): readonly GraphIR[] =>
+  ir.nodes
+    .filter(({ op, inputs: [a, b] }) => (op === 'sub' || op === 'div') && b !== undefined && a !== b)
+    .map(({ id }) => ({
+      ...ir,
+      nodes: ir.nodes.map(node => (node.id === id ? { ...node, inputs: node.inputs.toReversed() } : node)),
+    }))
+
+it('catches operands in the wrong order wherever they change an output', async () => {
+  const seen = { changed: 0, caught: 0 }
+  await fc.assert(
+    fc.asyncProperty(sample(), async made => {
+      const wrongs = swapped(irOf(made.graph))
+      if (wrongs.length === 0) return
+      const wanted = await meant(made)
+      for (const wrong of wrongs) {
+        const running = interpret(wrong, optionsOf(made))(made.feeds as never)
+        const got = (await lastValueFrom(running.pipe(toArray()))) as unknown as readonly Values[]
+        const distances = got.flatMap((values, tick) =>
+          Object.entries(made.outputs).map(([name, dtype]) => {
+            const { values: row, allowed } = wanted[tick]!
+            return distance(numbers(values[name]!, dtype), numbers(row[name]!, dtype), allowed[name]!)
+          }),
+        )
+        if (distances.some(({ difference }) => difference > 0)) seen.changed++
+        if (distances.some(one => one.wrong !== undefined)) seen.caught++
+      }
+    }),
+    { numRuns: runs(400) },
+  )
+  expect(seen.changed).toBeGreaterThan(often(10))
+  // A change below rounding is none that a device could be blamed for.
+  expect(seen.caught).toBeGreaterThanOrEqual(0.9 * seen.changed - 1)
+})
+
+it('allows whole types nothing, and most floats some units in the last place', async () => {
+  const shares: Record<DType, number[]> = { u8: [], i32: [], f16: [], bf16: [], f32: [] }
+  await fc.assert(
+    fc.asyncProperty(sample(), async made => {
+      for (const { values, allowed } of await meant(made))
+        for (const [name, dtype] of Object.entries(made.outputs)) {
+          const value = numbers(values[name]!, dtype)
+          const { scale } = distance(value, value, 0)
+          if (scale > 0) shares[dtype].push(allowed[name]! / scale)
+        }
+    }),
+    { numRuns: runs(300) },
+  )
+  const at = (dtype: DType, share: number): number =>
+    shares[dtype].sort((a, b) => a - b)[Math.floor(shares[dtype].length * share)] ?? 0
+  expect([at('u8', 0.999), at('i32', 0.999)]).toEqual([0, 0])
+  // Of fewer graphs a single deep one would decide.
+  if (!isFullRun) return
+  expect([at('f32', 0.5), at('f16', 0.5), at('bf16', 0.5)]).toEqual([0, 0, 0])
+  expect(at('f32', 0.9)).toBeLessThan(2e-3)
+  expect(at('f16', 0.9)).toBeLessThan(5e-2)
+  expect(at('bf16', 0.9)).toBeLessThan(2e-1)
+})
