@@ -45,14 +45,15 @@ type BindShape<P extends readonly Dim[], S extends readonly Dim[]> = P extends r
     ? (A extends string ? { readonly [K in A]: B } : unknown) & BindShape<PR, SR>
     : unknown
   : unknown
-type Every<U> = (U extends unknown ? (u: U) => void : never) extends (i: infer I) => void ? I : never
-type Bindings<R extends Ports, F> = Every<
-  {
-    [K in keyof R & keyof F]: F[K] extends Flow<'device', infer A extends AnyTensor>
-      ? BindShape<R[K]['shape'], A['shape']>
-      : unknown
-  }[keyof R & keyof F]
->
+// All bindings at once: the one argument that each of these functions takes. (A union of the bindings
+// themselves would be `unknown` as soon as one read has no symbol.)
+type Bindings<R extends Ports, F> = {
+  [K in keyof R & keyof F]: F[K] extends Flow<'device', infer A extends AnyTensor>
+    ? (bound: BindShape<R[K]['shape'], A['shape']>) => void
+    : never
+}[keyof R & keyof F] extends (bound: infer B) => void
+  ? B
+  : never
 type Substitute<S extends readonly Dim[], B> = {
   readonly [K in keyof S]: S[K] extends keyof B ? (B[S[K]] extends Dim ? B[S[K]] : Dim) : S[K]
 }

@@ -46,8 +46,8 @@ const workingDirectory = (): string | undefined => {
   }
 }
 
-const relative = (file: string): string => {
-  const root = workingDirectory()?.replaceAll('\\', '/')
+const relative = (file: string, folder: string | undefined): string => {
+  const root = folder?.replaceAll('\\', '/')
   const path = asPath(file).replaceAll('\\', '/')
   return root !== undefined && path.startsWith(`${root}/`) ? path.slice(root.length + 1) : path
 }
@@ -66,9 +66,24 @@ const isForeign = (file: string): boolean => {
 const foreignFiles = new Map<string, boolean>()
 
 class Captured implements Where {
+  /** The text, and the mapper and the folder that it was made with. */
+  private text = ''
+  private by: PositionMapper | undefined
+  private root: string | undefined
+
   constructor(private readonly position: Position | undefined) {}
 
   toString(): string {
+    const root = workingDirectory()
+    if (this.text === '' || this.by !== mapper || this.root !== root) {
+      this.text = this.rendered(root)
+      this.by = mapper
+      this.root = root
+    }
+    return this.text
+  }
+
+  private rendered(root: string | undefined): string {
     if (this.position === undefined) return 'unknown'
     let mapped: Position | undefined
     try {
@@ -77,7 +92,7 @@ class Captured implements Where {
       mapped = undefined
     }
     const { file, line, column } = mapped ?? this.position
-    return `${relative(file)}:${line}:${column}`
+    return `${relative(file, root)}:${line}:${column}`
   }
 
   toJSON(): string {

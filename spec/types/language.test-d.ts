@@ -230,6 +230,31 @@ graph(
     return { y: y.pipe(download()) }
   },
 )
+const shifted = kernel({
+  name: 'shifted',
+  cuda: 'extern "C" __global__ void shifted(const float* x, const float* by, float* y, float* sums) {}',
+  reads: { x: tensor('f32', ['rows', 'columns']), by: tensor('f32', [1]) },
+  writes: { y: tensor('f32', ['rows', 'columns']), sums: tensor('f32', ['rows']) },
+  launch: { grid: 1, block: 64 },
+  reference: () => {},
+})
+const constant = kernel({
+  name: 'constant',
+  cuda: 'extern "C" __global__ void constant(const float* x, float* y) {}',
+  reads: { x: tensor('f32', [4]) },
+  writes: { y: tensor('f32', [8]) },
+  launch: { grid: 1, block: 1 },
+  reference: () => {},
+})
+graph({ a: tensor('f32', ['batch', 64]), by: tensor('f32', [1]), c: tensor('f32', [4]) }, ({ a, by, c }) => {
+  // Symbols are bound by the reads that have them, whatever other reads there are.
+  const { y, sums } = shifted({ x: a.pipe(upload()), by: by.pipe(upload()) })
+  same<typeof y, F32<readonly ['batch', 64]>>(true)
+  same<typeof sums, F32<readonly ['batch']>>(true)
+  const { y: z } = constant({ x: c.pipe(upload()) })
+  same<typeof z, F32<readonly [8]>>(true)
+  return { y: y.pipe(download()), z: z.pipe(download()), sums: sums.pipe(download()) }
+})
 kernel({
   name: 'wrong',
   cuda: '',

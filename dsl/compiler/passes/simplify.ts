@@ -114,10 +114,17 @@ const merge = (nodes: readonly GraphNode[], allocator: ArrayAllocator): Int32Arr
   const alone = new Pairs(nodes.length, allocator)
   const met = new Map<string, number>()
   const given = givenAway(nodes)
+  // Nodes of equal attributes mostly share one object.
+  const texts = new Map<GraphNode['attrs'], string>()
+  const textOf = (attrs: GraphNode['attrs']): string => {
+    const text = texts.get(attrs) ?? keyOf(attrs)
+    texts.set(attrs, text)
+    return text
+  }
   const meaningOf = ({ op, inputs, lane, attrs, spec }: GraphNode): string => {
     const values = inputs.map(input => stands[input]).join(' ')
     const where = `${lane?.name ?? ''} ${lane?.device ?? 0}`
-    return `${op} ${values} ${where} ${keyOf(attrs)} ${spec.dtype}[${spec.shape}]`
+    return `${op} ${values} ${where} ${textOf(attrs)} ${spec.dtype}[${spec.shape}]`
   }
   const rank = (input: number | undefined): number => (input === undefined ? 0 : stands[input]! + 1)
   for (let id = 0; id < nodes.length; id++) {
