@@ -1,10 +1,11 @@
 /**
  * The limits of a plan, so that a file cannot ask for more than a machine can hold. All are far beyond any
- * plan in use.
+ * plan in use. `compile` makes no plan beyond them, `parsePlan` reads none, and native/executor/decode.h has
+ * the same for `devices`, `inFlight` and `lanes`: so every plan that is made or read can be opened.
  */
 export const limits = {
   devices: 64,
-  inFlight: 1024,
+  inFlight: 256,
   lanes: 1024,
   buffers: 2 ** 22,
   nodes: 2 ** 22,

@@ -1,4 +1,6 @@
+import { limits } from '../../ir/limits.js'
 import type { Buffer, Operation, Placed } from './ir.js'
+import type { Settings } from './options.js'
 
 /** The device that an operation runs on. */
 export const deviceOf = ({ device = 0 }: Operation): number => device
@@ -9,6 +11,10 @@ export const devicesOf = ({ lanes }: Pick<Placed, 'lanes'>): number => {
   for (let l = 0; l < lanes.length; l++) most = Math.max(most, lanes[l]!.device)
   return most + 1
 }
+
+/** The most lanes that each of so many devices may have: by the user's option, and by what a plan may have. */
+export const mostLanesOf = ({ lanes }: Settings, devices: number): number =>
+  Math.min(lanes, Math.floor(limits.lanes / devices))
 
 /** The number of a buffer's memory: its device, or one past all devices for pinned memory. */
 export const memoryOf = ({ space, device = 0 }: Buffer, devices: number): number =>

@@ -1,9 +1,13 @@
 import type { CompileError } from '../../ir/graph.js'
+import { limits } from '../../ir/limits.js'
 import { h200 } from '../../machine/h200.js'
 import { machineOf } from '../../machine/load.js'
 import type { Machine } from '../../machine/machine.js'
 import { fault, unless } from './faults.js'
 import type { Passed } from './pass.js'
+
+/** Of `lanes`: as many as a plan may have. */
+export const noLimit = Number.MAX_SAFE_INTEGER
 
 export type { CompileOptions } from '../../language/compile-options.js'
 export type { Machine } from '../../machine/machine.js'
@@ -84,9 +88,9 @@ const profileOf = (profile: unknown, bad: Report): Settings['profile'] => {
 }
 
 const checkPlain = ({ inFlight, memory, storage, lanes, placement }: Given, bad: Report): void => {
-  if (!whole(inFlight, 1, 65_536)) {
+  if (!whole(inFlight, 1, limits.inFlight)) {
     const next = 'give the number of ticks in flight; 2 overlaps two'
-    bad('inFlight', 'a whole number from 1 to 65536', inFlight, next)
+    bad('inFlight', `a whole number from 1 to ${limits.inFlight}`, inFlight, next)
   }
   if (memory !== 'fast' && memory !== 'small' && !whole(memory, 1)) {
     const next = 'give bytes as a whole number: 8 * 2 ** 30'
@@ -94,8 +98,13 @@ const checkPlain = ({ inFlight, memory, storage, lanes, placement }: Given, bad:
   }
   if (storage !== 'pooled' && storage !== 'planned')
     bad('storage', "'pooled' or 'planned'", storage, "leave it out for 'pooled'")
-  if (!whole(lanes, 1))
-    bad('lanes', 'a whole number from 1', lanes, 'give the most CUDA streams, or leave it out')
+  if (lanes !== noLimit && !whole(lanes, 1, limits.lanes))
+    bad(
+      'lanes',
+      `a whole number from 1 to ${limits.lanes}`,
+      lanes,
+      'give the most CUDA streams, or leave it out',
+    )
   if (placement !== 'chains' && placement !== 'cover')
     bad('placement', "'chains' or 'cover'", placement, "leave it out for 'chains'")
 }
@@ -118,7 +127,7 @@ export const normaliseOptions = (
   for (const key of Object.keys(given))
     if (!known.has(key)) bad(key, `one of ${[...known].join(', ')}`, key, 'correct the name, or leave it out')
   const { inFlight = 2, memory = 'fast', storage = 'pooled', placement = 'chains' } = given
-  const { lanes = Number.MAX_SAFE_INTEGER, machine = h200, name = graphName } = given
+  const { lanes = noLimit, machine = h200, name = graphName } = given
   const plain = { inFlight, memory, storage, lanes, placement }
   const dims = dimsOf(given['dims'], symbols, bad)
   checkPlain(plain, bad)

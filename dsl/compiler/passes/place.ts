@@ -1,11 +1,13 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { LaneSpec } from '../../ir/graph.js'
+import { limits } from '../../ir/limits.js'
 import type { PlanLane } from '../../ir/plan.js'
 import { accessesOf } from '../analysis/accesses.js'
 import { costsOf } from '../analysis/costs.js'
-import { deviceOf } from '../analysis/device-of.js'
+import { deviceOf, mostLanesOf } from '../analysis/device-of.js'
 import type { Buffer, Lowered, Operation, Placed } from '../analysis/ir.js'
 import { changed } from '../analysis/operations.js'
+import { noLimit } from '../analysis/options.js'
 import type { Passed } from '../analysis/pass.js'
 import { fold, type LaneKind, type Logical } from './place/fold.js'
 import { inPlace } from './place/in-place.js'
@@ -167,19 +169,20 @@ const logicalOf = (
 export const place =
   (spreadOver = Number.POSITIVE_INFINITY) =>
   (ir: Lowered): Passed<Placed> => {
-    const most = ir.settings.lanes === Number.MAX_SAFE_INTEGER ? defaultLanes : ir.settings.lanes
+    const most = ir.settings.lanes === noLimit ? defaultLanes : ir.settings.lanes
     const draft = drafted(ir, Math.min(most, spreadOver))
     // The work of a lane matters only where lanes are folded.
-    const folds = draft.names.length > ir.settings.lanes
+    const allowed = mostLanesOf(ir.settings, 1 + Math.max(0, ...new Set(draft.devices)))
+    const folds = draft.names.length > allowed
     const logical = logicalOf(ir, draft, folds ? costsOf(ir.operations, ir.settings).alone : undefined)
-    const folded = foldedOn(logical, draft.devices, ir.settings.lanes)
+    const folded = foldedOn(logical, draft.devices, allowed)
     const laneOf = draft.laneOf.map(lane => folded[lane]!)
     const lanes: PlanLane[] = logical.map(({ name }, id) => {
       const members = logical.filter((_, other) => folded[other] === id)
       const names = members.length > 1 ? members.map(member => member.name).join('+') : name
       return {
         id,
-        name: names,
+        name: names.length <= limits.name ? names : `${names.slice(0, limits.name - 1)}…`,
         device: draft.devices[id]!,
         priority: members.reduce(
           (most, { priority }) => Math.max(most, priority),

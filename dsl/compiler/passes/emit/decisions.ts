@@ -1,3 +1,4 @@
+import { devicesOf, mostLanesOf } from '../../analysis/device-of.js'
 import type { Bounded, Operation } from '../../analysis/ir.js'
 import type { Decisions, LaneOrigin, WindowDecision } from '../../analysis/provenance.js'
 
@@ -34,7 +35,7 @@ const windowsOf = ({ operations, laneOf, lanes, choice }: Bounded): readonly Win
  */
 export const decisionsOf = (ir: Bounded): Decisions => ({
   memory: ir.settings.memory,
-  mostLanes: ir.settings.lanes,
+  mostLanes: mostLanesOf(ir.settings, devicesOf(ir)),
   lanes: originsOf(ir),
   lanesTried: ir.tried ?? [],
   choice: ir.choice,
