@@ -165,7 +165,8 @@ export const boundKernel = (attrs: KernelAttrs, reads: readonly BoundSpec[], dim
       grid: triple(launch?.grid ?? 1),
       block: triple(launch?.block ?? 1),
       sharedBytes: launch?.shared ?? 0,
-      scalars: launch?.scalars ?? [],
+      // The user's objects may be changed later.
+      scalars: (launch?.scalars ?? []).map(scalar => ({ ...scalar })),
     },
     reads,
     writes,

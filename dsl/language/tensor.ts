@@ -80,7 +80,8 @@ export const validSpec = (
     }
   }
   const found = shapeProblem(type, shape)
-  if (found === undefined) return { spec: { dtype: type, shape } }
+  // A copy: the user may change the array later.
+  if (found === undefined) return { spec: { dtype: type, shape: [...shape] } }
   const within = shape.slice(0, maxRank).map(size => (dimensionProblem(size) === undefined ? size : 1))
   return {
     // Where each size is valid but their product is too large, every size is 1.

@@ -31,11 +31,19 @@ export const eachNode = (plan: Plan): Listing<PlanNode> => partsOf.get(plan)?.no
 /** A plan's buffers likewise. */
 export const eachBuffer = (plan: Plan): Listing<PlanBuffer> => partsOf.get(plan)?.buffers ?? plan.buffers
 
-/** All items, frozen. */
+/** Freezes what the compiler has made, however deep. What is frozen already was frozen here. */
+const deeply = <A>(value: A): A => {
+  if (typeof value !== 'object' || value === null || Object.isFrozen(value) || ArrayBuffer.isView(value))
+    return value
+  for (const key in value) deeply(value[key])
+  return Object.freeze(value)
+}
+
+/** All items, frozen through and through: a change of a shape or of a kernel would make a proof untrue. */
 export const allOf = <A extends object>(listing: Listing<A>): readonly A[] => {
   if (Array.isArray(listing) && Object.isFrozen(listing)) return listing
   const list = new Array<A>(listing.length)
-  for (let i = 0; i < list.length; i++) list[i] = Object.freeze(listing.at(i)!)
+  for (let i = 0; i < list.length; i++) list[i] = deeply(listing.at(i)!)
   return Object.freeze(list)
 }
 

@@ -80,7 +80,7 @@ export class Nodes implements Listing<PlanNode> {
       const { collective } = operation
       if (collective === undefined) continue
       const { ranks: _, ...said } = collective
-      this.shared.set(i, Object.freeze(said))
+      this.shared.set(i, said)
     }
     for (const { later, earlier, when } of control ?? []) {
       const orders = this.after.get(later)

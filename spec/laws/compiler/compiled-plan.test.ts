@@ -1,13 +1,31 @@
 // A compiled plan keeps its commands flat, and makes its lists when they are first read: both hold the same,
 // and neither can be changed.
+import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { beforeAll, expect, test } from 'vitest'
-import { compile, isProved, parsePlan, toJSON, verify } from '../../../dsl/index.js'
+import {
+  communicator,
+  compile,
+  download,
+  graph,
+  isProved,
+  kernel,
+  orThrow,
+  parsePlan,
+  permute,
+  tensor,
+  toJSON,
+  upload,
+  verify,
+} from '../../../dsl/index.js'
 import type { Plan } from '../../../dsl/ir/plan.js'
 import type { Graph } from '../../../dsl/language/graph.js'
 import { commandTableOf } from '../../../dsl/order/command-table.js'
 import { eachBuffer, eachNode, flatCommandsOf } from '../../../dsl/order/compiled-plan.js'
 import { graphOf, tasksOf } from '../../fixtures/graphs/of-tasks.js'
+import { sample } from '../../fixtures/graphs/random.js'
+import { runs } from '../../fixtures/runs.js'
+import { goldens } from '../../golden/graphs.js'
 
 let plan: Plan
 beforeAll(() => {
@@ -51,4 +69,41 @@ test('as JSON it is the plan, and no list can be changed', () => {
     run[1] = 2 ** 20
   }).toThrow(TypeError)
   expect(() => run[3].push(0)).toThrow(TypeError)
+})
+
+/** Where a value can still be changed: paths of objects and lists that are not frozen. */
+const changeable = (value: unknown, path: string, seen = new Set<unknown>()): string[] => {
+  if (typeof value !== 'object' || value === null || seen.has(value)) return []
+  seen.add(value)
+  const inside = Object.entries(value).flatMap(([key, part]) => changeable(part, `${path}.${key}`, seen))
+  return Object.isFrozen(value) ? inside : [path, ...inside]
+}
+
+test('nothing in it can be changed, however deep, so a plan that was proved stays so', () => {
+  fc.assert(
+    fc.property(
+      sample({ steps: 10 }),
+      fc.constantFrom('pooled' as const, 'planned' as const),
+      ({ graph, dims, inFlight }, storage) => {
+        const made = orThrow(compile(graph, { dims, inFlight, storage }))
+        expect(changeable(made, 'plan')).toEqual([])
+        expect(isProved(made)).toBe(true)
+      },
+    ),
+    { numRuns: runs(60) },
+  )
+  const ring = communicator('ring', { groups: [[0, 1]] })
+  const twice = kernel({
+    name: 'twice',
+    cuda: 'extern "C" __global__ void twice(const float* x, float* y) {}',
+    reads: { x: tensor('f32', ['n']) },
+    writes: { y: tensor('f32', ['n']) },
+    launch: { grid: 1, block: 1, scalars: [{ f32: 2 }] },
+    reference: () => undefined,
+  })
+  const passed = graph('passed', { x: tensor('f32', [4]) }, ({ x }) => ({
+    y: twice({ x: x.pipe(upload(), permute(ring, [[0, 1]])) }).y.pipe(download()),
+  }))
+  for (const graph of [passed, ...Object.values(goldens)])
+    expect(changeable(orThrow(compile(graph as never)), 'plan')).toEqual([])
 })
