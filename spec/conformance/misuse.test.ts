@@ -6,6 +6,7 @@ import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, it } from 'vitest'
 import { add, compile, download, graph, orThrow, param, tensor, upload } from '../../dsl/index.js'
 import * as runtime from '../../runtime/index.js'
+import { isFault, rejectionOf, unreadable } from '../fixtures/errors.js'
 
 // biome-ignore lint/suspicious/noExplicitAny: what a JavaScript caller sees
 type Anything = any
@@ -26,22 +27,6 @@ const throwing = {
     throw new Error('gone')
   },
 }
-const proxy = new Proxy(
-  {},
-  {
-    get() {
-      throw new Error('closed')
-    },
-  },
-)
-
-const isFault = (fault: Anything): void => {
-  for (const field of ['_tag', 'at', 'subject', 'wanted', 'found', 'next']) {
-    expect(fault[field], field).toEqual(expect.any(String))
-    expect(fault[field], field).not.toBe('')
-    expect(fault[field], field).not.toMatch(/undefined undefined|Cannot read|is not a function|\[object/)
-  }
-}
 
 describe('open', () => {
   const nothing: readonly Anything[] = [
@@ -54,7 +39,7 @@ describe('open', () => {
     Symbol('plan'),
     net,
     compile(net),
-    proxy,
+    unreadable,
     circular,
   ]
   it.each(nothing.map((given, i) => [i, given]))('takes no plan %i', async (_, given) => {
@@ -78,7 +63,7 @@ describe('open', () => {
     5,
     [],
     'host',
-    proxy,
+    unreadable,
     { device: 5 },
     { device: null },
     { device: '' },
@@ -96,7 +81,7 @@ describe('open', () => {
     { params: { bias: Symbol('x') } },
     { params: throwing },
     { params: { bias: circular } },
-    { params: { bias: proxy } },
+    { params: { bias: unreadable } },
     {
       params: {
         bias: () => {
@@ -117,7 +102,7 @@ describe('open', () => {
     { host: { jitterMicroseconds: 1e300 } },
   ]
   it.each(options.map((given, i) => [i, given]))('refuses option %i', async (_, given) => {
-    const plain = typeof given === 'object' && given !== null && !Array.isArray(given) && given !== proxy
+    const plain = typeof given === 'object' && given !== null && !Array.isArray(given) && given !== unreadable
     const result = await open(plan, plain ? { ...good, ...given } : given)()
     expect(E.isLeft(result)).toBe(true)
     for (const fault of runtime.errorsOf(result.left)) isFault(fault)
@@ -231,24 +216,20 @@ describe('a session', () => {
         5n,
         Object.create(null),
         circular,
-        proxy,
+        unreadable,
         detached,
         [1, 2],
       ].map((value): readonly [Anything] => [{ x: pulled([value]) }]),
-      ...[undefined, null, 7, Symbol('s'), Object.create(null), proxy, new Error('dry')].map(
+      ...[undefined, null, 7, Symbol('s'), Object.create(null), unreadable, new Error('dry')].map(
         (thrown): readonly [Anything] => [thrower(thrown)],
       ),
       [each(() => 5)],
       [{ x: pulled({ [Symbol.iterator]: () => 5 }) }],
     ]
     for (const [index, [feeds, options]] of calls.entries()) {
-      const error = await session
-        .run(feeds, options)
-        .forEach((lease: Disposable) => void lease[Symbol.dispose]())
-        .then(
-          () => undefined,
-          (thrown: unknown) => thrown,
-        )
+      const error = await rejectionOf(
+        session.run(feeds, options).forEach((lease: Disposable) => void lease[Symbol.dispose]()),
+      )
       expect(error, `call ${index}`).toBeInstanceOf(runtime.RunError)
       isFault(error)
     }

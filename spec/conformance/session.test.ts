@@ -5,6 +5,7 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { add, download, graph, lane, mul, param, scan, tensor, upload } from '../../dsl/index.js'
 import type { Lease } from '../../dsl/language/feed.js'
 import { DisposedError, pulled, pushed, RunError, type Session } from '../../runtime/index.js'
+import { rejectionOf } from '../fixtures/errors.js'
 import { opened, pause, present, turn, until } from './devices.js'
 
 const four = tensor('f32', [4])
@@ -26,10 +27,7 @@ const first = (lease: Lease<{ readonly y: Float32Array }>): number => {
   return held.y[0]!
 }
 const errorOf = async (running: Promise<unknown>): Promise<RunError> => {
-  const error = await running.then(
-    () => undefined,
-    (thrown: unknown) => thrown,
-  )
+  const error = await rejectionOf(running)
   expect(error).toBeInstanceOf(RunError)
   return error as RunError
 }

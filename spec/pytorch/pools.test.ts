@@ -8,7 +8,7 @@ import {
   OutOfMemoryError,
 } from '../../runtime/index.js'
 import { present } from '../conformance/devices.js'
-import { contentOf, deviceOf, KiB, MiB, thrownBy } from '../fixtures/allocator.js'
+import { contentOf, deviceOf, KiB, MiB, poolOf, thrownBy } from '../fixtures/allocator.js'
 
 const poolBytes = (device: Device, id: number): number =>
   device
@@ -19,9 +19,6 @@ const poolBytes = (device: Device, id: number): number =>
     )
 const segmentsOf = (device: Device, id: number) =>
   device.snapshot().segments.filter(({ pool }) => pool === id)
-const poolOf = (device: Device, block: Block): number | undefined =>
-  device.snapshot().segments.find(({ blocks }) => blocks.some(({ address }) => address === block.address))
-    ?.pool
 
 /**
  * An allocator of the caller's, over an arena, page by page. It records its calls.

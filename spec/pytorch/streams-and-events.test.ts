@@ -11,7 +11,18 @@ import {
   type Lane,
 } from '../../runtime/index.js'
 import { present } from '../conformance/devices.js'
-import { contentOf, deviceOf, hold, KiB, MiB, mirrorOf, settles, thrownBy } from '../fixtures/allocator.js'
+import {
+  contentOf,
+  deviceOf,
+  hold,
+  KiB,
+  MiB,
+  mirrorOf,
+  poolOf,
+  settles,
+  thrownBy,
+} from '../fixtures/allocator.js'
+import { rejectionOf } from '../fixtures/errors.js'
 
 const tagOf = (call: () => unknown): string | undefined => {
   const error = thrownBy(call)
@@ -151,11 +162,9 @@ describe.each(present)('lanes and events on %s', name => {
   test('9, 17: scopes of two devices nest: on each device the innermost scope counts', async () => {
     await using one = await deviceOf(name)
     await using two = await deviceOf(name)
-    const poolOf = (device: Device, address: number): number | undefined =>
-      device.snapshot().segments.find(({ blocks }) => blocks.some(block => block.address === address))?.pool
     const [a, b, c] = [one.pool(), two.pool(), one.pool()]
     const where = (): (number | undefined)[] =>
-      [one, two].map(device => poolOf(device, device.defaultLane.malloc(4 * KiB).address))
+      [one, two].map(device => poolOf(device, device.defaultLane.malloc(4 * KiB)))
     expect(where()).toEqual([0, 0])
     a.use(() => {
       expect(where()).toEqual([a.id, 0])
@@ -339,10 +348,7 @@ describe('a device whose work fails', () => {
       for (let i = 0; i < 4; i++) lane.fill32(block, i)
       await lane.synchronize()
     }
-    const error = await working().then(
-      () => undefined,
-      (thrown: unknown) => thrown,
-    )
+    const error = await rejectionOf(working())
     expect(error).toBeInstanceOf(AllocatorError)
     expect((error as unknown as AllocatorError)._tag).toBe('DriverFailed')
     expect((error as unknown as AllocatorError).code).toMatch(/^CUDA_ERROR_/)

@@ -4,19 +4,12 @@ import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, it } from 'vitest'
 import { AllocatorError, Device, DisposedError, errorsOf } from '../../../runtime/index.js'
 import { hold, KiB, openOn, thrownBy } from '../../fixtures/allocator.js'
+import { isFault, unreadable } from '../../fixtures/errors.js'
 import { present } from '../devices.js'
 
 // biome-ignore lint/suspicious/noExplicitAny: what a JavaScript caller sees
 type Anything = any
 
-const proxy = new Proxy(
-  {},
-  {
-    get() {
-      throw new Error('closed')
-    },
-  },
-)
 const nonsense: readonly Anything[] = [
   undefined,
   null,
@@ -28,18 +21,10 @@ const nonsense: readonly Anything[] = [
   Symbol('s'),
   {},
   [],
-  proxy,
+  unreadable,
   () => 1,
   5n,
 ]
-
-const isFault = (fault: Anything): void => {
-  for (const field of ['_tag', 'at', 'subject', 'wanted', 'found', 'next']) {
-    expect(fault[field], field).toEqual(expect.any(String))
-    expect(fault[field], field).not.toBe('')
-    expect(fault[field], field).not.toMatch(/undefined undefined|Cannot read|is not a function|\[object/)
-  }
-}
 
 describe('Device.open', () => {
   const wrongNames: readonly Anything[] = ['', 'gpu', 'cuda', 'cuda:-1', 'cuda:x', 5, null, {}]
@@ -57,7 +42,7 @@ describe('Device.open', () => {
     ['an allocator that is a list', { allocator: [] }],
     ['an unknown allocator option', { allocator: { expandabel: true } }],
     ['a host with nonsense', { host: { memory: -1 } }],
-    ['options that cannot be read', proxy],
+    ['options that cannot be read', unreadable],
   ]
   it.each(wrongOptions)('2 takes no %s', async (_, given) => {
     const result = await Device.open('host', given)()

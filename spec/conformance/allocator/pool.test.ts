@@ -4,16 +4,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
-import type { Block, CallbackAllocator, Device } from '../../../runtime/index.js'
-import { KiB, MiB, openOn, thrownBy, wordsOf } from '../../fixtures/allocator.js'
+import type { CallbackAllocator } from '../../../runtime/index.js'
+import { KiB, MiB, openOn, poolOf, thrownBy, wordsOf } from '../../fixtures/allocator.js'
 import { pause, present } from '../devices.js'
-
-const poolOf = (device: Device, block: Block): number =>
-  device
-    .snapshot()
-    .segments.find(
-      ({ address, totalSize }) => address <= block.address && block.address < address + totalSize,
-    )!.pool
 
 describe.each(present)('pools on %s', name => {
   it('1 keep their memory separate, and give it back when they are closed', async () => {
