@@ -46,22 +46,24 @@ export interface PoolLimits {
    * By memory: where only the question is whether the peak is beyond so many bytes, the replay stops there.
    */
   readonly enough?: readonly number[] | undefined
-  /** Ticks that are replayed at most, however much work they are: 1 is what one tick takes on an idle device. */
+  /** Ticks that are replayed at most: 1 is what one tick takes on an idle device. */
   readonly ticks?: number
+  /** Free ranges that are looked at, and events, before the last tick; without `ticks` it has a limit. */
+  readonly work?: number
 }
 
 /** As `poolPeakOf`, from traces that may leave out a command. */
 export const poolPeakFrom = (
   table: CommandTable,
   traces: readonly AllocationTrace[],
-  { enough, ticks }: PoolLimits = {},
+  { enough, ticks, work }: PoolLimits = {},
 ): PoolPeak => {
   const { plan, commands } = table
   const replayed = lastingOf(table).map((bytes, memory) =>
     withScratchArena(allocator =>
       replay(traces[memory]!, bytes, allocator, {
         ticks: ticks ?? Math.max(4, Math.floor(maxSteps / Math.max(1, commands))),
-        work: ticks === undefined ? workFor(commands) : Number.POSITIVE_INFINITY,
+        work: work ?? (ticks === undefined ? workFor(commands) : Number.POSITIVE_INFINITY),
         enough: enough?.[memory] ?? Number.POSITIVE_INFINITY,
       }),
     ),
