@@ -2,6 +2,7 @@
 
 export { provenanceOf } from './compiler/analysis/provenance.js'
 export { explanations } from './explain/explain.js'
+export { plural } from './explain/facts/names.js'
 export { traceJson } from './explain/render/trace-json.js'
 export { distance, meaning } from './interpret/meaning.js'
 export { fittingDim, showDims } from './language/bind.js'

@@ -1,16 +1,16 @@
 import type { Plan } from '../ir/plan.js'
 import type { Machine } from '../machine/machine.js'
-import { boundsOf, boundsText } from './bounds.js'
-import { predicted } from './predicted.js'
-import { type Reasons, reasonsOf } from './reasons.js'
+import { boundsOf, boundsText } from './facts/bounds.js'
+import { predicted } from './facts/predicted.js'
+import { type Reasons, reasonsOf } from './facts/reasons.js'
 import { dotOf } from './render/dot.js'
 import { perfettoOf } from './render/perfetto.js'
 import { timelineSvg } from './render/svg.js'
 import { textOf } from './render/text.js'
 
 export type { Held, HeldPart, Why } from '../memory/held.js'
-export type { Bounds, Exposed } from './bounds.js'
-export type { Reasons, WaitFor } from './reasons.js'
+export type { Bounds, Exposed } from './facts/bounds.js'
+export type { Reasons, WaitFor } from './facts/reasons.js'
 
 /** The forms of an explanation. */
 export const explanations = ['text', 'json', 'dot', 'perfetto', 'svg'] as const

@@ -46,7 +46,11 @@ export interface ReplayState {
 const maxSlots = 2 ** 25
 
 /**
- * Replays law L9 for one memory over many ticks: an allocation takes freed bytes whose every access is before
+ * L9's count of bytes, for plans without a `boundKind`: it holds for any allocator, since it says nothing of
+ * where bytes lie. The range pool is the session's own allocator, and counts whole ranges at addresses: so a
+ * chunk here may be taken in part by any lane, and a range there may not, and the two replays share no loop.
+ *
+ * Replays it for one memory over many ticks: an allocation takes freed bytes whose every access is before
  * the present point of its lane, oldest free first, in part where that is enough; what is missing grows the
  * memory, from `fixed` bytes on.
  *

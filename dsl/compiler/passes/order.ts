@@ -1,6 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
 import type { PlanLane } from '../../ir/plan.js'
+import { PriorityQueue } from '../../order/priority-queue.js'
 import { type ArrayAllocator, withScratchArena } from '../../order/scratch-arena.js'
 import { reordered } from '../analysis/accesses.js'
 import { startsOf } from '../analysis/control-edges.js'
@@ -12,7 +13,6 @@ import { type Passed, pass } from '../analysis/pass.js'
 import { collectiveEdges } from './order/collective-edges.js'
 import { deferralLevels } from './order/deferred.js'
 import { listSchedule } from './order/list-schedule.js'
-import { PriorityQueue } from './order/priority-queue.js'
 import { insertDeferred } from './order/windows.js'
 
 //   copy: upload a, upload b    math: relu(a), add(b)

@@ -1,7 +1,7 @@
 import { laneName, nodeName, placeOf } from '../../ir/names.js'
 import type { Plan } from '../../ir/plan.js'
-import { linksOf, runsOf } from '../runs.js'
-import { Waits } from '../why-wait.js'
+import { linksOf, runsOf } from '../facts/runs.js'
+import { Waits } from '../facts/why-wait.js'
 
 // A newline would end a line of DOT, and DOT reads HTML entities.
 const quoted = (text: string): string =>

@@ -1,7 +1,7 @@
 import type { Plan } from '../../ir/plan.js'
-import { because } from '../bounds.js'
-import { criticalPath } from '../critical.js'
-import type { Timeline } from '../timeline.js'
+import { because } from '../facts/bounds.js'
+import { criticalPath } from '../facts/critical.js'
+import type { Timeline } from '../facts/timeline.js'
 import { traceJson } from './trace-json.js'
 
 /** Runs that a trace has at most: of a larger plan only the tick shown and its neighbours are written. */

@@ -1,10 +1,10 @@
 import { laneName, nodeName, placeOf } from '../../ir/names.js'
 import type { Plan } from '../../ir/plan.js'
-import { type Arrow, arrowsOf } from '../arrows.js'
-import { type Bounds, because, boundsOf, paceText } from '../bounds.js'
-import { highest, type Level, levelsIn, memoryInUse } from '../memory.js'
-import { plural, sizeOf, timeOf } from '../names.js'
-import { extentOf, type Span, type Timeline } from '../timeline.js'
+import { type Arrow, arrowsOf } from '../facts/arrows.js'
+import { type Bounds, because, boundsOf, paceText } from '../facts/bounds.js'
+import { highest, type Level, levelsIn, memoryInUse } from '../facts/memory.js'
+import { plural, sizeOf, timeOf } from '../facts/names.js'
+import { extentOf, type Span, type Timeline } from '../facts/timeline.js'
 import {
   escaped,
   fitted,

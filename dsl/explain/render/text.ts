@@ -1,8 +1,8 @@
 import type { Plan } from '../../ir/plan.js'
 import type { Held, HeldPart, Why } from '../../memory/held.js'
-import { plural, sizeOf } from '../names.js'
-import type { Reasons } from '../reasons.js'
-import { type Line, section } from '../section.js'
+import { plural, sizeOf } from '../facts/names.js'
+import type { Reasons } from '../facts/reasons.js'
+import { type Line, section } from '../facts/section.js'
 
 /** Lines grouped by heading, in order of first appearance. */
 const grouped = <A>(items: readonly A[], heading: (item: A) => string, line: (item: A) => Line): Line[] => {

@@ -1,8 +1,8 @@
 import { laneName, nodeName, placeOf } from '../../ir/names.js'
 import type { Plan } from '../../ir/plan.js'
-import { arrowsOf } from '../arrows.js'
-import { memoryInUse } from '../memory.js'
-import { runsOf } from '../runs.js'
+import { arrowsOf } from '../facts/arrows.js'
+import { memoryInUse } from '../facts/memory.js'
+import { runsOf } from '../facts/runs.js'
 
 /** A run of one tick, measured or predicted, in microseconds. `run` is its place among the runs of a tick. */
 export interface TracedRun {

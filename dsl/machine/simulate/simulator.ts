@@ -1,5 +1,5 @@
+import { PriorityQueue } from '../../order/priority-queue.js'
 import { CauseCode as Cause } from './cause.js'
-import { Heap } from './heap.js'
 import { Sharing } from './sharing.js'
 import { Step, type Workload } from './workload.js'
 
@@ -90,7 +90,9 @@ class Simulator {
   private blockedCause: number = Cause.issue
   private blocked = 0
 
-  private readonly heap: Heap
+  /** Lanes that resume at `resumesAt`, earliest first; at equal times in issue order. */
+  private readonly resuming: PriorityQueue
+  private readonly resumesAt: Float64Array
   private readonly sharing: Sharing
   private readonly todo: number[] = []
   private now = 0
@@ -133,21 +135,22 @@ class Simulator {
     this.left = new Int32Array(ticks).fill(runs)
     this.lastRun = new Int32Array(ticks).fill(-1)
     this.ended = new Float64Array(ticks)
-    this.heap = new Heap(lanes)
+    this.resumesAt = new Float64Array(lanes)
+    this.resuming = new PriorityQueue(this.resumesAt, this.current)
     this.sharing = new Sharing(usage, lanes)
   }
 
   play(): Summary {
-    const { heap, sharing } = this
+    const { resuming, sharing } = this
     this.beginTick()
     this.issue()
     this.advanceLanes()
     for (;;) {
-      const next = Math.min(heap.earliest, sharing.next)
+      const next = Math.min(resuming.least, sharing.next)
       if (next === Number.POSITIVE_INFINITY) break
       this.now = next
       if (sharing.next <= next) sharing.take(next, lane => this.end(lane))
-      while (heap.earliest <= next) this.wake(heap.pop())
+      while (resuming.least <= next) this.wake(resuming.pop())
       this.advanceLanes()
     }
     return { ended: this.ended, blocked: this.blocked }
@@ -295,9 +298,14 @@ class Simulator {
     this.dueAfter[l] = late ? this.issueAfter[step]! : this.freeAfter[l]!
     this.due[l] = Math.max(this.free[l]!, issued, this.now)
     this.state[l] = State.ready
-    // Through the heap even if it may start now: among lanes that need an engine at the same time, the one
+    // Through the queue even if it may start now: among lanes that need an engine at the same time, the one
     // issued first gets it.
-    this.heap.push(l, this.due[l]!, this.current[l]!)
+    this.resumeAt(l, this.due[l]!)
+  }
+
+  private resumeAt(l: number, at: number): void {
+    this.resumesAt[l] = at
+    this.resuming.push(l)
   }
 
   private wake(l: number): void {
@@ -323,7 +331,7 @@ class Simulator {
     if (engine >= 0) this.engineFree[engine]!--
     this.recorder?.start(this.current[l]!, this.now, this.dueCause[l]!, this.dueAfter[l]!)
     this.state[l] = State.latency
-    this.heap.push(l, this.now + usage.latency[run]!, this.current[l]!)
+    this.resumeAt(l, this.now + usage.latency[run]!)
   }
 
   private end(l: number): void {

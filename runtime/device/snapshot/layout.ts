@@ -1,5 +1,6 @@
 // What a picture of a snapshot shows, whether it is drawn as text or as SVG: sums, names, and a bar of equal
 // columns for each segment.
+import { plural } from '../../../dsl/internal.js'
 import type {
   AllocatorSnapshot,
   BlockState,
@@ -206,14 +207,12 @@ const mostOf = (blocks: readonly SnapshotBlock[]): BlockState => {
 
 const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB']
 
-/** `1.50 MiB`; whole bytes below 1 KiB. */
+/** `1.50 MiB`; whole bytes below 1 KiB: unlike in explanations, sizes stand below one another. */
 export const sizeOf = (bytes: number): string => {
   let unit = 0
   while (unit < units.length - 1 && bytes >= 2 ** (10 * (unit + 1))) unit++
   return unit === 0 ? `${bytes} B` : `${(bytes / 2 ** (10 * unit)).toFixed(2)} ${units[unit]}`
 }
-
-export const plural = (count: number, one: string): string => `${count} ${one}${count === 1 ? '' : 's'}`
 
 /**
  * A name on one line and not too long. Names come from users and files: control characters and those that

@@ -1,3 +1,4 @@
+import { plural } from '../../../dsl/internal.js'
 import {
   type Bar,
   type Figures,
@@ -5,7 +6,6 @@ import {
   type MemoryLayout,
   Names,
   type Piece,
-  plural,
   shown,
   sizeOf,
 } from './layout.js'

@@ -1,4 +1,5 @@
-import { type Bar, type Figures, layoutOf, type MemoryLayout, Names, plural, sizeOf } from './layout.js'
+import { plural } from '../../../dsl/internal.js'
+import { type Bar, type Figures, layoutOf, type MemoryLayout, Names, sizeOf } from './layout.js'
 import type { AllocatorSnapshot, BlockState } from './snapshot.js'
 
 // Readable without colour. One mark stands for a whole stretch of addresses without memory, however long.

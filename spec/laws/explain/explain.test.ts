@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import fc from 'fast-check'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { compile } from '../../../dsl/compiler/compile.js'
-import { reasonsOf } from '../../../dsl/explain/reasons.js'
+import { reasonsOf } from '../../../dsl/explain/facts/reasons.js'
 import {
   add,
   delay,

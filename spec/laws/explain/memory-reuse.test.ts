@@ -2,7 +2,7 @@
 // plan.
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { memoryReuseOf } from '../../../dsl/explain/memory-reuse.js'
+import { memoryReuseOf } from '../../../dsl/explain/facts/memory-reuse.js'
 import { compile, explain, orThrow } from '../../../dsl/index.js'
 import { patternGraph, patterns } from '../../fixtures/graphs/patterns.js'
 import { runs } from '../../fixtures/runs.js'

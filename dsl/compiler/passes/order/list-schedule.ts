@@ -1,8 +1,8 @@
 import { poolsPerDevice } from '../../../machine/usage.js'
+import { PriorityQueue } from '../../../order/priority-queue.js'
 import type { Costs } from '../../analysis/costs.js'
 import type { Dependencies } from '../../analysis/dependencies.js'
 import type { Operation } from '../../analysis/ir.js'
-import { PriorityQueue } from './priority-queue.js'
 
 /**
  * Lanes below `fixed` are given; the others are assigned to whole chains, each when its first operation is

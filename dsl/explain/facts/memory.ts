@@ -1,5 +1,5 @@
-import type { Plan } from '../ir/plan.js'
-import { memoryOf } from '../memory/plan-trace.js'
+import type { Plan } from '../../ir/plan.js'
+import { memoryOf } from '../../memory/plan-trace.js'
 import { runsOf } from './runs.js'
 
 /** Bytes of device memory in use from a moment on, in microseconds. */

@@ -1,7 +1,7 @@
-import type { Plan } from '../ir/plan.js'
-import type { Machine } from '../machine/machine.js'
-import { runsOf, simulate } from '../machine/simulate/simulate.js'
-import { paceOf } from '../machine/simulate/steady-state.js'
+import type { Plan } from '../../ir/plan.js'
+import type { Machine } from '../../machine/machine.js'
+import { runsOf, simulate } from '../../machine/simulate/simulate.js'
+import { paceOf } from '../../machine/simulate/steady-state.js'
 import type { Span, Timeline } from './timeline.js'
 
 /**

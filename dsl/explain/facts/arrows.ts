@@ -1,4 +1,4 @@
-import type { Plan } from '../ir/plan.js'
+import type { Plan } from '../../ir/plan.js'
 import { linksOf, runsOf } from './runs.js'
 
 /**

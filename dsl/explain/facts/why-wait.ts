@@ -1,6 +1,6 @@
-import { bufferName, joinNames, nodeName } from '../ir/names.js'
-import type { Plan } from '../ir/plan.js'
-import { conflictsOf } from '../order/conflicting-communicators.js'
+import { bufferName, joinNames, nodeName } from '../../ir/names.js'
+import type { Plan } from '../../ir/plan.js'
+import { conflictsOf } from '../../order/conflicting-communicators.js'
 import { type Access, overlap, type Run } from './runs.js'
 
 /**

@@ -1,5 +1,5 @@
-import { joinNames, laneName, nodeName, placeOf } from '../ir/names.js'
-import type { Cause } from '../machine/simulate/simulate.js'
+import { joinNames, laneName, nodeName, placeOf } from '../../ir/names.js'
+import type { Cause } from '../../machine/simulate/simulate.js'
 import { type CriticalPath, criticalPath } from './critical.js'
 import { plural, timeOf } from './names.js'
 import { type Line, section } from './section.js'

@@ -1,6 +1,6 @@
 /**
- * Numbers by key: the least key first, of equal keys the least number. A number's key is read when it is
- * pushed.
+ * Numbers by key: the least key first; of equal keys the least number, or the one of the least `rank` where
+ * ranks are given. A number's key is read when it is pushed, its rank as long as it is in the queue.
  */
 export class PriorityQueue {
   // Four children a node, and the keys beside the numbers: fewer cache misses in heaps of a million numbers.
@@ -8,11 +8,25 @@ export class PriorityQueue {
   private keys = new Float64Array(16)
   size = 0
 
-  constructor(private readonly key: Float64Array) {}
+  constructor(
+    private readonly key: Float64Array,
+    private readonly rank?: Float64Array | Int32Array,
+  ) {}
 
   /** The first number; the queue must not be empty. */
   get head(): number {
     return this.heap[0]!
+  }
+
+  /** The key of the first number; infinite for an empty queue. */
+  get least(): number {
+    return this.size === 0 ? Number.POSITIVE_INFINITY : this.keys[0]!
+  }
+
+  /** Of two numbers of equal keys, whether the first one comes first. */
+  private isFirst(one: number, other: number): boolean {
+    const { rank } = this
+    return rank === undefined ? one < other : rank[one]! < rank[other]!
   }
 
   push(value: number): void {
@@ -22,7 +36,7 @@ export class PriorityQueue {
     let at = this.size++
     while (at > 0) {
       const parent = (at - 1) >> 2
-      if (keys[parent]! < key || (keys[parent] === key && heap[parent]! <= value)) break
+      if (keys[parent]! < key || (keys[parent] === key && this.isFirst(heap[parent]!, value))) break
       heap[at] = heap[parent]!
       keys[at] = keys[parent]!
       at = parent
@@ -42,9 +56,12 @@ export class PriorityQueue {
       let child = 4 * at + 1
       if (child >= size) break
       for (let other = child + 1, end = Math.min(child + 4, size); other < end; other++)
-        if (keys[other]! < keys[child]! || (keys[other] === keys[child] && heap[other]! < heap[child]!))
+        if (
+          keys[other]! < keys[child]! ||
+          (keys[other] === keys[child] && this.isFirst(heap[other]!, heap[child]!))
+        )
           child = other
-      if (key < keys[child]! || (key === keys[child] && value <= heap[child]!)) break
+      if (key < keys[child]! || (key === keys[child] && !this.isFirst(heap[child]!, value))) break
       heap[at] = heap[child]!
       keys[at] = keys[child]!
       at = child

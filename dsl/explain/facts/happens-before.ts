@@ -1,5 +1,5 @@
-import { type CommandTable, Op } from '../order/command-table.js'
-import { Replay } from '../order/replay.js'
+import { type CommandTable, Op } from '../../order/command-table.js'
+import { Replay } from '../../order/replay.js'
 
 /**
  * Why a lane happens-after another lane's runs: the command of a wait, and the tick of that wait; `wait` is

@@ -1,4 +1,4 @@
-import type { Plan } from '../ir/plan.js'
+import type { Plan } from '../../ir/plan.js'
 
 /**
  * The bytes of a root buffer that a run accesses, and the buffer (a view or the root) that the command names.

@@ -1,7 +1,7 @@
-import type { Evaluation, Operation } from '../compiler/analysis/ir.js'
-import { type Decisions, type LaneOrigin, provenanceOf } from '../compiler/analysis/provenance.js'
-import { joinNames } from '../ir/names.js'
-import type { Plan } from '../ir/plan.js'
+import type { Evaluation, Operation } from '../../compiler/analysis/ir.js'
+import { type Decisions, type LaneOrigin, provenanceOf } from '../../compiler/analysis/provenance.js'
+import { joinNames } from '../../ir/names.js'
+import type { Plan } from '../../ir/plan.js'
 import { plural, sizeOf, timeOf } from './names.js'
 
 /** The uploads or gathers of one lane, of which at most `ahead` are issued before the one that is read. */

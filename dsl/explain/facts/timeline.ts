@@ -1,6 +1,6 @@
-import type { Plan } from '../ir/plan.js'
-import type { Resource } from '../machine/cost.js'
-import type { Cause } from '../machine/simulate/simulate.js'
+import type { Plan } from '../../ir/plan.js'
+import type { Resource } from '../../machine/cost.js'
+import type { Cause } from '../../machine/simulate/simulate.js'
 
 /** One predicted run of one tick, in microseconds after the first tick was begun. */
 export interface Span {
