@@ -20,7 +20,7 @@ export interface Meaning {
  * How many times the largest change that was seen is allowed: a device may round against us in each place,
  * and a sample of roundings is not the worst one.
  */
-const safety = 2
+const safety = 3
 
 /** Which way an element of a node's value is moved. */
 type Direction = (node: number, element: number) => 1 | -1
@@ -112,9 +112,9 @@ const change = (values: HostArray, moved: HostArray, read: (value: HostArray) =>
 /**
  * What `interpret` yields, with what rounding is worth in it: the graph is also run with every inexact result
  * moved by as much as its operator lets a device differ, once in scattered directions and once upward, and
- * the largest change of an output is allowed twice. So what is allowed follows from the values themselves: the
- * lengths of the sums, the element types, the depth of the graph, what cancels and what grows. An output with
- * nothing inexact before it must be equal bit for bit. `feeds` are subscribed to three times.
+ * the largest change of an output is allowed three times. So what is allowed follows from the values
+ * themselves: the lengths of the sums, the element types, the depth of the graph, what cancels and what grows.
+ * An output with nothing inexact before it must be equal bit for bit. `feeds` are subscribed to three times.
  */
 export const meaning =
   <I extends Ports, O extends Ports>(graph: Graph<I, O> | GraphIR, options: InterpretOptions = {}) =>
