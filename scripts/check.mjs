@@ -28,7 +28,7 @@ const cppcheck = [
     '--suppress=invalidPointerCast',
   ],
   ...['-I', 'native'],
-  ...['bindings', 'cuda', 'driver', 'executor', 'host', 'kernels', 'memory', 'order', 'tools'].map(
+  ...['bindings', 'cuda', 'driver', 'executor', 'graphs', 'host', 'kernels', 'memory', 'order', 'tools'].map(
     folder => `native/${folder}`,
   ),
 ]

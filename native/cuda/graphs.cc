@@ -90,7 +90,10 @@ Status CudaDriver::nodeParams(const NodeParams& from, KernelNode* node) const {
       if (!from.function) return fail(Status::invalidValue, "no function");
       params.host = {from.function, from.data};
       return Status::ok;
-    case NodeKind::child: params.child = {cu(from.child), 0}; return Status::ok;
+    case NodeKind::child:
+      if (!from.child) return fail(Status::invalidValue, "no graph");
+      params.child = {cu(from.child), 0};
+      return Status::ok;
     case NodeKind::eventWait:
     case NodeKind::eventRecord: params.event = {cu(from.event)}; return Status::ok;
     case NodeKind::empty: return Status::ok;

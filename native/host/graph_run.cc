@@ -37,8 +37,10 @@ struct GraphEngine::Run {
   std::condition_variable progress;
 };
 
-GraphEngine::GraphEngine(Context* context)
-    : context_(context), most_(std::max<std::size_t>(8, 2 * std::thread::hardware_concurrency())) {}
+GraphEngine::GraphEngine(Context* context, Points* points)
+    : context_(context),
+      points_(points),
+      most_(std::max<std::size_t>(8, 2 * std::thread::hardware_concurrency())) {}
 
 GraphEngine::~GraphEngine() {
   {
@@ -123,21 +125,21 @@ void GraphEngine::serve() {
   }
 }
 
-Mark GraphEngine::takePoint() {
+Mark Points::take() {
   std::lock_guard lock(mutex_);
-  if (freePoints_.empty()) {
-    points_.push_back(std::make_unique<Progress>());
-    return Mark{points_.back().get(), 1};
+  if (free_.empty()) {
+    made_.push_back(std::make_unique<Progress>());
+    return Mark{made_.back().get(), 1};
   }
-  const auto [progress, done] = freePoints_.back();
-  freePoints_.pop_back();
+  const auto [progress, done] = free_.back();
+  free_.pop_back();
   return Mark{progress, done + 1};
 }
 
-void GraphEngine::reach(const Mark& point, Time time) {
+void Points::reach(const Mark& point, Time time) {
   point.stream->advance(time);
   std::lock_guard lock(mutex_);
-  freePoints_.emplace_back(point.stream, point.pieces);
+  free_.emplace_back(point.stream, point.pieces);
 }
 
 GraphLaunch::GraphLaunch(GraphEngine* engine, std::shared_ptr<const Image> image,
@@ -215,7 +217,7 @@ Time GraphLaunch::perform(const ImageNode& node, Time ready) {
           point.event->at = engine_->context().slowed() ? ready : Clock::now();
         }
       }
-      engine_->reach(point.mark, ready);
+      engine_->points().reach(point.mark, ready);
       return ready;
     }
     default: break;

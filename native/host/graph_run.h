@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "driver/driver.h"
+#include "host/handle_table.h"
 #include "host/stream.h"
 #include "host/user_objects.h"
 
@@ -42,20 +43,38 @@ struct Image {
   std::unordered_map<std::uint64_t, std::uint32_t> indexOf;  // by source
 };
 
+// The points of nodes that record events, one for each run of a node. Each is used again once it is reached,
+// and counts on, so that earlier marks stay valid.
+class Points {
+ public:
+  Mark take();
+  void reach(const Mark& point, Time time);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Progress>> made_;
+  std::vector<std::pair<Progress*, std::uint64_t>> free_;  // with the pieces done
+};
+
+// A device's streams and points: whatever a mark can refer to. Shared with the pieces of other devices that
+// wait for one.
+struct Marks {
+  explicit Marks(std::uint16_t streamTag) : streams(streamTag) {}
+  HandleTable<StreamQueue> streams;
+  Points points;
+};
+
 // Threads that run the nodes of all graphs of a device beside the threads of the streams that launched them.
 // The launching stream's thread runs nodes too, so a launch goes on even where all others are blocked.
 class GraphEngine {
  public:
-  explicit GraphEngine(Context* context);
+  GraphEngine(Context* context, Points* points);
   ~GraphEngine();
   Context& context() { return *context_; }
 
   // Runs all nodes; returns the engines' time at which the last one is done.
   Time run(GraphLaunch& launch, const Image& image, Time ready);
-
-  // The point of one run of a node that records an event. It is given back when the point is reached.
-  Mark takePoint();
-  void reach(const Mark& point, Time time);
+  Points& points() { return *points_; }
 
  private:
   struct Run;
@@ -66,6 +85,7 @@ class GraphEngine {
   void serve();
 
   Context* const context_;
+  Points* const points_;
   const std::size_t most_;  // threads
   std::mutex mutex_;
   std::condition_variable work_;
@@ -73,8 +93,6 @@ class GraphEngine {
   std::size_t idle_ = 0;
   bool stopping_ = false;
   std::vector<std::thread> threads_;
-  std::vector<std::unique_ptr<Progress>> points_;
-  std::vector<std::pair<Progress*, std::uint64_t>> freePoints_;  // with the pieces done
 };
 
 // One launch of an executable, in its stream's queue.

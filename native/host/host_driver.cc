@@ -32,8 +32,8 @@ HostDriver::HostDriver(const HostOptions& options)
       virtual_(&budget_, &context_.live(), options.poison, tag(number_, 1)),
       events_(tag(number_, 2)),
       graphs_(tag(number_, 4), tag(number_, 5), tag(number_, 6), tag(number_, 7)),
-      engine_(&context_),
-      streams_(std::make_shared<HandleTable<StreamQueue>>(tag(number_, 3))) {
+      marks_(std::make_shared<Marks>(tag(number_, 3))),
+      engine_(&context_, &marks_->points) {
   const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
   info_.kind = "host";
   info_.ordinal = options.ordinal;
@@ -47,8 +47,8 @@ HostDriver::HostDriver(const HostOptions& options)
 // Every queue drains before any is destroyed, since one may wait for another. Afterwards no other device
 // finds this one; a device that still has to wait for one of its queues shares the ownership of that queue.
 HostDriver::~HostDriver() {
-  streams_->forEach([](StreamQueue& queue) { queue.stop(); });
-  streams_->forEach([](StreamQueue& queue) { queue.join(); });
+  marks_->streams.forEach([](StreamQueue& queue) { queue.stop(); });
+  marks_->streams.forEach([](StreamQueue& queue) { queue.join(); });
   Neighbours::all().leave(number_, this);
 }
 
@@ -56,7 +56,7 @@ bool HostDriver::findMark(std::uint64_t event, Mark* mark, std::shared_ptr<const
   EventState* state = events_.find(event);
   if (state == nullptr) return false;
   *mark = state->current();
-  *keep = streams_;
+  *keep = marks_;
   return true;
 }
 

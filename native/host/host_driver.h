@@ -126,7 +126,9 @@ class HostDriver final : public Driver {
   static Status fail(Status status, std::string detail);
   static Status unknown(const char* what);  // invalidHandle: not a stream, or event, of this device
 
-  StreamQueue* find(Stream stream) const { return streams_->find(reinterpret_cast<std::uint64_t>(stream)); }
+  StreamQueue* find(Stream stream) const {
+    return marks_->streams.find(reinterpret_cast<std::uint64_t>(stream));
+  }
   EventState* find(Event event) const { return events_.find(reinterpret_cast<std::uint64_t>(event)); }
 
   // The same for calls that may not be made while some stream captures, unless its mode is relaxed.
@@ -186,9 +188,9 @@ class HostDriver final : public Driver {
   VirtualMemory virtual_;
   HandleTable<EventState> events_;
   Graphs graphs_;  // its user objects outlive the launches
-  GraphEngine engine_;
   // Shared with the pieces of other devices that wait for its streams.
-  const std::shared_ptr<HandleTable<StreamQueue>> streams_;
+  const std::shared_ptr<Marks> marks_;
+  GraphEngine engine_;
   std::atomic<std::uint64_t> streamsMade_{0};
   std::atomic<std::uint64_t> launches_{0};
 };

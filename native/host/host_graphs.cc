@@ -271,7 +271,7 @@ void HostDriver::preparePoints(const Image& image, GraphLaunch& launch, StreamQu
       // Earlier work of the launching stream is done by then.
       if (event->mark.stream != &queue) point.mark = event->mark;
     } else {
-      point.mark = event->mark = engine_.takePoint();
+      point.mark = event->mark = engine_.points().take();
       event->stamped = false;
       event->capture = 0;
     }

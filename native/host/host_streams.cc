@@ -47,7 +47,7 @@ Status HostDriver::streamCreate(Stream* stream, int) {
   if (!stream) return fail(Status::invalidValue, "no place for the stream");
   StreamQueue* queue = nullptr;
   const std::uint64_t number = ++streamsMade_;
-  const std::uint64_t handle = streams_->create(
+  const std::uint64_t handle = marks_->streams.create(
       &queue, [](const StreamQueue& retired) { return retired.idle(); },
       [this]() -> std::unique_ptr<StreamQueue> {
         try {
@@ -67,7 +67,7 @@ Status HostDriver::streamCreate(Stream* stream, int) {
 Status HostDriver::streamDestroy(Stream stream) {
   if (const Status status = enterRelease(Call::streamDestroy); status != Status::ok) return status;
   if (StreamQueue* queue = find(stream); queue && queue->capture != 0) graphs_.forget(queue);
-  if (!streams_->retire(reinterpret_cast<std::uint64_t>(stream), [](StreamQueue&) {}))
+  if (!marks_->streams.retire(reinterpret_cast<std::uint64_t>(stream), [](StreamQueue&) {}))
     return unknown("stream");
   return leave();
 }

@@ -24,8 +24,9 @@ const mayInclude = {
   order: ['driver'],
   memory: ['driver', 'order'],
   executor: ['driver', 'kernels', 'order', 'memory'],
+  graphs: ['driver', 'order'],
   tools: ['driver', 'memory', 'executor'],
-  bindings: ['driver', 'kernels', 'memory', 'executor', 'tools'],
+  bindings: ['driver', 'kernels', 'memory', 'executor', 'graphs', 'tools'],
 }
 
 /** Whether every include in native/ keeps to the table; prints those that do not. */

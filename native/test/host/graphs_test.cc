@@ -83,6 +83,36 @@ TEST(HostGraphs, CopiesInBothDirectionsOverlapInTime) {
   EXPECT_LT(milliseconds, 35.0f);
 }
 
+TEST(HostGraphs, AnotherDevicesStreamWaitsForANodeInside) {
+  auto first = host();
+  const auto second = host();
+  const Event mark = event(*first);
+  Graph graph = nullptr;
+  ASSERT_EQ(first->graphCreate(&graph), Status::ok);
+  std::atomic<bool> open{false}, passed{false};
+  const GraphNode held = add(*first, graph,
+                             NodeParams::host(
+                                 [](void* data) {
+                                   while (!*static_cast<std::atomic<bool>*>(data))
+                                     std::this_thread::sleep_for(std::chrono::microseconds(100));
+                                 },
+                                 &open));
+  add(*first, graph, NodeParams::record(mark), {held});
+  const GraphExec exec = instantiate(*first, graph);
+  ASSERT_EQ(first->execLaunch(exec, stream(*first)), Status::ok);
+  const Stream on = stream(*second);
+  ASSERT_EQ(second->streamWait(on, mark), Status::ok);
+  ASSERT_EQ(second->hostFunction(
+                on, [](void* data) { *static_cast<std::atomic<bool>*>(data) = true; }, &passed),
+            Status::ok);
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_FALSE(passed);
+  open = true;
+  first.reset();  // its marks stay valid for whoever waits
+  EXPECT_EQ(second->streamSynchronize(on), Status::ok);
+  EXPECT_TRUE(passed);
+}
+
 TEST(HostGraphs, AFailedNodeEndsTheDeviceAndTheLaunch) {
   HostOptions options;
   options.faults = {{"run", 2, Status::launchFailed}};

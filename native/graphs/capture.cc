@@ -1,0 +1,115 @@
+#include "graphs/capture.h"
+
+namespace braid::graphs {
+
+Status GraphCapture::begin(std::shared_ptr<Driver> driver, std::shared_ptr<CleanupQueue> queue, Stream stream,
+                           CaptureMode mode) {
+  if (capturing()) return Status::illegalState;
+  if (const Status status = driver->captureBegin(stream, mode); status != Status::ok) return status;
+  stream_ = stream;
+  driver_ = std::move(driver);
+  queue_ = std::move(queue);
+  onto_ = {};
+  return Status::ok;
+}
+
+Status GraphCapture::beginOnto(const GraphDefinition& definition, Stream stream, CaptureMode mode) {
+  if (capturing()) return Status::illegalState;
+  if (!definition.valid()) return Status::invalidValue;
+  Driver& driver = *definition.hierarchy_->driver;
+  const Status status = driver.captureBeginOnto(stream, definition.handle(), nullptr, 0, mode);
+  if (status != Status::ok) return status;
+  stream_ = stream;
+  driver_ = definition.hierarchy_->driver;
+  queue_ = definition.hierarchy_->queue;
+  onto_ = definition;
+  return Status::ok;
+}
+
+Status GraphCapture::work(Stream stream, OwnerPair owners, const std::function<Status()>& work) {
+  CaptureInfo info;
+  if (!capturing()) return Status::illegalState;
+  if (const Status status = driver_->captureInfo(stream, &info); status != Status::ok) return status;
+  if (info.status == CaptureStatus::none) return Status::illegalState;
+  if (info.status == CaptureStatus::invalidated) return Status::captureInvalidated;
+  if (ownsNothing(owners)) return work();
+
+  auto record = std::make_shared<NodeRecord>();
+  std::map<GraphNode, std::shared_ptr<NodeRecord>> entry;
+  entry.emplace(nullptr, record);
+  auto place = entry.extract(entry.begin());
+  auto payload = std::make_unique<Payload>();
+  payload->queue = queue_;
+  payload->owners = owners;
+  record->owners = std::move(owners);
+  Status status = makeUserObject(*driver_, std::move(payload), &record->object);
+  if (status != Status::ok) return status;
+  status = driver_->graphRetain(info.graph, record->object, 1, true);
+  if (status != Status::ok) {
+    driver_->userObjectRelease(record->object, 1);
+    return status;
+  }
+  status = work();
+  if (status != Status::ok) {
+    // The capture may be invalid by now, and its graph gone with everything that it held.
+    CaptureInfo after;
+    if (driver_->captureInfo(stream, &after) == Status::ok && after.status == CaptureStatus::active)
+      driver_->graphRelease(after.graph, record->object, 1);
+    return status;
+  }
+  // The work is in the graph, and so are its owners, whether or not its node is found.
+  CaptureInfo after;
+  if (driver_->captureInfo(stream, &after) != Status::ok || after.dependencies.size() != 1) return Status::ok;
+  record->handle = after.dependencies[0];
+  if (driver_->nodeKind(record->handle, &record->kind) != Status::ok) return Status::ok;
+  place.key() = record->handle;
+  attached_.insert(std::move(place));
+  return Status::ok;
+}
+
+Status GraphCapture::end(GraphDefinition* made) {
+  if (!capturing()) return Status::illegalState;
+  Graph graph = nullptr;
+  const Status status = driver_->captureEnd(stream_, &graph);
+  // Another thread's to end: it goes on.
+  if (status == Status::captureWrongThread) return status;
+  stream_ = nullptr;
+  auto attached = std::exchange(attached_, {});
+  if (status != Status::ok) {
+    queue_->retry();
+    return status;
+  }
+  GraphDefinition definition = std::exchange(onto_, {});
+  if (!definition.valid()) {
+    auto hierarchy = std::make_shared<Hierarchy>(driver_, queue_, graph);
+    definition = GraphDefinition(hierarchy, hierarchy->root);
+  }
+  for (auto& [handle, record] : attached) {
+    record->graph = definition.record_;
+    definition.record_->nodes.insert_or_assign(handle, record);
+  }
+  *made = std::move(definition);
+  return Status::ok;
+}
+
+void GraphCapture::abandon() {
+  if (!capturing()) return;
+  GraphDefinition dropped;
+  end(&dropped);
+  stream_ = nullptr;
+}
+
+Status captureLaunch(std::shared_ptr<Driver> driver, std::shared_ptr<CleanupQueue> queue, Stream idle,
+                     const Kernel& kernel, const std::vector<DeviceAddress>& reads,
+                     const std::vector<DeviceAddress>& writes, OwnerPair owners, GraphDefinition* made) {
+  GraphCapture capture;
+  Driver& device = *driver;
+  Status status = capture.begin(std::move(driver), std::move(queue), idle, CaptureMode::relaxed);
+  if (status == Status::ok)
+    status = capture.work(idle, std::move(owners),
+                          [&] { return device.launch(kernel, reads.data(), writes.data(), idle); });
+  if (status == Status::ok) status = capture.end(made);
+  return status;
+}
+
+}  // namespace braid::graphs

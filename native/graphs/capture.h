@@ -1,0 +1,47 @@
+#pragma once
+
+#include <functional>
+
+#include "graphs/definition.h"
+
+namespace braid::graphs {
+
+// A capture of a stream, with the owners of what is captured. Streams that wait for its events join it; what
+// they capture is attached through it too.
+class GraphCapture {
+ public:
+  GraphCapture() = default;
+  ~GraphCapture() { abandon(); }
+  GraphCapture(const GraphCapture&) = delete;
+  GraphCapture& operator=(const GraphCapture&) = delete;
+
+  Status begin(std::shared_ptr<Driver> driver, std::shared_ptr<CleanupQueue> queue, Stream stream,
+               CaptureMode mode);
+  // Into a graph that exists, such as a conditional node's body.
+  Status beginOnto(const GraphDefinition& definition, Stream stream, CaptureMode mode);
+
+  bool capturing() const { return stream_ != nullptr; }
+  // Does `work`, which queues something on a stream of this capture, and keeps the owners with the node that
+  // it becomes. Where that node cannot be told, the graph keeps them.
+  Status work(Stream stream, OwnerPair owners, const std::function<Status()>& work);
+  // The graph, or after a failure nothing; the stream is an ordinary one again either way.
+  Status end(GraphDefinition* made);
+  // Ends an unfinished capture, so that its stream can be used; what was captured is dropped, except from a
+  // graph that existed before.
+  void abandon();
+
+ private:
+  std::shared_ptr<Driver> driver_;
+  std::shared_ptr<CleanupQueue> queue_;
+  GraphDefinition onto_;  // valid where the graph existed before
+  Stream stream_ = nullptr;
+  std::map<GraphNode, std::shared_ptr<NodeRecord>> attached_;
+};
+
+// A definition of what one launch of a kernel does, for kernels that are no single node: to be embedded. The
+// owners are the graph's.
+Status captureLaunch(std::shared_ptr<Driver> driver, std::shared_ptr<CleanupQueue> queue, Stream idle,
+                     const Kernel& kernel, const std::vector<DeviceAddress>& reads,
+                     const std::vector<DeviceAddress>& writes, OwnerPair owners, GraphDefinition* made);
+
+}  // namespace braid::graphs
