@@ -3,6 +3,7 @@ import type { KernelSpec } from '../../ir/kernel-spec.js'
 import type { BoundKind, CollectiveSpec, PlanCommunicator, PlanLane } from '../../ir/plan.js'
 import type { BoundSpec, DType } from '../../ir/tensor.js'
 import type { BoundKernel } from '../../language/bound-kernel.js'
+import type { FlatCommands } from '../../order/flat-commands.js'
 import type { Settings } from './options.js'
 
 // The typed forms between passes. Each extends the one before, so a pass only adds what it found.
@@ -237,5 +238,7 @@ export interface Choice {
 export interface Bounded extends Lifetimes {
   readonly bound: { readonly device: readonly number[]; readonly pinned: number }
   readonly boundKind: BoundKind | undefined
+  /** The commands, where the bound was found from them: of a million operations a second copy is too large. */
+  readonly flat: FlatCommands | undefined
   readonly choice?: Choice
 }

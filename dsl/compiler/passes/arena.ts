@@ -165,7 +165,7 @@ const boundedBy =
       elidedUses: 0,
       arena: { offset, bytes },
     }
-    return { ...lives, bound: { device: bytes, pinned: pinnedOf(ir) }, boundKind: undefined }
+    return { ...lives, bound: { device: bytes, pinned: pinnedOf(ir) }, boundKind: undefined, flat: undefined }
   }
 
 /**

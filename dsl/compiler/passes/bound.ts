@@ -5,6 +5,8 @@ import { countedPeak, peakFrom } from '../../memory/peak.js'
 import { tracesOf } from '../../memory/plan-trace.js'
 import { poolPeakFrom, rounded } from '../../memory/pool-peak.js'
 import { commandTableOf } from '../../order/command-table.js'
+import { flatCommandsOf } from '../../order/compiled-plan.js'
+import type { FlatCommands } from '../../order/flat-commands.js'
 import { withScratchArena } from '../../order/scratch-arena.js'
 import { exactCommands } from '../../verify/l6-minimal.js'
 import type { Bounded, Lifetimes, WindowEdge } from '../analysis/ir.js'
@@ -19,7 +21,7 @@ interface Held {
   readonly pinned: number
   readonly kind: BoundKind | undefined
   /** Of the plan. */
-  readonly commands: number
+  readonly flat: FlatCommands
 }
 
 /**
@@ -43,23 +45,24 @@ const pinnedBy = ({ buffers, settings }: Lifetimes): number =>
  */
 const heldBy = (ir: Lifetimes): Held =>
   withScratchArena(allocator => {
-    const table = commandTableOf(outlineOf(ir, allocator), allocator)
-    const { commands } = table
-    const isCounted = commands <= exactCommands
+    const outline = outlineOf(ir)
+    const flat = flatCommandsOf(outline)!
+    const table = commandTableOf(outline, allocator)
+    const isCounted = flat.commands <= exactCommands
     const releases = isCounted ? 'accesses and uses' : 'uses'
     const traces = pass('trace', () => tracesOf(table, { allocator, releases }))(ir)
     const pool = pass('pool', () => poolPeakFrom(table, traces))(ir)
     if (!pool.exact)
-      return { device: pool.first.slice(0, -1), pinned: pool.first.at(-1)!, kind: 'enforced', commands }
+      return { device: pool.first.slice(0, -1), pinned: pool.first.at(-1)!, kind: 'enforced', flat }
     const counted = isCounted ? pass('peak', () => countedPeak(table, traces))(ir) : undefined
-    if (counted === undefined) return { device: pool.device, pinned: pool.pinned, kind: 'exact', commands }
+    if (counted === undefined) return { device: pool.device, pinned: pool.pinned, kind: 'exact', flat }
     // A session takes whole granules; of a device that holds nothing, none.
     const held = counted.device.map(bytes => (bytes === 0 ? 0 : rounded(bytes)))
     return {
       device: pool.device.map((bytes, on) => Math.max(bytes, held[on]!)),
       pinned: Math.max(pinnedBy(ir), counted.pinned),
       kind: undefined,
-      commands,
+      flat,
     }
   })
 
@@ -100,7 +103,7 @@ const isWait = (ir: Lifetimes, { later, earlier, tick }: WindowEdge): boolean =>
  * A plan so large that law L6 does not drop its waits one by one either keeps them all.
  */
 const withoutRedundantWaits = (ir: Lifetimes, most: Held): Lifetimes => {
-  if (most.commands > exactCommands) return ir
+  if (most.flat.commands > exactCommands) return ir
   let left = maxReplays
   for (let dropped = true; dropped; ) {
     dropped = false
@@ -118,14 +121,18 @@ const withoutRedundantWaits = (ir: Lifetimes, most: Held): Lifetimes => {
   return ir
 }
 
-const bounded = (ir: Lifetimes, { device, pinned, kind }: Held): Bounded => ({
+const bounded = (ir: Lifetimes, { device, pinned, kind }: Held, flat?: FlatCommands): Bounded => ({
   ...ir,
   bound: { device, pinned },
   boundKind: kind,
+  flat,
 })
 
 /** As `bound`, with all waits of the windows: for a candidate that need not be chosen. */
-export const roughBound = pass('bound', (ir: Lifetimes): Passed<Bounded> => E.right(bounded(ir, heldBy(ir))))
+export const roughBound = pass('bound', (ir: Lifetimes): Passed<Bounded> => {
+  const held = heldBy(ir)
+  return E.right(bounded(ir, held, held.flat))
+})
 
 /**
  * After this pass the bound is known in bytes, for each device and for pinned memory, and of the windows only
@@ -133,5 +140,6 @@ export const roughBound = pass('bound', (ir: Lifetimes): Passed<Bounded> => E.ri
  */
 export const bound = pass('bound', (ir: Lifetimes): Passed<Bounded> => {
   const held = heldBy(ir)
-  return E.right(bounded(ir.windows.length === 0 ? ir : withoutRedundantWaits(ir, held), held))
+  const lean = ir.windows.length === 0 ? ir : withoutRedundantWaits(ir, held)
+  return E.right(bounded(lean, held, lean === ir ? held.flat : undefined))
 })

@@ -2,6 +2,7 @@ import type { Where } from '../../ir/graph.js'
 import type { Plan, PlanBuffer, PlanNode } from '../../ir/plan.js'
 import type { BoundKernel } from '../../language/bound-kernel.js'
 import { compiledPlan, type Listing, type Outline } from '../../order/compiled-plan.js'
+import type { FlatCommands } from '../../order/flat-commands.js'
 import type { ArrayAllocator } from '../../order/scratch-arena.js'
 import { devicesOf } from '../analysis/device-of.js'
 import type { Bounded, Lifetimes, Ordered } from '../analysis/ir.js'
@@ -144,6 +145,7 @@ export const outlineOf = (ir: Unbounded, allocator?: ArrayAllocator): Plan =>
 export interface Draft extends Pick<Provenance, 'kernels' | 'decisions'> {
   readonly outline: Outline
   readonly issued: Issued
+  readonly flat: FlatCommands | undefined
 }
 
 /**
@@ -158,7 +160,7 @@ export const draft = pass('draft', (ir: Bounded): Draft => {
     bound: { device: [...device], pinned },
     tolerance: nodes.tolerance,
   }
-  return { outline, issued: issuedOf(ir), kernels: nodes.kernels, decisions: decisionsOf(ir) }
+  return { outline, issued: issuedOf(ir), flat: ir.flat, kernels: nodes.kernels, decisions: decisionsOf(ir) }
 })
 
 const freeze = <A extends object>(items: readonly A[]): readonly A[] => {
@@ -166,7 +168,7 @@ const freeze = <A extends object>(items: readonly A[]): readonly A[] => {
   return Object.freeze(items)
 }
 
-export const emit = pass('emit', ({ outline, issued }: Draft): Plan => {
+export const emit = pass('emit', ({ outline, issued, flat }: Draft): Plan => {
   const { bound, arena, lanes, communicators } = outline
   const frozen = {
     ...outline,
@@ -176,6 +178,6 @@ export const emit = pass('emit', ({ outline, issued }: Draft): Plan => {
   }
   return compiledPlan(
     arena === undefined ? frozen : { ...frozen, arena: Object.freeze([...arena]) },
-    commandsOf(issued),
+    flat ?? commandsOf(issued),
   )
 })

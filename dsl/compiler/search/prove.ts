@@ -51,7 +51,7 @@ const withoutRedundantWait = (
   const waitTick = issued.waitTick.filter((_, w) => w !== at)
   const begins = issued.begins?.filter((_, w) => w !== at)
   const without = { ...issued, waitStart, waitOn, waitTick, ...(begins === undefined ? {} : { begins }) }
-  return { ...draft, issued: without }
+  return { ...draft, issued: without, flat: undefined }
 }
 
 const proved = (unproved: Unproved, ports: Provenance['ports'], left: number): Passed<Plan> => {
