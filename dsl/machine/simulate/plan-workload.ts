@@ -90,13 +90,50 @@ const stepsOf = ({ op, subject, recordOf, commands }: CommandTable) => {
   return kind
 }
 
+type PutStep = (kind: number, lane: number, event: number) => void
+
+/**
+ * Where the bound is enforced, the session orders every lane after the end of the tick before, on all lanes:
+ * one lane waits for the others' ends, and the others for it.
+ */
+class TickOrder {
+  private readonly busy: readonly number[]
+  /** Events beside the plan's: the one lane's, then the ends of the others. */
+  readonly events: number
+  readonly steps: number
+
+  constructor(
+    private readonly table: CommandTable,
+    kindOf: Int8Array,
+  ) {
+    this.busy = [...new Set(table.lane.filter((_, c) => kindOf[c]! >= 0))]
+    this.events = this.busy.length
+    this.steps = this.busy.length === 0 ? 0 : 3 * this.busy.length - 2
+  }
+
+  begin(put: PutStep): void {
+    const [first, ...others] = this.busy
+    if (first === undefined) return
+    const own = this.table.events
+    for (let i = 1; i < this.busy.length; i++) put(Step.waitPrevious, first, own + i)
+    put(Step.record, first, own)
+    for (const lane of others) put(Step.wait, lane, own)
+  }
+
+  /** The session records the ends of lanes anyway. */
+  end(put: PutStep): void {
+    for (let i = 1; i < this.busy.length; i++) put(Step.record, this.busy[i]!, this.table.events + i)
+  }
+}
+
 /** The workload of the plan on the machine, with measured times where there are any. */
 export const workloadOf = (plan: Plan, machine: Machine, measured?: MeasuredTimes): PlanWorkload => {
   const table = commandTableOf(plan)
   const { op, lane, subject, lanes, events, commands } = table
   const { host, device } = machine
   const kindOf = stepsOf(table)
-  const steps = kindOf.filter(kind => kind >= 0).length
+  const order = plan.boundKind === 'enforced' ? new TickOrder(table, kindOf) : undefined
+  const steps = kindOf.filter(kind => kind >= 0).length + (order?.steps ?? 0)
   const columns = {
     kind: new Uint8Array(steps),
     lane: new Int32Array(steps),
@@ -107,33 +144,38 @@ export const workloadOf = (plan: Plan, machine: Machine, measured?: MeasuredTime
   const demands: Demand[] = []
   let s = 0
   let pending = 0
+  const put = (kind: number, lane: number, subject: number, issue: number): void => {
+    columns.kind[s] = kind
+    columns.lane[s] = lane
+    columns.subject[s] = subject
+    columns.issue[s++] = issue
+  }
+  order?.begin((kind, lane, event) => put(kind, lane, event, kind === Step.record ? host.record : host.wait))
   for (let c = 0; c < commands; c++) {
     const code = op[c]!
     if (code === Op.alloc || code === Op.free || code === Op.use) pending += host.allocate
     const kind = kindOf[c]!
     if (kind < 0) continue
-    let cost: number = kind === Step.record ? host.record : host.wait
-    if (kind === Step.run) {
+    if (kind !== Step.run)
+      put(kind, lane[c]!, subject[c]!, pending + (kind === Step.record ? host.record : host.wait))
+    else {
       const command = plan.commands[c] as RunCommand
       const node = plan.nodes[command[1]]!
       const demand = demandOf(workOf(plan, node, command[3], command[4]), machine, measured)
-      cost = callOf(node, demand, machine)
-      columns.subject[s] = runs.length
+      put(kind, lane[c]!, runs.length, pending + callOf(node, demand, machine))
       runs.push(command)
       demands.push(demand)
-    } else columns.subject[s] = subject[c]!
-    columns.kind[s] = kind
-    columns.lane[s] = lane[c]!
-    columns.issue[s++] = pending + cost
+    }
     pending = 0
   }
+  order?.end((kind, lane, event) => put(kind, lane, event, 0))
   const node = Int32Array.from(runs, ([, node]) => node)
   const laneOf = Int32Array.from(runs, ([, , lane]) => lane)
   const deviceOf = plan.lanes.map(lane => Math.min(plan.devices - 1, Math.max(0, lane.device)))
   return {
     ...columns,
     lanes,
-    events,
+    events: events + (order?.events ?? 0),
     inFlight: plan.inFlight,
     steps,
     // After its last step a tick records an end event on each lane that runs something.

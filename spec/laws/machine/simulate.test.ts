@@ -17,7 +17,7 @@ import { plain, uncontended } from '../../fixtures/machines/plain.js'
 import { someMachines } from '../../fixtures/machines/random.js'
 import { type BufferSketch, planOf } from '../../fixtures/plans/by-hand.js'
 import { planFrom, recipes } from '../../fixtures/plans/random.js'
-import { runs } from '../../fixtures/runs.js'
+import { often, runs } from '../../fixtures/runs.js'
 
 const close = (value: number, wanted: number): void =>
   expect(Math.abs(value - wanted)).toBeLessThan(1e-9 + 1e-6 * wanted)
@@ -151,6 +151,29 @@ describe('simulate, of any plan on any machine', () => {
       }),
       { numRuns: runs(20) },
     )
+  })
+
+  test('begins a tick of an enforced bound after the end of the tick before, on every lane', () => {
+    let overlapping = 0
+    fc.assert(
+      fc.property(somePlans, someMachines, (plan, machine) => {
+        fc.pre(plan.storage === 'pooled')
+        const overlaps = (of: Plan): boolean => {
+          const { timeline } = simulate(of, machine, { ticks: 6 })
+          let ended = Number.NEGATIVE_INFINITY
+          for (let tick = 0; tick < 6; tick++) {
+            const runs = runsOf(timeline, tick)
+            if (runs.some(({ start }) => start < ended - 1e-6)) return true
+            ended = runs.reduce((last, { end }) => Math.max(last, end), ended)
+          }
+          return false
+        }
+        if (overlaps(plan)) overlapping++
+        expect(overlaps({ ...plan, boundKind: 'enforced' })).toBe(false)
+      }),
+      { numRuns: runs(40) },
+    )
+    expect(overlapping).toBeGreaterThan(often(5))
   })
 
   test('is never faster for a slower part, where nothing is in the way of anything else', () => {
