@@ -32,7 +32,7 @@ import {
 } from '../../../dsl/index.js'
 import type { GraphIR } from '../../../dsl/ir/graph.js'
 import type { Plan } from '../../../dsl/ir/plan.js'
-import { generated } from '../../bench/compile.js'
+import { generated } from '../../fixtures/graphs/generated.js'
 import { graphOf, tasksOf } from '../../fixtures/graphs/of-tasks.js'
 
 const digestOf = (rows: readonly unknown[]): string => {

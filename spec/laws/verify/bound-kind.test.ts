@@ -8,7 +8,7 @@ import { compile, orThrow, parsePlan, toJSON, verify } from '../../../dsl/index.
 import type { BoundKind, Plan } from '../../../dsl/ir/plan.js'
 import type { Graph } from '../../../dsl/language/graph.js'
 import { granule, poolPeakOf } from '../../../dsl/memory/pool-peak.js'
-import { generated } from '../../bench/compile.js'
+import { generated } from '../../fixtures/graphs/generated.js'
 import { graphOf, tasksOf } from '../../fixtures/graphs/of-tasks.js'
 import { patternGraph, patterns } from '../../fixtures/graphs/patterns.js'
 import { planFrom, recipes } from '../../fixtures/plans/random.js'
