@@ -11,6 +11,7 @@ import {
   broadcast,
   type Communicator,
   cast,
+  clamp,
   communicator,
   delay,
   download,
@@ -170,6 +171,10 @@ graph({ a: tensor('f32', [2, 2]), u: tensor('u8', [2]) }, ({ a, u }) => {
   a.pipe(on(math))
   // @ts-expect-error gelu wants floats: cast first
   u.pipe(upload(), gelu())
+  const between = u.pipe(upload(), clamp({ min: 1, max: 9 }), clamp({ max: 8 }))
+  same<typeof between, Flow<'device', Tensor<'u8', readonly [2]>>>(true)
+  // @ts-expect-error clamp wants a bound
+  u.pipe(upload(), clamp({}))
   const whole = u.pipe(upload(), abs(), sum(0))
   same<typeof whole, Flow<'device', Tensor<'i32', readonly []>>>(true)
   // @ts-expect-error the mean of whole numbers: cast first

@@ -109,6 +109,51 @@ describe('elementwise operators of one value', () => {
     expect(got).toEqual(Array.from(numbers(Uint16Array.from(wanted), dtype)))
   })
 
+  it('clamp keeps to its bounds, in every element type', async () => {
+    const bounds = fc.tuple(fc.integer({ min: 0, max: 100 }), fc.integer({ min: 0, max: 100 }))
+    const types = fc.constantFrom<DType>('f32', 'f16', 'bf16', 'i32', 'u8')
+    const values = fc.array(fc.integer({ min: 0, max: 127 }), { minLength: 1, maxLength: 9 })
+    const both = fc.asyncProperty(
+      types,
+      values,
+      bounds,
+      fc.nat(2),
+      async (dtype, list, [min, max], which) => {
+        const options = [{ min, max }, { min }, { max }][which]!
+        const { values: got, dtype: type } = await compute([typed(dtype, [list.length], ...list)], x =>
+          x.pipe(braid.clamp(options)),
+        )
+        expect(type).toBe(dtype)
+        const low = which === 2 ? 0 : min
+        const high = which === 1 ? 127 : max
+        expect(got).toEqual(list.map(x => (x < low ? low : x)).map(x => (x > high ? high : x)))
+      },
+    )
+    await fc.assert(both, { numRuns: runs(60) })
+    const odd = f32([3], Number.NaN, -7.5, 3)
+    expect((await compute([odd], x => x.pipe(braid.clamp({ min: -0.5, max: 0.25 })))).values).toEqual([
+      Number.NaN,
+      -0.5,
+      0.25,
+    ])
+  })
+
+  it('clamp refuses bounds that the element type cannot hold, and none at all', () => {
+    const refused: readonly (readonly [DType, unknown])[] = [
+      ...[undefined, null, 3, {}, { low: 1 }, { min: '1' }, { max: Number.NaN }, { max: 1e39 }].map(
+        options => ['f32', options] as const,
+      ),
+      ['u8', { min: -1 }],
+      ['u8', { max: 256 }],
+      ['i32', { max: 2 ** 31 }],
+      ['i32', { min: 0.5, max: 1 }],
+    ]
+    for (const [dtype, options] of refused)
+      expect(problemsOf([typed(dtype, [3])], x => x.pipe(braid.clamp(options as never)))).toEqual([
+        'BadAttribute',
+      ])
+  })
+
   it('a NaN wins against a number in relu, max and min', async () => {
     const x = f32([3], Number.NaN, -1, 2)
     expect((await compute([x], a => a.pipe(braid.relu()))).values).toEqual([Number.NaN, 0, 2])
