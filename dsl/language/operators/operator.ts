@@ -1,12 +1,12 @@
 // How to add an operator:
 //
 // 1. Write one file here, named after the operator. It exports the public function (`relu`), with a docstring
-//    that gives types, errors and the source, and the Operator (`reluOperator`): its type, its lowering and its
-//    meaning. `elementwise` (one expression an element), `reduction` (along an axis) and `collectiveOperator`
-//    (among ranks) make whole Operators; `apply` makes the node, `attrsOfCode` its expression. `relu.ts` is
-//    the shortest example, `clamp.ts` one with options. An operator composed of others, such as `scan`, has
-//    no Operator. An expression needs nothing in `native/`; an operator with a kernel of its own needs one
-//    for each device.
+//    that gives types, errors and the source, and the Operator (`reluOperator`): its type, its lowering and
+//    its meaning. `elementwise` (one expression an element), `reduction` (along an axis) and
+//    `collectiveOperator` (among ranks) make whole Operators; `apply` makes the node, `attrsOfCode` its
+//    expression. `relu.ts` is the shortest example, `clamp.ts` one with options. An operator composed of
+//    others, such as `scan`, has no Operator. An expression needs nothing in `native/`; an operator with a
+//    kernel of its own needs one for each device.
 // 2. Add one line to `all.ts`: the compiler and `interpret` find the Operator there, by name.
 // 3. Add one line to `dsl/index.ts`: users import the function from there.
 // 4. Test it in `spec/laws/language/operators.test.ts`, and in `spec/types/language.test-d.ts` what must not
