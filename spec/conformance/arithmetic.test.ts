@@ -23,7 +23,8 @@ import { mapTolerance } from '../../dsl/language/operators/elementwise.js'
 import { type HostArray, hostArray, numbers, roundoff, writer } from '../../dsl/language/values.js'
 import { pulled } from '../../runtime/index.js'
 import { opened, present } from './devices.js'
-import { ran, type Values } from './yields.js'
+import type { Values } from './meant.js'
+import { ran } from './yields.js'
 
 // biome-ignore lint/suspicious/noExplicitAny: the graphs here are built in loops, which no type follows
 type Anything = any

@@ -6,13 +6,16 @@ import { type HostArray, numbers } from '../../dsl/language/values.js'
 import { pulled, type Session } from '../../runtime/index.js'
 import type { Sample } from '../fixtures/graphs/random.js'
 
-type Values = Readonly<Record<string, HostArray>>
+export type Values = Readonly<Record<string, HostArray>>
 
 /** Runs all ticks of the sample, and copies the outputs of each. */
-export const outputsOf = async (session: Session, { feeds, ticks }: Sample): Promise<readonly Values[]> => {
+export const outputsOf = async (
+  session: Session,
+  { feeds, ticks }: Pick<Sample, 'feeds'> & { readonly ticks?: number },
+): Promise<readonly Values[]> => {
   const outputs: Values[] = []
   const pulls = Object.fromEntries(Object.entries(feeds).map(([name, values]) => [name, pulled(values)]))
-  await session.run(pulls as never, { ticks }).forEach(lease => {
+  await session.run(pulls as never, ticks === undefined ? {} : { ticks }).forEach(lease => {
     using held = lease as unknown as Values & Disposable
     outputs.push(Object.fromEntries(Object.entries(held).map(([name, value]) => [name, value.slice()])))
   })

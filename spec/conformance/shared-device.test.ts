@@ -5,14 +5,11 @@ import { lastValueFrom, map, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'
 import { add, download, graph, lane, mul, param, scan, tensor, upload } from '../../dsl/index.js'
 import type { Lease } from '../../dsl/language/feed.js'
-import type { HostArray } from '../../dsl/language/values.js'
 import { pulled, RunError } from '../../runtime/index.js'
 import { type Sample, sample } from '../fixtures/graphs/random.js'
 import { runs } from '../fixtures/runs.js'
 import { opened, present, until } from './devices.js'
-import { expectMeant } from './meant.js'
-
-type Values = Readonly<Record<string, HostArray>>
+import { expectMeant, outputsOf } from './meant.js'
 
 const four = tensor('f32', [4])
 const copy = lane('copy')
@@ -128,10 +125,8 @@ describe.each(present)('sessions that share %s', device => {
   })
 
   it('yield what interpret yields, for 25 pairs of generated graphs', { timeout: 120_000 }, async () => {
-    const ran = async (
-      { graph, params, dims, inFlight, feeds, ticks }: Sample,
-      seed: number,
-    ): Promise<Values[]> => {
+    const ran = async (made: Sample, seed: number) => {
+      const { graph, params, dims, inFlight } = made
       const host = device === 'host' ? { host: { jitter: seed, jitterMicroseconds: 60, poison: true } } : {}
       await using session = await opened(graph, device, {
         compile: { dims, inFlight },
@@ -139,13 +134,7 @@ describe.each(present)('sessions that share %s', device => {
         poison: true,
         ...host,
       })
-      const pulls = Object.fromEntries(Object.entries(feeds).map(([name, values]) => [name, pulled(values)]))
-      const outputs: Values[] = []
-      await session.run(pulls as never, { ticks }).forEach(lease => {
-        using held = lease as unknown as Values & Disposable
-        outputs.push(Object.fromEntries(Object.entries(held).map(([name, value]) => [name, value.slice()])))
-      })
-      return outputs
+      return await outputsOf(session as never, made)
     }
     const arbitrary = sample({ kernels: device === 'host' })
     await fc.assert(

@@ -4,15 +4,13 @@ import { expect } from 'vitest'
 import type { CompileOptions } from '../../dsl/index.js'
 import { type Graph, interpret, type Ports } from '../../dsl/index.js'
 import type { HostArray } from '../../dsl/language/values.js'
-import { type HostOptions, pulled } from '../../runtime/index.js'
+import type { HostOptions } from '../../runtime/index.js'
 import { opened } from './devices.js'
-
-export type Values = Readonly<Record<string, HostArray>>
+import { outputsOf, type Values } from './meant.js'
 
 export interface Running {
   readonly compile?: CompileOptions
   readonly params?: Readonly<Record<string, HostArray>>
-  readonly ticks?: number
   /** Options of the host device, beside jitter and poison. */
   readonly host?: HostOptions
   readonly seed?: number
@@ -23,18 +21,12 @@ export const ran = async (
   graph: Graph<Ports, Ports>,
   device: string,
   feeds: Readonly<Record<string, readonly HostArray[]>>,
-  { compile = {}, params = {}, ticks, host = {}, seed = 1 }: Running = {},
+  { compile = {}, params = {}, host = {}, seed = 1 }: Running = {},
 ): Promise<readonly Values[]> => {
   const shaken =
     device === 'host' ? { host: { jitter: seed, jitterMicroseconds: 100, poison: true, ...host } } : {}
   await using session = await opened(graph, device, { compile, params, poison: true, ...shaken })
-  const pulls = Object.fromEntries(Object.entries(feeds).map(([name, values]) => [name, pulled(values)]))
-  const outputs: Values[] = []
-  await session.run(pulls as never, ticks === undefined ? {} : { ticks }).forEach(lease => {
-    using held = lease as unknown as Values & Disposable
-    outputs.push(Object.fromEntries(Object.entries(held).map(([name, value]) => [name, value.slice()])))
-  })
-  return outputs
+  return await outputsOf(session as never, { feeds })
 }
 
 /** Checks that the graph yields on the device, bit for bit, what `interpret` yields. Returns the outputs. */
@@ -44,11 +36,10 @@ export const expectMeaning = async (
   feeds: Readonly<Record<string, readonly HostArray[]>>,
   running: Running = {},
 ): Promise<readonly Values[]> => {
-  const { compile = {}, params = {}, ticks } = running
+  const { compile = {}, params = {} } = running
   const options = {
     params,
     ...(compile.dims ? { dims: compile.dims } : {}),
-    ...(ticks === undefined ? {} : { ticks }),
   }
   const meant = await lastValueFrom(interpret(graph, options as never)(feeds as never).pipe(toArray()))
   const got = await ran(graph, device, feeds, running)

@@ -35,24 +35,11 @@ import {
   upload,
   verify,
 } from '../../../dsl/index.js'
-import { h200 } from '../../../dsl/machine/h200.js'
 import { figured, figures } from '../../fixtures/graphs/figures.js'
 import { greedyLanes, layered, type TaskGraph } from '../../fixtures/graphs/tasks.js'
 import { fitted } from '../../fixtures/plans/fitted.js'
-import { tasks } from '../../fixtures/plans/of-tasks.js'
+import { settings, tasks } from '../../fixtures/plans/of-tasks.js'
 import { runs } from '../../fixtures/runs.js'
-
-const settings: Settings = {
-  name: 'tasks',
-  dims: new Map(),
-  inFlight: 2,
-  memory: 'fast',
-  storage: 'pooled',
-  lanes: 8,
-  placement: 'chains',
-  machine: h200,
-  profile: new Map(),
-}
 
 /**
  * Tasks of so many measured nanoseconds, none on a lane yet, each of which leaves most of the device to
@@ -61,6 +48,7 @@ const settings: Settings = {
 const tasksOf = ({ deps }: TaskGraph, nanoseconds: number, more: Partial<Settings> = {}): Lowered => ({
   settings: {
     ...settings,
+    storage: 'pooled',
     profile: new Map(nanoseconds > 0 ? deps.map((_, id) => [`t${id}`, nanoseconds]) : []),
     ...more,
   },
