@@ -81,24 +81,6 @@ TEST(CachingReplay, EndsInAnyOrderUnderEveryPolicy) {
   }
 }
 
-TEST(CachingReplay, TheLastResortWaitsForNoGateThatItsOwnCallerWouldOpen) {
-  const std::vector<TraceOp> ops = disorder(2, 800, 8, 60);
-  for (const Policy* policy : policies) {
-    for (const std::uint64_t mebibytes : {8, 24, 48, 96}) {
-      Options options;
-      options.policy = policy;
-      options.limit = mebibytes << 20;
-      const Outcome outcome = run(ops, options);
-      EXPECT_LE(outcome.figures.peakReserved, options.limit);
-      if (outcome.status == Status::ok) continue;
-      ASSERT_EQ(outcome.status, Status::outOfMemory) << outcome.detail;
-      ASSERT_LT(outcome.figures.events, ops.size());
-      EXPECT_EQ(ops[outcome.figures.events].kind, Kind::allocate);
-      EXPECT_EQ(outcome.shortage.status, Status::outOfMemory);
-    }
-  }
-}
-
 // One block is held back by a use that ends right after the next allocation.
 TEST(CachingReplay, AWaitOnTheHostMovesTheTrace) {
   const std::uint64_t bytes = 4 << 20;
@@ -113,16 +95,6 @@ TEST(CachingReplay, AWaitOnTheHostMovesTheTrace) {
   EXPECT_EQ(outcome.status, Status::ok) << outcome.detail;
   EXPECT_GT(outcome.figures.stats.synchronizations, 0u);
   EXPECT_EQ(outcome.figures.peakReserved, bytes);
-}
-
-TEST(CachingReplay, MoreUsesThanThereAreLanes) {
-  std::vector<TraceOp> ops;
-  for (std::uint64_t id = 0; id < 300; ++id) ops.push_back({Kind::allocate, 0, id, 4096});
-  for (std::uint64_t id = 0; id < 300; ++id) ops.push_back({Kind::freeRequested, 0, id, 0});
-  for (std::uint64_t id = 300; id-- > 0;) ops.push_back({Kind::freeCompleted, 0, id, 0});
-  const Outcome outcome = run(ops, Options{});
-  ASSERT_EQ(outcome.status, Status::ok) << outcome.detail;
-  EXPECT_EQ(outcome.figures.outstanding, 299u);  // the last one's end is the very next thing
 }
 
 TEST(CachingReplay, AnInvalidTraceIsRefusedWithTheReason) {
