@@ -146,20 +146,13 @@ const execute = async (
   const hasInputs = plan.buffers.some(({ life }) => life === 'input')
   const ticks = wanted.ticks ?? (hasInputs ? undefined : 10)
   let count = 0
-  let interrupted: EndingSignal | undefined
-  await interruptible(signal =>
-    session
-      .run(feeds as never, { signal, ...(ticks === undefined ? {} : { ticks }) })
-      .forEach(lease => {
-        using held: Lease<Values> = lease
-        count++
-        if (wanted.check)
-          got.push(Object.fromEntries(Object.entries(held).map(([name, value]) => [name, value.slice()])))
-      })
-      .catch((error: unknown) => {
-        if (!(error instanceof Interrupted)) throw error instanceof RunError ? runFailed(path, error) : error
-        interrupted = error.by
-      }),
+  const { interrupted } = await toItsEnd(path, signal =>
+    session.run(feeds as never, { signal, ...(ticks === undefined ? {} : { ticks }) }).forEach(lease => {
+      using held: Lease<Values> = lease
+      count++
+      if (wanted.check)
+        got.push(Object.fromEntries(Object.entries(held).map(([name, value]) => [name, value.slice()])))
+    }),
   )
   const stats = session.stats()
   if (wanted.trace !== undefined) save(wanted.trace, traceChunks(session.trace(), plan), 'trace', '--trace')
@@ -173,6 +166,20 @@ const execute = async (
       wanted.check && (count > 0 || interrupted === undefined)
         ? await check(program, plan, fed, got)
         : undefined,
+  }
+}
+
+/** Runs until the feeds end, or until a signal has ended the run. */
+const toItsEnd = async (
+  path: string,
+  run: (signal: AbortSignal) => Promise<void>,
+): Promise<{ readonly interrupted: EndingSignal | undefined }> => {
+  try {
+    await interruptible(run)
+    return { interrupted: undefined }
+  } catch (error) {
+    if (error instanceof Interrupted) return { interrupted: error.by }
+    throw error instanceof RunError ? runFailed(path, error) : error
   }
 }
 
