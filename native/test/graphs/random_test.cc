@@ -224,6 +224,64 @@ TEST_P(RandomGraphs, ACaptureKeepsTheOrderOfItsStreams) {
   }
 }
 
+TEST_P(RandomGraphs, UpdatesReachLaterLaunchesOnly) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(seed);
+    openJittered(seed);
+    if (IsSkipped()) return;
+    Random random{seed};
+    constexpr std::size_t count = 5, turns = 40;
+    const DeviceAddress memory = words(count);
+    std::uint32_t* seen = pinned(count * turns);
+    const auto fill = [&](std::size_t i, std::uint32_t value) {
+      return NodeParams::fill(memory + 4 * i, value, 4, 1);
+    };
+    const auto definition = [&](const std::vector<std::uint32_t>& values, std::vector<GraphNode>* nodes) {
+      const Graph made = graph();
+      for (std::size_t i = 0; i < count; ++i) {
+        const GraphNode node = add(made, fill(i, values[i]));
+        if (nodes) nodes->push_back(node);
+      }
+      return made;
+    };
+    // The model: what each node writes, whether it does, and the memory.
+    std::vector<std::uint32_t> values(count, 1), cells(count, 0), wanted;
+    std::vector<bool> enabled(count, true);
+    std::vector<GraphNode> nodes;
+    const Graph made = definition(values, &nodes);
+    const GraphExec exec = instantiate(made);
+    write(memory, cells);
+    const Stream on = stream();
+    for (std::uint32_t turn = 0; turn < turns; ++turn) {
+      const std::size_t i = random.below(count);
+      const std::uint32_t value = 2 + turn;
+      if (const auto what = random.below(8); what < 4) {
+        ASSERT_EQ(driver_->execNodeUpdate(exec, nodes[i], fill(i, value)), Status::ok);
+        values[i] = value;
+      } else if (what < 6) {
+        ASSERT_EQ(driver_->execNodeEnable(exec, nodes[i], !enabled[i]), Status::ok);
+        enabled[i] = !enabled[i];
+      } else if (std::ranges::count(enabled, true) == static_cast<std::ptrdiff_t>(count)) {
+        values.assign(count, value);
+        const Graph other = definition(values, nullptr);
+        UpdateResult result = UpdateResult::error;
+        ASSERT_EQ(driver_->execUpdate(exec, other, &result), Status::ok) << driver_->lastDetail();
+        driver_->graphDestroy(other);
+      }
+      ASSERT_EQ(driver_->execLaunch(exec, on), Status::ok);
+      ASSERT_EQ(driver_->copy(CopyKind::deviceToHost, at(seen + count * turn), memory, 4 * count, on),
+                Status::ok);
+      for (std::size_t each = 0; each < count; ++each)
+        if (enabled[each]) cells[each] = values[each];
+      wanted.insert(wanted.end(), cells.begin(), cells.end());
+    }
+    ASSERT_EQ(driver_->streamSynchronize(on), Status::ok) << driver_->lastDetail();
+    EXPECT_EQ(std::vector<std::uint32_t>(seen, seen + count * turns), wanted);
+    driver_->execDestroy(exec);
+    driver_->graphDestroy(made);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, RandomGraphs, ::testing::Values("host", "cuda"),
                          [](const auto& info) { return std::string(info.param); });
 

@@ -732,6 +732,33 @@ TEST_P(Statements, S52_S53_CapturedWorkKeepsItsOwnersWithItsNode) {
   EXPECT_TRUE(kept(other));
 }
 
+TEST_P(Statements, S52_ALaunchThatIsCapturedOwnsInTheGraphItIsEmbeddedIn) {
+  KernelSpec copy;
+  copy.bytes = 64;
+  copy.readCount = copy.writeCount = 1;
+  std::unique_ptr<Kernel> prepared;
+  ASSERT_EQ(driver_->prepare(&prepared, copy, {}), Status::ok);
+  std::shared_ptr<const Kernel> kernel = std::move(prepared);
+  const std::weak_ptr<const void> watch = kernel;
+  GraphDefinition made = graph();
+  Node node;
+  {
+    GraphDefinition child;
+    ASSERT_EQ(captureLaunch(driver_, queue_, stream_, *kernel, {memory_}, {memory_ + 512}, {kernel, nullptr},
+                            &child),
+              Status::ok);
+    ASSERT_EQ(made.embed(&node, {}, child), Status::ok);
+  }
+  kernel.reset();
+  EXPECT_TRUE(kept(watch));
+  ExecutableGraph executable = instantiate(made);
+  launch(executable);
+  ASSERT_EQ(made.destroy(node), Status::ok);
+  EXPECT_TRUE(kept(watch));
+  executable.destroy();
+  EXPECT_TRUE(gone(watch));
+}
+
 TEST_P(Statements, S54_OwnersStayWithTheGraphWhereTheNodeIsNotFound) {
   std::weak_ptr<const void> watch;
   GraphDefinition made;
