@@ -133,6 +133,29 @@ TEST(SessionAllocation, WithRoomForAllNoLaneWaits) {
   EXPECT_EQ(session->stats().byGrowth + session->stats().byOrder, 60u);
 }
 
+// Ticks overlap nowhere, so each has the blocks of the first, and no lane waits for a block.
+TEST(SessionAllocation, AnEnforcedBoundIsThatOfEveryTick) {
+  for (const std::uint64_t seed : {0u, 1u, 2u, 3u, 4u, 5u}) {
+    for (const bool isAcross : {true, false}) {
+      ProgramSpec spec = isAcross ? across(4) : apart(3);
+      spec.enforced = true;
+      // Of two blocks in one tick that no event orders, each has bytes of its own.
+      spec.devices[0].boundBytes = isAcross ? bytes : 2 * bytes;
+      Ends ends;
+      auto session = openedWith(hostDriver(shaken(seed)), spec, ends);
+      ASSERT_TRUE(session);
+      runTicks(*session, ends, 60,
+               isAcross ? std::vector<std::uint32_t>{2} : std::vector<std::uint32_t>{2, 4});
+      const SessionStats stats = session->stats();
+      EXPECT_EQ(stats.byGrowth, isAcross ? 1u : 2u);
+      EXPECT_EQ(stats.byOrder, isAcross ? 59u : 118u);
+      EXPECT_EQ(stats.byWait + stats.bySynchronize, 0u);
+      EXPECT_EQ(stats.poolPeak, spec.devices[0].boundBytes);
+      EXPECT_EQ(stats.eventsCreated, 0u);
+    }
+  }
+}
+
 // Pieces of a tick in order of issue: the poison of d, up, down.
 TEST(Failures, NameThePieceOfWorkThatFailed) {
   struct Case {
