@@ -20,6 +20,7 @@ import {
   otherPriority,
   type UnplacedError,
 } from './messages.js'
+import { NestedBodies } from './nested-bodies.js'
 import { validSpec } from './tensor.js'
 import { here } from './where.js'
 
@@ -47,6 +48,7 @@ export class Builder {
   readonly outputs: GraphOutput[] = []
   readonly problems: CompileError[] = []
   readonly params = new Set<string>()
+  readonly bodies = new NestedBodies()
   open = true
   private readonly counts = new Map<string, number>()
   private readonly lanes = new Map<string, LaneSpec>()

@@ -1,4 +1,4 @@
-import type { GraphIR, GraphNode, Place, Where } from '../ir/graph.js'
+import type { GraphIR, Place, Where } from '../ir/graph.js'
 import { show } from '../ir/show.js'
 import { Builder, FlowValue, within } from './builder.js'
 import type { Flow } from './flow.js'
@@ -83,7 +83,11 @@ const build = (name: string, inputs: unknown, body: unknown, at: Where): GraphIR
     try {
       declareOutputs(
         builder,
-        within(builder, () => body(flows)),
+        within(builder, () => {
+          const outputs: unknown = body(flows)
+          builder.bodies.finish()
+          return outputs
+        }),
         at,
       )
     } finally {
@@ -101,8 +105,7 @@ const build = (name: string, inputs: unknown, body: unknown, at: Where): GraphIR
       ),
     )
   }
-  const { nodes, outputs, problems } = builder
-  return { name, nodes: nodes as readonly GraphNode[], outputs, problems }
+  return { name, ...builder.bodies.resolved(builder.nodes, builder.outputs), problems: builder.problems }
 }
 
 interface GraphOf {

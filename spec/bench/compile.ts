@@ -149,7 +149,7 @@ const table: readonly Row[] = [
   { shape: 'transformer', sizes: [100_000, 1_000_000] },
   { shape: 'unet', sizes: [50_000, 500_000] },
   { shape: 'scans', sizes: [300, 3_000] },
-  { shape: 'nested', sizes: [100, 1_000] },
+  { shape: 'nested', sizes: [300, 3_000] },
   { shape: 'chain', sizes: [20_000, 200_000] },
 ]
 

@@ -1,3 +1,4 @@
+import type { Where } from '../../ir/graph.js'
 import { show } from '../../ir/show.js'
 import { showSpec } from '../../ir/tensor.js'
 import { FlowValue, piped } from '../builder.js'
@@ -28,6 +29,7 @@ export const scan: Scan = ((next: unknown, init: unknown, state?: unknown) => {
   return (x: unknown): unknown => {
     const source = piped(x, 'device', at, 'scan')
     const { builder, hint } = source
+    const { bodies } = builder
     const spec = state === undefined ? source.spec : builder.spec(state, at, 'scan')
     const attrs = { init: initOf(builder, at, 'scan', spec, init) }
     // Until the body has run, the delay is its own input, so that the graph is well formed even if the body
@@ -36,28 +38,47 @@ export const scan: Scan = ((next: unknown, init: unknown, state?: unknown) => {
       { op: 'delay', inputs: [builder.nodes.length], attrs, spec, place: 'device', lane: hint, at },
       hint,
     )
-    const result: unknown = typeof next === 'function' ? next(acc, source) : undefined
-    if (!(result instanceof FlowValue)) {
-      builder.report(at, 'scan', {
-        _tag: 'UnboundDelay',
-        wanted: 'a function (acc, x) => the next acc, a flow',
-        found: typeof next === 'function' ? `a function that returned ${show(result)}` : show(next),
-        next: 'return a flow of the same graph, as in (acc, x) => acc.pipe(add(x))',
-      })
-      return acc
+    if (!bodies.isTooDeep) {
+      const value = nextOf(next, acc, source, at) ?? acc
+      return new FlowValue(builder, value.id, value.spec, value.place, hint)
     }
-    const value = builder.take(result, 'device', at, 'scan', 'the next acc', spec)
-    if (showSpec(value.spec) !== showSpec(spec))
-      builder.report(
-        at,
-        'scan',
-        (value.spec.dtype === spec.dtype ? shapeMismatch : dtypeMismatch)(
-          `a next acc of ${showSpec(spec)}, as acc is`,
-          showSpec(value.spec),
-          'give the type of the state as the third argument of scan, or make next yield it',
-        ),
-      )
-    builder.close(acc.id, value.id)
-    return new FlowValue(builder, value.id, value.spec, value.place, hint)
+    const later = builder.flow({ op: 'scan', inputs: [], spec, place: 'device', lane: hint, at }, hint)
+    bodies.postpone(later.id, () => {
+      const value = nextOf(next, acc, source, at) ?? acc
+      if (!bodies.isCircle(later.id, value.id)) return value.id
+      builder.report(at, 'scan', { ...unclosed, found: "the scan's own result" })
+      return acc.id
+    })
+    return later
   }
 }) as never
+
+const unclosed = {
+  _tag: 'UnboundDelay',
+  wanted: 'a function (acc, x) => the next acc, a flow',
+  next: 'return a flow of the same graph, as in (acc, x) => acc.pipe(add(x))',
+} as const
+
+/** Runs the body, and closes the delay with its result; undefined, with an error reported, where it has none. */
+const nextOf = (next: unknown, acc: FlowValue, x: FlowValue, at: Where): FlowValue | undefined => {
+  const { builder, spec } = acc
+  const result: unknown = typeof next === 'function' ? builder.bodies.run(() => next(acc, x)) : undefined
+  if (!(result instanceof FlowValue)) {
+    const found = typeof next === 'function' ? `a function that returned ${show(result)}` : show(next)
+    builder.report(at, 'scan', { ...unclosed, found })
+    return undefined
+  }
+  const value = builder.take(result, 'device', at, 'scan', 'the next acc', spec)
+  if (showSpec(value.spec) !== showSpec(spec))
+    builder.report(
+      at,
+      'scan',
+      (value.spec.dtype === spec.dtype ? shapeMismatch : dtypeMismatch)(
+        `a next acc of ${showSpec(spec)}, as acc is`,
+        showSpec(value.spec),
+        'give the type of the state as the third argument of scan, or make next yield it',
+      ),
+    )
+  builder.close(acc.id, value.id)
+  return value
+}
