@@ -18,6 +18,8 @@ export interface NativeFailure extends Error {
   /** Bytes wanted and bytes free, for memory failures. */
   readonly wantedBytes?: number
   readonly freeBytes?: number
+  /** Who holds the memory, in words. */
+  readonly holders?: string
 }
 
 export interface HostOptions {
@@ -119,6 +121,8 @@ export interface NativeProgramOptions {
   readonly trace?: boolean
   /** Fill every block with garbage on the new owner's lane when it is given out (either device). */
   readonly poison?: boolean
+  /** Parameters whose blocks are filled already: pairs of a root buffer and a block of its device. */
+  readonly shared?: readonly (readonly [buffer: number, block: number])[]
   /**
    * By kernel index: a function that computes a user's kernel on `host`. It gets copies of device memory,
    * which it may keep: one of each read, and one of each write with its present bytes. When it returns, the
@@ -261,6 +265,7 @@ export interface NativeShortage {
 /** Rows of numbers, as native/bindings/allocator_report.h describes them. */
 export interface NativeSnapshot {
   readonly lanes: Float64Array
+  readonly laneNames: readonly string[]
   readonly segments: Float64Array
   readonly pinnedSegments: Float64Array
   readonly history: Float64Array
@@ -268,10 +273,14 @@ export interface NativeSnapshot {
 }
 
 /**
- * A driver with lanes, and two allocators: of device memory (space 0) and of pinned host memory (space 1).
- * Handles get only cheap checks.
+ * A share of a device's memory: a driver with lanes, and two allocators, of device memory (space 0) and of
+ * pinned host memory (space 1). Handles get only cheap checks.
  */
 export interface NativeCachingDevice {
+  /** Shares with one number are of one memory: their lanes, blocks and events go together. */
+  readonly memoryId: number
+  /** The options that the memory was opened with, as `openCaching` was given them; '' where it was not shared. */
+  readonly settings: string
   readonly info: NativeDeviceInfo
   readonly out: Float64Array
   readonly device: NativeSpace
@@ -295,6 +304,16 @@ export interface NativeCachingDevice {
     stream?: bigint,
   ): { readonly id: number; readonly stream: bigint }
   retireLane(lane: number): void
+  /** The home lane of pinned memory, which is given no work. */
+  hostLane(): number
+  /** A device for programs over the same memory; they take theirs from the pool, 0 being the device's own. */
+  sessions(pool: number): NativeDevice
+  /** The number of what memory is for, in words. 0: there are too many. */
+  site(words: string): number
+  /** The words of all sites, by number. */
+  sites(): readonly string[]
+  /** Frees a block of device memory; it lives on while programs that share it are open. */
+  freeShared(block: number): number
   synchronizeLane(lane: number): Promise<void>
   synchronizeEvent(event: number): Promise<void>
   /** Makes a pool. It may have its own allocator: two functions, or a library's path and two symbols. */
@@ -396,6 +415,10 @@ export interface Addon {
     where: number | HostOptions,
     device: NativeAllocatorOptions,
     pinned: NativeAllocatorOptions,
+    /** Joins the memory that is open under this name, with these settings or with `any`; else shares its own. */
+    name?: string,
+    settings?: string,
+    any?: boolean,
   ): NativeCachingDevice
   /**
    * Replays a trace on a driver of its own, off the JavaScript thread. Rejects with a NativeReplayFailure.

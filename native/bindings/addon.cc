@@ -41,7 +41,7 @@ Napi::Value openHostDevice(const Napi::CallbackInfo& info) {
   std::string detail;
   if (const Status status = openHost(&driver, options, &detail); status != Status::ok)
     throw failureObject(info.Env(), openFailure(status, "openHost", detail));
-  return deviceObject(info.Env(), std::move(driver));
+  return deviceObject(info.Env(), DeviceMemory::alone(std::move(driver)));
 }
 
 Napi::Value openCudaDevice(const Napi::CallbackInfo& info) {
@@ -50,7 +50,7 @@ Napi::Value openCudaDevice(const Napi::CallbackInfo& info) {
   std::string detail;
   if (const Status status = openCuda(&driver, ordinal, &detail); status != Status::ok)
     throw failureObject(info.Env(), openFailure(status, "openCuda", detail));
-  return deviceObject(info.Env(), std::move(driver));
+  return deviceObject(info.Env(), DeviceMemory::alone(std::move(driver)));
 }
 
 Napi::Value detach(const Napi::CallbackInfo& info) {

@@ -75,7 +75,7 @@ napi_value malloc(napi_env env, napi_callback_info info) {
       if (status == 0)
         status = static_cast<int>(space.allocator->malloc(static_cast<std::uint64_t>(bytes), *lane, &block,
                                                           &space.shortage, pool,
-                                                          static_cast<std::uint32_t>(site)));
+                                                          static_cast<std::uint32_t>(site), &device));
     }
   }
   if (status != 0) {
@@ -111,7 +111,7 @@ napi_value use(napi_env env, napi_callback_info info) {
   Lane* lane = call.device().lane(call.arguments[1]);
   if (!block || !lane) return code(env, bad);
   Status status = call.device().driver->bind();
-  if (status == Status::ok) status = (call.owner->allocator.get()->*method)(block, *lane);
+  if (status == Status::ok) status = (call.owner->allocator->*method)(block, *lane);
   return code(env, static_cast<int>(status));
 }
 

@@ -5,9 +5,11 @@
 
 namespace braid::bindings {
 
-AllocatorDevice::AllocatorDevice(napi_env env, std::unique_ptr<Driver> opened)
-    : env(env), driver(std::move(opened)) {
-  lanes = std::make_unique<Lanes>(*driver);
+AllocatorDevice::AllocatorDevice(napi_env env, std::shared_ptr<DeviceMemory> opened)
+    : env(env), memory(std::move(opened)), driver(&memory->driver()), lanes(&memory->lanes()) {
+  spaces[0].allocator = &memory->device();
+  spaces[1].allocator = &memory->pinned();
+  for (MemorySpace& space : spaces) space.device = this;
   hooked_ = napi_add_env_cleanup_hook(env, teardown, this) == napi_ok;
 }
 
@@ -18,14 +20,6 @@ AllocatorDevice::~AllocatorDevice() {
   movedViews = 0;
   destroy();
   if (!tearing) dropReferences();
-}
-
-void AllocatorDevice::open(const caching::Options& device, const caching::Options& pinned) {
-  spaces[0].allocator =
-      std::make_unique<caching::Allocator>(*lanes, std::make_unique<caching::DeviceSource>(*driver), device);
-  spaces[1].allocator =
-      std::make_unique<caching::Allocator>(*lanes, std::make_unique<caching::PinnedSource>(*driver), pinned);
-  for (MemorySpace& space : spaces) space.device = this;
 }
 
 // The environment ends and no JavaScript runs any more, so memory of JavaScript sources is not released; the
@@ -58,29 +52,59 @@ void AllocatorDevice::close() {
   reportBytes();
 }
 
-void AllocatorDevice::drain() {
+void AllocatorDevice::drain(bool allLanes) {
   std::shared_lock lock(inUse);
   if (destroyed_ || !lanes) return;
   driver->bind();
-  for (LaneId id = 0; id < lanes->count(); ++id) lanes->synchronizeLane(lanes->at(id));
+  for (LaneId id = 0; id < lanes->count(); ++id) {
+    const bool own = id < laneKinds.size() && laneKinds[id] != LaneKind::none;
+    if (own || allLanes || scriptedPools) lanes->synchronizeLane(lanes->at(id));
+  }
+}
+
+// The blocks that this share still owns; views that JavaScript has transferred keep theirs.
+void AllocatorDevice::freeBlocks() {
+  for (int which = 0; which < 2; ++which) {
+    caching::Allocator& allocator = *spaces[which].allocator;
+    std::vector<caching::Block*> left;
+    allocator.eachSegment([&](const caching::Segment& segment) {
+      for (caching::Block* block = segment.first; block != nullptr; block = block->nextInSegment)
+        if (block->state == caching::BlockState::live && block->owner == this) left.push_back(block);
+    });
+    for (caching::Block* block : left) {
+      if (movedBlocks.contains(block)) continue;
+      if (which == 0)
+        memory->freeHeld(block);
+      else
+        allocator.free(block);
+    }
+  }
 }
 
 void AllocatorDevice::destroy() {
   std::unique_lock lock(inUse);
+  if (!memory) return;
   if (!destroyed_) {
     destroyed_ = true;
     driver->bind();
-    spaces[0].allocator.reset();
+    for (MemorySpace& space : spaces)
+      if (space.observed) space.allocator->unobserve(space.observed.get());
+    freeBlocks();
+    for (caching::MemPool* pool : pools)
+      if (pool != nullptr) spaces[0].allocator->closePool(pool);
     pools.clear();
+    for (LaneId id = 0; id < laneKinds.size(); ++id) {
+      Lane& lane = lanes->at(id);
+      if (laneKinds[id] == LaneKind::none || lane.retired) continue;
+      const Stream stream = lane.stream;
+      lanes->retire(lane);
+      if (laneKinds[id] == LaneKind::owned) driver->streamDestroy(stream);
+    }
   }
-  if (movedViews > 0 || !lanes) return;
-  spaces[1].allocator.reset();
-  for (LaneId id = 0; id < lanes->count(); ++id) {
-    Lane& lane = lanes->at(id);
-    if (!lane.retired && id < owned.size() && owned[id]) driver->streamDestroy(lane.stream);
-  }
-  lanes.reset();
-  driver.reset();
+  if (movedViews > 0) return;
+  lanes = nullptr;
+  driver = nullptr;
+  memory.reset();
 }
 
 void AllocatorDevice::reportBytes() {

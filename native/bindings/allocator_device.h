@@ -7,12 +7,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <shared_mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "driver/driver.h"
-#include "memory/caching/allocator.h"
+#include "memory/device_memory.h"
 
 namespace braid::bindings {
 
@@ -23,11 +25,20 @@ class AllocatorDevice;
 struct PinnedViewOwner;
 
 // One allocator of a device: of its own memory, or of pinned host memory.
+struct MemorySpace;
+
+// Reached by every thread that runs out of memory, but used by the JavaScript thread of its device alone.
+struct ObservedSpace {
+  std::thread::id thread;
+  MemorySpace* space;
+};
+
 struct MemorySpace {
   AllocatorDevice* device = nullptr;
-  std::unique_ptr<caching::Allocator> allocator;
+  caching::Allocator* allocator = nullptr;
   caching::Shortage shortage;  // of the last allocation that failed
   napi_ref observer = nullptr;
+  std::shared_ptr<ObservedSpace> observed;  // while there is an observer
 };
 
 // Holds a lane's work back until it is opened: for tests of outstanding uses.
@@ -37,8 +48,9 @@ struct Gate {
   bool open = false;
 };
 
-// A driver, its lanes and its two allocators. JavaScript refers to lanes, blocks, events and pools by
-// numbers. The JavaScript object and every function made for it own the device, so none of them outlives it.
+// A share of a device's memory, for one JavaScript thread: its own lanes, pools and blocks of the one driver,
+// the one set of lanes and the two allocators. JavaScript refers to lanes, blocks, events and pools by
+// numbers. The JavaScript object and every function made for it own the share, so none of them outlives it.
 //
 // Hazards, and their rules:
 //   - A handle is a number. A lane's is its id and a pool's its index, and both are checked. A block's and an
@@ -51,14 +63,12 @@ struct Gate {
 //     device are refused.
 class AllocatorDevice {
  public:
-  AllocatorDevice(napi_env env, std::unique_ptr<Driver> driver);
+  AllocatorDevice(napi_env env, std::shared_ptr<DeviceMemory> memory);
   ~AllocatorDevice();
   AllocatorDevice(const AllocatorDevice&) = delete;
 
   static constexpr napi_type_tag typeTag{0x6272616963616368u, 0xb1f47c05d29e6a83u};
   static constexpr const char* typeName = "NativeCachingDevice";
-
-  void open(const caching::Options& device, const caching::Options& pinned);
 
   // 0, or the Refusal that every call returns now.
   int refusal() const { return refusal_; }
@@ -87,19 +97,25 @@ class AllocatorDevice {
 
   // Refuses all further calls and opens all gates. Idempotent.
   void close();
-  // Waits until all lanes are idle. Off the JavaScript thread. A lane's failure has been reported to its
-  // users before.
-  void drain();
-  // Frees everything but pinned memory that JavaScript has transferred. After `close` and `drain`.
+  // Waits until its own lanes are idle, and all lanes where a pool's memory is JavaScript's. Off the
+  // JavaScript thread. A lane's failure has been reported to its users before.
+  void drain(bool allLanes = false);
+  // Frees its blocks, pools and lanes, but no pinned memory that JavaScript has transferred. After `close`
+  // and `drain`.
   void destroy();
   bool closed() const { return closed_; }
 
   const napi_env env;
-  std::unique_ptr<Driver> driver;
-  std::unique_ptr<Lanes> lanes;
-  MemorySpace spaces[2];  // device, pinned
+  const std::thread::id thread = std::this_thread::get_id();
+  std::shared_ptr<DeviceMemory> memory;  // null once destroyed
+  Driver* driver;                        // its
+  Lanes* lanes;                          // its; null once destroyed
+  MemorySpace spaces[2];                 // device, pinned
   std::vector<caching::MemPool*> pools;
-  std::vector<bool> owned;  // by lane: whether this device created its stream
+  // By lane: whether it was made by this share, and over a stream of its own.
+  enum class LaneKind : std::uint8_t { none, external, owned };
+  std::vector<LaneKind> laneKinds;
+  bool scriptedPools = false;  // it has a pool whose memory JavaScript gives
   std::vector<std::shared_ptr<Gate>> gates;
   std::shared_mutex inUse;
   double* out = nullptr;  // where frequent calls return further numbers
@@ -108,12 +124,14 @@ class AllocatorDevice {
   bool tearing = false;                               // the environment ends: JavaScript must not be called
   std::map<caching::Block*, PinnedViewOwner*> views;  // of blocks that are live
   std::size_t movedViews = 0;                         // pinned views whose memory JavaScript has transferred
+  std::set<caching::Block*> movedBlocks;              // theirs
 
  private:
   static void teardown(void* data);
   // Node-API never frees a reference by itself, not even with its environment.
   void dropReferences();
   void reportBytes();
+  void freeBlocks();
 
   bool closed_ = false, destroyed_ = false, hooked_ = false;
   int refusal_ = 0;

@@ -77,8 +77,9 @@ Napi::Value addLane(const Napi::CallbackInfo& info) {
     if (owned) device->driver->streamDestroy(stream);
     check(info, *device, status, "lane");
   }
-  if (device->owned.size() <= lane->id) device->owned.resize(lane->id + 1);
-  device->owned[lane->id] = owned;
+  if (device->laneKinds.size() <= lane->id) device->laneKinds.resize(lane->id + 1);
+  device->laneKinds[lane->id] =
+      owned ? AllocatorDevice::LaneKind::owned : AllocatorDevice::LaneKind::external;
   Napi::Object result = Napi::Object::New(info.Env());
   result.Set("id", static_cast<double>(lane->id));
   result.Set("stream",
@@ -93,8 +94,54 @@ Napi::Value retireLane(const Napi::CallbackInfo& info) {
   Stream stream = lane.stream;
   check(info, *device, device->driver->bind(), "bind");
   check(info, *device, device->lanes->retire(lane), "eventRecord");
-  if (device->owned[lane.id]) check(info, *device, device->driver->streamDestroy(stream), "streamDestroy");
+  // From here on another share may use the lane's number again.
+  const auto kind = std::exchange(device->laneKinds[lane.id], AllocatorDevice::LaneKind::none);
+  if (kind == AllocatorDevice::LaneKind::owned)
+    check(info, *device, device->driver->streamDestroy(stream), "streamDestroy");
   return nothing(info);
+}
+
+// The home lane of pinned memory.
+Napi::Value hostLane(const Napi::CallbackInfo& info) {
+  const Shared device = opened(info);
+  Status status = device->driver->bind();
+  Lane* lane = status == Status::ok ? device->memory->hostLane(&status) : nullptr;
+  check(info, *device, status, "streamCreate");
+  return Napi::Number::New(info.Env(), lane->id);
+}
+
+// pool → a NativeDevice, whose programs take their memory from it; 0: from the device's own pool.
+Napi::Value sessions(const Napi::CallbackInfo& info) {
+  const Shared device = opened(info);
+  caching::MemPool* pool = nullptr;
+  if (!device->pool(numberOr(info[0], "pool", 0), &pool))
+    throw Napi::RangeError::New(info.Env(), "there is no such pool");
+  return deviceObject(info.Env(), device->memory, pool);
+}
+
+// The number of what memory is for, in words.
+Napi::Value site(const Napi::CallbackInfo& info) {
+  const Shared device = opened(info);
+  return Napi::Number::New(info.Env(), device->memory->site(textAt(info[0], "words")));
+}
+
+Napi::Value sites(const Napi::CallbackInfo& info) {
+  const Shared device = opened(info);
+  const std::vector<std::string> all = device->memory->allSites();
+  Napi::Array result = Napi::Array::New(info.Env(), all.size());
+  for (std::uint32_t i = 0; i < all.size(); ++i) {
+    const Napi::HandleScope scope(info.Env());
+    result.Set(i, all[i]);
+  }
+  return result;
+}
+
+// A block of device memory that sessions may hold: it lives on until the last of them has closed.
+Napi::Value freeShared(const Napi::CallbackInfo& info) {
+  const Shared device = opened(info);
+  check(info, *device, device->driver->bind(), "bind");
+  const Status status = device->memory->freeHeld(blockAt(info));
+  return Napi::Number::New(info.Env(), static_cast<int>(status));
 }
 
 // Waits for a mark off the JavaScript thread, and holds it until then.
@@ -142,6 +189,7 @@ Napi::Value makePool(const Napi::CallbackInfo& info) {
   const Shared device = opened(info);
   std::unique_ptr<caching::Source> source;
   if (info[2].IsFunction()) {
+    device->scriptedPools = true;
     source = callbackSource(*device, info[2].As<Napi::Function>(), info[3].As<Napi::Function>());
   } else if (info[2].IsString()) {
     std::string problem;
@@ -202,7 +250,7 @@ Napi::Value emptyCache(const Napi::CallbackInfo& info) {
   const Shared device = opened(info);
   const double pool = numberOr(info[0], "pool", 0);
   return runAsync(
-      info.Env(), "braid.emptyCache", [device] { device->drain(); },
+      info.Env(), "braid.emptyCache", [device] { device->drain(true); },
       [device, pool](Napi::Env env) -> Napi::Value {
         caching::MemPool* only = nullptr;
         if (device->closed() || !device->pool(pool, &only)) return env.Undefined();
@@ -243,6 +291,7 @@ Napi::Value snapshot(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
   Napi::Object result = Napi::Object::New(env);
   result.Set("lanes", laneRows(env, *device->lanes));
+  result.Set("laneNames", laneNames(env, *device->lanes));
   const char* const segments[] = {"segments", "pinnedSegments"};
   const char* const histories[] = {"history", "pinnedHistory"};
   for (int space = 0; space < 2; ++space) {
@@ -281,7 +330,9 @@ Napi::Value takeThrown(const Napi::CallbackInfo& info) {
 }
 
 bool askObserver(void* data, const caching::Shortage& shortage) {
-  auto* space = static_cast<MemorySpace*>(data);
+  const auto* observed = static_cast<ObservedSpace*>(data);
+  if (observed->thread != std::this_thread::get_id()) return false;
+  const MemorySpace* space = observed->space;
   const Napi::Env env(space->device->env);
   const Napi::HandleScope scope(env);
   napi_value observer = nullptr;
@@ -302,7 +353,8 @@ Napi::Value observe(const Napi::CallbackInfo& info) {
     if (space.observer) continue;
     if (napi_create_reference(info.Env(), info[0], 1, &space.observer) != napi_ok)
       throw Napi::Error::New(info.Env());
-    space.allocator->observe(askObserver, &space);
+    space.observed = std::make_shared<ObservedSpace>(device->thread, &space);
+    space.allocator->observe(askObserver, space.observed);
   }
   return nothing(info);
 }
@@ -375,6 +427,14 @@ Napi::Object deviceObject(Napi::Env env, const Shared& device) {
     defineSpaceCalls(env, functions, device, space);
     object.Set(spaces[space], functions);
   }
+  // Shares of one device's memory have one number: their lanes and blocks go together.
+  object.Set("memoryId", static_cast<double>(reinterpret_cast<std::uintptr_t>(device->memory.get())));
+  object.Set("settings", device->memory->options());
+  define<hostLane>(object, "hostLane");
+  define<sessions>(object, "sessions");
+  define<site>(object, "site");
+  define<sites>(object, "sites");
+  define<freeShared>(object, "freeShared");
   define<addLane>(object, "addLane");
   define<retireLane>(object, "retireLane");
   define<synchronizeLane>(object, "synchronizeLane");
@@ -405,22 +465,29 @@ Napi::Object deviceObject(Napi::Env env, const Shared& device) {
 
 Napi::Value openCaching(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
-  std::unique_ptr<Driver> driver;
-  std::string detail;
   const bool cuda = info[0].IsNumber();
-  const Status status =
-      cuda ? openCuda(&driver, static_cast<int>(integerAt(info[0], "ordinal", 0, INT32_MAX)), &detail)
-           : openHost(&driver, hostOptions(info[0]), &detail);
-  if (status != Status::ok)
-    throw failureObject(env, openFailure(status, cuda ? "openCuda" : "openHost", detail));
-  if (const Status bound = driver->bind(); bound != Status::ok)
-    throw failureObject(env, failureOf(*driver, bound, "bind"));
-  const std::uint64_t bytes = driver->info().totalBytes;
-  const caching::Options options = allocatorOptions(info[1], "options", bytes);
-  const caching::Options pinned = allocatorOptions(info[2], "pinned", bytes);
-  const auto device = std::make_shared<AllocatorDevice>(env, std::move(driver));
-  device->open(options, pinned);
-  return deviceObject(env, device);
+  const auto make = [&] {
+    std::unique_ptr<Driver> driver;
+    std::string detail;
+    const Status status =
+        cuda ? openCuda(&driver, static_cast<int>(integerAt(info[0], "ordinal", 0, INT32_MAX)), &detail)
+             : openHost(&driver, hostOptions(info[0]), &detail);
+    if (status != Status::ok)
+      throw failureObject(env, openFailure(status, cuda ? "openCuda" : "openHost", detail));
+    if (const Status bound = driver->bind(); bound != Status::ok)
+      throw failureObject(env, failureOf(*driver, bound, "bind"));
+    const std::uint64_t bytes = driver->info().totalBytes;
+    const caching::Options options = allocatorOptions(info[1], "options", bytes);
+    const caching::Options pinned = allocatorOptions(info[2], "pinned", bytes);
+    return std::make_shared<DeviceMemory>(std::move(driver), options, pinned);
+  };
+  const bool alone = info[3].IsUndefined();
+  auto memory = alone ? make()
+                      : DeviceMemory::shared(textAt(info[3], "name"), textAt(info[4], "settings"),
+                                             flagOr(info[5], "any", false), make);
+  if (const Status bound = memory->driver().bind(); bound != Status::ok)
+    throw failureObject(env, failureOf(memory->driver(), bound, "bind"));
+  return deviceObject(env, std::make_shared<AllocatorDevice>(env, std::move(memory)));
 }
 
 }  // namespace braid::bindings

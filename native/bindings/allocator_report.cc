@@ -81,6 +81,12 @@ Napi::Value historyRows(Napi::Env env, const caching::History& history) {
   return row(env, numbers);
 }
 
+Napi::Value laneNames(Napi::Env env, Lanes& lanes) {
+  Napi::Array names = Napi::Array::New(env);
+  for (LaneId id = 0; id < lanes.count(); ++id) names.Set(id, lanes.nameOf(id));
+  return names;
+}
+
 Napi::Value laneRows(Napi::Env env, const Lanes& lanes) {
   std::vector<double> numbers;
   for (LaneId id = 0; id < lanes.count(); ++id) {

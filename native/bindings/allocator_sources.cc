@@ -12,6 +12,8 @@ class CallbackSource final : public caching::Source {
   CallbackSource(AllocatorDevice& device, Napi::Function allocate, Napi::Function release)
       : device_(device), allocate_(Napi::Persistent(allocate)), release_(Napi::Persistent(release)) {}
   const char* name() const override { return "allocate"; }
+  // JavaScript runs on its own thread alone.
+  bool callable() const override { return thread_ == std::this_thread::get_id(); }
 
   Status allocate(DeviceAddress* address, std::size_t bytes, Stream stream) override {
     const Napi::HandleScope scope(device_.env);
@@ -80,6 +82,7 @@ class CallbackSource final : public caching::Source {
   }
 
   AllocatorDevice& device_;
+  const std::thread::id thread_ = std::this_thread::get_id();
   Napi::FunctionReference allocate_,
       release_;  // destroyed with the allocator, while the environment is alive
 };

@@ -9,7 +9,7 @@ namespace {
 
 Driver& opened(const Napi::CallbackInfo& info, const Device& device) {
   if (device.closed) throw Napi::Error::New(info.Env(), "the device is closed");
-  return *device.driver;
+  return device.memory->driver();
 }
 
 Napi::Value memory(const Napi::CallbackInfo& info) {
@@ -36,7 +36,7 @@ Napi::Value close(const Napi::CallbackInfo& info) {
   if (device->programs > 0)
     throw Napi::Error::New(info.Env(), "a program is open on this device: close it first");
   device->closed = true;
-  device->driver.reset();
+  device->memory.reset();
   return info.Env().Undefined();
 }
 
@@ -58,17 +58,19 @@ Napi::Object deviceInfo(Napi::Env env, const DeviceInfo& info, std::size_t freeB
   return result;
 }
 
-Napi::Object deviceObject(Napi::Env env, std::unique_ptr<Driver> driver) {
+Napi::Object deviceObject(Napi::Env env, std::shared_ptr<DeviceMemory> memory, caching::MemPool* pool) {
   auto device = std::make_shared<Device>();
-  device->driver = std::move(driver);
+  device->memory = std::move(memory);
+  device->pool = pool;
+  Driver& driver = device->memory->driver();
   std::size_t free = 0, total = 0;
-  Status status = device->driver->bind();
-  if (status == Status::ok) status = device->driver->memInfo(&free, &total);
-  if (status != Status::ok) throw failureObject(env, failureOf(*device->driver, status, "memInfo"));
-  const Napi::Object info = deviceInfo(env, device->driver->info(), free);
+  Status status = driver.bind();
+  if (status == Status::ok) status = driver.memInfo(&free, &total);
+  if (status != Status::ok) throw failureObject(env, failureOf(driver, status, "memInfo"));
+  const Napi::Object info = deviceInfo(env, driver.info(), free);
   Napi::Object object = handle(env, std::move(device));
   object.DefineProperty(Napi::PropertyDescriptor::Value("info", info, napi_enumerable));
-  define<memory>(object, "memory");
+  define<bindings::memory>(object, "memory");
   define<program>(object, "program");
   define<close>(object, "close");
   return object;

@@ -17,6 +17,7 @@ Napi::Error failureObject(Napi::Env env, const Failure& failure) {
   if (failure.memory) {
     object.Set("wantedBytes", static_cast<double>(failure.wantedBytes));
     object.Set("freeBytes", static_cast<double>(failure.freeBytes));
+    if (!failure.holders.empty()) object.Set("holders", failure.holders);
   }
   return error;
 }

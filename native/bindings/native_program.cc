@@ -66,7 +66,7 @@ struct OpenProgram {
 // transferred the memory (ArrayBuffer.prototype.transfer) into an ArrayBuffer that `close` cannot detach.
 struct ViewOwner {
   std::shared_ptr<OpenProgram> program;
-  std::shared_ptr<const PinnedRange> range;
+  std::shared_ptr<const PinnedBlock> block;
 };
 
 std::shared_ptr<OpenProgram> opened(const Napi::CallbackInfo& info) {
@@ -98,7 +98,7 @@ Napi::Value view(const Napi::CallbackInfo& info) {
   // V8 forbids two live ArrayBuffers over the same bytes.
   if (!last.IsEmpty()) OpenProgram::detach(last.Value());
   if (buffer.bytes == 0) return Napi::ArrayBuffer::New(env, 0);
-  auto* owner = new ViewOwner{program, program->session->pinnedRange()};
+  auto* owner = new ViewOwner{program, program->session->pinnedBlock(index, slot)};
   const auto release = [](napi_env, void*, void* hint) { delete static_cast<ViewOwner*>(hint); };
   napi_value value = nullptr;
   if (napi_create_external_arraybuffer(env, program->session->pinned(index, slot), buffer.bytes, release,
@@ -270,6 +270,21 @@ Napi::Object programObject(Napi::Env env, std::shared_ptr<OpenProgram> program, 
 }
 
 // The further devices of a program for several.
+// Pairs of a root buffer and the block that holds it.
+std::map<std::uint32_t, caching::Block*> sharedAt(Napi::Value value) {
+  std::map<std::uint32_t, caching::Block*> shared;
+  if (absent(value)) return shared;
+  const Napi::Array list = arrayAt(value, "options.shared");
+  for (std::uint32_t i = 0; i < list.Length(); ++i) {
+    const Napi::Array pair = arrayAt(list.Get(i), item("options.shared", i));
+    const auto buffer = static_cast<std::uint32_t>(
+        integerAt(pair.Get(std::uint32_t{0}), item("options.shared", i), 0, INT32_MAX));
+    const auto block = sizeAt(pair.Get(std::uint32_t{1}), item("options.shared", i));
+    shared[buffer] = reinterpret_cast<caching::Block*>(static_cast<std::uintptr_t>(block));
+  }
+  return shared;
+}
+
 std::vector<std::shared_ptr<Device>> peersAt(Napi::Env env, Napi::Value value) {
   std::vector<std::shared_ptr<Device>> peers;
   if (absent(value)) return peers;
@@ -296,6 +311,8 @@ Napi::Promise openProgram(Napi::Env env, std::shared_ptr<Device> device, Napi::V
   SessionOptions options;
   options.trace = flagOr(given.Get("trace"), "options.trace", false);
   options.poison = flagOr(given.Get("poison"), "options.poison", false);
+  options.memory.pool = device->pool;
+  options.memory.shared = sharedAt(given.Get("shared"));
   std::vector<bool> referenced(spec->kernels.size());
   for (std::size_t i = 0; i < referenced.size(); ++i) {
     if (spec->kernels[i].kind == KernelSpec::Kind::cuda)
@@ -306,10 +323,10 @@ Napi::Promise openProgram(Napi::Env env, std::shared_ptr<Device> device, Napi::V
   std::vector<std::shared_ptr<Device>> devices = peersAt(env, given.Get("peers"));
   devices.insert(devices.begin(), device);
   // Reading the arguments above ran the caller's getters, which may have closed a device.
-  std::vector<std::shared_ptr<Driver>> drivers;
+  std::vector<std::shared_ptr<DeviceMemory>> memories;
   for (const auto& each : devices) {
     if (each->closed) throw Napi::Error::New(env, "the device is closed");
-    drivers.push_back(each->driver);
+    memories.push_back(each->memory);
   }
   auto program = std::make_shared<OpenProgram>(env);
   program->channel = Channel::create(env, roots);
@@ -341,10 +358,15 @@ Napi::Promise openProgram(Napi::Env env, std::shared_ptr<Device> device, Napi::V
   auto held = std::make_shared<Napi::ObjectReference>(Napi::Persistent(roots));
   auto failure = std::make_shared<MaybeFailure>();
   auto shared = std::make_shared<SessionOptions>(std::move(options));
+  // A user's pool may be closed while the program is opening: its memory is taken at once.
+  const bool early = shared->memory.pool != nullptr;
+  if (early) program->session = Session::begin(memories, std::move(*spec), std::move(*shared), &*failure);
   return runAsync(
       env, "braid.program",
-      [program, spec, shared, failure, drivers] {
-        program->session = Session::open(drivers, std::move(*spec), std::move(*shared), &*failure);
+      [program, spec, shared, failure, memories, early] {
+        if (!early)
+          program->session = Session::begin(memories, std::move(*spec), std::move(*shared), &*failure);
+        if (program->session && (*failure = program->session->finish())) program->session.reset();
       },
       [program, failure, held](Napi::Env environment) -> Napi::Value {
         if (!program->session) {

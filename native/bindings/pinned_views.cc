@@ -26,14 +26,14 @@ struct PinnedViewOwner {
       device.views.erase(found);
     if (!view->moved) return;
     --device.movedViews;
-    if (device.closed()) {
-      if (!device.tearing) device.destroy();
-      return;
-    }
+    device.movedBlocks.erase(view->block);
+    if (device.closed() && (device.tearing || !device.memory)) return;
     const Napi::HandleScope scope(env);
     const auto bytes = static_cast<std::int64_t>(view->block->size);
-    if (device.driver->bind() == Status::ok && device.spaces[1].allocator->free(view->block) == Status::ok)
+    if (device.driver->bind() == Status::ok && device.spaces[1].allocator->free(view->block) == Status::ok &&
+        !device.closed())
       device.weigh(-bytes);
+    if (device.closed()) device.destroy();
   }
 };
 
@@ -66,6 +66,7 @@ Status freeViewed(AllocatorDevice& device, caching::Block* block) {
     if (buffer.IsEmpty()) {
       view->moved = true;
       ++device.movedViews;
+      device.movedBlocks.insert(block);
       return Status::ok;
     }
     buffer.Detach();
@@ -83,6 +84,7 @@ void detachViews(AllocatorDevice& device) {
     if (buffer.IsEmpty()) {
       view->moved = true;
       ++device.movedViews;
+      device.movedBlocks.insert(block);
     } else {
       buffer.Detach();
     }

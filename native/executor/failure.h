@@ -20,6 +20,7 @@ struct Failure {
   bool noticed = false;  // by a call that is not at fault itself: work issued earlier has failed
   bool memory = false;   // the two figures below mean something
   std::uint64_t wantedBytes = 0, freeBytes = 0;
+  std::string holders;  // who holds the memory, in words
 };
 
 using MaybeFailure = std::optional<Failure>;

@@ -6,22 +6,30 @@
 
 namespace braid {
 
-Program::Program(std::vector<std::shared_ptr<Driver>> drivers, ProgramSpec spec)
-    : memory(drivers),
+std::vector<std::shared_ptr<Driver>> driversOf(const std::vector<std::shared_ptr<DeviceMemory>>& devices) {
+  std::vector<std::shared_ptr<Driver>> drivers;
+  for (const auto& device : devices) drivers.push_back(device->sharedDriver());
+  return drivers;
+}
+
+Program::Program(std::vector<std::shared_ptr<DeviceMemory>> devices, ProgramSpec spec)
+    : memory(devices),
       // Clamped, since `load` has not checked the spec yet.
       order(std::min(spec.lanes.size(), mostLanes), std::clamp<std::size_t>(spec.inFlight, 1, mostInFlight)),
-      drivers_(std::move(drivers)),
+      drivers_(driversOf(devices)),
       spec_(std::move(spec)) {}
 
-MaybeFailure Program::load(const ReferenceFactory& reference) {
+MaybeFailure Program::takeMemory(const MemorySources& sources) {
   if (spec_.devices.size() != drivers_.size())
     return invalidProgram("devices", "the program is for " + std::to_string(spec_.devices.size()) + ", and " +
                                          std::to_string(drivers_.size()) + " are open");
   if (MaybeFailure failure = decode(spec_, &decoded_)) return failure;
   views_.resize(spec_.buffers.size());
   for (std::uint32_t i = 0; i < spec_.buffers.size(); ++i) views_[spec_.buffers[i].root].push_back(i);
-  // Memory comes first: it fails most often, and compiling takes long.
-  if (MaybeFailure failure = memory.take(spec_)) return failure;
+  return memory.take(spec_, sources);
+}
+
+MaybeFailure Program::load(const ReferenceFactory& reference) {
   if (MaybeFailure failure = enablePeers()) return failure;
   if (MaybeFailure failure = makeStreams()) return failure;
   if (MaybeFailure failure = makeEvents()) return failure;
@@ -68,6 +76,12 @@ MaybeFailure Program::enablePeers() {
   return std::nullopt;
 }
 
+MaybeFailure Program::afterPreviousUses(Driver& driver, Stream stream) {
+  const Status status = memory.orderAfterPreviousUses(driver, stream);
+  if (status == Status::ok) return std::nullopt;
+  return failureOf(driver, status, "streamWait");
+}
+
 MaybeFailure Program::makeStreams() {
   for (const LaneSpec& lane : spec_.lanes) {
     Driver& driver = *drivers_[lane.device];
@@ -81,6 +95,7 @@ MaybeFailure Program::makeStreams() {
       failure.lane = lane.name;
       return failure;
     }
+    if (MaybeFailure failure = afterPreviousUses(driver, stream)) return failure;
     laneDrivers_.push_back(&driver);
     streams_.push_back(stream);
   }
@@ -90,6 +105,7 @@ MaybeFailure Program::makeStreams() {
     if (const Status status = objects.stream(*driver, &stream, driver->info().leastPriority);
         status != Status::ok)
       return failureOf(*driver, status, "streamCreate");
+    if (MaybeFailure failure = afterPreviousUses(*driver, stream)) return failure;
     services_.push_back(stream);
   }
   return std::nullopt;

@@ -12,6 +12,8 @@
 
 namespace braid {
 
+std::vector<std::shared_ptr<Driver>> driversOf(const std::vector<std::shared_ptr<DeviceMemory>>& devices);
+
 // Makes the callback that computes a user's kernel on the host device. `reads` and `writes` are the operands'
 // bytes.
 using ReferenceFactory =
@@ -22,13 +24,15 @@ using ReferenceFactory =
 // created. After `load` nothing here allocates, compiles or creates a driver object.
 class Program {
  public:
-  // One driver for each device of the spec, all of one kind.
-  Program(std::vector<std::shared_ptr<Driver>> drivers, ProgramSpec spec);
+  // One for each device of the spec, all of one kind.
+  Program(std::vector<std::shared_ptr<DeviceMemory>> devices, ProgramSpec spec);
   Program(std::shared_ptr<Driver> driver, ProgramSpec spec)
-      : Program(std::vector<std::shared_ptr<Driver>>{std::move(driver)}, std::move(spec)) {}
+      : Program(std::vector{DeviceMemory::alone(std::move(driver))}, std::move(spec)) {}
   Program(const Program&) = delete;
 
-  // May take long, since kernels are compiled. After a failure the program can only be destroyed.
+  // Decodes the commands and takes the memory. After a failure the program can only be destroyed.
+  MaybeFailure takeMemory(const MemorySources& sources = {});
+  // All the rest, after `takeMemory`: may take long, since kernels are compiled.
   MaybeFailure load(const ReferenceFactory& reference);
 
   std::size_t devices() const { return drivers_.size(); }
@@ -64,6 +68,7 @@ class Program {
 
  private:
   MaybeFailure enablePeers();
+  MaybeFailure afterPreviousUses(Driver& driver, Stream stream);
   MaybeFailure makeStreams();
   MaybeFailure makeEvents();
   MaybeFailure makePools(const std::vector<TickOrder::Marker>& spare);

@@ -6,41 +6,56 @@
 
 namespace braid {
 
-Session::Session(std::vector<std::shared_ptr<Driver>> drivers, ProgramSpec spec, SessionOptions options)
+Session::Session(std::vector<std::shared_ptr<DeviceMemory>> devices, ProgramSpec spec, SessionOptions options)
     : Queue(spec.inFlight),
-      drivers_(std::move(drivers)),
+      devices_(std::move(devices)),
+      drivers_(driversOf(devices_)),
       options_(std::move(options)),
       spec_(spec),
       issueThread_(IssueThread::of(drivers_[0]->info())),
-      program_(std::make_unique<Program>(drivers_, std::move(spec))),
+      program_(std::make_unique<Program>(devices_, std::move(spec))),
       trace_(std::max<std::size_t>(1, options_.traceRows)) {}
 
-std::unique_ptr<Session> Session::open(std::vector<std::shared_ptr<Driver>> drivers, ProgramSpec spec,
+std::unique_ptr<Session> Session::open(std::vector<std::shared_ptr<DeviceMemory>> devices, ProgramSpec spec,
                                        SessionOptions options, MaybeFailure* failure) {
-  std::unique_ptr<Session> session(new Session(std::move(drivers), std::move(spec), std::move(options)));
+  std::unique_ptr<Session> session = begin(std::move(devices), std::move(spec), std::move(options), failure);
+  if (session && (*failure = session->finish())) return nullptr;
+  return session;
+}
+
+std::unique_ptr<Session> Session::begin(std::vector<std::shared_ptr<DeviceMemory>> devices, ProgramSpec spec,
+                                        SessionOptions options, MaybeFailure* failure) {
+  std::unique_ptr<Session> session(new Session(std::move(devices), std::move(spec), std::move(options)));
   Driver& first = *session->drivers_[0];
   if (const Status status = first.bind(); status != Status::ok) {
     *failure = failureOf(first, status, "bind");
     return nullptr;
   }
-  Program& program = *session->program_;
-  if ((*failure = program.load(session->options_.reference))) return nullptr;
-  if (session->options_.trace && (*failure = session->trace_.prepare(program))) return nullptr;
-  session->issuer_ = std::make_unique<Issuer>(program, session->trace_, session->options_.poison);
-  session->eventsAtFirstTick_ = program.objects.eventsCreated();
-  try {
-    session->issueThread_.enter();
-    session->entered_ = true;
-    session->completing_ = std::thread([raw = session.get()] { raw->completeLoop(); });
-    session->completer_ = session->completing_.get_id();
-  } catch (const std::system_error&) {
-    *failure = Failure{};
-    (*failure)->code = statusName(Status::outOfMemory);
-    (*failure)->op = "program";
-    (*failure)->detail = "the system has no more threads";
-    return nullptr;
-  }
+  if ((*failure = session->program_->takeMemory(session->options_.memory))) return nullptr;
   return session;
+}
+
+MaybeFailure Session::finish() {
+  Driver& first = *drivers_[0];
+  if (const Status status = first.bind(); status != Status::ok) return failureOf(first, status, "bind");
+  if (MaybeFailure failure = program_->load(options_.reference)) return failure;
+  if (options_.trace)
+    if (MaybeFailure failure = trace_.prepare(*program_)) return failure;
+  issuer_ = std::make_unique<Issuer>(*program_, trace_, options_.poison);
+  eventsAtFirstTick_ = program_->objects.eventsCreated();
+  try {
+    issueThread_.enter();
+    entered_ = true;
+    completing_ = std::thread([this] { completeLoop(); });
+    completer_ = completing_.get_id();
+  } catch (const std::system_error&) {
+    Failure failure;
+    failure.code = statusName(Status::outOfMemory);
+    failure.op = "program";
+    failure.detail = "the system has no more threads";
+    return failure;
+  }
+  return std::nullopt;
 }
 
 void* Session::pinned(std::uint32_t buffer, std::uint32_t slot) const {
@@ -309,6 +324,7 @@ void Session::close(Unbegun unbegun) {
   issuer_.reset();
   program.reset();
   drivers_.clear();
+  devices_.clear();
 }
 
 }  // namespace braid

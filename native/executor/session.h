@@ -13,6 +13,7 @@
 namespace braid {
 
 struct SessionOptions {
+  MemorySources memory;
   bool trace = false;
   std::size_t traceRows = Trace::mostRows;  // the newest are kept
   bool poison = false;
@@ -51,8 +52,20 @@ struct SessionStats {
 // report that failure. Other sessions go on, unless the device itself has failed.
 class Session : private IssueThread::Queue {
  public:
-  static std::unique_ptr<Session> open(std::vector<std::shared_ptr<Driver>> drivers, ProgramSpec spec,
+  static std::unique_ptr<Session> open(std::vector<std::shared_ptr<DeviceMemory>> devices, ProgramSpec spec,
                                        SessionOptions options, MaybeFailure* failure);
+  // The same in two steps. `begin` takes the memory, which fails most often; `finish`, which compiles kernels
+  // and so takes long, returns its failure: the session can only be destroyed then.
+  static std::unique_ptr<Session> begin(std::vector<std::shared_ptr<DeviceMemory>> devices, ProgramSpec spec,
+                                        SessionOptions options, MaybeFailure* failure);
+  MaybeFailure finish();
+  // On devices whose memory nobody else uses: for tests and tools.
+  static std::unique_ptr<Session> open(const std::vector<std::shared_ptr<Driver>>& drivers, ProgramSpec spec,
+                                       SessionOptions options, MaybeFailure* failure) {
+    std::vector<std::shared_ptr<DeviceMemory>> devices;
+    for (const auto& driver : drivers) devices.push_back(DeviceMemory::alone(driver));
+    return open(std::move(devices), std::move(spec), std::move(options), failure);
+  }
   static std::unique_ptr<Session> open(std::shared_ptr<Driver> driver, ProgramSpec spec,
                                        SessionOptions options, MaybeFailure* failure) {
     return open(std::vector<std::shared_ptr<Driver>>{std::move(driver)}, std::move(spec), std::move(options),
@@ -67,7 +80,9 @@ class Session : private IssueThread::Queue {
   void* pinned(std::uint32_t buffer, std::uint32_t slot) const;
 
   // Keeps that memory alive beyond the session. Not after close.
-  std::shared_ptr<const PinnedRange> pinnedRange() const { return program_->memory.pinnedRange(); }
+  std::shared_ptr<const PinnedBlock> pinnedBlock(std::uint32_t buffer, std::uint32_t slot) const {
+    return program_->memory.pinnedBlock(buffer, slot);
+  }
 
   // Ticks are 0, 1, 2 … False where this is not the next one, or the session is closed.
   bool submit(std::uint64_t tick);
@@ -83,7 +98,7 @@ class Session : private IssueThread::Queue {
   void close(Unbegun unbegun = Unbegun::issue);
 
  private:
-  Session(std::vector<std::shared_ptr<Driver>> drivers, ProgramSpec spec, SessionOptions options);
+  Session(std::vector<std::shared_ptr<DeviceMemory>> devices, ProgramSpec spec, SessionOptions options);
   bool issueTick(std::uint64_t tick) override;
   void completeLoop();
   MaybeFailure awaitTick(std::uint64_t tick);
@@ -99,7 +114,8 @@ class Session : private IssueThread::Queue {
 
   static constexpr std::uint64_t open_ = ~std::uint64_t{0};
 
-  std::vector<std::shared_ptr<Driver>> drivers_;  // none once closed
+  std::vector<std::shared_ptr<DeviceMemory>> devices_;  // none once closed
+  std::vector<std::shared_ptr<Driver>> drivers_;        // the same devices'
   SessionOptions options_;
   const ProgramSpec spec_;
   IssueThread& issueThread_;

@@ -17,32 +17,41 @@ Failure tooSmall(std::size_t device, std::uint64_t wanted, std::uint64_t given) 
                                                           std::to_string(given));
 }
 
+bool pooled(const ProgramSpec& spec, const BufferSpec& buffer) {
+  return buffer.life == Life::tick && !spec.planned;
+}
+
+// What a root is, for the names of blocks.
+std::string purposeOf(const BufferSpec& buffer) {
+  switch (buffer.life) {
+    case Life::input: return "input slot " + buffer.name;
+    case Life::output: return "output slot " + buffer.name;
+    case Life::param: return "param " + buffer.name;
+    default: return buffer.name;
+  }
+}
+
 }  // namespace
 
 MaybeFailure SessionMemory::layOut(const ProgramSpec& spec) {
   constexpr std::uint64_t most = std::uint64_t{1} << 60;
-  places_.assign(spec.buffers.size(), nowhere);
   bool pinnedPool = false;
   for (std::size_t i = 0; i < spec.buffers.size(); ++i) {
     const BufferSpec& buffer = spec.buffers[i];
-    if (buffer.root != i) continue;
-    if (buffer.arenaOffset >= 0) continue;
-    const bool pooled = buffer.life == Life::tick && !spec.planned;
-    if (pooled) {
+    if (buffer.root != i || buffer.arenaOffset >= 0) continue;
+    if (pooled(spec, buffer)) {
       pinnedPool |= buffer.space == Space::pinned;
       continue;
     }
-    std::uint64_t& end = ranges_[of(buffer)].fixed;
-    places_[i] = end;
-    end += RangePool::rounded(buffer.bytes) * (handedOver(buffer.life) ? spec.inFlight : 1);
-    if (end > most) return invalidProgram(item("buffers", i), "more than 2^60 bytes in all");
+    Range& range = ranges_[of(buffer)];
+    const std::uint64_t bytes =
+        RangePool::rounded(buffer.bytes) * (handedOver(buffer.life) ? spec.inFlight : 1);
+    range.fixed += bytes;
+    if (buffer.life == Life::state || buffer.life == Life::tick) range.state += bytes;
+    if (sources_.shared.contains(static_cast<std::uint32_t>(i))) range.shared += bytes;
+    if (range.fixed > most) return invalidProgram(item("buffers", i), "more than 2^60 bytes in all");
   }
-  for (std::size_t i = 0; i < spec.buffers.size(); ++i) {
-    const BufferSpec& buffer = spec.buffers[i];
-    if (buffer.root == i && buffer.arenaOffset >= 0)
-      places_[i] = ranges_[of(buffer)].fixed + static_cast<std::uint64_t>(buffer.arenaOffset);
-  }
-  for (std::size_t device = 0; device < drivers_.size(); ++device) {
+  for (std::size_t device = 0; device < devices_.size(); ++device) {
     if (MaybeFailure failure = sizeDevice(spec, device)) return failure;
   }
   Range& own = ranges_[pinned()];
@@ -63,54 +72,206 @@ MaybeFailure SessionMemory::sizeDevice(const ProgramSpec& spec, std::size_t devi
   return std::nullopt;
 }
 
-MaybeFailure SessionMemory::take(const ProgramSpec& spec) {
-  if (MaybeFailure failure = layOut(spec)) return failure;
-  const auto failed = [&](Driver& driver, Status status, const char* op, std::uint64_t wanted) {
-    Failure failure = failureOf(driver, status, op);
-    std::size_t free = 0, total = 0;
-    if (driver.memInfo(&free, &total) == Status::ok) {
-      failure.memory = true;
-      failure.wantedBytes = wanted;
-      failure.freeBytes = free;
-    }
-    return failure;
-  };
-  for (std::size_t device = 0; device < drivers_.size(); ++device) {
-    Range& range = ranges_[device];
-    if (range.total == 0) continue;
-    Driver& driver = *drivers_[device];
-    Status status = driver.bind();
-    if (status == Status::ok) status = driver.memAllocate(&range.base, range.total);
-    if (status != Status::ok) return failed(driver, status, "memAllocate", range.total);
+// The device's memory first comes from the allocator's heaps, which other lanes' blocks share. A session on
+// several devices takes plain memory instead: peers reach it without being given access to each page.
+MaybeFailure SessionMemory::block(std::size_t memory, std::uint64_t bytes, const std::string& purpose,
+                                  caching::Block** taken) {
+  DeviceMemory& device = deviceOf(memory);
+  const bool host = memory == pinned();
+  Driver& driver = device.driver();
+  Status status = driver.bind();
+  Lane* const home = status == Status::ok ? device.hostLane(&status) : nullptr;
+  if (status != Status::ok) return failureOf(driver, status, "streamCreate");
+  caching::Allocator& allocator = host ? device.pinned() : device.device();
+  const std::uint32_t site = device.site("session `" + name_ + "`: " + purpose);
+  caching::Shortage shortage;
+  caching::MemPool* pool = host || memory != 0 ? nullptr : sources_.pool;
+  const bool own = pool != nullptr;
+  if (!host && !own && devices_.size() > 1) pool = device.wholePool();
+  status = allocator.malloc(bytes, *home, taken, &shortage, pool, site);
+  // A small device may have room for these bytes and not for whole pages.
+  if (status == Status::outOfMemory && !host && pool == nullptr)
+    status = allocator.malloc(bytes, *home, taken, &shortage, device.wholePool(), site);
+  if (status == Status::ok) return std::nullopt;
+  if (status == Status::outOfMemory) return shortOf(memory, shortage, bytes);
+  return failureOf(driver, status, host ? "pinnedAllocate" : "memAllocate");
+}
+
+// All blocks of the session go back first, so that the free bytes are those that the whole session could
+// have.
+Failure SessionMemory::shortOf(std::size_t memory, const caching::Shortage& shortage, std::uint64_t wanted) {
+  DeviceMemory& device = deviceOf(memory);
+  const bool host = memory == pinned();
+  Failure failure = failureOf(device.driver(), Status::outOfMemory, host ? "pinnedAllocate" : "memAllocate");
+  const std::uint64_t total = host ? ranges_[memory].total : totalBytes(memory);
+  release();
+  caching::Allocator& allocator = host ? device.pinned() : device.device();
+  const caching::Stats stats = allocator.stats();
+  std::size_t free = 0, all = 0;
+  if (device.driver().bind() == Status::ok && device.driver().memInfo(&free, &all) == Status::ok) {
+    failure.memory = true;
+    failure.wantedBytes = std::max(total, wanted);
+    const auto active = static_cast<std::uint64_t>(stats.all.activeBytes.current);
+    const std::uint64_t cached = allocator.reserved() - std::min(allocator.reserved(), active);
+    failure.freeBytes = free + cached;
+    const std::uint64_t limit = allocator.options().limit;
+    if (limit != caching::unlimited)
+      failure.freeBytes = std::min(failure.freeBytes, limit - std::min(limit, active));
   }
-  Range& own = ranges_[pinned()];
-  if (own.total == 0) return std::nullopt;
-  Driver& driver = *drivers_[0];
-  driver.bind();
-  void* memory = nullptr;
-  if (const Status status = driver.pinnedAllocate(&memory, own.total); status != Status::ok)
-    return failed(driver, status, "pinnedAllocate", own.total);
-  pinned_ = std::make_shared<const PinnedRange>(drivers_[0], memory);
-  own.base = reinterpret_cast<DeviceAddress>(memory);
+  std::string holders;
+  const std::string own = "session `" + name_ + "`: ";
+  for (const auto& holder : shortage.holders) {
+    const std::string words = device.siteWords(holder.site);
+    const std::string label = words.substr(0, words.find('\0'));
+    if (label.empty() || label.starts_with(own)) continue;
+    holders += (holders.empty() ? "held by " : ", ") + label + ": " + std::to_string(holder.bytes) + " bytes";
+  }
+  failure.holders = holders;
+  return failure;
+}
+
+MaybeFailure SessionMemory::takeRoots(const ProgramSpec& spec) {
+  std::vector<std::uint64_t> stateEnd(ranges_.size());
+  std::vector<DeviceAddress> state(ranges_.size());
+  for (std::size_t memory = 0; memory < ranges_.size(); ++memory) {
+    if (ranges_[memory].state == 0) continue;
+    caching::Block* taken = nullptr;
+    if (MaybeFailure failure = block(memory, ranges_[memory].state, "state", &taken)) return failure;
+    state[memory] = taken->address;
+    if (memory == pinned())
+      pinnedRange_.push_back(std::make_shared<const PinnedBlock>(devices_[0], taken));
+    else
+      blocks_.emplace_back(memory, taken);
+  }
+  for (std::uint32_t i = 0; i < spec.buffers.size(); ++i) {
+    const BufferSpec& buffer = spec.buffers[i];
+    if (buffer.root != i || buffer.arenaOffset >= 0 || pooled(spec, buffer)) continue;
+    const std::size_t memory = of(buffer);
+    const std::uint64_t bytes = RangePool::rounded(buffer.bytes);
+    Place& place = places_[i];
+    if (buffer.life == Life::state || buffer.life == Life::tick) {
+      place.address = state[memory] + stateEnd[memory];
+      stateEnd[memory] += bytes;
+      continue;
+    }
+    if (const auto shared = sources_.shared.find(i); shared != sources_.shared.end()) {
+      place.address = shared->second->address;
+      continue;
+    }
+    place.slots = static_cast<std::uint32_t>(slots_.size());
+    const std::uint32_t slots = handedOver(buffer.life) ? spec.inFlight : 1;
+    for (std::uint32_t slot = 0; slot < slots; ++slot) {
+      caching::Block* taken = nullptr;
+      if (MaybeFailure failure = block(memory, bytes, purposeOf(buffer), &taken)) return failure;
+      Slot& made = slots_.emplace_back();
+      made.address = taken->address;
+      if (memory == pinned())
+        made.pinned = std::make_shared<const PinnedBlock>(devices_[0], taken);
+      else
+        blocks_.emplace_back(memory, made.block = taken);
+    }
+    place.address = slots_[place.slots].address;
+  }
+  return std::nullopt;
+}
+
+// The ranges of pools and the arenas, and the places of the buffers in an arena.
+MaybeFailure SessionMemory::takeRanges(const ProgramSpec& spec) {
+  for (std::size_t memory = 0; memory < ranges_.size(); ++memory) {
+    if (poolBytes(memory) == 0) continue;
+    caching::Block* taken = nullptr;
+    if (MaybeFailure failure = block(memory, poolBytes(memory), spec.planned ? "arena" : "pool", &taken))
+      return failure;
+    ranges_[memory].base = taken->address;
+    if (memory == pinned())
+      pinnedRange_.push_back(std::make_shared<const PinnedBlock>(devices_[0], taken));
+    else
+      blocks_.emplace_back(memory, taken);
+  }
+  for (std::size_t i = 0; i < spec.buffers.size(); ++i) {
+    const BufferSpec& buffer = spec.buffers[i];
+    if (buffer.root == i && buffer.arenaOffset >= 0)
+      places_[i].address = ranges_[of(buffer)].base + static_cast<std::uint64_t>(buffer.arenaOffset);
+  }
+  return std::nullopt;
+}
+
+// The home lane may come after the previous uses of its blocks by order alone: they have not completed then,
+// and the session's streams have to come after them too.
+MaybeFailure SessionMemory::markHome(DeviceMemory& device) {
+  Status status = device.driver().bind();
+  Lane* const home = status == Status::ok ? device.hostLane(&status) : nullptr;
+  if (status != Status::ok) return failureOf(device.driver(), status, "streamCreate");
+  status = device.lanes().pollLane(*home);
+  if (status == Status::ok) return std::nullopt;
+  Mark* mark = nullptr;
+  if (status == Status::notReady) status = device.lanes().mark(*home, &mark);
+  if (status != Status::ok) return failureOf(device.driver(), status, "eventRecord");
+  previous_.emplace_back(&device, mark);
+  return std::nullopt;
+}
+
+Status SessionMemory::orderAfterPreviousUses(Driver& driver, Stream stream) {
+  for (const auto& [device, mark] : previous_)
+    if (const Status status = driver.streamWait(stream, mark->event); status != Status::ok) return status;
+  return Status::ok;
+}
+
+MaybeFailure SessionMemory::take(const ProgramSpec& spec, const MemorySources& sources) {
+  name_ = spec.name;
+  sources_ = {sources.pool, {}};
+  for (const auto& [root, block] : sources.shared) {
+    if (root >= spec.buffers.size() || spec.buffers[root].root != root ||
+        spec.buffers[root].life != Life::param || spec.buffers[root].space != Space::device ||
+        RangePool::rounded(spec.buffers[root].bytes) > block->size)
+      return invalidProgram(item("buffers", root), "is no parameter that the shared block holds");
+    devices_[spec.buffers[root].device]->hold(block);
+    sources_.shared[root] = block;
+    shared_.emplace_back(spec.buffers[root].device, block);
+  }
+  places_.assign(spec.buffers.size(), {});
+  if (MaybeFailure failure = layOut(spec)) return failure;
+  if (MaybeFailure failure = takeRanges(spec)) return failure;
+  if (MaybeFailure failure = takeRoots(spec)) return failure;
+  for (const auto& device : devices_)
+    if (MaybeFailure failure = markHome(*device)) return failure;
   return std::nullopt;
 }
 
 void SessionMemory::release() {
-  for (std::size_t device = 0; device < drivers_.size(); ++device) {
-    if (ranges_[device].base == 0) continue;
-    drivers_[device]->bind();
-    drivers_[device]->memFree(ranges_[device].base);
+  for (const auto& [device, mark] : previous_) mark->release();
+  for (const auto& [memory, block] : blocks_) {
+    devices_[memory]->driver().bind();
+    devices_[memory]->device().free(block);
   }
-  pinned_.reset();
-  for (Range& range : ranges_) range = {};
+  for (const auto& [memory, block] : shared_) devices_[memory]->letGo(block);
+  previous_.clear();
+  blocks_.clear();
+  shared_.clear();
+  slots_.clear();
+  pinnedRange_.clear();
+  for (const auto& device : devices_) {
+    // The home lane has nothing left to do, so every lane may take the blocks at once.
+    Status status = device->driver().bind();
+    Lane* const home = status == Status::ok ? device->hostLane(&status) : nullptr;
+    if (home != nullptr) device->lanes().pollLane(*home);
+  }
 }
 
 DeviceAddress SessionMemory::address(const ProgramSpec& spec, std::uint32_t buffer,
                                      std::uint32_t slot) const {
   const BufferSpec& view = spec.buffers[buffer];
-  const BufferSpec& root = spec.buffers[view.root];
-  const std::uint64_t slotOffset = handedOver(root.life) ? RangePool::rounded(root.bytes) * slot : 0;
-  return ranges_[of(root)].base + places_[view.root] + slotOffset + view.rootOffset;
+  const Place& place = places_[view.root];
+  if (handedOver(spec.buffers[view.root].life)) return slots_[place.slots + slot].address + view.rootOffset;
+  return place.address + view.rootOffset;
+}
+
+caching::Block* SessionMemory::slotBlock(std::uint32_t root, std::uint32_t slot) const {
+  return slots_[places_[root].slots + slot].block;
+}
+
+std::shared_ptr<const PinnedBlock> SessionMemory::pinnedBlock(std::uint32_t root, std::uint32_t slot) const {
+  return slots_[places_[root].slots + slot].pinned;
 }
 
 }  // namespace braid

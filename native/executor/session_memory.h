@@ -1,81 +1,119 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include "executor/failure.h"
 #include "executor/program_spec.h"
+#include "memory/device_memory.h"
 
 namespace braid {
 
-// Pinned memory with shared ownership: JavaScript can transfer an ArrayBuffer's memory into another
+// A pinned block with shared ownership: JavaScript can transfer an ArrayBuffer's memory into another
 // ArrayBuffer, which the addon does not see, and the memory must live until that one is collected.
-class PinnedRange {
+class PinnedBlock {
  public:
-  PinnedRange(std::shared_ptr<Driver> driver, void* memory) : driver_(std::move(driver)), memory_(memory) {}
-  PinnedRange(const PinnedRange&) = delete;
-  PinnedRange& operator=(const PinnedRange&) = delete;
-  ~PinnedRange() {
-    driver_->bind();
-    driver_->pinnedFree(memory_);
+  PinnedBlock(std::shared_ptr<DeviceMemory> device, caching::Block* block)
+      : device_(std::move(device)), block_(block) {}
+  PinnedBlock(const PinnedBlock&) = delete;
+  PinnedBlock& operator=(const PinnedBlock&) = delete;
+  ~PinnedBlock() {
+    device_->driver().bind();
+    device_->pinned().free(block_);
   }
-  void* memory() const { return memory_; }
 
  private:
-  const std::shared_ptr<Driver> driver_;
-  void* const memory_;
+  const std::shared_ptr<DeviceMemory> device_;
+  caching::Block* const block_;
 };
 
-// The memory of a session, taken from the drivers once when it opens: one range of each device, and one of
-// pinned memory, which is every device's.
-//   device:  state and param roots, in order of id | the pool of tick buffers, or the arena
-//   pinned:  state and param roots, slots of inputs and outputs, in order of id | the pool of pinned tick
-//   buffers
+// Where a session's memory comes from, beside its devices.
+struct MemorySources {
+  caching::MemPool* pool = nullptr;  // of the first device: for its blocks there
+  // By root of a parameter: a block that is filled already and that others use too.
+  std::map<std::uint32_t, caching::Block*> shared;
+};
+
+// The memory of a session: blocks of its devices, taken when it opens and given back when it is released.
+//   of each device:  the pool's range, or the arena | its state, in order of id | each parameter | each slot
+//                    of an output
+//   pinned, of the first device:  the range of pinned tick buffers | each parameter | each slot of an input
+//                    or output
 // Everything but pooled tick buffers has a fixed address from here on. A memory is numbered as its device;
 // the pinned one comes after the last of them.
 class SessionMemory {
  public:
-  explicit SessionMemory(std::vector<std::shared_ptr<Driver>> drivers)
-      : drivers_(std::move(drivers)), ranges_(drivers_.size() + 1) {}
+  explicit SessionMemory(std::vector<std::shared_ptr<DeviceMemory>> devices)
+      : devices_(std::move(devices)), ranges_(devices_.size() + 1) {}
   SessionMemory(const SessionMemory&) = delete;
   SessionMemory& operator=(const SessionMemory&) = delete;
   ~SessionMemory() { release(); }
 
   // `spec` has passed `decode`.
-  MaybeFailure take(const ProgramSpec& spec);
-  // Nothing of the session may still use it. Idempotent.
+  MaybeFailure take(const ProgramSpec& spec, const MemorySources& sources);
+  // Makes the work of a stream come after the previous uses of the memory that was taken.
+  Status orderAfterPreviousUses(Driver& driver, Stream stream);
+  // Nothing of the session may still use it; marks on its blocks still hold them back. Idempotent.
   void release();
 
   // Of a buffer with a fixed address (views too). The slot matters to inputs and outputs only.
   DeviceAddress address(const ProgramSpec& spec, std::uint32_t buffer, std::uint32_t slot) const;
-  bool isFixed(std::uint32_t root) const { return places_[root] != nowhere; }
+  bool isFixed(std::uint32_t root) const { return places_[root].address != 0; }
+  // The block of one slot of an output in device memory; null of other roots.
+  caching::Block* slotBlock(std::uint32_t root, std::uint32_t slot) const;
 
-  const std::shared_ptr<const PinnedRange>& pinnedRange() const { return pinned_; }
+  // Of a pinned root with a fixed address.
+  std::shared_ptr<const PinnedBlock> pinnedBlock(std::uint32_t root, std::uint32_t slot) const;
 
   std::size_t count() const { return ranges_.size(); }
   std::size_t pinned() const { return ranges_.size() - 1; }
   std::size_t of(const BufferSpec& buffer) const {
     return buffer.space == Space::device ? buffer.device : pinned();
   }
-  DeviceAddress poolBase(std::size_t memory) const { return ranges_[memory].base + ranges_[memory].fixed; }
+  DeviceAddress poolBase(std::size_t memory) const { return ranges_[memory].base; }
   std::uint64_t poolBytes(std::size_t memory) const { return ranges_[memory].total - ranges_[memory].fixed; }
   std::uint64_t fixedBytes(std::size_t memory) const { return ranges_[memory].fixed; }
-  std::uint64_t totalBytes(std::size_t memory) const { return ranges_[memory].total; }
+  // Without what is shared with other sessions.
+  std::uint64_t totalBytes(std::size_t memory) const {
+    return ranges_[memory].total - ranges_[memory].shared;
+  }
 
  private:
-  static constexpr std::uint64_t nowhere = ~std::uint64_t{0};
   struct Range {
-    DeviceAddress base = 0;
-    std::uint64_t fixed = 0, total = 0;
+    DeviceAddress base = 0;  // of the pool or the arena
+    std::uint64_t fixed = 0, total = 0, state = 0, shared = 0;
+  };
+  struct Place {
+    DeviceAddress address = 0;  // of the first slot; 0: none yet
+    std::uint32_t slots = 0;    // where its slots begin in `slots_`; of inputs and outputs only
+  };
+  struct Slot {
+    DeviceAddress address = 0;
+    caching::Block* block = nullptr;
+    std::shared_ptr<const PinnedBlock> pinned;
   };
   MaybeFailure layOut(const ProgramSpec& spec);
   MaybeFailure sizeDevice(const ProgramSpec& spec, std::size_t device);
+  MaybeFailure takeRoots(const ProgramSpec& spec);
+  MaybeFailure takeRanges(const ProgramSpec& spec);
+  MaybeFailure block(std::size_t memory, std::uint64_t bytes, const std::string& purpose,
+                     caching::Block** taken);
+  MaybeFailure markHome(DeviceMemory& device);
+  Failure shortOf(std::size_t memory, const caching::Shortage& shortage, std::uint64_t wanted);
+  DeviceMemory& deviceOf(std::size_t memory) { return *devices_[memory == pinned() ? 0 : memory]; }
 
-  const std::vector<std::shared_ptr<Driver>> drivers_;
+  const std::vector<std::shared_ptr<DeviceMemory>> devices_;
+  MemorySources sources_;
+  std::string name_;
   std::vector<Range> ranges_;
-  std::shared_ptr<const PinnedRange> pinned_;
-  std::vector<std::uint64_t> places_;  // by root buffer: from the base of its memory
+  std::vector<Place> places_;  // by root buffer
+  std::vector<Slot> slots_;    // of inputs and outputs, and pinned parameters with one slot
+  std::vector<std::pair<std::size_t, caching::Block*>> blocks_;  // of devices, to be freed
+  std::vector<std::pair<std::size_t, caching::Block*>> shared_;  // of devices, held
+  std::vector<std::pair<DeviceMemory*, Mark*>> previous_;        // previous uses of what was taken
+  std::vector<std::shared_ptr<const PinnedBlock>> pinnedRange_;
 };
 
 }  // namespace braid

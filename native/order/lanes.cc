@@ -49,6 +49,11 @@ Status Lanes::add(Stream stream, bool tracked, std::string name, Lane** lane) {
   return Status::ok;
 }
 
+std::string Lanes::nameOf(LaneId id) {
+  std::lock_guard lock(mutex_);
+  return lanes_[id]->name;
+}
+
 Status Lanes::retire(Lane& lane) {
   Mark* last = nullptr;
   if (const Status status = mark(lane, &last); status != Status::ok) return status;

@@ -127,6 +127,7 @@ class Lanes {
   Status retire(Lane& lane);
   std::size_t count() const { return count_.load(std::memory_order_acquire); }
   Lane& at(LaneId id) const { return *lanes_[id]; }
+  std::string nameOf(LaneId id);  // another thread may be giving the lane a new name
 
   // A mark at the lane's present point, held once for the caller. The newest mark is shared if nothing was
   // queued since. Takes the lane's lock.

@@ -47,7 +47,7 @@ export class Core {
   readonly out: Float64Array
   /** The native home lane of all pinned memory. It runs no work: the host itself uses the memory. */
   readonly hostLane: number
-  readonly sites = new Sites()
+  readonly sites: Sites
   /** In development only. */
   observer: BlockObserver | undefined
   readonly onOutOfMemory = new Set<(shortage: Shortage) => boolean>()
@@ -61,8 +61,14 @@ export class Core {
     this.device = { ...native.device, index: 0, kind: 'device' }
     this.pinned = { ...native.pinned, index: 1, kind: 'pinned' }
     this.out = native.out
-    this.hostLane = native.addLane('host', 0).id
+    this.hostLane = native.hostLane()
+    this.sites = new Sites(native)
     this.stacks = this.careful = development
+  }
+
+  /** Whether lanes, blocks and events of the other are of the same device. */
+  same(other: Core): boolean {
+    return this.native.memoryId === other.native.memoryId
   }
 
   /** Throws if the device is closed. */

@@ -15,7 +15,7 @@ import { statsFrom } from './stats.js'
  * A snapshot of a device's allocators, from the rows of numbers that native/bindings/allocator_report.h
  * describes.
  */
-export const snapshotOf = (core: Core, laneNames: ReadonlyMap<number, string>): AllocatorSnapshot => {
+export const snapshotOf = (core: Core): AllocatorSnapshot => {
   const { native, options, sites } = core
   const rows = native.snapshot()
   const { kind, ordinal, name, totalBytes } = native.info
@@ -23,7 +23,7 @@ export const snapshotOf = (core: Core, laneNames: ReadonlyMap<number, string>): 
   return {
     version: 1,
     device: { kind, ordinal, name, totalBytes },
-    lanes: lanesOf(rows.lanes, laneNames),
+    lanes: lanesOf(rows.lanes, rows.laneNames),
     segments: [...segmentsOf(rows.segments, false), ...segmentsOf(rows.pinnedSegments, true)],
     history: [...recordsOf(rows.history, false), ...recordsOf(rows.pinnedHistory, true)].sort(
       (a, b) => a.timeMicroseconds - b.timeMicroseconds,
@@ -47,7 +47,7 @@ const finite = (options: object): Record<string, string | number | boolean> =>
     ]),
   )
 
-const lanesOf = (row: Float64Array, names: ReadonlyMap<number, string>): SnapshotLane[] => {
+const lanesOf = (row: Float64Array, names: readonly string[]): SnapshotLane[] => {
   const lanes: SnapshotLane[] = []
   for (let i = 0; i < row.length; i += 5) {
     const [id, stream, retired, done, present] = row.subarray(i, i + 5) as unknown as [
@@ -57,7 +57,7 @@ const lanesOf = (row: Float64Array, names: ReadonlyMap<number, string>): Snapsho
       number,
       number,
     ]
-    lanes.push({ id, name: names.get(id) ?? `lane ${id}`, stream, retired: retired === 1, done, present })
+    lanes.push({ id, name: names[id] ?? `lane ${id}`, stream, retired: retired === 1, done, present })
   }
   return lanes
 }

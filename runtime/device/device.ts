@@ -1,12 +1,11 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
-import { native } from '../addon.js'
 import { type DeviceError, together } from '../errors.js'
 import { thrown } from '../values.js'
 import { badArgument, wholeNumber } from './allocator-error.js'
 import { Arena } from './arena.js'
 import { Core } from './core.js'
-import { checkDevice, type DeviceOptions, nativeOptions } from './device-options.js'
+import { checkDevice, type DeviceOptions } from './device-options.js'
 import { snapshotOf } from './device-snapshot.js'
 import { type DeviceName, type DeviceSummary, summaryOf } from './devices.js'
 import {
@@ -25,6 +24,7 @@ import { type MemPool, type MemPoolOptions, makePool } from './mem-pool.js'
 import { openFailure } from './open-failure.js'
 import type { Shortage } from './out-of-memory.js'
 import type { ResolvedAllocatorOptions } from './settings/options.js'
+import { openShare, settingsOf } from './share.js'
 import type { AllocatorSnapshot } from './snapshot/snapshot.js'
 import { type AllocatorStats, statsFrom } from './stats.js'
 
@@ -45,7 +45,7 @@ export class Device implements AsyncDisposable {
   readonly #core: Core
   readonly #default: Lane
   readonly #history: History
-  readonly #laneNames = new Map<number, string>()
+  #lanes = 0
   #closing: Promise<void> | undefined
 
   private constructor(core: Core) {
@@ -123,7 +123,7 @@ export class Device implements AsyncDisposable {
     const next = 'correct the option, or leave it out'
     if (typeof options !== 'object' || options === null)
       throw badArgument(at, 'options', 'an object of name, priority', options, next)
-    const { name = `lane ${this.#laneNames.size}`, priority = 'normal' } = options
+    const { name = `lane ${this.#lanes}`, priority = 'normal' } = options
     if (typeof name !== 'string' || name === '') throw badArgument(at, 'options.name', 'a name', name, next)
     if (typeof priority !== 'string' || !Object.hasOwn(priorities, priority))
       throw badArgument(at, 'options.priority', "'low', 'normal' or 'high'", priority, next)
@@ -225,7 +225,7 @@ export class Device implements AsyncDisposable {
   /** All segments and blocks, the pending uses, and the history. */
   snapshot(): AllocatorSnapshot {
     this.#core.open('a device')
-    return this.#core.tried('device.snapshot', this.name, () => snapshotOf(this.#core, this.#laneNames))
+    return this.#core.tried('device.snapshot', this.name, () => snapshotOf(this.#core))
   }
 
   /**
@@ -279,7 +279,7 @@ export class Device implements AsyncDisposable {
     const core = this.#core
     const at = kind === 'external' ? 'device.externalLane' : 'device.lane'
     const made = core.tried(at, name, () => core.native.addLane(name, priority, stream))
-    this.#laneNames.set(made.id, name)
+    this.#lanes++
     return makeLane(core, made.id, made.stream, name, kind)
   }
 }
@@ -307,12 +307,11 @@ const opened = (
   make: (core: Core) => Device,
 ): E.Either<DeviceError, Device> => {
   try {
-    const addon = native()
     const on = (where: string): Device => {
-      const ordinal = where === 'host' ? undefined : Number(where.slice('cuda:'.length))
-      const [device, pinned] = nativeOptions(allocator)
-      const made = addon.openCaching(ordinal ?? options.host ?? {}, device, pinned)
-      const core = new Core(where, made, allocator, options.development === true)
+      // Without wishes about its allocators the program takes the device as it is open.
+      const asItIs = options.allocator === undefined && options.environment !== true
+      const share = openShare(where, options.host ?? {}, allocator, asItIs)
+      const core = new Core(where, share, settingsOf(share, allocator), options.development === true)
       if (core.development) core.observer = new LeakDetector(core)
       return make(core)
     }

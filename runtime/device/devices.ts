@@ -1,4 +1,11 @@
-import { type HostOptions, type NativeDevice, type NativeDeviceInfo, native } from '../addon.js'
+import {
+  type HostOptions,
+  type NativeCachingDevice,
+  type NativeDevice,
+  type NativeDeviceInfo,
+  native,
+} from '../addon.js'
+import { openShare } from './share.js'
 
 /** A device's name, as `open` and the command line take it. */
 export type DeviceName = 'host' | `host:${number}` | `cuda:${number}`
@@ -51,14 +58,6 @@ const hostSummary = (): DeviceSummary => {
 /** The name of an opened device in failures of the addon. */
 export const nativeName = ({ kind, ordinal }: NativeDeviceInfo): string => `${kind}:${ordinal}`
 
-/** Opens a device by name. Throws the addon's failure. */
-const openDevice = (name: string, host: HostOptions): NativeDevice => {
-  const addon = native()
-  const [kind, ordinal = '0'] = name.split(':')
-  if (kind !== 'host') return addon.openCuda(Number(ordinal))
-  return addon.openHost(ordinal === '0' ? host : { ...host, ordinal: Number(ordinal) })
-}
-
 /** The names of the first `count` devices of a kind. */
 const firstOf = (kind: 'host' | 'cuda', count: number): readonly string[] =>
   Array.from({ length: count }, (_, ordinal) => `${kind}:${ordinal}`)
@@ -94,6 +93,27 @@ export const devicesProblem = (
   ]
 }
 
+/** A device that a session runs on. */
+export interface SessionDevice {
+  readonly native: NativeDevice
+  /** The share of the device's memory. */
+  readonly share: NativeCachingDevice
+  /** Lets go of the share, where the session opened it. */
+  close(): Promise<void>
+}
+
+export const sessionDevice = (share: NativeCachingDevice, own: boolean, pool = 0): SessionDevice => {
+  const device = share.sessions(pool)
+  return {
+    native: device,
+    share,
+    close: async () => {
+      device.close()
+      if (own) await share.close()
+    },
+  }
+}
+
 /**
  * Opens `count` devices by names that `devicesProblem` accepts. `auto` opens the first CUDA devices if cuda:0
  * opens, else host devices. Calls `opening` with each name before it opens that device. Throws the addon's
@@ -104,12 +124,12 @@ export const openDevices = (
   count: number,
   host: HostOptions,
   opening: (name: string) => void,
-): readonly NativeDevice[] => {
-  const opened: NativeDevice[] = []
-  const openAll = (names: readonly string[]): readonly NativeDevice[] => {
+): readonly SessionDevice[] => {
+  const opened: SessionDevice[] = []
+  const openAll = (names: readonly string[]): readonly SessionDevice[] => {
     for (const name of names.slice(opened.length)) {
       opening(name)
-      opened.push(openDevice(name, host))
+      opened.push(sessionDevice(openShare(name, host), true))
     }
     return opened
   }
@@ -123,7 +143,7 @@ export const openDevices = (
     }
     return openAll(firstOf('cuda', count))
   } catch (error) {
-    for (const device of opened) device.close()
+    for (const device of opened) void device.close().catch(() => undefined)
     throw error
   }
 }

@@ -79,7 +79,7 @@ export class Lane implements Disposable {
     laneFor = (lane, core, at) => {
       if (!Lane.is(lane))
         throw badArgument(at, 'lane', 'a Lane, from device.lane()', lane, 'pass what device.lane() gave')
-      if (lane.#core !== core) throw wrongDevice(at, 'a lane', core.name)
+      if (!lane.#core.same(core)) throw wrongDevice(at, 'a lane', core.name)
       return lane.#live(at)
     }
     allocateOn = (lane, space, bytes, options, at) => {
@@ -225,7 +225,7 @@ export class Lane implements Disposable {
         given,
         'pass a block, or block.at(offset, bytes)',
       )
-    if (coreOf(block) !== this.#core) throw wrongDevice(at, 'a block', this.#core.name)
+    if (!coreOf(block).same(this.#core)) throw wrongDevice(at, 'a block', this.#core.name)
     const offset = given instanceof Span ? given.offset : 0
     const bytes = given instanceof Span ? given.bytes : block.bytes
     return { address: addressFor(block, at) + offset, offset, bytes, pinned: spaceOf(block).index === 1 }
@@ -277,7 +277,7 @@ export class Event implements Disposable {
     eventFor = (event, core, at) => {
       if (!Event.is(event))
         throw badArgument(at, 'event', 'an Event, from lane.record()', event, 'pass what lane.record() gave')
-      if (event.#core !== core) throw wrongDevice(at, 'an event', core.name)
+      if (!event.#core.same(core)) throw wrongDevice(at, 'an event', core.name)
       event.#alive(at)
       return event.#handle
     }

@@ -53,6 +53,13 @@ interface Scope {
 // mix.
 const scopes = new AsyncLocalStorage<Scope>()
 
+/** The handle of a pool for sessions, and the core of its device. Throws unless it is open. */
+export let sessionPool: (pool: MemPool) => {
+  readonly core: Core
+  readonly handle: number
+  readonly scripted: boolean
+}
+
 /** The handle of the innermost pool of this device whose `use` runs the caller; 0 where there is none. */
 export const poolInScope = (core: Core, at: string): number => {
   for (let scope = scopes.getStore(); scope !== undefined; scope = scope.outer)
@@ -68,10 +75,12 @@ export const poolInScope = (core: Core, at: string): number => {
 export class MemPool implements Disposable {
   readonly #core: Core
   readonly #id: number
+  readonly #scripted: boolean
   // 0 once it is closed.
   #handle: number
 
-  private constructor(core: Core, handle: number, id: number) {
+  private constructor(core: Core, handle: number, id: number, scripted: boolean) {
+    this.#scripted = scripted
     this.#core = core
     this.#handle = handle
     this.#id = id
@@ -98,8 +107,9 @@ export class MemPool implements Disposable {
           (address, bytes, stream) => allocator.release(address, bytes, stream),
         )
       })
-      return new MemPool(core, handle, id)
+      return new MemPool(core, handle, id, allocator !== undefined && !('library' in allocator))
     }
+    sessionPool = pool => ({ core: pool.#core, handle: pool.#open('open'), scripted: pool.#scripted })
     poolFor = (pool, core, at) => {
       if (!MemPool.is(pool))
         throw badArgument(at, 'pool', 'a MemPool, from device.pool()', pool, 'pass what device.pool() gave')

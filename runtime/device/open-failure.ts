@@ -146,7 +146,9 @@ const outOfMemory = (
     ...base,
     _tag: 'OutOfMemory',
     wanted: `${pinned ? 'pinned host' : 'device'} memory for ${holds}`,
-    found: error.freeBytes === undefined ? failureText(error) : shortage,
+    found: [error.freeBytes === undefined ? failureText(error) : shortage, error.holders ?? '']
+      .filter(Boolean)
+      .join('; '),
     next: pinned
       ? 'compile with fewer inFlight, or smaller inputs'
       : "compile with a smaller ahead or inFlight, with memory: 'small', or give the device more memory",

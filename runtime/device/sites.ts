@@ -1,3 +1,4 @@
+import type { NativeCachingDevice } from '../addon.js'
 import type { SnapshotFrame } from './snapshot/snapshot.js'
 
 interface StackError {
@@ -17,54 +18,62 @@ const frameOf = (text: string): SnapshotFrame | undefined => {
   return found ? { filename: found[2]!, line: Number(found[3]), name: found[1] ?? '<anonymous>' } : undefined
 }
 
-const most = 65_536
 const depth = 24
 
 /**
- * The places where blocks were allocated, each stored once under a number; 0 means not known. A stack is
- * stored as the engine's text and parsed only when it is read.
+ * The places where blocks were allocated, each stored once under a number; 0 means not known. The numbers are
+ * the device's, for all threads and sessions that share it. A site's text is its label, and after a NUL the
+ * stack as the engine wrote it, which is parsed only when it is read.
  */
 export class Sites {
   readonly #numbers = new Map<string, number>()
-  readonly #texts: string[] = ['']
-  readonly #labels: (string | undefined)[] = [undefined]
+  #texts: string[] = ['']
+
+  constructor(private readonly native: Pick<NativeCachingDevice, 'site' | 'sites'>) {}
 
   /** The number of a label, of the caller's stack, or of both. */
   of(label: string | undefined, stack: boolean): number {
-    const text = stack ? capture() : ''
-    const key = label === undefined ? text : `${label}\0${text}`
-    const known = this.#numbers.get(key)
+    const text = stack ? `${label ?? ''}\0${capture()}` : (label ?? '')
+    const known = this.#numbers.get(text)
     if (known !== undefined) return known
-    // Bounds the memory of a program whose labels never repeat: further places are not known.
-    if (this.#texts.length >= most) return 0
-    const number = this.#texts.push(text) - 1
-    this.#labels.push(label)
-    this.#numbers.set(key, number)
+    const number = this.native.site(text)
+    // Numbers end after a while, which bounds the memory of a program whose labels never repeat.
+    if (number !== 0) {
+      this.#numbers.set(text, number)
+      this.#texts[number] = text
+    }
     return number
   }
 
   /** The frames, innermost first. A label stands before the stack, as a name without a file. */
   frames(site: number): readonly SnapshotFrame[] {
-    const text = this.#texts[site] ?? ''
-    const label = this.#labels[site]
+    const [label, text] = this.#parts(site)
     const frames = text.split('\n').flatMap(each => (each === '' || isOwn(each) ? [] : (frameOf(each) ?? [])))
-    return label === undefined ? frames : [{ filename: '', line: 0, name: label }, ...frames]
+    return label === '' ? frames : [{ filename: '', line: 0, name: label }, ...frames]
   }
 
   /** A place in words: `weights (train.ts:12 in load)`. */
   words(site: number): string {
     const frames = this.frames(site)
-    const label = this.#labels[site]
+    const [label] = this.#parts(site)
     const first = frames.find(({ filename }) => filename !== '')
     const place = first
       ? `${first.filename}:${first.line}${first.name === '<anonymous>' ? '' : ` in ${first.name}`}`
       : ''
-    if (label !== undefined) return place === '' ? label : `${label} (${place})`
+    if (label !== '') return place === '' ? label : `${label} (${place})`
     return place
   }
 
   all(): readonly (readonly SnapshotFrame[])[] {
+    this.#texts = [...this.native.sites()]
     return this.#texts.map((_, site) => this.frames(site))
+  }
+
+  #parts(site: number): readonly [label: string, stack: string] {
+    // Another thread's, or a session's.
+    if (this.#texts[site] === undefined) this.#texts = [...this.native.sites()]
+    const [label = '', stack = ''] = (this.#texts[site] ?? '').split('\0')
+    return [label, stack]
   }
 }
 

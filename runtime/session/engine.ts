@@ -1,6 +1,7 @@
 import type { HostArray, Lease } from '../../dsl/index.js'
 import type { Plan } from '../../dsl/ir/plan.js'
-import type { NativeDevice, NativeFailure, NativeProgram, NativeStats, NativeTrace } from '../addon.js'
+import type { NativeFailure, NativeProgram, NativeStats, NativeTrace } from '../addon.js'
+import type { SessionDevice } from '../device/devices.js'
 import type { RunError } from '../errors.js'
 import { fill, type Mismatch } from '../values.js'
 import { type LeaseOwner, makeLease } from './lease.js'
@@ -12,7 +13,7 @@ import { Ticks } from './ticks.js'
 
 export interface EngineParts {
   readonly plan: Plan
-  readonly devices: readonly Pick<NativeDevice, 'close'>[]
+  readonly devices: readonly Pick<SessionDevice, 'close'>[]
   readonly program: NativeProgram
   /** Ticks between a feed and the return of their lease: at most the plan's. */
   readonly inFlight: number
@@ -133,7 +134,7 @@ export class Engine implements RunHost, LeaseOwner {
         this.#last = { stats: program.stats(), trace: program.trace() }
         this.#views = []
         await program.close()
-        for (const device of devices) device.close()
+        for (const device of devices) await device.close()
       } catch (error) {
         warnCloseFailed(error)
       }

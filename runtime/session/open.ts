@@ -4,14 +4,15 @@ import type { Ports } from '../../dsl/index.js'
 import { provenanceOf } from '../../dsl/internal.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import { type NativeDevice, type NativeFailure, type NativeProgram, native } from '../addon.js'
-import { devicesProblem, nativeName, openDevices, summaryOf } from '../device/devices.js'
+import { nativeName, type SessionDevice, summaryOf } from '../device/devices.js'
 import { openFailure } from '../device/open-failure.js'
 import { type DeviceError, together } from '../errors.js'
 import { checkedPlan, unrunnable } from './check-plan.js'
+import { choiceErrors, choiceName, openChoice } from './devices.js'
 import { Engine } from './engine.js'
 import { flatten } from './flatten.js'
 import { cancelled, tooFewDevices, tooManyInFlight, unreadable } from './messages.js'
-import { checkOptions, type OpenOptions } from './options.js'
+import { checkOptions, type DeviceChoice, type OpenOptions } from './options.js'
 import { checkParams, load } from './params.js'
 import type { Written } from './ports.js'
 import { referencesFor } from './references.js'
@@ -51,11 +52,10 @@ const checkAll = (plan: Plan, options: OpenOptions): E.Either<DeviceError, Plan>
 
 /** The errors of a verified plan with valid options. */
 const errorsTogether = (plan: Plan, options: OpenOptions): readonly DeviceError[] => {
-  const { device = 'auto', inFlight = plan.inFlight, params = {} } = options
-  const devices = devicesProblem(device, plan.devices)
+  const { inFlight = plan.inFlight, params = {} } = options
   return [
     ...unrunnable(plan),
-    ...(devices === undefined ? [] : [tooFewDevices(plan, devices)]),
+    ...choiceErrors(options, plan.devices, problem => tooFewDevices(plan, problem)),
     ...(inFlight <= plan.inFlight ? [] : [tooManyInFlight(plan, inFlight)]),
     ...checkParams(plan, params, writtenIn(plan)),
   ]
@@ -66,26 +66,21 @@ const opened = async <I extends Ports, O extends Ports>(
   options: OpenOptions,
 ): Promise<E.Either<DeviceError, Session<I, O>>> => {
   const { device: wanted = 'auto', params = {}, signal } = options
-  let devices: readonly NativeDevice[] = []
-  let opening = typeof wanted === 'string' ? wanted : wanted.join(', ')
+  let devices: readonly SessionDevice[] = []
+  let opening = (Array.isArray(wanted) ? wanted : [wanted as DeviceChoice]).map(choiceName).join(', ')
   let program: NativeProgram | undefined
   const fail = async (error: DeviceError): Promise<E.Either<DeviceError, never>> => {
     // The first error is reported. Freeing after it may fail as well.
     await program?.close().catch(() => undefined)
-    for (const device of devices)
-      try {
-        device.close()
-      } catch {
-        // The first error is reported.
-      }
+    for (const device of devices) await device.close().catch(() => undefined)
     return E.left(error)
   }
   try {
     signal?.throwIfAborted()
-    devices = openDevices(wanted, plan.devices, options.host ?? {}, name => {
+    devices = openChoice(options, plan.devices, name => {
       opening = wanted === name.split(':')[0] ? wanted : name
     })
-    const [device, ...peers] = devices as readonly [NativeDevice, ...NativeDevice[]]
+    const [device, ...peers] = devices.map(each => each.native) as [NativeDevice, ...NativeDevice[]]
     const flat = flatten(plan)
     const onHost = device.info.kind === 'host'
     const references = onHost ? referencesFor(plan, flat, options.references ?? {}) : { byKernel: {} }
@@ -104,11 +99,11 @@ const opened = async <I extends Ports, O extends Ports>(
     const failed = (error as Partial<NativeFailure>).device
     const found = Math.max(
       0,
-      devices.findIndex(({ info }) => nativeName(info) === failed),
+      devices.findIndex(({ native: { info } }) => nativeName(info) === failed),
     )
     const device = devices[found]
     const named =
-      device && (wanted === 'auto' || devices.length > 1) ? summaryOf(device.info).device : opening
+      device && (wanted === 'auto' || devices.length > 1) ? summaryOf(device.native.info).device : opening
     return fail(openFailure(error, named, plan, found))
   }
   const engine = new Engine({
@@ -121,7 +116,7 @@ const opened = async <I extends Ports, O extends Ports>(
   })
   const parts = {
     plan,
-    devices: devices.map(({ info }) => summaryOf(info)),
+    devices: devices.map(({ native: { info } }) => summaryOf(info)),
     engine,
     traced: options.trace === true,
     leaseWarningMs: options.leaseWarningMs ?? 5000,

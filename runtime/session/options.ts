@@ -1,18 +1,29 @@
 import type { HostOptions } from '../addon.js'
+import { Device } from '../device/device.js'
 import { badDevice, checkHostOptions, isDeviceName } from '../device/device-options.js'
 import type { DeviceName } from '../device/devices.js'
+import { MemPool } from '../device/mem-pool.js'
 import { badOption, type Check, check, checkEach, flag, object, whole } from '../device/settings/checks.js'
 import type { DeviceError } from '../errors.js'
 import type { ParamSources } from './params.js'
 import type { References } from './references.js'
 
+/** A device's name, or a device that is open. */
+export type DeviceChoice = 'auto' | DeviceName | (string & {}) | Device
+
 export interface OpenOptions {
   /**
    * `auto`, the default: cuda:0 if it opens, else host. For a plan of several devices a list, `['cuda:0',
    * 'cuda:1']`, of which the first is the plan's device 0; or `auto` for the first CUDA devices, or `host`
-   * for as many host devices as the plan has.
+   * for as many host devices as the plan has. A name joins the `Device` of that name that is open in this
+   * process; a `Device` itself is taken as it is, and stays open when the session closes.
    */
-  readonly device?: 'auto' | DeviceName | (string & {}) | readonly (DeviceName | (string & {}))[]
+  readonly device?: DeviceChoice | readonly DeviceChoice[]
+  /**
+   * The pool of the (first) device that the session's device memory comes from. Alone, it also says which
+   * device: its own.
+   */
+  readonly pool?: MemPool
   /** Fewer ticks at once than the plan has slots for. */
   readonly inFlight?: number
   /** The values of the graph's parameters, by name. */
@@ -33,14 +44,17 @@ export interface OpenOptions {
   readonly leaseWarningMs?: number
 }
 
+const isChoice = (value: unknown): boolean => isDeviceName(value) || Device.is(value)
+
 const checks: Readonly<Record<keyof OpenOptions, Check>> = {
   device: check(
-    "'auto', 'host' or 'cuda:N', or a list of such as 'cuda:N' for a plan for several devices",
+    "'auto', 'host', 'cuda:N' or a Device, or a list of such as 'cuda:N' for a plan for several devices",
     value =>
       value === 'auto' ||
-      isDeviceName(value) ||
-      (Array.isArray(value) && value.length > 0 && value.length <= 64 && value.every(isDeviceName)),
+      isChoice(value) ||
+      (Array.isArray(value) && value.length > 0 && value.length <= 64 && value.every(isChoice)),
   ),
+  pool: check('a MemPool, from device.pool()', value => MemPool.is(value)),
   inFlight: whole('', 1),
   params: object,
   host: object,

@@ -293,7 +293,7 @@ describe('a length that does not fit the size that a symbol is bound to', () => 
 })
 
 describe('a device that fails', () => {
-  it.each(['memAllocate', 'pinnedAllocate', 'streamCreate', 'eventCreate', 'prepare'])(
+  it.each(['pagesCreate', 'pinnedAllocate', 'streamCreate', 'eventCreate', 'prepare'])(
     'while it opens, in %s: an error, nothing left behind',
     async call => {
       const [error] = await refused({ ...good, host: { faults: [{ call, nth: 1, status: 999 }] } })

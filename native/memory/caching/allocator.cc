@@ -49,7 +49,7 @@ Heap& Allocator::heapFor(std::uint64_t size, MemPool* pool) {
 }
 
 Status Allocator::malloc(std::uint64_t bytes, Lane& lane, Block** block, Shortage* shortage, MemPool* pool,
-                         std::uint32_t site) {
+                         std::uint32_t site, const void* owner) {
   if (bytes - 1 >= exbibyte || lane.retired) [[unlikely]]
     return refuse(bytes, lane, shortage);
   const std::uint64_t size = rounded(bytes);
@@ -74,6 +74,7 @@ Status Allocator::malloc(std::uint64_t bytes, Lane& lane, Block** block, Shortag
     served = StatsCounters::slow;
   }
   found->counters = counters_.allocated(sizesOf(heap), found->size, bytes, served);
+  found->owner = owner;
   found->state = BlockState::live;
   found->requested = bytes;
   found->site = site;

@@ -86,7 +86,7 @@ class Allocator {
 
   // `bytes` is at least 1. *shortage is written where this returns outOfMemory.
   Status malloc(std::uint64_t bytes, Lane& lane, Block** block, Shortage* shortage, MemPool* pool = nullptr,
-                std::uint32_t site = 0);
+                std::uint32_t site = 0, const void* owner = nullptr);
   // invalidHandle, with nothing done, where the block is not live.
   Status free(Block* block);
 
@@ -98,7 +98,8 @@ class Allocator {
   Status keepUntil(Block* block, Mark& mark);
 
   // A pool with its own source is never expandable.
-  MemPool* makePool(bool useOnOutOfMemory, bool noSplit, std::unique_ptr<Source> source = nullptr);
+  MemPool* makePool(bool useOnOutOfMemory, bool noSplit, std::unique_ptr<Source> source = nullptr,
+                    SegmentSize segments = SegmentSize::usual);
   // Its free memory goes back to the source; live blocks stay valid, and theirs goes back once they are
   // freed. The pointer is invalid from here on.
   void closePool(MemPool* pool);
@@ -109,7 +110,8 @@ class Allocator {
   // Called when an allocation is about to fail. Returns whether it freed blocks and the allocation is to be
   // tried again.
   using Observer = bool (*)(void* data, const Shortage& shortage);
-  void observe(Observer observer, void* data);
+  void observe(Observer observer, std::shared_ptr<void> data);
+  void unobserve(const void* data);
 
   Stats stats() const;
   void resetPeaks();
@@ -239,7 +241,7 @@ class Allocator {
   std::uint64_t slowCalls_ = 0;  // allocations that the cache did not serve
   std::uint64_t longBytes_ = 0;  // the bytes of those that were long
   std::uint64_t pagesMoved_ = 0;
-  std::vector<std::pair<Observer, void*>> observers_;
+  std::vector<std::pair<Observer, std::shared_ptr<void>>> observers_;
   mutable StatsCounters counters_;
   std::atomic<std::uint64_t> ids_{0};
   History history_;

@@ -69,9 +69,10 @@ struct alignas(128) Block {
   Lane* lane = nullptr;          // home: the lane that it was last allocated for
   Published<Count> release = 0;  // the point of its home lane when it was freed
   Published<BlockState> state = BlockState::unmapped;
-  std::uint8_t counters = 0;          // live or pending: which thread's counters count it
-  bool anyLane = false;               // free, and its release has completed: any lane may take it
-  Published<std::uint32_t> site = 0;  // where it was allocated, as the history numbers sites; 0: unknown
+  std::uint8_t counters = 0;               // live or pending: which thread's counters count it
+  bool anyLane = false;                    // free, and its release has completed: any lane may take it
+  Published<std::uint32_t> site = 0;       // where it was allocated, as the history numbers sites; 0: unknown
+  Published<const void*> owner = nullptr;  // live: whoever frees it with all that it owns
   Uses uses;
   std::unique_ptr<std::vector<Lane*>> noted;   // by recordStream; marks are recorded when the block is freed
   Block *next = nullptr, *previous = nullptr;  // in its list or bin

@@ -67,6 +67,7 @@ Run bestRun(const Heap& heap, const Lane& lane, bool share, std::uint64_t size, 
 }  // namespace
 
 std::uint64_t Allocator::segmentBytes(std::uint64_t size, const Heap& heap) const {
+  if (heap.config.segments == SegmentSize::exact) return size;
   if (heap.segments().empty() && &heap == large_.get() && options_.reserveFirst >= size)
     return up(options_.reserveFirst, smallSegment);
   if (options_.roundToPowerOfTwoUpTo != 0 || heap.config.source != source_.get())
@@ -94,7 +95,7 @@ Block* Allocator::grow(const Request& request, Status* status, Fallback* fallbac
 
 Block* Allocator::growPlain(const Request& request, Status* status) {
   const std::uint64_t bytes = segmentBytes(request.size, request.heap);
-  if (!mayGrow(bytes)) return nullptr;
+  if (!mayGrow(bytes) || !request.heap.config.source->callable()) return nullptr;
   DeviceAddress address = 0;
   ++counters_.sourceCalls;
   *status = request.heap.config.source->allocate(&address, bytes, request.lane.stream);

@@ -16,12 +16,16 @@ namespace braid::caching {
 // Small allocations live apart from large ones, so that a page is free sooner.
 enum class SizeClass : std::uint8_t { small, large };
 
+// Of a plain segment: as the options say, or just long enough for the request that creates it.
+enum class SegmentSize : std::uint8_t { usual, exact };
+
 struct HeapConfig {
   std::uint64_t pool = 0;  // 0: the default one
   SizeClass sizes = SizeClass::small;
   bool noSplit = false;
   bool expandable = false;
   Source* source = nullptr;
+  SegmentSize segments = SegmentSize::usual;
 };
 
 // The free blocks of one pool and size class, those of each home lane apart, and the segments that they tile.

@@ -9,14 +9,15 @@ void Allocator::makeDefaultHeaps() {
   const bool expandable = options_.expandable && source_->expandable();
   const auto heap = [&](SizeClass sizes) {
     return std::make_unique<Heap>(lanes_, blocks_, options_,
-                                  HeapConfig{0, sizes, false, expandable, source_.get()});
+                                  HeapConfig{0, sizes, false, expandable, source_.get(), SegmentSize::usual});
   };
   small_ = heap(SizeClass::small);
   large_ = heap(SizeClass::large);
   heaps_.insert(heaps_.begin(), {small_.get(), large_.get()});
 }
 
-MemPool* Allocator::makePool(bool useOnOutOfMemory, bool noSplit, std::unique_ptr<Source> source) {
+MemPool* Allocator::makePool(bool useOnOutOfMemory, bool noSplit, std::unique_ptr<Source> source,
+                             SegmentSize segments) {
   std::lock_guard lock(mutex_);
   auto pool =
       std::unique_ptr<MemPool>(new MemPool(++poolCounter_, useOnOutOfMemory, noSplit, std::move(source)));
@@ -25,7 +26,7 @@ MemPool* Allocator::makePool(bool useOnOutOfMemory, bool noSplit, std::unique_pt
   const bool expandable = !own && !noSplit && options_.expandable && from->expandable();
   const auto heap = [&](SizeClass sizes) {
     return std::make_unique<Heap>(lanes_, blocks_, options_,
-                                  HeapConfig{pool->id, sizes, noSplit, expandable, from});
+                                  HeapConfig{pool->id, sizes, noSplit, expandable, from, segments});
   };
   pool->small = heap(SizeClass::small);
   pool->large = heap(SizeClass::large);

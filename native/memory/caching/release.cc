@@ -23,7 +23,8 @@ void Allocator::releaseSegments(Heap& heap) {
   const std::uint64_t page = pages_.pageBytes();
   for (const auto& segment : heap.segments()) {
     if (!segment->expandable) {
-      heap.config.source->release(segment->base, segment->size, segment->lane->stream);
+      if (heap.config.source->callable())
+        heap.config.source->release(segment->base, segment->size, segment->lane->stream);
       plain_.fetch_sub(segment->size, std::memory_order_relaxed);
       continue;
     }
@@ -72,7 +73,7 @@ std::uint64_t Allocator::releaseWhole(Block* block) {
   Heap& heap = *block->heap;
   const int sizes = static_cast<int>(heap.config.sizes);
   const std::uint64_t bytes = block->size;
-  if (block->segment->kept) return 0;
+  if (block->segment->kept || !heap.config.source->callable()) return 0;
   if (heap.config.source->release(block->address, bytes, block->segment->lane->stream) != Status::ok)
     return 0;
   const std::unique_ptr<Segment> segment = heap.removeSegment(block);

@@ -6,9 +6,14 @@
 
 namespace braid::caching {
 
-void Allocator::observe(Observer observer, void* data) {
+void Allocator::observe(Observer observer, std::shared_ptr<void> data) {
   std::lock_guard lock(mutex_);
-  observers_.emplace_back(observer, data);
+  observers_.emplace_back(observer, std::move(data));
+}
+
+void Allocator::unobserve(const void* data) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(observers_, [&](const auto& each) { return each.second.get() == data; });
 }
 
 Stats Allocator::stats() const {

@@ -20,7 +20,7 @@ Status Allocator::slow(const Request& request, Block* evicted, Block** block, Sh
     const auto [observer, data] = observers_[i];
     *shortage = shortageOf(request, Status::outOfMemory);
     lock.unlock();
-    const bool again = observer(data, *shortage);
+    const bool again = observer(data.get(), *shortage);
     lock.lock();
     if (!again) continue;
     drainCaches();

@@ -13,6 +13,8 @@ class Source {
   // All work on the memory has completed. The stream is the one given to `allocate`, or null if its lane has
   // been retired.
   virtual Status release(DeviceAddress address, std::size_t bytes, Stream stream) = 0;
+  // Whether the calling thread may call it. A source that is not callable neither gives nor takes memory.
+  virtual bool callable() const { return true; }
   // Whether the option `expandable` replaces this source by the driver's virtual memory.
   virtual bool expandable() const { return false; }
 };

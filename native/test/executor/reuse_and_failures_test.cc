@@ -243,11 +243,12 @@ TEST(Memory, PinnedMemoryOutlivesItsSessionWhileItIsRead) {
   Ends ends;
   auto session = openedWith(hostDriver(), across(2), ends);
   ASSERT_TRUE(session);
-  const auto range = session->pinnedRange();
-  std::fill_n(static_cast<float*>(session->pinned(0, 0)), count, 3.0f);
+  const auto block = session->pinnedBlock(0, 0);
+  auto* const memory = static_cast<float*>(session->pinned(0, 0));
+  std::fill_n(memory, count, 3.0f);
   session->close();
   session.reset();
-  EXPECT_EQ(static_cast<const float*>(range->memory())[count - 1], 3.0f);
+  EXPECT_EQ(memory[count - 1], 3.0f);
 }
 
 }  // namespace

@@ -57,7 +57,8 @@ bench::TaskGraph randomGraph(std::mt19937& random) {
 
 struct Issued {
   explicit Issued(const ProgramSpec& spec, bool mayRepeat) : program(driver, spec) {
-    const MaybeFailure failure = program.load({});
+    MaybeFailure failure = program.takeMemory();
+    if (!failure) failure = program.load({});
     EXPECT_FALSE(failure) << failure->op << " " << failure->detail;
     issuer = std::make_unique<Issuer>(program, trace, false, mayRepeat);
   }

@@ -17,7 +17,9 @@ struct Ready {
       : Ready({std::move(driver)}, graph.name, programOf(graph, planned)) {}
   Ready(std::vector<std::shared_ptr<Driver>> drivers, const std::string& name, ProgramSpec spec)
       : program(std::move(drivers), std::move(spec)) {
-    if (const MaybeFailure failure = program.load({})) {
+    MaybeFailure failure = program.takeMemory();
+    if (!failure) failure = program.load({});
+    if (failure) {
       std::fprintf(stderr, "%s: %s %s\n", name.c_str(), failure->op.c_str(), failure->detail.c_str());
       std::exit(1);
     }
