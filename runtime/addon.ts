@@ -187,10 +187,10 @@ export interface NativeProgram {
   /** Copies a device state or param buffer out, after the ticks in flight. */
   read(buffer: number): Promise<ArrayBuffer>
   /**
-   * Hands tick number `tick` (0, 1, 2 …) to the issuing thread and returns at once. Slot = tick mod inFlight,
-   * filled before.
+   * Hands tick number `tick` (0, 1, 2 …) to the issuing thread and returns at once. Its inputs and outputs are in
+   * the slot, filled before: tick mod inFlight where none is named.
    */
-  submit(tick: number): void
+  submit(tick: number, slot?: number): void
   /**
    * Called once for each submitted tick, in order. After a failure every later tick fails with the same
    * error.

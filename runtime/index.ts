@@ -79,10 +79,11 @@ export {
 } from './files/safetensors.js'
 export { pulled, pushed } from './session/feeds.js'
 export { open } from './session/open.js'
-export type { OpenOptions } from './session/options.js'
+export type { DeviceChoice, OpenOptions } from './session/options.js'
 export type { ParamSource, ParamSources, ParamSpec } from './session/params.js'
 export type { Reference, References } from './session/references.js'
 export type { Leases, RunOptions, Session, ValuesOf } from './session/session.js'
+export { params, SharedParams } from './session/shared-params.js'
 export type { DeviceStats, SessionStats, Summary } from './session/stats.js'
 export { chromeTrace, perfettoTrace, type TraceRecord, traceChunks, traceFile } from './trace/trace.js'
 

@@ -115,14 +115,26 @@ const described = (value: unknown): string => {
     : `${typeof value} ${String(value)}`
 }
 
+// Read from the array itself: a subclass or an own property may say something else.
+type Reader<T> = (this: unknown) => T
+const getter = <T>(prototype: object, name: string): Reader<T> =>
+  Object.getOwnPropertyDescriptor(prototype, name)!.get as Reader<T>
+const typedArray = Object.getPrototypeOf(Uint8Array.prototype) as object
+const lengthOf = getter<number>(typedArray, 'length')
+const bytesOver = (value: object, prototype: object): Uint8Array =>
+  new Uint8Array(
+    getter<ArrayBuffer>(prototype, 'buffer').call(value),
+    getter<number>(prototype, 'byteOffset').call(value),
+    getter<number>(prototype, 'byteLength').call(value),
+  )
+
 // Buffers and ArrayBuffers carry bytes, not elements: only their number of bytes can be checked.
 const asBytes = (value: unknown): Uint8Array | undefined => {
   if (value instanceof ArrayBuffer || value instanceof SharedArrayBuffer) return new Uint8Array(value)
-  if (Buffer.isBuffer(value) || value instanceof DataView)
-    return new Uint8Array(value.buffer, value.byteOffset, value.byteLength)
+  if (Buffer.isBuffer(value)) return bytesOver(value, typedArray)
+  if (value instanceof DataView) return bytesOver(value, DataView.prototype)
   const float16 = (globalThis as { Float16Array?: new () => ArrayBufferView }).Float16Array
-  if (float16 && value instanceof float16)
-    return new Uint8Array(value.buffer, value.byteOffset, value.byteLength)
+  if (float16 && value instanceof float16) return bytesOver(value, typedArray)
   return undefined
 }
 
@@ -146,7 +158,8 @@ const filled = (target: HostArray | undefined, value: unknown, spec: ValueSpec):
   const same =
     (value instanceof type && (spec.dtype === 'u8' || !Buffer.isBuffer(value))) ||
     (spec.dtype === 'u8' && value instanceof Uint8ClampedArray)
-  if (same && (value as HostArray).length === count) {
+  const length = same ? lengthOf.call(value) : undefined
+  if (length === count) {
     target?.set(value as HostArray)
     return undefined
   }
@@ -155,6 +168,6 @@ const filled = (target: HostArray | undefined, value: unknown, spec: ValueSpec):
     if (target) new Uint8Array(target.buffer, target.byteOffset, target.byteLength).set(bytes)
     return undefined
   }
-  const given = same ? (value as HostArray).length : bytes && bytes.byteLength / type.BYTES_PER_ELEMENT
+  const given = same ? length : bytes && bytes.byteLength / type.BYTES_PER_ELEMENT
   return { wanted: wantedOf(spec), found: describe(value), next: nextOf(spec, given) }
 }

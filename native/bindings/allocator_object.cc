@@ -140,7 +140,10 @@ Napi::Value sites(const Napi::CallbackInfo& info) {
 Napi::Value freeShared(const Napi::CallbackInfo& info) {
   const Shared device = opened(info);
   check(info, *device, device->driver->bind(), "bind");
-  const Status status = device->memory->freeHeld(blockAt(info));
+  caching::Block* block = blockAt(info);
+  const auto bytes = static_cast<std::int64_t>(block->size);
+  const Status status = device->memory->freeHeld(block);
+  if (status == Status::ok) device->weigh(-bytes);
   return Napi::Number::New(info.Env(), static_cast<int>(status));
 }
 

@@ -160,7 +160,13 @@ Napi::Value read(const Napi::CallbackInfo& info) {
 Napi::Value submit(const Napi::CallbackInfo& info) {
   const auto program = opened(info);
   const auto tick = sizeAt(info[0], "tick");
-  if (!program->session->submit(tick))
+  const bool submitted =
+      info[1].IsUndefined()
+          ? program->session->submit(tick)
+          : program->session->submit(
+                tick, static_cast<std::uint32_t>(integerAt(
+                          info[1], "slot", 0, std::int64_t{program->session->spec().inFlight} - 1)));
+  if (!submitted)
     throw Napi::RangeError::New(info.Env(), "tick " + std::to_string(tick) + " is not the next one");
   program->channel->began();
   return info.Env().Undefined();

@@ -12,6 +12,7 @@ constexpr std::uint32_t garbage = 0xFFC0FFC0u;
 Issuer::Issuer(Program& program, Trace& trace, bool poison, bool mayRepeat)
     : program_(program),
       trace_(trace),
+      slots_(program.spec().inFlight),
       poison_(poison),
       mayRepeat_(mayRepeat),
       severalDevices_(program.devices() > 1),
@@ -22,6 +23,7 @@ Issuer::Issuer(Program& program, Trace& trace, bool poison, bool mayRepeat)
       addresses_(program.spec().buffers.size()),
       operands_(program.decoded().mostOperands),
       blocks_(program.spec().buffers.size()) {
+  for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) slots_[slot] = slot;
   const ProgramSpec& spec = program.spec();
   for (std::uint32_t i = 0; i < spec.buffers.size(); ++i) {
     const BufferSpec& root = spec.buffers[spec.buffers[i].root];
@@ -83,7 +85,7 @@ void Issuer::begin(std::uint64_t tick) {
   begun_ = true;
   next_ = 0;
   nextOrder_ = tick > 0 ? 0 : tickOrders();
-  const auto slot = static_cast<std::uint32_t>(tick % program_.spec().inFlight);
+  const std::uint32_t slot = slots_[tick % slots_.size()].load(std::memory_order_relaxed);
   if (!addressesKnown_) {
     program_.order.beginTick(tick);
     for (const auto& pool : program_.pools) pool->forgetCompleted();

@@ -25,6 +25,10 @@ class Issuer {
   // Issues the tick. Where a lane's queue is full it stops before that command, with `isWhole` false, and is
   // called again for the same tick later. The first failure ends the tick; commands before it run on.
   MaybeFailure issue(std::uint64_t tick);
+  // The slot of inputs and outputs that a tick uses; from any thread, before the tick is issued.
+  void useSlot(std::uint64_t tick, std::uint32_t slot) {
+    slots_[tick % slots_.size()].store(slot, std::memory_order_relaxed);
+  }
   bool isWhole() const { return !begun_; }
   // How many commands have found their lane's queue full.
   std::uint64_t fullQueues() const { return fullQueues_; }
@@ -65,6 +69,7 @@ class Issuer {
 
   Program& program_;
   Trace& trace_;
+  std::vector<std::atomic<std::uint32_t>> slots_;  // by tick modulo inFlight
   bool poison_;
   bool mayRepeat_;
   const bool severalDevices_;

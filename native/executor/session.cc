@@ -62,7 +62,15 @@ void* Session::pinned(std::uint32_t buffer, std::uint32_t slot) const {
   return reinterpret_cast<void*>(program_->memory.address(spec_, buffer, slot));
 }
 
-bool Session::submit(std::uint64_t tick) { return issueThread_.submit(*this, tick); }
+bool Session::submit(std::uint64_t tick, std::uint32_t slot) {
+  if (slot >= spec_.inFlight) return false;
+  {
+    std::lock_guard lock(mutex_);
+    if (!issuer_ || end_ != open_) return false;
+    issuer_->useSlot(tick, slot);
+  }
+  return issueThread_.submit(*this, tick);
+}
 
 bool Session::issueTick(std::uint64_t tick) {
   MaybeFailure failure;

@@ -84,8 +84,10 @@ class Session : private IssueThread::Queue {
     return program_->memory.pinnedBlock(buffer, slot);
   }
 
-  // Ticks are 0, 1, 2 … False where this is not the next one, or the session is closed.
-  bool submit(std::uint64_t tick);
+  // Ticks are 0, 1, 2 … False where this is not the next one, or the session is closed. The tick uses this
+  // slot of every input and output; tick - inFlight has ended, or used the same slot.
+  bool submit(std::uint64_t tick, std::uint32_t slot);
+  bool submit(std::uint64_t tick) { return submit(tick, static_cast<std::uint32_t>(tick % spec_.inFlight)); }
   MaybeFailure load(std::uint32_t buffer, const void* bytes);
   MaybeFailure read(std::uint32_t buffer, void* bytes);
   SessionStats stats() const;

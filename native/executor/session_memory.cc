@@ -154,10 +154,7 @@ MaybeFailure SessionMemory::takeRoots(const ProgramSpec& spec) {
       stateEnd[memory] += bytes;
       continue;
     }
-    if (const auto shared = sources_.shared.find(i); shared != sources_.shared.end()) {
-      place.address = shared->second->address;
-      continue;
-    }
+    if (sources_.shared.contains(i)) continue;
     place.slots = static_cast<std::uint32_t>(slots_.size());
     const std::uint32_t slots = handedOver(buffer.life) ? spec.inFlight : 1;
     for (std::uint32_t slot = 0; slot < slots; ++slot) {
@@ -175,14 +172,31 @@ MaybeFailure SessionMemory::takeRoots(const ProgramSpec& spec) {
   return std::nullopt;
 }
 
+// Parameters that are shared lie outside the arena: the ends that only they would take are left out.
+void SessionMemory::trimArena(const ProgramSpec& spec, std::size_t memory) {
+  std::uint64_t low = poolBytes(memory), high = 0;
+  for (std::uint32_t i = 0; i < spec.buffers.size(); ++i) {
+    const BufferSpec& buffer = spec.buffers[i];
+    if (buffer.root != i || buffer.arenaOffset < 0 || of(buffer) != memory) continue;
+    if (sources_.shared.contains(i)) continue;
+    const auto offset = static_cast<std::uint64_t>(buffer.arenaOffset);
+    low = std::min(low, offset / RangePool::granule * RangePool::granule);
+    high = std::max(high, offset + buffer.bytes);
+  }
+  high = std::min(high == 0 ? 0 : RangePool::rounded(high), poolBytes(memory));
+  ranges_[memory].low = std::min(low, high);
+  ranges_[memory].total = ranges_[memory].fixed + high - ranges_[memory].low;
+}
+
 // The ranges of pools and the arenas, and the places of the buffers in an arena.
 MaybeFailure SessionMemory::takeRanges(const ProgramSpec& spec) {
   for (std::size_t memory = 0; memory < ranges_.size(); ++memory) {
+    if (spec.planned && !sources_.shared.empty()) trimArena(spec, memory);
     if (poolBytes(memory) == 0) continue;
     caching::Block* taken = nullptr;
     if (MaybeFailure failure = block(memory, poolBytes(memory), spec.planned ? "arena" : "pool", &taken))
       return failure;
-    ranges_[memory].base = taken->address;
+    ranges_[memory].base = taken->address - ranges_[memory].low;
     if (memory == pinned())
       pinnedRange_.push_back(std::make_shared<const PinnedBlock>(devices_[0], taken));
     else
@@ -193,6 +207,7 @@ MaybeFailure SessionMemory::takeRanges(const ProgramSpec& spec) {
     if (buffer.root == i && buffer.arenaOffset >= 0)
       places_[i].address = ranges_[of(buffer)].base + static_cast<std::uint64_t>(buffer.arenaOffset);
   }
+  for (const auto& [root, block] : sources_.shared) places_[root].address = block->address;
   return std::nullopt;
 }
 

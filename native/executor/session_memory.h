@@ -82,8 +82,9 @@ class SessionMemory {
 
  private:
   struct Range {
-    DeviceAddress base = 0;  // of the pool or the arena
+    DeviceAddress base = 0;  // of the pool or the whole arena
     std::uint64_t fixed = 0, total = 0, state = 0, shared = 0;
+    std::uint64_t low = 0;  // where in the arena its block begins
   };
   struct Place {
     DeviceAddress address = 0;  // of the first slot; 0: none yet
@@ -97,6 +98,7 @@ class SessionMemory {
   MaybeFailure layOut(const ProgramSpec& spec);
   MaybeFailure sizeDevice(const ProgramSpec& spec, std::size_t device);
   MaybeFailure takeRoots(const ProgramSpec& spec);
+  void trimArena(const ProgramSpec& spec, std::size_t memory);
   MaybeFailure takeRanges(const ProgramSpec& spec);
   MaybeFailure block(std::size_t memory, std::uint64_t bytes, const std::string& purpose,
                      caching::Block** taken);

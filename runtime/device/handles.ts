@@ -51,6 +51,10 @@ let makeBlock: (
 ) => Block
 /** The address of a block. Throws unless the block is alive. */
 let addressFor: (block: Block, at: string) => number
+/** What the addon knows a block of device memory by. Throws unless the block is alive. */
+export let sharedHandle: (block: Block) => number
+/** Frees a block that sessions may use: it lives on until the last of them has closed. */
+export let freeShared: (block: Block) => void
 let spaceOf: (block: Block) => Space
 let coreOf: (block: Block) => Core
 
@@ -376,6 +380,16 @@ export class Block implements Disposable {
     addressFor = (block, at) => {
       block.#alive(at)
       return block.#address
+    }
+    sharedHandle = block => {
+      block.#alive('open')
+      return block.#handle
+    }
+    freeShared = block => {
+      const handle = block.#handle
+      block.#handle = 0
+      block.#check(block.#core.native.freeShared(handle), 'block.free')
+      block.#core.observer?.freed(block, handle)
     }
     spaceOf = block => block.#space
     coreOf = block => block.#core

@@ -5,8 +5,20 @@ import { sessionPool } from '../device/mem-pool.js'
 import { openShare } from '../device/share.js'
 import type { DeviceError } from '../errors.js'
 import type { DeviceChoice, OpenOptions } from './options.js'
+import { SharedParams } from './shared-params.js'
 
 type Choice = Pick<OpenOptions, 'device' | 'pool' | 'host'>
+
+/** Shared parameters alone say which device: theirs. */
+export const chosen = (options: OpenOptions): Choice => {
+  const { device, pool, host, params } = options
+  const own = device === undefined && pool === undefined && SharedParams.is(params)
+  return {
+    ...(own ? { device: params.device } : device === undefined ? {} : { device }),
+    ...(pool === undefined ? {} : { pool }),
+    ...(host === undefined ? {} : { host }),
+  }
+}
 
 /** A choice as a name: one device, with its number. */
 export const choiceName = (choice: DeviceChoice): string =>

@@ -66,7 +66,7 @@ export class Engine implements RunHost, LeaseOwner {
   fill(input: number, tick: number, part: number, value: unknown): Mismatch | undefined {
     const began = performance.now()
     const port = this.inputs[input]!
-    const place = this.#views[tick % this.parts.plan.inFlight]![input]![part]!
+    const place = this.#views[this.ticks.slot(tick)]![input]![part]!
     const mismatch = fill(place, value, port.spec)
     this.#filling += performance.now() - began
     if (!mismatch) this.onFed?.(port.spec.name, tick, place)
@@ -79,7 +79,7 @@ export class Engine implements RunHost, LeaseOwner {
     this.#owners[slot] = this.run
     this.#submittedAt[slot] = began
     try {
-      this.parts.program.submit(this.ticks.next)
+      this.parts.program.submit(this.ticks.next, this.ticks.slot(this.ticks.next))
     } catch (error) {
       this.#fail(error as NativeFailure)
       throw this.failure
@@ -161,8 +161,9 @@ export class Engine implements RunHost, LeaseOwner {
       this.#completedAt = now
     }
     const leased = !failure && run !== undefined && run.listening
+    const slotOfTick = this.ticks.slot(tick)
     this.ticks.complete(tick, leased)
-    run?.completed(failure ? this.failure : undefined, leased ? this.#lease(tick) : undefined)
+    run?.completed(failure ? this.failure : undefined, leased ? this.#lease(tick, slotOfTick) : undefined)
     // A run that starts while an unsubscribed one drains waits for these slots.
     if (this.run !== run) this.run?.advance()
     if (this.ticks.flying > 0) return
@@ -170,9 +171,9 @@ export class Engine implements RunHost, LeaseOwner {
     if (this.failure) void this.close()
   }
 
-  #lease(tick: number): Lease<unknown> {
-    const { program, plan, detach } = this.parts
-    const values = viewsOf(program, this.outputs, tick % plan.inFlight)
+  #lease(tick: number, slot: number): Lease<unknown> {
+    const { program, detach } = this.parts
+    const values = viewsOf(program, this.outputs, slot)
     return makeLease(
       tick,
       this.outputs.map(({ spec }, i) => [spec.name, values[i]!] as const),

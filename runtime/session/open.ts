@@ -4,19 +4,21 @@ import type { Ports } from '../../dsl/index.js'
 import { provenanceOf } from '../../dsl/internal.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import { type NativeDevice, type NativeFailure, type NativeProgram, native } from '../addon.js'
+import { coreOfDevice } from '../device/device.js'
 import { nativeName, type SessionDevice, summaryOf } from '../device/devices.js'
 import { openFailure } from '../device/open-failure.js'
 import { type DeviceError, together } from '../errors.js'
 import { checkedPlan, unrunnable } from './check-plan.js'
-import { choiceErrors, choiceName, openChoice } from './devices.js'
+import { choiceErrors, choiceName, chosen, openChoice } from './devices.js'
 import { Engine } from './engine.js'
 import { flatten } from './flatten.js'
 import { cancelled, tooFewDevices, tooManyInFlight, unreadable } from './messages.js'
 import { checkOptions, type DeviceChoice, type OpenOptions } from './options.js'
-import { checkParams, load } from './params.js'
+import { checkParams, deviceParams, load, type ParamSources } from './params.js'
 import type { Written } from './ports.js'
 import { referencesFor } from './references.js'
 import { makeSession, type Session } from './session.js'
+import { deviceOf, ParamFailure, SharedParams, sourcesOf, withBlocks } from './shared-params.js'
 
 /**
  * Opens a plan on a device: checks its arguments, builds the kernels, reserves the memory, fills the
@@ -52,10 +54,11 @@ const checkAll = (plan: Plan, options: OpenOptions): E.Either<DeviceError, Plan>
 
 /** The errors of a verified plan with valid options. */
 const errorsTogether = (plan: Plan, options: OpenOptions): readonly DeviceError[] => {
-  const { inFlight = plan.inFlight, params = {} } = options
+  const { inFlight = plan.inFlight } = options
+  const params = sourcesIn(options)
   return [
     ...unrunnable(plan),
-    ...choiceErrors(options, plan.devices, problem => tooFewDevices(plan, problem)),
+    ...choiceErrors(chosen(options), plan.devices, problem => tooFewDevices(plan, problem)),
     ...(inFlight <= plan.inFlight ? [] : [tooManyInFlight(plan, inFlight)]),
     ...checkParams(plan, params, writtenIn(plan)),
   ]
@@ -65,7 +68,8 @@ const opened = async <I extends Ports, O extends Ports>(
   plan: Plan,
   options: OpenOptions,
 ): Promise<E.Either<DeviceError, Session<I, O>>> => {
-  const { device: wanted = 'auto', params = {}, signal } = options
+  const { signal } = options
+  const { device: wanted = 'auto' } = chosen(options)
   let devices: readonly SessionDevice[] = []
   let opening = (Array.isArray(wanted) ? wanted : [wanted as DeviceChoice]).map(choiceName).join(', ')
   let program: NativeProgram | undefined
@@ -77,7 +81,7 @@ const opened = async <I extends Ports, O extends Ports>(
   }
   try {
     signal?.throwIfAborted()
-    devices = openChoice(options, plan.devices, name => {
+    devices = openChoice(chosen(options), plan.devices, name => {
       opening = wanted === name.split(':')[0] ? wanted : name
     })
     const [device, ...peers] = devices.map(each => each.native) as [NativeDevice, ...NativeDevice[]]
@@ -85,17 +89,21 @@ const opened = async <I extends Ports, O extends Ports>(
     const onHost = device.info.kind === 'host'
     const references = onHost ? referencesFor(plan, flat, options.references ?? {}) : { byKernel: {} }
     if ('errors' in references) return await fail(together(references.errors))
-    program = await device.program(flat.spec, {
-      ...(peers.length > 0 ? { peers } : {}),
-      ...(options.trace ? { trace: true } : {}),
-      ...(options.poison ? { poison: true } : {}),
-      ...(onHost ? { references: references.byKernel } : {}),
+    const failure = await withShared(plan, options, devices, async shared => {
+      program = await device.program(flat.spec, {
+        ...(peers.length > 0 ? { peers } : {}),
+        ...(options.trace ? { trace: true } : {}),
+        ...(options.poison ? { poison: true } : {}),
+        ...(shared.length > 0 ? { shared } : {}),
+        ...(onHost ? { references: references.byKernel } : {}),
+      })
+      return load(plan, program, sourcesIn(options), new Set(shared.map(([id]) => id)), signal)
     })
-    const failure = await load(plan, program, params, signal)
     if (failure) return await fail(failure)
     signal?.throwIfAborted()
   } catch (error) {
     if (signal?.aborted && error === signal.reason) return fail(cancelled(error))
+    if (error instanceof ParamFailure) return fail(error.failure)
     const failed = (error as Partial<NativeFailure>).device
     const found = Math.max(
       0,
@@ -109,7 +117,7 @@ const opened = async <I extends Ports, O extends Ports>(
   const engine = new Engine({
     plan,
     devices,
-    program,
+    program: program!,
     inFlight: options.inFlight ?? plan.inFlight,
     detach: buffer => native().detach(buffer),
     written: writtenIn(plan),
@@ -122,6 +130,26 @@ const opened = async <I extends Ports, O extends Ports>(
     leaseWarningMs: options.leaseWarningMs ?? 5000,
   }
   return E.right(makeSession<I, O>(parts))
+}
+
+const sourcesIn = ({ params = {} }: OpenOptions): ParamSources =>
+  SharedParams.is(params) ? sourcesOf(params) : params
+
+/** Runs the body with the parameters that are on the session's devices already: buffers and their blocks. */
+const withShared = async <A>(
+  plan: Plan,
+  { params }: OpenOptions,
+  devices: readonly SessionDevice[],
+  body: (shared: readonly (readonly [buffer: number, block: number])[]) => Promise<A>,
+): Promise<A> => {
+  if (!SharedParams.is(params)) return body([])
+  const { memoryId } = coreOfDevice(deviceOf(params)).native
+  const wanted = deviceParams(plan, device => devices[device]!.share.memoryId === memoryId)
+  return withBlocks(
+    params,
+    wanted.map(({ spec }) => spec),
+    blocks => body(wanted.flatMap(({ spec, ids }) => ids.map(id => [id, blocks.get(spec.name)!] as const))),
+  )
 }
 
 const writtenIn =

@@ -7,6 +7,7 @@ import { badOption, type Check, check, checkEach, flag, object, whole } from '..
 import type { DeviceError } from '../errors.js'
 import type { ParamSources } from './params.js'
 import type { References } from './references.js'
+import type { SharedParams } from './shared-params.js'
 
 /** A device's name, or a device that is open. */
 export type DeviceChoice = 'auto' | DeviceName | (string & {}) | Device
@@ -26,8 +27,8 @@ export interface OpenOptions {
   readonly pool?: MemPool
   /** Fewer ticks at once than the plan has slots for. */
   readonly inFlight?: number
-  /** The values of the graph's parameters, by name. */
-  readonly params?: ParamSources
+  /** The values of the graph's parameters, by name; or those that sessions share, from `params(device, …)`. */
+  readonly params?: ParamSources | SharedParams
   /** Settings of the host device: its memory, rates, jitter, faults. */
   readonly host?: HostOptions
   /** Times every run command, for `session.trace()`. */

@@ -59,23 +59,26 @@ const problemOf = (plan: Plan, given: ParamSources, spec: ValueSpec): readonly D
 
 /**
  * Gives every parameter its value, on every device that has it, and every state its first value. Pinned
- * parameters are filled in place, device parameters through one staging buffer at a time. Stops at the first
- * source that throws.
+ * parameters are filled in place, device parameters through one staging buffer at a time. Those in `shared`
+ * are filled already. Stops at the first source that throws.
  */
 export const load = async (
   plan: Plan,
   program: NativeProgram,
   given: ParamSources,
+  shared: ReadonlySet<number>,
   signal?: AbortSignal,
 ): Promise<DeviceError | undefined> => {
-  for (const [buffer, ...others] of byName(plan)) {
+  for (const all of byName(plan)) {
+    const [buffer, ...others] = all.filter(({ id }) => !shared.has(id))
+    if (buffer === undefined) continue
     signal?.throwIfAborted()
     const spec = specOf(buffer)
     const pinned = buffer.space === 'pinned'
     const bytes = pinned
       ? new Uint8Array(program.view(buffer.id, 0), 0, buffer.bytes)
       : new Uint8Array(buffer.bytes)
-    const failure = await put(bytes, given[buffer.name]!, spec)
+    const failure = await fillParam(bytes, given[buffer.name]!, spec)
     if (failure) return failure
     if (!pinned) for (const { id } of [buffer, ...others]) await program.load(id, bytes)
   }
@@ -87,7 +90,8 @@ export const load = async (
   return undefined
 }
 
-const put = async (
+/** Fills the bytes of a parameter from its source; or the error. */
+export const fillParam = async (
   bytes: Uint8Array,
   source: ParamSource,
   spec: ValueSpec,
@@ -113,3 +117,13 @@ const firstState = (buffer: PlanBuffer, init: number | readonly number[]): Uint8
   else for (let i = 0; i < values.length; i++) values[i] = store(init[i] ?? 0)
   return new Uint8Array(values.buffer as ArrayBuffer)
 }
+
+/** The device parameters of a plan, on the devices that `holds` names: their buffers by name. */
+export const deviceParams = (
+  plan: Plan,
+  holds: (device: number) => boolean,
+): readonly { readonly spec: ValueSpec; readonly ids: readonly number[] }[] =>
+  byName(plan).flatMap(all => {
+    const ids = all.filter(({ space, device }) => space === 'device' && holds(device)).map(({ id }) => id)
+    return ids.length === 0 ? [] : [{ spec: specOf(all[0]), ids }]
+  })

@@ -99,6 +99,10 @@ const isThenable = (value: unknown): value is PromiseLike<unknown> => {
   }
 }
 
+// A promise of what the thenable yields: one whose `then` throws rejects.
+const settled = (thenable: PromiseLike<unknown>): Promise<unknown> =>
+  new Promise(resolve => resolve(thenable))
+
 /**
  * Asks its iterator for the values of one tick at a time, so a run that ends early has taken the values of at
  * most one tick too many.
@@ -150,7 +154,7 @@ class PulledReader implements Reader {
       return
     }
     if (isThenable(result))
-      result.then(
+      settled(result).then(
         answer => this.#answered(answer, true),
         cause => this.#threw(cause),
       )
@@ -164,7 +168,15 @@ class PulledReader implements Reader {
       this.#threw(new TypeError(`the iterator's next() gave ${String(answer)}, not a result`))
       return
     }
-    const { done, value } = answer as IteratorResult<unknown>
+    let done: unknown
+    let value: unknown
+    try {
+      done = (answer as IteratorResult<unknown>).done
+      if (!done) value = (answer as IteratorResult<unknown>).value
+    } catch (cause) {
+      this.#threw(cause)
+      return
+    }
     if (done) {
       this.#asking = false
       if (this.#stopped) return
@@ -172,7 +184,7 @@ class PulledReader implements Reader {
       this.slots.close()
       if (later) this.host.wake()
     } else if (isThenable(value)) {
-      value.then(
+      settled(value).then(
         resolved => this.#took(resolved, true),
         cause => this.#threw(cause),
       )
@@ -200,7 +212,7 @@ class PulledReader implements Reader {
     // A failure in the source's cleanup no longer changes how the run ends, so it becomes a warning.
     try {
       const returned: unknown = this.#iterator?.return?.()
-      if (isThenable(returned)) returned.then(undefined, warnReturnThrew)
+      if (isThenable(returned)) settled(returned).then(undefined, warnReturnThrew)
     } catch (error) {
       warnReturnThrew(error)
     }

@@ -69,10 +69,7 @@ export class Run {
   get stalled(): boolean {
     const { ticks } = this.host
     return (
-      !this.#ending &&
-      ticks.flying === 0 &&
-      ticks.next < this.#limit() &&
-      ticks.before(ticks.next) === 'leased'
+      !this.#ending && ticks.flying === 0 && ticks.next < this.#limit() && ticks.waitsForLease(ticks.next)
     )
   }
 
@@ -191,7 +188,7 @@ export class Run {
       reader.pending &&
       !this.#ending &&
       this.host.ticks.flying === 0 &&
-      this.host.ticks.before(reader.filled) === 'leased'
+      this.host.ticks.waitsForLease(reader.filled)
     if (!this.#readers.some(stuck)) return
     setImmediate(() => {
       for (const reader of this.#readers.filter(stuck)) reader.drop()

@@ -1,19 +1,25 @@
-/** The state of a slot's last tick: returned (or never used), on the device, or leased. */
+/** The state of a slot: free (or being filled), on the device, or leased. */
 export type SlotState = 'free' | 'flying' | 'leased'
 
 /**
- * The credits of a session. Tick t may be filled and submitted only when tick t − size has completed *and*
- * its lease has been returned, so at most `size` ticks are between a feed and the return of their lease. Tick
+ * The credits of a session. A tick has a slot from its first value on until its lease is given back: the slot
+ * of number tick modulo size where that is free, else another one, so that a lease that is kept takes one slot
+ * from the session and no more. At most `size` ticks are between a feed and the return of their lease. Tick
  * numbers continue from run to run.
  */
 export class Ticks {
   /** The next tick to be submitted. */
   next = 0
   #flying = 0
+  /** The first tick, from `next` on, that has no slot yet. */
+  #unplaced = 0
+  readonly #slots = new Map<number, number>()
   readonly #states: SlotState[]
+  readonly #taken: boolean[]
 
   constructor(readonly size: number) {
     this.#states = Array.from({ length: size }, () => 'free')
+    this.#taken = Array.from({ length: size }, () => false)
   }
 
   get flying(): number {
@@ -24,40 +30,67 @@ export class Ticks {
     return this.#states.reduce((sum, state) => sum + (state === 'free' ? 1 : 0), 0)
   }
 
-  /** Of the tick that last held the slot which `tick` will hold. */
-  before(tick: number): SlotState {
-    return this.#states[tick % this.size]!
+  /** The slot of a tick that is fillable, in flight or leased. */
+  slot(tick: number): number {
+    return this.#slots.get(tick)!
   }
 
   /**
-   * Whether a feed may fill this tick already. Feeds fill in order, so every tick between `next` and it is
-   * fillable too.
+   * Whether a feed may fill this tick already. Ticks get their slots in order, so every tick between `next`
+   * and it is fillable too.
    */
   fillable(tick: number): boolean {
-    return tick < this.next + this.size && this.before(tick) === 'free'
+    if (tick >= this.next + this.size) return false
+    for (; this.#unplaced <= tick; this.#unplaced++) if (!this.#place(this.#unplaced)) return false
+    return true
   }
 
+  /** While nothing is in flight: whether a tick cannot be filled before a lease is given back. */
+  waitsForLease(tick: number): boolean {
+    return tick < this.next + this.size && !this.fillable(tick)
+  }
+
+  /** Submits the next tick, which is fillable. */
   submit(): number {
     const tick = this.next++
-    this.#states[tick % this.size] = 'flying'
+    this.#states[this.slot(tick)] = 'flying'
     this.#flying++
     return tick
   }
 
   complete(tick: number, leased: boolean): void {
-    this.#states[tick % this.size] = leased ? 'leased' : 'free'
+    this.#states[this.slot(tick)] = leased ? 'leased' : 'free'
+    if (!leased) this.#leave(tick)
     this.#flying--
   }
 
   giveBack(tick: number): void {
-    this.#states[tick % this.size] = 'free'
+    if (!this.#slots.has(tick)) return
+    this.#states[this.slot(tick)] = 'free'
+    this.#leave(tick)
   }
 
   /** The ticks whose leases are out, oldest first. */
   leased(): readonly number[] {
-    const ticks: number[] = []
-    for (let tick = Math.max(0, this.next - this.size); tick < this.next; tick++)
-      if (this.before(tick) === 'leased') ticks.push(tick)
-    return ticks
+    return [...this.#slots]
+      .filter(([, slot]) => this.#states[slot] === 'leased')
+      .map(([tick]) => tick)
+      .sort((a, b) => a - b)
+  }
+
+  #place(tick: number): boolean {
+    for (let i = 0; i < this.size; i++) {
+      const slot = (tick + i) % this.size
+      if (this.#taken[slot]) continue
+      this.#taken[slot] = true
+      this.#slots.set(tick, slot)
+      return true
+    }
+    return false
+  }
+
+  #leave(tick: number): void {
+    this.#taken[this.slot(tick)] = false
+    this.#slots.delete(tick)
   }
 }

@@ -1,11 +1,22 @@
 // Sessions and a Device's lanes share one memory: everything on a device is a block of its Device.
+import { Worker } from 'node:worker_threads'
 import * as E from 'fp-ts/lib/Either.js'
 import { lastValueFrom, take, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'
 import { compile } from '../../dsl/compiler/compile.js'
-import { download, graph, lane, matmul, on, orThrow, relu, tensor, upload } from '../../dsl/index.js'
-import { Device, errorsOf, type OpenOptions, open, pulled } from '../../runtime/index.js'
-import { present } from './devices.js'
+import { download, graph, lane, matmul, on, orThrow, param, relu, tensor, upload } from '../../dsl/index.js'
+import type { Plan } from '../../dsl/ir/plan.js'
+import { hold } from '../../runtime/device/testing.js'
+import {
+  Device,
+  errorsOf,
+  type OpenOptions,
+  open,
+  params,
+  pulled,
+  type Session,
+} from '../../runtime/index.js'
+import { pause, present } from './devices.js'
 
 const KiB = 1024
 const size = 256
@@ -16,11 +27,12 @@ const net = graph({ x: tensor('f32', [size, size]), w: tensor('f32', [size, size
 }))
 const feed = new Float32Array(size * size).fill(0.5)
 
-const failures = async (options: OpenOptions) => {
-  const result = await open(orThrow(compile(net)), options)()
+const failuresOf = async (plan: Plan, options: OpenOptions) => {
+  const result = await open(plan, options)()
   expect(E.isLeft(result)).toBe(true)
   return errorsOf((result as E.Left<never>).left)
 }
+const failures = (options: OpenOptions) => failuresOf(orThrow(compile(net)) as never, options)
 
 describe.each(present)('one memory, on %s', name => {
   const plans = { pooled: orThrow(compile(net)), planned: orThrow(compile(net, { storage: 'planned' })) }
@@ -127,5 +139,126 @@ describe.each(present)('one memory, on %s', name => {
     expect(error).toMatchObject({ _tag: 'OutOfMemory' })
     expect(error!.found).toContain('weights of mine')
     expect(held.disposed).toBe(false)
+  })
+})
+
+describe.each(present)('shared parameters, on %s', name => {
+  const scaled = (factor: string) =>
+    graph(factor, { x: tensor('f32', [size, size]) }, ({ x }) => ({
+      y: x.pipe(upload(copy), on(math), matmul(param('w', tensor('f32', [size, size]))), download(copy)),
+    }))
+  const plans = [orThrow(compile(scaled('a'))), orThrow(compile(scaled('b'), { storage: 'planned' }))]
+  const answers = async (session: Session<{ x: never }, { y: never }>): Promise<number> => {
+    const run = (session as unknown as Session).run({ x: pulled([feed]) })
+    let found = 0
+    for await (using out of run) found = (out as unknown as { y: Float32Array }).y[3]!
+    return found
+  }
+
+  it('are on the device once, are right in each session, and outlive their disposal while one is open', async () => {
+    await using device = orThrow(await Device.open(name, { allocator: { maxSplit: 2 ** 30 } })())
+    const bytes = size * size * 4
+    let calls = 0
+    const source = (into: Uint8Array): void => {
+      calls++
+      new Float32Array(into.buffer, into.byteOffset, into.byteLength / 4).fill(0.25)
+    }
+    const weights = await params(device, { w: source })
+    const named = (): number =>
+      device
+        .snapshot()
+        .segments.flatMap(({ blocks }) => blocks)
+        .filter(({ state, requested }) => state === 'live' && requested === bytes).length
+    const first = orThrow(await open(plans[0]!, { params: weights })())
+    const alone = device.stats()['allocated_bytes.all.current']!
+    const second = orThrow(await open(plans[1]!, { device, params: weights })())
+    expect(device.stats()['allocated_bytes.all.current']! - alone).toBeLessThan(
+      plans[1]!.bound.device[0]! - bytes + 1,
+    )
+    expect(calls).toBe(1)
+    expect(named()).toBeGreaterThan(0)
+    expect(await answers(first as never)).toBe(32)
+    await first.close()
+    await weights[Symbol.asyncDispose]()
+    expect(await answers(second as never)).toBe(32)
+    const refused = await open(plans[0]!, { device, params: weights })()
+    expect(E.isLeft(refused)).toBe(true)
+    await second.close()
+    expect(device.stats()['allocated_bytes.all.current']).toBe(0)
+  })
+
+  it('of a wrong type are an error of the opening, and nothing stays', async () => {
+    await using device = orThrow(await Device.open(name, { allocator: { maxSplit: 2 ** 30 } })())
+    await using weights = await params(device, { w: new Float32Array(3) })
+    expect((await failuresOf(plans[0]!, { params: weights }))[0]).toMatchObject({ _tag: 'WrongParam' })
+    await using throwing = await params(device, {
+      w: () => {
+        throw new Error('no file')
+      },
+    })
+    const [error] = await failuresOf(plans[0]!, { params: throwing })
+    expect(error).toMatchObject({ _tag: 'WrongParam' })
+    expect(error!.found).toContain('no file')
+    expect(device.stats()['allocated_bytes.all.current']).toBe(0)
+    await expect(params(device, { w: 7 as never })).rejects.toThrow('wanted a typed array')
+  })
+})
+
+describe.each(present)('several threads, on %s', name => {
+  it('share one memory: each with its own lanes, all in one snapshot, beside a session', async () => {
+    await using device = orThrow(await Device.open(name, { allocator: { policy: 'order-then-wait' } })())
+    await using session = orThrow(await open(orThrow(compile(net)), { device })())
+    const base = device.stats()['allocated_bytes.all.current']!
+    const workers = [1, 2, 3].map(
+      seed =>
+        new Worker(new URL('../fixtures/shared-device-worker.mjs', import.meta.url), {
+          workerData: { name, seed, rounds: 320 },
+        }),
+    )
+    const said = workers.map(
+      worker =>
+        new Promise<never>((resolve, reject) => {
+          worker.once('message', resolve)
+          worker.once('error', reject)
+        }),
+    )
+    const sums: number[] = []
+    const values = Array.from({ length: 40 }, () => feed)
+    for await (using out of session.run({ x: pulled(values), w: pulled(values) })) sums.push(out.y[7]!)
+    expect(sums).toEqual(values.map(() => 64))
+    for (const answer of await Promise.all(said))
+      expect(answer).toMatchObject({ wrong: 0, options: { policy: 'order-then-wait' } })
+    const { segments, sites, lanes } = device.snapshot()
+    const live = segments.flatMap(({ blocks }) => blocks.filter(({ state }) => state === 'live'))
+    const words = live.map(({ site }) => sites[site]?.[0]?.name)
+    for (const seed of [1, 2, 3]) expect(words).toContain(`kept by worker ${seed}`)
+    expect(lanes.map(lane => lane.name)).toEqual(expect.arrayContaining(['writer 1', 'reader 3']))
+    const ended = workers.map(worker => new Promise(resolve => worker.once('exit', resolve)))
+    for (const worker of workers) worker.postMessage('end')
+    await Promise.all(ended)
+    // What a share still held is free when it has closed.
+    expect(device.stats()['allocated_bytes.all.current']).toBe(base)
+  })
+
+  it('a session and a free-standing lane share a block: the next owner comes after the read', async () => {
+    await using device = orThrow(await Device.open(name, { allocator: { policy: 'order-then-wait' } })())
+    const reader = device.lane({ name: 'reader' })
+    const bytes = 2 ** 22
+    const seen = device.pinned(bytes)
+    const block = device.malloc(bytes)
+    device.defaultLane.fill32(block, 41)
+    reader.wait(device.defaultLane.record())
+    const gate = hold(device, reader)
+    reader.copy(seen, block) // waits at the gate
+    block.recordUse(reader)
+    block.free()
+    // A session of the same size may take the freed block at once; its ticks come after the held read.
+    const session = open(orThrow(compile(net, { storage: 'planned' })), { device })()
+    await pause(20)
+    gate.open()
+    await using running = orThrow(await session)
+    for await (using out of running.run({ x: pulled([feed]), w: pulled([feed]) })) expect(out.y[0]).toBe(64)
+    await reader.synchronize()
+    expect(new Uint32Array(seen.view()).every(word => word === 41)).toBe(true)
   })
 })

@@ -1,0 +1,186 @@
+import { orThrow } from '../../dsl/index.js'
+import { Device } from '../device/device.js'
+import { type Block, freeShared, type Lane, sharedHandle } from '../device/handles.js'
+import { type DeviceError, DisposedError } from '../errors.js'
+import { describe, type ValueSpec } from '../values.js'
+import { wrongParam } from './messages.js'
+import { fillParam, type ParamSource, type ParamSources } from './params.js'
+
+/** The sources and the blocks of shared parameters, for `open`. */
+export let sourcesOf: (params: SharedParams) => ParamSources
+/** The device of shared parameters; throws once they are disposed of. */
+export let deviceOf: (params: SharedParams) => Device
+/**
+ * Runs an opening that uses the blocks of these parameters, by name: they are not freed before it ends. Every
+ * block is filled.
+ */
+export let withBlocks: <A>(
+  params: SharedParams,
+  specs: readonly ValueSpec[],
+  body: (blocks: ReadonlyMap<string, number>) => Promise<A>,
+) => Promise<A>
+
+/** An error of a parameter that is found while a session opens. */
+export class ParamFailure extends Error {
+  constructor(readonly failure: DeviceError) {
+    super(failure.found, { cause: failure.cause })
+  }
+}
+
+interface Resident {
+  readonly spec: ValueSpec
+  readonly block: Block
+}
+
+/**
+ * Parameters that several sessions of a device share, from `params(device, source)`: each is on the device
+ * once. Dispose of them when no further session is to be opened with them: sessions that are open keep the
+ * memory of theirs until they close.
+ */
+export class SharedParams implements AsyncDisposable {
+  readonly #device: Device
+  readonly #ownDevice: boolean
+  readonly #lane: Lane
+  readonly #sources: ParamSources
+  readonly #resident = new Map<string, Promise<Resident>>()
+  readonly #openings = new Set<Promise<unknown>>()
+  #disposing: Promise<void> | undefined
+
+  constructor(device: Device, ownDevice: boolean, sources: ParamSources) {
+    this.#device = device
+    this.#ownDevice = ownDevice
+    this.#lane = device.lane({ name: 'params' })
+    this.#sources = sources
+  }
+
+  static {
+    sourcesOf = params => params.#sources
+    deviceOf = params => {
+      params.#alive()
+      return params.#device
+    }
+    withBlocks = async (params, specs, body) => {
+      params.#alive()
+      const opening = params.#blocks(specs).then(body)
+      params.#openings.add(opening)
+      try {
+        return await opening
+      } finally {
+        params.#openings.delete(opening)
+      }
+    }
+  }
+
+  static is(value: unknown): value is SharedParams {
+    return typeof value === 'object' && value !== null && #device in value
+  }
+
+  get device(): Device {
+    return this.#device
+  }
+  get names(): readonly string[] {
+    return Object.keys(this.#sources)
+  }
+  get disposed(): boolean {
+    return this.#disposing !== undefined
+  }
+
+  /** Frees the parameters, each as soon as no session uses it. Waits for sessions that are being opened. */
+  [Symbol.asyncDispose](): Promise<void> {
+    this.#disposing ??= this.#dispose()
+    return this.#disposing
+  }
+
+  async #dispose(): Promise<void> {
+    await Promise.allSettled(this.#openings)
+    const resident = await Promise.allSettled(this.#resident.values())
+    for (const each of resident)
+      if (each.status === 'fulfilled' && !each.value.block.disposed) freeShared(each.value.block)
+    if (!this.#device.closed) this.#lane[Symbol.dispose]()
+    if (this.#ownDevice) await this.#device.close()
+  }
+
+  async #blocks(specs: readonly ValueSpec[]): Promise<ReadonlyMap<string, number>> {
+    const blocks = new Map<string, number>()
+    for (const spec of specs) {
+      const { block } = await this.#put(spec)
+      blocks.set(spec.name, sharedHandle(block))
+    }
+    return blocks
+  }
+
+  /** Puts a parameter on the device, once. After a failure the next session that needs it tries again. */
+  async #put(spec: ValueSpec): Promise<Resident> {
+    const known = this.#resident.get(spec.name)
+    const put = known ?? this.#fill(spec, this.#sources[spec.name]!)
+    if (known === undefined) this.#resident.set(spec.name, put)
+    try {
+      const resident = await put
+      if (resident.spec.bytes !== spec.bytes || resident.spec.dtype !== spec.dtype)
+        throw new ParamFailure(
+          wrongParam(spec.name, {
+            wanted: `${spec.dtype}[${spec.shape.join(', ')}]`,
+            found: `${resident.spec.dtype}[${resident.spec.shape.join(', ')}], as another session has it`,
+            next: 'give it another name, or open the plan with parameters of its own',
+          }),
+        )
+      return resident
+    } catch (error) {
+      if (known === undefined && this.#resident.get(spec.name) === put) {
+        const failed = await put.then(
+          () => false,
+          () => true,
+        )
+        if (failed) this.#resident.delete(spec.name)
+      }
+      throw error
+    }
+  }
+
+  async #fill(spec: ValueSpec, source: ParamSource): Promise<Resident> {
+    const bytes = Math.max(1, spec.bytes)
+    using staging = this.#device.pinned(bytes, this.#lane, { site: `params ${spec.name}: staging` })
+    const failure = await fillParam(new Uint8Array(staging.view(), 0, spec.bytes), source, spec)
+    if (failure) throw new ParamFailure(failure)
+    const block = this.#device.malloc(bytes, this.#lane, { site: `params ${spec.name}` })
+    try {
+      this.#lane.copy(block, staging)
+      await this.#lane.synchronize()
+      return { spec, block }
+    } catch (error) {
+      block.free()
+      throw error
+    }
+  }
+
+  #alive(): void {
+    if (this.#disposing !== undefined)
+      throw new DisposedError('these parameters', 'make them again: await params(device, source)')
+  }
+}
+
+/**
+ * Parameters by name that several sessions of one device share: `open(plan, { params: weights })`. An array is
+ * as the plan's parameter; a function fills the bytes when the first session that needs it opens, since the
+ * type is the plan's. `device`: an open Device, or a name. Throws a TypeError for sources of other kinds, and
+ * what opening the device throws.
+ */
+export const params = async (device: Device | (string & {}), source: ParamSources): Promise<SharedParams> => {
+  if (typeof source !== 'object' || source === null)
+    throw new TypeError(
+      `params: wanted an object of values by name; found ${describe(source)}. Next: pass { w: … }`,
+    )
+  for (const [name, value] of Object.entries(source))
+    if (typeof value !== 'function' && !ArrayBuffer.isView(value))
+      throw new TypeError(
+        `params.${name}: wanted a typed array, or a function that fills the bytes; ` +
+          `found ${describe(value)}. Next: correct it, or leave it out`,
+      )
+  const sources = { ...source }
+  if (Device.is(device)) {
+    if (device.closed) throw new DisposedError('the device of params', 'open one again: Device.open(name)')
+    return new SharedParams(device, false, sources)
+  }
+  const opened = await Device.open(device)()
+  return new SharedParams(orThrow(opened), true, sources)
+}
