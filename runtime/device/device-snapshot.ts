@@ -29,7 +29,7 @@ export const snapshotOf = (core: Core): AllocatorSnapshot => {
       (a, b) => a.timeMicroseconds - b.timeMicroseconds,
     ),
     sites: sites.all(),
-    stats: statsFrom(native.stats(0), options.maxSplit),
+    stats: statsFrom(native.stats(0), options.maxSplit, options.policy),
     options: {
       ...finite(scalar),
       divisions: divisions.join(','),

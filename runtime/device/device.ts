@@ -192,7 +192,8 @@ export class Device implements AsyncDisposable {
     this.#core.open('a device')
     const space = this.#space(memory, 'device.stats')
     const row = this.#core.tried('device.stats', this.name, () => this.#core.native.stats(space))
-    return statsFrom(row, space === 0 ? this.options.maxSplit : Number.POSITIVE_INFINITY)
+    const { maxSplit, policy } = this.options
+    return space === 0 ? statsFrom(row, maxSplit, policy) : statsFrom(row, Number.POSITIVE_INFINITY, 'poll')
   }
 
   /** Sets all peaks to the present values. */

@@ -51,16 +51,17 @@ const names = [
  * Figures of one allocator, by name. PyTorch's names where the meaning is the same
  * (`allocated_bytes.all.current`, `reserved_bytes.large_pool.peak`, `num_ooms`), and Braid's own: `served.*`
  * (allocations by the step of the fallback chain that served them), `uses.*`, `waits.*`, `queries`,
- * `events.created`, `pages.*`. Uses, waits, queries and events count for the whole device, pinned memory
+ * `events.created`, `pages.*`. `policy.NAME` is 1 for the policy that the memory has. Uses, waits, queries and events count for the whole device, pinned memory
  * included.
  */
 export type AllocatorStats = Readonly<Record<string, number>>
 
-export const statsFrom = (row: Float64Array, maxSplit: number): AllocatorStats => {
+export const statsFrom = (row: Float64Array, maxSplit: number, policy: string): AllocatorStats => {
   const stats: Record<string, number> = {}
   names.forEach((name, i) => {
     stats[name] = row[i] ?? 0
   })
+  stats[`policy.${policy}`] = 1
   // PyTorch writes -1 for "no bound".
   stats['max_split_size'] = Number.isFinite(maxSplit) ? maxSplit : -1
   return stats

@@ -90,6 +90,7 @@ describe.each(present)('one memory, on %s', name => {
     expect(device.stats()['allocated_bytes.all.current']).toBeGreaterThan(0)
     await using other = orThrow(await Device.open(name)())
     expect(other.options.policy).toBe('order-then-wait')
+    expect(other.stats()['policy.order-then-wait']).toBe(1)
     const block = other.malloc(KiB)
     const reader = device.lane({ name: 'reader' })
     block.recordUse(reader)

@@ -173,8 +173,8 @@ export const elsewhere: readonly Elsewhere[] = [
 export const partly: readonly Partly[] = [
   {
     number: 23,
-    not: 'a wait across devices',
-    why: 'a process drives one GPU; ranks meet in collectives (section 8 of the design)',
+    not: 'a wait of a lane by hand for an event of another device',
+    why: 'such a wait is refused; lanes of several devices wait for one another in plans (several-devices.test.ts)',
   },
   {
     number: 26,
@@ -184,7 +184,7 @@ export const partly: readonly Partly[] = [
   {
     number: 31,
     not: 'copies from GPU to GPU',
-    why: 'a process drives one GPU; the two devices of a plan are the host and its device',
+    why: 'peer copies of plans for one and two readers are tested in several-devices.test.ts, on GPUs where there are two',
   },
   {
     number: 61,
@@ -194,14 +194,14 @@ export const partly: readonly Partly[] = [
   {
     number: 65,
     not: 'two threads',
-    why: 'a device belongs to the JavaScript thread that opened it; the C++ tests use threads',
+    why: 'addresses of two threads depend on their timing; what threads share is tested in one-memory.test.ts',
   },
   {
     number: 69,
     not: 'background threads and registered memory',
     why: 'settings for them are read and noted: Braid has nothing that they could change',
   },
-  { number: 70, not: 'two threads', why: 'as 65' },
+  { number: 70, not: 'two threads', why: 'worker threads open a device at once in one-memory.test.ts' },
   {
     number: 77,
     not: 'leaving out actions by name',
@@ -212,7 +212,11 @@ export const partly: readonly Partly[] = [
     not: 'frames of C++ and of TorchScript',
     why: 'allocations come from TypeScript, whose frames are kept',
   },
-  { number: 90, not: 'threads', why: 'as 65' },
+  {
+    number: 90,
+    not: 'threads',
+    why: 'a pool is of the share of one thread; all pools of a memory are numbered by it',
+  },
   {
     number: 94,
     not: 'threads',
