@@ -31,10 +31,12 @@ describe.each(present)('hostile feeds, on %s', name => {
   ])('a length that lies, in %s, is an error of the value', async (_, liar) => {
     await using session = await opened(net, name, { inFlight: 1 })
     const leases = session.run({ x: pulled([ones(), liar() as Float32Array]) })
-    const error = await leases.forEach(lease => lease[Symbol.dispose]()).then(
-      () => undefined,
-      caught => caught,
-    )
+    const error = await leases
+      .forEach(lease => lease[Symbol.dispose]())
+      .then(
+        () => undefined,
+        caught => caught,
+      )
     expect(error).toBeInstanceOf(RunError)
     expect((error as RunError)._tag).toBe('WrongValue')
   })
