@@ -32,7 +32,9 @@ describe.each(present)('hostile feeds, on %s', name => {
     await using session = await opened(net, name, { inFlight: 1 })
     const leases = session.run({ x: pulled([ones(), liar() as Float32Array]) })
     const error = await leases
-      .forEach(lease => lease[Symbol.dispose]())
+      .forEach(lease => {
+        lease[Symbol.dispose]()
+      })
       .then(
         () => undefined,
         caught => caught,
