@@ -458,7 +458,7 @@ describe('braid replay', () => {
   const packed = gzipSync(json)
   it.each([
     ['missing', join(folder, 'none.json.gz'), /can be read/, /ENOENT/],
-    ['a folder', folder, /can be read/, /EISDIR/],
+    ['a folder', folder, /can be read/, /it is a directory/],
     ['empty', file('empty.json', ''), /JSON/, /an empty file/],
     [
       'cut off',

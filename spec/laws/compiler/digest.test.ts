@@ -145,15 +145,15 @@ const kept: readonly (readonly [string, () => GraphIR, number, string, string])[
     'dca454cf8f18147e',
     '0bfc9e38a7a5f5eb',
   ],
-  ['layered, 4,000 tasks on 4 lanes', of('layered', 4_000, 4), 2, '96ee10008b9ae92b', '523fc062b4491c1d'],
+  ['layered, 4,000 tasks on 4 lanes', of('layered', 4_000, 4), 2, '96ee10008b9ae92b', '38ccdf342bcf5d12'],
   [
     'layered, 4,000 tasks on 8 lanes, three ticks in flight',
     of('layered', 4_000, 8),
     3,
     'dec6e12471aebcab',
-    'b7b7f37c2ea2c452',
+    'dde8613d7aa7e507',
   ],
-  ['layered, 4,000 tasks on 32 lanes', of('layered', 4_000, 32), 2, '5edef5e956bec965', '823daed099377372'],
+  ['layered, 4,000 tasks on 32 lanes', of('layered', 4_000, 32), 2, '5edef5e956bec965', 'e6e9ce203bcdc67c'],
   [
     'two operands each, 8,000 nodes on 4 lanes',
     () => generated({ shape: 'layered', nodes: 8_000, lanes: 4 }),
