@@ -12,6 +12,7 @@ import {
 } from '../../runtime/index.js'
 import { present } from '../conformance/devices.js'
 import {
+  anotherDeviceOf,
   busy,
   contentOf,
   deviceOf,
@@ -438,7 +439,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
 describe.each(present)('a block and its readers on %s', name => {
   test('42: a use of a pinned block by a lane of another device is an error', async () => {
     await using one = await deviceOf(name)
-    await using two = await deviceOf(name)
+    await using two = await anotherDeviceOf(name)
     const pinned = one.pinned(sample)
     const { address } = pinned
     const error = thrownBy(() => pinned.recordUse(two.defaultLane))

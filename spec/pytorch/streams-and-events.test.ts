@@ -12,6 +12,7 @@ import {
 } from '../../runtime/index.js'
 import { present } from '../conformance/devices.js'
 import {
+  anotherDeviceOf,
   contentOf,
   deviceOf,
   hold,
@@ -262,7 +263,7 @@ describe.each(present)('lanes and events on %s', name => {
 
   test('16, 23: a lane of another device cannot wait for an event', async () => {
     await using one = await deviceOf(name)
-    await using two = await deviceOf(name)
+    await using two = await anotherDeviceOf(name)
     const event = one.defaultLane.record()
     expect(event.lane).toBe(one.defaultLane)
     expect(tagOf(() => two.defaultLane.wait(event))).toBe('WrongDevice')
@@ -277,7 +278,7 @@ describe.each(present)('lanes and events on %s', name => {
 
   test('18, 24: lanes and events work whichever device was used last', async () => {
     await using one = await deviceOf(name)
-    await using two = await deviceOf(name)
+    await using two = await anotherDeviceOf(name)
     const lanes = [one.lane(), two.lane()] as const
     const gate = hold(one, lanes[0])
     const events: readonly Event[] = lanes.map(lane => lane.record())
@@ -293,7 +294,7 @@ describe.each(present)('lanes and events on %s', name => {
 
   test('19: lanes of two devices are never equal, even where all their properties are', async () => {
     await using one = await deviceOf(name)
-    await using two = await deviceOf(name)
+    await using two = await anotherDeviceOf(name)
     const [a, b] = [one.lane({ name: 'copy' }), two.lane({ name: 'copy' })]
     expect(a).not.toBe(b)
     expect(new Set<Lane>([a, b, a, b]).size).toBe(2)
