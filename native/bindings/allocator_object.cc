@@ -104,8 +104,9 @@ Napi::Value retireLane(const Napi::CallbackInfo& info) {
 // The home lane of pinned memory.
 Napi::Value hostLane(const Napi::CallbackInfo& info) {
   const Shared device = opened(info);
-  Status status = device->driver->bind();
-  Lane* lane = status == Status::ok ? device->memory->hostLane(&status) : nullptr;
+  Status status = Status::ok;
+  check(info, *device, device->driver->bind(), "bind");
+  const Lane* lane = device->memory->hostLane(&status);
   check(info, *device, status, "streamCreate");
   return Napi::Number::New(info.Env(), lane->id);
 }

@@ -12,7 +12,7 @@ std::vector<std::shared_ptr<Driver>> driversOf(const std::vector<std::shared_ptr
   return drivers;
 }
 
-Program::Program(std::vector<std::shared_ptr<DeviceMemory>> devices, ProgramSpec spec)
+Program::Program(const std::vector<std::shared_ptr<DeviceMemory>>& devices, ProgramSpec spec)
     : memory(devices),
       // Clamped, since `load` has not checked the spec yet.
       order(std::min(spec.lanes.size(), mostLanes), std::clamp<std::size_t>(spec.inFlight, 1, mostInFlight)),

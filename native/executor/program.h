@@ -25,7 +25,7 @@ using ReferenceFactory =
 class Program {
  public:
   // One for each device of the spec, all of one kind.
-  Program(std::vector<std::shared_ptr<DeviceMemory>> devices, ProgramSpec spec);
+  Program(const std::vector<std::shared_ptr<DeviceMemory>>& devices, ProgramSpec spec);
   Program(std::shared_ptr<Driver> driver, ProgramSpec spec)
       : Program(std::vector{DeviceMemory::alone(std::move(driver))}, std::move(spec)) {}
   Program(const Program&) = delete;
