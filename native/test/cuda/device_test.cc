@@ -393,7 +393,12 @@ TEST_F(CudaDevice, MultipliesLargeMatricesAtFullRate) {
 
 // A kernel that writes where nothing is ends its context. Where the driver can recover, one opened afterwards
 // computes again; where it cannot, opening says what to do, and the process lives on with other devices.
-TEST_F(CudaDevice, ReportsWhatToDoAfterAStickyError) {
+class CudaDeviceDeathTest : public CudaDevice {
+ protected:
+  void breakTheContext();
+};
+
+void CudaDeviceDeathTest::breakTheContext() {
   KernelSpec spec;
   spec.kind = KernelSpec::Kind::cuda;
   spec.name = "wild";
@@ -429,6 +434,17 @@ TEST_F(CudaDevice, ReportsWhatToDoAfterAStickyError) {
   }
   std::unique_ptr<Driver> other;
   EXPECT_EQ(openHost(&other, HostOptions{}, &detail), Status::ok) << detail;
+}
+
+// In a process of its own: no later test of this one could use the GPU.
+TEST_F(CudaDeviceDeathTest, ReportsWhatToDoAfterAStickyError) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        breakTheContext();
+        std::exit(HasFailure() ? 1 : 0);
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
