@@ -234,9 +234,18 @@ class Crossing {
     const key = `${old} ${device}`
     const known = this.copies.get(key)
     if (known !== undefined) return known
-    const made = anywhere[old] === 1 ? this.resident(old, device) : this.peer(old, device)
+    const isMadeThere = anywhere[old] === 1 || this.isWholeView(old)
+    const made = isMadeThere ? this.resident(old, device) : this.peer(old, device)
     this.copies.set(key, made)
     return made
+  }
+
+  /** A view of all bytes of its source: the source crosses, once for both, and the view is of its copy. */
+  private isWholeView(old: number): boolean {
+    const { nodes, specs } = this.ir
+    if (this.places.part[old] !== 'view') return false
+    const [source] = dataOf(nodes[old]!)
+    return source !== undefined && tensorBytes(specs[source]!) === tensorBytes(specs[old]!)
   }
 
   private resident(old: number, device: number): number {

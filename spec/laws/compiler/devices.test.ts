@@ -83,6 +83,20 @@ describe('plans for several devices', () => {
     )
   })
 
+  test('cross once for a value and a view of all of it', () => {
+    const made = graph({ x: tensor('f32', [4, 2]) }, ({ x }) => {
+      const there = x.pipe(upload(device(1)), relu())
+      const viewed = there.pipe(reshape([8]))
+      return {
+        y: there.pipe(on(device(0)), relu(), download()),
+        z: viewed.pipe(on(device(0)), relu(), download()),
+      }
+    })
+    const plan = orThrow(compile(made))
+    expect(verify(plan)).toEqual([])
+    expect(crossings(plan)).toHaveLength(1)
+  })
+
   test('go through as they are where a graph names no device but the first', () => {
     const named = graph({ x: vector }, ({ x }) => ({
       y: x.pipe(upload(lane('copy', { device: 0 })), on(device(0)), relu(), download(device(0))),
