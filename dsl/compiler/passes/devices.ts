@@ -240,10 +240,13 @@ class Crossing {
     return made
   }
 
-  /** A view of all bytes of its source: the source crosses, once for both, and the view is of its copy. */
+  /**
+   * A view of all bytes of its source: the source crosses, once for both, and the view is of its copy.
+   * A port is a buffer of its own beside its kernel's first.
+   */
   private isWholeView(old: number): boolean {
     const { nodes, specs } = this.ir
-    if (this.places.part[old] !== 'view') return false
+    if (this.places.part[old] !== 'view' || nodes[old]!.op === 'port') return false
     const [source] = dataOf(nodes[old]!)
     return source !== undefined && tensorBytes(specs[source]!) === tensorBytes(specs[old]!)
   }
@@ -252,7 +255,8 @@ class Crossing {
     const node = this.ir.nodes[old]!
     const data = dataOf(node).length
     const inputs = node.inputs.map((input, i) => (i < data ? this.on(input, device) : this.wherever(input)))
-    return this.push(node, inputs, device)
+    const lane = node.lane === undefined ? {} : { lane: laneOn(device) }
+    return this.push({ ...node, ...lane }, inputs, device)
   }
 
   private peer(old: number, device: number): number {

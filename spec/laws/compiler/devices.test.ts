@@ -31,7 +31,7 @@ import {
   verify,
 } from '../../../dsl/index.js'
 import type { Plan } from '../../../dsl/ir/plan.js'
-import { twiceInPlace } from '../../fixtures/graphs/kernels.js'
+import { split, twiceInPlace } from '../../fixtures/graphs/kernels.js'
 import { sample } from '../../fixtures/graphs/random.js'
 import { runs } from '../../fixtures/runs.js'
 
@@ -95,6 +95,19 @@ describe('plans for several devices', () => {
     const plan = orThrow(compile(made))
     expect(verify(plan)).toEqual([])
     expect(crossings(plan)).toHaveLength(1)
+  })
+
+  test('cross for each result of a kernel', () => {
+    const made = graph({ x: vector }, ({ x }) => {
+      const there = split({ x: x.pipe(upload(device(1))) })
+      return {
+        low: there.low.pipe(on(device(0)), relu(), download()),
+        high: there.high.pipe(download(device(0))),
+      }
+    })
+    const plan = orThrow(compile(made))
+    expect(verify(plan)).toEqual([])
+    expect(crossings(plan)).toHaveLength(2)
   })
 
   test('go through as they are where a graph names no device but the first', () => {
