@@ -5,18 +5,13 @@ export type { Feed, Lease, PulledFeed, PushedFeed, WhenFull } from '../dsl/index
 export type { HostOptions } from './addon.js'
 export { AllocatorError, type AllocatorErrorTag } from './device/allocator-error.js'
 export { Arena } from './device/arena.js'
+export { Block, type Span } from './device/block.js'
 export { Device, type SiteOptions } from './device/device.js'
 export type { DeviceOptions } from './device/device-options.js'
 export { type DeviceName, type DeviceSummary, devices } from './device/devices.js'
-export {
-  type AllocateOptions,
-  Block,
-  Event,
-  Lane,
-  type LaneOptions,
-  type Span,
-} from './device/handles.js'
+export { Event } from './device/event.js'
 export type { History, HistoryOptions } from './device/history.js'
+export { type AllocateOptions, Lane, type LaneOptions } from './device/lane.js'
 export {
   type CallbackAllocator,
   type LibraryAllocator,

@@ -1,4 +1,4 @@
-import type { Block, Span } from './handles.js'
+import type { Block, Span } from './block.js'
 
 /**
  * One block whose parts lie at offsets that a plan has chosen, from `device.arena`. The parts own nothing and

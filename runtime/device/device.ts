@@ -4,21 +4,21 @@ import { type DeviceError, together } from '../errors.js'
 import { thrown } from '../values.js'
 import { badArgument, wholeNumber } from './allocator-error.js'
 import { Arena } from './arena.js'
+import type { Block } from './block.js'
 import { Core } from './core.js'
 import { checkDevice, type DeviceOptions } from './device-options.js'
 import { snapshotOf } from './device-snapshot.js'
 import { type DeviceName, type DeviceSummary, summaryOf } from './devices.js'
+import { History } from './history.js'
 import {
   type AllocateOptions,
   allocateOn,
-  type Block,
   type Lane,
   type LaneKind,
   type LaneOptions,
-  laneFor,
   makeLane,
-} from './handles.js'
-import { History } from './history.js'
+} from './lane.js'
+import { laneAccess } from './lane-access.js'
 import { LeakDetector } from './leaks.js'
 import { type MemPool, type MemPoolOptions, makePool } from './mem-pool.js'
 import { openFailure } from './open-failure.js'
@@ -155,14 +155,14 @@ export class Device implements AsyncDisposable {
   /** Allocates device memory whose home is `lane`: the same as `lane.malloc`. */
   malloc(bytes: number, lane: Lane = this.#default, options?: AllocateOptions): Block {
     this.#core.open('a device')
-    laneFor(lane, this.#core, 'device.malloc')
+    laneAccess.idFor(lane, this.#core, 'device.malloc')
     return allocateOn(lane, this.#core.device, bytes, options, 'device.malloc')
   }
 
   /** Allocates pinned host memory, which the device copies from and to directly. Its home is `lane`. */
   pinned(bytes: number, lane: Lane = this.#default, options?: SiteOptions): Block {
     this.#core.open('a device')
-    laneFor(lane, this.#core, 'device.pinned')
+    laneAccess.idFor(lane, this.#core, 'device.pinned')
     if (options !== undefined && typeof options === 'object' && options !== null && 'pool' in options)
       throw badArgument(
         'device.pinned',
@@ -177,7 +177,7 @@ export class Device implements AsyncDisposable {
   /** Allocates one block whose parts a plan lays out. */
   arena(bytes: number, lane: Lane = this.#default, options?: SiteOptions): Arena {
     this.#core.open('a device')
-    laneFor(lane, this.#core, 'device.arena')
+    laneAccess.idFor(lane, this.#core, 'device.arena')
     return new Arena(allocateOn(lane, this.#core.device, bytes, options, 'device.arena'))
   }
 

@@ -1,6 +1,7 @@
 // For tests only, not public: ways to make pending work visible.
 import { coreOfDevice, type Device } from './device.js'
-import { type Lane, laneFor } from './handles.js'
+import type { Lane } from './lane.js'
+import { laneAccess } from './lane-access.js'
 
 /** The bytes outside V8's heap that were reported to V8, by all modules together. */
 export const externalBytes = (device: Device): number => coreOfDevice(device).native.externalBytes()
@@ -11,7 +12,7 @@ export const externalBytes = (device: Device): number => coreOfDevice(device).na
  */
 export const hold = (device: Device, lane: Lane): { open(): void } & Disposable => {
   const core = coreOfDevice(device)
-  const gate = core.native.hold(laneFor(lane, core, 'hold'))
+  const gate = core.native.hold(laneAccess.idFor(lane, core, 'hold'))
   const open = (): void => {
     if (!core.closed) core.native.openGate(gate)
   }

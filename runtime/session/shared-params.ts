@@ -1,6 +1,7 @@
 import { orThrow } from '../../dsl/index.js'
+import { type Block, freeShared, sharedHandle } from '../device/block.js'
 import { Device } from '../device/device.js'
-import { type Block, freeShared, type Lane, sharedHandle } from '../device/handles.js'
+import type { Lane } from '../device/lane.js'
 import { type DeviceError, DisposedError } from '../errors.js'
 import { describe, type ValueSpec } from '../values.js'
 import { wrongParam } from './messages.js'

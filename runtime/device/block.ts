@@ -1,0 +1,271 @@
+import { DisposedError } from '../errors.js'
+import { size } from '../values.js'
+import { badArgument, badUse, wholeNumber } from './allocator-error.js'
+import type { Core, Space } from './core.js'
+import { type Event, eventFor } from './event.js'
+import { type Handles, laneAccess } from './lane-access.js'
+
+// Functions that reach into the private fields of a block.
+
+/** For lanes, which allocate blocks. */
+export let makeBlock: (
+  core: Core,
+  space: Space,
+  handle: number,
+  bytes: number,
+  lane: Handles['lane'],
+  home: number,
+  site: number,
+) => Block
+/** The address of a block. Throws unless the block is alive. */
+export let addressFor: (block: Block, at: string) => number
+/** What the addon knows a block of device memory by. Throws unless the block is alive. */
+export let sharedHandle: (block: Block) => number
+/** Frees a block that sessions may use: it lives on until the last of them has closed. */
+export let freeShared: (block: Block) => void
+export let spaceOf: (block: Block) => Space
+export let coreOf: (block: Block) => Core
+
+// A view is memory of its block, so a program that holds only the view must keep the block from being
+// collected.
+const blockOf = new WeakMap<ArrayBuffer, Block>()
+
+/**
+ * Device memory from `lane.malloc`, or pinned host memory from `device.pinned`. Its owner frees it once, with
+ * `free()` or `using`, whichever lane is current. `recordUse` marks work of other lanes on it: its memory is
+ * not given to another owner before that work. The host may write to pinned memory at once, so pinned memory
+ * is not given out again before the marked work and the home lane's work have completed. After the free
+ * everything but its sizes throws a `DisposedError`.
+ */
+export class Block implements Disposable {
+  readonly #core: Core
+  readonly #space: Space
+  readonly #address: number
+  readonly #bytes: number
+  readonly #size: number
+  readonly #lane: Handles['lane']
+  readonly #home: number
+  // 0 once the block is freed.
+  #handle: number
+  // Of pinned memory: whether the owner marked the last use on the home lane. If not, the free marks it.
+  #marked = false
+  #view: ArrayBuffer | undefined
+
+  private constructor(
+    core: Core,
+    space: Space,
+    handle: number,
+    bytes: number,
+    lane: Handles['lane'],
+    home: number,
+  ) {
+    this.#core = core
+    this.#space = space
+    this.#handle = handle
+    this.#address = core.out[0]!
+    this.#size = core.out[1]!
+    this.#bytes = bytes
+    this.#lane = lane
+    this.#home = home
+  }
+
+  static {
+    makeBlock = (core, space, handle, bytes, lane, home, site) => {
+      const block = new Block(core, space, handle, bytes, lane, home)
+      core.observer?.made(block, { space, handle, bytes, home, site })
+      return block
+    }
+    addressFor = (block, at) => {
+      block.#alive(at)
+      return block.#address
+    }
+    sharedHandle = block => {
+      block.#alive('open')
+      return block.#handle
+    }
+    freeShared = block => {
+      const handle = block.#handle
+      block.#handle = 0
+      block.#check(block.#core.native.freeShared(handle), 'block.free')
+      block.#core.observer?.freed(block, handle)
+    }
+    spaceOf = block => block.#space
+    coreOf = block => block.#core
+  }
+
+  static is(value: unknown): value is Block {
+    return typeof value === 'object' && value !== null && #core in value
+  }
+
+  /** Its address, as CUDA's calls take it. */
+  get address(): number {
+    this.#alive('block.address')
+    return this.#address
+  }
+  /** Bytes as asked for. */
+  get bytes(): number {
+    return this.#bytes
+  }
+  /** Bytes as given out, after rounding. */
+  get size(): number {
+    return this.#size
+  }
+  /** The home lane: work on it needs no mark. */
+  get lane(): Handles['lane'] {
+    return this.#lane
+  }
+  get pinned(): boolean {
+    return this.#space.index === 1
+  }
+  get disposed(): boolean {
+    return this.#handle === 0 || this.#core.closed
+  }
+
+  /**
+   * Marks the present point of `lane` as its last use of the block, with an event that is recorded now (or
+   * shared, where the lane's newest event already marks this point). A later mark on the same lane replaces
+   * it. On the home lane the call does nothing to device memory; for pinned memory it replaces the point of
+   * the free as the home lane's last use.
+   */
+  recordUse(lane: Handles['lane']): void {
+    const id = laneAccess.idFor(lane, this.#core, 'block.recordUse')
+    this.#alive('block.recordUse')
+    this.#check(this.#space.recordUse(this.#handle, id), 'block.recordUse')
+    if (id === this.#home) this.#marked = true
+  }
+
+  /**
+   * All work that `lane` is given before the free counts as a use: imprecise, as PyTorch's `record_stream`.
+   */
+  recordStream(lane: Handles['lane']): void {
+    const id = laneAccess.idFor(lane, this.#core, 'block.recordStream')
+    this.#alive('block.recordStream')
+    this.#check(this.#space.recordStream(this.#handle, id), 'block.recordStream')
+  }
+
+  /** Keeps the memory until the event has completed. The event may be disposed of at once. */
+  keepUntil(event: Event): void {
+    const handle = eventFor(event, this.#core, 'block.keepUntil')
+    this.#alive('block.keepUntil')
+    this.#check(this.#space.keepUntil(this.#handle, handle), 'block.keepUntil')
+  }
+
+  /** A part of the block, which owns nothing. */
+  at(offset: number, bytes: number): Span {
+    this.#alive('block.at')
+    const start = wholeNumber('block.at', 'offset', offset, 0)
+    const length = wholeNumber('block.at', 'bytes', bytes)
+    if (start + length > this.#bytes)
+      throw badArgument(
+        'block.at',
+        'offset',
+        `a range inside the ${this.#bytes} bytes of the block`,
+        `bytes ${start} to ${start + length}`,
+        'ask for less',
+      )
+    return new Span(this, start, length)
+  }
+
+  /**
+   * The bytes of pinned memory: the same buffer at each call, whose length is 0 once the block is freed. If a
+   * program moves the memory into another buffer (`structuredClone` with `transfer`), the block's memory is
+   * given out again only when that buffer has been collected.
+   */
+  view(): ArrayBuffer {
+    this.#alive('block.view')
+    if (this.#space.index !== 1)
+      throw badUse(
+        'block.view',
+        this.#name(),
+        'a pinned block',
+        'one of device memory',
+        'copy it into a pinned block: lane.copy(device.pinned(bytes), block)',
+      )
+    if (this.#view === undefined) {
+      // Node marks the buffer as untransferable. From Node 24.16 on a second mark keeps `free` from detaching
+      // it.
+      this.#view = this.#core.native.view(this.#handle)
+      blockOf.set(this.#view, this)
+    } else if (this.#view.byteLength === 0) {
+      throw badUse(
+        'block.view',
+        this.#name(),
+        'a view that lies where it was',
+        'one that was moved into another ArrayBuffer',
+        'keep the view, or free the block',
+      )
+    }
+    return this.#view
+  }
+
+  /** Gives the memory back. Its next owner comes after every use. Throws if the block was freed before. */
+  free(): void {
+    const handle = this.#handle
+    if (handle === 0 || this.#core.closed) throw this.#gone('block.free')
+    // Callbacks that run during the call see a freed block. If the device refuses the call, the block is not
+    // freed.
+    this.#handle = 0
+    if (this.#space.index === 1 && !this.#marked) {
+      const marked = this.#space.recordUse(handle, this.#home)
+      if (marked !== 0) {
+        this.#handle = handle
+        this.#check(marked, 'block.free')
+      }
+    }
+    const status = this.#view === undefined ? this.#space.free(handle) : this.#core.native.freeViewed(handle)
+    if (status < 0) this.#handle = handle
+    this.#check(status, 'block.free')
+    this.#view = undefined
+    this.#core.observer?.freed(this, handle)
+  }
+
+  /** Frees the block, unless it was freed or its device is closed. */
+  [Symbol.dispose](): void {
+    if (this.#handle !== 0 && !this.#core.closed) this.free()
+  }
+
+  #name(): string {
+    return `a block of ${size(this.#bytes)}`
+  }
+
+  #check(status: number, at: string): void {
+    if (status !== 0) throw this.#core.failed(status, at, this.#name())
+  }
+
+  #alive(at: string): void {
+    if (this.#handle === 0 || this.#core.closed) throw this.#gone(at)
+  }
+
+  #gone(at: string): DisposedError {
+    const why = this.#core.closed
+      ? `its device ${this.#core.name} is closed`
+      : 'it was freed, and its memory may belong to another block'
+    return new DisposedError(this.#name(), `${why}; call ${at} before that`)
+  }
+}
+
+/** A part of a block, from `block.at` or `arena.at`. It owns nothing, and is valid as long as its block. */
+export class Span {
+  readonly #block: Block
+  readonly #offset: number
+  readonly #bytes: number
+
+  constructor(block: Block, offset: number, bytes: number) {
+    this.#block = block
+    this.#offset = offset
+    this.#bytes = bytes
+  }
+
+  get block(): Block {
+    return this.#block
+  }
+  get offset(): number {
+    return this.#offset
+  }
+  get bytes(): number {
+    return this.#bytes
+  }
+  get address(): number {
+    return addressFor(this.#block, 'span.address') + this.#offset
+  }
+}

@@ -1,0 +1,86 @@
+import { DisposedError } from '../errors.js'
+import { badArgument, wrongDevice } from './allocator-error.js'
+import type { Core } from './core.js'
+import { type Handles, notReady } from './lane-access.js'
+
+/** For lanes, which record events. */
+export let makeEvent: (core: Core, handle: number, lane: Handles['lane'], point: number) => Event
+/** The handle of an event. Throws unless it is an event of this device that is not disposed of. */
+export let eventFor: (event: unknown, core: Core, at: string) => number
+
+/**
+ * A point in a lane's order, from `lane.record()`. Once it is done, all work given to the lane before it has
+ * completed.
+ */
+export class Event implements Disposable {
+  readonly #core: Core
+  readonly #lane: Handles['lane']
+  readonly #point: number
+  // 0 once the event is disposed of.
+  #handle: number
+
+  private constructor(core: Core, handle: number, lane: Handles['lane'], point: number) {
+    this.#core = core
+    this.#handle = handle
+    this.#lane = lane
+    this.#point = point
+  }
+
+  static {
+    makeEvent = (core, handle, lane, point) => new Event(core, handle, lane, point)
+    eventFor = (event, core, at) => {
+      if (!Event.is(event))
+        throw badArgument(at, 'event', 'an Event, from lane.record()', event, 'pass what lane.record() gave')
+      if (!event.#core.same(core)) throw wrongDevice(at, 'an event', core.name)
+      event.#alive(at)
+      return event.#handle
+    }
+  }
+
+  static is(value: unknown): value is Event {
+    return typeof value === 'object' && value !== null && #core in value
+  }
+
+  get lane(): Handles['lane'] {
+    return this.#lane
+  }
+  /** Its number in the lane's order, from 1 on. Two events at one point have the same number. */
+  get point(): number {
+    return this.#point
+  }
+  get disposed(): boolean {
+    return this.#handle === 0 || this.#core.closed
+  }
+
+  /**
+   * Whether the lane has passed the event. Queries the driver where that is not known yet; does not block.
+   */
+  get done(): boolean {
+    this.#alive('event.done')
+    const status = this.#core.native.done(this.#handle)
+    if (status === notReady) return false
+    if (status !== 0) throw this.#core.failed(status, 'event.done', 'an event')
+    return true
+  }
+
+  /** Resolves when the lane has passed the event. Waits on a thread other than JavaScript's. */
+  async synchronize(): Promise<void> {
+    this.#alive('event.synchronize')
+    await this.#core.wait('event.synchronize', 'an event', () =>
+      this.#core.native.synchronizeEvent(this.#handle),
+    )
+  }
+
+  /** Lets its driver event be recorded again. Blocks that are kept until the event stay kept. */
+  [Symbol.dispose](): void {
+    const handle = this.#handle
+    this.#handle = 0
+    if (handle !== 0 && !this.#core.closed) this.#core.native.drop(handle)
+  }
+
+  #alive(at: string): void {
+    this.#core.open('an event')
+    if (this.#handle === 0)
+      throw new DisposedError('an event', `${at} needs one that was not disposed of; record another`)
+  }
+}

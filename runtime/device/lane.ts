@@ -1,0 +1,240 @@
+import { DisposedError } from '../errors.js'
+import { badArgument, badUse, wholeNumber, wrongDevice } from './allocator-error.js'
+import { addressFor, Block, coreOf, makeBlock, Span, spaceOf } from './block.js'
+import type { Core, Space } from './core.js'
+import { type Event, eventFor, makeEvent } from './event.js'
+import { laneAccess, notReady } from './lane-access.js'
+import { type MemPool, poolFor, poolInScope } from './mem-pool.js'
+
+declare module './lane-access.js' {
+  interface Handles {
+    readonly lane: Lane
+  }
+}
+
+export interface AllocateOptions {
+  /**
+   * The pool that the memory comes from. Default: the innermost pool whose `use` runs the call, else the
+   * device's own pool.
+   */
+  readonly pool?: MemPool
+  /** What the memory is for. Errors, leak warnings and snapshots show it. */
+  readonly site?: string
+}
+
+export interface LaneOptions {
+  readonly name?: string
+  readonly priority?: 'low' | 'normal' | 'high'
+}
+
+/** `default`: made and closed with its device. `external`: over a stream of the caller's. */
+export type LaneKind = 'own' | 'default' | 'external'
+
+// Functions that reach into the private fields of a lane.
+
+/** For devices, which make lanes. */
+export let makeLane: (core: Core, id: number, stream: bigint, name: string, kind: LaneKind) => Lane
+export let allocateOn: (
+  lane: Lane,
+  space: Space,
+  bytes: number,
+  options: AllocateOptions | undefined,
+  at: string,
+) => Block
+
+/** A CUDA stream, or its like on the host device: runs its work in order, concurrently with other lanes. */
+export class Lane implements Disposable {
+  readonly #core: Core
+  readonly #stream: bigint
+  readonly #name: string
+  readonly #kind: LaneKind
+  // Negative once the lane is disposed of.
+  #id: number
+
+  private constructor(core: Core, id: number, stream: bigint, name: string, kind: LaneKind) {
+    this.#core = core
+    this.#id = id
+    this.#stream = stream
+    this.#name = name
+    this.#kind = kind
+  }
+
+  static {
+    makeLane = (core, id, stream, name, kind) => new Lane(core, id, stream, name, kind)
+    laneAccess.idFor = (lane, core, at) => {
+      if (!Lane.is(lane))
+        throw badArgument(at, 'lane', 'a Lane, from device.lane()', lane, 'pass what device.lane() gave')
+      if (!lane.#core.same(core)) throw wrongDevice(at, 'a lane', core.name)
+      return lane.#live(at)
+    }
+    allocateOn = (lane, space, bytes, options, at) => {
+      const core = lane.#core
+      const id = lane.#live(at)
+      if (!(Number.isSafeInteger(bytes) && bytes >= 1)) wholeNumber(at, 'bytes', bytes)
+      let pool = 0
+      let site = 0
+      if (options !== undefined || core.careful) {
+        checkOptions(options, at)
+        if (options?.pool !== undefined) pool = poolFor(options.pool, core, at)
+        else if (space.index === 0) pool = poolInScope(core, at)
+        if (core.stacks || options?.site !== undefined) site = core.sites.of(options?.site, core.stacks)
+      }
+      const handle = space.malloc(space.index === 1 ? core.hostLane : id, bytes, pool, site)
+      if (handle === 0) throw core.unserved(core.out[0]!, at, `lane ${lane.#name}`, space)
+      return makeBlock(core, space, handle, bytes, lane, id, site)
+    }
+  }
+
+  static is(value: unknown): value is Lane {
+    return typeof value === 'object' && value !== null && #core in value
+  }
+
+  get name(): string {
+    return this.#name
+  }
+  /** The stream's handle (a CUstream), for libraries that take one. */
+  get stream(): bigint {
+    return this.#stream
+  }
+  /** Whether the lane is over a stream of the caller's, which may be given work that Braid does not see. */
+  get external(): boolean {
+    return this.#kind === 'external'
+  }
+  get disposed(): boolean {
+    return this.#id < 0 || this.#core.closed
+  }
+
+  /** Allocates device memory whose home is this lane. Throws an `OutOfMemoryError` where there is none. */
+  malloc(bytes: number, options?: AllocateOptions): Block {
+    return allocateOn(this, this.#core.device, bytes, options, 'lane.malloc')
+  }
+
+  /**
+   * Copies the first `bytes` bytes on this lane; default: as many as the shorter of the two has. Marks no
+   * use: if the home of a block is another lane, call `recordUse(lane)` on the block before it is freed.
+   */
+  copy(to: Block | Span, from: Block | Span, bytes?: number): void {
+    const target = this.#place(to, 'lane.copy', 'to')
+    const source = this.#place(from, 'lane.copy', 'from')
+    const longest = Math.min(target.bytes, source.bytes)
+    const length = bytes === undefined ? longest : wholeNumber('lane.copy', 'bytes', bytes, 0)
+    if (length > longest)
+      throw badArgument(
+        'lane.copy',
+        'bytes',
+        `at most ${longest}: to has ${target.bytes} bytes, from ${source.bytes}`,
+        length,
+        'copy fewer bytes',
+      )
+    const kind = target.pinned ? (source.pinned ? 3 : 1) : source.pinned ? 0 : 2
+    const id = this.#live('lane.copy')
+    this.#check(this.#core.native.copy(id, kind, target.address, source.address, length), 'lane.copy')
+  }
+
+  /** Fills `to` with a 32-bit word. Its length and offset must be multiples of 4. */
+  fill32(to: Block | Span, word: number): void {
+    const target = this.#place(to, 'lane.fill32', 'to')
+    const value = wholeNumber('lane.fill32', 'word', word, 0, 0xffff_ffff)
+    if (target.bytes % 4 !== 0 || target.address % 4 !== 0)
+      throw badUse(
+        'lane.fill32',
+        'to',
+        'a range of whole words of 4 bytes',
+        `${target.bytes} bytes at offset ${target.offset}`,
+        'fill block.at(offset, bytes) with both multiples of 4',
+      )
+    const id = this.#live('lane.fill32')
+    this.#check(this.#core.native.fill32(id, target.address, value, target.bytes / 4), 'lane.fill32')
+  }
+
+  /** Marks this point of the lane. If the lane's newest event already marks it, that event is shared. */
+  record(): Event {
+    const handle = this.#core.native.record(this.#live('lane.record'))
+    const point = this.#core.out[0]!
+    if (handle === 0) throw this.#core.failed(point, 'lane.record', `lane ${this.#name}`)
+    return makeEvent(this.#core, handle, this, point)
+  }
+
+  /**
+   * Makes later work on this lane wait for the event. Returns false where no wait was needed, because the
+   * lane is known to be after the event.
+   */
+  wait(event: Event): boolean {
+    const id = this.#live('lane.wait')
+    this.#check(this.#core.native.wait(id, eventFor(event, this.#core, 'lane.wait')), 'lane.wait')
+    return this.#core.out[0] === 1
+  }
+
+  /** Resolves when all work given to the lane so far has run. Waits on a thread other than JavaScript's. */
+  async synchronize(): Promise<void> {
+    const id = this.#live('lane.synchronize')
+    await this.#core.wait('lane.synchronize', `lane ${this.#name}`, () =>
+      this.#core.native.synchronizeLane(id),
+    )
+  }
+
+  /** Whether the lane has run all its work. Queries the driver; does not block. */
+  get idle(): boolean {
+    const status = this.#core.native.idle(this.#live('lane.idle'))
+    if (status !== notReady) this.#check(status, 'lane.idle')
+    return status !== notReady
+  }
+
+  /**
+   * Its pending work still runs, and blocks that were allocated on it stay valid. Does nothing to the default
+   * lane.
+   */
+  [Symbol.dispose](): void {
+    if (this.#id < 0 || this.#core.closed || this.#kind === 'default') return
+    this.#core.tried('lane', `lane ${this.#name}`, () => this.#core.native.retireLane(this.#id))
+    this.#id = -1
+  }
+
+  #live(at: string): number {
+    if (this.#id >= 0 && !this.#core.closed) return this.#id
+    const why = this.#core.closed ? `its device ${this.#core.name} is closed` : 'it was disposed of'
+    throw new DisposedError(`lane ${this.#name}`, `${why}; call ${at} before that`)
+  }
+
+  #check(status: number, at: string): void {
+    if (status !== 0) throw this.#core.failed(status, at, `lane ${this.#name}`)
+  }
+
+  #place(given: unknown, at: string, name: string): Place {
+    const block = given instanceof Span ? given.block : given
+    if (!Block.is(block))
+      throw badArgument(
+        at,
+        name,
+        'a Block, or a part of one',
+        given,
+        'pass a block, or block.at(offset, bytes)',
+      )
+    if (!coreOf(block).same(this.#core)) throw wrongDevice(at, 'a block', this.#core.name)
+    const offset = given instanceof Span ? given.offset : 0
+    const bytes = given instanceof Span ? given.bytes : block.bytes
+    return { address: addressFor(block, at) + offset, offset, bytes, pinned: spaceOf(block).index === 1 }
+  }
+}
+
+interface Place {
+  readonly address: number
+  readonly offset: number
+  readonly bytes: number
+  readonly pinned: boolean
+}
+
+const checkOptions = (options: unknown, at: string): void => {
+  if (options === undefined) return
+  if (typeof options !== 'object' || options === null)
+    throw badArgument(
+      at,
+      'options',
+      'an object of pool, site',
+      options,
+      'correct the options, or leave them out',
+    )
+  const { site } = options as AllocateOptions
+  if (site !== undefined && typeof site !== 'string')
+    throw badArgument(at, 'options.site', 'a text', site, 'say in words what the memory is for')
+}
