@@ -7,6 +7,7 @@ const most: Readonly<Record<string, number>> = {
   buffers: limits.buffers,
   nodes: limits.nodes,
   commands: limits.commands,
+  graphs: limits.commands,
 }
 
 /** The most characters of list entries that are parsed together, and of the rest of a plan. */
@@ -135,7 +136,7 @@ class Cut {
   private keep(text: string): void {
     this.restLength += text.length
     if (this.restLength > mostRest)
-      throw new RangeError('more than 64 MiB besides lanes, buffers, nodes and commands')
+      throw new RangeError('more than 64 MiB besides lanes, buffers, nodes, commands and graphs')
     this.rest.push(text)
   }
 

@@ -73,6 +73,9 @@ const order = [
   'scalars',
   'i32',
   'f32',
+  'from',
+  'to',
+  'edges',
 ] as const // prettier-ignore
 
 /**
@@ -128,6 +131,7 @@ export function* jsonParts(plan: Plan): Generator<string> {
     ['buffers', lines(plan.buffers)],
     ['nodes', lines(plan.nodes)],
     ['commands', lines(plan.commands)],
+    ...(plan.graphs === undefined ? [] : ([['graphs', lines(plan.graphs)]] as const)),
   ]
   let before = '{\n'
   for (const [key, value] of fields) {

@@ -10,6 +10,8 @@ export const limits = {
   buffers: 2 ** 22,
   nodes: 2 ** 22,
   commands: 2 ** 24,
+  /** Edges of one graph. */
+  edges: 2 ** 24,
   /** Events are numbered below this. */
   events: 2 ** 22,
   /** Buffers that one run reads, or writes. */

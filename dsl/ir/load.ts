@@ -5,7 +5,15 @@ import { jsonOf } from './json-parts.js'
 import { limits } from './limits.js'
 import { readCollective, readCommunicator } from './load-collective.js'
 import { readDType, readKernel } from './load-kernel.js'
-import { boundKinds, type Command, type Plan, type PlanBuffer, type PlanLane, type PlanNode } from './plan.js'
+import {
+  boundKinds,
+  type Command,
+  type Plan,
+  type PlanBuffer,
+  type PlanGraph,
+  type PlanLane,
+  type PlanNode,
+} from './plan.js'
 import { Enough, type PlanFault, Reader, show } from './reader.js'
 import { elementBytes } from './tensor.js'
 import { viewErrors } from './views.js'
@@ -102,11 +110,19 @@ const readPlan = (r: Reader, value: unknown): Plan => {
   const given = get('communicators')
   const communicators = given === undefined ? [] : r.list(given, 'plan.communicators', limits.communicators)
   const tolerance = get('tolerance')
+  const graphs = get('graphs')
+  if (graphs !== undefined && storage !== 'planned')
+    r.wrong(
+      'plan.graphs',
+      'no graphs, since only planned storage has the same addresses in every tick',
+      graphs,
+    )
   const counts: Counts = {
     devices,
     lanes: lanes.length,
     buffers: buffers.length,
     nodes: nodes.length,
+    commands: commands.length,
     communicators: communicators.length,
     planned: storage === 'planned',
   }
@@ -132,6 +148,13 @@ const readPlan = (r: Reader, value: unknown): Plan => {
     ...(given === undefined
       ? {}
       : { communicators: communicators.map((value, i) => readCommunicator(r, value, i)) }),
+    ...(graphs === undefined
+      ? {}
+      : {
+          graphs: r.each(r.list(graphs, 'plan.graphs', limits.commands), (graph, i) =>
+            readGraph(r, graph, i, counts),
+          ),
+        }),
     ...(tolerance === undefined ? {} : { tolerance: r.finite(tolerance, 'plan.tolerance', 0) }),
   }
   checkViews(r, plan)
@@ -146,6 +169,7 @@ interface Counts {
   readonly lanes: number
   readonly buffers: number
   readonly nodes: number
+  readonly commands: number
   readonly communicators: number
   readonly planned: boolean
 }
@@ -324,6 +348,36 @@ const readAfter = (r: Reader, value: unknown, at: string, counts: Counts): NonNu
       r.oneOf(words[1], `${at}[${i}][1]`, ['start', 'finish']),
     ]
   })
+
+const readGraph = (r: Reader, value: unknown, index: number, counts: Counts): PlanGraph => {
+  const at = `graphs[${index}]`
+  const graph = r.object(value, at)
+  const edges = r.list(r.field(graph, 'edges'), `${at}.edges`, limits.edges)
+  return {
+    from: r.integer(r.field(graph, 'from'), `${at}.from`, 0, counts.commands),
+    to: r.integer(r.field(graph, 'to'), `${at}.to`, 0, counts.commands),
+    edges: r.each(
+      edges,
+      (edge, i) => formedEdge(edge, counts) ?? readEdge(r, edge, `${at}.edges[${i}]`, counts),
+    ),
+  }
+}
+
+/** A copy of a valid edge; undefined for an invalid one, whose fault `readEdge` finds. */
+const formedEdge = (value: unknown, { commands }: Counts): PlanGraph['edges'][number] | undefined => {
+  if (!Array.isArray(value) || value.length !== 2) return undefined
+  const before: unknown = value[0]
+  const after: unknown = value[1]
+  return isBelow(before, commands) && isBelow(after, commands) ? [before, after] : undefined
+}
+
+const readEdge = (r: Reader, value: unknown, at: string, counts: Counts): PlanGraph['edges'][number] => {
+  const ends = r.list(value, at, 2)
+  return [
+    r.id(ends[0], `${at}[0]`, counts.commands, 'command'),
+    r.id(ends[1], `${at}[1]`, counts.commands, 'command'),
+  ]
+}
 
 /** The operands of each command, in order: the kind of id of each. */
 const forms: Readonly<Record<Command[0], readonly ('buffer' | 'lane' | 'event' | 'node' | 'buffers')[]>> = {

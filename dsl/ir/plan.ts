@@ -3,7 +3,7 @@ import type { BoundSpec, DType } from './tensor.js'
 
 /**
  * The compiled program: JSON-able data, the same for every device. Fields and commands as in the public
- * format `plan: 1` (`spec/plan.schema.json`); the meaning of *before* and the laws L1 to L10 stand in
+ * format `plan: 1` (`spec/plan.schema.json`); the meaning of *before* and the laws L1 to L11 stand in
  * `dsl/verify/verify.ts`.
  */
 export interface Plan<_I = unknown, _O = unknown> {
@@ -24,6 +24,8 @@ export interface Plan<_I = unknown, _O = unknown> {
   readonly commands: readonly Command[]
   /** The communicators of this rank's collectives; none where no node is a collective. */
   readonly communicators?: readonly PlanCommunicator[]
+  /** What runs as executable graphs, in issue order; absent: each command is issued by itself. */
+  readonly graphs?: readonly PlanGraph[]
   /**
    * The largest relative error that a device may show in one operation of this plan against its reference; 0:
    * all outputs are those of `interpret` bit for bit. What errors come to at an output follows from the values:
@@ -40,6 +42,18 @@ export interface Plan<_I = unknown, _O = unknown> {
  */
 export type BoundKind = (typeof boundKinds)[number]
 export const boundKinds = ['exact', 'enforced'] as const
+
+/**
+ * The commands from `from` up to `to`, which is not among them, run as one executable graph. Its nodes are the
+ * runs among these commands, its `edges` pairs of commands, sorted by the later one and then by the earlier
+ * one: the transitive reduction of *before* among the nodes (law L11). Records and waits of the range are
+ * issued by nobody; what they order outside it is ordered by the launch as a whole, see docs/reference.
+ */
+export interface PlanGraph {
+  readonly from: number
+  readonly to: number
+  readonly edges: readonly (readonly [before: number, after: number])[]
+}
 
 /** A CUDA stream. `id` is its index in `lanes`. Priority: higher runs first, 0 is the default. */
 export interface PlanLane {
@@ -166,7 +180,7 @@ export type Command =
   | readonly ['wait', event: number, lane: number, tick: -1]
   | readonly ['use', buffer: number, lane: number, event: number]
 
-export type Law = 'L1' | 'L2' | 'L3' | 'L4' | 'L5' | 'L6' | 'L7' | 'L8' | 'L9' | 'L10'
+export type Law = 'L1' | 'L2' | 'L3' | 'L4' | 'L5' | 'L6' | 'L7' | 'L8' | 'L9' | 'L10' | 'L11'
 
 /**
  * One broken law: its place and description. `command` is an index into `commands`, -1 where no single

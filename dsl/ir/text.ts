@@ -15,7 +15,12 @@ export { toJSON } from './json.js'
 export const textOf = (plan: Plan): string => {
   const width = Math.max(4, ...plan.lanes.map(lane => lane.name.length)) + 2
   const marks = marksOf(plan)
-  const rows = plan.commands.map(command => rowOf(plan, marks, command))
+  const edges = edgesOf(plan)
+  const rows = plan.commands.map((command, c) => {
+    const row = rowOf(plan, marks, command)
+    const edge = edges.get(c)
+    return edge === undefined ? row : { ...row, more: `${row.more} ${edge}`.trim() }
+  })
   const middle =
     Math.min(
       40,
@@ -50,6 +55,10 @@ const header = (plan: Plan): string[] => {
       const rate = buffer.rate === undefined ? '' : `, ${buffer.rate} a tick`
       const where = `${spaceOf(plan, buffer)}${rate}${place}${view}`
       return `${buffer.life} ${buffer.name}: ${buffer.bytes} bytes, ${where}`
+    }),
+    ...(plan.graphs ?? []).map(({ from, to, edges }, g) => {
+      const runs = plan.commands.slice(from, to).filter(([op]) => op === 'run').length
+      return `graph ${g}: commands ${from} to ${to - 1}, ${runs} nodes, ${edges.length} edges`
     }),
   ]
 }
@@ -105,6 +114,20 @@ const rowOf = (plan: Plan, marks: Marks, command: Command): Row => {
       return { lane: home(command[1]), what: `use ${buffer(command[1])}`, more }
     }
   }
+}
+
+/** By run that is a node of a graph, the runs whose edges lead to it. */
+const edgesOf = (plan: Plan): ReadonlyMap<number, string> => {
+  const texts = new Map<number, string>()
+  for (const [g, { from, to, edges }] of (plan.graphs ?? []).entries()) {
+    const before = new Map<number, string[]>()
+    for (let c = from; c < to; c++) if (plan.commands[c]?.[0] === 'run') before.set(c, [])
+    for (const [earlier, later] of edges)
+      before.get(later)?.push(nodeName(plan, plan.commands[earlier]?.[1] ?? -1))
+    for (const [c, names] of before)
+      texts.set(c, `#graph ${g}${names.length === 0 ? '' : ` after ${names.join(', ')}`}`)
+  }
+  return texts
 }
 
 const collectiveText = (plan: Plan, node: number): string => {

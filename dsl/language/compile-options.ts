@@ -17,6 +17,11 @@ export interface CompileOptions {
    */
   readonly storage?: 'pooled' | 'planned' | undefined
   /**
+   * `eager` (default): each command of a tick is issued by itself; `graph`: whatever can be is launched as an
+   * executable graph, and storage is planned.
+   */
+  readonly mode?: 'eager' | 'graph' | undefined
+  /**
    * The most CUDA streams of each device. Without it the compiler chooses up to 8 for operations without a
    * lane of the user's.
    */

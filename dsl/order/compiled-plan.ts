@@ -1,5 +1,6 @@
 import type { Command, Plan, PlanBuffer, PlanNode } from '../ir/plan.js'
 import { commandLists, type FlatCommands } from './flat-commands.js'
+import { type FlatGraphs, graphLists } from './graph-edges.js'
 
 /*
  * A compiled plan keeps its commands flat, and makes its lists of commands, nodes and buffers when they are
@@ -16,6 +17,7 @@ export interface Listing<A> {
 /** The parts of a compiled plan. */
 interface Parts {
   readonly flat: FlatCommands
+  readonly graphs: FlatGraphs | undefined
   nodes: Listing<PlanNode>
   buffers: Listing<PlanBuffer>
 }
@@ -24,6 +26,9 @@ const partsOf = new WeakMap<Plan, Parts>()
 
 /** A compiled plan's commands; undefined for any other plan. */
 export const flatCommandsOf = (plan: Plan): FlatCommands | undefined => partsOf.get(plan)?.flat
+
+/** A compiled plan's graphs; undefined where it has none, and for any other plan. */
+export const flatGraphsOf = (plan: Plan): FlatGraphs | undefined => partsOf.get(plan)?.graphs
 
 /** A plan's nodes one by one: where the list has not been read, each is made for the caller and not kept. */
 export const eachNode = (plan: Plan): Listing<PlanNode> => partsOf.get(plan)?.nodes ?? plan.nodes
@@ -59,17 +64,17 @@ const frozen = (commands: Command[]): readonly Command[] => {
 }
 
 /** A plan without its commands, with lists that may not be made yet. */
-export type Outline = Omit<Plan, 'commands' | 'nodes' | 'buffers'> & {
+export type Outline = Omit<Plan, 'commands' | 'nodes' | 'buffers' | 'graphs'> & {
   readonly nodes: Listing<PlanNode>
   readonly buffers: Listing<PlanBuffer>
 }
 
-/** The frozen plan of these commands. */
-export const compiledPlan = (outline: Outline, flat: FlatCommands): Plan => {
+/** The frozen plan of these commands and graphs. */
+export const compiledPlan = (outline: Outline, flat: FlatCommands, graphs?: FlatGraphs): Plan => {
   const { plan, name, devices, inFlight, storage, bound, arena, lanes, buffers, nodes, ...rest } = outline
-  const parts: Parts = { flat, nodes, buffers }
+  const parts: Parts = { flat, graphs, nodes, buffers }
   let commands: readonly Command[] | undefined
-  const compiled: Plan = Object.freeze({
+  const compiled: Plan = {
     ...{ plan, name, devices, inFlight, storage, bound, ...(arena === undefined ? {} : { arena }) },
     lanes,
     get buffers() {
@@ -86,7 +91,13 @@ export const compiledPlan = (outline: Outline, flat: FlatCommands): Plan => {
       return (commands ??= frozen(commandLists(flat)))
     },
     ...rest,
-  })
+  }
+  if (graphs !== undefined) {
+    let list: Plan['graphs']
+    const get = () => (list ??= graphLists(graphs))
+    Object.defineProperty(compiled, 'graphs', { get, enumerable: true })
+  }
+  Object.freeze(compiled)
   partsOf.set(compiled, parts)
   return compiled
 }

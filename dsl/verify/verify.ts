@@ -13,6 +13,7 @@ import { checkWaits } from './l7-waits.js'
 import { checkCollectives } from './l8-collectives.js'
 import { checkBound } from './l9-bound.js'
 import { After } from './l10-after.js'
+import { checkGraphs } from './l11-graphs.js'
 import { checkPlaces } from './places.js'
 import { checkIds, Report } from './report.js'
 import { Safety } from './safety.js'
@@ -34,6 +35,7 @@ import { Safety } from './safety.js'
  * | L8  | all ranks issue the same collectives in the same order (verifyRanks, for plans of several ranks) |
  * | L9  | the peak, computed from the plan alone, is at most `bound`; `boundKind` says of which ticks |
  * | L10 | each run comes after what its node says that it comes after: its start, or its end |
+ * | L11 | the edges of a graph imply the order of its nodes, and are the fewest that do |
  *
  * order/frontiers.ts defines *before*. The work is linear in commands, lanes and ticks, except for the exact
  * test of L6, which plans of at most `exactCommands` commands get.
@@ -79,6 +81,8 @@ const judge = (table: CommandTable, { safety = false, everyRank = false }: Verif
   // 3. Orders without data: L10 and L8.
   After.of(table, report)?.judge()
   checkCollectives(table, everyRank, report)
+  // Executable graphs: L11.
+  checkGraphs(table, safety, report)
   // 4. Memory: L9.
   if (report.full) replay.restart()
   withScratchArena(() => checkBound(replay, report))
@@ -131,10 +135,12 @@ const areObjects = (list: unknown): boolean => {
   return true
 }
 
-const hasLists = ({ lanes, buffers, nodes, commands, communicators }: Plan): boolean => {
+const hasLists = ({ lanes, buffers, nodes, commands, communicators, graphs }: Plan): boolean => {
   if (!areObjects(lanes) || !areObjects(buffers) || !areObjects(nodes) || !Array.isArray(commands))
     return false
   for (const { collective } of nodes) if (collective !== undefined && !isObject(collective)) return false
+  if (graphs !== undefined && !(areObjects(graphs) && graphs.every(({ edges }) => Array.isArray(edges))))
+    return false
   if (communicators === undefined) return true
   if (!areObjects(communicators)) return false
   for (const { groups } of communicators) {

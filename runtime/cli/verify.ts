@@ -21,8 +21,8 @@ export const verify = async (args: readonly string[], out: Output): Promise<numb
   const one = plans.length === 1
   const violations = one ? verifyPlan(plans[0]!, { safety }) : verifyRanks(plans, { safety })
   const laws = safety
-    ? ['L1', 'L2', 'L3', 'L4', 'L7', 'L8', 'L9', 'L10']
-    : ['L1', 'L2', 'L3', 'L4', 'L5', 'L6', 'L7', 'L8', 'L9', 'L10']
+    ? ['L1', 'L2', 'L3', 'L4', 'L7', 'L8', 'L9', 'L10', 'L11']
+    : ['L1', 'L2', 'L3', 'L4', 'L5', 'L6', 'L7', 'L8', 'L9', 'L10', 'L11']
   // A message names its law first: `L4: commands[17] (free w): …`.
   for (const { law, message } of violations)
     out.say(`${out.styles.bad(law)}  ${message.slice(law.length + 2)}`)

@@ -23,6 +23,7 @@ export const oracle = (given: Plan, quality = true): Set<string> => {
     frees(u, say)
   }
   afters(u, say)
+  graphs(u, quality, say)
   const peak = oraclePeak(plan)
   const bound = [...plan.bound.device, plan.bound.pinned]
   peak.bytes.forEach((bytes, m) => {
@@ -429,6 +430,66 @@ const afters = (u: Unrolled, say: Say): void => {
   }
 }
 
+/**
+ * The edges of a graph are those pairs of its runs of which one is before the other, and no third run is
+ * between them. Of edges that are not in order the later ones count as absent.
+ */
+const graphs = (u: Unrolled, quality: boolean, say: Say): void => {
+  const { commands, lanes, nodes, graphs = [], storage } = u.plan
+  if (graphs.length > 0 && storage !== 'planned') return void say('L11', -1)
+  let end = 0
+  for (const { from, to } of graphs) {
+    if (from < end || to <= from || to > commands.length)
+      return void say('L11', from < commands.length ? from : -1)
+    end = to
+  }
+  let sound = true
+  const wrong = (c: number): void => {
+    say('L11', c)
+    sound = false
+  }
+  for (const { from, to } of graphs) {
+    const devices = new Set<number>()
+    for (let c = from; c < to; c++) {
+      const command = commands[c]!
+      if (command[0] === 'record' || command[0] === 'wait') continue
+      if (command[0] !== 'run') {
+        wrong(c)
+        continue
+      }
+      if (nodes[command[1]]!.collective !== undefined) wrong(c)
+      const { device } = lanes[command[2]]!
+      if (devices.size > 0 && !devices.has(device)) wrong(c)
+      else devices.add(device)
+    }
+    if (devices.size === 0) wrong(from)
+  }
+  if (!sound) return
+  for (const { from, to, edges } of graphs) {
+    const runs = commands.flatMap(([op], c) => (op === 'run' && c >= from && c < to ? [c] : []))
+    const before = (a: number, b: number): boolean => u.before(u.at(0, a), u.at(0, b))
+    const wanted = runs.flatMap(b =>
+      runs
+        .filter(a => before(a, b) && !runs.some(x => before(a, x) && before(x, b)))
+        .map(a => [a, b] as const),
+    )
+    const found: (readonly [number, number])[] = []
+    for (const [a, b] of edges) {
+      if (!runs.includes(a) || !runs.includes(b) || a >= b) {
+        say('L11', runs.includes(b) ? b : from)
+        continue
+      }
+      const [x, y] = found.at(-1) ?? [-1, -1]
+      if (b < y || (b === y && a <= x)) say('L11', b)
+      else found.push([a, b])
+    }
+    const isIn = (list: typeof found, [a, b]: readonly [number, number]): boolean =>
+      list.some(([x, y]) => x === a && y === b)
+    for (const edge of wanted) if (!isIn(found, edge)) say('L11', edge[1])
+    if (quality) for (const edge of found) if (!isIn(wanted, edge)) say('L11', edge[1])
+  }
+}
+
 const precise = (plan: Plan, say: Say): void => {
   plan.commands.forEach((use, c) => {
     if (use[0] !== 'use') return
@@ -446,7 +507,8 @@ const precise = (plan: Plan, say: Say): void => {
   })
 }
 
-export const without = (plan: Plan, c: number): Plan => ({
+/** The plan without a command, and without graphs, whose edges name commands by their places. */
+export const without = ({ graphs: _, ...plan }: Plan, c: number): Plan => ({
   ...plan,
   commands: plan.commands.filter((_, i) => i !== c),
 })

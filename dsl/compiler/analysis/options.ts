@@ -18,6 +18,7 @@ export interface Settings {
   readonly inFlight: number
   readonly memory: number | 'fast' | 'small'
   readonly storage: 'pooled' | 'planned'
+  readonly mode: 'eager' | 'graph'
   readonly lanes: number
   readonly placement: 'chains' | 'cover'
   readonly machine: Machine
@@ -41,6 +42,7 @@ const known = new Set([
   'inFlight',
   'memory',
   'storage',
+  'mode',
   'lanes',
   'placement',
   'machine',
@@ -87,7 +89,7 @@ const profileOf = (profile: unknown, bad: Report): Settings['profile'] => {
   return measured
 }
 
-const checkPlain = ({ inFlight, memory, storage, lanes, placement }: Given, bad: Report): void => {
+const checkPlain = ({ inFlight, memory, storage, mode, lanes, placement }: Given, bad: Report): void => {
   if (!whole(inFlight, 1, limits.inFlight)) {
     const next = 'give the number of ticks in flight; 2 overlaps two'
     bad('inFlight', `a whole number from 1 to ${limits.inFlight}`, inFlight, next)
@@ -98,6 +100,12 @@ const checkPlain = ({ inFlight, memory, storage, lanes, placement }: Given, bad:
   }
   if (storage !== 'pooled' && storage !== 'planned')
     bad('storage', "'pooled' or 'planned'", storage, "leave it out for 'pooled'")
+  if (mode !== 'eager' && mode !== 'graph')
+    bad('mode', "'eager' or 'graph'", mode, "leave it out for 'eager'")
+  else if (mode === 'graph' && storage === 'pooled') {
+    const wanted = "'planned' with mode: 'graph', whose nodes need the same addresses in every tick"
+    bad('storage', wanted, storage, 'leave storage out')
+  }
   if (lanes !== noLimit && !whole(lanes, 1, limits.lanes))
     bad(
       'lanes',
@@ -126,9 +134,10 @@ export const normaliseOptions = (
   }
   for (const key of Object.keys(given))
     if (!known.has(key)) bad(key, `one of ${[...known].join(', ')}`, key, 'correct the name, or leave it out')
-  const { inFlight = 2, memory = 'fast', storage = 'pooled', placement = 'chains' } = given
+  const { inFlight = 2, memory = 'fast', mode = 'eager', placement = 'chains' } = given
+  const { storage = mode === 'graph' ? 'planned' : 'pooled' } = given
   const { lanes = noLimit, machine = h200, name = graphName } = given
-  const plain = { inFlight, memory, storage, lanes, placement }
+  const plain = { inFlight, memory, storage, mode, lanes, placement }
   const dims = dimsOf(given['dims'], symbols, bad)
   checkPlain(plain, bad)
   const model = machine === h200 ? { right: h200 } : machineOf(machine, 'options.machine')

@@ -7,10 +7,12 @@ import type { ArrayAllocator } from '../../order/scratch-arena.js'
 import { devicesOf } from '../analysis/device-of.js'
 import type { Bounded, Lifetimes, Ordered } from '../analysis/ir.js'
 import { type Work, workOf } from '../analysis/operations.js'
+import type { Settings } from '../analysis/options.js'
 import { pass } from '../analysis/pass.js'
 import type { Provenance } from '../analysis/provenance.js'
 import { commandsOf, type Issued, issuedOf } from './emit/commands.js'
 import { decisionsOf } from './emit/decisions.js'
+import { graphsOf } from './emit/graphs.js'
 
 //   Bounded: operations, lanes, waits, uses, spans of buffers
 //   → Plan: lanes, buffers, nodes, and commands alloc, wait, run, record, use, free
@@ -146,6 +148,7 @@ export interface Draft extends Pick<Provenance, 'kernels' | 'decisions'> {
   readonly outline: Outline
   readonly issued: Issued
   readonly flat: FlatCommands | undefined
+  readonly mode: Settings['mode']
 }
 
 /**
@@ -160,7 +163,9 @@ export const draft = pass('draft', (ir: Bounded): Draft => {
     bound: { device: [...device], pinned },
     tolerance: nodes.tolerance,
   }
-  return { outline, issued: issuedOf(ir), flat: ir.flat, kernels: nodes.kernels, decisions: decisionsOf(ir) }
+  const { flat, settings } = ir
+  const issued = issuedOf(ir)
+  return { outline, issued, flat, mode: settings.mode, kernels: nodes.kernels, decisions: decisionsOf(ir) }
 })
 
 const freeze = <A extends object>(items: readonly A[]): readonly A[] => {
@@ -168,7 +173,7 @@ const freeze = <A extends object>(items: readonly A[]): readonly A[] => {
   return Object.freeze(items)
 }
 
-export const emit = pass('emit', ({ outline, issued, flat }: Draft): Plan => {
+export const emit = pass('emit', ({ outline, issued, flat, mode }: Draft): Plan => {
   const { bound, arena, lanes, communicators } = outline
   const frozen = {
     ...outline,
@@ -176,8 +181,10 @@ export const emit = pass('emit', ({ outline, issued, flat }: Draft): Plan => {
     lanes: freeze(lanes),
     ...(communicators === undefined ? {} : { communicators: freeze(communicators) }),
   }
+  const commands = flat ?? commandsOf(issued)
   return compiledPlan(
     arena === undefined ? frozen : { ...frozen, arena: Object.freeze([...arena]) },
-    flat ?? commandsOf(issued),
+    commands,
+    mode === 'graph' ? graphsOf(frozen, commands) : undefined,
   )
 })

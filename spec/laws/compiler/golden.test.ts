@@ -34,3 +34,9 @@ describe('golden plans of planned storage', () => {
   for (const name of ['weight-streaming', 'diamond'] as const)
     kept(`${name}.planned`, goldens[name] as unknown as Graph, { storage: 'planned' })
 })
+
+describe('golden plans of graph mode', () => {
+  for (const name of ['weight-streaming', 'diamond', 'state', 'two-devices'] as const)
+    kept(`${name}.graph`, goldens[name] as unknown as Graph, { mode: 'graph' })
+  kept('collectives.graph', collectives as unknown as Graph, { mode: 'graph' })
+})

@@ -16,7 +16,7 @@ import { sample } from '../../fixtures/graphs/random.js'
 import { streamed, streamedLeast } from '../../fixtures/graphs/streamed.js'
 import { cholesky, fsdp, layered, taskBench, xorshift } from '../../fixtures/graphs/tasks.js'
 import { singleLane, twoLanes, weightStreaming } from '../../fixtures/plans/by-hand.js'
-import { mutations } from '../../fixtures/plans/mutations.js'
+import { graphMutations, mutations } from '../../fixtures/plans/mutations.js'
 import { largePlan } from '../../fixtures/plans/of-tasks.js'
 import { planFrom, recipes } from '../../fixtures/plans/random.js'
 import { rankMutations } from '../../fixtures/plans/rank-mutations.js'
@@ -67,13 +67,22 @@ const made: readonly Plan[] = [
 ]
 const compiled = made.filter(({ commands }) => commands.length <= 64)
 
+/** Plans in graph mode. */
+const graphed: readonly Plan[] = [
+  ...fc.sample(sample(), { numRuns: 25, seed: 8 }).map(({ graph: net }) => compile(net, { mode: 'graph' })),
+  ...Object.values(goldens).map(net => compile(net as Graph, { mode: 'graph' })),
+]
+  .flatMap(plan => (E.isRight(plan) ? [plan.right as Plan] : []))
+  .filter(({ commands }) => commands.length <= 64)
+
 const fits = (plan: Plan): boolean =>
   poolPeakOf(plan).device.every((bytes, d) => bytes <= plan.bound.device[d]!)
 
 test('verify and the oracle accept every unbroken plan', () => {
   expect(compiled.length).toBeGreaterThan(20)
   expect(compiled.filter(plan => plan.commands.some(command => command[3] === -1)).length).toBeGreaterThan(2)
-  for (const plan of [...families, ...compiled]) {
+  expect(graphed.filter(({ graphs = [] }) => graphs.length > 1).length).toBeGreaterThan(0)
+  for (const plan of [...families, ...compiled, ...graphed]) {
     expect(verify(plan)).toEqual([])
     expect([...oracle(plan)]).toEqual([])
   }
@@ -105,11 +114,15 @@ const mutantsOf = <P, M>(
 }
 
 describe('every mutant is rejected as the oracle does (law, command, buffer), or proved equal by it', () => {
-  mutations.forEach((mutation, kind) => {
+  const kinds = [
+    ...mutations.map(mutation => ({ mutation, plans: [...sampled, ...families, ...compiled] })),
+    ...graphMutations.map(mutation => ({ mutation, plans: graphed })),
+  ]
+  kinds.forEach(({ mutation, plans }, kind) => {
     test(mutation.name, () => {
       let rejected = 0
       let equivalent = 0
-      const mutants = mutantsOf([...sampled, ...families, ...compiled], 7 + kind, mutation.apply)
+      const mutants = mutantsOf(plans, 7 + kind, mutation.apply)
       for (const { of, mutant } of mutants) {
         const violations = verify(mutant.plan)
         const keys = violations.map(({ law, command, buffer }) => `${law} ${command} ${buffer ?? -1}`)

@@ -1,0 +1,48 @@
+import type { PlanLane, PlanNode } from '../../../ir/plan.js'
+import type { Listing } from '../../../order/compiled-plan.js'
+import { type FlatCommands, Op } from '../../../order/flat-commands.js'
+import { type FlatGraphs, graphEdgesOf, type Ranges } from '../../../order/graph-edges.js'
+import { isGraphNode } from '../../../order/graph-nodes.js'
+import { withScratchArena } from '../../../order/scratch-arena.js'
+
+/** The facts of a plan that decide what may be in a graph. */
+interface Plan {
+  readonly lanes: readonly PlanLane[]
+  readonly nodes: Listing<PlanNode>
+}
+
+/**
+ * The fewest graphs of a plan: each takes in all runs from its first one on, up to one that may be in no graph
+ * or is of another device. With a run come the waits and the record right before it, and the records of its
+ * lane right after it.
+ */
+export const graphsOf = (plan: Plan, flat: FlatCommands): FlatGraphs =>
+  withScratchArena(scratch => {
+    const { commands, op, lane, named } = flat
+    let events = 0
+    for (let c = 0; c < commands; c++) if (op[c] === Op.record) events = Math.max(events, named[c]! + 1)
+    const given = { commands, lanes: plan.lanes.length, events, op, lane, event: named }
+    return graphEdgesOf(given, rangesOf(plan, flat), scratch)
+  })
+
+const rangesOf = ({ lanes, nodes }: Plan, { commands, op, lane, named }: FlatCommands): Ranges => {
+  const from: number[] = []
+  const to: number[] = []
+  /** The device of the graph whose end the next run may extend; -1: none. */
+  let device = -1
+  for (let c = 0, begin = 0; c < commands; c++) {
+    if (op[c] !== Op.run) continue
+    const l = lane[c]!
+    const own = isGraphNode(nodes.at(named[c]!)!) ? lanes[l]!.device : -1
+    while (op[c + 1] === Op.record && lane[c + 1] === l) c++
+    const end = c + 1
+    if (own >= 0 && own === device) to[to.length - 1] = end
+    else if (own >= 0) {
+      from.push(begin)
+      to.push(end)
+    }
+    device = own
+    begin = end
+  }
+  return { from: Int32Array.from(from), to: Int32Array.from(to) }
+}

@@ -1,0 +1,219 @@
+// Plans in graph mode: every law holds, the edges are those that the order of the plan needs and no more, and
+// whatever order a device chooses among the nodes gives the same values.
+import fc from 'fast-check'
+import { isLeft } from 'fp-ts/lib/Either.js'
+import { describe, expect, test } from 'vitest'
+import {
+  type CompileOptions,
+  compile,
+  type Graph,
+  orThrow,
+  type Plan,
+  parsePlan,
+  renderAll,
+  toJSON,
+} from '../../../dsl/index.js'
+import { parsePlanParts } from '../../../dsl/ir/load.js'
+import { verify } from '../../../dsl/verify/verify.js'
+import { patternGraph, patterns } from '../../fixtures/graphs/patterns.js'
+import { sample } from '../../fixtures/graphs/random.js'
+import { xorshift } from '../../fixtures/graphs/tasks.js'
+import { anyOrder, Names, outcome, piecesOf } from '../../fixtures/plans/issued.js'
+import { plans } from '../../fixtures/plans/random.js'
+import { runs } from '../../fixtures/runs.js'
+import { collectives } from '../../golden/collectives.js'
+import { goldens } from '../../golden/graphs.js'
+import { comparable, oracle } from '../../oracle/oracle.js'
+
+const graphed = (graph: Graph, options: CompileOptions = {}): Plan => {
+  const plan = compile(graph, { ...options, mode: 'graph' })
+  if (isLeft(plan)) throw new Error(renderAll(plan.left))
+  return plan.right
+}
+
+const runsOf = ({ commands }: Plan): number[] => commands.flatMap(([op], c) => (op === 'run' ? [c] : []))
+
+/** All but the places of nodes in the user's files. */
+const keys = (plan: Plan): string[] => [
+  ...new Set(verify(plan).map(({ law, command, buffer }) => `${law} ${command} ${buffer ?? -1}`)),
+]
+
+describe('graph mode', () => {
+  test('obeys every law, has all runs in one graph, and is the same each time and after a file', () => {
+    fc.assert(
+      fc.property(
+        sample(),
+        fc.constantFrom(1, 2, 3),
+        fc.constantFrom(1, 2, 99),
+        fc.constantFrom('fast' as const, 'small' as const),
+        (made, inFlight, lanes, memory) => {
+          const options = { dims: made.dims, inFlight, lanes, memory }
+          const plan = graphed(made.graph, options)
+          expect(verify(plan)).toEqual([])
+          expect(plan.storage).toBe('planned')
+          const [graph, ...more] = plan.graphs!
+          expect(more).toEqual([])
+          expect(runsOf(plan).every(c => c >= graph!.from && c < graph!.to)).toBe(true)
+          expect(JSON.stringify(graphed(made.graph, options))).toBe(JSON.stringify(plan))
+          expect(orThrow(parsePlan(toJSON(plan)))).toEqual(plan)
+          expect(orThrow(parsePlanParts([toJSON(plan)]))).toEqual(plan)
+          // Graphs are all that it has more than the same plan issued eagerly.
+          const { graphs: _, ...rest } = plan
+          expect(rest).toEqual({ ...orThrow(compile(made.graph, { ...options, storage: 'planned' })) })
+        },
+      ),
+      { numRuns: runs(100) },
+    )
+  })
+
+  test('has the edges that reachability asks for, over 2 to 8 lanes that hardly meet', () => {
+    fc.assert(
+      fc.property(patterns(60), fc.constantFrom(1, 2, 3), (pattern, inFlight) => {
+        const plan = graphed(patternGraph(pattern), { inFlight })
+        expect(verify(plan)).toEqual([])
+        // By the definition: paths in one tick over lanes, records and waits.
+        const above = new Map<number, Set<number>>()
+        const last = new Map<number, number>()
+        const recorded = new Map<number, number>()
+        const follow = (c: number, before: number | undefined): void => {
+          if (before === undefined) return
+          for (const i of [before, ...above.get(before)!]) above.get(c)!.add(i)
+        }
+        plan.commands.forEach((command, c) => {
+          above.set(c, new Set())
+          const lane = command[2] as number
+          follow(c, last.get(lane))
+          last.set(lane, c)
+          if (command[0] === 'record') recorded.set(command[1], c)
+          if (command[0] === 'wait' && command[3] !== -1) follow(c, recorded.get(command[1]))
+        })
+        const nodes = runsOf(plan)
+        const wanted = nodes.flatMap(b => {
+          const before = nodes.filter(a => above.get(b)!.has(a))
+          return before.filter(a => !before.some(x => above.get(x)!.has(a))).map(a => [a, b])
+        })
+        expect(plan.graphs!.map(({ edges }) => edges)).toEqual([wanted])
+      }),
+      { numRuns: runs(100) },
+    )
+  })
+
+  test('gives the same values in whatever order the device runs what is ready', () => {
+    fc.assert(
+      fc.property(
+        sample({ steps: 20 }),
+        fc.constantFrom(1, 2, 3),
+        fc.nat(),
+        fc.nat(),
+        (made, inFlight, seed, cut) => {
+          const whole = graphed(made.graph, { dims: made.dims, inFlight })
+          sameInAnyOrder(whole, seed)
+          // Cut into several graphs, with eager work between them.
+          sameInAnyOrder(cutInPieces(whole, cut), seed + 1)
+        },
+      ),
+      { numRuns: runs(60) },
+    )
+  })
+
+  test('gives other values in some order when an edge is left out', () => {
+    const plan = graphed(goldens.diamond as unknown as Graph)
+    const [graph] = plan.graphs!
+    for (let e = 0; e < graph!.edges.length; e++) {
+      const less = { ...plan, graphs: [{ ...graph!, edges: graph!.edges.toSpliced(e, 1) }] }
+      expect(() => {
+        for (let seed = 0; seed < 20; seed++) sameInAnyOrder(less, seed)
+      }).toThrow()
+    }
+  })
+
+  test('leaves collectives out, and divides graphs between devices', () => {
+    const plan = graphed(collectives as unknown as Graph)
+    const inGraph = (c: number): boolean => plan.graphs!.some(({ from, to }) => c >= from && c < to)
+    for (const c of runsOf(plan)) {
+      const run = plan.commands[c]!
+      expect(inGraph(c)).toBe(plan.nodes[run[1] as number]!.collective === undefined)
+    }
+    const two = graphed(goldens['two-devices'] as unknown as Graph)
+    for (const { from, to } of two.graphs!) {
+      const devices = two.commands.slice(from, to).map(([, , lane]) => two.lanes[lane as number]!.device)
+      expect(new Set(devices).size).toBe(1)
+    }
+  })
+
+  test('wants planned storage', () => {
+    const both = compile(goldens.diamond as unknown as Graph, { mode: 'graph', storage: 'pooled' })
+    expect(isLeft(both) && both.left.map(({ at }) => at)).toEqual(['options.storage'])
+    const other = compile(goldens.diamond as unknown as Graph, { mode: 'graphs' } as never)
+    expect(isLeft(other) && other.left.map(({ at }) => at)).toEqual(['options.mode'])
+    const pooled = orThrow(compile(goldens.diamond as unknown as Graph))
+    const file = { ...pooled, graphs: [{ from: 0, to: 1, edges: [] }] }
+    expect(isLeft(parsePlan(file))).toBe(true)
+    expect(verify(file as Plan).map(({ law }) => law)).toContain('L11')
+  })
+
+  test('is judged as the oracle judges it, whatever its graphs are', () => {
+    const edge = fc.tuple(fc.nat(), fc.nat())
+    const range = fc.record({ from: fc.nat(), to: fc.nat(), keep: fc.boolean(), more: fc.array(edge) })
+    fc.assert(
+      fc.property(plans(6), fc.array(range, { minLength: 1, maxLength: 3 }), (plan, ranges) => {
+        const count = plan.commands.length
+        const graphs = ranges.map(({ from, to, keep, more }) => ({
+          from: keep ? 0 : from % count,
+          to: keep ? count : to % (count + 2),
+          edges: more
+            .map(([a, b]) => [a % count, b % count] as const)
+            .sort(([a, b], [x, y]) => b - y || a - x),
+        }))
+        const given = { ...plan, graphs }
+        expect(comparable(given, keys(given))).toEqual(comparable(given, [...oracle(given)]))
+      }),
+      { numRuns: runs(200) },
+    )
+  })
+})
+
+/** Some graphs out of one: those of its runs that lie between cuts, with their edges found by the compiler. */
+const cutInPieces = (plan: Plan, seed: number): Plan => {
+  const next = xorshift(1 + seed)
+  const [whole] = plan.graphs!
+  const nodes = runsOf(plan)
+  const graphs: { from: number; to: number; edges: (readonly [number, number])[] }[] = []
+  for (let i = 0; i < nodes.length; ) {
+    const end = Math.min(nodes.length, i + 1 + Math.floor(next() * 6))
+    const [from, to] = [nodes[i]!, nodes[end - 1]! + 1]
+    if (next() < 0.7) graphs.push({ from, to, edges: whole!.edges.filter(([a, b]) => a >= from && b < to) })
+    i = end
+  }
+  return { ...plan, graphs }
+}
+
+const sameInAnyOrder = (plan: Plan, seed: number): void => {
+  const ticks = 1 + plan.inFlight
+  const names = new Names()
+  const issued = Array.from({ length: ticks }, (_, tick) => runsOf(plan).map(command => ({ tick, command })))
+  const expected = outcome(plan, issued.flat(), names)
+  const pieces = piecesOf(plan, ticks)
+  const units = pieces.flatMap(({ tick, nodes }, piece) => nodes.map(command => ({ tick, command, piece })))
+  const numberOf = new Map(units.map(({ piece, command }, i) => [`${piece} ${command}`, i]))
+  const before = (i: number): number[] => {
+    const { piece, command } = units[i]!
+    const { edges, after } = pieces[piece]!
+    return [
+      ...edges.filter(([, b]) => b === command).map(([a]) => numberOf.get(`${piece} ${a}`)!),
+      ...after.flatMap(p => pieces[p]!.nodes.map(node => numberOf.get(`${p} ${node}`)!)),
+    ]
+  }
+  const next = xorshift(1 + seed)
+  for (let round = 0; round < 4; round++) {
+    const order = anyOrder(units.length, before, n => Math.floor(next() * n))
+    expect(order.length).toBe(units.length)
+    expect(
+      outcome(
+        plan,
+        order.map(i => units[i]!),
+        names,
+      ),
+    ).toEqual(expected)
+  }
+}
