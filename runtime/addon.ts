@@ -22,6 +22,17 @@ export interface NativeFailure extends Error {
   readonly holders?: string
 }
 
+export interface HostFault {
+  /** A method of the driver table, or `run`: a piece of work of a stream or a graph. */
+  readonly call: string
+  /** Which use of it, counted from 1 when the device is opened. */
+  readonly nth: number
+  /** The CUDA error that it fails with; default 999, an unknown one. */
+  readonly status?: number
+  /** Of a `run` alone: instead of failing, it takes so much longer. */
+  readonly delayMicroseconds?: number
+}
+
 export interface HostOptions {
   /** The number of the host device in this process; default 0. */
   readonly ordinal?: number
@@ -43,7 +54,7 @@ export interface HostOptions {
   readonly queueDepth?: number
   /** Fill memory with garbage when it is given out and taken back. */
   readonly poison?: boolean
-  readonly faults?: readonly { readonly call: string; readonly nth: number; readonly status?: number }[]
+  readonly faults?: readonly HostFault[]
 }
 
 export interface NativeDeviceInfo {

@@ -43,6 +43,7 @@ HostOptions hostOptions(Napi::Value value) {
     one.nth = static_cast<std::uint64_t>(integerAt(fault.Get("nth"), where + ".nth", 1, INT64_C(1) << 53));
     if (const Napi::Value status = fault.Get("status"); !absent(status))
       one.status = static_cast<Status>(integerAt(status, where + ".status", 1, 999));
+    one.delayMicroseconds = numberOr(fault.Get("delayMicroseconds"), where + ".delayMicroseconds", 0);
     options.faults.push_back(std::move(one));
   }
   return options;

@@ -180,6 +180,8 @@ struct HostOptions {
     std::string call;
     std::uint64_t nth = 1;
     Status status = Status::unknown;
+    double delayMicroseconds =
+        0;  // above 0, for "run" alone: the work does not fail, but takes so much longer
   };
   std::vector<Fault>
       faults;  // the nth use of the named call (a Driver method's name, or "run" for work on a stream) fails

@@ -1,5 +1,7 @@
 #include "host/faults.h"
 
+#include <cmath>
+
 namespace braid::host {
 namespace {
 
@@ -78,26 +80,31 @@ bool Faults::load(const std::vector<HostOptions::Fault>& faults, std::string* de
   for (const HostOptions::Fault& fault : faults) {
     std::size_t index = 0;
     while (index < std::size(kNames) && fault.call != kNames[index]) ++index;
-    if (index == std::size(kNames) || fault.nth == 0 || fault.status == Status::ok) {
-      *detail = index == std::size(kNames)
-                    ? "faults: no call is named " + fault.call + "; wanted a method of Driver, or run"
-                : fault.nth == 0 ? "faults: uses are counted from 1"
-                                 : "faults: a fault's status cannot be 0, which is success";
-      return false;
+    const bool delays = fault.delayMicroseconds != 0;
+    if (index == std::size(kNames))
+      *detail = "faults: no call is named " + fault.call + "; wanted a method of Driver, or run";
+    else if (fault.nth == 0)
+      *detail = "faults: uses are counted from 1";
+    else if (fault.status == Status::ok)
+      *detail = "faults: a fault's status cannot be 0, which is success";
+    else if (!std::isfinite(fault.delayMicroseconds) || fault.delayMicroseconds < 0)
+      *detail = "faults: delayMicroseconds is a number of 0 or more";
+    else if (delays && index != static_cast<std::size_t>(Call::run))
+      *detail = "faults: " + fault.call + " cannot be delayed; only run can";
+    else {
+      sites_[index].faults.push_back(fault);
+      continue;
     }
-    sites_[index].faults.push_back(fault);
+    return false;
   }
   return true;
 }
 
-bool Faults::count(Site& site, Status* status) {
+const HostOptions::Fault* Faults::count(Site& site) {
   const std::uint64_t use = ++site.uses;
-  for (const HostOptions::Fault& fault : site.faults) {
-    if (fault.nth != use) continue;
-    *status = fault.status;
-    return true;
-  }
-  return false;
+  for (const HostOptions::Fault& fault : site.faults)
+    if (fault.nth == use) return &fault;
+  return nullptr;
 }
 
 }  // namespace braid::host

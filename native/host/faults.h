@@ -81,16 +81,16 @@ enum class Call : unsigned char {
 };
 const char* callName(Call call);
 
-// Counts the uses of each call that has a fault, and makes the n-th one fail.
+// Counts the uses of each call that has a fault, and makes the n-th one fail, or take longer.
 class Faults {
  public:
-  // False if a fault names no call, or is to happen on use 0.
+  // False if a fault names no call, is to happen on use 0, or delays anything but a piece of work.
   bool load(const std::vector<HostOptions::Fault>& faults, std::string* detail);
 
-  // Whether this use of `call` must fail, and with which status. Cheap where there are no faults.
-  bool strikes(Call call, Status* status) {
+  // The fault of this use of `call`, or null. It lives as long as this. Cheap where there are no faults.
+  const HostOptions::Fault* next(Call call) {
     Site& site = sites_[static_cast<std::size_t>(call)];
-    return !site.faults.empty() && count(site, status);
+    return site.faults.empty() ? nullptr : count(site);
   }
   bool any(Call call) const { return !sites_[static_cast<std::size_t>(call)].faults.empty(); }
 
@@ -99,7 +99,7 @@ class Faults {
     std::vector<HostOptions::Fault> faults;
     std::atomic<std::uint64_t> uses{0};
   };
-  static bool count(Site& site, Status* status);
+  static const HostOptions::Fault* count(Site& site);
 
   std::array<Site, static_cast<std::size_t>(Call::count)> sites_;
 };

@@ -114,8 +114,8 @@ class GraphLaunch {
     Mark mark;
     std::shared_ptr<const void> keep;
   };
-  std::unordered_map<const ImageNode*, Point> points;   // of event nodes
-  std::unordered_map<const ImageNode*, Status> faults;  // of nodes that are made to fail
+  std::unordered_map<const ImageNode*, Point> points;                      // of event nodes
+  std::unordered_map<const ImageNode*, const HostOptions::Fault*> faults;  // of nodes that have one
 
   Time run(Time ready);
   Time perform(const ImageNode& node, Time ready);

@@ -73,8 +73,8 @@ Status HostDriver::enter(Call call) {
 }
 
 Status HostDriver::enterRelease(Call call) {
-  Status status = Status::ok;
-  if (faults_.strikes(call, &status)) return fail(status, std::string(callName(call)) + " was made to fail");
+  if (const HostOptions::Fault* fault = faults_.next(call))
+    return fail(fault->status, std::string(callName(call)) + " was made to fail");
   if (insideCallback())
     return fail(Status::notPermitted,
                 std::string(callName(call)) + " inside a host function or a destructor");

@@ -160,8 +160,7 @@ class HostDriver final : public Driver {
     const bool work = kind != Piece::Kind::wait && kind != Piece::Kind::stamp && kind != Piece::Kind::graph;
     // The callers of the others hold locks, and have waited before they took them.
     if (kind != Piece::Kind::stamp && kind != Piece::Kind::graph) queue.awaitRoom(streamDepth());
-    Status fault = Status::ok;
-    if (work) faults_.strikes(Call::run, &fault);
+    const HostOptions::Fault* fault = work ? faults_.next(Call::run) : nullptr;
     return queue.push([&](Piece& piece) {
       piece.kind = kind;
       piece.cost = cost;

@@ -285,8 +285,7 @@ void HostDriver::prepareFaults(const Image& image, GraphLaunch& launch) {
     const bool work = node.kind == NodeKind::kernel || node.kind == NodeKind::copy ||
                       node.kind == NodeKind::fill || node.kind == NodeKind::hostFunction;
     if (!work || !node.enabled) continue;
-    Status fault = Status::ok;
-    if (faults_.strikes(Call::run, &fault)) launch.faults[&node] = fault;
+    if (const HostOptions::Fault* fault = faults_.next(Call::run)) launch.faults[&node] = fault;
   }
 }
 

@@ -153,87 +153,122 @@ Time StreamQueue::perform(Piece& piece) {
   return performWork(*context_, piece, piece.fault, piece.label, ready, &jitter_, scratch_);
 }
 
-Time performWork(Context& context, const Work& work, Status fault, const WorkLabel& label, Time ready,
-                 std::uint64_t* jitter, Scratch& scratch) {
+namespace {
+
+// Whether a piece may touch the bytes. If not, the device has failed.
+bool touches(Context& context, const WorkLabel& label, DeviceAddress address, std::size_t bytes,
+             std::uint32_t alignment, bool peers) {
+  if (address % alignment != 0)
+    context.fail(Status::misalignedAddress,
+                 hex(address) + " is not aligned to " + std::to_string(alignment) + " bytes", label);
+  else if (context.reaches(address, bytes, peers))
+    return true;
+  else
+    context.fail(Status::illegalAddress,
+                 hex(address) + ", " + std::to_string(bytes) + " bytes: not memory of this device", label);
+  return false;
+}
+
+bool copyPart(Context& context, const Work& work, const WorkLabel& label, Part part) {
+  const bool toDevice = work.copyKind == CopyKind::hostToDevice || work.copyKind == CopyKind::deviceToDevice;
+  const bool fromDevice =
+      work.copyKind == CopyKind::deviceToHost || work.copyKind == CopyKind::deviceToDevice;
+  if ((toDevice && !touches(context, label, work.to, work.bytes, 1, false)) ||
+      (fromDevice && !touches(context, label, work.from, work.bytes, 1, false)))
+    return false;
+  const PartRange bytes(part, static_cast<std::int64_t>(work.bytes));
+  const auto first = static_cast<std::size_t>(bytes.first), last = static_cast<std::size_t>(bytes.last);
+  std::memmove(reinterpret_cast<void*>(work.to + first), reinterpret_cast<const void*>(work.from + first),
+               last - first);
+  return true;
+}
+
+bool fillPart(Context& context, const Work& work, const WorkLabel& label, Part part) {
+  const std::size_t row = work.width * work.elementBytes;
+  const PartRange rows(part, static_cast<std::int64_t>(work.height));
+  for (auto i = static_cast<std::size_t>(rows.first); i < static_cast<std::size_t>(rows.last); ++i) {
+    const DeviceAddress to = work.to + i * work.pitch;
+    if (!touches(context, label, to, row, work.elementBytes, false)) return false;
+    fillRow(to, work.value, work.elementBytes, work.width);
+  }
+  return true;
+}
+
+bool launchPart(Context& context, const Work& work, const WorkLabel& label, Part part, Scratch& scratch) {
+  const CpuKernel& kernel = *work.kernel;
+  for (std::size_t i = 0; i < kernel.extents.size(); ++i)
+    if (!touches(context, label, work.addresses[i], kernel.extents[i].bytes, kernel.extents[i].alignment,
+                 kernel.reachesPeers))
+      return false;
+  try {
+    if (kernel.run(work.addresses.data(), scratch, part)) return true;
+    context.fail(Status::launchFailed, "the kernel's reference failed", label);
+  } catch (const std::bad_alloc&) {
+    context.fail(Status::launchOutOfResources, "no memory for the kernel's scratch", label);
+  } catch (...) {
+    context.fail(Status::launchFailed, "the kernel's reference threw", label);
+  }
+  return false;
+}
+
+// False after a failure of the device. What a half touches is checked when it begins: memory may have been
+// freed since the other half.
+bool performPart(Context& context, const Work& work, const WorkLabel& label, Part part, Scratch& scratch) {
+  if (context.failure() != Status::ok) return false;
+  switch (work.kind) {
+    case Work::Kind::copy: return copyPart(context, work, label, part);
+    case Work::Kind::fill: return fillPart(context, work, label, part);
+    case Work::Kind::launch: return launchPart(context, work, label, part, scratch);
+    case Work::Kind::function: {
+      if (part == Part::first) return true;
+      const CallbackScope scope;
+      work.function(work.data);
+      return true;
+    }
+    default: return true;
+  }
+}
+
+// A delay of a random length, before half of the pieces: so that either side of every race comes first at
+// times. Returns whether there was one.
+bool jitterDelay(const Context& context, std::uint64_t* jitter) {
+  if (*jitter == 0) return false;
+  const std::uint64_t random = splitmix(jitter);
+  const double share = static_cast<double>(random >> 11) * 0x1p-53;
+  if ((random & 1) == 0) return false;
+  std::this_thread::sleep_for(
+      std::chrono::duration<double, std::micro>(share * context.options().jitterMicroseconds));
+  return true;
+}
+
+}  // namespace
+
+Time performWork(Context& context, const Work& work, const HostOptions::Fault* fault, const WorkLabel& label,
+                 Time ready, std::uint64_t* jitter, Scratch& scratch) {
   // As on a GPU, queued work is dropped: copies, kernels, and host functions, which are never called.
   if (context.failure() != Status::ok) return ready;
-  if (*jitter != 0) {
-    const std::uint64_t random = splitmix(jitter);
-    const double share = static_cast<double>(random >> 11) * 0x1p-53;
-    // Half of the pieces have no delay, so that either side of every race comes first at times.
-    if (random & 1) {
-      std::this_thread::sleep_for(
-          std::chrono::duration<double, std::micro>(share * context.options().jitterMicroseconds));
-      ready = Clock::now();
-    }
-  }
-  if (fault != Status::ok) {
-    context.fail(fault, "this piece of work was made to fail", label);
+  if (jitterDelay(context, jitter)) ready = Clock::now();
+  const double delay = fault ? fault->delayMicroseconds : 0;
+  if (fault && delay == 0) {
+    context.fail(fault->status, "this piece of work was made to fail", label);
     return ready;
   }
   const bool engine = work.cost.engine != EngineKind::none && work.cost.duration.count() > 0;
   const Time until = engine ? context.engine(work.cost.engine).reserve(ready, work.cost.duration) : ready;
-
-  const auto touches = [&](DeviceAddress address, std::size_t bytes, std::uint32_t alignment, bool peers) {
-    if (address % alignment != 0)
-      context.fail(Status::misalignedAddress,
-                   hex(address) + " is not aligned to " + std::to_string(alignment) + " bytes", label);
-    else if (context.reaches(address, bytes, peers))
-      return true;
-    else
-      context.fail(Status::illegalAddress,
-                   hex(address) + ", " + std::to_string(bytes) + " bytes: not memory of this device", label);
-    return false;
-  };
-  switch (work.kind) {
-    case Work::Kind::copy: {
-      const bool toDevice =
-          work.copyKind == CopyKind::hostToDevice || work.copyKind == CopyKind::deviceToDevice;
-      const bool fromDevice =
-          work.copyKind == CopyKind::deviceToHost || work.copyKind == CopyKind::deviceToDevice;
-      if ((toDevice && !touches(work.to, work.bytes, 1, false)) ||
-          (fromDevice && !touches(work.from, work.bytes, 1, false)))
-        return ready;
-      std::memmove(reinterpret_cast<void*>(work.to), reinterpret_cast<const void*>(work.from), work.bytes);
-      break;
-    }
-    case Work::Kind::fill: {
-      const std::size_t row = work.width * work.elementBytes;
-      for (std::size_t i = 0; i < work.height; ++i) {
-        const DeviceAddress to = work.to + i * work.pitch;
-        if (!touches(to, row, work.elementBytes, false)) return ready;
-        fillRow(to, work.value, work.elementBytes, work.width);
-      }
-      break;
-    }
-    case Work::Kind::launch: {
-      const CpuKernel& kernel = *work.kernel;
-      for (std::size_t i = 0; i < kernel.extents.size(); ++i)
-        if (!touches(work.addresses[i], kernel.extents[i].bytes, kernel.extents[i].alignment,
-                     kernel.reachesPeers))
-          return ready;
-      try {
-        if (!kernel.run(work.addresses.data(), scratch))
-          context.fail(Status::launchFailed, "the kernel's reference failed", label);
-      } catch (const std::bad_alloc&) {
-        context.fail(Status::launchOutOfResources, "no memory for the kernel's scratch", label);
-      } catch (...) {
-        context.fail(Status::launchFailed, "the kernel's reference threw", label);
-      }
-      break;
-    }
-    case Work::Kind::function: {
-      const CallbackScope scope;
-      work.function(work.data);
-      break;
-    }
-    default: break;
+  if (!engine && delay == 0) {
+    performPart(context, work, label, Part::all, scratch);
+    return context.slowed() ? Clock::now() : until;
   }
-  if (!context.slowed()) return until;
+  const Time began = Clock::now();
+  if (!performPart(context, work, label, Part::first, scratch)) return ready;
+  const Duration half = Clock::now() - began;
+  if (delay > 0) std::this_thread::sleep_for(std::chrono::duration<double, std::micro>(delay));
+  // The second half takes as long as the first did.
+  if (engine) std::this_thread::sleep_until(until - half);
+  if (!performPart(context, work, label, Part::second, scratch)) return ready;
+  // Where the time is late, the processor was busy, or cannot reach the rate. The next pieces make up for a
+  // little of it.
   const Time now = Clock::now();
-  if (!engine) return now;
-  // The time is late: the processor was busy, or cannot reach the rate. The next pieces make up for a little
-  // of it.
   if (now > until) return std::max(until, now - kSlack);
   std::this_thread::sleep_until(until);
   return until;

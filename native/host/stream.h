@@ -65,9 +65,11 @@ struct Work {
 };
 
 // Does a copy, a fill, a kernel or a function, at a time of the engines, on a thread with this state of
-// delays (0: none) and scratch. Returns the time at which it is done. `fault`: the status it must fail with.
-Time performWork(Context& context, const Work& work, Status fault, const WorkLabel& label, Time ready,
-                 std::uint64_t* jitter, Scratch& scratch);
+// delays (0: none) and scratch. Returns the time at which it is done. `fault`: its failure or delay, or null.
+// Work that takes time is done in halves, one at the start of its time and one at the end: so a reader that
+// does not wait for it finds values that are half old, and what overwrites its operands meanwhile is seen.
+Time performWork(Context& context, const Work& work, const HostOptions::Fault* fault, const WorkLabel& label,
+                 Time ready, std::uint64_t* jitter, Scratch& scratch);
 
 // Whether the calling thread runs a host function or a user object's destructor, which must not call the
 // driver.
@@ -79,7 +81,7 @@ struct CallbackScope {
 
 // One thing in a stream's queue.
 struct Piece : Work {
-  Status fault = Status::ok;  // the status that this piece must fail with
+  const HostOptions::Fault* fault = nullptr;
   WorkLabel label;
   Time issued{};
   Mark mark;

@@ -43,13 +43,25 @@ struct Extent {
   std::uint32_t alignment = 1;
 };
 
+// How much of a piece of work is done: all at once, or one half now and the other later, as on a device that
+// takes its time. Both halves, in turn, do what all does, bit for bit.
+enum class Part : unsigned char { all, first, second };
+
+// The things that a part has of so many. A single one is in the second half.
+struct PartRange {
+  PartRange(Part part, std::int64_t count)
+      : first(part == Part::second ? count / 2 : 0), last(part == Part::first ? count / 2 : count) {}
+  std::int64_t first, last;
+};
+
 // A kernel that the CPU computes. Immutable.
 class CpuKernel {
  public:
   virtual ~CpuKernel() = default;
-  // `addresses`: the reads, then the writes. False if a user's reference threw. Throws std::bad_alloc where
-  // scratch is missing.
-  virtual bool run(const DeviceAddress* addresses, Scratch& scratch) const = 0;
+  // `addresses`: the reads, then the writes. A half reads operands for its own results only. A kernel that
+  // cannot be divided is all in the second half. False if a user's reference threw. Throws std::bad_alloc
+  // where scratch is missing.
+  virtual bool run(const DeviceAddress* addresses, Scratch& scratch, Part part) const = 0;
 
   std::vector<Extent> extents;  // reads, then writes
   std::size_t readCount = 0, writeCount = 0;

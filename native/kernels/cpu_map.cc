@@ -231,13 +231,13 @@ class CpuMap final : public CpuKernel {
     place(spec);
   }
 
-  bool run(const DeviceAddress* addresses, Scratch& scratch) const override {
+  bool run(const DeviceAddress* addresses, Scratch& scratch, Part part) const override {
     static_assert(sizeof(float) == sizeof(std::int32_t));
     float* values = scratch.floats(static_cast<std::size_t>(blocks_) * kBlock);
     if (computeInt_)
-      compute(addresses, reinterpret_cast<std::int32_t*>(values));
+      compute(addresses, reinterpret_cast<std::int32_t*>(values), part);
     else
-      compute(addresses, values);
+      compute(addresses, values, part);
     return true;
   }
 
@@ -300,7 +300,7 @@ class CpuMap final : public CpuKernel {
   }
 
   template <class T>
-  void compute(const DeviceAddress* addresses, T* values) const {
+  void compute(const DeviceAddress* addresses, T* values, Part part) const {
     const auto block = [values](std::uint32_t index) {
       return values + static_cast<std::size_t>(index) * kBlock;
     };
@@ -315,8 +315,9 @@ class CpuMap final : public CpuKernel {
     }
     for (const Step& step : once_)
       readStrided(block(step.to), addresses[sources_[step.a].read], sources_[step.a], 0, widest);
-    for (std::int64_t first = 0; first < count_; first += kBlock) {
-      const std::int64_t count = std::min(kBlock, count_ - first);
+    const PartRange elements(part, count_);
+    for (std::int64_t first = elements.first; first < elements.last; first += kBlock) {
+      const std::int64_t count = std::min(kBlock, elements.last - first);
       for (const Step& step : steps_) {
         if (step.op == MapOp::operand)
           readStrided(block(step.to), addresses[sources_[step.a].read], sources_[step.a], first, count);

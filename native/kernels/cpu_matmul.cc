@@ -90,7 +90,9 @@ class CpuMatmul final : public CpuKernel {
             static_cast<double>(spec.batch);
   }
 
-  bool run(const DeviceAddress* addresses, Scratch& scratch) const override {
+  bool run(const DeviceAddress* addresses, Scratch& scratch, Part part) const override {
+    const PartRange range(part, spec_.m);
+    if (range.first == range.last) return true;
     const std::int64_t columns = std::min(roundUp(spec_.n, kTileColumns), kColumns),
                        depth = std::min(spec_.k, kDepth);
     const std::int64_t rows = std::min(roundUp(spec_.m, kTileRows), kRows);
@@ -99,7 +101,7 @@ class CpuMatmul final : public CpuKernel {
     Panels panels{memory, memory + depth * columns, memory + depth * columns + rows * depth};
     for (std::int64_t i = 0; i < spec_.batch; ++i)
       for (std::int64_t column = 0; column < spec_.n; column += kColumns)
-        multiply(addresses, panels, i, column);
+        multiply(addresses, panels, range, i, column);
     return true;
   }
 
@@ -109,16 +111,16 @@ class CpuMatmul final : public CpuKernel {
     float* c;  // m × (columns of this block), the sums so far
   };
 
-  void multiply(const DeviceAddress* addresses, const Panels& panels, std::int64_t batch,
-                std::int64_t firstColumn) const {
+  void multiply(const DeviceAddress* addresses, const Panels& panels, const PartRange& range,
+                std::int64_t batch, std::int64_t firstColumn) const {
     const std::int64_t columns = std::min(kColumns, spec_.n - firstColumn),
                        stride = roundUp(columns, kTileColumns);
     std::memset(panels.c, 0, static_cast<std::size_t>(spec_.m * stride) * sizeof(float));
     for (std::int64_t k = 0; k < spec_.k; k += kDepth) {
       const std::int64_t depth = std::min(kDepth, spec_.k - k);
       packB(panels.b, addresses[1], batch * spec_.b.batchStride, k, depth, firstColumn, columns);
-      for (std::int64_t row = 0; row < spec_.m; row += kRows) {
-        const std::int64_t rows = std::min(kRows, spec_.m - row);
+      for (std::int64_t row = range.first; row < range.last; row += kRows) {
+        const std::int64_t rows = std::min(kRows, range.last - row);
         packA(panels.a, addresses[0], batch * spec_.a.batchStride, row, rows, k, depth);
         for (std::int64_t c = 0; c < columns; c += kTileColumns)
           for (std::int64_t r = 0; r < rows; r += kTileRows)
@@ -126,7 +128,7 @@ class CpuMatmul final : public CpuKernel {
                   panels.c + (row + r) * stride + c, stride, depth);
       }
     }
-    for (std::int64_t row = 0; row < spec_.m; ++row)
+    for (std::int64_t row = range.first; row < range.last; ++row)
       element::store(addresses[2], spec_.c.dtype, batch * spec_.c.batchStride + row * spec_.n + firstColumn,
                      panels.c + row * stride, columns);
   }

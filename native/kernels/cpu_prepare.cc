@@ -14,8 +14,8 @@ class CpuUserKernel final : public CpuKernel {
     writeCount = spec.writeCount;
     extents.assign(readCount + writeCount, Extent{1, 1});
   }
-  bool run(const DeviceAddress* addresses, Scratch&) const override {
-    return callback_(addresses, readCount, addresses + readCount, writeCount);
+  bool run(const DeviceAddress* addresses, Scratch&, Part part) const override {
+    return part == Part::first || callback_(addresses, readCount, addresses + readCount, writeCount);
   }
 
  private:
@@ -32,10 +32,13 @@ class CpuCopy final : public CpuKernel {
     extents.push_back(Extent{spec.bytes, 1});
     movedBytes = static_cast<double>(spec.bytes) * 2;
   }
-  bool run(const DeviceAddress* addresses, Scratch&) const override {
+  bool run(const DeviceAddress* addresses, Scratch&, Part part) const override {
     auto* to = reinterpret_cast<std::byte*>(addresses[readCount]);
+    const PartRange bytes(part, static_cast<std::int64_t>(part_));
+    const auto first = static_cast<std::size_t>(bytes.first), last = static_cast<std::size_t>(bytes.last);
     for (std::size_t i = 0; i < readCount; ++i)
-      std::memmove(to + i * part_, reinterpret_cast<const void*>(addresses[i]), part_);
+      std::memmove(to + i * part_ + first, reinterpret_cast<const std::byte*>(addresses[i]) + first,
+                   last - first);
     return true;
   }
 

@@ -36,21 +36,24 @@ class CpuReduce final : public CpuKernel {
     movedBytes = static_cast<double>(extents[0].bytes) + static_cast<double>(extents[1].bytes);
   }
 
-  bool run(const DeviceAddress* addresses, Scratch&) const override {
+  bool run(const DeviceAddress* addresses, Scratch&, Part part) const override {
     if (input_ == DType::i32 || input_ == DType::u8)
-      reduce<std::int32_t>(addresses);
+      reduce<std::int32_t>(addresses, part);
     else
-      reduce<float>(addresses);
+      reduce<float>(addresses, part);
     return true;
   }
 
  private:
   template <class Accumulator>
-  void reduce(const DeviceAddress* addresses) const {
+  void reduce(const DeviceAddress* addresses, Part part) const {
     alignas(64) Accumulator total[kColumns], row[kColumns];
-    for (std::int64_t o = 0; o < outer_; ++o) {
-      for (std::int64_t first = 0; first < inner_; first += kColumns) {
-        const std::int64_t count = std::min(kColumns, inner_ - first), start = o * length_ * inner_ + first;
+    const PartRange rows(outer_ > 1 ? part : Part::all, outer_);
+    const PartRange columns(outer_ > 1 ? Part::all : part, inner_);
+    for (std::int64_t o = rows.first; o < rows.last; ++o) {
+      for (std::int64_t first = columns.first; first < columns.last; first += kColumns) {
+        const std::int64_t count = std::min(kColumns, columns.last - first),
+                           start = o * length_ * inner_ + first;
         if (inner_ == 1) {
           total[0] = line<Accumulator>(addresses[0], start, row);
         } else {

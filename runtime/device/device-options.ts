@@ -32,15 +32,23 @@ export interface DeviceOptions {
   readonly development?: boolean
 }
 
+const delay = check(
+  'microseconds from 0 to 10,000,000',
+  value => rate.holds(value) && (value as number) <= 10_000_000,
+)
+
 const isFault = (value: unknown): boolean => {
-  const { call, nth, status } = (typeof value === 'object' && value !== null ? value : {}) as {
-    call?: unknown
-    nth?: unknown
-    status?: unknown
-  }
+  const { call, nth, status, delayMicroseconds } = (
+    typeof value === 'object' && value !== null ? value : {}
+  ) as Readonly<Record<string, unknown>>
   const holds = (least: number, number: unknown) =>
     Number.isSafeInteger(number) && (number as number) >= least
-  return typeof call === 'string' && holds(1, nth) && (status === undefined || holds(0, status))
+  return (
+    typeof call === 'string' &&
+    holds(1, nth) &&
+    (status === undefined || holds(0, status)) &&
+    (delayMicroseconds === undefined || (delay.holds(delayMicroseconds) && call === 'run'))
+  )
 }
 
 const hostChecks: Readonly<Record<string, Check>> = {
@@ -49,13 +57,13 @@ const hostChecks: Readonly<Record<string, Check>> = {
   flopRate: rate,
   deviceRate: rate,
   jitter: whole('a seed, ', 0),
-  jitterMicroseconds: check(
-    'microseconds from 0 to 10,000,000',
-    value => rate.holds(value) && value <= 10_000_000,
-  ),
+  jitterMicroseconds: delay,
   queueDepth: whole('pieces of work, ', 0),
   poison: flag,
-  faults: check('a list of { call, nth, status? }', value => Array.isArray(value) && value.every(isFault)),
+  faults: check(
+    "a list of { call, nth, status? } or { call: 'run', nth, delayMicroseconds }",
+    value => Array.isArray(value) && value.every(isFault),
+  ),
 }
 
 /** The errors in the options of the host device. */

@@ -92,6 +92,36 @@ TEST(HostFaults, AFaultThatNamesNothingIsRefused) {
   EXPECT_EQ(openHost(&driver, options, &detail), Status::invalidValue);
 }
 
+TEST(HostFaults, ADelayedPieceOfWorkTakesSoMuchLongerAndSucceeds) {
+  HostOptions options;
+  options.faults.push_back({"run", 2, Status::unknown, 30'000});
+  const auto driver = host(options);
+  const Stream on = stream(*driver), beside = stream(*driver);
+  const DeviceAddress memory = allocate(*driver, 64);
+  const auto seconds = [&](Stream of) {
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_EQ(driver->fill32(memory + (of == on ? 0 : 32), 7, 1, of), Status::ok);
+    EXPECT_EQ(driver->streamSynchronize(of), Status::ok);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  seconds(beside);
+  EXPECT_GE(seconds(on), 0.030);
+  EXPECT_EQ(download<std::uint32_t>(memory, 1)[0], 7u);
+  EXPECT_EQ(driver->bind(), Status::ok);
+}
+
+TEST(HostFaults, OnlyWorkCanBeDelayed) {
+  std::unique_ptr<Driver> driver;
+  std::string detail;
+  HostOptions options;
+  options.faults.push_back({"copy", 1, Status::unknown, 5});
+  EXPECT_EQ(openHost(&driver, options, &detail), Status::invalidValue);
+  EXPECT_EQ(detail, "faults: copy cannot be delayed; only run can");
+  options.faults = {{"run", 1, Status::unknown, -1}};
+  EXPECT_EQ(openHost(&driver, options, &detail), Status::invalidValue);
+  EXPECT_NE(detail.find("delayMicroseconds"), std::string::npos);
+}
+
 TEST(HostFaults, AFailedPieceOfWorkIsTheDevicesFailureFromThenOn) {
   for (const std::uint64_t nth : {1, 2, 5, 12}) {
     SCOPED_TRACE(nth);

@@ -1,3 +1,4 @@
+#include <bit>
 #include <chrono>
 
 #include "test/host/support.h"
@@ -152,6 +153,63 @@ TEST(HostRates, TimedEventsShowTheRate) {
   float elapsed = 0;
   ASSERT_EQ(driver->eventElapsed(&elapsed, from, to), Status::ok);
   EXPECT_NEAR(elapsed, 8.0f, 0.4f);
+}
+
+// Each kind of kernel, over operands of at most 1,000 f32: a copy in parts, a map, a product, and reductions
+// to several rows, to one row, and to one number.
+std::vector<KernelSpec> someKernels() {
+  std::vector<KernelSpec> specs(6);
+  specs[0].kind = KernelSpec::Kind::copy;
+  specs[0].bytes = 123;
+  specs[0].parts = specs[0].readCount = 3;
+  specs[1].kind = KernelSpec::Kind::map;
+  specs[1].shape = {3, 333};
+  specs[1].operands = {{DType::f32, 0, {333, 1}}, {DType::f32, 5, {0, 1}}};
+  specs[1].code = {{MapOp::operand, 0}, {MapOp::operand, 1}, {MapOp::sub, 0, 1}};
+  specs[1].results = {{2, DType::f32}};
+  specs[2].kind = KernelSpec::Kind::matmul;
+  specs[2].m = 7, specs[2].k = 9, specs[2].n = 5, specs[2].batch = 1;
+  for (std::size_t i = 3; i < 6; ++i) {
+    specs[i].kind = KernelSpec::Kind::reduce;
+    specs[i].how = ReduceHow::sum;
+    specs[i].outer = i == 3 ? 7 : 1, specs[i].length = 11, specs[i].inner = i == 4 ? 9 : 1;
+    specs[i].readCount = 1;
+  }
+  specs[1].readCount = specs[2].readCount = 2;
+  for (KernelSpec& spec : specs) spec.writeCount = 1;
+  return specs;
+}
+
+// A slowed device does each piece in halves, a quick one all at once.
+TEST(HostRates, HalvesOfAKernelYieldWhatAllOfItYields) {
+  HostOptions options;
+  options.copyBytesPerSecond = options.deviceBytesPerSecond = options.flopsPerSecond = 1e6;
+  const auto quick = host(), slow = host(options);
+  Random random{1};
+  std::vector<float> values(1024);
+  for (float& value : values) value = random.real();
+  int kind = 0;
+  for (const KernelSpec& spec : someKernels()) {
+    SCOPED_TRACE(kind++);
+    const auto run = [&](Driver& driver) {
+      const DeviceAddress from = upload(driver, values), to = upload(driver, std::vector<float>(1024, 7.0f));
+      EXPECT_EQ(launch(driver, spec, std::vector<DeviceAddress>(3, from), {to}), Status::ok);
+      return download<std::uint32_t>(to, 1024);
+    };
+    const auto wanted = run(*quick);
+    EXPECT_EQ(run(*slow), wanted);
+    EXPECT_NE(wanted, std::vector<std::uint32_t>(1024, std::bit_cast<std::uint32_t>(7.0f)));
+  }
+}
+
+TEST(HostRates, MemoryFreedBetweenTheHalvesIsAnIllegalAddress) {
+  const auto driver = host(slowed());
+  const Stream on = stream(*driver);
+  const DeviceAddress memory = allocate(*driver, 50 * kPiece);
+  std::vector<char> source(50 * kPiece);
+  driver->copy(CopyKind::hostToDevice, memory, address(source.data()), 50 * kPiece, on);  // 50 ms
+  EXPECT_EQ(driver->memFree(memory), Status::ok);
+  EXPECT_EQ(driver->streamSynchronize(on), Status::illegalAddress);
 }
 
 }  // namespace
