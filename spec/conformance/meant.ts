@@ -1,7 +1,7 @@
 // Whether a session yields what `interpret` yields, of a random graph.
 import { lastValueFrom, toArray } from 'rxjs'
 import { expect } from 'vitest'
-import { distance, meaning } from '../../dsl/interpret/meaning.js'
+import { distance, type Meaning, meaning } from '../../dsl/interpret/meaning.js'
 import { type HostArray, numbers } from '../../dsl/language/values.js'
 import { pulled, type Session } from '../../runtime/index.js'
 import type { Sample } from '../fixtures/graphs/random.js'
@@ -22,21 +22,23 @@ export const outputsOf = async (
   return outputs
 }
 
-/** Fails unless these are the values that the graph means, each as near as rounding allows. */
-export const expectMeant = async (made: Sample, got: readonly Values[]): Promise<void> => {
-  const { graph, params, dims, feeds, ticks } = made
-  const running = meaning(graph, { params: params as never, dims, ticks })(feeds as never)
-  const wanted = await lastValueFrom(running.pipe(toArray()))
-  expect(got).toHaveLength(wanted.length)
-  wanted.forEach(({ values, allowed }, tick) => {
+/** What the graph means: of each tick, its values and how far off rounding may be. */
+export const meantOf = ({ graph, params, dims, feeds, ticks }: Sample): Promise<readonly Meaning[]> =>
+  lastValueFrom(meaning(graph, { params: params as never, dims, ticks })(feeds as never).pipe(toArray()))
+
+/** The first element that is further from what is meant than rounding allows; undefined where none is. */
+export const mismatch = (made: Sample, wanted: readonly Meaning[], got: readonly Values[]) => {
+  if (got.length !== wanted.length) return { ticks: got.length, wanted: wanted.length }
+  for (const [tick, { values, allowed }] of wanted.entries())
     for (const [name, dtype] of Object.entries(made.outputs)) {
       const [found, meant] = [numbers(got[tick]![name]!, dtype), numbers(values[name]!, dtype)]
       const { wrong } = distance(found, meant, allowed[name]!)
-      const difference =
-        wrong === undefined
-          ? undefined
-          : { wrong, got: found[wrong], meant: meant[wrong], allowed: allowed[name] }
-      expect(difference, `output ${name} of tick ${tick}`).toBeUndefined()
+      if (wrong !== undefined)
+        return { tick, name, wrong, got: found[wrong], meant: meant[wrong], allowed: allowed[name] }
     }
-  })
+  return undefined
 }
+
+/** Fails unless these are the values that the graph means, each as near as rounding allows. */
+export const expectMeant = async (made: Sample, got: readonly Values[]): Promise<void> =>
+  expect(mismatch(made, await meantOf(made), got)).toBeUndefined()
