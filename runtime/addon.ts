@@ -222,6 +222,11 @@ export interface NativeDevice {
   close(): void
 }
 
+/** A user's kernel of a caching device. Opaque. */
+export interface NativeKernel {
+  readonly nativeKernel: never
+}
+
 /** All options of one allocator of a caching device; Infinity means no bound. */
 export interface NativeAllocatorOptions {
   readonly policy: string
@@ -307,7 +312,26 @@ export interface NativeCachingDevice {
   copy(lane: number, kind: number, to: number, from: number, bytes: number): number
   fill32(lane: number, to: number, value: number, words: number): number
   idle(lane: number): number
+  /**
+   * `words`: grid and block (3 numbers each), bytes of shared memory, the scalars, then the address and the
+   * bytes of each read and of each write.
+   */
+  launch(lane: number, kernel: NativeKernel, words: Float64Array): number
 
+  /**
+   * Compiles a kernel off the JavaScript thread. On the host device the function computes it, as described at
+   * `references`; it gets the scalars of the launch too.
+   */
+  prepareKernel(
+    kernel: {
+      readonly name: string
+      readonly source: string
+      readonly reads: number
+      readonly writes: number
+      readonly scalars: readonly ('i32' | 'f32')[]
+    },
+    reference: ((reads: ArrayBuffer[], writes: ArrayBuffer[], scalars: number[]) => void) | undefined,
+  ): Promise<NativeKernel>
   /** Makes a lane of a priority (-1 high, 0, 1 low); with priority undefined, over the caller's stream. */
   addLane(
     name: string,

@@ -11,6 +11,13 @@ export type { DeviceOptions } from './device/device-options.js'
 export { type DeviceName, type DeviceSummary, devices } from './device/devices.js'
 export { Event } from './device/event.js'
 export type { History, HistoryOptions } from './device/history.js'
+export {
+  type DeviceKernelDefinition,
+  Kernel,
+  type KernelLaunch,
+  type Operands,
+  type Scalars,
+} from './device/kernel.js'
 export { type AllocateOptions, Lane, type LaneOptions } from './device/lane.js'
 export {
   type CallbackAllocator,

@@ -70,7 +70,8 @@ export const binding =
     return known[symbol] === size
   }
 
-const triple = (value: unknown): readonly [number, number, number] => {
+/** The three sizes of a launch's grid or block. */
+export const launchSizes = (value: unknown): readonly [number, number, number] => {
   const given = Array.isArray(value) ? value : [value]
   return [given[0] as number, (given[1] as number | undefined) ?? 1, (given[2] as number | undefined) ?? 1]
 }
@@ -85,6 +86,22 @@ const isBadScalar = (value: unknown): boolean => {
   return typeof f32 !== 'number' || !Number.isFinite(Math.fround(f32))
 }
 
+/** A launch that CUDA can make; or what was found instead, in words. */
+export const checkedLaunch = (launch: unknown): { readonly launch?: Launch; readonly found?: string } => {
+  if (typeof launch !== 'object' || launch === null) return { found: show(launch) }
+  const { grid, block, shared, scalars } = launch as Launch
+  const [x, y, z] = launchSizes(block)
+  const sizes = [x, y, z]
+  if (!launchSizes(grid).every((size, d) => within(size, 1, d === 0 ? 2 ** 31 - 1 : 65535)))
+    return { found: `grid ${show(grid)}` }
+  if (!sizes.every((size, d) => within(size, 1, d === 2 ? 64 : 1024)) || x * y * z > 1024)
+    return { found: `block ${show(block)}` }
+  if (shared !== undefined && !within(shared, 0, 2 ** 28)) return { found: `shared ${show(shared)}` }
+  if (scalars !== undefined && (!Array.isArray(scalars) || scalars.some(isBadScalar)))
+    return { found: `scalars ${show(scalars)}` }
+  return { launch: launch as Launch }
+}
+
 const launchOf = (attrs: KernelAttrs, dims: Dims): { readonly launch?: Launch; readonly found?: string } => {
   let launch: unknown = attrs.launch
   if (typeof launch === 'function') {
@@ -94,18 +111,7 @@ const launchOf = (attrs: KernelAttrs, dims: Dims): { readonly launch?: Launch; r
       return { found: `a launch that threw: ${error instanceof Error ? error.message : show(error)}` }
     }
   }
-  if (typeof launch !== 'object' || launch === null) return { found: show(launch) }
-  const { grid, block, shared, scalars } = launch as Launch
-  const [x, y, z] = triple(block)
-  const sizes = [x, y, z]
-  if (!triple(grid).every((size, d) => within(size, 1, d === 0 ? 2 ** 31 - 1 : 65535)))
-    return { found: `grid ${show(grid)}` }
-  if (!sizes.every((size, d) => within(size, 1, d === 2 ? 64 : 1024)) || x * y * z > 1024)
-    return { found: `block ${show(block)}` }
-  if (shared !== undefined && !within(shared, 0, 2 ** 28)) return { found: `shared ${show(shared)}` }
-  if (scalars !== undefined && (!Array.isArray(scalars) || scalars.some(isBadScalar)))
-    return { found: `scalars ${show(scalars)}` }
-  return { launch: launch as Launch }
+  return checkedLaunch(launch)
 }
 
 /** Which read's memory each write takes, by index; undefined: fresh memory. */
@@ -162,8 +168,8 @@ export const boundKernel = (attrs: KernelAttrs, reads: readonly BoundSpec[], dim
       kind: 'cuda',
       name: attrs.name,
       source: attrs.cuda,
-      grid: triple(launch?.grid ?? 1),
-      block: triple(launch?.block ?? 1),
+      grid: launchSizes(launch?.grid ?? 1),
+      block: launchSizes(launch?.block ?? 1),
       sharedBytes: launch?.shared ?? 0,
       // The user's objects may be changed later.
       scalars: (launch?.scalars ?? []).map(scalar => ({ ...scalar })),

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "bindings/channel.h"
+
 namespace braid::bindings {
 
 AllocatorDevice::AllocatorDevice(napi_env env, std::shared_ptr<DeviceMemory> opened)
@@ -16,6 +18,7 @@ AllocatorDevice::AllocatorDevice(napi_env env, std::shared_ptr<DeviceMemory> ope
 AllocatorDevice::~AllocatorDevice() {
   if (hooked_) napi_remove_env_cleanup_hook(env, teardown, this);
   close();
+  leaveJavaScript();
   drain();
   movedViews = 0;
   destroy();
@@ -29,6 +32,7 @@ void AllocatorDevice::teardown(void* data) {
   device->hooked_ = false;
   device->tearing = true;
   device->close();
+  device->leaveJavaScript();
   device->drain();
   device->destroy();
   device->dropReferences();
@@ -50,6 +54,12 @@ void AllocatorDevice::close() {
   }
   highest_ = weight_ = 0;
   reportBytes();
+}
+
+void AllocatorDevice::leaveJavaScript() {
+  if (!channel) return;
+  channel->shut();
+  channel->release();
 }
 
 void AllocatorDevice::drain(bool allLanes) {

@@ -22,6 +22,7 @@ namespace braid::bindings {
 enum class Refusal : int { closed = -1, inSource = -2, badHandle = -3 };
 
 class AllocatorDevice;
+class Channel;
 struct PinnedViewOwner;
 
 // One allocator of a device: of its own memory, or of pinned host memory.
@@ -100,6 +101,8 @@ class AllocatorDevice {
   // Waits until its own lanes are idle, and all lanes where a pool's memory is JavaScript's. Off the
   // JavaScript thread. A lane's failure has been reported to its users before.
   void drain(bool allLanes = false);
+  // Calls no JavaScript any more: work that waits for it goes on without. Idempotent.
+  void leaveJavaScript();
   // Frees its blocks, pools and lanes, but no pinned memory that JavaScript has transferred. After `close`
   // and `drain`.
   void destroy();
@@ -121,6 +124,8 @@ class AllocatorDevice {
   double* out = nullptr;  // where frequent calls return further numbers
   napi_ref outBuffer = nullptr;
   napi_ref thrown = nullptr;                          // by a source, until JavaScript fetches it
+  std::shared_ptr<Channel> channel;                   // to JavaScript, once a kernel has a reference
+  std::vector<std::string> referenceNames;            // the kernels' names, by the number of the reference
   bool tearing = false;                               // the environment ends: JavaScript must not be called
   std::map<caching::Block*, PinnedViewOwner*> views;  // of blocks that are live
   std::size_t movedViews = 0;                         // pinned views whose memory JavaScript has transferred

@@ -9,6 +9,7 @@
 #include "bindings/async.h"
 #include "bindings/convert.h"
 #include "bindings/device.h"
+#include "bindings/device_kernel.h"
 #include "bindings/failure_object.h"
 #include "bindings/handle.h"
 #include "bindings/host_options.h"
@@ -160,14 +161,18 @@ Napi::Value waitFor(const Napi::CallbackInfo& info, const Shared& device, Mark* 
     if (*status != Status::ok) *detail = device->driver->lastDetail();
     mark->release();
   };
-  return runAsync(info.Env(), "braid.synchronize", work, [status, detail, op](Napi::Env env) -> Napi::Value {
+  const auto finish = [device, status, detail, op](Napi::Env env) -> Napi::Value {
     if (*status == Status::ok) return env.Undefined();
     Failure failure;
     failure.code = statusName(*status);
     failure.op = op;
     failure.detail = *detail;
+    if (*status == Status::launchFailed)
+      if (std::string problem = referenceProblem(*device); !problem.empty())
+        failure.detail = std::move(problem);
     throw failureObject(env, failure);
-  });
+  };
+  return runAsync(info.Env(), "braid.synchronize", work, finish);
 }
 
 Napi::Value synchronizeLane(const Napi::CallbackInfo& info) {
@@ -317,7 +322,10 @@ Napi::Value describe(const Napi::CallbackInfo& info) {
   const auto status = static_cast<Status>(integerAt(info[0], "status", 0, 9999));
   Napi::Object result = Napi::Object::New(info.Env());
   result.Set("code", statusName(status));
-  result.Set("detail", device->driver ? device->driver->lastDetail() : std::string());
+  std::string detail = device->driver ? device->driver->lastDetail() : std::string();
+  if (status == Status::launchFailed)
+    if (std::string problem = referenceProblem(*device); !problem.empty()) detail = std::move(problem);
+  result.Set("detail", detail);
   result.Set("sticky", isSticky(status));
   return result;
 }
@@ -409,6 +417,7 @@ Napi::Value close(const Napi::CallbackInfo& info) {
   return runAsync(
       info.Env(), "braid.close", [device] { device->drain(); },
       [device](Napi::Env env) -> Napi::Value {
+        device->leaveJavaScript();
         device->destroy();
         return env.Undefined();
       });
@@ -461,6 +470,7 @@ Napi::Object deviceObject(Napi::Env env, const Shared& device) {
   define<externalBytes>(object, "externalBytes");
   define<hold>(object, "hold");
   define<openGate>(object, "openGate");
+  defineKernelCalls(object);
   define<close>(object, "close");
   return object;
 }

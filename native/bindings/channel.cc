@@ -69,20 +69,16 @@ void Channel::postTick(std::uint64_t tick, const Failure* failure) {
   post(std::move(message));
 }
 
-bool Channel::callReference(std::uint32_t kernel, std::uint32_t node, const DeviceAddress* reads,
-                            const std::vector<std::size_t>& readBytes, const DeviceAddress* writes,
-                            const std::vector<std::size_t>& writeBytes) {
+bool Channel::callReference(const Reference& reference, const DeviceAddress* reads,
+                            const DeviceAddress* writes) {
   const auto call = std::make_shared<Call>();
-  call->kernel = kernel;
-  call->node = node;
+  call->reference = &reference;
   call->reads = reads;
   call->writes = writes;
-  call->readBytes = &readBytes;
-  call->writeBytes = &writeBytes;
   Message message;
   message.call = call;
   if (!post(std::move(message))) {
-    keepProblem(node, "the program is shutting down");
+    keepProblem(reference.node, "the program is shutting down");
     return false;
   }
   std::unique_lock lock(mutex_);
@@ -90,6 +86,16 @@ bool Channel::callReference(std::uint32_t kernel, std::uint32_t node, const Devi
   // Calls that are not done yet are never computed: `compute` checks `open_` under the same lock before it
   // touches the operands.
   return call->done && call->ok;
+}
+
+std::optional<std::pair<std::uint32_t, std::string>> Channel::problem() {
+  std::lock_guard lock(mutex_);
+  return problem_;
+}
+
+bool Channel::isShut() {
+  std::lock_guard lock(mutex_);
+  return !open_;
 }
 
 void Channel::keepProblem(std::uint32_t node, std::string message) {
@@ -154,24 +160,29 @@ void Channel::tickEnded(Napi::Env env, const Message& message) {
 void Channel::compute(Napi::Env env, Call& call) {
   std::optional<std::string> problem;
   std::vector<Napi::ArrayBuffer> results;
+  std::uint32_t kernel = 0;
   try {
-    const Napi::Array reads = Napi::Array::New(env), writes = Napi::Array::New(env);
+    const Napi::Array reads = Napi::Array::New(env), writes = Napi::Array::New(env),
+                      scalars = Napi::Array::New(env);
     {
       // The worker cannot return while this holds the lock, so its operands stay valid.
       std::lock_guard lock(mutex_);
       if (!open_) return;
-      for (std::size_t i = 0; i < call.readBytes->size(); ++i)
-        reads.Set(static_cast<std::uint32_t>(i), copyOf(env, call.reads[i], (*call.readBytes)[i]));
-      for (std::size_t i = 0; i < call.writeBytes->size(); ++i) {
-        results.push_back(copyOf(env, call.writes[i], (*call.writeBytes)[i]));
-        writes.Set(static_cast<std::uint32_t>(i), results.back());
+      const Reference& given = *call.reference;
+      kernel = given.kernel;
+      for (std::uint32_t i = 0; i < given.readBytes.size(); ++i)
+        reads.Set(i, copyOf(env, call.reads[i], given.readBytes[i]));
+      for (std::uint32_t i = 0; i < given.writeBytes.size(); ++i) {
+        results.push_back(copyOf(env, call.writes[i], given.writeBytes[i]));
+        writes.Set(i, results.back());
       }
+      for (std::uint32_t i = 0; i < given.scalars.size(); ++i) scalars.Set(i, given.scalars[i]);
     }
     const Napi::Value references = roots_.Value().Get("references");
-    const Napi::Value reference = references.As<Napi::Object>().Get(call.kernel);
+    const Napi::Value reference = references.As<Napi::Object>().Get(kernel);
     if (!reference.IsFunction())
-      throw Napi::TypeError::New(env, "references[" + std::to_string(call.kernel) + "] is not a function");
-    reference.As<Napi::Function>().Call(env.Undefined(), {reads, writes});
+      throw Napi::TypeError::New(env, "references[" + std::to_string(kernel) + "] is not a function");
+    reference.As<Napi::Function>().Call(env.Undefined(), {reads, writes, scalars});
   } catch (const Napi::Error& error) {
     problem = wordsOf(error);
   } catch (const std::exception& error) {
@@ -181,14 +192,14 @@ void Channel::compute(Napi::Env env, Call& call) {
     std::lock_guard lock(mutex_);
     if (!open_) return;
     for (std::size_t i = 0; !problem && i < results.size(); ++i) {
-      if (results[i].ByteLength() != (*call.writeBytes)[i])
+      if (results[i].ByteLength() != call.reference->writeBytes[i])
         problem = "it detached or transferred the memory it was given to write";
       else if (results[i].ByteLength() > 0)
         std::memcpy(reinterpret_cast<void*>(call.writes[i]), results[i].Data(), results[i].ByteLength());
     }
     call.ok = !problem;
     call.done = true;
-    if (problem && !problem_) problem_.emplace(call.node, *problem);
+    if (problem && !problem_) problem_.emplace(call.reference->node, *problem);
   }
   answered_.notify_all();
 }

@@ -29,19 +29,28 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // `roots` holds the functions: its `references`, by kernel index, and later its `onTick`.
   static std::shared_ptr<Channel> create(Napi::Env env, Napi::Object roots);
 
+  // A reference as one kernel calls it: the bytes of its operands, and the scalars of its launch.
+  struct Reference {
+    std::uint32_t kernel = 0, node = 0;
+    std::vector<std::size_t> readBytes, writeBytes;
+    std::vector<double> scalars;
+  };
+
   // Any thread.
   void postTick(std::uint64_t tick, const Failure* failure);
   // Blocks until JavaScript has computed the reference, or until `shut`. False where it threw; the first
   // message is kept for `amend`.
-  bool callReference(std::uint32_t kernel, std::uint32_t node, const DeviceAddress* reads,
-                     const std::vector<std::size_t>& readBytes, const DeviceAddress* writes,
-                     const std::vector<std::size_t>& writeBytes);
+  bool callReference(const Reference& reference, const DeviceAddress* reads, const DeviceAddress* writes);
+  // The node whose reference threw first, and its message.
+  std::optional<std::pair<std::uint32_t, std::string>> problem();
+  bool isShut();
   // Adds the node whose reference threw, if one did.
   bool amend(Failure* failure, const std::vector<std::string>& nodeNames);
 
   // JavaScript thread only.
   Napi::Object roots() const { return roots_.Value(); }
-  void began();  // a tick was submitted
+  void keepRoots() { roots_.Ref(); }  // until `release`, ticks or not
+  void began();                       // a tick was submitted
   void deliver(Napi::Env env);
   // Ends all calls into JavaScript and wakes the threads that wait for one. Idempotent.
   void shut();
@@ -50,9 +59,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
  private:
   struct Call {
-    std::uint32_t kernel = 0, node = 0;
+    const Reference* reference = nullptr;
     const DeviceAddress *reads = nullptr, *writes = nullptr;
-    const std::vector<std::size_t>*readBytes = nullptr, *writeBytes = nullptr;
     bool done = false, ok = false;
   };
   struct Message {

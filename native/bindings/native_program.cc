@@ -355,9 +355,9 @@ Napi::Promise openProgram(Napi::Env env, std::shared_ptr<Device> device, Napi::V
                                             std::vector<std::size_t> reads,
                                             std::vector<std::size_t> writes) -> HostCallback {
     if (!referenced[kernel]) return {};
-    return [channel, kernel, node, reads = std::move(reads), writes = std::move(writes)](
-               const DeviceAddress* from, std::size_t, const DeviceAddress* to, std::size_t) {
-      return channel->callReference(kernel, node, from, reads, to, writes);
+    const Channel::Reference called{kernel, node, std::move(reads), std::move(writes), {}};
+    return [channel, called](const DeviceAddress* from, std::size_t, const DeviceAddress* to, std::size_t) {
+      return channel->callReference(called, from, to);
     };
   };
 

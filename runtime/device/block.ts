@@ -24,6 +24,8 @@ export let sharedHandle: (block: Block) => number
 /** Frees a block that sessions may use: it lives on until the last of them has closed. */
 export let freeShared: (block: Block) => void
 export let spaceOf: (block: Block) => Space
+/** The id of its home lane. */
+export let homeOf: (block: Block) => number
 export let coreOf: (block: Block) => Core
 
 // A view is memory of its block, so a program that holds only the view must keep the block from being
@@ -90,6 +92,7 @@ export class Block implements Disposable {
       block.#core.observer?.freed(block, handle)
     }
     spaceOf = block => block.#space
+    homeOf = block => block.#home
     coreOf = block => block.#core
   }
 

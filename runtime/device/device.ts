@@ -11,6 +11,13 @@ import { snapshotOf } from './device-snapshot.js'
 import { type DeviceName, type DeviceSummary, summaryOf } from './devices.js'
 import { History } from './history.js'
 import {
+  type DeviceKernelDefinition,
+  type Kernel,
+  makeKernel,
+  type Operands,
+  type Scalars,
+} from './kernel.js'
+import {
   type AllocateOptions,
   allocateOn,
   type Lane,
@@ -179,6 +186,18 @@ export class Device implements AsyncDisposable {
     this.#core.open('a device')
     laneAccess.idFor(lane, this.#core, 'device.arena')
     return new Arena(allocateOn(lane, this.#core.device, bytes, options, 'device.arena'))
+  }
+
+  /**
+   * Compiles a CUDA C++ kernel, off the JavaScript thread, for `lane.launch`. Rejects with the compiler's log
+   * where it does not compile. On the host device its `reference` computes it.
+   */
+  kernel<
+    const R extends Operands = Record<never, never>,
+    const W extends Operands = Operands,
+    const S extends Scalars = Record<never, never>,
+  >(definition: DeviceKernelDefinition<R, W, S>): Promise<Kernel<R, W, S>> {
+    return makeKernel(this.#core, definition) as Promise<unknown> as Promise<Kernel<R, W, S>>
   }
 
   /** Makes a separate pool of device memory. */

@@ -1,10 +1,12 @@
 import { DisposedError } from '../errors.js'
 import { badArgument, badUse, wholeNumber, wrongDevice } from './allocator-error.js'
-import { addressFor, Block, coreOf, makeBlock, Span, spaceOf } from './block.js'
+import { type Block, makeBlock, type Span } from './block.js'
 import type { Core, Space } from './core.js'
 import { type Event, eventFor, makeEvent } from './event.js'
+import { type Kernel, type KernelLaunch, launchFor, type Operands, type Scalars } from './kernel.js'
 import { laneAccess, notReady } from './lane-access.js'
 import { type MemPool, poolFor, poolInScope } from './mem-pool.js'
+import { foreignTo, placeOf } from './place.js'
 
 declare module './lane-access.js' {
   interface Handles {
@@ -114,8 +116,8 @@ export class Lane implements Disposable {
    * use: if the home of a block is another lane, call `recordUse(lane)` on the block before it is freed.
    */
   copy(to: Block | Span, from: Block | Span, bytes?: number): void {
-    const target = this.#place(to, 'lane.copy', 'to')
-    const source = this.#place(from, 'lane.copy', 'from')
+    const target = placeOf(to, this.#core, 'lane.copy', 'to')
+    const source = placeOf(from, this.#core, 'lane.copy', 'from')
     const longest = Math.min(target.bytes, source.bytes)
     const length = bytes === undefined ? longest : wholeNumber('lane.copy', 'bytes', bytes, 0)
     if (length > longest)
@@ -133,7 +135,7 @@ export class Lane implements Disposable {
 
   /** Fills `to` with a 32-bit word. Its length and offset must be multiples of 4. */
   fill32(to: Block | Span, word: number): void {
-    const target = this.#place(to, 'lane.fill32', 'to')
+    const target = placeOf(to, this.#core, 'lane.fill32', 'to')
     const value = wholeNumber('lane.fill32', 'word', word, 0, 0xffff_ffff)
     if (target.bytes % 4 !== 0 || target.address % 4 !== 0)
       throw badUse(
@@ -145,6 +147,23 @@ export class Lane implements Disposable {
       )
     const id = this.#live('lane.fill32')
     this.#check(this.#core.native.fill32(id, target.address, value, target.bytes / 4), 'lane.fill32')
+  }
+
+  /**
+   * Launches a kernel on this lane, which orders it after earlier work of the lane alone: make the lane wait
+   * for what other lanes write. Blocks of other lanes that the kernel reads or writes are marked with
+   * `recordUse`, so their memory is not given out again before the launch has run.
+   */
+  launch<R extends Operands, W extends Operands, S extends Scalars>(
+    kernel: Kernel<R, W, S>,
+    launch: KernelLaunch<R, W, S>,
+  ): void {
+    const at = 'lane.launch'
+    const id = this.#live(at)
+    const checked = launchFor(kernel, launch, this.#core, at)
+    const status = this.#core.native.launch(id, checked.kernel, checked.words)
+    if (status !== 0) throw this.#core.failed(status, at, `kernel ${kernel.name} on lane ${this.#name}`)
+    for (const block of foreignTo(id, checked.places)) block.recordUse(this)
   }
 
   /** Marks this point of the lane. If the lane's newest event already marks it, that event is shared. */
@@ -199,29 +218,6 @@ export class Lane implements Disposable {
   #check(status: number, at: string): void {
     if (status !== 0) throw this.#core.failed(status, at, `lane ${this.#name}`)
   }
-
-  #place(given: unknown, at: string, name: string): Place {
-    const block = given instanceof Span ? given.block : given
-    if (!Block.is(block))
-      throw badArgument(
-        at,
-        name,
-        'a Block, or a part of one',
-        given,
-        'pass a block, or block.at(offset, bytes)',
-      )
-    if (!coreOf(block).same(this.#core)) throw wrongDevice(at, 'a block', this.#core.name)
-    const offset = given instanceof Span ? given.offset : 0
-    const bytes = given instanceof Span ? given.bytes : block.bytes
-    return { address: addressFor(block, at) + offset, offset, bytes, pinned: spaceOf(block).index === 1 }
-  }
-}
-
-interface Place {
-  readonly address: number
-  readonly offset: number
-  readonly bytes: number
-  readonly pinned: boolean
 }
 
 const checkOptions = (options: unknown, at: string): void => {
