@@ -1,10 +1,11 @@
 // The rule of the session's pool (docs/internals/decisions, 5 and 10), written out word by word, however
-// slow. It shares no code with the pool in dsl/memory: tests compare what `poolPeakOf` finds with it.
+// slow. It shares no code with the pool in dsl/memory: tests compare that pool, and what `poolPeakOf` finds,
+// with it.
 import type { Plan } from '../../dsl/ir/plan.js'
 
 type Points = readonly number[]
 
-interface Free {
+export interface Free {
   readonly at: number
   readonly size: number
   readonly release: Points
@@ -27,23 +28,16 @@ const merged = (ranges: readonly Free[]): Free[] => {
   return out
 }
 
-/** After each tick, the furthest byte that was ever taken. */
-export const slowPoolPeaks = ({ lanes, buffers, commands, inFlight }: Plan, ticks: number): number[] => {
-  const none = lanes.map(() => 0)
-  const frontier: Points[] = lanes.map(() => none)
-  const ends: Points[] = []
-  const peaks: number[] = []
-  let ranges: Free[] = []
-  let peak = 0
-  for (const { space, life, alias, bytes } of buffers)
-    if (alias === undefined && space === 'device' && (life === 'state' || life === 'param'))
-      peak += roundedUp(bytes)
-  let before = new Map<number, Points>()
-  const offset = new Map<number, number>()
+/** One range of addresses, given out by order alone. */
+export class SlowPool {
+  /** Free ranges in order of address. */
+  ranges: readonly Free[] = []
 
-  const take = (size: number, lane: number): number => {
-    const usable = ranges.filter(({ release }) =>
-      release.every((point, m) => m === lane || point <= frontier[lane]![m]!),
+  constructor(public peak: number) {}
+
+  take(size: number, lane: number, frontier: Points): number {
+    const usable = this.ranges.filter(({ release }) =>
+      release.every((point, m) => m === lane || point <= frontier[m]!),
     )
     const runs: Free[][] = []
     for (const range of usable) {
@@ -57,17 +51,46 @@ export const slowPoolPeaks = ({ lanes, buffers, commands, inFlight }: Plan, tick
       [...from]
         .filter(run => length(run) >= size)
         .sort((a, b) => length(a) - length(b) || a[0]!.at - b[0]!.at)[0]
-    const tail = runs.find(run => run[run.length - 1]!.at + run[run.length - 1]!.size === peak) ?? []
+    const tail = runs.find(run => run[run.length - 1]!.at + run[run.length - 1]!.size === this.peak) ?? []
     const from = shortest(usable.map(range => [range])) ?? shortest(runs) ?? tail
-    const at = from[0]?.at ?? peak
-    ranges = ranges.flatMap(range => {
+    const at = from[0]?.at ?? this.peak
+    this.ranges = this.ranges.flatMap(range => {
       if (!from.includes(range) || range.at >= at + size) return [range]
       const left = range.at + range.size - (at + size)
       return left > 0 ? [{ ...range, at: at + size, size: left }] : []
     })
-    peak = Math.max(peak, at + size)
+    this.peak = Math.max(this.peak, at + size)
     return at
   }
+
+  give(at: number, size: number, release: Points): void {
+    this.ranges = merged([...this.ranges, { at, size, release }])
+  }
+
+  /** Points up to `done` count for nothing any more. */
+  retire(done: Points): void {
+    this.ranges = merged(
+      this.ranges.map(range => ({
+        ...range,
+        release: range.release.map((point, m) => (point <= done[m]! ? 0 : point)),
+      })),
+    )
+  }
+}
+
+/** After each tick, the furthest byte that was ever taken. */
+export const slowPoolPeaks = ({ lanes, buffers, commands, inFlight }: Plan, ticks: number): number[] => {
+  const none = lanes.map(() => 0)
+  const frontier: Points[] = lanes.map(() => none)
+  const ends: Points[] = []
+  const peaks: number[] = []
+  let base = 0
+  for (const { space, life, alias, bytes } of buffers)
+    if (alias === undefined && space === 'device' && (life === 'state' || life === 'param'))
+      base += roundedUp(bytes)
+  const pool = new SlowPool(base)
+  let before = new Map<number, Points>()
+  const offset = new Map<number, number>()
 
   for (let tick = 0; tick < ticks; tick++) {
     const done = ends[tick - inFlight]
@@ -75,12 +98,7 @@ export const slowPoolPeaks = ({ lanes, buffers, commands, inFlight }: Plan, tick
       lanes.forEach((_, l) => {
         frontier[l] = join(frontier[l]!, done)
       })
-      ranges = merged(
-        ranges.map(range => ({
-          ...range,
-          release: range.release.map((point, m) => (point <= done[m]! ? 0 : point)),
-        })),
-      )
+      pool.retire(done)
     }
     const marks = new Map<number, Points>()
     const lane = new Map<number, number>()
@@ -100,20 +118,21 @@ export const slowPoolPeaks = ({ lanes, buffers, commands, inFlight }: Plan, tick
       } else {
         const { space, home, bytes } = buffers[command[1]]!
         if (space !== 'device') continue
-        if (command[0] === 'alloc') offset.set(command[1], take(roundedUp(bytes), command[2]))
+        if (command[0] === 'alloc')
+          offset.set(command[1], pool.take(roundedUp(bytes), command[2], frontier[command[2]]!))
         else if (command[0] === 'use') {
           const point = marks.get(command[3])![lane.get(command[3])!]!
           const others = uses.get(command[1]) ?? none
           uses.set(command[1], others.with(command[2], Math.max(others[command[2]]!, point)))
         } else {
           const release = (uses.get(command[1]) ?? none).with(home, frontier[home]![home]!)
-          ranges = merged([...ranges, { at: offset.get(command[1])!, size: roundedUp(bytes), release }])
+          pool.give(offset.get(command[1])!, roundedUp(bytes), release)
         }
       }
     }
     before = marks
     ends.push(frontier.map((points, l) => points[l]!))
-    peaks.push(peak)
+    peaks.push(pool.peak)
   }
   return peaks
 }

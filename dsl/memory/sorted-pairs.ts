@@ -1,0 +1,135 @@
+/** A piece of the list; `of` of its pairs are there. */
+interface Chunk {
+  readonly first: Float64Array
+  readonly second: Float64Array
+  of: number
+}
+
+const capacity = 256
+
+/**
+ * A set of pairs of numbers in order, of the first number and then the second, with a cursor that the
+ * searches place. It is cut into chunks of at most 256 pairs, so that a change moves no more than those.
+ */
+export class SortedPairs {
+  private readonly chunks: Chunk[] = []
+  private chunk = 0
+  private at = 0
+
+  /** The pair at the cursor. */
+  get first(): number {
+    return this.chunks[this.chunk]!.first[this.at]!
+  }
+
+  get second(): number {
+    return this.chunks[this.chunk]!.second[this.at]!
+  }
+
+  /** Places the cursor at the least pair that is not before this one; false: there is none. */
+  seek(first: number, second: number): boolean {
+    const { chunks } = this
+    // The last chunk whose first pair is before the pair.
+    let low = 0
+    let high = chunks.length
+    while (low < high) {
+      const middle = (low + high) >>> 1
+      if (isBefore(chunks[middle]!, 0, first, second)) low = middle + 1
+      else high = middle
+    }
+    this.chunk = Math.max(0, low - 1)
+    this.at = 0
+    if (low === 0) return chunks.length > 0
+    const chunk = chunks[low - 1]!
+    low = 1
+    high = chunk.of
+    while (low < high) {
+      const middle = (low + high) >>> 1
+      if (isBefore(chunk, middle, first, second)) low = middle + 1
+      else high = middle
+    }
+    this.at = low
+    if (low < chunk.of) return true
+    if (this.chunk + 1 === chunks.length) return false
+    this.chunk++
+    this.at = 0
+    return true
+  }
+
+  /** Places the cursor at the greatest pair that is before this one; false: there is none. */
+  seekBefore(first: number, second: number): boolean {
+    this.seek(first, second)
+    if (this.at > 0) this.at--
+    else if (this.chunk > 0) this.at = this.chunks[--this.chunk]!.of - 1
+    else return false
+    return true
+  }
+
+  /** Moves the cursor to the next pair; false: there is none. */
+  next(): boolean {
+    if (++this.at < this.chunks[this.chunk]!.of) return true
+    this.at = 0
+    return ++this.chunk < this.chunks.length
+  }
+
+  /** Adds a pair that is not there. */
+  add(first: number, second: number): void {
+    const { chunks } = this
+    this.seek(first, second)
+    if (chunks.length === 0) chunks.push(emptyChunk())
+    // A pair that belongs between two chunks goes to the end of the former.
+    else if (this.chunk > 0 && this.at === 0) this.at = chunks[--this.chunk]!.of
+    let chunk = chunks[this.chunk]!
+    if (chunk.of === capacity) {
+      const half = emptyChunk()
+      move(chunk, capacity / 2, half)
+      chunks.splice(this.chunk + 1, 0, half)
+      if (this.at > chunk.of) {
+        this.at -= chunk.of
+        chunk = half
+      }
+    }
+    const { at } = this
+    if (at < chunk.of) {
+      chunk.first.copyWithin(at + 1, at, chunk.of)
+      chunk.second.copyWithin(at + 1, at, chunk.of)
+    }
+    chunk.first[at] = first
+    chunk.second[at] = second
+    chunk.of++
+  }
+
+  /** Removes a pair that is there. */
+  remove(first: number, second: number): void {
+    const { chunks } = this
+    this.seek(first, second)
+    const chunk = chunks[this.chunk]!
+    chunk.of--
+    chunk.first.copyWithin(this.at, this.at + 1, chunk.of + 1)
+    chunk.second.copyWithin(this.at, this.at + 1, chunk.of + 1)
+    const behind = chunks[this.chunk + 1]
+    if (chunk.of === 0) chunks.splice(this.chunk, 1)
+    else if (behind !== undefined && chunk.of + behind.of <= capacity / 2) {
+      move(behind, 0, chunk)
+      chunks.splice(this.chunk + 1, 1)
+    }
+  }
+}
+
+const emptyChunk = (): Chunk => ({
+  first: new Float64Array(capacity),
+  second: new Float64Array(capacity),
+  of: 0,
+})
+
+const isBefore = (chunk: Chunk, at: number, first: number, second: number): boolean => {
+  const other = chunk.first[at]!
+  return other < first || (other === first && chunk.second[at]! < second)
+}
+
+/** Moves the pairs of `from` from place `at` on to the end of `to`. */
+const move = (from: Chunk, at: number, to: Chunk): void => {
+  to.first.set(from.first.subarray(at, from.of), to.of)
+  to.second.set(from.second.subarray(at, from.of), to.of)
+  to.of += from.of - at
+  from.of = at
+}
