@@ -6,6 +6,7 @@ import type { CompileOptions } from '../language/compile-options.js'
 import type { Graph } from '../language/graph.js'
 import type { Ports } from '../language/tensor.js'
 import { withScratchArena } from '../order/scratch-arena.js'
+import type { Lowered } from './analysis/ir.js'
 import type { Passed } from './analysis/pass.js'
 import type { Provenance } from './analysis/provenance.js'
 import { readGraph } from './passes/check/read-graph.js'
@@ -16,6 +17,7 @@ import { lower } from './passes/lower.js'
 import { rates } from './passes/rates.js'
 import { simplify } from './passes/simplify.js'
 import { unroll } from './passes/unroll.js'
+import { chooseMode } from './search/choose-mode.js'
 import { fitToMemory } from './search/fit-to-memory.js'
 import { emitted, prove } from './search/prove.js'
 
@@ -26,6 +28,7 @@ import { emitted, prove } from './search/prove.js'
 //     unroll        ▼ Rated          one node an instance, everything at one rate
 //     devices       ▼ Checked        every value has a device, peer copies stand between devices
 //     lower         ▼ Checked        operations over buffers
+//     chooseMode    ▼ Lowered        `mode: 'auto'`: all that follows is done eagerly and as a graph
 //   ┌ fitToMemory ──▼ Lowered        a search: candidates in, the best that fits out
 //   │ place         ▼ Lowered        every operation has a lane
 //   │ order         ▼ Placed         one issue order for the tick
@@ -59,13 +62,23 @@ const compiled = (source: GraphIR, options: unknown): Passed<Plan> =>
     E.chain(devices),
     // 3. The graph becomes operations over buffers.
     E.chain(lower),
-    // 4. Lanes, issue order, waits, lifetimes and the bound: place, order, synchronize, lifetimes, bound.
-    E.chain(fitToMemory),
-    // 5. The plan. Each step frees what it was made from, so that large graphs need the memory of one form only.
-    E.map(draft),
-    E.map(emitted),
-    E.chain(unproved => prove(portsOf(source))(unproved)),
+    // 4. The plan; under `mode: 'auto'` two of them, of which one is chosen.
+    E.chain(chooseMode(planned(portsOf(source)))),
   )
+
+const planned =
+  (ports: Provenance['ports']) =>
+  (ir: Lowered): Passed<Plan> =>
+    pipe(
+      E.right(ir),
+      // 4a. Lanes, issue order, waits, lifetimes and the bound: place, order, synchronize, lifetimes, bound.
+      E.chain(fitToMemory),
+      // 4b. The plan. Each step frees what it was made from, so that large graphs need the memory of one form
+      // only.
+      E.map(draft),
+      E.map(emitted),
+      E.chain(unproved => prove(ports)(unproved)),
+    )
 
 /**
  * The whole compiler: a graph becomes a plan for which every law holds, or every error at once. Pure and

@@ -18,9 +18,10 @@ export interface CompileOptions {
   readonly storage?: 'pooled' | 'planned' | undefined
   /**
    * `eager` (default): each command of a tick is issued by itself; `graph`: whatever can be is launched as an
-   * executable graph, and storage is planned.
+   * executable graph, and storage is planned; `auto`: the one with the shorter predicted tick, where `storage`
+   * is that of the eager plan.
    */
-  readonly mode?: 'eager' | 'graph' | undefined
+  readonly mode?: 'eager' | 'graph' | 'auto' | undefined
   /**
    * The most CUDA streams of each device. Without it the compiler chooses up to 8 for operations without a
    * lane of the user's.

@@ -10,7 +10,6 @@ export type FeedsOf<I extends Ports> = { readonly [K in keyof I]: Feed<HostArray
 /** Options of `compile` and of `open`, under the same names. Flags of the command line take precedence. */
 export interface ProgramOptions extends CompileOptions {
   readonly device?: 'auto' | 'host' | `cuda:${number}`
-  readonly mode?: 'eager'
   /** Settings of the host device: `memory`, `copyRate`, `flopRate`, `jitter` and so on, as in `open`. */
   readonly host?: Readonly<Record<string, unknown>>
   readonly poison?: boolean

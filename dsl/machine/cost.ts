@@ -315,6 +315,14 @@ export const demandOf = (work: Work, machine: Machine, measured?: MeasuredTimes)
   }
 }
 
+/** A run's demand where it is a node of a graph: a kernel starts sooner after the one before it. */
+export const asNode = (demand: Demand, { device }: Machine): Demand => {
+  const { resource, latency, nanoseconds } = demand
+  if (resource !== 'tensor' && resource !== 'bandwidth') return demand
+  const sooner = Math.max(0, latency - device.nodeLatency)
+  return { ...demand, latency: latency - sooner, nanoseconds: nanoseconds - sooner }
+}
+
 /** The resource that bounds a run, and its time without concurrent runs, in nanoseconds. */
 export const costOf = (work: Work, machine: Machine, measured?: MeasuredTimes): Cost => {
   const { resource, nanoseconds } = demandOf(work, machine, measured)

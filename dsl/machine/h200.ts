@@ -33,6 +33,8 @@ export const h200: Machine = {
     productLatency: 3_800,
     // Not measured by itself.
     waitLatency: 1_000,
+    // A graph of 1,000 empty kernels in a row, 678 on the device for each.
+    nodeLatency: 678,
     // Calls: the 1,022nd outstanding kernel, copy or fill blocks.
     queueDepth: 1_021,
     // Calls: 8 blocked streams hold as many each, 16 hold 511 each, 32 hold 256 each.
@@ -51,6 +53,9 @@ export const h200: Machine = {
     product: 6_000,
     // Issue time of 64 copies of 4 KiB.
     copy: 2_100,
+    // Calls: graphs of 10, 100 and 1,000 empty kernels take 959, 1,020 and 1,644.
+    graph: 952,
+    node: 0.69,
     // Calls.
     record: 104,
     wait: 101,

@@ -83,6 +83,11 @@ export interface DeviceModel {
    */
   readonly waitLatency: number
   /**
+   * As `kernelLatency`, of a kernel that is a node of an executable graph. Source: a graph of small kernels in
+   * a row.
+   */
+  readonly nodeLatency: number
+  /**
    * Count. Kernels and copies outstanding on one lane: issuing one more blocks the thread until the oldest
    * ends. Source: measured.
    */
@@ -130,6 +135,10 @@ export interface HostModel {
   readonly product: number
   /** Nanoseconds on the issuing thread to start a copy. Source: a small copy. */
   readonly copy: number
+  /** Nanoseconds on the issuing thread to launch an executable graph, beside those of each of its nodes. */
+  readonly graph: number
+  /** Nanoseconds on the issuing thread for each node of a graph that it launches. */
+  readonly node: number
   /** Nanoseconds on the issuing thread to record an event. */
   readonly record: number
   /** Nanoseconds on the issuing thread to make a lane wait. */

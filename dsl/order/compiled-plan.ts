@@ -1,6 +1,6 @@
 import type { Command, Plan, PlanBuffer, PlanNode } from '../ir/plan.js'
 import { commandLists, type FlatCommands } from './flat-commands.js'
-import { type FlatGraphs, graphLists } from './graph-edges.js'
+import { type FlatGraphs, flatGraphsFrom, graphLists } from './graph-edges.js'
 
 /*
  * A compiled plan keeps its commands flat, and makes its lists of commands, nodes and buffers when they are
@@ -27,8 +27,12 @@ const partsOf = new WeakMap<Plan, Parts>()
 /** A compiled plan's commands; undefined for any other plan. */
 export const flatCommandsOf = (plan: Plan): FlatCommands | undefined => partsOf.get(plan)?.flat
 
-/** A compiled plan's graphs; undefined where it has none, and for any other plan. */
-export const flatGraphsOf = (plan: Plan): FlatGraphs | undefined => partsOf.get(plan)?.graphs
+/** A plan's graphs, undefined where it has none. The list of a compiled plan is not read, so not made. */
+export const graphsIn = (plan: Plan): FlatGraphs | undefined => {
+  const parts = partsOf.get(plan)
+  if (parts !== undefined) return parts.graphs
+  return plan.graphs && flatGraphsFrom(plan.graphs)
+}
 
 /** A plan's nodes one by one: where the list has not been read, each is made for the caller and not kept. */
 export const eachNode = (plan: Plan): Listing<PlanNode> => partsOf.get(plan)?.nodes ?? plan.nodes

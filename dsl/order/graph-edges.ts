@@ -195,3 +195,22 @@ export const graphLists = ({ from, to, edgeStart, edges }: FlatGraphs): readonly
       return Object.freeze({ from: begin, to: to[g]!, edges: Object.freeze(pairs) })
     }),
   )
+
+/** Graphs of any origin; what is no number becomes -1, which is no command. */
+export const flatGraphsFrom = (graphs: readonly PlanGraph[]): FlatGraphs => {
+  const whole = (value: unknown): number =>
+    typeof value === 'number' && value >>> 0 === value && value < 2 ** 31 ? value : -1
+  const count = graphs.reduce((sum, { edges }) => sum + edges.length, 0)
+  const edgeStart = new Int32Array(graphs.length + 1)
+  const edges = new Int32Array(2 * count)
+  let next = 0
+  graphs.forEach((graph, g) => {
+    for (const edge of graph.edges) {
+      edges[2 * next] = whole(edge?.[0])
+      edges[2 * next++ + 1] = whole(edge?.[1])
+    }
+    edgeStart[g + 1] = next
+  })
+  const ends = (key: 'from' | 'to') => Int32Array.from(graphs, graph => whole(graph[key]))
+  return { from: ends('from'), to: ends('to'), edgeStart, edges }
+}

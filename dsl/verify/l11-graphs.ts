@@ -1,7 +1,6 @@
 import { nodeName } from '../ir/names.js'
-import type { PlanGraph } from '../ir/plan.js'
 import { type CommandTable, Op } from '../order/command-table.js'
-import { eachNode, flatGraphsOf } from '../order/compiled-plan.js'
+import { eachNode, graphsIn } from '../order/compiled-plan.js'
 import { type FlatGraphs, graphEdgesOf } from '../order/graph-edges.js'
 import { isGraphNode } from '../order/graph-nodes.js'
 import type { Sink } from './report.js'
@@ -14,8 +13,7 @@ import type { Sink } from './report.js'
  */
 export const checkGraphs = (table: CommandTable, safety: boolean, sink: Sink): void => {
   const { plan } = table
-  // The list of a compiled plan is not read, since reading would make it.
-  const given = flatGraphsOf(plan) ?? (plan.graphs && flatGraphsFrom(plan.graphs))
+  const given = graphsIn(plan)
   if (given === undefined) return
   if (plan.storage !== 'planned') {
     sink.add('L11', -1, {}, () => 'it has graphs, whose nodes need planned storage')
@@ -25,25 +23,6 @@ export const checkGraphs = (table: CommandTable, safety: boolean, sink: Sink): v
   const { commands, lanes, events, op, lane, subject, allocator } = table
   const wanted = graphEdgesOf({ commands, lanes, events, op, lane, event: subject }, given, allocator)
   for (let g = 0; g < given.from.length && !sink.full; g++) checkEdges(table, g, given, wanted, safety, sink)
-}
-
-/** Graphs of any origin; what is no number becomes -1, which is no command. */
-const flatGraphsFrom = (graphs: readonly PlanGraph[]): FlatGraphs => {
-  const whole = (value: unknown): number =>
-    typeof value === 'number' && value >>> 0 === value && value < 2 ** 31 ? value : -1
-  const count = graphs.reduce((sum, { edges }) => sum + edges.length, 0)
-  const edgeStart = new Int32Array(graphs.length + 1)
-  const edges = new Int32Array(2 * count)
-  let next = 0
-  graphs.forEach((graph, g) => {
-    for (const edge of graph.edges) {
-      edges[2 * next] = whole(edge?.[0])
-      edges[2 * next++ + 1] = whole(edge?.[1])
-    }
-    edgeStart[g + 1] = next
-  })
-  const ends = (key: 'from' | 'to') => Int32Array.from(graphs, graph => whole(graph[key]))
-  return { from: ends('from'), to: ends('to'), edgeStart, edges }
 }
 
 /** Whether the ranges ascend, have commands and share none. */

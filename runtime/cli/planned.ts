@@ -11,31 +11,38 @@ import { profileFrom } from './traced.js'
 export const compileFlags = {
   memory: { type: 'string' },
   storage: { type: 'string' },
+  mode: { type: 'string' },
   profile: { type: 'string' },
 } as const
 
 /**
  * The compiler's options on the command line. `profile`: nanoseconds by name of operation, read from a trace.
  */
-export type CompileFlags = Pick<CompileOptions, 'memory' | 'storage' | 'profile'>
+export type CompileFlags = Pick<CompileOptions, 'memory' | 'storage' | 'mode' | 'profile'>
 
 /** The flags, checked before a program is loaded, since loading runs the program. */
 export const compilerOf = (values: {
   memory?: string | undefined
   storage?: string | undefined
+  mode?: string | undefined
   profile?: string | undefined
 }): CompileFlags => ({
   ...(values.memory === undefined ? {} : { memory: memory(values.memory) }),
   ...(values.storage === undefined
     ? {}
     : { storage: oneOf(values.storage, '--storage', ['pooled', 'planned']) }),
+  ...(values.mode === undefined ? {} : { mode: oneOf(values.mode, '--mode', ['eager', 'graph', 'auto']) }),
   ...(values.profile === undefined ? {} : { profile: profileFrom(values.profile) }),
 })
 
-/** A program's plan. Options of the command line take precedence over the program's. */
+/**
+ * A program's plan. Options of the command line take precedence over the program's; `--mode graph` brings its
+ * storage with it.
+ */
 export const compiled = (program: Program, flags: CompileFlags): Plan => {
-  const { dims, inFlight, memory, storage, lanes, placement, machine, profile } = program.options ?? {}
-  const options = { dims, inFlight, lanes, memory, storage, placement, machine, profile, ...flags }
+  const { dims, inFlight, memory, lanes, placement, mode, machine, profile, ...rest } = program.options ?? {}
+  const storage = flags.mode === 'graph' ? undefined : rest.storage
+  const options = { dims, inFlight, lanes, memory, storage, placement, mode, machine, profile, ...flags }
   const plan = compile(program.graph, options)
   if (E.isLeft(plan)) throw new Failed(plan.left)
   return plan.right
@@ -68,7 +75,7 @@ export const planFrom = async (path: string, flags: CompileFlags, usage: string)
   if (Object.keys(flags).length > 0)
     throw new Misuse(
       `${path} is a plan that is compiled already: ` +
-        `--memory, --storage and --profile go with a PROGRAM\nusage: ${usage}`,
+        `--memory, --storage, --mode and --profile go with a PROGRAM\nusage: ${usage}`,
     )
   return readPlan(path)
 }

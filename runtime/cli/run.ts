@@ -9,8 +9,8 @@ import { open } from '../session/open.js'
 import { captureFeeds, type Session } from '../session/session.js'
 import type { SessionStats } from '../session/stats.js'
 import { traceChunks } from '../trace/trace.js'
-import { describe as describeValue, thrown } from '../values.js'
-import { devices, oneOf, oneWord, parse, whole } from './args.js'
+import { thrown } from '../values.js'
+import { devices, oneWord, parse, whole } from './args.js'
 import { type CheckResult, check, type Values } from './check.js'
 import { figuresOf } from './figures.js'
 import { save } from './files.js'
@@ -22,19 +22,16 @@ import { bytes, table } from './table.js'
 
 export const usage =
   'braid run PROGRAM [--device auto|host|cuda:N[,cuda:N…]] [--ticks N] ' +
-  '[--memory BYTES|fast|small] [--storage pooled|planned] [--profile TRACE] [--check] [--trace FILE] [--json]'
+  '[--memory BYTES|fast|small] [--storage pooled|planned] [--mode eager|graph|auto] ' +
+  '[--profile TRACE] [--check] [--trace FILE] [--json]'
 
 const flags = {
   ...compileFlags,
   device: { type: 'string' },
   ticks: { type: 'string' },
-  mode: { type: 'string' },
   check: { type: 'boolean' },
   trace: { type: 'string' },
 } as const
-
-/** The only mode. The flag is kept for scripts that pass it. */
-const mode = 'eager'
 
 export const run = async (args: readonly string[], out: Output): Promise<number> => {
   const { values, positionals } = parse(args, flags, usage)
@@ -42,18 +39,8 @@ export const run = async (args: readonly string[], out: Output): Promise<number>
   const ticks = values.ticks === undefined ? undefined : whole(values.ticks, '--ticks', 1)
   const wanted = values.device === undefined ? undefined : devices(values.device)
   if (values.trace !== undefined) writable(values.trace)
-  if (values.mode !== undefined) oneOf(values.mode, '--mode', [mode])
   const compiler = compilerOf(values)
   const program = await loadProgram(path)
-  const asked: unknown = program.options?.mode ?? mode
-  if (asked !== mode)
-    throw badProgram(
-      path,
-      'options.mode',
-      `'${mode}'`,
-      describeValue(asked),
-      'leave it out: every tick is issued eagerly',
-    )
   const plan = compiled(program, compiler)
   const done = await execute(path, program, plan, {
     device: wanted,
@@ -71,7 +58,7 @@ const report = (plan: Plan, done: Done, trace: string | undefined, out: Output):
   out.result({
     program: plan.name,
     device: done.device,
-    mode,
+    mode: plan.graphs === undefined ? 'eager' : 'graph',
     ticks: done.ticks,
     ...(done.interrupted === undefined ? {} : { interrupted: done.interrupted }),
     tickMs: { median: stats.tickMs.median, p90: stats.tickMs.p90 },

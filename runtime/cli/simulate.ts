@@ -11,7 +11,8 @@ import { nextTrace, traceFrom } from './traced.js'
 
 export const usage =
   'braid simulate PROGRAM|PLAN.json --machine NAME|FILE [--against TRACE] ' +
-  '[--memory BYTES|fast|small] [--storage pooled|planned] [--profile TRACE] [--json]'
+  '[--memory BYTES|fast|small] [--storage pooled|planned] [--mode eager|graph|auto] ' +
+  '[--profile TRACE] [--json]'
 
 const flags = { ...compileFlags, machine: { type: 'string' }, against: { type: 'string' } } as const
 

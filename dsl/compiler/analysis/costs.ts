@@ -1,4 +1,4 @@
-import { callOf, type Demand, demandOf } from '../../machine/cost.js'
+import { asNode, callOf, type Demand, demandOf } from '../../machine/cost.js'
 import { laneDepth } from '../../machine/machine.js'
 import { type Usage, usageOf } from '../../machine/usage.js'
 import { type ArrayAllocator, heap } from '../../order/scratch-arena.js'
@@ -46,23 +46,32 @@ export const aloneOf = (
   return alone
 }
 
-/** The costs of each operation: measured times where the profile has them, else the machine's figures. */
-export const costsOf = (operations: readonly Operation[], { machine, profile }: Settings): Costs => {
+/**
+ * The costs of each operation: measured times where the profile has them, else the machine's figures. In graph
+ * mode those of a graph's nodes: edges and events cost the issuing thread nothing, and no queue is full.
+ */
+export const costsOf = (operations: readonly Operation[], { machine, profile, mode }: Settings): Costs => {
   const { host, device } = machine
   let devices = 1
   for (const { device = 0 } of operations) devices = Math.max(devices, device + 1)
   const issue = new Float64Array(operations.length)
   const demand = (i: number): Demand => {
-    const found = demandOf(operations[i]!, machine, profile)
-    issue[i] = callOf(operations[i]!, found, machine)
-    return found
+    const operation = operations[i]!
+    const found = demandOf(operation, machine, profile)
+    if (mode !== 'graph' || operation.collective !== undefined) {
+      issue[i] = callOf(operation, found, machine)
+      return found
+    }
+    issue[i] = host.node
+    return profile.has(operation.name) ? found : asNode(found, machine)
   }
   return {
     ...usageOf(operations.length, devices, machine, demand, i => operations[i]!.device ?? 0),
     issue,
-    record: host.record,
-    wait: host.wait,
+    record: mode === 'graph' ? 0 : host.record,
+    wait: mode === 'graph' ? 0 : host.wait,
     waitLatency: device.waitLatency,
-    depth: lanes => laneDepth(device, Math.ceil(lanes / devices)),
+    depth: lanes =>
+      mode === 'graph' ? Number.POSITIVE_INFINITY : laneDepth(device, Math.ceil(lanes / devices)),
   }
 }

@@ -18,7 +18,7 @@ export interface Settings {
   readonly inFlight: number
   readonly memory: number | 'fast' | 'small'
   readonly storage: 'pooled' | 'planned'
-  readonly mode: 'eager' | 'graph'
+  readonly mode: 'eager' | 'graph' | 'auto'
   readonly lanes: number
   readonly placement: 'chains' | 'cover'
   readonly machine: Machine
@@ -100,8 +100,8 @@ const checkPlain = ({ inFlight, memory, storage, mode, lanes, placement }: Given
   }
   if (storage !== 'pooled' && storage !== 'planned')
     bad('storage', "'pooled' or 'planned'", storage, "leave it out for 'pooled'")
-  if (mode !== 'eager' && mode !== 'graph')
-    bad('mode', "'eager' or 'graph'", mode, "leave it out for 'eager'")
+  if (mode !== 'eager' && mode !== 'graph' && mode !== 'auto')
+    bad('mode', "'eager', 'graph' or 'auto'", mode, "leave it out for 'eager'")
   else if (mode === 'graph' && storage === 'pooled') {
     const wanted = "'planned' with mode: 'graph', whose nodes need the same addresses in every tick"
     bad('storage', wanted, storage, 'leave storage out')

@@ -65,7 +65,8 @@ const workloadOf = (ir: Ordered, costs: Costs): Workload => {
   const workload = {
     lanes: ir.lanes.length,
     events,
-    inFlight: Math.min(ir.settings.inFlight, deepest),
+    // A graph is one piece of its lane, so the next tick's comes after it.
+    inFlight: ir.settings.mode === 'graph' ? 1 : Math.min(ir.settings.inFlight, deepest),
     steps,
     kind: new Uint8Array(steps),
     lane: new Int32Array(steps),

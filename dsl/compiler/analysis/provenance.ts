@@ -27,6 +27,8 @@ export interface WindowDecision {
 /** What the compiler decided and the plan does not say. */
 export interface Decisions {
   readonly memory: Settings['memory']
+  /** Under `mode: 'auto'`: predicted nanoseconds from tick to tick in each mode. */
+  readonly modes?: { readonly eager: number; readonly graph: number }
   /** The most lanes that were allowed. */
   readonly mostLanes: number
   /** By lane of the plan. */

@@ -1,9 +1,18 @@
 import type { Plan, PlanNode } from '../../ir/plan.js'
 import { type CommandTable, commandTableOf, Op } from '../../order/command-table.js'
-import { callOf, type Demand, demandOf, isCollective, type MeasuredTimes, type Work } from '../cost.js'
+import {
+  asNode,
+  callOf,
+  type Demand,
+  demandOf,
+  isCollective,
+  type MeasuredTimes,
+  type Work,
+} from '../cost.js'
 import { fillTime } from '../filling.js'
 import { laneDepth, type Machine } from '../machine.js'
 import { usageOf } from '../usage.js'
+import { GraphPieces } from './graph-pieces.js'
 import { Step, type Workload } from './workload.js'
 
 /** A plan as a workload of the simulator. Runs are numbered by their place among the runs of a tick. */
@@ -133,7 +142,8 @@ export const workloadOf = (plan: Plan, machine: Machine, measured?: MeasuredTime
   const { host, device } = machine
   const kindOf = stepsOf(table)
   const order = plan.boundKind === 'enforced' ? new TickOrder(table, kindOf) : undefined
-  const steps = kindOf.filter(kind => kind >= 0).length + (order?.steps ?? 0)
+  const graphs = GraphPieces.of(table)
+  const steps = kindOf.filter(kind => kind >= 0).length + (order?.steps ?? 0) + (graphs?.steps ?? 0)
   const columns = {
     kind: new Uint8Array(steps),
     lane: new Int32Array(steps),
@@ -142,6 +152,7 @@ export const workloadOf = (plan: Plan, machine: Machine, measured?: MeasuredTime
   }
   const runs: RunCommand[] = []
   const demands: Demand[] = []
+  const inGraph: number[] = []
   let s = 0
   let pending = 0
   const put = (kind: number, lane: number, subject: number, issue: number): void => {
@@ -155,18 +166,26 @@ export const workloadOf = (plan: Plan, machine: Machine, measured?: MeasuredTime
     const code = op[c]!
     if (code === Op.alloc || code === Op.free || code === Op.use) pending += host.allocate
     const kind = kindOf[c]!
-    if (kind < 0) continue
-    if (kind !== Step.run)
-      put(kind, lane[c]!, subject[c]!, pending + (kind === Step.record ? host.record : host.wait))
-    else {
+    graphs?.begin(c, kindOf, host, put)
+    const inside = graphs?.isInside(c) === true
+    if (inside && kind !== Step.run) {
+      if (kind === Step.record || (kind === Step.wait && graphs!.isEdge(c)))
+        put(kind, lane[c]!, subject[c]!, 0)
+    } else if (kind === Step.record) put(kind, lane[c]!, subject[c]!, pending + host.record)
+    else if (kind === Step.wait || kind === Step.waitPrevious)
+      put(kind, lane[c]!, graphs?.eventFor(subject[c]!, c) ?? subject[c]!, pending + host.wait)
+    else if (kind === Step.run) {
       const command = plan.commands[c] as RunCommand
       const node = plan.nodes[command[1]]!
       const demand = demandOf(workOf(plan, node, command[3], command[4]), machine, measured)
-      put(kind, lane[c]!, runs.length, pending + callOf(node, demand, machine))
+      const isMeasured = measured?.has(node.name) === true
+      put(kind, lane[c]!, runs.length, inside ? 0 : pending + callOf(node, demand, machine))
       runs.push(command)
-      demands.push(demand)
+      demands.push(inside && !isMeasured ? asNode(demand, machine) : demand)
+      inGraph.push(inside ? 1 : 0)
     }
-    pending = 0
+    if (kind >= 0) pending = 0
+    graphs?.end(c, host, put)
   }
   order?.end((kind, lane, event) => put(kind, lane, event, 0))
   const node = Int32Array.from(runs, ([, node]) => node)
@@ -175,11 +194,11 @@ export const workloadOf = (plan: Plan, machine: Machine, measured?: MeasuredTime
   return {
     ...columns,
     lanes,
-    events: events + (order?.events ?? 0),
+    events: events + (order?.events ?? 0) + (graphs?.events ?? 0),
     inFlight: plan.inFlight,
-    steps,
+    steps: s,
     // After its last step a tick records an end event on each lane that runs something.
-    trailing: pending + new Set(laneOf).size * host.record,
+    trailing: pending + [...new Set(laneOf)].filter(l => graphs?.ends(l) ?? true).length * host.record,
     runs: runs.length,
     usage: usageOf(
       runs.length,
@@ -192,6 +211,7 @@ export const workloadOf = (plan: Plan, machine: Machine, measured?: MeasuredTime
     depth: laneDepth(device, Math.ceil(lanes / plan.devices)),
     feed: feedOf(plan, machine),
     turnaround: host.turnaround,
+    ...(graphs === undefined ? {} : { inGraph: Uint8Array.from(inGraph) }),
     node,
     laneOf,
   }

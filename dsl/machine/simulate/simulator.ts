@@ -197,13 +197,13 @@ class Simulator {
   /** The issuing thread continues until everything is issued or it must wait for a run's end. */
   private issue(): void {
     const { workload, slots, todo, state } = this
-    const { steps, lanes, kind, lane, issue, depth } = workload
+    const { steps, lanes, kind, lane, issue, depth, inGraph } = workload
     while (this.issueTick < this.ticks && this.waitsForTick < 0) {
       const base = (this.issueTick % slots) * steps
       for (; this.issueStep < steps; this.issueStep++) {
         const s = this.issueStep
         const l = lane[s]!
-        if (kind[s] === Step.run) {
+        if (kind[s] === Step.run && inGraph?.[workload.subject[s]!] !== 1) {
           if (this.outstanding[l]! >= depth) {
             this.waitsForLane = l
             return
@@ -344,7 +344,7 @@ class Simulator {
     this.freeAfter[l] = i
     this.state[l] = State.idle
     this.done[l]!++
-    this.outstanding[l]!--
+    if (workload.inGraph?.[i - tick * workload.runs] !== 1) this.outstanding[l]!--
     this.todo.push(l)
     const engine = workload.usage.engine[i - tick * workload.runs]!
     if (engine >= 0) this.handOver(l, engine, i)

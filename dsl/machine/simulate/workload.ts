@@ -34,6 +34,8 @@ export interface Workload {
    * ends.
    */
   readonly depth: number
+  /** By run, 1 where it is a node of an executable graph, which takes no place in its lane's queue. */
+  readonly inGraph?: Uint8Array
   /**
    * Time of the program's own thread to feed a tick, and from a tick's end until it may feed the tick that
    * reuses its slot.

@@ -18,7 +18,7 @@ import { verify } from '../../../dsl/verify/verify.js'
 import { patternGraph, patterns } from '../../fixtures/graphs/patterns.js'
 import { sample } from '../../fixtures/graphs/random.js'
 import { xorshift } from '../../fixtures/graphs/tasks.js'
-import { anyOrder, Names, outcome, piecesOf } from '../../fixtures/plans/issued.js'
+import { anyOrder, cutInPieces, Names, outcome, piecesOf } from '../../fixtures/plans/issued.js'
 import { plans } from '../../fixtures/plans/random.js'
 import { runs } from '../../fixtures/runs.js'
 import { collectives } from '../../golden/collectives.js'
@@ -57,9 +57,6 @@ describe('graph mode', () => {
           expect(JSON.stringify(graphed(made.graph, options))).toBe(JSON.stringify(plan))
           expect(orThrow(parsePlan(toJSON(plan)))).toEqual(plan)
           expect(orThrow(parsePlanParts([toJSON(plan)]))).toEqual(plan)
-          // Graphs are all that it has more than the same plan issued eagerly.
-          const { graphs: _, ...rest } = plan
-          expect(rest).toEqual({ ...orThrow(compile(made.graph, { ...options, storage: 'planned' })) })
         },
       ),
       { numRuns: runs(100) },
@@ -172,21 +169,6 @@ describe('graph mode', () => {
     )
   })
 })
-
-/** Some graphs out of one: those of its runs that lie between cuts, with their edges found by the compiler. */
-const cutInPieces = (plan: Plan, seed: number): Plan => {
-  const next = xorshift(1 + seed)
-  const [whole] = plan.graphs!
-  const nodes = runsOf(plan)
-  const graphs: { from: number; to: number; edges: (readonly [number, number])[] }[] = []
-  for (let i = 0; i < nodes.length; ) {
-    const end = Math.min(nodes.length, i + 1 + Math.floor(next() * 6))
-    const [from, to] = [nodes[i]!, nodes[end - 1]! + 1]
-    if (next() < 0.7) graphs.push({ from, to, edges: whole!.edges.filter(([a, b]) => a >= from && b < to) })
-    i = end
-  }
-  return { ...plan, graphs }
-}
 
 const sameInAnyOrder = (plan: Plan, seed: number): void => {
   const ticks = 1 + plan.inFlight

@@ -1,0 +1,100 @@
+// The simulator on plans in graph mode: a node starts after its predecessors, a tick's graph after that of the
+// tick before, eager work around a graph where the rules of a launch have it; and what `auto` chooses.
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import {
+  compile,
+  download,
+  type Graph,
+  graph,
+  matmul,
+  orThrow,
+  type Plan,
+  param,
+  simulate,
+  tensor,
+  upload,
+} from '../../../dsl/index.js'
+import { h200 } from '../../../dsl/machine/h200.js'
+import { runsOf } from '../../../dsl/machine/simulate/simulate.js'
+import { patternGraph, patterns } from '../../fixtures/graphs/patterns.js'
+import { sample } from '../../fixtures/graphs/random.js'
+import { someMachines } from '../../fixtures/machines/random.js'
+import { cutInPieces, piecesOf } from '../../fixtures/plans/issued.js'
+import { runs } from '../../fixtures/runs.js'
+import { goldens } from '../../golden/graphs.js'
+
+const graphed = (graph: Graph, options: object = {}): Plan =>
+  orThrow(compile(graph, { ...options, mode: 'graph' })) as Plan
+
+describe('simulate, of a plan in graph mode', () => {
+  test('starts each run after all that the edges and the rules of a launch put before it', () => {
+    fc.assert(
+      fc.property(
+        sample({ steps: 20 }),
+        someMachines,
+        fc.constantFrom(1, 2, 3),
+        fc.option(fc.nat(), { nil: undefined }),
+        (made, machine, inFlight, cut) => {
+          const whole = graphed(made.graph, { dims: made.dims, inFlight })
+          const plan = cut === undefined ? whole : cutInPieces(whole, cut)
+          const { timeline } = simulate(plan, machine, { ticks: 4 })
+          const all = runsOf(timeline)
+          const perTick = all.length / timeline.ticks
+          const numberOf = new Map(
+            plan.commands.flatMap(([op], c) => (op === 'run' ? [c] : [])).map((c, i) => [c, i] as const),
+          )
+          const at = (tick: number, c: number) => all[tick * perTick + numberOf.get(c)!]!
+          const pieces = piecesOf(plan, timeline.ticks)
+          for (const { tick, nodes, edges, after } of pieces) {
+            for (const [a, b] of edges)
+              expect(at(tick, b).start).toBeGreaterThanOrEqual(at(tick, a).end - 1e-3)
+            for (const p of after)
+              for (const before of pieces[p]!.nodes)
+                for (const c of nodes)
+                  expect(at(tick, c).start).toBeGreaterThanOrEqual(at(pieces[p]!.tick, before).end - 1e-3)
+          }
+        },
+      ),
+      { numRuns: runs(60) },
+    )
+  })
+
+  test('takes the issuing thread one launch and a little for each node, whatever the plan waits for', () => {
+    fc.assert(
+      fc.property(patterns(40), pattern => {
+        const plan = graphed(patternGraph(pattern))
+        const nodes = plan.commands.filter(([op]) => op === 'run').length
+        const { issueMs } = simulate(plan, 'h200')
+        // At its end a tick records one event, on the lane of the graph.
+        const { graph, node, record } = h200.host
+        expect(issueMs).toBeCloseTo((graph + nodes * node + record) * 1e-6, 9)
+      }),
+      { numRuns: runs(40) },
+    )
+  })
+})
+
+const large = tensor('f32', [2048, 2048])
+/** Uploads that take as long as the products, and overlap those of the tick before. */
+const streaming = graph('streaming', {}, () => {
+  const w = [0, 1, 2].map(i => param(`w${i}`, large, { on: 'host' }).pipe(upload()))
+  return { y: w[0]!.pipe(matmul(w[1]!), matmul(w[2]!), download()) }
+})
+
+describe("mode: 'auto'", () => {
+  test('takes the plan of the shorter predicted tick, and the one that fits', () => {
+    const modes = [...Object.values(goldens), streaming].map(golden => {
+      const net = golden as unknown as Graph
+      const [auto, eager, asGraph] = (['auto', 'eager', 'graph'] as const).map(
+        mode => orThrow(compile(net, { mode })) as Plan,
+      )
+      const ticks = [eager!, asGraph!].map(plan => simulate(plan, 'h200').tickMs)
+      expect(simulate(auto!, 'h200').tickMs).toBeLessThanOrEqual(1.02 * Math.min(...ticks))
+      expect(JSON.stringify(auto)).toBe(JSON.stringify(auto!.graphs === undefined ? eager : asGraph))
+      return auto!.graphs === undefined
+    })
+    // Both occur: small operations gain by a graph, ticks that overlap lose by one.
+    expect(new Set(modes).size).toBe(2)
+  })
+})
