@@ -1,0 +1,146 @@
+// Graph mode on a GPU: pipelines issued call by call and as executable graphs, beside the best of eight ways
+// of the same by hand in PyTorch, CUDA graphs among them; and a lattice of 2,000 small kernels, on which
+// graph mode is held to twice the throughput of eager mode, and 1.2 times that of a graph on one stream.
+import {
+  allowedOf,
+  compared,
+  type Lengths,
+  logWays,
+  middle,
+  type Own,
+  ours,
+  type Theirs,
+  waysOf,
+  withPytorch,
+} from './pipeline-runs.js'
+import { type Pipeline, pipelineOf } from './pipeline-shapes.js'
+
+const lengths: Lengths = { warm: 20, steps: 200, seconds: 0.08 }
+/** How often Braid and PyTorch take turns, each from the start. */
+const turns = 3
+
+/** Braid beside PyTorch's best, at most; a lattice's throughput beside eager's and one stream's, at least. */
+const bars = { ratio: 1, eager: 2, oneStream: 1.2 } as const
+
+const names = ['branches', 'diamonds', 'ensemble', 'offload', 'decode', 'towers', 'wide', 'lattice'] as const
+
+const modes = {
+  eager: { mode: 'eager' },
+  graph: { mode: 'graph' },
+  'graph, one stream': { mode: 'graph', lanes: 1 },
+} as const
+type Mode = keyof typeof modes
+
+/** What is run of a pipeline. A graph on one stream is a peer of the lattice's, no way to run the others. */
+const modesOf = ({ name }: Pipeline): readonly Mode[] =>
+  name === 'lattice' ? ['eager', 'graph', 'graph, one stream'] : ['eager', 'graph']
+
+type Turn = { readonly theirs: Theirs; readonly mine: readonly ReadonlyMap<Mode, Own>[] }
+
+const takeTurns = (pipelines: readonly Pipeline[], log: (line: string) => void): Promise<readonly Turn[]> =>
+  withPytorch(pipelines, lengths, async turn => {
+    const all: Turn[] = []
+    for (let i = 1; i <= turns; i++) {
+      const theirs = turn()
+      if (i === 1) log(`PyTorch ${theirs.torch}`)
+      const mine = []
+      for (const pipeline of pipelines) {
+        const own = new Map<Mode, Own>()
+        for (const mode of modesOf(pipeline)) own.set(mode, await ours(pipeline, lengths, modes[mode]))
+        mine.push(own)
+      }
+      all.push({ theirs, mine })
+      log(`turn ${i} of ${turns}`)
+    }
+    return all
+  })
+
+/** A mode's time over the turns, and its figures in the turn of the median. */
+const timed = (turns: readonly Turn[], p: number, mode: Mode) => {
+  const each = turns.map(({ mine }) => mine[p]!.get(mode)!)
+  const times = each.map(({ wallMs }) => wallMs)
+  const ms = middle(times)
+  const own = each.find(({ wallMs }) => wallMs === ms)!
+  return { mode, ms, least: Math.min(...times), most: Math.max(...times), own }
+}
+
+const spread = ({ least, most }: { readonly least: number; readonly most: number }) =>
+  `${least.toFixed(3)} to ${most.toFixed(3)}`
+
+/** A pipeline's row: Braid's better mode beside PyTorch's best way. */
+const rowOf = (pipeline: Pipeline, p: number, turns: readonly Turn[], log: (line: string) => void) => {
+  const [eager, graph] = [timed(turns, p, 'eager'), timed(turns, p, 'graph')]
+  const best = graph.ms <= eager.ms ? graph : eager
+  const ways = waysOf(
+    turns.map(({ theirs }) => theirs.ways[p]!),
+    log,
+  )
+  const peer = [...ways].sort((a, b) => a.ms - b.ms)[0]
+  const [theirs] = turns.map(({ theirs }) => theirs.outputs[p]!)
+  const both = [eager, graph].map(({ own }) => compared(own.outputs, theirs!))
+  const difference = Math.max(...both.map(({ difference }) => difference))
+  const ratio = best.ms / (peer?.ms ?? Number.NaN)
+  // All eight ways count: where one failed, the best one is not known.
+  const whole = ways.length === turns[0]!.theirs.ways[p]!.length
+  const held = ratio <= bars.ratio && difference <= allowedOf(pipeline) && whole
+  const row = {
+    pipeline: pipeline.name,
+    sizes: Object.entries(pipeline.shape)
+      .map(([name, size]) => `${name} ${size}`)
+      .join(', '),
+    kernels: graph.own.kernels,
+    'eager, ms': eager.ms,
+    'graph, ms': graph.ms,
+    'graph, spread': spread(graph),
+    graphs: graph.own.graphs,
+    'PyTorch, ms': peer?.ms ?? Number.NaN,
+    'PyTorch, spread': peer === undefined ? '' : spread(peer),
+    'its best way': peer?.way ?? 'failed',
+    ratio,
+    'bar: ratio ≤ 1': held ? 'held' : 'missed',
+    'MiB reserved': best.own.reservedMiB,
+    'PyTorch, MiB': peer?.reservedMiB ?? Number.NaN,
+    'elements that differ': Math.max(...both.map(({ unequal }) => unequal)),
+    'by at most': difference,
+    allowed: allowedOf(pipeline),
+  }
+  log(`  ${pipeline.name}: eager ${eager.ms.toFixed(3)} ms a step, graph ${graph.ms.toFixed(3)}`)
+  logWays(ways, log)
+  return { row, held }
+}
+
+/** The throughput of graph mode on several lanes, beside another mode's. */
+const throughput = (turns: readonly Turn[], p: number, other: Mode, bar: number) => {
+  const [graph, beside] = [timed(turns, p, 'graph'), timed(turns, p, other)]
+  const gain = beside.ms / graph.ms
+  const row = {
+    pipeline: `lattice, beside ${other}`,
+    kernels: graph.own.kernels,
+    'graph, ms': graph.ms,
+    'graph, spread': spread(graph),
+    'other, ms': beside.ms,
+    'other, spread': spread(beside),
+    'times the throughput': gain,
+    bar: `≥ ${bar}: ${gain >= bar ? 'held' : 'missed'}`,
+    'MiB reserved': graph.own.reservedMiB,
+  }
+  return { row, held: gain >= bar }
+}
+
+export const bench = {
+  name: 'graphs',
+  title:
+    'Plans as executable graphs on cuda:0, and the same by hand in PyTorch, the best of eight ways: ' +
+    'milliseconds a step',
+  run: async (log: (line: string) => void) => {
+    const pipelines = names.map(name => pipelineOf(name))
+    const all = await takeTurns(pipelines, log)
+    const lattice = names.indexOf('lattice')
+    const results = [
+      ...pipelines.map((pipeline, p) => rowOf(pipeline, p, all, log)),
+      throughput(all, lattice, 'eager', bars.eager),
+      throughput(all, lattice, 'graph, one stream', bars.oneStream),
+    ]
+    return { rows: results.map(({ row }) => row), ok: results.every(({ held }) => held) }
+  },
+}
