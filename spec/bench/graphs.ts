@@ -1,9 +1,11 @@
 // Graph mode on a GPU: pipelines issued call by call and as executable graphs, beside the best of eight ways
 // of the same by hand in PyTorch, CUDA graphs among them; and a lattice of 2,000 small kernels, on which
 // graph mode is held to twice the throughput of eager mode, and 1.2 times that of a graph on one stream.
+import { compile, orThrow } from '../../dsl/index.js'
 import {
   allowedOf,
   compared,
+  inFlight,
   type Lengths,
   logWays,
   middle,
@@ -67,10 +69,17 @@ const timed = (turns: readonly Turn[], p: number, mode: Mode) => {
 const spread = ({ least, most }: { readonly least: number; readonly most: number }) =>
   `${least.toFixed(3)} to ${most.toFixed(3)}`
 
+/** The mode that the compiler takes by itself, from its predictions. */
+const chosen = ({ graph }: Pipeline): 'eager' | 'graph' => {
+  const { graphs = [] } = orThrow(compile(graph, { inFlight, mode: 'auto' }))
+  return graphs.length > 0 ? 'graph' : 'eager'
+}
+
 /** A pipeline's row: Braid's better mode beside PyTorch's best way. */
 const rowOf = (pipeline: Pipeline, p: number, turns: readonly Turn[], log: (line: string) => void) => {
   const [eager, graph] = [timed(turns, p, 'eager'), timed(turns, p, 'graph')]
   const best = graph.ms <= eager.ms ? graph : eager
+  const auto = chosen(pipeline)
   const ways = waysOf(
     turns.map(({ theirs }) => theirs.ways[p]!),
     log,
@@ -93,6 +102,8 @@ const rowOf = (pipeline: Pipeline, p: number, turns: readonly Turn[], log: (line
     'graph, ms': graph.ms,
     'graph, spread': spread(graph),
     graphs: graph.own.graphs,
+    'auto takes': auto,
+    'of the faster': (auto === 'graph' ? graph : eager).ms / best.ms,
     'PyTorch, ms': peer?.ms ?? Number.NaN,
     'PyTorch, spread': peer === undefined ? '' : spread(peer),
     'its best way': peer?.way ?? 'failed',
