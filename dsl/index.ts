@@ -99,6 +99,7 @@ export {
   type AnyTensor,
   type HostArrayOf,
   type HostArrays,
+  type OnDevice,
   type Ports,
   type Tensor,
   tensor,

@@ -193,6 +193,11 @@ export interface NativeProgram {
    * ArrayBuffer over it. A buffer and slot have one live view: a new call detaches the view before.
    */
   view(buffer: number, slot: number): ArrayBuffer
+  /**
+   * The block of an output in device memory, in one slot: its handle for the space of its device, its address
+   * and its size. The next tick in the slot comes after all uses that were marked on it.
+   */
+  block(buffer: number, slot: number): readonly [handle: number, address: number, size: number]
   /** Copies bytes into a device state or param buffer, before the first tick. */
   load(buffer: number, bytes: Uint8Array): Promise<void>
   /** Copies a device state or param buffer out, after the ticks in flight. */
@@ -260,6 +265,8 @@ export interface NativeSpace {
   recordUse(block: number, lane: number): number
   recordStream(block: number, lane: number): number
   keepUntil(block: number, event: number): number
+  /** A block of a program's output is given back: what lanes were noted by recordStream is marked now. */
+  endLoan(block: number): number
 }
 
 export interface NativeShortage {

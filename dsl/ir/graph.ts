@@ -63,7 +63,7 @@ export interface GraphNode {
   readonly at: Where
 }
 
-/** A flow that leaves the graph: a host value under the output's name. */
+/** A flow that leaves the graph under the output's name: a host value, or one that stays on the device. */
 export interface GraphOutput {
   readonly name: string
   readonly node: number

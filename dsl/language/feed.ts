@@ -21,6 +21,6 @@ export type Feed<A> = PulledFeed<A> | PushedFeed<A>
 
 /**
  * An output value that is given back by `using`, which returns a credit upstream. Its arrays are empty
- * afterwards.
+ * afterwards, and its blocks are disposed of.
  */
 export type Lease<A> = A & Disposable

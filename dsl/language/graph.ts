@@ -1,9 +1,9 @@
 import type { GraphIR, Place, Where } from '../ir/graph.js'
 import { show } from '../ir/show.js'
-import { Builder, FlowValue, within } from './builder.js'
-import type { Flow } from './flow.js'
+import { Builder, FlowValue, placeOf, within } from './builder.js'
+import type { AnyFlow, Flow } from './flow.js'
 import { badAttribute } from './messages.js'
-import type { AnyTensor, Ports } from './tensor.js'
+import type { AnyTensor, OnDevice, Ports } from './tensor.js'
 import { here } from './where.js'
 
 declare const ports: unique symbol
@@ -17,10 +17,15 @@ export interface Graph<I extends Ports = Ports, O extends Ports = Ports> {
 /** The flows of a set of ports, all at one place. */
 export type FlowsOf<P extends Place, R extends Ports> = { readonly [K in keyof R]: Flow<P, R[K]> }
 
-/** Outputs of a body: each must lie on the host, by `download`. */
-export type Outputs = Readonly<Record<string, Flow<'host', AnyTensor>>>
+/**
+ * Outputs of a body. One that is downloaded is leased as an array; one that is left on the device is leased as a
+ * block of it.
+ */
+export type Outputs = Readonly<Record<string, AnyFlow>>
 
-export type PortsOf<O extends Outputs> = { readonly [K in keyof O]: O[K]['spec'] }
+export type PortsOf<O extends Outputs> = {
+  readonly [K in keyof O]: O[K] extends Flow<'host', AnyTensor> ? O[K]['spec'] : OnDevice<O[K]['spec']>
+}
 
 export type InputsOf<G> = G extends Graph<infer I, infer _O> ? I : never
 export type OutputsOf<G> = G extends Graph<infer _I, infer O> ? O : never
@@ -60,7 +65,7 @@ const declareOutputs = (builder: Builder, outputs: unknown, at: Where): void => 
       _tag: 'NotAFlow',
       wanted: 'outputs by name, such as { y }',
       found: show(outputs),
-      next: 'return an object of host flows from the body; the body may not be async',
+      next: 'return an object of flows from the body; the body may not be async',
     })
   else if (entries.length === 0)
     builder.report(at, builder.name, {
@@ -70,7 +75,7 @@ const declareOutputs = (builder: Builder, outputs: unknown, at: Where): void => 
       next: 'return a downloaded flow: { y: y.pipe(download()) }',
     })
   for (const [name, value] of entries) {
-    const flow = builder.take(value, 'host', at, name, `the output ${name}`)
+    const flow = builder.take(value, placeOf(value), at, name, `the output ${name}`)
     nameDownload(builder, flow, name)
     builder.outputs.push({ name, node: flow.id })
   }

@@ -13,6 +13,9 @@ export interface Tensor<out D extends DType = DType, out S extends readonly Dim[
 
 export type AnyTensor = Tensor<DType, readonly Dim[]>
 
+/** The type of an output that is left on the device. */
+export type OnDevice<A extends AnyTensor = AnyTensor> = A & { readonly place: 'device' }
+
 /** Tensors by port name. */
 export type Ports = Readonly<Record<string, AnyTensor>>
 

@@ -125,6 +125,17 @@ napi_value keepUntil(napi_env env, napi_callback_info info) {
   return code(env, static_cast<int>(call.owner->allocator->keepUntil(block, *mark)));
 }
 
+// block
+napi_value endLoan(napi_env env, napi_callback_info info) {
+  const Call<MemorySpace, 1> call(env, info);
+  if (call.refusal != 0) return code(env, call.refusal);
+  Block* block = pointer<Block>(call.arguments[0]);
+  if (!block) return code(env, bad);
+  Status status = call.device().driver->bind();
+  if (status == Status::ok) status = call.owner->allocator->endLoan(block);
+  return code(env, static_cast<int>(status));
+}
+
 // lane → an event, its point in `out`; 0, and the code in `out`.
 napi_value record(napi_env env, napi_callback_info info) {
   const Call<AllocatorDevice, 1> call(env, info);
@@ -249,6 +260,7 @@ void defineSpaceCalls(napi_env env, napi_value object, const std::shared_ptr<All
   function(env, object, "recordUse", use<&caching::Allocator::recordUse>, data, device);
   function(env, object, "recordStream", use<&caching::Allocator::recordStream>, data, device);
   function(env, object, "keepUntil", keepUntil, data, device);
+  function(env, object, "endLoan", endLoan, data, device);
 }
 
 void defineDeviceCalls(napi_env env, napi_value object, const std::shared_ptr<AllocatorDevice>& device) {

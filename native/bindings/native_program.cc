@@ -111,6 +111,24 @@ Napi::Value view(const Napi::CallbackInfo& info) {
   return result;
 }
 
+// buffer, slot → the block, its address and its size
+Napi::Value block(const Napi::CallbackInfo& info) {
+  const auto program = opened(info);
+  const Napi::Env env = info.Env();
+  std::uint32_t index = 0;
+  const BufferSpec& buffer = bufferAt(info, *program, &index);
+  if (buffer.space != Space::device || buffer.root != index || buffer.life != Life::output)
+    throw Napi::TypeError::New(env, buffer.name + " is not an output in device memory");
+  const std::int64_t slots = program->session->spec().inFlight;
+  const auto slot = static_cast<std::uint32_t>(integerAt(info[1], "slot", 0, slots - 1));
+  const caching::Block* const found = program->session->slotBlock(index, slot);
+  Napi::Array result = Napi::Array::New(env, 3);
+  result.Set(0u, static_cast<double>(reinterpret_cast<std::uintptr_t>(found)));
+  result.Set(1u, static_cast<double>(found->address));
+  result.Set(2u, static_cast<double>(found->size));
+  return result;
+}
+
 Napi::Value load(const Napi::CallbackInfo& info) {
   const auto program = opened(info);
   std::uint32_t index = 0;
@@ -261,6 +279,7 @@ Napi::Value close(const Napi::CallbackInfo& info) {
 Napi::Object programObject(Napi::Env env, std::shared_ptr<OpenProgram> program, Napi::Object roots) {
   Napi::Object object = handle(env, std::move(program));
   define<view>(object, "view");
+  define<block>(object, "block");
   define<load>(object, "load");
   define<read>(object, "read");
   define<submit>(object, "submit");

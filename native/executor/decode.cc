@@ -115,8 +115,7 @@ class Decoder {
           !check(buffer.root < spec_.buffers.size(), "root names no buffer") ||
           !(buffer.root == i ? root(buffer) : view(buffer)))
         return false;
-      const bool handedOver = buffer.life == Life::input || buffer.life == Life::output;
-      if (!check(!handedOver || buffer.space == Space::pinned, "inputs and outputs must be pinned"))
+      if (!check(buffer.life != Life::input || buffer.space == Space::pinned, "inputs must be pinned"))
         return false;
     }
     return true;

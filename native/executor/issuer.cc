@@ -1,5 +1,8 @@
 #include "executor/issuer.h"
 
+#include <map>
+#include <set>
+
 namespace braid {
 namespace {
 
@@ -32,19 +35,47 @@ Issuer::Issuer(Program& program, Trace& trace, bool poison, bool mayRepeat)
   }
   for (const Step& step : program.steps())
     if (step.kind == StepKind::alloc) ++blocksOf_[memoryOf(step.subject)], ++allBlocks_;
-  if (!poison || !spec.planned) return;
+  findFirstWrites();
+  if (poison) findFirstTouches();
+}
+
+void Issuer::findFirstWrites() {
+  const ProgramSpec& spec = program_.spec();
+  std::map<std::uint32_t, std::size_t> numbers;        // by root, its index in `readers_`
+  std::set<std::pair<std::uint32_t, LaneId>> written;  // roots, by lane
+  for (std::size_t at = 0; at < program_.steps().size(); ++at) {
+    const Step& step = program_.steps()[at];
+    if (step.kind != StepKind::run) continue;
+    for (std::uint32_t i = step.reads; i < step.reads + step.writes; ++i) {
+      const std::uint32_t root = spec.buffers[program_.decoded().operands[step.operands + i]].root;
+      const BufferSpec& buffer = spec.buffers[root];
+      if (buffer.life != Life::output || buffer.space != Space::device) continue;
+      const auto [known, isNew] = numbers.try_emplace(root, readers_.size());
+      if (isNew) readers_.push_back({root, {}});
+      if (written.emplace(root, step.lane).second) firstWrites_.push_back({at, known->second});
+    }
+  }
+}
+
+void Issuer::findFirstTouches() {
+  const ProgramSpec& spec = program_.spec();
   std::vector<bool> touched(spec.buffers.size());
-  for (std::size_t at = 0; at < program.steps().size(); ++at) {
-    const Step& step = program.steps()[at];
+  for (std::size_t at = 0; at < program_.steps().size(); ++at) {
+    const Step& step = program_.steps()[at];
     if (step.kind != StepKind::run) continue;
     for (std::uint32_t i = 0; i < step.reads + step.writes; ++i) {
-      const std::uint32_t root = spec.buffers[program.decoded().operands[step.operands + i]].root;
+      const std::uint32_t operand = program_.decoded().operands[step.operands + i];
+      const std::uint32_t root = spec.buffers[operand].root;
       const BufferSpec& buffer = spec.buffers[root];
-      if (touched[root] || buffer.life != Life::tick || buffer.space != Space::device) continue;
-      touched[root] = true;
+      const bool inArena = spec.planned && buffer.life == Life::tick;
+      if (buffer.space != Space::device || !(inArena || buffer.life == Life::output)) continue;
+      // Lanes write the parts of an output side by side.
+      const std::uint32_t touch = inArena ? root : operand;
+      if (touched[touch]) continue;
+      touched[touch] = true;
       // A lane of another device may have no access to this memory.
-      if (buffer.device != program.deviceOf(step.lane)) continue;
-      firstTouches_.push_back({at, root});
+      if (buffer.device != program_.deviceOf(step.lane)) continue;
+      firstTouches_.push_back({at, touch});
     }
   }
 }
@@ -72,12 +103,14 @@ MaybeFailure Issuer::issue(std::uint64_t tick) {
     }
     if (command.kind == StepKind::run || command.kind == StepKind::alloc)
       driver_->label({&program_, tick, next_});
-    Status status = poisonFirstTouches(next_);
+    Status status = waitForReaders(next_);
+    if (status == Status::ok) status = poisonFirstTouches(next_);
     if (status == Status::ok) status = step(command, tick);
     if (status == Status::ok && pieces > 0) status = countQueued(command.lane, pieces);
     if (status != Status::ok) return explain(command, status);
   }
   begun_ = false;
+  releaseReaders();
   return end(tick);
 }
 
@@ -95,7 +128,8 @@ void Issuer::begin(std::uint64_t tick) {
     addresses_[buffer] = program_.memory.address(program_.spec(), buffer, slot);
   for (const LaneId lane : program_.pacing.lanes())
     program_.pacing.adjust(lane, program_.driverOf(lane).streamDepth());
-  nextTouch_ = 0;
+  nextTouch_ = nextWrite_ = 0;
+  for (auto& [root, marks] : readers_) program_.memory.takeUses(program_.spec(), root, slot, &marks);
   if (period_ > 0) nextAddress_ = (tick - periodStart_) % period_ * allBlocks_;
 }
 
@@ -153,8 +187,10 @@ MaybeFailure Issuer::end(std::uint64_t tick) {
 std::uint64_t Issuer::piecesOf(const Step& step) const {
   if (step.kind == StepKind::alloc) return poison_ ? 1 : 0;
   if (step.kind != StepKind::run) return 1;
-  return program_.pieces(step.run) + (poison_ && program_.spec().planned ? 1 : 0) +
-         (trace_.enabled() ? 2 : 0);
+  std::uint64_t waits = 0;
+  for (std::size_t i = nextWrite_; i < firstWrites_.size() && firstWrites_[i].step == next_; ++i)
+    waits += readers_[firstWrites_[i].output].marks.size();
+  return program_.pieces(step.run) + waits + (poison_ ? 1 : 0) + (trace_.enabled() ? 2 : 0);
 }
 
 Status Issuer::fits(LaneId lane, std::uint64_t pieces, bool* fits) {
@@ -258,14 +294,35 @@ Status Issuer::alloc(const Step& step) {
   return poison_ ? poison(step.subject, step.lane) : Status::ok;
 }
 
+// The marks stay held, since another lane may write a part of the same output.
+Status Issuer::waitForReaders(std::size_t at) {
+  for (; nextWrite_ < firstWrites_.size() && firstWrites_[nextWrite_].step == at; ++nextWrite_) {
+    for (const Mark* const mark : readers_[firstWrites_[nextWrite_].output].marks) {
+      if (Lanes::complete(*mark)) continue;
+      call_ = "streamWait";
+      const Status status = driver_->streamWait(program_.streams()[program_.steps()[at].lane], mark->event);
+      if (status != Status::ok) return status;
+    }
+  }
+  return Status::ok;
+}
+
+void Issuer::releaseReaders() {
+  for (auto& [root, marks] : readers_) {
+    for (Mark* const mark : marks) mark->release();
+    marks.clear();
+  }
+}
+
 // A buffer of the arena has no alloc, so it is poisoned at its first access, on the lane of that access. If
-// by an error of order another buffer still used these bytes, its readers would see NaNs.
+// by an error of order another buffer still used these bytes, its readers would see NaNs. So is an output on
+// a device, whose readers are lanes of users.
 Status Issuer::poisonFirstTouches(std::size_t at) {
   for (; nextTouch_ < firstTouches_.size() && firstTouches_[nextTouch_].step == at; ++nextTouch_) {
-    const std::uint32_t root = firstTouches_[nextTouch_].root;
+    const std::uint32_t buffer = firstTouches_[nextTouch_].buffer;
     call_ = "fill32";
     const Status status =
-        driver_->fill32(addresses_[root], garbage, program_.spec().buffers[root].bytes / sizeof(garbage),
+        driver_->fill32(addresses_[buffer], garbage, program_.spec().buffers[buffer].bytes / sizeof(garbage),
                         program_.streams()[program_.steps()[at].lane]);
     if (status != Status::ok) return status;
   }
@@ -333,6 +390,7 @@ void Issuer::abandon() {
   if (addressesKnown_ && !program_.spec().planned) program_.order.completeAll();
   addressesKnown_ = program_.spec().planned;
   begun_ = false;
+  releaseReaders();
   steadyState_.forget();
   period_ = 0;
   for (const auto& pool : program_.pools) pool->reset();

@@ -36,8 +36,12 @@ class Issuer {
   bool addressesKnown() const { return addressesKnown_; }
   // Frees the blocks that a failed tick left behind. All work has completed.
   void abandon();
+  ~Issuer() { releaseReaders(); }
+  Issuer(const Issuer&) = delete;
 
  private:
+  void findFirstWrites();
+  void findFirstTouches();
   void begin(std::uint64_t tick);
   MaybeFailure end(std::uint64_t tick);
   MaybeFailure orderAfterTickBefore(std::uint64_t tick);
@@ -56,6 +60,8 @@ class Issuer {
   Status alloc(const Step& step);
   Status poison(std::uint32_t root, LaneId lane);
   Status run(const Step& step, std::uint64_t tick);
+  Status waitForReaders(std::size_t at);
+  void releaseReaders();
   Status poisonFirstTouches(std::size_t at);
   Status bindDeviceOf(LaneId lane);
   void place(std::uint32_t root, DeviceAddress address);
@@ -93,14 +99,27 @@ class Issuer {
   std::vector<DeviceAddress> operands_;    // of the run that is being launched
   std::vector<BlockId> blocks_;            // by root buffer
   std::vector<std::uint32_t> handedOver_;  // inputs, outputs and their views
-  // With planned storage and poison: the roots of the arena and the step of a tick that touches each first,
-  // in order of steps.
+  // With poison: the buffers that have no alloc (those of an arena, and the parts of outputs on a device) and
+  // the step of a tick that touches each first, in order of steps.
   struct FirstTouch {
     std::size_t step;
-    std::uint32_t root;
+    std::uint32_t buffer;
   };
   std::vector<FirstTouch> firstTouches_;
   std::size_t nextTouch_ = 0;
+  // Outputs on a device: lanes of users may still read the slot, as its last lease left it. A lane's first
+  // write of an output in a tick comes after those readers, whose marks are held until the tick is issued.
+  struct FirstWrite {
+    std::size_t step;
+    std::size_t output;  // index in `readers_`
+  };
+  struct Readers {
+    std::uint32_t root;
+    std::vector<Mark*> marks;
+  };
+  std::vector<FirstWrite> firstWrites_;  // in order of steps
+  std::size_t nextWrite_ = 0;
+  std::vector<Readers> readers_;
 };
 
 }  // namespace braid

@@ -84,6 +84,11 @@ class Session : private IssueThread::Queue {
     return program_->memory.pinnedBlock(buffer, slot);
   }
 
+  // The block of an output in device memory, in one slot. Not after close.
+  caching::Block* slotBlock(std::uint32_t buffer, std::uint32_t slot) const {
+    return program_->memory.slotBlock(buffer, slot);
+  }
+
   // Ticks are 0, 1, 2 … False where this is not the next one, or the session is closed. The tick uses this
   // slot of every input and output; tick - inFlight has ended, or used the same slot.
   bool submit(std::uint64_t tick, std::uint32_t slot);

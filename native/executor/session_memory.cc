@@ -285,6 +285,11 @@ caching::Block* SessionMemory::slotBlock(std::uint32_t root, std::uint32_t slot)
   return slots_[places_[root].slots + slot].block;
 }
 
+void SessionMemory::takeUses(const ProgramSpec& spec, std::uint32_t root, std::uint32_t slot,
+                             std::vector<Mark*>* marks) {
+  devices_[spec.buffers[root].device]->device().takeUses(slotBlock(root, slot), marks);
+}
+
 std::shared_ptr<const PinnedBlock> SessionMemory::pinnedBlock(std::uint32_t root, std::uint32_t slot) const {
   return slots_[places_[root].slots + slot].pinned;
 }

@@ -61,8 +61,10 @@ class SessionMemory {
   // Of a buffer with a fixed address (views too). The slot matters to inputs and outputs only.
   DeviceAddress address(const ProgramSpec& spec, std::uint32_t buffer, std::uint32_t slot) const;
   bool isFixed(std::uint32_t root) const { return places_[root].address != 0; }
-  // The block of one slot of an output in device memory; null of other roots.
+  // The block of one slot of an output in device memory. It is lent to users, whose lanes' uses of it are
+  // handed, with their holds, to whatever fills the slot next.
   caching::Block* slotBlock(std::uint32_t root, std::uint32_t slot) const;
+  void takeUses(const ProgramSpec& spec, std::uint32_t root, std::uint32_t slot, std::vector<Mark*>* marks);
 
   // Of a pinned root with a fixed address.
   std::shared_ptr<const PinnedBlock> pinnedBlock(std::uint32_t root, std::uint32_t slot) const;

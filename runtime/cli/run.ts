@@ -4,12 +4,15 @@ import * as E from 'fp-ts/lib/Either.js'
 import type { Lease, Program } from '../../dsl/index.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import type { HostOptions } from '../addon.js'
+import { Block, bytesOf } from '../device/block.js'
 import { errorsOf, RunError } from '../errors.js'
+import type { Leased } from '../session/lease.js'
 import { open } from '../session/open.js'
+import { specOf } from '../session/ports.js'
 import { captureFeeds, type Session } from '../session/session.js'
 import type { SessionStats } from '../session/stats.js'
 import { traceChunks } from '../trace/trace.js'
-import { thrown } from '../values.js'
+import { arrayOver, thrown } from '../values.js'
 import { devices, oneWord, parse, whole } from './args.js'
 import { type CheckResult, check, type Values } from './check.js'
 import { figuresOf } from './figures.js'
@@ -123,7 +126,7 @@ const execute = async (
   if (E.isLeft(opened)) throw new Failed(errorsOf(opened.left))
   await using session = opened.right as unknown as Session
   const fed = new Map<string, Values[string][]>()
-  const got: Values[] = []
+  const got: (Values | Promise<Values>)[] = []
   if (wanted.check)
     captureFeeds(session, (input, _, value) => {
       if (!fed.has(input)) fed.set(input, [])
@@ -135,10 +138,9 @@ const execute = async (
   let count = 0
   const { interrupted } = await toItsEnd(path, signal =>
     session.run(feeds as never, { signal, ...(ticks === undefined ? {} : { ticks }) }).forEach(lease => {
-      using held: Lease<Values> = lease
       count++
-      if (wanted.check)
-        got.push(Object.fromEntries(Object.entries(held).map(([name, value]) => [name, value.slice()])))
+      if (wanted.check) got.push(copied(lease as Lease<Record<string, Leased>>, plan))
+      else lease[Symbol.dispose]()
     }),
   )
   const stats = session.stats()
@@ -151,9 +153,36 @@ const execute = async (
     stats,
     check:
       wanted.check && (count > 0 || interrupted === undefined)
-        ? await check(program, plan, fed, got)
+        ? await check(program, plan, fed, await Promise.all(got))
         : undefined,
   }
+}
+
+/** Copies of a lease's values; gives the lease back as soon as they are made. */
+const copied = (lease: Lease<Record<string, Leased>>, plan: Plan): Values | Promise<Values> => {
+  const blocks = Object.entries(lease).flatMap(([name, value]) =>
+    Block.is(value) ? [[name, value] as const] : [],
+  )
+  const arrays = Object.entries(lease).flatMap(([name, value]) =>
+    Block.is(value) ? [] : [[name, value.slice()]],
+  )
+  if (blocks.length === 0) {
+    lease[Symbol.dispose]()
+    return Object.fromEntries(arrays) as Values
+  }
+  const specOfOutput = (name: string) =>
+    specOf(
+      plan.buffers.find(
+        ({ life, alias, name: own }) => life === 'output' && alias === undefined && own === name,
+      )!,
+    )
+  const reading = blocks.map(async ([name, block]) => [
+    name,
+    arrayOver(await bytesOf(block), 0, specOfOutput(name)),
+  ])
+  return Promise.all(reading)
+    .then(read => Object.fromEntries([...arrays, ...read]) as Values)
+    .finally(() => lease[Symbol.dispose]())
 }
 
 /** Runs until the feeds end, or until a signal has ended the run. */

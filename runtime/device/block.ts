@@ -23,10 +23,25 @@ export let addressFor: (block: Block, at: string) => number
 export let sharedHandle: (block: Block) => number
 /** Frees a block that sessions may use: it lives on until the last of them has closed. */
 export let freeShared: (block: Block) => void
+/** A block that stays its lender's: an output of a session, for as long as its lease is held. */
+export let lendBlock: (core: Core, loan: Loan) => Block
+/** Makes the block unusable, and marks what `recordStream` noted. `why` and `next` are for later uses of it. */
+export let endLoan: (block: Block, why: string, next: string) => void
+/** Copies the bytes of device memory that no pending work writes. */
+export let bytesOf: (block: Block) => Promise<ArrayBuffer>
 export let spaceOf: (block: Block) => Space
 /** The id of its home lane. */
 export let homeOf: (block: Block) => number
 export let coreOf: (block: Block) => Core
+
+export interface Loan {
+  readonly handle: number
+  readonly address: number
+  readonly size: number
+  readonly bytes: number
+  /** Stands for the lanes of the lender, and is named for the loan. */
+  readonly lane: Handles['lane']
+}
 
 // A view is memory of its block, so a program that holds only the view must keep the block from being
 // collected.
@@ -38,6 +53,10 @@ const blockOf = new WeakMap<ArrayBuffer, Block>()
  * not given to another owner before that work. The host may write to pinned memory at once, so pinned memory
  * is not given out again before the marked work and the home lane's work have completed. After the free
  * everything but its sizes throws a `DisposedError`.
+ *
+ * An output that a session leaves on the device is a block too. It stays the session's: its lease gives it
+ * back, and the next tick in its slot comes after the uses that were marked. It has no lane of the caller's as
+ * its home, so every lane that works on it marks its use.
  */
 export class Block implements Disposable {
   readonly #core: Core
@@ -51,6 +70,9 @@ export class Block implements Disposable {
   #handle: number
   // Of pinned memory: whether the owner marked the last use on the home lane. If not, the free marks it.
   #marked = false
+  // Of a block that is lent: the loan in words, and after it what became of it.
+  #loan: string | undefined
+  #ended: readonly [why: string, next: string] | undefined
   #view: ArrayBuffer | undefined
 
   private constructor(
@@ -76,6 +98,35 @@ export class Block implements Disposable {
       const block = new Block(core, space, handle, bytes, lane, home)
       core.observer?.made(block, { space, handle, bytes, home, site })
       return block
+    }
+    lendBlock = (core, { handle, address, size, bytes, lane }) => {
+      core.out[0] = address
+      core.out[1] = size
+      const block = new Block(core, core.device, handle, bytes, lane, -1)
+      block.#loan = lane.name
+      return block
+    }
+    endLoan = (block, ...ended) => {
+      const handle = block.#handle
+      block.#handle = 0
+      block.#ended = ended
+      if (!block.#core.closed) block.#check(block.#space.endLoan(handle), 'the end of a lease')
+    }
+    bytesOf = async block => {
+      const { native, pinned, hostLane, out } = block.#core
+      const address = addressFor(block, 'a read')
+      const staging = pinned.malloc(hostLane, block.#bytes, 0, 0)
+      if (staging === 0) throw block.#core.unserved(out[0]!, 'a read', block.#name(), pinned)
+      const to = out[0]!
+      const lane = native.addLane('read', 0).id
+      try {
+        block.#check(native.copy(lane, 1, to, address, block.#bytes), 'a read')
+        await native.synchronizeLane(lane)
+        return native.view(staging).slice(0)
+      } finally {
+        native.retireLane(lane)
+        native.freeViewed(staging)
+      }
     }
     addressFor = (block, at) => {
       block.#alive(at)
@@ -205,6 +256,14 @@ export class Block implements Disposable {
   free(): void {
     const handle = this.#handle
     if (handle === 0 || this.#core.closed) throw this.#gone('block.free')
+    if (this.#loan !== undefined)
+      throw badUse(
+        'block.free',
+        this.#name(),
+        'a block that the caller owns',
+        'an output of a session, which its lease gives back',
+        'dispose of the lease: using, or lease[Symbol.dispose]()',
+      )
     // Callbacks that run during the call see a freed block. If the device refuses the call, the block is not
     // freed.
     this.#handle = 0
@@ -222,13 +281,13 @@ export class Block implements Disposable {
     this.#core.observer?.freed(this, handle)
   }
 
-  /** Frees the block, unless it was freed or its device is closed. */
+  /** Frees the block, unless it was freed, is an output of a session, or its device is closed. */
   [Symbol.dispose](): void {
-    if (this.#handle !== 0 && !this.#core.closed) this.free()
+    if (this.#handle !== 0 && !this.#core.closed && this.#loan === undefined) this.free()
   }
 
   #name(): string {
-    return `a block of ${size(this.#bytes)}`
+    return this.#loan ?? `a block of ${size(this.#bytes)}`
   }
 
   #check(status: number, at: string): void {
@@ -240,6 +299,8 @@ export class Block implements Disposable {
   }
 
   #gone(at: string): DisposedError {
+    if (this.#ended !== undefined)
+      return new DisposedError(this.#name(), `${this.#ended[0]}; ${this.#ended[1]} ${at}`)
     const why = this.#core.closed
       ? `its device ${this.#core.name} is closed`
       : 'it was freed, and its memory may belong to another block'

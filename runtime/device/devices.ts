@@ -5,7 +5,8 @@ import {
   type NativeDeviceInfo,
   native,
 } from '../addon.js'
-import { openShare } from './share.js'
+import { Core } from './core.js'
+import { defaultOptions, openShare, settingsOf } from './share.js'
 
 /** A device's name, as `open` and the command line take it. */
 export type DeviceName = 'host' | `host:${number}` | `cuda:${number}`
@@ -98,18 +99,34 @@ export interface SessionDevice {
   readonly native: NativeDevice
   /** The share of the device's memory. */
   readonly share: NativeCachingDevice
+  /** What handles of its memory refer to. */
+  core(): Core
   /** Lets go of the share, where the session opened it. */
   close(): Promise<void>
 }
 
-export const sessionDevice = (share: NativeCachingDevice, own: boolean, pool = 0): SessionDevice => {
-  const device = share.sessions(pool)
+/** On the memory of an open Device, which is not the session's to close. */
+export const sessionOn = (core: Core, pool = 0): SessionDevice => {
+  const device = core.native.sessions(pool)
+  return { native: device, share: core.native, core: () => core, close: async () => device.close() }
+}
+
+/** On a share of its own of the device of this name. */
+export const sessionNamed = (name: string, host: HostOptions): SessionDevice => {
+  const share = openShare(name, host)
+  const device = share.sessions(0)
+  let core: Core | undefined
   return {
     native: device,
     share,
+    core: () => {
+      core ??= new Core(summaryOf(share.info).device, share, settingsOf(share, defaultOptions), false)
+      return core
+    },
     close: async () => {
       device.close()
-      if (own) await share.close()
+      if (core !== undefined) core.closed = true
+      await share.close()
     },
   }
 }
@@ -129,7 +146,7 @@ export const openDevices = (
   const openAll = (names: readonly string[]): readonly SessionDevice[] => {
     for (const name of names.slice(opened.length)) {
       opening(name)
-      opened.push(sessionDevice(openShare(name, host), true))
+      opened.push(sessionNamed(name, host))
     }
     return opened
   }

@@ -29,8 +29,11 @@ export interface LaneOptions {
   readonly priority?: 'low' | 'normal' | 'high'
 }
 
-/** `default`: made and closed with its device. `external`: over a stream of the caller's. */
-export type LaneKind = 'own' | 'default' | 'external'
+/**
+ * `default`: made and closed with its device. `external`: over a stream of the caller's. `session`: stands for
+ * the lanes of a session, which take no work of others.
+ */
+export type LaneKind = 'own' | 'default' | 'external' | 'session'
 
 // Functions that reach into the private fields of a lane.
 
@@ -103,7 +106,7 @@ export class Lane implements Disposable {
     return this.#kind === 'external'
   }
   get disposed(): boolean {
-    return this.#id < 0 || this.#core.closed
+    return (this.#id < 0 && this.#kind !== 'session') || this.#core.closed
   }
 
   /** Allocates device memory whose home is this lane. Throws an `OutOfMemoryError` where there is none. */
@@ -211,6 +214,14 @@ export class Lane implements Disposable {
 
   #live(at: string): number {
     if (this.#id >= 0 && !this.#core.closed) return this.#id
+    if (this.#kind === 'session')
+      throw badUse(
+        at,
+        `lane ${this.#name}`,
+        'a lane that takes work',
+        "one of a session, which takes the session's alone",
+        'make a lane of your own: device.lane()',
+      )
     const why = this.#core.closed ? `its device ${this.#core.name} is closed` : 'it was disposed of'
     throw new DisposedError(`lane ${this.#name}`, `${why}; call ${at} before that`)
   }

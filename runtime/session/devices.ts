@@ -1,8 +1,13 @@
 // The devices of a session: names, open devices, and the pool that says both a device and where on it.
 import { coreOfDevice, Device } from '../device/device.js'
-import { devicesProblem, openDevices, type SessionDevice, sessionDevice } from '../device/devices.js'
+import {
+  devicesProblem,
+  openDevices,
+  type SessionDevice,
+  sessionNamed,
+  sessionOn,
+} from '../device/devices.js'
 import { sessionPool } from '../device/mem-pool.js'
-import { openShare } from '../device/share.js'
 import type { DeviceError } from '../errors.js'
 import type { DeviceChoice, OpenOptions } from './options.js'
 import { SharedParams } from './shared-params.js'
@@ -106,13 +111,13 @@ export const openChoice = (
       if (i === 0 && pool !== undefined) {
         const { core, handle } = sessionPool(pool)
         opening(core.name)
-        opened.push(sessionDevice(core.native, false, handle))
+        opened.push(sessionOn(core, handle))
       } else if (each instanceof Device) {
         opening(each.name)
-        opened.push(sessionDevice(coreOfDevice(each).native, false))
+        opened.push(sessionOn(coreOfDevice(each)))
       } else {
         opening(name)
-        opened.push(sessionDevice(openShare(name, host), true))
+        opened.push(sessionNamed(name, host))
       }
     }
     return opened

@@ -4,7 +4,8 @@ import type { NativeFailure, NativeProgram, NativeStats, NativeTrace } from '../
 import type { SessionDevice } from '../device/devices.js'
 import type { RunError } from '../errors.js'
 import { fill, type Mismatch } from '../values.js'
-import { type LeaseOwner, makeLease } from './lease.js'
+import { type Leased, type LeaseOwner, makeLease } from './lease.js'
+import { Loans } from './loans.js'
 import { tickFailed, warnCloseFailed, warnLostLease, warnUnfinishedTick } from './messages.js'
 import { inputViews, type Port, portsOf, viewsOf, type Written } from './ports.js'
 import type { Run, RunHost } from './run.js'
@@ -13,7 +14,7 @@ import { Ticks } from './ticks.js'
 
 export interface EngineParts {
   readonly plan: Plan
-  readonly devices: readonly Pick<SessionDevice, 'close'>[]
+  readonly devices: readonly Pick<SessionDevice, 'close' | 'core'>[]
   readonly program: NativeProgram
   /** Ticks between a feed and the return of their lease: at most the plan's. */
   readonly inFlight: number
@@ -49,6 +50,7 @@ export class Engine implements RunHost, LeaseOwner {
   #filling = 0
   #stopping: Promise<void> | undefined
   #onDrained: (() => void)[] = []
+  readonly #loans = new Loans()
   #last: { stats: NativeStats; trace: NativeTrace } | undefined
 
   constructor(private readonly parts: EngineParts) {
@@ -108,10 +110,15 @@ export class Engine implements RunHost, LeaseOwner {
   }
 
   giveBack(tick: number, lost: boolean): void {
-    if (this.#stopping) return
-    this.ticks.giveBack(tick)
-    if (lost) warnLostLease(tick, this.run?.at)
-    this.run?.advance()
+    try {
+      this.#loans.end(tick)
+    } finally {
+      if (!this.#stopping) {
+        this.ticks.giveBack(tick)
+        if (lost) warnLostLease(tick, this.run?.at)
+        this.run?.advance()
+      }
+    }
   }
 
   stats(): NativeStats {
@@ -133,6 +140,7 @@ export class Engine implements RunHost, LeaseOwner {
       try {
         this.#last = { stats: program.stats(), trace: program.trace() }
         this.#views = []
+        this.#loans.close()
         await program.close()
         for (const device of devices) await device.close()
       } catch (error) {
@@ -172,13 +180,19 @@ export class Engine implements RunHost, LeaseOwner {
   }
 
   #lease(tick: number, slot: number): Lease<unknown> {
-    const { program, detach } = this.parts
-    const values = viewsOf(program, this.outputs, slot)
-    return makeLease(
-      tick,
-      this.outputs.map(({ spec }, i) => [spec.name, values[i]!] as const),
-      this,
-      detach,
-    )
+    const { plan, program, devices } = this.parts
+    const arrays = viewsOf(
+      program,
+      this.outputs.filter(({ device }) => device === undefined),
+      slot,
+    )[Symbol.iterator]()
+    const leasedOf = ({ spec, root, device }: Port): Leased => {
+      if (device === undefined) return arrays.next().value!
+      const [handle, address, size] = program.block(root, slot)
+      const of = `output ${spec.name} of session \`${plan.name}\``
+      return this.#loans.lend(tick, devices[device]!.core(), of, { handle, address, size, bytes: spec.bytes })
+    }
+    const values = this.outputs.map(port => [port.spec.name, leasedOf(port)] as const)
+    return makeLease(tick, values, this, this.parts.detach)
   }
 }

@@ -1,11 +1,16 @@
-/** Called when a lease is returned, by its owner or by the garbage collector. */
 import type { HostArray, Lease } from '../../dsl/index.js'
+import { Block } from '../device/block.js'
+
+/** Called when a lease is returned, by its owner or by the garbage collector. */
 export interface LeaseOwner {
   giveBack(tick: number, lost: boolean): void
 }
 
-// A view keeps its lease alive. The map is weak in its keys, so a view and its lease are collected together.
-const leaseOf = new WeakMap<ArrayBuffer, object>()
+/** A value of a lease: an array of the host, or the block of an output that stays on the device. */
+export type Leased = HostArray | Block
+
+// A value keeps its lease alive. The map is weak in its keys, so a value and its lease are collected together.
+const leaseOf = new WeakMap<object, object>()
 
 // Called some time after a lease was lost. Its credit returns to the session; otherwise the run would stall
 // for ever.
@@ -14,31 +19,32 @@ const lost = new FinalizationRegistry<{ owner: LeaseOwner; tick: number }>(({ ow
 )
 
 /**
- * Makes the lease of one tick: a loan of its outputs. Returning it empties its views and frees its slot.
- * `detach` makes a buffer's length 0.
+ * Makes the lease of one tick: a loan of its outputs. Returning it empties its arrays and frees its slot, whose
+ * owner ends the loan of its blocks. `detach` makes a buffer's length 0.
  */
 export const makeLease = (
   tick: number,
-  outputs: readonly (readonly [name: string, value: HostArray])[],
+  outputs: readonly (readonly [name: string, value: Leased])[],
   owner: LeaseOwner,
   detach: (buffer: ArrayBuffer) => void,
-): Lease<Record<string, HostArray>> => {
-  const lease = {} as Record<string, HostArray>
+): Lease<Record<string, Leased>> => {
+  const lease = {} as Record<string, Leased>
   const token = {}
   let returned = false
   const dispose = (): void => {
     if (returned) return
     returned = true
     lost.unregister(token)
-    for (const [, value] of outputs) if (value.buffer.byteLength > 0) detach(value.buffer as ArrayBuffer)
+    for (const [, value] of outputs)
+      if (!Block.is(value) && value.buffer.byteLength > 0) detach(value.buffer as ArrayBuffer)
     owner.giveBack(tick, false)
   }
   for (const [name, value] of outputs) {
     // Defined, not assigned: an output may be called `__proto__` by a plan from elsewhere.
     Object.defineProperty(lease, name, { value, enumerable: true })
-    leaseOf.set(value.buffer as ArrayBuffer, lease)
+    leaseOf.set(Block.is(value) ? value : value.buffer, lease)
   }
   Object.defineProperty(lease, Symbol.dispose, { value: dispose })
   lost.register(lease, { owner, tick }, token)
-  return Object.freeze(lease) as unknown as Lease<Record<string, HostArray>>
+  return Object.freeze(lease) as unknown as Lease<Record<string, Leased>>
 }

@@ -15,6 +15,8 @@ export interface Port {
    * `spec` describes all of its values.
    */
   readonly rate: number
+  /** Of an output that stays on a device: which one. */
+  readonly device: number | undefined
 }
 
 /** Input and output specs as the graph's author wrote them, with symbols, where this process knows them. */
@@ -42,6 +44,7 @@ export const portsOf = (plan: Plan, life: 'input' | 'output', written?: Written)
         spec: specOf(oneOf(buffer, rate), written?.(life, buffer.name)),
         ...rootOf(plan, buffer.id),
         rate,
+        device: buffer.space === 'device' ? buffer.device : undefined,
       }
     })
 

@@ -1,8 +1,9 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { Observable } from 'rxjs'
-import type { FeedsOf, HostArray, HostArrayOf, Lease, Ports } from '../../dsl/index.js'
+import type { FeedsOf, HostArray, HostArrayOf, Lease, OnDevice, Ports } from '../../dsl/index.js'
 import { here } from '../../dsl/internal.js'
 import type { Plan } from '../../dsl/ir/plan.js'
+import type { Block } from '../device/block.js'
 import type { DeviceSummary } from '../device/devices.js'
 import { DisposedError, type RunError } from '../errors.js'
 import { type TraceRecord, traceRecords } from '../trace/trace.js'
@@ -16,7 +17,10 @@ import { Run } from './run.js'
 import { watch } from './stalls.js'
 import { type SessionStats, sessionStats } from './stats.js'
 
-export type ValuesOf<O extends Ports> = { readonly [K in keyof O]: HostArrayOf<O[K]> }
+/** The values of a lease: arrays, and a block of the device for each output that was not downloaded. */
+export type ValuesOf<O extends Ports> = {
+  readonly [K in keyof O]: O[K] extends OnDevice ? Block : HostArrayOf<O[K]>
+}
 
 /**
  * A run: an Observable, and for `for await` as well (which requests nothing ahead: unreturned leases hold

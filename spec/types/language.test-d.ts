@@ -32,6 +32,7 @@ import {
   max,
   mean,
   mul,
+  type OnDevice,
   type OutputsOf,
   on,
   param,
@@ -48,6 +49,7 @@ import {
   upload,
   window,
 } from '../../dsl/index.js'
+import type { Block, ValuesOf } from '../../runtime/index.js'
 
 type Equal<A, B> = (<X>() => X extends A ? 1 : 2) extends <X>() => X extends B ? 1 : 2 ? true : false
 const same = <A, B>(_: Equal<A, B>): void => {}
@@ -160,8 +162,14 @@ graph({ a: tensor('f32', ['n', 3]), b: tensor('f32', [5, 3]), c: tensor('f16', [
 // ---- places -----------------------------------------------------------------------------------------------
 // @ts-expect-error a host value has nothing to be downloaded
 graph({ a: tensor('f32', [2, 2]) }, ({ a }) => ({ a: a.pipe(download(copy)) }))
-// @ts-expect-error an output left on the device
-graph({ a: tensor('f32', [2, 2]) }, ({ a }) => ({ a: a.pipe(upload(copy)) }))
+const left = graph({ a: tensor('f32', [2, 2]) }, ({ a }) => ({ a: a.pipe(upload(copy)), b: a }))
+same<OutputsOf<typeof left>['a'], OnDevice<Tensor<'f32', readonly [2, 2]>>>(true)
+same<OutputsOf<typeof left>['b'], Tensor<'f32', readonly [2, 2]>>(true)
+declare const leased: ValuesOf<OutputsOf<typeof left>>
+same<typeof leased.a, Block>(true)
+same<typeof leased.b, Float32Array>(true)
+// @ts-expect-error an output that is left on the device is a block, and no array
+leased.a[0]
 graph({ a: tensor('f32', [2, 2]), u: tensor('u8', [2]) }, ({ a, u }) => {
   // @ts-expect-error a device value is not uploaded again
   a.pipe(upload(copy), upload(copy))

@@ -1,5 +1,6 @@
 import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
+import { rounded } from '../../memory/range-pool.js'
 import { homesOf } from '../analysis/device-of.js'
 import type { Arena, Bounded, Lifetimes, Ordered, Synchronized } from '../analysis/ir.js'
 import { type LiveRanges, liveRangesOf, mostLive, someOf } from '../analysis/live-ranges.js'
@@ -111,6 +112,7 @@ const placesOf = (
         ? settings.memory
         : Number.POSITIVE_INFINITY
   const devices = lanes.reduce((most, { device }) => Math.max(most, device + 1), 1)
+  const slots = slotsOf(ir, devices)
   const offset = new Float64Array(buffers.length).fill(-1)
   const bytes = new Array<number>(devices).fill(0)
   const members: Int32Array[] = []
@@ -125,7 +127,7 @@ const placesOf = (
     })
     const own = Int32Array.from(ranges.buffer.keys()).filter(k => inArena(ranges.buffer[k]!, device))
     const sizes = Float64Array.from(own, k => aligned(buffers[ranges.buffer[k]!]!.bytes))
-    const places = smallest(someOf(ranges, own), sizes, ir, end, most)
+    const places = smallest(someOf(ranges, own), sizes, ir, end, Math.max(0, most - slots[device]!))
     places.forEach((at, i) => {
       offset[ranges.buffer[own[i]!]!] = at
       end = Math.max(end, at + sizes[i]!)
@@ -151,6 +153,16 @@ const pinnedOf = ({ buffers, settings }: Ordered): number =>
     return sum + aligned(bytes) * (life === 'input' || life === 'output' ? settings.inFlight : 1)
   }, 0)
 
+/** Bytes of device memory beside the arenas: the slots of outputs that stay on a device, in whole granules. */
+const slotsOf = ({ buffers, settings }: Ordered, devices: number): number[] => {
+  const slots = new Array<number>(devices).fill(0)
+  buffers.forEach(({ root, space, life, bytes, device = 0 }, id) => {
+    if (root === id && space === 'device' && life === 'output')
+      slots[device]! += rounded(bytes) * settings.inFlight
+  })
+  return slots
+}
+
 const boundedBy =
   (home: Int32Array, { offset, bytes }: Arena) =>
   (ir: Synchronized): Bounded => {
@@ -165,7 +177,9 @@ const boundedBy =
       elidedUses: 0,
       arena: { offset, bytes },
     }
-    return { ...lives, bound: { device: bytes, pinned: pinnedOf(ir) }, boundKind: undefined, flat: undefined }
+    const slots = slotsOf(ir, bytes.length)
+    const device = bytes.map((own, d) => (slots[d]! === 0 ? own : rounded(own) + slots[d]!))
+    return { ...lives, bound: { device, pinned: pinnedOf(ir) }, boundKind: undefined, flat: undefined }
   }
 
 /**

@@ -219,36 +219,20 @@ const outputFaults = (ir: GraphIR): CompileError[] => {
         'return a downloaded flow: { y: y.pipe(download()) }',
       ),
     ]
-  // The graph has reported some of these outputs already, with the line that returns them.
-  const reported = new Set(
-    ir.problems.filter(({ _tag }) => _tag === 'PlaceMismatch').map(({ subject }) => subject),
-  )
-  return ir.outputs.flatMap(output => {
-    const node = ir.nodes[output.node]
-    if (node === undefined)
-      return [
-        fault(
-          'ForeignFlow',
-          ir.name,
-          output.name,
-          'a flow of this graph',
-          `node ${output.node}`,
-          'return flows of this graph',
-        ),
-      ]
-    return node.place === 'host' || reported.has(output.name)
-      ? []
-      : [
+  return ir.outputs.flatMap(output =>
+    ir.nodes[output.node] === undefined
+      ? [
           fault(
-            'PlaceMismatch',
-            node.at,
+            'ForeignFlow',
+            ir.name,
             output.name,
-            'an output on the host',
-            `${showSpec(node.spec)} on the device`,
-            'download it first: pipe(download(lane))',
+            'a flow of this graph',
+            `node ${output.node}`,
+            'return flows of this graph',
           ),
         ]
-  })
+      : [],
+  )
 }
 
 export const check = (options: unknown): ((ir: GraphIR) => Passed<Checked>) =>

@@ -194,7 +194,7 @@ class Crossing {
   }
 
   get outputs(): Checked['outputs'] {
-    const now = (node: number): number => this.renumbered[node]!
+    const now = (node: number): number => this.wherever(node)
     return this.ir.outputs.map(({ name, node, parts }) =>
       parts === undefined
         ? { name, node: now(node) }

@@ -167,7 +167,11 @@ class Unrolling {
   private output({ name, node }: Output): Output {
     const rate = this.rates.fires[node]!
     const spec = this.ir.specs[node]!
-    const nodes = Array.from({ length: rate }, (_, copy) => this.host(node, copy)).flat()
+    const nodes = Array.from({ length: rate }, (_, copy) =>
+      this.ir.nodes[node]!.place === 'host'
+        ? this.host(node, copy)
+        : this.made[this.instances.resolve(node, copy)]!,
+    ).flat()
     if (rate === 1 && nodes.length === 1 && this.specs[nodes[0]!]!.shape.length === spec.shape.length)
       return { name, node: nodes[0]! }
     const parts = { nodes, spec: rate === 1 ? spec : (windowed(spec, rate) as BoundSpec), rate }

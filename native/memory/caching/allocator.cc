@@ -190,6 +190,17 @@ Status Allocator::keepUntil(Block* block, Mark& mark) {
   return Status::ok;
 }
 
+Status Allocator::endLoan(Block* block) {
+  if (block->state != BlockState::live) return Status::invalidHandle;
+  return block->noted ? recordNotedLanes(*block) : Status::ok;
+}
+
+void Allocator::takeUses(Block* block, std::vector<Mark*>* marks) {
+  const BiasedLock::Hold hold(block->lane->mutex);
+  marks->insert(marks->end(), block->uses.begin(), block->uses.end());
+  block->uses.clear();
+}
+
 inline void Allocator::releaseUses(Uses& uses) {
   for (Mark* const use : uses) use->release();
   uses.clear();

@@ -96,6 +96,11 @@ class Allocator {
   Status recordStream(Block* block, Lane& lane);
   // The mark counts as a use, unless it is of the home lane. The caller keeps its hold on the mark.
   Status keepUntil(Block* block, Mark& mark);
+  // A block that is lent again and again without being freed: `endLoan` marks the lanes that were noted by
+  // recordStream, and `takeUses` hands all uses so far to the caller, with the holds on their marks. What
+  // writes the block next has to come after them.
+  Status endLoan(Block* block);
+  void takeUses(Block* block, std::vector<Mark*>* marks);
 
   // A pool with its own source is never expandable.
   MemPool* makePool(bool useOnOutOfMemory, bool noSplit, std::unique_ptr<Source> source = nullptr,

@@ -210,7 +210,7 @@ describe('all errors are kept, and the flow continues', () => {
       const wrong: Anything = a
       return {
         y: wrong.pipe(add(Number.NaN), slice(3, 0, 1), matmul(a as Anything), relu(), download()),
-        z: wrong,
+        z: (relu() as Anything)(x).pipe(download()),
       }
     })
     const { problems } = irOf(made)
@@ -262,7 +262,7 @@ describe('all errors are kept, and the flow continues', () => {
     expect(tags(g({}, () => undefined))).toEqual(['NotAFlow'])
     expect(tags(g(x4, async ({ x }: Anything) => ({ y: x })))).toEqual(['NotAFlow'])
     expect(tags(g(x4, ({ x }: Anything) => x))).toEqual(['NotAFlow'])
-    expect(tags(g(x4, ({ x }: Anything) => ({ y: x.pipe(upload()) })))).toEqual(['PlaceMismatch'])
+    expect(tags(g(x4, ({ x }: Anything) => ({ y: x.pipe(upload()) })))).toEqual([])
     const shapes: readonly Anything[] = [
       [0],
       [-1],
@@ -712,16 +712,9 @@ describe('several errors at once', () => {
           return Object.fromEntries(chosen.map(i => [`y${i}`, errors[i]![1](a)])) as Anything
         })
         const compiled = braid.compile(net)
-        const reported = (E.isLeft(compiled) ? compiled.left : []).filter(
-          ({ wanted }) => !wanted.includes('output'),
-        )
+        const reported = E.isLeft(compiled) ? compiled.left : []
         expect(reported.map(({ _tag }) => _tag).sort()).toEqual(chosen.map(i => errors[i]![0]).sort())
         expect(new Set(reported.map(({ at }) => at)).size).toBe(chosen.length)
-        // None of these flows was downloaded, which is reported for each output.
-        const outputs = (E.isLeft(compiled) ? compiled.left : []).filter(({ wanted }) =>
-          wanted.includes('output'),
-        )
-        expect(outputs.map(({ subject }) => subject).sort()).toEqual(chosen.map(i => `y${i}`).sort())
       }),
       { numRuns: runs(200) },
     )

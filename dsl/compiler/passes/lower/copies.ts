@@ -15,21 +15,38 @@ export const outputs = (low: Lowering): void => {
     else stacked(low, name, parts)
   for (const [id, names] of byNode)
     for (const name of names) {
-      const target = low.fresh(name, low.spec(id), 'output', 'pinned')
-      low.copy(low.ir.nodes[id]!, [contentOf(low, id)], target, 'download', { op: 'download', name })
+      const node = low.ir.nodes[id]!
+      const stays = node.place === 'device'
+      if (stays) low.begin(id)
+      const target = low.fresh(name, low.spec(id), 'output', stays ? 'device' : 'pinned')
+      leave(low, node, target, name)
     }
+}
+
+/** Copies a value to where it leaves the tick: to the host, or to a slot on its own device. */
+const leave = (low: Lowering, node: GraphNode, target: number, name: string): void => {
+  const from = contentOf(low, node.id)
+  const stays = node.place === 'device'
+  const across = (low.buffers[low.buffer[from]!]!.device ?? 0) !== (low.buffers[target]!.device ?? 0)
+  const kind = !stays ? 'download' : across ? 'peer' : 'compute'
+  low.copy(node, [from], target, kind, { op: stays ? 'copy' : 'download', name })
 }
 
 /** An output of several values: each is copied to its own part of it. */
 const stacked = (low: Lowering, name: string, { nodes, spec, rate }: NonNullable<Output['parts']>): void => {
-  const whole = low.fresh(name, spec, 'output', 'pinned', rate === 1 ? undefined : { rate })
+  const stays = low.ir.nodes[nodes[0]!]!.place === 'device'
+  if (stays) low.begin(nodes[0]!)
+  const whole = low.fresh(
+    name,
+    spec,
+    'output',
+    stays ? 'device' : 'pinned',
+    rate === 1 ? undefined : { rate },
+  )
   let offset = 0
   nodes.forEach((id, i) => {
     const part = low.view(`${name}[${i}]`, low.spec(id), whole, offset)
-    low.copy(low.ir.nodes[id]!, [contentOf(low, id)], part, 'download', {
-      op: 'download',
-      name: `${name}[${i}]`,
-    })
+    leave(low, low.ir.nodes[id]!, part, `${name}[${i}]`)
     offset += low.buffers[part]!.bytes
   })
 }

@@ -164,7 +164,9 @@ export class Instances {
       stack.push(key)
     }
     for (const { node } of this.ir.outputs)
-      for (let copy = 0; copy < this.rates.fires[node]!; copy++) this.leaves(node, copy).forEach(need)
+      for (let copy = 0; copy < this.rates.fires[node]!; copy++)
+        if (this.ir.nodes[node]!.place === 'host') this.leaves(node, copy).forEach(need)
+        else need(this.resolve(node, copy))
     for (let key = stack.pop(); key !== undefined; key = stack.pop()) this.readsOf(key).forEach(need)
   }
 }

@@ -1,0 +1,49 @@
+import { type Block, endLoan, type Loan, lendBlock } from '../device/block.js'
+import type { Core } from '../device/core.js'
+import { makeLane } from '../device/lane.js'
+
+interface Lent {
+  readonly core: Core
+  readonly handle: number
+  readonly block: WeakRef<Block>
+}
+
+/**
+ * The outputs on devices that are leased now, by tick. They are held weakly, so that a lease which is lost can
+ * be collected, and its slot comes back.
+ */
+export class Loans {
+  readonly #lent = new Map<number, Lent[]>()
+
+  /** `of`: the output and its session, in words. */
+  lend(tick: number, core: Core, of: string, loan: Omit<Loan, 'lane'>): Block {
+    const block = lendBlock(core, { ...loan, lane: makeLane(core, -1, 0n, of, 'session') })
+    const lent = { core, handle: loan.handle, block: new WeakRef(block) }
+    const others = this.#lent.get(tick)
+    if (others === undefined) this.#lent.set(tick, [lent])
+    else others.push(lent)
+    return block
+  }
+
+  /** The lease of a tick was given back, or lost. */
+  end(tick: number): void {
+    this.#end(tick, `the lease of tick ${tick} was given back`, 'while the lease is held, call')
+  }
+
+  /** The session is about to be freed. */
+  close(): void {
+    for (const tick of [...this.#lent.keys()])
+      this.#end(tick, 'its session is closed', 'open the plan again, and before that session is closed call')
+  }
+
+  #end(tick: number, why: string, next: string): void {
+    const lent = this.#lent.get(tick) ?? []
+    this.#lent.delete(tick)
+    for (const { core, handle, block } of lent) {
+      const held = block.deref()
+      if (held !== undefined) endLoan(held, why, next)
+      // What becomes of marks that a broken device refuses does not matter: no tick runs on it again.
+      else if (!core.closed) core.device.endLoan(handle)
+    }
+  }
+}
