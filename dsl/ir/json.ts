@@ -71,6 +71,7 @@ const order = [
   'block',
   'sharedBytes',
   'scalars',
+  'graph',
   'i32',
   'f32',
   'from',

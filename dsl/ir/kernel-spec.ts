@@ -112,4 +112,6 @@ export interface CudaSpec {
   readonly block: readonly [number, number, number]
   readonly sharedBytes: number
   readonly scalars: readonly ({ readonly i32: number } | { readonly f32: number })[]
+  /** `false`: its runs are in no executable graph. */
+  readonly graph?: false
 }

@@ -204,6 +204,8 @@ const readCuda = (r: Reader, get: Get, at: string): CudaSpec => {
       return { i32: r.integer(r.field(scalar, 'i32'), `${where}.i32`, -(2 ** 31), 2 ** 31 - 1) }
     return { f32: r.number(r.field(scalar, 'f32'), `${where}.f32`) }
   })
+  const graph = get('graph') === undefined ? undefined : false
+  if (graph === false && get('graph') !== false) r.wrong(`${at}.graph`, 'false, or nothing', get('graph'))
   return {
     kind: 'cuda',
     name: r.string(get('name'), `${at}.name`, limits.name),
@@ -212,5 +214,6 @@ const readCuda = (r: Reader, get: Get, at: string): CudaSpec => {
     block: triple('block'),
     sharedBytes: r.integer(get('sharedBytes'), `${at}.sharedBytes`, 0, gridMost),
     scalars,
+    ...(graph === undefined ? {} : { graph }),
   }
 }

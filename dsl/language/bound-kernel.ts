@@ -40,6 +40,7 @@ export interface KernelAttrs {
     dims: Dims,
   ) => void
   readonly tolerance: number
+  readonly graph: boolean
 }
 
 /**
@@ -173,6 +174,7 @@ export const boundKernel = (attrs: KernelAttrs, reads: readonly BoundSpec[], dim
       sharedBytes: launch?.shared ?? 0,
       // The user's objects may be changed later.
       scalars: (launch?.scalars ?? []).map(scalar => ({ ...scalar })),
+      ...(attrs.graph ? {} : { graph: false as const }),
     },
     reads,
     writes,

@@ -31,6 +31,10 @@ export interface KernelDefinition<R extends Ports, W extends Ports> {
   readonly reference: (reads: Arrays<R>, writes: Arrays<W>, dims: Dims) => void
   /** The largest relative error that a device may show against `reference`; default 1e-5. */
   readonly tolerance?: number
+  /**
+   * `false`: in graph mode it is launched by itself, such as a kernel that launches others. Default: true.
+   */
+  readonly graph?: boolean
 }
 
 type Loose<S extends readonly Dim[]> = { readonly [K in keyof S]: S[K] extends string ? Dim : S[K] }
@@ -93,7 +97,7 @@ const attributesOf = (
   const given = isRecord(definition) ? definition : {}
   const want = (holds: boolean, wanted: string, found: unknown, next: string) =>
     holds || report(badAttribute(wanted, show(found), next))
-  const { name, cuda, launch, reference, tolerance = 1e-5 } = given
+  const { name, cuda, launch, reference, tolerance = 1e-5, graph = true } = given
   const named = typeof name === 'string' && /^[A-Za-z_]\w*$/.test(name)
   want(named, 'a name that C can have', name, 'name the extern "C" __global__ function of the source')
   want(typeof cuda === 'string' && cuda.length > 0, 'CUDA C++ as cuda', cuda, 'give the source as a string')
@@ -124,6 +128,7 @@ const attributesOf = (
     tolerance,
     'leave it out for 1e-5',
   )
+  want(typeof graph === 'boolean', 'true or false as graph', graph, 'leave it out for true')
   const reads = portsOf(given['reads'], report)
   const written = portsOf(given['writes'], report)
   const writes =
@@ -154,6 +159,7 @@ const attributesOf = (
     launch: launch as KernelAttrs['launch'],
     reference: reference as KernelAttrs['reference'],
     tolerance: typeof tolerance === 'number' ? tolerance : 0,
+    graph: graph !== false,
   }
   return { attrs: Object.freeze(attrs), errors }
 }

@@ -1,7 +1,11 @@
 import type { PlanNode } from '../ir/plan.js'
 
 /**
- * Whether the runs of a node may be nodes of an executable graph. A collective may not: its launch is matched
- * with launches of other ranks, in an order that a graph does not keep.
+ * Why the runs of a node cannot be nodes of an executable graph; undefined: they can. A collective's launch is
+ * matched with launches of other ranks, in an order that a graph does not keep.
  */
-export const isGraphNode = ({ collective }: PlanNode): boolean => collective === undefined
+export const whyNoNode = ({ collective, kernel }: PlanNode): string | undefined => {
+  if (collective !== undefined) return 'a collective, whose launch is matched with those of other ranks'
+  if (kernel?.kind === 'cuda' && kernel.graph === false) return 'its kernel says that it is in no graph'
+  return undefined
+}

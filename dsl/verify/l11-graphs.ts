@@ -2,7 +2,7 @@ import { nodeName } from '../ir/names.js'
 import { type CommandTable, Op } from '../order/command-table.js'
 import { eachNode, graphsIn } from '../order/compiled-plan.js'
 import { type FlatGraphs, graphEdgesOf } from '../order/graph-edges.js'
-import { isGraphNode } from '../order/graph-nodes.js'
+import { whyNoNode } from '../order/graph-nodes.js'
 import type { Sink } from './report.js'
 
 /**
@@ -62,7 +62,8 @@ const checkNodes = (table: CommandTable, { from, to }: FlatGraphs, sink: Sink): 
         wrong(c, () => `only runs, records and waits can be in graphs[${g}]`)
         continue
       }
-      if (!isGraphNode(nodes.at(subject[c]!)!)) wrong(c, () => `it can be in no graph; graphs[${g}] has it`)
+      const why = whyNoNode(nodes.at(subject[c]!)!)
+      if (why !== undefined) wrong(c, () => `it can be in no graph: ${why}; graphs[${g}] has it`)
       const own = plan.lanes[lane[c]!]!.device
       if (device >= 0 && own !== device)
         wrong(c, () => `it runs on device ${own}, and graphs[${g}] begins on device ${device}`)

@@ -28,4 +28,10 @@ const texts = {
   ),
   windowed: explain(orThrow(compile(windowed, { machine, memory: 5 * 16_384 })), 'text', { machine }),
 }
+for (const name of ['diamond', 'two-devices'] as const)
+  Object.assign(texts, {
+    [`${name}.graph`]: explain(orThrow(compile(goldens[name] as never, { machine, mode: 'graph' })), 'text', {
+      machine,
+    }),
+  })
 process.stdout.write(JSON.stringify(texts))

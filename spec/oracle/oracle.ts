@@ -457,7 +457,8 @@ const graphs = (u: Unrolled, quality: boolean, say: Say): void => {
         wrong(c)
         continue
       }
-      if (nodes[command[1]]!.collective !== undefined) wrong(c)
+      const { collective, kernel } = nodes[command[1]]!
+      if (collective !== undefined || (kernel?.kind === 'cuda' && kernel.graph === false)) wrong(c)
       const { device } = lanes[command[2]]!
       if (devices.size > 0 && !devices.has(device)) wrong(c)
       else devices.add(device)

@@ -3,6 +3,7 @@ import type { BoundKind, Plan } from '../../ir/plan.js'
 import { type Held, heldAtPeak } from '../../memory/held.js'
 import { commandTableOf } from '../../order/command-table.js'
 import { type Choices, choicesOf } from './choices.js'
+import { type Graphs, graphsOf } from './graphs.js'
 import { HappensBefore } from './happens-before.js'
 import { type MemoryReuse, memoryReuseOf } from './memory-reuse.js'
 import { type Access, type Links, linksOf, overlap, type Run, runsOf } from './runs.js'
@@ -69,6 +70,8 @@ export interface Reasons {
     readonly at: string
   }[]
   readonly held: readonly Held[]
+  /** Graph mode: what is launched as executable graphs. */
+  readonly graphs?: Graphs
   /** Planned storage: which bytes are reused, and by which buffers. */
   readonly takeovers: readonly MemoryReuse[]
 }
@@ -305,9 +308,11 @@ export const reasonsOf = (plan: Plan): Reasons => {
     does: names[id]!.slice(0, 16),
     because: choices.lanes[id] ?? '',
   }))
+  const graphs = graphsOf(plan)
   return {
     name: plan.name,
     bound: plan.bound,
+    ...(graphs === undefined ? {} : { graphs }),
     ...(plan.boundKind === undefined ? {} : { boundKind: plan.boundKind }),
     lanes,
     choices,

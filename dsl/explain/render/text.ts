@@ -1,5 +1,6 @@
 import type { Plan } from '../../ir/plan.js'
 import type { Held, HeldPart, Why } from '../../memory/held.js'
+import { modeOf } from '../facts/graphs.js'
 import { plural, sizeOf } from '../facts/names.js'
 import type { Reasons } from '../facts/reasons.js'
 import { type Line, section } from '../facts/section.js'
@@ -72,6 +73,26 @@ const waitLines = ({ waits }: Reasons): Line[] => {
       return { says: `${why.padEnd(kind)}  ${after}, after ${before}${on}: ${because}`, at }
     },
   )
+}
+
+const graphLines = ({ graphs: made }: Reasons): Line[] => {
+  if (made === undefined) return []
+  const { graphs, eager, ticks } = made
+  return [
+    ...graphs.flatMap(({ nodes, edges, lane, others, ends, at }, g) => {
+      const beside = others.length === 0 ? '' : ` with work of ${listOf(others)}`
+      const says = `graph ${g}  ${plural(nodes, 'operation')}, ${plural(edges, 'edge')}: launched on ${lane}`
+      return [
+        { says: `${says}${beside}` },
+        ...(ends === '' ? [] : [{ says: `  ends before ${ends}`, ...(at === '' ? {} : { at }) }]),
+      ]
+    }),
+    ...eager.map(({ name, because, at }) => ({
+      says: `eager    ${name}${because === '' ? '' : `: ${because}`}`,
+      ...(at === '' ? {} : { at }),
+    })),
+    { says: `ticks    ${ticks}` },
+  ]
 }
 
 const useLines = ({ uses }: Reasons): Line[] =>
@@ -180,10 +201,19 @@ export const textOf = (plan: Plan, reasons: Reasons, timing: readonly string[]):
   const { waits, uses, elidedWaits, elidedUses, choices, takeovers } = reasons
   const devices = plan.bound.device.map(sizeOf).join(', ')
   const work = `${plural(plan.nodes.length, 'operation')} on ${plural(plan.lanes.length, 'lane')}`
+  const mode = modeOf(plan)
   const windows = choices.windows.some(({ gathers }) => gathers) ? 'uploads and gathers' : 'uploads'
   return `${[
     `${plan.name}: ${work}, ${plural(plan.inFlight, 'tick')} in flight`,
     `bound: ${devices} of device memory, ${sizeOf(plan.bound.pinned)} of pinned memory${kindText(plan)}`,
+    ...(mode === '' ? [] : ['', `mode ${mode}`]),
+    ...(reasons.graphs === undefined
+      ? []
+      : section(
+          `graphs (${reasons.graphs.graphs.length})`,
+          'each is launched as one piece of the lane of its first operation; waits inside are its edges',
+          graphLines(reasons),
+        )),
     ...section('lanes', 'each is a CUDA stream, and does its operations in order', laneLines(reasons)),
     ...(choices.order === ''
       ? []

@@ -6,12 +6,19 @@ import { describe, expect, test } from 'vitest'
 import {
   type CompileOptions,
   compile,
+  download,
+  explain,
   type Graph,
+  graph,
+  kernel,
   orThrow,
   type Plan,
   parsePlan,
+  relu,
   renderAll,
+  tensor,
   toJSON,
+  upload,
 } from '../../../dsl/index.js'
 import { parsePlanParts } from '../../../dsl/ir/load.js'
 import { verify } from '../../../dsl/verify/verify.js'
@@ -136,6 +143,36 @@ describe('graph mode', () => {
       const devices = two.commands.slice(from, to).map(([, , lane]) => two.lanes[lane as number]!.device)
       expect(new Set(devices).size).toBe(1)
     }
+  })
+
+  test('launches a kernel that is to be in no graph by itself, and explains it', () => {
+    const f32 = tensor('f32', [4])
+    const alone = kernel({
+      name: 'alone',
+      cuda: 'extern "C" __global__ void alone(const float* x, float* y) { y[threadIdx.x] = x[threadIdx.x]; }',
+      reads: { x: f32 },
+      writes: { y: f32 },
+      launch: { grid: 1, block: 4 },
+      reference: ({ x }, { y }) => y.set(x),
+      graph: false,
+    })
+    const net = graph({ x: f32 }, ({ x }) => ({
+      y: alone({ x: x.pipe(upload(), relu()) }).y.pipe(relu(), download()),
+    }))
+    const plan = graphed(net as unknown as Graph)
+    const names = (from: number, to: number) =>
+      plan.commands.slice(from, to).flatMap(([op, n]) => (op === 'run' ? [plan.nodes[n]!.name] : []))
+    expect(plan.graphs!.map(({ from, to }) => names(from, to))).toEqual([
+      ['x', 'relu[0]'],
+      ['relu[1]', 'y'],
+    ])
+    expect(orThrow(parsePlan(toJSON(plan)))).toEqual(plan)
+    const inOne = { ...plan, graphs: [{ from: 0, to: plan.commands.length, edges: [] }] }
+    expect(verify(inOne).map(({ law, command }) => [law, plan.commands[command]![0]])).toEqual([
+      ['L11', 'run'],
+    ])
+    expect(explain(plan)).toMatch(/ends before alone\[0\]: its kernel says that it is in no graph/)
+    expect(explain(plan)).toMatch(/\n {2}eager {4}alone\[0\]: its kernel says that it is in no graph/)
   })
 
   test('wants planned storage', () => {

@@ -40,11 +40,14 @@ beforeAll(() => {
 })
 
 describe('explain', () => {
-  test.each(['weight-streaming', 'diamond', 'state', 'windowed'])('gives the golden text of %s', name => {
-    const file = golden(`${name}.explain.txt`)
-    if (write) writeFileSync(file, explained[name]!)
-    expect(explained[name]).toBe(readFileSync(file, 'utf8'))
-  })
+  test.each(['weight-streaming', 'diamond', 'state', 'windowed', 'diamond.graph', 'two-devices.graph'])(
+    'gives the golden text of %s',
+    name => {
+      const file = golden(`${name}.explain.txt`)
+      if (write) writeFileSync(file, explained[name]!)
+      expect(explained[name]).toBe(readFileSync(file, 'utf8'))
+    },
+  )
 
   test('distinguishes waits for memory from those for data, and names the two buffers of a reuse', () => {
     const { waits } = reasonsOf(orThrow(compile(streamed(6, 1), { memory: streamedLeast(1) })) as Plan)

@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
+import { compile, type Graph, orThrow, type Plan } from '../../../dsl/index.js'
 import { parsePlan } from '../../../dsl/ir/load.js'
 import { textOf, toJSON } from '../../../dsl/ir/text.js'
 import { verify } from '../../../dsl/verify/verify.js'
@@ -8,8 +9,10 @@ import { verifyRanks } from '../../../dsl/verify/verify-ranks.js'
 import { twoLanes, weightStreaming, withCollectives, withKernels } from '../../fixtures/plans/by-hand.js'
 import { edited, type Holder, type Path, places } from '../../fixtures/plans/fields.js'
 import { runs } from '../../fixtures/runs.js'
+import { goldens } from '../../golden/graphs.js'
 
-const texts = [twoLanes, weightStreaming, withKernels, withCollectives].map(toJSON)
+const graphed = orThrow(compile(goldens.diamond as unknown as Graph, { mode: 'graph' })) as Plan
+const texts = [twoLanes, weightStreaming, withKernels, withCollectives, graphed].map(toJSON)
 const values = texts.map(text => JSON.parse(text) as unknown)
 
 /**

@@ -2,7 +2,17 @@
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
-import { compile, download, every, graph, orThrow, tensor, upload, window } from '../../../dsl/index.js'
+import {
+  compile,
+  download,
+  every,
+  graph,
+  kernel,
+  orThrow,
+  tensor,
+  upload,
+  window,
+} from '../../../dsl/index.js'
 import { parsePlan } from '../../../dsl/ir/load.js'
 import type { PlanFault } from '../../../dsl/ir/reader.js'
 import { toJSON } from '../../../dsl/ir/text.js'
@@ -25,7 +35,25 @@ const rates = orThrow(
     })),
   ),
 )
-const bases = [singleLane, twoLanes, weightStreaming, withKernels, withCollectives, rates].map(
+// Two graphs, and a kernel that is in none.
+const launches = kernel({
+  name: 'launches',
+  cuda: 'extern "C" __global__ void launches(const float* x, float* y) { y[0] = x[0]; }',
+  reads: { x: tensor('f32', [2]) },
+  writes: { y: tensor('f32', [2]) },
+  launch: { grid: 1, block: 1 },
+  reference: ({ x }, { y }) => y.set(x),
+  graph: false,
+})
+const graphs = orThrow(
+  compile(
+    graph({ x: tensor('f32', [2]) }, ({ x }) => ({
+      y: launches({ x: x.pipe(upload()) }).y.pipe(download()),
+    })),
+    { mode: 'graph' },
+  ),
+)
+const bases = [singleLane, twoLanes, weightStreaming, withKernels, withCollectives, rates, graphs].map(
   plan => JSON.parse(toJSON(plan)) as object,
 )
 const sites = bases.flatMap(base => places(base).flatMap(path => (path.length === 0 ? [] : [{ base, path }])))
@@ -120,6 +148,7 @@ const deep = (fault: PlanFault): boolean =>
   fault._tag === 'Extent' ||
   (fault._tag === 'BadKernel' && /\.(strides|parts)$/.test(fault.at)) ||
   (fault._tag === 'OutOfRange' && /^plan\.(bound\.device|arena)$|\.init$/.test(fault.at)) ||
+  (fault._tag === 'OutOfRange' && /^graphs\[\d+\]\.(from|to)$/.test(fault.at)) ||
   (fault._tag === 'TooMany' && fault.at === 'plan.buffers') ||
   (fault._tag === 'Missing' && /^buffers\[\d+\]\.offset$/.test(fault.at))
 

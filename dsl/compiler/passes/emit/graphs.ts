@@ -2,7 +2,7 @@ import type { PlanLane, PlanNode } from '../../../ir/plan.js'
 import type { Listing } from '../../../order/compiled-plan.js'
 import { type FlatCommands, Op } from '../../../order/flat-commands.js'
 import { type FlatGraphs, graphEdgesOf, type Ranges } from '../../../order/graph-edges.js'
-import { isGraphNode } from '../../../order/graph-nodes.js'
+import { whyNoNode } from '../../../order/graph-nodes.js'
 import { withScratchArena } from '../../../order/scratch-arena.js'
 
 /** The facts of a plan that decide what may be in a graph. */
@@ -33,7 +33,7 @@ const rangesOf = ({ lanes, nodes }: Plan, { commands, op, lane, named }: FlatCom
   for (let c = 0, begin = 0; c < commands; c++) {
     if (op[c] !== Op.run) continue
     const l = lane[c]!
-    const own = isGraphNode(nodes.at(named[c]!)!) ? lanes[l]!.device : -1
+    const own = whyNoNode(nodes.at(named[c]!)!) === undefined ? lanes[l]!.device : -1
     while (op[c + 1] === Op.record && lane[c + 1] === l) c++
     const end = c + 1
     if (own >= 0 && own === device) to[to.length - 1] = end

@@ -1,0 +1,83 @@
+import { provenanceOf } from '../../compiler/analysis/provenance.js'
+import { laneName, nodeName, placeOf } from '../../ir/names.js'
+import type { Plan } from '../../ir/plan.js'
+import { whyNoNode } from '../../order/graph-nodes.js'
+import { plural, timeOf } from './names.js'
+
+/** One executable graph of a plan. */
+export interface GraphFacts {
+  readonly nodes: number
+  readonly edges: number
+  /** The lane that it is launched on, and the other lanes whose work is in it. */
+  readonly lane: string
+  readonly others: readonly string[]
+  /** Why the next operation is not in it; empty where it is the tick's last. */
+  readonly ends: string
+  /** The user's source position of that operation. */
+  readonly at: string
+}
+
+/** What is launched as executable graphs, and what is not. */
+export interface Graphs {
+  readonly graphs: readonly GraphFacts[]
+  /** Operations that are issued by themselves, each with the reason. */
+  readonly eager: readonly { readonly name: string; readonly because: string; readonly at: string }[]
+  /** How ticks in flight follow each other on the device. */
+  readonly ticks: string
+  /** Under `mode: 'auto'`, of a plan that this process compiled: what was compared. */
+  readonly chosen: string
+}
+
+/** Predictions of both modes; empty where the mode was not the compiler's choice. */
+export const modeOf = (plan: Plan): string => {
+  const modes = provenanceOf(plan)?.decisions.modes
+  if (modes === undefined) return ''
+  const us = (nanoseconds: number): string => timeOf(nanoseconds / 1e3)
+  const [own, other] =
+    plan.graphs === undefined ? (['eager', 'graph'] as const) : (['graph', 'eager'] as const)
+  return `${own}: a tick of ${us(modes[own])} by the machine's figures, ${us(modes[other])} in mode ${other}`
+}
+
+/** The graphs of a plan; undefined where it has none. */
+export const graphsOf = (plan: Plan): Graphs | undefined => {
+  const { commands, nodes, lanes, graphs } = plan
+  if (graphs === undefined) return undefined
+  const isInside = new Uint8Array(commands.length)
+  const facts = graphs.map(({ from, to, edges }): GraphFacts => {
+    const runs: number[] = []
+    const used = new Set<number>()
+    for (let c = from; c < to; c++) {
+      const command = commands[c]!
+      used.add(command[2] as number)
+      if (command[0] !== 'run') continue
+      runs.push(command[2])
+      isInside[c] = 1
+    }
+    const next = commands.slice(to).find(command => command[0] === 'run')
+    const node = next?.[0] === 'run' ? nodes[next[1]] : undefined
+    const device = lanes[next?.[2] as number]?.device
+    const ends =
+      node &&
+      `${node.name}: ${whyNoNode(node) ?? `it runs on device ${device}, and a graph is of one device`}`
+    const others = [...used].filter(lane => lane !== runs[0]).map(lane => laneName(plan, lane))
+    return {
+      nodes: runs.length,
+      edges: edges.length,
+      lane: laneName(plan, runs[0] ?? -1),
+      others,
+      ends: ends ?? '',
+      at: placeOf(node),
+    }
+  })
+  const eager = commands.flatMap((command, c) => {
+    if (command[0] !== 'run' || isInside[c] === 1) return []
+    const node = nodes[command[1]]!
+    return [{ name: nodeName(plan, command[1]), because: whyNoNode(node) ?? '', at: placeOf(node) }]
+  })
+  const ticks =
+    plan.inFlight === 1
+      ? 'one tick in flight: the host waits for its end'
+      : `${plural(plan.inFlight, 'tick')} in flight share one arena: what a tick launches on a lane ` +
+        'comes after what the tick before launched there'
+  return { graphs: facts, eager, ticks, chosen: modeOf(plan) }
+}
