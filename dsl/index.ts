@@ -104,6 +104,24 @@ export {
   type Tensor,
   tensor,
 } from './language/tensor.js'
+export {
+  type AnyTree,
+  borrowed,
+  type GivenOf,
+  type Keep,
+  type NextOf,
+  type OwnedOf,
+  owned,
+  type PlanName,
+  ring,
+  type StayingOf,
+  type StayingValue,
+  type Tree,
+  type TreeFeeds,
+  type TreeValues,
+  tree,
+  until,
+} from './language/tree.js'
 export type { HostArray } from './language/values.js'
 export { type Position, type PositionMapper, setPositionMapper } from './language/where.js'
 export { type MachineFault, machineOf, machines, parseMachine } from './machine/load.js'

@@ -22,3 +22,8 @@ export {
 } from './machine/simulate/compare.js'
 export { laneNames } from './machine/simulate/simulate.js'
 export { granule, poolPeakOf } from './memory/pool-peak.js'
+export { bodyOf, isPlaced, type PlanBody, placed, proofOf } from './trees/body.js'
+export { type ByteRange, overlap } from './trees/byte-ranges.js'
+export { type TreeFault, unknownPlan } from './trees/messages.js'
+export { residentPlan } from './trees/resident.js'
+export { type LaidOutTree, type Lifetime, layOutTree, type Member, type Transition } from './trees/tree.js'

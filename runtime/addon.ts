@@ -134,6 +134,8 @@ export interface NativeProgramOptions {
   readonly poison?: boolean
   /** Parameters whose blocks are filled already: pairs of a root buffer and a block of its device. */
   readonly shared?: readonly (readonly [buffer: number, block: number])[]
+  /** Its ticks are launches of this sequence. */
+  readonly sequence?: NativeSequence
   /**
    * By kernel index: a function that computes a user's kernel on `host`. It gets copies of device memory,
    * which it may keep: one of each read, and one of each write with its present bytes. When it returns, the
@@ -204,9 +206,10 @@ export interface NativeProgram {
   read(buffer: number): Promise<ArrayBuffer>
   /**
    * Hands tick number `tick` (0, 1, 2 …) to the issuing thread and returns at once. Its inputs and outputs are in
-   * the slot, filled before: tick mod inFlight where none is named.
+   * the slot, filled before: tick mod inFlight where none is named. In a sequence it comes after `uses`: events of
+   * the device, by number, whose owner keeps them until the call returns.
    */
-  submit(tick: number, slot?: number): void
+  submit(tick: number, slot?: number, uses?: readonly number[]): void
   /**
    * Called once for each submitted tick, in order. After a failure every later tick fails with the same
    * error.
@@ -218,11 +221,25 @@ export interface NativeProgram {
   close(): Promise<void>
 }
 
+/**
+ * Launches of several programs of one device over the same memory: each begins, on the device, after the end of the
+ * one that was submitted before it.
+ */
+export interface NativeSequence {
+  /** How many launches the issuing thread has issued. */
+  issued(): number
+  /** Resolves when so many have been issued, or none will be any more. */
+  whenIssued(count: number): Promise<void>
+  /** Makes a stream come after the launch that was issued last. A code of the driver. */
+  order(stream: bigint): number
+}
+
 export interface NativeDevice {
   readonly info: NativeDeviceInfo
   memory(): { readonly free: number; readonly total: number }
   /** Compiles the kernels and takes the memory off the JavaScript thread. Rejects with a NativeFailure. */
   program(spec: NativeProgramSpec, options: NativeProgramOptions): Promise<NativeProgram>
+  sequence(): NativeSequence
   /** Fails while a program is open. Idempotent. */
   close(): void
 }

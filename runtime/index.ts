@@ -88,5 +88,19 @@ export type { Leases, RunOptions, Session, ValuesOf } from './session/session.js
 export { params, SharedParams } from './session/shared-params.js'
 export type { DeviceStats, SessionStats, Summary } from './session/stats.js'
 export { chromeTrace, perfettoTrace, type TraceRecord, traceChunks, traceFile } from './trace/trace.js'
+export { Handle } from './trees/handle.js'
+export { StaleHandleError, TreeError, type TreeErrorTag } from './trees/messages.js'
+export type { TreeOptions } from './trees/options.js'
+export {
+  type Decided,
+  type Decision,
+  drive,
+  type HandleOf,
+  type Launched,
+  PlanTree,
+  planTree,
+  type TreeLayout,
+  type TreeStats,
+} from './trees/plan-tree.js'
 
 mapPositions()

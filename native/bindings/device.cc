@@ -3,6 +3,7 @@
 #include "bindings/failure_object.h"
 #include "bindings/handle.h"
 #include "bindings/native_program.h"
+#include "bindings/sequence.h"
 
 namespace braid::bindings {
 namespace {
@@ -29,6 +30,12 @@ Napi::Value program(const Napi::CallbackInfo& info) {
   const auto device = self<Device>(info);
   opened(info, *device);
   return openProgram(info.Env(), device, info[0], info[1]);
+}
+
+Napi::Value sequence(const Napi::CallbackInfo& info) {
+  const auto device = self<Device>(info);
+  opened(info, *device);
+  return sequenceObject(info.Env(), *device);
 }
 
 Napi::Value close(const Napi::CallbackInfo& info) {
@@ -72,6 +79,7 @@ Napi::Object deviceObject(Napi::Env env, std::shared_ptr<DeviceMemory> memory, c
   object.DefineProperty(Napi::PropertyDescriptor::Value("info", info, napi_enumerable));
   define<bindings::memory>(object, "memory");
   define<program>(object, "program");
+  define<sequence>(object, "sequence");
   define<close>(object, "close");
   return object;
 }

@@ -10,6 +10,7 @@
 #include "bindings/failure_object.h"
 #include "bindings/handle.h"
 #include "bindings/program_spec.h"
+#include "bindings/sequence.h"
 #include "executor/session.h"
 
 namespace braid::bindings {
@@ -175,15 +176,25 @@ Napi::Value read(const Napi::CallbackInfo& info) {
       });
 }
 
+// The marks of events, as lane.record() gives them. Their holder keeps them until the call returns.
+std::vector<Mark*> usesAt(Napi::Value value) {
+  std::vector<Mark*> uses;
+  if (absent(value)) return uses;
+  const Napi::Array list = arrayAt(value, "uses");
+  for (std::uint32_t i = 0; i < list.Length(); ++i)
+    uses.push_back(
+        reinterpret_cast<Mark*>(static_cast<std::uintptr_t>(sizeAt(list.Get(i), item("uses", i)))));
+  return uses;
+}
+
 Napi::Value submit(const Napi::CallbackInfo& info) {
   const auto program = opened(info);
   const auto tick = sizeAt(info[0], "tick");
-  const bool submitted =
-      info[1].IsUndefined()
-          ? program->session->submit(tick)
-          : program->session->submit(
-                tick, static_cast<std::uint32_t>(integerAt(
-                          info[1], "slot", 0, std::int64_t{program->session->spec().inFlight} - 1)));
+  const std::uint32_t slots = program->session->spec().inFlight;
+  const auto slot = info[1].IsUndefined()
+                        ? static_cast<std::uint32_t>(tick % slots)
+                        : static_cast<std::uint32_t>(integerAt(info[1], "slot", 0, std::int64_t{slots} - 1));
+  const bool submitted = program->session->submit(tick, slot, usesAt(info[2]));
   if (!submitted)
     throw Napi::RangeError::New(info.Env(), "tick " + std::to_string(tick) + " is not the next one");
   program->channel->began();
@@ -337,6 +348,11 @@ Napi::Promise openProgram(Napi::Env env, std::shared_ptr<Device> device, Napi::V
   options.trace = flagOr(given.Get("trace"), "options.trace", false);
   options.poison = flagOr(given.Get("poison"), "options.poison", false);
   options.memory.pool = device->pool;
+  if (const Napi::Value value = given.Get("sequence"); !absent(value)) {
+    const auto sequence = unwrapped<OpenSequence>(env, value);
+    if (!sequence) throw Napi::TypeError::New(env, "options.sequence must be a NativeSequence");
+    options.sequence = sequence->sequence;
+  }
   options.memory.shared = sharedAt(given.Get("shared"));
   std::vector<bool> referenced(spec->kernels.size());
   for (std::size_t i = 0; i < referenced.size(); ++i) {

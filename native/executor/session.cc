@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstring>
 #include <system_error>
+#include <utility>
 
 namespace braid {
 
@@ -14,7 +15,8 @@ Session::Session(std::vector<std::shared_ptr<DeviceMemory>> devices, ProgramSpec
       spec_(spec),
       issueThread_(IssueThread::of(drivers_[0]->info())),
       program_(std::make_unique<Program>(devices_, std::move(spec))),
-      trace_(std::max<std::size_t>(1, options_.traceRows)) {}
+      trace_(std::max<std::size_t>(1, options_.traceRows)),
+      launches_(options_.sequence ? spec_.inFlight : 0) {}
 
 std::unique_ptr<Session> Session::open(std::vector<std::shared_ptr<DeviceMemory>> devices, ProgramSpec spec,
                                        SessionOptions options, MaybeFailure* failure) {
@@ -62,17 +64,50 @@ void* Session::pinned(std::uint32_t buffer, std::uint32_t slot) const {
   return reinterpret_cast<void*>(program_->memory.address(spec_, buffer, slot));
 }
 
-bool Session::submit(std::uint64_t tick, std::uint32_t slot) {
+bool Session::submit(std::uint64_t tick, std::uint32_t slot, const std::vector<Mark*>& uses) {
   if (slot >= spec_.inFlight) return false;
+  Sequence* const sequence = options_.sequence.get();
+  if (!sequence && !uses.empty()) return false;
+  if (sequence && tick != issueThread_.submitted(*this)) return false;
   {
     std::lock_guard lock(mutex_);
     if (!issuer_ || end_ != open_) return false;
     issuer_->useSlot(tick, slot);
+    if (sequence) {
+      Launch& launch = launches_[tick % launches_.size()];
+      launch.turn = sequence->take();
+      for (Mark* const use : uses) use->hold();
+      launch.uses = uses;
+    }
   }
-  return issueThread_.submit(*this, tick);
+  if (issueThread_.submit(*this, tick)) return true;
+  if (sequence) {
+    sequence->giveBack();
+    for (Mark* const use : uses) use->release();
+    launches_[tick % launches_.size()].uses.clear();
+  }
+  return false;
+}
+
+bool Session::mayIssue(std::uint64_t tick) {
+  if (!options_.sequence || inSequence_) return true;
+  std::lock_guard lock(mutex_);
+  return options_.sequence->isNext(launches_[tick % launches_.size()].turn);
+}
+
+MaybeFailure Session::enterSequence(std::uint64_t tick) {
+  if (!options_.sequence || std::exchange(inSequence_, true)) return std::nullopt;
+  std::vector<Mark*> uses;
+  {
+    std::lock_guard lock(mutex_);
+    uses.swap(launches_[tick % launches_.size()].uses);
+  }
+  return options_.sequence->enter(*program_, uses);
 }
 
 bool Session::issueTick(std::uint64_t tick) {
+  // As where a stream is full: it is called again, after the sessions whose launches come first.
+  if (!mayIssue(tick)) return false;
   MaybeFailure failure;
   bool failed = false;
   {
@@ -85,7 +120,8 @@ bool Session::issueTick(std::uint64_t tick) {
     // CudaDevice.WhatEachCallCostsTheIssuingThread measures them. It excludes the time until a full queue has
     // room.
     const auto start = std::chrono::steady_clock::now();
-    failure = issuer_->issue(tick);
+    failure = enterSequence(tick);
+    if (!failure) failure = issuer_->issue(tick);
     partNanoseconds_ +=
         std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
     if (!failure && !issuer_->isWhole()) return false;
@@ -96,8 +132,13 @@ bool Session::issueTick(std::uint64_t tick) {
     if (failure) fail(tick, std::move(*failure));
     // A tick that was not issued to its end has no end events, so it must not be awaited.
     if (failure_) failedTick_ = std::min(failedTick_, tick);
+    failed = failed || failure_.has_value();
     ++issued_;
   }
+  if (options_.sequence)
+    options_.sequence->leave(failed ? nullptr : program_.get(),
+                             static_cast<std::uint32_t>(tick % spec_.inFlight));
+  inSequence_ = false;
   partNanoseconds_ = 0;
   toComplete_.notify_one();
   return true;
@@ -302,7 +343,9 @@ TraceRows Session::trace() const { return trace_.rows(); }
 
 void Session::close(Unbegun unbegun) {
   // This comes before all waits: another thread's `read` may be waiting for a tick that is dropped here.
+  const std::uint64_t submitted = issueThread_.submitted(*this);
   const std::uint64_t end = issueThread_.end(*this, unbegun == Unbegun::drop);
+  if (options_.sequence && end < submitted) options_.sequence->end();
   {
     std::lock_guard lock(mutex_);
     end_ = std::min(end_, end);
@@ -328,7 +371,12 @@ void Session::close(Unbegun unbegun) {
       for (DeviceStats& device : last_.devices) device.allocated = device.reserved = 0;
     }
     program = std::move(program_);
+    for (Launch& launch : launches_) {
+      for (Mark* const use : launch.uses) use->release();
+      launch.uses.clear();
+    }
   }
+  if (options_.sequence) options_.sequence->forget(*program);
   issuer_.reset();
   program.reset();
   drivers_.clear();

@@ -9,11 +9,14 @@
 
 #include "executor/issue_thread.h"
 #include "executor/issuer.h"
+#include "executor/sequence.h"
 
 namespace braid {
 
 struct SessionOptions {
   MemorySources memory;
+  // That its ticks are launches of; null: they have no order with those of other sessions.
+  std::shared_ptr<Sequence> sequence;
   bool trace = false;
   std::size_t traceRows = Trace::mostRows;  // the newest are kept
   bool poison = false;
@@ -91,7 +94,10 @@ class Session : private IssueThread::Queue {
 
   // Ticks are 0, 1, 2 … False where this is not the next one, or the session is closed. The tick uses this
   // slot of every input and output; tick - inFlight has ended, or used the same slot.
-  bool submit(std::uint64_t tick, std::uint32_t slot);
+  bool submit(std::uint64_t tick, std::uint32_t slot) { return submit(tick, slot, {}); }
+  // In a sequence: the tick comes after these uses of other lanes, whose marks it holds for as long as it
+  // needs.
+  bool submit(std::uint64_t tick, std::uint32_t slot, const std::vector<Mark*>& uses);
   bool submit(std::uint64_t tick) { return submit(tick, static_cast<std::uint32_t>(tick % spec_.inFlight)); }
   MaybeFailure load(std::uint32_t buffer, const void* bytes);
   MaybeFailure read(std::uint32_t buffer, void* bytes);
@@ -107,6 +113,8 @@ class Session : private IssueThread::Queue {
  private:
   Session(std::vector<std::shared_ptr<DeviceMemory>> devices, ProgramSpec spec, SessionOptions options);
   bool issueTick(std::uint64_t tick) override;
+  bool mayIssue(std::uint64_t tick);
+  MaybeFailure enterSequence(std::uint64_t tick);
   void completeLoop();
   MaybeFailure awaitTick(std::uint64_t tick);
   Failure asynchronous(Failure noticed, std::uint64_t tick, LaneId lane);
@@ -129,6 +137,13 @@ class Session : private IssueThread::Queue {
   std::unique_ptr<Program> program_;  // null once closed
   Trace trace_;
   std::unique_ptr<Issuer> issuer_;
+  // In a sequence, by tick modulo inFlight: the launch's turn, and the uses that it comes after.
+  struct Launch {
+    std::uint64_t turn = 0;
+    std::vector<Mark*> uses;
+  };
+  std::vector<Launch> launches_;
+  bool inSequence_ = false;  // issuing thread: the present tick has entered it
 
   mutable std::mutex mutex_;
   std::condition_variable toComplete_, ended_;

@@ -109,7 +109,8 @@ export const fillParam = async (
   }
 }
 
-const firstState = (buffer: PlanBuffer, init: number | readonly number[]): Uint8Array => {
+/** The bytes of a state before the first tick. */
+export const firstState = (buffer: PlanBuffer, init: number | readonly number[]): Uint8Array => {
   const { dtype, shape } = specOf(buffer)
   const store = writer(dtype)
   const values = hostArray(dtype, elements(shape))

@@ -1,0 +1,147 @@
+import type { Plan } from '../ir/plan.js'
+import type { HostArrayOf, Ports } from './tensor.js'
+
+/** An output that stays until a plan is launched; at most `count` of its values exist at a time. */
+export interface Until<N extends string = string> {
+  readonly lives: 'until'
+  readonly plan: N
+  readonly count: number
+}
+/** An output of which the newest `count` values exist. */
+export interface Ring {
+  readonly lives: 'ring'
+  readonly count: number
+}
+/** An output whose value is copied out of the arena by each launch, and is the caller's from then on. */
+export interface Owned {
+  readonly lives: 'owned'
+}
+/** An output that stays until a later launch writes over it. */
+export interface Borrowed {
+  readonly lives: 'run'
+}
+/** How long an output stays on the device. */
+export type Keep<N extends string = string> = Until<N> | Ring | Owned | Borrowed
+
+const counted = (name: string, count: number): number => {
+  if (Number.isSafeInteger(count) && count >= 1 && count <= 64) return count
+  throw new TypeError(`${name}: wanted a whole number of values, 1 to 64; found ${String(count)}`)
+}
+
+/** Keeps an output until that plan is launched: what a backward pass needs of the forward pass, say. */
+export const until = <const N extends string>(plan: N, count = 1): Until<N> =>
+  Object.freeze({ lives: 'until', plan, count: counted('until', count) })
+/** Keeps the newest `count` values of an output. */
+export const ring = (count: number): Ring => Object.freeze({ lives: 'ring', count: counted('ring', count) })
+/** Copies an output out of the arena, into memory of its own. */
+export const owned: Owned = Object.freeze({ lives: 'owned' })
+/** Leaves an output on the device until a later launch writes over it. */
+export const borrowed: Borrowed = Object.freeze({ lives: 'run' })
+
+export type Plans = Readonly<Record<string, Plan<Ports, Ports>>>
+type InputsOf<P> = P extends Plan<infer I, infer _O> ? I : never
+type OutputsOf<P> = P extends Plan<infer _I, infer O> ? O : never
+
+/**
+ * Plans that share one arena, and the order in which the host may launch them. An output stays on the device, and
+ * is the input of that name of the plan after it, where some plan that may come next has an input of that name
+ * and type. All other inputs come from the host, and all other outputs go there.
+ */
+export interface Tree<P extends Plans, T, K> {
+  readonly plans: P
+  /** The plans that a run may begin with. */
+  readonly start: readonly (keyof P & string)[]
+  /** By plan: those that may come right after it. */
+  readonly then: T
+  /** By plan and output: how long it stays. */
+  readonly keep: K
+}
+
+/** A tree of any plans. */
+export interface AnyTree {
+  readonly plans: Plans
+  readonly start: readonly string[]
+  readonly then: object
+  readonly keep: object
+}
+
+export type KeepsOf<P extends Plans> = {
+  readonly [K in keyof P]?: { readonly [O in keyof OutputsOf<P[K]>]?: Keep<keyof P & string> }
+}
+export type ThenOf<P extends Plans> = { readonly [K in keyof P]?: readonly (keyof P & string)[] }
+
+/**
+ * Describes a tree of plans, each compiled with `storage: 'planned'`:
+ *
+ *     tree({
+ *       plans: { prompt, step, stop },
+ *       start: ['prompt'],
+ *       then: { prompt: ['step'], step: ['step', 'stop'] },
+ *     })
+ *
+ * Pure: nothing is opened, and nothing is checked before `planTree` is.
+ */
+export const tree = <
+  const P extends Plans,
+  const T extends ThenOf<P> = Record<never, never>,
+  const K extends KeepsOf<P> = Record<never, never>,
+>(spec: {
+  readonly plans: P
+  readonly start: readonly (keyof P & string)[]
+  readonly then: T
+  readonly keep?: K
+}): Tree<P, T, K> => Object.freeze({ ...spec, keep: spec.keep ?? ({} as K) })
+
+// ---- what is alive where ----------------------------------------------------------------------------------
+
+export type PlanName<R> = R extends Tree<infer P, infer _T, infer _K> ? keyof P & string : never
+type PlansIn<R> = R extends Tree<infer P, infer _T, infer _K> ? P : never
+type ThenIn<R> = R extends Tree<infer _P, infer T, infer _K> ? T : never
+type KeepIn<R> = R extends Tree<infer _P, infer _T, infer K> ? K : never
+type In<R, N extends PlanName<R>> = InputsOf<PlansIn<R>[N]>
+type Out<R, N extends PlanName<R>> = OutputsOf<PlansIn<R>[N]>
+
+/** The plans that may come right after a plan. */
+export type NextOf<R, N extends PlanName<R>> = N extends keyof ThenIn<R>
+  ? ThenIn<R>[N] extends readonly (infer M)[]
+    ? M & PlanName<R>
+    : never
+  : never
+
+/** Names of the outputs of a plan that are inputs of some plan after it. */
+type Carried<R, N extends PlanName<R>> = {
+  [M in NextOf<R, N>]: keyof In<R, M>
+}[NextOf<R, N>] &
+  keyof Out<R, N>
+
+/** Names of the outputs of a plan that stay on the device. */
+export type StayingOf<R, N extends PlanName<R>> =
+  | Carried<R, N>
+  | (N extends keyof KeepIn<R> ? keyof KeepIn<R>[N] & keyof Out<R, N> : never)
+
+/** Names of the inputs of a plan that may lie in the arena when it is launched. */
+export type GivenOf<R, N extends PlanName<R>> = {
+  [M in PlanName<R>]: keyof In<R, N> & StayingOf<R, M>
+}[PlanName<R>]
+
+/**
+ * The values that a launch takes: one for each input that never lies in the arena. For one that may lie there a
+ * value can be given all the same.
+ */
+export type TreeFeeds<R, N extends PlanName<R>, H> = {
+  readonly [I in Exclude<keyof In<R, N>, GivenOf<R, N>>]: HostArrayOf<In<R, N>[I]>
+} & {
+  readonly [I in GivenOf<R, N>]?: HostArrayOf<In<R, N>[I]> | H
+}
+
+/** The outputs of a plan that go to the host. */
+export type TreeValues<R, N extends PlanName<R>> = {
+  readonly [O in Exclude<keyof Out<R, N>, StayingOf<R, N>>]: HostArrayOf<Out<R, N>[O]>
+}
+/** The host value of an output that stays. */
+export type StayingValue<R, N extends PlanName<R>, O extends StayingOf<R, N>> = HostArrayOf<Out<R, N>[O]>
+/** Names of the outputs of a plan that each launch copies out of the arena. */
+export type OwnedOf<R, N extends PlanName<R>> = N extends keyof KeepIn<R>
+  ? { [O in keyof KeepIn<R>[N]]: KeepIn<R>[N][O] extends Owned ? O : never }[keyof KeepIn<R>[N]] &
+      StayingOf<R, N>
+  : never

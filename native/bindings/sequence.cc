@@ -1,0 +1,43 @@
+#include "bindings/sequence.h"
+
+#include "bindings/async.h"
+#include "bindings/convert.h"
+#include "bindings/failure_object.h"
+#include "bindings/handle.h"
+
+namespace braid::bindings {
+namespace {
+
+Napi::Value issued(const Napi::CallbackInfo& info) {
+  return Napi::Number::New(info.Env(), static_cast<double>(self<OpenSequence>(info)->sequence->issued()));
+}
+
+Napi::Value whenIssued(const Napi::CallbackInfo& info) {
+  const std::shared_ptr<Sequence> sequence = self<OpenSequence>(info)->sequence;
+  const std::uint64_t count = sizeAt(info[0], "count");
+  return runAsync(
+      info.Env(), "braid.issued", [sequence, count] { sequence->awaitIssued(count); },
+      [](Napi::Env env) -> Napi::Value { return env.Undefined(); });
+}
+
+// A stream's handle, as lanes have it, → a code of the driver
+Napi::Value order(const Napi::CallbackInfo& info) {
+  const auto sequence = self<OpenSequence>(info)->sequence;
+  if (!info[0].IsBigInt()) throw Napi::TypeError::New(info.Env(), "stream must be a bigint");
+  bool lossless = false;
+  const std::uint64_t stream = info[0].As<Napi::BigInt>().Uint64Value(&lossless);
+  const Status status = sequence->order(reinterpret_cast<Stream>(static_cast<std::uintptr_t>(stream)));
+  return Napi::Number::New(info.Env(), static_cast<int>(status));
+}
+
+}  // namespace
+
+Napi::Object sequenceObject(Napi::Env env, const Device& device) {
+  Napi::Object object = handle(env, std::make_shared<OpenSequence>(device.memory));
+  define<issued>(object, "issued");
+  define<whenIssued>(object, "whenIssued");
+  define<order>(object, "order");
+  return object;
+}
+
+}  // namespace braid::bindings

@@ -1,0 +1,101 @@
+import type { HostArray } from '../../dsl/index.js'
+import type { Span } from '../device/block.js'
+import type { Lane } from '../device/lane.js'
+import type { ValueSpec } from '../values.js'
+import { staleHandle } from './messages.js'
+
+/** What a handle asks of its tree. */
+export interface HandleOwner {
+  /** Undefined while the value is there; else why it is not. */
+  problem(slot: number, epoch: number): string | undefined
+  read(handle: Handle, at: string): Promise<HostArray>
+  use<A>(handle: Handle, lane: Lane, body: (span: Span) => A): Promise<A>
+}
+
+export interface HandleParts {
+  readonly owner: HandleOwner
+  readonly slot: number
+  readonly epoch: number
+  readonly plan: string
+  readonly output: string
+  readonly spec: ValueSpec
+  /** Where it was made. */
+  readonly at: string
+  /** The launch that makes the value: resolves with how many launches were submitted up to it. */
+  readonly submitted: Promise<number>
+}
+
+export let partsOf: (handle: Handle) => HandleParts
+
+/**
+ * A value that a launch left on the device, until its lifetime ends. It names the value, not its memory: once
+ * the memory has another value every use of the handle throws a `StaleHandleError`.
+ */
+export class Handle implements Disposable {
+  readonly #parts: HandleParts
+  #disposed = false
+
+  constructor(parts: HandleParts) {
+    this.#parts = parts
+  }
+
+  static {
+    partsOf = handle => handle.#parts
+  }
+
+  static is(value: unknown): value is Handle {
+    return typeof value === 'object' && value !== null && #parts in value
+  }
+
+  /** The plan that made it, and the name of its output. */
+  get plan(): string {
+    return this.#parts.plan
+  }
+  get output(): string {
+    return this.#parts.output
+  }
+  get bytes(): number {
+    return this.#parts.spec.bytes
+  }
+  get disposed(): boolean {
+    return this.#disposed
+  }
+  /** Whether its value is gone. Throws nothing. */
+  get stale(): boolean {
+    const { owner, slot, epoch } = this.#parts
+    return this.#disposed || owner.problem(slot, epoch) !== undefined
+  }
+
+  /** Throws a `StaleHandleError` where the value is gone. */
+  check(at: string): void {
+    const { owner, slot, epoch } = this.#parts
+    const problem = this.#disposed ? 'it was disposed of' : owner.problem(slot, epoch)
+    if (problem !== undefined) throw staleHandle(at, this.#parts, problem)
+  }
+
+  /**
+   * Copies the value to the host. A later launch that writes over the value comes after the copy on the device,
+   * so the host may go on launching.
+   */
+  read(): Promise<HostArray> {
+    return this.#checked('handle.read', () => this.#parts.owner.read(this, 'handle.read'))
+  }
+
+  /**
+   * Runs `body`, which gives a lane work on the value's memory: the lane comes after the launch that makes the
+   * value, and later launches that write over it come after that work. `body` may not write.
+   */
+  use<A>(lane: Lane, body: (span: Span) => A): Promise<A> {
+    return this.#checked('handle.use', () => this.#parts.owner.use(this, lane, body))
+  }
+
+  /** The handle is of no use from now on. Its value stays as long as its lifetime says. */
+  [Symbol.dispose](): void {
+    this.#disposed = true
+  }
+
+  #checked<A>(at: string, then: () => Promise<A>): Promise<A> {
+    this.check(at)
+    return then()
+  }
+}

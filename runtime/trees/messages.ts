@@ -1,0 +1,151 @@
+import type { Fault } from '../../dsl/ir/fault.js'
+import { render } from '../../dsl/ir/messages.js'
+import { describe, type Mismatch, size } from '../values.js'
+import type { HandleParts } from './handle.js'
+
+export type TreeErrorTag =
+  | 'StaleHandle' // a handle whose value is gone
+  | 'NotASuccessor' // a plan that may not come after the one before
+  | 'TooManyKept' // one more value of an output than may exist
+  | 'WrongFeeds' // an input without a value, or a value without an input
+  | 'WrongValue' // a value of another type or length than its input
+  | 'ArenaTooSmall' // a layout that was not found ahead, and does not fit
+  | 'TreeFailed' // the device failed in an earlier launch
+  | 'Reentered' // a launch from inside a launch
+
+/** A launch, or a use of a handle, that is refused. Nothing has changed. */
+export class TreeError extends Error implements Fault<TreeErrorTag> {
+  readonly _tag: TreeErrorTag
+  readonly at: string
+  readonly subject: string
+  readonly wanted: string
+  readonly found: string
+  readonly next: string
+
+  constructor(fault: Fault<TreeErrorTag>, cause?: unknown) {
+    super(render(fault), cause === undefined ? undefined : { cause })
+    this.name = fault._tag === 'StaleHandle' ? 'StaleHandleError' : 'TreeError'
+    this._tag = fault._tag
+    this.at = fault.at
+    this.subject = fault.subject
+    this.wanted = fault.wanted
+    this.found = fault.found
+    this.next = fault.next
+  }
+}
+
+/** A handle whose value is gone. */
+export class StaleHandleError extends TreeError {}
+
+export const staleHandle = (at: string, parts: HandleParts, problem: string): StaleHandleError =>
+  new StaleHandleError({
+    _tag: 'StaleHandle',
+    at,
+    subject: `${parts.plan}.${parts.output}, made at ${parts.at}`,
+    wanted: 'a value that is still in the arena',
+    found: problem,
+    next: "read it before the next launch, or declare how long it is kept: until('plan'), ring(n) or owned",
+  })
+
+export const notASuccessor = (
+  at: string,
+  plan: string,
+  last: string | undefined,
+  allowed: readonly string[],
+): TreeError =>
+  new TreeError({
+    _tag: 'NotASuccessor',
+    at,
+    subject: plan,
+    wanted:
+      last === undefined
+        ? `a plan that a run may begin with: ${allowed.join(', ')}`
+        : `a plan that may come after ${last}, or begin a run: ${allowed.join(', ') || 'there is none'}`,
+    found: plan,
+    next: 'launch one of these, or declare it: tree({ then: { … } })',
+  })
+
+export const tooManyKept = (at: string, plan: string, output: string, count: number): TreeError =>
+  new TreeError({
+    _tag: 'TooManyKept',
+    at,
+    subject: `${plan}.${output}`,
+    wanted: `at most ${count} of its values, each kept until the plan that it waits for`,
+    found: `a launch of ${plan}, which would make one more`,
+    next: 'launch that plan first, declare more: until(plan, count), or begin a new run: tree.begin()',
+  })
+
+export const wrongFeeds = (
+  at: string,
+  plan: string,
+  missing: readonly string[],
+  extra: readonly string[],
+  known: readonly string[],
+): TreeError =>
+  new TreeError({
+    _tag: 'WrongFeeds',
+    at,
+    subject: plan,
+    wanted: `a value for each input that is not in the arena: ${known.join(', ') || 'there is none'}`,
+    found: [
+      ...(missing.length > 0 ? [`none for ${missing.join(', ')}`] : []),
+      ...(extra.length > 0 ? [`one for ${extra.join(', ')}, which is no input`] : []),
+    ].join('; '),
+    next: 'give a value for each of these inputs, and no other',
+  })
+
+export const wrongFeed = (at: string, plan: string, input: string, mismatch: Mismatch): TreeError =>
+  new TreeError({ _tag: 'WrongValue', at, subject: `${plan}.${input}`, ...mismatch })
+
+export const foreignHandle = (at: string, plan: string, input: string): TreeError =>
+  new TreeError({
+    _tag: 'WrongValue',
+    at,
+    subject: `${plan}.${input}`,
+    wanted: 'a handle of this tree, whose value has the type of the input',
+    found: 'a handle of another tree, or of a value of another type',
+    next: 'read the handle, and give its values',
+  })
+
+export const noHandle = (at: string, plan: string, input: string): TreeError =>
+  new TreeError({
+    _tag: 'WrongValue',
+    at,
+    subject: `${plan}.${input}`,
+    wanted: 'an array: no plan that may come before this one leaves this value in the arena',
+    found: 'a handle',
+    next: 'give an array, or declare the plan that makes the value as one that may come before',
+  })
+
+export const arenaTooSmall = (at: string, plan: string, wanted: number, found: number): TreeError =>
+  new TreeError({
+    _tag: 'ArenaTooSmall',
+    at,
+    subject: plan,
+    wanted: `an arena of ${size(wanted)} for this launch, whose state of the arena was not laid out ahead`,
+    found: size(found),
+    next: `planTree(tree, { arena: ${wanted} })`,
+  })
+
+export const treeFailed = (at: string, cause: unknown): TreeError =>
+  new TreeError(
+    {
+      _tag: 'TreeFailed',
+      at,
+      subject: 'tree',
+      wanted: 'a tree whose launches have all succeeded',
+      found: `one that failed: ${cause instanceof Error ? cause.message : describe(cause)}`,
+      next: 'close it and open another; the failure is the cause',
+    },
+    cause,
+  )
+
+export const reentered = (at: string, plan: string): TreeError =>
+  new TreeError({
+    _tag: 'Reentered',
+    at,
+    subject: plan,
+    wanted: 'one launch at a time',
+    found: 'a launch from inside another one: a feed has a getter that launches',
+    next: 'launch after that launch has returned',
+  })

@@ -1,0 +1,126 @@
+import * as E from 'fp-ts/lib/Either.js'
+import type { Plan } from '../../dsl/ir/plan.js'
+import type { Block } from '../device/block.js'
+import { freeShared, sharedHandle } from '../device/block.js'
+import type { Core } from '../device/core.js'
+import { coreOfDevice, Device } from '../device/device.js'
+import type { Lane } from '../device/lane.js'
+import { openFailure } from '../device/open-failure.js'
+import { type DeviceError, together } from '../errors.js'
+import { checkParams, firstState, type ParamSource, type ParamSources } from '../session/params.js'
+import { type SharedParams, params as shareParams } from '../session/shared-params.js'
+import { apartName, apartOf, Executables } from './executables.js'
+import { Launcher } from './launcher.js'
+import type { TreeOptions } from './options.js'
+import { checkTreeOptions } from './options.js'
+import { type PreparedTree, prepareTree, type TreeSpec } from './prepare.js'
+
+/** All that a tree has open. */
+export interface OpenTree {
+  readonly tree: PreparedTree
+  readonly device: Device
+  readonly launcher: Launcher
+  readonly executables: Executables
+  readonly arenaBytes: number
+  /** After the last launch has completed. */
+  free(): Promise<void>
+}
+
+/** Opens the device, takes the arena, fills parameters and states. After an error nothing stays open. */
+export const openTree = async (
+  spec: TreeSpec,
+  options: TreeOptions,
+): Promise<E.Either<DeviceError, OpenTree>> => {
+  const wrong = checkTreeOptions(options)
+  if (wrong.length > 0) return E.left(together(wrong as [DeviceError, ...DeviceError[]]))
+  const prepared = prepareTree(spec, options.variants)
+  if (E.isLeft(prepared)) return E.left(together(prepared.left as [DeviceError, ...DeviceError[]]))
+  const tree = prepared.right
+  const params = options.params ?? {}
+  const missing = tree.plans.flatMap(({ source }) => checkParams(source, params, () => undefined))
+  if (missing.length > 0) return E.left(together(missing as [DeviceError, ...DeviceError[]]))
+  const opened = await deviceOf(options)
+  if (E.isLeft(opened)) return opened
+  const { device, own } = opened.right
+  const undo: (() => unknown)[] = own ? [() => device.close()] : []
+  try {
+    const core = coreOfDevice(device)
+    const lane = device.lane({ name: 'plan tree' })
+    undo.push(() => lane[Symbol.dispose]())
+    const arenaBytes = Math.max(tree.layouts.bytes, options.arena ?? 0)
+    const pool = options.pool === undefined ? {} : { pool: options.pool }
+    const arena =
+      arenaBytes === 0 ? undefined : lane.malloc(arenaBytes, { ...pool, site: 'plan tree: arena' })
+    if (arena !== undefined) undo.push(() => freeShared(arena))
+    const apart = await shareParams(device, sourcesApart(tree, params))
+    undo.push(() => apart[Symbol.asyncDispose]())
+    return E.right(assembled({ tree, device, core, lane, arena, arenaBytes, apart, options, undo }))
+  } catch (error) {
+    for (const step of undo.reverse()) await step()
+    return E.left(openFailure(error, device.name))
+  }
+}
+
+const deviceOf = async ({
+  device = 'auto',
+  host,
+}: TreeOptions): Promise<E.Either<DeviceError, { readonly device: Device; readonly own: boolean }>> => {
+  if (device instanceof Device) return E.right({ device, own: false })
+  const opened = await Device.open(device, host === undefined ? {} : { host })()
+  return E.isLeft(opened) ? opened : E.right({ device: opened.right, own: true })
+}
+
+/** The first values of what lives on from launch to launch. */
+const sourcesApart = (tree: PreparedTree, params: ParamSources): ParamSources => {
+  const sources: Record<string, ParamSource> = { ...params }
+  for (const { name, body } of tree.plans)
+    for (const buffer of apartOf(body.source.plan))
+      if (buffer.life === 'state') {
+        const first = stateBytes(buffer)
+        sources[apartName(name, buffer)] = into => into.set(first)
+      }
+  return sources
+}
+
+const stateBytes = (buffer: Plan['buffers'][number]): Uint8Array => firstState(buffer, buffer.init!)
+
+interface Parts {
+  readonly tree: PreparedTree
+  readonly device: Device
+  readonly core: Core
+  readonly lane: Lane
+  readonly arena: Block | undefined
+  readonly arenaBytes: number
+  readonly apart: SharedParams
+  readonly options: TreeOptions
+  readonly undo: readonly (() => unknown)[]
+}
+
+const assembled = (parts: Parts): OpenTree => {
+  const { tree, device, core, lane, arena, arenaBytes, apart, options, undo } = parts
+  const sessions = core.native.sessions(0)
+  const sequence = sessions.sequence()
+  const inFlight = options.inFlight ?? 2
+  const executables = new Executables({
+    ...{ tree, device: sessions, sequence, arenaBytes, apart, inFlight },
+    arena: arena === undefined ? 0 : sharedHandle(arena),
+    params: options.params ?? {},
+    references: options.references ?? {},
+    budget: options.executables ?? Number.POSITIVE_INFINITY,
+    onFree: () => launcher.wake(),
+  })
+  const launcher: Launcher = new Launcher({
+    ...{ tree, device, core, lane, sequence, executables, arena, inFlight },
+    poison: options.poison ?? false,
+  })
+  const free = async (): Promise<void> => {
+    await executables.close()
+    sessions.close()
+    for (const use of launcher.slots.takeAllUses()) {
+      arena?.keepUntil(use)
+      use[Symbol.dispose]()
+    }
+    for (const step of [...undo].reverse()) await step()
+  }
+  return { tree, device, launcher, executables, arenaBytes, free }
+}

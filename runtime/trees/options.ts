@@ -1,0 +1,60 @@
+import type { HostOptions } from '../addon.js'
+import { Device } from '../device/device.js'
+import { badDevice, checkHostOptions, isDeviceName } from '../device/device-options.js'
+import { MemPool } from '../device/mem-pool.js'
+import { badOption, type Check, check, checkEach, flag, object, whole } from '../device/settings/checks.js'
+import type { DeviceError } from '../errors.js'
+import type { ParamSources } from '../session/params.js'
+import type { References } from '../session/references.js'
+
+export interface TreeOptions {
+  /** `auto`, the default: cuda:0 if it opens, else host; a device's name; or a Device that is open. */
+  readonly device?: 'auto' | (string & {}) | Device
+  /** The pool of that Device that the arena comes from. */
+  readonly pool?: MemPool
+  /** Settings of the host device, where it is opened by its name. */
+  readonly host?: HostOptions
+  /** The values of the plans' parameters, by name: one for all plans that have a parameter of that name. */
+  readonly params?: ParamSources
+  /** Launches that are given to the device at once; default 2. */
+  readonly inFlight?: number
+  /** Layouts of one plan, above which a value is moved to where a layout has it instead; default 8. */
+  readonly variants?: number
+  /** Bytes of the arena, where launches that were not laid out ahead need more than those that were. */
+  readonly arena?: number
+  /** Bytes beside the arena above which executables that were not launched for long are closed; default: none. */
+  readonly executables?: number
+  /** Fills what a launch writes with garbage before it, so that a value that is read too late becomes visible. */
+  readonly poison?: boolean
+  /** The meaning of users' kernels on the host device, for plans that this process did not compile. */
+  readonly references?: References
+}
+
+const checks: Readonly<Record<keyof TreeOptions, Check>> = {
+  device: check(
+    "'auto', 'host', 'cuda:N' or a Device",
+    value => value === 'auto' || isDeviceName(value) || Device.is(value),
+  ),
+  pool: check('a MemPool, from device.pool()', value => MemPool.is(value)),
+  host: object,
+  params: object,
+  inFlight: whole('', 1),
+  variants: whole('', 1),
+  arena: whole('bytes, ', 0),
+  executables: whole('bytes, ', 0),
+  poison: flag,
+  references: object,
+}
+
+/** Every error of the options of `planTree`. JavaScript callers can pass any value. */
+export const checkTreeOptions = (options: TreeOptions): readonly DeviceError[] => {
+  if (!object.holds(options)) return [badOption('options', object.wanted, options)]
+  const wrong = checkEach(options, checks).map(error =>
+    error.at === 'device' ? badDevice(error.wanted, options.device) : error,
+  )
+  const pool =
+    options.pool !== undefined && !Device.is(options.device)
+      ? [badOption('device', 'the Device that the pool is of', options.device)]
+      : []
+  return [...wrong, ...pool, ...checkHostOptions(options.host)]
+}

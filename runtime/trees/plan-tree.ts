@@ -1,0 +1,274 @@
+import * as E from 'fp-ts/lib/Either.js'
+import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
+import { concatMap, map, type OperatorFunction } from 'rxjs'
+import type {
+  AnyTree,
+  NextOf,
+  OwnedOf,
+  PlanName,
+  StayingOf,
+  StayingValue,
+  TreeFeeds,
+  TreeValues,
+} from '../../dsl/index.js'
+import { here } from '../../dsl/internal.js'
+import type { Block } from '../device/block.js'
+import type { Device } from '../device/device.js'
+import { type DeviceError, DisposedError } from '../errors.js'
+import type { Handle } from './handle.js'
+import type { Launch } from './launcher.js'
+import { type OpenTree, openTree } from './open.js'
+import type { TreeOptions } from './options.js'
+import type { TreeSpec } from './prepare.js'
+
+/** A value of an output that stays on the device. */
+export type HandleOf<R, N extends PlanName<R>, O extends StayingOf<R, N>> = Omit<Handle, 'read'> & {
+  read(): Promise<StayingValue<R, N, O>>
+}
+
+/** What a launch gives. */
+export interface Launched<R, N extends PlanName<R>> {
+  readonly plan: N
+  /** The outputs that stay on the device. */
+  readonly handles: { readonly [O in Exclude<StayingOf<R, N>, OwnedOf<R, N>>]: HandleOf<R, N, O> }
+  /** The outputs that are copied out of the arena: blocks of the caller's. */
+  readonly owned: { readonly [O in OwnedOf<R, N>]: Promise<Block> }
+  /** The outputs that go to the host: arrays of the caller's own, when the launch has completed. */
+  readonly values: Promise<TreeValues<R, N>>
+  /** Launches a plan that may come next; throws where another launch has come in between. */
+  next<M extends NextOf<R, N>>(plan: M, ...feeds: FeedsArgument<R, M>): Launched<R, M>
+}
+
+type Feeds<R, N extends PlanName<R>> = TreeFeeds<R, N, Handle | HandleLike>
+type HandleLike = Omit<Handle, 'read'>
+/** Feeds may be left out where no input needs one. */
+type FeedsArgument<R, N extends PlanName<R>> =
+  Record<never, never> extends Feeds<R, N> ? [feeds?: Feeds<R, N>] : [feeds: Feeds<R, N>]
+
+/** A decision of the host: the next plan, and its inputs. */
+export type Decision<R> = {
+  [N in PlanName<R>]: { readonly plan: N; readonly feeds?: Feeds<R, N> }
+}[PlanName<R>]
+
+/** One node, for people: a plan, and where everything of one of its launches lies. */
+export interface TreeLayout {
+  readonly plan: string
+  readonly inputs: Readonly<Record<string, number>>
+  readonly outputs: Readonly<Record<string, number>>
+  /** Bytes that outlive the launch, and bytes that it writes. */
+  readonly kept: readonly { readonly from: number; readonly to: number }[]
+  readonly clobbers: readonly { readonly from: number; readonly to: number }[]
+  /** Where it ends. */
+  readonly top: number
+}
+
+export interface TreeStats {
+  /** Bytes of the arena, which all plans share. */
+  readonly arena: number
+  /** By plan: what it would take alone, its values that stay included. */
+  readonly alone: Readonly<Record<string, number>>
+  readonly layouts: number
+  readonly launches: number
+  readonly inFlight: number
+  /** Values that were copied within the arena, and into it from the host. */
+  readonly moves: number
+  readonly staged: number
+  /** Values in the arena whose handles are not stale. */
+  readonly values: number
+  /** Executables that are open, that were made, and that were made again after they had been closed. */
+  readonly executables: {
+    readonly open: number
+    readonly made: number
+    readonly remade: number
+    readonly bytes: number
+  }
+}
+
+/**
+ * Plans that share one arena of a device. The host launches one after the other, each as soon as it likes: the
+ * device runs them in that order. Memory is that of the largest launch, whatever is launched first.
+ */
+export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
+  readonly #open: OpenTree
+  #latest: object | undefined
+  #closing: Promise<void> | undefined
+
+  private constructor(open: OpenTree) {
+    this.#open = open
+  }
+
+  /** For `planTree`. */
+  static over<R extends AnyTree>(open: OpenTree): PlanTree<R> {
+    return new PlanTree<R>(open)
+  }
+
+  get device(): Device {
+    return this.#open.device
+  }
+  get closed(): boolean {
+    return this.#closing !== undefined
+  }
+  /** The plan that was launched last in this run. */
+  get last(): PlanName<R> | undefined {
+    return this.#open.launcher.last as PlanName<R> | undefined
+  }
+
+  /** Every launch that was laid out so far, in the order in which they were found from the start. */
+  get layouts(): readonly TreeLayout[] {
+    const { plans, layouts } = this.#open.tree
+    return layouts.nodes.map(({ plan, contract, layout }) => ({
+      plan: plans[plan]!.name,
+      inputs: Object.fromEntries(layout.inputs),
+      outputs: Object.fromEntries(layout.outputs),
+      kept: contract.kept,
+      clobbers: layout.clobbers,
+      top: layout.top,
+    }))
+  }
+
+  /**
+   * Launches a plan: one that may come after the last one, or else one that a run may begin with. Inputs that lie
+   * in the arena are taken from there; the others are given, as arrays, which are copied before this returns or as
+   * soon as there is room. Returns at once. Throws a `TreeError`, and has changed nothing, where the launch is
+   * refused.
+   */
+  launch<N extends PlanName<R>>(plan: N, ...feeds: FeedsArgument<R, N>): Launched<R, N> {
+    return this.#launch(plan, feeds[0] ?? {}, here().toString())
+  }
+
+  #launch<N extends PlanName<R>>(plan: N, feeds: object, at: string): Launched<R, N> {
+    this.#alive('tree.launch')
+    const made: Launch = this.#open.launcher.launch(plan, feeds as Readonly<Record<string, unknown>>, at)
+    const launched = {
+      ...made,
+      next: (next: PlanName<R>, given: object = {}) => {
+        const where = here().toString()
+        if (this.#latest !== launched) throw laterLaunch(plan)
+        return this.#launch(next, given, where)
+      },
+    }
+    this.#latest = launched
+    return launched as unknown as Launched<R, N>
+  }
+
+  /**
+   * The next launch begins a run: values that are kept for plans to come are given up, and their handles are stale
+   * once they are overwritten.
+   */
+  begin(): void {
+    this.#alive('tree.begin')
+    this.#open.launcher.begin()
+  }
+
+  /** Makes the executables of all layouts that there are now, so that no launch waits for one. */
+  async prepare(): Promise<void> {
+    this.#alive('tree.prepare')
+    const { executables, tree } = this.#open
+    for (const node of tree.layouts.nodes.keys()) await executables.get(node)
+  }
+
+  /** Closes every executable that is idle. They are made again, at the same addresses, when they are launched. */
+  async evict(): Promise<void> {
+    this.#alive('tree.evict')
+    await this.#open.launcher.drained()
+    await this.#open.executables.evict()
+  }
+
+  /** Resolves when every launch so far has completed. */
+  drained(): Promise<void> {
+    return this.#open.launcher.drained()
+  }
+
+  stats(): TreeStats {
+    const { tree, launcher, executables, arenaBytes } = this.#open
+    const alone = tree.plans.map(({ name, source }) => [name, aloneBytes(source)] as const)
+    return {
+      arena: arenaBytes,
+      alone: Object.fromEntries(alone),
+      layouts: tree.layouts.nodes.length,
+      ...launcher.counts,
+      inFlight: launcher.flying,
+      values: launcher.slots.count,
+      executables: {
+        open: executables.open,
+        made: executables.made,
+        remade: executables.remade,
+        bytes: executables.bytes,
+      },
+    }
+  }
+
+  /** Waits for what is in flight, then frees everything. Idempotent. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close()
+    return this.#closing
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close()
+  }
+
+  async #close(): Promise<void> {
+    await this.#open.launcher.close()
+    await this.#open.free()
+  }
+
+  #alive(at: string): void {
+    if (this.#closing !== undefined)
+      throw new DisposedError('this tree', `open it again; call ${at} before it is closed`)
+  }
+}
+
+const laterLaunch = (plan: string): DisposedError =>
+  new DisposedError(
+    `the place after this launch of ${plan}`,
+    'another launch has come since; go on from that one, or use tree.launch',
+  )
+
+/** Bytes of device memory of a plan by itself, with its values that stay as buffers of its own. */
+const aloneBytes = ({ arena = [], buffers, inFlight }: TreeSpec['plans'][string]): number => {
+  const slots = buffers.filter(
+    ({ life, space, alias }) =>
+      space === 'device' && alias === undefined && (life === 'input' || life === 'output'),
+  )
+  return (arena[0] ?? 0) + inFlight * slots.reduce((sum, { bytes }) => sum + bytes, 0)
+}
+
+/**
+ * Opens a tree of plans on a device. Plans that this process did not compile are judged first; every layout is
+ * proved. After an error nothing stays open.
+ */
+export const planTree =
+  <R extends AnyTree>(tree: R, options: TreeOptions = {}): TaskEither<DeviceError, PlanTree<R>> =>
+  async () => {
+    const opened = await openTree(tree as unknown as TreeSpec, options)
+    return E.isLeft(opened) ? opened : E.right(PlanTree.over<R>(opened.right))
+  }
+
+/** What a decision led to: the launch, and its host values. */
+export interface Decided<R, N extends PlanName<R> = PlanName<R>> {
+  readonly plan: N
+  readonly launched: Launched<R, N>
+  readonly values: TreeValues<R, N>
+}
+
+/**
+ * Drives a tree by a stream of decisions: `decisions$.pipe(drive(tree))`. Each decision is one launch, in order, and
+ * yields its values when it has completed. The next decision may be made from them: a decision is launched at once
+ * when it comes. A refused launch is the Observable's error.
+ */
+export const drive =
+  <R extends AnyTree>(tree: PlanTree<R>): OperatorFunction<Decision<R>, Decided<R>> =>
+  decisions =>
+    decisions.pipe(
+      map(({ plan, feeds }) => {
+        const launch = tree.launch.bind(tree) as unknown as (
+          plan: string,
+          feeds: object,
+        ) => Launched<R, PlanName<R>>
+        return launch(plan, feeds ?? {})
+      }),
+      concatMap(launched =>
+        launched.values.then((values): Decided<R> => ({ plan: launched.plan, launched, values })),
+      ),
+    )

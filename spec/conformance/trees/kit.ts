@@ -1,0 +1,70 @@
+// Plans and trees that the tests of plan trees share.
+import {
+  type AnyTree,
+  add,
+  type CompileOptions,
+  compile,
+  download,
+  type Graph,
+  graph,
+  lane,
+  mul,
+  orThrow,
+  type Plan,
+  type Ports,
+  type Tensor,
+  tensor,
+  upload,
+} from '../../../dsl/index.js'
+import { type PlanTree, planTree, type TreeOptions } from '../../../runtime/index.js'
+
+export const width = 64
+export const row = tensor('f32', [width])
+export type Row = Tensor<'f32', readonly [64]>
+export const copy = lane('copy')
+export const math = lane('math')
+
+export const planned = <I extends Ports, O extends Ports>(
+  g: Graph<I, O>,
+  options: CompileOptions = {},
+): Plan<I, O> => orThrow(compile(g, { ...options, storage: 'planned' }))
+
+export const treeOn = async <R extends AnyTree>(
+  device: string,
+  spec: R,
+  options: TreeOptions = {},
+): Promise<PlanTree<R>> => orThrow(await planTree(spec, { device, poison: true, ...options })())
+
+export const all = (value: number, length = width): Float32Array => new Float32Array(length).fill(value)
+/** The one value that an array has everywhere. */
+export const only = (array: ArrayLike<number>): number => {
+  for (let i = 1; i < array.length; i++)
+    if (!Object.is(array[i], array[0])) throw new Error(`element ${i} is ${array[i]}, not ${array[0]}`)
+  return array[0]!
+}
+
+/** out = in · factor + more, by two kernels with a value between them. */
+export const affine = <const In extends string, const Out extends string>(
+  name: string,
+  input: In,
+  output: Out,
+  factor: number,
+  more: number,
+  size = width,
+): Plan<Record<In, Row>, Record<Out, Row>> => {
+  const type = tensor('f32', [size])
+  const body = graph(name, { x: type }, ({ x }) => {
+    const d = x.pipe(upload(copy))
+    return { y: d.pipe(mul(factor), add(more), download(copy)) }
+  })
+  return renamed(planned(body), { x: input, y: output })
+}
+
+/** A plan with other names for its ports: names are all that connects the plans of a tree. */
+export const renamed = <A, B>(plan: Plan, names: Readonly<Record<string, string>>): Plan<A, B> => {
+  const buffers = plan.buffers.map(buffer => {
+    const isPort = buffer.life === 'input' || buffer.life === 'output'
+    return isPort ? { ...buffer, name: names[buffer.name] ?? buffer.name } : buffer
+  })
+  return { ...plan, buffers } as Plan as Plan<A, B>
+}

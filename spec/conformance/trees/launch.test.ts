@@ -1,0 +1,163 @@
+// The launches of a tree: values stay on the device from plan to plan, states and parameters with them.
+import { describe, expect, it } from 'vitest'
+import { add, download, graph, map, mul, param, relu, scan, tree, upload } from '../../../dsl/index.js'
+import { Device, StaleHandleError, TreeError } from '../../../runtime/index.js'
+import { present } from '../devices.js'
+import { affine, all, copy, only, planned, row, treeOn } from './kit.js'
+
+const prompt = planned(
+  graph('prompt', { x: row }, ({ x }) => {
+    const w = param('w', row)
+    return { state: x.pipe(upload(copy), mul(w), download(copy)) }
+  }),
+)
+const step = planned(
+  graph('step', { state: row, token: row }, ({ state, token }) => {
+    const next = state.pipe(upload(copy), add(token.pipe(upload(copy))))
+    const seen = next.pipe(scan((sum, value) => sum.pipe(add(value)), 0))
+    return { state: next.pipe(download(copy)), seen: seen.pipe(download(copy)) }
+  }),
+)
+const decoder = tree({
+  plans: { prompt, step },
+  start: ['prompt'],
+  then: { prompt: ['step'], step: ['step'] },
+})
+
+describe.each(present)('a plan tree on %s', device => {
+  const opened = (poison: boolean) => treeOn(device, decoder, { params: { w: all(2) }, poison })
+
+  it.each([false, true])('carries values from launch to launch, poison %s', async poison => {
+    await using t = await opened(poison)
+    const first = t.launch('prompt', { x: all(3) })
+    expect(only(await first.handles.state.read())).toBe(6)
+    let last = first.next('step', { token: all(1) })
+    expect(only((await last.values).seen)).toBe(7)
+    // None of these waits for the one before.
+    for (let i = 0; i < 20; i++) last = last.next('step', { token: all(1) })
+    expect(only(await last.handles.state.read())).toBe(27)
+    expect(t.stats()).toMatchObject({ launches: 22, moves: 0, staged: 0 })
+    expect(t.stats().executables.made).toBe(t.stats().layouts)
+  })
+
+  it('keeps the state of a plan from run to run, and begins a run anew', async () => {
+    await using t = await opened(true)
+    const seen = async (): Promise<number> => {
+      const { values } = t.launch('prompt', { x: all(1) }).next('step', { token: all(0) })
+      return only((await values).seen)
+    }
+    expect([await seen(), await seen(), await seen()]).toEqual([2, 4, 6])
+  })
+
+  it('copies the feeds of a launch, whether it starts at once or later', async () => {
+    await using t = await opened(false)
+    const token = all(1)
+    let last = t.launch('prompt', { x: all(0) }).next('step', { token })
+    for (let i = 0; i < 10; i++) {
+      token.fill(100 * i)
+      last = last.next('step', { token })
+    }
+    token.fill(-1)
+    expect(only(await last.handles.state.read())).toBe(1 + 4500)
+  })
+
+  it('refuses a launch without changing anything', async () => {
+    await using t = await opened(true)
+    const { handles } = t.launch('prompt', { x: all(3) })
+    const before = t.stats()
+    const refused: readonly (readonly [string, () => unknown])[] = [
+      ['WrongFeeds', () => t.launch('step', {} as never)],
+      ['WrongFeeds', () => t.launch('step', { token: all(1), more: all(1) } as never)],
+      ['WrongValue', () => t.launch('step', { token: all(1, 3) })],
+      ['WrongValue', () => t.launch('step', { token: new Int32Array(64) } as never)],
+      ['WrongValue', () => t.launch('step', { token: handles.state } as never)],
+      ['NotASuccessor', () => t.launch('nothing' as never, {} as never)],
+      [
+        'Reentered',
+        () =>
+          t.launch('step', {
+            get token(): Float32Array {
+              t.launch('prompt', { x: all(1) })
+              return all(1)
+            },
+          }),
+      ],
+    ]
+    for (const [tag, launch] of refused) {
+      let thrown: unknown
+      try {
+        launch()
+      } catch (error) {
+        thrown = error
+      }
+      expect(thrown).toBeInstanceOf(TreeError)
+      expect((thrown as TreeError)._tag).toBe(tag)
+      expect(t.stats()).toEqual(before)
+    }
+    expect(only(await handles.state.read())).toBe(6)
+    expect(t.last).toBe('prompt')
+  })
+
+  it('makes evicted executables again at the same addresses', async () => {
+    await using t = await opened(true)
+    await t.prepare()
+    const { layouts } = t
+    const addresses: number[] = []
+    const run = async (): Promise<number> => {
+      const last = t.launch('prompt', { x: all(3) }).next('step', { token: all(1) })
+      const lane = t.device.defaultLane
+      addresses.push(await last.handles.state.use(lane, span => span.address))
+      return only(await last.handles.state.read())
+    }
+    expect(await run()).toBe(7)
+    await t.evict()
+    expect(t.stats().executables.open).toBe(0)
+    expect(await run()).toBe(7)
+    expect(addresses[1]).toBe(addresses[0])
+    expect(t.layouts).toEqual(layouts)
+    expect(t.stats().executables.remade).toBeGreaterThanOrEqual(2)
+  })
+
+  it('gives its memory back, and closes twice', async () => {
+    const opening = await Device.open(device)()
+    if (opening._tag === 'Left') throw new Error(opening.left.found)
+    await using own = opening.right
+    const held = () => [own.stats(), own.stats('pinned')].map(stats => stats['allocation.all.current'])
+    const before = held()
+    const t = await treeOn('', decoder, { device: own, params: { w: all(2) } })
+    t.launch('prompt', { x: all(3) })
+    await t.close()
+    await t.close()
+    expect(held()).toEqual(before)
+    expect(() => t.launch('prompt', { x: all(3) })).toThrow('closed')
+  })
+
+  it('computes what its plans compute one by one', async () => {
+    const half = affine('half', 'x', 'y', 0.5, 1)
+    const square = planned(
+      graph('square', { y: row }, ({ y }) => ({
+        z: y.pipe(
+          upload(copy),
+          map(v => v.mul(v)),
+          relu(),
+          download(copy),
+        ),
+      })),
+    )
+    const chain = tree({ plans: { half, square }, start: ['half'], then: { half: ['square'] } })
+    await using t = await treeOn(device, chain)
+    for (const value of [0, 1, -8, 1e6]) {
+      const { values } = t.launch('half', { x: all(value) }).next('square')
+      expect(only((await values).z)).toBe(Math.fround((value * 0.5 + 1) ** 2))
+    }
+  })
+
+  it('says which launch overwrote a value', async () => {
+    await using t = await opened(true)
+    const { handles } = t.launch('prompt', { x: all(3) })
+    t.launch('prompt', { x: all(4) })
+    expect(handles.state.stale).toBe(true)
+    expect(() => handles.state.read()).toThrow(StaleHandleError)
+    expect(() => handles.state.read()).toThrow(/overwritten by a launch of prompt at .*launch\.test/)
+  })
+})
