@@ -1,7 +1,6 @@
 import type { Fault } from '../../dsl/ir/fault.js'
 import { render } from '../../dsl/ir/messages.js'
 import { describe, type Mismatch, size } from '../values.js'
-import type { HandleParts } from './handle.js'
 
 export type TreeErrorTag =
   | 'StaleHandle' // a handle whose value is gone
@@ -37,7 +36,11 @@ export class TreeError extends Error implements Fault<TreeErrorTag> {
 /** A handle whose value is gone. */
 export class StaleHandleError extends TreeError {}
 
-export const staleHandle = (at: string, parts: HandleParts, problem: string): StaleHandleError =>
+export const staleHandle = (
+  at: string,
+  parts: { readonly plan: string; readonly output: string; readonly at: string },
+  problem: string,
+): StaleHandleError =>
   new StaleHandleError({
     _tag: 'StaleHandle',
     at,
