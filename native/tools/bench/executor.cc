@@ -11,12 +11,18 @@ namespace {
 
 std::shared_ptr<Driver> borrowed(Driver& driver) { return {std::shared_ptr<void>(), &driver}; }
 
+std::vector<std::shared_ptr<DeviceMemory>> alone(const std::vector<std::shared_ptr<Driver>>& drivers) {
+  std::vector<std::shared_ptr<DeviceMemory>> devices;
+  for (const auto& driver : drivers) devices.push_back(DeviceMemory::alone(driver));
+  return devices;
+}
+
 // A program that is ready to be issued, tick after tick, with no other session.
 struct Ready {
   Ready(std::shared_ptr<Driver> driver, const TaskGraph& graph, bool planned)
       : Ready({std::move(driver)}, graph.name, programOf(graph, planned)) {}
-  Ready(std::vector<std::shared_ptr<Driver>> drivers, const std::string& name, ProgramSpec spec)
-      : program(std::move(drivers), std::move(spec)) {
+  Ready(const std::vector<std::shared_ptr<Driver>>& drivers, const std::string& name, ProgramSpec spec)
+      : program(alone(drivers), std::move(spec)) {
     MaybeFailure failure = program.takeMemory();
     if (!failure) failure = program.load({});
     if (failure) {

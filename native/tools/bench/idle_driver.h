@@ -14,6 +14,7 @@ class IdleDriver : public Driver {
   explicit IdleDriver(Driver* inner) : inner_(inner) {
     if (inner_ != nullptr) info_ = inner_->info();
     info_.kind = "idle";
+    info_.pageBytes = 0;  // no virtual memory, as below
     info_.totalBytes = std::size_t{1} << 40;
   }
 
