@@ -11,6 +11,9 @@ export interface Figures {
    * it.
    */
   readonly elided: number
+  /** Graph mode: executable graphs, and their edges. Waits and records inside them are not issued. */
+  readonly graphs?: number
+  readonly edges?: number
 }
 
 export const figuresOf = (plan: Plan): Figures => {
@@ -26,5 +29,9 @@ export const figuresOf = (plan: Plan): Figures => {
     }
   }
   const { run, wait, record, use, alloc } = count
-  return { run, wait, record, use, alloc, elided: Math.max(0, foreign.size - use) }
+  const elided = Math.max(0, foreign.size - use)
+  const figures = { run, wait, record, use, alloc, elided }
+  if (plan.graphs === undefined) return figures
+  const edges = plan.graphs.reduce((sum, graph) => sum + graph.edges.length, 0)
+  return { ...figures, graphs: plan.graphs.length, edges }
 }

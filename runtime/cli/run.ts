@@ -242,7 +242,7 @@ const writable = (path: string): void => {
 }
 
 const describe = (plan: Plan, done: Done, trace: string | undefined, { styles }: Output): string => {
-  const { run, wait, use, elided } = figuresOf(plan)
+  const { run, wait, use, elided, graphs, edges } = figuresOf(plan)
   const { stats } = done
   const drops = Object.entries(stats.drops).filter(([, count]) => count > 0)
   const within = stats.devices.every(({ peak, bound }) => peak.reserved <= bound)
@@ -253,7 +253,9 @@ const describe = (plan: Plan, done: Done, trace: string | undefined, { styles }:
       'plan',
       `${plan.name}: ${plan.lanes.length} ${plan.lanes.length === 1 ? 'lane' : 'lanes'} ` +
         `(${plan.lanes.map(({ name }) => name).join(', ')}), ` +
-        `a tick is ${run} runs, ${wait} waits, ${use} uses, ${elided} elided`,
+        (graphs === undefined
+          ? `a tick is ${run} runs, ${wait} waits, ${use} uses, ${elided} elided`
+          : `a tick is ${run} runs in ${graphs} ${graphs === 1 ? 'graph' : 'graphs'} with ${edges} edges`),
     ],
     ['device', `${done.device}: ${done.deviceName}`],
     [

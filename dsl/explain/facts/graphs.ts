@@ -24,11 +24,12 @@ export interface Graphs {
   readonly eager: readonly { readonly name: string; readonly because: string; readonly at: string }[]
   /** How ticks in flight follow each other on the device. */
   readonly ticks: string
-  /** Under `mode: 'auto'`, of a plan that this process compiled: what was compared. */
-  readonly chosen: string
 }
 
-/** Predictions of both modes; empty where the mode was not the compiler's choice. */
+/**
+ * Under `mode: 'auto'`, of a plan that this process compiled: the predictions of both modes; empty where the
+ * mode was not the compiler's choice.
+ */
 export const modeOf = (plan: Plan): string => {
   const modes = provenanceOf(plan)?.decisions.modes
   if (modes === undefined) return ''
@@ -79,5 +80,5 @@ export const graphsOf = (plan: Plan): Graphs | undefined => {
       ? 'one tick in flight: the host waits for its end'
       : `${plural(plan.inFlight, 'tick')} in flight share one arena: what a tick launches on a lane ` +
         'comes after what the tick before launched there'
-  return { graphs: facts, eager, ticks, chosen: modeOf(plan) }
+  return { graphs: facts, eager, ticks }
 }

@@ -3,7 +3,7 @@ import type { BoundKind, Plan } from '../../ir/plan.js'
 import { type Held, heldAtPeak } from '../../memory/held.js'
 import { commandTableOf } from '../../order/command-table.js'
 import { type Choices, choicesOf } from './choices.js'
-import { type Graphs, graphsOf } from './graphs.js'
+import { type Graphs, graphsOf, modeOf } from './graphs.js'
 import { HappensBefore } from './happens-before.js'
 import { type MemoryReuse, memoryReuseOf } from './memory-reuse.js'
 import { type Access, type Links, linksOf, overlap, type Run, runsOf } from './runs.js'
@@ -70,6 +70,8 @@ export interface Reasons {
     readonly at: string
   }[]
   readonly held: readonly Held[]
+  /** Under `mode: 'auto'`: why this mode. */
+  readonly mode?: string
   /** Graph mode: what is launched as executable graphs. */
   readonly graphs?: Graphs
   /** Planned storage: which bytes are reused, and by which buffers. */
@@ -309,9 +311,11 @@ export const reasonsOf = (plan: Plan): Reasons => {
     because: choices.lanes[id] ?? '',
   }))
   const graphs = graphsOf(plan)
+  const mode = modeOf(plan)
   return {
     name: plan.name,
     bound: plan.bound,
+    ...(mode === '' ? {} : { mode }),
     ...(graphs === undefined ? {} : { graphs }),
     ...(plan.boundKind === undefined ? {} : { boundKind: plan.boundKind }),
     lanes,

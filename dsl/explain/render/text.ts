@@ -1,6 +1,5 @@
 import type { Plan } from '../../ir/plan.js'
 import type { Held, HeldPart, Why } from '../../memory/held.js'
-import { modeOf } from '../facts/graphs.js'
 import { plural, sizeOf } from '../facts/names.js'
 import type { Reasons } from '../facts/reasons.js'
 import { type Line, section } from '../facts/section.js'
@@ -201,12 +200,11 @@ export const textOf = (plan: Plan, reasons: Reasons, timing: readonly string[]):
   const { waits, uses, elidedWaits, elidedUses, choices, takeovers } = reasons
   const devices = plan.bound.device.map(sizeOf).join(', ')
   const work = `${plural(plan.nodes.length, 'operation')} on ${plural(plan.lanes.length, 'lane')}`
-  const mode = modeOf(plan)
   const windows = choices.windows.some(({ gathers }) => gathers) ? 'uploads and gathers' : 'uploads'
   return `${[
     `${plan.name}: ${work}, ${plural(plan.inFlight, 'tick')} in flight`,
     `bound: ${devices} of device memory, ${sizeOf(plan.bound.pinned)} of pinned memory${kindText(plan)}`,
-    ...(mode === '' ? [] : ['', `mode ${mode}`]),
+    ...(reasons.mode === undefined ? [] : ['', `mode ${reasons.mode}`]),
     ...(reasons.graphs === undefined
       ? []
       : section(

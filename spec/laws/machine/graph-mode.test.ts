@@ -5,6 +5,7 @@ import { describe, expect, test } from 'vitest'
 import {
   compile,
   download,
+  explain,
   type Graph,
   graph,
   matmul,
@@ -92,6 +93,7 @@ describe("mode: 'auto'", () => {
       const ticks = [eager!, asGraph!].map(plan => simulate(plan, 'h200').tickMs)
       expect(simulate(auto!, 'h200').tickMs).toBeLessThanOrEqual(1.02 * Math.min(...ticks))
       expect(JSON.stringify(auto)).toBe(JSON.stringify(auto!.graphs === undefined ? eager : asGraph))
+      expect(explain(auto!)).toMatch(/\nmode (eager|graph): a tick of .* by the machine's figures, /)
       return auto!.graphs === undefined
     })
     // Both occur: small operations gain by a graph, ticks that overlap lose by one.
