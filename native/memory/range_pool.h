@@ -2,8 +2,9 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
+#include "memory/free_ranges.h"
+#include "memory/range_index.h"
 #include "order/frontier.h"
 
 namespace braid {
@@ -18,8 +19,9 @@ namespace braid {
 //   ever
 //      taken.
 //   2. `take` returns only bytes whose release frontier the lane is after.
-//   3. After `reserve`, no call allocates memory while at most that many ranges are free.
-// Not thread-safe.
+//   3. After `reserve`, no call allocates memory while at most that many ranges are free, and at most `few`.
+// A few free ranges are looked at one by one; of more there is an index, which chooses the same. The
+// frontiers of a lane only grow from call to call. Not thread-safe.
 class RangePool {
  public:
   static constexpr std::uint64_t granule = 512;
@@ -27,7 +29,11 @@ class RangePool {
     return bytes == 0 ? granule : (bytes + granule - 1) / granule * granule;
   }
 
-  RangePool(std::uint64_t limit, std::size_t lanes);
+  // Free ranges beyond which there is an index: an index takes as long to keep, by lane.
+  static constexpr std::size_t fewFor(std::size_t lanes) { return std::max<std::size_t>(1024, 8 * lanes); }
+
+  RangePool(std::uint64_t limit, std::size_t lanes) : RangePool(limit, lanes, fewFor(lanes)) {}
+  RangePool(std::uint64_t limit, std::size_t lanes, std::size_t few);
 
   // `size` is a multiple of the granule. Null where no range that the lane may take now is long enough, and
   // the limit does not allow growth.
@@ -56,33 +62,25 @@ class RangePool {
   std::uint64_t peak() const { return peak_; }
   std::uint64_t freeBytes() const;    // within the limit, usable now or not
   std::uint64_t longestFree() const;  // adjacent ranges, including the part never used
-  std::size_t ranges() const { return ranges_.size(); }
-
-  struct View {
-    std::uint64_t offset, size;
-    ConstFrontier release;
-  };
-  View range(std::size_t index) const {
-    return {ranges_[index].offset, ranges_[index].size, release(ranges_[index].slot)};
-  }
+  std::size_t ranges() const { return ranges_.count(); }
+  // In order of offset.
+  const FreeRanges& free() const { return ranges_; }
 
  private:
-  struct Range {
-    std::uint64_t offset, size;
-    std::uint32_t slot;  // its release frontier, in releases_
-    std::uint64_t end() const { return offset + size; }
-  };
-  bool usable(const Range& range, LaneId lane, ConstFrontier frontier) const;
-  ConstFrontier release(std::uint32_t slot) const { return {releases_.data() + slot * lanes_, lanes_}; }
-  std::uint32_t addSlot(ConstFrontier release);
-  // Takes `size` bytes from the low end of the ranges [first, last).
-  void cut(std::size_t first, std::size_t last, std::uint64_t size);
+  using Row = FreeRanges::Row;
+  static constexpr Row none = FreeRanges::none;
+
+  // The index, where there are more ranges than a few.
+  RangeIndex* indexed();
+  // The first range to take bytes from, found by looking at all; none: from `peak` on.
+  Row look(std::uint64_t size, LaneId lane, ConstFrontier frontier) const;
+  // Takes `size` bytes from the low end of adjacent ranges.
+  void cut(Row from, std::uint64_t size);
 
   std::uint64_t limit_, peak_ = 0;
-  std::size_t lanes_;
-  std::vector<Range> ranges_;
-  std::vector<Count> releases_;  // slots × lanes
-  std::vector<std::uint32_t> freeSlots_;
+  std::size_t few_;
+  FreeRanges ranges_;
+  std::optional<RangeIndex> index_;
 };
 
 }  // namespace braid

@@ -155,12 +155,12 @@ void SessionAllocator::appendState(std::vector<Count>* state) const {
   std::lock_guard lock(mutex_);
   state->push_back(pool_.peak());
   state->push_back(pool_.ranges());
-  for (std::size_t i = 0; i < pool_.ranges(); ++i) {
-    const RangePool::View range = pool_.range(i);
-    state->push_back(range.offset);
-    state->push_back(range.size);
+  const FreeRanges& free = pool_.free();
+  for (FreeRanges::Row row = free.first(); row != FreeRanges::none; row = free.next(row)) {
+    state->push_back(free.offset(row));
+    state->push_back(free.size(row));
     for (LaneId lane = 0; lane < order_.lanes(); ++lane)
-      state->push_back(order_.distance(lane, range.release[lane]));
+      state->push_back(order_.distance(lane, free.release(row)[lane]));
   }
 }
 
