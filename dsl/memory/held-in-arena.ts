@@ -36,15 +36,20 @@ export const arenaParts = (
     const from = Math.min(size, buffer.offset ?? 0)
     const to = Math.min(size, from + buffer.bytes)
     const lasts = buffer.life !== 'tick'
-    const first = lasts ? -1 : (runs[0] ?? -1)
-    const last = lasts ? plan.commands.length : (runs[runs.length - 1] ?? -1)
+    const first = lasts ? -1 : (runs[0]?.run ?? -1)
+    const last = lasts ? plan.commands.length : (runs[runs.length - 1]?.run ?? -1)
     return [{ buffer: b, from, to, first, last }]
   })
   const at = Math.max(-1, maximum(places, ({ to }) => to)?.first ?? -1)
   const cuts = [...new Set([0, size, ...places.flatMap(({ from, to }) => [from, to])])].sort((a, b) => a - b)
   const owned = new Map<string, { buffer: number; why: Why; bytes: number }>()
+  const starting = [...places].sort((a, b) => a.from - b.from)
+  let started = 0
+  let over: Place[] = []
   for (let i = 0; i + 1 < cuts.length; i++) {
-    const over = places.filter(({ from, to }) => from <= cuts[i]! && cuts[i]! < to)
+    const cut = cuts[i]!
+    while (started < starting.length && starting[started]!.from <= cut) over.push(starting[started++]!)
+    over = over.filter(({ to }) => cut < to).sort((a, b) => a.buffer - b.buffer)
     const live = over.find(({ first, last }) => first <= at && at <= last)
     // Else the buffer that was touched last there: in this tick, or else in the one before.
     const before = over.filter(({ last }) => last < at)
@@ -59,8 +64,8 @@ export const arenaParts = (
     if (buffer < 0) return 'a gap that keeps what lies after it aligned'
     if (why === 'lasting') return `a ${plan.buffers[buffer]!.life}, kept from tick to tick`
     const runs = touching[buffer]!
-    if (why === 'used') return stillToCome(plan, table, buffer, runs, at - 1) || 'between its operations'
-    const last = runs[runs.length - 1]
+    if (why === 'used') return stillToCome(plan, table, runs, at - 1) || 'between its operations'
+    const last = runs[runs.length - 1]?.run
     const by = last === undefined ? 'nobody' : nodeName(plan, table.subject[last]!)
     return `nobody's at that moment: last touched by ${by}`
   }

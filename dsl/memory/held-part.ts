@@ -1,6 +1,7 @@
 import { joinNames, nodeName } from '../ir/names.js'
 import type { Plan } from '../ir/plan.js'
 import type { CommandTable } from '../order/command-table.js'
+import { Mode } from '../order/flat-commands.js'
 
 /**
  * Why some bytes are in memory at the peak. `lasting`: they live on across ticks. `slots`: inputs and
@@ -20,15 +21,24 @@ export interface HeldPart {
   readonly because: string
 }
 
+/** A run that touches a root. */
+export interface Touch {
+  readonly run: number
+  readonly writes: boolean
+}
+
 /** By root, the runs that touch it, in issue order. */
-export const runsTouching = (table: CommandTable): readonly (readonly number[])[] => {
-  const runs: number[][] = Array.from({ length: table.buffers }, () => [])
+export const runsTouching = (table: CommandTable): readonly (readonly Touch[])[] => {
+  const { accessStart, accessRoot, accessMode } = table
+  const touches: Touch[][] = Array.from({ length: table.buffers }, () => [])
   for (let c = 0; c < table.commands; c++)
-    for (let a = table.accessStart[c]!; a < table.accessStart[c + 1]!; a++) {
-      const own = runs[table.accessRoot[a]!]!
-      if (own[own.length - 1] !== c) own.push(c)
+    for (let a = accessStart[c]!; a < accessStart[c + 1]!; a++) {
+      const own = touches[accessRoot[a]!]!
+      const writes = accessMode[a] === Mode.write
+      if (own[own.length - 1]?.run !== c) own.push({ run: c, writes })
+      else if (writes) own[own.length - 1] = { run: c, writes }
     }
-  return runs
+  return touches
 }
 
 /**
@@ -38,18 +48,13 @@ export const runsTouching = (table: CommandTable): readonly (readonly number[])[
 export const stillToCome = (
   plan: Plan,
   table: CommandTable,
-  root: number,
-  runs: readonly number[],
+  touches: readonly Touch[],
   at: number,
 ): string => {
-  const readers: string[] = []
-  const writers: string[] = []
-  for (const c of runs) {
-    const command = plan.commands[c]!
-    if (c <= at || command[0] !== 'run') continue
-    const writes = command[4].some(b => table.root[b] === root)
-    ;(writes ? writers : readers).push(nodeName(plan, command[1]))
-  }
+  const coming = touches.filter(({ run }) => run > at)
+  const named = (those: readonly Touch[]) => those.map(({ run }) => nodeName(plan, table.subject[run]!))
+  const writers = named(coming.filter(({ writes }) => writes))
+  const readers = named(coming.filter(({ writes }) => !writes))
   const part = (verb: string, names: readonly string[]) =>
     names.length === 0 ? [] : [`${verb} ${joinNames(names)}`]
   const parts = [...part('written by', writers), ...part('read by', readers)]

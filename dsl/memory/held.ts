@@ -3,7 +3,7 @@ import type { Plan } from '../ir/plan.js'
 import { type CommandTable, commandTableOf } from '../order/command-table.js'
 import { growthOf, type ReplayState } from './growth.js'
 import { arenaParts } from './held-in-arena.js'
-import { type HeldPart, runsTouching, stillToCome, type Why } from './held-part.js'
+import { type HeldPart, runsTouching, stillToCome, type Touch, type Why } from './held-part.js'
 import { countedPeak, peakFrom } from './peak.js'
 import { memoryOf, tracesOf } from './plan-trace.js'
 import { type AllocationTrace, When } from './trace.js'
@@ -67,7 +67,7 @@ const openAt = ({ event, when, buffer }: AllocationTrace, tick: number, until: n
 
 /** The parts of one memory that its trace allocates and frees. */
 class TracedParts {
-  private readonly touching: readonly (readonly number[])[]
+  private readonly touching: readonly (readonly Touch[])[]
 
   constructor(
     private readonly plan: Plan,
@@ -106,7 +106,7 @@ class TracedParts {
     const at = trace.command[event]!
     const followers = successors(plan, at)
     return Array.from(openAt(trace, tick, event), (b): HeldPart => {
-      const coming = stillToCome(plan, table, b, touching[b]!, at)
+      const coming = stillToCome(plan, table, touching[b]!, at)
       const next = followers.get(b)
       const kept = !followers.has(b)
         ? 'never freed'
@@ -155,8 +155,8 @@ class TracedParts {
       const m = accesses.lane[r]!
       const isBefore = accesses.point[r]! <= frontier[a * lanes + m]! + age * length[m]!
       if (m === allocLane[a] || isBefore) continue
-      const last = touching[b]!.findLast(c => table.lane[c] === m)
-      if (last !== undefined) runs.push(last)
+      const last = touching[b]!.findLast(({ run }) => table.lane[run] === m)
+      if (last !== undefined) runs.push(last.run)
     }
     return runs
       .sort((one, other) => one - other)

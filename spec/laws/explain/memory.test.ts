@@ -66,6 +66,27 @@ describe('what keeps each byte of the peak alive', () => {
     expect(heldAtPeak(plan)[0]!.parts).toHaveLength(each.length)
   })
 
+  // Quadratic, it would not end in the time of a test.
+  test.each(['pooled', 'planned'] as const)('of 150,000 buffers that one run writes, %s', storage => {
+    const each = Array.from({ length: 150_000 }, (_, i) => i)
+    const planned = storage === 'planned'
+    const plan = planOf({
+      name: 'wide',
+      lanes: ['one'],
+      buffers: each.map(i => ({ name: `b${i}`, bytes: 512, ...(planned ? { offset: 512 * i } : {}) })),
+      ...(planned ? { arena: 512 * each.length } : {}),
+      commands: [
+        ...(planned ? [] : each.map(i => ['alloc', i, 0] as const)),
+        ['run', 0, 0, [], each],
+        ['run', 1, 0, each, []],
+        ...(planned ? [] : each.map(i => ['free', i] as const)),
+      ],
+    })
+    const { parts } = heldAtPeak(plan)[0]!
+    expect(parts).toHaveLength(each.length)
+    expect(new Set(parts.map(({ because }) => because)).size).toBe(1)
+  })
+
   test('names bytes in use, kept by a window, and waiting for a lane', () => {
     const under = orThrow(compile(streamed(6, 1), { memory: streamedLeast(1) })) as Plan
     comesToThePeak(under)
