@@ -1,6 +1,7 @@
-// Over 300 lines as one thing: each law asked literally, and what that takes.
+// A second verifier: each law, asked as it is worded.
 import type { Command, Law, Plan } from '../../dsl/ir/plan.js'
 import { poolPeakOf } from '../../dsl/memory/pool-peak.js'
+import { slowPoolTicks } from './slow-pool.js'
 
 /**
  * The laws once more, decided the slow way and sharing no code with `verify`: the plan is unrolled over
@@ -24,7 +25,8 @@ export const oracle = (given: Plan, quality = true): Set<string> => {
   }
   afters(u, say)
   graphs(u, quality, say)
-  const peak = oraclePeak(plan)
+  const byPool = plan.boundKind !== undefined && plan.storage !== 'planned'
+  const peak = byPool ? poolPeak(plan, say) : oraclePeak(plan)
   const bound = [...plan.bound.device, plan.bound.pinned]
   peak.bytes.forEach((bytes, m) => {
     const c = peak.reachedAt[m]!
@@ -540,6 +542,26 @@ const minimal = (plan: Plan, safe: boolean, say: Say): void => {
       say('L6', c, command[0] === 'use' ? command[1] : -1)
     }
   })
+}
+
+/** Ticks within which the pool of a plan with an exact bound must come back to an earlier state. */
+const poolTicks = 64
+
+/**
+ * L9 of a plan that says how its bound is kept: what the session's pool takes, in one tick on an idle device
+ * or in the end.
+ */
+const poolPeak = (plan: Plan, say: Say): { bytes: number[]; reachedAt: number[] } => {
+  const last = Array.from({ length: plan.devices + 1 }, (_, memory) => {
+    if (plan.boundKind === 'enforced') return slowPoolTicks(plan, 1, memory)[0]!
+    const played = slowPoolTicks(plan, poolTicks, memory)
+    const again = played.findIndex(({ start }, t) =>
+      played.slice(plan.inFlight, t).some(other => other.start === start),
+    )
+    if (again < 0) say('L9', -1)
+    return played.at(-1)!
+  })
+  return { bytes: last.map(({ peak }) => peak), reachedAt: last.map(({ reachedAt }) => reachedAt) }
 }
 
 /**

@@ -78,19 +78,39 @@ export class SlowPool {
   }
 }
 
-/** After each tick, the furthest byte that was ever taken. */
-export const slowPoolPeaks = ({ lanes, buffers, commands, inFlight }: Plan, ticks: number): number[] => {
+/** A tick of one memory. */
+export interface PoolTick {
+  /** The furthest byte that was ever taken. */
+  readonly peak: number
+  /** The alloc command that took it; -1: none did. */
+  readonly reachedAt: number
+  /** What was free when it began, with points counted from there. */
+  readonly start: string
+}
+
+/** After each tick, the furthest byte of device 0 that was ever taken. */
+export const slowPoolPeaks = (plan: Plan, ticks: number): number[] =>
+  slowPoolTicks(plan, ticks, 0).map(({ peak }) => peak)
+
+/** Ticks of one memory: a device's, or pinned. */
+export const slowPoolTicks = (plan: Plan, ticks: number, memory: number): PoolTick[] => {
+  const { lanes, buffers, commands, inFlight } = plan
   const none = lanes.map(() => 0)
   const frontier: Points[] = lanes.map(() => none)
   const ends: Points[] = []
-  const peaks: number[] = []
+  const played: PoolTick[] = []
+  const isHere = ({ space, device }: Plan['buffers'][number]): boolean =>
+    space === 'pinned' ? memory === plan.devices : device === memory
   let base = 0
-  for (const { space, life, alias, bytes } of buffers)
-    if (alias === undefined && space === 'device' && (life === 'state' || life === 'param'))
-      base += roundedUp(bytes)
+  for (const buffer of buffers) {
+    if (buffer.alias !== undefined || buffer.life === 'tick' || !isHere(buffer)) continue
+    const slots = buffer.life === 'input' || buffer.life === 'output' ? inFlight : 1
+    base += roundedUp(buffer.bytes) * slots
+  }
   const pool = new SlowPool(base)
   let before = new Map<number, Points>()
   const offset = new Map<number, number>()
+  let reachedAt = -1
 
   for (let tick = 0; tick < ticks; tick++) {
     const done = ends[tick - inFlight]
@@ -100,13 +120,20 @@ export const slowPoolPeaks = ({ lanes, buffers, commands, inFlight }: Plan, tick
       })
       pool.retire(done)
     }
+    const begun = frontier.map((points, l) => points[l]!)
+    const start = JSON.stringify(
+      pool.ranges.map(({ at, size, release }) => [
+        ...[at, size],
+        ...release.map((point, m) => (point === 0 ? null : point - begun[m]!)),
+      ]),
+    )
     const marks = new Map<number, Points>()
     const lane = new Map<number, number>()
     const uses = new Map<number, Points>()
     const step = (l: number): void => {
       frontier[l] = frontier[l]!.with(l, frontier[l]![l]! + 1)
     }
-    for (const command of commands) {
+    commands.forEach((command, c) => {
       if (command[0] === 'run') step(command[2])
       else if (command[0] === 'record') {
         marks.set(command[1], frontier[command[2]]!)
@@ -116,11 +143,13 @@ export const slowPoolPeaks = ({ lanes, buffers, commands, inFlight }: Plan, tick
         if (mark !== undefined) frontier[command[2]] = join(frontier[command[2]]!, mark)
         step(command[2])
       } else {
-        const { space, home, bytes } = buffers[command[1]]!
-        if (space !== 'device') continue
-        if (command[0] === 'alloc')
+        const { home, bytes } = buffers[command[1]]!
+        if (!isHere(buffers[command[1]]!)) return
+        if (command[0] === 'alloc') {
+          const before = pool.peak
           offset.set(command[1], pool.take(roundedUp(bytes), command[2], frontier[command[2]]!))
-        else if (command[0] === 'use') {
+          if (pool.peak > before) reachedAt = c
+        } else if (command[0] === 'use') {
           const point = marks.get(command[3])![lane.get(command[3])!]!
           const others = uses.get(command[1]) ?? none
           uses.set(command[1], others.with(command[2], Math.max(others[command[2]]!, point)))
@@ -129,10 +158,10 @@ export const slowPoolPeaks = ({ lanes, buffers, commands, inFlight }: Plan, tick
           pool.give(offset.get(command[1])!, roundedUp(bytes), release)
         }
       }
-    }
+    })
     before = marks
     ends.push(frontier.map((points, l) => points[l]!))
-    peaks.push(pool.peak)
+    played.push({ peak: pool.peak, reachedAt, start })
   }
-  return peaks
+  return played
 }

@@ -13,6 +13,7 @@ import { graphOf, tasksOf } from '../../fixtures/graphs/of-tasks.js'
 import { patternGraph, patterns } from '../../fixtures/graphs/patterns.js'
 import { planFrom, recipes } from '../../fixtures/plans/random.js'
 import { runs } from '../../fixtures/runs.js'
+import { oracle } from '../../oracle/oracle.js'
 import { slowPoolPeaks } from '../../oracle/slow-pool.js'
 
 const withBound = (plan: Plan, boundKind: BoundKind, device: number): Plan => ({
@@ -75,6 +76,35 @@ describe('an exact bound', () => {
       }),
       { numRuns: runs(60) },
     )
+  })
+})
+
+describe('the oracle', () => {
+  test.each(['enforced', 'exact'] as const)('finds L9 where the verifier does, of an %s bound', boundKind => {
+    const broken = { found: 0, kept: 0 }
+    fc.assert(
+      fc.property(recipes(8), fc.integer({ min: -2, max: 0 }), fc.boolean(), (recipe, granules, ofDevice) => {
+        const made = planFrom({ ...recipe, planned: false })
+        const { device, pinned, first } = poolPeakOf(made)
+        const peaks = boundKind === 'exact' ? [...device, pinned] : first
+        const less = (bytes: number, isIt: boolean) => Math.max(0, bytes + (isIt ? granules * granule : 0))
+        const plan: Plan = {
+          ...made,
+          boundKind,
+          bound: {
+            device: peaks.slice(0, -1).map(bytes => less(bytes, ofDevice)),
+            pinned: less(peaks.at(-1)!, !ofDevice),
+          },
+        }
+        const found = verify(plan, { safety: true }).map(
+          ({ law, command, buffer }) => `${law} ${command} ${buffer ?? -1}`,
+        )
+        expect(found.toSorted()).toEqual([...oracle(plan, false)].toSorted())
+        broken[found.length > 0 ? 'found' : 'kept']++
+      }),
+      { numRuns: runs(60) },
+    )
+    expect(Math.min(broken.found, broken.kept)).toBeGreaterThan(5)
   })
 })
 
