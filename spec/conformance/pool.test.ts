@@ -9,6 +9,7 @@ import type { Graph } from '../../dsl/language/graph.js'
 import { poolPeakOf } from '../../dsl/memory/pool-peak.js'
 import { open, pulled } from '../../runtime/index.js'
 import { generated } from '../fixtures/graphs/generated.js'
+import { largeGraph } from '../fixtures/graphs/large.js'
 import { patternGraph, patternInput, patterns } from '../fixtures/graphs/patterns.js'
 import { often, runs } from '../fixtures/runs.js'
 import { slowPoolPeaks } from '../oracle/slow-pool.js'
@@ -104,5 +105,12 @@ describe('the pool on host', () => {
     else expect(measured).toBeLessThanOrEqual(device[0]!)
     // Each tick of an enforced bound takes what the first one takes.
     expect(measured).toBe(slowPoolPeaks(plan, plan.boundKind === 'enforced' ? 1 : length).at(-1))
+  })
+
+  it('takes it where thousands of ranges are free, which both pools find by an index', async () => {
+    const plan = orThrow(compile(largeGraph('unet', 6_000, 4)))
+    const { device, ticks, exact } = poolPeakOf(plan)
+    expect(exact).toBe(true)
+    expect(await poolPeak(roomy(plan), 64 * 64, ticks + 2, 1)).toBe(device[0])
   })
 })
