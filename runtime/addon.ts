@@ -116,6 +116,16 @@ export interface NativeProgramSpec {
   readonly nodes: readonly { readonly name: string; readonly kernel: number; readonly peerAccess: boolean }[]
   readonly events: number
   readonly commands: Int32Array
+  /**
+   * Ranges of commands that are launched as graphs: commands `from` up to `to`, counted, not words. Graph g has
+   * the edges `edgeStart[g]` up to `edgeStart[g + 1]`, edge e from command `edges[2e]` to `edges[2e + 1]`.
+   */
+  readonly graphs: {
+    readonly from: Int32Array
+    readonly to: Int32Array
+    readonly edgeStart: Int32Array
+    readonly edges: Int32Array
+  }
   readonly storage: 'pooled' | 'planned'
   /** Each tick begins, on the device, after the end of the tick before, its blocks where they were then. */
   readonly enforced: boolean

@@ -36,9 +36,9 @@ BufferSpec buffer(Napi::Value value, const std::string& field) {
   return spec;
 }
 
-std::vector<std::int32_t> words(Napi::Value value) {
+std::vector<std::int32_t> words(Napi::Value value, const std::string& field) {
   if (!value.IsTypedArray() || value.As<Napi::TypedArray>().TypedArrayType() != napi_int32_array) {
-    throw Napi::TypeError::New(value.Env(), "spec.commands must be an Int32Array");
+    throw Napi::TypeError::New(value.Env(), field + " must be an Int32Array");
   }
   const auto array = value.As<Napi::Int32Array>();
   return array.ElementLength() == 0
@@ -83,7 +83,13 @@ ProgramSpec programSpec(Napi::Value value) {
          flagOr(node.Get("peerAccess"), where + ".peerAccess", false)});
   }
   spec.events = static_cast<std::uint32_t>(integerAt(object.Get("events"), "spec.events", 0, INT32_MAX));
-  spec.commands = words(object.Get("commands"));
+  spec.commands = words(object.Get("commands"), "spec.commands");
+  if (const Napi::Value graphs = object.Get("graphs"); !absent(graphs)) {
+    const Napi::Object table = objectAt(graphs, "spec.graphs");
+    spec.graphs = {words(table.Get("from"), "spec.graphs.from"), words(table.Get("to"), "spec.graphs.to"),
+                   words(table.Get("edgeStart"), "spec.graphs.edgeStart"),
+                   words(table.Get("edges"), "spec.graphs.edges")};
+  }
   const std::string storage = textAt(object.Get("storage"), "spec.storage");
   if (storage != "pooled" && storage != "planned")
     throw Napi::TypeError::New(value.Env(), "spec.storage must be pooled or planned");

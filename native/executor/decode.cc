@@ -70,7 +70,7 @@ class Decoder {
   Decoder(const ProgramSpec& spec, Decoded* decoded) : spec_(spec), out_(*decoded), words_(spec.commands) {}
 
   MaybeFailure decode() {
-    if (header() && buffers() && kernels()) commands();
+    if (header() && buffers() && kernels() && commands()) graphs();
     return failure_;
   }
 
@@ -168,6 +168,7 @@ class Decoder {
     while (at_ < words_.size()) {
       where_ = item("commands", out_.steps.size());
       Step step;
+      step.command = static_cast<std::uint32_t>(out_.steps.size());
       if (!command(words_[at_++], step)) return false;
       out_.steps.push_back(step);
     }
@@ -182,6 +183,57 @@ class Decoder {
       where_ = item("events", step.subject);
       if (!check(recordedOn_[step.subject] >= 0, "waited for and never recorded")) return false;
     }
+    return true;
+  }
+
+  bool graphs() {
+    const GraphTable& table = spec_.graphs;
+    const std::size_t count = table.from.size();
+    where_ = "graphs";
+    if (count == 0) return true;
+    if (!check(spec_.planned, "only planned storage has the same addresses in every tick") ||
+        !check(table.to.size() == count && table.edgeStart.size() == count + 1 && table.edges.size() % 2 == 0,
+               "the lists of from, to, edgeStart and edges do not match"))
+      return false;
+    std::int64_t end = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      where_ = item("graphs", i);
+      GraphRange graph;
+      if (!range(table.from[i], table.to[i], end, &graph) ||
+          !check(table.edgeStart[i] >= 0 && table.edgeStart[i] <= table.edgeStart[i + 1] &&
+                     static_cast<std::size_t>(table.edgeStart[i + 1]) <= table.edges.size() / 2,
+                 "edgeStart names no edges"))
+        return false;
+      for (auto at = static_cast<std::size_t>(table.edgeStart[i]);
+           at < static_cast<std::size_t>(table.edgeStart[i + 1]); ++at)
+        if (!edge(table.edges[2 * at], table.edges[2 * at + 1], &graph)) return false;
+      end = table.to[i];
+      out_.graphs.push_back(std::move(graph));
+    }
+    return true;
+  }
+
+  bool range(std::int64_t from, std::int64_t to, std::int64_t end, GraphRange* graph) {
+    if (!check(from >= end && from < to && to <= static_cast<std::int64_t>(out_.steps.size()),
+               "from and to are no range of commands after the graph before"))
+      return false;
+    graph->from = static_cast<std::uint32_t>(from);
+    graph->to = static_cast<std::uint32_t>(to);
+    const bool runs = std::any_of(out_.steps.begin() + from, out_.steps.begin() + to,
+                                  [](const Step& step) { return step.kind == StepKind::run; });
+    return check(runs, "has no run");
+  }
+
+  bool edge(std::int64_t before, std::int64_t after, GraphRange* graph) {
+    const auto node = [&](std::int64_t command) {
+      return command >= graph->from && command < graph->to &&
+             out_.steps[static_cast<std::size_t>(command)].kind == StepKind::run;
+    };
+    if (!check(node(before) && node(after) && before < after,
+               "edge " + std::to_string(before) + " to " + std::to_string(after) +
+                   " is not from one run of the graph to a later one"))
+      return false;
+    graph->edges.emplace_back(static_cast<std::uint32_t>(before), static_cast<std::uint32_t>(after));
     return true;
   }
 
@@ -213,6 +265,7 @@ class Decoder {
       case StepKind::record: return event(&step.subject) && lane(step) && record(step);
       case StepKind::wait: return event(&step.subject) && lane(step) && wait(step);
       case StepKind::use: return pooled(step) && lane(step) && event(&step.event) && use(step);
+      case StepKind::launch: break;
     }
     return false;
   }

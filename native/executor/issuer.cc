@@ -4,17 +4,11 @@
 #include <set>
 
 namespace braid {
-namespace {
 
-// Two NaNs of bf16 or f16, and one NaN of f32: a read before the first write yields a NaN in every float
-// type.
-constexpr std::uint32_t garbage = 0xFFC0FFC0u;
-
-}  // namespace
-
-Issuer::Issuer(Program& program, Trace& trace, bool poison, bool mayRepeat)
+Issuer::Issuer(Program& program, Trace& trace, bool poison, bool mayRepeat, PlanGraphs* graphs)
     : program_(program),
       trace_(trace),
+      graphs_(graphs),
       slots_(program.spec().inFlight),
       poison_(poison),
       mayRepeat_(mayRepeat),
@@ -36,48 +30,44 @@ Issuer::Issuer(Program& program, Trace& trace, bool poison, bool mayRepeat)
   for (const Step& step : program.steps())
     if (step.kind == StepKind::alloc) ++blocksOf_[memoryOf(step.subject)], ++allBlocks_;
   findFirstWrites();
-  if (poison) findFirstTouches();
+  if (!poison) return;
+  std::vector<bool> inGraph(program.steps().size());
+  for (std::size_t i = 0; i < program.decoded().graphs.size(); ++i) {
+    if (!program.schedule().launched[i]) continue;
+    const GraphRange& range = program.decoded().graphs[i];
+    std::fill(inGraph.begin() + range.from, inGraph.begin() + range.to, true);
+  }
+  for (const FirstTouch& touch : firstTouches(program))
+    if (!inGraph[touch.command]) firstTouches_.push_back(touch);
 }
 
 void Issuer::findFirstWrites() {
   const ProgramSpec& spec = program_.spec();
   std::map<std::uint32_t, std::size_t> numbers;        // by root, its index in `readers_`
   std::set<std::pair<std::uint32_t, LaneId>> written;  // roots, by lane
-  for (std::size_t at = 0; at < program_.steps().size(); ++at) {
-    const Step& step = program_.steps()[at];
-    if (step.kind != StepKind::run) continue;
-    for (std::uint32_t i = step.reads; i < step.reads + step.writes; ++i) {
-      const std::uint32_t root = spec.buffers[program_.decoded().operands[step.operands + i]].root;
+  const auto add = [&](const Step& run, std::size_t at, LaneId lane) {
+    for (std::uint32_t i = run.reads; i < run.reads + run.writes; ++i) {
+      const std::uint32_t root = spec.buffers[program_.decoded().operands[run.operands + i]].root;
       const BufferSpec& buffer = spec.buffers[root];
       if (buffer.life != Life::output || buffer.space != Space::device) continue;
       const auto [known, isNew] = numbers.try_emplace(root, readers_.size());
       if (isNew) readers_.push_back({root, {}});
-      if (written.emplace(root, step.lane).second) firstWrites_.push_back({at, known->second});
+      if (written.emplace(root, lane).second) firstWrites_.push_back({at, known->second});
     }
+  };
+  const std::vector<Step>& steps = program_.schedule().steps;
+  for (std::size_t at = 0; at < steps.size(); ++at) {
+    if (steps[at].kind == StepKind::run) add(steps[at], at, steps[at].lane);
+    if (steps[at].kind != StepKind::launch) continue;
+    const GraphRange& range = program_.decoded().graphs[steps[at].subject];
+    for (std::uint32_t node = range.from; node < range.to; ++node)
+      if (program_.steps()[node].kind == StepKind::run) add(program_.steps()[node], at, steps[at].lane);
   }
 }
 
-void Issuer::findFirstTouches() {
-  const ProgramSpec& spec = program_.spec();
-  std::vector<bool> touched(spec.buffers.size());
-  for (std::size_t at = 0; at < program_.steps().size(); ++at) {
-    const Step& step = program_.steps()[at];
-    if (step.kind != StepKind::run) continue;
-    for (std::uint32_t i = 0; i < step.reads + step.writes; ++i) {
-      const std::uint32_t operand = program_.decoded().operands[step.operands + i];
-      const std::uint32_t root = spec.buffers[operand].root;
-      const BufferSpec& buffer = spec.buffers[root];
-      const bool inArena = spec.planned && buffer.life == Life::tick;
-      if (buffer.space != Space::device || !(inArena || buffer.life == Life::output)) continue;
-      // Lanes write the parts of an output side by side.
-      const std::uint32_t touch = inArena ? root : operand;
-      if (touched[touch]) continue;
-      touched[touch] = true;
-      // A lane of another device may have no access to this memory.
-      if (buffer.device != program_.deviceOf(step.lane)) continue;
-      firstTouches_.push_back({at, touch});
-    }
-  }
+}
+for (const FirstTouch& touch : firstTouches(program))
+  if (!inGraph[touch.command]) firstTouches_.push_back(touch);
 }
 
 MaybeFailure Issuer::issue(std::uint64_t tick) {
@@ -87,7 +77,7 @@ MaybeFailure Issuer::issue(std::uint64_t tick) {
   if (!begun_) begin(tick);
   if (MaybeFailure failure = orderAfterTickBefore(tick)) return failure;
   if (nextOrder_ < tickOrders()) return std::nullopt;
-  const std::vector<Step>& steps = program_.steps();
+  const std::vector<Step>& steps = program_.schedule().steps;
   for (; next_ < steps.size(); ++next_) {
     const Step& command = steps[next_];
     const std::uint64_t pieces = isPaced(command) ? piecesOf(command) : 0;
@@ -101,10 +91,10 @@ MaybeFailure Issuer::issue(std::uint64_t tick) {
         return explain(command, status);
       if (!fitting) return std::nullopt;
     }
-    if (command.kind == StepKind::run || command.kind == StepKind::alloc)
-      driver_->label({&program_, tick, next_});
+    if (command.kind == StepKind::run || command.kind == StepKind::alloc || command.kind == StepKind::launch)
+      driver_->label({&program_, tick, command.command});
     Status status = waitForReaders(next_);
-    if (status == Status::ok) status = poisonFirstTouches(next_);
+    if (status == Status::ok && command.kind == StepKind::run) status = poisonFirstTouches(command.command);
     if (status == Status::ok) status = step(command, tick);
     if (status == Status::ok && pieces > 0) status = countQueued(command.lane, pieces);
     if (status != Status::ok) return explain(command, status);
@@ -118,18 +108,18 @@ void Issuer::begin(std::uint64_t tick) {
   begun_ = true;
   next_ = 0;
   nextOrder_ = tick > 0 ? 0 : tickOrders();
-  const std::uint32_t slot = slots_[tick % slots_.size()].load(std::memory_order_relaxed);
+  slot_ = slotOf(tick);
   if (!addressesKnown_) {
     program_.order.beginTick(tick);
     for (const auto& pool : program_.pools) pool->forgetCompleted();
     enterSteadyState(tick);
   }
   for (const std::uint32_t buffer : handedOver_)
-    addresses_[buffer] = program_.memory.address(program_.spec(), buffer, slot);
+    addresses_[buffer] = program_.memory.address(program_.spec(), buffer, slot_);
   for (const LaneId lane : program_.pacing.lanes())
     program_.pacing.adjust(lane, program_.driverOf(lane).streamDepth());
   nextTouch_ = nextWrite_ = 0;
-  for (auto& [root, marks] : readers_) program_.memory.takeUses(program_.spec(), root, slot, &marks);
+  for (auto& [root, marks] : readers_) program_.memory.takeUses(program_.spec(), root, slot_, &marks);
   if (period_ > 0) nextAddress_ = (tick - periodStart_) % period_ * allBlocks_;
 }
 
@@ -244,6 +234,7 @@ Status Issuer::step(const Step& step, std::uint64_t tick) {
         pool(step.subject)
             .recordUse(blocks_[step.subject], program_.order.marked(program_.marker(step.event, tick)));
       return Status::ok;
+    case StepKind::launch: return launch(step, tick);
   }
   return Status::invalidValue;
 }
@@ -300,7 +291,8 @@ Status Issuer::waitForReaders(std::size_t at) {
     for (const Mark* const mark : readers_[firstWrites_[nextWrite_].output].marks) {
       if (Lanes::complete(*mark)) continue;
       call_ = "streamWait";
-      const Status status = driver_->streamWait(program_.streams()[program_.steps()[at].lane], mark->event);
+      const Status status =
+          driver_->streamWait(program_.streams()[program_.schedule().steps[at].lane], mark->event);
       if (status != Status::ok) return status;
     }
   }
@@ -314,16 +306,13 @@ void Issuer::releaseReaders() {
   }
 }
 
-// A buffer of the arena has no alloc, so it is poisoned at its first access, on the lane of that access. If
-// by an error of order another buffer still used these bytes, its readers would see NaNs. So is an output on
-// a device, whose readers are lanes of users.
-Status Issuer::poisonFirstTouches(std::size_t at) {
-  for (; nextTouch_ < firstTouches_.size() && firstTouches_[nextTouch_].step == at; ++nextTouch_) {
+Status Issuer::poisonFirstTouches(std::uint32_t command) {
+  for (; nextTouch_ < firstTouches_.size() && firstTouches_[nextTouch_].command == command; ++nextTouch_) {
     const std::uint32_t buffer = firstTouches_[nextTouch_].buffer;
     call_ = "fill32";
     const Status status =
         driver_->fill32(addresses_[buffer], garbage, program_.spec().buffers[buffer].bytes / sizeof(garbage),
-                        program_.streams()[program_.steps()[at].lane]);
+                        program_.streams()[program_.steps()[command].lane]);
     if (status != Status::ok) return status;
   }
   return Status::ok;
@@ -337,7 +326,9 @@ void Issuer::place(std::uint32_t root, DeviceAddress address) {
 Status Issuer::run(const Step& step, std::uint64_t tick) {
   call_ = "eventRecord";
   if (trace_.enabled()) {
-    if (const Status status = trace_.begin(program_, tick, step); status != Status::ok) return status;
+    Status status = trace_.anchor(program_, tick, step.lane);
+    if (status == Status::ok) status = trace_.begin(program_, slot_, step);
+    if (status != Status::ok) return status;
   }
   call_ = "run";
   const std::uint32_t* buffers = program_.decoded().operands.data() + step.operands;
@@ -347,7 +338,16 @@ Status Issuer::run(const Step& step, std::uint64_t tick) {
   if (status != Status::ok) return status;
   if (!addressesKnown_) program_.order.run(step.lane);
   call_ = "eventRecord";
-  return trace_.enabled() ? trace_.end(program_, tick, step) : Status::ok;
+  return trace_.enabled() ? trace_.end(program_, slot_, step) : Status::ok;
+}
+
+Status Issuer::launch(const Step& step, std::uint64_t tick) {
+  if (trace_.enabled()) {
+    call_ = "eventRecord";
+    if (const Status status = trace_.anchor(program_, tick, step.lane); status != Status::ok) return status;
+  }
+  call_ = "execLaunch";
+  return graphs_->launch(step.subject, slot_, program_.streams()[step.lane]);
 }
 
 Failure Issuer::explain(Status status) {

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <vector>
 
+#include "executor/plan_graphs.h"
+#include "executor/poison.h"
 #include "executor/program.h"
 #include "executor/steady_state.h"
 #include "executor/trace.h"
@@ -19,8 +21,9 @@ namespace braid {
 // from the second tick on.
 class Issuer {
  public:
-  // Without `mayRepeat` every tick calls the allocators for every block: for tests.
-  Issuer(Program& program, Trace& trace, bool poison, bool mayRepeat = true);
+  // Without `mayRepeat` every tick calls the allocators for every block: for tests. `graphs`: the executables
+  // that the program's schedule launches; null where it launches none.
+  Issuer(Program& program, Trace& trace, bool poison, bool mayRepeat = true, PlanGraphs* graphs = nullptr);
 
   // Issues the tick. Where a lane's queue is full it stops before that command, with `isWhole` false, and is
   // called again for the same tick later. The first failure ends the tick; commands before it run on.
@@ -28,6 +31,10 @@ class Issuer {
   // The slot of inputs and outputs that a tick uses; from any thread, before the tick is issued.
   void useSlot(std::uint64_t tick, std::uint32_t slot) {
     slots_[tick % slots_.size()].store(slot, std::memory_order_relaxed);
+  }
+  // That slot; until the tick has ended.
+  std::uint32_t slotOf(std::uint64_t tick) const {
+    return slots_[tick % slots_.size()].load(std::memory_order_relaxed);
   }
   bool isWhole() const { return !begun_; }
   // How many commands have found their lane's queue full.
@@ -41,7 +48,6 @@ class Issuer {
 
  private:
   void findFirstWrites();
-  void findFirstTouches();
   void begin(std::uint64_t tick);
   MaybeFailure end(std::uint64_t tick);
   MaybeFailure orderAfterTickBefore(std::uint64_t tick);
@@ -62,7 +68,8 @@ class Issuer {
   Status run(const Step& step, std::uint64_t tick);
   Status waitForReaders(std::size_t at);
   void releaseReaders();
-  Status poisonFirstTouches(std::size_t at);
+  Status launch(const Step& step, std::uint64_t tick);
+  Status poisonFirstTouches(std::uint32_t command);
   Status bindDeviceOf(LaneId lane);
   void place(std::uint32_t root, DeviceAddress address);
   std::size_t memoryOf(std::uint32_t buffer) const {
@@ -75,6 +82,7 @@ class Issuer {
 
   Program& program_;
   Trace& trace_;
+  PlanGraphs* const graphs_;
   std::vector<std::atomic<std::uint32_t>> slots_;  // by tick modulo inFlight
   bool poison_;
   bool mayRepeat_;
@@ -90,7 +98,8 @@ class Issuer {
   std::vector<std::uint64_t> blocksOf_;  // by pool: blocks of a tick
   std::uint64_t allBlocks_ = 0;          // their sum
   const char* call_ = "";                // the present driver call, for failures
-  std::size_t next_ = 0;                 // the first command of the tick that is not issued yet
+  std::uint32_t slot_ = 0;               // of the tick
+  std::size_t next_ = 0;                 // the first step of the tick's schedule that is not issued yet
   std::size_t nextOrder_ = 0;            // the first of `tickOrders` that is not issued yet
   bool begun_ = false;                   // a tick has begun and is not issued to its end
   bool full_ = false;                    // command `next_` has found its lane's queue full
@@ -99,18 +108,12 @@ class Issuer {
   std::vector<DeviceAddress> operands_;    // of the run that is being launched
   std::vector<BlockId> blocks_;            // by root buffer
   std::vector<std::uint32_t> handedOver_;  // inputs, outputs and their views
-  // With poison: the buffers that have no alloc (those of an arena, and the parts of outputs on a device) and
-  // the step of a tick that touches each first, in order of steps.
-  struct FirstTouch {
-    std::size_t step;
-    std::uint32_t buffer;
-  };
-  std::vector<FirstTouch> firstTouches_;
+  std::vector<FirstTouch> firstTouches_;   // with poison: those outside graphs
   std::size_t nextTouch_ = 0;
   // Outputs on a device: lanes of users may still read the slot, as its last lease left it. A lane's first
   // write of an output in a tick comes after those readers, whose marks are held until the tick is issued.
   struct FirstWrite {
-    std::size_t step;
+    std::size_t step;    // of the schedule: a run, or the launch of a graph
     std::size_t output;  // index in `readers_`
   };
   struct Readers {

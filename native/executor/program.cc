@@ -30,11 +30,29 @@ MaybeFailure Program::takeMemory(const MemorySources& sources) {
 }
 
 MaybeFailure Program::load(const ReferenceFactory& reference) {
+  if (MaybeFailure failure = findGraphs()) return failure;
   if (MaybeFailure failure = enablePeers()) return failure;
   if (MaybeFailure failure = makeStreams()) return failure;
   if (MaybeFailure failure = makeEvents()) return failure;
   if (MaybeFailure failure = prepareKernels(reference)) return failure;
   return makePacing();
+}
+
+// A driver without graphs gets each command by itself: the answers are the same.
+MaybeFailure Program::findGraphs() {
+  bool supported = !decoded_.graphs.empty();
+  for (std::size_t device = 0; device < drivers_.size() && supported; ++device) {
+    Driver& driver = *drivers_[device];
+    Graph graph = nullptr;
+    Status status = driver.bind();
+    if (status == Status::ok) status = driver.graphCreate(&graph);
+    supported = status != Status::notSupported;
+    if (status == Status::ok) status = driver.graphDestroy(graph);
+    if (supported && status != Status::ok) return failureOf(driver, status, "graphCreate");
+  }
+  if (drivers_.size() > 1) drivers_[0]->bind();
+  schedule_ = scheduleOf(spec_, decoded_, supported);
+  return std::nullopt;
 }
 
 // Enables peer access between all devices that copy from or to each other. Where the machine has none, only
@@ -127,19 +145,16 @@ MaybeFailure Program::makeEvents() {
     markerEvents_.push_back(event);
     return order.addMarker();
   };
-  for (std::uint32_t event = 0; event < spec_.events; ++event) {
-    markers_.push_back(marker(decoded_.recordedOn[event]));
-    if (decoded_.alternating[event]) marker(decoded_.recordedOn[event]);
+  for (std::uint32_t event = 0; event < schedule_.events; ++event) {
+    markers_.push_back(marker(schedule_.recordedOn[event]));
+    if (schedule_.alternating[event]) marker(schedule_.recordedOn[event]);
   }
   std::vector<TickOrder::Marker> spare;
   for (LaneId lane = 0; lane < streams_.size(); ++lane) spare.push_back(marker(lane));
 
   std::vector<bool> busy(streams_.size());
-  for (const Step& step : decoded_.steps) {
-    if (step.kind == StepKind::run || step.kind == StepKind::wait || step.kind == StepKind::record ||
-        step.kind == StepKind::alloc)
-      busy[step.lane] = true;
-  }
+  for (const Step& step : schedule_.steps)
+    if (step.kind != StepKind::free && step.kind != StepKind::use) busy[step.lane] = true;
   for (LaneId lane = 0; lane < streams_.size(); ++lane) {
     if (busy[lane]) busyLanes_.push_back(lane);
   }
@@ -170,9 +185,10 @@ MaybeFailure Program::makePools(const std::vector<TickOrder::Marker>& spare) {
 // poison adds a fill for each allocation, and an enforced bound the order of ticks.
 MaybeFailure Program::makePacing() {
   std::vector<std::uint64_t> pieces(streams_.size(), 1);
-  for (const Step& step : decoded_.steps) {
+  for (const Step& step : schedule_.steps) {
     if (step.kind == StepKind::run) pieces[step.lane] += this->pieces(step.run) + 3;
-    if (step.kind == StepKind::record || step.kind == StepKind::wait) ++pieces[step.lane];
+    if (step.kind == StepKind::record || step.kind == StepKind::wait || step.kind == StepKind::launch)
+      ++pieces[step.lane];
     if (step.kind == StepKind::alloc) pieces[step.lane] += 2;
   }
   for (const LaneId lane : busyLanes_) {

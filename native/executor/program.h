@@ -7,6 +7,7 @@
 #include "executor/decode.h"
 #include "executor/driver_objects.h"
 #include "executor/pacing.h"
+#include "executor/schedule.h"
 #include "executor/session_memory.h"
 #include "memory/session_allocator.h"
 
@@ -37,10 +38,13 @@ class Program {
 
   std::size_t devices() const { return drivers_.size(); }
   Driver& driver(std::size_t device = 0) const { return *drivers_[device]; }
+  const std::shared_ptr<Driver>& sharedDriver(std::size_t device) const { return drivers_[device]; }
   std::uint32_t deviceOf(LaneId lane) const { return spec_.lanes[lane].device; }
   Driver& driverOf(LaneId lane) const { return *laneDrivers_[lane]; }
   const ProgramSpec& spec() const { return spec_; }
-  const std::vector<Step>& steps() const { return decoded_.steps; }
+  const std::vector<Step>& steps() const { return decoded_.steps; }  // the plan's commands
+  // What is issued in their place.
+  const Schedule& schedule() const { return schedule_; }
   const Decoded& decoded() const { return decoded_; }
   const Kernel& kernel(std::uint32_t run) const { return *runKernels_[run]; }
   const std::vector<Stream>& streams() const { return streams_; }
@@ -49,12 +53,12 @@ class Program {
   Event event(TickOrder::Marker marker) const { return markerEvents_[marker]; }
   // The marker that a record in this tick sets. A wait for the tick before passes tick - 1.
   TickOrder::Marker marker(std::uint32_t event, std::uint64_t tick) const {
-    return markers_[event] + (decoded_.alternating[event] ? tick & 1 : 0);
+    return markers_[event] + (schedule_.alternating[event] ? tick & 1 : 0);
   }
   Event tickEnd(std::uint32_t slot, LaneId lane) const { return tickEnds_[slot * streams_.size() + lane]; }
   // Recorded on the first of the busy lanes; only where the bound is enforced.
   Event tickOrder() const { return tickOrder_; }
-  // Lanes with commands. The other lanes' ticks have no end to wait for.
+  // Lanes on whose streams something is issued. The other lanes' ticks have no end to wait for.
   const std::vector<LaneId>& busyLanes() const { return busyLanes_; }
   Stream service(std::size_t device) const { return services_[device]; }
   // By root buffer: its views.
@@ -67,6 +71,7 @@ class Program {
   Pacing pacing;
 
  private:
+  MaybeFailure findGraphs();
   MaybeFailure enablePeers();
   MaybeFailure afterPreviousUses(Driver& driver, Stream stream);
   MaybeFailure makeStreams();
@@ -85,6 +90,7 @@ class Program {
   const std::vector<std::shared_ptr<Driver>> drivers_;
   ProgramSpec spec_;
   Decoded decoded_;
+  Schedule schedule_;
   std::vector<std::unique_ptr<Kernel>> kernels_;
   std::vector<const Kernel*> runKernels_;
   std::vector<std::uint32_t> runPieces_;

@@ -42,6 +42,13 @@ struct DeviceSpec {
   std::uint64_t arenaBytes = 0;
 };
 
+// Ranges of commands that are launched as graphs, in order: commands from[g] up to to[g]. `edges` are pairs
+// of commands, the first before the second; those of graph g are the pairs edgeStart[g] up to edgeStart[g +
+// 1].
+struct GraphTable {
+  std::vector<std::int32_t> from, to, edgeStart, edges;
+};
+
 struct ProgramSpec {
   std::string name;
   std::uint32_t inFlight = 1;
@@ -51,6 +58,7 @@ struct ProgramSpec {
   std::vector<NodeSpec> nodes;
   std::uint32_t events = 0;
   std::vector<std::int32_t> commands;
+  GraphTable graphs;
   bool planned = false;
   // The bound is that of one tick on an idle device. So each tick begins, on the device, after the end of the
   // tick before, and has its blocks where the first one had them.

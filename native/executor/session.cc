@@ -43,7 +43,8 @@ MaybeFailure Session::finish() {
   if (MaybeFailure failure = program_->load(options_.reference)) return failure;
   if (options_.trace)
     if (MaybeFailure failure = trace_.prepare(*program_)) return failure;
-  issuer_ = std::make_unique<Issuer>(*program_, trace_, options_.poison);
+  if (MaybeFailure failure = graphs_.make(*program_, trace_, options_.poison)) return failure;
+  issuer_ = std::make_unique<Issuer>(*program_, trace_, options_.poison, true, &graphs_);
   eventsAtFirstTick_ = program_->objects.eventsCreated();
   try {
     issueThread_.enter();
@@ -154,7 +155,7 @@ void Session::completeLoop() {
     if (tick < failedTick_) {
       lock.unlock();
       MaybeFailure failure = awaitTick(tick);
-      if (!failure && trace_.enabled()) trace_.collect(*program_, tick);
+      if (!failure && trace_.enabled()) trace_.collect(*program_, tick, issuer_->slotOf(tick));
       lock.lock();
       if (failure) fail(tick, std::move(*failure));
     }
@@ -245,7 +246,7 @@ Failure Session::asynchronous(Failure noticed, std::uint64_t tick, LaneId lane) 
   std::string suspects;
   std::size_t count = 0;
   for (const Step& step : steps) {
-    if (step.kind != StepKind::run || step.lane != lane) continue;
+    if (step.kind != StepKind::run || program_->schedule().issuedOn[step.command] != lane) continue;
     if (count++ == 0) failure.node = static_cast<int>(step.subject);
     if (count <= 4) suspects += (suspects.empty() ? "" : ", ") + spec_.nodes[step.subject].name;
   }
@@ -378,6 +379,7 @@ void Session::close(Unbegun unbegun) {
   }
   if (options_.sequence) options_.sequence->forget(*program);
   issuer_.reset();
+  graphs_.clear();
   program.reset();
   drivers_.clear();
   devices_.clear();

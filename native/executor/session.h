@@ -136,6 +136,7 @@ class Session : private IssueThread::Queue {
   IssueThread& issueThread_;
   std::unique_ptr<Program> program_;  // null once closed
   Trace trace_;
+  PlanGraphs graphs_;
   std::unique_ptr<Issuer> issuer_;
   // In a sequence, by tick modulo inFlight: the launch's turn, and the uses that it comes after.
   struct Launch {

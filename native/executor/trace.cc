@@ -1,5 +1,6 @@
 #include "executor/trace.h"
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 
@@ -8,24 +9,29 @@ namespace braid {
 MaybeFailure Trace::prepare(Program& program) {
   runs_ = program.decoded().runs;
   if (runs_ == 0) return std::nullopt;
-  sets_ = program.spec().inFlight + 1;
   clocks_.resize(program.devices());
-  std::vector<std::uint32_t> deviceOf(runs_);
+  MaybeFailure failure;
+  const auto make = [&](Event* event, std::uint32_t device) {
+    if (failure) return;
+    Driver& driver = program.driver(device);
+    if (program.devices() > 1) driver.bind();
+    if (const Status status = program.objects.event(driver, event, EventKind::timed); status != Status::ok)
+      failure = failureOf(driver, status, "eventCreate");
+  };
+  const std::uint32_t slots = program.spec().inFlight;
+  events_.resize(slots * runs_ * 2);
   for (const Step& step : program.steps()) {
     if (step.kind != StepKind::run) continue;
-    deviceOf[step.run] = program.deviceOf(step.lane);
-    Clock& clock = clocks_[deviceOf[step.run]];
-    if (!clock.runs) clock.first = step.run;
-    clock.runs = true;
+    const std::uint32_t device = program.deviceOf(step.lane);
+    for (std::uint32_t slot = 0; slot < slots; ++slot)
+      for (std::size_t edge = 0; edge < 2; ++edge)
+        make(&events_[(slot * runs_ + step.run) * 2 + edge], device);
+    std::vector<Event>& anchors = clocks_[device].anchors;
+    if (!anchors.empty()) continue;
+    anchors.resize(slots + 1);
+    for (Event& anchor : anchors) make(&anchor, device);
   }
-  events_.resize(sets_ * runs_ * 2);
-  for (std::size_t i = 0; i < events_.size(); ++i) {
-    Driver& driver = program.driver(deviceOf[i / 2 % runs_]);
-    if (program.devices() > 1) driver.bind();
-    if (const Status status = program.objects.event(driver, &events_[i], EventKind::timed);
-        status != Status::ok)
-      return failureOf(driver, status, "eventCreate");
-  }
+  if (failure) return failure;
   return program.devices() > 1 ? tie(program) : std::nullopt;
 }
 
@@ -50,41 +56,60 @@ MaybeFailure Trace::tie(Program& program) {
   return std::nullopt;
 }
 
-Status Trace::begin(Program& program, std::uint64_t tick, const Step& run) {
-  return program.driverOf(run.lane).eventRecord(at(tick, run.run, 0), program.streams()[run.lane]);
+Status Trace::anchor(Program& program, std::uint64_t tick, LaneId lane) {
+  Clock& clock = clocks_[program.deviceOf(lane)];
+  if (clock.anchored == tick) return Status::ok;
+  clock.anchored = tick;
+  return program.driverOf(lane).eventRecord(clock.anchors[tick % clock.anchors.size()],
+                                            program.streams()[lane]);
 }
 
-Status Trace::end(Program& program, std::uint64_t tick, const Step& run) {
-  return program.driverOf(run.lane).eventRecord(at(tick, run.run, 1), program.streams()[run.lane]);
+Status Trace::begin(Program& program, std::uint32_t slot, const Step& run) {
+  return program.driverOf(run.lane).eventRecord(event(slot, run.run, 0), program.streams()[run.lane]);
 }
 
-void Trace::collect(Program& program, std::uint64_t tick) {
+Status Trace::end(Program& program, std::uint32_t slot, const Step& run) {
+  return program.driverOf(run.lane).eventRecord(event(slot, run.run, 1), program.streams()[run.lane]);
+}
+
+// Calls `take(run, start, end)` for each run whose times are known.
+template <class Take>
+void Trace::times(Program& program, std::uint64_t tick, std::uint32_t slot, Take take) {
+  for (const Step& step : program.steps()) {
+    if (step.kind != StepKind::run) continue;
+    Driver& driver = program.driverOf(step.lane);
+    const Clock& clock = clocks_[program.deviceOf(step.lane)];
+    const Event from = clock.anchors[tick % clock.anchors.size()];
+    float start = 0, end = 0;
+    if (driver.eventElapsed(&start, from, event(slot, step.run, 0)) != Status::ok) continue;
+    if (driver.eventElapsed(&end, from, event(slot, step.run, 1)) != Status::ok) continue;
+    take(step, clock.origin + start, clock.origin + end);
+  }
+}
+
+void Trace::collect(Program& program, std::uint64_t tick, std::uint32_t slot) {
   for (std::size_t device = 0; device < clocks_.size(); ++device) {
     Clock& clock = clocks_[device];
-    const Event from = tick > 0 ? at(tick - 1, clock.first, 0) : clock.opening;
+    if (clock.anchors.empty()) continue;
+    const std::size_t count = clock.anchors.size();
+    const Event from = tick > 0 ? clock.anchors[(tick - 1) % count] : clock.opening;
     float milliseconds = 0;
-    if (clock.runs && from != nullptr &&
-        program.driver(device).eventElapsed(&milliseconds, from, at(tick, clock.first, 0)) == Status::ok)
+    if (from != nullptr &&
+        program.driver(device).eventElapsed(&milliseconds, from, clock.anchors[tick % count]) == Status::ok)
       clock.origin += milliseconds;
   }
   // Times count from the first run on any device.
   if (tick == 0) {
     double zero = std::numeric_limits<double>::infinity();
-    for (const Clock& clock : clocks_) zero = clock.runs ? std::min(zero, clock.origin) : zero;
-    for (Clock& clock : clocks_) clock.origin -= zero;
+    times(program, tick, slot, [&](const Step&, double start, double) { zero = std::min(zero, start); });
+    if (zero < std::numeric_limits<double>::infinity())
+      for (Clock& clock : clocks_) clock.origin -= zero;
   }
   std::lock_guard lock(mutex_);
-  for (const Step& step : program.steps()) {
-    if (step.kind != StepKind::run) continue;
-    Driver& driver = program.driverOf(step.lane);
-    const Clock& clock = clocks_[program.deviceOf(step.lane)];
-    const Event first = at(tick, clock.first, 0);
-    float start = 0, end = 0;
-    if (driver.eventElapsed(&start, first, at(tick, step.run, 0)) != Status::ok) continue;
-    if (driver.eventElapsed(&end, first, at(tick, step.run, 1)) != Status::ok) continue;
-    keep({static_cast<double>(tick), clock.origin + start, clock.origin + end,
-          static_cast<std::int32_t>(step.subject), static_cast<std::int32_t>(step.lane)});
-  }
+  times(program, tick, slot, [&](const Step& run, double start, double end) {
+    keep({static_cast<double>(tick), start, end, static_cast<std::int32_t>(run.subject),
+          static_cast<std::int32_t>(run.lane)});
+  });
 }
 
 void Trace::keep(const Row& row) {

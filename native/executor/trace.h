@@ -15,10 +15,14 @@ struct TraceRows {
   std::uint64_t dropped = 0;  // older rows that are no longer kept
 };
 
-// Times every run by a pair of events around it. `prepare` creates inFlight + 1 sets of events, so the set of
-// tick t - 1 is still intact when tick t is read, which relates one tick's times to the next. (The driver
-// returns elapsed times as 32-bit floats, so times are summed from tick to tick, not measured from a distant
-// origin.) Issuing thread: begin, end. Completion thread: collect. Any thread: rows.
+// Times every run by a pair of events around it, one pair for each slot of inputs and outputs: a graph's
+// nodes record the events of the slot that its executable is for. A slot is used again only after its tick
+// has been read.
+//
+// Times of a tick are relative to its anchor, an event on each device, and anchors to the one before. (The
+// driver returns elapsed times as 32-bit floats, so times are summed from tick to tick, not measured from a
+// distant origin.) There are inFlight + 1 anchors, so that of tick t - 1 is still intact when tick t is read.
+// Issuing thread: anchor, begin, end. Completion thread: collect. Any thread: rows.
 //
 // Events of two devices cannot be compared, so each device has its own clock. The clocks are related when the
 // program is opened, by an event on each idle device and the time at which this thread saw it complete. That
@@ -29,26 +33,28 @@ class Trace {
   explicit Trace(std::size_t most = mostRows) : most_(most) {}
 
   MaybeFailure prepare(Program& program);
-  bool enabled() const { return sets_ > 0; }
+  bool enabled() const { return runs_ > 0; }
 
-  Status begin(Program& program, std::uint64_t tick, const Step& run);
-  Status end(Program& program, std::uint64_t tick, const Step& run);
-  // The tick has completed.
-  void collect(Program& program, std::uint64_t tick);
+  // Before the first run or launch of a tick on a device: the others do nothing.
+  Status anchor(Program& program, std::uint64_t tick, LaneId lane);
+  Status begin(Program& program, std::uint32_t slot, const Step& run);
+  Status end(Program& program, std::uint32_t slot, const Step& run);
+  // Of a run in a slot: 0 the start, 1 the end.
+  Event event(std::uint32_t slot, std::uint32_t run, int edge) const {
+    return events_[(slot * runs_ + run) * 2 + static_cast<std::size_t>(edge)];
+  }
+  // The tick has completed in this slot.
+  void collect(Program& program, std::uint64_t tick, std::uint32_t slot);
   TraceRows rows() const;
 
  private:
-  Event at(std::uint64_t tick, std::uint32_t run, int edge) const {
-    return events_[((tick % sets_) * runs_ + run) * 2 + static_cast<std::size_t>(edge)];
-  }
-
-  std::size_t sets_ = 0, runs_ = 0;
-  std::vector<Event> events_;  // sets × runs × {start, end}
+  std::size_t runs_ = 0;
+  std::vector<Event> events_;  // slots × runs × {start, end}
   struct Clock {
-    std::uint32_t first = 0;  // the first run of a tick on this device
-    bool runs = false;        // there is one
-    Event opening = nullptr;  // of several devices: when the program was opened
-    double origin = 0;        // of the first run of the tick last collected, on the common clock
+    std::vector<Event> anchors;                  // by tick modulo their number; none where nothing runs
+    std::uint64_t anchored = ~std::uint64_t{0};  // issuing thread: the last tick with an anchor
+    Event opening = nullptr;                     // of several devices: when the program was opened
+    double origin = 0;                           // of the last anchor collected, on the common clock
   };
   MaybeFailure tie(Program& program);
   std::vector<Clock> clocks_;  // by device
@@ -57,6 +63,8 @@ class Trace {
     std::int32_t node, lane;
   };
   void keep(const Row& row);
+  template <class Take>
+  void times(Program& program, std::uint64_t tick, std::uint32_t slot, Take take);
 
   const std::size_t most_;
   mutable std::mutex mutex_;

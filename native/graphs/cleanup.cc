@@ -4,6 +4,11 @@ namespace braid::graphs {
 
 void CleanupQueue::destroyed(void* data) noexcept {
   auto* payload = static_cast<Payload*>(data);
+  // Nothing of anybody's ends with it, so nobody need drain it.
+  if (ownsNothing(payload->owners) && payload->more.empty()) {
+    delete payload;
+    return;
+  }
   // Another thread may release the payload as soon as it is pushed.
   const std::shared_ptr<CleanupQueue> queue = std::move(payload->queue);
   payload->next = queue->first_.load(std::memory_order_relaxed);

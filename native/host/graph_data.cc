@@ -32,6 +32,7 @@ std::unique_ptr<GraphData> copyGraph(const GraphData& from, UserObjects* objects
     copy->kind = node->kind;
     copy->work = node->work;
     copy->event = node->event;
+    copy->label = node->label;
     copy->condition = node->condition;
     copy->conditional = node->conditional;
     namedNode(*copy);
@@ -84,6 +85,7 @@ std::shared_ptr<Image> imageOf(const GraphData& graph, Conditions* conditions, I
     made.kind = node.kind;
     made.work = node.work;
     made.event = node.event;
+    made.label = node.label;
     made.condition = node.condition;
     made.conditional = node.conditional;
     made.source = node.id;

@@ -21,6 +21,7 @@ struct NodeData {
   NodeKind kind = NodeKind::empty;
   Work work;
   std::uint64_t event = 0;
+  WorkLabel label;
   Condition condition = 0;
   ConditionalKind conditional = ConditionalKind::branch;
   std::vector<std::unique_ptr<GraphData>> bodies;  // one of a child node, any of a conditional one

@@ -226,8 +226,9 @@ Time GraphLaunch::perform(const ImageNode& node, Time ready) {
   const auto fault = faults.empty() ? faults.end() : faults.find(&node);
   const std::uint64_t number = performed_.fetch_add(1, std::memory_order_relaxed) + 1;
   std::uint64_t state = jitter == 0 ? 0 : (jitter ^ number * 0xd1342543de82ef95u) | 1;
-  return performWork(engine_->context(), node.work, fault == faults.end() ? nullptr : fault->second, label,
-                     ready, &state, scratch);
+  const bool own = node.label.owner == label.owner;
+  return performWork(engine_->context(), node.work, fault == faults.end() ? nullptr : fault->second,
+                     {label.owner, label.tick, own ? node.label.step : label.step}, ready, &state, scratch);
 }
 
 }  // namespace braid::host

@@ -25,6 +25,7 @@ template <class Node>
 void replace(Node& node, const NewNode& made) {
   node.work = made.work;
   node.event = made.event;
+  node.label = made.label;
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ struct NewNode {
   NodeKind kind = NodeKind::empty;
   Work work;
   std::uint64_t event = 0;
+  WorkLabel label;
   Graph child = nullptr;
 };
 

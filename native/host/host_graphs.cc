@@ -34,6 +34,7 @@ Status noPlace(std::string* detail) {
 
 Status HostDriver::describe(const NodeParams& params, NewNode* node) {
   node->kind = params.kind;
+  node->label = label_;
   Work& work = node->work;
   const bool outOfRange = params.to == 0 || params.to + params.bytes < params.to;
   switch (params.kind) {

@@ -395,6 +395,7 @@ Status HostDriver::submit(StreamQueue& queue, NodeKind kind, Work work) {
     std::string detail;
     NewNode node;
     node.kind = kind;
+    node.label = label_;
     node.work = std::move(work);
     const Status status = graphs_.capture(&queue, node, &detail);
     return status == Status::ok ? status : fail(status, std::move(detail));

@@ -1,5 +1,5 @@
 import type { KernelSpec } from '../../dsl/ir/kernel-spec.js'
-import type { Command, Life, Plan } from '../../dsl/ir/plan.js'
+import type { Command, Life, Plan, PlanGraph } from '../../dsl/ir/plan.js'
 import type { NativeBuffer, NativeProgramSpec } from '../addon.js'
 
 const lifeNumber = { tick: 0, state: 1, param: 2, input: 3, output: 4 } as const satisfies Record<
@@ -43,11 +43,32 @@ export const flatten = (plan: Plan): FlatProgram => {
       })),
       events: events.size,
       commands: flatWords(plan.commands, events),
+      graphs: flatGraphs(plan.graphs ?? []),
       storage: plan.storage,
       enforced: plan.boundKind === 'enforced',
       arenaBytes: each(plan, plan.arena),
       bound: { device: each(plan, plan.bound.device), pinned: plan.bound.pinned },
     },
+  }
+}
+
+const flatGraphs = (graphs: readonly PlanGraph[]): NativeProgramSpec['graphs'] => {
+  const edgeStart = new Int32Array(graphs.length + 1)
+  graphs.forEach(({ edges }, i) => {
+    edgeStart[i + 1] = edgeStart[i]! + edges.length
+  })
+  const edges = new Int32Array(2 * edgeStart.at(-1)!)
+  let at = 0
+  for (const graph of graphs)
+    for (const [before, after] of graph.edges) {
+      edges[at++] = before
+      edges[at++] = after
+    }
+  return {
+    from: Int32Array.from(graphs, ({ from }) => from),
+    to: Int32Array.from(graphs, ({ to }) => to),
+    edgeStart,
+    edges,
   }
 }
 

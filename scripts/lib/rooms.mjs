@@ -23,8 +23,8 @@ const mayInclude = {
   cuda: ['driver', 'kernels'],
   order: ['driver'],
   memory: ['driver', 'order'],
-  executor: ['driver', 'kernels', 'order', 'memory'],
   graphs: ['driver', 'order'],
+  executor: ['driver', 'kernels', 'order', 'memory', 'graphs'],
   tools: ['driver', 'memory', 'executor'],
   bindings: ['driver', 'kernels', 'memory', 'executor', 'graphs', 'tools'],
 }

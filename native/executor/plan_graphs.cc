@@ -1,0 +1,171 @@
+#include "executor/plan_graphs.h"
+
+#include <algorithm>
+
+#include "executor/poison.h"
+#include "graphs/capture.h"
+
+namespace braid {
+namespace {
+
+// Makes the nodes of one graph, for one slot.
+class Maker {
+ public:
+  Maker(Program& program, const Trace& trace, const std::vector<FirstTouch>& touches, std::uint32_t graph,
+        std::uint32_t slot)
+      : program_(program),
+        trace_(trace),
+        touches_(touches),
+        range_(program.decoded().graphs[graph]),
+        lane_(program.schedule().issuedOn[range_.from]),
+        slot_(slot),
+        driver_(program.sharedDriver(program.deviceOf(lane_))),
+        queue_(std::make_shared<graphs::CleanupQueue>()),
+        nodes_(range_.to - range_.from) {}
+
+  MaybeFailure make(graphs::ExecutableGraph* made) {
+    Status status = driver_->bind();
+    if (status != Status::ok) return failed(status, "bind");
+    status = graphs::GraphDefinition::create(driver_, queue_, &definition_);
+    if (status != Status::ok) return failed(status, "graphCreate");
+    auto edges = range_.edges;
+    std::sort(edges.begin(), edges.end(),
+              [](const auto& one, const auto& other) { return one.second < other.second; });
+    auto edge = edges.begin();
+    for (std::uint32_t at = range_.from; at < range_.to; ++at) {
+      const Step& step = program_.steps()[at];
+      if (step.kind != StepKind::run) continue;
+      std::vector<graphs::Node> after;
+      for (; edge != edges.end() && edge->second == at; ++edge)
+        after.push_back(nodes_[edge->first - range_.from]);
+      driver_->label({&program_, 0, at});
+      status = add(step, std::move(after));
+      driver_->label({});
+      if (status != Status::ok) return failed(step, status);
+    }
+    return instantiate(made);
+  }
+
+ private:
+  Status add(const Step& run, std::vector<graphs::Node> after) {
+    graphs::Node node;
+    Status status = poison(run, &after);
+    if (status == Status::ok && trace_.enabled()) {
+      status = definition_.add(&node, after, NodeParams::record(trace_.event(slot_, run.run, 0)));
+      after = {node};
+    }
+    if (status == Status::ok) status = addKernel(run, after, &node);
+    if (status != Status::ok) return status;
+    nodes_[run.command - range_.from] = node;
+    if (!trace_.enabled()) return Status::ok;
+    graphs::Node end;
+    return definition_.add(&end, {node}, NodeParams::record(trace_.event(slot_, run.run, 1)));
+  }
+
+  // The fills come one after the other, since most runs touch one buffer first.
+  Status poison(const Step& run, std::vector<graphs::Node>* after) {
+    auto touch =
+        std::lower_bound(touches_.begin(), touches_.end(), run.command,
+                         [](const FirstTouch& one, std::uint32_t command) { return one.command < command; });
+    for (; touch != touches_.end() && touch->command == run.command; ++touch) {
+      graphs::Node fill;
+      const std::size_t words = program_.spec().buffers[touch->root].bytes / sizeof(garbage);
+      if (words == 0) continue;
+      const Status status = definition_.add(
+          &fill, *after, NodeParams::fill(address(touch->root), garbage, sizeof(garbage), words));
+      if (status != Status::ok) return status;
+      *after = {fill};
+    }
+    return Status::ok;
+  }
+
+  Status addKernel(const Step& run, const std::vector<graphs::Node>& after, graphs::Node* node) {
+    const Kernel& kernel = program_.kernel(run.run);
+    const std::uint32_t* operands = program_.decoded().operands.data() + run.operands;
+    std::vector<DeviceAddress> reads, writes;
+    for (std::uint32_t i = 0; i < run.reads; ++i) reads.push_back(address(operands[i]));
+    for (std::uint32_t i = 0; i < run.writes; ++i) writes.push_back(address(operands[run.reads + i]));
+    if (kernel.form() == Kernel::Form::node)
+      return definition_.add(node, after, NodeParams::launch(kernel, std::move(reads), std::move(writes)));
+    graphs::GraphDefinition child;
+    const Status status = graphs::captureLaunch(
+        driver_, queue_, program_.service(program_.deviceOf(run.lane)), kernel, reads, writes, {}, &child);
+    return status == Status::ok ? definition_.embed(node, after, child) : status;
+  }
+
+  DeviceAddress address(std::uint32_t buffer) const {
+    return program_.memory.address(program_.spec(), buffer, slot_);
+  }
+
+  MaybeFailure instantiate(graphs::ExecutableGraph* made) {
+    InstantiateResult result = InstantiateResult::success;
+    Status status = graphs::ExecutableGraph::instantiate(definition_, {}, made, &result);
+    if (status != Status::ok) return failed(status, "graphInstantiate");
+    status = made->upload(program_.streams()[lane_]);
+    if (status != Status::ok) return failed(status, "execUpload");
+    return std::nullopt;
+  }
+
+  Failure failed(Status status, const char* call) const {
+    Failure failure = failureOf(*driver_, status, call);
+    failure.lane = program_.spec().lanes[lane_].name;
+    return failure;
+  }
+  Failure failed(const Step& run, Status status) const {
+    const std::string& name = program_.spec().nodes[run.subject].name;
+    Failure failure = failed(status, "");
+    failure.op = "nodeAdd " + name;
+    failure.node = static_cast<int>(run.subject);
+    return failure;
+  }
+
+  Program& program_;
+  const Trace& trace_;
+  const std::vector<FirstTouch>& touches_;
+  const GraphRange& range_;
+  const LaneId lane_;
+  const std::uint32_t slot_;
+  const std::shared_ptr<Driver> driver_;
+  const std::shared_ptr<graphs::CleanupQueue> queue_;
+  graphs::GraphDefinition definition_;
+  std::vector<graphs::Node> nodes_;  // by run of the range
+};
+
+// Whether the executables of two slots differ.
+bool dependsOnSlot(const Program& program, const GraphRange& range) {
+  const ProgramSpec& spec = program.spec();
+  for (std::uint32_t at = range.from; at < range.to; ++at) {
+    const Step& step = program.steps()[at];
+    for (std::uint32_t i = 0; i < step.reads + step.writes; ++i) {
+      const std::uint32_t root = spec.buffers[program.decoded().operands[step.operands + i]].root;
+      const Life life = spec.buffers[root].life;
+      if (life == Life::input || life == Life::output) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+MaybeFailure PlanGraphs::make(Program& program, const Trace& trace, bool poison) {
+  const std::vector<GraphRange>& ranges = program.decoded().graphs;
+  const std::vector<FirstTouch> touches = poison ? firstTouches(program) : std::vector<FirstTouch>{};
+  executables_.resize(ranges.size());
+  for (std::uint32_t graph = 0; graph < ranges.size(); ++graph) {
+    if (!program.schedule().launched[graph]) continue;
+    const bool slots = trace.enabled() || dependsOnSlot(program, ranges[graph]);
+    executables_[graph].resize(slots ? program.spec().inFlight : 1);
+    for (std::uint32_t slot = 0; slot < executables_[graph].size(); ++slot)
+      if (MaybeFailure failure = Maker(program, trace, touches, graph, slot).make(&executables_[graph][slot]))
+        return failure;
+  }
+  return std::nullopt;
+}
+
+std::size_t PlanGraphs::executables() const {
+  std::size_t count = 0;
+  for (const auto& slots : executables_) count += slots.size();
+  return count;
+}
+
+}  // namespace braid

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "executor/program.h"
+
+namespace braid {
+
+// Two NaNs of bf16 or f16, and one NaN of f32: a read before the first write yields a NaN in every float
+// type.
+constexpr std::uint32_t garbage = 0xFFC0FFC0u;
+
+// A buffer of the arena has no alloc, so it is poisoned at its first access in a tick, on the lane of that
+// access. If by an error of order another buffer still used these bytes, its readers would see NaNs.
+struct FirstTouch {
+  std::size_t command;
+  std::uint32_t root;
+};
+// Of planned storage, in order of commands.
+std::vector<FirstTouch> firstTouches(const Program& program);
+
+}  // namespace braid
