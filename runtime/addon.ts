@@ -172,6 +172,7 @@ export interface NativeStats {
   /** Allocations served: by order; by making the lane wait; by growth. */
   readonly byOrder: number
   readonly fullQueues: number
+  readonly graphLaunches: number
   readonly byWait: number
   readonly byGrowth: number
   /** Driver objects created since the program's first tick was issued: 0 in steady state. */

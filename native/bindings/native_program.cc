@@ -224,6 +224,7 @@ Napi::Value stats(const Napi::CallbackInfo& info) {
   count("ticks", stats.ticks);
   count("byOrder", stats.byOrder);
   count("fullQueues", stats.fullQueues);
+  count("graphLaunches", stats.graphLaunches);
   count("byWait", stats.byWait);
   count("byGrowth", stats.byGrowth);
   count("bySynchronize", stats.bySynchronize);

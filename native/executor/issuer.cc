@@ -347,6 +347,7 @@ Status Issuer::launch(const Step& step, std::uint64_t tick) {
     if (const Status status = trace_.anchor(program_, tick, step.lane); status != Status::ok) return status;
   }
   call_ = "execLaunch";
+  graphLaunches_.fetch_add(1, std::memory_order_relaxed);
   return graphs_->launch(step.subject, slot_, program_.streams()[step.lane]);
 }
 

@@ -39,6 +39,8 @@ class Issuer {
   bool isWhole() const { return !begun_; }
   // How many commands have found their lane's queue full.
   std::uint64_t fullQueues() const { return fullQueues_; }
+  // How many graphs have been launched.
+  std::uint64_t graphLaunches() const { return graphLaunches_; }
   // Whether the addresses of all buffers of the next tick are known.
   bool addressesKnown() const { return addressesKnown_; }
   // Frees the blocks that a failed tick left behind. All work has completed.
@@ -103,7 +105,7 @@ class Issuer {
   std::size_t nextOrder_ = 0;            // the first of `tickOrders` that is not issued yet
   bool begun_ = false;                   // a tick has begun and is not issued to its end
   bool full_ = false;                    // command `next_` has found its lane's queue full
-  std::atomic<std::uint64_t> fullQueues_{0};
+  std::atomic<std::uint64_t> fullQueues_{0}, graphLaunches_{0};
   std::vector<DeviceAddress> addresses_;   // by buffer, at command `next_`
   std::vector<DeviceAddress> operands_;    // of the run that is being launched
   std::vector<BlockId> blocks_;            // by root buffer

@@ -324,6 +324,7 @@ SessionStats Session::count() const {
     stats.devices.push_back(device);
   }
   stats.fullQueues = issuer_->fullQueues();
+  stats.graphLaunches = issuer_->graphLaunches();
   stats.reservedPeak = stats.reserved;
   stats.pinned = memory.totalBytes(memory.pinned());
   stats.eventsCreated = program_->objects.eventsCreated() - eventsAtFirstTick_;

@@ -38,7 +38,8 @@ struct DeviceStats {
 struct SessionStats {
   std::uint64_t allocated = 0, allocatedPeak = 0, reserved = 0, reservedPeak = 0, poolPeak = 0, pinned = 0,
                 ticks = 0;
-  std::uint64_t byOrder = 0, byWait = 0, byGrowth = 0, bySynchronize = 0, eventsCreated = 0, fullQueues = 0;
+  std::uint64_t byOrder = 0, byWait = 0, byGrowth = 0, bySynchronize = 0, eventsCreated = 0, fullQueues = 0,
+                graphLaunches = 0;
   std::vector<double> issueNanoseconds;
   std::vector<DeviceStats> devices;
 };

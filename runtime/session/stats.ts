@@ -89,6 +89,8 @@ export interface SessionStats {
    * meanwhile.
    */
   readonly fullQueues: number
+  /** Launches of the plan's graphs; 0 where each command is issued by itself. */
+  readonly graphLaunches: number
 }
 
 /** What a session measures on the JavaScript thread. */
@@ -123,4 +125,5 @@ export const sessionStats = (
   reuse: { byOrder: native.byOrder, byWait: native.byWait, byGrowth: native.byGrowth },
   eventsCreated: native.eventsCreated,
   fullQueues: native.fullQueues,
+  graphLaunches: native.graphLaunches,
 })

@@ -29,7 +29,10 @@ describe.each(present)('a plan in graph mode on %s', device => {
     const compile: CompileOptions = { ...made.compile, storage: 'planned', mode }
     const options = { compile, params: made.params ?? {}, poison: true, ...shaken(seed) }
     await using session = await opened(made.graph, device, options)
-    return await outputsOf(session as never, made)
+    const got = await outputsOf(session as never, made)
+    const { ticks, graphLaunches } = session.stats()
+    expect(graphLaunches).toBe(ticks * (session.plan.graphs?.length ?? 0))
+    return got
   }
   const expectSame = async (made: Case, seed: number): Promise<readonly Values[]> => {
     const eager = await outputs(made, 'eager', seed)
