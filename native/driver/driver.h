@@ -151,10 +151,8 @@ class Driver : public GraphCalls {
     return Status::notSupported;
   }
 
-  // Labels the work that this thread queues from now on, and the nodes that it makes: a launch that has its
-  // nodes' owner as its own reports the step of the node that failed, in the launch's tick. `failedWork`
-  // returns the label of the piece that failed, or one without an owner on devices that do not know it
-  // (cuda).
+  // Labels the work that this thread queues from now on. `failedWork` returns the label of the piece that
+  // failed, or one without an owner on devices that do not know it (cuda).
   virtual void label(const WorkLabel&) {}
   virtual WorkLabel failedWork() { return {}; }
 

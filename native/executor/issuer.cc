@@ -65,11 +65,6 @@ void Issuer::findFirstWrites() {
   }
 }
 
-}
-for (const FirstTouch& touch : firstTouches(program))
-  if (!inGraph[touch.command]) firstTouches_.push_back(touch);
-}
-
 MaybeFailure Issuer::issue(std::uint64_t tick) {
   call_ = "bind";
   driver_ = &program_.driver();

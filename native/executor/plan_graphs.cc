@@ -56,9 +56,9 @@ class Maker {
     }
     if (status == Status::ok) status = addKernel(run, after, &node);
     if (status != Status::ok) return status;
-    nodes_[run.command - range_.from] = node;
+    graphs::Node& end = nodes_[run.command - range_.from];
+    end = node;
     if (!trace_.enabled()) return Status::ok;
-    graphs::Node end;
     return definition_.add(&end, {node}, NodeParams::record(trace_.event(slot_, run.run, 1)));
   }
 
@@ -69,10 +69,10 @@ class Maker {
                          [](const FirstTouch& one, std::uint32_t command) { return one.command < command; });
     for (; touch != touches_.end() && touch->command == run.command; ++touch) {
       graphs::Node fill;
-      const std::size_t words = program_.spec().buffers[touch->root].bytes / sizeof(garbage);
+      const std::size_t words = program_.spec().buffers[touch->buffer].bytes / sizeof(garbage);
       if (words == 0) continue;
       const Status status = definition_.add(
-          &fill, *after, NodeParams::fill(address(touch->root), garbage, sizeof(garbage), words));
+          &fill, *after, NodeParams::fill(address(touch->buffer), garbage, sizeof(garbage), words));
       if (status != Status::ok) return status;
       *after = {fill};
     }
@@ -128,7 +128,7 @@ class Maker {
   const std::shared_ptr<Driver> driver_;
   const std::shared_ptr<graphs::CleanupQueue> queue_;
   graphs::GraphDefinition definition_;
-  std::vector<graphs::Node> nodes_;  // by run of the range
+  std::vector<graphs::Node> nodes_;  // by run of the range: what its edges lead from
 };
 
 // Whether the executables of two slots differ.

@@ -9,12 +9,17 @@ std::vector<FirstTouch> firstTouches(const Program& program) {
   for (const Step& step : program.steps()) {
     if (step.kind != StepKind::run) continue;
     for (std::uint32_t i = 0; i < step.reads + step.writes; ++i) {
-      const std::uint32_t root = spec.buffers[program.decoded().operands[step.operands + i]].root;
+      const std::uint32_t operand = program.decoded().operands[step.operands + i];
+      const std::uint32_t root = spec.buffers[operand].root;
       const BufferSpec& buffer = spec.buffers[root];
-      if (touched[root] || buffer.life != Life::tick || buffer.space != Space::device) continue;
-      touched[root] = true;
+      const bool inArena = spec.planned && buffer.life == Life::tick;
+      if (buffer.space != Space::device || !(inArena || buffer.life == Life::output)) continue;
+      // Lanes write the parts of an output side by side.
+      const std::uint32_t touch = inArena ? root : operand;
+      if (touched[touch]) continue;
+      touched[touch] = true;
       // A lane of another device may have no access to this memory.
-      if (buffer.device == program.deviceOf(step.lane)) found.push_back({step.command, root});
+      if (buffer.device == program.deviceOf(step.lane)) found.push_back({step.command, touch});
     }
   }
   return found;

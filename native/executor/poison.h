@@ -11,13 +11,14 @@ namespace braid {
 // type.
 constexpr std::uint32_t garbage = 0xFFC0FFC0u;
 
-// A buffer of the arena has no alloc, so it is poisoned at its first access in a tick, on the lane of that
-// access. If by an error of order another buffer still used these bytes, its readers would see NaNs.
+// Buffers of an arena and outputs on a device have no alloc, so they are poisoned at their first access in a
+// tick, on the lane of that access. If by an error of order another buffer still used these bytes, its
+// readers would see NaNs; so would lanes of users that read an output.
 struct FirstTouch {
   std::size_t command;
-  std::uint32_t root;
+  std::uint32_t buffer;
 };
-// Of planned storage, in order of commands.
+// In order of commands.
 std::vector<FirstTouch> firstTouches(const Program& program);
 
 }  // namespace braid

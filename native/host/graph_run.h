@@ -23,7 +23,8 @@ struct ImageNode {
   bool enabled = true;
   Work work;                // kernel, copy, fill, host function
   std::uint64_t event = 0;  // eventWait, eventRecord: the event's handle
-  WorkLabel label;          // of the thread that made the node
+  // Of the thread that made the node: a launch of the same owner reports this step, in its own tick.
+  WorkLabel label;
   Condition condition = 0;
   ConditionalKind conditional = ConditionalKind::branch;
   std::vector<std::shared_ptr<const Image>> bodies;  // one of a child node, any of a conditional one

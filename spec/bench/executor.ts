@@ -1,7 +1,8 @@
 // What running a plan eagerly costs the thread that issues it: the executor by itself, over a driver that
 // does nothing, before its pool has reached the steady state and after; tasks that launch nothing, and tasks
-// that launch an empty kernel, beside the same driver calls made by a loop. Task graphs as CUDASTF's stress
-// benchmarks have them: a task a datum, eight lanes of a hundred tasks, and a chain.
+// that launch an empty kernel, beside the same driver calls made by a loop; and a tick of 1,000 nodes as a
+// graph, beside the driver's launch call alone and the tick issued command by command. Task graphs as CUDASTF's
+// stress benchmarks have them: a task a datum, eight lanes of a hundred tasks, and a chain.
 //
 // CUDASTF is measured in the same run where BRAID_CUDASTF names a folder with its stress benchmarks built
 // (cudax/test/stf/stress/task_bench.cu and empty_tasks.cu of NVIDIA's CCCL):
@@ -63,6 +64,7 @@ const bars = {
   executor: { most: 40, of: 'ns a command' },
   'executor-empty': { most: 0.25, of: "CUDASTF's time" },
   'executor-launch': { most: 1.05, of: 'the driver calls' },
+  'executor-graph': { most: 2, of: 'us a launch of 1,000 empty nodes' },
 } as const
 
 export const bench = {
@@ -78,7 +80,7 @@ export const bench = {
         const kind = figure.bench as keyof typeof bars
         const stf = peer.us[figure.case.replace(/, (pooled|planned)$/, '')]
         const against =
-          kind === 'executor'
+          kind === 'executor' || kind === 'executor-graph'
             ? figure.median
             : kind === 'executor-launch'
               ? Number(figure['overCalls'])
@@ -93,7 +95,10 @@ export const bench = {
           median: figure.median,
           least: figure.least,
           most: figure.most,
-          calls: figure['calls'] ?? '',
+          calls: figure['calls'] ?? figure['call'] ?? '',
+          // Of a graph: the same tick issued command by command, and the memory that its executable holds.
+          eager: figure['eager'] ?? '',
+          'held, KiB': figure['heldKiB'] ?? '',
           // Of a pooled session's first ticks, until its pool is in steady state: a command's cost.
           'before steady state': figure['starting'] ?? '',
           'ticks before': figure['startingTicks'] ?? '',

@@ -3,11 +3,26 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { CompileOptions, Graph, Ports } from '../../dsl/index.js'
+import {
+  add,
+  compile,
+  download,
+  graph,
+  lane,
+  mul,
+  orThrow,
+  param,
+  scan,
+  tensor,
+  upload,
+} from '../../dsl/index.js'
 import type { HostArray } from '../../dsl/language/values.js'
+import { pulled, RunError } from '../../runtime/index.js'
+import { rejectionOf } from '../fixtures/errors.js'
 import { patternGraph, patternInput, patterns } from '../fixtures/graphs/patterns.js'
 import { sample } from '../fixtures/graphs/random.js'
 import { runs } from '../fixtures/runs.js'
-import { opened, present } from './devices.js'
+import { opened, present, until } from './devices.js'
 import { expectMeant, outputsOf, type Values } from './meant.js'
 
 interface Case {
@@ -73,5 +88,122 @@ describe.each(present)('a plan in graph mode on %s', device => {
       ),
       { numRuns: runs(40) },
     )
+  })
+
+  const four = tensor('f32', [4])
+  const [left, right] = [lane('left'), lane('right')]
+  /** A state that every tick reads and writes, and two lanes that meet. */
+  const net = graph('net', { x: four }, ({ x }) => {
+    const w = param('w', four)
+    const a = x.pipe(upload(left), mul(w))
+    const b = x.pipe(upload(right), add(1))
+    const sum = a.pipe(
+      add(b),
+      scan((total, value) => total.pipe(mul(0.5), add(value)), 0),
+    )
+    return { y: sum.pipe(download(left)) }
+  })
+  const rows = (count: number) => Array.from({ length: count }, (_, tick) => floats(4, i => tick * 4 + i))
+  const params = { w: floats(4, i => i + 1) }
+  const compiling = (inFlight: number): CompileOptions => ({ mode: 'graph', storage: 'planned', inFlight })
+
+  it('keeps its states, over many ticks and several runs', async () => {
+    for (const inFlight of [1, 2, 3, 4]) {
+      const made = { graph: net, params, compile: { inFlight }, feeds: { x: rows(200) } }
+      await expectSame(made as never, inFlight)
+    }
+  })
+
+  it('waits for a reader that keeps its leases, whatever slot comes free', async () => {
+    await using session = await opened(net, device, { compile: compiling(3), params, ...shaken(7) })
+    const wanted = await outputs({ graph: net, params, feeds: { x: rows(30) } } as never, 'eager', 7)
+    const held: { readonly lease: { readonly y: Float32Array } & Disposable; readonly tick: number }[] = []
+    const giveBack = (at: number) => {
+      const [{ lease, tick }] = held.splice(at, 1) as [(typeof held)[0]]
+      expect([...lease.y]).toEqual([...(wanted[tick]!['y'] as Float32Array)])
+      lease[Symbol.dispose]()
+    }
+    let tick = 0
+    for await (const lease of session.run({ x: pulled(rows(30)) })) {
+      held.push({ lease, tick: tick++ })
+      // The middle one first, so that slots are used out of turn.
+      if (held.length === 3) giveBack(1)
+    }
+    while (held.length > 0) giveBack(0)
+    expect(tick).toBe(30)
+  })
+
+  it('closes in the middle of a run, and leaves its memory to the next session', async () => {
+    for (let turn = 0; turn < 5; turn++) {
+      const session = await opened(net, device, { compile: compiling(2), params, ...shaken(turn + 1) })
+      let seen = 0
+      const running = session.run({ x: pulled(rows(10_000)) }).subscribe({
+        next: lease => {
+          seen++
+          lease[Symbol.dispose]()
+        },
+        error: () => undefined,
+      })
+      await until(() => seen > turn * 3)
+      await session.close()
+      running.unsubscribe()
+    }
+  })
+})
+
+describe('a plan in graph mode on a host device', () => {
+  const long = tensor('f32', [1 << 16])
+  const row = new Float32Array(1 << 16).fill(1)
+  const [up, down] = [lane('up'), lane('down')]
+  /** Uploads on one lane, and work and downloads of other values on another. */
+  const streams = graph('streams', { x: long }, ({ x }) => {
+    const one = x.pipe(upload(up))
+    const two = x.pipe(upload(up), add(1))
+    return { a: one.pipe(add(2), download(down)), b: two.pipe(download(down)) }
+  })
+  const slow = { host: { copyRate: 4 * 65_536 * 200, deviceRate: 0 } } // 5 ms a copy
+
+  it('overlaps its lanes inside a launch as eager issue does', async () => {
+    await using session = await opened(streams, 'host', {
+      ...slow,
+      trace: true,
+      compile: { mode: 'graph', storage: 'planned', inFlight: 1 },
+    })
+    await session.run({ x: pulled([row, row, row]) }).forEach(lease => void lease[Symbol.dispose]())
+    const records = session.trace()
+    const runsOf = session.plan.commands.filter(([op]) => op === 'run').length
+    expect(records.length).toBe(3 * runsOf)
+    expect(session.stats().graphLaunches).toBe(3)
+    const overlap = (tick: number): boolean => {
+      const of = records.filter(record => record.tick === tick)
+      return of.some(one =>
+        of.some(
+          other =>
+            one.laneId !== other.laneId && one.startMs < other.endMs - 1 && other.startMs < one.endMs - 1,
+        ),
+      )
+    }
+    expect([0, 1, 2].map(overlap)).toEqual([true, true, true])
+  })
+
+  it('names the node that fails, or the launch', async () => {
+    const failing = async (call: string, nth: number) => {
+      await using session = await opened(streams, 'host', {
+        host: { faults: [{ call, nth }] },
+        compile: { mode: 'graph', storage: 'planned', inFlight: 1 },
+      })
+      const error = await rejectionOf(
+        session.run({ x: pulled([row, row, row]) }).forEach(lease => void lease[Symbol.dispose]()),
+      )
+      return error as Error
+    }
+    const plan = orThrow(compile(streams, { mode: 'graph' }))
+    const nodes = plan.commands.flatMap(command =>
+      command[0] === 'run' ? [plan.nodes[command[1]]!.name] : [],
+    )
+    const third = await failing('run', nodes.length + 3)
+    expect(third).toBeInstanceOf(RunError)
+    expect(third.message).toContain(nodes[2])
+    expect((await failing('execLaunch', 2)).message).toContain('execLaunch')
   })
 })

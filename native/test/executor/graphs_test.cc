@@ -1,16 +1,24 @@
 // Plans as graphs: one launch for many runs, and the answers of the same plan issued command by command.
 #include <cstring>
+#include <set>
 
 #include "test/executor/generated.h"
+#include "tools/bench/idle_driver.h"
 
 namespace braid {
+namespace test {
+
+std::uint64_t allocations();  // test/host/allocations.cc
+
+}  // namespace test
+
 namespace {
 
 using namespace test;
 
 // What a program yields in so many ticks: outputs tick by tick, then the states.
 std::vector<float> yields(const std::shared_ptr<Driver>& driver, const ProgramSpec& spec, std::uint64_t ticks,
-                          bool trace = false) {
+                          bool trace = false, std::uint64_t launched = ~std::uint64_t{0}) {
   Ends ends;
   auto session = opened(driver, spec, ends, trace);
   if (!session) return {};
@@ -47,6 +55,7 @@ std::vector<float> yields(const std::shared_ptr<Driver>& driver, const ProgramSp
     found.insert(found.end(), initial.begin(), initial.end());
   }
   EXPECT_EQ(session->stats().eventsCreated, 0u);
+  EXPECT_EQ(session->stats().graphLaunches, std::min(launched, ticks * spec.graphs.from.size()));
   return found;
 }
 
@@ -72,6 +81,285 @@ TEST(PlanGraphs, YieldWhatCommandsIssuedOneByOneYield) {
           << "program " << i << ", cut " << cut;
     }
   }
+}
+
+// x → a on lane 0 and x → b on lane 1, then y = a / 2 - b on lane 0: two copies that nothing orders.
+ProgramSpec fork(std::uint32_t inFlight) {
+  std::mt19937 random(1);
+  ProgramSpec spec = generated(random, inFlight);
+  spec.lanes = {{"left", 0}, {"right", 0}};
+  spec.nodes = {{"up left", 0}, {"up right", 0}, {"mix", 1}, {"down", 0}};
+  const std::vector<Task> tasks{{0, 0, {0}, {firstOfTick}},
+                                {1, 1, {1}, {firstOfTick + 1}},
+                                {2, 0, {firstOfTick, firstOfTick + 1}, {firstState}},
+                                {3, 0, {firstState}, {firstOutput}}};
+  spec.commands = commandsOf(tasks);
+  spec.events = static_cast<std::uint32_t>(tasks.size());
+  return spec;
+}
+
+// Counts the calls of ticks.
+class Counting final : public bench::IdleDriver {
+ public:
+  Counting() : IdleDriver(nullptr) {}
+  Status eventRecord(Event, Stream) override { return ++records, Status::ok; }
+  Status streamWait(Stream, Event) override { return ++waits, Status::ok; }
+  Status launch(const Kernel&, const DeviceAddress*, const DeviceAddress*, Stream) override {
+    return ++launches, Status::ok;
+  }
+  Status graphCreate(Graph* graph) override { return *graph = handle<Graph>(), Status::ok; }
+  Status graphDestroy(Graph) override { return Status::ok; }
+  Status nodeAdd(GraphNode* node, Graph, const GraphNode*, std::size_t count, const NodeParams&) override {
+    *node = handle<GraphNode>();
+    ++nodes;
+    edges += count;
+    return Status::ok;
+  }
+  Status graphInstantiate(GraphExec* exec, Graph, const InstantiateOptions&, InstantiateResult*) override {
+    return *exec = handle<GraphExec>(), Status::ok;
+  }
+  Status execDestroy(GraphExec) override { return Status::ok; }
+  Status execUpload(GraphExec, Stream) override { return Status::ok; }
+  Status execLaunch(GraphExec exec, Stream) override {
+    launched.insert(exec);
+    return ++graphs, Status::ok;
+  }
+  Status userObjectCreate(UserObject* object, void (*destroy)(void*), void* data, unsigned) override {
+    destroy(data);
+    return *object = handle<UserObject>(), Status::ok;
+  }
+  Status graphRetain(Graph, UserObject, unsigned, bool) override { return Status::ok; }
+  Status graphRelease(Graph, UserObject, unsigned) override { return Status::ok; }
+  std::size_t records = 0, waits = 0, launches = 0, graphs = 0, nodes = 0, edges = 0;
+  std::set<GraphExec> launched;
+
+ private:
+  template <class Handle>
+  Handle handle() {
+    return reinterpret_cast<Handle>(handles_ += 16);
+  }
+  std::uintptr_t handles_ = 0;
+};
+
+struct Issuing {
+  explicit Issuing(const ProgramSpec& spec) : program(driver, spec) {
+    MaybeFailure failure = program.takeMemory();
+    if (!failure) failure = program.load({});
+    if (!failure) failure = graphs.make(program, trace, false);
+    EXPECT_FALSE(failure) << failure->op << " " << failure->detail;
+    issuer = std::make_unique<Issuer>(program, trace, false, true, &graphs);
+  }
+  std::shared_ptr<Counting> driver = std::make_shared<Counting>();
+  Program program;
+  Trace trace;
+  PlanGraphs graphs;
+  std::unique_ptr<Issuer> issuer;
+};
+
+TEST(PlanGraphs, ATickThatIsOneGraphIsOneLaunchAndItsEnd) {
+  for (const std::uint32_t inFlight : {1u, 3u}) {
+    Issuing issuing(asOneGraph(fork(inFlight)));
+    Counting& calls = *issuing.driver;
+    EXPECT_EQ(issuing.graphs.executables(), inFlight) << "one for each slot";
+    EXPECT_EQ(calls.nodes, std::size_t{4} * inFlight);
+    EXPECT_EQ(calls.edges, std::size_t{3} * inFlight) << "two into the mix, and one to the copy down";
+    for (std::uint64_t tick = 0; tick < 8; ++tick) ASSERT_FALSE(issuing.issuer->issue(tick));
+    calls.records = calls.waits = calls.graphs = 0;
+    const std::uint64_t allocated = allocations();
+    for (std::uint64_t tick = 8; tick < 108; ++tick) ASSERT_FALSE(issuing.issuer->issue(tick));
+    EXPECT_EQ(allocations(), allocated);
+    EXPECT_EQ(calls.graphs, 100u);
+    EXPECT_EQ(calls.records, 100u) << "the ends of ticks";
+    EXPECT_EQ(calls.waits + calls.launches, 0u);
+    EXPECT_EQ(calls.launched.size(), inFlight);
+  }
+}
+
+// The copies up in a graph, the rest outside: the launch comes after the tick before, and the rest after it.
+TEST(PlanGraphs, ALaunchIsOrderedWithTheCommandsAroundIt) {
+  const ProgramSpec eager = fork(2);
+  Decoded decoded;
+  ASSERT_FALSE(decode(eager, &decoded));
+  std::vector<std::size_t> runs;
+  for (std::size_t at = 0; at < decoded.steps.size(); ++at)
+    if (decoded.steps[at].kind == StepKind::run) runs.push_back(at);
+  const ProgramSpec spec = withGraphs(eager, {{0, runs[1] + 2}});
+  decoded = {};
+  ASSERT_FALSE(decode(spec, &decoded));
+  const Schedule schedule = scheduleOf(spec, decoded, true);
+  std::vector<StepKind> kinds;
+  for (const Step& step : schedule.steps) kinds.push_back(step.kind);
+  EXPECT_EQ(kinds, (std::vector<StepKind>{StepKind::launch, StepKind::run, StepKind::record, StepKind::run,
+                                          StepKind::record}))
+      << "lane 1 only has a node in the graph, and lane 0 launches it";
+  EXPECT_EQ(schedule.issuedOn[runs[1]], 0u);
+
+  // The copy on lane 1 outside, before the graph of lane 0.
+  const ProgramSpec late = withGraphs(eager, {{runs[1] + 1, decoded.steps.size()}});
+  decoded = {};
+  ASSERT_FALSE(decode(late, &decoded));
+  kinds.clear();
+  for (const Step& step : scheduleOf(late, decoded, true).steps) kinds.push_back(step.kind);
+  // Lane 0's copy comes after the graph of the tick before on its own stream. Lane 1's waits for its end, the
+  // record on lane 1 that is in the graph makes lane 0 wait for lane 1's present end.
+  EXPECT_EQ(kinds,
+            (std::vector<StepKind>{StepKind::run, StepKind::record, StepKind::wait, StepKind::run,
+                                   StepKind::record, StepKind::wait, StepKind::launch, StepKind::record}));
+}
+
+TEST(PlanGraphs, ANodeThatFailsIsNamed) {
+  HostOptions options;
+  options.faults = {{"run", 2 * 4 + 3, Status::unknown}};  // the mix of the third tick
+  Ends ends;
+  auto session = opened({hostDriver(options)}, asOneGraph(fork(1)), ends, false, false);
+  ASSERT_TRUE(session);
+  for (std::uint64_t tick = 0; tick < 5; ++tick) ASSERT_TRUE(session->submit(tick));
+  ends.await(5);
+  EXPECT_FALSE(ends.failure(1));
+  for (std::size_t tick = 2; tick < 5; ++tick) {
+    const MaybeFailure failure = ends.failure(tick);
+    ASSERT_TRUE(failure);
+    EXPECT_EQ(failure->op, "run mix");
+    EXPECT_EQ(failure->node, 2);
+    EXPECT_EQ(failure->lane, "left");
+    EXPECT_NE(failure->detail.find("in tick 2"), std::string::npos) << failure->detail;
+  }
+  session->close();
+}
+
+TEST(PlanGraphs, ALaunchThatFailsEndsItsTick) {
+  HostOptions options;
+  options.faults = {{"execLaunch", 3, Status::unknown}};
+  const auto driver = hostDriver(options);
+  Ends ends;
+  auto session = opened({driver}, asOneGraph(fork(2)), ends, false, false);
+  ASSERT_TRUE(session);
+  for (std::uint64_t tick = 0; tick < 5; ++tick) ASSERT_TRUE(session->submit(tick));
+  ends.await(5);
+  EXPECT_FALSE(ends.failure(1));
+  for (std::size_t tick = 2; tick < 5; ++tick) {
+    const MaybeFailure failure = ends.failure(tick);
+    ASSERT_TRUE(failure);
+    EXPECT_EQ(failure->op, "execLaunch");
+    EXPECT_EQ(failure->lane, "left");
+  }
+  session->close();
+  // The device goes on.
+  Ends again;
+  auto other = opened({driver}, asOneGraph(fork(2)), again, false, false);
+  ASSERT_TRUE(other);
+  ASSERT_TRUE(other->submit(0));
+  again.await(1);
+  EXPECT_FALSE(again.failure(0));
+}
+
+std::size_t freeBytes(Driver& driver) {
+  std::size_t free = 0, total = 0;
+  EXPECT_EQ(driver.memInfo(&free, &total), Status::ok);
+  return free;
+}
+
+TEST(PlanGraphs, FaultsWhileTheyAreMadeLeaveNothingBehind) {
+  for (const char* call : {"graphCreate", "nodeAdd", "graphInstantiate", "execUpload", "userObjectCreate"}) {
+    for (const std::uint64_t nth : {1u, 2u}) {
+      HostOptions options;
+      options.faults = {{call, nth, Status::unknown}};
+      auto driver = hostDriver(options);
+      const std::size_t before = freeBytes(*driver);
+      MaybeFailure failure;
+      EXPECT_FALSE(Session::open(driver, asOneGraph(fork(2)), {}, &failure));
+      ASSERT_TRUE(failure) << call;
+      EXPECT_EQ(failure->code, "CUDA_ERROR_UNKNOWN") << call;
+      EXPECT_EQ(freeBytes(*driver), before) << call;
+    }
+  }
+}
+
+// In a driver that has no graphs each command is issued by itself.
+TEST(PlanGraphs, ADriverWithoutGraphsYieldsTheSame) {
+  HostOptions options;
+  const ProgramSpec eager = fork(2);
+  const std::vector<float> wanted = yields(hostDriver(options), eager, 6);
+  options.faults = {{"graphCreate", 1, Status::notSupported}};
+  EXPECT_TRUE(sameBits(yields(hostDriver(options), asOneGraph(eager), 6, false, 0), wanted));
+}
+
+TEST(PlanGraphs, ClosesInTheMiddle) {
+  std::mt19937 random(5);
+  for (int i = 0; i < 30; ++i) {
+    HostOptions options;
+    options.jitterSeed = 1 + random() % 1000;
+    options.jitterMicroseconds = 100;
+    options.poison = true;
+    auto driver = hostDriver(options);
+    const std::size_t before = freeBytes(*driver);
+    Ends ends;
+    const ProgramSpec eager = generated(random, 1 + random() % 4);
+    auto session = opened(driver, i % 2 ? asOneGraph(eager) : withGraphs(eager, randomRanges(eager, random)),
+                          ends, i % 3 == 0);
+    ASSERT_TRUE(session);
+    for (std::uint64_t tick = 0; tick < 20; ++tick) ASSERT_TRUE(session->submit(tick));
+    if (i % 2) ends.await(random() % 5);
+    session->close(i % 3 ? Session::Unbegun::drop : Session::Unbegun::issue);
+    EXPECT_EQ(ends.failed(), 0u);
+    EXPECT_EQ(freeBytes(*driver), before);
+  }
+}
+
+TEST(PlanGraphs, ATraceShowsEveryNodeAfterThoseThatItNeeds) {
+  Ends ends;
+  auto session = opened(hostDriver(), asOneGraph(fork(2)), ends, true);
+  ASSERT_TRUE(session);
+  for (std::uint64_t tick = 0; tick < 10; ++tick) ASSERT_TRUE(session->submit(tick));
+  ends.await(10);
+  const TraceRows rows = session->trace();
+  ASSERT_EQ(rows.node.size(), 40u);
+  for (std::size_t tick = 0; tick < 10; ++tick) {
+    const std::size_t at = 4 * tick;
+    for (std::size_t run = 0; run < 4; ++run) {
+      EXPECT_EQ(rows.tick[at + run], static_cast<double>(tick));
+      EXPECT_EQ(rows.node[at + run], static_cast<int>(run));
+      EXPECT_EQ(rows.lane[at + run], run == 1 ? 1 : 0);
+      EXPECT_LE(rows.start[at + run], rows.end[at + run]);
+      EXPECT_GE(rows.start[at + run], tick == 0 ? 0 : rows.end[at - 1] - 1e-3);
+    }
+    EXPECT_GE(rows.start[at + 2], std::max(rows.end[at], rows.end[at + 1]) - 1e-3);
+    EXPECT_GE(rows.start[at + 3], rows.end[at + 2] - 1e-3);
+  }
+}
+
+TEST(PlanGraphs, WrongTablesAreRefused) {
+  const ProgramSpec right = asOneGraph(fork(1));
+  const auto refused = [](const ProgramSpec& spec, const char* why) {
+    Decoded decoded;
+    const MaybeFailure failure = decode(spec, &decoded);
+    ASSERT_TRUE(failure) << why;
+    EXPECT_NE(failure->detail.find(why), std::string::npos) << failure->detail;
+  };
+  ProgramSpec spec = right;
+  spec.graphs.to[0] += 1;
+  refused(spec, "no range of commands");
+  spec = right;
+  spec.graphs.from[0] = -1;
+  refused(spec, "no range of commands");
+  spec = right;
+  spec.graphs.edgeStart[1] += 1;
+  refused(spec, "edgeStart names no edges");
+  spec = right;
+  spec.graphs.edgeStart.pop_back();
+  refused(spec, "do not match");
+  spec = right;
+  std::swap(spec.graphs.edges[0], spec.graphs.edges[1]);
+  refused(spec, "is not from one run of the graph to a later one");
+  spec = right;
+  spec.graphs.edges[1] = 0;
+  refused(spec, "is not from one run of the graph to a later one");
+  spec = right;
+  spec.planned = false;
+  for (BufferSpec& each : spec.buffers) each.arenaOffset = -1;
+  spec.devices[0].arenaBytes = 0;
+  Decoded decoded;
+  EXPECT_TRUE(decode(spec, &decoded));
 }
 
 }  // namespace

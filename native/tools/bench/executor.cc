@@ -25,11 +25,12 @@ struct Ready {
       : program(alone(drivers), std::move(spec)) {
     MaybeFailure failure = program.takeMemory();
     if (!failure) failure = program.load({});
+    if (!failure) failure = graphs.make(program, trace, false);
     if (failure) {
       std::fprintf(stderr, "%s: %s %s\n", name.c_str(), failure->op.c_str(), failure->detail.c_str());
       std::exit(1);
     }
-    issuer = std::make_unique<Issuer>(program, trace, false);
+    issuer = std::make_unique<Issuer>(program, trace, false, true, &graphs);
   }
   void issue() {
     do {
@@ -45,6 +46,7 @@ struct Ready {
   }
   Program program;
   Trace trace;
+  PlanGraphs graphs;
   std::unique_ptr<Issuer> issuer;
   std::uint64_t tick = 0;
 };
@@ -181,6 +183,43 @@ void onDevice(const Run& run, const TaskGraph& graph, bool planned, bool empty) 
       .add("overCalls", spread(ratios).median);
 }
 
+std::size_t freeBytes(Driver& driver) {
+  std::size_t free = 0, total = 0;
+  must(driver, driver.memInfo(&free, &total), "memInfo");
+  return free;
+}
+
+// One tick as a graph, one launch of as many empty tasks: what the executor takes to enqueue it, beside the
+// driver's launch call alone and the same tick issued command by command. The device is idle each time.
+void asGraph(const Run& run, const TaskGraph& graph) {
+  Ready eager(borrowed(run.driver), graph, true);
+  const std::size_t before = freeBytes(run.driver);
+  Ready ready({borrowed(run.driver)}, graph.name, graphOf(graph));
+  if (!ready.program.schedule().launched.front()) return;
+  const Stream stream = ready.program.streams()[ready.program.schedule().issuedOn.front()];
+  const auto launch = [&] { must(run.driver, ready.graphs.launch(0, 0, stream), "execLaunch"); };
+  for (int warm = 0; warm < 3; ++warm) {
+    ready.issue();
+    ready.synchronize();
+    eager.issue();
+    eager.synchronize();
+  }
+  const double held = static_cast<double>(before) - static_cast<double>(freeBytes(run.driver));
+  std::vector<double> plans, launches, commands;
+  for (int turn = 0; turn < 5 * run.repeats; ++turn) {
+    plans.push_back(issued(ready, [&] { ready.issue(); }) / 1000);
+    launches.push_back(issued(ready, launch) / 1000);
+    commands.push_back(issued(eager, [&] { eager.issue(); }) / 1000);
+  }
+  ready.synchronize();
+  eager.synchronize();
+  Line("executor-graph", graph.name + ", " + std::to_string(graph.reads.size()) + " nodes")
+      .add(spread(plans), "us a launch")
+      .add("call", spread(launches).median)
+      .add("eager", spread(commands).median)
+      .add("heldKiB", held / 1024);
+}
+
 }  // namespace
 
 void executor(const Run& run) {
@@ -195,6 +234,9 @@ void executor(const Run& run) {
     for (const bool planned : {false, true}) onDevice(run, graph, planned, true);
   for (const TaskGraph& graph : graphs)
     for (const bool planned : {false, true}) onDevice(run, graph, planned, false);
+  for (const Pattern pattern : {Pattern::trivial, Pattern::stencil, Pattern::fft, Pattern::sweep})
+    asGraph(run, taskBench(pattern, 8, 125));
+  asGraph(run, pingPong(1000));
 }
 
 }  // namespace braid::bench

@@ -157,4 +157,38 @@ ProgramSpec programOf(const TaskGraph& graph, bool planned, const std::vector<st
   return spec;
 }
 
+ProgramSpec graphOf(const TaskGraph& graph) {
+  ProgramSpec spec = programOf(graph, true);
+  // Commands by number, from the words of runs, records and waits.
+  const std::vector<std::int32_t>& words = spec.commands;
+  std::vector<std::int32_t> lastOn(graph.lanes, -1);    // by lane: its last run
+  std::vector<std::int32_t> recorded(spec.events, -1);  // by event: the run before its record
+  std::vector<std::vector<std::int32_t>> awaited(graph.lanes);
+  std::int32_t command = 0;
+  for (std::size_t at = 0; at < words.size(); ++command) {
+    if (words[at] == 3) {
+      recorded[static_cast<std::size_t>(words[at + 1])] = lastOn[static_cast<std::size_t>(words[at + 2])];
+      at += 3;
+    } else if (words[at] == 4) {
+      awaited[static_cast<std::size_t>(words[at + 2])].push_back(
+          recorded[static_cast<std::size_t>(words[at + 1])]);
+      at += 4;
+    } else {
+      const auto lane = static_cast<std::size_t>(words[at + 2]);
+      std::vector<std::int32_t>& before = awaited[lane];
+      if (lastOn[lane] >= 0) before.push_back(lastOn[lane]);
+      std::sort(before.begin(), before.end());
+      before.erase(std::unique(before.begin(), before.end()), before.end());
+      for (const std::int32_t run : before) spec.graphs.edges.insert(spec.graphs.edges.end(), {run, command});
+      before.clear();
+      lastOn[lane] = command;
+      at += 5 + static_cast<std::size_t>(words[at + 3]) + static_cast<std::size_t>(words[at + 4]);
+    }
+  }
+  spec.graphs.from = {0};
+  spec.graphs.to = {command};
+  spec.graphs.edgeStart = {0, static_cast<std::int32_t>(spec.graphs.edges.size() / 2)};
+  return spec;
+}
+
 }  // namespace braid::bench

@@ -26,4 +26,7 @@ TaskGraph pingPong(std::uint32_t tasks);
 // is empty.
 ProgramSpec programOf(const TaskGraph& graph, bool planned, const std::vector<std::uint64_t>& bytes = {});
 
+// The same with planned storage as one graph: an edge for each wait, and between neighbours on a lane.
+ProgramSpec graphOf(const TaskGraph& graph);
+
 }  // namespace braid::bench
