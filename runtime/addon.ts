@@ -338,15 +338,33 @@ export interface NativeCachingDevice {
   readonly pinned: NativeSpace
   /** The event, with its point in `out`; or 0, with the code in `out`. It is held until `drop`. */
   record(lane: number): number
+  /** The same with an event of its own, which records the time. */
+  recordTime(lane: number): number
+  /** Between two such events, in milliseconds, in `out`: 0, or 600 where one of them has not completed. */
+  elapsed(from: number, to: number): number
   /** In `out`: 1 where a wait was put on the lane. */
   wait(lane: number, event: number): number
+  /** For an event of another device of the kind. */
+  waitPeer(lane: number, event: number): number
   drop(event: number): number
   /** 0, or 600 where it has not completed. */
   done(event: number): number
   /** Kind: 0 host to device, 1 device to host, 2 device to device, 3 host to host. */
   copy(lane: number, kind: number, to: number, from: number, bytes: number): number
   fill32(lane: number, to: number, value: number, words: number): number
+  /** Elements of 1, 2 or 4 bytes: `height` rows of `width` each, `pitch` bytes apart. */
+  fill(
+    lane: number,
+    to: number,
+    value: number,
+    elementBytes: number,
+    width: number,
+    height: number,
+    pitch: number,
+  ): number
   idle(lane: number): number
+  /** Calls the function once on the JavaScript thread, which the lane does not wait for. */
+  callback(lane: number, callback: () => void): number
   /**
    * `words`: grid and block (3 numbers each), bytes of shared memory, the scalars, then the address and the
    * bytes of each read and of each write.

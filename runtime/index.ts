@@ -10,6 +10,7 @@ export { Device, type SiteOptions } from './device/device.js'
 export type { DeviceOptions } from './device/device-options.js'
 export { type DeviceName, type DeviceSummary, devices } from './device/devices.js'
 export { Event } from './device/event.js'
+export type { FillOptions } from './device/fill.js'
 export type { History, HistoryOptions } from './device/history.js'
 export {
   type DeviceKernelDefinition,

@@ -137,7 +137,8 @@ napi_value endLoan(napi_env env, napi_callback_info info) {
 }
 
 // lane → an event, its point in `out`; 0, and the code in `out`.
-napi_value record(napi_env env, napi_callback_info info) {
+template <bool timed>
+napi_value recordMark(napi_env env, napi_callback_info info) {
   const Call<AllocatorDevice, 1> call(env, info);
   if (!call.owner) return number(env, 0);
   AllocatorDevice& device = call.device();
@@ -146,7 +147,9 @@ napi_value record(napi_env env, napi_callback_info info) {
   if (status == 0) {
     Lane* lane = device.lane(call.arguments[0]);
     status = lane ? static_cast<int>(device.driver->bind()) : bad;
-    if (status == 0) status = static_cast<int>(device.lanes->mark(*lane, &mark));
+    if (status == 0)
+      status =
+          static_cast<int>(timed ? device.lanes->markTime(*lane, &mark) : device.lanes->mark(*lane, &mark));
   }
   device.out[0] = status == 0 ? static_cast<double>(mark->point) : status;
   return number(env, status == 0 ? handleOf(mark) : 0);
@@ -170,12 +173,40 @@ napi_value wait(napi_env env, napi_callback_info info) {
   return code(env, static_cast<int>(status));
 }
 
+// lane, an event of another device of the kind
+napi_value waitPeer(napi_env env, napi_callback_info info) {
+  const Call<AllocatorDevice, 2> call(env, info);
+  if (call.refusal != 0) return code(env, call.refusal);
+  AllocatorDevice& device = call.device();
+  Lane* lane = device.lane(call.arguments[0]);
+  const Mark* mark = pointer<Mark>(call.arguments[1]);
+  if (!lane || !mark || lane->retired) return code(env, bad);
+  Status status = device.driver->bind();
+  if (status == Status::ok) status = device.driver->streamWait(lane->stream, mark->event);
+  // The wait is work: a point of the lane from here on is not one from before it.
+  lane->queued();
+  return code(env, static_cast<int>(status));
+}
+
 // event: releases it
 napi_value drop(napi_env env, napi_callback_info info) {
   const Call<AllocatorDevice, 1> call(env, info);
   if (call.refusal == static_cast<int>(Refusal::closed)) return code(env, call.refusal);
   if (Mark* mark = pointer<Mark>(call.arguments[0])) mark->release();
   return code(env, 0);
+}
+
+// from, to → 0, and the milliseconds in `out`; or notReady
+napi_value elapsed(napi_env env, napi_callback_info info) {
+  const Call<AllocatorDevice, 2> call(env, info);
+  if (call.refusal != 0) return code(env, call.refusal);
+  const Mark *from = pointer<Mark>(call.arguments[0]), *to = pointer<Mark>(call.arguments[1]);
+  if (!from || !to) return code(env, bad);
+  float milliseconds = 0;
+  Status status = call.device().driver->bind();
+  if (status == Status::ok) status = call.device().lanes->elapsed(*from, *to, &milliseconds);
+  call.device().out[0] = static_cast<double>(milliseconds);
+  return code(env, static_cast<int>(status));
 }
 
 // event → 0, or notReady
@@ -218,6 +249,25 @@ napi_value fill32(napi_env env, napi_callback_info info) {
   if (status == Status::ok)
     status = device.driver->fill32(static_cast<DeviceAddress>(to), static_cast<std::uint32_t>(value),
                                    static_cast<std::size_t>(words), lane->stream);
+  lane->queued();
+  return code(env, static_cast<int>(status));
+}
+
+// lane, to, value, bytes of an element, width, height, pitch
+napi_value fill(napi_env env, napi_callback_info info) {
+  const Call<AllocatorDevice, 7> call(env, info);
+  if (call.refusal != 0) return code(env, call.refusal);
+  AllocatorDevice& device = call.device();
+  const auto& [laneId, to, value, each, width, height, pitch] = call.arguments;
+  Lane* lane = device.lane(laneId);
+  if (!lane || lane->retired) return code(env, bad);
+  Status status = device.driver->bind();
+  if (status == Status::ok)
+    status = device.driver->fill(
+        NodeParams::fill(static_cast<DeviceAddress>(to), static_cast<std::uint32_t>(value),
+                         static_cast<std::uint32_t>(each), static_cast<std::size_t>(width),
+                         static_cast<std::size_t>(height), static_cast<std::size_t>(pitch)),
+        lane->stream);
   lane->queued();
   return code(env, static_cast<int>(status));
 }
@@ -265,12 +315,16 @@ void defineSpaceCalls(napi_env env, napi_value object, const std::shared_ptr<All
 
 void defineDeviceCalls(napi_env env, napi_value object, const std::shared_ptr<AllocatorDevice>& device) {
   AllocatorDevice* data = device.get();
-  function(env, object, "record", record, data, device);
+  function(env, object, "record", recordMark<false>, data, device);
   function(env, object, "wait", wait, data, device);
+  function(env, object, "waitPeer", waitPeer, data, device);
   function(env, object, "drop", drop, data, device);
   function(env, object, "done", done, data, device);
   function(env, object, "copy", copy, data, device);
   function(env, object, "fill32", fill32, data, device);
+  function(env, object, "fill", fill, data, device);
+  function(env, object, "recordTime", recordMark<true>, data, device);
+  function(env, object, "elapsed", elapsed, data, device);
   function(env, object, "idle", idle, data, device);
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "bindings/channel.h"
+#include "bindings/while_blocked.h"
 
 namespace braid::bindings {
 
@@ -13,9 +14,12 @@ AllocatorDevice::AllocatorDevice(napi_env env, std::shared_ptr<DeviceMemory> ope
   spaces[1].allocator = &memory->pinned();
   for (MemorySpace& space : spaces) space.device = this;
   hooked_ = napi_add_env_cleanup_hook(env, teardown, this) == napi_ok;
+  refuseWhileServing(this);
 }
 
 AllocatorDevice::~AllocatorDevice() {
+  const WithoutJavaScript silent;
+  stopRefusing(this);
   if (hooked_) napi_remove_env_cleanup_hook(env, teardown, this);
   close();
   leaveJavaScript();
@@ -28,6 +32,7 @@ AllocatorDevice::~AllocatorDevice() {
 // The environment ends and no JavaScript runs any more, so memory of JavaScript sources is not released; the
 // end of the process does that.
 void AllocatorDevice::teardown(void* data) {
+  const WithoutJavaScript silent;
   auto* device = static_cast<AllocatorDevice*>(data);
   device->hooked_ = false;
   device->tearing = true;

@@ -124,7 +124,8 @@ class AllocatorDevice {
   double* out = nullptr;  // where frequent calls return further numbers
   napi_ref outBuffer = nullptr;
   napi_ref thrown = nullptr;                          // by a source, until JavaScript fetches it
-  std::shared_ptr<Channel> channel;                   // to JavaScript, once a kernel has a reference
+  std::shared_ptr<Channel> channel;                   // to JavaScript, once something calls it
+  std::uint32_t callbacks = 0;                        // the number of the next one
   std::vector<std::string> referenceNames;            // the kernels' names, by the number of the reference
   bool tearing = false;                               // the environment ends: JavaScript must not be called
   std::map<caching::Block*, PinnedViewOwner*> views;  // of blocks that are live

@@ -7,6 +7,7 @@
 #include "bindings/allocator_report.h"
 #include "bindings/allocator_sources.h"
 #include "bindings/async.h"
+#include "bindings/channel.h"
 #include "bindings/convert.h"
 #include "bindings/device.h"
 #include "bindings/device_kernel.h"
@@ -162,6 +163,8 @@ Napi::Value waitFor(const Napi::CallbackInfo& info, const Shared& device, Mark* 
     mark->release();
   };
   const auto finish = [device, status, detail, op](Napi::Env env) -> Napi::Value {
+    // Functions that the lane has called are called before its caller hears of the end.
+    if (device->channel && !device->closed()) device->channel->deliver(env);
     if (*status == Status::ok) return env.Undefined();
     Failure failure;
     failure.code = statusName(*status);
@@ -417,6 +420,8 @@ Napi::Value close(const Napi::CallbackInfo& info) {
   return runAsync(
       info.Env(), "braid.close", [device] { device->drain(); },
       [device](Napi::Env env) -> Napi::Value {
+        // The callbacks of the last work.
+        if (device->channel) device->channel->deliver(env);
         device->leaveJavaScript();
         device->destroy();
         return env.Undefined();

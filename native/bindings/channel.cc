@@ -1,8 +1,10 @@
 #include "bindings/channel.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "bindings/failure_object.h"
+#include "bindings/while_blocked.h"
 
 namespace braid::bindings {
 namespace {
@@ -52,6 +54,7 @@ std::shared_ptr<Channel> Channel::create(Napi::Env env, Napi::Object roots) {
     throw Napi::Error::New(env);
   }
   napi_unref_threadsafe_function(env, channel->function_);
+  serveWhileBlocked(channel.get());
   return channel;
 }
 
@@ -76,6 +79,7 @@ bool Channel::callReference(const Reference& reference, const DeviceAddress* rea
   call->reads = reads;
   call->writes = writes;
   Message message;
+  message.kind = Message::Kind::call;
   message.call = call;
   if (!post(std::move(message))) {
     keepProblem(reference.node, "the program is shutting down");
@@ -86,6 +90,20 @@ bool Channel::callReference(const Reference& reference, const DeviceAddress* rea
   // Calls that are not done yet are never computed: `compute` checks `open_` under the same lock before it
   // touches the operands.
   return call->done && call->ok;
+}
+
+bool Channel::postCallback(std::uint32_t number) {
+  Message message;
+  message.kind = Message::Kind::callback;
+  message.number = number;
+  return post(std::move(message));
+}
+
+void Channel::forget(std::uint32_t number) {
+  Message message;
+  message.kind = Message::Kind::forget;
+  message.number = number;
+  post(std::move(message));
 }
 
 std::optional<std::pair<std::uint32_t, std::string>> Channel::problem() {
@@ -133,16 +151,49 @@ void Channel::deliver(Napi::Env env) {
       message = std::move(inbox_.front());
       inbox_.pop_front();
     }
-    const Napi::HandleScope scope(env);
-    try {
-      if (message.call)
-        compute(env, *message.call);
-      else
-        tickEnded(env, message);
-    } catch (const Napi::Error& error) {
-      // An exception that the user's `onTick` has thrown is handled as uncaught.
-      napi_fatal_exception(env, error.Value());
+    handle(env, message);
+  }
+}
+
+void Channel::handle(Napi::Env env, const Message& message) {
+  const Napi::HandleScope scope(env);
+  try {
+    switch (message.kind) {
+      case Message::Kind::tick: return tickEnded(env, message);
+      case Message::Kind::call: return compute(env, *message.call);
+      case Message::Kind::forget:
+        roots_.Value().Get("references").As<Napi::Object>().Delete(message.number);
+        return;
+      case Message::Kind::callback: {
+        Napi::Object callbacks = roots_.Value().Get("callbacks").As<Napi::Object>();
+        const Napi::Value callback = callbacks.Get(message.number);
+        callbacks.Delete(message.number);
+        callback.As<Napi::Function>().Call(env.Undefined(), {});
+      }
     }
+  } catch (const Napi::Error& error) {
+    // An exception that a function of the user's has thrown is handled as uncaught.
+    napi_fatal_exception(env, error.Value());
+  }
+}
+
+bool Channel::hasCalls() {
+  std::lock_guard lock(mutex_);
+  return std::any_of(inbox_.begin(), inbox_.end(), [](const Message& each) { return each.call != nullptr; });
+}
+
+void Channel::serveCalls() {
+  for (;;) {
+    Message message;
+    {
+      std::lock_guard lock(mutex_);
+      const auto found = std::find_if(inbox_.begin(), inbox_.end(),
+                                      [](const Message& each) { return each.call != nullptr; });
+      if (!open_ || found == inbox_.end()) return;
+      message = std::move(*found);
+      inbox_.erase(found);
+    }
+    handle(roots_.Env(), message);
   }
 }
 
@@ -213,6 +264,7 @@ void Channel::shut() {
 }
 
 void Channel::release() {
+  stopServing(this);
   roots_.Reset();
   napi_threadsafe_function function = nullptr;
   {

@@ -26,7 +26,8 @@ namespace braid::bindings {
 //     dropped idle program can be collected.
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
-  // `roots` holds the functions: its `references`, by kernel index, and later its `onTick`.
+  // `roots` holds the functions: its `references`, by kernel index, its `callbacks`, by number, and later its
+  // `onTick`.
   static std::shared_ptr<Channel> create(Napi::Env env, Napi::Object roots);
 
   // A reference as one kernel calls it: the bytes of its operands, and the scalars of its launch.
@@ -41,6 +42,10 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // Blocks until JavaScript has computed the reference, or until `shut`. False where it threw; the first
   // message is kept for `amend`.
   bool callReference(const Reference& reference, const DeviceAddress* reads, const DeviceAddress* writes);
+  // JavaScript calls `callbacks[number]` once, and forgets it. False after `shut`.
+  bool postCallback(std::uint32_t number);
+  // Forgets `references[number]`.
+  void forget(std::uint32_t number);
   // The node whose reference threw first, and its message.
   std::optional<std::pair<std::uint32_t, std::string>> problem();
   bool isShut();
@@ -52,6 +57,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void keepRoots() { roots_.Ref(); }  // until `release`, ticks or not
   void began();                       // a tick was submitted
   void deliver(Napi::Env env);
+  // Computes the references that workers wait for, and nothing else.
+  void serveCalls();
+  bool hasCalls();
   // Ends all calls into JavaScript and wakes the threads that wait for one. Idempotent.
   void shut();
   // Releases the handles. After `shut`, while the environment is alive. Idempotent.
@@ -66,11 +74,14 @@ class Channel : public std::enable_shared_from_this<Channel> {
   struct Message {
     std::uint64_t tick = 0;
     std::optional<Failure> failure;
-    std::shared_ptr<Call> call;  // null: the end of a tick
+    std::shared_ptr<Call> call;
+    enum class Kind : std::uint8_t { tick, call, callback, forget } kind = Kind::tick;
+    std::uint32_t number = 0;  // of the callback, or of the reference
   };
   bool post(Message message);
   void ended(Napi::Env env);
   void tickEnded(Napi::Env env, const Message& message);
+  void handle(Napi::Env env, const Message& message);
   void compute(Napi::Env env, Call& call);
   void keepProblem(std::uint32_t node, std::string message);
 

@@ -28,19 +28,20 @@ Status DeviceKernel::make(Driver& driver, const KernelShape& shape, std::unique_
       scalar.i32 = static_cast<std::int32_t>(shape.scalars[i]);
   }
   HostCallback callback;
-  if (channel_) {
-    const Channel::Reference called{number_, number_, shape.readBytes, shape.writeBytes, shape.scalars};
+  if (reference_) {
+    const std::uint32_t number = reference_->number;
+    const Channel::Reference called{number, number, shape.readBytes, shape.writeBytes, shape.scalars};
     // Work of a thread that has ended is dropped: the device may belong to others too.
-    callback = [channel = channel_, called](const DeviceAddress* reads, std::size_t,
-                                            const DeviceAddress* writes, std::size_t) {
-      return channel->callReference(called, reads, writes) || channel->isShut();
+    callback = [held = reference_, called](const DeviceAddress* reads, std::size_t,
+                                           const DeviceAddress* writes, std::size_t) {
+      return held->channel->callReference(called, reads, writes) || held->channel->isShut();
     };
   }
   return driver.prepare(kernel, spec_, std::move(callback));
 }
 
 Status DeviceKernel::shaped(Driver& driver, KernelShape shape, std::shared_ptr<Kernel>* kernel) {
-  if (!channel_) {
+  if (!reference_) {
     shape.readBytes.clear();
     shape.writeBytes.clear();
   }
@@ -92,6 +93,7 @@ std::shared_ptr<Channel> channelOf(const Napi::CallbackInfo& info, AllocatorDevi
   if (device.channel) return device.channel;
   Napi::Object roots = Napi::Object::New(info.Env());
   roots.Set("references", Napi::Object::New(info.Env()));
+  roots.Set("callbacks", Napi::Object::New(info.Env()));
   roots.Set("device", info.This());
   device.channel = Channel::create(info.Env(), roots);
   device.channel->keepRoots();
@@ -119,15 +121,14 @@ KernelSpec specAt(Napi::Value value) {
 Napi::Value prepareKernel(const Napi::CallbackInfo& info) {
   const auto device = opened(info);
   KernelSpec spec = specAt(info[0]);
-  std::shared_ptr<Channel> channel;
-  std::uint32_t number = 0;
+  std::shared_ptr<const DeviceKernel::Reference> reference;
   if (info[1].IsFunction()) {
-    channel = channelOf(info, *device);
-    number = static_cast<std::uint32_t>(device->referenceNames.size());
+    const auto number = static_cast<std::uint32_t>(device->referenceNames.size());
     device->referenceNames.push_back(spec.name);
-    channel->roots().Get("references").As<Napi::Object>().Set(number, info[1]);
+    reference = std::make_shared<DeviceKernel::Reference>(channelOf(info, *device), number);
+    device->channel->roots().Get("references").As<Napi::Object>().Set(number, info[1]);
   }
-  auto kernel = std::make_shared<DeviceKernel>(std::move(spec), std::move(channel), number);
+  auto kernel = std::make_shared<DeviceKernel>(std::move(spec), std::move(reference));
   auto failure = std::make_shared<MaybeFailure>();
   return runAsync(
       info.Env(), "braid.kernel",
@@ -169,11 +170,43 @@ Napi::Value launch(const Napi::CallbackInfo& info) {
   return code(static_cast<int>(status));
 }
 
+struct Callback {
+  std::shared_ptr<Channel> channel;
+  std::uint32_t number;
+};
+
+// Runs on the driver's thread: it makes no driver call, and takes no lock that a caller of the driver holds.
+void postCallback(void* data) {
+  const std::unique_ptr<Callback> callback(static_cast<Callback*>(data));
+  callback->channel->postCallback(callback->number);
+}
+
+// lane, function → 0 or a code
+Napi::Value callback(const Napi::CallbackInfo& info) {
+  const auto device = self<AllocatorDevice>(info);
+  const auto code = [&](int value) { return Napi::Number::New(info.Env(), value); };
+  if (device->refusal() != 0) return code(device->refusal());
+  Lane* lane = device->lane(numberAt(info[0], "lane"));
+  if (!lane || lane->retired || !info[1].IsFunction()) return code(static_cast<int>(Refusal::badHandle));
+  auto made = std::make_unique<Callback>(channelOf(info, *device), device->callbacks++);
+  Napi::Object functions = device->channel->roots().Get("callbacks").As<Napi::Object>();
+  functions.Set(made->number, info[1]);
+  Status status = device->driver->bind();
+  if (status == Status::ok) status = device->driver->hostFunction(lane->stream, postCallback, made.get());
+  lane->queued();
+  if (status == Status::ok)
+    made.release();
+  else
+    functions.Delete(made->number);
+  return code(static_cast<int>(status));
+}
+
 }  // namespace
 
 void defineKernelCalls(Napi::Object object) {
   define<prepareKernel>(object, "prepareKernel");
   define<launch>(object, "launch");
+  define<callback>(object, "callback");
 }
 
 std::string referenceProblem(const AllocatorDevice& device) {

@@ -31,9 +31,17 @@ class DeviceKernel {
   static constexpr napi_type_tag typeTag{0x627261696b65726eu, 0x8d2f60c1a35be947u};
   static constexpr const char* typeName = "NativeKernel";
 
-  // `channel` and `number`: where its reference is, on the host device; else null.
-  DeviceKernel(KernelSpec spec, std::shared_ptr<Channel> channel, std::uint32_t number)
-      : spec_(std::move(spec)), channel_(std::move(channel)), number_(number) {}
+  // Its function of JavaScript's, on the host device: the channel holds it as long as a kernel may call it.
+  struct Reference {
+    Reference(std::shared_ptr<Channel> through, std::uint32_t number)
+        : channel(std::move(through)), number(number) {}
+    ~Reference() { channel->forget(number); }
+    Reference(const Reference&) = delete;
+    const std::shared_ptr<Channel> channel;
+    const std::uint32_t number;
+  };
+  DeviceKernel(KernelSpec spec, std::shared_ptr<const Reference> reference)
+      : spec_(std::move(spec)), reference_(std::move(reference)) {}
 
   const KernelSpec& spec() const { return spec_; }
   // Compiles the source. May take long; on any thread that has bound the device.
@@ -54,14 +62,13 @@ class DeviceKernel {
   Status make(Driver& driver, const KernelShape& shape, std::unique_ptr<Kernel>* kernel);
 
   KernelSpec spec_;  // its shape and scalars are those of the kernel that was made last
-  const std::shared_ptr<Channel> channel_;
-  const std::uint32_t number_;
+  const std::shared_ptr<const Reference> reference_;
   static constexpr std::size_t kept = 8;  // the newest
   std::vector<std::pair<KernelShape, std::shared_ptr<Kernel>>> shapes_;
   std::size_t oldest_ = 0;
 };
 
-// Adds `prepareKernel` and `launch` to a NativeCachingDevice.
+// Adds `prepareKernel`, `launch` and `callback` to a NativeCachingDevice.
 void defineKernelCalls(Napi::Object object);
 // What a kernel's reference threw, for an error of that launch; or "".
 std::string referenceProblem(const AllocatorDevice& device);

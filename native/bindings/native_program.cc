@@ -11,6 +11,7 @@
 #include "bindings/handle.h"
 #include "bindings/program_spec.h"
 #include "bindings/sequence.h"
+#include "bindings/while_blocked.h"
 #include "executor/session.h"
 
 namespace braid::bindings {
@@ -28,6 +29,7 @@ struct OpenProgram {
   // Closes a program that JavaScript has dropped: ends waits for JavaScript, drains, frees. It blocks, but
   // waits for no other program, since another one may be waiting for this thread to compute a reference.
   void abandon() {
+    const WithoutJavaScript silent;
     if (hooked) napi_remove_env_cleanup_hook(env, teardown, this);
     hooked = false;
     channel->shut();

@@ -114,6 +114,15 @@ inline constexpr int kGranularityMinimum = 0, kGranularityRecommended = 1;
   X(cuMemcpyPeerAsync, 4000, "cuMemcpyPeerAsync",                                                           \
     (CUdeviceptr to, CUcontext toContext, CUdeviceptr from, CUcontext fromContext, std::size_t bytes,       \
      CUstream stream))                                                                                      \
+  X(cuMemsetD2D8Async, 3020, "cuMemsetD2D8Async",                                                           \
+    (CUdeviceptr to, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height,         \
+     CUstream stream))                                                                                      \
+  X(cuMemsetD2D16Async, 3020, "cuMemsetD2D16Async",                                                         \
+    (CUdeviceptr to, std::size_t pitch, unsigned short value, std::size_t width, std::size_t height,        \
+     CUstream stream))                                                                                      \
+  X(cuMemsetD2D32Async, 3020, "cuMemsetD2D32Async",                                                         \
+    (CUdeviceptr to, std::size_t pitch, unsigned value, std::size_t width, std::size_t height,              \
+     CUstream stream))                                                                                      \
   X(cuMemsetD32Async, 3020, "cuMemsetD32Async",                                                             \
     (CUdeviceptr to, unsigned value, std::size_t words, CUstream stream))                                   \
   X(cuStreamCreateWithPriority, 5050, "cuStreamCreateWithPriority",                                         \

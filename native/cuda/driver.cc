@@ -218,6 +218,23 @@ Status CudaDriver::fill32(DeviceAddress to, std::uint32_t value, std::size_t wor
   return context_->check(call_.cuMemsetD32Async(to, value, words, cu(stream)), "cuMemsetD32Async");
 }
 
+Status CudaDriver::fill(const NodeParams& fill, Stream stream) {
+  const std::size_t row = fill.width * fill.elementBytes;
+  const std::size_t pitch = fill.height > 1 ? fill.pitch : row;
+  if (fill.elementBytes == 1)
+    return context_->check(call_.cuMemsetD2D8Async(fill.to, pitch, static_cast<unsigned char>(fill.value),
+                                                   fill.width, fill.height, cu(stream)),
+                           "cuMemsetD2D8Async");
+  if (fill.elementBytes == 2)
+    return context_->check(call_.cuMemsetD2D16Async(fill.to, pitch, static_cast<unsigned short>(fill.value),
+                                                    fill.width, fill.height, cu(stream)),
+                           "cuMemsetD2D16Async");
+  if (fill.height == 1) return fill32(fill.to, fill.value, fill.width, stream);
+  return context_->check(
+      call_.cuMemsetD2D32Async(fill.to, pitch, fill.value, fill.width, fill.height, cu(stream)),
+      "cuMemsetD2D32Async");
+}
+
 Status CudaDriver::prepareSource(const KernelSource& source, std::size_t readCount, const char* title,
                                  std::unique_ptr<Kernel>* kernel) {
   std::shared_ptr<Module> module;

@@ -129,6 +129,8 @@ class Driver : public GraphCalls {
   virtual Status copy(CopyKind kind, DeviceAddress to, DeviceAddress from, std::size_t bytes,
                       Stream stream) = 0;
   virtual Status fill32(DeviceAddress to, std::uint32_t value, std::size_t words, Stream stream) = 0;
+  // A fill of any form, as NodeParams::fill describes it.
+  virtual Status fill(const NodeParams& /*fill*/, Stream) { return Status::notSupported; }
   // `callback` (host device, KernelSpec::Kind::cuda only) may be empty. May take long (compilation): call it
   // off the hot path.
   virtual Status prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& spec, HostCallback callback) = 0;

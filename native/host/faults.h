@@ -37,6 +37,7 @@ enum class Call : unsigned char {
   eventElapsed,
   copy,
   fill32,
+  fill,
   prepare,
   launch,
   hostFunction,

@@ -54,6 +54,7 @@ class HostDriver final : public Driver {
 
   Status copy(CopyKind kind, DeviceAddress to, DeviceAddress from, std::size_t bytes, Stream stream) override;
   Status fill32(DeviceAddress to, std::uint32_t value, std::size_t words, Stream stream) override;
+  Status fill(const NodeParams& fill, Stream stream) override;
   Status prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& spec, HostCallback callback) override;
   Status launch(const Kernel& kernel, const DeviceAddress* reads, const DeviceAddress* writes,
                 Stream stream) override;

@@ -280,6 +280,15 @@ Status HostDriver::fill32(DeviceAddress to, std::uint32_t value, std::size_t wor
   return submit(*queue, NodeKind::fill, std::move(work));
 }
 
+Status HostDriver::fill(const NodeParams& fill, Stream stream) {
+  if (const Status status = enter(Call::fill); status != Status::ok) return status;
+  StreamQueue* queue = find(stream);
+  if (!queue) return unknown("stream");
+  NewNode node;
+  if (const Status status = describe(fill, &node); status != Status::ok) return status;
+  return submit(*queue, NodeKind::fill, std::move(node.work));
+}
+
 Status HostDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& spec, HostCallback callback) {
   if (const Status status = enter(Call::prepare); status != Status::ok) return status;
   if (!kernel) return fail(Status::invalidValue, "no place for the kernel");

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "driver/meanwhile.h"
 #include "host/context.h"
 #include "host/graph_run.h"
 
@@ -74,8 +75,17 @@ Piece* StreamQueue::grow() {
 Time Progress::await(std::uint64_t pieces) {
   std::unique_lock lock(mutex_);
   while (done_.load(std::memory_order_relaxed) < pieces) {
+    if (meanwhile != nullptr) {
+      lock.unlock();
+      meanwhile();
+      lock.lock();
+      if (done_.load(std::memory_order_relaxed) >= pieces) break;
+    }
     awaited_ = std::min(awaited_, pieces);
-    progress_.wait(lock);
+    if (meanwhile == nullptr)
+      progress_.wait(lock);
+    else
+      progress_.wait_for(lock, std::chrono::microseconds(200));
   }
   const bool remembered = done_.load(std::memory_order_relaxed) - pieces < kHistory;
   return remembered ? doneAt_[pieces % kHistory] : Time{};

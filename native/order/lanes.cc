@@ -20,6 +20,7 @@ Lanes::Lanes(Driver& driver) : driver_(driver) {}
 Lanes::~Lanes() {
   for (LaneId id = 0; id < count(); ++id) {
     for (Mark& mark : lanes_[id]->ring_) driver_.eventDestroy(mark.event);
+    for (Mark& mark : lanes_[id]->timed_) driver_.eventDestroy(mark.event);
   }
 }
 
@@ -74,14 +75,21 @@ Mark* Lanes::unheldMark(Lane& lane) {
   return nullptr;
 }
 
-Mark* Lanes::makeMark(Lane& lane, Status* status) {
+Status Lanes::makeEvent(Lane& lane, EventKind kind, std::deque<Mark>& marks, Mark** mark) {
   Event event = nullptr;
-  if (*status = driver_.eventCreate(&event, EventKind::order); *status != Status::ok) return nullptr;
+  if (const Status status = driver_.eventCreate(&event, kind); status != Status::ok) return status;
   created_.fetch_add(1, std::memory_order_relaxed);
-  Mark* const made = &lane.ring_.emplace_back();
-  made->lane = &lane;
-  made->event = event;
-  made->frontier.reset(new Count[most]());
+  Mark& made = marks.emplace_back();
+  made.lane = &lane;
+  made.event = event;
+  made.frontier.reset(new Count[most]());
+  *mark = &made;
+  return Status::ok;
+}
+
+Mark* Lanes::makeMark(Lane& lane, Status* status) {
+  Mark* made = nullptr;
+  if (*status = makeEvent(lane, EventKind::order, lane.ring_, &made); *status != Status::ok) return nullptr;
   made->next = lane.searched_ != nullptr ? lane.searched_->next : made;
   if (lane.searched_ != nullptr) lane.searched_->next = made;
   return lane.searched_ = made;
@@ -105,23 +113,42 @@ Status Lanes::mark(Lane& lane, Mark** found, bool* recorded) {
     mark = makeMark(lane, &status);
     if (status != Status::ok) return status;
   }
+  if (const Status status = record(lane, *mark); status != Status::ok) return status;
+  *found = mark;
+  if (recorded) *recorded = true;
+  return Status::ok;
+}
+
+// Never shares an event: the time between two marks at one point of an idle lane is not 0.
+Status Lanes::markTime(Lane& lane, Mark** found) {
+  const BiasedLock::Hold hold(lane.mutex);
+  if (lane.stream == nullptr && lane.retired) return Status::invalidHandle;
+  Mark* mark = nullptr;
+  for (Mark& each : lane.timed_)
+    if (each.holders() == 0) mark = &each;
+  if (mark == nullptr)
+    if (const Status status = makeEvent(lane, EventKind::timed, lane.timed_, &mark); status != Status::ok)
+      return status;
+  if (const Status status = record(lane, *mark); status != Status::ok) return status;
+  *found = mark;
+  return Status::ok;
+}
+
+inline Status Lanes::record(Lane& lane, Mark& mark) {
   const std::uint64_t work = lane.work_.load(std::memory_order_relaxed);
   // The point is taken before the event is recorded: work that another thread queues behind the record then
   // gets a later point, never this one. If the record fails, the point stays unused.
   const Count point = lane.marks_.load(std::memory_order_relaxed) + 1;
   lane.marks_.store(point, std::memory_order_release);
-  if (const Status status = driver_.eventRecord(mark->event, lane.stream); status != Status::ok)
-    return status;
+  if (const Status status = driver_.eventRecord(mark.event, lane.stream); status != Status::ok) return status;
   lane.order_.advanceTo(point);
-  lane.order_.record({mark->frontier.get(), count()});
-  mark->point = point;
-  lane.newest_ = mark;
+  lane.order_.record({mark.frontier.get(), count()});
+  mark.point = point;
+  lane.newest_ = &mark;
   lane.markedWaits_.store(lane.waited_.load(std::memory_order_relaxed), std::memory_order_release);
   lane.markedWork_.store(work, std::memory_order_release);
-  mark->holdUnderLock();
-  *found = mark;
+  mark.holdUnderLock();
   countOne(lane.recorded_);
-  if (recorded) *recorded = true;
   return Status::ok;
 }
 

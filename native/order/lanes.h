@@ -97,6 +97,7 @@ class alignas(128) Lane {
   LaneOrder order_;
   Mark* newest_ = nullptr;
   std::deque<Mark> ring_;     // the addresses of its marks do not change
+  std::deque<Mark> timed_;    // marks whose events record the time; in no ring
   Mark* searched_ = nullptr;  // where in the ring the last search for a mark without holders ended
   // Statistics, written by the holder of the lane's lock alone.
   std::atomic<std::uint64_t> recorded_{0}, shared_{0}, waits_{0}, waitsElided_{0}, queries_{0};
@@ -132,6 +133,12 @@ class Lanes {
   // A mark at the lane's present point, held once for the caller. The newest mark is shared if nothing was
   // queued since. Takes the lane's lock.
   Status mark(Lane& lane, Mark** mark, bool* recorded = nullptr);
+  // A mark of its own at the lane's present point, whose event records the time; held once.
+  Status markTime(Lane& lane, Mark** mark);
+  // The milliseconds between two marks by `markTime`; notReady where one of them has not completed.
+  Status elapsed(const Mark& from, const Mark& to, float* milliseconds) {
+    return driver_.eventElapsed(milliseconds, from.event, to.event);
+  }
   // A mark of no lane for an event that the caller has recorded on some stream; held once.
   Mark* adopt(Event event);
 
@@ -174,6 +181,10 @@ class Lanes {
   // A mark of the lane without holders, found among the newest and the next eight of its ring.
   static Mark* unheldMark(Lane& lane);
   [[gnu::noinline, gnu::cold]] Mark* makeMark(Lane& lane, Status* status);
+  [[gnu::noinline, gnu::cold]] Status makeEvent(Lane& lane, EventKind kind, std::deque<Mark>& marks,
+                                                Mark** mark);
+  // Records the mark's event, and holds the mark. The caller holds the lane's lock.
+  Status record(Lane& lane, Mark& mark);
 
   Driver& driver_;
   std::mutex mutex_;  // held while lanes come and go

@@ -66,6 +66,34 @@ export class Core {
     this.stacks = this.careful = development
   }
 
+  #awaited = 0
+  #alarm: NodeJS.Timeout | undefined
+
+  /**
+   * Keeps the process alive until the function that it returns is called, the device is closed, or it has
+   * failed: then no work reaches the point that is waited for.
+   */
+  stayAwake(): () => void {
+    this.#awaited++
+    this.#alarm ??= setInterval(() => {
+      try {
+        if (!this.closed) this.native.memory()
+        else this.#sleep()
+      } catch {
+        this.#sleep()
+      }
+    }, 500)
+    return () => {
+      if (--this.#awaited <= 0) this.#sleep()
+    }
+  }
+
+  #sleep(): void {
+    clearInterval(this.#alarm)
+    this.#alarm = undefined
+    this.#awaited = 0
+  }
+
   /** Whether lanes, blocks and events of the other are of the same device. */
   same(other: Core): boolean {
     return this.native.memoryId === other.native.memoryId
@@ -89,7 +117,8 @@ export class Core {
         _tag: 'Reentrant',
         at,
         subject,
-        wanted: "no call of the device from a pool's own allocate or release function",
+        wanted:
+          "no call of the device from a pool's own allocate or release function, or a kernel's reference",
         found: 'one, while the device waits for that function',
         next: 'call the device after the function has returned',
       })

@@ -119,7 +119,7 @@ export const nativeOptions = (
   const { pinned, ...device } = options
   const none = Number.POSITIVE_INFINITY
   return [
-    { ...device, roundUpTo: 0, cacheUpTo: none, reserveFirst: 0 },
+    { ...device, roundUpTo: 0, reserveFirst: 0 },
     {
       ...device,
       ...pinned,

@@ -1,10 +1,18 @@
 import { DisposedError } from '../errors.js'
-import { badArgument, wrongDevice } from './allocator-error.js'
+import { badArgument, badUse, wrongDevice } from './allocator-error.js'
 import type { Core } from './core.js'
 import { type Handles, notReady } from './lane-access.js'
 
 /** For lanes, which record events. */
-export let makeEvent: (core: Core, handle: number, lane: Handles['lane'], point: number) => Event
+export let makeEvent: (
+  core: Core,
+  handle: number,
+  lane: Handles['lane'],
+  point: number,
+  timed: boolean,
+) => Event
+/** The device of an event. */
+export let coreOfEvent: (event: Event) => Core
 /** The handle of an event. Throws unless it is an event of this device that is not disposed of. */
 export let eventFor: (event: unknown, core: Core, at: string) => number
 
@@ -16,18 +24,21 @@ export class Event implements Disposable {
   readonly #core: Core
   readonly #lane: Handles['lane']
   readonly #point: number
+  readonly #timed: boolean
   // 0 once the event is disposed of.
   #handle: number
 
-  private constructor(core: Core, handle: number, lane: Handles['lane'], point: number) {
+  private constructor(core: Core, handle: number, lane: Handles['lane'], point: number, timed: boolean) {
     this.#core = core
     this.#handle = handle
     this.#lane = lane
     this.#point = point
+    this.#timed = timed
   }
 
   static {
-    makeEvent = (core, handle, lane, point) => new Event(core, handle, lane, point)
+    makeEvent = (core, handle, lane, point, timed) => new Event(core, handle, lane, point, timed)
+    coreOfEvent = event => event.#core
     eventFor = (event, core, at) => {
       if (!Event.is(event))
         throw badArgument(at, 'event', 'an Event, from lane.record()', event, 'pass what lane.record() gave')
@@ -47,6 +58,10 @@ export class Event implements Disposable {
   /** Its number in the lane's order, from 1 on. Two events at one point have the same number. */
   get point(): number {
     return this.#point
+  }
+  /** Whether it records the time: `lane.record({ timed: true })`. */
+  get timed(): boolean {
+    return this.#timed
   }
   get disposed(): boolean {
     return this.#handle === 0 || this.#core.closed
@@ -69,6 +84,33 @@ export class Event implements Disposable {
     await this.#core.wait('event.synchronize', 'an event', () =>
       this.#core.native.synchronizeEvent(this.#handle),
     )
+  }
+
+  /**
+   * The milliseconds of the device from this event to `end`, which may be of another lane. Both must be timed
+   * and done.
+   */
+  elapsed(end: Event): number {
+    const at = 'event.elapsed'
+    this.#alive(at)
+    const to = eventFor(end, this.#core, at)
+    for (const [name, event] of [
+      ['the event', this],
+      ['end', end],
+    ] as const)
+      if (!event.#timed)
+        throw badUse(at, name, 'a timed event', 'one without a time', 'record it with { timed: true }')
+    const status = this.#core.native.elapsed(this.#handle, to)
+    if (status === notReady)
+      throw badUse(
+        at,
+        'end',
+        'two events that are done',
+        'one that its lane has not passed',
+        'await synchronize() of both first',
+      )
+    if (status !== 0) throw this.#core.failed(status, at, 'an event')
+    return this.#core.out[0]!
   }
 
   /** Lets its driver event be recorded again. Blocks that are kept until the event stay kept. */

@@ -1,12 +1,13 @@
 import { DisposedError } from '../errors.js'
-import { badArgument, badUse, wholeNumber, wrongDevice } from './allocator-error.js'
+import { badArgument, wholeNumber, wrongDevice } from './allocator-error.js'
 import { type Block, makeBlock, type Span } from './block.js'
 import type { Core, Space } from './core.js'
-import { type Event, eventFor, makeEvent } from './event.js'
+import { coreOfEvent, Event, eventFor, makeEvent } from './event.js'
+import { type FillOptions, fillOf } from './fill.js'
 import { type Kernel, type KernelLaunch, launchFor, type Operands, type Scalars } from './kernel.js'
 import { laneAccess, notReady } from './lane-access.js'
 import { type MemPool, poolFor, poolInScope } from './mem-pool.js'
-import { foreignTo, placeOf } from './place.js'
+import { foreignTo, type Place, placeOf } from './place.js'
 
 declare module './lane-access.js' {
   interface Handles {
@@ -37,6 +38,8 @@ export type LaneKind = 'own' | 'default' | 'external' | 'session'
 
 // Functions that reach into the private fields of a lane.
 
+/** For tests: a copy that marks no use, as of work that Braid does not see. */
+export let copyUnseen: (lane: Lane, to: Block | Span, from: Block | Span) => void
 /** For devices, which make lanes. */
 export let makeLane: (core: Core, id: number, stream: bigint, name: string, kind: LaneKind) => Lane
 export let allocateOn: (
@@ -66,6 +69,9 @@ export class Lane implements Disposable {
 
   static {
     makeLane = (core, id, stream, name, kind) => new Lane(core, id, stream, name, kind)
+    copyUnseen = (lane, to, from) => {
+      lane.#copy(to, from, undefined)
+    }
     laneAccess.idFor = (lane, core, at) => {
       if (!Lane.is(lane))
         throw badArgument(at, 'lane', 'a Lane, from device.lane()', lane, 'pass what device.lane() gave')
@@ -115,10 +121,14 @@ export class Lane implements Disposable {
   }
 
   /**
-   * Copies the first `bytes` bytes on this lane; default: as many as the shorter of the two has. Marks no
-   * use: if the home of a block is another lane, call `recordUse(lane)` on the block before it is freed.
+   * Copies the first `bytes` bytes on this lane; default: as many as the shorter of the two has. As of all
+   * work of a lane, blocks of other lanes are marked with `recordUse`.
    */
   copy(to: Block | Span, from: Block | Span, bytes?: number): void {
+    this.#used(this.#live('lane.copy'), this.#copy(to, from, bytes))
+  }
+
+  #copy(to: Block | Span, from: Block | Span, bytes: number | undefined): readonly Place[] {
     const target = placeOf(to, this.#core, 'lane.copy', 'to')
     const source = placeOf(from, this.#core, 'lane.copy', 'from')
     const longest = Math.min(target.bytes, source.bytes)
@@ -134,22 +144,28 @@ export class Lane implements Disposable {
     const kind = target.pinned ? (source.pinned ? 3 : 1) : source.pinned ? 0 : 2
     const id = this.#live('lane.copy')
     this.#check(this.#core.native.copy(id, kind, target.address, source.address, length), 'lane.copy')
+    return [target, source]
   }
 
   /** Fills `to` with a 32-bit word. Its length and offset must be multiples of 4. */
   fill32(to: Block | Span, word: number): void {
-    const target = placeOf(to, this.#core, 'lane.fill32', 'to')
-    const value = wholeNumber('lane.fill32', 'word', word, 0, 0xffff_ffff)
-    if (target.bytes % 4 !== 0 || target.address % 4 !== 0)
-      throw badUse(
-        'lane.fill32',
-        'to',
-        'a range of whole words of 4 bytes',
-        `${target.bytes} bytes at offset ${target.offset}`,
-        'fill block.at(offset, bytes) with both multiples of 4',
-      )
-    const id = this.#live('lane.fill32')
-    this.#check(this.#core.native.fill32(id, target.address, value, target.bytes / 4), 'lane.fill32')
+    this.#fill(to, word, { bits: 32 }, 'lane.fill32', 'word')
+  }
+
+  /**
+   * Fills `to` with an element of 8, 16 or 32 bits. With `rows`, only the first `width` elements of each row
+   * of `pitch` bytes.
+   */
+  fill(to: Block | Span, value: number, options: FillOptions = {}): void {
+    this.#fill(to, value, options, 'lane.fill', 'value')
+  }
+
+  #fill(to: Block | Span, value: number, options: FillOptions, at: string, name: string): void {
+    const place = placeOf(to, this.#core, at, 'to')
+    const { element, width, rows, pitch } = fillOf(place, value, options, at, name)
+    const id = this.#live(at)
+    this.#check(this.#core.native.fill(id, place.address, value, element, width, rows, pitch), at)
+    this.#used(id, [place])
   }
 
   /**
@@ -166,25 +182,58 @@ export class Lane implements Disposable {
     const checked = launchFor(kernel, launch, this.#core, at)
     const status = this.#core.native.launch(id, checked.kernel, checked.words)
     if (status !== 0) throw this.#core.failed(status, at, `kernel ${kernel.name} on lane ${this.#name}`)
-    for (const block of foreignTo(id, checked.places)) block.recordUse(this)
-  }
-
-  /** Marks this point of the lane. If the lane's newest event already marks it, that event is shared. */
-  record(): Event {
-    const handle = this.#core.native.record(this.#live('lane.record'))
-    const point = this.#core.out[0]!
-    if (handle === 0) throw this.#core.failed(point, 'lane.record', `lane ${this.#name}`)
-    return makeEvent(this.#core, handle, this, point)
+    this.#used(id, checked.places)
   }
 
   /**
-   * Makes later work on this lane wait for the event. Returns false where no wait was needed, because the
-   * lane is known to be after the event.
+   * Calls the function on the JavaScript thread, once the lane has run everything that it was given before.
+   * The lane does not wait for it; a later `synchronize` of the lane does. It keeps the process alive until
+   * then; where the device fails it is never called.
+   */
+  callback(callback: () => void): void {
+    const at = 'lane.callback'
+    if (typeof callback !== 'function')
+      throw badArgument(at, 'callback', 'a function', callback, 'pass what is to be called')
+    const core = this.#core
+    const called = core.native.callback(this.#live(at), () => {
+      awake()
+      callback()
+    })
+    this.#check(called, at)
+    const awake = core.stayAwake()
+  }
+
+  /**
+   * Marks this point of the lane. If the lane's newest event already marks it, that event is shared. A timed
+   * event is one of its own, which costs the device some microseconds more.
+   */
+  record(options: { readonly timed?: boolean } = {}): Event {
+    const at = 'lane.record'
+    const { timed = false } = options ?? {}
+    if (typeof timed !== 'boolean')
+      throw badArgument(at, 'options.timed', 'true or false', timed, 'correct the option, or leave it out')
+    const id = this.#live(at)
+    const handle = timed ? this.#core.native.recordTime(id) : this.#core.native.record(id)
+    const point = this.#core.out[0]!
+    if (handle === 0) throw this.#core.failed(point, at, `lane ${this.#name}`)
+    return makeEvent(this.#core, handle, this, point, timed)
+  }
+
+  /**
+   * Makes later work on this lane wait for the event, which may be of another device of the kind. Returns
+   * false where no wait was needed, because the lane is known to be after the event.
    */
   wait(event: Event): boolean {
-    const id = this.#live('lane.wait')
-    this.#check(this.#core.native.wait(id, eventFor(event, this.#core, 'lane.wait')), 'lane.wait')
-    return this.#core.out[0] === 1
+    const at = 'lane.wait'
+    const id = this.#live(at)
+    const core = this.#core
+    const other = Event.is(event) ? coreOfEvent(event) : core
+    if (!other.same(core) && other.native.info.kind === core.native.info.kind) {
+      this.#check(core.native.waitPeer(id, eventFor(event, other, at)), at)
+      return true
+    }
+    this.#check(core.native.wait(id, eventFor(event, core, at)), at)
+    return core.out[0] === 1
   }
 
   /** Resolves when all work given to the lane so far has run. Waits on a thread other than JavaScript's. */
@@ -210,6 +259,11 @@ export class Lane implements Disposable {
     if (this.#id < 0 || this.#core.closed || this.#kind === 'default') return
     this.#core.tried('lane', `lane ${this.#name}`, () => this.#core.native.retireLane(this.#id))
     this.#id = -1
+  }
+
+  /** Marks the work that this lane was just given as a use of each block of another lane. */
+  #used(id: number, places: readonly Place[]): void {
+    for (const block of foreignTo(id, places)) block.recordUse(this)
   }
 
   #live(at: string): number {

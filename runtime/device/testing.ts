@@ -3,6 +3,8 @@ import { coreOfDevice, type Device } from './device.js'
 import type { Lane } from './lane.js'
 import { laneAccess } from './lane-access.js'
 
+export { copyUnseen } from './lane.js'
+
 /** The bytes outside V8's heap that were reported to V8, by all modules together. */
 export const externalBytes = (device: Device): number => coreOfDevice(device).native.externalBytes()
 

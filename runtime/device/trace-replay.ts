@@ -43,7 +43,7 @@ export const replayTrace = async (trace: AllocatorTrace, options: ReplayOptions)
     const { kinds, stream, ids, bytes } = trace
     const figures = await native().replay(
       where,
-      { ...allocator, roundUpTo: 0, cacheUpTo: Number.POSITIVE_INFINITY, reserveFirst: 0 },
+      { ...allocator, roundUpTo: 0, reserveFirst: 0 },
       { kinds, streams: stream, ids, bytes },
     )
     const served = Object.fromEntries(

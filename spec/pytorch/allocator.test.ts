@@ -357,6 +357,31 @@ describe.each(present)('the allocator on %s', name => {
     expect(device.stats()['allocation.all.allocated']).toBe(before)
   })
 
+  test('61: with caching off, memory is the driver’s, one piece for each block', async () => {
+    await using device = await deviceOf(name, { cacheUpTo: 0 })
+    expect(device.options.expandable).toBe(false)
+    const lane = device.defaultLane
+    for (let turn = 1; turn <= 3; turn++) {
+      const block = lane.malloc(8 * MiB)
+      lane.fill32(block, turn)
+      expect(reserved(device)).toBeGreaterThanOrEqual(8 * MiB)
+      block.free()
+      expect(reserved(device)).toBe(0)
+      expect(device.stats()['num_device_free']).toBe(turn)
+    }
+    const [kept, read] = [lane.malloc(4 * MiB), device.lane()]
+    lane.fill32(kept, 61)
+    read.wait(lane.record())
+    const mirror = device.pinned(KiB, read)
+    read.copy(mirror, kept.at(0, KiB))
+    kept.free()
+    await read.synchronize()
+    expect(new Set(new Uint32Array(mirror.view()))).toEqual(new Set([61]))
+    lane.malloc(KiB).free()
+    await device.emptyCache()
+    expect(reserved(device)).toBe(0)
+  })
+
   test.each([
     ['with', 20 * MiB],
     ['without', Number.POSITIVE_INFINITY],

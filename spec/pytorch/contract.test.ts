@@ -20,7 +20,7 @@ import {
 } from '../../dsl/index.js'
 import { AllocatorError, type Device, type Lane, toTorch } from '../../runtime/index.js'
 import { present } from '../conformance/devices.js'
-import { deviceOf, hold, KiB, MiB, mirrorOf, settles, thrownBy } from '../fixtures/allocator.js'
+import { copyUnseen, deviceOf, hold, KiB, MiB, mirrorOf, settles, thrownBy } from '../fixtures/allocator.js'
 import { without } from '../fixtures/plans/schedules.js'
 import { goldens } from '../golden/graphs.js'
 
@@ -36,7 +36,7 @@ const freedBehind = async (device: Device, home: Lane, reader: Lane, size = byte
   reader.wait(home.record())
   await home.synchronize()
   const gate = hold(device, reader)
-  reader.copy(mirror.block, block.at(0, sample))
+  copyUnseen(reader, mirror.block, block.at(0, sample))
   block.recordUse(reader)
   const { address } = block
   block.free()
@@ -259,9 +259,9 @@ describe.each(present)('what recordUse promises on %s', name => {
     const blocks = Array.from({ length: 3 }, () => home.malloc(16 * MiB))
     await home.synchronize()
     // The older reader ends by itself; the other one only when the test opens its gate. The oldest is enough.
-    for (let turn = 0; turn < 4; turn++) first.copy(target, blocks[0]!)
+    for (let turn = 0; turn < 4; turn++) copyUnseen(first, target, blocks[0]!)
     const gate = hold(device, second)
-    second.copy(scratch, blocks[1]!)
+    copyUnseen(second, scratch, blocks[1]!)
     blocks[0]!.recordUse(first)
     blocks[1]!.recordUse(second)
     blocks[0]!.free()

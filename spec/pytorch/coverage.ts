@@ -36,13 +36,6 @@ const waiting = (number: number, text: string, why: string, where = graphs): Els
 })
 
 export const elsewhere: readonly Elsewhere[] = [
-  {
-    number: 25,
-    case: 'elapsed time between events of two devices is an error',
-    kind: 'none',
-    why: 'events carry no times to compare; 16 and 23 test that handles of two devices do not mix',
-    where: 'times are of a session’s runs: 5',
-  },
   waiting(
     46,
     'no event operation on a capturing stream from the eager path',
@@ -172,36 +165,25 @@ export const elsewhere: readonly Elsewhere[] = [
 
 export const partly: readonly Partly[] = [
   {
-    number: 23,
-    not: 'a wait of a lane by hand for an event of another device',
-    why: 'such a wait is refused; lanes of several devices wait for one another in plans (several-devices.test.ts)',
-  },
-  {
     number: 26,
     not: 'an assertion that fails on a GPU',
     why: 'it ends CUDA for the process (docs/internals/decisions, 17), so the host device stands for it',
   },
   {
-    number: 31,
-    not: 'copies from GPU to GPU',
-    why: 'peer copies of plans for one and two readers are tested in several-devices.test.ts, on GPUs where there are two',
-  },
-  {
-    number: 61,
-    not: 'device memory without any caching',
-    why: 'no such mode: emptyCache gives free memory back, and a pool may have its own allocator',
-  },
-  {
     number: 65,
     not: 'two threads',
-    why: 'addresses of two threads depend on their timing; what threads share is tested in one-memory.test.ts',
+    why: 'each thread has lanes of its own, and which of two threads takes the next segment depends on their timing; that what they share is right is tested in one-memory.test.ts',
   },
   {
     number: 69,
     not: 'background threads and registered memory',
     why: 'settings for them are read and noted: Braid has nothing that they could change',
   },
-  { number: 70, not: 'two threads', why: 'worker threads open a device at once in one-memory.test.ts' },
+  {
+    number: 70,
+    not: 'two threads that open two devices',
+    why: 'two worker threads open one device at once in one-memory.test.ts, which is the harder case: they share its memory',
+  },
   {
     number: 77,
     not: 'leaving out actions by name',
@@ -215,11 +197,11 @@ export const partly: readonly Partly[] = [
   {
     number: 90,
     not: 'threads',
-    why: 'a pool is of the share of one thread; all pools of a memory are numbered by it',
+    why: 'a pool belongs to the thread that made it; the memory that threads share gives every pool its number under one lock',
   },
   {
     number: 94,
     not: 'threads',
-    why: 'scopes follow asynchronous contexts, which a JavaScript program has instead of threads',
+    why: 'a pool belongs to the thread that made it: another thread cannot name it, so nothing of that thread can go there',
   },
 ]

@@ -26,7 +26,7 @@ import {
   upload,
 } from '../../dsl/index.js'
 import { pulled } from '../../runtime/index.js'
-import { opened, present } from '../conformance/devices.js'
+import { fleets, opened, present } from '../conformance/devices.js'
 import { expectMeaning } from '../conformance/yields.js'
 import { twiceInPlace } from '../fixtures/graphs/kernels.js'
 
@@ -231,5 +231,31 @@ describe.each(present)('dataflow over lanes on %s', device => {
           .size,
       ).toBe(1)
     expect(users).toHaveLength(3)
+  })
+})
+
+describe.each(fleets)('dataflow over devices on %s and the others', (...fleet) => {
+  test('31: copies from device to device are ordered, for one and two consumers', async () => {
+    const wide = tensor('f32', [2 ** 16])
+    const here = lane('here', { device: 0 })
+    const [one, two] = [lane('one', { device: 1 }), lane('two', { device: 1 })]
+    for (const consumers of [1, 2]) {
+      const graphs = graph('transfer', { x: wide }, ({ x }) => {
+        const made = x.pipe(upload(here), on(here), mul(2))
+        const y = made.pipe(on(one), neg(), download())
+        return consumers === 1 ? { y } : { y, z: made.pipe(on(two), mul(3), download()) }
+      }) as unknown as Net
+      const host = fleet[0]!.startsWith('host') ? { host: { jitter: 31, poison: true } } : {}
+      await using session = await opened(graphs, fleet.slice(0, 2), { poison: true, ...host })
+      const ticks = Array.from({ length: 6 }, (_, tick) => new Float32Array(2 ** 16).fill(tick + 1))
+      let tick = 0
+      await session.run({ x: pulled(ticks) } as never).forEach(lease => {
+        using held = lease as unknown as Record<'y' | 'z', Float32Array> & Disposable
+        tick++
+        expect(held.y.every(value => value === -2 * tick)).toBe(true)
+        if (consumers === 2) expect(held.z.every(value => value === 6 * tick)).toBe(true)
+      })
+      expect(tick).toBe(6)
+    }
   })
 })

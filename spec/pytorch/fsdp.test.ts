@@ -24,7 +24,7 @@ import {
   upload,
   verify,
 } from '../../dsl/index.js'
-import { type Block, type Event, open, pulled } from '../../runtime/index.js'
+import { type Block, type Event, open, pulled, type Span } from '../../runtime/index.js'
 import { present } from '../conformance/devices.js'
 import { busy, deviceOf, hold, KiB, MiB, mirrorOf, settles } from '../fixtures/allocator.js'
 
@@ -155,6 +155,63 @@ describe.each(present)('sharded training on %s', name => {
       expect(new Set(out.words.subarray((layer * sample) / 4, ((layer + 1) * sample) / 4))).toEqual(
         new Set([100 + layer]),
       )
+  })
+
+  test('124: of all gathers and scatters only the first and the last take time of their own', async () => {
+    const onHost = name === 'host'
+    const size = onHost ? 1 * MiB : 32 * MiB
+    const rates = { copyRate: 256 * MiB, deviceRate: 256 * MiB, jitter: 0 }
+    await using device = await deviceOf(name, {}, onHost ? { host: rates } : {})
+    const [gather, compute, scatter] = [device.lane(), device.lane(), device.lane()]
+    using shard = device.pinned(size, gather)
+    using result = device.pinned(size, scatter)
+    using weights = compute.malloc(2 * size)
+    const weight = (layer: number): Span => weights.at((layer % 2) * size, size)
+    const layers = 8
+
+    /** The milliseconds of what `body` issues, from an idle device on. */
+    const timeOf = async (body: () => void): Promise<number> => {
+      await Promise.all([gather, compute, scatter].map(lane => lane.synchronize()))
+      using start = compute.record({ timed: true })
+      for (const lane of [gather, scatter]) lane.wait(start)
+      body()
+      for (const lane of [gather, scatter]) compute.wait(lane.record())
+      using end = compute.record({ timed: true })
+      await end.synchronize()
+      return start.elapsed(end)
+    }
+    await timeOf(() => gather.copy(weight(0), shard))
+    const [copied, filled] = [
+      await timeOf(() => gather.copy(weight(0), shard)),
+      await timeOf(() => compute.fill32(weight(0), 1)),
+    ]
+    // A layer computes about as long as its gather takes.
+    const fills = Math.max(1, Math.round(copied / filled))
+    const run = (overlapped: boolean, gathers: boolean) => (): void => {
+      const freed: Event[] = []
+      for (let layer = 0; layer < layers; layer++) {
+        if (gathers) {
+          if (layer >= 2) gather.wait(freed[layer - 2]!)
+          if (!overlapped) gather.wait(compute.record())
+          gather.copy(weight(layer), shard)
+          compute.wait(gather.record())
+        }
+        for (let i = 0; i < fills; i++) compute.fill32(weight(layer), layer)
+        if (gathers) {
+          scatter.wait(compute.record())
+          scatter.copy(result, weight(layer))
+          freed.push(scatter.record())
+          if (!overlapped) compute.wait(freed[layer]!)
+        }
+      }
+    }
+    const serial = await timeOf(run(false, true))
+    const overlapped = await timeOf(run(true, true))
+    const computed = await timeOf(run(false, false))
+    expect(new Set(new Uint32Array(result.view()))).toEqual(new Set([layers - 1]))
+    expect(overlapped).toBeLessThan(serial)
+    // Exposed are 2 of 16 copies; a half is far from that and far from all.
+    expect(overlapped - computed).toBeLessThan((serial - computed) / 2)
   })
 
   test('125: a wait for the optimizer’s event does not wait for its lane’s later work', async () => {

@@ -15,6 +15,7 @@ import {
   anotherDeviceOf,
   busy,
   contentOf,
+  copyUnseen,
   deviceOf,
   hold,
   KiB,
@@ -52,7 +53,7 @@ const scene = async (
   reader.wait(home.record())
   await home.synchronize()
   const gate = hold(device, reader)
-  reader.copy(mirror.block, from?.(block) ?? block.at(0, sample))
+  copyUnseen(reader, mirror.block, from?.(block) ?? block.at(0, sample))
   const release = async (): Promise<void> => {
     await chance(home)
     gate.open()
@@ -140,7 +141,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
       using written = home.record()
       reader.wait(written)
       if (i % 10 === 0) busy(reader, scratch, 4)
-      reader.copy(mirror.at(i * 4 * KiB, 4 * KiB), block.at(bytes - 4 * KiB, 4 * KiB))
+      copyUnseen(reader, mirror.at(i * 4 * KiB, 4 * KiB), block.at(bytes - 4 * KiB, 4 * KiB))
       block.recordStream(reader)
     }
     await reader.synchronize()
@@ -182,7 +183,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
       const { address } = block
       home.fill32(block, 7)
       reader.wait(home.record())
-      reader.copy(mirror.block, block.at(0, sample))
+      copyUnseen(reader, mirror.block, block.at(0, sample))
       block[mark](reader)
       using read = reader.record()
       const gate = hold(device, reader)
@@ -241,7 +242,8 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
       reader.wait(written)
       return hold(device, reader)
     })
-    for (const [i, reader] of readers.entries()) reader.copy(mirrors[i]!.block, block.at(i * sample, sample))
+    for (const [i, reader] of readers.entries())
+      copyUnseen(reader, mirrors[i]!.block, block.at(i * sample, sample))
     mark(block, readers)
     block.free()
     const next = home.malloc(bytes)
@@ -288,7 +290,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     side.fill32(block, 7)
     reader.wait(side.record())
     const gate = hold(device, reader)
-    reader.copy(mirror.block, block.at(0, sample))
+    copyUnseen(reader, mirror.block, block.at(0, sample))
     block.recordUse(reader)
     block.free()
     const next = side.malloc(bytes)
@@ -349,7 +351,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     const { address } = pinned
     new Uint32Array(pinned.view()).fill(7)
     const gate = hold(device, reader)
-    reader.copy(target, pinned)
+    copyUnseen(reader, target, pinned)
     pinned.recordUse(reader)
     pinned.free()
     const next = device.pinned(page, home)
@@ -393,7 +395,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
     home.fill32(block, 7)
     reader.wait(home.record())
     const gate = hold(device, reader)
-    reader.copy(mirror.block, block)
+    copyUnseen(reader, mirror.block, block)
     block.recordUse(reader)
     block.free()
     const made = Array.from({ length: 200 }, (_, i) => {
@@ -425,7 +427,7 @@ describe.each(all)('a block and its readers on %s, %s', (name, policy) => {
       comm.fill32(gradient, 100 + layer)
       using reduced = comm.record()
       offload.wait(reduced)
-      offload.copy(host[layer]!.block, gradient.at(0, sample))
+      copyUnseen(offload, host[layer]!.block, gradient.at(0, sample))
       gradient.recordUse(offload)
     }
     await chance(comm)
@@ -483,7 +485,7 @@ describe.each(present)('a block and its readers on %s', name => {
       const read = home.malloc(2 * bytes)
       home.fill32(read, 7)
       reader.wait(home.record())
-      for (let turn = 0; turn < 8; turn++) reader.copy(scratch, read)
+      for (let turn = 0; turn < 8; turn++) copyUnseen(reader, scratch, read)
       read.recordUse(reader)
       read.free()
       const next = home.malloc(2 * bytes)

@@ -153,7 +153,7 @@ describe.each(present)('a snapshot on %s', name => {
       snapshot.history
         .filter(({ site }) => framesOf(snapshot, site)[0]?.name === label)
         .map(({ action }) => action)
-    expect(of('kept')).toEqual(['alloc'])
+    expect(of('kept')).toEqual(['alloc', 'use_recorded'])
     expect(of('short')).toEqual(['alloc', 'free_requested', 'free_completed'])
     expect(of('given')).toEqual(expect.arrayContaining(['alloc', 'use_recorded', 'free_requested']))
     const torch = toTorch(snapshot)

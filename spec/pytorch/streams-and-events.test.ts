@@ -261,12 +261,42 @@ describe.each(present)('lanes and events on %s', name => {
     }
   })
 
-  test('16, 23: a lane of another device cannot wait for an event', async () => {
+  test('23: a lane waits for an event of another device', async () => {
+    await using one = await deviceOf(name)
+    await using two = await anotherDeviceOf(name)
+    const [first, second] = [one.lane(), two.lane()]
+    const mirror = mirrorOf(two, KiB, second)
+    const block = second.malloc(KiB)
+    second.fill32(block, 23)
+    const gate = hold(one, first)
+    const event = first.record()
+    expect(second.wait(event)).toBe(true)
+    second.copy(mirror.block, block)
+    const done = second.record()
+    expect(await settles(done.synchronize())).toBe(false)
+    expect([event.done, done.done, mirror.all()]).toEqual([false, false, [0]])
+    gate.open()
+    await done.synchronize()
+    expect([event.done, mirror.all()]).toEqual([true, [23]])
+    event[Symbol.dispose]()
+    expect(() => second.wait(event)).toThrow(DisposedError)
+  })
+
+  test('25: times between events of two devices are an error', async () => {
+    await using one = await deviceOf(name)
+    await using two = await anotherDeviceOf(name)
+    const [a, b] = [one.defaultLane.record({ timed: true }), two.defaultLane.record({ timed: true })]
+    await Promise.all([a.synchronize(), b.synchronize()])
+    expect(tagOf(() => a.elapsed(b))).toBe('WrongDevice')
+    expect(tagOf(() => b.elapsed(a))).toBe('WrongDevice')
+    expect(a.elapsed(a)).toBe(0)
+  })
+
+  test('16: nothing of another device but an event is taken', async () => {
     await using one = await deviceOf(name)
     await using two = await anotherDeviceOf(name)
     const event = one.defaultLane.record()
     expect(event.lane).toBe(one.defaultLane)
-    expect(tagOf(() => two.defaultLane.wait(event))).toBe('WrongDevice')
     expect(tagOf(() => two.defaultLane.malloc(512).keepUntil(event))).toBe('WrongDevice')
     expect(tagOf(() => two.defaultLane.malloc(512).recordUse(one.defaultLane))).toBe('WrongDevice')
     expect(tagOf(() => two.defaultLane.copy(two.defaultLane.malloc(512), one.defaultLane.malloc(512)))).toBe(

@@ -15,12 +15,13 @@ LaneBlocks& Allocator::makeLaneBlocks(const Lane& lane) const {
 }
 
 // Puts a block into its heap. Under a limit on what is kept (`cacheUpTo`) a segment that becomes free as a
-// whole goes back to its source.
+// whole goes back to its source; where nothing is kept, once its lane has run, as cuMemFree would wait too.
 void Allocator::returnToHeap(Block* block) {
   const bool tooLong = block->size > options_.cacheUpTo;
   Block* whole = block->heap->give(block);
   if (!tooLong || whole->segment->expandable || whole->size != whole->segment->size) return;
   if (!Heap::complete(*whole)) lanes_.pollLane(*whole->lane);
+  if (!Heap::complete(*whole) && options_.cacheUpTo == 0) lanes_.synchronizeLane(*whole->lane);
   if (Heap::complete(*whole)) releaseWhole(whole);
 }
 

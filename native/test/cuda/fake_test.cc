@@ -123,6 +123,16 @@ TEST_F(CudaFake, CopiesInEveryDirectionAndNothingAtAll) {
   EXPECT_EQ(calls("cuMemcpyDtoDAsync_v2"), before);
   EXPECT_EQ(driver_->fill32(device, 7, 3, nullptr), Status::ok);
   EXPECT_EQ(*reinterpret_cast<int*>(device), 7);
+  // Two rows of one element, eight bytes apart, of each size.
+  for (const std::uint32_t each : {4u, 2u, 1u})
+    EXPECT_EQ(driver_->fill(NodeParams::fill(device, 0x01020304u * each, each, 1, 2, 8), nullptr),
+              Status::ok);
+  const auto* words = reinterpret_cast<unsigned*>(device);
+  EXPECT_EQ(words[0], 0x04080604u);
+  EXPECT_EQ(words[1], 7u);
+  EXPECT_EQ(words[2], 0x04080604u);
+  EXPECT_EQ(driver_->fill(NodeParams::fill(device, 9, 4, 3), nullptr), Status::ok);
+  EXPECT_EQ(words[1], 9u);
   driver_->memFree(device);
 }
 

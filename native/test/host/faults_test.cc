@@ -63,6 +63,7 @@ TEST(HostFaults, EveryCallCanFail) {
       {"eventElapsed", [&](Driver& d) { return d.eventElapsed(&elapsed, e, e); }},
       {"copy", [&](Driver& d) { return d.copy(CopyKind::hostToDevice, a, a, 4, s); }},
       {"fill32", [&](Driver& d) { return d.fill32(a, 0, 1, s); }},
+      {"fill", [&](Driver& d) { return d.fill(NodeParams::fill(a, 0, 1, 1), s); }},
       {"prepare", [&](Driver& d) { return d.prepare(&kernel, spec, {}); }},
       {"hostFunction",
        [&](Driver& d) {

@@ -60,6 +60,11 @@ export interface AllocatorOptions {
   readonly fraction?: number
   /** Pages are mapped one after the other into ranges of addresses. Default true. `expandable_segments` */
   readonly expandable?: boolean
+  /**
+   * Longer blocks are given back to the driver when they are freed, which waits for their lane. Default: none
+   * are. 0 turns caching off. It needs memory that is not expandable, and makes that the default.
+   */
+  readonly cacheUpTo?: number
   /** Whole free pages are moved to where memory is needed before new pages are made. Default true. */
   readonly movePages?: boolean
   /** Blocks of at least this are never split. Default: no bound. `max_split_size_mb` */
@@ -109,6 +114,7 @@ const names = [
   'limit',
   'fraction',
   'expandable',
+  'cacheUpTo',
   'movePages',
   'maxSplit',
   'maxNonSplitRounding',
@@ -149,12 +155,14 @@ export const allocatorOptions = (
   const ofPinned = reader(pinnedFields, 'allocator.pinned')
 
   const largeSegment = of('largeSegment', bytes(10 * MiB + 1), under.largeSegment ?? 20 * MiB)
+  const keptUpTo = of('cacheUpTo', bound(0), under.cacheUpTo ?? none)
   const cacheUpTo = ofPinned('cacheUpTo', bound(0), under.pinned?.cacheUpTo ?? none)
   const resolved: ResolvedAllocatorOptions = {
     policy: of('policy', oneOf(policies), under.policy ?? 'order-then-grow'),
     limit: of('limit', bound(0), under.limit ?? none),
     fraction: of('fraction', share, under.fraction ?? 1),
-    expandable: of('expandable', flag, under.expandable ?? true),
+    expandable: of('expandable', flag, keptUpTo === none && (under.expandable ?? true)),
+    cacheUpTo: keptUpTo,
     movePages: of('movePages', flag, under.movePages ?? true),
     maxSplit: of('maxSplit', bound(largeSegment), Math.max(under.maxSplit ?? none, largeSegment)),
     maxNonSplitRounding: of(

@@ -1,6 +1,6 @@
 // Blocks: memory, marks of uses, and that no byte is given out again while a lane may still read or write it.
 import { describe, expect, it } from 'vitest'
-import { hold, KiB, MiB, openOn, wordsOf } from '../../fixtures/allocator.js'
+import { copyUnseen, hold, KiB, MiB, openOn, wordsOf } from '../../fixtures/allocator.js'
 import { present } from '../devices.js'
 
 describe.each(present)('blocks on %s', name => {
@@ -55,7 +55,7 @@ describe.each(present)('blocks on %s', name => {
       // The delay stands before the read: a reuse that does not wait for the reader overwrites the words
       // before they are read.
       using _gate = hold(device, reader)
-      reader.copy(copied, block)
+      copyUnseen(reader, copied, block)
       block.recordUse(reader)
       block.free()
       const next = home.malloc(4 * MiB)
@@ -128,7 +128,7 @@ describe.each(present)('blocks on %s', name => {
     {
       using _gate = hold(device, other)
       // Work after recordStream and before the free counts too.
-      other.copy(copied, block)
+      copyUnseen(other, copied, block)
       block.free()
       const next = home.malloc(4 * KiB)
       home.fill32(next, 4)
@@ -150,7 +150,7 @@ describe.each(present)('blocks on %s', name => {
     }
     {
       using _gate = hold(device, other)
-      other.copy(copied, block)
+      copyUnseen(other, copied, block)
       {
         using done = other.record()
         block.keepUntil(done)
@@ -178,12 +178,12 @@ describe.each(present)('blocks on %s', name => {
       using written = home.record()
       reader.wait(written)
       if (i % 10 === 9 && words.length < 64) {
-        reader.copy(out.at(words.length * 4, 4), block.at(block.bytes - 4, 4))
+        copyUnseen(reader, out.at(words.length * 4, 4), block.at(block.bytes - 4, 4))
         words.push({ at: words.length, word: i })
       } else {
         // A read into memory that only this lane uses; its result is not checked.
         const sink = reader.malloc(block.bytes)
-        reader.copy(sink, block)
+        copyUnseen(reader, sink, block)
         sink.free()
       }
       block.recordUse(reader)

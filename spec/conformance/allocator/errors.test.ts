@@ -116,6 +116,8 @@ describe.each(present)('wrong arguments on %s', name => {
         // These are whole numbers of 64 bits, so each may be the handle of a stream: only the driver can
         // tell.
         if (i === 15 && typeof given === 'bigint') continue
+        // A lane may wait for an event of another device of its kind.
+        if (i === 7 && name === 'host' && given === foreign[2]) continue
         const error = thrownBy(() => call(given))
         expect(error, `call ${i} with ${typeof given}: ${error.message}`).toBeInstanceOf(AllocatorError)
         isFault(error)

@@ -1,6 +1,6 @@
 // Kernels that a lane launches on blocks: what they compute, what is recorded of them, and what is refused.
 import { describe, expect, it } from 'vitest'
-import { DisposedError } from '../../../runtime/index.js'
+import { type Block, type Device, DisposedError } from '../../../runtime/index.js'
 import { hold, KiB, openOn, wordsOf } from '../../fixtures/allocator.js'
 import { addOn, axpnOn } from '../../fixtures/device-kernels.js'
 import { present } from '../devices.js'
@@ -215,4 +215,30 @@ describe('a kernel of the host device', () => {
     await expect(lane.synchronize()).rejects.toThrow(/the reference of kernel bad failed: no such row/)
     expect(() => lane.fill32(y, 1)).toThrow(/no such row/)
   })
+})
+
+it('types name the operands of a kernel, and their elements', () => {
+  const types = async (device: Device, block: Block): Promise<void> => {
+    const axpn = await axpnOn(device)
+    const add = await addOn(device)
+    const lane = device.lane()
+    const shape = { grid: 1, block: 1 }
+    const scalars = { a: 1, n: 0, count: 1 }
+    lane.launch(axpn, { ...shape, reads: { x: block }, writes: { y: block.at(0, 4) }, scalars })
+    // A kernel without reads is launched without them.
+    lane.launch(add, { ...shape, writes: { y: block }, scalars: { by: 1, count: 1 } })
+    // @ts-expect-error: its read x is missing
+    lane.launch(axpn, { ...shape, reads: {}, writes: { y: block }, scalars })
+    // @ts-expect-error: it has reads
+    lane.launch(axpn, { ...shape, writes: { y: block }, scalars })
+    // @ts-expect-error: there is no write z
+    lane.launch(axpn, { ...shape, reads: { x: block }, writes: { z: block }, scalars })
+    // @ts-expect-error: its scalar count is missing
+    lane.launch(axpn, { ...shape, reads: { x: block }, writes: { y: block }, scalars: { a: 1, n: 0 } })
+    const reference = ({ x }: { x: Float32Array }, { y }: { y: Uint8Array }): void => void y.set(x)
+    await device.kernel({ name: 'k', cuda: 'k', reads: { x: 'f32' }, writes: { y: 'u8' }, reference })
+    // @ts-expect-error: elements of 64 bits do not exist
+    await device.kernel({ name: 'k', cuda: 'k', writes: { y: 'f64' } })
+  }
+  expect(types).toBeTypeOf('function')
 })

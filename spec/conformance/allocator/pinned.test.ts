@@ -1,7 +1,7 @@
 // Pinned host memory under the same protocol: a block is not given out again while a copy may still read or
 // write it.
 import { describe, expect, it } from 'vitest'
-import { hold, KiB, openOn } from '../../fixtures/allocator.js'
+import { copyUnseen, hold, KiB, openOn } from '../../fixtures/allocator.js'
 import { present } from '../devices.js'
 
 describe.each(present)('pinned memory on %s', name => {
@@ -26,7 +26,7 @@ describe.each(present)('pinned memory on %s', name => {
     const { address } = staged
     new Uint32Array(staged.view()).fill(1)
     const gate = hold(device, upload)
-    upload.copy(target, staged)
+    copyUnseen(upload, target, staged)
     if (which === 'foreign') staged.recordUse(upload)
     staged.free()
     const next = device.pinned(4 * KiB, upload)
@@ -35,7 +35,7 @@ describe.each(present)('pinned memory on %s', name => {
     await upload.synchronize()
     next.free()
     using back = device.pinned(4 * KiB, upload)
-    upload.copy(back, target)
+    copyUnseen(upload, back, target)
     await upload.synchronize()
     expect(new Set(new Uint32Array(back.view()))).toEqual(new Set([1]))
     const later = [device.pinned(4 * KiB), device.pinned(4 * KiB)]
@@ -49,7 +49,7 @@ describe.each(present)('pinned memory on %s', name => {
     using target = upload.malloc(4 * KiB)
     const staged = device.pinned(4 * KiB, upload)
     const { address } = staged
-    upload.copy(target, staged)
+    copyUnseen(upload, target, staged)
     staged.recordUse(upload)
     await upload.synchronize()
     using _gate = hold(device, upload)

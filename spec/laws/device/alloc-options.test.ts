@@ -39,6 +39,7 @@ describe('the options of an allocator', () => {
         limit: bound,
         fraction: fc.double({ min: 0, max: 1, noNaN: true }),
         expandable: fc.boolean(),
+        cacheUpTo: bound,
         movePages: fc.boolean(),
         maxSplit: fc.oneof(fc.integer({ min: 2 ** 40, max: Number.MAX_SAFE_INTEGER }), fc.constant(Infinity)),
         maxNonSplitRounding: fc.integer({ min: 2 ** 40, max: Number.MAX_SAFE_INTEGER }),
@@ -69,6 +70,8 @@ describe('the options of an allocator', () => {
         const positive = (value: unknown) => (value === 0 ? 0 : value) // -0 is no other number
         expect(resolved).toEqual({
           ...defaults,
+          // Memory in pages is kept, so it is not the default where blocks go back.
+          expandable: (plain.cacheUpTo ?? Number.POSITIVE_INFINITY) === Number.POSITIVE_INFINITY,
           ...Object.fromEntries(Object.entries(plain).map(([key, value]) => [key, positive(value)])),
           maxNonSplitRounding,
           divisions: Array.from({ length: 16 }, (_, interval) => at(interval)),
@@ -117,6 +120,7 @@ describe('the options of an allocator', () => {
     limit: [-1, 1.5, Number.NaN, 2 ** 53, '1GiB', -Infinity, 5n, null, {}],
     fraction: [-0.1, 1.1, Number.NaN, '0.5', Infinity],
     expandable: ['True', 0, null],
+    cacheUpTo: [-1, 1.5, Number.NaN, '1GiB', null],
     movePages: ['no', 1],
     maxSplit: [0, 20 * MiB - 1, Number.NaN, -Infinity],
     maxNonSplitRounding: [0, Infinity, '20'],

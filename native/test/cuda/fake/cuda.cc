@@ -273,6 +273,21 @@ if (CUresult result = 0; captured(stream, fill, &result)) return result;
 for (std::size_t i = 0; i < words; ++i) reinterpret_cast<unsigned*>(to)[i] = value;
 END
 
+#define FILL_ROWS(name, Element)                                                                       \
+  CALL(name, (CUdeviceptr to, std::size_t pitch, Element value, std::size_t width, std::size_t height, \
+              CUstream stream))                                                                        \
+  if (!mayQueue(stream) || pitch < width * sizeof(Element)) return 400;                                \
+  CUgraphNodeParams fill;                                                                              \
+  fill.type = 2;                                                                                       \
+  fill.memset = {to, pitch, value, sizeof(Element), width, height, current};                           \
+  if (CUresult result = 0; captured(stream, fill, &result)) return result;                             \
+  for (std::size_t row = 0; row < height; ++row)                                                       \
+    for (std::size_t i = 0; i < width; ++i) reinterpret_cast<Element*>(to + row * pitch)[i] = value;   \
+  END
+FILL_ROWS(cuMemsetD2D8Async, unsigned char)
+FILL_ROWS(cuMemsetD2D16Async, unsigned short)
+FILL_ROWS(cuMemsetD2D32Async, unsigned)
+
     CALL(cuStreamCreateWithPriority,
          (CUstream * stream, unsigned flags, int priority)) if (flags != kStreamNonBlocking || priority > 0 ||
                                                                 priority < -5) return 1;
