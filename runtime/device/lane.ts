@@ -1,5 +1,5 @@
 import { DisposedError } from '../errors.js'
-import { badArgument, wholeNumber, wrongDevice } from './allocator-error.js'
+import { badArgument, badUse, wholeNumber, wrongDevice } from './allocator-error.js'
 import { type Block, makeBlock, type Span } from './block.js'
 import type { Core, Space } from './core.js'
 import { coreOfEvent, Event, eventFor, makeEvent } from './event.js'

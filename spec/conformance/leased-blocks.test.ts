@@ -3,7 +3,7 @@
 import { describe, expect, it } from 'vitest'
 import { compile } from '../../dsl/compiler/compile.js'
 import { add, download, graph, lane, on, orThrow, relu, tensor, upload } from '../../dsl/index.js'
-import { hold } from '../../runtime/device/testing.js'
+import { copyUnseen, hold } from '../../runtime/device/testing.js'
 import { Device, open, pulled } from '../../runtime/index.js'
 import { pause, present } from './devices.js'
 
@@ -33,7 +33,7 @@ describe.each(present)('outputs left on the device, on %s', name => {
       expect(first.kept.bytes).toBe(size * 4)
       expect(first.sum[size - 1]).toBe(3)
       const gate = hold(device, reader)
-      reader.copy(seen, first.kept) // waits at the gate
+      copyUnseen(reader, seen, first.kept) // waits at the gate
       first.kept.recordUse(reader)
       first[Symbol.dispose]()
       let ended = false

@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest'
 import { compile } from '../../dsl/compiler/compile.js'
 import { download, graph, lane, matmul, on, orThrow, param, relu, tensor, upload } from '../../dsl/index.js'
 import type { Plan } from '../../dsl/ir/plan.js'
-import { hold } from '../../runtime/device/testing.js'
+import { copyUnseen, hold } from '../../runtime/device/testing.js'
 import {
   Device,
   errorsOf,
@@ -250,7 +250,7 @@ describe.each(present)('several threads, on %s', name => {
     device.defaultLane.fill32(block, 41)
     reader.wait(device.defaultLane.record())
     const gate = hold(device, reader)
-    reader.copy(seen, block) // waits at the gate
+    copyUnseen(reader, seen, block) // waits at the gate
     block.recordUse(reader)
     block.free()
     // A session of the same size may take the freed block at once; its ticks come after the held read.
