@@ -87,6 +87,7 @@ export {
   type ParamValues,
   param,
 } from './language/param.js'
+export type { Position, PositionMapper } from './language/positions.js'
 export {
   type FeedsOf,
   isProgram,
@@ -123,7 +124,7 @@ export {
   until,
 } from './language/tree.js'
 export type { HostArray } from './language/values.js'
-export { type Position, type PositionMapper, setPositionMapper } from './language/where.js'
+export { setPositionMapper } from './language/where.js'
 export { type MachineFault, machineOf, machines, parseMachine } from './machine/load.js'
 export type { Machine } from './machine/machine.js'
 export {

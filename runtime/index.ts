@@ -1,5 +1,4 @@
 // The public surface of `braid-gpu/runtime`, listed by hand. Everything else is internal.
-import { mapPositions } from './positions.js'
 
 export type { Feed, Lease, PulledFeed, PushedFeed, WhenFull } from '../dsl/index.js'
 export type { HostOptions } from './addon.js'
@@ -103,5 +102,3 @@ export {
   type TreeLayout,
   type TreeStats,
 } from './trees/plan-tree.js'
-
-mapPositions()

@@ -1,20 +1,11 @@
 import type { Where } from '../ir/graph.js'
+import { asPath, bySourceMap, type Position, type PositionMapper } from './positions.js'
 
-/** A place in a file; line and column count from 1. */
-export interface Position {
-  readonly file: string
-  readonly line: number
-  readonly column: number
-}
+let mapper = bySourceMap
 
-/** Maps a position in the running code to one in its source (by a source map), or yields undefined. */
-export type PositionMapper = (position: Position) => Position | undefined
-
-let mapper: PositionMapper | undefined
-
-/** Installed once by the runtime, which can read source maps; the language itself does no I/O. */
+/** Takes the place of the platform's own source maps; undefined: these again. */
 export const setPositionMapper = (next: PositionMapper | undefined): void => {
-  mapper = next
+  mapper = next ?? bySourceMap
 }
 
 interface Site {
@@ -26,12 +17,6 @@ interface Site {
 interface StackError {
   prepareStackTrace?: unknown
   stackTraceLimit?: number | undefined
-}
-
-const asPath = (file: string): string => {
-  if (!file.startsWith('file://')) return file
-  const path = decodeURI(file.slice(7))
-  return /^\/[A-Za-z]:/.test(path) ? path.slice(1) : path
 }
 
 // The folders of the language and of the runtime, in the sources or in dist/. Frames in them belong to Braid.
@@ -87,7 +72,7 @@ class Captured implements Where {
     if (this.position === undefined) return 'unknown'
     let mapped: Position | undefined
     try {
-      mapped = mapper?.(this.position)
+      mapped = mapper(this.position)
     } catch {
       mapped = undefined
     }

@@ -1,6 +1,5 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { mapPositions } from '../positions.js'
 import { bench, usage as benchUsage } from './bench.js'
 import { build, usage as buildUsage } from './build.js'
 import { doctor, usage as doctorUsage } from './doctor.js'
@@ -154,7 +153,6 @@ process.on('exit', () => {
 
 // Before any program is loaded, so that its places are those of its TypeScript.
 process.setSourceMapsEnabled(true)
-mapPositions()
 process.exitCode = await main(process.argv.slice(2))
 ended = true
 // A program that was interrupted may hold timers and sockets that keep the process alive.

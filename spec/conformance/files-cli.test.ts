@@ -185,15 +185,18 @@ describe('an interrupted run', () => {
 })
 
 describe('the place of an error', () => {
-  it('is the line and column of the TypeScript, in a program that was started with tsx', () => {
+  it.each([
+    ['that imports the runtime too', `import { open } from ${JSON.stringify(runtime)}`, 'open'],
+    ['that imports the language alone', '', 'undefined'],
+  ])('is the line and column of the TypeScript, in a program for tsx %s', (_, imports, used) => {
     const path = file(
       'x.ts',
       `import { compile, download, graph, lane, matmul, tensor, upload } from ${JSON.stringify(language)}
-import { open } from ${JSON.stringify(runtime)}
+${imports}
 
 interface Gone { readonly a: number }
 const gone: Gone = { a: 1 }
-void open
+void ${used}
 void gone
 const net = graph('n', { x: tensor('f32', [2, 3]) }, ({ x }) => {
   const y = x.pipe(upload(lane('c')))

@@ -1,9 +1,9 @@
 // Line numbers of this file stand in the golden texts of `explain`.
 // Prints, as JSON by name, the explanations of this folder's text files. A separate process, so that places
 // in the graphs are those of the TypeScript sources, as on the command line.
-import { mapPositions } from '../../runtime/positions.js'
-
-mapPositions()
+//
+// The language is imported when this runs, so that nothing stands before the imports but this text.
+//
 const { compile, download, explain, graph, lane, matmul, on, orThrow, param, relu, tensor, upload } =
   await import('../../dsl/index.js')
 const { goldens } = await import('./graphs.js')
