@@ -13,7 +13,8 @@ import { ask, entry, root, Stop } from './lib/run.mjs'
 import { testFolder } from './lib/suites.mjs'
 import { close, listSkipped, runGoogleTest, runVitest, tally } from './lib/tally.mjs'
 
-// One GPU serves processes in turn: with sixteen of them each test waits for fifteen others, some beyond their time limit.
+// One GPU serves processes in turn: with sixteen of them each test waits for fifteen others, some beyond
+// their time limit.
 const conformance = ['spec/conformance/', 'spec/pytorch/', '--maxWorkers=5']
 
 const options = () => {
@@ -101,7 +102,8 @@ const reportOf = (device, commit, typescript, cpp, sum) => {
   return `${[
     `# Conformance on ${device.name}`,
     '',
-    'Written by `npm run test:cuda`: every suite of `spec/conformance` and `spec/pytorch`, and the C++ tests.',
+    'Written by `npm run test:cuda`: every suite of `spec/conformance` and `spec/pytorch`, and the C++ ' +
+      'tests.',
     '',
     row(['', '']),
     row(['---', '---']),
@@ -117,7 +119,8 @@ const reportOf = (device, commit, typescript, cpp, sum) => {
     ...(cpp.length > 0
       ? tableOf('C++ tests', cpp)
       : [
-          `The C++ tests did not run: ${testFolder}/braid_tests is not built. \`npm test -- --all\` builds it.`,
+          `The C++ tests did not run: ${testFolder}/braid_tests is not built. ` +
+            '`npm test -- --all` builds it.',
         ]),
     '',
     '## Skipped',

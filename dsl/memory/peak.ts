@@ -19,7 +19,10 @@ export interface Peak {
    * limit, or the peak is beyond `enough`: then they are what the replayed ticks hold.
    */
   readonly exact: boolean
-  /** By memory (devices, then pinned), the alloc command that first took the memory to its peak; -1: no alloc did. */
+  /**
+   * By memory (devices, then pinned), the alloc command that first took the memory to its peak; -1: no alloc
+   * did.
+   */
   readonly reachedAt: readonly number[]
 }
 

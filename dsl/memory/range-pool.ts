@@ -16,7 +16,7 @@ export interface FreeRange {
 /** Free ranges beyond which they are found by an index: an index takes as long to keep, by lane. */
 const fewFor = (lanes: number): number => Math.max(1024, 8 * lanes)
 /** What a change of an index counts for, by lane, in ranges that are looked at one by one. */
-const stepsPerLane = 2
+const stepsPerLane = 1
 
 /**
  * The pool of a session: one range of addresses, given out by order alone, byte for byte as

@@ -51,8 +51,8 @@ const names = [
  * Figures of one allocator, by name. PyTorch's names where the meaning is the same
  * (`allocated_bytes.all.current`, `reserved_bytes.large_pool.peak`, `num_ooms`), and Braid's own: `served.*`
  * (allocations by the step of the fallback chain that served them), `uses.*`, `waits.*`, `queries`,
- * `events.created`, `pages.*`. `policy.NAME` is 1 for the policy that the memory has. Uses, waits, queries and events count for the whole device, pinned memory
- * included.
+ * `events.created`, `pages.*`. `policy.NAME` is 1 for the policy that the memory has. Uses, waits, queries
+ * and events count for the whole device, pinned memory included.
  */
 export type AllocatorStats = Readonly<Record<string, number>>
 
