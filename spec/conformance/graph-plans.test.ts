@@ -155,12 +155,11 @@ describe('a plan in graph mode on a host device', () => {
   const long = tensor('f32', [1 << 16])
   const row = new Float32Array(1 << 16).fill(1)
   const [up, down] = [lane('up'), lane('down')]
-  /** Uploads on one lane, and work and downloads of other values on another. */
-  const streams = graph('streams', { x: long }, ({ x }) => {
-    const one = x.pipe(upload(up))
-    const two = x.pipe(upload(up), add(1))
-    return { a: one.pipe(add(2), download(down)), b: two.pipe(download(down)) }
-  })
+  /** The second value goes up while the first comes down. */
+  const streams = graph('streams', { x: long, z: long }, ({ x, z }) => ({
+    a: x.pipe(upload(up), add(1), download(down)),
+    b: z.pipe(upload(up), add(2), download(down)),
+  }))
   const slow = { host: { copyRate: 4 * 65_536 * 200, deviceRate: 0 } } // 5 ms a copy
 
   it('overlaps its lanes inside a launch as eager issue does', async () => {
@@ -169,7 +168,9 @@ describe('a plan in graph mode on a host device', () => {
       trace: true,
       compile: { mode: 'graph', storage: 'planned', inFlight: 1 },
     })
-    await session.run({ x: pulled([row, row, row]) }).forEach(lease => void lease[Symbol.dispose]())
+    await session
+      .run({ x: pulled([row, row, row]), z: pulled([row, row, row]) })
+      .forEach(lease => void lease[Symbol.dispose]())
     const records = session.trace()
     const runsOf = session.plan.commands.filter(([op]) => op === 'run').length
     expect(records.length).toBe(3 * runsOf)
@@ -193,7 +194,9 @@ describe('a plan in graph mode on a host device', () => {
         compile: { mode: 'graph', storage: 'planned', inFlight: 1 },
       })
       const error = await rejectionOf(
-        session.run({ x: pulled([row, row, row]) }).forEach(lease => void lease[Symbol.dispose]()),
+        session
+          .run({ x: pulled([row, row, row]), z: pulled([row, row, row]) })
+          .forEach(lease => void lease[Symbol.dispose]()),
       )
       return error as Error
     }
