@@ -1,9 +1,11 @@
 // The graph calls of the cuda device over the fake driver: parameters, failures, and what is left behind.
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <thread>
 #include <vector>
 
+#include "executor/session.h"
 #include "test/cuda/fake.h"
 
 namespace braid::test {
@@ -178,6 +180,74 @@ TEST_F(CudaFakeGraphs, CaptureGivesAGraph) {
   driver_->graphDestroy(made);
   driver_->streamDestroy(on);
   driver_->memFree(memory);
+}
+
+// x and y (pinned) → one copy gathers both on the device, which a library's launch would be, captured → one
+// copy down. In a graph all three are nodes.
+TEST_F(CudaFakeGraphs, APlanIsLaunchedByOneCallATick) {
+  constexpr std::size_t bytes = 256;
+  ProgramSpec spec;
+  spec.name = "gather";
+  spec.inFlight = 2;
+  spec.planned = true;
+  spec.lanes = {{"copy", 0}};
+  const auto buffer = [&](const char* name, Space space, Life life, std::uint32_t id, std::uint64_t size,
+                          std::int64_t offset = -1) {
+    spec.buffers.push_back({name, size, space, 0, life, id, 0, offset});
+  };
+  buffer("x", Space::pinned, Life::input, 0, bytes);
+  buffer("dx", Space::device, Life::tick, 1, bytes, 0);
+  buffer("both", Space::device, Life::tick, 2, 2 * bytes, 512);
+  buffer("y", Space::pinned, Life::output, 3, 2 * bytes);
+  KernelSpec copy, gather;
+  copy.bytes = bytes;
+  gather.bytes = 2 * bytes;
+  gather.parts = 2;
+  KernelSpec down;
+  down.bytes = 2 * bytes;
+  spec.kernels = {copy, gather, down};
+  spec.nodes = {{"up", 0}, {"gather", 1}, {"down", 2}};
+  spec.devices = {{1024, 1024}};
+  spec.boundPinned = std::uint64_t{2} * 3 * 512;
+  spec.commands = {2, 0, 0, 1, 1, 0, 1, 2, 1, 0, 2, 1, 1, 1, 2, 2, 2, 0, 1, 1, 2, 3};
+  spec.graphs = {{0}, {3}, {0, 2}, {0, 1, 1, 2}};
+  for (const bool trace : {false, true}) {
+    SessionOptions options;
+    std::atomic<std::uint64_t> ended{0};
+    std::string problem;
+    options.onTick = [&](std::uint64_t, const Failure* failure) {
+      if (failure != nullptr) problem = failure->op + ": " + failure->detail;
+      ++ended;
+    };
+    options.poison = true;
+    options.trace = trace;
+    const int captures = calls("cuStreamBeginCapture_v2");
+    MaybeFailure failure;
+    std::unique_ptr<Driver> opened;
+    ASSERT_EQ(cuda::CudaDriver::open(0, kFake, &opened), Status::ok);
+    // The fake has no memory behind the addresses of pages.
+    caching::Options plain;
+    plain.expandable = false;
+    const std::vector<std::shared_ptr<DeviceMemory>> devices{
+        std::make_shared<DeviceMemory>(std::move(opened), plain, plain)};
+    auto session = Session::open(devices, spec, options, &failure);
+    ASSERT_TRUE(session) << (failure ? failure->op + ": " + failure->detail : "");
+    EXPECT_EQ(calls("cuStreamBeginCapture_v2") - captures, 2) << "the gathering copy, for each slot";
+    const int launches = calls("cuGraphLaunch"), copies = calls("cuMemcpyDtoHAsync_v2"),
+              nodes = calls("cuGraphAddNode");
+    for (std::uint64_t tick = 0; tick < 6; ++tick) {
+      std::memset(session->pinned(0, tick % 2), static_cast<int>(tick) + 1, bytes);
+      ASSERT_TRUE(session->submit(tick));
+      while (ended <= tick) std::this_thread::yield();
+      ASSERT_EQ(problem, "");
+      const auto* y = static_cast<const unsigned char*>(session->pinned(3, tick % 2));
+      for (std::size_t i = 0; i < 2 * bytes; ++i) ASSERT_EQ(y[i], tick + 1);
+    }
+    EXPECT_EQ(calls("cuGraphLaunch") - launches, 6);
+    EXPECT_EQ(calls("cuMemcpyDtoHAsync_v2"), copies);
+    EXPECT_EQ(calls("cuGraphAddNode"), nodes) << "none is made in a tick";
+    session->close();
+  }
 }
 
 TEST_F(CudaFakeGraphs, ReasonsComeWithTheCall) {

@@ -17,6 +17,12 @@ std::vector<std::shared_ptr<DeviceMemory>> alone(const std::vector<std::shared_p
   return devices;
 }
 
+std::size_t freeBytes(Driver& driver) {
+  std::size_t free = 0, total = 0;
+  must(driver, driver.memInfo(&free, &total), "memInfo");
+  return free;
+}
+
 // A program that is ready to be issued, tick after tick, with no other session.
 struct Ready {
   Ready(std::shared_ptr<Driver> driver, const TaskGraph& graph, bool planned)
@@ -25,7 +31,10 @@ struct Ready {
       : program(alone(drivers), std::move(spec)) {
     MaybeFailure failure = program.takeMemory();
     if (!failure) failure = program.load({});
+    const std::size_t before = freeBytes(program.driver());
     if (!failure) failure = graphs.make(program, trace, false);
+    synchronize();
+    graphBytes = static_cast<double>(before) - static_cast<double>(freeBytes(program.driver()));
     if (failure) {
       std::fprintf(stderr, "%s: %s %s\n", name.c_str(), failure->op.c_str(), failure->detail.c_str());
       std::exit(1);
@@ -47,6 +56,7 @@ struct Ready {
   Program program;
   Trace trace;
   PlanGraphs graphs;
+  double graphBytes = 0;  // of the device's memory, that executables hold
   std::unique_ptr<Issuer> issuer;
   std::uint64_t tick = 0;
 };
@@ -183,17 +193,10 @@ void onDevice(const Run& run, const TaskGraph& graph, bool planned, bool empty) 
       .add("overCalls", spread(ratios).median);
 }
 
-std::size_t freeBytes(Driver& driver) {
-  std::size_t free = 0, total = 0;
-  must(driver, driver.memInfo(&free, &total), "memInfo");
-  return free;
-}
-
 // One tick as a graph, one launch of as many empty tasks: what the executor takes to enqueue it, beside the
 // driver's launch call alone and the same tick issued command by command. The device is idle each time.
 void asGraph(const Run& run, const TaskGraph& graph) {
   Ready eager(borrowed(run.driver), graph, true);
-  const std::size_t before = freeBytes(run.driver);
   Ready ready({borrowed(run.driver)}, graph.name, graphOf(graph));
   if (!ready.program.schedule().launched.front()) return;
   const Stream stream = ready.program.streams()[ready.program.schedule().issuedOn.front()];
@@ -204,7 +207,6 @@ void asGraph(const Run& run, const TaskGraph& graph) {
     eager.issue();
     eager.synchronize();
   }
-  const double held = static_cast<double>(before) - static_cast<double>(freeBytes(run.driver));
   std::vector<double> plans, launches, commands;
   for (int turn = 0; turn < 5 * run.repeats; ++turn) {
     plans.push_back(issued(ready, [&] { ready.issue(); }) / 1000);
@@ -217,7 +219,7 @@ void asGraph(const Run& run, const TaskGraph& graph) {
       .add(spread(plans), "us a launch")
       .add("call", spread(launches).median)
       .add("eager", spread(commands).median)
-      .add("heldKiB", held / 1024);
+      .add("heldKiB", ready.graphBytes / 1024);
 }
 
 }  // namespace
