@@ -88,9 +88,9 @@ export const tree = <
 >(spec: {
   readonly plans: P
   readonly start: readonly (keyof P & string)[]
-  readonly then: T
+  readonly then?: T
   readonly keep?: K
-}): Tree<P, T, K> => Object.freeze({ ...spec, keep: spec.keep ?? ({} as K) })
+}): Tree<P, T, K> => Object.freeze({ ...spec, then: spec.then ?? ({} as T), keep: spec.keep ?? ({} as K) })
 
 // ---- what is alive where ----------------------------------------------------------------------------------
 

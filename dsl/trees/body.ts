@@ -1,7 +1,8 @@
 import type { Plan, PlanBuffer } from '../ir/plan.js'
+import { rounded } from '../memory/range-pool.js'
 import { commandTableOf, Op } from '../order/command-table.js'
 import { Replay } from '../order/replay.js'
-import type { ByteRange } from './byte-ranges.js'
+import { type ByteRange, without } from './byte-ranges.js'
 import type { Body, Layout } from './layout.js'
 import type { ResidentPlan } from './resident.js'
 
@@ -105,13 +106,18 @@ export const proofOf = (body: PlanBody, layout: Layout, kept: readonly ByteRange
     const isApart = buffer.space === 'device' && buffer.alias === undefined && buffer.offset === undefined
     return isApart ? { ...buffer, offset: 0 } : buffer
   })
+  // An input that is kept is one parameter.
+  const given = [...inputs].map(([name, id]) => {
+    const from = layout.inputs.get(name)!
+    return { from, to: from + rounded(plan.buffers[id]!.bytes) }
+  })
   let end = Math.max(layout.top, ...kept.map(({ to }) => to))
   for (const buffer of buffers) {
     if (plan.buffers[buffer.id]!.offset !== undefined || buffer.offset === undefined) continue
     buffers[buffer.id] = { ...buffer, offset: end }
     end += buffer.bytes
   }
-  for (const { from, to } of kept)
+  for (const { from, to } of without(kept, given))
     buffers.push({
       id: buffers.length,
       name: `kept ${from}`,

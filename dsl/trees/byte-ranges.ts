@@ -19,6 +19,21 @@ export const merged = (ranges: readonly ByteRange[]): readonly ByteRange[] => {
   return found
 }
 
+/** The bytes of `ranges` that are in none of `holes`. */
+export const without = (ranges: readonly ByteRange[], holes: readonly ByteRange[]): readonly ByteRange[] =>
+  holes.reduce<readonly ByteRange[]>(
+    (left, hole) =>
+      left.flatMap(range => {
+        if (!overlap(range, hole)) return [range]
+        const parts = [
+          { from: range.from, to: hole.from },
+          { from: hole.to, to: range.to },
+        ]
+        return parts.filter(({ from, to }) => from < to)
+      }),
+    ranges,
+  )
+
 /** The lowest place for so many bytes that lies in none of these ranges, which `merged` made. */
 export const lowestGap = (taken: readonly ByteRange[], bytes: number): number => {
   let at = 0

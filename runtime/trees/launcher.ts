@@ -1,6 +1,6 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { HostArray, Lease } from '../../dsl/index.js'
-import { type ByteRange, here, overlap, type Transition } from '../../dsl/internal.js'
+import { type ByteRange, here, type Transition, without } from '../../dsl/internal.js'
 import type { NativeFailure, NativeSequence } from '../addon.js'
 import type { Block, Span } from '../device/block.js'
 import type { Core } from '../device/core.js'
@@ -442,7 +442,8 @@ export class Launcher implements HandleOwner {
   private poison(job: Job): void {
     const { lane, arena, tree } = this.parts
     const { layout } = tree.layouts.nodes[job.node]!
-    const placed = [...job.stages.map(({ to, spec }) => ({ from: to, to: to + spec.bytes }))]
+    // In whole words.
+    const placed = job.stages.map(({ to, spec }) => ({ from: to, to: to + 4 * Math.ceil(spec.bytes / 4) }))
     for (const { from, to } of without(layout.clobbers, placed))
       lane.fill32(arena!.at(from, Math.min(to, arena!.bytes) - from), garbage)
   }
@@ -569,18 +570,3 @@ const portsOfPlan = ({ body }: PreparedPlan): PlanPorts => {
     resident: [...inputs.values()].map(id => specOf(plan.buffers[id]!)),
   }
 }
-
-/** The bytes of `ranges` that are in none of `holes`, in whole words. */
-const without = (ranges: readonly ByteRange[], holes: readonly ByteRange[]): readonly ByteRange[] =>
-  holes.reduce<readonly ByteRange[]>(
-    (left, hole) =>
-      left.flatMap(range => {
-        if (!overlap(range, hole)) return [range]
-        const parts = [
-          { from: range.from, to: hole.from },
-          { from: Math.ceil(hole.to / 4) * 4, to: range.to },
-        ]
-        return parts.filter(({ from, to }) => from < to)
-      }),
-    ranges,
-  )

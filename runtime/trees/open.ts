@@ -7,8 +7,16 @@ import { coreOfDevice, Device } from '../device/device.js'
 import type { Lane } from '../device/lane.js'
 import { openFailure } from '../device/open-failure.js'
 import { type DeviceError, together } from '../errors.js'
+import { warnCloseFailed } from '../session/messages.js'
 import { checkParams, firstState, type ParamSource, type ParamSources } from '../session/params.js'
-import { type SharedParams, params as shareParams } from '../session/shared-params.js'
+import { specOf } from '../session/ports.js'
+import {
+  ParamFailure,
+  type SharedParams,
+  params as shareParams,
+  withBlocks,
+} from '../session/shared-params.js'
+import type { ValueSpec } from '../values.js'
 import { apartName, apartOf, Executables } from './executables.js'
 import { Launcher } from './launcher.js'
 import type { TreeOptions } from './options.js'
@@ -36,7 +44,7 @@ export const openTree = async (
   const prepared = prepareTree(spec, options.variants)
   if (E.isLeft(prepared)) return E.left(together(prepared.left as [DeviceError, ...DeviceError[]]))
   const tree = prepared.right
-  const params = options.params ?? {}
+  const params = taken(options.params ?? {})
   const missing = tree.plans.flatMap(({ source }) => checkParams(source, params, () => undefined))
   if (missing.length > 0) return E.left(together(missing as [DeviceError, ...DeviceError[]]))
   const opened = await deviceOf(options)
@@ -54,10 +62,12 @@ export const openTree = async (
     if (arena !== undefined) undo.push(() => freeShared(arena))
     const apart = await shareParams(device, sourcesApart(tree, params))
     undo.push(() => apart[Symbol.asyncDispose]())
-    return E.right(assembled({ tree, device, core, lane, arena, arenaBytes, apart, options, undo }))
+    // Filled now, so that what a source throws is an error of the opening.
+    await withBlocks(apart, specsApart(tree), async () => undefined)
+    return E.right(assembled({ tree, device, core, lane, arena, arenaBytes, apart, params, options, undo }))
   } catch (error) {
     for (const step of undo.reverse()) await step()
-    return E.left(openFailure(error, device.name))
+    return E.left(error instanceof ParamFailure ? error.failure : openFailure(error, device.name))
   }
 }
 
@@ -69,6 +79,20 @@ const deviceOf = async ({
   const opened = await Device.open(device, host === undefined ? {} : { host })()
   return E.isLeft(opened) ? opened : E.right({ device: opened.right, own: true })
 }
+
+/** The caller may change its arrays afterwards. */
+const taken = (params: ParamSources): ParamSources =>
+  Object.fromEntries(
+    Object.entries(params).map(([name, value]) => [
+      name,
+      typeof value === 'function' ? value : (value.slice() as ParamSource),
+    ]),
+  )
+
+const specsApart = ({ plans }: PreparedTree): readonly ValueSpec[] =>
+  plans.flatMap(({ name, body }) =>
+    apartOf(body.source.plan).map(buffer => ({ ...specOf(buffer), name: apartName(name, buffer) })),
+  )
 
 /** The first values of what lives on from launch to launch. */
 const sourcesApart = (tree: PreparedTree, params: ParamSources): ParamSources => {
@@ -92,19 +116,20 @@ interface Parts {
   readonly arena: Block | undefined
   readonly arenaBytes: number
   readonly apart: SharedParams
+  readonly params: ParamSources
   readonly options: TreeOptions
   readonly undo: readonly (() => unknown)[]
 }
 
 const assembled = (parts: Parts): OpenTree => {
-  const { tree, device, core, lane, arena, arenaBytes, apart, options, undo } = parts
+  const { tree, device, core, lane, arena, arenaBytes, apart, params, options, undo } = parts
   const sessions = core.native.sessions(0)
   const sequence = sessions.sequence()
   const inFlight = options.inFlight ?? 2
   const executables = new Executables({
     ...{ tree, device: sessions, sequence, arenaBytes, apart, inFlight },
     arena: arena === undefined ? 0 : sharedHandle(arena),
-    params: options.params ?? {},
+    params,
     references: options.references ?? {},
     budget: options.executables ?? Number.POSITIVE_INFINITY,
     onFree: () => launcher.wake(),
@@ -113,14 +138,21 @@ const assembled = (parts: Parts): OpenTree => {
     ...{ tree, device, core, lane, sequence, executables, arena, inFlight },
     poison: options.poison ?? false,
   })
-  const free = async (): Promise<void> => {
-    await executables.close()
-    sessions.close()
+  const letGoOfUses = (): void => {
     for (const use of launcher.slots.takeAllUses()) {
       arena?.keepUntil(use)
       use[Symbol.dispose]()
     }
-    for (const step of [...undo].reverse()) await step()
+  }
+  const steps = [() => executables.close(), () => sessions.close(), letGoOfUses, ...[...undo].reverse()]
+  const free = async (): Promise<void> => {
+    for (const step of steps)
+      try {
+        await step()
+      } catch (error) {
+        // After a failure of the device nothing that it is asked succeeds.
+        if (launcher.failure === undefined) warnCloseFailed(error)
+      }
   }
   return { tree, device, launcher, executables, arenaBytes, free }
 }

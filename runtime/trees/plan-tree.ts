@@ -11,10 +11,12 @@ import type {
   TreeFeeds,
   TreeValues,
 } from '../../dsl/index.js'
-import { here } from '../../dsl/internal.js'
+import { here, rounded } from '../../dsl/internal.js'
+import type { Plan } from '../../dsl/ir/plan.js'
 import type { Block } from '../device/block.js'
 import type { Device } from '../device/device.js'
 import { type DeviceError, DisposedError } from '../errors.js'
+import { apartOf } from './executables.js'
 import type { Handle } from './handle.js'
 import type { Launch } from './launcher.js'
 import { type OpenTree, openTree } from './open.js'
@@ -65,7 +67,7 @@ export interface TreeLayout {
 export interface TreeStats {
   /** Bytes of the arena, which all plans share. */
   readonly arena: number
-  /** By plan: what it would take alone, its values that stay included. */
+  /** By plan: what its own arena would take. Parameters and states are apart from all of them. */
   readonly alone: Readonly<Record<string, number>>
   readonly layouts: number
   readonly launches: number
@@ -225,14 +227,9 @@ const laterLaunch = (plan: string): DisposedError =>
     'another launch has come since; go on from that one, or use tree.launch',
   )
 
-/** Bytes of device memory of a plan by itself, with its values that stay as buffers of its own. */
-const aloneBytes = ({ arena = [], buffers, inFlight }: TreeSpec['plans'][string]): number => {
-  const slots = buffers.filter(
-    ({ life, space, alias }) =>
-      space === 'device' && alias === undefined && (life === 'input' || life === 'output'),
-  )
-  return (arena[0] ?? 0) + inFlight * slots.reduce((sum, { bytes }) => sum + bytes, 0)
-}
+/** The arena of a plan by itself, without parameters and states, which are no part of a tree's arena either. */
+const aloneBytes = (plan: Plan): number =>
+  apartOf(plan).reduce((left, { bytes }) => left - rounded(bytes), plan.arena?.[0] ?? 0)
 
 /**
  * Opens a tree of plans on a device. Plans that this process did not compile are judged first; every layout is

@@ -93,6 +93,16 @@ describe('a plan whose ports stay on the device', () => {
     )
   })
 
+  it('obeys them where an input is kept as well', () => {
+    const body = bodyOf(residentOf(planned(layer), ['x', 'bias'], ['x']))
+    const kept = [{ from: 1024, to: 3072 }]
+    const contract = { inputs: new Map([['x', 1024]]), kept, elsewhere: [] }
+    const layout = layOut(body.body, contract, ['x'])
+    expect(verify(proofOf(body, layout, kept), { safety: true })).toEqual([])
+    const offsets = layout.offsets.with(0, 1024)
+    expect(verify(proofOf(body, { ...layout, offsets }, kept), { safety: true })).not.toEqual([])
+  })
+
   it('breaks a law where a buffer lies over one that it may not share bytes with', () => {
     const body = bodyOf(residentOf(planned(layer), ['x', 'bias'], ['x', 'sum']))
     const contract = { inputs: new Map<string, number>(), kept: [], elsewhere: [] }

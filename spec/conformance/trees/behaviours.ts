@@ -1,0 +1,118 @@
+// The 91 behaviours of PyTorch's graph trees, and what plan trees make of each. `kept` and `changed` have a test of
+// their number in behaviours.test.ts; `elsewhere` names the test that has it; `none` says why there is nothing to
+// test.
+export interface Behaviour {
+  readonly name: string
+  readonly ours: 'kept' | 'changed' | 'elsewhere' | 'none'
+  /** What changed, or where the test is, or why there is none. */
+  readonly why?: string
+}
+
+const kept = (name: string): Behaviour => ({ name, ours: 'kept' })
+const changed = (name: string, why: string): Behaviour => ({ name, ours: 'changed', why })
+const elsewhere = (name: string, why: string): Behaviour => ({ name, ours: 'elsewhere', why })
+const none = (name: string, why: string): Behaviour => ({ name, ours: 'none', why })
+
+const noHostStep = 'a graph has no step on the host: plans are divided there by the host that launches them'
+const noRandom = 'the language has no random numbers'
+const noShapeKeys = 'a shape is a plan of its own, which was declared: no shape is met unexpectedly'
+
+export const behaviours: Readonly<Record<number, Behaviour>> = {
+  1: changed('simple two sizes', 'two plans in one arena, not two recordings in a pool'),
+  2: changed('three phases', 'an executable is made once; there is no first run outside of it'),
+  3: kept('another shape key warms up again'),
+  4: kept('integer key reuse'),
+  5: kept('chain'),
+  6: kept('end early'),
+  7: changed('branch and checkpoints', 'nothing is ever restored'),
+  8: kept('from replay to another branch'),
+  9: kept('an output that dies between two launches'),
+  10: kept('aliased outputs die'),
+  11: kept('two views of one storage'),
+  12: changed('a managed input moved', 'put where the contract has it: no new recording'),
+  13: changed('alternating static pointers', 'values that change are inputs, and addresses stay'),
+  14: changed("a child's static input changes", 'as 13'),
+  15: changed("a parent's static input changes", 'the child has one contract, whatever its parent read'),
+  16: changed('parameters and buffers are swapped', 'as 13'),
+  17: changed('a static change is an error', 'a parameter is copied at opening, so its array may change'),
+  18: changed('an unstable pointer', 'as 17'),
+  19: changed('a static change records again', 'as 13'),
+  20: kept('a limit of recordings'),
+  21: kept('the limit is reported once'),
+  22: kept('a limit of moved inputs'),
+  23: kept('below the limit'),
+  24: changed('liveness differs', 'lifetimes are declared, so no layout depends on it'),
+  25: kept('dead earlier is fine'),
+  26: changed('live longer', 'the value ends, and its handle says so'),
+  27: kept('the first that fits'),
+  28: kept('forward and backward as a chain'),
+  29: none('a consumed input is still referred to', 'a plan cannot keep a reference to an input'),
+  30: kept('a consumed input is returned too'),
+  31: changed('a backward that is still to come', 'declared: until(plan, count)'),
+  32: changed('one backward clears it', 'it releases one value, the newest'),
+  33: changed('a backward that is skipped', 'tree.begin() gives its values up'),
+  34: kept('one of two backwards is never called'),
+  35: changed('the warning of a path without an end', 'an error before the launch: more than count'),
+  36: changed('mark step overrides the pending backward', 'a run begins where the program says so'),
+  37: changed('mark step is sticky', 'it is not'),
+  38: kept('overwritten after the warm-up'),
+  39: kept('overwritten after the recording'),
+  40: changed(
+    'overwritten by a replay',
+    'PyTorch shows the new data silently; here it throws in every state',
+  ),
+  41: kept('what an overwritten value says'),
+  42: none('identity of outputs', 'handles are new with each launch; no identity is promised'),
+  43: kept('liveness with cached outputs'),
+  44: none('caches are dropped', 'there are none'),
+  45: kept('one storage each'),
+  46: kept('an alias of a parameter'),
+  47: kept('an alias of an output of another plan'),
+  48: kept('an output that is an input'),
+  49: kept('a static input that is returned'),
+  50: kept('constant outputs'),
+  51: none('empty tensors', 'a dimension is a whole number from 1'),
+  52: none('an empty tensor of the host', 'as 51'),
+  53: kept('an expanded input'),
+  54: kept('an unaligned static input'),
+  55: kept('unaligned inputs'),
+  56: kept('an input of the caller is not written'),
+  57: kept('a buffer is written'),
+  58: elsewhere(
+    'a managed input is written',
+    'spec/laws/trees/body.test.ts: the copy stays, the laws prove it',
+  ),
+  59: none('managed, then external, is written', 'no plan writes an input: a kernel that would gets a copy'),
+  60: none('the warning about it', 'as 59'),
+  61: kept('the first run counts once'),
+  62: kept('a constant is written'),
+  63: changed('several devices', 'refused with a reason: a tree has one arena'),
+  64: elsewhere('a manager for each device', 'every test opens its trees on the device that it names'),
+  65: none('a step on the host', noHostStep),
+  66: none('steps are reordered', noHostStep),
+  67: none('partitions and shapes', noHostStep),
+  68: none('an unsafe operation', noHostStep),
+  69: none('sizes that depend on data', 'the language has none'),
+  70: none('random numbers', noRandom),
+  71: none('the state of random numbers', noRandom),
+  72: changed('a single stream', 'plans have lanes, and the arena belongs to none of them'),
+  73: kept('allocations on another stream'),
+  74: kept("a caller's own stream"),
+  75: kept('threads and pools'),
+  76: elsewhere('a workspace', 'spec/laws/trees/body.test.ts: a workspace is a buffer with a place'),
+  77: kept('the set of live values is exact'),
+  78: changed('snapshots of the pool', 'layouts are values that do not change'),
+  79: changed('a segment more', 'as 78'),
+  80: changed('restore, then free', 'as 78'),
+  81: changed('deleters', 'the table of slots owns every value'),
+  82: kept('clean-up'),
+  83: kept('shut down, then run'),
+  84: kept('several recordings accumulate'),
+  85: none('the warning about shapes', noShapeKeys),
+  86: none('a limit of shapes', noShapeKeys),
+  87: kept('a capture fails'),
+  88: kept('an output is fed back'),
+  89: kept('a state from inside is fed back and written'),
+  90: kept('a frozen dispatch'),
+  91: none('gradients and autocast', 'there are no caches of gradients'),
+}
