@@ -112,11 +112,53 @@ Status CudaDriver::pagesRelease(Pages pages) {
 Status CudaDriver::pagesMap(DeviceAddress address, std::size_t bytes, Pages pages) {
   if (const CUresult code = call_.cuMemMap(address, bytes, 0, cu(pages), 0))
     return context_->check(code, "cuMemMap");
-  CUmemAccessDesc access;
-  access.location.id = context_->device();
-  const Status status = context_->check(call_.cuMemSetAccess(address, bytes, &access, 1), "cuMemSetAccess");
+  const Status status = setAccess(address, bytes);
   if (status != Status::ok) call_.cuMemUnmap(address, bytes);
   return status;
+}
+
+// For this device and all that access its memory. The lock is held across the call: a reader that comes
+// meanwhile finds the range in `mapped_`, or its access is set here.
+Status CudaDriver::setAccess(DeviceAddress address, std::size_t bytes) {
+  std::lock_guard lock(mappedMutex_);
+  std::vector<CUmemAccessDesc> access(1 + readers_.size());
+  access[0].location.id = context_->device();
+  for (std::size_t i = 0; i < readers_.size(); ++i) access[i + 1].location.id = readers_[i];
+  const Status status =
+      context_->check(call_.cuMemSetAccess(address, bytes, access.data(), access.size()), "cuMemSetAccess");
+  if (status == Status::ok) mapped_[address] = bytes;
+  return status;
+}
+
+Status CudaDriver::allow(CUdevice reader) {
+  std::lock_guard lock(mappedMutex_);
+  if (std::find(readers_.begin(), readers_.end(), reader) != readers_.end()) return Status::ok;
+  CUmemAccessDesc access;
+  access.location.id = reader;
+  for (const auto& [address, bytes] : mapped_) {
+    const Status status = context_->check(call_.cuMemSetAccess(address, bytes, &access, 1), "cuMemSetAccess");
+    if (status != Status::ok) return status;
+  }
+  readers_.push_back(reader);
+  return Status::ok;
+}
+
+// A range may be mapped at once and unmapped page by page.
+void CudaDriver::forgetMapped(DeviceAddress address, std::size_t bytes) {
+  std::lock_guard lock(mappedMutex_);
+  const DeviceAddress end = address + bytes;
+  auto at = mapped_.upper_bound(address);
+  if (at != mapped_.begin()) --at;
+  while (at != mapped_.end() && at->first < end) {
+    const DeviceAddress from = at->first, to = from + at->second;
+    if (to <= address) {
+      ++at;
+      continue;
+    }
+    at = mapped_.erase(at);
+    if (from < address) mapped_[from] = address - from;
+    if (to > end) mapped_[end] = to - end;
+  }
 }
 
 // Setting access is expensive, so it is done once for all pages.
@@ -128,16 +170,13 @@ Status CudaDriver::pagesMapEach(DeviceAddress address, std::size_t each, const P
     status =
         context_->check(call_.cuMemMap(address + mapped * each, each, 0, cu(pages[mapped]), 0), "cuMemMap");
   if (status != Status::ok) --mapped;
-  if (status == Status::ok && count > 0) {
-    CUmemAccessDesc access;
-    access.location.id = context_->device();
-    status = context_->check(call_.cuMemSetAccess(address, count * each, &access, 1), "cuMemSetAccess");
-  }
+  if (status == Status::ok && count > 0) status = setAccess(address, count * each);
   if (status != Status::ok && mapped > 0) call_.cuMemUnmap(address, mapped * each);
   return status;
 }
 
 Status CudaDriver::pagesUnmap(DeviceAddress address, std::size_t bytes) {
+  forgetMapped(address, bytes);
   return context_->check(call_.cuMemUnmap(address, bytes), "cuMemUnmap");
 }
 
@@ -293,10 +332,12 @@ Status CudaDriver::reachPeer(Driver& other) {
   const CUresult queried = call_.cuDeviceCanAccessPeer(&can, context_->device(), peer->context_->device());
   if (queried != kSuccess || can == 0) return Status::notSupported;
   Current current(*context_);
+  // This enables access to plain memory, present and future; pages are mapped for each device that reads
+  // them.
   const CUresult code = call_.cuCtxEnablePeerAccess(peer->context_->handle(), 0);
-  if (code == kPeerAlreadyEnabled) return Status::ok;
   if (code == kPeerUnsupported || code == kTooManyPeers) return Status::notSupported;
-  return context_->check(code, "cuCtxEnablePeerAccess");
+  if (code != kPeerAlreadyEnabled && code != kSuccess) return context_->check(code, "cuCtxEnablePeerAccess");
+  return peer->allow(context_->device());
 }
 
 Status CudaDriver::preparePeerCopy(std::unique_ptr<Kernel>* kernel, std::size_t bytes, Driver* from,

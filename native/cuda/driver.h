@@ -1,5 +1,9 @@
 #pragma once
 
+#include <map>
+#include <mutex>
+#include <vector>
+
 #include "cuda/kernel.h"
 #include "cuda/nvrtc.h"
 #include "cuda/queues.h"
@@ -105,6 +109,15 @@ class CudaDriver : public Driver {
   CudaDriver(std::shared_ptr<Context> context, const LibraryPaths& paths);
   Status prepareSource(const KernelSource& source, std::size_t readCount, const char* title,
                        std::unique_ptr<Kernel>* kernel);
+
+  // Which other devices access pages of this one, and where its pages are mapped: access is given to each
+  // range. `pagesMap` and `reachPeer` come from several threads.
+  Status allow(CUdevice reader);
+  Status setAccess(DeviceAddress address, std::size_t bytes);
+  void forgetMapped(DeviceAddress address, std::size_t bytes);
+  std::mutex mappedMutex_;
+  std::vector<CUdevice> readers_;
+  std::map<DeviceAddress, std::size_t> mapped_;
 
   // Ok where the driver has all of the graph functions.
   Status haveGraphs() const;

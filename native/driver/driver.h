@@ -142,9 +142,9 @@ class Driver : public GraphCalls {
   // value. It runs only in a graph.
   virtual Status prepareCondition(std::unique_ptr<Kernel>*) { return Status::notSupported; }
 
-  // Lets this device's kernels access the memory of another device of the same kind. Called once for each
-  // pair and direction, before work that needs it. Status::notSupported where the machine cannot; peer copies
-  // work all the same, through the host if need be.
+  // Lets this device's kernels access all memory of another device of the same kind, what it maps later too.
+  // Called for each pair and direction before work that needs it. Status::notSupported where the machine
+  // cannot; peer copies work all the same, through the host if need be.
   virtual Status reachPeer(Driver&) { return Status::notSupported; }
   // A copy on this device's streams with memory of another device at one or both ends: of devices `from` and
   // `to`, where null means pinned memory.

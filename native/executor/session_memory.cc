@@ -72,8 +72,8 @@ MaybeFailure SessionMemory::sizeDevice(const ProgramSpec& spec, std::size_t devi
   return std::nullopt;
 }
 
-// The device's memory first comes from the allocator's heaps, which other lanes' blocks share. A session on
-// several devices takes plain memory instead: peers reach it without being given access to each page.
+// The device's memory first comes from the allocator's heaps, which other lanes' blocks share. Peers of a
+// session on several devices are given access to it, now and later mapped pages alike (Driver::reachPeer).
 MaybeFailure SessionMemory::block(std::size_t memory, std::uint64_t bytes, const std::string& purpose,
                                   caching::Block** taken) {
   DeviceMemory& device = deviceOf(memory);
@@ -86,8 +86,6 @@ MaybeFailure SessionMemory::block(std::size_t memory, std::uint64_t bytes, const
   const std::uint32_t site = device.site("session `" + name_ + "`: " + purpose);
   caching::Shortage shortage;
   caching::MemPool* pool = host || memory != 0 ? nullptr : sources_.pool;
-  const bool own = pool != nullptr;
-  if (!host && !own && devices_.size() > 1) pool = device.wholePool();
   status = allocator.malloc(bytes, *home, taken, &shortage, pool, site);
   // A small device may have room for these bytes and not for whole pages.
   if (status == Status::outOfMemory && !host && pool == nullptr)

@@ -51,7 +51,6 @@ Status Memory::allocate(DeviceAddress* address, std::size_t bytes, bool pinned, 
     std::lock_guard lock(mutex_);
     blocks_[*address] = Block{bytes, pinned};
   }
-  if (pinned) pinned_ += bytes;
   (pinned ? livePinned_ : live_)->add(*address, bytes);
   return Status::ok;
 }
@@ -71,10 +70,7 @@ Status Memory::release(DeviceAddress address, bool pinned, std::string* detail) 
   (pinned ? livePinned_ : live_)->remove(address);
   if (poison_) poison(reinterpret_cast<void*>(address), block.bytes);
   munmap(reinterpret_cast<void*>(address), block.bytes);
-  if (pinned)
-    pinned_ -= block.bytes;
-  else
-    budget_->give(block.bytes);
+  if (!pinned) budget_->give(block.bytes);
   return Status::ok;
 }
 

@@ -39,7 +39,6 @@ class Memory {
 
   Status allocate(DeviceAddress* address, std::size_t bytes, bool pinned, std::string* detail);
   Status release(DeviceAddress address, bool pinned, std::string* detail);
-  std::size_t pinnedBytes() const { return pinned_.load(); }
 
  private:
   struct Block {
@@ -51,7 +50,6 @@ class Memory {
   LiveRanges* live_;
   LiveRanges* livePinned_;
   bool poison_;
-  std::atomic<std::size_t> pinned_{0};
   std::mutex mutex_;
   std::map<DeviceAddress, Block> blocks_;
 };

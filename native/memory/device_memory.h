@@ -44,7 +44,7 @@ class DeviceMemory {
   // with the reason in *status, where the lane cannot be made.
   Lane* hostLane(Status* status);
   // A pool whose segments are as long as the request, from the driver's plain memory: where memory in pages
-  // does not fit, and for memory that other devices access.
+  // does not fit.
   caching::MemPool* wholePool();
 
   // What memory is for, in words, by number: 0 is unknown. The same words have one number. Numbers beyond

@@ -88,7 +88,9 @@ void SessionAllocator::recordUse(BlockId id, Point point) {
   last = std::max(last, point.count);
 }
 
-// The thread is bound to the device of `current`, which may differ from that of `lane`.
+// The thread is bound to the device of `current`, which may differ from that of `lane`. Other lanes may still
+// wait for what the spare event marked before: a wait is for the record that was the newest when the wait was
+// issued, so recording the event anew changes none of them.
 Status SessionAllocator::recordSpare(TickOrder::Marker marker, LaneId lane, LaneId current) {
   Driver& driver = *drivers_[lane];
   const bool other = &driver != drivers_[current];
@@ -100,6 +102,12 @@ Status SessionAllocator::recordSpare(TickOrder::Marker marker, LaneId lane, Lane
   return Status::ok;
 }
 
+// The points are those of frees and uses, so all work up to them is in its lane's queue: a marker at or after
+// one exists already, or is recorded here behind that work. What is freed while this runs cannot be taken,
+// since the issuing thread, which is here, does all frees. The lane's order joins each marker's frontier as
+// it was when it was recorded, and `take` then asks that order again, so a range that another one happens to
+// lie beside is given out only if the lane comes after its release too. Lanes that begin to repeat their
+// addresses (SteadyState) have issued no such wait since the state was the same, so none is lost.
 Status SessionAllocator::waitForPending(std::uint64_t size, LaneId lane, bool* waited) {
   if (!pool_.cheapestPending(size, lane, order_.frontier(lane), pending_)) return Status::ok;
   for (LaneId other = 0; other < order_.lanes(); ++other) {

@@ -4,10 +4,26 @@ import * as E from 'fp-ts/lib/Either.js'
 import { lastValueFrom, take, toArray } from 'rxjs'
 import { describe, expect, it } from 'vitest'
 import { compile } from '../../dsl/compiler/compile.js'
-import { download, graph, lane, matmul, on, orThrow, param, relu, tensor, upload } from '../../dsl/index.js'
+import {
+  add,
+  download,
+  graph,
+  lane,
+  matmul,
+  on,
+  orThrow,
+  param,
+  parsePlan,
+  relu,
+  tensor,
+  toJSON,
+  upload,
+} from '../../dsl/index.js'
 import type { Plan } from '../../dsl/ir/plan.js'
+import { poolPeakOf } from '../../dsl/memory/pool-peak.js'
 import { copyUnseen, hold } from '../../runtime/device/testing.js'
 import {
+  type Block,
   Device,
   errorsOf,
   type OpenOptions,
@@ -119,7 +135,10 @@ describe.each(present)('one memory, on %s', name => {
     const [closed] = await failures({ device: other, pool })
     expect(closed).toMatchObject({ _tag: 'BadOption', at: 'pool', found: 'one that is closed' })
     const scripted = other.pool({ allocator: { allocate: () => null, release: () => undefined } })
-    expect((await failures({ pool: scripted }))[0]).toMatchObject({ _tag: 'BadOption', at: 'pool' })
+    const [functions] = await failures({ pool: scripted })
+    expect(functions).toMatchObject({ _tag: 'BadOption', at: 'pool' })
+    expect(functions!.found).toContain('memory is JavaScript')
+    expect(functions!.next).toBe("leave the pool's allocator out, or name a library's functions")
     await device.close()
     expect((await failures({ device }))[0]).toMatchObject({ _tag: 'BadOption', at: 'device' })
     expect((await failures({ device: {} as never }))[0]).toMatchObject({ _tag: 'BadOption', at: 'device' })
@@ -140,6 +159,93 @@ describe.each(present)('one memory, on %s', name => {
     expect(error).toMatchObject({ _tag: 'OutOfMemory' })
     expect(error!.found).toContain('weights of mine')
     expect(held.disposed).toBe(false)
+  })
+})
+
+describe.each(present)('memory that runs out, on %s', name => {
+  const MiB = 2 ** 20
+  const plan = orThrow(compile(net))
+  const wide = graph({ x: tensor('f32', [1024, 1024]) }, ({ x }) => ({
+    y: x.pipe(upload(copy), on(math), add(1), relu(), download(copy)),
+    z: x.pipe(upload(copy), on(math), add(2)),
+  }))
+  const large = orThrow(compile(wide))
+
+  it('while a session opens, wherever it does, leaves nothing behind', async () => {
+    // The wide plan takes several blocks of 4 MiB: with each limit another one of them is refused.
+    const need = large.bound.device[0]!
+    for (let limit = 0; limit < need; limit += 4 * MiB) {
+      await using device = orThrow(await Device.open(name, { allocator: { limit: limit + 2 * MiB } })())
+      const lanes = device.snapshot().lanes.length
+      const result = await open(large, { device })()
+      expect(E.isLeft(result) && errorsOf(result.left)).toMatchObject([{ _tag: 'OutOfMemory' }])
+      expect(device.stats()['allocated_bytes.all.current']).toBe(0)
+      expect(device.stats()['active_bytes.all.current']).toBe(0)
+      expect(device.stats('pinned')['allocated_bytes.all.current']).toBe(0)
+      expect(device.snapshot().lanes.length - lanes).toBeLessThanOrEqual(1) // the home of sessions' memory
+      using block = device.malloc(MiB)
+      expect(block.disposed).toBe(false)
+    }
+  })
+
+  it('asks observers about allocations of their own thread, and about sessions in a pool', async () => {
+    await using device = orThrow(await Device.open(name, { allocator: { limit: 12 * MiB } })())
+    let ballast: Block | undefined = device.malloc(8 * MiB, undefined, { site: 'ballast' })
+    let asked = 0
+    const stop = device.onOutOfMemory(() => {
+      asked++
+      const freed = ballast !== undefined
+      ballast?.free()
+      ballast = undefined
+      return freed
+    })
+    const refused = await open(large, { device })()
+    expect(E.isLeft(refused) && errorsOf(refused.left)[0]!.found).toContain('ballast: 8388608 bytes')
+    expect(asked).toBe(0)
+    device.malloc(10 * MiB).free()
+    expect(asked).toBe(1)
+    ballast = device.malloc(12 * MiB)
+    const pool = device.pool()
+    await using _session = orThrow(await open(plan, { pool })())
+    expect(asked).toBe(2)
+    stop()
+    pool.close()
+  })
+})
+
+describe('an enforced bound on host', () => {
+  it('holds after a failed tick: the device goes on, and the plan runs right when it is opened again', async () => {
+    const compiled = orThrow(compile(net, { inFlight: 2 }))
+    const { first } = poolPeakOf(compiled)
+    const bound = { device: first.slice(0, 1), pinned: first.at(-1)! }
+    const plan = orThrow(
+      parsePlan(toJSON({ ...compiled, boundKind: 'enforced', bound } as never)),
+    ) as unknown as typeof compiled
+    const values = Array.from({ length: 6 }, () => feed)
+    const sumsOf = async (session: Session): Promise<number[]> => {
+      const sums: number[] = []
+      const run = session.run({ x: pulled(values), w: pulled(values) } as never)
+      for await (using out of run) sums.push((out as unknown as { y: Float32Array }).y[7]!)
+      return sums
+    }
+    let failed = 0
+    for (let nth = 1; nth <= 24; nth += 4) {
+      const faults = [{ call: 'launch', nth, status: 1 }]
+      await using device = orThrow(await Device.open('host', { host: { faults } })())
+      const options = { device, poison: true }
+      const one = orThrow(await open(plan, options)()) as unknown as Session
+      const sums = await sumsOf(one).catch((error: unknown) => error)
+      if (sums instanceof Error) {
+        failed++
+        expect(sums).toMatchObject({ _tag: 'TickFailed' })
+      } else expect(sums).toEqual(values.map(() => 64))
+      await one.close()
+      expect(device.stats()['allocated_bytes.all.current']).toBe(0)
+      await using again = orThrow(await open(plan, options)()) as unknown as Session
+      expect(await sumsOf(again)).toEqual(values.map(() => 64))
+      expect(again.stats().poolPeak).toBeLessThanOrEqual(plan.bound.device[0]!)
+    }
+    expect(failed).toBeGreaterThan(3)
   })
 })
 
