@@ -18,6 +18,10 @@ std::vector<FirstTouch> firstTouches(const Program& program) {
       const std::uint32_t touch = inArena ? root : operand;
       if (touched[touch]) continue;
       touched[touch] = true;
+      // Only whole words are filled: a part of an output may begin between two, or be shorter than one.
+      if (spec.buffers[touch].bytes < sizeof(garbage) ||
+          spec.buffers[touch].rootOffset % sizeof(garbage) != 0)
+        continue;
       // A lane of another device may have no access to this memory.
       if (buffer.device == program.deviceOf(step.lane)) found.push_back({step.command, touch});
     }
