@@ -323,6 +323,128 @@ export interface NativeSnapshot {
   readonly pinnedHistory: Float64Array
 }
 
+/** What a node must not outlive: a block that is alive, or any object of JavaScript. */
+export type NativeOwner = { readonly space: number; readonly block: number } | { readonly value: object }
+
+export interface NativeGraphEvent {
+  readonly native: 'graph event'
+}
+
+/** What a node does, with the owners of what it refers to. */
+export type NativeNode =
+  | { readonly kind: 'empty' }
+  | {
+      readonly kind: 'copy'
+      /** As for `NativeCachingDevice.copy`. */
+      readonly copyKind: number
+      readonly to: number
+      readonly from: number
+      readonly bytes: number
+      readonly owners: readonly [NativeOwner | undefined, NativeOwner | undefined]
+    }
+  | {
+      readonly kind: 'fill'
+      readonly to: number
+      readonly value: number
+      readonly elementBytes: number
+      readonly width: number
+      readonly height: number
+      readonly pitch: number
+      readonly owners: readonly [NativeOwner | undefined]
+    }
+  | {
+      readonly kind: 'kernel'
+      readonly kernel: NativeKernel
+      /** As for `NativeCachingDevice.launch`. */
+      readonly words: Float64Array
+      readonly owners: readonly (NativeOwner | undefined)[]
+    }
+  /** Sets a condition to a 32-bit word of memory. */
+  | {
+      readonly kind: 'condition'
+      readonly condition: bigint
+      readonly from: number
+      readonly owner: NativeOwner | undefined
+    }
+  | { readonly kind: 'callback'; readonly function: () => void; readonly ordered: boolean }
+  | {
+      readonly kind: 'callback'
+      readonly library: string
+      readonly symbol: string
+      readonly data?: Uint8Array
+    }
+  | { readonly kind: 'record' | 'wait'; readonly event: NativeGraphEvent }
+  | { readonly kind: 'wait'; readonly mark: number }
+
+/** The numbers of nodes and graphs that are no more. */
+export interface NativeGone {
+  readonly nodes: readonly number[]
+  readonly graphs: readonly number[]
+}
+
+/** A root graph, number 0, with all graphs inside it. Graphs and nodes are numbers that are used once. */
+export interface NativeGraph {
+  add(graph: number, after: readonly number[], node: NativeNode): number
+  embed(graph: number, after: readonly number[], child: NativeGraph, childGraph: number): number
+  /** `initial`: the value at the start of each launch. */
+  condition(graph: number, initial?: number): bigint
+  /** Kind: 0 if, with one body or two; 1 while; 2 switch. */
+  conditional(
+    graph: number,
+    after: readonly number[],
+    condition: bigint,
+    kind: number,
+    bodies: number,
+  ): number
+  update(graph: number, node: number, params: NativeNode): void
+  updateChild(graph: number, node: number, child: NativeGraph, childGraph: number): NativeGone
+  destroy(graph: number, node: number): NativeGone
+  setEdge(graph: number, from: number, to: number, present: boolean): void
+  nodes(graph: number): readonly number[]
+  /** From, to, from, to, and so on. */
+  edges(graph: number): readonly number[]
+  /** CUgraphNodeType's number. */
+  kind(node: number): number
+  bodies(graph: number, node: number): readonly number[]
+  dot(graph: number): string
+  /** The executable; or the reason, in words, why there is none. */
+  instantiate(graph: number, nodePriorities: boolean): NativeExecutable | string
+  /** Begins to capture a lane into the graph. Mode: 0 global, 1 of this thread, 2 relaxed. */
+  capture(graph: number, lane: number, mode: number): NativeCapture
+  /** Gives up the whole. Idempotent. */
+  close(): void
+}
+
+/** A capture of lanes into a graph. */
+export interface NativeCapture {
+  /** What the lane is given becomes a node after its last ones. */
+  work(lane: number, node: NativeNode): void
+  record(lane: number, event: NativeGraphEvent): void
+  /** The lane joins the capture. */
+  wait(lane: number, event: NativeGraphEvent): void
+  /** 0 none, 1 active, 2 invalidated. */
+  status(lane: number): number
+  embed(lane: number, child: NativeGraph, childGraph: number): void
+  conditional(lane: number, condition: bigint, kind: number, bodies: number): number
+  end(): void
+  /** Ends the capture, if it has not ended. Idempotent. */
+  abandon(): void
+}
+
+export interface NativeExecutable {
+  /** For `launchGraph` and `uploadGraph`. */
+  readonly number: number
+  /** Empty, or the reason, in words, why nothing has changed. */
+  update(graph: NativeGraph, root: number): string
+  updateNode(graph: NativeGraph, node: number, params: NativeNode): void
+  updateChild(graph: NativeGraph, node: number, child: NativeGraph, childGraph: number): void
+  enable(graph: NativeGraph, node: number, enabled: boolean): void
+  enabled(graph: NativeGraph, node: number): boolean
+  /** How many updates of nodes have owners that are held. */
+  updatesHeld(): number
+  destroy(): void
+}
+
 /**
  * A share of a device's memory: a driver with lanes, and two allocators, of device memory (space 0) and of
  * pinned host memory (space 1). Handles get only cheap checks.
@@ -370,6 +492,12 @@ export interface NativeCachingDevice {
    * bytes of each read and of each write.
    */
   launch(lane: number, kernel: NativeKernel, words: Float64Array): number
+  /** Records an event of graphs on a lane, or makes the lane wait for its newest record. */
+  recordEvent(lane: number, event: NativeGraphEvent): number
+  waitEvent(lane: number, event: NativeGraphEvent): number
+  /** `awaitsHost`: 1 where the launch waits for JavaScript. */
+  launchGraph(lane: number, executable: number, awaitsHost: 0 | 1): number
+  uploadGraph(lane: number, executable: number, awaitsHost: 0): number
 
   /**
    * Compiles a kernel off the JavaScript thread. On the host device the function computes it, as described at
@@ -400,8 +528,6 @@ export interface NativeCachingDevice {
   site(words: string): number
   /** The words of all sites, by number. */
   sites(): readonly string[]
-  /** Frees a block of device memory; it lives on while programs that share it are open. */
-  freeShared(block: number): number
   synchronizeLane(lane: number): Promise<void>
   synchronizeEvent(event: number): Promise<void>
   /** Makes a pool. It may have its own allocator: two functions, or a library's path and two symbols. */
@@ -433,6 +559,9 @@ export interface NativeCachingDevice {
   /** Blocks the lane until the gate is opened, or the device closed. */
   hold(lane: number): number
   openGate(gate: number): void
+  /** A new definition. */
+  graph(): NativeGraph
+  graphEvent(timed: boolean): NativeGraphEvent
   close(): Promise<void>
 }
 

@@ -10,6 +10,7 @@ export type { DeviceOptions } from './device/device-options.js'
 export { type DeviceName, type DeviceSummary, devices } from './device/devices.js'
 export { Event } from './device/event.js'
 export type { FillOptions } from './device/fill.js'
+export { GraphEvent } from './device/graph-event.js'
 export type { History, HistoryOptions } from './device/history.js'
 export {
   type DeviceKernelDefinition,
@@ -62,6 +63,7 @@ export { snapshotText } from './device/snapshot/text.js'
 export { torchPickle, toTorch } from './device/snapshot/torch.js'
 export type { TorchSnapshot } from './device/snapshot/torch-form.js'
 export type { AllocatorStats } from './device/stats.js'
+export type { CallbackFunction, CallbackOptions, LibraryFunction } from './device/work.js'
 export {
   type DeviceError,
   type DeviceErrorTag,
@@ -79,6 +81,22 @@ export {
   type TensorToWrite,
   writeSafetensors,
 } from './files/safetensors.js'
+export { type CaptureMode, GraphBuilder } from './graphs/builder.js'
+export {
+  type After,
+  type CallbackParams,
+  type ConditionalNode,
+  type CopyParams,
+  type FillParams,
+  type GraphCondition,
+  GraphDefinition,
+  GraphNode,
+  type KernelParams,
+  type Neighbours,
+  type NodeKind,
+} from './graphs/definition.js'
+export { ExecutableGraph, type InstantiateOptions } from './graphs/executable.js'
+export type { Memory, RawMemory } from './graphs/operands.js'
 export { pulled, pushed } from './session/feeds.js'
 export { open } from './session/open.js'
 export type { DeviceChoice, OpenOptions } from './session/options.js'

@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "bindings/graph_state.h"
 #include "bindings/handle.h"
 
 namespace braid::bindings {
@@ -97,7 +98,7 @@ napi_value free(napi_env env, napi_callback_info info) {
   const auto bytes = static_cast<std::int64_t>(block->size);
   AllocatorDevice& device = call.device();
   Status status = device.driver->bind();
-  if (status == Status::ok) status = call.owner->allocator->free(block);
+  if (status == Status::ok) status = device.memory->free(block, call.owner == &device.spaces[1]);
   if (status != Status::invalidHandle) device.weigh(-bytes);
   return code(env, static_cast<int>(status));
 }
@@ -228,6 +229,7 @@ napi_value copy(napi_env env, napi_callback_info info) {
   const auto& [laneId, kind, to, from, bytes] = call.arguments;
   Lane* lane = device.lane(laneId);
   if (!lane || lane->retired || !(kind >= 0 && kind <= 3)) return code(env, bad);
+  if (!device.lanes->mayQueue(*lane)) return code(env, static_cast<int>(Status::notPermitted));
   Status status = device.driver->bind();
   if (status == Status::ok)
     status =
@@ -245,6 +247,7 @@ napi_value fill32(napi_env env, napi_callback_info info) {
   const auto& [laneId, to, value, words] = call.arguments;
   Lane* lane = device.lane(laneId);
   if (!lane || lane->retired) return code(env, bad);
+  if (!device.lanes->mayQueue(*lane)) return code(env, static_cast<int>(Status::notPermitted));
   Status status = device.driver->bind();
   if (status == Status::ok)
     status = device.driver->fill32(static_cast<DeviceAddress>(to), static_cast<std::uint32_t>(value),
@@ -261,6 +264,7 @@ napi_value fill(napi_env env, napi_callback_info info) {
   const auto& [laneId, to, value, each, width, height, pitch] = call.arguments;
   Lane* lane = device.lane(laneId);
   if (!lane || lane->retired) return code(env, bad);
+  if (!device.lanes->mayQueue(*lane)) return code(env, static_cast<int>(Status::notPermitted));
   Status status = device.driver->bind();
   if (status == Status::ok)
     status = device.driver->fill(
@@ -269,6 +273,29 @@ napi_value fill(napi_env env, napi_callback_info info) {
                          static_cast<std::size_t>(height), static_cast<std::size_t>(pitch)),
         lane->stream);
   lane->queued();
+  return code(env, static_cast<int>(status));
+}
+
+// lane, executable, whether the launch waits for JavaScript
+template <Status (graphs::ExecutableGraph::*method)(Stream)>
+napi_value onLane(napi_env env, napi_callback_info info) {
+  const Call<AllocatorDevice, 3> call(env, info);
+  if (call.refusal != 0) return code(env, call.refusal);
+  AllocatorDevice& device = call.device();
+  const auto& [laneId, number, awaitsHost] = call.arguments;
+  Lane* lane = device.lane(laneId);
+  if (!lane || lane->retired || !device.graphs) return code(env, bad);
+  if (!device.lanes->mayQueue(*lane)) return code(env, static_cast<int>(Status::notPermitted));
+  const auto& all = device.graphs->executables;
+  if (!(number >= 1 && number <= static_cast<double>(all.size()))) return code(env, bad);
+  graphs::ExecutableGraph* const executable = all[static_cast<std::size_t>(number) - 1];
+  if (!executable) return code(env, bad);
+  Status status = device.driver->bind();
+  if (status == Status::ok) status = (executable->*method)(lane->stream);
+  lane->queued();
+  Mark* mark = nullptr;
+  if (status == Status::ok && awaitsHost != 0) status = device.lanes->mark(*lane, &mark);
+  if (mark) device.lanes->hostAwaited(mark);
   return code(env, static_cast<int>(status));
 }
 
@@ -326,6 +353,8 @@ void defineDeviceCalls(napi_env env, napi_value object, const std::shared_ptr<Al
   function(env, object, "recordTime", recordMark<true>, data, device);
   function(env, object, "elapsed", elapsed, data, device);
   function(env, object, "idle", idle, data, device);
+  function(env, object, "launchGraph", onLane<&graphs::ExecutableGraph::launch>, data, device);
+  function(env, object, "uploadGraph", onLane<&graphs::ExecutableGraph::upload>, data, device);
 }
 
 }  // namespace braid::bindings

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "bindings/channel.h"
+#include "bindings/graph_state.h"
 #include "bindings/while_blocked.h"
 
 namespace braid::bindings {
@@ -62,6 +63,7 @@ void AllocatorDevice::close() {
 }
 
 void AllocatorDevice::leaveJavaScript() {
+  if (graphs) graphs->javascript->shut();
   if (!channel) return;
   channel->shut();
   channel->release();
@@ -88,10 +90,7 @@ void AllocatorDevice::freeBlocks() {
     });
     for (caching::Block* block : left) {
       if (movedBlocks.contains(block)) continue;
-      if (which == 0)
-        memory->freeHeld(block);
-      else
-        allocator.free(block);
+      memory->free(block, which == 1);
     }
   }
 }
@@ -102,6 +101,7 @@ void AllocatorDevice::destroy() {
   if (!destroyed_) {
     destroyed_ = true;
     driver->bind();
+    if (graphs) graphs->end();
     for (MemorySpace& space : spaces)
       if (space.observed) space.allocator->unobserve(space.observed.get());
     freeBlocks();

@@ -24,6 +24,7 @@ enum class Refusal : int { closed = -1, inSource = -2, badHandle = -3 };
 class AllocatorDevice;
 class Channel;
 struct PinnedViewOwner;
+struct GraphState;
 
 // One allocator of a device: of its own memory, or of pinned host memory.
 struct MemorySpace;
@@ -120,6 +121,7 @@ class AllocatorDevice {
   std::vector<LaneKind> laneKinds;
   bool scriptedPools = false;  // it has a pool whose memory JavaScript gives
   std::vector<std::shared_ptr<Gate>> gates;
+  std::shared_ptr<GraphState> graphs;  // null before its first graph
   std::shared_mutex inUse;
   double* out = nullptr;  // where frequent calls return further numbers
   napi_ref outBuffer = nullptr;

@@ -12,6 +12,7 @@
 #include "bindings/device.h"
 #include "bindings/device_kernel.h"
 #include "bindings/failure_object.h"
+#include "bindings/graph_object.h"
 #include "bindings/handle.h"
 #include "bindings/host_options.h"
 #include "bindings/pinned_views.h"
@@ -137,17 +138,6 @@ Napi::Value sites(const Napi::CallbackInfo& info) {
     result.Set(i, all[i]);
   }
   return result;
-}
-
-// A block of device memory that sessions may hold: it lives on until the last of them has closed.
-Napi::Value freeShared(const Napi::CallbackInfo& info) {
-  const Shared device = opened(info);
-  check(info, *device, device->driver->bind(), "bind");
-  caching::Block* block = blockAt(info);
-  const auto bytes = static_cast<std::int64_t>(block->size);
-  const Status status = device->memory->freeHeld(block);
-  if (status == Status::ok) device->weigh(-bytes);
-  return Napi::Number::New(info.Env(), static_cast<int>(status));
 }
 
 // Waits for a mark off the JavaScript thread, and holds it until then.
@@ -452,7 +442,6 @@ Napi::Object deviceObject(Napi::Env env, const Shared& device) {
   define<sessions>(object, "sessions");
   define<site>(object, "site");
   define<sites>(object, "sites");
-  define<freeShared>(object, "freeShared");
   define<addLane>(object, "addLane");
   define<retireLane>(object, "retireLane");
   define<synchronizeLane>(object, "synchronizeLane");
@@ -476,6 +465,7 @@ Napi::Object deviceObject(Napi::Env env, const Shared& device) {
   define<hold>(object, "hold");
   define<openGate>(object, "openGate");
   defineKernelCalls(object);
+  defineGraphCalls(object);
   define<close>(object, "close");
   return object;
 }

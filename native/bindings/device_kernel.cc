@@ -156,6 +156,7 @@ Napi::Value launch(const Napi::CallbackInfo& info) {
   const auto kernel = unwrapped<DeviceKernel>(info.Env(), info[1]);
   if (!lane || lane->retired || !kernel) return code(static_cast<int>(Refusal::badHandle));
   const auto words = info[2].As<Napi::Float64Array>();
+  if (!device->lanes->mayQueue(*lane)) return code(static_cast<int>(Status::notPermitted));
   DeviceKernel::Launch launch;
   if (!kernel->read(words.Data(), words.ElementLength(), &launch))
     return code(static_cast<int>(Refusal::badHandle));

@@ -30,7 +30,7 @@ struct PinnedViewOwner {
     if (device.closed() && (device.tearing || !device.memory)) return;
     const Napi::HandleScope scope(env);
     const auto bytes = static_cast<std::int64_t>(view->block->size);
-    if (device.driver->bind() == Status::ok && device.spaces[1].allocator->free(view->block) == Status::ok &&
+    if (device.driver->bind() == Status::ok && device.memory->free(view->block, true) == Status::ok &&
         !device.closed())
       device.weigh(-bytes);
     if (device.closed()) device.destroy();
@@ -73,7 +73,7 @@ Status freeViewed(AllocatorDevice& device, caching::Block* block) {
   }
   const auto bytes = static_cast<std::int64_t>(block->size);
   Status status = device.driver->bind();
-  if (status == Status::ok) status = device.spaces[1].allocator->free(block);
+  if (status == Status::ok) status = device.memory->free(block, true);
   if (status == Status::ok) device.weigh(-bytes);
   return status;
 }

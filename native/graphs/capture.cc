@@ -26,12 +26,56 @@ Status GraphCapture::beginOnto(const GraphDefinition& definition, Stream stream,
   return Status::ok;
 }
 
+Status GraphCapture::tail(Stream stream, CaptureInfo* info) {
+  if (!capturing()) return Status::illegalState;
+  if (const Status status = driver_->captureInfo(stream, info); status != Status::ok) return status;
+  if (info->status == CaptureStatus::none) return Status::illegalState;
+  return info->status == CaptureStatus::invalidated ? Status::captureInvalidated : Status::ok;
+}
+
+Status GraphCapture::embed(Stream stream, const GraphDefinition& child) {
+  CaptureInfo info;
+  if (!child.valid()) return Status::invalidValue;
+  if (const Status status = tail(stream, &info); status != Status::ok) return status;
+  const auto record = std::make_shared<NodeRecord>();
+  const auto body = std::make_shared<GraphRecord>();
+  record->kind = NodeKind::child;
+  Status status = driver_->nodeAdd(&record->handle, info.graph, info.dependencies.data(),
+                                   info.dependencies.size(), NodeParams::embed(child.handle()));
+  if (status != Status::ok) return status;
+  attached_.insert_or_assign(record->handle, record);
+  status = driver_->captureDependencies(stream, &record->handle, 1, false);
+  if (status == Status::ok) status = driver_->nodeChild(record->handle, &body->handle);
+  if (status == Status::ok) status = child.importOwners(*child.record_, body);
+  record->bodies.push_back(body);
+  return status;
+}
+
+Status GraphCapture::addConditional(Stream stream, Condition condition, ConditionalKind kind,
+                                    std::size_t bodyCount, Node* node) {
+  CaptureInfo info;
+  if (!onto_.valid()) return Status::illegalState;
+  if (const Status status = tail(stream, &info); status != Status::ok) return status;
+  std::vector<Node> after;
+  for (const GraphNode handle : info.dependencies) {
+    // Nodes that were captured without owners get their records here, those with owners keep theirs.
+    const auto known = attached_.find(handle);
+    if (known != attached_.end()) {
+      known->second->graph = onto_.record_;
+      onto_.record_->nodes.insert_or_assign(handle, known->second);
+    }
+    after.push_back(onto_.view(handle));
+  }
+  std::vector<GraphDefinition> bodies;
+  const Status status = onto_.addConditional(node, after, condition, kind, &bodies, bodyCount);
+  if (status != Status::ok) return status;
+  const GraphNode made = node->handle();
+  return driver_->captureDependencies(stream, &made, 1, false);
+}
+
 Status GraphCapture::work(Stream stream, OwnerPair owners, const std::function<Status()>& work) {
   CaptureInfo info;
-  if (!capturing()) return Status::illegalState;
-  if (const Status status = driver_->captureInfo(stream, &info); status != Status::ok) return status;
-  if (info.status == CaptureStatus::none) return Status::illegalState;
-  if (info.status == CaptureStatus::invalidated) return Status::captureInvalidated;
+  if (const Status status = tail(stream, &info); status != Status::ok) return status;
   if (ownsNothing(owners)) return work();
 
   auto record = std::make_shared<NodeRecord>();

@@ -24,6 +24,11 @@ class GraphCapture {
   // Does `work`, which queues something on a stream of this capture, and keeps the owners with the node that
   // it becomes. Where that node cannot be told, the graph keeps them.
   Status work(Stream stream, OwnerPair owners, const std::function<Status()>& work);
+  // A copy of the child, after what the stream has captured so far.
+  Status embed(Stream stream, const GraphDefinition& child);
+  // The same for a conditional node of the definition that is captured into.
+  Status addConditional(Stream stream, Condition condition, ConditionalKind kind, std::size_t bodyCount,
+                        Node* node);
   // The graph, or after a failure nothing; the stream is an ordinary one again either way.
   Status end(GraphDefinition* made);
   // Ends an unfinished capture, so that its stream can be used; what was captured is dropped, except from a
@@ -31,6 +36,8 @@ class GraphCapture {
   void abandon();
 
  private:
+  // The graph that a stream of this capture adds to, and the nodes that the next one comes after.
+  Status tail(Stream stream, CaptureInfo* info);
   std::shared_ptr<Driver> driver_;
   std::shared_ptr<CleanupQueue> queue_;
   GraphDefinition onto_;  // valid where the graph existed before

@@ -42,12 +42,18 @@ std::size_t CleanupQueue::drain() {
     ordered = ordered->next;
     ++count;
   }
+  outstanding_ -= count;
   return count;
 }
 
 Status makeUserObject(Driver& driver, std::unique_ptr<Payload> payload, UserObject* object) {
+  const std::shared_ptr<CleanupQueue> queue = payload->queue;
+  ++queue->outstanding_;
   const Status status = driver.userObjectCreate(object, CleanupQueue::destroyed, payload.get(), 1);
-  if (status == Status::ok) payload.release();
+  if (status == Status::ok)
+    payload.release();
+  else
+    --queue->outstanding_;
   return status;
 }
 

@@ -50,6 +50,8 @@ class CleanupQueue {
 
   // Releases what has been pushed. Returns how many payloads that were.
   std::size_t drain();
+  // How many user objects' payloads have not been released yet.
+  std::size_t outstanding() const { return outstanding_.load(); }
   // Asks again where an earlier wake could not. Called when graphs and executables go.
   void retry() noexcept;
   // The process ends: from now on nothing is woken or released, since owners may need a language or a driver
@@ -57,7 +59,9 @@ class CleanupQueue {
   void close() { closed_.store(true); }
 
  private:
+  friend Status makeUserObject(Driver& driver, std::unique_ptr<Payload> payload, UserObject* object);
   const std::function<bool()> wake_;
+  std::atomic<std::size_t> outstanding_{0};
   std::atomic<Payload*> first_{nullptr};
   std::atomic<bool> asked_{false}, closed_{false};
 };

@@ -98,33 +98,38 @@ std::vector<std::string> DeviceMemory::allSites() const {
   return sites_;
 }
 
-void DeviceMemory::hold(caching::Block* block) {
+void DeviceMemory::hold(caching::Block* block, bool pinned) {
   std::lock_guard lock(mutex_);
-  ++held_[block].holders;
+  Held& held = held_[block];
+  held.allocator = pinned ? &pinned_ : &device_;
+  ++held.holders;
+  block->held = true;
 }
 
 void DeviceMemory::letGo(caching::Block* block) {
+  caching::Allocator* allocator = nullptr;
   {
     std::lock_guard lock(mutex_);
     const auto found = held_.find(block);
     if (--found->second.holders > 0) return;
-    const bool freed = found->second.freed;
+    if (found->second.freed) allocator = found->second.allocator;
     held_.erase(found);
-    if (!freed) return;
+    block->held = false;
   }
+  if (allocator == nullptr) return;
   driver_->bind();
-  device_.free(block);
+  allocator->free(block);
 }
 
-Status DeviceMemory::freeHeld(caching::Block* block) {
-  {
+Status DeviceMemory::free(caching::Block* block, bool pinned) {
+  if (block->held) {
     std::lock_guard lock(mutex_);
     if (const auto found = held_.find(block); found != held_.end()) {
       found->second.freed = true;
       return Status::ok;
     }
   }
-  return device_.free(block);
+  return (pinned ? pinned_ : device_).free(block);
 }
 
 }  // namespace braid

@@ -53,14 +53,16 @@ class DeviceMemory {
   std::string siteWords(std::uint32_t site) const;
   std::vector<std::string> allSites() const;
 
-  // A block that several sessions use lives until its owner has freed it and no session holds it.
-  void hold(caching::Block* block);
+  // A block that sessions or nodes of graphs use lives until its owner has freed it and nobody holds it.
+  void hold(caching::Block* block, bool pinned = false);
   void letGo(caching::Block* block);
-  Status freeHeld(caching::Block* block);
+  // The owner's free, of any block.
+  Status free(caching::Block* block, bool pinned = false);
 
  private:
   static constexpr std::size_t mostSites = 65'536;
   struct Held {
+    caching::Allocator* allocator = nullptr;
     std::size_t holders = 0;
     bool freed = false;
   };

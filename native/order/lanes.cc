@@ -66,6 +66,14 @@ Status Lanes::retire(Lane& lane) {
   return Status::ok;
 }
 
+Status Lanes::beginCapture(Lane& lane) {
+  Mark* last = nullptr;
+  if (const Status status = mark(lane, &last); status != Status::ok) return status;
+  last->release();
+  lane.capturing = true;
+  return Status::ok;
+}
+
 Mark* Lanes::unheldMark(Lane& lane) {
   if (lane.newest_ != nullptr && lane.newest_->holders() == 0) return lane.newest_;
   for (int looked = 0; lane.searched_ != nullptr && looked < 8; ++looked) {
@@ -206,7 +214,7 @@ Status Lanes::pollLane(Lane& lane) {
   std::lock_guard guard(lane.mutex);
   if (lane.isMarked() && lane.completed() >= lane.marks_.load(std::memory_order_relaxed)) return Status::ok;
   countOne(lane.queries_);
-  if (lane.retired) {
+  if (lane.retired || lane.capturing) {
     const Status status = driver_.eventQuery(lane.newest_->event);
     if (status == Status::ok) lane.setCompleted(lane.newest_->point);
     return status;
@@ -226,6 +234,36 @@ Status Lanes::pollLane(Lane& lane) {
   }
   lane.setCompleted(point);
   return Status::ok;
+}
+
+void Lanes::hostAwaited(Mark* mark) {
+  std::lock_guard lock(awaitedMutex_);
+  // The list stays as long as what is under way, though nobody may ever ask.
+  for (int looked = 0; looked < 2 && !awaited_.empty() && poll(*awaited_.front()) == Status::ok; ++looked) {
+    awaited_.front()->release();
+    awaited_.pop_front();
+  }
+  if (awaited_.empty())
+    for (LaneId id = 0; id < count(); ++id) workBefore_[id] = at(id).work_.load(std::memory_order_relaxed);
+  awaited_.push_back(mark);
+  anyAwaited_.store(true);
+}
+
+bool Lanes::pollAwaited() {
+  std::lock_guard lock(awaitedMutex_);
+  while (!awaited_.empty() && poll(*awaited_.front()) != Status::notReady) {
+    awaited_.front()->release();
+    awaited_.pop_front();
+  }
+  anyAwaited_.store(!awaited_.empty());
+  return !awaited_.empty();
+}
+
+// Half of a queue, since waits and marks are pieces too.
+bool Lanes::hasRoom(const Lane& lane) {
+  const std::size_t depth = driver_.streamDepth();
+  std::lock_guard lock(awaitedMutex_);
+  return depth == 0 || lane.work_.load(std::memory_order_relaxed) - workBefore_[lane.id] < depth / 2;
 }
 
 Status Lanes::synchronize(Mark& mark) {

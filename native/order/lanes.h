@@ -55,6 +55,8 @@ class alignas(128) Lane {
   Published<Stream> stream;  // null once retired, which other threads may see while they free blocks
   Published<bool> tracked;   // a block may be freed after its home lane went to another stream
   Published<bool> retired = false;
+  // Its stream captures: what it is given becomes nodes, and runs nowhere. Its newest mark stays the last.
+  Published<bool> capturing = false;
   std::string name;
 
   void queued() { work_.fetch_add(1, std::memory_order_relaxed); }
@@ -67,7 +69,7 @@ class alignas(128) Lane {
   }
   // Whether nothing was queued since the newest mark.
   bool isMarked() const {
-    return retired ||
+    return retired || capturing ||
            (tracked && work_.load(std::memory_order_relaxed) == markedWork_.load(std::memory_order_acquire) &&
             waited_.load(std::memory_order_relaxed) == markedWaits_.load(std::memory_order_acquire));
   }
@@ -124,6 +126,8 @@ class Lanes {
   Driver& driver() const { return driver_; }
   // outOfMemory where `most` lanes are alive, or retired with work that has not completed.
   Status add(Stream stream, bool tracked, std::string name, Lane** lane);
+  // Before the lane's stream begins a capture: marks its present point, which stays its newest.
+  Status beginCapture(Lane& lane);
   // No work will be queued any more; queued work still completes. The caller may destroy the stream.
   Status retire(Lane& lane);
   std::size_t count() const { return count_.load(std::memory_order_acquire); }
@@ -171,6 +175,17 @@ class Lanes {
   Status synchronizeLane(Lane& lane);
   Status synchronizeStream(Lane& lane);  // needs no event, and does not advance the completed point
 
+  // Work up to this mark waits for the host (an ordered callback). Until it has completed, the host must not
+  // wait for the device: they would wait for each other. Takes over the caller's hold.
+  void hostAwaited(Mark* mark);
+  // Whether the calling thread may wait for the device.
+  bool mayBlock() { return !anyAwaited_.load(std::memory_order_relaxed) || !pollAwaited(); }
+  // Whether the lane's queue surely has room for one more piece, so that queueing it does not block. True
+  // where blocking does no harm.
+  bool mayQueue(const Lane& lane) {
+    return !anyAwaited_.load(std::memory_order_relaxed) || hasRoom(lane) || !pollAwaited();
+  }
+
   struct Counters {
     std::uint64_t recorded = 0, shared = 0, waits = 0, waitsElided = 0, queries = 0, synchronizations = 0,
                   created = 0;
@@ -190,6 +205,13 @@ class Lanes {
   std::mutex mutex_;  // held while lanes come and go
   std::unique_ptr<Lane> lanes_[most];
   std::atomic<std::size_t> count_{0};
+  bool pollAwaited();  // whether some are left
+  bool hasRoom(const Lane& lane);
+
+  std::mutex awaitedMutex_;
+  std::atomic<bool> anyAwaited_{false};
+  std::deque<Mark*> awaited_;            // oldest first
+  std::uint64_t workBefore_[most] = {};  // by lane: pieces queued when the oldest became awaited
   std::mutex adoptedMutex_;
   std::deque<Mark> adopted_;
   std::atomic<std::uint64_t> queries_{0}, synchronizations_{0}, created_{0};

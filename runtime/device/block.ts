@@ -21,8 +21,6 @@ export let makeBlock: (
 export let addressFor: (block: Block, at: string) => number
 /** What the addon knows a block of device memory by. Throws unless the block is alive. */
 export let sharedHandle: (block: Block) => number
-/** Frees a block that sessions may use: it lives on until the last of them has closed. */
-export let freeShared: (block: Block) => void
 /** A block that stays its lender's: an output of a session, for as long as its lease is held. */
 export let lendBlock: (core: Core, loan: Loan) => Block
 /** Makes the block unusable, and marks what `recordStream` noted. `why` and `next` are for later uses of it. */
@@ -135,12 +133,6 @@ export class Block implements Disposable {
     sharedHandle = block => {
       block.#alive('open')
       return block.#handle
-    }
-    freeShared = block => {
-      const handle = block.#handle
-      block.#handle = 0
-      block.#check(block.#core.native.freeShared(handle), 'block.free')
-      block.#core.observer?.freed(block, handle)
     }
     spaceOf = block => block.#space
     homeOf = block => block.#home

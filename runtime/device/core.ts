@@ -34,6 +34,7 @@ export interface BlockObserver {
 
 const outOfMemory = 2
 const invalidHandle = 400
+const notPermitted = 800
 const refusals = { closed: -1, inSource: -2 } as const
 
 export class Core {
@@ -121,6 +122,15 @@ export class Core {
           "no call of the device from a pool's own allocate or release function, or a kernel's reference",
         found: 'one, while the device waits for that function',
         next: 'call the device after the function has returned',
+      })
+    if (status === notPermitted)
+      return new AllocatorError({
+        _tag: 'WouldDeadlock',
+        at,
+        subject,
+        wanted: 'a call that need not wait for the device while work there waits for JavaScript',
+        found: 'one that may have to, and an ordered callback is still to run',
+        next: 'let JavaScript run first: await lane.synchronize(), then call again',
       })
     if (status < 0 || status === invalidHandle)
       return new DisposedError(subject, `${at} needs one that is alive`)

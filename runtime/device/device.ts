@@ -9,6 +9,7 @@ import { Core } from './core.js'
 import { checkDevice, type DeviceOptions } from './device-options.js'
 import { snapshotOf } from './device-snapshot.js'
 import { type DeviceName, type DeviceSummary, summaryOf } from './devices.js'
+import { type GraphEvent, makeGraphEvent } from './graph-event.js'
 import { History } from './history.js'
 import {
   type DeviceKernelDefinition,
@@ -198,6 +199,12 @@ export class Device implements AsyncDisposable {
     const S extends Scalars = Record<never, never>,
   >(definition: DeviceKernelDefinition<R, W, S>): Promise<Kernel<R, W, S>> {
     return makeKernel(this.#core, definition) as Promise<unknown> as Promise<Kernel<R, W, S>>
+  }
+
+  /** Makes an event that lanes and graphs record again and again. */
+  event(): GraphEvent {
+    this.#core.open('a device')
+    return makeGraphEvent(this.#core)
   }
 
   /** Makes a separate pool of device memory. */

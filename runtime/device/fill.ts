@@ -22,7 +22,7 @@ export interface Fill {
 
 /** A fill of this place. Throws what is wrong with it. */
 export const fillOf = (
-  place: Place,
+  place: Pick<Place, 'address' | 'bytes' | 'offset'>,
   value: unknown,
   options: FillOptions,
   at: string,

@@ -1,13 +1,16 @@
+import type { NativeNode } from '../addon.js'
 import { DisposedError } from '../errors.js'
 import { badArgument, badUse, wholeNumber, wrongDevice } from './allocator-error.js'
 import { type Block, makeBlock, type Span } from './block.js'
 import type { Core, Space } from './core.js'
 import { coreOfEvent, Event, eventFor, makeEvent } from './event.js'
 import { type FillOptions, fillOf } from './fill.js'
+import { captureOf, GraphEvent, graphEventFor, recordedIn } from './graph-event.js'
 import { type Kernel, type KernelLaunch, launchFor, type Operands, type Scalars } from './kernel.js'
-import { laneAccess, notReady } from './lane-access.js'
+import { type LaneCapture, laneAccess, notReady } from './lane-access.js'
 import { type MemPool, poolFor, poolInScope } from './mem-pool.js'
 import { foreignTo, type Place, placeOf } from './place.js'
+import { callbackWork, copyWork, fillWork, kernelWork, operandOf } from './work.js'
 
 declare module './lane-access.js' {
   interface Handles {
@@ -58,6 +61,8 @@ export class Lane implements Disposable {
   readonly #kind: LaneKind
   // Negative once the lane is disposed of.
   #id: number
+  // While the lane is being captured: what it is given becomes nodes of a graph.
+  #capture: LaneCapture | undefined
 
   private constructor(core: Core, id: number, stream: bigint, name: string, kind: LaneKind) {
     this.#core = core
@@ -72,15 +77,25 @@ export class Lane implements Disposable {
     copyUnseen = (lane, to, from) => {
       lane.#copy(to, from, undefined)
     }
-    laneAccess.idFor = (lane, core, at) => {
+    laneAccess.idFor = (lane, core, at, captured = false) => {
       if (!Lane.is(lane))
         throw badArgument(at, 'lane', 'a Lane, from device.lane()', lane, 'pass what device.lane() gave')
       if (!lane.#core.same(core)) throw wrongDevice(at, 'a lane', core.name)
-      return lane.#live(at)
+      return captured ? lane.#live(at) : lane.#running(at)
+    }
+    laneAccess.coreFor = (lane, at) => {
+      if (!Lane.is(lane))
+        throw badArgument(at, 'lane', 'a Lane, from device.lane()', lane, 'pass what device.lane() gave')
+      lane.#running(at)
+      return lane.#core
+    }
+    laneAccess.setCapture = (lane, capture) => {
+      lane.#capture = capture
     }
     allocateOn = (lane, space, bytes, options, at) => {
       const core = lane.#core
-      const id = lane.#live(at)
+      // Pinned memory has a home of its own.
+      const id = space.index === 1 ? lane.#live(at) : lane.#running(at)
       if (!(Number.isSafeInteger(bytes) && bytes >= 1)) wholeNumber(at, 'bytes', bytes)
       let pool = 0
       let site = 0
@@ -141,6 +156,10 @@ export class Lane implements Disposable {
         length,
         'copy fewer bytes',
       )
+    if (this.#capture !== undefined) {
+      this.#captured('lane.copy', copyWork(operandOf(target), operandOf(source), length, 'lane.copy'))
+      return []
+    }
     const kind = target.pinned ? (source.pinned ? 3 : 1) : source.pinned ? 0 : 2
     const id = this.#live('lane.copy')
     this.#check(this.#core.native.copy(id, kind, target.address, source.address, length), 'lane.copy')
@@ -163,6 +182,10 @@ export class Lane implements Disposable {
   #fill(to: Block | Span, value: number, options: FillOptions, at: string, name: string): void {
     const place = placeOf(to, this.#core, at, 'to')
     const { element, width, rows, pitch } = fillOf(place, value, options, at, name)
+    if (this.#capture !== undefined) {
+      this.#captured(at, fillWork(operandOf(place), value, options, at))
+      return
+    }
     const id = this.#live(at)
     this.#check(this.#core.native.fill(id, place.address, value, element, width, rows, pitch), at)
     this.#used(id, [place])
@@ -180,6 +203,10 @@ export class Lane implements Disposable {
     const at = 'lane.launch'
     const id = this.#live(at)
     const checked = launchFor(kernel, launch, this.#core, at)
+    if (this.#capture !== undefined) {
+      this.#captured(at, kernelWork(checked))
+      return
+    }
     const status = this.#core.native.launch(id, checked.kernel, checked.words)
     if (status !== 0) throw this.#core.failed(status, at, `kernel ${kernel.name} on lane ${this.#name}`)
     this.#used(id, checked.places)
@@ -194,6 +221,10 @@ export class Lane implements Disposable {
     const at = 'lane.callback'
     if (typeof callback !== 'function')
       throw badArgument(at, 'callback', 'a function', callback, 'pass what is to be called')
+    if (this.#capture !== undefined) {
+      this.#captured(at, callbackWork(callback, {}, at))
+      return
+    }
     const core = this.#core
     const called = core.native.callback(this.#live(at), () => {
       awake()
@@ -207,12 +238,16 @@ export class Lane implements Disposable {
    * Marks this point of the lane. If the lane's newest event already marks it, that event is shared. A timed
    * event is one of its own, which costs the device some microseconds more.
    */
-  record(options: { readonly timed?: boolean } = {}): Event {
+  record(options?: { readonly timed?: boolean }): Event
+  /** Moves the event to this point of the lane. */
+  record(event: GraphEvent): void
+  record(options: { readonly timed?: boolean } | GraphEvent = {}): Event | undefined {
+    if (GraphEvent.is(options)) return this.#recordEvent(options)
     const at = 'lane.record'
     const { timed = false } = options ?? {}
     if (typeof timed !== 'boolean')
       throw badArgument(at, 'options.timed', 'true or false', timed, 'correct the option, or leave it out')
-    const id = this.#live(at)
+    const id = this.#running(at)
     const handle = timed ? this.#core.native.recordTime(id) : this.#core.native.record(id)
     const point = this.#core.out[0]!
     if (handle === 0) throw this.#core.failed(point, at, `lane ${this.#name}`)
@@ -221,11 +256,13 @@ export class Lane implements Disposable {
 
   /**
    * Makes later work on this lane wait for the event, which may be of another device of the kind. Returns
-   * false where no wait was needed, because the lane is known to be after the event.
+   * false where no wait was needed, because the lane is known to be after the event. Of a `GraphEvent` it
+   * waits for the newest record.
    */
-  wait(event: Event): boolean {
+  wait(event: Event | GraphEvent): boolean {
+    if (GraphEvent.is(event)) return this.#waitEvent(event)
     const at = 'lane.wait'
-    const id = this.#live(at)
+    const id = this.#running(at)
     const core = this.#core
     const other = Event.is(event) ? coreOfEvent(event) : core
     if (!other.same(core) && other.native.info.kind === core.native.info.kind) {
@@ -238,7 +275,7 @@ export class Lane implements Disposable {
 
   /** Resolves when all work given to the lane so far has run. Waits on a thread other than JavaScript's. */
   async synchronize(): Promise<void> {
-    const id = this.#live('lane.synchronize')
+    const id = this.#running('lane.synchronize')
     await this.#core.wait('lane.synchronize', `lane ${this.#name}`, () =>
       this.#core.native.synchronizeLane(id),
     )
@@ -246,7 +283,7 @@ export class Lane implements Disposable {
 
   /** Whether the lane has run all its work. Queries the driver; does not block. */
   get idle(): boolean {
-    const status = this.#core.native.idle(this.#live('lane.idle'))
+    const status = this.#core.native.idle(this.#running('lane.idle'))
     if (status !== notReady) this.#check(status, 'lane.idle')
     return status !== notReady
   }
@@ -257,6 +294,7 @@ export class Lane implements Disposable {
    */
   [Symbol.dispose](): void {
     if (this.#id < 0 || this.#core.closed || this.#kind === 'default') return
+    this.#running('lane')
     this.#core.tried('lane', `lane ${this.#name}`, () => this.#core.native.retireLane(this.#id))
     this.#id = -1
   }
@@ -264,6 +302,51 @@ export class Lane implements Disposable {
   /** Marks the work that this lane was just given as a use of each block of another lane. */
   #used(id: number, places: readonly Place[]): void {
     for (const block of foreignTo(id, places)) block.recordUse(this)
+  }
+
+  #recordEvent(event: GraphEvent): undefined {
+    const id = this.#live('lane.record')
+    if (this.#capture !== undefined) {
+      this.#capture.record(id, event, 'lane.record')
+      return
+    }
+    const native = graphEventFor(event, this.#core, 'lane.record')
+    this.#check(this.#core.native.recordEvent(id, native), 'lane.record')
+    recordedIn(event, undefined)
+  }
+
+  #waitEvent(event: GraphEvent): true {
+    const id = this.#live('lane.wait')
+    const native = graphEventFor(event, this.#core, 'lane.wait')
+    const capture = captureOf(event) as LaneCapture | undefined
+    if (capture?.active === true ? this.#capture !== undefined && this.#capture !== capture : this.#capture)
+      throw badUse(
+        'lane.wait',
+        `lane ${this.#name}, which is being captured,`,
+        'an event that was recorded in the same capture',
+        'another event',
+        'wait for it before the capture begins, or add a node: builder.definition.wait(event)',
+      )
+    if (capture?.active === true) capture.wait(this, id, event, 'lane.wait')
+    else this.#check(this.#core.native.waitEvent(id, native), 'lane.wait')
+    return true
+  }
+
+  #captured(at: string, node: NativeNode): void {
+    this.#capture!.work(this.#live(at), node, at)
+  }
+
+  /** The lane's id, where it runs what it is given. */
+  #running(at: string): number {
+    const id = this.#live(at)
+    if (this.#capture === undefined) return id
+    throw badUse(
+      at,
+      `lane ${this.#name}`,
+      'a lane that runs what it is given',
+      'one that is being captured into a graph',
+      'call it before builder.begin() or after builder.end()',
+    )
   }
 
   #live(at: string): number {

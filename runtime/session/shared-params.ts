@@ -1,5 +1,5 @@
 import { orThrow } from '../../dsl/index.js'
-import { type Block, freeShared, sharedHandle } from '../device/block.js'
+import { type Block, sharedHandle } from '../device/block.js'
 import { Device } from '../device/device.js'
 import type { Lane } from '../device/lane.js'
 import { type DeviceError, DisposedError } from '../errors.js'
@@ -96,7 +96,7 @@ export class SharedParams implements AsyncDisposable {
     await Promise.allSettled(this.#openings)
     const resident = await Promise.allSettled(this.#resident.values())
     for (const each of resident)
-      if (each.status === 'fulfilled' && !each.value.block.disposed) freeShared(each.value.block)
+      if (each.status === 'fulfilled' && !each.value.block.disposed) each.value.block.free()
     if (!this.#device.closed) this.#lane[Symbol.dispose]()
     if (this.#ownDevice) await this.#device.close()
   }

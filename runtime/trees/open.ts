@@ -1,7 +1,7 @@
 import * as E from 'fp-ts/lib/Either.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import type { Block } from '../device/block.js'
-import { freeShared, sharedHandle } from '../device/block.js'
+import { sharedHandle } from '../device/block.js'
 import type { Core } from '../device/core.js'
 import { coreOfDevice, Device } from '../device/device.js'
 import type { Lane } from '../device/lane.js'
@@ -59,7 +59,7 @@ export const openTree = async (
     const pool = options.pool === undefined ? {} : { pool: options.pool }
     const arena =
       arenaBytes === 0 ? undefined : lane.malloc(arenaBytes, { ...pool, site: 'plan tree: arena' })
-    if (arena !== undefined) undo.push(() => freeShared(arena))
+    if (arena !== undefined) undo.push(() => arena.free())
     const apart = await shareParams(device, sourcesApart(tree, params))
     undo.push(() => apart[Symbol.asyncDispose]())
     // Filled now, so that what a source throws is an error of the opening.

@@ -71,6 +71,7 @@ struct alignas(128) Block {
   Published<BlockState> state = BlockState::unmapped;
   std::uint8_t counters = 0;               // live or pending: which thread's counters count it
   bool anyLane = false;                    // free, and its release has completed: any lane may take it
+  Published<bool> held = false;            // live: sessions or graphs use it too (DeviceMemory::hold)
   Published<std::uint32_t> site = 0;       // where it was allocated, as the history numbers sites; 0: unknown
   Published<const void*> owner = nullptr;  // live: whoever frees it with all that it owns
   Uses uses;

@@ -147,6 +147,7 @@ bool Allocator::holdsBack(Lane& home, const Heap& heap) const {
 // Empties all caches, and moves all pending blocks into their heaps whose uses have completed; with `wait`,
 // waits until all have.
 Status Allocator::releaseAllPending(bool wait) {
+  if (wait && !lanes_.mayBlock()) return Status::notPermitted;
   drainCaches();
   Status status = Status::ok;
   for (LaneId id = 0; id < lanes_.count(); ++id) {

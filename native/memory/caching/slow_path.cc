@@ -257,7 +257,7 @@ Block* Allocator::lastResort(const Request& request, Status* status) {
     return nullptr;
   }
   Block* found = nullptr;
-  if (policy.waitLast) {
+  if (policy.waitLast && lanes_.mayBlock()) {
     found = waitForOthers(request, status);
     if (found || *status != Status::ok) return found;
   }
@@ -278,6 +278,11 @@ Block* Allocator::lastResort(const Request& request, Status* status) {
   };
   releaseAllPending(false);
   if ((found = retry()) || *status != Status::ok) return found;
+  // Work that waits for the host may be what the uses wait for.
+  if (!lanes_.mayBlock()) {
+    *status = Status::notPermitted;
+    return nullptr;
+  }
   // The caller waits for one outstanding use at a time and tries again after each, so that it waits no longer
   // than it has to.
   for (LaneId id = 0; id < lanes_.count(); ++id) {

@@ -1,0 +1,67 @@
+// What a NativeCachingDevice can do for graphs, and what graphs and lanes share.
+#include "bindings/convert.h"
+#include "bindings/graph_object.h"
+#include "bindings/graph_params.h"
+#include "bindings/handle.h"
+
+namespace braid::bindings {
+namespace {
+
+using Shared = std::shared_ptr<AllocatorDevice>;
+
+Shared opened(const Napi::CallbackInfo& info) {
+  auto device = self<AllocatorDevice>(info);
+  if (device->refusal() != 0) throw Napi::Error::New(info.Env(), "the device is closed");
+  checkGraph(info.Env(), *device, device->driver->bind(), "bind");
+  return device;
+}
+
+// A new, empty definition: a NativeGraph.
+Napi::Value graph(const Napi::CallbackInfo& info) {
+  const Shared device = opened(info);
+  graphs::GraphDefinition made;
+  const GraphState& state = GraphState::of(*device);
+  checkGraph(info.Env(), *device,
+             graphs::GraphDefinition::create(device->memory->sharedDriver(), state.cleanup, &made),
+             "graphCreate");
+  return graphObject(info.Env(), device, std::move(made));
+}
+
+// whether it is timed → a NativeGraphEvent
+Napi::Value graphEvent(const Napi::CallbackInfo& info) {
+  const Shared device = opened(info);
+  const EventKind kind = flagOr(info[0], "timed", false) ? EventKind::timed : EventKind::order;
+  const auto made = std::make_shared<GraphEvent>();
+  made->driver = device->memory->sharedDriver();
+  checkGraph(info.Env(), *device, device->driver->eventCreate(&made->event, kind), "eventCreate");
+  return handle(info.Env(), made);
+}
+
+// lane, NativeGraphEvent → 0 or a code
+template <bool waits>
+Napi::Value onEvent(const Napi::CallbackInfo& info) {
+  const auto device = self<AllocatorDevice>(info);
+  const auto code = [&](int value) { return Napi::Number::New(info.Env(), value); };
+  if (device->refusal() != 0) return code(device->refusal());
+  Lane* lane = device->lane(numberAt(info[0], "lane"));
+  const auto event = unwrapped<GraphEvent>(info.Env(), info[1]);
+  if (!lane || lane->retired || !event || !event->event) return code(static_cast<int>(Refusal::badHandle));
+  Driver& driver = *device->driver;
+  Status status = driver.bind();
+  if (status == Status::ok)
+    status = waits ? driver.streamWait(lane->stream, event->event)
+                   : driver.eventRecord(event->event, lane->stream);
+  lane->queued();
+  return code(static_cast<int>(status));
+}
+
+}  // namespace
+
+void defineGraphCalls(Napi::Object object) {
+  define<graph>(object, "graph");
+  define<graphEvent>(object, "graphEvent");
+  define<onEvent<false>>(object, "recordEvent");
+  define<onEvent<true>>(object, "waitEvent");
+}
+
+}  // namespace braid::bindings

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <napi.h>
+
+#include <memory>
+
+#include "bindings/graph_state.h"
+#include "graphs/definition.h"
+
+namespace braid::bindings {
+
+// An event of the driver's that graphs and lanes record again and again.
+struct GraphEvent {
+  static constexpr napi_type_tag typeTag{0x6272616964677665u, 0x8c0f2b71d64e93a5u};
+  static constexpr const char* typeName = "NativeGraphEvent";
+
+  ~GraphEvent() {
+    if (event && driver->bind() == Status::ok) driver->eventDestroy(event);
+  }
+  std::shared_ptr<Driver> driver;
+  Event event = nullptr;
+};
+
+// What a node does, and the owners of what it refers to, from a JavaScript object:
+//   { kind: 'copy', copyKind, to, from, bytes, owners }
+//   { kind: 'fill', to, value, elementBytes, width, height, pitch, owners }
+//   { kind: 'kernel', kernel, words, owners }: `words` as for a launch
+//   { kind: 'condition', condition, from, owner }: sets a condition to a word of memory
+//   { kind: 'callback', function, ordered } or { kind: 'callback', library, symbol, data }
+//   { kind: 'record', event }, { kind: 'wait', event } or { kind: 'wait', mark }
+//   { kind: 'empty' }
+// `owners` are up to two: { space, block }, or { value } with any object.
+struct NodeSpec {
+  NodeParams params;
+  graphs::OwnerPair owners;
+};
+NodeSpec nodeSpec(const std::shared_ptr<AllocatorDevice>& device, Napi::Object given);
+
+// Queues on a stream what the node would do.
+Status queueWork(Driver& driver, const NodeParams& params, Stream stream);
+
+}  // namespace braid::bindings

@@ -1,0 +1,52 @@
+#include "bindings/graph_state.h"
+
+#include <chrono>
+#include <thread>
+
+namespace braid::bindings {
+
+GraphPart::GraphPart(std::shared_ptr<AllocatorDevice> owner) : device(std::move(owner)) {
+  device->graphs->parts.insert(this);
+}
+
+GraphPart::~GraphPart() { device->graphs->parts.erase(this); }
+
+GraphState::GraphState(AllocatorDevice& device) {
+  auto waker = std::make_shared<std::weak_ptr<GraphQueue>>();
+  // The driver's threads hold the cleanup queue for longer than the device may live.
+  cleanup = std::make_shared<graphs::CleanupQueue>([waker] {
+    const std::shared_ptr<GraphQueue> queue = waker->lock();
+    return queue != nullptr && queue->wake();
+  });
+  javascript = GraphQueue::create(Napi::Env(device.env),
+                                  [weak = std::weak_ptr<graphs::CleanupQueue>(cleanup), &device] {
+                                    const auto queue = weak.lock();
+                                    if (queue && device.driver && device.driver->bind() == Status::ok)
+                                      queue->drain();
+                                  });
+  *waker = javascript;
+}
+
+GraphState& GraphState::of(AllocatorDevice& device) {
+  if (!device.graphs) device.graphs = std::make_shared<GraphState>(device);
+  return *device.graphs;
+}
+
+// The driver runs the destructors of user objects soon after the last graph has gone, but not at once. On a
+// device that has failed it may never do so.
+void GraphState::end() {
+  using namespace std::chrono_literals;
+  for (GraphPart* part : parts) part->end();
+  conditionKernel.reset();
+  const auto latest = std::chrono::steady_clock::now() + 500ms;
+  for (;;) {
+    cleanup->drain();
+    if (cleanup->outstanding() == 0 || std::chrono::steady_clock::now() > latest) break;
+    std::this_thread::sleep_for(100us);
+  }
+  cleanup->close();
+  javascript->shut();
+  javascript->release();
+}
+
+}  // namespace braid::bindings

@@ -1,0 +1,117 @@
+// Work as the addon takes it for nodes and for captures: what is done, and the owners of what it refers to.
+import type { NativeNode, NativeOwner } from '../addon.js'
+import { badArgument, badUse, wholeNumber } from './allocator-error.js'
+import { type Block, homeOf, sharedHandle, spaceOf } from './block.js'
+import { type FillOptions, fillOf } from './fill.js'
+import type { CheckedLaunch } from './kernel.js'
+import type { Place } from './place.js'
+
+/** Memory with what keeps it. */
+export interface Operand {
+  readonly address: number
+  readonly bytes: number
+  readonly pinned: boolean
+  readonly owner: NativeOwner | undefined
+}
+
+/** A block's allocation. Throws unless the block is alive, and its owner's to keep. */
+export const ownerOfBlock = (block: Block): NativeOwner => {
+  if (homeOf(block) < 0)
+    throw badUse(
+      'a graph',
+      'a block',
+      'a block that the program owns, since a graph keeps what it refers to',
+      'an output of a session, which goes back to it with its lease',
+      'copy it into a block of your own: lane.copy(block, output)',
+    )
+  return { space: spaceOf(block).index, block: sharedHandle(block) }
+}
+
+export const operandOf = ({ block, address, bytes, pinned }: Place): Operand => ({
+  address,
+  bytes,
+  pinned,
+  owner: ownerOfBlock(block),
+})
+
+/** By default as many bytes as the shorter of the two has. */
+export const copyWork = (to: Operand, from: Operand, given: number | undefined, at: string): NativeNode => {
+  const longest = Math.min(to.bytes, from.bytes)
+  const bytes = given === undefined ? longest : wholeNumber(at, 'bytes', given)
+  if (bytes > longest)
+    throw badArgument(
+      at,
+      'bytes',
+      `at most ${longest}: to has ${to.bytes} bytes, from ${from.bytes}`,
+      bytes,
+      'copy fewer bytes',
+    )
+  const copyKind = to.pinned ? (from.pinned ? 3 : 1) : from.pinned ? 0 : 2
+  const owners = [to.owner, from.owner] as const
+  return { kind: 'copy', copyKind, to: to.address, from: from.address, bytes, owners }
+}
+
+export const fillWork = (to: Operand, value: unknown, options: FillOptions, at: string): NativeNode => {
+  const { element, width, rows, pitch } = fillOf({ ...to, offset: 0 }, value, options, at, 'value')
+  return {
+    kind: 'fill',
+    to: to.address,
+    value: value as number,
+    elementBytes: element,
+    width,
+    height: rows,
+    pitch,
+    owners: [to.owner],
+  }
+}
+
+export const kernelWork = ({ kernel, words, places }: CheckedLaunch): NativeNode => ({
+  kind: 'kernel',
+  kernel,
+  words,
+  owners: [...new Set(places.map(({ block }) => block))].map(ownerOfBlock),
+})
+
+/** A function of a native library, `void f(void *data)`, which gets a copy of `data`, or a null pointer. */
+export interface LibraryFunction {
+  readonly library: string
+  readonly symbol: string
+  readonly data?: Uint8Array
+}
+
+/**
+ * What a callback calls. A function of JavaScript is called with nothing, on its own thread; what it throws is
+ * reported as uncaught, and the device goes on. By default the device does not wait for it. A native function
+ * runs on a thread of the driver's: the device waits for it, and it must not call the driver.
+ */
+export type CallbackFunction = (() => void) | LibraryFunction
+
+export interface CallbackOptions {
+  /**
+   * Whether the device waits until the function of JavaScript has returned. While such a call is pending,
+   * calls of the device that would block JavaScript are refused: they would wait for each other.
+   */
+  readonly ordered?: boolean
+}
+
+export const callbackWork = (given: unknown, options: CallbackOptions, at: string): NativeNode => {
+  const { ordered } = options
+  if (ordered !== undefined && typeof ordered !== 'boolean')
+    throw badArgument(at, 'ordered', 'true or false', ordered, 'leave it out')
+  if (typeof given === 'function')
+    return { kind: 'callback', function: given as () => void, ordered: ordered === true }
+  const { library, symbol, data } = (given ?? {}) as Partial<LibraryFunction>
+  if (typeof library !== 'string' || typeof symbol !== 'string')
+    throw badArgument(at, 'callback', 'a function, or { library, symbol }', given, 'pass a function')
+  if (data !== undefined && !(data instanceof Uint8Array))
+    throw badArgument(at, 'callback.data', 'a Uint8Array', data, 'pass the bytes of the data')
+  if (ordered !== undefined)
+    throw badUse(
+      at,
+      'ordered',
+      'no `ordered` for a native function: the device always waits for it',
+      String(ordered),
+      'leave it out',
+    )
+  return { kind: 'callback', library, symbol, ...(data === undefined ? {} : { data }) }
+}

@@ -1,0 +1,358 @@
+import type { NativeCapture } from '../addon.js'
+import { badArgument, badUse, wholeNumber, wrongDevice } from '../device/allocator-error.js'
+import type { Core } from '../device/core.js'
+import { type GraphEvent, graphEventFor, makeGraphEvent, recordedIn } from '../device/graph-event.js'
+import type { Lane } from '../device/lane.js'
+import { type LaneCapture, laneAccess } from '../device/lane-access.js'
+import { type CallbackFunction, type CallbackOptions, callbackWork } from '../device/work.js'
+import {
+  awaitsHost,
+  type ConditionalNode,
+  conditionalOf,
+  conditionals,
+  conditionHandle,
+  conditionOf,
+  conditionWork,
+  definitionOf,
+  type GraphCondition,
+  type GraphDefinition,
+  graphFor,
+  Hierarchy,
+} from './definition.js'
+import { ExecutableGraph, type InstantiateOptions } from './executable.js'
+import type { Memory } from './operands.js'
+
+/**
+ * Which calls of other threads are refused while a lane is captured: those that allocate driver memory or
+ * query events. `global`: of every thread; `thread-local`: of this one; `relaxed`: none.
+ */
+export type CaptureMode = 'global' | 'thread-local' | 'relaxed'
+
+const modes: Readonly<Record<CaptureMode, number>> = { global: 0, 'thread-local': 1, relaxed: 2 }
+
+/** A capture, for all lanes that take part in it. */
+class Capture implements LaneCapture {
+  active = true
+  readonly lanes = new Set<Lane>()
+  readonly #core: Core
+  readonly #native: NativeCapture
+
+  constructor(
+    core: Core,
+    native: NativeCapture,
+    readonly hierarchy: Hierarchy,
+    readonly graph: number,
+  ) {
+    this.#core = core
+    this.#native = native
+  }
+
+  get native(): NativeCapture {
+    return this.#native
+  }
+
+  tried<T>(at: string, call: () => T): T {
+    return this.#core.tried(at, 'a capture', call)
+  }
+
+  enter(lane: Lane): void {
+    this.lanes.add(lane)
+    laneAccess.setCapture(lane, this)
+  }
+
+  leave(): void {
+    this.active = false
+    this.hierarchy.capturing.delete(this.graph)
+    for (const lane of this.lanes) laneAccess.setCapture(lane, undefined)
+    this.lanes.clear()
+  }
+
+  work(lane: number, node: Parameters<NativeCapture['work']>[1], at: string): void {
+    this.tried(at, () => this.#native.work(lane, node))
+    this.hierarchy.ordered ||= awaitsHost(node)
+  }
+
+  record(lane: number, event: GraphEvent, at: string): void {
+    const native = graphEventFor(event, this.#core, at)
+    this.tried(at, () => this.#native.record(lane, native))
+    recordedIn(event, this)
+  }
+
+  wait(lane: Lane, id: number, event: GraphEvent, at: string): void {
+    const native = graphEventFor(event, this.#core, at)
+    this.tried(at, () => this.#native.wait(id, native))
+    this.enter(lane)
+  }
+}
+
+type State = 'new' | 'building' | 'ended' | 'closed'
+
+/**
+ * Captures what lanes are given into a graph, instead of running it. Copies, fills, launches, callbacks and
+ * conditions become nodes after what the lane has captured before; a node keeps what it refers to, as one that
+ * a definition adds does.
+ *
+ * A builder of `split` captures another lane, from what its builder has captured so far; `GraphBuilder.join`
+ * leads it back. Until the capture ends, its lanes are for work alone: what needs the lane's real order
+ * (`record` of an `Event`, `recordUse`, `malloc`, `synchronize`) is refused.
+ */
+export class GraphBuilder implements Disposable {
+  readonly #core: Core
+  readonly #lane: Lane
+  /** The builder that began the capture: of a fork, the one that it was split from. */
+  readonly #root: GraphBuilder
+  /** The graph that is captured into. */
+  readonly #into: GraphDefinition
+  readonly #ownGraph: boolean
+  #state: State
+  #capture: Capture | undefined
+
+  private constructor(core: Core, lane: Lane, into: GraphDefinition, ownGraph: boolean, root?: GraphBuilder) {
+    this.#core = core
+    this.#lane = lane
+    this.#into = into
+    this.#ownGraph = ownGraph
+    this.#root = root ?? this
+    this.#state = root === undefined ? 'new' : 'building'
+    this.#capture = root === undefined ? undefined : root.#capture
+  }
+
+  /**
+   * A builder over a lane, which captures nothing before `begin`. `into`: a graph that exists, such as the body
+   * of a conditional node; default: a new one.
+   */
+  static create(lane: Lane, options: { readonly into?: GraphDefinition } = {}): GraphBuilder {
+    const at = 'GraphBuilder.create'
+    const core = laneAccess.coreFor(lane, at)
+    const { into } = options
+    if (into === undefined) {
+      const native = core.tried(at, core.name, () => core.native.graph())
+      return new GraphBuilder(core, lane, definitionOf(new Hierarchy(core, native), 0), true)
+    }
+    if (!graphFor(into, at).hierarchy.core.same(core)) throw wrongDevice(at, 'a graph', core.name)
+    return new GraphBuilder(core, lane, into, false)
+  }
+
+  static is(value: unknown): value is GraphBuilder {
+    return typeof value === 'object' && value !== null && #root in value
+  }
+
+  get lane(): Lane {
+    return this.#lane
+  }
+
+  /** Whether the lane is being captured. Throws where a call that cannot be captured has ended the capture. */
+  get building(): boolean {
+    if (this.#state !== 'building' || this.#capture?.active !== true) return false
+    const id = laneAccess.idFor(this.#lane, this.#core, 'builder.building', true)
+    if (this.#capture.tried('builder.building', () => this.#capture!.native.status(id)) !== 2) return true
+    throw badUse(
+      'builder.building',
+      'capture',
+      'one that is valid',
+      'one that a call which cannot be captured has made invalid',
+      'call builder.end(), which throws, and build the graph anew',
+    )
+  }
+
+  /** Whether the builder was split from another, and has to be joined with it. */
+  get joinRequired(): boolean {
+    return this.#root !== this && this.#state === 'building'
+  }
+
+  /** From here on the lane's work becomes nodes. */
+  begin(mode: CaptureMode = 'relaxed'): this {
+    const at = 'builder.begin'
+    if (this.#state !== 'new')
+      throw badUse(at, 'builder', 'a builder that has not begun', this.#words(), 'make another one')
+    if (!Object.hasOwn(modes, mode))
+      throw badArgument(
+        at,
+        'mode',
+        "'global', 'thread-local' or 'relaxed'",
+        mode,
+        'correct it, or leave it out',
+      )
+    const { hierarchy, id } = graphFor(this.#into, at)
+    const lane = laneAccess.idFor(this.#lane, this.#core, at)
+    const native = hierarchy.tried(at, () => hierarchy.native.capture(id, lane, modes[mode]))
+    this.#capture = new Capture(this.#core, native, hierarchy, id)
+    this.#capture.enter(this.#lane)
+    hierarchy.capturing.add(id)
+    this.#state = 'building'
+    return this
+  }
+
+  /** Builders that go on, on other lanes, after what this one has captured so far. */
+  split(...lanes: readonly Lane[]): GraphBuilder[] {
+    const at = 'builder.split'
+    const capture = this.#building(at)
+    if (lanes.length === 0)
+      throw badUse(at, 'lanes', 'at least one other lane', 'none', 'pass the lanes to go on with')
+    const event = makeGraphEvent(this.#core)
+    capture.record(laneAccess.idFor(this.#lane, this.#core, at, true), event, at)
+    return lanes.map(lane => {
+      capture.wait(lane, laneAccess.idFor(lane, this.#core, at), event, at)
+      return new GraphBuilder(this.#core, lane, this.#into, false, this.#root)
+    })
+  }
+
+  /**
+   * Joins builders of one capture: the first that was not split, or else the first, goes on after all of them,
+   * and is returned. The others are closed.
+   */
+  static join(...builders: readonly GraphBuilder[]): GraphBuilder {
+    const at = 'GraphBuilder.join'
+    for (const builder of builders)
+      if (!GraphBuilder.is(builder))
+        throw badArgument(at, 'builder', 'a GraphBuilder', builder, 'pass what builder.split() gave')
+    const [first] = builders
+    if (first === undefined || builders.length < 2)
+      throw badUse(at, 'builders', 'at least two', String(builders.length), 'pass those to be joined')
+    const capture = first.#building(at)
+    for (const builder of builders)
+      if (builder.#building(at) !== capture)
+        throw badUse(
+          at,
+          'builders',
+          'builders of one capture',
+          'those of several',
+          'join each capture by itself',
+        )
+    const root = builders.find(builder => !builder.joinRequired) ?? first
+    for (const builder of builders) {
+      if (builder === root) continue
+      const event = makeGraphEvent(root.#core)
+      capture.record(laneAccess.idFor(builder.#lane, root.#core, at, true), event, at)
+      capture.wait(root.#lane, laneAccess.idFor(root.#lane, root.#core, at, true), event, at)
+      builder.#state = 'closed'
+    }
+    return root
+  }
+
+  /** Calls a function, see `CallbackFunction`. The same arguments as those of `definition.callback`. */
+  callback(call: CallbackFunction, options: CallbackOptions = {}): void {
+    const at = 'builder.callback'
+    const capture = this.#building(at)
+    capture.work(laneAccess.idFor(this.#lane, this.#core, at, true), callbackWork(call, options, at), at)
+  }
+
+  /** Adds a copy of a finished graph as one node, after what the lane has captured so far. */
+  embed(child: GraphBuilder | GraphDefinition): void {
+    const at = 'builder.embed'
+    const capture = this.#building(at)
+    const { hierarchy, id } = graphFor(GraphBuilder.is(child) ? child.definition : child, at)
+    const lane = laneAccess.idFor(this.#lane, this.#core, at, true)
+    capture.tried(at, () => capture.native.embed(lane, hierarchy.native, id))
+    capture.hierarchy.ordered ||= hierarchy.ordered
+  }
+
+  /** A condition of the graph that is captured, see `GraphCondition`. */
+  condition(initial?: number): GraphCondition {
+    const at = 'builder.condition'
+    const { hierarchy, graph } = this.#building(at)
+    return conditionOf(this.#into, hierarchy, graph, initial, at)
+  }
+  /** Sets the condition to the 32-bit word at the start of `from`. */
+  setCondition(condition: GraphCondition, from: Memory): void {
+    const at = 'builder.setCondition'
+    const capture = this.#building(at)
+    const lane = laneAccess.idFor(this.#lane, this.#core, at, true)
+    capture.work(lane, conditionWork(condition, from, this.#core, at), at)
+  }
+  /** Runs its body where the condition is not 0. Fill `node.bodies[0]` directly or by another builder. */
+  ifThen(condition: GraphCondition): ConditionalNode {
+    return this.#conditional('builder.ifThen', condition, 'if', 1)
+  }
+  /** Runs its first body where the condition is not 0, else the second. */
+  ifElse(condition: GraphCondition): ConditionalNode {
+    return this.#conditional('builder.ifElse', condition, 'if', 2)
+  }
+  /** Runs its body again and again while the condition is not 0. */
+  whileLoop(condition: GraphCondition): ConditionalNode {
+    return this.#conditional('builder.whileLoop', condition, 'while', 1)
+  }
+  /** Runs the body whose index the condition is, or none. */
+  switchOn(condition: GraphCondition, count: number): ConditionalNode {
+    const bodies = wholeNumber('builder.switchOn', 'count', count)
+    return this.#conditional('builder.switchOn', condition, 'switch', bodies)
+  }
+
+  /** Ends the capture. Its lanes are ordinary ones again, also where this throws: then there is no graph. */
+  end(): this {
+    const at = 'builder.end'
+    if (this.#root !== this)
+      throw badUse(
+        at,
+        'builder',
+        'the builder that began',
+        'one that was split from it',
+        'join it, and end that one',
+      )
+    const capture = this.#building(at)
+    this.#state = 'closed'
+    capture.leave()
+    capture.tried(at, () => capture.native.end())
+    this.#state = 'ended'
+    return this
+  }
+
+  /**
+   * The graph, to be read and changed: once the capture has ended, and for a graph that existed before also
+   * before it begins.
+   */
+  get definition(): GraphDefinition {
+    const at = 'builder.definition'
+    const refused = (found: string, next: string): Error =>
+      badUse(at, 'builder', 'a builder whose capture has ended', found, next)
+    if (this.#root !== this)
+      throw refused('one that was split from another', 'access the graph through the builder that began')
+    if (this.#state === 'building') throw refused(this.#words(), 'call builder.end() first')
+    if (this.#state === 'closed') throw refused(this.#words(), 'take the definition before')
+    if (this.#state === 'new' && this.#ownGraph)
+      throw refused(this.#words(), 'call builder.begin(), give the lane its work, and call builder.end()')
+    return this.#into
+  }
+
+  /** An executable of what was captured. Can be called again. */
+  instantiate(options?: InstantiateOptions): ExecutableGraph {
+    return ExecutableGraph.instantiate(this.definition, options)
+  }
+
+  /** Ends a capture that has not ended, and drops what it captured. A definition that was taken stays valid. */
+  [Symbol.dispose](): void {
+    const capture = this.#capture
+    if (this.#root === this && this.#state === 'building' && capture !== undefined) {
+      capture.leave()
+      if (!this.#core.closed) capture.native.abandon()
+    }
+    this.#state = 'closed'
+  }
+
+  #conditional(
+    at: string,
+    condition: GraphCondition,
+    kind: keyof typeof conditionals,
+    count: number,
+  ): ConditionalNode {
+    const capture = this.#building(at)
+    const lane = laneAccess.idFor(this.#lane, this.#core, at, true)
+    const handle = conditionHandle(condition, at)
+    const id = capture.tried(at, () => capture.native.conditional(lane, handle, conditionals[kind], count))
+    return conditionalOf(this.#into, capture.hierarchy, id)
+  }
+
+  #building(at: string): Capture {
+    if (this.#state === 'building' && this.#capture?.active === true) return this.#capture
+    throw badUse(at, 'builder', 'a builder that is capturing', this.#words(), 'call builder.begin() before')
+  }
+
+  #words(): string {
+    return {
+      new: 'one that has not begun',
+      building: 'one that is capturing',
+      ended: 'one that has ended: a capture cannot be resumed',
+      closed: 'one that is closed',
+    }[this.#state]
+  }
+}

@@ -1,0 +1,173 @@
+import type { NativeExecutable } from '../addon.js'
+import { AllocatorError, badUse } from '../device/allocator-error.js'
+import type { Core } from '../device/core.js'
+import type { Lane } from '../device/lane.js'
+import { laneAccess } from '../device/lane-access.js'
+import { DisposedError } from '../errors.js'
+import {
+  awaitsHost,
+  GraphDefinition,
+  type GraphNode,
+  graphFor,
+  nodeFor,
+  type ParamsOf,
+  paramsFor,
+} from './definition.js'
+
+export interface InstantiateOptions {
+  /** Whether kernels keep the priority of the lane that they were captured from. */
+  readonly nodePriorities?: boolean
+}
+
+/**
+ * A copy of a definition that can be launched. It keeps what its nodes refer to, and so does each launch until
+ * it has completed, whatever happens to the definition and to this object.
+ */
+export class ExecutableGraph implements Disposable {
+  readonly #core: Core
+  readonly #native: NativeExecutable
+  // 0 once disposed of.
+  #number: number
+
+  // Whether a launch waits for JavaScript.
+  #ordered: boolean
+
+  private constructor(core: Core, native: NativeExecutable, ordered: boolean) {
+    this.#core = core
+    this.#ordered = ordered
+    this.#native = native
+    this.#number = native.number
+  }
+
+  /** Throws an `AllocatorError` that names the reason where the graph cannot run: a cycle, for instance. */
+  static instantiate(definition: GraphDefinition, options: InstantiateOptions = {}): ExecutableGraph {
+    const at = 'ExecutableGraph.instantiate'
+    const { hierarchy, id } = graphFor(definition, at)
+    const priorities = options?.nodePriorities === true
+    const made = hierarchy.tried(at, () => hierarchy.native.instantiate(id, priorities))
+    if (typeof made === 'string')
+      throw new AllocatorError({
+        _tag: 'BadArgument',
+        at,
+        subject: 'definition',
+        wanted: 'a graph that can run',
+        found: made,
+        next: 'look for cycles, and for conditions that no node reads: definition.dot() draws the graph',
+      })
+    return new ExecutableGraph(hierarchy.core, made, hierarchy.ordered)
+  }
+
+  static is(value: unknown): value is ExecutableGraph {
+    return typeof value === 'object' && value !== null && #native in value
+  }
+
+  get disposed(): boolean {
+    return this.#number === 0 || this.#core.closed
+  }
+
+  /**
+   * Queues all nodes as one piece of the lane: after all earlier work there, before all later work. Launches
+   * of one executable run one after the other, whatever their lanes.
+   */
+  launch(lane: Lane): void {
+    const number = this.#live('graph.launch')
+    const status = this.#core.native.launchGraph(
+      laneAccess.idFor(lane, this.#core, 'graph.launch'),
+      number,
+      this.#ordered ? 1 : 0,
+    )
+    if (status !== 0) throw this.#core.failed(status, 'graph.launch', `lane ${lane.name}`)
+  }
+
+  /** Does on the lane what the first launch would otherwise do before it runs. */
+  upload(lane: Lane): void {
+    const number = this.#live('graph.upload')
+    const status = this.#core.native.uploadGraph(
+      laneAccess.idFor(lane, this.#core, 'graph.upload'),
+      number,
+      0,
+    )
+    if (status !== 0) throw this.#core.failed(status, 'graph.upload', `lane ${lane.name}`)
+  }
+
+  /**
+   * Takes over the parameters of a definition of the same topology, and what its nodes keep. What was kept
+   * before goes when the last launch that uses it has completed. Where it is refused nothing has changed.
+   */
+  update(definition: GraphDefinition): void {
+    const at = 'graph.update'
+    this.#live(at)
+    const { hierarchy, id } = graphFor(definition, at)
+    const why = this.#core.tried(at, 'a graph', () => this.#native.update(hierarchy.native, id))
+    if (why !== '')
+      throw badUse(
+        at,
+        'definition',
+        'a definition with the same nodes and edges as the graph',
+        why,
+        'instantiate it anew',
+      )
+    this.#ordered ||= hierarchy.ordered
+  }
+
+  /**
+   * Gives a node of the definition that was instantiated other parameters, here and in later launches only.
+   * `params` are complete. What the node kept before is kept until the whole is updated.
+   */
+  updateNode<K extends keyof ParamsOf>(node: GraphNode<K>, params: ParamsOf[K]): void {
+    const at = 'graph.updateNode'
+    this.#live(at)
+    const { hierarchy, id } = nodeFor(node, at)
+    const given = paramsFor(node as unknown as GraphNode, params, at)
+    this.#core.tried(at, 'a graph', () => {
+      if (!GraphDefinition.is(given)) {
+        this.#ordered ||= awaitsHost(given)
+        return this.#native.updateNode(hierarchy.native, id, given)
+      }
+      const child = graphFor(given, at)
+      this.#ordered ||= child.hierarchy.ordered
+      return this.#native.updateChild(hierarchy.native, id, child.hierarchy.native, child.id)
+    })
+  }
+
+  /** Whether a copy, fill or kernel node does its work in later launches. Its edges hold either way. */
+  enable(node: GraphNode<'copy' | 'fill' | 'kernel'>, enabled: boolean): void {
+    const at = 'graph.enable'
+    this.#live(at)
+    const { hierarchy, id } = this.#switchable(node, at)
+    this.#core.tried(at, 'a graph', () => this.#native.enable(hierarchy.native, id, enabled === true))
+  }
+
+  enabled(node: GraphNode<'copy' | 'fill' | 'kernel'>): boolean {
+    const at = 'graph.enabled'
+    this.#live(at)
+    const { hierarchy, id } = this.#switchable(node, at)
+    return this.#core.tried(at, 'a graph', () => this.#native.enabled(hierarchy.native, id))
+  }
+
+  /** Launches that are queued still run. */
+  [Symbol.dispose](): void {
+    if (this.#number === 0) return
+    this.#number = 0
+    this.#native.destroy()
+  }
+
+  #switchable(node: GraphNode<'copy' | 'fill' | 'kernel'>, at: string): ReturnType<typeof nodeFor> {
+    const found = nodeFor(node, at)
+    if (!['copy', 'fill', 'kernel'].includes(node.kind))
+      throw badUse(
+        at,
+        'node',
+        'a kernel, copy or fill node',
+        `a node of kind ${node.kind}`,
+        'only these can be switched off',
+      )
+    return found
+  }
+
+  #live(at: string): number {
+    if (this.#number > 0 && !this.#core.closed) return this.#number
+    const why = this.#core.closed ? `its device ${this.#core.name} is closed` : 'it was disposed of'
+    throw new DisposedError('an executable graph', `${why}; call ${at} before that`)
+  }
+}
