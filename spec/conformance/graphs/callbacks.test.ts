@@ -1,0 +1,143 @@
+// Callbacks of graphs: without waiting, and ordered; what they throw; and that nothing waits for itself.
+import { describe, expect, it } from 'vitest'
+import { ExecutableGraph, GraphBuilder, GraphDefinition } from '../../../runtime/index.js'
+import { contentOf, deviceOf, hold, KiB, MiB, openOn, thrownBy } from '../../fixtures/allocator.js'
+import { soon } from '../../fixtures/graphs.js'
+import { present } from '../devices.js'
+
+describe.each(present)('callbacks on %s', name => {
+  it('are called once a launch, in definitions and in captures', async () => {
+    await using device = await openOn(name)
+    const lane = device.lane()
+    let [called, captured] = [0, 0]
+    using definition = GraphDefinition.create(device)
+    definition.callback(() => called++)
+    using builder = GraphBuilder.create(lane).begin()
+    builder.callback(() => captured++)
+    lane.callback(() => captured++)
+    using second = builder.end().instantiate()
+    using graph = ExecutableGraph.instantiate(definition)
+    for (let i = 0; i < 3; i++) {
+      graph.launch(lane)
+      second.launch(lane)
+    }
+    await soon(() => called === 3 && captured === 6)
+  })
+
+  it('ordered ones end before what comes after them begins', async () => {
+    await using device = await openOn(name)
+    const lane = device.lane()
+    using x = lane.malloc(KiB)
+    using y = lane.malloc(KiB)
+    lane.fill32(x, 1)
+    using source = device.pinned(KiB)
+    const words = new Uint32Array(source.view())
+    let round = 0
+    using definition = GraphDefinition.create(device)
+    const called = definition.callback(() => words.fill(++round), { ordered: true })
+    definition.copy(y, source, { after: [called] })
+    using graph = ExecutableGraph.instantiate(definition)
+    for (const wanted of [1, 2]) {
+      graph.launch(lane)
+      expect(await contentOf(device, lane, y)).toEqual([wanted])
+    }
+  })
+
+  it('what one throws is uncaught, and the graph goes on', async () => {
+    await using device = await openOn(name)
+    const lane = device.lane()
+    using x = lane.malloc(KiB)
+    const before = process.listeners('uncaughtException')
+    const thrown: unknown[] = []
+    process.removeAllListeners('uncaughtException')
+    process.on('uncaughtException', error => thrown.push(error))
+    try {
+      using definition = GraphDefinition.create(device)
+      const mine = new Error('on purpose')
+      const called = definition.callback(
+        () => {
+          throw mine
+        },
+        { ordered: true },
+      )
+      definition.fill(x, 4, { bits: 32, after: [called] })
+      using graph = ExecutableGraph.instantiate(definition)
+      graph.launch(lane)
+      expect(await contentOf(device, lane, x)).toEqual([4])
+      expect(thrown).toEqual([mine])
+    } finally {
+      process.removeAllListeners('uncaughtException')
+      for (const listener of before) process.on('uncaughtException', listener)
+    }
+  })
+
+  it('an allocation that would have to wait for an ordered one is refused, and served afterwards', async () => {
+    await using device = await deviceOf(name, { limit: 16 * MiB })
+    const [lane, other] = [device.lane(), device.lane()]
+    const block = lane.malloc(12 * MiB)
+    let called = false
+    using definition = GraphDefinition.create(device)
+    const first = definition.callback(() => void (called = true), { ordered: true })
+    definition.fill(block, 1, { after: [first] })
+    const graph = ExecutableGraph.instantiate(definition)
+    graph.launch(other)
+    block.recordUse(other)
+    graph[Symbol.dispose]()
+    definition[Symbol.dispose]()
+    block.free()
+    const refused = thrownBy(() => lane.malloc(12 * MiB))
+    expect(called).toBe(false)
+    expect([refused['_tag'], refused.message]).toEqual([
+      'WouldDeadlock',
+      expect.stringMatching(/await lane.synchronize\(\)/),
+    ])
+    await other.synchronize()
+    expect(called).toBe(true)
+    await soon(() => device.stats()['active_bytes.all.current'] === 0)
+    using again = lane.malloc(12 * MiB)
+    expect(again.bytes).toBe(12 * MiB)
+  })
+
+  it('outlive their definition and executable until the launch has run', async () => {
+    await using device = await openOn(name)
+    const lane = device.lane()
+    let called = 0
+    using gate = hold(device, lane)
+    {
+      using definition = GraphDefinition.create(device)
+      definition.callback(() => called++, { ordered: true })
+      using graph = ExecutableGraph.instantiate(definition)
+      graph.launch(lane)
+    }
+    gate.open()
+    await lane.synchronize()
+    expect(called).toBe(1)
+  })
+
+  it('a device that closes lets pending ones run', async () => {
+    const device = await openOn(name)
+    let called = 0
+    using definition = GraphDefinition.create(device)
+    definition.callback(() => called++, { ordered: true })
+    using graph = ExecutableGraph.instantiate(definition)
+    graph.launch(device.defaultLane)
+    await device.close()
+    expect(called).toBe(1)
+  })
+
+  it('of 64 graphs that are dropped all owners go', async () => {
+    await using device = await openOn(name)
+    const active = (): number => device.stats()['active_bytes.all.current'] ?? 0
+    const graphs = Array.from({ length: 64 }, () => {
+      const definition = GraphDefinition.create(device)
+      const block = device.malloc(KiB)
+      definition.fill(block, 1)
+      definition.callback(() => {})
+      block.free()
+      return definition
+    })
+    expect(active()).toBe(64 * KiB)
+    for (const graph of graphs) graph[Symbol.dispose]()
+    await soon(() => active() === 0)
+  })
+})
