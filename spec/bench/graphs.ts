@@ -1,7 +1,9 @@
 // Graph mode on a GPU: pipelines issued call by call and as executable graphs, beside the best of eight ways
 // of the same by hand in PyTorch, CUDA graphs among them; and a lattice of 2,000 small kernels, on which
-// graph mode is held to twice the throughput of eager mode, and 1.2 times that of a graph on one stream.
+// graph mode is held to twice the throughput of eager mode, and 1.2 times that of a graph on one stream. At the
+// end, what JavaScript takes to launch a graph.
 import { compile, orThrow } from '../../dsl/index.js'
+import { graphLaunches } from './graph-launches.js'
 import {
   allowedOf,
   compared,
@@ -151,6 +153,7 @@ export const bench = {
       ...pipelines.map((pipeline, p) => rowOf(pipeline, p, all, log)),
       throughput(all, lattice, 'eager', bars.eager),
       throughput(all, lattice, 'graph, one stream', bars.oneStream),
+      ...(await graphLaunches('cuda:0')),
     ]
     return { rows: results.map(({ row }) => row), ok: results.every(({ held }) => held) }
   },
