@@ -35,14 +35,13 @@ GraphState& GraphState::of(AllocatorDevice& device) {
 // The driver runs the destructors of user objects soon after the last graph has gone, but not at once. On a
 // device that has failed it may never do so.
 void GraphState::end() {
-  using namespace std::chrono_literals;
   for (GraphPart* part : parts) part->end();
   conditionKernel.reset();
-  const auto latest = std::chrono::steady_clock::now() + 500ms;
+  const auto latest = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
   for (;;) {
     cleanup->drain();
     if (cleanup->outstanding() == 0 || std::chrono::steady_clock::now() > latest) break;
-    std::this_thread::sleep_for(100us);
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   cleanup->close();
   javascript->shut();
