@@ -11,13 +11,24 @@ GraphPart::GraphPart(std::shared_ptr<AllocatorDevice> owner) : device(std::move(
 
 GraphPart::~GraphPart() { device->graphs->parts.erase(this); }
 
-GraphState::GraphState(AllocatorDevice& device) {
-  auto waker = std::make_shared<std::weak_ptr<GraphQueue>>();
-  // The driver's threads hold the cleanup queue for longer than the device may live.
-  cleanup = std::make_shared<graphs::CleanupQueue>([waker] {
+namespace {
+
+using Waker = std::shared_ptr<std::weak_ptr<GraphQueue>>;
+
+/** The driver's threads hold the cleanup queue for longer than the device may live. */
+std::shared_ptr<graphs::CleanupQueue> cleanupQueue(const Waker& waker) {
+  return std::make_shared<graphs::CleanupQueue>([waker] {
     const std::shared_ptr<GraphQueue> queue = waker->lock();
     return queue != nullptr && queue->wake();
   });
+}
+
+}  // namespace
+
+GraphState::GraphState(AllocatorDevice& device)
+    : GraphState(device, std::make_shared<std::weak_ptr<GraphQueue>>()) {}
+
+GraphState::GraphState(AllocatorDevice& device, const Waker& waker) : cleanup(cleanupQueue(waker)) {
   javascript = GraphQueue::create(Napi::Env(device.env),
                                   [weak = std::weak_ptr<graphs::CleanupQueue>(cleanup), &device] {
                                     const auto queue = weak.lock();

@@ -37,6 +37,10 @@ struct GraphState {
   std::shared_ptr<Kernel> conditionKernel;  // null before its first use
   std::set<GraphPart*> parts;
   std::vector<graphs::ExecutableGraph*> executables;  // by number from 1; null once destroyed
+
+ private:
+  // `waker` is given the queue that the cleanup queue wakes.
+  GraphState(AllocatorDevice& device, const std::shared_ptr<std::weak_ptr<GraphQueue>>& waker);
 };
 
 }  // namespace braid::bindings

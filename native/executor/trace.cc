@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <utility>
 
 namespace braid {
 
@@ -36,22 +37,34 @@ MaybeFailure Trace::prepare(Program& program) {
 }
 
 MaybeFailure Trace::tie(Program& program) {
-  std::chrono::steady_clock::time_point zero{};
+  using namespace std::chrono;
+  // A mark lies between the readings of the host's clock around it; the closest pair of several counts, since
+  // the first may wake the device up and any may be interrupted.
+  constexpr int tries = 8;
+  steady_clock::time_point zero{};
   for (std::size_t device = 0; device < clocks_.size(); ++device) {
     Driver& driver = program.driver(device);
     Clock& clock = clocks_[device];
     const Stream stream = program.service(device);
+    Event tried = nullptr;
     Status status = driver.bind();
     if (status == Status::ok) status = program.objects.event(driver, &clock.opening, EventKind::timed);
-    // Twice, since the first time may wake the device up.
-    for (int time = 0; time < 2 && status == Status::ok; ++time) {
-      status = driver.eventRecord(clock.opening, stream);
+    if (status == Status::ok) status = program.objects.event(driver, &tried, EventKind::timed);
+    auto closest = steady_clock::duration::max();
+    steady_clock::time_point marked{};
+    for (int time = 0; time < tries && status == Status::ok; ++time) {
+      const auto before = steady_clock::now();
+      status = driver.eventRecord(tried, stream);
       if (status == Status::ok) status = driver.streamSynchronize(stream);
+      const auto took = steady_clock::now() - before;
+      if (took >= closest) continue;
+      closest = took;
+      marked = before + took / 2;
+      std::swap(tried, clock.opening);
     }
     if (status != Status::ok) return failureOf(driver, status, "eventRecord");
-    const auto now = std::chrono::steady_clock::now();
-    if (device == 0) zero = now;
-    clock.origin = std::chrono::duration<double, std::milli>(now - zero).count();
+    if (device == 0) zero = marked;
+    clock.origin = duration<double, std::milli>(marked - zero).count();
   }
   return std::nullopt;
 }

@@ -9,6 +9,7 @@
 // nothing is left behind. `fake_fail` makes the nth call of a function fail; `fake_live` counts objects made
 // and not yet destroyed.
 #include <dlfcn.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <bit>
@@ -57,6 +58,8 @@ struct FakePreference {
 thread_local CUcontext current = nullptr;
 thread_local std::vector<CUcontext> pushed;
 int contextStorage[2];
+constexpr std::size_t kPage = 2 << 20;
+constexpr CUpages kPagesOfDevice = 0x1234;
 
 // Work goes on a stream of the context that is current.
 CUcontext contextOf(CUstream stream) {
@@ -211,28 +214,43 @@ END EXPORT CUresult cuMemFreeHost(void* pointer) {
 }
 CALL(cuMemAddressReserve,
      (CUdeviceptr * address, std::size_t bytes, std::size_t, CUdeviceptr, unsigned long long))
-*address = reinterpret_cast<CUdeviceptr>(std::aligned_alloc(2 << 20, bytes));
+// A range is longer than the memory that is here.
+void* all =
+    mmap(nullptr, bytes + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+if (all == MAP_FAILED) return 2;
+const CUdeviceptr begin = reinterpret_cast<CUdeviceptr>(all), aligned = (begin + kPage - 1) / kPage * kPage;
+if (aligned > begin) munmap(all, aligned - begin);
+if (begin + kPage > aligned) munmap(reinterpret_cast<void*>(aligned + bytes), begin + kPage - aligned);
+*address = aligned;
 born("address");
-END EXPORT CUresult cuMemAddressFree(CUdeviceptr address, std::size_t) {
-  std::free(reinterpret_cast<void*>(address));
+END EXPORT CUresult cuMemAddressFree(CUdeviceptr address, std::size_t bytes) {
+  munmap(reinterpret_cast<void*>(address), bytes);
   gone("address");
   return 0;
 }
 CALL(cuMemCreate, (CUpages * pages, std::size_t, const CUmemAllocationProp* prop, unsigned long long))
 if (prop->type != 1 || prop->location.type != 1) return 1;
 born("pages");
-*pages = 0x1234;
+*pages = kPagesOfDevice + static_cast<CUpages>(prop->location.id);
 END EXPORT CUresult cuMemRelease(CUpages) {
   gone("pages");
   return 0;
 }
-CALL(cuMemMap, (CUdeviceptr, std::size_t, std::size_t, CUpages, unsigned long long)) born("mapping");
-END EXPORT CUresult cuMemUnmap(CUdeviceptr, std::size_t) {
+CALL(cuMemMap, (CUdeviceptr address, std::size_t, std::size_t, CUpages pages, unsigned long long))
+born("mapping");
+const std::lock_guard lock(state().mutex);
+state().owners[address] = reinterpret_cast<CUcontext>(&contextStorage[pages - kPagesOfDevice]);
+END EXPORT CUresult cuMemUnmap(CUdeviceptr address, std::size_t bytes) {
   gone("mapping");
+  const std::lock_guard lock(state().mutex);
+  auto& owners = state().owners;
+  owners.erase(owners.lower_bound(address), owners.lower_bound(address + bytes));
   return 0;
 }
 CALL(cuMemSetAccess, (CUdeviceptr, std::size_t, const CUmemAccessDesc* access, std::size_t count))
-if (count != 1 || access->flags != 3) return 1;
+if (count == 0) return 1;
+for (std::size_t i = 0; i < count; ++i)
+  if (access[i].flags != 3) return 1;
 END CALL(cuMemGetAllocationGranularity,
          (std::size_t * granularity, const CUmemAllocationProp*, int)) * granularity = 2 << 20;
 END
