@@ -175,7 +175,10 @@ std::uint64_t Issuer::piecesOf(const Step& step) const {
   std::uint64_t waits = 0;
   for (std::size_t i = nextWrite_; i < firstWrites_.size() && firstWrites_[i].step == next_; ++i)
     waits += readers_[firstWrites_[i].output].marks.size();
-  return program_.pieces(step.run) + waits + (poison_ ? 1 : 0) + (trace_.enabled() ? 2 : 0);
+  std::uint64_t poisoned = 0;
+  for (std::size_t i = nextTouch_; i < firstTouches_.size() && firstTouches_[i].command == step.command; ++i)
+    ++poisoned;
+  return program_.pieces(step.run) + waits + poisoned + (trace_.enabled() ? 2 : 0);
 }
 
 Status Issuer::fits(LaneId lane, std::uint64_t pieces, bool* fits) {

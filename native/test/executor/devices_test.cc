@@ -93,8 +93,10 @@ TEST(SeveralDevices, EachHasItsMemoryAndGivesItBack) {
     run(*session, ends, 4);
   }
   for (int d = 0; d < 2; ++d) drivers[static_cast<std::size_t>(d)]->memInfo(&after[d], &total);
-  EXPECT_EQ(before[0] - during[0], 4 * 512u);
-  EXPECT_EQ(before[1] - during[1], 5 * 512u);
+  // Some blocks of 512 bytes: a page of each device's heap holds them.
+  constexpr std::size_t page = 2 << 20;
+  EXPECT_EQ(before[0] - during[0], page);
+  EXPECT_EQ(before[1] - during[1], page);
   EXPECT_EQ(before[0], after[0]);
   EXPECT_EQ(before[1], after[1]);
 }
@@ -137,7 +139,7 @@ TEST(SeveralDevices, AFailureNamesItsDevice) {
 }
 
 TEST(SeveralDevices, WhatOneOfThemIsDeniedLeavesNothingBehind) {
-  for (const char* call : {"bind", "memAllocate", "streamCreate", "eventCreate", "prepare"}) {
+  for (const char* call : {"bind", "pagesCreate", "streamCreate", "eventCreate", "prepare"}) {
     for (const std::size_t culprit : {0u, 1u}) {
       HostOptions broken;
       broken.faults = {{call, 1, Status::unknown}};
