@@ -242,12 +242,14 @@ export const planTree =
     return E.isLeft(opened) ? opened : E.right(PlanTree.over<R>(opened.right))
   }
 
-/** What a decision led to: the launch, and its host values. */
-export interface Decided<R, N extends PlanName<R> = PlanName<R>> {
-  readonly plan: N
-  readonly launched: Launched<R, N>
-  readonly values: TreeValues<R, N>
-}
+/** What a decision led to: the launch, and its host values. `plan` tells which values these are. */
+export type Decided<R, N extends PlanName<R> = PlanName<R>> = {
+  readonly [P in N]: {
+    readonly plan: P
+    readonly launched: Launched<R, P>
+    readonly values: TreeValues<R, P>
+  }
+}[N]
 
 /**
  * Drives a tree by a stream of decisions: `decisions$.pipe(drive(tree))`. Each decision is one launch, in order, and
@@ -266,6 +268,6 @@ export const drive =
         return launch(plan, feeds ?? {})
       }),
       concatMap(launched =>
-        launched.values.then((values): Decided<R> => ({ plan: launched.plan, launched, values })),
+        launched.values.then(values => ({ plan: launched.plan, launched, values }) as unknown as Decided<R>),
       ),
     )

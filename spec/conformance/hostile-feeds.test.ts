@@ -50,9 +50,7 @@ describe.each(present)('hostile feeds, on %s', name => {
   it.each([
     ['done throws', () => Object.defineProperty({}, 'done', { get: boom })],
     ['value throws', () => Object.defineProperty({ done: false }, 'value', { get: boom })],
-    // biome-ignore lint/suspicious/noThenProperty: a thenable that throws is the case
     ['then of the result throws', () => ({ then: boom })],
-    // biome-ignore lint/suspicious/noThenProperty: a thenable that throws is the case
     ['then of the value throws', () => ({ done: false, value: { then: boom } })],
   ])('an iterator whose %s ends the run, and the session runs again', async (_, result) => {
     await using session = await opened(net, name)

