@@ -124,7 +124,7 @@ class Moving {
     return life === 'tick' && space === 'device' && alias === undefined
   }
 
-  /** The readers of an upload read the input itself, unless somebody writes over the copy. */
+  /** The readers of an upload read the input itself, unless another node writes over the copy. */
   skipUpload(input: number): void {
     const users = this.live().filter(([, , , reads, writes]) => this.touches([...reads, ...writes], input))
     const [upload] = users

@@ -39,7 +39,7 @@ export const elsewhere: readonly Elsewhere[] = [
   waiting(
     46,
     'no event operation on a capturing stream from the eager path',
-    'a graph is built node by node from a plan, so no lane is in a capture',
+    'not restated yet: a captured lane refuses recordUse and malloc, and the events of other lanes with it',
   ),
   {
     number: 79,
@@ -51,25 +51,29 @@ export const elsewhere: readonly Elsewhere[] = [
   waiting(
     95,
     'a stream says whether it is being captured',
-    'no lane is captured; a graph is an object of its own',
+    'not restated yet: a builder knows whether it captures, a lane does not say it',
   ),
-  waiting(96, 'nothing runs at capture, replay gives the result', 'there is no graph mode yet'),
-  waiting(97, 'reset and capture again', 'there is no graph mode yet'),
+  waiting(
+    96,
+    'nothing runs at capture, replay gives the result',
+    'not restated by its number yet; builder.test.ts has it: nothing runs before the launch',
+  ),
+  waiting(97, 'reset and capture again', 'not restated yet'),
   waiting(
     98,
     'capture on the default stream is refused',
-    'nothing is captured; a graph reports its errors when it is built',
+    'not restated yet: there is no default stream here, each lane is a stream of its own',
   ),
-  waiting(99, 'a graph without nodes warns', 'there is no graph mode yet'),
+  waiting(99, 'a graph without nodes warns', 'not restated yet'),
   waiting(
     100,
     'memory that ends while capturing is a clean error',
-    'there is no graph mode yet; a graph takes its arena when it is opened',
+    'not restated yet: a lane that is being captured allocates nothing, and a graph of a plan takes its arena when it is opened',
   ),
   waiting(
     101,
     'after a failed capture the stream can be captured again',
-    'there is no graph mode yet, and no random numbers are drawn on a device',
+    'not restated yet, and no random numbers are drawn on a device',
   ),
   waiting(102, 'two successive graphs share a pool', 'plans that share an arena', trees),
   waiting(
@@ -84,7 +88,11 @@ export const elsewhere: readonly Elsewhere[] = [
     'a plan tree refuses or copies instead',
     trees,
   ),
-  waiting(105, 'statistics of graphs, and results that outlive them', 'there is no graph mode yet'),
+  waiting(
+    105,
+    'statistics of graphs, and results that outlive them',
+    'not restated yet: a lane that is being captured allocates nothing',
+  ),
   waiting(
     106,
     'record_stream inside a capture is handled after it',
@@ -114,40 +122,44 @@ export const elsewhere: readonly Elsewhere[] = [
   waiting(
     111,
     'blocks of forked streams share the capture’s pool',
-    'a graph has one arena, whatever lanes it was written with',
+    'not restated yet: a captured lane allocates nothing; a graph of a plan has one arena, whatever its lanes',
   ),
-  waiting(
-    112,
-    'capture modes for calls of other threads',
-    'nothing is captured, so no call of another thread can disturb it',
-  ),
+  waiting(112, 'capture modes for calls of other threads', 'not restated yet; GraphBuilder takes the mode'),
   waiting(
     113,
     'a raw graph is kept and instantiated again',
-    'GraphDefinition and GraphBuilder are not there yet',
+    'not restated by its number yet; definition.test.ts has it: a definition is instantiated more than once',
   ),
   waiting(
     114,
     'waiting on the host inside a capture is an error',
-    'a plan cannot say it: the host stands at the rim',
+    'not restated by its number yet; builder.test.ts has it: what needs the real order of a lane is refused',
   ),
   waiting(
     115,
     'external events measure a replay',
-    'there is no graph mode yet; a session’s trace measures runs',
+    'not restated yet; events of a graph are in definition.test.ts, their times are not',
   ),
-  waiting(116, 'a multi-stream graph is drawn as DOT', 'explain draws plans; graphs are not there yet'),
+  waiting(
+    116,
+    'a multi-stream graph is drawn as DOT',
+    'not restated by its number yet; definition.test.ts draws a graph as DOT',
+  ),
   waiting(
     117,
     'a hundred captures do not leak workspaces',
-    'there is no graph mode yet; that workspaces are one a lane is 32 and 72',
+    'not restated yet; that workspaces are one a lane is 32 and 72',
   ),
-  waiting(118, 'statistics return to their base after many graphs', 'there is no graph mode yet'),
+  waiting(
+    118,
+    'statistics return to their base after many graphs',
+    'not restated yet: a lane that is being captured allocates nothing, so a graph changes no statistics but those of the blocks that it keeps',
+  ),
   waiting(119, 'replays advance the random numbers', 'no random numbers are drawn on a device yet'),
   waiting(
     120,
     'graphed callables equal the eager ones bit by bit',
-    'there is no graph mode yet; the law is that of every plan',
+    'not restated by its number yet; graph-plans.test.ts compares graph mode with eager, bit for bit',
   ),
   waiting(
     121,
