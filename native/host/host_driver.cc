@@ -1,5 +1,7 @@
 #include "host/host_driver.h"
 
+#include "host/touching.h"
+
 #include <unistd.h>
 
 #include <cmath>
@@ -50,6 +52,7 @@ HostDriver::~HostDriver() {
   marks_->streams.forEach([](StreamQueue& queue) { queue.stop(); });
   marks_->streams.forEach([](StreamQueue& queue) { queue.join(); });
   Neighbours::all().leave(number_, this);
+  Touching::all().settle();  // of other devices, which may reach this one's memory
 }
 
 bool HostDriver::findMark(std::uint64_t event, Mark* mark, std::shared_ptr<const void>* keep) const {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "host/touching.h"
+
 namespace braid::host {
 
 void poison(void* memory, std::size_t bytes) {
@@ -68,6 +70,7 @@ Status Memory::release(DeviceAddress address, bool pinned, std::string* detail) 
     blocks_.erase(found);
   }
   (pinned ? livePinned_ : live_)->remove(address);
+  Touching::all().settle();
   if (poison_) poison(reinterpret_cast<void*>(address), block.bytes);
   munmap(reinterpret_cast<void*>(address), block.bytes);
   if (!pinned) budget_->give(block.bytes);

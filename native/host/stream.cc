@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "driver/meanwhile.h"
 #include "host/context.h"
 #include "host/graph_run.h"
+#include "host/touching.h"
 
 namespace braid::host {
 namespace {
@@ -180,6 +182,7 @@ bool touches(Context& context, const WorkLabel& label, DeviceAddress address, st
 }
 
 bool copyPart(Context& context, const Work& work, const WorkLabel& label, Part part) {
+  const Touching::Scope touching(Touching::all());
   const bool toDevice = work.copyKind == CopyKind::hostToDevice || work.copyKind == CopyKind::deviceToDevice;
   const bool fromDevice =
       work.copyKind == CopyKind::deviceToHost || work.copyKind == CopyKind::deviceToDevice;
@@ -194,6 +197,7 @@ bool copyPart(Context& context, const Work& work, const WorkLabel& label, Part p
 }
 
 bool fillPart(Context& context, const Work& work, const WorkLabel& label, Part part) {
+  const Touching::Scope touching(Touching::all());
   const std::size_t row = work.width * work.elementBytes;
   const PartRange rows(part, static_cast<std::int64_t>(work.height));
   for (auto i = static_cast<std::size_t>(rows.first); i < static_cast<std::size_t>(rows.last); ++i) {
@@ -206,6 +210,10 @@ bool fillPart(Context& context, const Work& work, const WorkLabel& label, Part p
 
 bool launchPart(Context& context, const Work& work, const WorkLabel& label, Part part, Scratch& scratch) {
   const CpuKernel& kernel = *work.kernel;
+  // A user's reference is computed by the JavaScript thread, which may be the one that frees memory: were it
+  // counted, each would wait for the other.
+  std::optional<Touching::Scope> touching;
+  if (!kernel.callsUser) touching.emplace(Touching::all());
   for (std::size_t i = 0; i < kernel.extents.size(); ++i)
     if (!touches(context, label, work.addresses[i], kernel.extents[i].bytes, kernel.extents[i].alignment,
                  kernel.reachesPeers))

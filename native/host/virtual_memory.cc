@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "host/touching.h"
+
 namespace braid::host {
 namespace {
 
@@ -150,9 +152,10 @@ Status VirtualMemory::unmap(DeviceAddress address, std::size_t bytes, std::strin
     at += last->second.bytes;
   }
   if (bytes == 0 || address + bytes < address) return wrong(detail, "not the range of whole mappings");
+  for (auto mapping = first; mapping != last; ++mapping) live_->remove(mapping->first);
+  Touching::all().settle();
   for (auto mapping = first; mapping != last;) {
     Physical& physical = *mapping->second.physical;
-    live_->remove(mapping->first);
     const bool goes = --physical.mappings == 0 && !physical.held;
     if (goes && poison_) poison(pointer(mapping->first), mapping->second.bytes);
     hollow(mapping->first, mapping->second.bytes);

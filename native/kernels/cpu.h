@@ -66,6 +66,7 @@ class CpuKernel {
   std::vector<Extent> extents;  // reads, then writes
   std::size_t readCount = 0, writeCount = 0;
   bool reachesPeers = false;  // touches other devices' memory too
+  bool callsUser = false;     // run() waits for a user's reference
   double flops = 0;           // of a matmul
   double movedBytes = 0;      // of everything else
 };

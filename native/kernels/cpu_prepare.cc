@@ -12,6 +12,7 @@ class CpuUserKernel final : public CpuKernel {
   CpuUserKernel(const KernelSpec& spec, HostCallback callback) : callback_(std::move(callback)) {
     readCount = spec.readCount;
     writeCount = spec.writeCount;
+    callsUser = true;
     extents.assign(readCount + writeCount, Extent{1, 1});
   }
   bool run(const DeviceAddress* addresses, Scratch&, Part part) const override {

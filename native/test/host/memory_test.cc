@@ -203,5 +203,21 @@ TEST(HostMemory, ManyThreadsTakeAndGiveBack) {
   EXPECT_EQ(free, 64 * kMiB);
 }
 
+// Before the copy, during it, or after it: the process goes on in each case.
+TEST(HostMemory, MemoryFreedUnderACopyFailsTheDeviceAtMost) {
+  constexpr std::size_t kBytes = 4 << 20;
+  std::vector<char> source(kBytes, 1);
+  for (int round = 0; round < 60; ++round) {
+    const auto driver = host();
+    const Stream on = stream(*driver);
+    const DeviceAddress memory = allocate(*driver, kBytes);
+    driver->copy(CopyKind::hostToDevice, memory, address(source.data()), kBytes, on);
+    std::this_thread::sleep_for(std::chrono::microseconds(round * 10));
+    driver->memFree(memory);
+    const Status status = driver->streamSynchronize(on);
+    EXPECT_TRUE(status == Status::ok || status == Status::illegalAddress);
+  }
+}
+
 }  // namespace
 }  // namespace braid::test
