@@ -19,7 +19,7 @@ import {
 } from './pipeline-runs.js'
 import { type Pipeline, pipelineOf } from './pipeline-shapes.js'
 
-const lengths: Lengths = { warm: 20, steps: 200, seconds: 0.08 }
+const lengths: Lengths = { warm: 20, steps: 200, seconds: 0.5 }
 /** How often Braid and PyTorch take turns, each from the start. */
 const turns = 3
 
