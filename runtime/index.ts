@@ -82,20 +82,12 @@ export {
   writeSafetensors,
 } from './files/safetensors.js'
 export { type CaptureMode, GraphBuilder } from './graphs/builder.js'
-export {
-  type After,
-  type CallbackParams,
-  type ConditionalNode,
-  type CopyParams,
-  type FillParams,
-  type GraphCondition,
-  GraphDefinition,
-  GraphNode,
-  type KernelParams,
-  type Neighbours,
-  type NodeKind,
-} from './graphs/definition.js'
+export type { GraphCondition } from './graphs/conditions.js'
+export { type After, GraphDefinition } from './graphs/definition.js'
 export { ExecutableGraph, type InstantiateOptions } from './graphs/executable.js'
+export type { Neighbours } from './graphs/neighbours.js'
+export { type ConditionalNode, GraphNode } from './graphs/node.js'
+export type { CallbackParams, CopyParams, FillParams, KernelParams, NodeKind } from './graphs/node-params.js'
 export type { Memory, RawMemory } from './graphs/operands.js'
 export { pulled, pushed } from './session/feeds.js'
 export { open } from './session/open.js'

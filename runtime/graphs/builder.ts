@@ -6,20 +6,17 @@ import type { Lane } from '../device/lane.js'
 import { type LaneCapture, laneAccess } from '../device/lane-access.js'
 import { type CallbackFunction, type CallbackOptions, callbackWork } from '../device/work.js'
 import {
-  awaitsHost,
-  type ConditionalNode,
-  conditionalOf,
   conditionals,
   conditionHandle,
   conditionOf,
   conditionWork,
-  definitionOf,
   type GraphCondition,
-  type GraphDefinition,
-  graphFor,
-  Hierarchy,
-} from './definition.js'
+} from './conditions.js'
+import type { GraphDefinition } from './definition.js'
 import { ExecutableGraph, type InstantiateOptions } from './executable.js'
+import { definitionOf, graphFor, Hierarchy } from './hierarchy.js'
+import { type ConditionalNode, conditionalOf } from './node.js'
+import { awaitsHost } from './node-params.js'
 import type { Memory } from './operands.js'
 
 /**

@@ -4,15 +4,10 @@ import type { Core } from '../device/core.js'
 import type { Lane } from '../device/lane.js'
 import { laneAccess } from '../device/lane-access.js'
 import { DisposedError } from '../errors.js'
-import {
-  awaitsHost,
-  GraphDefinition,
-  type GraphNode,
-  graphFor,
-  nodeFor,
-  type ParamsOf,
-  paramsFor,
-} from './definition.js'
+import type { GraphDefinition } from './definition.js'
+import { graphFor, nodeFor } from './hierarchy.js'
+import { childFor, type GraphNode } from './node.js'
+import { awaitsHost, objectOf, type ParamsOf, paramsOf } from './node-params.js'
 
 export interface InstantiateOptions {
   /** Whether kernels keep the priority of the lane that they were captured from. */
@@ -118,16 +113,17 @@ export class ExecutableGraph implements Disposable {
     const at = 'graph.updateNode'
     this.#live(at)
     const { hierarchy, id } = nodeFor(node, at)
-    const given = paramsFor(node as unknown as GraphNode, params, at)
-    this.#core.tried(at, 'a graph', () => {
-      if (!GraphDefinition.is(given)) {
-        this.#ordered ||= awaitsHost(given)
-        return this.#native.updateNode(hierarchy.native, id, given)
-      }
-      const child = graphFor(given, at)
+    if (node.kind === 'child') {
+      const child = graphFor(childFor(params, at), at)
+      this.#core.tried(at, 'a graph', () =>
+        this.#native.updateChild(hierarchy.native, id, child.hierarchy.native, child.id),
+      )
       this.#ordered ||= child.hierarchy.ordered
-      return this.#native.updateChild(hierarchy.native, id, child.hierarchy.native, child.id)
-    })
+      return
+    }
+    const given = paramsOf(node.kind, objectOf(params, node.kind, at), {}, hierarchy.core, at).node
+    this.#core.tried(at, 'a graph', () => this.#native.updateNode(hierarchy.native, id, given))
+    this.#ordered ||= awaitsHost(given)
   }
 
   /** Whether a copy, fill or kernel node does its work in later launches. Its edges hold either way. */

@@ -1,0 +1,70 @@
+// What the addon knows graphs and nodes by. definition.ts and node.ts make each other's views, so neither can
+// import the other for all that it needs: they fill `access` in.
+import type { NativeGone, NativeGraph } from '../addon.js'
+import type { Core } from '../device/core.js'
+
+/** The classes of views, by what they are of. definition.ts adds `graph`, node.ts adds `node`. */
+export interface Views {
+  readonly hierarchy: Hierarchy
+}
+
+/** A graph of a hierarchy. */
+export interface GraphPlace {
+  readonly hierarchy: Hierarchy
+  readonly id: number
+}
+
+/** A node of it. */
+export interface NodePlace {
+  readonly hierarchy: Hierarchy
+  readonly graph: number
+  readonly id: number
+}
+
+/** Functions that reach into the private fields of views. */
+export const access = {} as {
+  graphFor(graph: unknown, at: string): GraphPlace
+  nodeFor(node: unknown, at: string): NodePlace
+  definitionOf(hierarchy: Hierarchy, id: number): Views['graph']
+  /** The number of a graph, alive or not. */
+  idOf(graph: Views['graph']): number
+  /** Forgets what a node was given. */
+  dropGiven(node: Views['node']): void
+}
+
+/** Where a graph is. Throws unless it is alive, and no lane is being captured into it. */
+export const graphFor: typeof access.graphFor = (graph, at) => access.graphFor(graph, at)
+/** Where a node is. Throws unless it is alive. */
+export const nodeFor: typeof access.nodeFor = (node, at) => access.nodeFor(node, at)
+/** The view of a graph of the addon's: the same object at each call. */
+export const definitionOf: typeof access.definitionOf = (hierarchy, id) => access.definitionOf(hierarchy, id)
+
+/** A root graph with all graphs inside it. */
+export class Hierarchy {
+  readonly nodes = new Map<number, Views['node']>()
+  readonly graphs = new Map<number, Views['graph']>()
+  closed = false
+  /** The graphs that lanes are being captured into: the driver alone changes them. */
+  readonly capturing = new Set<number>()
+  /** Whether a callback somewhere inside makes the device wait for JavaScript. */
+  ordered = false
+
+  constructor(
+    readonly core: Core,
+    readonly native: NativeGraph,
+  ) {}
+
+  tried<T>(at: string, call: () => T): T {
+    return this.core.tried(at, 'a graph', call)
+  }
+
+  /** Forgets what has gone, so that the program's views of it keep nothing alive. */
+  forget(gone: NativeGone): void {
+    for (const id of gone.nodes) {
+      const node = this.nodes.get(id)
+      if (node !== undefined) access.dropGiven(node)
+      this.nodes.delete(id)
+    }
+    for (const id of gone.graphs) this.graphs.delete(id)
+  }
+}
