@@ -4,13 +4,14 @@ namespace braid::graphs {
 
 void CleanupQueue::destroyed(void* data) noexcept {
   auto* payload = static_cast<Payload*>(data);
+  // Another thread may release the payload as soon as it is pushed.
+  const std::shared_ptr<CleanupQueue> queue = std::move(payload->queue);
   // Nothing of anybody's ends with it, so nobody need drain it.
   if (ownsNothing(payload->owners) && payload->more.empty()) {
     delete payload;
+    --queue->outstanding_;
     return;
   }
-  // Another thread may release the payload as soon as it is pushed.
-  const std::shared_ptr<CleanupQueue> queue = std::move(payload->queue);
   payload->next = queue->first_.load(std::memory_order_relaxed);
   while (!queue->first_.compare_exchange_weak(payload->next, payload, std::memory_order_release,
                                               std::memory_order_relaxed)) {
