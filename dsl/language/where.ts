@@ -138,11 +138,28 @@ const firstOf = (sites: readonly Site[]): Captured | undefined => {
 // of Error costs more than all else here.
 const captureAtMost = (frames: number): Captured | undefined => {
   const errors = Error as unknown as StackError
-  const { prepareStackTrace, stackTraceLimit } = errors
+  const { stackTraceLimit } = errors
   try {
     errors.stackTraceLimit = frames
+    return placeIn(new Error())
+  } catch {
+    return undefined
+  } finally {
+    try {
+      errors.stackTraceLimit = stackTraceLimit
+    } catch {
+      // A frozen `Error`: nothing was changed, so nothing is restored.
+    }
+  }
+}
+
+/** The place in the stack of an error, whose `stack` nobody has read yet. */
+const placeIn = (error: Error): Captured | undefined => {
+  const errors = Error as unknown as StackError
+  const { prepareStackTrace } = errors
+  try {
     errors.prepareStackTrace = keepSites
-    const { stack } = new Error() as { readonly stack?: unknown }
+    const { stack } = error as { readonly stack?: unknown }
     if (typeof stack === 'string') return firstIn(stack)
     return Array.isArray(stack) ? firstOf(stack as readonly Site[]) : undefined
   } catch {
@@ -150,9 +167,8 @@ const captureAtMost = (frames: number): Captured | undefined => {
   } finally {
     try {
       errors.prepareStackTrace = prepareStackTrace
-      errors.stackTraceLimit = stackTraceLimit
     } catch {
-      // A frozen `Error`: nothing was changed, so nothing is restored.
+      // As above.
     }
   }
 }
@@ -163,3 +179,41 @@ const captureAtMost = (frames: number): Captured | undefined => {
  * throws; yields `unknown` where an engine has no stacks.
  */
 export const here = (): Where => captureAtMost(4) ?? captureAtMost(40) ?? unknown
+
+/** A place that is looked for when somebody asks. Until then it keeps the stack, and what its frames refer to. */
+class Late implements Where {
+  private place: Where | undefined
+
+  constructor(private error: Error | undefined) {}
+
+  toString(): string {
+    this.place ??= (this.error && placeIn(this.error)) ?? unknown
+    this.error = undefined
+    return this.place.toString()
+  }
+
+  toJSON(): string {
+    return this.toString()
+  }
+}
+
+/**
+ * The same place, for what is called so often that even looking for it counts: takes half the time. It is among the
+ * next three callers, or it is `unknown`.
+ */
+export const hereLater = (): Where => {
+  const errors = Error as unknown as StackError
+  const { stackTraceLimit } = errors
+  try {
+    errors.stackTraceLimit = 4
+    return new Late(new Error())
+  } catch {
+    return unknown
+  } finally {
+    try {
+      errors.stackTraceLimit = stackTraceLimit
+    } catch {
+      // As above.
+    }
+  }
+}

@@ -19,7 +19,7 @@ export interface Executable extends LeaseOwner {
   /** Fills the inputs that come from the host, and launches. `uses` are events that the launch comes after. */
   submit(
     feeds: ReadonlyMap<string, HostArray>,
-    uses: readonly number[],
+    uses: readonly number[] | undefined,
     done: (failure: NativeFailure | null, lease: Lease<unknown> | undefined) => void,
   ): void
   close(): Promise<void>
@@ -102,7 +102,7 @@ export class ProgramExecutable implements Executable {
 
   submit(
     feeds: ReadonlyMap<string, HostArray>,
-    uses: readonly number[],
+    uses: readonly number[] | undefined,
     done: (failure: NativeFailure | null, lease: Lease<unknown> | undefined) => void,
   ): void {
     const tick = this.ticks.next

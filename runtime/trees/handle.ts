@@ -1,28 +1,27 @@
 import type { HostArray } from '../../dsl/index.js'
+import type { Where } from '../../dsl/ir/graph.js'
 import type { Span } from '../device/block.js'
 import type { Lane } from '../device/lane.js'
 import type { ValueSpec } from '../values.js'
 import { staleHandle } from './messages.js'
+import type { Origin, Slot } from './slots.js'
 
 /** What a handle asks of its tree. */
 export interface HandleOwner {
   /** Undefined while the value is there; else why it is not. */
-  problem(slot: number, epoch: number): string | undefined
+  problem(slot: Slot, origin: Origin): string | undefined
   read(handle: Handle, at: string): Promise<HostArray>
   use<A>(handle: Handle, lane: Lane, body: (span: Span) => A): Promise<A>
 }
 
 export interface HandleParts {
   readonly owner: HandleOwner
-  readonly slot: number
-  readonly epoch: number
-  readonly plan: string
-  readonly output: string
+  readonly slot: Slot
   readonly spec: ValueSpec
-  /** Where it was made. */
-  readonly at: string
-  /** The launch that makes the value: resolves with how many launches were submitted up to it. */
-  readonly submitted: Promise<number>
+  /** The launch that makes the value. */
+  readonly origin: Origin
+  /** Resolves with how many launches were submitted up to that one. */
+  readonly submitted: { get(): Promise<number> }
 }
 
 export let partsOf: (handle: Handle) => HandleParts
@@ -49,10 +48,10 @@ export class Handle implements Disposable {
 
   /** The plan that made it, and the name of its output. */
   get plan(): string {
-    return this.#parts.plan
+    return this.#parts.origin.plan
   }
   get output(): string {
-    return this.#parts.output
+    return this.#parts.slot.output
   }
   get bytes(): number {
     return this.#parts.spec.bytes
@@ -62,15 +61,15 @@ export class Handle implements Disposable {
   }
   /** Whether its value is gone. Throws nothing. */
   get stale(): boolean {
-    const { owner, slot, epoch } = this.#parts
-    return this.#disposed || owner.problem(slot, epoch) !== undefined
+    const { owner, slot, origin } = this.#parts
+    return this.#disposed || owner.problem(slot, origin) !== undefined
   }
 
   /** Throws a `StaleHandleError` where the value is gone. */
-  check(at: string): void {
-    const { owner, slot, epoch } = this.#parts
-    const problem = this.#disposed ? 'it was disposed of' : owner.problem(slot, epoch)
-    if (problem !== undefined) throw staleHandle(at, this.#parts, problem)
+  check(at: Where | string): void {
+    const { owner, slot, origin } = this.#parts
+    const problem = this.#disposed ? 'it was disposed of' : owner.problem(slot, origin)
+    if (problem !== undefined) throw staleHandle(at, slot.output, origin, problem)
   }
 
   /**

@@ -1,4 +1,5 @@
 import type { Fault } from '../../dsl/ir/fault.js'
+import type { Where } from '../../dsl/ir/graph.js'
 import { render } from '../../dsl/ir/messages.js'
 import { describe, type Mismatch, size } from '../values.js'
 
@@ -37,28 +38,29 @@ export class TreeError extends Error implements Fault<TreeErrorTag> {
 export class StaleHandleError extends TreeError {}
 
 export const staleHandle = (
-  at: string,
-  parts: { readonly plan: string; readonly output: string; readonly at: string },
+  at: Where | string,
+  output: string,
+  origin: { readonly plan: string; readonly at: Where },
   problem: string,
 ): StaleHandleError =>
   new StaleHandleError({
     _tag: 'StaleHandle',
-    at,
-    subject: `${parts.plan}.${parts.output}, made at ${parts.at}`,
+    at: String(at),
+    subject: `${origin.plan}.${output}, made at ${origin.at}`,
     wanted: 'a value that is still in the arena',
     found: problem,
     next: "read it before the next launch, or declare how long it is kept: until('plan'), ring(n) or owned",
   })
 
 export const notASuccessor = (
-  at: string,
+  at: Where,
   plan: string,
   last: string | undefined,
   allowed: readonly string[],
 ): TreeError =>
   new TreeError({
     _tag: 'NotASuccessor',
-    at,
+    at: String(at),
     subject: plan,
     wanted:
       last === undefined
@@ -68,10 +70,10 @@ export const notASuccessor = (
     next: 'launch one of these, or declare it: tree({ then: { … } })',
   })
 
-export const tooManyKept = (at: string, plan: string, output: string, count: number): TreeError =>
+export const tooManyKept = (at: Where, plan: string, output: string, count: number): TreeError =>
   new TreeError({
     _tag: 'TooManyKept',
-    at,
+    at: String(at),
     subject: `${plan}.${output}`,
     wanted: `at most ${count} of its values, each kept until the plan that it waits for`,
     found: `a launch of ${plan}, which would make one more`,
@@ -79,7 +81,7 @@ export const tooManyKept = (at: string, plan: string, output: string, count: num
   })
 
 export const wrongFeeds = (
-  at: string,
+  at: Where,
   plan: string,
   missing: readonly string[],
   extra: readonly string[],
@@ -87,7 +89,7 @@ export const wrongFeeds = (
 ): TreeError =>
   new TreeError({
     _tag: 'WrongFeeds',
-    at,
+    at: String(at),
     subject: plan,
     wanted: `a value for each input that is not in the arena: ${known.join(', ') || 'there is none'}`,
     found: [
@@ -97,44 +99,44 @@ export const wrongFeeds = (
     next: 'give a value for each of these inputs, and no other',
   })
 
-export const wrongFeed = (at: string, plan: string, input: string, mismatch: Mismatch): TreeError =>
-  new TreeError({ _tag: 'WrongValue', at, subject: `${plan}.${input}`, ...mismatch })
+export const wrongFeed = (at: Where, plan: string, input: string, mismatch: Mismatch): TreeError =>
+  new TreeError({ _tag: 'WrongValue', at: String(at), subject: `${plan}.${input}`, ...mismatch })
 
-export const foreignHandle = (at: string, plan: string, input: string): TreeError =>
+export const foreignHandle = (at: Where, plan: string, input: string): TreeError =>
   new TreeError({
     _tag: 'WrongValue',
-    at,
+    at: String(at),
     subject: `${plan}.${input}`,
     wanted: 'a handle of this tree, whose value has the type of the input',
     found: 'a handle of another tree, or of a value of another type',
     next: 'read the handle, and give its values',
   })
 
-export const noHandle = (at: string, plan: string, input: string): TreeError =>
+export const noHandle = (at: Where, plan: string, input: string): TreeError =>
   new TreeError({
     _tag: 'WrongValue',
-    at,
+    at: String(at),
     subject: `${plan}.${input}`,
     wanted: 'an array: no plan that may come before this one leaves this value in the arena',
     found: 'a handle',
     next: 'give an array, or declare the plan that makes the value as one that may come before',
   })
 
-export const arenaTooSmall = (at: string, plan: string, wanted: number, found: number): TreeError =>
+export const arenaTooSmall = (at: Where, plan: string, wanted: number, found: number): TreeError =>
   new TreeError({
     _tag: 'ArenaTooSmall',
-    at,
+    at: String(at),
     subject: plan,
     wanted: `an arena of ${size(wanted)} for this launch, whose state of the arena was not laid out ahead`,
     found: size(found),
     next: `planTree(tree, { arena: ${wanted} })`,
   })
 
-export const treeFailed = (at: string, cause: unknown): TreeError =>
+export const treeFailed = (at: Where, cause: unknown): TreeError =>
   new TreeError(
     {
       _tag: 'TreeFailed',
-      at,
+      at: String(at),
       subject: 'tree',
       wanted: 'a tree whose launches have all succeeded',
       found: `one that failed: ${cause instanceof Error ? cause.message : describe(cause)}`,
@@ -143,10 +145,10 @@ export const treeFailed = (at: string, cause: unknown): TreeError =>
     cause,
   )
 
-export const reentered = (at: string, plan: string): TreeError =>
+export const reentered = (at: Where, plan: string): TreeError =>
   new TreeError({
     _tag: 'Reentered',
-    at,
+    at: String(at),
     subject: plan,
     wanted: 'one launch at a time',
     found: 'a launch from inside another one: a feed has a getter that launches',

@@ -135,7 +135,8 @@ const assembled = (parts: Parts): OpenTree => {
     onFree: () => launcher.wake(),
   })
   const launcher: Launcher = new Launcher({
-    ...{ tree, device, core, lane, sequence, executables, arena, inFlight },
+    ...{ tree, executables, inFlight },
+    memory: { device, core, lane, sequence, arena },
     poison: options.poison ?? false,
   })
   const letGoOfUses = (): void => {

@@ -11,14 +11,14 @@ import type {
   TreeFeeds,
   TreeValues,
 } from '../../dsl/index.js'
-import { here, rounded } from '../../dsl/internal.js'
+import { hereLater, rounded } from '../../dsl/internal.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import type { Block } from '../device/block.js'
 import type { Device } from '../device/device.js'
 import { type DeviceError, DisposedError } from '../errors.js'
 import { apartOf } from './executables.js'
 import type { Handle } from './handle.js'
-import type { Launch } from './launcher.js'
+import { noFeeds } from './launch.js'
 import { type OpenTree, openTree } from './open.js'
 import type { TreeOptions } from './options.js'
 import type { TreeSpec } from './prepare.js'
@@ -92,7 +92,6 @@ export interface TreeStats {
  */
 export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
   readonly #open: OpenTree
-  #latest: object | undefined
   #closing: Promise<void> | undefined
 
   private constructor(open: OpenTree) {
@@ -135,22 +134,8 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
    * refused.
    */
   launch<N extends PlanName<R>>(plan: N, ...feeds: FeedsArgument<R, N>): Launched<R, N> {
-    return this.#launch(plan, feeds[0] ?? {}, here().toString())
-  }
-
-  #launch<N extends PlanName<R>>(plan: N, feeds: object, at: string): Launched<R, N> {
-    this.#alive('tree.launch')
-    const made: Launch = this.#open.launcher.launch(plan, feeds as Readonly<Record<string, unknown>>, at)
-    const launched = {
-      ...made,
-      next: (next: PlanName<R>, given: object = {}) => {
-        const where = here().toString()
-        if (this.#latest !== launched) throw laterLaunch(plan)
-        return this.#launch(next, given, where)
-      },
-    }
-    this.#latest = launched
-    return launched as unknown as Launched<R, N>
+    const given = (feeds[0] ?? noFeeds) as Readonly<Record<string, unknown>>
+    return this.#open.launcher.launch(plan, given, hereLater()) as unknown as Launched<R, N>
   }
 
   /**
@@ -220,12 +205,6 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
       throw new DisposedError('this tree', `open it again; call ${at} before it is closed`)
   }
 }
-
-const laterLaunch = (plan: string): DisposedError =>
-  new DisposedError(
-    `the place after this launch of ${plan}`,
-    'another launch has come since; go on from that one, or use tree.launch',
-  )
 
 /** The arena of a plan by itself, without parameters and states, which are no part of a tree's arena either. */
 const aloneBytes = (plan: Plan): number =>

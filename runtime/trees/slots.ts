@@ -1,57 +1,89 @@
 import { type ByteRange, overlap } from '../../dsl/internal.js'
+import type { Where } from '../../dsl/ir/graph.js'
 import type { Event } from '../device/event.js'
 import type { Lane } from '../device/lane.js'
 
-/** One output of one node: the only storage of its value. Handles name it, and the writing that they are of. */
-export interface Slot extends ByteRange {
-  readonly id: number
-  readonly node: number
-  readonly output: string
+/** Which launch it is: its number, and what errors say of it. */
+export class Origin {
+  constructor(
+    /** From 1 on. */
+    readonly serial: number,
+    readonly plan: string,
+    readonly at: Where,
+  ) {}
+
+  toString(): string {
+    return `a launch of ${this.plan} at ${this.at}`
+  }
 }
 
-/** A value that is overwritten, for the sentence of whoever still asks for it. */
-export interface Overwritten {
-  readonly by: string
+/** One output of one node: the only storage of its value. Handles name it, and the launch that they are of. */
+export interface Slot extends ByteRange {
+  readonly id: number
+  readonly output: string
+  readonly node: NodeSlots
+}
+
+/** The slots of a node's outputs, and the bytes that its launches write. */
+export class NodeSlots {
+  readonly slots: Slot[] = []
+  /** The newest launch of the node: every slot of it was written then. */
+  serial = 0
+  /** As bits, by slot: those that a launch writes over, and the node's own; of the first so many slots there are. */
+  over = new Int32Array(0)
+  own = new Int32Array(0)
+  covered = 0
+
+  constructor(readonly clobbers: readonly ByteRange[]) {}
 }
 
 const words = (bits: number): number => (bits + 31) >>> 5
+const set = (bits: Int32Array, bit: number): void => {
+  bits[bit >>> 5]! |= 1 << (bit & 31)
+}
+const lowest = (word: number): number => 31 - Math.clz32(word & -word)
+
+const nothing: readonly never[] = Object.freeze([])
 
 /**
- * What lies in the arena now: by slot, how often it was written, whether its value is alive, and who outside of
- * the tree still reads it. Numbers and bits only, since every launch asks.
+ * What lies in the arena now: by slot, whether its value is alive, and who outside of the tree still reads it. A value
+ * is alive where its bit is set; a handle is current where the slot's node was not launched since. Numbers and bits
+ * only, since every launch asks.
  */
 export class Slots {
   readonly all: Slot[] = []
   private live = new Int32Array(8)
-  private readonly epochs: number[] = []
-  private readonly ends: (Overwritten | undefined)[] = []
+  private readonly ends: (Origin | undefined)[] = []
   private readonly uses: Event[][] = []
   private readonly reads: Set<Promise<void>>[] = []
   private pendingReads = 0
   private pendingUses = 0
-  /** By node: the slots whose bytes it writes, as bits; made anew where there are more slots. */
-  private readonly clobbers = new Map<number, { readonly slots: number; readonly bits: Int32Array }>()
 
-  add(node: number, output: string, { from, to }: ByteRange): Slot {
-    const slot = { id: this.all.length, node, output, from, to }
-    this.all.push(slot)
-    this.epochs.push(0)
-    this.ends.push(undefined)
-    this.uses.push([])
-    this.reads.push(new Set())
+  /** A node that is launched for the first time. */
+  add(clobbers: readonly ByteRange[], outputs: Iterable<{ readonly output: string } & ByteRange>): NodeSlots {
+    const node = new NodeSlots(clobbers)
+    for (const { output, from, to } of outputs) {
+      const slot = { id: this.all.length, node, output, from, to }
+      this.all.push(slot)
+      node.slots.push(slot)
+      this.ends.push(undefined)
+      this.uses.push([])
+      this.reads.push(new Set())
+    }
     if (words(this.all.length) > this.live.length) {
-      const longer = new Int32Array(2 * this.live.length)
+      const longer = new Int32Array(2 * words(this.all.length))
       longer.set(this.live)
       this.live = longer
     }
-    return slot
+    return node
   }
 
-  epoch(slot: number): number {
-    return this.epochs[slot]!
+  /** Whether the value that this launch wrote is still there. */
+  isCurrent({ id, node }: Slot, serial: number): boolean {
+    return node.serial === serial && this.isLive(id)
   }
 
-  isLive(slot: number): boolean {
+  private isLive(slot: number): boolean {
     return (this.live[slot >>> 5]! & (1 << (slot & 31))) !== 0
   }
 
@@ -60,55 +92,66 @@ export class Slots {
     return this.all.reduce((count, { id }) => count + (this.isLive(id) ? 1 : 0), 0)
   }
 
-  overwritten(slot: number): Overwritten | undefined {
-    return this.ends[slot]
+  /** The launch that wrote over the slot's last value that is gone. */
+  overwriter({ id }: Slot): Origin | undefined {
+    return this.ends[id]
   }
 
-  /** A new value: the handles of the one before are stale from now on. */
-  write(slot: number, by: string): number {
-    if (this.isLive(slot)) this.end(slot, by)
-    this.live[slot >>> 5]! |= 1 << (slot & 31)
-    return this.epochs[slot]!
-  }
-
-  end(slot: number, by: string): void {
+  private end(slot: number, by: Origin): void {
     this.live[slot >>> 5]! &= ~(1 << (slot & 31))
-    this.epochs[slot]!++
-    this.ends[slot] = { by }
+    this.ends[slot] = by
   }
 
-  /** Ends the values that lie where this node writes: nothing but an intersection of bits where there are none. */
-  overwrite(node: number, ranges: readonly ByteRange[], by: string): void {
-    const bits = this.bitsOf(node, ranges)
-    for (let w = 0; w < bits.length; w++) {
-      let hit = this.live[w]! & bits[w]!
+  /**
+   * A launch of the node: the values that lie where it writes end, and those of its own slots begin. An intersection
+   * of bits, and work for each value that ends.
+   */
+  launch(node: NodeSlots, by: Origin): void {
+    this.cover(node)
+    const { over, own } = node
+    for (let w = 0; w < over.length; w++) {
+      let hit = this.live[w]! & over[w]!
       while (hit !== 0) {
-        const bit = 31 - Math.clz32(hit & -hit)
-        this.end(32 * w + bit, by)
+        this.end(32 * w + lowest(hit), by)
         hit &= hit - 1
       }
+      this.live[w]! |= own[w]!
     }
+    node.serial = by.serial
   }
 
-  private bitsOf(node: number, ranges: readonly ByteRange[]): Int32Array {
-    const known = this.clobbers.get(node)
-    if (known?.slots === this.all.length) return known.bits
-    const bits = new Int32Array(words(this.all.length))
-    for (const { id, from, to } of this.all)
-      if (ranges.some(range => overlap(range, { from, to }))) bits[id >>> 5]! |= 1 << (id & 31)
-    this.clobbers.set(node, { slots: this.all.length, bits })
-    return bits
+  /** The values that lie in these bytes end: something is copied there before the launch. */
+  overwrite(ranges: readonly ByteRange[], by: Origin): void {
+    for (const id of this.overlapping(ranges)) if (this.isLive(id)) this.end(id, by)
   }
 
-  private *touched(node: number, ranges: readonly ByteRange[]): Generator<number> {
-    const bits = this.bitsOf(node, ranges)
-    for (let w = 0; w < bits.length; w++)
-      for (let left = bits[w]!; left !== 0; left &= left - 1) yield 32 * w + 31 - Math.clz32(left & -left)
+  private cover(node: NodeSlots): void {
+    if (node.covered === this.all.length) return
+    node.covered = this.all.length
+    node.over = new Int32Array(words(this.all.length))
+    node.own = new Int32Array(words(this.all.length))
+    for (const slot of this.all)
+      if (node.clobbers.some(range => overlap(range, slot))) set(node.over, slot.id)
+    for (const { id } of node.slots) set(node.own, id)
   }
+
+  private touched(node: NodeSlots): readonly number[] {
+    this.cover(node)
+    const found: number[] = []
+    for (let w = 0; w < node.over.length; w++)
+      for (let left = node.over[w]!; left !== 0; left &= left - 1) found.push(32 * w + lowest(left))
+    return found
+  }
+
+  private overlapping(ranges: readonly ByteRange[]): readonly number[] {
+    return this.all.filter(slot => ranges.some(range => overlap(range, slot))).map(({ id }) => id)
+  }
+
+  // ---- readers outside of the tree ------------------------------------------------------------------------
 
   /** A lane outside of the tree has read a slot up to this event. Of one lane the newest event says it all. */
-  use(slot: number, lane: Lane, event: Event): void {
-    const uses = this.uses[slot]!
+  use({ id }: Slot, lane: Lane, event: Event): void {
+    const uses = this.uses[id]!
     const older = uses.findIndex(other => other.lane === lane)
     if (older >= 0) uses.splice(older, 1)[0]![Symbol.dispose]()
     else this.pendingUses++
@@ -116,8 +159,8 @@ export class Slots {
   }
 
   /** A read that has been asked for and is not on its lane yet. */
-  reading(slot: number, read: Promise<void>): void {
-    const reads = this.reads[slot]!
+  reading({ id }: Slot, read: Promise<void>): void {
+    const reads = this.reads[id]!
     reads.add(read)
     this.pendingReads++
     const over = (): void => {
@@ -127,37 +170,20 @@ export class Slots {
     read.then(over, over)
   }
 
-  /** The same, of any bytes: where values are copied into the arena before a launch. */
-  overwriteRanges(ranges: readonly ByteRange[], by: string): void {
-    for (const id of this.over(ranges)) if (this.isLive(id)) this.end(id, by)
+  /** The reads that are not on their lanes yet, of all that a node writes over, or of these bytes. */
+  readsOver(node: NodeSlots, more: readonly ByteRange[]): readonly Promise<void>[] {
+    if (this.pendingReads === 0) return nothing
+    return [...this.touched(node), ...this.overlapping(more)].flatMap(slot => [...this.reads[slot]!])
   }
 
-  private over(ranges: readonly ByteRange[]): readonly number[] {
-    return this.all.filter(slot => ranges.some(range => overlap(range, slot))).map(({ id }) => id)
-  }
-
-  /** The reads that are not on their lanes yet, of all that a node writes over. */
-  readsOver(node: number, ranges: readonly ByteRange[]): readonly Promise<void>[] {
-    return this.pendingReads === 0
-      ? []
-      : [...this.touched(node, ranges)].flatMap(slot => [...this.reads[slot]!])
-  }
-
-  readsOverRanges(ranges: readonly ByteRange[]): readonly Promise<void>[] {
-    return this.over(ranges).flatMap(slot => [...this.reads[slot]!])
-  }
-
-  /** Takes the uses of all that a node writes over: it comes after them. */
-  takeUses(node: number, ranges: readonly ByteRange[]): Event[] {
-    return this.pendingUses === 0 ? [] : [...this.touched(node, ranges)].flatMap(slot => this.take(slot))
-  }
-
-  takeUsesOver(ranges: readonly ByteRange[]): Event[] {
-    return this.over(ranges).flatMap(slot => this.take(slot))
+  /** Takes the uses of all that a node writes over, and of these bytes: the launch comes after them. */
+  takeUses(node: NodeSlots, more: readonly ByteRange[]): readonly Event[] {
+    if (this.pendingUses === 0) return nothing
+    return [...this.touched(node), ...this.overlapping(more)].flatMap(slot => this.take(slot))
   }
 
   /** Every use: for what comes after everything. */
-  takeAllUses(): Event[] {
+  takeAllUses(): readonly Event[] {
     return this.all.flatMap(({ id }) => this.take(id))
   }
 

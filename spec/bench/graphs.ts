@@ -1,8 +1,9 @@
 // Graph mode on a GPU: pipelines issued call by call and as executable graphs, beside the best of eight ways
 // of the same by hand in PyTorch, CUDA graphs among them; and a lattice of 2,000 small kernels, on which
 // graph mode is held to twice the throughput of eager mode, and 1.2 times that of a graph on one stream. At the
-// end, what JavaScript takes to launch a graph.
+// end, what JavaScript takes to launch a graph, and a step of a plan tree.
 import { compile, orThrow } from '../../dsl/index.js'
+import { Device } from '../../runtime/index.js'
 import { graphLaunches } from './graph-launches.js'
 import {
   allowedOf,
@@ -18,6 +19,7 @@ import {
   withPytorch,
 } from './pipeline-runs.js'
 import { type Pipeline, pipelineOf } from './pipeline-shapes.js'
+import { treeSteps } from './trees.js'
 
 const lengths: Lengths = { warm: 20, steps: 200, seconds: 0.5 }
 /** How often Braid and PyTorch take turns, each from the start. */
@@ -149,11 +151,13 @@ export const bench = {
     const pipelines = names.map(name => pipelineOf(name))
     const all = await takeTurns(pipelines, log)
     const lattice = names.indexOf('lattice')
+    await using device = orThrow(await Device.open('cuda:0')())
     const results = [
       ...pipelines.map((pipeline, p) => rowOf(pipeline, p, all, log)),
       throughput(all, lattice, 'eager', bars.eager),
       throughput(all, lattice, 'graph, one stream', bars.oneStream),
       ...(await graphLaunches('cuda:0')),
+      ...(await treeSteps(device)),
     ]
     return { rows: results.map(({ row }) => row), ok: results.every(({ held }) => held) }
   },
