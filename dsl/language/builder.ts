@@ -54,11 +54,32 @@ export class Builder {
   private readonly lanes = new Map<string, LaneSpec>()
   private readonly communicators = new Map<string, Communicator>()
   private readonly checked = new Set<unknown>()
+  /** The operator whose parts are being made. */
+  private whole: { readonly subject: string; readonly name: string; reported: boolean } | undefined
 
   constructor(readonly name: string) {}
 
   report(at: Where, subject: string, error: UnplacedError): void {
-    this.problems.push({ ...error, at: at.toString(), subject })
+    const { whole } = this
+    // One mistake would make several parts wrong: the first error names the operator, the others add nothing.
+    if (whole?.reported) return
+    if (whole) whole.reported = true
+    this.problems.push({ ...error, at: at.toString(), subject: whole?.subject ?? subject })
+  }
+
+  /**
+   * Makes the nodes of an operator that is composed of others. Their names begin with its own, as in
+   * `softmax[0].max`, and their errors name the operator that the user called.
+   */
+  parts<A>(operator: string, make: () => A): A {
+    const outer = this.whole
+    this.whole = { subject: outer?.subject ?? operator, name: this.counted(operator), reported: false }
+    try {
+      return make()
+    } finally {
+      if (outer && this.whole.reported) outer.reported = true
+      this.whole = outer
+    }
   }
 
   node(made: NewNode): number {
@@ -170,11 +191,12 @@ export class Builder {
     return spec
   }
 
-  /** A name with its number: `relu[0]`. */
+  /** A name with its number: `relu[0]`. Of a part: `softmax[0].sub`, and `softmax[0].sub[1]` for its second. */
   counted(op: string): string {
-    const n = this.counts.get(op) ?? 0
-    this.counts.set(op, n + 1)
-    return `${op}[${n}]`
+    const name = this.whole ? `${this.whole.name}.${op}` : op
+    const n = this.counts.get(name) ?? 0
+    this.counts.set(name, n + 1)
+    return this.whole && n === 0 ? name : `${name}[${n}]`
   }
 }
 

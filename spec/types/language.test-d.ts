@@ -21,12 +21,15 @@ import {
   type Flow,
   gelu,
   graph,
+  greater,
   hold,
   type InputsOf,
   type interpret,
   type interpretRanks,
   kernel,
   lane,
+  layerNorm,
+  linear,
   map,
   matmul,
   max,
@@ -41,12 +44,18 @@ import {
   reduceScatter,
   relu,
   reshape,
+  rmsNorm,
   scan,
   slice,
+  softmax,
+  split,
   sum,
   type Tensor,
   tensor,
+  transpose,
   upload,
+  variance,
+  where,
   window,
 } from '../../dsl/index.js'
 import type { Block, ValuesOf } from '../../runtime/index.js'
@@ -403,3 +412,57 @@ program({
 program({ graph: net, feeds: { picture: images, weight: weights } })
 // @ts-expect-error a program's feeds are feeds
 program({ graph: net, feeds: { image: images$, weight: weights } })
+
+// ---- operators composed of others --------------------------------------------------------------------------
+graph({ a: tensor('f32', ['n', 4, 6]), h: tensor('f16', [6]), i: tensor('i32', [6]) }, ({ a, h, i }) => {
+  const x = a.pipe(upload())
+  const half = h.pipe(upload())
+  const whole = i.pipe(upload())
+
+  const both = x.pipe(sum({ axis: [0, 2] }))
+  same<typeof both, F32<readonly [4]>>(true)
+  const kept = x.pipe(max({ axis: [0, 1], keepDims: true }))
+  same<typeof kept, F32<readonly [1, 1, 6]>>(true)
+  const fromEnd = x.pipe(variance({ axis: [0, -1] }))
+  same<typeof fromEnd, F32<readonly (number | string)[]>>(true)
+  const normed = x.pipe(layerNorm({ scale: x.pipe(sum([0, 1])) }), softmax({ axis: 1 }), rmsNorm())
+  same<typeof normed, F32<readonly ['n', 4, 6]>>(true)
+  // @ts-expect-error a scale of another element type
+  x.pipe(layerNorm({ scale: half }))
+  // @ts-expect-error a scale that does not broadcast
+  x.pipe(rmsNorm({ scale: x.pipe(sum([0, 2])) }))
+  // @ts-expect-error whole numbers have no softmax
+  whole.pipe(softmax())
+
+  const mask = x.pipe(greater(0))
+  same<typeof mask, Flow<'device', Tensor<'u8', readonly ['n', 4, 6]>>>(true)
+  const chosen = mask.pipe(where(x, Number.NEGATIVE_INFINITY))
+  same<typeof chosen, F32<readonly ['n', 4, 6]>>(true)
+  const some = whole.pipe(where(0, half))
+  same<typeof some, Flow<'device', Tensor<'f16', readonly [6]>>>(true)
+  // @ts-expect-error a float is no condition: compare it
+  x.pipe(where(x, 0))
+  // @ts-expect-error the element types differ
+  mask.pipe(where(x, half))
+  // @ts-expect-error one of the two is a flow
+  mask.pipe(where(1, 0))
+
+  const moved = x.pipe(transpose([2, 0, 1]))
+  same<typeof moved, F32<readonly [6, 'n', 4]>>(true)
+  const [first, second] = x.pipe(split({ axis: 2, sizes: [1, 5] }))
+  same<typeof second, F32<readonly ['n', 4, 5]>>(true)
+  const [, , third] = x.pipe(split({ axis: 2, parts: 3 }))
+  same<typeof third, F32<readonly ['n', 4, number]>>(true)
+  // @ts-expect-error there are three parts
+  x.pipe(split({ axis: 2, parts: 3 }))[3]
+
+  const w = moved.pipe(sum(1), transpose([1, 0]))
+  same<typeof w, F32<readonly [4, 6]>>(true)
+  const projected = x.pipe(linear(w, w.pipe(sum(1))))
+  same<typeof projected, F32<readonly ['n', 4, 4]>>(true)
+  // @ts-expect-error the bias has as many elements as the weight has rows
+  x.pipe(linear(w, w.pipe(sum(0))))
+  // @ts-expect-error the inner dimensions differ
+  x.pipe(linear(w.pipe(transpose([1, 0]))))
+  return { y: first.pipe(download()) }
+})

@@ -6,6 +6,26 @@ import type { UnplacedError } from '../messages.js'
 import type { Attrs, Operator } from './operator.js'
 
 /**
+ * The result of an operator that is composed of others: what `make` makes of the piped value and of the
+ * options. Where one of the two is wrong the error is reported, and the value itself goes on.
+ */
+export const parted = <O, R>(
+  name: string,
+  at: Where,
+  x: unknown,
+  options: (x: TensorSpec) => E.Either<UnplacedError, O>,
+  make: (x: FlowValue, options: O) => R,
+): R | FlowValue => {
+  const value = piped(x, 'device', at, name)
+  const { builder, spec } = value
+  if (value.place !== 'device') return builder.placeholder(spec, 'device', at)
+  const known = options(spec)
+  if (E.isRight(known)) return make(value, known.right)
+  builder.report(at, name, known.left)
+  return value
+}
+
+/**
  * Makes the node of an operator over device flows, on the lane that the piped flow carries. `others` are its
  * further operands by role. An error is reported, and the result then has the type of the first operand.
  */

@@ -1,4 +1,4 @@
-import type { MapBinary } from '../../ir/kernel-spec.js'
+import type { MapBinary, MapInstruction } from '../../ir/kernel-spec.js'
 import { show } from '../../ir/show.js'
 import type { DType } from '../../ir/tensor.js'
 import { builderOf, FlowValue } from '../builder.js'
@@ -27,36 +27,28 @@ export interface Arithmetic {
 export const isOperandNumber = (value: unknown): value is number =>
   typeof value === 'number' && Number.isFinite(Math.fround(value))
 
-const withFlow = (op: MapBinary): Attrs =>
-  attrsOfCode([
-    ['operand', 0],
-    ['operand', 1],
-    [op, 0, 1],
-  ])
+/** The attributes of an elementwise node from the instruction that yields its second operand. */
+export type OfOperand = (second: MapInstruction) => Attrs
 
-const withNumber = (op: MapBinary, value: number): Attrs =>
-  attrsOfCode([
-    ['operand', 0],
-    ['const', value],
-    [op, 0, 1],
-  ])
-
-/** The public function of a binary instruction. */
-export const arithmetic = (operator: Operator, op: MapBinary): Arithmetic => {
-  const ofFlow = withFlow(op)
-  const make = (operand: unknown) => {
+/** The public function of an operator of two values, of which the second is a flow or a number. */
+export const operandOf = (operator: Operator, attrsOf: OfOperand): unknown => {
+  const ofFlow = attrsOf(['operand', 1])
+  return (operand: unknown) => {
     const at = here()
     return (x: unknown): unknown => {
       if (operand instanceof FlowValue) return apply(operator, at, x, [['the operand', operand]], ofFlow)
-      if (isOperandNumber(operand)) return apply(operator, at, x, [], withNumber(op, operand))
+      if (isOperandNumber(operand)) return apply(operator, at, x, [], attrsOf(['const', operand]))
       builderOf(x).report(at, operator.name, {
         _tag: typeof operand === 'number' ? 'BadAttribute' : 'NotAFlow',
         wanted: 'a flow, or a number that f32 can hold, as the operand',
         found: show(operand),
         next: 'give a flow of this graph or a finite number',
       })
-      return apply(operator, at, x, [], withNumber(op, 1))
+      return apply(operator, at, x, [], attrsOf(['const', 1]))
     }
   }
-  return make as unknown as Arithmetic
 }
+
+/** The public function of a binary instruction. */
+export const arithmetic = (operator: Operator, op: MapBinary): Arithmetic =>
+  operandOf(operator, second => attrsOfCode([['operand', 0], second, [op, 0, 1]])) as Arithmetic

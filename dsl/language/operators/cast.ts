@@ -1,4 +1,5 @@
 import * as E from 'fp-ts/lib/Either.js'
+import type { Where } from '../../ir/graph.js'
 import type { MapInstruction } from '../../ir/kernel-spec.js'
 import { show } from '../../ir/show.js'
 import { type DType, elementBytes, elements, tensorBytes } from '../../ir/tensor.js'
@@ -37,6 +38,10 @@ export const castOperator: Operator = {
   reference: (inputs, specs, output) => runMap(mapSpec(specs, output, same), inputs)[0]!,
   tolerance: () => 0,
 }
+
+/** The same of an operator's own value. */
+export const castTo = (to: DType, at: Where, x: FlowValue): FlowValue =>
+  x.spec.dtype === to ? x : apply(castOperator, at, x, [], { to })
 
 /**
  * Another element type: floats round to nearest even; floats to whole numbers truncate toward zero and

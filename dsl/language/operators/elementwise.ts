@@ -25,6 +25,8 @@ export interface ElementwiseAttrs {
 
 export const isFloat = (dtype: DType): boolean => dtype === 'f32' || dtype === 'f16' || dtype === 'bf16'
 
+const isWhole = (value: number): boolean => Number.isInteger(value) && value >= -(2 ** 31) && value < 2 ** 31
+
 const codeOf = (attrs: Attrs): readonly MapInstruction[] => (attrs as unknown as ElementwiseAttrs).code
 
 const showAll = (specs: readonly TensorSpec[]): string => specs.map(showSpec).join(' and ')
@@ -66,12 +68,12 @@ export const inferElementwise = (
           "cast first: pipe(cast('f32'))",
         ),
       )
-    const fraction = code.find(([op, value]) => op === 'const' && !Number.isInteger(value))
-    if (fraction)
+    const other = code.find(([op, value]) => op === 'const' && !isWhole(value))
+    if (other)
       return E.left(
         badAttribute(
-          'whole numbers as operands of whole numbers',
-          String(fraction[1]),
+          'whole numbers that i32 can hold as operands of whole numbers',
+          String(other[1]),
           "cast first: pipe(cast('f32'))",
         ),
       )

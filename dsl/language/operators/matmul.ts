@@ -162,7 +162,7 @@ type WeightN<W extends Shape, T> = W extends readonly [...Shape, infer A extends
     : B
   : Dim
 
-type MatmulFits<S extends Shape, W extends Shape, T> = S extends readonly [
+export type MatmulFits<S extends Shape, W extends Shape, T> = S extends readonly [
   ...Shape,
   infer _M extends Dim,
   infer K extends Dim,
@@ -174,7 +174,7 @@ type MatmulFits<S extends Shape, W extends Shape, T> = S extends readonly [
     ? unknown
     : Invalid<'matmul wants at least two dimensions', S>
 
-type ProductShape<S extends Shape, W extends Shape, T> = S extends readonly [infer M extends Dim, Dim]
+export type ProductShape<S extends Shape, W extends Shape, T> = S extends readonly [infer M extends Dim, Dim]
   ? W extends readonly [...infer L extends Shape, Dim, Dim]
     ? readonly [...L, M, WeightN<W, T>]
     : Shape

@@ -1,19 +1,19 @@
 import type { DType } from '../../ir/tensor.js'
-import { along, type ReduceOptions, reduction } from './reduce.js'
+import { type Axes, along, type ReduceOptions, reduction } from './reduce.js'
 import type { Device, Floats, Reduced, Shape } from './types.js'
 
 export const meanOperator = reduction('mean')
 
-type Averaged<A extends number, K extends boolean> = <D extends DType, S extends Shape>(
+type Averaged<A extends Axes, K extends boolean> = <D extends DType, S extends Shape>(
   x: Device<D, S> & Floats<D>,
 ) => Device<D, Reduced<S, A, K>>
 
 interface Mean {
-  <const A extends number, const K extends boolean = false>(
+  <const A extends Axes, const K extends boolean = false>(
     axis: A,
     options?: { readonly keepDims?: K },
   ): Averaged<A, K>
-  <const A extends number, const K extends boolean = false>(options: ReduceOptions<A, K>): Averaged<A, K>
+  <const A extends Axes, const K extends boolean = false>(options: ReduceOptions<A, K>): Averaged<A, K>
 }
 
 /** The mean along an axis of floats, accumulated in f32. `mean(1)` or `mean({ axis: 1, keepDims: true })`. */

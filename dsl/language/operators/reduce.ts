@@ -1,4 +1,5 @@
 import * as E from 'fp-ts/lib/Either.js'
+import type { Where } from '../../ir/graph.js'
 import type { ReduceSpec } from '../../ir/kernel-spec.js'
 import { show } from '../../ir/show.js'
 import {
@@ -13,14 +14,17 @@ import { FlowValue } from '../builder.js'
 import { badAttribute, dtypeMismatch, type UnplacedError } from '../messages.js'
 import { type HostArray, hostArray, numbers, roundoff, writer } from '../values.js'
 import { here } from '../where.js'
-import { apply } from './apply.js'
+import { apply, parted } from './apply.js'
 import type { Arithmetic } from './arithmetic.js'
+import { castTo } from './cast.js'
 import { isFloat } from './elementwise.js'
 import type { Attrs, Operator } from './operator.js'
 import type { Device, Reduced, Shape } from './types.js'
 
-export interface ReduceOptions<A extends number = number, K extends boolean = boolean> {
-  /** Counted from 0; negative from the end. */
+/** One axis, or several: counted from 0, negative from the end. */
+export type Axes = number | readonly number[]
+
+export interface ReduceOptions<A extends Axes = Axes, K extends boolean = boolean> {
   readonly axis: A
   /** Keep the axis, with size 1. */
   readonly keepDims?: K
@@ -41,24 +45,70 @@ export const axisOf = (axis: unknown, x: TensorSpec): E.Either<UnplacedError, nu
   return E.right(axis < 0 ? axis + rank : axis)
 }
 
-/** The attributes of a reduction's node, `{ axis, keepDims }`, from the caller's arguments. */
-const reduceAttrs =
+/** Axes counted from 0, in their order, from one or several that may count from the end. */
+export const axesOf = (axis: unknown, x: TensorSpec): E.Either<UnplacedError, readonly number[]> => {
+  const known: number[] = []
+  for (const each of Array.isArray(axis) ? axis : [axis]) {
+    const one = axisOf(each, x)
+    if (E.isLeft(one)) return one
+    known.push(one.right)
+  }
+  return known.length === 0 || new Set(known).size < known.length
+    ? E.left(
+        badAttribute('one axis, or several that differ', show(axis), 'name each axis once, as in [0, 2]'),
+      )
+    : E.right(known.sort((a, b) => a - b))
+}
+
+/** Adjacent axes that one kernel reduces: `count` of them from `axis` on. */
+interface Run {
+  readonly axis: number
+  /** Absent: 1. */
+  readonly count?: number
+}
+
+const runsOf = (axes: readonly number[]): readonly Run[] => {
+  const runs: Run[] = []
+  for (const axis of axes) {
+    const last = runs.at(-1)
+    const next = last && last.axis + (last.count ?? 1)
+    if (last && next === axis) runs[runs.length - 1] = { axis: last.axis, count: axis + 1 - last.axis }
+    else runs.push({ axis })
+  }
+  return runs
+}
+
+const runFrom = (attrs: Attrs): Required<Run> => {
+  const { axis, count = 1 } = attrs as unknown as Run
+  return { axis, count }
+}
+
+export interface Along {
+  readonly axes: readonly number[]
+  readonly keepDims: boolean
+}
+
+/** The axes and `keepDims` of a reduction, from the caller's arguments. */
+export const alongOf =
   (axis: unknown, keepDims: unknown) =>
-  (x: TensorSpec): E.Either<UnplacedError, Attrs> => {
+  (x: TensorSpec): E.Either<UnplacedError, Along> => {
     if (keepDims !== undefined && typeof keepDims !== 'boolean')
       return E.left(badAttribute('keepDims: true or false', show(keepDims), 'give a boolean'))
-    return E.map((known: number) => ({ axis: known, keepDims: keepDims === true }))(axisOf(axis, x))
+    return E.map((axes: readonly number[]) => ({ axes, keepDims: keepDims === true }))(axesOf(axis, x))
   }
 
-const spec = (how: ReduceSpec['how'], x: BoundSpec, output: DType, axis: number): ReduceSpec => ({
-  kind: 'reduce',
-  how,
-  outer: elements(x.shape.slice(0, axis)),
-  length: x.shape[axis] ?? 1,
-  inner: elements(x.shape.slice(axis + 1)),
-  input: x.dtype,
-  output,
-})
+const spec = (how: ReduceSpec['how'], x: BoundSpec, output: DType, attrs: Attrs): ReduceSpec => {
+  const { axis, count } = runFrom(attrs)
+  return {
+    kind: 'reduce',
+    how,
+    outer: elements(x.shape.slice(0, axis)),
+    length: elements(x.shape.slice(axis, axis + count)),
+    inner: elements(x.shape.slice(axis + count)),
+    input: x.dtype,
+    output,
+  }
+}
 
 const run = (kernel: ReduceSpec, input: HostArray): HostArray => {
   const { how, outer, length, inner } = kernel
@@ -88,35 +138,37 @@ const run = (kernel: ReduceSpec, input: HostArray): HostArray => {
 }
 
 /** How many elements are added up. */
-const lengthOf = (inputs: readonly BoundSpec[], attrs: Attrs): number =>
-  inputs[0]?.shape[attrs['axis'] as number] ?? 1
+const lengthOf = (inputs: readonly BoundSpec[], attrs: Attrs): number => {
+  const { axis, count } = runFrom(attrs)
+  return elements(inputs[0]?.shape.slice(axis, axis + count) ?? [])
+}
 
-/** A reduction along one axis. Sums of u8 are i32; means take floats only. */
+/** A reduction along one axis, or along some that are adjacent. Sums of u8 are i32; means take floats only. */
 export const reduction = (how: ReduceSpec['how']): Operator => ({
   name: how,
   infer: ([x], attrs) => {
     const { shape, dtype } = x ?? { shape: [], dtype: 'f32' as const }
-    const axis = attrs['axis'] as number
+    const { axis, count } = runFrom(attrs)
+    const within = (d: number) => d >= axis && d < axis + count
     if (how === 'mean' && !isFloat(dtype))
       return E.left(dtypeMismatch('floats', showSpec({ shape, dtype }), "cast first: pipe(cast('f32'))"))
     const kept = attrs['keepDims'] === true
     return E.right({
       dtype: how === 'sum' && dtype === 'u8' ? 'i32' : dtype,
-      shape: kept ? shape.map((size, d) => (d === axis ? 1 : size)) : shape.filter((_, d) => d !== axis),
+      shape: kept ? shape.map((size, d) => (within(d) ? 1 : size)) : shape.filter((_, d) => !within(d)),
     })
   },
   lower: (inputs, output, attrs) => {
     const x = inputs[0]!
     return {
       as: 'run',
-      kernel: spec(how, x, output.dtype, attrs['axis'] as number),
+      kernel: spec(how, x, output.dtype, attrs),
       flops: elements(x.shape),
       movedBytes: tensorBytes(x) + tensorBytes(output),
       workspace: 0,
     }
   },
-  reference: (inputs, specs, output, attrs) =>
-    run(spec(how, specs[0]!, output.dtype, attrs['axis'] as number), inputs[0]!),
+  reference: (inputs, specs, output, attrs) => run(spec(how, specs[0]!, output.dtype, attrs), inputs[0]!),
   tolerance: (output, inputs, attrs) =>
     how === 'max' || how === 'min' || !isFloat(output.dtype)
       ? 0
@@ -124,14 +176,42 @@ export const reduction = (how: ReduceSpec['how']): Operator => ({
   scale: ([x], inputs, attrs) => (how === 'mean' ? (x ?? 0) / lengthOf(inputs, attrs) : (x ?? 0)),
 })
 
-/** The public function of a reduction: of an axis and its options, or of one object with both. */
+/**
+ * The nodes of a reduction along any axes: one for each run of adjacent axes. A sum or mean of f16 or bf16
+ * that takes several is computed in f32 and rounded once.
+ */
+export const reduceAlong = (operator: Operator, at: Where, x: FlowValue, along: Along): FlowValue => {
+  const runs = runsOf(along.axes)
+  const one = (value: FlowValue, run: Run) =>
+    apply(operator, at, value, [], { ...run, keepDims: along.keepDims })
+  if (runs.length === 1) return one(x, runs[0]!)
+  const { builder, spec } = x
+  const picks = operator.name === 'max' || operator.name === 'min'
+  const half = !picks && isFloat(spec.dtype)
+  return builder.parts(operator.name, () => {
+    const wide = half ? castTo('f32', at, x) : x
+    // From the last run to the first: the axes before it keep their places.
+    const reduced = runs.reduceRight(one, wide)
+    return half ? castTo(spec.dtype, at, reduced) : reduced
+  })
+}
+
+/** The public function of a reduction: of axes and its options, or of one object with both. */
 export const along =
   (operator: Operator) =>
   (axis: unknown, options?: { readonly keepDims?: unknown }): unknown => {
     const at = here()
-    const given: Partial<Record<keyof ReduceOptions, unknown>> =
-      typeof axis === 'object' && axis !== null ? axis : { axis, keepDims: options?.keepDims }
-    return (x: unknown): unknown => apply(operator, at, x, [], reduceAttrs(given.axis, given.keepDims))
+    const named = typeof axis === 'object' && axis !== null && !Array.isArray(axis)
+    const wanted: Partial<Record<keyof ReduceOptions, unknown>> = named
+      ? axis
+      : { axis, keepDims: options?.keepDims }
+    const known = alongOf(wanted.axis, wanted.keepDims)
+    return (x: unknown): unknown =>
+      Array.isArray(wanted.axis)
+        ? parted(operator.name, at, x, known, (value, found) => reduceAlong(operator, at, value, found))
+        : apply(operator, at, x, [], spec =>
+            E.map(({ axes: [one], keepDims }: Along): Attrs => ({ axis: one, keepDims }))(known(spec)),
+          )
   }
 
 /**
@@ -146,7 +226,7 @@ export const extreme =
       : ofTwo(operand as never)
 
 export interface Extreme extends Arithmetic {
-  <const A extends number, const K extends boolean = false>(
+  <const A extends Axes, const K extends boolean = false>(
     options: ReduceOptions<A, K>,
   ): <D extends DType, S extends Shape>(x: Device<D, S>) => Device<D, Reduced<S, A, K>>
 }

@@ -1,20 +1,20 @@
 import type { DType } from '../../ir/tensor.js'
-import { along, type ReduceOptions, reduction } from './reduce.js'
+import { type Axes, along, type ReduceOptions, reduction } from './reduce.js'
 import type { Device, Reduced, Shape } from './types.js'
 
 export const sumOperator = reduction('sum')
 
 type SumType<D extends DType> = D extends 'u8' ? 'i32' : D
-type Summed<A extends number, K extends boolean> = <D extends DType, S extends Shape>(
+type Summed<A extends Axes, K extends boolean> = <D extends DType, S extends Shape>(
   x: Device<D, S>,
 ) => Device<SumType<D>, Reduced<S, A, K>>
 
 interface Sum {
-  <const A extends number, const K extends boolean = false>(
+  <const A extends Axes, const K extends boolean = false>(
     axis: A,
     options?: { readonly keepDims?: K },
   ): Summed<A, K>
-  <const A extends number, const K extends boolean = false>(options: ReduceOptions<A, K>): Summed<A, K>
+  <const A extends Axes, const K extends boolean = false>(options: ReduceOptions<A, K>): Summed<A, K>
 }
 
 /**

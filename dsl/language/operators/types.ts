@@ -68,33 +68,41 @@ export type Floats<D extends DType> = [D] extends [FloatType]
   ? unknown
   : Invalid<"this operator computes with floats: cast('f32') first", D>
 
+/** Axes as a union of numbers, from one or from several. */
+type AxisOf<A> = A extends readonly number[] ? A[number] : A & number
+
+/** Whether axes are known, and all counted from 0. */
+type AreKnown<A extends number> = number extends A
+  ? false
+  : [Extract<`${A}`, `-${string}`>] extends [never]
+    ? true
+    : false
+
 /**
- * The shape with one axis removed, or of size 1. Where the axis is not a literal, or counts from the end,
- * only the element type is known.
+ * The shape with one axis or several removed, or of size 1. Where an axis is not a literal, or counts from the
+ * end, only the element type is known.
  */
-export type Reduced<S extends Shape, A extends number, Keep extends boolean> =
+export type Reduced<S extends Shape, A extends number | readonly number[], Keep extends boolean> =
   IsOpenShape<S> extends true
     ? Shape
-    : number extends A
+    : AreKnown<AxisOf<A>> extends false
       ? Shape
-      : `${A}` extends `-${string}`
+      : boolean extends Keep
         ? Shape
-        : boolean extends Keep
-          ? Shape
-          : Keep extends true
-            ? Replaced<S, A, 1>
-            : Removed<S, A>
+        : Keep extends true
+          ? Replaced<S, AxisOf<A>, 1>
+          : Removed<S, AxisOf<A>>
 
 type Removed<S extends Shape, A extends number, Seen extends readonly unknown[] = []> = S extends readonly [
   infer X extends Dim,
   ...infer R extends Shape,
 ]
   ? Seen['length'] extends A
-    ? readonly [...R]
+    ? Removed<R, A, [...Seen, 0]>
     : readonly [X, ...Removed<R, A, [...Seen, 0]>]
   : readonly []
 
-/** The shape with one axis of another size. */
+/** The shape with an axis, or a union of axes, of another size. */
 export type Replaced<
   S extends Shape,
   A extends number,
@@ -104,9 +112,7 @@ export type Replaced<
   IsOpenShape<S> extends true
     ? Shape
     : S extends readonly [infer X extends Dim, ...infer R extends Shape]
-      ? Seen['length'] extends A
-        ? readonly [Size, ...R]
-        : readonly [X, ...Replaced<R, A, Size, [...Seen, 0]>]
+      ? readonly [Seen['length'] extends A ? Size : X, ...Replaced<R, A, Size, [...Seen, 0]>]
       : readonly []
 
 /** The shape with a further leading dimension. */

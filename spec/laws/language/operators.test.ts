@@ -1,62 +1,13 @@
 // Every operator of the language against a formula that shares no code with it.
 import fc from 'fast-check'
-import { lastValueFrom } from 'rxjs'
 import { describe, expect, it } from 'vitest'
 import * as braid from '../../../dsl/index.js'
 import { type BoundSpec, type DType, elements } from '../../../dsl/ir/tensor.js'
 import type { Lowering } from '../../../dsl/language/operators/operator.js'
 import { operators } from '../../../dsl/language/operators/registry.js'
-import { hostArray, numbers, writer } from '../../../dsl/language/values.js'
+import { numbers, writer } from '../../../dsl/language/values.js'
+import { type AnyOp, arrayOf, compute, f32, type Given, problemsOf, typed } from '../../fixtures/compute.js'
 import { runs } from '../../fixtures/runs.js'
-
-type Values = readonly number[]
-interface Given {
-  readonly dtype: DType
-  readonly shape: readonly number[]
-  readonly values: Values
-}
-
-const f32 = (shape: readonly number[], ...values: number[]): Given => ({ dtype: 'f32', shape, values })
-const typed = (dtype: DType, shape: readonly number[], ...values: number[]): Given => ({
-  dtype,
-  shape,
-  values,
-})
-
-const arrayOf = ({ dtype, values }: Given) => {
-  const array = hostArray(dtype, values.length)
-  const write = writer(dtype)
-  values.forEach((value, i) => {
-    array[i] = write(value)
-  })
-  return array
-}
-
-// biome-ignore lint/suspicious/noExplicitAny: operators of every type pass through here.
-type AnyOp = (...flows: any[]) => any
-
-/** One tick of a graph around a single expression, by the public language alone. */
-const compute = async (
-  given: readonly Given[],
-  op: AnyOp,
-): Promise<{ shape: unknown; dtype: DType; values: number[] }> => {
-  const inputs = Object.fromEntries(given.map(({ dtype, shape }, i) => [`x${i}`, braid.tensor(dtype, shape)]))
-  const net = braid.graph(inputs, flows => ({
-    y: op(...given.map((_, i) => flows[`x${i}`]!.pipe(braid.upload()))).pipe(braid.download()),
-  }))
-  const feeds = Object.fromEntries(given.map((one, i) => [`x${i}`, [arrayOf(one)]]))
-  const row = (await lastValueFrom(braid.interpret(net)(feeds as never))) as Record<string, Float32Array>
-  const { spec } = braid.irOf(net).nodes.at(-1)!
-  return { shape: spec.shape, dtype: spec.dtype, values: Array.from(numbers(row['y']!, spec.dtype)) }
-}
-
-const problemsOf = (given: readonly Given[], op: AnyOp): readonly string[] => {
-  const inputs = Object.fromEntries(given.map(({ dtype, shape }, i) => [`x${i}`, braid.tensor(dtype, shape)]))
-  const net = braid.graph(inputs, flows => ({
-    y: op(...given.map((_, i) => flows[`x${i}`]!.pipe(braid.upload()))).pipe(braid.download()),
-  }))
-  return braid.irOf(net).problems.map(({ _tag }) => _tag)
-}
 
 const f = Math.fround
 const some = [-2.5, -1, -0.25, 0, 0.5, 1, 3.75]
@@ -611,6 +562,7 @@ describe('every operator', () => {
         from: 1,
         to: 3,
         shape: [16],
+        axes: [1, 0],
         to_: 'f16',
         keepDims: false,
         transpose: false,

@@ -1,0 +1,88 @@
+import * as E from 'fp-ts/lib/Either.js'
+import type { DType, TensorSpec } from '../../ir/tensor.js'
+import type { FlowValue } from '../builder.js'
+import type { UnplacedError } from '../messages.js'
+import { here } from '../where.js'
+import { castTo } from './cast.js'
+import { beside, composed, epsilonOf, floatAxes, named, type Parts } from './composition.js'
+import type { Axes } from './reduce.js'
+import type { Broadcasts, Device, Floats, SameDType, Shape } from './types.js'
+
+export interface NormOptions<D extends DType = DType, S extends Shape = Shape> {
+  /** The axes of one group that is normalised; the last one where it is left out. */
+  readonly axis?: Axes
+  /** Added to the mean square; 1e-5 where it is left out. */
+  readonly epsilon?: number
+  /** Multiplies the result: of the same element type, of a shape that broadcasts to that of the value. */
+  readonly scale?: Device<D, S>
+}
+
+export interface LayerNormOptions<D extends DType = DType, S extends Shape = Shape>
+  extends NormOptions<D, S> {
+  /** Is added to the result: as `scale`. */
+  readonly shift?: Device<D, S>
+}
+
+/** A norm, whose scale and shift fit what it normalises. */
+export type Norm<D extends DType, R extends Shape> = <E extends DType, S extends Shape>(
+  x: Device<E, S> & Floats<E> & SameDType<E, D> & Broadcasts<S, R>,
+) => Device<E, S>
+
+export interface NormSettings {
+  readonly axes: readonly number[]
+  readonly epsilon: number
+}
+
+export const normOf =
+  (options: unknown) =>
+  (x: TensorSpec): E.Either<UnplacedError, NormSettings> =>
+    E.chain((axes: readonly number[]) => E.map((epsilon: number) => ({ axes, epsilon }))(epsilonOf(options)))(
+      floatAxes(options)(x),
+    )
+
+/** x · 1/√(mean(x²) + epsilon) · scale + shift, in f32. */
+export const normalised = (
+  parts: Parts,
+  x: FlowValue,
+  { axes, epsilon }: NormSettings,
+  scale: FlowValue | undefined,
+  shift: FlowValue | undefined,
+): FlowValue => {
+  const square = parts.reduce(
+    'mean',
+    parts.map(a => a.mul(a), x),
+    axes,
+  )
+  const factor = parts.map(v => v.add(epsilon).rsqrt(), square)
+  if (scale && shift) return parts.map((a, f, s, t) => a.mul(f).mul(s).add(t), x, factor, scale, shift)
+  if (scale) return parts.map((a, f, s) => a.mul(f).mul(s), x, factor, scale)
+  if (shift) return parts.map((a, f, t) => a.mul(f).add(t), x, factor, shift)
+  return parts.map((a, f) => a.mul(f), x, factor)
+}
+
+/** The user's scale or shift in f32; undefined where there is none. */
+export const wideOption = (
+  parts: Parts,
+  x: FlowValue,
+  operator: string,
+  options: unknown,
+  role: 'scale' | 'shift',
+): FlowValue | undefined => {
+  const flow = named(options)[role]
+  if (flow === undefined) return undefined
+  return castTo('f32', parts.at, beside(x, parts.at, operator, `the ${role}`, flow))
+}
+
+/**
+ * (x − mean) / √(variance + epsilon) · scale + shift, the mean and the variance along the axes, of floats,
+ * computed in f32 (torch.nn.functional.layer_norm). The default is the last axis.
+ */
+export const layerNorm = <D extends DType = DType, R extends Shape = []>(options?: LayerNormOptions<D, R>) =>
+  composed('layerNorm', here(), normOf(options), (parts, given, settings) => {
+    const scale = wideOption(parts, given, 'layerNorm', options, 'scale')
+    const shift = wideOption(parts, given, 'layerNorm', options, 'shift')
+    return parts.inFloat(given, x => {
+      const distance = parts.map((a, m) => a.sub(m), x, parts.reduce('mean', x, settings.axes))
+      return normalised(parts, distance, settings, scale, shift)
+    })
+  }) as unknown as Norm<D, R>

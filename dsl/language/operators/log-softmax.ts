@@ -1,0 +1,21 @@
+import { here } from '../where.js'
+import { composed, floatAxes } from './composition.js'
+import type { SameShape, SoftmaxOptions } from './softmax.js'
+
+/**
+ * The logarithm of `softmax` along the axes, of floats, computed in f32 without taking the logarithm of a
+ * small number (torch.log_softmax). The default is the last axis.
+ */
+export const logSoftmax = (options?: SoftmaxOptions) =>
+  composed('logSoftmax', here(), floatAxes(options), (parts, given, axes) =>
+    parts.inFloat(given, x => {
+      const most = parts.reduce('max', x, axes)
+      const total = parts.reduce(
+        'sum',
+        parts.map((a, m) => a.sub(m).exp(), x, most),
+        axes,
+      )
+      const rest = parts.map(t => t.log(), total)
+      return parts.map((a, m, r) => a.sub(m).sub(r), x, most, rest)
+    }),
+  ) as unknown as SameShape

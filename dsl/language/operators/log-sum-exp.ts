@@ -1,0 +1,33 @@
+import * as E from 'fp-ts/lib/Either.js'
+import type { DType } from '../../ir/tensor.js'
+import { here } from '../where.js'
+import { composed, named, ofFloats } from './composition.js'
+import { type Along, type Axes, alongOf, type ReduceOptions } from './reduce.js'
+import type { Device, Floats, Reduced, Shape } from './types.js'
+
+const largestFloat = 3.4028234663852886e38
+
+/** A reduction of floats along axes, with options by name. */
+export type FloatReduction = <const A extends Axes, const K extends boolean = false>(
+  options: ReduceOptions<A, K>,
+) => <D extends DType, S extends Shape>(x: Device<D, S> & Floats<D>) => Device<D, Reduced<S, A, K>>
+
+/** The axes and `keepDims` of a reduction of floats. */
+export const alongFloats = (options: unknown) => (x: Parameters<typeof ofFloats>[0]) =>
+  E.chain(() => alongOf(named(options)['axis'], named(options)['keepDims'])(x))(ofFloats(x))
+
+/**
+ * The logarithm of the sum of exp(x) along the axes, of floats, computed in f32; the largest element is taken
+ * away first, so that nothing overflows (torch.logsumexp).
+ */
+export const logSumExp = ((options: unknown) =>
+  composed('logSumExp', here(), alongFloats(options), (parts, given, { axes, keepDims }: Along) =>
+    parts.inFloat(given, x => {
+      // An infinite maximum is left in place: what it is taken away from would be NaN.
+      const finite = parts.map(m => m.abs().le(largestFloat).select(m, 0), parts.reduce('max', x, axes))
+      const powers = parts.map((a, m) => a.sub(m).exp(), x, finite)
+      const total = parts.reduce('sum', powers, axes)
+      const kept = parts.map((t, m) => t.log().add(m), total, finite)
+      return keepDims ? kept : parts.without(kept, axes)
+    }),
+  )) as unknown as FloatReduction

@@ -1,0 +1,26 @@
+import type { DType } from '../../ir/tensor.js'
+import { here } from '../where.js'
+import { composed, floatAxes } from './composition.js'
+import type { Axes } from './reduce.js'
+import type { Device, Floats, Shape } from './types.js'
+
+export interface SoftmaxOptions {
+  /** Along which the elements add up to 1; the last one where it is left out. */
+  readonly axis?: Axes
+}
+
+/** An operator of floats that keeps the shape. */
+export type SameShape = <D extends DType, S extends Shape>(x: Device<D, S> & Floats<D>) => Device<D, S>
+
+/**
+ * exp(x) divided by its sum along the axes, of floats, computed in f32; the largest element is taken away
+ * first, so that nothing overflows (torch.softmax). Of -Infinity alone it is NaN. The default is the last axis.
+ */
+export const softmax = (options?: SoftmaxOptions) =>
+  composed('softmax', here(), floatAxes(options), (parts, given, axes) =>
+    parts.inFloat(given, x => {
+      const most = parts.reduce('max', x, axes)
+      const powers = parts.map((a, m) => a.sub(m).exp(), x, most)
+      return parts.map((p, total) => p.div(total), powers, parts.reduce('sum', powers, axes))
+    }),
+  ) as unknown as SameShape
