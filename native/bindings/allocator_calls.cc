@@ -73,10 +73,13 @@ napi_value malloc(napi_env env, napi_callback_info info) {
     } else {
       MemorySpace& space = *call.owner;
       status = static_cast<int>(device.driver->bind());
-      if (status == 0)
+      if (status == 0) {
+        // What graphs that have gone held may be wanted now.
+        if (device.graphs && device.graphs->cleanup->hasWork()) device.graphs->cleanup->drain();
         status = static_cast<int>(space.allocator->malloc(static_cast<std::uint64_t>(bytes), *lane, &block,
                                                           &space.shortage, pool,
                                                           static_cast<std::uint32_t>(site), &device));
+      }
     }
   }
   if (status != 0) {

@@ -20,7 +20,7 @@ void CleanupQueue::destroyed(void* data) noexcept {
 }
 
 void CleanupQueue::retry() noexcept {
-  if (!wake_ || closed_.load() || first_.load(std::memory_order_relaxed) == nullptr) return;
+  if (!wake_ || closed_.load() || !hasWork()) return;
   if (asked_.exchange(true)) return;
   if (!wake_()) asked_.store(false);
 }

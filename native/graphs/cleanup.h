@@ -50,6 +50,8 @@ class CleanupQueue {
 
   // Releases what has been pushed. Returns how many payloads that were.
   std::size_t drain();
+  // Whether something has been pushed and not been released yet.
+  bool hasWork() const { return first_.load(std::memory_order_relaxed) != nullptr; }
   // How many user objects' payloads have not been released yet.
   std::size_t outstanding() const { return outstanding_.load(); }
   // Asks again where an earlier wake could not. Called when graphs and executables go.

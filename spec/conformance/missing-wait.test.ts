@@ -173,7 +173,7 @@ describe('a plan of which one wait is missing', () => {
   })
 
   it('yields wrong values in some order, and with the wait right ones in each', {
-    timeout: 300_000,
+    timeout: 900_000,
   }, async () => {
     await fc.assert(
       fc.asyncProperty(steps, compiling, async (own, options) => {
