@@ -21,7 +21,7 @@ export let makeBlock: (
 export let addressFor: (block: Block, at: string) => number
 /** What the addon knows a block of device memory by. Throws unless the block is alive. */
 export let sharedHandle: (block: Block) => number
-/** A block that stays its lender's: an output of a session, for as long as its lease is held. */
+/** A block that stays its lender's: an output of a session while its lease is held, or a shared parameter. */
 export let lendBlock: (core: Core, loan: Loan) => Block
 /** Makes the block unusable, and marks what `recordStream` noted. `why` and `next` are for later uses of it. */
 export let endLoan: (block: Block, why: string, next: string) => void
@@ -39,6 +39,8 @@ export interface Loan {
   readonly bytes: number
   /** Stands for the lanes of the lender, and is named for the loan. */
   readonly lane: Handles['lane']
+  /** What the block is, and how it goes back: for a caller who frees it. */
+  readonly lender: readonly [found: string, next: string]
 }
 
 // A view is memory of its block, so a program that holds only the view must keep the block from being
@@ -54,7 +56,8 @@ const blockOf = new WeakMap<ArrayBuffer, Block>()
  *
  * An output that a session leaves on the device is a block too. It stays the session's: its lease gives it
  * back, and the next tick in its slot comes after the uses that were marked. It has no lane of the caller's as
- * its home, so every lane that works on it marks its use.
+ * its home, so every lane that works on it marks its use. A parameter that sessions share (`params`) is lent the
+ * same way.
  */
 export class Block implements Disposable {
   readonly #core: Core
@@ -68,8 +71,8 @@ export class Block implements Disposable {
   #handle: number
   // Of pinned memory: whether the owner marked the last use on the home lane. If not, the free marks it.
   #marked = false
-  // Of a block that is lent: the loan in words, and after it what became of it.
-  #loan: string | undefined
+  // Of a block that is lent: by whom, and after the loan what became of it.
+  #loan: Loan['lender'] | undefined
   #ended: readonly [why: string, next: string] | undefined
   #view: ArrayBuffer | undefined
 
@@ -97,11 +100,11 @@ export class Block implements Disposable {
       core.observer?.made(block, { space, handle, bytes, home, site })
       return block
     }
-    lendBlock = (core, { handle, address, size, bytes, lane }) => {
+    lendBlock = (core, { handle, address, size, bytes, lane, lender }) => {
       core.out[0] = address
       core.out[1] = size
       const block = new Block(core, core.device, handle, bytes, lane, -1)
-      block.#loan = lane.name
+      block.#loan = lender
       return block
     }
     endLoan = (block, ...ended) => {
@@ -249,13 +252,7 @@ export class Block implements Disposable {
     const handle = this.#handle
     if (handle === 0 || this.#core.closed) throw this.#gone('block.free')
     if (this.#loan !== undefined)
-      throw badUse(
-        'block.free',
-        this.#name(),
-        'a block that the caller owns',
-        'an output of a session, which its lease gives back',
-        'dispose of the lease: using, or lease[Symbol.dispose]()',
-      )
+      throw badUse('block.free', this.#name(), 'a block that the caller owns', ...this.#loan)
     // Callbacks that run during the call see a freed block. If the device refuses the call, the block is not
     // freed.
     this.#handle = 0
@@ -273,13 +270,13 @@ export class Block implements Disposable {
     this.#core.observer?.freed(this, handle)
   }
 
-  /** Frees the block, unless it was freed, is an output of a session, or its device is closed. */
+  /** Frees the block, unless it was freed, is lent, or its device is closed. */
   [Symbol.dispose](): void {
     if (this.#handle !== 0 && !this.#core.closed && this.#loan === undefined) this.free()
   }
 
   #name(): string {
-    return this.#loan ?? `a block of ${size(this.#bytes)}`
+    return this.#loan ? this.#lane.name : `a block of ${size(this.#bytes)}`
   }
 
   #check(status: number, at: string): void {

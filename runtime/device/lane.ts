@@ -35,7 +35,7 @@ export interface LaneOptions {
 
 /**
  * `default`: made and closed with its device. `external`: over a stream of the caller's. `session`: stands for
- * the lanes of a session, which take no work of others.
+ * the lanes of a session, or of all, which take no work of others.
  */
 export type LaneKind = 'own' | 'default' | 'external' | 'session'
 

@@ -16,8 +16,12 @@ export class Loans {
   readonly #lent = new Map<number, Lent[]>()
 
   /** `of`: the output and its session, in words. */
-  lend(tick: number, core: Core, of: string, loan: Omit<Loan, 'lane'>): Block {
-    const block = lendBlock(core, { ...loan, lane: makeLane(core, -1, 0n, of, 'session') })
+  lend(tick: number, core: Core, of: string, loan: Omit<Loan, 'lane' | 'lender'>): Block {
+    const lender = [
+      'an output of a session, which its lease gives back',
+      'dispose of the lease: using, or lease[Symbol.dispose]()',
+    ] as const
+    const block = lendBlock(core, { ...loan, lender, lane: makeLane(core, -1, 0n, of, 'session') })
     const lent = { core, handle: loan.handle, block: new WeakRef(block) }
     const others = this.#lent.get(tick)
     if (others === undefined) this.#lent.set(tick, [lent])

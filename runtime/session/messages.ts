@@ -5,6 +5,7 @@ import { referenceForm } from '../../dsl/internal.js'
 import type { Fault } from '../../dsl/ir/fault.js'
 import type { Plan, PlanNode, Violation } from '../../dsl/ir/plan.js'
 import type { NativeFailure } from '../addon.js'
+import type { Block } from '../device/block.js'
 import { failureText, isNativeFailure } from '../device/open-failure.js'
 import { type DeviceError, RunError, type RunErrorTag } from '../errors.js'
 import { describe, type Mismatch, thrown, type ValueSpec } from '../values.js'
@@ -200,6 +201,13 @@ const badOption = runError('BadOption')
 
 /** A value of the wrong type or length for its input. `at`: where the caller called `run`. */
 export const wrongValue = runError('WrongValue')
+
+/** A Block was fed: a session copies a value when it takes it, and cannot know whose lanes still write it. */
+export const blockFed = (block: Block, mismatch: Mismatch): Mismatch => ({
+  wanted: mismatch.wanted,
+  found: `a Block of ${block.pinned ? 'pinned' : 'device'} memory`,
+  next: `${block.pinned ? '' : 'copy it into a pinned block, '}await the lane that writes it, and give an array over its view()`,
+})
 
 export const sessionFailed = (at: string, plan: Plan, failure: RunError): RunError =>
   runError('SessionFailed')(at, `the session of "${plan.name}"`, {

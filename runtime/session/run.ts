@@ -1,9 +1,10 @@
 import type { Subscriber } from 'rxjs'
 import type { Lease } from '../../dsl/index.js'
+import { Block } from '../device/block.js'
 import type { RunError } from '../errors.js'
 import type { Mismatch } from '../values.js'
 import type { NamedFeed } from './feeds.js'
-import { feedFailed, feedFull, wrongValue } from './messages.js'
+import { blockFed, feedFailed, feedFull, wrongValue } from './messages.js'
 import { makeReader, type Reader, type ReaderHost } from './readers.js'
 import type { Ticks } from './ticks.js'
 
@@ -203,7 +204,7 @@ export class Run {
       fill: (tick, part, value) => {
         if (this.#ending) return false
         const mismatch = this.host.fill(input, tick, part, value)
-        if (mismatch) fail(wrongValue(this.at, name, mismatch))
+        if (mismatch) fail(wrongValue(this.at, name, Block.is(value) ? blockFed(value, mismatch) : mismatch))
         return !mismatch
       },
       wake: () => this.advance(),

@@ -1,7 +1,7 @@
 import { orThrow } from '../../dsl/index.js'
-import { type Block, sharedHandle } from '../device/block.js'
+import { type Block, coreOf, endLoan, lendBlock, sharedHandle } from '../device/block.js'
 import { Device } from '../device/device.js'
-import type { Lane } from '../device/lane.js'
+import { type Lane, makeLane } from '../device/lane.js'
 import { type DeviceError, DisposedError } from '../errors.js'
 import { describe, type ValueSpec } from '../values.js'
 import { wrongParam } from './messages.js'
@@ -45,6 +45,7 @@ export class SharedParams implements AsyncDisposable {
   readonly #sources: ParamSources
   readonly #resident = new Map<string, Promise<Resident>>()
   readonly #openings = new Set<Promise<unknown>>()
+  readonly #lent = new Map<string, Block>()
   #disposing: Promise<void> | undefined
 
   constructor(device: Device, ownDevice: boolean, sources: ParamSources) {
@@ -86,6 +87,35 @@ export class SharedParams implements AsyncDisposable {
     return this.#disposing !== undefined
   }
 
+  /**
+   * The block of a parameter, which any lane of the device may read at once. Sessions read it too, so lanes do
+   * not write it. It stays lent until the parameters are disposed of: `free` throws, and its memory goes to
+   * nobody before the uses that lanes marked. Rejects with a TypeError where no session has opened with it.
+   */
+  async block(name: string): Promise<Block> {
+    this.#alive()
+    const resident = await this.#resident.get(name)?.catch(() => undefined)
+    if (resident === undefined)
+      throw new TypeError(
+        `params.block: wanted a parameter that is on the device; found ${JSON.stringify(name)}, which no ` +
+          `session has opened with (there are ${this.names.join(', ')}). Next: open a session that needs it`,
+      )
+    this.#alive()
+    const known = this.#lent.get(name)
+    if (known !== undefined) return known
+    const core = coreOf(resident.block)
+    const lent = lendBlock(core, {
+      handle: sharedHandle(resident.block),
+      address: resident.block.address,
+      size: resident.block.size,
+      bytes: resident.spec.bytes,
+      lane: makeLane(core, -1, 0n, `parameter ${name}`, 'session'),
+      lender: ['a parameter that sessions share', 'dispose of the parameters: await using'],
+    })
+    this.#lent.set(name, lent)
+    return lent
+  }
+
   /** Frees the parameters, each as soon as no session uses it. Waits for sessions that are being opened. */
   [Symbol.asyncDispose](): Promise<void> {
     this.#disposing ??= this.#dispose()
@@ -95,6 +125,8 @@ export class SharedParams implements AsyncDisposable {
   async #dispose(): Promise<void> {
     await Promise.allSettled(this.#openings)
     const resident = await Promise.allSettled(this.#resident.values())
+    for (const lent of this.#lent.values())
+      endLoan(lent, 'these parameters were disposed of', 'make them again, and before that call')
     for (const each of resident)
       if (each.status === 'fulfilled' && !each.value.block.disposed) each.value.block.free()
     if (!this.#device.closed) this.#lane[Symbol.dispose]()

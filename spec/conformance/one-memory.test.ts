@@ -32,6 +32,7 @@ import {
   pulled,
   type Session,
 } from '../../runtime/index.js'
+import { leasedRounds } from '../fixtures/leased-rounds.js'
 import { pause, present } from './devices.js'
 
 const KiB = 1024
@@ -312,7 +313,7 @@ describe.each(present)('shared parameters, on %s', name => {
 })
 
 describe.each(present)('several threads, on %s', name => {
-  it('share one memory: each with its own lanes, all in one snapshot, beside a session', async () => {
+  it('share one memory: each with its own lanes and sessions, all in one snapshot', async () => {
     await using device = orThrow(await Device.open(name, { allocator: { policy: 'order-then-wait' } })())
     await using session = orThrow(await open(orThrow(compile(net)), { device })())
     const base = device.stats()['allocated_bytes.all.current']!
@@ -331,8 +332,10 @@ describe.each(present)('several threads, on %s', name => {
     )
     const sums: number[] = []
     const values = Array.from({ length: 40 }, () => feed)
+    const rounds = leasedRounds(device, 4, 3)
     for await (using out of session.run({ x: pulled(values), w: pulled(values) })) sums.push(out.y[7]!)
     expect(sums).toEqual(values.map(() => 64))
+    expect(await rounds).toBe(0)
     for (const answer of await Promise.all(said))
       expect(answer).toMatchObject({ wrong: 0, options: { policy: 'order-then-wait' } })
     const { segments, sites, lanes } = device.snapshot()
