@@ -33,11 +33,11 @@ export const opened = async <I extends Ports, O extends Ports>(
 export const turn = (): Promise<void> => new Promise(resolve => setImmediate(resolve))
 export const pause = (ms: number): Promise<void> => new Promise(resolve => setTimeout(resolve, ms))
 
-/** Waits until it holds, or fails after five seconds. */
+/** Waits until it holds, or fails after half a minute. */
 export const until = async (holds: () => boolean): Promise<void> => {
-  for (let i = 0; i < 1000; i++) {
+  for (let i = 0; i < 6000; i++) {
     if (holds()) return
     await pause(5)
   }
-  throw new Error(`not within 5 s: ${holds}`)
+  throw new Error(`not within 30 s: ${holds}`)
 }

@@ -566,7 +566,7 @@ describe.each(present)('the allocator on %s', name => {
       }
       lose()
       expect(device.stats()['allocation.all.current']).toBe(1)
-      for (let turn = 0; turn < 50 && leaks.length === 0; turn++) {
+      for (let turn = 0; turn < 3000 && leaks.length === 0; turn++) {
         ;(globalThis as { gc?: () => void }).gc?.()
         await new Promise(resolve => setTimeout(resolve, 10))
       }

@@ -157,8 +157,13 @@ describe('a graph is a description', () => {
       return performance.now() - start
     }
     build(10_000)
-    const small = Math.min(build(10_000), build(10_000))
-    expect(build(100_000)).toBeLessThan(40 * small + 1000)
+    // The best of some tries: other work may hold the processor during any one of them.
+    let [small, large] = [build(10_000), build(100_000)]
+    for (let tries = 0; tries < 10 && large >= 40 * small; tries++) {
+      small = Math.min(small, build(10_000))
+      large = Math.min(large, build(100_000))
+    }
+    expect(large).toBeLessThan(40 * small)
   })
 })
 
