@@ -1,6 +1,8 @@
 // npm run soak [-- --minutes 10] [--seed N] [--faults] [--sanitize address|thread] [--write]: the allocator's
-// laws under random owners, seed after seed. With --faults each driver call fails on its nth use. --write
-// stores the figures in spec/bench/results/soak.json.
+// laws under random owners, seed after seed. With --faults each driver call fails on its nth use.
+// npm run soak -- --trees N [--seed N] [--device NAME] [--write]: so many launches of random plan trees, with
+// readers that are held up; fails where a value is wrong or something grows.
+// --write stores the figures in spec/bench/results/soak.json.
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { arch, cpus } from 'node:os'
@@ -21,12 +23,15 @@ const options = () => {
         faults: { type: 'boolean', default: false },
         sanitize: { type: 'string', default: '' },
         write: { type: 'boolean', default: false },
+        trees: { type: 'string' },
+        device: { type: 'string', default: 'host' },
       },
     }).values
   } catch (error) {
     throw new Stop(
       `${error.message}\n` +
-        'npm run soak -- [--minutes N] [--seed N] [--faults] [--sanitize address|thread] [--write]',
+        'npm run soak -- [--minutes N] [--seed N] [--faults] [--sanitize address|thread] [--write]\n' +
+        'npm run soak -- --trees LAUNCHES [--seed N] [--device NAME] [--write]',
     )
   }
 }
@@ -41,8 +46,25 @@ const keep = (name, command, figures) => {
   console.log(`Written to ${results}.`)
 }
 
+const soakTrees = ({ trees, seed, device, write }) => {
+  if (!/^[1-9]\d*$/.test(trees)) throw new Stop(`--trees: wanted a number of launches, found ${trees}`)
+  const args = ['--launches', trees, '--seed', seed, '--device', device]
+  const program = 'spec/conformance/trees/soak.ts'
+  const result = spawnSync(process.execPath, ['--expose-gc', '--import', 'tsx', program, ...args], {
+    cwd: root,
+    stdio: ['ignore', 'pipe', 'inherit'],
+    encoding: 'utf8',
+  })
+  process.stdout.write(result.stdout ?? '')
+  if (result.status !== 0) return 1
+  const command = ['npm run soak --', '--trees', trees, '--seed', seed, '--device', device].join(' ')
+  if (write) keep('trees', command, JSON.parse(result.stdout.trim().split('\n').at(-1)))
+  return 0
+}
+
 await entry(() => {
-  const { minutes, seed, faults, sanitize, write } = options()
+  const { minutes, seed, faults, sanitize, write, trees, device } = options()
+  if (trees !== undefined) return soakTrees({ trees, seed, device, write })
   if (!['', 'address', 'thread'].includes(sanitize))
     throw new Stop(`--sanitize: wanted address or thread, found ${sanitize}`)
   // Not where the addon is built: with the tests it is not optimised as a whole.

@@ -1,5 +1,8 @@
 import * as E from 'fp-ts/lib/Either.js'
-import type { Command, Plan, PlanBuffer } from '../ir/plan.js'
+import type { Command, Plan, PlanBuffer, PlanGraph } from '../ir/plan.js'
+import { commandTableOf } from '../order/command-table.js'
+import { graphEdgesOf } from '../order/graph-edges.js'
+import { heap } from '../order/scratch-arena.js'
 import { notPlanned, type TreeFault, unknownPort, unsupported } from './messages.js'
 
 /** Ports of a plan whose values lie in the tree's arena, by name. */
@@ -74,16 +77,39 @@ class Moving {
   }
 
   plan(): Plan {
-    const { bound, commands } = this.source
-    const buffers = this.buffers
-    return {
-      ...this.source,
-      buffers,
-      bound,
+    const { graphs, ...source } = this.source
+    const plan: Plan = {
+      ...source,
+      buffers: this.buffers,
       // One launch comes after the other, on every lane.
       inFlight: 1,
-      commands: commands.filter(command => !this.dropped.has(command)),
+      commands: source.commands.filter(command => !this.dropped.has(command)),
     }
+    return graphs === undefined ? plan : { ...plan, graphs: this.graphs(plan, graphs) }
+  }
+
+  /** The same graphs without the copies that were left out: what came before a copy comes before what follows it. */
+  private graphs(plan: Plan, given: readonly PlanGraph[]): readonly PlanGraph[] {
+    const kept = new Int32Array(this.source.commands.length + 1)
+    this.source.commands.forEach((command, c) => {
+      kept[c + 1] = kept[c]! + (this.dropped.has(command) ? 0 : 1)
+    })
+    const ranges = given
+      .map(({ from, to }) => ({ from: kept[from]!, to: kept[to]! }))
+      .filter(({ from, to }) => plan.commands.slice(from, to).some(([kind]) => kind === 'run'))
+    const { commands, lanes, events, op, lane, subject } = commandTableOf(plan)
+    const { edgeStart, edges } = graphEdgesOf(
+      { commands, lanes, events, op, lane, event: subject },
+      { from: Int32Array.from(ranges, ({ from }) => from), to: Int32Array.from(ranges, ({ to }) => to) },
+      heap,
+    )
+    return ranges.map((range, g) => ({
+      ...range,
+      edges: Array.from(
+        { length: edgeStart[g + 1]! - edgeStart[g]! },
+        (_, e) => [edges[2 * (edgeStart[g]! + e)]!, edges[2 * (edgeStart[g]! + e) + 1]!] as const,
+      ),
+    }))
   }
 
   private root(id: number): number {

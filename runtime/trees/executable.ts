@@ -15,6 +15,7 @@ export interface Executable extends LeaseOwner {
   readonly ticks: Ticks
   /** Bytes that it takes beside the arena. */
   readonly bytes: number
+  readonly graphLaunches: number
   readonly inputs: readonly Port[]
   /** Fills the inputs that come from the host, and launches. `uses` are events that the launch comes after. */
   submit(
@@ -98,6 +99,10 @@ export class ProgramExecutable implements Executable {
   get bytes(): number {
     const { pinned, reserved } = this.program.stats()
     return pinned + reserved
+  }
+
+  get graphLaunches(): number {
+    return this.program.stats().graphLaunches
   }
 
   submit(

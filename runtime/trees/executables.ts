@@ -67,6 +67,13 @@ export class Executables {
     return [...this.entries.values()].reduce((sum, { executable }) => sum + (executable?.bytes ?? 0), 0)
   }
 
+  get graphLaunches(): number {
+    return [...this.entries.values()].reduce(
+      (sum, { executable }) => sum + (executable?.graphLaunches ?? 0),
+      0,
+    )
+  }
+
   /** The executable of a node, if it is ready. */
   ready(node: number): Executable | undefined {
     const entry = this.entries.get(node)

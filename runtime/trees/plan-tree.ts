@@ -83,6 +83,8 @@ export interface TreeStats {
     readonly made: number
     readonly remade: number
     readonly bytes: number
+    /** Launches of executable graphs, by those that are open: of plans in graph mode. */
+    readonly graphLaunches: number
   }
 }
 
@@ -181,6 +183,7 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
         made: executables.made,
         remade: executables.remade,
         bytes: executables.bytes,
+        graphLaunches: executables.graphLaunches,
       },
     }
   }

@@ -9,6 +9,7 @@ export const leftToCi = [
   ['spec/conformance/docs.test.ts', 'type-checks and runs all code of the documentation'],
   ['spec/conformance/addon.test.ts', 'worker threads, exits and 100,000 ticks, each in a process of its own'],
   ['spec/conformance/allocator/disposal.test.ts', 'ends of a process, each in a process of its own'],
+  ['spec/conformance/trees/soak.test.ts', 'some thousands of launches of random trees'],
   ['spec/conformance/simulate-cli.test.ts', 'a process for each call of braid simulate'],
   ['spec/conformance/snapshot-cli.test.ts', 'a process for each call of braid snapshot'],
 ]

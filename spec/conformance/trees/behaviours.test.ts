@@ -23,7 +23,7 @@ import {
 import { Device, type Handle, planTree, StaleHandleError, TreeError } from '../../../runtime/index.js'
 import { present } from '../devices.js'
 import { behaviours } from './behaviours.js'
-import { affine, all, copy, math, only, planned, row, treeOn, width } from './kit.js'
+import { affine, all, copy, math, only, planned, type Row, renamed, row, treeOn, width } from './kit.js'
 
 const large = 64 * width
 const tagOf = (run: () => unknown): string | undefined => {
@@ -231,34 +231,110 @@ describe.each(present)('behaviours of trees on %s', device => {
     expect(tagOf(() => other.launch('use', { a: foreign }))).toBe('WrongValue')
   })
 
-  it('13, 14, 15, 16, 19 other weights every time, as inputs: nothing is made again', async () => {
-    const weighted = planned(
-      graph('weighted', { x: row, w: row }, ({ x, w }) => ({
-        y: x.pipe(upload(copy), mul(w.pipe(upload(copy))), download(copy)),
-      })),
-    )
+  const weighted = planned(
+    graph('weighted', { x: row, w: row }, ({ x, w }) => ({
+      y: x.pipe(upload(copy), mul(w.pipe(upload(copy))), download(copy)),
+    })),
+  )
+
+  it('13, 19 other weights every time, as inputs: nothing is made again', async () => {
     const spec = tree({ plans: { weighted, plusOne }, start: ['weighted'], then: { weighted: ['plusOne'] } })
     await using t = await treeOn(device, spec)
-    for (const w of [2, 2, 3, 3, 2]) {
-      const { values } = t.launch('weighted', { x: all(5), w: all(w) }).next('plusOne')
-      expect(only((await values).z)).toBe(5 * w + 1)
+    await t.prepare()
+    const { layouts } = t
+    // Five times the one array, five times another one, and the first one again.
+    const [p1, p2] = [all(2), all(3)]
+    for (const [round, w] of [...Array(5).fill(p1), ...Array(5).fill(p2), ...Array(5).fill(p1)].entries()) {
+      const { values } = t.launch('weighted', { x: all(round), w }).next('plusOne')
+      expect(only((await values).z)).toBe(round * w[0] + 1)
     }
+    expect(t.layouts).toEqual(layouts)
     expect(t.stats().executables).toMatchObject({ made: 2, remade: 0 })
   })
 
-  it("17, 18 a parameter's array may change after the opening: the tree has its own", async () => {
+  it("14 a child's weights change under the same parent: nothing is made again", async () => {
+    const child = renamed<{ y: Row; w: Row }, { z: Row }>(weighted, { x: 'y', y: 'z' })
+    const spec = tree({ plans: { double, child }, start: ['double'], then: { double: ['child'] } })
+    await using t = await treeOn(device, spec)
+    for (const [round, w] of [2, 2, 3, 3, 2].entries()) {
+      const { values } = t.launch('double', { x: all(round) }).next('child', { w: all(w) })
+      expect(only((await values).z)).toBe(2 * round * w)
+    }
+    expect(t.stats()).toMatchObject({ layouts: 2, moves: 0, staged: 0 })
+    expect(t.stats().executables).toMatchObject({ made: 2, remade: 0 })
+  })
+
+  it('15 a child has one executable under every parent, whatever weights these have', async () => {
+    const parents = { one: affine('one', 'x', 'y', 2, 0), two: affine('two', 'x', 'y', 3, 0), weighted }
+    const next = { one: ['plusOne'], two: ['plusOne'], weighted: ['plusOne'] } as const
+    const start = ['one', 'two', 'weighted'] as const
+    await using t = await treeOn(device, tree({ plans: { ...parents, plusOne }, start, then: next }))
+    for (const round of [1, 2, 3]) {
+      const one = t.launch('one', { x: all(round) }).next('plusOne')
+      const two = t.launch('two', { x: all(round) }).next('plusOne')
+      const other = t.launch('weighted', { x: all(round), w: all(5) }).next('plusOne')
+      const found = [one, two, other].map(async ({ values }) => only((await values).z))
+      expect(await Promise.all(found)).toEqual([2 * round + 1, 3 * round + 1, 5 * round + 1])
+    }
+    expect(t.layouts.filter(({ plan }) => plan === 'plusOne')).toHaveLength(1)
+    expect(t.stats().executables).toMatchObject({ made: 4, remade: 0 })
+  })
+
+  it('16 a weight or a buffer is swapped, used, and swapped back: by its array, by its values, or on the device', async () => {
+    const load = planned(
+      graph('load', { raw: row }, ({ raw }) => ({ w: raw.pipe(upload(copy), add(0), download(copy)) })),
+    )
+    const spec = tree({
+      plans: { load, weighted },
+      start: ['load', 'weighted'],
+      then: { load: ['weighted'], weighted: ['weighted', 'load'] },
+      keep: { load: { w: ring(1) } },
+    })
+    await using t = await treeOn(device, spec)
+    const run = async (feeds: { readonly w?: Float32Array }): Promise<number> =>
+      only((await t.launch('weighted', { x: all(10), ...feeds }).values).y)
+    const [first, second] = [all(2), all(3)]
+    // Other arrays; and other values in one array.
+    expect([await run({ w: first }), await run({ w: second }), await run({ w: first })]).toEqual([20, 30, 20])
+    const buffer = all(4)
+    const changed = [await run({ w: buffer })]
+    buffer.fill(5)
+    changed.push(await run({ w: buffer }))
+    buffer.fill(4)
+    changed.push(await run({ w: buffer }))
+    expect(changed).toEqual([40, 50, 40])
+    // In the arena: loaded once and used often, then replaced there.
+    const used: number[] = []
+    for (const w of [6, 7, 6]) {
+      t.launch('load', { raw: all(w) })
+      used.push(await run({}), await run({}))
+    }
+    expect(used).toEqual([60, 60, 70, 70, 60, 60])
+    const { executables, layouts } = t.stats()
+    expect(executables.made).toBeLessThanOrEqual(layouts)
+    expect(executables.remade).toBe(0)
+  })
+
+  it('17, 18 every input that is wrong is named; a parameter may change outside, the tree has its own', async () => {
     const scaled = planned(
-      graph('scaled', { x: row }, ({ x }) => ({
-        y: x.pipe(upload(copy), mul(param('w', row)), download(copy)),
+      graph('scaled', { x: row, bias: row }, ({ x, bias }) => ({
+        y: x.pipe(upload(copy), mul(param('w', row)), add(bias.pipe(upload(copy))), download(copy)),
       })),
     )
     const w = all(3)
-    await using t = await treeOn(device, tree({ plans: { scaled }, start: ['scaled'] }), { params: { w } })
+    const spec = tree({ plans: { scaled }, start: ['scaled'] })
+    await using t = await treeOn(device, spec, { params: { w } })
     for (let i = 0; i < 3; i++) {
       w.fill(i)
-      expect(only((await t.launch('scaled', { x: all(2) }).values).y)).toBe(6)
+      expect(only((await t.launch('scaled', { x: all(2), bias: all(i) }).values).y)).toBe(6 + i)
     }
-    const opening = await planTree(tree({ plans: { scaled }, start: ['scaled'] }), { device })()
+    for (let i = 0; i < 2; i++) {
+      expect(() => t.launch('scaled', { x0: all(1), bias0: all(1) } as never)).toThrow(
+        /x.*bias.*x0.*bias0|x0.*bias0.*x.*bias/s,
+      )
+      expect(() => t.launch('scaled', { x: all(1), bias: all(1, 3) })).toThrow(/bias.*64.*3/s)
+    }
+    const opening = await planTree(spec, { device })()
     expect(opening._tag === 'Left' && opening.left._tag).toBe('MissingParam')
   })
 
@@ -419,6 +495,52 @@ describe.each(present)('behaviours of trees on %s', device => {
       'BadPlan',
       'a plan for 2 devices',
     ])
+  })
+
+  it('64 a tree has memory of its own device, and of no other', async () => {
+    await using other = orThrow(await Device.open('host:1')())
+    await using own = orThrow(await Device.open(device)())
+    const held = (each: Device) =>
+      [each.stats(), each.stats('pinned')].map(stats => stats['allocation.all.current'])
+    const before = [held(other), held(own)]
+    const t = await treeOn('', chain, { device: own })
+    const beside = await treeOn('', chain, { device: other })
+    await t
+      .launch('double', { x: all(1) })
+      .next('plusOne')
+      .next('last').values
+    expect(t.device).toBe(own)
+    expect(held(own)).not.toEqual(before[1])
+    await t.close()
+    expect(held(own)).toEqual(before[1])
+    expect(held(other)).not.toEqual(before[0])
+    expect(
+      only(
+        (
+          await beside
+            .launch('double', { x: all(1) })
+            .next('plusOne')
+            .next('last').values
+        ).w,
+      ),
+    ).toBe(30)
+    await beside.close()
+    expect(held(other)).toEqual(before[0])
+  })
+
+  it('85, 86 a shape that was not declared is refused every time, by its sizes; those that were go on', async () => {
+    const plans = { ten: affine('ten', 'x', 'y', 2, 0, 10), twenty: affine('twenty', 'x', 'y', 2, 0, 20) }
+    await using t = await treeOn(device, tree({ plans, start: ['ten', 'twenty'] }))
+    const seen: number[] = []
+    for (let round = 0; round < 3; round++) {
+      seen.push(only((await t.launch('ten', { x: all(round, 10) }).values).y))
+      seen.push(only((await t.launch('twenty', { x: all(round, 20) }).values).y))
+      expect(() => t.launch('twenty', { x: all(1, 30) })).toThrow(/20.*30/s)
+      expect(tagOf(() => t.launch('thirty' as never, { x: all(1, 30) } as never))).toBe('NotASuccessor')
+    }
+    expect(seen).toEqual([0, 0, 2, 2, 4, 4])
+    expect(t.stats()).toMatchObject({ layouts: 2, launches: 6 })
+    expect(t.stats().executables).toMatchObject({ made: 2, remade: 0 })
   })
 
   it('72, 73 several lanes in each plan, joined: values are right every time', async () => {

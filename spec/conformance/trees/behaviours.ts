@@ -15,7 +15,7 @@ const none = (name: string, why: string): Behaviour => ({ name, ours: 'none', wh
 
 const noHostStep = 'a graph has no step on the host: plans are divided there by the host that launches them'
 const noRandom = 'the language has no random numbers'
-const noShapeKeys = 'a shape is a plan of its own, which was declared: no shape is met unexpectedly'
+const noShapeKeys = 'a shape is a plan of its own, which was declared'
 
 export const behaviours: Readonly<Record<number, Behaviour>> = {
   1: changed('simple two sizes', 'two plans in one arena, not two recordings in a pool'),
@@ -34,7 +34,10 @@ export const behaviours: Readonly<Record<number, Behaviour>> = {
   14: changed("a child's static input changes", 'as 13'),
   15: changed("a parent's static input changes", 'the child has one contract, whatever its parent read'),
   16: changed('parameters and buffers are swapped', 'as 13'),
-  17: changed('a static change is an error', 'a parameter is copied at opening, so its array may change'),
+  17: changed(
+    'a static change is an error',
+    'every input that is wrong is named; a parameter is copied at opening',
+  ),
   18: changed('an unstable pointer', 'as 17'),
   19: changed('a static change records again', 'as 13'),
   20: kept('a limit of recordings'),
@@ -87,7 +90,7 @@ export const behaviours: Readonly<Record<number, Behaviour>> = {
   61: kept('the first run counts once'),
   62: kept('a constant is written'),
   63: changed('several devices', 'refused with a reason: a tree has one arena'),
-  64: elsewhere('a manager for each device', 'every test opens its trees on the device that it names'),
+  64: kept('a manager for each device'),
   65: none('a step on the host', noHostStep),
   66: none('steps are reordered', noHostStep),
   67: none('partitions and shapes', noHostStep),
@@ -108,8 +111,8 @@ export const behaviours: Readonly<Record<number, Behaviour>> = {
   82: kept('clean-up'),
   83: kept('shut down, then run'),
   84: kept('several recordings accumulate'),
-  85: none('the warning about shapes', noShapeKeys),
-  86: none('a limit of shapes', noShapeKeys),
+  85: changed('the warning about shapes', `${noShapeKeys}; a value of another shape is an error, every time`),
+  86: changed('a limit of shapes', 'the shapes that were declared; others are refused, and these go on'),
   87: kept('a capture fails'),
   88: kept('an output is fed back'),
   89: kept('a state from inside is fed back and written'),

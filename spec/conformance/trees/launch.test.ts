@@ -1,9 +1,23 @@
 // The launches of a tree: values stay on the device from plan to plan, states and parameters with them.
 import { describe, expect, it } from 'vitest'
-import { add, download, graph, map, mul, param, relu, scan, tree, upload } from '../../../dsl/index.js'
-import { Device, StaleHandleError, TreeError } from '../../../runtime/index.js'
+import {
+  add,
+  download,
+  graph,
+  map,
+  mul,
+  on,
+  orThrow,
+  owned,
+  param,
+  relu,
+  scan,
+  tree,
+  upload,
+} from '../../../dsl/index.js'
+import { type Block, Device, StaleHandleError, TreeError } from '../../../runtime/index.js'
 import { present } from '../devices.js'
-import { affine, all, copy, only, planned, row, treeOn } from './kit.js'
+import { affine, all, copy, math, only, planned, row, treeOn } from './kit.js'
 
 const prompt = planned(
   graph('prompt', { x: row }, ({ x }) => {
@@ -118,6 +132,46 @@ describe.each(present)('a plan tree on %s', device => {
     expect(t.stats().executables.remade).toBeGreaterThanOrEqual(2)
   })
 
+  it('launches plans in graph mode as executable graphs, with the values of eager mode', async () => {
+    const layer = (mode: 'eager' | 'graph') => {
+      const first = graph('first', { x: row }, ({ x }) => ({
+        s: x.pipe(upload(copy), mul(2), download(copy)),
+      }))
+      const next = graph('next', { s: row, x: row }, ({ s, x }) => {
+        const d = s.pipe(upload(copy))
+        const sum = d.pipe(on(math), mul(0.5), add(x.pipe(upload(copy))))
+        const seen = sum.pipe(scan((sum, value) => sum.pipe(add(value)), 0))
+        return {
+          s: sum.pipe(download(copy)),
+          seen: seen.pipe(download(copy)),
+          t: d.pipe(add(1), download(copy)),
+        }
+      })
+      return tree({
+        plans: { first: planned(first, { mode }), next: planned(next, { mode }) },
+        start: ['first'],
+        then: { first: ['next'], next: ['next'] },
+      })
+    }
+    const run = async (mode: 'eager' | 'graph') => {
+      await using t = await treeOn(device, layer(mode))
+      const seen: unknown[] = []
+      let last = t.launch('first', { x: all(3) }).next('next', { x: all(1) })
+      for (let i = 0; i < 6; i++) {
+        const { handles, values } = last
+        seen.push(only(await handles.s.read()), Object.values(await values).map(only))
+        if (i === 3) await t.evict()
+        last = last.next('next', { x: all(i) })
+      }
+      await last.values
+      return { seen, graphLaunches: t.stats().executables.graphLaunches }
+    }
+    const [eager, graphs] = [await run('eager'), await run('graph')]
+    expect(graphs.seen).toEqual(eager.seen)
+    expect(eager.graphLaunches).toBe(0)
+    expect(graphs.graphLaunches).toBeGreaterThan(0)
+  })
+
   it('gives its memory back, and closes twice', async () => {
     const opening = await Device.open(device)()
     if (opening._tag === 'Left') throw new Error(opening.left.found)
@@ -150,6 +204,45 @@ describe.each(present)('a plan tree on %s', device => {
       const { values } = t.launch('half', { x: all(value) }).next('square')
       expect(only((await values).z)).toBe(Math.fround((value * 0.5 + 1) ** 2))
     }
+  })
+
+  it('copies what is owned out of the arena: a block that outlives launches and handles', async () => {
+    const twice = planned(
+      graph('twice', { x: row }, ({ x }) => {
+        const d = x.pipe(upload(copy), mul(2))
+        return { y: d.pipe(download(copy)), z: d.pipe(add(1), download(copy)) }
+      }),
+    )
+    const spec = tree({
+      plans: { twice },
+      start: ['twice'],
+      keep: { twice: { y: owned, z: { lives: 'run' } } },
+    })
+    await using own = orThrow(await Device.open(device)())
+    const held = () => [own.stats(), own.stats('pinned')].map(stats => stats['allocation.all.current'])
+    const before = held()
+    const t = await treeOn('', spec, { device: own, poison: true })
+    const launches = [1, 2, 3, 4, 5].map(value => t.launch('twice', { x: all(value) }))
+    expect(Object.keys(launches[0]!.owned)).toEqual(['y'])
+    expect(Object.keys(launches[0]!.handles)).toEqual(['z'])
+    const blocks = await Promise.all(launches.map(launch => launch.owned.y))
+    expect(new Set(blocks.map(({ address }) => address)).size).toBe(5)
+    // Every later launch has written over the value in the arena.
+    expect(launches.map(({ handles }) => handles.z.stale)).toEqual([true, true, true, true, false])
+    const lane = own.lane({ name: 'mine' })
+    const read = async (block: Block): Promise<number> => {
+      using host = own.pinned(4 * 64, lane)
+      lane.wait(block.lane.record())
+      lane.copy(host, block)
+      block.recordUse(lane)
+      await lane.synchronize()
+      return only(new Float32Array(host.view().slice(0)).slice(0, 64))
+    }
+    expect(await Promise.all(blocks.map(read))).toEqual([2, 4, 6, 8, 10])
+    for (const block of blocks) block.free()
+    await t.close()
+    lane[Symbol.dispose]()
+    expect(held()).toEqual(before)
   })
 
   it('says which launch overwrote a value', async () => {

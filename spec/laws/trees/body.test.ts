@@ -70,8 +70,9 @@ describe('a plan whose ports stay on the device', () => {
         fc.nat(),
         fc.integer({ min: 1, max: 4 }),
         fc.array(fc.tuple(fc.integer({ min: 0, max: 40 }), fc.integer({ min: 1, max: 6 })), { maxLength: 4 }),
-        ({ graph: given }, choice, lanes, holes) => {
-          const compiled = compile(given, { storage: 'planned', lanes })
+        fc.constantFrom('eager' as const, 'graph' as const),
+        ({ graph: given }, choice, lanes, holes, mode) => {
+          const compiled = compile(given, { storage: 'planned', lanes, mode })
           if (E.isLeft(compiled)) return
           const plan = compiled.right as Plan
           if (plan.devices > 1) return
@@ -87,6 +88,9 @@ describe('a plan whose ports stay on the device', () => {
           const proof = proofOf(body, layout, kept)
           expect(verify(proof, { safety: true }).map(({ message }) => message)).toEqual([])
           expect(placed(body, layout).arena).toEqual([layout.top])
+          const { graphs = [] } = placed(body, layout)
+          expect(graphs.length).toBeLessThanOrEqual(plan.graphs?.length ?? 0)
+          if (mode === 'graph') expect(verify(proof).filter(({ law }) => law === 'L11')).toEqual([])
         },
       ),
       { numRuns: runs(150) },
