@@ -150,8 +150,11 @@ export class Builder {
     }
     // A device alone: the compiler chooses the lane.
     if (value.name === '') return value
-    const known = this.lanes.get(value.name) ?? value
-    this.lanes.set(value.name, known)
+    const known = this.lanes.get(value.name)
+    if (known === undefined) {
+      this.lanes.set(value.name, value)
+      return value
+    }
     if (known.priority !== value.priority) this.report(at, subject, otherPriority(known, value))
     if ((known.device ?? 0) !== (value.device ?? 0)) this.report(at, subject, otherDevice(known, value))
     return known

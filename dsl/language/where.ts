@@ -15,6 +15,7 @@ interface Site {
 }
 
 interface StackError {
+  captureStackTrace?(holder: object, above: unknown): void
   prepareStackTrace?: unknown
   stackTraceLimit?: number | undefined
 }
@@ -88,17 +89,17 @@ class Captured implements Where {
 const unknown = new Captured(undefined)
 
 /** By file, then by line and column. A loop makes a million nodes in one place, and they share one object. */
-const captured = new Map<string, Map<number, Captured>>()
+const kept = new Map<string, Map<number, Captured>>()
 
 /** Files, and places of one file, that are kept at most. */
 const mostKept = 2 ** 16
 
 const at = (file: string, line: number, column: number): Captured => {
-  let places = captured.get(file)
+  let places = kept.get(file)
   if (places === undefined) {
-    if (captured.size >= mostKept) captured.clear()
+    if (kept.size >= mostKept) kept.clear()
     places = new Map()
-    captured.set(file, places)
+    kept.set(file, places)
   }
   const key = line * 2 ** 26 + column
   let place = places.get(key)
@@ -110,8 +111,6 @@ const at = (file: string, line: number, column: number): Captured => {
   return place
 }
 
-const keepSites = (_: unknown, sites: readonly Site[]): readonly Site[] => sites
-
 // The stack of a browser that has no structured call sites: `fn (file:1:2)` and `fn@file:1:2`.
 const parse = (stack: string): Position[] =>
   stack.split('\n').flatMap(line => {
@@ -120,15 +119,27 @@ const parse = (stack: string): Position[] =>
   })
 
 const firstIn = (stack: string): Captured | undefined => {
-  const positions = parse(stack)
-  const first = positions.find(({ file }) => isForeign(file)) ?? positions[0]
+  const first = parse(stack).find(({ file }) => isForeign(file))
   return first && at(first.file, first.line, first.column)
 }
 
-const firstOf = (sites: readonly Site[]): Captured | undefined => {
+const placeOf = (site: Site | undefined): Captured | undefined => {
+  const file = site?.getFileName() ?? ''
+  return site !== undefined && isForeign(file)
+    ? at(file, site.getLineNumber() ?? 0, site.getColumnNumber() ?? 0)
+    : undefined
+}
+
+/** Finds the place among call sites; what it returns is the answer to a read of `stack`. */
+type Search = (error: unknown, sites: readonly Site[]) => Captured | undefined
+
+// The first site is Braid's own: it calls `here`. Each question to a call site costs a tenth of all.
+const ofCaller: Search = (_, sites) => placeOf(sites[1])
+
+const ofAny: Search = (_, sites) => {
   for (const site of sites) {
-    const file = site.getFileName() ?? ''
-    if (isForeign(file)) return at(file, site.getLineNumber() ?? 0, site.getColumnNumber() ?? 0)
+    const place = placeOf(site)
+    if (place !== undefined) return place
   }
   return undefined
 }
@@ -136,12 +147,18 @@ const firstOf = (sites: readonly Site[]): Captured | undefined => {
 // Hazard: `prepareStackTrace` and `stackTraceLimit` are global. They are restored before any other code can
 // run. One that was not set before is set to undefined, which engines take for not set: to delete a property
 // of Error costs more than all else here.
-const captureAtMost = (frames: number): Captured | undefined => {
+
+/** An object whose `stack` nobody has read yet: so many frames, from the caller of the function `above` on. */
+const traced = (frames: number, above: () => unknown): object | undefined => {
   const errors = Error as unknown as StackError
   const { stackTraceLimit } = errors
   try {
     errors.stackTraceLimit = frames
-    return placeIn(new Error())
+    // An engine that cannot leave out what is above gives all of it.
+    if (typeof errors.captureStackTrace !== 'function') return new Error()
+    const holder = {}
+    errors.captureStackTrace(holder, above)
+    return holder
   } catch {
     return undefined
   } finally {
@@ -153,15 +170,15 @@ const captureAtMost = (frames: number): Captured | undefined => {
   }
 }
 
-/** The place in the stack of an error, whose `stack` nobody has read yet. */
-const placeIn = (error: Error): Captured | undefined => {
+/** The place in a stack. */
+const placeIn = (holder: { readonly stack?: unknown } | undefined, search: Search): Captured | undefined => {
+  if (holder === undefined) return undefined
   const errors = Error as unknown as StackError
   const { prepareStackTrace } = errors
   try {
-    errors.prepareStackTrace = keepSites
-    const { stack } = error as { readonly stack?: unknown }
-    if (typeof stack === 'string') return firstIn(stack)
-    return Array.isArray(stack) ? firstOf(stack as readonly Site[]) : undefined
+    errors.prepareStackTrace = search
+    const { stack } = holder
+    return typeof stack === 'string' ? firstIn(stack) : (stack as Captured | undefined)
   } catch {
     return undefined
   } finally {
@@ -174,21 +191,22 @@ const placeIn = (error: Error): Captured | undefined => {
 }
 
 /**
- * The nearest place on the stack outside of Braid. Cheap enough for every node of a large graph: it mostly
- * takes four frames (two of this file, the operator's, its caller's), and formats text only on demand. Never
- * throws; yields `unknown` where an engine has no stacks.
+ * The nearest place on the stack outside of Braid, for functions of Braid that are called there. Cheap enough
+ * for every node of a large graph: it mostly takes two frames (the operator's and its caller's), and formats
+ * text only on demand. Never throws; yields `unknown` where an engine has no stacks.
  */
-export const here = (): Where => captureAtMost(4) ?? captureAtMost(40) ?? unknown
+export const here = (): Where =>
+  placeIn(traced(2, here), ofCaller) ?? placeIn(traced(40, here), ofAny) ?? unknown
 
 /** A place that is looked for when somebody asks. Until then it keeps the stack, and what its frames refer to. */
 class Late implements Where {
   private place: Where | undefined
 
-  constructor(private error: Error | undefined) {}
+  constructor(private holder: object | undefined) {}
 
   toString(): string {
-    this.place ??= (this.error && placeIn(this.error)) ?? unknown
-    this.error = undefined
+    this.place ??= placeIn(this.holder, ofAny) ?? unknown
+    this.holder = undefined
     return this.place.toString()
   }
 
@@ -201,19 +219,4 @@ class Late implements Where {
  * The same place, for what is called so often that even looking for it counts: takes half the time. It is among the
  * next three callers, or it is `unknown`.
  */
-export const hereLater = (): Where => {
-  const errors = Error as unknown as StackError
-  const { stackTraceLimit } = errors
-  try {
-    errors.stackTraceLimit = 4
-    return new Late(new Error())
-  } catch {
-    return unknown
-  } finally {
-    try {
-      errors.stackTraceLimit = stackTraceLimit
-    } catch {
-      // As above.
-    }
-  }
-}
+export const hereLater = (): Where => new Late(traced(3, hereLater))

@@ -3,6 +3,7 @@ import { type CommandTable, commandTableOf, Kind } from '../order/command-table.
 import { type ArrayAllocator, withScratchArena } from '../order/scratch-arena.js'
 import { tracesOf } from './plan-trace.js'
 import { RangePool, rounded } from './range-pool.js'
+import { ReleasePoints } from './release-points.js'
 import { SteadyState } from './steady-state.js'
 import { type AllocationTrace, When } from './trace.js'
 
@@ -118,7 +119,7 @@ const replay = (
   const start = new Int32Array(lanes)
   const done = new Int32Array(lanes)
   const known = new Int32Array(lanes)
-  const release = new Int32Array(lanes)
+  const release = new ReleasePoints()
   let first = base
   let reachedAt = -1
   let tick = 0
@@ -147,9 +148,9 @@ const replay = (
       }
       if (tick === 0 && when[e] === When.laterTicks) continue
       const f = -1 - a
-      release.fill(0)
+      release.clear()
       for (let r = uses.start[f]!; r < uses.start[f + 1]!; r++)
-        release[uses.lane[r]!] = uses.point[r]! + start[uses.lane[r]!]!
+        release.put(uses.lane[r]!, uses.point[r]! + start[uses.lane[r]!]!)
       pool.give(offset[buffer[e]!]!, rounded(freeBytes[f]!), release)
     }
     if (tick === 0) first = pool.peak

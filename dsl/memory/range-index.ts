@@ -86,12 +86,11 @@ export class RangeIndex {
 
   /** A range is there, or has changed its place: to be called after the change. */
   add(row: number): void {
-    const { offset, points, lanes } = this.ranges
+    const { offset, entries, points, width } = this.ranges
     this.byOffset.add(offset[row]!, row)
-    for (let m = 0; m < lanes; m++) {
-      const point = points[row * lanes + m]!
-      if (point > 0) this.byPoint[m]!.add(point, row)
-    }
+    const from = 2 * row * width
+    for (let e = from, end = from + 2 * points[row]!; e < end; e += 2)
+      this.byPoint[entries[e]!]!.add(entries[e + 1]!, row)
     for (const lane of this.asked) {
       const usable = this.usable[lane]!
       if (this.ranges.isUsable(row, lane, usable.known)) this.allow(usable, row)
@@ -100,12 +99,11 @@ export class RangeIndex {
 
   /** A range is about to vanish, or to change its place. */
   remove(row: number): void {
-    const { offset, size, points, lanes } = this.ranges
+    const { offset, size, entries, points, width } = this.ranges
     this.byOffset.remove(offset[row]!, row)
-    for (let m = 0; m < lanes; m++) {
-      const point = points[row * lanes + m]!
-      if (point > 0) this.byPoint[m]!.remove(point, row)
-    }
+    const from = 2 * row * width
+    for (let e = from, end = from + 2 * points[row]!; e < end; e += 2)
+      this.byPoint[entries[e]!]!.remove(entries[e + 1]!, row)
     for (const lane of this.asked) {
       const { known, ranges, stretches } = this.usable[lane]!
       if (!this.ranges.isUsable(row, lane, known)) continue
@@ -167,8 +165,12 @@ export class RangeIndex {
   }
 
   private firstMissing(row: number, lane: number, known: Int32Array): number {
-    const { points, lanes } = this.ranges
-    for (let m = 0; m < lanes; m++) if (m !== lane && points[row * lanes + m]! > known[m]!) return m
+    const { entries, points, width } = this.ranges
+    const from = 2 * row * width
+    for (let e = from, end = from + 2 * points[row]!; e < end; e += 2) {
+      const m = entries[e]!
+      if (m !== lane && entries[e + 1]! > known[m]!) return m
+    }
     return -1
   }
 

@@ -1,5 +1,6 @@
 import { FreeRanges } from './free-ranges.js'
 import { RangeIndex } from './range-index.js'
+import type { ReleasePoints } from './release-points.js'
 import type { SteadyState } from './steady-state.js'
 
 /** Sizes of allocations are rounded up to a multiple of this. */
@@ -57,7 +58,7 @@ export class RangePool {
   }
 
   /** Takes back a range, released at `release`, which is copied. */
-  give(at: number, size: number, release: Int32Array, owner = 0): void {
+  give(at: number, size: number, release: ReleasePoints, owner = 0): void {
     const { ranges } = this
     const index = this.indexed()
     const before = index === undefined ? ranges.below(at) : index.below(at)
@@ -84,16 +85,10 @@ export class RangePool {
    */
   retire(all: Int32Array): void {
     const { ranges } = this
-    const { lanes, points } = ranges
     this.index = undefined
     for (let row = ranges.first, before = -1; row >= 0; row = ranges.next[row]!) {
-      const first = row * lanes
-      for (let m = 0; m < lanes; m++) if (points[first + m]! <= all[m]!) points[first + m] = 0
-      if (
-        before >= 0 &&
-        ranges.end(before) === ranges.offset[row] &&
-        ranges.isLike(before, ranges.owner[row]!, points, first)
-      ) {
+      ranges.retire(row, all)
+      if (before >= 0 && ranges.end(before) === ranges.offset[row] && ranges.areAlike(before, row)) {
         ranges.size[before]! += ranges.size[row]!
         ranges.drop(row)
       } else before = row
@@ -111,12 +106,16 @@ export class RangePool {
 
   /** Puts all that later ticks depend on, with points counted from `base`. */
   put(state: SteadyState, base: Int32Array): void {
-    const { offset, size, points, lanes, next, first } = this.ranges
+    const { offset, size, entries, points, width, next, first } = this.ranges
     for (let row = first; row >= 0; row = next[row]!) {
       state.put(offset[row]!)
       state.put(size[row]!)
-      for (let m = 0, at = row * lanes; m < lanes; m++, at++)
-        state.put(points[at] === 0 ? Number.MIN_SAFE_INTEGER : points[at]! - base[m]!)
+      state.put(points[row]!)
+      const from = 2 * row * width
+      for (let e = from, end = from + 2 * points[row]!; e < end; e += 2) {
+        state.put(entries[e]!)
+        state.put(entries[e + 1]! - base[entries[e]!]!)
+      }
     }
   }
 

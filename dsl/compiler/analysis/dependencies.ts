@@ -15,19 +15,23 @@ export const dependenciesOf = (
   allocator: ArrayAllocator = heap,
 ): Dependencies => {
   const count = operations.length
-  const after = operations.map(operation => operation.after)
   const degree = allocator.int32(count)
   let edges = 0
   // Counts lie two places further on; while edges are put in place, each start moves to its final position.
   const start = allocator.int32(count + 2)
+  // Each list is made when it is read, and read twice: a million lists at once would outlive their use.
   for (let i = 0; i < count; i++) {
-    degree[i] = after[i]!.length
-    edges += degree[i]!
-    for (const before of after[i]!) start[before + 2]!++
+    const { after } = operations[i]!
+    degree[i] = after.length
+    edges += after.length
+    for (let a = 0; a < after.length; a++) start[after[a]! + 2]!++
   }
   for (let i = 0; i < count; i++) start[i + 2]! += start[i + 1]!
   const to = allocator.int32(edges)
-  for (let i = 0; i < count; i++) for (const before of after[i]!) to[start[before + 1]!++] = i
+  for (let i = 0; i < count; i++) {
+    const { after } = operations[i]!
+    for (let a = 0; a < after.length; a++) to[start[after[a]! + 1]!++] = i
+  }
   return { start, to, degree }
 }
 

@@ -78,7 +78,9 @@ class Works {
 
 /** Builds the list of operations; each is added after those that it needs. */
 export class Operations {
-  private readonly list: Recorded[] = []
+  /** As long as was asked for at first: a list that grows leaves copies of itself behind. */
+  private readonly list: Recorded[]
+  private count = 0
   private readonly start: Column
   private readonly written: Column
   private readonly named: Column
@@ -90,6 +92,7 @@ export class Operations {
 
   /** Capacities: operations, and values that they read. */
   constructor(operations: number, reads: number) {
+    this.list = new Array<Recorded>(operations)
     this.start = new Column(operations + 1)
     this.written = new Column(operations)
     this.named = new Column(operations + reads)
@@ -100,7 +103,7 @@ export class Operations {
   }
 
   get length(): number {
-    return this.list.length
+    return this.count
   }
 
   get(id: number): Operation | undefined {
@@ -114,8 +117,10 @@ export class Operations {
     this.start.put(this.named.length)
     for (let a = 0; a < after.length; a++) this.before.put(after[a]!)
     this.afterStart.put(this.before.length)
-    if (own.collective !== undefined) this.shared.set(this.list.length, own.collective)
-    return this.list.push(new Recorded(own, this.works.of(own), this, this.list.length)) - 1
+    const id = this.count++
+    if (own.collective !== undefined) this.shared.set(id, own.collective)
+    this.list[id] = new Recorded(own, this.works.of(own), this, id)
+    return id
   }
 
   /** Adds predecessors that became known after the operation was added. */
@@ -147,6 +152,7 @@ export class Operations {
   done(buffers: readonly Buffer[]): Pick<Lowered, 'operations' | 'accesses'> {
     const named = this.named.all
     const { start, written } = this
+    this.list.length = this.count
     return {
       operations: this.list,
       accesses: { start: start.all, written: written.all, named, root: rootsOf(named, buffers) },

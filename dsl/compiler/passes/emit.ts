@@ -139,9 +139,21 @@ const outlined = (ir: Unbounded, nodes: Listing<PlanNode>): Outline => ({
   ...(ir.communicators === undefined ? {} : { communicators: ir.communicators }),
 })
 
+/** The nodes of a plan whose nodes are seldom read. */
+const nodesWhenRead = (ir: Ordered): Listing<PlanNode> => {
+  let nodes: Nodes | undefined
+  return {
+    length: ir.operations.length,
+    at: id => {
+      nodes ??= new Nodes(ir)
+      return nodes.at(id)
+    },
+  }
+}
+
 /** The plan but for its bound: all that its peak follows from. Its commands may be a scratch arena's. */
 export const outlineOf = (ir: Unbounded, allocator?: ArrayAllocator): Plan =>
-  compiledPlan(outlined(ir, new Nodes(ir)), commandsOf(issuedOf(ir), allocator))
+  compiledPlan(outlined(ir, nodesWhenRead(ir)), commandsOf(issuedOf(ir), allocator))
 
 /** All of a plan but its commands. */
 export interface Draft extends Pick<Provenance, 'kernels' | 'decisions'> {

@@ -73,11 +73,11 @@ const spans = (ir: Synchronized): Pick<Lifetimes, 'first' | 'last' | 'home'> => 
 
 /** Uses by operation; the uses of one operation in order of buffer. */
 const usesByOperation = (
-  after: readonly number[],
-  buffers: readonly number[],
+  after: Int32Array,
+  buffers: Int32Array,
   operations: number,
 ): Pick<Lifetimes, 'useStart' | 'useBuffer'> => {
-  const { start, items } = byOperation(Int32Array.from(after), operations)
+  const { start, items } = byOperation(after, operations)
   const useBuffer = heap.int32(buffers.length)
   for (let i = 0; i < operations; i++)
     for (let u = start[i]!; u < start[i + 1]!; u++) {
@@ -100,8 +100,10 @@ const livedFor = (ir: Synchronized, allocator: ArrayAllocator): Lifetimes => {
   /** By lane: its latest operation. */
   const latest = new Int32Array(lanes).fill(-1)
   const accesses = new Int32Array(lanes)
-  const useAfter: number[] = []
-  const useOf: number[] = []
+  // There are no more uses than accesses, since each is of one buffer and one lane.
+  const useAfter = allocator.unset32(start[count]!)
+  const useOf = allocator.unset32(start[count]!)
+  let uses = 0
   let elidedUses = 0
   for (let i = 0; i < count; i++) {
     const lane = laneOf[i]!
@@ -120,24 +122,25 @@ const livedFor = (ir: Synchronized, allocator: ArrayAllocator): Lifetimes => {
         for (; at > 0 && accesses[at - 1]! < access; at--) accesses[at] = accesses[at - 1]!
         accesses[at] = access
       }
-      const kept = useAfter.length
+      const kept = uses
       const onHome = latest[home[buffer]!]! * lanes
       for (let at = 0; at < length; at++) {
         const access = accesses[at]!
         const on = laneOf[access]!
         const point = position[access]!
         let dominated = clocks[onHome + on]! > point
-        for (let use = kept; use < useAfter.length && !dominated; use++)
+        for (let use = kept; use < uses && !dominated; use++)
           dominated = clocks[useAfter[use]! * lanes + on]! > point
         if (dominated) elidedUses++
         else {
-          useAfter.push(access)
-          useOf.push(buffer)
+          useAfter[uses] = access
+          useOf[uses++] = buffer
         }
       }
     }
   }
-  return { ...ir, first, last, home, ...usesByOperation(useAfter, useOf, count), elidedUses }
+  const found = usesByOperation(useAfter.subarray(0, uses), useOf.subarray(0, uses), count)
+  return { ...ir, first, last, home, ...found, elidedUses }
 }
 
 export const lifetimes = pass(

@@ -2,6 +2,7 @@ import * as E from 'fp-ts/lib/Either.js'
 import { pipe } from 'fp-ts/lib/function.js'
 import { lastingOf, rounded } from '../../memory/pool-peak.js'
 import { RangePool } from '../../memory/range-pool.js'
+import { ReleasePoints } from '../../memory/release-points.js'
 import { type CommandTable, commandTableOf, Op } from '../../order/command-table.js'
 import { Replay } from '../../order/replay.js'
 import { withScratchArena } from '../../order/scratch-arena.js'
@@ -84,7 +85,7 @@ class PoolReplay {
   /** By lane, its last run; by buffer, the runs that its uses mark. */
   private readonly last: (Run | undefined)[] = []
   private readonly marked = new Map<number, Run[]>()
-  private readonly release: Int32Array
+  private readonly release = new ReleasePoints()
 
   constructor(
     private readonly table: CommandTable,
@@ -94,7 +95,6 @@ class PoolReplay {
     this.pools = lastingOf(table).map(bytes => new RangePool(table.lanes, bytes))
     this.nextNode = nextNodes(table)
     this.offset = new Float64Array(table.buffers)
-    this.release = new Int32Array(table.lanes)
   }
 
   waits(): readonly WindowEdge[] {
@@ -143,8 +143,8 @@ class PoolReplay {
       (one, other) => one.lane - other.lane,
     )
     this.marked.delete(b)
-    this.release.fill(0)
-    for (const run of runs) this.release[run.lane] = run.point
+    this.release.clear()
+    for (const run of runs) this.release.put(run.lane, run.point)
     this.pools[memory[b]!]?.give(this.offset[b]!, rounded(bytes[b]!), this.release, this.runs.length)
     this.runs.push(runs)
   }

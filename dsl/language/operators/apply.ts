@@ -39,22 +39,24 @@ export const apply = (
   const { name } = operator
   const first = piped(x, 'device', at, name)
   const { builder, hint } = first
-  const flows = [
-    first,
-    ...others.map(([role, flow]) => builder.take(flow, 'device', at, name, role, first.spec)),
-  ]
+  // Of exact length: a large graph has a million of them.
+  const inputs = new Array<number>(1 + others.length)
+  const specs = new Array<TensorSpec>(inputs.length)
+  inputs[0] = first.id
+  specs[0] = first.spec
+  for (let i = 0; i < others.length; i++) {
+    const [role, flow] = others[i]!
+    const { id, spec } = builder.take(flow, 'device', at, name, role, first.spec)
+    inputs[i + 1] = id
+    specs[i + 1] = spec
+  }
   const known = typeof attrs === 'function' ? attrs(first.spec) : E.right(attrs)
-  const inferred = E.isLeft(known)
-    ? known
-    : operator.infer(
-        flows.map(({ spec }) => spec),
-        known.right,
-      )
+  const inferred = E.isLeft(known) ? known : operator.infer(specs, known.right)
   if (E.isLeft(inferred)) builder.report(at, name, inferred.left)
   return builder.flow(
     {
       op: name,
-      inputs: flows.map(({ id }) => id),
+      inputs,
       attrs: E.isRight(known) ? known.right : {},
       spec: E.isRight(inferred) ? inferred.right : first.spec,
       place: 'device',

@@ -1,6 +1,13 @@
 import type { MapBinary, MapInstruction, MapUnary } from '../../ir/kernel-spec.js'
 import { show } from '../../ir/show.js'
 import { isOperandNumber } from './arithmetic.js'
+import { isSame } from './code.js'
+
+/** Instructions from which on equal ones are found by their text. */
+const long = 32
+
+const keyOf = ([op, ...rest]: MapInstruction): string =>
+  `${op} ${rest.map(each => (Object.is(each, -0) ? '-0' : each)).join(' ')}`
 
 /**
  * The instructions that a function of expressions makes: in single assignment, equal ones shared. A value
@@ -10,16 +17,29 @@ export class Trace {
   readonly code: MapInstruction[] = []
   /** Values of the function that are no expression of this trace. */
   readonly strangers: string[] = []
-  private readonly known = new Map<string, Expression>()
+  /** The expression of each instruction. */
+  private readonly made: Expression[] = []
+  /** By instruction, of a code that is long. */
+  private known: Map<string, Expression> | undefined
 
   emit(instruction: MapInstruction): Expression {
-    const key = instruction.join(' ')
-    const same = this.known.get(key)
-    if (same) return same
+    const same = this.find(instruction)
+    if (same !== undefined) return same
     this.code.push(instruction)
     const made = new Expression(this, this.code.length - 1)
-    this.known.set(key, made)
+    this.made.push(made)
+    this.known?.set(keyOf(instruction), made)
     return made
+  }
+
+  private find(instruction: MapInstruction): Expression | undefined {
+    const { code, made } = this
+    if (code.length < long) {
+      for (let i = 0; i < code.length; i++) if (isSame(code[i]!, instruction)) return made[i]
+      return undefined
+    }
+    this.known ??= new Map(code.map((each, i) => [keyOf(each), made[i]!]))
+    return this.known.get(keyOf(instruction))
   }
 
   take(value: unknown): Expression {
@@ -37,7 +57,9 @@ export class Trace {
     for (let index = result.index; index >= 0; index--) {
       if (needed[index] === 0) continue
       count++
-      for (const operand of earlier(this.code[index]!)) needed[operand] = 1
+      const instruction = this.code[index]!
+      if (isLeaf(instruction)) continue
+      for (let i = 1; i < instruction.length; i++) needed[instruction[i] as number] = 1
     }
     if (count === needed.length) return this.code.slice(0, count)
     const place = new Int32Array(needed.length)
@@ -50,13 +72,13 @@ export class Trace {
 
 const isLeaf = ([op]: MapInstruction): boolean => op === 'operand' || op === 'const'
 
-const earlier = (instruction: MapInstruction): readonly number[] =>
-  isLeaf(instruction) ? [] : (instruction.slice(1) as number[])
-
 const renumber = (instruction: MapInstruction, place: Int32Array): MapInstruction =>
   isLeaf(instruction)
     ? instruction
-    : ([instruction[0], ...earlier(instruction).map(index => place[index]!)] as unknown as MapInstruction)
+    : ([
+        instruction[0],
+        ...instruction.slice(1).map(index => place[index as number]!),
+      ] as unknown as MapInstruction)
 
 type Operand = Expression | number
 

@@ -43,7 +43,8 @@ const bad = (wanted: string, found: string): E.Either<UnplacedError, never> =>
 const attrsOf = (fn: unknown, operands: number): E.Either<UnplacedError, Attrs> => {
   if (typeof fn !== 'function') return bad('a function of expressions', show(fn))
   const trace = new Trace()
-  const given = Array.from({ length: operands }, (_, i) => trace.emit(['operand', i]))
+  const given: Expression[] = []
+  for (let i = 0; i < operands; i++) given.push(trace.emit(['operand', i]))
   let result: Expression
   try {
     result = trace.take(fn(...given))

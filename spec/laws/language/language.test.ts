@@ -1,4 +1,5 @@
 // The record that a graph makes of its body, and every kind of error that a JavaScript caller can make.
+import { runInThisContext } from 'node:vm'
 import fc from 'fast-check'
 import * as E from 'fp-ts/lib/Either.js'
 import { afterEach, describe, expect, it } from 'vitest'
@@ -183,6 +184,30 @@ describe('where', () => {
     expect(new Set(places).size).toBe(places.length)
   })
 
+  it('is right in each version of a source that was loaded again under its name', () => {
+    for (const line of [3, 5, 4]) {
+      const source = `${'\n'.repeat(line - 1)}relu => relu()`
+      const load = runInThisContext(source, { filename: '/reloaded/net.js' }) as (of: Anything) => Anything
+      const { nodes } = irOf(
+        graph(x4, ({ x }) => ({ y: (x.pipe(upload()) as Anything).pipe(load(relu), download()) })),
+      )
+      expect(String(nodes[2]!.at)).toBe(`/reloaded/net.js:${line}:9`)
+    }
+  })
+
+  it('is the caller’s, however deep Braid’s own functions lie on the stack', () => {
+    const { nodes } = irOf(
+      graph(x4, ({ x }) => ({
+        y: x.pipe(
+          upload(),
+          scan((sum, next) => sum.pipe(add(next)), 0),
+          download(),
+        ),
+      })),
+    )
+    for (const { at } of nodes) expect(String(at)).toMatch(/^spec\/laws\/language\/language\.test\.ts:/)
+  })
+
   it('goes through the mapper that was installed, whenever it was', () => {
     const { nodes } = irOf(made())
     setPositionMapper(({ line }) => ({ file: `${process.cwd()}/src/net.ts`, line: line + 1000, column: 7 }))
@@ -202,6 +227,8 @@ describe('where', () => {
     try {
       ;(Error as Anything).captureStackTrace = undefined
       expect(tags(made())).toEqual([])
+      for (const { at } of irOf(made()).nodes)
+        expect(String(at)).toMatch(/^spec\/laws\/language\/language\.test\.ts:\d+:\d+$/)
     } finally {
       Error.captureStackTrace = capture
     }

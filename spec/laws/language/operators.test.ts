@@ -268,6 +268,27 @@ describe('map', () => {
     })
   })
 
+  it('tells 0 from -0, and shares equal steps of long expressions too', async () => {
+    const { values } = await compute([f32([1], 2)], x => x.pipe(braid.map(a => a.div(0).add(a.div(-0)))))
+    expect(values[0]).toBeNaN()
+    const terms = 40
+    const net = braid.graph({ x: braid.tensor('f32', [1]) }, ({ x }) => ({
+      y: x.pipe(
+        braid.upload(),
+        braid.map(a => {
+          let sum = a
+          for (let i = 0; i < 2 * terms; i++) sum = sum.add(a.mul((i % terms) + 2))
+          return sum
+        }),
+        braid.download(),
+      ),
+    }))
+    const { attrs } = braid.irOf(net).nodes.find(({ op }) => op === 'map')!
+    const code = attrs['code'] as readonly (readonly [string, ...number[]])[]
+    expect(code.filter(([op]) => op === 'mul')).toHaveLength(terms)
+    expect(code.filter(([op]) => op === 'add')).toHaveLength(2 * terms)
+  })
+
   it('refuses functions that give nothing, throw, or mix expressions of two maps', () => {
     const x = f32([2])
     let stolen: unknown

@@ -3,10 +3,21 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { RangePool } from '../../../dsl/memory/range-pool.js'
+import { ReleasePoints } from '../../../dsl/memory/release-points.js'
 import { runs } from '../../fixtures/runs.js'
 import { SlowPool } from '../../oracle/slow-pool.js'
 
 const unit = 512
+
+/** From one point a lane, 0 for none; put in an order of their own. */
+const released = (points: ArrayLike<number>, from = 0): ReleasePoints => {
+  const release = new ReleasePoints()
+  for (let i = 0; i < points.length; i++) {
+    const lane = (from + i) % points.length
+    release.put(lane, points[lane]!)
+  }
+  return release
+}
 
 /** One step on lane `lane`; `other` is another lane, and picks among blocks. */
 const steps = (lanes: number) =>
@@ -21,7 +32,7 @@ const steps = (lanes: number) =>
   )
 
 const traces = fc
-  .integer({ min: 1, max: 5 })
+  .integer({ min: 1, max: 6 })
   .chain(lanes => fc.record({ lanes: fc.constant(lanes), base: fc.nat(3), steps: steps(lanes) }))
 
 interface Block {
@@ -37,6 +48,7 @@ const few = [0, 1, 5, 20, Number.POSITIVE_INFINITY]
 describe('the pool of ranges', () => {
   test('takes what the rule says, by looking at all ranges and by an index', () => {
     let indexed = 0
+    let mostPoints = 0
     fc.assert(
       fc.property(traces, ({ lanes, base, steps }) => {
         const oracle = new SlowPool(base * unit)
@@ -60,8 +72,9 @@ describe('the pool of ranges', () => {
           else if (kind === 'give' && blocks.length > 0) {
             const { at, size, home, uses } = blocks.splice(other % blocks.length, 1)[0]!
             const release = uses.with(home, frontiers[home]![home]!)
+            mostPoints = Math.max(mostPoints, release.filter(point => point > 0).length)
             oracle.give(at, size, release)
-            for (const pool of pools) pool.give(at, size, Int32Array.from(release))
+            for (const pool of pools) pool.give(at, size, released(release, other))
           } else if (kind === 'retire' && other < 100) {
             const done = frontiers.map((points, m) => points[m]!)
             for (const points of frontiers) for (let m = 0; m < lanes; m++) points[m] = done[m]!
@@ -80,6 +93,27 @@ describe('the pool of ranges', () => {
       { numRuns: runs(150) },
     )
     expect(indexed).toBeGreaterThan(100)
+    // More than a row has room for at first.
+    expect(mostPoints).toBeGreaterThan(2)
+  })
+
+  test('gives bytes to a lane that is after every one of many lanes that used them, and to no other', () => {
+    const lanes = 50
+    for (const few of [0, 256])
+      for (let missing = 1; missing < lanes; missing += 7) {
+        const pool = new RangePool(lanes, 0, few)
+        const points = Array.from({ length: lanes }, (_, m) => m + 1)
+        const frontier = Int32Array.from(points)
+        for (let i = 0; i < 3; i++) pool.take(unit, 0, frontier)
+        // Its neighbour has one point less, so they stay two ranges.
+        pool.give(unit, unit, released(points, missing))
+        pool.give(0, unit, released(points.with(missing, 0)))
+        expect(pool.free).toHaveLength(2)
+        frontier[missing]!--
+        expect(pool.take(unit, 0, frontier)).toBe(0)
+        expect(pool.take(unit, 0, frontier)).toBe(3 * unit)
+        expect(pool.take(unit, missing, frontier)).toBe(unit)
+      }
   })
 
   test('takes nothing beyond a limit, with an index too', () => {
@@ -87,8 +121,8 @@ describe('the pool of ranges', () => {
       const pool = new RangePool(2, 0, few)
       const frontier = Int32Array.from([0, 0])
       for (let i = 0; i < 4; i++) pool.take(unit, 0, frontier)
-      pool.give(unit, unit, Int32Array.from([1, 1]))
-      pool.give(3 * unit, unit, Int32Array.from([0, 0]))
+      pool.give(unit, unit, released([1, 1]))
+      pool.give(3 * unit, unit, released([0, 0]))
       expect(pool.take(2 * unit, 0, frontier, 4 * unit)).toBe(-1)
       expect(pool.free).toHaveLength(2)
       expect(pool.take(2 * unit, 0, frontier, 5 * unit)).toBe(3 * unit)
@@ -124,7 +158,7 @@ describe('the pool of ranges', () => {
         const { at, size, home } = live.splice(below(live.length), 1)[0]!
         const release = new Int32Array(lanes)
         release[home] = frontiers[home]![home]!
-        for (const pool of pools) pool.give(at, size, release)
+        for (const pool of pools) pool.give(at, size, released(release))
       }
     }
     expect(pools[0]!.free.length).toBeGreaterThan(512)

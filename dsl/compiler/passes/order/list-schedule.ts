@@ -1,4 +1,5 @@
 import { poolsPerDevice } from '../../../machine/usage.js'
+import { LeastKey } from '../../../order/least-key.js'
 import { PriorityQueue } from '../../../order/priority-queue.js'
 import type { Costs } from '../../analysis/costs.js'
 import type { Dependencies } from '../../analysis/dependencies.js'
@@ -57,6 +58,8 @@ class Schedule {
   /** Operations left of each chain; by lane, chains that have any left. */
   private readonly rest: Int32Array
   private readonly unfinished: Int32Array
+  /** By queue, when its next operation could begin. */
+  private readonly next: LeastKey
   private host = 0
 
   constructor(private readonly work: Work) {
@@ -74,6 +77,7 @@ class Schedule {
     this.readyAt = new Float64Array(count)
     this.left = dependencies.degree.slice()
     const first = urgency.map(value => -value)
+    this.next = new LeastKey(lanes + 1)
     this.coming = Array.from({ length: lanes + 1 }, () => new PriorityQueue(this.readyAt))
     this.ready = Array.from({ length: lanes + 1 }, () => new PriorityQueue(first))
   }
@@ -85,21 +89,18 @@ class Schedule {
     const order = new Int32Array(left.length)
     let length = 0
     for (let i = 0; i < left.length; i++) if (left[i] === 0) this.arrive(i)
-    for (;;) {
-      let at = Number.POSITIVE_INFINITY
-      let on = -1
-      for (let q = 0; q <= lanes; q++) {
-        const begins = this.earliest(q)
-        if (begins >= at) continue
-        at = begins
-        on = q
-      }
-      if (on === -1) return { order: order.subarray(0, length), laneOf: this.laneOf }
+    for (let on = this.next.first; on !== -1; on = this.next.first) {
+      const at = this.next.least
       const i = this.take(on, at)
       order[length++] = i
       this.begin(i, at)
+      this.look(on)
+      this.look(this.laneOf[i]!)
       for (let e = start[i]!; e < start[i + 1]!; e++) if (--left[to[e]!]! === 0) this.arrive(to[e]!)
+      // Work without a lane waits for any lane that is not given.
+      if (work.fixed < lanes) this.look(lanes)
     }
+    return { order: order.subarray(0, length), laneOf: this.laneOf }
   }
 
   private arrive(i: number): void {
@@ -114,7 +115,14 @@ class Schedule {
       at = Math.max(at, done + crosses)
     }
     readyAt[i] = at
-    this.coming[laneOf[i] === -1 ? work.lanes : laneOf[i]!]!.push(i)
+    const q = laneOf[i] === -1 ? work.lanes : laneOf[i]!
+    this.coming[q]!.push(i)
+    this.look(q)
+  }
+
+  /** A queue, or when its lane is free, has changed. */
+  private look(q: number): void {
+    this.next.set(q, this.earliest(q))
   }
 
   /** When the next operation of a queue could begin. */
