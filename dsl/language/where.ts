@@ -123,23 +123,11 @@ const firstIn = (stack: string): Captured | undefined => {
   return first && at(first.file, first.line, first.column)
 }
 
-const placeOf = (site: Site | undefined): Captured | undefined => {
-  const file = site?.getFileName() ?? ''
-  return site !== undefined && isForeign(file)
-    ? at(file, site.getLineNumber() ?? 0, site.getColumnNumber() ?? 0)
-    : undefined
-}
-
-/** Finds the place among call sites; what it returns is the answer to a read of `stack`. */
-type Search = (error: unknown, sites: readonly Site[]) => Captured | undefined
-
-// The first site is Braid's own: it calls `here`. Each question to a call site costs a tenth of all.
-const ofCaller: Search = (_, sites) => placeOf(sites[1])
-
-const ofAny: Search = (_, sites) => {
+/** Finds the place among call sites, as `prepareStackTrace`: what it returns is what a read of `stack` yields. */
+const firstOf = (_: unknown, sites: readonly Site[]): Captured | undefined => {
   for (const site of sites) {
-    const place = placeOf(site)
-    if (place !== undefined) return place
+    const file = site.getFileName() ?? ''
+    if (isForeign(file)) return at(file, site.getLineNumber() ?? 0, site.getColumnNumber() ?? 0)
   }
   return undefined
 }
@@ -171,12 +159,12 @@ const traced = (frames: number, above: () => unknown): object | undefined => {
 }
 
 /** The place in a stack. */
-const placeIn = (holder: { readonly stack?: unknown } | undefined, search: Search): Captured | undefined => {
+const placeIn = (holder: { readonly stack?: unknown } | undefined): Captured | undefined => {
   if (holder === undefined) return undefined
   const errors = Error as unknown as StackError
   const { prepareStackTrace } = errors
   try {
-    errors.prepareStackTrace = search
+    errors.prepareStackTrace = firstOf
     const { stack } = holder
     return typeof stack === 'string' ? firstIn(stack) : (stack as Captured | undefined)
   } catch {
@@ -191,12 +179,11 @@ const placeIn = (holder: { readonly stack?: unknown } | undefined, search: Searc
 }
 
 /**
- * The nearest place on the stack outside of Braid, for functions of Braid that are called there. Cheap enough
- * for every node of a large graph: it mostly takes two frames (the operator's and its caller's), and formats
- * text only on demand. Never throws; yields `unknown` where an engine has no stacks.
+ * The nearest place on the stack outside of Braid. Cheap enough for every node of a large graph: it mostly
+ * takes two frames (the operator's and its caller's), and formats text only on demand. Never throws; yields
+ * `unknown` where an engine has no stacks.
  */
-export const here = (): Where =>
-  placeIn(traced(2, here), ofCaller) ?? placeIn(traced(40, here), ofAny) ?? unknown
+export const here = (): Where => placeIn(traced(2, here)) ?? placeIn(traced(40, here)) ?? unknown
 
 /** A place that is looked for when somebody asks. Until then it keeps the stack, and what its frames refer to. */
 class Late implements Where {
@@ -205,7 +192,7 @@ class Late implements Where {
   constructor(private holder: object | undefined) {}
 
   toString(): string {
-    this.place ??= placeIn(this.holder, ofAny) ?? unknown
+    this.place ??= placeIn(this.holder) ?? unknown
     this.holder = undefined
     return this.place.toString()
   }
