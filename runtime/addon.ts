@@ -129,8 +129,10 @@ export interface NativeProgramSpec {
   readonly storage: 'pooled' | 'planned'
   /** Each tick begins, on the device, after the end of the tick before, its blocks where they were then. */
   readonly enforced: boolean
-  /** By device. */
+  /** By device: the bytes of one arena. */
   readonly arenaBytes: readonly number[]
+  /** Default 1: all ticks have one arena. Else `inFlight`: each slot's tick has an arena and streams of its own. */
+  readonly arenas?: number
   /** Bytes that each device and the pinned memory may hold for this program. */
   readonly bound: { readonly device: readonly number[]; readonly pinned: number }
 }

@@ -103,6 +103,10 @@ const readPlan = (r: Reader, value: unknown): Plan => {
   if (storage === 'planned' && arena === undefined)
     r.wrong('plan.arena', 'the bytes of each arena, since storage is planned', arena)
 
+  const arenas = get('arenas')
+  if (arenas !== undefined && get('graphs') === undefined)
+    r.wrong('plan.arenas', 'no arenas without graphs: only ticks of graphs have arenas of their own', arenas)
+
   const lanes = r.list(get('lanes'), 'plan.lanes', limits.lanes)
   const buffers = r.list(get('buffers'), 'plan.buffers', limits.buffers)
   const nodes = r.list(get('nodes'), 'plan.nodes', limits.nodes)
@@ -138,6 +142,7 @@ const readPlan = (r: Reader, value: unknown): Plan => {
     },
     ...(kind === undefined ? {} : { boundKind: r.oneOf(kind, 'plan.boundKind', boundKinds) }),
     ...(storage === 'planned' ? { arena: perDevice(arena ?? [], 'plan.arena') } : {}),
+    ...(arenas === undefined ? {} : { arenas: r.integer(arenas, 'plan.arenas', 2, limits.inFlight) }),
     lanes: r.each(lanes, (lane, i) => readLane(r, lane, i, counts)),
     buffers: r.each(buffers, (buffer, i) => readBuffer(r, buffer, i, counts)),
     nodes: r.each(nodes, (node, i) => readNode(r, node, i, counts)),

@@ -18,6 +18,12 @@ export interface Plan<_I = unknown, _O = unknown> {
   readonly boundKind?: BoundKind
   /** Bytes of each device's arena; only with `storage: 'planned'`. */
   readonly arena?: readonly number[]
+  /**
+   * How many ticks in flight have the arenas' `tick` buffers for themselves; only with `graphs`. Absent: 1, one
+   * arena that all ticks share. Else it is `inFlight`: ticks share only `state` and `param` buffers, which lie
+   * below the others and are there once, and no lane orders a tick after the one before.
+   */
+  readonly arenas?: number
   readonly lanes: readonly PlanLane[]
   readonly buffers: readonly PlanBuffer[]
   readonly nodes: readonly PlanNode[]

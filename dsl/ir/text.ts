@@ -39,7 +39,7 @@ const header = (plan: Plan): string[] => {
   return [
     `plan ${plan.name}: ${plan.storage}, ${plan.inFlight} in flight`,
     `bound, bytes: ${[...sizes, `pinned: ${plan.bound.pinned}`].join(', ')}${kind}`,
-    ...(plan.arena === undefined ? [] : [`arena, bytes: ${plan.arena.join(', ')}`]),
+    ...(plan.arena === undefined ? [] : [`arena, bytes: ${plan.arena.join(', ')}${arenasText(plan)}`]),
     ...(plan.communicators ?? []).map(({ name, groups, size }) => {
       const all = size === undefined ? 'all ranks' : `all ${size} ranks`
       const whom = groups === undefined ? all : groups.map(group => `[${group.join(', ')}]`).join(' ')
@@ -62,6 +62,9 @@ const header = (plan: Plan): string[] => {
     }),
   ]
 }
+
+const arenasText = ({ arenas = 1 }: Plan): string =>
+  arenas === 1 ? '' : `; one for each of ${arenas} ticks in flight`
 
 const laneOf = ({ devices }: Plan, { name, priority, device }: Plan['lanes'][number]): string => {
   const parts = [

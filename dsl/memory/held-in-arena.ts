@@ -1,6 +1,7 @@
 import { bufferName, nodeName } from '../ir/names.js'
 import type { Plan } from '../ir/plan.js'
 import type { CommandTable } from '../order/command-table.js'
+import { arenaBytes, ownBytesFrom } from './arenas.js'
 import { type HeldPart, runsTouching, stillToCome, type Why } from './held-part.js'
 
 /** A buffer's place in the arena, and its first and last access. */
@@ -76,5 +77,11 @@ export const arenaParts = (
     why,
     because: because(buffer, why),
   }))
+  const { arenas = 1 } = plan
+  const own = arenaBytes(plan, device, ownBytesFrom(plan, device)) - size
+  if (own > 0) {
+    const because = `what ticks have for themselves, for ${arenas - 1} more in flight`
+    parts.push({ buffer: -1, name: 'arenas', bytes: own, why: 'used', because })
+  }
   return { command: at, parts }
 }

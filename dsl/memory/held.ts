@@ -47,6 +47,11 @@ const lastingParts = (plan: Plan, table: CommandTable, memory: number): HeldPart
       const because = `${plan.inFlight} slots of ${buffer.bytes} bytes: one for each tick in flight`
       return [{ buffer: b, name, bytes: buffer.bytes * plan.inFlight, why: 'slots', because }]
     }
+    const { arenas = 1 } = plan
+    if (buffer.life === 'tick' && arenas > 1) {
+      const because = `pinned, a place of its own for each of ${arenas} ticks in flight`
+      return [{ buffer: b, name, bytes: buffer.bytes * arenas, why: 'lasting', because }]
+    }
     const because =
       buffer.life === 'tick' ? 'pinned, with a place of its own' : `a ${buffer.life}, kept from tick to tick`
     return [{ buffer: b, name, bytes: buffer.bytes, why: 'lasting', because }]

@@ -1,5 +1,6 @@
 import type { Plan } from '../ir/plan.js'
 import { type CommandTable, commandTableOf, Kind } from '../order/command-table.js'
+import { arenaBytes, ownBytesFrom } from './arenas.js'
 import { growthOf } from './growth.js'
 import { tracesOf } from './plan-trace.js'
 import { poolPeakFrom } from './pool-peak.js'
@@ -44,7 +45,8 @@ const workFor = (commands: number): number => (commands < 2 ** 17 ? 2 ** 26 : 2 
  *             further away than the work limit: as `enforced`
  *
  * `param` and `state` count once, `input` and `output` `inFlight` times; views count in their root. The pool
- * gives out whole granules; counted bytes are the buffers' own. Planned storage has its arena.
+ * gives out whole granules; counted bytes are the buffers' own. Planned storage has its arena, and `arenas`
+ * times what ticks in flight have for themselves.
  */
 export const peakOf = (plan: Plan): Peak => {
   const table = commandTableOf(plan)
@@ -100,14 +102,17 @@ export const countedPeak = (
 /** By memory, the bytes that it holds whatever the commands do: with planned storage all of them. */
 const lasting = ({ plan, buffers, root, kind, memory, bytes }: CommandTable): number[] => {
   const planned = plan.storage === 'planned'
-  const held = Array.from({ length: plan.devices + 1 }, (_, m) => (planned ? (plan.arena?.[m] ?? 0) : 0))
+  const held = Array.from({ length: plan.devices + 1 }, (_, m) =>
+    planned && m < plan.devices ? arenaBytes(plan, m, ownBytesFrom(plan, m)) : 0,
+  )
   for (let b = 0; b < buffers; b++) {
     if (root[b] !== b) continue
     const slots = kind[b] === Kind.input || kind[b] === Kind.output
     const pinned = memory[b] === plan.devices
     if (kind[b] === Kind.tick && !(planned && pinned)) continue
     if (planned && !pinned && !slots) continue
-    held[memory[b]!]! += slots ? bytes[b]! * plan.inFlight : bytes[b]!
+    const times = slots ? plan.inFlight : kind[b] === Kind.tick ? (plan.arenas ?? 1) : 1
+    held[memory[b]!]! += bytes[b]! * times
   }
   return held
 }

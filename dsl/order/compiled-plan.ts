@@ -75,11 +75,14 @@ export type Outline = Omit<Plan, 'commands' | 'nodes' | 'buffers' | 'graphs'> & 
 
 /** The frozen plan of these commands and graphs. */
 export const compiledPlan = (outline: Outline, flat: FlatCommands, graphs?: FlatGraphs): Plan => {
-  const { plan, name, devices, inFlight, storage, bound, arena, lanes, buffers, nodes, ...rest } = outline
+  const { plan, name, devices, inFlight, storage, bound, arena, arenas, lanes, buffers, nodes, ...rest } =
+    outline
   const parts: Parts = { flat, graphs, nodes, buffers }
   let commands: readonly Command[] | undefined
   const compiled: Plan = {
-    ...{ plan, name, devices, inFlight, storage, bound, ...(arena === undefined ? {} : { arena }) },
+    ...{ plan, name, devices, inFlight, storage, bound },
+    ...(arena === undefined ? {} : { arena }),
+    ...(arenas === undefined ? {} : { arenas }),
     lanes,
     get buffers() {
       const list = allOf(parts.buffers)

@@ -14,7 +14,8 @@ export class Replay extends Frontiers {
 
   constructor(readonly table: CommandTable) {
     const { lanes, events, carries, plan, allocator } = table
-    super({ lanes, events, carries, inFlight: plan.inFlight }, allocator)
+    const apart = plan.storage === 'planned' && (plan.arenas ?? 1) > 1
+    super({ lanes, events, carries, inFlight: plan.inFlight, apart }, allocator)
     this.op = table.op
     this.lane = table.lane
     this.subject = table.subject
@@ -27,16 +28,21 @@ export class Replay extends Frontiers {
     this.dropped = dropped
   }
 
+  /** The lane of command c in the present tick. */
+  laneOf(c: number): number {
+    return this.lane[c]! + this.shift
+  }
+
   /** Issues command c: afterwards a run or a wait has its point. */
   step(c: number): void {
     const code = this.op[c]!
-    if (code === Op.run) this.advance(this.lane[c]!)
+    if (code === Op.run) this.advance(this.laneOf(c))
     else if (code === Op.record) {
-      if (this.recordOf[this.subject[c]!] === c) this.record(this.subject[c]!, this.lane[c]!)
+      if (this.recordOf[this.subject[c]!] === c) this.record(this.subject[c]!, this.laneOf(c))
     } else if (code === Op.wait || code === Op.previous) {
       if (c === this.dropped) return
-      this.wait(this.subject[c]!, this.lane[c]!, code === Op.previous ? 1 : 0)
-      this.advance(this.lane[c]!)
+      this.wait(this.subject[c]!, this.laneOf(c), code === Op.previous ? 1 : 0)
+      this.advance(this.laneOf(c))
     }
   }
 
@@ -54,12 +60,14 @@ export class Replay extends Frontiers {
    * plan once, so it is for sentences only.
    */
   commandAt(l: number, point: number): number {
-    const { op, lane, base, tick } = this
-    const inTick = tick > 0 ? base[l]! / tick : this.now(l)
-    let left = point > base[l]! ? point - base[l]! : point - (Math.ceil(point / inTick) - 1) * inTick
+    const { op, lane } = this
+    const own: number[] = []
     for (let c = 0; c < this.table.commands; c++)
-      if (lane[c] === l && (op[c] === Op.run || op[c] === Op.wait || op[c] === Op.previous) && --left === 0)
-        return c
-    return -1
+      if (
+        lane[c] === l % this.table.lanes &&
+        (op[c] === Op.run || op[c] === Op.wait || op[c] === Op.previous)
+      )
+        own.push(c)
+    return own[(point - 1) % own.length] ?? -1
   }
 }

@@ -77,11 +77,11 @@ class Moving {
   }
 
   plan(): Plan {
-    const { graphs, ...source } = this.source
+    const { graphs, arenas: _, ...source } = this.source
     const plan: Plan = {
       ...source,
       buffers: this.buffers,
-      // One launch comes after the other, on every lane.
+      // One launch comes after the other, on every lane, in the one arena of the tree.
       inFlight: 1,
       commands: source.commands.filter(command => !this.dropped.has(command)),
     }

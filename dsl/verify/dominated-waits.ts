@@ -12,7 +12,7 @@ const ticks = 3
  */
 export const dominatedWaits = (replay: Replay): Uint8Array | undefined => {
   const { table } = replay
-  const { op, lane, recordOf, subject, commands, allocator } = table
+  const { op, recordOf, subject, commands, allocator } = table
   const dominated = allocator.uint8(commands)
   let left = 0
   for (let c = 0; c < commands; c++) {
@@ -29,10 +29,10 @@ export const dominatedWaits = (replay: Replay): Uint8Array | undefined => {
     for (let c = 0; c < commands; c++) {
       const code = op[c]!
       if (code === Op.wait || code === Op.previous) groups.put(c)
-      else if (code !== Op.use && code !== Op.broken) groups.end(lane[c]!)
+      else if (code !== Op.use && code !== Op.broken) groups.end(replay.laneOf(c))
       replay.step(c)
     }
-    for (let l = 0; l < table.lanes; l++) groups.end(l)
+    for (let l = 0; l < replay.lanes; l++) groups.end(l)
   }
   return groups.added < left ? dominated : undefined
 }
@@ -56,15 +56,15 @@ class WaitGroups {
     /** By command, 1 for each wait that has been redundant so far. */
     private readonly dominated: Uint8Array,
   ) {
-    const { lanes, allocator } = replay.table
+    const { lanes, table } = replay
     this.waits = Array.from({ length: lanes }, () => [])
-    this.before = allocator.int32(lanes * lanes)
+    this.before = table.allocator.int32(lanes * lanes)
   }
 
   /** Called for wait c, just before it is issued. */
   put(c: number): void {
-    const { known, lanes, table } = this.replay
-    const l = table.lane[c]!
+    const { known, lanes } = this.replay
+    const l = this.replay.laneOf(c)
     if (this.waits[l]!.length * lanes >= mostNumbers) this.end(l)
     if (this.waits[l]!.length === 0)
       for (let at = l * lanes; at < (l + 1) * lanes; at++) this.before[at] = known[at]!

@@ -44,11 +44,10 @@ export class Order {
   /** Judges run c, just before it is issued. */
   run(c: number): void {
     const { replay, last } = this
-    const { intervals, lane } = replay.table
-    const { start, interval, mode } = intervals
+    const { start, interval, mode } = replay.table.intervals
     const from = start[c]!
     const end = start[c + 1]!
-    const l = lane[c]!
+    const l = replay.laneOf(c)
     for (let a = from; a < end; a++) {
       if (mode[a] === Mode.read) this.read(c, a, l)
       else this.write(c, a, l)
@@ -56,6 +55,11 @@ export class Order {
     const { known, lanes } = replay
     const point = replay.now(l) + 1
     for (let a = from; a < end; a++) last.putMaximal(interval[a]!, l, point, known, l * lanes)
+  }
+
+  /** The plan's lane that a lane of the replay is. */
+  private laneIn(l: number): number {
+    return l % this.replay.table.lanes
   }
 
   private livesOn(root: number): boolean {
@@ -116,10 +120,10 @@ export class Order {
   private readsTooEarly(c: number, a: number, l: number, lane: number, point: number): void {
     const { plan, intervals } = this.replay.table
     const b = intervals.named[a]!
-    this.sink.add('L1', c, { buffer: b, lane: l }, () => {
+    this.sink.add('L1', c, { buffer: b, lane: this.laneIn(l) }, () => {
       const write = this.accessText(lane, point)
       const broken = `it reads ${quotedBuffer(plan, b)} without being after its write, ${write}`
-      return `${broken}; ${quotedLane(plan, l)} waits for no event that follows it`
+      return `${broken}; ${quotedLane(plan, this.laneIn(l))} waits for no event that follows it`
     })
   }
 
@@ -129,7 +133,7 @@ export class Order {
     const root = intervals.root[a]!
     const { life, init } = eachBuffer(plan).at(root)!
     if (life === 'state' && init !== undefined) return
-    this.sink.add('L1', c, { buffer: b, lane: l }, () => {
+    this.sink.add('L1', c, { buffer: b, lane: this.laneIn(l) }, () => {
       const whole = intervals.first[root + 1]! - intervals.first[root]! > 1 ? ' whole' : ''
       const what = `it reads ${quotedBuffer(plan, b)} (${life})`
       return life === 'state'
@@ -144,7 +148,7 @@ export class Order {
     this.sink.add(
       'L2',
       c,
-      { buffer: b, lane: l },
+      { buffer: b, lane: this.laneIn(l) },
       () =>
         `it writes ${quotedBuffer(plan, b)}, a param: ` +
         'every tick reads the value that was given at opening, so nothing may write it',
@@ -157,7 +161,7 @@ export class Order {
     this.sink.add(
       'L2',
       c,
-      { buffer: b, lane: l },
+      { buffer: b, lane: this.laneIn(l) },
       () => `it writes ${quotedBuffer(plan, b)} twice: the two writes of one run have no order`,
     )
   }
@@ -168,7 +172,7 @@ export class Order {
     this.sink.add(
       'L2',
       c,
-      { buffer: b, lane: l },
+      { buffer: b, lane: this.laneIn(l) },
       () =>
         `it writes ${quotedBuffer(plan, b)} without being after its earlier access, ` +
         this.accessText(m, point),

@@ -47,7 +47,7 @@ export class After {
   /** Judges the plan without the wait `dropped` (-1: none); stops as soon as the sink is full. */
   judge(dropped = -1): void {
     const { table, replay, sink, run, point, isNamed } = this
-    const { op, lane, subject, commands } = table
+    const { op, subject, commands } = table
     replay.restart(dropped)
     for (let tick = 0; tick < 2 && !sink.full; tick++) {
       replay.begin()
@@ -58,7 +58,7 @@ export class After {
           this.judgeRun(c)
           if (isNamed[node] === 1) {
             run[node] = c
-            point[node] = replay.now(lane[c]!)
+            point[node] = replay.now(replay.laneOf(c))
           }
         }
         replay.step(c)
@@ -79,7 +79,7 @@ export class After {
         continue
       }
       const wanted = point[node]! + (when === 'start' ? 0 : 1)
-      if (replay.isBefore(l, lane[earlier]!, wanted)) continue
+      if (replay.isBefore(replay.laneOf(c), replay.laneOf(earlier), wanted)) continue
       sink.add(
         'L10',
         c,

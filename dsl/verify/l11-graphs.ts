@@ -14,7 +14,17 @@ import type { Sink } from './report.js'
 export const checkGraphs = (table: CommandTable, safety: boolean, sink: Sink): void => {
   const { plan } = table
   const given = graphsIn(plan)
-  if (given === undefined) return
+  if (given === undefined) {
+    const { arenas = 1 } = plan
+    if (arenas > 1)
+      sink.add(
+        'L11',
+        -1,
+        {},
+        () => `it has ${arenas} arenas and no graphs: only ticks of graphs have their own`,
+      )
+    return
+  }
   if (plan.storage !== 'planned') {
     sink.add('L11', -1, {}, () => 'it has graphs, whose nodes need planned storage')
     return

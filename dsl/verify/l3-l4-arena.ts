@@ -1,4 +1,5 @@
 import { commandText, quotedBuffer } from '../ir/names.js'
+import { ownBytesFrom } from '../memory/arenas.js'
 import { lowerBound } from '../order/byte-intervals.js'
 import { type CommandTable, Kind, Op } from '../order/command-table.js'
 import { IntervalMap } from '../order/interval-map.js'
@@ -44,8 +45,10 @@ export class ArenaOrder {
    * each interval must be after.
    */
   private readonly earlier = new Map<number, { readonly since: number; readonly accesses: Earlier[] }>()
+  /** Whether ticks in flight have arenas of their own: then those of a tick have had no owner before it. */
+  private readonly apart: boolean
   /** Bytes of the arena have had other owners in the tick before. */
-  readonly looksBack = true
+  readonly looksBack: boolean
   /** By interval, the tick of its last access. */
   private readonly accessed: Int32Array
 
@@ -58,6 +61,8 @@ export class ArenaOrder {
     this.to = allocator.int32(buffers).fill(-1)
     this.claimed = allocator.int32(buffers)
     this.taker = allocator.int32(buffers)
+    this.apart = replay.lanes > replay.table.lanes
+    this.looksBack = !this.apart
     this.last = new LastAccesses(allocator, buffers, accesses)
     this.accessed = allocator.int32(intervals.count)
     for (let device = 0; device < plan.devices; device++) this.cut(device)
@@ -72,7 +77,9 @@ export class ArenaOrder {
     this.accessed.fill(-1)
   }
 
-  begin(): void {}
+  begin(): void {
+    if (this.apart) this.restart()
+  }
 
   end(): void {}
 
@@ -113,8 +120,8 @@ export class ArenaOrder {
   // another buffer displaces an owner that it is itself still using.
   private run(c: number): void {
     const { replay, taker, last } = this
-    const { plan, lane, kind, accessStart, accessRoot, accessNamed } = replay.table
-    const l = lane[c]!
+    const { plan, lanes, kind, accessStart, accessRoot, accessNamed } = replay.table
+    const l = replay.laneOf(c)
     const end = accessStart[c + 1]!
     for (let a = accessStart[c]!; a < end; a++) {
       const b = accessRoot[a]!
@@ -129,7 +136,7 @@ export class ArenaOrder {
         this.sink.add(
           'L3',
           c,
-          { buffer: named, lane: l },
+          { buffer: named, lane: l % lanes },
           () =>
             `it accesses ${quotedBuffer(plan, named)}, ` +
             `whose bytes ${quotedBuffer(plan, by)} has taken over: ` +
@@ -187,9 +194,9 @@ export class ArenaOrder {
 
   private after(c: number, l: number, b: number, previous: number, m: number, point: number): void {
     const { replay } = this
-    const { plan } = replay.table
+    const { plan, lanes } = replay.table
     if (m === l || replay.isBefore(l, m, point)) return
-    this.sink.add('L4', c, { buffer: b, lane: l }, () => {
+    this.sink.add('L4', c, { buffer: b, lane: l % lanes }, () => {
       const access = replay.commandAt(m, point)
       const ago = point <= replay.base[m]! ? ' in the tick before' : ''
       return [
@@ -218,11 +225,45 @@ const arenaRoots = (table: CommandTable, device: number): number[] => {
 }
 
 /**
+ * Several arenas are as many as ticks in flight: so an arena is used again only when the host knows that its
+ * tick has completed. Ticks share `state` and `param` alone, so these lie below all that a tick has for itself.
+ */
+const checkArenas = (table: CommandTable, sink: Sink): void => {
+  const { arenas = 1, inFlight, devices, buffers } = table.plan
+  if (arenas === 1) return
+  if (arenas !== inFlight)
+    sink.add(
+      'L4',
+      -1,
+      {},
+      () =>
+        `it has ${arenas} arenas for ${inFlight} ticks in flight: wanted one arena, or as many as ticks in ` +
+        `flight, since the host waits only for the end of the tick ${inFlight} before`,
+    )
+  for (let device = 0; device < devices; device++) {
+    const from = ownBytesFrom(table.plan, device)
+    for (const b of arenaRoots(table, device)) {
+      const { life, offset, bytes } = buffers[b]!
+      if (table.kind[b] === Kind.tick || offset! + bytes <= from) continue
+      sink.add(
+        'L3',
+        -1,
+        { buffer: b },
+        () =>
+          `${quotedBuffer(table.plan, b)} (${life}) is there once and ends at byte ${offset! + bytes}, and from ` +
+          `byte ${from} on each tick in flight has an arena of its own`,
+      )
+    }
+  }
+}
+
+/**
  * Without any replay: `state` and `param` share bytes with no other buffer, and nothing lies outside its
  * arena.
  */
 export const checkArena = (table: CommandTable, sink: Sink): void => {
   const { plan } = table
+  checkArenas(table, sink)
   for (let device = 0; device < plan.devices; device++) {
     const roots = arenaRoots(table, device).sort(
       (x, y) => plan.buffers[x]!.offset! - plan.buffers[y]!.offset! || x - y,

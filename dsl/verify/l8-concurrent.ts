@@ -30,7 +30,7 @@ export const eachConcurrent = <K, C extends { readonly command: number }>(
       }
       next++
       const own = communicatorOf(call)
-      const l = table.lane[c]!
+      const l = replay.laneOf(c)
       const before = last.get(own)
       if (before !== undefined) replay.join(l, before.frontier, 0)
       for (const communicator of conflicts(own)) {

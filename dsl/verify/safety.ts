@@ -55,7 +55,8 @@ export class Safety {
     private readonly sink: Sink,
   ) {
     const { plan, op, intervals, allocator } = replay.table
-    this.last = new LastAccesses(allocator, intervals.count, intervals.accesses)
+    const lanes = replay.lanes / replay.table.lanes
+    this.last = new LastAccesses(allocator, intervals.count, lanes * intervals.accesses)
     this.order = new Order(replay, this.last, sink)
     this.storage =
       plan.storage === 'planned'

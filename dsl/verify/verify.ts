@@ -124,7 +124,11 @@ export const hasForm = (plan: Plan): boolean => {
   }
   const isCount = (value: unknown, most: number) =>
     Number.isInteger(value) && (value as number) > 0 && (value as number) <= most
-  return isCount(plan.devices, limits.devices) && isCount(plan.inFlight, limits.inFlight)
+  return (
+    isCount(plan.devices, limits.devices) &&
+    isCount(plan.inFlight, limits.inFlight) &&
+    isCount(plan.arenas ?? 1, limits.inFlight)
+  )
 }
 
 const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null

@@ -94,6 +94,8 @@ ProgramSpec programSpec(Napi::Value value) {
   if (storage != "pooled" && storage != "planned")
     throw Napi::TypeError::New(value.Env(), "spec.storage must be pooled or planned");
   spec.planned = storage == "planned";
+  if (const Napi::Value arenas = object.Get("arenas"); !absent(arenas))
+    spec.arenas = static_cast<std::uint32_t>(integerAt(arenas, "spec.arenas", 1, INT32_MAX));
   spec.enforced = flagOr(object.Get("enforced"), "spec.enforced", false);
   const Napi::Object bound = objectAt(object.Get("bound"), "spec.bound");
   const std::vector<std::uint64_t> bounds = sizesAt(bound.Get("device"), "spec.bound.device");

@@ -189,6 +189,10 @@ class Decoder {
   bool graphs() {
     const GraphTable& table = spec_.graphs;
     const std::size_t count = table.from.size();
+    where_ = "arenas";
+    if (!check(spec_.arenas == 1 || (spec_.arenas == spec_.inFlight && count > 0),
+               "must be 1, or with graphs as many as ticks in flight"))
+      return false;
     where_ = "graphs";
     if (count == 0) return true;
     if (!check(spec_.planned, "only planned storage has the same addresses in every tick") ||

@@ -24,7 +24,8 @@ Issuer::Issuer(Program& program, Trace& trace, bool poison, bool mayRepeat, Plan
   const ProgramSpec& spec = program.spec();
   for (std::uint32_t i = 0; i < spec.buffers.size(); ++i) {
     const BufferSpec& root = spec.buffers[spec.buffers[i].root];
-    if (root.life == Life::input || root.life == Life::output) handedOver_.push_back(i);
+    const bool own = root.life == Life::tick && spec.arenas > 1;
+    if (own || root.life == Life::input || root.life == Life::output) bySlot_.push_back(i);
     if (program.memory.isFixed(spec.buffers[i].root)) addresses_[i] = program.memory.address(spec, i, 0);
   }
   for (const Step& step : program.steps())
@@ -109,10 +110,10 @@ void Issuer::begin(std::uint64_t tick) {
     for (const auto& pool : program_.pools) pool->forgetCompleted();
     enterSteadyState(tick);
   }
-  for (const std::uint32_t buffer : handedOver_)
+  for (const std::uint32_t buffer : bySlot_)
     addresses_[buffer] = program_.memory.address(program_.spec(), buffer, slot_);
-  for (const LaneId lane : program_.pacing.lanes())
-    program_.pacing.adjust(lane, program_.driverOf(lane).streamDepth());
+  for (const std::uint32_t stream : program_.pacing.lanes())
+    program_.pacing.adjust(stream, program_.driverOfStream(stream).streamDepth());
   nextTouch_ = nextWrite_ = 0;
   for (auto& [root, marks] : readers_) program_.memory.takeUses(program_.spec(), root, slot_, &marks);
   if (period_ > 0) nextAddress_ = (tick - periodStart_) % period_ * allBlocks_;
@@ -131,11 +132,11 @@ MaybeFailure Issuer::orderAfterTickBefore(std::uint64_t tick) {
     if (severalDevices_) {
       if (const Status status = bindDeviceOf(lane); status != Status::ok) return explain(status, lane);
     }
-    const bool paced = program_.pacing.isPaced(lane);
+    const bool paced = isPaced(lane);
     bool fitting = true;
     Status status = paced ? fits(lane, 1, &fitting) : Status::ok;
     if (status == Status::ok && !fitting) return std::nullopt;
-    const Stream stream = program_.streams()[lane];
+    const Stream stream = program_.stream(lane, slot_);
     if (status == Status::ok && nextOrder_ + 1 == lanes.size()) {
       call_ = "eventRecord";
       status = driver_->eventRecord(program_.tickOrder(), stream);
@@ -162,8 +163,8 @@ MaybeFailure Issuer::end(std::uint64_t tick) {
     Status status = severalDevices_ ? bindDeviceOf(lane) : Status::ok;
     if (status != Status::ok) return explain(status, lane);
     call_ = "eventRecord";
-    status = driver_->eventRecord(program_.tickEnd(slot, lane), program_.streams()[lane]);
-    if (status == Status::ok && program_.pacing.isPaced(lane)) status = countQueued(lane, 1);
+    status = driver_->eventRecord(program_.tickEnd(slot, lane), program_.stream(lane, slot_));
+    if (status == Status::ok && isPaced(lane)) status = countQueued(lane, 1);
     if (status != Status::ok) return explain(status, lane);
   }
   return std::nullopt;
@@ -183,7 +184,8 @@ std::uint64_t Issuer::piecesOf(const Step& step) const {
 
 Status Issuer::fits(LaneId lane, std::uint64_t pieces, bool* fits) {
   call_ = "eventQuery";
-  const Status status = program_.pacing.room(lane, pieces, *driver_, program_.streams()[lane], fits);
+  const Status status = program_.pacing.room(program_.streamOf(lane, slot_), pieces, *driver_,
+                                             program_.stream(lane, slot_), fits);
   if (!*fits && !full_) fullQueues_.fetch_add(1, std::memory_order_relaxed);
   full_ = !*fits;
   return status;
@@ -192,7 +194,8 @@ Status Issuer::fits(LaneId lane, std::uint64_t pieces, bool* fits) {
 // Counts pieces that were put into the queue of a lane of the bound device.
 Status Issuer::countQueued(LaneId lane, std::uint64_t pieces) {
   call_ = "eventRecord";
-  return program_.pacing.queued(lane, pieces, *driver_, program_.streams()[lane]);
+  return program_.pacing.queued(program_.streamOf(lane, slot_), pieces, *driver_,
+                                program_.stream(lane, slot_));
 }
 
 Status Issuer::bindDeviceOf(LaneId lane) {
@@ -217,7 +220,7 @@ Status Issuer::step(const Step& step, std::uint64_t tick) {
       call_ = "eventRecord";
       const TickOrder::Marker marker = program_.marker(step.subject, tick);
       if (!addressesKnown_) program_.order.record(marker, step.lane);
-      return driver_->eventRecord(program_.event(marker), program_.streams()[step.lane]);
+      return driver_->eventRecord(program_.event(marker), program_.stream(step.lane, slot_));
     }
     case StepKind::wait: {
       call_ = "streamWait";
@@ -225,7 +228,7 @@ Status Issuer::step(const Step& step, std::uint64_t tick) {
       // never recorded, and so does the order.
       const TickOrder::Marker marker = program_.marker(step.subject, step.previous ? tick - 1 : tick);
       if (!addressesKnown_) program_.order.wait(marker, step.lane);
-      return driver_->streamWait(program_.streams()[step.lane], program_.event(marker));
+      return driver_->streamWait(program_.stream(step.lane, slot_), program_.event(marker));
     }
     case StepKind::use:
       if (!addressesKnown_)
@@ -260,7 +263,7 @@ Status Issuer::poison(std::uint32_t root, LaneId lane) {
   if (buffer.space != Space::device) return Status::ok;
   call_ = "fill32";
   return driver_->fill32(addresses_[root], garbage, RangePool::rounded(buffer.bytes) / sizeof(garbage),
-                         program_.streams()[lane]);
+                         program_.stream(lane, slot_));
 }
 
 Status Issuer::alloc(const Step& step) {
@@ -290,7 +293,7 @@ Status Issuer::waitForReaders(std::size_t at) {
       if (Lanes::complete(*mark)) continue;
       call_ = "streamWait";
       const Status status =
-          driver_->streamWait(program_.streams()[program_.schedule().steps[at].lane], mark->event);
+          driver_->streamWait(program_.stream(program_.schedule().steps[at].lane, slot_), mark->event);
       if (status != Status::ok) return status;
     }
   }
@@ -310,7 +313,7 @@ Status Issuer::poisonFirstTouches(std::uint32_t command) {
     call_ = "fill32";
     const Status status =
         driver_->fill32(addresses_[buffer], garbage, program_.spec().buffers[buffer].bytes / sizeof(garbage),
-                        program_.streams()[program_.steps()[command].lane]);
+                        program_.stream(program_.steps()[command].lane, slot_));
     if (status != Status::ok) return status;
   }
   return Status::ok;
@@ -324,7 +327,7 @@ void Issuer::place(std::uint32_t root, DeviceAddress address) {
 Status Issuer::run(const Step& step, std::uint64_t tick) {
   call_ = "eventRecord";
   if (trace_.enabled()) {
-    Status status = trace_.anchor(program_, tick, step.lane);
+    Status status = trace_.anchor(program_, tick, slot_, step.lane);
     if (status == Status::ok) status = trace_.begin(program_, slot_, step);
     if (status != Status::ok) return status;
   }
@@ -332,7 +335,7 @@ Status Issuer::run(const Step& step, std::uint64_t tick) {
   const std::uint32_t* buffers = program_.decoded().operands.data() + step.operands;
   for (std::uint32_t i = 0; i < step.reads + step.writes; ++i) operands_[i] = addresses_[buffers[i]];
   const Status status = driver_->launch(program_.kernel(step.run), operands_.data(),
-                                        operands_.data() + step.reads, program_.streams()[step.lane]);
+                                        operands_.data() + step.reads, program_.stream(step.lane, slot_));
   if (status != Status::ok) return status;
   if (!addressesKnown_) program_.order.run(step.lane);
   call_ = "eventRecord";
@@ -342,11 +345,12 @@ Status Issuer::run(const Step& step, std::uint64_t tick) {
 Status Issuer::launch(const Step& step, std::uint64_t tick) {
   if (trace_.enabled()) {
     call_ = "eventRecord";
-    if (const Status status = trace_.anchor(program_, tick, step.lane); status != Status::ok) return status;
+    if (const Status status = trace_.anchor(program_, tick, slot_, step.lane); status != Status::ok)
+      return status;
   }
   call_ = "execLaunch";
   graphLaunches_.fetch_add(1, std::memory_order_relaxed);
-  return graphs_->launch(step.subject, slot_, program_.streams()[step.lane]);
+  return graphs_->launch(step.subject, slot_, program_.stream(step.lane, slot_));
 }
 
 Failure Issuer::explain(Status status) {

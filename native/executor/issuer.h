@@ -57,8 +57,9 @@ class Issuer {
     return program_.spec().enforced && !program_.busyLanes().empty() ? 2 * program_.busyLanes().size() - 1
                                                                      : 0;
   }
+  bool isPaced(LaneId lane) const { return program_.pacing.isPaced(program_.streamOf(lane, slot_)); }
   bool isPaced(const Step& step) const {
-    return step.kind != StepKind::free && step.kind != StepKind::use && program_.pacing.isPaced(step.lane);
+    return step.kind != StepKind::free && step.kind != StepKind::use && isPaced(step.lane);
   }
   std::uint64_t piecesOf(const Step& step) const;
   Status fits(LaneId lane, std::uint64_t pieces, bool* fits);
@@ -106,11 +107,11 @@ class Issuer {
   bool begun_ = false;                   // a tick has begun and is not issued to its end
   bool full_ = false;                    // command `next_` has found its lane's queue full
   std::atomic<std::uint64_t> fullQueues_{0}, graphLaunches_{0};
-  std::vector<DeviceAddress> addresses_;   // by buffer, at command `next_`
-  std::vector<DeviceAddress> operands_;    // of the run that is being launched
-  std::vector<BlockId> blocks_;            // by root buffer
-  std::vector<std::uint32_t> handedOver_;  // inputs, outputs and their views
-  std::vector<FirstTouch> firstTouches_;   // with poison: those outside graphs
+  std::vector<DeviceAddress> addresses_;  // by buffer, at command `next_`
+  std::vector<DeviceAddress> operands_;   // of the run that is being launched
+  std::vector<BlockId> blocks_;           // by root buffer
+  std::vector<std::uint32_t> bySlot_;     // buffers and views whose address is the slot's
+  std::vector<FirstTouch> firstTouches_;  // with poison: those outside graphs
   std::size_t nextTouch_ = 0;
   // Outputs on a device: lanes of users may still read the slot, as its last lease left it. A lane's first
   // write of an output in a tick comes after those readers, whose marks are held until the tick is issued.

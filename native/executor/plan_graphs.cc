@@ -101,7 +101,7 @@ class Maker {
     InstantiateResult result = InstantiateResult::success;
     Status status = graphs::ExecutableGraph::instantiate(definition_, {}, made, &result);
     if (status != Status::ok) return failed(status, "graphInstantiate");
-    status = made->upload(program_.streams()[lane_]);
+    status = made->upload(program_.stream(lane_, slot_));
     if (status != Status::ok) return failed(status, "execUpload");
     return std::nullopt;
   }
@@ -140,6 +140,7 @@ bool dependsOnSlot(const Program& program, const GraphRange& range) {
       const std::uint32_t root = spec.buffers[program.decoded().operands[step.operands + i]].root;
       const Life life = spec.buffers[root].life;
       if (life == Life::input || life == Life::output) return true;
+      if (life == Life::tick && program.spec().arenas > 1) return true;
     }
   }
   return false;

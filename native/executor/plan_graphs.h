@@ -11,8 +11,9 @@
 namespace braid {
 
 // The executables of a program's graphs, made when it is opened. A graph that touches an input or an output
-// has one executable for each slot, since they differ in these addresses; every other address is fixed. So a
-// launch is one call of the driver, and nothing is updated.
+// has one executable for each slot, since they differ in these addresses, and so has one that touches a tick
+// buffer where slots have arenas of their own; every other address is fixed. So a launch is one call of the
+// driver, and nothing is updated.
 //
 // The nodes need no owners: kernels and memory are the session's, which destroys its executables only after
 // all launches have completed.

@@ -100,22 +100,43 @@ MaybeFailure Program::afterPreviousUses(Driver& driver, Stream stream) {
   return failureOf(driver, status, "streamWait");
 }
 
+MaybeFailure Program::makeStream(LaneId lane) {
+  Driver& driver = *laneDrivers_[lane];
+  const DeviceInfo& info = driver.info();
+  // Higher priorities are greater numbers in a plan, lesser ones in a driver.
+  const int priority = std::clamp(-spec_.lanes[lane].priority, info.greatestPriority, info.leastPriority);
+  driver.bind();
+  Stream stream = nullptr;
+  if (const Status status = objects.stream(driver, &stream, priority); status != Status::ok) {
+    Failure failure = failureOf(driver, status, "streamCreate");
+    failure.lane = spec_.lanes[lane].name;
+    return failure;
+  }
+  streams_.push_back(stream);
+  return afterPreviousUses(driver, stream);
+}
+
+void Program::findBusyLanes() {
+  std::vector<bool> busy(spec_.lanes.size());
+  for (const Step& step : schedule_.steps)
+    if (step.kind != StepKind::free && step.kind != StepKind::use) busy[step.lane] = true;
+  for (LaneId lane = 0; lane < busy.size(); ++lane)
+    if (busy[lane]) busyLanes_.push_back(lane);
+}
+
 MaybeFailure Program::makeStreams() {
-  for (const LaneSpec& lane : spec_.lanes) {
-    Driver& driver = *drivers_[lane.device];
-    const DeviceInfo& info = driver.info();
-    // Higher priorities are greater numbers in a plan, lesser ones in a driver.
-    const int priority = std::clamp(-lane.priority, info.greatestPriority, info.leastPriority);
-    driver.bind();
-    Stream stream = nullptr;
-    if (const Status status = objects.stream(driver, &stream, priority); status != Status::ok) {
-      Failure failure = failureOf(driver, status, "streamCreate");
-      failure.lane = lane.name;
-      return failure;
+  findBusyLanes();
+  const auto lanes = static_cast<LaneId>(spec_.lanes.size());
+  for (const LaneSpec& lane : spec_.lanes) laneDrivers_.push_back(drivers_[lane.device].get());
+  for (std::uint32_t slot = 0; slot < spec_.arenas; ++slot) {
+    for (LaneId lane = 0; lane < lanes; ++lane) {
+      const bool issued = std::binary_search(busyLanes_.begin(), busyLanes_.end(), lane);
+      // Of further slots only the lanes on which something is issued have streams.
+      if (slot > 0 && !issued)
+        streams_.push_back(streams_[lane]);
+      else if (MaybeFailure failure = makeStream(lane))
+        return failure;
     }
-    if (MaybeFailure failure = afterPreviousUses(driver, stream)) return failure;
-    laneDrivers_.push_back(&driver);
-    streams_.push_back(stream);
   }
   for (const auto& driver : drivers_) {
     driver->bind();
@@ -150,18 +171,12 @@ MaybeFailure Program::makeEvents() {
     if (schedule_.alternating[event]) marker(schedule_.recordedOn[event]);
   }
   std::vector<TickOrder::Marker> spare;
-  for (LaneId lane = 0; lane < streams_.size(); ++lane) spare.push_back(marker(lane));
+  for (LaneId lane = 0; lane < spec_.lanes.size(); ++lane) spare.push_back(marker(lane));
 
-  std::vector<bool> busy(streams_.size());
-  for (const Step& step : schedule_.steps)
-    if (step.kind != StepKind::free && step.kind != StepKind::use) busy[step.lane] = true;
-  for (LaneId lane = 0; lane < streams_.size(); ++lane) {
-    if (busy[lane]) busyLanes_.push_back(lane);
-  }
-  tickEnds_.resize(spec_.inFlight * streams_.size());
+  tickEnds_.resize(spec_.inFlight * spec_.lanes.size());
   for (std::uint32_t slot = 0; slot < spec_.inFlight; ++slot) {
     for (const LaneId lane : busyLanes_)
-      make(&tickEnds_[slot * streams_.size() + lane], lane, EventKind::awaited);
+      make(&tickEnds_[slot * spec_.lanes.size() + lane], lane, EventKind::awaited);
   }
   if (spec_.enforced && !busyLanes_.empty()) make(&tickOrder_, busyLanes_.front(), EventKind::order);
   return failure ? failure : makePools(spare);
@@ -184,7 +199,8 @@ MaybeFailure Program::makePools(const std::vector<TickOrder::Marker>& spare) {
 // The most pieces that a tick puts into each lane's queue: a traced run has an event before and after it,
 // poison adds a fill for each allocation, and an enforced bound the order of ticks.
 MaybeFailure Program::makePacing() {
-  std::vector<std::uint64_t> pieces(streams_.size(), 1);
+  const std::size_t lanes = spec_.lanes.size();
+  std::vector<std::uint64_t> pieces(lanes, 1);
   for (const Step& step : schedule_.steps) {
     if (step.kind == StepKind::run) pieces[step.lane] += this->pieces(step.run) + 3;
     if (step.kind == StepKind::record || step.kind == StepKind::wait || step.kind == StepKind::launch)
@@ -194,11 +210,12 @@ MaybeFailure Program::makePacing() {
   for (const LaneId lane : busyLanes_) {
     if (spec_.enforced) pieces[lane] += lane == busyLanes_.front() ? busyLanes_.size() : 1;
   }
-  for (LaneId lane = 0; lane < streams_.size(); ++lane) {
-    Driver& driver = driverOf(lane);
+  const std::uint32_t ticks = spec_.inFlight / spec_.arenas;  // on one stream
+  for (std::size_t stream = 0; stream < streams_.size(); ++stream) {
+    Driver& driver = driverOfStream(stream);
     if (drivers_.size() > 1) driver.bind();
     const Status status =
-        pacing.addLane(driver.streamDepth(), pieces[lane] * spec_.inFlight,
+        pacing.addLane(driver.streamDepth(), pieces[stream % lanes] * ticks,
                        [&](Event* event) { return objects.event(driver, event, EventKind::order); });
     if (status != Status::ok) return failureOf(driver, status, "eventCreate");
   }

@@ -41,13 +41,22 @@ class Program {
   const std::shared_ptr<Driver>& sharedDriver(std::size_t device) const { return drivers_[device]; }
   std::uint32_t deviceOf(LaneId lane) const { return spec_.lanes[lane].device; }
   Driver& driverOf(LaneId lane) const { return *laneDrivers_[lane]; }
+  Driver& driverOfStream(std::size_t stream) const { return *laneDrivers_[stream % spec_.lanes.size()]; }
   const ProgramSpec& spec() const { return spec_; }
   const std::vector<Step>& steps() const { return decoded_.steps; }  // the plan's commands
   // What is issued in their place.
   const Schedule& schedule() const { return schedule_; }
   const Decoded& decoded() const { return decoded_; }
   const Kernel& kernel(std::uint32_t run) const { return *runKernels_[run]; }
+  // Of slot 0's lanes, and where slots have lanes of their own of all others too: (slot, lane) in order.
   const std::vector<Stream>& streams() const { return streams_; }
+  // The slot whose streams a tick in this slot is issued on.
+  std::uint32_t lanesOf(std::uint32_t slot) const { return spec_.arenas > 1 ? slot : 0; }
+  // Where a lane's stream stands in `streams` and its queue in `pacing`.
+  LaneId streamOf(LaneId lane, std::uint32_t slot) const {
+    return lanesOf(slot) * static_cast<LaneId>(spec_.lanes.size()) + lane;
+  }
+  Stream stream(LaneId lane, std::uint32_t slot) const { return streams_[streamOf(lane, slot)]; }
   // The most pieces of work that the run puts into its stream's queue.
   std::uint32_t pieces(std::uint32_t run) const { return runPieces_[run]; }
   Event event(TickOrder::Marker marker) const { return markerEvents_[marker]; }
@@ -55,7 +64,7 @@ class Program {
   TickOrder::Marker marker(std::uint32_t event, std::uint64_t tick) const {
     return markers_[event] + (schedule_.alternating[event] ? tick & 1 : 0);
   }
-  Event tickEnd(std::uint32_t slot, LaneId lane) const { return tickEnds_[slot * streams_.size() + lane]; }
+  Event tickEnd(std::uint32_t slot, LaneId lane) const { return tickEnds_[slot * spec_.lanes.size() + lane]; }
   // Recorded on the first of the busy lanes; only where the bound is enforced.
   Event tickOrder() const { return tickOrder_; }
   // Lanes on whose streams something is issued. The other lanes' ticks have no end to wait for.
@@ -75,6 +84,8 @@ class Program {
   MaybeFailure enablePeers();
   MaybeFailure afterPreviousUses(Driver& driver, Stream stream);
   MaybeFailure makeStreams();
+  MaybeFailure makeStream(LaneId lane);
+  void findBusyLanes();
   MaybeFailure makeEvents();
   MaybeFailure makePools(const std::vector<TickOrder::Marker>& spare);
   MaybeFailure prepareKernels(const ReferenceFactory& reference);

@@ -52,6 +52,8 @@ struct GraphTable {
 struct ProgramSpec {
   std::string name;
   std::uint32_t inFlight = 1;
+  // 1: all ticks have the same tick buffers and streams. Else inFlight: those of a slot are its own.
+  std::uint32_t arenas = 1;
   std::vector<LaneSpec> lanes;
   std::vector<BufferSpec> buffers;
   std::vector<KernelSpec> kernels;

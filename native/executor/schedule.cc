@@ -12,7 +12,8 @@ constexpr std::uint32_t none = ~std::uint32_t{0};
 
 class Scheduler {
  public:
-  Scheduler(const ProgramSpec& spec, const Decoded& decoded) : spec_(spec), decoded_(decoded) {
+  Scheduler(const ProgramSpec& spec, const Decoded& decoded)
+      : spec_(spec), decoded_(decoded), apart_(spec.arenas > 1) {
     out_.events = spec.events;
     endOf_.assign(decoded.graphs.size(), none);
     laneOf_.assign(decoded.graphs.size(), 0);
@@ -65,7 +66,8 @@ class Scheduler {
 
   // The graph that each lane's last command of a tick is in, which is where the next tick finds it.
   void findEnds() {
-    tails_.assign(spec_.lanes.size(), {none, true});
+    tails_.assign(spec_.lanes.size(), {none, true, apart_});
+    if (apart_) return;
     for (std::size_t at = 0; at < decoded_.steps.size(); ++at)
       if (onLane(decoded_.steps[at])) tails_[decoded_.steps[at].lane].graph = graphOf_[at];
   }
@@ -83,7 +85,7 @@ class Scheduler {
   }
   // For the end of a graph's launch in this tick, or the tick before.
   void waitForEnd(std::uint32_t graph, std::uint32_t lane, bool previous, std::uint32_t command) {
-    if (laneOf_[graph] != lane) wait(endOf_[graph], lane, previous, command);
+    if (laneOf_[graph] != lane || (previous && apart_)) wait(endOf_[graph], lane, previous, command);
   }
   void record(std::uint32_t event, std::uint32_t lane, std::uint32_t command) {
     Step step;
@@ -98,7 +100,7 @@ class Scheduler {
     if (!onLane(step)) return void(out_.steps.push_back(step));
     Tail& tail = tails_[step.lane];
     if (tail.graph != none) waitForEnd(tail.graph, step.lane, tail.previous, step.command);
-    tail = {none, false};
+    tail = {none, false, false};
     if (step.kind == StepKind::wait && recordedIn_[step.subject] != none)
       waitForEnd(recordedIn_[step.subject], step.lane, step.previous, step.command);
     else
@@ -113,15 +115,16 @@ class Scheduler {
       Tail& tail = tails_[step.lane];
       if (tail.graph != none) {
         waitForEnd(tail.graph, own, tail.previous, range.from);
-      } else if (step.lane != own) {
+      } else if (step.lane != own && !tail.idle) {
         record(out_.events, step.lane, range.from);
         wait(out_.events++, own, false, range.from);
       }
-      tail = {graph, false};
+      tail = {graph, false, false};
       if (step.kind != StepKind::wait) continue;
       const std::uint32_t in = recordedIn_[step.subject];
-      if (in != none && in != graph) waitForEnd(in, own, step.previous, range.from);
-      if (in == none && decoded_.recordedOn[step.subject] != own)
+      const bool elsewhere = step.previous && apart_;
+      if (in != none && (in != graph || elsewhere)) waitForEnd(in, own, step.previous, range.from);
+      if (in == none && (decoded_.recordedOn[step.subject] != own || elsewhere))
         wait(step.subject, own, step.previous, range.from);
     }
     Step step;
@@ -157,14 +160,17 @@ class Scheduler {
     }
   }
 
-  // Where a lane's last command is: in a graph, launched in the tick before or in this one; or outside.
+  // Where a lane's last command is: in a graph, launched in the tick before or in this one; or outside. Idle:
+  // ticks have lanes of their own, and this one has none on this lane yet.
   struct Tail {
     std::uint32_t graph = none;
     bool previous = false;
+    bool idle = false;
   };
 
   const ProgramSpec& spec_;
   const Decoded& decoded_;
+  const bool apart_;  // ticks in flight have streams of their own: none is ordered after the one before
   Schedule out_;
   std::vector<std::uint32_t> endOf_, laneOf_;  // by graph: the event of its end, its launching lane
   std::vector<std::uint32_t> graphOf_;         // by step of the plan; none: outside

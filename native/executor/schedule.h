@@ -18,7 +18,8 @@ namespace braid {
 //   3. Before a launch the launching lane also waits for each event that a command in the graph waits for and
 //      that is recorded outside. A wait for an event that is recorded in a graph is one for that graph's end.
 //   4. Nothing waits for its own lane's earlier work, or twice for the same; nothing is recorded for nobody.
-// All this holds from one tick to the next too. Events are those of the plan, then those of 1 and 2.
+// All this holds from one tick to the next too; but where slots have lanes of their own, a tick comes after
+// the one before only by 3, on whichever lane. Events are those of the plan, then those of 1 and 2.
 struct Schedule {
   std::vector<Step> steps;
   std::uint32_t events = 0;

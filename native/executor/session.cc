@@ -191,8 +191,8 @@ void Session::finishFailure(std::uint64_t tick) {
 
 void Session::drain() {
   const std::vector<Stream>& streams = program_->streams();
-  for (LaneId lane = 0; lane < streams.size(); ++lane)
-    program_->driverOf(lane).streamSynchronize(streams[lane]);
+  for (std::size_t stream = 0; stream < streams.size(); ++stream)
+    program_->driverOfStream(stream).streamSynchronize(streams[stream]);
 }
 
 MaybeFailure Session::awaitTick(std::uint64_t tick) {

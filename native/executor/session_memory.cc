@@ -7,6 +7,12 @@ namespace {
 
 bool handedOver(Life life) { return life == Life::input || life == Life::output; }
 
+// How often a buffer outside the arenas is there.
+std::uint64_t copiesOf(const ProgramSpec& spec, const BufferSpec& buffer) {
+  if (handedOver(buffer.life)) return spec.inFlight;
+  return buffer.life == Life::tick ? spec.arenas : 1;
+}
+
 std::string item(const char* list, std::size_t index) {
   return std::string(list) + "[" + std::to_string(index) + "]";
 }
@@ -44,13 +50,13 @@ MaybeFailure SessionMemory::layOut(const ProgramSpec& spec) {
       continue;
     }
     Range& range = ranges_[of(buffer)];
-    const std::uint64_t bytes =
-        RangePool::rounded(buffer.bytes) * (handedOver(buffer.life) ? spec.inFlight : 1);
+    const std::uint64_t bytes = RangePool::rounded(buffer.bytes) * copiesOf(spec, buffer);
     range.fixed += bytes;
     if (buffer.life == Life::state || buffer.life == Life::tick) range.state += bytes;
     if (sources_.shared.contains(static_cast<std::uint32_t>(i))) range.shared += bytes;
     if (range.fixed > most) return invalidProgram(item("buffers", i), "more than 2^60 bytes in all");
   }
+  findOwnBytes(spec);
   for (std::size_t device = 0; device < devices_.size(); ++device) {
     if (MaybeFailure failure = sizeDevice(spec, device)) return failure;
   }
@@ -59,10 +65,23 @@ MaybeFailure SessionMemory::layOut(const ProgramSpec& spec) {
   return std::nullopt;
 }
 
+void SessionMemory::findOwnBytes(const ProgramSpec& spec) {
+  if (spec.arenas == 1) return;
+  for (std::size_t device = 0; device < devices_.size(); ++device) {
+    const std::uint64_t end = spec.devices[device].arenaBytes;
+    std::uint64_t from = end;
+    for (const BufferSpec& buffer : spec.buffers)
+      if (buffer.life == Life::tick && buffer.arenaOffset >= 0 && buffer.bytes > 0 && buffer.device == device)
+        from = std::min(from, static_cast<std::uint64_t>(buffer.arenaOffset));
+    ranges_[device].own = RangePool::rounded(end - from);
+  }
+}
+
 MaybeFailure SessionMemory::sizeDevice(const ProgramSpec& spec, std::size_t device) {
   const auto& [boundBytes, arenaBytes] = spec.devices[device];
   Range& range = ranges_[device];
-  range.total = spec.planned ? range.fixed + RangePool::rounded(arenaBytes) : RangePool::rounded(boundBytes);
+  range.total = spec.planned ? range.fixed + RangePool::rounded(arenaBytes) + (spec.arenas - 1) * range.own
+                             : RangePool::rounded(boundBytes);
   if (spec.planned && arenaBytes == 0) range.total = range.fixed;
   if (!spec.planned && boundBytes == 0) range.total = 0;
   const std::uint64_t promised = RangePool::rounded(boundBytes);
@@ -149,7 +168,8 @@ MaybeFailure SessionMemory::takeRoots(const ProgramSpec& spec) {
     Place& place = places_[i];
     if (buffer.life == Life::state || buffer.life == Life::tick) {
       place.address = state[memory] + stateEnd[memory];
-      stateEnd[memory] += bytes;
+      if (buffer.life == Life::tick && spec.arenas > 1) place.own = bytes;
+      stateEnd[memory] += bytes * copiesOf(spec, buffer);
       continue;
     }
     if (sources_.shared.contains(i)) continue;
@@ -172,7 +192,9 @@ MaybeFailure SessionMemory::takeRoots(const ProgramSpec& spec) {
 
 // Parameters that are shared lie outside the arena: the ends that only they would take are left out.
 void SessionMemory::trimArena(const ProgramSpec& spec, std::size_t memory) {
-  std::uint64_t low = poolBytes(memory), high = 0;
+  const std::uint64_t further = (spec.arenas - 1) * ranges_[memory].own;
+  const std::uint64_t one = poolBytes(memory) - further;
+  std::uint64_t low = one, high = 0;
   for (std::uint32_t i = 0; i < spec.buffers.size(); ++i) {
     const BufferSpec& buffer = spec.buffers[i];
     if (buffer.root != i || buffer.arenaOffset < 0 || of(buffer) != memory) continue;
@@ -181,9 +203,9 @@ void SessionMemory::trimArena(const ProgramSpec& spec, std::size_t memory) {
     low = std::min(low, offset / RangePool::granule * RangePool::granule);
     high = std::max(high, offset + buffer.bytes);
   }
-  high = std::min(high == 0 ? 0 : RangePool::rounded(high), poolBytes(memory));
+  high = std::min(high == 0 ? 0 : RangePool::rounded(high), one);
   ranges_[memory].low = std::min(low, high);
-  ranges_[memory].total = ranges_[memory].fixed + high - ranges_[memory].low;
+  ranges_[memory].total = ranges_[memory].fixed + high - ranges_[memory].low + further;
 }
 
 // The ranges of pools and the arenas, and the places of the buffers in an arena.
@@ -202,8 +224,9 @@ MaybeFailure SessionMemory::takeRanges(const ProgramSpec& spec) {
   }
   for (std::size_t i = 0; i < spec.buffers.size(); ++i) {
     const BufferSpec& buffer = spec.buffers[i];
-    if (buffer.root == i && buffer.arenaOffset >= 0)
-      places_[i].address = ranges_[of(buffer)].base + static_cast<std::uint64_t>(buffer.arenaOffset);
+    if (buffer.root != i || buffer.arenaOffset < 0) continue;
+    places_[i].address = ranges_[of(buffer)].base + static_cast<std::uint64_t>(buffer.arenaOffset);
+    if (buffer.life == Life::tick) places_[i].own = ranges_[of(buffer)].own;
   }
   for (const auto& [root, block] : sources_.shared) places_[root].address = block->address;
   return std::nullopt;
@@ -276,7 +299,7 @@ DeviceAddress SessionMemory::address(const ProgramSpec& spec, std::uint32_t buff
   const BufferSpec& view = spec.buffers[buffer];
   const Place& place = places_[view.root];
   if (handedOver(spec.buffers[view.root].life)) return slots_[place.slots + slot].address + view.rootOffset;
-  return place.address + view.rootOffset;
+  return place.address + slot * place.own + view.rootOffset;
 }
 
 caching::Block* SessionMemory::slotBlock(std::uint32_t root, std::uint32_t slot) const {

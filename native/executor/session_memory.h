@@ -43,6 +43,10 @@ struct MemorySources {
 //                    or output
 // Everything but pooled tick buffers has a fixed address from here on. A memory is numbered as its device;
 // the pinned one comes after the last of them.
+//
+// With several arenas each slot has its own tick buffers: in device memory one arena lies behind the other,
+// from the lowest tick buffer on, so that all share the states and parameters below it; pinned ones lie side
+// by side.
 class SessionMemory {
  public:
   explicit SessionMemory(std::vector<std::shared_ptr<DeviceMemory>> devices)
@@ -58,7 +62,8 @@ class SessionMemory {
   // Nothing of the session may still use it; marks on its blocks still hold them back. Idempotent.
   void release();
 
-  // Of a buffer with a fixed address (views too). The slot matters to inputs and outputs only.
+  // Of a buffer with a fixed address (views too). The slot matters to inputs and outputs, and where slots
+  // have arenas of their own to tick buffers.
   DeviceAddress address(const ProgramSpec& spec, std::uint32_t buffer, std::uint32_t slot) const;
   bool isFixed(std::uint32_t root) const { return places_[root].address != 0; }
   // The block of one slot of an output in device memory. It is lent to users, whose lanes' uses of it are
@@ -87,10 +92,12 @@ class SessionMemory {
     DeviceAddress base = 0;  // of the pool or the whole arena
     std::uint64_t fixed = 0, total = 0, state = 0, shared = 0;
     std::uint64_t low = 0;  // where in the arena its block begins
+    std::uint64_t own = 0;  // bytes from one slot's arena to the next one's
   };
   struct Place {
     DeviceAddress address = 0;  // of the first slot; 0: none yet
     std::uint32_t slots = 0;    // where its slots begin in `slots_`; of inputs and outputs only
+    std::uint64_t own = 0;      // of a tick buffer: bytes from one slot's to the next one's
   };
   struct Slot {
     DeviceAddress address = 0;
@@ -99,6 +106,7 @@ class SessionMemory {
   };
   MaybeFailure layOut(const ProgramSpec& spec);
   MaybeFailure sizeDevice(const ProgramSpec& spec, std::size_t device);
+  void findOwnBytes(const ProgramSpec& spec);
   MaybeFailure takeRoots(const ProgramSpec& spec);
   void trimArena(const ProgramSpec& spec, std::size_t memory);
   MaybeFailure takeRanges(const ProgramSpec& spec);

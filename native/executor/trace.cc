@@ -69,20 +69,20 @@ MaybeFailure Trace::tie(Program& program) {
   return std::nullopt;
 }
 
-Status Trace::anchor(Program& program, std::uint64_t tick, LaneId lane) {
+Status Trace::anchor(Program& program, std::uint64_t tick, std::uint32_t slot, LaneId lane) {
   Clock& clock = clocks_[program.deviceOf(lane)];
   if (clock.anchored == tick) return Status::ok;
   clock.anchored = tick;
   return program.driverOf(lane).eventRecord(clock.anchors[tick % clock.anchors.size()],
-                                            program.streams()[lane]);
+                                            program.stream(lane, slot));
 }
 
 Status Trace::begin(Program& program, std::uint32_t slot, const Step& run) {
-  return program.driverOf(run.lane).eventRecord(event(slot, run.run, 0), program.streams()[run.lane]);
+  return program.driverOf(run.lane).eventRecord(event(slot, run.run, 0), program.stream(run.lane, slot));
 }
 
 Status Trace::end(Program& program, std::uint32_t slot, const Step& run) {
-  return program.driverOf(run.lane).eventRecord(event(slot, run.run, 1), program.streams()[run.lane]);
+  return program.driverOf(run.lane).eventRecord(event(slot, run.run, 1), program.stream(run.lane, slot));
 }
 
 // Calls `take(run, start, end)` for each run whose times are known.

@@ -36,7 +36,7 @@ class Trace {
   bool enabled() const { return runs_ > 0; }
 
   // Before the first run or launch of a tick on a device: the others do nothing.
-  Status anchor(Program& program, std::uint64_t tick, LaneId lane);
+  Status anchor(Program& program, std::uint64_t tick, std::uint32_t slot, LaneId lane);
   Status begin(Program& program, std::uint32_t slot, const Step& run);
   Status end(Program& program, std::uint32_t slot, const Step& run);
   // Of a run in a slot: 0 the start, 1 the end.

@@ -47,6 +47,7 @@ export const flatten = (plan: Plan): FlatProgram => {
       storage: plan.storage,
       enforced: plan.boundKind === 'enforced',
       arenaBytes: each(plan, plan.arena),
+      arenas: plan.arenas ?? 1,
       bound: { device: each(plan, plan.bound.device), pinned: plan.bound.pinned },
     },
   }

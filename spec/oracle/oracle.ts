@@ -65,6 +65,9 @@ interface Unrolled {
   readonly known: (i: number, lane: number, t: number, c: number) => boolean
 }
 
+/** Whether each tick in flight has an arena and lanes of its own. */
+const apart = ({ storage, arenas = 1 }: Plan): boolean => storage === 'planned' && arenas > 1
+
 const laneOf = (command: Command): number =>
   command[0] === 'alloc' || command[0] === 'free' || command[0] === 'use' ? -1 : command[2]
 
@@ -78,6 +81,8 @@ const unroll = (plan: Plan, ticks: number, inCallOrder = false): Unrolled => {
   const last = plan.lanes.map(() => -1)
   const called = new Map<number, number>()
   for (let t = 0; t < ticks; t++) {
+    // With several arenas each tick has lanes of its own.
+    if (apart(plan)) last.fill(-1)
     if (t >= plan.inFlight)
       for (let c = 0; c < n; c++)
         if (laneOf(plan.commands[c]!) >= 0) into[starts + t]!.push(at(t - plan.inFlight, c))
@@ -117,7 +122,7 @@ const unroll = (plan: Plan, ticks: number, inCallOrder = false): Unrolled => {
   }
   const known = (i: number, lane: number, t: number, c: number) => {
     if (above[starts + t]!.has(i)) return true
-    for (let j = at(t, c) - 1; j >= 0; j--) {
+    for (let j = at(t, c) - 1; j >= (apart(plan) ? at(t, 0) : 0); j--) {
       if (laneOf(plan.commands[j % n]!) === lane) return i === j || above[j]!.has(i)
     }
     return false
@@ -377,6 +382,14 @@ const planned = (u: Unrolled, say: Say): void => {
     return a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes
   }
   const ticked = roots(plan)
+  const { arenas = 1, inFlight } = plan
+  if (arenas > 1 && arenas !== inFlight) say('L4', -1)
+  const own = ticked.filter(({ life, offset, bytes }) => life === 'tick' && offset !== undefined && bytes > 0)
+  for (const { id, life, offset, bytes, device } of ticked) {
+    const kept = life !== 'tick' && offset !== undefined && bytes > 0
+    const isBelow = own.every(other => other.device !== device || other.offset! >= offset! + bytes)
+    if (arenas > 1 && kept && !isBelow) say('L3', -1, id)
+  }
   for (const { id, offset, bytes, device } of ticked)
     if (offset !== undefined && offset + bytes > plan.arena![device]!) say('L9', -1, id)
   for (const x of ticked) {
@@ -388,6 +401,8 @@ const planned = (u: Unrolled, say: Say): void => {
       const [xs, ys] = [accessesOf(u, x.id), accessesOf(u, y.id)]
       for (let t = 0; t < u.ticks; t++) {
         for (let s = t; s < u.ticks; s++) {
+          // Other ticks than every `arenas`-th have other bytes.
+          if ((s - t) % arenas !== 0) continue
           const mine = xs.filter(access => access.t === t)
           const theirs = ys.filter(access => access.t === s)
           if (mine.length === 0 || theirs.length === 0 || (x.id === y.id && s === t)) continue
@@ -437,7 +452,8 @@ const afters = (u: Unrolled, say: Say): void => {
  * between them. Of edges that are not in order the later ones count as absent.
  */
 const graphs = (u: Unrolled, quality: boolean, say: Say): void => {
-  const { commands, lanes, nodes, graphs = [], storage } = u.plan
+  const { commands, lanes, nodes, graphs = [], storage, arenas = 1 } = u.plan
+  if (arenas > 1 && u.plan.graphs === undefined) say('L11', -1)
   if (graphs.length > 0 && storage !== 'planned') return void say('L11', -1)
   let end = 0
   for (const { from, to } of graphs) {
@@ -578,11 +594,17 @@ export const oraclePeak = (plan: Plan, ticks = 8): { bytes: number[]; reachedAt:
     const slots = buffer.life === 'input' || buffer.life === 'output'
     const inArena = plan.storage === 'planned' && buffer.space === 'device'
     if (slots || (!inArena && (buffer.life !== 'tick' || plan.storage === 'planned')))
-      bytes[memory(buffer.id)]! += buffer.bytes * (slots ? plan.inFlight : 1)
+      bytes[memory(buffer.id)]! +=
+        buffer.bytes * (slots ? plan.inFlight : buffer.life === 'tick' ? (plan.arenas ?? 1) : 1)
   }
   if (plan.storage === 'planned') {
     plan.arena!.forEach((size, device) => {
-      bytes[device]! += size
+      const places = roots(plan).filter(
+        ({ space, life, device: on, offset, bytes }) =>
+          space === 'device' && life === 'tick' && on === device && offset !== undefined && bytes > 0,
+      )
+      const own = size - Math.min(size, ...places.map(({ offset }) => offset!))
+      bytes[device]! += size + ((plan.arenas ?? 1) - 1) * Math.ceil(own / 512) * 512
     })
     return { bytes, reachedAt }
   }

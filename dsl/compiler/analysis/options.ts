@@ -16,6 +16,11 @@ export interface Settings {
   readonly name: string
   readonly dims: ReadonlyMap<string, number>
   readonly inFlight: number
+  /**
+   * How many ticks in flight have an arena of their own: 1, which all of them share, or `inFlight`. No option:
+   * see `search/choose-arenas.ts`.
+   */
+  readonly arenas: number
   readonly memory: number | 'fast' | 'small'
   readonly storage: 'pooled' | 'planned'
   readonly mode: 'eager' | 'graph' | 'auto'
@@ -24,6 +29,13 @@ export interface Settings {
   readonly machine: Machine
   readonly profile: ReadonlyMap<string, number>
 }
+
+/**
+ * Whether a tick in flight has to come after anything of the tick before it: not where the host waits for that
+ * one's end, nor where each has an arena of its own.
+ */
+export const ticksMeet = ({ inFlight, arenas }: Pick<Settings, 'inFlight' | 'arenas'>): boolean =>
+  inFlight > 1 && arenas === 1
 
 const whole = (value: unknown, least: number, most = Number.MAX_SAFE_INTEGER): value is number =>
   Number.isSafeInteger(value) && (value as number) >= least && (value as number) <= most
@@ -149,6 +161,7 @@ export const normaliseOptions = (
     bad('name', 'a name', name, "leave it out for the graph's")
   return unless(errors, () => ({
     ...(plain as Pick<Settings, keyof typeof plain>),
+    arenas: 1,
     name: name as string,
     dims,
     machine: 'right' in model ? model.right : h200,

@@ -53,6 +53,7 @@ export const predict = (ir: Ordered, costs: Costs): Prediction => {
  */
 const workloadOf = (ir: Ordered, costs: Costs): Workload => {
   const { laneOf, waitStart, waitOn, waitTick, begins } = ir
+  const alone = ir.settings.mode === 'graph' && ir.settings.arenas === 1
   const count = laneOf.length
   const startEvent = new Int32Array(count).fill(-1)
   const endEvent = new Int32Array(count).fill(-1)
@@ -65,8 +66,9 @@ const workloadOf = (ir: Ordered, costs: Costs): Workload => {
   const workload = {
     lanes: ir.lanes.length,
     events,
-    // A graph is one piece of its lane, so the next tick's comes after it.
-    inFlight: ir.settings.mode === 'graph' ? 1 : Math.min(ir.settings.inFlight, deepest),
+    // A graph is one piece of its lane, so the next tick's comes after it, unless it has lanes of its own.
+    inFlight: alone ? 1 : Math.min(ir.settings.inFlight, deepest),
+    apart: Math.min(ir.settings.arenas, deepest),
     steps,
     kind: new Uint8Array(steps),
     lane: new Int32Array(steps),

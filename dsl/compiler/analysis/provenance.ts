@@ -24,11 +24,19 @@ export interface WindowDecision {
   readonly at: string
 }
 
+/** `ticks`: predicted nanoseconds from tick to tick with one arena and with several, where both are known. */
+export interface Arenas {
+  readonly because: string
+  readonly ticks?: { readonly one: number; readonly several: number }
+}
+
 /** What the compiler decided and the plan does not say. */
 export interface Decisions {
   readonly memory: Settings['memory']
   /** Under `mode: 'auto'`: predicted nanoseconds from tick to tick in each mode. */
   readonly modes?: { readonly eager: number; readonly graph: number }
+  /** In graph mode: how many arenas ticks in flight have, and why. */
+  readonly arenas?: Arenas
   /** The most lanes that were allowed. */
   readonly mostLanes: number
   /** By lane of the plan. */

@@ -97,13 +97,13 @@ const smallest = (
 
 /**
  * Of each device: buffers that live on across ticks lie at the bottom, in order of id; above them the live
- * ranges share bytes.
+ * ranges share bytes. `held`: the bytes of its arenas, which share the bottom.
  */
 const placesOf = (
   ir: Synchronized,
   ranges: LiveRanges,
   home: Int32Array,
-): Arena & { readonly members: Int32Array[] } => {
+): Arena & { readonly members: Int32Array[]; readonly held: number[] } => {
   const { buffers, lanes, settings } = ir
   const most =
     settings.memory === 'small'
@@ -115,6 +115,7 @@ const placesOf = (
   const slots = slotsOf(ir, devices)
   const offset = new Float64Array(buffers.length).fill(-1)
   const bytes = new Array<number>(devices).fill(0)
+  const shared = new Array<number>(devices).fill(0)
   const members: Int32Array[] = []
   const inArena = (id: number, device: number): boolean =>
     buffers[id]!.root === id && buffers[id]!.space === 'device' && (lanes[home[id]!]?.device ?? 0) === device
@@ -125,9 +126,11 @@ const placesOf = (
       offset[id] = end
       end += aligned(bytes)
     })
+    shared[device] = end
     const own = Int32Array.from(ranges.buffer.keys()).filter(k => inArena(ranges.buffer[k]!, device))
     const sizes = Float64Array.from(own, k => aligned(buffers[ranges.buffer[k]!]!.bytes))
-    const places = smallest(someOf(ranges, own), sizes, ir, end, Math.max(0, most - slots[device]!))
+    const within = end + (most - slots[device]! - end) / settings.arenas
+    const places = smallest(someOf(ranges, own), sizes, ir, end, Math.max(0, within))
     places.forEach((at, i) => {
       offset[ranges.buffer[own[i]!]!] = at
       end = Math.max(end, at + sizes[i]!)
@@ -141,7 +144,8 @@ const placesOf = (
     offset[id] = bytes[0]!
     bytes[0]! += aligned(buffers[id]!.bytes)
   })
-  return { offset, bytes, members }
+  const held = bytes.map((end, device) => end + (settings.arenas - 1) * (end - shared[device]!))
+  return { offset, bytes, members, held }
 }
 
 /**
@@ -150,7 +154,8 @@ const placesOf = (
 const pinnedOf = ({ buffers, settings }: Ordered): number =>
   buffers.reduce((sum, { root, space, life, bytes }, id) => {
     if (root !== id || space !== 'pinned') return sum
-    return sum + aligned(bytes) * (life === 'input' || life === 'output' ? settings.inFlight : 1)
+    const slots = life === 'input' || life === 'output'
+    return sum + aligned(bytes) * (slots ? settings.inFlight : life === 'tick' ? settings.arenas : 1)
   }, 0)
 
 /** Bytes of device memory beside the arenas: the slots of outputs that stay on a device, in whole granules. */
@@ -164,7 +169,7 @@ const slotsOf = ({ buffers, settings }: Ordered, devices: number): number[] => {
 }
 
 const boundedBy =
-  (home: Int32Array, { offset, bytes }: Arena) =>
+  (home: Int32Array, { offset, bytes, held }: Arena & { readonly held: readonly number[] }) =>
   (ir: Synchronized): Bounded => {
     const none = new Int32Array(ir.buffers.length).fill(-1)
     const lives: Lifetimes = {
@@ -178,7 +183,7 @@ const boundedBy =
       arena: { offset, bytes },
     }
     const slots = slotsOf(ir, bytes.length)
-    const device = bytes.map((own, d) => (slots[d]! === 0 ? own : rounded(own) + slots[d]!))
+    const device = held.map((own, d) => (slots[d]! === 0 ? own : rounded(own) + slots[d]!))
     return { ...lives, bound: { device, pinned: pinnedOf(ir) }, boundKind: undefined, flat: undefined }
   }
 

@@ -133,6 +133,7 @@ const outlined = (ir: Unbounded, nodes: Listing<PlanNode>): Outline => ({
   bound: { device: [Number.MAX_SAFE_INTEGER], pinned: Number.MAX_SAFE_INTEGER },
   ...(ir.boundKind === undefined ? {} : { boundKind: ir.boundKind }),
   ...(ir.arena === undefined ? {} : { arena: ir.arena.bytes }),
+  ...(ir.settings.arenas === 1 ? {} : { arenas: ir.settings.arenas }),
   lanes: ir.lanes,
   buffers: buffersOf(ir),
   nodes,

@@ -210,7 +210,10 @@ const foldedOn = (logical: readonly Logical[], devices: readonly number[], most:
   return folded
 }
 
-/** One state buffer for each lane with a matmul that wants scratch, of the largest size wanted. */
+/**
+ * One buffer for each lane with a matmul that wants scratch, of the largest size wanted: a state, which all ticks
+ * share; or of each tick's arena, where these are apart.
+ */
 const workspaces = (
   ir: Lowered,
   laneOf: Int32Array,
@@ -229,7 +232,7 @@ const workspaces = (
       name: `workspace(${lanes[lane]!.name})`,
       bytes,
       space: 'device',
-      life: 'state',
+      life: ir.settings.arenas > 1 ? 'tick' : 'state',
       root: buffers.length,
       offset: 0,
       device: lanes[lane]!.device,

@@ -3,6 +3,7 @@ import { type ArrayAllocator, heap, withScratchArena } from '../../order/scratch
 import { startsOf } from '../analysis/control-edges.js'
 import { type Hazards, hazardsOf } from '../analysis/hazards.js'
 import type { CollectiveEdge, Ordered, Synchronized, Waits } from '../analysis/ir.js'
+import { ticksMeet } from '../analysis/options.js'
 import { type Passed, pass } from '../analysis/pass.js'
 import { reduceWithStarts } from './synchronize/starts.js'
 
@@ -118,7 +119,7 @@ const waitsOf = (ir: Ordered, allocator: ArrayAllocator): Waits & Pick<Synchroni
   const starts = startsOf(ir)
   return starts === undefined
     ? reduce(laneOf, lanes.length, hazards)
-    : reduceWithStarts(laneOf, lanes.length, hazards, starts, settings.inFlight > 1)
+    : reduceWithStarts(laneOf, lanes.length, hazards, starts, ticksMeet(settings))
 }
 
 const isWait = (

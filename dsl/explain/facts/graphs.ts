@@ -1,8 +1,9 @@
 import { provenanceOf } from '../../compiler/analysis/provenance.js'
 import { laneName, nodeName, placeOf } from '../../ir/names.js'
 import type { Plan } from '../../ir/plan.js'
+import { ownBytesFrom } from '../../memory/arenas.js'
 import { whyNoNode } from '../../order/graph-nodes.js'
-import { plural, timeOf } from './names.js'
+import { plural, sizeOf, timeOf } from './names.js'
 
 /** One executable graph of a plan. */
 export interface GraphFacts {
@@ -37,6 +38,32 @@ export const modeOf = (plan: Plan): string => {
   const [own, other] =
     plan.graphs === undefined ? (['eager', 'graph'] as const) : (['graph', 'eager'] as const)
   return `${own}: a tick of ${us(modes[own])} by the machine's figures, ${us(modes[other])} in mode ${other}`
+}
+
+/** How ticks in flight follow each other on the device, and why they have so many arenas. */
+const ticksOf = (plan: Plan): string => {
+  const { inFlight, arenas = 1 } = plan
+  if (inFlight === 1) return 'one tick in flight: the host waits for its end'
+  const chosen = provenanceOf(plan)?.decisions.arenas
+  const us = (nanoseconds: number): string => timeOf(nanoseconds / 1e3)
+  const figures =
+    chosen?.ticks === undefined
+      ? ''
+      : ` (${us(chosen.ticks.several)} a tick with ${inFlight} arenas, ${us(chosen.ticks.one)} with one)`
+  const why = chosen === undefined ? '' : `${chosen.because}${figures}`
+  if (arenas > 1) {
+    const each = `${plural(inFlight, 'tick')} in flight have an arena each, ${bytesText(plan)}, and lanes each`
+    return why === '' ? each : `${each}: ${why}`
+  }
+  return (
+    `${plural(inFlight, 'tick')} in flight share one arena: what a tick launches on a lane comes after what the ` +
+    `tick before launched there${why === '' ? '' : `; ${why}`}`
+  )
+}
+
+const bytesText = (plan: Plan): string => {
+  const own = Array.from({ length: plan.devices }, (_, d) => (plan.arena?.[d] ?? 0) - ownBytesFrom(plan, d))
+  return `${own.map(sizeOf).join(', ')} each beside what they share`
 }
 
 /** The graphs of a plan; undefined where it has none. */
@@ -75,10 +102,5 @@ export const graphsOf = (plan: Plan): Graphs | undefined => {
     const node = nodes[command[1]]!
     return [{ name: nodeName(plan, command[1]), because: whyNoNode(node) ?? '', at: placeOf(node) }]
   })
-  const ticks =
-    plan.inFlight === 1
-      ? 'one tick in flight: the host waits for its end'
-      : `${plural(plan.inFlight, 'tick')} in flight share one arena: what a tick launches on a lane ` +
-        'comes after what the tick before launched there'
-  return { graphs: facts, eager, ticks }
+  return { graphs: facts, eager, ticks: ticksOf(plan) }
 }

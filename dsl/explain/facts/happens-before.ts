@@ -19,7 +19,7 @@ export class HappensBefore extends Replay {
 
   constructor(table: CommandTable) {
     super(table)
-    const { lanes } = table
+    const { lanes } = this
     this.causeWait = new Int32Array(lanes * lanes).fill(-1)
     this.causeTick = new Int32Array(lanes * lanes)
     this.runPoints = Array.from({ length: lanes }, () => [])
@@ -32,7 +32,7 @@ export class HappensBefore extends Replay {
   }
 
   override step(command: number): void {
-    const lane = this.table.lane[command]!
+    const lane = this.laneOf(command)
     const code = this.table.op[command]
     const isWait = code === Op.wait || code === Op.previous
     const before = isWait ? this.known.slice(lane * this.lanes, (lane + 1) * this.lanes) : undefined

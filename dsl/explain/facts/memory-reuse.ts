@@ -41,7 +41,7 @@ const arenaBuffers = ({ plan, root }: CommandTable, device: number): readonly nu
   )
 
 const replay = (tables: CommandTable, device: number, found: MemoryReuse[]): void => {
-  const { plan, lanes } = tables
+  const { plan } = tables
   const buffers = arenaBuffers(tables, device)
   const ends = (b: number): readonly number[] => [
     plan.buffers[b]!.offset!,
@@ -53,6 +53,7 @@ const replay = (tables: CommandTable, device: number, found: MemoryReuse[]): voi
   const isInArena = new Uint8Array(plan.buffers.length)
   for (const b of buffers) isInArena[b] = 1
   const order = new HappensBefore(tables)
+  const { lanes } = order
   const claimed = new Int32Array(plan.buffers.length).fill(-1)
   const last = new LastAccesses(heap, tables.buffers, tables.accesses)
   const latest = new Int32Array(lanes).fill(-1)
@@ -61,13 +62,13 @@ const replay = (tables: CommandTable, device: number, found: MemoryReuse[]): voi
   const node = (c: number): string => nodeName(plan, tables.subject[c]!)
   /** Why the next command of lane l happens after the last access of lane m. */
   const because = (l: number, m: number): string => {
-    if (l === m) return `${laneName(plan, l)} does them in order`
+    if (l === m) return `${laneName(plan, l % tables.lanes)} does them in order`
     const { wait, tick } = order.causeOf(l, m)
     if (wait < 0) return `the host begins a tick when the one ${plan.inFlight} before it has ended`
     const run = recordedAfter[tables.subject[wait]!]!
     const ago = tables.op[wait] === Op.previous ? ' of the tick before' : ''
     const verb = tick === order.tick ? 'waits for' : 'has waited, a tick ago, for'
-    return `${laneName(plan, l)} ${verb} ${run < 0 ? 'another lane' : node(run)}${ago}`
+    return `${laneName(plan, l % tables.lanes)} ${verb} ${run < 0 ? 'another lane' : node(run)}${ago}`
   }
   const reuse = (b: number, l: number, previous: number): void => {
     const touched = Array.from({ length: lanes }, (_, m) => m).filter(m => last.of(previous, m) > 0)
@@ -87,15 +88,20 @@ const replay = (tables: CommandTable, device: number, found: MemoryReuse[]): voi
       if (isInArena[b] === 0 || claimed[b] === order.tick) continue
       const [from, to] = ends(b)
       owners.claim(index.get(from!)!, index.get(to!)!, b, previous => {
-        if (order.tick > 0 && previous !== b) reuse(b, tables.lane[c]!, previous)
+        if (order.tick > 0 && previous !== b) reuse(b, order.laneOf(c), previous)
       })
       claimed[b] = order.tick
     }
   }
   for (let tick = 0; tick < 2; tick++) {
     order.begin()
+    // In an arena of its own a tick's bytes have had no owner before it that it comes after on the device.
+    if ((plan.arenas ?? 1) > 1) {
+      owners.restart()
+      last.restart()
+    }
     for (let c = 0; c < tables.commands; c++) {
-      const l = tables.lane[c]!
+      const l = order.laneOf(c)
       if (tables.op[c] === Op.record) recordedAfter[tables.subject[c]!] = latest[l]!
       if (tables.op[c] === Op.run) claim(c)
       order.step(c)

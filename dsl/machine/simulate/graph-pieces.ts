@@ -115,7 +115,7 @@ export class GraphPieces {
     const piece = this.pieces[this.next]
     if (piece === undefined || c !== piece.from) return
     const { to, nodes, lane, others, started, before } = piece
-    const { op, subject } = this.table
+    const { op, subject, plan } = this.table
     others.forEach((other, i) => {
       if (this.isMixed[other] === 0) return
       put(Step.record, other, before[i]!, host.record)
@@ -125,8 +125,8 @@ export class GraphPieces {
       const isWait = kindOf[w] === Step.wait || kindOf[w] === Step.waitPrevious
       if (!isWait || this.isEdge(w)) continue
       const event = this.eventFor(subject[w]!, w)
-      // What its own lane did in the tick before is before it anyway.
-      if (op[w] === Op.previous && event === piece.ended) continue
+      // What its own lane did in the tick before is before it anyway, where ticks have the same lanes.
+      if (op[w] === Op.previous && event === piece.ended && (plan.arenas ?? 1) === 1) continue
       put(kindOf[w]!, lane, event, host.wait)
     }
     put(Step.record, lane, started, host.graph + nodes * host.node)

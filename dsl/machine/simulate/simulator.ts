@@ -45,6 +45,8 @@ const stepsByLane = ({ lanes, steps, lane }: Workload) => {
 }
 
 class Simulator {
+  // Lane l of the workload is lane l + a · lanes of every tick t with t mod apart = a.
+  private readonly apart: number
   // Lanes: the steps done and issued, the state, and the time from which the lane is free for its next step.
   private readonly firstStep: Int32Array
   private readonly laneSteps: Int32Array
@@ -102,8 +104,10 @@ class Simulator {
     private readonly ticks: number,
     private readonly recorder: Recorder | undefined,
   ) {
-    const { lanes, events, steps, runs, inFlight, usage } = workload
+    const { events, steps, runs, inFlight, usage, apart = 1 } = workload
     const { first, step } = stepsByLane(workload)
+    this.apart = apart
+    const lanes = apart * workload.lanes
     this.firstStep = first
     this.laneSteps = step
     this.done = new Float64Array(lanes)
@@ -200,9 +204,10 @@ class Simulator {
     const { steps, lanes, kind, lane, issue, depth, inGraph } = workload
     while (this.issueTick < this.ticks && this.waitsForTick < 0) {
       const base = (this.issueTick % slots) * steps
+      const shift = (this.issueTick % this.apart) * lanes
       for (; this.issueStep < steps; this.issueStep++) {
         const s = this.issueStep
-        const l = lane[s]!
+        const l = lane[s]! + shift
         if (kind[s] === Step.run && inGraph?.[workload.subject[s]!] !== 1) {
           if (this.outstanding[l]! >= depth) {
             this.waitsForLane = l
@@ -221,20 +226,21 @@ class Simulator {
       this.issueTick++
       this.issueStep = 0
       this.beginTick()
-      if (todo.length > lanes) this.advanceLanes()
+      if (todo.length > this.apart * lanes) this.advanceLanes()
     }
   }
 
   /** Does the steps of a lane that are possible at this time. */
   private advance(l: number): void {
     const { workload, state, done, issuedSteps, slots } = this
-    const { steps, kind, subject, events } = workload
+    const { steps, kind, subject, events, lanes } = workload
     if (state[l] !== State.idle) return
-    const first = this.firstStep[l]!
-    const length = this.firstStep[l + 1]! - first
+    const first = this.firstStep[l % lanes]!
+    const length = this.firstStep[(l % lanes) + 1]! - first
     while (done[l]! < issuedSteps[l]!) {
-      const tick = Math.floor(done[l]! / length)
-      const s = this.laneSteps[first + (done[l]! - tick * length)]!
+      const turn = Math.floor(done[l]! / length)
+      const tick = turn * this.apart + Math.floor(l / lanes)
+      const s = this.laneSteps[first + (done[l]! - turn * length)]!
       const slot = tick % slots
       if (kind[s] === Step.run) {
         this.current[l] = tick * workload.runs + subject[s]!

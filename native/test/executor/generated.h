@@ -17,16 +17,22 @@ struct Task {
   std::vector<std::uint32_t> reads, writes;
 };
 
+// What a task waits for in the tick before: tasks of other lanes that it conflicts with; those of its own
+// lane too, for ticks that have lanes of their own; or nothing.
+enum class TickBefore : std::uint8_t { otherLanes, allLanes, nothing };
+
 // The commands of tasks: each is recorded, and waits for every task of another lane that it conflicts with,
 // in this tick or the tick before. That is far more than is needed, and right.
-inline std::vector<std::int32_t> commandsOf(const std::vector<Task>& tasks) {
+inline std::vector<std::int32_t> commandsOf(const std::vector<Task>& tasks,
+                                            TickBefore before = TickBefore::otherLanes) {
   const auto meet = [](const std::vector<std::uint32_t>& one, const std::vector<std::uint32_t>& other) {
     return std::any_of(one.begin(), one.end(), [&](std::uint32_t buffer) {
       return std::find(other.begin(), other.end(), buffer) != other.end();
     });
   };
-  const auto conflict = [&](const Task& one, const Task& other) {
-    return one.lane != other.lane &&
+  const auto conflict = [&](const Task& one, const Task& other, bool previous) {
+    if (previous && before == TickBefore::nothing) return false;
+    return (one.lane != other.lane || (previous && before == TickBefore::allLanes)) &&
            (meet(one.writes, other.writes) || meet(one.writes, other.reads) || meet(one.reads, other.writes));
   };
   std::vector<std::int32_t> words;
@@ -34,7 +40,7 @@ inline std::vector<std::int32_t> commandsOf(const std::vector<Task>& tasks) {
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     const Task& task = tasks[i];
     for (std::size_t other = 0; other < tasks.size(); ++other) {
-      if (!conflict(task, tasks[other])) continue;
+      if (!conflict(task, tasks[other], other >= i)) continue;
       for (const std::size_t value : {std::size_t{4}, other, std::size_t{task.lane}}) word(value);
       words.push_back(other < i ? 0 : -1);
     }
@@ -125,7 +131,8 @@ inline std::vector<std::pair<std::size_t, std::size_t>> randomRanges(const Progr
 // to 1 inputs, 2 to 3 outputs, 4 a parameter, 5 to 6 states, then those of a tick in the arena.
 constexpr std::uint32_t generatedInputs = 2, firstOutput = 2, parameter = 4, firstState = 5, states = 2,
                         firstOfTick = 7;
-inline ProgramSpec generated(std::mt19937& random, std::uint32_t inFlight) {
+inline ProgramSpec generated(std::mt19937& random, std::uint32_t inFlight,
+                             TickBefore before = TickBefore::otherLanes) {
   const auto below = [&](std::size_t count) { return static_cast<std::uint32_t>(random() % count); };
   ProgramSpec spec;
   spec.name = "generated";
@@ -181,8 +188,15 @@ inline ProgramSpec generated(std::mt19937& random, std::uint32_t inFlight) {
     if (std::find(known.begin(), known.end(), write) == known.end()) known.push_back(write);
   }
   for (const std::uint32_t output : {0u, 1u}) task(0, {known[below(known.size())]}, firstOutput + output);
-  spec.commands = commandsOf(list);
+  spec.commands = commandsOf(list, before);
   spec.events = static_cast<std::uint32_t>(list.size());
+  return spec;
+}
+
+// The same program with an arena, and lanes, for each tick in flight. It needs graphs.
+inline ProgramSpec withArenas(ProgramSpec spec) {
+  spec.arenas = spec.inFlight;
+  spec.devices[0].boundBytes += (spec.arenas - 1) * spec.devices[0].arenaBytes;
   return spec;
 }
 

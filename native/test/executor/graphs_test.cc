@@ -83,6 +83,27 @@ TEST(PlanGraphs, YieldWhatCommandsIssuedOneByOneYield) {
   }
 }
 
+// States are carried from tick to tick by waits alone then: no lane orders one tick after the other.
+TEST(PlanGraphs, YieldTheSameWithAnArenaForEachTickInFlight) {
+  std::mt19937 random(20261124);
+  for (int i = 0; i < 40; ++i) {
+    const std::uint32_t inFlight = 2 + random() % 3;
+    const ProgramSpec eager = generated(random, inFlight, TickBefore::allLanes);
+    HostOptions options;
+    options.poison = true;
+    options.jitterSeed = i % 2 == 0 ? 0 : random();
+    options.jitterMicroseconds = 20;
+    const std::vector<float> wanted = yields(hostDriver(options), eager, 12);
+    ASSERT_FALSE(wanted.empty());
+    EXPECT_TRUE(sameBits(yields(hostDriver(options), withArenas(asOneGraph(eager)), 12), wanted))
+        << "program " << i;
+    const ProgramSpec cut = withGraphs(eager, randomRanges(eager, random));
+    if (cut.graphs.from.empty()) continue;
+    EXPECT_TRUE(sameBits(yields(hostDriver(options), withArenas(cut), 12, i % 3 == 0), wanted))
+        << "program " << i << ", cut";
+  }
+}
+
 // x → a on lane 0 and x → b on lane 1, then y = a / 2 - b on lane 0: two copies that nothing orders.
 ProgramSpec fork(std::uint32_t inFlight) {
   std::mt19937 random(1);
@@ -173,6 +194,95 @@ TEST(PlanGraphs, ATickThatIsOneGraphIsOneLaunchAndItsEnd) {
     EXPECT_EQ(calls.waits + calls.launches, 0u);
     EXPECT_EQ(calls.launched.size(), inFlight);
   }
+}
+
+// A user's kernel that ends only when so many calls of it have begun.
+struct Meeting {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::size_t begun = 0, wanted = 0;
+
+  ReferenceFactory reference() {
+    return [this](std::uint32_t, std::uint32_t, const std::vector<std::size_t>&,
+                  const std::vector<std::size_t>&) -> HostCallback {
+      return [this](const DeviceAddress*, std::size_t, const DeviceAddress*, std::size_t) {
+        std::unique_lock lock(mutex);
+        ++begun;
+        changed.notify_all();
+        changed.wait(lock, [&] { return begun >= wanted; });
+        return true;
+      };
+    };
+  }
+};
+
+// As many ticks as are in flight are in progress on the device at once, or none of them would ever end.
+TEST(PlanGraphs, TicksWithArenasOfTheirOwnAreInProgressAtOnce) {
+  for (const std::uint32_t inFlight : {2u, 3u, 4u}) {
+    ProgramSpec spec = fork(inFlight);
+    const std::vector<Task> tasks{{0, 0, {0}, {firstOfTick}},
+                                  {1, 1, {1}, {firstOfTick + 1}},
+                                  {2, 0, {firstOfTick, firstOfTick + 1}, {firstOutput}}};
+    spec.commands = commandsOf(tasks, TickBefore::nothing);
+    KernelSpec meet;
+    meet.kind = KernelSpec::Kind::cuda;
+    meet.name = "meet";
+    meet.source = "extern \"C\" __global__ void meet(const float*, const float*, float*) {}";
+    meet.grid = meet.block = {1, 1, 1};
+    meet.readCount = 2;
+    meet.writeCount = 1;
+    spec.kernels.push_back(meet);
+    spec.nodes[2].kernel = static_cast<std::uint32_t>(spec.kernels.size() - 1);
+    Meeting meeting;
+    Ends ends;
+    SessionOptions options;
+    options.onTick = ends.callback();
+    options.reference = meeting.reference();
+    MaybeFailure failure;
+    const auto session =
+        Session::open(hostDriver(), withArenas(asOneGraph(spec)), std::move(options), &failure);
+    ASSERT_TRUE(session) << failure->op << " " << failure->detail;
+    for (std::uint64_t tick = 0; tick < 3 * inFlight; ++tick) {
+      // Each group of ticks in flight ends when all of them have begun.
+      if (tick % inFlight == 0) {
+        ends.await(tick);
+        std::lock_guard lock(meeting.mutex);
+        meeting.wanted = tick + inFlight;
+      }
+      ASSERT_TRUE(session->submit(tick));
+    }
+    ends.await(std::size_t{3} * inFlight);
+    EXPECT_EQ(ends.failed(), 0u);
+  }
+}
+
+TEST(PlanGraphs, ArenasOfTicksInFlightLieApartAndShareTheRest) {
+  for (const std::uint32_t inFlight : {2u, 4u}) {
+    const ProgramSpec one = asOneGraph(fork(inFlight)), each = withArenas(one);
+    Ends ends;
+    const auto shared = opened(hostDriver(), one, ends), own = opened(hostDriver(), each, ends);
+    ASSERT_TRUE(shared && own);
+    EXPECT_EQ(own->stats().reserved - shared->stats().reserved, (inFlight - 1) * one.devices[0].arenaBytes);
+    EXPECT_EQ(own->stats().reserved, each.devices[0].boundBytes);
+
+    Issuing issuing(each);
+    const SessionMemory& memory = issuing.program.memory;
+    std::set<DeviceAddress> places;
+    for (std::uint32_t slot = 0; slot < inFlight; ++slot) {
+      places.insert(memory.address(each, firstOfTick, slot));
+      EXPECT_EQ(memory.address(each, parameter, slot), memory.address(each, parameter, 0));
+      EXPECT_EQ(memory.address(each, firstState, slot), memory.address(each, firstState, 0));
+    }
+    EXPECT_EQ(places.size(), inFlight);
+    EXPECT_EQ(issuing.graphs.executables(), inFlight);
+  }
+  ProgramSpec fewer = withArenas(asOneGraph(fork(3)));
+  fewer.arenas = 2;
+  Decoded decoded;
+  EXPECT_TRUE(decode(fewer, &decoded)) << "an arena would be used again before its tick has ended";
+  ProgramSpec eager = withArenas(fork(3));
+  decoded = {};
+  EXPECT_TRUE(decode(eager, &decoded)) << "only ticks of graphs have arenas of their own";
 }
 
 // The copies up in a graph, the rest outside: the launch comes after the tick before, and the rest after it.

@@ -15,8 +15,9 @@ import { verifyRanks } from '../../../dsl/verify/verify-ranks.js'
 import { sample } from '../../fixtures/graphs/random.js'
 import { streamed, streamedLeast } from '../../fixtures/graphs/streamed.js'
 import { cholesky, fsdp, layered, taskBench, xorshift } from '../../fixtures/graphs/tasks.js'
+import { statefulWithArenas, withArenas } from '../../fixtures/plans/arenas.js'
 import { singleLane, twoLanes, weightStreaming } from '../../fixtures/plans/by-hand.js'
-import { graphMutations, mutations } from '../../fixtures/plans/mutations.js'
+import { arenaMutations, graphMutations, mutations } from '../../fixtures/plans/mutations.js'
 import { largePlan } from '../../fixtures/plans/of-tasks.js'
 import { planFrom, recipes } from '../../fixtures/plans/random.js'
 import { rankMutations } from '../../fixtures/plans/rank-mutations.js'
@@ -75,6 +76,19 @@ const graphed: readonly Plan[] = [
   .flatMap(plan => (E.isRight(plan) ? [plan.right as Plan] : []))
   .filter(({ commands }) => commands.length <= 64)
 
+/** Plans in graph mode whose ticks have an arena each, some with a state. */
+const apart: readonly Plan[] = fc
+  .sample(sample({ steps: 12 }), { numRuns: 40, seed: 9 })
+  .map(({ graph: net }) => compile(net, { mode: 'graph', inFlight: 1, lanes: 1 }))
+  .flatMap((plan, i) => {
+    if (E.isLeft(plan)) return []
+    const one = plan.right as Plan
+    const stateful = statefulWithArenas(one, 2 + (i % 2))
+    const isStateless = one.buffers.every(({ life }) => life !== 'state')
+    return stateful !== undefined ? [stateful] : isStateless ? [withArenas(one, 2 + (i % 2))] : []
+  })
+  .filter(({ commands }) => commands.length <= 40)
+
 const fits = (plan: Plan): boolean =>
   poolPeakOf(plan).device.every((bytes, d) => bytes <= plan.bound.device[d]!)
 
@@ -82,7 +96,8 @@ test('verify and the oracle accept every unbroken plan', () => {
   expect(compiled.length).toBeGreaterThan(20)
   expect(compiled.filter(plan => plan.commands.some(command => command[3] === -1)).length).toBeGreaterThan(2)
   expect(graphed.filter(({ graphs = [] }) => graphs.length > 1).length).toBeGreaterThan(0)
-  for (const plan of [...families, ...compiled, ...graphed]) {
+  expect(apart.length).toBeGreaterThan(10)
+  for (const plan of [...families, ...compiled, ...graphed, ...apart]) {
     expect(verify(plan)).toEqual([])
     expect([...oracle(plan)]).toEqual([])
   }
@@ -117,6 +132,7 @@ describe('every mutant is rejected as the oracle does (law, command, buffer), or
   const kinds = [
     ...mutations.map(mutation => ({ mutation, plans: [...sampled, ...families, ...compiled] })),
     ...graphMutations.map(mutation => ({ mutation, plans: graphed })),
+    ...arenaMutations.map(mutation => ({ mutation, plans: apart })),
   ]
   kinds.forEach(({ mutation, plans }, kind) => {
     test(mutation.name, () => {

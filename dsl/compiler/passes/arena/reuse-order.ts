@@ -1,6 +1,7 @@
 import { IntervalMap } from '../../../order/interval-map.js'
 import type { Arena, Ordered, Synchronized, WindowEdge } from '../../analysis/ir.js'
 import type { LiveRanges } from '../../analysis/live-ranges.js'
+import { ticksMeet } from '../../analysis/options.js'
 
 /**
  * A place in an arena begins at a multiple of this and is as long as one: every kernel and copy accepts such
@@ -80,7 +81,7 @@ export class ReuseOrder {
     const { clocks, laneOf, settings } = this.ir
     const at = i * this.lanes
     for (let m = 0; m < this.lanes; m++)
-      into[m] = settings.inFlight === 1 ? this.lengths[m]! : Math.max(0, clocks[at + m]! + this.lengths[m]!)
+      into[m] = !ticksMeet(settings) ? this.lengths[m]! : Math.max(0, clocks[at + m]! + this.lengths[m]!)
     into[laneOf[i]!] = this.lengths[laneOf[i]!]!
   }
 
@@ -111,7 +112,7 @@ export class ReuseOrder {
   /** Whether b's first access of the next tick is after all of a's accesses of this one. */
   private followsNextTick(a: number, b: number): boolean {
     const { clocks, laneOf, position, settings } = this.ir
-    if (settings.inFlight === 1) return true
+    if (!ticksMeet(settings)) return true
     const { start, lastOn, first } = this.ranges
     const at = first[b]! * this.lanes
     for (let i = start[a]!; i < start[a + 1]!; i++) {
@@ -163,7 +164,7 @@ export const reuseEdges = (
 ): WindowEdge[] => {
   const edges: WindowEdge[] = []
   const visit: Visit = (later, earlier, tick) => {
-    if (tick === -1 && settings.inFlight === 1) return
+    if (tick === -1 && !ticksMeet(settings)) return
     for (let a = start[earlier]!; a < start[earlier + 1]!; a++)
       if (laneOf[lastOn[a]!] !== laneOf[first[later]!])
         edges.push({ later: first[later]!, earlier: lastOn[a]!, tick })
@@ -186,7 +187,7 @@ export const returnEdges = (
   includes: (k: number) => boolean,
 ): WindowEdge[] => {
   const edges: WindowEdge[] = []
-  if (settings.inFlight === 1) return edges
+  if (!ticksMeet(settings)) return edges
   for (let k = 0; k < first.length; k++)
     if (includes(k))
       for (let a = start[k]!; a < start[k + 1]!; a++)

@@ -1,5 +1,6 @@
 import { conflictsOf } from '../../../order/conflicting-communicators.js'
 import type { CollectiveEdge, Placed } from '../../analysis/ir.js'
+import { ticksMeet } from '../../analysis/options.js'
 
 const none: readonly CollectiveEdge[] = []
 
@@ -35,7 +36,7 @@ export const collectiveEdges = ({
     own: boolean,
   ): void => {
     if (earlier === undefined || laneOf[earlier] === laneOf[later]) return
-    if (tick === 0 || settings.inFlight > 1) meetings.push({ later, earlier, tick, sameCommunicator: own })
+    if (tick === 0 || ticksMeet(settings)) meetings.push({ later, earlier, tick, sameCommunicator: own })
   }
   const last = new Map<number, number>()
   for (const call of calls) {

@@ -1,4 +1,5 @@
 import type { Placed, WindowEdge } from '../../analysis/ir.js'
+import { ticksMeet } from '../../analysis/options.js'
 import { deferralLevels } from './deferred.js'
 
 /** A deferred operation, and the places in the order of the operations that ask for it. */
@@ -177,7 +178,7 @@ const inserted = (
         earliest = Math.max(earliest, held.lastReader + 1)
         for (const reader of held.readers) windows.push({ later: operation, earlier: reader, tick: 0 })
       }
-      if (ticks > 0 && ticks < ir.settings.inFlight)
+      if (ticks > 0 && ticks < (ticksMeet(ir.settings) ? ir.settings.inFlight : 1))
         for (const reader of held.readers) windows.push({ later: operation, earlier: reader, tick: -1 })
       into.put(Math.min(Math.max(earliest, least), first), operation)
     })

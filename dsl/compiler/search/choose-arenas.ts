@@ -1,0 +1,81 @@
+import * as E from 'fp-ts/lib/Either.js'
+import type { Plan } from '../../ir/plan.js'
+import { workloadOf } from '../../machine/simulate/plan-workload.js'
+import { playUntilSteady } from '../../machine/simulate/steady-state.js'
+import type { Lowered } from '../analysis/ir.js'
+import type { Settings } from '../analysis/options.js'
+import type { Passed } from '../analysis/pass.js'
+import { type Arenas, provenanceOf, recordProvenance } from '../analysis/provenance.js'
+
+/** Runs of all simulated ticks, at most. */
+const played = 2 ** 15
+/** Up to so many operations ticks are predicted. */
+export const mostPredicted = 2 ** 13
+/** Predictions do not tell ticks apart that differ by less than this part. */
+export const worth = 0.01
+
+type Machine = Pick<Settings, 'machine' | 'profile'>
+
+/**
+ * Predicted nanoseconds from tick to tick, the program's own thread included; of ticks with lanes of their own
+ * where the plan has several arenas, unless `apart` says that they share all lanes.
+ */
+export const tickOf = (plan: Plan, { machine, profile }: Machine, apart = plan.arenas ?? 1): number => {
+  const workload = { ...workloadOf(plan, machine, profile), apart }
+  if (workload.runs === 0) return 0
+  const most = Math.max(4, Math.floor(played / workload.runs) - plan.inFlight)
+  return Math.max(playUntilSteady(workload, Math.min(64, most)).pace.tick, workload.usage.power)
+}
+
+/** Why ticks in flight cannot overlap, whatever memory they have; undefined where they can. */
+const whyOneArena = ({ settings, operations, buffers }: Lowered): string | undefined => {
+  if (settings.inFlight === 1) return 'one tick in flight: the host waits for its end'
+  for (const { writes, collective, name } of operations) {
+    const state = writes.map(id => buffers[buffers[id]!.root]!).find(({ life }) => life === 'state')
+    if (state !== undefined)
+      return `${name} writes the state ${state.name}, and the whole graph of the next tick comes after it`
+    if (collective !== undefined) return `ranks come to ${name} in the order of ticks`
+  }
+  return settings.memory === 'small' ? "memory: 'small' asks for the least bytes" : undefined
+}
+
+const explained = (plan: Plan, arenas: Arenas): Plan => {
+  const provenance = provenanceOf(plan)!
+  recordProvenance(plan, { ...provenance, decisions: { ...provenance.decisions, arenas } })
+  return plan
+}
+
+/**
+ * The plan in graph mode, with one arena for all ticks in flight, or with one for each: then ticks overlap on
+ * the device. Each has one where that fits the memory and makes the predicted tick shorter; where nothing is
+ * predicted, where it fits.
+ */
+export const chooseArenas =
+  (planned: (ir: Lowered) => Passed<Plan>) =>
+  (ir: Lowered): Passed<Plan> => {
+    const settings: Settings = { ...ir.settings, mode: 'graph', storage: 'planned' }
+    const { inFlight, memory } = settings
+    const one = (because: string, ticks?: Arenas['ticks']): Passed<Plan> =>
+      E.map((plan: Plan) => explained(plan, { because, ...(ticks === undefined ? {} : { ticks }) }))(
+        planned({ ...ir, settings: { ...settings, arenas: 1 } }),
+      )
+    const why = whyOneArena(ir)
+    if (why !== undefined) return one(why)
+    const several = planned({ ...ir, settings: { ...settings, arenas: inFlight } })
+    if (E.isLeft(several) && typeof memory !== 'number') return several
+    if (E.isLeft(several)) return one(`${inFlight} do not fit in ${memory} bytes`)
+    if (ir.operations.length > mostPredicted)
+      return E.right(
+        explained(several.right, { because: 'ticks overlap; of so many operations none is predicted' }),
+      )
+    // Under a limit one arena may leave memory for an order that is faster; else ticks in lanes that they share
+    // take as long as with one arena.
+    const limited =
+      typeof memory === 'number' ? planned({ ...ir, settings: { ...settings, arenas: 1 } }) : several
+    const ticks = {
+      one: E.isRight(limited) ? tickOf(limited.right, settings, 1) : Number.POSITIVE_INFINITY,
+      several: tickOf(several.right, settings),
+    }
+    if (ticks.several >= ticks.one * (1 - worth)) return one('ticks would gain nothing by overlapping', ticks)
+    return E.right(explained(several.right, { because: 'ticks overlap', ticks }))
+  }

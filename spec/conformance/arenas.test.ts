@@ -1,0 +1,189 @@
+// Ticks in flight with an arena each, on every device: the bits of eager issue, as much memory as the plan promises,
+// and two ticks in progress at once.
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import type { CompileOptions, Graph, Ports } from '../../dsl/index.js'
+import { add, download, graph, lane, mul, param, scan, tensor, upload } from '../../dsl/index.js'
+import type { HostArray } from '../../dsl/language/values.js'
+import { pulled } from '../../runtime/index.js'
+import { patternGraph, patternInput, patterns } from '../fixtures/graphs/patterns.js'
+import { sample } from '../fixtures/graphs/random.js'
+import { roomy } from '../fixtures/machines/roomy.js'
+import { runs } from '../fixtures/runs.js'
+import { opened, present } from './devices.js'
+import { expectMeant, outputsOf, type Values } from './meant.js'
+
+interface Case {
+  readonly graph: Graph<Ports, Ports>
+  readonly compile?: CompileOptions
+  readonly params?: Readonly<Record<string, HostArray>>
+  readonly feeds: Readonly<Record<string, readonly HostArray[]>>
+  readonly ticks?: number
+}
+
+const floats = (length: number, of: (i: number) => number): Float32Array =>
+  Float32Array.from({ length }, (_, i) => of(i))
+
+describe.each(present)('an arena for each tick in flight, on %s', device => {
+  const shaken = (seed: number) =>
+    device === 'host' ? { host: { jitter: seed, jitterMicroseconds: 60, poison: true } } : {}
+  let several = 0
+
+  const outputs = async (made: Case, mode: 'eager' | 'graph', seed: number): Promise<readonly Values[]> => {
+    const compile: CompileOptions = { ...made.compile, storage: 'planned', mode, machine: roomy }
+    const options = { compile, params: made.params ?? {}, poison: true, ...shaken(seed) }
+    await using session = await opened(made.graph, device, options)
+    const { plan } = session
+    if (plan.arenas !== undefined) several++
+    const got = await outputsOf(session as never, made)
+    const { ticks, graphLaunches, devices } = session.stats()
+    expect(graphLaunches).toBe(ticks * (plan.graphs?.length ?? 0))
+    devices.forEach(({ peak }, d) => {
+      expect(peak.reserved).toBeLessThanOrEqual(plan.bound.device[d]!)
+    })
+    return got
+  }
+  const expectSame = async (made: Case, seed: number): Promise<readonly Values[]> => {
+    const eager = await outputs(made, 'eager', seed)
+    expect(eager.length).toBeGreaterThan(0)
+    expect(await outputs(made, 'graph', seed + 1)).toEqual(eager)
+    return eager
+  }
+
+  it('yields what the graph means, and the bits of eager issue', { timeout: 120_000 }, async () => {
+    several = 0
+    await fc.assert(
+      fc.asyncProperty(
+        sample({ kernels: device === 'host' }),
+        fc.integer({ min: 1, max: 1e6 }),
+        fc.integer({ min: 1, max: 4 }),
+        async (made, seed, inFlight) => {
+          const { graph, params, dims, feeds, ticks } = made
+          const compile = { dims, inFlight }
+          const got = await expectSame({ graph, params, feeds, compile, ...(ticks ? { ticks } : {}) }, seed)
+          await expectMeant(made, got)
+        },
+      ),
+      { numRuns: runs(40) },
+    )
+    expect(several).toBeGreaterThan(0)
+  })
+
+  it('over lanes that hardly meet', { timeout: 120_000 }, async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        patterns(60),
+        fc.integer({ min: 2, max: 4 }),
+        fc.integer({ min: 1, max: 1e6 }),
+        async (pattern, inFlight, seed) => {
+          const x = Array.from({ length: 12 }, (_, tick) =>
+            floats(patternInput, i => Math.sin(i + 1000 * tick)),
+          )
+          several = 0
+          await expectSame({ graph: patternGraph(pattern), compile: { inFlight }, feeds: { x } }, seed)
+          expect(several).toBe(1)
+        },
+      ),
+      { numRuns: runs(20) },
+    )
+  })
+
+  const four = tensor('f32', [4])
+  const [left, right] = [lane('left'), lane('right')]
+  const net = graph('net', { x: four }, ({ x }) => {
+    const w = param('w', four)
+    const a = x.pipe(upload(left), mul(w))
+    const b = x.pipe(upload(right), add(1))
+    return { y: a.pipe(add(b), mul(0.5), download(left)) }
+  })
+  const rows = (count: number) => Array.from({ length: count }, (_, tick) => floats(4, i => tick * 4 + i))
+  const params = { w: floats(4, i => i + 1) }
+  const compiling = (inFlight: number): CompileOptions => ({ mode: 'graph', inFlight, machine: roomy })
+
+  it('holds the bytes that it promises: as many times what a tick has for itself', async () => {
+    const reserved = async (inFlight: number): Promise<number> => {
+      await using session = await opened(net, device, { compile: compiling(inFlight), params })
+      await outputsOf(session as never, { feeds: { x: rows(8) } })
+      const { peak, bound } = session.stats()
+      expect(peak.reserved).toBe(bound.device)
+      return peak.reserved
+    }
+    const [one, two, four] = [await reserved(1), await reserved(2), await reserved(4)]
+    expect(two - one).toBeGreaterThan(0)
+    expect(four - one).toBe(3 * (two - one))
+  })
+
+  it('waits for a reader that keeps its leases, whatever slot comes free', async () => {
+    await using session = await opened(net, device, { compile: compiling(3), params, ...shaken(7) })
+    expect(session.plan.arenas).toBe(3)
+    const wanted = await outputs({ graph: net, params, feeds: { x: rows(30) } } as never, 'eager', 7)
+    const held: { readonly lease: { readonly y: Float32Array } & Disposable; readonly tick: number }[] = []
+    const giveBack = (at: number) => {
+      const [{ lease, tick }] = held.splice(at, 1) as [(typeof held)[0]]
+      expect([...lease.y]).toEqual([...(wanted[tick]!['y'] as Float32Array)])
+      lease[Symbol.dispose]()
+    }
+    let tick = 0
+    for await (const lease of session.run({ x: pulled(rows(30)) })) {
+      held.push({ lease, tick: tick++ })
+      // The middle one first, so that slots are used out of turn.
+      if (held.length === 3) giveBack(1)
+    }
+    while (held.length > 0) giveBack(0)
+    expect(tick).toBe(30)
+  })
+
+  it('keeps one arena, and the states, of a graph that carries them', async () => {
+    const counting = graph('counting', { x: four }, ({ x }) => ({
+      y: x.pipe(
+        upload(),
+        scan((sum, value) => sum.pipe(mul(0.5), add(value)), 0),
+        download(),
+      ),
+    }))
+    several = 0
+    await expectSame({ graph: counting as never, compile: { inFlight: 3 }, feeds: { x: rows(50) } }, 3)
+    expect(several).toBe(0)
+  })
+})
+
+describe('ticks in flight on a host device', () => {
+  const long = tensor('f32', [1 << 16])
+  const row = new Float32Array(1 << 16).fill(1)
+  const net = graph('net', { x: long }, ({ x }) => ({ y: x.pipe(upload(), add(1), download()) }))
+  const slow = { host: { copyRate: 4 * 65_536 * 200, deviceRate: 0 } } // 5 ms a copy
+
+  /** Whether some run of a tick was in progress with some run of another one, by the times of their events. */
+  const overlaps = async (
+    arenas: boolean,
+    until: (found: boolean, turn: number) => boolean,
+  ): Promise<boolean> => {
+    const compile: CompileOptions = { mode: 'graph', inFlight: 2, memory: arenas ? 'fast' : 'small' }
+    await using session = await opened(net, 'host', {
+      ...slow,
+      trace: true,
+      compile: { ...compile, machine: roomy },
+    })
+    expect(session.plan.arenas).toBe(arenas ? 2 : undefined)
+    let found = false
+    for (let turn = 0; !until(found, turn); turn++) {
+      await outputsOf(session as never, { feeds: { x: Array.from({ length: 4 }, () => row) } })
+      const all = session.trace()
+      found = all.some(one =>
+        all.some(
+          other =>
+            other.tick === one.tick + 1 && other.startMs < one.endMs - 0.1 && one.startMs < other.endMs - 0.1,
+        ),
+      )
+    }
+    return found
+  }
+
+  it('are in progress at once, each in its arena', { timeout: 120_000 }, async () => {
+    expect(await overlaps(true, found => found)).toBe(true)
+  })
+
+  it('follow each other in one arena', async () => {
+    expect(await overlaps(false, (_, turn) => turn === 2)).toBe(false)
+  })
+})
