@@ -297,6 +297,8 @@ export interface NativeSpace {
   keepUntil(block: number, event: number): number
   /** A block of a program's output is given back: what lanes were noted by recordStream is marked now. */
   endLoan(block: number): number
+  /** 1 where graphs or sessions keep the block's memory beyond its free, else 0. */
+  held(block: number): number
 }
 
 export interface NativeShortage {
@@ -386,6 +388,8 @@ export interface NativeGone {
 
 /** A root graph, number 0, with all graphs inside it. Graphs and nodes are numbers that are used once. */
 export interface NativeGraph {
+  /** A graph of its own, with all that the nodes keep. */
+  clone(graph: number): NativeGraph
   add(graph: number, after: readonly number[], node: NativeNode): number
   embed(graph: number, after: readonly number[], child: NativeGraph, childGraph: number): number
   /** `initial`: the value at the start of each launch. */
@@ -494,6 +498,8 @@ export interface NativeCachingDevice {
    * bytes of each read and of each write.
    */
   launch(lane: number, kernel: NativeKernel, words: Float64Array): number
+  /** The function is called after graphs have let go of what they kept, in a turn of its own. */
+  onReleased(released: () => void): void
   /** Records an event of graphs on a lane, or makes the lane wait for its newest record. */
   recordEvent(lane: number, event: NativeGraphEvent): number
   waitEvent(lane: number, event: NativeGraphEvent): number

@@ -120,6 +120,14 @@ Napi::Value embed(const Napi::CallbackInfo& info) {
   return number(info, self->numberOf(made));
 }
 
+// graph → a NativeGraph of its own
+Napi::Value clone(const Napi::CallbackInfo& info) {
+  const Shared self = opened(info);
+  GraphDefinition made;
+  check(info, *self, self->graph(info[0]).clone(&made), "clone a graph");
+  return graphObject(info.Env(), self->device, std::move(made));
+}
+
 // graph, initial (or undefined: the value is kept from launch to launch) → the condition
 Napi::Value condition(const Napi::CallbackInfo& info) {
   const Shared self = opened(info);
@@ -255,6 +263,7 @@ Napi::Object graphObject(Napi::Env env, const std::shared_ptr<AllocatorDevice>& 
   Napi::Object object = handle(env, std::make_shared<GraphObject>(device, std::move(root)));
   define<add>(object, "add");
   define<embed>(object, "embed");
+  define<clone>(object, "clone");
   define<condition>(object, "condition");
   define<conditional>(object, "conditional");
   define<update>(object, "update");

@@ -128,6 +128,18 @@ Status GraphDefinition::importOwners(const GraphRecord& from, const std::shared_
   return Status::ok;
 }
 
+Status GraphDefinition::clone(GraphDefinition* made) const {
+  if (!valid()) return Status::invalidValue;
+  Graph handle = nullptr;
+  if (const Status status = driver().graphClone(&handle, record_->handle); status != Status::ok)
+    return status;
+  // Destroyed with the hierarchy where the rest fails.
+  auto hierarchy = std::make_shared<Hierarchy>(hierarchy_->driver, hierarchy_->queue, handle);
+  if (const Status status = importOwners(*record_, hierarchy->root); status != Status::ok) return status;
+  *made = GraphDefinition(hierarchy, hierarchy->root);
+  return Status::ok;
+}
+
 Status GraphDefinition::embed(Node* node, const std::vector<Node>& after, const GraphDefinition& child) {
   if (!child.valid()) return Status::invalidValue;
   Node made;
@@ -202,12 +214,14 @@ Status GraphDefinition::updateChild(const Node& node, const GraphDefinition& chi
     return status;
   for (const auto& old : node.record_->bodies) forget(*old);
   node.record_->bodies.clear();
-  Status status = driver().nodeChild(node.handle(), &body->handle);
-  if (status == Status::ok) status = importOwners(*child.record_, body);
-  // Without a record of its owners the new graph still holds them, until its node goes.
-  node.record_->bodies.push_back(std::move(body));
+  // The driver has replaced the child, so this has succeeded. A view that cannot be had now is made when it
+  // is asked for.
+  if (driver().nodeChild(node.handle(), &body->handle) == Status::ok) {
+    if (importOwners(*child.record_, body) != Status::ok) body->nodes.clear();
+    node.record_->bodies.push_back(std::move(body));
+  }
   hierarchy_->queue->retry();
-  return status;
+  return Status::ok;
 }
 
 void GraphDefinition::forget(GraphRecord& graph) {
@@ -284,6 +298,11 @@ Status GraphDefinition::edges(std::vector<std::pair<Node, Node>>* edges) const {
 std::vector<GraphDefinition> GraphDefinition::bodies(const Node& node) const {
   std::vector<GraphDefinition> found;
   if (!holds(node)) return found;
+  if (node.kind() == NodeKind::child && node.record_->bodies.empty()) {
+    auto body = std::make_shared<GraphRecord>();
+    if (driver().nodeChild(node.handle(), &body->handle) == Status::ok)
+      node.record_->bodies.push_back(std::move(body));
+  }
   for (const auto& body : node.record_->bodies) found.push_back(GraphDefinition(hierarchy_, body));
   return found;
 }

@@ -84,6 +84,8 @@ class GraphDefinition {
   bool operator==(const GraphDefinition& other) const { return record_ == other.record_; }
 
   Status add(Node* node, const std::vector<Node>& after, const NodeParams& params, OwnerPair owners = {});
+  // A graph of its own with the same nodes, bodies and edges, whose nodes keep the same owners.
+  Status clone(GraphDefinition* made) const;
   // A copy of the child, whose nodes keep their owners there too.
   Status embed(Node* node, const std::vector<Node>& after, const GraphDefinition& child);
   Status addConditional(Node* node, const std::vector<Node>& after, Condition condition, ConditionalKind kind,
@@ -92,7 +94,8 @@ class GraphDefinition {
 
   // New parameters with new owners, for later instantiations.
   Status update(const Node& node, const NodeParams& params, OwnerPair owners = {});
-  // Another child in a child node. One of the same hierarchy is refused.
+  // Another child in a child node. One of the same hierarchy is refused. Once the driver has taken it nothing
+  // can fail: where owners are not found node by node, the new child keeps them as a whole.
   Status updateChild(const Node& node, const GraphDefinition& child);
   // Destroying a node that has gone is no error.
   Status destroy(const Node& node);

@@ -185,6 +185,22 @@ export class GraphDefinition implements Disposable {
     return this.#conditional('definition.switchOn', condition, options, 'switch', bodies)
   }
 
+  /**
+   * A definition of its own with copies of all nodes, which keep what these keep. CUDA copies no conditional
+   * nodes.
+   */
+  clone(): GraphDefinition {
+    const at = 'definition.clone'
+    this.#alive(at)
+    const { native, ordered } = this.#hierarchy
+    const hierarchy = new Hierarchy(
+      this.#core,
+      this.#hierarchy.tried(at, () => native.clone(this.#id)),
+    )
+    hierarchy.ordered = ordered
+    return new GraphDefinition(hierarchy, 0)
+  }
+
   /** A node that holds a copy of another definition: `node.bodies[0]`. */
   embed(graph: GraphDefinition, options: After = {}): GraphNode<'child'> {
     const at = 'definition.embed'
