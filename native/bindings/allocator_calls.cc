@@ -151,6 +151,9 @@ napi_value recordMark(napi_env env, napi_callback_info info) {
   if (status == 0) {
     Lane* lane = device.lane(call.arguments[0]);
     status = lane ? static_cast<int>(device.driver->bind()) : bad;
+    // A timed event is recorded each time, whether the lane has been given work since or not.
+    if (status == 0 && timed && !device.lanes->mayQueue(*lane))
+      status = static_cast<int>(Status::notPermitted);
     if (status == 0)
       status =
           static_cast<int>(timed ? device.lanes->markTime(*lane, &mark) : device.lanes->mark(*lane, &mark));
@@ -177,6 +180,13 @@ napi_value wait(napi_env env, napi_callback_info info) {
   return code(env, static_cast<int>(status));
 }
 
+// block: 1 where a graph keeps it, else 0
+napi_value held(napi_env env, napi_callback_info info) {
+  const Call<MemorySpace, 1> call(env, info);
+  const Block* block = pointer<Block>(call.arguments[0]);
+  return number(env, call.refusal == 0 && block && block->held ? 1 : 0);
+}
+
 // lane, an event of another device of the kind
 napi_value waitPeer(napi_env env, napi_callback_info info) {
   const Call<AllocatorDevice, 2> call(env, info);
@@ -185,6 +195,7 @@ napi_value waitPeer(napi_env env, napi_callback_info info) {
   Lane* lane = device.lane(call.arguments[0]);
   const Mark* mark = pointer<Mark>(call.arguments[1]);
   if (!lane || !mark || lane->retired) return code(env, bad);
+  if (!device.lanes->mayQueue(*lane)) return code(env, static_cast<int>(Status::notPermitted));
   Status status = device.driver->bind();
   if (status == Status::ok) status = device.driver->streamWait(lane->stream, mark->event);
   // The wait is work: a point of the lane from here on is not one from before it.
@@ -341,6 +352,7 @@ void defineSpaceCalls(napi_env env, napi_value object, const std::shared_ptr<All
   function(env, object, "recordStream", use<&caching::Allocator::recordStream>, data, device);
   function(env, object, "keepUntil", keepUntil, data, device);
   function(env, object, "endLoan", endLoan, data, device);
+  function(env, object, "held", held, data, device);
 }
 
 void defineDeviceCalls(napi_env env, napi_value object, const std::shared_ptr<AllocatorDevice>& device) {

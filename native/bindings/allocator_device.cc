@@ -45,7 +45,7 @@ void AllocatorDevice::teardown(void* data) {
 }
 
 void AllocatorDevice::dropReferences() {
-  for (napi_ref* reference : {&outBuffer, &thrown, &spaces[0].observer, &spaces[1].observer})
+  for (napi_ref* reference : {&outBuffer, &thrown, &released, &spaces[0].observer, &spaces[1].observer})
     if (*reference) napi_delete_reference(env, std::exchange(*reference, nullptr));
 }
 

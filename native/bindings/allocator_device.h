@@ -126,6 +126,7 @@ class AllocatorDevice {
   double* out = nullptr;  // where frequent calls return further numbers
   napi_ref outBuffer = nullptr;
   napi_ref thrown = nullptr;                          // by a source, until JavaScript fetches it
+  napi_ref released = nullptr;                        // a function, called when graphs have let owners go
   std::shared_ptr<Channel> channel;                   // to JavaScript, once something calls it
   std::uint32_t callbacks = 0;                        // the number of the next one
   std::vector<std::string> referenceNames;            // the kernels' names, by the number of the reference

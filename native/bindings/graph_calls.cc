@@ -27,6 +27,15 @@ Napi::Value graph(const Napi::CallbackInfo& info) {
   return graphObject(info.Env(), device, std::move(made));
 }
 
+// function: called when graphs have let go of what they kept, later than that
+Napi::Value onReleased(const Napi::CallbackInfo& info) {
+  const auto device = self<AllocatorDevice>(info);
+  if (device->released) napi_delete_reference(info.Env(), std::exchange(device->released, nullptr));
+  if (napi_create_reference(info.Env(), info[0], 1, &device->released) != napi_ok)
+    throw Napi::Error::New(info.Env());
+  return info.Env().Undefined();
+}
+
 // whether it is timed → a NativeGraphEvent
 Napi::Value graphEvent(const Napi::CallbackInfo& info) {
   const Shared device = opened(info);
@@ -46,6 +55,7 @@ Napi::Value onEvent(const Napi::CallbackInfo& info) {
   Lane* lane = device->lane(numberAt(info[0], "lane"));
   const auto event = unwrapped<GraphEvent>(info.Env(), info[1]);
   if (!lane || lane->retired || !event || !event->event) return code(static_cast<int>(Refusal::badHandle));
+  if (!device->lanes->mayQueue(*lane)) return code(static_cast<int>(Status::notPermitted));
   Driver& driver = *device->driver;
   Status status = driver.bind();
   if (status == Status::ok)
@@ -59,6 +69,7 @@ Napi::Value onEvent(const Napi::CallbackInfo& info) {
 
 void defineGraphCalls(Napi::Object object) {
   define<graph>(object, "graph");
+  define<onReleased>(object, "onReleased");
   define<graphEvent>(object, "graphEvent");
   define<onEvent<false>>(object, "recordEvent");
   define<onEvent<true>>(object, "waitEvent");

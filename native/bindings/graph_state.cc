@@ -15,6 +15,20 @@ namespace {
 
 using Waker = std::shared_ptr<std::weak_ptr<GraphQueue>>;
 
+// On the JavaScript thread, from a turn of its own.
+void reportReleased(const AllocatorDevice& device) {
+  if (!device.released) return;
+  const Napi::Env env(device.env);
+  const Napi::HandleScope scope(env);
+  napi_value function = nullptr;
+  if (napi_get_reference_value(env, device.released, &function) != napi_ok || function == nullptr) return;
+  try {
+    Napi::Function(env, function).Call(env.Undefined(), {});
+  } catch (const Napi::Error& error) {
+    napi_fatal_exception(env, error.Value());
+  }
+}
+
 /** The driver's threads hold the cleanup queue for longer than the device may live. */
 std::shared_ptr<graphs::CleanupQueue> cleanupQueue(const Waker& waker) {
   return std::make_shared<graphs::CleanupQueue>([waker] {
@@ -29,12 +43,12 @@ GraphState::GraphState(AllocatorDevice& device)
     : GraphState(device, std::make_shared<std::weak_ptr<GraphQueue>>()) {}
 
 GraphState::GraphState(AllocatorDevice& device, const Waker& waker) : cleanup(cleanupQueue(waker)) {
-  javascript = GraphQueue::create(Napi::Env(device.env),
-                                  [weak = std::weak_ptr<graphs::CleanupQueue>(cleanup), &device] {
-                                    const auto queue = weak.lock();
-                                    if (queue && device.driver && device.driver->bind() == Status::ok)
-                                      queue->drain();
-                                  });
+  javascript = GraphQueue::create(
+      Napi::Env(device.env), [weak = std::weak_ptr<graphs::CleanupQueue>(cleanup), &device] {
+        const auto queue = weak.lock();
+        if (queue && device.driver && device.driver->bind() == Status::ok && queue->drain() > 0)
+          reportReleased(device);
+      });
   *waker = javascript;
 }
 

@@ -6,6 +6,7 @@ import { DisposedError } from '../errors.js'
 import { thrown } from '../values.js'
 import { AllocatorError } from './allocator-error.js'
 import { OutOfMemoryError, type Setting, type Shortage, shortageOf } from './out-of-memory.js'
+import { released } from './released.js'
 import type { ResolvedAllocatorOptions } from './settings/options.js'
 import { Sites } from './sites.js'
 
@@ -93,6 +94,15 @@ export class Core {
     clearInterval(this.#alarm)
     this.#alarm = undefined
     this.#awaited = 0
+  }
+
+  #reportsReleased = false
+
+  /** From here on whoever waits for memory that graphs keep is told when they let go of it. */
+  reportReleased(): void {
+    if (this.#reportsReleased) return
+    this.native.onReleased(released)
+    this.#reportsReleased = true
   }
 
   /** Whether lanes, blocks and events of the other are of the same device. */
@@ -185,6 +195,7 @@ export class Core {
     if (error instanceof AllocatorError || error instanceof DisposedError) return error
     if (this.closed) return new DisposedError(subject, `its device ${this.name} is closed; open one again`)
     const { code, message } = error as Partial<NativeFailure> & Error
+    if (code === 'CUDA_ERROR_NOT_PERMITTED') return this.failed(notPermitted, at, subject)
     return new AllocatorError(
       {
         _tag: 'DriverFailed',

@@ -1,7 +1,7 @@
 // Work as the addon takes it for nodes and for captures: what is done, and the owners of what it refers to.
 import type { NativeNode, NativeOwner } from '../addon.js'
 import { badArgument, badUse, wholeNumber } from './allocator-error.js'
-import { type Block, homeOf, sharedHandle, spaceOf } from './block.js'
+import { type Block, sharedHandle, spaceOf } from './block.js'
 import { type FillOptions, fillOf } from './fill.js'
 import type { CheckedLaunch } from './kernel.js'
 import type { Place } from './place.js'
@@ -14,18 +14,11 @@ export interface Operand {
   readonly owner: NativeOwner | undefined
 }
 
-/** A block's allocation. Throws unless the block is alive, and its owner's to keep. */
-export const ownerOfBlock = (block: Block): NativeOwner => {
-  if (homeOf(block) < 0)
-    throw badUse(
-      'a graph',
-      'a block',
-      'a block that the program owns, since a graph keeps what it refers to',
-      'an output of a session, which goes back to it with its lease',
-      'copy it into a block of your own: lane.copy(block, output)',
-    )
-  return { space: spaceOf(block).index, block: sharedHandle(block) }
-}
+/** A block's allocation; of an output of a session its slot. Throws unless the block is alive. */
+export const ownerOfBlock = (block: Block): NativeOwner => ({
+  space: spaceOf(block).index,
+  block: sharedHandle(block),
+})
 
 export const operandOf = ({ block, address, bytes, pinned }: Place): Operand => ({
   address,

@@ -52,7 +52,9 @@ export class Hierarchy {
   constructor(
     readonly core: Core,
     readonly native: NativeGraph,
-  ) {}
+  ) {
+    core.reportReleased()
+  }
 
   tried<T>(at: string, call: () => T): T {
     return this.core.tried(at, 'a graph', call)

@@ -2,6 +2,7 @@ import type { HostArray, Lease } from '../../dsl/index.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import type { NativeFailure, NativeProgram, NativeStats, NativeTrace } from '../addon.js'
 import type { SessionDevice } from '../device/devices.js'
+import { type KeptBlock, released, whenReleased } from '../device/released.js'
 import type { RunError } from '../errors.js'
 import { fill, type Mismatch } from '../values.js'
 import { type Leased, type LeaseOwner, makeLease } from './lease.js'
@@ -110,14 +111,17 @@ export class Engine implements RunHost, LeaseOwner {
   }
 
   giveBack(tick: number, lost: boolean): void {
+    let lent: readonly KeptBlock[] = []
     try {
-      this.#loans.end(tick)
+      lent = this.#loans.end(tick)
     } finally {
-      if (!this.#stopping) {
+      if (lost && !this.#stopping) warnLostLease(tick, this.run?.at)
+      const over = (): boolean => this.#stopping !== undefined
+      // A graph that keeps an output keeps its slot.
+      whenReleased(lent, over, () => {
         this.ticks.giveBack(tick)
-        if (lost) warnLostLease(tick, this.run?.at)
         this.run?.advance()
-      }
+      })
     }
   }
 
@@ -142,6 +146,7 @@ export class Engine implements RunHost, LeaseOwner {
         this.#views = []
         this.#loans.close()
         await program.close()
+        released()
         for (const device of devices) await device.close()
       } catch (error) {
         warnCloseFailed(error)

@@ -1,10 +1,9 @@
 import { type Block, endLoan, type Loan, lendBlock } from '../device/block.js'
 import type { Core } from '../device/core.js'
 import { makeLane } from '../device/lane.js'
+import type { KeptBlock } from '../device/released.js'
 
-interface Lent {
-  readonly core: Core
-  readonly handle: number
+interface Lent extends KeptBlock {
   readonly block: WeakRef<Block>
 }
 
@@ -29,9 +28,11 @@ export class Loans {
     return block
   }
 
-  /** The lease of a tick was given back, or lost. */
-  end(tick: number): void {
+  /** The lease of a tick was given back, or lost. Returns what was lent with it. */
+  end(tick: number): readonly KeptBlock[] {
+    const lent = this.#lent.get(tick) ?? []
     this.#end(tick, `the lease of tick ${tick} was given back`, 'while the lease is held, call')
+    return lent
   }
 
   /** The session is about to be freed. */

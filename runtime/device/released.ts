@@ -1,0 +1,26 @@
+// Memory that its owner has given up while graphs or other sessions keep it: whoever waits for it to be let go.
+import type { Core } from './core.js'
+
+/** What the addon knows a block of device memory by. */
+export interface KeptBlock {
+  readonly core: Core
+  readonly handle: number
+}
+
+const waiting = new Set<() => boolean>()
+
+/** Called after something has let go of what it kept. */
+export const released = (): void => {
+  for (const done of [...waiting]) if (done()) waiting.delete(done)
+}
+
+/** Calls `then` once nothing keeps any of the blocks, now or later; never once `over` says that nobody waits. */
+export const whenReleased = (blocks: readonly KeptBlock[], over: () => boolean, then: () => void): void => {
+  const done = (): boolean => {
+    if (over()) return true
+    if (blocks.some(({ core, handle }) => core.device.held(handle) !== 0)) return false
+    then()
+    return true
+  }
+  if (!done()) waiting.add(done)
+}
