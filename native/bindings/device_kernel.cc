@@ -120,6 +120,9 @@ KernelSpec specAt(Napi::Value value) {
 // spec, reference? → a promise of a NativeKernel
 Napi::Value prepareKernel(const Napi::CallbackInfo& info) {
   const auto device = opened(info);
+  // A driver that loads a kernel may wait for everything that runs, and every other call of it for the load.
+  if (!device->lanes->mayBlock())
+    throw failureObject(info.Env(), failureOf(*device->driver, Status::notPermitted, "prepareKernel"));
   KernelSpec spec = specAt(info[0]);
   std::shared_ptr<const DeviceKernel::Reference> reference;
   if (info[1].IsFunction()) {
@@ -189,6 +192,7 @@ Napi::Value callback(const Napi::CallbackInfo& info) {
   if (device->refusal() != 0) return code(device->refusal());
   Lane* lane = device->lane(numberAt(info[0], "lane"));
   if (!lane || lane->retired || !info[1].IsFunction()) return code(static_cast<int>(Refusal::badHandle));
+  if (!device->lanes->mayQueue(*lane)) return code(static_cast<int>(Status::notPermitted));
   auto made = std::make_unique<Callback>(channelOf(info, *device), device->callbacks++);
   Napi::Object functions = device->channel->roots().Get("callbacks").As<Napi::Object>();
   functions.Set(made->number, info[1]);

@@ -127,6 +127,9 @@ void kernel(const Shared& device, Napi::Object given, NodeSpec* spec) {
 void setCondition(const Shared& device, Napi::Object given, NodeSpec* spec) {
   GraphState& state = GraphState::of(*device);
   if (!state.conditionKernel) {
+    // As for other kernels: the driver may wait for everything that runs.
+    if (!device->lanes->mayBlock())
+      checkGraph(given.Env(), *device, Status::notPermitted, "prepare a condition");
     std::unique_ptr<Kernel> made;
     checkGraph(given.Env(), *device, device->driver->prepareCondition(&made), "prepare a condition");
     state.conditionKernel = std::move(made);

@@ -191,6 +191,7 @@ Mark* Lanes::adopt(Event event) {
 }
 
 Status Lanes::issueWait(Lane& waiter, Mark& mark) {
+  if (!mayQueue(waiter)) return Status::notPermitted;
   if (const Status status = driver_.streamWait(waiter.stream, mark.event); status != Status::ok)
     return status;
   countOne(waiter.waited_);
@@ -244,7 +245,7 @@ void Lanes::hostAwaited(Mark* mark) {
     awaited_.pop_front();
   }
   if (awaited_.empty())
-    for (LaneId id = 0; id < count(); ++id) workBefore_[id] = at(id).work_.load(std::memory_order_relaxed);
+    for (LaneId id = 0; id < count(); ++id) piecesBefore_[id] = piecesOf(at(id));
   awaited_.push_back(mark);
   anyAwaited_.store(true);
 }
@@ -259,11 +260,11 @@ bool Lanes::pollAwaited() {
   return !awaited_.empty();
 }
 
-// Half of a queue, since waits and marks are pieces too.
+// Three quarters of a queue: the rest is for the marks that follow pieces, and for what the driver adds.
 bool Lanes::hasRoom(const Lane& lane) {
   const std::size_t depth = driver_.streamDepth();
   std::lock_guard lock(awaitedMutex_);
-  return depth == 0 || lane.work_.load(std::memory_order_relaxed) - workBefore_[lane.id] < depth / 2;
+  return depth == 0 || piecesOf(lane) - piecesBefore_[lane.id] < depth - depth / 4;
 }
 
 Status Lanes::synchronize(Mark& mark) {

@@ -181,7 +181,7 @@ class Lanes {
   // Whether the calling thread may wait for the device.
   bool mayBlock() { return !anyAwaited_.load(std::memory_order_relaxed) || !pollAwaited(); }
   // Whether the lane's queue surely has room for one more piece, so that queueing it does not block. True
-  // where blocking does no harm.
+  // where blocking does no harm. Asked before every piece but a mark, which follows a piece.
   bool mayQueue(const Lane& lane) {
     return !anyAwaited_.load(std::memory_order_relaxed) || hasRoom(lane) || !pollAwaited();
   }
@@ -207,11 +207,16 @@ class Lanes {
   std::atomic<std::size_t> count_{0};
   bool pollAwaited();  // whether some are left
   bool hasRoom(const Lane& lane);
+  // Work, waits and marks: each takes a place in the lane's queue.
+  static std::uint64_t piecesOf(const Lane& lane) {
+    return lane.work_.load(std::memory_order_relaxed) + lane.waited_.load(std::memory_order_relaxed) +
+           lane.marks_.load(std::memory_order_relaxed);
+  }
 
   std::mutex awaitedMutex_;
   std::atomic<bool> anyAwaited_{false};
-  std::deque<Mark*> awaited_;            // oldest first
-  std::uint64_t workBefore_[most] = {};  // by lane: pieces queued when the oldest became awaited
+  std::deque<Mark*> awaited_;              // oldest first
+  std::uint64_t piecesBefore_[most] = {};  // by lane: pieces queued when the oldest became awaited
   std::mutex adoptedMutex_;
   std::deque<Mark> adopted_;
   std::atomic<std::uint64_t> queries_{0}, synchronizations_{0}, created_{0};

@@ -68,12 +68,13 @@ void Allocator::collectGarbage(std::uint64_t wanted) {
   }
 }
 
-// Gives a plain segment that is one free block back to its source. Returns its bytes, or 0 where it stays.
+// Gives a plain segment that is one free block back to its source. Returns its bytes, or 0 where it stays:
+// where the driver may wait for all work before it frees memory, and some of it waits for the host.
 std::uint64_t Allocator::releaseWhole(Block* block) {
   Heap& heap = *block->heap;
   const int sizes = static_cast<int>(heap.config.sizes);
   const std::uint64_t bytes = block->size;
-  if (block->segment->kept || !heap.config.source->callable()) return 0;
+  if (block->segment->kept || !heap.config.source->callable() || !lanes_.mayBlock()) return 0;
   if (heap.config.source->release(block->address, bytes, block->segment->lane->stream) != Status::ok)
     return 0;
   const std::unique_ptr<Segment> segment = heap.removeSegment(block);
@@ -123,6 +124,7 @@ std::uint64_t Allocator::releaseFree(const MemPool* pool) {
 Status Allocator::emptyCache(MemPool* pool) {
   std::lock_guard lock(mutex_);
   const Status status = releaseAllPending(true);
+  if (status == Status::notPermitted) return status;
   releaseFree(pool);
   return status;
 }
