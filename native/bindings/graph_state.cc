@@ -43,12 +43,15 @@ GraphState::GraphState(AllocatorDevice& device)
     : GraphState(device, std::make_shared<std::weak_ptr<GraphQueue>>()) {}
 
 GraphState::GraphState(AllocatorDevice& device, const Waker& waker) : cleanup(cleanupQueue(waker)) {
-  javascript = GraphQueue::create(
-      Napi::Env(device.env), [weak = std::weak_ptr<graphs::CleanupQueue>(cleanup), &device] {
-        const auto queue = weak.lock();
-        if (queue && device.driver && device.driver->bind() == Status::ok && queue->drain() > 0)
-          reportReleased(device);
-      });
+  javascript = GraphQueue::create(Napi::Env(device.env),
+                                  [weak = std::weak_ptr<graphs::CleanupQueue>(cleanup), &device] {
+                                    const auto queue = weak.lock();
+                                    if (!queue || !device.driver || device.driver->bind() != Status::ok)
+                                      return;
+                                    // An allocation may have drained it already.
+                                    queue->drain();
+                                    reportReleased(device);
+                                  });
   *waker = javascript;
 }
 
