@@ -1,9 +1,9 @@
 // Memory that its owner has given up while graphs or other sessions keep it: whoever waits for it to be let go.
-import type { Core } from './core.js'
+import type { NativeSpace } from '../addon.js'
 
 /** What the addon knows a block of device memory by. */
 export interface KeptBlock {
-  readonly core: Core
+  readonly space: NativeSpace
   readonly handle: number
 }
 
@@ -18,7 +18,7 @@ export const released = (): void => {
 export const whenReleased = (blocks: readonly KeptBlock[], over: () => boolean, then: () => void): void => {
   const done = (): boolean => {
     if (over()) return true
-    if (blocks.some(({ core, handle }) => core.device.held(handle) !== 0)) return false
+    if (blocks.some(({ space, handle }) => space.held(handle) !== 0)) return false
     then()
     return true
   }

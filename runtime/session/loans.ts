@@ -4,6 +4,7 @@ import { makeLane } from '../device/lane.js'
 import type { KeptBlock } from '../device/released.js'
 
 interface Lent extends KeptBlock {
+  readonly core: Core
   readonly block: WeakRef<Block>
 }
 
@@ -21,7 +22,7 @@ export class Loans {
       'dispose of the lease: using, or lease[Symbol.dispose]()',
     ] as const
     const block = lendBlock(core, { ...loan, lender, lane: makeLane(core, -1, 0n, of, 'session') })
-    const lent = { core, handle: loan.handle, block: new WeakRef(block) }
+    const lent = { core, space: core.device, handle: loan.handle, block: new WeakRef(block) }
     const others = this.#lent.get(tick)
     if (others === undefined) this.#lent.set(tick, [lent])
     else others.push(lent)
