@@ -14,9 +14,16 @@ std::uint64_t Sequence::take() {
   return taken_++;
 }
 
-void Sequence::giveBack() {
-  std::lock_guard lock(mutex_);
-  --taken_;
+void Sequence::giveBack(std::uint64_t turn) {
+  {
+    std::lock_guard lock(mutex_);
+    if (turn + 1 == taken_) {
+      --taken_;
+      return;
+    }
+    ended_ = true;
+  }
+  moved_.notify_all();
 }
 
 bool Sequence::isNext(std::uint64_t turn) {
@@ -40,7 +47,7 @@ MaybeFailure Sequence::enter(Program& program, std::vector<Mark*>& uses) {
   };
   if (ended_) {
     release();
-    return invalidProgram("sequence", "a launch before this one was dropped");
+    return cause_ ? cause_ : invalidProgram("sequence", "a launch before this one was dropped");
   }
   const std::vector<LaneId>& lanes = program.busyLanes();
   if (lanes.empty() || (ends_.empty() && uses.empty())) {
@@ -71,15 +78,26 @@ MaybeFailure Sequence::enter(Program& program, std::vector<Mark*>& uses) {
   return failureOf(driver, status, call);
 }
 
-void Sequence::leave(const Program* program, std::uint32_t slot) {
+void Sequence::leave(const Program& program, std::uint32_t slot) {
   {
     std::lock_guard lock(mutex_);
     ++issued_;
-    if (program != nullptr && !program->busyLanes().empty()) {
-      last_ = program;
+    if (!program.busyLanes().empty()) {
+      last_ = &program;
       ends_.clear();
-      for (const LaneId lane : program->busyLanes()) ends_.push_back(program->tickEnd(slot, lane));
+      for (const LaneId lane : program.busyLanes()) ends_.push_back(program.tickEnd(slot, lane));
     }
+  }
+  moved_.notify_all();
+}
+
+// Part of the launch may run, with no end that a later one could wait for.
+void Sequence::leaveFailed(const Failure& cause) {
+  {
+    std::lock_guard lock(mutex_);
+    ++issued_;
+    if (!ended_) cause_ = cause;
+    ended_ = true;
   }
   moved_.notify_all();
 }

@@ -27,15 +27,17 @@ class Sequence {
 
   // The turn of a launch that is being submitted.
   std::uint64_t take();
-  // Gives back the turn that was taken last: nothing was submitted.
-  void giveBack();
+  // Gives a turn back: nothing was submitted. Where others were taken since, what they are of is dropped.
+  void giveBack(std::uint64_t turn);
 
   // Issuing thread. Whether all launches before this one have been issued, or will never be.
   bool isNext(std::uint64_t turn);
   // Makes the lanes of the program wait for the launch before, and for these marks, which it releases.
   MaybeFailure enter(Program& program, std::vector<Mark*>& uses);
-  // The launch has been issued, with its ends recorded: those of `slot`. Without a program: it has failed.
-  void leave(const Program* program, std::uint32_t slot);
+  // The launch has been issued, with its ends recorded: those of `slot`.
+  void leave(const Program& program, std::uint32_t slot);
+  // The launch could not be issued, or in part: nothing after it is issued any more, for the same reason.
+  void leaveFailed(const Failure& cause);
 
   // The program is about to be destroyed, its work has completed.
   void forget(const Program& program);
@@ -56,6 +58,7 @@ class Sequence {
   std::condition_variable moved_;
   std::uint64_t taken_ = 0, issued_ = 0;  // launches; issued_ ≤ taken_
   bool ended_ = false;
+  MaybeFailure cause_;             // of the end: the launch that failed first
   const Program* last_ = nullptr;  // the program of the launch that was issued last, and its ends
   std::vector<Event> ends_;
   Event entry_ = nullptr;  // after the launch before, on the first lane

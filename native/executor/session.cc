@@ -83,9 +83,10 @@ bool Session::submit(std::uint64_t tick, std::uint32_t slot, const std::vector<M
   }
   if (issueThread_.submit(*this, tick)) return true;
   if (sequence) {
-    sequence->giveBack();
+    Launch& launch = launches_[tick % launches_.size()];
+    sequence->giveBack(launch.turn);
     for (Mark* const use : uses) use->release();
-    launches_[tick % launches_.size()].uses.clear();
+    launch.uses.clear();
   }
   return false;
 }
@@ -96,14 +97,26 @@ bool Session::mayIssue(std::uint64_t tick) {
   return options_.sequence->isNext(launches_[tick % launches_.size()].turn);
 }
 
+std::vector<Mark*> Session::takeUses(std::uint64_t tick) {
+  std::lock_guard lock(mutex_);
+  return std::exchange(launches_[tick % launches_.size()].uses, {});
+}
+
 MaybeFailure Session::enterSequence(std::uint64_t tick) {
   if (!options_.sequence || std::exchange(inSequence_, true)) return std::nullopt;
-  std::vector<Mark*> uses;
-  {
-    std::lock_guard lock(mutex_);
-    uses.swap(launches_[tick % launches_.size()].uses);
-  }
+  std::vector<Mark*> uses = takeUses(tick);
   return options_.sequence->enter(*program_, uses);
+}
+
+void Session::leaveSequence(std::uint64_t tick, const MaybeFailure& failure) {
+  if (!options_.sequence) return;
+  if (!failure) {
+    options_.sequence->leave(*program_, static_cast<std::uint32_t>(tick % spec_.inFlight));
+    return;
+  }
+  // A session that has failed before enters no more.
+  for (Mark* const use : takeUses(tick)) use->release();
+  options_.sequence->leaveFailed(*failure);
 }
 
 bool Session::issueTick(std::uint64_t tick) {
@@ -133,12 +146,10 @@ bool Session::issueTick(std::uint64_t tick) {
     if (failure) fail(tick, std::move(*failure));
     // A tick that was not issued to its end has no end events, so it must not be awaited.
     if (failure_) failedTick_ = std::min(failedTick_, tick);
-    failed = failed || failure_.has_value();
+    failure = failure_;
     ++issued_;
   }
-  if (options_.sequence)
-    options_.sequence->leave(failed ? nullptr : program_.get(),
-                             static_cast<std::uint32_t>(tick % spec_.inFlight));
+  leaveSequence(tick, failure);
   inSequence_ = false;
   partNanoseconds_ = 0;
   toComplete_.notify_one();

@@ -115,7 +115,9 @@ class Session : private IssueThread::Queue {
   Session(std::vector<std::shared_ptr<DeviceMemory>> devices, ProgramSpec spec, SessionOptions options);
   bool issueTick(std::uint64_t tick) override;
   bool mayIssue(std::uint64_t tick);
+  std::vector<Mark*> takeUses(std::uint64_t tick);
   MaybeFailure enterSequence(std::uint64_t tick);
+  void leaveSequence(std::uint64_t tick, const MaybeFailure& failure);
   void completeLoop();
   MaybeFailure awaitTick(std::uint64_t tick);
   Failure asynchronous(Failure noticed, std::uint64_t tick, LaneId lane);

@@ -116,6 +116,105 @@ TEST(CachingUse, AForeignEventTwiceIsOneUse) {
   mark->release();
 }
 
+// Makes the home lane come after the marks that were taken, as what writes the block next does.
+void waitFor(Caching& c, Lane& home, std::vector<Mark*>& marks) {
+  for (Mark* const mark : marks) {
+    {
+      std::lock_guard guard(home.mutex);
+      EXPECT_EQ(c.lanes.wait(home, *mark, nullptr), Status::ok);
+    }
+    mark->release();
+  }
+  marks.clear();
+}
+
+// A block that is lent again and again: each loan's uses are taken by whatever writes the block next.
+TEST(CachingUse, TakesTheUsesOfALoanWithTheirHolds) {
+  Caching c(with(orderThenGrow));
+  Lane &home = c.lane(), &near = c.lane(), &far = c.lane();
+  Block* block = c.malloc(size, home);
+  std::vector<Mark*> marks;
+  c.allocator->takeUses(block, &marks);
+  EXPECT_TRUE(marks.empty());
+  for (int loan = 0; loan < 3; ++loan) {
+    c.use(block, near);
+    c.use(block, far);
+    c.use(block, far);
+    c.use(block, home);
+    c.allocator->takeUses(block, &marks);
+    ASSERT_EQ(marks.size(), 2u) << "of one lane the later mark; none of the home lane's";
+    EXPECT_TRUE(block->uses.empty());
+    for (const Mark* const mark : marks) {
+      EXPECT_GE(mark->holders(), 1u);
+      EXPECT_TRUE(mark->lane == &near || mark->lane == &far);
+      EXPECT_FALSE(home.isAfter(*mark));
+    }
+    std::vector<Mark*> again;
+    c.allocator->takeUses(block, &again);
+    EXPECT_TRUE(again.empty()) << "they are taken once";
+    waitFor(c, home, marks);
+  }
+  c.free(block);
+  EXPECT_TRUE(freeAtOnce(c, home, block)) << "the home lane is after every use";
+  EXPECT_EQ(c.violations({}), "");
+}
+
+TEST(CachingUse, TheEndOfALoanMarksTheLanesThatWereNoted) {
+  Caching c(with(orderThenGrow));
+  Lane &home = c.lane(), &reader = c.lane();
+  Block* block = c.malloc(size, home);
+  std::vector<Mark*> marks;
+  EXPECT_EQ(c.allocator->endLoan(block), Status::ok) << "nobody was noted";
+  for (int loan = 0; loan < 3; ++loan) {
+    EXPECT_EQ(c.allocator->recordStream(block, reader), Status::ok);
+    c.work(reader);
+    c.allocator->takeUses(block, &marks);
+    EXPECT_TRUE(marks.empty()) << "a lane that is noted is marked at the end";
+    c.work(reader);
+    const Count present = reader.present();
+    EXPECT_EQ(c.allocator->endLoan(block), Status::ok);
+    EXPECT_EQ(c.allocator->endLoan(block), Status::ok);
+    c.allocator->takeUses(block, &marks);
+    ASSERT_EQ(marks.size(), 1u);
+    EXPECT_EQ(marks[0]->lane, &reader);
+    EXPECT_EQ(marks[0]->point, present) << "all that the lane was given before the end";
+    waitFor(c, home, marks);
+  }
+  c.free(block);
+  EXPECT_EQ(c.allocator->endLoan(block), Status::invalidHandle);
+  EXPECT_TRUE(freeAtOnce(c, home, block));
+}
+
+// Lanes record uses while another thread takes them: each mark is with the block or with the thread.
+TEST(CachingUse, TakesUsesWhileOthersRecordThem) {
+  Caching c;
+  Lane& home = c.lane();
+  Lane* readers[3];
+  for (Lane*& each : readers) each = &c.lane();
+  Block* block = c.malloc(size, home);
+  std::atomic<int> left{3};
+  std::vector<std::thread> threads;
+  for (Lane* const reader : readers)
+    threads.emplace_back([&, reader] {
+      for (int k = 0; k < 200; ++k) c.use(block, *reader);
+      --left;
+    });
+  std::vector<Mark*> marks;
+  while (left > 0) {
+    c.allocator->takeUses(block, &marks);
+    for (Mark* const mark : marks) mark->release();
+    marks.clear();
+    std::this_thread::yield();
+  }
+  for (std::thread& thread : threads) thread.join();
+  c.allocator->takeUses(block, &marks);
+  EXPECT_LE(marks.size(), 3u);
+  for (Lane* const reader : readers) c.order(*reader, home);
+  waitFor(c, home, marks);
+  c.free(block);
+  EXPECT_EQ(c.violations({}), "");
+}
+
 // The home lane is after the use by a wait of its own; another lane that is after the block's last work
 // there, but not after that wait, may not have it.
 TEST(CachingUse, WhatTheHomeLaneWaitedForBindsOtherLanesToo) {
