@@ -2,9 +2,23 @@
 // have it for lanes alone, under the same numbers. A session's output is the block, free-standing lanes are its
 // readers, and the next tick in its slot is the next owner.
 import { describe, expect, it } from 'vitest'
-import { add, compile, download, graph, lane, on, orThrow, relu, tensor, upload } from '../../dsl/index.js'
+import {
+  add,
+  compile,
+  download,
+  graph,
+  lane,
+  on,
+  orThrow,
+  type Plan,
+  relu,
+  tensor,
+  upload,
+  verify,
+} from '../../dsl/index.js'
 import { type Block, type Device, GraphBuilder, open, pulled, type Session } from '../../runtime/index.js'
 import { busy, copyUnseen, deviceOf, hold, MiB, settles, thrownBy } from '../fixtures/allocator.js'
+import { without } from '../fixtures/plans/schedules.js'
 import { present } from './devices.js'
 
 const copy = lane('copy')
@@ -12,6 +26,7 @@ const math = lane('math')
 const side = lane('side')
 const size = 2 ** 14
 const bytes = 4 * size
+const wideRow = tensor('f32', [2 ** 19])
 const net = graph('leased', { x: tensor('f32', [size]) }, ({ x }) => {
   const a = x.pipe(upload(copy), on(math), relu())
   return { kept: a.pipe(add(1)), far: a.pipe(on(side), add(2)), sum: a.pipe(add(3), download(copy)) }
@@ -25,8 +40,13 @@ const soon = (promise: Promise<unknown>): Promise<boolean> => settles(promise, 3
 type Out = { readonly kept: Block; readonly far: Block; readonly sum: Float32Array } & Disposable
 
 /** A session on a device, its ticks, and a reader whose copies land in memory that was allocated before. */
-const scene = async (device: Device, inFlight: 1 | 2, options: Parameters<typeof open>[1] = { device }) => {
-  const opening = open(plans[inFlight - 1]!, { ...options, poison: true })()
+const scene = async (
+  device: Device,
+  inFlight: 1 | 2,
+  options: Parameters<typeof open>[1] = { device },
+  plan = plans[inFlight - 1]!,
+) => {
+  const opening = open(plan, { ...options, poison: true })()
   const session = orThrow(await opening) as unknown as Session
   const run = session.run({ x: pulled(forever()) })[Symbol.asyncIterator]()
   const tick = async (): Promise<Out> => (await run.next()).value as Out
@@ -92,8 +112,6 @@ describe.each(present)('recordUse on outputs of a session, on %s', name => {
     {
       const captured = device.lane()
       using builder = GraphBuilder.create(captured).begin()
-      const own = it.reader.malloc(bytes)
-      expect(() => captured.copy(own, kept)).toThrow(/an output of a session.*Copy it into a block/s)
       expect(() => kept.recordUse(captured)).toThrow(/captured/)
       builder.end()
     }
@@ -214,6 +232,61 @@ describe.each(present)('recordUse on outputs of a session, on %s', name => {
     expect(device.stats()['reserved_bytes.all.peak']).toBe(reserved)
     expect(it.session.stats().eventsCreated).toBe(0)
   })
+
+  it('5k.7: under pressure the host waits for the oldest reader of a closed session alone', async () => {
+    const two = graph('two', { x: wideRow, z: wideRow }, ({ x, z }) => ({
+      a: x.pipe(upload(copy)),
+      b: z.pipe(upload(copy)),
+    }))
+    const ones = new Float32Array(2 ** 19).fill(1)
+    await using device = await deviceOf(name, { policy: 'never-wait', limit: 6 * MiB })
+    const [first, second] = [device.lane(), device.lane()]
+    const [scratch, seen, late] = [2, 2, 2].map(size => device.pinned(size * MiB)) as [Block, Block, Block]
+    const session = orThrow(await open(orThrow(compile(two, { inFlight: 1 })), { device, poison: true })())
+    const feeds = { x: pulled([ones]), z: pulled([ones.map(() => 2)]) }
+    const { a, b } = (await session.run(feeds)[Symbol.asyncIterator]().next()).value!
+    // The older reader ends by itself, the other one only when the test opens its gate.
+    for (let turn = 0; turn < 4; turn++) copyUnseen(first, scratch, a)
+    copyUnseen(first, seen, a)
+    a.recordUse(first)
+    const gate = hold(device, second)
+    copyUnseen(second, late, b)
+    b.recordUse(second)
+    await session.close()
+    const waits = device.stats()['num_sync_all_streams']!
+    const writer = device.lane({ name: 'writer' })
+    // The range of the session's ticks, and what the older reader has read.
+    for (const block of [0, 1].map(() => writer.malloc(2 * MiB))) writer.fill32(block, 7)
+    await writer.synchronize()
+    expect(second.idle).toBe(false)
+    expect(device.stats()['num_sync_all_streams']! - waits).toBeLessThanOrEqual(2)
+    expect(device.stats()['num_ooms']).toBe(0)
+    gate.open()
+    await second.synchronize()
+    expect([...new Set([...new Float32Array(seen.view()), ...new Float32Array(late.view())])]).toEqual([1, 2])
+  })
+
+  it('5k.9: folded into one stream, a session still waits for the readers of its outputs', async () => {
+    await using device = await deviceOf(name)
+    await using it = await scene(device, 1, { device }, orThrow(compile(net, { inFlight: 1, lanes: 1 })))
+    const first = await it.tick()
+    const gate = hold(device, it.reader)
+    it.read(first.far)
+    first.far.recordUse(it.reader)
+    first[Symbol.dispose]()
+    const second = it.tick()
+    expect(await settles(second)).toBe(false)
+    gate.open()
+    ;(await second)[Symbol.dispose]()
+    expect(it.words()).toEqual([2])
+  })
+})
+
+it('5k.8: of a plan that leaves outputs on the device, each wait and use is needed', () => {
+  for (const plan of plans)
+    plan.commands.forEach(([kind], c) => {
+      if (kind === 'use' || kind === 'wait') expect(verify(without(plan as Plan, c)), `${c}`).not.toEqual([])
+    })
 })
 
 // What is freed by a lane and taken by a session, or the other way round. Under a limit there is no other memory.
@@ -243,7 +316,7 @@ describe.each(passed)('memory that passes between sessions and lanes, on %s, %s'
   })
 
   it('36: a session opens in a closed one’s memory while a lease of that is still read', async () => {
-    const wide = graph('wide', { x: tensor('f32', [2 ** 19]) }, ({ x }) => ({ kept: x.pipe(upload(copy)) }))
+    const wide = graph('wide', { x: wideRow }, ({ x }) => ({ kept: x.pipe(upload(copy)) }))
     const plan = orThrow(compile(wide, { inFlight: 1 }))
     const ones = new Float32Array(2 ** 19).fill(1)
     await using device = await deviceOf(name, { policy })
