@@ -179,11 +179,19 @@ const simplified = (ir: Checked, allocator: ArrayAllocator): Checked => {
   for (const node of ir.nodes) if (alive[node.id]) renumbered[node.id] = count++
   if (count === ir.nodes.length) return ir
   const renumber = (id: number): number => renumbered[stands[id]!]!
-  const kept = ir.nodes.filter(node => alive[node.id])
+  // Made at their lengths: a list that grows to a million leaves several of itself behind.
+  const nodes = new Array<GraphNode>(count)
+  const specs = new Array<Checked['specs'][number]>(count)
+  for (const node of ir.nodes) {
+    const id = renumbered[node.id]!
+    if (id < 0) continue
+    nodes[id] = { ...node, id, inputs: node.inputs.map(renumber) }
+    specs[id] = ir.specs[node.id]!
+  }
   return {
     settings: ir.settings,
-    nodes: kept.map(node => ({ ...node, id: renumber(node.id), inputs: node.inputs.map(renumber) })),
-    specs: kept.map(node => ir.specs[node.id]!),
+    nodes,
+    specs,
     outputs: ir.outputs.map(output => ({ name: output.name, node: renumber(output.node) })),
   }
 }
