@@ -432,6 +432,12 @@ export interface NativeCapture {
   status(lane: number): number
   embed(lane: number, child: NativeGraph, childGraph: number): void
   conditional(lane: number, condition: bigint, kind: number, bodies: number): number
+  /**
+   * As `NativeSpace.malloc`, with the number of the home lane in `out` too. Pool 0 is the capture's own.
+   */
+  malloc(lane: number, bytes: number, pool: number, site: number): number
+  /** A use of a block of the capture's pools, or with `stream` all uses until its free; another one is kept. */
+  use(lane: number, block: { readonly space: 0 | 1; readonly block: number }, stream: boolean): void
   end(): void
   /** Ends the capture, if it has not ended. Idempotent. */
   abandon(): void

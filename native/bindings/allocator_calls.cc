@@ -4,6 +4,7 @@
 
 #include "bindings/graph_state.h"
 #include "bindings/handle.h"
+#include "bindings/unsafe_calls.h"
 
 namespace braid::bindings {
 namespace {
@@ -57,6 +58,13 @@ struct Call {
   double arguments[count] = {};
 };
 
+// What graphs that have gone held may be wanted now.
+void releaseEnded(const AllocatorDevice& device) {
+  if (!device.graphs || !device.graphs->cleanup->hasWork()) return;
+  const UnsafeCalls allowed(device);
+  device.graphs->cleanup->drain();
+}
+
 // lane, bytes, pool, site → the block, its address and size in `out`; 0, and the code in `out`.
 napi_value malloc(napi_env env, napi_callback_info info) {
   const Call<MemorySpace, 4> call(env, info);
@@ -65,21 +73,20 @@ napi_value malloc(napi_env env, napi_callback_info info) {
   const auto& [laneId, bytes, poolHandle, site] = call.arguments;
   int status = call.refusal;
   Block* block = nullptr;
+  if (status == 0) status = static_cast<int>(device.driver->bind());
   if (status == 0) {
+    releaseEnded(device);
     Lane* lane = device.lane(laneId);
     caching::MemPool* pool = nullptr;
     if (!lane || !device.pool(poolHandle, &pool) || !(bytes >= 1 && bytes <= 9007199254740992.0)) {
       status = bad;
+    } else if (pool != nullptr && pool->kept()) {
+      status = static_cast<int>(Refusal::poolOfGraphs);
     } else {
       MemorySpace& space = *call.owner;
-      status = static_cast<int>(device.driver->bind());
-      if (status == 0) {
-        // What graphs that have gone held may be wanted now.
-        if (device.graphs && device.graphs->cleanup->hasWork()) device.graphs->cleanup->drain();
-        status = static_cast<int>(space.allocator->malloc(static_cast<std::uint64_t>(bytes), *lane, &block,
-                                                          &space.shortage, pool,
-                                                          static_cast<std::uint32_t>(site), &device));
-      }
+      status = static_cast<int>(space.allocator->malloc(static_cast<std::uint64_t>(bytes), *lane, &block,
+                                                        &space.shortage, pool,
+                                                        static_cast<std::uint32_t>(site), &device));
     }
   }
   if (status != 0) {
@@ -101,6 +108,7 @@ napi_value free(napi_env env, napi_callback_info info) {
   const auto bytes = static_cast<std::int64_t>(block->size);
   AllocatorDevice& device = call.device();
   Status status = device.driver->bind();
+  const UnsafeCalls allowed(device);
   if (status == Status::ok) status = device.memory->free(block, call.owner == &device.spaces[1]);
   if (status != Status::invalidHandle) device.weigh(-bytes);
   return code(env, static_cast<int>(status));

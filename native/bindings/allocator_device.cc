@@ -106,7 +106,7 @@ void AllocatorDevice::destroy() {
       if (space.observed) space.allocator->unobserve(space.observed.get());
     freeBlocks();
     for (caching::MemPool* pool : pools)
-      if (pool != nullptr) spaces[0].allocator->closePool(pool);
+      if (pool != nullptr) memory->close(pool);
     pools.clear();
     for (LaneId id = 0; id < laneKinds.size(); ++id) {
       Lane& lane = lanes->at(id);

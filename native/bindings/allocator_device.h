@@ -19,7 +19,7 @@
 namespace braid::bindings {
 
 // What a call may return besides the driver's codes; below 0, to differ from them.
-enum class Refusal : int { closed = -1, inSource = -2, badHandle = -3 };
+enum class Refusal : int { closed = -1, inSource = -2, badHandle = -3, poolOfGraphs = -4 };
 
 class AllocatorDevice;
 class Channel;
@@ -122,6 +122,7 @@ class AllocatorDevice {
   bool scriptedPools = false;  // it has a pool whose memory JavaScript gives
   std::vector<std::shared_ptr<Gate>> gates;
   std::shared_ptr<GraphState> graphs;  // null before its first graph
+  std::size_t strictCaptures = 0;      // under way, in a mode that forbids calls of this thread
   std::shared_mutex inUse;
   double* out = nullptr;  // where frequent calls return further numbers
   napi_ref outBuffer = nullptr;

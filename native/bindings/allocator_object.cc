@@ -214,7 +214,7 @@ Napi::Value closePool(const Napi::CallbackInfo& info) {
   if (!device->pool(numberAt(info[0], "pool"), &pool) || !pool) return nothing(info);
   check(info, *device, device->driver->bind(), "bind");
   device->pools[static_cast<std::size_t>(info[0].As<Napi::Number>().DoubleValue()) - 1] = nullptr;
-  device->spaces[0].allocator->closePool(pool);
+  device->memory->close(pool);
   return nothing(info);
 }
 

@@ -15,19 +15,12 @@ namespace {
 using graphs::Owner;
 using Shared = std::shared_ptr<AllocatorDevice>;
 
-// The allocation, not its JavaScript object: its memory gets no new owner while this lives. Where the device
-// has gone, its memory has too.
-Owner blockOwner(const Shared& device, Napi::Object given) {
-  const auto space = integerAt(given.Get("space"), "space", 0, 1);
-  auto* block = reinterpret_cast<caching::Block*>(static_cast<std::uintptr_t>(
-      integerAt(given.Get("block"), "block", 1, static_cast<std::int64_t>(mostInteger))));
-  if (block->state != caching::BlockState::live) throw Napi::Error::New(given.Env(), "the block is freed");
-  device->memory->hold(block, space == 1);
-  const auto letGo = [memory = std::weak_ptr<DeviceMemory>(device->memory)](const caching::Block* held) {
-    if (const auto alive = memory.lock()) alive->letGo(const_cast<caching::Block*>(held));
-  };
-  return std::shared_ptr<caching::Block>(block, letGo);
-}
+// Whose operands are read: a node's, or those of work in a capture.
+struct Context {
+  const Shared& device;
+  const CaptureMemory* capture;
+  std::vector<caching::Block*>& blocks;
+};
 
 // The point that an event marks: its driver event is not recorded again while this lives.
 Owner markOwner(const Shared& device, Mark* mark) {
@@ -37,10 +30,17 @@ Owner markOwner(const Shared& device, Mark* mark) {
   });
 }
 
-Owner ownerAt(const Shared& device, Napi::Value given) {
+Owner ownerAt(const Context& context, Napi::Value given) {
   if (absent(given)) return nullptr;
   const Napi::Object owner = objectAt(given, "owner");
-  if (owner.Has("block")) return blockOwner(device, owner);
+  if (owner.Has("block")) {
+    bool pinned = false;
+    caching::Block* const block = blockOf(owner, &pinned);
+    if (context.capture == nullptr || !context.capture->has(*block))
+      return blockOwner(context.device, block, pinned);
+    context.blocks.push_back(block);
+    return nullptr;
+  }
   const Napi::Value value = owner.Get("value");
   if (!value.IsObject() && !value.IsFunction()) return nullptr;
   return std::make_shared<Napi::ObjectReference>(Napi::Persistent(value.As<Napi::Object>()));
@@ -104,8 +104,9 @@ void callback(const Shared& device, Napi::Object given, NodeSpec* spec) {
 }
 
 // The kernel, and all blocks of its operands as one owner.
-void kernel(const Shared& device, Napi::Object given, NodeSpec* spec) {
+void kernel(const Context& context, Napi::Object given, NodeSpec* spec) {
   const Napi::Env env = given.Env();
+  const Shared& device = context.device;
   const auto made = unwrapped<DeviceKernel>(env, given.Get("kernel"));
   if (!made) throw Napi::TypeError::New(env, "kernel must be a NativeKernel");
   const auto words = given.Get("words").As<Napi::Float64Array>();
@@ -117,14 +118,16 @@ void kernel(const Shared& device, Napi::Object given, NodeSpec* spec) {
              "prepare a kernel");
   const auto blocks = std::make_shared<std::vector<Owner>>();
   const Napi::Array owners = arrayAt(given.Get("owners"), "owners");
-  for (std::uint32_t i = 0; i < owners.Length(); ++i) blocks->push_back(ownerAt(device, owners.Get(i)));
+  for (std::uint32_t i = 0; i < owners.Length(); ++i)
+    if (Owner owner = ownerAt(context, owners.Get(i))) blocks->push_back(std::move(owner));
   spec->params = NodeParams::launch(*shaped, std::move(launch.reads), std::move(launch.writes));
   spec->owners[0] = std::move(shaped);
   if (!blocks->empty()) spec->owners[1] = blocks;
 }
 
 // Copies a word of memory into a condition.
-void setCondition(const Shared& device, Napi::Object given, NodeSpec* spec) {
+void setCondition(const Context& context, Napi::Object given, NodeSpec* spec) {
+  const Shared& device = context.device;
   GraphState& state = GraphState::of(*device);
   if (!state.conditionKernel) {
     // As for other kernels: the driver may wait for everything that runs.
@@ -137,13 +140,30 @@ void setCondition(const Shared& device, Napi::Object given, NodeSpec* spec) {
   bool lossless = false;
   const Condition condition = given.Get("condition").As<Napi::BigInt>().Uint64Value(&lossless);
   spec->params = NodeParams::launch(*state.conditionKernel, {sizeAt(given.Get("from"), "from")}, {condition});
-  spec->owners = {state.conditionKernel, ownerAt(device, given.Get("owner"))};
+  spec->owners = {state.conditionKernel, ownerAt(context, given.Get("owner"))};
 }
 
 }  // namespace
 
-NodeSpec nodeSpec(const Shared& device, Napi::Object given) {
+caching::Block* blockOf(Napi::Object given, bool* pinned) {
+  *pinned = integerAt(given.Get("space"), "space", 0, 1) == 1;
+  auto* block = reinterpret_cast<caching::Block*>(static_cast<std::uintptr_t>(
+      integerAt(given.Get("block"), "block", 1, static_cast<std::int64_t>(mostInteger))));
+  if (block->state != caching::BlockState::live) throw Napi::Error::New(given.Env(), "the block is freed");
+  return block;
+}
+
+graphs::Owner blockOwner(const Shared& device, caching::Block* block, bool pinned) {
+  device->memory->hold(block, pinned);
+  const auto letGo = [memory = std::weak_ptr<DeviceMemory>(device->memory)](const caching::Block* held) {
+    if (const auto alive = memory.lock()) alive->letGo(const_cast<caching::Block*>(held));
+  };
+  return std::shared_ptr<caching::Block>(block, letGo);
+}
+
+NodeSpec nodeSpec(const Shared& device, Napi::Object given, const CaptureMemory* capture) {
   NodeSpec spec;
+  const Context context{device, capture, spec.blocks};
   NodeParams& params = spec.params;
   const std::string kind = textAt(given.Get("kind"), "kind");
   const auto size = [&](const char* field) { return sizeAt(given.Get(field), field); };
@@ -155,9 +175,9 @@ NodeSpec nodeSpec(const Shared& device, Napi::Object given) {
         size("to"), static_cast<std::uint32_t>(integerAt(given.Get("value"), "value", 0, UINT32_MAX)),
         static_cast<std::uint32_t>(size("elementBytes")), size("width"), size("height"), size("pitch"));
   } else if (kind == "kernel") {
-    kernel(device, given, &spec);
+    kernel(context, given, &spec);
   } else if (kind == "condition") {
-    setCondition(device, given, &spec);
+    setCondition(context, given, &spec);
   } else if (kind == "callback") {
     params.kind = NodeKind::hostFunction;
     callback(device, given, &spec);
@@ -170,7 +190,7 @@ NodeSpec nodeSpec(const Shared& device, Napi::Object given) {
   if (kind != "copy" && kind != "fill") return spec;
   const Napi::Array owners = arrayAt(given.Get("owners"), "owners");
   for (std::uint32_t i = 0; i < 2 && i < owners.Length(); ++i)
-    spec.owners[i] = ownerAt(device, owners.Get(i));
+    spec.owners[i] = ownerAt(context, owners.Get(i));
   return spec;
 }
 

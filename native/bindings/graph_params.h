@@ -6,6 +6,7 @@
 
 #include "bindings/graph_state.h"
 #include "graphs/definition.h"
+#include "memory/capture_memory.h"
 
 namespace braid::bindings {
 
@@ -33,8 +34,17 @@ struct GraphEvent {
 struct NodeSpec {
   NodeParams params;
   graphs::OwnerPair owners;
+  std::vector<caching::Block*> blocks;  // those of the capture's own pools, which need no owner
 };
-NodeSpec nodeSpec(const std::shared_ptr<AllocatorDevice>& device, Napi::Object given);
+// `capture`: the memory of the capture that the node is part of, if it is of one.
+NodeSpec nodeSpec(const std::shared_ptr<AllocatorDevice>& device, Napi::Object given,
+                  const CaptureMemory* capture = nullptr);
+
+// The allocation of { space, block }, not its JavaScript object: its memory gets no new owner while this
+// lives. Where the device has gone, its memory has too.
+graphs::Owner blockOwner(const std::shared_ptr<AllocatorDevice>& device, caching::Block* block, bool pinned);
+// The block of { space, block }. Throws where it is not alive.
+caching::Block* blockOf(Napi::Object given, bool* pinned);
 
 // Queues on a stream what the node would do.
 Status queueWork(Driver& driver, const NodeParams& params, Stream stream);

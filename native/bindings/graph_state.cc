@@ -1,5 +1,7 @@
 #include "bindings/graph_state.h"
 
+#include "bindings/unsafe_calls.h"
+
 #include <chrono>
 #include <thread>
 
@@ -48,6 +50,7 @@ GraphState::GraphState(AllocatorDevice& device, const Waker& waker) : cleanup(cl
                                     const auto queue = weak.lock();
                                     if (!queue || !device.driver || device.driver->bind() != Status::ok)
                                       return;
+                                    const UnsafeCalls allowed(device);
                                     // An allocation may have drained it already.
                                     queue->drain();
                                     reportReleased(device);

@@ -73,6 +73,24 @@ Status GraphCapture::addConditional(Stream stream, Condition condition, Conditio
   return driver_->captureDependencies(stream, &made, 1, false);
 }
 
+Status GraphCapture::attach(Graph graph, OwnerPair owners, UserObject* object) {
+  auto payload = std::make_unique<Payload>();
+  payload->queue = queue_;
+  payload->owners = std::move(owners);
+  Status status = makeUserObject(*driver_, std::move(payload), object);
+  if (status != Status::ok) return status;
+  status = driver_->graphRetain(graph, *object, 1, true);
+  if (status != Status::ok) driver_->userObjectRelease(*object, 1);
+  return status;
+}
+
+Status GraphCapture::retain(Stream stream, OwnerPair owners) {
+  CaptureInfo info;
+  if (const Status status = tail(stream, &info); status != Status::ok) return status;
+  UserObject object = nullptr;
+  return ownsNothing(owners) ? Status::ok : attach(info.graph, std::move(owners), &object);
+}
+
 Status GraphCapture::work(Stream stream, OwnerPair owners, const std::function<Status()>& work) {
   CaptureInfo info;
   if (const Status status = tail(stream, &info); status != Status::ok) return status;
@@ -82,17 +100,9 @@ Status GraphCapture::work(Stream stream, OwnerPair owners, const std::function<S
   std::map<GraphNode, std::shared_ptr<NodeRecord>> entry;
   entry.emplace(nullptr, record);
   auto place = entry.extract(entry.begin());
-  auto payload = std::make_unique<Payload>();
-  payload->queue = queue_;
-  payload->owners = owners;
   record->owners = std::move(owners);
-  Status status = makeUserObject(*driver_, std::move(payload), &record->object);
+  Status status = attach(info.graph, record->owners, &record->object);
   if (status != Status::ok) return status;
-  status = driver_->graphRetain(info.graph, record->object, 1, true);
-  if (status != Status::ok) {
-    driver_->userObjectRelease(record->object, 1);
-    return status;
-  }
   status = work();
   if (status != Status::ok) {
     // The capture may be invalid by now, and its graph gone with everything that it held.
@@ -119,11 +129,11 @@ Status GraphCapture::end(GraphDefinition* made) {
   if (status == Status::captureWrongThread) return status;
   stream_ = nullptr;
   auto attached = std::exchange(attached_, {});
+  GraphDefinition definition = std::exchange(onto_, {});
   if (status != Status::ok) {
     queue_->retry();
     return status;
   }
-  GraphDefinition definition = std::exchange(onto_, {});
   if (!definition.valid()) {
     auto hierarchy = std::make_shared<Hierarchy>(driver_, queue_, graph);
     definition = GraphDefinition(hierarchy, hierarchy->root);

@@ -24,6 +24,8 @@ class GraphCapture {
   // Does `work`, which queues something on a stream of this capture, and keeps the owners with the node that
   // it becomes. Where that node cannot be told, the graph keeps them.
   Status work(Stream stream, OwnerPair owners, const std::function<Status()>& work);
+  // The graph that the stream captures into keeps the owners, without a node.
+  Status retain(Stream stream, OwnerPair owners);
   // A copy of the child, after what the stream has captured so far.
   Status embed(Stream stream, const GraphDefinition& child);
   // The same for a conditional node of the definition that is captured into.
@@ -38,6 +40,7 @@ class GraphCapture {
  private:
   // The graph that a stream of this capture adds to, and the nodes that the next one comes after.
   Status tail(Stream stream, CaptureInfo* info);
+  Status attach(Graph graph, OwnerPair owners, UserObject* object);
   std::shared_ptr<Driver> driver_;
   std::shared_ptr<CleanupQueue> queue_;
   GraphDefinition onto_;  // valid where the graph existed before

@@ -132,4 +132,35 @@ Status DeviceMemory::free(caching::Block* block, bool pinned) {
   return (pinned ? pinned_ : device_).free(block);
 }
 
+void DeviceMemory::hold(caching::MemPool* pool) {
+  std::lock_guard lock(mutex_);
+  if (++heldPools_[pool].holders == 1) device_.keepPool(pool, true);
+}
+
+void DeviceMemory::letGo(caching::MemPool* pool) {
+  bool closed = false;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = heldPools_.find(pool);
+    if (--found->second.holders > 0) return;
+    closed = found->second.closed;
+    heldPools_.erase(found);
+    device_.keepPool(pool, false);
+  }
+  if (!closed) return;
+  driver_->bind();
+  device_.closePool(pool);
+}
+
+void DeviceMemory::close(caching::MemPool* pool) {
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto found = heldPools_.find(pool); found != heldPools_.end()) {
+      found->second.closed = true;
+      return;
+    }
+  }
+  device_.closePool(pool);
+}
+
 }  // namespace braid

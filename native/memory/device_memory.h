@@ -58,6 +58,12 @@ class DeviceMemory {
   void letGo(caching::Block* block);
   // The owner's free, of any block.
   Status free(caching::Block* block, bool pinned = false);
+  // A pool that graphs hold keeps all its memory, and serves captures alone, until nobody holds it. Where its
+  // owner has closed it, it goes then.
+  void hold(caching::MemPool* pool);
+  void letGo(caching::MemPool* pool);
+  // The owner's end of any pool.
+  void close(caching::MemPool* pool);
 
  private:
   static constexpr std::size_t mostSites = 65'536;
@@ -75,6 +81,11 @@ class DeviceMemory {
   Lane* host_ = nullptr;
   caching::MemPool* whole_ = nullptr;
   std::map<caching::Block*, Held> held_;
+  struct HeldPool {
+    std::size_t holders = 0;
+    bool closed = false;
+  };
+  std::map<caching::MemPool*, HeldPool> heldPools_;
   mutable std::mutex sitesMutex_;
   std::map<std::string, std::uint32_t> siteNumbers_;
   std::vector<std::string> sites_{""};

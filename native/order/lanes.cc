@@ -19,12 +19,17 @@ Lanes::Lanes(Driver& driver) : driver_(driver) {}
 
 Lanes::~Lanes() {
   for (LaneId id = 0; id < count(); ++id) {
-    for (Mark& mark : lanes_[id]->ring_) driver_.eventDestroy(mark.event);
+    for (Mark& mark : lanes_[id]->ring_)
+      if (mark.event != nullptr) driver_.eventDestroy(mark.event);
     for (Mark& mark : lanes_[id]->timed_) driver_.eventDestroy(mark.event);
   }
 }
 
 Status Lanes::add(Stream stream, bool tracked, std::string name, Lane** lane) {
+  return addLane(stream, tracked, false, std::move(name), lane);
+}
+
+Status Lanes::addLane(Stream stream, bool tracked, bool inGraph, std::string name, Lane** lane) {
   std::lock_guard lock(mutex_);
   const std::size_t known = count();
   // A retired lane whose work has completed is used again. Its points go on from where they were, so the
@@ -36,6 +41,7 @@ Status Lanes::add(Stream stream, bool tracked, std::string name, Lane** lane) {
     std::lock_guard guard(old.mutex);
     old.stream = stream;
     old.tracked = tracked;
+    old.inGraph = inGraph;
     old.retired = false;
     old.name = std::move(name);
     old.work_.fetch_add(1);
@@ -45,6 +51,7 @@ Status Lanes::add(Stream stream, bool tracked, std::string name, Lane** lane) {
   if (known == most) return Status::outOfMemory;
   lanes_[known] = std::make_unique<Lane>(static_cast<LaneId>(known), stream, tracked, most);
   lanes_[known]->name = std::move(name);
+  lanes_[known]->inGraph = inGraph;
   *lane = lanes_[known].get();
   count_.store(known + 1, std::memory_order_release);
   return Status::ok;
@@ -66,12 +73,26 @@ Status Lanes::retire(Lane& lane) {
   return Status::ok;
 }
 
-Status Lanes::beginCapture(Lane& lane) {
+Status Lanes::beginCapture(Lane& lane, Lane** captured) {
   Mark* last = nullptr;
   if (const Status status = mark(lane, &last); status != Status::ok) return status;
   last->release();
-  lane.capturing = true;
-  return Status::ok;
+  const Status status = addLane(lane.stream, true, true, nameOf(lane.id) + ", captured", captured);
+  if (status == Status::ok) lane.capturing = true;
+  return status;
+}
+
+void Lanes::endCapture(Lane& lane, Lane& captured) {
+  lane.capturing = false;
+  // Marks of a captured lane take no call of the driver that could fail.
+  Mark* last = nullptr;
+  if (mark(captured, &last) == Status::ok) last->release();
+  std::lock_guard lock(mutex_);
+  std::lock_guard guard(captured.mutex);
+  captured.setCompleted(captured.marks_.load());
+  captured.retired = true;
+  captured.stream = nullptr;
+  captured.inGraph = false;
 }
 
 Mark* Lanes::unheldMark(Lane& lane) {
@@ -85,8 +106,10 @@ Mark* Lanes::unheldMark(Lane& lane) {
 
 Status Lanes::makeEvent(Lane& lane, EventKind kind, std::deque<Mark>& marks, Mark** mark) {
   Event event = nullptr;
-  if (const Status status = driver_.eventCreate(&event, kind); status != Status::ok) return status;
-  created_.fetch_add(1, std::memory_order_relaxed);
+  if (!lane.inGraph) {
+    if (const Status status = driver_.eventCreate(&event, kind); status != Status::ok) return status;
+    created_.fetch_add(1, std::memory_order_relaxed);
+  }
   Mark& made = marks.emplace_back();
   made.lane = &lane;
   made.event = event;
@@ -148,7 +171,15 @@ inline Status Lanes::record(Lane& lane, Mark& mark) {
   // gets a later point, never this one. If the record fails, the point stays unused.
   const Count point = lane.marks_.load(std::memory_order_relaxed) + 1;
   lane.marks_.store(point, std::memory_order_release);
-  if (const Status status = driver_.eventRecord(mark.event, lane.stream); status != Status::ok) return status;
+  if (!lane.inGraph) {
+    if (mark.event == nullptr) {  // made by a captured lane, whose number this lane has now
+      if (const Status status = driver_.eventCreate(&mark.event, EventKind::order); status != Status::ok)
+        return status;
+      created_.fetch_add(1, std::memory_order_relaxed);
+    }
+    if (const Status status = driver_.eventRecord(mark.event, lane.stream); status != Status::ok)
+      return status;
+  }
   lane.order_.advanceTo(point);
   lane.order_.record({mark.frontier.get(), count()});
   mark.point = point;
@@ -191,9 +222,11 @@ Mark* Lanes::adopt(Event event) {
 }
 
 Status Lanes::issueWait(Lane& waiter, Mark& mark) {
-  if (!mayQueue(waiter)) return Status::notPermitted;
-  if (const Status status = driver_.streamWait(waiter.stream, mark.event); status != Status::ok)
-    return status;
+  if (!waiter.inGraph) {
+    if (!mayQueue(waiter)) return Status::notPermitted;
+    if (const Status status = driver_.streamWait(waiter.stream, mark.event); status != Status::ok)
+      return status;
+  }
   countOne(waiter.waited_);
   countOne(waiter.waits_);
   if (mark.lane != nullptr) waiter.order_.wait({mark.frontier.get(), count()});
@@ -201,6 +234,9 @@ Status Lanes::issueWait(Lane& waiter, Mark& mark) {
 }
 
 Status Lanes::query(Mark& mark, Lane* asker) {
+  if (mark.lane != nullptr && mark.lane->inGraph) return Status::notReady;
+  // Its capture may have ended on another thread just now.
+  if (complete(mark)) return Status::ok;
   if (asker != nullptr)
     countOne(asker->queries_);
   else
@@ -214,6 +250,7 @@ Status Lanes::query(Mark& mark, Lane* asker) {
 Status Lanes::pollLane(Lane& lane) {
   std::lock_guard guard(lane.mutex);
   if (lane.isMarked() && lane.completed() >= lane.marks_.load(std::memory_order_relaxed)) return Status::ok;
+  if (lane.inGraph) return Status::notReady;
   countOne(lane.queries_);
   if (lane.retired || lane.capturing) {
     const Status status = driver_.eventQuery(lane.newest_->event);
@@ -268,7 +305,8 @@ bool Lanes::hasRoom(const Lane& lane) {
 }
 
 Status Lanes::synchronize(Mark& mark) {
-  if (complete(mark)) return Status::ok;
+  // In this order: the capture may end on another thread in between.
+  if ((mark.lane != nullptr && mark.lane->inGraph) || complete(mark)) return Status::ok;
   synchronizations_.fetch_add(1, std::memory_order_relaxed);
   const Status status = driver_.eventSynchronize(mark.event);
   if (status == Status::ok && mark.lane != nullptr) mark.lane->setCompleted(mark.point);
@@ -276,6 +314,7 @@ Status Lanes::synchronize(Mark& mark) {
 }
 
 Status Lanes::synchronizeStream(Lane& lane) {
+  if (lane.inGraph) return Status::ok;
   synchronizations_.fetch_add(1, std::memory_order_relaxed);
   return driver_.streamSynchronize(lane.stream);
 }

@@ -57,6 +57,9 @@ class alignas(128) Lane {
   Published<bool> retired = false;
   // Its stream captures: what it is given becomes nodes, and runs nowhere. Its newest mark stays the last.
   Published<bool> capturing = false;
+  // It stands for a lane in a capture: its points are places in a graph. No driver event marks them, and none
+  // completes before the capture ends.
+  Published<bool> inGraph = false;
   std::string name;
 
   void queued() { work_.fetch_add(1, std::memory_order_relaxed); }
@@ -126,8 +129,11 @@ class Lanes {
   Driver& driver() const { return driver_; }
   // outOfMemory where `most` lanes are alive, or retired with work that has not completed.
   Status add(Stream stream, bool tracked, std::string name, Lane** lane);
-  // Before the lane's stream begins a capture: marks its present point, which stays its newest.
-  Status beginCapture(Lane& lane);
+  // Before the lane's stream begins or joins a capture: marks its present point, which stays its newest.
+  // *captured is the lane that stands for it there. What that lane waits for is the caller's to capture.
+  Status beginCapture(Lane& lane, Lane** captured);
+  // All points of the captured lane count as complete from here on, and its number may be used again.
+  void endCapture(Lane& lane, Lane& captured);
   // No work will be queued any more; queued work still completes. The caller may destroy the stream.
   Status retire(Lane& lane);
   std::size_t count() const { return count_.load(std::memory_order_acquire); }
@@ -161,6 +167,7 @@ class Lanes {
     waiter.waitsElided_.store(waiter.waitsElided_.load(std::memory_order_relaxed) + waits,
                               std::memory_order_relaxed);
   }
+  // Of a captured lane's mark: whether its capture has ended.
   static bool complete(const Mark& mark) {
     return mark.lane != nullptr && mark.lane->completed() >= mark.point;
   }
@@ -170,7 +177,7 @@ class Lanes {
   Status poll(Mark& mark, Lane* asker = nullptr) { return complete(mark) ? Status::ok : query(mark, asker); }
   Status query(Mark& mark, Lane* asker);
   Status pollLane(Lane& lane);
-  // These block the calling thread.
+  // These block the calling thread, but not for a captured lane, on which nothing runs.
   Status synchronize(Mark& mark);
   Status synchronizeLane(Lane& lane);
   Status synchronizeStream(Lane& lane);  // needs no event, and does not advance the completed point
@@ -193,6 +200,7 @@ class Lanes {
   Counters counters() const;
 
  private:
+  Status addLane(Stream stream, bool tracked, bool inGraph, std::string name, Lane** lane);
   // A mark of the lane without holders, found among the newest and the next eight of its ring.
   static Mark* unheldMark(Lane& lane);
   [[gnu::noinline, gnu::cold]] Mark* makeMark(Lane& lane, Status* status);

@@ -175,10 +175,15 @@ export class Block implements Disposable {
    * shared, where the lane's newest event already marks this point). A later mark on the same lane replaces
    * it. On the home lane the call does nothing to device memory; for pinned memory it replaces the point of
    * the free as the home lane's last use.
+   *
+   * On a lane that is being captured the point is one of the graph, for a block of the graph's own memory. Any
+   * other block is kept by the graph: after its free, until the last definition, executable and launch have
+   * gone.
    */
   recordUse(lane: Handles['lane']): void {
-    const id = laneAccess.idFor(lane, this.#core, 'block.recordUse')
+    const id = laneAccess.idFor(lane, this.#core, 'block.recordUse', true)
     this.#alive('block.recordUse')
+    if (this.#captured(lane, id, false, 'block.recordUse')) return
     this.#check(this.#space.recordUse(this.#handle, id), 'block.recordUse')
     if (id === this.#home) this.#marked = true
   }
@@ -187,8 +192,9 @@ export class Block implements Disposable {
    * All work that `lane` is given before the free counts as a use: imprecise, as PyTorch's `record_stream`.
    */
   recordStream(lane: Handles['lane']): void {
-    const id = laneAccess.idFor(lane, this.#core, 'block.recordStream')
+    const id = laneAccess.idFor(lane, this.#core, 'block.recordStream', true)
     this.#alive('block.recordStream')
+    if (this.#captured(lane, id, true, 'block.recordStream')) return
     this.#check(this.#space.recordStream(this.#handle, id), 'block.recordStream')
   }
 
@@ -273,6 +279,14 @@ export class Block implements Disposable {
   /** Frees the block, unless it was freed, is lent, or its device is closed. */
   [Symbol.dispose](): void {
     if (this.#handle !== 0 && !this.#core.closed && this.#loan === undefined) this.free()
+  }
+
+  /** A use by a lane that is being captured. False where it is not. */
+  #captured(lane: Handles['lane'], id: number, stream: boolean, at: string): boolean {
+    const capture = laneAccess.captureOf(lane)
+    if (capture === undefined) return false
+    capture.use(id, { space: this.#space.index, block: this.#handle }, stream, at)
+    return true
   }
 
   #name(): string {

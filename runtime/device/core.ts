@@ -4,7 +4,7 @@
 import type { NativeCachingDevice, NativeFailure, NativeShortage, NativeSpace } from '../addon.js'
 import { DisposedError } from '../errors.js'
 import { thrown } from '../values.js'
-import { AllocatorError } from './allocator-error.js'
+import { AllocatorError, badUse } from './allocator-error.js'
 import { OutOfMemoryError, type Setting, type Shortage, shortageOf } from './out-of-memory.js'
 import { released } from './released.js'
 import type { ResolvedAllocatorOptions } from './settings/options.js'
@@ -36,7 +36,7 @@ export interface BlockObserver {
 const outOfMemory = 2
 const invalidHandle = 400
 const notPermitted = 800
-const refusals = { closed: -1, inSource: -2 } as const
+const refusals = { closed: -1, inSource: -2, poolOfGraphs: -4 } as const
 
 export class Core {
   closed = false
@@ -133,6 +133,14 @@ export class Core {
         found: 'one, while the device waits for that function',
         next: 'call the device after the function has returned',
       })
+    if (status === refusals.poolOfGraphs)
+      return badUse(
+        at,
+        'the pool',
+        'a pool whose memory no graph uses',
+        'one that captures have taken memory from: a launch of their graphs writes to it',
+        'dispose of these graphs first, or allocate from another pool',
+      )
     if (status === notPermitted)
       return new AllocatorError({
         _tag: 'WouldDeadlock',

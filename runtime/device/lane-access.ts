@@ -9,6 +9,12 @@ export interface Handles {
   readonly core: Core
 }
 
+/** What the addon knows a block by. */
+export interface NativeBlock {
+  readonly space: 0 | 1
+  readonly block: number
+}
+
 /** A capture that lanes take part in. runtime/graphs makes captures. */
 export interface LaneCapture {
   /** Whether it has not ended. */
@@ -17,6 +23,10 @@ export interface LaneCapture {
   work(lane: number, node: NativeNode, at: string): void
   /** Marks what the lane has captured so far. */
   record(lane: number, event: GraphEvent, at: string): void
+  /** Device memory for what the lane captures: as `Space.malloc`, with the home lane's id in `core.out[2]`. */
+  malloc(core: Core, lane: number, bytes: number, pool: number, site: number, at: string): number
+  /** The lane uses the block: see `Block.recordUse`, and with `stream` `Block.recordStream`. */
+  use(lane: number, block: NativeBlock, stream: boolean, at: string): void
   /** Makes the lane go on after what the event marks. It joins the capture by that. */
   wait(lane: Handles['lane'], id: number, event: GraphEvent, at: string): void
 }
@@ -28,6 +38,8 @@ export const laneAccess = {} as {
    * captured, except where `captured` says that it may.
    */
   idFor(lane: unknown, core: Core, at: string, captured?: boolean): number
+  /** The capture that a lane takes part in. */
+  captureOf(lane: Handles['lane']): LaneCapture | undefined
   /** The device of a lane. */
   coreFor(lane: unknown, at: string): Core
   /** From here on the lane's work goes into the capture. */

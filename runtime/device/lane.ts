@@ -89,13 +89,13 @@ export class Lane implements Disposable {
       lane.#running(at)
       return lane.#core
     }
+    laneAccess.captureOf = lane => lane.#capture
     laneAccess.setCapture = (lane, capture) => {
       lane.#capture = capture
     }
     allocateOn = (lane, space, bytes, options, at) => {
       const core = lane.#core
-      // Pinned memory has a home of its own.
-      const id = space.index === 1 ? lane.#live(at) : lane.#running(at)
+      const id = lane.#live(at)
       if (!(Number.isSafeInteger(bytes) && bytes >= 1)) wholeNumber(at, 'bytes', bytes)
       let pool = 0
       let site = 0
@@ -105,9 +105,14 @@ export class Lane implements Disposable {
         else if (space.index === 0) pool = poolInScope(core, at)
         if (core.stacks || options?.site !== undefined) site = core.sites.of(options?.site, core.stacks)
       }
-      const handle = space.malloc(space.index === 1 ? core.hostLane : id, bytes, pool, site)
+      // Pinned memory has a home of its own, and is the host's at once, whatever its lane captures.
+      const capture = space.index === 1 ? undefined : lane.#capture
+      const handle =
+        capture === undefined
+          ? space.malloc(space.index === 1 ? core.hostLane : id, bytes, pool, site)
+          : capture.malloc(core, id, bytes, pool, site, at)
       if (handle === 0) throw core.unserved(core.out[0]!, at, `lane ${lane.#name}`, space)
-      return makeBlock(core, space, handle, bytes, lane, id, site)
+      return makeBlock(core, space, handle, bytes, lane, capture === undefined ? id : core.out[2]!, site)
     }
   }
 
@@ -126,11 +131,18 @@ export class Lane implements Disposable {
   get external(): boolean {
     return this.#kind === 'external'
   }
+  /** Whether a `GraphBuilder` captures the lane: what it is given becomes nodes of a graph. */
+  get capturing(): boolean {
+    return this.#capture !== undefined
+  }
   get disposed(): boolean {
     return (this.#id < 0 && this.#kind !== 'session') || this.#core.closed
   }
 
-  /** Allocates device memory whose home is this lane. Throws an `OutOfMemoryError` where there is none. */
+  /**
+   * Allocates device memory whose home is this lane. Throws an `OutOfMemoryError` where there is none. While
+   * the lane is being captured, the memory is the graph's: see `GraphBuilder`.
+   */
   malloc(bytes: number, options?: AllocateOptions): Block {
     return allocateOn(this, this.#core.device, bytes, options, 'lane.malloc')
   }

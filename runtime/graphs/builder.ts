@@ -3,7 +3,7 @@ import { badArgument, badUse, wholeNumber, wrongDevice } from '../device/allocat
 import type { Core } from '../device/core.js'
 import { type GraphEvent, graphEventFor, makeGraphEvent, recordedIn } from '../device/graph-event.js'
 import type { Lane } from '../device/lane.js'
-import { type LaneCapture, laneAccess } from '../device/lane-access.js'
+import { type LaneCapture, laneAccess, type NativeBlock } from '../device/lane-access.js'
 import { type CallbackFunction, type CallbackOptions, callbackWork } from '../device/work.js'
 import {
   conditionals,
@@ -75,6 +75,16 @@ class Capture implements LaneCapture {
     recordedIn(event, this)
   }
 
+  malloc(core: Core, lane: number, bytes: number, pool: number, site: number, at: string): number {
+    // The pool's number is of the lane's Device, and so are the figures that the addon returns.
+    if (core !== this.#core) throw wrongDevice(at, 'a lane', this.#core.name)
+    return this.tried(at, () => this.#native.malloc(lane, bytes, pool, site))
+  }
+
+  use(lane: number, block: NativeBlock, stream: boolean, at: string): void {
+    this.tried(at, () => this.#native.use(lane, block, stream))
+  }
+
   wait(lane: Lane, id: number, event: GraphEvent, at: string): void {
     const native = graphEventFor(event, this.#core, at)
     this.tried(at, () => this.#native.wait(id, native))
@@ -90,8 +100,15 @@ type State = 'new' | 'building' | 'ended' | 'closed'
  * a definition adds does.
  *
  * A builder of `split` captures another lane, from what its builder has captured so far; `GraphBuilder.join`
- * leads it back. Until the capture ends, its lanes are for work alone: what needs the lane's real order
- * (`record` of an `Event`, `recordUse`, `malloc`, `synchronize`) is refused.
+ * leads it back. Until the capture ends, what needs the lane's real order (`record` of an `Event`,
+ * `synchronize`) is refused.
+ *
+ * `malloc` on a captured lane takes memory that belongs to the graph, from a pool of the capture's own, or from
+ * a pool that the call or `pool.use` names. Once freed, it is used again by later work of the capture: work
+ * that the graph's edges order after everything that was captured on the block. Nothing else gets it before
+ * the last definition, executable and launch have gone, and only captures allocate from the pool until then.
+ * Captures that take turns with one pool use the same memory: launch their graphs in the order in which they
+ * were captured, and never two at once.
  */
 export class GraphBuilder implements Disposable {
   readonly #core: Core
@@ -289,7 +306,12 @@ export class GraphBuilder implements Disposable {
     const capture = this.#building(at)
     this.#state = 'closed'
     capture.leave()
-    capture.tried(at, () => capture.native.end())
+    try {
+      capture.tried(at, () => capture.native.end())
+    } catch (error) {
+      this.#drop()
+      throw error
+    }
     this.#state = 'ended'
     return this
   }
@@ -322,8 +344,14 @@ export class GraphBuilder implements Disposable {
     if (this.#root === this && this.#state === 'building' && capture !== undefined) {
       capture.leave()
       if (!this.#core.closed) capture.native.abandon()
+      this.#drop()
     }
     this.#state = 'closed'
+  }
+
+  /** The graph of a capture that has failed: nobody else has seen it, and it keeps memory. */
+  #drop(): void {
+    if (this.#ownGraph) this.#into[Symbol.dispose]()
   }
 
   #conditional(

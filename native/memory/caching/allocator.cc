@@ -50,8 +50,9 @@ Heap& Allocator::heapFor(std::uint64_t size, MemPool* pool) {
 
 Status Allocator::malloc(std::uint64_t bytes, Lane& lane, Block** block, Shortage* shortage, MemPool* pool,
                          std::uint32_t site, const void* owner) {
-  if (bytes - 1 >= exbibyte || lane.retired) [[unlikely]]
-    return refuse(bytes, lane, shortage);
+  if (bytes - 1 >= exbibyte || lane.retired || (pool != nullptr && pool->kept() && !lane.inGraph))
+      [[unlikely]]
+    return refuse(bytes, lane, pool, shortage);
   const std::uint64_t size = rounded(bytes);
   Heap& heap = heapFor(size, pool);
   Block* found = nullptr;
@@ -86,8 +87,9 @@ Status Allocator::malloc(std::uint64_t bytes, Lane& lane, Block** block, Shortag
   return Status::ok;
 }
 
-Status Allocator::refuse(std::uint64_t bytes, const Lane& lane, Shortage* shortage) {
+Status Allocator::refuse(std::uint64_t bytes, const Lane& lane, const MemPool* pool, Shortage* shortage) {
   if (bytes == 0 || lane.retired) return Status::invalidValue;
+  if (pool != nullptr && pool->kept() && !lane.inGraph) return Status::illegalState;
   *shortage = {};
   shortage->status = Status::outOfMemory;
   shortage->wanted = shortage->size = bytes;
@@ -251,7 +253,7 @@ Block* Allocator::reusePending(Lane& lane, PendingList& pending, const Heap& hea
       return nullptr;
     }
     // Under `waitFirst` the slow path looks at free blocks first: there must be none that could serve.
-    if (!policy.waitFirst || block->heap->freeBytes() >= block->size ||
+    if (!policy.waitFirst || lane.inGraph || block->heap->freeBytes() >= block->size ||
         waitForUses(*block, lane) != Status::ok)
       return nullptr;
     found = Fallback::wait;

@@ -25,6 +25,8 @@ class MemPool {
  public:
   const std::uint64_t id;
   const bool useOnOutOfMemory, noSplit;
+  // Graphs use its memory, the free blocks too.
+  bool kept() const { return small->kept.load(std::memory_order_acquire); }
 
  private:
   friend class Allocator;
@@ -84,7 +86,8 @@ class Allocator {
   // memory that is impossible under the new options.
   Status configure(const Options& options);
 
-  // `bytes` is at least 1. *shortage is written where this returns outOfMemory.
+  // `bytes` is at least 1. *shortage is written where this returns outOfMemory. illegalState where the pool
+  // is kept and the lane is not one of a capture.
   Status malloc(std::uint64_t bytes, Lane& lane, Block** block, Shortage* shortage, MemPool* pool = nullptr,
                 std::uint32_t site = 0, const void* owner = nullptr);
   // invalidHandle, with nothing done, where the block is not live.
@@ -105,6 +108,9 @@ class Allocator {
   // A pool with its own source is never expandable.
   MemPool* makePool(bool useOnOutOfMemory, bool noSplit, std::unique_ptr<Source> source = nullptr,
                     SegmentSize segments = SegmentSize::usual);
+  // Whether graphs use the pool's memory: then only lanes of captures allocate there, and nothing of it is
+  // given back, lent or moved, not even what is free.
+  void keepPool(MemPool* pool, bool kept);
   // Its free memory goes back to the source; live blocks stay valid, and theirs goes back once they are
   // freed. The pointer is invalid from here on.
   void closePool(MemPool* pool);
@@ -149,7 +155,7 @@ class Allocator {
 
   // allocator.cc
   [[gnu::noinline, gnu::cold]] static Status refuse(std::uint64_t bytes, const Lane& lane,
-                                                    Shortage* shortage);
+                                                    const MemPool* pool, Shortage* shortage);
   // Not inlined, so that `malloc` stays short for requests that the cache serves.
   [[gnu::noinline]] Block* reusePending(Lane& lane, PendingList& pending, const Heap& heap,
                                         std::uint64_t size, Fallback* fallback, const Lane** refused);

@@ -101,6 +101,7 @@ class Heap {
   void addReserved(std::int64_t bytes) { reserved_ += static_cast<std::uint64_t>(bytes); }
   std::uint64_t clock = 0;          // allocations on the slow path so far
   std::atomic<bool> closed{false};  // freed blocks go back to the source
+  std::atomic<bool> kept{false};    // graphs use its memory, free or not: it serves captures alone, and stays
 
  private:
   bool fits(const Block& block, std::uint64_t size) const;

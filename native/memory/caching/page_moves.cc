@@ -61,7 +61,7 @@ std::uint64_t Allocator::transferPages(std::uint64_t wanted) {
   std::vector<Block*> sources;
   bool polled[Lanes::most] = {};
   for (Heap* heap : heaps_) {
-    if (!heap->config.expandable) continue;
+    if (!heap->config.expandable || heap->kept) continue;
     heap->eachFree([&](Block& block) {
       if (!hasPage(block)) return;
       if (!Heap::complete(block) && !polled[block.lane->id]) {

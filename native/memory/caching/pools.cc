@@ -37,6 +37,12 @@ MemPool* Allocator::makePool(bool useOnOutOfMemory, bool noSplit, std::unique_pt
   return poolStore_.back().get();
 }
 
+void Allocator::keepPool(MemPool* pool, bool kept) {
+  std::lock_guard lock(mutex_);
+  pool->small->kept = kept;
+  pool->large->kept = kept;
+}
+
 void Allocator::closePool(MemPool* pool) {
   std::lock_guard lock(mutex_);
   if (pool->closed) return;

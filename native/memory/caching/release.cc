@@ -74,7 +74,7 @@ std::uint64_t Allocator::releaseWhole(Block* block) {
   Heap& heap = *block->heap;
   const int sizes = static_cast<int>(heap.config.sizes);
   const std::uint64_t bytes = block->size;
-  if (block->segment->kept || !heap.config.source->callable() || !lanes_.mayBlock()) return 0;
+  if (block->segment->kept || heap.kept || !heap.config.source->callable() || !lanes_.mayBlock()) return 0;
   if (heap.config.source->release(block->address, bytes, block->segment->lane->stream) != Status::ok)
     return 0;
   const std::unique_ptr<Segment> segment = heap.removeSegment(block);
@@ -99,6 +99,7 @@ std::uint64_t Allocator::releaseFree(const MemPool* pool) {
   std::uint64_t bytes = 0;
   for (Heap* heap : heaps_) {
     if (pool != nullptr && heap != pool->small.get() && heap != pool->large.get()) continue;
+    if (heap->kept) continue;
     heap->coalesceCompleted();
     std::vector<Block*> whole;
     Status status = Status::ok;

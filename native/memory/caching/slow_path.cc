@@ -52,6 +52,8 @@ Block* Allocator::tryFallbacks(const Request& request, Fallback* fallback, Statu
   Heap& heap = request.heap;
   Lane& lane = request.lane;
   const Policy& policy = *options_.policy;
+  // In a capture a wait would be one more edge, in every launch.
+  const bool waitFirst = policy.waitFirst && !lane.inGraph;
   Block* found = nullptr;
   const auto attempt = [&](Fallback next, auto&& step) {
     if (found != nullptr || *status != Status::ok) return;
@@ -70,7 +72,7 @@ Block* Allocator::tryFallbacks(const Request& request, Fallback* fallback, Statu
   attempt(Fallback::order, take);
   if (!blocksOf(lane).pending.empty() && policy.order) {
     attempt(Fallback::order, [&] { return fromPending(request, false, false, status); });
-    if (policy.waitFirst) attempt(Fallback::wait, [&] { return fromPending(request, true, false, status); });
+    if (waitFirst) attempt(Fallback::wait, [&] { return fromPending(request, true, false, status); });
   }
   // With several threads, other threads' lanes keep their caches until memory would grow, and a lane whose
   // own cache is small keeps that too: it would soon need the same blocks again, and each request on the
@@ -96,7 +98,7 @@ Block* Allocator::tryFallbacks(const Request& request, Fallback* fallback, Statu
     }
     return take();
   });
-  if (policy.waitFirst) {
+  if (waitFirst) {
     attempt(Fallback::wait, [&] { return fromPending(request, true, true, status); });
     attempt(Fallback::wait, [&] { return fromPendingRun(request, status); });
   }
@@ -197,7 +199,7 @@ Block* Allocator::fromPendingRun(const Request& request, Status* status) {
 Block* Allocator::fromLendingPools(const Request& request) {
   const bool order = options_.policy->order;
   for (MemPool* pool : pools_) {
-    if (!pool->useOnOutOfMemory || pool == request.pool) continue;
+    if (!pool->useOnOutOfMemory || pool == request.pool || pool->kept()) continue;
     Heap& from = heapFor(request.size, pool);
     from.coalesceCompleted();
     if (order) from.coalesce(request.lane);
@@ -257,7 +259,7 @@ Block* Allocator::lastResort(const Request& request, Status* status) {
     return nullptr;
   }
   Block* found = nullptr;
-  if (policy.waitLast && lanes_.mayBlock()) {
+  if (policy.waitLast && !request.lane.inGraph && lanes_.mayBlock()) {
     found = waitForOthers(request, status);
     if (found || *status != Status::ok) return found;
   }
