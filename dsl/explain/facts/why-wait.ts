@@ -165,13 +165,16 @@ export class Waits {
       }
   }
 
-  /** Planned storage: a buffer of a later operation has bytes of an earlier operation's buffer. */
+  /**
+   * Planned storage: a buffer of a later operation has bytes of an earlier operation's buffer. It has the whole
+   * buffer's bytes for as long as any part of it is read, so what the two operations touch need not overlap.
+   */
   private arena(before: Run, after: Run, seen: number): string | undefined {
     const { plan } = this
     if (plan.storage !== 'planned') return undefined
-    const lies = ({ root, from, to }: Access) => {
-      const { offset = 0, space, device } = plan.buffers[root]!
-      return { memory: `${space} ${device}`, from: offset + from, to: offset + to }
+    const lies = ({ root }: Access) => {
+      const { offset = 0, bytes, space, device } = plan.buffers[root]!
+      return { memory: `${space} ${device}`, from: offset, to: offset + bytes }
     }
     for (const [earlier, later] of this.around(before, after, seen)) {
       const theirs = [...earlier.reads, ...earlier.writes]

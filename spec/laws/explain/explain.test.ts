@@ -16,6 +16,7 @@ import {
   orThrow,
   param,
   relu,
+  slice,
   tensor,
   upload,
 } from '../../../dsl/index.js'
@@ -59,6 +60,18 @@ describe('explain', () => {
       expect(wait.because).toMatch(memory ? /^\S+ takes the bytes that \S+ leaves$/ : /^it reads \S+$/)
     }
     expect(waits.find(({ after }) => after === 'w4')!.because).toBe('w4 takes the bytes that w2 leaves')
+  })
+
+  test('names the buffer of a reuse where the reader read another part of it', () => {
+    const net = graph('parts', { x: tensor('f32', [2, 4]) }, ({ x }) => {
+      const there = x.pipe(upload())
+      const made = there.pipe(matmul(param('w', tensor('f32', [1, 4])), { transpose: true }))
+      const last = made.pipe(matmul(param('v', tensor('f32', [1, 1]))))
+      return { part: there.pipe(slice(0, 1, 2), download()), made: last.pipe(download(lane('copy'))) }
+    })
+    const plan = orThrow(compile(net, { inFlight: 1, memory: 'small', storage: 'planned' })) as Plan
+    const waits = reasonsOf(plan).waits.filter(wait => wait.for === 'memory')
+    expect(waits.map(({ because }) => because)).toEqual(['matmul[1] takes the bytes that x leaves'])
   })
 
   test('finds waits for state across ticks', () => {
