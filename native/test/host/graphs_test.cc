@@ -73,13 +73,17 @@ TEST(HostGraphs, CopiesInBothDirectionsOverlapInTime) {
   const GraphExec exec = instantiate(*driver, graph);
   const Stream on = stream(*driver);
   const Event from = event(*driver, true), to = event(*driver, true);
-  driver->eventRecord(from, on);
-  ASSERT_EQ(driver->execLaunch(exec, on), Status::ok);
-  driver->eventRecord(to, on);
-  ASSERT_EQ(driver->streamSynchronize(on), Status::ok);
-  float milliseconds = 0;
-  ASSERT_EQ(driver->eventElapsed(&milliseconds, from, to), Status::ok);
-  EXPECT_GE(milliseconds, 99.0f);
+  // One after the other they never take less than 200 ms; beside each other they do, unless the machine is
+  // busy.
+  float milliseconds = 1e9f;
+  for (int i = 0; i < 200 && milliseconds >= 180; ++i) {
+    driver->eventRecord(from, on);
+    ASSERT_EQ(driver->execLaunch(exec, on), Status::ok);
+    driver->eventRecord(to, on);
+    ASSERT_EQ(driver->streamSynchronize(on), Status::ok);
+    ASSERT_EQ(driver->eventElapsed(&milliseconds, from, to), Status::ok);
+    EXPECT_GE(milliseconds, 99.0f);
+  }
   EXPECT_LT(milliseconds, 180.0f);
 }
 
@@ -238,7 +242,7 @@ TEST(HostGraphs, CallbacksMayNotCallTheDriver) {
   ASSERT_EQ(driver->streamSynchronize(on), Status::ok);
   driver->execDestroy(exec);
   driver->graphDestroy(graph);
-  for (int i = 0; i < 1000 && probe.statuses < 3; ++i)
+  for (int i = 0; i < 30'000 && probe.statuses < 3; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_EQ(probe.statuses, 3);
 }

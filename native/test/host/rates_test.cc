@@ -16,11 +16,15 @@ double secondsOf(const std::function<void()>& body) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The best of up to twenty tries, until one is good enough: another process may hold the processor during any
-// one of them.
+// The best of all tries within two minutes, until one is good enough: another process may hold the processor
+// during any one of them. The device never takes less than its rate.
 double bestOf(double enough, const std::function<double()>& measure) {
   double best = measure();
-  for (int i = 1; i < 20 && best > enough; ++i) best = std::min(best, measure());
+  for (double spent = best; spent < 120 && best > enough;) {
+    const double time = measure();
+    best = std::min(best, time);
+    spent += time;
+  }
   return best;
 }
 
@@ -144,16 +148,19 @@ TEST(HostRates, TimedEventsShowTheRate) {
   const Stream on = stream(*driver);
   const DeviceAddress memory = allocate(*driver, 4 * kPiece);
   const Event from = event(*driver, true), to = event(*driver, true);
-  driver->fill32(memory, 0, 1, on);
-  driver->eventRecord(from, on);
-  for (int i = 0; i < 8; ++i)
-    driver->copy(CopyKind::deviceToDevice, memory, memory + 2 * kPiece, kPiece,
-                 on);  // read and written: 1 ms each
-  driver->eventRecord(to, on);
-  ASSERT_EQ(driver->streamSynchronize(on), Status::ok);
-  float elapsed = 0;
-  ASSERT_EQ(driver->eventElapsed(&elapsed, from, to), Status::ok);
-  EXPECT_NEAR(elapsed, 8.0f, 0.4f);
+  const double seconds = bestOf(0.0084, [&] {
+    driver->fill32(memory, 0, 1, on);
+    driver->eventRecord(from, on);
+    for (int i = 0; i < 8; ++i)
+      driver->copy(CopyKind::deviceToDevice, memory, memory + 2 * kPiece, kPiece,
+                   on);  // read and written: 1 ms each
+    driver->eventRecord(to, on);
+    EXPECT_EQ(driver->streamSynchronize(on), Status::ok);
+    float elapsed = 0;
+    EXPECT_EQ(driver->eventElapsed(&elapsed, from, to), Status::ok);
+    return elapsed / 1000.0;
+  });
+  EXPECT_NEAR(seconds, 0.008, 0.0004);
 }
 
 // Each kind of kernel, over operands of at most 1,000 f32: a copy in parts, a map, a product, and reductions
@@ -208,21 +215,29 @@ __attribute__((no_sanitize("thread"))) char peek(DeviceAddress at) {
   return *reinterpret_cast<const volatile char*>(at);
 }
 
+// Slower at each try, until the memory is freed before the second half begins.
 TEST(HostRates, MemoryFreedBetweenTheHalvesIsAnIllegalAddress) {
   constexpr std::size_t kBytes = 500'000;
-  HostOptions options;
-  options.copyBytesPerSecond = 1e6;  // half a second
-  const auto driver = host(options);
-  const Stream on = stream(*driver);
-  const DeviceAddress memory = allocate(*driver, kBytes);
   std::vector<char> source(kBytes, 1);
-  driver->copy(CopyKind::hostToDevice, memory, address(source.data()), kBytes, on);
-  const DeviceAddress halfway = memory + kBytes / 2;
-  while (peek(memory) != 1 || peek(halfway - 1) != 1) std::this_thread::yield();
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the copy's order within the half is its own
-  EXPECT_NE(peek(halfway), 1);
-  EXPECT_EQ(driver->memFree(memory), Status::ok);
-  EXPECT_EQ(driver->streamSynchronize(on), Status::illegalAddress);
+  bool failed = false;
+  for (double rate = 1e6; rate > 1e4 && !failed; rate /= 2) {
+    HostOptions options;
+    options.copyBytesPerSecond = rate;  // half a second, and longer
+    const auto driver = host(options);
+    const Stream on = stream(*driver);
+    const DeviceAddress memory = allocate(*driver, kBytes);
+    driver->copy(CopyKind::hostToDevice, memory, address(source.data()), kBytes, on);
+    const DeviceAddress halfway = memory + kBytes / 2;
+    while (peek(memory) != 1 || peek(halfway - 1) != 1) std::this_thread::yield();
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(20));  // the copy's order within the half is its own
+    const bool early = peek(halfway) != 1;
+    EXPECT_EQ(driver->memFree(memory), Status::ok);
+    const Status status = driver->streamSynchronize(on);
+    EXPECT_TRUE(status == Status::ok || status == Status::illegalAddress);
+    failed = early && status == Status::illegalAddress;
+  }
+  EXPECT_TRUE(failed);
 }
 
 }  // namespace

@@ -33,19 +33,21 @@ struct Bare {
   ~Bare() {
     for (const Stream stream : streams) driver->streamSynchronize(stream);
   }
-  // Work on a lane that takes its time.
+  // Work on a lane that takes its time, and does not end before it is let go on.
   void work(LaneId lane) {
     order.run(lane);
     ASSERT_EQ(driver->hostFunction(
                   streams[lane],
-                  [](void* done) {
-                    std::this_thread::sleep_for(std::chrono::milliseconds(30));
-                    *static_cast<std::atomic<bool>*>(done) = true;
+                  [](void* data) {
+                    auto* bare = static_cast<Bare*>(data);
+                    do std::this_thread::sleep_for(std::chrono::milliseconds(10));
+                    while (!bare->open);
+                    bare->done = true;
                   },
-                  &done),
+                  this),
               Status::ok);
   }
-  std::atomic<bool> done{false};
+  std::atomic<bool> open{true}, done{false};
   std::shared_ptr<Driver> driver;
   std::vector<Driver*> drivers{2, driver.get()};
   std::vector<Stream> streams = std::vector<Stream>(2);
@@ -77,6 +79,7 @@ TEST(SessionAllocator, TheHostWaitsWhereTheLaneMayNot) {
 
 TEST(SessionAllocator, TheLaneWaitsAndTheHostDoesNot) {
   Bare bare({}, true);
+  bare.open = false;
   BlockId first = 0, second = 0;
   ASSERT_EQ(bare.allocator->malloc(4096, 0, &first), Status::ok);
   bare.work(0);
@@ -85,6 +88,7 @@ TEST(SessionAllocator, TheLaneWaitsAndTheHostDoesNot) {
   EXPECT_FALSE(bare.done);
   EXPECT_EQ(bare.allocator->counters().byWait, 1u);
   EXPECT_EQ(bare.allocator->counters().waitsIssued, 1u);
+  bare.open = true;
   EXPECT_EQ(bare.driver->streamSynchronize(bare.streams[1]), Status::ok);
   EXPECT_TRUE(bare.done) << "the second lane stands behind the first one's work";
 }
