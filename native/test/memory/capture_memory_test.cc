@@ -36,14 +36,14 @@ struct OrderCalls final : SimulatedDevice {
   }
 };
 
-struct Captures : ::testing::TestWithParam<const Policy*> {
-  Captures() {
+struct MemoryOfCaptures : ::testing::TestWithParam<const Policy*> {
+  MemoryOfCaptures() {
     Options options;
     options.policy = GetParam();
     memory = std::make_shared<DeviceMemory>(device, options, options);
     for (Lane*& lane : lanes) lane = add();
   }
-  ~Captures() override { device->finish(); }
+  ~MemoryOfCaptures() override { device->finish(); }
 
   Lane* add() const {
     Stream stream = nullptr;
@@ -71,7 +71,7 @@ struct Captures : ::testing::TestWithParam<const Policy*> {
   Lane* lanes[3] = {};
 };
 
-TEST_P(Captures, ReuseByOrderWithoutACallOfTheDriver) {
+TEST_P(MemoryOfCaptures, ReuseByOrderWithoutACallOfTheDriver) {
   if (!GetParam()->order) GTEST_SKIP() << "lanes share nothing";
   begin();
   MemPool* const pool = capture->ownPool();
@@ -98,7 +98,7 @@ TEST_P(Captures, ReuseByOrderWithoutACallOfTheDriver) {
   EXPECT_EQ(device->count, 0);
 }
 
-TEST_P(Captures, AHeldPoolServesCapturesAloneAndKeepsItsMemory) {
+TEST_P(MemoryOfCaptures, AHeldPoolServesCapturesAloneAndKeepsItsMemory) {
   MemPool* const pool = memory->device().makePool(true, false);
   begin();
   std::shared_ptr<const void> holder = capture->hold(pool);
@@ -126,7 +126,7 @@ TEST_P(Captures, AHeldPoolServesCapturesAloneAndKeepsItsMemory) {
   EXPECT_EQ(memory->device().reserved(), before - held);
 }
 
-TEST_P(Captures, LanesOfEndedCapturesAreUsedAgain) {
+TEST_P(MemoryOfCaptures, LanesOfEndedCapturesAreUsedAgain) {
   for (int turn = 0; turn < 300; ++turn) {
     begin();
     MemPool* const pool = capture->ownPool();
@@ -152,7 +152,7 @@ TEST_P(Captures, LanesOfEndedCapturesAreUsedAgain) {
   EXPECT_EQ(memory->free(block), Status::ok);
 }
 
-TEST_P(Captures, OtherThreadsGoOnMeanwhile) {
+TEST_P(MemoryOfCaptures, OtherThreadsGoOnMeanwhile) {
   std::atomic<bool> stop{false};
   std::atomic<int> turns{0};
   std::thread eager([&] {
@@ -187,7 +187,7 @@ TEST_P(Captures, OtherThreadsGoOnMeanwhile) {
   eager.join();
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryPolicy, Captures, ::testing::ValuesIn(policies), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(EveryPolicy, MemoryOfCaptures, ::testing::ValuesIn(policies), [](const auto& info) {
   std::string name(info.param->name);
   std::erase(name, '-');
   return name;
