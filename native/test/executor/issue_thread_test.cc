@@ -168,6 +168,11 @@ TEST(IssueThread, ADevicesFailureIsThatOfItsSessionsAlone) {
   b.submit(20);
   a.ends.await(20);
   b.ends.await(20);
+  // Either may have ended its ticks before the other came to the fault: what follows the fault fails in both.
+  a.submit(1);
+  b.submit(1);
+  a.ends.await(21);
+  b.ends.await(21);
   other.join();
   EXPECT_GT(a.ends.failed(), 0u);
   EXPECT_GT(b.ends.failed(), 0u);
