@@ -207,20 +207,6 @@ Lanes::Counters Lanes::counters() const {
   return all;
 }
 
-Mark* Lanes::adopt(Event event) {
-  std::lock_guard lock(adoptedMutex_);
-  for (Mark& mark : adopted_) {
-    if (mark.holders() != 0) continue;
-    mark.event = event;
-    mark.holdUnderLock();
-    return &mark;
-  }
-  Mark& mark = adopted_.emplace_back();
-  mark.event = event;
-  mark.holdUnderLock();
-  return &mark;
-}
-
 Status Lanes::issueWait(Lane& waiter, Mark& mark) {
   if (!waiter.inGraph) {
     if (!mayQueue(waiter)) return Status::notPermitted;
@@ -229,7 +215,7 @@ Status Lanes::issueWait(Lane& waiter, Mark& mark) {
   }
   countOne(waiter.waited_);
   countOne(waiter.waits_);
-  if (mark.lane != nullptr) waiter.order_.wait({mark.frontier.get(), count()});
+  waiter.order_.wait({mark.frontier.get(), count()});
   return Status::ok;
 }
 
@@ -242,7 +228,7 @@ Status Lanes::query(Mark& mark, Lane* asker) {
   else
     queries_.fetch_add(1, std::memory_order_relaxed);
   const Status status = driver_.eventQuery(mark.event);
-  if (status == Status::ok && mark.lane != nullptr) mark.lane->setCompleted(mark.point);
+  if (status == Status::ok) mark.lane->setCompleted(mark.point);
   return status;
 }
 
@@ -309,7 +295,7 @@ Status Lanes::synchronize(Mark& mark) {
   if ((mark.lane != nullptr && mark.lane->inGraph) || complete(mark)) return Status::ok;
   synchronizations_.fetch_add(1, std::memory_order_relaxed);
   const Status status = driver_.eventSynchronize(mark.event);
-  if (status == Status::ok && mark.lane != nullptr) mark.lane->setCompleted(mark.point);
+  if (status == Status::ok) mark.lane->setCompleted(mark.point);
   return status;
 }
 

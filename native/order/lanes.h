@@ -20,7 +20,7 @@ class Lane;
 // lane's points are its marks, counted from 1. A mark with holders is never recorded again, so its point and
 // frontier do not change. Alone on its cache line.
 struct alignas(64) Mark {
-  Lane* lane = nullptr;  // null: the caller's own event; which lane recorded it is not known
+  Lane* lane = nullptr;
   Event event = nullptr;
   Count point = 0;
   std::unique_ptr<Count[]> frontier;
@@ -90,8 +90,7 @@ class alignas(128) Lane {
   bool isAfter(const Lane& other, Count point) const {
     return order_.isAfter({other.id, point}) || other.completed() >= point;
   }
-  // A mark of no lane happens before nothing.
-  bool isAfter(const Mark& mark) const { return mark.lane != nullptr && isAfter(*mark.lane, mark.point); }
+  bool isAfter(const Mark& mark) const { return isAfter(*mark.lane, mark.point); }
 
  private:
   friend class Lanes;
@@ -112,7 +111,7 @@ inline void Mark::release() {
   const auto uncount = [&] {
     held.store(held.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
   };
-  if (lane == nullptr || !lane->mutex.ifBiased(uncount)) released.fetch_add(1, std::memory_order_release);
+  if (!lane->mutex.ifBiased(uncount)) released.fetch_add(1, std::memory_order_release);
 }
 
 // The lanes of one device, which come and go, and the driver events that make their order real. A point is
@@ -149,8 +148,6 @@ class Lanes {
   Status elapsed(const Mark& from, const Mark& to, float* milliseconds) {
     return driver_.eventElapsed(milliseconds, from.event, to.event);
   }
-  // A mark of no lane for an event that the caller has recorded on some stream; held once.
-  Mark* adopt(Event event);
 
   // Makes all later work of `waiter` wait for the mark, unless it comes after the mark anyway. The caller
   // holds the waiter's lock and the mark.
@@ -168,9 +165,7 @@ class Lanes {
                               std::memory_order_relaxed);
   }
   // Of a captured lane's mark: whether its capture has ended.
-  static bool complete(const Mark& mark) {
-    return mark.lane != nullptr && mark.lane->completed() >= mark.point;
-  }
+  static bool complete(const Mark& mark) { return mark.lane->completed() >= mark.point; }
 
   // Queries the driver about the mark unless it is known to be complete: ok, notReady, or the driver's
   // failure. `asker` is the lane whose lock the caller holds, if any; its counter counts the query.
@@ -225,8 +220,6 @@ class Lanes {
   std::atomic<bool> anyAwaited_{false};
   std::deque<Mark*> awaited_;              // oldest first
   std::uint64_t piecesBefore_[most] = {};  // by lane: pieces queued when the oldest became awaited
-  std::mutex adoptedMutex_;
-  std::deque<Mark> adopted_;
   std::atomic<std::uint64_t> queries_{0}, synchronizations_{0}, created_{0};
 };
 

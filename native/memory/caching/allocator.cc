@@ -15,8 +15,13 @@ int sizesOf(const Heap& heap) { return static_cast<int>(heap.config.sizes); }
 }  // namespace
 
 Allocator::Allocator(Lanes& lanes, std::unique_ptr<Source> source, const Options& options)
-    : lanes_(lanes), source_(std::move(source)), pages_(lanes.driver()) {
-  setOptions(options);
+    : lanes_(lanes),
+      source_(std::move(source)),
+      options_(options),
+      coarse_(options.roundToPowerOfTwoUpTo > 0 ||
+              std::any_of(options.divisions.begin(), options.divisions.end(),
+                          [](auto steps) { return steps > 1; })),
+      pages_(lanes.driver()) {
   makeDefaultHeaps();
 }
 
@@ -33,13 +38,6 @@ std::uint64_t Allocator::roundedUp(std::uint64_t bytes) const {
     bytes = (bytes + step - 1) / step * step;
   }
   return (bytes + smallest - 1) / smallest * smallest;
-}
-
-void Allocator::setOptions(const Options& options) {
-  options_ = options;
-  coarse_ =
-      options.roundToPowerOfTwoUpTo > 0 ||
-      std::any_of(options.divisions.begin(), options.divisions.end(), [](auto steps) { return steps > 1; });
 }
 
 Heap& Allocator::heapFor(std::uint64_t size, MemPool* pool) {
@@ -149,11 +147,10 @@ Status Allocator::recordNotedLanes(Block& block) {
   return Status::ok;
 }
 
-// Takes over the caller's hold on the mark. Of two marks of one lane the later one is kept, and an event of
-// the caller's is kept once.
+// Takes over the caller's hold on the mark. Of two marks of one lane the later one is kept.
 void Allocator::addUse(Block& block, Mark* held) {
   for (Mark*& use : block.uses) {
-    if (use != held && (held->lane == nullptr || use->lane != held->lane)) continue;
+    if (use->lane != held->lane) continue;
     if (held->point > use->point) std::swap(use, held);
     held->release();
     return;

@@ -82,9 +82,6 @@ class Allocator {
 
   Lanes& lanes() { return lanes_; }
   const Options& options() const { return options_; }
-  // Not while another thread is in a call. invalidValue, with nothing changed, where the allocator holds
-  // memory that is impossible under the new options.
-  Status configure(const Options& options);
 
   // `bytes` is at least 1. *shortage is written where this returns outOfMemory. illegalState where the pool
   // is kept and the lane is not one of a capture.
@@ -150,7 +147,6 @@ class Allocator {
 
   std::uint64_t rounded(std::uint64_t bytes) const;
   [[gnu::noinline]] std::uint64_t roundedUp(std::uint64_t bytes) const;  // to more than the smallest size
-  void setOptions(const Options& options);
   Heap& heapFor(std::uint64_t size, MemPool* pool);
 
   // allocator.cc
@@ -238,8 +234,8 @@ class Allocator {
   Lanes& lanes_;
   mutable std::atomic<LaneBlocks*> laneBlocks_[Lanes::most] = {};  // by lane; null before its first use
   std::unique_ptr<Source> source_;
-  Options options_;
-  bool coarse_ = false;  // the options round sizes to more than 512 bytes
+  const Options options_;
+  const bool coarse_;    // the options round sizes to more than 512 bytes
   mutable Mutex mutex_;  // guards the heaps with their segments and free blocks, and the pages
   BlockStore blocks_;
   PagePool pages_;

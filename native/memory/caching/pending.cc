@@ -68,9 +68,9 @@ bool Allocator::releasePending(Lane& home, bool poll, const Lane* notComplete) {
         if (!ready) break;
         Mark& mark = *each;
         ready = options_.policy->order ? home.isAfter(mark) : Lanes::complete(mark);
-        if (ready || !poll || (mark.lane != nullptr && outstanding[mark.lane->id])) continue;
+        if (ready || !poll || outstanding[mark.lane->id]) continue;
         ready = lanes_.poll(mark, &home) == Status::ok;
-        if (!ready && mark.lane != nullptr) outstanding[mark.lane->id] = true;
+        if (!ready) outstanding[mark.lane->id] = true;
       }
       if (!ready) continue;
       blocksOf(home).pending.remove(block);

@@ -96,19 +96,4 @@ void Allocator::sweepPools() {
   }
 }
 
-Status Allocator::configure(const Options& options) {
-  std::lock_guard lock(mutex_);
-  const bool expandable = options.expandable && source_->expandable();
-  const bool held =
-      std::any_of(heaps_.begin(), heaps_.end(), [](const Heap* heap) { return !heap->segments().empty(); });
-  if ((expandable != small_->config.expandable && held) || reserved() > options.limit)
-    return Status::invalidValue;
-  setOptions(options);
-  if (expandable != small_->config.expandable) {
-    heaps_.erase(heaps_.begin(), heaps_.begin() + 2);
-    makeDefaultHeaps();
-  }
-  return Status::ok;
-}
-
 }  // namespace braid::caching

@@ -32,14 +32,12 @@ constexpr Kind kinds[] = {
      [](ModelPlan* plan) {
        plan->threads = 2 + plan->seed % 4;
        plan->operations = 3000;
-       plan->configuring = false;
      }},
     {"data", "two to five threads, host device with jitter and poison, real data, every hand-out checked",
      [](ModelPlan* plan) {
        plan->host = true;
        plan->threads = 2 + plan->seed % 4;
        plan->operations = 1500;
-       plan->configuring = false;
      }},
     {"free", "the same with no lock but the allocator's own",
      [](ModelPlan* plan) {
@@ -47,7 +45,6 @@ constexpr Kind kinds[] = {
        plan->watched = false;
        plan->threads = 2 + plan->seed % 4;
        plan->operations = 3000;
-       plan->configuring = false;
      }},
 };
 

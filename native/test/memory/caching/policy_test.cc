@@ -276,48 +276,35 @@ TEST(CachingLastResort, ALaneThatHoldsNothingBackIsNotWaitedFor) {
   EXPECT_EQ(c.stats().waits, 1u) << "nothing of the busy lane's could help";
 }
 
-// The caller's events are waited for too, however many there are.
-TEST(CachingLastResort, ForeignEventsAreWaitedFor) {
+// Lanes over streams of the caller's are waited for too, however many there are.
+TEST(CachingLastResort, ExternalLanesAreWaitedFor) {
   for (const Policy* policy : policies) {
     Caching c(limited(with(*policy), size));
     Lane& home = c.lane();
-    Stream foreign[2];
-    Event events[2];
     Block* block = c.malloc(size, home);
-    for (int i = 0; i < 2; ++i) {
-      ASSERT_EQ(c.driver.streamCreate(&foreign[i], 0), Status::ok);
-      ASSERT_EQ(c.driver.eventCreate(&events[i], EventKind::order), Status::ok);
-      c.driver.fill32(0, 0, 1, foreign[i]);
-      c.driver.eventRecord(events[i], foreign[i]);
-      Mark* mark = c.lanes.adopt(events[i]);
-      EXPECT_EQ(c.allocator->keepUntil(block, *mark), Status::ok);
-      mark->release();
+    Lane* external[2] = {&c.lane(false), &c.lane(false)};
+    for (Lane* each : external) {
+      c.driver.fill32(0, 0, 1, each->stream);
+      EXPECT_EQ(c.allocator->recordUse(block, *each), Status::ok);
     }
-    c.driver.released(
-        block->address, block->size,
-        {c.driver.reached(foreign[0]), c.driver.reached(foreign[1]), c.driver.reached(home.stream)});
+    c.driver.released(block->address, block->size,
+                      {c.driver.reached(external[0]->stream), c.driver.reached(external[1]->stream),
+                       c.driver.reached(home.stream)});
     ASSERT_EQ(c.allocator->free(block), Status::ok);
     EXPECT_NE(c.malloc(size, home), nullptr) << policy->name;
   }
 }
 
-TEST(CachingLastResort, EmptyCacheWaitsForForeignEvents) {
+TEST(CachingLastResort, EmptyCacheWaitsForExternalLanes) {
   Caching c;
-  Lane& home = c.lane();
-  Stream foreign = nullptr;
-  Event event = nullptr;
-  ASSERT_EQ(c.driver.streamCreate(&foreign, 0), Status::ok);
-  ASSERT_EQ(c.driver.eventCreate(&event, EventKind::order), Status::ok);
+  Lane &home = c.lane(), &external = c.lane(false);
   Block* block = c.malloc(size, home);
-  c.driver.fill32(0, 0, 1, foreign);
-  c.driver.eventRecord(event, foreign);
-  Mark* mark = c.lanes.adopt(event);
-  EXPECT_EQ(c.allocator->keepUntil(block, *mark), Status::ok);
-  mark->release();
+  c.driver.fill32(0, 0, 1, external.stream);
+  EXPECT_EQ(c.allocator->recordUse(block, external), Status::ok);
   c.free(block);
   EXPECT_EQ(c.allocator->emptyCache(), Status::ok);
   EXPECT_EQ(c.allocator->reserved(), 0u);
-  EXPECT_TRUE(c.device.idle(foreign));
+  EXPECT_TRUE(c.device.idle(external.stream));
 }
 
 TEST(CachingLastResort, OtherHeapsGiveUpWhatTheyDoNotNeed) {

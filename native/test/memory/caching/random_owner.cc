@@ -121,11 +121,9 @@ class Worker {
   void used(Owned& owned, Stream stream);
   void pool();
   void lanesChange();
-  void configure();
   void audit();
   void look();
   bool alive(const ModelLane& lane) const;
-  void forget(bool all);
 
   Model& m_;
   const ModelPlan& plan_;
@@ -134,8 +132,7 @@ class Worker {
   std::vector<ModelLane> own_;
   std::vector<Owned> live_;
   std::vector<MemPool*> pools_;
-  std::vector<std::pair<Event, Mark*>> adopted_;  // held, to see when there is no other holder
-  std::vector<Event> leaving_;                    // the ends of streams that are gone
+  std::vector<Event> leaving_;  // the ends of streams that are gone
   std::deque<Reading> readings_;
   std::uint64_t sizes_[8] = {};
 };
@@ -273,44 +270,21 @@ void Worker::order(const ModelLane& from, const ModelLane& to) {
   if (!good(status, "wait")) m_.driver_->streamSynchronize(from.stream);
 }
 
+// An event, of its own or shared, keeps the block.
 void Worker::keep(Owned& owned) {
   const ModelLane& on = lane();
-  if (random_.chance(2)) {
-    order(owned.home, on);
-    read(owned, on);
-    Mark* mark = nullptr;
-    if (!good(m_.lanes_->mark(*on.lane, &mark), "mark")) {
-      m_.driver_->streamSynchronize(on.stream);
-      return;
-    }
-    used(owned, on.stream);
-    good(m_.allocator_->keepUntil(owned.block, *mark), "keepUntil");
-    mark->release();
-    return;
-  }
-  // An event of the caller's, of which the allocator knows nothing but that it is there.
   order(owned.home, on);
   read(owned, on);
-  Event event = nullptr;
-  if (m_.driver_->eventCreate(&event, EventKind::order) != Status::ok) {
+  Mark* mark = nullptr;
+  const bool timed = random_.chance(2);
+  const Status status = timed ? m_.lanes_->markTime(*on.lane, &mark) : m_.lanes_->mark(*on.lane, &mark);
+  if (!good(status, "mark")) {
     m_.driver_->streamSynchronize(on.stream);
     return;
   }
-  if (m_.driver_->eventRecord(event, on.stream) != Status::ok) m_.driver_->streamSynchronize(on.stream);
   used(owned, on.stream);
-  Mark* mark = m_.lanes_->adopt(event);
-  adopted_.emplace_back(event, mark);
   good(m_.allocator_->keepUntil(owned.block, *mark), "keepUntil");
-  if (adopted_.size() > 64) forget(false);
-}
-
-void Worker::forget(bool all) {
-  std::erase_if(adopted_, [&](const auto& each) {
-    if (!all && each.second->holders() != 1) return false;
-    each.second->release();
-    m_.driver_->eventDestroy(each.first);
-    return true;
-  });
+  mark->release();
 }
 
 bool Worker::alive(const ModelLane& lane) const {
@@ -368,14 +342,6 @@ void Worker::lanesChange() {
     own_.erase(own_.begin() + static_cast<std::ptrdiff_t>(index));
     m_.driver_->streamDestroy(gone.stream);
   }
-}
-
-void Worker::configure() {
-  Options options = plan_.options;
-  const std::uint64_t reserved = m_.allocator_->reserved();
-  options.limit = random_.chance(2) ? plan_.options.limit : reserved + random_.below(plan_.deviceBytes / 2);
-  const Status status = m_.allocator_->configure(options);
-  if (status != Status::ok && reserved <= options.limit) good(status, "configure");
 }
 
 void Worker::step() {
@@ -469,7 +435,6 @@ void Worker::step() {
       break;
     case 30:
       if (plan_.changing && random_.chance(3)) pool();
-      if (plan_.configuring && random_.chance(4)) configure();
       break;
     default:
       if (plan_.changing && random_.chance(4)) lanesChange();
@@ -573,7 +538,6 @@ void Worker::end() {
 }
 
 void Worker::leave() {
-  forget(true);
   for (const ModelLane& each : own_) {
     good(m_.lanes_->retire(*each.lane), "retire");
     m_.driver_->streamDestroy(each.stream);
@@ -703,7 +667,6 @@ ModelPlan randomPlan(std::uint64_t seed) {
   if (below(4) == 0) plan.options.collectAbove = 0.5;
   if (below(4) == 0) plan.options.divisions.fill(4);
   plan.deviceBytes = (96 + below(160)) * mebi;
-  plan.configuring = below(4) == 0;
   plan.pinned = below(8) == 0;
   if (plan.pinned && below(2) == 0) plan.options.roundToPowerOfTwoUpTo = mebi << below(5);
   if (plan.pinned && below(2) == 0) plan.options.cacheUpTo = mebi << below(5);

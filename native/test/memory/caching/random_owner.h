@@ -20,7 +20,6 @@ struct ModelPlan {
   bool watched = true;   // false: no lock of the test's orders its threads, and it checks less
   bool changing = true;  // lanes come and go, and so do pools
   bool asking = true;    // the operations poll the device
-  bool configuring = false;
   std::size_t sizes = 8,
               live = 48;       // sizes that come again and again; blocks that a thread owns at a time, about
   std::uint64_t progress = 1;  // seed of the order in which the device goes on

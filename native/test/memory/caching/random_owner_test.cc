@@ -61,7 +61,6 @@ TEST(CachingRandomOwner, LongRuns) {
 TEST(CachingRandomOwner, SeveralThreads) {
   runs(60, [](ModelPlan plan) {
     plan.threads = 2 + plan.seed % 3;
-    plan.configuring = false;
     const ModelReport report = runModel(plan);
     ASSERT_EQ(report.problem, "") << describe(plan);
   });
@@ -85,7 +84,6 @@ TEST(CachingRandomOwner, DataOfSeveralThreads) {
     plan.host = true;
     plan.deviceBytes /= 2;
     plan.threads = 2 + plan.seed % 3;
-    plan.configuring = false;
     plan.watched =
         plan.seed % 2 == 0;  // else nothing but the allocator's own locks stands between the threads
     const ModelReport report = runModel(plan);
@@ -102,7 +100,7 @@ TEST(CachingRandomOwner, OrderThenWaitIsDeterministic) {
     plan.options.cacheUpTo = unlimited;  // longer blocks go back at once where their lane is seen to be done
     plan.options.limit = unlimited;
     plan.deviceBytes = std::uint64_t{16} << 30;
-    plan.changing = plan.asking = plan.configuring = false;
+    plan.changing = plan.asking = false;
     plan.audit = 0;
     plan.progress = 1;
     plan.behind = 2;
