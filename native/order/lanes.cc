@@ -220,7 +220,7 @@ Status Lanes::issueWait(Lane& waiter, Mark& mark) {
 }
 
 Status Lanes::query(Mark& mark, Lane* asker) {
-  if (mark.lane != nullptr && mark.lane->inGraph) return Status::notReady;
+  if (mark.lane->inGraph) return Status::notReady;
   // Its capture may have ended on another thread just now.
   if (complete(mark)) return Status::ok;
   if (asker != nullptr)
@@ -292,7 +292,7 @@ bool Lanes::hasRoom(const Lane& lane) {
 
 Status Lanes::synchronize(Mark& mark) {
   // In this order: the capture may end on another thread in between.
-  if ((mark.lane != nullptr && mark.lane->inGraph) || complete(mark)) return Status::ok;
+  if (mark.lane->inGraph || complete(mark)) return Status::ok;
   synchronizations_.fetch_add(1, std::memory_order_relaxed);
   const Status status = driver_.eventSynchronize(mark.event);
   if (status == Status::ok) mark.lane->setCompleted(mark.point);
