@@ -123,6 +123,13 @@ const needsOf = (kernel: KernelSpec): { reads: readonly Reach[]; writes: readonl
         reads: [dense(kernel.outer * kernel.length * kernel.inner, kernel.input)],
         writes: [dense(kernel.outer * kernel.inner, kernel.output)],
       }
+    case 'gather': {
+      const { outer, length, inner, count, dtype } = kernel
+      return {
+        reads: [dense(outer * length * inner, dtype), dense(count, 'i32')],
+        writes: [dense(outer * count * inner, dtype)],
+      }
+    }
     case 'cuda':
       return undefined
   }

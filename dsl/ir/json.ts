@@ -52,6 +52,7 @@ const order = [
   'n',
   'k',
   'batch',
+  'transposeA',
   'transposeB',
   'a',
   'b',

@@ -4,7 +4,7 @@ import type { DType } from './tensor.js'
  * The work of a `run` command as data: the instruction set that every device implements. An operator's
  * `lower` makes one; `native/kernels/` reads it. Reads and writes are those of the command, in its order.
  */
-export type KernelSpec = CopySpec | MapSpec | MatmulSpec | ReduceSpec | CudaSpec
+export type KernelSpec = CopySpec | MapSpec | MatmulSpec | ReduceSpec | GatherSpec | CudaSpec
 
 /**
  * reads [source …], writes [target]: `bytes` bytes, in whichever direction their spaces ask for. Of several
@@ -58,17 +58,21 @@ export type MapUnary =
   | 'ceil'
   | 'round'
 export type MapBinary = 'add' | 'sub' | 'mul' | 'div' | 'min' | 'max' | 'pow' | 'lt' | 'le' | 'eq'
-/** `select` takes its second argument where the first is not 0, else its third. Comparisons yield 1 or 0. */
+/**
+ * `index` is the index of the element along a dimension of `shape`. `select` takes its second argument where the
+ * first is not 0, else its third. Comparisons yield 1 or 0.
+ */
 export type MapInstruction =
   | readonly ['operand', number]
   | readonly ['const', number]
+  | readonly ['index', number]
   | readonly [MapUnary, number]
   | readonly [MapBinary, number, number]
   | readonly ['select', number, number, number]
 
 /**
  * reads [a, b], writes [c] or [c, workspace]: c[i] = a[i] · b[i] for i < batch, row-major, accumulated in
- * f32. a is m × k, b is k × n (n × k when `transposeB`), c is m × n. A batch stride (in elements) of 0 shares
+ * f32. a is m × k (k × m when `transposeA`), b is k × n (n × k when `transposeB`), c is m × n. A batch stride (in elements) of 0 shares
  * the operand.
  */
 export interface MatmulSpec {
@@ -77,6 +81,8 @@ export interface MatmulSpec {
   readonly n: number
   readonly k: number
   readonly batch: number
+  /** Absent: false. */
+  readonly transposeA?: boolean
   readonly transposeB: boolean
   readonly a: { readonly dtype: DType; readonly batchStride: number }
   readonly b: { readonly dtype: DType; readonly batchStride: number }
@@ -87,15 +93,31 @@ export interface MatmulSpec {
 
 /**
  * reads [x] as outer × length × inner, writes [y] as outer × inner. Accumulates in f32 (i32 for i32 and u8).
+ * `argmax` and `argmin` yield the position along the length, as i32, of the first of equal elements; a NaN is
+ * larger and smaller than every number.
  */
 export interface ReduceSpec {
   readonly kind: 'reduce'
-  readonly how: 'sum' | 'mean' | 'max' | 'min'
+  readonly how: 'sum' | 'mean' | 'max' | 'min' | 'argmax' | 'argmin'
   readonly outer: number
   readonly length: number
   readonly inner: number
   readonly input: DType
   readonly output: DType
+}
+
+/**
+ * reads [x, indices], writes [y]: x is outer × length × inner, indices are `count` of i32, y is outer × count ×
+ * inner, y[o, j] = x[o, indices[j]]. Where an index is outside of 0 to length − 1 the row is zeros, and nothing is
+ * read.
+ */
+export interface GatherSpec {
+  readonly kind: 'gather'
+  readonly outer: number
+  readonly length: number
+  readonly inner: number
+  readonly count: number
+  readonly dtype: DType
 }
 
 /**

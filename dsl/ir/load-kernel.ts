@@ -33,7 +33,7 @@ export const readDType = (r: Reader, value: unknown, at: string): DType => r.one
 export const readKernel = (r: Reader, value: unknown, at: string): KernelSpec => {
   const spec = r.object(value, at)
   const get = (key: string) => r.field(spec, key)
-  const kind = r.oneOf(get('kind'), `${at}.kind`, ['copy', 'map', 'matmul', 'reduce', 'cuda'])
+  const kind = r.oneOf(get('kind'), `${at}.kind`, ['copy', 'map', 'matmul', 'reduce', 'gather', 'cuda'])
   const size = (key: string) => r.integer(get(key), `${at}.${key}`, 1, integerMost)
   switch (kind) {
     case 'copy':
@@ -42,10 +42,19 @@ export const readKernel = (r: Reader, value: unknown, at: string): KernelSpec =>
       return readMap(r, get, at)
     case 'matmul':
       return readMatmul(r, get, at)
+    case 'gather':
+      return {
+        kind,
+        outer: size('outer'),
+        length: size('length'),
+        inner: size('inner'),
+        count: size('count'),
+        dtype: readDType(r, get('dtype'), `${at}.dtype`),
+      }
     case 'reduce':
       return {
         kind,
-        how: r.oneOf(get('how'), `${at}.how`, ['sum', 'mean', 'max', 'min']),
+        how: r.oneOf(get('how'), `${at}.how`, ['sum', 'mean', 'max', 'min', 'argmax', 'argmin']),
         outer: size('outer'),
         length: size('length'),
         inner: size('inner'),
@@ -113,7 +122,9 @@ const readMap = (r: Reader, get: Get, at: string): MapSpec => {
     shape,
     compute: r.oneOf(get('compute'), `${at}.compute`, ['f32', 'i32']),
     operands,
-    code: code.map((value, j) => readInstruction(r, value, `${at}.code[${j}]`, j, operands.length)),
+    code: code.map((value, j) =>
+      readInstruction(r, value, `${at}.code[${j}]`, j, operands.length, shape.length),
+    ),
     results,
   }
 }
@@ -125,6 +136,7 @@ const readInstruction = (
   at: string,
   j: number,
   operands: number,
+  rank: number,
 ): MapInstruction => {
   const words = r.list(value, at, 4)
   const op = words[0]
@@ -143,6 +155,10 @@ const readInstruction = (
   if (op === 'operand') {
     arity(1)
     return [op, r.id(words[1], `${at}[1]`, operands, 'operand')]
+  }
+  if (op === 'index') {
+    arity(1)
+    return [op, r.id(words[1], `${at}[1]`, rank, 'dimension')]
   }
   if (op === 'const') {
     arity(1)
@@ -179,6 +195,9 @@ const readMatmul = (r: Reader, get: Get, at: string): MatmulSpec => {
     n: size('n'),
     k: size('k'),
     batch: size('batch'),
+    ...(get('transposeA') === undefined
+      ? {}
+      : { transposeA: r.boolean(get('transposeA'), `${at}.transposeA`) }),
     transposeB: r.boolean(get('transposeB'), `${at}.transposeB`),
     a: operand('a'),
     b: operand('b'),

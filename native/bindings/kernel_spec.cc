@@ -12,11 +12,11 @@ constexpr std::int64_t most = std::int64_t{1} << 53;
 
 // In the order of the enumerations.
 constexpr std::array<std::string_view, 5> dtypes{"u8", "i32", "f16", "bf16", "f32"};
-constexpr std::array<std::string_view, 4> reductions{"sum", "mean", "max", "min"};
-constexpr std::array<std::string_view, 27> mapOps{
-    "operand", "const", "select",  "neg", "abs", "exp",   "log",  "sqrt",  "rsqrt",
-    "tanh",    "erf",   "sigmoid", "sin", "cos", "floor", "ceil", "round", "add",
-    "sub",     "mul",   "div",     "min", "max", "pow",   "lt",   "le",    "eq"};
+constexpr std::array<std::string_view, 6> reductions{"sum", "mean", "max", "min", "argmax", "argmin"};
+constexpr std::array<std::string_view, 28> mapOps{
+    "operand", "const", "index",   "select", "neg", "abs",   "exp",  "log",   "sqrt", "rsqrt",
+    "tanh",    "erf",   "sigmoid", "sin",    "cos", "floor", "ceil", "round", "add",  "sub",
+    "mul",     "div",   "min",     "max",    "pow", "lt",    "le",   "eq"};
 static_assert(static_cast<std::size_t>(MapOp::eq) + 1 == mapOps.size());
 
 template <class Enum, std::size_t N>
@@ -96,6 +96,7 @@ void readMatmul(KernelSpec& spec, const Napi::Object& object, const std::string&
   spec.n = integerAt(object.Get("n"), field + ".n", 1, most);
   spec.k = integerAt(object.Get("k"), field + ".k", 1, most);
   spec.batch = integerAt(object.Get("batch"), field + ".batch", 1, most);
+  spec.transposeA = flagOr(object.Get("transposeA"), field + ".transposeA", false);
   spec.transposeB = flagOr(object.Get("transposeB"), field + ".transposeB", false);
   spec.a = matmulOperand(object.Get("a"), field + ".a");
   spec.b = matmulOperand(object.Get("b"), field + ".b");
@@ -110,6 +111,14 @@ void readReduce(KernelSpec& spec, const Napi::Object& object, const std::string&
   spec.inner = integerAt(object.Get("inner"), field + ".inner", 1, most);
   spec.input = dtype(object.Get("input"), field + ".input");
   spec.output = dtype(object.Get("output"), field + ".output");
+}
+
+void readGather(KernelSpec& spec, const Napi::Object& object, const std::string& field) {
+  spec.outer = integerAt(object.Get("outer"), field + ".outer", 1, most);
+  spec.length = integerAt(object.Get("length"), field + ".length", 1, most);
+  spec.inner = integerAt(object.Get("inner"), field + ".inner", 1, most);
+  spec.count = integerAt(object.Get("count"), field + ".count", 1, most);
+  spec.input = dtype(object.Get("dtype"), field + ".dtype");
 }
 
 std::array<std::uint32_t, 3> extent(Napi::Value value, const std::string& field) {
@@ -162,12 +171,16 @@ KernelSpec kernelSpec(Napi::Value value, const std::string& field) {
   } else if (kind == "reduce") {
     spec.kind = KernelSpec::Kind::reduce;
     readReduce(spec, object, field);
+  } else if (kind == "gather") {
+    spec.kind = KernelSpec::Kind::gather;
+    readGather(spec, object, field);
   } else if (kind == "cuda") {
     spec.kind = KernelSpec::Kind::cuda;
     readCuda(spec, object, field);
   } else {
     throw Napi::TypeError::New(
-        value.Env(), field + ".kind must be copy, map, matmul, reduce or cuda, not " + kind.substr(0, 40));
+        value.Env(),
+        field + ".kind must be copy, map, matmul, reduce, gather or cuda, not " + kind.substr(0, 40));
   }
   return spec;
 }

@@ -299,8 +299,16 @@ Status CudaDriver::prepare(std::unique_ptr<Kernel>* kernel, const KernelSpec& sp
     }
     case KernelSpec::Kind::reduce: {
       KernelSource source;
-      reduceSource(spec, info_.multiprocessors, &source);
+      if (spec.how >= ReduceHow::argmax)
+        chooseSource(spec, &source);
+      else
+        reduceSource(spec, info_.multiprocessors, &source);
       return prepareSource(source, 1, "reduce", kernel);
+    }
+    case KernelSpec::Kind::gather: {
+      KernelSource source;
+      gatherSource(spec, &source);
+      return prepareSource(source, 2, "gather", kernel);
     }
     case KernelSpec::Kind::matmul: return blas_->prepare(spec, kernel);
     case KernelSpec::Kind::cuda: {

@@ -39,7 +39,8 @@ std::string intLiteral(double constant) {
 const char* floatPattern(MapOp op) {
   switch (op) {
     case MapOp::operand:
-    case MapOp::constant: return nullptr;
+    case MapOp::constant:
+    case MapOp::index: return nullptr;
     case MapOp::select: return "$a != 0.0f ? $b : $c";
     case MapOp::neg: return "-$a";
     case MapOp::abs: return "fabsf($a)";
@@ -97,7 +98,8 @@ const char* intPattern(MapOp op) {
     case MapOp::le: return "(int)($a <= $b)";
     case MapOp::eq: return "(int)($a == $b)";
     case MapOp::operand:
-    case MapOp::constant: return nullptr;
+    case MapOp::constant:
+    case MapOp::index: return nullptr;
   }
   return nullptr;
 }
@@ -201,11 +203,11 @@ class MapWriter {
         text += indent + "const auto l" + name + " = p" + name + "[" + at + "];\n";
       }
     }
-    if (lanes_ == 1) return text + values(indent, "") + stores(indent, i);
+    if (lanes_ == 1) return text + values(indent, "", i) + stores(indent, i);
     for (std::size_t r = 0; r < spec_.results.size(); ++r)
       text += indent + pack(spec_.results[r].dtype) + " m" + number(r) + ";\n";
     text += indent + "#pragma unroll\n" + indent + "for (int j = 0; j < " + number(lanes_) + "; ++j) {\n";
-    text += values(indent + "  ", ".v[j]");
+    text += values(indent + "  ", ".v[j]", "(" + i + " + j)");
     for (std::size_t r = 0; r < spec_.results.size(); ++r) {
       text += indent + "  store(v" + number(spec_.results[r].value) + ", m" + number(r) + ".v[j]);\n";
     }
@@ -217,13 +219,23 @@ class MapWriter {
     return text;
   }
 
-  std::string values(const std::string& indent, const std::string& lane) const {
+  // The index along a dimension of the element at Index i.
+  std::string index(std::size_t dimension, const std::string& i) const {
+    std::int64_t inner = 1;
+    for (std::size_t d = dimension + 1; d < spec_.shape.size(); ++d) inner *= spec_.shape[d];
+    return std::string(spec_.computeInt ? "(int)" : "(float)") + "(" + i + " / " + number(inner) + " % " +
+           number(spec_.shape[dimension]) + ")";
+  }
+
+  std::string values(const std::string& indent, const std::string& lane, const std::string& i) const {
     std::string text;
     for (std::size_t j = 0; j < spec_.code.size(); ++j) {
       const MapInstruction& instruction = spec_.code[j];
       std::string value;
       if (instruction.op == MapOp::constant) {
         value = spec_.computeInt ? intLiteral(instruction.constant) : floatLiteral(instruction.constant);
+      } else if (instruction.op == MapOp::index) {
+        value = index(static_cast<std::size_t>(instruction.a), i);
       } else if (instruction.op == MapOp::operand) {
         const std::size_t o = static_cast<std::size_t>(instruction.a);
         const bool scalar = walkOf(loops_, o) == Walk::scalar;

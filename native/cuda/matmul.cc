@@ -38,9 +38,9 @@ class MatmulKernel : public CudaKernel {
 std::string problemKey(const KernelSpec& spec) {
   std::string key;
   for (std::int64_t value :
-       {spec.m, spec.n, spec.k, spec.batch, std::int64_t{spec.transposeB}, std::int64_t(spec.a.dtype),
-        spec.a.batchStride, std::int64_t(spec.b.dtype), spec.b.batchStride, std::int64_t(spec.c.dtype),
-        spec.c.batchStride, static_cast<std::int64_t>(spec.workspace)}) {
+       {spec.m, spec.n, spec.k, spec.batch, std::int64_t{spec.transposeA}, std::int64_t{spec.transposeB},
+        std::int64_t(spec.a.dtype), spec.a.batchStride, std::int64_t(spec.b.dtype), spec.b.batchStride,
+        std::int64_t(spec.c.dtype), spec.c.batchStride, static_cast<std::int64_t>(spec.workspace)}) {
     key += std::to_string(value) + " ";
   }
   return key;

@@ -1,5 +1,7 @@
 #include "cuda/matmul_problem.h"
 
+#include <utility>
+
 namespace braid::cuda {
 namespace {
 
@@ -58,17 +60,18 @@ Status MatmulProblem::describe(const KernelSpec& spec) {
   if (const auto code = call.cublasLtMatmulDescCreate(&desc_, kCompute32F, kReal32F))
     return check(code, "cublasLtMatmulDescCreate");
   // b comes first: a row-major k × n matrix is a column-major n × k one.
-  if (spec.transposeB) {
-    const std::int32_t transpose = kTranspose;
-    if (const auto code =
-            call.cublasLtMatmulDescSetAttribute(desc_, kDescTransA, &transpose, sizeof(transpose))) {
+  const std::int32_t transpose = kTranspose;
+  for (const auto& [which, wanted] :
+       {std::pair{kDescTransA, spec.transposeB}, {kDescTransB, spec.transposeA}}) {
+    if (!wanted) continue;
+    if (const auto code = call.cublasLtMatmulDescSetAttribute(desc_, which, &transpose, sizeof(transpose)))
       return check(code, "cublasLtMatmulDescSetAttribute(transpose)");
-    }
   }
   const std::int64_t bRows = spec.transposeB ? spec.k : spec.n, bColumns = spec.transposeB ? spec.n : spec.k;
+  const std::int64_t aRows = spec.transposeA ? spec.m : spec.k, aColumns = spec.transposeA ? spec.k : spec.m;
   Status status = layout(&b_, spec.b.dtype, bRows, bColumns, spec.batch, spec.b.batchStride);
   if (status == Status::ok)
-    status = layout(&a_, spec.a.dtype, spec.k, spec.m, spec.batch, spec.a.batchStride);
+    status = layout(&a_, spec.a.dtype, aRows, aColumns, spec.batch, spec.a.batchStride);
   if (status == Status::ok)
     status = layout(&c_, spec.c.dtype, spec.n, spec.m, spec.batch, spec.c.batchStride);
   return status;

@@ -6,8 +6,8 @@ namespace braid::cuda {
 namespace {
 
 // A block makes one 16 × 16 tile of c, walking along k in steps of 16. Past the edges the tiles hold zeros.
-// Which of b's indices runs fastest across threads depends on its layout, so that its reads stay side by
-// side.
+// Which index of an operand runs fastest across threads depends on its layout, so that its reads stay side
+// by side.
 constexpr const char* kBody = R"cuda(
 extern "C" __global__ void __launch_bounds__(256) braid_matmul(const A* a, const B* b, C* c, Index count) {
   __shared__ float left[16][17], right[16][17];
@@ -20,8 +20,9 @@ extern "C" __global__ void __launch_bounds__(256) braid_matmul(const A* a, const
   c += layer * STRIDE_C;
   float sum = 0.0f;
   for (Index k0 = 0; k0 < K; k0 += 16) {
-    left[y][x] = row0 + y < M && k0 + x < K ? loadF(a[(row0 + y) * K + k0 + x]) : 0.0f;
-    if (TRANSPOSED) right[x][y] = column0 + y < N && k0 + x < K ? loadF(b[(column0 + y) * K + k0 + x]) : 0.0f;
+    if (TRANSPOSE_A) left[x][y] = row0 + x < M && k0 + y < K ? loadF(a[(k0 + y) * M + row0 + x]) : 0.0f;
+    else left[y][x] = row0 + y < M && k0 + x < K ? loadF(a[(row0 + y) * K + k0 + x]) : 0.0f;
+    if (TRANSPOSE_B) right[x][y] = column0 + y < N && k0 + x < K ? loadF(b[(column0 + y) * K + k0 + x]) : 0.0f;
     else right[y][x] = column0 + x < N && k0 + y < K ? loadF(b[(k0 + y) * N + column0 + x]) : 0.0f;
     __syncthreads();
     #pragma unroll
@@ -49,7 +50,8 @@ void matmulSource(const KernelSpec& spec, KernelSource* source) {
   constant("STRIDE_A", spec.a.batchStride);
   constant("STRIDE_B", spec.b.batchStride);
   constant("STRIDE_C", spec.c.batchStride);
-  text += "constexpr bool TRANSPOSED = " + std::string(spec.transposeB ? "true" : "false") + ";\n";
+  text += "constexpr bool TRANSPOSE_A = " + std::string(spec.transposeA ? "true" : "false") + ";\n";
+  text += "constexpr bool TRANSPOSE_B = " + std::string(spec.transposeB ? "true" : "false") + ";\n";
   source->text = text + kBody;
   const std::int64_t tiles = (spec.m + 15) / 16 * ((spec.n + 15) / 16) * spec.batch;
   source->plain = {"braid_matmul", tiles * 256, 256, false};

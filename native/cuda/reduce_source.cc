@@ -95,6 +95,8 @@ std::string first(ReduceHow how, bool whole) {
     case ReduceHow::mean: return whole ? "0" : "0.0f";
     case ReduceHow::max: return whole ? "(-2147483647 - 1)" : "__uint_as_float(0xff800000u)";
     case ReduceHow::min: return whole ? "2147483647" : "__uint_as_float(0x7f800000u)";
+    case ReduceHow::argmax:
+    case ReduceHow::argmin: break;  // chooseSource
   }
   return "";
 }
@@ -105,6 +107,8 @@ std::string combine(ReduceHow how, bool whole) {
     case ReduceHow::mean: return whole ? "addI(a, b)" : "a + b";
     case ReduceHow::max: return whole ? "maxI(a, b)" : "maxF(a, b)";
     case ReduceHow::min: return whole ? "minI(a, b)" : "minF(a, b)";
+    case ReduceHow::argmax:
+    case ReduceHow::argmin: break;
   }
   return "";
 }

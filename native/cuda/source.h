@@ -32,11 +32,15 @@ struct KernelSource {
 
 const char* cudaTypeName(DType type);  // as in the prelude
 
-// One fused elementwise kernel. These three trust the spec, which checkKernel has checked.
+// One fused elementwise kernel. These trust the spec, which checkKernel has checked.
 void mapSource(const KernelSpec& spec, KernelSource* source);
 // A reduction over the middle of outer × length × inner. The order of additions depends on the sizes alone,
 // so equal inputs give equal bits.
 void reduceSource(const KernelSpec& spec, int multiprocessors, KernelSource* source);
+// The position of the largest or smallest element along the middle of outer × length × inner.
+void chooseSource(const KernelSpec& spec, KernelSource* source);
+// Rows of a table by their indices; zeros for an index outside of it.
+void gatherSource(const KernelSpec& spec, KernelSource* source);
 // A tiled product for the operand types that cuBLASLt does not multiply, and for k = 0. Sums in f32, in order
 // of k.
 void matmulSource(const KernelSpec& spec, KernelSource* source);

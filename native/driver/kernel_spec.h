@@ -24,6 +24,7 @@ inline std::size_t elementBytes(DType type) {
 enum class MapOp : std::uint8_t {
   operand,
   constant,
+  index,
   select,
   neg,
   abs,
@@ -53,7 +54,8 @@ enum class MapOp : std::uint8_t {
 
 struct MapInstruction {
   MapOp op = MapOp::constant;
-  std::int32_t a = 0, b = 0, c = 0;  // operand: a is its index; others: earlier values
+  // operand: a is its number; index: a is the dimension; others: earlier values
+  std::int32_t a = 0, b = 0, c = 0;
   double constant = 0;
 };
 
@@ -67,7 +69,7 @@ struct MapResult {
   DType dtype = DType::f32;
 };
 
-enum class ReduceHow : std::uint8_t { sum, mean, max, min };
+enum class ReduceHow : std::uint8_t { sum, mean, max, min, argmax, argmin };
 
 struct MatmulOperand {
   DType dtype = DType::f32;
@@ -81,7 +83,7 @@ struct CudaScalar {
 };
 
 struct KernelSpec {
-  enum class Kind : std::uint8_t { copy, map, matmul, reduce, cuda };
+  enum class Kind : std::uint8_t { copy, map, matmul, reduce, gather, cuda };
   Kind kind = Kind::copy;
 
   // copy. The bytes written; of several parts each is a read of its own, all of one size. Direction: set by
@@ -100,7 +102,7 @@ struct KernelSpec {
 
   // matmul
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
-  bool transposeB = false;
+  bool transposeA = false, transposeB = false;
   MatmulOperand a, b, c;
   std::uint64_t workspace = 0;
 
@@ -108,6 +110,9 @@ struct KernelSpec {
   ReduceHow how = ReduceHow::sum;
   std::int64_t outer = 0, length = 0, inner = 0;
   DType input = DType::f32, output = DType::f32;
+
+  // gather, with outer, length and inner as above and the element type `input`
+  std::int64_t count = 0;
 
   // cuda
   std::string name, source;

@@ -58,6 +58,11 @@ Extents extentsOf(const KernelSpec& spec) {
       extents.reads = {bytesOf(spec.outer * spec.length * spec.inner, spec.input)};
       extents.writes = {bytesOf(spec.outer * spec.inner, spec.output)};
       break;
+    case KernelSpec::Kind::gather:
+      extents.reads = {bytesOf(spec.outer * spec.length * spec.inner, spec.input),
+                       bytesOf(spec.count, DType::i32)};
+      extents.writes = {bytesOf(spec.outer * spec.count * spec.inner, spec.input)};
+      break;
     case KernelSpec::Kind::cuda: extents.unknown = true; break;
   }
   return extents;

@@ -28,7 +28,7 @@ bool product(std::initializer_list<std::int64_t> sizes, std::int64_t* result) {
 bool isFloat(DType type) { return type == DType::f32 || type == DType::f16 || type == DType::bf16; }
 
 int arity(MapOp op) {
-  if (op == MapOp::operand || op == MapOp::constant) return 0;
+  if (op <= MapOp::index) return 0;
   if (op == MapOp::select) return 3;
   return op >= MapOp::add ? 2 : 1;
 }
@@ -75,6 +75,9 @@ Problem checkInstruction(const KernelSpec& spec, std::size_t index) {
   if (instruction.op == MapOp::operand &&
       (instruction.a < 0 || static_cast<std::size_t>(instruction.a) >= spec.operands.size()))
     return name + " names operand " + show(instruction.a) + " of " + show(spec.operands.size());
+  if (instruction.op == MapOp::index &&
+      (instruction.a < 0 || static_cast<std::size_t>(instruction.a) >= spec.shape.size()))
+    return name + " names dimension " + show(instruction.a) + " of " + show(spec.shape.size());
   const std::int32_t arguments[] = {instruction.a, instruction.b, instruction.c};
   for (int argument = 0; argument < arity(instruction.op); ++argument)
     if (arguments[argument] < 0 || static_cast<std::size_t>(arguments[argument]) >= index)
@@ -132,8 +135,19 @@ Problem checkReduce(const KernelSpec& spec) {
   if (!product({spec.outer, spec.length, spec.inner}, &ignored))
     return "reduce: outer, length and inner must be positive, and not too many elements";
   if (elementBytes(spec.input) == 0 || elementBytes(spec.output) == 0) return "reduce: unknown element type";
-  if (spec.how > ReduceHow::min) return "reduce: unknown kind";
+  if (spec.how > ReduceHow::argmin) return "reduce: unknown kind";
+  if (spec.how >= ReduceHow::argmax && spec.output != DType::i32) return "reduce: a position is of i32";
+  if (spec.how >= ReduceHow::argmax && spec.length > INT32_MAX) return "reduce: i32 cannot hold the position";
   return checkCounts(spec, 1, 1);
+}
+
+Problem checkGather(const KernelSpec& spec) {
+  std::int64_t ignored = 0;
+  if (!product({spec.outer, spec.length, spec.inner}, &ignored) ||
+      !product({spec.outer, spec.count, spec.inner}, &ignored))
+    return "gather: outer, length, inner and count must be positive, and not too many elements";
+  if (elementBytes(spec.input) == 0) return "gather: unknown element type";
+  return checkCounts(spec, 2, 1);
 }
 
 Problem checkCuda(const KernelSpec& spec) {
@@ -152,6 +166,7 @@ std::optional<std::string> checkKernel(const KernelSpec& spec) {
     case KernelSpec::Kind::map: return checkMap(spec);
     case KernelSpec::Kind::matmul: return checkMatmul(spec);
     case KernelSpec::Kind::reduce: return checkReduce(spec);
+    case KernelSpec::Kind::gather: return checkGather(spec);
     case KernelSpec::Kind::cuda: return checkCuda(spec);
   }
   return "unknown kind of kernel";

@@ -74,6 +74,18 @@ void readStrided(T* to, DeviceAddress base, const Source& source, std::int64_t f
   }
 }
 
+// The indices along one dimension, whose elements are `inner` apart, from the element `first` on.
+template <class T>
+void readIndex(T* to, std::int64_t size, std::int64_t inner, std::int64_t first, std::int64_t count) {
+  std::int64_t index = first / inner % size, within = first % inner;
+  for (std::int64_t i = 0; i < count; ++i) {
+    to[i] = static_cast<T>(index);
+    if (++within < inner) continue;
+    within = 0;
+    if (++index == size) index = 0;
+  }
+}
+
 double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 // JavaScript has NaN where C has 1: a base of 1 or -1 with an exponent that is no finite number.
 double power(double a, double b) {
@@ -95,7 +107,8 @@ inline __attribute__((always_inline)) void stepFloat(MapOp op, float* to, const 
                                                      const float* c, std::int64_t count) {
   switch (op) {
     case MapOp::operand:
-    case MapOp::constant: return;
+    case MapOp::constant:
+    case MapOp::index: return;
     case MapOp::select:
       for (std::int64_t i = 0; i < count; ++i) to[i] = a[i] != 0.0f ? b[i] : c[i];
       return;
@@ -168,7 +181,8 @@ void runStep(MapOp op, std::int32_t* to, const std::int32_t* a, const std::int32
   };
   switch (op) {
     case MapOp::operand:
-    case MapOp::constant: return;
+    case MapOp::constant:
+    case MapOp::index: return;
     case MapOp::select:
       for (std::int64_t i = 0; i < count; ++i) to[i] = a[i] != 0 ? b[i] : c[i];
       return;
@@ -228,6 +242,9 @@ class CpuMap final : public CpuKernel {
       extents.push_back(Extent{static_cast<std::uint64_t>(count_) * bytes, bytes});
       movedBytes += static_cast<double>(count_) * bytes;
     }
+    inner_.assign(spec.shape.size(), 1);
+    for (std::size_t d = spec.shape.size(); d-- > 1;) inner_[d - 1] = inner_[d] * spec.shape[d];
+    shape_ = spec.shape;
     place(spec);
   }
 
@@ -268,6 +285,9 @@ class CpuMap final : public CpuKernel {
       Step step{instruction.op, block[j], 0, 0, 0};
       if (instruction.op == MapOp::constant) {
         constants_.push_back({block[j], instruction.constant});
+      } else if (instruction.op == MapOp::index) {
+        step.a = static_cast<std::uint32_t>(instruction.a);
+        steps_.push_back(step);
       } else if (instruction.op == MapOp::operand) {
         step.a = static_cast<std::uint32_t>(sources_.size());
         sources_.push_back(std::move(source));
@@ -293,7 +313,7 @@ class CpuMap final : public CpuKernel {
 
   template <class Visit>
   static void forArguments(const MapInstruction& instruction, Visit visit) {
-    if (instruction.op == MapOp::operand || instruction.op == MapOp::constant) return;
+    if (instruction.op <= MapOp::index) return;
     visit(instruction.a);
     if (instruction.op == MapOp::select || instruction.op >= MapOp::add) visit(instruction.b);
     if (instruction.op == MapOp::select) visit(instruction.c);
@@ -321,6 +341,8 @@ class CpuMap final : public CpuKernel {
       for (const Step& step : steps_) {
         if (step.op == MapOp::operand)
           readStrided(block(step.to), addresses[sources_[step.a].read], sources_[step.a], first, count);
+        else if (step.op == MapOp::index)
+          readIndex(block(step.to), shape_[step.a], inner_[step.a], first, count);
         else
           runStep(step.op, block(step.to), block(step.a), block(step.b), block(step.c), count);
       }
@@ -333,6 +355,7 @@ class CpuMap final : public CpuKernel {
   bool computeInt_;
   std::int64_t count_ = 1;
   std::uint32_t blocks_ = 0;
+  std::vector<std::int64_t> shape_, inner_;  // inner: how far neighbours along a dimension are apart
   std::vector<Source> sources_;
   std::vector<std::pair<std::uint32_t, double>> constants_;
   std::vector<Step> once_, steps_;

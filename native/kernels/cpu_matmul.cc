@@ -138,6 +138,15 @@ class CpuMatmul final : public CpuKernel {
   void packA(float* to, DeviceAddress base, std::int64_t start, std::int64_t row, std::int64_t rows,
              std::int64_t k, std::int64_t depth) const {
     alignas(64) float line[kDepth];
+    static_assert(kRows <= kDepth);
+    if (spec_.transposeA) {
+      for (std::int64_t i = 0; i < depth; ++i) {
+        element::load(line, base, spec_.a.dtype, start + (k + i) * spec_.m + row, rows);
+        for (std::int64_t r = 0; r < rows; ++r)
+          to[r / kTileRows * kTileRows * depth + r % kTileRows + i * kTileRows] = line[r];
+      }
+      return;
+    }
     for (std::int64_t r = 0; r < rows; ++r) {
       element::load(line, base, spec_.a.dtype, start + (row + r) * spec_.k + k, depth);
       float* target = to + r / kTileRows * kTileRows * depth + r % kTileRows;

@@ -37,7 +37,12 @@ class CpuReduce final : public CpuKernel {
   }
 
   bool run(const DeviceAddress* addresses, Scratch&, Part part) const override {
-    if (input_ == DType::i32 || input_ == DType::u8)
+    const bool whole = input_ == DType::i32 || input_ == DType::u8;
+    if (how_ >= ReduceHow::argmax && whole)
+      choose<std::int32_t>(addresses, part);
+    else if (how_ >= ReduceHow::argmax)
+      choose<float>(addresses, part);
+    else if (whole)
       reduce<std::int32_t>(addresses, part);
     else
       reduce<float>(addresses, part);
@@ -68,6 +73,51 @@ class CpuReduce final : public CpuKernel {
         element::store(addresses[1], output_, o * inner_ + first, total, count);
       }
     }
+  }
+
+  // Whether `next` takes the place of `best`. The first of equal ones stays, and the first NaN.
+  template <class Value>
+  bool improves(Value next, Value best) const {
+    return best == best && (next != next || (how_ == ReduceHow::argmax ? next > best : next < best));
+  }
+
+  template <class Value>
+  void choose(const DeviceAddress* addresses, Part part) const {
+    alignas(64) Value best[kColumns], row[kColumns];
+    alignas(64) std::int32_t place[kColumns];
+    const PartRange rows(outer_ > 1 ? part : Part::all, outer_);
+    const PartRange columns(outer_ > 1 ? Part::all : part, inner_);
+    for (std::int64_t o = rows.first; o < rows.last; ++o) {
+      for (std::int64_t first = columns.first; first < columns.last; first += kColumns) {
+        const std::int64_t count = std::min(kColumns, columns.last - first),
+                           start = o * length_ * inner_ + first;
+        if (inner_ == 1) {
+          place[0] = chooseInLine<Value>(addresses[0], start, row);
+        } else {
+          element::load(best, addresses[0], input_, start, count);
+          std::fill_n(place, count, 0);
+          for (std::int64_t l = 1; l < length_; ++l) {
+            element::load(row, addresses[0], input_, start + l * inner_, count);
+            for (std::int64_t i = 0; i < count; ++i)
+              if (improves(row[i], best[i])) best[i] = row[i], place[i] = static_cast<std::int32_t>(l);
+          }
+        }
+        element::store(addresses[1], output_, o * inner_ + first, place, count);
+      }
+    }
+  }
+
+  template <class Value>
+  std::int32_t chooseInLine(DeviceAddress source, std::int64_t start, Value* piece) const {
+    std::int64_t place = 0;
+    Value best{};
+    for (std::int64_t done = 0; done < length_; done += kColumns) {
+      const std::int64_t count = std::min(kColumns, length_ - done);
+      element::load(piece, source, input_, start + done, count);
+      for (std::int64_t i = 0; i < count; ++i)
+        if (done + i == 0 || improves(piece[i], best)) best = piece[i], place = done + i;
+    }
+    return static_cast<std::int32_t>(place);
   }
 
   // Elements that lie side by side, brought in a piece at a time.

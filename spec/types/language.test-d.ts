@@ -8,6 +8,7 @@ import {
   allGather,
   allReduce,
   allToAll,
+  argmax,
   broadcast,
   type Communicator,
   cast,
@@ -15,10 +16,12 @@ import {
   communicator,
   delay,
   download,
+  embedding,
   every,
   type Feed,
   type FeedsOf,
   type Flow,
+  gather,
   gelu,
   graph,
   greater,
@@ -38,6 +41,7 @@ import {
   type OnDevice,
   type OutputsOf,
   on,
+  oneHot,
   param,
   permute,
   program,
@@ -464,5 +468,20 @@ graph({ a: tensor('f32', ['n', 4, 6]), h: tensor('f16', [6]), i: tensor('i32', [
   x.pipe(linear(w, w.pipe(sum(0))))
   // @ts-expect-error the inner dimensions differ
   x.pipe(linear(w.pipe(transpose([1, 0]))))
+
+  const batch = x.pipe(matmul(x.pipe(transpose([0, 2, 1]))))
+  same<typeof batch, F32<readonly ['n', 4, 4]>>(true)
+  const best = x.pipe(argmax({ axis: 1 }))
+  same<typeof best, Flow<'device', Tensor<'i32', readonly ['n', 6]>>>(true)
+  const rows = w.pipe(gather(best, { axis: 0 }))
+  same<typeof rows, F32<readonly ['n', 6, 6]>>(true)
+  const looked = whole.pipe(embedding(w))
+  same<typeof looked, F32<readonly [6, 6]>>(true)
+  // @ts-expect-error indices are whole numbers
+  w.pipe(gather(x, { axis: 0 }))
+  // @ts-expect-error indices are whole numbers
+  x.pipe(embedding(w))
+  const hot = whole.pipe(oneHot({ classes: 10 }))
+  same<typeof hot, F32<readonly [6, 10]>>(true)
   return { y: first.pipe(download()) }
 })

@@ -175,7 +175,7 @@ export const mapTolerance = (code: readonly MapInstruction[], output: DType): nu
 
 /** Floating-point operations of a map: one for each instruction that computes. */
 export const mapFlops = (code: readonly MapInstruction[], count: number): number =>
-  count * code.reduce((sum, [op]) => sum + (op === 'operand' || op === 'const' ? 0 : 1), 0)
+  count * code.reduce((sum, [op]) => sum + (op === 'operand' || op === 'const' || op === 'index' ? 0 : 1), 0)
 
 /** An operator whose nodes carry their own expression each (`ElementwiseAttrs`). */
 export const elementwise = (name: string): Operator => ({

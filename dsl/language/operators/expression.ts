@@ -70,7 +70,7 @@ export class Trace {
   }
 }
 
-const isLeaf = ([op]: MapInstruction): boolean => op === 'operand' || op === 'const'
+const isLeaf = ([op]: MapInstruction): boolean => op === 'operand' || op === 'const' || op === 'index'
 
 const renumber = (instruction: MapInstruction, place: Int32Array): MapInstruction =>
   isLeaf(instruction)

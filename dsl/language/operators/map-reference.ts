@@ -84,12 +84,13 @@ const wholeUnary: Readonly<Partial<Record<MapUnary, (a: number) => number>>> = {
 export const wholeInstructions: ReadonlySet<string> = new Set([
   'operand',
   'const',
+  'index',
   'select',
   ...Object.keys(wholeBinary),
   ...Object.keys(wholeUnary),
 ])
 
-type Step = (values: Float64Array, operands: Float64Array) => number
+type Step = (values: Float64Array, operands: Float64Array, index: readonly number[]) => number
 
 const step = (instruction: MapInstruction, compute: 'f32' | 'i32'): Step => {
   const [op] = instruction
@@ -97,6 +98,10 @@ const step = (instruction: MapInstruction, compute: 'f32' | 'i32'): Step => {
     case 'operand': {
       const [, which] = instruction
       return (_, operands) => operands[which]!
+    }
+    case 'index': {
+      const [, dimension] = instruction
+      return (_, __, index) => index[dimension]!
     }
     case 'const': {
       const value = compute === 'f32' ? f(instruction[1]) : instruction[1] | 0
@@ -137,7 +142,7 @@ export const runMap = (spec: MapSpec, inputs: readonly HostArray[]): HostArray[]
       const value = reads[o]!(inputs[o]![offsets[o]!]!)
       loaded[o] = compute === 'f32' ? f(value) : value
     }
-    for (let s = 0; s < steps.length; s++) values[s] = steps[s]!(values, loaded)
+    for (let s = 0; s < steps.length; s++) values[s] = steps[s]!(values, loaded, index)
     for (let r = 0; r < results.length; r++) results[r]![i] = writes[r]!(values[spec.results[r]!.value]!)
     // The next index, row-major: increment the last dimension that is not at its end, and reset the
     // dimensions after it.

@@ -10,13 +10,15 @@ import {
   type TensorSpec,
   tensorBytes,
 } from '../../ir/tensor.js'
+import { FlowValue } from '../builder.js'
 import { badAttribute, dtypeMismatch, shapeMismatch, type UnplacedError } from '../messages.js'
 import { type HostArray, hostArray, numbers, roundoff, writer } from '../values.js'
 import { here } from '../where.js'
 import { apply } from './apply.js'
 import { isFloat } from './elementwise.js'
 import type { Attrs, Operator } from './operator.js'
-import type { Device, Floats, Invalid, SameDim, SameDType, Shape } from './types.js'
+import { broadcast } from './shapes.js'
+import type { Broadcast, Device, Floats, Invalid, SameDim, SameDType, Shape } from './types.js'
 
 /**
  * Workspace that a large product offers to the library, one buffer a lane: as much as cuBLASLt's heuristics
@@ -30,14 +32,35 @@ export interface MatmulOptions {
   readonly transpose?: boolean
 }
 
-const isTransposed = (attrs: Attrs): boolean => attrs['transpose'] === true
+/** Which operands are read with their last two axes in the other order. */
+interface MatmulAttrs {
+  readonly transpose: boolean
+  /** Absent: false. */
+  readonly transposeX?: true
+}
 
-const sameShape = (a: readonly Dim[], b: readonly Dim[]): boolean =>
-  a.length === b.length && a.every((size, d) => size === b[d])
+const attrsFrom = (attrs: Attrs): MatmulAttrs => attrs as unknown as MatmulAttrs
+
+/** The last two sizes of a matrix, and of one that is read transposed in the other order. */
+const lastTwo = <D extends Dim>(shape: readonly D[], transposed: boolean): readonly [D, D] => {
+  const [first, second] = shape.slice(-2) as [D, D]
+  return transposed ? [second, first] : [first, second]
+}
+
+const areOnes = (shape: readonly Dim[]): boolean => shape.every(size => size === 1)
+
+/** The leading dimensions of the product; undefined where they do not fit. */
+const leading = (x: readonly Dim[], w: readonly Dim[]): readonly Dim[] | undefined => {
+  const both = broadcast([x, w])
+  const fits = (own: readonly Dim[]): boolean =>
+    areOnes(own) || (own.length === both?.length && own.every((size, d) => size === both[d]))
+  return both !== undefined && fits(x) && fits(w) ? both : undefined
+}
 
 const infer = (inputs: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedError, TensorSpec> => {
   const [x, w] = inputs as readonly [TensorSpec, TensorSpec]
-  const found = `${showSpec(x)} and ${showSpec(w)}${isTransposed(attrs) ? ', transposed' : ''}`
+  const { transpose, transposeX = false } = attrsFrom(attrs)
+  const found = `${showSpec(x)}${transposeX ? ', transposed,' : ''} and ${showSpec(w)}${transpose ? ', transposed' : ''}`
   if (!isFloat(x.dtype))
     return E.left(dtypeMismatch('floats: f32, f16 or bf16', found, "cast first: pipe(cast('f32'))"))
   if (x.dtype !== w.dtype)
@@ -52,38 +75,43 @@ const infer = (inputs: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedEr
     return E.left(
       shapeMismatch('matrices: at least two dimensions each', found, 'reshape a vector to [1, k] or [k, 1]'),
     )
-  const [rows, inner] = x.shape.slice(-2) as [Dim, Dim]
-  const [first, second] = w.shape.slice(-2) as [Dim, Dim]
-  const [own, columns] = isTransposed(attrs) ? [second, first] : [first, second]
+  const [rows, inner] = lastTwo(x.shape, transposeX)
+  const [own, columns] = lastTwo(w.shape, transpose)
   if (inner !== own)
     return E.left(
       shapeMismatch(
-        `equal inner dimensions: ${inner} columns of x, so ${isTransposed(attrs) ? 'columns' : 'rows'} of w`,
+        `equal inner dimensions: ${inner} columns of x, so ${transpose ? 'columns' : 'rows'} of w`,
         found,
-        isTransposed(attrs)
+        transpose
           ? `give a weight of shape [n, ${inner}]`
           : `give a weight of shape [${inner}, n], or say { transpose: true } for one of [n, k]`,
       ),
     )
-  const lead = x.shape.slice(0, -2)
-  const batch = w.shape.slice(0, -2)
-  if (lead.length > 0 && batch.length > 0 && !sameShape(lead, batch))
-    return E.left(shapeMismatch('equal batch dimensions, or none on one side', found, 'reshape one of them'))
-  return E.right({ dtype: x.dtype, shape: [...(lead.length > 0 ? lead : batch), rows, columns] })
+  const lead = leading(x.shape.slice(0, -2), w.shape.slice(0, -2))
+  return lead === undefined
+    ? E.left(
+        shapeMismatch(
+          'equal leading dimensions, or none, or ones, on one side',
+          found,
+          'reshape one of them, or make the leading dimensions equal by expand',
+        ),
+      )
+    : E.right({ dtype: x.dtype, shape: [...lead, rows, columns] })
 }
 
 /**
  * The product as the devices compute it: leading dimensions of x are rows where the weight is shared, a batch
  * where it is not.
  */
-export const matmulSpec = (x: BoundSpec, w: BoundSpec, transposed: boolean): MatmulSpec => {
-  const [rows, k] = x.shape.slice(-2) as [number, number]
-  const n = w.shape[w.shape.length - (transposed ? 2 : 1)]!
-  const batched = w.shape.length > 2
-  const lead = elements(x.shape.slice(0, -2))
-  const batch = batched ? elements(w.shape.slice(0, -2)) : 1
-  const m = batched ? rows : lead * rows
-  const sharedX = batched && x.shape.length === 2
+export const matmulSpec = (x: BoundSpec, w: BoundSpec, attrs: Attrs): MatmulSpec => {
+  const { transpose, transposeX = false } = attrsFrom(attrs)
+  const [rows, k] = lastTwo(x.shape, transposeX)
+  const [, n] = lastTwo(w.shape, transpose)
+  const [ofX, ofW] = [elements(x.shape.slice(0, -2)), elements(w.shape.slice(0, -2))]
+  // Matrices whose rows follow one another are one matrix of more rows.
+  const tall = ofW === 1 && !transposeX
+  const m = tall ? ofX * rows : rows
+  const batch = tall ? 1 : Math.max(ofX, ofW)
   const { dtype } = x
   return {
     kind: 'matmul',
@@ -91,9 +119,10 @@ export const matmulSpec = (x: BoundSpec, w: BoundSpec, transposed: boolean): Mat
     n,
     k,
     batch,
-    transposeB: transposed,
-    a: { dtype, batchStride: batch === 1 || sharedX ? 0 : m * k },
-    b: { dtype, batchStride: batch === 1 ? 0 : k * n },
+    ...(transposeX ? { transposeA: true } : {}),
+    transposeB: transpose,
+    a: { dtype, batchStride: batch === 1 || ofX === 1 ? 0 : m * k },
+    b: { dtype, batchStride: batch === 1 || ofW === 1 ? 0 : k * n },
     c: { dtype, batchStride: batch === 1 ? 0 : m * n },
     workspace: 2 * batch * m * n * k >= wantsWorkspace ? workspaceBytes : 0,
   }
@@ -106,19 +135,20 @@ const reference = (
   attrs: Attrs,
 ): HostArray => {
   const [xSpec, wSpec] = specs as readonly [BoundSpec, BoundSpec]
-  const { m, n, k, batch, transposeB, a, b } = matmulSpec(xSpec, wSpec, isTransposed(attrs))
+  const { m, n, k, batch, transposeA, transposeB, a, b } = matmulSpec(xSpec, wSpec, attrs)
   const x = numbers(inputs[0]!, xSpec.dtype)
   const w = numbers(inputs[1]!, wSpec.dtype)
   const result = hostArray(output.dtype, elements(output.shape))
   const write = writer(output.dtype)
   const [stepK, stepN] = transposeB ? [1, k] : [n, 1]
+  const [stepR, stepQ] = transposeA ? [1, m] : [k, 1]
   // Sums in f64, rounded once: every order of f32 additions is close to that.
   const row = new Float64Array(n)
   for (let i = 0; i < batch; i++)
     for (let r = 0; r < m; r++) {
       row.fill(0)
       for (let q = 0; q < k; q++) {
-        const left = x[i * a.batchStride + r * k + q]!
+        const left = x[i * a.batchStride + r * stepR + q * stepQ]!
         const base = i * b.batchStride + q * stepK
         for (let c = 0; c < n; c++) row[c]! += left * w[base + c * stepN]!
       }
@@ -133,7 +163,7 @@ export const matmulOperator: Operator = {
   infer,
   lower: (inputs, output, attrs) => {
     const [x, w] = inputs as readonly [BoundSpec, BoundSpec]
-    const kernel = matmulSpec(x, w, isTransposed(attrs))
+    const kernel = matmulSpec(x, w, attrs)
     return {
       as: 'run',
       kernel,
@@ -145,8 +175,9 @@ export const matmulOperator: Operator = {
   reference,
   // k products added in f32 in any order, each addition rounded, and one rounding to the type, which may go
   // the other way on a device.
-  tolerance: (output, inputs) =>
-    (inputs[0]?.shape.at(-1) ?? 1) * roundoff.f32 + (output.dtype === 'f32' ? 0 : 2 * roundoff[output.dtype]),
+  tolerance: (output, [x], attrs) =>
+    (x ? lastTwo(x.shape, attrsFrom(attrs).transposeX === true)[1] : 1) * roundoff.f32 +
+    (output.dtype === 'f32' ? 0 : 2 * roundoff[output.dtype]),
   scale: ([x, w]) => (x ?? 0) * (w ?? 0),
 }
 
@@ -174,31 +205,59 @@ export type MatmulFits<S extends Shape, W extends Shape, T> = S extends readonly
     ? unknown
     : Invalid<'matmul wants at least two dimensions', S>
 
-export type ProductShape<S extends Shape, W extends Shape, T> = S extends readonly [infer M extends Dim, Dim]
-  ? W extends readonly [...infer L extends Shape, Dim, Dim]
-    ? readonly [...L, M, WeightN<W, T>]
+/** The leading dimensions of the product: those of one side, where the other has none. */
+type Lead<A extends Shape, B extends Shape> = A extends readonly []
+  ? B
+  : B extends readonly []
+    ? A
+    : Broadcast<A, B>
+
+export type ProductShape<S extends Shape, W extends Shape, T> = S extends readonly [
+  ...infer A extends Shape,
+  infer M extends Dim,
+  Dim,
+]
+  ? W extends readonly [...infer B extends Shape, Dim, Dim]
+    ? readonly [...Lead<A, B>, M, WeightN<W, T>]
     : Shape
-  : S extends readonly [...infer L extends Shape, infer M extends Dim, Dim]
-    ? readonly [...L, M, WeightN<W, T>]
-    : Shape
+  : Shape
+
+/** The value of which a flow is the transpose in its last two axes; undefined where it is none. */
+const untransposed = (flow: unknown): FlowValue | undefined => {
+  if (!(flow instanceof FlowValue)) return undefined
+  const { builder, id, place, hint } = flow
+  const { op, attrs, inputs } = builder.nodes[id]!
+  const axes = op === 'transpose' ? (attrs['axes'] as readonly number[] | undefined) : undefined
+  const last = (axes?.length ?? 0) - 2
+  const swapped = (axis: number, d: number) => axis === (d < last ? d : d === last ? last + 1 : last)
+  return last >= 0 && axes?.every(swapped)
+    ? new FlowValue(builder, inputs[0]!, builder.nodes[inputs[0]!]!.spec, place, hint)
+    : undefined
+}
 
 /**
- * The matrix product x · w of floats, accumulated in f32: x is [..., m, k]; w is [k, n], or [n, k] with
- * `transpose: true`, shared by all of x's leading dimensions or with leading dimensions equal to them. The
- * result has x's element type.
+ * The matrix product x · w of floats, accumulated in f32: x is [..., m, k]; w is [..., k, n], or [..., n, k] with
+ * `transpose: true`. Leading dimensions are equal; where one side has none, or ones, its matrix is shared by
+ * all. The result has x's element type. An operand that is a `transpose` of its last two axes is read where it
+ * lies.
  */
 export const matmul = <E extends DType, W extends Shape, const O extends MatmulOptions = MatmulOptions>(
   w: Device<E, W>,
   options?: O,
 ) => {
   const at = here()
-  const product = (x: unknown): unknown =>
-    apply(matmulOperator, at, x, [['the weight', w]], () => {
+  const product = (x: unknown): unknown => {
+    const [left, right] = [untransposed(x), untransposed(w)]
+    return apply(matmulOperator, at, left ?? x, [['the weight', right ?? w]], () => {
       const transpose: unknown = options?.transpose ?? false
       return typeof transpose === 'boolean'
-        ? E.right({ transpose })
+        ? E.right({
+            transpose: right === undefined ? transpose : !transpose,
+            ...(left === undefined ? {} : { transposeX: true }),
+          })
         : E.left(badAttribute('transpose: true or false', show(transpose), 'give a boolean'))
     })
+  }
   return product as unknown as <D extends DType, S extends Shape>(
     x: Device<D, S> & Floats<D> & SameDType<D, E> & MatmulFits<S, W, Transposed<O>>,
   ) => Device<D, ProductShape<S, W, Transposed<O>>>

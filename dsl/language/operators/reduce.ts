@@ -137,6 +137,26 @@ const run = (kernel: ReduceSpec, input: HostArray): HostArray => {
   return result
 }
 
+const choose = (kernel: ReduceSpec, input: HostArray): HostArray => {
+  const { how, outer, length, inner } = kernel
+  const values = numbers(input, kernel.input)
+  const result = hostArray('i32', outer * inner)
+  // The first of equal elements, and the first NaN.
+  const improves = (next: number, best: number): boolean =>
+    !Number.isNaN(best) && (Number.isNaN(next) || (how === 'argmax' ? next > best : next < best))
+  for (let o = 0; o < outer; o++)
+    for (let i = 0; i < inner; i++) {
+      const base = o * length * inner + i
+      let place = 0
+      for (let l = 1; l < length; l++)
+        if (improves(values[base + l * inner]!, values[base + place * inner]!)) place = l
+      result[o * inner + i] = place
+    }
+  return result
+}
+
+const isChoice = (how: ReduceSpec['how']): boolean => how === 'argmax' || how === 'argmin'
+
 /** How many elements are added up. */
 const lengthOf = (inputs: readonly BoundSpec[], attrs: Attrs): number => {
   const { axis, count } = runFrom(attrs)
@@ -154,7 +174,7 @@ export const reduction = (how: ReduceSpec['how']): Operator => ({
       return E.left(dtypeMismatch('floats', showSpec({ shape, dtype }), "cast first: pipe(cast('f32'))"))
     const kept = attrs['keepDims'] === true
     return E.right({
-      dtype: how === 'sum' && dtype === 'u8' ? 'i32' : dtype,
+      dtype: isChoice(how) || (how === 'sum' && dtype === 'u8') ? 'i32' : dtype,
       shape: kept ? shape.map((size, d) => (within(d) ? 1 : size)) : shape.filter((_, d) => !within(d)),
     })
   },
@@ -168,7 +188,8 @@ export const reduction = (how: ReduceSpec['how']): Operator => ({
       workspace: 0,
     }
   },
-  reference: (inputs, specs, output, attrs) => run(spec(how, specs[0]!, output.dtype, attrs), inputs[0]!),
+  reference: (inputs, specs, output, attrs) =>
+    (isChoice(how) ? choose : run)(spec(how, specs[0]!, output.dtype, attrs), inputs[0]!),
   tolerance: (output, inputs, attrs) =>
     how === 'max' || how === 'min' || !isFloat(output.dtype)
       ? 0

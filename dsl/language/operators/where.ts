@@ -45,16 +45,6 @@ const isChoice = (value: unknown): boolean =>
   isOperandNumber(value) ||
   Math.abs(value as number) === Number.POSITIVE_INFINITY
 
-/** JSON, and so a plan, has no infinity: it is ±1 / 0. */
-const numberCode = (value: number, from: number): readonly MapInstruction[] =>
-  Number.isFinite(value)
-    ? [['const', value]]
-    : [
-        ['const', Math.sign(value)],
-        ['const', 0],
-        ['div', from, from + 1],
-      ]
-
 const attrsOf = (choices: readonly unknown[]): E.Either<UnplacedError, Attrs> => {
   const flows = choices.filter(choice => choice instanceof FlowValue)
   if (flows.length === 0 || !choices.every(isChoice))
@@ -65,17 +55,11 @@ const attrsOf = (choices: readonly unknown[]): E.Either<UnplacedError, Attrs> =>
         'as in where(y, 0); to make a number of the condition itself, cast it',
       ),
     )
-  const { dtype } = flows[0]!.spec
-  const infinite = choices.find(choice => typeof choice === 'number' && !Number.isFinite(choice))
-  if (infinite !== undefined && !isFloat(dtype))
-    return E.left(badAttribute(`a number that ${dtype} can hold`, show(infinite), 'give a whole number'))
   const code: MapInstruction[] = [['operand', 0]]
   const places: number[] = []
   let operand = 1
   for (const choice of choices) {
-    code.push(
-      ...(typeof choice === 'number' ? numberCode(choice, code.length) : [['operand', operand++] as const]),
-    )
+    code.push(typeof choice === 'number' ? ['const', choice] : ['operand', operand++])
     places.push(code.length - 1)
   }
   const [yes, no] = places as [number, number]

@@ -152,6 +152,42 @@ TEST_F(CudaDevice, Reduces) {
   }
 }
 
+TEST_F(CudaDevice, ChoosesAndGathers) {
+  Random random{14};
+  for (const auto& [outer, length, inner] : {std::tuple<std::int64_t, std::int64_t, std::int64_t>{1, 1, 1},
+                                             {5, 7, 1},
+                                             {300, 33, 1},
+                                             {4, 5000, 1},
+                                             {1, 3, 40},
+                                             {2, 300, 65}}) {
+    for (DType type : {DType::u8, DType::i32, DType::f16, DType::bf16, DType::f32}) {
+      const Bytes x = randomBytes(
+          random, type, static_cast<std::size_t>(outer * length * inner) * elementBytes(type), true);
+      KernelSpec spec;
+      spec.kind = KernelSpec::Kind::reduce;
+      spec.outer = outer, spec.length = length, spec.inner = inner;
+      spec.input = type, spec.output = DType::i32;
+      spec.readCount = spec.writeCount = 1;
+      for (ReduceHow how : {ReduceHow::argmax, ReduceHow::argmin}) {
+        spec.how = how;
+        expectEqual(spec, {x}, {Bytes(static_cast<std::size_t>(outer * inner) * 4, 0xcd)}, {DType::i32}, 0,
+                    "argmax or argmin of type " + std::to_string(static_cast<int>(type)));
+        if (HasFatalFailure()) return;
+      }
+      spec.kind = KernelSpec::Kind::gather;
+      spec.count = 5, spec.readCount = 2;
+      const std::int32_t indices[] = {-1, 0, static_cast<std::int32_t>(length) - 1,
+                                      static_cast<std::int32_t>(length), INT32_MIN};
+      Bytes places(sizeof(indices));
+      std::memcpy(places.data(), indices, sizeof(indices));
+      const std::size_t bytes = static_cast<std::size_t>(outer * spec.count * inner) * elementBytes(type);
+      expectEqual(spec, {x, places}, {Bytes(bytes, 0xcd)}, {type}, 0,
+                  "gather of type " + std::to_string(static_cast<int>(type)));
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 KernelSpec product(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch, bool transposeB,
                    DType type, DType result) {
   KernelSpec spec;
@@ -172,13 +208,14 @@ TEST_F(CudaDevice, MultipliesMatrices) {
                                        {128, 1, 64, 1},
                                        {33, 65, 2, 1},
                                        {256, 256, 512, 2}}) {
-    for (bool transposed : {false, true}) {
+    for (const int transposed : {0, 1, 2, 3}) {
       for (const auto& [type, result] : {std::pair{DType::f32, DType::f32},
                                          {DType::f16, DType::f16},
                                          {DType::bf16, DType::bf16},
                                          {DType::bf16, DType::f32}}) {
         for (std::size_t shift : {std::size_t{0}, std::size_t{32}, elementBytes(result)}) {
-          KernelSpec spec = product(m, n, k, batch, transposed, type, result);
+          KernelSpec spec = product(m, n, k, batch, (transposed & 1) != 0, type, result);
+          spec.transposeA = (transposed & 2) != 0;
           if (batch == 3) spec.b.batchStride = 0;
           const auto bytes = [&](std::int64_t elements) {
             return static_cast<std::size_t>(elements) * elementBytes(type);

@@ -197,7 +197,8 @@ TEST(CudaSources, CompileUnderNvrtc) {
   for (bool whole : {false, true}) {
     KernelSpec spec = mapOf({64, 128}, {{DType::f16, 0, {128, 1}}, {DType::u8, 0, {0, 1}}});
     spec.computeInt = whole;
-    spec.code = {{MapOp::operand, 0}, {MapOp::operand, 1}, {MapOp::constant, 0, 0, 0, -INFINITY}};
+    spec.code = {
+        {MapOp::operand, 0}, {MapOp::operand, 1}, {MapOp::constant, 0, 0, 0, -INFINITY}, {MapOp::index, 1}};
     for (auto op = static_cast<int>(MapOp::select); op <= static_cast<int>(MapOp::eq); ++op) {
       spec.code.push_back({static_cast<MapOp>(op), static_cast<std::int32_t>(spec.code.size() - 1), 0, 1, 0});
     }
@@ -226,11 +227,28 @@ TEST(CudaSources, CompileUnderNvrtc) {
       compiles(source.text, "reduce");
     }
   }
+  for (const std::int64_t inner : {1, 5}) {
+    for (DType type : {DType::u8, DType::bf16}) {
+      KernelSpec spec;
+      spec.kind = KernelSpec::Kind::reduce;
+      spec.how = inner == 1 ? ReduceHow::argmax : ReduceHow::argmin;
+      spec.outer = 3, spec.length = 70, spec.inner = inner;
+      spec.input = type, spec.output = DType::i32;
+      source = {};
+      chooseSource(spec, &source);
+      compiles(source.text, "argmax");
+      spec.kind = KernelSpec::Kind::gather;
+      spec.count = 9;
+      source = {};
+      gatherSource(spec, &source);
+      compiles(source.text, "gather");
+    }
+  }
   KernelSpec product;
   product.m = 33, product.n = 65, product.k = 17, product.batch = 3;
   product.a.dtype = DType::u8, product.c.dtype = DType::bf16;
-  for (bool transposed : {false, true}) {
-    product.transposeB = transposed;
+  for (const int transposed : {0, 1, 2, 3}) {
+    product.transposeB = (transposed & 1) != 0, product.transposeA = (transposed & 2) != 0;
     source = {};
     matmulSource(product, &source);
     compiles(source.text, "matmul");

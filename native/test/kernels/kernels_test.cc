@@ -275,14 +275,16 @@ TEST(HostMatmul, IsBitForBitThreePlainLoops) {
   const std::int64_t sizes[][3] = {{1, 1, 1},     {1, 17, 5},   {6, 16, 8},     {7, 33, 300},
                                    {97, 530, 40}, {13, 1, 513}, {100, 15, 257}, {5, 520, 2}};
   for (const auto& [m, n, k] : sizes)
-    for (const bool transposed : {false, true})
+    for (const int which : {0, 1, 2, 3})
       for (const DType type : {DType::f32, DType::f16, DType::bf16})
         for (const std::int64_t shared : {0, 1, 2}) {
+          const bool transposed = (which & 1) != 0;
           SCOPED_TRACE(std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) + " " +
                        std::to_string(static_cast<int>(type)));
           Random random{static_cast<std::uint64_t>(m * 1000 + n + k)};
           const auto driver = host();
           KernelSpec spec = product(m, n, k, 2, transposed, type);
+          spec.transposeA = (which & 2) != 0;
           if (shared == 1) spec.a.batchStride = 0;
           if (shared == 2) spec.b.batchStride = 0;
           spec.workspace = shared == 0 ? 512 : 0;
@@ -298,14 +300,15 @@ TEST(HostMatmul, IsBitForBitThreePlainLoops) {
           // would count.
           const std::vector<float> as = widened(a, type, 2 * m * k), bs = widened(b, type, 2 * k * n);
           const std::int64_t along = transposed ? 1 : n, across = transposed ? k : 1;
+          const std::int64_t down = spec.transposeA ? 1 : k, right = spec.transposeA ? m : 1;
           for (std::int64_t i = 0; i < 2; ++i)
             for (std::int64_t row = 0; row < m; ++row)
               for (std::int64_t column = 0; column < n; ++column) {
                 float sum = 0;
-                const float* x = as.data() + i * spec.a.batchStride + row * k;
+                const float* x = as.data() + i * spec.a.batchStride + row * down;
                 const float* y = bs.data() + i * spec.b.batchStride + column * across;
                 for (std::int64_t q = 0; q < k; ++q) {
-                  const float part = x[q] * y[q * along];
+                  const float part = x[q * right] * y[q * along];
                   sum = sum + part;
                 }
                 ASSERT_EQ(bitsAt(c, spec.c.dtype, (i * m + row) * n + column), narrow(sum, spec.c.dtype))
@@ -375,7 +378,96 @@ TEST(HostReduce, AgreesWithAPlainLoop) {
         }
 }
 
+TEST(HostReduce, ChoosesTheFirstOfEqualElementsAndTheFirstNaN) {
+  Random random{12};
+  const std::int64_t shapes[][3] = {{1, 1, 1}, {3, 7, 1}, {2, 1000, 1}, {4, 5, 6}, {2, 3, 1300}, {1, 513, 2}};
+  for (const auto& [outer, length, inner] : shapes)
+    for (const DType type : kTypes)
+      for (const ReduceHow how : {ReduceHow::argmax, ReduceHow::argmin})
+        for (const bool odd : {false, true}) {
+          const auto driver = host();
+          KernelSpec spec;
+          spec.kind = KernelSpec::Kind::reduce;
+          spec.how = how;
+          spec.outer = outer, spec.length = length, spec.inner = inner;
+          spec.input = type, spec.output = DType::i32;
+          const std::int64_t count = outer * length * inner;
+          const DeviceAddress x = randomMemory(*driver, type, count, random);
+          // Few different values, so that many are equal.
+          if (type == DType::f32)
+            for (std::int64_t i = 0; i < count; ++i)
+              reinterpret_cast<float*>(x)[i] =
+                  odd && random.below(9) == 0 ? NAN : static_cast<float>(random.below(4));
+          const DeviceAddress y = allocate(*driver, static_cast<std::size_t>(outer * inner) * 4);
+          ASSERT_EQ(launch(*driver, spec, {x}, {y}), Status::ok) << driver->lastDetail();
+          for (std::int64_t o = 0; o < outer; ++o)
+            for (std::int64_t i = 0; i < inner; ++i) {
+              const auto at = [&](std::int64_t l) { return widen(x, type, (o * length + l) * inner + i); };
+              std::int64_t place = 0;
+              while (place < length && !std::isnan(at(place))) ++place;
+              if (place == length) {
+                place = 0;
+                for (std::int64_t l = 1; l < length; ++l)
+                  if (how == ReduceHow::argmax ? at(l) > at(place) : at(l) < at(place)) place = l;
+              }
+              ASSERT_EQ(reinterpret_cast<const std::int32_t*>(y)[o * inner + i], place);
+            }
+        }
+}
+
 // The others, and what is refused.
+
+TEST(HostMap, AnIndexIsThatOfTheElementAlongItsDimension) {
+  const auto driver = host();
+  for (const auto& shape : {std::vector<std::int64_t>{7}, {3, 5, 2}, {1, 1300}, {600, 1, 3}})
+    for (const bool whole : {false, true})
+      for (std::size_t d = 0; d < shape.size(); ++d) {
+        KernelSpec spec;
+        spec.kind = KernelSpec::Kind::map;
+        spec.shape = shape;
+        spec.computeInt = whole;
+        spec.code = {{MapOp::index, static_cast<std::int32_t>(d)}};
+        spec.results = {{0, DType::i32}};
+        std::int64_t count = 1, inner = 1;
+        for (std::size_t e = 0; e < shape.size(); ++e) count *= shape[e], inner *= e > d ? shape[e] : 1;
+        const DeviceAddress y = allocate(*driver, static_cast<std::size_t>(count) * 4);
+        ASSERT_EQ(launch(*driver, spec, {}, {y}), Status::ok) << driver->lastDetail();
+        for (std::int64_t i = 0; i < count; ++i)
+          ASSERT_EQ(reinterpret_cast<const std::int32_t*>(y)[i], i / inner % shape[d]);
+      }
+}
+
+TEST(HostGather, TakesRowsByIndexAndZerosOutsideOfTheTable) {
+  Random random{13};
+  for (const auto& [outer, length, inner, count] :
+       {std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>{1, 1, 1, 1},
+        {1, 5, 7, 9},
+        {3, 4, 1, 2},
+        {2, 6, 130, 50}})
+    for (const DType type : kTypes) {
+      const auto driver = host();
+      KernelSpec spec;
+      spec.kind = KernelSpec::Kind::gather;
+      spec.outer = outer, spec.length = length, spec.inner = inner, spec.count = count;
+      spec.input = type;
+      std::vector<std::int32_t> indices(static_cast<std::size_t>(count));
+      for (auto& index : indices) index = static_cast<std::int32_t>(random.below(2 * length + 2)) - 1;
+      indices[0] = INT32_MIN;
+      indices[static_cast<std::size_t>(count) / 2] = INT32_MAX;
+      const DeviceAddress x = randomMemory(*driver, type, outer * length * inner, random),
+                          places = upload(*driver, indices),
+                          y = randomMemory(*driver, type, outer * count * inner, random);
+      ASSERT_EQ(launch(*driver, spec, {x, places}, {y}), Status::ok) << driver->lastDetail();
+      for (std::int64_t o = 0; o < outer; ++o)
+        for (std::int64_t j = 0; j < count; ++j)
+          for (std::int64_t i = 0; i < inner; ++i) {
+            const std::int64_t index = indices[static_cast<std::size_t>(j)];
+            const bool inside = index >= 0 && index < length;
+            ASSERT_EQ(bitsAt(y, type, (o * count + j) * inner + i),
+                      inside ? bitsAt(x, type, (o * length + index) * inner + i) : 0);
+          }
+    }
+}
 
 TEST(HostKernels, SeveralSourcesAreCopiedOneAfterTheOther) {
   const auto driver = host();
@@ -431,6 +523,8 @@ TEST(HostKernels, SpecsThatCannotBeAreRefusedWithTheReason) {
   reduce.kind = KernelSpec::Kind::reduce;
   refused(reduce, "positive");
   refused(but(reduce, [&](auto& s) { s.outer = s.length = s.inner = std::int64_t{1} << 40; }), "too many");
+  refused(but(reduce, [](auto& s) { s.outer = s.length = s.inner = 1, s.how = ReduceHow::argmax; }), "i32");
+  refused(but(reduce, [](auto& s) { s.kind = KernelSpec::Kind::gather; }), "positive");
   refused(but(reduce, [](auto& s) { s.direction = 7, s.kind = KernelSpec::Kind::copy; }), "direction 7");
   KernelSpec copy;
   copy.bytes = 12;

@@ -1,0 +1,75 @@
+import * as E from 'fp-ts/lib/Either.js'
+import type { MapSpec } from '../../ir/kernel-spec.js'
+import { show } from '../../ir/show.js'
+import { type BoundSpec, type DType, showSpec, type TensorSpec, tensorBytes } from '../../ir/tensor.js'
+import { badAttribute, shapeMismatch, type UnplacedError } from '../messages.js'
+import { validSpec } from '../tensor.js'
+import { here } from '../where.js'
+import { apply } from './apply.js'
+import { isFloat } from './elementwise.js'
+import { runMap } from './map-reference.js'
+import type { Attrs, Operator } from './operator.js'
+import { broadcast, broadcastStrides, coalesce, denseStrides } from './shapes.js'
+import type { Broadcasts, Device, Shape } from './types.js'
+
+const shapeFrom = (attrs: Attrs): readonly number[] => attrs['shape'] as readonly number[]
+
+const infer = ([x]: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedError, TensorSpec> => {
+  const wanted = shapeFrom(attrs)
+  const both = broadcast([x!.shape, wanted])
+  return both?.length === wanted.length && both.every((size, d) => size === wanted[d])
+    ? E.right({ dtype: x!.dtype, shape: wanted })
+    : E.left(
+        shapeMismatch(
+          'a shape that the value broadcasts to: trailing dimensions equal, or 1 in the value',
+          `${showSpec(x!)} to ${show(wanted)}`,
+          'reshape the value first',
+        ),
+      )
+}
+
+const spec = (x: BoundSpec, output: BoundSpec): MapSpec => {
+  const merged = coalesce(output.shape, [broadcastStrides(x.shape, output.shape), denseStrides(output.shape)])
+  return {
+    kind: 'map',
+    shape: merged.shape,
+    compute: isFloat(x.dtype) ? 'f32' : 'i32',
+    operands: [{ dtype: x.dtype, offset: 0, strides: merged.strides[0] ?? [] }],
+    code: [['operand', 0]],
+    results: [{ value: 0, dtype: output.dtype }],
+  }
+}
+
+/** A copy that reads along new dimensions, and those of size 1, with stride 0. */
+export const expandOperator: Operator = {
+  name: 'expand',
+  infer,
+  lower: ([x], output) => ({
+    as: 'run',
+    kernel: spec(x!, output),
+    flops: 0,
+    movedBytes: tensorBytes(x!) + tensorBytes(output),
+    workspace: 0,
+  }),
+  reference: (inputs, [x], output) => runMap(spec(x!, output), inputs)[0]!,
+  tolerance: () => 0,
+}
+
+const attrsOf = (shape: unknown): E.Either<UnplacedError, Attrs> => {
+  const numbers = Array.isArray(shape) && shape.every(size => typeof size === 'number')
+  return numbers && validSpec({ dtype: 'u8', shape }).problem === undefined
+    ? E.right({ shape: [...shape] })
+    : E.left(badAttribute('a shape of numbers from 1', show(shape), 'as in expand([4, 1, 8])'))
+}
+
+/**
+ * The value repeated along new leading dimensions and dimensions of size 1, up to a shape of numbers
+ * (torch.expand, numpy.broadcast_to). A copy; operators that broadcast need none.
+ */
+export const expand = <const R extends readonly number[]>(shape: R) => {
+  const at = here()
+  const repeated = (x: unknown): unknown => apply(expandOperator, at, x, [], () => attrsOf(shape))
+  return repeated as unknown as <D extends DType, S extends Shape>(
+    x: Device<D, S> & Broadcasts<S, R>,
+  ) => Device<D, R>
+}

@@ -1,0 +1,51 @@
+import * as E from 'fp-ts/lib/Either.js'
+import type { MapSpec } from '../../ir/kernel-spec.js'
+import { type BoundSpec, type DType, elements, tensorBytes } from '../../ir/tensor.js'
+import { here } from '../where.js'
+import { apply } from './apply.js'
+import { named } from './composition.js'
+import { runMap } from './map-reference.js'
+import type { Attrs, Operator } from './operator.js'
+import { axisOf } from './reduce.js'
+import type { Device, Shape } from './types.js'
+
+/** The operand gives the shape; the kernel reads one element of it, and uses none. */
+const spec = (x: BoundSpec, { axis }: Attrs): MapSpec => ({
+  kind: 'map',
+  shape: [
+    elements(x.shape.slice(0, axis as number)),
+    x.shape[axis as number]!,
+    elements(x.shape.slice((axis as number) + 1)),
+  ],
+  compute: 'i32',
+  operands: [{ dtype: x.dtype, offset: 0, strides: [0, 0, 0] }],
+  code: [['index', 1]],
+  results: [{ value: 0, dtype: 'i32' }],
+})
+
+export const iotaOperator: Operator = {
+  name: 'iota',
+  infer: ([x]) => E.right({ dtype: 'i32', shape: x!.shape }),
+  lower: ([x], output, attrs) => ({
+    as: 'run',
+    kernel: spec(x!, attrs),
+    flops: 0,
+    movedBytes: tensorBytes(output),
+    workspace: 0,
+  }),
+  reference: (inputs, [x], _output, attrs) => runMap(spec(x!, attrs), inputs)[0]!,
+  tolerance: () => 0,
+}
+
+/**
+ * The index of each element of a value along an axis, as i32: a value of the same shape, whose elements do not
+ * count (jax.lax.broadcasted_iota). The default is the last axis.
+ */
+export const iota = (options?: { readonly axis?: number }) => {
+  const at = here()
+  const places = (x: unknown): unknown =>
+    apply(iotaOperator, at, x, [], given =>
+      E.map(axis => ({ axis }))(axisOf(named(options)['axis'] ?? -1, given)),
+    )
+  return places as unknown as <S extends Shape>(x: Device<DType, S>) => Device<'i32', S>
+}

@@ -1,0 +1,271 @@
+// Operators that make and take positions, and products of matrices in every layout, against plain loops.
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import * as braid from '../../../dsl/index.js'
+import { type DType, elements } from '../../../dsl/ir/tensor.js'
+import { type AnyOp, compute, f32, type Given, problemsOf, typed } from '../../fixtures/compute.js'
+import { runs } from '../../fixtures/runs.js'
+
+type Shape = readonly number[]
+
+const indexOf = (shape: Shape, flat: number): number[] =>
+  shape.map((size, d) => Math.floor(flat / elements(shape.slice(d + 1))) % size)
+const flatOf = (shape: Shape, index: Shape): number =>
+  shape.reduce((flat, size, d) => flat * size + index[d]!, 0)
+const counting = (dtype: DType, shape: Shape, by = 7): Given =>
+  typed(
+    dtype,
+    shape,
+    ...Array.from({ length: elements(shape) }, (_, i) => ((i * by) % 11) - (dtype === 'u8' ? 0 : 5)),
+  )
+
+const types = fc.constantFrom<DType>('f32', 'f16', 'bf16', 'i32', 'u8')
+const size = fc.integer({ min: 1, max: 4 })
+const shapes = fc.array(size, { minLength: 1, maxLength: 4 })
+const withAxis = shapes.chain(shape =>
+  fc.record({ shape: fc.constant(shape), axis: fc.nat(shape.length - 1) }),
+)
+
+describe('products of matrices', () => {
+  const leads = fc.array(size, { maxLength: 2 }).chain(lead =>
+    fc.record({
+      lead: fc.constant(lead),
+      x: fc.constantFrom(
+        lead,
+        [],
+        lead.map(() => 1),
+      ),
+      w: fc.constantFrom(lead, [], [1]),
+    }),
+  )
+  it('either operand may be transposed, and shared by all leading dimensions', async () => {
+    await fc.assert(
+      fc.asyncProperty(leads, size, size, size, fc.nat(7), async (lead, m, k, n, how) => {
+        const [left, right, option] = [(how & 1) > 0, (how & 2) > 0, (how & 4) > 0]
+        const axes = (rank: number) => [...Array(rank - 2).keys(), rank - 1, rank - 2]
+        const x = counting('f32', [...lead.x, ...(left ? [k, m] : [m, k])])
+        // A transposed weight by an operator, or by the option, or by both: then it is as it was.
+        const swapped = right !== option
+        const w = counting('f32', [...lead.w, ...(swapped ? [n, k] : [k, n])], 5)
+        const got = await compute([x, w], (a, b) => {
+          const p = left ? a.pipe(braid.transpose(axes(x.shape.length))) : a
+          const q = right ? b.pipe(braid.transpose(axes(w.shape.length))) : b
+          return p.pipe(braid.matmul(q, { transpose: option }))
+        })
+        const rank = Math.max(lead.x.length, lead.w.length)
+        const padded = (own: Shape) => [...Array(rank - own.length).fill(1), ...own]
+        const wanted = padded(lead.x).map((own, d) => Math.max(own, padded(lead.w)[d]!))
+        expect(got.shape).toEqual([...wanted, m, n])
+        got.values.forEach((value, flat) => {
+          const index = indexOf([...wanted, m, n], flat)
+          const [row, column] = index.slice(-2) as [number, number]
+          const from = (own: Shape, ...rest: number[]) => [
+            ...own.map((one, d) => (one === 1 ? 0 : index[rank - own.length + d]!)),
+            ...rest,
+          ]
+          let want = 0
+          for (let i = 0; i < k; i++)
+            want +=
+              x.values[flatOf(x.shape, from(lead.x, ...(left ? [i, row] : [row, i])))]! *
+              w.values[flatOf(w.shape, from(lead.w, ...(swapped ? [column, i] : [i, column])))]!
+          expect(value).toBe(want)
+        })
+      }),
+      { numRuns: runs(100) },
+    )
+  })
+
+  it('read a transposed operand where it lies', () => {
+    const net = braid.graph({ x: braid.tensor('f32', [2, 3, 4]), w: braid.tensor('f32', [5, 3]) }, flows => ({
+      y: flows.x.pipe(
+        braid.upload(),
+        braid.transpose([0, 2, 1]),
+        braid.matmul(flows.w.pipe(braid.upload(), braid.transpose([1, 0]))),
+        braid.download(),
+      ),
+    }))
+    const plan = braid.orThrow(braid.compile(net))
+    const kernels = plan.nodes.flatMap(({ kernel }) => (kernel && kernel.kind !== 'copy' ? [kernel] : []))
+    expect(kernels).toMatchObject([
+      {
+        kind: 'matmul',
+        m: 4,
+        n: 5,
+        k: 3,
+        batch: 2,
+        transposeA: true,
+        transposeB: true,
+        b: { batchStride: 0 },
+      },
+    ])
+    const read = braid.parsePlan(braid.toJSON(plan))
+    expect(read).toMatchObject({ right: { nodes: plan.nodes } })
+  })
+
+  it('refuse leading dimensions that differ; expand makes them equal', async () => {
+    const [x, w] = [counting('f32', [2, 3, 2, 2]), counting('f32', [3, 2, 2], 5)]
+    expect(problemsOf([x, w], (a, b) => a.pipe(braid.matmul(b)))).toEqual(['ShapeMismatch'])
+    const got = await compute([x, w], (a, b) => a.pipe(braid.matmul(b.pipe(braid.expand([2, 3, 2, 2])))))
+    const each = await Promise.all(
+      [0, 1].map(i =>
+        compute([f32([3, 2, 2], ...x.values.slice(12 * i, 12 * i + 12)), w], (a, b) =>
+          a.pipe(braid.matmul(b)),
+        ),
+      ),
+    )
+    expect(got.values).toEqual(each.flatMap(({ values }) => values))
+  })
+})
+
+describe('argmax and argmin', () => {
+  it('yield the first of the largest and smallest elements', async () => {
+    const given = withAxis.chain(({ shape, axis }) =>
+      fc.record({
+        shape: fc.constant(shape),
+        axis: fc.constant(axis),
+        dtype: types,
+        keepDims: fc.boolean(),
+        values: fc.array(fc.integer({ min: 0, max: 3 }), {
+          minLength: elements(shape),
+          maxLength: elements(shape),
+        }),
+      }),
+    )
+    await fc.assert(
+      fc.asyncProperty(given, async ({ shape, axis, dtype, keepDims, values }) => {
+        for (const [op, pick] of [
+          [braid.argmax, Math.max],
+          [braid.argmin, Math.min],
+        ] as const) {
+          const got = await compute([typed(dtype, shape, ...values)], x => x.pipe(op({ axis, keepDims })))
+          const kept = shape.map((own, d) => (d === axis ? 1 : own))
+          expect([got.dtype, got.shape]).toEqual([
+            'i32',
+            keepDims ? kept : shape.filter((_, d) => d !== axis),
+          ])
+          const lines = got.values.map((_, flat) =>
+            Array.from({ length: shape[axis]! }, (_, at) => {
+              const index = indexOf(kept, flat)
+              return values[flatOf(shape, index.with(axis, at))]!
+            }),
+          )
+          expect(got.values).toEqual(lines.map(line => line.indexOf(pick(...line))))
+        }
+      }),
+      { numRuns: runs(40) },
+    )
+    const odd = f32([2, 4], 1, Number.NaN, 5, Number.NaN, -0, 0, -0, 0)
+    expect((await compute([odd], x => x.pipe(braid.argmax({ axis: 1 })))).values).toEqual([1, 0])
+    expect((await compute([odd], x => x.pipe(braid.argmin({ axis: -1 })))).values).toEqual([1, 0])
+  })
+
+  it('refuse axes that are not there', () => {
+    for (const options of [undefined, {}, { axis: 2 }, { axis: [0, 1] }, { axis: 0, keepDims: 1 }])
+      expect(problemsOf([f32([2, 3])], x => x.pipe(braid.argmax(options as never)))).toEqual(['BadAttribute'])
+    expect(problemsOf([f32([])], x => x.pipe(braid.argmin({ axis: 0 })))).toEqual(['BadAttribute'])
+  })
+})
+
+describe('positions', () => {
+  it('iota is the index along an axis', async () => {
+    await fc.assert(
+      fc.asyncProperty(withAxis, types, async ({ shape, axis }, dtype) => {
+        const got = await compute([counting(dtype, shape)], x => x.pipe(braid.iota({ axis })))
+        expect([got.dtype, got.shape]).toEqual(['i32', shape])
+        expect(got.values).toEqual(got.values.map((_, flat) => indexOf(shape, flat)[axis]))
+      }),
+      { numRuns: runs(30) },
+    )
+    expect(problemsOf([f32([2])], x => x.pipe(braid.iota({ axis: 1 })))).toEqual(['BadAttribute'])
+  })
+
+  it('oneHot has a 1 at the class, and none for a class that is not there', async () => {
+    const given = fc.tuple(shapes, size, types, fc.constantFrom<DType>('i32', 'u8'))
+    await fc.assert(
+      fc.asyncProperty(given, async ([shape, classes, dtype, from]) => {
+        const x = counting(from, shape)
+        const got = await compute([x], a => a.pipe(braid.oneHot({ classes, dtype })))
+        expect([got.dtype, got.shape]).toEqual([dtype, [...shape, classes]])
+        expect(got.values).toEqual(
+          x.values.flatMap(own => Array.from({ length: classes }, (_, c) => (c === own ? 1 : 0))),
+        )
+      }),
+      { numRuns: runs(30) },
+    )
+    for (const options of [undefined, { classes: 0 }, { classes: 1.5 }, { classes: 2, dtype: 'f64' }])
+      expect(problemsOf([typed('i32', [2])], x => x.pipe(braid.oneHot(options as never)))).toEqual([
+        'BadAttribute',
+      ])
+    const float = (x: braid.DeviceFlow) => x.pipe(braid.oneHot({ classes: 2 }) as AnyOp)
+    expect(problemsOf([f32([2])], float)).toEqual(['DTypeMismatch'])
+    expect(problemsOf([typed('i32', Array(8).fill(1))], float)).toEqual(['ShapeMismatch'])
+  })
+
+  it('expand repeats along new dimensions and those of size 1', async () => {
+    const from = counting('bf16', [3, 1, 2])
+    const got = await compute([from], x => x.pipe(braid.expand([2, 3, 4, 2])))
+    expect(got.shape).toEqual([2, 3, 4, 2])
+    got.values.forEach((value, flat) => {
+      const [, i, , j] = indexOf([2, 3, 4, 2], flat)
+      expect(value).toBe(from.values[i! * 2 + j!])
+    })
+    expect(problemsOf([from], x => x.pipe(braid.expand([3, 4, 3])))).toEqual(['ShapeMismatch'])
+    expect(problemsOf([from], x => x.pipe(braid.expand([4, 2])))).toEqual(['ShapeMismatch'])
+    for (const shape of [undefined, [0], ['n'], [1.5]])
+      expect(problemsOf([f32([1])], x => x.pipe(braid.expand(shape as never)))).toEqual(['BadAttribute'])
+  })
+})
+
+describe('gather and embedding', () => {
+  it('take rows by index, and zeros for an index that is not there', async () => {
+    const given = withAxis.chain(one =>
+      fc.record({
+        shape: fc.constant(one.shape),
+        axis: fc.constant(one.axis),
+        dtype: types,
+        places: fc.array(size, { maxLength: 2 }),
+        seed: fc.nat(20),
+      }),
+    )
+    await fc.assert(
+      fc.asyncProperty(given, async ({ shape, axis, dtype, places, seed }) => {
+        const odd = [-1, 2 ** 31 - 1, -(2 ** 31), 4]
+        const indices = typed(
+          'i32',
+          places,
+          ...Array.from({ length: elements(places) }, (_, i) =>
+            (i + seed) % 3 === 0 ? odd[(i + seed) % 4]! : (i * seed) % 5,
+          ),
+        )
+        const x = counting(dtype, shape)
+        const got = await compute([x, indices], (a, i) => a.pipe(braid.gather(i, { axis })))
+        expect([got.dtype, got.shape]).toEqual([
+          dtype,
+          [...shape.slice(0, axis), ...places, ...shape.slice(axis + 1)],
+        ])
+        got.values.forEach((value, flat) => {
+          const index = indexOf(got.shape as Shape, flat)
+          const at = indices.values[flatOf(places, index.slice(axis, axis + places.length))]!
+          const from = [...index.slice(0, axis), at, ...index.slice(axis + places.length)]
+          expect(value).toBe(at >= 0 && at < shape[axis]! ? x.values[flatOf(shape, from)] : 0)
+        })
+        if (axis > 0) return
+        const looked = await compute([x, indices], (table, i) => i.pipe(braid.embedding(table)))
+        expect(looked).toEqual(got)
+      }),
+      { numRuns: runs(60) },
+    )
+  })
+
+  it('refuse what does not fit', () => {
+    const [x, i] = [f32([2, 3]), typed('i32', [4])]
+    const tags = (given: Given[], options: unknown) =>
+      problemsOf(given, (a, b) => a.pipe(braid.gather(b, options as never)))
+    for (const options of [undefined, {}, { axis: 2 }, { axis: '0' }])
+      expect(tags([x, i], options)).toEqual(['BadAttribute'])
+    expect(tags([x, f32([4])], { axis: 0 })).toEqual(['DTypeMismatch'])
+    expect(tags([x, typed('i32', Array(8).fill(1))], { axis: 0 })).toEqual(['ShapeMismatch'])
+    expect(problemsOf([f32([]), i], (t, b) => b.pipe(braid.embedding(t)))).toEqual(['BadAttribute'])
+    expect(problemsOf([i], b => b.pipe(braid.embedding(3 as never)))).toEqual(['NotAFlow'])
+  })
+})
