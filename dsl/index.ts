@@ -43,6 +43,7 @@ export { type AllGatherOptions, allGather } from './language/operators/all-gathe
 export { allReduce } from './language/operators/all-reduce.js'
 export { allToAll } from './language/operators/all-to-all.js'
 export { argmax } from './language/operators/argmax.js'
+export { type AttentionOptions, attention } from './language/operators/attention.js'
 export { argmin } from './language/operators/argmin.js'
 export { broadcast } from './language/operators/broadcast.js'
 export { cast } from './language/operators/cast.js'

@@ -46,6 +46,13 @@ export class Parts {
     return reduceAlong(reductions[how], this.at, x, along)
   }
 
+  /** Of a value of f32: exp(x) divided by its sum along the axes. */
+  softmax(x: FlowValue, axes: readonly number[]): FlowValue {
+    const most = this.reduce('max', x, axes)
+    const powers = this.map((a, m) => a.sub(m).exp(), x, most)
+    return this.map((p, total) => p.div(total), powers, this.reduce('sum', powers, axes))
+  }
+
   /** Without axes of size 1. */
   without(x: FlowValue, axes: readonly number[]): FlowValue {
     const kept = x.spec.shape.flatMap((_, axis) => (axes.includes(axis) ? [] : [{ axis }]))

@@ -37,6 +37,8 @@ interface MatmulAttrs {
   readonly transpose: boolean
   /** Absent: false. */
   readonly transposeX?: true
+  /** The element type of the result; absent: that of the operands. */
+  readonly to?: DType
 }
 
 const attrsFrom = (attrs: Attrs): MatmulAttrs => attrs as unknown as MatmulAttrs
@@ -96,7 +98,7 @@ const infer = (inputs: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedEr
           'reshape one of them, or make the leading dimensions equal by expand',
         ),
       )
-    : E.right({ dtype: x.dtype, shape: [...lead, rows, columns] })
+    : E.right({ dtype: attrsFrom(attrs).to ?? x.dtype, shape: [...lead, rows, columns] })
 }
 
 /**
@@ -104,7 +106,7 @@ const infer = (inputs: readonly TensorSpec[], attrs: Attrs): E.Either<UnplacedEr
  * where it is not.
  */
 export const matmulSpec = (x: BoundSpec, w: BoundSpec, attrs: Attrs): MatmulSpec => {
-  const { transpose, transposeX = false } = attrsFrom(attrs)
+  const { transpose, transposeX = false, to = x.dtype } = attrsFrom(attrs)
   const [rows, k] = lastTwo(x.shape, transposeX)
   const [, n] = lastTwo(w.shape, transpose)
   const [ofX, ofW] = [elements(x.shape.slice(0, -2)), elements(w.shape.slice(0, -2))]
@@ -123,7 +125,7 @@ export const matmulSpec = (x: BoundSpec, w: BoundSpec, attrs: Attrs): MatmulSpec
     transposeB: transpose,
     a: { dtype, batchStride: batch === 1 || ofX === 1 ? 0 : m * k },
     b: { dtype, batchStride: batch === 1 || ofW === 1 ? 0 : k * n },
-    c: { dtype, batchStride: batch === 1 ? 0 : m * n },
+    c: { dtype: to, batchStride: batch === 1 ? 0 : m * n },
     workspace: 2 * batch * m * n * k >= wantsWorkspace ? workspaceBytes : 0,
   }
 }

@@ -18,9 +18,5 @@ export type SameShape = <D extends DType, S extends Shape>(x: Device<D, S> & Flo
  */
 export const softmax = (options?: SoftmaxOptions) =>
   composed('softmax', here(), floatAxes(options), (parts, given, axes) =>
-    parts.inFloat(given, x => {
-      const most = parts.reduce('max', x, axes)
-      const powers = parts.map((a, m) => a.sub(m).exp(), x, most)
-      return parts.map((p, total) => p.div(total), powers, parts.reduce('sum', powers, axes))
-    }),
+    parts.inFloat(given, x => parts.softmax(x, axes)),
   ) as unknown as SameShape
