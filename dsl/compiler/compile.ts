@@ -6,7 +6,7 @@ import type { CompileOptions } from '../language/compile-options.js'
 import type { Graph } from '../language/graph.js'
 import type { Ports } from '../language/tensor.js'
 import { withScratchArena } from '../order/scratch-arena.js'
-import type { Lowered } from './analysis/ir.js'
+import type { Checked, Lowered } from './analysis/ir.js'
 import type { Passed } from './analysis/pass.js'
 import type { Provenance } from './analysis/provenance.js'
 import { readGraph } from './passes/check/read-graph.js'
@@ -17,6 +17,7 @@ import { lower } from './passes/lower.js'
 import { rates } from './passes/rates.js'
 import { simplify } from './passes/simplify.js'
 import { unroll } from './passes/unroll.js'
+import { chooseFusion } from './search/choose-fusion.js'
 import { chooseMode } from './search/choose-mode.js'
 import { fitToMemory } from './search/fit-to-memory.js'
 import { emitted, prove } from './search/prove.js'
@@ -27,6 +28,7 @@ import { emitted, prove } from './search/prove.js'
 //     rates         ▼ Checked        every flow has a rate
 //     unroll        ▼ Rated          one node an instance, everything at one rate
 //     devices       ▼ Checked        every value has a device, peer copies stand between devices
+//     fuse          ▼ Checked        `fuse: true`: chains of operations are one kernel; else nothing
 //     lower         ▼ Checked        operations over buffers
 //     chooseMode    ▼ Lowered        `mode: 'auto'`: all that follows is done eagerly and as a graph
 //   ┌ fitToMemory ──▼ Lowered        a search: candidates in, the best that fits out
@@ -60,11 +62,20 @@ const compiled = (source: GraphIR, options: unknown): Passed<Plan> =>
     E.chain(rates),
     E.chain(unroll),
     E.chain(devices),
-    // 3. The graph becomes operations over buffers.
-    E.chain(lower),
-    // 4. The plan; under `mode: 'auto'` two of them, of which one is chosen.
-    E.chain(chooseMode(planned(portsOf(source)))),
+    // 3. Chains of operations become one kernel each, where that makes the plan no worse.
+    E.chain(chooseFusion(lowered(portsOf(source)))),
   )
+
+const lowered =
+  (ports: Provenance['ports']) =>
+  (ir: Checked): Passed<Plan> =>
+    pipe(
+      E.right(ir),
+      // 3a. The graph becomes operations over buffers.
+      E.chain(lower),
+      // 3b. The plan; under `mode: 'auto'` two of them, of which one is chosen.
+      E.chain(chooseMode(planned(ports))),
+    )
 
 const planned =
   (ports: Provenance['ports']) =>

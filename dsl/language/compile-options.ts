@@ -23,6 +23,11 @@ export interface CompileOptions {
    */
   readonly mode?: 'eager' | 'graph' | 'auto' | undefined
   /**
+   * Elementwise operations run in one kernel where that takes no longer: what is between them is never stored.
+   * Of a graph's values none changes by that on one device. Default `false`.
+   */
+  readonly fuse?: boolean | undefined
+  /**
    * The most CUDA streams of each device. Without it the compiler chooses up to 8 for operations without a
    * lane of the user's.
    */

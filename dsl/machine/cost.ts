@@ -214,8 +214,14 @@ const slots: Readonly<Record<string, number>> = {
  * Floating-point operations that take as long as a fused kernel. A multiplication and an addition take one
  * cycle together, and the vendor counts them as two.
  */
-const mapOperations = ({ shape, code }: MapSpec): number =>
-  2 * elements(shape) * code.reduce((sum, [what]) => sum + (slots[what] ?? 1), 0)
+const mapOperations = ({ shape, code }: MapSpec): number => operationsOf(elements(shape), slotsOf(code))
+
+/** The cost of one element of a fused kernel, in instructions of one cycle. */
+export const slotsOf = (code: MapSpec['code']): number =>
+  code.reduce((sum, [what]) => sum + (slots[what] ?? 1), 0)
+
+/** Floating-point operations that take as long as these many elements of so many instructions each. */
+export const operationsOf = (elements: number, slots: number): number => 2 * elements * slots
 
 /**
  * Slow-down of accesses to elements of four bytes in a kernel that also has narrower ones: each thread

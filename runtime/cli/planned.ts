@@ -12,19 +12,21 @@ export const compileFlags = {
   memory: { type: 'string' },
   storage: { type: 'string' },
   mode: { type: 'string' },
+  fuse: { type: 'boolean' },
   profile: { type: 'string' },
 } as const
 
 /**
  * The compiler's options on the command line. `profile`: nanoseconds by name of operation, read from a trace.
  */
-export type CompileFlags = Pick<CompileOptions, 'memory' | 'storage' | 'mode' | 'profile'>
+export type CompileFlags = Pick<CompileOptions, 'memory' | 'storage' | 'mode' | 'fuse' | 'profile'>
 
 /** The flags, checked before a program is loaded, since loading runs the program. */
 export const compilerOf = (values: {
   memory?: string | undefined
   storage?: string | undefined
   mode?: string | undefined
+  fuse?: boolean | undefined
   profile?: string | undefined
 }): CompileFlags => ({
   ...(values.memory === undefined ? {} : { memory: memory(values.memory) }),
@@ -32,6 +34,7 @@ export const compilerOf = (values: {
     ? {}
     : { storage: oneOf(values.storage, '--storage', ['pooled', 'planned']) }),
   ...(values.mode === undefined ? {} : { mode: oneOf(values.mode, '--mode', ['eager', 'graph', 'auto']) }),
+  ...(values.fuse === undefined ? {} : { fuse: values.fuse }),
   ...(values.profile === undefined ? {} : { profile: profileFrom(values.profile) }),
 })
 
@@ -40,9 +43,22 @@ export const compilerOf = (values: {
  * storage with it.
  */
 export const compiled = (program: Program, flags: CompileFlags): Plan => {
-  const { dims, inFlight, memory, lanes, placement, mode, machine, profile, ...rest } = program.options ?? {}
+  const { dims, inFlight, memory, lanes, placement, mode, fuse, machine, profile, ...rest } =
+    program.options ?? {}
   const storage = flags.mode === 'graph' ? undefined : rest.storage
-  const options = { dims, inFlight, lanes, memory, storage, placement, mode, machine, profile, ...flags }
+  const options = {
+    dims,
+    inFlight,
+    lanes,
+    memory,
+    storage,
+    placement,
+    mode,
+    fuse,
+    machine,
+    profile,
+    ...flags,
+  }
   const plan = compile(program.graph, options)
   if (E.isLeft(plan)) throw new Failed(plan.left)
   return plan.right
@@ -75,7 +91,7 @@ export const planFrom = async (path: string, flags: CompileFlags, usage: string)
   if (Object.keys(flags).length > 0)
     throw new Misuse(
       `${path} is a plan that is compiled already: ` +
-        `--memory, --storage, --mode and --profile go with a PROGRAM\nusage: ${usage}`,
+        `--memory, --storage, --mode, --fuse and --profile go with a PROGRAM\nusage: ${usage}`,
     )
   return readPlan(path)
 }

@@ -25,7 +25,7 @@ import { bytes, table } from './table.js'
 
 export const usage =
   'braid run PROGRAM [--device auto|host|cuda:N[,cuda:N…]] [--ticks N] ' +
-  '[--memory BYTES|fast|small] [--storage pooled|planned] [--mode eager|graph|auto] ' +
+  '[--memory BYTES|fast|small] [--storage pooled|planned] [--mode eager|graph|auto] [--fuse] ' +
   '[--profile TRACE] [--check] [--trace FILE] [--json]'
 
 const flags = {

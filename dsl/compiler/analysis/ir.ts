@@ -19,6 +19,11 @@ export interface Checked {
   readonly outputs: readonly Output[]
   /** By node, after `devices`, in a graph for several devices; absent: all nodes are on device 0. */
   readonly deviceOf?: readonly number[]
+  /**
+   * By node, of a graph that had rates: a number that is the same for nodes which come equally often, at the
+   * same instant of the tick.
+   */
+  readonly turnOf?: readonly number[]
   /** Whether the graph had rates, and `unroll` made instances of its nodes. */
   readonly unrolled?: boolean
 }

@@ -24,6 +24,7 @@ export interface Settings {
   readonly memory: number | 'fast' | 'small'
   readonly storage: 'pooled' | 'planned'
   readonly mode: 'eager' | 'graph' | 'auto'
+  readonly fuse: boolean
   readonly lanes: number
   readonly placement: 'chains' | 'cover'
   readonly machine: Machine
@@ -55,6 +56,7 @@ const known = new Set([
   'memory',
   'storage',
   'mode',
+  'fuse',
   'lanes',
   'placement',
   'machine',
@@ -101,7 +103,10 @@ const profileOf = (profile: unknown, bad: Report): Settings['profile'] => {
   return measured
 }
 
-const checkPlain = ({ inFlight, memory, storage, mode, lanes, placement }: Given, bad: Report): void => {
+const checkPlain = (
+  { inFlight, memory, storage, mode, fuse, lanes, placement }: Given,
+  bad: Report,
+): void => {
   if (!whole(inFlight, 1, limits.inFlight)) {
     const next = 'give the number of ticks in flight; 2 overlaps two'
     bad('inFlight', `a whole number from 1 to ${limits.inFlight}`, inFlight, next)
@@ -118,6 +123,7 @@ const checkPlain = ({ inFlight, memory, storage, mode, lanes, placement }: Given
     const wanted = "'planned' with mode: 'graph', whose nodes need the same addresses in every tick"
     bad('storage', wanted, storage, 'leave storage out')
   }
+  if (typeof fuse !== 'boolean') bad('fuse', 'true or false', fuse, 'leave it out for false')
   if (lanes !== noLimit && !whole(lanes, 1, limits.lanes))
     bad(
       'lanes',
@@ -146,10 +152,10 @@ export const normaliseOptions = (
   }
   for (const key of Object.keys(given))
     if (!known.has(key)) bad(key, `one of ${[...known].join(', ')}`, key, 'correct the name, or leave it out')
-  const { inFlight = 2, memory = 'fast', mode = 'eager', placement = 'chains' } = given
+  const { inFlight = 2, memory = 'fast', mode = 'eager', fuse = false, placement = 'chains' } = given
   const { storage = mode === 'graph' ? 'planned' : 'pooled' } = given
   const { lanes = noLimit, machine = h200, name = graphName } = given
-  const plain = { inFlight, memory, storage, mode, lanes, placement }
+  const plain = { inFlight, memory, storage, mode, fuse, lanes, placement }
   const dims = dimsOf(given['dims'], symbols, bad)
   checkPlain(plain, bad)
   const model = machine === h200 ? { right: h200 } : machineOf(machine, 'options.machine')

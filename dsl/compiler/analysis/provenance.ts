@@ -30,6 +30,36 @@ export interface Arenas {
   readonly ticks?: { readonly one: number; readonly several: number }
 }
 
+/** Why a value that an elementwise operation reads has memory of its own. */
+export type Apart =
+  | 'read by several'
+  | 'another lane'
+  | 'another device'
+  | 'another rate'
+  | 'whole numbers and floats'
+  | 'rounded'
+  | 'order of elements'
+  | 'too large'
+  | 'longer'
+  | 'memory'
+
+/** What the pass `fuse` did, and why it did no more. Of large graphs the lists are cut short. */
+export interface Fusion {
+  /** How far the pass went; the last one is the one that was taken. */
+  readonly effort: 'free' | 'lean' | 'none'
+  /** Kernels of several operations. */
+  readonly kernels: number
+  readonly regions: readonly {
+    readonly name: string
+    readonly members: readonly string[]
+    readonly at: string
+  }[]
+  /** Values that elementwise operations read and that are stored all the same. */
+  readonly apart: readonly { readonly name: string; readonly because: Apart; readonly at: string }[]
+  /** Why what was fused first was given up. */
+  readonly rejected: readonly string[]
+}
+
 /** What the compiler decided and the plan does not say. */
 export interface Decisions {
   readonly memory: Settings['memory']
@@ -37,6 +67,8 @@ export interface Decisions {
   readonly modes?: { readonly eager: number; readonly graph: number }
   /** In graph mode: how many arenas ticks in flight have, and why. */
   readonly arenas?: Arenas
+  /** With `fuse: true`. */
+  readonly fusion?: Fusion
   /** The most lanes that were allowed. */
   readonly mostLanes: number
   /** By lane of the plan. */

@@ -167,6 +167,7 @@ class Crossing {
   readonly nodes: GraphNode[] = []
   readonly specs: BoundSpec[] = []
   readonly deviceOf: number[] = []
+  readonly turnOf: number[] = []
   /** By old node: the new one. */
   private readonly renumbered: Int32Array
   /** By `node device`: the copy of a value there. */
@@ -207,6 +208,7 @@ class Crossing {
     this.nodes.push({ ...node, id, inputs })
     this.specs.push(this.ir.specs[node.id]!)
     this.deviceOf.push(device)
+    this.turnOf.push(this.ir.turnOf?.[node.id] ?? 0)
     return id
   }
 
@@ -282,6 +284,13 @@ export const devices = pass('devices', (ir: Checked): Passed<Checked> => {
   const shared = ir.nodes.filter(isShared)
   if (shared.length > 0) return unless(shared.map(ofSeveral), () => ir)
   const crossing = new Crossing(ir, new Places(ir))
-  const { nodes, specs, outputs, deviceOf } = crossing
-  return E.right({ ...ir, nodes, specs, outputs, deviceOf })
+  const { nodes, specs, outputs, deviceOf, turnOf } = crossing
+  return E.right({
+    ...ir,
+    nodes,
+    specs,
+    outputs,
+    deviceOf,
+    ...(ir.turnOf === undefined ? {} : { turnOf }),
+  })
 })

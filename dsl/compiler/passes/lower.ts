@@ -3,7 +3,7 @@ import type { GraphNode } from '../../ir/graph.js'
 import type { Checked, ControlEdge, Lowered } from '../analysis/ir.js'
 import { type Passed, pass } from '../analysis/pass.js'
 import { outputs, part, peer, upload, window } from './lower/copies.js'
-import { compute, donationHazards, userKernel, type Writes } from './lower/kernels.js'
+import { compute, donationHazards, fusedKernel, userKernel, type Writes } from './lower/kernels.js'
 import { Lowering } from './lower/lowering.js'
 import { states } from './lower/states.js'
 
@@ -68,6 +68,9 @@ export const lower = pass('lower', (ir: Checked): Passed<Lowered> => {
         break
       case 'part':
         part(low, node)
+        break
+      case 'fused':
+        fusedKernel(low, node)
         break
       case 'kernel':
         userKernel(low, node, writes)

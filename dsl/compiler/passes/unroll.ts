@@ -22,6 +22,10 @@ import { Instances, isAlone } from './unroll/instances.js'
 class Unrolling {
   readonly nodes: GraphNode[] = []
   readonly specs: BoundSpec[] = []
+  readonly turnOf: number[] = []
+  /** The turn of the nodes that are being made, and all that there are. */
+  private turn = 0
+  private readonly turns = new Map<string, number>()
   private readonly instances: Instances
   /** By key: the node of the unrolled graph; -1: not made yet, or not needed. */
   private readonly made: Int32Array
@@ -70,6 +74,7 @@ class Unrolling {
 
   private push(node: Omit<GraphNode, 'id'>, spec: BoundSpec): number {
     this.specs.push(spec)
+    this.turnOf.push(this.turn)
     return this.nodes.push({ ...node, id: this.nodes.length, spec }) - 1
   }
 
@@ -97,10 +102,18 @@ class Unrolling {
     if (node.op === 'after' && node.place === 'host') return
     const spec = this.ir.specs[id]!
     const key = this.instances.base[id]! + copy
+    this.turn = this.turnAt(this.rates.constant[id] ? 0 : this.rates.fires[id]!, copy)
     const given = node.op === 'upload' ? this.host(node.inputs[0]!, copy) : this.inputs(node, key)
     const name = this.rates.fires[id] === 1 ? node.name : `${node.name}[${copy}]`
     const look = isAlone(node) ? { op: 'reshape', attrs: { shape: spec.shape } } : undefined
     this.made[key] = this.push({ ...node, ...look, name, inputs: given }, spec)
+  }
+
+  private turnAt(fires: number, copy: number): number {
+    const key = `${fires} ${copy}`
+    let turn = this.turns.get(key)
+    if (turn === undefined) this.turns.set(key, (turn = 1 + this.turns.size))
+    return turn
   }
 
   private inputs(node: GraphNode, key: number): readonly number[] {
@@ -183,10 +196,10 @@ export const unroll = pass('unroll', (ir: Rated): Passed<Checked> => {
   if (ir.rates === undefined) return E.right(ir)
   const unrolling = new Unrolling(ir, ir.rates)
   const outputs = unrolling.outputs()
-  const { nodes, specs } = unrolling
+  const { nodes, specs, turnOf } = unrolling
   const total = specs.reduce((sum, spec) => sum + tensorBytes(spec), 0)
   if (total < Number.MAX_SAFE_INTEGER)
-    return E.right({ settings: ir.settings, nodes, specs, outputs, unrolled: true })
+    return E.right({ settings: ir.settings, nodes, specs, outputs, turnOf, unrolled: true })
   const at = ir.nodes[0]!
   return fail(
     fault(

@@ -1,5 +1,10 @@
 import type { Evaluation, Operation } from '../../compiler/analysis/ir.js'
-import { type Decisions, type LaneOrigin, provenanceOf } from '../../compiler/analysis/provenance.js'
+import {
+  type Decisions,
+  type Fusion,
+  type LaneOrigin,
+  provenanceOf,
+} from '../../compiler/analysis/provenance.js'
 import { joinNames } from '../../ir/names.js'
 import type { Plan } from '../../ir/plan.js'
 import { plural, sizeOf, timeOf } from './names.js'
@@ -28,9 +33,50 @@ export interface Choices {
   /** Orders that were rejected, each with the reason. */
   readonly others: readonly string[]
   readonly windows: readonly Window[]
+  /** With `fuse: true`: which operations are one kernel, and why other values are stored. */
+  readonly fusion?: Fused
+}
+
+export interface Fused {
+  /** In one sentence, with what was given up. */
+  readonly says: string
+  readonly kernels: readonly {
+    readonly name: string
+    readonly members: readonly string[]
+    readonly at: string
+  }[]
+  readonly apart: readonly { readonly name: string; readonly because: string; readonly at: string }[]
 }
 
 const none: Choices = { lanes: [], order: '', others: [], windows: [] }
+
+const whyApart: Readonly<Record<Fusion['apart'][number]['because'], string>> = {
+  'read by several': 'what reads it is not in one kernel',
+  'another lane': 'its reader is on another lane',
+  'another device': 'its reader is on another device',
+  'another rate': 'its reader comes at another rate, or at another instant of the tick',
+  'whole numbers and floats': 'of it and its reader one computes with whole numbers, the other with floats',
+  rounded: 'it is rounded to its element type in memory',
+  'order of elements': 'its reader reads elements in an order that is not a stride of this kernel',
+  'too large': 'one kernel would have too many instructions, operands or dimensions',
+  longer: 'one kernel would take longer than two',
+  memory: 'what it is made of would be held for longer',
+}
+
+const efforts: Readonly<Record<Fusion['effort'], string>> = {
+  free: 'wherever one kernel takes no longer than two',
+  lean: 'only what surely costs no memory and no time',
+  none: 'nothing, since it would make the plan worse',
+}
+
+const fusionOf = ({ effort, kernels, regions, apart, rejected }: Fusion): Fused => {
+  const given = rejected.map(why => `; fusing more was given up: ${why}`).join('')
+  return {
+    says: `${plural(kernels, 'kernel')} of several operations, ${efforts[effort]}${given}`,
+    kernels: regions,
+    apart: apart.map(({ because, ...rest }) => ({ ...rest, because: whyApart[because] })),
+  }
+}
 
 const wants: Readonly<Record<Operation['kind'], string>> = {
   upload: 'copies in run beside arithmetic, on an engine of their own',
@@ -149,5 +195,11 @@ const orderOf = ({ choice, memory }: Decisions): Pick<Choices, 'order' | 'others
 export const choicesOf = (plan: Plan): Choices => {
   const decisions = provenanceOf(plan)?.decisions
   if (decisions === undefined) return none
-  return { lanes: lanesOf(decisions), ...orderOf(decisions), windows: windowsOf(decisions) }
+  const { fusion } = decisions
+  return {
+    lanes: lanesOf(decisions),
+    ...orderOf(decisions),
+    windows: windowsOf(decisions),
+    ...(fusion === undefined ? {} : { fusion: fusionOf(fusion) }),
+  }
 }

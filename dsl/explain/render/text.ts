@@ -74,6 +74,14 @@ const waitLines = ({ waits }: Reasons): Line[] => {
   )
 }
 
+const fusionLines = ({ choices: { fusion } }: Reasons): Line[] => {
+  if (fusion === undefined) return []
+  return [
+    ...fusion.kernels.map(({ name, members, at }) => ({ says: `${name}: ${listOf(members)}`, at })),
+    ...fusion.apart.map(({ name, because, at }) => ({ says: `${name} is stored: ${because}`, at })),
+  ]
+}
+
 const graphLines = ({ graphs: made }: Reasons): Line[] => {
   if (made === undefined) return []
   const { graphs, eager, ticks } = made
@@ -219,6 +227,7 @@ export const textOf = (plan: Plan, reasons: Reasons, timing: readonly string[]):
     ...(choices.windows.length === 0
       ? []
       : section('windows', `${windows} that run ahead`, windowLines(reasons))),
+    ...(choices.fusion === undefined ? [] : section('fused', choices.fusion.says, fusionLines(reasons))),
     ...timing,
     ...heldSections(plan, reasons),
     ...(plan.storage === 'planned'

@@ -3,6 +3,7 @@ import { tensorBytes } from '../../../ir/tensor.js'
 import { boundKernel } from '../../../language/bound-kernel.js'
 import { communicatorOf } from '../../../language/communicator.js'
 import type { CollectiveLowering } from '../../../language/operators/operator.js'
+import { fusedAttrs } from '../../analysis/fused.js'
 import type { Collective } from '../../analysis/ir.js'
 import { donatedReads, kernelAttrs, operatorOf } from '../../analysis/operators.js'
 import type { Lowering } from './lowering.js'
@@ -55,6 +56,17 @@ const collective = (
     tolerance,
     ahead,
   })
+}
+
+/** A region of the pass `fuse`: one kernel. */
+export const fusedKernel = (low: Lowering, node: GraphNode): void => {
+  const { kernel, flops, movedBytes, tolerance } = fusedAttrs(node)
+  const target = low.fresh(node.name, low.spec(node.id), 'tick', 'device')
+  low.yields(
+    node.id,
+    target,
+    low.operation(node, node.inputs, [target], { kernel, flops, movedBytes, tolerance }),
+  )
 }
 
 /** By kernel node: the buffers of its writes, for its ports. */

@@ -1,0 +1,131 @@
+import type { GraphNode } from '../../ir/graph.js'
+import type { MapSpec } from '../../ir/kernel-spec.js'
+import type { FusedAttrs } from '../analysis/fused.js'
+import type { Checked } from '../analysis/ir.js'
+import type { Fusion } from '../analysis/provenance.js'
+import { fusedKernel } from './fuse/kernel.js'
+import { type Effort, type Region, Regions } from './fuse/regions.js'
+
+//   m = x · s · r = relu(m) · y = r + b
+//   → y = fused(x, s, b): one kernel that reads x, s and b and writes y; m and r have no memory
+//
+// After this pass an elementwise value is computed in the kernel of its readers where these are one kernel, on
+// the same lane and device, at the same rate, and one kernel takes no longer than two. Other nodes are
+// unchanged. A value is stored in memory where an output, a state, a node of another kind, `keep()` or
+// `after()` reads it.
+
+/** Entries of the lists for `explain`, at most. */
+const mostListed = 4096
+
+/** Equal kernels are one object: a large graph repeats few. */
+class Kernels {
+  private readonly known = new Map<string, MapSpec>()
+
+  one(kernel: MapSpec): MapSpec {
+    const key = JSON.stringify(kernel)
+    const known = this.known.get(key)
+    if (known !== undefined) return known
+    this.known.set(key, kernel)
+    return kernel
+  }
+}
+
+class Fusing {
+  private readonly regions: Regions
+  private readonly kernels = new Kernels()
+  readonly fusion: { regions: Fusion['regions'][number][]; apart: Fusion['apart'][number][]; kernels: number }
+
+  constructor(
+    private readonly ir: Checked,
+    effort: Effort,
+  ) {
+    this.regions = new Regions(ir, effort)
+    this.fusion = { regions: [], apart: [], kernels: 0 }
+  }
+
+  /** The graph with each region as one node, in the place of its last member. */
+  rewritten(): Checked {
+    const { ir, regions } = this
+    const fused = new Map<number, GraphNode>()
+    for (const region of regions.all)
+      if (region.members.length > 1) fused.set(region.members[0]!, this.nodeOf(region))
+    this.fusion.kernels = fused.size
+    if (fused.size === 0) return ir
+    const kept = this.keptOf(fused)
+    const renumbered = new Int32Array(ir.nodes.length).fill(-1)
+    let count = 0
+    for (let id = 0; id < kept.length; id++) if (kept[id] === 1) renumbered[id] = count++
+    const nodes = new Array<GraphNode>(count)
+    const specs = new Array<Checked['specs'][number]>(count)
+    const old = new Int32Array(count)
+    for (let id = 0; id < kept.length; id++) {
+      const at = renumbered[id]!
+      if (at < 0) continue
+      const node = fused.get(id) ?? ir.nodes[id]!
+      nodes[at] = { ...node, id: at, inputs: node.inputs.map(input => renumbered[input]!) }
+      specs[at] = ir.specs[id]!
+      old[at] = id
+    }
+    const { deviceOf, turnOf } = ir
+    return {
+      ...ir,
+      nodes,
+      specs,
+      outputs: ir.outputs.map(({ parts, node, name }) => ({
+        name,
+        node: renumbered[node]!,
+        ...(parts === undefined
+          ? {}
+          : { parts: { ...parts, nodes: parts.nodes.map(id => renumbered[id]!) } }),
+      })),
+      ...(deviceOf === undefined ? {} : { deviceOf: Array.from(old, id => deviceOf[id]!) }),
+      ...(turnOf === undefined ? {} : { turnOf: Array.from(old, id => turnOf[id]!) }),
+    }
+  }
+
+  private nodeOf(region: Region): GraphNode {
+    const { nodes } = this.ir
+    const { reads, kernel, ...rest } = fusedKernel(this.regions, this.ir, region)
+    const members = region.members.map(id => nodes[id]!.name).reverse()
+    const attrs: FusedAttrs = { kernel: this.kernels.one(kernel), ...rest, members }
+    const last = nodes[region.members[0]!]!
+    if (this.fusion.regions.length < mostListed)
+      this.fusion.regions.push({ name: last.name, members, at: String(last.at) })
+    return { ...last, op: 'fused', inputs: reads, attrs: attrs as unknown as GraphNode['attrs'] }
+  }
+
+  /** Nodes that something still reads: not members but the last, nor views that only a region read. */
+  private keptOf(fused: ReadonlyMap<number, GraphNode>): Uint8Array {
+    const { nodes, outputs } = this.ir
+    const kept = new Uint8Array(nodes.length)
+    const { of, values } = this.regions
+    for (const { op, inputs } of nodes) if (op === 'delay') kept[inputs[0]!] = 1
+    for (const { node, parts } of outputs) for (const id of parts?.nodes ?? [node]) kept[id] = 1
+    for (let id = nodes.length - 1; id >= 0; id--) {
+      const region = of[id]
+      const isInner = region !== undefined && region.members[0] !== id
+      if (!isInner && values.viewFrom[id]! < 0) kept[id] = 1
+      if (kept[id] === 0 || nodes[id]!.op === 'delay') continue
+      for (const input of (fused.get(id) ?? nodes[id]!).inputs) kept[input] = 1
+    }
+    return kept
+  }
+
+  /** Why the other values that elementwise operations read are stored. */
+  apart(): void {
+    for (const [id, because] of this.regions.refused) {
+      if (this.fusion.apart.length === mostListed) return
+      const { name, at } = this.ir.nodes[id]!
+      this.fusion.apart.push({ name, because, at: String(at) })
+    }
+  }
+}
+
+export const fuse =
+  (effort: Effort) =>
+  (ir: Checked): { readonly ir: Checked; readonly fusion: Omit<Fusion, 'rejected'> } => {
+    const fusing = new Fusing(ir, effort)
+    const rewritten = fusing.rewritten()
+    fusing.apart()
+    return { ir: rewritten, fusion: { ...fusing.fusion, effort } }
+  }

@@ -1,0 +1,116 @@
+import type { MapInstruction, MapOperand, MapSpec } from '../../../ir/kernel-spec.js'
+import { elementBytes as bytesOf, elements, tensorBytes } from '../../../ir/tensor.js'
+import { mapFlops } from '../../../language/operators/elementwise.js'
+import { coalesce, denseStrides } from '../../../language/operators/shapes.js'
+import type { Checked } from '../../analysis/ir.js'
+import { type Access, composed, reached, refined } from './access.js'
+import type { Region, Regions } from './regions.js'
+
+/** A region as one kernel, and the nodes whose values are its operands. */
+export interface Fused {
+  readonly kernel: MapSpec
+  readonly reads: readonly number[]
+  readonly flops: number
+  readonly movedBytes: number
+  readonly tolerance: number
+}
+
+/** Instructions in single assignment, of which equal ones are one. */
+class Code {
+  readonly list: MapInstruction[] = []
+  private readonly known = new Map<string, number>()
+
+  put(instruction: MapInstruction): number {
+    const [op, ...rest] = instruction
+    const key = `${op} ${rest.map(each => (Object.is(each, -0) ? '-0' : each)).join(' ')}`
+    let at = this.known.get(key)
+    if (at === undefined) this.known.set(key, (at = this.list.push(instruction) - 1))
+    return at
+  }
+}
+
+/** The operands of a kernel: what it reads of which nodes; the same of the same node is one. */
+class Operands {
+  readonly reads: number[] = []
+  readonly list: (Access & Pick<MapOperand, 'dtype'>)[] = []
+  private readonly known = new Map<string, number>()
+
+  put(node: number, access: Access, dtype: MapOperand['dtype']): number {
+    const key = `${node} ${access.offset} ${access.strides}`
+    let at = this.known.get(key)
+    if (at === undefined) {
+      at = this.reads.push(node) - 1
+      this.list.push({ ...access, dtype })
+      this.known.set(key, at)
+    }
+    return at
+  }
+}
+
+/** The node behind views that a region reads through, and the element of it that is their first. */
+const behind = ({ values }: Regions, { nodes }: Checked, region: Region, id: number) => {
+  let at = id
+  let from = 0
+  while (!region.sources.has(at) && values.viewFrom[at]! >= 0) {
+    from += values.viewFrom[at]!
+    at = nodes[at]!.inputs[0]!
+  }
+  return { at, from }
+}
+
+/** The kernel of a region. */
+export const fusedKernel = (regions: Regions, ir: Checked, region: Region): Fused => {
+  const { values, access, of } = regions
+  const { shape } = region
+  const code = new Code()
+  const operands = new Operands()
+  const made = new Map<number, number>()
+  let tolerance = 0
+  for (let m = region.members.length - 1; m >= 0; m--) {
+    const id = region.members[m]!
+    const { kernel, tolerance: own } = values.elementwise[id]!
+    tolerance += own
+    const inside = composed(kernel.shape, kernel.operands, refined(access[id]!, shape)!)!
+    const given = ir.nodes[id]!.inputs.map((input, i) => {
+      const { at, from } = behind(regions, ir, region, input)
+      if (of[at] === region) return made.get(at)!
+      const { dtype } = kernel.operands[i]!
+      const { offset, strides } = inside.operands[i]!
+      return code.put(['operand', operands.put(at, { shape, offset: offset + from, strides }, dtype)])
+    })
+    const place: number[] = []
+    for (const instruction of kernel.code) place.push(at(code, instruction, given, place))
+    made.set(id, place[kernel.results[0]!.value]!)
+  }
+  const last = region.members[0]!
+  const merged = coalesce(shape, [...operands.list.map(({ strides }) => strides), denseStrides(shape)])
+  const output = ir.specs[last]!
+  const moved = operands.list.reduce((sum, each) => sum + reached(each) * bytesOf[each.dtype], 0)
+  return {
+    kernel: {
+      kind: 'map',
+      shape: merged.shape,
+      compute: values.elementwise[last]!.kernel.compute,
+      operands: operands.list.map(({ dtype, offset }, i) => ({ dtype, offset, strides: merged.strides[i]! })),
+      code: code.list,
+      results: [{ value: made.get(last)!, dtype: output.dtype }],
+    },
+    reads: operands.reads,
+    flops: mapFlops(code.list, elements(output.shape)),
+    movedBytes: moved + tensorBytes(output),
+    tolerance,
+  }
+}
+
+const at = (
+  code: Code,
+  instruction: MapInstruction,
+  given: readonly number[],
+  place: readonly number[],
+): number => {
+  const [op] = instruction
+  if (op === 'operand') return given[instruction[1]]!
+  if (op === 'const') return code.put(instruction)
+  const [, ...values] = instruction
+  return code.put([op, ...values.map(value => place[value]!)] as unknown as MapInstruction)
+}

@@ -1,0 +1,239 @@
+import type { GraphNode } from '../../../ir/graph.js'
+import type { MapSpec } from '../../../ir/kernel-spec.js'
+import { elementBytes } from '../../../ir/tensor.js'
+import { costOf, operationsOf } from '../../../machine/cost.js'
+import type { Checked } from '../../analysis/ir.js'
+import type { Apart } from '../../analysis/provenance.js'
+import { type Access, composed, inOrder, isSameAccess, reached, refined, sizeOf } from './access.js'
+import { type Elementwise, Values } from './values.js'
+
+/** Instructions and operands of one kernel, at most: more would not stay in registers. */
+const mostInstructions = 256
+const mostOperands = 24
+/** Dimensions that a kernel may have. */
+const mostDimensions = 8
+
+/** `lean`: only what surely holds no more memory, and surely ends no later. */
+export type Effort = 'free' | 'lean'
+
+/** Elementwise operations that become one kernel. All but the last member are read by members only. */
+export interface Region {
+  /** Latest first. */
+  readonly members: number[]
+  /** The points that are computed; each is an element of the result. */
+  shape: readonly number[]
+  /** What it reads of other nodes, a view read through or not: by node, bytes. */
+  readonly sources: Map<number, number>
+  slots: number
+  instructions: number
+}
+
+const nobody = -1
+const several = -2
+
+/** Whether a value is the same after it was stored in memory and loaded again. */
+export const isExact = ({ code, compute, results }: MapSpec): boolean => {
+  const { dtype, value } = results[0]!
+  if (dtype === compute) return true
+  const [made] = code[value]!
+  return dtype === 'u8' && (made === 'lt' || made === 'le' || made === 'eq')
+}
+
+/**
+ * Finds regions in one sweep from the last node to the first: when a node is met, all its readers are known.
+ * Where these are members of one region that read the same of it at each point, it joins them. So a region is
+ * never on a path from itself to itself, and the sweep takes time in proportion to the graph.
+ */
+export class Regions {
+  readonly values: Values
+  readonly of: (Region | undefined)[]
+  readonly all: Region[] = []
+  /** By node: what its region, or the region that alone reads it, reads of it. */
+  readonly access: (Access | undefined)[]
+  /** By node: why it did not join its reader. */
+  readonly refused = new Map<number, Apart>()
+  /** By node: the number of the region that alone reads it. */
+  private readonly reader: Int32Array
+
+  constructor(
+    private readonly ir: Checked,
+    private readonly effort: Effort,
+  ) {
+    const { nodes, outputs } = ir
+    this.values = new Values(ir)
+    this.of = new Array(nodes.length)
+    this.access = new Array(nodes.length)
+    this.reader = new Int32Array(nodes.length).fill(nobody)
+    for (const { node, parts } of outputs) for (const id of parts?.nodes ?? [node]) this.reader[id] = several
+    for (const { op, inputs } of nodes) if (op === 'delay') this.reader[inputs[0]!] = several
+    for (let id = nodes.length - 1; id >= 0; id--) this.meet(nodes[id]!)
+  }
+
+  private meet(node: GraphNode): void {
+    const { id, op, inputs } = node
+    const { elementwise, viewFrom } = this.values
+    const own = elementwise[id]
+    const reader = this.reader[id]!
+    if (own !== undefined) {
+      const region = reader >= 0 ? this.all[reader]! : undefined
+      const refusal = region === undefined ? undefined : this.join(node, own, region)
+      if (region !== undefined && refusal === undefined) return
+      if (refusal !== undefined) this.refused.set(id, refusal)
+      this.begin(node, own)
+    } else if (viewFrom[id]! >= 0 && reader >= 0) {
+      const region = this.all[reader]!
+      const { shape, offset, strides } = this.access[id]!
+      const source = inputs[0]!
+      this.read(source, reader, { shape, offset: offset + viewFrom[id]!, strides })
+      region.sources.set(source, region.sources.get(id)!)
+      region.sources.delete(id)
+    } else if (op !== 'delay') for (const input of inputs) this.readOutside(input)
+  }
+
+  private readOutside(id: number): void {
+    if (this.reader[id]! >= 0) this.readByOthers(id)
+    this.reader[id] = several
+  }
+
+  private readByOthers(id: number): void {
+    if (this.values.elementwise[id] !== undefined) this.refused.set(id, 'read by several')
+  }
+
+  /** A region reads a node. */
+  private read(id: number, region: number, access: Access): void {
+    const known = this.reader[id]!
+    if (known === nobody) {
+      this.reader[id] = region
+      this.access[id] = access
+    } else if (known !== region) {
+      this.readByOthers(id)
+      this.reader[id] = several
+    } else if (!isSameAccess(this.access[id]!, access, this.all[region]!.shape)) {
+      this.refused.set(id, 'order of elements')
+      this.reader[id] = several
+    }
+  }
+
+  private begin(node: GraphNode, own: Elementwise): void {
+    const { shape, code } = own.kernel
+    const region: Region = {
+      members: [node.id],
+      shape,
+      sources: new Map(),
+      slots: own.slots,
+      instructions: code.length,
+    }
+    const number = this.all.push(region) - 1
+    this.of[node.id] = region
+    this.access[node.id] = inOrder(shape)
+    this.readAll(node, own, number, shape, own.kernel.operands)
+  }
+
+  private readAll(
+    { inputs }: GraphNode,
+    { kernel }: Elementwise,
+    number: number,
+    shape: readonly number[],
+    operands: readonly Pick<Access, 'offset' | 'strides'>[],
+  ): void {
+    const { sources } = this.all[number]!
+    for (let i = 0; i < inputs.length; i++) {
+      const { offset, strides } = operands[i]!
+      const access: Access = { shape, offset, strides }
+      const bytes = reached(access) * elementBytes[kernel.operands[i]!.dtype]
+      this.read(inputs[i]!, number, access)
+      sources.set(inputs[i]!, Math.max(bytes, sources.get(inputs[i]!) ?? 0))
+    }
+  }
+
+  /** Joins a node to the region that reads it, or says why not. */
+  private join(node: GraphNode, own: Elementwise, region: Region): Apart | undefined {
+    const { id } = node
+    const apart = this.isApart(node, own, region)
+    if (apart !== undefined) return apart
+    const read = refined(this.access[id]!, region.shape)
+    const inside = read && composed(own.kernel.shape, own.kernel.operands, read)
+    if (inside === undefined) return 'order of elements'
+    const instructions = region.instructions + own.kernel.code.length
+    if (
+      instructions > mostInstructions ||
+      inside.shape.length > mostDimensions ||
+      region.sources.size - 1 + node.inputs.length > mostOperands
+    )
+      return 'too large'
+    const points = sizeOf(region.shape)
+    const bytes = inside.operands.map(
+      (access, i) => reached(access) * elementBytes[own.kernel.operands[i]!.dtype],
+    )
+    const worse = this.isWorse(node, own, region, points, bytes)
+    if (worse !== undefined) return worse
+    region.members.push(id)
+    region.shape = inside.shape
+    region.slots += own.slots
+    region.instructions = instructions
+    region.sources.delete(id)
+    this.of[id] = region
+    this.access[id] = read
+    this.readAll(node, own, this.reader[id]!, inside.shape, inside.operands)
+    return undefined
+  }
+
+  private isApart({ id, lane }: GraphNode, { kernel }: Elementwise, region: Region): Apart | undefined {
+    const { nodes, deviceOf, turnOf } = this.ir
+    const last = region.members[0]!
+    if (deviceOf !== undefined && deviceOf[id] !== deviceOf[last]) return 'another device'
+    if ((lane?.name ?? '') !== (nodes[last]!.lane?.name ?? '')) return 'another lane'
+    if (turnOf !== undefined && turnOf[id] !== turnOf[last]) return 'another rate'
+    if (kernel.compute !== this.values.elementwise[last]!.kernel.compute) return 'whole numbers and floats'
+    return isExact(kernel) ? undefined : 'rounded'
+  }
+
+  /** Compares one kernel with two; both by the same figures. */
+  private isWorse(
+    { id, inputs }: GraphNode,
+    { kernel, slots }: Elementwise,
+    region: Region,
+    points: number,
+    bytes: readonly number[],
+  ): Apart | undefined {
+    const { values } = this
+    let others = 0
+    let ready = 0
+    for (const [source, moved] of region.sources)
+      if (source !== id) {
+        others += moved
+        ready = Math.max(ready, values.end[source]!)
+      }
+    const last = values.elementwise[region.members[0]!]!.kernel
+    const written = points * elementBytes[last.results[0]!.dtype]
+    const count = sizeOf(kernel.shape)
+    const stored = count * elementBytes[kernel.results[0]!.dtype]
+    let given = 0
+    let fresh = 0
+    let held = 0
+    const counted = new Set<number>()
+    inputs.forEach((input, i) => {
+      if (counted.has(input)) return
+      counted.add(input)
+      given += bytes[i]!
+      if (region.sources.has(input)) return
+      fresh += bytes[i]!
+      let source = input
+      while (values.viewFrom[source]! >= 0) source = this.ir.nodes[source]!.inputs[0]!
+      held += values.bytes[source]!
+    })
+    const alone = this.time(count, slots, given + stored)
+    const after = this.time(points, region.slots, others + region.sources.get(id)! + written)
+    const joined = this.time(points, region.slots + slots, others + fresh + written)
+    if (joined > alone + after) return 'longer'
+    if (this.effort === 'free') return undefined
+    const start = values.ready(id)
+    if (Math.max(ready, start) + joined > Math.max(ready, start + alone) + after) return 'longer'
+    return held > stored && ready > start ? 'memory' : undefined
+  }
+
+  private time(points: number, slots: number, movedBytes: number): number {
+    const flops = operationsOf(points, slots)
+    return costOf({ op: 'fused', flops, movedBytes }, this.ir.settings.machine).nanoseconds
+  }
+}

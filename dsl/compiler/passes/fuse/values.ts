@@ -1,0 +1,123 @@
+import type { GraphNode } from '../../../ir/graph.js'
+import type { MapSpec } from '../../../ir/kernel-spec.js'
+import { elementBytes, tensorBytes } from '../../../ir/tensor.js'
+import { costOf, slotsOf, type Work } from '../../../machine/cost.js'
+import type { Checked } from '../../analysis/ir.js'
+import { donatedReads, isView, operatorOf } from '../../analysis/operators.js'
+
+/** Views whose source may be read in their place. `keep` and `after` are views that mean something. */
+const plainViews: ReadonlySet<string> = new Set(['reshape', 'slice', 'transpose'])
+
+/** The elementwise kernel of a node. */
+export interface Elementwise {
+  readonly kernel: MapSpec
+  /** The cost of one element, in instructions of one cycle. */
+  readonly slots: number
+  readonly tolerance: number
+}
+
+/** Nodes whose memory a kernel takes, and all others that share it: who reads them has an order to keep. */
+const takenMemory = ({ nodes }: Checked): Uint8Array | undefined => {
+  const root = Int32Array.from(nodes, ({ id }) => id)
+  const taken = new Set<number>()
+  for (const node of nodes) {
+    if (isView(node) || node.op === 'after') root[node.id] = root[node.inputs[0]!]!
+    if (node.op === 'kernel')
+      for (const index of donatedReads(node)) {
+        taken.add(root[node.inputs[index]!]!)
+        taken.add(node.id)
+      }
+    if (node.op === 'port' && taken.has(node.inputs[0]!)) taken.add(node.id)
+  }
+  return taken.size === 0 ? undefined : Uint8Array.from(root, of => (taken.has(of) ? 1 : 0))
+}
+
+/** What the pass knows of every node's value before it joins any: its kernel or view, and its time. */
+export class Values {
+  readonly elementwise: (Elementwise | undefined)[]
+  /** By node: the first element of its source that it has; -1 where it is no view that can be read through. */
+  readonly viewFrom: Float64Array
+  /** By node: nanoseconds from the start of the tick to its end, were there a lane for everything. */
+  readonly end: Float64Array
+  /** By node: bytes that its memory adds to those that are held anyway. */
+  readonly bytes: Float64Array
+  private readonly known = new Map<MapSpec, Elementwise>()
+  private readonly times = new Map<object, number>()
+
+  constructor(readonly ir: Checked) {
+    const { nodes } = ir
+    this.elementwise = new Array(nodes.length)
+    this.viewFrom = new Float64Array(nodes.length).fill(-1)
+    this.end = new Float64Array(nodes.length)
+    this.bytes = new Float64Array(nodes.length)
+    const taken = takenMemory(ir)
+    for (const node of nodes) {
+      const { id, inputs } = node
+      const time = this.meet(node, taken !== undefined && inputs.some(input => taken[input] === 1))
+      let ready = 0
+      if (node.op !== 'delay') for (const input of inputs) ready = Math.max(ready, this.end[input]!)
+      this.end[id] = ready + time
+    }
+  }
+
+  /** When everything that a node reads is there. */
+  ready(id: number): number {
+    let ready = 0
+    for (const input of this.ir.nodes[id]!.inputs) ready = Math.max(ready, this.end[input]!)
+    return ready
+  }
+
+  /** Notes what a node is, and yields its time. A node with an order of its own is no candidate. */
+  private meet(node: GraphNode, hasOrder: boolean): number {
+    const { specs } = this.ir
+    const { id, op, inputs } = node
+    const output = specs[id]!
+    const operator = node.place === 'device' ? operatorOf(op) : undefined
+    if (operator === undefined || op === 'after') return this.timeOf(node)
+    const given = inputs.map(input => specs[input]!)
+    const lowered = operator.lower(given, output, node.attrs)
+    if (lowered.as === 'view') {
+      if (plainViews.has(op) && !hasOrder)
+        this.viewFrom[id] = lowered.offsetBytes / elementBytes[output.dtype]
+      return 0
+    }
+    this.bytes[id] = tensorBytes(output)
+    if (lowered.as === 'collective') {
+      const { movedBytes } = lowered
+      return this.measured(node, { op, kind: 'collective', collective: lowered, movedBytes })
+    }
+    const { kernel, flops, movedBytes } = lowered
+    if (kernel.kind === 'map' && !hasOrder) {
+      let known = this.known.get(kernel)
+      if (known === undefined) {
+        const tolerance = operator.tolerance(output, given, node.attrs)
+        this.known.set(kernel, (known = { kernel, slots: slotsOf(kernel.code), tolerance }))
+      }
+      this.elementwise[id] = known
+    }
+    return this.measured(node, { op, kernel, flops, movedBytes })
+  }
+
+  private timeOf(node: GraphNode): number {
+    const { op, id, place } = node
+    const bytes = tensorBytes(this.ir.specs[id]!)
+    if (op === 'upload' || op === 'download' || op === 'peer') {
+      this.bytes[id] = place === 'device' ? bytes : 0
+      return this.measured(node, { op, kind: op, movedBytes: 2 * bytes })
+    }
+    if (op !== 'kernel' && op !== 'window') return 0
+    this.bytes[id] = bytes
+    const read = node.inputs.reduce((sum, input) => sum + tensorBytes(this.ir.specs[input]!), bytes)
+    return this.measured(node, { op, movedBytes: read })
+  }
+
+  private measured({ name }: GraphNode, work: Omit<Work, 'name'>): number {
+    const { machine, profile } = this.ir.settings
+    if (profile.has(name)) return costOf({ ...work, name }, machine, profile).nanoseconds
+    const { kernel } = work
+    if (kernel === undefined) return costOf(work, machine).nanoseconds
+    let time = this.times.get(kernel)
+    if (time === undefined) this.times.set(kernel, (time = costOf(work, machine).nanoseconds))
+    return time
+  }
+}

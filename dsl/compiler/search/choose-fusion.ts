@@ -1,0 +1,55 @@
+import * as E from 'fp-ts/lib/Either.js'
+import type { Plan } from '../../ir/plan.js'
+import type { Checked } from '../analysis/ir.js'
+import { type Passed, pass } from '../analysis/pass.js'
+import { type Fusion, provenanceOf, recordProvenance } from '../analysis/provenance.js'
+import { fuse } from '../passes/fuse.js'
+import { mostPredicted, tickOf, worth } from './choose-arenas.js'
+
+const explained = (plan: Plan, fusion: Fusion): Plan => {
+  const provenance = provenanceOf(plan)!
+  recordProvenance(plan, { ...provenance, decisions: { ...provenance.decisions, fusion } })
+  return plan
+}
+
+/** What is worse about a plan than about the plan that fuses nothing; undefined where nothing is. */
+const worse = (plan: Plan, plain: Plan, { settings }: Checked): string | undefined => {
+  const { device, pinned } = plan.bound
+  const grown = device.findIndex((bytes, d) => bytes > plain.bound.device[d]!)
+  if (grown >= 0) return `it holds ${device[grown]! - plain.bound.device[grown]!} bytes more`
+  if (pinned > plain.bound.pinned)
+    return `it holds ${pinned - plain.bound.pinned} bytes of pinned memory more`
+  if (plain.nodes.length > mostPredicted) return undefined
+  const [tick, before] = [tickOf(plan, settings), tickOf(plain, settings)]
+  return tick > before * (1 + worth) ? `a tick of ${tick} ns instead of ${before}` : undefined
+}
+
+const fusing = pass('fuse', ({ ir, effort }: { readonly ir: Checked; readonly effort: 'free' | 'lean' }) =>
+  fuse(effort)(ir),
+)
+
+/**
+ * With `fuse: true` the graph is planned as it is and with fused kernels. The fused plan is taken where it
+ * holds no more memory and its predicted tick is no longer; else what surely costs neither is fused and
+ * planned, and if that is worse too, nothing is.
+ */
+export const chooseFusion =
+  (planned: (ir: Checked) => Passed<Plan>) =>
+  (ir: Checked): Passed<Plan> => {
+    if (!ir.settings.fuse) return planned(ir)
+    const plain = planned(ir)
+    const rejected: string[] = []
+    let last: Omit<Fusion, 'rejected'> | undefined
+    for (const effort of ['free', 'lean'] as const) {
+      const fused = fusing({ ir, effort })
+      last = fused.fusion
+      const plan = fused.ir === ir ? plain : planned(fused.ir)
+      if (E.isLeft(plan)) continue
+      const against = E.isLeft(plain) ? undefined : worse(plan.right, plain.right, ir)
+      if (against === undefined) return E.right(explained(plan.right, { ...last, rejected }))
+      rejected.push(against)
+    }
+    if (E.isLeft(plain) || last === undefined) return plain
+    const none = { ...last, effort: 'none' as const, kernels: 0, regions: [], rejected }
+    return E.right(explained(plain.right, none))
+  }

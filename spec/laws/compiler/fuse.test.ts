@@ -1,0 +1,135 @@
+// The pass `fuse`: what becomes one kernel, what never does, and that no plan is worse for it.
+import fc from 'fast-check'
+import { isLeft } from 'fp-ts/lib/Either.js'
+import { describe, expect, test } from 'vitest'
+import type { Plan } from '../../../dsl/index.js'
+import {
+  type AnyTensor,
+  abs,
+  add,
+  after,
+  cast,
+  compile,
+  type DeviceFlow,
+  download,
+  exp,
+  type Graph,
+  graph,
+  keep,
+  lane,
+  matmul,
+  mul,
+  neg,
+  on,
+  orThrow,
+  param,
+  relu,
+  renderAll,
+  reshape,
+  sum,
+  tensor,
+  transpose,
+  upload,
+} from '../../../dsl/index.js'
+import { verify } from '../../../dsl/verify/verify.js'
+import { sample } from '../../fixtures/graphs/random.js'
+import { runs } from '../../fixtures/runs.js'
+
+const kernelsOf = (plan: Plan) =>
+  plan.nodes.filter(({ kernel }) => kernel !== undefined && kernel.kind !== 'copy').map(({ op }) => op)
+
+const fused = (made: Graph, options: object = {}): Plan =>
+  orThrow(compile(made as Graph, { fuse: true, ...options })) as Plan
+
+const matrix = tensor('f32', [64, 64])
+const square = { x: matrix }
+type Square = DeviceFlow<typeof matrix>
+
+describe('fuse', () => {
+  test('makes one kernel of a chain, with what is broadcast to it', () => {
+    const made = graph(square, ({ x }) => ({
+      y: x.pipe(
+        upload(),
+        mul(param('scale', tensor('f32', [64]))),
+        relu(),
+        add(param('bias', tensor('f32', [64, 1]))),
+        abs(),
+        download(),
+      ),
+    }))
+    const plan = fused(made as never)
+    expect(kernelsOf(plan)).toEqual(['fused'])
+    const [{ kernel, movedBytes }] = plan.nodes.filter(({ op }) => op === 'fused') as [Plan['nodes'][number]]
+    expect(kernel).toMatchObject({ kind: 'map', shape: [64, 64], operands: [{}, {}, {}] })
+    expect(movedBytes).toBe(4 * (2 * 64 * 64 + 64 + 64))
+  })
+
+  test('reads through reshapes and transposed copies', () => {
+    const made = graph(square, ({ x }) => {
+      const u = x.pipe(upload(), mul(2))
+      return { y: u.pipe(reshape([4096]), exp(), reshape([64, 64]), transpose([1, 0]), neg(), download()) }
+    })
+    expect(kernelsOf(fused(made as never))).toEqual(['fused'])
+  })
+
+  test('computes a value with several readers of one kernel once', () => {
+    const made = graph(square, ({ x }) => {
+      const e = x.pipe(upload(), exp())
+      return { y: e.pipe(mul(e.pipe(neg()))).pipe(add(e), download()) }
+    })
+    const plan = fused(made as never)
+    expect(kernelsOf(plan)).toEqual(['fused'])
+    const { kernel } = plan.nodes.find(({ op }) => op === 'fused')!
+    expect(kernel?.kind === 'map' && kernel.code.filter(([op]) => op === 'exp').length).toBe(1)
+    expect(kernel?.kind === 'map' && kernel.operands.length).toBe(1)
+  })
+
+  test.each<[string, (x: Square) => DeviceFlow<AnyTensor>, number]>([
+    ['what keep() names', x => x.pipe(mul(2), keep(), add(1)), 2],
+    ['across lanes', x => x.pipe(mul(2), on(lane('other')), add(1)), 2],
+    ['into a product', x => x.pipe(mul(2), matmul(param('w', matrix)), add(1)), 3],
+    [
+      'what another operation waits for',
+      x => {
+        const doubled = x.pipe(mul(2))
+        return doubled.pipe(add(x.pipe(after(doubled), sum(0))))
+      },
+      3,
+    ],
+    ['whole numbers with floats', x => x.pipe(cast('i32'), mul(3), cast('f32')), 3],
+    ['what is rounded in between', x => x.pipe(cast('bf16'), add(1), cast('f32')), 3],
+  ])('never %s', (_, body, kernels) => {
+    const made = graph(square, ({ x }) => ({ y: body(x.pipe(upload())).pipe(download()) }))
+    expect(kernelsOf(fused(made as never))).toHaveLength(kernels)
+  })
+
+  test('is off unless it is asked for', () => {
+    const made = graph(square, ({ x }) => ({ y: x.pipe(upload(), mul(2), add(1), download()) }))
+    expect(kernelsOf(orThrow(compile(made)) as Plan)).toEqual(['mul', 'add'])
+    expect(JSON.stringify(compile(made, { fuse: false }))).toBe(JSON.stringify(compile(made)))
+  })
+
+  const options = [{}, { rates: true }, { devices: 2 }, { stays: true }] as const
+  test.each(options)('makes sound plans of generated graphs that hold no more: %j', option => {
+    let kernels = 0
+    fc.assert(
+      fc.property(
+        sample({ steps: 24, ...option }),
+        fc.constantFrom('pooled' as const, 'planned' as const),
+        (made, storage) => {
+          const settings = { dims: made.dims, inFlight: made.inFlight, storage }
+          const plan = compile(made.graph as Graph, { ...settings, fuse: true })
+          if (isLeft(plan)) throw new Error(renderAll(plan.left))
+          expect(verify(plan.right)).toEqual([])
+          const plain = orThrow(compile(made.graph as Graph, settings)) as Plan
+          for (const [d, bytes] of plan.right.bound.device.entries())
+            expect(bytes).toBeLessThanOrEqual(plain.bound.device[d]!)
+          expect(plan.right.nodes.length).toBeLessThanOrEqual(plain.nodes.length)
+          kernels += plan.right.nodes.filter(({ op }) => op === 'fused').length
+        },
+      ),
+      { numRuns: runs(40) },
+    )
+    expect(kernels).toBeGreaterThan(10)
+  })
+})
