@@ -16,6 +16,23 @@ export let coreOfEvent: (event: Event) => Core
 /** The handle of an event. Throws unless it is an event of this device that is not disposed of. */
 export let eventFor: (event: unknown, core: Core, at: string) => number
 
+/** What an event holds of its device. The handle is 0 once the event is disposed of. */
+interface Held {
+  readonly core: Core
+  handle: number
+}
+
+const release = (held: Held): void => {
+  const { handle, core } = held
+  held.handle = 0
+  if (handle !== 0 && !core.closed) core.native.drop(handle)
+}
+
+// Events are often passed on and forgotten: `math.wait(copy.record())`. Each would keep a driver event, and the
+// order that its lane had there, until the device is closed. Nothing is unregistered: that costs more than
+// recording does, and an event that was disposed of has a handle of 0.
+const collected = new FinalizationRegistry(release)
+
 /**
  * A point in a lane's order, from `lane.record()`. Once it is done, all work given to the lane before it has
  * completed.
@@ -25,15 +42,15 @@ export class Event implements Disposable {
   readonly #lane: Handles['lane']
   readonly #point: number
   readonly #timed: boolean
-  // 0 once the event is disposed of.
-  #handle: number
+  readonly #held: Held
 
   private constructor(core: Core, handle: number, lane: Handles['lane'], point: number, timed: boolean) {
     this.#core = core
-    this.#handle = handle
+    this.#held = { core, handle }
     this.#lane = lane
     this.#point = point
     this.#timed = timed
+    collected.register(this, this.#held)
   }
 
   static {
@@ -44,7 +61,7 @@ export class Event implements Disposable {
         throw badArgument(at, 'event', 'an Event, from lane.record()', event, 'pass what lane.record() gave')
       if (!event.#core.same(core)) throw wrongDevice(at, 'an event', core.name)
       event.#alive(at)
-      return event.#handle
+      return event.#held.handle
     }
   }
 
@@ -64,7 +81,7 @@ export class Event implements Disposable {
     return this.#timed
   }
   get disposed(): boolean {
-    return this.#handle === 0 || this.#core.closed
+    return this.#held.handle === 0 || this.#core.closed
   }
 
   /**
@@ -72,7 +89,7 @@ export class Event implements Disposable {
    */
   get done(): boolean {
     this.#alive('event.done')
-    const status = this.#core.native.done(this.#handle)
+    const status = this.#core.native.done(this.#held.handle)
     if (status === notReady) return false
     if (status !== 0) throw this.#core.failed(status, 'event.done', 'an event')
     return true
@@ -82,7 +99,7 @@ export class Event implements Disposable {
   async synchronize(): Promise<void> {
     this.#alive('event.synchronize')
     await this.#core.wait('event.synchronize', 'an event', () =>
-      this.#core.native.synchronizeEvent(this.#handle),
+      this.#core.native.synchronizeEvent(this.#held.handle),
     )
   }
 
@@ -100,7 +117,7 @@ export class Event implements Disposable {
     ] as const)
       if (!event.#timed)
         throw badUse(at, name, 'a timed event', 'one without a time', 'record it with { timed: true }')
-    const status = this.#core.native.elapsed(this.#handle, to)
+    const status = this.#core.native.elapsed(this.#held.handle, to)
     if (status === notReady)
       throw badUse(
         at,
@@ -113,16 +130,17 @@ export class Event implements Disposable {
     return this.#core.out[0]!
   }
 
-  /** Lets its driver event be recorded again. Blocks that are kept until the event stay kept. */
+  /**
+   * Lets its driver event be recorded again. Blocks that are kept until the event stay kept. An event that is
+   * garbage is disposed of too, some time later.
+   */
   [Symbol.dispose](): void {
-    const handle = this.#handle
-    this.#handle = 0
-    if (handle !== 0 && !this.#core.closed) this.#core.native.drop(handle)
+    release(this.#held)
   }
 
   #alive(at: string): void {
     this.#core.open('an event')
-    if (this.#handle === 0)
+    if (this.#held.handle === 0)
       throw new DisposedError('an event', `${at} needs one that was not disposed of; record another`)
   }
 }

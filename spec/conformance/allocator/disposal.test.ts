@@ -20,6 +20,7 @@ describe.each(present)('on %s', device => {
     ['exitWhileWaiting', 'process.exit with waits under way'],
     ['collected', 'devices that are no longer referenced'],
     ['lost', 'in development lost blocks are reported by their site, and freed'],
+    ['forgotten', 'events that were not disposed of are used again'],
     ['viewed', 'a view keeps its block'],
     ['orders', 'handles and their device, in every order'],
     ['worker', 'worker threads that end, fail and are terminated'],

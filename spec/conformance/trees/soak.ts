@@ -17,6 +17,8 @@ export interface Soaked {
   readonly seconds: number
   /** Bytes of the device and pinned bytes that the allocators have reserved: the most after a tenth, and at the end. */
   readonly reserved: { readonly early: number; readonly end: number }
+  /** Driver events that the device's lanes have made. They are used again: it is the most that were held at once. */
+  readonly events: { readonly early: number; readonly end: number }
   /** Mebibytes of the JavaScript heap after a collection, where the process can collect; and of the process. */
   readonly heapMiB: { readonly early: number; readonly end: number }
   readonly residentMiB: { readonly early: number; readonly end: number }
@@ -35,6 +37,7 @@ const settle = async (): Promise<void> => {
 interface Held {
   readonly live: number
   readonly reserved: number
+  readonly events: number
   readonly heapMiB: number
   readonly residentMiB: number
 }
@@ -48,6 +51,7 @@ const heldBy = async (device: Device): Promise<Held> => {
   return {
     live: sum('allocation.all.current'),
     reserved: sum('reserved_bytes.all.current'),
+    events: device.stats()['events.created'] ?? 0,
     heapMiB: heapUsed / mebi,
     residentMiB: rss / mebi,
   }
@@ -77,6 +81,7 @@ export const soak = async (
       early = {
         live: now.live,
         reserved: most('reserved'),
+        events: now.events,
         heapMiB: most('heapMiB'),
         residentMiB: most('residentMiB'),
       }
@@ -92,9 +97,11 @@ export const soak = async (
   // A later tree may be the largest one yet; without a bound, a leak of one launch's bytes would show as far more.
   assert(end.reserved <= 4 * early.reserved, `reserved: ${early.reserved}, then ${end.reserved} bytes`)
   // Counts of a collection that was not made say nothing.
-  if (collect !== undefined)
+  if (collect !== undefined) {
     assert(end.heapMiB <= early.heapMiB + 16, `heap: ${early.heapMiB}, then ${end.heapMiB} MiB`)
-  const pair = (key: 'reserved' | 'heapMiB' | 'residentMiB') => ({
+    assert(end.events <= 4 * early.events + 1000, `events: ${early.events}, then ${end.events} were made`)
+  }
+  const pair = (key: 'reserved' | 'events' | 'heapMiB' | 'residentMiB') => ({
     early: Math.round(early[key] * 10) / 10,
     end: Math.round(end[key] * 10) / 10,
   })
@@ -102,7 +109,12 @@ export const soak = async (
     ...{ device: name, trees },
     ...counts,
     seconds: Math.round((performance.now() - began) / 1000),
-    ...{ reserved: pair('reserved'), heapMiB: pair('heapMiB'), residentMiB: pair('residentMiB') },
+    ...{
+      reserved: pair('reserved'),
+      events: pair('events'),
+      heapMiB: pair('heapMiB'),
+      residentMiB: pair('residentMiB'),
+    },
   }
 }
 

@@ -269,7 +269,8 @@ class Walk {
     const block = await taken
     const lane = this.device.defaultLane
     using host = this.device.pinned(4 * width, lane)
-    lane.wait(block.lane.record())
+    using written = block.lane.record()
+    lane.wait(written)
     lane.copy(host, block)
     block.recordUse(lane)
     block.free()
