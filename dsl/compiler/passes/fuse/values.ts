@@ -87,7 +87,8 @@ export class Values {
       return this.measured(node, { op, kind: 'collective', collective: lowered, movedBytes })
     }
     const { kernel, flops, movedBytes } = lowered
-    if (kernel.kind === 'map' && !hasOrder) {
+    // An index counts along a dimension of the kernel's own, which a region may not have.
+    if (kernel.kind === 'map' && !hasOrder && !kernel.code.some(([what]) => what === 'index')) {
       let known = this.known.get(kernel)
       if (known === undefined) {
         const tolerance = operator.tolerance(output, given, node.attrs)
