@@ -90,6 +90,15 @@ const numberText = (value: number): string => {
   return Number.isFinite(value) ? String(value) : `"${value}"`
 }
 
+/**
+ * For JSON.stringify of what is compared and never read again: JSON writes NaN and the infinities as null and -0 as
+ * 0, and kernels that differ in them must not become one.
+ */
+export const exactNumbers = (_key: string, value: unknown): unknown =>
+  typeof value === 'number' && (!Number.isFinite(value) || Object.is(value, -0))
+    ? `number ${Object.is(value, -0) ? '-0' : value}`
+    : value
+
 const encode = (value: unknown): string => {
   if (typeof value === 'number') return numberText(value)
   if (Array.isArray(value)) return `[${value.map(encode).join(', ')}]`

@@ -1,3 +1,4 @@
+import { exactNumbers } from '../../dsl/ir/json.js'
 import type { KernelSpec } from '../../dsl/ir/kernel-spec.js'
 import type { Command, Life, Plan, PlanGraph } from '../../dsl/ir/plan.js'
 import type { NativeBuffer, NativeProgramSpec } from '../addon.js'
@@ -159,12 +160,6 @@ export const nodesOfSeveralTypes = (plan: Plan): readonly number[] => {
   }
   return [...mixed]
 }
-
-// JSON writes NaN and the infinities as null and -0 as 0; kernels that differ in them must not become one.
-const exactNumbers = (_key: string, value: unknown): unknown =>
-  typeof value === 'number' && (!Number.isFinite(value) || Object.is(value, -0))
-    ? `number ${Object.is(value, -0) ? '-0' : value}`
-    : value
 
 const wordCount = (command: Command): number => {
   switch (command[0]) {

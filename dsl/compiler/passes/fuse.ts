@@ -1,4 +1,5 @@
 import type { GraphNode } from '../../ir/graph.js'
+import { exactNumbers } from '../../ir/json.js'
 import type { MapSpec } from '../../ir/kernel-spec.js'
 import type { FusedAttrs } from '../analysis/fused.js'
 import type { Checked } from '../analysis/ir.js'
@@ -22,7 +23,7 @@ class Kernels {
   private readonly known = new Map<string, MapSpec>()
 
   one(kernel: MapSpec): MapSpec {
-    const key = JSON.stringify(kernel)
+    const key = JSON.stringify(kernel, exactNumbers)
     const known = this.known.get(key)
     if (known !== undefined) return known
     this.known.set(key, kernel)

@@ -17,6 +17,7 @@ import {
   graph,
   keep,
   lane,
+  less,
   matmul,
   mul,
   neg,
@@ -30,6 +31,7 @@ import {
   tensor,
   transpose,
   upload,
+  where,
 } from '../../../dsl/index.js'
 import { verify } from '../../../dsl/verify/verify.js'
 import { sample } from '../../fixtures/graphs/random.js'
@@ -70,6 +72,22 @@ describe('fuse', () => {
       return { y: u.pipe(reshape([4096]), exp(), reshape([64, 64]), transpose([1, 0]), neg(), download()) }
     })
     expect(kernelsOf(fused(made as never))).toEqual(['fused'])
+  })
+
+  test('keeps kernels apart that differ in an infinite number or the sign of zero', () => {
+    const made = graph(square, ({ x }) => {
+      const u = x.pipe(upload())
+      const numbers = [Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY, -0, 0]
+      return Object.fromEntries(
+        numbers.map((number, i) => [`y${i}`, u.pipe(less(0.5), where(u, number), neg(), download())]),
+      )
+    })
+    const codes = fused(made as never).nodes.flatMap(({ op, kernel }) =>
+      op === 'fused' && kernel?.kind === 'map' ? [kernel.code] : [],
+    )
+    const chosen = codes.map(code => code.map(([op, number]) => (op === 'const' ? number : undefined)))
+    for (const number of [Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY, -0, 0])
+      expect(chosen.filter(all => all.some(one => Object.is(one, number)))).toHaveLength(1)
   })
 
   test('computes a value with several readers of one kernel once', () => {
