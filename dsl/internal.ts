@@ -21,6 +21,7 @@ export {
   timesOf,
 } from './machine/simulate/compare.js'
 export { laneNames } from './machine/simulate/simulate.js'
+export { arenaBytes, ownBytesFrom } from './memory/arenas.js'
 export { granule, poolPeakOf } from './memory/pool-peak.js'
 export { rounded } from './memory/range-pool.js'
 export { bodyOf, isPlaced, type PlanBody, placed, proofOf } from './trees/body.js'

@@ -81,7 +81,8 @@ class Moving {
     const plan: Plan = {
       ...source,
       buffers: this.buffers,
-      // One launch comes after the other, on every lane, in the one arena of the tree.
+      // One launch comes after the other, on every lane, in the one arena of the tree: also where each tick in
+      // flight would have an arena, and lanes, of its own.
       inFlight: 1,
       commands: source.commands.filter(command => !this.dropped.has(command)),
     }

@@ -11,7 +11,7 @@ import type {
   TreeFeeds,
   TreeValues,
 } from '../../dsl/index.js'
-import { hereLater, rounded } from '../../dsl/internal.js'
+import { arenaBytes, hereLater, ownBytesFrom, rounded } from '../../dsl/internal.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import type { Block } from '../device/block.js'
 import type { Device } from '../device/device.js'
@@ -67,7 +67,7 @@ export interface TreeLayout {
 export interface TreeStats {
   /** Bytes of the arena, which all plans share. */
   readonly arena: number
-  /** By plan: what its own arena would take. Parameters and states are apart from all of them. */
+  /** By plan: what its own arenas would take, one for each tick in flight where it has several. Parameters and states are apart from all of them. */
   readonly alone: Readonly<Record<string, number>>
   readonly layouts: number
   readonly launches: number
@@ -209,9 +209,12 @@ export class PlanTree<R extends AnyTree = AnyTree> implements AsyncDisposable {
   }
 }
 
-/** The arena of a plan by itself, without parameters and states, which are no part of a tree's arena either. */
+/**
+ * The arenas of a plan by itself, one or as many as ticks in flight, without parameters and states, which are no part
+ * of a tree's arena either.
+ */
 const aloneBytes = (plan: Plan): number =>
-  apartOf(plan).reduce((left, { bytes }) => left - rounded(bytes), plan.arena?.[0] ?? 0)
+  apartOf(plan).reduce((left, { bytes }) => left - rounded(bytes), arenaBytes(plan, 0, ownBytesFrom(plan, 0)))
 
 /**
  * Opens a tree of plans on a device. Plans that this process did not compile are judged first; every layout is

@@ -16,6 +16,7 @@ import {
   upload,
 } from '../../../dsl/index.js'
 import { type Block, Device, StaleHandleError, TreeError } from '../../../runtime/index.js'
+import { roomy } from '../../fixtures/machines/roomy.js'
 import { present } from '../devices.js'
 import { affine, all, copy, math, only, planned, row, treeOn } from './kit.js'
 
@@ -170,6 +171,45 @@ describe.each(present)('a plan tree on %s', device => {
     expect(graphs.seen).toEqual(eager.seen)
     expect(eager.graphLaunches).toBe(0)
     expect(graphs.graphLaunches).toBeGreaterThan(0)
+  })
+
+  // Alone its ticks overlap, and nothing in the plan orders them. In a tree one arena serves all launches.
+  it('launches plans that have an arena for each tick in flight one after the other, in one arena', async () => {
+    const towers = graph('towers', { s: row, x: row }, ({ s, x }) => {
+      const [d, e] = [s.pipe(upload(copy)), x.pipe(upload(copy))]
+      const left = d.pipe(mul(0.5), add(1))
+      const right = e.pipe(on(math), mul(3), add(-2))
+      return {
+        s: left.pipe(on(math), add(right)).pipe(download(copy)),
+        seen: left.pipe(mul(right)).pipe(download(copy)),
+      }
+    })
+    const plan = planned(towers, { mode: 'graph', inFlight: 3, machine: roomy })
+    expect(plan.arenas).toBe(3)
+    const jitter = device === 'host' ? { host: { jitter: 7, jitterMicroseconds: 60 } } : {}
+    const spec = tree({ plans: { towers: plan }, start: ['towers'], then: { towers: ['towers'] } })
+    await using t = await treeOn(device, spec, { inFlight: 3, poison: false, ...jitter })
+    await t.prepare()
+    const { alone, arena } = t.stats()
+    // Beside what it takes here: the arenas of two further ticks.
+    expect(alone.towers).toBe(3 * plan.arena![0]!)
+    expect(arena).toBeLessThan(alone.towers!)
+    let s = 4
+    const seen: number[] = []
+    let last = t.launch('towers', { s: all(s), x: all(0) })
+    const found = [last.values]
+    for (let i = 0; i < 40; i++) {
+      const [left, right] = [Math.fround(Math.fround(s * 0.5) + 1), i * 3 - 2]
+      seen.push(Math.fround(left * right))
+      s = Math.fround(left + right)
+      if (i === 39) break
+      last = last.next('towers', { x: all(i + 1) })
+      found.push(last.values)
+    }
+    expect(only(await last.handles.s.read())).toBe(s)
+    expect((await Promise.all(found)).map(values => only(values.seen))).toEqual(seen)
+    expect(t.stats()).toMatchObject({ moves: 0, layouts: 3 })
+    expect(t.stats().executables.graphLaunches).toBe(40)
   })
 
   it('gives its memory back, and closes twice', async () => {

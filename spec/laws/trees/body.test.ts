@@ -24,6 +24,7 @@ import type { ByteRange } from '../../../dsl/trees/byte-ranges.js'
 import { layOut } from '../../../dsl/trees/layout.js'
 import { type ResidentPlan, residentPlan } from '../../../dsl/trees/resident.js'
 import { sample } from '../../fixtures/graphs/random.js'
+import { roomy } from '../../fixtures/machines/roomy.js'
 import { runs } from '../../fixtures/runs.js'
 
 const row = tensor('f32', [16, 16])
@@ -64,6 +65,7 @@ describe('a plan whose ports stay on the device', () => {
   })
 
   it('obeys the laws in every layout, with whatever is kept beside it', () => {
+    let withArenas = 0
     fc.assert(
       fc.property(
         sample(),
@@ -71,11 +73,13 @@ describe('a plan whose ports stay on the device', () => {
         fc.integer({ min: 1, max: 4 }),
         fc.array(fc.tuple(fc.integer({ min: 0, max: 40 }), fc.integer({ min: 1, max: 6 })), { maxLength: 4 }),
         fc.constantFrom('eager' as const, 'graph' as const),
-        ({ graph: given }, choice, lanes, holes, mode) => {
-          const compiled = compile(given, { storage: 'planned', lanes, mode })
+        fc.integer({ min: 1, max: 3 }),
+        ({ graph: given }, choice, lanes, holes, mode, inFlight) => {
+          const compiled = compile(given, { storage: 'planned', lanes, mode, inFlight, machine: roomy })
           if (E.isLeft(compiled)) return
           const plan = compiled.right as Plan
           if (plan.devices > 1) return
+          if (plan.arenas !== undefined) withArenas++
           const some = (names: Set<string>) => [...names].filter((_, i) => (choice >> (i % 24)) & 1)
           const body = bodyOf(residentOf(plan, some(all(plan, 'input')), some(all(plan, 'output'))))
           const kept: ByteRange[] = []
@@ -95,6 +99,7 @@ describe('a plan whose ports stay on the device', () => {
       ),
       { numRuns: runs(150) },
     )
+    expect(withArenas).toBeGreaterThan(0)
   })
 
   it('obeys them where an input is kept as well', () => {
