@@ -213,9 +213,9 @@ export interface NativeProgram {
    * and its size. The next tick in the slot comes after all uses that were marked on it.
    */
   block(buffer: number, slot: number): readonly [handle: number, address: number, size: number]
-  /** Copies bytes into a device state or param buffer, before the first tick. */
+  /** Copies bytes into a device state or param buffer, after the ticks in flight: submit none before it resolves. */
   load(buffer: number, bytes: Uint8Array): Promise<void>
-  /** Copies a device state or param buffer out, after the ticks in flight. */
+  /** Copies a device state or param buffer out, after the ticks in flight: submit none before it resolves. */
   read(buffer: number): Promise<ArrayBuffer>
   /**
    * Hands tick number `tick` (0, 1, 2 …) to the issuing thread and returns at once. Its inputs and outputs are in

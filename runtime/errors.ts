@@ -13,6 +13,8 @@ export type DeviceErrorTag =
   | 'BadPlan' // a plan from elsewhere that is malformed, breaks a law about safety, or cannot be run
   | 'MissingParam'
   | 'WrongParam' // wrong type or size, unknown name, or its source threw
+  | 'MissingState' // a file of states without one of them
+  | 'WrongState' // wrong type or size, unknown name, or its source threw
   | 'MissingReference' // a user's kernel on `host`, of a plan that was read from a file
   | 'BadOption'
   | 'Cancelled' // the signal was aborted
@@ -41,6 +43,10 @@ export type RunErrorTag =
   | 'TickFailed' // the device failed; the session is over
   | 'AlreadyRunning'
   | 'SessionFailed' // an earlier run met a failure of the device
+  | 'UnknownName' // no state or parameter of this name
+  | 'WrongWrite' // a value of another type or length than its state or parameter, or its source threw
+  | 'SharedParam' // a write to a parameter that other sessions read
+  | 'CopyFailed' // the device failed in a copy between two ticks; after a write the session is over
   | 'BadOption'
 
 /** The Observable's `error`: an Error whose fields are the same data as every other fault of Braid. */

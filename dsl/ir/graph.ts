@@ -40,7 +40,7 @@ export interface Where {
  * | `param` | host/device | none | `{}`; `name` is the parameter's name; on the host it is read in place |
  * | `upload` | device | 1 host value | `{ ahead?: number }` |
  * | `download` | host | 1 device value | `{}` |
- * | `delay` | device | 1 device value | `{ init: number \| number[] }`: init, then the previous input |
+ * | `delay` | device | 1 device value | `{ init, name? }`: init (a number, or a list), then the previous input |
  * | `window` | as its input | 1 value | `{ n }`: n successive values as one, once for n |
  * | `every` | as its input | 1 value | `{ n }`: the last of n values, once for n |
  * | `hold` | device | 1 device value | `{ init, n? }`: the newest value of a slow flow, at a higher rate |

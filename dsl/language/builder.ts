@@ -48,6 +48,7 @@ export class Builder {
   readonly outputs: GraphOutput[] = []
   readonly problems: CompileError[] = []
   readonly params = new Set<string>()
+  readonly states = new Set<string>()
   readonly bodies = new NestedBodies()
   open = true
   private readonly counts = new Map<string, number>()

@@ -291,26 +291,24 @@ MaybeFailure Session::transfer(std::uint32_t buffer, void* host, bool toDevice) 
   return failureOf(driver, status, (toDevice ? "load " : "read ") + spec.name);
 }
 
+MaybeFailure Session::awaitSubmitted(const char* op) {
+  if (!program_) return invalidProgram(op, "the program is closed");
+  const std::uint64_t target = issueThread_.submitted(*this);
+  std::unique_lock lock(mutex_);
+  ended_.wait(lock, [&] { return completed_ >= std::min(target, end_); });
+  if (completed_ < target) return invalidProgram(op, "the program is closed");
+  return failure_;
+}
+
 MaybeFailure Session::load(std::uint32_t buffer, const void* bytes) {
   std::lock_guard hold(transferMutex_);
-  {
-    std::lock_guard lock(mutex_);
-    if (end_ != open_) return invalidProgram("load", "the program is closed");
-  }
-  if (issueThread_.submitted(*this) > 0) return invalidProgram("load", "a tick has been submitted already");
+  if (MaybeFailure failure = awaitSubmitted("load")) return failure;
   return transfer(buffer, const_cast<void*>(bytes), true);
 }
 
 MaybeFailure Session::read(std::uint32_t buffer, void* bytes) {
   std::lock_guard hold(transferMutex_);
-  if (!program_) return invalidProgram("read", "the program is closed");
-  {
-    const std::uint64_t target = issueThread_.submitted(*this);
-    std::unique_lock lock(mutex_);
-    ended_.wait(lock, [&] { return completed_ >= std::min(target, end_); });
-    if (completed_ < target) return invalidProgram("read", "the program is closed");
-    if (failure_) return *failure_;
-  }
+  if (MaybeFailure failure = awaitSubmitted("read")) return failure;
   return transfer(buffer, bytes, false);
 }
 

@@ -100,6 +100,8 @@ class Session : private IssueThread::Queue {
   // needs.
   bool submit(std::uint64_t tick, std::uint32_t slot, const std::vector<Mark*>& uses);
   bool submit(std::uint64_t tick) { return submit(tick, static_cast<std::uint32_t>(tick % spec_.inFlight)); }
+  // Copies a buffer in or out after the ticks that are submitted. The caller submits no more before it
+  // returns: those would run beside the copy.
   MaybeFailure load(std::uint32_t buffer, const void* bytes);
   MaybeFailure read(std::uint32_t buffer, void* bytes);
   SessionStats stats() const;
@@ -128,6 +130,7 @@ class Session : private IssueThread::Queue {
   void finishFailure(std::uint64_t tick);
   void drain();
   SessionStats count() const;
+  MaybeFailure awaitSubmitted(const char* op);
   MaybeFailure transfer(std::uint32_t buffer, void* host, bool toDevice);
 
   static constexpr std::uint64_t open_ = ~std::uint64_t{0};

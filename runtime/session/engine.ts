@@ -5,9 +5,10 @@ import type { SessionDevice } from '../device/devices.js'
 import { type KeptBlock, released, whenReleased } from '../device/released.js'
 import type { RunError } from '../errors.js'
 import { fill, type Mismatch } from '../values.js'
+import type { Keeper } from './kept.js'
 import { type Leased, type LeaseOwner, makeLease } from './lease.js'
 import { Loans } from './loans.js'
-import { tickFailed, warnCloseFailed, warnLostLease, warnUnfinishedTick } from './messages.js'
+import { sessionFailed, tickFailed, warnCloseFailed, warnLostLease, warnUnfinishedTick } from './messages.js'
 import { inputViews, type Port, portsOf, viewsOf, type Written } from './ports.js'
 import type { Run, RunHost } from './run.js'
 import { Recent } from './stats.js'
@@ -28,7 +29,7 @@ export interface EngineParts {
  * Invariant: a feed accesses a slot's memory only while the slot is free in `ticks`, the device only while it
  * is in flight, a reader only while it is leased.
  */
-export class Engine implements RunHost, LeaseOwner {
+export class Engine implements RunHost, LeaseOwner, Keeper {
   readonly ticks: Ticks
   readonly inputs: readonly Port[]
   readonly outputs: readonly Port[]
@@ -51,6 +52,9 @@ export class Engine implements RunHost, LeaseOwner {
   #filling = 0
   #stopping: Promise<void> | undefined
   #onDrained: (() => void)[] = []
+  /** Bodies of `between` that have not ended, and the end of the last one. */
+  #pending = 0
+  #lastBetween: Promise<unknown> = Promise.resolve()
   readonly #loans = new Loans()
   #last: { stats: NativeStats; trace: NativeTrace } | undefined
 
@@ -133,8 +137,43 @@ export class Engine implements RunHost, LeaseOwner {
     return this.#last?.trace ?? this.parts.program.trace()
   }
 
+  get held(): boolean {
+    return this.#pending > 0
+  }
+
+  async between<A>(body: (next: number) => Promise<A>): Promise<A> {
+    this.#pending++
+    const turn = this.#lastBetween
+      .then(() => this.#drained())
+      .then(() => {
+        if (this.failure) throw sessionFailed(this.parts.plan.name, this.parts.plan, this.failure)
+        return body(this.ticks.next)
+      })
+    this.#lastBetween = turn.catch(() => undefined)
+    try {
+      return await turn
+    } finally {
+      this.#pending--
+      this.run?.advance()
+    }
+  }
+
   read(buffer: number): Promise<ArrayBuffer> {
     return this.parts.program.read(buffer)
+  }
+
+  load(buffer: number, bytes: Uint8Array): Promise<void> {
+    return this.parts.program.load(buffer, bytes)
+  }
+
+  view(buffer: number): ArrayBuffer {
+    return this.parts.program.view(buffer, 0)
+  }
+
+  broken(failure: RunError): void {
+    this.failure ??= failure
+    this.run?.abort(failure)
+    void this.close()
   }
 
   /** Drains, then frees. Idempotent, never rejects: a failure while freeing becomes a warning. */
@@ -142,6 +181,7 @@ export class Engine implements RunHost, LeaseOwner {
     this.#stopping ??= this.#drained().then(async () => {
       const { program, devices } = this.parts
       try {
+        await this.#lastBetween
         this.#last = { stats: program.stats(), trace: program.trace() }
         this.#views = []
         this.#loans.close()

@@ -8,6 +8,7 @@ import type { NativeFailure } from '../addon.js'
 import type { Block } from '../device/block.js'
 import { failureText, isNativeFailure } from '../device/open-failure.js'
 import { type DeviceError, RunError, type RunErrorTag } from '../errors.js'
+import type { SafetensorsFault } from '../files/safetensors.js'
 import { describe, type Mismatch, thrown, type ValueSpec } from '../values.js'
 
 // ---- open -------------------------------------------------------------------------------------------------
@@ -172,16 +173,20 @@ export const missingParam = (
     `a typed array, or a function that fills the bytes`,
 })
 
-export const wrongParam = (name: string, mismatch: Mismatch): DeviceError => ({
-  _tag: 'WrongParam',
-  at: `params.${name}`,
+/** Values by name that `open` takes: the option of that name. */
+export type Kind = 'params' | 'state'
+const wrongTag = { params: 'WrongParam', state: 'WrongState' } as const
+
+export const wrongParam = (name: string, mismatch: Mismatch, kind: Kind = 'params'): DeviceError => ({
+  _tag: wrongTag[kind],
+  at: `${kind}.${name}`,
   subject: name,
   ...mismatch,
 })
 
-export const paramThrew = (name: string, cause: unknown): DeviceError => ({
-  _tag: 'WrongParam',
-  at: `params.${name}`,
+export const paramThrew = (name: string, cause: unknown, kind: Kind = 'params'): DeviceError => ({
+  _tag: wrongTag[kind],
+  at: `${kind}.${name}`,
   subject: name,
   wanted: 'a source that fills the bytes',
   found: `one that threw: ${thrown(cause)}`,
@@ -189,12 +194,84 @@ export const paramThrew = (name: string, cause: unknown): DeviceError => ({
   cause,
 })
 
-// ---- a run ------------------------------------------------------------------------------------------------
-
 const runError =
   (_tag: RunErrorTag) =>
   (at: string, subject: string, fault: Mismatch, cause?: unknown): RunError =>
     new RunError({ _tag, at, subject, ...fault }, { cause })
+
+// ---- states -----------------------------------------------------------------------------------------------
+
+const listed = (names: readonly string[], none: string): string =>
+  names.length === 0 ? none : names.length <= 32 ? names.join(', ') : `${names.slice(0, 32).join(', ')}, …`
+
+export const unknownState = (name: string, names: readonly string[]): DeviceError => ({
+  _tag: 'WrongState',
+  at: `state.${name}`,
+  subject: name,
+  wanted: `a state of the plan: ${listed(names, 'it has none')}`,
+  found: 'another name',
+  next: 'correct the name, or leave it out: a plan leaves out states that no output needs',
+})
+
+export const missingState = ({ name, dtype, shape }: ValueSpec, file: string): DeviceError => ({
+  _tag: 'MissingState',
+  at: `state.${name}`,
+  subject: name,
+  wanted: `a value of ${dtype}[${shape.join(', ')}]`,
+  found: `none in ${file}`,
+  next: `write all states to the file (session.state.save), or give some by name: { ${JSON.stringify(name)}: … }`,
+})
+
+export const unreadableState = (fault: SafetensorsFault): DeviceError => ({ ...fault, _tag: 'WrongState' })
+
+const nameOf = { params: 'parameter', state: 'state' } as const
+
+const about = (kind: Kind, name: string): string => `session.${kind}: ${name}`
+
+export const unknownName = (at: string, kind: Kind, name: unknown, names: readonly string[]): RunError =>
+  runError('UnknownName')(at, about(kind, typeof name === 'string' ? name : describe(name)), {
+    wanted: `the name of a ${nameOf[kind]}: ${listed(names, 'this plan has none')}`,
+    found: describe(name),
+    next: `use one of the names; a plan leaves out what no output needs`,
+  })
+
+export const wrongWrite = (
+  at: string,
+  kind: Kind,
+  name: string,
+  { wanted, found, next }: Mismatch,
+  cause?: unknown,
+): RunError => runError('WrongWrite')(at, about(kind, name), { wanted, found, next }, cause)
+
+export const notValues = (at: string, kind: Kind, found: unknown): RunError =>
+  wrongWrite(at, kind, 'write', {
+    wanted: 'a name and a value, or an object of values by name',
+    found: describe(found),
+    next: `write session.${kind}.write('name', value)`,
+  })
+
+export const sharedParam = (at: string, name: string): RunError =>
+  runError('SharedParam')(at, about('params', name), {
+    wanted: 'a parameter of this session alone',
+    found: 'one that sessions share, whose ticks know nothing of each other',
+    next: 'open the plan with values of its own for what is written; other sessions keep what they were opened with',
+  })
+
+export const copyFailed = (at: string, op: string, failure: NativeFailure, isOver: boolean): RunError =>
+  runError('CopyFailed')(
+    at,
+    op,
+    {
+      wanted: 'a copy between two ticks',
+      found: isNativeFailure(failure) ? failureText(failure) : thrown(failure),
+      next: isOver
+        ? 'the value may be written in part, so this session is over and freed: open the plan again'
+        : 'try again, or open the plan again',
+    },
+    failure,
+  )
+
+// ---- a run ------------------------------------------------------------------------------------------------
 
 const wrongFeeds = runError('WrongFeeds')
 const badOption = runError('BadOption')
@@ -212,7 +289,7 @@ export const blockFed = (block: Block, mismatch: Mismatch): Mismatch => ({
 export const sessionFailed = (at: string, plan: Plan, failure: RunError): RunError =>
   runError('SessionFailed')(at, `the session of "${plan.name}"`, {
     wanted: 'a device that works',
-    found: `an earlier failure of a tick: ${failure.found}`,
+    found: `an earlier failure: ${failure.found}`,
     next: 'open the plan again: the process and other sessions live on',
   })
 

@@ -14,11 +14,12 @@ import { Engine } from './engine.js'
 import { flatten } from './flatten.js'
 import { cancelled, tooFewDevices, tooManyInFlight, unreadable } from './messages.js'
 import { checkOptions, type DeviceChoice, type OpenOptions } from './options.js'
-import { checkParams, deviceParams, load, type ParamSources } from './params.js'
+import { checkParams, deviceParams, loadParams, type ParamSources } from './params.js'
 import type { Written } from './ports.js'
 import { referencesFor } from './references.js'
 import { makeSession, type Session } from './session.js'
 import { deviceOf, ParamFailure, SharedParams, sourcesOf, withBlocks } from './shared-params.js'
+import { checkState, loadStates } from './state.js'
 
 /**
  * Opens a plan on a device: checks its arguments, builds the kernels, reserves the memory, fills the
@@ -61,6 +62,7 @@ const errorsTogether = (plan: Plan, options: OpenOptions): readonly DeviceError[
     ...choiceErrors(chosen(options), plan.devices, problem => tooFewDevices(plan, problem)),
     ...(inFlight <= plan.inFlight ? [] : [tooManyInFlight(plan, inFlight)]),
     ...checkParams(plan, params, writtenIn(plan)),
+    ...checkState(plan, options.state),
   ]
 }
 
@@ -73,6 +75,7 @@ const opened = async <I extends Ports, O extends Ports>(
   let devices: readonly SessionDevice[] = []
   let opening = (Array.isArray(wanted) ? wanted : [wanted as DeviceChoice]).map(choiceName).join(', ')
   let program: NativeProgram | undefined
+  let sharedBuffers: ReadonlySet<number> = new Set()
   const fail = async (error: DeviceError): Promise<E.Either<DeviceError, never>> => {
     // The first error is reported. Freeing after it may fail as well.
     await program?.close().catch(() => undefined)
@@ -90,6 +93,7 @@ const opened = async <I extends Ports, O extends Ports>(
     const references = onHost ? referencesFor(plan, flat, options.references ?? {}) : { byKernel: {} }
     if ('errors' in references) return await fail(together(references.errors))
     const failure = await withShared(plan, options, devices, async shared => {
+      sharedBuffers = new Set(shared.map(([id]) => id))
       program = await device.program(flat.spec, {
         ...(peers.length > 0 ? { peers } : {}),
         ...(options.trace ? { trace: true } : {}),
@@ -97,7 +101,10 @@ const opened = async <I extends Ports, O extends Ports>(
         ...(shared.length > 0 ? { shared } : {}),
         ...(onHost ? { references: references.byKernel } : {}),
       })
-      return load(plan, program, sourcesIn(options), new Set(shared.map(([id]) => id)), signal)
+      return (
+        (await loadParams(plan, program, sourcesIn(options), sharedBuffers, signal)) ??
+        (await loadStates(plan, program, options.state, signal))
+      )
     })
     if (failure) return await fail(failure)
     signal?.throwIfAborted()
@@ -128,6 +135,7 @@ const opened = async <I extends Ports, O extends Ports>(
     engine,
     traced: options.trace === true,
     leaseWarningMs: options.leaseWarningMs ?? 5000,
+    shared: sharedBuffers,
   }
   return E.right(makeSession<I, O>(parts))
 }

@@ -8,6 +8,7 @@ import type { DeviceError } from '../errors.js'
 import type { ParamSources } from './params.js'
 import type { References } from './references.js'
 import type { SharedParams } from './shared-params.js'
+import type { StateSources } from './state.js'
 
 /** A device's name, or a device that is open. */
 export type DeviceChoice = 'auto' | DeviceName | (string & {}) | Device
@@ -29,6 +30,11 @@ export interface OpenOptions {
   readonly inFlight?: number
   /** The values of the graph's parameters, by name; or those that sessions share, from `params(device, …)`. */
   readonly params?: ParamSources | SharedParams
+  /**
+   * Values of states before the first tick, by name; or a file of all of them: `safetensors(path)`, as
+   * `session.state.save(path)` wrote it. States without one begin as the graph says.
+   */
+  readonly state?: StateSources
   /** Settings of the host device: its memory, rates, jitter, faults. */
   readonly host?: HostOptions
   /** Times every run command, for `session.trace()`. */
@@ -58,6 +64,10 @@ const checks: Readonly<Record<keyof OpenOptions, Check>> = {
   pool: check('a MemPool, from device.pool()', value => MemPool.is(value)),
   inFlight: whole('', 1),
   params: object,
+  state: check(
+    "values of states by name, or safetensors('state.safetensors')",
+    value => typeof value === 'function' || object.holds(value),
+  ),
   host: object,
   trace: flag,
   poison: flag,

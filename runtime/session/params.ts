@@ -5,7 +5,7 @@ import { elements } from '../../dsl/ir/tensor.js'
 import type { NativeProgram } from '../addon.js'
 import type { DeviceError } from '../errors.js'
 import { arrayOver, fill, type ValueSpec } from '../values.js'
-import { missingParam, paramThrew, wrongParam } from './messages.js'
+import { type Kind, missingParam, paramThrew, wrongParam } from './messages.js'
 import { specOf, type Written } from './ports.js'
 
 /** The parameter whose bytes a function fills. */
@@ -23,7 +23,7 @@ const paramsOf = (plan: Plan): readonly PlanBuffer[] =>
   plan.buffers.filter(({ life, alias }) => life === 'param' && alias === undefined)
 
 /** Parameters by name. A parameter that several devices read is resident on each of them. */
-const byName = (plan: Plan): readonly (readonly [PlanBuffer, ...PlanBuffer[]])[] => {
+export const paramsByName = (plan: Plan): readonly (readonly [PlanBuffer, ...PlanBuffer[]])[] => {
   const named = new Map<string, [PlanBuffer, ...PlanBuffer[]]>()
   for (const buffer of paramsOf(plan)) {
     const known = named.get(buffer.name)
@@ -38,7 +38,9 @@ const byName = (plan: Plan): readonly (readonly [PlanBuffer, ...PlanBuffer[]])[]
  * parameter that the plan does not have is no error, since a plan leaves out parameters that no output needs.
  */
 export const checkParams = (plan: Plan, given: ParamSources, written: Written): readonly DeviceError[] =>
-  byName(plan).flatMap(([buffer]) => problemOf(plan, given, specOf(buffer, written('param', buffer.name))))
+  paramsByName(plan).flatMap(([buffer]) =>
+    problemOf(plan, given, specOf(buffer, written('param', buffer.name))),
+  )
 
 const problemOf = (plan: Plan, given: ParamSources, spec: ValueSpec): readonly DeviceError[] => {
   const { name } = spec
@@ -58,18 +60,18 @@ const problemOf = (plan: Plan, given: ParamSources, spec: ValueSpec): readonly D
 }
 
 /**
- * Gives every parameter its value, on every device that has it, and every state its first value. Pinned
- * parameters are filled in place, device parameters through one staging buffer at a time. Those in `shared`
- * are filled already. Stops at the first source that throws.
+ * Gives every parameter its value, on every device that has it. Pinned parameters are filled in place, device
+ * parameters through one staging buffer at a time. Those in `shared` are filled already. Stops at the first source
+ * that throws.
  */
-export const load = async (
+export const loadParams = async (
   plan: Plan,
   program: NativeProgram,
   given: ParamSources,
   shared: ReadonlySet<number>,
   signal?: AbortSignal,
 ): Promise<DeviceError | undefined> => {
-  for (const all of byName(plan)) {
+  for (const all of paramsByName(plan)) {
     const [buffer, ...others] = all.filter(({ id }) => !shared.has(id))
     if (buffer === undefined) continue
     signal?.throwIfAborted()
@@ -82,30 +84,26 @@ export const load = async (
     if (failure) return failure
     if (!pinned) for (const { id } of [buffer, ...others]) await program.load(id, bytes)
   }
-  for (const buffer of plan.buffers)
-    if (buffer.life === 'state' && buffer.alias === undefined && buffer.init !== undefined) {
-      signal?.throwIfAborted()
-      await program.load(buffer.id, firstState(buffer, buffer.init))
-    }
   return undefined
 }
 
-/** Fills the bytes of a parameter from its source; or the error. */
+/** Fills the bytes of a parameter, or of a state, from its source; or the error. */
 export const fillParam = async (
   bytes: Uint8Array,
   source: ParamSource,
   spec: ValueSpec,
+  kind: Kind = 'params',
 ): Promise<DeviceError | undefined> => {
   if (typeof source !== 'function') {
     const mismatch = fill(arrayOver(bytes.buffer as ArrayBuffer, bytes.byteOffset, spec), source, spec)
-    return mismatch && wrongParam(spec.name, mismatch)
+    return mismatch && wrongParam(spec.name, mismatch, kind)
   }
   try {
     const { name, dtype, shape } = spec
     await source(bytes, { name, dtype, shape, bytes: spec.bytes })
     return undefined
   } catch (cause) {
-    return paramThrew(spec.name, cause)
+    return paramThrew(spec.name, cause, kind)
   }
 }
 
@@ -124,7 +122,7 @@ export const deviceParams = (
   plan: Plan,
   holds: (device: number) => boolean,
 ): readonly { readonly spec: ValueSpec; readonly ids: readonly number[] }[] =>
-  byName(plan).flatMap(all => {
+  paramsByName(plan).flatMap(all => {
     const ids = all.filter(({ space, device }) => space === 'device' && holds(device)).map(({ id }) => id)
     return ids.length === 0 ? [] : [{ spec: specOf(all[0]), ids }]
   })

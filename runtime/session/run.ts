@@ -13,6 +13,8 @@ export interface RunHost {
   readonly ticks: Ticks
   /** Copies value number `part` of an input into the slot of a tick. */
   fill(input: number, tick: number, part: number, value: unknown): Mismatch | undefined
+  /** Whether something happens between two ticks, so that none is submitted. `advance` is called when it is over. */
+  readonly held: boolean
   /** Hands the next tick to the device. May throw. */
   submit(): void
   dropped(input: string): void
@@ -148,6 +150,7 @@ export class Run {
       if (this.#ending) return false
     }
     if (!ready) return tick >= this.#limit()
+    if (this.host.held) return false
     try {
       this.#flying++
       this.host.submit()

@@ -11,6 +11,7 @@ import { arrayOver, describe } from '../values.js'
 import type { Engine } from './engine.js'
 import { namedFeeds } from './feeds.js'
 import { iterate } from './iterate.js'
+import { type Keeper, SessionParams, SessionState } from './kept.js'
 import { alreadyRunning, badRunOptions, badSignal, badTicks, sessionFailed } from './messages.js'
 import { specOf } from './ports.js'
 import { Run } from './run.js'
@@ -57,7 +58,11 @@ export interface Session<I extends Ports = Ports, O extends Ports = Ports> exten
   stats(): SessionStats
   /** The runs, if opened with `trace: true`: each run command of each tick, with its lane and times. */
   trace(): readonly TraceRecord[]
-  /** Copies a state or device parameter out, by its buffer's name, after what is in flight. */
+  /** What `scan`, `delay` and `hold` keep from tick to tick, by name. */
+  readonly state: SessionState
+  /** The parameters of the plan, by name. */
+  readonly params: SessionParams
+  /** Copies a state or device parameter out, by its buffer's name, between two ticks. */
   read(name: string): Promise<HostArray>
   /** Stops a run that is active, drains, then frees. Idempotent. */
   close(): Promise<void>
@@ -69,6 +74,8 @@ export interface SessionParts {
   readonly engine: Engine
   readonly traced: boolean
   readonly leaseWarningMs: number
+  /** The buffers of parameters that other sessions share. */
+  readonly shared: ReadonlySet<number>
 }
 
 export const makeSession = <I extends Ports, O extends Ports>(parts: SessionParts): Session<I, O> =>
@@ -87,6 +94,8 @@ class OpenSession {
   readonly device: DeviceSummary
   readonly devices: readonly DeviceSummary[]
   readonly inFlight: number
+  readonly state: SessionState
+  readonly params: SessionParams
   readonly #engine: Engine
   #closing: Promise<void> | undefined
 
@@ -96,6 +105,20 @@ class OpenSession {
     this.device = parts.devices[0]!
     this.#engine = parts.engine
     this.inFlight = parts.engine.ticks.size
+    const { plan, engine, shared } = parts
+    const between: Keeper['between'] = async body => {
+      this.#alive()
+      return engine.between(body)
+    }
+    const keeper: Keeper = {
+      between,
+      load: (buffer, bytes) => engine.load(buffer, bytes),
+      read: buffer => engine.read(buffer),
+      view: buffer => engine.view(buffer),
+      broken: failure => engine.broken(failure),
+    }
+    this.state = new SessionState(plan, keeper)
+    this.params = new SessionParams(plan, keeper, shared)
   }
 
   get closed(): boolean {
@@ -169,7 +192,7 @@ class OpenSession {
         'read: wanted the name of a state or device parameter ' +
           `(${readable.map(b => b.name).join(', ') || 'this plan has none'}); found ${describe(name)}`,
       )
-    return arrayOver(await this.#engine.read(buffer.id), 0, specOf(buffer))
+    return arrayOver(await this.#engine.between(() => this.#engine.read(buffer.id)), 0, specOf(buffer))
   }
 
   close(): Promise<void> {

@@ -2,7 +2,7 @@ import { placed } from '../../dsl/internal.js'
 import type { Plan } from '../../dsl/ir/plan.js'
 import { type NativeDevice, type NativeSequence, native } from '../addon.js'
 import { together } from '../errors.js'
-import { load, type ParamSources } from '../session/params.js'
+import { loadParams, type ParamSources } from '../session/params.js'
 import { specOf } from '../session/ports.js'
 import { type References, referencesFor } from '../session/references.js'
 import { type SharedParams, withBlocks } from '../session/shared-params.js'
@@ -153,8 +153,7 @@ export class Executables {
         ...(onHost ? { references: references.byKernel } : {}),
       })
       // States have their first values already, and keep the present ones.
-      const stateless = { ...plan, buffers: plan.buffers.filter(({ life }) => life !== 'state') }
-      const failure = await load(stateless, program, this.parts.params, new Set(byBuffer.keys()))
+      const failure = await loadParams(plan, program, this.parts.params, new Set(byBuffer.keys()))
       if (failure !== undefined) {
         await program.close()
         throw new Error(failure.found)

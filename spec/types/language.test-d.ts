@@ -162,6 +162,12 @@ graph({ a: tensor('f32', ['n', 3]), b: tensor('f32', [5, 3]), c: tensor('f16', [
   same<typeof running, F32<readonly ['n', 3]>>(true)
   const sums = x.pipe(scan((acc, now) => acc.pipe(add(now.pipe(sum(0)))), 0, tensor('f32', [3])))
   same<typeof sums, F32<readonly [3]>>(true)
+  const named = x.pipe(scan((acc, now) => acc.pipe(add(now)), 0, { name: 'total' }))
+  same<typeof named, F32<readonly ['n', 3]>>(true)
+  x.pipe(scan((acc, now) => acc.pipe(add(now.pipe(sum(0)))), 0, tensor('f32', [3]), { name: 'sums' }))
+  x.pipe(delay(0, { name: 'before' }))
+  // @ts-expect-error the option is called name
+  x.pipe(delay(0, { called: 'before' }))
   // @ts-expect-error the next acc has another shape than acc
   x.pipe(scan((acc, now) => acc.pipe(add(now), sum(0)), 0))
 

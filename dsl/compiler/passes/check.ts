@@ -201,8 +201,10 @@ const nameFaults = (ir: GraphIR): CompileError[] => {
       faults.push(fault('DuplicateName', at, name, `one ${kind} of this name`, 'two', 'rename one of them'))
     seen.add(`${kind} ${name}`)
   }
-  for (const node of ir.nodes)
+  for (const node of ir.nodes) {
     if (node.op === 'input' || node.op === 'param') note(node.op, node.name, node.at)
+    if (node.op === 'delay' || node.op === 'hold') note('state', node.name, node.at)
+  }
   for (const output of ir.outputs) note('output', output.name, ir.nodes[output.node]?.at ?? ir.name)
   return faults
 }

@@ -1,7 +1,7 @@
 import type { Where } from '../../ir/graph.js'
 import { show } from '../../ir/show.js'
 import { type BoundSpec, elements, showSpec, type TensorSpec } from '../../ir/tensor.js'
-import { type Builder, piped } from '../builder.js'
+import { type Builder, type FlowValue, piped } from '../builder.js'
 import type { Flow } from '../flow.js'
 import { badAttribute, type UnplacedError } from '../messages.js'
 import type { AnyTensor } from '../tensor.js'
@@ -65,16 +65,70 @@ export const initLength = (init: unknown, spec: BoundSpec): UnplacedError | unde
       )
 }
 
+export interface StateOptions {
+  /**
+   * The state's name: `session.state.read(name)`. A graph has one state of each name. Without one it is called by
+   * its number: `delay[0]`, in the order of the calls of `delay` and `scan`.
+   */
+  readonly name?: string
+}
+
+/** The given name of a state; undefined without one, or, with an error reported, for options that are invalid. */
+export const stateName = (
+  builder: Builder,
+  at: Where,
+  subject: string,
+  options: unknown,
+): string | undefined => {
+  if (options === undefined) return undefined
+  const given = typeof options === 'object' && options !== null ? options : {}
+  const { name } = given as StateOptions
+  const isValid = given === options && Object.keys(given).every(key => key === 'name')
+  if (isValid && name === undefined) return undefined
+  if (isValid && typeof name === 'string' && name !== '') return name
+  builder.report(
+    at,
+    subject,
+    badAttribute('options of a state, such as { name }', show(options), "name it: { name: 'total' }"),
+  )
+  return undefined
+}
+
+/** A state whose next value is the node `next`, on the lane of the flow `x`. */
+export const stateNode = (
+  x: FlowValue,
+  at: Where,
+  subject: string,
+  spec: TensorSpec,
+  state: { readonly next: number; readonly init: unknown; readonly options: unknown },
+): FlowValue => {
+  const { builder, hint } = x
+  const name = stateName(builder, at, subject, state.options)
+  const init = initOf(builder, at, name ?? subject, spec, state.init)
+  const attrs = name === undefined ? { init } : { init, name }
+  const node = { op: 'delay', inputs: [state.next], attrs, spec, place: 'device', lane: hint, at } as const
+  const value = builder.flow(name === undefined ? node : { ...node, name }, hint)
+  const label = builder.nodes[value.id]!.name
+  if (builder.states.has(label))
+    builder.report(at, label, {
+      _tag: 'DuplicateName',
+      wanted: 'one state of this name',
+      found: 'two',
+      next: 'rename one of them',
+    })
+  builder.states.add(label)
+  return value
+}
+
 /**
  * The previous value of the flow (of the previous tick, where the flow comes once a tick); `init` for the
  * first value. Adds a state on the device.
  */
-export const delay = (init: Init) => {
+export const delay = (init: Init, options?: StateOptions) => {
   const at = here()
   const later = (x: unknown): unknown => {
-    const { builder, id, spec, hint } = piped(x, 'device', at, 'delay')
-    const attrs = { init: initOf(builder, at, 'delay', spec, init) }
-    return builder.flow({ op: 'delay', inputs: [id], attrs, spec, place: 'device', lane: hint, at }, hint)
+    const value = piped(x, 'device', at, 'delay')
+    return stateNode(value, at, 'delay', value.spec, { next: value.id, init, options })
   }
   return later as <A extends AnyTensor>(x: Flow<'device', A>) => Flow<'device', A>
 }

@@ -6,38 +6,38 @@ import type { Flow } from '../flow.js'
 import { dtypeMismatch, shapeMismatch } from '../messages.js'
 import type { AnyTensor } from '../tensor.js'
 import { here } from '../where.js'
-import { type Init, initOf } from './delay.js'
+import { type Init, type StateOptions, stateNode } from './delay.js'
 
 interface Scan {
   <A extends AnyTensor>(
     next: (acc: Flow<'device', A>, x: Flow<'device', A>) => Flow<'device', NoInfer<A>>,
     init: Init,
+    options?: StateOptions,
   ): (x: Flow<'device', A>) => Flow<'device', A>
   <const B extends AnyTensor, A extends AnyTensor>(
     next: (acc: Flow<'device', B>, x: Flow<'device', A>) => Flow<'device', NoInfer<B>>,
     init: Init,
     state: B,
+    options?: StateOptions,
   ): (x: Flow<'device', A>) => Flow<'device', B>
 }
 
 /**
  * State from value to value: `x.pipe(scan((acc, x) => acc.pipe(add(x)), 0))` yields each new `acc`. The state
- * has x's type, or that of the third argument: `scan(next, 0, tensor('f32', [64]))`.
+ * has x's type, or that of the third argument: `scan(next, 0, tensor('f32', [64]))`. The last argument may name it:
+ * `scan(next, 0, { name: 'total' })`.
  */
-export const scan: Scan = ((next: unknown, init: unknown, state?: unknown) => {
+export const scan: Scan = ((next: unknown, init: unknown, third?: unknown, fourth?: unknown) => {
   const at = here()
+  const [state, options] = isOptions(third) && fourth === undefined ? [undefined, third] : [third, fourth]
   return (x: unknown): unknown => {
     const source = piped(x, 'device', at, 'scan')
     const { builder, hint } = source
     const { bodies } = builder
     const spec = state === undefined ? source.spec : builder.spec(state, at, 'scan')
-    const attrs = { init: initOf(builder, at, 'scan', spec, init) }
     // Until the body has run, the delay is its own input, so that the graph is well formed even if the body
     // throws.
-    const acc = builder.flow(
-      { op: 'delay', inputs: [builder.nodes.length], attrs, spec, place: 'device', lane: hint, at },
-      hint,
-    )
+    const acc = stateNode(source, at, 'scan', spec, { next: builder.nodes.length, init, options })
     if (!bodies.isTooDeep) {
       const value = nextOf(next, acc, source, at) ?? acc
       return new FlowValue(builder, value.id, value.spec, value.place, hint)
@@ -52,6 +52,10 @@ export const scan: Scan = ((next: unknown, init: unknown, state?: unknown) => {
     return later
   }
 }) as never
+
+/** Whether the third argument is options: a tensor's type has other fields. */
+const isOptions = (value: unknown): boolean =>
+  typeof value === 'object' && value !== null && !('dtype' in value) && !('shape' in value)
 
 const unclosed = {
   _tag: 'UnboundDelay',

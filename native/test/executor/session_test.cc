@@ -91,6 +91,34 @@ TEST(Session, WaitsAtReuseInsideATightBound) {
   EXPECT_EQ(none.failures[0]->lane, "math");
 }
 
+// Of ticks in flight none sees what is loaded after them, and all later ones do.
+TEST(Session, LoadsAndReadsBetweenTicks) {
+  for (const std::uint64_t seed : {0u, 1u, 2u, 3u}) {
+    HostOptions options;
+    options.jitterSeed = seed;
+    Ends ends;
+    auto session = opened(hostDriver(options), pipeline(), ends);
+    ASSERT_TRUE(session);
+    for (std::uint64_t tick = 0; tick < 40; tick += 2) {
+      const std::vector<float> w(count, static_cast<float>(100 * tick));
+      ASSERT_FALSE(session->load(4, w.data()));
+      for (std::uint32_t slot = 0; slot < 2; ++slot) {
+        std::fill_n(static_cast<float*>(session->pinned(0, slot)), count, static_cast<float>(slot));
+        ASSERT_TRUE(session->submit(tick + slot));
+      }
+      std::vector<float> back(count);
+      ASSERT_FALSE(session->read(4, back.data()));
+      EXPECT_EQ(back, w);
+      for (std::uint32_t slot = 0; slot < 2; ++slot)
+        EXPECT_EQ(static_cast<const float*>(session->pinned(3, slot))[7], w[7] + static_cast<float>(slot));
+    }
+    ends.await(40);
+    session->close();
+    const std::vector<float> w(count, 1);
+    EXPECT_TRUE(session->load(4, w.data())) << "it is closed";
+  }
+}
+
 // A wait for the tick before that stands after this tick's record needs a second event.
 TEST(Session, AWaitForTheTickBeforeMayFollowThisTicksRecord) {
   ProgramSpec spec = pipeline();

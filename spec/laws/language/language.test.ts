@@ -378,6 +378,14 @@ describe('all errors are kept, and the flow continues', () => {
     for (const init of [undefined, '0', Number.NaN, [1, 2, 3], [1, 2, 3, Number.POSITIVE_INFINITY], {}])
       expect(tagsOf(a => a.pipe(delay(init as Anything), download()))).toEqual(['BadAttribute'])
     expect(tagsOf(a => a.pipe(delay(new Float32Array(4)), download()))).toEqual([])
+    for (const options of [{ name: '' }, { name: 1 }, { called: 'a' }, 'a', null])
+      expect(tagsOf(a => a.pipe(delay(0, options as Anything), download()))).toEqual(['BadAttribute'])
+    const named = (name: string) => braid.scan((acc: Anything, x: Anything) => acc.pipe(add(x)), 0, { name })
+    expect(tagsOf(a => a.pipe(delay(0, { name: 'a' }), named('b'), download()))).toEqual([])
+    expect(tagsOf(a => a.pipe(delay(0, { name: 'a' }), named('a'), download()))).toEqual(['DuplicateName'])
+    expect(tagsOf(a => a.pipe(delay(0), delay(0, { name: 'delay[0]' }), download()))).toEqual([
+      'DuplicateName',
+    ])
   })
 
   it('invalid kernels', () => {

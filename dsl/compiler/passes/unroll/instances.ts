@@ -13,7 +13,7 @@ export const isAlone = ({ op, attrs }: GraphNode): boolean => op === 'window' &&
 const looksAcross: ReadonlySet<string> = new Set(['window', 'every', 'hold', 'delay'])
 
 const isSameState = (a: GraphNode, b: GraphNode): boolean => {
-  if (a.lane?.name !== b.lane?.name) return false
+  if (a.lane?.name !== b.lane?.name || a.attrs['name'] !== b.attrs['name']) return false
   const [x, y] = [a.attrs['init'], b.attrs['init']]
   if (!Array.isArray(x) || !Array.isArray(y)) return Object.is(x, y)
   return x.length === y.length && x.every((value, i) => Object.is(value, y[i]))

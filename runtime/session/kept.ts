@@ -1,0 +1,195 @@
+import * as E from 'fp-ts/lib/Either.js'
+import type { HostArray } from '../../dsl/index.js'
+import { here } from '../../dsl/internal.js'
+import type { Plan, PlanBuffer } from '../../dsl/ir/plan.js'
+import type { NativeFailure } from '../addon.js'
+import type { RunError } from '../errors.js'
+import { SafetensorsError, writeSafetensors } from '../files/safetensors.js'
+import { arrayOver, fill, type ValueSpec } from '../values.js'
+import { copyFailed, type Kind, notValues, sharedParam, unknownName, wrongWrite } from './messages.js'
+import { fillParam, firstState, type ParamSource, type ParamSources, paramsByName } from './params.js'
+import { specOf } from './ports.js'
+import { statesByName } from './state.js'
+
+/** What a session's states and parameters need of it. */
+export interface Keeper {
+  /**
+   * Runs the body after all ticks that are submitted, and before any that is not; bodies run in the order of the
+   * calls. `next` is the number of the tick that comes after it.
+   */
+  between<A>(body: (next: number) => Promise<A>): Promise<A>
+  /** Copies a buffer of the device in or out. Only in the body of `between`. */
+  load(buffer: number, bytes: Uint8Array): Promise<void>
+  read(buffer: number): Promise<ArrayBuffer>
+  /** The memory of a pinned parameter. */
+  view(buffer: number): ArrayBuffer
+  /** A write that has failed in part: no tick may see it. */
+  broken(failure: RunError): void
+}
+
+/** A value that lies on one device, on several, or in pinned memory. */
+interface Kept {
+  readonly spec: ValueSpec
+  readonly buffers: readonly PlanBuffer[]
+}
+
+const keptIn = (plan: Plan, kind: Kind): ReadonlyMap<string, Kept> => {
+  const named: readonly (readonly [PlanBuffer, ...PlanBuffer[]])[] =
+    kind === 'state' ? [...statesByName(plan).values()].map(buffer => [buffer]) : paramsByName(plan)
+  return new Map(named.map(buffers => [buffers[0].name, { spec: specOf(buffers[0]), buffers }]))
+}
+
+/**
+ * The values of one kind that a session keeps from tick to tick, by name. What is asked of them happens between two
+ * ticks: after all ticks that have been submitted when it is called, before all others. Calls that follow one
+ * another without an `await` happen between the same two ticks.
+ */
+class KeptValues {
+  readonly #kept: ReadonlyMap<string, Kept>
+
+  constructor(
+    protected readonly kind: Kind,
+    plan: Plan,
+    protected readonly keeper: Keeper,
+  ) {
+    this.#kept = keptIn(plan, kind)
+  }
+
+  /** In the order of the plan. What no output needs is not in the plan. */
+  get names(): readonly string[] {
+    return [...this.#kept.keys()]
+  }
+
+  /** A copy of the value. Rejects with a `RunError`, or with a `DisposedError` once the session is closed. */
+  async read(name: string): Promise<HostArray> {
+    const at = here().toString()
+    const kept = this.get(name, at)
+    return this.keeper.between(() => this.copyOut(kept, at))
+  }
+
+  /**
+   * Sets a value, or several between the same two ticks: all of them or, after an error of the values, none. A value
+   * is an array, copied at once; or a function that fills the bytes, and then the write comes after it. Resolves to
+   * the number of the first tick that sees them. Rejects as `read` does; where the device fails in a write, the
+   * session is over.
+   */
+  write(name: string, value: ParamSource): Promise<number>
+  write(values: ParamSources): Promise<number>
+  async write(first: string | ParamSources, value?: ParamSource): Promise<number> {
+    const at = here().toString()
+    if (typeof first !== 'string' && (typeof first !== 'object' || first === null))
+      throw notValues(at, this.kind, first)
+    const given = typeof first === 'string' ? [[first, value] as const] : Object.entries(first)
+    const writes = given.map(([name, source]) => {
+      const kept = this.get(name, at)
+      this.refuse(kept, at)
+      if (typeof source === 'function') return { kept, source, bytes: new Uint8Array(kept.spec.bytes) }
+      const bytes = new Uint8Array(kept.spec.bytes)
+      const mismatch = fill(arrayOver(bytes.buffer, 0, kept.spec), source, kept.spec)
+      if (mismatch) throw wrongWrite(at, this.kind, name, mismatch)
+      return { kept, bytes }
+    })
+    for (const { kept, source, bytes } of writes) if (source) await this.#filled(kept, source, bytes, at)
+    return this.keeper.between(async next => {
+      for (const { kept, bytes } of writes) await this.copyIn(kept, bytes, at)
+      return next
+    })
+  }
+
+  protected get(name: unknown, at: string): Kept {
+    const kept = this.#kept.get(name as string)
+    if (kept === undefined) throw unknownName(at, this.kind, name, this.names)
+    return kept
+  }
+
+  protected all(): readonly Kept[] {
+    return [...this.#kept.values()]
+  }
+
+  protected refuse(_kept: Kept, _at: string): void {}
+
+  protected async copyIn({ spec, buffers }: Kept, bytes: Uint8Array, at: string): Promise<void> {
+    try {
+      for (const { id, space } of buffers)
+        if (space === 'pinned') new Uint8Array(this.keeper.view(id), 0, bytes.length).set(bytes)
+        else await this.keeper.load(id, bytes)
+    } catch (failure) {
+      const error = copyFailed(at, `write ${spec.name}`, failure as NativeFailure, true)
+      this.keeper.broken(error)
+      throw error
+    }
+  }
+
+  protected async copyOut({ spec, buffers }: Kept, at: string): Promise<HostArray> {
+    const { id, space } = buffers[0]!
+    try {
+      const bytes =
+        space === 'pinned' ? this.keeper.view(id).slice(0, spec.bytes) : await this.keeper.read(id)
+      return arrayOver(bytes, 0, spec)
+    } catch (failure) {
+      throw copyFailed(at, `read ${spec.name}`, failure as NativeFailure, false)
+    }
+  }
+
+  async #filled({ spec }: Kept, source: ParamSource, bytes: Uint8Array, at: string): Promise<void> {
+    const failure = await fillParam(bytes, source, spec, this.kind)
+    if (failure) throw wrongWrite(at, this.kind, spec.name, failure, failure.cause)
+  }
+}
+
+/** The states of a session by name: what `scan`, `delay` and `hold` keep from tick to tick. */
+export class SessionState extends KeptValues {
+  constructor(plan: Plan, keeper: Keeper) {
+    super('state', plan, keeper)
+  }
+
+  /** Sets every state to its first value in the graph. Resolves to the number of the first tick that sees it. */
+  async reset(): Promise<number> {
+    const at = here().toString()
+    return this.keeper.between(async next => {
+      for (const kept of this.all()) {
+        const [buffer] = kept.buffers
+        await this.copyIn(kept, firstState(buffer!, buffer!.init!), at)
+      }
+      return next
+    })
+  }
+
+  /**
+   * Writes all states, as they are between two ticks, to a .safetensors file: whole or not at all.
+   * `open(plan, { state: safetensors(path) })` goes on with them. Rejects as `read` does, or with a
+   * `SafetensorsError`.
+   */
+  async save(path: string): Promise<void> {
+    const at = here().toString()
+    const kept = this.all()
+    const values = await this.keeper.between(async () => {
+      const copies: HostArray[] = []
+      for (const each of kept) copies.push(await this.copyOut(each, at))
+      return copies
+    })
+    const entries = kept.map(({ spec: { name, dtype, shape } }, i) => {
+      const { buffer, byteOffset, byteLength } = values[i]!
+      return { name, dtype, shape, bytes: new Uint8Array(buffer, byteOffset, byteLength) }
+    })
+    const written = await writeSafetensors(path, entries)()
+    if (E.isLeft(written)) throw new SafetensorsError(written.left)
+  }
+}
+
+/**
+ * The parameters of a session by name. Those that it shares with other sessions (`params(device, source)`) can be
+ * read, and not be written: the others' ticks know nothing of this session's.
+ */
+export class SessionParams extends KeptValues {
+  readonly #shared: ReadonlySet<number>
+
+  constructor(plan: Plan, keeper: Keeper, shared: ReadonlySet<number>) {
+    super('params', plan, keeper)
+    this.#shared = shared
+  }
+
+  protected override refuse({ spec, buffers }: Kept, at: string): void {
+    if (buffers.some(({ id }) => this.#shared.has(id))) throw sharedParam(at, spec.name)
+  }
+}

@@ -1,0 +1,94 @@
+import * as E from 'fp-ts/lib/Either.js'
+import type { TaskEither } from 'fp-ts/lib/TaskEither.js'
+import type { Plan, PlanBuffer } from '../../dsl/ir/plan.js'
+import type { NativeProgram } from '../addon.js'
+import { type DeviceError, together } from '../errors.js'
+import type { Safetensors, SafetensorsFaults } from '../files/safetensors.js'
+import { fill } from '../values.js'
+import { missingState, unknownState, unreadableState, wrongParam } from './messages.js'
+import { fillParam, firstState, type ParamSource, type ParamSources } from './params.js'
+import { specOf } from './ports.js'
+
+/**
+ * Values of states before the first tick: by name, for some of them; or a file that has all of them, open or as
+ * `safetensors(path)`, which is then closed again.
+ */
+export type StateSources = ParamSources | Safetensors | TaskEither<SafetensorsFaults, Safetensors>
+
+/** The states of a plan by name. A state without a first value is a workspace, which nobody reads. */
+export const statesByName = (plan: Plan): ReadonlyMap<string, PlanBuffer> => {
+  const named = new Map<string, PlanBuffer>()
+  for (const buffer of plan.buffers) {
+    const { name, life, alias, init } = buffer
+    if (life === 'state' && alias === undefined && init !== undefined && !named.has(name))
+      named.set(name, buffer)
+  }
+  return named
+}
+
+const isFile = (given: object): given is Safetensors =>
+  'source' in given &&
+  typeof given.source === 'function' &&
+  'tensors' in given &&
+  given.tensors instanceof Map
+
+/** The errors of the option `state` that can be found before anything is opened. */
+export const checkState = (plan: Plan, given: StateSources | undefined): readonly DeviceError[] => {
+  if (given === undefined || typeof given === 'function' || isFile(given)) return []
+  const states = statesByName(plan)
+  return Object.entries(given).flatMap(([name, value]) => {
+    const buffer = states.get(name)
+    if (buffer === undefined) return [unknownState(name, [...states.keys()])]
+    if (typeof value === 'function') return []
+    const mismatch = fill(undefined, value, specOf(buffer))
+    return mismatch ? [wrongParam(name, mismatch, 'state')] : []
+  })
+}
+
+/** The source of each state, undefined for those that keep the plan's first value; or what is missing. */
+const sourcesOf = (
+  plan: Plan,
+  given: ParamSources | Safetensors,
+): E.Either<DeviceError, (name: string) => ParamSource | undefined> => {
+  if (!isFile(given)) return E.right(name => (Object.hasOwn(given, name) ? given[name] : undefined))
+  const states = [...statesByName(plan).values()]
+  const [first, ...others] = states.filter(({ name }) => !given.tensors.has(name) && !given.foreign.has(name))
+  if (first === undefined) return E.right(name => given.source(name))
+  const missing = (buffer: PlanBuffer): DeviceError => missingState(specOf(buffer), 'the file of states')
+  return E.left(together([missing(first), ...others.map(missing)]))
+}
+
+/** Gives every state its value before the first tick: that of its source, else the plan's. */
+export const loadStates = async (
+  plan: Plan,
+  program: NativeProgram,
+  given: StateSources | undefined,
+  signal?: AbortSignal,
+): Promise<DeviceError | undefined> => {
+  if (typeof given === 'function') {
+    const file = await given()
+    if (E.isLeft(file)) {
+      const [first, ...others] = file.left
+      return together([unreadableState(first), ...others.map(unreadableState)])
+    }
+    await using opened = file.right
+    return await loadStates(plan, program, opened, signal)
+  }
+  const sources = sourcesOf(plan, given ?? {})
+  if (E.isLeft(sources)) return sources.left
+  const named = statesByName(plan)
+  for (const buffer of plan.buffers) {
+    if (buffer.life !== 'state' || buffer.alias !== undefined || buffer.init === undefined) continue
+    signal?.throwIfAborted()
+    const source = named.get(buffer.name) === buffer ? sources.right(buffer.name) : undefined
+    let bytes: Uint8Array
+    if (source === undefined) bytes = firstState(buffer, buffer.init)
+    else {
+      bytes = new Uint8Array(buffer.bytes)
+      const failure = await fillParam(bytes, source, specOf(buffer), 'state')
+      if (failure) return failure
+    }
+    await program.load(buffer.id, bytes)
+  }
+  return undefined
+}

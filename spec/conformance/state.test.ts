@@ -1,0 +1,289 @@
+// States and parameters between two ticks, on every device: read, written, reset, saved and restored.
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import * as E from 'fp-ts/lib/Either.js'
+import { firstValueFrom, lastValueFrom, map, Subject, toArray } from 'rxjs'
+import { afterEach, describe, expect, it } from 'vitest'
+import { compile } from '../../dsl/compiler/compile.js'
+import {
+  add,
+  delay,
+  download,
+  graph,
+  lane,
+  mul,
+  orThrow,
+  param,
+  scan,
+  tensor,
+  upload,
+} from '../../dsl/index.js'
+import {
+  DisposedError,
+  errorsOf,
+  open,
+  params,
+  pulled,
+  pushed,
+  RunError,
+  SafetensorsError,
+  type Session,
+  safetensors,
+} from '../../runtime/index.js'
+import { rejectionOf } from '../fixtures/errors.js'
+import { opened, present, until } from './devices.js'
+
+const four = tensor('f32', [4])
+const copy = lane('copy')
+const row = (value: number): Float32Array => new Float32Array(4).fill(value)
+const rows = function* (from: number, count: number) {
+  for (let i = 0; i < count; i++) yield row(from + i)
+}
+
+/** y = total + 100 × before, where total is the sum so far and before the total of the tick before. */
+const sums = graph('sums', { x: four }, ({ x }) => {
+  const total = x.pipe(
+    upload(copy),
+    scan((sum, value) => sum.pipe(add(value)), 0, { name: 'total' }),
+  )
+  const before = total.pipe(delay([1, 1, 1, 1], { name: 'before' }))
+  return { y: total.pipe(add(before.pipe(mul(100))), download(copy)) }
+})
+
+const scaled = graph('scaled', { x: four }, ({ x }) => {
+  const w = param('w', four)
+  const bias = param('bias', four, { on: 'host' })
+  return { y: x.pipe(upload(copy), mul(w), add(bias.pipe(upload(copy))), download(copy)) }
+})
+
+const errorOf = async (running: Promise<unknown>): Promise<RunError> => {
+  const error = await rejectionOf(running)
+  expect(error).toBeInstanceOf(RunError)
+  return error as RunError
+}
+
+type Sums = Session<{ x: typeof four }, { y: typeof four }>
+
+describe.each(present)('between two ticks on %s', device => {
+  const open_: { close(): Promise<void> }[] = []
+  const kept = <S extends { close(): Promise<void> }>(session: S): S => {
+    open_.push(session)
+    return session
+  }
+  const start = async (options: Parameters<typeof opened>[2] = {}): Promise<Sums> =>
+    kept(await opened(sums, device, options))
+  afterEach(async () => {
+    for (const session of open_.splice(0)) await session.close()
+  })
+  const firsts = (session: Sums, values: Iterable<Float32Array>): Promise<number[]> =>
+    lastValueFrom(
+      session.run({ x: pulled(values) }).pipe(
+        map(lease => {
+          using held = lease
+          return held.y[0]!
+        }),
+        toArray(),
+      ),
+    )
+
+  it.each(['eager', 'graph'] as const)('1 reads, writes and resets states by name (%s)', async mode => {
+    const session = await start({ compile: { mode, ...(mode === 'graph' ? { storage: 'planned' } : {}) } })
+    expect(session.state.names).toEqual(['total', 'before'])
+    expect(await session.state.read('before')).toEqual(row(1))
+    expect(await firsts(session, rows(1, 3))).toEqual([101, 103, 306])
+    expect(await session.state.read('total')).toEqual(row(6))
+    expect(await session.state.read('before')).toEqual(row(6))
+    expect(await session.state.write('total', row(10))).toBe(3)
+    expect(await session.state.read('total')).toEqual(row(10))
+    expect(await firsts(session, [row(1)])).toEqual([611])
+    expect(await session.state.write({ total: row(0), before: into => void into.fill(0) })).toBe(4)
+    expect(await firsts(session, rows(1, 2))).toEqual([1, 103])
+    expect(await session.state.reset()).toBe(6)
+    expect(await firsts(session, rows(1, 3))).toEqual([101, 103, 306])
+    expect(await session.read('total')).toEqual(row(6))
+  })
+
+  it('2 never touches a tick in the middle, and says which tick sees a write first', async () => {
+    const host = device === 'host' ? { host: { jitter: 5, jitterMicroseconds: 300 } } : {}
+    const session = await start({ compile: { inFlight: 3 }, ...host })
+    const answers: number[] = []
+    const wrote = new Map<number, number>()
+    const seen = new Map<number, readonly number[]>()
+    const running = session.run({ x: pulled(rows(1, 60)) }).forEach(lease => {
+      using held = lease
+      answers.push(held.y[0]!)
+      const value = answers.length
+      if (value % 7 === 0)
+        void Promise.all([
+          session.state.read('total'),
+          session.state.read('before'),
+          session.state.write({ total: row(-value), before: row(value) }),
+        ]).then(([total, before, tick]) => {
+          seen.set(tick, [total[0]!, before[0]!])
+          wrote.set(tick, value)
+        })
+    })
+    await running
+    const read = await Promise.all([session.state.read('total'), session.state.read('before')])
+    let [total, before] = [0, 1]
+    for (let tick = 0; tick < 60; tick++) {
+      if (seen.has(tick)) expect(seen.get(tick)).toEqual([total, before])
+      const value = wrote.get(tick)
+      if (value !== undefined) [total, before] = [-value, value]
+      total += tick + 1
+      expect(answers[tick]).toBe(total + 100 * before)
+      before = total
+    }
+    if (wrote.has(60)) [total, before] = [-wrote.get(60)!, wrote.get(60)!]
+    expect(read.map(each => each[0])).toEqual([total, before])
+    expect(wrote.size).toBe(8)
+  })
+
+  it('3 waits for no lease and no feed', async () => {
+    const session = await start({ compile: { inFlight: 2 } })
+    const feed = new Subject<Float32Array>()
+    const leases: Disposable[] = []
+    const run = session.run({ x: pushed(feed, 'fail') }).subscribe(lease => leases.push(lease))
+    feed.next(row(1))
+    feed.next(row(2))
+    await until(() => leases.length === 2)
+    expect(await session.state.write('total', row(5))).toBe(2)
+    for (const lease of leases) lease[Symbol.dispose]()
+    feed.next(row(3))
+    await until(() => leases.length === 3)
+    expect(await session.state.read('total')).toEqual(row(8))
+    run.unsubscribe()
+  })
+
+  it('4 saves all states as one file, and opens with it', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'braid-state-'))
+    try {
+      const path = join(folder, 'state.safetensors')
+      const session = await start()
+      await firsts(session, rows(1, 3))
+      await session.state.save(path)
+      await firsts(session, rows(1, 1))
+      expect(readdirSync(folder)).toEqual(['state.safetensors'])
+      const next = await start({ state: safetensors(path) })
+      expect(await firsts(next, [row(1)])).toEqual([607])
+      await next.state.reset()
+      expect(await firsts(next, [row(1)])).toEqual([101])
+      await using file = orThrow(await safetensors(path)())
+      const third = await start({ state: file })
+      expect(await firsts(third, [row(1)])).toEqual([607])
+      const fourth = await start({ state: { before: file.source('total') } })
+      expect(await firsts(fourth, [row(1)])).toEqual([601])
+      const lost = await rejectionOf(session.state.save(join(folder, 'none', 'x.safetensors')))
+      expect(lost).toBeInstanceOf(SafetensorsError)
+      expect(readdirSync(folder)).toEqual(['state.safetensors'])
+    } finally {
+      rmSync(folder, { recursive: true })
+    }
+  })
+
+  it('5 says what cannot be opened', async () => {
+    const plan = orThrow(compile(sums))
+    const refused = async (state: unknown) => {
+      const result = await open(plan, { device, state: state as never })()
+      expect(E.isLeft(result)).toBe(true)
+      return E.isLeft(result) ? errorsOf(result.left) : []
+    }
+    expect(await refused({ totel: row(1), before: new Float32Array(3) })).toMatchObject([
+      { _tag: 'WrongState', subject: 'totel', wanted: 'a state of the plan: total, before' },
+      { _tag: 'WrongState', subject: 'before', found: 'Float32Array of 3 elements' },
+    ])
+    expect(await refused(7)).toMatchObject([{ _tag: 'BadOption', at: 'state' }])
+    expect(await refused(safetensors('/nowhere/at.all'))).toMatchObject([{ _tag: 'WrongState' }])
+    const boom = new Error('boom')
+    const threw = await refused({
+      total: () => {
+        throw boom
+      },
+    })
+    expect(threw).toMatchObject([{ _tag: 'WrongState', subject: 'total', cause: boom }])
+    const file = { tensors: new Map(), foreign: new Map(), source: () => {} }
+    expect(await refused(file)).toMatchObject([
+      { _tag: 'MissingState', subject: 'total' },
+      { _tag: 'MissingState', subject: 'before' },
+    ])
+  })
+
+  it('6 says what cannot be read or written, and goes on', async () => {
+    const session = await start()
+    const unknown = await errorOf(session.state.read('sum'))
+    expect(unknown).toMatchObject({ _tag: 'UnknownName', wanted: 'the name of a state: total, before' })
+    expect(unknown.at).toMatch(/state\.test/)
+    expect(await errorOf(session.params.read('total'))).toMatchObject({ _tag: 'UnknownName' })
+    const short = await errorOf(session.state.write({ total: row(3), before: new Float32Array(3) }))
+    expect(short).toMatchObject({ _tag: 'WrongWrite', found: 'Float32Array of 3 elements' })
+    expect(await errorOf(session.state.write('total', new Int32Array(4)))).toMatchObject({
+      _tag: 'WrongWrite',
+    })
+    const boom = new Error('boom')
+    const threw = await errorOf(session.state.write('total', () => Promise.reject(boom)))
+    expect(threw).toMatchObject({ _tag: 'WrongWrite', cause: boom })
+    expect(await errorOf(session.state.write(7 as never))).toMatchObject({ _tag: 'WrongWrite' })
+    expect(await firsts(session, [row(1)])).toEqual([101])
+    await session.close()
+    for (const use of [
+      () => session.state.read('total'),
+      () => session.state.write('total', row(1)),
+      () => session.state.reset(),
+      () => session.state.save('x'),
+    ])
+      expect(await rejectionOf(use())).toBeInstanceOf(DisposedError)
+  })
+
+  it('7 writes parameters between ticks, on the device and on the host', async () => {
+    const session = kept(await opened(scaled, device, { params: { w: row(2), bias: row(1) } }))
+    const answer = async (value: number): Promise<number> => {
+      using lease = await firstValueFrom(session.run({ x: pulled([row(value)]) }))
+      return lease.y[0]!
+    }
+    expect(await answer(3)).toBe(7)
+    await session.params.write('w', row(5))
+    expect(await answer(3)).toBe(16)
+    await session.params.write({ bias: row(10), w: row(1) })
+    expect(await answer(3)).toBe(13)
+    expect(await session.params.read('bias')).toEqual(row(10))
+    expect(await session.params.read('w')).toEqual(row(1))
+    expect([...session.params.names].sort()).toEqual(['bias', 'w'])
+  })
+
+  it('8 does not write what other sessions share', async () => {
+    await using weights = await params(device, { w: row(2), bias: row(1) })
+    const [one, other] = [
+      kept(await opened(scaled, device, { params: weights })),
+      kept(await opened(scaled, device, { params: weights })),
+    ]
+    const error = await errorOf(one.params.write({ w: row(3) }))
+    expect(error).toMatchObject({ _tag: 'SharedParam' })
+    expect(await one.params.read('w')).toEqual(row(2))
+    // On the host each session has its own.
+    await one.params.write('bias', row(9))
+    expect(await other.params.read('bias')).toEqual(row(1))
+  })
+
+  it('9 closes after what was asked of it before', async () => {
+    const session = await start()
+    const asked = [session.state.write('total', row(4)), session.state.read('total')] as const
+    await session.close()
+    expect(await asked[1]).toEqual(row(4))
+  })
+})
+
+describe('where a copy fails', () => {
+  it('a write ends the session, a read does not', async () => {
+    // The copies of the first values, and of one tick, are not numbered here: the next one fails.
+    const session = await opened(sums, 'host', { host: { faults: [{ call: 'copy', nth: 3, status: 1 }] } })
+    const error = await errorOf(session.state.write('total', row(1)))
+    expect(error).toMatchObject({ _tag: 'CopyFailed' })
+    expect(await errorOf(session.state.read('total'))).toMatchObject({ _tag: 'SessionFailed' })
+    await session.close()
+    const other = await opened(sums, 'host', { host: { faults: [{ call: 'copy', nth: 3, status: 1 }] } })
+    expect(await errorOf(other.state.read('total'))).toMatchObject({ _tag: 'CopyFailed' })
+    expect(await other.state.read('total')).toEqual(row(0))
+    await other.close()
+  })
+})
