@@ -17,6 +17,8 @@ interface Subject {
   readonly lanes: number
   /** Whether the bound is compared with a long replay. */
   readonly replayed: boolean
+  /** Whether operations become one kernel where that is better. */
+  readonly fuse: boolean
 }
 
 /**
@@ -56,7 +58,7 @@ const processorMs = (): number => {
 }
 
 /** Describes and compiles once, in this process. */
-const measure = ({ shape, nodes: size, lanes, replayed }: Subject): Figures => {
+const measure = ({ shape, nodes: size, lanes, replayed, fuse }: Subject): Figures => {
   const opened = processorMs()
   const source = largeGraph(shape, size, lanes)
   const describeMs = processorMs() - opened
@@ -70,7 +72,7 @@ const measure = ({ shape, nodes: size, lanes, replayed }: Subject): Figures => {
   })
   const wall = performance.now()
   const began = processorMs()
-  const plan = compile(source)
+  const plan = compile(source, { fuse })
   const ms = processorMs() - began
   observePasses(undefined)
   if (isLeft(plan)) throw new Error(render(plan.left[0]))
@@ -130,6 +132,7 @@ interface Row {
   readonly sizes: readonly number[]
   readonly lanes?: number
   readonly replayed?: true
+  readonly fuse?: true
   /** Milliseconds of `compile` at each size; the usual limit where there is none. */
   readonly most?: Readonly<Record<number, number>>
 }
@@ -153,19 +156,22 @@ const table: readonly Row[] = [
   { shape: 'scans', sizes: [300, 3_000] },
   { shape: 'nested', sizes: [300, 3_000] },
   { shape: 'chain', sizes: [20_000, 200_000] },
+  { shape: 'chain', sizes: [5_000, 50_000], fuse: true },
+  { shape: 'transformer', sizes: [10_000, 100_000], fuse: true },
 ]
 
 const limits = {
   ms: 15_000,
   verifyMs: 5_000,
   synchronizeMs: 800,
+  fuseMs: 1_000,
   mb: 1536,
   growth: 15,
   overPeak: 1.1,
   describeMs: 6_000,
 }
 
-const line = ({ shape, nodes, lanes }: Subject, figures: Figures): string => {
+const line = ({ shape, nodes, lanes, fuse }: Subject, figures: Figures): string => {
   const { describeMs, ms, verifyMs, listsMs, mb, passes, bound, kind, peak, steady } = figures
   const parts = Object.entries(passes).map(([pass, ms]) => `${pass} ${ms.toFixed(0)}`)
   const replay =
@@ -173,7 +179,7 @@ const line = ({ shape, nodes, lanes }: Subject, figures: Figures): string => {
       ? ''
       : `, ${(bound / peak).toFixed(3)} of the pool's peak ${steady === 'yes' ? '' : 'so far '}${peak}`
   return (
-    `${shape.padEnd(11)} ${String(nodes).padStart(7)}, ${lanes} lanes: ` +
+    `${shape.padEnd(11)} ${String(nodes).padStart(7)}, ${lanes} lanes${fuse ? ', fused' : ''}: ` +
     `described in ${describeMs.toFixed(0)} ms, compiled in ${ms.toFixed(0)} ms, ${mb.toFixed(0)} MB; of it verify ${verifyMs.toFixed(0)} ms; ` +
     `lists of commands ${listsMs.toFixed(0)} ms more (${parts.join(', ')}); bound ${bound} (${kind})${replay}`
   )
@@ -185,6 +191,7 @@ const isWithin = (figures: Figures, most: number): boolean =>
   figures.verifyMs <= limits.verifyMs &&
   figures.mb <= limits.mb &&
   figures.passes['synchronize']! <= limits.synchronizeMs &&
+  (figures.passes['fuse'] ?? 0) <= limits.fuseMs &&
   (figures.peak === undefined || figures.bound <= limits.overPeak * figures.peak)
 
 export const bench = {
@@ -197,15 +204,23 @@ export const bench = {
   ): Promise<{ rows: Record<string, number | string>[]; ok: boolean }> => {
     const rows: Record<string, number | string>[] = []
     let ok = true
-    for (const { shape, sizes, lanes = 8, replayed = false, most = {} } of table) {
+    for (const { shape, sizes, lanes = 8, replayed = false, fuse = false, most = {} } of table) {
       const times = new Map<number, number>()
       for (const nodes of sizes) {
-        const subject = { shape, nodes, lanes, replayed }
+        const subject = { shape, nodes, lanes, replayed, fuse }
         const figures = measured(subject)
         const { passes, ...rest } = figures
         times.set(nodes, rest.ms)
         const synchronizeMs = passes['synchronize']!
-        rows.push({ shape, nodes, lanes, ...rest, synchronizeMs, perNode: (1000 * rest.ms) / nodes })
+        rows.push({
+          shape,
+          nodes,
+          lanes,
+          ...(fuse ? { fuseMs: passes['fuse']! } : {}),
+          ...rest,
+          synchronizeMs,
+          perNode: (1000 * rest.ms) / nodes,
+        })
         ok &&= isWithin(figures, most[nodes] ?? limits.ms)
         log(line(subject, figures))
       }

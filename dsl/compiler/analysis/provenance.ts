@@ -1,3 +1,4 @@
+import type { Where } from '../../ir/graph.js'
 import type { Plan } from '../../ir/plan.js'
 import type { TensorSpec } from '../../ir/tensor.js'
 import type { BoundKernel } from '../../language/bound-kernel.js'
@@ -52,10 +53,10 @@ export interface Fusion {
   readonly regions: readonly {
     readonly name: string
     readonly members: readonly string[]
-    readonly at: string
+    readonly at: Where
   }[]
   /** Values that elementwise operations read and that are stored all the same. */
-  readonly apart: readonly { readonly name: string; readonly because: Apart; readonly at: string }[]
+  readonly apart: readonly { readonly name: string; readonly because: Apart; readonly at: Where }[]
   /** Why what was fused first was given up. */
   readonly rejected: readonly string[]
 }

@@ -1,5 +1,4 @@
 import type { GraphNode } from '../../ir/graph.js'
-import { exactNumbers } from '../../ir/json.js'
 import type { MapSpec } from '../../ir/kernel-spec.js'
 import type { FusedAttrs } from '../analysis/fused.js'
 import type { Checked } from '../analysis/ir.js'
@@ -22,8 +21,11 @@ const mostListed = 4096
 class Kernels {
   private readonly known = new Map<string, MapSpec>()
 
-  one(kernel: MapSpec): MapSpec {
-    const key = JSON.stringify(kernel, exactNumbers)
+  one(kernel: MapSpec, code: string): MapSpec {
+    const { shape, compute, results } = kernel
+    const operands = kernel.operands.map(({ dtype, offset, strides }) => `${dtype} ${offset} ${strides}`)
+    const written = results.map(({ value, dtype }) => `${value} ${dtype}`)
+    const key = `${compute} ${shape}|${operands.join('|')}|${written.join('|')}|${code}`
     const known = this.known.get(key)
     if (known !== undefined) return known
     this.known.set(key, kernel)
@@ -86,12 +88,12 @@ class Fusing {
 
   private nodeOf(region: Region): GraphNode {
     const { nodes } = this.ir
-    const { reads, kernel, ...rest } = fusedKernel(this.regions, this.ir, region)
+    const { reads, kernel, code, ...rest } = fusedKernel(this.regions, this.ir, region)
     const members = region.members.map(id => nodes[id]!.name).reverse()
-    const attrs: FusedAttrs = { kernel: this.kernels.one(kernel), ...rest, members }
+    const attrs: FusedAttrs = { kernel: this.kernels.one(kernel, code), ...rest, members }
     const last = nodes[region.members[0]!]!
     if (this.fusion.regions.length < mostListed)
-      this.fusion.regions.push({ name: last.name, members, at: String(last.at) })
+      this.fusion.regions.push({ name: last.name, members, at: last.at })
     return { ...last, op: 'fused', inputs: reads, attrs: attrs as unknown as GraphNode['attrs'] }
   }
 
@@ -117,7 +119,7 @@ class Fusing {
     for (const [id, because] of this.regions.refused) {
       if (this.fusion.apart.length === mostListed) return
       const { name, at } = this.ir.nodes[id]!
-      this.fusion.apart.push({ name, because, at: String(at) })
+      this.fusion.apart.push({ name, because, at })
     }
   }
 }

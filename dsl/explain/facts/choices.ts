@@ -73,8 +73,8 @@ const fusionOf = ({ effort, kernels, regions, apart, rejected }: Fusion): Fused 
   const given = rejected.map(why => `; fusing more was given up: ${why}`).join('')
   return {
     says: `${plural(kernels, 'kernel')} of several operations, ${efforts[effort]}${given}`,
-    kernels: regions,
-    apart: apart.map(({ because, ...rest }) => ({ ...rest, because: whyApart[because] })),
+    kernels: regions.map(({ at, ...rest }) => ({ ...rest, at: String(at) })),
+    apart: apart.map(({ name, because, at }) => ({ name, because: whyApart[because], at: String(at) })),
   }
 }
 

@@ -2,6 +2,7 @@
 import fc from 'fast-check'
 import { isLeft } from 'fp-ts/lib/Either.js'
 import { describe, expect, test } from 'vitest'
+import { provenanceOf } from '../../../dsl/compiler/analysis/provenance.js'
 import type { Plan } from '../../../dsl/index.js'
 import {
   type AnyTensor,
@@ -42,6 +43,20 @@ const kernelsOf = (plan: Plan) =>
 
 const fused = (made: Graph, options: object = {}): Plan =>
   orThrow(compile(made as Graph, { fuse: true, ...options })) as Plan
+
+/** By name of a node: the memory that each of its runs reads and writes, by name. */
+const touchedOf = ({ nodes, buffers, commands }: Plan) => {
+  const touched = new Map<string, { readonly reads: string[]; readonly writes: string[] }[]>()
+  const memory = (id: number): string => buffers[buffers[id]!.alias ?? id]!.name
+  for (const command of commands) {
+    if (command[0] !== 'run') continue
+    const [, node, , reads, writes] = command
+    const own = touched.get(nodes[node]!.name) ?? []
+    own.push({ reads: reads.map(memory), writes: writes.map(memory) })
+    touched.set(nodes[node]!.name, own)
+  }
+  return touched
+}
 
 const matrix = tensor('f32', [64, 64])
 const square = { x: matrix }
@@ -125,6 +140,34 @@ describe('fuse', () => {
     const made = graph(square, ({ x }) => ({ y: x.pipe(upload(), mul(2), add(1), download()) }))
     expect(kernelsOf(orThrow(compile(made)) as Plan)).toEqual(['mul', 'add'])
     expect(JSON.stringify(compile(made, { fuse: false }))).toBe(JSON.stringify(compile(made)))
+  })
+
+  test('reads of memory what its operations together need from outside, and writes one value', () => {
+    let regions = 0
+    fc.assert(
+      fc.property(sample({ steps: 16 }), made => {
+        const settings = { dims: made.dims }
+        const plan = fused(made.graph, settings)
+        const plain = orThrow(compile(made.graph as Graph, settings)) as Plan
+        // Of the plan that fuses nothing: what each operation reads and writes, by name of the memory.
+        const apart = touchedOf(plain)
+        for (const { name, members } of provenanceOf(plan)!.decisions.fusion!.regions) {
+          if (members.some(member => apart.get(member)?.length !== 1)) continue
+          const each = members.map(member => apart.get(member)![0]!)
+          const inside = new Set(each.flatMap(({ writes }) => writes))
+          const least = new Set(each.flatMap(({ reads }) => reads).filter(read => !inside.has(read)))
+          const [own] = touchedOf(plan).get(name)!
+          expect(new Set(own!.reads)).toEqual(least)
+          expect(own!.writes).toHaveLength(1)
+          expect(own!.reads.length).toBeLessThanOrEqual(
+            each.reduce((sum, { reads }) => sum + reads.length, 0),
+          )
+          regions++
+        }
+      }),
+      { numRuns: runs(40) },
+    )
+    expect(regions).toBeGreaterThan(0)
   })
 
   const options = [{}, { rates: true }, { devices: 2 }, { stays: true }] as const

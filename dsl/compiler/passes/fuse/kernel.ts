@@ -9,6 +9,8 @@ import type { Region, Regions } from './regions.js'
 /** A region as one kernel, and the nodes whose values are its operands. */
 export interface Fused {
   readonly kernel: MapSpec
+  /** Its instructions as a text: -0 is not 0. */
+  readonly code: string
   readonly reads: readonly number[]
   readonly flops: number
   readonly movedBytes: number
@@ -21,11 +23,16 @@ class Code {
   private readonly known = new Map<string, number>()
 
   put(instruction: MapInstruction): number {
-    const [op, ...rest] = instruction
-    const key = `${op} ${rest.map(each => (Object.is(each, -0) ? '-0' : each)).join(' ')}`
+    let key: string = instruction[0]
+    for (let i = 1; i < instruction.length; i++)
+      key += Object.is(instruction[i], -0) ? ' -0' : ` ${instruction[i]}`
     let at = this.known.get(key)
     if (at === undefined) this.known.set(key, (at = this.list.push(instruction) - 1))
     return at
+  }
+
+  get text(): string {
+    return [...this.known.keys()].join('|')
   }
 }
 
@@ -95,6 +102,7 @@ export const fusedKernel = (regions: Regions, ir: Checked, region: Region): Fuse
       code: code.list,
       results: [{ value: made.get(last)!, dtype: output.dtype }],
     },
+    code: code.text,
     reads: operands.reads,
     flops: mapFlops(code.list, elements(output.shape)),
     movedBytes: moved + tensorBytes(output),
